@@ -1,0 +1,69 @@
+package tocsin
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// Server is one MySQL endpoint, a primary, and the databases it holds.
+type Server struct {
+	Name      string // as shown in errors, logs and metrics; "" takes the DSN's address
+	DSN       string // go-sql-driver/mysql form, user:password@tcp(host:port)/; a database in it is ignored
+	Databases []int  // database numbers, 0-based; nil on a single server means all
+	MaxConns  int    // open connections at most; 0 means 32
+}
+
+// Config says where the tables are.
+type Config struct {
+	Layout  Layout
+	Cluster string   // the cluster id that the stored layout must have; "" takes any
+	Servers []Server // each database on exactly one of them
+}
+
+// Validate reports the first thing that is wrong. It connects to nothing.
+func (c Config) Validate() error {
+	if err := c.Layout.Validate(); err != nil {
+		return err
+	}
+	if len(c.Servers) == 0 {
+		return errors.New("no servers: name at least one MySQL server")
+	}
+	home := make(map[int]string)
+	for _, s := range c.Specs() {
+		for _, db := range s.Databases {
+			if db < 0 || db >= c.Layout.Databases {
+				return fmt.Errorf("server %s: database %d is not in layout %s (0 to %d)", s.Name, db, c.Layout, c.Layout.Databases-1)
+			}
+			if other, taken := home[db]; taken {
+				return fmt.Errorf("database %d is on two servers: %s and %s", db, other, s.Name)
+			}
+			home[db] = s.Name
+		}
+	}
+	for db := range c.Layout.Databases {
+		if home[db] == "" {
+			return fmt.Errorf("database %d of layout %s is on no server", db, c.Layout)
+		}
+	}
+	return nil
+}
+
+// Specs gives the servers with every default filled in, for the packages of
+// this module that open connections of their own.
+func (c Config) Specs() []mysql.Spec {
+	specs := make([]mysql.Spec, len(c.Servers))
+	for i, s := range c.Servers {
+		if s.Name == "" {
+			s.Name = mysql.Redact(s.DSN)
+		}
+		if s.Databases == nil && len(c.Servers) == 1 {
+			for db := range c.Layout.Databases {
+				s.Databases = append(s.Databases, db)
+			}
+		}
+		specs[i] = mysql.Spec{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns}
+	}
+	return specs
+}

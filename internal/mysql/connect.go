@@ -1,0 +1,140 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	driverlib "github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+)
+
+// Defaults of a connection. A DSN's own timeout, readTimeout and writeTimeout win.
+const (
+	DefaultMaxConns     = 32
+	DefaultDialTimeout  = 5 * time.Second
+	DefaultReadTimeout  = 30 * time.Second
+	DefaultWriteTimeout = 30 * time.Second
+	idleTimeout         = 5 * time.Minute
+)
+
+// session is run on every new connection. MariaDB before 11.1 knows the
+// isolation level only by statement or as tx_isolation, MySQL 8 only as
+// transaction_isolation: the statement works on both.
+const session = `/* tocsin session */ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET SESSION
+    time_zone                = '+00:00',
+    sql_mode                 = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION',
+    lock_wait_timeout        = 1,
+    innodb_lock_wait_timeout = 1`
+
+// Spec names one server and the numbers of the databases it holds.
+type Spec struct {
+	Name      string // as shown in errors and metrics; "" takes the DSN's address
+	DSN       string // go-sql-driver/mysql form; a database in it is ignored
+	Databases []int  // database numbers, 0-based
+	MaxConns  int    // open connections at most; 0 means DefaultMaxConns
+}
+
+// Server is one open pool. Safe for concurrent use.
+type Server struct {
+	Name      string
+	Databases []int
+	DB        *sqlx.DB
+}
+
+// Open makes a pool for one server. It does not connect: an unreachable server
+// shows at the first statement.
+func Open(spec Spec) (*Server, error) {
+	cfg, err := parseDSN(spec.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
+	}
+	if spec.Name == "" {
+		spec.Name = cfg.Addr
+	}
+	conn, err := driverlib.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
+	}
+	db := sqlx.NewDb(newDB(sessionConnector{conn}), "mysql")
+	if spec.MaxConns <= 0 {
+		spec.MaxConns = DefaultMaxConns
+	}
+	db.SetMaxOpenConns(spec.MaxConns)
+	db.SetMaxIdleConns(spec.MaxConns)
+	db.SetConnMaxIdleTime(idleTimeout)
+	return &Server{Name: spec.Name, Databases: spec.Databases, DB: db}, nil
+}
+
+// parseDSN sets what Tocsin's statements rely on over what the DSN says. Its
+// errors never hold the DSN, and so no password.
+func parseDSN(dsn string) (*driverlib.Config, error) {
+	cfg, err := driverlib.ParseDSN(dsn)
+	if err != nil {
+		return nil, errors.New("the DSN is not of the form user:password@tcp(host:port)/")
+	}
+	cfg.DBName = ""
+	cfg.ParseTime = true
+	cfg.Loc = time.UTC
+	cfg.InterpolateParams = true
+	cfg.MultiStatements = true
+	cfg.ClientFoundRows = false
+	cfg.RejectReadOnly = true // 1290, 1792, 1836: a demoted primary; reconnect
+	cfg.Logger = driverlib.Logger(nopLogger{})
+	setDefault(&cfg.Timeout, DefaultDialTimeout)
+	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)
+	setDefault(&cfg.WriteTimeout, DefaultWriteTimeout)
+	return cfg, nil
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// nopLogger silences the driver, whose messages reach the caller as errors too.
+type nopLogger struct{}
+
+func (nopLogger) Print(...any) {}
+
+// sessionConnector runs session on each connection the driver makes.
+type sessionConnector struct{ driver.Connector }
+
+func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, session, nil); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("set up session: %w", err)
+	}
+	return conn, nil
+}
+
+// Redact returns the DSN without its password, fit for errors and logs.
+func Redact(dsn string) string {
+	cfg, err := driverlib.ParseDSN(dsn)
+	if err != nil {
+		return "(not a DSN)"
+	}
+	var b strings.Builder
+	if cfg.User != "" {
+		b.WriteString(cfg.User + "@")
+	}
+	return b.String() + net.JoinHostPort(splitAddr(cfg.Addr))
+}
+
+func splitAddr(addr string) (host, port string) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr, ""
+	}
+	return host, port
+}

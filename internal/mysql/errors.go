@@ -1,0 +1,74 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+
+	driverlib "github.com/go-sql-driver/mysql"
+)
+
+// Class says what an error from a server means for who sent the statement.
+type Class int
+
+const (
+	Other     Class = iota // a fault of the statement or the data: do not repeat
+	OK                     // no error
+	Canceled               // the caller's context ended
+	Contended              // deadlock, lock wait, changed since read: nothing was done, repeat
+	Duplicate              // a unique key refused the row
+	Missing                // no such database or table
+	Denied                 // rights or password
+	Demoted                // the server no longer takes writes: reconnect and repeat
+	Lost                   // connection lost or never made; a write may have happened
+)
+
+// byNumber maps the servers' error numbers, the same in MySQL and MariaDB but
+// for 1020, which MariaDB sends where a row changed since the snapshot.
+var byNumber = map[uint16]Class{
+	1213: Contended, 1205: Contended, 1020: Contended,
+	1062: Duplicate, 1586: Duplicate,
+	1146: Missing, 1049: Missing, 1109: Missing,
+	1044: Denied, 1045: Denied, 1142: Denied, 1227: Denied,
+	1290: Demoted, 1792: Demoted, 1836: Demoted,
+	1040: Lost, 1053: Lost, 1077: Lost, 1152: Lost, 1203: Lost, 1927: Lost, 3169: Lost,
+}
+
+// ClassOf classifies err, looking through wrapping.
+func ClassOf(err error) Class {
+	if err == nil {
+		return OK
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return Canceled
+	}
+	var server *driverlib.MySQLError
+	if errors.As(err, &server) {
+		return byNumber[server.Number]
+	}
+	if lost(err) {
+		return Lost
+	}
+	return Other
+}
+
+// lost reports whether the connection broke, so that the outcome of a write
+// that was under way is unknown.
+func lost(err error) bool {
+	for _, e := range []error{driver.ErrBadConn, driverlib.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var network net.Error
+	return errors.As(err, &network)
+}
+
+// Transient reports whether the same statement may succeed later without
+// anyone changing it or the schema.
+func (c Class) Transient() bool {
+	return c == Contended || c == Demoted || c == Lost
+}

@@ -1,0 +1,80 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	driverlib "github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+)
+
+// newDB is apart so that sql.OpenDB is named once.
+func newDB(c driver.Connector) *sql.DB { return sql.OpenDB(c) }
+
+// InTx runs fn in one transaction of one connection and commits it if fn
+// returns nil. Any other end rolls back. The connection lets fn use ExecMulti.
+// An error of the commit itself is ambiguous where ClassOf says Lost.
+func InTx(ctx context.Context, db *sqlx.DB, fn func(*sql.Conn) error) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if err := fn(conn); err != nil {
+		return errors.Join(err, rollback(ctx, conn))
+	}
+	if _, err := conn.ExecContext(ctx, "COMMIT"); err != nil {
+		_ = rollback(ctx, conn)
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// rollback leaves no open transaction on a pooled connection, also after ctx
+// ended: a connection it can't clean is thrown away.
+func rollback(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	if err != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return nil
+}
+
+// ExecMulti sends several statements, separated by semicolons, in one packet
+// and returns the rows affected by each. The server stops at the first that
+// fails; what ran before it is undone only by the transaction around it.
+func ExecMulti(ctx context.Context, conn *sql.Conn, query string, args ...any) ([]int64, error) {
+	var affected []int64
+	err := conn.Raw(func(dc any) error {
+		values, err := named(dc, args)
+		if err != nil {
+			return err
+		}
+		res, err := dc.(driver.ExecerContext).ExecContext(ctx, query, values)
+		if err != nil {
+			return err
+		}
+		affected = res.(driverlib.Result).AllRowsAffected()
+		return nil
+	})
+	return affected, err
+}
+
+// named converts args as database/sql would on its own way to the driver.
+func named(dc any, args []any) ([]driver.NamedValue, error) {
+	checker := dc.(driver.NamedValueChecker)
+	values := make([]driver.NamedValue, len(args))
+	for i, a := range args {
+		values[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
+		if err := checker.CheckNamedValue(&values[i]); err != nil {
+			return nil, fmt.Errorf("argument %d: %w", i+1, err)
+		}
+	}
+	return values, nil
+}

@@ -1,0 +1,74 @@
+package tocsin
+
+import (
+	"strconv"
+	"time"
+)
+
+// Status is a task's place in its life. The numbers are those of the column.
+type Status uint8
+
+// The statuses. Done, Cancelled and Dead are final; an operator can redrive a
+// dead task.
+const (
+	Pending   Status = 0
+	Claimed   Status = 1
+	Done      Status = 2
+	Cancelled Status = 3
+	Dead      Status = 4
+)
+
+var statusNames = [...]string{"pending", "claimed", "done", "cancelled", "dead"}
+
+// String gives the lower-case word.
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return "status " + strconv.Itoa(int(s))
+}
+
+// MarshalText gives the word, for JSON.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Final reports whether no node will touch the task again.
+func (s Status) Final() bool { return s == Done || s == Cancelled || s == Dead }
+
+// Limits of a task's fields.
+const (
+	MaxAttribute = 8192 // characters (not bytes) of a payload
+	MaxDedupKey  = 64   // bytes
+	MaxError     = 255  // characters of last_error; longer text is cut
+	MaxAhead     = 10   // years that an action time may lie ahead
+)
+
+// Info is a task's row. Times are UTC in whole milliseconds.
+type Info struct {
+	JobID      JobID     `json:"job_id"`
+	BizID      uint64    `json:"biz_id,string"`
+	BizType    string    `json:"biz_type"` // its name; "#7" where number 7 has no name here
+	Status     Status    `json:"status"`
+	ActionTime time.Time `json:"action_time"` // pending: when to act next; claimed: the claim's deadline; final: when settled
+	DueTime    time.Time `json:"due_time"`    // the action time that the user last asked for
+	Attempts   int       `json:"attempts"`    // failed deliveries so far
+	Crashes    int       `json:"crashes"`     // claims that ran out without an outcome
+	Version    uint32    `json:"version"`     // grows with each reschedule and redrive
+	ClaimedBy  string    `json:"claimed_by,omitempty"`
+	DedupKey   string    `json:"dedup_key,omitempty"`
+	LastError  string    `json:"last_error,omitempty"`
+	Attribute  string    `json:"attribute"`
+	Created    time.Time `json:"gmt_create"`
+	Modified   time.Time `json:"gmt_modified"`
+}
+
+// Key is the idempotency key "job_id.version": the same for every attempt, new
+// after a reschedule or redrive.
+func (i Info) Key() string {
+	return i.JobID.String() + "." + strconv.FormatUint(uint64(i.Version), 10)
+}
+
+// Task is what a handler gets: the row and its decoded payload.
+type Task[T any] struct {
+	Info
+	Payload T
+}
