@@ -1,0 +1,49 @@
+package biztype
+
+import "time"
+
+// CallbackGroup is the group of the nodes that `tocsin serve` runs: they have
+// no Go handlers and deliver HTTP callbacks.
+const CallbackGroup = "callback"
+
+// Defaults of a policy.
+const (
+	DefaultTimeout     = 30 * time.Second
+	DefaultAttempts    = 16
+	DefaultBackoffBase = 5 * time.Second
+	DefaultBackoffMax  = time.Hour
+	DefaultConcurrency = 64
+	DefaultRetention   = 30 * 24 * time.Hour
+)
+
+// Policy says how the tasks of one biz type are delivered. Durations are
+// written as Go writes them ("30s"), in YAML and in the JSON of the table.
+type Policy struct {
+	Name        string     `yaml:"name" json:"name"`                                   // [a-z0-9._-], at most 64
+	Number      uint64     `yaml:"number" json:"number"`                               // at least 1, never reused
+	Group       string     `yaml:"group,omitempty" json:"group,omitempty"`             // of nodes; a webhook's default is "callback"
+	Webhook     *Webhook   `yaml:"webhook,omitempty" json:"webhook,omitempty"`         // nil: a Go handler
+	Timeout     Duration   `yaml:"timeout,omitempty" json:"timeout,omitempty"`         // of one delivery; 0: 30s
+	Attempts    int        `yaml:"attempts,omitempty" json:"attempts,omitempty"`       // at most, then dead; 0: 16
+	Backoff     Backoff    `yaml:"backoff,omitempty" json:"backoff,omitzero"`          // between attempts
+	Ladder      []Duration `yaml:"ladder,omitempty" json:"ladder,omitempty"`           // explicit waits instead of the back-off; the last one repeats
+	Concurrency int        `yaml:"concurrency,omitempty" json:"concurrency,omitempty"` // deliveries at once in each node; 0: 64
+	Rate        float64    `yaml:"rate,omitempty" json:"rate,omitempty"`               // deliveries a second over the whole group; 0: no limit
+	Strict      bool       `yaml:"strict,omitempty" json:"strict,omitempty"`           // claim before every delivery: none starts after a cancel
+	Paused      bool       `yaml:"paused,omitempty" json:"paused,omitempty"`           // tasks wait
+	Retention   Duration   `yaml:"retention,omitempty" json:"retention,omitempty"`     // of finished rows; 0: 720h
+}
+
+// Webhook is the target of an HTTP callback.
+type Webhook struct {
+	URL     string   `yaml:"url" json:"url"`                             // http or https
+	Secrets []string `yaml:"secrets,omitempty" json:"secrets,omitempty"` // names of environment variables that hold whsec_ secrets; the first signs too, at most two
+	Allow   []string `yaml:"allow,omitempty" json:"allow,omitempty"`     // private CIDRs that may be dialled, e.g. 10.0.0.0/8
+}
+
+// Backoff doubles the wait each time and draws it from the upper half: after the
+// n-th failed attempt between d/2 and d, where d = min(Max, Base * 2^(n-1)).
+type Backoff struct {
+	Base Duration `yaml:"base,omitempty" json:"base,omitempty"` // 0: 5s
+	Max  Duration `yaml:"max,omitempty" json:"max,omitempty"`   // 0: 1h
+}

@@ -1,0 +1,15 @@
+-- One row: what this database is part of. Clients and nodes refuse what differs.
+CREATE TABLE IF NOT EXISTS `{database}`.layout (
+    id                  TINYINT UNSIGNED  NOT NULL COMMENT 'always 1',
+    cluster_id          VARCHAR(64)       NOT NULL,
+    database_no         SMALLINT UNSIGNED NOT NULL COMMENT 'number of this database, 0-based',
+    databases_total     SMALLINT UNSIGNED NOT NULL,
+    tables_per_database SMALLINT UNSIGNED NOT NULL,
+    hash                VARCHAR(16)       NOT NULL COMMENT 'crc32: CRC32 of the decimal text of biz_id',
+    doorbell_horizon_ms INT UNSIGNED      NOT NULL COMMENT 'nearer tasks ring the doorbell',
+    schema_version      INT UNSIGNED      NOT NULL,
+    works_with          INT UNSIGNED      NOT NULL COMMENT 'oldest schema version that programs may expect here',
+    state               VARCHAR(16)       NOT NULL COMMENT 'active, or retired after a move',
+    gmt_create          DATETIME(3)       NOT NULL,
+    PRIMARY KEY (id)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

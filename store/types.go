@@ -1,0 +1,87 @@
+package store
+
+import (
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// All instants here are Unix milliseconds by the clock of the server that holds
+// the row. Servers are named by their index in the config, databases and tables
+// by their numbers.
+
+// PeekQuery asks one server for the entries of some of its tables, pending and
+// of some biz types, in order of action time.
+type PeekQuery struct {
+	Server int
+	Tables []int          // table numbers, all of this server
+	Types  []uint64       // numbers of biz types
+	From   int64          // lower bound of action_time, inclusive; 0: from the beginning
+	Until  int64          // upper bound, inclusive
+	After  duequeue.Entry // with one table only: go on behind this entry (its page came back full)
+	Limit  int            // entries per table
+}
+
+// Page is what a peek found. Entries are grouped by table and in order of
+// (action_time, biz_type, job_id) within each.
+type Page struct {
+	Entries []duequeue.Entry
+	Full    []duequeue.Entry // the last entry of each table whose page came back full
+}
+
+// Row is a whole task, as loaded or claimed.
+type Row struct {
+	tocsin.Info        // BizType is empty here: the store knows numbers only
+	Type        uint64 // number of the biz type
+	Action      int64  // ActionTime in Unix ms; of a claimed row: its deadline
+}
+
+// Loaded is the answer of Load.
+type Loaded struct {
+	Rows []Row // those that are still pending, in any order
+	Now  int64 // the server's clock when it read them
+}
+
+// Claim asks for rows to be taken until a deadline.
+type Claim struct {
+	Server int
+	Rows   []duequeue.Entry // Due is the action_time as it was read; a row that has changed is not taken
+	By     string           // the claimer's node id
+	Hold   time.Duration    // from the server's now to the deadline
+	Fence  *Fence           // nil: no fence
+}
+
+// Fence lets a claim succeed only for tables that the claimer owned last.
+type Fence struct{ Group, Node string }
+
+// Outcome is the end of one attempt, to be settled.
+type Outcome struct {
+	JobID    tocsin.JobID
+	Verb     tocsin.Verb
+	Version  uint32 // as loaded
+	Attempts int    // as loaded
+	Claimed  bool   // the row was claimed by this attempt
+	Action   int64  // as loaded; claimed: the deadline
+	Next     int64  // Retry, Defer: the next action_time
+	Reason   string // Retry, GiveUp: for last_error; cut to fit here
+}
+
+// Fate is what became of an outcome. Zero rows affected is a fate, not an error.
+type Fate uint8
+
+// The fates.
+const (
+	Stored      Fate = iota
+	Cancelled        // cancelled in flight
+	Rescheduled      // rescheduled (or redriven) in flight
+	Settled          // another attempt settled it first
+	ClaimLost        // the claim ran out or the row was claimed by another
+	Gone             // no such row: purged
+)
+
+// Bell is one ring of a database's doorbell.
+type Bell struct {
+	ID    uint64 // grows within its database, with gaps; commits come out of order
+	Entry duequeue.Entry
+}
