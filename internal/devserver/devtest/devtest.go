@@ -1,0 +1,115 @@
+// Package devtest gives tests one MariaDB and one etcd per test process, started on first use and stopped by Main.
+//
+// A package's TestMain calls Main; its tests call DSN, Etcd and Prefix. Each test works in databases of its own prefix
+// and under an own etcd prefix, so that tests run in parallel on the same servers. TOCSIN_TEST_DSN points the tests at
+// any other server instead; nothing is started or stopped then, and Prefix removes what the tests made.
+//
+// A server that cannot start fails the test that asked for it, and every later one, with the same message.
+package devtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tocsinhq/tocsin/internal/devserver"
+)
+
+// EnvDSN names the environment variable with the DSN of the server to test against, without a database.
+const EnvDSN = "TOCSIN_TEST_DSN"
+
+// startTimeout bounds the start of a server, on a machine that has other things to do as well.
+const startTimeout = time.Minute
+
+var (
+	mariadb = shared[*devserver.MariaDB]{start: func(ctx context.Context) (*devserver.MariaDB, error) {
+		return devserver.StartMariaDB(ctx, devserver.MariaDBConfig{})
+	}}
+	etcd = shared[*devserver.Etcd]{start: func(ctx context.Context) (*devserver.Etcd, error) {
+		return devserver.StartEtcd(ctx, devserver.EtcdConfig{})
+	}}
+)
+
+// Main runs the tests, stops the servers they used, fails if a goroutine is left, and exits.
+func Main(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	code := m.Run()
+	for _, stop := range []func() error{mariadb.stop, etcd.stop} {
+		if err := stop(); err != nil {
+			code = fail(code, err)
+		}
+	}
+	if code == 0 { // a failed test may well leave goroutines, and its message matters more
+		if err := goleak.Find(); err != nil {
+			code = fail(code, err)
+		}
+	}
+	return code
+}
+
+func fail(code int, err error) int {
+	fmt.Fprintln(os.Stderr, "devtest:", err)
+	return max(code, 1)
+}
+
+// DSN returns the go-sql-driver DSN of the server shared by all tests of this process, without a database.
+func DSN(tb testing.TB) string {
+	tb.Helper()
+	if dsn := os.Getenv(EnvDSN); dsn != "" {
+		return dsn
+	}
+	m, err := mariadb.get()
+	if err != nil {
+		tb.Fatalf("%v (or set %s)", err, EnvDSN)
+	}
+	return m.DSN()
+}
+
+// Etcd returns the endpoint, "127.0.0.1:port", of the etcd shared by all tests of this process. Close clients before
+// the test ends: an open one holds up Main.
+func Etcd(tb testing.TB) string {
+	tb.Helper()
+	e, err := etcd.get()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return e.Endpoint()
+}
+
+// shared is a server of this test process, started once.
+type shared[S interface{ Stop() error }] struct {
+	start func(context.Context) (S, error)
+
+	mu      sync.Mutex
+	tried   bool
+	server  S
+	failure error
+}
+
+func (s *shared[S]) get() (S, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.tried {
+		s.tried = true
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		defer cancel()
+		s.server, s.failure = s.start(ctx)
+	}
+	return s.server, s.failure
+}
+
+// stop ends the server if it was started.
+func (s *shared[S]) stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.tried || s.failure != nil {
+		return nil
+	}
+	return s.server.Stop()
+}

@@ -1,0 +1,19 @@
+// Package devserver runs private servers for development, tests and benchmarks: a MariaDB in a process of its own
+// and a single-member etcd inside this process. Both listen on the loopback interface only and have no passwords.
+//
+// A MariaDB is found in PATH and in the sbin folders an ordinary user's PATH lacks; root is not needed. Its folder
+// holds
+//
+//	lock          held by whoever runs the folder, and inherited by the server
+//	data/         the data directory; it appears by a rename, so it is never half made
+//	mariadb.sock  the socket, unless the path would be too long for one
+//	error.log     the server's log, unless the caller takes it
+//
+// On failure:
+//   - The server cannot start: StartMariaDB returns one line with the last [ERROR] of its log, and leaves no process.
+//   - The server dies: Done is closed and Err says how. Nothing restarts it. Committed rows are in the folder, also
+//     when Durable is false; only a crash of the machine loses them then.
+//   - The parent dies, even by kill -9: the kernel kills the server (Linux; elsewhere it stays until killed by hand).
+//     A temporary folder stays behind and is removed by the next start on this machine by the same user.
+//   - The server does not end when asked: Stop kills it after StopTimeout.
+package devserver

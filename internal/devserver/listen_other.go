@@ -1,0 +1,6 @@
+//go:build !unix
+
+package devserver
+
+// explainListen takes every failed listen for a port in use.
+func explainListen(error) error { return ErrPortInUse }

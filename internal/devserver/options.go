@@ -1,0 +1,157 @@
+package devserver
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+const (
+	socketName = "mariadb.sock"
+	maxSocket  = 103 // bytes of a socket's path that every unix takes
+
+	maxConnections = 500
+	spareFiles     = 200    // of a server beside connections and tables: logs, system tables, temporary files
+	maxCache       = 20000  // tables; 8 x 1024 in use by two connections at once, and room
+	maxFiles       = 100000 // more is of no use, and the server keeps an array of this size
+	defaultFiles   = 4096   // where the limit is unknown
+
+	answerEvery = 5 * time.Millisecond // between two attempts to reach a starting server
+)
+
+// commonArgs are those of the bootstrap and of the server.
+func (m *MariaDB) commonArgs(data string) []string {
+	args := []string{
+		"--no-defaults",
+		"--datadir=" + data,
+		"--skip-log-bin",
+		"--performance-schema=OFF",
+		"--character-set-server=utf8mb4",
+		"--collation-server=utf8mb4_general_ci",
+		"--innodb-buffer-pool-size=256M",
+		"--loose-innodb-log-file-size=" + m.logFileSize(),
+		"--loose-aria-log-file-size=8M",
+		"--loose-innodb-buffer-pool-dump-at-shutdown=OFF",
+		"--loose-innodb-buffer-pool-load-at-startup=OFF",
+	}
+	if m.program.share != "" {
+		args = append(args, "--lc-messages-dir="+m.program.share)
+	}
+	if os.Geteuid() == 0 { // a change of user would lose the parent-death signal, and the right to the folder
+		args = append(args, "--user=root")
+	}
+	return append(args, m.commitArgs()...)
+}
+
+// logFileSize is small where many test servers share a disk, and roomy where writes are measured.
+func (m *MariaDB) logFileSize() string {
+	if m.cfg.Durable {
+		return "256M"
+	}
+	return "64M"
+}
+
+// commitArgs say what a commit waits for. Without Durable it still reaches the kernel (2, not 0), so that no committed
+// row is lost by Kill; and torn pages are still guarded against, as a kill can tear one too.
+func (m *MariaDB) commitArgs() []string {
+	if m.cfg.Durable {
+		return []string{"--innodb-flush-log-at-trx-commit=1"}
+	}
+	return []string{
+		"--innodb-flush-log-at-trx-commit=2",
+		"--innodb-flush-method=nosync",
+		"--loose-sync-frm=0",
+	}
+}
+
+// serverArgs are those of the server itself.
+func (m *MariaDB) serverArgs() []string {
+	args := append(m.commonArgs(filepath.Join(m.folder.path, dataName)),
+		"--skip-networking=0",
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--port=%d", m.port),
+		"--socket="+m.Socket(),
+		"--pid-file="+filepath.Join(m.folder.path, "mariadb.pid"),
+		"--skip-name-resolve",
+		"--loose-mysqlx=OFF",
+		"--back-log=512",
+		fmt.Sprintf("--max-connections=%d", maxConnections),
+	)
+	args = append(args, cacheArgs(fileLimit())...)
+	return append(args, m.cfg.Args...)
+}
+
+// cacheArgs sizes the table caches for a limit of open files. The server counts two files for every entry of every
+// cache instance, and shrinks what does not fit with a warning.
+func cacheArgs(files int) []string {
+	room := max(files-maxConnections-spareFiles, 0) / 2
+	tables := max(min(room, maxCache), 400)
+	return []string{
+		fmt.Sprintf("--open-files-limit=%d", files),
+		fmt.Sprintf("--table-open-cache=%d", tables),
+		fmt.Sprintf("--table-open-cache-instances=%d", max(min(room/tables, 8), 1)),
+		fmt.Sprintf("--table-definition-cache=%d", maxCache),
+		fmt.Sprintf("--innodb-open-files=%d", tables),
+	}
+}
+
+// command returns a call of the server, which inherits the folder's lock: the folder is in use until both are gone.
+func (m *MariaDB) command(args []string) *exec.Cmd {
+	cmd := exec.Command(m.program.path, args...)
+	cmd.Dir = m.folder.path
+	cmd.Stdout, cmd.Stderr = m.log, m.log
+	cmd.ExtraFiles = []*os.File{m.folder.lockFile()}
+	return cmd
+}
+
+// socketTooLong reports whether the socket cannot be in the folder.
+func (m *MariaDB) socketTooLong() bool { return len(m.Socket()) > maxSocket }
+
+// awaitAnswer returns when the server answers on its socket, or has ended. It asks on the socket, which only this
+// server can have, and which it opens after the port.
+func (m *MariaDB) awaitAnswer(ctx context.Context) error {
+	db, err := m.openSocket()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	again := time.NewTicker(answerEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w", context.Cause(ctx))
+		case <-m.proc.done:
+			return m.log.explain(m.ended())
+		case <-again.C:
+			if db.PingContext(ctx) == nil {
+				return nil
+			}
+		}
+	}
+}
+
+// ended returns how the process ended, which is an error even with status 0.
+func (m *MariaDB) ended() error {
+	if m.proc.err == nil {
+		return errEnded
+	}
+	return m.proc.err
+}
+
+// openSocket returns a quiet client of the socket.
+func (m *MariaDB) openSocket() (*sql.DB, error) {
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Net, cfg.Addr, cfg.Logger = "root", "unix", m.Socket(), &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}

@@ -1,0 +1,55 @@
+package devserver
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// process is a child that does not outlive this process.
+type process struct {
+	pid  int
+	os   *os.Process
+	done chan struct{} // closed by keep, after the child has ended
+	err  error         // how it ended; to be read after done
+}
+
+// startProcess starts cmd. ended is called when the child has ended, before done is closed.
+func startProcess(cmd *exec.Cmd, ended func()) (*process, error) {
+	p := &process{done: make(chan struct{})}
+	cmd.SysProcAttr = childAttr()
+	started := make(chan error, 1)
+	go p.keep(cmd, started, ended)
+	if err := <-started; err != nil {
+		<-p.done
+		return nil, err
+	}
+	return p, nil
+}
+
+// keep starts the child and stays with it to its end. The kernel sends the parent-death signal when the thread that
+// forked ends, not the process; Go ends threads as it likes, so this one is locked for as long as the child lives.
+// Whoever waits for done waits for this goroutine.
+func (p *process) keep(cmd *exec.Cmd, started chan<- error, ended func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(p.done)
+	if err := cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	p.os, p.pid = cmd.Process, cmd.Process.Pid
+	started <- nil
+	p.err = cmd.Wait()
+	ended()
+}
+
+// signal sends s unless the child has ended. os.Process never hits a stranger that got the same pid.
+func (p *process) signal(s syscall.Signal) { _ = p.os.Signal(s) }
+
+// kill ends the child and waits for its end.
+func (p *process) kill() {
+	_ = p.os.Kill()
+	<-p.done
+}
