@@ -16,4 +16,6 @@
 //   - The parent dies, even by kill -9: the kernel kills the server (Linux; elsewhere it stays until killed by hand).
 //     A temporary folder stays behind and is removed by the next start on this machine by the same user.
 //   - The server does not end when asked: Stop kills it after StopTimeout.
+//
+// Unix only. It builds elsewhere, but no MariaDB starts there.
 package devserver

@@ -1,0 +1,241 @@
+package devserver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(parentEnv) != "" {
+		os.Exit(runParent())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// startTest starts a server that ends with the test, and logs how long the start took.
+func startTest(t *testing.T, cfg MariaDBConfig) *MariaDB {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begin := time.Now()
+	m, err := StartMariaDB(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("started in %s", time.Since(begin).Round(time.Millisecond))
+	t.Cleanup(func() {
+		if err := m.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func exec1(t *testing.T, db *sql.DB, q string) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), q); err != nil {
+		t.Fatalf("%s: %v", q, err)
+	}
+}
+
+func query[T any](t *testing.T, db *sql.DB, q string) (v T) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), q).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", q, err)
+	}
+	return v
+}
+
+func TestServerAnswersOnBothWaysAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	m := startTest(t, MariaDBConfig{})
+	for _, dsn := range []string{m.DSN(), m.SocketDSN()} {
+		db := open(t, dsn)
+		if got := query[int](t, db, "SELECT @@port"); got != m.Port() {
+			t.Errorf("%s leads to port %d", dsn, got)
+		}
+		db.Close() // before its server ends, of which the driver would complain
+	}
+	begin := time.Now()
+	if err := errors.Join(m.Stop(), m.Stop()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("stopped in %s", time.Since(begin).Round(time.Millisecond))
+	<-m.Done()
+	if _, err := os.Stat(m.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("temporary folder is still there: %v", err)
+	}
+}
+
+func TestServerHasRealRights(t *testing.T) {
+	t.Parallel()
+	m := startTest(t, MariaDBConfig{})
+	root := open(t, m.DSN())
+	exec1(t, root, "CREATE DATABASE d")
+	exec1(t, root, "CREATE TABLE d.t (a INT)")
+	exec1(t, root, "CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'secret'")
+	exec1(t, root, "GRANT SELECT ON d.* TO reader@'127.0.0.1'")
+	reader := open(t, strings.Replace(m.DSN(), "root@", "reader:secret@", 1))
+	query[int](t, reader, "SELECT COUNT(*) FROM d.t")
+	if _, err := reader.Exec("INSERT INTO d.t VALUES (1)"); err == nil {
+		t.Error("a reader may write")
+	}
+	if err := open(t, strings.Replace(m.DSN(), "root@", "reader@", 1)).Ping(); err == nil {
+		t.Error("a password is not asked for")
+	}
+}
+
+func TestTableCachesHoldAllTables(t *testing.T) {
+	t.Parallel()
+	m := startTest(t, MariaDBConfig{})
+	want := min(maxCache, (fileLimit()-maxConnections-spareFiles)/2)
+	db := open(t, m.DSN())
+	for _, name := range []string{"table_open_cache", "innodb_open_files"} {
+		if got := query[int](t, db, "SELECT @@"+name); got < want {
+			t.Errorf("%s is %d, want %d", name, got, want)
+		}
+	}
+	if got := query[int](t, db, "SELECT @@max_connections"); got != maxConnections {
+		t.Errorf("max_connections was shrunk to %d", got)
+	}
+}
+
+func TestCommittedRowsSurviveAKill(t *testing.T) {
+	t.Parallel()
+	for name, durable := range map[string]bool{"durable": true, "fast": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := startTest(t, MariaDBConfig{Dir: t.TempDir(), Durable: durable})
+			db := open(t, first.DSN())
+			exec1(t, db, "CREATE DATABASE d")
+			exec1(t, db, "CREATE TABLE d.t (a INT)")
+			exec1(t, db, "INSERT INTO d.t VALUES (7)")
+			if err := first.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if first.Err() == nil {
+				t.Error("a killed server has no Err")
+			}
+			again := startTest(t, MariaDBConfig{Dir: first.Dir(), Port: first.Port(), Durable: durable})
+			if got := query[int](t, open(t, again.DSN()), "SELECT a FROM d.t"); got != 7 {
+				t.Errorf("read %d", got)
+			}
+		})
+	}
+}
+
+// The kernel ends the server with the thread that forked it, which here would be the caller's.
+func TestServerOutlivesTheThreadThatStartedIt(t *testing.T) {
+	t.Parallel()
+	started := make(chan *MariaDB)
+	go func() {
+		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
+		m, err := StartMariaDB(t.Context(), MariaDBConfig{})
+		if err != nil {
+			t.Error(err)
+		}
+		started <- m
+	}()
+	m := <-started
+	if m == nil {
+		return
+	}
+	defer m.Stop()
+	db := open(t, m.DSN())
+	defer db.Close()
+	for range 20 {
+		query[int](t, db, "SELECT SLEEP(0.01)")
+	}
+}
+
+func TestCleanStopKeepsTheCallersFolder(t *testing.T) {
+	t.Parallel()
+	m := startTest(t, MariaDBConfig{Dir: t.TempDir()})
+	if err := m.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Err(); err != nil {
+		t.Errorf("a clean shutdown is an error: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(m.Dir(), dataName, "ibdata1")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFolderInUseIsRefused(t *testing.T) {
+	t.Parallel()
+	m := startTest(t, MariaDBConfig{Dir: t.TempDir()})
+	_, err := StartMariaDB(t.Context(), MariaDBConfig{Dir: m.Dir()})
+	if !errors.Is(err, ErrFolderInUse) {
+		t.Errorf("got %v", err)
+	}
+	query[int](t, open(t, m.DSN()), "SELECT 1")
+}
+
+func TestLongFolderGetsItsSocketElsewhere(t *testing.T) {
+	t.Parallel()
+	m := startTest(t, MariaDBConfig{Dir: filepath.Join(t.TempDir(), strings.Repeat("long", 30))})
+	db := open(t, m.SocketDSN())
+	query[int](t, db, "SELECT 1")
+	db.Close()
+	if err := m.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Dir(m.Socket())); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket's folder is still there: %v", err)
+	}
+}
+
+func TestPortInUseIsOneLine(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = StartMariaDB(t.Context(), MariaDBConfig{Port: l.Addr().(*net.TCPAddr).Port})
+	if !errors.Is(err, ErrPortInUse) || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("got %v", err)
+	}
+	t.Log(err)
+}
+
+func TestBadOptionIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := StartMariaDB(t.Context(), MariaDBConfig{Dir: dir, Args: []string{"--no-such-option"}})
+	if err == nil || !strings.Contains(err.Error(), "no-such-option") || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("got %v", err)
+	}
+	t.Log(err)
+	startTest(t, MariaDBConfig{Dir: dir}) // nothing of the failed one is in the way
+}
+
+func TestEndedContextEndsTheStart(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := StartMariaDB(ctx, MariaDBConfig{}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+}
