@@ -1,0 +1,249 @@
+package ddl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// batch is how many CREATE TABLE go into one packet: enough that the round trip
+// is nothing, few enough that progress moves and a kill loses little.
+const batch = 32
+
+// Result says what Apply found and made.
+type Result struct {
+	Cluster   string // id of the cluster, as stored in every database
+	Databases int    // databases created
+	Tables    int    // tables created, of every kind
+	Existing  int    // tables that were there before
+}
+
+// Apply creates what is missing of the databases, their layout rows and their
+// tables, on all servers at once. It is idempotent and goes on where an earlier
+// one was killed. It returns what it made also beside an error; the error names
+// each server that failed, and wraps the driver's errors.
+func Apply(ctx context.Context, cfg tocsin.Config, opt Options) (Result, error) {
+	opt, err := opt.withDefaults(cfg)
+	if err != nil {
+		return Result{}, err
+	}
+	sites, err := openSites(cfg, opt.Parallel)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { _ = closeSites(sites) }()
+	if err := each(sites, func(s *site) error { return s.survey(ctx) }); err != nil {
+		return Result{}, err
+	}
+	a := &application{opt: opt, layout: cfg.Layout, sites: sites}
+	err = a.run(ctx)
+	return a.result, err
+}
+
+// application is one Apply under way.
+type application struct {
+	opt    Options
+	layout tocsin.Layout
+	sites  []*site
+
+	mu     sync.Mutex // guards what follows, and calls of Progress
+	result Result
+}
+
+func (a *application) run(ctx context.Context) error {
+	if err := a.agree(); err != nil {
+		return err
+	}
+	if err := each(a.sites, func(s *site) error { return a.databases(ctx, s) }); err != nil {
+		return err
+	}
+	a.result.Existing = a.existing()
+	if err := a.identify(ctx); err != nil {
+		return err
+	}
+	return each(a.sites, func(s *site) error { return a.tables(ctx, s) })
+}
+
+// agree checks every stored layout row against the config and against each
+// other, and takes the stored cluster id.
+func (a *application) agree() error {
+	for _, s := range a.sites {
+		for _, db := range s.Databases {
+			stored, ok := s.rows[db]
+			if !ok {
+				continue
+			}
+			if err := a.identity(db).conflict(stored, s.place(db)); err != nil {
+				return err
+			}
+			a.opt.Cluster = stored.Cluster
+		}
+	}
+	return nil
+}
+
+func (a *application) identity(db int) identity {
+	return newIdentity(a.layout, db, a.opt.Cluster, a.opt.DoorbellHorizon)
+}
+
+// databases creates the missing databases of one server.
+func (a *application) databases(ctx context.Context, s *site) error {
+	var missing []string
+	for _, db := range s.Databases {
+		if !s.databases[db] {
+			missing = append(missing, in(s.layout.Database(db), createDatabase))
+		}
+	}
+	for i, create := range missing {
+		_, err := s.DB.ExecContext(ctx, sender+create)
+		if mysql.ClassOf(err) == mysql.Denied {
+			return fmt.Errorf("server %s: the user may not create databases; let an administrator run: %s; (%w)",
+				s.Name, strings.Join(missing[i:], "; "), err)
+		}
+		if err != nil {
+			return fmt.Errorf("server %s: %s: %w", s.Name, create, err)
+		}
+		a.count(func(r *Result) { r.Databases++ })
+	}
+	return nil
+}
+
+// identify makes the layout table and row of every database. Database 0 goes
+// first and alone: where two first-time Applies run at once, whoever writes its
+// row gives the cluster its id, and the other takes it.
+func (a *application) identify(ctx context.Context) error {
+	made := a.opt.Cluster == ""
+	if made {
+		a.opt.Cluster = newCluster(a.layout)
+	}
+	first, err := a.write(ctx, a.home(0), 0)
+	if err != nil {
+		return err
+	}
+	if made {
+		a.opt.Cluster = first.Cluster
+	}
+	a.result.Cluster = a.opt.Cluster
+	return each(a.sites, func(s *site) error {
+		for _, db := range s.Databases {
+			stored, err := a.write(ctx, s, db)
+			if err == nil {
+				err = a.identity(db).conflict(stored, s.place(db))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// home gives the site of a database.
+func (a *application) home(db int) *site {
+	for _, s := range a.sites {
+		for _, own := range s.Databases {
+			if own == db {
+				return s
+			}
+		}
+	}
+	panic("ddl: the config was validated, yet a database is on no server")
+}
+
+// write makes the layout table and row of one database unless they are there,
+// and returns the row as stored.
+func (a *application) write(ctx context.Context, s *site, db int) (identity, error) {
+	if stored, ok := s.rows[db]; ok {
+		return stored, nil
+	}
+	name := s.layout.Database(db)
+	layout := table{file: layoutTable, database: name, name: layoutTable}
+	if !s.tables[layout.full()] {
+		if err := a.create(ctx, s, []table{layout}); err != nil {
+			return identity{}, err
+		}
+		s.tables[layout.full()] = true
+	}
+	err := mysql.Retry(ctx, func() error {
+		_, err := s.DB.ExecContext(ctx, sender+a.identity(db).insert(name))
+		return err
+	})
+	if err != nil {
+		return identity{}, fmt.Errorf("write layout of %s: %w", s.place(db), err)
+	}
+	stored, err := s.readLayout(ctx, db)
+	if err == nil {
+		s.rows[db] = stored
+	}
+	return stored, err
+}
+
+// tables creates the missing tables of one server over several connections.
+func (a *application) tables(ctx context.Context, s *site) error {
+	missing := s.missing()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(a.opt.Parallel)
+	for len(missing) > 0 {
+		n := min(batch, len(missing))
+		part := missing[:n]
+		missing = missing[n:]
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return a.create(ctx, s, part)
+		})
+	}
+	return g.Wait()
+}
+
+// create makes some tables of one server in one packet. Repeating it is safe.
+func (a *application) create(ctx context.Context, s *site, tables []table) error {
+	var packet strings.Builder
+	for _, t := range tables {
+		packet.WriteString(sender + t.create() + ";\n")
+	}
+	err := mysql.Retry(ctx, func() error {
+		_, err := s.DB.ExecContext(ctx, packet.String())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("server %s: create %s to %s: %w", s.Name, tables[0].full(), tables[len(tables)-1].full(), err)
+	}
+	a.report(len(tables))
+	return nil
+}
+
+// existing counts the tables of the schema that stood before.
+func (a *application) existing() int {
+	total := a.total()
+	for _, s := range a.sites {
+		total -= len(s.missing())
+	}
+	return total
+}
+
+// report adds to the tables made and tells Progress.
+func (a *application) report(made int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.result.Tables += made
+	a.opt.Progress(a.result.Existing+a.result.Tables, a.total())
+}
+
+// total is the number of tables of the whole schema.
+func (a *application) total() int {
+	return a.layout.Databases * (len(fixedTables) + a.layout.Tables)
+}
+
+func (a *application) count(add func(*Result)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	add(&a.result)
+}

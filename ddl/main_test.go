@@ -1,0 +1,19 @@
+package ddl
+
+import (
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }
+
+// config is a small cluster of its own on the shared server.
+func config(tb testing.TB, databases, tables int) tocsin.Config {
+	tb.Helper()
+	return tocsin.Config{
+		Layout:  tocsin.Layout{Databases: databases, Tables: tables, Prefix: devtest.Prefix(tb)},
+		Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(tb)}},
+	}
+}

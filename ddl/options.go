@@ -1,0 +1,54 @@
+package ddl
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Defaults and bounds of Options.
+const (
+	DefaultDoorbellHorizon = 10 * time.Second
+	DefaultParallel        = 4
+	maxDoorbellHorizon     = time.Hour
+	maxParallel            = 64
+)
+
+// Options says how to create the tables. The zero value is fine.
+type Options struct {
+	Cluster         string                // id for all databases, [A-Za-z0-9._-], at most 64; "" takes the config's, else the stored one, else makes one
+	DoorbellHorizon time.Duration         // stored in new databases; 0 means 10 s, at most 1 h; a stored one stays
+	Parallel        int                   // connections to each server; 0 means 4, at most 64
+	Progress        func(done, total int) // tables that stand, of all; called often, by one goroutine at a time; nil: no calls
+}
+
+var clusterForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// withDefaults fills in what is zero and reports what is out of bounds.
+func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
+	if o.Cluster == "" {
+		o.Cluster = cfg.Cluster
+	}
+	if o.DoorbellHorizon == 0 {
+		o.DoorbellHorizon = DefaultDoorbellHorizon
+	}
+	if o.Parallel == 0 {
+		o.Parallel = DefaultParallel
+	}
+	if o.Progress == nil {
+		o.Progress = func(int, int) {}
+	}
+	switch {
+	case o.Cluster != "" && !clusterForm.MatchString(o.Cluster):
+		return o, fmt.Errorf("cluster id %q: use letters, digits, '.', '_' and '-', at most 64", o.Cluster)
+	case cfg.Cluster != "" && o.Cluster != cfg.Cluster:
+		return o, fmt.Errorf("cluster id %q differs from the config's %q", o.Cluster, cfg.Cluster)
+	case o.DoorbellHorizon < time.Millisecond || o.DoorbellHorizon > maxDoorbellHorizon:
+		return o, fmt.Errorf("doorbell horizon %s: use 1ms to %s", o.DoorbellHorizon, maxDoorbellHorizon)
+	case o.Parallel < 1 || o.Parallel > maxParallel:
+		return o, fmt.Errorf("%d connections to each server: use 1 to %d", o.Parallel, maxParallel)
+	}
+	return o, cfg.Validate()
+}

@@ -1,0 +1,129 @@
+package ddl
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// site is one server and what stood on it when it was surveyed.
+type site struct {
+	*mysql.Server
+	layout    tocsin.Layout
+	databases map[int]bool     // database numbers that exist
+	tables    map[string]bool  // full names, toc_0.task_0000
+	rows      map[int]identity // stored layout rows by database number
+}
+
+// openSites makes a pool per server. The caller closes them.
+func openSites(cfg tocsin.Config, parallel int) ([]*site, error) {
+	var sites []*site
+	for _, spec := range cfg.Specs() {
+		spec.MaxConns = parallel
+		server, err := mysql.Open(spec)
+		if err != nil {
+			return nil, errors.Join(err, closeSites(sites))
+		}
+		sites = append(sites, &site{
+			Server: server, layout: cfg.Layout,
+			databases: map[int]bool{}, tables: map[string]bool{}, rows: map[int]identity{},
+		})
+	}
+	return sites, nil
+}
+
+func closeSites(sites []*site) error {
+	var errs []error
+	for _, s := range sites {
+		errs = append(errs, s.DB.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// each runs fn for every site at once and joins the errors: one server that
+// fails stops no other.
+func each(sites []*site, fn func(*site) error) error {
+	errs := make([]error, len(sites))
+	var wg sync.WaitGroup
+	for i, s := range sites {
+		wg.Go(func() { errs[i] = fn(s) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// survey reads which databases, tables and layout rows exist.
+func (s *site) survey(ctx context.Context) error {
+	if len(s.Databases) == 0 {
+		return nil
+	}
+	if err := s.surveyDatabases(ctx); err != nil {
+		return fmt.Errorf("server %s: list databases: %w", s.Name, err)
+	}
+	for db := range s.databases {
+		if err := s.surveyTables(ctx, db); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *site) surveyDatabases(ctx context.Context) error {
+	number := map[string]int{}
+	var names []string
+	for _, db := range s.Databases {
+		number[s.layout.Database(db)] = db
+		names = append(names, s.layout.Database(db))
+	}
+	query, args, err := sqlx.In(selectDatabases, names)
+	if err != nil {
+		return err
+	}
+	var found []string
+	if err := s.DB.SelectContext(ctx, &found, query, args...); err != nil {
+		return err
+	}
+	for _, name := range found {
+		s.databases[number[name]] = true
+	}
+	return nil
+}
+
+func (s *site) surveyTables(ctx context.Context, db int) error {
+	name := s.layout.Database(db)
+	var found []string
+	if err := s.DB.SelectContext(ctx, &found, selectTables, name); err != nil {
+		return fmt.Errorf("list tables of %s: %w", s.place(db), err)
+	}
+	for _, table := range found {
+		s.tables[name+"."+table] = true
+	}
+	if !s.tables[name+"."+layoutTable] {
+		return nil
+	}
+	row, err := s.readLayout(ctx, db)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	s.rows[db] = row
+	return err
+}
+
+// readLayout reads the layout row of one database; sql.ErrNoRows: none yet.
+func (s *site) readLayout(ctx context.Context, db int) (identity, error) {
+	var row identity
+	if err := s.DB.GetContext(ctx, &row, in(s.layout.Database(db), selectLayout)); err != nil {
+		return row, fmt.Errorf("read layout of %s: %w", s.place(db), err)
+	}
+	return row, nil
+}
+
+// place names a database in messages, "toc_3 on server db2".
+func (s *site) place(db int) string { return s.layout.Database(db) + " on server " + s.Name }

@@ -1,0 +1,91 @@
+package ddl
+
+import (
+	"embed"
+	"strings"
+)
+
+// Version is the schema version that the SQL files describe.
+const Version = 1
+
+// Hash names the function from biz_id to table number, as stored in layout.
+const Hash = "crc32"
+
+// Active is the state of a database that is in use.
+const Active = "active"
+
+//go:embed sql/*.sql
+var files embed.FS
+
+// The tables of every database besides the task tables. The layout table is
+// first: its row says what the rest is part of.
+const (
+	layoutTable = "layout"
+	taskFile    = "task"
+)
+
+var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell"}
+
+// createDatabase is the statement for one database; {database} is its name.
+const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+
+// insertLayout writes the one row of a database's layout table and leaves one
+// that is there as it is. Parameters in braces: texts need no escaping, their
+// form is checked before.
+const insertLayout = "INSERT INTO `{database}`.layout" + `
+    (id, cluster_id, database_no, databases_total, tables_per_database, hash,
+     doorbell_horizon_ms, schema_version, works_with, state, gmt_create)
+VALUES
+    (1, '{cluster}', {number}, {databases}, {tables}, '{hash}',
+     {horizon}, {version}, {version}, '{state}', UTC_TIMESTAMP(3))
+ON DUPLICATE KEY UPDATE id = id`
+
+// selectLayout reads the layout row of one database; no row: none was written.
+const selectLayout = `SELECT /* tocsin ddl layout */
+    cluster_id, database_no, databases_total, tables_per_database, hash,
+    doorbell_horizon_ms, schema_version, works_with, state
+FROM ` + "`{database}`" + `.layout
+WHERE id = 1`
+
+// selectDatabases finds which of the named databases exist, as far as the user
+// may see. Parameter: a list of names.
+const selectDatabases = `SELECT /* tocsin ddl databases */
+    schema_name
+FROM information_schema.schemata
+WHERE schema_name IN (?)`
+
+// selectTables finds the tables of one database. Parameter: its name.
+const selectTables = `SELECT /* tocsin ddl tables */
+    table_name
+FROM information_schema.tables
+WHERE table_schema = ?`
+
+// sender marks the statements of Apply in the server's process list and logs.
+const sender = "/* tocsin ddl apply */ "
+
+// source gives the text of one SQL file, comment and all.
+func source(name string) string {
+	b, err := files.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic("ddl: " + err.Error()) // the files are part of the program
+	}
+	return string(b)
+}
+
+// statement gives the statement of one SQL file without the comment lines
+// above it and without the semicolon.
+func statement(name string) string {
+	_, body, _ := strings.Cut("\n"+source(name), "\nCREATE ")
+	return "CREATE " + strings.TrimSuffix(strings.TrimSpace(body), ";")
+}
+
+// remark gives the comment lines above the statement of an SQL file.
+func remark(name string) string {
+	head, _, _ := strings.Cut(source(name), "CREATE ")
+	return strings.TrimSpace(head)
+}
+
+// in puts a database's name into a statement.
+func in(database, query string) string {
+	return strings.ReplaceAll(query, "{database}", database)
+}
