@@ -53,7 +53,7 @@ func TestPrefixIsFreshAndFitsADatabaseName(t *testing.T) {
 
 func TestEtcdIsSharedAndAnswers(t *testing.T) {
 	t.Parallel()
-	if Etcd(t) != Etcd(t) {
+	if first, second := Etcd(t), Etcd(t); first != second {
 		t.Fatal("two endpoints")
 	}
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{Etcd(t)}})
