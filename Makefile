@@ -1,0 +1,45 @@
+# `make` lists the targets. README.md and .ci/run use the same words.
+
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  := -X main.version=$(VERSION)
+ARGS     ?=
+TESTARGS ?=
+FUZZTIME ?= 1m
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test check format vet staticcheck lint fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+run: ## install what is missing, build, run `tocsin dev $(ARGS)`: make run ARGS="--tasks 500 --exit"
+	@scripts/install-deps.sh run
+	@$(MAKE) --no-print-directory build
+	@exec bin/tocsin dev $(ARGS)
+
+build: ## build bin/tocsin
+	@mkdir -p bin
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tocsin ./cmd/tocsin
+
+test: ## install what is missing, run all tests with the race detector
+	@scripts/install-deps.sh test
+	go test -race -timeout 10m $(TESTARGS) ./...
+
+check: lint test ## format, vet, staticcheck and race tests: what a change must pass
+
+lint: format vet staticcheck ## the part of check that runs nothing
+
+format: ## fail if a file is not formatted
+	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
+
+vet: ## go vet
+	go vet ./...
+
+staticcheck: ## staticcheck, in the version of go.mod
+	go tool staticcheck ./...
+
+fuzz: ## run each fuzz target for FUZZTIME (1m)
+	@scripts/fuzz.sh $(FUZZTIME)
+
+clean: ## remove what build and run made
+	rm -rf bin

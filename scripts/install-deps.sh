@@ -1,0 +1,112 @@
+#!/bin/sh
+# Installs what `make run` and `make test` need and is missing; says nothing if nothing is.
+#
+#   scripts/install-deps.sh run     MariaDB's server
+#   scripts/install-deps.sh test    the server, its command line client, a C compiler for the race detector
+#
+# It uses apt-get, as root or through sudo. Elsewhere it says what to install and exits 1. Go itself is never installed.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { echo "install-deps: $*" >&2; }
+
+fail() {
+	say "$*"
+	exit 1
+}
+
+# The oldest Go that builds this module, "1.26", from go.mod.
+wanted_go() { sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod; }
+
+check_go() {
+	command -v go >/dev/null || fail "go not found in PATH: install Go $(wanted_go) or newer from https://go.dev/dl/"
+	# Asked in this folder, a Go with a toolchain of its own choosing answers for the one that it would run.
+	have=$(go env GOVERSION 2>/dev/null) || have=$(GOTOOLCHAIN=local go version | awk '{ print $3 }')
+	echo "${have#go} $(wanted_go)" | awk '{
+		split($1, have, "."); split($2, want, ".")
+		exit !(have[1] > want[1] || have[1] == want[1] && have[2] + 0 >= want[2] + 0)
+	}' || fail "$have is too old: install Go $(wanted_go) or newer from https://go.dev/dl/"
+}
+
+# PATH, and where an ordinary user's PATH does not look: the same folders as internal/devserver.
+has_server() {
+	(
+		PATH="$PATH:/usr/sbin:/usr/local/sbin:/usr/libexec:/usr/local/mysql/bin:/opt/homebrew/bin"
+		command -v mariadbd || command -v mysqld
+	) >/dev/null
+}
+
+has_client() { command -v mariadb >/dev/null; }
+
+# A compiler without the C library's headers is of no use.
+has_compiler() {
+	cc=$(go env CC)
+	command -v "${cc%% *}" >/dev/null && echo '#include <stdlib.h>' | ${cc} -E - >/dev/null 2>&1
+}
+
+# What is missing for $1, as names of Debian packages.
+missing() {
+	has_server || echo mariadb-server-core
+	if [ "$1" = test ]; then
+		has_client || echo mariadb-client-core
+		has_compiler || echo gcc libc6-dev
+	fi
+}
+
+# Runs a command as root.
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+		sudo -n "$@"
+	elif command -v sudo >/dev/null && [ -t 0 ]; then
+		sudo "$@"
+	else
+		return 1
+	fi
+}
+
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >&2; }
+
+known() { [ -n "$(apt-cache search --names-only "^$1\$" 2>/dev/null)" ]; }
+
+# Releases before Debian 12 and Ubuntu 24.04 have a version in the name: mariadb-server-core-10.6.
+package_name() {
+	if known "$1"; then
+		echo "$1"
+	else
+		apt-cache search --names-only "^$1-[0-9.]+\$" 2>/dev/null | awk '{ print $1 }' | sort -V | tail -n 1 | grep . || echo "$1"
+	fi
+}
+
+package_names() { for name in "$@"; do package_name "$name"; done; }
+
+# Lists that are empty or out of date show as an unknown package or a failed download: fetch them then, not each time.
+install() {
+	for name in "$@"; do
+		[ -n "$(apt-cache search --names-only "^$name(-[0-9.]+)?\$" 2>/dev/null)" ] || { apt update && break; }
+	done
+	# shellcheck disable=SC2046 # one word a package
+	apt install -y --no-install-recommends $(package_names "$@") && return
+	# shellcheck disable=SC2046
+	apt update && apt install -y --no-install-recommends $(package_names "$@")
+}
+
+main() {
+	case "${1:-test}" in run | test) ;; *) fail "want run or test, not $1" ;; esac
+	check_go
+	# shellcheck disable=SC2046 # one word a package
+	set -- "${1:-test}" $(missing "${1:-test}")
+	goal=$1
+	shift
+	[ $# -gt 0 ] || return 0
+	command -v apt-get >/dev/null || fail "missing for make $goal, and there is no apt-get here: install $* (named as in Debian), e.g. from https://mariadb.org/download/"
+	as_root true || fail "missing for make $goal, and only root may install it: apt-get install --no-install-recommends $*"
+	say "apt-get install $*"
+	install "$@" || fail "could not install $*: see above"
+	# shellcheck disable=SC2046
+	set -- $(missing "$goal")
+	[ $# -eq 0 ] || fail "installed, and still not found: $*"
+}
+
+main "$@"
