@@ -1,0 +1,209 @@
+package duequeue
+
+import "github.com/tocsinhq/tocsin"
+
+// Verdict is what became of an offered entry.
+type Verdict uint8
+
+// The verdicts. With Full and Replaced an entry found no room.
+const (
+	Added    Verdict = iota
+	Known            // already in flight, or queued at the same or an earlier time: nothing changed
+	Moved            // already queued, now at the earlier time
+	Replaced         // added in the place of the latest queued entry, which was refused
+	Full             // refused: not earlier than any queued entry
+)
+
+var verdictNames = [...]string{"added", "known", "moved", "replaced", "full"}
+
+// String gives the lower-case word.
+func (v Verdict) String() string { return verdictNames[v] }
+
+// slot is a known entry and where it is: at pos of the heap that flying tells.
+// It is 32 bytes, so that a million of them cost little.
+type slot struct {
+	Entry
+	pos    int32
+	flying bool
+}
+
+// keepSlots is how much of its memory a queue keeps when it runs empty.
+const keepSlots = 1 << 12
+
+// Queue is one lane's: bounded, ordered by (Due, JobID). Its methods take
+// O(log n) where they don't say otherwise. Not safe for concurrent use: the
+// caller locks.
+type Queue struct {
+	capacity int
+	slots    []slot
+	free     []int32
+	index    map[tocsin.JobID]int32
+	queued   minMax
+	flying   minMax
+}
+
+// New makes a queue that knows at most capacity entries, queued and in flight
+// together; under 1 is taken as 1. Memory is taken as entries come, about 80
+// bytes each.
+func New(capacity int) *Queue {
+	return &Queue{capacity: max(capacity, 1), index: make(map[tocsin.JobID]int32)}
+}
+
+// Offer adds an entry, unless its job_id is known or there is no room. Where the
+// verdict is Full or Replaced, refused is the entry that found no room: e
+// itself, or the latest queued one that gave way to it. It stays in MySQL and has
+// to be offered again.
+func (q *Queue) Offer(e Entry) (v Verdict, refused Entry) {
+	if i, ok := q.index[e.JobID]; ok {
+		return q.again(i, e), Entry{}
+	}
+	if q.known() < q.capacity {
+		q.insert(e)
+		return Added, Entry{}
+	}
+	if len(q.queued) == 0 {
+		return Full, e
+	}
+	far := q.last(q.queued)
+	latest := q.slots[q.queued[far]].Entry
+	if e.Due >= latest.Due {
+		return Full, e
+	}
+	q.forget(q.remove(&q.queued, far))
+	q.insert(e)
+	return Replaced, latest
+}
+
+// again moves a queued entry forward. A later time is not taken over: who loads
+// the row finds that it is not due yet and requeues it.
+func (q *Queue) again(i int32, e Entry) Verdict {
+	s := &q.slots[i]
+	if s.flying || e.Due >= s.Due {
+		return Known
+	}
+	s.Entry = e
+	q.fix(q.queued, int(s.pos))
+	return Moved
+}
+
+// Pop appends to into up to limit entries that are due at now, earliest first.
+// They are in flight, and so stay known, until Done or Requeue.
+func (q *Queue) Pop(now int64, limit int, into []Entry) []Entry {
+	for ; limit > 0 && len(q.queued) > 0; limit-- {
+		if q.slots[q.queued[0]].Due > now {
+			break
+		}
+		i := q.remove(&q.queued, 0)
+		q.slots[i].flying = true
+		q.push(&q.flying, i)
+		into = append(into, q.slots[i].Entry)
+	}
+	return into
+}
+
+// Done forgets a job_id: its outcome is stored, or its row dropped out. An id
+// that is queued or unknown is left as it is. After it the id may come again.
+func (q *Queue) Done(id tocsin.JobID) {
+	if i, ok := q.index[id]; ok && q.slots[i].flying {
+		q.forget(q.remove(&q.flying, int(q.slots[i].pos)))
+	}
+}
+
+// Requeue takes an entry in flight back with a new due time: its row is not due
+// yet by the server's clock, or is retried soon. It is always accepted, also
+// where the queue is full or the id is unknown; a queued one is only moved
+// forward.
+func (q *Queue) Requeue(e Entry) {
+	i, ok := q.index[e.JobID]
+	switch {
+	case !ok:
+		q.insert(e)
+	case q.slots[i].flying:
+		q.remove(&q.flying, int(q.slots[i].pos))
+		q.slots[i].Entry, q.slots[i].flying = e, false
+		q.push(&q.queued, i)
+	default:
+		q.again(i, e)
+	}
+}
+
+// Drop forgets the queued entries of the tables that gone reports and returns
+// how many they were. Entries in flight stay until Done. It takes O(n).
+func (q *Queue) Drop(gone func(table int) bool) int {
+	kept := q.queued[:0]
+	dropped := 0
+	for _, i := range q.queued {
+		if gone(q.slots[i].JobID.Table()) {
+			q.forget(i)
+			dropped++
+			continue
+		}
+		q.slots[i].pos = int32(len(kept))
+		kept = append(kept, i)
+	}
+	q.queued = kept
+	for i := len(kept)/2 - 1; i >= 0; i-- {
+		q.down(kept, i)
+	}
+	return dropped
+}
+
+// Next is the due time of the earliest queued entry; false where none is queued.
+func (q *Queue) Next() (due int64, ok bool) { return q.earliest(q.queued) }
+
+// Oldest is the earliest due time of all known entries, queued or in flight;
+// false where none is known.
+func (q *Queue) Oldest() (due int64, ok bool) {
+	queued, some := q.earliest(q.queued)
+	flying, more := q.earliest(q.flying)
+	if some && more {
+		return min(queued, flying), true
+	}
+	return queued + flying, some || more
+}
+
+func (q *Queue) earliest(h minMax) (int64, bool) {
+	if len(h) == 0 {
+		return 0, false
+	}
+	return q.slots[h[0]].Due, true
+}
+
+// Len is the number of queued entries.
+func (q *Queue) Len() int { return len(q.queued) }
+
+// InFlight is the number of entries popped and not yet done.
+func (q *Queue) InFlight() int { return len(q.flying) }
+
+// Cap is the number of entries that may be known.
+func (q *Queue) Cap() int { return q.capacity }
+
+// Room is how many more entries are accepted without refusing any.
+func (q *Queue) Room() int { return max(q.capacity-q.known(), 0) }
+
+func (q *Queue) known() int { return len(q.queued) + len(q.flying) }
+
+func (q *Queue) insert(e Entry) {
+	i := q.slot()
+	q.slots[i] = slot{Entry: e}
+	q.index[e.JobID] = i
+	q.push(&q.queued, i)
+}
+
+func (q *Queue) slot() int32 {
+	if n := len(q.free); n > 0 {
+		i := q.free[n-1]
+		q.free = q.free[:n-1]
+		return i
+	}
+	q.slots = append(q.slots, slot{})
+	return int32(len(q.slots) - 1)
+}
+
+func (q *Queue) forget(i int32) {
+	delete(q.index, q.slots[i].JobID)
+	q.free = append(q.free, i)
+	if len(q.index) == 0 && len(q.slots) > keepSlots {
+		*q = *New(q.capacity) // give back what a burst took
+	}
+}
