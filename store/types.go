@@ -28,6 +28,7 @@ type PeekQuery struct {
 type Page struct {
 	Entries []duequeue.Entry
 	Full    []duequeue.Entry // the last entry of each table whose page came back full
+	Failed  map[int]error    // by table number: what could not be read, or be trusted; nil if all is well
 }
 
 // Row is a whole task, as loaded or claimed.
@@ -39,8 +40,9 @@ type Row struct {
 
 // Loaded is the answer of Load.
 type Loaded struct {
-	Rows []Row // those that are still pending, in any order
-	Now  int64 // the server's clock when it read them
+	Rows   []Row         // those that are still pending, in any order
+	Now    int64         // the server's clock when it had read them
+	Failed map[int]error // by table number: tables that could not be read; nil if all is well
 }
 
 // Claim asks for rows to be taken until a deadline.
@@ -84,4 +86,48 @@ const (
 type Bell struct {
 	ID    uint64 // grows within its database, with gaps; commits come out of order
 	Entry duequeue.Entry
+}
+
+// Offset is how a server's clock stands to this process's.
+type Offset struct {
+	Ahead     time.Duration // the server's clock minus ours, give or take half the round trip
+	RoundTrip time.Duration // of the question
+}
+
+// Recovered counts what a Recover did.
+type Recovered struct {
+	Back   int // pending again
+	Buried int // dead: the claim ran out for the fifth time
+}
+
+// Count says how many rows of one biz type one table holds.
+type Count struct {
+	Table     int
+	Type      uint64 // number of the biz type
+	Pending   int
+	Claimed   int
+	Done      int
+	Cancelled int
+	Dead      int
+	Oldest    int64 // the earliest action_time of a pending row; 0: none pending
+}
+
+// Facts is what an operator's check wants to know of a server. A number the
+// server does not have is -1.
+type Facts struct {
+	Version          string
+	VersionComment   string
+	Hostname         string
+	ServerID         string // server_uuid (MySQL), server_uid or server_id (MariaDB)
+	ReadOnly         bool   // read_only or super_read_only
+	LogBin           bool
+	FlushLogAtCommit int // innodb_flush_log_at_trx_commit; 1 is durable
+	SyncBinlog       int // sync_binlog; 1 is durable
+	TableOpenCache   int
+	TableDefCache    int
+	OpenFilesLimit   int
+	MaxConnections   int
+	MaxAllowedPacket int // bytes
+	Clock            Offset
+	Proxy            string // why a proxy seems to stand between, "" if none does
 }

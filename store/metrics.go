@@ -1,0 +1,5 @@
+package store
+
+type metrics struct{}
+
+func newMetrics() *metrics { return &metrics{} }

@@ -1,0 +1,105 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// Store sends a node's statements to the servers of one cluster. Safe for
+// concurrent use.
+type Store struct {
+	layout  tocsin.Layout
+	cluster string // "" takes any
+	servers []*server
+	home    []int    // database number -> server
+	names   []string // table number -> full name
+	metrics *metrics
+}
+
+// server is one pool and what is known of the server behind it.
+type server struct {
+	*mysql.Server
+	tables []int // table numbers, ascending
+	clock  clock
+}
+
+// Open makes the pools of every server of cfg. It connects to nothing: an
+// unreachable server shows at the first statement, a foreign one at Check.
+func Open(cfg tocsin.Config) (*Store, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		layout:  cfg.Layout,
+		cluster: cfg.Cluster,
+		home:    make([]int, cfg.Layout.Databases),
+		names:   make([]string, cfg.Layout.Total()),
+		metrics: newMetrics(),
+	}
+	for table := range s.names {
+		s.names[table] = cfg.Layout.Table(table)
+	}
+	for _, spec := range cfg.Specs() {
+		if err := s.add(spec); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// add opens the pool of the next server.
+func (s *Store) add(spec mysql.Spec) error {
+	pool, err := mysql.Open(spec)
+	if err != nil {
+		return err
+	}
+	pool.Databases = slices.Sorted(slices.Values(pool.Databases))
+	sv := &server{Server: pool}
+	for _, database := range pool.Databases {
+		s.home[database] = len(s.servers)
+		for t := range s.layout.Tables {
+			sv.tables = append(sv.tables, database*s.layout.Tables+t)
+		}
+	}
+	s.servers = append(s.servers, sv)
+	return nil
+}
+
+// Close closes the pools. No other method may be under way or called again.
+func (s *Store) Close() error {
+	var errs []error
+	for _, sv := range s.servers {
+		if err := sv.DB.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close server %s: %w", sv.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Layout is the layout of the config; Check compares it with what is stored.
+func (s *Store) Layout() tocsin.Layout { return s.layout }
+
+// Servers gives the names of the servers, by index.
+func (s *Store) Servers() []string {
+	names := make([]string, len(s.servers))
+	for i, sv := range s.servers {
+		names[i] = sv.Name
+	}
+	return names
+}
+
+// ServerOf gives the server of a table, -1 where the layout has no such table.
+func (s *Store) ServerOf(table int) int {
+	if table < 0 || table >= len(s.names) {
+		return -1
+	}
+	return s.home[s.layout.DatabaseOf(table)]
+}
+
+// TablesOf gives the numbers of a server's tables, ascending. The caller may
+// keep the slice.
+func (s *Store) TablesOf(server int) []int { return slices.Clone(s.servers[server].tables) }
