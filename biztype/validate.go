@@ -1,0 +1,159 @@
+package biztype
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Bounds of a policy.
+const (
+	maxTimeout     = time.Hour
+	maxAttempts    = 1000
+	maxConcurrency = 10000
+	maxRate        = 1e6
+	maxWait        = 30 * 24 * time.Hour
+	maxLadder      = 64
+	maxRetention   = 10 * 365 * 24 * time.Hour
+	maxURL         = 2048
+	maxSecrets     = 2 // one in use and one for rotation
+	maxAllow       = 64
+)
+
+var (
+	nameForm   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+	secretForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// problem is one thing wrong with one policy.
+type problem struct {
+	index int    // of the policy
+	key   string // as in YAML: "webhook.url"; "" is the policy itself
+	err   error
+}
+
+// Validate reports all that is wrong with the policies, one line each. It asks
+// no server: whether a number is taken shows when they are applied.
+func Validate(policies []Policy) error {
+	var errs []error
+	for _, p := range problems(policies) {
+		errs = append(errs, fmt.Errorf("biz type %s: %w", label(policies[p.index]), p.err))
+	}
+	return errors.Join(errs...)
+}
+
+func label(p Policy) string {
+	if p.Name == "" {
+		return fmt.Sprintf("#%d", p.Number)
+	}
+	return p.Name
+}
+
+func problems(policies []Policy) []problem {
+	var found []problem
+	names, numbers := map[string]bool{}, map[uint64]string{}
+	for i, p := range policies {
+		c := check{index: i}
+		c.policy(p)
+		c.refuse(names[p.Name], "name", "the name stands twice")
+		if other, taken := numbers[p.Number]; taken {
+			c.refuse(true, "number", "number %d is that of %s too", p.Number, other)
+		}
+		names[p.Name], numbers[p.Number] = true, p.Name
+		found = append(found, c.found...)
+	}
+	return found
+}
+
+// check collects the problems of one policy.
+type check struct {
+	index int
+	found []problem
+}
+
+func (c *check) refuse(bad bool, key, format string, args ...any) {
+	if bad {
+		c.found = append(c.found, problem{c.index, key, fmt.Errorf(format, args...)})
+	}
+}
+
+func (c *check) policy(p Policy) {
+	c.refuse(!nameForm.MatchString(p.Name), "name", "name %q: use lower-case letters, digits, '.', '_' and '-', at most 64, a letter or digit first", p.Name)
+	c.refuse(p.Number == 0, "number", "needs a number, at least 1 and never used before")
+	c.refuse(p.Number > math.MaxInt64, "number", "number %d: at most %d", p.Number, uint64(math.MaxInt64))
+	c.target(p)
+	c.between("timeout", p.Timeout, time.Millisecond, maxTimeout)
+	c.between("retention", p.Retention, time.Second, maxRetention)
+	c.refuse(p.Attempts < 0 || p.Attempts > maxAttempts, "attempts", "%d attempts: use 1 to %d", p.Attempts, maxAttempts)
+	c.refuse(p.Concurrency < 0 || p.Concurrency > maxConcurrency, "concurrency", "concurrency %d: use 1 to %d", p.Concurrency, maxConcurrency)
+	c.refuse(!(p.Rate >= 0 && p.Rate <= maxRate), "rate", "rate %g: use 0 (no limit) to %g a second", p.Rate, maxRate)
+	c.waits(p)
+}
+
+func (c *check) target(p Policy) {
+	switch {
+	case p.Webhook != nil:
+		c.refuse(p.Group != "" && p.Group != CallbackGroup, "group", "group %q: webhooks are delivered by the group %q; leave the group out", p.Group, CallbackGroup)
+		c.webhook(*p.Webhook)
+	case p.Group == "":
+		c.refuse(true, "group", "needs a webhook, or the group of the nodes that have its Go handler")
+	case p.Group == CallbackGroup:
+		c.refuse(true, "group", "group %q has no Go handlers: give the type a webhook or another group", CallbackGroup)
+	default:
+		c.refuse(!nameForm.MatchString(p.Group), "group", "group %q: use lower-case letters, digits, '.', '_' and '-', at most 64", p.Group)
+	}
+}
+
+func (c *check) webhook(w Webhook) {
+	c.url(w.URL)
+	c.refuse(len(w.Secrets) > maxSecrets, "webhook.secrets", "%d secrets: at most %d, the one in use and one for rotation", len(w.Secrets), maxSecrets)
+	for _, s := range w.Secrets {
+		// The value is not repeated: it may be the secret itself.
+		c.refuse(strings.HasPrefix(s, "whsec_") || !secretForm.MatchString(s), "webhook.secrets", "a secret is given by the name of its environment variable, never by its value")
+	}
+	c.refuse(len(w.Allow) > maxAllow, "webhook.allow", "%d networks: at most %d", len(w.Allow), maxAllow)
+	for _, a := range w.Allow {
+		_, err := netip.ParsePrefix(a)
+		c.refuse(err != nil, "webhook.allow", "%q is not a network such as 10.0.0.0/8", a)
+	}
+}
+
+func (c *check) url(text string) {
+	const key = "webhook.url"
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+		c.refuse(true, key, "the webhook needs a url")
+	case len(text) > maxURL:
+		c.refuse(true, key, "the url has %d bytes, more than %d", len(text), maxURL)
+	case err != nil, u.Hostname() == "", u.Scheme != "http" && u.Scheme != "https":
+		c.refuse(true, key, "the url is not of the form http://host/path or https://host/path")
+	case u.User != nil:
+		c.refuse(true, key, "the url holds a user name or password: deliveries are signed instead, see secrets")
+	case u.Fragment != "":
+		c.refuse(true, key, "the url has a #fragment, which is never sent")
+	}
+}
+
+func (c *check) waits(p Policy) {
+	c.refuse(len(p.Ladder) > 0 && p.Backoff != Backoff{}, "ladder", "has both a ladder and a backoff: use one")
+	c.refuse(len(p.Ladder) > maxLadder, "ladder", "the ladder has %d steps, more than %d", len(p.Ladder), maxLadder)
+	for _, d := range p.Ladder {
+		c.refuse(d == 0, "ladder", "a step of the ladder is 0s")
+		c.between("ladder", d, time.Millisecond, maxWait)
+	}
+	c.between("backoff.base", p.Backoff.Base, time.Millisecond, maxWait)
+	c.between("backoff.max", p.Backoff.Max, time.Millisecond, maxWait)
+	full := p.WithDefaults().Backoff
+	c.refuse(full.Max < full.Base, "backoff.max", "backoff.max %s is below backoff.base %s", full.Max, full.Base)
+}
+
+// between checks a duration that may be left out.
+func (c *check) between(key string, d Duration, low, high time.Duration) {
+	c.refuse(d != 0 && (d.D() < low || d.D() > high), key, "%s %s: use %s to %s", key, d, low, high)
+}

@@ -1,0 +1,109 @@
+// Package yamlfile reads the YAML files that people write for Tocsin, and is the
+// authority for how a mistake in one is told: "configs/biz.yaml:12: unknown key
+// "tmeout"", one line, with the line it stands on.
+//
+// Reading is strict: unknown and repeated keys are errors, and so are a second
+// document and an empty file. Nothing of a file with a mistake is used.
+package yamlfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// File is one parsed file.
+type File struct {
+	name string
+	tree *ast.File
+}
+
+// Parse reads the text of a file; name stands in the messages.
+func Parse(text []byte, name string) (*File, error) {
+	tree, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, explain(name, err)
+	}
+	f := &File{name: name, tree: tree}
+	switch {
+	case len(tree.Docs) == 0 || tree.Docs[0].Body == nil:
+		return nil, fmt.Errorf("%s:1: the file is empty", name)
+	case len(tree.Docs) > 1:
+		return nil, fmt.Errorf("%s:%d: a second document: one file holds one", name, line(tree.Docs[1].Body))
+	}
+	return f, nil
+}
+
+// Decode fills v, a pointer to a struct with yaml tags.
+func (f *File) Decode(v any) error {
+	if err := yaml.NodeToValue(f.tree.Docs[0].Body, v, yaml.Strict()); err != nil {
+		return explain(f.name, err)
+	}
+	return nil
+}
+
+// Errorf makes an error about the value at path, such as
+// "$.servers[2].dsn"; where it is absent, the line is that of the nearest
+// thing around it.
+func (f *File) Errorf(path, format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %w", f.name, f.line(path), fmt.Errorf(format, args...))
+}
+
+// line finds where path stands, or its nearest parent.
+func (f *File) line(path string) int {
+	for ; strings.ContainsAny(path, ".["); path = path[:strings.LastIndexAny(path, ".[")] {
+		p, err := yaml.PathString(path)
+		if err != nil {
+			continue
+		}
+		if node, err := p.FilterFile(f.tree); err == nil && node != nil {
+			return line(node)
+		}
+	}
+	return line(f.tree.Docs[0].Body)
+}
+
+// line gives the first line of a node. A mapping's own token is the colon of
+// its first entry, which stands on the same line as the key.
+func line(node ast.Node) int {
+	if node == nil || node.GetToken() == nil {
+		return 1
+	}
+	return node.GetToken().Position.Line
+}
+
+// ErrorAt is for UnmarshalYAML methods: an error about a node, whose line
+// Decode then adds.
+func ErrorAt(node ast.Node, format string, args ...any) error {
+	return &yaml.SyntaxError{Message: fmt.Sprintf(format, args...), Token: node.GetToken()}
+}
+
+// Text gives the text of a scalar as it was written, without quotes; ok is
+// false for mappings, sequences and null.
+func Text(node ast.Node) (text string, ok bool) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.IntegerNode, *ast.FloatNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
+
+// explain turns the parser's error into one line.
+func explain(name string, err error) error {
+	var known yaml.Error
+	if !errors.As(err, &known) || known.GetToken() == nil {
+		return fmt.Errorf("%s: %s", name, firstLine(err.Error()))
+	}
+	return fmt.Errorf("%s:%d: %s", name, known.GetToken().Position.Line, message(known))
+}
+
+func firstLine(s string) string {
+	head, _, _ := strings.Cut(s, "\n")
+	return head
+}

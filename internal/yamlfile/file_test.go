@@ -1,0 +1,89 @@
+package yamlfile
+
+import (
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// wait is a value with a reader of its own.
+type wait time.Duration
+
+func (w *wait) UnmarshalYAML(node ast.Node) error {
+	text, _ := Text(node)
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return ErrorAt(node, "%q is not a duration", text)
+	}
+	*w = wait(d)
+	return nil
+}
+
+type sample struct {
+	Items []struct {
+		Name  string  `yaml:"name"`
+		Count int     `yaml:"count"`
+		Big   uint64  `yaml:"big"`
+		On    bool    `yaml:"on"`
+		Rate  float64 `yaml:"rate"`
+		Wait  wait    `yaml:"wait"`
+		Waits []wait  `yaml:"waits"`
+		Deep  *struct {
+			Key string `yaml:"key"`
+		} `yaml:"deep"`
+	} `yaml:"items"`
+}
+
+func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":           {"items:\n  - name: a\n    nmae: b\n", `f.yaml:3: unknown key "nmae"`},
+		"unknown key deep down": {"items:\n  - name: a\n    deep:\n      kye: b\n", `f.yaml:4: unknown key "kye"`},
+		"unknown key on top":    {"item: []\n", `f.yaml:1: unknown key "item"`},
+		"repeated key":          {"items:\n  - name: a\n    name: b\n", `f.yaml:3: mapping key "name" already defined in line 2`},
+		"text for a number":     {"items:\n  - count: many\n", `f.yaml:2: "many" is not a whole number`},
+		"text for a rate":       {"items:\n  - rate: fast\n", `f.yaml:2: "fast" is not a number`},
+		"text for a switch":     {"items:\n  - on: maybe\n", `f.yaml:2: "maybe" is not true or false`},
+		"negative number":       {"items:\n  - name: a\n    big: -1\n", `f.yaml:3: -1 is out of range`},
+		"number for a list":     {"items: 3\n", `f.yaml:1: a sequence belongs here, not int`},
+		"own reader":            {"items:\n  - name: a\n    wait: 3x\n", `f.yaml:3: "3x" is not a duration`},
+		"own reader in a list":  {"items:\n  - waits:\n      - 1s\n      - 3x\n", `f.yaml:4: "3x" is not a duration`},
+		"broken brackets":       {"items:\n  - name: [\n", `f.yaml:2: sequence end token ']' not found`},
+		"tab":                   {"items:\n\t- name: a\n", "f.yaml:2: found character '\t' that cannot start any token"},
+		"empty":                 {"", `f.yaml:1: the file is empty`},
+		"comments only":         {"# nothing\n", `f.yaml:1: the file is empty`},
+		"two documents":         {"items: []\n---\nitems: []\n", `f.yaml:3: a second document: one file holds one`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, err := Parse([]byte(c.text), "f.yaml")
+			if err == nil {
+				err = f.Decode(new(sample))
+			}
+			if err == nil || err.Error() != c.want {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestErrorfFindsTheLineOfAPathOrOfItsParent(t *testing.T) {
+	t.Parallel()
+	f, err := Parse([]byte("# head\nitems:\n  - name: a\n    count: 1\n  - name: b\n    deep:\n      key: x\n"), "f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"$.items[0].count":    "f.yaml:4: bad",
+		"$.items[1].deep.key": "f.yaml:7: bad",
+		"$.items[1].deep.not": "f.yaml:7: bad",
+		"$.items[1].rate":     "f.yaml:5: bad",
+		"$.items[7].rate":     "f.yaml:3: bad",
+		"$.other":             "f.yaml:2: bad",
+	} {
+		if got := f.Errorf(path, "bad").Error(); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}

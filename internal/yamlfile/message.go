@@ -1,0 +1,52 @@
+package yamlfile
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// message says in the words of who wrote the file what the parser says in
+// words of Go.
+func message(err yaml.Error) string {
+	var unknown *yaml.UnknownFieldError
+	var mistyped *yaml.TypeError
+	var overflow *yaml.OverflowError
+	var shape *yaml.UnexpectedNodeTypeError
+	switch {
+	case errors.As(err, &unknown):
+		return fmt.Sprintf("unknown key %q", unknown.Token.Value)
+	case errors.As(err, &mistyped):
+		return fmt.Sprintf("%q is not %s", mistyped.Token.Value, noun(mistyped.DstType))
+	case errors.As(err, &overflow):
+		return fmt.Sprintf("%s is out of range", overflow.SrcNum)
+	case errors.As(err, &shape):
+		return fmt.Sprintf("a %s belongs here, not %s", shape.Expected.YAMLName(), shape.Actual.YAMLName())
+	}
+	// A repeated key's message ends with the place of the first one as
+	// [line:column]; the rest are plain.
+	text, place, found := strings.Cut(firstLine(err.GetMessage()), " at [")
+	if found {
+		text += " in line " + strings.Split(place, ":")[0]
+	}
+	return text
+}
+
+// noun names what belongs into a field.
+func noun(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a text"
+	}
+	return "what belongs here"
+}
