@@ -106,6 +106,7 @@ func (q *Queue) Pop(now int64, limit int, into []Entry) []Entry {
 func (q *Queue) Done(id tocsin.JobID) {
 	if i, ok := q.index[id]; ok && q.slots[i].flying {
 		q.forget(q.remove(&q.flying, int(q.slots[i].pos)))
+		q.release()
 	}
 }
 
@@ -145,6 +146,7 @@ func (q *Queue) Drop(gone func(table int) bool) int {
 	for i := len(kept)/2 - 1; i >= 0; i-- {
 		q.down(kept, i)
 	}
+	q.release()
 	return dropped
 }
 
@@ -203,7 +205,11 @@ func (q *Queue) slot() int32 {
 func (q *Queue) forget(i int32) {
 	delete(q.index, q.slots[i].JobID)
 	q.free = append(q.free, i)
+}
+
+// release gives back what a burst took.
+func (q *Queue) release() {
 	if len(q.index) == 0 && len(q.slots) > keepSlots {
-		*q = *New(q.capacity) // give back what a burst took
+		*q = *New(q.capacity)
 	}
 }

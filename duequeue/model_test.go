@@ -1,0 +1,102 @@
+package duequeue
+
+import (
+	"slices"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// model is the queue as one would first think of it: two maps, searched whole.
+type model struct {
+	capacity       int
+	queued, flying map[tocsin.JobID]Entry
+}
+
+func newModel(capacity int) *model {
+	return &model{capacity, map[tocsin.JobID]Entry{}, map[tocsin.JobID]Entry{}}
+}
+
+func compare(a, b Entry) int {
+	if a.Due != b.Due {
+		return int(a.Due - b.Due)
+	}
+	return int(a.JobID) - int(b.JobID)
+}
+
+func inOrder(m map[tocsin.JobID]Entry) []Entry {
+	all := make([]Entry, 0, len(m))
+	for _, e := range m {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, compare)
+	return all
+}
+
+func (m *model) offer(e Entry) (Verdict, Entry) {
+	if _, ok := m.flying[e.JobID]; ok {
+		return Known, Entry{}
+	}
+	if old, ok := m.queued[e.JobID]; ok {
+		if e.Due >= old.Due {
+			return Known, Entry{}
+		}
+		m.queued[e.JobID] = e
+		return Moved, Entry{}
+	}
+	if len(m.queued)+len(m.flying) < m.capacity {
+		m.queued[e.JobID] = e
+		return Added, Entry{}
+	}
+	all := inOrder(m.queued)
+	if len(all) == 0 || all[len(all)-1].Due <= e.Due {
+		return Full, e
+	}
+	latest := all[len(all)-1]
+	delete(m.queued, latest.JobID)
+	m.queued[e.JobID] = e
+	return Replaced, latest
+}
+
+func (m *model) pop(now int64, limit int) []Entry {
+	var due []Entry
+	for _, e := range inOrder(m.queued) {
+		if e.Due > now || len(due) == limit {
+			break
+		}
+		due = append(due, e)
+		delete(m.queued, e.JobID)
+		m.flying[e.JobID] = e
+	}
+	return due
+}
+
+func (m *model) requeue(e Entry) {
+	old, ok := m.queued[e.JobID]
+	if ok && old.Due <= e.Due {
+		return
+	}
+	delete(m.flying, e.JobID)
+	m.queued[e.JobID] = e
+}
+
+func (m *model) drop(gone func(int) bool) int {
+	n := 0
+	for id := range m.queued {
+		if gone(id.Table()) {
+			delete(m.queued, id)
+			n++
+		}
+	}
+	return n
+}
+
+func first(all []Entry) (int64, bool) {
+	if len(all) == 0 {
+		return 0, false
+	}
+	return all[0].Due, true
+}
+
+func (m *model) oldest() (int64, bool) {
+	return first(slices.SortedFunc(slices.Values(append(inOrder(m.queued), inOrder(m.flying)...)), compare))
+}

@@ -1,0 +1,221 @@
+package duequeue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	"pgregory.net/rapid"
+)
+
+// id makes a job_id in a table, so that Drop has something to tell apart.
+func id(table, n int) tocsin.JobID { return tocsin.JobID(n<<22 | table<<9) }
+
+// pair drives a queue and its model side by side.
+type pair struct {
+	q *Queue
+	m *model
+}
+
+func (p pair) check(t rapid.TB) {
+	queueDue, ok := p.q.Next()
+	if due, some := first(inOrder(p.m.queued)); due != queueDue || ok != some {
+		t.Fatalf("Next is %d, %t; want %d, %t", queueDue, ok, due, some)
+	}
+	queueDue, ok = p.q.Oldest()
+	if due, some := p.m.oldest(); due != queueDue || ok != some {
+		t.Fatalf("Oldest is %d, %t; want %d, %t", queueDue, ok, due, some)
+	}
+	if p.q.Len() != len(p.m.queued) || p.q.InFlight() != len(p.m.flying) {
+		t.Fatalf("%d queued, %d in flight; want %d, %d", p.q.Len(), p.q.InFlight(), len(p.m.queued), len(p.m.flying))
+	}
+	if len(p.q.index) != p.q.known() || p.q.Room() != max(p.m.capacity-p.q.known(), 0) {
+		t.Fatalf("%d indexed, room %d; want %d known of %d", len(p.q.index), p.q.Room(), p.q.known(), p.m.capacity)
+	}
+}
+
+func (p pair) offer(t rapid.TB, e Entry) {
+	v, refused := p.q.Offer(e)
+	if want, gone := p.m.offer(e); v != want || refused != gone {
+		t.Fatalf("Offer(%v) is %s, %v; want %s, %v", e, v, refused, want, gone)
+	}
+}
+
+func (p pair) pop(t rapid.TB, now int64, limit int) {
+	got := p.q.Pop(now, limit, nil)
+	if want := p.m.pop(now, limit); !slices.Equal(got, want) {
+		t.Fatalf("Pop(%d, %d) is %v; want %v", now, limit, got, want)
+	}
+}
+
+func (p pair) done(id tocsin.JobID) {
+	p.q.Done(id)
+	delete(p.m.flying, id)
+}
+
+func (p pair) requeue(e Entry) {
+	p.q.Requeue(e)
+	p.m.requeue(e)
+}
+
+func (p pair) drop(t rapid.TB, table int) {
+	gone := func(n int) bool { return n == table }
+	if got, want := p.q.Drop(gone), p.m.drop(gone); got != want {
+		t.Fatalf("Drop of table %d is %d; want %d", table, got, want)
+	}
+}
+
+// step plays one operation, drawn by op, on both.
+func (p pair) step(t rapid.TB, op int, e Entry) {
+	switch op % 8 {
+	case 0, 1, 2, 3:
+		p.offer(t, e)
+	case 4:
+		p.pop(t, e.Due, 3)
+	case 5:
+		p.done(e.JobID)
+	case 6:
+		p.requeue(e)
+	case 7:
+		p.drop(t, e.JobID.Table())
+	}
+	p.check(t)
+}
+
+// A queue behaves as the naive model does, whatever is done to it.
+func TestQueueIsAsTheModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.IntRange(1, 24).Draw(t, "capacity")
+		p := pair{New(capacity), newModel(capacity)}
+		for range rapid.IntRange(0, 150).Draw(t, "steps") {
+			e := Entry{
+				JobID: id(rapid.IntRange(0, 2).Draw(t, "table"), rapid.IntRange(1, 12).Draw(t, "n")),
+				Due:   rapid.Int64Range(0, 20).Draw(t, "due"),
+			}
+			p.step(t, rapid.IntRange(0, 7).Draw(t, "op"), e)
+		}
+	})
+}
+
+func FuzzQueue(f *testing.F) {
+	f.Add([]byte{0, 1, 9, 0, 2, 3, 4, 0, 5, 6, 1, 7})
+	f.Add([]byte("a queue of bytes, three a step"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := pair{New(8), newModel(8)}
+		for ; len(b) >= 3; b = b[3:] {
+			p.step(t, int(b[0]), Entry{JobID: id(int(b[1]>>6), int(b[1]&63)+1), Due: int64(b[2])})
+		}
+	})
+}
+
+func TestQueue(t *testing.T) {
+	near, mid, far := Entry{JobID: 1, Due: 10}, Entry{JobID: 2, Due: 20}, Entry{JobID: 3, Due: 30}
+	cases := map[string]func(t *testing.T, q *Queue){
+		"a nearer entry takes the place of the latest, which is refused": func(t *testing.T, q *Queue) {
+			q.Offer(far)
+			q.Offer(mid)
+			if v, refused := q.Offer(near); v != Replaced || refused != far {
+				t.Errorf("got %s, %v", v, refused)
+			}
+		},
+		"an entry no nearer than the latest is refused": func(t *testing.T, q *Queue) {
+			q.Offer(near)
+			q.Offer(mid)
+			if v, refused := q.Offer(far); v != Full || refused != far {
+				t.Errorf("got %s, %v", v, refused)
+			}
+		},
+		"an entry in flight can't be replaced": func(t *testing.T, q *Queue) {
+			q.Offer(far)
+			q.Offer(mid)
+			q.Pop(30, 2, nil)
+			if v, refused := q.Offer(near); v != Full || refused != near {
+				t.Errorf("got %s, %v", v, refused)
+			}
+		},
+		"an id in flight is known until it is done": func(t *testing.T, q *Queue) {
+			q.Offer(mid)
+			q.Pop(20, 1, nil)
+			if v, _ := q.Offer(Entry{JobID: mid.JobID, Due: 5}); v != Known {
+				t.Errorf("in flight: %s", v)
+			}
+			q.Done(mid.JobID)
+			if v, _ := q.Offer(mid); v != Added {
+				t.Errorf("done: %s", v)
+			}
+		},
+		"what is requeued is taken back although the queue is full": func(t *testing.T, q *Queue) {
+			q.Offer(near)
+			q.Pop(10, 1, nil)
+			q.Offer(mid)
+			q.Requeue(Entry{JobID: near.JobID, Due: 15})
+			if due, ok := q.Next(); !ok || due != 15 || q.Room() != 0 {
+				t.Errorf("next %d, %t, room %d", due, ok, q.Room())
+			}
+		},
+		"an entry in flight outlives the drop of its table": func(t *testing.T, q *Queue) {
+			q.Offer(near)
+			q.Pop(10, 1, nil)
+			q.Offer(mid)
+			if n := q.Drop(func(int) bool { return true }); n != 1 || q.InFlight() != 1 {
+				t.Errorf("dropped %d, in flight %d", n, q.InFlight())
+			}
+		},
+	}
+	for name, check := range cases {
+		t.Run(name, func(t *testing.T) { check(t, New(2)) })
+	}
+}
+
+// million offers n entries in an order of no kind.
+func million(q *Queue, n int) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range n {
+		q.Offer(Entry{JobID: tocsin.JobID(random.Uint64() >> 1), Type: uint64(i), Due: random.Int64()})
+	}
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// A million entries cost well under 100 MB, and nothing once they are gone.
+func TestMemory(t *testing.T) {
+	const n, limit = 1_000_000, 100 << 20
+	before := heapInUse()
+	q := New(n)
+	million(q, n)
+	used := heapInUse() - before
+	t.Logf("%d entries: %d MB", q.Len(), used>>20)
+	if q.Len() != n || used > limit {
+		t.Errorf("%d entries take %d MB, more than %d", q.Len(), used>>20, limit>>20)
+	}
+	q.Drop(func(int) bool { return true })
+	if left := int64(heapInUse()) - int64(before); left > 1<<20 {
+		t.Errorf("an empty queue still takes %d bytes", left)
+	}
+	runtime.KeepAlive(q)
+}
+
+// BenchmarkQueue passes entries through a queue that holds many others.
+func BenchmarkQueue(b *testing.B) {
+	for _, held := range []int{1_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("holding %d", held), func(b *testing.B) {
+			q := New(held + 1)
+			million(q, held)
+			b.ReportAllocs()
+			var due []Entry
+			for i := 0; b.Loop(); i++ {
+				q.Offer(Entry{JobID: tocsin.JobID(i + 1), Due: int64(i)})
+				due = q.Pop(1<<63-1, 1, due[:0])
+				q.Done(due[0].JobID)
+			}
+		})
+	}
+}
