@@ -1,0 +1,17 @@
+// Package house is the authority for the module's house rules: who may import whom, where SQL stands, what is
+// documented, how long functions and files are. Its tests read every file of the module and fail with one line
+// per violation, "store/peek.go:12: ...".
+//
+//	rule       holds for
+//	imports    the table of packages in imports.go, other modules' packages, the standard library's testing
+//	sql        text that looks like a statement, and the comment in it that names the sender
+//	docs       package comments, doc comments of exported names
+//	sizes      functions, files, the median function
+//	names      packages and types without a noun of their own
+//	sleep      time.Sleep outside tests
+//	paths      paths of somebody's machine, in any text file
+//	targets    `make x` in README, docs and scripts: x is a target of the Makefile
+//
+// Everything is parsed in this process, so that `go test` sees which files the result depends on and runs the
+// tests again when one changes. A file that does not parse is an error of Load.
+package house

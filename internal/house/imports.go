@@ -1,0 +1,135 @@
+package house
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// mayImport says which packages of the module each folder's shipped files may import; "..." stands for every folder below.
+// A folder that is not named here is a complaint: whoever adds a package decides here where it stands.
+var mayImport = map[string][]string{
+	".":                      {"internal/mysql"},
+	"ddl":                    {".", "internal/mysql"},
+	"biztype":                {".", "internal/mysql", "internal/yamlfile"},
+	"duequeue":               {"."},
+	"store":                  {".", "duequeue", "biztype", "internal/mysql"},
+	"assign":                 {"."},
+	"scanner":                {".", "duequeue", "store"},
+	"dispatcher":             {".", "biztype", "duequeue", "store"},
+	"sink":                   {"."},
+	"sink/...":               {".", "biztype", "sink"},
+	"sweeper":                {".", "biztype", "duequeue", "store"},
+	"node":                   {".", "assign", "scanner", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
+	"config":                 {".", "assign", "biztype", "ddl", "node", "scanner", "sweeper", "internal/mysql", "internal/yamlfile"},
+	"cmd/tocsin":             {"..."},
+	"cmd/tocsin/...":         {"..."},
+	"internal/mysql":         {},
+	"internal/devserver":     {},
+	"internal/devserver/...": {"internal/devserver"},
+	"internal/yamlfile":      {},
+	"internal/house":         {},
+	"internal/...":           {".", "biztype", "ddl", "store", "internal/..."},
+	"bench":                  {"..."},
+}
+
+// engines never import one another, nor config or cmd; not even in tests.
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper"}
+
+// foreign says where packages of others may be imported by shipped files, by the beginning of their path.
+var foreign = []struct {
+	prefix string
+	only   []string
+}{
+	{"go.etcd.io/", []string{"assign", "biztype", "internal/devserver", "internal/devserver/..."}},
+	{"github.com/spf13/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
+	{"github.com/schollz/progressbar/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
+	{"testing", []string{"tocsintest", "internal/devserver/devtest", "sink/sinktest"}},
+	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "bench", "internal/devserver/...", "internal/..."}},
+}
+
+// rootMayImport is all that the root package takes from other modules.
+var rootMayImport = []string{"github.com/jmoiron/sqlx", "github.com/go-sql-driver/mysql"}
+
+// Imports checks the directions of all imports.
+func Imports(m Module) []string {
+	var bad []string
+	for _, f := range m.Go {
+		for _, spec := range f.AST.Imports {
+			target, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				continue // the parser has refused it already
+			}
+			if why := refused(f, target); why != "" {
+				bad = append(bad, f.at(spec.Pos(), "%s", why))
+			}
+		}
+	}
+	return bad
+}
+
+// refused says why the file may not import the package, "" if it may.
+func refused(f *File, target string) string {
+	inside, ours := strings.CutPrefix(target, modulePath)
+	inside = strings.TrimPrefix(inside, "/")
+	if inside == "" {
+		inside = "."
+	}
+	switch {
+	case ours && engineRule(f.Dir(), inside):
+		return fmt.Sprintf("engine %s imports %s", f.Dir(), inside)
+	case f.IsTest():
+		return ""
+	case ours && !inTable(f.Dir(), inside):
+		return fmt.Sprintf("%s may not import %s (see the table in internal/house/imports.go)", f.Dir(), inside)
+	case !ours && f.Dir() == "." && !standard(target) && !slices.Contains(rootMayImport, target):
+		return fmt.Sprintf("the root package may not import %s", target)
+	}
+	return foreignRule(f.Dir(), target)
+}
+
+// engineRule reports whether an engine imports what no engine may.
+func engineRule(dir, target string) bool {
+	return slices.Contains(engines, dir) && dir != target &&
+		(slices.Contains(engines, target) || covers("config", target) || covers("cmd/...", target))
+}
+
+// inTable reports whether mayImport has target for dir, by the most telling line.
+func inTable(dir, target string) bool {
+	allowed, ok := mayImport[dir]
+	for up := dir; !ok && up != "."; up = path.Dir(up) {
+		allowed, ok = mayImport[path.Dir(up)+"/..."]
+	}
+	return coversAny(allowed, target)
+}
+
+// foreignRule applies foreign.
+func foreignRule(dir, target string) string {
+	for _, rule := range foreign {
+		if strings.HasPrefix(target, rule.prefix) && !coversAny(rule.only, dir) {
+			return fmt.Sprintf("%s may not import %s: only %s may", dir, target, strings.Join(rule.only, ", "))
+		}
+	}
+	return ""
+}
+
+// covers reports whether a pattern of the tables, "x" or "x/...", means dir.
+func covers(pattern, dir string) bool {
+	if below, ok := strings.CutSuffix(pattern, "..."); ok {
+		return strings.HasPrefix(dir, below)
+	}
+	return pattern == dir
+}
+
+func coversAny(patterns []string, dir string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return covers(p, dir) })
+}
+
+// standard reports whether the path is of the standard library: no dot in its first word.
+func standard(target string) bool {
+	first, _, _ := strings.Cut(target, "/")
+	return !strings.Contains(first, ".")
+}

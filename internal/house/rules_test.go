@@ -1,0 +1,183 @@
+package house
+
+import (
+	"strings"
+	"testing"
+)
+
+// source is one file that a rule reads, and what the rule's one complaint contains; "" for none.
+type source struct{ path, src, want string }
+
+const ours = modulePath
+
+func TestImportsComplain(t *testing.T) {
+	each(t, Imports, map[string]source{
+		"an engine imports another":          {"scanner/x.go", `package scanner; import _ "` + ours + `/assign"`, "engine scanner imports assign"},
+		"an engine's test imports another":   {"sweeper/x_test.go", `package sweeper; import _ "` + ours + `/dispatcher"`, "engine sweeper imports dispatcher"},
+		"an engine imports config":           {"assign/x.go", `package assign; import _ "` + ours + `/config"`, "engine assign imports config"},
+		"an engine imports itself in a test": {"assign/x_test.go", `package assign_test; import _ "` + ours + `/assign"`, ""},
+		"an engine imports the store":        {"scanner/x.go", `package scanner; import _ "` + ours + `/store"`, ""},
+		"the root imports a package of ours": {"x.go", `package tocsin; import _ "` + ours + `/store"`, ". may not import store"},
+		"the root imports a logger":          {"x.go", `package tocsin; import _ "github.com/rs/zerolog"`, "the root package may not import github.com/rs/zerolog"},
+		"the root imports sqlx":              {"x.go", `package tocsin; import _ "github.com/jmoiron/sqlx"`, ""},
+		"the root's test imports ddl":        {"x_test.go", `package tocsin_test; import _ "` + ours + `/ddl"`, ""},
+		"the queue imports the store":        {"duequeue/x.go", `package duequeue; import _ "` + ours + `/store"`, "duequeue may not import store"},
+		"the queue imports the root":         {"duequeue/x.go", `package duequeue; import _ "` + ours + `"`, ""},
+		"a sink imports the dispatcher":      {"sink/webhook/x.go", `package webhook; import _ "` + ours + `/dispatcher"`, "sink/webhook may not import dispatcher"},
+		"a package that nobody placed":       {"alarm/x.go", `package alarm; import _ "` + ours + `"`, "alarm may not import ."},
+		"etcd in the node":                   {"node/x.go", `package node; import _ "go.etcd.io/etcd/client/v3"`, "node may not import go.etcd.io/etcd/client/v3"},
+		"etcd in assign":                     {"assign/x.go", `package assign; import _ "go.etcd.io/etcd/client/v3"`, ""},
+		"testing in shipped code":            {"store/x.go", `package store; import _ "testing"`, "store may not import testing"},
+		"a server for tests in the node":     {"node/x.go", `package node; import _ "` + ours + `/internal/devserver"`, "node may not import " + ours + "/internal/devserver"},
+	})
+}
+
+func TestSQLComplains(t *testing.T) {
+	each(t, SQL, map[string]source{
+		"a query in the dispatcher":      {"dispatcher/x.go", "package dispatcher; const q = `/* tocsin x */ SELECT job_id FROM t`", "SQL text belongs to"},
+		"an insert in lower case":        {"node/x.go", `package node; var q = "insert into t values (1)"`, "SQL text belongs to"},
+		"an update in a function":        {"cmd/tocsin/x.go", "package main\nfunc f() { g(\"UPDATE t SET a = 1\") }", "SQL text belongs to"},
+		"DDL in the command":             {"cmd/tocsin/x.go", `package main; const q = "DROP TABLE IF EXISTS t"`, "SQL text belongs to"},
+		"a query of a variable":          {"scanner/x.go", `package scanner; const q = "SELECT @@version"`, "SQL text belongs to"},
+		"a query in a test":              {"dispatcher/x_test.go", `package dispatcher; const q = "SELECT a FROM t"`, ""},
+		"English that sounds like SQL":   {"cmd/tocsin/x.go", `package main; const q = "select one from the list, update all, delete from it, create tables"`, ""},
+		"a statement without its sender": {"store/x.go", `package store; const q = "SELECT a FROM t"`, "does not name its sender"},
+		"a statement with its sender":    {"store/x.go", `package store; const q = "SELECT /* tocsin peek */ a FROM t"`, ""},
+		"DDL in its home":                {"ddl/x.go", `package ddl; const q = "CREATE DATABASE IF NOT EXISTS "`, ""},
+	})
+}
+
+func TestPackageDocsComplain(t *testing.T) {
+	each(t, PackageDocs, map[string]source{
+		"no package comment":              {"store/x.go", "package store", "package comment has 0 characters"},
+		"a package comment without words": {"store/x.go", "// Package store stores.\npackage store", "package comment has"},
+		"a package comment":               {"store/x.go", "// Package store " + strings.Repeat("is it ", 20) + "\npackage store", ""},
+	})
+}
+
+func TestExportedDocsComplain(t *testing.T) {
+	each(t, ExportedDocs, map[string]source{
+		"an exported function without comment": {"store/x.go", "package store\nfunc Peek() {}", "no doc comment: Peek"},
+		"an exported method without comment":   {"store/x.go", "package store\nfunc (*S[T]) Peek() {}", "no doc comment: S.Peek"},
+		"a method of an unexported type":       {"store/x.go", "package store\nfunc (s) Peek() {}", ""},
+		"a method Error":                       {"store/x.go", "package store\nfunc (S) Error() string { return \"\" }", ""},
+		"an exported type without comment":     {"store/x.go", "package store\ntype S struct{}", "no doc comment: S"},
+		"an exported constant without comment": {"store/x.go", "package store\nconst (\n\tA = 1 // has one\n\tB = 2\n)", "no doc comment: B"},
+		"a group with a comment":               {"store/x.go", "package store\n// The statuses.\nconst (\n\tA = 1\n\tB = 2\n)", ""},
+		"a program's exported name":            {"cmd/tocsin/x.go", "package main\nfunc Peek() {}", ""},
+	})
+}
+
+func TestNamesComplain(t *testing.T) {
+	each(t, Names, map[string]source{
+		"a package of helpers": {"store/helper/x.go", "package helper", "package helper says nothing"},
+		"a manager":            {"store/x_test.go", "package store; type leaseManager struct{}", "type leaseManager"},
+		"a lease":              {"store/x.go", "package store; type lease struct{}", ""},
+	})
+}
+
+func TestSleepComplains(t *testing.T) {
+	each(t, Sleep, map[string]source{
+		"a sleep":           {"store/x.go", "package store\nfunc f() { time.Sleep(1) }", "time.Sleep outside a test"},
+		"a sleep in a test": {"store/x_test.go", "package store\nfunc f() { time.Sleep(1) }", ""},
+	})
+}
+
+func TestPathsComplain(t *testing.T) {
+	each(t, Paths, map[string]source{
+		"a path of one machine":     {"store/x.go", "package store // see /" + "work/main", "store/x.go:1: a path of one machine"},
+		"a home folder in a string": {"store/x.go", `package store; const d = "/` + `home/me/x"`, "a path of one machine"},
+		"a word with that path":     {"store/x.go", "package store // net" + "work/x, a/ro" + "ot/b", ""},
+	})
+}
+
+// each feeds the rule one file after the other: some break it, some just do not.
+func each(t *testing.T, rule func(Module) []string, cases map[string]source) {
+	t.Helper()
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, rule(oneFile(t, c.path, c.src)), c.want)
+		})
+	}
+}
+
+func TestSizesComplain(t *testing.T) {
+	t.Parallel()
+	function := func(lines int) string { return "package x\nfunc f() {" + strings.Repeat("\n", lines-1) + "}\n" }
+	small := strings.Repeat("func f() {}\n", 9)
+	cases := map[string]struct{ path, src, want string }{
+		"a function of 60 lines":         {"x.go", function(60) + small, ""},
+		"a function of 61 lines":         {"x.go", function(61) + small, "x.go f: has 61 lines, more than 60"},
+		"a test function of 61 lines":    {"x_test.go", function(61) + small, "x_test.go f: has 61 lines"},
+		"a long function inside another": {"x.go", "package x\nfunc f() {\nfunc() {" + strings.Repeat("\n", 60) + "}()\n}\n" + small, "x.go f: has"},
+		"a median of 13 lines":           {"x.go", function(13), "the median function has 13 lines"},
+		"a median of 13 lines, in tests": {"x_test.go", function(13), ""},
+		"a file of 401 lines":            {"x.go", "package x" + strings.Repeat("\n", 401), "x.go: has 401 lines, more than 400"},
+		"a file of 400 lines":            {"x.go", "package x" + strings.Repeat("\n", 400), ""},
+		"a test file of 600 lines":       {"x_test.go", "package x" + strings.Repeat("\n", 600), ""},
+		"a test file of 601 lines":       {"x_test.go", "package x" + strings.Repeat("\n", 601), "x_test.go: has 601 lines, more than 600"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, bad := Sizes(oneFile(t, c.path, c.src))
+			expect(t, bad, c.want)
+		})
+	}
+}
+
+func TestSizesAreMeasured(t *testing.T) {
+	t.Parallel()
+	m := oneFile(t, "store/x.go", "package store\n\nfunc a() {}\nfunc b() {\n}\nfunc (*S) c() {\n\n}\n")
+	m.Go = append(m.Go, oneFile(t, "store/x_test.go", "package store\nfunc d() {\n\n\n}\n").Go...)
+	got, _ := Sizes(m)
+	want := Figures{
+		Funcs: 3, Median: 2, Percentile9: 3,
+		LongestFunc: Size{"store/x_test.go d", 4},
+		LongestFile: Size{"store/x.go", 8}, LongestTest: Size{"store/x_test.go", 5},
+	}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestTargetsComplain(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ text, want string }{
+		"a target":                       {"Type `make run` and wait.", ""},
+		"no target":                      {"Type `make rum` and wait.", "README.md: make rum is no target"},
+		"a line of a script":             {"\nmake rum ARGS=\"-x\"\n", "make rum is no target"},
+		"a line of a session":            {"$ make rum", "make rum is no target"},
+		"English at the start of a line": {"and\nmake sure of it", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := Module{Texts: []Text{{"Makefile", "run: ## it\n\techo\n"}, {"README.md", c.text}}}
+			expect(t, Targets(m), c.want)
+		})
+	}
+}
+
+// oneFile is a module of one file.
+func oneFile(t *testing.T, path, src string) Module {
+	t.Helper()
+	f, err := Parse(path, []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Module{Go: []*File{f}, Texts: []Text{{path, src}}}
+}
+
+// expect wants one complaint with the text, or none.
+func expect(t *testing.T, bad []string, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(bad) > 0:
+		t.Errorf("complains of what is right: %q", bad)
+	case want != "" && (len(bad) != 1 || !strings.Contains(bad[0], want)):
+		t.Errorf("complaints %q, want one with %q", bad, want)
+	}
+}

@@ -1,0 +1,56 @@
+package house
+
+import (
+	"go/ast"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// sqlHomes are where SQL text stands, sqlTools further ones that set up connections and servers.
+var (
+	sqlHomes = []string{".", "ddl", "biztype", "store"}
+	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "internal/house"}
+)
+
+// statement matches text that looks like a statement, and no English sentence: "select one from the list".
+var statement = regexp.MustCompile(`(?s)\bSELECT\b.+\bFROM\s|\bSELECT\s+(@@|\d|[A-Z_0-9]+\()|\bSET\s+(SESSION|GLOBAL)\s` +
+	"|(?i)\\binsert\\s+(/\\*.*?\\*/\\s*)?(ignore\\s+)?into\\s|\\bdelete\\s+(/\\*.*?\\*/\\s*)?from\\s+[`\\w]+\\.|\\bupdate\\s+(/\\*.*?\\*/\\s*)?\\S+\\s+set\\s" +
+	`|\b(create|alter|drop|truncate)\s+(table|database|index)\s+(if\s|[` + "`" + `\w]+[.` + "`" + `])`)
+
+// manipulation matches what the senders' comment is asked of: a literal that begins a statement on rows.
+var manipulation = regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE)\b`)
+
+// SQL checks that statements stand in their homes alone, and name who sends them.
+func SQL(m Module) []string {
+	var bad []string
+	for _, f := range m.shipped() {
+		home := coversAny(sqlHomes, f.Dir())
+		if !home && coversAny(sqlTools, f.Dir()) {
+			continue
+		}
+		eachString(f, func(lit *ast.BasicLit, text string) {
+			switch {
+			case !statement.MatchString(text):
+			case !home:
+				bad = append(bad, f.at(lit.Pos(), "SQL text belongs to %s: %.40q", strings.Join(sqlHomes, ", "), text))
+			case manipulation.MatchString(text) && !strings.Contains(text, "/* tocsin"):
+				bad = append(bad, f.at(lit.Pos(), "the statement does not name its sender, /* tocsin peek */: %.40q", text))
+			}
+		})
+	}
+	return bad
+}
+
+// eachString calls fn for the string literals of a file; those of imports and tags are strings too, and harmless.
+func eachString(f *File, fn func(lit *ast.BasicLit, text string)) {
+	ast.Inspect(f.AST, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if text, err := strconv.Unquote(lit.Value); err == nil {
+				fn(lit, text)
+			}
+		}
+		return true
+	})
+}
