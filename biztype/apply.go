@@ -1,0 +1,178 @@
+package biztype
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// applyTries bounds how often Apply starts anew because another Apply was
+// faster.
+const applyTries = 5
+
+// Result says what Apply found and wrote.
+type Result struct {
+	Types     []TypeResult // in the order of the policies
+	Revision  uint64       // the highest of these types
+	Databases int          // databases that were written
+}
+
+// Apply writes the policies into the biz_type table of every database. It
+// writes only what differs, and leaves types that are not among the policies
+// alone. Where a server can't be reached the others are written, and the error
+// names it; Apply again when it is back. Several may run at once.
+func Apply(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, error) {
+	if err := Validate(policies); err != nil {
+		return Result{}, err
+	}
+	servers, err := openServers(cfg, 2)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { _ = closeServers(servers) }()
+	var res Result
+	for range applyTries {
+		res, err = applyOnce(ctx, cfg.Layout, servers, policies)
+		if !errors.Is(err, errChanged) {
+			break
+		}
+	}
+	return res, err
+}
+
+func applyOnce(ctx context.Context, layout tocsin.Layout, servers []*mysql.Server, policies []Policy) (Result, error) {
+	databases, failed := readAll(ctx, layout, servers)
+	if len(databases) == 0 {
+		return Result{}, failed
+	}
+	changes, err := compare(databases, policies)
+	if err != nil {
+		return Result{}, err
+	}
+	written, err := writeAll(ctx, databases, changes)
+	return summary(changes, written), errors.Join(failed, err)
+}
+
+func summary(changes []change, written int) Result {
+	res := Result{Databases: written}
+	for _, c := range changes {
+		res.Types = append(res.Types, TypeResult{c.row.Name, c.row.Number, c.verdict})
+		res.Revision = max(res.Revision, c.row.Revision)
+	}
+	return res
+}
+
+// writeAll writes the lowest database first and alone, on the condition that
+// nothing changed there since it was read: of two Applies at once, one gets
+// past it. It returns how many databases it wrote.
+func writeAll(ctx context.Context, databases []database, changes []change) (int, error) {
+	written := 0
+	if due := databases[0].due(changes); len(due) > 0 {
+		if err := databases[0].write(ctx, due, true); err != nil {
+			return 0, err
+		}
+		written++
+	}
+	errs := make([]error, len(databases))
+	var wg sync.WaitGroup
+	for i, d := range databases[1:] {
+		if due := d.due(changes); len(due) > 0 {
+			written++
+			wg.Go(func() { errs[i] = d.write(ctx, due, false) })
+		}
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			written--
+		}
+	}
+	return written, errors.Join(errs...)
+}
+
+// readAll reads every database of every server at once. A server that fails is
+// left out whole, and named by the error. The databases are in order of number.
+func readAll(ctx context.Context, layout tocsin.Layout, servers []*mysql.Server) ([]database, error) {
+	found := make([][]database, len(servers))
+	errs := make([]error, len(servers))
+	var wg sync.WaitGroup
+	for i, s := range servers {
+		wg.Go(func() { found[i], errs[i] = readServer(ctx, layout, s) })
+	}
+	wg.Wait()
+	all := slices.Concat(found...)
+	slices.SortFunc(all, func(a, b database) int { return cmp.Compare(a.number, b.number) })
+	return all, errors.Join(errs...)
+}
+
+func readServer(ctx context.Context, layout tocsin.Layout, s *mysql.Server) ([]database, error) {
+	var found []database
+	for _, number := range s.Databases {
+		d := database{server: s, number: number, name: layout.Database(number), rows: map[uint64]row{}}
+		rows, err := d.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			d.rows[r.Number] = r
+		}
+		found = append(found, d)
+	}
+	return found, nil
+}
+
+// Load reads the policies as they are stored, ordered by number: of each type
+// the highest revision on the servers that answer. It fails only where none
+// does, or where a stored policy can't be read. Zeros stay zero, see
+// Policy.WithDefaults.
+func Load(ctx context.Context, cfg tocsin.Config) ([]Policy, error) {
+	servers, err := openServers(cfg, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = closeServers(servers) }()
+	databases, failed := readAll(ctx, cfg.Layout, servers)
+	if len(databases) == 0 {
+		return nil, failed
+	}
+	latest := map[uint64]row{}
+	for _, d := range databases {
+		merge(latest, slices.Collect(maps.Values(d.rows)))
+	}
+	return decodeAll(latest)
+}
+
+// merge takes what is newer into latest and reports whether anything was.
+func merge(latest map[uint64]row, rows []row) bool {
+	changed := false
+	for _, r := range rows {
+		if r.Revision > latest[r.Number].Revision {
+			latest[r.Number] = r
+			changed = true
+		}
+	}
+	return changed
+}
+
+// decodeAll gives the policies that can be read, ordered by number, and an
+// error that names the others.
+func decodeAll(latest map[uint64]row) ([]Policy, error) {
+	rows := slices.SortedFunc(maps.Values(latest), func(a, b row) int { return cmp.Compare(a.Number, b.Number) })
+	policies := make([]Policy, 0, len(rows))
+	var errs []error
+	for _, r := range rows {
+		p, err := r.decode()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		policies = append(policies, p)
+	}
+	return policies, errors.Join(errs...)
+}

@@ -1,0 +1,125 @@
+package biztype
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// pollTimeout bounds one question to one server: a server that hangs costs no
+// more than that before the next is asked.
+const pollTimeout = time.Second
+
+// stamp tells whether a biz_type table changed.
+type stamp struct {
+	Revision uint64 `db:"revision"`
+	Types    int    `db:"types"`
+}
+
+// follower is the state of one Run; it belongs to that goroutine.
+type follower struct {
+	*Watcher
+	turn      []database       // in the order in which they are asked
+	next      int              // index in turn
+	latest    map[uint64]row   // the newest seen of each type
+	stamps    map[string]stamp // by database, as last read in full
+	published bool
+	blind     bool // the last round reached no server; logged once
+}
+
+// turns orders the databases so that neighbours stand on different servers.
+func turns(layout tocsin.Layout, servers []*mysql.Server) []database {
+	var turn []database
+	for i := 0; ; i++ {
+		before := len(turn)
+		for _, s := range servers {
+			if i < len(s.Databases) {
+				turn = append(turn, database{server: s, number: s.Databases[i], name: layout.Database(s.Databases[i])})
+			}
+		}
+		if len(turn) == before {
+			return turn
+		}
+	}
+}
+
+// round asks the next database, or the one on another server behind it.
+func (f *follower) round(ctx context.Context) {
+	w := f.Watcher
+	var errs []error
+	asked := map[*mysql.Server]bool{}
+	for range f.turn {
+		d := f.turn[f.next]
+		f.next = (f.next + 1) % len(f.turn)
+		if asked[d.server] {
+			continue
+		}
+		asked[d.server] = true
+		err := f.poll(ctx, d)
+		if ctx.Err() != nil {
+			return
+		}
+		w.metrics.poll(err)
+		if err == nil {
+			f.recovered()
+			return
+		}
+		errs = append(errs, err)
+	}
+	f.unreachable(errors.Join(errs...))
+}
+
+// poll asks one database and publishes what is new there.
+func (f *follower) poll(ctx context.Context, d database) error {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	var now stamp
+	if err := d.server.DB.GetContext(ctx, &now, d.sql(selectStamp)); err != nil {
+		return d.explain("poll", err)
+	}
+	if f.stamps[d.name] == now && f.published {
+		return nil
+	}
+	rows, err := d.read(ctx)
+	if err != nil {
+		return err
+	}
+	f.stamps[d.name] = now
+	if changed := merge(f.latest, rows); changed || !f.published {
+		f.publish()
+	}
+	return nil
+}
+
+func (f *follower) publish() {
+	policies, err := decodeAll(f.latest)
+	if err != nil {
+		f.cfg.Logger.Error().Err(err).Msg("a stored policy cannot be read; its biz type is left out")
+	}
+	f.published = true
+	revision := uint64(0)
+	for _, r := range f.latest {
+		revision = max(revision, r.Revision)
+	}
+	f.metrics.publish(revision)
+	f.cfg.Logger.Info().Uint64("revision", revision).Int("biz_types", len(policies)).Msg("biz types read")
+	f.cfg.Changed(slices.Clip(policies))
+}
+
+func (f *follower) unreachable(err error) {
+	if !f.blind {
+		f.cfg.Logger.Warn().Err(err).Msg("no server tells the biz types; going on with those last read")
+	}
+	f.blind = true
+}
+
+func (f *follower) recovered() {
+	if f.blind {
+		f.cfg.Logger.Info().Msg("biz types can be read again")
+	}
+	f.blind = false
+}

@@ -1,0 +1,205 @@
+package biztype
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// selectTypes reads all biz types of one database.
+const selectTypes = `SELECT /* tocsin biz read */
+    number, name, group_name, policy, revision
+FROM {database}.biz_type
+ORDER BY number`
+
+// selectStamp tells cheaply whether anything changed: every change takes a
+// higher revision. The table has a few rows.
+const selectStamp = `SELECT /* tocsin biz poll */
+    COALESCE(MAX(revision), 0) AS revision,
+    COUNT(*)                   AS types
+FROM {database}.biz_type`
+
+// updateType changes one type. Parameters: group, policy, new revision; number,
+// name, lowest and highest revision to replace. Zero rows: there is no such
+// type, or its revision is another.
+const updateType = `UPDATE /* tocsin biz apply */ {database}.biz_type
+SET
+    group_name   = ?,
+    policy       = ?,
+    revision     = ?,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE number = ?
+    AND name = ?
+    AND revision BETWEEN ? AND ?`
+
+// insertType adds one type. Parameters: number, name, group, policy, revision.
+const insertType = `INSERT /* tocsin biz apply */ INTO {database}.biz_type
+    (number, name, group_name, policy, revision, gmt_modified)
+VALUES
+    (?, ?, ?, ?, ?, UTC_TIMESTAMP(3))`
+
+// selectRevision reads one type's revision. Parameters: number, name.
+const selectRevision = `SELECT /* tocsin biz apply */
+    revision
+FROM {database}.biz_type
+WHERE number = ?
+    AND name = ?`
+
+// row is one biz type as it stands in a database.
+type row struct {
+	Number   uint64 `db:"number"`
+	Name     string `db:"name"`
+	Group    string `db:"group_name"`
+	Policy   string `db:"policy"` // JSON
+	Revision uint64 `db:"revision"`
+}
+
+// newRow gives the row of a policy, without a revision.
+func newRow(p Policy) (row, error) {
+	p.Group = p.WithDefaults().Group
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // a URL's & stays readable
+	if err := enc.Encode(p); err != nil {
+		return row{}, fmt.Errorf("biz type %s: %w", p.Name, err)
+	}
+	return row{Number: p.Number, Name: p.Name, Group: p.Group, Policy: strings.TrimSpace(text.String())}, nil
+}
+
+// decode reads the policy. The columns win over the JSON. Fields that a newer
+// program wrote are ignored.
+func (r row) decode() (Policy, error) {
+	var p Policy
+	if err := json.Unmarshal([]byte(r.Policy), &p); err != nil {
+		return p, fmt.Errorf("biz type %s: policy of revision %d: %w", r.Name, r.Revision, err)
+	}
+	p.Number, p.Name, p.Group = r.Number, r.Name, r.Group
+	return p, nil
+}
+
+// same reports whether both rows say the same, however their JSON is written.
+func (r row) same(other row) bool {
+	a, errA := r.canonical()
+	b, errB := other.canonical()
+	return errA == nil && errB == nil && a == b
+}
+
+func (r row) canonical() (row, error) {
+	p, err := r.decode()
+	if err != nil {
+		return row{}, err
+	}
+	return newRow(p)
+}
+
+// database is one database and the types it held when it was read.
+type database struct {
+	server *mysql.Server
+	number int
+	name   string
+	rows   map[uint64]row // by number
+}
+
+// sql puts the database's name into a statement. The layout's check has seen to
+// it that the name needs no escaping.
+func (d database) sql(query string) string {
+	return strings.ReplaceAll(query, "{database}", "`"+d.name+"`")
+}
+
+func (d database) read(ctx context.Context) ([]row, error) {
+	var rows []row
+	err := d.server.DB.SelectContext(ctx, &rows, d.sql(selectTypes))
+	return rows, d.explain("read", err)
+}
+
+// explain says on what err happened; nil stays nil.
+func (d database) explain(verb string, err error) error {
+	switch mysql.ClassOf(err) {
+	case mysql.OK:
+		return nil
+	case mysql.Missing:
+		return fmt.Errorf("server %s: %s biz types of %s: there is no table: run 'tocsin ddl apply' (%w)", d.server.Name, verb, d.name, err)
+	}
+	return fmt.Errorf("server %s: %s biz types of %s: %w", d.server.Name, verb, d.name, err)
+}
+
+// errChanged says that somebody else changed a type since it was read.
+var errChanged = errors.New("was changed by somebody else meanwhile: apply again")
+
+// write stores the changes of one database in one transaction. first demands
+// that nothing has changed since it was read; the others only move forward.
+func (d database) write(ctx context.Context, changes []change, first bool) error {
+	err := mysql.Retry(ctx, func() error {
+		return mysql.InTx(ctx, d.server.DB, func(conn *sql.Conn) error {
+			for _, c := range changes {
+				if err := d.writeType(ctx, conn, c.row, first); err != nil {
+					return fmt.Errorf("%s: %w", c.row.Name, err)
+				}
+			}
+			return nil
+		})
+	})
+	return d.explain("write", err)
+}
+
+func (d database) writeType(ctx context.Context, conn *sql.Conn, r row, first bool) error {
+	low, high := uint64(0), r.Revision-1
+	if first {
+		low, high = d.rows[r.Number].Revision, d.rows[r.Number].Revision
+	}
+	res, err := conn.ExecContext(ctx, d.sql(updateType), r.Group, r.Policy, r.Revision, r.Number, r.Name, low, high)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 1 {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, d.sql(insertType), r.Number, r.Name, r.Group, r.Policy, r.Revision)
+	if mysql.ClassOf(err) == mysql.Duplicate {
+		return d.overtaken(ctx, conn, r, first)
+	}
+	return err
+}
+
+// overtaken decides what a row that is in the way means: behind the first
+// database, a later change that got here before us is fine.
+func (d database) overtaken(ctx context.Context, conn *sql.Conn, r row, first bool) error {
+	var revision uint64
+	err := conn.QueryRowContext(ctx, d.sql(selectRevision), r.Number, r.Name).Scan(&revision)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && (first || revision < r.Revision) {
+		return errChanged
+	}
+	return err
+}
+
+// openServers makes a small pool per server. The caller closes them.
+func openServers(cfg tocsin.Config, conns int) ([]*mysql.Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	var servers []*mysql.Server
+	for _, spec := range cfg.Specs() {
+		spec.MaxConns = conns
+		s, err := mysql.Open(spec)
+		if err != nil {
+			return nil, errors.Join(err, closeServers(servers))
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+func closeServers(servers []*mysql.Server) error {
+	var errs []error
+	for _, s := range servers {
+		errs = append(errs, s.DB.Close())
+	}
+	return errors.Join(errs...)
+}
