@@ -1,0 +1,143 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Defaults of a Config.
+const (
+	DefaultQueueCap     = 1_000_000
+	DefaultSweepGrace   = 60 * time.Second
+	DefaultDrainTimeout = 30 * time.Second
+)
+
+const (
+	chunk         = 500                    // rows of one load, one claim, one settle
+	loaders       = 4                      // goroutines a server that load
+	settlers      = 2                      // goroutines a server that settle
+	linger        = 2 * time.Millisecond   // how long the first outcome of a batch waits for others
+	settleBound   = 10_000                 // outcomes of a server that may wait before its lanes stop loading
+	requeueWithin = 10 * time.Second       // a row due again within this stays queued; a later one is left to the scanner
+	staleAfter    = 2 * time.Second        // a loaded row that waited longer is loaded again before it starts
+	slowWait      = 100 * time.Millisecond // a loaded row that waited longer shows that too much was loaded ahead
+	maxAhead      = 1000                   // rows a lane may load beyond its free slots
+	claimMargin   = 5 * time.Second        // a claim lasts the delivery time-out and this
+	handOverAfter = 500 * time.Millisecond // Drain claims what is still in delivery after this
+	avoidFor      = time.Second            // a locked table is left alone for this long
+	uncleanFor    = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
+	recheck       = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
+	leaseRecheck  = 100 * time.Millisecond
+	hardStop      = 5 * time.Second // for settling after the drain time-out
+)
+
+// Sink delivers tasks to their target.
+type Sink interface {
+	// Deliver acts on the tasks and returns one error for each, nil for
+	// complete. tocsin.Bury, RetryIn and Snooze are understood. It must return
+	// soon after ctx ends and be safe for concurrent use.
+	Deliver(ctx context.Context, tasks []tocsin.Info) []error
+}
+
+// Target is where the tasks of a biz type go.
+type Target struct {
+	Sink  Sink
+	Batch int // tasks in one Deliver at most; 0: one
+}
+
+// Loader reads rows by their ids.
+type Loader interface {
+	Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error)
+	Claim(ctx context.Context, c store.Claim) ([]store.Row, error)
+}
+
+// Settler writes outcomes, one fate for each.
+type Settler interface {
+	Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error)
+}
+
+// Clock gives a lower bound of a server's clock in Unix milliseconds, 0 as long
+// as it is unknown: nothing is due then.
+type Clock interface {
+	Now(server int) int64
+}
+
+// Store is what the dispatcher needs of the database.
+type Store interface {
+	Loader
+	Settler
+	Clock
+}
+
+// Delivery describes an attempt that ended, for Config.Observe.
+type Delivery struct {
+	Task     tocsin.Info
+	Lateness time.Duration // start minus action time, by the server's clock
+	Took     time.Duration
+	Verb     tocsin.Verb
+	Reason   string // of a failure
+	TimedOut bool   // settled before the target returned
+}
+
+// Config says what to deliver from where to where.
+type Config struct {
+	Store        Store
+	Servers      int                                 // servers, numbered from 0; at least 1
+	ServerOf     func(table int) int                 // the server that holds a table
+	Node         string                              // id for claimed_by, at most 64 bytes; required
+	QueueCap     int                                 // ids queued over all lanes; 0: 1,000,000
+	SweepGrace   time.Duration                       // the sweepers' grace time; 0: 60 s
+	DrainTimeout time.Duration                       // for deliveries in hand when Run's context ends; 0: 30 s
+	Target       func(biztype.Policy) (Target, bool) // false: this process can't deliver the type
+	LeaseOK      func() bool                         // false: start nothing on ownership; nil: always true
+	Peers        func() int                          // nodes that share a biz type's rate; nil: one
+	Woken        func(server int)                    // a lane that refused has room again; nil: nobody asks
+	Observe      func(Delivery)                      // called after each attempt, concurrently, must be quick; nil: not called
+	Logger       zerolog.Logger                      // zero: silent
+	Registerer   prometheus.Registerer               // nil: unregistered
+}
+
+// Validate reports the first thing that is wrong.
+func (c Config) Validate() error {
+	switch {
+	case c.Store == nil || c.ServerOf == nil || c.Target == nil:
+		return errors.New("dispatcher: Store, ServerOf and Target are required")
+	case c.Servers < 1:
+		return errors.New("dispatcher: needs at least one server")
+	case c.Node == "" || len(c.Node) > 64:
+		return errors.New("dispatcher: the node id must have 1 to 64 bytes")
+	case c.QueueCap < 0 || c.SweepGrace < 0 || c.DrainTimeout < 0:
+		return errors.New("dispatcher: QueueCap, SweepGrace and DrainTimeout must not be negative")
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.QueueCap == 0 {
+		c.QueueCap = DefaultQueueCap
+	}
+	if c.SweepGrace == 0 {
+		c.SweepGrace = DefaultSweepGrace
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.LeaseOK == nil {
+		c.LeaseOK = func() bool { return true }
+	}
+	if c.Peers == nil {
+		c.Peers = func() int { return 1 }
+	}
+	if c.Woken == nil {
+		c.Woken = func(int) {}
+	}
+	return c
+}

@@ -1,0 +1,256 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// The phases of a Dispatcher. Deliveries start in running alone.
+const (
+	fresh int32 = iota
+	running
+	stopping
+)
+
+// errStopping is why a delivery's context ends before its time-out.
+var errStopping = errors.New("the node is stopping")
+
+// Dispatcher delivers the tasks of one node. Its methods are safe for
+// concurrent use.
+type Dispatcher struct {
+	cfg     Config
+	metrics *metrics
+	phase   atomic.Int32
+	servers []*server
+	workers tally // goroutines that deliver
+	swept   tally // rows of Deliver that are not settled yet
+
+	work     context.Context // of deliveries; outlives Run's context
+	stopWork context.CancelCauseFunc
+
+	mu    sync.Mutex
+	kinds map[uint64]*kind // by biz type number; never shrinks
+}
+
+// New makes a Dispatcher. It knows no biz types before SetPolicies and starts
+// nothing before Run.
+func New(cfg Config) (*Dispatcher, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{cfg: cfg.withDefaults(), kinds: make(map[uint64]*kind)}
+	d.work, d.stopWork = context.WithCancelCause(context.Background())
+	for i := range cfg.Servers {
+		d.servers = append(d.servers, newServer(d, i))
+	}
+	d.metrics = newMetrics(cfg.Registerer, d.Stats)
+	return d, nil
+}
+
+// Run loads, delivers and settles until ctx ends. Then it starts nothing more,
+// gives the deliveries in hand the drain time-out, settles every outcome and
+// returns nil, or an error that counts what could not be settled. It may be
+// called once.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	if !d.phase.CompareAndSwap(fresh, running) {
+		return errors.New("dispatcher: Run called twice")
+	}
+	defer d.stopWork(errStopping)
+	hard, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	var intake, outlet errgroup.Group
+	for _, s := range d.servers {
+		for range loaders {
+			intake.Go(func() error { s.runLoader(ctx); return nil })
+		}
+		for range settlers {
+			outlet.Go(func() error { s.runSettler(hard); return nil })
+		}
+	}
+	intake.Go(func() error { d.tidyLoop(ctx); return nil })
+	d.pumpAll()
+	_ = intake.Wait()
+	end := time.Now().Add(d.cfg.DrainTimeout)
+	d.stopStarts()
+	d.awaitWorkers(end)
+	return d.closeSettlers(&outlet, end.Add(hardStop), abandon)
+}
+
+// tidyLoop looks once a second for rows that wait for nobody.
+func (d *Dispatcher) tidyLoop(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, k := range d.allKinds() {
+			k.giveBack(k.takeReady(func(t *task) bool { return t.tooOld(time.Now()) }))
+		}
+		for _, s := range d.servers {
+			s.resumeAside(time.Now())
+		}
+	}
+}
+
+// stopStarts lets no further delivery start and gives back what is loaded.
+func (d *Dispatcher) stopStarts() {
+	d.phase.Store(stopping)
+	for _, k := range d.allKinds() {
+		k.stop()
+		k.giveBack(k.takeReady(func(*task) bool { return true }))
+	}
+}
+
+// awaitWorkers waits for the deliveries in hand. After the drain time-out their
+// contexts end, and they are settled as not attempted; a target that does not
+// return even then is left behind.
+func (d *Dispatcher) awaitWorkers(end time.Time) {
+	if d.workersEnd(end) {
+		return
+	}
+	d.stopWork(errStopping)
+	if !d.workersEnd(time.Now().Add(time.Second)) {
+		d.cfg.Logger.Warn().Int("deliveries", d.workers.count()).
+			Msg("targets that ignore their context are left behind")
+	}
+}
+
+func (d *Dispatcher) workersEnd(by time.Time) bool {
+	ctx, cancel := context.WithDeadline(context.Background(), by)
+	defer cancel()
+	return d.workers.wait(ctx) == nil
+}
+
+// closeSettlers waits until every outcome is stored, at most until end.
+func (d *Dispatcher) closeSettlers(outlet *errgroup.Group, end time.Time, abandon context.CancelFunc) error {
+	for _, s := range d.servers {
+		s.closeIntake()
+	}
+	timer := time.AfterFunc(time.Until(end), abandon)
+	_ = outlet.Wait()
+	timer.Stop()
+	lost := 0
+	for _, s := range d.servers {
+		lost += s.unsettledCount()
+	}
+	if lost > 0 {
+		return fmt.Errorf("dispatcher: %d outcomes could not be settled; these tasks will be delivered again", lost)
+	}
+	return nil
+}
+
+// SetPolicies brings the lanes up to date: types appear, change, pause. A type
+// that is missing, paused or without a target stops: its queued rows wait and
+// nothing of it is loaded, claimed or retried. Deliveries in hand end under the
+// policy they started with.
+func (d *Dispatcher) SetPolicies(policies []biztype.Policy) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	named := make(map[uint64]bool, len(policies))
+	for _, p := range policies {
+		target, ok := d.cfg.Target(p)
+		if !ok {
+			continue
+		}
+		named[p.Number] = true
+		d.kindOf(p).set(newRule(p.WithDefaults(), target, d.cfg.SweepGrace))
+	}
+	for number, k := range d.kinds {
+		if !named[number] {
+			k.pause()
+		}
+	}
+	d.share()
+}
+
+// kindOf finds or makes a kind and its lanes. Called under d.mu.
+func (d *Dispatcher) kindOf(p biztype.Policy) *kind {
+	if k := d.kinds[p.Number]; k != nil {
+		return k
+	}
+	k := &kind{d: d, number: p.Number, metrics: d.metrics.of(p.Name)}
+	d.kinds[p.Number] = k
+	return k
+}
+
+// share divides the queue's capacity among the lanes and makes missing lanes.
+// Called under d.mu.
+func (d *Dispatcher) share() {
+	if len(d.kinds) == 0 {
+		return
+	}
+	capacity := max(d.cfg.QueueCap/(len(d.servers)*len(d.kinds)), 1)
+	for _, k := range d.kinds {
+		for _, s := range d.servers {
+			s.setLane(k, capacity)
+		}
+	}
+	for _, k := range d.kinds {
+		k.pump()
+		k.wakeServers()
+	}
+}
+
+func (d *Dispatcher) allKinds() []*kind {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*kind, 0, len(d.kinds))
+	for _, k := range d.kinds {
+		all = append(all, k)
+	}
+	return all
+}
+
+func (d *Dispatcher) pumpAll() {
+	for _, k := range d.allKinds() {
+		k.pump()
+	}
+}
+
+// Offer queues entries of a server and returns the due time of the oldest one
+// that was refused, 0 for none. Refused are those whose lane is full or not
+// there, and those of tables that are not admitted.
+func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) (oldestRefused int64) {
+	return d.servers[server].offer(entries)
+}
+
+// Wanted gives the numbers of the biz types of which the server's lanes take
+// entries now.
+func (d *Dispatcher) Wanted(server int) []uint64 { return d.servers[server].wanted() }
+
+// Oldest gives the due time of the server's oldest entry that is queued or not
+// yet stored as settled, math.MaxInt64 for none. Paused types don't count: they
+// are not Wanted either.
+func (d *Dispatcher) Oldest(server int) int64 { return d.servers[server].oldest() }
+
+// Stats is a snapshot of what is under way.
+type Stats struct {
+	Queued    int // ids in the due queues
+	Capacity  int // of the due queues
+	Loaded    int // rows loading or ready
+	Open      int // rows in delivery or waiting to be settled
+	Unsettled int // outcomes waiting to be settled
+	Aside     int // of these, refused by the database and tried at long intervals
+	Workers   int // goroutines that deliver
+}
+
+// Stats adds up all servers.
+func (d *Dispatcher) Stats() Stats {
+	st := Stats{Workers: d.workers.count()}
+	for _, s := range d.servers {
+		s.addTo(&st)
+	}
+	return st
+}

@@ -1,0 +1,35 @@
+// Package dispatcher delivers tasks: it loads the rows whose time has come,
+// hands them to their targets, and settles what became of them.
+//
+// It is the authority for what runs in this process: how many deliveries of a
+// biz type at once, which rows may start, and which outcome an attempt has.
+//
+//	Offer --> due queue --> load --> ready --> deliver --> settle --> done
+//	          one a lane     |         ^          |           |
+//	                         +- claim -+          |           +--> queue again
+//	Deliver (rows of a sweep) ---------+          +-- time-out: settled as
+//	                                                  failed, slot stays taken
+//
+// A lane is one biz type on one server, with its own due queue. The lanes of a
+// biz type share its slots and its rate. So a server that is down stops its own
+// lanes only, and a slow target its own biz type only.
+//
+// A row's way through the package, and which lock guards it:
+//
+//	queued, loading    lane.queue, lane.held    server.mu
+//	ready              lane.ready               kind.mu
+//	open               server.open              server.mu  (in delivery or waiting to be settled)
+//
+// A kind.mu may be taken under a server.mu, never the other way round.
+//
+// What happens on failure:
+//
+//	load fails, connection lost   the batch waits and is loaded again; ids stay queued
+//	load fails for one table      that table's rows wait a second, the others go on
+//	handler panics                a failed attempt with the panic's text
+//	handler hangs                 a failed attempt at the time-out; its slot is taken until it returns
+//	settle fails                  outcomes wait and are sent again; the server's lanes load no more when too many wait
+//	settle fails for one row      the row is set aside and tried at longer and longer intervals
+//	the row changed meanwhile     a fate, counted by its cause
+//	the process dies              nothing is settled: the rows are pending, or their claims run out
+package dispatcher

@@ -1,0 +1,102 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// lane is one biz type on one server. Its fields are guarded by server.mu, but
+// for ready, which kind.mu guards.
+type lane struct {
+	kind   *kind
+	server *server
+
+	queue    *duequeue.Queue
+	capacity int           // share of the node's queue; shrinks as biz types appear
+	refused  bool          // an entry found no room since the lane was last Woken
+	held     int           // rows loading or ready
+	ahead    int           // rows that may be loaded beyond the free slots
+	room     chan struct{} // one slot: a held row has gone, or a slot of the kind is free
+
+	ready fifo
+}
+
+func newLane(k *kind, s *server, capacity int) *lane {
+	return &lane{
+		kind:     k,
+		server:   s,
+		queue:    duequeue.New(capacity),
+		capacity: capacity,
+		room:     make(chan struct{}, 1),
+	}
+}
+
+// wake tells the server's loaders, and a sweep that waits, to look again.
+func (l *lane) wake() {
+	signal(l.room)
+	signal(l.server.wake)
+}
+
+func (l *lane) paused() bool { return l.kind.rule.Load().paused }
+
+func (l *lane) full() bool { return l.queue.Len()+l.queue.InFlight() >= l.capacity }
+
+// roomy reports whether the queue has so much room that it pays to look for more.
+func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.capacity*3 }
+
+// offer queues one entry and returns the due time of what was refused, 0 for
+// nothing.
+func (l *lane) offer(e duequeue.Entry) (refused int64) {
+	if l.full() && l.capacity < l.queue.Cap() {
+		l.refused = true
+		return e.Due
+	}
+	verdict, out := l.queue.Offer(e)
+	if verdict == duequeue.Full || verdict == duequeue.Replaced {
+		l.refused = true
+		return out.Due
+	}
+	return 0
+}
+
+// budget is how many rows to load now. It waits until half of what may be held
+// is free, so that loads are not of a row each.
+func (l *lane) budget() int {
+	limit := l.kind.free() + l.ahead
+	if room := limit - l.held; room*2 >= limit {
+		return max(room, 0)
+	}
+	return 0
+}
+
+// pop takes due entries, as many as the budget and limit allow. A lane that was
+// dry and has more due than it may load learns to load further ahead.
+func (l *lane) pop(now int64, limit int, into []duequeue.Entry) []duequeue.Entry {
+	budget := l.budget()
+	before := len(into)
+	into = l.queue.Pop(now, min(budget, limit), into)
+	n := len(into) - before
+	if n == budget && l.held == 0 {
+		l.ahead = min(max(1, l.ahead*2), maxAhead)
+	}
+	l.held += n
+	return into
+}
+
+// leave books that a row which was loaded at the given time is held no more. If
+// it had to wait for a slot, less is loaded ahead.
+func (l *lane) leave(waited time.Duration) {
+	l.held--
+	if waited > slowWait {
+		l.ahead /= 2
+	}
+}
+
+// signal fills a one-slot channel; signals coalesce.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

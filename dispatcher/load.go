@@ -1,0 +1,304 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// runLoader loads what is due until ctx ends. Of a server's loaders one waits
+// for work, holding the token; it passes the token on before it loads.
+func (s *server) runLoader(ctx context.Context) {
+	buf := make([]duequeue.Entry, 0, chunk)
+	for {
+		select {
+		case s.turn <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		batch := s.await(ctx, buf)
+		<-s.turn
+		if len(batch) == 0 {
+			return
+		}
+		s.load(ctx, batch)
+	}
+}
+
+// await returns entries that are due and whose lanes have room, or none when
+// ctx ends.
+func (s *server) await(ctx context.Context, buf []duequeue.Entry) []duequeue.Entry {
+	timer := time.NewTimer(recheck)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		batch, wait := s.take(buf[:0])
+		if len(batch) > 0 {
+			return batch
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+// take pops due entries from the lanes in turn. If there are none it says how
+// long to wait at most.
+func (s *server) take(into []duequeue.Entry) ([]duequeue.Entry, time.Duration) {
+	now := s.now()
+	if now == 0 || !s.d.cfg.LeaseOK() {
+		return into, leaseRecheck
+	}
+	s.mu.Lock()
+	if s.unsettled >= settleBound {
+		s.mu.Unlock()
+		return into, recheck
+	}
+	wait := recheck
+	for i := range s.order {
+		l := s.order[(s.next+i)%len(s.order)]
+		if l.paused() {
+			continue
+		}
+		into = l.pop(now, chunk-len(into), into)
+		wait = min(wait, l.untilDue(now))
+	}
+	s.next++
+	into = s.postpone(into, now)
+	woken := s.roomAgain()
+	s.mu.Unlock()
+	if woken {
+		s.d.cfg.Woken(s.index)
+	}
+	return into, wait
+}
+
+// untilDue is how long nothing of the lane becomes due. What is due already
+// waits for room, and is woken by it.
+func (l *lane) untilDue(now int64) time.Duration {
+	due, ok := l.queue.Next()
+	if !ok || due <= now {
+		return recheck
+	}
+	return min(time.Duration(due-now)*time.Millisecond, recheck)
+}
+
+// postpone puts back the entries of locked tables. Called under s.mu.
+func (s *server) postpone(entries []duequeue.Entry, now int64) []duequeue.Entry {
+	kept := entries[:0]
+	local := time.Now()
+	for _, e := range entries {
+		until, locked := s.avoided(e.JobID.Table(), local)
+		if !locked {
+			kept = append(kept, e)
+			continue
+		}
+		l := s.lanes[e.Type]
+		l.held--
+		e.Due = now + ceilMilli(until.Sub(local))
+		l.queue.Requeue(e)
+	}
+	return kept
+}
+
+// load reads the rows of a batch, claims those that need it, and makes them
+// ready. As long as the server can't be reached it tries again.
+func (s *server) load(ctx context.Context, batch []duequeue.Entry) {
+	slices.SortFunc(batch, func(a, b duequeue.Entry) int { return cmp.Compare(a.JobID, b.JobID) })
+	ids := make([]tocsin.JobID, len(batch))
+	for i, e := range batch {
+		ids[i] = e.JobID
+	}
+	loaded, err := backoff.Retry(ctx, func() (store.Loaded, error) {
+		return s.loadOnce(ctx, ids)
+	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
+	if err != nil {
+		s.hold(batch, err)
+		return
+	}
+	s.d.metrics.loaded.Add(float64(len(loaded.Rows)))
+	tasks := s.sortOut(batch, loaded, time.Now())
+	s.makeReady(ctx, tasks, loaded.Now)
+}
+
+func (s *server) loadOnce(ctx context.Context, ids []tocsin.JobID) (store.Loaded, error) {
+	loaded, err := s.d.cfg.Store.Load(ctx, s.index, ids)
+	if err != nil {
+		s.d.metrics.failed("load", err)
+		if !mysql.ClassOf(err).Transient() {
+			err = backoff.Permanent(err)
+		}
+	}
+	return loaded, err
+}
+
+// reconnect is the back-off of statements to a server that does not answer.
+func reconnect() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval = 20 * time.Millisecond
+	b.MaxInterval = time.Second
+	return b
+}
+
+// hold puts entries back that could not be loaded or claimed, for a second.
+func (s *server) hold(batch []duequeue.Entry, err error) {
+	if mysql.ClassOf(err) != mysql.Canceled {
+		s.d.cfg.Logger.Warn().Err(err).Int("server", s.index).Int("rows", len(batch)).
+			Msg("rows could not be loaded; trying again in a second")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until := s.now() + ceilMilli(avoidFor)
+	for _, e := range batch {
+		l := s.lanes[e.Type]
+		l.held--
+		e.Due = until
+		l.queue.Requeue(e)
+	}
+}
+
+// sortOut drops what is no longer wanted, puts back what is not due yet by the
+// server's clock and returns the rest. Batch is in order of job_id.
+func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, at time.Time) []*task {
+	rows := make(map[tocsin.JobID]*store.Row, len(loaded.Rows))
+	for i := range loaded.Rows {
+		rows[loaded.Rows[i].JobID] = &loaded.Rows[i]
+	}
+	for number, err := range loaded.Failed {
+		s.d.metrics.failed("load", err)
+		s.avoid(number)
+	}
+	tasks := make([]*task, 0, len(rows))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range batch {
+		l := s.lanes[e.Type]
+		row := rows[e.JobID]
+		if s.startable(l, e, row, loaded) {
+			tasks = append(tasks, &task{lane: l, row: *row, loaded: at})
+		} else {
+			l.held--
+		}
+	}
+	return tasks
+}
+
+// startable decides on one entry and its row (nil: not pending, or not read)
+// and tells the queue where the row won't start now. Called under s.mu.
+func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded store.Loaded) bool {
+	switch {
+	case loaded.Failed[e.JobID.Table()] != nil:
+		e.Due = loaded.Now + ceilMilli(avoidFor)
+		l.queue.Requeue(e)
+	case row == nil:
+		s.d.metrics.droppedGone.Inc()
+		l.queue.Done(e.JobID)
+	case !s.admitted(e.JobID.Table()):
+		s.d.metrics.droppedTable.Inc()
+		l.queue.Done(e.JobID)
+	case row.Action > loaded.Now+requeueWithin.Milliseconds():
+		s.d.metrics.droppedLater.Inc()
+		l.queue.Done(e.JobID)
+	case row.Action > loaded.Now:
+		s.d.metrics.early.Inc()
+		e.Due = row.Action
+		l.queue.Requeue(e)
+	default:
+		return true
+	}
+	return false
+}
+
+// makeReady hands the tasks to their kinds, those that need a claim after it.
+func (s *server) makeReady(ctx context.Context, tasks []*task, now int64) {
+	plain, claim := make(map[*lane][]*task), make(map[*lane][]*task)
+	s.mu.Lock()
+	for _, t := range tasks {
+		if s.needsClaim(t, now) {
+			claim[t.lane] = append(claim[t.lane], t)
+		} else {
+			plain[t.lane] = append(plain[t.lane], t)
+		}
+	}
+	s.mu.Unlock()
+	for l, ready := range plain {
+		l.kind.put(l, ready)
+	}
+	for l, wanted := range claim {
+		l.kind.put(l, s.claim(ctx, l, wanted))
+	}
+}
+
+// needsClaim decides whether a row is claimed before it starts: always of a
+// strict biz type and of a row that has ended a process before; and where a
+// sweeper or a process that lives may be looking at it too. Called under s.mu.
+func (s *server) needsClaim(t *task, now int64) bool {
+	r := t.lane.kind.rule.Load()
+	overdue := time.Duration(now-t.row.Action) * time.Millisecond
+	if r.policy.Strict || t.row.Crashes > 0 || overdue >= r.claimAfter {
+		return true
+	}
+	tb := s.tables[t.table()]
+	return overdue > time.Second && tb != nil && time.Now().Before(tb.uncleanUntil)
+}
+
+// claim takes rows of one lane in the database and returns those it got. The
+// others drop out; where it failed they are tried again in a second, unless the
+// claim did happen: then it runs out.
+func (s *server) claim(ctx context.Context, l *lane, tasks []*task) []*task {
+	entries := make([]duequeue.Entry, len(tasks))
+	byID := make(map[tocsin.JobID]*task, len(tasks))
+	for i, t := range tasks {
+		entries[i] = t.entry(t.row.Action)
+		byID[t.row.JobID] = t
+	}
+	before := time.Now()
+	rows, err := s.d.cfg.Store.Claim(ctx, store.Claim{
+		Server: s.index,
+		Rows:   entries,
+		By:     s.d.cfg.Node,
+		Hold:   l.kind.rule.Load().timeout + claimMargin,
+	})
+	got := make([]*task, 0, len(rows))
+	for _, row := range rows {
+		t := byID[row.JobID]
+		delete(byID, row.JobID)
+		t.late = time.Duration(s.now()-t.row.Action) * time.Millisecond
+		t.row, t.claimed, t.startBy = row, true, before.Add(claimMargin)
+		got = append(got, t)
+	}
+	s.notClaimed(byID, err)
+	s.d.metrics.claimed.Add(float64(len(got)))
+	return got
+}
+
+// notClaimed lets go of the rows that a claim did not get.
+func (s *server) notClaimed(left map[tocsin.JobID]*task, err error) {
+	if err != nil {
+		s.d.metrics.failed("claim", err)
+		back := make([]duequeue.Entry, 0, len(left))
+		for _, t := range left {
+			back = append(back, t.entry(t.row.Action))
+		}
+		s.hold(back, err)
+		return
+	}
+	s.d.metrics.droppedClaim.Add(float64(len(left)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, t := range left {
+		t.lane.held--
+		t.lane.queue.Done(id)
+	}
+}

@@ -1,0 +1,169 @@
+package dispatcher
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// table is what is known of one table.
+type table struct {
+	admitted     bool
+	uncleanUntil time.Time // overdue rows are claimed first until then
+	avoidUntil   time.Time // it is locked: leave it alone until then
+}
+
+// server is one database server: its lanes, the tables admitted, what is in
+// delivery, and the outcomes that wait to be settled.
+type server struct {
+	d     *Dispatcher
+	index int
+	turn  chan struct{} // token: its holder takes the next batch, the other loaders wait
+	wake  chan struct{} // one slot: something became due or found room
+	flush chan struct{} // one slot: outcomes wait
+
+	mu        sync.Mutex
+	lanes     map[uint64]*lane // by biz type number
+	order     []*lane
+	next      int // lane to look at first
+	tables    map[int]*table
+	open      map[*task]struct{} // in delivery or waiting to be settled
+	waiters   map[*waiter]struct{}
+	pending   []result // wait for a settler
+	aside     []parked // refused by the database
+	unsettled int      // pending, aside and being stored
+	closing   bool     // settlers end when nothing is pending
+}
+
+func newServer(d *Dispatcher, index int) *server {
+	return &server{
+		d:       d,
+		index:   index,
+		turn:    make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
+		flush:   make(chan struct{}, 1),
+		lanes:   make(map[uint64]*lane),
+		tables:  make(map[int]*table),
+		open:    make(map[*task]struct{}),
+		waiters: make(map[*waiter]struct{}),
+	}
+}
+
+// now is a lower bound of the server's clock in Unix milliseconds; 0: unknown.
+func (s *server) now() int64 { return s.d.cfg.Store.Now(s.index) }
+
+// setLane makes the kind's lane, or changes its share of the queue.
+func (s *server) setLane(k *kind, capacity int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.lanes[k.number]; l != nil {
+		l.capacity = min(capacity, l.queue.Cap())
+		return
+	}
+	l := newLane(k, s, capacity)
+	s.lanes[k.number] = l
+	s.order = append(s.order, l)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lanes = append(k.lanes, l)
+}
+
+func (s *server) offer(entries []duequeue.Entry) (oldestRefused int64) {
+	s.mu.Lock()
+	for _, e := range entries {
+		refused := e.Due
+		if l := s.lanes[e.Type]; l != nil && !l.paused() && s.admitted(e.JobID.Table()) {
+			refused = l.offer(e)
+		}
+		if refused != 0 && (oldestRefused == 0 || refused < oldestRefused) {
+			oldestRefused = refused
+		}
+	}
+	s.mu.Unlock()
+	signal(s.wake)
+	return oldestRefused
+}
+
+func (s *server) wanted() []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var types []uint64
+	for _, l := range s.order {
+		if !l.paused() && !l.full() {
+			types = append(types, l.kind.number)
+		}
+	}
+	return types
+}
+
+func (s *server) oldest() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	oldest := int64(math.MaxInt64)
+	for _, l := range s.order {
+		if due, ok := l.queue.Oldest(); ok && !l.paused() {
+			oldest = min(oldest, due)
+		}
+	}
+	return oldest
+}
+
+func (s *server) addTo(st *Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.order {
+		st.Queued += l.queue.Len()
+		st.Capacity += l.capacity
+		st.Loaded += l.held
+	}
+	st.Open += len(s.open)
+	st.Unsettled += s.unsettled
+	st.Aside += len(s.aside)
+}
+
+// admitted reports whether rows of the table may start. Called under s.mu.
+func (s *server) admitted(number int) bool {
+	t := s.tables[number]
+	return t != nil && t.admitted
+}
+
+// known finds or makes a table. Called under s.mu.
+func (s *server) known(number int) *table {
+	t := s.tables[number]
+	if t == nil {
+		t = &table{}
+		s.tables[number] = t
+	}
+	return t
+}
+
+// avoided gives when a locked table may be tried again; false: it is not
+// locked. Called under s.mu.
+func (s *server) avoided(number int, now time.Time) (time.Time, bool) {
+	t := s.tables[number]
+	if t == nil || !now.Before(t.avoidUntil) {
+		return time.Time{}, false
+	}
+	return t.avoidUntil, true
+}
+
+func (s *server) avoid(number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known(number).avoidUntil = time.Now().Add(avoidFor)
+}
+
+// roomAgain finds the lanes that refused and have room again. Called under
+// s.mu; the caller calls Woken after unlocking if it returns true.
+func (s *server) roomAgain() bool {
+	woken := false
+	for _, l := range s.order {
+		if l.refused && l.roomy() {
+			l.refused = false
+			woken = true
+		}
+	}
+	return woken
+}

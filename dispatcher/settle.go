@@ -1,0 +1,304 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// parked is a result that the database refused, to be tried again at a time.
+type parked struct {
+	result
+	at time.Time
+}
+
+// report queues results to be settled. It never blocks: the lanes stop loading
+// when too many wait.
+func (s *server) report(results []result) {
+	if len(results) == 0 {
+		return
+	}
+	s.mu.Lock()
+	for _, r := range results {
+		if r.claiming && !r.after {
+			r.parked = &r.ending
+			continue
+		}
+		s.enqueue(r)
+	}
+	s.mu.Unlock()
+	signal(s.flush)
+}
+
+// enqueue is called under s.mu.
+func (s *server) enqueue(r result) {
+	if !r.after {
+		r.reported = true
+	}
+	s.pending = append(s.pending, r)
+	s.unsettled++
+}
+
+// closeIntake lets the settlers end when everything is stored. What was set
+// aside gets one last try.
+func (s *server) closeIntake() {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.resumeAside(time.Now().Add(time.Hour))
+	signal(s.flush)
+}
+
+// resumeAside sends again what was set aside until now.
+func (s *server) resumeAside(now time.Time) {
+	s.mu.Lock()
+	kept := s.aside[:0]
+	for _, p := range s.aside {
+		if p.at.After(now) {
+			kept = append(kept, p)
+		} else {
+			s.pending = append(s.pending, p.result)
+		}
+	}
+	clear(s.aside[len(kept):])
+	s.aside = kept
+	some := len(s.pending) > 0
+	s.mu.Unlock()
+	if some {
+		signal(s.flush)
+	}
+}
+
+func (s *server) unsettledCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unsettled
+}
+
+// runSettler stores results in batches until closeIntake was called and
+// nothing is left, or ctx ends.
+func (s *server) runSettler(ctx context.Context) {
+	for {
+		batch, ok := s.collect(ctx)
+		if !ok {
+			return
+		}
+		s.settle(ctx, batch)
+	}
+}
+
+// collect waits for the first result, then a little for others.
+func (s *server) collect(ctx context.Context) ([]result, bool) {
+	for {
+		n, closing := s.backlog()
+		switch {
+		case n >= chunk || n > 0 && closing:
+			return s.cut(), true
+		case n > 0:
+			if pause(ctx, linger) {
+				return s.cut(), true
+			}
+			return nil, false
+		case closing:
+			signal(s.flush) // for the other settler
+			return nil, false
+		}
+		select {
+		case <-ctx.Done():
+			return nil, false
+		case <-s.flush:
+		}
+	}
+}
+
+// pause reports false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (s *server) backlog() (n int, closing bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pending), s.closing
+}
+
+// cut takes the next batch, in order of table and job_id, so that two settlers
+// lock rows in the same order.
+func (s *server) cut() []result {
+	s.mu.Lock()
+	n := min(chunk, len(s.pending))
+	batch := slices.Clone(s.pending[:n])
+	rest := copy(s.pending, s.pending[n:])
+	clear(s.pending[rest:])
+	s.pending = s.pending[:rest]
+	s.mu.Unlock()
+	if rest > 0 {
+		signal(s.flush)
+	}
+	slices.SortFunc(batch, func(a, b result) int {
+		return cmp.Or(cmp.Compare(a.table(), b.table()), cmp.Compare(a.row.JobID, b.row.JobID))
+	})
+	return batch
+}
+
+// settle stores a batch. A fault of a table or a row splits the batch until
+// only the culprit is left, which is set aside.
+func (s *server) settle(ctx context.Context, batch []result) {
+	if len(batch) == 0 {
+		return
+	}
+	err := s.settleAll(ctx, batch)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return // abandoned: unsettled tells
+	case batch[0].table() != batch[len(batch)-1].table():
+		for _, part := range byTable(batch) {
+			s.settle(ctx, part)
+		}
+	case len(batch) > 1 && mysql.ClassOf(err) != mysql.Contended:
+		for i := range batch {
+			s.settle(ctx, batch[i:i+1])
+		}
+	default:
+		s.setAside(batch, err)
+	}
+}
+
+// byTable cuts a sorted batch into those of one table each.
+func byTable(batch []result) [][]result {
+	var parts [][]result
+	from := 0
+	for i := range batch {
+		if batch[i].table() != batch[from].table() {
+			parts = append(parts, batch[from:i])
+			from = i
+		}
+	}
+	return append(parts, batch[from:])
+}
+
+// settleAll writes the batch in one call, again and again while the server does
+// not answer. An error is one of the batch's own.
+func (s *server) settleAll(ctx context.Context, batch []result) error {
+	outcomes := s.outcomes(batch)
+	fates, err := backoff.Retry(ctx, func() ([]store.Fate, error) {
+		fates, err := s.d.cfg.Store.Settle(ctx, s.index, outcomes)
+		if err != nil {
+			s.d.metrics.failed("settle", err)
+		}
+		if class := mysql.ClassOf(err); class == mysql.Lost || class == mysql.Demoted || err == nil {
+			return fates, err
+		}
+		return nil, backoff.Permanent(err)
+	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
+	if err != nil {
+		return err
+	}
+	s.stored(batch, fates)
+	return nil
+}
+
+func (s *server) outcomes(batch []result) []store.Outcome {
+	outcomes := make([]store.Outcome, len(batch))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range batch {
+		outcomes[i] = r.outcome()
+	}
+	return outcomes
+}
+
+// stored closes the books on results that the database has taken.
+func (s *server) stored(batch []result, fates []store.Fate) {
+	now := s.now()
+	s.mu.Lock()
+	full := s.unsettled >= settleBound
+	s.unsettled -= len(batch)
+	for i, r := range batch {
+		s.close(r, fates[i], now)
+	}
+	room := full && s.unsettled < settleBound
+	woken := s.roomAgain()
+	s.tellWaiters()
+	s.mu.Unlock()
+	if room {
+		signal(s.wake)
+	}
+	if woken {
+		s.d.cfg.Woken(s.index)
+	}
+	s.d.metrics.settled(fates)
+	s.tellSweep(batch, fates)
+}
+
+// close forgets the task, or queues it again if it is due again soon. Called
+// under s.mu.
+func (s *server) close(r result, fate store.Fate, now int64) {
+	if r.after {
+		return
+	}
+	delete(s.open, r.task)
+	if r.swept != nil {
+		return
+	}
+	again := fate == store.Stored && (r.verb == tocsin.Retry || r.verb == tocsin.Defer)
+	if again && r.next <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
+		r.lane.queue.Requeue(r.entry(r.next))
+		signal(s.wake)
+		return
+	}
+	r.lane.queue.Done(r.row.JobID)
+}
+
+// tellSweep tells a sweep what became of its rows.
+func (s *server) tellSweep(batch []result, fates []store.Fate) {
+	for i, r := range batch {
+		if r.swept == nil || r.after {
+			continue
+		}
+		r.swept(r.row, fates[i], r.verb)
+		s.d.swept.add(-1)
+	}
+}
+
+// setAside keeps what the database refused: for a second where a table is
+// locked, else for longer with each try.
+func (s *server) setAside(batch []result, err error) {
+	locked := mysql.ClassOf(err) == mysql.Contended
+	if locked {
+		s.avoid(batch[0].table())
+	}
+	s.mu.Lock()
+	for _, r := range batch {
+		r.tries++
+		wait := avoidFor
+		if !locked {
+			wait = asideFor(r.tries)
+		}
+		s.aside = append(s.aside, parked{result: r, at: time.Now().Add(wait)})
+	}
+	s.mu.Unlock()
+	s.d.metrics.aside.Add(float64(len(batch)))
+	s.d.cfg.Logger.Error().Err(err).Str("job_id", batch[0].row.JobID.String()).Int("rows", len(batch)).
+		Msg("outcome could not be settled; it is set aside and tried again")
+}
+
+// asideFor is 1 s after the first try, doubling up to a minute.
+func asideFor(tries int) time.Duration {
+	return min(time.Second<<min(tries-1, 6), time.Minute)
+}

@@ -1,0 +1,234 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// set is a set of table numbers.
+type set map[int]bool
+
+// waiter waits until no open task of its server matches.
+type waiter struct {
+	match func(*task) bool // called under server.mu
+	gone  chan struct{}
+}
+
+// Admit lets rows of the tables start. With claimOverdue, after an unclean end
+// of the former owner, overdue rows are claimed first for a minute.
+func (d *Dispatcher) Admit(tables []int, claimOverdue bool) {
+	for index, numbers := range d.byServer(tables) {
+		d.servers[index].admit(numbers, claimOverdue)
+	}
+}
+
+// Drop forgets what is queued of the tables. When it returns nothing of them
+// starts any more, until the next Admit; what is in delivery goes on (see
+// Drain).
+func (d *Dispatcher) Drop(tables []int) {
+	for index, numbers := range d.byServer(tables) {
+		d.servers[index].drop(numbers)
+	}
+	gone := d.setOf(tables)
+	for _, k := range d.allKinds() {
+		k.giveBack(k.takeReady(func(t *task) bool { return t.swept == nil && gone[t.table()] }))
+	}
+}
+
+// Drain returns when nothing of the tables is in delivery or waiting to be
+// settled. What is still in delivery after half a second is claimed instead, so
+// that nobody else delivers it; it goes on and is settled as claimed. Call Drop
+// first. The error is ctx's: then the tables are not safe to give away.
+func (d *Dispatcher) Drain(ctx context.Context, tables []int) error {
+	var g errgroup.Group
+	for index, numbers := range d.byServer(tables) {
+		g.Go(func() error { return d.servers[index].drain(ctx, numbers) })
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("drain %d tables: %w", len(tables), err)
+	}
+	return nil
+}
+
+func (d *Dispatcher) byServer(tables []int) map[int]set {
+	m := make(map[int]set)
+	for _, n := range tables {
+		index := d.cfg.ServerOf(n)
+		if m[index] == nil {
+			m[index] = make(set)
+		}
+		m[index][n] = true
+	}
+	return m
+}
+
+func (d *Dispatcher) setOf(tables []int) set {
+	all := make(set, len(tables))
+	for _, n := range tables {
+		all[n] = true
+	}
+	return all
+}
+
+func (s *server) admit(numbers set, claimOverdue bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := range numbers {
+		t := s.known(n)
+		t.admitted = true
+		if claimOverdue {
+			t.uncleanUntil = time.Now().Add(uncleanFor)
+		}
+	}
+}
+
+func (s *server) drop(numbers set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := range numbers {
+		s.known(n).admitted = false
+	}
+	for _, l := range s.order {
+		l.queue.Drop(func(table int) bool { return numbers[table] })
+	}
+}
+
+func (s *server) drain(ctx context.Context, numbers set) error {
+	patience, cancel := context.WithTimeout(ctx, handOverAfter)
+	defer cancel()
+	mine := func(t *task) bool { return t.swept == nil && numbers[t.table()] }
+	if s.awaitNone(patience, mine) == nil {
+		return nil
+	}
+	for {
+		if err := s.claimOpen(ctx, mine); err != nil {
+			s.d.metrics.failed("claim", err)
+		}
+		left := func(t *task) bool { return mine(t) && !t.foreign && (!t.claimed || t.reported) }
+		again, cancel := context.WithTimeout(ctx, handOverAfter)
+		err := s.awaitNone(again, left)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// awaitNone returns when no open task matches, or ctx's error.
+func (s *server) awaitNone(ctx context.Context, match func(*task) bool) error {
+	w := &waiter{match: match, gone: make(chan struct{})}
+	s.mu.Lock()
+	s.waiters[w] = struct{}{}
+	s.tellWaiters()
+	s.mu.Unlock()
+	defer s.forgetWaiter(w)
+	select {
+	case <-w.gone:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *server) forgetWaiter(w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiters, w)
+}
+
+// tellWaiters is called under s.mu whenever open tasks have gone.
+func (s *server) tellWaiters() {
+	for w := range s.waiters {
+		if !s.anyOpen(w.match) {
+			close(w.gone)
+			delete(s.waiters, w)
+		}
+	}
+}
+
+func (s *server) anyOpen(match func(*task) bool) bool {
+	for t := range s.open {
+		if match(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// claimOpen claims what is in delivery without a claim, each for as long as its
+// biz type's time-out and the margin. Outcomes that come meanwhile wait, so
+// that they are settled as what the row has become.
+func (s *server) claimOpen(ctx context.Context, match func(*task) bool) error {
+	var failed error
+	for l, tasks := range s.markClaiming(match) {
+		for len(tasks) > 0 {
+			n := min(chunk, len(tasks))
+			if err := s.claimInDelivery(ctx, l, tasks[:n]); err != nil {
+				failed = err
+			}
+			tasks = tasks[n:]
+		}
+	}
+	return failed
+}
+
+func (s *server) markClaiming(match func(*task) bool) map[*lane][]*task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	marked := make(map[*lane][]*task)
+	for t := range s.open {
+		if match(t) && !t.claimed && !t.reported && !t.foreign {
+			t.claiming = true
+			marked[t.lane] = append(marked[t.lane], t)
+		}
+	}
+	return marked
+}
+
+func (s *server) claimInDelivery(ctx context.Context, l *lane, tasks []*task) error {
+	entries := make([]duequeue.Entry, len(tasks))
+	for i, t := range tasks {
+		entries[i] = t.entry(t.row.Action)
+	}
+	rows, err := s.d.cfg.Store.Claim(ctx, store.Claim{
+		Server: s.index,
+		Rows:   entries,
+		By:     s.d.cfg.Node,
+		Hold:   l.kind.rule.Load().timeout + claimMargin,
+	})
+	s.unmarkClaiming(tasks, rows, mysql.ClassOf(err) == mysql.OK)
+	return err
+}
+
+// unmarkClaiming books what a claim got and lets the outcomes that waited for
+// it go on.
+func (s *server) unmarkClaiming(tasks []*task, rows []store.Row, certain bool) {
+	deadline := make(map[tocsin.JobID]int64, len(rows))
+	for _, row := range rows {
+		deadline[row.JobID] = row.Action
+	}
+	s.mu.Lock()
+	for _, t := range tasks {
+		t.claiming = false
+		if at, got := deadline[t.row.JobID]; got {
+			t.claimed, t.row.Action = true, at
+		} else {
+			t.foreign = certain
+		}
+		if t.parked != nil {
+			s.enqueue(result{task: t, ending: *t.parked})
+			t.parked = nil
+		}
+	}
+	s.tellWaiters()
+	s.mu.Unlock()
+	signal(s.flush)
+}

@@ -1,0 +1,63 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// task is one loaded row on its way to its outcome.
+type task struct {
+	lane    *lane
+	row     store.Row // Action and claimed are guarded by server.mu once the task is open
+	claimed bool
+	loaded  time.Time // monotonic
+	startBy time.Time // claimed: the delivery must start before this; zero: no claim
+	late    time.Duration
+
+	swept func(store.Row, store.Fate, tocsin.Verb) // of a sweep: told what became of it; nil otherwise
+
+	// Guarded by server.mu.
+	reported bool    // waits to be settled
+	claiming bool    // Drain is claiming it
+	foreign  bool    // Drain could not claim it: somebody else changed it
+	parked   *ending // came while claiming
+}
+
+func (t *task) table() int { return t.row.JobID.Table() }
+
+// entry gives the queue's view of the row.
+func (t *task) entry(due int64) duequeue.Entry {
+	return duequeue.Entry{JobID: t.row.JobID, Type: t.row.Type, Due: due}
+}
+
+// ending says how an attempt ended, or that it never started.
+type ending struct {
+	verb   tocsin.Verb
+	next   int64 // Retry, Defer: the next action time
+	reason string
+}
+
+// result is an ending on its way to the database.
+type result struct {
+	*task
+	ending
+	after bool // success after the attempt had been settled as failed: the task is no longer open
+	tries int  // times it was set aside
+}
+
+// outcome is built as late as this since Drain may have claimed the row meanwhile.
+func (r result) outcome() store.Outcome {
+	return store.Outcome{
+		JobID:    r.row.JobID,
+		Verb:     r.verb,
+		Version:  r.row.Version,
+		Attempts: r.row.Attempts,
+		Claimed:  r.claimed,
+		Action:   r.row.Action,
+		Next:     r.next,
+		Reason:   r.reason,
+	}
+}
