@@ -59,6 +59,7 @@ type Info struct {
 	Attribute  string    `json:"attribute"`
 	Created    time.Time `json:"gmt_create"`
 	Modified   time.Time `json:"gmt_modified"`
+	Table      string    `json:"table,omitempty"` // full name of its table, "toc_3.task_0517"
 }
 
 // Key is the idempotency key "job_id.version": the same for every attempt, new

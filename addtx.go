@@ -1,0 +1,103 @@
+package tocsin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// AddTx stores a task in the caller's own transaction: it exists exactly if that
+// commits. The transaction must be on the server that holds the task's table,
+// else ErrOtherServer; any session will do, whatever its time zone, isolation
+// level and character set. A duplicate leaves the transaction usable; after any
+// other error roll it back.
+func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, error) {
+	r, err := c.row(ctx, t)
+	if err != nil {
+		return Added{}, err
+	}
+	for range maxCollisions {
+		added, err := c.addTx(ctx, tx, &r)
+		if !errors.Is(err, errCollision) {
+			return added, err
+		}
+		r.id = c.ids.next(time.Now(), r.table)
+	}
+	return Added{}, fmt.Errorf("add task to %s: %d ids in a row are taken", c.where(r.table), maxCollisions)
+}
+
+func (c *Client) addTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
+	n, err := execute(ctx, tx, c.layout.render(addSQL, r.table), r.addArgs(c.want.cluster)...)
+	switch {
+	case mysql.ClassOf(err) == mysql.Duplicate:
+		return c.standingTx(ctx, tx, r)
+	case err != nil:
+		return Added{}, c.inTx("add task to", r.table, err)
+	case n == 0:
+		return Added{}, c.elsewhere(r.table)
+	}
+	if !c.near(r.when) {
+		return Added{JobID: r.id}, nil
+	}
+	if _, err := execute(ctx, tx, c.layout.render(ringSQL, r.table), r.table, uint64(r.id)); err != nil {
+		return Added{}, c.inTx("ring for task in", r.table, err)
+	}
+	return Added{JobID: r.id}, nil
+}
+
+// standingTx finds the task that holds r's dedup_key. If there is none, the id
+// is what stood in the way.
+func (c *Client) standingTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
+	if r.dedup == nil {
+		return Added{}, errCollision
+	}
+	var id, status uint64
+	err := tx.QueryRowContext(ctx, c.layout.render(byKeySQL, r.table), r.bizID, r.bizType, r.dedup).Scan(&id, &status)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return Added{}, errCollision
+	case err != nil:
+		return Added{}, c.inTx("read back from", r.table, err)
+	}
+	return Added{JobID: JobID(id), Existing: true, Status: Status(status)}, nil
+}
+
+// inTx words an error of a statement in the caller's transaction. A table that
+// is not there, or not for this user, is on another server.
+func (c *Client) inTx(tried string, table int, err error) error {
+	switch mysql.ClassOf(err) {
+	case mysql.Missing, mysql.Denied:
+		return refuse(ErrOtherServer, "task table %s, not on this transaction's (%s)", c.isOn(table), err)
+	}
+	return fmt.Errorf("%s %s: %w", tried, c.layout.Table(table), err)
+}
+
+// elsewhere says that the transaction's server has such a database, but not ours.
+func (c *Client) elsewhere(table int) error {
+	return refuse(ErrOtherServer, "database %s on this transaction's server is retired or not of cluster %q; task table %s",
+		c.layout.Database(c.layout.DatabaseOf(table)), c.want.cluster, c.isOn(table))
+}
+
+// isOn says "toc_3.task_0517 is on server db2".
+func (c *Client) isOn(table int) string {
+	return c.layout.Table(table) + " is on server " + c.home[c.layout.DatabaseOf(table)].Name
+}
+
+// session is what runs a statement: the caller's transaction or our own.
+type session interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// execute runs a statement and gives the rows it affected.
+func execute(ctx context.Context, in session, query string, args ...any) (int64, error) {
+	res, err := in.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}

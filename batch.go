@@ -1,0 +1,143 @@
+package tocsin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// batch stores the chunks of one AddMany on one server. Its methods may run at
+// once for different chunks.
+type batch struct {
+	client *Client
+	server *server
+	facts  *facts
+	gone   atomic.Pointer[error] // the server can't be reached: later chunks are not tried
+}
+
+// store stores a chunk, whose rows are in order of their tables. Where the
+// server refuses it for something in it, it is halved until only the culprit is
+// left out.
+func (b *batch) store(ctx context.Context, rows []*row) {
+	if gone := b.gone.Load(); gone != nil {
+		fail(rows, *gone)
+		return
+	}
+	maybe, err := b.try(ctx, rows)
+	switch {
+	case err == nil:
+	case len(rows) > 1 && splits(err):
+		half := len(rows) / 2
+		b.store(ctx, rows[:half])
+		b.store(ctx, rows[half:])
+	default:
+		b.report(rows, maybe, err)
+	}
+}
+
+// splits reports whether a part of the chunk may go in without the rest.
+func splits(err error) bool {
+	class := mysql.ClassOf(err)
+	return class == mysql.Other || class == mysql.Missing || class == mysql.Denied
+}
+
+// report gives every row of a chunk the error that it failed with.
+func (b *batch) report(rows []*row, maybe bool, err error) {
+	t := tries{maybe: maybe}
+	for _, r := range rows {
+		*r.out = Added{JobID: unsureID(maybe, r.id), Err: t.failure(r.id, b.client.where(r.table), err)}
+	}
+	if mysql.ClassOf(err) == mysql.Lost {
+		gone := fmt.Errorf("server %s is %w: %w", b.server.Name, ErrUnreachable, err)
+		b.gone.Store(&gone)
+	}
+}
+
+// try stores a chunk over as many connections as it takes. maybe says, with an
+// error, that rows of it may be stored.
+func (b *batch) try(ctx context.Context, rows []*row) (maybe bool, err error) {
+	t := newTries()
+	for {
+		sent, err := b.once(ctx, rows)
+		if err == nil || !t.again(ctx, sent, err) {
+			return t.maybe, err
+		}
+	}
+}
+
+// once stores a chunk over one connection. The rows that were not inserted are
+// read back, and those whose id was taken go in again under the next one.
+func (b *batch) once(ctx context.Context, rows []*row) (sent bool, err error) {
+	conn, err := b.server.DB.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	for range maxCollisions {
+		rows, err = b.pass(ctx, conn, rows)
+		if err != nil || len(rows) == 0 {
+			return true, err
+		}
+		for _, r := range rows {
+			r.id = b.client.ids.next(time.Now(), r.table)
+		}
+	}
+	return true, fmt.Errorf("%d ids in a row are taken", maxCollisions)
+}
+
+// pass inserts rows in one transaction and gives back those whose id was taken.
+func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []*row, err error) {
+	p := b.packet(rows)
+	var counts []int64
+	err = mysql.Retry(ctx, func() (err error) {
+		if counts, err = mysql.ExecMulti(ctx, conn, p.query(), p.args...); err != nil {
+			return errors.Join(err, undo(ctx, conn, err))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, group := range p.tables {
+		if counts[i+1] == int64(len(group)) { // the first count is BEGIN's
+			note(group)
+			continue
+		}
+		more, err := b.tell(ctx, conn, group)
+		if err != nil {
+			return nil, err
+		}
+		taken = append(taken, more...)
+	}
+	return taken, nil
+}
+
+// tell says what became of the rows of one table of which some were not
+// inserted, and gives back those whose id was taken.
+func (b *batch) tell(ctx context.Context, conn *sql.Conn, rows []*row) (taken []*row, err error) {
+	found, err := b.client.readBack(ctx, conn, rows)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		if found.has(r) {
+			*r.out = Added{JobID: r.id}
+		} else if s := found.holder(r); s != nil {
+			*r.out = Added{JobID: s.id, Existing: true, Status: s.status}
+		} else {
+			taken = append(taken, r)
+		}
+	}
+	return taken, nil
+}
+
+func note(rows []*row) {
+	for _, r := range rows {
+		*r.out = Added{JobID: r.id}
+	}
+}

@@ -1,0 +1,89 @@
+package tocsin
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// refreshEvery bounds how often an unknown name asks the database.
+const refreshEvery = time.Second
+
+// bizTypes knows the numbers of the biz types. A number never changes its name,
+// so what is known is never read again; only an unknown name is worth asking.
+// Safe for concurrent use.
+type bizTypes struct {
+	read func(context.Context) (map[string]uint64, error)
+	now  atomic.Pointer[bizNames]
+
+	mu     sync.Mutex // held while reading
+	asked  time.Time
+	failed error // of that reading
+}
+
+type bizNames struct {
+	number map[string]uint64
+	name   map[uint64]string
+}
+
+// number gives the number of a biz type. Its error is ErrUnknownBizType, or that
+// of the database.
+func (b *bizTypes) number(ctx context.Context, name string) (uint64, error) {
+	if n, ok := b.known().number[name]; ok {
+		return n, nil
+	}
+	if err := b.refresh(ctx); err != nil {
+		return 0, err
+	}
+	if n, ok := b.known().number[name]; ok {
+		return n, nil
+	}
+	return 0, refuse(ErrUnknownBizType, "unknown biz type %q: apply it with 'tocsin biz apply'", name)
+}
+
+// name gives the name of a number, "#7" where it has none.
+func (b *bizTypes) name(ctx context.Context, number uint64) string {
+	if name, ok := b.known().name[number]; ok {
+		return name
+	}
+	_ = b.refresh(ctx) // the number itself says enough
+	if name, ok := b.known().name[number]; ok {
+		return name
+	}
+	return "#" + strconv.FormatUint(number, 10)
+}
+
+func (b *bizTypes) known() *bizNames {
+	if k := b.now.Load(); k != nil {
+		return k
+	}
+	return &bizNames{}
+}
+
+// refresh reads the names unless that was done less than refreshEvery ago.
+func (b *bizTypes) refresh(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.asked.IsZero() && time.Since(b.asked) < refreshEvery {
+		return b.failed
+	}
+	numbers, err := b.read(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err() // of this caller alone
+	}
+	b.asked, b.failed = time.Now(), err
+	if err == nil {
+		b.set(numbers)
+	}
+	return err
+}
+
+func (b *bizTypes) set(numbers map[string]uint64) {
+	names := make(map[uint64]string, len(numbers))
+	for name, n := range numbers {
+		names[n] = name
+	}
+	b.now.Store(&bizNames{number: numbers, name: names})
+}

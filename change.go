@@ -1,0 +1,203 @@
+package tocsin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// Change says what became of the tasks that a Cancel or Reschedule was about.
+type Change struct {
+	Changed    int // were pending, and are now cancelled or rescheduled
+	InDelivery int // are claimed: a delivery may be under way; not changed
+	Final      int // were done, cancelled or dead before; not changed
+}
+
+// Cancel cancels pending tasks. Of a strict biz type no delivery starts after it
+// returned; of others one that is being loaded at this moment may. Cancelling by
+// an unknown job_id is ErrNotFound; by a biz type and biz_id without tasks it is
+// a Change of zeros. A cancelled task's dedup_key is free again.
+func (c *Client) Cancel(ctx context.Context, ref Ref) (Change, error) {
+	ch, err := c.cancel(ctx, ref)
+	if err != nil {
+		return Change{}, err
+	}
+	return c.run(ctx, ch)
+}
+
+// CancelTx is Cancel in the caller's own transaction; see AddTx.
+func (c *Client) CancelTx(ctx context.Context, tx *sql.Tx, ref Ref) (Change, error) {
+	ch, err := c.cancel(ctx, ref)
+	if err != nil {
+		return Change{}, err
+	}
+	return c.runTx(ctx, tx, ch)
+}
+
+// Reschedule gives pending tasks another action time. Their attempts begin anew,
+// and so does their idempotency key (Info.Key). Errors are those of Cancel.
+func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (Change, error) {
+	ch, err := c.reschedule(ctx, ref, when)
+	if err != nil {
+		return Change{}, err
+	}
+	return c.run(ctx, ch)
+}
+
+// RescheduleTx is Reschedule in the caller's own transaction; see AddTx.
+func (c *Client) RescheduleTx(ctx context.Context, tx *sql.Tx, ref Ref, when When) (Change, error) {
+	ch, err := c.reschedule(ctx, ref, when)
+	if err != nil {
+		return Change{}, err
+	}
+	return c.runTx(ctx, tx, ch)
+}
+
+// change is one cancel or reschedule, ready to run.
+type change struct {
+	verb   string // for errors
+	table  int
+	id     JobID  // 0: by biz type and biz_id
+	status string // statement: lock and count
+	update string // statement
+	set    []any  // parameters of the update
+	where  []any  // parameters of the condition
+	ring   string // statement; "": none
+}
+
+func (c *Client) cancel(ctx context.Context, ref Ref) (change, error) {
+	return c.change(ctx, ref, "cancel", cancelSQL, nil)
+}
+
+func (c *Client) reschedule(ctx context.Context, ref Ref, when When) (change, error) {
+	if err := when.valid(time.Now()); err != nil {
+		return change{}, err
+	}
+	text, micros := when.args()
+	ch, err := c.change(ctx, ref, "reschedule", rescheduleSQL, []any{text, micros, text, micros})
+	switch {
+	case err != nil || !c.near(when):
+	case ch.id != 0:
+		ch.ring = c.layout.render(ringSQL, ch.table)
+	default:
+		ch.ring = c.layout.render(ringBizSQL, ch.table)
+	}
+	return ch, err
+}
+
+// change finds the table and the statements for a ref.
+func (c *Client) change(ctx context.Context, ref Ref, verb, update string, set []any) (change, error) {
+	ch := change{verb: verb, id: ref.id, set: set}
+	index, of := "PRIMARY", ofIDSQL
+	switch {
+	case ref.id != 0:
+		table, err := c.tableOf(ref.id)
+		if err != nil {
+			return ch, err
+		}
+		ch.table, ch.where = table, []any{uint64(ref.id)}
+	case ref.bizID == 0:
+		return ch, refuse(ErrInvalid, "%s: no job_id and no biz_id", verb)
+	default:
+		number, err := c.types.number(ctx, ref.bizType)
+		if err != nil {
+			return ch, err
+		}
+		index, of = "uk_biz", ofBizSQL
+		ch.table, ch.where = c.layout.TableOf(ref.bizID), []any{ref.bizID, number}
+	}
+	ch.status = c.layout.render(strings.ReplaceAll(statusSQL+of+forUpdateSQL, "{index}", index), ch.table)
+	ch.update = c.layout.render(strings.ReplaceAll(update+of+pendingSQL, "{index}", index), ch.table)
+	return ch, nil
+}
+
+// run makes the change in a transaction of its own.
+func (c *Client) run(ctx context.Context, ch change) (Change, error) {
+	s, err := c.serverOf(ctx, ch.table)
+	if err != nil {
+		return Change{}, err
+	}
+	for t := newTries(); ; {
+		var done Change
+		applied := false // all but the commit
+		err := mysql.Retry(ctx, func() error {
+			return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
+				done, err = c.apply(ctx, conn, ch)
+				applied = err == nil
+				return err
+			})
+		})
+		class := mysql.ClassOf(err)
+		switch {
+		case err == nil:
+			return done, nil
+		case applied && (class == mysql.Lost || class == mysql.Canceled):
+			return Change{}, fmt.Errorf("%s in %s: %w: %w", ch.verb, c.where(ch.table), ErrUnknownOutcome, err)
+		case errors.Is(err, ErrNotFound):
+			return Change{}, err
+		case errors.Is(err, errElsewhere):
+			return Change{}, c.admitted(ch.table, 0)
+		case !t.again(ctx, false, err):
+			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), err)
+		}
+	}
+}
+
+// runTx makes the change in the caller's transaction.
+func (c *Client) runTx(ctx context.Context, tx *sql.Tx, ch change) (Change, error) {
+	done, err := c.apply(ctx, tx, ch)
+	switch {
+	case err == nil:
+		return done, nil
+	case errors.Is(err, errElsewhere):
+		return Change{}, c.elsewhere(ch.table)
+	case errors.Is(err, ErrNotFound):
+		return Change{}, err
+	}
+	return Change{}, c.inTx(ch.verb+" in", ch.table, err)
+}
+
+// errElsewhere says that the database is not this cluster's; it never leaves
+// the package.
+var errElsewhere = errors.New("database is retired or of another cluster")
+
+// apply locks and counts the tasks, then changes those that are pending.
+func (c *Client) apply(ctx context.Context, in session, ch change) (Change, error) {
+	all, pending, claimed, err := c.count(ctx, in, ch)
+	if err != nil {
+		return Change{}, err
+	}
+	done := Change{InDelivery: claimed, Final: all - pending - claimed}
+	if pending == 0 {
+		return done, nil
+	}
+	n, err := execute(ctx, in, ch.update, append(ch.set, ch.where...)...)
+	if err != nil {
+		return Change{}, err
+	}
+	done.Changed = int(n)
+	if ch.ring == "" {
+		return done, nil
+	}
+	_, err = execute(ctx, in, ch.ring, append([]any{ch.table}, ch.where...)...)
+	return done, err
+}
+
+func (c *Client) count(ctx context.Context, in session, ch change) (all, pending, claimed int, err error) {
+	var active int
+	row := in.QueryRowContext(ctx, ch.status, append([]any{c.want.cluster}, ch.where...)...)
+	err = row.Scan(&all, &pending, &claimed, &active)
+	switch {
+	case err != nil:
+	case active == 0:
+		err = errElsewhere
+	case all == 0 && ch.id != 0:
+		err = refuse(ErrNotFound, "no task %s in %s", ch.id, c.where(ch.table))
+	}
+	return all, pending, claimed, err
+}

@@ -1,0 +1,166 @@
+package tocsin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// Client adds tasks and looks them up. It holds a pool of connections to each
+// server. Safe for concurrent use; make one per process.
+type Client struct {
+	layout  Layout
+	servers []*server
+	home    []*server // by database number
+	want    expected  // of servers that are met later
+	horizon time.Duration
+	ids     jobIDs
+	types   bizTypes
+}
+
+// Open checks the config against what is stored: layout, cluster, schema
+// version and biz types. One reachable server is enough, the others are checked
+// when they are first used. It refuses with ErrLayout, or with ErrUnreachable
+// where no server answers.
+func Open(ctx context.Context, cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases)}
+	c.want = expected{layout: cfg.Layout, cluster: cfg.Cluster}
+	c.types.read = c.readBizTypes
+	for _, spec := range cfg.Specs() {
+		if err := c.addServer(spec); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	if err := c.meet(ctx); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close closes the pools. Calls under way fail.
+func (c *Client) Close() error {
+	var errs []error
+	for _, s := range c.servers {
+		errs = append(errs, s.DB.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Layout gives the layout of the config.
+func (c *Client) Layout() Layout { return c.layout }
+
+func (c *Client) addServer(spec mysql.Spec) error {
+	opened, err := mysql.Open(spec)
+	if err != nil {
+		return err
+	}
+	s := &server{Server: opened, layout: c.layout}
+	c.servers = append(c.servers, s)
+	for _, db := range spec.Databases {
+		c.home[db] = s
+	}
+	return nil
+}
+
+// meet asks all servers at once and takes the first answer; the others are
+// asked again when they are used. It returns when all have ended.
+func (c *Client) meet(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	answers := make(chan answer, len(c.servers))
+	for _, s := range c.servers {
+		go func() { answers <- c.ask(ctx, s) }()
+	}
+	var first answer
+	var down []string
+	for range c.servers {
+		a := <-answers
+		switch {
+		case first.any(): // the rest was cancelled
+		case a.any():
+			first = a
+			cancel()
+		default:
+			down = append(down, a.err.Error())
+		}
+	}
+	cancel()
+	if !first.any() {
+		return refuse(ErrUnreachable, "no MySQL server can be used: %s", strings.Join(down, "; "))
+	}
+	return c.accept(first)
+}
+
+// answer is what one server said to Open.
+type answer struct {
+	facts *facts
+	types map[string]uint64
+	err   error
+}
+
+// any reports whether the server said something that decides.
+func (a answer) any() bool { return a.facts != nil || refused(a.err) }
+
+func (c *Client) ask(ctx context.Context, s *server) answer {
+	if len(s.Databases) == 0 {
+		return answer{err: fmt.Errorf("server %s holds no database", s.Name)}
+	}
+	f, err := s.check(ctx, c.want)
+	if err != nil {
+		return answer{err: err}
+	}
+	types, err := s.bizTypes(ctx)
+	if err != nil {
+		return answer{err: err}
+	}
+	return answer{facts: f, types: types}
+}
+
+func (c *Client) accept(a answer) error {
+	if a.err != nil {
+		return a.err
+	}
+	c.want.cluster = a.facts.cluster
+	c.horizon = a.facts.horizon
+	c.types.set(a.types)
+	return nil
+}
+
+// readBizTypes asks the servers in turn until one answers.
+func (c *Client) readBizTypes(ctx context.Context) (map[string]uint64, error) {
+	var errs []error
+	for _, s := range c.servers {
+		if len(s.Databases) == 0 {
+			continue
+		}
+		types, err := s.bizTypes(ctx)
+		if err == nil {
+			return types, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// serverOf gives the server of a table number, checked.
+func (c *Client) serverOf(ctx context.Context, table int) (*server, error) {
+	s := c.home[c.layout.DatabaseOf(table)]
+	_, err := s.checked(ctx, c.want)
+	return s, err
+}
+
+// tableOf gives the table number of a job_id; ErrNotFound where the layout has
+// no such table.
+func (c *Client) tableOf(id JobID) (int, error) {
+	if id == 0 || id.Table() >= c.layout.Total() {
+		return 0, refuse(ErrNotFound, "no task %s", id)
+	}
+	return id.Table(), nil
+}

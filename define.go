@@ -1,0 +1,91 @@
+package tocsin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// BizType is a kind of task whose payload is a T. Declare it once with Define,
+// in a place that both who adds and who handles can import.
+type BizType[T any] struct{ name string }
+
+// Define names a biz type, as it stands in the biz_type tables. T travels as
+// JSON in the task's attribute; a T whose kind is string travels as it is.
+func Define[T any](name string) BizType[T] { return BizType[T]{name} }
+
+// Name gives the name.
+func (b BizType[T]) Name() string { return b.name }
+
+// New makes a task that acts on behalf of bizID. What is wrong with it, a
+// payload that does not marshal for instance, is said when it is added.
+func (b BizType[T]) New(bizID uint64, payload T, when When) NewTask {
+	attribute, err := encode(payload)
+	return NewTask{bizType: b.name, bizID: bizID, when: when, attribute: attribute, err: err}
+}
+
+// Of means all pending tasks of this biz type that act on behalf of bizID.
+func (b BizType[T]) Of(bizID uint64) Ref { return Ref{bizType: b.name, bizID: bizID} }
+
+// Decode reads the payload of a stored task. It fails where the attribute is
+// not the JSON of a T: a task written by another version, or by plain SQL.
+func (b BizType[T]) Decode(info Info) (Task[T], error) {
+	task := Task[T]{Info: info}
+	if isText[T]() {
+		reflect.ValueOf(&task.Payload).Elem().SetString(info.Attribute)
+		return task, nil
+	}
+	if err := json.Unmarshal([]byte(info.Attribute), &task.Payload); err != nil {
+		return task, fmt.Errorf("payload of task %s is not a %s: %w", info.JobID, reflect.TypeFor[T](), err)
+	}
+	return task, nil
+}
+
+// NewTask is a task to be added. It is a value: a copy may be changed and added
+// again.
+type NewTask struct {
+	bizType   string
+	bizID     uint64
+	when      When
+	dedup     string
+	attribute string
+	err       error // why the payload has no attribute
+}
+
+// Dedup makes the task the only one of its biz_id and biz type with this key,
+// until it is cancelled or purged: adding it again returns the task that is
+// there. The key is bytes, at most MaxDedupKey, compared as they are. The empty
+// key means no de-duplication.
+func (t NewTask) Dedup(key string) NewTask {
+	t.dedup = key
+	return t
+}
+
+// Ref says which tasks to cancel or reschedule: one by ByID, or all pending ones
+// of a biz type and biz_id by BizType.Of.
+type Ref struct {
+	id      JobID // 0: by bizType and bizID
+	bizType string
+	bizID   uint64
+}
+
+// ByID means one task.
+func ByID(id JobID) Ref { return Ref{id: id} }
+
+func isText[T any]() bool { return reflect.TypeFor[T]().Kind() == reflect.String }
+
+// encode gives the attribute of a payload. JSON is written without the escapes
+// that only HTML needs: people read it in a SQL client.
+func encode[T any](payload T) (string, error) {
+	if isText[T]() {
+		return reflect.ValueOf(payload).String(), nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(payload); err != nil {
+		return "", refuse(ErrInvalid, "payload of type %s: %s", reflect.TypeFor[T](), err)
+	}
+	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}

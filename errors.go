@@ -1,0 +1,32 @@
+package tocsin
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What the calls of this package fail with, for errors.Is. Every one of them
+// says in one line what was tried on what.
+var (
+	ErrInvalid        = errors.New("invalid task")                // refused before anything was sent
+	ErrUnknownBizType = errors.New("unknown biz type")            // no such name in the biz_type tables
+	ErrNotFound       = errors.New("no such task")                // no row has this job_id
+	ErrOtherServer    = errors.New("task table is elsewhere")     // the transaction's server does not hold the table
+	ErrLayout         = errors.New("stored layout differs")       // the databases are not those the config describes
+	ErrUnreachable    = errors.New("unreachable")                 // a server; nothing was stored on it
+	ErrUnknownOutcome = errors.New("it may or may not be stored") // the connection broke and the server can't be asked
+	ErrConflict       = errors.New("task changed meanwhile")      // CompleteTx: roll back
+)
+
+// refusal is an error of one of the kinds above whose text says everything.
+type refusal struct {
+	kind error
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Unwrap() error { return r.kind }
+
+func refuse(kind error, format string, args ...any) error {
+	return &refusal{kind, fmt.Sprintf(format, args...)}
+}

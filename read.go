@@ -1,0 +1,81 @@
+package tocsin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Get reads one task; ErrNotFound where there is none, or no more.
+func (c *Client) Get(ctx context.Context, id JobID) (Info, error) {
+	table, err := c.tableOf(id)
+	if err != nil {
+		return Info{}, err
+	}
+	found, err := c.infos(ctx, getSQL, table, uint64(id))
+	if err != nil {
+		return Info{}, err
+	}
+	if len(found) == 0 {
+		return Info{}, refuse(ErrNotFound, "no task %s in %s", id, c.where(table))
+	}
+	return found[0], nil
+}
+
+// List reads all tasks of a biz_id, of every biz type and status, oldest first.
+func (c *Client) List(ctx context.Context, bizID uint64) ([]Info, error) {
+	return c.infos(ctx, listSQL, c.layout.TableOf(bizID), bizID)
+}
+
+func (c *Client) infos(ctx context.Context, statement string, table int, arg uint64) ([]Info, error) {
+	s, err := c.serverOf(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	infos, numbers, err := c.scanInfos(ctx, s, table, statement, arg)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", c.where(table), err)
+	}
+	for i, number := range numbers { // the rows are closed: a name may need a connection
+		infos[i].BizType, infos[i].Table = c.types.name(ctx, number), c.layout.Table(table)
+	}
+	return infos, nil
+}
+
+// scanInfos reads rows of infoSQL and the numbers of their biz types.
+func (c *Client) scanInfos(ctx context.Context, s *server, table int, statement string, arg uint64) (infos []Info, numbers []uint64, err error) {
+	found, err := s.DB.QueryContext(ctx, c.layout.render(statement, table), arg)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer found.Close()
+	for found.Next() {
+		info, number, err := scanInfo(found.Scan)
+		if err != nil {
+			return nil, nil, err
+		}
+		infos, numbers = append(infos, info), append(numbers, number)
+	}
+	return infos, numbers, found.Err()
+}
+
+// scanInfo reads a row of infoSQL and the number of its biz type.
+func scanInfo(scan func(...any) error) (i Info, number uint64, err error) {
+	var dedup []byte
+	var action, due, created, modified string
+	err = scan(&i.JobID, &i.BizID, &number, &i.Status, &action, &due, &i.Attempts, &i.Crashes,
+		&i.Version, &i.ClaimedBy, &dedup, &i.LastError, &i.Attribute, &created, &modified)
+	if err != nil {
+		return i, 0, err
+	}
+	i.DedupKey = string(dedup)
+	return i, number, errors.Join(
+		setTime(&i.ActionTime, action), setTime(&i.DueTime, due),
+		setTime(&i.Created, created), setTime(&i.Modified, modified))
+}
+
+func setTime(to *time.Time, text string) (err error) {
+	*to, err = time.Parse(timeForm, text)
+	return err
+}

@@ -1,0 +1,103 @@
+package tocsin
+
+import (
+	"bytes"
+	"context"
+	"time"
+	"unicode/utf8"
+)
+
+// row is a task that is ready to be stored.
+type row struct {
+	id        JobID
+	table     int
+	bizID     uint64
+	bizType   uint64
+	when      When
+	dedup     []byte // nil: none
+	attribute []byte // never nil
+	out       *Added // of AddMany: where its fate goes
+}
+
+// row validates a task and gives it a place, a number for its biz type and an id.
+func (c *Client) row(ctx context.Context, t NewTask) (row, error) {
+	now := time.Now()
+	if err := t.valid(now); err != nil {
+		return row{}, err
+	}
+	number, err := c.types.number(ctx, t.bizType)
+	if err != nil {
+		return row{}, err
+	}
+	table := c.layout.TableOf(t.bizID)
+	r := row{
+		id:        c.ids.next(now, table),
+		table:     table,
+		bizID:     t.bizID,
+		bizType:   number,
+		when:      t.when,
+		attribute: []byte(t.attribute),
+	}
+	if t.dedup != "" {
+		r.dedup = []byte(t.dedup)
+	}
+	return r, nil
+}
+
+// valid says what is wrong with the task, but for its biz type's name.
+func (t NewTask) valid(now time.Time) error {
+	if err := t.when.valid(now); err != nil {
+		return err
+	}
+	switch {
+	case t.err != nil:
+		return t.err
+	case t.bizID == 0:
+		return refuse(ErrInvalid, "biz_id is 0")
+	case len(t.dedup) > MaxDedupKey:
+		return refuse(ErrInvalid, "dedup_key has %d bytes: at most %d", len(t.dedup), MaxDedupKey)
+	case !utf8.ValidString(t.attribute):
+		return refuse(ErrInvalid, "attribute is not UTF-8")
+	case utf8.RuneCountInString(t.attribute) > MaxAttribute:
+		return refuse(ErrInvalid, "attribute has %d characters: at most %d", utf8.RuneCountInString(t.attribute), MaxAttribute)
+	}
+	return nil
+}
+
+// addArgs are the parameters of addSQL.
+func (r *row) addArgs(cluster string) []any {
+	text, micros := r.when.args()
+	return []any{uint64(r.id), r.bizID, r.bizType, text, micros, text, micros, nullable(r.dedup), r.attribute, cluster}
+}
+
+// nullable keeps a nil slice from being taken for an empty text.
+func nullable(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// stored is what is read back of a row.
+type stored struct {
+	id        JobID
+	bizID     uint64
+	bizType   uint64
+	status    Status
+	dedup     []byte
+	attribute []byte
+}
+
+// made reports whether s is r as this client wrote it. A cancel has taken the
+// dedup_key away.
+func (r *row) made(s *stored) bool {
+	return s.id == r.id && s.bizID == r.bizID && s.bizType == r.bizType &&
+		bytes.Equal(s.attribute, r.attribute) &&
+		(s.status == Cancelled || bytes.Equal(s.dedup, r.dedup))
+}
+
+// sameKey reports whether s holds r's dedup_key.
+func (r *row) sameKey(s *stored) bool {
+	return r.dedup != nil && s.dedup != nil && s.bizID == r.bizID && s.bizType == r.bizType &&
+		bytes.Equal(s.dedup, r.dedup)
+}

@@ -1,0 +1,132 @@
+package tocsin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// server is one MySQL server of the config, and what its databases said of
+// themselves. Safe for concurrent use.
+type server struct {
+	*mysql.Server
+	layout Layout
+	facts  atomic.Pointer[facts] // nil until the databases were read and agreed
+}
+
+// facts is what a server's databases say.
+type facts struct {
+	cluster string
+	horizon time.Duration // nearer tasks ring the doorbell
+	packet  int           // max_allowed_packet, bytes
+	now     time.Time     // the server's clock when it was read
+	read    time.Time     // this machine's, then
+}
+
+// clock estimates the server's clock.
+func (f *facts) clock() time.Time { return f.now.Add(time.Since(f.read)) }
+
+// layoutsAtOnce bounds the databases that one statement reads.
+const layoutsAtOnce = 64
+
+// checked gives the facts of a server, reading them on first use. A refusal is
+// not kept: it is asked again, so mending the server is enough.
+func (s *server) checked(ctx context.Context, want expected) (*facts, error) {
+	if f := s.facts.Load(); f != nil && f.cluster == want.cluster {
+		return f, nil
+	}
+	return s.check(ctx, want)
+}
+
+// check reads the layout rows of all the server's databases and refuses what
+// differs from the config.
+func (s *server) check(ctx context.Context, want expected) (*facts, error) {
+	rows, err := s.layouts(ctx)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	for _, db := range s.Databases {
+		row, ok := rows[db]
+		if !ok {
+			return nil, refuse(ErrLayout, "%s on %s has no layout row: run `tocsin ddl apply`", s.layout.Database(db), s.Name)
+		}
+		if err := want.refuse(row, s.layout.Database(db)+" on "+s.Name); err != nil {
+			return nil, err
+		}
+		want.cluster = row.cluster // of all the others too
+	}
+	first := rows[s.Databases[0]]
+	f := &facts{cluster: first.cluster, horizon: first.horizon, packet: first.packet, now: first.now, read: time.Now()}
+	s.facts.Store(f)
+	return f, nil
+}
+
+// explain turns an error of reading the layout into advice.
+func (s *server) explain(err error) error {
+	switch mysql.ClassOf(err) {
+	case mysql.Missing:
+		return refuse(ErrLayout, "server %s has no Tocsin tables (%s): run `tocsin ddl apply`", s.Name, err)
+	case mysql.Lost, mysql.Demoted:
+		return fmt.Errorf("server %s is %w: %w", s.Name, ErrUnreachable, err)
+	}
+	return fmt.Errorf("read the layout on server %s: %w", s.Name, err)
+}
+
+// layouts reads the layout rows by database number.
+func (s *server) layouts(ctx context.Context) (map[int]layoutRow, error) {
+	rows := make(map[int]layoutRow, len(s.Databases))
+	for start := 0; start < len(s.Databases); start += layoutsAtOnce {
+		part := s.Databases[start:min(start+layoutsAtOnce, len(s.Databases))]
+		if err := s.readLayouts(ctx, part, rows); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+func (s *server) readLayouts(ctx context.Context, databases []int, into map[int]layoutRow) error {
+	parts, args := make([]string, len(databases)), make([]any, len(databases))
+	for i, db := range databases {
+		parts[i], args[i] = s.layout.render(layoutSQL, db*s.layout.Tables), db
+	}
+	found, err := s.DB.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"), args...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() {
+		var r layoutRow
+		if err := r.scan(found.Scan); err != nil {
+			return err
+		}
+		into[r.asked] = r
+	}
+	return found.Err()
+}
+
+// bizTypes reads the names from the server's first database.
+func (s *server) bizTypes(ctx context.Context) (map[string]uint64, error) {
+	found, err := s.DB.QueryContext(ctx, s.layout.render(bizTypesSQL, s.Databases[0]*s.layout.Tables))
+	if err != nil {
+		return nil, fmt.Errorf("read the biz types on server %s: %w", s.Name, err)
+	}
+	defer found.Close()
+	numbers := map[string]uint64{}
+	for found.Next() {
+		var number uint64
+		var name string
+		if err := found.Scan(&number, &name); err != nil {
+			return nil, err
+		}
+		numbers[name] = number
+	}
+	return numbers, found.Err()
+}
+
+// refused reports whether a server answered, and is not what the config says.
+func refused(err error) bool { return errors.Is(err, ErrLayout) }

@@ -1,0 +1,222 @@
+package tocsin
+
+import "strings"
+
+// The statements of this package. {task} stands for a task table's full name
+// and {database} for its database's (see Layout.render).
+//
+// Most of them also run in a caller's transaction, so they rely on nothing of
+// the session: times travel as UTC text and come from UTC_TIMESTAMP(3) alone,
+// text and keys travel as bytes, whatever the character set of the connection,
+// and what must be seen under REPEATABLE READ is read with a lock.
+
+// dueSQL is the action time asked for. Parameters: the time as text, or NULL
+// for the database's now; microseconds to add to it.
+const dueSQL = `COALESCE(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)) + INTERVAL ? MICROSECOND`
+
+// addSQL stores one task. Parameters: see row.addArgs. It takes the layout row
+// by primary key; zero rows mean that the database is retired or of another
+// cluster.
+const addSQL = `INSERT /* tocsin add */ INTO {task} (
+    job_id,
+    gmt_create,
+    gmt_modified,
+    biz_id,
+    biz_type,
+    status,
+    action_time,
+    due_time,
+    dedup_key,
+    attribute
+)
+SELECT
+    ?,
+    UTC_TIMESTAMP(3),
+    UTC_TIMESTAMP(3),
+    ?,
+    ?,
+    0,
+    GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3)),
+    ` + dueSQL + `,
+    CAST(? AS BINARY),
+    CONVERT(CAST(? AS BINARY) USING utf8mb4)
+FROM {database}.layout
+WHERE id = 1
+    AND cluster_id = ?
+    AND state = 'active'`
+
+// ringSQL rings the doorbell for one task if it is pending and near by the
+// database's clock. Parameters: table number, job_id. Primary key of both
+// tables. Zero rows: it is not near.
+const ringSQL = `INSERT /* tocsin ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
+SELECT
+    ?,
+    t.job_id,
+    t.biz_type,
+    t.action_time
+FROM {task} AS t FORCE INDEX (PRIMARY)
+JOIN {database}.layout AS l
+WHERE t.job_id = ?
+    AND t.status = 0
+    AND l.id = 1
+    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL (l.doorbell_horizon_ms * 1000) MICROSECOND`
+
+// ringBizSQL is ringSQL for all tasks of one biz_id and biz type. Parameters:
+// table number, biz_id, biz type. Index uk_biz.
+const ringBizSQL = `INSERT /* tocsin ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
+SELECT
+    ?,
+    t.job_id,
+    t.biz_type,
+    t.action_time
+FROM {task} AS t FORCE INDEX (uk_biz)
+JOIN {database}.layout AS l
+WHERE t.biz_id = ?
+    AND t.biz_type = ?
+    AND t.status = 0
+    AND l.id = 1
+    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL (l.doorbell_horizon_ms * 1000) MICROSECOND`
+
+// byKeySQL reads back the task that holds a dedup_key. Parameters: biz_id, biz
+// type, key. Index uk_biz. Locks, to see what committed after the snapshot.
+const byKeySQL = `SELECT /* tocsin read back */
+    job_id,
+    status
+FROM {task} FORCE INDEX (uk_biz)
+WHERE biz_id = ?
+    AND biz_type = ?
+    AND dedup_key = CAST(? AS BINARY)
+LOCK IN SHARE MODE`
+
+// statusSQL locks the tasks that a change is about and counts them: all,
+// pending, claimed; so what is said of them still holds when the change is made.
+// The last column is 0 where the database is retired or of another cluster. A
+// condition (ofIDSQL, ofBizSQL) and forUpdateSQL follow. Parameters: cluster id;
+// the condition's.
+const (
+	statusSQL = `SELECT /* tocsin status */
+    COUNT(*),
+    COALESCE(SUM(status = 0), 0),
+    COALESCE(SUM(status = 1), 0),
+    (
+        SELECT COUNT(*)
+        FROM {database}.layout
+        WHERE id = 1
+            AND cluster_id = ?
+            AND state = 'active'
+    )
+FROM {task} FORCE INDEX ({index})`
+
+	ofIDSQL = `
+WHERE job_id = ?`
+
+	ofBizSQL = `
+WHERE biz_id = ?
+    AND biz_type = ?`
+
+	pendingSQL = `
+    AND status = 0`
+
+	forUpdateSQL = `
+FOR UPDATE`
+)
+
+// cancelSQL and rescheduleSQL change pending tasks; a condition (ofIDSQL,
+// ofBizSQL) and pendingSQL follow. Parameters: of rescheduleSQL dueSQL's, twice;
+// the condition's. Zero rows: none is pending.
+const (
+	cancelSQL = `UPDATE /* tocsin cancel */ {task} FORCE INDEX ({index})
+SET status = 3,
+    action_time = UTC_TIMESTAMP(3),
+    dedup_key = NULL,
+    gmt_modified = UTC_TIMESTAMP(3)`
+
+	rescheduleSQL = `UPDATE /* tocsin reschedule */ {task} FORCE INDEX ({index})
+SET action_time = GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3)),
+    due_time = ` + dueSQL + `,
+    attempts = 0,
+    version = version + 1,
+    gmt_modified = UTC_TIMESTAMP(3)`
+)
+
+// completeSQL writes a success. Parameters: job_id, version. Primary key. Zero
+// rows: cancelled, done, rescheduled or gone; completedSQL tells which.
+const (
+	completeSQL = `UPDATE /* tocsin complete */ {task} FORCE INDEX (PRIMARY)
+SET status = 2,
+    action_time = UTC_TIMESTAMP(3),
+    claimed_by = '',
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = ?
+    AND version = ?
+    AND status IN (0, 1, 4)`
+
+	completedSQL = `SELECT /* tocsin complete */
+    status,
+    version
+FROM {task} FORCE INDEX (PRIMARY)
+WHERE job_id = ?
+LOCK IN SHARE MODE`
+)
+
+// infoSQL reads whole tasks; a condition (getSQL, listSQL) follows.
+const (
+	infoSQL = `SELECT /* tocsin get */
+    job_id,
+    biz_id,
+    biz_type,
+    status,
+    CAST(action_time AS CHAR),
+    CAST(due_time AS CHAR),
+    attempts,
+    crashes,
+    version,
+    claimed_by,
+    dedup_key,
+    last_error,
+    attribute,
+    CAST(gmt_create AS CHAR),
+    CAST(gmt_modified AS CHAR)
+FROM {task}`
+
+	getSQL = infoSQL + ofIDSQL
+
+	listSQL = infoSQL + ` FORCE INDEX (uk_biz)
+WHERE biz_id = ?
+ORDER BY job_id`
+)
+
+// layoutSQL reads what one database is part of, and facts of its server.
+// Parameter: the database's number by the config.
+const layoutSQL = `SELECT /* tocsin layout */
+    ?,
+    cluster_id,
+    database_no,
+    databases_total,
+    tables_per_database,
+    hash,
+    doorbell_horizon_ms,
+    schema_version,
+    works_with,
+    state,
+    @@max_allowed_packet,
+    CAST(UTC_TIMESTAMP(3) AS CHAR)
+FROM {database}.layout
+WHERE id = 1`
+
+// bizTypesSQL reads the names of all biz types: some dozens of rows.
+const bizTypesSQL = `SELECT /* tocsin biz types */
+    number,
+    name
+FROM {database}.biz_type`
+
+// timeForm is a DATETIME(3) as text.
+const timeForm = "2006-01-02 15:04:05.000"
+
+// render fills in the names of a task table and of its database.
+func (l Layout) render(statement string, table int) string {
+	return strings.NewReplacer(
+		"{task}", l.Table(table),
+		"{database}", l.Database(l.DatabaseOf(table)),
+	).Replace(statement)
+}
