@@ -1,0 +1,134 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Holder is the node's side: who peeks and delivers. Its methods are called one at a time, from one goroutine, and
+// return before the step in etcd that follows.
+type Holder interface {
+	// Take starts on tables whose keys this node holds now: it writes the owner rows with their revisions (table ->
+	// etcd revision of the key, higher than any before), then starts to peek. After a *Refused the node does not have
+	// the tables that it names, after any other error none of these; they go through Drop, their keys are given back,
+	// and they are tried again later, at growing intervals. ctx ends after half a TTL, with the lease, and with Run's.
+	Take(ctx context.Context, revisions map[int]int64) error
+
+	// Drop gives tables up: stop peeking, drop what is queued, finish or claim what is in delivery, settle. It returns
+	// when their keys may be deleted. Tables that the node does not have are no error. After an error the keys stay,
+	// and Drop is called again.
+	Drop(ctx context.Context, tables []int) error
+}
+
+// Refused is an error of Take that concerns some of its tables only, those of a sick database say.
+type Refused struct {
+	Tables []int
+	Err    error
+}
+
+// Error tells how many tables, and why.
+func (r *Refused) Error() string { return fmt.Sprintf("%d tables: %v", len(r.Tables), r.Err) }
+
+// Unwrap gives the reason.
+func (r *Refused) Unwrap() error { return r.Err }
+
+// Assign is a node's membership of its group. Its methods are safe for concurrent use.
+type Assign struct {
+	cfg     Config
+	holder  Holder
+	metrics *metrics
+	trust   *trust
+	id      atomic.Pointer[string]
+	owned   atomic.Int64
+	wanted  atomic.Int64
+}
+
+// New makes the node's membership; nothing is asked of etcd before Run.
+func New(cfg Config, h Holder) (*Assign, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if h == nil {
+		return nil, errors.New("assign: no holder")
+	}
+	a := &Assign{cfg: cfg.withDefaults(), holder: h, metrics: newMetrics(), trust: newTrust()}
+	a.rename()
+	return a, a.metrics.register(cfg.Registerer, a)
+}
+
+// ID gives the node's id with its incarnation, "host-k3j2h4ax", at most 64 bytes. It changes when a lease is lost, but
+// not between a Take and the Drop that follows the loss.
+func (a *Assign) ID() string { return *a.id.Load() }
+
+// rename begins a new incarnation.
+func (a *Assign) rename() {
+	id := newID(a.cfg.Node)
+	a.id.Store(&id)
+}
+
+// LeaseOK reports whether the node may act on its ownership now: a renewal succeeded that began less than the TTL minus a
+// margin ago. The clock is this process's monotonic one, which on Linux stands still while the machine is suspended.
+func (a *Assign) LeaseOK() bool { return a.trust.left() > 0 }
+
+// Owned gives how many tables the holder has been given and has not refused.
+func (a *Assign) Owned() int { return int(a.owned.Load()) }
+
+// Wanted gives how many tables this node should own by its last plan.
+func (a *Assign) Wanted() int { return int(a.wanted.Load()) }
+
+// Run registers the node and keeps it to its share of the tables until ctx ends. Then it leaves: it drops all tables while
+// the lease is still renewed, revokes the lease, and returns nil. It returns an error only if the holder could not drop
+// its tables: then the keys stay until the lease runs out. To be called once.
+//
+// Without etcd it keeps trying. A lost lease costs all tables; the node then registers as a new incarnation.
+func (a *Assign) Run(ctx context.Context) error {
+	outage := false // until a first registration succeeds without trouble
+	for {
+		s, err := a.open(ctx)
+		switch {
+		case err == nil:
+			s.settle(outage)
+			if err = s.run(ctx); ctx.Err() != nil {
+				return err
+			}
+			a.metrics.leasesLost.Inc()
+			a.cfg.Logger.Warn().Err(err).Str("node", s.id).Msg("lost the lease, registering anew")
+		case ctx.Err() != nil:
+			return nil
+		default:
+			a.cfg.Logger.Warn().Err(err).Str("node", a.ID()).Msg("could not register, trying again")
+			sleep(ctx, a.cfg.TTL/10)
+		}
+		outage = outage || !errors.Is(err, errTaken)
+		a.rename()
+	}
+}
+
+// open begins an incarnation: a lease and the node's key under it.
+func (a *Assign) open(ctx context.Context) (*session, error) {
+	l, err := grantLease(ctx, a.cfg.Client, a.cfg.TTL, a.trust)
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(a, l)
+	if err := s.writer.register(ctx, s.record); err != nil {
+		a.trust.end()
+		s.revoke(ctx)
+		return nil, err
+	}
+	a.cfg.Logger.Info().Str("node", s.id).Str("group", a.cfg.Group).Str("lease", leaseText(l.id)).Msg("registered")
+	return s, nil
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,82 @@
+package assign
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Defaults of Config.
+const (
+	DefaultTTL         = 10 * time.Second
+	DefaultReplanDelay = 250 * time.Millisecond
+)
+
+// MaxWeight is the largest weight of a node; Plan takes a larger one for it.
+const MaxWeight = 1000
+
+// maxNode leaves room for the incarnation: a whole id fits the 64 bytes of the columns owner.node and claimed_by.
+const maxNode = 64 - 1 - incarnationLen
+
+// nameForm is what may stand between two slashes of a key.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// Config says whose tables to divide, and as whom.
+type Config struct {
+	Client      *clientv3.Client // the caller's, who closes it after Run; see Dial
+	Cluster     string           // first part of every key; letters, digits, ".", "_", "-"
+	Group       string           // the nodes that share the tables; form as Cluster
+	Node        string           // name of this node without incarnation, a host name, say; form as Cluster, at most 55 bytes
+	Tables      int              // tables of the layout, at least 1
+	Weight      int              // share of the tables relative to other nodes, at most MaxWeight; 0: 1
+	Info        NodeInfo         // published in the node's key
+	TTL         time.Duration    // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
+	ReplanDelay time.Duration    // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
+	Logger      zerolog.Logger
+	Registerer  prometheus.Registerer // nil: metrics are counted but not published
+}
+
+// Validate reports the first thing that is wrong. It asks nobody.
+func (c Config) Validate() error {
+	for _, part := range []struct{ what, name string }{{"cluster", c.Cluster}, {"group", c.Group}, {"node", c.Node}} {
+		if !nameForm.MatchString(part.name) {
+			return fmt.Errorf("assign: %s %q: use letters, digits, '.', '_' and '-', a letter or digit first", part.what, part.name)
+		}
+	}
+	switch {
+	case c.Client == nil:
+		return errors.New("assign: no etcd client")
+	case len(c.Node) > maxNode:
+		return fmt.Errorf("assign: node %q: %d bytes, more than %d", c.Node, len(c.Node), maxNode)
+	case c.Tables < 1:
+		return fmt.Errorf("assign: %d tables, needs at least 1", c.Tables)
+	case c.Weight < 0 || c.Weight > MaxWeight:
+		return fmt.Errorf("assign: weight %d is not in 0 to %d", c.Weight, MaxWeight)
+	case c.TTL != 0 && c.TTL < time.Second:
+		return fmt.Errorf("assign: lease TTL %s, less than 1s", c.TTL)
+	case c.ReplanDelay < 0:
+		return fmt.Errorf("assign: replan delay %s is negative", c.ReplanDelay)
+	}
+	return nil
+}
+
+// withDefaults fills in what is zero.
+func (c Config) withDefaults() Config {
+	if c.Weight == 0 {
+		c.Weight = 1
+	}
+	if c.TTL == 0 {
+		c.TTL = DefaultTTL
+	}
+	c.TTL = time.Duration(math.Ceil(c.TTL.Seconds())) * time.Second
+	if c.ReplanDelay == 0 {
+		c.ReplanDelay = DefaultReplanDelay
+	}
+	return c
+}

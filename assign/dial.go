@@ -1,0 +1,91 @@
+package assign
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Time-outs of Dial and of the connections it makes.
+const (
+	defaultDialTimeout = 5 * time.Second
+	aliveInterval      = 5 * time.Second // between pings of an idle connection
+	aliveTimeout       = 3 * time.Second // for the answer to one
+)
+
+// EtcdConfig says how to reach etcd.
+type EtcdConfig struct {
+	Endpoints          []string      // host:port, or a URL
+	Username, Password string        // "" where etcd asks for none
+	TLS                *tls.Config   // nil: plain text, unless an endpoint is an https URL
+	Timeout            time.Duration // for etcd to answer; 0: 5 s
+}
+
+// Dial makes a client and has one of the endpoints answer. The error is one line that names them, without the password.
+// The client is safe for concurrent use, goes on by itself after an outage, logs nothing, and is the caller's to close.
+func Dial(ctx context.Context, cfg EtcdConfig) (*clientv3.Client, error) {
+	if len(cfg.Endpoints) == 0 {
+		return nil, errors.New("etcd: no endpoints")
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultDialTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	client, err := newClient(ctx, cfg)
+	if err == nil {
+		if err = answer(ctx, client); err == nil {
+			return client, nil
+		}
+		_ = client.Close()
+	}
+	return nil, fmt.Errorf("etcd %s: %w", strings.Join(cfg.Endpoints, ", "), explain(cfg.Endpoints, err))
+}
+
+// newClient signs in at once where there is a user name; nothing else is asked of etcd.
+func newClient(ctx context.Context, cfg EtcdConfig) (*clientv3.Client, error) {
+	left := cfg.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		left = max(time.Until(deadline), time.Millisecond) // New ignores ctx
+	}
+	return clientv3.New(clientv3.Config{
+		Endpoints: cfg.Endpoints, Username: cfg.Username, Password: cfg.Password, TLS: cfg.TLS,
+		DialTimeout: left, DialKeepAliveTime: aliveInterval, DialKeepAliveTimeout: aliveTimeout, PermitWithoutStream: true,
+		Logger: zap.NewNop(),
+	})
+}
+
+// answer asks for a lease's state, which every user may: that there is no such lease is an answer too.
+func answer(ctx context.Context, client *clientv3.Client) error {
+	_, err := client.TimeToLive(ctx, 1)
+	return err
+}
+
+// explain replaces a time-out, which is all that the client says, by why the first endpoint can't be reached.
+func explain(endpoints []string, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	conn, why := net.DialTimeout("tcp", hostOf(endpoints[0]), time.Second)
+	if why != nil {
+		return fmt.Errorf("not reachable: %w", why)
+	}
+	_ = conn.Close()
+	return fmt.Errorf("no answer in time: %w", err)
+}
+
+// hostOf gives host:port of an endpoint.
+func hostOf(endpoint string) string {
+	if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return endpoint
+}

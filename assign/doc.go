@@ -1,0 +1,37 @@
+// Package assign is the authority for which node owns which table. The nodes of a group register in etcd and divide the
+// tables among themselves, without a leader.
+//
+//	/{cluster}/groups/{group}/nodes/{id}    a node: what it tells about itself, under its lease
+//	/{cluster}/groups/{group}/tables/{n}    the owner of table n: its id and lease, under that lease
+//
+// A table's key is created only where there is none, so two nodes can't both hold one. Every node watches all keys of its
+// group, makes the same plan from them (Plan), and does its own part of it. One table, seen from one node:
+//
+//	               plan says mine                key seen
+//	      free ------------------> key wanted ------------> key ours --- Take ---> held
+//	       ^                                                   |  refused           | plan says another's,
+//	       |                                                   v                    v or leaving
+//	       +------- key deleted, if it is still that key --- doomed <--- Drop ------+
+//
+// The keys are the only state: each round compares them with the plan and with what the holder has, and what a round
+// writes is acted on when the watch shows it. So an answer that got lost needs no care. A key once doomed is never started
+// on again, since a delete of it may still be under way.
+//
+// A node trusts its lease from the start of the last renewal that succeeded for the TTL less a tenth, on its own monotonic
+// clock. etcd begins to count later, so the node has stopped (LeaseOK) before another can have its tables.
+//
+// What happens when
+//
+//	a node leaves                it is marked as leaving, drops all its tables, and frees their keys in one step
+//	a node dies                  its keys go when the lease runs out; after a short pause the others take its tables
+//	etcd does not answer         tables stay where they are; a node whose trust runs out drops all of them, and registers
+//	                             as a new incarnation when etcd is back
+//	etcd is back                 nodes that lost their lease, or nearly did, plan nothing for one TTL, as the others may
+//	                             still be registering
+//	the watch breaks             all keys are read anew; also after a compaction
+//	the holder can't take        the keys are given back and taken again after 1 s, 2 s, ... 30 s; other tables go on
+//	the holder can't drop        the keys stay, and Drop is called again; after a lost lease nothing is taken before that
+//	a key is deleted by hand     its owner drops the table or restores its node's key; the table is taken anew
+//	a key is overwritten         the same, after a TTL: a key that no node stands behind is removed by whoever sees it
+//	two nodes have other handlers  both go on and warn; Nodes shows it
+package assign

@@ -1,0 +1,61 @@
+package assign
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// differing gives, sorted, the types that others have handlers for and own has not, and those that own has and not all
+// others have. A node that does not tell its types is not compared.
+func differing(own NodeInfo, others []NodeInfo) (lacks, extra []string) {
+	if own.Types == nil {
+		return nil, nil
+	}
+	missing, only := make(map[string]bool), make(map[string]bool)
+	for _, other := range others {
+		if other.Types == nil || slices.Equal(other.Types, own.Types) {
+			continue
+		}
+		note(missing, other.Types, own.Types)
+		note(only, own.Types, other.Types)
+	}
+	return slices.Sorted(maps.Keys(missing)), slices.Sorted(maps.Keys(only))
+}
+
+// note adds to set what is in a and not in b.
+func note(set map[string]bool, a, b []string) {
+	for _, name := range a {
+		if !slices.Contains(b, name) {
+			set[name] = true
+		}
+	}
+}
+
+// infosBut gives what the live nodes but one tell about themselves. Those that leave don't count any more.
+func (v view) infosBut(id string) []NodeInfo {
+	var infos []NodeInfo
+	for other, n := range v.nodes {
+		if other != id && n.lease != 0 && !n.record.Leaving {
+			infos = append(infos, n.record.NodeInfo)
+		}
+	}
+	return infos
+}
+
+// compareHandlers warns, once per change, of types that some nodes of the group can deliver and others can't: their tasks
+// wait while their table's owner is one that can't. A rolling deploy passes through this, so the node goes on.
+func (s *session) compareHandlers(v view) {
+	lacks, extra := differing(s.cfg.Info, v.infosBut(s.id))
+	now := strings.Join(lacks, ",") + ";" + strings.Join(extra, ",")
+	if now == s.differs || now == ";" && s.differs == "" {
+		return
+	}
+	s.differs = now
+	if now == ";" {
+		s.log.Info().Msg("all nodes of the group have the same handlers")
+		return
+	}
+	s.log.Warn().Strs("missing_here", lacks).Strs("missing_elsewhere", extra).
+		Msg("handlers differ from those of the group's other nodes; tasks of these types wait where their owner has no handler")
+}

@@ -1,0 +1,73 @@
+package assign
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// incarnationLen is the length of the random end of a node's id.
+const incarnationLen = 8
+
+var incarnationText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// newID gives a node's id, "host-k3j2h4ax": a restarted node is a new one.
+func newID(node string) string {
+	var b [5]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return node + "-" + incarnationText.EncodeToString(b[:])
+}
+
+// space is where a group's keys are: "/{cluster}/groups/{group}/".
+type space string
+
+func groupsOf(cluster string) string      { return "/" + cluster + "/groups/" }
+func spaceOf(cluster, group string) space { return space(groupsOf(cluster) + group + "/") }
+func (s space) nodes() string             { return string(s) + "nodes/" }
+func (s space) tables() string            { return string(s) + "tables/" }
+func (s space) node(id string) string     { return s.nodes() + id }
+func (s space) table(n int) string        { return s.tables() + strconv.Itoa(n) }
+func (s space) nodeOf(key string) string  { return strings.TrimPrefix(key, s.nodes()) }
+func (s space) isNode(key string) bool    { return strings.HasPrefix(key, s.nodes()) }
+func (s space) tableOf(key string) (int, bool) {
+	text, ok := strings.CutPrefix(key, s.tables())
+	n, err := strconv.Atoi(text)
+	return n, ok && err == nil && n >= 0 && strconv.Itoa(n) == text
+}
+
+// NodeInfo is what a node tells about itself in its key.
+type NodeInfo struct {
+	Version string    `json:"version"`
+	Types   []string  `json:"types"`            // names of the biz types it has handlers for, sorted; null: not told
+	Listen  string    `json:"listen,omitempty"` // address of its status page
+	Started time.Time `json:"started"`
+}
+
+// nodeRecord is the value of a node's key.
+type nodeRecord struct {
+	NodeInfo
+	Weight  int  `json:"weight"`
+	Leaving bool `json:"leaving,omitempty"` // it is giving up its tables and takes none
+}
+
+// tableRecord is the value of a table's key. It is for people: programs read the lease that etcd keeps with the key.
+type tableRecord struct {
+	Node  string `json:"node"`
+	Lease string `json:"lease"` // hexadecimal, as etcdctl shows it
+}
+
+func leaseText(id clientv3.LeaseID) string { return strconv.FormatInt(int64(id), 16) }
+
+// encode gives the JSON of a record; ours always have one.
+func encode(record any) string {
+	text, err := json.Marshal(record)
+	if err != nil {
+		panic("assign: encode a record: " + err.Error())
+	}
+	return string(text)
+}

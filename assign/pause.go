@@ -1,0 +1,52 @@
+package assign
+
+import (
+	"sync"
+	"time"
+)
+
+// pause is until when nothing is planned. It is safe for concurrent use.
+type pause struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+// extend makes the pause last for d from now at least.
+func (p *pause) extend(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until := time.Now().Add(d); until.After(p.until) {
+		p.until = until
+	}
+}
+
+// end gives when the pause ends, or ended.
+func (p *pause) end() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.until
+}
+
+// Bounds of the time before a table is tried again that the holder could not take.
+const (
+	minRefusal = time.Second
+	maxRefusal = 30 * time.Second
+)
+
+// refusal is a table that the holder could not take.
+type refusal struct {
+	delay time.Duration
+	until time.Time
+}
+
+// again is the refusal after one more failure.
+func (r refusal) again(now time.Time) refusal {
+	delay := min(max(2*r.delay, minRefusal), maxRefusal)
+	return refusal{delay: delay, until: now.Add(delay)}
+}
+
+// orphan is a key without a node, and since when it was seen so unchanged.
+type orphan struct {
+	mod   int64
+	since time.Time
+}

@@ -1,0 +1,282 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// reconcile brings what the node has into line with the plan, whenever a key changes or a wait is over, until ctx ends
+// (nil) or life does (its cause).
+func (s *session) reconcile(ctx, life context.Context) error {
+	both, cancel := context.WithCancel(life)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-life.Done():
+			return context.Cause(life)
+		case <-s.mirror.changed:
+		case <-timer.C:
+		}
+		s.next = time.Time{}
+		if err := s.round(both); err != nil && both.Err() == nil {
+			if errors.Is(err, errLost) {
+				return err
+			}
+			s.log.Warn().Err(err).Msg("could not follow the plan, trying again")
+			s.wake(time.Now().Add(s.cfg.TTL / 10))
+		}
+		timer.Stop()
+		if !s.next.IsZero() {
+			timer.Reset(time.Until(s.next))
+		}
+	}
+}
+
+// wake asks for a round at a time, if none is due earlier.
+func (s *session) wake(at time.Time) {
+	if s.next.IsZero() || at.Before(s.next) {
+		s.next = at
+	}
+}
+
+// round looks once at all keys and does what follows. What it writes is seen by a later round, which goes on from there:
+// the keys are the only state, so a write whose answer was lost needs no care.
+func (s *session) round(ctx context.Context) error {
+	v := s.mirror.snapshot()
+	if v.rev == 0 {
+		return nil // nothing read yet
+	}
+	if err := s.dropLost(ctx, v); err != nil {
+		return err
+	}
+	if v.rev < s.wrote {
+		return nil // the view does not hold our own last write yet; its event will wake us
+	}
+	if err := s.restore(ctx, v); err != nil {
+		return err
+	}
+	owners := v.owners()
+	s.compareHandlers(v)
+	if err := s.sweepOrphans(ctx, v.orphans(owners)); err != nil {
+		return err
+	}
+	if s.paused(v) {
+		return s.giveBack(ctx, s.doomed)
+	}
+	return s.carryOut(ctx, v, Plan(v.members(), owners))
+}
+
+// dropLost drops tables whose keys are not those that we hold: somebody deleted or overwrote them.
+func (s *session) dropLost(ctx context.Context, v view) error {
+	var lost []int
+	for table, rev := range s.held {
+		if key := v.tables[table]; !s.isMine(key.lease) || key.created != rev {
+			lost = append(lost, table)
+		}
+	}
+	for table, rev := range s.doomed {
+		if v.tables[table].created != rev {
+			delete(s.doomed, table)
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	s.log.Warn().Int("tables", len(lost)).Msg("keys of own tables are gone, dropping the tables")
+	return s.drop(ctx, lost)
+}
+
+// restore writes our own node's key if somebody deleted or overwrote it.
+func (s *session) restore(ctx context.Context, v view) error {
+	key := v.nodes[s.id]
+	if s.isMine(key.lease) {
+		return nil
+	}
+	s.log.Warn().Msg("the node's key is gone, writing it again")
+	return s.writer.restore(ctx, s.record, key.mod)
+}
+
+// sweepOrphans deletes keys that have had no node behind them for a TTL. Until then their node may come back to them.
+func (s *session) sweepOrphans(ctx context.Context, found map[string]int64) error {
+	now, due := time.Now(), make(map[string]int64)
+	for key, mod := range found {
+		if s.orphans[key].mod != mod {
+			s.orphans[key] = orphan{mod: mod, since: now}
+		}
+		if end := s.orphans[key].since.Add(s.lease.ttl); now.Before(end) {
+			s.wake(end)
+		} else {
+			due[key] = mod
+		}
+	}
+	for key := range s.orphans {
+		if _, still := found[key]; !still {
+			delete(s.orphans, key)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	s.log.Warn().Int("keys", len(due)).Msg("removing keys that no node stands behind")
+	return s.writer.sweep(ctx, due)
+}
+
+// paused reports whether it is too early to plan. A node that vanished without leaving starts a short pause, as others may
+// vanish with it.
+func (s *session) paused(v view) bool {
+	live := make(map[string]bool, len(v.nodes))
+	for _, m := range v.members() {
+		live[m.ID] = m.Weight > 0
+	}
+	for id, counted := range s.live {
+		if _, still := live[id]; counted && !still {
+			s.log.Info().Str("vanished", id).Msg("a node has vanished")
+			s.pause.extend(s.cfg.ReplanDelay)
+		}
+	}
+	s.live = live
+	end := s.pause.end()
+	if !time.Now().Before(end) {
+		return false
+	}
+	s.wake(end)
+	return true
+}
+
+// carryOut does our part of a plan: give up, start on keys that are ours, take keys that are free.
+func (s *session) carryOut(ctx context.Context, v view, target []string) error {
+	s.metrics.plans.Inc()
+	away, start, take := s.divide(v, target)
+	if err := s.giveBack(ctx, away); err != nil {
+		return err
+	}
+	if err := s.start(ctx, start); err != nil {
+		return err
+	}
+	rev, err := s.writer.take(ctx, take)
+	s.wrote = max(s.wrote, rev)
+	return err
+}
+
+// divide sorts out our tables: away are keys of ours to be given back, start are keys of ours that the holder has not
+// been given, take are free tables that should be ours.
+func (s *session) divide(v view, target []string) (away, start map[int]int64, take []int) {
+	away, start = make(map[int]int64), make(map[int]int64)
+	wanted, now := 0, time.Now()
+	for table, key := range v.tables {
+		want := target[table] == s.id
+		if want {
+			wanted++
+		}
+		want = want && s.acceptable(table, now)
+		_, held := s.held[table]
+		_, doomed := s.doomed[table]
+		switch mine := s.isMine(key.lease); {
+		case mine && (doomed || !want):
+			away[table] = key.created
+		case mine && !held:
+			start[table] = key.created
+		case want && key.created == 0:
+			take = append(take, table)
+		}
+	}
+	s.wanted.Store(int64(wanted))
+	return away, start, take
+}
+
+// acceptable reports whether the holder did not refuse the table just now.
+func (s *session) acceptable(table int, now time.Time) bool {
+	r, refused := s.refused[table]
+	if !refused || !now.Before(r.until) {
+		return true
+	}
+	s.wake(r.until)
+	return false
+}
+
+// giveBack drops tables and deletes their keys.
+func (s *session) giveBack(ctx context.Context, tables map[int]int64) error {
+	if len(tables) == 0 {
+		return nil
+	}
+	var held []int
+	for table, rev := range tables {
+		s.doomed[table] = rev
+		if _, ok := s.held[table]; ok {
+			held = append(held, table)
+		}
+	}
+	if err := s.drop(ctx, held); err != nil {
+		return err
+	}
+	rev, err := s.writer.free(ctx, tables)
+	s.wrote = max(s.wrote, rev)
+	if err == nil {
+		s.log.Info().Int("tables", len(tables)).Msg("gave up tables")
+	}
+	return err
+}
+
+// start gives the holder tables whose keys are ours. Those that it can't take are given back.
+func (s *session) start(ctx context.Context, tables map[int]int64) error {
+	if len(tables) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, s.cfg.TTL/2)
+	defer cancel()
+	err := s.holder.Take(limited, tables)
+	failed := refusedBy(err, tables)
+	for table, rev := range tables {
+		s.held[table] = rev // also of those that failed: nobody knows how far it came with them
+		if _, no := failed[table]; !no {
+			delete(s.refused, table)
+		}
+	}
+	s.metrics.taken.Add(float64(len(tables) - len(failed)))
+	s.count()
+	if err == nil {
+		s.log.Info().Int("tables", len(tables)).Msg("took tables")
+		return nil
+	}
+	return s.refuse(ctx, failed, err)
+}
+
+// refuse gives back what the holder could not take, and has it tried again later.
+func (s *session) refuse(ctx context.Context, failed map[int]int64, reason error) error {
+	s.log.Warn().Err(reason).Int("tables", len(failed)).Msg("could not start on tables, giving them back for now")
+	s.metrics.takeFailures.Add(float64(len(failed)))
+	now := time.Now()
+	for table := range failed {
+		s.refused[table] = s.refused[table].again(now)
+		s.wake(s.refused[table].until)
+	}
+	if err := s.giveBack(ctx, failed); err != nil {
+		return fmt.Errorf("give back what could not be started: %w", err)
+	}
+	return nil
+}
+
+// refusedBy gives those of the tables that the error of a Take concerns.
+func refusedBy(err error, tables map[int]int64) map[int]int64 {
+	var some *Refused
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &some):
+		return tables
+	}
+	failed := make(map[int]int64)
+	for _, table := range some.Tables {
+		if rev, ok := tables[table]; ok {
+			failed[table] = rev
+		}
+	}
+	return failed
+}

@@ -1,0 +1,124 @@
+package assign
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// view is a group's keys at one revision. A key that belongs to nobody is kept too, so that it can be removed.
+type view struct {
+	space  space
+	rev    int64
+	nodes  map[string]nodeKey // by id
+	tables []tableKey         // by table number; the zero tableKey is no key
+}
+
+// nodeKey is a node's key.
+type nodeKey struct {
+	lease  clientv3.LeaseID
+	mod    int64
+	record nodeRecord // zero where the value is not ours to read
+}
+
+// tableKey is a table's key.
+type tableKey struct {
+	lease   clientv3.LeaseID
+	created int64 // revision that created the key: of two owners of a table, the later has the higher one
+	mod     int64
+}
+
+func newView(s space, tables int, rev int64) view {
+	return view{space: s, rev: rev, nodes: make(map[string]nodeKey), tables: make([]tableKey, tables)}
+}
+
+// clone gives a copy that later changes do not reach.
+func (v view) clone() view {
+	v.nodes, v.tables = maps.Clone(v.nodes), slices.Clone(v.tables)
+	return v
+}
+
+// put notes a key. Keys with other names, and tables beyond the layout, are not ours.
+func (v view) put(kv *mvccpb.KeyValue) {
+	key := string(kv.Key)
+	if v.space.isNode(key) {
+		n := nodeKey{lease: clientv3.LeaseID(kv.Lease), mod: kv.ModRevision}
+		if err := json.Unmarshal(kv.Value, &n.record); err != nil {
+			n.record = nodeRecord{} // without weight it gets no table; if it has no lease either, it is removed
+		}
+		v.nodes[v.space.nodeOf(key)] = n
+	} else if table, ok := v.space.tableOf(key); ok && table < len(v.tables) {
+		v.tables[table] = tableKey{lease: clientv3.LeaseID(kv.Lease), created: kv.CreateRevision, mod: kv.ModRevision}
+	}
+}
+
+// remove forgets a key.
+func (v view) remove(key string) {
+	if v.space.isNode(key) {
+		delete(v.nodes, v.space.nodeOf(key))
+	} else if table, ok := v.space.tableOf(key); ok && table < len(v.tables) {
+		v.tables[table] = tableKey{}
+	}
+}
+
+// apply brings the view to the revision of the last event.
+func (v *view) apply(events []*clientv3.Event) {
+	for _, e := range events {
+		if e.Type == clientv3.EventTypeDelete {
+			v.remove(string(e.Kv.Key))
+		} else {
+			v.put(e.Kv)
+		}
+		v.rev = max(v.rev, e.Kv.ModRevision)
+	}
+}
+
+// members gives the live nodes: those whose key has a lease. One that leaves has no weight.
+func (v view) members() []Member {
+	members := make([]Member, 0, len(v.nodes))
+	for id, n := range v.nodes {
+		if n.lease == clientv3.NoLease {
+			continue
+		}
+		m := Member{ID: id, Weight: n.record.Weight}
+		if n.record.Leaving {
+			m.Weight = 0
+		}
+		members = append(members, m)
+	}
+	return members
+}
+
+// owners gives the id of each table's owner: the live node with the lease of the table's key; "" is nobody.
+func (v view) owners() []string {
+	node := make(map[clientv3.LeaseID]string, len(v.nodes))
+	for id, n := range v.nodes {
+		node[n.lease] = id
+	}
+	delete(node, clientv3.NoLease)
+	owners := make([]string, len(v.tables))
+	for table, key := range v.tables {
+		owners[table] = node[key.lease]
+	}
+	return owners
+}
+
+// orphans gives the keys, with their revisions, that no live node stands behind: those without a lease, and tables whose
+// lease is no node's.
+func (v view) orphans(owners []string) map[string]int64 {
+	orphans := make(map[string]int64)
+	for id, n := range v.nodes {
+		if n.lease == clientv3.NoLease {
+			orphans[v.space.node(id)] = n.mod
+		}
+	}
+	for table, key := range v.tables {
+		if key.created != 0 && owners[table] == "" {
+			orphans[v.space.table(table)] = key.mod
+		}
+	}
+	return orphans
+}
