@@ -1,0 +1,121 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// DefaultTimeout bounds each question where Patient sets none.
+const DefaultTimeout = 10 * time.Second
+
+// Patient is what Examine looks at.
+type Patient struct {
+	Uses    []Use                                             // of the servers, in the order of the config
+	Servers Servers                                           // by index in Uses
+	Types   func(context.Context) ([]biztype.Policy, error)   // reads the stored policies
+	Etcd    func(context.Context) (members string, err error) // asks etcd; nil: the config names none
+	Timeout time.Duration                                     // of each question; 0: DefaultTimeout
+}
+
+// Servers reads from a cluster's servers; *store.Store does.
+type Servers interface {
+	Check(ctx context.Context, server int) error
+	Facts(ctx context.Context, server int) (store.Facts, error)
+}
+
+// Examine asks all servers and etcd at once and returns when each has answered or timed out. The checks come server by
+// server, then biz types, then etcd.
+func Examine(ctx context.Context, p Patient) []Check {
+	if p.Timeout <= 0 {
+		p.Timeout = DefaultTimeout
+	}
+	servers := make([][]Check, len(p.Uses))
+	facts := make([]store.Facts, len(p.Uses))
+	var types, etcd []Check
+	var wg sync.WaitGroup
+	for i := range p.Uses {
+		wg.Go(func() { servers[i], facts[i] = p.server(ctx, i) })
+	}
+	wg.Go(func() { types = p.types(ctx) })
+	wg.Go(func() { etcd = p.etcd(ctx) })
+	wg.Wait()
+	return slices.Concat(slices.Concat(servers...), same(p.Uses, facts), types, etcd)
+}
+
+// server examines one server. Where it can't be asked, that is the one check, and the facts are zero.
+func (p Patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	subject := "server " + p.Uses[i].Name
+	facts, err := p.Servers.Facts(ctx, i)
+	if err != nil {
+		fix := fmt.Sprintf("start it, or correct the dsn of %s in the config", p.Uses[i].Name)
+		return of(subject, bad(Fail, "reachable", err.Error(), fix)), store.Facts{}
+	}
+	checks := append([]Check{good("reachable", "answers in %s", facts.Clock.RoundTrip.Round(10*time.Microsecond))}, Server(facts, p.Uses[i])...)
+	return of(subject, append(checks, layout(p.Servers.Check(ctx, i), p.Uses[i].Tables))...), facts
+}
+
+// layout judges what the server's databases say of themselves.
+func layout(err error, tables int) Check {
+	const name = "layout"
+	if err != nil {
+		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, or correct layout, cluster and servers in the config")
+	}
+	return good(name, "as in the config; %d task tables", tables)
+}
+
+func (p Patient) types(ctx context.Context) []Check {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	policies, err := p.Types(ctx)
+	return of("biz types", Types(policies, err))
+}
+
+// Types judges the stored policies, or why they could not be read.
+func Types(policies []biztype.Policy, err error) Check {
+	const name, fix = "stored", "run `tocsin biz apply FILE`"
+	paused := 0
+	for _, p := range policies {
+		if p.Paused {
+			paused++
+		}
+	}
+	switch {
+	case err != nil:
+		return bad(Fail, name, err.Error(), fix)
+	case len(policies) == 0:
+		return bad(Warn, name, "none, so no task can be added", fix)
+	case paused > 0:
+		return good(name, "%d, of which %d paused", len(policies), paused)
+	}
+	return good(name, "%d", len(policies))
+}
+
+func (p Patient) etcd(ctx context.Context) []Check {
+	const name = "health"
+	if p.Etcd == nil {
+		return of("etcd", bad(Warn, name, "the config names no endpoints: nodes can't run, sweepers can", "set etcd.endpoints in the config"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	members, err := p.Etcd(ctx)
+	if err != nil {
+		return of("etcd", bad(Fail, name, err.Error(), "start it, or correct etcd.endpoints in the config"))
+	}
+	return of("etcd", good(name, "%s", members))
+}
+
+// of names the subject of checks.
+func of(subject string, checks ...Check) []Check {
+	for i := range checks {
+		checks[i].Subject = subject
+	}
+	return checks
+}

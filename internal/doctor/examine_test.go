@@ -1,0 +1,132 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// ward answers for servers: by index what Facts and Check say. A server without an entry never answers.
+type ward map[int]struct{ facts, check error }
+
+func (w ward) Facts(ctx context.Context, i int) (store.Facts, error) {
+	said, ok := w[i]
+	if !ok {
+		<-ctx.Done()
+		return store.Facts{}, ctx.Err()
+	}
+	f := healthy()
+	f.ServerID += string(rune('a' + i))
+	return f, said.facts
+}
+
+func (w ward) Check(_ context.Context, i int) error { return w[i].check }
+
+func patient(w ward) Patient {
+	return Patient{
+		Uses: []Use{{"db1", 512, 32}, {"db2", 512, 32}}, Servers: w,
+		Types: func(context.Context) ([]biztype.Policy, error) { return []biztype.Policy{{Name: "a"}}, nil },
+		Etcd:  func(context.Context) (string, error) { return "1 member", nil },
+	}
+}
+
+// complaints are the subjects and names of what is not well.
+func complaints(checks []Check) []string {
+	var all []string
+	for _, c := range checks {
+		if c.Level != OK {
+			all = append(all, c.Level.String()+" "+c.Subject+": "+c.Name+": "+c.Is)
+		}
+	}
+	return all
+}
+
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	well := ward{0: {}, 1: {}}
+	for name, c := range map[string]struct {
+		ward  ward
+		spoil func(*Patient)
+		want  []string
+	}{
+		"a healthy cluster has no complaint": {ward: well},
+		"a server that is down fails alone": {
+			ward: ward{0: {facts: errors.New("refused")}, 1: {}},
+			want: []string{"fail server db1: reachable: refused"},
+		},
+		"a server that never answers fails after the time-out": {
+			ward: ward{1: {}},
+			want: []string{"fail server db1: reachable: context deadline exceeded"},
+		},
+		"a foreign layout": {
+			ward: ward{0: {}, 1: {check: errors.New("8x16, not 8x1024")}},
+			want: []string{"fail server db2: layout: 8x16, not 8x1024"},
+		},
+		"no biz types, no etcd in the config": {
+			ward: well,
+			spoil: func(p *Patient) {
+				p.Types = func(context.Context) ([]biztype.Policy, error) { return nil, nil }
+				p.Etcd = nil
+			},
+			want: []string{
+				"warn biz types: stored: none, so no task can be added",
+				"warn etcd: health: the config names no endpoints: nodes can't run, sweepers can",
+			},
+		},
+		"biz types and etcd that can't be read": {
+			ward: well,
+			spoil: func(p *Patient) {
+				p.Types = func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("no table") }
+				p.Etcd = func(ctx context.Context) (string, error) { <-ctx.Done(); return "", errors.New("silence") }
+			},
+			want: []string{"fail biz types: stored: no table", "fail etcd: health: silence"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := patient(c.ward)
+				if c.spoil != nil {
+					c.spoil(&p)
+				}
+				checks := Examine(t.Context(), p)
+				if got := complaints(checks); !slices.Equal(got, c.want) {
+					t.Errorf("got %q\nwant %q", got, c.want)
+				}
+				for _, check := range checks {
+					if check.Subject == "" || (check.Fix == "") != (check.Level == OK) {
+						t.Errorf("%+v: wants a subject, and a fix where it is not ok", check)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestPausedTypesAreCounted(t *testing.T) {
+	t.Parallel()
+	if c := Types([]biztype.Policy{{}, {Paused: true}}, nil); c.Level != OK || c.Is != "2, of which 1 paused" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestACheckAsJSON(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(Check{Level: Fail, Subject: "etcd", Name: "health", Is: "down", Fix: "start it"})
+	if want := `{"level":"fail","subject":"etcd","check":"health","is":"down","fix":"start it"}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestWorstAndCount(t *testing.T) {
+	t.Parallel()
+	checks := []Check{{Level: OK}, {Level: Fail}, {Level: Warn}, {Level: Warn}}
+	if Worst(checks) != Fail || Worst(nil) != OK || Count(checks, Warn) != 2 || Count(checks, OK) != 1 {
+		t.Errorf("worst %s, %d warnings", Worst(checks), Count(checks, Warn))
+	}
+}
