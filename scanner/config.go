@@ -1,0 +1,133 @@
+package scanner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Defaults of a Config.
+const (
+	DefaultInterval           = 5 * time.Second
+	DefaultLookAhead          = 10 * time.Second
+	DefaultFullEvery          = time.Minute
+	DefaultBellInterval       = 25 * time.Millisecond
+	DefaultPageLimit          = 256
+	DefaultTablesPerStatement = 64
+)
+
+const (
+	commitTime   = 10 * time.Second       // how long after its action time a new row may still appear
+	peekTimeout  = 10 * time.Second       // of one statement
+	parallel     = 2                      // peeks at once on one server: one that waits for a lock does not stop the rest
+	retryEvery   = 100 * time.Millisecond // between asking again an intake that refused
+	wokenEvery   = 10 * time.Millisecond  // the same, where Wake says that there is room
+	clockWait    = 20 * time.Millisecond  // until a server's clock is known
+	readOnFactor = 4                      // a table read on alone has pages of so many PageLimits
+	recoverLimit = 500                    // run-out claims recovered in one transaction
+)
+
+// Tables is the store's side of peeking.
+type Tables interface {
+	Peek(ctx context.Context, q store.PeekQuery) (store.Page, error)
+	Recover(ctx context.Context, server int, tables []int, limit int) (store.Recovered, error)
+	Now(server int) int64 // the server's clock in Unix ms, never ahead of it; 0: not known yet
+}
+
+// Doorbell is the store's side of the doorbell; the maps are by database.
+type Doorbell interface {
+	Bells(ctx context.Context, server int, after map[int]uint64, limit int) (map[int][]store.Bell, error)
+	LastBell(ctx context.Context, server int) (map[int]uint64, error)
+}
+
+// Places says which servers there are and what they hold.
+type Places interface {
+	Servers() []string
+	ServerOf(table int) int // -1: no such table
+}
+
+// Store is all of the store that the scanner needs.
+type Store interface {
+	Tables
+	Doorbell
+	Places
+}
+
+// Intake takes what was found. Its methods must not call the scanner, but for
+// Wake.
+type Intake interface {
+	// Offer passes entries of a server on. It returns the due time of the oldest
+	// entry that found no room, be it offered now or pushed out by one that was; 0
+	// where there is none.
+	Offer(server int, entries []duequeue.Entry) (oldestRefused int64)
+	// Wanted gives the numbers of the biz types to peek: those that have a handler
+	// here, are not paused and whose lane has room.
+	Wanted(server int) []uint64
+	// Oldest is the due time of the oldest entry that is known and not yet stored
+	// as settled, math.MaxInt64 where there is none.
+	Oldest(server int) int64
+}
+
+// Config is what a Scanner needs. Zero values take the defaults.
+type Config struct {
+	Store  Store  // required
+	Intake Intake // required
+
+	Interval     time.Duration // between regular peeks of a table; 0: 5s
+	LookAhead    time.Duration // how long before it is due a row is peeked; at least twice Interval; 0: the larger of 10s and that
+	FullEvery    time.Duration // between full peeks of a table; at least Interval; 0: 60s
+	BellInterval time.Duration // between polls of a server's doorbells; 0: 25ms
+	Peers        func() int    // nodes in the group: the polls of all together stay under 100 a second; nil: 1
+
+	PageLimit          int // entries of one table in one page; 0: 256
+	TablesPerStatement int // 0: 64
+
+	Logger     zerolog.Logger
+	Registerer prometheus.Registerer // nil: metrics are not exported
+}
+
+func (c Config) withDefaults() Config {
+	c.Interval = orDefault(c.Interval, DefaultInterval)
+	c.LookAhead = orDefault(c.LookAhead, max(DefaultLookAhead, 2*c.Interval))
+	c.FullEvery = orDefault(c.FullEvery, max(DefaultFullEvery, c.Interval))
+	c.BellInterval = orDefault(c.BellInterval, DefaultBellInterval)
+	c.PageLimit = orDefault(c.PageLimit, DefaultPageLimit)
+	c.TablesPerStatement = orDefault(c.TablesPerStatement, DefaultTablesPerStatement)
+	if c.Peers == nil {
+		c.Peers = func() int { return 1 }
+	}
+	return c
+}
+
+func orDefault[T int | time.Duration](v, otherwise T) T {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Validate reports the first thing that is wrong.
+func (c Config) Validate() error {
+	if c.Store == nil || c.Intake == nil {
+		return errors.New("scanner: needs a store and an intake")
+	}
+	c = c.withDefaults()
+	switch {
+	case c.Interval < 0 || c.BellInterval < 0:
+		return fmt.Errorf("scanner: interval %s and bell interval %s must not be negative", c.Interval, c.BellInterval)
+	case c.LookAhead < 2*c.Interval:
+		return fmt.Errorf("scanner: look-ahead %s must be at least twice the interval %s", c.LookAhead, c.Interval)
+	case c.FullEvery < c.Interval:
+		return fmt.Errorf("scanner: full peeks each %s are more often than regular ones each %s", c.FullEvery, c.Interval)
+	case c.PageLimit < 0 || c.TablesPerStatement < 0:
+		return fmt.Errorf("scanner: page limit %d and tables per statement %d must not be negative", c.PageLimit, c.TablesPerStatement)
+	}
+	return nil
+}

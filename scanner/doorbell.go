@@ -1,0 +1,164 @@
+package scanner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+const (
+	bellLimit    = 1_000                 // of one database in one page
+	bellPages    = 8                     // read on in one poll; the next poll goes on
+	bellSpacing  = 10 * time.Millisecond // between polls of one server by all nodes together
+	quietAfter   = 10 * time.Second      // without a ring the polls become half as many
+	checkEvery   = time.Second           // how often the highest ids are asked for
+	longestPause = 2 * time.Second       // between polls of a server that fails
+)
+
+// doorbell polls the bells of one server's databases. It belongs to the
+// goroutine that listens.
+type doorbell struct {
+	sv       *server
+	windows  map[int]*window // by database; nil: to be started
+	rang     time.Time       // when a new bell was last seen
+	checked  time.Time
+	patience *patience
+}
+
+// listen polls until ctx ends. While nothing is owned it asks the server
+// nothing: what rings then is found by the first peek of the tables.
+func (sv *server) listen(ctx context.Context) {
+	d := doorbell{sv: sv, patience: newPatience(longestPause)}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(d.once(ctx))
+	}
+}
+
+// once polls and returns how long to wait.
+func (d *doorbell) once(ctx context.Context) time.Duration {
+	cfg := d.sv.cfg
+	if !d.sv.ownsAny() {
+		d.windows = nil
+		return cfg.BellInterval
+	}
+	if err := d.poll(ctx); err != nil {
+		return d.failed(ctx, err)
+	}
+	if d.patience.well() {
+		d.sv.log.Info().Msg("doorbell can be polled again")
+	}
+	return bellWait(cfg.BellInterval, cfg.Peers(), time.Since(d.rang))
+}
+
+// bellWait keeps the polls of all nodes together at one per bellSpacing.
+func bellWait(base time.Duration, peers int, silent time.Duration) time.Duration {
+	wait := max(base, time.Duration(peers)*bellSpacing)
+	if silent > quietAfter {
+		wait *= 2
+	}
+	return wait
+}
+
+func (d *doorbell) failed(ctx context.Context, err error) time.Duration {
+	wait, first := d.patience.failed()
+	if ctx.Err() != nil {
+		return wait
+	}
+	d.sv.metrics.failures.WithLabelValues(d.sv.name, "bells").Inc()
+	if first {
+		d.sv.log.Error().Err(err).Msg("doorbell can't be polled")
+	}
+	return wait
+}
+
+// poll reads what has rung since the last poll and offers it.
+func (d *doorbell) poll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
+	defer cancel()
+	now := time.Now()
+	if d.windows == nil || now.Sub(d.checked) >= checkEvery {
+		if err := d.check(ctx, now); err != nil {
+			return err
+		}
+	}
+	after := make(map[int]uint64, len(d.windows))
+	for database, w := range d.windows {
+		after[database] = w.after(now)
+	}
+	for range bellPages {
+		if len(after) == 0 {
+			break
+		}
+		if err := d.page(ctx, after, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check compares the highest ids; the first time it starts at them.
+func (d *doorbell) check(ctx context.Context, now time.Time) error {
+	last, err := d.sv.cfg.Store.LastBell(ctx, d.sv.index)
+	if err != nil {
+		return fmt.Errorf("ask for the highest doorbell ids: %w", err)
+	}
+	if d.windows == nil {
+		d.windows, d.rang = make(map[int]*window), now
+	}
+	for database, id := range last {
+		w, ok := d.windows[database]
+		if !ok {
+			d.windows[database] = &window{high: id}
+			continue
+		}
+		w.check(id, now)
+	}
+	d.checked = now
+	return nil
+}
+
+// page reads one page of each database in after, offers what is new, and leaves
+// in after the databases that have more.
+func (d *doorbell) page(ctx context.Context, after map[int]uint64, now time.Time) error {
+	bells, err := d.sv.cfg.Store.Bells(ctx, d.sv.index, after, bellLimit)
+	if err != nil && len(bells) == 0 {
+		return fmt.Errorf("read doorbells: %w", err)
+	}
+	var fresh []duequeue.Entry
+	for database := range after {
+		w := d.windows[database]
+		found, more := w.note(bells[database], bellLimit, now)
+		fresh = append(fresh, found...)
+		if delete(after, database); more {
+			after[database] = w.cursor
+		}
+	}
+	d.offer(fresh, now)
+	return errors.Join(err)
+}
+
+// offer passes on the bells of wanted types that are within the look-ahead; the
+// rest is found by the peeks.
+func (d *doorbell) offer(fresh []duequeue.Entry, now time.Time) {
+	if len(fresh) == 0 {
+		return
+	}
+	d.rang = now
+	d.sv.metrics.bells.WithLabelValues(d.sv.name).Add(float64(len(fresh)))
+	wanted := d.sv.cfg.Intake.Wanted(d.sv.index)
+	until := d.sv.cfg.Store.Now(d.sv.index) + d.sv.cfg.LookAhead.Milliseconds()
+	d.sv.offer(slices.DeleteFunc(fresh, func(e duequeue.Entry) bool {
+		return e.Due > until || !slices.Contains(wanted, e.Type)
+	}))
+}

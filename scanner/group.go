@@ -1,0 +1,175 @@
+package scanner
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// group is some tables of one server that are peeked in one statement.
+type group struct {
+	tables   []int              // ascending; replaced, never changed in place, as a job may hold it
+	read     map[uint64]reading // by biz type; a type that is missing was never read
+	next     time.Time          // of the regular peek; zero: at once
+	nextFull time.Time          // from then on the regular peek is a full one
+	busy     bool               // a job of it is under way
+	lowered  int64              // what was refused while busy; math.MaxInt64: nothing
+	failures int                // peeks of this one table that failed in a row; such a group stays alone
+}
+
+// reading is how far a group's rows of one biz type are read.
+type reading struct {
+	floor  int64 // every row before it was offered and accepted
+	behind bool  // there may be rows from the floor on that the intake did not take
+}
+
+func newGroup(tables []int) *group {
+	return &group{tables: tables, read: make(map[uint64]reading), lowered: math.MaxInt64}
+}
+
+// floor is the lowest of the types' floors.
+func (g *group) floor(types []uint64) int64 {
+	low := int64(math.MaxInt64)
+	for _, t := range types {
+		low = min(low, g.read[t].floor)
+	}
+	return low
+}
+
+// behind gives those of the types that have to catch up.
+func (g *group) behind(types []uint64) []uint64 {
+	return filter(types, g.isBehind)
+}
+
+// level gives those of the types that need not.
+func (g *group) level(types []uint64) []uint64 {
+	return filter(types, func(t uint64) bool { return !g.isBehind(t) })
+}
+
+func (g *group) isBehind(t uint64) bool {
+	r, ok := g.read[t]
+	return !ok || r.behind
+}
+
+// anyBehind reports whether some type has to catch up once it is wanted.
+func (g *group) anyBehind() bool {
+	for _, r := range g.read {
+		if r.behind {
+			return true
+		}
+	}
+	return false
+}
+
+// skip notes that a regular peek left out every type but the wanted ones: what
+// comes of them from now on is unread. A full one that leaves a type out owes it
+// a whole reading.
+func (g *group) skip(wanted []uint64, full bool) {
+	for t, r := range g.read {
+		if slices.Contains(wanted, t) {
+			continue
+		}
+		if full {
+			r.floor = 0
+		}
+		g.read[t] = reading{r.floor, true}
+	}
+}
+
+// done notes that the types were read up to their floor, and beyond it unless
+// behind. What was refused meanwhile lowers it.
+func (g *group) done(types []uint64, floor int64, behind bool) {
+	behind = behind || g.lowered != math.MaxInt64
+	for _, t := range types {
+		g.read[t] = reading{min(floor, g.lowered), behind}
+	}
+}
+
+// lower notes that an entry due then was refused, which may be one of the group's
+// that was accepted before and then pushed out.
+func (g *group) lower(due int64) {
+	if g.busy {
+		g.lowered = min(g.lowered, due)
+	}
+	for t, r := range g.read {
+		g.read[t] = reading{min(r.floor, due), true}
+	}
+}
+
+// merge makes one group of two.
+func merge(a, b *group) *group {
+	m := newGroup(slices.Sorted(slices.Values(slices.Concat(a.tables, b.tables))))
+	for t, r := range a.read {
+		if other, ok := b.read[t]; ok {
+			m.read[t] = reading{min(r.floor, other.floor), r.behind || other.behind}
+		}
+	}
+	m.next, m.nextFull = earlier(a.next, b.next), earlier(a.nextFull, b.nextFull)
+	return m
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// settled reports whether the group may be merged: one that was never read would
+// take the floor from the other, one that fails would take it along.
+func (g *group) settled() bool { return !g.busy && g.failures == 0 && !g.nextFull.IsZero() }
+
+// compact drops empty groups and merges small ones, so that tables that came and
+// went one by one don't cost a statement each.
+func compact(groups []*group, size int) []*group {
+	var kept, small []*group
+	for _, g := range groups {
+		switch {
+		case len(g.tables) == 0 && !g.busy:
+		case g.settled() && len(g.tables) <= size/2:
+			small = append(small, g)
+		default:
+			kept = append(kept, g)
+		}
+	}
+	slices.SortFunc(small, func(a, b *group) int { return cmp.Compare(a.tables[0], b.tables[0]) })
+	for len(small) > 1 {
+		m := merge(small[0], small[1])
+		small = small[1:]
+		small[0] = m
+		if len(m.tables) > size/2 {
+			kept, small = append(kept, m), small[1:]
+		}
+	}
+	return append(kept, small...)
+}
+
+// slotAfter is the next time of a group's regular peek: the groups, told apart
+// by their first table, are spread over the interval. It counts from base on the
+// monotonic clock.
+func slotAfter(base, now time.Time, first int, interval time.Duration) time.Time {
+	const golden = 0.6180339887498949 // multiples of it fall evenly into an interval
+	_, part := math.Modf(float64(first+1) * golden)
+	offset := time.Duration(part * float64(interval))
+	slot := now.Sub(base).Truncate(interval) + offset
+	if !base.Add(slot).After(now) {
+		slot += interval
+	}
+	return base.Add(slot)
+}
+
+// failWait is how long a table that failed so often in a row is left alone.
+func failWait(failures int, interval time.Duration) time.Duration {
+	return min(interval<<min(failures-1, 10), max(time.Minute, interval))
+}
+
+func filter[T any](all []T, keep func(T) bool) []T {
+	var kept []T
+	for _, v := range all {
+		if keep(v) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}

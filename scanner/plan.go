@@ -1,0 +1,159 @@
+package scanner
+
+import (
+	"time"
+)
+
+// job is one group's peek, decided on.
+type job struct {
+	group  *group
+	tables []int
+	types  []uint64
+	from   int64 // lower bound of action_time
+	until  int64 // upper bound
+	start  int64 // the server's clock when it was decided
+	full   bool
+}
+
+// view is what a decision rests on, besides the groups.
+type view struct {
+	now    time.Time
+	clock  int64    // the server's, Unix ms
+	wanted []uint64 // biz types
+	oldest int64    // due time of the oldest task not yet stored as settled
+}
+
+// pick decides what to peek next. Where there is nothing it returns nil and when
+// to look again.
+func (sv *server) pick(v view) (*job, time.Time) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	switch {
+	case v.now.Before(sv.restUntil):
+		return nil, sv.restUntil
+	case v.clock == 0:
+		return nil, v.now.Add(clockWait)
+	}
+	for {
+		g := mostOverdue(sv.groups, v.now)
+		if g == nil {
+			break
+		}
+		if j := sv.regular(g, v); j != nil {
+			return j, time.Time{}
+		}
+	}
+	if !v.now.Before(sv.catchUp) {
+		if j := sv.behind(v); j != nil {
+			return j, time.Time{}
+		}
+	}
+	return nil, sv.lookAgain(v.now)
+}
+
+// mostOverdue is the idle group whose regular peek has waited longest, nil if
+// none has to be peeked yet.
+func mostOverdue(groups []*group, now time.Time) *group {
+	var most *group
+	for _, g := range groups {
+		if g.busy || len(g.tables) == 0 || g.next.After(now) {
+			continue
+		}
+		if most == nil || g.next.Before(most.next) {
+			most = g
+		}
+	}
+	return most
+}
+
+// regular makes the job of a group whose time has come, and sets its next time.
+// It is nil where no type is left to peek regularly.
+func (sv *server) regular(g *group, v view) *job {
+	full := !v.now.Before(g.nextFull)
+	if !g.next.IsZero() {
+		sv.metrics.lag.WithLabelValues(sv.name).Set(v.now.Sub(g.next).Seconds())
+	}
+	g.next = slotAfter(sv.base, v.now, g.tables[0], sv.cfg.Interval)
+	types := v.wanted
+	if !full {
+		types = g.level(v.wanted)
+	}
+	g.skip(v.wanted, full)
+	if len(types) == 0 {
+		return nil
+	}
+	j := sv.job(g, types, v)
+	if j.full = full; full {
+		g.nextFull = v.now.Add(sv.cfg.FullEvery)
+		j.from = 0
+	} else {
+		j.from = min(g.floor(types), v.oldest)
+	}
+	return j
+}
+
+// behind makes the job of the group that is furthest behind with what is wanted,
+// nil if none is.
+func (sv *server) behind(v view) *job {
+	var furthest *group
+	var missing []uint64
+	for _, g := range sv.groups {
+		if g.busy || len(g.tables) == 0 || g.failures > 0 {
+			continue
+		}
+		types := g.behind(v.wanted)
+		if len(types) > 0 && (furthest == nil || g.floor(types) < furthest.floor(missing)) {
+			furthest, missing = g, types
+		}
+	}
+	if furthest == nil {
+		return nil
+	}
+	j := sv.job(furthest, missing, v)
+	j.from = furthest.floor(missing)
+	return j
+}
+
+func (sv *server) job(g *group, types []uint64, v view) *job {
+	g.busy = true
+	return &job{
+		group:  g,
+		tables: g.tables,
+		types:  types,
+		until:  v.clock + sv.cfg.LookAhead.Milliseconds(),
+		start:  v.clock,
+	}
+}
+
+// lookAgain is when the next regular peek is due; sooner where a group is behind,
+// for the intake may want the rest.
+func (sv *server) lookAgain(now time.Time) time.Time {
+	at := now.Add(sv.cfg.Interval)
+	for _, g := range sv.groups {
+		if g.busy || len(g.tables) == 0 {
+			continue // its end wakes the loop
+		}
+		at = earlier(at, g.next)
+		if g.anyBehind() {
+			at = earlier(at, now.Add(retryEvery))
+		}
+	}
+	return at
+}
+
+// finish takes the group back after its job: how far it was read, or what failed.
+func (sv *server) finish(j *job, r result) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	g := j.group
+	g.busy = false
+	if r.err == nil {
+		g.done(j.types, min(r.floor, j.start-commitTime.Milliseconds()), r.behind)
+		sv.isolate(g, r.failed)
+	}
+	if r.again {
+		g.next = time.Time{}
+	}
+	sv.groups = compact(sv.groups, sv.cfg.TablesPerStatement)
+	sv.look()
+}

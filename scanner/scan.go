@@ -1,0 +1,162 @@
+package scanner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// result is what became of a job.
+type result struct {
+	floor  int64         // every row before it was offered and accepted; math.MaxInt64: all were
+	behind bool          // rows from the floor on were found and not accepted
+	again  bool          // claims were recovered: peek soon again
+	failed map[int]error // tables that could not be read
+	err    error         // the server failed; nothing else is set
+}
+
+// scan peeks until ctx ends, a few groups at once, and waits for all of them.
+func (sv *server) scan(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, parallel)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		j := sv.await(ctx)
+		if j == nil {
+			return
+		}
+		wg.Go(func() {
+			sv.once(ctx, j)
+			<-slots
+		})
+	}
+}
+
+// await waits for the next job; nil when ctx has ended.
+func (sv *server) await(ctx context.Context) *job {
+	for ctx.Err() == nil {
+		j, at := sv.pick(sv.view())
+		if j != nil {
+			return j
+		}
+		timer := time.NewTimer(time.Until(at))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-sv.wake:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// view asks the store and the intake, without the lock.
+func (sv *server) view() view {
+	wanted := slices.Clone(sv.cfg.Intake.Wanted(sv.index))
+	slices.Sort(wanted)
+	return view{
+		now:    time.Now(),
+		clock:  sv.cfg.Store.Now(sv.index),
+		wanted: wanted,
+		oldest: sv.cfg.Intake.Oldest(sv.index),
+	}
+}
+
+// once does one job.
+func (sv *server) once(ctx context.Context, j *job) {
+	r := sv.read(ctx, j)
+	if r.err == nil && j.full {
+		r.again = sv.recover(ctx, j)
+	}
+	sv.judge(ctx, r.err)
+	sv.finish(j, r)
+}
+
+// read peeks a job's tables, reads on those whose page came back full, the one
+// with the oldest rest first, and offers what it finds. A refusal ends it.
+func (sv *server) read(ctx context.Context, j *job) result {
+	q := store.PeekQuery{
+		Server: sv.index, Tables: j.tables, Types: j.types,
+		From: j.from, Until: j.until, Limit: sv.cfg.PageLimit,
+	}
+	page, err := sv.peek(ctx, q)
+	if err != nil {
+		return result{err: err}
+	}
+	r := result{floor: math.MaxInt64, failed: page.Failed}
+	rest := page.Full
+	for {
+		if refused := sv.offer(page.Entries); refused != 0 {
+			return r.stopped(refused, rest)
+		}
+		rest = slices.DeleteFunc(rest, func(e duequeue.Entry) bool { return !sv.owns(e.JobID.Table()) })
+		if len(rest) == 0 || ctx.Err() != nil {
+			return r.stopped(math.MaxInt64, rest)
+		}
+		slices.SortFunc(rest, func(a, b duequeue.Entry) int { return int(a.Due - b.Due) })
+		q.Tables, q.After, q.Limit = []int{rest[0].JobID.Table()}, rest[0], sv.cfg.PageLimit*readOnFactor
+		if page, err = sv.peek(ctx, q); err != nil || len(page.Failed) > 0 {
+			return r.stopped(math.MaxInt64, rest)
+		}
+		rest = append(rest[1:], page.Full...)
+	}
+}
+
+// stopped is the result of reading up to the oldest of what was refused and what
+// was not read on.
+func (r result) stopped(refused int64, rest []duequeue.Entry) result {
+	r.floor = refused
+	for _, e := range rest {
+		r.floor = min(r.floor, e.Due)
+	}
+	r.behind = r.floor != math.MaxInt64
+	return r
+}
+
+func (sv *server) owns(table int) bool {
+	sv.offering.RLock()
+	defer sv.offering.RUnlock()
+	return sv.owned[table]
+}
+
+func (sv *server) peek(ctx context.Context, q store.PeekQuery) (store.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
+	defer cancel()
+	start := time.Now()
+	page, err := sv.cfg.Store.Peek(ctx, q)
+	sv.metrics.peeks.WithLabelValues(sv.name).Observe(time.Since(start).Seconds())
+	if err != nil {
+		return store.Page{}, fmt.Errorf("peek %d tables from table %d on: %w", len(q.Tables), q.Tables[0], err)
+	}
+	return page, nil
+}
+
+// recover gives back run-out claims and reports whether there were any. A failure
+// waits for the next full peek; a server that is away shows in the peeks.
+func (sv *server) recover(ctx context.Context, j *job) bool {
+	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
+	defer cancel()
+	done, err := sv.cfg.Store.Recover(ctx, sv.index, j.tables, recoverLimit)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		sv.metrics.failures.WithLabelValues(sv.name, "recover").Inc()
+		sv.log.Warn().Err(err).Int("first_table", j.tables[0]).Msg("run-out claims could not be recovered")
+	}
+	if done.Back+done.Buried == 0 {
+		return false
+	}
+	sv.metrics.recovered.WithLabelValues(sv.name).Add(float64(done.Back + done.Buried))
+	sv.log.Info().Int("back", done.Back).Int("buried", done.Buried).Msg("run-out claims recovered")
+	return true
+}

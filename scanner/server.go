@@ -1,0 +1,145 @@
+package scanner
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// server is what is owned of one MySQL server, and how far it is read.
+type server struct {
+	cfg     Config
+	index   int
+	name    string
+	log     zerolog.Logger
+	metrics *metrics
+	base    time.Time     // from where the slots of regular peeks are counted
+	wake    chan struct{} // one slot: look again what there is to do
+
+	// offering is held for reading while entries are offered, so that Disown can
+	// wait for those who still think they own.
+	offering sync.RWMutex
+	owned    map[int]bool // guarded by offering
+
+	mu        sync.Mutex // guards what follows; never held while the intake or the store is called
+	groups    []*group
+	patience  *patience // with the server, for peeks
+	restUntil time.Time // the server failed: no peek before
+	catchUp   time.Time // the intake refused: no catch-up peek before
+	refused   time.Time // when it last did
+}
+
+func newServer(cfg Config, index int, name string, m *metrics) *server {
+	return &server{
+		cfg:      cfg,
+		index:    index,
+		name:     name,
+		log:      cfg.Logger.With().Str("server", name).Logger(),
+		metrics:  m,
+		base:     time.Now(),
+		wake:     make(chan struct{}, 1),
+		owned:    make(map[int]bool),
+		patience: newPatience(cfg.Interval),
+	}
+}
+
+// look wakes the scan loop, which finds out by itself what has changed.
+func (sv *server) look() {
+	select {
+	case sv.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (sv *server) own(tables []int) {
+	sv.offering.Lock()
+	added := filter(tables, func(t int) bool {
+		known := sv.owned[t]
+		sv.owned[t] = true
+		return !known
+	})
+	sv.offering.Unlock()
+	slices.Sort(added)
+
+	sv.mu.Lock()
+	for part := range slices.Chunk(added, sv.cfg.TablesPerStatement) {
+		sv.groups = append(sv.groups, newGroup(slices.Clone(part)))
+	}
+	sv.mu.Unlock()
+	sv.look()
+}
+
+func (sv *server) disown(tables []int) {
+	sv.offering.Lock()
+	for _, t := range tables {
+		delete(sv.owned, t)
+	}
+	sv.offering.Unlock()
+
+	gone := make(map[int]bool, len(tables))
+	for _, t := range tables {
+		gone[t] = true
+	}
+	sv.mu.Lock()
+	for _, g := range sv.groups {
+		g.tables = filter(g.tables, func(t int) bool { return !gone[t] })
+	}
+	sv.groups = compact(sv.groups, sv.cfg.TablesPerStatement)
+	sv.mu.Unlock()
+	sv.look()
+}
+
+func (sv *server) appendOwned(to []int) []int {
+	sv.offering.RLock()
+	defer sv.offering.RUnlock()
+	return slices.AppendSeq(to, maps.Keys(sv.owned))
+}
+
+func (sv *server) ownsAny() bool {
+	sv.offering.RLock()
+	defer sv.offering.RUnlock()
+	return len(sv.owned) > 0
+}
+
+// room lets a catch-up start now, but not faster than wokenEvery after a refusal.
+func (sv *server) room() {
+	sv.mu.Lock()
+	sv.catchUp = earlier(sv.catchUp, sv.refused.Add(wokenEvery))
+	sv.mu.Unlock()
+	sv.look()
+}
+
+// offer passes on those of the entries whose table is still owned, and notes a
+// refusal. It returns the due time of the oldest refused entry, 0 for none. It
+// reorders entries.
+func (sv *server) offer(entries []duequeue.Entry) (refused int64) {
+	sv.offering.RLock()
+	entries = slices.DeleteFunc(entries, func(e duequeue.Entry) bool { return !sv.owned[e.JobID.Table()] })
+	if len(entries) > 0 {
+		refused = sv.cfg.Intake.Offer(sv.index, entries)
+	}
+	sv.offering.RUnlock()
+	sv.metrics.entries.WithLabelValues(sv.name).Add(float64(len(entries)))
+	if refused != 0 {
+		sv.metrics.refusals.WithLabelValues(sv.name).Inc()
+		sv.lower(refused)
+	}
+	return refused
+}
+
+// lower notes a refusal in every group: the refused entry may have been pushed
+// out by a nearer one of another table.
+func (sv *server) lower(due int64) {
+	now := time.Now()
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	for _, g := range sv.groups {
+		g.lower(due)
+	}
+	sv.refused, sv.catchUp = now, now.Add(retryEvery)
+}

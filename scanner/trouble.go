@@ -1,0 +1,100 @@
+package scanner
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// patience says how long to leave a server alone that fails, longer each time,
+// and whether it has just begun or ceased to fail. Not safe for concurrent use.
+type patience struct {
+	waits   *backoff.ExponentialBackOff
+	failing bool
+}
+
+// newPatience waits from 100 ms up to longest.
+func newPatience(longest time.Duration) *patience {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval = min(100*time.Millisecond, longest)
+	b.MaxInterval = longest
+	return &patience{waits: b}
+}
+
+// failed returns how long to wait, and whether this is the first failure.
+func (p *patience) failed() (wait time.Duration, first bool) {
+	first = !p.failing
+	p.failing = true
+	return p.waits.NextBackOff(), first
+}
+
+// well reports whether a failing server has come back.
+func (p *patience) well() bool {
+	back := p.failing
+	if back {
+		p.waits.Reset()
+	}
+	p.failing = false
+	return back
+}
+
+// judge notes whether a peek found its server well.
+func (sv *server) judge(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if err == nil {
+		if sv.patience.well() {
+			sv.restUntil = time.Time{}
+			sv.log.Info().Msg("server can be peeked again")
+		}
+		return
+	}
+	sv.metrics.failures.WithLabelValues(sv.name, "peek").Inc()
+	wait, first := sv.patience.failed()
+	sv.restUntil = time.Now().Add(wait)
+	if first {
+		sv.log.Error().Err(err).Msg("server can't be peeked, its tables wait")
+	}
+}
+
+// isolate moves the tables of g that failed into groups of their own, so that
+// the others neither wait for them nor inherit their floors. The caller holds mu.
+func (sv *server) isolate(g *group, failed map[int]error) {
+	if len(g.tables) == 1 && len(failed) == 1 {
+		sv.leaveAlone(g, failed)
+		return
+	}
+	if g.failures > 0 && len(failed) == 0 {
+		g.failures = 0
+		sv.log.Info().Ints("tables", g.tables).Msg("table can be peeked again")
+	}
+	for _, t := range slices.Sorted(maps.Keys(failed)) {
+		if !slices.Contains(g.tables, t) {
+			continue // disowned meanwhile
+		}
+		g.tables = filter(g.tables, func(other int) bool { return other != t })
+		alone := newGroup([]int{t})
+		alone.nextFull = g.nextFull
+		sv.leaveAlone(alone, failed)
+		sv.groups = append(sv.groups, alone)
+	}
+}
+
+// leaveAlone puts off the next peek of a table that failed. What it holds is
+// unread: it starts with a full peek.
+func (sv *server) leaveAlone(g *group, failed map[int]error) {
+	t := g.tables[0]
+	g.failures++
+	g.read, g.nextFull = make(map[uint64]reading), time.Time{}
+	g.next = time.Now().Add(failWait(g.failures, sv.cfg.Interval))
+	sv.metrics.failures.WithLabelValues(sv.name, "table").Inc()
+	if g.failures == 1 {
+		sv.log.Error().Err(failed[t]).Int("table", t).Msg("table can't be peeked, its tasks wait")
+	}
+}
