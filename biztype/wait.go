@@ -20,7 +20,7 @@ func (p Policy) Wait(n int, rnd func() float64) time.Duration {
 // doubled gives min(limit, base * 2^times) without overflow.
 func doubled(base, limit time.Duration, times int) time.Duration {
 	for range times {
-		if base >= limit/2 {
+		if base > limit/2 {
 			return limit
 		}
 		base *= 2

@@ -23,7 +23,8 @@ type File struct {
 }
 
 // Parse reads the text of a file; name stands in the messages.
-func Parse(text []byte, name string) (*File, error) {
+func Parse(text []byte, name string) (file *File, err error) {
+	defer rescue(name, &err)
 	tree, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		return nil, explain(name, err)
@@ -39,7 +40,8 @@ func Parse(text []byte, name string) (*File, error) {
 }
 
 // Decode fills v, a pointer to a struct with yaml tags.
-func (f *File) Decode(v any) error {
+func (f *File) Decode(v any) (err error) {
+	defer rescue(f.name, &err)
 	if err := yaml.NodeToValue(f.tree.Docs[0].Body, v, yaml.Strict()); err != nil {
 		return explain(f.name, err)
 	}
@@ -94,11 +96,19 @@ func Text(node ast.Node) (text string, ok bool) {
 	return "", false
 }
 
+// rescue turns a panic of the YAML library, which some broken files cause (a
+// tag without a value, say), into an error.
+func rescue(name string, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%s:1: the file is not YAML that can be read: %v", name, p)
+	}
+}
+
 // explain turns the parser's error into one line.
 func explain(name string, err error) error {
 	var known yaml.Error
 	if !errors.As(err, &known) || known.GetToken() == nil {
-		return fmt.Errorf("%s: %s", name, firstLine(err.Error()))
+		return fmt.Errorf("%s:1: %s", name, firstLine(err.Error()))
 	}
 	return fmt.Errorf("%s:%d: %s", name, known.GetToken().Position.Line, message(known))
 }

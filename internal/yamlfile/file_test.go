@@ -51,6 +51,7 @@ func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 		"own reader in a list":  {"items:\n  - waits:\n      - 1s\n      - 3x\n", `f.yaml:4: "3x" is not a duration`},
 		"broken brackets":       {"items:\n  - name: [\n", `f.yaml:2: sequence end token ']' not found`},
 		"tab":                   {"items:\n\t- name: a\n", "f.yaml:2: found character '\t' that cannot start any token"},
+		"tag on nothing":        {"items:\n  - waits: !x \n", `f.yaml:1: the file is not YAML that can be read: runtime error: invalid memory address or nil pointer dereference`},
 		"empty":                 {"", `f.yaml:1: the file is empty`},
 		"comments only":         {"# nothing\n", `f.yaml:1: the file is empty`},
 		"two documents":         {"items: []\n---\nitems: []\n", `f.yaml:3: a second document: one file holds one`},

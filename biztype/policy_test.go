@@ -1,0 +1,127 @@
+package biztype_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+// good is a file that the bad ones below differ from in one place.
+const good = `biz_types:
+  - name: order.close
+    number: 1
+    group: orders
+`
+
+func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
+	t.Parallel()
+	hook := "biz_types:\n  - name: a\n    number: 1\n    webhook:\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":           {good + "    tmeout: 3s\n", `biz.yaml:5: unknown key "tmeout"`},
+		"no duration":           {good + "    timeout: 3 s\n", `biz.yaml:5: "3 s" is not a duration such as 30s, 10m or 24h`},
+		"a list as duration":    {good + "    timeout: [3s]\n", `biz.yaml:5: a duration such as 30s, 10m or 24h belongs here`},
+		"no types":              {"biz_types: []\n", `biz.yaml:1: no biz types`},
+		"bad name":              {"biz_types:\n  - name: Order\n    number: 1\n    group: g\n", `biz.yaml:2: biz type Order: name "Order": use lower-case letters, digits, '.', '_' and '-', at most 64, a letter or digit first`},
+		"no number":             {"biz_types:\n  - name: a\n    group: g\n", `biz.yaml:2: biz type a: needs a number, at least 1 and never used before`},
+		"number twice":          {good + "  - name: b\n    number: 1\n    group: g\n", `biz.yaml:6: biz type b: number 1 is that of order.close too`},
+		"name twice":            {good + "  - name: order.close\n    number: 2\n    group: g\n", `biz.yaml:5: biz type order.close: the name stands twice`},
+		"no target":             {"biz_types:\n  - name: a\n    number: 1\n", `biz.yaml:2: biz type a: needs a webhook, or the group of the nodes that have its Go handler`},
+		"handler in callback":   {"biz_types:\n  - name: a\n    number: 1\n    group: callback\n", `biz.yaml:4: biz type a: group "callback" has no Go handlers: give the type a webhook or another group`},
+		"webhook in a group":    {good + "    webhook:\n      url: http://a/\n", `biz.yaml:4: biz type order.close: group "orders": webhooks are delivered by the group "callback"; leave the group out`},
+		"timeout too long":      {good + "    timeout: 2h\n", `biz.yaml:5: biz type order.close: timeout 2h0m0s: use 1ms to 1h0m0s`},
+		"negative timeout":      {good + "    timeout: -1s\n", `biz.yaml:5: biz type order.close: timeout -1s: use 1ms to 1h0m0s`},
+		"too many attempts":     {good + "    attempts: 1001\n", `biz.yaml:5: biz type order.close: 1001 attempts: use 1 to 1000`},
+		"negative concurrency":  {good + "    concurrency: -1\n", `biz.yaml:5: biz type order.close: concurrency -1: use 1 to 10000`},
+		"rate not a number":     {good + "    rate: .nan\n", `biz.yaml:5: biz type order.close: rate NaN: use 0 (no limit) to 1e+06 a second`},
+		"ladder and backoff":    {good + "    ladder: [1s]\n    backoff:\n      base: 1s\n", `biz.yaml:5: biz type order.close: has both a ladder and a backoff: use one`},
+		"step of zero":          {good + "    ladder: [1s, 0s]\n", `biz.yaml:5: biz type order.close: a step of the ladder is 0s`},
+		"backoff upside down":   {good + "    backoff:\n      base: 2m\n      max: 1m\n", `biz.yaml:7: biz type order.close: backoff.max 1m0s is below backoff.base 2m0s`},
+		"no url":                {hook + "      secrets: [A]\n", `biz.yaml:5: biz type a: the webhook needs a url`},
+		"other scheme":          {hook + "      url: ftp://host/\n", `biz.yaml:5: biz type a: the url is not of the form http://host/path or https://host/path`},
+		"password in the url":   {hook + "      url: https://me:pw@host/\n", `biz.yaml:5: biz type a: the url holds a user name or password: deliveries are signed instead, see secrets`},
+		"three secrets":         {hook + "      url: https://host/\n      secrets: [A, B, C]\n", `biz.yaml:6: biz type a: 3 secrets: at most 2, the one in use and one for rotation`},
+		"the secret itself":     {hook + "      url: https://host/\n      secrets: [whsec_MfKQ9r8]\n", `biz.yaml:6: biz type a: a secret is given by the name of its environment variable, never by its value`},
+		"an address as network": {hook + "      url: https://host/\n      allow: [10.0.0.1]\n", `biz.yaml:6: biz type a: "10.0.0.1" is not a network such as 10.0.0.0/8`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := biztype.Parse([]byte(c.text), "biz.yaml")
+			if err == nil || err.Error() != c.want {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestSeveralMistakesAreAllTold(t *testing.T) {
+	t.Parallel()
+	_, err := biztype.Parse([]byte(good+"    attempts: -1\n    timeout: -1s\n"), "biz.yaml")
+	if err == nil || strings.Count(err.Error(), "\n") != 1 {
+		t.Errorf("want two lines, got: %v", err)
+	}
+	err = biztype.Validate([]biztype.Policy{{Name: "a", Number: 1, Group: "g", Attempts: -1}, {Number: 7, Group: "g"}})
+	if err == nil || !strings.HasPrefix(err.Error(), "biz type a: -1 attempts") || !strings.Contains(err.Error(), "\nbiz type #7: name") {
+		t.Errorf("Validate: %v", err)
+	}
+}
+
+func TestTheLadderGivesItsStepsAndThenItsLastOne(t *testing.T) {
+	t.Parallel()
+	p := biztype.Policy{Ladder: []biztype.Duration{1e9, 5e9, 60e9}}
+	for n, want := range map[int]time.Duration{0: 1e9, 1: 1e9, 2: 5e9, 3: 60e9, 4: 60e9, 1000: 60e9} {
+		if got := p.Wait(n, func() float64 { return 0.5 }); got != want {
+			t.Errorf("after %d failed: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestBackoffIsInTheUpperHalfOfTheDoubledBaseUpToMax(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		base := rapid.Int64Range(1, int64(30*24*time.Hour)).Draw(t, "base")
+		limit := rapid.Int64Range(base, int64(30*24*time.Hour)).Draw(t, "max")
+		n := rapid.IntRange(1, 2000).Draw(t, "n")
+		r := rapid.Float64Range(0, 0.999999).Draw(t, "rnd")
+		p := biztype.Policy{Backoff: biztype.Backoff{Base: biztype.Duration(base), Max: biztype.Duration(limit)}}
+		got := int64(p.Wait(n, func() float64 { return r }))
+		full := limit
+		if n-1 < 62 && base <= limit>>(n-1) {
+			full = base << (n - 1)
+		}
+		if got < full/2 || got > full {
+			t.Fatalf("after %d failed: %d, want %d to %d", n, got, full/2, full)
+		}
+	})
+}
+
+func TestDefaultsFillOnlyWhatIsZero(t *testing.T) {
+	t.Parallel()
+	p := biztype.Policy{Name: "a", Number: 1, Webhook: &biztype.Webhook{URL: "http://a/"}, Backoff: biztype.Backoff{Base: biztype.Duration(2 * time.Hour)}}.WithDefaults()
+	if p.Group != "callback" || p.Timeout.D() != 30*time.Second || p.Attempts != 16 || p.Concurrency != 64 || p.Retention.D() != 720*time.Hour {
+		t.Errorf("got %+v", p)
+	}
+	if p.Backoff.Max.D() != 2*time.Hour {
+		t.Errorf("backoff.max %s, want its base where that is above the default", p.Backoff.Max)
+	}
+	if again := p.WithDefaults(); again.Timeout != p.Timeout || again.Backoff != p.Backoff {
+		t.Error("not idempotent")
+	}
+}
+
+func FuzzParseNeverPanicsAndWhatItTakesIsValid(f *testing.F) {
+	f.Add(good)
+	f.Add("biz_types:\n  - name: a\n    webhook: {url: 'http://a/'}\n    number: 0x10\n    ladder: [1s, 2s]\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		policies, err := biztype.Parse([]byte(text), "f.yaml")
+		if err == nil && biztype.Validate(policies) != nil {
+			t.Errorf("took what is not valid: %v", biztype.Validate(policies))
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "f.yaml:") {
+			t.Errorf("message without its file: %v", err)
+		}
+	})
+}
