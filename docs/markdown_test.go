@@ -1,0 +1,97 @@
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// block is one fenced piece of a document.
+type block struct {
+	section string // text of the heading above
+	kind    string // what stands behind the fence: "sql", "sh add-task.sh"
+	text    string
+}
+
+// blocks reads the fenced pieces of a document in order.
+func blocks(t *testing.T, file string) []block {
+	t.Helper()
+	body, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []block
+	var section string
+	open := false
+	for line := range strings.Lines(string(body)) {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			if open = !open; open {
+				found = append(found, block{section: section, kind: strings.TrimSpace(line[3:])})
+			}
+		case open:
+			found[len(found)-1].text += line
+		case strings.HasPrefix(line, "## "):
+			section = strings.TrimSpace(line[3:])
+		}
+	}
+	return found
+}
+
+// ofKind gives the texts of one kind; at least one, or the document has lost what the test is about.
+func ofKind(t *testing.T, all []block, kind string) []block {
+	t.Helper()
+	var some []block
+	for _, b := range all {
+		if b.kind == kind {
+			some = append(some, b)
+		}
+	}
+	if len(some) == 0 {
+		t.Fatalf("no block of kind %q", kind)
+	}
+	return some
+}
+
+// quoted are the statements inside Java text blocks and PHP nowdocs.
+var quoted = regexp.MustCompile(`(?s)"""\n(.*?)"""|<<<'SQL'\n(.*?)\s+SQL,`)
+
+// statements gives the statements that a program of the document prepares, for one database and table.
+func statements(t *testing.T, program, database, table string) []string {
+	t.Helper()
+	var found []string
+	for _, m := range quoted.FindAllStringSubmatch(program, -1) {
+		text := strings.NewReplacer("%1$s", database, "%2$s", table).Replace(m[1] + m[2])
+		if strings.Contains(text, "%") {
+			t.Fatalf("a placeholder is left in %s", text)
+		}
+		found = append(found, text)
+	}
+	return found
+}
+
+// example is a line of the document's table of places.
+type example struct {
+	bizID  uint64
+	number int
+	table  string
+}
+
+// places reads the lines "| 1 | 4023 | toc_3.task_0951 |".
+func places(t *testing.T) []example {
+	t.Helper()
+	body, err := os.ReadFile("sql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []example
+	for line := range strings.Lines(string(body)) {
+		var row example
+		if n, _ := fmt.Sscanf(line, "| %d | %d | %s |", &row.bizID, &row.number, &row.table); n == 3 {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
