@@ -26,6 +26,11 @@ const (
 	Lost                   // connection lost or never made; a write may have happened
 )
 
+var classNames = [...]string{"other", "ok", "canceled", "contended", "duplicate", "missing", "denied", "demoted", "lost"}
+
+// String gives the lower-case word, as used in metrics.
+func (c Class) String() string { return classNames[c] }
+
 // byNumber maps the servers' error numbers, the same in MySQL and MariaDB but
 // for 1020, which MariaDB sends where a row changed since the snapshot.
 var byNumber = map[uint16]Class{

@@ -16,14 +16,17 @@ const retryFor = 10 * time.Second
 // alone are repeated: after a lost connection only op's caller can know whether
 // the write happened. Never use it inside a caller's transaction: the server
 // has rolled that back.
-func Retry(ctx context.Context, op func() error) error {
+func Retry(ctx context.Context, op func() error) error { return RetryFor(ctx, retryFor, op) }
+
+// RetryFor is Retry with a bound of its own.
+func RetryFor(ctx context.Context, bound time.Duration, op func() error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := op()
 		if err != nil && ClassOf(err) != Contended {
 			return struct{}{}, backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(newBackOff()), backoff.WithMaxElapsedTime(retryFor))
+	}, backoff.WithBackOff(newBackOff()), backoff.WithMaxElapsedTime(bound))
 	return err
 }
 

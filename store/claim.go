@@ -1,0 +1,241 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// errSlow ends a Claim whose first rows have waited too long for the others.
+var errSlow = fmt.Errorf("left out, as the rows claimed so far run out while others are locked: %w", context.DeadlineExceeded)
+
+// Claim takes rows until the server's now + c.Hold: those still pending, due,
+// with the action_time as read and, with a fence, in tables that the claimer
+// took last. It gives them as they are now: Status Claimed, Action the deadline.
+// Rows not among them are somebody else's, or not due.
+//
+// A row that another transaction holds locked is left out after a second and
+// named in the error; the rows beside the error are claimed all the same. After
+// a lost connection rows may be claimed that are not returned: their claims run
+// out.
+func (s *Store) Claim(ctx context.Context, c Claim) ([]Row, error) {
+	for _, e := range c.Rows {
+		if err := s.refuse(c.Server, e.JobID.Table()); err != nil {
+			return nil, fmt.Errorf("claim job_id %s on %s: %w", e.JobID, s.servers[c.Server].Name, err)
+		}
+	}
+	run := claiming{store: s, server: s.servers[c.Server], Claim: c, start: time.Now()}
+	for chunk := range slices.Chunk(sortEntries(c.Rows), maxIDs) {
+		if err := run.chunk(ctx, chunk); err != nil {
+			run.errs = append(run.errs, err)
+			break
+		}
+	}
+	return run.taken, errors.Join(run.errs...)
+}
+
+// claiming is one call of Claim under way.
+type claiming struct {
+	Claim
+	store  *Store
+	server *server
+	start  time.Time
+	taken  []Row
+	errs   []error // one for each row that could not be had
+}
+
+// chunk claims at most maxIDs sorted entries: in one transaction, or where that
+// meets a lock, table by table, and row by row in a table that has one.
+func (c *claiming) chunk(ctx context.Context, entries []duequeue.Entry) error {
+	once := func(groups [][]duequeue.Entry) error { return c.once(ctx, groups) }
+	return apart(entriesByTable(entries), once, func(table []duequeue.Entry, err error) {
+		if len(table) == 1 {
+			c.fail(table, err)
+			return
+		}
+		c.errs = append(c.errs, each(slices.Collect(slices.Chunk(table, 1)), once, c.fail))
+	})
+}
+
+func (c *claiming) fail(row []duequeue.Entry, err error) {
+	c.errs = append(c.errs, c.store.wrap(fmt.Errorf("job_id %s: %w", row[0].JobID, err), "claim in", c.server, row[0].JobID.Table()))
+}
+
+// once claims in one transaction; each group is of one table.
+func (c *claiming) once(ctx context.Context, groups [][]duequeue.Entry) error {
+	if len(c.taken) > 0 && time.Since(c.start) > c.Hold/4 {
+		return c.store.wrap(errSlow, "claim rows", c.server)
+	}
+	var rows []Row
+	err := c.store.transact(ctx, c.server, func(conn *sql.Conn) error {
+		locked, err := c.lock(ctx, conn, groups)
+		if err != nil {
+			return err
+		}
+		rows = locked.allowed(c.Fence)
+		return c.take(ctx, conn, rows, locked.now+roundUp(c.Hold))
+	})
+	if err == nil {
+		c.taken = append(c.taken, rows...)
+	}
+	return err
+}
+
+// lockedRows is what one round trip locked.
+type lockedRows struct {
+	rows   []Row
+	owners map[int]string // of the tables; empty without a fence
+	now    int64          // the server's clock, all locks held
+}
+
+// allowed gives the rows that the fence lets through.
+func (l lockedRows) allowed(fence *Fence) []Row {
+	if fence == nil {
+		return l.rows
+	}
+	return slices.DeleteFunc(l.rows, func(r Row) bool { return l.owners[r.JobID.Table()] != fence.Node })
+}
+
+// lock reads the owners of the tables, locks the claimable rows and reads the
+// clock, in one round trip.
+func (c *claiming) lock(ctx context.Context, conn *sql.Conn, groups [][]duequeue.Entry) (lockedRows, error) {
+	text, args := c.fenceText(groups)
+	fences := len(args)
+	for _, group := range groups {
+		text = c.claimableText(text, group)
+	}
+	text = now.render(text, nil)
+	locked := lockedRows{owners: make(map[int]string)}
+	err := c.store.read(ctx, conn, claimable.name, text, func(set int, rows *sql.Rows) (err error) {
+		switch {
+		case set < fences:
+			owner, err := scanOwner(rows)
+			locked.owners[owner.table] = owner.node
+			return err
+		case set < fences+len(groups):
+			locked.rows = append(locked.rows, Row{})
+			return locked.rows[len(locked.rows)-1].scan(rows)
+		}
+		locked.now, err = scanClock(rows)
+		return err
+	}, args...)
+	return locked, err
+}
+
+// fenceText is a statement for each database, with an argument each; nothing
+// without a fence.
+func (c *claiming) fenceText(groups [][]duequeue.Entry) (b []byte, args []any) {
+	if c.Fence == nil {
+		return nil, nil
+	}
+	tables := make([]int, len(groups))
+	for i, g := range groups {
+		tables[i] = g[0].JobID.Table()
+	}
+	for _, part := range c.store.byDatabase(tables) {
+		b = fence.render(b, func(b []byte, slot string) []byte {
+			if slot == "database" {
+				return append(b, c.store.layout.Database(part.database)...)
+			}
+			return appendList(b, part.tables)
+		})
+		b = append(b, ';')
+		args = append(args, c.Fence.Group)
+	}
+	return b, args
+}
+
+func (c *claiming) claimableText(b []byte, group []duequeue.Entry) []byte {
+	b = claimable.render(b, func(b []byte, slot string) []byte {
+		switch slot {
+		case "table":
+			return append(b, c.store.names[group[0].JobID.Table()]...)
+		case "pairs":
+			return appendPairs(b, group)
+		}
+		return appendList(b, idsOfEntries(group))
+	})
+	return append(b, ';')
+}
+
+// take makes locked rows the claimer's, in the tables and in rows.
+func (c *claiming) take(ctx context.Context, conn *sql.Conn, rows []Row, deadline int64) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	ids := make([]tocsin.JobID, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].JobID
+		rows[i].Status, rows[i].ClaimedBy = tocsin.Claimed, c.By
+		rows[i].Action, rows[i].ActionTime = deadline, time.UnixMilli(deadline).UTC()
+	}
+	slices.SortFunc(ids, compareIDs)
+	text, args := []byte(nil), []any(nil)
+	for _, part := range byTable(ids) {
+		text = c.store.claimText(text, part, deadline)
+		args = append(args, c.By)
+	}
+	counts, err := c.store.write(ctx, conn, claim.name, text, args...)
+	if err == nil && sum(counts) != int64(len(rows)) {
+		return fmt.Errorf("claimed %d of %d locked rows", sum(counts), len(rows))
+	}
+	return err
+}
+
+func (s *Store) claimText(b []byte, part idsOf, deadline int64) []byte {
+	fill := s.fill(part)
+	return claim.render(b, func(b []byte, slot string) []byte {
+		if slot == "deadline" {
+			return appendTime(b, deadline)
+		}
+		return fill(b, slot)
+	})
+}
+
+// appendPairs appends (job_id, action_time) of each entry.
+func appendPairs(b []byte, entries []duequeue.Entry) []byte {
+	for i, e := range entries {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '(')
+		b = append(b, e.JobID.String()...)
+		b = append(b, ',')
+		b = append(appendTime(b, e.Due), ')')
+	}
+	return b
+}
+
+// sortEntries gives the entries in the order of compareIDs, each id once.
+func sortEntries(entries []duequeue.Entry) []duequeue.Entry {
+	sorted := slices.Clone(entries)
+	slices.SortFunc(sorted, func(a, b duequeue.Entry) int {
+		return cmp.Or(compareIDs(a.JobID, b.JobID), cmp.Compare(a.Due, b.Due))
+	})
+	return slices.CompactFunc(sorted, func(a, b duequeue.Entry) bool { return a.JobID == b.JobID })
+}
+
+// entriesByTable cuts sorted entries into those of each table.
+func entriesByTable(entries []duequeue.Entry) [][]duequeue.Entry {
+	var groups [][]duequeue.Entry
+	for _, part := range byTable(idsOfEntries(entries)) {
+		groups = append(groups, entries[:len(part.ids)])
+		entries = entries[len(part.ids):]
+	}
+	return groups
+}
+
+func idsOfEntries(entries []duequeue.Entry) []tocsin.JobID {
+	ids := make([]tocsin.JobID, len(entries))
+	for i, e := range entries {
+		ids[i] = e.JobID
+	}
+	return ids
+}

@@ -1,0 +1,178 @@
+package store
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// plan is one line of EXPLAIN.
+type plan struct{ table, access, key, rows, extra string }
+
+func (b *bench) explain(text string) []plan {
+	b.tb.Helper()
+	text, _, _ = strings.Cut(text, ";") // the first of several
+	rows, err := b.db.Query("EXPLAIN " + strings.ReplaceAll(text, "?", "'x'"))
+	if err != nil {
+		b.tb.Fatalf("EXPLAIN %s: %v", text, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	var plans []plan
+	for rows.Next() {
+		values := make([]sql.NullString, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			b.tb.Fatal(err)
+		}
+		named := make(map[string]string)
+		for i, c := range columns {
+			named[strings.ToLower(c)] = values[i].String
+		}
+		plans = append(plans, plan{named["table"], named["type"], named["key"], named["rows"], named["extra"]})
+	}
+	return plans
+}
+
+// filled gives a store whose tables hold so many rows each, half of them
+// settled, analysed.
+func filled(t *testing.T, rows int) *bench {
+	b := open(t, small)
+	var tasks []task
+	for table := range small.Total() {
+		for i := range rows {
+			tasks = append(tasks, task{id: id(table, i), kind: uint64(i%3 + 1), status: tocsin.Status(i % 2 * 2)})
+		}
+	}
+	b.add(tasks...)
+	for table := range small.Total() {
+		b.exec("ANALYZE TABLE " + b.layout.Table(table))
+	}
+	return b
+}
+
+func TestPlansOfStatements(t *testing.T) {
+	t.Parallel()
+	for _, rows := range []int{600, 6000} {
+		t.Run(fmt.Sprint(rows), func(t *testing.T) {
+			t.Parallel()
+			b := filled(t, rows)
+			t.Run("peek is answered from idx_due, unsorted", b.peekPlans)
+			t.Run("load, claim and settle take a range of the primary key", b.keyPlans)
+		})
+	}
+}
+
+func (b *bench) peekPlans(t *testing.T) {
+	q := PeekQuery{Types: []uint64{1, 3}, From: 1, Until: b.clock(), Limit: 100}
+	behind := q
+	behind.After = b.entry(id(0, 4))
+	texts := map[string]string{
+		"alone":            string(b.peekText([]int{0}, peekTail(q))),
+		"in a union":       string(b.peekText([]int{0, 1, 2, 3}, peekTail(q))),
+		"behind":           string(b.peekText([]int{0}, peekTail(behind))),
+		"behind, in union": string(b.peekText([]int{0, 1}, peekTail(behind))),
+	}
+	for name, text := range texts {
+		for _, p := range b.explain(text) {
+			if strings.HasPrefix(p.table, "<union") {
+				t.Errorf("%s: keeps the union in a temporary table: %+v", name, p)
+				continue
+			}
+			if p.access != "range" || p.key != "idx_due" || !strings.Contains(p.extra, "Using index") || strings.Contains(p.extra, "filesort") {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+	}
+}
+
+func (b *bench) keyPlans(t *testing.T) {
+	ids := []tocsin.JobID{}
+	for i := range 300 {
+		ids = append(ids, id(0, i*2))
+	}
+	parts := byTable(ids)
+	entries := make([]duequeue.Entry, len(ids))
+	for i := range ids {
+		entries[i] = duequeue.Entry{JobID: ids[i], Due: 1}
+	}
+	outcomes := []Outcome{{JobID: ids[0]}, {JobID: ids[1]}, {JobID: ids[2]}}
+	loading, _ := b.loadText(parts)
+	completing, _ := b.settleText(outcomes, groupOutcomes(outcomes))
+	texts := map[string][]byte{
+		"load":      loading,
+		"claimable": (&claiming{store: b.Store}).claimableText(nil, entries),
+		"claim":     b.claimText(nil, parts[0], 1),
+		"complete":  completing,
+		"retry":     b.changeText(nil, retry, &Outcome{JobID: ids[0]}),
+		"snooze":    b.changeText(nil, snooze, &Outcome{JobID: ids[0]}),
+		"bury":      b.changeText(nil, bury, &Outcome{JobID: ids[0]}),
+		"recover":   b.recoverText(parts),
+		"fate":      fate.render(nil, b.fill(parts[0])),
+		"redrive":   redrive.render(nil, b.fillRow(ids[0])),
+	}
+	for name, text := range texts {
+		for _, p := range b.explain(string(text)) {
+			if p.key != "PRIMARY" || p.access != "range" && !(p.access == "const" && name == "fate") {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+	}
+}
+
+// A burst of one action_time is read page by page; the last page must not cost
+// more than the first.
+func TestPeekDeepInABurstReadsItsPageOnly(t *testing.T) {
+	t.Parallel()
+	b := open(t, tocsin.Layout{Databases: 1, Tables: 1})
+	due := b.clock() - 5000
+	tasks := make([]task, 3000)
+	for i := range tasks {
+		tasks[i] = task{id: id(0, i), kind: uint64(i%2 + 1), action: due}
+	}
+	b.add(tasks...)
+	b.exec("ANALYZE TABLE " + b.layout.Table(0))
+	q := PeekQuery{Tables: []int{0}, Types: []uint64{1, 2}, Until: due, Limit: 100, After: duequeue.Entry{JobID: id(0, 2001), Type: 2, Due: due}}
+	text := string(b.peekText(q.Tables, peekTail(q)))
+	conn, err := b.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	before := reads(t, conn)
+	if _, err := conn.ExecContext(t.Context(), "DO (SELECT COUNT(*) FROM ("+text+") page)"); err != nil {
+		t.Fatal(err)
+	}
+	if n := reads(t, conn) - before; n > 1000 {
+		t.Errorf("read %d index entries for a page of 100", n)
+	}
+}
+
+// reads counts the index entries that a session has walked over.
+func reads(t *testing.T, conn *sql.Conn) (total int) {
+	t.Helper()
+	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read_next'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int
+		if err := rows.Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	return total
+}

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Load reads whole rows by primary key, the ids of many tables in one round
+// trip (of 500 ids), with the server's clock after them. Ids in any order;
+// those not pending any more are left out. A table that cannot be read is named
+// in Loaded.Failed and hides no other. It betters what Now estimates.
+func (s *Store) Load(ctx context.Context, server int, ids []tocsin.JobID) (Loaded, error) {
+	sv := s.servers[server]
+	var loaded Loaded
+	fail := func(part idsOf, err error) {
+		if loaded.Failed == nil {
+			loaded.Failed = make(map[int]error)
+		}
+		loaded.Failed[part.table] = s.wrap(err, "load from", sv, part.table)
+	}
+	for chunk := range slices.Chunk(sortIDs(ids), maxIDs) {
+		parts := slices.DeleteFunc(byTable(chunk), func(part idsOf) bool {
+			err := s.refuse(server, part.table)
+			if err != nil {
+				fail(part, err)
+			}
+			return err != nil
+		})
+		err := apart(parts, func(parts []idsOf) error { return s.load(ctx, sv, parts, &loaded) }, fail)
+		if err != nil {
+			return loaded, s.wrap(err, "load from", sv, tablesOf(parts)...)
+		}
+	}
+	return loaded, nil
+}
+
+// load adds the rows of one round trip, or nothing if it fails.
+func (s *Store) load(ctx context.Context, sv *server, parts []idsOf, loaded *Loaded) error {
+	before := len(loaded.Rows)
+	loaded.Rows = slices.Grow(loaded.Rows, countIDs(parts))
+	text, last := s.loadText(parts)
+	taken := sample{asked: time.Now()}
+	err := s.read(ctx, sv.DB, load.name, text, func(set int, rows *sql.Rows) (err error) {
+		if set == last {
+			taken.milli, err = scanClock(rows)
+			return err
+		}
+		loaded.Rows = append(loaded.Rows, Row{})
+		return loaded.Rows[len(loaded.Rows)-1].scan(rows)
+	})
+	if err != nil {
+		loaded.Rows = loaded.Rows[:before]
+		return err
+	}
+	taken.answered = time.Now()
+	sv.clock.take(taken)
+	loaded.Now = taken.milli
+	return nil
+}
+
+// loadText is a statement for each 64 tables, then the clock's, whose number
+// last is.
+func (s *Store) loadText(parts []idsOf) (b []byte, last int) {
+	for group := range slices.Chunk(parts, maxTables) {
+		for i, part := range group {
+			if i > 0 {
+				b = append(b, unionAll...)
+			}
+			b = load.render(b, s.fill(part))
+		}
+		b = append(b, ';')
+		last++
+	}
+	return now.render(b, nil), last
+}
+
+// idsOf are ids of one table, ascending.
+type idsOf struct {
+	table int
+	ids   []tocsin.JobID
+}
+
+// fill gives the slots of a statement that takes the ids of one table.
+func (s *Store) fill(part idsOf) func([]byte, string) []byte {
+	return func(b []byte, slot string) []byte {
+		if slot == "table" {
+			return append(b, s.names[part.table]...)
+		}
+		return appendList(b, part.ids)
+	}
+}
+
+// sortIDs gives the ids by table, then by id, each once.
+func sortIDs(ids []tocsin.JobID) []tocsin.JobID {
+	sorted := slices.Clone(ids)
+	slices.SortFunc(sorted, compareIDs)
+	return slices.Compact(sorted)
+}
+
+// compareIDs orders by table, then by id: the order in which all of this
+// package's transactions lock.
+func compareIDs(a, b tocsin.JobID) int {
+	return cmp.Or(cmp.Compare(a.Table(), b.Table()), cmp.Compare(a, b))
+}
+
+// byTable cuts sorted ids into those of each table. It shares the ids' memory.
+func byTable(ids []tocsin.JobID) []idsOf {
+	var parts []idsOf
+	for start := 0; start < len(ids); {
+		end := start + 1
+		for end < len(ids) && ids[end].Table() == ids[start].Table() {
+			end++
+		}
+		parts = append(parts, idsOf{ids[start].Table(), ids[start:end]})
+		start = end
+	}
+	return parts
+}
+
+func countIDs(parts []idsOf) (n int) {
+	for _, p := range parts {
+		n += len(p.ids)
+	}
+	return n
+}
+
+func tablesOf(parts []idsOf) []int {
+	tables := make([]int, len(parts))
+	for i, p := range parts {
+		tables[i] = p.table
+	}
+	return tables
+}

@@ -1,0 +1,201 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// errUneven says that a statement hit some of its rows, which does not tell
+// which.
+var errUneven = errors.New("a statement for several rows missed some")
+
+// Settle writes the outcomes of one server in one transaction and tells the
+// fate of each, in their order. On an error nothing is written. A lock that
+// another transaction holds is waited for for a second; the caller goes on by
+// asking for less.
+//
+// It may be repeated after a lost connection: what was written then meets
+// itself, and its fate is Stored, or Settled for a completed task.
+func (s *Store) Settle(ctx context.Context, server int, outcomes []Outcome) ([]Fate, error) {
+	sv := s.servers[server]
+	for i := range outcomes {
+		if err := s.refuse(server, outcomes[i].JobID.Table()); err != nil {
+			return nil, fmt.Errorf("settle job_id %s on %s: %w", outcomes[i].JobID, sv.Name, err)
+		}
+	}
+	if len(outcomes) == 0 {
+		return nil, nil
+	}
+	groups := groupOutcomes(outcomes)
+	fates, err := s.settle(ctx, sv, outcomes, groups)
+	if errors.Is(err, errUneven) { // rolled back: once more, with a statement a row
+		fates, err = s.settle(ctx, sv, outcomes, singly(groups))
+	}
+	if err != nil {
+		return nil, s.wrap(err, fmt.Sprintf("settle %d outcomes in", len(outcomes)), sv, tablesOfOutcomes(outcomes, groups)...)
+	}
+	return fates, nil
+}
+
+// settle writes a statement for each group in one transaction.
+func (s *Store) settle(ctx context.Context, sv *server, outcomes []Outcome, groups [][]int) ([]Fate, error) {
+	text, args := s.settleText(outcomes, groups)
+	var fates []Fate
+	err := s.transact(ctx, sv, func(conn *sql.Conn) error {
+		counts, err := s.write(ctx, conn, "settle", text, args...)
+		if err != nil {
+			return err
+		}
+		missed, err := missedBy(counts, groups)
+		if err != nil {
+			return err
+		}
+		fates = make([]Fate, len(outcomes)) // all Stored
+		return s.nameFates(ctx, conn, outcomes, missed, fates)
+	})
+	return fates, err
+}
+
+// missedBy gives the outcomes that hit no row.
+func missedBy(counts []int64, groups [][]int) (missed []int, err error) {
+	if len(counts) != len(groups) {
+		return nil, fmt.Errorf("%d counts for %d statements", len(counts), len(groups))
+	}
+	for i, group := range groups {
+		switch {
+		case counts[i] == int64(len(group)):
+		case len(group) > 1:
+			return nil, errUneven
+		default:
+			missed = append(missed, group[0])
+		}
+	}
+	return missed, nil
+}
+
+// groupOutcomes gives the outcomes, by index, that share a statement, in the
+// order of their tables: completed ones of one table and version, at most
+// maxIDs, others alone.
+func groupOutcomes(outcomes []Outcome) [][]int {
+	order := make([]int, len(outcomes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return compareOutcomes(&outcomes[i], &outcomes[j]) })
+	var groups [][]int
+	for start := 0; start < len(order); {
+		end := start + 1
+		for end < len(order) && end-start < maxIDs && together(&outcomes[order[start]], &outcomes[order[end]]) {
+			end++
+		}
+		groups = append(groups, order[start:end])
+		start = end
+	}
+	return groups
+}
+
+// compareOutcomes orders by table; within one, completed tasks come first.
+func compareOutcomes(a, b *Outcome) int {
+	if c := cmp.Compare(a.JobID.Table(), b.JobID.Table()); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(min(a.Verb, 1), min(b.Verb, 1)); c != 0 {
+		return c
+	}
+	if a.Verb == tocsin.Complete && a.Version != b.Version {
+		return cmp.Compare(a.Version, b.Version)
+	}
+	return cmp.Compare(a.JobID, b.JobID)
+}
+
+func together(a, b *Outcome) bool {
+	return a.Verb == tocsin.Complete && b.Verb == tocsin.Complete &&
+		a.Version == b.Version && a.JobID.Table() == b.JobID.Table()
+}
+
+// singly puts each outcome into a group of its own, in the same order.
+func singly(groups [][]int) [][]int {
+	return slices.Collect(slices.Chunk(slices.Concat(groups...), 1))
+}
+
+// settleText is a statement for each group.
+func (s *Store) settleText(outcomes []Outcome, groups [][]int) (b []byte, args []any) {
+	b = make([]byte, 0, 256*len(groups))
+	for _, group := range groups {
+		o := &outcomes[group[0]]
+		switch o.Verb {
+		case tocsin.Complete:
+			b = s.completeText(b, outcomes, group)
+		case tocsin.Retry:
+			b, args = s.changeText(b, retry, o), append(args, cut(o.Reason))
+		case tocsin.Defer:
+			b = s.changeText(b, snooze, o)
+		case tocsin.GiveUp:
+			b, args = s.changeText(b, bury, o), append(args, cut(o.Reason))
+		}
+	}
+	return b, args
+}
+
+func (s *Store) completeText(b []byte, outcomes []Outcome, group []int) []byte {
+	first := &outcomes[group[0]]
+	return complete.render(b, func(b []byte, slot string) []byte {
+		switch slot {
+		case "table":
+			return append(b, s.names[first.JobID.Table()]...)
+		case "version":
+			return strconv.AppendUint(b, uint64(first.Version), 10)
+		}
+		for i, o := range group {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendUint(b, uint64(outcomes[o].JobID), 10)
+		}
+		return b
+	})
+}
+
+// changeText renders retry, snooze or bury.
+func (s *Store) changeText(b []byte, st statement, o *Outcome) []byte {
+	return st.render(b, func(b []byte, slot string) []byte {
+		switch slot {
+		case "table":
+			return append(b, s.names[o.JobID.Table()]...)
+		case "next":
+			return appendTime(b, o.Next)
+		case "job_id":
+			return strconv.AppendUint(b, uint64(o.JobID), 10)
+		case "version":
+			return strconv.AppendUint(b, uint64(o.Version), 10)
+		case "attempts":
+			return appendInt(b, o.Attempts)
+		case "status":
+			return appendInt(b, int(o.from()))
+		}
+		return appendTime(b, o.Action)
+	})
+}
+
+// from is the status that the attempt left its row in.
+func (o *Outcome) from() tocsin.Status {
+	if o.Claimed {
+		return tocsin.Claimed
+	}
+	return tocsin.Pending
+}
+
+func tablesOfOutcomes(outcomes []Outcome, groups [][]int) []int {
+	tables := make([]int, len(groups))
+	for i, g := range groups {
+		tables[i] = outcomes[g[0]].JobID.Table()
+	}
+	return slices.Compact(tables)
+}

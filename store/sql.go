@@ -1,0 +1,321 @@
+package store
+
+// The statements. {slots} are filled by who sends them: numbers and times as
+// literals, text as ? arguments. Lists of ids are sorted and hold at most
+// maxIDs; statements for several tables are joined by unionAll or sent together.
+
+const unionAll = " UNION ALL "
+
+// rowColumns are what Row is read from, in the order of scanner.scan.
+const rowColumns = `
+    job_id,
+    biz_id,
+    biz_type,
+    status,
+    action_time,
+    due_time,
+    attempts,
+    crashes,
+    version,
+    claimed_by,
+    dedup_key,
+    last_error,
+    attribute,
+    gmt_create,
+    gmt_modified`
+
+// peek reads entries of one table in order. It is answered from idx_due alone,
+// without a sort. {range} bounds action_time. Zero rows: nothing due there.
+var peek = prepare(`
+(SELECT /* tocsin peek */
+    {table_no},
+    job_id,
+    biz_type,
+    action_time
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = 0
+  AND {range}
+  AND biz_type IN ({types})
+ORDER BY action_time, biz_type, job_id
+LIMIT {limit})`)
+
+// peekFrom, peekUntil and peekAfter are the parts of {range}. peekAfter is
+// written so that the servers read it as three ranges of idx_due, which the
+// primary key ends: a page deep in a burst of one action_time costs no more
+// than the first.
+var (
+	peekFrom  = prepare(`action_time >= {from} AND action_time <= {until}`)
+	peekAfter = prepare(`
+    action_time <= {until}
+  AND (action_time > {due}
+    OR (action_time = {due} AND biz_type > {type})
+    OR (action_time = {due} AND biz_type = {type} AND job_id > {job_id}))`)
+)
+
+// load reads the rows of one table that are still pending, by primary key.
+var load = prepare(`
+(SELECT /* tocsin load */` + rowColumns + `
+FROM {table} FORCE INDEX (PRIMARY)
+WHERE job_id IN ({ids})
+  AND status = 0)`)
+
+// now asks for the server's clock, cut to the millisecond.
+var now = prepare(`SELECT /* tocsin clock */ UTC_TIMESTAMP(3)`)
+
+// fence reads who took the tables of one database last, and holds that until
+// the transaction ends. Its argument is the group.
+var fence = prepare(`
+SELECT /* tocsin fence */
+    table_no,
+    node
+FROM {database}.owner
+WHERE group_name = ?
+  AND table_no IN ({tables})
+LOCK IN SHARE MODE`)
+
+// claimable locks the rows of one table that may be claimed: pending, due and
+// as they were read. {pairs} are (job_id, action_time).
+var claimable = prepare(`
+SELECT /* tocsin claimable */` + rowColumns + `
+FROM {table} FORCE INDEX (PRIMARY)
+WHERE job_id IN ({ids})
+  AND status = 0
+  AND action_time <= UTC_TIMESTAMP(3)
+  AND (job_id, action_time) IN ({pairs})
+FOR UPDATE`)
+
+// claim takes rows that claimable has locked, all of them. Its argument is the
+// claimer.
+var claim = prepare(`
+UPDATE /* tocsin claim */ {table} FORCE INDEX (PRIMARY)
+SET status = 1,
+    action_time = {deadline},
+    claimed_by = ?,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id IN ({ids})
+  AND status = 0;`)
+
+// complete ends tasks of one table and version. A claim that ran out, a retry
+// or a burial meanwhile does not undo the success. Fewer rows than ids: see Fate.
+var complete = prepare(`
+UPDATE /* tocsin complete */ {table} FORCE INDEX (PRIMARY)
+SET status = 2,
+    action_time = UTC_TIMESTAMP(3),
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id IN ({ids})
+  AND version = {version}
+  AND status IN (0, 1, 4);`)
+
+// unchanged is the condition of the writes that only who holds the attempt may
+// make: {status} is 1 and {action} the deadline where the row was claimed, else
+// 0 and the action_time as loaded.
+const unchanged = `
+WHERE job_id = {job_id}
+  AND version = {version}
+  AND attempts = {attempts}
+  AND status = {status}
+  AND action_time = {action};`
+
+// retry makes a task pending again after a failed attempt. Its argument is the
+// reason.
+var retry = prepare(`
+UPDATE /* tocsin retry */ {table} FORCE INDEX (PRIMARY)
+SET status = 0,
+    action_time = {next},
+    attempts = attempts + 1,
+    claimed_by = '',
+    last_error = ?,
+    gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
+
+// snooze makes a task pending again without counting an attempt.
+var snooze = prepare(`
+UPDATE /* tocsin snooze */ {table} FORCE INDEX (PRIMARY)
+SET status = 0,
+    action_time = {next},
+    claimed_by = '',
+    gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
+
+// bury gives a task up after a failed attempt. Its argument is the reason.
+var bury = prepare(`
+UPDATE /* tocsin bury */ {table} FORCE INDEX (PRIMARY)
+SET status = 4,
+    action_time = UTC_TIMESTAMP(3),
+    attempts = attempts + 1,
+    last_error = ?,
+    gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
+
+// fate reads what became of rows that an outcome did not hit.
+var fate = prepare(`
+SELECT /* tocsin fate */
+    job_id,
+    status,
+    action_time,
+    attempts,
+    version,
+    last_error
+FROM {table} FORCE INDEX (PRIMARY)
+WHERE job_id IN ({ids})`)
+
+// expired finds claims of one table that ran out at least 5 s ago: their
+// claimers have had the time to settle late. From idx_due alone.
+var expired = prepare(`
+(SELECT /* tocsin expired */
+    {table_no},
+    job_id
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = 1
+  AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND
+ORDER BY action_time
+LIMIT {limit})`)
+
+// recoverBury and recoverBack end run-out claims of one table; sent in this
+// order, each row meets one of them.
+var (
+	recoverBury = prepare(`
+UPDATE /* tocsin recover */ {table} FORCE INDEX (PRIMARY)
+SET status = 4,
+    crashes = crashes + 1,
+    last_error = CONCAT('crashed ', crashes, ' times, last on ', claimed_by),
+    action_time = UTC_TIMESTAMP(3),
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id IN ({ids})
+  AND status = 1
+  AND crashes >= {crashes}
+  AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND;`)
+	recoverBack = prepare(`
+UPDATE /* tocsin recover */ {table} FORCE INDEX (PRIMARY)
+SET status = 0,
+    crashes = crashes + 1,
+    claimed_by = '',
+    action_time = UTC_TIMESTAMP(3),
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id IN ({ids})
+  AND status = 1
+  AND crashes < {crashes}
+  AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND;`)
+)
+
+// bells reads one database's doorbell, in order of id.
+var bells = prepare(`
+(SELECT /* tocsin bells */
+    {database_no},
+    id,
+    job_id,
+    biz_type,
+    action_time
+FROM {database}.doorbell
+WHERE id > {after}
+ORDER BY id
+LIMIT {limit})`)
+
+// lastBell reads the highest id of one database's doorbell; 0: never rung, or
+// purged.
+var lastBell = prepare(`
+SELECT /* tocsin last_bell */
+    {database_no},
+    IFNULL(MAX(id), 0)
+FROM {database}.doorbell`)
+
+// own writes who took the tables of one database, each unless someone took it
+// at a later revision. The columns change in the order of the list, so revision
+// comes last. {rows} are (group, table, node, revision, time).
+var own = prepare(`
+INSERT /* tocsin own */ INTO {database}.owner
+    (group_name, table_no, node, revision, gmt_modified)
+VALUES {rows}
+ON DUPLICATE KEY UPDATE
+    node         = IF(VALUES(revision) > revision, VALUES(node), node),
+    gmt_modified = IF(VALUES(revision) > revision, VALUES(gmt_modified), gmt_modified),
+    revision     = GREATEST(VALUES(revision), revision)`)
+
+var ownRow = prepare(`(?, {table_no}, ?, {revision}, UTC_TIMESTAMP(3))`)
+
+// owners reads who took the tables of one database last. Its argument is the
+// group.
+var owners = prepare(`
+SELECT /* tocsin owners */
+    table_no,
+    node
+FROM {database}.owner
+WHERE group_name = ?`)
+
+// redrive makes one dead task pending, due at once. Zero rows: it is not dead.
+var redrive = prepare(`
+UPDATE /* tocsin redrive */ {table} FORCE INDEX (PRIMARY)
+SET status = 0,
+    action_time = UTC_TIMESTAMP(3),
+    attempts = 0,
+    crashes = 0,
+    version = version + 1,
+    claimed_by = '',
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = {job_id}
+  AND status = 4`)
+
+// ring rings the doorbell for one row.
+var ring = prepare(`
+INSERT /* tocsin ring */ INTO {database}.doorbell
+    (table_no, job_id, biz_type, action_time)
+SELECT
+    {table_no},
+    job_id,
+    biz_type,
+    action_time
+FROM {table} FORCE INDEX (PRIMARY)
+WHERE job_id = {job_id}`)
+
+// counts reads all of one table's idx_due: for operators, not for engines.
+var counts = prepare(`
+SELECT /* tocsin counts */
+    {table_no},
+    biz_type,
+    status,
+    COUNT(*),
+    MIN(action_time)
+FROM {table} FORCE INDEX (idx_due)
+GROUP BY biz_type, status`)
+
+// layoutOf reads what one database is part of.
+var layoutOf = prepare(`
+SELECT /* tocsin layout */
+    {database_no},
+    cluster_id,
+    database_no,
+    databases_total,
+    tables_per_database,
+    hash,
+    doorbell_horizon_ms,
+    schema_version,
+    works_with,
+    state
+FROM {database}.layout
+WHERE id = 1`)
+
+// variables reads the settings that Facts holds; servers skip those they do
+// not have.
+var variables = prepare(`
+SHOW /* tocsin facts */ GLOBAL VARIABLES
+WHERE Variable_name IN (
+    'version',
+    'version_comment',
+    'hostname',
+    'server_id',
+    'server_uid',
+    'server_uuid',
+    'read_only',
+    'super_read_only',
+    'log_bin',
+    'innodb_flush_log_at_trx_commit',
+    'sync_binlog',
+    'table_open_cache',
+    'table_definition_cache',
+    'open_files_limit',
+    'max_connections',
+    'max_allowed_packet')`)
+
+// session asks who answers: the same each time unless a proxy spreads the
+// statements of one connection.
+var session = prepare(`
+SELECT /* tocsin session */
+    CONNECTION_ID(),
+    @@hostname`)
