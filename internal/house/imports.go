@@ -18,7 +18,7 @@ var mayImport = map[string][]string{
 	"store":                  {".", "duequeue", "biztype", "internal/mysql"},
 	"assign":                 {"."},
 	"scanner":                {".", "duequeue", "store"},
-	"dispatcher":             {".", "biztype", "duequeue", "store"},
+	"dispatcher":             {".", "biztype", "duequeue", "store", "internal/mysql"},
 	"sink":                   {"."},
 	"sink/...":               {".", "biztype", "sink"},
 	"sweeper":                {".", "biztype", "duequeue", "store"},
