@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // program gives the one program of a kind, for the place's databases.
@@ -35,8 +36,26 @@ func TestShellAddsATask(t *testing.T) {
 		t.Errorf("printed %q, want the job_id %d", out, rows[0].JobID)
 	}
 	p.near(t, "due_time", rows[0].DueTime, 3*time.Second)
+	p.seenFromGo(t, rows[0])
 	if out, err := shell(t, dir, p.program(t, "sh add-task.sh"), "1;DROP", "3", ""); err == nil {
 		t.Errorf("a biz_id that is no number is taken: %s", out)
+	}
+}
+
+// seenFromGo wants the client of the Go API to find the same task by its job_id alone.
+func (p *place) seenFromGo(t *testing.T, row task) {
+	t.Helper()
+	client, err := tocsin.Open(t.Context(), tocsin.Config{Layout: p.layout, Servers: []tocsin.Server{{DSN: devtest.DSN(t)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	info, err := client.Get(t.Context(), row.JobID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.BizType != "order.close" || info.BizID != row.BizID || info.Attribute != row.Attribute || !info.DueTime.Equal(row.DueTime) {
+		t.Errorf("from Go: %+v, in the table: %+v", info, row)
 	}
 }
 
@@ -83,6 +102,7 @@ func TestJavaAndPHPStatementsRun(t *testing.T) {
 		args      []any
 		rows      int64
 	}{
+		{"add with fewer databases", java[0], []any{id, "120881", orderType, due, due, "key", "{}", 4, 1024}, 0},
 		{"add with another layout", java[0], []any{id, "120881", orderType, due, due, "key", "{}", 8, 16}, 0},
 		{"add", java[0], []any{id, "120881", orderType, due, due, "key", "{}", 8, 1024}, 1},
 		{"ring", java[1], []any{orderTable, id}, 1},
