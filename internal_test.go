@@ -1,0 +1,162 @@
+package tocsin
+
+import (
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestJobIDsOfOneProcessNeverRepeatAndGrow(t *testing.T) {
+	t.Parallel()
+	var g jobIDs
+	now := time.Now()
+	const makers, each = 8, 5000
+	made := make([][]JobID, makers)
+	var group sync.WaitGroup
+	for m := range makers {
+		group.Go(func() {
+			for range each {
+				made[m] = append(made[m], g.next(now, m))
+			}
+		})
+	}
+	group.Wait()
+	seen := map[JobID]bool{}
+	for m, ids := range made {
+		for i, id := range ids {
+			if seen[id] || id.Table() != m || i > 0 && id <= ids[i-1] {
+				t.Fatalf("id %d of maker %d: table %d, seen %t", id, m, id.Table(), seen[id])
+			}
+			seen[id] = true
+		}
+	}
+}
+
+func TestJobIDKeepsItsParts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		milli := rapid.Int64Range(0, 1<<milliBits-1).Draw(t, "milli")
+		table := rapid.IntRange(0, MaxTables-1).Draw(t, "table")
+		id := newJobID(milli, table, rapid.IntRange(0, seqMask).Draw(t, "seq"))
+		if id.Table() != table || id.Time().Sub(Epoch).Milliseconds() != milli || id>>63 != 0 {
+			t.Fatalf("%d: table %d, time %s", id, id.Table(), id.Time())
+		}
+	})
+}
+
+func TestTimesAreRoundedUpToTheMillisecond(t *testing.T) {
+	t.Parallel()
+	zone := time.FixedZone("here", 8*3600)
+	rapid.Check(t, func(t *rapid.T) {
+		asked := time.Unix(0, rapid.Int64Range(0, math.MaxInt64/2).Draw(t, "ns")).In(zone)
+		got := At(asked).at
+		if got.Before(asked) || got.Sub(asked) >= time.Millisecond || got.Nanosecond()%1e6 != 0 || got.Location() != time.UTC {
+			t.Fatalf("%s became %s", asked, got)
+		}
+		d := time.Duration(rapid.Int64().Draw(t, "d"))
+		in := In(d).in
+		if in < 0 || in%time.Millisecond != 0 || d < forever && in < d || d > 0 && d < forever && in-d >= time.Millisecond {
+			t.Fatalf("%d became %d", d, in)
+		}
+	})
+}
+
+func TestAFullSplitKeepsOrderAndBounds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.SliceOfN(rapid.IntRange(0, 3000), 1, 3000).Draw(t, "sizes")
+		rows := make([]*row, len(sizes))
+		for i, n := range sizes {
+			rows[i] = &row{id: JobID(i), attribute: make([]byte, n)}
+		}
+		const limit = 100_000
+		next := 0
+		for _, chunk := range split(rows, limit) {
+			size := 0
+			for _, r := range chunk {
+				if r.id != JobID(next) {
+					t.Fatalf("row %d where %d was to come", r.id, next)
+				}
+				next++
+				size += r.size()
+			}
+			if len(chunk) == 0 || len(chunk) > chunkRows || size > limit && len(chunk) > 1 {
+				t.Fatalf("a chunk of %d rows and %d bytes", len(chunk), size)
+			}
+		}
+		if next != len(rows) {
+			t.Fatalf("%d of %d rows", next, len(rows))
+		}
+	})
+}
+
+func TestPayloads(t *testing.T) {
+	t.Parallel()
+	type name string
+	type point struct{ X, Y int }
+	for what, c := range map[string]struct{ got, want string }{
+		"a string goes as it is":             {Define[string]("a").New(1, `say "hi"`, In(0)).attribute, `say "hi"`},
+		"and so does a named one":            {Define[name]("a").New(1, "ü", In(0)).attribute, "ü"},
+		"a struct goes as JSON":              {Define[point]("a").New(1, point{1, 2}, In(0)).attribute, `{"X":1,"Y":2}`},
+		"JSON for people, not for browsers":  {Define[[]string]("a").New(1, []string{"a<b&c"}, In(0)).attribute, `["a<b&c"]`},
+		"a nil pointer is null":              {Define[*point]("a").New(1, nil, In(0)).attribute, "null"},
+		"what does not marshal has no bytes": {Define[float64]("a").New(1, math.NaN(), In(0)).attribute, ""},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", what, c.got, c.want)
+		}
+	}
+}
+
+func TestDecodeGivesThePayloadBack(t *testing.T) {
+	t.Parallel()
+	type name string
+	named, err := Define[name]("a").Decode(Info{JobID: 5, Attribute: "ü"})
+	if err != nil || named.Payload != "ü" || named.JobID != 5 {
+		t.Errorf("got %+v, %v", named, err)
+	}
+	list, err := Define[[]int]("a").Decode(Info{Attribute: "[1,2]"})
+	if err != nil || len(list.Payload) != 2 {
+		t.Errorf("got %+v, %v", list, err)
+	}
+	_, err = Define[[]int]("a").Decode(Info{JobID: 5, Attribute: "hello"})
+	if err == nil || !strings.Contains(err.Error(), "payload of task 5 is not a []int") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheStoredLayoutIsRefusedWhereItDiffers(t *testing.T) {
+	t.Parallel()
+	good := layoutRow{asked: 1, number: 1, cluster: "a", databases: 8, tables: 16, hash: "crc32", version: 1, worksWith: 1, state: "active"}
+	want := expected{layout: Layout{Databases: 8, Tables: 16}, cluster: "a"}
+	if err := want.refuse(good, "toc_1 on db1"); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*layoutRow)
+		want   string
+	}{
+		"other layout":         {func(r *layoutRow) { r.tables = 1024 }, "layout of the config is 8x16, that of toc_1 on db1 is 8x1024"},
+		"other cluster":        {func(r *layoutRow) { r.cluster = "b" }, `cluster of the config is "a", that of toc_1 on db1 is "b"`},
+		"databases swapped":    {func(r *layoutRow) { r.number = 2 }, "database 1 of the config, toc_1 on db1, says that it is database 2"},
+		"other hash":           {func(r *layoutRow) { r.hash = "fnv" }, `this program places tasks by "crc32", toc_1 on db1 by "fnv"`},
+		"schema is older":      {func(r *layoutRow) { r.version = 0 }, "this program needs schema version 1, toc_1 on db1 has 0: run `tocsin ddl apply`"},
+		"program is too old":   {func(r *layoutRow) { r.version, r.worksWith = 3, 2 }, "this program knows schema version 1, toc_1 on db1 works with 2 or newer only: upgrade the program"},
+		"database was retired": {func(r *layoutRow) { r.state = "retired" }, "toc_1 on db1 is retired: its tables have moved, correct the servers of the config"},
+	} {
+		r := good
+		c.change(&r)
+		if err := want.refuse(r, "toc_1 on db1"); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	newer := good
+	newer.version, newer.worksWith = 2, 1
+	if err := want.refuse(newer, "toc_1 on db1"); err != nil {
+		t.Errorf("a newer schema that still works with this program: %v", err)
+	}
+}
