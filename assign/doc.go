@@ -7,11 +7,11 @@
 // A table's key is created only where there is none, so two nodes can't both hold one. Every node watches all keys of its
 // group, makes the same plan from them (Plan), and does its own part of it. One table, seen from one node:
 //
-//	               plan says mine                key seen
-//	      free ------------------> key wanted ------------> key ours --- Take ---> held
-//	       ^                                                   |  refused           | plan says another's,
-//	       |                                                   v                    v or leaving
-//	       +------- key deleted, if it is still that key --- doomed <--- Drop ------+
+//	         plan says mine                key seen
+//	free ------------------> key wanted ------------> key ours --- Take ---> held
+//	 ^                                                   |  refused           | plan says another's,
+//	 |                                                   v                    v or leaving
+//	 +------- key deleted, if it is still that key --- doomed <--- Drop ------+
 //
 // The keys are the only state: each round compares them with the plan and with what the holder has, and what a round
 // writes is acted on when the watch shows it. So an answer that got lost needs no care. A key once doomed is never started

@@ -1,0 +1,181 @@
+package assign
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	two := []Member{{"a", 1}, {"b", 1}}
+	for name, c := range map[string]struct {
+		nodes  []Member
+		owners []string
+		want   []string
+	}{
+		"nobody is there":                     {nil, []string{"", "a"}, []string{"", ""}},
+		"nobody has a weight":                 {[]Member{{"a", 0}}, []string{"a", ""}, []string{"", ""}},
+		"free tables are dealt in turn":       {two, []string{"", "", "", ""}, []string{"a", "b", "a", "b"}},
+		"a dead node's tables are free":       {two, []string{"x", "a", "x", "b"}, []string{"a", "a", "b", "b"}},
+		"what is balanced stays":              {two, []string{"b", "a", "b"}, []string{"b", "a", "b"}},
+		"a newcomer gets some from each part": {two, []string{"a", "a", "a", "a"}, []string{"a", "b", "a", "b"}},
+		"a leaving node gives up everything":  {[]Member{{"a", 0}, {"b", 1}}, []string{"a", "b"}, []string{"b", "b"}},
+		"weights count":                       {[]Member{{"a", 3}, {"b", 1}}, []string{"", "", "", ""}, []string{"a", "b", "a", "a"}},
+		"the order of nodes does not matter":  {[]Member{{"b", 1}, {"a", 1}}, []string{"", ""}, []string{"a", "b"}},
+	} {
+		if got := Plan(c.nodes, c.owners); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// drawMembers draws nodes with distinct ids; some weigh nothing.
+func drawMembers(t *rapid.T) []Member {
+	n := rapid.IntRange(1, 9).Draw(t, "nodes")
+	equal := rapid.Bool().Draw(t, "equal")
+	members := make([]Member, n)
+	for i := range members {
+		members[i] = Member{ID: fmt.Sprintf("n%d", i), Weight: 1}
+		if !equal {
+			members[i].Weight = rapid.IntRange(0, 4).Draw(t, "weight")
+		}
+	}
+	return members
+}
+
+// drawOwners draws owners among members, gone nodes and nobody.
+func drawOwners(t *rapid.T, members []Member) []string {
+	names := []string{"", "gone"}
+	for _, m := range members {
+		names = append(names, m.ID)
+	}
+	return rapid.SliceOfN(rapid.SampledFrom(names), 0, 60).Draw(t, "owners")
+}
+
+func countOf(owners []string) map[string]int {
+	counts := make(map[string]int)
+	for _, o := range owners {
+		counts[o]++
+	}
+	return counts
+}
+
+// checkPlan fails unless the target is balanced, moves no more than it must, and is its own plan.
+func checkPlan(t interface{ Fatalf(string, ...any) }, members []Member, owners, target []string) {
+	sum, have, had := 0, countOf(target), countOf(owners)
+	for _, m := range members {
+		sum += m.Weight
+	}
+	surplus := 0
+	for _, m := range members {
+		if sum == 0 {
+			break
+		}
+		exact := len(owners) * m.Weight // times sum
+		if got := have[m.ID] * sum; got <= exact-sum || got >= exact+sum {
+			t.Fatalf("%s has %d of %d tables with weight %d of %d", m.ID, have[m.ID], len(owners), m.Weight, sum)
+		}
+		surplus += max(had[m.ID]-have[m.ID], 0)
+	}
+	if sum > 0 && have[""] > 0 {
+		t.Fatalf("%d tables are nobody's", have[""])
+	}
+	if moves := movesOf(members, owners, target); sum > 0 && moves != surplus {
+		t.Fatalf("%d moves, %d are enough: %q to %q", moves, surplus, owners, target)
+	}
+	if again := Plan(members, target); !slices.Equal(again, target) {
+		t.Fatalf("not stable: %q, then %q", target, again)
+	}
+}
+
+// movesOf counts the tables that a live node has to give up.
+func movesOf(members []Member, owners, target []string) int {
+	moves := 0
+	for i, o := range owners {
+		live := slices.ContainsFunc(members, func(m Member) bool { return m.ID == o })
+		if live && target[i] != o {
+			moves++
+		}
+	}
+	return moves
+}
+
+func TestPlanIsBalancedFrugalAndStable(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		members := drawMembers(t)
+		owners := drawOwners(t, members)
+		target := Plan(members, owners)
+		checkPlan(t, members, owners, target)
+		shuffled := rapid.Permutation(members).Draw(t, "order")
+		if other := Plan(shuffled, owners); !slices.Equal(other, target) {
+			t.Fatalf("another order of nodes gives another plan: %q, %q", target, other)
+		}
+	})
+}
+
+// With equal weights, any division into floors and floors plus one is balanced; none of them moves fewer tables.
+func TestPlanMovesNoMoreThanTheBestBalance(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		members := drawMembers(t)
+		for i := range members {
+			members[i].Weight = 1
+		}
+		owners := drawOwners(t, members)
+		had, least := countOf(owners), len(owners)
+		floor, odd := len(owners)/len(members), len(owners)%len(members)
+		for mask := range 1 << len(members) { // every choice of who gets an odd table
+			moves, chosen := 0, 0
+			for i, m := range members {
+				bit := mask >> i & 1
+				chosen += bit
+				moves += max(had[m.ID]-floor-bit, 0)
+			}
+			if chosen == odd {
+				least = min(least, moves)
+			}
+		}
+		if moves := movesOf(members, owners, Plan(members, owners)); moves != least {
+			t.Fatalf("%d moves, %d are enough", moves, least)
+		}
+	})
+}
+
+func FuzzPlan(f *testing.F) {
+	f.Add([]byte{1, 1, 1}, []byte{0, 1, 2, 3, 4})
+	f.Add([]byte{0, 2}, []byte{1, 1, 1, 1})
+	f.Add([]byte{}, []byte{7})
+	f.Fuzz(func(t *testing.T, weights, owned []byte) {
+		if len(weights) > 50 || len(owned) > 500 {
+			return
+		}
+		var members []Member
+		for i, w := range weights {
+			members = append(members, Member{ID: fmt.Sprint(i), Weight: int(w)})
+		}
+		owners := make([]string, len(owned))
+		for i, o := range owned {
+			owners[i] = fmt.Sprint(o) // may be no member
+		}
+		checkPlan(t, members, owners, Plan(members, owners))
+	})
+}
+
+func BenchmarkPlan(b *testing.B) {
+	members := make([]Member, 200)
+	for i := range members {
+		members[i] = Member{ID: fmt.Sprintf("node-%03d", i), Weight: 1}
+	}
+	r, owners := rand.New(rand.NewPCG(1, 2)), make([]string, 8192)
+	for i := range owners {
+		owners[i] = members[r.IntN(len(members))].ID
+	}
+	for b.Loop() {
+		Plan(members, owners)
+	}
+}
