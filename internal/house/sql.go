@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,14 +16,14 @@ var (
 )
 
 // statement matches text that looks like a statement, and no English sentence: "select one from the list".
-var statement = regexp.MustCompile(`(?s)\bSELECT\b.+\bFROM\s|\bSELECT\s+(@@|\d|[A-Z_0-9]+\()|\bSET\s+(SESSION|GLOBAL)\s` +
+var statement = regexp.MustCompile(`(?s)\b(SELECT|DELETE)\b.+\bFROM\s|\bSELECT\s+(@@|\d|[A-Z_0-9]+\()|\bSET\s+(SESSION|GLOBAL)\s` +
 	"|(?i)\\binsert\\s+(/\\*.*?\\*/\\s*)?(ignore\\s+)?into\\s|\\bdelete\\s+(/\\*.*?\\*/\\s*)?from\\s+[`\\w]+\\.|\\bupdate\\s+(/\\*.*?\\*/\\s*)?\\S+\\s+set\\s" +
 	`|\b(create|alter|drop|truncate)\s+(table|database|index)\s+(if\s|[` + "`" + `\w]+[.` + "`" + `])`)
 
 // manipulation matches what the senders' comment is asked of: a literal that begins a statement on rows.
 var manipulation = regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE)\b`)
 
-// SQL checks that statements stand in their homes alone, and name who sends them.
+// SQL checks that statements stand in their homes alone, as named constants, and name who sends them.
 func SQL(m Module) []string {
 	var bad []string
 	for _, f := range m.shipped() {
@@ -30,11 +31,13 @@ func SQL(m Module) []string {
 		if !home && coversAny(sqlTools, f.Dir()) {
 			continue
 		}
-		eachString(f, func(lit *ast.BasicLit, text string) {
+		eachString(f.AST, func(lit *ast.BasicLit, text string) {
 			switch {
 			case !statement.MatchString(text):
 			case !home:
 				bad = append(bad, f.at(lit.Pos(), "SQL text belongs to %s: %.40q", strings.Join(sqlHomes, ", "), text))
+			case manipulation.MatchString(text) && inFunction(f, lit):
+				bad = append(bad, f.at(lit.Pos(), "the statement is no named constant: %.40q", text))
 			case manipulation.MatchString(text) && !strings.Contains(text, "/* tocsin"):
 				bad = append(bad, f.at(lit.Pos(), "the statement does not name its sender, /* tocsin peek */: %.40q", text))
 			}
@@ -43,14 +46,22 @@ func SQL(m Module) []string {
 	return bad
 }
 
-// eachString calls fn for the string literals of a file; those of imports and tags are strings too, and harmless.
-func eachString(f *File, fn func(lit *ast.BasicLit, text string)) {
-	ast.Inspect(f.AST, func(n ast.Node) bool {
+// eachString calls fn for the string literals below a node; those of imports and tags are strings too, and harmless.
+func eachString(root ast.Node, fn func(lit *ast.BasicLit, text string)) {
+	ast.Inspect(root, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 			if text, err := strconv.Unquote(lit.Value); err == nil {
 				fn(lit, text)
 			}
 		}
 		return true
+	})
+}
+
+// inFunction reports whether the literal stands in a function, where nobody finds it by name.
+func inFunction(f *File, lit *ast.BasicLit) bool {
+	return slices.ContainsFunc(f.AST.Decls, func(d ast.Decl) bool {
+		_, ok := d.(*ast.FuncDecl)
+		return ok && d.Pos() <= lit.Pos() && lit.End() <= d.End()
 	})
 }
