@@ -16,7 +16,8 @@ const (
 	bellSpacing  = 10 * time.Millisecond // between polls of one server by all nodes together
 	quietAfter   = 10 * time.Second      // without a ring the polls become half as many
 	checkEvery   = time.Second           // how often the highest ids are asked for
-	longestPause = 2 * time.Second       // between polls of a server that fails
+	partlyPause  = 200 * time.Millisecond
+	longestPause = 2 * time.Second // between polls of a server that fails
 )
 
 // doorbell polls the bells of one server's databases. It belongs to the
@@ -26,6 +27,7 @@ type doorbell struct {
 	windows  map[int]*window // by database; nil: to be started
 	rang     time.Time       // when a new bell was last seen
 	checked  time.Time
+	partly   bool // at the last check some database answered
 	patience *patience
 }
 
@@ -70,6 +72,8 @@ func bellWait(base time.Duration, peers int, silent time.Duration) time.Duration
 	return wait
 }
 
+// failed returns how long to wait after an error, not long where it is only one
+// of several databases that failed.
 func (d *doorbell) failed(ctx context.Context, err error) time.Duration {
 	wait, first := d.patience.failed()
 	if ctx.Err() != nil {
@@ -79,73 +83,78 @@ func (d *doorbell) failed(ctx context.Context, err error) time.Duration {
 	if first {
 		d.sv.log.Error().Err(err).Msg("doorbell can't be polled")
 	}
+	if d.partly {
+		return min(wait, partlyPause)
+	}
 	return wait
 }
 
-// poll reads what has rung since the last poll and offers it.
+// poll reads what has rung since the last poll and offers it. A database that
+// can't be read is in the error and holds up no other.
 func (d *doorbell) poll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
 	now := time.Now()
+	var errs []error
 	if d.windows == nil || now.Sub(d.checked) >= checkEvery {
-		if err := d.check(ctx, now); err != nil {
-			return err
-		}
+		errs = append(errs, d.check(ctx, now))
+	}
+	if len(d.windows) == 0 {
+		return errors.Join(errs...)
 	}
 	after := make(map[int]uint64, len(d.windows))
 	for database, w := range d.windows {
 		after[database] = w.after(now)
 	}
 	for range bellPages {
-		if len(after) == 0 {
+		more, err := d.page(ctx, after, now)
+		errs = append(errs, err)
+		if !more || err != nil {
 			break
 		}
-		if err := d.page(ctx, after, now); err != nil {
-			return err
-		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // check compares the highest ids; the first time it starts at them.
 func (d *doorbell) check(ctx context.Context, now time.Time) error {
 	last, err := d.sv.cfg.Store.LastBell(ctx, d.sv.index)
-	if err != nil {
-		return fmt.Errorf("ask for the highest doorbell ids: %w", err)
-	}
 	if d.windows == nil {
 		d.windows, d.rang = make(map[int]*window), now
 	}
 	for database, id := range last {
-		w, ok := d.windows[database]
-		if !ok {
-			d.windows[database] = &window{high: id}
+		if w, ok := d.windows[database]; ok {
+			w.check(id, now)
 			continue
 		}
-		w.check(id, now)
+		d.windows[database] = newWindow(id, now)
+	}
+	d.partly = len(last) > 0
+	if err != nil {
+		return fmt.Errorf("ask for the highest doorbell ids: %w", err)
 	}
 	d.checked = now
 	return nil
 }
 
-// page reads one page of each database in after, offers what is new, and leaves
-// in after the databases that have more.
-func (d *doorbell) page(ctx context.Context, after map[int]uint64, now time.Time) error {
+// page reads one page of every database and offers what is new. It reports
+// whether some page was full, and leaves in after from where to go on.
+func (d *doorbell) page(ctx context.Context, after map[int]uint64, now time.Time) (more bool, err error) {
 	bells, err := d.sv.cfg.Store.Bells(ctx, d.sv.index, after, bellLimit)
-	if err != nil && len(bells) == 0 {
-		return fmt.Errorf("read doorbells: %w", err)
+	if err != nil {
+		err = fmt.Errorf("read doorbells: %w", err)
 	}
 	var fresh []duequeue.Entry
-	for database := range after {
-		w := d.windows[database]
-		found, more := w.note(bells[database], bellLimit, now)
+	for database, w := range d.windows {
+		found, full := w.note(bells[database], bellLimit, now)
 		fresh = append(fresh, found...)
-		if delete(after, database); more {
-			after[database] = w.cursor
+		after[database] = w.high
+		if full {
+			after[database], more = w.cursor, true
 		}
 	}
 	d.offer(fresh, now)
-	return errors.Join(err)
+	return more, err
 }
 
 // offer passes on the bells of wanted types that are within the look-ahead; the

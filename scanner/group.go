@@ -62,6 +62,9 @@ func (g *group) anyBehind() bool {
 	return false
 }
 
+// unread reports whether the group waits for its first peek.
+func (g *group) unread() bool { return g.failures == 0 && g.nextFull.IsZero() }
+
 // skip notes that a regular peek left out every type but the wanted ones: what
 // comes of them from now on is unread. A full one that leaves a type out owes it
 // a whole reading.
@@ -118,7 +121,7 @@ func earlier(a, b time.Time) time.Time {
 
 // settled reports whether the group may be merged: one that was never read would
 // take the floor from the other, one that fails would take it along.
-func (g *group) settled() bool { return !g.busy && g.failures == 0 && !g.nextFull.IsZero() }
+func (g *group) settled() bool { return !g.busy && g.failures == 0 && !g.unread() }
 
 // compact drops empty groups and merges small ones, so that tables that came and
 // went one by one don't cost a statement each.

@@ -32,7 +32,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		refusals:  counter("refusals_total", "Offers of which the intake had no room for an entry."),
 		bells:     counter("bells_total", "Rings of the doorbell seen for the first time."),
 		recovered: counter("recovered_total", "Run-out claims given back or buried."),
-		failures:  counter("failures_total", "Failures: peek and bells of a server, table and recover of some tables.", "of"),
+		failures:  counter("failures_total", "Failures: peek and bells of a server, table, row and recover of single ones.", "of"),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tocsin_scanner_lag_seconds",
 			Help: "How late the last regular peek of a group was.",

@@ -1,8 +1,6 @@
 package scanner
 
-import (
-	"time"
-)
+import "time"
 
 // job is one group's peek, decided on.
 type job struct {
@@ -134,7 +132,7 @@ func (sv *server) lookAgain(now time.Time) time.Time {
 			continue // its end wakes the loop
 		}
 		at = earlier(at, g.next)
-		if g.anyBehind() {
+		if g.anyBehind() || g.unread() {
 			at = earlier(at, now.Add(retryEvery))
 		}
 	}
@@ -147,9 +145,14 @@ func (sv *server) finish(j *job, r result) {
 	defer sv.mu.Unlock()
 	g := j.group
 	g.busy = false
-	if r.err == nil {
+	if r.err != nil {
+		g.next = time.Time{}
+		if j.full {
+			g.nextFull = time.Time{}
+		}
+	} else {
 		g.done(j.types, min(r.floor, j.start-commitTime.Milliseconds()), r.behind)
-		sv.isolate(g, r.failed)
+		sv.isolate(g, sv.unreadable(r.failed, j.full))
 	}
 	if r.again {
 		g.next = time.Time{}

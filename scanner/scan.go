@@ -1,9 +1,11 @@
 package scanner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -91,26 +93,26 @@ func (sv *server) read(ctx context.Context, j *job) result {
 		Server: sv.index, Tables: j.tables, Types: j.types,
 		From: j.from, Until: j.until, Limit: sv.cfg.PageLimit,
 	}
-	page, err := sv.peek(ctx, q)
-	if err != nil {
-		return result{err: err}
-	}
-	r := result{floor: math.MaxInt64, failed: page.Failed}
-	rest := page.Full
+	r := result{failed: make(map[int]error)}
+	var rest []duequeue.Entry // the last entries of those whose page was full
 	for {
+		page, err := sv.peek(ctx, q)
+		if err != nil {
+			r.err = err
+			return r
+		}
+		maps.Copy(r.failed, page.Failed)
+		rest = append(rest, page.Full...)
 		if refused := sv.offer(page.Entries); refused != 0 {
 			return r.stopped(refused, rest)
 		}
 		rest = slices.DeleteFunc(rest, func(e duequeue.Entry) bool { return !sv.owns(e.JobID.Table()) })
-		if len(rest) == 0 || ctx.Err() != nil {
-			return r.stopped(math.MaxInt64, rest)
+		if len(rest) == 0 {
+			return r.stopped(math.MaxInt64, nil)
 		}
-		slices.SortFunc(rest, func(a, b duequeue.Entry) int { return int(a.Due - b.Due) })
+		slices.SortFunc(rest, func(a, b duequeue.Entry) int { return cmp.Compare(a.Due, b.Due) })
 		q.Tables, q.After, q.Limit = []int{rest[0].JobID.Table()}, rest[0], sv.cfg.PageLimit*readOnFactor
-		if page, err = sv.peek(ctx, q); err != nil || len(page.Failed) > 0 {
-			return r.stopped(math.MaxInt64, rest)
-		}
-		rest = append(rest[1:], page.Full...)
+		rest = rest[1:]
 	}
 }
 

@@ -2,11 +2,14 @@ package scanner
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // patience says how long to leave a server alone that fails, longer each time,
@@ -63,38 +66,53 @@ func (sv *server) judge(ctx context.Context, err error) {
 	}
 }
 
-// isolate moves the tables of g that failed into groups of their own, so that
-// the others neither wait for them nor inherit their floors. The caller holds mu.
+// isolate moves the tables of g that could not be read into groups of their own,
+// so that the others neither wait for them nor inherit their floors. The caller
+// holds mu.
 func (sv *server) isolate(g *group, failed map[int]error) {
-	if len(g.tables) == 1 && len(failed) == 1 {
-		sv.leaveAlone(g, failed)
-		return
-	}
 	if g.failures > 0 && len(failed) == 0 {
 		g.failures = 0
 		sv.log.Info().Ints("tables", g.tables).Msg("table can be peeked again")
 	}
 	for _, t := range slices.Sorted(maps.Keys(failed)) {
-		if !slices.Contains(g.tables, t) {
-			continue // disowned meanwhile
+		switch {
+		case !slices.Contains(g.tables, t): // disowned meanwhile
+		case len(g.tables) == 1:
+			sv.leaveAlone(g, failed[t])
+		default:
+			g.tables = filter(g.tables, func(other int) bool { return other != t })
+			alone := newGroup([]int{t})
+			sv.leaveAlone(alone, failed[t])
+			sv.groups = append(sv.groups, alone)
 		}
-		g.tables = filter(g.tables, func(other int) bool { return other != t })
-		alone := newGroup([]int{t})
-		alone.nextFull = g.nextFull
-		sv.leaveAlone(alone, failed)
-		sv.groups = append(sv.groups, alone)
 	}
+}
+
+// unreadable gives the tables that could not be read. A row that is in the wrong
+// table, which only a hand can put there, hides no other.
+func (sv *server) unreadable(failed map[int]error, full bool) map[int]error {
+	bad := make(map[int]error)
+	for t, err := range failed {
+		if !errors.Is(err, store.ErrMisplaced) {
+			bad[t] = err
+			continue
+		}
+		sv.metrics.failures.WithLabelValues(sv.name, "row").Inc()
+		if full { // each minute is often enough
+			sv.log.Error().Err(err).Int("table", t).Msg("row can't be delivered")
+		}
+	}
+	return bad
 }
 
 // leaveAlone puts off the next peek of a table that failed. What it holds is
 // unread: it starts with a full peek.
-func (sv *server) leaveAlone(g *group, failed map[int]error) {
-	t := g.tables[0]
+func (sv *server) leaveAlone(g *group, err error) {
 	g.failures++
 	g.read, g.nextFull = make(map[uint64]reading), time.Time{}
 	g.next = time.Now().Add(failWait(g.failures, sv.cfg.Interval))
 	sv.metrics.failures.WithLabelValues(sv.name, "table").Inc()
 	if g.failures == 1 {
-		sv.log.Error().Err(failed[t]).Int("table", t).Msg("table can't be peeked, its tasks wait")
+		sv.log.Error().Err(err).Int("table", g.tables[0]).Msg("table can't be peeked, its tasks wait")
 	}
 }

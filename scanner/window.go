@@ -13,7 +13,7 @@ const (
 	lateCommit  = 250 * time.Millisecond // within it most transactions that overlap commit: re-read at every poll
 	reReadEvery = time.Second            // older gaps are re-read so often, until commitTime has passed
 	maxGaps     = 10_000                 // remembered of one database; the oldest go first
-	anewFrom    = 1_000                  // ids that are read again where the highest id fell
+	lastFew     = 200                    // ids that a new window reads back
 )
 
 // window is what is known of one doorbell's ids: all up to high were seen, but
@@ -104,13 +104,19 @@ func (w *window) fill(id uint64) bool {
 	return true
 }
 
+// newWindow starts at the highest id that a doorbell has, and a little before it:
+// what rang while the tables were being taken is read again.
+func newWindow(last uint64, now time.Time) *window {
+	w := &window{high: last}
+	if last > 0 {
+		w.gaps = []gap{{last - min(last, lastFew) + 1, last, now}}
+	}
+	return w
+}
+
 // check starts anew where the highest id fell: the bell was emptied or restored.
 func (w *window) check(last uint64, now time.Time) {
-	if last >= w.high {
-		return
-	}
-	*w = window{high: last}
-	if last > 0 {
-		w.gaps = []gap{{last - min(last, anewFrom) + 1, last, now}}
+	if last < w.high {
+		*w = *newWindow(last, now)
 	}
 }

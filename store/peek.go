@@ -112,11 +112,15 @@ func (s *Store) peek(ctx context.Context, sv *server, tables []int, tail map[str
 // peeked collects the rows of one statement, which come table by table.
 type peeked struct {
 	limit       int
-	table, rows int // the table under way and its rows so far
+	table, rows int            // the table under way and its rows so far
+	last        duequeue.Entry // its last row that is in its place
 	entries     []duequeue.Entry
 	full        []duequeue.Entry
 	misplaced   []misplaced
 }
+
+// ErrMisplaced marks in Page.Failed a table whose other rows could be read.
+var ErrMisplaced = errors.New("row in the wrong table")
 
 // misplaced is a row whose job_id names another table than the one it is in.
 type misplaced struct {
@@ -128,6 +132,8 @@ func (m misplaced) Error() string {
 	return fmt.Sprintf("job_id %s belongs to table %d, not %d", m.entry.JobID, m.entry.JobID.Table(), m.table)
 }
 
+func (m misplaced) Is(target error) bool { return target == ErrMisplaced }
+
 func (p *peeked) scan(_ int, rows *sql.Rows) error {
 	var table int
 	var e duequeue.Entry
@@ -137,15 +143,16 @@ func (p *peeked) scan(_ int, rows *sql.Rows) error {
 	}
 	e.Due = due.UnixMilli()
 	if table != p.table {
-		p.table, p.rows = table, 0
-	}
-	if p.rows++; p.rows == p.limit {
-		p.full = append(p.full, e)
+		p.table, p.rows, p.last = table, 0, duequeue.Entry{}
 	}
 	if e.JobID.Table() != table {
 		p.misplaced = append(p.misplaced, misplaced{table, e})
-		return nil
+	} else {
+		p.entries = append(p.entries, e)
+		p.last = e
 	}
-	p.entries = append(p.entries, e)
+	if p.rows++; p.rows == p.limit && p.last.JobID != 0 {
+		p.full = append(p.full, p.last)
+	}
 	return nil
 }
