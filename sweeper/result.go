@@ -1,0 +1,73 @@
+package sweeper
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// Counts are outcomes, as the intake settled them.
+type Counts struct {
+	Delivered int `json:"delivered"` // completed
+	Retried   int `json:"retried"`   // failed or snoozed: due again later
+	Dead      int `json:"dead"`      // given up
+}
+
+func (c Counts) minus(b Counts) Counts {
+	return Counts{c.Delivered - b.Delivered, c.Retried - b.Retried, c.Dead - b.Dead}
+}
+
+// Result of one sweep.
+type Result struct {
+	Tables    int            `json:"tables"`  // peeked without an error
+	Overdue   int            `json:"overdue"` // entries found past their grace time, of all types
+	Counts                   //
+	Elsewhere int            `json:"elsewhere"` // claimed, settled, cancelled or rescheduled by another meanwhile
+	Left      map[string]int `json:"left"`      // by biz type: overdue but not deliverable here, or paused
+	Recovered int            `json:"recovered"` // run-out claims given back
+	Buried    int            `json:"buried"`    // of those: dead after the last crash
+	Failed    []string       `json:"failed"`    // servers that could not be swept in full
+	Took      time.Duration  `json:"took_ns"`
+}
+
+func (r *Result) add(entries []duequeue.Entry, from round) {
+	r.Overdue += len(entries)
+	if from.left == "" {
+		return
+	}
+	for _, e := range entries {
+		r.Left[from.names[e.Type]+" ("+from.left+")"]++
+	}
+}
+
+// reckon says what became of the overdue entries; the rest went elsewhere.
+func (r *Result) reckon(c Counts) {
+	r.Counts = c
+	r.Elsewhere = max(r.Overdue-r.LeftTotal()-c.Delivered-c.Retried-c.Dead, 0)
+}
+
+// LeftTotal is the number of overdue tasks that were left where they are.
+func (r Result) LeftTotal() (n int) {
+	for _, c := range r.Left {
+		n += c
+	}
+	return n
+}
+
+// String is the summary line.
+func (r Result) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d tables, %d overdue, %d delivered, %d retried, %d dead, %d elsewhere, %d left, %d recovered, %d buried, took %s",
+		r.Tables, r.Overdue, r.Delivered, r.Retried, r.Dead, r.Elsewhere, r.LeftTotal(), r.Recovered, r.Buried, r.Took.Round(time.Millisecond))
+	for _, name := range slices.Sorted(maps.Keys(r.Left)) {
+		fmt.Fprintf(&b, "; left %s: %d", name, r.Left[name])
+	}
+	if len(r.Failed) > 0 {
+		fmt.Fprintf(&b, "; failed servers: %s", strings.Join(r.Failed, ", "))
+	}
+	return b.String()
+}
