@@ -61,14 +61,17 @@ func each(sites []*site, fn func(*site) error) error {
 
 // survey reads which databases, tables and layout rows exist.
 func (s *site) survey(ctx context.Context) error {
-	if len(s.Databases) == 0 {
-		return nil
-	}
 	if err := s.surveyDatabases(ctx); err != nil {
-		return fmt.Errorf("server %s: list databases: %w", s.Name, err)
+		return err
 	}
 	for db := range s.databases {
 		if err := s.surveyTables(ctx, db); err != nil {
+			return err
+		}
+		if !s.tables[s.layout.Database(db)+"."+layoutTable] {
+			continue
+		}
+		if err := s.surveyLayout(ctx, db); err != nil {
 			return err
 		}
 	}
@@ -76,6 +79,9 @@ func (s *site) survey(ctx context.Context) error {
 }
 
 func (s *site) surveyDatabases(ctx context.Context) error {
+	if len(s.Databases) == 0 {
+		return nil
+	}
 	number := map[string]int{}
 	var names []string
 	for _, db := range s.Databases {
@@ -88,7 +94,7 @@ func (s *site) surveyDatabases(ctx context.Context) error {
 	}
 	var found []string
 	if err := s.DB.SelectContext(ctx, &found, query, args...); err != nil {
-		return err
+		return fmt.Errorf("server %s: list databases: %w", s.Name, err)
 	}
 	for _, name := range found {
 		s.databases[number[name]] = true
@@ -105,14 +111,17 @@ func (s *site) surveyTables(ctx context.Context, db int) error {
 	for _, table := range found {
 		s.tables[name+"."+table] = true
 	}
-	if !s.tables[name+"."+layoutTable] {
-		return nil
-	}
+	return nil
+}
+
+func (s *site) surveyLayout(ctx context.Context, db int) error {
 	row, err := s.readLayout(ctx, db)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
-	s.rows[db] = row
+	if err == nil {
+		s.rows[db] = row
+	}
 	return err
 }
 

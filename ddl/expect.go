@@ -1,0 +1,126 @@
+package ddl
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// structure is the structure of one table, as far as Verify compares it.
+type structure struct {
+	engine    string
+	collation string
+	columns   map[string]column
+	indexes   map[string]index
+}
+
+// column is one column in the words of information_schema, in which the
+// servers' ways of saying the same are made one.
+type column struct {
+	kind     string // "bigint unsigned"
+	nullable bool
+	fallback string // default value; "" with fixed false: none
+	fixed    bool   // has a default
+	counts   bool   // AUTO_INCREMENT
+}
+
+// index is one key.
+type index struct {
+	unique  bool
+	columns string // in order, separated by commas
+}
+
+// The SQL files are written in one strict form, a column or key a line, so that
+// these expressions are all the parser there is.
+var (
+	columnLine = regexp.MustCompile(`^(\w+)\s+(\w+(?:\(\d+\))?(?: UNSIGNED)?)\s+(NOT NULL|NULL)(?: DEFAULT (\S+))?( AUTO_INCREMENT)?(?: COMMENT '[^']*')?$`)
+	keyLine    = regexp.MustCompile(`^(PRIMARY KEY|UNIQUE KEY|KEY)(?: (\w+))? \(([\w, ]+)\)$`)
+	tailLine   = regexp.MustCompile(`^\) ENGINE = (\w+) .*COLLATE = (\w+)$`)
+)
+
+// expected reads the structure that an SQL file describes. An error names the
+// line that is not of the strict form.
+func expected(file string) (structure, error) {
+	s := structure{columns: map[string]column{}, indexes: map[string]index{}}
+	lines := strings.Split(statement(file), "\n")
+	for _, line := range lines[1:] {
+		line = strings.TrimSuffix(strings.TrimSpace(line), ",")
+		if !s.key(line) && !s.tail(line) && !s.column(line) {
+			return s, fmt.Errorf("sql/%s.sql: a line that is neither column nor key: %s", file, line)
+		}
+	}
+	return s, nil
+}
+
+func (s *structure) column(line string) bool {
+	m := columnLine.FindStringSubmatch(line)
+	if m == nil {
+		return false
+	}
+	s.columns[m[1]] = column{
+		kind:     normalKind(m[2]),
+		nullable: m[3] == "NULL",
+		fallback: unquote(m[4]),
+		fixed:    m[4] != "",
+		counts:   m[5] != "",
+	}
+	return true
+}
+
+func (s *structure) key(line string) bool {
+	m := keyLine.FindStringSubmatch(line)
+	if m == nil {
+		return false
+	}
+	name := m[2]
+	if m[1] == "PRIMARY KEY" {
+		name = "PRIMARY"
+	}
+	s.indexes[name] = index{unique: m[1] != "KEY", columns: strings.ReplaceAll(m[3], " ", "")}
+	return true
+}
+
+func (s *structure) tail(line string) bool {
+	m := tailLine.FindStringSubmatch(line)
+	if m != nil {
+		s.engine, s.collation = m[1], m[2]
+	}
+	return m != nil
+}
+
+var displayWidth = regexp.MustCompile(`^(tinyint|smallint|mediumint|int|bigint)\(\d+\)`)
+
+// normalKind gives a column type the same text on every server: MariaDB and
+// MySQL before 8.0.19 say bigint(20) unsigned, later ones bigint unsigned.
+func normalKind(kind string) string {
+	return displayWidth.ReplaceAllString(strings.ToLower(kind), "$1")
+}
+
+// unquote takes the quotes off a default: MariaDB says 'x' where MySQL says x.
+func unquote(value string) string {
+	if len(value) >= 2 && value[0] == '\'' && value[len(value)-1] == '\'' {
+		return value[1 : len(value)-1]
+	}
+	return value
+}
+
+func (c column) String() string {
+	text := c.kind
+	if !c.nullable {
+		text += " not null"
+	}
+	if c.fixed {
+		text += fmt.Sprintf(" default '%s'", c.fallback)
+	}
+	if c.counts {
+		text += " auto_increment"
+	}
+	return text
+}
+
+func (x index) String() string {
+	if x.unique {
+		return "unique (" + x.columns + ")"
+	}
+	return "(" + x.columns + ")"
+}

@@ -1,0 +1,207 @@
+package ddl
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Finding is one thing that is missing or differs.
+type Finding struct {
+	Server string
+	Object string // what, by its full name: "toc_3.task_0517, column due_time"
+	Detail string // "is missing", "is int, want bigint unsigned not null"
+}
+
+func (f Finding) String() string {
+	return fmt.Sprintf("server %s: %s %s", f.Server, f.Object, f.Detail)
+}
+
+// Verify compares every database, layout row, table, column and index with what
+// the SQL files describe, and names all that is missing or differs, in order
+// of database and table; none means that all is well. What is there beyond that
+// is reported only where it would refuse Tocsin's rows: a further unique index,
+// or a further column that must be given a value. It changes nothing. The error
+// names the servers that could not be asked; the findings are of the others.
+func Verify(ctx context.Context, cfg tocsin.Config) ([]Finding, error) {
+	opt, err := Options{}.withDefaults(cfg)
+	if err != nil {
+		return nil, err
+	}
+	want, err := expectations()
+	if err != nil {
+		return nil, err
+	}
+	sites, err := openSites(cfg, opt.Parallel)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = closeSites(sites) }()
+	v := &verification{want: want, cluster: cfg.Cluster, found: map[int][]Finding{}}
+	err = each(sites, func(s *site) error { return v.site(ctx, s) })
+	v.clusters(sites)
+	var all []Finding
+	for _, db := range slices.Sorted(maps.Keys(v.found)) {
+		all = append(all, v.found[db]...)
+	}
+	return all, err
+}
+
+// expectations reads the SQL files, by name.
+func expectations() (map[string]structure, error) {
+	want := map[string]structure{}
+	for _, file := range append(slices.Clone(fixedTables), taskFile) {
+		s, err := expected(file)
+		if err != nil {
+			return nil, err
+		}
+		want[file] = s
+	}
+	return want, nil
+}
+
+// verification is one Verify under way.
+type verification struct {
+	want    map[string]structure
+	cluster string // of the config; "" is any
+
+	mu    sync.Mutex
+	found map[int][]Finding // by database number
+}
+
+func (v *verification) site(ctx context.Context, s *site) error {
+	if err := s.surveyDatabases(ctx); err != nil {
+		return err
+	}
+	for _, db := range s.Databases {
+		r := report{server: s.Name}
+		if !s.databases[db] {
+			r.add(s.layout.Database(db), "is missing")
+		} else if err := v.database(ctx, s, db, &r); err != nil {
+			return err
+		}
+		v.mu.Lock()
+		v.found[db] = r.findings
+		v.mu.Unlock()
+	}
+	return nil
+}
+
+// database compares one database. The layout table is the first of all; its
+// row can be read only if it has the right shape.
+func (v *verification) database(ctx context.Context, s *site, db int, r *report) error {
+	found, err := s.inspect(ctx, db)
+	if err != nil {
+		return err
+	}
+	for _, t := range tablesOf(s.layout, db) {
+		r.table(t.full(), v.want[t.file], found[t.name])
+		if t.file == layoutTable && len(r.findings) == 0 {
+			if err := v.layout(ctx, s, db, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// layout compares the layout row.
+func (v *verification) layout(ctx context.Context, s *site, db int, r *report) error {
+	if err := s.surveyLayout(ctx, db); err != nil {
+		return err
+	}
+	name := s.layout.Database(db)
+	stored, ok := s.rows[db]
+	want := newIdentity(s.layout, db, v.cluster, DefaultDoorbellHorizon)
+	if !ok {
+		r.add(name+".layout", "has no row")
+	} else if err := want.conflict(stored, name); err != nil {
+		r.add(name+".layout", "differs: "+err.Error())
+	} else if stored.State != Active {
+		r.add(name+".layout", fmt.Sprintf("has state %q, want %q", stored.State, Active))
+	}
+	return nil
+}
+
+// clusters finds databases whose cluster id is not that of the first one.
+func (v *verification) clusters(sites []*site) {
+	rows, servers := map[int]identity{}, map[int]*site{}
+	for _, s := range sites {
+		for db, row := range s.rows {
+			rows[db], servers[db] = row, s
+		}
+	}
+	first := ""
+	for _, db := range slices.Sorted(maps.Keys(rows)) {
+		if first == "" {
+			first = rows[db].Cluster
+		}
+		if rows[db].Cluster != first && v.cluster == "" {
+			r := report{server: servers[db].Name}
+			r.add(servers[db].layout.Database(db)+".layout", fmt.Sprintf("belongs to cluster %q, those before it to %q", rows[db].Cluster, first))
+			v.found[db] = append(r.findings, v.found[db]...)
+		}
+	}
+}
+
+// report collects the findings of one database.
+type report struct {
+	server   string
+	findings []Finding
+}
+
+func (r *report) add(object, detail string) {
+	r.findings = append(r.findings, Finding{Server: r.server, Object: object, Detail: detail})
+}
+
+// table compares one table; stored nil: there is none.
+func (r *report) table(name string, want structure, stored *structure) {
+	if stored == nil {
+		r.add(name, "is missing")
+		return
+	}
+	if !strings.EqualFold(stored.engine, want.engine) {
+		r.add(name, fmt.Sprintf("has engine %s, want %s", stored.engine, want.engine))
+	}
+	if stored.collation != want.collation {
+		r.add(name, fmt.Sprintf("has collation %s, want %s", stored.collation, want.collation))
+	}
+	compare(r, name+", column ", want.columns, stored.columns)
+	compare(r, name+", index ", want.indexes, stored.indexes)
+	r.beyond(name, want, *stored)
+}
+
+// compare names what is missing or differs of one table's columns or indexes.
+func compare[T interface {
+	comparable
+	fmt.Stringer
+}](r *report, object string, want, stored map[string]T) {
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		got, ok := stored[name]
+		if !ok {
+			r.add(object+name, "is missing")
+		} else if got != want[name] {
+			r.add(object+name, fmt.Sprintf("is %s, want %s", got, want[name]))
+		}
+	}
+}
+
+// beyond names what the schema does not have and what would refuse rows.
+func (r *report) beyond(name string, want, stored structure) {
+	for _, c := range slices.Sorted(maps.Keys(stored.columns)) {
+		got := stored.columns[c]
+		if _, known := want.columns[c]; !known && !got.nullable && !got.fixed && !got.counts {
+			r.add(name+", column "+c, "is not of the schema and needs a value")
+		}
+	}
+	for _, x := range slices.Sorted(maps.Keys(stored.indexes)) {
+		if _, known := want.indexes[x]; !known && stored.indexes[x].unique {
+			r.add(name+", index "+x, "is not of the schema and unique")
+		}
+	}
+}
