@@ -66,7 +66,7 @@ as_root() {
 	fi
 }
 
-apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >&2; }
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" >&2; }
 
 known() { [ -n "$(apt-cache search --names-only "^$1\$" 2>/dev/null)" ]; }
 
