@@ -44,7 +44,8 @@ func (c *Client) place(ctx context.Context, tasks []NewTask, added []Added) map[
 			added[i].Err = err
 			continue
 		}
-		r.out, rows[i] = &added[i], r
+		r.out = &added[i]
+		rows[i] = r
 		s := c.home[c.layout.DatabaseOf(r.table)]
 		groups[s] = append(groups[s], &rows[i])
 	}

@@ -1,0 +1,158 @@
+package tocsin_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// nobody gives an address at which nobody listens.
+func nobody(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestOpenRefusesWhatIsStoredOtherwise(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	db := session(t, devtest.DSN(t), "")
+	name := cfg.Layout.Database(0)
+	stored := map[string]struct {
+		change, back string
+		config       func(*tocsin.Config)
+		want         string
+	}{
+		"another layout": {
+			config: func(c *tocsin.Config) { c.Layout.Tables = 16 },
+			want:   "layout of the config is 2x16, that of " + name + " on db1 is 2x2",
+		},
+		"another cluster": {
+			config: func(c *tocsin.Config) { c.Cluster = "other" },
+			want:   `cluster of the config is "other", that of ` + name + ` on db1 is `,
+		},
+		"no tables at all": {
+			config: func(c *tocsin.Config) { c.Layout.Prefix = "nothing_here" },
+			want:   "run `tocsin ddl apply`",
+		},
+	}
+	for what, c := range stored {
+		t.Run(what, func(t *testing.T) {
+			changed := cfg
+			c.config(&changed)
+			_, err := tocsin.Open(t.Context(), changed)
+			if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+	exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET state = 'retired'")
+	if _, err := tocsin.Open(t.Context(), cfg); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "is retired") {
+		t.Errorf("retired database: %v", err)
+	}
+	exec(t, db, "DELETE FROM "+cfg.Layout.Database(1)+".layout")
+	if _, err := tocsin.Open(t.Context(), cfg); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "has no layout row") {
+		t.Errorf("no layout row: %v", err)
+	}
+}
+
+func TestOpenNamesUnreachableServersWithoutTheirPassword(t *testing.T) {
+	t.Parallel()
+	addr := nobody(t)
+	_, err := tocsin.Open(t.Context(), tocsin.Config{
+		Layout: tocsin.Layout{Databases: 2, Tables: 1},
+		Servers: []tocsin.Server{
+			{Name: "db1", DSN: "toc:hush@tcp(" + addr + ")/", Databases: []int{0}},
+			{DSN: "toc:hush@tcp(" + addr + ")/", Databases: []int{1}},
+		},
+	})
+	if !errors.Is(err, tocsin.ErrUnreachable) {
+		t.Fatal(err)
+	}
+	text := err.Error()
+	for _, want := range []string{"db1", "toc@" + addr, "connection refused"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s does not name %s", text, want)
+		}
+	}
+	if strings.Contains(text, "hush") || strings.Contains(text, "\n") {
+		t.Errorf("got %q", text)
+	}
+}
+
+func TestOpenNeedsOneServerAndChecksTheOthersWhenUsed(t *testing.T) {
+	t.Parallel()
+	second := secondServer(t)
+	both := []tocsin.Server{
+		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
+		{Name: "db2", DSN: second.DSN(), Databases: []int{1}},
+	}
+	cfg := cluster(t, both...)
+	db := session(t, second.DSN(), "")
+	there := bizOn(cfg.Layout, 1, 1)
+
+	down := cfg
+	down.Servers = []tocsin.Server{both[0], {Name: "db2", DSN: "root@tcp(" + nobody(t) + ")/", Databases: []int{1}}}
+	c := open(t, down)
+	add(t, c, remind.New(bizOn(cfg.Layout, 0, 1), "x", tocsin.In(day)))
+	if _, err := c.Add(t.Context(), remind.New(there, "x", tocsin.In(day))); !errors.Is(err, tocsin.ErrUnreachable) || !strings.Contains(err.Error(), "db2") {
+		t.Errorf("a task for the server that is down: %v", err)
+	}
+
+	exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET cluster_id = 'another'")
+	mixed := down // Open can hear db1 only
+	c = open(t, mixed)
+	_ = c
+	full := open1(t, cfg)
+	if full == nil {
+		return // db2 answered first and was refused
+	}
+	if _, err := full.Add(t.Context(), remind.New(there, "x", tocsin.In(day))); !errors.Is(err, tocsin.ErrLayout) {
+		t.Errorf("a task for the server of another cluster: %v", err)
+	}
+	if n := count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Table(cfg.Layout.TableOf(there))); n != 0 {
+		t.Errorf("%d rows are stored there", n)
+	}
+}
+
+// open1 opens a client of servers that do not belong together: which of them is
+// heard first decides whether that works.
+func open1(t *testing.T, cfg tocsin.Config) *tocsin.Client {
+	t.Helper()
+	c, err := tocsin.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err) // without a cluster id in the config, either is accepted
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestABizTypeThatIsAppliedLaterIsFound(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	late := tocsin.Define[string]("late.type")
+	_, err := c.Add(t.Context(), late.New(1, "x", tocsin.In(0)))
+	if !errors.Is(err, tocsin.ErrUnknownBizType) || err.Error() != `unknown biz type "late.type": apply it with 'tocsin biz apply'` {
+		t.Fatal(err)
+	}
+	more := append(policies(), biztype.Policy{Name: "late.type", Number: 99, Group: "shop"})
+	if _, err := biztype.Apply(t.Context(), cfg, more); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); err != nil; _, err = c.Add(t.Context(), late.New(1, "x", tocsin.In(0))) {
+		if !errors.Is(err, tocsin.ErrUnknownBizType) || time.Since(began) > 10*time.Second {
+			t.Fatal(err)
+		}
+	}
+}
