@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"internal/mysql":         {},
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
+	"internal/devcluster":    {".", "assign", "biztype", "ddl", "dispatcher", "node", "store", "internal/..."},
 	"internal/yamlfile":      {},
 	"internal/house":         {},
 	"internal/...":           {".", "biztype", "ddl", "store", "internal/..."},
