@@ -1,7 +1,24 @@
 package ddl
 
 import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 func TestApplyCreatesEverythingOnceAndThenNothing(t *testing.T) {
@@ -21,5 +38,284 @@ func TestApplyCreatesEverythingOnceAndThenNothing(t *testing.T) {
 	again, err := Apply(t.Context(), cfg, Options{})
 	if want := (Result{Cluster: first.Cluster, Existing: 160}); err != nil || again != want {
 		t.Errorf("second Apply: %+v, %v, want %+v", again, err, want)
+	}
+}
+
+func TestApplyGoesOnAfterAKill(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 8, 64)
+	killApply(t, cfg)
+	before, err := Verify(t.Context(), cfg)
+	if err != nil || len(before) == 0 {
+		t.Fatalf("the kill came too late to test anything: %d findings, %v", len(before), err)
+	}
+	res, err := Apply(t.Context(), cfg, Options{})
+	if err != nil || res.Existing == 0 || res.Tables == 0 || res.Existing+res.Tables != 8*68 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if after, err := Verify(t.Context(), cfg); err != nil || len(after) != 0 {
+		t.Errorf("after the second Apply: %v, %v", after, err)
+	}
+}
+
+// envApply holds the config of an Apply to run in a process of its own.
+const envApply = "TOCSIN_TEST_APPLY"
+
+// killApply kills -9 a process when its Apply is some way along.
+func killApply(t *testing.T, cfg tocsin.Config) {
+	t.Helper()
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperApply$")
+	cmd.Env = append(os.Environ(), envApply+"="+string(text))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var done int
+		if _, err := fmt.Sscanf(lines.Text(), "done %d", &done); err == nil && done > 100 {
+			break
+		}
+	}
+	_ = cmd.Process.Kill()
+	if err := cmd.Wait(); err == nil {
+		t.Fatal("Apply ended before it was killed")
+	}
+}
+
+// TestHelperApply is no test: killApply runs it in another process.
+func TestHelperApply(t *testing.T) {
+	text := os.Getenv(envApply)
+	if text == "" {
+		t.Skip("only a helper")
+	}
+	var cfg tocsin.Config
+	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Apply(t.Context(), cfg, Options{Progress: func(done, _ int) { fmt.Println("done", done) }})
+	t.Log(err)
+}
+
+func TestApplyStopsWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 4, 64)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	res, err := Apply(ctx, cfg, Options{Parallel: 1, Progress: func(done, _ int) {
+		if done > 40 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || res.Tables == 0 || res.Tables >= 4*68 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+func TestTwoAppliesAtOnceAgreeOnOneCluster(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 2, 8)
+	var wg sync.WaitGroup
+	var results [3]Result
+	var errs [3]error
+	for i := range results {
+		wg.Go(func() { results[i], errs[i] = Apply(context.Background(), cfg, Options{}) })
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil || results[i].Cluster != results[0].Cluster {
+			t.Errorf("Apply %d: %+v, %v", i, results[i], err)
+		}
+	}
+	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
+		t.Errorf("verify: %v, %v", findings, err)
+	}
+}
+
+// limited makes a user who may use the databases of a cluster and no others,
+// and returns the config with that user.
+func limited(t *testing.T, cfg tocsin.Config) tocsin.Config {
+	t.Helper()
+	user, admin := cfg.Layout.Prefix, cfg
+	execute(t, cfg, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'pw'")
+	t.Cleanup(func() {
+		server, err := mysql.Open(admin.Specs()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.DB.Close()
+		if _, err := server.DB.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'"); err != nil {
+			t.Error(err)
+		}
+	})
+	for db := range cfg.Layout.Databases {
+		// An ordinary grant on a named database includes its creation; this one does not.
+		execute(t, cfg, "GRANT SELECT, INSERT ON `"+cfg.Layout.Database(db)+"`.* TO '"+user+"'@'%'")
+	}
+	dsn, err := driver.ParseDSN(cfg.Servers[0].DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn.User, dsn.Passwd = user, "pw"
+	cfg.Servers = []tocsin.Server{{Name: "db1", DSN: dsn.FormatDSN()}}
+	return cfg
+}
+
+func TestWithoutTheCreateDatabaseRight(t *testing.T) {
+	t.Parallel()
+	admin := config(t, 2, 2)
+	cfg := limited(t, admin)
+	_, err := Apply(t.Context(), cfg, Options{})
+	for _, want := range []string{
+		"server db1: the user may not create databases; let an administrator run: ",
+		"CREATE DATABASE IF NOT EXISTS `" + cfg.Layout.Database(0) + "` DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin; ",
+		"CREATE DATABASE IF NOT EXISTS `" + cfg.Layout.Database(1) + "`",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("databases missing: got %v\nwant it to say %s", err, want)
+		}
+	}
+	for db := range 2 {
+		execute(t, admin, "CREATE DATABASE "+cfg.Layout.Database(db))
+		for _, table := range tablesOf(cfg.Layout, db) {
+			execute(t, admin, "GRANT CREATE ON "+table.full()+" TO '"+cfg.Layout.Prefix+"'@'%'")
+		}
+	}
+	res, err := Apply(t.Context(), cfg, Options{})
+	if want := (Result{Cluster: res.Cluster, Tables: 12}); err != nil || res != want {
+		t.Errorf("databases made by an administrator: %+v, %v, want %+v", res, err, want)
+	}
+	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
+		t.Errorf("verify: %v, %v", findings, err)
+	}
+}
+
+// secondServer starts another MariaDB for this test alone.
+func secondServer(t *testing.T) *devserver.MariaDB {
+	t.Helper()
+	m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func TestDatabasesSplitOverTwoServersShareOneCluster(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 4, 2)
+	second := secondServer(t)
+	cfg.Servers = []tocsin.Server{
+		{Name: "db2", DSN: second.DSN(), Databases: []int{1, 3}},
+		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0, 2}},
+	}
+	res, err := Apply(t.Context(), cfg, Options{})
+	if want := (Result{Cluster: res.Cluster, Databases: 4, Tables: 24}); err != nil || res != want {
+		t.Fatalf("%+v, %v, want %+v", res, err, want)
+	}
+	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
+		t.Errorf("verify: %v, %v", findings, err)
+	}
+	swapped := cfg
+	swapped.Servers = []tocsin.Server{cfg.Servers[0], cfg.Servers[1]}
+	swapped.Servers[0].Databases, swapped.Servers[1].Databases = []int{0, 2}, []int{1, 3}
+	if findings, err := Verify(t.Context(), swapped); err != nil || len(findings) != 4 {
+		t.Errorf("verify with the servers swapped: %v, %v, want four missing databases", findings, err)
+	}
+	if err := second.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Apply(t.Context(), cfg, Options{}); err == nil || !strings.HasPrefix(err.Error(), "server db2: list databases: ") {
+		t.Errorf("one server down: %v", err)
+	}
+}
+
+func TestApplyRefusesWhatIsStoredOtherwiseAndWritesNothing(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 2, 2)
+	if _, err := Apply(t.Context(), cfg, Options{Cluster: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	name := cfg.Layout.Database(0)
+	bigger, fewer := cfg, cfg
+	bigger.Layout.Databases, bigger.Layout.Tables = 3, 4
+	fewer.Layout.Databases = 1
+	for about, c := range map[string]struct {
+		cfg  tocsin.Config
+		opt  Options
+		want string
+	}{
+		"bigger layout":   {bigger, Options{}, "layout of the config is 3x4, that of " + name + " on server db1 is 2x2: the layout is fixed for the life of a cluster"},
+		"fewer databases": {fewer, Options{}, "layout of the config is 1x2, that of " + name + " on server db1 is 2x2: the layout is fixed for the life of a cluster"},
+		"other cluster":   {cfg, Options{Cluster: "c2"}, `cluster is "c2", but ` + name + ` on server db1 belongs to cluster "c1"`},
+		"bad cluster id":  {cfg, Options{Cluster: "a/b"}, `cluster id "a/b": use letters, digits, '.', '_' and '-', at most 64`},
+		"no connections":  {cfg, Options{Parallel: -1}, "-1 connections to each server: use 1 to 64"},
+		"long horizon":    {cfg, Options{DoorbellHorizon: 2 * time.Hour}, "doorbell horizon 2h0m0s: use 1ms to 1h0m0s"},
+	} {
+		if _, err := Apply(t.Context(), c.cfg, c.opt); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got  %v\nwant %s", about, err, c.want)
+		}
+	}
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res != (Result{Cluster: "c1", Existing: 12}) {
+		t.Errorf("afterwards: %+v, %v", res, err)
+	}
+}
+
+func TestALockOnATableThatStandsHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 1, 2)
+	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, cfg, "DROP TABLE $0.task_0001")
+	server, err := mysql.Open(cfg.Specs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.DB.Close()
+	conn, err := server.DB.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "LOCK TABLES "+cfg.Layout.Table(0)+" WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Tables != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// TestApplyOfTheWholeLayout prints the figures of 8x1024. It takes half a
+// minute, so it runs on demand: TOCSIN_SLOW=1.
+func TestApplyOfTheWholeLayout(t *testing.T) {
+	if os.Getenv("TOCSIN_SLOW") == "" {
+		t.Skip("set TOCSIN_SLOW=1")
+	}
+	cfg := config(t, 8, 1024)
+	for _, step := range []struct {
+		name string
+		run  func() (any, error)
+	}{
+		{"apply", func() (any, error) { return Apply(t.Context(), cfg, Options{}) }},
+		{"apply again", func() (any, error) { return Apply(t.Context(), cfg, Options{}) }},
+		{"verify", func() (any, error) { return Verify(t.Context(), cfg) }},
+	} {
+		start := time.Now()
+		res, err := step.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s of 8x1024: %.1fs, %v", step.name, time.Since(start).Seconds(), res)
 	}
 }

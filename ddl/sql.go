@@ -30,15 +30,15 @@ var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell"}
 const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 // insertLayout writes the one row of a database's layout table and leaves one
-// that is there as it is. Parameters in braces: texts need no escaping, their
-// form is checked before.
-const insertLayout = "INSERT INTO `{database}`.layout" + `
+// that is there as it is; IGNORE, unlike ON DUPLICATE KEY, needs no UPDATE
+// right. Parameters in braces: texts need no escaping, their form and bounds are
+// checked before.
+const insertLayout = "INSERT IGNORE INTO `{database}`.layout" + `
     (id, cluster_id, database_no, databases_total, tables_per_database, hash,
      doorbell_horizon_ms, schema_version, works_with, state, gmt_create)
 VALUES
     (1, '{cluster}', {number}, {databases}, {tables}, '{hash}',
-     {horizon}, {version}, {version}, '{state}', UTC_TIMESTAMP(3))
-ON DUPLICATE KEY UPDATE id = id`
+     {horizon}, {version}, {version}, '{state}', UTC_TIMESTAMP(3))`
 
 // selectLayout reads the layout row of one database; no row: none was written.
 const selectLayout = `SELECT /* tocsin ddl layout */
