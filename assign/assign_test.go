@@ -1,0 +1,255 @@
+package assign
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+func short(c *Config) { c.TTL = 2 * time.Second }
+
+func TestOneNodeTakesAllAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	d := c.join(func(c *Config) { c.Tables = 333 }) // several transactions
+	c.awaitCounts(map[*desk]int{d: 333})
+	if !d.LeaseOK() || d.Wanted() != 333 {
+		t.Errorf("lease %v, wanted %d", d.LeaseOK(), d.Wanted())
+	}
+	if n := c.keys(); n != 334 {
+		t.Errorf("%d keys", n)
+	}
+	d.leave()
+	if n := c.keys(); n != 0 || len(d.held) != 0 || d.Owned() != 0 || d.LeaseOK() {
+		t.Errorf("left with %d keys, %d held, %d owned, lease %v", n, len(d.held), d.Owned(), d.LeaseOK())
+	}
+}
+
+func TestNodesComeAndGo(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a := c.join()
+	c.awaitCounts(map[*desk]int{a: 32})
+	b := c.join()
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	heavy := c.join(func(c *Config) { c.Weight = 2 })
+	c.awaitCounts(map[*desk]int{a: 8, b: 8, heavy: 16})
+	a.leave()
+	c.awaitCounts(map[*desk]int{a: 0, b: 11, heavy: 21})
+	heavy.leave()
+	c.awaitCounts(map[*desk]int{b: 32})
+}
+
+func TestManyNodesAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	want := make(map[*desk]int)
+	for range 8 {
+		want[c.join()] = 4
+	}
+	c.awaitCounts(want)
+	other := c.join(func(c *Config) { c.Group = "h" })
+	c.awaitCounts(map[*desk]int{other: 32})
+	c.awaitCounts(want)
+}
+
+func TestTheTablesOfADeadNodeAreTaken(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a, b, dead := c.join(short), c.join(short), c.join(short)
+	c.awaitCounts(map[*desk]int{a: 11, b: 11, dead: 10})
+	start := time.Now()
+	dead.kill()
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	t.Logf("from kill to the last table's new owner: %s", time.Since(start))
+}
+
+func TestANodeCutOffStopsBeforeOthersHaveItsTables(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	w := newWire(t, devtest.Etcd(t))
+	a := c.join(short)
+	b := c.join(short, func(c2 *Config) { c2.Client = dial(t, w.addr()) })
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	id := b.ID()
+	w.setCut(true)
+	c.awaitCounts(map[*desk]int{a: 32, b: 0}) // check fails if a takes what b has and trusts
+	if b.LeaseOK() {
+		t.Error("it still trusts its lease")
+	}
+	w.setCut(false)
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	if b.ID() == id || !b.LeaseOK() {
+		t.Errorf("back as %s, lease %v", b.ID(), b.LeaseOK())
+	}
+}
+
+func TestAfterAnOutageNothingIsPlannedForATTL(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	w := newWire(t, devtest.Etcd(t))
+	d := c.join(short, func(c2 *Config) { c2.Client = dial(t, w.addr()) })
+	c.awaitCounts(map[*desk]int{d: 32})
+	w.setCut(true)
+	c.awaitCounts(map[*desk]int{d: 0})
+	mended := time.Now()
+	w.setCut(false)
+	c.awaitCounts(map[*desk]int{d: 32})
+	if waited := d.firstAt.Sub(mended); waited < 2*time.Second {
+		t.Errorf("took tables after %s", waited)
+	}
+}
+
+func TestARevokedLeaseIsANewIncarnation(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	d := c.join(short)
+	c.awaitCounts(map[*desk]int{d: 32})
+	id := d.ID()
+	key, err := c.client.Get(t.Context(), spaceOf(c.cluster, "g").node(id))
+	if err != nil || len(key.Kvs) != 1 {
+		t.Fatal(key, err)
+	}
+	if _, err := c.client.Revoke(t.Context(), clientv3.LeaseID(key.Kvs[0].Lease)); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitCounts(map[*desk]int{d: 0})
+	c.awaitCounts(map[*desk]int{d: 32})
+	if d.ID() == id {
+		t.Error("the same incarnation")
+	}
+}
+
+func TestKeysChangedByHandHeal(t *testing.T) {
+	t.Parallel()
+	type hand func(c *crowd, d *desk, keys space) error
+	del := func(key func(*desk, space) string) hand {
+		return func(c *crowd, d *desk, keys space) error {
+			_, err := c.client.Delete(t.Context(), key(d, keys))
+			return err
+		}
+	}
+	put := func(key func(*desk, space) string, value string) hand {
+		return func(c *crowd, d *desk, keys space) error {
+			_, err := c.client.Put(t.Context(), key(d, keys), value)
+			return err
+		}
+	}
+	table := func(_ *desk, keys space) string { return keys.table(5) }
+	node := func(d *desk, keys space) string { return keys.node(d.ID()) }
+	ghost := func(_ *desk, keys space) string { return keys.node("ghost") }
+	for name, change := range map[string]hand{
+		"table deleted":       del(table),
+		"table overwritten":   put(table, `{"node":"x"}`),
+		"node deleted":        del(node),
+		"node overwritten":    put(node, `x`),
+		"node that never was": put(ghost, `{"weight":5}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrowd(t)
+			keys := spaceOf(c.cluster, "g")
+			d := c.join(short)
+			c.awaitCounts(map[*desk]int{d: 32})
+			if err := change(c, d, keys); err != nil {
+				t.Fatal(err)
+			}
+			leased := func(_ []byte, lease int64) bool { return lease != 0 }
+			c.awaitKey(keys.table(5), leased)
+			c.awaitKey(keys.node(d.ID()), leased)
+			c.awaitKey(keys.node("ghost"), func(value []byte, _ int64) bool { return value == nil })
+			c.awaitCounts(map[*desk]int{d: 32})
+		})
+	}
+}
+
+func TestWhatTheHolderRefusesIsGivenBackAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	sick := errors.New("database 1 is down")
+	for name, c := range map[string]struct {
+		err  func(tables []int) error
+		have int
+	}{
+		"some": {func([]int) error { return &Refused{Tables: []int{3, 4}, Err: sick} }, 30},
+		"all":  {func([]int) error { return sick }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crowd := newCrowd(t)
+			keys := spaceOf(crowd.cluster, "g")
+			d := crowd.node()
+			d.failTake = c.err
+			crowd.start(d)
+			crowd.await("a second try", func() bool { return d.takes >= 2 && len(d.held) == c.have })
+			crowd.awaitKey(keys.table(3), func(value []byte, _ int64) bool { return value == nil })
+			crowd.update(func() { d.failTake = nil })
+			crowd.awaitCounts(map[*desk]int{d: 32})
+			if d.Owned() > 32 {
+				t.Errorf("owned %d", d.Owned())
+			}
+		})
+	}
+}
+
+func TestNoKeyIsFreedBeforeTheHolderHasDropped(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a := c.node()
+	a.failDrop = errors.New("still delivering")
+	c.start(a)
+	c.awaitCounts(map[*desk]int{a: 32})
+	b := c.join()
+	c.awaitKey(spaceOf(c.cluster, "g").node(b.ID()), func(value []byte, _ int64) bool { return value != nil })
+	poll(t, "the newcomer has planned", func() bool { return b.Wanted() == 16 })
+	if n := c.keys(); n != 34 || len(b.held) != 0 {
+		t.Errorf("%d keys, the newcomer has %d", n, len(b.held))
+	}
+	c.update(func() { a.failDrop = nil })
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+}
+
+func TestLeavingWithoutADropLeavesTheKeysToTheLease(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	d := c.join(short)
+	c.awaitCounts(map[*desk]int{d: 32})
+	stuck := errors.New("stuck")
+	c.update(func() { d.failDrop = stuck })
+	d.cancel()
+	if err := <-d.done; !errors.Is(err, stuck) {
+		t.Errorf("got %v", err)
+	}
+	if n := c.keys(); n != 33 || d.LeaseOK() {
+		t.Errorf("%d keys, lease %v", n, d.LeaseOK())
+	}
+	next := c.start(c.node(short))
+	c.update(func() { d.dead = true })
+	c.awaitCounts(map[*desk]int{next: 32})
+}
+
+func TestAWatchThatFellBehindACompactionStartsAnew(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	w := newWire(t, devtest.Etcd(t))
+	d := c.join(func(c *Config) { c.TTL = 20 * time.Second; c.Client = dial(t, w.addr()) })
+	c.awaitCounts(map[*desk]int{d: 32})
+	w.setCut(true)
+	resp, err := c.client.Delete(t.Context(), spaceOf(c.cluster, "g").table(7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.client.Put(t.Context(), "/elsewhere", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.client.Compact(t.Context(), resp.Header.Revision+1); err != nil {
+		t.Fatal(err)
+	}
+	w.setCut(false)
+	c.await("the key is taken again", func() bool {
+		return c.last[spaceOf(c.cluster, "g").table(7)] > resp.Header.Revision && len(d.held) == 32
+	})
+}

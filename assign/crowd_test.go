@@ -1,0 +1,335 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }
+
+// patience is how long a test waits for something that should happen.
+const patience = 40 * time.Second
+
+// crowd is the nodes of one test's cluster. It fails the test if two of them have a table at once.
+type crowd struct {
+	t       *testing.T
+	cluster string
+	client  *clientv3.Client // the test's own
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each change
+	nodes   []*desk
+	last    map[string]int64 // key of a table -> highest revision it was taken at
+}
+
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	return &crowd{
+		t: t, cluster: "test-" + newID("c"), client: dial(t, devtest.Etcd(t)),
+		changed: make(chan struct{}), last: make(map[string]int64),
+	}
+}
+
+func dial(t *testing.T, endpoint string) *clientv3.Client {
+	t.Helper()
+	client, err := Dial(t.Context(), EtcdConfig{Endpoints: []string{endpoint}, Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// desk is a node's holder, and the node.
+type desk struct {
+	*Assign
+	crowd  *crowd
+	cancel context.CancelFunc
+	done   chan error
+
+	// Guarded by crowd.mu.
+	held     map[int]bool
+	dead     bool // killed: what it has does not count any more
+	failTake func(tables []int) error
+	failDrop error
+	takes    int
+	firstAt  time.Time // of the last Take that began with nothing held
+}
+
+// join starts a node on the shared etcd.
+func (c *crowd) join(change ...func(*Config)) *desk {
+	c.t.Helper()
+	return c.start(c.node(change...))
+}
+
+// node makes a node that does not run yet.
+func (c *crowd) node(change ...func(*Config)) *desk {
+	c.t.Helper()
+	cfg := Config{Cluster: c.cluster, Group: "g", Node: "node", Tables: 32, ReplanDelay: 20 * time.Millisecond}
+	for _, f := range change {
+		f(&cfg)
+	}
+	if cfg.Client == nil {
+		cfg.Client = dial(c.t, devtest.Etcd(c.t))
+	}
+	d := &desk{crowd: c, held: make(map[int]bool), done: make(chan error, 1)}
+	a, err := New(cfg, d)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	d.Assign = a
+	return d
+}
+
+func (c *crowd) start(d *desk) *desk {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	c.mu.Lock()
+	c.nodes = append(c.nodes, d)
+	c.mu.Unlock()
+	go func() { d.done <- d.Run(ctx); close(d.done) }()
+	c.t.Cleanup(func() { cancel(); <-d.done })
+	return d
+}
+
+// leave ends a node in good order.
+func (d *desk) leave() {
+	d.crowd.t.Helper()
+	d.cancel()
+	if err := <-d.done; err != nil {
+		d.crowd.t.Error(err)
+	}
+}
+
+// kill cuts a node off for ever. What it still has does not count: its process would be gone.
+func (d *desk) kill() {
+	d.crowd.update(func() { d.dead = true })
+	_ = d.cfg.Client.Close()
+}
+
+// update changes state under the lock and wakes who waits.
+func (c *crowd) update(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Take checks that nobody else has the tables, and that revisions grow.
+func (d *desk) Take(_ context.Context, revisions map[int]int64) (err error) {
+	d.crowd.update(func() {
+		d.takes++
+		if len(d.held) == 0 {
+			d.firstAt = time.Now()
+		}
+		var refused *Refused
+		if d.failTake != nil {
+			if err = d.failTake(sortedKeys(revisions)); err != nil {
+				refused, _ = err.(*Refused)
+			}
+		}
+		for table, rev := range revisions {
+			d.crowd.check(d, table, rev)
+			if err == nil || refused != nil && !slices.Contains(refused.Tables, table) {
+				d.held[table] = true
+			}
+		}
+	})
+	return err
+}
+
+// check is called under the lock.
+func (c *crowd) check(d *desk, table int, rev int64) {
+	for _, other := range c.nodes {
+		if other != d && other.cfg.Group == d.cfg.Group && other.held[table] && !other.dead && other.LeaseOK() {
+			c.t.Errorf("table %d: %s takes what %s has", table, d.ID(), other.ID())
+		}
+	}
+	key := spaceOf(c.cluster, d.cfg.Group).table(table)
+	if rev <= c.last[key] {
+		c.t.Errorf("%s: %s takes it at revision %d, not above %d", key, d.ID(), rev, c.last[key])
+	}
+	c.last[key] = rev
+}
+
+func (d *desk) Drop(_ context.Context, tables []int) (err error) {
+	d.crowd.update(func() {
+		if err = d.failDrop; err != nil {
+			return
+		}
+		for _, table := range tables {
+			delete(d.held, table)
+		}
+	})
+	return err
+}
+
+// await waits until cond, which is called under the lock, holds.
+func (c *crowd) await(what string, cond func() bool) {
+	c.t.Helper()
+	deadline := time.After(patience)
+	for {
+		c.mu.Lock()
+		ok, changed := cond(), c.changed
+		c.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			c.t.Fatalf("waited in vain: %s: %s", what, c)
+		}
+	}
+}
+
+// poll waits for what no call of the holder tells.
+func poll(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// awaitCounts waits until each node has so many tables.
+func (c *crowd) awaitCounts(want map[*desk]int) {
+	c.t.Helper()
+	c.await(fmt.Sprint("counts ", sortedCounts(want)), func() bool {
+		for d, n := range want {
+			if len(d.held) != n {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func sortedCounts(want map[*desk]int) []int {
+	var counts []int
+	for _, n := range want {
+		counts = append(counts, n)
+	}
+	slices.Sort(counts)
+	return counts
+}
+
+// String tells who has how much.
+func (c *crowd) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := ""
+	for _, d := range c.nodes {
+		text += fmt.Sprintf("%s has %d, wants %d, lease %v; ", d.ID(), len(d.held), d.Wanted(), d.LeaseOK())
+	}
+	return text
+}
+
+// keys reads how many keys the group has.
+func (c *crowd) keys() int64 {
+	c.t.Helper()
+	resp, err := c.client.Get(c.t.Context(), groupsOf(c.cluster), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.Count
+}
+
+// awaitKey waits for a state of a key that cond accepts; nil is no key.
+func (c *crowd) awaitKey(key string, cond func(value []byte, lease int64) bool) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	resp, err := c.client.Get(ctx, key)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if len(resp.Kvs) == 0 && cond(nil, 0) || len(resp.Kvs) == 1 && cond(resp.Kvs[0].Value, resp.Kvs[0].Lease) {
+		return
+	}
+	for w := range c.client.Watch(ctx, key, clientv3.WithRev(resp.Header.Revision+1)) {
+		for _, e := range w.Events {
+			if e.Type == clientv3.EventTypeDelete && cond(nil, 0) || e.Type == clientv3.EventTypePut && cond(e.Kv.Value, e.Kv.Lease) {
+				return
+			}
+		}
+	}
+	c.t.Fatalf("waited in vain for %s", key)
+}
+
+// wire is a TCP proxy to etcd that can be cut and mended.
+type wire struct {
+	listener net.Listener
+	target   string
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func newWire(t *testing.T, target string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{listener: l, target: target}
+	w.wg.Go(w.serve)
+	t.Cleanup(func() { _ = l.Close(); w.setCut(true); w.wg.Wait() })
+	return w
+}
+
+func (w *wire) addr() string { return w.listener.Addr().String() }
+
+func (w *wire) serve() {
+	for {
+		in, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", w.target)
+		if err != nil || !w.keep(in, out) {
+			_ = in.Close()
+			continue
+		}
+		w.wg.Go(func() { _, _ = io.Copy(in, out); _ = in.Close() })
+		w.wg.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
+	}
+}
+
+// keep notes a pair of connections, unless the wire is cut.
+func (w *wire) keep(in, out net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut {
+		_ = out.Close()
+		return false
+	}
+	w.conns = append(w.conns, in, out)
+	return true
+}
+
+func (w *wire) setCut(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+	if cut {
+		for _, c := range w.conns {
+			_ = c.Close()
+		}
+		w.conns = nil
+	}
+}
