@@ -1,0 +1,84 @@
+package ownership
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRangesAreTheShortestThatGiveTheNumbersBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		numbers := rapid.SliceOfNDistinct(rapid.IntRange(0, 40), 0, 40, rapid.ID).Draw(t, "numbers")
+		slices.Sort(numbers)
+		ranges := Ranges(numbers)
+		var back []int
+		for i, r := range ranges {
+			from, to := bounds(t, r)
+			if i > 0 && from == back[len(back)-1]+1 {
+				t.Fatalf("%v: %s goes on where the one before ends", ranges, r)
+			}
+			for n := from; n <= to; n++ {
+				back = append(back, n)
+			}
+		}
+		if !slices.Equal(back, numbers) {
+			t.Fatalf("%v of %v gives %v back", ranges, numbers, back)
+		}
+	})
+}
+
+func bounds(t *rapid.T, text string) (from, to int) {
+	first, last, isRange := strings.Cut(text, "-")
+	if !isRange {
+		last = first
+	}
+	if _, err := fmt.Sscan(first+" "+last, &from, &to); err != nil || isRange && to <= from {
+		t.Fatalf("range %q: %v", text, err)
+	}
+	return from, to
+}
+
+func TestSharesAddUpWhatWaitsInEachNodesTables(t *testing.T) {
+	t.Parallel()
+	owners := []string{"b", "a", "a", "", "b", "a"}
+	tallies := map[int]Tally{
+		0: {Pending: 1, Overdue: 5}, 4: {Pending: 2, Claimed: 1, Overdue: 3}, 2: {Dead: 4}, 3: {Pending: 7},
+	}
+	want := []Share{
+		{Node: "a", Tables: 3, Ranges: []string{"1-2", "5"}, Tally: Tally{Dead: 4}},
+		{Node: "b", Tables: 2, Ranges: []string{"0", "4"}, Tally: Tally{Pending: 3, Claimed: 1, Overdue: 5}},
+		{Node: "", Tables: 1, Ranges: []string{"3"}, Tally: Tally{Pending: 7}},
+	}
+	if got := Shares(owners, tallies); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestTalliesCountWantedTypesAlone(t *testing.T) {
+	t.Parallel()
+	counts := []store.Count{
+		{Table: 3, Type: 1, Pending: 2, Claimed: 1, Done: 9, Dead: 1, Oldest: 10_000},
+		{Table: 3, Type: 2, Pending: 5, Oldest: 4_000},
+		{Table: 3, Type: 3, Pending: 100, Oldest: 1},
+		{Table: 4, Type: 1, Pending: 1, Oldest: 30_000},
+		{Table: 5, Type: 1, Done: 3},
+	}
+	want := map[int]Tally{
+		3: {Pending: 7, Claimed: 1, Dead: 1, Overdue: 8.5},
+		4: {Pending: 1},
+		5: {},
+	}
+	if got := Tallies(counts, 12_500, func(n uint64) bool { return n < 3 }); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
