@@ -93,48 +93,30 @@ func TestOpenNamesUnreachableServersWithoutTheirPassword(t *testing.T) {
 func TestOpenNeedsOneServerAndChecksTheOthersWhenUsed(t *testing.T) {
 	t.Parallel()
 	second := secondServer(t)
-	both := []tocsin.Server{
-		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
-		{Name: "db2", DSN: second.DSN(), Databases: []int{1}},
-	}
-	cfg := cluster(t, both...)
-	db := session(t, second.DSN(), "")
-	there := bizOn(cfg.Layout, 1, 1)
-
-	down := cfg
-	down.Servers = []tocsin.Server{both[0], {Name: "db2", DSN: "root@tcp(" + nobody(t) + ")/", Databases: []int{1}}}
-	c := open(t, down)
-	add(t, c, remind.New(bizOn(cfg.Layout, 0, 1), "x", tocsin.In(day)))
-	if _, err := c.Add(t.Context(), remind.New(there, "x", tocsin.In(day))); !errors.Is(err, tocsin.ErrUnreachable) || !strings.Contains(err.Error(), "db2") {
+	p, dsn := newProxy(t, second.DSN())
+	cfg := cluster(t,
+		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
+		tocsin.Server{Name: "db2", DSN: dsn, Databases: []int{1}},
+	)
+	here, there := bizOn(cfg.Layout, 0, 1), bizOn(cfg.Layout, 1, 1)
+	p.setDown(true)
+	c := open(t, cfg)
+	add(t, c, remind.New(here, "x", tocsin.In(day)))
+	_, err := c.Add(t.Context(), remind.New(there, "x", tocsin.In(day)))
+	if !errors.Is(err, tocsin.ErrUnreachable) || !strings.Contains(err.Error(), "db2") {
 		t.Errorf("a task for the server that is down: %v", err)
 	}
+	p.setDown(false)
+	add(t, c, remind.New(there, "x", tocsin.In(day)))
 
-	exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET cluster_id = 'another'")
-	mixed := down // Open can hear db1 only
-	c = open(t, mixed)
-	_ = c
-	full := open1(t, cfg)
-	if full == nil {
-		return // db2 answered first and was refused
-	}
-	if _, err := full.Add(t.Context(), remind.New(there, "x", tocsin.In(day))); !errors.Is(err, tocsin.ErrLayout) {
+	p.setDown(true)
+	c = open(t, cfg)
+	p.setDown(false)
+	exec(t, session(t, second.DSN(), ""), "UPDATE "+cfg.Layout.Database(1)+".layout SET cluster_id = 'another'")
+	_, err = c.Add(t.Context(), remind.New(there, "x", tocsin.In(day)))
+	if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), `is "another"`) {
 		t.Errorf("a task for the server of another cluster: %v", err)
 	}
-	if n := count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Table(cfg.Layout.TableOf(there))); n != 0 {
-		t.Errorf("%d rows are stored there", n)
-	}
-}
-
-// open1 opens a client of servers that do not belong together: which of them is
-// heard first decides whether that works.
-func open1(t *testing.T, cfg tocsin.Config) *tocsin.Client {
-	t.Helper()
-	c, err := tocsin.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err) // without a cluster id in the config, either is accepted
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
 }
 
 func TestABizTypeThatIsAppliedLaterIsFound(t *testing.T) {

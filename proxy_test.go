@@ -1,0 +1,158 @@
+package tocsin_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// proxy stands between a client and a server and breaks connections at a
+// statement.
+type proxy struct {
+	listener net.Listener
+	target   string
+
+	mu     sync.Mutex
+	match  []byte // of the statement to break at; nil: none
+	before bool   // the statement does not reach the server, else the answer does not reach the client
+	left   int    // how many more are broken
+	down   bool   // no new connections
+	broken int
+}
+
+// newProxy starts a proxy for the server of a DSN and gives the DSN through it.
+func newProxy(tb testing.TB, dsn string) (*proxy, string) {
+	tb.Helper()
+	start, end := strings.Index(dsn, "tcp(")+len("tcp("), strings.Index(dsn, ")")
+	if start < len("tcp(") {
+		tb.Skip("the test server is not reached by TCP")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &proxy{listener: listener, target: dsn[start:end]}
+	var group sync.WaitGroup
+	group.Go(func() { p.accept(&group) })
+	tb.Cleanup(func() {
+		_ = listener.Close()
+		group.Wait()
+	})
+	return p, dsn[:start] + listener.Addr().String() + dsn[end:]
+}
+
+// breakAt breaks the next n statements that hold the text.
+func (p *proxy) breakAt(text string, before bool, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.match, p.before, p.left = []byte(text), before, n
+}
+
+func (p *proxy) setDown(down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
+}
+
+func (p *proxy) breaks() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.broken
+}
+
+func (p *proxy) isDown() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.down
+}
+
+func (p *proxy) accept(group *sync.WaitGroup) {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil || p.isDown() {
+			_ = client.Close()
+			if err == nil {
+				_ = server.Close()
+			}
+			continue
+		}
+		l := &link{proxy: p, client: client, server: server}
+		group.Go(l.up)
+		group.Go(l.answers)
+	}
+}
+
+// link is one connection.
+type link struct {
+	proxy          *proxy
+	client, server net.Conn
+	mu             sync.Mutex
+	cut            bool // the next answer is not passed on
+}
+
+func (l *link) close() {
+	_ = l.client.Close()
+	_ = l.server.Close()
+}
+
+// up carries what the client sends.
+func (l *link) up() {
+	defer l.close()
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := l.client.Read(buf)
+		if err != nil {
+			return
+		}
+		hit, before := l.proxy.hit(buf[:n])
+		if hit && before {
+			return
+		}
+		if hit {
+			l.mu.Lock()
+			l.cut = true
+			l.mu.Unlock()
+		}
+		if _, err := l.server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// answers carries what the server sends.
+func (l *link) answers() {
+	defer l.close()
+	_, _ = io.Copy(writer(func(b []byte) (int, error) {
+		l.mu.Lock()
+		cut := l.cut
+		l.mu.Unlock()
+		if cut {
+			return 0, io.ErrClosedPipe
+		}
+		return l.client.Write(b)
+	}), onlyReader{l.server})
+}
+
+func (p *proxy) hit(b []byte) (hit, before bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left == 0 || !bytes.Contains(b, p.match) {
+		return false, false
+	}
+	p.left--
+	p.broken++
+	return true, p.before
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+type onlyReader struct{ io.Reader }
