@@ -14,7 +14,7 @@ type group struct {
 	next     time.Time          // of the regular peek; zero: at once
 	nextFull time.Time          // from then on the regular peek is a full one
 	busy     bool               // a job of it is under way
-	lowered  int64              // what was refused while busy; math.MaxInt64: nothing
+	lowered  int64              // the oldest refused since the job began; math.MaxInt64: nothing
 	failures int                // peeks of this one table that failed in a row; such a group stays alone
 }
 

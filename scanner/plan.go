@@ -1,6 +1,9 @@
 package scanner
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // job is one group's peek, decided on.
 type job struct {
@@ -113,7 +116,7 @@ func (sv *server) behind(v view) *job {
 }
 
 func (sv *server) job(g *group, types []uint64, v view) *job {
-	g.busy = true
+	g.busy, g.lowered = true, math.MaxInt64
 	return &job{
 		group:  g,
 		tables: g.tables,

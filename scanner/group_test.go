@@ -1,0 +1,159 @@
+package scanner
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func drawGroup(t *rapid.T, next *int) *group {
+	g := newGroup(nil)
+	for range rapid.IntRange(0, 9).Draw(t, "tables") {
+		g.tables = append(g.tables, *next)
+		*next++
+	}
+	for _, typ := range []uint64{1, 2} {
+		if rapid.Bool().Draw(t, "read") {
+			g.read[typ] = reading{rapid.Int64Range(0, 5).Draw(t, "floor"), rapid.Bool().Draw(t, "behind")}
+		}
+	}
+	g.busy = rapid.IntRange(0, 4).Draw(t, "busy") == 0
+	if rapid.Bool().Draw(t, "fully read") {
+		g.nextFull = start.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "next full")))
+	}
+	if len(g.tables) == 1 && rapid.Bool().Draw(t, "failing") {
+		g.failures = 1
+	}
+	return g
+}
+
+// readings gives, for each table, how far it is read.
+func readings(groups []*group) map[int][2]reading {
+	all := make(map[int][2]reading)
+	for _, g := range groups {
+		for _, table := range g.tables {
+			all[table] = [2]reading{g.read[1], g.read[2]}
+		}
+	}
+	return all
+}
+
+// Merging loses no table, makes no group too large, and raises no floor.
+func TestCompact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const size = 8
+		next := 0
+		var groups []*group
+		for range rapid.IntRange(0, 12).Draw(t, "groups") {
+			groups = append(groups, drawGroup(t, &next))
+		}
+		before := readings(groups)
+		small := 0
+		after := compact(slices.Clone(groups), size)
+		for _, g := range after {
+			if !slices.Contains(groups, g) && len(g.tables) > size {
+				t.Fatalf("a merged group has %d tables", len(g.tables))
+			}
+			if g.settled() && len(g.tables) <= size/2 {
+				small++
+			}
+		}
+		if small > 1 {
+			t.Fatalf("%d small groups are left", small)
+		}
+		now := readings(after)
+		if len(now) != len(before) {
+			t.Fatalf("%d tables became %d", len(before), len(now))
+		}
+		for table, old := range before {
+			for i, r := range now[table] {
+				if r.floor > old[i].floor || (old[i].behind && r != (reading{}) && !r.behind) {
+					t.Fatalf("table %d: %v became %v", table, old, now[table])
+				}
+			}
+		}
+	})
+}
+
+// The next slot is within an interval, and the slots of one group are an
+// interval apart.
+func TestSlots(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		interval := time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(t, "interval"))
+		now := start.Add(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "now")))
+		first := rapid.IntRange(0, 8191).Draw(t, "first")
+		slot := slotAfter(start, now, first, interval)
+		if !slot.After(now) || slot.Sub(now) > interval {
+			t.Fatalf("the slot after %s is %s", now, slot)
+		}
+		if next := slotAfter(start, slot, first, interval); next.Sub(slot) != interval {
+			t.Fatalf("the slots %s and %s are not %s apart", slot, next, interval)
+		}
+	})
+}
+
+func TestSlotsAreSpread(t *testing.T) {
+	const groups, parts = 128, 16
+	var count [parts]int
+	for i := range groups {
+		slot := slotAfter(start, start, i*64, time.Second)
+		count[int(slot.Sub(start)*parts/time.Second)%parts]++
+	}
+	if low, high := slices.Min(count[:]), slices.Max(count[:]); low < 4 || high > 12 {
+		t.Errorf("%d groups fall on the parts of the interval as %v", groups, count)
+	}
+}
+
+func TestGroup(t *testing.T) {
+	cases := map[string]func(t *testing.T, g *group){
+		"what is refused lowers the floor and leaves the group behind": func(t *testing.T, g *group) {
+			g.done([]uint64{1}, 100, false)
+			g.lower(40)
+			if g.read[1] != (reading{40, true}) {
+				t.Errorf("%v", g.read)
+			}
+		},
+		"what is pushed out while a job is under way outlives the job": func(t *testing.T, g *group) {
+			g.busy = true
+			g.lower(40)
+			g.done([]uint64{1}, 100, false)
+			if g.read[1] != (reading{40, true}) {
+				t.Errorf("%v", g.read)
+			}
+		},
+		"a type that is left out keeps its floor and is behind": func(t *testing.T, g *group) {
+			g.done([]uint64{1, 2}, 100, false)
+			g.skip([]uint64{2}, false)
+			g.done([]uint64{2}, 200, false)
+			if g.read[1] != (reading{100, true}) || g.read[2] != (reading{200, false}) {
+				t.Errorf("%v", g.read)
+			}
+		},
+		"a type that is left out of a full peek is owed one": func(t *testing.T, g *group) {
+			g.done([]uint64{1, 2}, 100, false)
+			g.skip([]uint64{2}, true)
+			if g.read[1] != (reading{0, true}) {
+				t.Errorf("%v", g.read)
+			}
+		},
+		"a type that was never read is behind from the beginning": func(t *testing.T, g *group) {
+			g.done([]uint64{1}, 100, false)
+			if got := g.behind([]uint64{1, 2}); !slices.Equal(got, []uint64{2}) || g.floor(got) != 0 {
+				t.Errorf("%v from %d", got, g.floor(got))
+			}
+		},
+	}
+	for name, check := range cases {
+		t.Run(name, func(t *testing.T) { check(t, newGroup([]int{0})) })
+	}
+}
+
+func TestFailWait(t *testing.T) {
+	for failures, want := range map[int]time.Duration{1: 5 * time.Second, 2: 10 * time.Second, 5: time.Minute, 500: time.Minute} {
+		if got := failWait(failures, 5*time.Second); got != want {
+			t.Errorf("after %d failures: %s, want %s", failures, got, want)
+		}
+	}
+}
