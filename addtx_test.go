@@ -1,0 +1,216 @@
+package tocsin_test
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// sessions are what users' programs connect with.
+var sessions = map[string]string{
+	"the driver's defaults":      "",
+	"interpolated":               "interpolateParams=true",
+	"times parsed":               "parseTime=true&loc=Asia%2FShanghai",
+	"interpolated, times parsed": "parseTime=true&interpolateParams=true",
+	"found rows":                 "clientFoundRows=true&interpolateParams=true",
+	"latin1":                     "charset=latin1",
+	"latin1, interpolated":       "charset=latin1&interpolateParams=true",
+	"sql_mode of old":            "sql_mode=%27%27",
+	"sql_mode of others":         "sql_mode=%27ANSI%2CNO_BACKSLASH_ESCAPES%27&interpolateParams=true",
+	"time zone of Shanghai":      "time_zone=%27%2B08%3A00%27",
+	"serializable":               "tx_isolation=%27SERIALIZABLE%27",
+}
+
+// begin begins a transaction as a program in China may do it, and takes its
+// snapshot.
+func begin(tb testing.TB, db *sql.DB) *sql.Tx {
+	tb.Helper()
+	tx, err := db.BeginTx(tb.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = tx.Rollback() })
+	for _, q := range []string{"SET time_zone = '+08:00'", "START TRANSACTION WITH CONSISTENT SNAPSHOT"} {
+		rows, err := tx.QueryContext(tb.Context(), q)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		_ = rows.Close()
+	}
+	return tx
+}
+
+func TestAddTxFromAnySession(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	own := session(t, devtest.DSN(t), "")
+	bizID := uint64(100)
+	for name, params := range sessions {
+		db := session(t, devtest.DSN(t), params)
+		at := time.Now().Add(day).Truncate(time.Millisecond).UTC().Round(0)
+		for kind, when := range map[string]tocsin.When{"at": tocsin.At(at), "in": tocsin.In(time.Second)} {
+			bizID++
+			task := remind.New(bizID, "ü 🔔 \\ ' \" x", when).Dedup("ключ")
+			tx := begin(t, db)
+			gone := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Get(t.Context(), gone.JobID); !errors.Is(err, tocsin.ErrNotFound) || bells(t, c, own, gone.JobID) != 0 {
+				t.Errorf("%s, %s: rolled back, but %v", name, kind, err)
+			}
+			tx = begin(t, db)
+			kept := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
+			again := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if kept.Existing || !again.Existing || again.JobID != kept.JobID {
+				t.Errorf("%s, %s: %+v, then %+v", name, kind, kept, again)
+			}
+			got := get(t, c, kept.JobID)
+			want := got.Created.Add(time.Second)
+			if kind == "at" {
+				want = at
+			}
+			if got.Attribute != "ü 🔔 \\ ' \" x" || got.DedupKey != "ключ" || !got.ActionTime.Equal(want) || !got.DueTime.Equal(want) {
+				t.Errorf("%s, %s: stored %+v", name, kind, got)
+			}
+			if age := time.Since(got.Created); age < -time.Minute || age > time.Minute {
+				t.Errorf("%s, %s: created %s ago", name, kind, age)
+			}
+			if n := bells(t, c, own, kept.JobID); (n == 1) != (kind == "in") {
+				t.Errorf("%s, %s: %d rings", name, kind, n)
+			}
+		}
+	}
+}
+
+func TestChangesFromAnySession(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	own := session(t, devtest.DSN(t), "")
+	bizID := uint64(100)
+	for name, params := range sessions {
+		db := session(t, devtest.DSN(t), params)
+		for kind, ref := range map[string]func(uint64, tocsin.JobID) tocsin.Ref{
+			"by id":  func(_ uint64, id tocsin.JobID) tocsin.Ref { return tocsin.ByID(id) },
+			"by biz": func(biz uint64, _ tocsin.JobID) tocsin.Ref { return remind.Of(biz) },
+		} {
+			bizID++
+			tx := begin(t, db)
+			id := add(t, c, remind.New(bizID, "x", tocsin.In(day))).JobID // after the snapshot
+			moved := must[tocsin.Change](t)(c.RescheduleTx(t.Context(), tx, ref(bizID, id), tocsin.In(time.Second)))
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			got := get(t, c, id)
+			if moved.Changed != 1 || got.Version != 1 || !got.ActionTime.Equal(got.Modified.Add(time.Second)) || bells(t, c, own, id) != 1 {
+				t.Errorf("%s, %s: reschedule %+v, stored %+v", name, kind, moved, got)
+			}
+			tx = begin(t, db)
+			gone := must[tocsin.Change](t)(c.CancelTx(t.Context(), tx, ref(bizID, id)))
+			twice := must[tocsin.Change](t)(c.CancelTx(t.Context(), tx, ref(bizID, id)))
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if gone != (tocsin.Change{Changed: 1}) || twice != (tocsin.Change{Final: 1}) || get(t, c, id).Status != tocsin.Cancelled {
+				t.Errorf("%s, %s: cancel %+v, twice %+v", name, kind, gone, twice)
+			}
+		}
+	}
+}
+
+func TestAddTxSeesTheKeyThatCommittedAfterItsSnapshot(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	tx := begin(t, session(t, devtest.DSN(t), ""))
+	task := remind.New(5, "x", tocsin.In(day)).Dedup("k")
+	first := add(t, c, task)
+	second := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
+	if !second.Existing || second.JobID != first.JobID {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+	third := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task.Dedup("other")))
+	if err := tx.Commit(); err != nil || get(t, c, third.JobID).DedupKey != "other" {
+		t.Errorf("the transaction is of no more use: %v", err)
+	}
+}
+
+func TestATransactionOnAnotherServerIsRefused(t *testing.T) {
+	t.Parallel()
+	second := secondServer(t)
+	cfg := cluster(t,
+		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
+		tocsin.Server{Name: "db2", DSN: second.DSN(), Databases: []int{1}})
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	bizID := bizOn(cfg.Layout, 1, 1)
+	stored := add(t, c, remind.New(bizID, "x", tocsin.In(day)))
+	table := cfg.Layout.Table(stored.JobID.Table())
+	calls := map[string]func(*sql.Tx) error{
+		"AddTx": func(tx *sql.Tx) error {
+			_, err := c.AddTx(t.Context(), tx, remind.New(bizID, "x", tocsin.In(0)))
+			return err
+		},
+		"CancelTx": func(tx *sql.Tx) error { _, err := c.CancelTx(t.Context(), tx, remind.Of(bizID)); return err },
+		"RescheduleTx": func(tx *sql.Tx) error {
+			_, err := c.RescheduleTx(t.Context(), tx, tocsin.ByID(stored.JobID), tocsin.In(0))
+			return err
+		},
+	}
+	refused := func(why, want string) {
+		t.Helper()
+		for name, call := range calls {
+			tx := begin(t, db)
+			err := call(tx)
+			_ = tx.Rollback()
+			if !errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, %s: %v", why, name, err)
+			}
+		}
+	}
+	refused("no such database", "task table "+table+" is on server db2, not on this transaction's")
+	tx := begin(t, db)
+	err := tocsin.CompleteTx(t.Context(), tx, get(t, c, stored.JobID))
+	_ = tx.Rollback()
+	if !errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), table) {
+		t.Errorf("CompleteTx: %v", err)
+	}
+
+	exec(t, db, "CREATE DATABASE "+cfg.Layout.Database(1))
+	for _, name := range []string{"layout", "doorbell"} {
+		exec(t, db, "CREATE TABLE "+cfg.Layout.Database(1)+"."+name+" LIKE "+cfg.Layout.Database(0)+"."+name)
+	}
+	exec(t, db, "CREATE TABLE "+table+" LIKE "+cfg.Layout.Table(0))
+	refused("a database without a layout row", "task table "+table+" is on server db2")
+	exec(t, db, "INSERT INTO "+cfg.Layout.Database(1)+".layout SELECT * FROM "+cfg.Layout.Database(0)+".layout")
+	exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET cluster_id = 'stranger'")
+	refused("a database of another cluster", "task table "+table+" is on server db2")
+	if n := count(t, db, "SELECT COUNT(*) FROM "+table); n != 0 {
+		t.Errorf("%d rows are stored there", n)
+	}
+}
+
+func TestADeniedTableIsSaidToBeElsewhere(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	user := cfg.Layout.Prefix
+	root := session(t, devtest.DSN(t), "")
+	exec(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'x'")
+	t.Cleanup(func() { _, _ = root.Exec("DROP USER '" + user + "'@'%'") })
+	dsn := devtest.DSN(t)
+	db := session(t, user+":x"+dsn[strings.Index(dsn, "@"):], "")
+	tx := must[*sql.Tx](t)(db.Begin())
+	defer func() { _ = tx.Rollback() }()
+	if _, err := c.AddTx(t.Context(), tx, remind.New(1, "x", tocsin.In(0))); !errors.Is(err, tocsin.ErrOtherServer) {
+		t.Errorf("got %v", err)
+	}
+}
