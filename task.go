@@ -1,7 +1,10 @@
 package tocsin
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -30,6 +33,16 @@ func (s Status) String() string {
 
 // MarshalText gives the word, for JSON.
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the word, from what MarshalText wrote.
+func (s *Status) UnmarshalText(b []byte) error {
+	i := slices.Index(statusNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("status %q: want one of %s", b, strings.Join(statusNames[:], ", "))
+	}
+	*s = Status(i)
+	return nil
+}
 
 // Final reports whether no node will touch the task again.
 func (s Status) Final() bool { return s == Done || s == Cancelled || s == Dead }
