@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+func newBiz(a *app) *cobra.Command {
+	return group("biz", "Apply and show biz types", newBizApply(a), newBizList(a), newBizShow(a))
+}
+
+// appliedBiz is the JSON of `biz apply`.
+type appliedBiz struct {
+	Types     []appliedType `json:"types"`
+	Revision  uint64        `json:"revision"`
+	Databases int           `json:"databases"` // written
+}
+
+type appliedType struct {
+	Name    string          `json:"name"`
+	Number  uint64          `json:"number"`
+	Verdict biztype.Verdict `json:"verdict"`
+}
+
+func newBizApply(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "apply FILE", Short: "Write the policies of a YAML file into every database", Args: exactArgs("FILE"),
+		Long: "Write the policies of a YAML file into every database. Biz types that are not in the file are left alone. Nodes follow within a second or two.",
+		RunE: func(cmd *cobra.Command, args []string) error { return a.applyBiz(cmd, args[0]) },
+	}
+}
+
+func (a *app) applyBiz(cmd *cobra.Command, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	policies, err := biztype.Parse(text, path)
+	if err != nil {
+		return err
+	}
+	cfg, err := a.cluster()
+	if err != nil {
+		return err
+	}
+	res, failed := biztype.Apply(cmd.Context(), cfg, policies)
+	if failed != nil && res.Databases == 0 {
+		return failed
+	}
+	done := appliedBiz{Types: make([]appliedType, len(res.Types)), Revision: res.Revision, Databases: res.Databases}
+	for i, t := range res.Types {
+		done.Types[i] = appliedType(t)
+	}
+	return errors.Join(a.print(done, done.write), failed)
+}
+
+func (b appliedBiz) write(w io.Writer) {
+	rows := make([][]string, len(b.Types))
+	for i, t := range b.Types {
+		rows[i] = []string{t.Name, "number " + strconv.FormatUint(t.Number, 10), string(t.Verdict)}
+	}
+	columns(w, rows...)
+	fmt.Fprintf(w, "revision %d, %d databases written\n", b.Revision, b.Databases)
+}
+
+func newBizList(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the stored biz types", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			policies, err := a.policies(cmd)
+			if err != nil {
+				return err
+			}
+			return a.print(policies, func(w io.Writer) { writePolicies(w, policies) })
+		},
+	}
+}
+
+// policies reads the stored policies, with the defaults filled in: people ask
+// what holds.
+func (a *app) policies(cmd *cobra.Command) ([]biztype.Policy, error) {
+	cfg, err := a.cluster()
+	if err != nil {
+		return nil, err
+	}
+	stored, err := biztype.Load(cmd.Context(), cfg)
+	policies := make([]biztype.Policy, len(stored))
+	for i, p := range stored {
+		policies[i] = p.WithDefaults()
+	}
+	return policies, err
+}
+
+func writePolicies(w io.Writer, policies []biztype.Policy) {
+	rows := [][]string{{"NAME", "NUMBER", "GROUP", "TARGET", "TIMEOUT", "ATTEMPTS", "CONCURRENCY", "STATE"}}
+	for _, p := range policies {
+		rows = append(rows, []string{
+			p.Name, strconv.FormatUint(p.Number, 10), p.Group, target(p), p.Timeout.String(),
+			strconv.Itoa(p.Attempts), strconv.Itoa(p.Concurrency), state(p),
+		})
+	}
+	columns(w, rows...)
+}
+
+func target(p biztype.Policy) string {
+	if p.Webhook == nil {
+		return "Go handler"
+	}
+	return p.Webhook.URL
+}
+
+func state(p biztype.Policy) string {
+	if p.Paused {
+		return "paused"
+	}
+	return "active"
+}
+
+func newBizShow(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show the policy of a biz type, with its defaults, as YAML", Args: exactArgs("NAME"),
+		ValidArgsFunction: a.completeTypes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			policies, err := a.policies(cmd)
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(policies, func(p biztype.Policy) bool { return p.Name == args[0] })
+			if i < 0 {
+				return fmt.Errorf("unknown biz type %q: `tocsin biz list` names those that are applied", args[0])
+			}
+			return a.showPolicy(policies[i])
+		},
+	}
+}
+
+func (a *app) showPolicy(p biztype.Policy) error {
+	text, err := yaml.Marshal(struct {
+		BizTypes []biztype.Policy `yaml:"biz_types"`
+	}{[]biztype.Policy{p}})
+	if err != nil {
+		return fmt.Errorf("show biz type %s: %w", p.Name, err)
+	}
+	return a.print(p, func(w io.Writer) { _, _ = w.Write(text) })
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/ownership"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// maxRanges is how many ranges of tables stand in one line for people.
+const maxRanges = 6
+
+// groupTables is the JSON of `cluster tables` for one group.
+type groupTables struct {
+	Group  string            `json:"group"`
+	Tables int               `json:"tables"` // of the layout
+	Owned  int               `json:"owned"`
+	Shares []ownership.Share `json:"shares"`
+}
+
+func newClusterTables(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "tables", Short: "Show which node owns which tables, and what waits in them", Args: noArgs,
+		Long: "Show, for every group, which node owns which tables, and the tasks of the group's biz types that wait in them. Counting reads an index of every table: leave it out with --counts=false where there are very many rows.",
+	}
+	only := groupFlag(cmd)
+	count := cmd.Flags().Bool("counts", true, "count the tasks")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		groups, err := a.tables(cmd.Context(), *only, *count)
+		if groups == nil {
+			return err
+		}
+		return errors.Join(a.print(groups, func(w io.Writer) { writeTables(w, groups, *count) }), err)
+	}
+	return cmd
+}
+
+// tables reads who owns what. An error beside a result names what is missing in
+// the counts.
+func (a *app) tables(ctx context.Context, only string, count bool) ([]groupTables, error) {
+	cfg, err := a.cluster()
+	if err != nil {
+		return nil, err
+	}
+	owners, err := a.owners(ctx, cfg.Layout.Total())
+	if err != nil {
+		return nil, err
+	}
+	types, counts, failed := map[uint64]string{}, []counted{}, error(nil)
+	if count {
+		types, counts, failed = census(ctx, cfg)
+	}
+	for _, name := range types {
+		if owners[name] == nil {
+			owners[name] = make([]string, cfg.Layout.Total()) // a group without nodes
+		}
+	}
+	groups := []groupTables{}
+	for _, name := range slices.Sorted(maps.Keys(owners)) {
+		if only == "" || only == name {
+			groups = append(groups, divide(name, owners[name], types, counts))
+		}
+	}
+	return groups, failed
+}
+
+// owners reads the owner of each table by group.
+func (a *app) owners(ctx context.Context, total int) (map[string][]string, error) {
+	cfg, cluster, err := a.etcd()
+	if err != nil {
+		return nil, err
+	}
+	client, err := assign.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	names, err := assign.Groups(ctx, client, cluster)
+	if err != nil {
+		return nil, err
+	}
+	owners := map[string][]string{}
+	for _, name := range names {
+		if owners[name], err = assign.Tables(ctx, client, cluster, name, total); err != nil {
+			return nil, err
+		}
+	}
+	return owners, nil
+}
+
+// counted is what one server holds, and its clock at that time.
+type counted struct {
+	counts []store.Count
+	now    int64
+}
+
+// census reads the groups of the biz types by number, and counts the rows of
+// all servers at once. What can't be read is named in the error.
+func census(ctx context.Context, cfg tocsin.Config) (map[uint64]string, []counted, error) {
+	policies, err := biztype.Load(ctx, cfg)
+	types := map[uint64]string{}
+	for _, p := range policies {
+		types[p.Number] = p.WithDefaults().Group
+	}
+	tables, openErr := store.Open(cfg)
+	if openErr != nil {
+		return types, nil, openErr
+	}
+	defer tables.Close()
+	counts := make([]counted, len(tables.Servers()))
+	errs := make([]error, len(counts))
+	var wg sync.WaitGroup
+	for i := range counts {
+		wg.Go(func() { counts[i], errs[i] = countServer(ctx, tables, i) })
+	}
+	wg.Wait()
+	return types, counts, errors.Join(err, errors.Join(errs...))
+}
+
+func countServer(ctx context.Context, tables *store.Store, server int) (c counted, err error) {
+	if _, err = tables.Measure(ctx, server); err != nil {
+		return c, err
+	}
+	c.counts, err = tables.Counts(ctx, server, tables.TablesOf(server))
+	c.now = tables.Now(server)
+	return c, err
+}
+
+// divide gives the shares of one group.
+func divide(group string, owners []string, types map[uint64]string, counts []counted) groupTables {
+	tallies := map[int]ownership.Tally{}
+	for _, c := range counts {
+		maps.Copy(tallies, ownership.Tallies(c.counts, c.now, func(n uint64) bool { return types[n] == group }))
+	}
+	g := groupTables{Group: group, Tables: len(owners), Shares: ownership.Shares(owners, tallies)}
+	for _, s := range g.Shares {
+		if s.Node != "" {
+			g.Owned += s.Tables
+		}
+	}
+	return g
+}
+
+func writeTables(w io.Writer, groups []groupTables, count bool) {
+	if len(groups) == 0 {
+		fmt.Fprintln(w, "no groups: start a node with `tocsin serve`")
+	}
+	for i, g := range groups {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "group %s: %d of %d tables owned\n", g.Group, g.Owned, g.Tables)
+		writeShares(w, g.Shares, count)
+	}
+}
+
+func writeShares(w io.Writer, shares []ownership.Share, count bool) {
+	rows := [][]string{{"NODE", "TABLES", "PENDING", "CLAIMED", "DEAD", "OLDEST OVERDUE", "TABLE NUMBERS"}}
+	for _, s := range shares {
+		row := []string{nodeName(s.Node), strconv.Itoa(s.Tables)}
+		if count {
+			row = append(row, strconv.Itoa(s.Pending), strconv.Itoa(s.Claimed), strconv.Itoa(s.Dead), overdue(s.Overdue))
+		} else {
+			row = append(row, "-", "-", "-", "-")
+		}
+		rows = append(rows, append(row, ranges(s.Ranges)))
+	}
+	columns(w, rows...)
+}
+
+func nodeName(id string) string {
+	if id == "" {
+		return "(nobody)"
+	}
+	return oneCell(id)
+}
+
+func overdue(seconds float64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond).String()
+}
+
+func ranges(all []string) string {
+	if len(all) <= maxRanges {
+		return strings.Join(all, " ")
+	}
+	return fmt.Sprintf("%s and %d ranges more", strings.Join(all[:maxRanges], " "), len(all)-maxRanges)
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/doctor"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// diagnosis is the JSON of `doctor`.
+type diagnosis struct {
+	OK     bool           `json:"ok"` // no check failed
+	Checks []doctor.Check `json:"checks"`
+}
+
+func newDoctor(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
+		Long: "Check the config, every server (layout, durability, table caches, limits, clock) and etcd. It changes nothing. Exit code 1 if a check failed; warnings are no failures.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d := diagnosis{Checks: a.examine(cmd.Context())}
+			d.OK = doctor.Worst(d.Checks) < doctor.Fail
+			if err := a.print(d, d.write); err != nil || d.OK {
+				return err
+			}
+			return errSilent
+		},
+	}
+}
+
+// examine makes all checks; without a config that can be read there is but one.
+func (a *app) examine(ctx context.Context) []doctor.Check {
+	file, err := a.load()
+	config := doctor.Check{Subject: "config", Name: "valid"}
+	if err != nil {
+		config.Level, config.Is, config.Fix = doctor.Fail, oneLine(err), "correct the config file, see configs/production.yaml for every key"
+		return []doctor.Check{config}
+	}
+	cfg := file.Tocsin()
+	p, closeAll, err := patient(cfg)
+	if err != nil {
+		config.Level, config.Is, config.Fix = doctor.Fail, oneLine(err), "correct the servers of the config file"
+		return []doctor.Check{config}
+	}
+	defer closeAll()
+	if etcd, err := file.EtcdConfig(); err != nil || len(etcd.Endpoints) > 0 {
+		p.Etcd = func(ctx context.Context) (string, error) {
+			if err != nil {
+				return "", err
+			}
+			return askEtcd(ctx, etcd, cfg.Cluster)
+		}
+	}
+	config.Is = fmt.Sprintf("layout %s on %d servers", cfg.Layout, len(p.Uses))
+	return append([]doctor.Check{config}, doctor.Examine(ctx, p)...)
+}
+
+func patient(cfg tocsin.Config) (p doctor.Patient, closeAll func(), err error) {
+	tables, err := store.Open(cfg)
+	if err != nil {
+		return p, nil, err
+	}
+	p.Servers = tables
+	p.Types = func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, cfg) }
+	for i, spec := range cfg.Specs() {
+		if spec.MaxConns <= 0 {
+			spec.MaxConns = mysql.DefaultMaxConns
+		}
+		p.Uses = append(p.Uses, doctor.Use{Name: spec.Name, Tables: len(tables.TablesOf(i)), Conns: spec.MaxConns})
+	}
+	return p, func() { _ = tables.Close() }, nil
+}
+
+// askEtcd wants a read that a majority agrees to, not just an open port.
+func askEtcd(ctx context.Context, cfg assign.EtcdConfig, cluster string) (string, error) {
+	client, err := assign.Dial(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	groups, err := assign.Groups(ctx, client, cluster)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s answers; groups with nodes: %s", strings.Join(cfg.Endpoints, ", "), handlers(groups)), nil
+}
+
+func (d diagnosis) write(w io.Writer) {
+	for _, c := range d.Checks {
+		fmt.Fprintf(w, "%-5s %-12s %s: %s\n", c.Level, c.Subject, c.Name, oneCell(c.Is))
+		if c.Fix != "" {
+			fmt.Fprintf(w, "%-5s -> %s\n", "", c.Fix)
+		}
+	}
+	fmt.Fprintf(w, "%d ok, %d to warn of, %d failed\n",
+		doctor.Count(d.Checks, doctor.OK), doctor.Count(d.Checks, doctor.Warn), doctor.Count(d.Checks, doctor.Fail))
+}

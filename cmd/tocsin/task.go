@@ -1,0 +1,187 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+func newTask(a *app) *cobra.Command {
+	return group("task", "Add, look up, cancel, reschedule and redrive tasks",
+		newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCancel(a), newTaskReschedule(a), newTaskRedrive(a))
+}
+
+// misused makes what the root package refuses without asking a server an error
+// of exit code 2.
+func misused(err error) error {
+	if errors.Is(err, tocsin.ErrInvalid) {
+		return usageError{err}
+	}
+	return err
+}
+
+// when is the pair of flags that say when to act.
+type when struct {
+	in time.Duration
+	at string
+}
+
+func (w *when) flags(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&w.in, "in", 0, "act after this time, by the database's clock (30m, 72h)")
+	cmd.Flags().StringVar(&w.at, "at", "", "act at this time, RFC 3339 (2030-01-02T15:04:05Z)")
+	cmd.MarkFlagsMutuallyExclusive("in", "at")
+}
+
+func (w *when) read(cmd *cobra.Command) (tocsin.When, error) {
+	switch {
+	case cmd.Flags().Changed("in"):
+		return tocsin.In(w.in), nil
+	case !cmd.Flags().Changed("at"):
+		return tocsin.When{}, usage("no action time: use --in 30m or --at 2030-01-02T15:04:05Z")
+	}
+	at, err := time.Parse(time.RFC3339Nano, w.at)
+	if err != nil {
+		return tocsin.When{}, usage("--at %q: want RFC 3339, as 2030-01-02T15:04:05Z", w.at)
+	}
+	return tocsin.At(at), nil
+}
+
+// ofBiz is the pair of flags that name tasks by what they are about.
+type ofBiz struct {
+	name  string
+	bizID uint64
+}
+
+func (o *ofBiz) flags(a *app, cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.name, "type", "", "name of the biz type")
+	cmd.Flags().Uint64Var(&o.bizID, "biz-id", 0, "what the task is about, the sharding key")
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
+}
+
+// ref reads either a JOB_ID argument or both flags.
+func (o *ofBiz) ref(args []string) (tocsin.Ref, error) {
+	switch {
+	case len(args) == 1 && (o.name != "" || o.bizID != 0):
+		return tocsin.Ref{}, usage("name a JOB_ID, or --type and --biz-id, not both")
+	case len(args) == 1:
+		id, err := parseJobID(args[0])
+		return tocsin.ByID(id), err
+	case len(args) > 1:
+		return tocsin.Ref{}, usage("one JOB_ID at a time, got %d", len(args))
+	case o.name == "" || o.bizID == 0:
+		return tocsin.Ref{}, usage("name a JOB_ID, or --type and --biz-id")
+	}
+	return tocsin.Define[string](o.name).Of(o.bizID), nil
+}
+
+func parseJobID(text string) (tocsin.JobID, error) {
+	id, err := tocsin.ParseJobID(text)
+	if err != nil {
+		return 0, usageError{err}
+	}
+	return id, nil
+}
+
+type taskAdd struct {
+	*app
+	when
+	ofBiz
+	dedup     string
+	attribute string
+}
+
+func newTaskAdd(a *app) *cobra.Command {
+	t := &taskAdd{app: a}
+	cmd := &cobra.Command{
+		Use: "add --type NAME --biz-id N (--in DURATION | --at TIME)", Short: "Add a task",
+		Long: "Add a task. Without --attribute its payload is empty. A task that is there already with the same --dedup key is shown instead.",
+		Example: `  tocsin task add --type order.close --biz-id 42 --in 30m --attribute '{"order":42}'
+  tocsin task add --type order.close --biz-id 42 --at 2030-01-02T15:04:05Z --dedup close --attribute @order.json`,
+		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
+	}
+	t.when.flags(cmd)
+	t.ofBiz.flags(a, cmd)
+	cmd.Flags().StringVar(&t.dedup, "dedup", "", "key that only one task of this type and biz_id may have")
+	cmd.Flags().StringVar(&t.attribute, "attribute", "", "payload: text, @FILE, or - for standard input; passed on as it is")
+	return cmd
+}
+
+// addedTask is the JSON of `task add`.
+type addedTask struct {
+	tocsin.Info
+	Existing bool `json:"existing"`
+}
+
+func (t *taskAdd) run(cmd *cobra.Command) error {
+	task, err := t.task(cmd)
+	if err != nil {
+		return err
+	}
+	client, err := t.client(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	added, err := client.Add(cmd.Context(), task)
+	if err != nil {
+		return misused(err)
+	}
+	info, err := client.Get(cmd.Context(), added.JobID)
+	if err != nil {
+		return fmt.Errorf("task %s is added, but: %w", added.JobID, err)
+	}
+	return t.print(addedTask{info, added.Existing}, func(w io.Writer) {
+		writeTasks(w, []tocsin.Info{info}, time.Now())
+		if added.Existing {
+			fmt.Fprintln(w, "it was there already: this is the task with that dedup key")
+		}
+	})
+}
+
+func (t *taskAdd) task(cmd *cobra.Command) (tocsin.NewTask, error) {
+	if t.name == "" || !cmd.Flags().Changed("biz-id") {
+		return tocsin.NewTask{}, usage("--type and --biz-id are needed: see `%s --help`", cmd.CommandPath())
+	}
+	at, err := t.when.read(cmd)
+	if err != nil {
+		return tocsin.NewTask{}, err
+	}
+	attribute, err := readAttribute(t.attribute, cmd.InOrStdin())
+	if err != nil {
+		return tocsin.NewTask{}, err
+	}
+	return tocsin.Define[string](t.name).New(t.bizID, attribute, at).Dedup(t.dedup), nil
+}
+
+// readLimit is more than any attribute may have, so that what is too long is
+// refused as such and not cut.
+const readLimit = 4*tocsin.MaxAttribute + 1
+
+// readAttribute gives text as it is, the content of @FILE, or of in for "-".
+func readAttribute(text string, in io.Reader) (string, error) {
+	path, isFile := strings.CutPrefix(text, "@")
+	switch {
+	case text == "-":
+	case isFile:
+		f, err := os.Open(path)
+		if err != nil {
+			return "", usage("--attribute: %w", err)
+		}
+		defer f.Close()
+		in = f
+	default:
+		return text, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(in, readLimit))
+	if err != nil {
+		return "", fmt.Errorf("--attribute: %w", err)
+	}
+	return string(b), nil
+}

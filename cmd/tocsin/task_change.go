@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// changed is the JSON of cancel and reschedule.
+type changed struct {
+	Changed    int `json:"changed"`     // were pending
+	InDelivery int `json:"in_delivery"` // are claimed; not changed
+	Final      int `json:"final"`       // were done, cancelled or dead before; not changed
+}
+
+func newTaskCancel(a *app) *cobra.Command {
+	var of ofBiz
+	cmd := &cobra.Command{
+		Use: "cancel (JOB_ID | --type NAME --biz-id N)", Short: "Cancel pending tasks",
+		Long: "Cancel one task, or all pending tasks of a biz type and biz_id. Exit code 1 if there were tasks and none was cancelled.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := of.ref(args)
+			if err != nil {
+				return err
+			}
+			return a.change(cmd.Context(), "cancelled", func(ctx context.Context, c *tocsin.Client) (tocsin.Change, error) {
+				return c.Cancel(ctx, ref)
+			})
+		},
+	}
+	of.flags(a, cmd)
+	return cmd
+}
+
+func newTaskReschedule(a *app) *cobra.Command {
+	var of ofBiz
+	var w when
+	cmd := &cobra.Command{
+		Use: "reschedule (JOB_ID | --type NAME --biz-id N) (--in DURATION | --at TIME)", Short: "Give pending tasks another action time",
+		Long: "Give one task, or all pending tasks of a biz type and biz_id, another action time. Their attempts begin anew. Exit code 1 if there were tasks and none was rescheduled.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := of.ref(args)
+			if err != nil {
+				return err
+			}
+			at, err := w.read(cmd)
+			if err != nil {
+				return err
+			}
+			return a.change(cmd.Context(), "rescheduled", func(ctx context.Context, c *tocsin.Client) (tocsin.Change, error) {
+				return c.Reschedule(ctx, ref, at)
+			})
+		},
+	}
+	of.flags(a, cmd)
+	w.flags(cmd)
+	return cmd
+}
+
+// change runs a cancel or reschedule and says what it did.
+func (a *app) change(ctx context.Context, done string, do func(context.Context, *tocsin.Client) (tocsin.Change, error)) error {
+	client, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	c, err := do(ctx, client)
+	if err != nil {
+		return misused(err)
+	}
+	err = a.print(changed(c), func(w io.Writer) {
+		fmt.Fprintf(w, "%d %s, %d in delivery, %d finished before\n", c.Changed, done, c.InDelivery, c.Final)
+	})
+	return errors.Join(err, unchanged(c, done))
+}
+
+// unchanged is an error where there were tasks and none was changed: the caller
+// must not believe that it was.
+func unchanged(c tocsin.Change, done string) error {
+	switch {
+	case c.Changed > 0 || c.InDelivery+c.Final == 0:
+		return nil
+	case c.InDelivery > 0:
+		return fmt.Errorf("nothing was %s: it is being delivered at this moment; look again with `tocsin task get`", done)
+	}
+	return fmt.Errorf("nothing was %s: it is done, cancelled or dead already", done)
+}
+
+func newTaskRedrive(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "redrive JOB_ID", Short: "Deliver a dead task once more, at once", Args: exactArgs("JOB_ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := parseJobID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.redrive(cmd.Context(), id)
+		},
+	}
+}
+
+// redrive asks the client first: it checks the layout, and tells a task that is
+// not there from one that is not dead.
+func (a *app) redrive(ctx context.Context, id tocsin.JobID) error {
+	client, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if _, err := client.Get(ctx, id); err != nil {
+		return misused(err)
+	}
+	tables, err := a.store()
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	redriven, err := tables.Redrive(ctx, id)
+	if err != nil {
+		return err
+	}
+	now, err := client.Get(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !redriven:
+		return fmt.Errorf("task %s is %s: only a dead task can be redriven", id, now.Status)
+	}
+	return a.printTask(now)
+}
