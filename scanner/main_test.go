@@ -1,0 +1,230 @@
+package scanner
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the driver of devtest.DSN
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }
+
+// patience of the tests with events that are sure to come.
+const eventTimeout = 30 * time.Second
+
+var (
+	closing  = tocsin.Define[string]("order.close")
+	reminder = tocsin.Define[string]("coupon.remind")
+)
+
+const (
+	closeNumber  = 1
+	remindNumber = 2
+)
+
+// cluster is a store, a client and a pool on two databases of four tables. With
+// two servers each database is on a server of its own, though it is the same
+// process behind both.
+type cluster struct {
+	*store.Store
+	tb     testing.TB
+	client *tocsin.Client
+	db     *sql.DB
+	config tocsin.Config
+}
+
+func newCluster(tb testing.TB, servers int) *cluster {
+	tb.Helper()
+	cfg := tocsin.Config{Layout: tocsin.Layout{Databases: 2, Tables: 4, Prefix: devtest.Prefix(tb)}}
+	cfg.Servers = []tocsin.Server{{Name: "db1", DSN: devtest.DSN(tb)}}
+	if servers == 2 {
+		cfg.Servers[0].Databases = []int{0}
+		cfg.Servers = append(cfg.Servers, tocsin.Server{Name: "db2", DSN: devtest.DSN(tb), Databases: []int{1}})
+	}
+	_, err := ddl.Apply(tb.Context(), cfg, ddl.Options{Cluster: "test"})
+	must(tb, err)
+	_, err = biztype.Apply(tb.Context(), cfg, []biztype.Policy{
+		{Name: closing.Name(), Number: closeNumber, Group: "orders"},
+		{Name: reminder.Name(), Number: remindNumber, Group: "orders"},
+	})
+	must(tb, err)
+	return openCluster(tb, cfg)
+}
+
+func openCluster(tb testing.TB, cfg tocsin.Config) *cluster {
+	tb.Helper()
+	c := &cluster{tb: tb, config: cfg}
+	var err error
+	c.Store, err = store.Open(cfg)
+	must(tb, err)
+	c.client, err = tocsin.Open(tb.Context(), cfg)
+	must(tb, err)
+	c.db, err = sql.Open("mysql", cfg.Servers[0].DSN)
+	must(tb, err)
+	tb.Cleanup(func() {
+		must(tb, c.Store.Close())
+		must(tb, c.client.Close())
+		must(tb, c.db.Close())
+	})
+	for server := range cfg.Servers {
+		_, err := c.Measure(tb.Context(), server)
+		must(tb, err)
+	}
+	return c
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// add adds tasks due after d for the biz_ids and returns their ids.
+func (c *cluster) add(b tocsin.BizType[string], d time.Duration, bizIDs ...uint64) []tocsin.JobID {
+	c.tb.Helper()
+	tasks := make([]tocsin.NewTask, len(bizIDs))
+	for i, bizID := range bizIDs {
+		tasks[i] = b.New(bizID, "", tocsin.In(d))
+	}
+	added, err := c.client.AddMany(c.tb.Context(), tasks)
+	must(c.tb, err)
+	ids := make([]tocsin.JobID, len(added))
+	for i, a := range added {
+		must(c.tb, a.Err)
+		ids[i] = a.JobID
+	}
+	return ids
+}
+
+// in gives n biz_ids whose rows are in the table.
+func (c *cluster) in(table, n int) []uint64 {
+	var ids []uint64
+	for id := uint64(1); len(ids) < n; id++ {
+		if c.Layout().TableOf(id) == table {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// exec runs a statement as an operator would.
+func (c *cluster) exec(query string) {
+	c.tb.Helper()
+	_, err := c.db.ExecContext(c.tb.Context(), query)
+	must(c.tb, err)
+}
+
+func (c *cluster) all() []int {
+	tables := make([]int, c.Layout().Total())
+	for i := range tables {
+		tables[i] = i
+	}
+	return tables
+}
+
+// intake is the dispatcher's side: lanes behind a lock, for all servers
+// together, that tell when something comes.
+type intake struct {
+	mu   sync.Mutex
+	came *sync.Cond
+	*lanes
+	seen map[tocsin.JobID]bool // ever offered
+}
+
+func newIntake(capacity int, types ...uint64) *intake {
+	in := &intake{lanes: newLanes(capacity, types...), seen: make(map[tocsin.JobID]bool)}
+	in.came = sync.NewCond(&in.mu)
+	return in
+}
+
+func (in *intake) Offer(server int, entries []duequeue.Entry) int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, e := range entries {
+		in.seen[e.JobID] = true
+	}
+	in.came.Broadcast()
+	return in.lanes.Offer(server, entries)
+}
+
+func (in *intake) Wanted(server int) []uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.lanes.Wanted(server)
+}
+
+func (in *intake) Oldest(server int) int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.lanes.Oldest(server)
+}
+
+// known reports whether all of the ids were offered.
+func (in *intake) known(ids []tocsin.JobID) bool {
+	return !slices.ContainsFunc(ids, func(id tocsin.JobID) bool { return !in.seen[id] })
+}
+
+// await waits until all of the ids were offered.
+func (in *intake) await(tb testing.TB, ids []tocsin.JobID) {
+	tb.Helper()
+	late := time.AfterFunc(eventTimeout, in.came.Broadcast)
+	defer late.Stop()
+	end := time.Now().Add(eventTimeout)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for !in.known(ids) {
+		if time.Now().After(end) {
+			tb.Fatalf("of %d tasks %d were offered in %s", len(ids), len(in.seen), eventTimeout)
+		}
+		in.came.Wait()
+	}
+}
+
+// never fails if one of the ids was offered.
+func (in *intake) never(tb testing.TB, ids []tocsin.JobID) {
+	tb.Helper()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, id := range ids {
+		if in.seen[id] {
+			tb.Errorf("job_id %s was offered", id)
+		}
+	}
+}
+
+// settle completes what is due in the store and returns how many that were.
+func (in *intake) settle(ctx context.Context, c *cluster, limit int) (int, error) {
+	in.mu.Lock()
+	var due []duequeue.Entry
+	for _, q := range in.queues {
+		due = q.Pop(c.Now(0), limit, due)
+	}
+	in.mu.Unlock()
+	outcomes := make([]store.Outcome, len(due))
+	for i, e := range due {
+		outcomes[i] = store.Outcome{JobID: e.JobID, Verb: tocsin.Complete}
+	}
+	if len(due) > 0 {
+		if _, err := c.Settle(ctx, 0, outcomes); err != nil {
+			return 0, err
+		}
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, e := range due {
+		in.queues[e.Type].Done(e.JobID)
+	}
+	return len(due), nil
+}

@@ -1,0 +1,328 @@
+package scanner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// slow has no regular peek after the first within a test: what is found was
+// found by something else.
+const slow = time.Hour
+
+func numbers(from, n int) []uint64 {
+	ids := make([]uint64, n)
+	for i := range ids {
+		ids[i] = uint64(from + i)
+	}
+	return ids
+}
+
+// What is nearly due in owned tables, of wanted types, is offered; nothing else.
+func TestOffersWhatIsNearlyDue(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(1000, closeNumber)
+	near := c.add(closing, 5*time.Second, c.in(1, 20)...)
+	far := c.add(closing, time.Minute, c.in(1, 3)...)
+	elsewhere := c.add(closing, 0, c.in(2, 3)...)
+	unwanted := c.add(reminder, 0, c.in(1, 3)...)
+	s := run(t, Config{Store: c, Intake: in, PageLimit: 2})
+	s.Own([]int{1, 99})
+	in.await(t, near)
+	s.Own([]int{3})
+	in.await(t, c.add(closing, 0, c.in(3, 1)...))
+	in.never(t, far)
+	in.never(t, elsewhere)
+	in.never(t, unwanted)
+	if got := fmt.Sprint(s.Owned()); got != "[1 3]" {
+		t.Errorf("owns %s", got)
+	}
+}
+
+// A backlog larger than the intake drains as fast as it is settled, although the
+// next regular peek is an hour away.
+func TestDrainIsNotBoundByTheInterval(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(100, closeNumber, remindNumber)
+	const n = 1500
+	c.add(closing, 0, numbers(1, n)...)
+	c.add(reminder, 0, numbers(1, n)...)
+	s := run(t, Config{Store: c, Intake: in, Interval: slow, PageLimit: 50})
+	s.Own(c.all())
+	began := time.Now()
+	for left := 2 * n; left > 0; {
+		settled, err := in.settle(t.Context(), c, 100)
+		must(t, err)
+		left -= settled
+		if settled > 0 {
+			s.Wake(0)
+			continue
+		}
+		if time.Since(began) > eventTimeout {
+			t.Fatalf("%d tasks are left", left)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Logf("%d tasks through lanes of 100 in %s", 2*n, time.Since(began).Round(time.Millisecond))
+}
+
+// A type that was not wanted is read from the beginning once it is.
+func TestTypeThatIsWantedLater(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(1000, closeNumber, remindNumber)
+	in.paused[remindNumber] = true
+	s := run(t, Config{Store: c, Intake: in, Interval: 100 * time.Millisecond})
+	later := c.add(reminder, 0, numbers(1, 20)...)
+	s.Own(c.all())
+	in.await(t, c.add(closing, 0, numbers(1, 20)...))
+	in.never(t, later)
+	in.mu.Lock()
+	in.paused[remindNumber] = false
+	in.mu.Unlock()
+	in.await(t, later)
+}
+
+// A task that is added for now rings the bell, and is offered long before the
+// next peek.
+func TestDoorbell(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(10_000, closeNumber)
+	s := run(t, Config{Store: c, Intake: in, Interval: slow, BellInterval: 5 * time.Millisecond})
+	s.Own([]int{0, 1, 2, 3, 4, 5, 6})
+	in.await(t, c.add(closing, 0, c.in(0, 1)...)) // found by the first peek or by the bell
+	foreign := c.add(closing, 0, c.in(7, 3)...)
+	for bizID := range uint64(5) {
+		began := time.Now()
+		in.await(t, c.add(closing, time.Second, c.in(int(bizID), 5)...))
+		t.Logf("offered after %s", time.Since(began).Round(time.Millisecond))
+	}
+	in.never(t, foreign)
+}
+
+// Bells that commit out of order, among others that roll back, are all heard.
+func TestDoorbellOutOfOrder(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(10_000, closeNumber)
+	s := run(t, Config{Store: c, Intake: in, Interval: slow, BellInterval: 5 * time.Millisecond})
+	s.Own(c.all())
+	in.await(t, c.add(closing, 0, 1))
+	first, err := c.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	undone, err := c.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	overtaken, err := c.client.AddTx(t.Context(), first, closing.New(100, "", tocsin.In(0)))
+	must(t, err)
+	_, err = c.client.AddTx(t.Context(), undone, closing.New(101, "", tocsin.In(0)))
+	must(t, err)
+	in.await(t, c.add(closing, 0, numbers(200, 40)...))
+	must(t, undone.Rollback())
+	must(t, first.Commit())
+	in.await(t, []tocsin.JobID{overtaken.JobID})
+}
+
+// After Disown has returned nothing of the table is offered, however it races
+// with peeks and bells.
+func TestDisown(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := &guarded{intake: newIntake(10_000, closeNumber)}
+	s := run(t, Config{Store: c, Intake: in, Interval: 2 * time.Millisecond, LookAhead: time.Minute, BellInterval: time.Millisecond})
+	ids := c.add(closing, 0, c.in(0, 30)...)
+	for round := range 30 {
+		in.allowed.Store(true)
+		s.Own([]int{0})
+		in.await(t, ids[round:round+1])
+		in.intake.mu.Lock()
+		clear(in.seen)
+		in.intake.mu.Unlock()
+		s.Disown([]int{0})
+		in.allowed.Store(false)
+		if owned := s.Owned(); len(owned) > 0 {
+			t.Fatalf("still owns %v", owned)
+		}
+	}
+	if n := in.wrong.Load(); n > 0 {
+		t.Errorf("offered %d times after Disown", n)
+	}
+}
+
+// guarded counts what is offered while it is not allowed.
+type guarded struct {
+	*intake
+	allowed atomic.Bool
+	wrong   atomic.Int32
+}
+
+func (g *guarded) Offer(server int, entries []duequeue.Entry) int64 {
+	if !g.allowed.Load() {
+		g.wrong.Add(1)
+	}
+	return g.intake.Offer(server, entries)
+}
+
+// A dropped table holds up no other, and is peeked again when it is back.
+func TestTableThatFails(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(1000, closeNumber)
+	name := c.Layout().Table(2)
+	hidden := c.add(closing, 0, c.in(2, 2)...)
+	others := append(c.add(closing, 0, c.in(1, 2)...), c.add(closing, 0, c.in(3, 2)...)...)
+	c.exec("RENAME TABLE " + name + " TO " + name + "_away")
+	log := new(logBook)
+	s := run(t, Config{Store: c, Intake: in, Interval: 50 * time.Millisecond, Logger: zerolog.New(log)})
+	s.Own(c.all())
+	in.await(t, others)
+	log.await(t, "table can't be peeked")
+	in.never(t, hidden)
+	c.exec("RENAME TABLE " + name + "_away TO " + name)
+	in.await(t, hidden)
+	log.await(t, "table can be peeked again")
+	if n := log.count("table can't be peeked"); n != 1 {
+		t.Errorf("said %d times that the table fails", n)
+	}
+}
+
+// A server that hangs or fails delays no other, and is peeked again when it is
+// well. Metrics and log tell.
+func TestServerThatFails(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	in := newIntake(1000, closeNumber)
+	sick := &sickStore{cluster: c}
+	sick.hangs.Store(true)
+	sick.fails.Store(true)
+	log := new(logBook)
+	reg := prometheus.NewRegistry()
+	s := run(t, Config{Store: sick, Intake: in, Interval: 50 * time.Millisecond, Logger: zerolog.New(log), Registerer: reg})
+	s.Own(c.all())
+	hidden := c.add(closing, 0, c.in(0, 2)...)
+	in.await(t, c.add(closing, 0, c.in(4, 2)...))
+	sick.hangs.Store(false)
+	log.await(t, "server can't be peeked")
+	in.await(t, c.add(closing, time.Second, c.in(5, 2)...))
+	in.never(t, hidden)
+	sick.fails.Store(false)
+	in.await(t, hidden)
+	log.await(t, "server can be peeked again")
+	if n := log.count("server can't be peeked"); n != 1 {
+		t.Errorf("said %d times that the server fails", n)
+	}
+	if metrics, err := reg.Gather(); err != nil || len(metrics) == 0 {
+		t.Errorf("gathered %d metrics: %v", len(metrics), err)
+	}
+}
+
+// sickStore is a store whose server 0 hangs until it is cancelled, or fails.
+type sickStore struct {
+	*cluster
+	hangs, fails atomic.Bool
+}
+
+func (s *sickStore) sick(ctx context.Context, server int) error {
+	for server == 0 && s.hangs.Load() && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if server == 0 && s.fails.Load() {
+		return errors.New("no route to host")
+	}
+	return nil
+}
+
+func (s *sickStore) Peek(ctx context.Context, q store.PeekQuery) (store.Page, error) {
+	if err := s.sick(ctx, q.Server); err != nil {
+		return store.Page{}, err
+	}
+	return s.cluster.Peek(ctx, q)
+}
+
+func (s *sickStore) LastBell(ctx context.Context, server int) (map[int]uint64, error) {
+	if err := s.sick(ctx, server); err != nil {
+		return nil, err
+	}
+	return s.cluster.LastBell(ctx, server)
+}
+
+// The first full peek gives run-out claims back, and finds what it gave back.
+func TestRecoversRunOutClaims(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(1000, closeNumber)
+	ids := c.add(closing, 0, c.in(3, 4)...)
+	c.exec("UPDATE " + c.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE")
+	s := run(t, Config{Store: c, Intake: in, Interval: slow})
+	s.Own([]int{3})
+	in.await(t, ids)
+}
+
+func TestValidate(t *testing.T) {
+	ok := Config{Store: &rows{}, Intake: newLanes(1)}
+	cases := map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"the zero values are fine":                {func(*Config) {}, ""},
+		"no store":                                {func(c *Config) { c.Store = nil }, "needs a store"},
+		"no intake":                               {func(c *Config) { c.Intake = nil }, "needs a store and an intake"},
+		"a negative interval":                     {func(c *Config) { c.Interval = -1 }, "must not be negative"},
+		"a look-ahead under two intervals":        {func(c *Config) { c.LookAhead = 9 * time.Second }, "at least twice the interval"},
+		"full peeks more often than regular ones": {func(c *Config) { c.FullEvery = time.Second }, "more often"},
+		"a negative page":                         {func(c *Config) { c.PageLimit = -1 }, "must not be negative"},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			cfg := ok
+			test.change(&cfg)
+			_, err := New(cfg)
+			if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// logBook keeps what was logged.
+type logBook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logBook) count(message string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), message)
+}
+
+// await waits until the message was logged.
+func (l *logBook) await(tb testing.TB, message string) {
+	tb.Helper()
+	for end := time.Now().Add(eventTimeout); l.count(message) == 0; {
+		if time.Now().After(end) {
+			tb.Fatalf("%q was not logged", message)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
