@@ -21,7 +21,7 @@ const (
 type Policy struct {
 	Name        string     `yaml:"name" json:"name"`                                   // [a-z0-9._-], at most 64
 	Number      uint64     `yaml:"number" json:"number"`                               // at least 1, never reused
-	Group       string     `yaml:"group,omitempty" json:"group,omitempty"`             // of nodes; a webhook's default is "callback"
+	Group       string     `yaml:"group,omitempty" json:"group,omitempty"`             // of the nodes that deliver it; a webhook's default is "callback"
 	Webhook     *Webhook   `yaml:"webhook,omitempty" json:"webhook,omitempty"`         // nil: a Go handler
 	Timeout     Duration   `yaml:"timeout,omitempty" json:"timeout,omitempty"`         // of one delivery; 0: 30s
 	Attempts    int        `yaml:"attempts,omitempty" json:"attempts,omitempty"`       // at most, then dead; 0: 16

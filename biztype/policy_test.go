@@ -31,7 +31,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"name twice":            {good + "  - name: order.close\n    number: 2\n    group: g\n", `biz.yaml:5: biz type order.close: the name stands twice`},
 		"no target":             {"biz_types:\n  - name: a\n    number: 1\n", `biz.yaml:2: biz type a: needs a webhook, or the group of the nodes that have its Go handler`},
 		"handler in callback":   {"biz_types:\n  - name: a\n    number: 1\n    group: callback\n", `biz.yaml:4: biz type a: group "callback" has no Go handlers: give the type a webhook or another group`},
-		"webhook in a group":    {good + "    webhook:\n      url: http://a/\n", `biz.yaml:4: biz type order.close: group "orders": webhooks are delivered by the group "callback"; leave the group out`},
+		"bad group":             {"biz_types:\n  - name: a\n    number: 1\n    group: My Group\n", `biz.yaml:4: biz type a: group "My Group": use lower-case letters, digits, '.', '_' and '-', at most 64, a letter or digit first`},
 		"timeout too long":      {good + "    timeout: 2h\n", `biz.yaml:5: biz type order.close: timeout 2h0m0s: use 1ms to 1h0m0s`},
 		"negative timeout":      {good + "    timeout: -1s\n", `biz.yaml:5: biz type order.close: timeout -1s: use 1ms to 1h0m0s`},
 		"too many attempts":     {good + "    attempts: 1001\n", `biz.yaml:5: biz type order.close: 1001 attempts: use 1 to 1000`},
@@ -54,6 +54,16 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
+	}
+}
+
+func TestAWebhookMayBelongToAnyGroup(t *testing.T) {
+	t.Parallel()
+	for _, group := range []string{"", "callback", "orders"} {
+		p := biztype.Policy{Name: "a", Number: 1, Group: group, Webhook: &biztype.Webhook{URL: "https://host/"}}
+		if err := biztype.Validate([]biztype.Policy{p}); err != nil {
+			t.Errorf("group %q: %v", group, err)
+		}
 	}
 }
 

@@ -95,17 +95,19 @@ func (c *check) policy(p Policy) {
 	c.waits(p)
 }
 
+// target checks the group: nodes of any group can deliver webhooks, but those of
+// the group "callback" have no Go handlers.
 func (c *check) target(p Policy) {
 	switch {
-	case p.Webhook != nil:
-		c.refuse(p.Group != "" && p.Group != CallbackGroup, "group", "group %q: webhooks are delivered by the group %q; leave the group out", p.Group, CallbackGroup)
-		c.webhook(*p.Webhook)
-	case p.Group == "":
+	case p.Webhook == nil && p.Group == "":
 		c.refuse(true, "group", "needs a webhook, or the group of the nodes that have its Go handler")
-	case p.Group == CallbackGroup:
+	case p.Webhook == nil && p.Group == CallbackGroup:
 		c.refuse(true, "group", "group %q has no Go handlers: give the type a webhook or another group", CallbackGroup)
-	default:
-		c.refuse(!nameForm.MatchString(p.Group), "group", "group %q: use lower-case letters, digits, '.', '_' and '-', at most 64", p.Group)
+	case p.Group != "":
+		c.refuse(!nameForm.MatchString(p.Group), "group", "group %q: use lower-case letters, digits, '.', '_' and '-', at most 64, a letter or digit first", p.Group)
+	}
+	if p.Webhook != nil {
+		c.webhook(*p.Webhook)
 	}
 }
 

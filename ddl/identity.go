@@ -27,7 +27,7 @@ type identity struct {
 func newIdentity(layout tocsin.Layout, db int, cluster string, horizon time.Duration) identity {
 	return identity{
 		Cluster: cluster, Number: db, Databases: layout.Databases, Tables: layout.Tables, Hash: Hash,
-		HorizonMS: horizon.Milliseconds(), Version: Version, WorksWith: Version, State: Active,
+		HorizonMS: horizon.Milliseconds(), Version: tocsin.SchemaVersion, WorksWith: tocsin.SchemaVersion, State: Active,
 	}
 }
 

@@ -56,7 +56,7 @@ func head(layout tocsin.Layout, cluster, server string, databases []int) string 
 		names = append(names, layout.Database(db))
 	}
 	return strings.NewReplacer(
-		"{version}", fmt.Sprint(Version),
+		"{version}", fmt.Sprint(tocsin.SchemaVersion),
 		"{server}", strings.ReplaceAll(server, "\n", " "),
 		"{databases}", strings.Join(names, ", "),
 		"{layout}", layout.String(),

@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// Version is the schema version that the SQL files describe.
-const Version = 1
-
 // Hash names the function from biz_id to table number, as stored in layout.
 const Hash = "crc32"
 

@@ -1,0 +1,216 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+// env is the environment of the tests.
+func env(name string) (string, bool) {
+	value, ok := map[string]string{
+		"PASSWORD":             "p@ss:w/rd",
+		"TOCSIN_DB_PASSWORD":   "p@ss:w/rd",
+		"TOCSIN_DB2_DSN":       "tocsin@tcp(db2.internal:3306)/",
+		"TOCSIN_ETCD_PASSWORD": "etcd-secret",
+	}[name]
+	return value, ok
+}
+
+func TestBadFilesHaveTheirMessages(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/bad.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Base  string
+		Cases []struct {
+			Name, Text, Want string
+			Alone            bool
+		}
+	}
+	if err := yaml.Unmarshal(text, &table); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range table.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			whole := c.Text
+			if !c.Alone {
+				whole = table.Base + c.Text
+			}
+			_, err := Parse([]byte(whole), "f.yaml", env)
+			if err == nil || err.Error() != c.Want {
+				t.Errorf("got  %v\nwant %s", err, c.Want)
+			}
+		})
+	}
+}
+
+func TestTheExampleConfigsLoad(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../configs/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatal(files, err)
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(path) == "biz.yaml" {
+			_, err = biztype.Parse(text, path)
+		} else {
+			_, err = Parse(text, path, env)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestProductionIsEightServersWithOneDatabaseEach(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../configs/production.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Parse(text, "production.yaml", env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := f.Tocsin()
+	if cfg.Layout.String() != "8x1024" || len(cfg.Servers) != 8 || cfg.Cluster != "orders-prod" {
+		t.Errorf("%s on %d servers, cluster %s", cfg.Layout, len(cfg.Servers), cfg.Cluster)
+	}
+	for i, s := range cfg.Servers {
+		if !reflect.DeepEqual(s.Databases, []int{i}) || strings.Contains(s.DSN, "${") {
+			t.Errorf("server %d: %+v", i, s)
+		}
+	}
+	if want := "tocsin:p@ss:w/rd@tcp(db0.internal:3306)/"; cfg.Servers[0].DSN != want {
+		t.Errorf("db0: %s, want %s", cfg.Servers[0].DSN, want)
+	}
+	if !strings.HasPrefix(cfg.Servers[1].DSN, "tocsin:p@ss:w/rd@tcp(db1.internal:3306)/") {
+		t.Errorf("db1: %s", cfg.Servers[1].DSN)
+	}
+	etcd, err := f.EtcdConfig()
+	if err != nil || len(etcd.Endpoints) != 3 || etcd.Username != "tocsin" || etcd.Password != "etcd-secret" || etcd.TLS != nil {
+		t.Errorf("etcd %+v, %v", etcd, err)
+	}
+}
+
+// TestEveryKeyIsExplained keeps production.yaml and the program together.
+func TestEveryKeyIsExplained(t *testing.T) {
+	t.Parallel()
+	for file, root := range map[string]any{"../configs/production.yaml": File{}, "../configs/biz.yaml": biztype.Policy{}} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys(reflect.TypeOf(root)) {
+			if !strings.Contains(string(text), key+":") {
+				t.Errorf("%s does not show the key %s", file, key)
+			}
+		}
+	}
+}
+
+func keys(t reflect.Type) []string {
+	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	var all []string
+	for i := range t.NumField() {
+		key, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		all = append(append(all, key), keys(t.Field(i).Type)...)
+	}
+	return all
+}
+
+func TestDefaultsAreThoseOfAFileThatLeavesThemOut(t *testing.T) {
+	t.Parallel()
+	f, err := Parse([]byte("layout: {databases: 8, tables: 16}\nservers: [{dsn: root@tcp(h:1)/}]\n"), "f.yaml", env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Servers = nil
+	if want := Default(); !reflect.DeepEqual(f, want) {
+		t.Errorf("got  %+v\nwant %+v", f, want)
+	}
+	slow, err := Parse([]byte("layout: {databases: 1, tables: 1}\nservers: [{dsn: root@tcp(h:1)/}]\nscan: {interval: 20s}\n"), "f.yaml", env)
+	if err != nil || slow.Scan.LookAhead.D() != 40*time.Second {
+		t.Errorf("look-ahead %s, %v: want twice the interval", slow.Scan.LookAhead, err)
+	}
+}
+
+func TestDatabasesAreNumbersAndRanges(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Databases{
+		"[0-2, 3]":      {0, 1, 2, 3},
+		"0-3":           {0, 1, 2, 3},
+		"[3, 0, '1-2']": {3, 0, 1, 2},
+	} {
+		f, err := Parse([]byte("layout: {databases: 4, tables: 1}\nservers:\n- dsn: root@tcp(h:1)/\n  databases: "+text+"\n"), "f.yaml", env)
+		if err != nil || !reflect.DeepEqual(f.Servers[0].Databases, want) {
+			t.Errorf("%s: %+v, %v", text, f.Servers, err)
+		}
+	}
+}
+
+func TestLoadLooksAtThePathThenTheVariableThenHere(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv(EnvPath, "")
+	if _, err := Load(""); err == nil || err.Error() != "no config: give --config, set $TOCSIN_CONFIG or write ./tocsin.yaml (configs/dev.yaml is an example)" {
+		t.Errorf("none: %v", err)
+	}
+	write := func(name, cluster string) {
+		text := "cluster: " + cluster + "\nlayout: {databases: 1, tables: 1}\nservers: [{dsn: root@tcp(h:1)/}]\n"
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(DefaultPath, "here")
+	write("env.yaml", "env")
+	write("flag.yaml", "flag")
+	read := func(path, want string) {
+		t.Helper()
+		if f, err := Load(path); err != nil || f.Cluster != want {
+			t.Errorf("cluster %q, %v, want %s", f.Cluster, err, want)
+		}
+	}
+	read("", "here")
+	t.Setenv(EnvPath, "env.yaml")
+	read("", "env")
+	read("flag.yaml", "flag")
+	if _, err := Load("no.yaml"); err == nil || err.Error() != "read the config: open no.yaml: no such file or directory" {
+		t.Errorf("missing file: %v", err)
+	}
+}
+
+func TestEtcdFilesThatCannotBeReadAreNamed(t *testing.T) {
+	t.Parallel()
+	f := Default()
+	f.Etcd.TLS.CA = filepath.Join(t.TempDir(), "ca.pem")
+	if _, err := f.EtcdConfig(); err == nil || !strings.HasPrefix(err.Error(), "etcd.tls.ca: open ") {
+		t.Errorf("missing: %v", err)
+	}
+	if err := os.WriteFile(f.Etcd.TLS.CA, []byte("no PEM"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.EtcdConfig(); err == nil || !strings.Contains(err.Error(), "holds no certificate in PEM form") {
+		t.Errorf("no PEM: %v", err)
+	}
+}

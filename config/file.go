@@ -1,0 +1,130 @@
+package config
+
+import (
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+// Defaults of a file.
+const (
+	DefaultListen       = "127.0.0.1:8480"
+	DefaultWeight       = 1
+	DefaultScanInterval = 5 * time.Second
+	DefaultGrace        = 60 * time.Second
+	DefaultLogLevel     = "info"
+)
+
+// File is a whole config file. Load and Parse fill in the defaults.
+type File struct {
+	Cluster string   `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], at most 64; "" takes the stored one, but nodes need it
+	Layout  Layout   `yaml:"layout"`
+	Servers []Server `yaml:"servers"`
+	Etcd    Etcd     `yaml:"etcd"`
+	Node    Node     `yaml:"node"`
+	Scan    Scan     `yaml:"scan"`
+	Sweep   Sweep    `yaml:"sweep"`
+	Log     Log      `yaml:"log"`
+}
+
+// Layout says how many tables there are; see tocsin.Layout. A file must say it:
+// it can never be changed, so nobody should get it by leaving it out.
+type Layout struct {
+	Databases int    `yaml:"databases"` // at least 1
+	Tables    int    `yaml:"tables"`    // in each database, at least 1
+	Prefix    string `yaml:"prefix"`    // of database names; "": toc
+}
+
+// Server is one MySQL endpoint, a primary.
+type Server struct {
+	Name        string    `yaml:"name"`         // in messages, logs and metrics; "": the address
+	DSN         string    `yaml:"dsn"`          // user:password@tcp(host:port)/; ${NAME} is replaced
+	PasswordEnv string    `yaml:"password_env"` // variable that holds the password, instead of the one in dsn
+	Databases   Databases `yaml:"databases"`    // numbers and ranges; may be left out for a single server
+	MaxConns    int       `yaml:"max_conns"`    // 0: 32
+}
+
+// Etcd says where nodes register. Sweepers and clients need none.
+type Etcd struct {
+	Endpoints []string `yaml:"endpoints"` // host:port or URL
+	Username  string   `yaml:"username"`  // or ${NAME}
+	Password  string   `yaml:"password"`  // ${NAME}; a literal one works but does not belong into a file
+	TLS       TLS      `yaml:"tls"`
+}
+
+// TLS names PEM files; all "" is plain text, unless an endpoint is an https URL.
+type TLS struct {
+	CA   string `yaml:"ca"`   // who signed etcd's certificate; "": the system's
+	Cert string `yaml:"cert"` // of this client, with key
+	Key  string `yaml:"key"`
+}
+
+// Node is about this process.
+type Node struct {
+	Name   string `yaml:"name"`   // [A-Za-z0-9._-], at most 40; "": the host name
+	Weight int    `yaml:"weight"` // share of the tables against other nodes, 1 to 100; 0: 1
+	Listen string `yaml:"listen"` // of /metrics, /healthz and /status; "": 127.0.0.1:8480; "off": none
+}
+
+// Scan is about reading the tables.
+type Scan struct {
+	Interval  biztype.Duration `yaml:"interval"`   // between two peeks of a table, 100ms to 1m; 0: 5s
+	LookAhead biztype.Duration `yaml:"look_ahead"` // at least twice the interval, at most 10m; 0: twice the interval
+}
+
+// Sweep is about overdue tasks.
+type Sweep struct {
+	Grace biztype.Duration `yaml:"grace"` // how long overdue before a sweeper looks at it, 1s to 24h; 0: 60s
+	Cron  string           `yaml:"cron"`  // of the resident sweeper, "*/5 * * * *" or "@every 1m"; "": one sweep, then it ends
+}
+
+// Log is about standard error.
+type Log struct {
+	Level  string `yaml:"level"`  // trace, debug, info, warn or error; "": info
+	Format string `yaml:"format"` // text or json; "": text on a terminal, else json
+}
+
+// Default holds all defaults and the layout of development, 8 x 16. It names no
+// server.
+func Default() File {
+	return File{
+		Layout: Layout{Databases: 8, Tables: 16, Prefix: tocsin.DefaultPrefix},
+		Node:   Node{Weight: DefaultWeight, Listen: DefaultListen},
+		Scan:   Scan{Interval: biztype.Duration(DefaultScanInterval), LookAhead: biztype.Duration(2 * DefaultScanInterval)},
+		Sweep:  Sweep{Grace: biztype.Duration(DefaultGrace)},
+		Log:    Log{Level: DefaultLogLevel},
+	}
+}
+
+// withDefaults fills in what is zero.
+func (f File) withDefaults() File {
+	d := Default()
+	fill(&f.Layout.Prefix, d.Layout.Prefix)
+	fill(&f.Node.Weight, d.Node.Weight)
+	fill(&f.Node.Listen, d.Node.Listen)
+	fill(&f.Scan.Interval, d.Scan.Interval)
+	fill(&f.Scan.LookAhead, 2*f.Scan.Interval)
+	fill(&f.Sweep.Grace, d.Sweep.Grace)
+	fill(&f.Log.Level, d.Log.Level)
+	return f
+}
+
+func fill[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
+// Tocsin gives the servers and the layout.
+func (f File) Tocsin() tocsin.Config {
+	cfg := tocsin.Config{
+		Cluster: f.Cluster,
+		Layout:  tocsin.Layout{Databases: f.Layout.Databases, Tables: f.Layout.Tables, Prefix: f.Layout.Prefix},
+	}
+	for _, s := range f.Servers {
+		cfg.Servers = append(cfg.Servers, tocsin.Server{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns})
+	}
+	return cfg
+}

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/tocsinhq/tocsin/internal/yamlfile"
+)
+
+// EnvPath names the variable with the path of the config file.
+const EnvPath = "TOCSIN_CONFIG"
+
+// DefaultPath is where the config is looked for at last.
+const DefaultPath = "tocsin.yaml"
+
+// Load reads the file at path; "" takes $TOCSIN_CONFIG, else ./tocsin.yaml.
+func Load(path string) (File, error) {
+	chosen := path
+	if chosen == "" {
+		chosen = os.Getenv(EnvPath)
+	}
+	if chosen == "" {
+		chosen = DefaultPath
+	}
+	text, err := os.ReadFile(chosen)
+	if errors.Is(err, fs.ErrNotExist) && chosen == DefaultPath && path == "" {
+		return File{}, fmt.Errorf("no config: give --config, set $%s or write ./%s (configs/dev.yaml is an example)", EnvPath, DefaultPath)
+	}
+	if err != nil {
+		return File{}, fmt.Errorf("read the config: %w", err)
+	}
+	return Parse(text, chosen, os.LookupEnv)
+}
+
+// Parse reads the text of a config file. name stands in the messages, of which
+// there is one line for each mistake; lookup gives environment variables.
+func Parse(text []byte, name string, lookup func(string) (string, bool)) (File, error) {
+	source, err := yamlfile.Parse(text, name)
+	if err != nil {
+		return File{}, err
+	}
+	var f File
+	if err := source.Decode(&f); err != nil {
+		return File{}, err
+	}
+	f = f.withDefaults()
+	found := f.expand(lookup)
+	if len(found) == 0 {
+		found = f.problems()
+	}
+	var errs []error
+	for _, p := range found {
+		errs = append(errs, source.Errorf(p.path, "%w", p.err))
+	}
+	if len(errs) > 0 {
+		return File{}, errors.Join(errs...)
+	}
+	return f, nil
+}
+
+// Validate reports all that is wrong, one line each. It is pure.
+func (f File) Validate() error {
+	var errs []error
+	for _, p := range f.problems() {
+		errs = append(errs, p.err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,69 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+var (
+	reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+	wholeRef  = regexp.MustCompile(`^` + reference.String() + `$`)
+)
+
+// expand puts in what the file takes from the environment. Its messages name
+// variables, never values.
+func (f *File) expand(lookup func(string) (string, bool)) []problem {
+	x := expansion{lookup: lookup}
+	for i := range f.Servers {
+		x.server(&f.Servers[i], fmt.Sprintf("$.servers[%d]", i))
+	}
+	x.whole(&f.Etcd.Username, "$.etcd.username")
+	x.whole(&f.Etcd.Password, "$.etcd.password")
+	return x.found
+}
+
+// expansion collects what went wrong.
+type expansion struct {
+	lookup func(string) (string, bool)
+	found  []problem
+}
+
+func (x *expansion) server(s *Server, path string) {
+	s.DSN = reference.ReplaceAllStringFunc(s.DSN, func(ref string) string {
+		return x.variable(strings.Trim(ref, "${}"), path+".dsn")
+	})
+	if strings.Contains(s.DSN, "${") && len(x.found) == 0 {
+		x.found = append(x.found, problem{path + ".dsn", fmt.Errorf("a reference to the environment is written ${NAME}")})
+	}
+	if s.PasswordEnv == "" {
+		return
+	}
+	password := x.variable(s.PasswordEnv, path+".password_env")
+	dsn, err := mysql.ParseDSN(s.DSN)
+	if err != nil {
+		return // told with the DSN
+	}
+	if dsn.Passwd != "" {
+		x.found = append(x.found, problem{path + ".password_env", fmt.Errorf("the dsn holds a password too: use one of them")})
+	}
+	dsn.Passwd = password
+	s.DSN = dsn.FormatDSN()
+}
+
+// whole replaces a value that is a reference and nothing else.
+func (x *expansion) whole(value *string, path string) {
+	if m := wholeRef.FindStringSubmatch(*value); m != nil {
+		*value = x.variable(m[1], path)
+	}
+}
+
+func (x *expansion) variable(name, path string) string {
+	value, ok := x.lookup(name)
+	if !ok {
+		x.found = append(x.found, problem{path, fmt.Errorf("environment variable %s is not set", name)})
+	}
+	return value
+}

@@ -1,0 +1,138 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/robfig/cron/v3"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+// Off as node.listen means no status page.
+const Off = "off"
+
+// Bounds.
+const (
+	maxConns     = 10000
+	maxWeight    = 100
+	minInterval  = 100 * time.Millisecond
+	maxInterval  = time.Minute
+	maxLookAhead = 10 * time.Minute
+	minGrace     = time.Second
+	maxGrace     = 24 * time.Hour
+)
+
+var (
+	clusterForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	nodeForm    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
+)
+
+// problem is one mistake and where it stands, "$.servers[1].dsn".
+type problem struct {
+	path string
+	err  error
+}
+
+// check collects problems.
+type check struct{ found []problem }
+
+func (c *check) refuse(bad bool, path, format string, args ...any) {
+	if bad {
+		c.found = append(c.found, problem{path, fmt.Errorf(format, args...)})
+	}
+}
+
+// problems finds all that is wrong with a file whose defaults are filled in.
+func (f File) problems() []problem {
+	c := &check{}
+	c.refuse(f.Cluster != "" && !clusterForm.MatchString(f.Cluster), "$.cluster", "cluster %q: use letters, digits, '.', '_' and '-', at most 64", f.Cluster)
+	if err := f.Tocsin().Layout.Validate(); err != nil {
+		c.refuse(true, "$.layout", "%w", err)
+	} else {
+		c.servers(f)
+	}
+	c.etcd(f.Etcd)
+	c.node(f.Node)
+	c.scan(f.Scan)
+	c.between("$.sweep.grace", "sweep.grace", f.Sweep.Grace, minGrace, maxGrace)
+	if _, err := cron.ParseStandard(f.Sweep.Cron); f.Sweep.Cron != "" && err != nil {
+		c.refuse(true, "$.sweep.cron", "cron expression %q: %w: want five fields such as \"*/5 * * * *\", or \"@every 1m\"", f.Sweep.Cron, err)
+	}
+	c.log(f.Log)
+	return c.found
+}
+
+// servers checks each server, and then that every database has one.
+func (c *check) servers(f File) {
+	before := len(c.found)
+	names := map[string]bool{}
+	for i, s := range f.Servers {
+		path := fmt.Sprintf("$.servers[%d]", i)
+		_, err := mysql.ParseDSN(s.DSN)
+		c.refuse(s.DSN == "", path, "server %s: needs a dsn", label(s, i))
+		c.refuse(s.DSN != "" && err != nil, path+".dsn", "server %s: the dsn is not of the form user:password@tcp(host:port)/", label(s, i))
+		c.refuse(s.MaxConns < 0 || s.MaxConns > maxConns, path+".max_conns", "server %s: max_conns %d: use 1 to %d", label(s, i), s.MaxConns, maxConns)
+		c.refuse(s.Name != "" && names[s.Name], path+".name", "two servers are named %s", s.Name)
+		names[s.Name] = true
+	}
+	if err := f.Tocsin().Validate(); len(c.found) == before && err != nil {
+		c.refuse(true, "$.servers", "%w", err)
+	}
+}
+
+func label(s Server, i int) string {
+	if s.Name == "" {
+		return "number " + strconv.Itoa(i+1)
+	}
+	return s.Name
+}
+
+func (c *check) etcd(e Etcd) {
+	for i, endpoint := range e.Endpoints {
+		c.refuse(endpoint == "", fmt.Sprintf("$.etcd.endpoints[%d]", i), "an etcd endpoint is empty: want host:port")
+	}
+	c.refuse(e.Password != "" && e.Username == "", "$.etcd.password", "etcd has a password but no username")
+	c.refuse((e.TLS.Cert == "") != (e.TLS.Key == ""), "$.etcd.tls", "etcd.tls needs both cert and key, or neither")
+}
+
+func (c *check) node(n Node) {
+	c.refuse(n.Name != "" && !nodeForm.MatchString(n.Name), "$.node.name", "node.name %q: use letters, digits, '.', '_' and '-', at most 40", n.Name)
+	c.refuse(n.Weight < 1 || n.Weight > maxWeight, "$.node.weight", "node.weight %d: use 1 to %d", n.Weight, maxWeight)
+	if n.Listen != Off {
+		c.refuse(listenError(n.Listen) != nil, "$.node.listen", "node.listen %q: want host:port such as %s, or %s", n.Listen, DefaultListen, Off)
+	}
+}
+
+func listenError(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return errors.New("no port")
+	}
+	return nil
+}
+
+func (c *check) scan(s Scan) {
+	c.between("$.scan.interval", "scan.interval", s.Interval, minInterval, maxInterval)
+	c.refuse(s.LookAhead < 2*s.Interval, "$.scan.look_ahead", "scan.look_ahead %s: must be at least twice scan.interval %s", s.LookAhead, s.Interval)
+	c.refuse(s.LookAhead.D() > maxLookAhead, "$.scan.look_ahead", "scan.look_ahead %s: at most %s", s.LookAhead, maxLookAhead)
+}
+
+func (c *check) between(path, key string, d biztype.Duration, low, high time.Duration) {
+	c.refuse(d.D() < low || d.D() > high, path, "%s %s: use %s to %s", key, d, low, high)
+}
+
+func (c *check) log(l Log) {
+	level, err := zerolog.ParseLevel(l.Level)
+	c.refuse(err != nil || level < zerolog.TraceLevel || level > zerolog.ErrorLevel, "$.log.level", "log.level %q: use trace, debug, info, warn or error", l.Level)
+	c.refuse(l.Format != "" && l.Format != "text" && l.Format != "json", "$.log.format", "log.format %q: use text or json", l.Format)
+}
