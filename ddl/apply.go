@@ -171,7 +171,7 @@ func (a *application) write(ctx context.Context, s *site, db int) (identity, err
 		s.tables[layout.full()] = true
 	}
 	err := mysql.Retry(ctx, func() error {
-		_, err := s.DB.ExecContext(ctx, sender+a.identity(db).insert(name))
+		_, err := s.DB.ExecContext(ctx, a.identity(db).insert(name))
 		return err
 	})
 	if err != nil {

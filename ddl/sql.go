@@ -30,7 +30,7 @@ const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARA
 // that is there as it is; IGNORE, unlike ON DUPLICATE KEY, needs no UPDATE
 // right. Parameters in braces: texts need no escaping, their form and bounds are
 // checked before.
-const insertLayout = "INSERT IGNORE INTO `{database}`.layout" + `
+const insertLayout = "INSERT /* tocsin ddl layout */ IGNORE INTO `{database}`.layout" + `
     (id, cluster_id, database_no, databases_total, tables_per_database, hash,
      doorbell_horizon_ms, schema_version, works_with, state, gmt_create)
 VALUES

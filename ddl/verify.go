@@ -18,6 +18,7 @@ type Finding struct {
 	Detail string // "is missing", "is int, want bigint unsigned not null"
 }
 
+// String gives one line for people.
 func (f Finding) String() string {
 	return fmt.Sprintf("server %s: %s %s", f.Server, f.Object, f.Detail)
 }

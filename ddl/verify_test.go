@@ -22,51 +22,55 @@ func execute(t *testing.T, cfg tocsin.Config, query string) {
 	}
 }
 
+// damages says what Verify must find after each; $0 stands for the name of
+// database 0.
+var damages = map[string]struct {
+	damage string
+	want   []string // $ as above
+}{
+	"nothing":        {"DO 0", nil},
+	"an index":       {"DROP INDEX idx_due ON $0.task_0001", []string{"$0.task_0001, index idx_due is missing"}},
+	"a column":       {"ALTER TABLE $1.task_0000 DROP COLUMN due_time", []string{"$1.task_0000, column due_time is missing"}},
+	"a table":        {"DROP TABLE $1.owner", []string{"$1.owner is missing"}},
+	"a task table":   {"DROP TABLE $0.task_0001", []string{"$0.task_0001 is missing"}},
+	"a database":     {"DROP DATABASE $1", []string{"$1 is missing"}},
+	"a layout table": {"DROP TABLE $0.layout", []string{"$0.layout is missing"}},
+	"a layout row":   {"DELETE FROM $0.layout", []string{"$0.layout has no row"}},
+	"a layout column": {"ALTER TABLE $0.layout DROP COLUMN state",
+		[]string{"$0.layout, column state is missing"}},
+	"a type": {"ALTER TABLE $0.task_0000 MODIFY biz_id INT NOT NULL",
+		[]string{"$0.task_0000, column biz_id is int not null, want bigint unsigned not null"}},
+	"nullable": {"ALTER TABLE $0.task_0000 MODIFY due_time DATETIME(3) NULL",
+		[]string{"$0.task_0000, column due_time is datetime(3), want datetime(3) not null"}},
+	"a default": {"ALTER TABLE $0.task_0000 ALTER attempts SET DEFAULT 3",
+		[]string{"$0.task_0000, column attempts is smallint unsigned not null default '3', want smallint unsigned not null default '0'"}},
+	"no default": {"ALTER TABLE $0.task_0000 ALTER claimed_by DROP DEFAULT",
+		[]string{"$0.task_0000, column claimed_by is varchar(64) not null, want varchar(64) not null default ''"}},
+	"auto_increment": {"ALTER TABLE $0.doorbell MODIFY id BIGINT UNSIGNED NOT NULL",
+		[]string{"$0.doorbell, column id is bigint unsigned not null, want bigint unsigned not null auto_increment"}},
+	"order of an index": {"ALTER TABLE $0.task_0000 DROP INDEX idx_due, ADD KEY idx_due (action_time, status, biz_type)",
+		[]string{"$0.task_0000, index idx_due is (action_time,status,biz_type), want (status,action_time,biz_type)"}},
+	"an index no longer unique": {"ALTER TABLE $0.task_0000 DROP INDEX uk_biz, ADD KEY uk_biz (biz_id, biz_type, dedup_key)",
+		[]string{"$0.task_0000, index uk_biz is (biz_id,biz_type,dedup_key), want unique (biz_id,biz_type,dedup_key)"}},
+	"collation": {"ALTER TABLE $0.biz_type COLLATE utf8mb4_general_ci",
+		[]string{"$0.biz_type has collation utf8mb4_general_ci, want utf8mb4_bin"}},
+	"engine": {"ALTER TABLE $0.doorbell ENGINE = MyISAM", []string{"$0.doorbell has engine MyISAM, want InnoDB"}},
+	"another layout": {"UPDATE $0.layout SET tables_per_database = 1024",
+		[]string{"$0.layout differs: layout of the config is 2x2, that of $0 is 2x1024: the layout is fixed for the life of a cluster"}},
+	"another number": {"UPDATE $1.layout SET database_no = 0",
+		[]string{"$1.layout differs: $1 is number 1 by the config, number 0 by its layout row"}},
+	"another cluster": {"UPDATE $1.layout SET cluster_id = 'other'",
+		[]string{`$1.layout belongs to cluster "other", those before it to "c1"`}},
+	"retired":        {"UPDATE $1.layout SET state = 'retired'", []string{`$1.layout has state "retired", want "active"`}},
+	"own index":      {"CREATE INDEX mine ON $0.task_0000 (due_time)", nil},
+	"own column":     {"ALTER TABLE $0.task_0000 ADD note VARCHAR(9) NULL", nil},
+	"unique index":   {"CREATE UNIQUE INDEX mine ON $0.task_0000 (due_time)", []string{"$0.task_0000, index mine is not of the schema and unique"}},
+	"column in need": {"ALTER TABLE $0.task_0000 ADD note INT NOT NULL", []string{"$0.task_0000, column note is not of the schema and needs a value"}},
+}
+
 func TestVerifyNamesWhatIsMissingOrDiffers(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		damage string
-		want   []string // $ as above
-	}{
-		"nothing":        {"DO 0", nil},
-		"an index":       {"DROP INDEX idx_due ON $0.task_0001", []string{"$0.task_0001, index idx_due is missing"}},
-		"a column":       {"ALTER TABLE $1.task_0000 DROP COLUMN due_time", []string{"$1.task_0000, column due_time is missing"}},
-		"a table":        {"DROP TABLE $1.owner", []string{"$1.owner is missing"}},
-		"a task table":   {"DROP TABLE $0.task_0001", []string{"$0.task_0001 is missing"}},
-		"a database":     {"DROP DATABASE $1", []string{"$1 is missing"}},
-		"a layout table": {"DROP TABLE $0.layout", []string{"$0.layout is missing"}},
-		"a layout row":   {"DELETE FROM $0.layout", []string{"$0.layout has no row"}},
-		"a layout column": {"ALTER TABLE $0.layout DROP COLUMN state",
-			[]string{"$0.layout, column state is missing"}},
-		"a type": {"ALTER TABLE $0.task_0000 MODIFY biz_id INT NOT NULL",
-			[]string{"$0.task_0000, column biz_id is int not null, want bigint unsigned not null"}},
-		"nullable": {"ALTER TABLE $0.task_0000 MODIFY due_time DATETIME(3) NULL",
-			[]string{"$0.task_0000, column due_time is datetime(3), want datetime(3) not null"}},
-		"a default": {"ALTER TABLE $0.task_0000 ALTER attempts SET DEFAULT 3",
-			[]string{"$0.task_0000, column attempts is smallint unsigned not null default '3', want smallint unsigned not null default '0'"}},
-		"no default": {"ALTER TABLE $0.task_0000 ALTER claimed_by DROP DEFAULT",
-			[]string{"$0.task_0000, column claimed_by is varchar(64) not null, want varchar(64) not null default ''"}},
-		"auto_increment": {"ALTER TABLE $0.doorbell MODIFY id BIGINT UNSIGNED NOT NULL",
-			[]string{"$0.doorbell, column id is bigint unsigned not null, want bigint unsigned not null auto_increment"}},
-		"order of an index": {"ALTER TABLE $0.task_0000 DROP INDEX idx_due, ADD KEY idx_due (action_time, status, biz_type)",
-			[]string{"$0.task_0000, index idx_due is (action_time,status,biz_type), want (status,action_time,biz_type)"}},
-		"an index no longer unique": {"ALTER TABLE $0.task_0000 DROP INDEX uk_biz, ADD KEY uk_biz (biz_id, biz_type, dedup_key)",
-			[]string{"$0.task_0000, index uk_biz is (biz_id,biz_type,dedup_key), want unique (biz_id,biz_type,dedup_key)"}},
-		"collation": {"ALTER TABLE $0.biz_type COLLATE utf8mb4_general_ci",
-			[]string{"$0.biz_type has collation utf8mb4_general_ci, want utf8mb4_bin"}},
-		"engine": {"ALTER TABLE $0.doorbell ENGINE = MyISAM", []string{"$0.doorbell has engine MyISAM, want InnoDB"}},
-		"another layout": {"UPDATE $0.layout SET tables_per_database = 1024",
-			[]string{"$0.layout differs: layout of the config is 2x2, that of $0 is 2x1024: the layout is fixed for the life of a cluster"}},
-		"another number": {"UPDATE $1.layout SET database_no = 0",
-			[]string{"$1.layout differs: $1 is number 1 by the config, number 0 by its layout row"}},
-		"another cluster": {"UPDATE $1.layout SET cluster_id = 'other'",
-			[]string{`$1.layout belongs to cluster "other", those before it to "c1"`}},
-		"retired":        {"UPDATE $1.layout SET state = 'retired'", []string{`$1.layout has state "retired", want "active"`}},
-		"own index":      {"CREATE INDEX mine ON $0.task_0000 (due_time)", nil},
-		"own column":     {"ALTER TABLE $0.task_0000 ADD note VARCHAR(9) NULL", nil},
-		"unique index":   {"CREATE UNIQUE INDEX mine ON $0.task_0000 (due_time)", []string{"$0.task_0000, index mine is not of the schema and unique"}},
-		"column in need": {"ALTER TABLE $0.task_0000 ADD note INT NOT NULL", []string{"$0.task_0000, column note is not of the schema and needs a value"}},
-	} {
+	for name, c := range damages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, 2, 2)
