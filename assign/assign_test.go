@@ -60,11 +60,12 @@ func TestManyNodesAtOnce(t *testing.T) {
 func TestTheTablesOfADeadNodeAreTaken(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	a, b, dead := c.join(short), c.join(short), c.join(short)
-	c.awaitCounts(map[*desk]int{a: 11, b: 11, dead: 10})
+	divisible := func(c *Config) { c.Tables = 36 }
+	a, b, dead := c.join(short, divisible), c.join(short, divisible), c.join(short, divisible)
+	c.awaitCounts(map[*desk]int{a: 12, b: 12, dead: 12})
 	start := time.Now()
 	dead.kill()
-	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	c.awaitCounts(map[*desk]int{a: 18, b: 18})
 	t.Logf("from kill to the last table's new owner: %s", time.Since(start))
 }
 
@@ -162,7 +163,7 @@ func TestKeysChangedByHandHeal(t *testing.T) {
 			c.awaitKey(keys.table(5), leased)
 			c.awaitKey(keys.node(d.ID()), leased)
 			c.awaitKey(keys.node("ghost"), func(value []byte, _ int64) bool { return value == nil })
-			c.awaitCounts(map[*desk]int{d: 32})
+			c.awaitTaken(d, 32)
 		})
 	}
 }

@@ -217,6 +217,24 @@ func (c *crowd) awaitCounts(want map[*desk]int) {
 	})
 }
 
+// awaitTaken waits until a node has all tables, each taken at the revision of the key that it has now.
+func (c *crowd) awaitTaken(d *desk, tables int) {
+	c.t.Helper()
+	keys := spaceOf(c.cluster, d.cfg.Group)
+	v, err := readView(c.t.Context(), c.client, keys, tables)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.await("every key's revision taken", func() bool {
+		for table, key := range v.tables {
+			if c.last[keys.table(table)] != key.created || !d.held[table] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func sortedCounts(want map[*desk]int) []int {
 	var counts []int
 	for _, n := range want {

@@ -17,8 +17,8 @@ import (
 // Time-outs of Dial and of the connections it makes.
 const (
 	defaultDialTimeout = 5 * time.Second
-	aliveInterval      = 5 * time.Second // between pings of an idle connection
-	aliveTimeout       = 3 * time.Second // for the answer to one
+	aliveInterval      = 10 * time.Second // between pings of an idle connection; etcd cuts who pings more often than every 5 s
+	aliveTimeout       = 3 * time.Second  // for the answer to one
 )
 
 // EtcdConfig says how to reach etcd.

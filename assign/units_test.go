@@ -61,11 +61,11 @@ func TestALeaseIsTrustedFromTheStartOfItsRenewal(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second) // the renewal took so long
 		trust.renew(start, 10*time.Second)
-		time.Sleep(6*time.Second - 1)
+		time.Sleep(6*time.Second - time.Nanosecond)
 		if trust.left() != 1 {
 			t.Errorf("left %s", trust.left())
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if trust.left() > 0 {
 			t.Error("trusted within the margin")
 		}
@@ -189,12 +189,13 @@ func TestNodesWithOtherHandlersAreNamed(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	var log bytes.Buffer
-	old := func(c *Config) { c.Info.Types = []string{"a", "b"}; c.Logger = zerolog.New(&log) }
-	d := c.join(old)
-	c.awaitCounts(map[*desk]int{d: 32})
-	next := c.join(func(c *Config) { c.Info.Types = []string{"b", "c", "d"} })
-	silent := c.join()
-	c.awaitCounts(map[*desk]int{d: 11, next: 11, silent: 10})
+	handlers := func(types ...string) func(*Config) {
+		return func(c *Config) { c.Tables, c.Info.Types = 36, types }
+	}
+	d := c.join(handlers("a", "b"), func(c *Config) { c.Logger = zerolog.New(&log) })
+	c.awaitCounts(map[*desk]int{d: 36})
+	next, silent := c.join(handlers("b", "c", "d")), c.join(handlers())
+	c.awaitCounts(map[*desk]int{d: 12, next: 12, silent: 12})
 	nodes, err := Nodes(t.Context(), c.client, c.cluster, "g")
 	if err != nil || len(nodes) != 3 {
 		t.Fatal(nodes, err)
@@ -206,7 +207,7 @@ func TestNodesWithOtherHandlersAreNamed(t *testing.T) {
 		}
 	}
 	next.leave()
-	c.awaitCounts(map[*desk]int{d: 16, silent: 16})
+	c.awaitCounts(map[*desk]int{d: 18, silent: 18})
 	d.leave()
 	if n := strings.Count(log.String(), `"missing_here":["c","d"],"missing_elsewhere":["a"]`); n != 1 {
 		t.Errorf("warned %d times:\n%s", n, log.String())
