@@ -3,11 +3,11 @@ package tocsin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // Bounds of AddMany.
@@ -24,6 +24,8 @@ const (
 // wrong in itself, or on a server that fails, does not keep the others out. The
 // error is nil if all are stored (or were already, by their dedup_key); else it
 // counts the others by server and wraps one cause of each.
+//
+// In is counted by the database's clock as it is read when the call begins.
 func (c *Client) AddMany(ctx context.Context, tasks []NewTask) ([]Added, error) {
 	added := make([]Added, len(tasks))
 	var group sync.WaitGroup
@@ -121,7 +123,7 @@ func (c *Client) missed(tasks []NewTask, added []Added) error {
 			continue
 		}
 		place := "refused"
-		if tasks[i].valid(time.Now()) == nil {
+		if !errors.Is(a.Err, ErrInvalid) && !errors.Is(a.Err, ErrUnknownBizType) {
 			place = "on server " + c.home[c.layout.DatabaseOf(c.layout.TableOf(tasks[i].bizID))].Name
 		}
 		if counts[place]++; counts[place] == 1 {

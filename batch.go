@@ -92,9 +92,10 @@ func (b *batch) once(ctx context.Context, rows []*row) (sent bool, err error) {
 
 // pass inserts rows in one transaction and gives back those whose id was taken.
 func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []*row, err error) {
-	p := b.packet(rows)
+	var p *packet
 	var counts []int64
 	err = mysql.Retry(ctx, func() (err error) {
+		p = b.packet(rows)
 		if counts, err = mysql.ExecMulti(ctx, conn, p.query(), p.args...); err != nil {
 			return errors.Join(err, undo(ctx, conn, err))
 		}

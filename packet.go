@@ -7,7 +7,9 @@ import (
 
 // The statements of AddMany are written straight into one packet: one insert
 // for each table, one ring for each database, in one transaction. A row whose
-// job_id or dedup_key is taken changes nothing and does not count.
+// job_id or dedup_key is taken changes nothing and does not count. Times are
+// worked out here, by the server's clock as it was read when the call began: a
+// ring must hold the very action_time of its row.
 const (
 	addManySQL = `INSERT /* tocsin add many */ INTO {task} (
     job_id,
@@ -32,11 +34,9 @@ ON DUPLICATE KEY UPDATE job_id = job_id;
 VALUES `
 )
 
-// ringMargin is added to the horizon: the database's clock was read a moment ago.
-const ringMargin = time.Second
-
 // packet is the text of one chunk.
 type packet struct {
+	now    time.Time // by the server's clock, rounded up to the millisecond
 	text   []byte
 	args   []any
 	tables [][]*row // the rows of each insert, in order
@@ -44,14 +44,13 @@ type packet struct {
 
 // packet writes the transaction for rows, which are in order of their tables.
 func (b *batch) packet(rows []*row) *packet {
-	p := &packet{text: make([]byte, 0, 256*len(rows)), args: make([]any, 0, 2*len(rows))}
+	p := &packet{now: At(b.facts.clock()).at, text: make([]byte, 0, 256*len(rows)), args: make([]any, 0, 2*len(rows))}
 	p.text = append(p.text, "BEGIN;\n"...)
 	groups(rows, func(r *row) int { return r.table }, func(group []*row) {
 		p.tables = append(p.tables, group)
 		p.insert(b.client.layout, group)
 	})
-	near := nearest(rows, b.facts)
-	groups(near, func(r *row) int { return b.client.layout.DatabaseOf(r.table) }, func(group []*row) {
+	groups(p.near(rows, b.facts.horizon), func(r *row) int { return b.client.layout.DatabaseOf(r.table) }, func(group []*row) {
 		p.ring(b.client.layout, group)
 	})
 	p.text = append(p.text, "COMMIT"...)
@@ -74,9 +73,9 @@ func (p *packet) insert(l Layout, rows []*row) {
 		p.text = append(p.text, ',')
 		p.text = strconv.AppendUint(p.text, r.bizType, 10)
 		p.text = append(p.text, ",0,?,?,"...)
-		p.text = r.when.appendDue(p.text)
+		p.time(r.when.due(p.now))
 		p.text = append(p.text, ',')
-		p.text = r.when.appendAction(p.text)
+		p.time(r.when.action(p.now))
 		p.text = append(p.text, ')')
 		p.args = append(p.args, nullable(r.dedup), r.attribute)
 	}
@@ -97,35 +96,22 @@ func (p *packet) ring(l Layout, rows []*row) {
 		p.text = append(p.text, ',')
 		p.text = strconv.AppendUint(p.text, r.bizType, 10)
 		p.text = append(p.text, ',')
-		p.text = r.when.appendAction(p.text)
+		p.time(r.when.action(p.now))
 		p.text = append(p.text, ')')
 	}
 	p.text = append(p.text, ";\n"...)
 }
 
-// appendDue writes the time asked for.
-func (w When) appendDue(b []byte) []byte {
-	if w.absolute() {
-		b = append(b, "TIMESTAMP'"...)
-		return append(w.at.AppendFormat(b, timeForm), '\'')
-	}
-	b = append(b, "UTC_TIMESTAMP(3) + INTERVAL "...)
-	b = strconv.AppendInt(b, w.in.Microseconds(), 10)
-	return append(b, " MICROSECOND"...)
+func (p *packet) time(t time.Time) {
+	p.text = append(p.text, '\'')
+	p.text = append(t.AppendFormat(p.text, timeForm), '\'')
 }
 
-// appendAction writes when to act: not before now.
-func (w When) appendAction(b []byte) []byte {
-	b = append(b, "GREATEST("...)
-	return append(w.appendDue(b), ",UTC_TIMESTAMP(3))"...)
-}
-
-// nearest picks the rows for which the doorbell rings.
-func nearest(rows []*row, f *facts) []*row {
+// near picks the rows for which the doorbell rings.
+func (p *packet) near(rows []*row, horizon time.Duration) []*row {
 	var near []*row
-	now := f.clock()
 	for _, r := range rows {
-		if r.when.until(now) < f.horizon+ringMargin {
+		if r.when.until(p.now) < horizon {
 			near = append(near, r)
 		}
 	}

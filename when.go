@@ -60,12 +60,25 @@ func (w When) valid(now time.Time) error {
 	return nil
 }
 
+// due is the time asked for, where it is now.
+func (w When) due(now time.Time) time.Time {
+	if w.absolute() {
+		return w.at
+	}
+	return now.Add(w.in)
+}
+
+// action is when to act: not before now.
+func (w When) action(now time.Time) time.Time {
+	if due := w.due(now); due.After(now) {
+		return due
+	}
+	return now
+}
+
 // until is how far away w is from now, which may be another clock's.
 func (w When) until(now time.Time) time.Duration {
-	if w.absolute() {
-		return w.at.Sub(now)
-	}
-	return w.in
+	return w.due(now).Sub(now)
 }
 
 // args are the parameters of dueSQL.

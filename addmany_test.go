@@ -1,0 +1,230 @@
+package tocsin_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+func TestAddManyStoresAllOverAllTables(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	const n = 5000
+	tasks := make([]tocsin.NewTask, n)
+	for i := range tasks {
+		when := tocsin.In(day)
+		if i%2 == 0 {
+			when = tocsin.In(time.Second)
+		}
+		tasks[i] = remind.New(uint64(i+1), fmt.Sprint("payload ", i), when).Dedup(fmt.Sprint(i % 7))
+	}
+	added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), tasks))
+	rows, rings := 0, 0
+	for table := range cfg.Layout.Total() {
+		here := count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Table(table))
+		if rows += here; here == 0 {
+			t.Errorf("%s is empty", cfg.Layout.Table(table))
+		}
+	}
+	for d := range cfg.Layout.Databases {
+		name := cfg.Layout.Database(d)
+		rings += count(t, db, "SELECT COUNT(*) FROM "+name+".doorbell")
+		for table := d * cfg.Layout.Tables; table < (d+1)*cfg.Layout.Tables; table++ {
+			rings -= count(t, db, "SELECT COUNT(*) FROM "+name+".doorbell AS b JOIN "+cfg.Layout.Table(table)+
+				" AS t ON t.job_id = b.job_id AND t.biz_type = b.biz_type AND t.action_time = b.action_time WHERE b.table_no = ?", table)
+		}
+	}
+	if rows != n || rings != 0 {
+		t.Errorf("%d rows; %d rings do not fit one", rows, rings)
+	}
+	for _, i := range []int{0, 1, n / 2, n - 1} {
+		if got := get(t, c, added[i].JobID); got.BizID != uint64(i+1) || got.Attribute != fmt.Sprint("payload ", i) || added[i].Existing {
+			t.Errorf("task %d: %+v, %+v", i, added[i], got)
+		}
+	}
+}
+
+func TestAddManyTellsExistingFromNew(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	first := add(t, c, remind.New(1, "x", tocsin.In(day)).Dedup("a"))
+	gone := add(t, c, remind.New(1, "x", tocsin.In(day)).Dedup("b"))
+	must[tocsin.Change](t)(c.Cancel(t.Context(), tocsin.ByID(gone.JobID)))
+	added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{
+		remind.New(1, "y", tocsin.In(day)).Dedup("a"),
+		remind.New(1, "y", tocsin.In(day)).Dedup("b"),
+		remind.New(1, "y", tocsin.In(day)),
+		remind.New(1, "z", tocsin.In(day)).Dedup("b"),
+		remind.New(1, "y", tocsin.In(day)).Dedup("c"),
+	}))
+	want := []bool{true, false, false, true, false}
+	for i, a := range added {
+		if a.Existing != want[i] {
+			t.Errorf("task %d: %+v", i, a)
+		}
+	}
+	if added[0].JobID != first.JobID || added[3].JobID != added[1].JobID {
+		t.Errorf("got %+v", added)
+	}
+	again := must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{remind.New(1, "z", tocsin.In(0)).Dedup("c")}))
+	if !again[0].Existing || again[0].JobID != added[4].JobID {
+		t.Errorf("once more: %+v", again)
+	}
+	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 1)); len(list) != 5 {
+		t.Errorf("%d are stored", len(list))
+	}
+}
+
+func TestATakenIDIsFollowedByTheNext(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	tx := begin(t, session(t, devtest.DSN(t), ""))
+	at := time.Now().Add(time.Hour)
+	next := func() tocsin.NewTask {
+		c.NextIDAt(at)
+		return remind.New(1, "x", tocsin.In(day))
+	}
+	ids := []tocsin.JobID{add(t, c, next()).JobID, add(t, c, next()).JobID}
+	ids = append(ids, must[tocsin.Added](t)(c.AddTx(t.Context(), tx, next())).JobID)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	ids = append(ids, add(t, c, next().Dedup("k")).JobID)
+	other := remind.New(1, "another", tocsin.In(day))
+	c.NextIDAt(at)
+	for _, a := range must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{other, other, other})) {
+		ids = append(ids, a.JobID)
+	}
+	seen := map[tocsin.JobID]bool{}
+	for _, id := range ids {
+		seen[id] = true
+	}
+	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 1)); len(seen) != len(ids) || len(list) != len(ids) {
+		t.Errorf("%d ids, %d rows, of %d tasks", len(seen), len(list), len(ids))
+	}
+}
+
+func TestAddManyKeepsGoodTasksFromBadOnes(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	added, err := c.AddMany(t.Context(), []tocsin.NewTask{
+		remind.New(1, "x", tocsin.In(day)),
+		remind.New(0, "x", tocsin.In(day)),
+		remind.New(1, "y", tocsin.In(day)),
+		tocsin.Define[int]("no.such").New(1, 1, tocsin.In(day)),
+	})
+	if !errors.Is(err, tocsin.ErrInvalid) || !strings.HasPrefix(err.Error(), "2 of 4 tasks are not stored: 2 refused (biz_id is 0)") {
+		t.Errorf("got %v", err)
+	}
+	for i, want := range []error{nil, tocsin.ErrInvalid, nil, tocsin.ErrUnknownBizType} {
+		if !errors.Is(added[i].Err, want) || (added[i].JobID == 0) != (want != nil) {
+			t.Errorf("task %d: %+v", i, added[i])
+		}
+	}
+	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 1)); len(list) != 2 {
+		t.Errorf("%d are stored", len(list))
+	}
+}
+
+func TestAddManyLeavesOutTheCulpritsAlone(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	missing := 1
+	exec(t, session(t, devtest.DSN(t), ""), "DROP TABLE "+cfg.Layout.Table(missing))
+	tasks := make([]tocsin.NewTask, 300)
+	for i := range tasks {
+		tasks[i] = remind.New(uint64(i+1), "x", tocsin.In(0))
+	}
+	added, err := c.AddMany(t.Context(), tasks)
+	if err == nil || !strings.Contains(err.Error(), "on server db1 (add task to "+cfg.Layout.Table(missing)+" on db1: ") {
+		t.Errorf("got %v", err)
+	}
+	for i, a := range added {
+		if bad := cfg.Layout.TableOf(uint64(i+1)) == missing; bad != (a.Err != nil) || bad != (a.JobID == 0) {
+			t.Errorf("biz_id %d: %+v", i+1, a)
+		}
+	}
+}
+
+func TestAddManySaysWhatIsStoredWhenOneServerIsDown(t *testing.T) {
+	t.Parallel()
+	second := secondServer(t)
+	cfg := cluster(t,
+		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
+		tocsin.Server{Name: "db2", DSN: second.DSN(), Databases: []int{1}})
+	c := open(t, cfg)
+	tasks := make([]tocsin.NewTask, 3000)
+	lost := 0
+	for i := range tasks {
+		tasks[i] = remind.New(uint64(i+1), "x", tocsin.In(day))
+		if cfg.Layout.DatabaseOf(cfg.Layout.TableOf(uint64(i+1))) == 1 {
+			lost++
+		}
+	}
+	if err := second.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	added, err := c.AddMany(t.Context(), tasks)
+	if !errors.Is(err, tocsin.ErrUnreachable) || !strings.HasPrefix(err.Error(), fmt.Sprintf("%d of 3000 tasks are not stored: %d on server db2 (", lost, lost)) {
+		t.Errorf("got %v", err)
+	}
+	for i, a := range added {
+		down := cfg.Layout.DatabaseOf(cfg.Layout.TableOf(uint64(i+1))) == 1
+		if down != (a.Err != nil) || errors.Is(a.Err, tocsin.ErrUnknownOutcome) {
+			t.Fatalf("biz_id %d: %+v", i+1, a)
+		}
+		if list := 0; !down && i%100 == 0 {
+			if list = len(must[[]tocsin.Info](t)(c.List(t.Context(), uint64(i+1)))); list != 1 {
+				t.Errorf("biz_id %d: %d rows", i+1, list)
+			}
+		}
+	}
+	t.Logf("told after %s", time.Since(began))
+}
+
+func TestAddManyOfNothing(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	if added, err := c.AddMany(t.Context(), nil); err != nil || len(added) != 0 {
+		t.Errorf("got %v, %v", added, err)
+	}
+}
+
+func TestAddManySplitsByBytes(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	tasks := make([]tocsin.NewTask, 400) // some 26 MB when escaped
+	for i := range tasks {
+		tasks[i] = remind.New(uint64(i+1), strings.Repeat("🔔", tocsin.MaxAttribute), tocsin.In(day))
+	}
+	for i, a := range must[[]tocsin.Added](t)(c.AddMany(t.Context(), tasks)) {
+		if a.Err != nil || a.JobID == 0 {
+			t.Fatalf("task %d: %+v", i, a)
+		}
+	}
+}
+
+func TestAddManyInCountsByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{
+		remind.New(5, "x", tocsin.In(time.Hour)),
+		remind.New(5, "x", tocsin.At(time.Unix(1, 0))),
+	}))
+	later, past := get(t, c, added[0].JobID), get(t, c, added[1].JobID)
+	if late := later.ActionTime.Sub(later.Created.Add(time.Hour)).Abs(); late > 10*time.Second || !later.DueTime.Equal(later.ActionTime) {
+		t.Errorf("in an hour: %s off, %+v", late, later)
+	}
+	if late := past.ActionTime.Sub(past.Created).Abs(); late > 10*time.Second || past.DueTime.Unix() != 1 {
+		t.Errorf("past: %s off, %+v", late, past)
+	}
+}
