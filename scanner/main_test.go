@@ -91,6 +91,15 @@ func must(tb testing.TB, err error) {
 	}
 }
 
+// deaf is a cluster whose doorbell is never heard: what is found was peeked.
+type deaf struct{ *cluster }
+
+func (deaf) Bells(context.Context, int, map[int]uint64, int) (map[int][]store.Bell, error) {
+	return nil, nil
+}
+
+func (deaf) LastBell(context.Context, int) (map[int]uint64, error) { return nil, nil }
+
 // add adds tasks due after d for the biz_ids and returns their ids.
 func (c *cluster) add(b tocsin.BizType[string], d time.Duration, bizIDs ...uint64) []tocsin.JobID {
 	c.tb.Helper()

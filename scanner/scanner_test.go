@@ -36,14 +36,15 @@ func TestOffersWhatIsNearlyDue(t *testing.T) {
 	c := newCluster(t, 1)
 	in := newIntake(1000, closeNumber)
 	near := c.add(closing, 5*time.Second, c.in(1, 20)...)
-	far := c.add(closing, time.Minute, c.in(1, 3)...)
+	far := c.add(closing, 3*slow, c.in(1, 3)...)
 	elsewhere := c.add(closing, 0, c.in(2, 3)...)
 	unwanted := c.add(reminder, 0, c.in(1, 3)...)
-	s := run(t, Config{Store: c, Intake: in, PageLimit: 2})
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow, PageLimit: 2})
 	s.Own([]int{1, 99})
 	in.await(t, near)
+	taken := c.add(closing, 0, c.in(3, 1)...)
 	s.Own([]int{3})
-	in.await(t, c.add(closing, 0, c.in(3, 1)...))
+	in.await(t, taken)
 	in.never(t, far)
 	in.never(t, elsewhere)
 	in.never(t, unwanted)
@@ -61,7 +62,7 @@ func TestDrainIsNotBoundByTheInterval(t *testing.T) {
 	const n = 1500
 	c.add(closing, 0, numbers(1, n)...)
 	c.add(reminder, 0, numbers(1, n)...)
-	s := run(t, Config{Store: c, Intake: in, Interval: slow, PageLimit: 50})
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow, PageLimit: 50})
 	s.Own(c.all())
 	began := time.Now()
 	for left := 2 * n; left > 0; {
@@ -86,7 +87,7 @@ func TestTypeThatIsWantedLater(t *testing.T) {
 	c := newCluster(t, 1)
 	in := newIntake(1000, closeNumber, remindNumber)
 	in.paused[remindNumber] = true
-	s := run(t, Config{Store: c, Intake: in, Interval: 100 * time.Millisecond})
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 100 * time.Millisecond})
 	later := c.add(reminder, 0, numbers(1, 20)...)
 	s.Own(c.all())
 	in.await(t, c.add(closing, 0, numbers(1, 20)...))
@@ -187,7 +188,7 @@ func TestTableThatFails(t *testing.T) {
 	others := append(c.add(closing, 0, c.in(1, 2)...), c.add(closing, 0, c.in(3, 2)...)...)
 	c.exec("RENAME TABLE " + name + " TO " + name + "_away")
 	log := new(logBook)
-	s := run(t, Config{Store: c, Intake: in, Interval: 50 * time.Millisecond, Logger: zerolog.New(log)})
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 50 * time.Millisecond, Logger: zerolog.New(log)})
 	s.Own(c.all())
 	in.await(t, others)
 	log.await(t, "table can't be peeked")
@@ -206,7 +207,7 @@ func TestServerThatFails(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
 	in := newIntake(1000, closeNumber)
-	sick := &sickStore{cluster: c}
+	sick := &sickStore{deaf: deaf{c}}
 	sick.hangs.Store(true)
 	sick.fails.Store(true)
 	log := new(logBook)
@@ -232,7 +233,7 @@ func TestServerThatFails(t *testing.T) {
 
 // sickStore is a store whose server 0 hangs until it is cancelled, or fails.
 type sickStore struct {
-	*cluster
+	deaf
 	hangs, fails atomic.Bool
 }
 
@@ -250,14 +251,14 @@ func (s *sickStore) Peek(ctx context.Context, q store.PeekQuery) (store.Page, er
 	if err := s.sick(ctx, q.Server); err != nil {
 		return store.Page{}, err
 	}
-	return s.cluster.Peek(ctx, q)
+	return s.deaf.Peek(ctx, q)
 }
 
 func (s *sickStore) LastBell(ctx context.Context, server int) (map[int]uint64, error) {
 	if err := s.sick(ctx, server); err != nil {
 		return nil, err
 	}
-	return s.cluster.LastBell(ctx, server)
+	return s.deaf.LastBell(ctx, server)
 }
 
 // The first full peek gives run-out claims back, and finds what it gave back.
@@ -267,7 +268,7 @@ func TestRecoversRunOutClaims(t *testing.T) {
 	in := newIntake(1000, closeNumber)
 	ids := c.add(closing, 0, c.in(3, 4)...)
 	c.exec("UPDATE " + c.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE")
-	s := run(t, Config{Store: c, Intake: in, Interval: slow})
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow})
 	s.Own([]int{3})
 	in.await(t, ids)
 }
