@@ -21,12 +21,27 @@ func (b BizType[T]) Name() string { return b.name }
 // New makes a task that acts on behalf of bizID. What is wrong with it, a
 // payload that does not marshal for instance, is said when it is added.
 func (b BizType[T]) New(bizID uint64, payload T, when When) NewTask {
-	attribute, err := encode(payload)
+	attribute, err := b.Encode(payload)
 	return NewTask{bizType: b.name, bizID: bizID, when: when, attribute: attribute, err: err}
 }
 
 // Of means all pending tasks of this biz type that act on behalf of bizID.
 func (b BizType[T]) Of(bizID uint64) Ref { return Ref{bizType: b.name, bizID: bizID} }
+
+// Encode gives the attribute that carries a payload. JSON is written without
+// the escapes that only HTML needs: people read it in a SQL client.
+func (b BizType[T]) Encode(payload T) (string, error) {
+	if isText[T]() {
+		return reflect.ValueOf(payload).String(), nil
+	}
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(payload); err != nil {
+		return "", refuse(ErrInvalid, "payload of type %s: %s", reflect.TypeFor[T](), err)
+	}
+	return string(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), nil
+}
 
 // Decode reads the payload of a stored task. It fails where the attribute is
 // not the JSON of a T: a task written by another version, or by plain SQL.
@@ -74,18 +89,3 @@ type Ref struct {
 func ByID(id JobID) Ref { return Ref{id: id} }
 
 func isText[T any]() bool { return reflect.TypeFor[T]().Kind() == reflect.String }
-
-// encode gives the attribute of a payload. JSON is written without the escapes
-// that only HTML needs: people read it in a SQL client.
-func encode[T any](payload T) (string, error) {
-	if isText[T]() {
-		return reflect.ValueOf(payload).String(), nil
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(payload); err != nil {
-		return "", refuse(ErrInvalid, "payload of type %s: %s", reflect.TypeFor[T](), err)
-	}
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
-}

@@ -78,15 +78,7 @@ func TestWhatCannotBeAskedAgainIsAnUnknownOutcome(t *testing.T) {
 			p.breakAt(statement, false, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			done := make(chan struct{})
-			defer func() { <-done }()
-			go func() { // goes down as soon as the statement is on its way
-				defer close(done)
-				for p.breaks() == 0 && ctx.Err() == nil {
-					time.Sleep(time.Millisecond)
-				}
-				p.setDown(true)
-			}()
+			p.downAtBreak()
 			id, err := addOne(ctx, c, name)
 			if !errors.Is(err, tocsin.ErrUnknownOutcome) || id == 0 || !strings.Contains(err.Error(), id.String()) {
 				t.Fatalf("job_id %s, %v", id, err)

@@ -55,6 +55,11 @@ const (
 	GiveUp               // Bury
 )
 
+var verbNames = [...]string{"complete", "retry", "snooze", "bury"}
+
+// String gives the lower-case word.
+func (v Verb) String() string { return verbNames[v] }
+
 // AsOutcome reads a handler's error: what it asks for, after how long (-1:
 // by the policy), and the reason to keep as last_error.
 func AsOutcome(err error) (verb Verb, in time.Duration, reason string) {

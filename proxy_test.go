@@ -20,6 +20,7 @@ type proxy struct {
 	before bool   // the statement does not reach the server, else the answer does not reach the client
 	left   int    // how many more are broken
 	down   bool   // no new connections
+	downAt bool   // goes down at the break
 	broken int
 }
 
@@ -49,6 +50,13 @@ func (p *proxy) breakAt(text string, before bool, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.match, p.before, p.left = []byte(text), before, n
+}
+
+// downAtBreak makes the proxy go down at the next break.
+func (p *proxy) downAtBreak() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.downAt = true
 }
 
 func (p *proxy) setDown(down bool) {
@@ -148,6 +156,7 @@ func (p *proxy) hit(b []byte) (hit, before bool) {
 	}
 	p.left--
 	p.broken++
+	p.down = p.down || p.downAt
 	return true, p.before
 }
 

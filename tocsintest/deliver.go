@@ -1,0 +1,93 @@
+package tocsintest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Handler is what node.Handle takes.
+type Handler[T any] func(context.Context, *tocsin.Task[T]) error
+
+// Outcome is what a node would make of a handler's answer.
+type Outcome struct {
+	Verb   tocsin.Verb   // Complete, Retry, Defer (snooze) or GiveUp (bury)
+	In     time.Duration // Retry, Defer: wait that long; -1: as the biz type's policy says
+	Reason string        // Retry, GiveUp: kept as last_error
+}
+
+// String gives a line: "retry in 5s: no stock".
+func (o Outcome) String() string {
+	text := o.Verb.String()
+	if o.In > 0 {
+		text += " in " + o.In.String()
+	}
+	if o.Reason != "" {
+		text += ": " + o.Reason
+	}
+	return text
+}
+
+// Option changes the task that Deliver hands over.
+type Option func(*tocsin.Info)
+
+// BizID sets the task's biz_id; without it is 1.
+func BizID(id uint64) Option { return func(i *tocsin.Info) { i.BizID = id } }
+
+// Attempts makes the delivery the one after n failed ones.
+func Attempts(n int) Option { return func(i *tocsin.Info) { i.Attempts = n } }
+
+// Late makes the delivery d late.
+func Late(d time.Duration) Option {
+	return func(i *tocsin.Info) {
+		i.DueTime = i.DueTime.Add(-d)
+		i.ActionTime = i.ActionTime.Add(-d)
+	}
+}
+
+// Deliver hands a task to a handler as a node would: the payload goes through
+// its stored form, a panic is a failed attempt. No server is needed and nothing
+// is stored. A payload that can't be stored, or not be read back, is a failed
+// attempt with that reason.
+func Deliver[T any](ctx context.Context, handler Handler[T], kind tocsin.BizType[T], payload T, options ...Option) Outcome {
+	task, err := stored(kind, payload, options)
+	if err == nil {
+		err = call(ctx, handler, &task)
+	}
+	verb, in, reason := tocsin.AsOutcome(err)
+	return Outcome{Verb: verb, In: in, Reason: reason}
+}
+
+// stored is the task as a node would load it now.
+func stored[T any](kind tocsin.BizType[T], payload T, options []Option) (tocsin.Task[T], error) {
+	attribute, err := kind.Encode(payload)
+	if err != nil {
+		return tocsin.Task[T]{}, err
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	info := tocsin.Info{
+		JobID:      1,
+		BizID:      1,
+		BizType:    kind.Name(),
+		ActionTime: now,
+		DueTime:    now,
+		Attribute:  attribute,
+		Created:    now,
+		Modified:   now,
+	}
+	for _, option := range options {
+		option(&info)
+	}
+	return kind.Decode(info)
+}
+
+func call[T any](ctx context.Context, handler Handler[T], task *tocsin.Task[T]) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return handler(ctx, task)
+}

@@ -1,0 +1,124 @@
+package tocsintest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/tocsintest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type unpaid struct{ Order string }
+
+var closeOrder = tocsin.Define[unpaid]("order.close")
+
+// closeUnpaid is a handler as a service has it.
+func closeUnpaid(_ context.Context, task *tocsin.Task[unpaid]) error {
+	switch {
+	case task.Payload.Order == "":
+		return tocsin.Bury(errors.New("no order number"))
+	case task.Payload.Order == "crash":
+		panic("out of paper")
+	case task.Attempts == 0:
+		return tocsin.RetryIn(5*time.Second, errors.New("no stock"))
+	case task.ActionTime.Before(time.Now().Add(-time.Hour)):
+		return tocsin.Snooze(time.Minute)
+	}
+	return nil
+}
+
+func TestDeliverSaysWhatANodeWouldDo(t *testing.T) {
+	t.Parallel()
+	order := unpaid{Order: "A-1"}
+	for name, c := range map[string]struct {
+		payload unpaid
+		options []tocsintest.Option
+		want    string
+	}{
+		"the first attempt fails": {order, nil, "retry in 5s: no stock"},
+		"the second one does not": {order, []tocsintest.Option{tocsintest.Attempts(1)}, "complete"},
+		"it is late":              {order, []tocsintest.Option{tocsintest.Attempts(1), tocsintest.Late(2 * time.Hour)}, "snooze in 1m0s"},
+		"it is wrong":             {unpaid{}, nil, "bury: no order number"},
+		"it panics":               {unpaid{"crash"}, nil, "retry: panic: out of paper"},
+	} {
+		if got := tocsintest.Deliver(t.Context(), closeUnpaid, closeOrder, c.payload, c.options...).String(); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestDeliverReportsAPayloadThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	kind := tocsin.Define[float64]("a")
+	got := tocsintest.Deliver(t.Context(), func(context.Context, *tocsin.Task[float64]) error { return nil }, kind, math.NaN())
+	if got.Verb != tocsin.Retry || got.Reason == "" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestStartGivesAWorkingCluster(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.Start(t, closeOrder)
+	tx, err := c.DB.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	added, err := c.Client.AddTx(t.Context(), tx, closeOrder.New(7, unpaid{"A-1"}, tocsin.In(time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := c.Client.Get(t.Context(), added.JobID)
+	if err != nil || info.BizType != "order.close" {
+		t.Errorf("got %+v, %v", info, err)
+	}
+}
+
+func TestStartWithTakesPolicies(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.StartWith(t, biztype.Policy{Name: "order.close", Number: 42, Group: "shop"})
+	var number int
+	err := c.DB.QueryRowContext(t.Context(), "SELECT number FROM "+c.Config.Layout.Database(0)+".biz_type").Scan(&number)
+	if err != nil || number != 42 {
+		t.Errorf("number %d, %v", number, err)
+	}
+}
+
+func ExampleDeliver() {
+	remind := tocsin.Define[string]("coupon.remind")
+	handler := func(_ context.Context, task *tocsin.Task[string]) error {
+		if task.Payload == "expired" {
+			return tocsin.Bury(errors.New("coupon has expired"))
+		}
+		return nil
+	}
+	fmt.Println(tocsintest.Deliver(context.Background(), handler, remind, "ten percent"))
+	fmt.Println(tocsintest.Deliver(context.Background(), handler, remind, "expired"))
+	// Output:
+	// complete
+	// bury: coupon has expired
+}
+
+func ExampleStart() {
+	var t *testing.T // of the test
+	placeOrder := func() {
+		c := tocsintest.Start(t, closeOrder)
+		_, err := c.Client.Add(t.Context(), closeOrder.New(7, unpaid{"A-1"}, tocsin.In(30*time.Minute)))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = placeOrder
+}
