@@ -30,6 +30,7 @@ func (m *MariaDB) commonArgs(data string) []string {
 	args := []string{
 		"--no-defaults",
 		"--datadir=" + data,
+		"--tmpdir=" + m.folder.path, // a server that starts removes the temporary tables of all others in its tmpdir
 		"--skip-log-bin",
 		"--performance-schema=OFF",
 		"--character-set-server=utf8mb4",
