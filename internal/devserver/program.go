@@ -21,8 +21,16 @@ type program struct {
 	share string // the folder of MariaDB's system SQL and messages; "" for MySQL
 }
 
-// serverDirs returns where to look: PATH, and the folders of system programs that an ordinary user's PATH lacks.
+// EnvServerDir names the environment variable with the one folder to look for the server in, where the one that would be
+// found is not the one to run.
+const EnvServerDir = "TOCSIN_MARIADB_DIR"
+
+// serverDirs returns where to look: PATH, and the folders of system programs that an ordinary user's PATH lacks; or the
+// folder that EnvServerDir names, alone.
 func serverDirs() []string {
+	if dir := os.Getenv(EnvServerDir); dir != "" {
+		return []string{dir}
+	}
 	return append(filepath.SplitList(os.Getenv("PATH")),
 		"/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/mysql/bin", "/opt/homebrew/bin")
 }
