@@ -180,6 +180,7 @@ func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, at time.Ti
 		s.avoid(number)
 	}
 	tasks := make([]*task, 0, len(rows))
+	defer signal(s.wake) // the loader that waits does not know of what is put back
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range batch {
@@ -212,7 +213,7 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 		l.queue.Done(e.JobID)
 	case row.Action > loaded.Now:
 		s.d.metrics.early.Inc()
-		e.Due = row.Action
+		e.Due = row.Action + max(s.now()-loaded.Now, 0) // by the estimate that was ahead, or it spins
 		l.queue.Requeue(e)
 	default:
 		return true

@@ -1,0 +1,401 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }
+
+func TestDeliversOnTimeAndNeverEarly(t *testing.T) {
+	var early, late atomic.Int32
+	policies, sinks := one(policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
+		if time.Now().Before(task.ActionTime) {
+			early.Add(1)
+		}
+		if time.Since(task.ActionTime) > 5*time.Millisecond {
+			late.Add(1)
+		}
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		r.store.skew = 3 * time.Millisecond // the estimate is wrong: the loaded rows tell
+		var ids []tocsin.JobID
+		for i := range 200 {
+			ids = append(ids, r.add(i%rigTables, 1, time.Duration(i)*37*time.Millisecond))
+		}
+		time.Sleep(10 * time.Second)
+		for _, id := range ids {
+			r.status(id, tocsin.Done)
+		}
+		if early.Load() != 0 || late.Load() != 0 {
+			t.Errorf("%d early, %d late", early.Load(), late.Load())
+		}
+	})
+}
+
+func TestOutcomes(t *testing.T) {
+	cases := map[string]struct {
+		handler handler
+		status  tocsin.Status
+		calls   int32
+		tries   int
+		reason  string
+		next    time.Duration // of a pending row, from the first delivery
+	}{
+		"nil completes": {
+			handler: func(context.Context, tocsin.Info) error { return nil },
+			status:  tocsin.Done, calls: 1,
+		},
+		"an error retries by the ladder": {
+			handler: func(context.Context, tocsin.Info) error { return errors.New("no answer") },
+			status:  tocsin.Pending, calls: 2, tries: 2, reason: "no answer", next: 6 * time.Second,
+		},
+		"Bury gives up at once": {
+			handler: func(context.Context, tocsin.Info) error { return tocsin.Bury(errors.New("no such order")) },
+			status:  tocsin.Dead, calls: 1, tries: 1, reason: "no such order",
+		},
+		"RetryIn says when": {
+			handler: func(context.Context, tocsin.Info) error { return tocsin.RetryIn(time.Hour, errors.New("busy")) },
+			status:  tocsin.Pending, calls: 1, tries: 1, reason: "busy", next: time.Hour,
+		},
+		"Snooze counts no attempt": {
+			handler: func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) },
+			status:  tocsin.Pending, calls: 1, next: time.Hour,
+		},
+		"a panic is a failed attempt": {
+			handler: func(context.Context, tocsin.Info) error { panic("nil order") },
+			status:  tocsin.Pending, calls: 2, tries: 2, reason: "panic: nil order", next: 6 * time.Second,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			policies, sinks := one(policy("order.close", 1), func(ctx context.Context, task tocsin.Info) error {
+				calls.Add(1)
+				return c.handler(ctx, task)
+			})
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				began := time.Now()
+				id := r.add(0, 1, 0)
+				time.Sleep(5 * time.Second)
+				row := r.store.row(id)
+				if row.Status != c.status || calls.Load() != c.calls || row.Attempts != c.tries || row.LastError != c.reason {
+					t.Errorf("got %s after %d calls, %d attempts, %q", row.Status, calls.Load(), row.Attempts, row.LastError)
+				}
+				if c.next != 0 && !near(time.UnixMilli(row.Action).Sub(began), c.next) {
+					t.Errorf("next after %s, want %s", time.UnixMilli(row.Action).Sub(began), c.next)
+				}
+			})
+		})
+	}
+}
+
+// near allows for the steps in which a row is loaded and settled.
+func near(got, want time.Duration) bool { return got >= want && got < want+50*time.Millisecond }
+
+func TestDeadAfterTheLastAttempt(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Attempts = 3
+	policies, sinks := one(p, func(_ context.Context, task tocsin.Info) error {
+		return tocsin.RetryIn(time.Second, errors.New("attempt "+string(rune('1'+task.Attempts))))
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		id := r.add(0, 1, 0)
+		time.Sleep(10 * time.Second)
+		row := r.store.row(id)
+		if row.Status != tocsin.Dead || row.Attempts != 3 || row.LastError != "attempt 3" {
+			t.Errorf("got %s, %d attempts, %q", row.Status, row.Attempts, row.LastError)
+		}
+	})
+}
+
+func TestHangIsSettledAtTheTimeoutAndALateSuccessCounts(t *testing.T) {
+	var calls atomic.Int32
+	p := policy("order.close", 1)
+	p.Concurrency = 1
+	p.Ladder = []biztype.Duration{biztype.Duration(time.Hour)}
+	policies, sinks := one(p, func(_ context.Context, task tocsin.Info) error {
+		if calls.Add(1) == 1 {
+			time.Sleep(7 * time.Second) // ignores its context
+		}
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		hung := r.add(0, 1, 0)
+		time.Sleep(3 * time.Second)
+		if row := r.store.row(hung); row.Attempts != 1 || row.LastError != "delivery timed out after 2s" {
+			t.Errorf("after the time-out: %d attempts, %q", row.Attempts, row.LastError)
+		}
+		other := r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		r.status(other, tocsin.Pending) // the slot is still taken
+		time.Sleep(5 * time.Second)
+		r.status(other, tocsin.Done)
+		r.status(hung, tocsin.Done)
+	})
+}
+
+func TestLanesAreIsolated(t *testing.T) {
+	block := make(chan struct{})
+	policies := []biztype.Policy{policy("slow", 1), policy("quick", 2)}
+	policies[0].Concurrency, policies[0].Timeout = 2, biztype.Duration(time.Minute)
+	sinks := map[string]Sink{
+		"slow":  handler(func(context.Context, tocsin.Info) error { <-block; return nil }),
+		"quick": handler(func(context.Context, tocsin.Info) error { return nil }),
+	}
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		for range 2000 {
+			r.add(0, 1, 0)
+		}
+		quick := r.add(0, 2, 0)
+		time.Sleep(100 * time.Millisecond)
+		r.status(quick, tocsin.Done)
+		if st := r.Stats(); st.Loaded > 10 || st.Open != 2 {
+			t.Errorf("%d rows loaded and %d in delivery for two slots", st.Loaded, st.Open)
+		}
+		close(block)
+		time.Sleep(10 * time.Second)
+		if st := r.Stats(); st.Queued+st.Loaded+st.Open+st.Unsettled != 0 {
+			t.Errorf("left: %+v", st)
+		}
+	})
+}
+
+func TestADeadServerStopsItsOwnTablesOnly(t *testing.T) {
+	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
+	inBubble(t, 2, policies, sinks, func(r *rig) {
+		r.store.fail(func(_ string, ids []tocsin.JobID) error {
+			if ids[0].Table() == 1 {
+				return errLost
+			}
+			return nil
+		})
+		sick := r.add(1, 1, 0)
+		well := r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		r.status(well, tocsin.Done)
+		r.status(sick, tocsin.Pending)
+		r.store.fail(nil)
+		time.Sleep(3 * time.Second)
+		r.status(sick, tocsin.Done)
+	})
+}
+
+func TestRowsThatChangedAreNotDelivered(t *testing.T) {
+	cases := map[string]struct {
+		change func(*store.Row)
+	}{
+		"cancelled":            {change: func(row *store.Row) { row.Status = tocsin.Cancelled }},
+		"claimed by another":   {change: func(row *store.Row) { row.Status = tocsin.Claimed }},
+		"rescheduled far away": {change: func(row *store.Row) { row.Action += time.Hour.Milliseconds(); row.Version++ }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { calls.Add(1); return nil })
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				id := r.add(0, 1, time.Second)
+				r.store.change(id, c.change)
+				time.Sleep(5 * time.Second)
+				if calls.Load() != 0 {
+					t.Error("it was delivered")
+				}
+				if got := r.Oldest(0); got != math.MaxInt64 {
+					t.Errorf("it is still known, due at %d", got)
+				}
+			})
+		})
+	}
+}
+
+func TestFatesOfRowsChangedInFlight(t *testing.T) {
+	cases := map[string]struct {
+		change func(*store.Row)
+		want   store.Fate
+	}{
+		"cancelled":   {func(row *store.Row) { row.Status = tocsin.Cancelled }, store.Cancelled},
+		"rescheduled": {func(row *store.Row) { row.Version++ }, store.Rescheduled},
+		"completed":   {func(row *store.Row) { row.Status = tocsin.Done }, store.Settled},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
+				time.Sleep(time.Second)
+				return nil
+			})
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				id := r.add(0, 1, 0)
+				time.Sleep(500 * time.Millisecond)
+				r.store.change(id, c.change)
+				time.Sleep(2 * time.Second)
+				if r.store.fates[c.want] != 1 {
+					t.Errorf("fates %v, want one %s", r.store.fates, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestClaimsFirst(t *testing.T) {
+	cases := map[string]struct {
+		adapt   func(*biztype.Policy)
+		row     func(*store.Row)
+		unclean bool
+		overdue time.Duration
+		claims  int
+	}{
+		"not in time":                    {claims: 0},
+		"not a little late":              {overdue: 20 * time.Second, claims: 0},
+		"where the sweeper may look":     {overdue: 55 * time.Second, claims: 1},
+		"a strict biz type always":       {adapt: func(p *biztype.Policy) { p.Strict = true }, claims: 1},
+		"a row that ended a process":     {row: func(row *store.Row) { row.Crashes = 1 }, claims: 1},
+		"overdue after an unclean end":   {unclean: true, overdue: 5 * time.Second, claims: 1},
+		"not in time after one, though":  {unclean: true, claims: 0},
+		"a row that somebody has by now": {overdue: 55 * time.Second, row: func(row *store.Row) { row.Status = tocsin.Claimed }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := policy("order.close", 1)
+			if c.adapt != nil {
+				c.adapt(&p)
+			}
+			policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				r.Admit([]int{0}, c.unclean)
+				id := r.insert(0, 1, -c.overdue)
+				if c.row != nil {
+					r.store.change(id, c.row)
+				}
+				r.offer(id)
+				time.Sleep(time.Second)
+				if r.store.claims != c.claims {
+					t.Errorf("%d claims, want %d", r.store.claims, c.claims)
+				}
+				if c.claims > 0 {
+					r.status(id, tocsin.Done)
+				}
+			})
+		})
+	}
+}
+
+func TestNothingStartsWithoutTheLease(t *testing.T) {
+	var calls atomic.Int32
+	var lease atomic.Bool
+	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
+	inBubbleWith(t, sinks, func(c *Config) { c.LeaseOK = lease.Load }, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
+		r.add(0, 1, 0)
+		time.Sleep(2 * time.Second)
+		if calls.Load() != 0 {
+			t.Error("delivered without a lease")
+		}
+		lease.Store(true)
+		time.Sleep(time.Second)
+		if calls.Load() != 1 {
+			t.Error("not delivered with the lease back")
+		}
+	})
+}
+
+func TestPausedAndForeignTypesAreLeftAlone(t *testing.T) {
+	paused := policy("paused", 1)
+	paused.Paused = true
+	foreign := policy("foreign", 2)
+	own := policy("own", 3)
+	var calls atomic.Int32
+	count := handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })
+	inBubble(t, 1, []biztype.Policy{paused, foreign, own}, map[string]Sink{"paused": count, "own": count}, func(r *rig) {
+		if got := r.Wanted(0); len(got) != 1 || got[0] != 3 {
+			t.Errorf("wanted %v", got)
+		}
+		for kind := range uint64(2) {
+			id := r.insert(0, kind+1, 0)
+			if r.Offer(0, []duequeue.Entry{{JobID: id, Type: kind + 1, Due: 1}}) != 1 {
+				t.Errorf("type %d was not refused", kind+1)
+			}
+		}
+		queued := r.add(0, 3, time.Second)
+		own.Paused = true
+		r.SetPolicies([]biztype.Policy{own})
+		time.Sleep(3 * time.Second)
+		r.status(queued, tocsin.Pending)
+		own.Paused = false
+		r.SetPolicies([]biztype.Policy{own})
+		time.Sleep(time.Second)
+		r.status(queued, tocsin.Done)
+	})
+}
+
+func TestRateIsSharedByThePeers(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Rate = 20
+	var calls atomic.Int32
+	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
+	inBubbleWith(t, sinks, func(c *Config) { c.Peers = func() int { return 2 } }, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		for range 100 {
+			r.add(0, 1, 0)
+		}
+		time.Sleep(5 * time.Second)
+		if n := calls.Load(); n < 48 || n > 52 {
+			t.Errorf("%d deliveries in 5 s, want 10 a second", n)
+		}
+		time.Sleep(6 * time.Second)
+		if n := calls.Load(); n != 100 {
+			t.Errorf("%d of 100 delivered", n)
+		}
+	})
+}
+
+func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
+	block := make(chan struct{})
+	var woken atomic.Int32
+	p := policy("order.close", 1)
+	p.Concurrency, p.Timeout = 1, biztype.Duration(time.Minute)
+	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { <-block; return nil })}
+	adapt := func(c *Config) { c.QueueCap, c.Woken = 4, func(int) { woken.Add(1) } }
+	inBubbleWith(t, sinks, adapt, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		for range 4 {
+			r.add(0, 1, 0)
+		}
+		time.Sleep(time.Second)
+		late := r.insert(0, 1, 0)
+		due := r.store.row(late).Action
+		if got := r.Offer(0, []duequeue.Entry{{JobID: late, Type: 1, Due: due}}); got != due {
+			t.Errorf("refused %d, want %d", got, due)
+		}
+		if len(r.Wanted(0)) != 0 || woken.Load() != 0 {
+			t.Errorf("full, and yet wanted %v, woken %d times", r.Wanted(0), woken.Load())
+		}
+		close(block)
+		time.Sleep(time.Second)
+		if len(r.Wanted(0)) != 1 || woken.Load() == 0 {
+			t.Errorf("empty, and yet wanted %v, woken %d times", r.Wanted(0), woken.Load())
+		}
+	})
+}
+
+// inBubbleWith is inBubble for a Config that differs; f sets the policies.
+func inBubbleWith(t *testing.T, sinks map[string]Sink, adapt func(*Config), f func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, sinks, adapt)
+		r.run()
+		f(r)
+		r.finish()
+	})
+}

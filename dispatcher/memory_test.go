@@ -1,0 +1,279 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// memory keeps rows for tests of timing in a synctest bubble, where no real
+// server can be. Its conditions are those of the write table.
+type memory struct {
+	mu      sync.Mutex
+	rows    map[tocsin.JobID]*store.Row
+	claims  int
+	settles int
+	skew    time.Duration                                    // how much Now is ahead of the server's clock
+	failing func(statement string, ids []tocsin.JobID) error // asked before each statement; nil: all is well
+	fates   map[store.Fate]int
+}
+
+func (m *memory) Now(int) int64 { return time.Now().Add(m.skew).UnixMilli() }
+
+// errLost is of the class Lost.
+var errLost = fmt.Errorf("no answer: %w", io.EOF)
+
+func (m *memory) fault(statement string, ids []tocsin.JobID) error {
+	if m.failing == nil {
+		return nil
+	}
+	return m.failing(statement, ids)
+}
+
+func (m *memory) fail(f func(statement string, ids []tocsin.JobID) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failing = f
+}
+
+func idsOf[T any](items []T, id func(T) tocsin.JobID) []tocsin.JobID {
+	ids := make([]tocsin.JobID, len(items))
+	for i, item := range items {
+		ids[i] = id(item)
+	}
+	return ids
+}
+
+func (m *memory) Load(_ context.Context, _ int, ids []tocsin.JobID) (store.Loaded, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.fault("load", ids); err != nil {
+		return store.Loaded{}, err
+	}
+	loaded := store.Loaded{Now: time.Now().UnixMilli()}
+	for _, id := range ids {
+		if row := m.rows[id]; row != nil && row.Status == tocsin.Pending {
+			loaded.Rows = append(loaded.Rows, *row)
+		}
+	}
+	return loaded, nil
+}
+
+func (m *memory) Claim(_ context.Context, c store.Claim) ([]store.Row, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.fault("claim", idsOf(c.Rows, func(e duequeue.Entry) tocsin.JobID { return e.JobID })); err != nil {
+		return nil, err
+	}
+	var got []store.Row
+	for _, e := range c.Rows {
+		row := m.rows[e.JobID]
+		if row == nil || row.Status != tocsin.Pending || row.Action != e.Due || e.Due > time.Now().UnixMilli() {
+			continue
+		}
+		row.Status, row.ClaimedBy = tocsin.Claimed, c.By
+		row.Action = time.Now().Add(c.Hold).UnixMilli()
+		got = append(got, *row)
+		m.claims++
+	}
+	return got, nil
+}
+
+func (m *memory) Settle(_ context.Context, _ int, outcomes []store.Outcome) ([]store.Fate, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.fault("settle", idsOf(outcomes, func(o store.Outcome) tocsin.JobID { return o.JobID })); err != nil {
+		return nil, err
+	}
+	m.settles++
+	fates := make([]store.Fate, len(outcomes))
+	for i, o := range outcomes {
+		fates[i] = m.settle(o)
+		m.fates[fates[i]]++
+	}
+	return fates, nil
+}
+
+func (m *memory) settle(o store.Outcome) store.Fate {
+	row := m.rows[o.JobID]
+	want := tocsin.Pending
+	if o.Claimed {
+		want = tocsin.Claimed
+	}
+	switch {
+	case row == nil:
+		return store.Gone
+	case row.Status == tocsin.Cancelled:
+		return store.Cancelled
+	case row.Version != o.Version:
+		return store.Rescheduled
+	case o.Verb == tocsin.Complete && row.Status != tocsin.Done:
+	case row.Status.Final() || row.Attempts != o.Attempts:
+		return store.Settled
+	case row.Status != want || row.Action != o.Action:
+		return store.ClaimLost
+	}
+	m.apply(row, o)
+	return store.Stored
+}
+
+func (m *memory) apply(row *store.Row, o store.Outcome) {
+	switch o.Verb {
+	case tocsin.Complete:
+		row.Status, row.Action = tocsin.Done, time.Now().UnixMilli()
+	case tocsin.Retry:
+		row.Status, row.Action, row.LastError = tocsin.Pending, o.Next, o.Reason
+		row.Attempts++
+	case tocsin.Defer:
+		row.Status, row.Action = tocsin.Pending, o.Next
+	case tocsin.GiveUp:
+		row.Status, row.LastError = tocsin.Dead, o.Reason
+		row.Attempts++
+	}
+}
+
+// row gives a copy.
+func (m *memory) row(id tocsin.JobID) store.Row {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return *m.rows[id]
+}
+
+func (m *memory) change(id tocsin.JobID, f func(*store.Row)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(m.rows[id])
+}
+
+// rig is a running dispatcher over memory. Table n is on server n % servers.
+type rig struct {
+	*Dispatcher
+	t     *testing.T
+	store *memory
+	seq   int
+	stop  context.CancelFunc
+	ended chan error
+}
+
+const rigTables = 4
+
+// handler is a Sink of single tasks.
+type handler func(context.Context, tocsin.Info) error
+
+// Deliver calls the handler for each task.
+func (h handler) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
+	errs := make([]error, len(tasks))
+	for i, task := range tasks {
+		errs[i] = h(ctx, task)
+	}
+	return errs
+}
+
+// inBubble runs f with a dispatcher whose biz types have the targets of sinks,
+// by name, in a bubble of its own time.
+func inBubble(t *testing.T, servers int, policies []biztype.Policy, sinks map[string]Sink, f func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, servers, sinks, nil)
+		r.SetPolicies(policies)
+		r.run()
+		f(r)
+		r.finish()
+	})
+}
+
+func newRig(t *testing.T, servers int, sinks map[string]Sink, adapt func(*Config)) *rig {
+	r := &rig{t: t, store: &memory{rows: make(map[tocsin.JobID]*store.Row), fates: make(map[store.Fate]int)}}
+	cfg := Config{
+		Store:    r.store,
+		Servers:  servers,
+		ServerOf: func(table int) int { return table % servers },
+		Node:     "node-1",
+		Target: func(p biztype.Policy) (Target, bool) {
+			sink, ok := sinks[p.Name]
+			return Target{Sink: sink}, ok
+		},
+	}
+	if adapt != nil {
+		adapt(&cfg)
+	}
+	d, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Dispatcher = d
+	r.Admit([]int{0, 1, 2, 3}, false)
+	return r
+}
+
+func (r *rig) run() {
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop, r.ended = stop, make(chan error, 1)
+	go func() { r.ended <- r.Run(ctx) }()
+}
+
+// finish ends Run and fails the test if it does not end well.
+func (r *rig) finish() {
+	r.t.Helper()
+	r.stop()
+	if err := <-r.ended; err != nil {
+		r.t.Errorf("run: %v", err)
+	}
+}
+
+// add stores a pending row that is due in d, and offers it.
+func (r *rig) add(table int, kind uint64, d time.Duration) tocsin.JobID {
+	r.t.Helper()
+	id := r.insert(table, kind, d)
+	r.offer(id)
+	return id
+}
+
+func (r *rig) insert(table int, kind uint64, d time.Duration) tocsin.JobID {
+	r.seq++
+	id := tocsin.JobID(1<<40 | table<<9 | r.seq<<22)
+	due := time.Now().Add(d).UTC().Truncate(time.Millisecond)
+	info := tocsin.Info{JobID: id, BizID: uint64(r.seq), ActionTime: due, DueTime: due, Attribute: "payload"}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	r.store.rows[id] = &store.Row{Info: info, Type: kind, Action: due.UnixMilli()}
+	return id
+}
+
+func (r *rig) offer(id tocsin.JobID) {
+	row := r.store.row(id)
+	server := r.cfg.ServerOf(id.Table())
+	if refused := r.Offer(server, []duequeue.Entry{{JobID: id, Type: row.Type, Due: row.Action}}); refused != 0 {
+		r.t.Errorf("offer of %s was refused", id)
+	}
+}
+
+func (r *rig) status(id tocsin.JobID, want tocsin.Status) {
+	r.t.Helper()
+	if got := r.store.row(id).Status; got != want {
+		r.t.Errorf("%s is %s, want %s", id, got, want)
+	}
+}
+
+// policy is one with a short time-out.
+func policy(name string, number uint64) biztype.Policy {
+	return biztype.Policy{
+		Name:    name,
+		Number:  number,
+		Timeout: biztype.Duration(2 * time.Second),
+		Ladder:  []biztype.Duration{biztype.Duration(3 * time.Second)},
+	}
+}
+
+func one(p biztype.Policy, h handler) ([]biztype.Policy, map[string]Sink) {
+	return []biztype.Policy{p}, map[string]Sink{p.Name: h}
+}
