@@ -213,6 +213,40 @@ func TestNoKeyIsFreedBeforeTheHolderHasDropped(t *testing.T) {
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
 }
 
+func TestWhileANodeLeavesOthersPlanWithoutIt(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a := c.node()
+	var b *desk
+	var nodes []NodeState
+	leaving := false
+	a.onDrop = func() {
+		if !leaving {
+			return
+		}
+		poll(t, "the other wants all", func() bool { return b.Wanted() == 32 })
+		if nodes, _ = Nodes(t.Context(), c.client, c.cluster, "g"); !a.LeaseOK() {
+			t.Error("the lease is not renewed while it drains")
+		}
+	}
+	c.start(a)
+	c.awaitCounts(map[*desk]int{a: 32})
+	b = c.join()
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	c.update(func() { leaving = true })
+	id := a.ID()
+	a.leave()
+	c.awaitCounts(map[*desk]int{b: 32})
+	for _, n := range nodes {
+		if n.Leaving != (n.ID == id) || n.Tables != 16 {
+			t.Errorf("%+v", n)
+		}
+	}
+	if len(nodes) != 2 {
+		t.Errorf("%d nodes", len(nodes))
+	}
+}
+
 func TestLeavingWithoutADropLeavesTheKeysToTheLease(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

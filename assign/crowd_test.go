@@ -62,6 +62,7 @@ type desk struct {
 	dead     bool // killed: what it has does not count any more
 	failTake func(tables []int) error
 	failDrop error
+	onDrop   func() // called before, without the lock
 	takes    int
 	firstAt  time.Time // of the last Take that began with nothing held
 }
@@ -164,6 +165,9 @@ func (c *crowd) check(d *desk, table int, rev int64) {
 }
 
 func (d *desk) Drop(_ context.Context, tables []int) (err error) {
+	if d.onDrop != nil {
+		d.onDrop()
+	}
 	d.crowd.update(func() {
 		if err = d.failDrop; err != nil {
 			return

@@ -76,8 +76,9 @@ func split(members []Member, owners []string) (owned [][]int, free []int) {
 // remainder gets an odd table: first who has more than its floor, then by id.
 //
 // Why nodes with old views converge, once membership rests: nobody gives up below its floor or takes above its floor
-// plus one, so all counts end in {floor, floor+1}. From there on no more nodes than there are odd tables can have one,
-// at any revision, so a node that sees such a revision keeps what it has, and free tables only find owners.
+// plus one, so all counts end in {floor, floor+1}. Where the remainder decides, who has the odd table is then fixed; of
+// those with the same remainder, no more can have one than there are, at any revision from there on. A node that sees
+// such a revision keeps what it has, and free tables only find owners.
 func quotas(members []Member, owned [][]int, total int) []int {
 	quota, rest, sum := make([]int, len(members)), make([]int, len(members)), 0
 	for _, m := range members {

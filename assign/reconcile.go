@@ -24,6 +24,9 @@ func (s *session) reconcile(ctx, life context.Context) error {
 		case <-s.mirror.changed:
 		case <-timer.C:
 		}
+		if both.Err() != nil {
+			continue // something else was ready too
+		}
 		s.next = time.Time{}
 		if err := s.round(both); err != nil && both.Err() == nil {
 			if errors.Is(err, errLost) {
