@@ -1,0 +1,49 @@
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// millis is RFC 3339 with milliseconds, which is all that a task's times have.
+const millis = "2006-01-02T15:04:05.000Z"
+
+// body is what is posted. 64-bit numbers are strings: not every JSON reader
+// keeps their last digits.
+type body struct {
+	Type      string `json:"type"`
+	Timestamp string `json:"timestamp"`
+	Data      data   `json:"data"`
+}
+
+type data struct {
+	JobID      tocsin.JobID `json:"job_id"`
+	BizID      uint64       `json:"biz_id,string"`
+	BizType    string       `json:"biz_type"`
+	ActionTime string       `json:"action_time"`
+	DueTime    string       `json:"due_time"`
+	Attempt    int          `json:"attempt"` // 1 for the first
+	Attribute  string       `json:"attribute"`
+}
+
+func bodyOf(task tocsin.Info, now time.Time) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(body{
+		Type: task.BizType, Timestamp: now.UTC().Format(millis),
+		Data: data{
+			JobID: task.JobID, BizID: task.BizID, BizType: task.BizType,
+			ActionTime: task.ActionTime.UTC().Format(millis), DueTime: task.DueTime.UTC().Format(millis),
+			Attempt: task.Attempts + 1, Attribute: task.Attribute,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("body of the callback: %w", err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}

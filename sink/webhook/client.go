@@ -1,0 +1,55 @@
+package webhook
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"code.dny.dev/ssrf"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	idleTimeout = 90 * time.Second
+)
+
+// newClient follows no redirect, uses no proxy, and dials only what the guard
+// lets pass. The guard sees the address that is dialled, after the look-up, so
+// a name that resolves to a private address is refused too.
+func newClient(cfg Config) (*http.Client, error) {
+	guard, err := newGuard(cfg.Allow)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout, Control: guard.Safe}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         dialer.DialContext,
+			TLSHandshakeTimeout: dialTimeout,
+			ForceAttemptHTTP2:   true,
+			MaxIdleConns:        cfg.Conns,
+			MaxIdleConnsPerHost: cfg.Conns,
+			IdleConnTimeout:     idleTimeout,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// newGuard allows public addresses on any port, and the named networks.
+func newGuard(allow []string) (*ssrf.Guardian, error) {
+	var v4, v6 []netip.Prefix
+	for _, text := range allow {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("webhook: allowed network %q: want a CIDR such as 10.0.0.0/8", text)
+		}
+		if prefix.Addr().Is4() {
+			v4 = append(v4, prefix)
+		} else {
+			v6 = append(v6, prefix)
+		}
+	}
+	return ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...)), nil
+}

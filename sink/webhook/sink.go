@@ -1,0 +1,148 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+// NodeHeader names the node that sent a callback.
+const NodeHeader = "Tocsin-Node"
+
+const (
+	bodyCap = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
+	snippet = 120      // bytes of an answer that go into last_error
+)
+
+// Config says where callbacks go and how.
+type Config struct {
+	URL     string   // http or https
+	Secrets []string // whsec_ secrets, at most two: each signs; none: unsigned
+	Allow   []string // private CIDRs that may be dialled
+	Node    string   // sent as NodeHeader; "" sends none
+	Conns   int      // idle connections kept; 0: 64
+}
+
+// Sink posts tasks to one URL. Safe for concurrent use.
+type Sink struct {
+	cfg    Config
+	sign   []*standard.Webhook
+	client *http.Client
+}
+
+// New checks the config. It connects to nothing.
+func New(cfg Config) (*Sink, error) {
+	if cfg.Conns <= 0 {
+		cfg.Conns = biztype.DefaultConcurrency
+	}
+	if _, err := http.NewRequest(http.MethodPost, cfg.URL, nil); err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	s := &Sink{cfg: cfg}
+	for i, secret := range cfg.Secrets {
+		w, err := standard.NewWebhook(secret)
+		if err != nil {
+			return nil, fmt.Errorf("webhook secret %d: want whsec_ and base64", i+1) // err may quote it
+		}
+		s.sign = append(s.sign, w)
+	}
+	client, err := newClient(cfg)
+	s.client = client
+	return s, err
+}
+
+// FromPolicy makes the sink of a webhook policy. Its secrets are the values of
+// the environment variables that the policy names.
+func FromPolicy(p biztype.Policy, node string, getenv func(string) string) (*Sink, error) {
+	cfg := Config{URL: p.Webhook.URL, Allow: p.Webhook.Allow, Node: node, Conns: p.WithDefaults().Concurrency}
+	for _, name := range p.Webhook.Secrets {
+		value := getenv(name)
+		if value == "" {
+			return nil, fmt.Errorf("biz type %s: the environment variable %s with the webhook's secret is not set", p.Name, name)
+		}
+		cfg.Secrets = append(cfg.Secrets, value)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("biz type %s: %w", p.Name, err)
+	}
+	return s, nil
+}
+
+// Deliver posts the tasks one after another and gives one error each.
+func (s *Sink) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
+	errs := make([]error, len(tasks))
+	for i, task := range tasks {
+		errs[i] = s.post(ctx, task)
+	}
+	return errs
+}
+
+// Close gives idle connections back. Deliveries under way go on.
+func (s *Sink) Close() { s.client.CloseIdleConnections() }
+
+func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
+	now := time.Now()
+	body, err := bodyOf(task, now)
+	if err != nil {
+		return tocsin.Bury(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
+	if err != nil {
+		return tocsin.Bury(err)
+	}
+	if err := s.head(req, task, now, body); err != nil {
+		return err
+	}
+	answer, err := s.client.Do(req)
+	if err != nil {
+		return shorten(err)
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, bodyCap)) // the status alone decides
+	return verdict(answer, text, now)
+}
+
+// head sets the headers and signs with every secret.
+func (s *Sink) head(req *http.Request, task tocsin.Info, now time.Time, body []byte) error {
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "tocsin")
+	if s.cfg.Node != "" {
+		req.Header.Set(NodeHeader, s.cfg.Node)
+	}
+	req.Header.Set(standard.HeaderWebhookID, task.Key())
+	req.Header.Set(standard.HeaderWebhookTimestamp, fmt.Sprint(now.Unix()))
+	signatures := make([]string, len(s.sign))
+	for i, w := range s.sign {
+		signature, err := w.Sign(task.Key(), now, body)
+		if err != nil {
+			return fmt.Errorf("sign: %w", err)
+		}
+		signatures[i] = signature
+	}
+	if len(signatures) > 0 {
+		req.Header.Set(standard.HeaderWebhookSignature, strings.Join(signatures, " "))
+	}
+	return nil
+}
+
+// shorten drops what the client says of method and URL: the policy has both.
+func shorten(err error) error {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		if !strings.HasPrefix(err.Error(), "Post ") {
+			break
+		}
+		err = inner
+	}
+	return fmt.Errorf("callback: %w", err)
+}

@@ -1,0 +1,61 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// retryAfterCap bounds how long a receiver may put a task off.
+const retryAfterCap = 24 * time.Hour
+
+// verdict reads an answer.
+func verdict(answer *http.Response, text []byte, now time.Time) error {
+	if answer.StatusCode/100 == 2 {
+		return nil
+	}
+	failed := errors.New(summary(answer.StatusCode, text))
+	switch {
+	case answer.StatusCode == http.StatusGone:
+		return tocsin.Bury(failed)
+	case mayComeBack(answer.StatusCode):
+		if wait, ok := retryAfter(answer.Header.Get("Retry-After"), now); ok {
+			return tocsin.RetryIn(wait, failed)
+		}
+	}
+	return failed
+}
+
+// mayComeBack reports whether the status says "later" rather than "no".
+func mayComeBack(status int) bool {
+	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status/100 == 5
+}
+
+// summary is the status and the beginning of the answer.
+func summary(status int, text []byte) string {
+	said := strings.Join(strings.Fields(strings.ToValidUTF8(string(text[:min(len(text), snippet)]), "")), " ")
+	if said == "" {
+		return fmt.Sprintf("callback answered %d %s", status, http.StatusText(status))
+	}
+	return fmt.Sprintf("callback answered %d %s: %s", status, http.StatusText(status), said)
+}
+
+// retryAfter reads seconds or an HTTP date.
+func retryAfter(header string, now time.Time) (time.Duration, bool) {
+	if header == "" {
+		return 0, false
+	}
+	if seconds, err := strconv.ParseInt(header, 10, 32); err == nil && seconds >= 0 {
+		return min(time.Duration(seconds)*time.Second, retryAfterCap), true
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(at.Sub(now), 0), retryAfterCap), true
+}
