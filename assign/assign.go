@@ -44,6 +44,7 @@ type Assign struct {
 	id      atomic.Pointer[string]
 	owned   atomic.Int64
 	wanted  atomic.Int64
+	peers   atomic.Int64
 }
 
 // New makes the node's membership; nothing is asked of etcd before Run.
@@ -78,6 +79,9 @@ func (a *Assign) Owned() int { return int(a.owned.Load()) }
 
 // Wanted gives how many tables this node should own by its last plan.
 func (a *Assign) Wanted() int { return int(a.wanted.Load()) }
+
+// Peers gives how many live nodes the group has, this one included; at least 1.
+func (a *Assign) Peers() int { return max(int(a.peers.Load()), 1) }
 
 // Run registers the node and keeps it to its share of the tables until ctx ends. Then it leaves: it drops all tables while
 // the lease is still renewed, revokes the lease, and returns nil. It returns an error only if the holder could not drop

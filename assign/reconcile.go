@@ -145,6 +145,7 @@ func (s *session) paused(v view) bool {
 		}
 	}
 	s.live = live
+	s.peers.Store(int64(len(live)))
 	end := s.pause.end()
 	if !time.Now().Before(end) {
 		return false
