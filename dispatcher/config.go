@@ -100,6 +100,8 @@ type Config struct {
 	LeaseOK      func() bool                         // false: start nothing on ownership; nil: always true
 	Peers        func() int                          // nodes that share a biz type's rate; nil: one
 	Woken        func(server int)                    // a lane that refused has room again; nil: nobody asks
+	ClaimAll     bool                                // claim every row before it starts, as a sweep must
+	Settled      func(store.Fate, tocsin.Verb)       // called when an outcome is stored, concurrently, must be quick; nil: not called
 	Observe      func(Delivery)                      // called after each attempt, concurrently, must be quick; nil: not called
 	Logger       zerolog.Logger                      // zero: silent
 	Registerer   prometheus.Registerer               // nil: unregistered
@@ -135,6 +137,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Peers == nil {
 		c.Peers = func() int { return 1 }
+	}
+	if c.Settled == nil {
+		c.Settled = func(store.Fate, tocsin.Verb) {}
 	}
 	if c.Woken == nil {
 		c.Woken = func(int) {}

@@ -247,7 +247,7 @@ func (s *server) makeReady(ctx context.Context, tasks []*task, now int64) {
 func (s *server) needsClaim(t *task, now int64) bool {
 	r := t.lane.kind.rule.Load()
 	overdue := time.Duration(now-t.row.Action) * time.Millisecond
-	if r.policy.Strict || t.row.Crashes > 0 || overdue >= r.claimAfter {
+	if s.d.cfg.ClaimAll || r.policy.Strict || t.row.Crashes > 0 || overdue >= r.claimAfter {
 		return true
 	}
 	tb := s.tables[t.table()]

@@ -256,7 +256,7 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 	if r.swept != nil {
 		return
 	}
-	again := fate == store.Stored && (r.verb == tocsin.Retry || r.verb == tocsin.Defer)
+	again := !s.d.cfg.ClaimAll && fate == store.Stored && (r.verb == tocsin.Retry || r.verb == tocsin.Defer)
 	if again && r.next <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
 		r.lane.queue.Requeue(r.entry(r.next))
 		signal(s.wake)
@@ -268,6 +268,9 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 // tellSweep tells a sweep what became of its rows.
 func (s *server) tellSweep(batch []result, fates []store.Fate) {
 	for i, r := range batch {
+		if !r.after {
+			s.d.cfg.Settled(fates[i], r.verb)
+		}
 		if r.swept == nil || r.after {
 			continue
 		}
