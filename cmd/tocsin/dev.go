@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devcluster"
+)
+
+// deliverWithin is how long after the last sample is due `dev --exit` waits.
+const deliverWithin = time.Minute
+
+// devFlags are those of `tocsin dev`.
+type devFlags struct {
+	tasks, nodes                  int
+	layout                        string
+	over                          time.Duration
+	exit                          bool
+	mysqlPort, etcdPort, httpPort int
+}
+
+func newDev(a *app) *cobra.Command {
+	var f devFlags
+	c := &cobra.Command{
+		Use: "dev", Short: "Run everything on this machine and deliver sample tasks", Args: noArgs,
+		Long: `Starts a private MariaDB and etcd, nodes and a small HTTP receiver, adds sample tasks
+of two biz types due over the next seconds, and sums up what became of them. It then
+stays up until Ctrl-C; nothing is left behind.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
+	}
+	c.Flags().IntVar(&f.tasks, "tasks", 1000, "sample tasks")
+	c.Flags().IntVar(&f.nodes, "nodes", 2, "nodes")
+	c.Flags().StringVar(&f.layout, "layout", "8x16", "databases x tables")
+	c.Flags().DurationVar(&f.over, "over", 10*time.Second, "the span over which the sample tasks are due")
+	c.Flags().BoolVar(&f.exit, "exit", false, "stop when all are delivered; exit code 1 if any is not within a minute")
+	c.Flags().IntVar(&f.mysqlPort, "mysql-port", 0, "port of MariaDB; 0: a free one")
+	c.Flags().IntVar(&f.etcdPort, "etcd-port", 0, "port of etcd; 0: a free one")
+	c.Flags().IntVar(&f.httpPort, "http-port", 0, "port of the HTTP receiver; 0: a free one")
+	return c
+}
+
+// validate reads the layout and refuses what makes no sense.
+func (f devFlags) validate() (tocsin.Layout, error) {
+	var l tocsin.Layout
+	if _, err := fmt.Sscanf(f.layout, "%dx%d", &l.Databases, &l.Tables); err != nil || l.String() != f.layout {
+		return l, usage("layout %q: want databases x tables, such as 8x16", f.layout)
+	}
+	switch {
+	case f.tasks < 0 || f.tasks > 10_000_000:
+		return l, usage("--tasks %d: want 0 to 10000000", f.tasks)
+	case f.nodes < 1 || f.nodes > 64:
+		return l, usage("--nodes %d: want 1 to 64", f.nodes)
+	case f.over < 0 || f.over > time.Hour:
+		return l, usage("--over %s: want 0s to 1h", f.over)
+	}
+	if err := l.Validate(); err != nil {
+		return l, usageError{err}
+	}
+	return l, nil
+}
+
+func (a *app) dev(ctx context.Context, f devFlags) (err error) {
+	layout, err := f.validate()
+	if err != nil {
+		return err
+	}
+	view := newDevView(a)
+	c, err := devcluster.Start(ctx, devcluster.Options{
+		Layout: layout, Nodes: f.nodes, Version: version, Progress: view.progress, OnDelivery: view.delivery,
+		MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
+	})
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	summary, err := runSamples(ctx, c, f, view)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	view.end()
+	if err := a.print(summary, func(w io.Writer) { fmt.Fprint(w, "\n", summary) }); err != nil {
+		return err
+	}
+	if f.exit {
+		return verdict(summary)
+	}
+	return a.stayUp(ctx, c, view)
+}
+
+// interrupted makes the error of a Ctrl-C say so.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
+}
+
+// runSamples adds the sample tasks and waits until they are delivered.
+func runSamples(ctx context.Context, c *devcluster.Cluster, f devFlags, view *devView) (devcluster.Summary, error) {
+	if err := c.AddSamples(ctx, f.tasks, f.over); err != nil {
+		return devcluster.Summary{}, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, f.over+deliverWithin)
+	defer cancel()
+	err := c.AwaitSeen(bounded, f.tasks, func(n int) { view.progress("deliver", n, f.tasks) })
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+		return devcluster.Summary{}, err
+	}
+	settle, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return c.Summary(settle, f.tasks)
+}
+
+func verdict(s devcluster.Summary) error {
+	if s.OK() {
+		return nil
+	}
+	return fmt.Errorf("%d of %d tasks delivered within a minute, %d early", s.Delivered, s.Tasks, s.Early)
+}
+
+// stayUp shows how to use the cluster from a second terminal until ctx ends.
+func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, view *devView) error {
+	dir, err := os.MkdirTemp("", "tocsin-dev-")
+	if err != nil {
+		return fmt.Errorf("folder for the config: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "tocsin.yaml")
+	if err := c.WriteConfig(path); err != nil {
+		return err
+	}
+	if !a.json {
+		fmt.Fprintf(a.out, devHint, programName(), path)
+	}
+	view.follow()
+	return c.Wait(ctx)
+}
+
+// programName is how the second terminal calls this program.
+func programName() string {
+	if p, err := os.Executable(); err == nil {
+		return p
+	}
+	return "tocsin"
+}
+
+const devHint = `
+It is still up. From a second terminal, paste for example:
+
+  export TOCSIN_CONFIG=%[2]s
+  %[1]s task add --type order.close --biz-id 42 --in 5s --attribute '{"order_id":42,"cents":990}'
+  %[1]s task add --type coupon.remind --biz-id 42 --in 30m --attribute '{"user_id":42,"code":"SAVE10"}'
+  %[1]s task list --biz-id 42
+  %[1]s cluster nodes
+
+Deliveries appear here. Ctrl-C stops everything and leaves nothing behind.
+`

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// nodeConfig maps the config file to a node's.
+func nodeConfig(file config.File, a *app, r prometheus.Registerer) node.Config {
+	return node.Config{
+		Tables:       file.Tocsin(),
+		Name:         file.Node.Name,
+		Weight:       file.Node.Weight,
+		ScanInterval: file.Scan.Interval.D(),
+		LookAhead:    file.Scan.LookAhead.D(),
+		SweepGrace:   file.Sweep.Grace.D(),
+		Version:      version,
+		Logger:       a.logger(file.Log.Level, file.Log.Format),
+		Registerer:   r,
+	}
+}
+
+// serveConfig is that of a node that runs, with the flags over the file.
+func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, error) {
+	file, err := a.load()
+	if err != nil {
+		return node.Config{}, err
+	}
+	cfg := nodeConfig(file, a, r)
+	cfg.Group, cfg.Listen = f.group, file.Node.Listen
+	if f.name != "" {
+		cfg.Name = f.name
+	}
+	if f.listen != "" {
+		cfg.Listen = f.listen
+	}
+	if len(file.Etcd.Endpoints) == 0 {
+		return cfg, errors.New("no etcd endpoints in the config: a node registers there")
+	}
+	cfg.Etcd, err = file.EtcdConfig()
+	return cfg, err
+}
+
+// sweepConfig is that of a sweeper, with the flags over the file.
+func (a *app) sweepConfig(f sweepFlags, graceSet bool) (cfg node.Config, cron string, err error) {
+	file, err := a.load()
+	if err != nil {
+		return node.Config{}, "", err
+	}
+	cfg, cron = nodeConfig(file, a, nil), file.Sweep.Cron
+	if f.cron != "" {
+		cron = f.cron
+	}
+	if graceSet {
+		cfg.SweepGrace = max(f.grace, node.NoGrace)
+	}
+	return cfg, cron, nil
+}

@@ -1,0 +1,244 @@
+package devcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// Group is the nodes' group and ClusterID the cluster's id.
+const (
+	Group     = "dev"
+	ClusterID = "dev"
+)
+
+// secretName is what the sample policy calls its secret; secretValue is no
+// secret: it guards a receiver on the loopback address for the length of a run.
+const (
+	secretName  = "TOCSIN_DEV_WEBHOOK_SECRET"
+	secretValue = "whsec_dG9jc2luLWRldi1zZWNyZXQtbm90LXNlY3JldA=="
+)
+
+// Options say what to start. Ports of 0 are chosen.
+type Options struct {
+	Layout     tocsin.Layout
+	Nodes      int // at least 1
+	MySQLPort  int
+	EtcdPort   int
+	HTTPPort   int                                 // of the receiver
+	Version    string                              // shown in `cluster nodes`
+	Progress   func(stage string, done, total int) // while the schema is made; nil: nobody looks
+	OnDelivery func(Delivery)                      // called concurrently, must be quick; nil: nobody looks
+	Logger     zerolog.Logger
+}
+
+// Cluster is a running one.
+type Cluster struct {
+	Recorder *Recorder
+	Client   *tocsin.Client
+
+	opts     Options
+	config   tocsin.Config
+	maria    *devserver.MariaDB
+	etcd     *devserver.Etcd
+	receiver *receiver
+	nodes    []*node.Node
+	names    []string
+	phases   Phases
+	started  time.Time
+
+	endNodes context.CancelFunc
+	running  sync.WaitGroup
+	failed   chan error // first error of a node's Run
+}
+
+// Start brings everything up and returns when every table has an owner.
+func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	if opts.Progress == nil {
+		opts.Progress = func(string, int, int) {}
+	}
+	c := &Cluster{opts: opts, Recorder: newRecorder(opts.OnDelivery), started: time.Now(), failed: make(chan error, opts.Nodes)}
+	steps := []struct {
+		took *float64
+		do   func(context.Context) error
+	}{
+		{&c.phases.Servers, c.startServers},
+		{&c.phases.Schema, c.makeSchema},
+		{&c.phases.Nodes, c.startNodes},
+	}
+	for _, step := range steps {
+		begin := time.Now()
+		if err := step.do(ctx); err != nil {
+			return nil, errors.Join(err, c.Stop())
+		}
+		*step.took = time.Since(begin).Seconds()
+	}
+	return c, nil
+}
+
+func (c *Cluster) startServers(ctx context.Context) (err error) {
+	if c.receiver, err = startReceiver(c.opts.HTTPPort, secretValue, c.Recorder); err != nil {
+		return err
+	}
+	if c.maria, err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{Port: c.opts.MySQLPort}); err != nil {
+		return err
+	}
+	if c.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{ClientPort: c.opts.EtcdPort}); err != nil {
+		return err
+	}
+	c.config = tocsin.Config{
+		Layout: c.opts.Layout, Cluster: ClusterID,
+		Servers: []tocsin.Server{{Name: "dev", DSN: c.maria.DSN(), MaxConns: 64}},
+	}
+	return nil
+}
+
+func (c *Cluster) makeSchema(ctx context.Context) error {
+	_, err := ddl.Apply(ctx, c.config, ddl.Options{
+		Cluster:  ClusterID,
+		Progress: func(done, total int) { c.opts.Progress("create", done, total) },
+	})
+	if err != nil {
+		return err
+	}
+	if _, err = biztype.Apply(ctx, c.config, c.policies()); err != nil {
+		return err
+	}
+	c.Client, err = tocsin.Open(ctx, c.config)
+	return err
+}
+
+// policies are the two sample biz types: a Go handler and an HTTP callback.
+func (c *Cluster) policies() []biztype.Policy {
+	return []biztype.Policy{
+		{Name: OrderClose.Name(), Number: 1, Group: Group, Timeout: biztype.Duration(10 * time.Second)},
+		{Name: CouponRemind.Name(), Number: 2, Group: Group, Timeout: biztype.Duration(10 * time.Second), Webhook: &biztype.Webhook{
+			URL: c.receiver.URL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"},
+		}},
+	}
+}
+
+func (c *Cluster) startNodes(ctx context.Context) error {
+	run, end := context.WithCancel(context.WithoutCancel(ctx))
+	c.endNodes = end
+	for i := range c.opts.Nodes {
+		n, name, err := c.newNode(i)
+		if err != nil {
+			return err
+		}
+		c.nodes, c.names = append(c.nodes, n), append(c.names, name)
+		c.running.Go(func() {
+			if err := n.Run(run); err != nil {
+				c.failed <- fmt.Errorf("node %s: %w", name, err)
+			}
+		})
+	}
+	return c.await(ctx, c.balanced)
+}
+
+// newNode makes one whose handler notes which node it ran on.
+func (c *Cluster) newNode(i int) (*node.Node, string, error) {
+	name := fmt.Sprintf("node-%d", i+1)
+	var handlers node.Handlers
+	node.Handle(&handlers, OrderClose, func(_ context.Context, t *tocsin.Task[Order]) error {
+		c.Recorder.record(t.Info, name)
+		return nil
+	})
+	n, err := node.New(node.Config{
+		Tables: c.config, Etcd: assign.EtcdConfig{Endpoints: []string{c.etcd.Endpoint()}},
+		Group: Group, Name: name, Version: c.opts.Version, Logger: c.opts.Logger,
+		Registerer: prometheus.NewRegistry(), Getenv: getenv,
+	}, &handlers)
+	return n, name, err
+}
+
+func getenv(name string) string {
+	if name == secretName {
+		return secretValue
+	}
+	return ""
+}
+
+// balanced reports whether every node has its share of the tables.
+func (c *Cluster) balanced() bool {
+	total := c.config.Layout.Total()
+	least, sum := total/len(c.nodes), 0
+	for _, n := range c.nodes {
+		report, _ := n.Report()
+		if report.Owned < least || report.Owned > least+1 {
+			return false
+		}
+		sum += report.Owned
+	}
+	return sum == total
+}
+
+// await waits until done says so, a node fails, or ctx ends.
+func (c *Cluster) await(ctx context.Context, done func() bool) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-c.failed:
+			return err
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// AwaitSeen waits until handler and receiver have seen n tasks; after each look
+// it reports how many. Its error is ctx's or a node's.
+func (c *Cluster) AwaitSeen(ctx context.Context, n int, seen func(int)) error {
+	return c.await(ctx, func() bool {
+		distinct := c.Recorder.Distinct()
+		seen(distinct)
+		return distinct >= n
+	})
+}
+
+// Wait returns when ctx ends (nil) or a node fails.
+func (c *Cluster) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-c.failed:
+		return err
+	}
+}
+
+// Stop ends everything, the nodes first, and waits for it.
+func (c *Cluster) Stop() error {
+	var errs []error
+	if c.endNodes != nil {
+		c.endNodes()
+		c.running.Wait()
+	}
+	if c.Client != nil {
+		errs = append(errs, c.Client.Close())
+	}
+	if c.receiver != nil {
+		errs = append(errs, c.receiver.stop())
+	}
+	if c.etcd != nil {
+		errs = append(errs, c.etcd.Stop())
+	}
+	if c.maria != nil {
+		errs = append(errs, c.maria.Stop())
+	}
+	return errors.Join(errs...)
+}

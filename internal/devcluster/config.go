@@ -1,0 +1,28 @@
+package devcluster
+
+import (
+	"fmt"
+	"os"
+)
+
+// configText is the config file of a cluster, for a second terminal.
+const configText = `# Written by tocsin dev; it goes when tocsin dev ends.
+cluster: %s
+layout:
+  databases: %d
+  tables: %d
+servers:
+  - name: dev
+    dsn: %s
+etcd:
+  endpoints: [%s]
+`
+
+// WriteConfig writes a config file with which other commands reach the cluster.
+func (c *Cluster) WriteConfig(path string) error {
+	text := fmt.Sprintf(configText, ClusterID, c.opts.Layout.Databases, c.opts.Layout.Tables, c.maria.DSN(), c.etcd.Endpoint())
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write config: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,8 @@
+// Package devcluster is a whole Tocsin on one machine, for `tocsin dev`: a
+// private MariaDB and etcd, nodes in this process, a small HTTP receiver, sample
+// tasks, and a record of every delivery that handler and receiver saw.
+//
+// It is the authority for nothing that production relies on. Nothing outlives
+// Stop but what the caller's own folder keeps; a start that fails half-way stops
+// what it had started.
+package devcluster

@@ -1,0 +1,67 @@
+package devcluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Order is the payload of the sample handler's tasks, Coupon that of the
+// callback's.
+type (
+	Order struct {
+		OrderID uint64 `json:"order_id"`
+		Cents   int    `json:"cents"`
+	}
+	Coupon struct {
+		UserID uint64 `json:"user_id"`
+		Code   string `json:"code"`
+	}
+)
+
+// The two sample biz types: order.close goes to a Go handler, coupon.remind to
+// an HTTP callback.
+var (
+	OrderClose   = tocsin.Define[Order]("order.close")
+	CouponRemind = tocsin.Define[Coupon]("coupon.remind")
+)
+
+// sampleBatch is how many tasks go into one AddMany.
+const sampleBatch = 1000
+
+// lead is how far ahead the first sample is due for each thousand of them, so
+// that all are added before any is due: lateness is then the scheduler's own.
+const lead = 100 * time.Millisecond
+
+// AddSamples adds n tasks, half of each type, due at random times over the given
+// span, which begins when all should be added.
+func (c *Cluster) AddSamples(ctx context.Context, n int, over time.Duration) error {
+	begin := time.Now()
+	first := begin.Add(500*time.Millisecond + time.Duration(n/sampleBatch)*lead)
+	for from := 0; from < n; from += sampleBatch {
+		tasks := samples(from, min(from+sampleBatch, n), func() time.Time {
+			return first.Add(rand.N(over + time.Millisecond))
+		})
+		if _, err := c.Client.AddMany(ctx, tasks); err != nil {
+			return fmt.Errorf("add sample tasks: %w", err)
+		}
+	}
+	c.phases.Insert = time.Since(begin).Seconds()
+	return nil
+}
+
+func samples(from, to int, at func() time.Time) []tocsin.NewTask {
+	tasks := make([]tocsin.NewTask, 0, to-from)
+	for i := from; i < to; i++ {
+		id := uint64(i + 1)
+		if i%2 == 0 {
+			tasks = append(tasks, OrderClose.New(id, Order{OrderID: id, Cents: 100 + i%900}, tocsin.At(at())))
+		} else {
+			tasks = append(tasks, CouponRemind.New(id, Coupon{UserID: id, Code: "SAVE10"}, tocsin.At(at())))
+		}
+	}
+	return tasks
+}

@@ -1,0 +1,86 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+// Config of a Node. The zero value of every field but Tables is usable; Sweep
+// needs Tables alone.
+type Config struct {
+	Tables tocsin.Config     // the servers and the layout
+	Etcd   assign.EtcdConfig // endpoints and access
+	Group  string            // nodes with the same handlers; "" means "callback", the group of tocsin serve
+	Name   string            // of this node, [A-Za-z0-9._-]; "" takes the host name. A random part is appended at each start.
+	Weight int               // share of the tables against other nodes; 0: 1
+
+	LeaseTTL     time.Duration // 0: 10s, whole seconds, at least 2s
+	ScanInterval time.Duration // 0: 5s
+	LookAhead    time.Duration // 0: twice ScanInterval
+	DrainTimeout time.Duration // for deliveries in hand when Run's context ends; 0: 30s
+	QueueCap     int           // ids held in memory at most; 0: 1,000,000
+	SweepGrace   time.Duration // of the cluster's sweeper; 0: 60s
+
+	Version    string                // shown in `cluster nodes`
+	Listen     string                // address of the status page, shown in `cluster nodes`
+	Logger     zerolog.Logger        // the zero value logs nothing
+	Registerer prometheus.Registerer // nil: metrics are not exported
+	Getenv     func(string) string   // where webhook secrets come from; nil: os.Getenv
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
+
+// Validate reports the first thing that is wrong. It connects to nothing.
+func (c Config) Validate() error {
+	if err := c.Tables.Validate(); err != nil {
+		return err
+	}
+	c = c.withDefaults()
+	switch {
+	case c.Tables.Cluster == "":
+		return errors.New("no cluster id: the node's keys in etcd stand under it")
+	case !nameForm.MatchString(c.Name):
+		return fmt.Errorf("node name %q: use letters, digits, dot, - and _, at most 40", c.Name)
+	case !nameForm.MatchString(c.Group):
+		return fmt.Errorf("group %q: use letters, digits, dot, - and _, at most 40", c.Group)
+	case c.LookAhead < 2*c.ScanInterval:
+		return fmt.Errorf("look-ahead %s: must be at least twice the scan interval %s", c.LookAhead, c.ScanInterval)
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Group == "" {
+		c.Group = biztype.CallbackGroup
+	}
+	if c.Name == "" {
+		c.Name, _ = os.Hostname()
+	}
+	if c.ScanInterval == 0 {
+		c.ScanInterval = 5 * time.Second
+	}
+	if c.LookAhead == 0 {
+		c.LookAhead = 2 * c.ScanInterval
+	}
+	if c.SweepGrace == 0 {
+		c.SweepGrace = 60 * time.Second
+	}
+	if c.Getenv == nil {
+		c.Getenv = os.Getenv
+	}
+	return c
+}
+
+// NoGrace as Config.SweepGrace sweeps whatever is due, however short a time ago:
+// for tests, and when every node is known to be stopped.
+const NoGrace = time.Nanosecond

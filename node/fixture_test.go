@@ -1,0 +1,128 @@
+package node_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// order is the payload of the tests' tasks.
+type order struct {
+	ID uint64 `json:"id"`
+}
+
+// place is a cluster of its own: tables, biz types and an etcd prefix.
+type place struct {
+	cfg    tocsin.Config
+	etcd   assign.EtcdConfig
+	client *tocsin.Client
+}
+
+func newPlace(t *testing.T, policies ...biztype.Policy) place {
+	t.Helper()
+	prefix := devtest.Prefix(t)
+	p := place{
+		cfg: tocsin.Config{
+			Layout: tocsin.Layout{Databases: 2, Tables: 4, Prefix: prefix}, Cluster: prefix,
+			Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
+		},
+		etcd: assign.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}},
+	}
+	ctx := t.Context()
+	if _, err := ddl.Apply(ctx, p.cfg, ddl.Options{Cluster: prefix}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(ctx, p.cfg, policies); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if p.client, err = tocsin.Open(ctx, p.cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.client.Close() })
+	return p
+}
+
+func (p place) config(group string) node.Config {
+	return node.Config{Tables: p.cfg, Etcd: p.etcd, Group: group, Name: "test", LeaseTTL: 2 * time.Second}
+}
+
+// run starts a node; it is stopped, and its end awaited, when the test ends or
+// stop is called.
+func run(t *testing.T, cfg node.Config, h *node.Handlers) (n *node.Node, stop func()) {
+	t.Helper()
+	n, err := node.New(cfg, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("node ended with %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return n, stop
+}
+
+// add stores a task and returns its id.
+func add(t *testing.T, p place, task tocsin.NewTask) tocsin.JobID {
+	t.Helper()
+	added, err := p.client.Add(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added.JobID
+}
+
+// await reads a task until it is as wanted.
+func await(t *testing.T, p place, id tocsin.JobID, what string, ok func(tocsin.Info) bool) tocsin.Info {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		info, err := p.client.Get(ctx, id)
+		if err != nil {
+			t.Fatalf("waiting for %s: %v (last: %+v)", what, err, info)
+		}
+		if ok(info) {
+			return info
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited too long for %s: %+v", what, info)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func withStatus(s tocsin.Status) func(tocsin.Info) bool {
+	return func(i tocsin.Info) bool { return i.Status == s }
+}
+
+// receive waits for a value.
+func receive[T any](t *testing.T, from <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(30 * time.Second):
+		t.Fatalf("waited too long for %s", what)
+		panic("unreachable")
+	}
+}

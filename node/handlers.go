@@ -1,0 +1,95 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/dispatcher"
+)
+
+// Handlers maps biz types to Go handlers. Fill it before New; it must not change
+// afterwards. The zero value is empty and ready.
+type Handlers struct {
+	targets map[string]dispatcher.Target
+}
+
+// Handle registers the handler of one biz type. The handler is called
+// concurrently, up to the policy's concurrency. Its context ends at the
+// delivery time-out. It returns nil to complete the task, tocsin.Bury,
+// tocsin.RetryIn or tocsin.Snooze to say otherwise, and any other error to retry
+// by the policy. A panic counts as an error. A payload that does not decode
+// never reaches the handler: the task is buried.
+//
+// Handle panics if the type has a handler already: that is a mistake of the
+// program, not of its input.
+func Handle[T any](h *Handlers, biz tocsin.BizType[T], handler func(context.Context, *tocsin.Task[T]) error) {
+	HandleBatch(h, biz, 1, func(ctx context.Context, tasks []*tocsin.Task[T]) []error {
+		return []error{handler(ctx, tasks[0])}
+	})
+}
+
+// HandleBatch registers a handler that takes up to most tasks at once. It
+// returns one error a task, in their order, each read as Handle's; nil for all.
+func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler func(context.Context, []*tocsin.Task[T]) []error) {
+	if h.targets == nil {
+		h.targets = make(map[string]dispatcher.Target)
+	}
+	if _, taken := h.targets[biz.Name()]; taken {
+		panic(fmt.Sprintf("node: biz type %q has two handlers", biz.Name()))
+	}
+	h.targets[biz.Name()] = dispatcher.Target{Batch: max(most, 1), Sink: sink[T]{biz, handler}}
+}
+
+// names lists the biz types that have a handler, sorted.
+func (h *Handlers) names() []string {
+	if h == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(h.targets))
+}
+
+// sink decodes payloads for one typed handler.
+type sink[T any] struct {
+	biz     tocsin.BizType[T]
+	handler func(context.Context, []*tocsin.Task[T]) []error
+}
+
+// Deliver hands over the tasks whose payload decodes and gives one error a task.
+func (s sink[T]) Deliver(ctx context.Context, infos []tocsin.Info) []error {
+	errs := make([]error, len(infos))
+	tasks := make([]*tocsin.Task[T], 0, len(infos))
+	at := make([]int, 0, len(infos))
+	for i, info := range infos {
+		task, err := s.biz.Decode(info)
+		if err != nil {
+			errs[i] = tocsin.Bury(err)
+			continue
+		}
+		tasks, at = append(tasks, &task), append(at, i)
+	}
+	if len(tasks) == 0 {
+		return errs
+	}
+	s.place(errs, at, s.handler(ctx, tasks))
+	return errs
+}
+
+// errShort fails the tasks that a batch handler gave no answer for.
+var errShort = errors.New("the batch handler returned fewer errors than it got tasks")
+
+// place puts the handler's answers where their tasks stood; nil means success of all.
+func (sink[T]) place(errs []error, at []int, got []error) {
+	if got == nil {
+		return
+	}
+	for k, i := range at {
+		errs[i] = errShort
+		if k < len(got) {
+			errs[i] = got[k]
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+func TestMain(m *testing.M) {
+	childMain()
+	devtest.Main(m)
+}
+
+var orderClose = tocsin.Define[order]("order.close")
+
+func closePolicy() biztype.Policy {
+	return biztype.Policy{Name: "order.close", Number: 1, Group: "orders", Timeout: biztype.Duration(5 * time.Second)}
+}
+
+func TestTaskReachesItsHandlerAtItsTime(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	got := make(chan time.Time, 10)
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+		if task.Payload.ID == 42 && task.Key() == task.JobID.String()+".0" {
+			got <- time.Now()
+		}
+		return nil
+	})
+	run(t, p.config("orders"), &h)
+	due := time.Now().Add(1500 * time.Millisecond)
+	id := add(t, p, orderClose.New(42, order{42}, tocsin.At(due)))
+	if at := receive(t, got, "the delivery"); at.Before(due) {
+		t.Errorf("delivered %s early", due.Sub(at))
+	}
+	await(t, p, id, "the task to be done", withStatus(tocsin.Done))
+	if len(got) != 0 {
+		t.Error("delivered more than once")
+	}
+}
+
+func TestTaskOfACommittedTransactionIsDeliveredOnceAndOfARolledBackOneNever(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	got := make(chan uint64, 10)
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+		got <- task.BizID
+		return nil
+	})
+	run(t, p.config("orders"), &h)
+	db := openDB(t)
+	for bizID, end := range map[uint64]func() error{1: nil, 2: nil} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.client.AddTx(t.Context(), tx, orderClose.New(bizID, order{bizID}, tocsin.In(0))); err != nil {
+			t.Fatal(err)
+		}
+		if end = tx.Commit; bizID == 1 {
+			end = tx.Rollback
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if bizID := receive(t, got, "the committed task"); bizID != 2 {
+		t.Errorf("biz_id %d was delivered, want 2", bizID)
+	}
+	fence := add(t, p, orderClose.New(3, order{3}, tocsin.In(0)))
+	await(t, p, fence, "a later task", withStatus(tocsin.Done))
+	if bizID := receive(t, got, "a later task"); bizID != 3 || len(got) != 0 {
+		t.Errorf("biz_id %d and %d more were delivered, want only 3", bizID, len(got))
+	}
+}
+
+func TestHandlerDecidesTheFateOfItsTask(t *testing.T) {
+	t.Parallel()
+	quick := closePolicy()
+	quick.Attempts = 3
+	quick.Backoff = biztype.Backoff{Base: biztype.Duration(20 * time.Millisecond), Max: biztype.Duration(50 * time.Millisecond)}
+	p := newPlace(t, quick)
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error { return fateOf(task) })
+	run(t, p.config("orders"), &h)
+	for name, want := range map[string]struct {
+		bizID    uint64
+		status   tocsin.Status
+		attempts int
+		err      string
+	}{
+		"nil completes": {1, tocsin.Done, 0, ""},
+		"an error retries until the last attempt":     {2, tocsin.Dead, 3, "no stock"},
+		"Bury gives up at once":                       {3, tocsin.Dead, 1, "no such order"},
+		"RetryIn and then nil":                        {4, tocsin.Done, 1, "busy"},
+		"Snooze counts no attempt":                    {5, tocsin.Done, 0, ""},
+		"a panic is a failed attempt":                 {6, tocsin.Done, 1, "panic: boom"},
+		"an error and then nil keeps what went wrong": {7, tocsin.Done, 1, "first time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id := add(t, p, orderClose.New(want.bizID, order{want.bizID}, tocsin.In(0)))
+			info := await(t, p, id, name, func(i tocsin.Info) bool { return i.Status.Final() })
+			if info.Status != want.status || info.Attempts != want.attempts || info.LastError != want.err {
+				t.Errorf("got %s after %d attempts, last error %q; want %s, %d, %q",
+					info.Status, info.Attempts, info.LastError, want.status, want.attempts, want.err)
+			}
+		})
+	}
+}
+
+// snoozed is touched by one task at a time.
+var snoozed = make(chan struct{}, 1)
+
+func fateOf(task *tocsin.Task[order]) error {
+	first := task.Attempts == 0
+	switch {
+	case task.BizID == 2:
+		return errors.New("no stock")
+	case task.BizID == 3:
+		return tocsin.Bury(errors.New("no such order"))
+	case task.BizID == 4 && first:
+		return tocsin.RetryIn(10*time.Millisecond, errors.New("busy"))
+	case task.BizID == 5:
+		select {
+		case snoozed <- struct{}{}:
+			return tocsin.Snooze(10 * time.Millisecond)
+		default:
+		}
+	case task.BizID == 6 && first:
+		panic("boom")
+	case task.BizID == 7 && first:
+		return errors.New("first time")
+	}
+	return nil
+}
+
+func TestBatchHandlerGetsManyTasksAndAnswersForEach(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	var h node.Handlers
+	largest := make(chan int, 1000)
+	node.HandleBatch(&h, orderClose, 50, func(_ context.Context, tasks []*tocsin.Task[order]) []error {
+		largest <- len(tasks)
+		errs := make([]error, len(tasks))
+		for i, task := range tasks {
+			if task.BizID == 7 {
+				errs[i] = tocsin.Bury(errors.New("seven"))
+			}
+		}
+		return errs
+	})
+	var tasks []tocsin.NewTask
+	for id := range uint64(300) {
+		tasks = append(tasks, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
+	}
+	added, err := p.client.AddMany(t.Context(), tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, p.config("orders"), &h)
+	for i, a := range added {
+		want := tocsin.Done
+		if i == 6 {
+			want = tocsin.Dead
+		}
+		await(t, p, a.JobID, "a task of the batch", withStatus(want))
+	}
+	most := 0
+	for len(largest) > 0 {
+		most = max(most, <-largest)
+	}
+	if most < 2 || most > 50 {
+		t.Errorf("the largest batch had %d tasks, want 2 to 50", most)
+	}
+}
+
+func TestCallbackIsPostedAndSettled(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Data struct {
+				BizID string `json:"biz_id"`
+			}
+		}
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		got <- body.Data.BizID
+	}))
+	t.Cleanup(server.Close)
+	p := newPlace(t, biztype.Policy{Name: "coupon.remind", Number: 2, Webhook: &biztype.Webhook{URL: server.URL, Allow: []string{"127.0.0.0/8"}}})
+	run(t, p.config(""), nil)
+	id := add(t, p, tocsin.Define[string]("coupon.remind").New(7, "hello", tocsin.In(100*time.Millisecond)))
+	if bizID := receive(t, got, "the callback"); bizID != "7" {
+		t.Errorf("the callback names biz_id %q, want 7", bizID)
+	}
+	await(t, p, id, "the task to be done", withStatus(tocsin.Done))
+}
+
+func TestStatusSaysWhetherTheNodeMayDeliver(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	cfg := p.config("orders")
+	cfg.Registerer = prometheus.NewRegistry()
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	for range 2 { // a node may run again
+		n, stop := run(t, cfg, &h)
+		for status(n).Code != http.StatusOK || owned(n) != 8 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		stop()
+		if code := status(n).Code; code != http.StatusServiceUnavailable {
+			t.Errorf("status of a node that has ended is %d, want 503", code)
+		}
+	}
+}
+
+func status(n *node.Node) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	n.Status().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/status", nil))
+	return w
+}
+
+func owned(n *node.Node) int {
+	r, _ := n.Report()
+	return r.Owned
+}

@@ -1,0 +1,179 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/scanner"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// measureEvery is how often each server's clock is compared with ours.
+const measureEvery = 2 * time.Second
+
+// parts are the engines of one Run, wired to one another.
+type parts struct {
+	cfg        Config
+	handlers   *Handlers
+	started    time.Time
+	store      *store.Store
+	etcd       io.Closer // nil until dialled
+	watcher    *biztype.Watcher
+	targets    *targets // nil until the engines are made
+	dispatcher *dispatcher.Dispatcher
+	scanner    *scanner.Scanner
+	holder     *holder
+	assign     *assign.Assign
+	types      []string // biz types delivered at the start, sorted
+	unregister func()   // takes the metrics back
+}
+
+// open checks that the stored layout is ours, reads the policies, and makes the
+// engines. One reachable server is enough.
+func (n *Node) open(ctx context.Context) (p *parts, err error) {
+	p = &parts{cfg: n.cfg, handlers: n.handlers, started: time.Now(), holder: &holder{group: n.cfg.Group}}
+	p.cfg.Registerer, p.unregister = newScope(n.cfg.Registerer)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if p.store, err = openStore(ctx, n.cfg.Tables); err != nil {
+		return p, err
+	}
+	client, err := assign.Dial(ctx, n.cfg.Etcd)
+	if err != nil {
+		return p, err
+	}
+	p.etcd = client
+	policies, err := biztype.Load(ctx, n.cfg.Tables)
+	if err != nil {
+		return p, err
+	}
+	p.types = typesOf(policies, p.handlers, p.mine)
+	p.assign, err = assign.New(assign.Config{
+		Client: client, Cluster: n.cfg.Tables.Cluster, Group: n.cfg.Group, Node: n.cfg.Name,
+		Tables: n.cfg.Tables.Layout.Total(), Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, Info: p.info(),
+		Logger: n.cfg.Logger, Registerer: p.cfg.Registerer,
+	}, p.holder)
+	if err != nil {
+		return p, err
+	}
+	return p, p.openEngines(policies)
+}
+
+// openEngines makes what stands between the assignment and the database.
+func (p *parts) openEngines(policies []biztype.Policy) (err error) {
+	p.targets = newTargets(p.cfg, p.handlers, p.mine)
+	p.dispatcher, err = dispatcher.New(dispatcher.Config{
+		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.assign.ID(),
+		QueueCap: p.cfg.QueueCap, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
+		Target: p.targets.of, LeaseOK: p.assign.LeaseOK, Peers: p.assign.Peers,
+		Woken:  func(server int) { p.scanner.Wake(server) },
+		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	p.scanner, err = scanner.New(scanner.Config{
+		Store: p.store, Intake: p.dispatcher, Interval: p.cfg.ScanInterval, LookAhead: p.cfg.LookAhead,
+		Peers: p.assign.Peers, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	p.holder.fence, p.holder.intake, p.holder.scan, p.holder.node = p.store, p.dispatcher, p.scanner, p.assign.ID
+	p.dispatcher.SetPolicies(policies)
+	p.watcher, err = biztype.NewWatcher(biztype.WatchConfig{
+		Cluster: p.cfg.Tables, Changed: p.dispatcher.SetPolicies, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+	})
+	return err
+}
+
+// mine reports whether the policy is of this node's group.
+func (p *parts) mine(policy biztype.Policy) bool { return policy.WithDefaults().Group == p.cfg.Group }
+
+// info is what the node tells others of itself.
+func (p *parts) info() assign.NodeInfo {
+	return assign.NodeInfo{Version: p.cfg.Version, Listen: p.cfg.Listen, Started: p.started, Types: p.types}
+}
+
+// openStore opens the pools and refuses a foreign or retired cluster. A server
+// that does not answer is left to be found by its first statement.
+func openStore(ctx context.Context, cfg tocsin.Config) (*store.Store, error) {
+	s, err := store.Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var unreachable []error
+	for server := range s.Servers() {
+		err := s.Check(ctx, server)
+		switch {
+		case err == nil:
+		case mysql.ClassOf(err).Transient():
+			unreachable = append(unreachable, err)
+		default:
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	if len(unreachable) == len(s.Servers()) {
+		return nil, errors.Join(errors.Join(unreachable...), s.Close())
+	}
+	return s, nil
+}
+
+// clocks keeps the estimate of every server's clock until ctx ends.
+func (p *parts) clocks(ctx context.Context) {
+	var wg sync.WaitGroup
+	for server, name := range p.store.Servers() {
+		wg.Go(func() { p.clock(ctx, server, name) })
+	}
+	wg.Wait()
+}
+
+// clock measures one server and says when it stops or starts answering.
+func (p *parts) clock(ctx context.Context, server int, name string) {
+	tick := time.NewTicker(measureEvery)
+	defer tick.Stop()
+	for away := false; ; {
+		_, err := p.store.Measure(ctx, server)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !away:
+			p.cfg.Logger.Warn().Err(err).Str("server", name).Msg("server does not answer")
+		case err == nil && away:
+			p.cfg.Logger.Info().Str("server", name).Msg("server answers again")
+		}
+		away = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// close gives back what open took.
+func (p *parts) close() error {
+	p.unregister()
+	if p.targets != nil {
+		p.targets.close()
+	}
+	var errs []error
+	if p.etcd != nil {
+		errs = append(errs, p.etcd.Close())
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.Close())
+	}
+	return errors.Join(errs...)
+}

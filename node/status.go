@@ -1,0 +1,49 @@
+package node
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/tocsinhq/tocsin/dispatcher"
+)
+
+// Report is what the status page says of a running node.
+type Report struct {
+	Node    string           `json:"node"` // id of the present incarnation
+	Group   string           `json:"group"`
+	Version string           `json:"version"`
+	Started time.Time        `json:"started"`
+	LeaseOK bool             `json:"lease_ok"` // it may deliver on ownership now
+	Owned   int              `json:"tables_owned"`
+	Wanted  int              `json:"tables_wanted"`
+	Types   []string         `json:"biz_types"` // delivered here
+	Work    dispatcher.Stats `json:"work"`
+}
+
+// Report tells the node's state; false while Run is not under way.
+func (n *Node) Report() (Report, bool) {
+	p := n.running.Load()
+	if p == nil {
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version}, false
+	}
+	return Report{
+		Node: p.assign.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
+		LeaseOK: p.assign.LeaseOK(), Owned: p.assign.Owned(), Wanted: p.assign.Wanted(),
+		Types: p.types, Work: p.dispatcher.Stats(),
+	}, true
+}
+
+// Status serves the node's Report as JSON: 200 while the node may deliver, 503
+// while it is not running or holds no lease. It may be mounted anywhere and
+// serves before, during and after Run.
+func (n *Node) Status() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		report, running := n.Report()
+		w.Header().Set("Content-Type", "application/json")
+		if !running || !report.LeaseOK {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(report) // a client that went away is no fault of ours
+	})
+}

@@ -1,0 +1,137 @@
+package node_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// sweepConfig has no etcd and no node that runs.
+func (p place) sweepConfig() node.Config {
+	return node.Config{Tables: p.cfg, Group: "orders", Name: "sweeper", SweepGrace: node.NoGrace}
+}
+
+func TestTwoSweepsAtOnceDeliverEachOverdueTaskOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	const tasks = 2000
+	var batch []tocsin.NewTask
+	for id := range uint64(tasks) {
+		batch = append(batch, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
+	}
+	later := add(t, p, orderClose.New(9999, order{}, tocsin.In(time.Hour)))
+	if _, err := p.client.AddMany(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	seen := map[tocsin.JobID]int{}
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[task.JobID]++
+		return nil
+	})
+	results := make(chan node.SweepResult, 2)
+	for range 2 {
+		n, err := node.New(p.sweepConfig(), &h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			result, err := n.Sweep(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			results <- result
+		}()
+	}
+	a, b := receive(t, results, "a sweep"), receive(t, results, "the other sweep")
+	t.Logf("%s\n%s", a, b)
+	if a.Delivered+b.Delivered != tasks || a.Tables != 8 || b.Tables != 8 {
+		t.Errorf("the sweeps delivered %d + %d in %d and %d tables, want %d in all and 8 tables each", a.Delivered, b.Delivered, a.Tables, b.Tables, tasks)
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("task %s was delivered %d times", id, n)
+		}
+	}
+	if info, err := p.client.Get(t.Context(), later); err != nil || info.Status != tocsin.Pending {
+		t.Errorf("the task that is not due: %+v, %v", info, err)
+	}
+}
+
+func TestSweepLeavesWhatItCannotDeliver(t *testing.T) {
+	t.Parallel()
+	paused := biztype.Policy{Name: "on.hold", Number: 3, Group: "orders", Paused: true}
+	p := newPlace(t, closePolicy(), biztype.Policy{Name: "refund.check", Number: 2, Group: "refunds"}, paused)
+	for _, name := range []string{"refund.check", "on.hold", "order.close"} {
+		add(t, p, tocsin.Define[string](name).New(1, `{"id":1}`, tocsin.In(0)))
+	}
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	node.Handle(&h, tocsin.Define[string]("on.hold"), func(context.Context, *tocsin.Task[string]) error {
+		t.Error("a paused type was delivered")
+		return nil
+	})
+	n, err := node.New(p.sweepConfig(), &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry, err := n.SweepDry(t.Context())
+	if err != nil || dry.Overdue != 3 || dry.Delivered != 0 || dry.LeftTotal() != 2 {
+		t.Fatalf("dry run: %s, %v", dry, err)
+	}
+	result, err := n.Sweep(t.Context())
+	if err != nil || result.Overdue != 3 || result.Delivered != 1 {
+		t.Fatalf("%s, %v", result, err)
+	}
+	if result.Left["refund.check (no handler here)"] != 1 || result.Left["on.hold (paused)"] != 1 {
+		t.Errorf("left: %v", result.Left)
+	}
+}
+
+func TestSweepWaitsForTheGraceTime(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	cfg := p.sweepConfig()
+	cfg.SweepGrace = 0 // the default, a minute
+	n, err := node.New(cfg, &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err := n.Sweep(t.Context()); err != nil || result.Overdue != 0 {
+		t.Errorf("%s, %v", result, err)
+	}
+}
+
+func TestResidentSweeperStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	id := add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	n, err := node.New(p.sweepConfig(), &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.SweepOn(ctx, "@every 1s") }()
+	await(t, p, id, "the resident sweeper", withStatus(tocsin.Done))
+	cancel()
+	if err := receive(t, ended, "the end of the resident sweeper"); err != nil {
+		t.Error(err)
+	}
+	if err := n.SweepOn(t.Context(), "every minute"); err == nil {
+		t.Error("a wrong cron expression was accepted")
+	}
+}
