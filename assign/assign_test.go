@@ -38,10 +38,12 @@ func TestNodesComeAndGo(t *testing.T) {
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
 	heavy := c.join(func(c *Config) { c.Weight = 2 })
 	c.awaitCounts(map[*desk]int{a: 8, b: 8, heavy: 16})
+	poll(t, "a counts three nodes", func() bool { return a.Peers() == 3 })
 	a.leave()
 	c.awaitCounts(map[*desk]int{a: 0, b: 11, heavy: 21})
 	heavy.leave()
 	c.awaitCounts(map[*desk]int{b: 32})
+	poll(t, "b is alone", func() bool { return b.Peers() == 1 })
 }
 
 func TestManyNodesAtOnce(t *testing.T) {
