@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ const NodeHeader = "Tocsin-Node"
 const (
 	bodyCap = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
 	snippet = 120      // bytes of an answer that go into last_error
+
+	maxSecrets = 2 // the new one and the one it replaces
 )
 
 // Config says where callbacks go and how.
@@ -45,8 +48,8 @@ func New(cfg Config) (*Sink, error) {
 	if cfg.Conns <= 0 {
 		cfg.Conns = biztype.DefaultConcurrency
 	}
-	if _, err := http.NewRequest(http.MethodPost, cfg.URL, nil); err != nil {
-		return nil, fmt.Errorf("webhook: %w", err)
+	if err := cfg.validate(); err != nil {
+		return nil, err
 	}
 	s := &Sink{cfg: cfg}
 	for i, secret := range cfg.Secrets {
@@ -59,6 +62,17 @@ func New(cfg Config) (*Sink, error) {
 	client, err := newClient(cfg)
 	s.client = client
 	return s, err
+}
+
+func (c Config) validate() error {
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("webhook: want an absolute http or https URL")
+	case len(c.Secrets) > maxSecrets:
+		return fmt.Errorf("webhook: %d secrets, more than %d", len(c.Secrets), maxSecrets)
+	}
+	return nil
 }
 
 // FromPolicy makes the sink of a webhook policy. Its secrets are the values of
