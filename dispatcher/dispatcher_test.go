@@ -30,7 +30,7 @@ func TestDeliversOnTimeAndNeverEarly(t *testing.T) {
 		return nil
 	})
 	inBubble(t, 1, policies, sinks, func(r *rig) {
-		r.store.skew = 3 * time.Millisecond // the estimate is wrong: the loaded rows tell
+		r.store.skew.Store(3) // the estimate is wrong: the loaded rows tell
 		var ids []tocsin.JobID
 		for i := range 200 {
 			ids = append(ids, r.add(i%rigTables, 1, time.Duration(i)*37*time.Millisecond))
@@ -148,7 +148,7 @@ func TestHangIsSettledAtTheTimeoutAndALateSuccessCounts(t *testing.T) {
 }
 
 func TestLanesAreIsolated(t *testing.T) {
-	block := make(chan struct{})
+	var block chan struct{} // made in the bubble
 	policies := []biztype.Policy{policy("slow", 1), policy("quick", 2)}
 	policies[0].Concurrency, policies[0].Timeout = 2, biztype.Duration(time.Minute)
 	sinks := map[string]Sink{
@@ -156,6 +156,7 @@ func TestLanesAreIsolated(t *testing.T) {
 		"quick": handler(func(context.Context, tocsin.Info) error { return nil }),
 	}
 	inBubble(t, 1, policies, sinks, func(r *rig) {
+		block = make(chan struct{})
 		for range 2000 {
 			r.add(0, 1, 0)
 		}
@@ -240,8 +241,8 @@ func TestFatesOfRowsChangedInFlight(t *testing.T) {
 				time.Sleep(500 * time.Millisecond)
 				r.store.change(id, c.change)
 				time.Sleep(2 * time.Second)
-				if r.store.fates[c.want] != 1 {
-					t.Errorf("fates %v, want one %s", r.store.fates, c.want)
+				if _, n := r.store.counts(c.want); n != 1 {
+					t.Errorf("%d of fate %s, want 1", n, c.want)
 				}
 			})
 		})
@@ -280,8 +281,8 @@ func TestClaimsFirst(t *testing.T) {
 				}
 				r.offer(id)
 				time.Sleep(time.Second)
-				if r.store.claims != c.claims {
-					t.Errorf("%d claims, want %d", r.store.claims, c.claims)
+				if n, _ := r.store.counts(store.Stored); n != c.claims {
+					t.Errorf("%d claims, want %d", n, c.claims)
 				}
 				if c.claims > 0 {
 					r.status(id, tocsin.Done)
@@ -361,13 +362,14 @@ func TestRateIsSharedByThePeers(t *testing.T) {
 }
 
 func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
-	block := make(chan struct{})
+	var block chan struct{} // made in the bubble
 	var woken atomic.Int32
 	p := policy("order.close", 1)
 	p.Concurrency, p.Timeout = 1, biztype.Duration(time.Minute)
 	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { <-block; return nil })}
 	adapt := func(c *Config) { c.QueueCap, c.Woken = 4, func(int) { woken.Add(1) } }
 	inBubbleWith(t, sinks, adapt, func(r *rig) {
+		block = make(chan struct{})
 		r.SetPolicies([]biztype.Policy{p})
 		for range 4 {
 			r.add(0, 1, 0)

@@ -84,12 +84,17 @@ func (k *kind) stop() {
 	}
 }
 
-// free is how many rows could start at once.
+// free is how many rows could start at once, or within a second where the rate
+// is limited: rows that wait longer would have to be loaded again.
 func (k *kind) free() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rule.Load()
-	return max(r.policy.Concurrency-k.running, 0) * r.batch
+	n := max(r.policy.Concurrency-k.running, 0) * r.batch
+	if k.limiter != nil {
+		n = min(n, int(k.limiter.Limit())+1)
+	}
+	return n
 }
 
 // put makes rows ready and starts what can start.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,12 +23,12 @@ type memory struct {
 	rows    map[tocsin.JobID]*store.Row
 	claims  int
 	settles int
-	skew    time.Duration                                    // how much Now is ahead of the server's clock
+	skew    atomic.Int64                                     // ms that Now is ahead of the server's clock
 	failing func(statement string, ids []tocsin.JobID) error // asked before each statement; nil: all is well
 	fates   map[store.Fate]int
 }
 
-func (m *memory) Now(int) int64 { return time.Now().Add(m.skew).UnixMilli() }
+func (m *memory) Now(int) int64 { return time.Now().UnixMilli() + m.skew.Load() }
 
 // errLost is of the class Lost.
 var errLost = fmt.Errorf("no answer: %w", io.EOF)
@@ -139,6 +140,13 @@ func (m *memory) apply(row *store.Row, o store.Outcome) {
 		row.Status, row.LastError = tocsin.Dead, o.Reason
 		row.Attempts++
 	}
+}
+
+// counts gives how many rows were claimed, and settled with the fate.
+func (m *memory) counts(f store.Fate) (claims, settled int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.claims, m.fates[f]
 }
 
 // row gives a copy.
