@@ -11,7 +11,7 @@ import (
 func TestBizApplySaysWhatItChanged(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
-	s.run("ddl", "apply").ok(t)
+	s.applyDDL()
 	s.write("biz.yaml", bizYAML)
 	s.run("biz", "apply", "biz.yaml").says(t, "order.close    number 1  added", "2 databases written")
 	s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 4", 1))

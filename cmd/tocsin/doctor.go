@@ -60,8 +60,16 @@ func (a *app) examine(ctx context.Context) []doctor.Check {
 			return askEtcd(ctx, etcd, cfg.Cluster)
 		}
 	}
-	config.Is = fmt.Sprintf("layout %s on %d servers", cfg.Layout, len(p.Uses))
+	config.Is = fmt.Sprintf("layout %s on %s", cfg.Layout, serverNames(p.Uses))
 	return append([]doctor.Check{config}, doctor.Examine(ctx, p)...)
+}
+
+func serverNames(uses []doctor.Use) string {
+	names := make([]string, len(uses))
+	for i, u := range uses {
+		names[i] = u.Name
+	}
+	return strings.Join(names, ", ")
 }
 
 func patient(cfg tocsin.Config) (p doctor.Patient, closeAll func(), err error) {

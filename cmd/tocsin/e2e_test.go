@@ -145,10 +145,16 @@ func bareSite(t *testing.T) *site {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := bareSite(t)
-	s.run("ddl", "apply").ok(t)
+	s.applyDDL()
 	s.write("biz.yaml", bizYAML)
 	s.run("biz", "apply", "biz.yaml").ok(t)
 	return s
+}
+
+// applyDDL creates the tables, without lines of progress on a slow machine.
+func (s *site) applyDDL() {
+	s.t.Helper()
+	s.run("ddl", "apply", "--json").ok(s.t)
 }
 
 const bizYAML = `biz_types:
@@ -177,6 +183,9 @@ etcd:
   endpoints: [%q]
 `, s.prefix, layout.Databases, layout.Tables, s.prefix, dsn, devtest.Etcd(s.t))
 }
+
+// dsn is that of the test's server.
+func (s *site) dsn() string { return devtest.DSN(s.t) }
 
 // write makes a file in the site's folder, where the command runs.
 func (s *site) write(name, text string) string {

@@ -36,21 +36,23 @@ type when struct {
 func (w *when) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&w.in, "in", 0, "act after this time, by the database's clock (30m, 72h)")
 	cmd.Flags().StringVar(&w.at, "at", "", "act at this time, RFC 3339 (2030-01-02T15:04:05Z)")
-	cmd.MarkFlagsMutuallyExclusive("in", "at")
 }
 
 func (w *when) read(cmd *cobra.Command) (tocsin.When, error) {
+	in, at := cmd.Flags().Changed("in"), cmd.Flags().Changed("at")
 	switch {
-	case cmd.Flags().Changed("in"):
+	case in && at:
+		return tocsin.When{}, usage("use --in or --at, not both")
+	case in:
 		return tocsin.In(w.in), nil
-	case !cmd.Flags().Changed("at"):
+	case !at:
 		return tocsin.When{}, usage("no action time: use --in 30m or --at 2030-01-02T15:04:05Z")
 	}
-	at, err := time.Parse(time.RFC3339Nano, w.at)
+	t, err := time.Parse(time.RFC3339Nano, w.at)
 	if err != nil {
 		return tocsin.When{}, usage("--at %q: want RFC 3339, as 2030-01-02T15:04:05Z", w.at)
 	}
-	return tocsin.At(at), nil
+	return tocsin.At(t), nil
 }
 
 // ofBiz is the pair of flags that name tasks by what they are about.
@@ -160,9 +162,8 @@ func (t *taskAdd) task(cmd *cobra.Command) (tocsin.NewTask, error) {
 	return tocsin.Define[string](t.name).New(t.bizID, attribute, at).Dedup(t.dedup), nil
 }
 
-// readLimit is more than any attribute may have, so that what is too long is
-// refused as such and not cut.
-const readLimit = 4*tocsin.MaxAttribute + 1
+// readLimit is the most bytes that an attribute can have.
+const readLimit = 4 * tocsin.MaxAttribute
 
 // readAttribute gives text as it is, the content of @FILE, or of in for "-".
 func readAttribute(text string, in io.Reader) (string, error) {
@@ -179,9 +180,12 @@ func readAttribute(text string, in io.Reader) (string, error) {
 	default:
 		return text, nil
 	}
-	b, err := io.ReadAll(io.LimitReader(in, readLimit))
-	if err != nil {
+	b, err := io.ReadAll(io.LimitReader(in, readLimit+1))
+	switch {
+	case err != nil:
 		return "", fmt.Errorf("--attribute: %w", err)
+	case len(b) > readLimit: // the rest was not read
+		return "", usage("attribute has over %d bytes: at most %d characters", readLimit, tocsin.MaxAttribute)
 	}
 	return string(b), nil
 }

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// refusal is a call and all that it says. {prefix} stands for that of the site's
+// databases.
+type refusal struct {
+	args string // separated by blanks
+	code int
+	says string // the whole line, without "tocsin: " before it
+}
+
+const addFor = "task add --type order.close --biz-id 42 "
+
+// badTasks are refused on a whole site.
+var badTasks = map[string]refusal{
+	"no action time":              {addFor, exitUsage, "no action time: use --in 30m or --at 2030-01-02T15:04:05Z"},
+	"the zero time":               {addFor + "--at 0001-01-01T00:00:00Z", exitUsage, "action time is the zero time"},
+	"a time before DATETIME":      {addFor + "--at 0999-01-01T00:00:00Z", exitUsage, "action time 0999-01-01T00:00:00Z: before the year 1000"},
+	"a time no one can read":      {addFor + "--at tomorrow", exitUsage, `--at "tomorrow": want RFC 3339, as 2030-01-02T15:04:05Z`},
+	"more than 10 years at":       {addFor + "--at 2137-01-01T00:00:00Z", exitUsage, "action time 2137-01-01T00:00:00Z: more than 10 years away"},
+	"more than 10 years in":       {addFor + "--in 87700h", exitUsage, "action time in 87700h0m0s: more than 10 years away"},
+	"both times":                  {addFor + "--in 1h --at 2030-01-02T15:04:05Z", exitUsage, "use --in or --at, not both"},
+	"no duration":                 {addFor + "--in soon", exitUsage, "invalid argument \"soon\" for \"--in\" flag: time: invalid duration \"soon\": see `tocsin task add --help`"},
+	"biz_id 0":                    {"task add --type order.close --biz-id 0 --in 1h", exitUsage, "biz_id is 0"},
+	"no biz_id":                   {"task add --type order.close --in 1h", exitUsage, "--type and --biz-id are needed: see `tocsin task add --help`"},
+	"no biz type":                 {"task add --biz-id 1 --in 1h", exitUsage, "--type and --biz-id are needed: see `tocsin task add --help`"},
+	"a negative biz_id":           {"task add --type order.close --biz-id -1 --in 1h", exitUsage, "invalid argument \"-1\" for \"--biz-id\" flag: strconv.ParseUint: parsing \"-1\": invalid syntax: see `tocsin task add --help`"},
+	"an unknown biz type":         {"task add --type order.clsoe --biz-id 1 --in 1h", exitFailed, "unknown biz type \"order.clsoe\": apply it with 'tocsin biz apply'"},
+	"8193 characters":             {addFor + "--in 1h --attribute @8193", exitUsage, "attribute has 8193 characters: at most 8192"},
+	"far more characters":         {addFor + "--in 1h --attribute @megabyte", exitUsage, "attribute has over 32768 bytes: at most 8192 characters"},
+	"an attribute not UTF-8":      {addFor + "--in 1h --attribute @latin1", exitUsage, "attribute is not UTF-8"},
+	"an attribute file missing":   {addFor + "--in 1h --attribute @none", exitUsage, "--attribute: open none: no such file or directory"},
+	"a dedup_key of 65 bytes":     {addFor + "--in 1h --dedup " + strings.Repeat("k", 65), exitUsage, "dedup_key has 65 bytes: at most 64"},
+	"a job_id that is none":       {"task get abc", exitUsage, `job_id "abc": want a decimal number from 1 to 2^63-1`},
+	"a job_id of no table":        {"task get 4194303", exitFailed, "no task 4194303"},
+	"a job_id of no task":         {"task get 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},
+	"redrive of no task":          {"task redrive 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},
+	"cancel of no task":           {"task cancel 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},
+	"cancel of nothing":           {"task cancel", exitUsage, "name a JOB_ID, or --type and --biz-id"},
+	"cancel of both":              {"task cancel 513 --type order.close", exitUsage, "name a JOB_ID, or --type and --biz-id, not both"},
+	"cancel of two":               {"task cancel 513 514", exitUsage, "one JOB_ID at a time, got 2"},
+	"cancel of an unknown type":   {"task cancel --type x --biz-id 1", exitFailed, "unknown biz type \"x\": apply it with 'tocsin biz apply'"},
+	"reschedule without time":     {"task reschedule 513", exitUsage, "no action time: use --in 30m or --at 2030-01-02T15:04:05Z"},
+	"reschedule beyond 10 years":  {"task reschedule 513 --at 2137-01-01T00:00:00Z", exitUsage, "action time 2137-01-01T00:00:00Z: more than 10 years away"},
+	"a list of biz_id 0":          {"task list", exitUsage, "--biz-id is needed, and is not 0"},
+	"an unknown command":          {"tsak", exitUsage, "unknown command or argument \"tsak\": see `tocsin --help`"},
+	"an unknown command in group": {"task ad", exitUsage, "unknown command or argument \"ad\": see `tocsin task --help`"},
+	"an unknown flag":             {"task list --bizid 1", exitUsage, "unknown flag: --bizid: see `tocsin task list --help`"},
+	"a missing argument":          {"task get", exitUsage, "want 1 arguments [JOB_ID], got 0: see `tocsin task get --help`"},
+	"a bad cluster id":            {"ddl apply --cluster a/b", exitFailed, "cluster id \"a/b\": use letters, digits, '.', '_' and '-', at most 64"},
+}
+
+func TestBadInputIsOneClearLineAndNothingIsStored(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("8193", strings.Repeat("ü", 8193))
+	s.write("megabyte", strings.Repeat("x", 1<<20))
+	s.write("latin1", "caf\xe9")
+	for name, bad := range badTasks {
+		t.Run(name, func(t *testing.T) {
+			s.refuses(t, bad)
+			if n := s.rows(); n != 0 {
+				t.Errorf("%d tasks are stored", n)
+			}
+		})
+	}
+}
+
+// refuses wants exactly the line.
+func (s *site) refuses(t *testing.T, bad refusal) {
+	t.Helper()
+	r := callIn(t, s.dir, "", strings.Fields(bad.args)...)
+	want := "tocsin: " + strings.ReplaceAll(bad.says, "{prefix}", s.prefix) + "\n"
+	if r.code != bad.code || r.stderr != want || r.stdout != "" {
+		t.Errorf("tocsin %s: exit code %d, want %d\ngot  %swant %s%s", bad.args, r.code, bad.code, r.stderr, want, r.stdout)
+	}
+}
+
+var dsnLine = regexp.MustCompile(`dsn: .*`)
+
+// badConfigs are refused by whatever reads the config.
+var badConfigs = map[string]struct {
+	spoil func(yaml string) string
+	refusal
+}{
+	"an unknown key": {
+		func(y string) string { return strings.Replace(y, "  tables:", "  tabels:", 1) },
+		refusal{"task list --biz-id 1", exitFailed, `tocsin.yaml:4: unknown key "tabels"`},
+	},
+	"another layout": {
+		func(y string) string { return strings.Replace(y, "tables: 4", "tables: 8", 1) },
+		refusal{addFor + "--in 1h", exitFailed, "layout of the config is 2x8, that of {prefix}_0 on db1 is 2x4"},
+	},
+	"another layout when applied": {
+		func(y string) string { return strings.Replace(y, "databases: 2", "databases: 1", 1) },
+		refusal{"ddl apply", exitFailed, "layout of the config is 1x4, that of {prefix}_0 on server db1 is 2x4: the layout is fixed for the life of a cluster"},
+	},
+	"another cluster": {
+		func(y string) string { return strings.Replace(y, "cluster: ", "cluster: x", 1) },
+		refusal{addFor + "--in 1h", exitFailed, `cluster of the config is "x{prefix}", that of {prefix}_0 on db1 is "{prefix}"`},
+	},
+	"no tables yet": {
+		func(y string) string { return strings.Replace(y, "prefix: ", "prefix: x", 1) },
+		refusal{addFor + "--in 1h", exitFailed, "server db1 has no Tocsin tables (Error 1146 (42S02): Table 'x{prefix}_0.layout' doesn't exist): run `tocsin ddl apply`"},
+	},
+	"a DSN that is none": {
+		func(y string) string { return dsnLine.ReplaceAllString(y, "dsn: hunter2") },
+		refusal{"task list --biz-id 1", exitFailed, "tocsin.yaml:8: server db1: the dsn is not of the form user:password@tcp(host:port)/"},
+	},
+	"no etcd for the nodes": {
+		func(y string) string { return y[:strings.Index(y, "etcd:")] },
+		refusal{"cluster nodes", exitFailed, "the config names no etcd.endpoints, where the nodes are registered"},
+	},
+	"no cluster for the nodes": {
+		func(y string) string { return y[strings.Index(y, "layout:"):] },
+		refusal{"cluster tables", exitFailed, "the config names no cluster, under which the nodes are registered in etcd"},
+	},
+}
+
+func TestABadConfigIsOneClearLineAndNothingIsStored(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	good := s.yaml(s.layout, s.dsn())
+	for name, bad := range badConfigs {
+		t.Run(name, func(t *testing.T) {
+			s.write("tocsin.yaml", bad.spoil(good))
+			s.refuses(t, bad.refusal)
+			if n := s.rows(); n != 0 {
+				t.Errorf("%d tasks are stored", n)
+			}
+		})
+	}
+}
+
+func TestWithoutAConfigTheMessageSaysWhereItIsLookedFor(t *testing.T) {
+	t.Parallel()
+	call(t, "task", "list", "--biz-id", "1").refused(t, exitFailed, "no config: give --config, set $TOCSIN_CONFIG or write ./tocsin.yaml")
+	call(t, "ddl", "verify", "--config", "none.yaml").refused(t, exitFailed, "none.yaml: no such file")
+}
+
+func TestAnUnreachableServerIsNamedWithoutItsPassword(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	s.write("tocsin.yaml", s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/"))
+	s.write("biz.yaml", bizYAML)
+	for _, args := range []string{
+		addFor + "--in 1h", "task get 513", "task list --biz-id 1", "task cancel 513", "task redrive 513",
+		"ddl apply", "ddl verify", "biz apply biz.yaml", "biz list", "biz show order.close", "doctor", "cluster tables",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			r := s.run(strings.Fields(args)...)
+			said := r.stdout + r.stderr
+			if r.code != exitFailed || !strings.Contains(said, "db1") || !strings.Contains(said, "refused") {
+				t.Errorf("exit code %d: %s", r.code, said)
+			}
+			if strings.Contains(said, "hunter2") || strings.Count(r.stderr, "\n") > 1 {
+				t.Errorf("says too much: %s", said)
+			}
+		})
+	}
+}
