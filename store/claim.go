@@ -121,7 +121,7 @@ func (c *claiming) lock(ctx context.Context, conn *sql.Conn, groups [][]duequeue
 			return err
 		case set < fences+len(groups):
 			locked.rows = append(locked.rows, Row{})
-			return locked.rows[len(locked.rows)-1].scan(rows)
+			return c.store.scan(&locked.rows[len(locked.rows)-1], rows)
 		}
 		locked.now, err = scanClock(rows)
 		return err

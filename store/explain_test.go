@@ -153,7 +153,7 @@ func TestPeekDeepInABurstReadsItsPageOnly(t *testing.T) {
 	if _, err := conn.ExecContext(t.Context(), "DO (SELECT COUNT(*) FROM ("+text+") page)"); err != nil {
 		t.Fatal(err)
 	}
-	if n := reads(t, conn) - before; n > 1000 {
+	if n := reads(t, conn) - before; n > 150 {
 		t.Errorf("read %d index entries for a page of 100", n)
 	}
 }

@@ -51,7 +51,7 @@ func (s *Store) load(ctx context.Context, sv *server, parts []idsOf, loaded *Loa
 			return err
 		}
 		loaded.Rows = append(loaded.Rows, Row{})
-		return loaded.Rows[len(loaded.Rows)-1].scan(rows)
+		return s.scan(&loaded.Rows[len(loaded.Rows)-1], rows)
 	})
 	if err != nil {
 		loaded.Rows = loaded.Rows[:before]

@@ -124,7 +124,7 @@ func (b *bench) row(id tocsin.JobID) Row {
 		b.tb.Fatalf("job_id %s is gone", id)
 	}
 	var r Row
-	if err := r.scan(rows); err != nil {
+	if err := b.scan(&r, rows); err != nil {
 		b.tb.Fatal(err)
 	}
 	return r

@@ -16,3 +16,10 @@ func (r *Row) scan(rows *sql.Rows) error {
 	r.Action = r.ActionTime.UnixMilli()
 	return err
 }
+
+// scan reads a row and says which table it is in.
+func (s *Store) scan(r *Row, rows *sql.Rows) error {
+	err := r.scan(rows)
+	r.Table = s.names[r.JobID.Table()]
+	return err
+}

@@ -1,0 +1,210 @@
+package store
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+func TestClaimTakesOnlyWhatIsStillToBeHad(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	later := b.clock() + 60_000
+	b.add(task{id: id(0, 1)}, task{id: id(0, 2), status: tocsin.Claimed}, task{id: id(0, 3), status: tocsin.Done},
+		task{id: id(0, 4), action: later}, task{id: id(0, 5)}, task{id: id(3, 6), kind: 9, version: 4, attempts: 2, payload: "{}"})
+	moved := b.entry(id(0, 5))
+	moved.Due--
+	swapped := b.entry(id(0, 1)) // another row's action_time is no excuse
+	before := b.clock()
+	rows, err := b.Claim(t.Context(), Claim{
+		By: "node-a", Hold: 1500*time.Microsecond + time.Minute,
+		Rows: []duequeue.Entry{b.entry(id(3, 6)), moved, swapped, b.entry(id(0, 2)), b.entry(id(0, 3)), b.entry(id(0, 4)), {JobID: id(1, 1)}},
+	})
+	after := b.clock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 2 || rows[0].JobID != id(0, 1) || rows[1].JobID != id(3, 6) {
+		t.Fatalf("claimed %+v", rows)
+	}
+	for _, r := range rows {
+		if stored := b.row(r.JobID); stored.Action != r.Action || stored.Status != tocsin.Claimed || stored.ClaimedBy != "node-a" ||
+			r.Status != tocsin.Claimed || r.ClaimedBy != "node-a" || !r.ActionTime.Equal(stored.ActionTime) {
+			t.Errorf("returned %+v\nstored %+v", r, stored)
+		}
+		if r.Action < before+60_002 || r.Action > after+60_002 {
+			t.Errorf("deadline %d, claimed for 60.0015 s between %d and %d", r.Action, before, after)
+		}
+	}
+	if r := rows[1]; r.Type != 9 || r.Version != 4 || r.Attempts != 2 || r.Attribute != "{}" || r.BizID != 7 {
+		t.Errorf("row %+v", r)
+	}
+}
+
+func TestClaimersNeverTakeOneRowTwice(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	var tasks []task
+	var entries []duequeue.Entry
+	for i := range 200 {
+		tasks = append(tasks, task{id: id(i%small.Total(), i)})
+	}
+	b.add(tasks...)
+	for _, t := range tasks {
+		entries = append(entries, duequeue.Entry{JobID: t.id, Type: 1, Due: t.action})
+	}
+	var mu sync.Mutex
+	takers := make(map[tocsin.JobID]string)
+	var claimers sync.WaitGroup
+	for _, by := range []string{"a", "b", "c", "d"} {
+		claimers.Go(func() {
+			for chunk := range slices.Chunk(entries, 40) {
+				rows, err := b.Claim(t.Context(), Claim{Rows: chunk, By: by, Hold: time.Minute})
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				for _, r := range rows {
+					if other, taken := takers[r.JobID]; taken {
+						t.Errorf("job_id %s is taken by %s and %s", r.JobID, other, by)
+					}
+					takers[r.JobID] = by
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	claimers.Wait()
+	if len(takers) != len(entries) {
+		t.Errorf("%d of %d taken", len(takers), len(entries))
+	}
+	for id, by := range takers {
+		if r := b.row(id); r.ClaimedBy != by {
+			t.Errorf("job_id %s is claimed by %s, not %s", id, r.ClaimedBy, by)
+		}
+	}
+}
+
+func TestClaimBehindAFence(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	var entries []duequeue.Entry
+	for table := range small.Total() {
+		b.add(task{id: id(table, 1)})
+		entries = append(entries, b.entry(id(table, 1)))
+	}
+	own := func(group, node string, revisions map[int]int64) {
+		if err := b.Own(t.Context(), group, node, revisions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own("g", "me", map[int]int64{0: 5, 1: 5, 2: 5})
+	own("g", "other", map[int]int64{1: 6})
+	own("g", "late", map[int]int64{2: 4})  // an older revision than mine
+	own("h", "other", map[int]int64{0: 9}) // another group
+	rows, err := b.Claim(t.Context(), Claim{Rows: entries, By: "me", Hold: time.Minute, Fence: &Fence{Group: "g", Node: "me"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, r := range rows {
+		got = append(got, r.JobID.Table())
+	}
+	if !slices.Equal(got, []int{0, 2}) {
+		t.Errorf("claimed in tables %v, want 0 and 2", got)
+	}
+	for _, table := range []int{1, 3} {
+		if r := b.row(id(table, 1)); r.Status != tocsin.Pending {
+			t.Errorf("table %d is %s", table, r.Status)
+		}
+	}
+}
+
+// The fence is held until the claim is written: who takes the table over waits
+// for that, so no claim of the former owner follows.
+func TestClaimHoldsItsFence(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	if err := b.Own(t.Context(), "g", "me", map[int]int64{0: 5}); err != nil {
+		t.Fatal(err)
+	}
+	b.add(task{id: id(0, 1)})
+	unlock := b.locked(id(0, 1)) // the claim waits for it, its fence held
+	done := make(chan error, 1)
+	entry := b.entry(id(0, 1))
+	go func() {
+		_, err := b.Claim(t.Context(), Claim{Rows: []duequeue.Entry{entry}, By: "me", Hold: time.Minute, Fence: &Fence{"g", "me"}})
+		done <- err
+	}()
+	for b.waiting() == 0 {
+		select {
+		case err := <-done:
+			t.Fatalf("the claim did not wait: %v", err)
+		case <-time.After(150 * time.Millisecond): // the server renews what it says of waits if it was not asked for 100 ms
+		}
+	}
+	probe, err := b.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = probe.Exec("SELECT node FROM " + b.layout.Database(0) + ".owner WHERE group_name = 'g' AND table_no = 0 FOR UPDATE NOWAIT")
+	if err == nil {
+		t.Error("the owner row could be locked while a claim leaned on it")
+	}
+	_ = probe.Rollback()
+	unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// waiting counts the transactions on this test's tables that wait for a lock.
+func (b *bench) waiting() (n int) {
+	b.tb.Helper()
+	const query = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE ?"
+	if err := b.db.QueryRow(query, "%"+b.layout.Prefix+"%").Scan(&n); err != nil {
+		b.tb.Fatal(err)
+	}
+	return n
+}
+
+func TestClaimLeavesOutTheLockedRowOnly(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	entries := make(map[tocsin.JobID]duequeue.Entry)
+	for _, i := range []tocsin.JobID{id(0, 1), id(1, 1), id(1, 2), id(1, 3), id(2, 1)} {
+		b.add(task{id: i})
+		entries[i] = b.entry(i)
+	}
+	defer b.locked(id(1, 2))()
+	rows, err := b.Claim(t.Context(), Claim{Rows: slices.Collect(maps.Values(entries)), By: "me", Hold: time.Minute})
+	if err == nil || !strings.Contains(err.Error(), id(1, 2).String()) || strings.Contains(err.Error(), id(1, 1).String()) {
+		t.Errorf("error %v", err)
+	}
+	for _, r := range rows {
+		delete(entries, r.JobID)
+	}
+	if len(entries) != 1 || entries[id(1, 2)].JobID == 0 {
+		t.Errorf("left out %v", entries)
+	}
+}
+
+// Whoever has claimed must start in time: a claim does not wait for many locks
+// while its first rows run out.
+func TestClaimGivesUpWhileItsRowsAreFresh(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.add(task{id: id(0, 1)}, task{id: id(1, 1)}, task{id: id(2, 1)})
+	defer b.locked(id(1, 1))()
+	c := Claim{Rows: []duequeue.Entry{b.entry(id(0, 1)), b.entry(id(1, 1)), b.entry(id(2, 1))}, By: "me", Hold: 4 * time.Second}
+	rows, err := b.Claim(t.Context(), c)
+	if len(rows) != 1 || err == nil || !strings.Contains(err.Error(), "run out") {
+		t.Errorf("claimed %d rows, error %v", len(rows), err)
+	}
+}

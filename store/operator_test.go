@@ -1,0 +1,321 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+func TestRecoverEndsClaimsThatRanOut(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	now := b.clock()
+	gone := now - 6000
+	b.add(
+		task{id: id(0, 1), status: tocsin.Claimed, action: gone, crashes: 3, by: "node-a", attempts: 2, version: 1},
+		task{id: id(0, 2), status: tocsin.Claimed, action: gone, crashes: 4, by: "node-a"},
+		task{id: id(1, 3), status: tocsin.Claimed, action: now + 60_000, crashes: 1}, // not run out
+		task{id: id(1, 4), status: tocsin.Claimed, action: now - 1000, crashes: 1},   // its claimer may still settle
+		task{id: id(1, 5), action: gone}, task{id: id(1, 6), status: tocsin.Done, action: gone},
+	)
+	b.add(task{id: id(3, 7), status: tocsin.Claimed, action: gone})
+	got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 100)
+	if err != nil || got != (Recovered{Back: 2, Buried: 1}) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	back, buried := b.row(id(0, 1)), b.row(id(0, 2))
+	if back.Status != tocsin.Pending || back.Crashes != 4 || back.Action < now || back.Attempts != 2 || back.Version != 1 {
+		t.Errorf("given back as %+v", back)
+	}
+	if buried.Status != tocsin.Dead || buried.Crashes != 5 || buried.LastError != "crashed 5 times, last on node-a" {
+		t.Errorf("buried as %+v", buried)
+	}
+	for _, still := range []tocsin.JobID{id(1, 3), id(1, 4)} {
+		if r := b.row(still); r.Status != tocsin.Claimed || r.Crashes != 1 {
+			t.Errorf("touched %+v", r)
+		}
+	}
+}
+
+func TestRecoverKeepsItsLimit(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	gone := b.clock() - 6000
+	for i := range 7 {
+		b.add(task{id: id(i%4, i), status: tocsin.Claimed, action: gone})
+	}
+	for _, want := range []int{3, 3, 1, 0} {
+		got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 3)
+		if err != nil || got.Back != want {
+			t.Errorf("%+v, %v, want %d", got, err, want)
+		}
+	}
+}
+
+func TestRecoverGoesRoundAMissingTable(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.add(task{id: id(2, 1), status: tocsin.Claimed, action: b.clock() - 6000})
+	b.exec("DROP TABLE " + b.layout.Table(1))
+	got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 100)
+	if got.Back != 1 || err == nil || !strings.Contains(err.Error(), b.layout.Table(1)) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestRedriveMakesADeadTaskPendingAndRings(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.add(task{id: id(3, 1), status: tocsin.Dead, attempts: 16, crashes: 2, version: 3, kind: 4}, task{id: id(3, 2), status: tocsin.Done})
+	before := b.clock()
+	for _, want := range []bool{true, false} {
+		if hit, err := b.Redrive(t.Context(), id(3, 1)); hit != want || err != nil {
+			t.Errorf("%t, %v, want %t", hit, err, want)
+		}
+	}
+	if r := b.row(id(3, 1)); r.Status != tocsin.Pending || r.Attempts != 0 || r.Crashes != 0 || r.Version != 4 || r.Action < before {
+		t.Errorf("redriven as %+v", r)
+	}
+	for _, not := range []tocsin.JobID{id(3, 2), id(3, 9)} {
+		if hit, err := b.Redrive(t.Context(), not); hit || err != nil {
+			t.Errorf("%s: %t, %v", not, hit, err)
+		}
+	}
+	if _, err := b.Redrive(t.Context(), id(4, 1)); err == nil {
+		t.Error("a table beyond the layout")
+	}
+	rung, err := b.Bells(t.Context(), 0, nil, 10)
+	if err != nil || len(rung) != 1 || len(rung[1]) != 1 || rung[1][0].Entry != b.entry(id(3, 1)) {
+		t.Errorf("bells %v, %v", rung, err)
+	}
+}
+
+func TestBellsGoOnBehindTheLastOne(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	if last, err := b.LastBell(t.Context(), 0); err != nil || !maps.Equal(last, map[int]uint64{0: 0, 1: 0}) {
+		t.Fatalf("%v, %v", last, err)
+	}
+	for i := range 5 {
+		b.exec("INSERT INTO "+b.layout.Database(1)+".doorbell (table_no, job_id, biz_type, action_time) VALUES (3, ?, 2, '2026-11-01 00:00:00.125')", id(3, i))
+	}
+	rung, err := b.Bells(t.Context(), 0, map[int]uint64{1: 2}, 2)
+	if err != nil || len(rung[0]) != 0 || len(rung[1]) != 2 || rung[1][0].ID != 3 || rung[1][1].ID != 4 {
+		t.Fatalf("%v, %v", rung, err)
+	}
+	want := time.Date(2026, 11, 1, 0, 0, 0, 125e6, time.UTC).UnixMilli()
+	if e := rung[1][0].Entry; e.JobID != id(3, 2) || e.Type != 2 || e.Due != want {
+		t.Errorf("entry %+v", e)
+	}
+	b.exec("DROP TABLE " + b.layout.Database(0) + ".doorbell")
+	last, err := b.LastBell(t.Context(), 0)
+	if last[1] != 5 || err == nil || !strings.Contains(err.Error(), b.layout.Database(0)) {
+		t.Errorf("with one doorbell missing: %v, %v", last, err)
+	}
+}
+
+func TestOwnKeepsTheLaterRevision(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	steps := []struct {
+		node      string
+		revisions map[int]int64
+		want      map[int]string
+	}{
+		{"a", map[int]int64{0: 5, 1: 5, 2: 5}, map[int]string{0: "a", 1: "a", 2: "a"}},
+		{"b", map[int]int64{1: 6, 3: 6}, map[int]string{0: "a", 1: "b", 2: "a", 3: "b"}},
+		{"c", map[int]int64{0: 5, 1: 4, 2: 7}, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}},
+		{"d", nil, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}},
+	}
+	for _, step := range steps {
+		if err := b.Own(t.Context(), "g", step.node, step.revisions); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.Owners(t.Context(), 0, "g"); err != nil || !maps.Equal(got, step.want) {
+			t.Errorf("after %s: %v, %v", step.node, got, err)
+		}
+	}
+	if got, err := b.Owners(t.Context(), 0, "h"); err != nil || len(got) != 0 {
+		t.Errorf("another group: %v, %v", got, err)
+	}
+	if err := b.Own(t.Context(), "g", "a", map[int]int64{4: 1}); err == nil {
+		t.Error("a table beyond the layout")
+	}
+}
+
+func TestCountsByTableTypeAndStatus(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	oldest := b.clock() - 9000
+	b.add(task{id: id(1, 1)}, task{id: id(1, 2), action: oldest}, task{id: id(1, 3), status: tocsin.Claimed},
+		task{id: id(1, 4), kind: 2, status: tocsin.Done}, task{id: id(1, 5), kind: 2, status: tocsin.Cancelled}, task{id: id(1, 6), kind: 2, status: tocsin.Dead},
+		task{id: id(2, 1)})
+	got, err := b.Counts(t.Context(), 0, []int{0, 1})
+	want := []Count{{Table: 1, Type: 1, Pending: 2, Claimed: 1, Oldest: oldest}, {Table: 1, Type: 2, Done: 1, Cancelled: 1, Dead: 1}}
+	slices.SortFunc(got, func(a, b Count) int { return int(a.Type) - int(b.Type) })
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestCheckNamesBothSides(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ set, want string }{
+		"a database of another size":        {"tables_per_database = 1024", "layout of the config is 2x2, that of {db} on db1 is 2x1024"},
+		"a database of another cluster":     {"cluster_id = 'other'", `cluster of the config is "test", that of {db} on db1 is "other"`},
+		"a database under another's number": {"database_no = 0", "database 1 of the config, {db} on db1, says that it is database 0"},
+		"another way to place tasks":        {"hash = 'md5'", `this program places tasks by "crc32", {db} on db1 by "md5"`},
+		"an older schema":                   {"schema_version = 0", "needs schema version 1, {db} on db1 has 0: run `tocsin ddl apply`"},
+		"a schema that is too new":          {"schema_version = 3, works_with = 2", "{db} on db1 works with 2 or newer only: upgrade the program"},
+		"a newer schema that works":         {"schema_version = 3, works_with = 1", ""},
+		"a database that moved away":        {"state = 'retired'", "{db} on db1 is retired"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, small)
+			if err := b.Check(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			b.exec("UPDATE " + b.layout.Database(1) + ".layout SET " + c.set)
+			err := b.Check(t.Context(), 0)
+			if c.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if want := strings.ReplaceAll(c.want, "{db}", b.layout.Database(1)); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, tocsin.ErrLayout) {
+				t.Errorf("error %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+func TestCheckWithoutTablesSaysWhatToRun(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.exec("DELETE FROM " + b.layout.Database(1) + ".layout")
+	for range 2 {
+		if err := b.Check(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "tocsin ddl apply") {
+			t.Errorf("error %v", err)
+		}
+		b.exec("DROP DATABASE IF EXISTS " + b.layout.Database(1))
+	}
+}
+
+// One server of two is away: what needs any server works, what needs both says
+// which.
+func TestOneServerAway(t *testing.T) {
+	t.Parallel()
+	up := open(t, small)
+	b := openConfig(t, tocsin.Config{Layout: up.layout, Servers: []tocsin.Server{
+		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
+		{Name: "db2", DSN: "tocsin:secret@tcp(127.0.0.1:1)/", Databases: []int{1}},
+	}})
+	if !slices.Equal(b.Servers(), []string{"db1", "db2"}) || b.ServerOf(1) != 0 || b.ServerOf(2) != 1 || b.ServerOf(4) != -1 ||
+		!slices.Equal(b.TablesOf(1), []int{2, 3}) {
+		t.Errorf("servers %v, tables of db2 %v", b.Servers(), b.TablesOf(1))
+	}
+	if horizon, err := b.Horizon(t.Context()); err != nil || horizon != 10*time.Second {
+		t.Errorf("horizon %v, %v", horizon, err)
+	}
+	err := b.Own(t.Context(), "g", "me", map[int]int64{0: 1, 3: 1})
+	if err == nil || !strings.Contains(err.Error(), "on db2") || strings.Contains(err.Error(), "db1") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("own: %v", err)
+	}
+	if owners, err := b.Owners(t.Context(), 0, "g"); err != nil || owners[0] != "me" {
+		t.Errorf("owners %v, %v", owners, err)
+	}
+	if err := b.Check(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "db2") {
+		t.Errorf("check: %v", err)
+	}
+	if _, err := b.Load(t.Context(), 0, []tocsin.JobID{id(2, 1)}); err != nil {
+		t.Errorf("load: %v", err)
+	}
+}
+
+func TestHorizonWithoutServersFails(t *testing.T) {
+	t.Parallel()
+	b := openConfig(t, tocsin.Config{Layout: small, Servers: []tocsin.Server{{DSN: "tocsin@tcp(127.0.0.1:1)/"}}})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := b.Horizon(ctx); !errors.Is(err, errNoHorizon) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestFactsOfTheTestServer(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	f, err := b.Facts(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Version == "" || f.Hostname == "" || f.ServerID == "" || f.ReadOnly || f.Proxy != "" || f.FlushLogAtCommit < 0 || f.SyncBinlog < 0 ||
+		f.TableOpenCache < 1 || f.TableDefCache < 1 || f.OpenFilesLimit < 1 || f.MaxConnections < 1 || f.MaxAllowedPacket < 1024 {
+		t.Errorf("%+v", f)
+	}
+	if f.Clock.RoundTrip <= 0 || f.Clock.Ahead.Abs() > time.Minute {
+		t.Errorf("clock %+v", f.Clock)
+	}
+}
+
+func TestProxyIsSeenByItsTraces(t *testing.T) {
+	t.Parallel()
+	same := []answer{{7, "a"}, {7, "a"}}
+	cases := map[string]struct {
+		facts   Facts
+		answers []answer
+		want    string
+	}{
+		"a server":                    {Facts{Version: "8.0.36", VersionComment: "MySQL Community Server"}, same, ""},
+		"a proxy by its name":         {Facts{Version: "8.0.30", VersionComment: "(ProxySQL)"}, same, "the server calls itself ProxySQL"},
+		"another":                     {Facts{Version: "10.6.1-maxscale"}, same, "the server calls itself MaxScale"},
+		"a proxy that spreads":        {Facts{}, []answer{{7, "a"}, {9, "a"}}, "one connection was answered by connection 7 of a and by 9 of a"},
+		"a proxy over two like hosts": {Facts{}, []answer{{7, "a"}, {7, "b"}}, "one connection was answered by connection 7 of a and by 7 of b"},
+	}
+	for name, c := range cases {
+		if got := proxied(c.facts, c.answers); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestMetricsCountByStatement(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	reg := prometheus.NewRegistry()
+	if err := b.RegisterMetrics(reg); err != nil {
+		t.Fatal(err)
+	}
+	b.exec("DROP TABLE " + b.layout.Table(1))
+	if _, err := b.Load(t.Context(), 0, []tocsin.JobID{id(1, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "tocsin_store_errors_total" {
+			continue
+		}
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			if want := map[string]string{"statement": "load", "class": "missing"}[l.GetName()]; l.GetValue() != want {
+				t.Errorf("label %s is %s, want %s", l.GetName(), l.GetValue(), want)
+			}
+		}
+		return
+	}
+	t.Error("no errors counted")
+}

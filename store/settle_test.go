@@ -1,0 +1,224 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// stays says that the row is not touched.
+const stays tocsin.Status = 99
+
+// What an outcome may be wrong about.
+func wrongVersion(o *Outcome)  { o.Version++ }
+func wrongAttempts(o *Outcome) { o.Attempts++ }
+func wrongAction(o *Outcome)   { o.Action++ }
+func wrongClaim(o *Outcome)    { o.Claimed = !o.Claimed }
+
+// The write table, row by row: from what state, with which mistake in the
+// outcome, to what.
+var settleCases = map[string]struct {
+	from    task
+	verb    tocsin.Verb
+	mistake func(*Outcome)
+	fate    Fate
+	status  tocsin.Status
+}{
+	"complete a pending row":             {task{}, tocsin.Complete, nil, Stored, tocsin.Done},
+	"complete a claimed row":             {task{status: tocsin.Claimed}, tocsin.Complete, nil, Stored, tocsin.Done},
+	"complete a dead row":                {task{status: tocsin.Dead}, tocsin.Complete, nil, Stored, tocsin.Done},
+	"complete after a retry":             {task{attempts: 3}, tocsin.Complete, wrongAttempts, Stored, tocsin.Done},
+	"complete after a claim ran out":     {task{}, tocsin.Complete, wrongClaim, Stored, tocsin.Done},
+	"complete a done row":                {task{status: tocsin.Done}, tocsin.Complete, nil, Settled, stays},
+	"complete a cancelled row":           {task{status: tocsin.Cancelled}, tocsin.Complete, nil, Cancelled, stays},
+	"complete a rescheduled row":         {task{}, tocsin.Complete, wrongVersion, Rescheduled, stays},
+	"retry a pending row":                {task{attempts: 2}, tocsin.Retry, nil, Stored, tocsin.Pending},
+	"retry a claimed row":                {task{status: tocsin.Claimed, by: "me"}, tocsin.Retry, nil, Stored, tocsin.Pending},
+	"retry a rescheduled row":            {task{}, tocsin.Retry, wrongVersion, Rescheduled, stays},
+	"retry a row another retried":        {task{attempts: 2}, tocsin.Retry, wrongAttempts, Settled, stays},
+	"retry a row that moved":             {task{}, tocsin.Retry, wrongAction, ClaimLost, stays},
+	"retry after my claim was recovered": {task{}, tocsin.Retry, wrongClaim, ClaimLost, stays},
+	"retry with another's deadline":      {task{status: tocsin.Claimed}, tocsin.Retry, wrongAction, ClaimLost, stays},
+	"retry a row another claimed":        {task{status: tocsin.Claimed}, tocsin.Retry, wrongClaim, ClaimLost, stays},
+	"retry a done row":                   {task{status: tocsin.Done}, tocsin.Retry, nil, Settled, stays},
+	"retry a cancelled row":              {task{status: tocsin.Cancelled}, tocsin.Retry, nil, Cancelled, stays},
+	"snooze a pending row":               {task{attempts: 2}, tocsin.Defer, nil, Stored, tocsin.Pending},
+	"snooze a claimed row":               {task{status: tocsin.Claimed}, tocsin.Defer, nil, Stored, tocsin.Pending},
+	"snooze a rescheduled row":           {task{}, tocsin.Defer, wrongVersion, Rescheduled, stays},
+	"snooze with another's deadline":     {task{status: tocsin.Claimed}, tocsin.Defer, wrongAction, ClaimLost, stays},
+	"snooze a done row":                  {task{status: tocsin.Done}, tocsin.Defer, nil, Settled, stays},
+	"bury a pending row":                 {task{attempts: 2}, tocsin.GiveUp, nil, Stored, tocsin.Dead},
+	"bury a claimed row":                 {task{status: tocsin.Claimed}, tocsin.GiveUp, nil, Stored, tocsin.Dead},
+	"bury a rescheduled row":             {task{}, tocsin.GiveUp, wrongVersion, Rescheduled, stays},
+	"bury a row another retried":         {task{attempts: 1}, tocsin.GiveUp, wrongAttempts, Settled, stays},
+	"bury a row that moved":              {task{}, tocsin.GiveUp, wrongAction, ClaimLost, stays},
+	"bury a done row":                    {task{status: tocsin.Done}, tocsin.GiveUp, nil, Settled, stays},
+}
+
+func TestSettleWritesOnlyUnderItsCondition(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	seq := 0
+	for name, c := range settleCases {
+		c.from.id = id(seq%small.Total(), seq)
+		seq++
+		b.add(c.from)
+		before := b.row(c.from.id)
+		o := b.outcome(c.from.id, c.verb)
+		if c.mistake != nil {
+			c.mistake(&o)
+		}
+		fate := b.settleOne(o)
+		after := b.row(c.from.id)
+		if fate != c.fate {
+			t.Errorf("%s: fate %s, want %s", name, fate, c.fate)
+		}
+		if c.status == stays {
+			if after != before {
+				t.Errorf("%s: changed %+v to %+v", name, before, after)
+			}
+			continue
+		}
+		b.checkWritten(name, o, before, after, c.status)
+	}
+}
+
+// checkWritten compares all columns of a settled row with what its verb sets.
+func (b *bench) checkWritten(name string, o Outcome, before, after Row, status tocsin.Status) {
+	b.tb.Helper()
+	want := before
+	want.Status, want.Modified = status, after.Modified
+	switch o.Verb {
+	case tocsin.Complete:
+		want.Action, want.ActionTime = after.Action, after.ActionTime
+	case tocsin.Retry:
+		want.Attempts, want.LastError, want.ClaimedBy = before.Attempts+1, o.Reason, ""
+	case tocsin.Defer:
+		want.ClaimedBy = ""
+	case tocsin.GiveUp:
+		want.Attempts, want.LastError = before.Attempts+1, o.Reason
+	}
+	if status == tocsin.Pending {
+		want.Action, want.ActionTime = o.Next, after.ActionTime
+	} else if now := b.clock(); after.Action > now || after.Action < now-5000 {
+		b.tb.Errorf("%s: settled at %d, it is %d", name, after.Action, now)
+	}
+	want.Action, want.ActionTime = max(want.Action, after.Action), after.ActionTime
+	if after != want {
+		b.tb.Errorf("%s:\n got %+v\nwant %+v", name, after, want)
+	}
+}
+
+func TestSettleOfAPurgedRowIsGone(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	if f := b.settleOne(Outcome{JobID: id(1, 1), Verb: tocsin.Retry}); f != Gone {
+		t.Errorf("fate %s", f)
+	}
+}
+
+// What was written, its answer lost, meets itself when it is sent again.
+func TestSettleTwiceIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	want := map[tocsin.Verb]Fate{tocsin.Complete: Settled, tocsin.Retry: Stored, tocsin.Defer: Stored, tocsin.GiveUp: Stored}
+	for verb, again := range want {
+		job := id(1, int(verb))
+		b.add(task{id: job})
+		o := b.outcome(job, verb)
+		if f := b.settleOne(o); f != Stored {
+			t.Errorf("verb %d: first %s", verb, f)
+		}
+		after := b.row(job)
+		if f := b.settleOne(o); f != again {
+			t.Errorf("verb %d: again %s, want %s", verb, f, again)
+		}
+		if b.row(job) != after {
+			t.Errorf("verb %d: written twice", verb)
+		}
+	}
+}
+
+// One statement completes many rows; where some are not hit, each still gets
+// its own fate.
+func TestSettleTellsFatesWithinAGroup(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	statuses := []tocsin.Status{tocsin.Pending, tocsin.Cancelled, tocsin.Claimed, tocsin.Done, tocsin.Dead, tocsin.Pending}
+	fates := []Fate{Stored, Cancelled, Stored, Settled, Stored, Stored}
+	var outcomes []Outcome
+	for table := range small.Total() {
+		for i, status := range statuses {
+			b.add(task{id: id(table, i), status: status})
+			outcomes = append(outcomes, b.outcome(id(table, i), tocsin.Complete))
+		}
+	}
+	outcomes = append(outcomes, outcomes[0], Outcome{JobID: id(0, 77)}) // twice, and purged
+	got, err := b.Settle(t.Context(), 0, outcomes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, fate := range got {
+		want := fates[i%len(fates)]
+		switch i {
+		case len(got) - 2:
+			want = Settled
+		case len(got) - 1:
+			want = Gone
+		}
+		if fate != want {
+			t.Errorf("outcome %d: %s, want %s", i, fate, want)
+		}
+	}
+}
+
+func TestSettleWritesNothingWhenOneRowIsLocked(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	var outcomes []Outcome
+	for table := range small.Total() {
+		b.add(task{id: id(table, 1)})
+		outcomes = append(outcomes, b.outcome(id(table, 1), tocsin.Complete))
+	}
+	unlock := b.locked(id(2, 1))
+	_, err := b.Settle(t.Context(), 0, outcomes)
+	if err == nil || !strings.Contains(err.Error(), b.layout.Table(0)) || !strings.Contains(err.Error(), "db1") {
+		t.Errorf("error %v", err)
+	}
+	for table := range small.Total() {
+		if r := b.row(id(table, 1)); r.Status != tocsin.Pending {
+			t.Errorf("table %d is %s", table, r.Status)
+		}
+	}
+	unlock()
+	if fates, err := b.Settle(t.Context(), 0, outcomes); err != nil || fates[2] != Stored {
+		t.Errorf("unlocked: %v, %v", fates, err)
+	}
+}
+
+func TestSettleCutsTheReason(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	for i, reason := range []string{"", "it's \\ ? {table} \x00", strings.Repeat("鐘", 300), "\xff broken", strings.Repeat("x", 254) + "🔔🔔"} {
+		b.add(task{id: id(1, i)})
+		o := b.outcome(id(1, i), tocsin.GiveUp)
+		o.Reason = reason
+		if f := b.settleOne(o); f != Stored {
+			t.Errorf("%q: %s", reason, f)
+		}
+		if got := b.row(o.JobID).LastError; got != cut(reason) || utf8.RuneCountInString(got) > tocsin.MaxError {
+			t.Errorf("stored %q", got)
+		}
+	}
+}
+
+func TestSettleRefusesWhatTheServerDoesNotHold(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	_, err := b.Settle(t.Context(), 0, []Outcome{{JobID: id(4, 1)}})
+	if err == nil || !strings.Contains(err.Error(), "has no table 4") {
+		t.Errorf("error %v", err)
+	}
+}
