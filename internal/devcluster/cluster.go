@@ -92,7 +92,8 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 	if c.receiver, err = startReceiver(c.opts.HTTPPort, secretValue, c.Recorder); err != nil {
 		return err
 	}
-	if c.maria, err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{Port: c.opts.MySQLPort}); err != nil {
+	maria := devserver.MariaDBConfig{Port: c.opts.MySQLPort, Args: memoryArgs(c.opts.Layout)}
+	if c.maria, err = devserver.StartMariaDB(ctx, maria); err != nil {
 		return err
 	}
 	if c.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{ClientPort: c.opts.EtcdPort}); err != nil {
@@ -103,6 +104,16 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 		Servers: []tocsin.Server{{Name: "dev", DSN: c.maria.DSN(), MaxConns: 64}},
 	}
 	return nil
+}
+
+// memoryArgs size the buffer pool so that the few pages which even an empty
+// table has stay in memory, 8192 tables' too, and the log for their changes.
+func memoryArgs(l tocsin.Layout) []string {
+	const perTable = 192 << 10 // bytes: a dozen pages
+	return []string{
+		fmt.Sprintf("--innodb-buffer-pool-size=%d", 128<<20+l.Total()*perTable),
+		fmt.Sprintf("--loose-innodb-log-file-size=%d", 64<<20+l.Total()*perTable/2),
+	}
 }
 
 func (c *Cluster) makeSchema(ctx context.Context) error {

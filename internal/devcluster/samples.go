@@ -32,16 +32,16 @@ var (
 // sampleBatch is how many tasks go into one AddMany.
 const sampleBatch = 1000
 
-// lead is how far ahead the first sample is due for each thousand of them, so
-// that all are added before any is due: lateness is then the scheduler's own.
-const lead = 100 * time.Millisecond
+// lead is how far ahead of its insert a task is due at least: lateness is then
+// the scheduler's own, not that of a slow insert.
+const lead = 2 * time.Second
 
-// AddSamples adds n tasks, half of each type, due at random times over the given
-// span, which begins when all should be added.
+// AddSamples adds n tasks, half of each type, each due at a random time within
+// the given span, which begins two seconds after its insert.
 func (c *Cluster) AddSamples(ctx context.Context, n int, over time.Duration) error {
 	begin := time.Now()
-	first := begin.Add(500*time.Millisecond + time.Duration(n/sampleBatch)*lead)
 	for from := 0; from < n; from += sampleBatch {
+		first := time.Now().Add(lead)
 		tasks := samples(from, min(from+sampleBatch, n), func() time.Time {
 			return first.Add(rand.N(over + time.Millisecond))
 		})
