@@ -21,7 +21,7 @@ func (s *server) start(batch []*task, r *rule) []*task {
 	var back []*task
 	s.mu.Lock()
 	for _, t := range batch {
-		if t.tooOld(now) || !s.mayStart(t, leased) {
+		if t.tooOld(now) || !leased || !s.admitted(t.table()) {
 			back = append(back, t)
 			continue
 		}
@@ -42,12 +42,6 @@ func (s *server) start(batch []*task, r *rule) []*task {
 		batch[0].lane.wake()
 	}
 	return started
-}
-
-// mayStart asks for ownership, which the rows of a sweep don't need. Called
-// under s.mu.
-func (s *server) mayStart(t *task, leased bool) bool {
-	return t.swept != nil || leased && s.admitted(t.table())
 }
 
 // tooOld reports that a row waited so long that it must not start any more: a

@@ -32,7 +32,6 @@ type Dispatcher struct {
 	phase   atomic.Int32
 	servers []*server
 	workers tally // goroutines that deliver
-	swept   tally // rows of Deliver that are not settled yet
 
 	work     context.Context // of deliveries; outlives Run's context
 	stopWork context.CancelCauseFunc

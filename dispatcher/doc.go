@@ -7,12 +7,15 @@
 //	Offer --> due queue --> load --> ready --> deliver --> settle --> done
 //	          one a lane     |         ^          |           |
 //	                         +- claim -+          |           +--> queue again
-//	Deliver (rows of a sweep) ---------+          +-- time-out: settled as
+//	                                              +-- time-out: settled as
 //	                                                  failed, slot stays taken
 //
 // A lane is one biz type on one server, with its own due queue. The lanes of a
 // biz type share its slots and its rate. So a server that is down stops its own
 // lanes only, and a slow target its own biz type only.
+//
+// A sweep uses a Dispatcher of its own with ClaimAll: it delivers only what it
+// could claim, and needs no ownership.
 //
 // A row's way through the package, and which lock guards it:
 //

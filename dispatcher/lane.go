@@ -13,11 +13,10 @@ type lane struct {
 	server *server
 
 	queue    *duequeue.Queue
-	capacity int           // share of the node's queue; shrinks as biz types appear
-	refused  bool          // an entry found no room since the lane was last Woken
-	held     int           // rows loading or ready
-	ahead    int           // rows that may be loaded beyond the free slots
-	room     chan struct{} // one slot: a held row has gone, or a slot of the kind is free
+	capacity int  // share of the node's queue; shrinks as biz types appear
+	refused  bool // an entry found no room since the lane was last Woken
+	held     int  // rows loading or ready
+	ahead    int  // rows that may be loaded beyond the free slots
 
 	ready fifo
 }
@@ -28,15 +27,11 @@ func newLane(k *kind, s *server, capacity int) *lane {
 		server:   s,
 		queue:    duequeue.New(capacity),
 		capacity: capacity,
-		room:     make(chan struct{}, 1),
 	}
 }
 
-// wake tells the server's loaders, and a sweep that waits, to look again.
-func (l *lane) wake() {
-	signal(l.room)
-	signal(l.server.wake)
-}
+// wake tells the server's loaders to look again.
+func (l *lane) wake() { signal(l.server.wake) }
 
 func (l *lane) paused() bool { return l.kind.rule.Load().paused }
 

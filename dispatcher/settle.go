@@ -243,7 +243,7 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 		s.d.cfg.Woken(s.index)
 	}
 	s.d.metrics.settled(fates)
-	s.tellSweep(batch, fates)
+	s.tell(batch, fates)
 }
 
 // close forgets the task, or queues it again if it is due again soon. Called
@@ -253,9 +253,6 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 		return
 	}
 	delete(s.open, r.task)
-	if r.swept != nil {
-		return
-	}
 	again := !s.d.cfg.ClaimAll && fate == store.Stored && (r.verb == tocsin.Retry || r.verb == tocsin.Defer)
 	if again && r.next <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
 		r.lane.queue.Requeue(r.entry(r.next))
@@ -265,17 +262,12 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 	r.lane.queue.Done(r.row.JobID)
 }
 
-// tellSweep tells a sweep what became of its rows.
-func (s *server) tellSweep(batch []result, fates []store.Fate) {
+// tell says what became of the outcomes.
+func (s *server) tell(batch []result, fates []store.Fate) {
 	for i, r := range batch {
 		if !r.after {
 			s.d.cfg.Settled(fates[i], r.verb)
 		}
-		if r.swept == nil || r.after {
-			continue
-		}
-		r.swept(r.row, fates[i], r.verb)
-		s.d.swept.add(-1)
 	}
 }
 

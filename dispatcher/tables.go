@@ -39,7 +39,7 @@ func (d *Dispatcher) Drop(tables []int) {
 	}
 	gone := d.setOf(tables)
 	for _, k := range d.allKinds() {
-		k.giveBack(k.takeReady(func(t *task) bool { return t.swept == nil && gone[t.table()] }))
+		k.giveBack(k.takeReady(func(t *task) bool { return gone[t.table()] }))
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *server) drop(numbers set) {
 func (s *server) drain(ctx context.Context, numbers set) error {
 	patience, cancel := context.WithTimeout(ctx, handOverAfter)
 	defer cancel()
-	mine := func(t *task) bool { return t.swept == nil && numbers[t.table()] }
+	mine := func(t *task) bool { return numbers[t.table()] }
 	if s.awaitNone(patience, mine) == nil {
 		return nil
 	}

@@ -148,23 +148,14 @@ func TestARefusedOutcomeHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestSweptRows(t *testing.T) {
+func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
+	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { time.Sleep(time.Second); return nil })}
 	p := policy("order.close", 1)
 	p.Concurrency = 2
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error { time.Sleep(time.Second); return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		r.Drop([]int{0, 1, 2, 3}) // a sweep owns nothing
-		var rows []store.Row
-		for i := range 20 {
-			kind := uint64(1 + i/19) // the last one is of a type without a target
-			id := r.insert(0, kind, -time.Hour)
-			r.store.change(id, func(row *store.Row) {
-				row.Status, row.Action = tocsin.Claimed, time.Now().Add(7*time.Second).UnixMilli()
-			})
-			rows = append(rows, r.store.row(id))
-		}
-		var done, back atomic.Int32
-		settled := func(_ store.Row, f store.Fate, v tocsin.Verb) {
+	var done, back atomic.Int32
+	adapt := func(c *Config) {
+		c.ClaimAll = true
+		c.Settled = func(f store.Fate, v tocsin.Verb) {
 			switch {
 			case f == store.Stored && v == tocsin.Complete:
 				done.Add(1)
@@ -172,15 +163,22 @@ func TestSweptRows(t *testing.T) {
 				back.Add(1)
 			}
 		}
-		if err := r.Deliver(context.Background(), rows, settled); err != nil {
-			t.Error(err)
+	}
+	inBubbleWith(t, sinks, adapt, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		for range 10 {
+			r.add(0, 1, 0)
 		}
-		if err := r.Flush(context.Background()); err != nil {
-			t.Error(err)
+		time.Sleep(3500 * time.Millisecond)
+		r.stop()
+		time.Sleep(2 * time.Second)
+		if claims, _ := r.store.counts(store.Stored); done.Load() != 8 || claims != int(done.Load()+back.Load()) {
+			t.Errorf("%d claimed, %d done, %d given back", claims, done.Load(), back.Load())
 		}
-		// Two at once, each a second, started within the 4 s that the claim leaves.
-		if done.Load() < 8 || done.Load() > 10 || done.Load()+back.Load() != 20 {
-			t.Errorf("%d done, %d given back", done.Load(), back.Load())
+		for id := range r.store.rows {
+			if row := r.store.row(id); row.Status == tocsin.Claimed || row.Attempts != 0 {
+				t.Errorf("%s after %d attempts", row.Status, row.Attempts)
+			}
 		}
 	})
 }

@@ -17,8 +17,6 @@ type task struct {
 	startBy time.Time // claimed: the delivery must start before this; zero: no claim
 	late    time.Duration
 
-	swept func(store.Row, store.Fate, tocsin.Verb) // of a sweep: told what became of it; nil otherwise
-
 	// Guarded by server.mu.
 	reported bool    // waits to be settled
 	claiming bool    // Drain is claiming it
