@@ -39,11 +39,12 @@ type result struct {
 	code           int
 }
 
-// command prepares a call of the command in the folder dir.
+// command prepares a call of the command in the folder dir. A program with the
+// race detector would sleep for a second before it ends.
 func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), asCommand+"=1", "TOCSIN_CONFIG=")
+	cmd.Env = append(os.Environ(), asCommand+"=1", "TOCSIN_CONFIG=", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return cmd
 }
 
