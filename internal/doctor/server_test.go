@@ -41,73 +41,76 @@ func TestAHealthyServerPassesEveryCheck(t *testing.T) {
 	}
 }
 
+// faults are what one setting can be like, and the complaint about it.
+var faults = map[string]struct {
+	spoil func(*store.Facts)
+	level Level
+	check string
+	is    string
+	fix   string
+}{
+	"a replica": {
+		func(f *store.Facts) { f.ReadOnly = true }, Fail, "read-only",
+		"read_only is on", "at the primary",
+	},
+	"a proxy in between": {
+		func(f *store.Facts) { f.Proxy = "version_comment names ProxySQL" }, Warn, "proxy",
+		"ProxySQL", "MySQL server itself",
+	},
+	"a log that is flushed once a second": {
+		func(f *store.Facts) { f.FlushLogAtCommit = 2 }, Fail, "durability",
+		"innodb_flush_log_at_trx_commit is 2: a crash", "set innodb_flush_log_at_trx_commit = 1 in my.cnf",
+	},
+	"a log and a binary log that are not flushed": {
+		func(f *store.Facts) { f.FlushLogAtCommit, f.SyncBinlog = 0, 0 }, Fail, "durability",
+		"innodb_flush_log_at_trx_commit is 0 and sync_binlog is 0", "set innodb_flush_log_at_trx_commit = 1 and sync_binlog = 1 in my.cnf",
+	},
+	"the open tables of MySQL's default": {
+		func(f *store.Facts) { f.TableOpenCache = 4000 }, Warn, "table_open_cache",
+		"table_open_cache is 4000 for 8192 task tables", "set table_open_cache = 17000 in my.cnf",
+	},
+	"the definitions of MariaDB's default": {
+		func(f *store.Facts) { f.TableDefCache = 400 }, Warn, "table_definition_cache",
+		"table_definition_cache is 400 for 8192 task tables", "set table_definition_cache = 9000 in my.cnf",
+	},
+	"few files": {
+		func(f *store.Facts) { f.OpenFilesLimit = 1024 }, Warn, "open_files_limit",
+		"1024 for 8192 task tables and 500 connections", "set open_files_limit = 9000 in my.cnf, and LimitNOFILE=9000",
+	},
+	"fewer connections than a cluster takes": {
+		func(f *store.Facts) { f.MaxConnections = 95 }, Warn, "max_connections",
+		"max_connections is 95, and one process may open 32", "set max_connections = 1000 in my.cnf",
+	},
+	"fewer connections than one process takes": {
+		func(f *store.Facts) { f.MaxConnections = 31 }, Fail, "max_connections", "is 31", "max_connections",
+	},
+	"packets smaller than one batch": {
+		func(f *store.Facts) { f.MaxAllowedPacket = 1<<20 - 1 }, Fail, "max_allowed_packet", "1048575 bytes", "= 16M",
+	},
+	"small packets": {
+		func(f *store.Facts) { f.MaxAllowedPacket = 1 << 20 }, Warn, "max_allowed_packet", "1048576 bytes", "= 16M",
+	},
+	"a clock that is ahead": {
+		func(f *store.Facts) { f.Clock.Ahead = 90 * time.Second }, Warn, "clock", "1m30s ahead of this machine's", "NTP",
+	},
+	"a clock that is behind": {
+		func(f *store.Facts) { f.Clock.Ahead = -2 * time.Second }, Warn, "clock", "2s behind this machine's", "NTP",
+	},
+	"an old MySQL": {
+		func(f *store.Facts) { f.Version, f.VersionComment = "5.7.44-log", "MySQL Community Server" }, Fail, "version",
+		"MySQL 5.7.44-log", "upgrade to MySQL 8.0 or newer",
+	},
+	"an old MariaDB that calls itself 5.5.5": {
+		func(f *store.Facts) { f.Version = "5.5.5-10.5.23-MariaDB" }, Fail, "version", "10.5.23", "upgrade to MariaDB 10.6 or newer",
+	},
+	"something else": {
+		func(f *store.Facts) { f.Version, f.VersionComment = "dev", "" }, Warn, "version", `version "dev"`, "run the tests",
+	},
+}
+
 func TestEachFaultOfAServerIsNamedWithItsCure(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		spoil func(*store.Facts)
-		level Level
-		check string
-		is    string
-		fix   string
-	}{
-		"a replica": {
-			func(f *store.Facts) { f.ReadOnly = true }, Fail, "read-only",
-			"read_only is on", "at the primary",
-		},
-		"a proxy in between": {
-			func(f *store.Facts) { f.Proxy = "version_comment names ProxySQL" }, Warn, "proxy",
-			"ProxySQL", "MySQL server itself",
-		},
-		"a log that is flushed once a second": {
-			func(f *store.Facts) { f.FlushLogAtCommit = 2 }, Fail, "durability",
-			"innodb_flush_log_at_trx_commit is 2: a crash", "set innodb_flush_log_at_trx_commit = 1 in my.cnf",
-		},
-		"a log and a binary log that are not flushed": {
-			func(f *store.Facts) { f.FlushLogAtCommit, f.SyncBinlog = 0, 0 }, Fail, "durability",
-			"innodb_flush_log_at_trx_commit is 0 and sync_binlog is 0", "set innodb_flush_log_at_trx_commit = 1 and sync_binlog = 1 in my.cnf",
-		},
-		"the open tables of MySQL's default": {
-			func(f *store.Facts) { f.TableOpenCache = 4000 }, Warn, "table_open_cache",
-			"table_open_cache is 4000 for 8192 task tables", "set table_open_cache = 17000 in my.cnf",
-		},
-		"the definitions of MariaDB's default": {
-			func(f *store.Facts) { f.TableDefCache = 400 }, Warn, "table_definition_cache",
-			"table_definition_cache is 400 for 8192 task tables", "set table_definition_cache = 9000 in my.cnf",
-		},
-		"few files": {
-			func(f *store.Facts) { f.OpenFilesLimit = 1024 }, Warn, "open_files_limit",
-			"1024 for 8192 task tables and 500 connections", "set open_files_limit = 9000 in my.cnf, and LimitNOFILE=9000",
-		},
-		"fewer connections than a cluster takes": {
-			func(f *store.Facts) { f.MaxConnections = 95 }, Warn, "max_connections",
-			"max_connections is 95, and one process may open 32", "set max_connections = 1000 in my.cnf",
-		},
-		"fewer connections than one process takes": {
-			func(f *store.Facts) { f.MaxConnections = 31 }, Fail, "max_connections", "is 31", "max_connections",
-		},
-		"packets smaller than one batch": {
-			func(f *store.Facts) { f.MaxAllowedPacket = 1<<20 - 1 }, Fail, "max_allowed_packet", "1048575 bytes", "= 16M",
-		},
-		"small packets": {
-			func(f *store.Facts) { f.MaxAllowedPacket = 1 << 20 }, Warn, "max_allowed_packet", "1048576 bytes", "= 16M",
-		},
-		"a clock that is ahead": {
-			func(f *store.Facts) { f.Clock.Ahead = 90 * time.Second }, Warn, "clock", "1m30s ahead of this machine's", "NTP",
-		},
-		"a clock that is behind": {
-			func(f *store.Facts) { f.Clock.Ahead = -2 * time.Second }, Warn, "clock", "2s behind this machine's", "NTP",
-		},
-		"an old MySQL": {
-			func(f *store.Facts) { f.Version, f.VersionComment = "5.7.44-log", "MySQL Community Server" }, Fail, "version",
-			"MySQL 5.7.44-log", "upgrade to MySQL 8.0 or newer",
-		},
-		"an old MariaDB that calls itself 5.5.5": {
-			func(f *store.Facts) { f.Version = "5.5.5-10.5.23-MariaDB" }, Fail, "version", "10.5.23", "upgrade to MariaDB 10.6 or newer",
-		},
-		"something else": {
-			func(f *store.Facts) { f.Version, f.VersionComment = "dev", "" }, Warn, "version", `version "dev"`, "run the tests",
-		},
-	} {
+	for name, c := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := healthy()
