@@ -1,0 +1,84 @@
+package dispatcher
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// TestAnUnclaimedDeliveryEndsBeforeASweeperLooks is why claimAfter is what it
+// is: a row that starts just before it, after the longest wait as loaded, is
+// through before the grace time is over.
+func TestAnUnclaimedDeliveryEndsBeforeASweeperLooks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		grace := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "grace"))
+		timeout := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)).Draw(t, "timeout"))
+		after := claimAfter(grace, timeout)
+		if after < 0 {
+			t.Fatalf("claimAfter %s", after)
+		}
+		if after > 0 && after+staleAfter+timeout+claimMargin > max(grace, 2*timeout) {
+			t.Fatalf("a delivery that starts %s late ends under the sweeper's eyes", after+staleAfter)
+		}
+	})
+}
+
+func TestEveryEndingIsBoundedAndNeverInThePast(t *testing.T) {
+	causes := map[string]error{
+		"nil":     nil,
+		"error":   errors.New("busy"),
+		"bury":    tocsin.Bury(errors.New("never")),
+		"retryIn": tocsin.RetryIn(90*time.Second, errors.New("busy")),
+		"snooze":  tocsin.Snooze(time.Microsecond),
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := biztype.Policy{Attempts: rapid.IntRange(1, 20).Draw(t, "most")}.WithDefaults()
+		row := store.Row{Info: tocsin.Info{Attempts: rapid.IntRange(0, 20).Draw(t, "attempts")}}
+		cause := rapid.SampledFrom([]string{"nil", "error", "bury", "retryIn", "snooze"}).Draw(t, "cause")
+		rnd := rapid.Float64Range(0, 0.999).Draw(t, "rnd")
+		end := endingOf(p, &row, causes[cause], 1000, func() float64 { return rnd })
+		again := end.verb == tocsin.Retry || end.verb == tocsin.Defer
+		switch {
+		case end.verb == tocsin.Retry && row.Attempts+1 >= p.Attempts:
+			t.Fatal("retried after the last attempt")
+		case again && end.next <= 1000:
+			t.Fatalf("again at %d, which has passed", end.next)
+		case end.verb == tocsin.Complete && causes[cause] != nil:
+			t.Fatal("a failure counts as complete")
+		case cause == "snooze" && end.verb != tocsin.Defer:
+			t.Fatal("a snooze counts as an attempt")
+		}
+	})
+}
+
+func TestFifoKeepsTheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var f fifo
+		var model []*task
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			n := rapid.IntRange(0, 5).Draw(t, "n")
+			if rapid.Bool().Draw(t, "push") {
+				for range n {
+					model = append(model, &task{})
+				}
+				f.push(model[len(model)-n:])
+				continue
+			}
+			for i, got := range f.pop(n) {
+				if got != model[i] {
+					t.Fatal("out of order")
+				}
+			}
+			model = model[min(n, len(model)):]
+			if f.len() != len(model) {
+				t.Fatalf("%d left, want %d", f.len(), len(model))
+			}
+		}
+	})
+}
