@@ -68,15 +68,30 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 	}
 }
 
-func TestDoctorFailsWhereACrashMayLoseTasks(t *testing.T) {
+func TestDoctorReadsTheSettingsOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
-	s.write("tocsin.yaml", s.yaml(s.layout, ownServer(t, devserver.MariaDBConfig{})))
-	s.applyDDL()
+	s.write("tocsin.yaml", s.yaml(s.layout, ownServer(t, devserver.MariaDBConfig{
+		Args: []string{"--read-only", "--max-connections=20", "--max-allowed-packet=2M", "--table-definition-cache=400"},
+	})))
+	s.applyDDL() // root may, on a replica too
 	r := s.run("doctor")
-	if want := "fail  server db1   durability: innodb_flush_log_at_trx_commit is 2: a crash of the host may lose committed tasks\n" +
-		"      -> set innodb_flush_log_at_trx_commit = 1 in my.cnf\n"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
-		t.Errorf("exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
+	if r.code != exitFailed {
+		t.Errorf("exit code %d, want %d", r.code, exitFailed)
+	}
+	for _, want := range []string{
+		"fail  server db1   read-only: read_only is on: it is a replica, or was demoted\n      -> point this server's dsn at the primary\n",
+		"fail  server db1   durability: innodb_flush_log_at_trx_commit is 2: a crash of the host may lose committed tasks\n" +
+			"      -> set innodb_flush_log_at_trx_commit = 1 in my.cnf\n",
+		"ok    server db1   table_definition_cache: 400 for 8 task tables\n",
+		"fail  server db1   max_connections: max_connections is 20, and one process may open 32\n" +
+			"      -> set max_connections = 1000 in my.cnf, or lower max_conns in the config\n",
+		"warn  server db1   max_allowed_packet: max_allowed_packet is 2097152 bytes\n      -> set max_allowed_packet = 16M in my.cnf\n",
+		", 3 failed\n",
+	} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("stdout lacks %q:\n%s", want, r.stdout)
+		}
 	}
 }
 
