@@ -45,7 +45,11 @@ func (n *Node) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer n.running.Store(nil)
-	return p.run(ctx)
+	n.cfg.Logger.Info().Str("version", n.cfg.Version).Str("group", n.cfg.Group).Strs("biz_types", p.types).
+		Str("listen", n.cfg.Listen).Msg("node runs")
+	err = p.run(ctx)
+	n.cfg.Logger.Info().Msg("node has ended")
+	return err
 }
 
 // run starts every part and ends them in order: the assignment leaves first,

@@ -86,7 +86,7 @@ func New(cfg Config) (*Sweeper, error) {
 func (s *Sweeper) Sweep(ctx context.Context) (Result, error) {
 	start, before := time.Now(), s.cfg.Counts()
 	walk := &walk{Sweeper: s, rounds: rounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace)}
-	walk.result.Left = map[string]int{}
+	walk.result = Result{Left: map[string]int{}, Failed: []string{}}
 	var g errgroup.Group
 	for server := range s.cfg.Servers {
 		g.Go(func() error { walk.server(ctx, server); return nil })

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/node"
@@ -54,6 +55,9 @@ func (a *app) sweepConfig(f sweepFlags, graceSet bool) (cfg node.Config, cron st
 	cfg, cron = nodeConfig(file, a, nil), file.Sweep.Cron
 	if f.cron != "" {
 		cron = f.cron
+	}
+	if cron == "" { // cron mails whatever a command prints
+		cfg.Logger = cfg.Logger.Level(max(cfg.Logger.GetLevel(), zerolog.WarnLevel))
 	}
 	if graceSet {
 		cfg.SweepGrace = max(f.grace, node.NoGrace)

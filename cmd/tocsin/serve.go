@@ -59,10 +59,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	g.Go(func() error { return page.serve(work, statusMux(n.Status(), registry)) })
 	g.Go(func() error {
 		defer end() // the page lives as long as the node
-		cfg.Logger.Info().Str("version", version).Str("listen", page.addr()).Msg("node starts")
-		err := n.Run(ctx)
-		cfg.Logger.Info().Msg("node has ended")
-		return err
+		return n.Run(ctx)
 	})
 	return g.Wait()
 }
@@ -96,13 +93,6 @@ func listen(address string) (page, error) {
 		return page{}, fmt.Errorf("status page: %w: free the port, or choose another with --listen or node.listen", err)
 	}
 	return page{l}, nil
-}
-
-func (p page) addr() string {
-	if p.listener == nil {
-		return ""
-	}
-	return p.listener.Addr().String()
 }
 
 // serve answers until ctx ends.

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/devcluster"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+)
+
+func TestDevDeliversItsSamplesAndExits(t *testing.T) {
+	t.Parallel()
+	s := decode[devcluster.Summary](t, call(t, "dev", "--tasks", "200", "--over", "1s", "--exit", "--json"))
+	if s.Delivered != 200 || s.Seen != 200 || s.Early != 0 || s.Dead != 0 || s.Unsettled != 0 {
+		t.Errorf("%+v", s)
+	}
+	if len(s.Nodes) != 2 || s.Nodes[0].Tables != 64 || s.Nodes[1].Tables != 64 || s.Nodes[0].Delivered+s.Nodes[1].Delivered < 200 {
+		t.Errorf("nodes: %+v", s.Nodes)
+	}
+}
+
+func TestDevStaysUpForASecondTerminal(t *testing.T) {
+	t.Parallel()
+	cmd := command(t.Context(), t.TempDir(), "dev", "--tasks", "10", "--over", "0s", "--layout", "1x1", "--nodes", "1")
+	out := &lines{found: make(chan string, 1), find: "export TOCSIN_CONFIG="}
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	var path string
+	select {
+	case line := <-out.found:
+		path = line[strings.Index(line, "=")+1:]
+	case <-time.After(time.Minute):
+		t.Fatal("no hint for a second terminal")
+	}
+	out.expect("delivered order.close biz_id 77")
+	call(t, "--config", path, "task", "add", "--type", "order.close", "--biz-id", "77", "--in", "0s", "--attribute", `{"order_id":77}`).ok(t)
+	select {
+	case <-out.found:
+	case <-time.After(time.Minute):
+		t.Fatal("the task from the second terminal was not delivered")
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("exit after Ctrl-C: %v", err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("%s is left behind", path)
+	}
+}
+
+func TestDevRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says []string
+	}{
+		"a layout that is none":   {[]string{"--layout", "8by16"}, exitUsage, []string{`layout "8by16"`, "8x16"}},
+		"a layout too large":      {[]string{"--layout", "9x1024"}, exitUsage, []string{"9216 tables, more than 8192"}},
+		"tasks below zero":        {[]string{"--tasks=-1"}, exitUsage, []string{"--tasks -1"}},
+		"MySQL's port in use":     {[]string{"--mysql-port", port}, exitFailed, []string{port, "in use"}},
+		"etcd's port in use":      {[]string{"--etcd-port", port}, exitFailed, []string{port, "in use"}},
+		"the receiver's port too": {[]string{"--http-port", port}, exitFailed, []string{port, "in use", "--http-port"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			call(t, append([]string{"dev", "--tasks", "1", "--exit"}, c.args...)...).refused(t, c.code, c.says...)
+		})
+	}
+}
+
+func TestDevWithoutMariaDBSaysHowToInstallIt(t *testing.T) {
+	t.Setenv(devserver.EnvServerDir, t.TempDir())
+	call(t, "dev", "--exit").refused(t, exitFailed, "mariadbd not found", "apt-get install mariadb-server-core")
+}
+
+// lines watches an output for a line that holds a text.
+type lines struct {
+	mu    sync.Mutex
+	part  string
+	find  string
+	found chan string
+}
+
+// expect begins to look for another text.
+func (l *lines) expect(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.find = text
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.part += string(b)
+	for {
+		line, rest, whole := strings.Cut(l.part, "\n")
+		if !whole {
+			return len(b), nil
+		}
+		if l.part = rest; strings.Contains(line, l.find) {
+			select {
+			case l.found <- line:
+			default:
+			}
+		}
+	}
+}
