@@ -46,6 +46,25 @@ func TestRecoverEndsClaimsThatRanOut(t *testing.T) {
 	}
 }
 
+// Between the finding and the write a claimer may settle, or claim anew.
+func TestRecoverChecksAgainWhenItWrites(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	now := b.clock()
+	b.add(task{id: id(0, 1), status: tocsin.Claimed, action: now + 60_000}, task{id: id(0, 2), action: now - 9000},
+		task{id: id(0, 3), status: tocsin.Claimed, action: now + 60_000, crashes: 4}, task{id: id(0, 4), status: tocsin.Done, action: now - 9000, crashes: 4})
+	ids := []tocsin.JobID{id(0, 1), id(0, 2), id(0, 3), id(0, 4)}
+	for _, text := range strings.Split(string(b.recoverText(byTable(ids))), ";")[:2] {
+		res, err := b.db.Exec(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := res.RowsAffected(); n != 0 {
+			t.Errorf("%d rows by %s", n, text)
+		}
+	}
+}
+
 func TestRecoverKeepsItsLimit(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
@@ -134,6 +153,7 @@ func TestOwnKeepsTheLaterRevision(t *testing.T) {
 		{"a", map[int]int64{0: 5, 1: 5, 2: 5}, map[int]string{0: "a", 1: "a", 2: "a"}},
 		{"b", map[int]int64{1: 6, 3: 6}, map[int]string{0: "a", 1: "b", 2: "a", 3: "b"}},
 		{"c", map[int]int64{0: 5, 1: 4, 2: 7}, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}},
+		{"e", map[int]int64{1: 5}, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}}, // c's older revision has not put b's back
 		{"d", nil, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}},
 	}
 	for _, step := range steps {

@@ -14,17 +14,18 @@ import (
 const maxCrashes = 5
 
 // Recover ends claims of the tables whose deadline passed 5 s ago or more, at
-// most limit of them: the task is pending again, due at once, or dead where
+// most limit of them (500 at most): the task is pending again, due at once, or dead where
 // this was its fifth. Where it did limit of them, there may be more. A table
 // that cannot be read or written is named in the error and holds up no other;
 // the counts stand beside the error.
 func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int) (Recovered, error) {
 	sv := s.servers[server]
+	limit = min(limit, maxIDs)
 	var total Recovered
 	var errs []error
 	for group := range slices.Chunk(tables, maxTables) {
 		err := apart(group, func(tables []int) error {
-			return s.recoverGroup(ctx, sv, tables, min(limit-total.Back-total.Buried, maxIDs), &total)
+			return s.recoverGroup(ctx, sv, tables, limit-total.Back-total.Buried, &total)
 		}, func(table int, err error) {
 			errs = append(errs, s.wrap(err, "recover", sv, table))
 		})
