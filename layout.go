@@ -62,7 +62,10 @@ func (l Layout) Table(table int) string {
 }
 
 // TableName gives a task table's name inside its database, "task_0517".
-func (l Layout) TableName(table int) string { return fmt.Sprintf("task_%04d", table%l.Tables) }
+func (l Layout) TableName(table int) string {
+	digits := strconv.Itoa(table % l.Tables)
+	return "task_0000"[:max(len("task_0000")-len(digits), len("task_"))] + digits
+}
 
 func (l Layout) prefix() string {
 	if l.Prefix == "" {
