@@ -100,67 +100,71 @@ func checkGaps(t *rapid.T, w *window) {
 	}
 }
 
-func TestWindow(t *testing.T) {
-	at := func(ids ...uint64) []store.Bell {
-		var bells []store.Bell
-		for _, id := range ids {
-			bells = append(bells, store.Bell{ID: id})
+// bellsAt rings with the ids.
+func bellsAt(ids ...uint64) []store.Bell {
+	var bells []store.Bell
+	for _, id := range ids {
+		bells = append(bells, store.Bell{ID: id})
+	}
+	return bells
+}
+
+// windowCases are those that a property would not name.
+var windowCases = map[string]func(t *testing.T){
+	"ids without a gap are never read again": func(t *testing.T) {
+		w := window{high: 4}
+		w.note(bellsAt(5, 6), 10, start)
+		if got := w.after(start); got != 6 {
+			t.Errorf("reads behind %d", got)
 		}
-		return bells
-	}
-	cases := map[string]func(t *testing.T){
-		"ids without a gap are never read again": func(t *testing.T) {
-			w := window{high: 4}
-			w.note(at(5, 6), 10, start)
-			if got := w.after(start); got != 6 {
-				t.Errorf("reads behind %d", got)
-			}
-		},
-		"a gap that is not filled in time is given up": func(t *testing.T) {
-			w := window{high: 4}
-			w.note(at(9), 10, start)
-			if got := w.after(start.Add(commitTime)); got != 4 {
-				t.Errorf("at the end of its time it reads behind %d", got)
-			}
-			if got := w.after(start.Add(commitTime + reReadEvery)); got != 9 || len(w.gaps) > 0 {
-				t.Errorf("then it reads behind %d, gaps %v", got, w.gaps)
-			}
-		},
-		"between two readings of old gaps only the young ones are read": func(t *testing.T) {
-			w := window{high: 4}
-			w.note(at(6), 10, start)
-			w.after(start.Add(time.Second))
-			w.note(at(9), 10, start.Add(time.Second))
-			if got := w.after(start.Add(time.Second + lateCommit)); got != 6 {
-				t.Errorf("reads behind %d", got)
-			}
-		},
-		"where the highest id fell, it starts anew and reads a few back": func(t *testing.T) {
-			w := window{high: 1_000_000}
-			w.check(50, start)
-			fresh, _ := w.note(at(1, 50, 51), 10, start)
-			if w.high != 51 || len(fresh) != 3 {
-				t.Errorf("high %d, fresh %d", w.high, len(fresh))
-			}
-		},
-		"an emptied doorbell goes on with its next id": func(t *testing.T) {
-			w := window{high: 1_000_000}
-			w.check(0, start)
-			if fresh, _ := w.note(at(1_000_001), 10, start); len(fresh) != 1 {
-				t.Errorf("fresh %d", len(fresh))
-			}
-		},
-		"more gaps than it may remember cost the oldest": func(t *testing.T) {
-			var w window
-			for id := range uint64(maxGaps + 50) {
-				w.note(at(2*id+2), 10, start)
-			}
-			if w.after(start); len(w.gaps) != maxGaps || w.gaps[0].low != 101 {
-				t.Errorf("%d gaps from %d on", len(w.gaps), w.gaps[0].low)
-			}
-		},
-	}
-	for name, check := range cases {
+	},
+	"a gap that is not filled in time is given up": func(t *testing.T) {
+		w := window{high: 4}
+		w.note(bellsAt(9), 10, start)
+		if got := w.after(start.Add(commitTime)); got != 4 {
+			t.Errorf("at the end of its time it reads behind %d", got)
+		}
+		if got := w.after(start.Add(commitTime + reReadEvery)); got != 9 || len(w.gaps) > 0 {
+			t.Errorf("then it reads behind %d, gaps %v", got, w.gaps)
+		}
+	},
+	"between two readings of old gaps only the young ones are read": func(t *testing.T) {
+		w := window{high: 4}
+		w.note(bellsAt(6), 10, start)
+		w.after(start.Add(time.Second))
+		w.note(bellsAt(9), 10, start.Add(time.Second))
+		if got := w.after(start.Add(time.Second + lateCommit)); got != 6 {
+			t.Errorf("reads behind %d", got)
+		}
+	},
+	"where the highest id fell, it starts anew and reads a few back": func(t *testing.T) {
+		w := window{high: 1_000_000}
+		w.check(50, start)
+		fresh, _ := w.note(bellsAt(1, 50, 51), 10, start)
+		if w.high != 51 || len(fresh) != 3 {
+			t.Errorf("high %d, fresh %d", w.high, len(fresh))
+		}
+	},
+	"an emptied doorbell goes on with its next id": func(t *testing.T) {
+		w := window{high: 1_000_000}
+		w.check(0, start)
+		if fresh, _ := w.note(bellsAt(1_000_001), 10, start); len(fresh) != 1 {
+			t.Errorf("fresh %d", len(fresh))
+		}
+	},
+	"more gaps than it may remember cost the oldest": func(t *testing.T) {
+		var w window
+		for id := range uint64(maxGaps + 50) {
+			w.note(bellsAt(2*id+2), 10, start)
+		}
+		if w.after(start); len(w.gaps) != maxGaps || w.gaps[0].low != 101 {
+			t.Errorf("%d gaps from %d on", len(w.gaps), w.gaps[0].low)
+		}
+	},
+}
+
+func TestWindow(t *testing.T) {
+	for name, check := range windowCases {
 		t.Run(name, check)
 	}
 }
@@ -175,7 +179,7 @@ func TestBellWait(t *testing.T) {
 		"a silent bell is polled half as often":            {peers: 1, silent: time.Minute, want: 50 * time.Millisecond},
 		"twenty nodes together poll a hundred times a sec": {peers: 20, want: 200 * time.Millisecond},
 	}
-	for name, c := range cases {
+	for name, c := range windowCases {
 		t.Run(name, func(t *testing.T) {
 			if got := bellWait(DefaultBellInterval, c.peers, c.silent); got != c.want {
 				t.Errorf("waits %s, want %s", got, c.want)
