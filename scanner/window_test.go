@@ -179,7 +179,7 @@ func TestBellWait(t *testing.T) {
 		"a silent bell is polled half as often":            {peers: 1, silent: time.Minute, want: 50 * time.Millisecond},
 		"twenty nodes together poll a hundred times a sec": {peers: 20, want: 200 * time.Millisecond},
 	}
-	for name, c := range windowCases {
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if got := bellWait(DefaultBellInterval, c.peers, c.silent); got != c.want {
 				t.Errorf("waits %s, want %s", got, c.want)

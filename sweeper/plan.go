@@ -2,7 +2,6 @@ package sweeper
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"time"
 
@@ -67,6 +66,3 @@ func leftOf(p biztype.Policy, can func(biztype.Policy) bool) string {
 	}
 	return ""
 }
-
-// chunks yields parts of at most n.
-func chunks(all []int, n int) iter.Seq[[]int] { return slices.Chunk(all, n) }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,45 +128,50 @@ func (w *walk) tables(ctx context.Context, server int) error {
 		return fmt.Errorf("read the clock: %w", err)
 	}
 	var errs []error
-	for tables := range chunks(w.cfg.TablesOf(server), tablesAtOnce) {
+	for tables := range slices.Chunk(w.cfg.TablesOf(server), tablesAtOnce) {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
-		if err := w.chunk(ctx, server, tables); err != nil {
+		failed, err := w.chunk(ctx, server, tables)
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		w.count(func(r *Result) { r.Tables += len(tables) })
+		w.count(func(r *Result) { r.Tables += len(tables) - len(failed) })
+		for _, table := range slices.Sorted(maps.Keys(failed)) {
+			errs = append(errs, failed[table])
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// chunk recovers and peeks some tables of one server.
-func (w *walk) chunk(ctx context.Context, server int, tables []int) error {
+// chunk recovers and peeks some tables of one server. Tables that could not be
+// read hide no other; an error concerns them all.
+func (w *walk) chunk(ctx context.Context, server int, tables []int) (failed map[int]error, err error) {
+	failed = make(map[int]error)
 	if err := w.recover(ctx, server, tables); err != nil {
-		return err
+		w.fail(server, err)
 	}
 	for _, r := range w.rounds {
 		q := store.PeekQuery{
 			Server: server, Tables: tables, Types: r.types, Limit: w.cfg.Page,
 			Until: w.cfg.Now(server) - r.grace.Milliseconds(),
 		}
-		if err := w.peek(ctx, q, r); err != nil {
-			return err
+		if err := w.peek(ctx, q, r, failed); err != nil {
+			return failed, err
 		}
 	}
-	return nil
+	return failed, nil
 }
 
+// recover gives back run-out claims until none is left, or none could be. Its
+// error names tables that failed; the others are done.
 func (w *walk) recover(ctx context.Context, server int, tables []int) error {
 	for w.cfg.Intake != nil {
 		got, err := w.cfg.Tables.Recover(ctx, server, tables, w.cfg.Page)
-		if err != nil {
-			return err
-		}
 		w.count(func(r *Result) { r.Recovered += got.Back; r.Buried += got.Buried })
-		if got.Back+got.Buried < w.cfg.Page {
-			return nil
+		if err != nil || got.Back+got.Buried == 0 {
+			return err
 		}
 	}
 	return nil
@@ -172,13 +179,14 @@ func (w *walk) recover(ctx context.Context, server int, tables []int) error {
 
 // peek reads all that is overdue, page by page: the tables together first, then
 // each whose page came back full on its own.
-func (w *walk) peek(ctx context.Context, q store.PeekQuery, r round) error {
+func (w *walk) peek(ctx context.Context, q store.PeekQuery, r round, failed map[int]error) error {
 	for todo := []store.PeekQuery{q}; len(todo) > 0; {
 		q, todo = todo[0], todo[1:]
 		page, err := w.cfg.Tables.Peek(ctx, q)
 		if err != nil {
 			return err
 		}
+		maps.Copy(failed, page.Failed)
 		if err := w.take(ctx, q.Server, page.Entries, r); err != nil {
 			return err
 		}
@@ -223,7 +231,9 @@ func (w *walk) count(add func(*Result)) {
 func (w *walk) fail(server int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.result.Failed = append(w.result.Failed, w.cfg.Servers[server])
+	if name := w.cfg.Servers[server]; !slices.Contains(w.result.Failed, name) {
+		w.result.Failed = append(w.result.Failed, name)
+	}
 	w.errs = append(w.errs, fmt.Errorf("sweep server %s: %w", w.cfg.Servers[server], err))
 }
 
