@@ -1,0 +1,68 @@
+package sweeper
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+func policy(number uint64, timeout time.Duration, paused bool) biztype.Policy {
+	return biztype.Policy{Name: "t", Number: number, Timeout: biztype.Duration(timeout), Paused: paused}
+}
+
+func TestGraceIsNeverLessThanTwiceTheTimeoutUnlessAskedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		timeout, asked, want time.Duration
+	}{
+		"the default holds for quick types":       {10 * time.Second, DefaultGrace, DefaultGrace},
+		"a slow type has twice its time-out":      {45 * time.Second, DefaultGrace, 90 * time.Second},
+		"the default time-out is 30 s":            {0, DefaultGrace, DefaultGrace},
+		"a longer grace holds":                    {45 * time.Second, time.Hour, time.Hour},
+		"less than the default is taken as it is": {45 * time.Second, time.Second, time.Second},
+		"none at all means due, not before":       {45 * time.Second, -time.Second, 0},
+		"a slow type may outlast a longer grace":  {10 * time.Minute, 5 * time.Minute, 20 * time.Minute},
+		"exactly the default counts as no wish":   {31 * time.Second, DefaultGrace, 62 * time.Second},
+		"just below the default counts as a wish": {31 * time.Second, DefaultGrace - 1, DefaultGrace - 1},
+	} {
+		if got := graceOf(policy(1, c.timeout, false), c.asked); got != c.want {
+			t.Errorf("%s: grace %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestRoundsPutTypesTogetherThatShareGraceAndFate(t *testing.T) {
+	can := func(p biztype.Policy) bool { return p.Number != 4 }
+	got := rounds([]biztype.Policy{
+		policy(2, time.Second, false), policy(1, 2*time.Second, false), policy(3, time.Second, true),
+		policy(4, time.Second, true), policy(5, time.Minute, false),
+	}, can, DefaultGrace)
+	want := []round{
+		{grace: DefaultGrace, types: []uint64{1, 2}},
+		{grace: DefaultGrace, types: []uint64{3}, left: leftPaused},
+		{grace: DefaultGrace, types: []uint64{4}, left: leftForeign},
+		{grace: 2 * time.Minute, types: []uint64{5}},
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d rounds, want %d: %+v", len(got), len(want), got)
+	}
+	for i, w := range want {
+		g := got[i]
+		if g.grace != w.grace || g.left != w.left || len(g.types) != len(w.types) || g.types[0] != w.types[0] {
+			t.Errorf("round %d is %+v, want %+v", i, g, w)
+		}
+	}
+}
+
+func TestScheduleRefusesWhatIsNoCronExpression(t *testing.T) {
+	for _, good := range []string{"*/5 * * * *", "@every 1m", "@hourly"} {
+		if _, err := ParseSchedule(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "every day", "* * * *", "61 * * * *", "@every soon"} {
+		if _, err := ParseSchedule(bad); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
