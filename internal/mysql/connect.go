@@ -22,11 +22,15 @@ const (
 	idleTimeout         = 5 * time.Minute
 )
 
-// session is run on every new connection. MariaDB before 11.1 knows the
-// isolation level only by statement or as tx_isolation, MySQL 8 only as
-// transaction_isolation: the statement works on both.
-const session = `/* tocsin session */ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+// session is run on every new connection, after what the server's init_connect
+// and the DSN say: without autocommit an insert would be lost with its
+// connection. MariaDB before 11.1 knows the isolation level only by statement or
+// as tx_isolation, MySQL 8 only as transaction_isolation: the statement works on
+// both.
+const session = `/* tocsin session */ SET NAMES utf8mb4;
+SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION
+    autocommit               = 1,
     time_zone                = '+00:00',
     sql_mode                 = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION',
     lock_wait_timeout        = 1,
@@ -79,6 +83,7 @@ func parseDSN(dsn string) (*driverlib.Config, error) {
 		return nil, errors.New("the DSN is not of the form user:password@tcp(host:port)/")
 	}
 	cfg.DBName = ""
+	cfg.Collation = "" // session sets the character set
 	cfg.ParseTime = true
 	cfg.Loc = time.UTC
 	cfg.InterpolateParams = true
@@ -103,11 +108,17 @@ type nopLogger struct{}
 
 func (nopLogger) Print(...any) {}
 
+// errSlowDial says that no connection was made within the dial time-out.
+var errSlowDial = errors.New("no connection in time")
+
 // sessionConnector runs session on each connection the driver makes.
 type sessionConnector struct{ driver.Connector }
 
 func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%w: %v", errSlowDial, err) // %v: the deadline is not the caller's
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func ClassOf(err error) Class {
 // lost reports whether the connection broke, so that the outcome of a write
 // that was under way is unknown.
 func lost(err error) bool {
-	for _, e := range []error{driver.ErrBadConn, driverlib.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
+	for _, e := range []error{errSlowDial, driver.ErrBadConn, driverlib.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
 		if errors.Is(err, e) {
 			return true
 		}

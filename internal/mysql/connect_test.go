@@ -1,0 +1,90 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }
+
+func open(t *testing.T, dsn string) *mysql.Server {
+	t.Helper()
+	s, err := mysql.Open(mysql.Spec{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.DB.Close() })
+	return s
+}
+
+// TestNoDSNChangesTheSession gives in the DSN what a server's own defaults and
+// its init_connect may say as well.
+func TestNoDSNChangesTheSession(t *testing.T) {
+	t.Parallel()
+	for name, params := range map[string]string{
+		"nothing said":       "",
+		"no autocommit":      "?autocommit=0",
+		"latin1":             "?charset=latin1",
+		"a Chinese encoding": "?charset=gbk&collation=gbk_chinese_ci",
+		"Shanghai":           "?time_zone=%27%2B08%3A00%27&loc=Asia%2FShanghai",
+		"ANSI":               "?sql_mode=%27ANSI%2CNO_BACKSLASH_ESCAPES%27",
+	} {
+		var got struct {
+			Commit              bool
+			Client, Result      string
+			Zone, Mode, Waiting string
+		}
+		err := open(t, devtest.DSN(t)+params).DB.QueryRowContext(t.Context(), `SELECT
+    @@autocommit, @@character_set_client, @@character_set_results, @@time_zone, @@sql_mode, @@innodb_lock_wait_timeout`).
+			Scan(&got.Commit, &got.Client, &got.Result, &got.Zone, &got.Mode, &got.Waiting)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !got.Commit || got.Client != "utf8mb4" || got.Result != "utf8mb4" || got.Zone != "+00:00" ||
+			got.Mode != "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION" || got.Waiting != "1" {
+			t.Errorf("%s: session %+v", name, got)
+		}
+	}
+}
+
+// TestADialThatTakesTooLongIsNotTheCallersDoing tells the time-out of the dial
+// from the end of the caller's context: both are a context's deadline to Go.
+func TestADialThatTakesTooLongIsNotTheCallersDoing(t *testing.T) {
+	t.Parallel()
+	s := open(t, "root@tcp(127.0.0.1:1)/?timeout=1ns")
+	_, err := s.DB.ExecContext(t.Context(), "DO 1")
+	if class := mysql.ClassOf(err); class != mysql.Lost {
+		t.Errorf("%s: %v", class, err)
+	}
+	ended, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	_, err = open(t, devtest.DSN(t)).DB.ExecContext(ended, "DO 1")
+	if class := mysql.ClassOf(err); class != mysql.Canceled {
+		t.Errorf("%s: %v", class, err)
+	}
+}
+
+func TestATransactionThatFailsLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+	s := open(t, devtest.DSN(t))
+	s.DB.SetMaxOpenConns(1)
+	refused := errors.New("refused")
+	for name, fn := range map[string]func(*sql.Conn) error{
+		"by its own error":        func(*sql.Conn) error { return refused },
+		"by the server's refusal": func(c *sql.Conn) error { _, err := c.ExecContext(t.Context(), "nonsense"); return err },
+	} {
+		if err := mysql.InTx(t.Context(), s.DB, fn); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		// The server refuses this inside a transaction.
+		if _, err := s.DB.ExecContext(t.Context(), "SET TRANSACTION READ ONLY"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
