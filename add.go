@@ -104,19 +104,10 @@ func (c *Client) insert(ctx context.Context, conn *sql.Conn, r *row) error {
 	args := append(r.addArgs(c.want.cluster), r.table, uint64(r.id))
 	counts, err := mysql.ExecMulti(ctx, conn, query, args...)
 	if err != nil {
-		return errors.Join(err, undo(ctx, conn, err))
+		mysql.Rollback(ctx, conn) // the packet stopped half-way
+		return err
 	}
 	return c.admitted(r.table, counts[1])
-}
-
-// undo ends the transaction that a failed packet left open. Where the
-// connection is gone, so is the transaction.
-func undo(ctx context.Context, conn *sql.Conn, cause error) error {
-	if class := mysql.ClassOf(cause); class == mysql.Lost || class == mysql.Canceled {
-		return nil
-	}
-	_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-	return err
 }
 
 // admitted turns zero rows of addSQL into a refusal.

@@ -3,7 +3,6 @@ package tocsin
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -52,8 +51,8 @@ func (b *batch) report(rows []*row, maybe bool, err error) {
 	for _, r := range rows {
 		*r.out = Added{JobID: unsureID(maybe, r.id), Err: t.failure(r.id, b.client.where(r.table), err)}
 	}
-	if mysql.ClassOf(err) == mysql.Lost {
-		gone := fmt.Errorf("server %s is %w: %w", b.server.Name, ErrUnreachable, err)
+	if class := mysql.ClassOf(err); class == mysql.Lost || class == mysql.Demoted {
+		gone := fmt.Errorf("server %s is %w", b.server.Name, outage(err))
 		b.gone.Store(&gone)
 	}
 }
@@ -97,7 +96,8 @@ func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []
 	err = mysql.Retry(ctx, func() (err error) {
 		p = b.packet(rows)
 		if counts, err = mysql.ExecMulti(ctx, conn, p.query(), p.args...); err != nil {
-			return errors.Join(err, undo(ctx, conn, err))
+			mysql.Rollback(ctx, conn) // the packet stopped half-way
+			return err
 		}
 		return nil
 	})

@@ -126,6 +126,7 @@ func (c *Client) run(ctx context.Context, ch change) (Change, error) {
 		var done Change
 		applied := false // all but the commit
 		err := mysql.Retry(ctx, func() error {
+			applied = false
 			return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
 				done, err = c.apply(ctx, conn, ch)
 				applied = err == nil
@@ -143,7 +144,7 @@ func (c *Client) run(ctx context.Context, ch change) (Change, error) {
 		case errors.Is(err, errElsewhere):
 			return Change{}, c.admitted(ch.table, 0)
 		case !t.again(ctx, false, err):
-			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), err)
+			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(err))
 		}
 	}
 }

@@ -13,7 +13,7 @@ var (
 	ErrNotFound       = errors.New("no such task")                // no row has this job_id
 	ErrOtherServer    = errors.New("task table is elsewhere")     // the transaction's server does not hold the table
 	ErrLayout         = errors.New("stored layout differs")       // the databases are not those the config describes
-	ErrUnreachable    = errors.New("unreachable")                 // a server; nothing was stored on it
+	ErrUnreachable    = errors.New("unreachable")                 // a server, or it takes no writes; nothing was stored on it
 	ErrUnknownOutcome = errors.New("it may or may not be stored") // the connection broke and the server can't be asked
 	ErrConflict       = errors.New("task changed meanwhile")      // CompleteTx: roll back
 )

@@ -72,7 +72,7 @@ func (s *server) explain(err error) error {
 	case mysql.Missing:
 		return refuse(ErrLayout, "server %s has no Tocsin tables (%s): run `tocsin ddl apply`", s.Name, err)
 	case mysql.Lost, mysql.Demoted:
-		return fmt.Errorf("server %s is %w: %w", s.Name, ErrUnreachable, err)
+		return fmt.Errorf("server %s is %w", s.Name, outage(err))
 	}
 	return fmt.Errorf("read the layout on server %s: %w", s.Name, err)
 }

@@ -57,5 +57,17 @@ func (t *tries) failure(id JobID, where string, err error) error {
 	if t.maybe {
 		return fmt.Errorf("add task %s to %s: %w: %w", id, where, ErrUnknownOutcome, err)
 	}
-	return fmt.Errorf("add task to %s: %w", where, err)
+	return fmt.Errorf("add task to %s: %w", where, outage(err))
+}
+
+// outage says ErrUnreachable of a server that does not answer or takes no
+// writes; nothing was done there.
+func outage(err error) error {
+	switch mysql.ClassOf(err) {
+	case mysql.Lost:
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	case mysql.Demoted:
+		return fmt.Errorf("%w, or takes no writes: %w", ErrUnreachable, err)
+	}
+	return err
 }

@@ -89,7 +89,7 @@ func parseDSN(dsn string) (*driverlib.Config, error) {
 	cfg.InterpolateParams = true
 	cfg.MultiStatements = true
 	cfg.ClientFoundRows = false
-	cfg.RejectReadOnly = true // 1290, 1792, 1836: a demoted primary; reconnect
+	cfg.RejectReadOnly = true // 1290, 1792, 1836 become driver.ErrBadConn: a demoted primary, reconnect
 	cfg.Logger = driverlib.Logger(nopLogger{})
 	setDefault(&cfg.Timeout, DefaultDialTimeout)
 	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)

@@ -54,8 +54,11 @@ func ClassOf(err error) Class {
 	if errors.As(err, &server) {
 		return byNumber[server.Number]
 	}
-	if lost(err) {
+	switch {
+	case lost(err):
 		return Lost
+	case errors.Is(err, driver.ErrBadConn): // also what RejectReadOnly makes of 1290
+		return Demoted
 	}
 	return Other
 }
@@ -63,7 +66,7 @@ func ClassOf(err error) Class {
 // lost reports whether the connection broke, so that the outcome of a write
 // that was under way is unknown.
 func lost(err error) bool {
-	for _, e := range []error{errSlowDial, driver.ErrBadConn, driverlib.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
+	for _, e := range []error{errSlowDial, driverlib.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 
 	driverlib "github.com/go-sql-driver/mysql"
@@ -27,23 +26,22 @@ func InTx(ctx context.Context, db *sqlx.DB, fn func(*sql.Conn) error) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	if err := fn(conn); err != nil {
-		return errors.Join(err, rollback(ctx, conn))
+		Rollback(ctx, conn)
+		return err
 	}
 	if _, err := conn.ExecContext(ctx, "COMMIT"); err != nil {
-		_ = rollback(ctx, conn)
+		Rollback(ctx, conn)
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
 }
 
-// rollback leaves no open transaction on a pooled connection, also after ctx
-// ended: a connection it can't clean is thrown away.
-func rollback(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-	if err != nil {
+// Rollback leaves no open transaction on a pooled connection, also after ctx
+// ended: a connection that it can't clean is thrown away.
+func Rollback(ctx context.Context, conn *sql.Conn) {
+	if _, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
-	return nil
 }
 
 // ExecMulti sends several statements, separated by semicolons, in one packet
