@@ -18,12 +18,12 @@ type Holder interface {
 	Take(ctx context.Context, revisions map[int]int64) error
 
 	// Drop gives tables up: stop peeking, drop what is queued, finish or claim what is in delivery, settle. It returns
-	// when their keys may be deleted. Tables that the node does not have are no error. After an error the keys stay,
-	// and Drop is called again.
+	// when their keys may be deleted. Tables that the node does not have are no error. After a *Refused the keys of the
+	// tables that it names stay, after any other error all of them, and Drop is called again for these. ctx ends after 5 s.
 	Drop(ctx context.Context, tables []int) error
 }
 
-// Refused is an error of Take that concerns some of its tables only, those of a sick database say.
+// Refused is an error of Take or Drop that concerns some of its tables only, those of a sick database say.
 type Refused struct {
 	Tables []int
 	Err    error

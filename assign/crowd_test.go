@@ -169,11 +169,12 @@ func (d *desk) Drop(_ context.Context, tables []int) (err error) {
 		d.onDrop()
 	}
 	d.crowd.update(func() {
-		if err = d.failDrop; err != nil {
-			return
-		}
+		err = d.failDrop
+		refused, some := err.(*Refused)
 		for _, table := range tables {
-			delete(d.held, table)
+			if err == nil || some && !slices.Contains(refused.Tables, table) {
+				delete(d.held, table)
+			}
 		}
 	})
 	return err

@@ -30,7 +30,7 @@
 //	                             still be registering
 //	the watch breaks             all keys are read anew; also after a compaction
 //	the holder can't take        the keys are given back and taken again after 1 s, 2 s, ... 30 s; other tables go on
-//	the holder can't drop        the keys stay, and Drop is called again; after a lost lease nothing is taken before that
+//	the holder can't drop some   their keys stay, and Drop is called again; other tables go on; after a lost lease nothing is taken before that
 //	a key is deleted by hand     its owner drops the table or restores its node's key; the table is taken anew
 //	a key is overwritten         the same, after a TTL: a key that no node stands behind is removed by whoever sees it
 //	two nodes have other handlers  both go on and warn; Nodes shows it

@@ -158,15 +158,10 @@ func (s *session) paused(v view) bool {
 func (s *session) carryOut(ctx context.Context, v view, target []string) error {
 	s.metrics.plans.Inc()
 	away, start, take := s.divide(v, target)
-	if err := s.giveBack(ctx, away); err != nil {
-		return err
-	}
-	if err := s.start(ctx, start); err != nil {
-		return err
-	}
+	stuck := errors.Join(s.giveBack(ctx, away), s.start(ctx, start))
 	rev, err := s.writer.take(ctx, take)
 	s.wrote = max(s.wrote, rev)
-	return err
+	return errors.Join(stuck, err)
 }
 
 // divide sorts out our tables: away are keys of ours to be given back, start are keys of ours that the holder has not
@@ -205,7 +200,7 @@ func (s *session) acceptable(table int, now time.Time) bool {
 	return false
 }
 
-// giveBack drops tables and deletes their keys.
+// giveBack drops tables and deletes their keys. What can't be dropped yet holds up no other.
 func (s *session) giveBack(ctx context.Context, tables map[int]int64) error {
 	if len(tables) == 0 {
 		return nil
@@ -217,15 +212,7 @@ func (s *session) giveBack(ctx context.Context, tables map[int]int64) error {
 			held = append(held, table)
 		}
 	}
-	if err := s.drop(ctx, held); err != nil {
-		return err
-	}
-	rev, err := s.writer.free(ctx, tables)
-	s.wrote = max(s.wrote, rev)
-	if err == nil {
-		s.log.Info().Int("tables", len(tables)).Msg("gave up tables")
-	}
-	return err
+	return errors.Join(s.drop(ctx, held), s.free(ctx, tables))
 }
 
 // start gives the holder tables whose keys are ours. Those that it can't take are given back.

@@ -3,6 +3,7 @@ package assign
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -10,8 +11,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// dropTimeout bounds one Drop. It is a last resort: a holder claims what it can't finish, which takes seconds.
-const dropTimeout = time.Minute
+// dropTimeout bounds one Drop: a holder claims what it can't finish, which takes seconds. What is stuck on a sick server is
+// tried again; the other tables must not wait for it.
+const dropTimeout = 5 * time.Second
+
+// leaveTTLs is for how many TTLs a node that leaves tries to drop what is stuck.
+const leaveTTLs = 6
 
 // session is one incarnation: from its registration until it has left or its lease is lost. Its unguarded state belongs
 // to the goroutine that calls run.
@@ -102,7 +107,7 @@ func (s *session) follow(ctx context.Context) {
 	}
 }
 
-// leave tells the others to plan without this node, and drops all tables.
+// leave tells the others to plan without this node, and drops all tables. Where some are stuck it frees the others.
 func (s *session) leave(life context.Context) error {
 	s.record.Leaving = true
 	ctx, cancel := context.WithTimeout(life, s.cfg.TTL/5)
@@ -110,7 +115,16 @@ func (s *session) leave(life context.Context) error {
 	if err := s.writer.update(ctx, s.record); err != nil {
 		s.log.Warn().Err(err).Msg("leaving unannounced")
 	}
-	return s.drop(life, sortedKeys(s.held))
+	all := maps.Clone(s.held)
+	dropped := s.drop(life, sortedKeys(all))
+	for end := time.Now().Add(leaveTTLs * s.lease.ttl); dropped != nil && life.Err() == nil && time.Now().Before(end); {
+		if err := s.free(life, all); err != nil {
+			s.log.Warn().Err(err).Msg("dropped tables wait for those that are stuck")
+		}
+		sleep(life, s.cfg.TTL/10)
+		dropped = s.drop(life, sortedKeys(s.held))
+	}
+	return dropped
 }
 
 // abandon drops all tables after the lease was lost, or leaving failed, for a reason. It tries until it succeeds or, once
@@ -134,22 +148,42 @@ func (s *session) abandon(ctx context.Context, reason error) error {
 	}
 }
 
-// drop has the holder give up tables.
+// drop has the holder give up tables. Those that it could not stay held; the error says why.
 func (s *session) drop(ctx context.Context, tables []int) error {
 	if len(tables) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
 	defer cancel()
-	if err := s.holder.Drop(ctx, tables); err != nil {
+	err := s.holder.Drop(ctx, tables)
+	stuck := refusedBy(err, s.held)
+	for _, table := range tables {
+		if _, still := stuck[table]; !still {
+			delete(s.held, table)
+			s.metrics.givenUp.Inc()
+		}
+	}
+	s.count()
+	if err != nil {
 		return fmt.Errorf("drop %d tables: %w", len(tables), err)
 	}
-	for _, table := range tables {
-		delete(s.held, table)
-	}
-	s.metrics.givenUp.Add(float64(len(tables)))
-	s.count()
 	return nil
+}
+
+// free deletes the keys of those of the tables that the holder has not.
+func (s *session) free(ctx context.Context, tables map[int]int64) error {
+	dropped := make(map[int]int64, len(tables))
+	for table, rev := range tables {
+		if _, held := s.held[table]; !held {
+			dropped[table] = rev
+		}
+	}
+	rev, err := s.writer.free(ctx, dropped)
+	s.wrote = max(s.wrote, rev)
+	if err == nil && len(dropped) > 0 {
+		s.log.Info().Int("tables", len(dropped)).Msg("gave up tables")
+	}
+	return err
 }
 
 // revoke frees all keys at once. If it fails they run out with the lease.
