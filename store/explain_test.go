@@ -120,6 +120,9 @@ func (b *bench) keyPlans(t *testing.T) {
 		"recover":   b.recoverText(parts),
 		"fate":      fate.render(nil, b.fill(parts[0])),
 		"redrive":   redrive.render(nil, b.fillRow(ids[0])),
+		"redrives":  b.redriveText(parts, 1),
+		"look":      look.render(nil, b.fill(parts[0])),
+		"by hand":   buryByHand.render(nil, b.fillRow(ids[0])),
 	}
 	for name, text := range texts {
 		for _, p := range b.explain(string(text)) {

@@ -68,9 +68,10 @@ func peekTail(q PeekQuery) map[string][]byte {
 		span = peekAfter
 	}
 	return map[string][]byte{
-		"range": span.render(nil, bounds),
-		"types": appendList(nil, q.Types),
-		"limit": appendInt(nil, q.Limit),
+		"status": appendInt(nil, int(q.Status)),
+		"range":  span.render(nil, bounds),
+		"types":  appendList(nil, q.Types),
+		"limit":  appendInt(nil, q.Limit),
 	}
 }
 

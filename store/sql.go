@@ -25,7 +25,8 @@ const rowColumns = `
     gmt_modified`
 
 // peek reads entries of one table in order. It is answered from idx_due alone,
-// without a sort. {range} bounds action_time. Zero rows: nothing due there.
+// without a sort. {range} bounds action_time. Zero rows: nothing due there, or
+// of a final {status}, nothing settled then.
 var peek = prepare(`
 (SELECT /* tocsin peek */
     {table_no},
@@ -33,7 +34,7 @@ var peek = prepare(`
     biz_type,
     action_time
 FROM {table} FORCE INDEX (idx_due)
-WHERE status = 0
+WHERE status = {status}
   AND {range}
   AND biz_type IN ({types})
 ORDER BY action_time, biz_type, job_id

@@ -11,10 +11,11 @@ import (
 // the row. Servers are named by their index in the config, databases and tables
 // by their numbers.
 
-// PeekQuery asks one server for the entries of some of its tables, pending and
-// of some biz types, in order of action time.
+// PeekQuery asks one server for the entries of some of its tables, of one status
+// and some biz types, in order of action time.
 type PeekQuery struct {
 	Server int
+	Status tocsin.Status  // the zero value is Pending
 	Tables []int          // table numbers, all of this server
 	Types  []uint64       // numbers of biz types
 	From   int64          // lower bound of action_time, inclusive; 0: from the beginning

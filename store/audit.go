@@ -1,0 +1,333 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// auditExamples is how many job_ids stand for the rows that share their faults.
+const auditExamples = 3
+
+// audit checks entries of one table and status, {limit} at most, each against
+// itself, and counts them by biz type and faults, with a few job_ids; no faults
+// are a group too. The rows come from a range of idx_due. The last column is
+// the last of them in its order, as text of 63 characters.
+var audit = prepare(`
+(SELECT /* tocsin audit */
+    {table_no},
+    biz_type,
+    faults,
+    COUNT(*),
+    SUBSTRING_INDEX(IFNULL(GROUP_CONCAT(IF(faults = 0, NULL, job_id) ORDER BY job_id), ''), ',', {examples}),
+    MAX(CONCAT(CAST(action_time AS CHAR), LPAD(biz_type, 20, '0'), LPAD(job_id, 20, '0')))
+FROM (
+    SELECT
+        job_id,
+        biz_type,
+        action_time,
+        {faults} AS faults
+    FROM {table} FORCE INDEX (idx_due)
+    WHERE {rows}
+    LIMIT {limit}
+) AS seen
+GROUP BY biz_type, faults)`)
+
+// auditStatus and auditOdd are the {rows} of audit. A status that is none has no
+// order to page by: its first rows must do.
+var (
+	auditStatus = prepare(`
+    status = {status}
+      AND {range}
+    ORDER BY action_time, biz_type, job_id`)
+	auditOdd = prepare(`status > 4`)
+)
+
+// Fault is what is wrong with a row, a bit each; a row may have several.
+type Fault uint32
+
+// The faults. Times are those of the row's server, with a second's grace where
+// they are compared with its clock.
+const (
+	WrongTable      Fault = 1 << iota // its biz_id belongs to another table
+	WrongJobID                        // its job_id names another table: no command finds it
+	UnknownType                       // no policy has its biz type's number
+	UnknownStatus                     // its status is none
+	Overdue                           // pending, of a type that is not paused, due for longer than the grace
+	ClaimRunOut                       // claimed, deadline passed for longer than the grace: nobody recovers it
+	SettledAhead                      // final, with a time of settling in the future
+	Early                             // pending or done before its due_time, though never rescheduled nor redriven
+	CreatedAfter                      // created after it was modified
+	ModifiedAhead                     // modified in the future
+	TooManyCrashes                    // pending or claimed with 5 crashes or more
+	TooManyAttempts                   // pending or claimed with all the attempts that its policy grants
+	DedupKept                         // cancelled, but holds its dedup_key: it can't be added again
+	OddClaimer                        // pending with a claimer, or claimed without
+)
+
+// faultNames are in the order of the bits.
+var faultNames = [...]string{
+	"wrong_table", "wrong_job_id", "unknown_type", "unknown_status", "overdue", "claim_run_out", "settled_ahead",
+	"early", "created_after", "modified_ahead", "too_many_crashes", "too_many_attempts", "dedup_kept", "odd_claimer",
+}
+
+// faultConditions are in the order of the bits, and never NULL.
+var faultConditions = prepare(`
+    (CRC32(biz_id) % {total} <> {table_no})
+  | ((job_id >> 9) & 8191 <> {table_no}) << 1
+  | (biz_type NOT IN ({types})) << 2
+  | (status > 4) << 3
+  | (status = 0 AND biz_type NOT IN ({paused}) AND action_time < {late}) << 4
+  | (status = 1 AND action_time < {late}) << 5
+  | (status IN (2, 3, 4) AND action_time > {ahead}) << 6
+  | (status IN (0, 2) AND version = 0 AND action_time < due_time) << 7
+  | (gmt_create > gmt_modified) << 8
+  | (gmt_modified > {ahead}) << 9
+  | (status IN (0, 1) AND crashes >= {crashes}) << 10
+  | (status IN (0, 1) AND attempts >= {attempts}) << 11
+  | (status = 3 AND dedup_key IS NOT NULL) << 12
+  | (status = 0 AND claimed_by <> '' OR status = 1 AND claimed_by = '') << 13`)
+
+// The instants of the conditions, by the server's clock.
+var (
+	auditLate  = prepare(`UTC_TIMESTAMP(3) - INTERVAL {grace} SECOND`)
+	auditAhead = prepare(`UTC_TIMESTAMP(3) + INTERVAL 1 SECOND`)
+)
+
+// Split gives the single faults.
+func (f Fault) Split() []Fault {
+	var all []Fault
+	for bit := range faultNames {
+		if f&(1<<bit) != 0 {
+			all = append(all, 1<<bit)
+		}
+	}
+	return all
+}
+
+// String gives the words, joined by commas; "" is no fault.
+func (f Fault) String() string {
+	var words []string
+	for bit, name := range faultNames {
+		if f&(1<<bit) != 0 {
+			words = append(words, name)
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// AuditStatuses are the values of AuditQuery.Status that cover every row: the
+// last one stands for all that are no status.
+var AuditStatuses = []tocsin.Status{tocsin.Pending, tocsin.Claimed, tocsin.Done, tocsin.Cancelled, tocsin.Dead, tocsin.Dead + 1}
+
+// AuditQuery asks one server to check rows of some of its tables in one status.
+type AuditQuery struct {
+	Server   int
+	Tables   []int
+	Status   tocsin.Status
+	From     int64          // lower bound of action_time, inclusive; 0: all
+	After    duequeue.Entry // with one table only: go on behind this entry
+	Limit    int            // rows of each table
+	Grace    time.Duration  // that a pending or claimed row may be late
+	Types    []uint64       // numbers of all biz types
+	Paused   []uint64       // of those that are paused
+	Attempts map[uint64]int // granted by each type's policy
+}
+
+// Audited are rows of one table and biz type that have the same faults.
+type Audited struct {
+	Table    int
+	Type     uint64
+	Faults   Fault // 0: none
+	Rows     int
+	Examples []tocsin.JobID // of rows with faults, a few
+}
+
+// AuditPage is what one Audit found and what it cost.
+type AuditPage struct {
+	Groups     []Audited
+	Full       []AuditFull   // the tables that may hold more, and where to go on
+	Failed     map[int]error // by table number; nil if all is well
+	Rows       int           // read
+	Statements int           // sent
+}
+
+// AuditFull is a table whose page came back full.
+type AuditFull struct {
+	Table int
+	Last  duequeue.Entry
+}
+
+// Audit checks rows in the server, each against itself, up to 64 tables in one
+// round trip. It locks nothing. A table that cannot be read is named in
+// AuditPage.Failed and hides no other. The error is that of the server as a
+// whole; the page is good up to there.
+func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
+	var page AuditPage
+	if q.After.JobID != 0 && len(q.Tables) != 1 {
+		return page, errAfterMany
+	}
+	sv := s.servers[q.Server]
+	for group := range slices.Chunk(q.Tables, maxTables) {
+		err := apart(group, func(tables []int) error {
+			page.Statements++
+			return s.auditGroup(ctx, sv, tables, q, &page)
+		}, func(table int, err error) {
+			if page.Failed == nil {
+				page.Failed = make(map[int]error)
+			}
+			page.Failed[table] = s.wrap(err, "audit", sv, table)
+		})
+		if err != nil {
+			return page, s.wrap(err, "audit", sv, group...)
+		}
+	}
+	return page, nil
+}
+
+// auditGroup adds what one statement finds to the page, or nothing if it fails.
+func (s *Store) auditGroup(ctx context.Context, sv *server, tables []int, q AuditQuery, page *AuditPage) error {
+	var groups []Audited
+	rows, last := map[int]int{}, map[int]string{}
+	err := s.read(ctx, sv.DB, audit.name, s.auditText(tables, q), func(_ int, found *sql.Rows) error {
+		var g Audited
+		var examples, end string
+		if err := found.Scan(&g.Table, &g.Type, &g.Faults, &g.Rows, &examples, &end); err != nil {
+			return err
+		}
+		rows[g.Table] += g.Rows
+		last[g.Table] = max(last[g.Table], end)
+		groups = append(groups, g)
+		return readExamples(&groups[len(groups)-1], examples)
+	})
+	if err != nil {
+		return err
+	}
+	page.Groups = append(page.Groups, groups...)
+	for _, table := range tables {
+		page.Rows += rows[table]
+		if rows[table] < q.Limit || q.Status > tocsin.Dead {
+			continue
+		}
+		entry, err := readEnd(last[table])
+		if err != nil {
+			return err
+		}
+		page.Full = append(page.Full, AuditFull{table, entry})
+	}
+	return nil
+}
+
+func readExamples(g *Audited, text string) error {
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+		id, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			return fmt.Errorf("example of an audit: %w", err)
+		}
+		g.Examples = append(g.Examples, tocsin.JobID(id))
+	}
+	return nil
+}
+
+// readEnd reads the last column of audit: 23 characters of time, 20 of biz type,
+// 20 of job_id.
+func readEnd(text string) (e duequeue.Entry, err error) {
+	if len(text) != 63 {
+		return e, fmt.Errorf("end of an audit %q: want 63 characters", text)
+	}
+	at, err := time.Parse("2006-01-02 15:04:05.000", text[:23])
+	if err != nil {
+		return e, fmt.Errorf("end of an audit: %w", err)
+	}
+	typeCode, err := strconv.ParseUint(text[23:43], 10, 64)
+	if err != nil {
+		return e, fmt.Errorf("end of an audit: %w", err)
+	}
+	id, err := strconv.ParseUint(text[43:], 10, 64)
+	return duequeue.Entry{JobID: tocsin.JobID(id), Type: typeCode, Due: at.UnixMilli()}, err
+}
+
+// auditText is one statement over the tables.
+func (s *Store) auditText(tables []int, q AuditQuery) (b []byte) {
+	tail := q.tail()
+	for i, table := range tables {
+		if i > 0 {
+			b = append(b, unionAll...)
+		}
+		b = audit.render(b, func(b []byte, slot string) []byte {
+			switch slot {
+			case "table":
+				return append(b, s.names[table]...)
+			case "table_no":
+				return appendInt(b, table)
+			case "faults":
+				return s.faultText(b, table, tail)
+			}
+			return append(b, tail[slot]...)
+		})
+	}
+	return b
+}
+
+func (s *Store) faultText(b []byte, table int, tail map[string][]byte) []byte {
+	return faultConditions.render(b, func(b []byte, slot string) []byte {
+		switch slot {
+		case "total":
+			return appendInt(b, s.layout.Total())
+		case "table_no":
+			return appendInt(b, table)
+		}
+		return append(b, tail[slot]...)
+	})
+}
+
+// tail fills the slots that are the same for all tables of a query.
+func (q AuditQuery) tail() map[string][]byte {
+	tail := peekTail(PeekQuery{Status: q.Status, Types: []uint64{0}, From: q.From, Until: maxMilli, After: q.After, Limit: q.Limit})
+	fill := func(b []byte, slot string) []byte {
+		if slot == "grace" {
+			return strconv.AppendInt(b, int64(q.Grace/time.Second), 10)
+		}
+		return append(b, tail[slot]...)
+	}
+	rows := auditStatus
+	if q.Status > tocsin.Dead {
+		rows = auditOdd
+	}
+	tail["rows"] = rows.render(nil, fill)
+	tail["types"] = appendTypes(nil, q.Types)
+	tail["paused"] = appendTypes(nil, q.Paused)
+	tail["late"] = auditLate.render(nil, fill)
+	tail["ahead"] = auditAhead.render(nil, fill)
+	tail["crashes"] = appendInt(nil, maxCrashes)
+	tail["attempts"] = q.attempts(nil)
+	tail["examples"] = appendInt(nil, auditExamples)
+	return tail
+}
+
+// noLimit is more than the column attempts can hold.
+const noLimit = 65536
+
+// attempts appends the attempts that a row's policy grants.
+func (q AuditQuery) attempts(b []byte) []byte {
+	if len(q.Attempts) == 0 {
+		return appendInt(b, noLimit)
+	}
+	b = append(b, "CASE biz_type"...)
+	for _, typeCode := range slices.Sorted(maps.Keys(q.Attempts)) {
+		b = append(b, " WHEN "...)
+		b = strconv.AppendUint(b, typeCode, 10)
+		b = append(b, " THEN "...)
+		b = appendInt(b, q.Attempts[typeCode])
+	}
+	b = append(b, " ELSE "...)
+	return append(appendInt(b, noLimit), " END"...)
+}

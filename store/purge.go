@@ -1,0 +1,175 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// purge deletes rows of one table, status and biz type, by primary key, that are
+// still as Peek found them: settled before {before}. A DELETE takes no index
+// hint in its short form. Fewer rows than ids: some were redriven, or purged by
+// another.
+var purge = prepare(`
+DELETE /* tocsin purge */ {table}
+FROM {table} FORCE INDEX (PRIMARY)
+WHERE job_id IN ({ids})
+  AND status = {status}
+  AND biz_type = {type}
+  AND action_time < {before};`)
+
+// oldBells counts the next bells of one database, {limit} at most, and gives
+// the id of their last. By primary key.
+var oldBells = prepare(`
+SELECT /* tocsin old_bells */
+    COUNT(*),
+    IFNULL(MAX(id), 0)
+FROM (
+    SELECT id
+    FROM {database}.doorbell
+    WHERE id > {after}
+    ORDER BY id
+    LIMIT {limit}
+) AS oldest`)
+
+// purgeBells deletes a range of one database's bells but the last of it, by
+// primary key, as far as the tasks they rang for were due before {before}.
+var purgeBells = prepare(`
+DELETE /* tocsin purge_bells */ {database}.doorbell
+FROM {database}.doorbell FORCE INDEX (PRIMARY)
+WHERE id > {after}
+  AND id < {last}
+  AND action_time < {before};`)
+
+var errNotFinal = errors.New("only done, cancelled and dead tasks may be purged")
+
+// Purge deletes rows of one status, done, cancelled or dead, that Peek found and
+// that were settled before an instant, at most 500 in one transaction, and gives
+// their number by biz type. A row that is another's by now, or settled later, is
+// left. On an error nothing is deleted; a lock that another transaction holds is
+// waited for for a second.
+func (s *Store) Purge(ctx context.Context, server int, status tocsin.Status, before int64, rows []duequeue.Entry) (map[uint64]int, error) {
+	sv := s.servers[server]
+	if !status.Final() {
+		return nil, fmt.Errorf("purge %s tasks on %s: %w", status, sv.Name, errNotFinal)
+	}
+	for _, e := range rows {
+		if err := s.refuse(server, e.JobID.Table()); err != nil {
+			return nil, fmt.Errorf("purge job_id %s on %s: %w", e.JobID, sv.Name, err)
+		}
+	}
+	parts := byTableAndType(rows[:min(len(rows), maxIDs)])
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	var counts []int64
+	err := s.transact(ctx, sv, func(conn *sql.Conn) (err error) {
+		counts, err = s.write(ctx, conn, purge.name, s.purgeText(status, before, parts))
+		return err
+	})
+	if err != nil {
+		return nil, s.wrap(err, fmt.Sprintf("purge %d rows of", len(rows)), sv, parts[0].table)
+	}
+	return countTypes(parts, counts), nil
+}
+
+// typedIDs are ids of one table and biz type, ascending.
+type typedIDs struct {
+	idsOf
+	typeCode uint64
+}
+
+// byTableAndType sorts rows into those of each table and biz type.
+func byTableAndType(rows []duequeue.Entry) (parts []typedIDs) {
+	sorted := slices.SortedFunc(slices.Values(rows), func(a, b duequeue.Entry) int {
+		return cmp.Or(cmp.Compare(a.JobID.Table(), b.JobID.Table()), cmp.Compare(a.Type, b.Type), cmp.Compare(a.JobID, b.JobID))
+	})
+	for _, e := range sorted {
+		last := len(parts) - 1
+		if last < 0 || parts[last].table != e.JobID.Table() || parts[last].typeCode != e.Type {
+			parts = append(parts, typedIDs{idsOf{table: e.JobID.Table()}, e.Type})
+			last++
+		}
+		parts[last].ids = append(parts[last].ids, e.JobID)
+	}
+	return parts
+}
+
+func countTypes(parts []typedIDs, counts []int64) map[uint64]int {
+	removed := make(map[uint64]int)
+	for i, n := range counts {
+		removed[parts[i].typeCode] += int(n)
+	}
+	return removed
+}
+
+// purgeText is a statement for each table and biz type.
+func (s *Store) purgeText(status tocsin.Status, before int64, parts []typedIDs) (b []byte) {
+	for _, part := range parts {
+		ids := s.fill(part.idsOf)
+		b = purge.render(b, func(b []byte, slot string) []byte {
+			switch slot {
+			case "status":
+				return appendInt(b, int(status))
+			case "type":
+				return strconv.AppendUint(b, part.typeCode, 10)
+			case "before":
+				return appendTime(b, before)
+			}
+			return ids(b, slot)
+		})
+	}
+	return b
+}
+
+// PurgeBells looks at the next bells of one database behind the id after, limit
+// of them, and deletes those that rang for what was due before an instant. A
+// bell rings for what is due within the horizon, so that is its age. The newest
+// bell stays, so that the highest id never falls, which would make every node
+// start anew. It gives how many it deleted, and where to go on: 0 where the rest
+// is younger.
+func (s *Store) PurgeBells(ctx context.Context, server, database int, after uint64, before int64, limit int) (removed int, next uint64, err error) {
+	sv := s.servers[server]
+	fill := func(b []byte, slot string) []byte {
+		switch slot {
+		case "after":
+			return strconv.AppendUint(b, after, 10)
+		case "before":
+			return appendTime(b, before)
+		case "limit":
+			return appendInt(b, limit)
+		case "last":
+			return strconv.AppendUint(b, next, 10)
+		}
+		return s.fillDatabase(b, slot, database)
+	}
+	seen := 0
+	err = s.read(ctx, sv.DB, oldBells.name, oldBells.render(nil, fill), func(_ int, rows *sql.Rows) error {
+		return rows.Scan(&seen, &next)
+	})
+	if err == nil && seen > 1 {
+		err = s.transact(ctx, sv, func(conn *sql.Conn) error {
+			counts, err := s.write(ctx, conn, purgeBells.name, purgeBells.render(nil, fill))
+			removed = int(sum(counts))
+			return err
+		})
+	}
+	if err != nil {
+		return 0, 0, s.wrap(err, "purge bells of "+s.layout.Database(database), sv)
+	}
+	if seen < limit || removed < seen-1 {
+		return removed, 0, nil
+	}
+	return removed, next - 1, nil
+}
+
+// DatabasesOf gives the numbers of a server's databases, ascending. The caller
+// may keep the slice.
+func (s *Store) DatabasesOf(server int) []int { return slices.Clone(s.servers[server].Databases) }

@@ -1,0 +1,199 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+const hour = int64(time.Hour / time.Millisecond)
+
+// there reports whether the row exists.
+func (b *bench) there(id tocsin.JobID) bool {
+	b.tb.Helper()
+	var n int
+	if err := b.db.QueryRow("SELECT COUNT(*) FROM "+b.layout.Table(id.Table())+" WHERE job_id = ?", id).Scan(&n); err != nil {
+		b.tb.Fatal(err)
+	}
+	return n == 1
+}
+
+func TestPurgeDeletesOnlyWhatIsStillAsItWasFound(t *testing.T) {
+	t.Parallel()
+	before := time.Now().UnixMilli() - hour
+	old := before - 1000
+	for name, c := range map[string]struct {
+		row  task
+		gone bool
+	}{
+		"done before the cut-off":               {task{status: tocsin.Done, action: old}, true},
+		"pending, however old":                  {task{status: tocsin.Pending, action: old}, false},
+		"claimed, however old":                  {task{status: tocsin.Claimed, action: old}, false},
+		"cancelled, where done ones are purged": {task{status: tocsin.Cancelled, action: old}, false},
+		"dead, where done ones are purged":      {task{status: tocsin.Dead, action: old}, false},
+		"done at the cut-off":                   {task{status: tocsin.Done, action: before}, false},
+		"done of another biz type than it was":  {task{status: tocsin.Done, action: old, kind: 2}, false},
+		"done after it was found, settled anew": {task{status: tocsin.Done, action: before + hour}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, small)
+			c.row.id = id(1, 1)
+			b.add(c.row)
+			got, err := b.Purge(t.Context(), 0, tocsin.Done, before, []duequeue.Entry{{JobID: id(1, 1), Type: 1, Due: old}})
+			if err != nil || got[1] == 1 != c.gone || b.there(id(1, 1)) == c.gone {
+				t.Errorf("%v, %v, there: %t", got, err, b.there(id(1, 1)))
+			}
+		})
+	}
+}
+
+func TestPurgeRefusesLiveStatusesAndForeignTables(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	rows := []duequeue.Entry{{JobID: id(0, 1), Type: 1}}
+	b.add(task{id: id(0, 1), action: 1000})
+	for _, status := range []tocsin.Status{tocsin.Pending, tocsin.Claimed, tocsin.Dead + 1} {
+		if _, err := b.Purge(t.Context(), 0, status, b.clock(), rows); !errors.Is(err, errNotFinal) {
+			t.Errorf("%s: %v", status, err)
+		}
+	}
+	if _, err := b.Purge(t.Context(), 0, tocsin.Done, b.clock(), []duequeue.Entry{{JobID: id(4, 1)}}); err == nil {
+		t.Error("a table beyond the layout")
+	}
+	if !b.there(id(0, 1)) {
+		t.Error("deleted a pending row")
+	}
+}
+
+func TestPurgeCountsByBizType(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	var rows []duequeue.Entry
+	for i := range 12 {
+		row := task{id: id(i%4, i), kind: uint64(i%3 + 1), status: tocsin.Dead, action: 1000}
+		b.add(row)
+		rows = append(rows, duequeue.Entry{JobID: row.id, Type: row.kind, Due: 1000})
+	}
+	got, err := b.Purge(t.Context(), 0, tocsin.Dead, b.clock(), rows[:10])
+	if want := map[uint64]int{1: 4, 2: 3, 3: 3}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	got, err = b.Purge(t.Context(), 0, tocsin.Dead, b.clock(), rows)
+	if want := map[uint64]int{1: 0, 2: 1, 3: 1}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("again: %v, %v, want %v", got, err, want)
+	}
+}
+
+func TestPurgeOfALockedRowIsContendedAndDeletesNothing(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.add(task{id: id(0, 1), status: tocsin.Done, action: 1000}, task{id: id(0, 2), status: tocsin.Done, action: 1000})
+	unlock := b.locked(id(0, 2))
+	defer unlock()
+	rows := []duequeue.Entry{{JobID: id(0, 1), Type: 1}, {JobID: id(0, 2), Type: 1}}
+	if _, err := b.Purge(t.Context(), 0, tocsin.Done, b.clock(), rows); mysql.ClassOf(err) != mysql.Contended {
+		t.Errorf("%v", err)
+	}
+	if !b.there(id(0, 1)) {
+		t.Error("half a batch is deleted")
+	}
+}
+
+func TestPurgeTakesARangeOfThePrimaryKey(t *testing.T) {
+	t.Parallel()
+	for _, rows := range []int{600, 6000} {
+		b := filled(t, rows)
+		found, err := b.Peek(t.Context(), PeekQuery{Status: tocsin.Done, Tables: []int{0}, Types: []uint64{1, 2, 3}, Until: b.clock(), Limit: 300})
+		if err != nil || len(found.Entries) != 300 {
+			t.Fatalf("%d entries, %v", len(found.Entries), err)
+		}
+		for text := range strings.SplitSeq(strings.TrimSuffix(string(b.purgeText(tocsin.Done, b.clock(), byTableAndType(found.Entries))), ";"), ";") {
+			for _, p := range b.explain(text) {
+				if p.key != "PRIMARY" || p.access != "range" {
+					t.Errorf("%d rows: %+v", rows, p)
+				}
+			}
+		}
+	}
+}
+
+// A purge must not disturb who lives on the same table, nor the other way round.
+func TestPurgeBesideAddsSettlesAndCancels(t *testing.T) {
+	t.Parallel()
+	b := open(t, tocsin.Layout{Databases: 1, Tables: 1})
+	const rows = 400
+	var tasks []task
+	for i := range rows {
+		tasks = append(tasks, task{id: id(0, i), status: tocsin.Done, action: 1000}, task{id: id(0, rows+i), version: 1})
+	}
+	b.add(tasks...)
+	var w sync.WaitGroup
+	w.Go(func() { // settles
+		for i := range rows {
+			o := Outcome{JobID: id(0, rows+i), Version: 1}
+			if fates, err := b.Settle(t.Context(), 0, []Outcome{o}); err != nil || fates[0] != Stored {
+				t.Errorf("settle: %v, %v", fates, err)
+			}
+		}
+	})
+	w.Go(func() { // adds
+		for i := range rows {
+			b.add(task{id: id(0, 2*rows+i), action: 1000})
+		}
+	})
+	for range 2 { // purges, side by side
+		w.Go(func() {
+			for removed := 1; removed > 0; {
+				page, err := b.Peek(t.Context(), PeekQuery{Status: tocsin.Done, Tables: []int{0}, Types: []uint64{1}, Until: 1000, Limit: 20})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := b.Purge(t.Context(), 0, tocsin.Done, 2000, page.Entries); err != nil {
+					t.Error(err)
+					return
+				}
+				removed = len(page.Entries)
+			}
+		})
+	}
+	w.Wait()
+	var done, pending int
+	if err := b.db.QueryRow("SELECT SUM(status = 2), SUM(status = 0) FROM "+b.layout.Table(0)).Scan(&done, &pending); err != nil || done != rows || pending != rows {
+		t.Errorf("%d done, %d pending, %v; want %d each", done, pending, err, rows)
+	}
+}
+
+func TestPurgeBellsLeavesTheYoungAndTheNewest(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	now := b.clock()
+	for i, due := range []int64{now - 3*hour, now - 2*hour, now + 9000, now - 2*hour, now, now - 2*hour} { // ids 1 to 6
+		b.exec("INSERT INTO "+b.layout.Database(1)+".doorbell (table_no, job_id, biz_type, action_time) VALUES (2, ?, 1, "+
+			string(appendTime(nil, due))+")", id(2, i))
+	}
+	removed, next, err := b.PurgeBells(t.Context(), 0, 1, 0, now-hour, 3)
+	if removed != 2 || next != 2 || err != nil {
+		t.Errorf("first: %d, %d, %v", removed, next, err)
+	}
+	removed, next, err = b.PurgeBells(t.Context(), 0, 1, next, now-hour, 3)
+	if removed != 1 || next != 0 || err != nil { // 3 and 5 ring for the future
+		t.Errorf("second: %d, %d, %v", removed, next, err)
+	}
+	rung, err := b.Bells(t.Context(), 0, nil, 10)
+	if got := fmt.Sprint(len(rung[0]), rung[1][0].ID, rung[1][1].ID, rung[1][2].ID, len(rung[1])); err != nil || got != "0 3 5 6 3" {
+		t.Errorf("left: %s, %v", got, err)
+	}
+	if removed, next, err := b.PurgeBells(t.Context(), 0, 0, 0, now, 10); removed != 0 || next != 0 || err != nil {
+		t.Errorf("empty: %d, %d, %v", removed, next, err)
+	}
+}
