@@ -80,6 +80,7 @@ func (c *Client) addAll(ctx context.Context, s *server, rows []*row) {
 	}
 	close(chunks)
 	group.Wait()
+	b.finish(ctx)
 }
 
 // split cuts rows into chunks of at most chunkRows, and of at most limit bytes

@@ -1,6 +1,7 @@
 package tocsin_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -151,6 +152,49 @@ func TestAddManyLeavesOutTheCulpritsAlone(t *testing.T) {
 		if bad := cfg.Layout.TableOf(uint64(i+1)) == missing; bad != (a.Err != nil) || bad != (a.JobID == 0) {
 			t.Errorf("biz_id %d: %+v", i+1, a)
 		}
+	}
+}
+
+func TestAddManyStoresAroundALockedTable(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	own := session(t, devtest.DSN(t), "")
+	holder := must[*sql.Conn](t)(own.Conn(t.Context()))
+	defer holder.Close()
+	locked := func(query string) {
+		if _, err := holder.ExecContext(t.Context(), query); err != nil {
+			t.Error(err)
+		}
+	}
+	locked("LOCK TABLES " + cfg.Layout.Table(1) + " WRITE")
+	tasks, others := make([]tocsin.NewTask, 200), 0
+	for i := range tasks {
+		tasks[i] = remind.New(uint64(i+1), "x", tocsin.In(0))
+		if cfg.Layout.TableOf(uint64(i+1)) != 1 {
+			others++
+		}
+	}
+	done := make(chan error)
+	go func() {
+		_, err := c.AddMany(t.Context(), tasks)
+		done <- err
+	}()
+	free := []string{cfg.Layout.Table(0), cfg.Layout.Table(2), cfg.Layout.Table(3)}
+	for stored := 0; stored < others; time.Sleep(10 * time.Millisecond) {
+		stored = 0
+		for _, table := range free {
+			stored += count(t, own, "SELECT COUNT(*) FROM "+table)
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("ended with the table locked and %d of %d stored elsewhere: %v", stored, others, err)
+		default:
+		}
+	}
+	locked("UNLOCK TABLES")
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

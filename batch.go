@@ -4,19 +4,32 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// batch stores the chunks of one AddMany on one server. Its methods may run at
-// once for different chunks.
+// Bounds of the waits for locks of one AddMany on one server.
+const (
+	lockBrief = 2 * time.Second  // of one chunk, while others wait behind it
+	lockSpent = 20 * time.Second // of all chunks, before locked ones are given up at once
+	lockLast  = 10 * time.Second // at the end, of the tables that were locked
+)
+
+// batch stores the chunks of one AddMany on one server. Its methods but finish
+// may run at once for different chunks.
 type batch struct {
 	client *Client
 	server *server
 	facts  *facts
 	gone   atomic.Pointer[error] // the server can't be reached: later chunks are not tried
+	spent  atomic.Int64          // nanoseconds of waits for locks
+	until  time.Time             // finish waits for locks; zero before it
+
+	mu     sync.Mutex
+	locked [][]*row // left to finish: each of one table
 }
 
 // store stores a chunk, whose rows are in order of their tables. Where the
@@ -27,9 +40,12 @@ func (b *batch) store(ctx context.Context, rows []*row) {
 		fail(rows, *gone)
 		return
 	}
+	began := time.Now()
 	maybe, err := b.try(ctx, rows)
 	switch {
 	case err == nil:
+	case mysql.ClassOf(err) == mysql.Contended && b.until.IsZero() && b.spent.Add(int64(time.Since(began))) < int64(lockSpent):
+		b.apart(ctx, rows)
 	case len(rows) > 1 && splits(err):
 		half := len(rows) / 2
 		b.store(ctx, rows[:half])
@@ -39,16 +55,48 @@ func (b *batch) store(ctx context.Context, rows []*row) {
 	}
 }
 
+// apart tries each table of a chunk alone, where a locked one holds up the
+// others, and leaves the locked one to finish.
+func (b *batch) apart(ctx context.Context, rows []*row) {
+	if rows[0].table != rows[len(rows)-1].table {
+		groups(rows, tableOf, func(table []*row) { b.store(ctx, table) })
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.locked = append(b.locked, rows)
+}
+
+// finish stores the tables that were locked, if they are free before long.
+func (b *batch) finish(ctx context.Context) {
+	b.until = time.Now().Add(lockLast)
+	for _, rows := range b.locked {
+		b.store(ctx, rows)
+	}
+}
+
+// patience is how long the locks of one chunk are waited for.
+func (b *batch) patience() time.Duration {
+	if b.until.IsZero() {
+		return lockBrief
+	}
+	return max(time.Until(b.until), time.Millisecond)
+}
+
 // splits reports whether a part of the chunk may go in without the rest.
 func splits(err error) bool {
 	class := mysql.ClassOf(err)
 	return class == mysql.Other || class == mysql.Missing || class == mysql.Denied
 }
 
-// report gives every row of a chunk the error that it failed with.
+// report gives every row of a chunk that is not known to be stored the error
+// that it failed with.
 func (b *batch) report(rows []*row, maybe bool, err error) {
 	t := tries{maybe: maybe}
 	for _, r := range rows {
+		if r.out.JobID != 0 {
+			continue
+		}
 		*r.out = Added{JobID: unsureID(maybe, r.id), Err: t.failure(r.id, b.client.where(r.table), err)}
 	}
 	if class := mysql.ClassOf(err); class == mysql.Lost || class == mysql.Demoted {
@@ -93,7 +141,7 @@ func (b *batch) once(ctx context.Context, rows []*row) (sent bool, err error) {
 func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []*row, err error) {
 	var p *packet
 	var counts []int64
-	err = mysql.Retry(ctx, func() (err error) {
+	err = mysql.RetryFor(ctx, b.patience(), func() (err error) {
 		p = b.packet(rows)
 		if counts, err = mysql.ExecMulti(ctx, conn, p.query(), p.args...); err != nil {
 			mysql.Rollback(ctx, conn) // the packet stopped half-way

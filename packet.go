@@ -46,7 +46,7 @@ type packet struct {
 func (b *batch) packet(rows []*row) *packet {
 	p := &packet{now: At(b.facts.clock()).at, text: make([]byte, 0, 256*len(rows)), args: make([]any, 0, 2*len(rows))}
 	p.text = append(p.text, "BEGIN;\n"...)
-	groups(rows, func(r *row) int { return r.table }, func(group []*row) {
+	groups(rows, tableOf, func(group []*row) {
 		p.tables = append(p.tables, group)
 		p.insert(b.client.layout, group)
 	})
@@ -117,6 +117,8 @@ func (p *packet) near(rows []*row, horizon time.Duration) []*row {
 	}
 	return near
 }
+
+func tableOf(r *row) int { return r.table }
 
 // groups calls do for each run of rows with the same key.
 func groups(rows []*row, key func(*row) int, do func([]*row)) {
