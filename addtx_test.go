@@ -22,6 +22,9 @@ var sessions = map[string]string{
 	"latin1, interpolated":       "charset=latin1&interpolateParams=true",
 	"sql_mode of old":            "sql_mode=%27%27",
 	"sql_mode of others":         "sql_mode=%27ANSI%2CNO_BACKSLASH_ESCAPES%27&interpolateParams=true",
+	"no autocommit":              "autocommit=0",
+	"safe updates":               "sql_safe_updates=1&sql_select_limit=1",
+	"GBK":                        "charset=gbk",
 	"time zone of Shanghai":      "time_zone=%27%2B08%3A00%27",
 	"serializable":               "tx_isolation=%27SERIALIZABLE%27",
 }
