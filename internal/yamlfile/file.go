@@ -2,19 +2,24 @@
 // authority for how a mistake in one is told: "configs/biz.yaml:12: unknown key
 // "tmeout"", one line, with the line it stands on.
 //
-// Reading is strict: unknown and repeated keys are errors, and so are a second
-// document and an empty file. Nothing of a file with a mistake is used.
+// Reading is strict: unknown and repeated keys are errors, and so are a fraction
+// for a whole number, a second document and an empty file. Nothing of a file with a mistake is used.
 package yamlfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 )
+
+// byteOrderMark is what some editors put in front of UTF-8.
+var byteOrderMark = []byte("\ufeff")
 
 // File is one parsed file.
 type File struct {
@@ -25,7 +30,7 @@ type File struct {
 // Parse reads the text of a file; name stands in the messages.
 func Parse(text []byte, name string) (file *File, err error) {
 	defer rescue(name, &err)
-	tree, err := parser.ParseBytes(text, 0)
+	tree, err := parser.ParseBytes(bytes.TrimPrefix(text, byteOrderMark), 0)
 	if err != nil {
 		return nil, explain(name, err)
 	}
@@ -42,7 +47,11 @@ func Parse(text []byte, name string) (file *File, err error) {
 // Decode fills v, a pointer to a struct with yaml tags.
 func (f *File) Decode(v any) (err error) {
 	defer rescue(f.name, &err)
-	if err := yaml.NodeToValue(f.tree.Docs[0].Body, v, yaml.Strict()); err != nil {
+	body := f.tree.Docs[0].Body
+	if err := yaml.NodeToValue(body, v, yaml.Strict()); err != nil {
+		return explain(f.name, err)
+	}
+	if err := whole(body, reflect.TypeOf(v)); err != nil {
 		return explain(f.name, err)
 	}
 	return nil

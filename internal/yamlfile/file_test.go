@@ -43,6 +43,10 @@ func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 		"unknown key on top":    {"item: []\n", `f.yaml:1: unknown key "item"`},
 		"repeated key":          {"items:\n  - name: a\n    name: b\n", `f.yaml:3: mapping key "name" already defined in line 2`},
 		"text for a number":     {"items:\n  - count: many\n", `f.yaml:2: "many" is not a whole number`},
+		"fraction for a number": {"items:\n  - name: a\n    count: 4.5\n", `f.yaml:3: "4.5" is not a whole number`},
+		"quoted fraction":       {"items:\n  - count: '4.5'\n", `f.yaml:2: "4.5" is not a whole number`},
+		"power for a number":    {"items:\n  - big: 1e1\n", `f.yaml:2: "1e1" is not a whole number`},
+		"octal number":          {"items:\n  - big: 010\n", `f.yaml:2: "010" is not a whole number`},
 		"text for a rate":       {"items:\n  - rate: fast\n", `f.yaml:2: "fast" is not a number`},
 		"text for a switch":     {"items:\n  - on: maybe\n", `f.yaml:2: "maybe" is not true or false`},
 		"negative number":       {"items:\n  - name: a\n    big: -1\n", `f.yaml:3: -1 is out of range`},
@@ -54,6 +58,7 @@ func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 		"tag on nothing":        {"items:\n  - waits: !x \n", `f.yaml:1: the file is not YAML that can be read: runtime error: invalid memory address or nil pointer dereference`},
 		"empty":                 {"", `f.yaml:1: the file is empty`},
 		"comments only":         {"# nothing\n", `f.yaml:1: the file is empty`},
+		"byte order mark":       {"\ufeffitem: []\n", `f.yaml:1: unknown key "item"`},
 		"two documents":         {"items: []\n---\nitems: []\n", `f.yaml:3: a second document: one file holds one`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,69 @@
+package yamlfile
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+)
+
+var (
+	decimal    = regexp.MustCompile(`^-?(0|[1-9][0-9_]*)$`)
+	ownReaders = reflect.TypeFor[yaml.NodeUnmarshaler]()
+)
+
+// whole refuses what the YAML library would bend into a whole number of a field
+// of type t: it cuts 4.5 to 4 and reads 010 as 8.
+func whole(node ast.Node, t reflect.Type) error {
+	if t.Kind() == reflect.Pointer {
+		return whole(node, t.Elem())
+	}
+	if reflect.PointerTo(t).Implements(ownReaders) {
+		return nil
+	}
+	switch n := node.(type) {
+	case *ast.AnchorNode:
+		return whole(n.Value, t)
+	case *ast.MappingNode:
+		return wholeFields(n, t)
+	case *ast.SequenceNode:
+		return wholeItems(n, t)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.StringNode:
+		if text := n.GetToken().Value; noun(t) == noun(reflect.TypeFor[int]()) && !decimal.MatchString(text) {
+			return ErrorAt(n, "%q is not a whole number", text)
+		}
+	}
+	return nil
+}
+
+func wholeFields(n *ast.MappingNode, t reflect.Type) error {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, entry := range n.Values {
+		for _, field := range reflect.VisibleFields(t) {
+			key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			if key != entry.Key.GetToken().Value {
+				continue
+			}
+			if err := whole(entry.Value, field.Type); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func wholeItems(n *ast.SequenceNode, t reflect.Type) error {
+	if t.Kind() != reflect.Slice {
+		return nil
+	}
+	for _, item := range n.Values {
+		if err := whole(item, t.Elem()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
