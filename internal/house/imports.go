@@ -31,6 +31,8 @@ var mayImport = map[string][]string{
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
 	"internal/devcluster":    {".", "assign", "biztype", "ddl", "dispatcher", "node", "store", "internal/..."},
+	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "internal/devserver"},
+	"internal/chaos/...":     {"internal/chaos"},
 	"internal/yamlfile":      {},
 	"internal/house":         {},
 	"internal/...":           {".", "biztype", "ddl", "store", "internal/..."},

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// sqlHomes are where SQL text stands, sqlTools further ones that set up connections and servers.
+// sqlHomes are where SQL text stands, sqlTools further ones that set up, or break, connections and servers.
 var (
 	sqlHomes = []string{".", "ddl", "biztype", "store"}
-	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "internal/house"}
+	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "internal/chaos", "internal/house"}
 )
 
 // statement matches text that looks like a statement, and no English sentence: "select one from the list".

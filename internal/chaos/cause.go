@@ -1,0 +1,84 @@
+package chaos
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Causes of second deliveries that are no fault's name.
+const (
+	causeSweep    = "sweeper beside its owner"
+	causeHandOver = "hand-over"
+	causeNone     = "unexplained"
+)
+
+// aftermath is how long after its end a fault may still be why a task is delivered
+// again: a lease, a claim and a recovery.
+func (o Options) aftermath() time.Duration {
+	return o.Timing.Lease + deliveryTimeout + 10*time.Second
+}
+
+// causeOf names what made a second delivery, the nearest thing first: what
+// happened to the node of the first one, then to the task's server, then to etcd.
+func causeOf(s second, server int, faults []incident, after time.Duration) string {
+	for _, near := range []func(incident) bool{
+		func(i incident) bool { return i.hits(s.first.Node, KillNode, FreezeNode) },
+		func(i incident) bool {
+			return i.hits(s.first.Node, CutNode) && i.Server == server || i.hits(s.again.Node, FreezeNode)
+		},
+		func(i incident) bool { return i.Fault == LowSweep && s.swept() },
+		func(i incident) bool { return i.onServer(server) },
+		func(i incident) bool { return i.hits(s.first.Node, CutEtcd, TermNode) },
+		func(i incident) bool { return i.Fault == StopEtcd },
+	} {
+		for _, i := range faults {
+			if near(i) && i.touches(s.first.At, s.again.At, after) {
+				return string(i.Fault)
+			}
+		}
+	}
+	return farCause(s, faults, after)
+}
+
+// farCause names what is left: tables moved, or a sweeper was about.
+func farCause(s second, faults []incident, after time.Duration) string {
+	if s.swept() {
+		return causeSweep
+	}
+	for _, i := range faults {
+		switch i.Fault {
+		case KillNode, FreezeNode, TermNode, CutEtcd:
+			if s.first.Node != s.again.Node && i.touches(s.first.At, s.again.At, after) {
+				return causeHandOver
+			}
+		}
+	}
+	return causeNone
+}
+
+// swept reports whether a sweeper made one of the two.
+func (s second) swept() bool {
+	return seatOf(s.first.Node) == "sweeper" || seatOf(s.again.Node) == "sweeper"
+}
+
+// hits reports whether the fault is one of these, on the seat of a node.
+func (i incident) hits(node string, faults ...Fault) bool {
+	for _, f := range faults {
+		if i.Fault == f && seatOf(node) == fmt.Sprintf("n%d", i.Node+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// onServer reports whether it is a fault of this server, for everybody.
+func (i incident) onServer(server int) bool {
+	switch i.Fault {
+	case KillServer, ReadOnly, CutServer, SlowServer, Reset, LockTable:
+		return i.Server == server
+	}
+	return false
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,72 @@
+// Command chaosrun plays random faults against a cluster of real processes and
+// checks every task: see package chaos. The same seed plays the same schedule,
+// which is printed first. It exits with 1 if a promise is broken, and keeps the
+// folder with logs and journals then.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/chaos"
+)
+
+func main() {
+	chaos.RunRole()
+	seed := flag.Uint64("seed", 1, "of the schedule")
+	minutes := flag.Float64("minutes", 10, "how long")
+	rate := flag.Int("rate", 400, "tasks a second")
+	nodes := flag.Int("nodes", 3, "")
+	servers := flag.Int("servers", 2, "MariaDB servers")
+	dry := flag.Bool("print", false, "print the schedule and end")
+	flag.Parse()
+	cfg := chaos.Config{
+		Options: chaos.Options{Nodes: *nodes, Servers: *servers, Sweeper: true},
+		Seed:    *seed, Length: time.Duration(*minutes * float64(time.Minute)), Out: os.Stdout,
+		Load: chaos.Load{Rate: *rate, Changes: true, Fails: true},
+	}
+	if *dry {
+		fmt.Print(chaos.Text(chaos.NewSchedule(cfg.Seed, cfg.Length, cfg.Options)))
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := play(ctx, cfg); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+}
+
+// play runs in a folder of its own, which it removes where all went well.
+func play(ctx context.Context, cfg chaos.Config) error {
+	dir, err := os.MkdirTemp("", "tocsin-chaos")
+	if err != nil {
+		return err
+	}
+	cfg.Dir = dir
+	report, err := chaos.Run(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("%w (see %s)", err, dir)
+	}
+	fmt.Printf("\nseed %d, %s\n%s", cfg.Seed, cfg.Length, report)
+	if len(report.Breaches) > 0 {
+		removeServers(dir)
+		return fmt.Errorf("%d promises broken; logs and journals are in %s", len(report.Breaches), dir)
+	}
+	return os.RemoveAll(dir)
+}
+
+// removeServers keeps logs and journals but not the data.
+func removeServers(dir string) {
+	for _, pattern := range []string{"db*", "etcd"} {
+		paths, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, path := range paths {
+			_ = os.RemoveAll(path)
+		}
+	}
+}

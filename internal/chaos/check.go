@@ -1,0 +1,256 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// loadedBefore is how long after its cancel a task that is not strict may still be
+// started, having been loaded before it: the dispatcher's bound, and a little.
+const loadedBefore = 3 * time.Second
+
+// crashesMost is after how many crashes a task is buried.
+const crashesMost = 5
+
+// The promises whose breach means a lost task.
+const (
+	promiseStored    = "an acknowledged add is stored"
+	promiseEnds      = "a task ends"
+	promiseDelivered = "what is done was delivered"
+)
+
+// evidence is all that is known at the end of a run.
+type evidence struct {
+	opts       Options
+	entries    map[uint64]*entry
+	rows       map[uint64]row
+	doubles    []row // of a biz_id that had one already
+	deliveries map[tocsin.JobID][]delivery
+	incidents  []incident
+	finals     map[tocsin.JobID]row // final states seen during the run
+	server     func(table int) int
+}
+
+// Breach is a promise that was broken, with all that is known of the task.
+type Breach struct {
+	Promise string
+	Trace   string
+}
+
+// verdict collects what the checks find.
+type verdict struct {
+	*evidence
+	report *Report
+}
+
+// check holds every promise against the evidence.
+func (e *evidence) check() *Report {
+	v := verdict{e, &Report{Words: map[string]int{}, Again: map[string]int{}, States: map[string]int{}}}
+	for _, d := range e.doubles {
+		v.report.breach("one row a task", d.String())
+	}
+	for _, task := range e.entries {
+		v.task(task)
+	}
+	v.strangers()
+	v.report.finish()
+	return v.report
+}
+
+// strangers are deliveries of tasks that no table has.
+func (v verdict) strangers() {
+	known := map[tocsin.JobID]bool{}
+	for _, r := range v.rows {
+		known[r.JobID] = true
+	}
+	for id, all := range v.deliveries {
+		if !known[id] {
+			v.report.breach("what is delivered was stored", fmt.Sprintf("job_id %s: %v", id, all))
+		}
+		v.report.Deliveries += len(all)
+	}
+}
+
+// task checks one task.
+func (v verdict) task(e *entry) {
+	r, stored := v.rows[e.BizID]
+	v.report.Words[string(e.Word)]++
+	if !stored {
+		if e.Word == acknowledged {
+			v.breach(e, nil, nil, promiseStored)
+		}
+		return
+	}
+	of := v.deliveries[r.JobID]
+	v.report.States[r.Status.String()]++
+	switch {
+	case e.Word == refusedWord || e.Word == rolledBack:
+		v.breach(e, &r, of, "a refused add is not stored")
+	case e.JobID != 0 && e.JobID != r.JobID:
+		v.breach(e, &r, of, "an add is stored once, under the id it was given")
+	}
+	v.state(e, r, of)
+	v.change(e, r, of)
+	v.times(e, r, of)
+	v.twice(e, r, of)
+	if before, seen := v.finals[r.JobID]; seen && !sameEnd(before, r) {
+		v.breach(e, &r, of, "a final state stays: was "+before.String())
+	}
+}
+
+// sameEnd allows the one change of a final state that the writes allow: a success
+// that comes late completes a dead task.
+func sameEnd(before, now row) bool {
+	return before.Status == now.Status && before.Action.Equal(now.Action) || before.Status == tocsin.Dead && now.Status == tocsin.Done
+}
+
+// state checks how the task ended.
+func (v verdict) state(e *entry, r row, of []delivery) {
+	switch r.Status {
+	case tocsin.Done:
+		v.done(e, r, of)
+	case tocsin.Cancelled:
+		if e.Change == nil || !e.Change.Cancel || !e.Change.maybe() {
+			v.breach(e, &r, of, "nobody cancels but the user")
+		}
+	case tocsin.Dead:
+		if r.Attempts < attempts && r.Crashes < crashesMost {
+			v.breach(e, &r, of, "a task is buried after its last attempt or fifth crash only")
+		}
+	default:
+		v.breach(e, &r, of, promiseEnds)
+	}
+}
+
+// done checks that a delivery stands behind it, and that no crash cost an attempt.
+func (v verdict) done(e *entry, r row, of []delivery) {
+	well := func(d delivery) bool { return d.OK && d.Version == r.Version }
+	if !slices.ContainsFunc(of, well) {
+		v.breach(e, &r, of, promiseDelivered)
+	}
+	failed := map[int]bool{}
+	for _, d := range of {
+		if d.Version == r.Version && v.costs(d) {
+			failed[d.Attempts] = true
+		}
+	}
+	if r.Attempts > len(failed) || r.Attempts < e.Fail {
+		v.breach(e, &r, of, "an attempt is counted for each failure, and for no crash")
+	}
+}
+
+// costs reports whether the delivery may have been a failed attempt: it failed, it
+// took too long, or its node was frozen and woke after the time-out.
+func (v verdict) costs(d delivery) bool {
+	if !d.End.IsZero() && (!d.OK || d.End.Sub(d.At) > deliveryTimeout-time.Second/2) {
+		return true
+	}
+	return slices.ContainsFunc(v.incidents, func(i incident) bool {
+		return i.hits(d.Node, FreezeNode) && i.touches(d.At, d.At.Add(deliveryTimeout), time.Second)
+	})
+}
+
+// change checks what became of a cancel or reschedule.
+func (v verdict) change(e *entry, r row, of []delivery) {
+	o := e.Change
+	switch {
+	case !o.done():
+	case o.Cancel && r.Status != tocsin.Cancelled:
+		v.breach(e, &r, of, "a cancelled task stays cancelled")
+	case o.Cancel:
+		v.cancelled(e, r, of)
+	case r.Version == 0:
+		v.breach(e, &r, of, "a rescheduled task has a new version")
+	}
+}
+
+// cancelled checks that no delivery started after the cancel succeeded.
+func (v verdict) cancelled(e *entry, r row, of []delivery) {
+	grace := loadedBefore
+	if e.Type == strict.Name() {
+		grace = 0
+	}
+	for _, d := range of {
+		switch after := d.At.Sub(e.Change.Back); {
+		case after <= 0:
+		case after <= grace:
+			v.report.LoadedBefore++
+		case v.frozen(d):
+			v.report.FrozenBefore++
+		default:
+			v.breach(e, &r, of, "a cancelled task is not delivered")
+		}
+	}
+}
+
+// frozen reports whether the delivery's node was frozen shortly before it started.
+func (v verdict) frozen(d delivery) bool {
+	return slices.ContainsFunc(v.incidents, func(i incident) bool {
+		return i.hits(d.Node, FreezeNode) && i.touches(d.At, d.At, time.Second)
+	})
+}
+
+// times checks that nothing was early, and measures how late it was.
+func (v verdict) times(e *entry, r row, of []delivery) {
+	seen := map[uint32]bool{}
+	for _, d := range of {
+		due := e.due(d.Version)
+		if d.At.Before(due) {
+			v.report.Early++
+			v.breach(e, &r, of, "never early")
+		}
+		if d.Attempts > 0 || seen[d.Version] {
+			continue
+		}
+		seen[d.Version] = true
+		v.late(e, d, due)
+	}
+}
+
+// late books a first delivery's lateness, from when its insert was answered if that
+// was later than asked for.
+func (v verdict) late(e *entry, d delivery, due time.Time) {
+	from := due
+	if e.Back.After(from) {
+		from = e.Back
+	}
+	late := max(d.At.Sub(from), 0)
+	troubled := slices.ContainsFunc(v.incidents, func(i incident) bool {
+		return i.touches(due, d.At, v.opts.aftermath())
+	})
+	if troubled {
+		v.report.Troubled = append(v.report.Troubled, late)
+	} else {
+		v.report.Calm = append(v.report.Calm, late)
+	}
+}
+
+// twice books second deliveries by cause.
+func (v verdict) twice(e *entry, r row, of []delivery) {
+	again := seconds(of)
+	for _, s := range again {
+		cause := causeOf(s, v.server(r.JobID.Table()), v.incidents, v.opts.aftermath())
+		v.report.Again[cause]++
+		if cause == causeNone {
+			v.breach(e, &r, of, "a second delivery has a cause")
+		}
+	}
+	v.report.MostAgain = max(v.report.MostAgain, len(again))
+}
+
+// breach notes a broken promise of a task.
+func (v verdict) breach(e *entry, r *row, of []delivery, promise string) {
+	trace := e.String()
+	if r == nil {
+		trace += "\n  no row"
+	} else {
+		trace += "\n  " + r.String()
+	}
+	for _, d := range of {
+		trace += "\n  " + d.String()
+	}
+	v.report.breach(promise, trace)
+}

@@ -1,0 +1,126 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin/internal/devserver"
+)
+
+// database is one MariaDB server that can be killed and comes back. Its methods
+// may be called at any time from any goroutine.
+type database struct {
+	number int
+	dir    string
+	prefix string
+	direct *sql.DB // as root, past every proxy
+
+	mu     sync.Mutex
+	server *devserver.MariaDB // the present process
+	port   int
+}
+
+// startDatabase starts a server with a folder of its own.
+func startDatabase(ctx context.Context, number int, dir, prefix string) (*database, error) {
+	d := &database{number: number, dir: filepath.Join(dir, fmt.Sprintf("db%d", number)), prefix: prefix}
+	if err := d.start(ctx); err != nil {
+		return nil, err
+	}
+	cfg, err := mysql.ParseDSN(d.server.DSN())
+	if err != nil {
+		return nil, err
+	}
+	cfg.ParseTime, cfg.Logger = true, &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	d.direct = sql.OpenDB(connector)
+	for _, statement := range []string{userSQL, strings.ReplaceAll(grantSQL, "{prefix}", strings.ReplaceAll(prefix, "_", `\_`))} {
+		if err := d.exec(ctx, statement); err != nil {
+			return nil, errors.Join(err, d.stop())
+		}
+	}
+	return d, nil
+}
+
+// start launches the server, for the first time or with what it held before.
+func (d *database) start(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	server, err := devserver.StartMariaDB(ctx, devserver.MariaDBConfig{
+		Dir: d.dir, Port: d.port,
+		Args: []string{"--innodb-buffer-pool-size=128M", "--loose-innodb-log-file-size=96M"},
+	})
+	if err != nil {
+		return fmt.Errorf("server db%d: %w", d.number, err)
+	}
+	d.server, d.port = server, server.Port()
+	return nil
+}
+
+// kill ends the server with SIGKILL, as a crash would.
+func (d *database) kill() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return errors.Join(d.server.Kill(), d.server.Stop())
+}
+
+// restart kills the server and brings it back after a while.
+func (d *database) restart(ctx context.Context, down time.Duration) error {
+	if err := d.kill(); err != nil {
+		return err
+	}
+	_ = sleep(ctx, down) // it comes back also when the run is cut short
+	return d.start(context.WithoutCancel(ctx))
+}
+
+func (d *database) exec(ctx context.Context, statement string) error {
+	if _, err := d.direct.ExecContext(ctx, statement); err != nil {
+		return fmt.Errorf("server db%d: %s: %w", d.number, statement, err)
+	}
+	return nil
+}
+
+// readOnly makes the server refuse writes for a while.
+func (d *database) readOnly(ctx context.Context, during time.Duration) error {
+	if err := d.exec(ctx, readOnlySQL); err != nil {
+		return err
+	}
+	_ = sleep(ctx, during)
+	return d.exec(context.WithoutCancel(ctx), readWriteSQL)
+}
+
+// lock keeps everybody out of a table for a while.
+func (d *database) lock(ctx context.Context, table string, during time.Duration) error {
+	conn, err := d.direct.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("server db%d: %w", d.number, err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, strings.ReplaceAll(lockSQL, "{table}", table)); err != nil {
+		return fmt.Errorf("lock %s: %w", table, err)
+	}
+	_ = sleep(ctx, during)
+	_, err = conn.ExecContext(context.WithoutCancel(ctx), unlockSQL)
+	return err
+}
+
+// stop ends the server for good.
+func (d *database) stop() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	if d.direct != nil {
+		errs = append(errs, d.direct.Close())
+	}
+	return errors.Join(append(errs, d.server.Kill(), d.server.Stop())...)
+}

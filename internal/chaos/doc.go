@@ -1,0 +1,24 @@
+// Package chaos proves the promises under faults: it runs a cluster of real
+// processes, breaks it on purpose, and checks every task afterwards.
+//
+// It is the authority for what was asked of the cluster and what was seen of it,
+// and believes neither nodes nor tables about the other.
+//
+//	producer --adds, cancels, reschedules--> ledger: what was acknowledged
+//	     |                                        |
+//	   proxies --> MariaDB servers (processes)  check <-- rows, read past every proxy
+//	     |                                        |
+//	   nodes, sweepers (processes) --> journals: what was delivered, when, where
+//	     |
+//	   proxies --> etcd (a process)
+//
+// Each node reaches each server, and etcd, through a proxy of its own, so that one
+// node alone can be cut off. Nodes, sweepers and etcd are this same program, run
+// again with a role in its environment: whoever uses the package calls RunRole
+// first thing in main or TestMain.
+//
+// On failure: a harness that can't go on (a server that does not come back)
+// returns an error; a broken promise is not an error but a Breach in the Report,
+// with everything known of the task. Children die with their parent. Linux only:
+// elsewhere it builds, and Start says so.
+package chaos

@@ -1,0 +1,99 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// Work is the payload: what the delivery of a task is to be like.
+type Work struct {
+	Millis int    `json:"ms"`             // how long it takes
+	Fail   int    `json:"fail,omitempty"` // so many attempts fail before one succeeds
+	Do     string `json:"do,omitempty"`   // something worse, see the constants
+}
+
+// What a handler may be told to do.
+const (
+	doPanic = "panic"
+	doHang  = "hang" // until the process ends
+	doLate  = "late" // ignore the time-out and succeed half a second after it
+	doExit  = "exit" // os.Exit
+)
+
+// The biz types: plain and strict have Go handlers, hook is an HTTP callback.
+var (
+	plain  = tocsin.Define[Work]("chaos.plain")
+	strict = tocsin.Define[Work]("chaos.strict")
+	hook   = tocsin.Define[Work]("chaos.hook")
+)
+
+// deliveryTimeout is that of every biz type.
+const deliveryTimeout = 3 * time.Second
+
+// attempts is after how many a task is dead.
+const attempts = 6
+
+// policies are those of the three biz types.
+func policies(url string) []biztype.Policy {
+	p := biztype.Policy{
+		Group: group, Timeout: biztype.Duration(deliveryTimeout), Attempts: attempts, Concurrency: 128,
+		Backoff: biztype.Backoff{Base: biztype.Duration(200 * time.Millisecond), Max: biztype.Duration(time.Second)},
+	}
+	first, second, third := p, p, p
+	first.Name, first.Number = plain.Name(), 1
+	second.Name, second.Number, second.Strict = strict.Name(), 2, true
+	third.Name, third.Number = hook.Name(), 3
+	third.Webhook = &biztype.Webhook{URL: url, Allow: []string{"127.0.0.0/8"}}
+	return []biztype.Policy{first, second, third}
+}
+
+// handlers do as the payload says and write the journal.
+func handlers(j *journal) *node.Handlers {
+	var h node.Handlers
+	for _, b := range []tocsin.BizType[Work]{plain, strict} {
+		node.Handle(&h, b, func(ctx context.Context, t *tocsin.Task[Work]) error { return j.handle(ctx, t) })
+	}
+	return &h
+}
+
+// handle notes the delivery's begin and its end.
+func (j *journal) handle(ctx context.Context, t *tocsin.Task[Work]) error {
+	r := record{Begin: true, JobID: t.JobID, Version: t.Version, Attempts: t.Attempts, At: time.Now(), Due: t.DueTime}
+	j.write(r)
+	err := t.Payload.do(ctx, t.Attempts)
+	r.Begin, r.At, r.OK = false, time.Now(), err == nil
+	j.write(r)
+	return err
+}
+
+// errAsked is the failure that the payload wants.
+var errAsked = errors.New("failed, as the payload asks")
+
+// do is the work.
+func (w Work) do(ctx context.Context, attempts int) error {
+	switch w.Do {
+	case doPanic:
+		panic("as the payload asks")
+	case doHang:
+		select {} // its slot is lost for good, as that of a broken handler is
+	case doLate:
+		return sleep(context.WithoutCancel(ctx), deliveryTimeout+500*time.Millisecond)
+	case doExit:
+		fmt.Fprintln(os.Stderr, "exit, as the payload asks")
+		os.Exit(3)
+	}
+	if err := sleep(ctx, time.Duration(w.Millis)*time.Millisecond); err != nil {
+		return err
+	}
+	if attempts < w.Fail {
+		return errAsked
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// record is the begin or the end of one delivery.
+type record struct {
+	Begin    bool
+	OK       bool // of an end: the task is done for the handler
+	JobID    tocsin.JobID
+	Version  uint32
+	Attempts int // failed ones before this
+	Node     string
+	At       time.Time
+	Due      time.Time // the row's due_time as delivered; zero where the delivery did not tell
+}
+
+// journal is the file of one process. A line is one write, so that a process
+// killed between two lines leaves whole ones. Safe for concurrent use.
+type journal struct {
+	node string
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+func openJournal(path, node string) (*journal, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	return &journal{node: node, file: f}, nil
+}
+
+// write appends a record. A journal that can't be written would hide deliveries:
+// it ends the process.
+func (j *journal) write(r record) {
+	if r.Node == "" {
+		r.Node = j.node
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, err := j.file.Write(r.line()); err != nil {
+		fmt.Fprintf(os.Stderr, "journal: %v\n", err)
+		os.Exit(4)
+	}
+}
+
+func (j *journal) close() error { return j.file.Close() }
+
+// line is "b|s|f job_id version attempts node at due", times in microseconds.
+func (r record) line() []byte {
+	what := "f"
+	switch {
+	case r.Begin:
+		what = "b"
+	case r.OK:
+		what = "s"
+	}
+	return fmt.Appendf(nil, "%s %d %d %d %s %d %d\n", what, r.JobID, r.Version, r.Attempts, r.Node, r.At.UnixMicro(), r.Due.UnixMicro())
+}
+
+// parseRecord reads what line wrote.
+func parseRecord(line []byte) (record, error) {
+	f := bytes.Fields(line)
+	if len(f) != 7 {
+		return record{}, fmt.Errorf("journal: %d words in %q", len(f), line)
+	}
+	var n [5]int64
+	for i, word := range [][]byte{f[1], f[2], f[3], f[5], f[6]} {
+		v, err := strconv.ParseInt(string(word), 10, 64)
+		if err != nil {
+			return record{}, fmt.Errorf("journal: %w", err)
+		}
+		n[i] = v
+	}
+	return record{
+		Begin: f[0][0] == 'b', OK: f[0][0] == 's', JobID: tocsin.JobID(n[0]), Version: uint32(n[1]), Attempts: int(n[2]),
+		Node: string(f[4]), At: time.UnixMicro(n[3]), Due: time.UnixMicro(n[4]),
+	}, nil
+}
+
+// readJournals reads all records below a folder. A last line without an end was
+// never finished: its delivery had not begun.
+func readJournals(dir string) ([]record, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*"+journalSuffix))
+	if err != nil {
+		return nil, err
+	}
+	var all []record
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		lines := bufio.NewScanner(bytes.NewReader(text[:bytes.LastIndexByte(text, '\n')+1]))
+		for lines.Scan() {
+			r, err := parseRecord(lines.Bytes())
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// journalSuffix ends the names of journal files.
+const journalSuffix = ".journal"

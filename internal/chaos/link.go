@@ -1,0 +1,110 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// links makes proxies. It serves no API.
+type links struct{ server *toxiproxy.ApiServer }
+
+func newLinks() links {
+	return links{toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())}
+}
+
+// link is the way of one process to one server. Several faults may be in force at
+// once; it is mended when the last has ended.
+type link struct {
+	proxy *toxiproxy.Proxy
+
+	mu     sync.Mutex
+	faults int
+	toxic  []string // names of those in force
+}
+
+func (l links) open(name string, port int) (*link, error) {
+	p := toxiproxy.NewProxy(l.server, name, "127.0.0.1:0", upstream(port))
+	if err := p.Start(); err != nil {
+		return nil, fmt.Errorf("proxy %s: %w", name, err)
+	}
+	return &link{proxy: p}, nil
+}
+
+func upstream(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// address is where the process connects to.
+func (l *link) address() string { return l.proxy.Listen }
+
+// begin puts a fault in force, on top of others.
+func (l *link) begin(harm func(*link) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults++
+	return harm(l)
+}
+
+// end takes the faults away if this was the last.
+func (l *link) end() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.faults--; l.faults > 0 {
+		return nil
+	}
+	return l.mend()
+}
+
+// cut lets nothing through any more, in both directions; connections stay open
+// and new ones are accepted, as with a network that drops packets.
+func (l *link) cut() error { return l.add("timeout", `{"timeout": 0}`, "upstream", "downstream") }
+
+// slow delays every packet of the answers.
+func (l *link) slow(by time.Duration) error {
+	return l.add("latency", fmt.Sprintf(`{"latency": %d}`, by.Milliseconds()), "downstream")
+}
+
+// reset breaks each connection, with RST, at its next packet.
+func (l *link) reset() error { return l.add("reset_peer", `{"timeout": 0}`, "upstream", "downstream") }
+
+// add is called under l.mu.
+func (l *link) add(kind, attributes string, streams ...string) error {
+	for _, stream := range streams {
+		name := kind + "_" + stream
+		if slices.Contains(l.toxic, name) {
+			continue
+		}
+		text := fmt.Sprintf(`{"name": %q, "type": %q, "stream": %q, "attributes": %s}`, name, kind, stream, attributes)
+		if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(text)); err != nil {
+			return fmt.Errorf("proxy %s: %s: %w", l.proxy.Name, kind, err)
+		}
+		l.toxic = append(l.toxic, name)
+	}
+	return nil
+}
+
+// mend takes every fault away. Called under l.mu.
+func (l *link) mend() error {
+	for _, name := range l.toxic {
+		if err := l.proxy.Toxics.RemoveToxic(context.Background(), name); err != nil {
+			return fmt.Errorf("proxy %s: mend %s: %w", l.proxy.Name, name, err)
+		}
+	}
+	l.toxic = nil
+	return nil
+}
+
+// move breaks all connections and sends new ones to another port.
+func (l *link) move(port int) error {
+	return l.proxy.Update(&toxiproxy.Proxy{Listen: l.proxy.Listen, Upstream: upstream(port), Enabled: true})
+}
+
+// close ends the proxy and its connections.
+func (l *link) close() { l.proxy.Stop() }

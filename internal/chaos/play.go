@@ -1,0 +1,157 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// leaveWithin bounds a node's orderly end.
+const leaveWithin = 30 * time.Second
+
+// serverOf is the number of the server that holds a table.
+func (o Options) serverOf(table int) int { return o.Layout.DatabaseOf(table) % o.Servers }
+
+// Play carries out a schedule and returns when its last fault has ended. An error
+// is the harness's own: what it broke did not come back.
+func (s *Site) Play(ctx context.Context, steps []Step) error {
+	begin := time.Now()
+	g, ctx := errgroup.WithContext(ctx)
+	for _, step := range steps {
+		g.Go(func() error {
+			if sleep(ctx, time.Until(begin.Add(step.At))) != nil {
+				return nil
+			}
+			return s.Do(ctx, step)
+		})
+	}
+	return g.Wait()
+}
+
+// Do carries out one fault and returns when it has ended.
+func (s *Site) Do(ctx context.Context, step Step) error {
+	end := s.incidents.begin(step)
+	defer end()
+	if err := s.do(ctx, step); err != nil {
+		return fmt.Errorf("%s: %w", step.Fault, err)
+	}
+	return nil
+}
+
+func (s *Site) do(ctx context.Context, step Step) error {
+	switch step.Fault {
+	case KillNode, FreezeNode, TermNode:
+		return s.harmProcess(ctx, step)
+	case CutEtcd:
+		return during(ctx, step.Length, s.seats[step.Node].etcd, (*link).cut)
+	case CutNode:
+		return during(ctx, step.Length, s.seats[step.Node].servers[step.Server], (*link).cut)
+	case CutServer:
+		return s.onServer(ctx, step, (*link).cut)
+	case Reset:
+		return s.onServer(ctx, step, (*link).reset)
+	case SlowServer:
+		return s.onServer(ctx, step, func(l *link) error { return l.slow(step.By) })
+	case KillServer:
+		return s.databases[step.Server].restart(ctx, step.Length)
+	case ReadOnly:
+		return s.databases[step.Server].readOnly(ctx, step.Length)
+	case LockTable:
+		return s.databaseOf(step.Table).lock(ctx, s.opts.Layout.Table(step.Table), step.Length)
+	case StopEtcd:
+		return s.etcd.restart(ctx, step.Length)
+	case LowSweep:
+		return s.sweepLow(ctx, step.Length)
+	}
+	return errors.New("unknown fault")
+}
+
+func (s *Site) harmProcess(ctx context.Context, step Step) error {
+	at := s.seats[step.Node]
+	switch step.Fault {
+	case FreezeNode:
+		at.freeze(ctx, step.Length)
+		return nil
+	case KillNode:
+		at.kill()
+	case TermNode:
+		bound, cancel := context.WithTimeout(ctx, leaveWithin)
+		defer cancel()
+		if err := at.term(bound); err != nil {
+			at.kill() // a server that is away holds it up
+		}
+	}
+	_ = sleep(ctx, step.Length)
+	return s.reviveNode(context.WithoutCancel(ctx), step.Node)
+}
+
+// reviveWithin is how long a node is started again and again: it does not come up
+// while etcd or every server is away.
+const reviveWithin = 2 * time.Minute
+
+// settling is how long a node that starts may take to fail.
+const settling = 3 * time.Second
+
+// reviveNode starts a node until it stays, as whoever runs services would.
+func (s *Site) reviveNode(ctx context.Context, i int) error {
+	ctx, cancel := context.WithTimeout(ctx, reviveWithin)
+	defer cancel()
+	for ctx.Err() == nil {
+		if err := s.startNode(i); err != nil {
+			return err
+		}
+		bound, cancel := context.WithTimeout(ctx, settling)
+		_ = s.seats[i].present().wait(bound)
+		cancel()
+		if s.seats[i].present().alive() {
+			return nil
+		}
+	}
+	return fmt.Errorf("node n%d does not come up: %w", i+1, ctx.Err())
+}
+
+// Revive starts every node that ended by itself.
+func (s *Site) Revive(ctx context.Context) error {
+	var errs []error
+	for i, at := range s.seats {
+		if p := at.present(); p != nil && !p.alive() {
+			errs = append(errs, s.reviveNode(ctx, i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// onServer harms the links of all processes to one server.
+func (s *Site) onServer(ctx context.Context, step Step, harm func(*link) error) error {
+	var g errgroup.Group
+	for _, at := range append(append([]*seat(nil), s.seats...), s.sweeper, s.harness) {
+		g.Go(func() error { return during(ctx, step.Length, at.servers[step.Server], harm) })
+	}
+	return g.Wait()
+}
+
+// during harms a link for a while.
+func during(ctx context.Context, length time.Duration, l *link, harm func(*link) error) error {
+	if err := l.begin(harm); err != nil {
+		return err
+	}
+	_ = sleep(ctx, length)
+	return l.end()
+}
+
+// sweepLow runs a sweeper that takes whatever is due, in the sweeper's seat.
+func (s *Site) sweepLow(ctx context.Context, length time.Duration) error {
+	s.sweeper.kill()
+	if err := s.startSweeper(-1); err != nil {
+		return err
+	}
+	_ = sleep(ctx, length)
+	s.sweeper.kill() // its claims run out
+	if !s.opts.Sweeper {
+		return nil
+	}
+	return s.startSweeper(s.opts.Timing.Grace)
+}

@@ -1,0 +1,211 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Load says what the producer adds.
+type Load struct {
+	Rate    int           // tasks a second
+	Near    time.Duration // a task is due this far ahead at least; 0: at once
+	Far     time.Duration // and this far at most; 0: 6s
+	Changes bool          // cancel and reschedule some
+	Fails   bool          // some attempts fail
+	Types   []string      // "plain", "strict", "hook"; nil: all
+	Work    int           // ms a delivery takes at most; 0: 20
+}
+
+func (l Load) withDefaults() Load {
+	if l.Far == 0 {
+		l.Far = 6 * time.Second
+	}
+	if l.Types == nil {
+		l.Types = []string{"plain", "strict", "hook"}
+	}
+	if l.Work == 0 {
+		l.Work = 20
+	}
+	return l
+}
+
+// The producer's pace.
+const (
+	tick     = 50 * time.Millisecond
+	inFlight = 12 // operations at once; when all wait for a sick server, ticks are left out
+)
+
+// producer adds tasks and changes some of them, through the harness's links.
+type producer struct {
+	site   *Site
+	load   Load
+	ledger *ledger
+	direct []*sql.DB // for transactions of its own, by server
+
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (s *Site) newProducer(seed uint64, load Load, l *ledger) (*producer, error) {
+	p := &producer{site: s, load: load.withDefaults(), ledger: l, rng: rand.New(rand.NewPCG(seed, 0xadd))}
+	for _, server := range s.tables(s.harness).Servers {
+		db, err := sql.Open("mysql", server.DSN)
+		if err != nil {
+			return nil, err
+		}
+		db.SetMaxOpenConns(4)
+		p.direct = append(p.direct, db)
+	}
+	return p, nil
+}
+
+func (p *producer) close() {
+	for _, db := range p.direct {
+		_ = db.Close()
+	}
+}
+
+// run adds at the rate until ctx ends, and returns when every answer is there.
+func (p *producer) run(ctx context.Context) {
+	var g errgroup.Group
+	g.SetLimit(inFlight)
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	work := context.WithoutCancel(ctx)
+	due := 0.0
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticks.C:
+			due += float64(p.load.Rate) * tick.Seconds()
+			n := int(due)
+			due -= float64(n)
+			g.TryGo(func() error { p.round(work, n); return nil })
+		}
+	}
+	_ = g.Wait()
+}
+
+// round adds n tasks, one of them in a transaction, and changes some.
+func (p *producer) round(ctx context.Context, n int) {
+	if n == 0 {
+		return
+	}
+	entries := p.addMany(ctx, n-1)
+	entries = append(entries, p.addTx(ctx))
+	if !p.load.Changes {
+		return
+	}
+	for _, e := range entries {
+		if e.Word == acknowledged && p.chance(0.12) {
+			p.change(ctx, e)
+		}
+	}
+}
+
+// draw makes an entry and the task for it.
+func (p *producer) draw() (*entry, tocsin.NewTask) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due := time.Now().Add(p.load.Near + time.Duration(p.rng.Int64N(int64(p.load.Far-p.load.Near)+1)))
+	kind := p.load.Types[p.rng.IntN(len(p.load.Types))]
+	work := Work{Millis: p.rng.IntN(p.load.Work + 1)}
+	if p.load.Fails && p.rng.IntN(10) == 0 {
+		work.Fail = 1 + p.rng.IntN(2)
+	}
+	return p.ledger.newTask(kind, due, work)
+}
+
+// newTask makes an entry and the task for it. Its due time is in whole
+// milliseconds, rounded up as the client rounds.
+func (l *ledger) newTask(kind string, due time.Time, work Work) (*entry, tocsin.NewTask) {
+	b := map[string]tocsin.BizType[Work]{"plain": plain, "strict": strict, "hook": hook}[kind]
+	due = due.Add(time.Millisecond - 1).Truncate(time.Millisecond)
+	e := l.open(b.Name(), due)
+	e.Fail, e.Do = work.Fail, work.Do
+	return e, b.New(e.BizID, work, tocsin.At(due))
+}
+
+func (p *producer) addMany(ctx context.Context, n int) []*entry {
+	entries, tasks := make([]*entry, n), make([]tocsin.NewTask, n)
+	for i := range n {
+		entries[i], tasks[i] = p.draw()
+	}
+	p.site.addAll(ctx, entries, tasks)
+	return entries
+}
+
+// addAll adds tasks and writes the answers into their entries.
+func (s *Site) addAll(ctx context.Context, entries []*entry, tasks []tocsin.NewTask) {
+	sent := time.Now()
+	added, _ := s.client.AddMany(ctx, tasks) // each Added has its own error
+	back := time.Now()
+	for i, e := range entries {
+		e.Sent, e.Back, e.JobID, e.Word = sent, back, added[i].JobID, wordOf(added[i].Err)
+	}
+}
+
+// addTx adds one task in a transaction, one in ten of which is rolled back.
+func (p *producer) addTx(ctx context.Context) *entry {
+	e, task := p.draw()
+	e.Sent = time.Now()
+	e.Word = p.inTx(ctx, e, task)
+	e.Back = time.Now()
+	return e
+}
+
+func (p *producer) inTx(ctx context.Context, e *entry, task tocsin.NewTask) word {
+	server := p.site.opts.serverOf(p.site.opts.Layout.TableOf(e.BizID))
+	tx, err := p.direct[server].BeginTx(ctx, nil)
+	if err != nil {
+		return refusedWord
+	}
+	added, err := p.site.client.AddTx(ctx, tx, task)
+	e.JobID = added.JobID
+	switch {
+	case err != nil:
+		_ = tx.Rollback()
+		return refusedWord
+	case p.chance(0.1):
+		_ = tx.Rollback()
+		return rolledBack
+	case tx.Commit() != nil:
+		return unknownWord
+	}
+	return acknowledged
+}
+
+// change cancels or reschedules a task, now and then shortly before it is due.
+func (p *producer) change(ctx context.Context, e *entry) {
+	if p.chance(0.5) {
+		p.mu.Lock()
+		early := time.Duration(p.rng.Int64N(int64(200 * time.Millisecond)))
+		p.mu.Unlock()
+		if wait := time.Until(e.Due) - early; wait < time.Second {
+			_ = sleep(ctx, wait)
+		}
+	}
+	o := &op{Cancel: p.chance(0.5), Sent: time.Now()}
+	var err error
+	if o.Cancel {
+		o.Change, err = p.site.client.Cancel(ctx, tocsin.ByID(e.JobID))
+	} else {
+		o.Due = o.Sent.Add(p.load.Far).Truncate(time.Millisecond)
+		o.Change, err = p.site.client.Reschedule(ctx, tocsin.ByID(e.JobID), tocsin.At(o.Due))
+	}
+	o.Back, o.Word = time.Now(), wordOf(err)
+	e.Change = o
+}
+
+func (p *producer) chance(of float64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rng.Float64() < of
+}

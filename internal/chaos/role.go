@@ -1,0 +1,152 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// roleEnv holds the role of a process, as JSON.
+const roleEnv = "TOCSIN_CHAOS_ROLE"
+
+// The kinds of role.
+const (
+	roleNode  = "node"
+	roleSweep = "sweep"
+	roleEtcd  = "etcd"
+)
+
+// group is that of the harness's nodes.
+const group = "chaos"
+
+// role is what a process of the cluster is to be.
+type role struct {
+	Kind    string
+	Name    string // of this incarnation, as journals and callbacks tell it
+	Tables  tocsin.Config
+	Etcd    string // endpoint
+	Journal string // file to append to
+	Timing  Timing
+	Grace   time.Duration // sweep: below zero takes whatever is due
+	Pause   time.Duration // sweep: between two rounds
+	Dir     string        // etcd
+	Port    int           // etcd
+}
+
+// Timing is how fast the cluster reacts.
+type Timing struct {
+	Lease time.Duration // of nodes in etcd
+	Scan  time.Duration // between two scans of a table
+	Grace time.Duration // of the sweepers, as nodes believe it
+}
+
+func (r role) encode() string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // plain fields only
+	}
+	return string(text)
+}
+
+// RunRole makes this process what its environment says, and exits; it returns at
+// once in a process that has no role. Call it first in main and TestMain.
+func RunRole() {
+	text := os.Getenv(roleEnv)
+	if text == "" {
+		return
+	}
+	var r role
+	err := json.Unmarshal([]byte(text), &r)
+	if err == nil {
+		err = r.run()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", r.Name, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run plays the role until SIGTERM.
+func (r role) run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), leave, os.Interrupt)
+	defer stop()
+	switch r.Kind {
+	case roleNode:
+		return r.withNode(func(n *node.Node) error { return n.Run(ctx) })
+	case roleSweep:
+		return r.withNode(func(n *node.Node) error { return r.sweep(ctx, n) })
+	case roleEtcd:
+		return r.etcd(ctx)
+	}
+	return fmt.Errorf("unknown role %q", r.Kind)
+}
+
+// withNode makes the node whose handlers write the journal.
+func (r role) withNode(use func(*node.Node) error) error {
+	j, err := openJournal(r.Journal, r.Name)
+	if err != nil {
+		return err
+	}
+	grace := r.Timing.Grace
+	if r.Kind == roleSweep {
+		grace = max(r.Grace, node.NoGrace)
+	}
+	n, err := node.New(node.Config{
+		Tables: r.Tables, Etcd: assign.EtcdConfig{Endpoints: []string{r.Etcd}},
+		Group: group, Name: r.Name, LeaseTTL: r.Timing.Lease, ScanInterval: r.Timing.Scan, SweepGrace: grace,
+		DrainTimeout: 10 * time.Second, Logger: zerolog.New(os.Stderr).With().Timestamp().Logger(),
+	}, handlers(j))
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(n), j.close())
+}
+
+// sweep sweeps again and again. What a round could not do, the next one may.
+func (r role) sweep(ctx context.Context, n *node.Node) error {
+	for ctx.Err() == nil {
+		result, err := n.Sweep(ctx)
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "sweep: %v\n", err)
+		}
+		if result.Overdue+result.Recovered+result.Buried > 0 {
+			fmt.Fprintf(os.Stderr, "%s swept: %s\n", time.Now().Format(clockForm), result)
+		}
+		_ = sleep(ctx, r.Pause)
+	}
+	return nil
+}
+
+// etcd serves until the end.
+func (r role) etcd(ctx context.Context) error {
+	e, err := devserver.StartEtcd(ctx, devserver.EtcdConfig{Dir: r.Dir, ClientPort: r.Port})
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return e.Stop()
+}
+
+// sleep waits for d, or returns ctx's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,173 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Config says what Run plays.
+type Config struct {
+	Options
+	Seed   uint64
+	Length time.Duration // of the load and the faults
+	Load   Load
+	Out    io.Writer // gets the schedule before anything starts, and lines of progress
+}
+
+// drainWithin is how long tasks without a final state may take once every fault is
+// over: back-offs, claims that run out, and the sweeper's grace.
+const drainWithin = 90 * time.Second
+
+// glanceEvery is between two looks at the final states.
+const glanceEvery = 15 * time.Second
+
+// Run starts a cluster, plays the schedule of the seed while the load goes on, and
+// checks every task. The error is the harness's own; broken promises are in the
+// Report.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	steps := NewSchedule(cfg.Seed, cfg.Length, cfg.Options)
+	fmt.Fprintf(cfg.Out, "seed %d, %s, %d faults\n%s\n", cfg.Seed, cfg.Length, len(steps), Text(steps))
+	site, err := Start(ctx, cfg.Options)
+	if err != nil {
+		return nil, err
+	}
+	report, err := site.run(ctx, cfg, steps)
+	return report, errors.Join(err, site.Stop())
+}
+
+func (s *Site) run(ctx context.Context, cfg Config, steps []Step) (*Report, error) {
+	l := newLedger()
+	finals := map[tocsin.JobID]row{}
+	err := s.Under(ctx, cfg.Seed, cfg.Load, l, func(ctx context.Context) error {
+		g, played := errgroup.WithContext(ctx)
+		g.Go(func() error {
+			err := s.Play(ctx, steps)
+			return errors.Join(err, sleep(ctx, cfg.Length-lengthOf(steps)), errPlayed)
+		})
+		g.Go(func() error { s.glance(played, finals, cfg.Out); return nil })
+		if err := g.Wait(); !errors.Is(err, errPlayed) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.verdict(ctx, l, finals)
+}
+
+// errPlayed ends what goes on beside the schedule.
+var errPlayed = errors.New("the schedule is played")
+
+// lengthOf is when the last fault ends.
+func lengthOf(steps []Step) (end time.Duration) {
+	for _, s := range steps {
+		end = max(end, s.At+s.Length)
+	}
+	return end
+}
+
+// Under does something while a producer adds tasks; the producer ends with it.
+func (s *Site) Under(ctx context.Context, seed uint64, load Load, l *ledger, do func(context.Context) error) error {
+	p, err := s.newProducer(seed, load, l)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	adding, end := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { p.run(adding); return nil })
+	err = do(ctx)
+	end()
+	_ = g.Wait()
+	return err
+}
+
+// glance notes final states now and then, so that the check sees whether one
+// changed. A server that is away is looked at the next time.
+func (s *Site) glance(ctx context.Context, finals map[tocsin.JobID]row, out io.Writer) {
+	for sleep(ctx, glanceEvery) == nil {
+		rows, _, err := s.rows(ctx)
+		if err != nil {
+			continue
+		}
+		for _, r := range rows {
+			if _, seen := finals[r.JobID]; !seen && r.Status.Final() {
+				finals[r.JobID] = r
+			}
+		}
+		fmt.Fprintf(out, "%s  %d tasks, %d final\n", time.Now().Format(clockForm), len(rows), len(finals))
+	}
+}
+
+// verdict waits until every task is final, stops the nodes in order, and checks.
+func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]row) (*Report, error) {
+	begin := time.Now()
+	if err := s.Revive(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.Drain(ctx, drainWithin); err != nil {
+		return nil, err
+	}
+	drained := time.Since(begin)
+	if err := s.leaveAll(ctx); err != nil {
+		return nil, err
+	}
+	rows, doubles, err := s.rows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	records, err := readJournals(s.opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	e := evidence{
+		opts: s.opts, entries: l.all, rows: rows, doubles: doubles, deliveries: deliveries(records),
+		incidents: s.incidents.list(), finals: finals, server: s.opts.serverOf,
+	}
+	report := e.check()
+	report.Drained = drained
+	return report, nil
+}
+
+// Drain returns when every task has a final state, or none got one for so long:
+// those are for the check to find.
+func (s *Site) Drain(ctx context.Context, within time.Duration) error {
+	least, since := -1, time.Now()
+	for time.Since(since) < within {
+		n, err := s.open(ctx)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+		if least < 0 || n < least {
+			least, since = n, time.Now()
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaveAll ends nodes and sweeper with SIGTERM: a node that can't end in order is
+// an error.
+func (s *Site) leaveAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+	defer cancel()
+	var g errgroup.Group
+	for _, at := range slices.Concat(s.seats, []*seat{s.sweeper}) {
+		g.Go(func() error { return at.term(ctx) })
+	}
+	return g.Wait()
+}

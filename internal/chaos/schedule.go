@@ -1,0 +1,159 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Fault is a kind of harm.
+type Fault string
+
+// The faults. Each ends by itself after its Length; a killed node is started
+// again then, in the same seat.
+const (
+	KillNode   Fault = "kill -9 node"
+	FreezeNode Fault = "freeze node"
+	TermNode   Fault = "SIGTERM node"
+	CutEtcd    Fault = "cut node from etcd"
+	CutNode    Fault = "cut node from server"
+	KillServer Fault = "kill -9 server"
+	ReadOnly   Fault = "server read_only"
+	CutServer  Fault = "cut server"
+	SlowServer Fault = "slow server"
+	Reset      Fault = "reset connections"
+	LockTable  Fault = "lock table"
+	StopEtcd   Fault = "kill -9 etcd"
+	LowSweep   Fault = "sweep --grace 0s"
+)
+
+// Step is one fault of a schedule.
+type Step struct {
+	At     time.Duration // from the start of the run
+	Length time.Duration
+	Fault  Fault
+	Node   int           // of the node faults
+	Server int           // of the server faults
+	Table  int           // of LockTable: table number
+	By     time.Duration // of SlowServer: latency
+}
+
+// String is a line of the schedule.
+func (s Step) String() string {
+	what := string(s.Fault)
+	switch s.Fault {
+	case KillNode, FreezeNode, TermNode, CutEtcd:
+		what += fmt.Sprintf(", n%d", s.Node+1)
+	case CutNode:
+		what += fmt.Sprintf(", n%d, db%d", s.Node+1, s.Server)
+	case SlowServer:
+		what += fmt.Sprintf(", db%d, by %s", s.Server, s.By)
+	case LockTable:
+		what += fmt.Sprintf(", table %d", s.Table)
+	case KillServer, ReadOnly, CutServer, Reset:
+		what += fmt.Sprintf(", db%d", s.Server)
+	}
+	return fmt.Sprintf("%8.1fs %+7.1fs  %s", s.At.Seconds(), s.Length.Seconds(), what)
+}
+
+// shape bounds a fault's length.
+type shape struct {
+	fault       Fault
+	weight      int
+	least, most time.Duration
+	target      func(Step) string // what no other fault hits at the same time
+}
+
+func ofNode(s Step) string   { return fmt.Sprint("node ", s.Node) }
+func ofServer(s Step) string { return fmt.Sprint("server ", s.Server) }
+func ofEtcd(Step) string     { return "etcd" }
+func ofSweeper(Step) string  { return "sweeper" }
+
+// shapes are all faults and how often they happen. Frozen nodes and etcd are away
+// for less and for more than a lease.
+var shapes = []shape{
+	{KillNode, 4, 500 * time.Millisecond, 6 * time.Second, ofNode},
+	{FreezeNode, 4, time.Second, 12 * time.Second, ofNode},
+	{TermNode, 2, time.Second, 4 * time.Second, ofNode},
+	{CutEtcd, 2, 2 * time.Second, 15 * time.Second, ofNode},
+	{CutNode, 2, 2 * time.Second, 12 * time.Second, ofNode},
+	{KillServer, 2, 500 * time.Millisecond, 6 * time.Second, ofServer},
+	{ReadOnly, 2, time.Second, 6 * time.Second, ofServer},
+	{CutServer, 2, 2 * time.Second, 15 * time.Second, ofServer},
+	{SlowServer, 2, 5 * time.Second, 15 * time.Second, ofServer},
+	{Reset, 2, 500 * time.Millisecond, 2 * time.Second, ofServer},
+	{LockTable, 1, 10 * time.Second, 10 * time.Second, ofServer},
+	{StopEtcd, 2, 3 * time.Second, 20 * time.Second, ofEtcd},
+	{LowSweep, 1, 5 * time.Second, 10 * time.Second, ofSweeper},
+}
+
+// The pace of a schedule.
+const (
+	calmBegin  = 5 * time.Second  // before the first fault
+	calmEnd    = 10 * time.Second // after the last
+	gapMost    = 9 * time.Second  // between the beginnings of two faults
+	recovering = 3 * time.Second  // before a target is hit again
+)
+
+// NewSchedule draws faults for a run of the given length. The same arguments give
+// the same schedule. No target has two faults at once.
+func NewSchedule(seed uint64, length time.Duration, o Options) []Step {
+	o = o.withDefaults()
+	rng := rand.New(rand.NewPCG(seed, 0x70c51))
+	busy := map[string]time.Duration{}
+	var steps []Step
+	for at := calmBegin; ; at += draw(rng, time.Second, gapMost) {
+		step, target := drawStep(rng, at, o)
+		if at+calmEnd > length {
+			break
+		}
+		if step.At+step.Length+calmEnd > length || busy[target] > at {
+			continue
+		}
+		busy[target] = at + step.Length + recovering
+		steps = append(steps, step)
+	}
+	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	return steps
+}
+
+// drawStep draws the same number of values for each step, used or not.
+func drawStep(rng *rand.Rand, at time.Duration, o Options) (Step, string) {
+	sum := 0
+	for _, s := range shapes {
+		sum += s.weight
+	}
+	pick := rng.IntN(sum)
+	step := Step{At: at, Node: rng.IntN(o.Nodes), Server: rng.IntN(o.Servers), Table: rng.IntN(o.Layout.Total())}
+	step.By = draw(rng, 200*time.Millisecond, 5*time.Second)
+	share := rng.Float64()
+	for _, s := range shapes {
+		if pick -= s.weight; pick < 0 {
+			step.Fault = s.fault
+			step.Length = (s.least + time.Duration(share*float64(s.most-s.least))).Round(100 * time.Millisecond)
+			if s.fault == LockTable {
+				step.Server = o.serverOf(step.Table)
+			}
+			return step, s.target(step)
+		}
+	}
+	panic("the weights add up to more than their sum")
+}
+
+// draw gives a time from least to most, in tenths of a second.
+func draw(rng *rand.Rand, least, most time.Duration) time.Duration {
+	return (least + time.Duration(rng.Int64N(int64(most-least)))).Round(100 * time.Millisecond)
+}
+
+// Text is the schedule, a line a fault.
+func Text(steps []Step) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%9s %8s  %s\n", "at", "for", "fault")
+	for _, s := range steps {
+		b.WriteString(s.String() + "\n")
+	}
+	return b.String()
+}

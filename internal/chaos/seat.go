@@ -1,0 +1,101 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// seat is the place of a node or sweeper: its links stay, the process in it may
+// end and be followed by another.
+type seat struct {
+	name    string
+	servers []*link // by server number
+	etcd    *link
+
+	mu   sync.Mutex
+	past int      // processes so far
+	proc *process // nil: empty
+}
+
+func (s *Site) openSeat(name string) (*seat, error) {
+	at := &seat{name: name}
+	for _, d := range s.databases {
+		l, err := s.links.open(fmt.Sprintf("%s-db%d", name, d.number), d.port)
+		if err != nil {
+			return nil, err
+		}
+		at.servers = append(at.servers, l)
+	}
+	var err error
+	at.etcd, err = s.links.open(name+"-etcd", s.etcd.port)
+	return at, err
+}
+
+// sit starts a process in the seat, under a name that no other had before.
+func (s *Site) sit(at *seat, r role) error {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.past++
+	r.Name = fmt.Sprintf("%s-%d", at.name, at.past)
+	r.Tables, r.Etcd, r.Timing = s.tables(at), at.etcd.address(), s.opts.Timing
+	r.Journal = filepath.Join(s.opts.Dir, r.Name+journalSuffix)
+	proc, err := spawn(r, filepath.Join(s.opts.Dir, r.Name+".log"))
+	if err == nil {
+		at.proc = proc
+	}
+	return err
+}
+
+func (s *Site) startNode(i int) error { return s.sit(s.seats[i], role{Kind: roleNode}) }
+
+// startSweeper starts one that takes what is overdue by grace, again and again.
+func (s *Site) startSweeper(grace time.Duration) error {
+	return s.sit(s.sweeper, role{Kind: roleSweep, Grace: grace, Pause: 200 * time.Millisecond})
+}
+
+// present is the process in the seat, nil if there is none.
+func (at *seat) present() *process {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.proc
+}
+
+// kill ends the process in the seat with SIGKILL, frozen or not.
+func (at *seat) kill() {
+	if p := at.present(); p != nil {
+		p.kill()
+	}
+}
+
+// term asks the process to leave and waits; its error tells how it ended.
+func (at *seat) term(ctx context.Context) error {
+	p := at.present()
+	if p == nil {
+		return nil
+	}
+	p.signal(leave)
+	return p.wait(ctx)
+}
+
+// freeze stops the process for a while.
+func (at *seat) freeze(ctx context.Context, during time.Duration) {
+	p := at.present()
+	if p == nil {
+		return
+	}
+	p.signal(freeze)
+	defer p.signal(thaw)
+	_ = sleep(ctx, during)
+}
+
+// close ends the seat's links.
+func (at *seat) close() {
+	for _, l := range append(at.servers, at.etcd) {
+		if l != nil {
+			l.close()
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+)
+
+// Options say what cluster to start. Zero values are those of a small one.
+type Options struct {
+	Dir     string        // where servers, journals and logs go; it must exist
+	Layout  tocsin.Layout // zero: 4 x 4, its databases dealt out over the servers
+	Servers int           // MariaDB servers; 0: 2
+	Nodes   int           // 0: 3
+	Sweeper bool          // a sweeper runs beside the nodes all the time
+	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
+}
+
+func (o Options) withDefaults() Options {
+	if o.Layout == (tocsin.Layout{}) {
+		o.Layout = tocsin.Layout{Databases: 4, Tables: 4, Prefix: "chaos"}
+	}
+	if o.Servers == 0 {
+		o.Servers = 2
+	}
+	if o.Nodes == 0 {
+		o.Nodes = 3
+	}
+	if o.Timing == (Timing{}) {
+		o.Timing = Timing{Lease: 4 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
+	}
+	return o
+}
+
+// Site is a running cluster.
+type Site struct {
+	opts      Options
+	links     links
+	databases []*database
+	etcd      *etcdServer
+	receiver  *receiver
+	seats     []*seat // of nodes; the sweeper's is apart
+	sweeper   *seat
+	harness   *seat // the links of this process
+	client    *tocsin.Client
+	incidents *incidents
+}
+
+// Start brings everything up and returns when every table has an owner. After an
+// error nothing is left.
+func Start(ctx context.Context, opts Options) (*Site, error) {
+	if !supported {
+		return nil, errors.New("chaos: only Linux can freeze processes and end them with their parent")
+	}
+	s := &Site{opts: opts.withDefaults(), links: newLinks(), incidents: &incidents{}}
+	for _, step := range []func(context.Context) error{s.startServers, s.openSeats, s.makeSchema, s.startNodes} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, s.Stop())
+		}
+	}
+	return s, nil
+}
+
+func (s *Site) startServers(ctx context.Context) (err error) {
+	if s.receiver, err = startReceiver(filepath.Join(s.opts.Dir, "receiver"+journalSuffix)); err != nil {
+		return err
+	}
+	for i := range s.opts.Servers {
+		d, err := startDatabase(ctx, i, s.opts.Dir, s.opts.Layout.Prefix)
+		if err != nil {
+			return err
+		}
+		s.databases = append(s.databases, d)
+	}
+	s.etcd, err = startEtcd(ctx, s.opts.Dir)
+	return err
+}
+
+func (s *Site) openSeats(context.Context) (err error) {
+	if s.harness, err = s.openSeat("harness"); err != nil {
+		return err
+	}
+	if s.sweeper, err = s.openSeat("sweeper"); err != nil {
+		return err
+	}
+	for i := range s.opts.Nodes {
+		seat, err := s.openSeat(fmt.Sprintf("n%d", i+1))
+		if err != nil {
+			return err
+		}
+		s.seats = append(s.seats, seat)
+	}
+	return nil
+}
+
+func (s *Site) makeSchema(ctx context.Context) (err error) {
+	cfg := s.tables(s.harness)
+	direct := cfg
+	direct.Servers = append([]tocsin.Server(nil), cfg.Servers...)
+	for i, d := range s.databases {
+		direct.Servers[i].DSN = d.server.DSN() // the schema is made past the proxies
+	}
+	if _, err := ddl.Apply(ctx, direct, ddl.Options{Cluster: direct.Cluster}); err != nil {
+		return err
+	}
+	if _, err := biztype.Apply(ctx, direct, policies(s.receiver.url())); err != nil {
+		return err
+	}
+	s.client, err = tocsin.Open(ctx, cfg)
+	return err
+}
+
+func (s *Site) startNodes(ctx context.Context) error {
+	for i := range s.seats {
+		if err := s.startNode(i); err != nil {
+			return err
+		}
+	}
+	if s.opts.Sweeper {
+		if err := s.startSweeper(s.opts.Timing.Grace); err != nil {
+			return err
+		}
+	}
+	return s.AwaitBalance(ctx, s.opts.Nodes)
+}
+
+// tables is the cluster as one seat reaches it.
+func (s *Site) tables(at *seat) tocsin.Config {
+	cfg := tocsin.Config{Layout: s.opts.Layout, Cluster: s.opts.Layout.Prefix}
+	for i := range s.databases {
+		server := tocsin.Server{Name: fmt.Sprintf("db%d", i), DSN: fmt.Sprintf("tocsin@tcp(%s)/", at.servers[i].address()), MaxConns: 24}
+		for db := range s.opts.Layout.Databases {
+			if db%len(s.databases) == i {
+				server.Databases = append(server.Databases, db)
+			}
+		}
+		cfg.Servers = append(cfg.Servers, server)
+	}
+	return cfg
+}
+
+// databaseOf is the server of a table number.
+func (s *Site) databaseOf(table int) *database {
+	return s.databases[s.opts.Layout.DatabaseOf(table)%len(s.databases)]
+}
+
+// AwaitBalance returns when so many nodes own all tables, evenly.
+func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
+	client, err := assign.Dial(ctx, assign.EtcdConfig{Endpoints: []string{upstream(s.etcd.port)}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	for ctx.Err() == nil {
+		found, err := assign.Nodes(ctx, client, s.opts.Layout.Prefix, group)
+		if err == nil && s.balanced(found, nodes) {
+			return nil
+		}
+		_ = sleep(ctx, 20*time.Millisecond)
+	}
+	return fmt.Errorf("%d nodes do not own all tables evenly: %w", nodes, context.Cause(ctx))
+}
+
+func (s *Site) balanced(found []assign.NodeState, nodes int) bool {
+	total := s.opts.Layout.Total()
+	sum, live := 0, 0
+	for _, n := range found {
+		if n.Tables == 0 {
+			continue
+		}
+		if n.Tables < total/nodes || n.Tables > (total+nodes-1)/nodes {
+			return false
+		}
+		live++
+		sum += n.Tables
+	}
+	return live == nodes && sum == total
+}
+
+// Stop kills everything.
+func (s *Site) Stop() error {
+	var errs []error
+	for _, seat := range append(s.seats, s.sweeper, s.harness) {
+		if seat != nil {
+			seat.kill()
+		}
+	}
+	if s.client != nil {
+		errs = append(errs, s.client.Close())
+	}
+	for _, seat := range append(s.seats, s.sweeper, s.harness) {
+		if seat != nil {
+			seat.close()
+		}
+	}
+	if s.etcd != nil {
+		s.etcd.stop()
+	}
+	for _, d := range s.databases {
+		errs = append(errs, d.stop())
+	}
+	if s.receiver != nil {
+		errs = append(errs, s.receiver.stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Logs gives the last bytes of every process's log, for a failure's report.
+func (s *Site) Logs(most int) string {
+	paths, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*.log"))
+	all := ""
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err == nil && len(text) > 0 {
+			all += filepath.Base(path) + ":\n" + string(text[max(0, len(text)-most):]) + "\n"
+		}
+	}
+	return all
+}

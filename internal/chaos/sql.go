@@ -1,0 +1,41 @@
+package chaos
+
+// The statements of who breaks servers and reads past the nodes. {table} is a
+// table's full name.
+const (
+	// userSQL makes the cluster's own user, which read_only binds. Root's rights
+	// would let it write all the same.
+	userSQL = `CREATE USER IF NOT EXISTS tocsin@'%'`
+
+	// grantSQL gives it what a Tocsin user needs. {prefix} is the databases'.
+	grantSQL = "GRANT ALL ON `{prefix}\\_%`.* TO tocsin@'%'"
+
+	// readOnlySQL makes a server refuse writes; readWriteSQL ends that.
+	readOnlySQL  = `SET GLOBAL read_only = 1`
+	readWriteSQL = `SET GLOBAL read_only = 0`
+
+	// lockSQL keeps everybody else out of one table until unlockSQL.
+	lockSQL   = `LOCK TABLES {table} WRITE`
+	unlockSQL = `UNLOCK TABLES`
+
+	// openSQL counts what is neither done, nor cancelled, nor dead.
+	openSQL = `SELECT /* tocsin chaos */
+    COUNT(*)
+FROM {table}
+WHERE status IN (0, 1)`
+
+	// rowsSQL reads every row.
+	rowsSQL = `SELECT /* tocsin chaos */
+    job_id,
+    biz_id,
+    biz_type,
+    status,
+    action_time,
+    due_time,
+    attempts,
+    crashes,
+    version,
+    claimed_by,
+    last_error
+FROM {table}`
+)
