@@ -5,9 +5,11 @@ LDFLAGS  := -X main.version=$(VERSION)
 ARGS     ?=
 TESTARGS ?=
 FUZZTIME ?= 1m
+SEED     ?= 1
+MINUTES  ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check format vet staticcheck lint fuzz clean
+.PHONY: help run build test check format vet staticcheck lint fuzz chaos faults clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +21,7 @@ run: ## install what is missing, build, run `tocsin dev $(ARGS)`: make run ARGS=
 
 build: ## build bin/tocsin
 	@mkdir -p bin
+	@echo "building bin/tocsin: the first time takes a few minutes, later ones seconds" >&2
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tocsin ./cmd/tocsin
 
 test: ## install what is missing, run all tests with the race detector
@@ -40,6 +43,16 @@ staticcheck: ## staticcheck, in the version of go.mod
 
 fuzz: ## run each fuzz target for FUZZTIME (1m)
 	@scripts/fuzz.sh $(FUZZTIME)
+
+chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10
+	@scripts/install-deps.sh run
+	@mkdir -p bin
+	@go build -o bin/chaosrun ./internal/chaos/chaosrun
+	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES)
+
+faults: ## run the long fault scenarios, each with its figures
+	@scripts/install-deps.sh test
+	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m $(TESTARGS) ./internal/chaos
 
 clean: ## remove what build and run made
 	rm -rf bin
