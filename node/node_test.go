@@ -214,7 +214,8 @@ func TestStatusSaysWhetherTheNodeMayDeliver(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
 	cfg := p.config("orders")
-	cfg.Registerer = prometheus.NewRegistry()
+	registry := prometheus.NewRegistry()
+	cfg.Registerer = registry
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	for range 2 { // a node may run again
@@ -222,11 +223,29 @@ func TestStatusSaysWhetherTheNodeMayDeliver(t *testing.T) {
 		for status(n).Code != http.StatusOK || owned(n) != 8 {
 			time.Sleep(5 * time.Millisecond)
 		}
+		if !exports(t, registry, "tocsin_store_round_trip_seconds") {
+			t.Error("the store's metrics are not exported")
+		}
 		stop()
 		if code := status(n).Code; code != http.StatusServiceUnavailable {
 			t.Errorf("status of a node that has ended is %d, want 503", code)
 		}
 	}
+}
+
+// exports reports whether the registry has a metric of that name.
+func exports(t *testing.T, r *prometheus.Registry, name string) bool {
+	t.Helper()
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if m.GetName() == name {
+			return true
+		}
+	}
+	return false
 }
 
 func status(n *node.Node) *httptest.ResponseRecorder {

@@ -49,6 +49,11 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if p.store, err = openStore(ctx, n.cfg.Tables); err != nil {
 		return p, err
 	}
+	if p.cfg.Registerer != nil {
+		if err = p.store.RegisterMetrics(p.cfg.Registerer); err != nil {
+			return p, err
+		}
+	}
 	client, err := assign.Dial(ctx, n.cfg.Etcd)
 	if err != nil {
 		return p, err
@@ -59,6 +64,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		return p, err
 	}
 	p.types = typesOf(policies, p.handlers, p.mine)
+	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
 	p.assign, err = assign.New(assign.Config{
 		Client: client, Cluster: n.cfg.Tables.Cluster, Group: n.cfg.Group, Node: n.cfg.Name,
 		Tables: n.cfg.Tables.Layout.Total(), Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, Info: p.info(),

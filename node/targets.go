@@ -19,6 +19,7 @@ type targets struct {
 
 	mu       sync.Mutex
 	webhooks map[string]keyedSink // by policy name
+	refused  map[string]string    // by policy name: why its callback can't be delivered, as last logged
 }
 
 // keyedSink is a callback's sink and what it was made from.
@@ -28,7 +29,7 @@ type keyedSink struct {
 }
 
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
-	return &targets{cfg: cfg, handlers: h, mine: mine, webhooks: map[string]keyedSink{}}
+	return &targets{cfg: cfg, handlers: h, mine: mine, webhooks: map[string]keyedSink{}, refused: map[string]string{}}
 }
 
 // of gives the target of a policy; false where this process can't deliver it.
@@ -41,11 +42,22 @@ func (t *targets) of(p biztype.Policy) (dispatcher.Target, bool) {
 		return target, ok
 	}
 	sink, err := t.webhook(p)
+	t.note(p, err)
+	return dispatcher.Target{Sink: sink}, err == nil
+}
+
+// note logs why a callback can't be delivered, once: of is asked again and again.
+func (t *targets) note(p biztype.Policy, err error) {
+	why := ""
 	if err != nil {
-		t.cfg.Logger.Error().Err(err).Str("biz_type", p.Name).Msg("callback can't be delivered here")
-		return dispatcher.Target{}, false
+		why = err.Error()
 	}
-	return dispatcher.Target{Sink: sink}, true
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if why != "" && why != t.refused[p.Name] {
+		t.cfg.Logger.Error().Err(err).Str("biz_type", p.Name).Msg("callback can't be delivered here")
+	}
+	t.refused[p.Name] = why
 }
 
 // webhook gives the sink of a policy: the same as before where neither target
