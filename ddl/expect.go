@@ -17,11 +17,12 @@ type structure struct {
 // column is one column in the words of information_schema, in which the
 // servers' ways of saying the same are made one.
 type column struct {
-	kind     string // "bigint unsigned"
-	nullable bool
-	fallback string // default value; "" with fixed false: none
-	fixed    bool   // has a default
-	counts   bool   // AUTO_INCREMENT
+	kind      string // "bigint unsigned"
+	collation string // of a text; "" of others
+	nullable  bool
+	fallback  string // default value; "" with fixed false: none
+	fixed     bool   // has a default
+	counts    bool   // AUTO_INCREMENT
 }
 
 // index is one key.
@@ -49,7 +50,18 @@ func expected(file string) (structure, error) {
 			return s, fmt.Errorf("sql/%s.sql: a line that is neither column nor key: %s", file, line)
 		}
 	}
+	s.inherit()
 	return s, nil
+}
+
+// inherit gives the table's collation to its texts.
+func (s *structure) inherit() {
+	for name, c := range s.columns {
+		if strings.HasPrefix(c.kind, "varchar") || c.kind == "text" {
+			c.collation = s.collation
+			s.columns[name] = c
+		}
+	}
 }
 
 func (s *structure) column(line string) bool {
@@ -106,6 +118,9 @@ func unquote(value string) string {
 
 func (c column) String() string {
 	text := c.kind
+	if c.collation != "" {
+		text += " collate " + c.collation
+	}
 	if !c.nullable {
 		text += " not null"
 	}

@@ -18,12 +18,13 @@ FROM information_schema.tables
 WHERE table_schema = ?`
 
 	selectColumns = `SELECT /* tocsin ddl verify */
-    table_name     AS table_name,
-    column_name    AS column_name,
-    column_type    AS column_type,
-    is_nullable    AS is_nullable,
-    column_default AS column_default,
-    extra          AS extra
+    table_name                   AS table_name,
+    column_name                  AS column_name,
+    column_type                  AS column_type,
+    COALESCE(collation_name, '') AS collation_name,
+    is_nullable                  AS is_nullable,
+    column_default               AS column_default,
+    extra                        AS extra
 FROM information_schema.columns
 WHERE table_schema = ?`
 
@@ -76,14 +77,14 @@ func (s *site) inspectColumns(ctx context.Context, database string, found map[st
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var table, name, kind, nullable, extra string
+		var table, name, kind, collation, nullable, extra string
 		var fallback sql.NullString
-		if err := rows.Scan(&table, &name, &kind, &nullable, &fallback, &extra); err != nil {
+		if err := rows.Scan(&table, &name, &kind, &collation, &nullable, &fallback, &extra); err != nil {
 			return err
 		}
 		// A table that was made since the list was read is left out.
 		if t := found[table]; t != nil {
-			t.columns[name] = storedColumn(kind, nullable, fallback, extra)
+			t.columns[name] = storedColumn(kind, collation, nullable, fallback, extra)
 		}
 	}
 	return rows.Err()
@@ -91,11 +92,12 @@ func (s *site) inspectColumns(ctx context.Context, database string, found map[st
 
 // storedColumn puts a row of information_schema into the common form. MariaDB
 // writes the default NULL of a nullable column as the text NULL.
-func storedColumn(kind, nullable string, fallback sql.NullString, extra string) column {
+func storedColumn(kind, collation, nullable string, fallback sql.NullString, extra string) column {
 	c := column{
-		kind:     normalKind(kind),
-		nullable: nullable == "YES",
-		counts:   strings.Contains(strings.ToLower(extra), "auto_increment"),
+		kind:      normalKind(kind),
+		collation: collation,
+		nullable:  nullable == "YES",
+		counts:    strings.Contains(strings.ToLower(extra), "auto_increment"),
 	}
 	if fallback.Valid && fallback.String != "NULL" {
 		c.fallback, c.fixed = unquote(fallback.String), true
