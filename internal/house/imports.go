@@ -21,10 +21,12 @@ var mayImport = map[string][]string{
 	"dispatcher":             {".", "biztype", "duequeue", "store", "internal/mysql"},
 	"sink":                   {"."},
 	"sink/...":               {".", "biztype", "sink"},
-	"sweeper":                {".", "biztype", "duequeue", "store"},
+	"sweeper":                {".", "biztype", "duequeue", "store", "internal/schedule"},
+	"purger":                 {".", "biztype", "duequeue", "store", "internal/mysql", "internal/schedule"},
+	"auditor":                {".", "biztype", "duequeue", "store", "internal/mysql", "internal/schedule"},
 	"node":                   {".", "assign", "scanner", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
-	"config":                 {".", "assign", "biztype", "ddl", "node", "scanner", "sweeper", "internal/mysql", "internal/yamlfile"},
+	"config":                 {".", "assign", "biztype", "ddl", "node", "scanner", "sweeper", "internal/mysql", "internal/schedule", "internal/yamlfile"},
 	"cmd/tocsin":             {"..."},
 	"cmd/tocsin/...":         {"..."},
 	"internal/mysql":         {},
@@ -40,7 +42,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

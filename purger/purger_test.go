@@ -1,0 +1,346 @@
+package purger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }
+
+// policies of the tests: type 1 is kept for an hour, 2 for 30 days.
+var policies = []biztype.Policy{{Name: "short", Number: 1, Retention: biztype.Duration(time.Hour)}, {Name: "long", Number: 2}}
+
+// site is a cluster of its own, with a pool beside the store.
+type site struct {
+	t      *testing.T
+	layout tocsin.Layout
+	store  *store.Store
+	db     *sql.DB
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, layout: tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)}}
+	cfg := tocsin.Config{Layout: s.layout, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.store, err = store.Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if s.db, err = sql.Open("mysql", devtest.DSN(t)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = s.db.Close(), s.store.Close() })
+	return s
+}
+
+func (s *site) exec(query string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.Exec(query, args...); err != nil {
+		s.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// add puts n tasks of a type and status, settled so long ago, into a table.
+func (s *site) add(table, n int, kind uint64, status tocsin.Status, ago time.Duration) {
+	s.t.Helper()
+	var rows []string
+	for i := range n {
+		id := (uint64(ago/time.Millisecond)+uint64(i))<<22 | uint64(table)<<9 | kind<<4 | uint64(status)
+		at := fmt.Sprintf("UTC_TIMESTAMP(3) - INTERVAL %d SECOND", int(ago.Seconds()))
+		rows = append(rows, fmt.Sprintf("(%d, %s, %s, 7, %d, %d, %s, %s, '')", id, at, at, kind, status, at, at))
+	}
+	s.exec("INSERT INTO " + s.layout.Table(table) + " (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute) VALUES " + strings.Join(rows, ","))
+}
+
+// left counts the rows of a status in all tables.
+func (s *site) left(status tocsin.Status) (total int) {
+	s.t.Helper()
+	for table := range s.layout.Total() {
+		var n int
+		if err := s.db.QueryRow("SELECT COUNT(*) FROM "+s.layout.Table(table)+" WHERE status = ?", status).Scan(&n); err != nil {
+			s.t.Fatal(err)
+		}
+		total += n
+	}
+	return total
+}
+
+func (s *site) config() Config {
+	return Config{
+		Tables: s.store, Bells: s.store, Now: s.store.Now, Servers: s.store.Servers(), TablesOf: s.store.TablesOf,
+		Policies: func(context.Context) ([]biztype.Policy, error) { return policies, nil },
+	}
+}
+
+func (s *site) purge(cfg Config) Result {
+	s.t.Helper()
+	p, err := New(cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := p.Purge(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// fill has tasks on both sides of every line that Purge draws.
+func (s *site) fill() {
+	for _, status := range []tocsin.Status{tocsin.Pending, tocsin.Claimed, tocsin.Done, tocsin.Cancelled, tocsin.Dead} {
+		for table := range s.layout.Total() {
+			s.add(table, 5, 1, status, 2*time.Hour)
+			s.add(table, 1, 1, status, 30*time.Minute)
+			s.add(table, 3, 2, status, 31*24*time.Hour)
+			s.add(table, 1, 2, status, 29*24*time.Hour)
+			s.add(table, 1, 3, status, 999*24*time.Hour) // no policy
+		}
+	}
+}
+
+func TestPurgeKeepsWhatIsLiveYoungOrUnknown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Config)
+		types  map[string]Removed
+		dead   int // left
+		done   int
+	}{
+		"done and cancelled": {func(*Config) {}, map[string]Removed{"short": {20, 20, 0}, "long": {12, 12, 0}}, 44, 12},
+		"dead ones too":      {func(c *Config) { c.Dead = true }, map[string]Removed{"short": {20, 20, 20}, "long": {12, 12, 12}}, 12, 12},
+		"by small batches":   {func(c *Config) { c.Batch = 2 }, map[string]Removed{"short": {20, 20, 0}, "long": {12, 12, 0}}, 44, 12},
+		"a dry run":          {func(c *Config) { c.DryRun, c.Batch = true, 2 }, map[string]Removed{"short": {20, 20, 0}, "long": {12, 12, 0}}, 44, 44},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.fill()
+			cfg := s.config()
+			c.change(&cfg)
+			r := s.purge(cfg)
+			if !reflect.DeepEqual(r.Types, c.types) || r.Tables != 4 || r.Timeouts+r.Locked+len(r.Failed) != 0 || cfg.DryRun && r.Batches > 0 {
+				t.Errorf("%+v", r)
+			}
+			if s.left(tocsin.Pending) != 44 || s.left(tocsin.Claimed) != 44 || s.left(tocsin.Dead) != c.dead || s.left(tocsin.Done) != c.done || s.left(tocsin.Cancelled) != c.done {
+				t.Errorf("left %d pending, %d claimed, %d dead, %d done", s.left(tocsin.Pending), s.left(tocsin.Claimed), s.left(tocsin.Dead), s.left(tocsin.Done))
+			}
+		})
+	}
+}
+
+func TestPurgeRemovesOldBells(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i := range 25 {
+		s.exec(fmt.Sprintf("INSERT INTO %s.doorbell (table_no, job_id, biz_type, action_time) VALUES (2, 1, 1, UTC_TIMESTAMP(3) - INTERVAL %d MINUTE)", s.layout.Database(1), 100-4*i))
+	}
+	cfg := s.config()
+	cfg.Batch = 4
+	if r := s.purge(cfg); r.Bells != 10 && r.Bells != 11 { // 100, 96 ... 64 minutes, perhaps 60
+		t.Errorf("%+v", r)
+	}
+	cfg.BellAge = time.Minute
+	if _, err := New(cfg); err == nil {
+		t.Error("bells that nodes still wait for")
+	}
+}
+
+func TestPurgeLeavesALockedRowAndTheRestGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.add(1, 300, 1, tocsin.Done, 2*time.Hour)
+	s.add(2, 10, 1, tocsin.Done, 2*time.Hour)
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.Exec("SELECT job_id FROM " + s.layout.Table(1) + " ORDER BY job_id DESC LIMIT 1 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.purge(s.config()); r.Types["short"].Done != 309 || r.Locked != 1 || r.Timeouts < 3 || r.Timeouts > 8 {
+		t.Errorf("%+v", r)
+	}
+	_ = tx.Rollback()
+	if r := s.purge(s.config()); r.Types["short"].Done != 1 || r.Batches != 1 {
+		t.Errorf("after the lock: %+v", r)
+	}
+}
+
+func TestPurgeGoesRoundAMissingTable(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fill()
+	s.exec("DROP TABLE " + s.layout.Table(2))
+	p, err := New(s.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Purge(t.Context())
+	if err == nil || strings.Count(err.Error(), s.layout.Table(2)) != 2 { // the wrap names it, and the server's own message
+		t.Errorf("error %v", err)
+	}
+	if r.Tables != 3 || r.Types["short"].Done != 15 || !reflect.DeepEqual(r.Failed, []string{"db1"}) {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTwoPurgesAtOnceRemoveEachRowOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for table := range s.layout.Total() {
+		s.add(table, 500, 1, tocsin.Done, 2*time.Hour)
+	}
+	var results [2]Result
+	var both sync.WaitGroup
+	for i := range results {
+		both.Go(func() {
+			cfg := s.config()
+			cfg.Batch = 50
+			results[i] = s.purge(cfg)
+		})
+	}
+	both.Wait()
+	if n := results[0].Total().Done + results[1].Total().Done; n != 2000 || s.left(tocsin.Done) != 0 {
+		t.Errorf("%d removed, %d left", n, s.left(tocsin.Done))
+	}
+}
+
+// stuck is a table that answers every batch with an error.
+type stuck struct {
+	*store.Store
+	number uint16
+	tries  map[int][]int // sizes of the batches, by table
+}
+
+func (s *stuck) Purge(ctx context.Context, server int, status tocsin.Status, before int64, rows []duequeue.Entry) (map[uint64]int, error) {
+	table := rows[0].JobID.Table()
+	s.tries[table] = append(s.tries[table], len(rows))
+	if table == 1 {
+		return nil, fmt.Errorf("purge: %w", &driver.MySQLError{Number: s.number})
+	}
+	return s.Store.Purge(ctx, server, status, before, rows)
+}
+
+func TestPurgeLeavesATableThatStaysLocked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		number uint16
+		tries  []int
+	}{
+		"lock time-outs": {1205, []int{20, 5, 1, 1, 1}},
+		"another fault":  {1036, []int{20}},
+	} {
+		s := newSite(t)
+		for table := range s.layout.Total() {
+			s.add(table, 20, 1, tocsin.Done, 2*time.Hour)
+			s.add(table, 20, 1, tocsin.Cancelled, 2*time.Hour)
+		}
+		tables := &stuck{s.store, c.number, map[int][]int{}}
+		cfg := s.config()
+		cfg.Tables = tables
+		p, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Purge(t.Context())
+		var cause *driver.MySQLError
+		if !errors.As(err, &cause) || cause.Number != c.number || !reflect.DeepEqual(tables.tries[1], c.tries) {
+			t.Errorf("%s: %v, tries %v", name, err, tables.tries[1])
+		}
+		if r.Types["short"] != (Removed{60, 60, 0}) || r.Tables != 3 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+func TestPurgeWithoutPoliciesIsAnErrorAndWithSomeGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fill()
+	broken := errors.New("no policies")
+	for n, want := range []int{0, 20} {
+		cfg := s.config()
+		cfg.Policies = func(context.Context) ([]biztype.Policy, error) { return policies[:n], broken }
+		p, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := p.Purge(t.Context()); !errors.Is(err, broken) || r.Total().Done != want {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
+func TestRunPurgesAtItsTimes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fill()
+	ctx, end := context.WithCancel(t.Context())
+	cfg := s.config()
+	asked := 0
+	cfg.Policies = func(context.Context) ([]biztype.Policy, error) {
+		if asked++; asked == 2 {
+			end()
+		}
+		return policies, nil
+	}
+	p, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := schedule.Parse("@every 1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Run(ctx, at); err != nil || s.left(tocsin.Done) != 12 {
+		t.Errorf("%v, %d left", err, s.left(tocsin.Done))
+	}
+}
+
+func TestPaceNeverLeavesItsBoundsAndFindsOneRowSoon(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.IntRange(1, DefaultBatch).Draw(t, "most")
+		p := pace{most, most}
+		for _, good := range rapid.SliceOf(rapid.Bool()).Draw(t, "went") {
+			n := p.of(rapid.IntRange(1, 10_000).Draw(t, "rows"))
+			if n < 1 || n > most {
+				t.Fatalf("a batch of %d of at most %d", n, most)
+			}
+			if good {
+				p.went()
+			} else if p.shrink(n) != (n > 1) {
+				t.Fatalf("shrink of %d", n)
+			}
+		}
+		tries := 1
+		for p.shrink(p.of(DefaultBatch)) {
+			tries++
+		}
+		if tries > 5 {
+			t.Fatalf("%d tries down to one row", tries)
+		}
+	})
+}

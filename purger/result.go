@@ -1,0 +1,83 @@
+package purger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Removed counts tasks by the status in which they were removed.
+type Removed struct {
+	Done      int `json:"done"`
+	Cancelled int `json:"cancelled"`
+	Dead      int `json:"dead"`
+}
+
+func (r Removed) plus(o Removed) Removed {
+	return Removed{r.Done + o.Done, r.Cancelled + o.Cancelled, r.Dead + o.Dead}
+}
+
+// in counts n tasks of one status.
+func in(status tocsin.Status, n int) Removed {
+	switch status {
+	case tocsin.Done:
+		return Removed{Done: n}
+	case tocsin.Cancelled:
+		return Removed{Cancelled: n}
+	}
+	return Removed{Dead: n}
+}
+
+// Result of one purge; of a dry run: what a purge would remove.
+type Result struct {
+	DryRun   bool               `json:"dry_run"`
+	Tables   int                `json:"tables"`   // looked through without an error
+	Types    map[string]Removed `json:"types"`    // by biz type, those of which something was removed
+	Bells    int                `json:"bells"`    // rings of the doorbell removed; not counted in a dry run
+	Batches  int                `json:"batches"`  // transactions
+	Timeouts int                `json:"timeouts"` // of those: held up by another's lock, and tried again with fewer rows
+	Locked   int                `json:"locked"`   // rows left because they stayed locked
+	Failed   []string           `json:"failed"`   // servers that could not be purged in full
+	Took     time.Duration      `json:"took_ns"`
+}
+
+// Total is the number of tasks removed, over all biz types.
+func (r Result) Total() (total Removed) {
+	for _, n := range r.Types {
+		total = total.plus(n)
+	}
+	return total
+}
+
+// merge adds what was done on one server.
+func (r *Result) merge(o Result) {
+	r.Tables += o.Tables
+	r.Bells += o.Bells
+	r.Batches += o.Batches
+	r.Timeouts += o.Timeouts
+	r.Locked += o.Locked
+	r.Failed = append(r.Failed, o.Failed...)
+	for name, n := range o.Types {
+		r.Types[name] = r.Types[name].plus(n)
+	}
+}
+
+// String is the summary line.
+func (r Result) String() string {
+	total := r.Total()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d tables, %d done, %d cancelled, %d dead, %d bells, %d batches, %d time-outs, %d left locked, took %s",
+		r.Tables, total.Done, total.Cancelled, total.Dead, r.Bells, r.Batches, r.Timeouts, r.Locked, r.Took.Round(time.Millisecond))
+	for _, name := range slices.Sorted(maps.Keys(r.Types)) {
+		n := r.Types[name]
+		fmt.Fprintf(&b, "; %s: %d", name, n.Done+n.Cancelled+n.Dead)
+	}
+	if len(r.Failed) > 0 {
+		fmt.Fprintf(&b, "; failed servers: %s", strings.Join(r.Failed, ", "))
+	}
+	return b.String()
+}

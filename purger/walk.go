@@ -1,0 +1,234 @@
+package purger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// walk is one purge of one server, by one goroutine.
+type walk struct {
+	*Purger
+	server int
+	rounds []round
+	names  map[uint64]string // of biz types
+	pace   pace
+	failed map[int]bool // tables that are left
+	result Result
+	errs   []error
+}
+
+func newWalk(p *Purger, server int, policies []biztype.Policy) *walk {
+	names := make(map[uint64]string, len(policies))
+	for _, policy := range policies {
+		names[policy.Number] = policy.Name
+	}
+	return &walk{
+		Purger: p, server: server, rounds: rounds(policies), names: names,
+		pace: pace{p.cfg.Batch, p.cfg.Batch}, failed: map[int]bool{}, result: Result{Types: map[string]Removed{}},
+	}
+}
+
+func (w *walk) run(ctx context.Context) {
+	err := w.tables(ctx)
+	if err == nil && w.cfg.Bells != nil && !w.cfg.DryRun {
+		err = w.bells(ctx)
+	}
+	if err != nil {
+		w.fail(err)
+	}
+}
+
+func (w *walk) fail(err error) {
+	name := w.cfg.Servers[w.server]
+	w.result.Failed = []string{name}
+	w.errs = append(w.errs, fmt.Errorf("purge server %s: %w", name, err))
+}
+
+// failTable leaves a table; the others go on.
+func (w *walk) failTable(table int, err error) {
+	w.failed[table] = true
+	w.fail(err)
+}
+
+// tables looks through all tables. Its error is the server's as a whole.
+func (w *walk) tables(ctx context.Context) error {
+	if _, err := w.cfg.Tables.Measure(ctx, w.server); err != nil {
+		return err
+	}
+	for tables := range slices.Chunk(w.cfg.TablesOf(w.server), tablesAtOnce) {
+		for _, r := range w.rounds {
+			for _, status := range statuses(w.cfg.Dead) {
+				if err := w.finished(ctx, tables, r, status); err != nil {
+					return err
+				}
+			}
+		}
+		w.result.Tables += len(tables)
+		w.cfg.Progress(w.server, len(tables))
+	}
+	w.result.Tables -= len(w.failed)
+	return nil
+}
+
+// finished removes what is past its retention, page by page: of the tables
+// together first, then of each whose page came back full on its own.
+func (w *walk) finished(ctx context.Context, tables []int, r round, status tocsin.Status) error {
+	before := w.cfg.Now(w.server) - r.retention.Milliseconds()
+	tables = slices.DeleteFunc(slices.Clone(tables), func(table int) bool { return w.failed[table] })
+	first := store.PeekQuery{
+		Server: w.server, Status: status, Tables: tables, Types: r.types, Until: before - 1, Limit: w.cfg.Batch,
+	}
+	for todo := []store.PeekQuery{first}; len(todo) > 0; {
+		q := todo[0]
+		todo = todo[1:]
+		page, err := w.cfg.Tables.Peek(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, table := range slices.Sorted(maps.Keys(page.Failed)) {
+			if err := page.Failed[table]; !errors.Is(err, store.ErrMisplaced) { // the auditor's to report
+				w.failTable(table, err)
+			}
+		}
+		if err := w.take(ctx, status, before, page.Entries); err != nil {
+			return err
+		}
+		for _, last := range page.Full {
+			if table := last.JobID.Table(); !w.failed[table] {
+				q.Tables, q.After = []int{table}, last
+				todo = append(todo, q)
+			}
+		}
+	}
+	return nil
+}
+
+// take removes entries, which are grouped by table.
+func (w *walk) take(ctx context.Context, status tocsin.Status, before int64, entries []duequeue.Entry) error {
+	if w.cfg.DryRun {
+		for _, e := range entries {
+			w.count(e.Type, in(status, 1))
+		}
+		return nil
+	}
+	for len(entries) > 0 {
+		table := entries[0].JobID.Table()
+		end := slices.IndexFunc(entries, func(e duequeue.Entry) bool { return e.JobID.Table() != table })
+		if end < 0 {
+			end = len(entries)
+		}
+		err := w.table(ctx, status, before, entries[:end])
+		switch {
+		case err != nil && ofServer(err):
+			return err
+		case err != nil:
+			w.failTable(table, err)
+		}
+		entries = entries[end:]
+	}
+	return nil
+}
+
+// table removes rows of one table in batches. Rows that stay locked are left,
+// and after a few of them the whole table.
+func (w *walk) table(ctx context.Context, status tocsin.Status, before int64, rows []duequeue.Entry) error {
+	for locked := 0; len(rows) > 0; {
+		n := w.pace.of(len(rows))
+		err := w.batch(ctx, status, before, rows[:n])
+		if err == nil {
+			w.pace.went()
+			rows = rows[n:]
+			continue
+		}
+		if mysql.ClassOf(err) != mysql.Contended {
+			return err
+		}
+		w.result.Timeouts++
+		if w.pace.shrink(n) {
+			continue // the same rows, fewer at once
+		}
+		w.result.Locked++
+		if locked++; locked == lockedAtMost {
+			return err
+		}
+		rows = rows[1:]
+	}
+	return nil
+}
+
+// batch removes rows in one transaction, and then pauses for as long as that
+// took: a purge takes half of a server's time at most. Who waited for a lock has
+// paused already.
+func (w *walk) batch(ctx context.Context, status tocsin.Status, before int64, rows []duequeue.Entry) error {
+	start := time.Now()
+	w.result.Batches++
+	removed, err := w.cfg.Tables.Purge(ctx, w.server, status, before, rows)
+	for typeCode, n := range removed {
+		w.count(typeCode, in(status, n))
+	}
+	if err != nil {
+		return err
+	}
+	return schedule.Pause(ctx, time.Since(start))
+}
+
+func (w *walk) count(typeCode uint64, n Removed) {
+	if n != (Removed{}) {
+		name := w.names[typeCode]
+		w.result.Types[name] = w.result.Types[name].plus(n)
+	}
+}
+
+// bells removes old bells of every database.
+func (w *walk) bells(ctx context.Context) error {
+	before := w.cfg.Now(w.server) - w.cfg.BellAge.Milliseconds()
+	for _, database := range w.cfg.Bells.DatabasesOf(w.server) {
+		err := w.bellsOf(ctx, database, before)
+		switch {
+		case err != nil && ofServer(err):
+			return err
+		case err != nil:
+			w.fail(err)
+		}
+	}
+	return nil
+}
+
+func (w *walk) bellsOf(ctx context.Context, database int, before int64) error {
+	for after, more := uint64(0), true; more; {
+		start := time.Now()
+		removed, next, err := w.cfg.Bells.PurgeBells(ctx, w.server, database, after, before, w.cfg.Batch)
+		if err != nil {
+			return err
+		}
+		w.result.Bells += removed
+		if removed > 0 {
+			w.result.Batches++
+		}
+		if err := schedule.Pause(ctx, time.Since(start)); err != nil {
+			return err
+		}
+		after, more = next, next > 0
+	}
+	return nil
+}
+
+// ofServer reports whether an error ends the work on the server, not on a table.
+func ofServer(err error) bool {
+	switch mysql.ClassOf(err) {
+	case mysql.Canceled, mysql.Lost, mysql.Demoted:
+		return true
+	}
+	return false
+}
