@@ -236,13 +236,13 @@ func (d *Dispatcher) Oldest(server int) int64 { return d.servers[server].oldest(
 
 // Stats is a snapshot of what is under way.
 type Stats struct {
-	Queued    int // ids in the due queues
-	Capacity  int // of the due queues
-	Loaded    int // rows loading or ready
-	Open      int // rows in delivery or waiting to be settled
-	Unsettled int // outcomes waiting to be settled
-	Aside     int // of these, refused by the database and tried at long intervals
-	Workers   int // goroutines that deliver
+	Queued    int `json:"queued"`    // ids in the due queues
+	Capacity  int `json:"capacity"`  // of the due queues
+	Loaded    int `json:"loaded"`    // rows loading or ready
+	Open      int `json:"open"`      // rows in delivery or waiting to be settled
+	Unsettled int `json:"unsettled"` // outcomes waiting to be settled
+	Aside     int `json:"aside"`     // of these, refused by the database and tried at long intervals
+	Workers   int `json:"workers"`   // goroutines that deliver
 }
 
 // Stats adds up all servers.

@@ -43,7 +43,7 @@ func (s *Store) Check(ctx context.Context, server int) error {
 	sv := s.servers[server]
 	rows, err := s.layouts(ctx, sv)
 	if mysql.ClassOf(err) == mysql.Missing {
-		return fmt.Errorf("server %s lacks Tocsin tables, run `tocsin ddl apply`: %w", sv.Name, err)
+		return fmt.Errorf("server %s lacks Tocsin tables, run `tocsin ddl apply`: %w", sv.Name, firstOf(err))
 	}
 	if err != nil {
 		return err
@@ -69,6 +69,17 @@ func (s *Store) layouts(ctx context.Context, sv *server) ([]layoutRow, error) {
 		return layoutOf.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
 	}
 	return everyDatabase(ctx, s, sv, layoutOf.name, text, scanLayout)
+}
+
+// firstOf shortens joined errors: the databases of a server lack their tables
+// for one reason.
+func firstOf(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) < 2 {
+		return err
+	}
+	all := joined.Unwrap()
+	return fmt.Errorf("%w (and %d more like it)", all[0], len(all)-1)
 }
 
 // differs compares one database's own account with the config, as tocsin.Open

@@ -34,7 +34,8 @@ type appliedType struct {
 func newBizApply(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "apply FILE", Short: "Write the policies of a YAML file into every database", Args: exactArgs("FILE"),
-		Long: "Write the policies of a YAML file into every database. Biz types that are not in the file are left alone. Nodes follow within a second or two.",
+		Long: "Write the policies of a YAML file into every database. Biz types that are not in the\n" +
+			"file are left alone. Nodes follow in about a second.",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.applyBiz(cmd, args[0]) },
 	}
 }

@@ -97,9 +97,17 @@ func writeGroups(w io.Writer, groups []groupNodes) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "group %s: %d nodes\n", g.Group, len(g.Nodes))
+		fmt.Fprintf(w, "group %s: %s\n", g.Group, plural(len(g.Nodes), "node"))
 		writeNodes(w, g.Nodes, time.Now())
 	}
+}
+
+// plural writes "1 node", "2 nodes".
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 func writeNodes(w io.Writer, nodes []assign.NodeState, now time.Time) {

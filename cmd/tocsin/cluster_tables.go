@@ -35,7 +35,9 @@ type groupTables struct {
 func newClusterTables(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tables", Short: "Show which node owns which tables, and what waits in them", Args: noArgs,
-		Long: "Show, for every group, which node owns which tables, and the tasks of the group's biz types that wait in them. Counting reads an index of every table: leave it out with --counts=false where there are very many rows.",
+		Long: "Show, for every group, which node owns which tables, and the tasks of the group's biz\n" +
+			"types that wait in them. Counting reads an index of every table: leave it out with\n" +
+			"--counts=false where there are very many rows.",
 	}
 	only := groupFlag(cmd)
 	count := cmd.Flags().Bool("counts", true, "count the tasks")

@@ -75,9 +75,9 @@ func TestClusterNodesAndTables(t *testing.T) {
 	s := newSite(t)
 	a := s.node("orders", "host-a", 8, "order.close", "order.ship")
 	callback := s.node("callback", "host-c", 8)
-	s.run("cluster", "nodes", "--group", "orders").says(t, "group orders: 1 nodes", a, "1.2.3", "127.0.0.1:9", "order.close, order.ship")
+	s.run("cluster", "nodes", "--group", "orders").says(t, "group orders: 1 node\n", a, "1.2.3", "127.0.0.1:9", "order.close, order.ship")
 	b := s.node("orders", "host-b", 4, "order.close")
-	s.run("cluster", "nodes").says(t, "group callback: 1 nodes", callback, "group orders: 2 nodes", a, b,
+	s.run("cluster", "nodes").says(t, "group callback: 1 node", callback, "group orders: 2 nodes", a, b,
 		"note: "+b+" has no handler for order.ship")
 	groups := decode[[]groupNodes](t, s.run("cluster", "nodes", "--json", "--group", "orders"))
 	if len(groups) != 1 || groups[0].Group != "orders" || len(groups[0].Nodes) != 2 {

@@ -32,7 +32,8 @@ func newDDLPlan(a *app) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Show every statement for review, without connecting to a server", Args: noArgs,
-		Long: "Show every statement that `ddl apply` would run on empty servers. Nothing is connected to. What is shown may be run with a SQL client instead.",
+		Long: "Show every statement that `ddl apply` would run on empty servers. Nothing is connected\n" +
+			"to. What is shown may be run with a SQL client instead.",
 		RunE: func(*cobra.Command, []string) error { return a.planDDL(opt, dir) },
 	}
 	clusterFlag(cmd, &opt)
@@ -92,7 +93,8 @@ func newDDLApply(a *app) *cobra.Command {
 	var opt ddl.Options
 	cmd := &cobra.Command{
 		Use: "apply", Short: "Create the databases and tables that are missing", Args: noArgs,
-		Long: "Create what is missing, on all servers at once. It never drops or alters, may be run again at any time, and goes on where it was interrupted.",
+		Long: "Create what is missing, on all servers at once. It never drops or alters, may be run\n" +
+			"again at any time, and goes on where it was interrupted.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.applyDDL(cmd, opt) },
 	}
 	clusterFlag(cmd, &opt)
@@ -135,7 +137,8 @@ type ddlFinding struct {
 func newDDLVerify(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "verify", Short: "Name every table, column and index that is missing or differs", Args: noArgs,
-		Long: "Compare the tables of all servers with what this program expects. Exit code 1 if anything is missing or differs.",
+		Long: "Compare the tables of all servers with what this program expects. Exit code 1 if\n" +
+			"anything is missing or differs.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.verifyDDL(cmd) },
 	}
 }

@@ -138,7 +138,8 @@ func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, view *devView) 
 		return err
 	}
 	if !a.json {
-		fmt.Fprintf(a.out, devHint, programName(), path)
+		name, value := devcluster.Secret()
+		fmt.Fprintf(a.out, devHint, programName(), path, name, value, c.MySQLPort())
 	}
 	view.follow()
 	return c.Wait(ctx)
@@ -156,10 +157,14 @@ const devHint = `
 It is still up. From a second terminal, paste for example:
 
   export TOCSIN_CONFIG=%[2]s
-  %[1]s task add --type order.close --biz-id 42 --in 5s --attribute '{"order_id":42,"cents":990}'
-  %[1]s task add --type coupon.remind --biz-id 42 --in 30m --attribute '{"user_id":42,"code":"SAVE10"}'
-  %[1]s task list --biz-id 42
-  %[1]s cluster nodes
+  export %[3]s=%[4]s
+  alias tocsin='%[1]s'
+  tocsin task add --type order.close --biz-id 700042 --in 5s --attribute '{"order_id":700042,"cents":990}'
+  tocsin task add --type coupon.remind --biz-id 700042 --in 30m --attribute '{"user_id":700042,"code":"SAVE10"}'
+  tocsin task list --biz-id 700042
+  tocsin cluster nodes
+
+Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
 
 Deliveries appear here. Ctrl-C stops everything and leaves nothing behind.
 `

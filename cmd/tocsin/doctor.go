@@ -25,7 +25,8 @@ type diagnosis struct {
 func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
-		Long: "Check the config, every server (layout, durability, table caches, limits, clock) and etcd. It changes nothing. Exit code 1 if a check failed; warnings are no failures.",
+		Long: "Check the config, every server (layout, durability, table caches, limits, clock) and\n" +
+			"etcd. It changes nothing. Exit code 1 if a check failed; warnings are no failures.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := diagnosis{Checks: a.examine(cmd.Context())}
 			d.OK = doctor.Worst(d.Checks) < doctor.Fail

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -58,7 +59,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return nil
 		}
-		return usageError{fmt.Errorf("want %d arguments %v, got %d: see `%s --help`", len(names), names, len(args), cmd.CommandPath())}
+		return usageError{fmt.Errorf("want %s, got %d arguments: see `%s --help`", strings.Join(names, " "), len(args), cmd.CommandPath())}
 	}
 }
 

@@ -103,7 +103,8 @@ func newTaskAdd(a *app) *cobra.Command {
 	t := &taskAdd{app: a}
 	cmd := &cobra.Command{
 		Use: "add --type NAME --biz-id N (--in DURATION | --at TIME)", Short: "Add a task",
-		Long: "Add a task. Without --attribute its payload is empty. A task that is there already with the same --dedup key is shown instead.",
+		Long: "Add a task. Without --attribute its payload is empty. A task that is there already with\n" +
+			"the same --dedup key is shown instead.",
 		Example: `  tocsin task add --type order.close --biz-id 42 --in 30m --attribute '{"order":42}'
   tocsin task add --type order.close --biz-id 42 --at 2030-01-02T15:04:05Z --dedup close --attribute @order.json`,
 		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },

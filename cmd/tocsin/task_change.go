@@ -22,7 +22,8 @@ func newTaskCancel(a *app) *cobra.Command {
 	var of ofBiz
 	cmd := &cobra.Command{
 		Use: "cancel (JOB_ID | --type NAME --biz-id N)", Short: "Cancel pending tasks",
-		Long: "Cancel one task, or all pending tasks of a biz type and biz_id. Exit code 1 if there were tasks and none was cancelled.",
+		Long: "Cancel one task, or all pending tasks of a biz type and biz_id. Exit code 1 if there\n" +
+			"were tasks and none was cancelled.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := of.ref(args)
 			if err != nil {
@@ -42,7 +43,8 @@ func newTaskReschedule(a *app) *cobra.Command {
 	var w when
 	cmd := &cobra.Command{
 		Use: "reschedule (JOB_ID | --type NAME --biz-id N) (--in DURATION | --at TIME)", Short: "Give pending tasks another action time",
-		Long: "Give one task, or all pending tasks of a biz type and biz_id, another action time. Their attempts begin anew. Exit code 1 if there were tasks and none was rescheduled.",
+		Long: "Give one task, or all pending tasks of a biz type and biz_id, another action time. Their\n" +
+			"attempts begin anew. Exit code 1 if there were tasks and none was rescheduled.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := of.ref(args)
 			if err != nil {

@@ -26,3 +26,10 @@ func (c *Cluster) WriteConfig(path string) error {
 	}
 	return nil
 }
+
+// MySQLPort is where MariaDB listens on 127.0.0.1, for a SQL client.
+func (c *Cluster) MySQLPort() int { return c.maria.Port() }
+
+// Secret is the environment variable by which another process signs the sample
+// callbacks: a sweep from a second terminal, say.
+func Secret() (name, value string) { return secretName, secretValue }

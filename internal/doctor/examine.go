@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -88,8 +89,10 @@ func Types(policies []biztype.Policy, err error) Check {
 		}
 	}
 	switch {
+	case mysql.ClassOf(err) == mysql.Missing:
+		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, then `tocsin biz apply FILE`")
 	case err != nil:
-		return bad(Fail, name, err.Error(), fix)
+		return bad(Fail, name, err.Error(), "mend the server first")
 	case len(policies) == 0:
 		return bad(Warn, name, "none, so no task can be added", fix)
 	case paused > 0:
