@@ -36,7 +36,9 @@ const (
 	uncleanFor    = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
 	recheck       = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
 	leaseRecheck  = 100 * time.Millisecond
-	hardStop      = 5 * time.Second // for settling after the drain time-out
+	hardStop      = 5 * time.Second           // for settling after the drain time-out
+	maxPutOff     = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
+	maxProbes     = loaders / 2               // rows of locked tables that are tried at once
 )
 
 // Sink delivers tasks to their target.

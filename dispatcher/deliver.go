@@ -88,14 +88,21 @@ func (k *kind) deliver(tasks []*task, r *rule) {
 		k.metrics.lateness.Observe(t.late.Seconds())
 	}
 	stop := context.AfterFunc(ctx, func() { a.expire(ctx) })
-	errs := k.call(ctx, r.sink, infos)
-	if stop() {
-		a.finish(errs)
-		return
-	}
-	<-a.expired
-	a.afterwards(errs)
+	errs := same(errExited, len(tasks))
+	defer func() { // deferred for a target that ends the goroutine
+		if stop() {
+			a.finish(errs)
+			return
+		}
+		<-a.expired
+		a.afterwards(errs)
+	}()
+	errs = k.call(ctx, r.sink, infos)
 }
+
+// errExited fails the tasks of a target that did not return: it called
+// runtime.Goexit, as the FailNow of tests does.
+var errExited = errors.New("the handler ended its goroutine instead of returning")
 
 // call runs the target and turns a panic, or a wrong number of results, into
 // errors.
@@ -111,7 +118,24 @@ func (k *kind) call(ctx context.Context, sink Sink, infos []tocsin.Info) (errs [
 	if len(errs) != len(infos) {
 		errs = same(fmt.Errorf("the handler returned %d results for %d tasks", len(errs), len(infos)), len(infos))
 	}
+	for i, err := range errs {
+		errs[i] = readable(err)
+	}
 	return errs
+}
+
+// readable gives err, or another in place of one whose text can't be had: the
+// Error of a nil pointer in an error may panic.
+func readable(err error) (safe error) {
+	defer func() {
+		if p := recover(); p != nil {
+			safe = fmt.Errorf("the handler returned a %T that can't be read: %v", err, p)
+		}
+	}()
+	if err != nil {
+		_ = err.Error()
+	}
+	return err
 }
 
 func same(err error, n int) []error {

@@ -55,6 +55,7 @@ func (k *kind) set(r *rule) {
 	defer k.mu.Unlock()
 	k.rule.Store(r)
 	k.limiter = nil
+	k.stopTimer() // the old rate's
 	if r.policy.Rate > 0 {
 		k.limiter = rate.NewLimiter(k.share(r), max(r.batch, 1))
 	}
@@ -78,6 +79,11 @@ func (k *kind) pause() {
 func (k *kind) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.stopTimer()
+}
+
+// stopTimer is called under k.mu.
+func (k *kind) stopTimer() {
 	if k.timer != nil {
 		k.timer.Stop()
 		k.timer = nil
@@ -130,15 +136,29 @@ func (k *kind) pump() {
 func (k *kind) work() {
 	defer k.d.workers.add(-1)
 	defer k.wakeServers() // a slot is free
+	idle := false
+	defer func() {
+		if !idle { // a target has ended the goroutine
+			k.abandonSlot()
+		}
+	}()
 	for {
 		batch, r := k.next()
 		if len(batch) == 0 {
+			idle = true
 			return
 		}
 		if batch = batch[0].lane.server.start(batch, r); len(batch) > 0 {
 			k.deliver(batch, r)
 		}
 	}
+}
+
+func (k *kind) abandonSlot() {
+	k.mu.Lock()
+	k.running--
+	k.mu.Unlock()
+	k.pump()
 }
 
 // next takes the rows of one delivery, all of one lane, in turn over the
@@ -180,7 +200,7 @@ func (k *kind) allow(r *rule) bool {
 		return true
 	}
 	res.Cancel()
-	k.timer = time.AfterFunc(delay, k.rateAllows)
+	k.timer = time.AfterFunc(min(delay, recheck), k.rateAllows) // the peers may become fewer
 	return false
 }
 

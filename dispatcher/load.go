@@ -24,24 +24,27 @@ func (s *server) runLoader(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		batch := s.await(ctx, buf)
+		batch, probe := s.await(ctx, buf)
 		<-s.turn
 		if len(batch) == 0 {
 			return
 		}
-		s.load(ctx, batch)
+		probed := batch[0].JobID.Table()
+		if ok := s.load(ctx, batch); probe {
+			s.endProbe(probed, ok)
+		}
 	}
 }
 
 // await returns entries that are due and whose lanes have room, or none when
-// ctx ends.
-func (s *server) await(ctx context.Context, buf []duequeue.Entry) []duequeue.Entry {
+// ctx ends; probe says that it is the one of a table that was locked.
+func (s *server) await(ctx context.Context, buf []duequeue.Entry) (batch []duequeue.Entry, probe bool) {
 	timer := time.NewTimer(recheck)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		batch, wait := s.take(buf[:0])
+		batch, probe, wait := s.take(buf[:0])
 		if len(batch) > 0 {
-			return batch
+			return batch, probe
 		}
 		timer.Reset(wait)
 		select {
@@ -50,22 +53,22 @@ func (s *server) await(ctx context.Context, buf []duequeue.Entry) []duequeue.Ent
 		case <-timer.C:
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // take pops due entries from the lanes in turn. If there are none it says how
 // long to wait at most.
-func (s *server) take(into []duequeue.Entry) ([]duequeue.Entry, time.Duration) {
+func (s *server) take(into []duequeue.Entry) (batch []duequeue.Entry, probe bool, wait time.Duration) {
 	now := s.now()
 	if now == 0 || !s.d.cfg.LeaseOK() {
-		return into, leaseRecheck
+		return into, false, leaseRecheck
 	}
 	s.mu.Lock()
 	if s.unsettled >= settleBound {
 		s.mu.Unlock()
-		return into, recheck
+		return into, false, recheck
 	}
-	wait := recheck
+	wait = recheck
 	for i := range s.order {
 		l := s.order[(s.next+i)%len(s.order)]
 		if l.paused() {
@@ -75,13 +78,17 @@ func (s *server) take(into []duequeue.Entry) ([]duequeue.Entry, time.Duration) {
 		wait = min(wait, l.untilDue(now))
 	}
 	s.next++
-	into = s.postpone(into, now)
+	popped := len(into)
+	batch, probe = s.sift(into, now)
+	if popped > 0 {
+		wait = 0 // what was put back hid what is behind it
+	}
 	woken := s.roomAgain()
 	s.mu.Unlock()
 	if woken {
 		s.d.cfg.Woken(s.index)
 	}
-	return into, wait
+	return batch, probe, wait
 }
 
 // untilDue is how long nothing of the lane becomes due. What is due already
@@ -94,27 +101,54 @@ func (l *lane) untilDue(now int64) time.Duration {
 	return min(time.Duration(due-now)*time.Millisecond, recheck)
 }
 
-// postpone puts back the entries of locked tables. Called under s.mu.
-func (s *server) postpone(entries []duequeue.Entry, now int64) []duequeue.Entry {
-	kept := entries[:0]
+// sift puts back the entries of locked tables. One that was locked is tried again
+// by a probe, one entry in a batch of its own, so that no other row waits for the
+// lock with it. Called under s.mu.
+func (s *server) sift(entries []duequeue.Entry, now int64) (kept []duequeue.Entry, probe bool) {
+	kept = entries[:0]
 	local := time.Now()
-	for _, e := range entries {
-		until, locked := s.avoided(e.JobID.Table(), local)
-		if !locked {
+	for i, e := range entries {
+		t := s.tables[e.JobID.Table()]
+		switch {
+		case t == nil || t.avoidUntil.IsZero():
 			kept = append(kept, e)
-			continue
+		case s.probes < maxProbes && !local.Before(t.avoidUntil):
+			s.probes++
+			t.avoidUntil = local.Add(avoidFor)
+			s.putBack(kept)
+			s.putBack(entries[i+1:])
+			return append(kept[:0], e), true
+		default:
+			e.Due = now + max(ceilMilli(t.avoidUntil.Sub(local)), 1)
+			s.putBack([]duequeue.Entry{e})
 		}
+	}
+	return kept, false
+}
+
+// putBack lets go of popped entries. Called under s.mu.
+func (s *server) putBack(entries []duequeue.Entry) {
+	for _, e := range entries {
 		l := s.lanes[e.Type]
 		l.held--
-		e.Due = now + ceilMilli(until.Sub(local))
 		l.queue.Requeue(e)
 	}
-	return kept
+}
+
+// endProbe gives a table free whose probe could be loaded.
+func (s *server) endProbe(table int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.probes--
+	if ok {
+		s.known(table).avoidUntil = time.Time{}
+	}
 }
 
 // load reads the rows of a batch, claims those that need it, and makes them
-// ready. As long as the server can't be reached it tries again.
-func (s *server) load(ctx context.Context, batch []duequeue.Entry) {
+// ready. As long as the server can't be reached it tries again. It reports
+// whether all tables could be read.
+func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 	slices.SortFunc(batch, func(a, b duequeue.Entry) int { return cmp.Compare(a.JobID, b.JobID) })
 	ids := make([]tocsin.JobID, len(batch))
 	for i, e := range batch {
@@ -125,11 +159,12 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) {
 	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
 	if err != nil {
 		s.hold(batch, err)
-		return
+		return false
 	}
 	s.d.metrics.loaded.Add(float64(len(loaded.Rows)))
 	tasks := s.sortOut(batch, loaded, time.Now())
 	s.makeReady(ctx, tasks, loaded.Now)
+	return len(loaded.Failed) == 0
 }
 
 func (s *server) loadOnce(ctx context.Context, ids []tocsin.JobID) (store.Loaded, error) {
@@ -160,12 +195,10 @@ func (s *server) hold(batch []duequeue.Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	until := s.now() + ceilMilli(avoidFor)
-	for _, e := range batch {
-		l := s.lanes[e.Type]
-		l.held--
-		e.Due = until
-		l.queue.Requeue(e)
+	for i := range batch {
+		batch[i].Due = until
 	}
+	s.putBack(batch)
 }
 
 // sortOut drops what is no longer wanted, puts back what is not due yet by the

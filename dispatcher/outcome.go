@@ -21,12 +21,16 @@ func endingOf(p biztype.Policy, row *store.Row, err error, now int64, rnd func()
 	case verb == tocsin.Complete || verb == tocsin.GiveUp:
 		return ending{verb: verb, reason: reason}
 	}
-	return ending{verb: verb, next: now + ceilMilli(in), reason: reason}
+	return ending{verb: verb, next: now + ceilMilli(min(in, maxPutOff)), reason: reason}
 }
 
 // ceilMilli rounds up, so that nothing is early.
 func ceilMilli(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	milli := d.Milliseconds()
+	if d > time.Duration(milli)*time.Millisecond {
+		milli++
+	}
+	return milli
 }
 
 // claimAfter is how long a row may be overdue and still start without a claim:

@@ -12,7 +12,7 @@ import (
 type table struct {
 	admitted     bool
 	uncleanUntil time.Time // overdue rows are claimed first until then
-	avoidUntil   time.Time // it is locked: leave it alone until then
+	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
 }
 
 // server is one database server: its lanes, the tables admitted, what is in
@@ -28,6 +28,7 @@ type server struct {
 	lanes     map[uint64]*lane // by biz type number
 	order     []*lane
 	next      int // lane to look at first
+	probes    int // entries of locked tables that are being loaded
 	tables    map[int]*table
 	open      map[*task]struct{} // in delivery or waiting to be settled
 	waiters   map[*waiter]struct{}
@@ -139,16 +140,8 @@ func (s *server) known(number int) *table {
 	return t
 }
 
-// avoided gives when a locked table may be tried again; false: it is not
-// locked. Called under s.mu.
-func (s *server) avoided(number int, now time.Time) (time.Time, bool) {
-	t := s.tables[number]
-	if t == nil || !now.Before(t.avoidUntil) {
-		return time.Time{}, false
-	}
-	return t.avoidUntil, true
-}
-
+// avoid leaves a locked table alone for a while. Then one row of it is tried: see
+// sift.
 func (s *server) avoid(number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -253,13 +253,26 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 		return
 	}
 	delete(s.open, r.task)
-	again := !s.d.cfg.ClaimAll && fate == store.Stored && (r.verb == tocsin.Retry || r.verb == tocsin.Defer)
-	if again && r.next <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
-		r.lane.queue.Requeue(r.entry(r.next))
+	due, again := r.dueAgain(fate, now)
+	if again && !s.d.cfg.ClaimAll && due <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
+		r.lane.queue.Requeue(r.entry(due))
 		signal(s.wake)
 		return
 	}
 	r.lane.queue.Done(r.row.JobID)
+}
+
+// dueAgain is when to look at the row again, false for never. One that somebody
+// changed in flight may be due by now: the bell that said so, and peeks, met it
+// in flight and had no effect.
+func (r result) dueAgain(fate store.Fate, now int64) (due int64, again bool) {
+	switch fate {
+	case store.Stored:
+		return r.next, r.verb == tocsin.Retry || r.verb == tocsin.Defer
+	case store.Rescheduled, store.ClaimLost, store.Settled:
+		return now, true
+	}
+	return 0, false
 }
 
 // tell says what became of the outcomes.

@@ -1,0 +1,171 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// lockedTable is memory with a table that is locked: who reads it waits.
+type lockedTable struct {
+	*memory
+	table int
+	open  atomic.Bool
+}
+
+func (l *lockedTable) Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error) {
+	var others []tocsin.JobID
+	for _, id := range ids {
+		if l.open.Load() || id.Table() != l.table {
+			others = append(others, id)
+		}
+	}
+	if len(others) < len(ids) {
+		time.Sleep(2 * time.Second)
+	}
+	loaded, err := l.memory.Load(ctx, server, others)
+	if len(others) < len(ids) {
+		loaded.Failed = map[int]error{l.table: errors.New("locked")}
+	}
+	return loaded, err
+}
+
+func TestALockedTableHoldsUpNoOtherOfItsLane(t *testing.T) {
+	var last, late atomic.Int64
+	sinks := map[string]Sink{"order.close": handler(func(_ context.Context, task tocsin.Info) error {
+		if task.JobID.Table() == 1 {
+			last.Add(1)
+			late.Store(max(late.Load(), int64(time.Since(task.ActionTime))))
+		}
+		return nil
+	})}
+	synctest.Test(t, func(t *testing.T) {
+		var locked *lockedTable
+		r := newRig(t, 1, sinks, func(c *Config) {
+			locked = &lockedTable{memory: c.Store.(*memory)}
+			c.Store = locked
+		})
+		p := policy("order.close", 1)
+		p.Concurrency = 8
+		r.SetPolicies([]biztype.Policy{p})
+		for range 3000 {
+			r.add(0, 1, -10*time.Second)
+		}
+		r.run()
+		time.Sleep(5 * time.Second) // to meet the lock takes its time
+		for i := range 200 {
+			r.add(1, 1, time.Duration(i)*50*time.Millisecond)
+		}
+		time.Sleep(12 * time.Second)
+		if got := time.Duration(late.Load()); last.Load() != 200 || got > 200*time.Millisecond {
+			t.Errorf("%d of 200 delivered beside the locked table, the latest %s late", last.Load(), got)
+		}
+		locked.open.Store(true)
+		time.Sleep(10 * time.Second)
+		if _, n := r.store.counts(store.Stored); n != 3200 {
+			t.Errorf("%d of 3200 stored after the lock is gone", n)
+		}
+		r.finish()
+	})
+}
+
+func TestATaskRescheduledInFlightIsDeliveredAgainAtOnce(t *testing.T) {
+	var calls atomic.Int32
+	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
+		calls.Add(1)
+		time.Sleep(time.Second)
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		id := r.add(0, 1, 0)
+		time.Sleep(500 * time.Millisecond)
+		r.store.change(id, func(row *store.Row) { row.Version++; row.Action = time.Now().UnixMilli() })
+		r.offer(id) // the bell
+		time.Sleep(600 * time.Millisecond)
+		if calls.Load() != 2 {
+			t.Errorf("%d deliveries, want the second at once", calls.Load())
+		}
+		time.Sleep(time.Second)
+		r.status(id, tocsin.Done)
+	})
+}
+
+func TestAHandlerThatEndsItsGoroutineFailsItsTaskOnly(t *testing.T) {
+	var calls atomic.Int32
+	p := policy("order.close", 1)
+	p.Concurrency = 1
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+		if calls.Add(1) <= 3 {
+			runtime.Goexit()
+		}
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		ids := []tocsin.JobID{r.add(0, 1, 0), r.add(0, 1, 0), r.add(0, 1, 0), r.add(0, 1, 0)}
+		time.Sleep(time.Second)
+		if row := r.store.row(ids[0]); row.Attempts != 1 || row.LastError != errExited.Error() {
+			t.Errorf("%d attempts, %q", row.Attempts, row.LastError)
+		}
+		time.Sleep(10 * time.Second)
+		for _, id := range ids {
+			r.status(id, tocsin.Done)
+		}
+	})
+}
+
+// unreadable is an error whose nil pointer has no text.
+type unreadable struct{ text string }
+
+func (u *unreadable) Error() string { return u.text }
+
+func TestAnErrorThatPanicsFailsItsTaskOnly(t *testing.T) {
+	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
+		var none *unreadable
+		return none
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		id := r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		if row := r.store.row(id); row.Attempts != 1 || row.LastError == "" {
+			t.Errorf("%d attempts, %q", row.Attempts, row.LastError)
+		}
+	})
+}
+
+func TestAnEndlessSnoozeIsNotAnImmediateOne(t *testing.T) {
+	for _, err := range []error{tocsin.Snooze(math.MaxInt64), tocsin.RetryIn(math.MaxInt64, errors.New("later"))} {
+		end := endingOf(policy("order.close", 1).WithDefaults(), &store.Row{}, err, 1000, func() float64 { return 0 })
+		if want := 1000 + maxPutOff.Milliseconds(); end.next != want {
+			t.Errorf("%v: next %d, want %d", err, end.next, want)
+		}
+	}
+}
+
+func TestANewRateCountsAtOnce(t *testing.T) {
+	var calls atomic.Int32
+	slow := policy("order.close", 1)
+	slow.Rate = 0.001
+	policies, sinks := one(slow, func(context.Context, tocsin.Info) error { calls.Add(1); return nil })
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		r.add(0, 1, 0)
+		r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		if calls.Load() != 1 {
+			t.Errorf("%d deliveries at the slow rate, want 1", calls.Load())
+		}
+		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
+		time.Sleep(time.Second)
+		if calls.Load() != 2 {
+			t.Error("the old rate holds on")
+		}
+	})
+}
