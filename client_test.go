@@ -37,6 +37,10 @@ func TestOpenRefusesWhatIsStoredOtherwise(t *testing.T) {
 			config: func(c *tocsin.Config) { c.Layout.Tables = 16 },
 			want:   "layout of the config is 2x16, that of " + name + " on db1 is 2x2",
 		},
+		"a layout of more databases": {
+			config: func(c *tocsin.Config) { c.Layout.Databases = 4 },
+			want:   "layout of the config is 4x2, that of " + name + " on db1 is 2x2",
+		},
 		"another cluster": {
 			config: func(c *tocsin.Config) { c.Cluster = "other" },
 			want:   `cluster of the config is "other", that of ` + name + ` on db1 is `,

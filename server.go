@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,19 +47,24 @@ func (s *server) checked(ctx context.Context, want expected) (*facts, error) {
 // check reads the layout rows of all the server's databases and refuses what
 // differs from the config.
 func (s *server) check(ctx context.Context, want expected) (*facts, error) {
-	rows, err := s.layouts(ctx)
-	if err != nil {
-		return nil, s.explain(err)
-	}
+	rows, failed := s.layouts(ctx)
 	for _, db := range s.Databases {
 		row, ok := rows[db]
 		if !ok {
-			return nil, refuse(ErrLayout, "%s on %s has no layout row: run `tocsin ddl apply`", s.layout.Database(db), s.Name)
+			continue
 		}
 		if err := want.refuse(row, s.layout.Database(db)+" on "+s.Name); err != nil {
 			return nil, err
 		}
 		want.cluster = row.cluster // of all the others too
+	}
+	if failed != nil {
+		return nil, s.explain(failed)
+	}
+	for _, db := range s.Databases {
+		if _, ok := rows[db]; !ok {
+			return nil, refuse(ErrLayout, "%s on %s has no layout row: run `tocsin ddl apply`", s.layout.Database(db), s.Name)
+		}
 	}
 	first := rows[s.Databases[0]]
 	f := &facts{cluster: first.cluster, horizon: first.horizon, packet: first.packet, now: first.now, read: time.Now()}
@@ -77,13 +83,17 @@ func (s *server) explain(err error) error {
 	return fmt.Errorf("read the layout on server %s: %w", s.Name, err)
 }
 
-// layouts reads the layout rows by database number.
+// layouts reads the layout rows by database number. Where one is missing, those
+// beside the error may say why: a layout of fewer databases.
 func (s *server) layouts(ctx context.Context) (map[int]layoutRow, error) {
 	rows := make(map[int]layoutRow, len(s.Databases))
-	for start := 0; start < len(s.Databases); start += layoutsAtOnce {
-		part := s.Databases[start:min(start+layoutsAtOnce, len(s.Databases))]
-		if err := s.readLayouts(ctx, part, rows); err != nil {
-			return nil, err
+	for part := range slices.Chunk(s.Databases, layoutsAtOnce) {
+		err := s.readLayouts(ctx, part, rows)
+		if mysql.ClassOf(err) == mysql.Missing && len(part) > 1 {
+			_ = s.readLayouts(ctx, part[:1], rows) // part as a whole has failed already
+		}
+		if err != nil {
+			return rows, err
 		}
 	}
 	return rows, nil
