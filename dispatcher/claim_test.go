@@ -36,7 +36,7 @@ func TestClaimsFirst(t *testing.T) {
 			}
 			policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
 			inBubble(t, 1, policies, sinks, func(r *rig) {
-				r.Admit([]int{0}, c.unclean)
+				r.Admit([]int{0}, "me", c.unclean)
 				id := r.insert(0, 1, -c.overdue)
 				if c.row != nil {
 					r.store.change(id, c.row)
@@ -54,21 +54,67 @@ func TestClaimsFirst(t *testing.T) {
 	}
 }
 
-func TestNothingStartsWithoutTheLease(t *testing.T) {
-	var calls atomic.Int32
+// claimMode is a config of the group g whose lease can be taken away.
+func claimMode(lease *atomic.Bool) func(*Config) {
+	return func(c *Config) {
+		c.Group = "g"
+		c.LeaseOK = func(owner string) bool { return owner == "me" && lease.Load() }
+	}
+}
+
+func TestWithoutTheLeaseRowsAreClaimedBehindTheFence(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner store.Fence
+		calls int32
+	}{
+		"the last owner delivers":     {store.Fence{Group: "g", Node: "me"}, 1},
+		"who was replaced does not":   {store.Fence{Group: "g", Node: "another"}, 0},
+		"another group is no owner":   {store.Fence{Group: "h", Node: "me"}, 0},
+		"nor is who was never fenced": {store.Fence{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			var lease atomic.Bool
+			sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
+			inBubbleWith(t, sinks, claimMode(&lease), func(r *rig) {
+				r.store.owner = c.owner
+				r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
+				r.add(0, 1, 0)
+				time.Sleep(2 * time.Second)
+				if calls.Load() != c.calls || r.store.claims != int(c.calls) {
+					t.Errorf("%d deliveries and %d claims, want %d", calls.Load(), r.store.claims, c.calls)
+				}
+				lease.Store(true)
+				r.add(0, 1, 0)
+				time.Sleep(2 * time.Second)
+				if calls.Load() != c.calls+1 || r.store.claims != int(c.calls) {
+					t.Errorf("with the lease back: %d deliveries and %d claims, want %d and %d", calls.Load(), r.store.claims, c.calls+1, c.calls)
+				}
+			})
+		})
+	}
+}
+
+func TestLoosenClaimsWhatIsInDelivery(t *testing.T) {
 	var lease atomic.Bool
-	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
-	inBubbleWith(t, sinks, func(c *Config) { c.LeaseOK = lease.Load }, func(r *rig) {
+	lease.Store(true)
+	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { time.Sleep(10 * time.Second); return nil })}
+	inBubbleWith(t, sinks, claimMode(&lease), func(r *rig) {
+		r.store.owner = store.Fence{Group: "g", Node: "me"}
 		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
-		r.add(0, 1, 0)
-		time.Sleep(2 * time.Second)
-		if calls.Load() != 0 {
-			t.Error("delivered without a lease")
-		}
-		lease.Store(true)
+		id := r.add(0, 1, 0)
 		time.Sleep(time.Second)
-		if calls.Load() != 1 {
-			t.Error("not delivered with the lease back")
+		r.status(id, tocsin.Pending)
+		lease.Store(false)
+		if err := r.Loosen(t.Context(), "somebody else"); err != nil {
+			t.Error(err)
 		}
+		r.status(id, tocsin.Pending)
+		if err := r.Loosen(t.Context(), "me"); err != nil {
+			t.Error(err)
+		}
+		r.status(id, tocsin.Claimed)
+		time.Sleep(10 * time.Second)
+		r.status(id, tocsin.Done)
 	})
 }

@@ -35,7 +35,7 @@ const (
 	avoidFor      = time.Second            // a locked table is left alone for this long
 	uncleanFor    = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
 	recheck       = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
-	leaseRecheck  = 100 * time.Millisecond
+	clockRecheck  = 100 * time.Millisecond
 	hardStop      = 5 * time.Second           // for settling after the drain time-out
 	maxPutOff     = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
 	maxProbes     = loaders / 2               // rows of locked tables that are tried at once
@@ -99,7 +99,8 @@ type Config struct {
 	SweepGrace   time.Duration                       // the sweepers' grace time; 0: 60 s
 	DrainTimeout time.Duration                       // for deliveries in hand when Run's context ends; 0: 30 s
 	Target       func(biztype.Policy) (Target, bool) // false: this process can't deliver the type
-	LeaseOK      func() bool                         // false: start nothing on ownership; nil: always true
+	Group        string                              // of the node: with the owner of a table it is the fence of claim mode
+	LeaseOK      func(owner string) bool             // false: rows of the tables admitted under that owner are claimed first; nil: always true
 	Peers        func() int                          // nodes that share a biz type's rate; nil: one
 	Woken        func(server int)                    // a lane that refused has room again; nil: nobody asks
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
@@ -135,7 +136,7 @@ func (c Config) withDefaults() Config {
 		c.DrainTimeout = DefaultDrainTimeout
 	}
 	if c.LeaseOK == nil {
-		c.LeaseOK = func() bool { return true }
+		c.LeaseOK = func(string) bool { return true }
 	}
 	if c.Peers == nil {
 		c.Peers = func() int { return 1 }

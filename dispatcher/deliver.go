@@ -15,13 +15,14 @@ import (
 // start; the others go back to where they came from. Nothing of a table that
 // was dropped starts after Drop returned.
 func (s *server) start(batch []*task, r *rule) []*task {
-	now, leased := time.Now(), s.d.cfg.LeaseOK()
+	now := time.Now()
 	clock := s.now()
 	started := batch[:0]
 	var back []*task
 	s.mu.Lock()
 	for _, t := range batch {
-		if t.tooOld(now) || !leased || !s.admitted(t.table()) {
+		unproven := !t.claimed && s.fence(t.table()) != "" // asked under mu: see Loosen
+		if t.tooOld(now) || unproven || !s.admitted(t.table()) {
 			back = append(back, t)
 			continue
 		}

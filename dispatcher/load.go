@@ -60,8 +60,8 @@ func (s *server) await(ctx context.Context, buf []duequeue.Entry) (batch []duequ
 // long to wait at most.
 func (s *server) take(into []duequeue.Entry) (batch []duequeue.Entry, probe bool, wait time.Duration) {
 	now := s.now()
-	if now == 0 || !s.d.cfg.LeaseOK() {
-		return into, false, leaseRecheck
+	if now == 0 {
+		return into, false, clockRecheck
 	}
 	s.mu.Lock()
 	if s.unsettled >= settleBound {
@@ -256,11 +256,16 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 
 // makeReady hands the tasks to their kinds, those that need a claim after it.
 func (s *server) makeReady(ctx context.Context, tasks []*task, now int64) {
-	plain, claim := make(map[*lane][]*task), make(map[*lane][]*task)
+	type claimed struct {
+		lane  *lane
+		owner string // whose owner row fences the claim; "": none
+	}
+	plain, claim := make(map[*lane][]*task), make(map[claimed][]*task)
 	s.mu.Lock()
 	for _, t := range tasks {
-		if s.needsClaim(t, now) {
-			claim[t.lane] = append(claim[t.lane], t)
+		if owner := s.fence(t.table()); owner != "" || s.needsClaim(t, now) {
+			c := claimed{t.lane, owner}
+			claim[c] = append(claim[c], t)
 		} else {
 			plain[t.lane] = append(plain[t.lane], t)
 		}
@@ -269,8 +274,8 @@ func (s *server) makeReady(ctx context.Context, tasks []*task, now int64) {
 	for l, ready := range plain {
 		l.kind.put(l, ready)
 	}
-	for l, wanted := range claim {
-		l.kind.put(l, s.claim(ctx, l, wanted))
+	for c, wanted := range claim {
+		c.lane.kind.put(c.lane, s.claim(ctx, c.lane, c.owner, wanted))
 	}
 }
 
@@ -287,10 +292,18 @@ func (s *server) needsClaim(t *task, now int64) bool {
 	return overdue > time.Second && tb != nil && time.Now().Before(tb.uncleanUntil)
 }
 
+// fence is that of a claim on behalf of an owner, nil for "".
+func (d *Dispatcher) fence(owner string) *store.Fence {
+	if owner == "" {
+		return nil
+	}
+	return &store.Fence{Group: d.cfg.Group, Node: owner}
+}
+
 // claim takes rows of one lane in the database and returns those it got. The
 // others drop out; where it failed they are tried again in a second, unless the
 // claim did happen: then it runs out.
-func (s *server) claim(ctx context.Context, l *lane, tasks []*task) []*task {
+func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task) []*task {
 	entries := make([]duequeue.Entry, len(tasks))
 	byID := make(map[tocsin.JobID]*task, len(tasks))
 	for i, t := range tasks {
@@ -303,6 +316,7 @@ func (s *server) claim(ctx context.Context, l *lane, tasks []*task) []*task {
 		Rows:   entries,
 		By:     s.d.cfg.Node,
 		Hold:   l.kind.rule.Load().timeout + claimMargin,
+		Fence:  s.d.fence(owner),
 	})
 	got := make([]*task, 0, len(rows))
 	for _, row := range rows {

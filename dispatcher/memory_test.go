@@ -26,6 +26,7 @@ type memory struct {
 	skew    atomic.Int64                                     // ms that Now is ahead of the server's clock
 	failing func(statement string, ids []tocsin.JobID) error // asked before each statement; nil: all is well
 	fates   map[store.Fate]int
+	owner   store.Fence // whom the owner rows name
 }
 
 func (m *memory) Now(int) int64 { return time.Now().UnixMilli() + m.skew.Load() }
@@ -76,6 +77,9 @@ func (m *memory) Claim(_ context.Context, c store.Claim) ([]store.Row, error) {
 		return nil, err
 	}
 	var got []store.Row
+	if c.Fence != nil && *c.Fence != m.owner {
+		return nil, nil
+	}
 	for _, e := range c.Rows {
 		row := m.rows[e.JobID]
 		if row == nil || row.Status != tocsin.Pending || row.Action != e.Due || e.Due > time.Now().UnixMilli() {
@@ -219,7 +223,7 @@ func newRig(t *testing.T, servers int, sinks map[string]Sink, adapt func(*Config
 		t.Fatal(err)
 	}
 	r.Dispatcher = d
-	r.Admit([]int{0, 1, 2, 3}, false)
+	r.Admit([]int{0, 1, 2, 3}, "me", false)
 	return r
 }
 

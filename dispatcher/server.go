@@ -11,6 +11,7 @@ import (
 // table is what is known of one table.
 type table struct {
 	admitted     bool
+	owner        string    // who owns it, as its owner row says; "": nobody needs to, as in a sweep
 	uncleanUntil time.Time // overdue rows are claimed first until then
 	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
 }
@@ -128,6 +129,17 @@ func (s *server) addTo(st *Stats) {
 func (s *server) admitted(number int) bool {
 	t := s.tables[number]
 	return t != nil && t.admitted
+}
+
+// fence gives the owner whose claims count in the table where rows may not start
+// on ownership, since it can't be proven just now; "" where they may. Called
+// under s.mu.
+func (s *server) fence(number int) string {
+	t := s.tables[number]
+	if t == nil || t.owner == "" || s.d.cfg.LeaseOK(t.owner) {
+		return ""
+	}
+	return t.owner
 }
 
 // known finds or makes a table. Called under s.mu.

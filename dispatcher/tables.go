@@ -22,12 +22,35 @@ type waiter struct {
 	gone  chan struct{}
 }
 
-// Admit lets rows of the tables start. With claimOverdue, after an unclean end
-// of the former owner, overdue rows are claimed first for a minute.
-func (d *Dispatcher) Admit(tables []int, claimOverdue bool) {
+// Admit lets rows of the tables start, on behalf of the owner that their owner
+// rows name: while Config.LeaseOK says so for it without a claim, else each row
+// by a claim that the owner row fences. The owner "" needs neither. With
+// claimOverdue, after an unclean end of the former owner, overdue rows are
+// claimed first for a minute. Tables may be admitted again, under another owner.
+func (d *Dispatcher) Admit(tables []int, owner string, claimOverdue bool) {
 	for index, numbers := range d.byServer(tables) {
-		d.servers[index].admit(numbers, claimOverdue)
+		d.servers[index].admit(numbers, owner, claimOverdue)
 	}
+}
+
+// Loosen is called when the lease behind an owner can't be proven any more, and
+// LeaseOK says so already: it claims what is in delivery without a claim, so that
+// the next owner will not deliver it too. What it could not claim goes on; its
+// error says why.
+func (d *Dispatcher) Loosen(ctx context.Context, owner string) error {
+	var g errgroup.Group
+	for _, s := range d.servers {
+		g.Go(func() error {
+			return s.claimOpen(ctx, owner, func(t *task) bool {
+				tb := s.tables[t.table()]
+				return tb != nil && tb.owner == owner
+			})
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("claim what is in delivery: %w", err)
+	}
+	return nil
 }
 
 // Drop forgets what is queued of the tables. When it returns nothing of them
@@ -78,12 +101,12 @@ func (d *Dispatcher) setOf(tables []int) set {
 	return all
 }
 
-func (s *server) admit(numbers set, claimOverdue bool) {
+func (s *server) admit(numbers set, owner string, claimOverdue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := range numbers {
 		t := s.known(n)
-		t.admitted = true
+		t.admitted, t.owner = true, owner
 		if claimOverdue {
 			t.uncleanUntil = time.Now().Add(uncleanFor)
 		}
@@ -109,7 +132,7 @@ func (s *server) drain(ctx context.Context, numbers set) error {
 		return nil
 	}
 	for {
-		if err := s.claimOpen(ctx, mine); err != nil {
+		if err := s.claimOpen(ctx, "", mine); err != nil {
 			s.d.metrics.failed("claim", err)
 		}
 		left := func(t *task) bool { return mine(t) && !t.foreign && (!t.claimed || t.reported) }
@@ -164,14 +187,15 @@ func (s *server) anyOpen(match func(*task) bool) bool {
 }
 
 // claimOpen claims what is in delivery without a claim, each for as long as its
-// biz type's time-out and the margin. Outcomes that come meanwhile wait, so
-// that they are settled as what the row has become.
-func (s *server) claimOpen(ctx context.Context, match func(*task) bool) error {
+// biz type's time-out and the margin; fenced by the owner if that is not "".
+// Outcomes that come meanwhile wait, so that they are settled as what the row has
+// become.
+func (s *server) claimOpen(ctx context.Context, owner string, match func(*task) bool) error {
 	var failed error
 	for l, tasks := range s.markClaiming(match) {
 		for len(tasks) > 0 {
 			n := min(chunk, len(tasks))
-			if err := s.claimInDelivery(ctx, l, tasks[:n]); err != nil {
+			if err := s.claimInDelivery(ctx, l, owner, tasks[:n]); err != nil {
 				failed = err
 			}
 			tasks = tasks[n:]
@@ -193,7 +217,7 @@ func (s *server) markClaiming(match func(*task) bool) map[*lane][]*task {
 	return marked
 }
 
-func (s *server) claimInDelivery(ctx context.Context, l *lane, tasks []*task) error {
+func (s *server) claimInDelivery(ctx context.Context, l *lane, owner string, tasks []*task) error {
 	entries := make([]duequeue.Entry, len(tasks))
 	for i, t := range tasks {
 		entries[i] = t.entry(t.row.Action)
@@ -203,6 +227,7 @@ func (s *server) claimInDelivery(ctx context.Context, l *lane, tasks []*task) er
 		Rows:   entries,
 		By:     s.d.cfg.Node,
 		Hold:   l.kind.rule.Load().timeout + claimMargin,
+		Fence:  s.d.fence(owner),
 	})
 	s.unmarkClaiming(tasks, rows, mysql.ClassOf(err) == mysql.OK)
 	return err

@@ -25,7 +25,7 @@ func TestDroppedTablesStartNothing(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		r.status(gone, tocsin.Pending)
 		r.status(kept, tocsin.Done)
-		r.Admit([]int{0}, false)
+		r.Admit([]int{0}, "me", false)
 		r.offer(gone)
 		time.Sleep(time.Second)
 		r.status(gone, tocsin.Done)
