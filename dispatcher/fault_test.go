@@ -169,3 +169,33 @@ func TestANewRateCountsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestADrainNamesTheTablesThatAreStuck(t *testing.T) {
+	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
+	inBubble(t, 2, policies, sinks, func(r *rig) {
+		r.store.fail(func(statement string, ids []tocsin.JobID) error {
+			if statement != "load" && ids[0].Table()%2 == 0 {
+				return errLost
+			}
+			return nil
+		})
+		for table := range 4 {
+			if table != 2 {
+				r.add(table, 1, 0)
+			}
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		r.Drop([]int{0, 1, 2, 3})
+		var stuck *Undrained
+		err := r.Drain(ctx, []int{0, 1, 2, 3})
+		if !errors.As(err, &stuck) || !errors.Is(err, context.DeadlineExceeded) || len(stuck.Tables) != 1 || stuck.Tables[0] != 0 {
+			t.Errorf("got %v, want table 0 of all to be stuck", err)
+		}
+		r.store.fail(nil)
+		if err := r.Drain(context.Background(), []int{0}); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -3,6 +3,9 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -69,17 +72,40 @@ func (d *Dispatcher) Drop(tables []int) {
 // Drain returns when nothing of the tables is in delivery or waiting to be
 // settled. What is still in delivery after half a second is claimed instead, so
 // that nobody else delivers it; it goes on and is settled as claimed. Call Drop
-// first. The error is ctx's: then the tables are not safe to give away.
+// first. An error, when ctx ends, is *Undrained.
 func (d *Dispatcher) Drain(ctx context.Context, tables []int) error {
-	var g errgroup.Group
+	var mu sync.Mutex
+	var stuck []int
+	var wg sync.WaitGroup
 	for index, numbers := range d.byServer(tables) {
-		g.Go(func() error { return d.servers[index].drain(ctx, numbers) })
+		wg.Go(func() {
+			left := d.servers[index].drain(ctx, numbers)
+			mu.Lock()
+			defer mu.Unlock()
+			stuck = append(stuck, left...)
+		})
 	}
-	if err := g.Wait(); err != nil {
-		return fmt.Errorf("drain %d tables: %w", len(tables), err)
+	wg.Wait()
+	if len(stuck) == 0 {
+		return nil
 	}
-	return nil
+	return &Undrained{Tables: stuck, Err: context.Cause(ctx)}
 }
+
+// Undrained is the error of a Drain that ended too early for some tables. They
+// are not safe to give away; the others are.
+type Undrained struct {
+	Tables []int
+	Err    error
+}
+
+// Error tells how many tables, and why.
+func (u *Undrained) Error() string {
+	return fmt.Sprintf("%d tables have outcomes that are not stored yet: %v", len(u.Tables), u.Err)
+}
+
+// Unwrap gives the reason.
+func (u *Undrained) Unwrap() error { return u.Err }
 
 func (d *Dispatcher) byServer(tables []int) map[int]set {
 	m := make(map[int]set)
@@ -124,7 +150,8 @@ func (s *server) drop(numbers set) {
 	}
 }
 
-func (s *server) drain(ctx context.Context, numbers set) error {
+// drain returns the tables that are not drained when ctx ends.
+func (s *server) drain(ctx context.Context, numbers set) []int {
 	patience, cancel := context.WithTimeout(ctx, handOverAfter)
 	defer cancel()
 	mine := func(t *task) bool { return numbers[t.table()] }
@@ -139,10 +166,26 @@ func (s *server) drain(ctx context.Context, numbers set) error {
 		again, cancel := context.WithTimeout(ctx, handOverAfter)
 		err := s.awaitNone(again, left)
 		cancel()
-		if err == nil || ctx.Err() != nil {
-			return err
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return s.tablesOf(left)
 		}
 	}
+}
+
+// tablesOf gives the tables of the open tasks that match.
+func (s *server) tablesOf(match func(*task) bool) []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := make(set)
+	for t := range s.open {
+		if match(t) {
+			found[t.table()] = true
+		}
+	}
+	return slices.Collect(maps.Keys(found))
 }
 
 // awaitNone returns when no open task matches, or ctx's error.
