@@ -75,7 +75,7 @@ func (i incident) hits(node string, faults ...Fault) bool {
 // onServer reports whether it is a fault of this server, for everybody.
 func (i incident) onServer(server int) bool {
 	switch i.Fault {
-	case KillServer, ReadOnly, CutServer, SlowServer, Reset, LockTable:
+	case KillServer, ReadOnly, MoveServer, CutServer, SlowServer, Reset, LockTable:
 		return i.Server == server
 	}
 	return false

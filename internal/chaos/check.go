@@ -237,8 +237,21 @@ func (v verdict) twice(e *entry, r row, of []delivery) {
 		if cause == causeNone {
 			v.breach(e, &r, of, "a second delivery has a cause")
 		}
+		if e.Type == strict.Name() && !mayRepeatStrict(cause) {
+			v.breach(e, &r, of, "a strict task is delivered by nobody else while its claim lasts")
+		}
 	}
 	v.report.MostAgain = max(v.report.MostAgain, len(again))
+}
+
+// mayRepeatStrict reports whether a fault can end or outlast the process that claimed
+// a task, or keep its outcome from the server.
+func mayRepeatStrict(cause string) bool {
+	switch cause {
+	case string(LowSweep), causeSweep, causeHandOver, string(StopEtcd), string(CutEtcd):
+		return false
+	}
+	return true
 }
 
 // breach notes a broken promise of a task.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -34,7 +35,26 @@ func startDatabase(ctx context.Context, number int, dir, prefix string) (*databa
 	if err := d.start(ctx); err != nil {
 		return nil, err
 	}
-	cfg, err := mysql.ParseDSN(d.server.DSN())
+	if err := d.connect(); err != nil {
+		return nil, errors.Join(err, d.stop())
+	}
+	for _, statement := range []string{userSQL, strings.ReplaceAll(grantSQL, "{prefix}", strings.ReplaceAll(prefix, "_", `\_`))} {
+		if err := d.exec(ctx, statement); err != nil {
+			return nil, errors.Join(err, d.stop())
+		}
+	}
+	return d, nil
+}
+
+// connect opens the way past the proxies. Nobody else uses direct meanwhile.
+func (d *database) connect() (err error) {
+	d.direct, err = openQuiet(d.server.DSN())
+	return err
+}
+
+// openQuiet makes a pool that logs nothing: broken connections are what we want.
+func openQuiet(dsn string) (*sql.DB, error) {
+	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -43,13 +63,7 @@ func startDatabase(ctx context.Context, number int, dir, prefix string) (*databa
 	if err != nil {
 		return nil, err
 	}
-	d.direct = sql.OpenDB(connector)
-	for _, statement := range []string{userSQL, strings.ReplaceAll(grantSQL, "{prefix}", strings.ReplaceAll(prefix, "_", `\_`))} {
-		if err := d.exec(ctx, statement); err != nil {
-			return nil, errors.Join(err, d.stop())
-		}
-	}
-	return d, nil
+	return sql.OpenDB(connector), nil
 }
 
 // start launches the server, for the first time or with what it held before.
@@ -97,6 +111,29 @@ func (d *database) readOnly(ctx context.Context, during time.Duration) error {
 	}
 	_ = sleep(ctx, during)
 	return d.exec(context.WithoutCancel(ctx), readWriteSQL)
+}
+
+// replace shuts the server down and starts one with a copy of its data elsewhere.
+func (d *database) replace(ctx context.Context) error {
+	d.mu.Lock()
+	err := d.server.Stop()
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	moved := d.dir + "-replacement"
+	if err := os.CopyFS(moved, os.DirFS(d.dir)); err != nil {
+		return fmt.Errorf("copy server db%d: %w", d.number, err)
+	}
+	d.mu.Lock()
+	d.dir, d.port = moved, 0
+	d.mu.Unlock()
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	old := d.direct
+	defer func() { _ = old.Close() }()
+	return d.connect()
 }
 
 // lock keeps everybody out of a table for a while.

@@ -59,6 +59,8 @@ func (s *Site) do(ctx context.Context, step Step) error {
 		return s.databases[step.Server].restart(ctx, step.Length)
 	case ReadOnly:
 		return s.databases[step.Server].readOnly(ctx, step.Length)
+	case MoveServer:
+		return s.moveServer(ctx, step)
 	case LockTable:
 		return s.databaseOf(step.Table).lock(ctx, s.opts.Layout.Table(step.Table), step.Length)
 	case StopEtcd:
@@ -104,9 +106,10 @@ func (s *Site) reviveNode(ctx context.Context, i int) error {
 			return err
 		}
 		bound, cancel := context.WithTimeout(ctx, settling)
-		_ = s.seats[i].present().wait(bound)
+		p := s.seats[i].present()
+		_ = p.wait(bound)
 		cancel()
-		if s.seats[i].present().alive() {
+		if p.alive() {
 			return nil
 		}
 	}
@@ -131,6 +134,25 @@ func (s *Site) onServer(ctx context.Context, step Step, harm func(*link) error) 
 		g.Go(func() error { return during(ctx, step.Length, at.servers[step.Server], harm) })
 	}
 	return g.Wait()
+}
+
+// moveServer makes a server refuse writes, as a demoted primary does, and after a
+// while sends everybody to a replacement that holds the same rows.
+func (s *Site) moveServer(ctx context.Context, step Step) error {
+	d := s.databases[step.Server]
+	if err := d.exec(ctx, readOnlySQL); err != nil {
+		return err
+	}
+	_ = sleep(ctx, step.Length)
+	if err := d.replace(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	for _, at := range append(append([]*seat(nil), s.seats...), s.sweeper, s.harness) {
+		if err := at.servers[step.Server].move(d.port); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // during harms a link for a while.

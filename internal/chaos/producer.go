@@ -56,7 +56,7 @@ type producer struct {
 func (s *Site) newProducer(seed uint64, load Load, l *ledger) (*producer, error) {
 	p := &producer{site: s, load: load.withDefaults(), ledger: l, rng: rand.New(rand.NewPCG(seed, 0xadd))}
 	for _, server := range s.tables(s.harness).Servers {
-		db, err := sql.Open("mysql", server.DSN)
+		db, err := openQuiet(server.DSN)
 		if err != nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ const (
 	CutNode    Fault = "cut node from server"
 	KillServer Fault = "kill -9 server"
 	ReadOnly   Fault = "server read_only"
+	MoveServer Fault = "server read_only, then replaced" // not in schedules: it is done once
 	CutServer  Fault = "cut server"
 	SlowServer Fault = "slow server"
 	Reset      Fault = "reset connections"
@@ -53,7 +54,7 @@ func (s Step) String() string {
 		what += fmt.Sprintf(", db%d, by %s", s.Server, s.By)
 	case LockTable:
 		what += fmt.Sprintf(", table %d", s.Table)
-	case KillServer, ReadOnly, CutServer, Reset:
+	case KillServer, ReadOnly, MoveServer, CutServer, Reset:
 		what += fmt.Sprintf(", db%d", s.Server)
 	}
 	return fmt.Sprintf("%8.1fs %+7.1fs  %s", s.At.Seconds(), s.Length.Seconds(), what)

@@ -63,10 +63,14 @@ func (at *seat) present() *process {
 	return at.proc
 }
 
-// kill ends the process in the seat with SIGKILL, frozen or not.
+// kill ends the process in the seat with SIGKILL, frozen or not, and leaves the
+// seat empty.
 func (at *seat) kill() {
-	if p := at.present(); p != nil {
-		p.kill()
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.proc != nil {
+		at.proc.kill()
+		at.proc = nil
 	}
 }
 

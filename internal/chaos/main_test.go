@@ -1,0 +1,144 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+func TestMain(m *testing.M) {
+	RunRole()
+	devtest.Main(m)
+}
+
+// long reports whether the long forms of the scenarios are wanted: make faults.
+func long() bool { return os.Getenv("TOCSIN_FAULTS") != "" }
+
+// pick gives a figure of a scenario in its short or its long form.
+func pick[T any](short, full T) T {
+	if long() {
+		return full
+	}
+	return short
+}
+
+// onlyLong skips a scenario that has no short form.
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if !long() {
+		t.Skip("takes minutes: make faults")
+	}
+}
+
+// scenario is a cluster under test and what was asked of it.
+type scenario struct {
+	*Site
+	t      *testing.T
+	ledger *ledger
+	finals map[tocsin.JobID]row
+}
+
+func begin(t *testing.T, o Options) *scenario {
+	t.Helper()
+	o.Dir = t.TempDir()
+	if o.Timing == (Timing{}) {
+		o.Timing = Timing{Lease: 2 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	site, err := Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(site.Logs(3000))
+		}
+		if err := site.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &scenario{site, t, newLedger(), map[tocsin.JobID]row{}}
+}
+
+// small is one server and two nodes.
+var small = Options{Servers: 1, Nodes: 2, Layout: tocsin.Layout{Databases: 2, Tables: 4, Prefix: "chaos"}}
+
+// under runs do beside a load.
+func (s *scenario) under(load Load, do func(context.Context) error) {
+	s.t.Helper()
+	if err := s.Under(s.t.Context(), 1, load, s.ledger, do); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// fill adds n tasks that are due over a span from a time on.
+func (s *scenario) fill(n int, from time.Time, over time.Duration, work func(int) Work) {
+	s.t.Helper()
+	kinds := []string{"plain", "strict", "hook"}
+	for first := 0; first < n; first += 1000 {
+		var entries []*entry
+		var tasks []tocsin.NewTask
+		for i := first; i < min(first+1000, n); i++ {
+			e, task := s.ledger.newTask(kinds[i%3], from.Add(rand.N(over+1)), work(i))
+			entries, tasks = append(entries, e), append(tasks, task)
+		}
+		s.addAll(s.t.Context(), entries, tasks)
+	}
+}
+
+// brief is work that takes no time.
+func brief(int) Work { return Work{} }
+
+func (s *scenario) balance(nodes int) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	if err := s.AwaitBalance(ctx, nodes); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scenario) do(step Step) {
+	s.t.Helper()
+	if err := s.Do(s.t.Context(), step); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// verdict prints the figures and fails for every broken promise.
+func (s *scenario) verdict() *Report {
+	s.t.Helper()
+	report, err := s.Site.verdict(s.t.Context(), s.ledger, s.finals)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Logf("\n%s", report)
+	if len(report.Breaches) > 0 {
+		s.t.Errorf("%d promises broken", len(report.Breaches))
+	}
+	return report
+}
+
+// all reads the deliveries so far, in order of their begin.
+func (s *scenario) all() (all []delivery) {
+	s.t.Helper()
+	records, err := readJournals(s.opts.Dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, of := range deliveries(records) {
+		all = append(all, of...)
+	}
+	slices.SortFunc(all, func(a, b delivery) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// pause lets the cluster go on for a while: the load, or an outage, is the event.
+func (s *scenario) pause(d time.Duration) { _ = sleep(s.t.Context(), d) }

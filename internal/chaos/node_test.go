@@ -1,0 +1,149 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestKilledNodesLoseNothing: kill -9 in the middle of a burst, round after round.
+func TestKilledNodesLoseNothing(t *testing.T) {
+	rounds, burst := pick(3, 30), pick(600, 2000)
+	s := begin(t, Options{Nodes: 3, Servers: pick(1, 2), Sweeper: true})
+	s.under(Load{Rate: pick(100, 300), Changes: true, Fails: true}, func(ctx context.Context) error {
+		for round := range rounds {
+			due := time.Now().Add(time.Second)
+			s.fill(burst, due, 100*time.Millisecond, func(int) Work { return Work{Millis: rand.IntN(100)} })
+			s.pause(time.Until(due.Add(150 * time.Millisecond)))
+			if err := s.Do(ctx, Step{Fault: KillNode, Node: round % 3, Length: 300 * time.Millisecond}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r := s.verdict()
+	if r.States["dead"] > 0 {
+		t.Errorf("%d tasks were buried: a crash consumed attempts, or five crashes hit one", r.States["dead"])
+	}
+	s.secondsWereInHand(r)
+}
+
+// secondsWereInHand checks that only what a node had in delivery when it was killed
+// or frozen was delivered again.
+func (s *scenario) secondsWereInHand(r *Report) {
+	s.t.Helper()
+	inHand := 0
+	for _, i := range s.incidents.list() {
+		inHand += s.inHandOf(s.seats[i.Node].name, i.from)
+	}
+	s.t.Logf("%d second deliveries, %d were in delivery at the faults", r.Seconds(), inHand)
+	if r.Seconds() > inHand {
+		s.t.Errorf("%d second deliveries, and only %d were in delivery at the faults", r.Seconds(), inHand)
+	}
+}
+
+// TestFrozenNodeWakesToFindItsTablesGone: what it had in hand may be delivered again,
+// nothing else.
+func TestFrozenNodeWakesToFindItsTablesGone(t *testing.T) {
+	s := begin(t, small)
+	s.under(Load{Rate: pick(300, 800), Work: 60}, func(ctx context.Context) error {
+		for range pick(1, 8) {
+			s.pause(3 * time.Second)
+			if err := s.Do(ctx, Step{Fault: FreezeNode, Node: 0, Length: pick(5*time.Second, 8*time.Second)}); err != nil {
+				return err
+			}
+		}
+		s.pause(2 * time.Second)
+		return nil
+	})
+	s.secondsWereInHand(s.verdict())
+}
+
+// settleLag is how long an outcome may wait to be stored.
+const settleLag = 50 * time.Millisecond
+
+// inHandOf counts the deliveries of a seat that had begun, and were not stored yet,
+// at a time.
+func (s *scenario) inHandOf(seat string, at time.Time) (n int) {
+	for _, d := range s.all() {
+		if seatOf(d.Node) == seat && d.At.Before(at) && (d.End.IsZero() || d.End.Add(settleLag).After(at)) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestEverythingAtOneInstant: nothing is delivered twice, however many are due.
+func TestEverythingAtOneInstant(t *testing.T) {
+	tasks := pick(6000, 100_000)
+	s := begin(t, Options{Servers: 2, Nodes: 2, Timing: pick(Timing{}, Timing{Lease: 10 * time.Second, Scan: 5 * time.Second, Grace: time.Minute})})
+	due := time.Now().Add(time.Duration(tasks/5000+2) * time.Second)
+	s.fill(tasks, due, 0, brief)
+	if time.Now().After(due) {
+		t.Logf("the last insert was %s after the instant", time.Since(due).Round(time.Millisecond))
+	}
+	r := s.verdict()
+	all := s.all()
+	took := all[len(all)-1].At.Sub(all[0].At)
+	t.Logf("%d tasks drained in %s, %.0f a second", tasks, took.Round(time.Millisecond), float64(tasks)/took.Seconds())
+	if len(all) != tasks || r.Seconds() != 0 {
+		t.Errorf("%d deliveries of %d tasks, %d of them second ones", len(all), tasks, r.Seconds())
+	}
+}
+
+// TestBacklogIsDrainedOldestFirst: everything was down, and a sweeper runs beside the
+// nodes when they come back.
+func TestBacklogIsDrainedOldestFirst(t *testing.T) {
+	tasks := pick(4000, 50_000)
+	o := small
+	o.Sweeper = true
+	s := begin(t, o)
+	for _, at := range append(s.seats, s.sweeper) {
+		at.kill()
+	}
+	over := pick(3*time.Second, 30*time.Second)
+	from := time.Now().Add(time.Second)
+	s.fill(tasks, from, over, brief)
+	s.pause(time.Until(from.Add(over)))
+	if err := s.startNodes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := s.verdict()
+	if r.Seconds() != 0 {
+		t.Errorf("%d second deliveries", r.Seconds())
+	}
+	all := s.all()
+	t.Logf("drained in %s", all[len(all)-1].At.Sub(all[0].At).Round(time.Millisecond))
+	if rank := disorder(all); rank > 0.2 {
+		t.Errorf("the mean task was delivered %.0f%% of the backlog away from its place", rank*100)
+	}
+}
+
+// disorder is how far a delivery stands from its place in order of due time, on
+// average, as a share of all: 0 in order, 1/3 by chance.
+func disorder(all []delivery) float64 {
+	place := slices.Clone(all)
+	slices.SortFunc(place, func(a, b delivery) int { return a.Due.Compare(b.Due) })
+	should := map[uint64]int{}
+	for i, d := range place {
+		should[uint64(d.JobID)] = i
+	}
+	sum := 0
+	for i, d := range all {
+		sum += max(i-should[uint64(d.JobID)], should[uint64(d.JobID)]-i)
+	}
+	return float64(sum) / float64(len(all)) / float64(len(all))
+}
+
+// TestGreedySweeperBesideBusyNodes: sweep --grace 0s looks at what the owners are
+// about to deliver. Some is delivered twice; every final state is single.
+func TestGreedySweeperBesideBusyNodes(t *testing.T) {
+	s := begin(t, small)
+	s.under(Load{Rate: pick(200, 600), Changes: true, Fails: true}, func(ctx context.Context) error {
+		return s.Do(ctx, Step{Fault: LowSweep, Length: pick(6*time.Second, time.Minute)})
+	})
+	r := s.verdict()
+	t.Logf("%d of %d deliveries were second ones", r.Seconds(), r.Deliveries)
+}

@@ -1,0 +1,85 @@
+package chaos
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// TestServerDiesAndComesBack: kill -9 of MariaDB while deliveries are in hand.
+func TestServerDiesAndComesBack(t *testing.T) {
+	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true})
+	s.under(Load{Rate: pick(200, 500), Changes: true, Fails: true, Work: 100}, func(ctx context.Context) error {
+		s.pause(2 * time.Second)
+		for range pick(1, 5) {
+			if err := s.Do(ctx, Step{Fault: KillServer, Server: 1, Length: 3 * time.Second}); err != nil {
+				return err
+			}
+			s.pause(pick(2*time.Second, 10*time.Second))
+		}
+		return nil
+	})
+	s.onceMoreAtMost()
+}
+
+// onceMoreAtMost checks, and that no delivery is repeated more than once.
+func (s *scenario) onceMoreAtMost() {
+	s.t.Helper()
+	if r := s.verdict(); r.MostAgain > 1 {
+		s.t.Errorf("one task was delivered %d times more", r.MostAgain)
+	}
+}
+
+// TestServerIsCutOff: for longer than claims and read time-outs last.
+func TestServerIsCutOff(t *testing.T) {
+	onlyLong(t)
+	s := begin(t, Options{Servers: 2, Nodes: 3, Sweeper: true})
+	s.under(Load{Rate: 400, Changes: true, Fails: true, Work: 100}, func(ctx context.Context) error {
+		s.pause(3 * time.Second)
+		err := s.Do(ctx, Step{Fault: CutServer, Server: 0, Length: 30 * time.Second})
+		s.pause(15 * time.Second)
+		return err
+	})
+	s.onceMoreAtMost()
+}
+
+// TestServerIsDemotedAndReplaced: it refuses writes, its replica takes over under the
+// same address.
+func TestServerIsDemotedAndReplaced(t *testing.T) {
+	onlyLong(t)
+	s := begin(t, Options{Servers: 2, Nodes: 3, Sweeper: true})
+	s.under(Load{Rate: 400, Changes: true, Fails: true, Work: 100}, func(ctx context.Context) error {
+		s.pause(3 * time.Second)
+		err := s.Do(ctx, Step{Fault: MoveServer, Server: 0, Length: 4 * time.Second})
+		s.pause(10 * time.Second)
+		return err
+	})
+	s.onceMoreAtMost()
+}
+
+// The outages of etcd: deliveries must go on, on time and once.
+func TestEtcdIsAway(t *testing.T) {
+	onlyLong(t)
+	for name, step := range map[string]Step{
+		"etcd is stopped":               {Fault: StopEtcd, Length: time.Minute},
+		"one of three nodes is cut off": {Fault: CutEtcd, Node: 1, Length: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, Options{Servers: 2, Nodes: 3})
+			s.under(Load{Rate: 300}, func(ctx context.Context) error {
+				s.pause(3 * time.Second)
+				err := s.Do(ctx, step)
+				s.pause(15 * time.Second)
+				return err
+			})
+			s.balance(3)
+			r := s.verdict()
+			if r.Seconds() > 0 {
+				t.Errorf("%d second deliveries", r.Seconds())
+			}
+			if p99 := r.Troubled.Quantile(0.99); p99 > 2*time.Second {
+				t.Errorf("lateness p99 %s", p99)
+			}
+		})
+	}
+}
