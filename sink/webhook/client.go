@@ -13,6 +13,7 @@ import (
 const (
 	dialTimeout = 5 * time.Second
 	idleTimeout = 90 * time.Second
+	pingAfter   = 10 * time.Second // of silence on an HTTP/2 connection: a dead one must not take the next callbacks too
 )
 
 // newClient follows no redirect, uses no proxy, and dials only what the guard
@@ -29,6 +30,7 @@ func newClient(cfg Config) (*http.Client, error) {
 			DialContext:         dialer.DialContext,
 			TLSHandshakeTimeout: dialTimeout,
 			ForceAttemptHTTP2:   true,
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialTimeout},
 			MaxIdleConns:        cfg.Conns,
 			MaxIdleConnsPerHost: cfg.Conns,
 			IdleConnTimeout:     idleTimeout,

@@ -24,6 +24,8 @@ const (
 	bodyCap = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
 	snippet = 120      // bytes of an answer that go into last_error
 
+	bodyWait = time.Second // for the rest of an answer whose status is known; then its connection is closed
+
 	maxSecrets = 2 // the new one and the one it replaces
 )
 
@@ -78,6 +80,9 @@ func (c Config) validate() error {
 // FromPolicy makes the sink of a webhook policy. Its secrets are the values of
 // the environment variables that the policy names.
 func FromPolicy(p biztype.Policy, node string, getenv func(string) string) (*Sink, error) {
+	if p.Webhook == nil {
+		return nil, fmt.Errorf("biz type %s has no webhook", p.Name)
+	}
 	cfg := Config{URL: p.Webhook.URL, Allow: p.Webhook.Allow, Node: node, Conns: p.WithDefaults().Concurrency}
 	for _, name := range p.Webhook.Secrets {
 		value := getenv(name)
@@ -106,6 +111,8 @@ func (s *Sink) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 func (s *Sink) Close() { s.client.CloseIdleConnections() }
 
 func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	now := time.Now()
 	body, err := bodyOf(task, now)
 	if err != nil {
@@ -123,6 +130,7 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 		return shorten(err)
 	}
 	defer answer.Body.Close()
+	defer time.AfterFunc(bodyWait, cancel).Stop()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, bodyCap)) // the status alone decides
 	return verdict(answer, text, now)
 }

@@ -249,3 +249,29 @@ func FuzzRetryAfter(f *testing.F) {
 		}
 	})
 }
+
+func TestAPolicyWithoutWebhookIsRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := FromPolicy(biztype.Policy{Name: "order.close"}, "", nil); err == nil || !strings.Contains(err.Error(), "order.close") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheStatusOfASlowAnswerCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]tocsin.Verb{200: tocsin.Complete, 410: tocsin.GiveUp, 503: tocsin.Retry} {
+		began := time.Now()
+		err := post(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(status)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done() // the rest never comes
+		}, Config{Allow: loopback})
+		if verb, _, _ := tocsin.AsOutcome(err); verb != want {
+			t.Errorf("%d: %s, want %s (%v)", status, verb, want, err)
+		}
+		if took := time.Since(began); took > 10*bodyWait {
+			t.Errorf("%d: took %s", status, took)
+		}
+	}
+}
