@@ -125,7 +125,7 @@ func (w *walk) server(ctx context.Context, server int) {
 
 func (w *walk) tables(ctx context.Context, server int) error {
 	if _, err := w.cfg.Tables.Measure(ctx, server); err != nil {
-		return fmt.Errorf("read the clock: %w", err)
+		return err
 	}
 	var errs []error
 	for tables := range slices.Chunk(w.cfg.TablesOf(server), tablesAtOnce) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -22,7 +23,15 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
+// errorsShown bounds the joined errors of one line: a server that is down may
+// give one for each of a thousand tables.
+const errorsShown = 4
+
 // oneLine folds joined errors into one line.
 func oneLine(err error) string {
-	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	if more := len(lines) - errorsShown; more > 1 {
+		lines = append(lines[:errorsShown], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "; ")
 }

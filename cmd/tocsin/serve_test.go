@@ -261,7 +261,7 @@ func TestServeAndSweepRefuseWhatCannotWork(t *testing.T) {
 	defer taken.Close()
 	address := taken.Addr().String()
 	s.run("serve", "--listen", address).refused(t, exitFailed, address, "address already in use", "--listen")
-	s.run("sweep", "--cron", "every day").refused(t, exitFailed, `cron expression "every day"`, `"*/5 * * * *"`)
+	s.run("sweep", "--cron", "every day").refused(t, exitUsage, `cron expression "every day"`, `"*/5 * * * *"`)
 	s.run("sweep", "--grace=-1s").refused(t, exitUsage, "--grace -1s")
 	s.run("sweep", "--cron", "@every 1m", "--once").refused(t, exitUsage, "exclude each other")
 	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))

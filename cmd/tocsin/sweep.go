@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/sweeper"
 )
 
 // sweepFlags are those of `tocsin sweep`; they win over the config file.
@@ -44,6 +45,9 @@ func (a *app) sweep(ctx context.Context, f sweepFlags, graceSet bool) error {
 		return usage("--once and --cron exclude each other")
 	case f.grace < 0:
 		return usage("--grace %s: want 0s or more", f.grace)
+	}
+	if _, err := sweeper.ParseSchedule(f.cron); f.cron != "" && err != nil {
+		return usageError{err}
 	}
 	cfg, cron, err := a.sweepConfig(f, graceSet)
 	if err != nil {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,6 +61,23 @@ func TestManyRangesAreCutForPeople(t *testing.T) {
 	}
 	if got := ranges(strings.Fields("0 2 4 6 8 10 12 14")); got != "0 2 4 6 8 10 and 2 ranges more" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestManyErrorsAreOneLineThatEnds(t *testing.T) {
+	t.Parallel()
+	var errs []error
+	for i := range 1000 {
+		errs = append(errs, fmt.Errorf("table %d", i))
+	}
+	for n, want := range map[int]string{
+		1:    "table 0",
+		5:    "table 0; table 1; table 2; table 3; table 4",
+		1000: "table 0; table 1; table 2; table 3; and 996 more",
+	} {
+		if got := oneLine(errors.Join(errs[:n]...)); got != want {
+			t.Errorf("%d errors: %q, want %q", n, got, want)
+		}
 	}
 }
 

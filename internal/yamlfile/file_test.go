@@ -47,6 +47,8 @@ func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 		"quoted fraction":       {"items:\n  - count: '4.5'\n", `f.yaml:2: "4.5" is not a whole number`},
 		"power for a number":    {"items:\n  - big: 1e1\n", `f.yaml:2: "1e1" is not a whole number`},
 		"octal number":          {"items:\n  - big: 010\n", `f.yaml:2: "010" is not a whole number`},
+		"mapping for a text":    {"items:\n  - deep: {key: {h:1}}\n", `f.yaml:2: a mapping (a value with a colon may need quotes) is not a text`},
+		"colon in brackets":     {"items:\n  - {name: [h:1]}\n", `f.yaml:2: a sequence is not a text`},
 		"text for a rate":       {"items:\n  - rate: fast\n", `f.yaml:2: "fast" is not a number`},
 		"text for a switch":     {"items:\n  - on: maybe\n", `f.yaml:2: "maybe" is not true or false`},
 		"negative number":       {"items:\n  - name: a\n    big: -1\n", `f.yaml:3: -1 is out of range`},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -20,7 +21,7 @@ func message(err yaml.Error) string {
 	case errors.As(err, &unknown):
 		return fmt.Sprintf("unknown key %q", unknown.Token.Value)
 	case errors.As(err, &mistyped):
-		return fmt.Sprintf("%q is not %s", mistyped.Token.Value, noun(mistyped.DstType))
+		return fmt.Sprintf("%s is not %s", written(mistyped.Token.Value), noun(mistyped.DstType))
 	case errors.As(err, &overflow):
 		return fmt.Sprintf("%s is out of range", overflow.SrcNum)
 	case errors.As(err, &shape):
@@ -33,6 +34,17 @@ func message(err yaml.Error) string {
 		text += " in line " + strings.Split(place, ":")[0]
 	}
 	return text
+}
+
+// written names what stands in a field, by its first token.
+func written(token string) string {
+	switch token {
+	case ":", "{":
+		return "a mapping (a value with a colon may need quotes)"
+	case "[":
+		return "a sequence"
+	}
+	return strconv.Quote(token)
 }
 
 // noun names what belongs into a field.
