@@ -1,6 +1,7 @@
 package scanner
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -154,6 +155,28 @@ func TestFailWait(t *testing.T) {
 	for failures, want := range map[int]time.Duration{1: 5 * time.Second, 2: 10 * time.Second, 5: time.Minute, 500: time.Minute} {
 		if got := failWait(failures, 5*time.Second); got != want {
 			t.Errorf("after %d failures: %s, want %s", failures, got, want)
+		}
+	}
+}
+
+func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
+	m, err := newMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sv := newServer(Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults(), 0, "db1", m)
+	const floor, clock = 1_000_000, 900_000
+	v := view{now: time.Now(), clock: clock, wanted: []uint64{1}, oldest: math.MaxInt64}
+	for name, behind := range map[string]bool{"regular": false, "catch-up": true} {
+		g := newGroup([]int{3})
+		g.nextFull, g.read[1] = v.now.Add(time.Hour), reading{floor, behind}
+		sv.groups = []*group{g}
+		pick := func() *job { return sv.regular(g, v) }
+		if behind {
+			pick = func() *job { return sv.behind(v) }
+		}
+		if j := pick(); j == nil || j.from > clock {
+			t.Errorf("%s: %+v reads nothing that is due at %d", name, j, clock)
 		}
 	}
 }

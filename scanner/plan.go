@@ -83,14 +83,13 @@ func (sv *server) regular(g *group, v view) *job {
 	if len(types) == 0 {
 		return nil
 	}
-	j := sv.job(g, types, v)
-	if j.full = full; full {
+	if full {
 		g.nextFull = v.now.Add(sv.cfg.FullEvery)
-		j.from = 0
-	} else {
-		j.from = min(g.floor(types), v.oldest)
+		j := sv.job(g, types, v, 0)
+		j.full = true
+		return j
 	}
-	return j
+	return sv.job(g, types, v, min(g.floor(types), v.oldest))
 }
 
 // behind makes the job of the group that is furthest behind with what is wanted,
@@ -110,17 +109,18 @@ func (sv *server) behind(v view) *job {
 	if furthest == nil {
 		return nil
 	}
-	j := sv.job(furthest, missing, v)
-	j.from = furthest.floor(missing)
-	return j
+	return sv.job(furthest, missing, v, furthest.floor(missing))
 }
 
-func (sv *server) job(g *group, types []uint64, v view) *job {
+// job makes a group's job from a floor on. Where the server's clock was set back
+// the floor may lie in what is its future now.
+func (sv *server) job(g *group, types []uint64, v view, floor int64) *job {
 	g.busy, g.lowered = true, math.MaxInt64
 	return &job{
 		group:  g,
 		tables: g.tables,
 		types:  types,
+		from:   max(min(floor, v.clock-commitTime.Milliseconds()), 0),
 		until:  v.clock + sv.cfg.LookAhead.Milliseconds(),
 		start:  v.clock,
 	}
