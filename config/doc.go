@@ -4,7 +4,7 @@
 //
 //	tocsin.yaml --+--> Tocsin       servers and layout, for every package
 //	environment --+--> EtcdConfig   where nodes register
-//	              +--> Node, Scan, Sweep, Log
+//	              +--> Node, Scan, Sweep, Purge, Log
 //
 // Secrets come from the environment: ${NAME} stands for a variable inside a dsn
 // and as the whole of etcd's username and password, and password_env names one

@@ -25,6 +25,7 @@ type File struct {
 	Node    Node     `yaml:"node"`
 	Scan    Scan     `yaml:"scan"`
 	Sweep   Sweep    `yaml:"sweep"`
+	Purge   Purge    `yaml:"purge"`
 	Log     Log      `yaml:"log"`
 }
 
@@ -77,6 +78,11 @@ type Scan struct {
 type Sweep struct {
 	Grace biztype.Duration `yaml:"grace"` // how long overdue before a sweeper looks at it, 1s to 24h; 0: 60s
 	Cron  string           `yaml:"cron"`  // of the resident sweeper, "*/5 * * * *" or "@every 1m"; "": one sweep, then it ends
+}
+
+// Purge is about tasks that are past the retention of their biz type.
+type Purge struct {
+	Cron string `yaml:"cron"` // of the resident purger, "30 4 * * *"; "": one purge, then it ends
 }
 
 // Log is about standard error.

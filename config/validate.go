@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/robfig/cron/v3"
 	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/schedule"
 )
 
 // Off as node.listen means no status page.
@@ -62,9 +62,8 @@ func (f File) problems() []problem {
 	c.node(f.Node)
 	c.scan(f.Scan)
 	c.between("$.sweep.grace", "sweep.grace", f.Sweep.Grace, minGrace, maxGrace)
-	if _, err := cron.ParseStandard(f.Sweep.Cron); f.Sweep.Cron != "" && err != nil {
-		c.refuse(true, "$.sweep.cron", "cron expression %q: %w: want five fields such as \"*/5 * * * *\", or \"@every 1m\"", f.Sweep.Cron, err)
-	}
+	c.cron("$.sweep.cron", f.Sweep.Cron)
+	c.cron("$.purge.cron", f.Purge.Cron)
 	c.log(f.Log)
 	return c.found
 }
@@ -129,6 +128,14 @@ func (c *check) scan(s Scan) {
 
 func (c *check) between(path, key string, d biztype.Duration, low, high time.Duration) {
 	c.refuse(d.D() < low || d.D() > high, path, "%s %s: use %s to %s", key, d, low, high)
+}
+
+func (c *check) cron(path, expression string) {
+	if expression == "" {
+		return
+	}
+	_, err := schedule.Parse(expression)
+	c.refuse(err != nil, path, "%w", err)
 }
 
 func (c *check) log(l Log) {
