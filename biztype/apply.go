@@ -31,6 +31,12 @@ func Apply(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, e
 	if err := Validate(policies); err != nil {
 		return Result{}, err
 	}
+	return apply(ctx, cfg, func([]database) ([]Policy, error) { return policies, nil })
+}
+
+// apply writes what wanted makes of what is stored, and asks it again where
+// somebody else changed that meanwhile.
+func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]Policy, error)) (Result, error) {
 	servers, err := openServers(cfg, 2)
 	if err != nil {
 		return Result{}, err
@@ -38,7 +44,7 @@ func Apply(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, e
 	defer func() { _ = closeServers(servers) }()
 	var res Result
 	for range applyTries {
-		res, err = applyOnce(ctx, cfg.Layout, servers, policies)
+		res, err = applyOnce(ctx, cfg.Layout, servers, wanted)
 		if !errors.Is(err, errChanged) {
 			break
 		}
@@ -46,10 +52,14 @@ func Apply(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, e
 	return res, err
 }
 
-func applyOnce(ctx context.Context, layout tocsin.Layout, servers []*mysql.Server, policies []Policy) (Result, error) {
+func applyOnce(ctx context.Context, layout tocsin.Layout, servers []*mysql.Server, wanted func([]database) ([]Policy, error)) (Result, error) {
 	databases, failed := readAll(ctx, layout, servers)
 	if len(databases) == 0 {
 		return Result{}, failed
+	}
+	policies, err := wanted(databases)
+	if err != nil {
+		return Result{}, err
 	}
 	changes, err := compare(databases, policies)
 	if err != nil {
