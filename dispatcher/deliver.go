@@ -21,8 +21,7 @@ func (s *server) start(batch []*task, r *rule) []*task {
 	var back []*task
 	s.mu.Lock()
 	for _, t := range batch {
-		unproven := !t.claimed && s.fence(t.table()) != "" // asked under mu: see Loosen
-		if t.tooOld(now) || unproven || !s.admitted(t.table()) {
+		if t.tooOld(now, r.timeout) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) {
 			back = append(back, t)
 			continue
 		}
@@ -30,7 +29,7 @@ func (s *server) start(batch []*task, r *rule) []*task {
 			t.late = time.Duration(clock-t.row.Action) * time.Millisecond
 		}
 		t.lane.leave(now.Sub(t.loaded))
-		t.row.BizType = r.policy.Name
+		t.row.BizType, t.timeout = r.policy.Name, r.timeout
 		s.open[t] = struct{}{}
 		started = append(started, t)
 	}
@@ -45,12 +44,20 @@ func (s *server) start(batch []*task, r *rule) []*task {
 	return started
 }
 
+// wantsClaim reports that a row which was loaded to start without a claim must
+// not, as things are now: the lease can't be proven, which is asked under s.mu
+// (see Loosen); the biz type has become strict; or the table was somebody
+// else's since. Called under s.mu.
+func (s *server) wantsClaim(t *task, r *rule) bool {
+	return s.fence(t.table()) != "" || r.policy.Strict || t.asked.Before(s.known(t.table()).since)
+}
+
 // tooOld reports that a row waited so long that it must not start any more: a
 // claimed one since the claim would run out under the delivery, another since
 // it may have been cancelled meanwhile.
-func (t *task) tooOld(now time.Time) bool {
+func (t *task) tooOld(now time.Time, timeout time.Duration) bool {
 	if t.claimed {
-		return !now.Before(t.startBy)
+		return !now.Add(timeout).Before(t.until)
 	}
 	return now.Sub(t.loaded) > staleAfter
 }

@@ -95,7 +95,8 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, k := range d.allKinds() {
-			k.giveBack(k.takeReady(func(t *task) bool { return t.tooOld(time.Now()) }))
+			timeout := k.rule.Load().timeout
+			k.giveBack(k.takeReady(func(t *task) bool { return t.tooOld(time.Now(), timeout) }))
 		}
 		for _, s := range d.servers {
 			s.resumeAside(time.Now())

@@ -154,7 +154,9 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 	for i, e := range batch {
 		ids[i] = e.JobID
 	}
+	var asked time.Time
 	loaded, err := backoff.Retry(ctx, func() (store.Loaded, error) {
+		asked = time.Now()
 		return s.loadOnce(ctx, ids)
 	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
 	if err != nil {
@@ -162,7 +164,7 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 		return false
 	}
 	s.d.metrics.loaded.Add(float64(len(loaded.Rows)))
-	tasks := s.sortOut(batch, loaded, time.Now())
+	tasks := s.sortOut(batch, loaded, asked)
 	s.makeReady(ctx, tasks, loaded.Now)
 	return len(loaded.Failed) == 0
 }
@@ -203,7 +205,8 @@ func (s *server) hold(batch []duequeue.Entry, err error) {
 
 // sortOut drops what is no longer wanted, puts back what is not due yet by the
 // server's clock and returns the rest. Batch is in order of job_id.
-func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, at time.Time) []*task {
+func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time.Time) []*task {
+	at := time.Now()
 	rows := make(map[tocsin.JobID]*store.Row, len(loaded.Rows))
 	for i := range loaded.Rows {
 		rows[loaded.Rows[i].JobID] = &loaded.Rows[i]
@@ -220,7 +223,7 @@ func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, at time.Ti
 		l := s.lanes[e.Type]
 		row := rows[e.JobID]
 		if s.startable(l, e, row, loaded) {
-			tasks = append(tasks, &task{lane: l, row: *row, loaded: at})
+			tasks = append(tasks, &task{lane: l, row: *row, asked: asked, loaded: at})
 		} else {
 			l.held--
 		}
@@ -310,12 +313,12 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 		entries[i] = t.entry(t.row.Action)
 		byID[t.row.JobID] = t
 	}
-	before := time.Now()
+	before, hold := time.Now(), l.kind.rule.Load().timeout+claimMargin
 	rows, err := s.d.cfg.Store.Claim(ctx, store.Claim{
 		Server: s.index,
 		Rows:   entries,
 		By:     s.d.cfg.Node,
-		Hold:   l.kind.rule.Load().timeout + claimMargin,
+		Hold:   hold,
 		Fence:  s.d.fence(owner),
 	})
 	got := make([]*task, 0, len(rows))
@@ -323,7 +326,7 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 		t := byID[row.JobID]
 		delete(byID, row.JobID)
 		t.late = time.Duration(s.now()-t.row.Action) * time.Millisecond
-		t.row, t.claimed, t.startBy = row, true, before.Add(claimMargin)
+		t.row, t.claimed, t.until = row, true, before.Add(hold)
 		got = append(got, t)
 	}
 	s.notClaimed(byID, err)

@@ -12,6 +12,7 @@ import (
 type table struct {
 	admitted     bool
 	owner        string    // who owns it, as its owner row says; "": nobody needs to, as in a sweep
+	since        time.Time // it was admitted then
 	uncleanUntil time.Time // overdue rows are claimed first until then
 	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
 }

@@ -132,7 +132,7 @@ func (s *server) admit(numbers set, owner string, claimOverdue bool) {
 	defer s.mu.Unlock()
 	for n := range numbers {
 		t := s.known(n)
-		t.admitted, t.owner = true, owner
+		t.admitted, t.owner, t.since = true, owner, time.Now()
 		if claimOverdue {
 			t.uncleanUntil = time.Now().Add(uncleanFor)
 		}
@@ -235,10 +235,10 @@ func (s *server) anyOpen(match func(*task) bool) bool {
 // become.
 func (s *server) claimOpen(ctx context.Context, owner string, match func(*task) bool) error {
 	var failed error
-	for l, tasks := range s.markClaiming(match) {
+	for _, tasks := range s.markClaiming(match) {
 		for len(tasks) > 0 {
 			n := min(chunk, len(tasks))
-			if err := s.claimInDelivery(ctx, l, owner, tasks[:n]); err != nil {
+			if err := s.claimInDelivery(ctx, owner, tasks[:n]); err != nil {
 				failed = err
 			}
 			tasks = tasks[n:]
@@ -252,7 +252,7 @@ func (s *server) markClaiming(match func(*task) bool) map[*lane][]*task {
 	defer s.mu.Unlock()
 	marked := make(map[*lane][]*task)
 	for t := range s.open {
-		if match(t) && !t.claimed && !t.reported && !t.foreign {
+		if match(t) && !t.claimed && !t.claiming && !t.reported && !t.foreign {
 			t.claiming = true
 			marked[t.lane] = append(marked[t.lane], t)
 		}
@@ -260,16 +260,18 @@ func (s *server) markClaiming(match func(*task) bool) map[*lane][]*task {
 	return marked
 }
 
-func (s *server) claimInDelivery(ctx context.Context, l *lane, owner string, tasks []*task) error {
+func (s *server) claimInDelivery(ctx context.Context, owner string, tasks []*task) error {
 	entries := make([]duequeue.Entry, len(tasks))
+	timeout := time.Duration(0)
 	for i, t := range tasks {
 		entries[i] = t.entry(t.row.Action)
+		timeout = max(timeout, t.timeout)
 	}
 	rows, err := s.d.cfg.Store.Claim(ctx, store.Claim{
 		Server: s.index,
 		Rows:   entries,
 		By:     s.d.cfg.Node,
-		Hold:   l.kind.rule.Load().timeout + claimMargin,
+		Hold:   timeout + claimMargin,
 		Fence:  s.d.fence(owner),
 	})
 	s.unmarkClaiming(tasks, rows, mysql.ClassOf(err) == mysql.OK)

@@ -13,9 +13,11 @@ type task struct {
 	lane    *lane
 	row     store.Row // Action and claimed are guarded by server.mu once the task is open
 	claimed bool
-	loaded  time.Time // monotonic
-	startBy time.Time // claimed: the delivery must start before this; zero: no claim
+	asked   time.Time // when its load was sent, monotonic
+	loaded  time.Time // when it had come
+	until   time.Time // claimed: the claim ends after this; zero: no claim
 	late    time.Duration
+	timeout time.Duration // of the delivery, once it has started
 
 	// Guarded by server.mu.
 	reported bool    // waits to be settled

@@ -1,0 +1,130 @@
+package dispatcher
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// What changes while a row waits to start, or is in delivery.
+
+func TestAClaimOutlivesTheDeliveryAfterTheTimeoutHasGrown(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Strict, p.Concurrency, p.Timeout = true, 1, biztype.Duration(5*time.Second)
+	grown := p
+	grown.Timeout = biztype.Duration(time.Minute)
+	var r *rig
+	var calls atomic.Int32
+	sinks := map[string]Sink{p.Name: handler(func(ctx context.Context, task tocsin.Info) error {
+		calls.Add(1)
+		end, _ := ctx.Deadline()
+		if claimed := time.UnixMilli(r.store.row(task.JobID).Action); claimed.Before(end) {
+			t.Errorf("the claim ends %s before the delivery may", end.Sub(claimed))
+		}
+		time.Sleep(3 * time.Second)
+		return nil
+	})}
+	synctest.Test(t, func(t *testing.T) {
+		r = newRig(t, 1, sinks, nil)
+		r.SetPolicies([]biztype.Policy{p})
+		r.run()
+		r.add(0, 1, 0)
+		r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		if n, _ := r.store.counts(store.Stored); n != 2 {
+			t.Fatalf("%d claims, want the second row claimed ahead", n)
+		}
+		r.SetPolicies([]biztype.Policy{grown})
+		time.Sleep(10 * time.Second)
+		if calls.Load() != 2 {
+			t.Errorf("%d deliveries, want 2", calls.Load())
+		}
+		r.finish()
+	})
+}
+
+func TestAHandedOverClaimOutlivesTheDeliveryAfterTheTimeoutHasShrunk(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Timeout = biztype.Duration(time.Minute)
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error { time.Sleep(30 * time.Second); return nil })
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		id := r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
+		r.Drop([]int{0})
+		if err := r.Drain(context.Background(), []int{0}); err != nil {
+			t.Error(err)
+		}
+		if left := time.Until(time.UnixMilli(r.store.row(id).Action)); left < time.Minute {
+			t.Errorf("claimed for %s, the delivery may take a minute", left)
+		}
+		time.Sleep(40 * time.Second)
+		r.status(id, tocsin.Done)
+	})
+}
+
+func TestNothingStartsUnclaimedOnceATypeIsStrict(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 1
+	strict := p
+	strict.Strict = true
+	var r *rig
+	var calls atomic.Int32
+	sinks := map[string]Sink{p.Name: handler(func(_ context.Context, task tocsin.Info) error {
+		if n := calls.Add(1); n == 2 && r.store.row(task.JobID).Status != tocsin.Claimed {
+			t.Error("started without a claim")
+		}
+		time.Sleep(time.Second)
+		return nil
+	})}
+	synctest.Test(t, func(t *testing.T) {
+		r = newRig(t, 1, sinks, nil)
+		r.SetPolicies([]biztype.Policy{p})
+		r.run()
+		r.add(0, 1, 0)
+		r.add(0, 1, 0)
+		time.Sleep(500 * time.Millisecond)
+		r.SetPolicies([]biztype.Policy{strict})
+		time.Sleep(5 * time.Second)
+		if calls.Load() != 2 {
+			t.Errorf("%d deliveries, want 2", calls.Load())
+		}
+		r.finish()
+	})
+}
+
+// slowAnswer is memory whose rows come a second after they were read.
+type slowAnswer struct{ *memory }
+
+func (s slowAnswer) Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error) {
+	loaded, err := s.memory.Load(ctx, server, ids)
+	time.Sleep(time.Second)
+	return loaded, err
+}
+
+func TestARowReadBeforeItsTableWasAnothersIsReadAgain(t *testing.T) {
+	var calls atomic.Int32
+	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, sinks, func(c *Config) { c.Store = slowAnswer{c.Store.(*memory)} })
+		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
+		r.run()
+		theirs, ours := r.add(0, 1, 0), r.add(0, 1, 0)
+		time.Sleep(500 * time.Millisecond)
+		r.Drop([]int{0})
+		r.store.change(theirs, func(row *store.Row) { row.Status = tocsin.Done })
+		r.Admit([]int{0}, "me", false)
+		time.Sleep(5 * time.Second)
+		if calls.Load() != 1 {
+			t.Errorf("%d deliveries, want that of the row which is still pending", calls.Load())
+		}
+		r.status(ours, tocsin.Done)
+		r.finish()
+	})
+}
