@@ -21,6 +21,11 @@ type Holder interface {
 	// when their keys may be deleted. Tables that the node does not have are no error. After a *Refused the keys of the
 	// tables that it names stay, after any other error all of them, and Drop is called again for these. ctx ends after 5 s.
 	Drop(ctx context.Context, tables []int) error
+
+	// Loosen is called when the lease of an owner, an ID of this node, can't be proven any more, while its tables stay:
+	// claim what is in delivery, start nothing more on ownership, but go on in claim mode behind the owner rows. It may be
+	// called at the same time as the others. ctx ends after half a TTL.
+	Loosen(ctx context.Context, owner string) error
 }
 
 // Refused is an error of Take or Drop that concerns some of its tables only, those of a sick database say.
@@ -42,6 +47,7 @@ type Assign struct {
 	metrics *metrics
 	trust   *trust
 	id      atomic.Pointer[string]
+	loose   map[int]bool // tables of former incarnations that the holder has in claim mode; belongs to Run's goroutine
 	owned   atomic.Int64
 	wanted  atomic.Int64
 	peers   atomic.Int64
@@ -55,7 +61,7 @@ func New(cfg Config, h Holder) (*Assign, error) {
 	if h == nil {
 		return nil, errors.New("assign: no holder")
 	}
-	a := &Assign{cfg: cfg.withDefaults(), holder: h, metrics: newMetrics(), trust: newTrust()}
+	a := &Assign{cfg: cfg.withDefaults(), holder: h, metrics: newMetrics(), trust: newTrust(), loose: make(map[int]bool)}
 	a.rename()
 	return a, a.metrics.register(cfg.Registerer, a)
 }
@@ -74,6 +80,10 @@ func (a *Assign) rename() {
 // margin ago. The clock is this process's monotonic one, which on Linux stands still while the machine is suspended.
 func (a *Assign) LeaseOK() bool { return a.trust.left() > 0 }
 
+// MayAct reports whether the node may act now on tables that it took as that owner: it is the present incarnation, and
+// its lease is proven. Else rows of these tables are to be claimed, behind the owner rows.
+func (a *Assign) MayAct(owner string) bool { return owner == a.ID() && a.LeaseOK() }
+
 // Owned gives how many tables the holder has been given and has not refused.
 func (a *Assign) Owned() int { return int(a.owned.Load()) }
 
@@ -87,7 +97,8 @@ func (a *Assign) Peers() int { return max(int(a.peers.Load()), 1) }
 // the lease is still renewed, revokes the lease, and returns nil. It returns an error only if the holder could not drop
 // its tables: then the keys stay until the lease runs out. To be called once.
 //
-// Without etcd it keeps trying. A lost lease costs all tables; the node then registers as a new incarnation.
+// Without etcd it keeps trying, and the holder keeps its tables in claim mode. After a lost lease the node registers as a
+// new incarnation, which takes them again where nobody else has them by then.
 func (a *Assign) Run(ctx context.Context) error {
 	outage := false // until a first registration succeeds without trouble
 	for {
@@ -101,7 +112,7 @@ func (a *Assign) Run(ctx context.Context) error {
 			a.metrics.leasesLost.Inc()
 			a.cfg.Logger.Warn().Err(err).Str("node", s.id).Msg("lost the lease, registering anew")
 		case ctx.Err() != nil:
-			return nil
+			return a.dropLoose(ctx)
 		default:
 			a.cfg.Logger.Warn().Err(err).Str("node", a.ID()).Msg("could not register, trying again")
 			sleep(ctx, a.cfg.TTL/10)
@@ -109,6 +120,19 @@ func (a *Assign) Run(ctx context.Context) error {
 		outage = outage || !errors.Is(err, errTaken)
 		a.rename()
 	}
+}
+
+// dropLoose ends claim mode, when the node stops without a lease.
+func (a *Assign) dropLoose(ctx context.Context) error {
+	if len(a.loose) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+	defer cancel()
+	if err := a.holder.Drop(ctx, sortedKeys(a.loose)); err != nil {
+		return fmt.Errorf("leave the group %s without etcd: %w", a.cfg.Group, err)
+	}
+	return nil
 }
 
 // open begins an incarnation: a lease and the node's key under it.

@@ -2,11 +2,16 @@ package assign
 
 import (
 	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -71,7 +76,7 @@ func TestTheTablesOfADeadNodeAreTaken(t *testing.T) {
 	t.Logf("from kill to the last table's new owner: %s", time.Since(start))
 }
 
-func TestANodeCutOffStopsBeforeOthersHaveItsTables(t *testing.T) {
+func TestANodeCutOffGoesOnInClaimModeUntilAnotherHasItsTables(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	w := newWire(t, devtest.Etcd(t))
@@ -80,31 +85,83 @@ func TestANodeCutOffStopsBeforeOthersHaveItsTables(t *testing.T) {
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
 	id := b.ID()
 	w.setCut(true)
-	c.awaitCounts(map[*desk]int{a: 32, b: 0}) // check fails if a takes what b has and trusts
-	if b.LeaseOK() {
-		t.Error("it still trusts its lease")
+	c.awaitCounts(map[*desk]int{a: 32, b: 16}) // check fails if a takes what b may act on
+	c.await("claim mode", func() bool { return slices.Equal(b.loosened, []string{id}) && b.acting() == 0 })
+	if n := b.Owned(); n != 16 {
+		t.Errorf("it says that it has %d tables, want 16", n)
 	}
 	w.setCut(false)
-	c.awaitCounts(map[*desk]int{a: 16, b: 16})
-	if b.ID() == id || !b.LeaseOK() {
-		t.Errorf("back as %s, lease %v", b.ID(), b.LeaseOK())
+	c.await("as before", func() bool { return a.acting() == 16 && b.acting() == 16 && len(a.held)+len(b.held) == 32 })
+	if b.ID() == id {
+		t.Error("the same incarnation")
 	}
 }
 
-func TestAfterAnOutageNothingIsPlannedForATTL(t *testing.T) {
+func TestANodeCutOffAloneTakesItsTablesAgain(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	w := newWire(t, devtest.Etcd(t))
+	d := c.join(short, func(c2 *Config) { c2.Client = dial(t, w.addr()) })
+	c.awaitCounts(map[*desk]int{d: 32})
+	id := d.ID()
+	w.setCut(true)
+	c.await("claim mode", func() bool { return d.acting() == 0 })
+	c.await("the lease to run out", func() bool { return c.keys() == 0 })
+	w.setCut(false)
+	c.await("as before", func() bool { return d.acting() == 32 && len(d.held) == 32 })
+	if d.ID() == id || d.drops != 0 {
+		t.Errorf("the same incarnation, or %d tables were dropped", d.drops)
+	}
+}
+
+func TestAnOutageOfEtcdMovesNoTable(t *testing.T) {
+	t.Parallel()
+	cfg := devserver.EtcdConfig{Dir: t.TempDir()}
+	etcd := startEtcd(t, &cfg)
+	c := newCrowdOn(t, etcd.Endpoint())
+	a, b, idle := c.join(short), c.join(short), c.join(short)
+	c.await("balance", func() bool {
+		return a.acting()+b.acting()+idle.acting() == 32 && min(a.acting(), b.acting(), idle.acting()) >= 10
+	})
+	was := []map[int]string{maps.Clone(a.held), maps.Clone(b.held), maps.Clone(idle.held)}
+	if err := etcd.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.await("claim mode", func() bool { return a.acting()+b.acting()+idle.acting() == 0 })
+	startEtcd(t, &cfg)
+	c.await("all back", func() bool { return a.acting()+b.acting()+idle.acting() == 32 })
+	for i, d := range []*desk{a, b, idle} {
+		if d.drops != 0 || !slices.Equal(sortedKeys(d.held), sortedKeys(was[i])) {
+			t.Errorf("node %d had %v, has %v, dropped %d", i, sortedKeys(was[i]), sortedKeys(d.held), d.drops)
+		}
+	}
+}
+
+// startEtcd starts one that is stopped with the test, on the port of the time before if there was one.
+func startEtcd(t *testing.T, cfg *devserver.EtcdConfig) *devserver.Etcd {
+	t.Helper()
+	e, err := devserver.StartEtcd(t.Context(), *cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := e.Endpoint()[strings.LastIndex(e.Endpoint(), ":")+1:]
+	if cfg.ClientPort, err = strconv.Atoi(port); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Stop() })
+	return e
+}
+
+func TestANodeThatStopsWithoutEtcdDropsItsTables(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	w := newWire(t, devtest.Etcd(t))
 	d := c.join(short, func(c2 *Config) { c2.Client = dial(t, w.addr()) })
 	c.awaitCounts(map[*desk]int{d: 32})
 	w.setCut(true)
+	c.await("claim mode", func() bool { return d.acting() == 0 })
+	d.leave()
 	c.awaitCounts(map[*desk]int{d: 0})
-	mended := time.Now()
-	w.setCut(false)
-	c.awaitCounts(map[*desk]int{d: 32})
-	if waited := d.firstAt.Sub(mended); waited < 2*time.Second {
-		t.Errorf("took tables after %s", waited)
-	}
 }
 
 func TestARevokedLeaseIsANewIncarnation(t *testing.T) {
@@ -120,10 +177,9 @@ func TestARevokedLeaseIsANewIncarnation(t *testing.T) {
 	if _, err := c.client.Revoke(t.Context(), clientv3.LeaseID(key.Kvs[0].Lease)); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitCounts(map[*desk]int{d: 0})
-	c.awaitCounts(map[*desk]int{d: 32})
-	if d.ID() == id {
-		t.Error("the same incarnation")
+	c.await("the next incarnation", func() bool { return d.ID() != id && d.acting() == 32 })
+	if !slices.Equal(d.loosened, []string{id}) || d.drops != 0 {
+		t.Errorf("loosened %v, dropped %d", d.loosened, d.drops)
 	}
 }
 

@@ -24,6 +24,7 @@ const patience = 40 * time.Second
 type crowd struct {
 	t       *testing.T
 	cluster string
+	etcd    string           // endpoint
 	client  *clientv3.Client // the test's own
 
 	mu      sync.Mutex
@@ -34,8 +35,13 @@ type crowd struct {
 
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
+	return newCrowdOn(t, devtest.Etcd(t))
+}
+
+func newCrowdOn(t *testing.T, etcd string) *crowd {
+	t.Helper()
 	return &crowd{
-		t: t, cluster: "test-" + newID("c"), client: dial(t, devtest.Etcd(t)),
+		t: t, cluster: "test-" + newID("c"), etcd: etcd, client: dial(t, etcd),
 		changed: make(chan struct{}), last: make(map[string]int64),
 	}
 }
@@ -58,12 +64,14 @@ type desk struct {
 	done   chan error
 
 	// Guarded by crowd.mu.
-	held     map[int]bool
-	dead     bool // killed: what it has does not count any more
+	held     map[int]string // table -> the owner it was taken as
+	loosened []string       // owners
+	dead     bool           // killed: what it has does not count any more
 	failTake func(tables []int) error
 	failDrop error
 	onDrop   func() // called before, without the lock
 	takes    int
+	drops    int       // tables that it had and dropped
 	firstAt  time.Time // of the last Take that began with nothing held
 }
 
@@ -81,9 +89,9 @@ func (c *crowd) node(change ...func(*Config)) *desk {
 		f(&cfg)
 	}
 	if cfg.Client == nil {
-		cfg.Client = dial(c.t, devtest.Etcd(c.t))
+		cfg.Client = dial(c.t, c.etcd)
 	}
-	d := &desk{crowd: c, held: make(map[int]bool), done: make(chan error, 1)}
+	d := &desk{crowd: c, held: make(map[int]string), done: make(chan error, 1)}
 	a, err := New(cfg, d)
 	if err != nil {
 		c.t.Fatal(err)
@@ -143,7 +151,7 @@ func (d *desk) Take(_ context.Context, revisions map[int]int64) (err error) {
 		for table, rev := range revisions {
 			d.crowd.check(d, table, rev)
 			if err == nil || refused != nil && !slices.Contains(refused.Tables, table) {
-				d.held[table] = true
+				d.held[table] = d.ID()
 			}
 		}
 	})
@@ -153,7 +161,8 @@ func (d *desk) Take(_ context.Context, revisions map[int]int64) (err error) {
 // check is called under the lock.
 func (c *crowd) check(d *desk, table int, rev int64) {
 	for _, other := range c.nodes {
-		if other != d && other.cfg.Group == d.cfg.Group && other.held[table] && !other.dead && other.LeaseOK() {
+		owner, has := other.held[table]
+		if other != d && other.cfg.Group == d.cfg.Group && has && !other.dead && other.MayAct(owner) {
 			c.t.Errorf("table %d: %s takes what %s has", table, d.ID(), other.ID())
 		}
 	}
@@ -173,11 +182,30 @@ func (d *desk) Drop(_ context.Context, tables []int) (err error) {
 		refused, some := err.(*Refused)
 		for _, table := range tables {
 			if err == nil || some && !slices.Contains(refused.Tables, table) {
+				if _, had := d.held[table]; had {
+					d.drops++
+				}
 				delete(d.held, table)
 			}
 		}
 	})
 	return err
+}
+
+// Loosen notes who is in claim mode.
+func (d *desk) Loosen(_ context.Context, owner string) error {
+	d.crowd.update(func() { d.loosened = append(d.loosened, owner) })
+	return nil
+}
+
+// acting is how many tables the node may act on without a claim. Called under the lock.
+func (d *desk) acting() (n int) {
+	for _, owner := range d.held {
+		if d.MayAct(owner) {
+			n++
+		}
+	}
+	return n
 }
 
 // await waits until cond, which is called under the lock, holds.
@@ -193,6 +221,7 @@ func (c *crowd) await(what string, cond func() bool) {
 		}
 		select {
 		case <-changed:
+		case <-time.After(20 * time.Millisecond): // leases change without a call
 		case <-deadline:
 			c.t.Fatalf("waited in vain: %s: %s", what, c)
 		}
@@ -232,7 +261,7 @@ func (c *crowd) awaitTaken(d *desk, tables int) {
 	}
 	c.await("every key's revision taken", func() bool {
 		for table, key := range v.tables {
-			if c.last[keys.table(table)] != key.created || !d.held[table] {
+			if c.last[keys.table(table)] != key.created || d.held[table] != d.ID() {
 				return false
 			}
 		}

@@ -18,16 +18,18 @@
 // on again, since a delete of it may still be under way.
 //
 // A node trusts its lease from the start of the last renewal that succeeded for the TTL less a tenth, on its own monotonic
-// clock. etcd begins to count later, so the node has stopped (LeaseOK) before another can have its tables.
+// clock. etcd begins to count later, so the node has stopped to act on ownership (MayAct) before another can have its
+// tables. It keeps them in claim mode: each row is claimed in MySQL, where the owner row says whether it was replaced.
 //
 // What happens when
 //
 //	a node leaves                it is marked as leaving, drops all its tables, and frees their keys in one step
 //	a node dies                  its keys go when the lease runs out; after a short pause the others take its tables
-//	etcd does not answer         tables stay where they are; a node whose trust runs out drops all of them, and registers
-//	                             as a new incarnation when etcd is back
-//	etcd is back                 nodes that lost their lease, or nearly did, plan nothing for one TTL, as the others may
-//	                             still be registering
+//	etcd does not answer         tables stay where they are; a node whose trust runs out goes on in claim mode
+//	etcd is back                 a lease that etcd has not ended is renewed, and the node acts on ownership again; else it
+//	                             registers as a new incarnation and takes its tables that nobody else has. Nothing is
+//	                             planned for one TTL, as the others may still be registering
+//	a node alone is cut off      the others take its tables when its lease ends; it drops them when it sees their keys
 //	the watch breaks             all keys are read anew; also after a compaction
 //	the holder can't take        the keys are given back and taken again after 1 s, 2 s, ... 30 s; other tables go on
 //	the holder can't drop some   their keys stay, and Drop is called again; other tables go on; after a lost lease nothing is taken before that

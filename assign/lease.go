@@ -21,6 +21,7 @@ type lease struct {
 	trust   *trust
 	metrics *metrics
 	outage  func() // called after a renewal that came late: others may have lost their leases
+	doubt   func() // called when the trust has run out, though etcd has not said that the lease has ended
 }
 
 // grantLease asks for a lease of ttl. It is trusted from the start of the call.
@@ -37,12 +38,13 @@ func grantLease(ctx context.Context, client *clientv3.Client, ttl time.Duration,
 	return l, nil
 }
 
-// keep renews the lease three times per TTL until ctx ends (nil) or the lease is lost (errLost): etcd says so, or it can't
-// be relied on any more by our own clock.
+// keep renews the lease three times per TTL until ctx ends (nil) or etcd says that it has ended (errLost). Where etcd does
+// not answer, the trust runs out, and comes back with the first renewal that succeeds: etcd has not ended the lease then,
+// so nobody else can have had a table meanwhile.
 func (l *lease) keep(ctx context.Context) error {
 	pause := time.NewTimer(l.ttl / 3)
 	defer pause.Stop()
-	for {
+	for trusted := true; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -54,20 +56,29 @@ func (l *lease) keep(ctx context.Context) error {
 			return nil
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return fmt.Errorf("%w: etcd has ended it", errLost)
-		case l.trust.left() <= 0:
-			return fmt.Errorf("%w: not renewed in time: %w", errLost, err)
-		case err != nil:
+		case err == nil:
+			trusted = true
+			pause.Reset(l.ttl / 3)
+		case l.trust.left() > 0:
 			pause.Reset(min(l.ttl/20, l.trust.left()))
 		default:
-			pause.Reset(l.ttl / 3)
+			if trusted {
+				trusted = false
+				l.doubt()
+			}
+			pause.Reset(l.ttl / 20)
 		}
 	}
 }
 
-// renew renews once, within a third of the TTL and while the lease is trusted.
+// renew renews once, within a third of the TTL, and no longer than the lease is trusted, so that the end of the trust is
+// noticed when it comes.
 func (l *lease) renew(ctx context.Context) error {
 	left := l.trust.left()
 	late := left < l.ttl/2-margin(l.ttl) // the last success began more than half a TTL ago
+	if left <= 0 {
+		left = l.ttl / 3
+	}
 	attempt, cancel := context.WithTimeout(ctx, min(l.ttl/3, left))
 	defer cancel()
 	start := time.Now()

@@ -56,13 +56,13 @@ func (s *session) round(ctx context.Context) error {
 	if v.rev == 0 {
 		return nil // nothing read yet
 	}
-	if err := s.dropLost(ctx, v); err != nil {
-		return err
+	fresh := v.rev >= s.wrote // the view holds our own last write; if not, its event will wake us
+	if fresh {
+		if err := s.restore(ctx, v); err != nil {
+			return err // where etcd has ended the lease, all tables go loose, and none is dropped
+		}
 	}
-	if v.rev < s.wrote {
-		return nil // the view does not hold our own last write yet; its event will wake us
-	}
-	if err := s.restore(ctx, v); err != nil {
+	if err := s.dropLost(ctx, v); err != nil || !fresh {
 		return err
 	}
 	owners := v.owners()
@@ -70,8 +70,11 @@ func (s *session) round(ctx context.Context) error {
 	if err := s.sweepOrphans(ctx, v.orphans(owners)); err != nil {
 		return err
 	}
+	if err := s.dropReplaced(ctx, owners); err != nil {
+		return err
+	}
 	if s.paused(v) {
-		return s.giveBack(ctx, s.doomed)
+		return errors.Join(s.reclaim(ctx, v), s.giveBack(ctx, s.doomed))
 	}
 	return s.carryOut(ctx, v, Plan(v.members(), owners))
 }
@@ -94,6 +97,31 @@ func (s *session) dropLost(ctx context.Context, v view) error {
 	}
 	s.log.Warn().Int("tables", len(lost)).Msg("keys of own tables are gone, dropping the tables")
 	return s.drop(ctx, lost)
+}
+
+// dropReplaced drops loose tables that another node has now: its owner row ends our claims there.
+func (s *session) dropReplaced(ctx context.Context, owners []string) error {
+	var replaced []int
+	for _, table := range sortedKeys(s.loose) {
+		if owner := owners[table]; owner != "" && owner != s.id {
+			replaced = append(replaced, table)
+		}
+	}
+	return s.drop(ctx, replaced)
+}
+
+// reclaim takes the keys of loose tables that nobody has, without waiting for the plan: after an outage every node takes
+// its own again, and the tables are spread as before.
+func (s *session) reclaim(ctx context.Context, v view) error {
+	var free []int
+	for _, table := range sortedKeys(s.loose) {
+		if v.tables[table].created == 0 {
+			free = append(free, table)
+		}
+	}
+	rev, err := s.writer.take(ctx, free)
+	s.wrote = max(s.wrote, rev)
+	return err
 }
 
 // restore writes our own node's key if somebody deleted or overwrote it.
@@ -225,6 +253,7 @@ func (s *session) start(ctx context.Context, tables map[int]int64) error {
 	err := s.holder.Take(limited, tables)
 	failed := refusedBy(err, tables)
 	for table, rev := range tables {
+		delete(s.loose, table)
 		s.held[table] = rev // also of those that failed: nobody knows how far it came with them
 		if _, no := failed[table]; !no {
 			delete(s.refused, table)

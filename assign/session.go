@@ -2,6 +2,7 @@ package assign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -68,10 +69,12 @@ func (s *session) settle(outage bool) {
 	}
 }
 
-// run owns the node's share until ctx ends, and then leaves, or until the lease is lost (errLost), and then drops all.
+// run owns the node's share until ctx ends, and then leaves, or until the lease is lost (errLost): then the tables are
+// loose, and the next incarnation's.
 func (s *session) run(ctx context.Context) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // the lease outlives ctx: it is renewed while we leave
 	var wg sync.WaitGroup
+	s.lease.doubt = func() { wg.Go(func() { s.loosen(ctx) }) }
 	wg.Go(func() {
 		if err := s.lease.keep(life); err != nil {
 			s.trust.end()
@@ -87,12 +90,39 @@ func (s *session) run(ctx context.Context) error {
 	wg.Wait()
 	s.trust.end()
 	s.wanted.Store(0)
-	if lost != nil {
+	switch {
+	case errors.Is(lost, errLost) && ctx.Err() == nil:
+		s.loosen(ctx)
+		for table := range s.held {
+			s.loose[table] = true
+		}
+		s.revoke(ctx)
+		return lost
+	case lost != nil:
 		return s.abandon(ctx, lost)
 	}
 	s.revoke(ctx)
 	s.log.Info().Msg("left the group")
 	return nil
+}
+
+// loosen has the holder claim what is in delivery, before another node can have the tables.
+func (s *session) loosen(ctx context.Context) {
+	s.log.Warn().Msg("the lease can't be proven: going on in claim mode")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.TTL/2)
+	defer cancel()
+	if err := s.holder.Loosen(ctx, s.id); err != nil {
+		s.log.Warn().Err(err).Msg("some of what is in delivery is not claimed and may be delivered again")
+	}
+}
+
+// kept gives all tables that the holder has, loose ones included.
+func (s *session) kept() []int {
+	all := maps.Clone(s.held)
+	for table := range s.loose {
+		all[table] = 0
+	}
+	return sortedKeys(all)
 }
 
 // follow keeps the mirror up to date until ctx ends.
@@ -116,13 +146,13 @@ func (s *session) leave(life context.Context) error {
 		s.log.Warn().Err(err).Msg("leaving unannounced")
 	}
 	all := maps.Clone(s.held)
-	dropped := s.drop(life, sortedKeys(all))
+	dropped := s.drop(life, s.kept())
 	for end := time.Now().Add(leaveTTLs * s.lease.ttl); dropped != nil && life.Err() == nil && time.Now().Before(end); {
 		if err := s.free(life, all); err != nil {
 			s.log.Warn().Err(err).Msg("dropped tables wait for those that are stuck")
 		}
 		sleep(life, s.cfg.TTL/10)
-		dropped = s.drop(life, sortedKeys(s.held))
+		dropped = s.drop(life, s.kept())
 	}
 	return dropped
 }
@@ -132,7 +162,7 @@ func (s *session) leave(life context.Context) error {
 func (s *session) abandon(ctx context.Context, reason error) error {
 	for {
 		stopping := ctx.Err() != nil
-		err := s.drop(context.WithoutCancel(ctx), sortedKeys(s.held))
+		err := s.drop(context.WithoutCancel(ctx), s.kept())
 		switch {
 		case err == nil && stopping:
 			s.revoke(ctx)
@@ -156,10 +186,15 @@ func (s *session) drop(ctx context.Context, tables []int) error {
 	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
 	defer cancel()
 	err := s.holder.Drop(ctx, tables)
-	stuck := refusedBy(err, s.held)
+	asked := make(map[int]int64, len(tables))
+	for _, table := range tables {
+		asked[table] = s.held[table]
+	}
+	stuck := refusedBy(err, asked)
 	for _, table := range tables {
 		if _, still := stuck[table]; !still {
 			delete(s.held, table)
+			delete(s.loose, table)
 			s.metrics.givenUp.Inc()
 		}
 	}
@@ -196,7 +231,7 @@ func (s *session) revoke(ctx context.Context) {
 }
 
 // count publishes how many tables the holder has.
-func (s *session) count() { s.owned.Store(int64(len(s.held))) }
+func (s *session) count() { s.owned.Store(int64(len(s.kept()))) }
 
 // isMine reports whether a key is under our lease.
 func (s *session) isMine(lease clientv3.LeaseID) bool { return lease == s.lease.id }

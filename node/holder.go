@@ -23,9 +23,10 @@ type fence interface {
 
 // intake is the dispatcher's side of ownership.
 type intake interface {
-	Admit(tables []int, claimOverdue bool)
+	Admit(tables []int, owner string, claimOverdue bool)
 	Drop(tables []int)
 	Drain(ctx context.Context, tables []int) error
+	Loosen(ctx context.Context, owner string) error
 }
 
 // scan is the scanner's side of ownership.
@@ -76,11 +77,12 @@ func (h *holder) Take(ctx context.Context, revisions map[int]int64) error {
 func (h *holder) take(ctx context.Context, revisions map[int]int64) error {
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
-	if err := h.fence.Own(ctx, h.group, h.node(), revisions); err != nil {
+	owner := h.node()
+	if err := h.fence.Own(ctx, h.group, owner, revisions); err != nil {
 		return err
 	}
 	tables := slices.Sorted(maps.Keys(revisions))
-	h.intake.Admit(tables, true) // the last owner may have died with them
+	h.intake.Admit(tables, owner, true) // the last owner may have died with them
 	h.scan.Own(tables)
 	return nil
 }
@@ -96,6 +98,9 @@ func (h *holder) byServer(revisions map[int]int64) map[int]map[int]int64 {
 	}
 	return parts
 }
+
+// Loosen claims what is in delivery: the owner's lease can't be proven any more.
+func (h *holder) Loosen(ctx context.Context, owner string) error { return h.intake.Loosen(ctx, owner) }
 
 // Drop ends work on tables; it returns when their keys may be deleted.
 func (h *holder) Drop(ctx context.Context, tables []int) error {

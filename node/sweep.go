@@ -104,7 +104,7 @@ func (w *sweepParts) run(ctx context.Context, dry bool, use func(context.Context
 	}
 	w.follow(*w.policies.Load())
 	for server := range w.store.Servers() {
-		w.dispatcher.Admit(w.store.TablesOf(server), false)
+		w.dispatcher.Admit(w.store.TablesOf(server), "", false)
 	}
 	registerer, unregister := newScope(w.node.cfg.Registerer)
 	defer unregister()
