@@ -93,7 +93,7 @@ func (c *Client) addOnce(ctx context.Context, s *server, r *row, maybe bool) (ad
 // insert is one transaction: the row and, if it may be near, its ring.
 func (c *Client) insert(ctx context.Context, conn *sql.Conn, r *row) error {
 	if !c.near(r.when) {
-		res, err := conn.ExecContext(ctx, c.layout.render(addSQL, r.table), r.addArgs(c.want.cluster)...)
+		res, err := conn.ExecContext(ctx, c.layout.render(addSQL, r.table), r.addArgs(c.want.Cluster)...)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (c *Client) insert(ctx context.Context, conn *sql.Conn, r *row) error {
 		return errors.Join(err, c.admitted(r.table, n))
 	}
 	query := "BEGIN;\n" + c.layout.render(addSQL+";\n"+ringSQL, r.table) + ";\nCOMMIT"
-	args := append(r.addArgs(c.want.cluster), r.table, uint64(r.id))
+	args := append(r.addArgs(c.want.Cluster), r.table, uint64(r.id))
 	counts, err := mysql.ExecMulti(ctx, conn, query, args...)
 	if err != nil {
 		mysql.Rollback(ctx, conn) // the packet stopped half-way
@@ -115,7 +115,7 @@ func (c *Client) admitted(table int, rows int64) error {
 	if rows > 0 {
 		return nil
 	}
-	return refuse(ErrLayout, "%s takes no tasks: its database is retired or of another cluster than %q", c.where(table), c.want.cluster)
+	return refuse(ErrLayout, "%s takes no tasks: its database is retired or of another cluster than %q", c.where(table), c.want.Cluster)
 }
 
 // standing finds what stands in the way of r: itself, stored by a try whose

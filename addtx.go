@@ -31,7 +31,7 @@ func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, error
 }
 
 func (c *Client) addTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
-	n, err := execute(ctx, tx, c.layout.render(addSQL, r.table), r.addArgs(c.want.cluster)...)
+	n, err := execute(ctx, tx, c.layout.render(addSQL, r.table), r.addArgs(c.want.Cluster)...)
 	switch {
 	case mysql.ClassOf(err) == mysql.Duplicate:
 		return c.standingTx(ctx, tx, r)
@@ -79,7 +79,7 @@ func (c *Client) inTx(tried string, table int, err error) error {
 // elsewhere says that the transaction's server has such a database, but not ours.
 func (c *Client) elsewhere(table int) error {
 	return refuse(ErrOtherServer, "database %s on this transaction's server is retired or not of cluster %q; task table %s",
-		c.layout.Database(c.layout.DatabaseOf(table)), c.want.cluster, c.isOn(table))
+		c.layout.Database(c.layout.DatabaseOf(table)), c.want.Cluster, c.isOn(table))
 }
 
 // isOn says "toc_3.task_0517 is on server db2".

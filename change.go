@@ -191,7 +191,7 @@ func (c *Client) apply(ctx context.Context, in session, ch change) (Change, erro
 
 func (c *Client) count(ctx context.Context, in session, ch change) (all, pending, claimed int, err error) {
 	var active int
-	row := in.QueryRowContext(ctx, ch.status, append([]any{c.want.cluster}, ch.where...)...)
+	row := in.QueryRowContext(ctx, ch.status, append([]any{c.want.Cluster}, ch.where...)...)
 	err = row.Scan(&all, &pending, &claimed, &active)
 	switch {
 	case err != nil:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -15,8 +16,8 @@ import (
 type Client struct {
 	layout  Layout
 	servers []*server
-	home    []*server // by database number
-	want    expected  // of servers that are met later
+	home    []*server      // by database number
+	want    layoutrow.Want // of servers that are met later
 	horizon time.Duration
 	ids     jobIDs
 	types   bizTypes
@@ -31,7 +32,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases)}
-	c.want = expected{layout: cfg.Layout, cluster: cfg.Cluster}
+	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
 	c.types.read = c.readBizTypes
 	for _, spec := range cfg.Specs() {
 		if err := c.addServer(spec); err != nil {
@@ -127,7 +128,7 @@ func (c *Client) accept(a answer) error {
 	if a.err != nil {
 		return a.err
 	}
-	c.want.cluster = a.facts.cluster
+	c.want.Cluster = a.facts.cluster
 	c.horizon = a.facts.horizon
 	c.types.set(a.types)
 	return nil

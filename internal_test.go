@@ -128,35 +128,3 @@ func TestDecodeGivesThePayloadBack(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestTheStoredLayoutIsRefusedWhereItDiffers(t *testing.T) {
-	t.Parallel()
-	good := layoutRow{asked: 1, number: 1, cluster: "a", databases: 8, tables: 16, hash: "crc32", version: 1, worksWith: 1, state: "active"}
-	want := expected{layout: Layout{Databases: 8, Tables: 16}, cluster: "a"}
-	if err := want.refuse(good, "toc_1 on db1"); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		change func(*layoutRow)
-		want   string
-	}{
-		"other layout":         {func(r *layoutRow) { r.tables = 1024 }, "layout of the config is 8x16, that of toc_1 on db1 is 8x1024"},
-		"other cluster":        {func(r *layoutRow) { r.cluster = "b" }, `cluster of the config is "a", that of toc_1 on db1 is "b"`},
-		"databases swapped":    {func(r *layoutRow) { r.number = 2 }, "database 1 of the config, toc_1 on db1, says that it is database 2"},
-		"other hash":           {func(r *layoutRow) { r.hash = "fnv" }, `this program places tasks by "crc32", toc_1 on db1 by "fnv"`},
-		"schema is older":      {func(r *layoutRow) { r.version = 0 }, "this program needs schema version 1, toc_1 on db1 has 0: run `tocsin ddl apply`"},
-		"program is too old":   {func(r *layoutRow) { r.version, r.worksWith = 3, 2 }, "this program knows schema version 1, toc_1 on db1 works with 2 or newer only: upgrade the program"},
-		"database was retired": {func(r *layoutRow) { r.state = "retired" }, "toc_1 on db1 is retired: its tables have moved, correct the servers of the config"},
-	} {
-		r := good
-		c.change(&r)
-		if err := want.refuse(r, "toc_1 on db1"); err == nil || err.Error() != c.want {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	newer := good
-	newer.version, newer.worksWith = 2, 1
-	if err := want.refuse(newer, "toc_1 on db1"); err != nil {
-		t.Errorf("a newer schema that still works with this program: %v", err)
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -37,8 +38,8 @@ const layoutsAtOnce = 64
 
 // checked gives the facts of a server, reading them on first use. A refusal is
 // not kept: it is asked again, so mending the server is enough.
-func (s *server) checked(ctx context.Context, want expected) (*facts, error) {
-	if f := s.facts.Load(); f != nil && f.cluster == want.cluster {
+func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, error) {
+	if f := s.facts.Load(); f != nil && f.cluster == want.Cluster {
 		return f, nil
 	}
 	return s.check(ctx, want)
@@ -46,17 +47,17 @@ func (s *server) checked(ctx context.Context, want expected) (*facts, error) {
 
 // check reads the layout rows of all the server's databases and refuses what
 // differs from the config.
-func (s *server) check(ctx context.Context, want expected) (*facts, error) {
+func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error) {
 	rows, failed := s.layouts(ctx)
 	for _, db := range s.Databases {
 		row, ok := rows[db]
 		if !ok {
 			continue
 		}
-		if err := want.refuse(row, s.layout.Database(db)+" on "+s.Name); err != nil {
-			return nil, err
+		if text := want.Refuse(row.Row, s.layout.Database(db)+" on "+s.Name); text != "" {
+			return nil, refuse(ErrLayout, "%s", text)
 		}
-		want.cluster = row.cluster // of all the others too
+		want.Cluster = row.Cluster // of all the others too
 	}
 	if failed != nil {
 		return nil, s.explain(failed)
@@ -67,7 +68,7 @@ func (s *server) check(ctx context.Context, want expected) (*facts, error) {
 		}
 	}
 	first := rows[s.Databases[0]]
-	f := &facts{cluster: first.cluster, horizon: first.horizon, packet: first.packet, now: first.now, read: time.Now()}
+	f := &facts{cluster: first.Cluster, horizon: first.Horizon(), packet: first.packet, now: first.now, read: time.Now()}
 	s.facts.Store(f)
 	return f, nil
 }
@@ -114,7 +115,7 @@ func (s *server) readLayouts(ctx context.Context, databases []int, into map[int]
 		if err := r.scan(found.Scan); err != nil {
 			return err
 		}
-		into[r.asked] = r
+		into[r.Asked] = r
 	}
 	return found.Err()
 }

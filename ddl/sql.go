@@ -3,13 +3,15 @@ package ddl
 import (
 	"embed"
 	"strings"
+
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
-// Hash names the function from biz_id to table number, as stored in layout.
-const Hash = "crc32"
-
-// Active is the state of a database that is in use.
-const Active = "active"
+// What the layout row of a new database says, besides its numbers.
+const (
+	Hash   = layoutrow.Hash   // the function from biz_id to table number
+	Active = layoutrow.Active // the state of a database that is in use
+)
 
 //go:embed sql/*.sql
 var files embed.FS

@@ -9,31 +9,15 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // errNoHorizon ends Horizon where no database answered.
 var errNoHorizon = errors.New("no reachable database has a layout row: run `tocsin ddl apply`")
 
-// layoutRow is what a database says it is part of.
-type layoutRow struct {
-	asked     int // the database's number by the config
-	cluster   string
-	number    int // and by itself
-	databases int
-	tables    int
-	hash      string
-	horizon   time.Duration
-	version   int // of its schema
-	worksWith int // the oldest version that programs may expect
-	state     string
-}
-
-func scanLayout(rows *sql.Rows) (r layoutRow, err error) {
-	var millis int64
-	err = rows.Scan(&r.asked, &r.cluster, &r.number, &r.databases, &r.tables, &r.hash, &millis,
-		&r.version, &r.worksWith, &r.state)
-	r.horizon = time.Duration(millis) * time.Millisecond
+func scanLayout(rows *sql.Rows) (r layoutrow.Row, err error) {
+	err = rows.Scan(r.Fields()...)
 	return r, err
 }
 
@@ -41,22 +25,19 @@ func scanLayout(rows *sql.Rows) (r layoutRow, err error) {
 // and refuses the first difference, naming both sides.
 func (s *Store) Check(ctx context.Context, server int) error {
 	sv := s.servers[server]
-	rows, err := s.layouts(ctx, sv)
-	if mysql.ClassOf(err) == mysql.Missing {
-		return fmt.Errorf("server %s lacks Tocsin tables, run `tocsin ddl apply`: %w", sv.Name, firstOf(err))
-	}
-	if err != nil {
-		return err
-	}
-	cluster := s.cluster
-	for i, row := range rows {
-		where := s.layout.Database(row.asked) + " on " + sv.Name
-		if err := s.differs(row, cluster, where); err != nil {
-			return err
+	rows, failed := s.layouts(ctx, sv)
+	want := layoutrow.Want{Databases: s.layout.Databases, Tables: s.layout.Tables, Cluster: s.cluster}
+	for _, row := range rows { // those beside an error may say why: a layout of fewer databases
+		if text := want.Refuse(row, s.layout.Database(row.Asked)+" on "+sv.Name); text != "" {
+			return refusal(text)
 		}
-		if i == 0 {
-			cluster = row.cluster // of all the others too
-		}
+		want.Cluster = row.Cluster // of all the others too
+	}
+	if mysql.ClassOf(failed) == mysql.Missing {
+		return fmt.Errorf("server %s lacks Tocsin tables, run `tocsin ddl apply`: %w", sv.Name, firstOf(failed))
+	}
+	if failed != nil {
+		return failed
 	}
 	if missing := len(sv.Databases) - len(rows); missing > 0 {
 		return fmt.Errorf("%d of the %d databases on %s have no layout row: run `tocsin ddl apply`", missing, len(sv.Databases), sv.Name)
@@ -64,7 +45,7 @@ func (s *Store) Check(ctx context.Context, server int) error {
 	return nil
 }
 
-func (s *Store) layouts(ctx context.Context, sv *server) ([]layoutRow, error) {
+func (s *Store) layouts(ctx context.Context, sv *server) ([]layoutrow.Row, error) {
 	text := func(b []byte, database int) []byte {
 		return layoutOf.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
 	}
@@ -80,32 +61,6 @@ func firstOf(err error) error {
 	}
 	all := joined.Unwrap()
 	return fmt.Errorf("%w (and %d more like it)", all[0], len(all)-1)
-}
-
-// differs compares one database's own account with the config, as tocsin.Open
-// does.
-func (s *Store) differs(r layoutRow, cluster, where string) error {
-	const needs, ours = tocsin.SchemaVersion, "crc32"
-	var text string
-	switch stored := (tocsin.Layout{Databases: r.databases, Tables: r.tables}); {
-	case stored.String() != s.layout.String():
-		text = fmt.Sprintf("layout of the config is %s, that of %s is %s", s.layout, where, stored)
-	case cluster != "" && cluster != r.cluster:
-		text = fmt.Sprintf("cluster of the config is %q, that of %s is %q", cluster, where, r.cluster)
-	case r.number != r.asked:
-		text = fmt.Sprintf("database %d of the config, %s, says that it is database %d", r.asked, where, r.number)
-	case r.hash != ours:
-		text = fmt.Sprintf("this program places tasks by %q, %s by %q", ours, where, r.hash)
-	case r.version < needs:
-		text = fmt.Sprintf("this program needs schema version %d, %s has %d: run `tocsin ddl apply`", needs, where, r.version)
-	case r.worksWith > needs:
-		text = fmt.Sprintf("this program knows schema version %d, %s works with %d or newer only: upgrade the program", needs, where, r.worksWith)
-	case r.state != "active":
-		text = fmt.Sprintf("%s is %s: its tables have moved, correct the servers of the config", where, r.state)
-	default:
-		return nil
-	}
-	return refusal(text)
 }
 
 // refusal is a tocsin.ErrLayout whose text says everything.
@@ -129,7 +84,7 @@ func (s *Store) Horizon(ctx context.Context) (time.Duration, error) {
 				errs[i] = err
 				return
 			}
-			found[i] = rows[0].horizon
+			found[i] = rows[0].Horizon()
 			cancel() // the others need not answer any more
 		})
 	}

@@ -193,9 +193,6 @@ func TestCheckNamesBothSides(t *testing.T) {
 		"a database of another size":        {"tables_per_database = 1024", "layout of the config is 2x2, that of {db} on db1 is 2x1024"},
 		"a database of another cluster":     {"cluster_id = 'other'", `cluster of the config is "test", that of {db} on db1 is "other"`},
 		"a database under another's number": {"database_no = 0", "database 1 of the config, {db} on db1, says that it is database 0"},
-		"another way to place tasks":        {"hash = 'md5'", `this program places tasks by "crc32", {db} on db1 by "md5"`},
-		"an older schema":                   {"schema_version = 0", "needs schema version 1, {db} on db1 has 0: run `tocsin ddl apply`"},
-		"a schema that is too new":          {"schema_version = 3, works_with = 2", "{db} on db1 works with 2 or newer only: upgrade the program"},
 		"a newer schema that works":         {"schema_version = 3, works_with = 1", ""},
 		"a database that moved away":        {"state = 'retired'", "{db} on db1 is retired"},
 	}
@@ -218,6 +215,18 @@ func TestCheckNamesBothSides(t *testing.T) {
 				t.Errorf("error %v\nwant %s", err, want)
 			}
 		})
+	}
+}
+
+func TestCheckNamesBothSidesWhereTheConfigHasMoreDatabases(t *testing.T) {
+	t.Parallel()
+	stored := open(t, small)
+	wrong := stored.layout
+	wrong.Databases = 4
+	b := openConfig(t, tocsin.Config{Layout: wrong, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}})
+	want := "layout of the config is 4x2, that of " + wrong.Database(0) + " on db1 is 2x2"
+	if err := b.Check(t.Context(), 0); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v\nwant %s", err, want)
 	}
 }
 

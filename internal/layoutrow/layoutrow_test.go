@@ -1,0 +1,32 @@
+package layoutrow
+
+import "testing"
+
+func TestARowIsRefusedWhereItDiffers(t *testing.T) {
+	t.Parallel()
+	good := Row{Asked: 1, Number: 1, Cluster: "a", Databases: 8, Tables: 16, Hash: "crc32", Version: 1, WorksWith: 1, State: "active"}
+	for name, c := range map[string]struct {
+		change func(*Row)
+		want   string
+	}{
+		"nothing differs":            {func(*Row) {}, ""},
+		"a newer schema works still": {func(r *Row) { r.Version = 2 }, ""},
+		"other layout":               {func(r *Row) { r.Tables = 1024 }, "layout of the config is 8x16, that of toc_1 on db1 is 8x1024"},
+		"other cluster":              {func(r *Row) { r.Cluster = "b" }, `cluster of the config is "a", that of toc_1 on db1 is "b"`},
+		"databases swapped":          {func(r *Row) { r.Number = 2 }, "database 1 of the config, toc_1 on db1, says that it is database 2"},
+		"other hash":                 {func(r *Row) { r.Hash = "fnv" }, `this program places tasks by "crc32", toc_1 on db1 by "fnv"`},
+		"schema is older":            {func(r *Row) { r.Version = 0 }, "this program needs schema version 1, toc_1 on db1 has 0: run `tocsin ddl apply`"},
+		"program is too old":         {func(r *Row) { r.Version, r.WorksWith = 3, 2 }, "this program knows schema version 1, toc_1 on db1 works with 2 or newer only: upgrade the program"},
+		"database was retired":       {func(r *Row) { r.State = "retired" }, "toc_1 on db1 is retired: its tables have moved, correct the servers of the config"},
+	} {
+		r := good
+		c.change(&r)
+		if got := (Want{8, 16, "a"}).Refuse(r, "toc_1 on db1"); got != c.want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	good.Cluster = "b"
+	if got := (Want{8, 16, ""}).Refuse(good, "toc_1 on db1"); got != "" {
+		t.Errorf("any cluster: %s", got)
+	}
+}
