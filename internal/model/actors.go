@@ -1,0 +1,285 @@
+package model
+
+// actor gives the steps of one process that runs.
+func (m *machine) actor(s *state, i int) {
+	if m.cast.Roles[i] == Node {
+		m.ownership(s, i)
+	}
+	switch s.actors[i].phase {
+	case idle:
+		m.looks(s, i)
+	case peeked:
+		m.emit(s, i, "loads what it peeked", true, func(t *state) string { return m.loadsPeeked(t, i) })
+	case loaded:
+		m.fromLoaded(s, i)
+	case inClaim:
+		m.fromClaim(s, i)
+	case checked:
+		m.emit(s, i, "starts the delivery", true, func(t *state) string { return m.starts(t, i) })
+	case delivering:
+		m.delivers(s, i)
+	case ended:
+		m.settles(s, i)
+	}
+}
+
+// to enters a phase, and forgets what mattered in the one before alone.
+func (a *actor) to(p phase) {
+	a.phase, a.timer, a.wants = p, 0, false
+	if p >= delivering {
+		a.cause, a.gap = false, false
+	}
+}
+
+// ownership: nodes take, give up and release the table.
+func (m *machine) ownership(s *state, i int) {
+	a := &s.actors[i]
+	free := s.owner == 0 || s.actors[s.owner-1].frozen
+	switch {
+	case !s.owns(i) && free:
+		m.emit(s, i, "takes the table", true, func(t *state) string { t.take(i); return "" })
+	case !s.owns(i):
+	case !a.leaving && s.left.handOvers > 0:
+		m.emit(s, i, "gives the table up", false, func(t *state) string { t.handOver(i); return "" })
+	case !a.leaving:
+	case !a.unsettled() || m.rules.off[HandOver]:
+		m.emit(s, i, "releases the table", true, func(t *state) string { t.owner, t.actors[i].leaving = 0, false; return "" })
+	}
+}
+
+// handOver forgets what is loaded and not started.
+func (s *state) handOver(i int) {
+	s.left.handOvers--
+	if s.actors[i].phase == loaded {
+		s.actors[i].rest()
+	}
+	s.actors[i].leaving = true
+}
+
+// take makes a node the owner. What it loaded under an earlier lease is forgotten.
+func (s *state) take(i int) {
+	if s.owner > 0 {
+		s.actors[s.owner-1].leaving = false
+	}
+	if s.actors[i].phase == loaded {
+		s.actors[i].rest()
+	}
+	s.owner, s.fence = uint8(i+1), uint8(i+1)
+}
+
+// looks: an owner loads what is due, a sweeper peeks what is overdue.
+func (m *machine) looks(s *state, i int) {
+	switch {
+	case m.cast.Roles[i] == Sweeper:
+		m.peeks(s, i)
+	case s.owns(i) && !s.actors[i].leaving, !s.owns(i) && int(s.fence) == i+1:
+		if m.loadable(&s.row) {
+			m.emit(s, i, "loads the row", true, func(t *state) string { return m.loads(t, i) })
+		}
+	}
+}
+
+func (m *machine) peeks(s *state, i int) {
+	after := int8(grace)
+	if m.rules.off[SweepGrace] {
+		after = 0
+	}
+	if s.row.status != pending || -s.row.action < after {
+		return
+	}
+	m.emit(s, i, "peeks the row", true, func(t *state) string {
+		t.actors[i] = actor{phase: peeked, at: max(t.row.action, past), same: true}
+		return ""
+	})
+}
+
+// loadable reports whether a load gives the row and takes it as due.
+func (m *machine) loadable(r *row) bool {
+	return m.rules.allow(Load, r, &params{}) && (r.action <= 0 || m.rules.off[LoadDue])
+}
+
+func (m *machine) loadsPeeked(s *state, i int) string {
+	if !m.loadable(&s.row) || !s.actors[i].same && !m.rules.off[SweepAsPeeked] {
+		s.actors[i].rest()
+		return ""
+	}
+	return m.loads(s, i)
+}
+
+func (m *machine) loads(s *state, i int) string {
+	r := &s.row
+	s.actors[i] = actor{
+		phase: loaded, leaving: s.actors[i].leaving, wants: m.mustClaim(s, i),
+		version: r.version, attempts: r.attempts, at: max(r.action, past), same: true, fresh: true,
+	}
+	if r.status == cancelled {
+		return "a task cancelled before it is loaded goes on to its delivery"
+	}
+	return ""
+}
+
+// mustClaim decides by who reads the row whether it is claimed before it starts.
+func (m *machine) mustClaim(s *state, i int) bool {
+	overdue := -s.row.action >= claimAfter && !m.rules.off[ClaimFirst]
+	strict := m.cast.Strict && !m.rules.off[ClaimStrict]
+	return !s.owns(i) || strict || overdue || s.row.crashes > 0
+}
+
+// fromLoaded claims the row or starts it without; what may not start any more is forgotten, to be found again.
+func (m *machine) fromLoaded(s *state, i int) {
+	a := &s.actors[i]
+	off := &m.rules.off
+	leased := s.owns(i) && !a.leaving || off[StartLeased]
+	switch {
+	case a.wants && m.fenced(s, i):
+		m.claims(s, i)
+	case !a.wants && leased && (a.timer <= stale || off[StartFresh]):
+		m.emit(s, i, "checks that it may start the row unclaimed", true, func(t *state) string { t.actors[i].to(checked); return "" })
+	default:
+		m.emit(s, i, "forgets the row", true, func(t *state) string { t.actors[i].rest(); return "" })
+	}
+}
+
+// fenced reports whether a claim passes the fence; a sweeper has none.
+func (m *machine) fenced(s *state, i int) bool {
+	return m.cast.Roles[i] == Sweeper || s.owns(i) || int(s.fence) == i+1 || m.rules.off[ClaimFenced]
+}
+
+func (m *machine) claims(s *state, i int) {
+	p := params{by: i, same: s.actors[i].same}
+	m.emit(s, i, "claims the row", true, func(t *state) string {
+		hit, bad := m.write(t, Claim, p)
+		a := &t.actors[i]
+		if !hit {
+			a.rest()
+			return ""
+		}
+		a.to(inClaim)
+		a.held, a.at, a.same, a.fresh, a.behind = true, hold, true, true, false
+		a.version, a.attempts = t.row.version, t.row.attempts
+		return bad
+	})
+	m.losesClaim(s, i, p, func(t *state) { t.actors[i].rest() })
+}
+
+// losesClaim is a claim that is written and never heard of.
+func (m *machine) losesClaim(s *state, i int, p params, then func(*state)) {
+	if s.left.faults == 0 || !m.rules.allow(Claim, &s.row, &p) {
+		return
+	}
+	m.emit(s, i, "claims the row, but does not hear of it", false, func(t *state) string {
+		t.left.faults--
+		_, bad := m.write(t, Claim, p)
+		t.row.claimant = 0
+		then(t)
+		return bad
+	})
+}
+
+// fromClaim starts a claimed row in time, or gives it back.
+func (m *machine) fromClaim(s *state, i int) {
+	if s.actors[i].timer < margin || m.rules.off[StartInClaim] {
+		m.emit(s, i, "checks that its claim lasts", true, func(t *state) string { t.actors[i].to(checked); return "" })
+	}
+	m.emit(s, i, "decides to give the row back", true, func(t *state) string { t.actors[i].ends(giveBack); return "" })
+}
+
+func (m *machine) starts(s *state, i int) string {
+	bad := m.started(s, i)
+	s.actors[i].to(delivering)
+	return bad
+}
+
+// ends has an outcome.
+func (a *actor) ends(v verb) {
+	if v == retry && a.attempts+1 >= maxAttempts {
+		v = giveUp
+	}
+	a.to(ended)
+	a.verb = v
+}
+
+var endings = [...]struct {
+	verb verb
+	what string
+}{
+	{success, "succeeds"},
+	{retry, "fails: again at once"},
+	{snooze, "snoozes for a tick"},
+	{giveUp, "fails for good"},
+}
+
+func (m *machine) delivers(s *state, i int) {
+	a := &s.actors[i]
+	for _, e := range endings {
+		m.emit(s, i, e.what, e.verb == success, func(t *state) string { t.actors[i].ends(e.verb); return "" })
+	}
+	if m.cast.Late && s.late == 0 && a.timer >= timeout {
+		m.emit(s, i, "times out while its handler goes on", false, func(t *state) string {
+			t.late = a.version + 1
+			t.actors[i].ends(retry)
+			return ""
+		})
+	}
+	if m.cast.InTx && m.rules.allow(Complete, &s.row, &params{version: a.version}) {
+		m.emit(s, i, "completes in its own transaction", true, func(t *state) string {
+			_, bad := m.write(t, Complete, params{by: i, version: a.version})
+			return bad
+		})
+	}
+	if a.leaving && !a.held && !a.foreign {
+		m.handsOver(s, i)
+	}
+}
+
+// handsOver claims what is in delivery. What it can't get is another's.
+func (m *machine) handsOver(s *state, i int) {
+	p := params{by: i, version: s.actors[i].version, same: s.actors[i].same}
+	m.emit(s, i, "claims what it has in delivery", true, func(t *state) string {
+		hit, bad := m.write(t, Claim, p)
+		a := &t.actors[i]
+		if a.foreign = !hit; hit {
+			a.held, a.at, a.same = true, hold, true
+		}
+		return bad
+	})
+	m.losesClaim(s, i, p, func(t *state) { t.actors[i].foreign = true; t.excuse(&t.actors[i]) })
+}
+
+// outcomes says how each verb is written.
+var outcomes = [...]struct {
+	write Write
+	next  int8
+}{
+	success:  {Complete, 0},
+	retry:    {Retry, 0},
+	snooze:   {Snooze, 1},
+	giveUp:   {Bury, 0},
+	giveBack: {Snooze, 0},
+}
+
+func (m *machine) settles(s *state, i int) {
+	a := &s.actors[i]
+	o := outcomes[a.verb]
+	p := params{by: i, version: a.version, attempts: a.attempts, held: a.held, same: a.same, next: o.next}
+	what := o.write.String() + ": stored"
+	if !m.rules.allow(o.write, &s.row, &p) {
+		what = o.write.String() + ": the row is another's"
+	}
+	m.emit(s, i, what, true, func(t *state) string {
+		hit, bad := m.write(t, o.write, p)
+		if !hit && t.row.status == claimed && int(t.row.claimant) == i+1 {
+			bad = "a process that lives leaves its own claim to run out"
+		}
+		t.abandon(i)
+		t.actors[i].rest()
+		return bad
+	})
+	if s.left.faults > 0 && m.rules.allow(o.write, &s.row, &p) {
+		m.emit(s, i, o.write.String()+": stored, but it does not hear of it", false, func(t *state) string {
+			t.left.faults--
+			_, bad := m.write(t, o.write, p)
+			return bad
+		})
+	}
+}

@@ -1,0 +1,32 @@
+package model
+
+// Casts are the searches that together cover the protocol, the quick ones first. Faults, hand-overs and what the user
+// does multiply, so no cast has all of them.
+func Casts() []Cast {
+	var (
+		nodes    = [maxActors]Role{Node, Node}
+		both     = [maxActors]Role{Node, Sweeper}
+		sweepers = [maxActors]Role{Sweeper, Sweeper}
+		crowd    = [maxActors]Role{Node, Node, Sweeper}
+		swept    = [maxActors]Role{Node, Sweeper, Sweeper}
+	)
+	return []Cast{
+		{Name: "two nodes, a reschedule in the same millisecond", Roles: nodes, Coincide: true, Reschedules: 1},
+		{Name: "two nodes and a sweeper, a hand-over", Roles: crowd, HandOvers: 1},
+		{Name: "two nodes, a hand-over and a redrive in the same millisecond", Roles: nodes, Coincide: true, HandOvers: 1, Redrives: 1},
+		{Name: "two nodes, a fault in the same millisecond", Roles: nodes, Coincide: true, Faults: 1},
+		{Name: "two nodes, a hand-over, a reschedule, a redrive", Roles: nodes, HandOvers: 1, Reschedules: 1, Redrives: 1},
+		{Name: "node and sweeper, handlers with transactions and late successes", Roles: both, Faults: 1, InTx: true, Late: true},
+		{Name: "node and sweeper, strict, two faults", Roles: both, Strict: true, Faults: 2},
+		{Name: "two nodes, strict, two faults", Roles: nodes, Strict: true, Faults: 2},
+		{Name: "two nodes, a hand-over and a fault", Roles: nodes, HandOvers: 1, Faults: 1},
+		{Name: "two nodes, a fault, a reschedule, a redrive", Roles: nodes, Faults: 1, Reschedules: 1, Redrives: 1},
+		{Name: "node and sweeper, a fault, a reschedule, a redrive", Roles: both, Faults: 1, Reschedules: 1, Redrives: 1},
+		{Name: "node and sweeper, two faults", Roles: both, Faults: 2},
+		{Name: "two nodes, two faults", Roles: nodes, Faults: 2},
+		{Name: "two nodes, strict, all of it once", Roles: nodes, Strict: true, HandOvers: 1, Faults: 1, Reschedules: 1, Redrives: 1},
+		{Name: "two sweepers, two faults, a reschedule", Roles: sweepers, Faults: 2, Reschedules: 1},
+		{Name: "two nodes and a sweeper, a fault", Roles: crowd, Faults: 1},
+		{Name: "node and two sweepers, a fault", Roles: swept, Faults: 1},
+	}
+}

@@ -1,0 +1,119 @@
+package model
+
+// Role says how an actor comes to its rows.
+type Role uint8
+
+// The roles.
+const (
+	None    Role = iota // no actor
+	Node                // owns tables, gives them up, goes into claim mode
+	Sweeper             // peeks what is overdue, claims it
+)
+
+// maxActors is how many processes a cast has at most.
+const maxActors = 3
+
+// Cast says who plays and how much may go wrong: the search covers every history within it.
+type Cast struct {
+	Name        string
+	Roles       [maxActors]Role
+	Strict      bool  // the biz type is
+	Faults      uint8 // kill -9, SIGSTOP, lost acknowledgements, database away: so many in all
+	HandOvers   uint8 // of the table by a node that lives
+	Reschedules uint8
+	Redrives    uint8
+	InTx        bool // handlers may complete in their own transaction
+	Late        bool // handlers may succeed after their time-out
+	Coincide    bool // two writes of one tick may set the same action_time, to the millisecond
+}
+
+// phase is where an actor is with its attempt.
+type phase uint8
+
+const (
+	idle       phase = iota
+	peeked           // a sweeper knows the id
+	loaded           // waits to be claimed or started
+	inClaim          // claimed, waits to start
+	checked          // will be sent now
+	delivering       // with the handler
+	ended            // the outcome waits to be stored
+)
+
+// verb is an outcome.
+type verb uint8
+
+const (
+	success verb = iota
+	retry
+	snooze
+	giveUp
+	giveBack // claimed, but never started
+)
+
+// actor is one process and its attempt at the row. All fields are the process's own knowledge, but for the last block.
+type actor struct {
+	phase    phase
+	verb     verb
+	version  uint8
+	attempts uint8
+	at       int8  // action_time as read; held: the deadline
+	timer    uint8 // ticks in this phase; loaded, inClaim: since the read or claim
+	wants    bool  // must claim first
+	held     bool  // has claimed the row
+	foreign  bool  // could not claim what it has in delivery: somebody else changed it
+	leaving  bool  // gives the table up
+	frozen   bool
+	away     bool // can't reach the database to store its outcome
+
+	same    bool // the row's action_time is at
+	fresh   bool // nobody else has written the row since
+	behind  bool // the row's turn ended since
+	started bool
+	slow    bool // was frozen or cut off since it read the row
+	cause   bool // ... when it had checked already: a second delivery is excused
+	gap     bool // ... between its check and its send
+	counted bool // has cost the row an attempt
+}
+
+// rest forgets the attempt.
+func (a *actor) rest() {
+	*a = actor{leaving: a.leaving}
+}
+
+// state is one moment.
+type state struct {
+	row    row
+	actors [maxActors]actor
+	owner  uint8 // index+1 of the node with the lease; 0: none
+	fence  uint8 // index+1 of the node in the owner row
+	late   uint8 // version+1 of a handler that outlived its time-out; 0: none
+	left   budget
+}
+
+// budget is what may still happen.
+type budget struct{ faults, handOvers, reschedules, redrives uint8 }
+
+// start is the first moment: a task due in a tick, the first node its owner.
+func (c *Cast) start() state {
+	s := state{left: budget{c.Faults, c.HandOvers, c.Reschedules, c.Redrives}}
+	s.row = row{action: 1, due: 1}
+	if c.Roles[0] == Node {
+		s.owner, s.fence = 1, 1
+	}
+	return s
+}
+
+// owns reports whether an actor has the lease.
+func (s *state) owns(i int) bool { return int(s.owner) == i+1 }
+
+// unsettled reports whether an actor must not release its table yet.
+func (a *actor) unsettled() bool {
+	switch a.phase {
+	case checked, delivering:
+		return !a.held && !a.foreign
+	case ended:
+		return !a.foreign
+	}
+	return false
+}

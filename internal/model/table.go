@@ -1,0 +1,158 @@
+package model
+
+import (
+	"slices"
+	"strings"
+)
+
+// Write names a line of the write table; load is the one read whose condition matters as much.
+type Write uint8
+
+// The lines of the table.
+const (
+	Load Write = iota
+	Cancel
+	Reschedule
+	Claim
+	Complete
+	Retry
+	Snooze
+	Bury
+	RecoverBury
+	RecoverBack
+	Redrive
+	Purge
+	writes
+)
+
+var writeNames = [writes]string{
+	"load", "cancel", "reschedule", "claim", "complete", "retry", "snooze", "bury",
+	"recover (bury)", "recover (give back)", "redrive", "purge",
+}
+
+// String gives the word of the table.
+func (w Write) String() string { return writeNames[w] }
+
+// params are what a statement is given.
+type params struct {
+	by       int   // actor; nobody: it will not hear of it
+	version  uint8 // as loaded
+	attempts uint8 // as loaded
+	held     bool  // the attempt holds a claim
+	same     bool  // the row's action_time is the one it was read with; held: the claim's deadline
+	next     int8  // retry, snooze, reschedule
+}
+
+// nobody makes a write of which no actor learns.
+const nobody = -1
+
+// condition is one conjunct of a write's WHERE.
+type condition struct {
+	name   string
+	holds  func(r *row, p *params) bool
+	weaker []condition // what it could be weakened to, beside being dropped
+}
+
+// line is a write: where it applies and what it sets.
+type line struct {
+	where []condition
+	set   func(r *row, p *params)
+}
+
+// unchanged is the condition of the writes that only who holds the attempt may make.
+var unchanged = []condition{
+	{name: "version as loaded", holds: func(r *row, p *params) bool { return r.version == p.version }},
+	{name: "attempts as loaded", holds: func(r *row, p *params) bool { return r.attempts == p.attempts }},
+	{name: "status as left", holds: func(r *row, p *params) bool { return r.status == leftAs(p) }},
+	{name: "action_time as left", holds: func(r *row, p *params) bool { return p.same }},
+}
+
+// leftAs is the status in which an attempt left its row.
+func leftAs(p *params) status {
+	if p.held {
+		return claimed
+	}
+	return pending
+}
+
+var (
+	isDue    = condition{name: "action_time <= now", holds: func(r *row, _ *params) bool { return r.action <= 0 }}
+	asRead   = condition{name: "action_time as read", holds: func(_ *row, p *params) bool { return p.same }}
+	ranOut   = condition{name: "deadline passed by 5 s", holds: deadlinePassed(recoverLate), weaker: []condition{{name: "deadline passed", holds: deadlinePassed(0)}}}
+	lastLife = condition{name: "last crash", holds: func(r *row, _ *params) bool { return r.crashes+1 >= maxCrashes }}
+	moreLife = condition{name: "not the last crash", holds: func(r *row, _ *params) bool { return r.crashes+1 < maxCrashes }}
+	expired  = condition{name: "settled before the cut-off", holds: func(r *row, _ *params) bool { return r.action <= -retention }}
+)
+
+func deadlinePassed(by int8) func(*row, *params) bool {
+	return func(r *row, _ *params) bool { return r.action <= -by }
+}
+
+// table is the write table of the design.
+var table = [writes]line{
+	Load:        {where: []condition{statusIn(pending)}},
+	Cancel:      {where: []condition{statusIn(pending)}, set: func(r *row, _ *params) { r.end(cancelled) }},
+	Reschedule:  {where: []condition{statusIn(pending)}, set: setReschedule},
+	Claim:       {where: []condition{statusIn(pending), isDue, asRead}, set: setClaim},
+	Complete:    {where: []condition{{name: "version as loaded", holds: unchanged[0].holds}, statusIn(pending, claimed, dead)}, set: func(r *row, _ *params) { r.end(done) }},
+	Retry:       {where: unchanged, set: setRetry},
+	Snooze:      {where: unchanged, set: setSnooze},
+	Bury:        {where: unchanged, set: setBury},
+	RecoverBury: {where: []condition{statusIn(claimed), lastLife, ranOut}, set: func(r *row, _ *params) { r.end(dead); r.crashes++ }},
+	RecoverBack: {where: []condition{statusIn(claimed), moreLife, ranOut}, set: func(r *row, _ *params) { r.wait(0); r.crashes++ }},
+	Redrive:     {where: []condition{statusIn(dead)}, set: setRedrive},
+	Purge:       {where: []condition{statusIn(done, cancelled, dead), expired}, set: func(r *row, _ *params) { *r = row{status: purged} }},
+}
+
+// end makes the row final.
+func (r *row) end(as status) { r.status, r.action, r.claimant = as, 0, 0 }
+
+// wait makes the row pending.
+func (r *row) wait(until int8) { r.status, r.action, r.claimant = pending, until, 0 }
+
+// setReschedule leaves the status alone, as the statement does.
+func setReschedule(r *row, p *params) {
+	r.action, r.due = p.next, p.next
+	r.attempts = 0
+	r.version++
+}
+
+func setClaim(r *row, p *params) {
+	r.status, r.action, r.claimant = claimed, hold, uint8(p.by+1)
+}
+
+func setRetry(r *row, p *params) { r.wait(p.next); r.attempts++ }
+
+func setSnooze(r *row, p *params) { r.wait(p.next) }
+
+func setBury(r *row, _ *params) { r.end(dead); r.attempts++ }
+
+func setRedrive(r *row, _ *params) {
+	r.wait(0)
+	r.attempts, r.crashes = 0, 0
+	r.version++
+}
+
+// statusIn holds in some statuses. It can be weakened by each of the others.
+func statusIn(in ...status) condition {
+	c := inSet(in)
+	for s := pending; s <= dead; s++ {
+		if !slices.Contains(in, s) {
+			c.weaker = append(c.weaker, inSet(append(slices.Clone(in), s)))
+		}
+	}
+	return c
+}
+
+func inSet(in []status) condition {
+	var bits uint8
+	names := make([]string, len(in))
+	for i, s := range in {
+		bits |= 1 << s
+		names[i] = s.String()
+	}
+	return condition{
+		name:  strings.Join(names, " or "),
+		holds: func(r *row, _ *params) bool { return bits>>r.status&1 == 1 },
+	}
+}
