@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/dispatcher"
 )
 
 // fenceTimeout bounds the writing of one server's owner rows: a sick server
@@ -102,9 +104,15 @@ func (h *holder) byServer(revisions map[int]int64) map[int]map[int]int64 {
 // Loosen claims what is in delivery: the owner's lease can't be proven any more.
 func (h *holder) Loosen(ctx context.Context, owner string) error { return h.intake.Loosen(ctx, owner) }
 
-// Drop ends work on tables; it returns when their keys may be deleted.
+// Drop ends work on tables; it returns when their keys may be deleted. An error
+// is *assign.Refused: the outcomes of some tables can't be stored just now.
 func (h *holder) Drop(ctx context.Context, tables []int) error {
 	h.scan.Disown(tables)
 	h.intake.Drop(tables)
-	return h.intake.Drain(ctx, tables)
+	err := h.intake.Drain(ctx, tables)
+	var stuck *dispatcher.Undrained
+	if errors.As(err, &stuck) {
+		return &assign.Refused{Tables: stuck.Tables, Err: err}
+	}
+	return err
 }

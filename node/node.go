@@ -13,7 +13,8 @@ import (
 type Node struct {
 	cfg      Config
 	handlers *Handlers
-	running  atomic.Pointer[parts] // nil while Run is not under way
+	begun    atomic.Bool           // Run is under way
+	running  atomic.Pointer[parts] // nil before its parts are made and after their end
 	swept    atomic.Bool           // Sweep is under way
 }
 
@@ -36,14 +37,16 @@ var errRunning = errors.New("node: Run is under way already")
 // at most), settles them, gives its tables up and returns nil. It returns an
 // error if it could not start or an engine failed; nothing runs on after it.
 func (n *Node) Run(ctx context.Context) error {
+	if !n.begun.CompareAndSwap(false, true) {
+		return errRunning
+	}
+	defer n.begun.Store(false)
 	p, err := n.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if !n.running.CompareAndSwap(nil, p) {
-		return errRunning
-	}
+	n.running.Store(p)
 	defer n.running.Store(nil)
 	n.cfg.Logger.Info().Str("version", n.cfg.Version).Str("group", n.cfg.Group).Strs("biz_types", p.types).
 		Str("listen", n.cfg.Listen).Msg("node runs")

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -257,4 +259,49 @@ func status(n *node.Node) *httptest.ResponseRecorder {
 func owned(n *node.Node) int {
 	r, _ := n.Report()
 	return r.Owned
+}
+
+func TestASecondRunIsRefusedAndHarmsNothing(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	got := make(chan uint64, 1)
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error { got <- task.BizID; return nil })
+	cfg := p.config("orders")
+	cfg.Registerer = prometheus.NewRegistry()
+	n, _ := run(t, cfg, &h)
+	add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
+	receive(t, got, "a delivery of the first run")
+	if err := n.Run(t.Context()); err == nil {
+		t.Error("two runs at once")
+	}
+}
+
+func TestAScanIntervalThatTheDoorbellDoesNotCoverIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	logged := make(lines, 100)
+	cfg := p.config("orders")
+	cfg.Logger = zerolog.New(logged)
+	cfg.ScanInterval = 6 * time.Second // of a horizon of 10 s
+	run(t, cfg, &node.Handlers{})
+	for line := range logged {
+		if strings.Contains(line, `"doorbell_horizon":"10s"`) {
+			return
+		}
+		if strings.Contains(line, "node runs") {
+			t.Fatal("not warned of")
+		}
+	}
+}
+
+// lines is a log, line by line.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default: // nobody reads on
+	}
+	return len(line), nil
 }

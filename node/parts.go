@@ -64,6 +64,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		return p, err
 	}
 	p.types = typesOf(policies, p.handlers, p.mine)
+	p.compareHorizon(ctx)
 	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
 	p.assign, err = assign.New(assign.Config{
 		Client: client, Cluster: n.cfg.Tables.Cluster, Group: n.cfg.Group, Node: n.cfg.Name,
@@ -102,6 +103,16 @@ func (p *parts) openEngines(policies []biztype.Policy) (err error) {
 		Cluster: p.cfg.Tables, Changed: p.dispatcher.SetPolicies, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	return err
+}
+
+// compareHorizon warns where tasks may be late since neither the doorbell nor a
+// scan tells of them in time. A horizon that can't be read is no fault of ours.
+func (p *parts) compareHorizon(ctx context.Context) {
+	horizon, err := p.store.Horizon(ctx)
+	if err == nil && horizon < 2*p.cfg.ScanInterval {
+		p.cfg.Logger.Warn().Stringer("doorbell_horizon", horizon).Stringer("scan_interval", p.cfg.ScanInterval).
+			Msg("the scan interval is more than half of the tables' doorbell horizon: tasks that are due between them may be late")
+	}
 }
 
 // mine reports whether the policy is of this node's group.
