@@ -23,7 +23,7 @@ func (o Options) aftermath() time.Duration {
 // happened to the node of the first one, then to the task's server, then to etcd.
 func causeOf(s second, server int, faults []incident, after time.Duration) string {
 	for _, near := range []func(incident) bool{
-		func(i incident) bool { return i.hits(s.first.Node, KillNode, FreezeNode) },
+		func(i incident) bool { return i.hits(s.first.Node, KillNode, EndedNode, FreezeNode) },
 		func(i incident) bool {
 			return i.hits(s.first.Node, CutNode) && i.Server == server || i.hits(s.again.Node, FreezeNode)
 		},
@@ -48,7 +48,7 @@ func farCause(s second, faults []incident, after time.Duration) string {
 	}
 	for _, i := range faults {
 		switch i.Fault {
-		case KillNode, FreezeNode, TermNode, CutEtcd:
+		case KillNode, EndedNode, FreezeNode, TermNode, CutEtcd:
 			if s.first.Node != s.again.Node && i.touches(s.first.At, s.again.At, after) {
 				return causeHandOver
 			}

@@ -117,7 +117,7 @@ func (v verdict) state(e *entry, r row, of []delivery) {
 			v.breach(e, &r, of, "nobody cancels but the user")
 		}
 	case tocsin.Dead:
-		if r.Attempts < attempts && r.Crashes < crashesMost {
+		if r.Attempts < attempts && r.Crashes < crashesMost && e.Do != doGone {
 			v.breach(e, &r, of, "a task is buried after its last attempt or fifth crash only")
 		}
 	default:

@@ -27,6 +27,15 @@ const (
 	doExit  = "exit" // os.Exit
 )
 
+// What the receiver may be told to do, beside what handlers are.
+const (
+	doError = "500"
+	doGone  = "410"
+	doBusy  = "429"   // with Retry-After of a second, at the first attempt
+	doDrip  = "drip"  // an answer byte by byte, which never ends
+	doReset = "reset" // break the connection
+)
+
 // The biz types: plain and strict have Go handlers, hook is an HTTP callback.
 var (
 	plain  = tocsin.Define[Work]("chaos.plain")

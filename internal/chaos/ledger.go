@@ -103,3 +103,12 @@ func (l *ledger) open(typ string, due time.Time) *entry {
 	l.all[e.BizID] = e
 	return e
 }
+
+// drop forgets tasks that were never sent.
+func (l *ledger) drop(drafts []draft) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range drafts {
+		delete(l.all, d.entry.BizID)
+	}
+}

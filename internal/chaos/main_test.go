@@ -83,13 +83,11 @@ func (s *scenario) fill(n int, from time.Time, over time.Duration, work func(int
 	s.t.Helper()
 	kinds := []string{"plain", "strict", "hook"}
 	for first := 0; first < n; first += 1000 {
-		var entries []*entry
-		var tasks []tocsin.NewTask
+		var drafts []draft
 		for i := first; i < min(first+1000, n); i++ {
-			e, task := s.ledger.newTask(kinds[i%3], from.Add(rand.N(over+1)), work(i))
-			entries, tasks = append(entries, e), append(tasks, task)
+			drafts = append(drafts, s.ledger.newTask(kinds[i%3], from.Add(rand.N(over+1)), work(i)))
 		}
-		s.addAll(s.t.Context(), entries, tasks)
+		s.addAll(s.t.Context(), drafts)
 	}
 }
 

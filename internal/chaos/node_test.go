@@ -12,7 +12,7 @@ import (
 func TestKilledNodesLoseNothing(t *testing.T) {
 	rounds, burst := pick(3, 30), pick(600, 2000)
 	s := begin(t, Options{Nodes: 3, Servers: pick(1, 2), Sweeper: true})
-	s.under(Load{Rate: pick(100, 300), Changes: true, Fails: true}, func(ctx context.Context) error {
+	s.under(Load{Rate: pick(100, 300), Changes: 0.12, Fails: true}, func(ctx context.Context) error {
 		for round := range rounds {
 			due := time.Now().Add(time.Second)
 			s.fill(burst, due, 100*time.Millisecond, func(int) Work { return Work{Millis: rand.IntN(100)} })
@@ -141,7 +141,7 @@ func disorder(all []delivery) float64 {
 // about to deliver. Some is delivered twice; every final state is single.
 func TestGreedySweeperBesideBusyNodes(t *testing.T) {
 	s := begin(t, small)
-	s.under(Load{Rate: pick(200, 600), Changes: true, Fails: true}, func(ctx context.Context) error {
+	s.under(Load{Rate: pick(200, 600), Changes: 0.12, Fails: true}, func(ctx context.Context) error {
 		return s.Do(ctx, Step{Fault: LowSweep, Length: pick(6*time.Second, time.Minute)})
 	})
 	r := s.verdict()

@@ -17,7 +17,7 @@ type Load struct {
 	Rate    int           // tasks a second
 	Near    time.Duration // a task is due this far ahead at least; 0: at once
 	Far     time.Duration // and this far at most; 0: 6s
-	Changes bool          // cancel and reschedule some
+	Changes float64       // share of the tasks that are cancelled or rescheduled
 	Fails   bool          // some attempts fail
 	Types   []string      // "plain", "strict", "hook"; nil: all
 	Work    int           // ms a delivery takes at most; 0: 20
@@ -39,7 +39,7 @@ func (l Load) withDefaults() Load {
 // The producer's pace.
 const (
 	tick     = 50 * time.Millisecond
-	inFlight = 12 // operations at once; when all wait for a sick server, ticks are left out
+	inFlight = 8 // operations at once on each server; when all wait for a sick one, its tasks are left out
 )
 
 // producer adds tasks and changes some of them, through the harness's links.
@@ -47,7 +47,8 @@ type producer struct {
 	site   *Site
 	load   Load
 	ledger *ledger
-	direct []*sql.DB // for transactions of its own, by server
+	direct []*sql.DB         // for transactions of its own, by server
+	lanes  []*errgroup.Group // by server
 
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -61,7 +62,9 @@ func (s *Site) newProducer(seed uint64, load Load, l *ledger) (*producer, error)
 			return nil, err
 		}
 		db.SetMaxOpenConns(4)
-		p.direct = append(p.direct, db)
+		lane := new(errgroup.Group)
+		lane.SetLimit(inFlight)
+		p.direct, p.lanes = append(p.direct, db), append(p.lanes, lane)
 	}
 	return p, nil
 }
@@ -74,8 +77,6 @@ func (p *producer) close() {
 
 // run adds at the rate until ctx ends, and returns when every answer is there.
 func (p *producer) run(ctx context.Context) {
-	var g errgroup.Group
-	g.SetLimit(inFlight)
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	work := context.WithoutCancel(ctx)
@@ -85,33 +86,49 @@ func (p *producer) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-ticks.C:
 			due += float64(p.load.Rate) * tick.Seconds()
-			n := int(due)
-			due -= float64(n)
-			g.TryGo(func() error { p.round(work, n); return nil })
+			p.round(work, int(due))
+			due -= float64(int(due))
 		}
 	}
-	_ = g.Wait()
+	for _, lane := range p.lanes {
+		_ = lane.Wait()
+	}
 }
 
-// round adds n tasks, one of them in a transaction, and changes some.
+// draft is a task about to be added.
+type draft struct {
+	entry *entry
+	task  tocsin.NewTask
+}
+
+// round draws n tasks and hands each server those of its tables.
 func (p *producer) round(ctx context.Context, n int) {
-	if n == 0 {
-		return
+	parts := make([][]draft, len(p.lanes))
+	for range n {
+		d := p.draw()
+		server := p.site.opts.serverOf(p.site.opts.Layout.TableOf(d.entry.BizID))
+		parts[server] = append(parts[server], d)
 	}
-	entries := p.addMany(ctx, n-1)
-	entries = append(entries, p.addTx(ctx))
-	if !p.load.Changes {
-		return
+	for server, drafts := range parts {
+		if len(drafts) > 0 && !p.lanes[server].TryGo(func() error { p.add(ctx, server, drafts); return nil }) {
+			p.ledger.drop(drafts)
+		}
 	}
-	for _, e := range entries {
-		if e.Word == acknowledged && p.chance(0.12) {
-			p.change(ctx, e)
+}
+
+// add adds tasks of one server, the first of them in a transaction, and changes some.
+func (p *producer) add(ctx context.Context, server int, drafts []draft) {
+	p.addTx(ctx, server, drafts[0])
+	p.site.addAll(ctx, drafts[1:])
+	for _, d := range drafts {
+		if d.entry.Word == acknowledged && p.chance(p.load.Changes) {
+			p.change(ctx, d.entry)
 		}
 	}
 }
 
 // draw makes an entry and the task for it.
-func (p *producer) draw() (*entry, tocsin.NewTask) {
+func (p *producer) draw() draft {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	due := time.Now().Add(p.load.Near + time.Duration(p.rng.Int64N(int64(p.load.Far-p.load.Near)+1)))
@@ -125,50 +142,43 @@ func (p *producer) draw() (*entry, tocsin.NewTask) {
 
 // newTask makes an entry and the task for it. Its due time is in whole
 // milliseconds, rounded up as the client rounds.
-func (l *ledger) newTask(kind string, due time.Time, work Work) (*entry, tocsin.NewTask) {
+func (l *ledger) newTask(kind string, due time.Time, work Work) draft {
 	b := map[string]tocsin.BizType[Work]{"plain": plain, "strict": strict, "hook": hook}[kind]
 	due = due.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 	e := l.open(b.Name(), due)
 	e.Fail, e.Do = work.Fail, work.Do
-	return e, b.New(e.BizID, work, tocsin.At(due))
-}
-
-func (p *producer) addMany(ctx context.Context, n int) []*entry {
-	entries, tasks := make([]*entry, n), make([]tocsin.NewTask, n)
-	for i := range n {
-		entries[i], tasks[i] = p.draw()
-	}
-	p.site.addAll(ctx, entries, tasks)
-	return entries
+	return draft{e, b.New(e.BizID, work, tocsin.At(due))}
 }
 
 // addAll adds tasks and writes the answers into their entries.
-func (s *Site) addAll(ctx context.Context, entries []*entry, tasks []tocsin.NewTask) {
+func (s *Site) addAll(ctx context.Context, drafts []draft) {
+	tasks := make([]tocsin.NewTask, len(drafts))
+	for i, d := range drafts {
+		tasks[i] = d.task
+	}
 	sent := time.Now()
 	added, _ := s.client.AddMany(ctx, tasks) // each Added has its own error
 	back := time.Now()
-	for i, e := range entries {
+	for i, d := range drafts {
+		e := d.entry
 		e.Sent, e.Back, e.JobID, e.Word = sent, back, added[i].JobID, wordOf(added[i].Err)
 	}
 }
 
 // addTx adds one task in a transaction, one in ten of which is rolled back.
-func (p *producer) addTx(ctx context.Context) *entry {
-	e, task := p.draw()
-	e.Sent = time.Now()
-	e.Word = p.inTx(ctx, e, task)
-	e.Back = time.Now()
-	return e
+func (p *producer) addTx(ctx context.Context, server int, d draft) {
+	d.entry.Sent = time.Now()
+	d.entry.Word = p.inTx(ctx, p.direct[server], d)
+	d.entry.Back = time.Now()
 }
 
-func (p *producer) inTx(ctx context.Context, e *entry, task tocsin.NewTask) word {
-	server := p.site.opts.serverOf(p.site.opts.Layout.TableOf(e.BizID))
-	tx, err := p.direct[server].BeginTx(ctx, nil)
+func (p *producer) inTx(ctx context.Context, db *sql.DB, d draft) word {
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return refusedWord
 	}
-	added, err := p.site.client.AddTx(ctx, tx, task)
-	e.JobID = added.JobID
+	added, err := p.site.client.AddTx(ctx, tx, d.task)
+	d.entry.JobID = added.JobID
 	switch {
 	case err != nil:
 		_ = tx.Rollback()

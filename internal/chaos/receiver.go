@@ -60,13 +60,53 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	rec.Begin, rec.At = true, at
 	r.journal.write(rec)
-	status := http.StatusNoContent
-	if work.do(req.Context(), rec.Attempts) != nil {
-		status = http.StatusInternalServerError
-	}
+	status := work.answer(w, req, rec.Attempts)
 	rec.Begin, rec.At, rec.OK = false, time.Now(), status == http.StatusNoContent
 	r.journal.write(rec)
-	w.WriteHeader(status)
+	if status != 0 {
+		w.WriteHeader(status)
+	}
+}
+
+// answer does the work and gives the status for the answer; 0: there is none.
+func (w Work) answer(to http.ResponseWriter, req *http.Request, attempts int) int {
+	switch w.Do {
+	case doError:
+		return http.StatusInternalServerError
+	case doGone:
+		return http.StatusGone
+	case doBusy:
+		if attempts == 0 {
+			to.Header().Set("Retry-After", "1")
+			return http.StatusTooManyRequests
+		}
+	case doDrip, doReset:
+		spoil(to, req, w.Do == doDrip)
+		return 0
+	}
+	if w.do(req.Context(), attempts) != nil {
+		return http.StatusInternalServerError
+	}
+	return http.StatusNoContent
+}
+
+// spoil sends the status line byte by byte as long as somebody listens, or breaks
+// the connection at once.
+func spoil(to http.ResponseWriter, req *http.Request, drip bool) {
+	conn, _, err := http.NewResponseController(to).Hijack()
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	if !drip {
+		_ = conn.(*net.TCPConn).SetLinger(0) // RST instead of an end
+		return
+	}
+	for _, b := range []byte("HTTP/1.1 200 " + strings.Repeat("O", 20)) {
+		if _, err := conn.Write([]byte{b}); err != nil || sleep(req.Context(), time.Second/2) != nil {
+			return
+		}
+	}
 }
 
 func parseCallback(req *http.Request) (record, Work, error) {

@@ -95,17 +95,26 @@ func (s *Site) Under(ctx context.Context, seed uint64, load Load, l *ledger, do 
 // changed. A server that is away is looked at the next time.
 func (s *Site) glance(ctx context.Context, finals map[tocsin.JobID]row, out io.Writer) {
 	for sleep(ctx, glanceEvery) == nil {
-		rows, _, err := s.rows(ctx)
-		if err != nil {
-			continue
+		n, err := s.note(ctx, finals)
+		if err == nil {
+			fmt.Fprintf(out, "%s  %d tasks, %d final\n", time.Now().Format(clockForm), n, len(finals))
 		}
-		for _, r := range rows {
-			if _, seen := finals[r.JobID]; !seen && r.Status.Final() {
-				finals[r.JobID] = r
-			}
-		}
-		fmt.Fprintf(out, "%s  %d tasks, %d final\n", time.Now().Format(clockForm), len(rows), len(finals))
 	}
+}
+
+// note adds the final states of now to those seen before; it gives how many tasks
+// there are.
+func (s *Site) note(ctx context.Context, finals map[tocsin.JobID]row) (int, error) {
+	rows, _, err := s.rows(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range rows {
+		if _, seen := finals[r.JobID]; !seen && r.Status.Final() {
+			finals[r.JobID] = r
+		}
+	}
+	return len(rows), nil
 }
 
 // verdict waits until every task is final, stops the nodes in order, and checks.
@@ -128,6 +137,11 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 	records, err := readJournals(s.opts.Dir)
 	if err != nil {
 		return nil, err
+	}
+	for _, r := range finals {
+		if _, there := rows[r.BizID]; !there && s.opts.Purged {
+			rows[r.BizID] = r
+		}
 	}
 	e := evidence{
 		opts: s.opts, entries: l.all, rows: rows, doubles: doubles, deliveries: deliveries(records),

@@ -20,6 +20,7 @@ const (
 	TermNode   Fault = "SIGTERM node"
 	CutEtcd    Fault = "cut node from etcd"
 	CutNode    Fault = "cut node from server"
+	EndedNode  Fault = "node ended by itself" // not in schedules: a handler may do it
 	KillServer Fault = "kill -9 server"
 	ReadOnly   Fault = "server read_only"
 	MoveServer Fault = "server read_only, then replaced" // not in schedules: it is done once

@@ -56,6 +56,21 @@ func (s *Site) startSweeper(grace time.Duration) error {
 	return s.sit(s.sweeper, role{Kind: roleSweep, Grace: grace, Pause: 200 * time.Millisecond})
 }
 
+// guard starts a node again each time that it ends by itself, until ctx ends.
+func (s *Site) guard(ctx context.Context, i int) error {
+	for {
+		_ = s.seats[i].present().wait(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		end := s.incidents.begin(Step{Fault: EndedNode, Node: i})
+		if err := s.startNode(i); err != nil {
+			return err
+		}
+		end()
+	}
+}
+
 // present is the process in the seat, nil if there is none.
 func (at *seat) present() *process {
 	at.mu.Lock()

@@ -9,7 +9,7 @@ import (
 // TestServerDiesAndComesBack: kill -9 of MariaDB while deliveries are in hand.
 func TestServerDiesAndComesBack(t *testing.T) {
 	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true})
-	s.under(Load{Rate: pick(200, 500), Changes: true, Fails: true, Work: 100}, func(ctx context.Context) error {
+	s.under(Load{Rate: pick(200, 500), Changes: 0.12, Fails: true, Work: 100}, func(ctx context.Context) error {
 		s.pause(2 * time.Second)
 		for range pick(1, 5) {
 			if err := s.Do(ctx, Step{Fault: KillServer, Server: 1, Length: 3 * time.Second}); err != nil {
@@ -34,7 +34,7 @@ func (s *scenario) onceMoreAtMost() {
 func TestServerIsCutOff(t *testing.T) {
 	onlyLong(t)
 	s := begin(t, Options{Servers: 2, Nodes: 3, Sweeper: true})
-	s.under(Load{Rate: 400, Changes: true, Fails: true, Work: 100}, func(ctx context.Context) error {
+	s.under(Load{Rate: 400, Changes: 0.12, Fails: true, Work: 100}, func(ctx context.Context) error {
 		s.pause(3 * time.Second)
 		err := s.Do(ctx, Step{Fault: CutServer, Server: 0, Length: 30 * time.Second})
 		s.pause(15 * time.Second)
@@ -48,7 +48,7 @@ func TestServerIsCutOff(t *testing.T) {
 func TestServerIsDemotedAndReplaced(t *testing.T) {
 	onlyLong(t)
 	s := begin(t, Options{Servers: 2, Nodes: 3, Sweeper: true})
-	s.under(Load{Rate: 400, Changes: true, Fails: true, Work: 100}, func(ctx context.Context) error {
+	s.under(Load{Rate: 400, Changes: 0.12, Fails: true, Work: 100}, func(ctx context.Context) error {
 		s.pause(3 * time.Second)
 		err := s.Do(ctx, Step{Fault: MoveServer, Server: 0, Length: 4 * time.Second})
 		s.pause(10 * time.Second)

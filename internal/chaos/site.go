@@ -21,6 +21,7 @@ type Options struct {
 	Servers int           // MariaDB servers; 0: 2
 	Nodes   int           // 0: 3
 	Sweeper bool          // a sweeper runs beside the nodes all the time
+	Purged  bool          // final rows may go: the check takes them as they were last seen
 	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
 }
 

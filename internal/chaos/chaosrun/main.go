@@ -28,7 +28,7 @@ func main() {
 	cfg := chaos.Config{
 		Options: chaos.Options{Nodes: *nodes, Servers: *servers, Sweeper: true},
 		Seed:    *seed, Length: time.Duration(*minutes * float64(time.Minute)), Out: os.Stdout,
-		Load: chaos.Load{Rate: *rate, Changes: true, Fails: true},
+		Load: chaos.Load{Rate: *rate, Changes: 0.12, Fails: true},
 	}
 	if *dry {
 		fmt.Print(chaos.Text(chaos.NewSchedule(cfg.Seed, cfg.Length, cfg.Options)))

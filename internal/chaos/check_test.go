@@ -1,0 +1,197 @@
+package chaos
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// noon is when the forged task was added; it is due a second later.
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// at is a time so many milliseconds after noon.
+func at(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
+
+// forged is the evidence of one task that was added, delivered and done.
+func forged() (evidence, *entry) {
+	e := &entry{BizID: 5, JobID: 7, Type: plain.Name(), Due: at(1000), Sent: at(0), Back: at(10), Word: acknowledged}
+	return evidence{
+		opts: Options{}.withDefaults(), entries: map[uint64]*entry{5: e},
+		rows:       map[uint64]row{5: {JobID: 7, BizID: 5, Status: tocsin.Done, Action: at(1020), Due: at(1000)}},
+		deliveries: map[tocsin.JobID][]delivery{7: {begun("n1-1", 1001, 0)}},
+		finals:     map[tocsin.JobID]row{},
+		server:     func(int) int { return 0 },
+	}, e
+}
+
+// begun is a delivery that ended well 10 ms later.
+func begun(node string, ms, attempts int) delivery {
+	return delivery{record: record{Begin: true, JobID: 7, Node: node, At: at(ms), Attempts: attempts}, End: at(ms + 10), OK: true}
+}
+
+// with changes the one row.
+func (e evidence) with(change func(*row)) {
+	r := e.rows[5]
+	change(&r)
+	e.rows[5] = r
+}
+
+func (e evidence) deliver(d ...delivery) { e.deliveries[7] = d }
+
+func during1s(f Fault) incident {
+	return incident{Step: Step{Fault: f}, from: at(1000), to: at(2000)}
+}
+
+// TestChecker: each broken promise is found, and what is allowed is not called one.
+func TestChecker(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		forge  func(*evidence, *entry)
+		broken string // "": nothing
+	}{
+		"all is well": {func(*evidence, *entry) {}, ""},
+		"an acknowledged task has no row": {func(v *evidence, _ *entry) {
+			delete(v.rows, 5)
+			delete(v.deliveries, 7)
+		}, promiseStored},
+		"a refused task has a row":     {func(_ *evidence, e *entry) { e.Word = refusedWord }, "a refused add is not stored"},
+		"a rolled back task has a row": {func(_ *evidence, e *entry) { e.Word = rolledBack }, "a refused add is not stored"},
+		"an unknown one may have a row": {func(_ *evidence, e *entry) {
+			e.Word = unknownWord
+		}, ""},
+		"the row has another id":  {func(_ *evidence, e *entry) { e.JobID = 8 }, "an add is stored once, under the id it was given"},
+		"a task is still pending": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Pending }) }, promiseEnds},
+		"a task is still claimed": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Claimed }) }, promiseEnds},
+		"done without a delivery": {func(v *evidence, _ *entry) { v.deliver() }, promiseDelivered},
+		"done after a failed delivery alone": {func(v *evidence, _ *entry) {
+			d := begun("n1-1", 1001, 0)
+			d.OK = false
+			v.deliver(d)
+		}, promiseDelivered},
+		"done by a delivery of another version": {func(v *evidence, e *entry) {
+			e.Change = &op{Due: at(1000), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
+			v.with(func(r *row) { r.Version = 1 })
+		}, promiseDelivered},
+		"cancelled by nobody":    {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Cancelled }) }, "nobody cancels but the user"},
+		"dead after one attempt": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Dead; r.Attempts = 1 }) }, "a task is buried after its last attempt or fifth crash only"},
+		"dead after five crashes": {func(v *evidence, _ *entry) {
+			v.with(func(r *row) { r.Status = tocsin.Dead; r.Crashes = 5 })
+		}, ""},
+		"an attempt that nothing explains": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Attempts = 1 }) }, "an attempt is counted for each failure, and for no crash"},
+		"an attempt of a frozen node": {func(v *evidence, _ *entry) {
+			v.with(func(r *row) { r.Attempts = 1 })
+			v.incidents = []incident{during1s(FreezeNode)}
+		}, ""},
+		"a failure that was not counted": {func(_ *evidence, e *entry) { e.Fail = 1 }, "an attempt is counted for each failure, and for no crash"},
+		"early":                          {func(v *evidence, _ *entry) { v.deliver(begun("n1-1", 999, 0)) }, "never early"},
+		"early for what it was rescheduled to": {func(v *evidence, e *entry) {
+			e.Change = &op{Due: at(5000), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
+			d := begun("n1-1", 4999, 0)
+			d.Version = 1
+			v.deliver(d)
+			v.with(func(r *row) { r.Version = 1 })
+		}, "never early"},
+		"done though its cancel succeeded": {func(_ *evidence, e *entry) { e.Change = cancelledAt(500) }, "a cancelled task stays cancelled"},
+		"rescheduled and not": {func(_ *evidence, e *entry) {
+			e.Change = &op{Due: at(1000), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
+		}, "a rescheduled task has a new version"},
+		"delivered long after its cancel": {func(v *evidence, e *entry) {
+			e.Change = cancelledAt(500)
+			v.with(func(r *row) { r.Status = tocsin.Cancelled })
+			v.deliver(begun("n1-1", 4000, 0))
+		}, "a cancelled task is not delivered"},
+		"delivered soon after its cancel": {func(v *evidence, e *entry) {
+			e.Change = cancelledAt(995)
+			v.with(func(r *row) { r.Status = tocsin.Cancelled })
+		}, ""},
+		"strict, and delivered soon after its cancel": {func(v *evidence, e *entry) {
+			e.Type, e.Change = strict.Name(), cancelledAt(995)
+			v.with(func(r *row) { r.Status = tocsin.Cancelled })
+		}, "a cancelled task is not delivered"},
+		"delivered twice for no reason": {func(v *evidence, _ *entry) {
+			v.deliver(begun("n1-1", 1001, 0), begun("n2-1", 1500, 0))
+		}, "a second delivery has a cause"},
+		"delivered twice since its node was killed": {func(v *evidence, _ *entry) {
+			v.deliver(begun("n1-1", 1001, 0), begun("n2-1", 1500, 0))
+			v.incidents = []incident{during1s(KillNode)}
+		}, ""},
+		"strict, and swept while its owner had it": {func(v *evidence, e *entry) {
+			e.Type = strict.Name()
+			v.deliver(begun("n1-1", 1001, 0), begun("sweeper-1", 1500, 0))
+			v.incidents = []incident{during1s(LowSweep)}
+		}, "a strict task is delivered by nobody else while its claim lasts"},
+		"a final state that changed": {func(v *evidence, _ *entry) {
+			v.finals[7] = row{JobID: 7, Status: tocsin.Done, Action: at(1019)}
+		}, "a final state stays: was " + row{JobID: 7, Status: tocsin.Done, Action: at(1019)}.String()},
+		"dead, then completed late": {func(v *evidence, _ *entry) {
+			v.finals[7] = row{JobID: 7, Status: tocsin.Dead, Action: at(1019)}
+		}, ""},
+		"a delivery of nothing": {func(v *evidence, _ *entry) { v.deliveries[9] = v.deliveries[7] }, "what is delivered was stored"},
+		"two rows of one task":  {func(v *evidence, _ *entry) { v.doubles = []row{{JobID: 8, BizID: 5}} }, "one row a task"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, e := forged()
+			c.forge(&v, e)
+			found := map[string]bool{}
+			for _, b := range v.check().Breaches {
+				found[b.Promise] = true
+			}
+			want := map[string]bool{}
+			if c.broken != "" {
+				want[c.broken] = true
+			}
+			if !maps.Equal(found, want) {
+				t.Errorf("found %q, want %q", slices.Sorted(maps.Keys(found)), c.broken)
+			}
+		})
+	}
+}
+
+func cancelledAt(ms int) *op {
+	return &op{Cancel: true, Sent: at(ms - 5), Back: at(ms), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
+}
+
+func TestCausesNearestFirst(t *testing.T) {
+	t.Parallel()
+	twice := second{begun("n1-1", 1001, 0), begun("n2-1", 1500, 0)}
+	swept := second{begun("n1-1", 1001, 0), begun("sweeper-1", 1500, 0)}
+	on := func(f Fault, node, server int) incident {
+		i := during1s(f)
+		i.Node, i.Server = node, server
+		return i
+	}
+	for name, c := range map[string]struct {
+		second second
+		faults []incident
+		want   string
+	}{
+		"nothing":                          {twice, nil, causeNone},
+		"the first node was killed":        {twice, []incident{on(KillServer, 0, 0), on(KillNode, 0, 0)}, string(KillNode)},
+		"another node was killed":          {twice, []incident{on(KillNode, 2, 0)}, causeHandOver},
+		"the task's server was killed":     {twice, []incident{on(KillServer, 0, 0)}, string(KillServer)},
+		"another server was killed":        {twice, []incident{on(KillServer, 0, 1)}, causeNone},
+		"etcd was away":                    {twice, []incident{on(StopEtcd, 0, 0)}, string(StopEtcd)},
+		"a greedy sweeper":                 {swept, []incident{on(LowSweep, 0, 0)}, string(LowSweep)},
+		"a greedy sweeper that was not it": {twice, []incident{on(LowSweep, 0, 0)}, causeNone},
+		"a sweeper":                        {swept, nil, causeSweep},
+		"a fault that was long over": {twice, []incident{
+			{Step: Step{Fault: KillNode}, from: noon.Add(-time.Hour), to: noon.Add(-time.Hour)},
+		}, causeNone},
+	} {
+		if got := causeOf(c.second, 0, c.faults, 10*time.Second); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestLatenessQuantiles(t *testing.T) {
+	t.Parallel()
+	l := Lateness{1, 2, 3, 4}
+	if l.Quantile(0.5) != 2 || l.Quantile(0.99) != 4 || l.Quantile(1) != 4 || (Lateness{}).Quantile(0.5) != 0 {
+		t.Errorf("p50 %d, p99 %d, max %d", l.Quantile(0.5), l.Quantile(0.99), l.Quantile(1))
+	}
+}

@@ -1,0 +1,78 @@
+package chaos
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/purger"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// kept is how long finished rows stay in TestEverythingAtOnceOnOneTable: longer than
+// the time between two looks at them, so that each is seen in its final state.
+const kept = 8 * time.Second
+
+// TestEverythingAtOnceOnOneTable: add, cancel, reschedule, claim, complete, sweep and
+// purge meet on the same rows.
+func TestEverythingAtOnceOnOneTable(t *testing.T) {
+	s := begin(t, Options{Servers: 1, Nodes: 2, Purged: true, Layout: tocsin.Layout{Databases: 1, Tables: 1, Prefix: "chaos"}})
+	var purged int
+	s.under(Load{Rate: pick(200, 600), Changes: 0.6, Fails: true, Far: 2 * time.Second}, func(ctx context.Context) error {
+		beside, end := context.WithCancel(ctx)
+		defer end()
+		var g errgroup.Group
+		g.Go(func() error { return s.purge(beside, &purged) })
+		err := s.Do(ctx, Step{Fault: LowSweep, Length: pick(5*time.Second, time.Minute)})
+		s.pause(pick(0, kept))
+		end()
+		if purgeErr := g.Wait(); err == nil {
+			err = purgeErr
+		}
+		return err
+	})
+	s.verdict()
+	t.Logf("%d rows were purged meanwhile", purged)
+	if long() && purged == 0 {
+		t.Error("nothing was purged")
+	}
+}
+
+// purge notes final states and removes old ones, again and again until ctx ends.
+func (s *scenario) purge(ctx context.Context, removed *int) error {
+	tables, err := store.Open(s.tables(s.harness))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tables.Close() }()
+	p, err := purger.New(purger.Config{
+		Tables: tables, Bells: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf, Policies: shortlyKept, Dead: true,
+	})
+	if err != nil {
+		return err
+	}
+	for sleep(ctx, time.Second) == nil {
+		if _, err := s.note(ctx, s.finals); err != nil && ctx.Err() == nil {
+			return err
+		}
+		result, err := p.Purge(ctx)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		total := result.Total()
+		*removed += total.Done + total.Cancelled + total.Dead
+	}
+	return nil
+}
+
+func shortlyKept(context.Context) ([]biztype.Policy, error) {
+	all := policies("http://127.0.0.1/")
+	for i := range all {
+		all[i].Retention = biztype.Duration(kept)
+	}
+	return all, nil
+}

@@ -1,0 +1,55 @@
+package chaos
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		length := time.Duration(rapid.IntRange(20, 1200).Draw(t, "seconds")) * time.Second
+		o := Options{Nodes: rapid.IntRange(1, 5).Draw(t, "nodes"), Servers: rapid.IntRange(1, 4).Draw(t, "servers")}
+		steps := NewSchedule(seed, length, o)
+		if again := NewSchedule(seed, length, o); !slices.Equal(steps, again) {
+			t.Fatalf("the same seed gave\n%s\nand\n%s", Text(steps), Text(again))
+		}
+		busy := map[string]time.Duration{}
+		for _, step := range steps {
+			if step.At < calmBegin || step.At+step.Length+calmEnd > length {
+				t.Fatalf("too near the begin or the end of %s: %s", length, step)
+			}
+			target := targetOf(step)
+			if step.At < busy[target] {
+				t.Fatalf("%s is hit twice at once:\n%s", target, Text(steps))
+			}
+			busy[target] = step.At + step.Length
+		}
+	})
+}
+
+func targetOf(step Step) string {
+	for _, s := range shapes {
+		if s.fault == step.Fault {
+			return s.target(step)
+		}
+	}
+	panic("no such fault: " + string(step.Fault))
+}
+
+func TestSeedsDifferAndLongSchedulesHaveEveryFault(t *testing.T) {
+	t.Parallel()
+	one, two := NewSchedule(1, time.Hour, Options{}), NewSchedule(2, time.Hour, Options{})
+	if slices.Equal(one, two) {
+		t.Error("two seeds gave one schedule")
+	}
+	for _, s := range shapes {
+		if !slices.ContainsFunc(one, func(step Step) bool { return step.Fault == s.fault }) {
+			t.Errorf("an hour without %q", s.fault)
+		}
+	}
+}
