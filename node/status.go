@@ -14,34 +14,54 @@ type Report struct {
 	Group   string           `json:"group"`
 	Version string           `json:"version"`
 	Started time.Time        `json:"started"`
-	LeaseOK bool             `json:"lease_ok"` // it may deliver on ownership now
+	Mode    Mode             `json:"mode"`
 	Owned   int              `json:"tables_owned"`
 	Wanted  int              `json:"tables_wanted"`
 	Types   []string         `json:"biz_types"` // delivered here
 	Work    dispatcher.Stats `json:"work"`
 }
 
+// Mode is how a node delivers.
+type Mode string
+
+// The modes.
+const (
+	Ownership Mode = "ownership" // its lease is proven
+	Claim     Mode = "claim"     // it has tables but can't prove its lease: it claims each row
+	Waiting   Mode = "waiting"   // it has neither: nothing is delivered
+)
+
 // Report tells the node's state; false while Run is not under way.
 func (n *Node) Report() (Report, bool) {
 	p := n.running.Load()
 	if p == nil {
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version}, false
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: Waiting}, false
 	}
 	return Report{
 		Node: p.assign.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
-		LeaseOK: p.assign.LeaseOK(), Owned: p.assign.Owned(), Wanted: p.assign.Wanted(),
+		Mode: p.mode(), Owned: p.assign.Owned(), Wanted: p.assign.Wanted(),
 		Types: p.types, Work: p.dispatcher.Stats(),
 	}, true
 }
 
+func (p *parts) mode() Mode {
+	switch {
+	case p.assign.LeaseOK():
+		return Ownership
+	case p.assign.Owned() > 0:
+		return Claim
+	}
+	return Waiting
+}
+
 // Status serves the node's Report as JSON: 200 while the node may deliver, 503
-// while it is not running or holds no lease. It may be mounted anywhere and
+// while it is not running or waits for a lease. It may be mounted anywhere and
 // serves before, during and after Run.
 func (n *Node) Status() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		report, running := n.Report()
+		report, _ := n.Report()
 		w.Header().Set("Content-Type", "application/json")
-		if !running || !report.LeaseOK {
+		if report.Mode == Waiting {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_ = json.NewEncoder(w).Encode(report) // a client that went away is no fault of ours

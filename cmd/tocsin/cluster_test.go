@@ -20,6 +20,8 @@ func (h taker) Take(_ context.Context, revisions map[int]int64) error {
 
 func (taker) Drop(context.Context, []int) error { return nil }
 
+func (taker) Loosen(context.Context, string) error { return nil }
+
 // node registers a node of a group with the types it handles, and returns its
 // id once it owns so many tables. It leaves when the test ends.
 func (s *site) node(group, name string, tables int, types ...string) string {
