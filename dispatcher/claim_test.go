@@ -54,6 +54,27 @@ func TestClaimsFirst(t *testing.T) {
 	}
 }
 
+func TestAClaimUnderWayAtTheEndIsNotLeftBehind(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Strict = true
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		r.store.fail(func(statement string, _ []tocsin.JobID) error {
+			if statement == "claim" {
+				r.stop()
+			}
+			return nil
+		})
+		id := r.insert(0, 1, 0)
+		r.offer(id)
+		time.Sleep(time.Second)
+		if n, _ := r.store.counts(store.Stored); n != 1 {
+			t.Errorf("%d claims", n)
+		}
+		r.status(id, tocsin.Done)
+	})
+}
+
 // claimMode is a config of the group g whose lease can be taken away.
 func claimMode(lease *atomic.Bool) func(*Config) {
 	return func(c *Config) {

@@ -314,6 +314,10 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 		byID[t.row.JobID] = t
 	}
 	before, hold := time.Now(), l.kind.rule.Load().timeout+claimMargin
+	// The end of the intake cuts off no claim: it might stand and nobody hear of
+	// it, which would look like a crash when it has run out.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(hold, s.d.cfg.DrainTimeout))
+	defer cancel()
 	rows, err := s.d.cfg.Store.Claim(ctx, store.Claim{
 		Server: s.index,
 		Rows:   entries,

@@ -70,7 +70,7 @@ func (m *memory) Load(_ context.Context, _ int, ids []tocsin.JobID) (store.Loade
 	return loaded, nil
 }
 
-func (m *memory) Claim(_ context.Context, c store.Claim) ([]store.Row, error) {
+func (m *memory) Claim(ctx context.Context, c store.Claim) ([]store.Row, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.fault("claim", idsOf(c.Rows, func(e duequeue.Entry) tocsin.JobID { return e.JobID })); err != nil {
@@ -89,6 +89,9 @@ func (m *memory) Claim(_ context.Context, c store.Claim) ([]store.Row, error) {
 		row.Action = time.Now().Add(c.Hold).UnixMilli()
 		got = append(got, *row)
 		m.claims++
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // the claims stand, but nobody hears of them
 	}
 	return got, nil
 }
