@@ -47,7 +47,22 @@ var badTasks = map[string]refusal{
 	"cancel of an unknown type":   {"task cancel --type x --biz-id 1", exitFailed, "unknown biz type \"x\": apply it with 'tocsin biz apply'"},
 	"reschedule without time":     {"task reschedule 513", exitUsage, "no action time: use --in 30m or --at 2030-01-02T15:04:05Z"},
 	"reschedule beyond 10 years":  {"task reschedule 513 --at 2137-01-01T00:00:00Z", exitUsage, "action time 2137-01-01T00:00:00Z: more than 10 years away"},
-	"a list of biz_id 0":          {"task list", exitUsage, "--biz-id is needed, and is not 0"},
+	"a list of biz_id 0":          {"task list", exitUsage, "name the tasks: --biz-id N, not 0, or --status dead, with --type NAME or without"},
+	"a status that is none":       {"task list --status died", exitUsage, "--status \"died\": want one of pending, claimed, done, cancelled, dead"},
+	"a list without limit":        {"task list --status dead --limit 0", exitUsage, "--limit 0: use 1 to 10000"},
+	"a list of an unknown type":   {"task list --status dead --type x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
+	"redrive of nothing":          {"task redrive", exitUsage, "name one JOB_ID, --type or --all"},
+	"redrive of one and all":      {"task redrive 513 --all", exitUsage, "name one JOB_ID, --type or --all"},
+	"redrive of a type and all":   {"task redrive --type order.close --all", exitUsage, "name one JOB_ID, --type or --all"},
+	"redrive of an unknown type":  {"task redrive --type x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
+	"burial of no task":           {"task bury 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},
+	"pause of an unknown type":    {"biz pause x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
+	"a purge with a bad cron":     {"purge --cron daily", exitUsage, "cron expression \"daily\": expected exactly 5 fields, found 1: [daily]: want five fields such as \"*/5 * * * *\", or \"@every 1m\""},
+	"a purge once and for ever":   {"purge --once --cron @daily", exitUsage, "--once and --cron exclude each other"},
+	"an audit against nothing":    {"audit --type order.close", exitUsage, "--type and --against need each other: see `tocsin audit --help`"},
+	"an audit of no time":         {"audit --settled 0s", exitUsage, "--grace and --settled: want a time above 0"},
+	"an audit against no file":    {"audit --type order.close --against none", exitUsage, "--against: open none: no such file or directory"},
+	"an audit against no numbers": {"audit --type order.close --against latin1", exitUsage, "latin1:1: \"caf\\xe9\" is no biz_id: want a decimal number in each line"},
 	"an unknown command":          {"tsak", exitUsage, "unknown command or argument \"tsak\": see `tocsin --help`"},
 	"an unknown command in group": {"task ad", exitUsage, "unknown command or argument \"ad\": see `tocsin task --help`"},
 	"an unknown flag":             {"task list --bizid 1", exitUsage, "unknown flag: --bizid: see `tocsin task list --help`"},
@@ -151,6 +166,7 @@ func TestAnUnreachableServerIsNamedWithoutItsPassword(t *testing.T) {
 	for _, args := range []string{
 		addFor + "--in 1h", "task get 513", "task list --biz-id 1", "task cancel 513", "task redrive 513",
 		"ddl apply", "ddl verify", "biz apply biz.yaml", "biz list", "biz show order.close", "doctor", "cluster tables",
+		"purge", "purge --dry-run", "audit", "task list --status dead", "task redrive --all", "task bury 513", "biz pause order.close",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()

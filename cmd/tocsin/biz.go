@@ -15,7 +15,8 @@ import (
 )
 
 func newBiz(a *app) *cobra.Command {
-	return group("biz", "Apply and show biz types", newBizApply(a), newBizList(a), newBizShow(a))
+	return group("biz", "Apply, show, pause and resume biz types",
+		newBizApply(a), newBizList(a), newBizShow(a), newBizPause(a), newBizResume(a))
 }
 
 // appliedBiz is the JSON of `biz apply`.
@@ -54,6 +55,11 @@ func (a *app) applyBiz(cmd *cobra.Command, path string) error {
 		return err
 	}
 	res, failed := biztype.Apply(cmd.Context(), cfg, policies)
+	return a.printApplied(res, failed)
+}
+
+// printApplied says what was written, unless nothing was for a failure.
+func (a *app) printApplied(res biztype.Result, failed error) error {
 	if failed != nil && res.Databases == 0 {
 		return failed
 	}

@@ -25,6 +25,16 @@ func (a *app) store() (*store.Store, error) {
 	return store.Open(cfg)
 }
 
+// connect opens the pools of the config's servers, one of which must answer, and
+// refuses a cluster that is not the config's.
+func (a *app) connect(ctx context.Context) (*store.Store, error) {
+	cfg, err := a.cluster()
+	if err != nil {
+		return nil, err
+	}
+	return store.Connect(ctx, cfg)
+}
+
 // cluster reads the servers and the layout of the config file.
 func (a *app) cluster() (tocsin.Config, error) {
 	file, err := a.load()

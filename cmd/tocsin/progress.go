@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -59,3 +60,25 @@ func (p *progress) end() {
 		_ = p.bar.Finish()
 	}
 }
+
+// tableProgress adds up tables of several servers. Safe for concurrent use.
+type tableProgress struct {
+	total int
+
+	mu   sync.Mutex
+	done int
+	show *progress
+}
+
+func (a *app) tableProgress(verb string, total int) *tableProgress {
+	return &tableProgress{total: total, show: a.progress(verb, "tables")}
+}
+
+func (t *tableProgress) add(_, tables int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done += tables
+	t.show.report(t.done, t.total)
+}
+
+func (t *tableProgress) end() { t.show.end() }

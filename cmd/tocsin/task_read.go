@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -38,36 +39,39 @@ func (a *app) printTask(info tocsin.Info) error {
 
 func newTaskList(a *app) *cobra.Command {
 	var bizID uint64
+	var by byStatus
 	cmd := &cobra.Command{
-		Use: "list --biz-id N", Short: "Show all tasks of a biz_id, oldest first", Args: noArgs,
+		Use: "list (--biz-id N | --status STATUS)", Short: "Show all tasks of a biz_id, or of all tables in a status", Args: noArgs,
+		Long: `Shows all tasks of a biz_id, oldest first; or tasks of all tables in a status: pending and claimed
+ones by action time, the earliest first, and done, cancelled and dead ones from the latest on.`,
+		Example: "  tocsin task list --biz-id 42\n  tocsin task list --status dead --type order.close --limit 20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if bizID == 0 {
-				return usage("--biz-id is needed, and is not 0")
+			switch {
+			case bizID != 0 && by.status == "" && by.name == "":
+				return a.listByBizID(cmd.Context(), bizID)
+			case !cmd.Flags().Changed("biz-id") && by.status != "":
+				return a.listByStatus(cmd.Context(), by)
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			infos, err := client.List(cmd.Context(), bizID)
-			if err != nil {
-				return misused(err)
-			}
-			return a.printTasks(bizID, infos)
+			return usage("name the tasks: --biz-id N, not 0, or --status dead, with --type NAME or without")
 		},
 	}
 	cmd.Flags().Uint64Var(&bizID, "biz-id", 0, "what the tasks are about, the sharding key")
+	cmd.Flags().StringVar(&by.status, "status", "", "pending, claimed, done, cancelled or dead")
+	cmd.Flags().StringVar(&by.name, "type", "", "with --status: of this biz type only")
+	cmd.Flags().IntVar(&by.limit, "limit", 100, "with --status: tasks at most")
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 	return cmd
 }
 
-func (a *app) printTasks(bizID uint64, infos []tocsin.Info) error {
-	if infos == nil {
-		infos = []tocsin.Info{} // in JSON [], not null
+func (a *app) listByBizID(ctx context.Context, bizID uint64) error {
+	client, err := a.client(ctx)
+	if err != nil {
+		return err
 	}
-	return a.print(infos, func(w io.Writer) {
-		if len(infos) == 0 {
-			fmt.Fprintf(w, "no tasks of biz_id %d\n", bizID)
-		}
-		writeTasks(w, infos, time.Now())
-	})
+	defer client.Close()
+	infos, err := client.List(ctx, bizID)
+	if err != nil {
+		return misused(err)
+	}
+	return a.printTasks(fmt.Sprintf("no tasks of biz_id %d", bizID), infos)
 }

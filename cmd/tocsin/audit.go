@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// maxFindings is how many findings stand in the text for people.
+const maxFindings = 40
+
+// auditFlags are those of `tocsin audit`.
+type auditFlags struct {
+	grace   time.Duration
+	settled time.Duration
+	all     bool
+	name    string
+	against string
+}
+
+func newAudit(a *app) *cobra.Command {
+	var f auditFlags
+	c := &cobra.Command{
+		Use: "audit [--type NAME --against FILE]", Short: "Look for tasks that are not as they should be", Args: noArgs,
+		Long: `Checks each row against itself: the right table for its biz_id and job_id, a known biz type,
+not overdue, no claim that ran out, and status, times, attempts and crashes that fit. It reads
+all live rows, and finished ones that were settled within --settled, and changes nothing. Run
+it each hour; it says what it cost. Exit code 1 if something does not fit.
+
+With --against it does not check rows, but lists the biz_ids of a file, one in each line, that
+have no task of the biz type, whatever its status: never added, or purged by now.`,
+		Example: `  tocsin audit
+  mysql -Ne 'SELECT id FROM orders WHERE paid = 0' | tocsin audit --type order.close --against -`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.against == "" && f.name == "" {
+				return a.audit(cmd.Context(), f)
+			}
+			return a.auditAgainst(cmd, f)
+		},
+	}
+	c.Flags().DurationVar(&f.grace, "grace", 0, "how late a task may be (default: sweep.grace of the config, then 60s)")
+	c.Flags().DurationVar(&f.settled, "settled", auditor.DefaultSettled, "read finished tasks that were settled so long ago at most")
+	c.Flags().BoolVar(&f.all, "all", false, "read every row, however long ago it was settled")
+	c.Flags().StringVar(&f.name, "type", "", "biz type of --against")
+	c.Flags().StringVar(&f.against, "against", "", "list the biz_ids of this file (- for standard input) that have no task")
+	_ = c.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
+	return c
+}
+
+// auditor opens what an audit needs. The caller closes the store.
+func (a *app) auditor(ctx context.Context, f auditFlags, seen func(int, int)) (*auditor.Auditor, *store.Store, error) {
+	file, err := a.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	policies, err := biztype.Load(ctx, file.Tocsin())
+	if err != nil {
+		return nil, nil, err
+	}
+	tables, err := store.Connect(ctx, file.Tocsin())
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := auditor.Config{
+		Tables: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf, ServerOf: tables.ServerOf,
+		Layout: tables.Layout(), Policies: policies, Grace: f.grace, Settled: f.settled, Progress: seen,
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = file.Sweep.Grace.D()
+	}
+	if f.all {
+		cfg.Settled = auditor.All
+	}
+	audit, err := auditor.New(cfg)
+	if err != nil {
+		return nil, nil, errors.Join(err, tables.Close())
+	}
+	return audit, tables, nil
+}
+
+func (a *app) audit(ctx context.Context, f auditFlags) error {
+	if f.grace < 0 || f.settled <= 0 {
+		return usage("--grace and --settled: want a time above 0")
+	}
+	seen := a.tableProgress("audit", 0)
+	audit, tables, err := a.auditor(ctx, f, seen.add)
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	seen.total = tables.Layout().Total()
+	report, failed := audit.Audit(ctx)
+	seen.end()
+	if err := a.print(report, func(w io.Writer) { writeReport(w, report) }); err != nil {
+		return err
+	}
+	if failed == nil && len(report.Findings) > 0 {
+		return errSilent
+	}
+	return failed
+}
+
+func writeReport(w io.Writer, r auditor.Report) {
+	faults := make([]string, 0, len(r.Faults))
+	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
+		faults = append(faults, name+" "+strconv.Itoa(r.Faults[name]))
+	}
+	said := "all fits"
+	if len(faults) > 0 {
+		said = strings.Join(faults, ", ")
+	}
+	fmt.Fprintf(w, "audit: %s; %d tables, %d rows read by %d statements that took %s, %s in all\n", said,
+		r.Tables, r.Cost.Rows, r.Cost.Statements, r.Cost.Busy.Round(time.Millisecond), r.Cost.Took.Round(time.Millisecond))
+	if len(r.Findings) == 0 {
+		return
+	}
+	rows := [][]string{{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS"}}
+	for _, f := range r.Findings[:min(len(r.Findings), maxFindings)] {
+		rows = append(rows, []string{f.Table, f.Type, f.Fault, strconv.Itoa(f.Rows), someIDs(f.Examples, f.Rows)})
+	}
+	columns(w, rows...)
+	if more := len(r.Findings) - maxFindings; more > 0 {
+		fmt.Fprintf(w, "and %d lines more: --json has all\n", more)
+	}
+}
+
+// someIDs lists examples of so many rows.
+func someIDs(ids []tocsin.JobID, rows int) string {
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		words[i] = id.String()
+	}
+	if rows > len(ids) {
+		words = append(words, "...")
+	}
+	return strings.Join(words, " ")
+}
+
+// missingTasks is the JSON of `audit --against`.
+type missingTasks struct {
+	Type   string        `json:"biz_type"`
+	Asked  int           `json:"asked"`   // biz_ids
+	BizIDs []string      `json:"missing"` // without a task
+	Unread int           `json:"unread"`  // biz_ids of tables that could not be read
+	Took   time.Duration `json:"took_ns"`
+}
+
+func (a *app) auditAgainst(cmd *cobra.Command, f auditFlags) error {
+	if f.against == "" || f.name == "" {
+		return usage("--type and --against need each other: see `%s --help`", cmd.CommandPath())
+	}
+	in := cmd.InOrStdin()
+	if f.against != "-" {
+		file, err := os.Open(f.against)
+		if err != nil {
+			return usage("--against: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	audit, tables, err := a.auditor(cmd.Context(), f, nil)
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	missing, failed := audit.Against(cmd.Context(), f.name, readBizIDs(in, f.against))
+	if failed != nil && missing.Asked == 0 {
+		return failed
+	}
+	if err := a.printMissing(missing); err != nil || failed != nil {
+		return errors.Join(failed, err)
+	}
+	if len(missing.BizIDs) > 0 {
+		return errSilent
+	}
+	return nil
+}
+
+func (a *app) printMissing(m auditor.Missing) error {
+	text := missingTasks{Type: m.Type, Asked: m.Asked, BizIDs: make([]string, len(m.BizIDs)), Unread: m.Unread, Took: m.Took}
+	for i, bizID := range m.BizIDs {
+		text.BizIDs[i] = strconv.FormatUint(bizID, 10)
+	}
+	return a.print(text, func(w io.Writer) {
+		fmt.Fprintf(w, "audit: %d of %d biz_ids have no task %s, %d could not be looked up, took %s\n",
+			len(m.BizIDs), m.Asked, m.Type, m.Unread, m.Took.Round(time.Millisecond))
+		for _, bizID := range text.BizIDs {
+			fmt.Fprintln(w, bizID)
+		}
+	})
+}
+
+// readBizIDs reads one biz_id from each line; blank lines are left out.
+func readBizIDs(in io.Reader, name string) iter.Seq2[uint64, error] {
+	return func(yield func(uint64, error) bool) {
+		lines := bufio.NewScanner(in)
+		for n := 1; lines.Scan(); n++ {
+			word := strings.TrimSpace(lines.Text())
+			if word == "" {
+				continue
+			}
+			bizID, err := strconv.ParseUint(word, 10, 64)
+			if err != nil || bizID == 0 {
+				yield(0, usage("%s:%d: %.40q is no biz_id: want a decimal number in each line", name, n, word))
+				return
+			}
+			if !yield(bizID, nil) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(0, fmt.Errorf("read %s: %w", name, err))
+		}
+	}
+}

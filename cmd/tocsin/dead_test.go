@@ -1,0 +1,98 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+func TestTaskListByStatusGoesThroughAllTables(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var dead []tocsin.JobID // the latest first
+	for n, ago := range []string{"1 MINUTE", "2 MINUTE", "3 MINUTE", "1 HOUR"} {
+		dead = append(dead, s.settled(n+1, tocsin.Dead, ago))
+	}
+	pending := s.add(9)
+	s.set(dead[3], "biz_type = 2, last_error = 'no luck'")
+	list := func(args ...string) (ids []tocsin.JobID) {
+		for _, task := range decode[[]taskJSON](t, s.run(append([]string{"task", "list", "--json"}, args...)...)) {
+			ids = append(ids, task.JobID)
+		}
+		return ids
+	}
+	for args, want := range map[string][]tocsin.JobID{
+		"--status dead":                      dead,
+		"--status dead --limit 2":            dead[:2],
+		"--status dead --type order.close":   dead[:3],
+		"--status dead --type coupon.remind": dead[3:],
+		"--status pending":                   {pending},
+		"--status claimed":                   nil,
+	} {
+		if got := list(strings.Fields(args)...); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", args, got, want)
+		}
+	}
+	s.run("task", "list", "--status", "dead").says(t, dead[3].String()+"  coupon.remind  biz_id 4  dead", "last error: no luck")
+	s.run("task", "list", "--status", "done").says(t, "no done tasks")
+}
+
+func TestTaskRedriveOfMany(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var ids []tocsin.JobID
+	for n := range 12 {
+		ids = append(ids, s.settled(n+1, tocsin.Dead, "1 MINUTE"))
+	}
+	s.set(ids[11], "biz_type = 2")
+	s.run("task", "redrive", "--type", "order.close").says(t, "11 dead tasks redriven")
+	if got := decode[redriven](t, s.run("task", "redrive", "--all", "--json")); got.Redriven != 1 {
+		t.Errorf("got %+v", got)
+	}
+	s.run("task", "redrive", "--all").says(t, "0 dead tasks redriven")
+	for _, id := range ids {
+		if got := decode[taskJSON](t, s.run("task", "get", id.String(), "--json")); got.Status != "pending" || got.Version != 1 {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
+
+func TestTaskRedriveOfAllWithAServerDownSaysHowMany(t *testing.T) {
+	t.Parallel()
+	s := halfDown(t)
+	r := s.run("task", "redrive", "--all")
+	r.refused(t, exitFailed, "db2", "refused")
+	if r.stdout != "0 dead tasks redriven\n" {
+		t.Errorf("said %q", r.stdout)
+	}
+}
+
+func TestTaskBury(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.add(1)
+	s.run("task", "bury", id.String(), "--reason", "the order is void").says(t, "status       dead", "last error   the order is void", "attempts     0")
+	s.run("task", "bury", id.String()).refused(t, exitFailed, "task "+id.String()+" is dead: only a pending task can be buried")
+	s.run("task", "redrive", id.String()).says(t, "status       pending")
+	if got := decode[tocsin.Info](t, s.run("task", "bury", id.String(), "--json")); got.LastError != "buried by hand" || got.Status != tocsin.Dead {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestBizPauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run("biz", "pause", "order.close").says(t, "order.close  number 1  changed", "2 databases written")
+	s.run("biz", "pause", "order.close").says(t, "order.close  number 1  unchanged", "0 databases written")
+	p := decode[biztype.Policy](t, s.run("biz", "show", "order.close", "--json"))
+	if !p.Paused || p.Attempts != 3 || p.Group != "orders" {
+		t.Errorf("got %+v", p)
+	}
+	s.run("biz", "resume", "order.close").says(t, "changed")
+	if p := decode[biztype.Policy](t, s.run("biz", "show", "order.close", "--json")); p.Paused {
+		t.Errorf("got %+v", p)
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/purger"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// purgeFlags are those of `tocsin purge`; they win over the config file.
+type purgeFlags struct {
+	cron   string
+	once   bool
+	dryRun bool
+	dead   bool
+}
+
+func newPurge(a *app) *cobra.Command {
+	var f purgeFlags
+	c := &cobra.Command{
+		Use: "purge", Short: "Remove finished tasks past their retention, and old rings of the doorbell", Args: noArgs,
+		Long: `Removes done and cancelled tasks that were settled longer ago than the retention of their
+biz type (30 days unless its policy says otherwise), and rings of the doorbell older than an
+hour. Pending and claimed tasks stay, and dead ones too without --dead. Batches are short,
+shrink where a row is locked, and leave the servers half of the time. It needs MySQL only;
+several may run at once. For cron: one summary line, exit code 1 if a server could not be
+purged. With --cron, or purge.cron in the config, it stays and purges at those times.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.purge(cmd.Context(), f) },
+	}
+	c.Flags().StringVar(&f.cron, "cron", "", `stay, and purge at the times of a cron expression: "30 4 * * *", "@every 24h" (default: purge.cron of the config)`)
+	c.Flags().BoolVar(&f.once, "once", false, "purge once, though the config has purge.cron")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "count what would be removed and change nothing")
+	c.Flags().BoolVar(&f.dead, "dead", false, "remove dead tasks too: they can't be redriven then")
+	return c
+}
+
+func (a *app) purge(ctx context.Context, f purgeFlags) error {
+	if f.once && f.cron != "" {
+		return usage("--once and --cron exclude each other")
+	}
+	if _, err := schedule.Parse(f.cron); f.cron != "" && err != nil {
+		return usageError{err}
+	}
+	file, err := a.load()
+	if err != nil {
+		return err
+	}
+	tables, err := store.Connect(ctx, file.Tocsin())
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	if f.cron == "" {
+		f.cron = file.Purge.Cron
+	}
+	if f.cron != "" && !f.once && !f.dryRun {
+		return a.purgeOn(ctx, f, file, tables)
+	}
+	return a.purgeOnce(ctx, f, file, tables)
+}
+
+// purgeOn stays until ctx ends.
+func (a *app) purgeOn(ctx context.Context, f purgeFlags, file config.File, tables *store.Store) error {
+	at, err := schedule.Parse(f.cron)
+	if err != nil {
+		return err
+	}
+	cfg := purgerConfig(f, file, tables)
+	cfg.Logger = a.logger(file.Log.Level, file.Log.Format)
+	p, err := purger.New(cfg)
+	if err != nil {
+		return err
+	}
+	return p.Run(ctx, at)
+}
+
+func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tables *store.Store) error {
+	cfg := purgerConfig(f, file, tables)
+	seen := a.tableProgress("purge", tables.Layout().Total())
+	cfg.Progress = seen.add
+	p, err := purger.New(cfg)
+	if err != nil {
+		return err
+	}
+	result, failed := p.Purge(ctx)
+	seen.end()
+	label := "purge: "
+	if f.dryRun {
+		label = "purge (dry run): "
+	}
+	return errors.Join(a.print(result, func(w io.Writer) { fmt.Fprintf(w, "%s%s\n", label, result) }), failed)
+}
+
+func purgerConfig(f purgeFlags, file config.File, tables *store.Store) purger.Config {
+	return purger.Config{
+		Tables: tables, Bells: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
+		Policies: func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, file.Tocsin()) },
+		Dead:     f.dead, DryRun: f.dryRun, Logger: zerolog.Nop(),
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"reflect"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/purger"
+)
+
+// settled adds a task and makes it final so long ago.
+func (s *site) settled(bizID int, status tocsin.Status, ago string) tocsin.JobID {
+	s.t.Helper()
+	id := s.add(bizID)
+	s.exec("UPDATE "+s.layout.Table(id.Table())+" SET status = ?, action_time = UTC_TIMESTAMP(3) - INTERVAL "+ago+" WHERE job_id = ?", status, uint64(id))
+	return id
+}
+
+func TestPurgeRemovesWhatIsPastItsRetention(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for n := range 3 {
+		s.settled(n+1, tocsin.Done, "31 DAY")
+	}
+	s.settled(4, tocsin.Cancelled, "31 DAY")
+	dead, young := s.settled(5, tocsin.Dead, "31 DAY"), s.settled(6, tocsin.Done, "29 DAY")
+	pending := s.settled(7, tocsin.Pending, "31 DAY")
+
+	dry := s.run("purge", "--dry-run")
+	dry.says(t, "purge (dry run): 8 tables, 3 done, 1 cancelled, 0 dead, 0 bells, 0 batches", "order.close: 4")
+	if n := s.rows(); n != 7 {
+		t.Errorf("the dry run left %d tasks", n)
+	}
+	got := decode[purger.Result](t, s.run("purge", "--json"))
+	got.Took = 0
+	want := purger.Result{Tables: 8, Types: map[string]purger.Removed{"order.close": {Done: 3, Cancelled: 1}}, Batches: got.Batches, Failed: []string{}}
+	if !reflect.DeepEqual(got, want) || got.Batches == 0 {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for _, id := range []tocsin.JobID{dead, young, pending} {
+		s.run("task", "get", id.String()).ok(t)
+	}
+	s.run("purge", "--dead").says(t, "purge: 8 tables, 0 done, 0 cancelled, 1 dead")
+	s.run("task", "get", dead.String()).refused(t, exitFailed, "no task "+dead.String())
+}
+
+func TestPurgeWithAServerDownPurgesTheOtherAndFails(t *testing.T) {
+	t.Parallel()
+	s := halfDown(t)
+	r := s.run("purge", "--json")
+	r.refused(t, exitFailed, "db2", "refused")
+	if got := decodeText[purger.Result](t, r.stdout); got.Tables != 4 || !reflect.DeepEqual(got.Failed, []string{"db2"}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestPurgeStaysWithACronExpressionUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.settled(1, tocsin.Done, "31 DAY")
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"purge:\n  cron: \"@every 1s\"\n")
+	p := command(t.Context(), s.dir, "purge")
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(runWithin); s.rows() > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("task %s stays", id)
+		}
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("exit after SIGTERM: %v", err)
+	}
+	s.settled(2, tocsin.Done, "31 DAY")
+	s.run("purge", "--once").says(t, "1 done")
+}

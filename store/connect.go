@@ -1,0 +1,34 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// Connect is Open and a Check of every server: it refuses a cluster that is not
+// the config's. Of unreachable servers one that answers makes up: their tables
+// fail when they are asked for.
+func Connect(ctx context.Context, cfg tocsin.Config) (*Store, error) {
+	s, err := Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var unreachable []error
+	for server := range s.servers {
+		err := s.Check(ctx, server)
+		switch {
+		case err == nil:
+		case mysql.ClassOf(err).Transient():
+			unreachable = append(unreachable, err)
+		default:
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	if len(unreachable) == len(s.servers) {
+		return nil, errors.Join(errors.Join(unreachable...), s.Close())
+	}
+	return s, nil
+}
