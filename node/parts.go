@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -15,9 +14,6 @@ import (
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/store"
 )
-
-// measureEvery is how often each server's clock is compared with ours.
-const measureEvery = 2 * time.Second
 
 // parts are the engines of one Run, wired to one another.
 type parts struct {
@@ -31,6 +27,7 @@ type parts struct {
 	dispatcher *dispatcher.Dispatcher
 	scanner    *scanner.Scanner
 	holder     *holder
+	clocks     *clocks
 	assign     *assign.Assign
 	types      []string // biz types delivered at the start, sorted
 	unregister func()   // takes the metrics back
@@ -54,6 +51,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 			return p, err
 		}
 	}
+	p.clocks = newClocks(p.store, n.cfg.Logger, p.cfg.Registerer)
 	client, err := assign.Dial(ctx, n.cfg.Etcd)
 	if err != nil {
 		return p, err
@@ -145,38 +143,6 @@ func openStore(ctx context.Context, cfg tocsin.Config) (*store.Store, error) {
 		return nil, errors.Join(errors.Join(unreachable...), s.Close())
 	}
 	return s, nil
-}
-
-// clocks keeps the estimate of every server's clock until ctx ends.
-func (p *parts) clocks(ctx context.Context) {
-	var wg sync.WaitGroup
-	for server, name := range p.store.Servers() {
-		wg.Go(func() { p.clock(ctx, server, name) })
-	}
-	wg.Wait()
-}
-
-// clock measures one server and says when it stops or starts answering.
-func (p *parts) clock(ctx context.Context, server int, name string) {
-	tick := time.NewTicker(measureEvery)
-	defer tick.Stop()
-	for away := false; ; {
-		_, err := p.store.Measure(ctx, server)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil && !away:
-			p.cfg.Logger.Warn().Err(err).Str("server", name).Msg("server does not answer")
-		case err == nil && away:
-			p.cfg.Logger.Info().Str("server", name).Msg("server answers again")
-		}
-		away = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // close gives back what open took.
