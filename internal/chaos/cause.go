@@ -19,10 +19,15 @@ func (o Options) aftermath() time.Duration {
 	return o.Timing.Lease + deliveryTimeout + 10*time.Second
 }
 
+// recovery is how long after its end a fault may still delay tasks: leases run out,
+// tables move, and what was held up is caught up with.
+func (o Options) recovery() time.Duration { return o.Timing.Lease + 4*time.Second }
+
 // causeOf names what made a second delivery, the nearest thing first: what
 // happened to the node of the first one, then to the task's server, then to etcd.
 func causeOf(s second, server int, faults []incident, after time.Duration) string {
 	for _, near := range []func(incident) bool{
+		func(i incident) bool { return i.Fault == KillSweep && s.diedWith(i) },
 		func(i incident) bool { return i.hits(s.first.Node, KillNode, EndedNode, FreezeNode) },
 		func(i incident) bool {
 			return i.hits(s.first.Node, CutNode) && i.Server == server || i.hits(s.again.Node, FreezeNode)
@@ -57,9 +62,26 @@ func farCause(s second, faults []incident, after time.Duration) string {
 	return causeNone
 }
 
+// diedWith reports whether a sweeper was killed after it had made the first delivery.
+func (s second) diedWith(i incident) bool {
+	return seatOf(s.first.Node) == "sweeper" && i.from.After(s.first.At) && i.from.Before(s.again.At)
+}
+
 // swept reports whether a sweeper made one of the two.
 func (s second) swept() bool {
 	return seatOf(s.first.Node) == "sweeper" || seatOf(s.again.Node) == "sweeper"
+}
+
+// delays reports whether it may delay the tasks of a server: a fault of another one
+// must not.
+func (i incident) delays(server int) bool {
+	switch i.Fault {
+	case KillServer, ReadOnly, MoveServer, CutServer, SlowServer, Reset, LockTable, CutNode:
+		return i.Server == server
+	case LowSweep, KillSweep:
+		return false
+	}
+	return true
 }
 
 // hits reports whether the fault is one of these, on the seat of a node.

@@ -206,20 +206,20 @@ func (v verdict) times(e *entry, r row, of []delivery) {
 			continue
 		}
 		seen[d.Version] = true
-		v.late(e, d, due)
+		v.late(e, d, due, v.server(r.JobID.Table()))
 	}
 }
 
 // late books a first delivery's lateness, from when its insert was answered if that
 // was later than asked for.
-func (v verdict) late(e *entry, d delivery, due time.Time) {
+func (v verdict) late(e *entry, d delivery, due time.Time, server int) {
 	from := due
 	if e.Back.After(from) {
 		from = e.Back
 	}
 	late := max(d.At.Sub(from), 0)
 	troubled := slices.ContainsFunc(v.incidents, func(i incident) bool {
-		return i.touches(due, d.At, v.opts.aftermath())
+		return i.delays(server) && i.touches(due, d.At, v.opts.recovery())
 	})
 	if troubled {
 		v.report.Troubled = append(v.report.Troubled, late)

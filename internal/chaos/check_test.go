@@ -159,6 +159,7 @@ func TestCausesNearestFirst(t *testing.T) {
 	t.Parallel()
 	twice := second{begun("n1-1", 1001, 0), begun("n2-1", 1500, 0)}
 	swept := second{begun("n1-1", 1001, 0), begun("sweeper-1", 1500, 0)}
+	died := second{begun("sweeper-1", 1001, 0), begun("n2-1", 1500, 0)}
 	on := func(f Fault, node, server int) incident {
 		i := during1s(f)
 		i.Node, i.Server = node, server
@@ -178,6 +179,8 @@ func TestCausesNearestFirst(t *testing.T) {
 		"a greedy sweeper":                 {swept, []incident{on(LowSweep, 0, 0)}, string(LowSweep)},
 		"a greedy sweeper that was not it": {twice, []incident{on(LowSweep, 0, 0)}, causeNone},
 		"a sweeper":                        {swept, nil, causeSweep},
+		"a sweeper that was killed":        {died, []incident{{Step: Step{Fault: KillSweep}, from: at(1200), to: at(1200)}}, string(KillSweep)},
+		"a sweeper killed earlier":         {died, []incident{{Step: Step{Fault: KillSweep}, from: at(900), to: at(900)}}, causeSweep},
 		"a fault that was long over": {twice, []incident{
 			{Step: Step{Fault: KillNode}, from: noon.Add(-time.Hour), to: noon.Add(-time.Hour)},
 		}, causeNone},

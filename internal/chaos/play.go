@@ -164,16 +164,22 @@ func during(ctx context.Context, length time.Duration, l *link, harm func(*link)
 	return l.end()
 }
 
-// sweepLow runs a sweeper that takes whatever is due, in the sweeper's seat.
+// sweepLow runs a sweeper that takes whatever is due, in the sweeper's seat. The one
+// that sits there, and it itself at the end, are killed: their claims run out.
 func (s *Site) sweepLow(ctx context.Context, length time.Duration) error {
-	s.sweeper.kill()
+	s.killSweeper()
 	if err := s.startSweeper(-1); err != nil {
 		return err
 	}
 	_ = sleep(ctx, length)
-	s.sweeper.kill() // its claims run out
+	s.killSweeper()
 	if !s.opts.Sweeper {
 		return nil
 	}
 	return s.startSweeper(s.opts.Timing.Grace)
+}
+
+func (s *Site) killSweeper() {
+	defer s.incidents.begin(Step{Fault: KillSweep})()
+	s.sweeper.kill()
 }

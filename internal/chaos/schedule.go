@@ -21,6 +21,7 @@ const (
 	CutEtcd    Fault = "cut node from etcd"
 	CutNode    Fault = "cut node from server"
 	EndedNode  Fault = "node ended by itself" // not in schedules: a handler may do it
+	KillSweep  Fault = "kill -9 sweeper"      // not in schedules: LowSweep does it at its begin and end
 	KillServer Fault = "kill -9 server"
 	ReadOnly   Fault = "server read_only"
 	MoveServer Fault = "server read_only, then replaced" // not in schedules: it is done once

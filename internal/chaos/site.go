@@ -183,7 +183,7 @@ func (s *Site) balanced(found []assign.NodeState, nodes int) bool {
 		live++
 		sum += n.Tables
 	}
-	return live == nodes && sum == total
+	return live == min(nodes, total) && sum == total
 }
 
 // Stop kills everything.
