@@ -289,6 +289,23 @@ func TestTablesThatAreStuckHoldUpNoOtherWhenANodeComes(t *testing.T) {
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
 }
 
+func TestALostTableThatIsStuckHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a := c.node()
+	a.failDrop = stuckOn()
+	c.start(a)
+	c.awaitCounts(map[*desk]int{a: 32})
+	key := spaceOf(c.cluster, "g").table(0)
+	if _, err := c.client.Put(t.Context(), key, "by hand"); err != nil {
+		t.Fatal(err)
+	}
+	b := c.join()
+	c.await("what is not stuck has moved", func() bool { return len(b.held) > 8 && len(a.held)+len(b.held) == 32 })
+	c.update(func() { a.failDrop = nil })
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+}
+
 func TestTablesThatAreStuckHoldUpNoOtherWhenANodeLeaves(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

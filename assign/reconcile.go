@@ -62,21 +62,20 @@ func (s *session) round(ctx context.Context) error {
 			return err // where etcd has ended the lease, all tables go loose, and none is dropped
 		}
 	}
-	if err := s.dropLost(ctx, v); err != nil || !fresh {
-		return err
+	stuck := s.dropLost(ctx, v) // such tables are tried again, and hold up no other
+	if !fresh {
+		return stuck
 	}
 	owners := v.owners()
 	s.compareHandlers(v)
 	if err := s.sweepOrphans(ctx, v.orphans(owners)); err != nil {
-		return err
+		return errors.Join(stuck, err)
 	}
-	if err := s.dropReplaced(ctx, owners); err != nil {
-		return err
-	}
+	stuck = errors.Join(stuck, s.dropReplaced(ctx, owners))
 	if s.paused(v) {
-		return errors.Join(s.reclaim(ctx, v), s.giveBack(ctx, s.doomed))
+		return errors.Join(stuck, s.reclaim(ctx, v), s.giveBack(ctx, s.doomed))
 	}
-	return s.carryOut(ctx, v, Plan(v.members(), owners))
+	return errors.Join(stuck, s.carryOut(ctx, v, Plan(v.members(), owners)))
 }
 
 // dropLost drops tables whose keys are not those that we hold: somebody deleted or overwrote them.
