@@ -28,17 +28,17 @@ type SweepResult = sweeper.Result
 // that could not be swept; the result is good for the others.
 func (n *Node) Sweep(ctx context.Context) (SweepResult, error) {
 	var result SweepResult
-	err := n.sweeping(ctx, false, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
+	counts, err := n.sweeping(ctx, false, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
 		result, err = s.Sweep(ctx)
 		return err
 	})
-	return result, err
+	return result.Settled(counts), err
 }
 
 // SweepDry reports what Sweep would find and changes nothing.
 func (n *Node) SweepDry(ctx context.Context) (SweepResult, error) {
 	var result SweepResult
-	err := n.sweeping(ctx, true, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
+	_, err := n.sweeping(ctx, true, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
 		result, err = s.Sweep(ctx)
 		return err
 	})
@@ -52,32 +52,34 @@ func (n *Node) SweepOn(ctx context.Context, expression string) error {
 	if err != nil {
 		return err
 	}
-	return n.sweeping(ctx, false, func(ctx context.Context, s *sweeper.Sweeper) error {
+	_, err = n.sweeping(ctx, false, func(ctx context.Context, s *sweeper.Sweeper) error {
 		return s.Run(ctx, schedule)
 	})
+	return err
 }
 
 var errSweeping = errors.New("node: a sweep is under way already")
 
 // sweeping runs use with a sweeper whose dispatcher lives around it: what use
-// has handed over is settled before sweeping returns.
-func (n *Node) sweeping(ctx context.Context, dry bool, use func(context.Context, *sweeper.Sweeper) error) (err error) {
+// has handed over is settled before sweeping returns the outcomes.
+func (n *Node) sweeping(ctx context.Context, dry bool, use func(context.Context, *sweeper.Sweeper) error) (all sweeper.Counts, err error) {
 	if !n.swept.CompareAndSwap(false, true) {
-		return errSweeping
+		return all, errSweeping
 	}
 	defer n.swept.Store(false)
 	db, err := openStore(ctx, n.cfg.Tables)
 	if err != nil {
-		return err
+		return all, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	policies, err := biztype.Load(ctx, n.cfg.Tables)
 	if err != nil {
-		return err
+		return all, err
 	}
 	w := &sweepParts{node: n, store: db}
 	w.policies.Store(&policies)
-	return w.run(ctx, dry, use)
+	err = w.run(ctx, dry, use)
+	return w.counts.read(), err
 }
 
 // sweepParts are the engines of a sweep, wired to one another.

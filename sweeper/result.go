@@ -27,11 +27,13 @@ type Result struct {
 	Overdue   int            `json:"overdue"` // entries found past their grace time, of all types
 	Counts                   //
 	Elsewhere int            `json:"elsewhere"` // claimed, settled, cancelled or rescheduled by another meanwhile
+	CutOff    int            `json:"cut_off"`   // not delivered since the sweep was told to end
 	Left      map[string]int `json:"left"`      // by biz type: overdue but not deliverable here, or paused
 	Recovered int            `json:"recovered"` // run-out claims given back
 	Buried    int            `json:"buried"`    // of those: dead after the last crash
 	Failed    []string       `json:"failed"`    // servers that could not be swept in full
 	Took      time.Duration  `json:"took_ns"`
+	ended     bool           // ctx ended the sweep
 }
 
 func (r *Result) add(entries []duequeue.Entry, from round) {
@@ -44,10 +46,17 @@ func (r *Result) add(entries []duequeue.Entry, from round) {
 	}
 }
 
-// reckon says what became of the overdue entries; the rest went elsewhere.
-func (r *Result) reckon(c Counts) {
+// Settled gives the result with all outcomes of the sweep, also those that came
+// in after it was told to end. The rest went elsewhere, or was not begun.
+func (r Result) Settled(c Counts) Result {
 	r.Counts = c
-	r.Elsewhere = max(r.Overdue-r.LeftTotal()-c.Delivered-c.Retried-c.Dead, 0)
+	rest := max(r.Overdue-r.LeftTotal()-c.Delivered-c.Retried-c.Dead, 0)
+	if r.ended {
+		r.CutOff = rest
+	} else {
+		r.Elsewhere = rest
+	}
+	return r
 }
 
 // LeftTotal is the number of overdue tasks that were left where they are.
@@ -63,6 +72,9 @@ func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d tables, %d overdue, %d delivered, %d retried, %d dead, %d elsewhere, %d left, %d recovered, %d buried, took %s",
 		r.Tables, r.Overdue, r.Delivered, r.Retried, r.Dead, r.Elsewhere, r.LeftTotal(), r.Recovered, r.Buried, r.Took.Round(time.Millisecond))
+	if r.ended {
+		fmt.Fprintf(&b, "; cut off, %d not delivered", r.CutOff)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Left)) {
 		fmt.Fprintf(&b, "; left %s: %d", name, r.Left[name])
 	}

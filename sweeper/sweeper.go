@@ -94,8 +94,11 @@ func (s *Sweeper) Sweep(ctx context.Context) (Result, error) {
 		g.Go(func() error { walk.server(ctx, server); return nil })
 	}
 	_ = g.Wait() // each server keeps its error in the walk
+	if walk.result.ended = ctx.Err() != nil; walk.result.ended {
+		walk.errs = append(walk.errs, fmt.Errorf("sweep cut off: %w", ctx.Err()))
+	}
 	if s.cfg.Intake != nil {
-		walk.result.reckon(s.cfg.Counts().minus(before))
+		walk.result = walk.result.Settled(s.cfg.Counts().minus(before))
 	}
 	walk.result.Took = time.Since(start)
 	s.metrics.observe(walk.result)
@@ -118,7 +121,7 @@ func (w *walk) server(ctx context.Context, server int) {
 	if w.cfg.Intake != nil {
 		err = errors.Join(err, w.settled(ctx, server))
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		w.fail(server, err)
 	}
 }
@@ -149,7 +152,7 @@ func (w *walk) tables(ctx context.Context, server int) error {
 // read hide no other; an error concerns them all.
 func (w *walk) chunk(ctx context.Context, server int, tables []int) (failed map[int]error, err error) {
 	failed = make(map[int]error)
-	if err := w.recover(ctx, server, tables); err != nil {
+	if err := w.recover(ctx, server, tables); err != nil && ctx.Err() == nil {
 		w.fail(server, err)
 	}
 	for _, r := range w.rounds {

@@ -2,6 +2,7 @@ package sweeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -161,8 +162,14 @@ func TestSweepThatIsCutOffReturnsWhatItHas(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	intake := &cutting{small{got: map[tocsin.JobID]int{}}, cancel}
 	result, err := f.sweeper(t, intake).Sweep(ctx)
-	if err == nil || result.Overdue == 0 || result.Tables == 80 {
+	if !errors.Is(err, context.Canceled) || result.Overdue == 0 || result.Tables == 80 {
 		t.Errorf("%s, %v", result, err)
+	}
+	if result.CutOff != result.Overdue || result.Elsewhere != 0 || len(result.Failed) != 0 {
+		t.Errorf("%s: nothing is settled yet, and no server failed", result)
+	}
+	if late := result.Settled(Counts{Delivered: 1}); late.Delivered != 1 || late.CutOff != result.CutOff-1 {
+		t.Errorf("%s: one was settled at the end", late)
 	}
 }
 
