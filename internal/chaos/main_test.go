@@ -44,8 +44,13 @@ type scenario struct {
 	finals map[tocsin.JobID]row
 }
 
+// begin starts a cluster. Short scenarios mostly wait, so they run side by side; the
+// figures of long ones are not to be those of another.
 func begin(t *testing.T, o Options) *scenario {
 	t.Helper()
+	if !long() {
+		t.Parallel()
+	}
 	o.Dir = t.TempDir()
 	if o.Timing == (Timing{}) {
 		o.Timing = Timing{Lease: 2 * time.Second, Scan: time.Second, Grace: 12 * time.Second}

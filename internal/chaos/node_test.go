@@ -10,9 +10,9 @@ import (
 
 // TestKilledNodesLoseNothing: kill -9 in the middle of a burst, round after round.
 func TestKilledNodesLoseNothing(t *testing.T) {
-	rounds, burst := pick(3, 30), pick(600, 2000)
+	rounds, burst := pick(2, 30), pick(600, 2000)
 	s := begin(t, Options{Nodes: 3, Servers: pick(1, 2), Sweeper: true})
-	s.under(Load{Rate: pick(100, 300), Changes: 0.12, Fails: true}, func(ctx context.Context) error {
+	s.under(Load{Rate: pick(100, 300), Changes: 0.12, Fails: true, Far: 2 * time.Second}, func(ctx context.Context) error {
 		for round := range rounds {
 			due := time.Now().Add(time.Second)
 			s.fill(burst, due, 100*time.Millisecond, func(int) Work { return Work{Millis: rand.IntN(100)} })
@@ -48,9 +48,9 @@ func (s *scenario) secondsWereInHand(r *Report) {
 // nothing else.
 func TestFrozenNodeWakesToFindItsTablesGone(t *testing.T) {
 	s := begin(t, small)
-	s.under(Load{Rate: pick(300, 800), Work: 60}, func(ctx context.Context) error {
+	s.under(Load{Rate: pick(300, 800), Work: 60, Far: 3 * time.Second}, func(ctx context.Context) error {
 		for range pick(1, 8) {
-			s.pause(3 * time.Second)
+			s.pause(pick(time.Second, 3*time.Second))
 			if err := s.Do(ctx, Step{Fault: FreezeNode, Node: 0, Length: pick(5*time.Second, 8*time.Second)}); err != nil {
 				return err
 			}
@@ -141,8 +141,8 @@ func disorder(all []delivery) float64 {
 // about to deliver. Some is delivered twice; every final state is single.
 func TestGreedySweeperBesideBusyNodes(t *testing.T) {
 	s := begin(t, small)
-	s.under(Load{Rate: pick(200, 600), Changes: 0.12, Fails: true}, func(ctx context.Context) error {
-		return s.Do(ctx, Step{Fault: LowSweep, Length: pick(6*time.Second, time.Minute)})
+	s.under(Load{Rate: pick(200, 600), Changes: 0.12, Fails: true, Far: 2 * time.Second}, func(ctx context.Context) error {
+		return s.Do(ctx, Step{Fault: LowSweep, Length: pick(4*time.Second, time.Minute)})
 	})
 	r := s.verdict()
 	t.Logf("%d of %d deliveries were second ones", r.Seconds(), r.Deliveries)

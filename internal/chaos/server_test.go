@@ -9,10 +9,10 @@ import (
 // TestServerDiesAndComesBack: kill -9 of MariaDB while deliveries are in hand.
 func TestServerDiesAndComesBack(t *testing.T) {
 	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true})
-	s.under(Load{Rate: pick(200, 500), Changes: 0.12, Fails: true, Work: 100}, func(ctx context.Context) error {
-		s.pause(2 * time.Second)
+	s.under(Load{Rate: pick(200, 500), Changes: 0.12, Fails: true, Work: 100, Far: 3 * time.Second}, func(ctx context.Context) error {
+		s.pause(time.Second)
 		for range pick(1, 5) {
-			if err := s.Do(ctx, Step{Fault: KillServer, Server: 1, Length: 3 * time.Second}); err != nil {
+			if err := s.Do(ctx, Step{Fault: KillServer, Server: 1, Length: 2 * time.Second}); err != nil {
 				return err
 			}
 			s.pause(pick(2*time.Second, 10*time.Second))
