@@ -10,19 +10,29 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"google.golang.org/grpc/grpclog"
 )
 
 // version is set when the program is built.
 var version = "dev"
 
 func main() {
+	quietGRPC()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// quietGRPC keeps the etcd client's transport, which writes to stderr by itself,
+// from mixing with our one line an error: what it says reaches us as errors too.
+func quietGRPC() {
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 }
 
 // Exit codes.
