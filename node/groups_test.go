@@ -45,6 +45,9 @@ func childMain() {
 	defer stop()
 	var h node.Handlers
 	node.Handle(&h, tocsin.Define[string](c.Handles), func(_ context.Context, task *tocsin.Task[string]) error {
+		if early := time.Until(task.ActionTime); early > 0 {
+			fmt.Println("early by", early)
+		}
 		fmt.Println(task.BizType, task.BizID)
 		return nil
 	})
@@ -72,14 +75,17 @@ func openDB(t *testing.T) *sql.DB {
 }
 
 // spawn starts a node in a process of its own and returns the lines it prints.
-func spawn(t *testing.T, c child) <-chan string {
+func spawn(t *testing.T, c child) <-chan string { return spawnIn(t, c) }
+
+// spawnIn is spawn with further variables of the environment.
+func spawnIn(t *testing.T, c child, env ...string) <-chan string {
 	t.Helper()
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	cmd.Env = append(append(os.Environ(), env...), childEnv+"="+string(text))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

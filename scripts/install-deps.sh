@@ -2,7 +2,7 @@
 # Installs what `make run` and `make test` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server
-#   scripts/install-deps.sh test    the server, its command line client, a C compiler for the race detector
+#   scripts/install-deps.sh test    the server, its command line client, a C compiler for the race detector, libfaketime
 #
 # It uses apt-get, as root or through sudo. Elsewhere it says what to install and exits 1. Go itself is never installed.
 set -eu
@@ -44,12 +44,16 @@ has_compiler() {
 	command -v "${cc%% *}" >/dev/null && echo '#include <stdlib.h>' | ${cc} -E - >/dev/null 2>&1
 }
 
+# Some tests run a server whose clock is wrong.
+has_faketime() { [ -n "$(find /usr/lib -name libfaketimeMT.so.1 2>/dev/null | head -n 1)" ]; }
+
 # What is missing for $1, as names of Debian packages.
 missing() {
 	has_server || echo mariadb-server-core
 	if [ "$1" = test ]; then
 		has_client || echo mariadb-client-core
 		has_compiler || echo gcc libc6-dev
+		has_faketime || echo libfaketime
 	fi
 }
 

@@ -30,6 +30,8 @@ type MariaDBConfig struct {
 	Durable bool
 	// Args are further options of the server. They come last, so they win.
 	Args []string
+	// Env are further variables of the server's environment, "NAME=value".
+	Env []string
 	// Log takes the server's log; a slow writer slows the server. nil keeps it in Dir/error.log.
 	Log io.Writer
 }

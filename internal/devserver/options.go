@@ -106,6 +106,7 @@ func cacheArgs(files int) []string {
 func (m *MariaDB) command(args []string) *exec.Cmd {
 	cmd := exec.Command(m.program.path, args...)
 	cmd.Dir = m.folder.path
+	cmd.Env = append(os.Environ(), m.cfg.Env...)
 	cmd.Stdout, cmd.Stderr = m.log, m.log
 	cmd.ExtraFiles = []*os.File{m.folder.lockFile()}
 	return cmd
