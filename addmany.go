@@ -116,6 +116,19 @@ type manyError struct {
 func (e *manyError) Error() string   { return e.text }
 func (e *manyError) Unwrap() []error { return e.causes }
 
+// placeOf says where a task failed. Those that may be stored stand apart: they
+// must not be added again unseen.
+func (c *Client) placeOf(t NewTask, err error) string {
+	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnknownBizType) {
+		return "refused"
+	}
+	server := c.home[c.layout.DatabaseOf(c.layout.TableOf(t.bizID))].Name
+	if errors.Is(err, ErrUnknownOutcome) {
+		return "in doubt on server " + server
+	}
+	return "on server " + server
+}
+
 // missed sums up what is not stored: how many, where, and one cause of each.
 func (c *Client) missed(tasks []NewTask, added []Added) error {
 	counts, first, total := map[string]int{}, map[string]error{}, 0
@@ -123,10 +136,7 @@ func (c *Client) missed(tasks []NewTask, added []Added) error {
 		if a.Err == nil {
 			continue
 		}
-		place := "refused"
-		if !errors.Is(a.Err, ErrInvalid) && !errors.Is(a.Err, ErrUnknownBizType) {
-			place = "on server " + c.home[c.layout.DatabaseOf(c.layout.TableOf(tasks[i].bizID))].Name
-		}
+		place := c.placeOf(tasks[i], a.Err)
 		if counts[place]++; counts[place] == 1 {
 			first[place] = a.Err
 		}

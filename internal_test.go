@@ -1,6 +1,7 @@
 package tocsin
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"sync"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 func TestJobIDsOfOneProcessNeverRepeatAndGrow(t *testing.T) {
@@ -126,5 +129,19 @@ func TestDecodeGivesThePayloadBack(t *testing.T) {
 	_, err = Define[[]int]("a").Decode(Info{JobID: 5, Attribute: "hello"})
 	if err == nil || !strings.Contains(err.Error(), "payload of task 5 is not a []int") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAddManySaysDoubtAlsoWhereOthersAreSurelyNotStored(t *testing.T) {
+	t.Parallel()
+	home := &server{Server: &mysql.Server{Name: "db1"}}
+	c := &Client{layout: Layout{Databases: 1, Tables: 1}, home: []*server{home}}
+	text := Define[string]("a")
+	tasks := []NewTask{text.New(1, "", In(0)), text.New(2, "", In(0)), text.New(3, "", In(0))}
+	doubt := (&tries{maybe: true}).failure(7, "toc_0.task_0000 on db1", errors.New("cut off"))
+	err := c.missed(tasks, []Added{{Err: errors.New("locked")}, {JobID: 7, Err: doubt}, {JobID: 8}})
+	want := "2 of 3 tasks are not stored: 1 in doubt on server db1 (add task 7 to toc_0.task_0000 on db1: it may or may not be stored: cut off), 1 on server db1 (locked)"
+	if !errors.Is(err, ErrUnknownOutcome) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

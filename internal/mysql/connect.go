@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -139,13 +138,5 @@ func Redact(dsn string) string {
 	if cfg.User != "" {
 		b.WriteString(cfg.User + "@")
 	}
-	return b.String() + net.JoinHostPort(splitAddr(cfg.Addr))
-}
-
-func splitAddr(addr string) (host, port string) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr, ""
-	}
-	return host, port
+	return b.String() + cfg.Addr
 }

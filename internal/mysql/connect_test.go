@@ -88,3 +88,19 @@ func TestATransactionThatFailsLeavesNothingOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestRedactLeavesOutThePasswordAlone(t *testing.T) {
+	t.Parallel()
+	for dsn, want := range map[string]string{
+		"toc:hush@tcp(db1:3306)/toc_0?timeout=1s": "toc@db1:3306",
+		"toc:hush@tcp(db1)/":                      "toc@db1:3306",
+		"toc:hush@tcp([::1]:3307)/":               "toc@[::1]:3307",
+		"toc:hu@sh/@unix(/run/mysqld.sock)/":      "toc@/run/mysqld.sock",
+		"tcp(db1:3306)/":                          "db1:3306",
+		"mysql://toc:hush@db1:3306/":              "(not a DSN)",
+	} {
+		if got := mysql.Redact(dsn); got != want {
+			t.Errorf("%s: %s, want %s", dsn, got, want)
+		}
+	}
+}
