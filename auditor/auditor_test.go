@@ -20,17 +20,20 @@ import (
 
 func TestMain(m *testing.M) { devtest.Main(m) }
 
+// small is enough for most tests.
+var small = tocsin.Layout{Databases: 2, Tables: 2}
+
 // site is a cluster of its own, with a pool beside the store.
 type site struct {
-	t      *testing.T
+	t      testing.TB
 	layout tocsin.Layout
 	store  *store.Store
 	db     *sql.DB
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB, layout tocsin.Layout) *site {
 	t.Helper()
-	layout := tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)}
+	layout.Prefix = devtest.Prefix(t)
 	cfg := tocsin.Config{Layout: layout, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}}
 	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: "test"}); err != nil {
 		t.Fatal(err)
@@ -38,7 +41,7 @@ func newSite(t *testing.T) *site {
 	return openSite(t, cfg)
 }
 
-func openSite(t *testing.T, cfg tocsin.Config) *site {
+func openSite(t testing.TB, cfg tocsin.Config) *site {
 	t.Helper()
 	s := &site{t: t, layout: cfg.Layout}
 	var err error
@@ -88,7 +91,7 @@ func (s *site) auditor(change func(*Config)) *Auditor {
 
 func TestAuditOfTasksInOrderFindsNothing(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	for n := uint64(1); n <= 20; n++ {
 		s.add(1, tocsin.Pending, 30*time.Second, n)
 		s.add(2, tocsin.Pending, time.Hour, n)
@@ -106,7 +109,7 @@ func TestAuditOfTasksInOrderFindsNothing(t *testing.T) {
 
 func TestAuditPrintsWhatDoesNotFitByTableAndType(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	var of1 []uint64 // biz_ids of table 1
 	for n := uint64(1); len(of1) < 1200; n++ {
 		if s.layout.TableOf(n) == 1 {
@@ -151,7 +154,7 @@ func TestAuditPrintsWhatDoesNotFitByTableAndType(t *testing.T) {
 
 func TestAuditGoesRoundWhatItCannotRead(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	s.exec("DROP TABLE " + s.layout.Table(2))
 	down := openSite(t, tocsin.Config{Layout: s.layout, Servers: []tocsin.Server{
 		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{1}}, {Name: "db2", DSN: "root@tcp(127.0.0.1:1)/", Databases: []int{0}},
@@ -188,7 +191,7 @@ func upTo(n uint64) iter.Seq[uint64] {
 
 func TestAgainstListsBizIDsWithoutATask(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	ids := slices.Collect(upTo(12_345)) // more than are taken in hand at once
 	s.add(1, tocsin.Pending, 0, ids[:50]...)
 	s.add(1, tocsin.Done, 999*time.Hour, 51, 52)

@@ -28,17 +28,21 @@ func TestMain(m *testing.M) { devtest.Main(m) }
 // policies of the tests: type 1 is kept for an hour, 2 for 30 days.
 var policies = []biztype.Policy{{Name: "short", Number: 1, Retention: biztype.Duration(time.Hour)}, {Name: "long", Number: 2}}
 
+// small is enough for most tests.
+var small = tocsin.Layout{Databases: 2, Tables: 2}
+
 // site is a cluster of its own, with a pool beside the store.
 type site struct {
-	t      *testing.T
+	t      testing.TB
 	layout tocsin.Layout
 	store  *store.Store
 	db     *sql.DB
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB, layout tocsin.Layout) *site {
 	t.Helper()
-	s := &site{t: t, layout: tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)}}
+	layout.Prefix = devtest.Prefix(t)
+	s := &site{t: t, layout: layout}
 	cfg := tocsin.Config{Layout: s.layout, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}}
 	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: "test"}); err != nil {
 		t.Fatal(err)
@@ -134,7 +138,7 @@ func TestPurgeKeepsWhatIsLiveYoungOrUnknown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t)
+			s := newSite(t, small)
 			s.fill()
 			cfg := s.config()
 			c.change(&cfg)
@@ -151,7 +155,7 @@ func TestPurgeKeepsWhatIsLiveYoungOrUnknown(t *testing.T) {
 
 func TestPurgeRemovesOldBells(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	for i := range 25 {
 		s.exec(fmt.Sprintf("INSERT INTO %s.doorbell (table_no, job_id, biz_type, action_time) VALUES (2, 1, 1, UTC_TIMESTAMP(3) - INTERVAL %d MINUTE)", s.layout.Database(1), 100-4*i))
 	}
@@ -168,7 +172,7 @@ func TestPurgeRemovesOldBells(t *testing.T) {
 
 func TestPurgeLeavesALockedRowAndTheRestGoesOn(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	s.add(1, 300, 1, tocsin.Done, 2*time.Hour)
 	s.add(2, 10, 1, tocsin.Done, 2*time.Hour)
 	tx, err := s.db.BeginTx(t.Context(), nil)
@@ -190,7 +194,7 @@ func TestPurgeLeavesALockedRowAndTheRestGoesOn(t *testing.T) {
 
 func TestPurgeGoesRoundAMissingTable(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	s.fill()
 	s.exec("DROP TABLE " + s.layout.Table(2))
 	p, err := New(s.config())
@@ -208,7 +212,7 @@ func TestPurgeGoesRoundAMissingTable(t *testing.T) {
 
 func TestTwoPurgesAtOnceRemoveEachRowOnce(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	for table := range s.layout.Total() {
 		s.add(table, 500, 1, tocsin.Done, 2*time.Hour)
 	}
@@ -252,7 +256,7 @@ func TestPurgeLeavesATableThatStaysLocked(t *testing.T) {
 		"lock time-outs": {1205, []int{20, 5, 1, 1, 1}},
 		"another fault":  {1036, []int{20}},
 	} {
-		s := newSite(t)
+		s := newSite(t, small)
 		for table := range s.layout.Total() {
 			s.add(table, 20, 1, tocsin.Done, 2*time.Hour)
 			s.add(table, 20, 1, tocsin.Cancelled, 2*time.Hour)
@@ -277,7 +281,7 @@ func TestPurgeLeavesATableThatStaysLocked(t *testing.T) {
 
 func TestPurgeWithoutPoliciesIsAnErrorAndWithSomeGoesOn(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	s.fill()
 	broken := errors.New("no policies")
 	for n, want := range []int{0, 20} {
@@ -295,7 +299,7 @@ func TestPurgeWithoutPoliciesIsAnErrorAndWithSomeGoesOn(t *testing.T) {
 
 func TestRunPurgesAtItsTimes(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, small)
 	s.fill()
 	ctx, end := context.WithCancel(t.Context())
 	cfg := s.config()

@@ -197,3 +197,49 @@ func TestPurgeBellsLeavesTheYoungAndTheNewest(t *testing.T) {
 		t.Errorf("empty: %d, %d, %v", removed, next, err)
 	}
 }
+
+// While a purge is under way, uncommitted, whoever lives on the same table goes
+// on: none of these waits for a lock.
+func TestAPurgeUnderWayHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := open(t, tocsin.Layout{Databases: 1, Tables: 1})
+	var rows []duequeue.Entry
+	for i := range 300 { // old ones between live ones
+		b.add(task{id: id(0, 2*i), status: tocsin.Done, action: 1000}, task{id: id(0, 2*i+1), action: 2000})
+		rows = append(rows, duequeue.Entry{JobID: id(0, 2*i), Type: 1})
+	}
+	b.add(task{id: id(0, 900), status: tocsin.Claimed, action: 1000})
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	text, _, _ := strings.Cut(string(b.purgeText(tocsin.Done, b.clock(), byTableAndType(rows))), ";")
+	if res, err := tx.Exec(text); err != nil {
+		t.Fatal(err)
+	} else if n, _ := res.RowsAffected(); n != 300 {
+		t.Fatalf("deleted %d", n)
+	}
+	if page, err := b.Peek(t.Context(), PeekQuery{Tables: []int{0}, Types: []uint64{1}, Until: b.clock(), Limit: 1000}); err != nil || len(page.Entries) != 300 {
+		t.Errorf("peek: %d, %v", len(page.Entries), err)
+	}
+	var outcomes []Outcome
+	var claim []duequeue.Entry
+	for i := range 300 {
+		if i%2 == 0 {
+			outcomes = append(outcomes, Outcome{JobID: id(0, 2*i+1)})
+		} else {
+			claim = append(claim, duequeue.Entry{JobID: id(0, 2*i+1), Type: 1, Due: 2000})
+		}
+	}
+	if fates, err := b.Settle(t.Context(), 0, outcomes); err != nil || fates[0] != Stored {
+		t.Errorf("settle: %v", err)
+	}
+	if got, err := b.Claim(t.Context(), Claim{Rows: claim, By: "n", Hold: time.Minute}); err != nil || len(got) != 150 {
+		t.Errorf("claim: %d, %v", len(got), err)
+	}
+	if got, err := b.Recover(t.Context(), 0, []int{0}, 10); err != nil || got.Back != 1 {
+		t.Errorf("recover: %+v, %v", got, err)
+	}
+	b.add(task{id: id(0, 1000), action: 1000}) // also beside the deleted keys
+}
