@@ -45,93 +45,99 @@ func during1s(f Fault) incident {
 	return incident{Step: Step{Fault: f}, from: at(1000), to: at(2000)}
 }
 
+// forgery is a change of the forged evidence, and the promise that it breaks; "":
+// none.
+type forgery struct {
+	forge  func(*evidence, *entry)
+	broken string
+}
+
+var forgeries = map[string]forgery{
+	"all is well": {func(*evidence, *entry) {}, ""},
+	"an acknowledged task has no row": {func(v *evidence, _ *entry) {
+		delete(v.rows, 5)
+		delete(v.deliveries, 7)
+	}, promiseStored},
+	"a refused task has a row":     {func(_ *evidence, e *entry) { e.Word = refusedWord }, "a refused add is not stored"},
+	"a rolled back task has a row": {func(_ *evidence, e *entry) { e.Word = rolledBack }, "a refused add is not stored"},
+	"an unknown one may have a row": {func(_ *evidence, e *entry) {
+		e.Word = unknownWord
+	}, ""},
+	"the row has another id":  {func(_ *evidence, e *entry) { e.JobID = 8 }, "an add is stored once, under the id it was given"},
+	"a task is still pending": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Pending }) }, promiseEnds},
+	"a task is still claimed": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Claimed }) }, promiseEnds},
+	"done without a delivery": {func(v *evidence, _ *entry) { v.deliver() }, promiseDelivered},
+	"done after a failed delivery alone": {func(v *evidence, _ *entry) {
+		d := begun("n1-1", 1001, 0)
+		d.OK = false
+		v.deliver(d)
+	}, promiseDelivered},
+	"done by a delivery of another version": {func(v *evidence, e *entry) {
+		e.Change = &op{Due: at(1000), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
+		v.with(func(r *row) { r.Version = 1 })
+	}, promiseDelivered},
+	"cancelled by nobody":    {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Cancelled }) }, "nobody cancels but the user"},
+	"dead after one attempt": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Dead; r.Attempts = 1 }) }, "a task is buried after its last attempt or fifth crash only"},
+	"dead after five crashes": {func(v *evidence, _ *entry) {
+		v.with(func(r *row) { r.Status = tocsin.Dead; r.Crashes = 5 })
+	}, ""},
+	"an attempt that nothing explains": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Attempts = 1 }) }, "an attempt is counted for each failure, and for no crash"},
+	"an attempt of a frozen node": {func(v *evidence, _ *entry) {
+		v.with(func(r *row) { r.Attempts = 1 })
+		v.incidents = []incident{during1s(FreezeNode)}
+	}, ""},
+	"a failure that was not counted": {func(_ *evidence, e *entry) { e.Fail = 1 }, "an attempt is counted for each failure, and for no crash"},
+	"early":                          {func(v *evidence, _ *entry) { v.deliver(begun("n1-1", 999, 0)) }, "never early"},
+	"early for what it was rescheduled to": {func(v *evidence, e *entry) {
+		e.Change = &op{Due: at(5000), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
+		d := begun("n1-1", 4999, 0)
+		d.Version = 1
+		v.deliver(d)
+		v.with(func(r *row) { r.Version = 1 })
+	}, "never early"},
+	"done though its cancel succeeded": {func(_ *evidence, e *entry) { e.Change = cancelledAt(500) }, "a cancelled task stays cancelled"},
+	"rescheduled and not": {func(_ *evidence, e *entry) {
+		e.Change = &op{Due: at(1000), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
+	}, "a rescheduled task has a new version"},
+	"delivered long after its cancel": {func(v *evidence, e *entry) {
+		e.Change = cancelledAt(500)
+		v.with(func(r *row) { r.Status = tocsin.Cancelled })
+		v.deliver(begun("n1-1", 4000, 0))
+	}, "a cancelled task is not delivered"},
+	"delivered soon after its cancel": {func(v *evidence, e *entry) {
+		e.Change = cancelledAt(995)
+		v.with(func(r *row) { r.Status = tocsin.Cancelled })
+	}, ""},
+	"strict, and delivered soon after its cancel": {func(v *evidence, e *entry) {
+		e.Type, e.Change = strict.Name(), cancelledAt(995)
+		v.with(func(r *row) { r.Status = tocsin.Cancelled })
+	}, "a cancelled task is not delivered"},
+	"delivered twice for no reason": {func(v *evidence, _ *entry) {
+		v.deliver(begun("n1-1", 1001, 0), begun("n2-1", 1500, 0))
+	}, "a second delivery has a cause"},
+	"delivered twice since its node was killed": {func(v *evidence, _ *entry) {
+		v.deliver(begun("n1-1", 1001, 0), begun("n2-1", 1500, 0))
+		v.incidents = []incident{during1s(KillNode)}
+	}, ""},
+	"strict, and swept while its owner had it": {func(v *evidence, e *entry) {
+		e.Type = strict.Name()
+		v.deliver(begun("n1-1", 1001, 0), begun("sweeper-1", 1500, 0))
+		v.incidents = []incident{during1s(LowSweep)}
+	}, "a strict task is delivered by nobody else while its claim lasts"},
+	"a final state that changed": {func(v *evidence, _ *entry) {
+		v.finals[7] = row{JobID: 7, Status: tocsin.Done, Action: at(1019)}
+	}, "a final state stays: was " + row{JobID: 7, Status: tocsin.Done, Action: at(1019)}.String()},
+	"dead, then completed late": {func(v *evidence, _ *entry) {
+		v.finals[7] = row{JobID: 7, Status: tocsin.Dead, Action: at(1019)}
+	}, ""},
+	"a delivery of nothing": {func(v *evidence, _ *entry) { v.deliveries[9] = v.deliveries[7] }, "what is delivered was stored"},
+	"two rows of one task":  {func(v *evidence, _ *entry) { v.doubles = []row{{JobID: 8, BizID: 5}} }, "one row a task"},
+}
+
 // TestChecker: each broken promise is found, and what is allowed is not called one.
 func TestChecker(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		forge  func(*evidence, *entry)
-		broken string // "": nothing
-	}{
-		"all is well": {func(*evidence, *entry) {}, ""},
-		"an acknowledged task has no row": {func(v *evidence, _ *entry) {
-			delete(v.rows, 5)
-			delete(v.deliveries, 7)
-		}, promiseStored},
-		"a refused task has a row":     {func(_ *evidence, e *entry) { e.Word = refusedWord }, "a refused add is not stored"},
-		"a rolled back task has a row": {func(_ *evidence, e *entry) { e.Word = rolledBack }, "a refused add is not stored"},
-		"an unknown one may have a row": {func(_ *evidence, e *entry) {
-			e.Word = unknownWord
-		}, ""},
-		"the row has another id":  {func(_ *evidence, e *entry) { e.JobID = 8 }, "an add is stored once, under the id it was given"},
-		"a task is still pending": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Pending }) }, promiseEnds},
-		"a task is still claimed": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Claimed }) }, promiseEnds},
-		"done without a delivery": {func(v *evidence, _ *entry) { v.deliver() }, promiseDelivered},
-		"done after a failed delivery alone": {func(v *evidence, _ *entry) {
-			d := begun("n1-1", 1001, 0)
-			d.OK = false
-			v.deliver(d)
-		}, promiseDelivered},
-		"done by a delivery of another version": {func(v *evidence, e *entry) {
-			e.Change = &op{Due: at(1000), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
-			v.with(func(r *row) { r.Version = 1 })
-		}, promiseDelivered},
-		"cancelled by nobody":    {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Cancelled }) }, "nobody cancels but the user"},
-		"dead after one attempt": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Status = tocsin.Dead; r.Attempts = 1 }) }, "a task is buried after its last attempt or fifth crash only"},
-		"dead after five crashes": {func(v *evidence, _ *entry) {
-			v.with(func(r *row) { r.Status = tocsin.Dead; r.Crashes = 5 })
-		}, ""},
-		"an attempt that nothing explains": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Attempts = 1 }) }, "an attempt is counted for each failure, and for no crash"},
-		"an attempt of a frozen node": {func(v *evidence, _ *entry) {
-			v.with(func(r *row) { r.Attempts = 1 })
-			v.incidents = []incident{during1s(FreezeNode)}
-		}, ""},
-		"a failure that was not counted": {func(_ *evidence, e *entry) { e.Fail = 1 }, "an attempt is counted for each failure, and for no crash"},
-		"early":                          {func(v *evidence, _ *entry) { v.deliver(begun("n1-1", 999, 0)) }, "never early"},
-		"early for what it was rescheduled to": {func(v *evidence, e *entry) {
-			e.Change = &op{Due: at(5000), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
-			d := begun("n1-1", 4999, 0)
-			d.Version = 1
-			v.deliver(d)
-			v.with(func(r *row) { r.Version = 1 })
-		}, "never early"},
-		"done though its cancel succeeded": {func(_ *evidence, e *entry) { e.Change = cancelledAt(500) }, "a cancelled task stays cancelled"},
-		"rescheduled and not": {func(_ *evidence, e *entry) {
-			e.Change = &op{Due: at(1000), Word: acknowledged, Change: tocsin.Change{Changed: 1}}
-		}, "a rescheduled task has a new version"},
-		"delivered long after its cancel": {func(v *evidence, e *entry) {
-			e.Change = cancelledAt(500)
-			v.with(func(r *row) { r.Status = tocsin.Cancelled })
-			v.deliver(begun("n1-1", 4000, 0))
-		}, "a cancelled task is not delivered"},
-		"delivered soon after its cancel": {func(v *evidence, e *entry) {
-			e.Change = cancelledAt(995)
-			v.with(func(r *row) { r.Status = tocsin.Cancelled })
-		}, ""},
-		"strict, and delivered soon after its cancel": {func(v *evidence, e *entry) {
-			e.Type, e.Change = strict.Name(), cancelledAt(995)
-			v.with(func(r *row) { r.Status = tocsin.Cancelled })
-		}, "a cancelled task is not delivered"},
-		"delivered twice for no reason": {func(v *evidence, _ *entry) {
-			v.deliver(begun("n1-1", 1001, 0), begun("n2-1", 1500, 0))
-		}, "a second delivery has a cause"},
-		"delivered twice since its node was killed": {func(v *evidence, _ *entry) {
-			v.deliver(begun("n1-1", 1001, 0), begun("n2-1", 1500, 0))
-			v.incidents = []incident{during1s(KillNode)}
-		}, ""},
-		"strict, and swept while its owner had it": {func(v *evidence, e *entry) {
-			e.Type = strict.Name()
-			v.deliver(begun("n1-1", 1001, 0), begun("sweeper-1", 1500, 0))
-			v.incidents = []incident{during1s(LowSweep)}
-		}, "a strict task is delivered by nobody else while its claim lasts"},
-		"a final state that changed": {func(v *evidence, _ *entry) {
-			v.finals[7] = row{JobID: 7, Status: tocsin.Done, Action: at(1019)}
-		}, "a final state stays: was " + row{JobID: 7, Status: tocsin.Done, Action: at(1019)}.String()},
-		"dead, then completed late": {func(v *evidence, _ *entry) {
-			v.finals[7] = row{JobID: 7, Status: tocsin.Dead, Action: at(1019)}
-		}, ""},
-		"a delivery of nothing": {func(v *evidence, _ *entry) { v.deliveries[9] = v.deliveries[7] }, "what is delivered was stored"},
-		"two rows of one task":  {func(v *evidence, _ *entry) { v.doubles = []row{{JobID: 8, BizID: 5}} }, "one row a task"},
-	} {
+	for name, c := range forgeries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v, e := forged()
