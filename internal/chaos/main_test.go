@@ -108,13 +108,6 @@ func (s *scenario) balance(nodes int) {
 	}
 }
 
-func (s *scenario) do(step Step) {
-	s.t.Helper()
-	if err := s.Do(s.t.Context(), step); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // verdict prints the figures and fails for every broken promise.
 func (s *scenario) verdict() *Report {
 	s.t.Helper()
