@@ -79,16 +79,17 @@ func (m *machine) looks(s *state, i int) {
 	}
 }
 
+// overdue reports whether a sweeper may look at the row; without the guard it may look at whatever is due.
+func (m *machine) overdue(r *row, guard Guard) bool {
+	return -r.action >= grace || m.rules.off[guard] && r.action <= 0
+}
+
 func (m *machine) peeks(s *state, i int) {
-	after := int8(grace)
-	if m.rules.off[SweepGrace] {
-		after = 0
-	}
-	if s.row.status != pending || -s.row.action < after {
+	if s.row.status != pending || !m.overdue(&s.row, SweepGrace) {
 		return
 	}
 	m.emit(s, i, "peeks the row", true, func(t *state) string {
-		t.actors[i] = actor{phase: peeked, at: max(t.row.action, past), same: true}
+		t.actors[i] = actor{phase: peeked}
 		return ""
 	})
 }
@@ -99,7 +100,7 @@ func (m *machine) loadable(r *row) bool {
 }
 
 func (m *machine) loadsPeeked(s *state, i int) string {
-	if !m.loadable(&s.row) || !s.actors[i].same && !m.rules.off[SweepAsPeeked] {
+	if !m.loadable(&s.row) || !m.overdue(&s.row, SweepGraceYet) {
 		s.actors[i].rest()
 		return ""
 	}
@@ -246,6 +247,9 @@ func (m *machine) handsOver(s *state, i int) {
 	m.losesClaim(s, i, p, func(t *state) { t.actors[i].foreign = true; t.excuse(&t.actors[i]) })
 }
 
+// ownClaimLeft is the promise that a crash is counted for crashes alone.
+const ownClaimLeft = "a process that lives leaves its own claim to run out"
+
 // outcomes says how each verb is written.
 var outcomes = [...]struct {
 	write Write
@@ -269,7 +273,7 @@ func (m *machine) settles(s *state, i int) {
 	m.emit(s, i, what, true, func(t *state) string {
 		hit, bad := m.write(t, o.write, p)
 		if !hit && t.row.status == claimed && int(t.row.claimant) == i+1 {
-			bad = "a process that lives leaves its own claim to run out"
+			bad = ownClaimLeft
 		}
 		t.abandon(i)
 		t.actors[i].rest()

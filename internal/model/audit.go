@@ -20,7 +20,7 @@ func (s *state) rewritten(w Write, p *params, coincide bool) {
 	ends := s.endsTurn(w, p)
 	for i := range s.actors {
 		a := &s.actors[i]
-		if a.phase == idle {
+		if a.phase < loaded {
 			continue
 		}
 		a.same = coincide && a.at != past && a.at == s.row.action
@@ -138,8 +138,12 @@ func outcomeCounts(before *row, s *state, w Write, p *params) string {
 	return ""
 }
 
-// timeStays: what was written since an outcome's row was loaded is not brought forward by it.
+// timeStays: what waits is brought forward by the user alone; not by a redrive, and not by an outcome of a row that was
+// put off since it was loaded.
 func timeStays(before *row, s *state, w Write, p *params) string {
+	if w == Redrive && before.status == pending && before.action > 0 {
+		return "EARLY: a redrive brings forward what is pending"
+	}
 	late := (w == Retry || w == Snooze) && !s.actors[p.by].fresh
 	if late && before.status == pending && s.row.action < before.action {
 		return fmt.Sprintf("EARLY: a late %s brings forward what a later outcome put off", w)

@@ -1,48 +1,97 @@
 package model
 
 import (
+	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // bound of one search, in states.
 const bound = 3_000_000
 
-func TestEveryPromiseHoldsInEveryHistory(t *testing.T) {
-	start, states, steps := time.Now(), 0, 0
-	for _, cast := range Casts() {
-		got, err := run(&cast, designed(), bound)
-		if err != nil {
-			t.Fatal(err)
-		}
-		states, steps = states+got.States, steps+got.Steps
-		t.Logf("%8d states %9d steps: %s", got.States, got.Steps, cast.Name)
-		if got.Finding != nil {
-			t.Errorf("%s:\n%s", cast.Name, got.Finding)
-		}
+// inTime are the casts that can be searched in the time there is: the race detector makes a search ten times slower,
+// and has nothing to find in it.
+func inTime() []Cast {
+	casts := Casts()
+	if underRace || testing.Short() {
+		return casts[:5]
 	}
-	t.Logf("%8d states %9d steps in %s", states, steps, time.Since(start).Round(time.Millisecond))
+	return casts
 }
 
-func TestW(t *testing.T) {
-	for _, w := range weakenings() {
-		start := time.Now()
-		found := false
-		for _, cast := range Casts() {
-			rs := designed()
-			w.make(rs)
-			got, err := run(&cast, rs, bound)
+func TestEveryPromiseHoldsInEveryHistory(t *testing.T) {
+	t.Parallel()
+	var states, steps atomic.Int64
+	t.Cleanup(func() { t.Logf("%d states, %d steps", states.Load(), steps.Load()) })
+	for _, cast := range inTime() {
+		t.Run(cast.Name, func(t *testing.T) {
+			t.Parallel()
+			got, err := run(&cast, designed(), bound)
 			if err != nil {
-				t.Errorf("%s: %v", w.name, err)
+				t.Fatal(err)
 			}
+			states.Add(int64(got.States))
+			steps.Add(int64(got.Steps))
+			t.Logf("%d states, %d steps", got.States, got.Steps)
 			if got.Finding != nil {
-				t.Logf("%s: %s, %d steps, %s (%s)", w.name, got.Finding.Promise, len(got.Finding.Trace), time.Since(start), cast.Name)
-				found = true
-				break
+				t.Errorf("\n%s", got.Finding)
+			}
+		})
+	}
+}
+
+// TestWhatOneMillisecondCanDo shows the one thing known to go wrong: a hand-over claims by action_time alone, so where
+// a row was given the very millisecond it was loaded with again, it claims what it has not loaded, and leaves it to run
+// out. The row is late by the claim and has a crash too many; no promise of a user is broken.
+func TestWhatOneMillisecondCanDo(t *testing.T) {
+	t.Parallel()
+	cast := Cast{Name: "a hand-over after a reschedule in the same millisecond", Roles: [maxActors]Role{Node, Node}, Coincide: true, HandOvers: 1, Reschedules: 1}
+	got, err := run(&cast, designed(), bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Finding == nil || got.Finding.Promise != ownClaimLeft {
+		t.Fatalf("found %v: does the hand-over compare versions now?", got.Finding)
+	}
+	t.Logf("\n%s", got.Finding)
+}
+
+// TestSearchRefusesToBeCutShort guards the guard: a search that stops at its bound has shown nothing.
+func TestSearchRefusesToBeCutShort(t *testing.T) {
+	t.Parallel()
+	if got, err := run(&Casts()[0], designed(), 1000); err == nil {
+		t.Errorf("no error after %d states", got.States)
+	}
+}
+
+// TestEveryStepIsTaken: a step that no history takes would be checked by nobody.
+func TestEveryStepIsTaken(t *testing.T) {
+	t.Parallel()
+	taken := map[string]bool{}
+	cast := Cast{Name: "all", Roles: [maxActors]Role{Node, Sweeper}, HandOvers: 1, Faults: 1, Reschedules: 1, Redrives: 1, InTx: true, Late: true, Coincide: true}
+	m := machine{cast: &cast, rules: designed()}
+	seen := map[state]bool{cast.start(): true}
+	for todo := []state{cast.start()}; len(todo) > 0 && len(seen) < 200_000; todo = todo[1:] {
+		for _, mv := range m.moves(&todo[0]) {
+			taken[mv.what] = true
+			if !seen[mv.to] {
+				seen[mv.to] = true
+				todo = append(todo, mv.to)
 			}
 		}
-		if !found {
-			t.Errorf("%s: nothing found %s", w.name, time.Since(start))
+	}
+	for _, what := range []string{
+		"time passes", "the user cancels", "the user reschedules to now", "the user reschedules to the next tick",
+		"an operator redrives", "an operator buries", "somebody recovers the claim", "purge deletes the row",
+		"a handler succeeds after its time-out", "is killed", "is stopped", "is continued", "can't reach the database",
+		"takes the table", "gives the table up", "releases the table", "loads the row", "peeks the row", "loads what it peeked",
+		"claims the row", "claims the row, but does not hear of it", "checks that it may start the row unclaimed",
+		"checks that its claim lasts", "decides to give the row back", "forgets the row", "starts the delivery",
+		"claims what it has in delivery", "completes in its own transaction", "times out while its handler goes on",
+		"complete: stored", "retry: stored", "snooze: stored", "bury: stored", "retry: stored, but it does not hear of it",
+		"complete: the row is another's", "retry: the row is another's",
+	} {
+		if !taken[what] {
+			t.Errorf("nobody ever %s", what)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (m *machine) world(s *state) {
 	}
 }
 
-// userChanges are bounded: each makes a new version.
+// userChanges are bounded where they make a new version.
 func (m *machine) userChanges(s *state) {
 	if s.left.reschedules > 0 {
 		t := *s
@@ -87,6 +87,9 @@ func (m *machine) userChanges(s *state) {
 			m.try(&t, "the user reschedules to now", false, Reschedule, params{by: nobody, next: 0})
 		}
 		m.try(&t, "the user reschedules to the next tick", false, Reschedule, params{by: nobody, next: 1})
+	}
+	if m.cast.Redrives > 0 {
+		m.try(s, "an operator buries", false, BuryByHand, params{by: nobody})
 	}
 	if s.left.redrives > 0 {
 		t := *s

@@ -43,7 +43,7 @@ const past = -1
 type row struct {
 	status   status
 	action   int8 // action_time
-	due      int8 // due_time; 0: it has come
+	due      int8 // what was asked for last, as due_time; 0: it has come
 	attempts uint8
 	crashes  uint8
 	version  uint8

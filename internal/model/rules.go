@@ -8,7 +8,7 @@ type Guard uint8
 const (
 	LoadDue       Guard = iota // a loaded row whose time has not come waits
 	SweepGrace                 // a sweeper looks at what is overdue by the grace time alone
-	SweepAsPeeked              // a sweeper loads a row only as it has peeked it
+	SweepGraceYet              // what a sweeper loads is still overdue by it: it may have been retried since it was peeked
 	ClaimFirst                 // who is not sure to be alone claims what is overdue
 	ClaimStrict                // strict biz types are always claimed
 	StartFresh                 // a row loaded a while ago is loaded again before it starts
@@ -24,7 +24,7 @@ const (
 var guardNames = [guards]string{
 	"load waits for what is not due",
 	"sweepers look at what is overdue by the grace time",
-	"sweepers load what is as they peeked it",
+	"what sweepers load is still overdue by the grace time",
 	"overdue rows are claimed before they start",
 	"strict rows are claimed before they start",
 	"a row loaded long ago does not start",

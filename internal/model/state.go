@@ -21,10 +21,10 @@ type Cast struct {
 	Faults      uint8 // kill -9, SIGSTOP, lost acknowledgements, database away: so many in all
 	HandOvers   uint8 // of the table by a node that lives
 	Reschedules uint8
-	Redrives    uint8
-	InTx        bool // handlers may complete in their own transaction
-	Late        bool // handlers may succeed after their time-out
-	Coincide    bool // two writes of one tick may set the same action_time, to the millisecond
+	Redrives    uint8 // with any, an operator plays: may bury at any time
+	InTx        bool  // handlers may complete in their own transaction
+	Late        bool  // handlers may succeed after their time-out
+	Coincide    bool  // two writes of one tick may set the same action_time, to the millisecond
 }
 
 // phase is where an actor is with its attempt.

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Write names a line of the write table; load is the one read whose condition matters as much.
+// Write names a line of the write table; load is the one read whose condition matters as much. Add has no condition: it
+// is where every history begins.
 type Write uint8
 
 // The lines of the table.
@@ -18,6 +19,7 @@ const (
 	Retry
 	Snooze
 	Bury
+	BuryByHand
 	RecoverBury
 	RecoverBack
 	Redrive
@@ -26,7 +28,7 @@ const (
 )
 
 var writeNames = [writes]string{
-	"load", "cancel", "reschedule", "claim", "complete", "retry", "snooze", "bury",
+	"load", "cancel", "reschedule", "claim", "complete", "retry", "snooze", "bury", "bury by hand",
 	"recover (bury)", "recover (give back)", "redrive", "purge",
 }
 
@@ -61,7 +63,7 @@ type line struct {
 
 // unchanged is the condition of the writes that only who holds the attempt may make.
 var unchanged = []condition{
-	{name: "version as loaded", holds: func(r *row, p *params) bool { return r.version == p.version }},
+	asLoaded,
 	{name: "attempts as loaded", holds: func(r *row, p *params) bool { return r.attempts == p.attempts }},
 	{name: "status as left", holds: func(r *row, p *params) bool { return r.status == leftAs(p) }},
 	{name: "action_time as left", holds: func(r *row, p *params) bool { return p.same }},
@@ -78,7 +80,12 @@ func leftAs(p *params) status {
 var (
 	isDue    = condition{name: "action_time <= now", holds: func(r *row, _ *params) bool { return r.action <= 0 }}
 	asRead   = condition{name: "action_time as read", holds: func(_ *row, p *params) bool { return p.same }}
-	ranOut   = condition{name: "deadline passed by 5 s", holds: deadlinePassed(recoverLate), weaker: []condition{{name: "deadline passed", holds: deadlinePassed(0)}}}
+	asLoaded = condition{name: "version as loaded", holds: func(r *row, p *params) bool { return r.version == p.version }}
+	ranOut   = condition{
+		name:   "deadline passed by 5 s",
+		holds:  deadlinePassed(recoverLate),
+		weaker: []condition{{name: "deadline passed", holds: deadlinePassed(0)}},
+	}
 	lastLife = condition{name: "last crash", holds: func(r *row, _ *params) bool { return r.crashes+1 >= maxCrashes }}
 	moreLife = condition{name: "not the last crash", holds: func(r *row, _ *params) bool { return r.crashes+1 < maxCrashes }}
 	expired  = condition{name: "settled before the cut-off", holds: func(r *row, _ *params) bool { return r.action <= -retention }}
@@ -94,14 +101,15 @@ var table = [writes]line{
 	Cancel:      {where: []condition{statusIn(pending)}, set: func(r *row, _ *params) { r.end(cancelled) }},
 	Reschedule:  {where: []condition{statusIn(pending)}, set: setReschedule},
 	Claim:       {where: []condition{statusIn(pending), isDue, asRead}, set: setClaim},
-	Complete:    {where: []condition{{name: "version as loaded", holds: unchanged[0].holds}, statusIn(pending, claimed, dead)}, set: func(r *row, _ *params) { r.end(done) }},
+	Complete:    {where: []condition{asLoaded, statusIn(pending, claimed, dead)}, set: setComplete},
 	Retry:       {where: unchanged, set: setRetry},
 	Snooze:      {where: unchanged, set: setSnooze},
 	Bury:        {where: unchanged, set: setBury},
-	RecoverBury: {where: []condition{statusIn(claimed), lastLife, ranOut}, set: func(r *row, _ *params) { r.end(dead); r.crashes++ }},
-	RecoverBack: {where: []condition{statusIn(claimed), moreLife, ranOut}, set: func(r *row, _ *params) { r.wait(0); r.crashes++ }},
+	BuryByHand:  {where: []condition{statusIn(pending)}, set: func(r *row, _ *params) { r.end(dead) }},
+	RecoverBury: {where: []condition{statusIn(claimed), lastLife, ranOut}, set: setRecoverBury},
+	RecoverBack: {where: []condition{statusIn(claimed), moreLife, ranOut}, set: setRecoverBack},
 	Redrive:     {where: []condition{statusIn(dead)}, set: setRedrive},
-	Purge:       {where: []condition{statusIn(done, cancelled, dead), expired}, set: func(r *row, _ *params) { *r = row{status: purged} }},
+	Purge:       {where: []condition{statusIn(done, cancelled, dead), expired}, set: setPurge},
 }
 
 // end makes the row final.
@@ -127,8 +135,18 @@ func setSnooze(r *row, p *params) { r.wait(p.next) }
 
 func setBury(r *row, _ *params) { r.end(dead); r.attempts++ }
 
+func setComplete(r *row, _ *params) { r.end(done) }
+
+func setRecoverBury(r *row, _ *params) { r.end(dead); r.crashes++ }
+
+func setRecoverBack(r *row, _ *params) { r.wait(0); r.crashes++ }
+
+func setPurge(r *row, _ *params) { *r = row{status: purged} }
+
+// setRedrive asks for now, though due_time stays what the user asked for.
 func setRedrive(r *row, _ *params) {
 	r.wait(0)
+	r.due = 0
 	r.attempts, r.crashes = 0, 0
 	r.version++
 }

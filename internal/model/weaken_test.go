@@ -1,0 +1,93 @@
+package model
+
+import "testing"
+
+// redundant names every weakening that breaks nothing by itself, with the reason, and with what else has to go before
+// the search finds a broken promise: a condition that no second one stood for would have no business in the table.
+var redundant = map[string]struct{ why, beside string }{
+	"claim: pending weakened to pending or claimed": {
+		why:    "a claim moves action_time to its deadline, so a claimed row is not as it was read",
+		beside: "claim: drop action_time as read",
+	},
+	"claim: pending weakened to pending or dead": {
+		why:    "a burial moves action_time, so a dead row is not as it was read",
+		beside: "claim: drop action_time as read",
+	},
+	"claim: drop action_time <= now": {
+		why:    "who claims has loaded the row as due, and claims it as it was read; it matters where a server's clock steps back",
+		beside: "guard off: load waits for what is not due",
+	},
+	"guard off: sweepers look at what is overdue by the grace time": {
+		why:    "what a sweeper has peeked too early is not overdue by the grace time when it loads it",
+		beside: "guard off: what sweepers load is still overdue by the grace time",
+	},
+	"recover (give back): drop not the last crash": {
+		why:    "the burial stands before it in the same transaction and has taken those rows",
+		beside: "guard off: recover buries before it gives back",
+	},
+	"guard off: recover buries before it gives back": {
+		why:    "each row meets one of the two statements by its crashes, in either order",
+		beside: "recover (give back): drop not the last crash",
+	},
+}
+
+func TestEveryWeakerConditionBreaksAPromise(t *testing.T) {
+	t.Parallel()
+	all := map[string]weakening{}
+	for _, w := range weakenings() {
+		all[w.name] = w
+	}
+	for name := range redundant {
+		if all[name].make == nil || all[redundant[name].beside].make == nil {
+			t.Errorf("no such weakening: %s, or %s", name, redundant[name].beside)
+		}
+	}
+	for name, w := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			second, alone := redundant[name]
+			if !alone {
+				mustFind(t, w)
+				return
+			}
+			mustFind(t, w, all[second.beside])
+			mustNotFind(t, w)
+			t.Logf("redundant: %s", second.why)
+		})
+	}
+}
+
+// mustFind searches until some cast breaks a promise under the weakened rules, and prints how.
+func mustFind(t *testing.T, weaker ...weakening) {
+	t.Helper()
+	for _, cast := range Casts() {
+		if got := searchWeaker(t, &cast, weaker); got.Finding != nil {
+			t.Logf("%s:\n%s", cast.Name, got.Finding)
+			return
+		}
+	}
+	t.Error("nothing breaks: is the condition needed? If not, say why in redundant")
+}
+
+// mustNotFind keeps the list of the redundant honest, on the quick casts.
+func mustNotFind(t *testing.T, w weakening) {
+	t.Helper()
+	for _, cast := range Casts()[:5] {
+		if got := searchWeaker(t, &cast, []weakening{w}); got.Finding != nil {
+			t.Errorf("not redundant:\n%s", got.Finding)
+		}
+	}
+}
+
+func searchWeaker(t *testing.T, cast *Cast, weaker []weakening) Result {
+	t.Helper()
+	rs := designed()
+	for _, w := range weaker {
+		w.make(rs)
+	}
+	got, err := run(cast, rs, bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
