@@ -61,8 +61,9 @@ func TestFrozenNodeWakesToFindItsTablesGone(t *testing.T) {
 	s.secondsWereInHand(s.verdict())
 }
 
-// settleLag is how long an outcome may wait to be stored.
-const settleLag = 50 * time.Millisecond
+// settleLag is how long an outcome may wait to be stored, on a machine that has other
+// things to do as well.
+const settleLag = time.Second
 
 // inHandOf counts the deliveries of a seat that had begun, and were not stored yet,
 // at a time.
