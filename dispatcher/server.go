@@ -153,14 +153,6 @@ func (s *server) known(number int) *table {
 	return t
 }
 
-// avoid leaves a locked table alone for a while. Then one row of it is tried: see
-// sift.
-func (s *server) avoid(number int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known(number).avoidUntil = time.Now().Add(avoidFor)
-}
-
 // roomAgain finds the lanes that refused and have room again. Called under
 // s.mu; the caller calls Woken after unlocking if it returns true.
 func (s *server) roomAgain() bool {

@@ -294,6 +294,10 @@ func (s *server) setAside(batch []result, err error) {
 	s.mu.Lock()
 	for _, r := range batch {
 		r.tries++
+		if locked && s.closing { // the lock may go before Run must end
+			s.pending = append(s.pending, r)
+			continue
+		}
 		wait := avoidFor
 		if !locked {
 			wait = asideFor(r.tries)

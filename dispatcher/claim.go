@@ -1,0 +1,86 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// needsClaim decides whether a row is claimed before it starts: always of a
+// strict biz type and of a row that has ended a process before; and where a
+// sweeper or a process that lives may be looking at it too. Called under s.mu.
+func (s *server) needsClaim(t *task, now int64) bool {
+	r := t.lane.kind.rule.Load()
+	overdue := time.Duration(now-t.row.Action) * time.Millisecond
+	if s.d.cfg.ClaimAll || r.policy.Strict || t.row.Crashes > 0 || overdue >= r.claimAfter {
+		return true
+	}
+	tb := s.tables[t.table()]
+	return overdue > time.Second && tb != nil && time.Now().Before(tb.uncleanUntil)
+}
+
+// fence is that of a claim on behalf of an owner, nil for "".
+func (d *Dispatcher) fence(owner string) *store.Fence {
+	if owner == "" {
+		return nil
+	}
+	return &store.Fence{Group: d.cfg.Group, Node: owner}
+}
+
+// claim takes rows of one lane in the database and returns those it got. The
+// others drop out; where it failed they are tried again in a second, unless the
+// claim did happen: then it runs out.
+func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task) []*task {
+	entries := make([]duequeue.Entry, len(tasks))
+	byID := make(map[tocsin.JobID]*task, len(tasks))
+	for i, t := range tasks {
+		entries[i] = t.entry(t.row.Action)
+		byID[t.row.JobID] = t
+	}
+	before, hold := time.Now(), l.kind.rule.Load().timeout+claimMargin
+	// The end of the intake cuts off no claim: it might stand and nobody hear of
+	// it, which would look like a crash when it has run out.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(hold, s.d.cfg.DrainTimeout))
+	defer cancel()
+	rows, err := s.d.cfg.Store.Claim(ctx, store.Claim{
+		Server: s.index,
+		Rows:   entries,
+		By:     s.d.cfg.Node,
+		Hold:   hold,
+		Fence:  s.d.fence(owner),
+	})
+	got := make([]*task, 0, len(rows))
+	for _, row := range rows {
+		t := byID[row.JobID]
+		delete(byID, row.JobID)
+		t.late = time.Duration(s.now()-t.row.Action) * time.Millisecond
+		t.row, t.claimed, t.until = row, true, before.Add(hold)
+		got = append(got, t)
+	}
+	s.notClaimed(byID, err)
+	s.d.metrics.claimed.Add(float64(len(got)))
+	return got
+}
+
+// notClaimed lets go of the rows that a claim did not get.
+func (s *server) notClaimed(left map[tocsin.JobID]*task, err error) {
+	if err != nil {
+		s.d.metrics.failed("claim", err)
+		back := make([]duequeue.Entry, 0, len(left))
+		for _, t := range left {
+			back = append(back, t.entry(t.row.Action))
+		}
+		s.hold(back, err)
+		return
+	}
+	s.d.metrics.droppedClaim.Add(float64(len(left)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, t := range left {
+		t.lane.held--
+		t.lane.queue.Done(id)
+	}
+}

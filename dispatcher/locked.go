@@ -1,0 +1,59 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// sift puts back the entries of locked tables. One that was locked is tried again
+// by a probe, one entry in a batch of its own, so that no other row waits for the
+// lock with it. Called under s.mu.
+func (s *server) sift(entries []duequeue.Entry, now int64) (kept []duequeue.Entry, probe bool) {
+	kept = entries[:0]
+	local := time.Now()
+	for i, e := range entries {
+		t := s.tables[e.JobID.Table()]
+		switch {
+		case t == nil || t.avoidUntil.IsZero():
+			kept = append(kept, e)
+		case s.probes < maxProbes && !local.Before(t.avoidUntil):
+			s.probes++
+			t.avoidUntil = local.Add(avoidFor)
+			s.putBack(kept)
+			s.putBack(entries[i+1:])
+			return append(kept[:0], e), true
+		default:
+			e.Due = now + max(ceilMilli(t.avoidUntil.Sub(local)), 1)
+			s.putBack([]duequeue.Entry{e})
+		}
+	}
+	return kept, false
+}
+
+// putBack lets go of popped entries. Called under s.mu.
+func (s *server) putBack(entries []duequeue.Entry) {
+	for _, e := range entries {
+		l := s.lanes[e.Type]
+		l.held--
+		l.queue.Requeue(e)
+	}
+}
+
+// endProbe gives a table free whose probe could be loaded.
+func (s *server) endProbe(table int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.probes--
+	if ok {
+		s.known(table).avoidUntil = time.Time{}
+	}
+}
+
+// avoid leaves a locked table alone for a while. Then one row of it is tried: see
+// sift.
+func (s *server) avoid(number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known(number).avoidUntil = time.Now().Add(avoidFor)
+}
