@@ -18,6 +18,7 @@ type rule struct {
 	batch      int
 	timeout    time.Duration
 	claimAfter time.Duration
+	sweptAfter time.Duration
 	paused     bool
 }
 
@@ -29,6 +30,7 @@ func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
 		batch:      max(t.Batch, 1),
 		timeout:    timeout,
 		claimAfter: claimAfter(grace, timeout),
+		sweptAfter: sweptAfter(grace, timeout),
 		paused:     p.Paused,
 	}
 }

@@ -207,10 +207,21 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 		s.d.metrics.early.Inc()
 		e.Due = row.Action + max(s.now()-loaded.Now, 0) // by the estimate that was ahead, or it spins
 		l.queue.Requeue(e)
+	case s.d.cfg.ClaimAll && l.retried(row, loaded.Now):
+		s.d.metrics.droppedLater.Inc()
+		l.queue.Done(e.JobID)
 	default:
 		return true
 	}
 	return false
+}
+
+// retried reports whether a row that a sweep has found is not overdue enough any
+// more: since then its owner, or another sweep, has settled it and may have
+// started it again, without a claim.
+func (l *lane) retried(row *store.Row, now int64) bool {
+	overdue := time.Duration(now-row.Action) * time.Millisecond
+	return overdue < l.kind.rule.Load().sweptAfter.Truncate(time.Millisecond)
 }
 
 // makeReady hands the tasks to their kinds, those that need a claim after it.

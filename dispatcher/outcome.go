@@ -39,3 +39,12 @@ func ceilMilli(d time.Duration) int64 {
 func claimAfter(grace, timeout time.Duration) time.Duration {
 	return max(max(grace, 2*timeout)-timeout-claimMargin-staleAfter, 0)
 }
+
+// sweptAfter is how long a row must be overdue for a sweep to take it, by the
+// sweeper's own rule: less than the default is for tests and emergencies.
+func sweptAfter(grace, timeout time.Duration) time.Duration {
+	if grace < DefaultSweepGrace {
+		return grace
+	}
+	return max(grace, 2*timeout)
+}

@@ -3,12 +3,14 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -154,7 +156,7 @@ func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
 	p.Concurrency = 2
 	var done, back atomic.Int32
 	adapt := func(c *Config) {
-		c.ClaimAll = true
+		c.ClaimAll, c.SweepGrace = true, time.Nanosecond
 		c.Settled = func(f store.Fate, v tocsin.Verb) {
 			switch {
 			case f == store.Stored && v == tocsin.Complete:
@@ -181,4 +183,38 @@ func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestASweepLeavesWhatWasRetried: between a sweep's peek and its load the owner
+// may have retried the row, and delivers it without a claim.
+func TestASweepLeavesWhatWasRetried(t *testing.T) {
+	cases := map[string]struct {
+		overdue, timeout time.Duration
+		want             tocsin.Status
+	}{
+		"overdue as it was peeked":                 {time.Minute, time.Second, tocsin.Done},
+		"retried since":                            {0, time.Second, tocsin.Pending},
+		"retried a while ago":                      {time.Minute - time.Millisecond, time.Second, tocsin.Pending},
+		"by less than two of its type's time-outs": {2 * time.Minute, 2 * time.Minute, tocsin.Pending},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := policy("order.close", 1)
+			p.Timeout = biztype.Duration(c.timeout)
+			policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
+			inBubbleWith(t, sinks, func(cfg *Config) { cfg.ClaimAll = true }, func(r *rig) {
+				r.SetPolicies(policies)
+				id := r.insert(0, 1, -c.overdue)
+				peeked := duequeue.Entry{JobID: id, Type: 1, Due: time.Now().Add(-time.Hour).UnixMilli()}
+				if refused := r.Offer(0, []duequeue.Entry{peeked}); refused != 0 {
+					t.Error("refused")
+				}
+				time.Sleep(10 * time.Millisecond)
+				r.status(id, c.want)
+				if left := r.Oldest(0); left != math.MaxInt64 {
+					t.Errorf("the sweep goes on with a row due at %d", left)
+				}
+			})
+		})
+	}
 }
