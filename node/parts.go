@@ -6,11 +6,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -43,7 +41,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	if p.store, err = openStore(ctx, n.cfg.Tables); err != nil {
+	if p.store, err = store.Connect(ctx, n.cfg.Tables); err != nil {
 		return p, err
 	}
 	if p.cfg.Registerer != nil {
@@ -119,30 +117,6 @@ func (p *parts) mine(policy biztype.Policy) bool { return policy.WithDefaults().
 // info is what the node tells others of itself.
 func (p *parts) info() assign.NodeInfo {
 	return assign.NodeInfo{Version: p.cfg.Version, Listen: p.cfg.Listen, Started: p.started, Types: p.types}
-}
-
-// openStore opens the pools and refuses a foreign or retired cluster. A server
-// that does not answer is left to be found by its first statement.
-func openStore(ctx context.Context, cfg tocsin.Config) (*store.Store, error) {
-	s, err := store.Open(cfg)
-	if err != nil {
-		return nil, err
-	}
-	var unreachable []error
-	for server := range s.Servers() {
-		err := s.Check(ctx, server)
-		switch {
-		case err == nil:
-		case mysql.ClassOf(err).Transient():
-			unreachable = append(unreachable, err)
-		default:
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	if len(unreachable) == len(s.Servers()) {
-		return nil, errors.Join(errors.Join(unreachable...), s.Close())
-	}
-	return s, nil
 }
 
 // close gives back what open took.

@@ -67,7 +67,7 @@ func (n *Node) sweeping(ctx context.Context, dry bool, use func(context.Context,
 		return all, errSweeping
 	}
 	defer n.swept.Store(false)
-	db, err := openStore(ctx, n.cfg.Tables)
+	db, err := store.Connect(ctx, n.cfg.Tables)
 	if err != nil {
 		return all, err
 	}
