@@ -58,6 +58,7 @@ func policies(url string) []biztype.Policy {
 	first, second, third := p, p, p
 	first.Name, first.Number = plain.Name(), 1
 	second.Name, second.Number, second.Strict = strict.Name(), 2, true
+	second.Concurrency = 8 // so few that loaded tasks wait: that is when a cancel must count
 	third.Name, third.Number = hook.Name(), 3
 	third.Webhook = &biztype.Webhook{URL: url, Allow: []string{"127.0.0.0/8"}}
 	return []biztype.Policy{first, second, third}

@@ -97,6 +97,27 @@ func TestTaskThatKillsItsProcessIsBuried(t *testing.T) {
 		return err
 	})
 	s.verdict()
+	s.onlyBuried(poison)
+}
+
+// onlyBuried checks that no neighbour of a poison task was buried with it.
+func (s *scenario) onlyBuried(poison []draft) {
+	s.t.Helper()
+	rows, _, err := s.rows(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	crashes := map[int]int{}
+	for _, r := range rows {
+		if r.BizID == poison[0].entry.BizID || r.BizID == poison[1].entry.BizID {
+			continue
+		}
+		crashes[r.Crashes]++
+		if r.Status == tocsin.Dead {
+			s.t.Errorf("a neighbour was buried: biz_id %d, type %d, %s", r.BizID, r.BizType, r)
+		}
+	}
+	s.t.Logf("neighbours by their number of crashes: %v", crashes)
 }
 
 // awaitBuried waits until the tasks are dead, by crashes alone.

@@ -22,11 +22,12 @@ const kept = 8 * time.Second
 func TestEverythingAtOnceOnOneTable(t *testing.T) {
 	s := begin(t, Options{Servers: 1, Nodes: 2, Purged: true, Layout: tocsin.Layout{Databases: 1, Tables: 1, Prefix: "chaos"}})
 	var purged int
-	s.under(Load{Rate: pick(200, 600), Changes: 0.6, Fails: true, Far: 2 * time.Second}, func(ctx context.Context) error {
+	s.under(Load{Rate: 220, Changes: 0.6, Fails: true, Far: 2 * time.Second, Work: 200}, func(ctx context.Context) error {
 		beside, end := context.WithCancel(ctx)
 		defer end()
 		var g errgroup.Group
 		g.Go(func() error { return s.purge(beside, &purged) })
+		g.Go(func() error { s.cancelLoaded(beside, pick(300, 1000)); return nil })
 		err := s.Do(ctx, Step{Fault: LowSweep, Length: pick(5*time.Second, time.Minute)})
 		s.pause(pick(0, kept))
 		end()
@@ -40,6 +41,24 @@ func TestEverythingAtOnceOnOneTable(t *testing.T) {
 	if long() && purged == 0 {
 		t.Error("nothing was purged")
 	}
+}
+
+// cancelLoaded adds strict tasks that are due at once, more than may be delivered at
+// a time, and cancels them while those that are loaded wait for their turn.
+func (s *scenario) cancelLoaded(ctx context.Context, n int) {
+	due := time.Now().Add(time.Second)
+	drafts := make([]draft, n)
+	for i := range drafts {
+		drafts[i] = s.ledger.newTask("strict", due, Work{Millis: 50})
+	}
+	s.addAll(ctx, drafts)
+	_ = sleep(ctx, time.Until(due))
+	var g errgroup.Group
+	g.SetLimit(4)
+	for _, d := range drafts {
+		g.Go(func() error { s.ask(ctx, d.entry, op{Cancel: true}); return nil })
+	}
+	_ = g.Wait()
 }
 
 // purge notes final states and removes old ones, again and again until ctx ends.

@@ -39,7 +39,8 @@ func (l Load) withDefaults() Load {
 // The producer's pace.
 const (
 	tick     = 50 * time.Millisecond
-	inFlight = 8 // operations at once on each server; when all wait for a sick one, its tasks are left out
+	inFlight = 8   // adds at once on each server; when all wait for a sick one, its tasks are left out
+	changing = 200 // changes that wait for their moment, or for an answer
 )
 
 // producer adds tasks and changes some of them, through the harness's links.
@@ -48,7 +49,8 @@ type producer struct {
 	load   Load
 	ledger *ledger
 	direct []*sql.DB         // for transactions of its own, by server
-	lanes  []*errgroup.Group // by server
+	lanes  []*errgroup.Group // of adds, by server
+	change errgroup.Group
 
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -56,6 +58,7 @@ type producer struct {
 
 func (s *Site) newProducer(seed uint64, load Load, l *ledger) (*producer, error) {
 	p := &producer{site: s, load: load.withDefaults(), ledger: l, rng: rand.New(rand.NewPCG(seed, 0xadd))}
+	p.change.SetLimit(changing)
 	for _, server := range s.tables(s.harness).Servers {
 		db, err := openQuiet(server.DSN)
 		if err != nil {
@@ -93,6 +96,7 @@ func (p *producer) run(ctx context.Context) {
 	for _, lane := range p.lanes {
 		_ = lane.Wait()
 	}
+	_ = p.change.Wait()
 }
 
 // draft is a task about to be added.
@@ -122,7 +126,7 @@ func (p *producer) add(ctx context.Context, server int, drafts []draft) {
 	p.site.addAll(ctx, drafts[1:])
 	for _, d := range drafts {
 		if d.entry.Word == acknowledged && p.chance(p.load.Changes) {
-			p.change(ctx, d.entry)
+			p.change.TryGo(func() error { p.alter(ctx, d.entry); return nil })
 		}
 	}
 }
@@ -192,26 +196,31 @@ func (p *producer) inTx(ctx context.Context, db *sql.DB, d draft) word {
 	return acknowledged
 }
 
-// change cancels or reschedules a task, now and then shortly before it is due.
-func (p *producer) change(ctx context.Context, e *entry) {
+// alter cancels or reschedules a task, half of them when a node may just have
+// loaded it.
+func (p *producer) alter(ctx context.Context, e *entry) {
 	if p.chance(0.5) {
 		p.mu.Lock()
-		early := time.Duration(p.rng.Int64N(int64(200 * time.Millisecond)))
+		after := time.Duration(p.rng.Int64N(int64(120*time.Millisecond))) - 20*time.Millisecond
 		p.mu.Unlock()
-		if wait := time.Until(e.Due) - early; wait < time.Second {
+		if wait := time.Until(e.Due) + after; wait < 2*time.Second {
 			_ = sleep(ctx, wait)
 		}
 	}
-	o := &op{Cancel: p.chance(0.5), Sent: time.Now()}
+	p.site.ask(ctx, e, op{Cancel: p.chance(0.5), Due: time.Now().Add(p.load.Far).Truncate(time.Millisecond)})
+}
+
+// ask sends a cancel or reschedule and writes the answer into the entry.
+func (s *Site) ask(ctx context.Context, e *entry, o op) {
+	o.Sent = time.Now()
 	var err error
 	if o.Cancel {
-		o.Change, err = p.site.client.Cancel(ctx, tocsin.ByID(e.JobID))
+		o.Change, err = s.client.Cancel(ctx, tocsin.ByID(e.JobID))
 	} else {
-		o.Due = o.Sent.Add(p.load.Far).Truncate(time.Millisecond)
-		o.Change, err = p.site.client.Reschedule(ctx, tocsin.ByID(e.JobID), tocsin.At(o.Due))
+		o.Change, err = s.client.Reschedule(ctx, tocsin.ByID(e.JobID), tocsin.At(o.Due))
 	}
 	o.Back, o.Word = time.Now(), wordOf(err)
-	e.Change = o
+	e.Change = &o
 }
 
 func (p *producer) chance(of float64) bool {
