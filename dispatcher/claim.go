@@ -57,6 +57,7 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 		t := byID[row.JobID]
 		delete(byID, row.JobID)
 		t.late = time.Duration(s.now()-t.row.Action) * time.Millisecond
+		row.ActionTime = t.row.ActionTime // for the target, whom the claim's deadline does not concern
 		t.row, t.claimed, t.until = row, true, before.Add(hold)
 		got = append(got, t)
 	}

@@ -54,6 +54,19 @@ func TestClaimsFirst(t *testing.T) {
 	}
 }
 
+func TestTheHandlerOfAClaimedTaskSeesWhenItWasToAct(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Strict = true
+	early := make(chan time.Duration, 1)
+	policies, sinks := one(p, func(_ context.Context, task tocsin.Info) error { early <- time.Until(task.ActionTime); return nil })
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		r.offer(r.insert(0, 1, 0))
+		if d := <-early; d > 0 {
+			t.Errorf("its action time is %s from now: the claim's deadline", d)
+		}
+	})
+}
+
 func TestAClaimUnderWayAtTheEndIsNotLeftBehind(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict = true

@@ -86,7 +86,8 @@ func (m *memory) Claim(ctx context.Context, c store.Claim) ([]store.Row, error) 
 			continue
 		}
 		row.Status, row.ClaimedBy = tocsin.Claimed, c.By
-		row.Action = time.Now().Add(c.Hold).UnixMilli()
+		row.ActionTime = time.Now().Add(c.Hold)
+		row.Action = row.ActionTime.UnixMilli()
 		got = append(got, *row)
 		m.claims++
 	}
