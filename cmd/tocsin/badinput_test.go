@@ -111,6 +111,10 @@ var badConfigs = map[string]struct {
 		func(y string) string { return strings.Replace(y, "tables: 4", "tables: 8", 1) },
 		refusal{addFor + "--in 1h", exitFailed, "layout of the config is 2x8, that of {prefix}_0 on db1 is 2x4"},
 	},
+	"biz types for another cluster": {
+		func(y string) string { return strings.Replace(y, "cluster: ", "cluster: x", 1) },
+		refusal{"biz apply biz.yaml", exitFailed, `cluster of the config is "x{prefix}", that of {prefix}_0 on db1 is "{prefix}"`},
+	},
 	"another layout when applied": {
 		func(y string) string { return strings.Replace(y, "databases: 2", "databases: 1", 1) },
 		refusal{"ddl apply", exitFailed, "layout of the config is 1x4, that of {prefix}_0 on server db1 is 2x4: the layout is fixed for the life of a cluster"},
