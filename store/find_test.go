@@ -107,6 +107,22 @@ func TestRedriveDeadGoesInBatchesAndRings(t *testing.T) {
 	}
 }
 
+// Between the finding and the write a task may complete, be redriven or purged.
+func TestRedriveDeadChecksAgainWhenItWrites(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	now := b.clock()
+	b.add(task{id: id(0, 1)}, task{id: id(0, 2), status: tocsin.Done}, task{id: id(0, 3), status: tocsin.Dead, action: now + 60_000})
+	text, _, _ := strings.Cut(string(b.redriveText(byTable([]tocsin.JobID{id(0, 1), id(0, 2), id(0, 3), id(0, 4)}), now)), ";")
+	res, err := b.db.Exec(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := res.RowsAffected(); n != 0 {
+		t.Errorf("redrove %d rows that are not dead, or died since", n)
+	}
+}
+
 func TestBuryMakesAPendingTaskDeadWithAReason(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)

@@ -193,6 +193,16 @@ func TestPurgeBellsLeavesTheYoungAndTheNewest(t *testing.T) {
 	if got := fmt.Sprint(len(rung[0]), rung[1][0].ID, rung[1][1].ID, rung[1][2].ID, len(rung[1])); err != nil || got != "0 3 5 6 3" {
 		t.Errorf("left: %s, %v", got, err)
 	}
+	for i := range 3 {
+		b.exec("INSERT INTO "+b.layout.Database(0)+".doorbell (table_no, job_id, biz_type, action_time) VALUES (0, ?, 1, '2026-01-01')", id(0, i))
+	}
+	if removed, _, err := b.PurgeBells(t.Context(), 0, 0, 0, now, 10); removed != 2 || err != nil {
+		t.Errorf("all old: %d, %v", removed, err)
+	}
+	if last, err := b.LastBell(t.Context(), 0); last[0] != 3 || err != nil {
+		t.Errorf("the highest id fell: %v, %v", last, err)
+	}
+	b.exec("DELETE FROM " + b.layout.Database(0) + ".doorbell")
 	if removed, next, err := b.PurgeBells(t.Context(), 0, 0, 0, now, 10); removed != 0 || next != 0 || err != nil {
 		t.Errorf("empty: %d, %d, %v", removed, next, err)
 	}
