@@ -99,13 +99,27 @@ func (k *kind) deliver(tasks []*task, r *rule) {
 	errs := same(errExited, len(tasks))
 	defer func() { // deferred for a target that ends the goroutine
 		if stop() {
-			a.finish(errs)
+			a.finish(pardon(ctx, errs))
 			return
 		}
 		<-a.expired
 		a.afterwards(errs)
 	}()
 	errs = k.call(ctx, r.sink, infos)
+}
+
+// pardon puts off what failed after the node had ended the delivery: the target
+// may have failed for that alone, and no attempt is counted for it.
+func pardon(ctx context.Context, errs []error) []error {
+	if !errors.Is(context.Cause(ctx), errStopping) {
+		return errs
+	}
+	for i, err := range errs {
+		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retry {
+			errs[i] = tocsin.Snooze(0)
+		}
+	}
+	return errs
 }
 
 // errExited fails the tasks of a target that did not return: it called

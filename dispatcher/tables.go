@@ -281,17 +281,20 @@ func (s *server) claimInDelivery(ctx context.Context, owner string, tasks []*tas
 // unmarkClaiming books what a claim got and lets the outcomes that waited for
 // it go on.
 func (s *server) unmarkClaiming(tasks []*task, rows []store.Row, certain bool) {
-	deadline := make(map[tocsin.JobID]int64, len(rows))
+	claimed := make(map[tocsin.JobID]store.Row, len(rows))
 	for _, row := range rows {
-		deadline[row.JobID] = row.Action
+		claimed[row.JobID] = row
 	}
 	s.mu.Lock()
 	for _, t := range tasks {
 		t.claiming = false
-		if at, got := deadline[t.row.JobID]; got {
-			t.claimed, t.row.Action = true, at
-		} else {
+		switch row, got := claimed[t.row.JobID]; {
+		case !got:
 			t.foreign = certain
+		case row.Version == t.row.Version && row.Attempts == t.row.Attempts:
+			t.claimed, t.row.Action = true, row.Action
+		default: // changed to the very millisecond it was loaded at: another's attempt now, and its claim runs out
+			t.foreign = true
 		}
 		if t.parked != nil {
 			s.enqueue(result{task: t, ending: *t.parked})
