@@ -30,10 +30,46 @@ func (d *Dispatcher) fence(owner string) *store.Fence {
 	return &store.Fence{Group: d.cfg.Group, Node: owner}
 }
 
+// isolate lets at most one row through that has ended processes before, and none
+// while another of these is in hand in this process: beside such a row others
+// would be counted, and in the end buried, for the crashes that it causes. Those
+// that have to wait are looked at again soon.
+func (s *server) isolate(tasks []*task) []*task {
+	kept := make([]*task, 0, len(tasks))
+	var back []duequeue.Entry
+	again := s.now() + ceilMilli(suspectWait)
+	for _, t := range tasks {
+		switch {
+		case t.row.Crashes < suspectFrom:
+			kept = append(kept, t)
+		case s.d.suspect.CompareAndSwap(false, true):
+			t.suspect = true
+			kept = append(kept, t)
+		default:
+			back = append(back, t.entry(again))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.putBack(back)
+	return kept
+}
+
+// acquit makes room for the next row that has ended processes.
+func (t *task) acquit() {
+	if t.suspect {
+		t.suspect = false
+		t.lane.kind.d.suspect.Store(false)
+	}
+}
+
 // claim takes rows of one lane in the database and returns those it got. The
 // others drop out; where it failed they are tried again in a second, unless the
 // claim did happen: then it runs out.
 func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task) []*task {
+	if tasks = s.isolate(tasks); len(tasks) == 0 {
+		return nil
+	}
 	entries := make([]duequeue.Entry, len(tasks))
 	byID := make(map[tocsin.JobID]*task, len(tasks))
 	for i, t := range tasks {
@@ -68,6 +104,9 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 
 // notClaimed lets go of the rows that a claim did not get.
 func (s *server) notClaimed(left map[tocsin.JobID]*task, err error) {
+	for _, t := range left {
+		t.acquit()
+	}
 	if err != nil {
 		s.d.metrics.failed("claim", err)
 		back := make([]duequeue.Entry, 0, len(left))

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -152,5 +153,44 @@ func TestLoosenClaimsWhatIsInDelivery(t *testing.T) {
 		r.status(id, tocsin.Claimed)
 		time.Sleep(10 * time.Second)
 		r.status(id, tocsin.Done)
+	})
+}
+
+func TestRowsThatEndedProcessesAreInHandOneAtATime(t *testing.T) {
+	var inHand, most, calls atomic.Int32
+	policies, sinks := one(policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
+		calls.Add(1)
+		if task.Crashes < 2 {
+			return nil
+		}
+		most.Store(max(most.Load(), inHand.Add(1)))
+		time.Sleep(time.Second)
+		inHand.Add(-1)
+		if task.BizID == 3 && task.Attempts == 0 {
+			return errors.New("not yet") // a failure makes room too
+		}
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		var ids []tocsin.JobID
+		for i := range 12 {
+			id := r.insert(i%rigTables, 1, 0)
+			r.store.change(id, func(row *store.Row) { row.Crashes = i % 3 })
+			ids = append(ids, id)
+		}
+		for _, id := range ids {
+			r.offer(id)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if n := calls.Load(); n != 9 {
+			t.Errorf("%d deliveries at once, want the 8 without suspicion and 1 suspect", n)
+		}
+		time.Sleep(time.Minute)
+		for _, id := range ids {
+			r.status(id, tocsin.Done)
+		}
+		if most.Load() != 1 {
+			t.Errorf("%d suspects were in hand at once", most.Load())
+		}
 	})
 }

@@ -35,6 +35,8 @@ const (
 	avoidFor      = time.Second            // a locked table is left alone for this long
 	uncleanFor    = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
 	recheck       = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
+	suspectFrom   = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
+	suspectWait   = 250 * time.Millisecond // until another such row is tried
 	clockRecheck  = 100 * time.Millisecond
 	hardStop      = 5 * time.Second           // for settling after the drain time-out
 	maxPutOff     = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says

@@ -30,6 +30,7 @@ type Dispatcher struct {
 	cfg     Config
 	metrics *metrics
 	phase   atomic.Int32
+	suspect atomic.Bool // a row that has ended processes before is in hand
 	servers []*server
 	workers tally // goroutines that deliver
 

@@ -253,6 +253,7 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 		return
 	}
 	delete(s.open, r.task)
+	r.acquit()
 	due, again := r.dueAgain(fate, now)
 	if again && !s.d.cfg.ClaimAll && due <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
 		r.lane.queue.Requeue(r.entry(due))

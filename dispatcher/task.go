@@ -20,6 +20,7 @@ type task struct {
 	timeout time.Duration // of the delivery, once it has started
 
 	// Guarded by server.mu.
+	suspect  bool    // it has ended processes before: the only such row in hand
 	reported bool    // waits to be settled
 	claiming bool    // Drain is claiming it
 	foreign  bool    // Drain could not claim it: somebody else changed it
