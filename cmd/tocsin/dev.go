@@ -49,9 +49,9 @@ stays up until Ctrl-C; nothing is left behind.`,
 
 // validate reads the layout and refuses what makes no sense.
 func (f devFlags) validate() (tocsin.Layout, error) {
-	var l tocsin.Layout
-	if _, err := fmt.Sscanf(f.layout, "%dx%d", &l.Databases, &l.Tables); err != nil || l.String() != f.layout {
-		return l, usage("layout %q: want databases x tables, such as 8x16", f.layout)
+	l, err := parseLayout(f.layout)
+	if err != nil {
+		return l, err
 	}
 	switch {
 	case f.tasks < 0 || f.tasks > 10_000_000:
@@ -60,6 +60,14 @@ func (f devFlags) validate() (tocsin.Layout, error) {
 		return l, usage("--nodes %d: want 1 to 64", f.nodes)
 	case f.over < 0 || f.over > time.Hour:
 		return l, usage("--over %s: want 0s to 1h", f.over)
+	}
+	return l, nil
+}
+
+// parseLayout reads a layout from the command line.
+func parseLayout(text string) (l tocsin.Layout, err error) {
+	if _, err := fmt.Sscanf(text, "%dx%d", &l.Databases, &l.Tables); err != nil || l.String() != text {
+		return l, usage("layout %q: want databases x tables, such as 8x16", text)
 	}
 	if err := l.Validate(); err != nil {
 		return l, usageError{err}

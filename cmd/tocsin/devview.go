@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/tocsinhq/tocsin/internal/devcluster"
@@ -14,40 +13,11 @@ var devUnits = map[string]string{"create": "tables", "deliver": "tasks"}
 // devView shows what `tocsin dev` does: progress stage by stage, and after the
 // samples a line a delivery. Safe for concurrent use.
 type devView struct {
-	app       *app
+	*stages
 	following atomic.Bool
-
-	mu    sync.Mutex
-	stage string
-	shown *progress // of the stage; nil between stages
 }
 
-func newDevView(a *app) *devView { return &devView{app: a} }
-
-// progress shows how far a stage is; another stage ends the one before.
-func (v *devView) progress(stage string, done, total int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.shown == nil || stage != v.stage {
-		v.close()
-		v.stage, v.shown = stage, v.app.progress(stage, devUnits[stage])
-	}
-	v.shown.report(done, total)
-}
-
-// end ends the last stage, so that what follows begins a line.
-func (v *devView) end() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.close()
-}
-
-func (v *devView) close() {
-	if v.shown != nil {
-		v.shown.end()
-		v.shown = nil
-	}
-}
+func newDevView(a *app) *devView { return &devView{stages: newStages(a, devUnits)} }
 
 // follow shows each delivery from now on.
 func (v *devView) follow() { v.following.Store(!v.app.json) }

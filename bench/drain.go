@@ -1,0 +1,193 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// DrainResult says how fast a backlog went.
+type DrainResult struct {
+	Tasks          int     `json:"tasks"`
+	Delivered      int     `json:"delivered"` // done, by the tables
+	OverdueSeconds float64 `json:"overdue_seconds"`
+	TasksPerSecond float64 `json:"tasks_per_second"` // from the first delivery to the last outcome stored
+	BoundPerSecond float64 `json:"bound_per_second"` // the mean of before and after
+	Ratio          float64 `json:"ratio"`
+	BoundBefore    float64 `json:"bound_before_per_second"`
+	BoundAfter     float64 `json:"bound_after_per_second"`
+	Seconds        float64 `json:"seconds"`
+	UntilFirst     float64 `json:"seconds_to_first"` // from the resumption of the biz type to the first delivery: the nodes poll for it once a second
+	Claimed        int     `json:"claimed"`          // rows that were claimed before their delivery
+	PerTask        PerTask `json:"per_task"`
+	BoundPerTask   PerTask `json:"bound_per_task"`
+	Run
+}
+
+// Drain measures how fast nodes deliver a backlog to a handler that does
+// nothing, beside the raw bound on the same tables. The tasks are inserted by
+// plain SQL while their biz type is paused, so that nothing of them has been read
+// or rung for; then it is resumed.
+func Drain(ctx context.Context, opts Options) (r DrainResult, err error) {
+	if opts.Tasks < 1 {
+		return r, errors.New("drain: wants at least 1 task")
+	}
+	s, err := openSite(ctx, opts, true)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.fillPending(ctx); err != nil {
+		return r, err
+	}
+	d := &drain{site: s, n: opts.Tasks}
+	if err := d.measure(ctx); err != nil {
+		return r, err
+	}
+	settings, err := s.settings(ctx)
+	return d.result(settings), err
+}
+
+// fillPending stores the rows that wait for a day far ahead.
+func (s *site) fillPending(ctx context.Context) error {
+	const from, to = 48 * time.Hour, 30 * 24 * time.Hour
+	return s.fill(ctx, s.opts.Pending, func() time.Duration { return between(from, to) })
+}
+
+// drain is one under way.
+type drain struct {
+	site                *site
+	n                   int
+	before, ours, after Usage
+	untilFirst          time.Duration
+	delivered, claimed  int
+}
+
+// measure does the raw bound, the nodes, and the raw bound again.
+func (d *drain) measure(ctx context.Context) (err error) {
+	if d.before, err = d.raw(ctx); err != nil {
+		return err
+	}
+	if err = d.byNodes(ctx); err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	d.after, err = d.raw(ctx)
+	return err
+}
+
+func (d *drain) fill(ctx context.Context) error {
+	overdue := d.site.opts.Overdue
+	if err := d.site.fill(ctx, d.n, func() time.Duration { return -overdue }); err != nil {
+		return err
+	}
+	return d.site.calm(ctx)
+}
+
+func (d *drain) raw(ctx context.Context) (Usage, error) {
+	if err := d.fill(ctx); err != nil {
+		return Usage{}, err
+	}
+	return d.site.drainRaw(ctx, d.n)
+}
+
+// byNodes has the nodes do it. They are up only as long as it takes.
+func (d *drain) byNodes(ctx context.Context) (err error) {
+	before, err := d.site.done(ctx)
+	if err != nil {
+		return err
+	}
+	var seen first
+	var handlers node.Handlers
+	node.Handle(&handlers, plain, func(context.Context, *tocsin.Task[string]) error {
+		seen.add()
+		return nil
+	})
+	nodes, err := d.site.startNodes(ctx, &handlers)
+	if err != nil {
+		return err
+	}
+	err = d.deliver(ctx, nodes, &seen)
+	d.claimed = int(nodes.counted("tocsin_dispatcher_claimed_total"))
+	if err = errors.Join(err, nodes.stop()); err != nil {
+		return err
+	}
+	after, err := d.site.done(ctx)
+	d.delivered = after - before
+	return err
+}
+
+// deliver fills the tables and lets the nodes loose on them.
+func (d *drain) deliver(ctx context.Context, nodes *fleet, seen *first) error {
+	if err := d.fill(ctx); err != nil {
+		return err
+	}
+	begin, err := d.site.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.site.pause(ctx, false); err != nil {
+		return err
+	}
+	err = profiled(d.site.opts.Profile, func() error {
+		return nodes.awaitAll(ctx, d.n, func() int {
+			n := seen.count()
+			d.site.opts.Progress("drain", n, d.n)
+			return n
+		})
+	})
+	if err != nil {
+		return err
+	}
+	end := time.Now()
+	if d.ours, err = d.site.until(ctx, begin, end); err != nil {
+		return err
+	}
+	d.untilFirst = seen.began().Sub(begin.at)
+	d.ours.Seconds = end.Sub(seen.began()).Seconds()
+	return d.site.pause(ctx, true)
+}
+
+// first counts deliveries and knows when the first came. Safe for concurrent use.
+type first struct {
+	n  atomic.Int64
+	at atomic.Int64 // Unix nanoseconds
+}
+
+func (f *first) add() {
+	if f.n.Add(1) == 1 {
+		f.at.Store(time.Now().UnixNano())
+	}
+}
+
+func (f *first) count() int       { return int(f.n.Load()) }
+func (f *first) began() time.Time { return time.Unix(0, f.at.Load()) }
+
+func (d *drain) result(settings map[string]string) DrainResult {
+	raw := mean(d.before, d.after)
+	before, after := d.before.rate(d.n), d.after.rate(d.n)
+	bound, ours := (before+after)/2, d.ours.rate(d.n)
+	return DrainResult{
+		Tasks: d.n, Delivered: d.delivered, OverdueSeconds: d.site.opts.Overdue.Seconds(),
+		TasksPerSecond: round(ours, 0), BoundPerSecond: round(bound, 0), Ratio: ratio(ours, bound),
+		BoundBefore: round(before, 0), BoundAfter: round(after, 0),
+		Seconds: round(d.ours.Seconds, 3), UntilFirst: round(d.untilFirst.Seconds(), 3), Claimed: d.claimed,
+		PerTask: d.ours.perTask(d.n), BoundPerTask: raw.perTask(d.n),
+		Run: d.site.run(settings),
+	}
+}
+
+// String is the result for people.
+func (r DrainResult) String() string {
+	var l lines
+	l.line("drained", "%d of %d tasks in %.3f s, %d of them claimed first", r.Delivered, r.Tasks, r.Seconds, r.Claimed)
+	l.line("speed", "%.0f tasks/s, %.2f of the raw %.0f rows/s (%.0f before, %.0f after)",
+		r.TasksPerSecond, r.Ratio, r.BoundPerSecond, r.BoundBefore, r.BoundAfter)
+	l.sides(r.PerTask, r.BoundPerTask)
+	l.run(r.Run)
+	return l.String()
+}

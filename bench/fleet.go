@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// Bounds of waiting for nodes.
+const (
+	ownWithin   = 2 * time.Minute // for every table to have its owner
+	stallWithin = time.Minute     // without a delivery
+	lookEvery   = 2 * time.Millisecond
+)
+
+// fleet is the nodes of a run, in this process.
+type fleet struct {
+	nodes   []*node.Node
+	metrics []*prometheus.Registry
+	end     context.CancelFunc
+	running sync.WaitGroup
+	failed  chan error
+}
+
+// startNodes returns when every table has its owner.
+func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet, error) {
+	run, end := context.WithCancel(context.WithoutCancel(ctx))
+	f := &fleet{end: end, failed: make(chan error, s.opts.Nodes)}
+	for i := range s.opts.Nodes {
+		if err := f.start(run, s, fmt.Sprintf("bench-%d", i+1), handlers); err != nil {
+			return nil, errors.Join(err, f.stop())
+		}
+	}
+	bounded, cancel := context.WithTimeout(ctx, ownWithin)
+	defer cancel()
+	if err := f.await(bounded, func() bool { return f.balanced(s.config.Layout.Total()) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for the nodes to own the tables: %w", err), f.stop())
+	}
+	return f, nil
+}
+
+func (f *fleet) start(ctx context.Context, s *site, name string, handlers *node.Handlers) error {
+	metrics := prometheus.NewRegistry()
+	n, err := node.New(node.Config{
+		Tables: s.config, Etcd: s.etcd, Group: group, Name: name, Logger: s.opts.Logger, Registerer: metrics,
+	}, handlers)
+	if err != nil {
+		return err
+	}
+	f.nodes, f.metrics = append(f.nodes, n), append(f.metrics, metrics)
+	f.running.Go(func() {
+		if err := n.Run(ctx); err != nil {
+			f.failed <- fmt.Errorf("node %s: %w", name, err)
+		}
+	})
+	return nil
+}
+
+// balanced reports whether every node has its share of the tables.
+func (f *fleet) balanced(total int) bool {
+	least, sum := total/len(f.nodes), 0
+	for _, n := range f.nodes {
+		report, _ := n.Report()
+		if report.Owned < least || report.Owned > least+1 {
+			return false
+		}
+		sum += report.Owned
+	}
+	return sum == total
+}
+
+// settled reports whether the nodes have stored every outcome they know of.
+func (f *fleet) settled() bool {
+	for _, n := range f.nodes {
+		report, _ := n.Report()
+		if report.Work.Open > 0 || report.Work.Unsettled > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// await waits until done says so, a node fails, or ctx ends.
+func (f *fleet) await(ctx context.Context, done func() bool) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-f.failed:
+			return err
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// awaitAll waits until seen has reached n and every outcome is stored. It gives
+// up when nothing comes for stallWithin.
+func (f *fleet) awaitAll(ctx context.Context, n int, seen func() int) error {
+	last, moved := 0, time.Now()
+	stalled := false
+	err := f.await(ctx, func() bool {
+		now := seen()
+		if now != last {
+			last, moved = now, time.Now()
+		}
+		stalled = time.Since(moved) > stallWithin
+		return stalled || now >= n && f.settled()
+	})
+	if err == nil && stalled {
+		return fmt.Errorf("the nodes stalled: %d of %d tasks were delivered, and none for %s", last, n, stallWithin)
+	}
+	return err
+}
+
+// counted adds up a counter over all nodes and labels.
+func (f *fleet) counted(name string) (total float64) {
+	for _, r := range f.metrics {
+		families, _ := r.Gather() // what can be gathered
+		for _, family := range families {
+			if family.GetName() != name {
+				continue
+			}
+			for _, m := range family.GetMetric() {
+				total += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return total
+}
+
+// stop ends the nodes and waits for them.
+func (f *fleet) stop() error {
+	f.end()
+	f.running.Wait()
+	close(f.failed)
+	var errs []error
+	for err := range f.failed {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// settleIn is how long idle nodes are left alone before they are watched: until
+// the first peeks are over and the doorbell has found that nothing rings.
+const settleIn = 15 * time.Second
+
+// IdleResult says what nodes cost that have nothing to do. CPU is in percent of
+// one core.
+type IdleResult struct {
+	Seconds    float64  `json:"seconds"`               // watched
+	Statements float64  `json:"statements_per_second"` // of all nodes together
+	NodeCPU    float64  `json:"node_cpu_percent"`      // of one node: that of this process, less what it takes without nodes
+	ServerCPU  *float64 `json:"server_cpu_percent"`    // null: unknown
+
+	ProcessCPU      float64  `json:"process_cpu_percent"`       // with the nodes
+	AloneProcessCPU float64  `json:"alone_process_cpu_percent"` // without nodes: etcd, mostly
+	AloneServerCPU  *float64 `json:"alone_server_cpu_percent"`  // without nodes: what the server takes for itself
+	BytesPerSecond  float64  `json:"bytes_per_second"`          // sent and received by the server
+	Run
+}
+
+// Idle measures what nodes cost that own all tables and have nothing to do,
+// beside the same servers without nodes.
+func Idle(ctx context.Context, opts Options) (r IdleResult, err error) {
+	if opts.Duration <= 0 {
+		return r, errors.New("idle: wants a duration")
+	}
+	s, err := openSite(ctx, opts, false)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.fillPending(ctx); err != nil {
+		return r, err
+	}
+	if err := s.calm(ctx); err != nil {
+		return r, err
+	}
+	alone, err := s.watch(ctx, "alone", opts.Duration/3)
+	if err != nil {
+		return r, err
+	}
+	with, err := s.watchNodes(ctx)
+	if err != nil {
+		return r, fmt.Errorf("idle: %w", err)
+	}
+	settings, err := s.settings(ctx)
+	return s.idleResult(alone, with, settings), err
+}
+
+// watchNodes starts the nodes and watches them when they have settled in.
+func (s *site) watchNodes(ctx context.Context) (u Usage, err error) {
+	var handlers node.Handlers
+	node.Handle(&handlers, plain, func(context.Context, *tocsin.Task[string]) error { return nil })
+	node.Handle(&handlers, other, func(context.Context, *tocsin.Task[string]) error { return nil })
+	nodes, err := s.startNodes(ctx, &handlers)
+	if err != nil {
+		return u, err
+	}
+	defer func() { err = errors.Join(err, nodes.stop()) }()
+	if _, err := s.watch(ctx, "settle", min(settleIn, s.opts.Duration)); err != nil {
+		return u, err
+	}
+	err = profiled(s.opts.Profile, func() error {
+		u, err = s.watch(ctx, "watch", s.opts.Duration)
+		return err
+	})
+	return u, err
+}
+
+// watch says what was used in a while.
+func (s *site) watch(ctx context.Context, stage string, while time.Duration) (Usage, error) {
+	begin, err := s.look(ctx)
+	if err != nil {
+		return Usage{}, err
+	}
+	for passed := time.Duration(0); passed < while; passed = time.Since(begin.at) {
+		s.opts.Progress(stage, int(passed.Seconds()), int(while.Seconds()))
+		if err := sleepUntil(ctx, begin.at.Add(min(passed+time.Second, while))); err != nil {
+			return Usage{}, err
+		}
+	}
+	return s.since(ctx, begin)
+}
+
+func (s *site) idleResult(alone, with Usage, settings map[string]string) IdleResult {
+	percent := func(cpu float64, u Usage) float64 { return 100 * cpu / u.Seconds }
+	process, base := percent(with.ProcessCPU, with), percent(alone.ProcessCPU, alone)
+	return IdleResult{
+		Seconds: round(with.Seconds, 1), Statements: round((with.Statements-1)/with.Seconds, 2), // one was ours
+		NodeCPU:   round(max(process-base, 0)/float64(s.opts.Nodes), 3),
+		ServerCPU: known(percent(with.ServerCPU, with), 2), AloneServerCPU: known(percent(alone.ServerCPU, alone), 2),
+		ProcessCPU: round(process, 2), AloneProcessCPU: round(base, 2),
+		BytesPerSecond: round((with.BytesSent+with.BytesReceived)/with.Seconds, 0),
+		Run:            s.run(settings),
+	}
+}
+
+// String is the result for people.
+func (r IdleResult) String() string {
+	var l lines
+	l.line("statements", "%.1f a second, %.0f bytes a second", r.Statements, r.BytesPerSecond)
+	l.line("a node", "%.2f %% of a core (this process %.2f %%, without nodes %.2f %%)", r.NodeCPU, r.ProcessCPU, r.AloneProcessCPU)
+	l.line("the server", "%s of a core (without nodes %s)", orUnknown(r.ServerCPU, "%.2f %%"), orUnknown(r.AloneServerCPU, "%.2f %%"))
+	l.line("watched", "%.1f s", r.Seconds)
+	l.run(r.Run)
+	return l.String()
+}

@@ -1,0 +1,185 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+const (
+	manyRows   = 1000 // tasks of one AddMany
+	singlePart = 50   // one in so many of the tasks is added alone: each waits for the disk
+)
+
+// InsertResult says how fast tasks are stored. The figures of its own are those
+// of AddMany.
+type InsertResult struct {
+	InsertFigures
+	Single InsertFigures `json:"single"`      // Add of a task far ahead, beside a raw insert
+	Bell   InsertFigures `json:"single_bell"` // Add of a task that rings the doorbell, beside two raw inserts in a transaction
+	Run
+}
+
+// InsertFigures are those of one way to insert.
+type InsertFigures struct {
+	Tasks          int     `json:"tasks"`
+	TasksPerSecond float64 `json:"tasks_per_second"`
+	BoundPerSecond float64 `json:"bound_per_second"`
+	Ratio          float64 `json:"ratio"`
+	BoundBefore    float64 `json:"bound_before_per_second"`
+	BoundAfter     float64 `json:"bound_after_per_second"`
+	PerTask        PerTask `json:"per_task"`
+	BoundPerTask   PerTask `json:"bound_per_task"`
+}
+
+// Insert measures AddMany of 1,000 tasks, and Add, beside plain inserts of the
+// same rows, all over 8 connections.
+func Insert(ctx context.Context, opts Options) (r InsertResult, err error) {
+	if opts.Tasks < 1 {
+		return r, errors.New("insert: wants at least 1 task")
+	}
+	s, err := openSite(ctx, opts, true)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.fillPending(ctx); err != nil {
+		return r, err
+	}
+	single := max(opts.Tasks/singlePart, workers)
+	err = profiled(opts.Profile, func() error {
+		return errors.Join(
+			s.compare(ctx, &r.InsertFigures, opts.Tasks, manyRows, s.addMany, s.insertMany),
+			s.compare(ctx, &r.Single, single, 1, s.addFar, s.insertOne),
+			s.compare(ctx, &r.Bell, single, 1, s.addNear, s.insertRinging),
+		)
+	})
+	if err != nil {
+		return r, fmt.Errorf("insert: %w", err)
+	}
+	settings, err := s.settings(ctx)
+	r.Run = s.run(settings)
+	return r, err
+}
+
+// far is when tasks are due that ring no bell.
+const far = 48 * time.Hour
+
+// compare stores n tasks by plain SQL, by the client, and by plain SQL again, so
+// many at once.
+func (s *site) compare(ctx context.Context, f *InsertFigures, n, atOnce int, ours, raw func(context.Context, []row) error) error {
+	var used [3]Usage
+	for i, store := range []func(context.Context, []row) error{raw, ours, raw} {
+		batches := s.batches(n, atOnce)
+		if err := s.calm(ctx); err != nil {
+			return err
+		}
+		begin, err := s.look(ctx)
+		if err != nil {
+			return err
+		}
+		if err := each(ctx, batches, store); err != nil {
+			return err
+		}
+		if used[i], err = s.since(ctx, begin); err != nil {
+			return err
+		}
+		s.opts.Progress("insert", (i+1)*n, len(used)*n)
+	}
+	*f = insertFigures(n, used[0], used[1], used[2])
+	return nil
+}
+
+// batches numbers n rows and cuts them as they come, whatever table they are
+// for: as a caller has them.
+func (s *site) batches(n, atOnce int) [][]row {
+	all := slices.Concat(s.rows.next(n)...)
+	slices.SortFunc(all, func(a, b row) int { return int(int64(a.bizID) - int64(b.bizID)) })
+	return slices.Collect(slices.Chunk(all, atOnce))
+}
+
+func (s *site) addMany(ctx context.Context, batch []row) error {
+	tasks := make([]tocsin.NewTask, len(batch))
+	for i, r := range batch {
+		tasks[i] = plain.New(r.bizID, payload, tocsin.In(far))
+	}
+	_, err := s.client.AddMany(ctx, tasks)
+	return err
+}
+
+func (s *site) addFar(ctx context.Context, batch []row) error {
+	_, err := s.client.Add(ctx, plain.New(batch[0].bizID, payload, tocsin.In(far)))
+	return err
+}
+
+func (s *site) addNear(ctx context.Context, batch []row) error {
+	_, err := s.client.Add(ctx, plain.New(batch[0].bizID, payload, tocsin.In(time.Second)))
+	return err
+}
+
+// insertMany stores a batch as AddMany does: a statement for each table, all in
+// one transaction a server.
+func (s *site) insertMany(ctx context.Context, batch []row) error {
+	slices.SortFunc(batch, func(a, b row) int { return a.id.Table() - b.id.Table() })
+	packets := make([]packet, len(s.pools))
+	for from := 0; from < len(batch); {
+		table, to := batch[from].id.Table(), from+1
+		for to < len(batch) && batch[to].id.Table() == table {
+			to++
+		}
+		p := &packets[s.store.ServerOf(table)]
+		p.server, p.rows, p.parts = s.store.ServerOf(table), p.rows+to-from, append(p.parts, part{table, batch[from:to]})
+		from = to
+	}
+	for _, p := range packets {
+		if p.rows == 0 {
+			continue
+		}
+		if err := s.insert(ctx, p, far); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *site) insertOne(ctx context.Context, batch []row) error {
+	table := batch[0].id.Table()
+	return s.exec(ctx, s.store.ServerOf(table), string(s.appendFill(nil, part{table, batch}, far)))
+}
+
+// insertRinging stores a row and its ring in one packet and transaction.
+func (s *site) insertRinging(ctx context.Context, batch []row) error {
+	table := batch[0].id.Table()
+	b := s.appendFill(nil, part{table, batch}, time.Second)
+	b = append(append(b, ';'), s.text(ringSQL, table)...)
+	b = fmt.Appendf(b, "(%d,%d,%d,UTC_TIMESTAMP(3)+INTERVAL 1 SECOND);", table, batch[0].id, plainNumber)
+	return s.exec(ctx, s.store.ServerOf(table), transaction(b, 2))
+}
+
+func insertFigures(n int, before, ours, after Usage) InsertFigures {
+	bound := (before.rate(n) + after.rate(n)) / 2
+	return InsertFigures{
+		Tasks: n, TasksPerSecond: round(ours.rate(n), 0), BoundPerSecond: round(bound, 0), Ratio: ratio(ours.rate(n), bound),
+		BoundBefore: round(before.rate(n), 0), BoundAfter: round(after.rate(n), 0),
+		PerTask: ours.perTask(n), BoundPerTask: mean(before, after).perTask(n),
+	}
+}
+
+// String is the result for people.
+func (r InsertResult) String() string {
+	var l lines
+	for _, way := range []struct {
+		name string
+		InsertFigures
+	}{{"AddMany", r.InsertFigures}, {"Add", r.Single}, {"Add, near", r.Bell}} {
+		l.line(way.name, "%d tasks, %.0f tasks/s, %.2f of the raw %.0f rows/s (%.0f before, %.0f after)",
+			way.Tasks, way.TasksPerSecond, way.Ratio, way.BoundPerSecond, way.BoundBefore, way.BoundAfter)
+		l.sides(way.PerTask, way.BoundPerTask)
+	}
+	l.run(r.Run)
+	return l.String()
+}

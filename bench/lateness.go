@@ -1,0 +1,312 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// LatenessResult says how late deliveries began, by the clock of the database.
+type LatenessResult struct {
+	Rate      float64 `json:"rate"`             // asked for
+	Added     int     `json:"tasks"`            // in so many seconds
+	AddedRate float64 `json:"tasks_per_second"` // reached
+	Seconds   float64 `json:"seconds"`          // of adding
+	Delay     float64 `json:"delay_seconds"`    // least time between insert and action time
+	Spread    float64 `json:"spread_seconds"`
+	Delivered int     `json:"delivered"` // done, by the tables; burst and all
+	P50       float64 `json:"p50_ms"`
+	P99       float64 `json:"p99_ms"`
+	P999      float64 `json:"p999_ms"`
+	Max       float64 `json:"max_ms"`
+	Early     int     `json:"early"`
+	BoundP50  float64 `json:"bound_p50_ms"` // of a raw read of one row by its key at the same rate: what every delivery waits for; mean of before and after
+	BoundP99  float64 `json:"bound_p99_ms"`
+	Ratio     float64 `json:"ratio"` // p99 over the bound's
+	PerTask   PerTask `json:"per_task"`
+	Resident  float64 `json:"largest_resident_mb"` // of this process
+	Burst     *Burst  `json:"burst,omitempty"`
+	Run
+}
+
+// Burst is what tasks of another biz type did that were all due at one instant.
+type Burst struct {
+	Tasks          int     `json:"tasks"`
+	TasksPerSecond float64 `json:"tasks_per_second"` // from that instant to the last delivery
+	P99            float64 `json:"p99_ms"`           // of the other tasks that were due meanwhile
+	Max            float64 `json:"max_ms"`
+}
+
+// Lateness measures how late nodes deliver tasks that are added all the time.
+func Lateness(ctx context.Context, opts Options) (r LatenessResult, err error) {
+	if opts.Rate <= 0 || opts.Duration <= 0 {
+		return r, errors.New("lateness: wants a rate and a duration")
+	}
+	s, err := openSite(ctx, opts, false)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.fillPending(ctx); err != nil {
+		return r, err
+	}
+	l := &lateness{site: s}
+	if err := l.measure(ctx); err != nil {
+		return r, fmt.Errorf("lateness: %w", err)
+	}
+	settings, err := s.settings(ctx)
+	return l.result(settings), err
+}
+
+// lateness is one under way.
+type lateness struct {
+	site          *site
+	ahead         []time.Duration // by server: its clock minus this machine's
+	before, after []time.Duration // of the raw reads, sorted
+	usage         Usage
+	added         int
+	adding        time.Duration
+	delivered     int
+	instant       time.Time // at which the burst is due, by this machine's clock
+
+	mu    sync.Mutex
+	seen  []arrival
+	burst []time.Time
+}
+
+// arrival is one delivery.
+type arrival struct {
+	due  time.Time // by the database's clock, as the row has it
+	late time.Duration
+}
+
+func (l *lateness) measure(ctx context.Context) (err error) {
+	if l.before, err = l.site.reads(ctx); err != nil {
+		return err
+	}
+	if err = l.compareClocks(ctx); err != nil {
+		return err
+	}
+	nodes, err := l.site.startNodes(ctx, l.handlers())
+	if err != nil {
+		return err
+	}
+	err = profiled(l.site.opts.Profile, func() error { return l.deliver(ctx, nodes) })
+	if err = errors.Join(err, nodes.stop()); err != nil {
+		return err
+	}
+	if l.delivered, err = l.site.done(ctx); err != nil {
+		return err
+	}
+	l.after, err = l.site.reads(ctx)
+	return err
+}
+
+// compareClocks measures the clocks of servers that were given; the private one
+// has this machine's. The reading with the shortest round trip is the best.
+func (l *lateness) compareClocks(ctx context.Context) error {
+	const readings = 20
+	l.ahead = make([]time.Duration, len(l.site.pools))
+	if l.site.own != nil {
+		return nil
+	}
+	for server := range l.ahead {
+		shortest := time.Hour
+		for range readings {
+			o, err := l.site.store.Measure(ctx, server)
+			if err != nil {
+				return err
+			}
+			if o.RoundTrip < shortest {
+				shortest, l.ahead[server] = o.RoundTrip, o.Ahead
+			}
+		}
+	}
+	return nil
+}
+
+func (l *lateness) handlers() *node.Handlers {
+	var h node.Handlers
+	node.Handle(&h, plain, func(_ context.Context, t *tocsin.Task[string]) error {
+		at := time.Now().Add(l.ahead[l.site.store.ServerOf(t.JobID.Table())])
+		l.mu.Lock()
+		l.seen = append(l.seen, arrival{t.ActionTime, at.Sub(t.ActionTime)})
+		l.mu.Unlock()
+		return nil
+	})
+	node.Handle(&h, other, func(context.Context, *tocsin.Task[string]) error {
+		at := time.Now()
+		l.mu.Lock()
+		l.burst = append(l.burst, at)
+		l.mu.Unlock()
+		return nil
+	})
+	return &h
+}
+
+func (l *lateness) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.seen) + len(l.burst)
+}
+
+// deliver adds tasks for the duration and waits until all are delivered.
+func (l *lateness) deliver(ctx context.Context, nodes *fleet) error {
+	begin, err := l.site.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.addBurst(ctx); err != nil {
+		return err
+	}
+	if err := l.addAll(ctx); err != nil {
+		return err
+	}
+	all := l.added + l.site.opts.Burst
+	err = nodes.awaitAll(ctx, all, func() int {
+		n := l.count()
+		l.site.opts.Progress("deliver", n, all)
+		return n
+	})
+	if err != nil {
+		return err
+	}
+	l.usage, err = l.site.since(ctx, begin)
+	return err
+}
+
+// addBurst adds the tasks that are all due at one instant, half-way between the
+// first and the last of the others.
+func (l *lateness) addBurst(ctx context.Context) error {
+	o := l.site.opts
+	l.instant = time.Now().Add(o.Delay + o.Spread/2 + o.Duration/2).Truncate(time.Millisecond)
+	for from := 0; from < o.Burst; from += manyRows {
+		tasks := make([]tocsin.NewTask, min(manyRows, o.Burst-from))
+		for i := range tasks {
+			tasks[i] = other.New(l.site.rows.nextBiz(), payload, tocsin.At(l.instant.Add(l.ahead[0])))
+		}
+		if _, err := l.site.client.AddMany(ctx, tasks); err != nil {
+			return fmt.Errorf("add the burst: %w", err)
+		}
+	}
+	return nil
+}
+
+const (
+	adders   = 4                     // goroutines that add
+	addEvery = 20 * time.Millisecond // each
+)
+
+// addAll has the adders keep up the rate for the duration, each with its share.
+func (l *lateness) addAll(ctx context.Context) error {
+	begin := time.Now()
+	g, ctx := errgroup.WithContext(ctx)
+	for range adders {
+		g.Go(func() error { return l.addShare(ctx, begin) })
+	}
+	err := g.Wait()
+	l.adding = time.Since(begin)
+	return err
+}
+
+// addShare adds, at every tick, what is missing to the rate.
+func (l *lateness) addShare(ctx context.Context, begin time.Time) error {
+	o := l.site.opts
+	tick := time.NewTicker(addEvery)
+	defer tick.Stop()
+	mine := 0
+	for passed := time.Duration(0); passed < o.Duration; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		passed = min(time.Since(begin), o.Duration)
+		n := int(o.Rate*passed.Seconds()/adders) - mine
+		if mine += n; n == 0 {
+			continue
+		}
+		if _, err := l.site.client.AddMany(ctx, l.batch(n)); err != nil {
+			return fmt.Errorf("add tasks: %w", err)
+		}
+	}
+	return nil
+}
+
+// batch makes the next n tasks.
+func (l *lateness) batch(n int) []tocsin.NewTask {
+	o := l.site.opts
+	tasks := make([]tocsin.NewTask, n)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range tasks {
+		tasks[i] = plain.New(l.site.rows.nextBiz(), payload, tocsin.In(between(o.Delay, o.Delay+o.Spread)))
+	}
+	l.added += n
+	o.Progress("add", l.added, int(o.Rate*o.Duration.Seconds()))
+	return tasks
+}
+
+func (l *lateness) result(settings map[string]string) LatenessResult {
+	o := l.site.opts
+	late := make([]time.Duration, len(l.seen))
+	early := 0
+	for i, a := range l.seen {
+		if late[i] = a.late; a.late < 0 {
+			early++
+		}
+	}
+	slices.Sort(late)
+	bound := func(q float64) float64 { return round((quantile(l.before, q)+quantile(l.after, q))/2, 3) }
+	return LatenessResult{
+		Rate: o.Rate, Added: l.added, AddedRate: round(float64(l.added)/l.adding.Seconds(), 1), Seconds: round(l.adding.Seconds(), 3),
+		Delay: o.Delay.Seconds(), Spread: o.Spread.Seconds(), Delivered: l.delivered, Early: early,
+		P50: quantile(late, 0.5), P99: quantile(late, 0.99), P999: quantile(late, 0.999), Max: quantile(late, 1),
+		BoundP50: bound(0.5), BoundP99: bound(0.99), Ratio: ratio(quantile(late, 0.99), bound(0.99)),
+		PerTask: l.usage.perTask(l.added + o.Burst), Resident: round(largestResident(), 1),
+		Burst: l.burstResult(), Run: l.site.run(settings),
+	}
+}
+
+// burstResult looks at the tasks that were due between the instant and the end
+// of the burst; nil where there was none.
+func (l *lateness) burstResult() *Burst {
+	if len(l.burst) == 0 {
+		return nil
+	}
+	end := slices.MaxFunc(l.burst, time.Time.Compare)
+	var late []time.Duration
+	for _, a := range l.seen {
+		if at := a.due.Add(-l.ahead[0]); !at.Before(l.instant) && at.Before(end) {
+			late = append(late, a.late)
+		}
+	}
+	slices.Sort(late)
+	return &Burst{
+		Tasks: len(l.burst), TasksPerSecond: round(float64(len(l.burst))/end.Sub(l.instant).Seconds(), 0),
+		P99: quantile(late, 0.99), Max: quantile(late, 1),
+	}
+}
+
+// String is the result for people.
+func (r LatenessResult) String() string {
+	var l lines
+	l.line("delivered", "%d tasks, added at %.0f a second for %.1f s", r.Delivered, r.AddedRate, r.Seconds)
+	l.line("lateness", "p50 %.2f ms, p99 %.2f ms, p99.9 %.2f ms, max %.2f ms; %d early", r.P50, r.P99, r.P999, r.Max, r.Early)
+	l.line("raw read", "p50 %.2f ms, p99 %.2f ms: p99 is %.1f times that", r.BoundP50, r.BoundP99, r.Ratio)
+	if b := r.Burst; b != nil {
+		l.line("burst", "%d tasks at one instant, %.0f a second; others meanwhile p99 %.2f ms, max %.2f ms", b.Tasks, b.TasksPerSecond, b.P99, b.Max)
+	}
+	l.cost("a task", r.PerTask)
+	l.line("memory", "%.0f MB at most in this process", r.Resident)
+	l.run(r.Run)
+	return l.String()
+}

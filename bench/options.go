@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+)
+
+// Options say what to measure, and on what. Each command reads those it names.
+type Options struct {
+	Layout  tocsin.Layout   // its prefix is ignored: a run has databases of its own
+	Servers []tocsin.Server // nil: a private, durable MariaDB; else databases are spread over them and dropped again
+	Etcd    assign.EtcdConfig
+
+	Tasks       int           // Drain, Insert: at least 1
+	Rate        float64       // Lateness: tasks added a second, more than 0
+	Duration    time.Duration // Lateness: of adding; Idle: of watching
+	Delay       time.Duration // Lateness: least time between a task's insert and its action time
+	Spread      time.Duration // Lateness: up to so much later; 0: 1s
+	Overdue     time.Duration // Drain: how long ago the tasks fell due; 0: while they were inserted
+	Nodes       int           // 0: 1; at most 64
+	Concurrency int           // of the biz types, as in their policy; 0: its default
+	Pending     int           // rows that wait in the tables for a day far ahead
+	Burst       int           // Lateness: tasks of another biz type, all due at one instant half-way
+
+	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks
+	Profile  io.Writer                           // takes a CPU profile of this process while Tocsin is measured; nil: none
+	Logger   zerolog.Logger                      // of the nodes
+}
+
+// withDefaults fills in what is zero.
+func (o Options) withDefaults() Options {
+	if o.Nodes == 0 {
+		o.Nodes = 1
+	}
+	if o.Spread == 0 {
+		o.Spread = time.Second
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	return o
+}
+
+// Validate reports the first thing that no command can use.
+func (o Options) Validate() error {
+	switch {
+	case o.Tasks < 0 || o.Tasks > maxRows:
+		return fmt.Errorf("%d tasks: want 1 to %d", o.Tasks, maxRows)
+	case o.Rate < 0 || o.Rate > 1e6:
+		return fmt.Errorf("rate %g: want more than 0 and at most 1000000 tasks a second", o.Rate)
+	case o.Duration < 0 || o.Duration > time.Hour:
+		return fmt.Errorf("duration %s: want more than 0s and at most 1h", o.Duration)
+	case o.Delay < 0 || o.Delay > time.Hour || o.Spread < 0 || o.Spread > time.Hour:
+		return fmt.Errorf("delay %s and spread %s: want 0s to 1h", o.Delay, o.Spread)
+	case o.Overdue < 0 || o.Overdue > 24*time.Hour:
+		return fmt.Errorf("overdue %s: want 0s to 24h", o.Overdue)
+	case o.Nodes < 0 || o.Nodes > 64:
+		return fmt.Errorf("%d nodes: want 1 to 64", o.Nodes)
+	case o.Pending < 0 || o.Pending > maxRows || o.Burst < 0 || o.Burst > maxRows:
+		return fmt.Errorf("%d pending and %d in a burst: want 0 to %d", o.Pending, o.Burst, maxRows)
+	case o.Concurrency < 0:
+		return fmt.Errorf("concurrency %d: want at least 1", o.Concurrency)
+	case o.Servers != nil && len(o.Etcd.Endpoints) == 0:
+		return errors.New("no etcd endpoints: the nodes of a run register there")
+	}
+	return o.Layout.Validate()
+}
+
+// maxRows bounds what a run puts into its tables.
+const maxRows = 20_000_000
+
+// rows is how many a command puts into its tables, for the server's memory.
+func (o Options) rows() int {
+	const sides = 3 // before, Tocsin, after
+	return o.Pending + o.Burst + sides*o.Tasks + int(o.Rate*o.Duration.Seconds())
+}

@@ -1,0 +1,235 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// The group of a run's nodes and its two biz types: what is measured, and what
+// may disturb it.
+const (
+	group        = "bench"
+	plainNumber  = 1
+	otherNumber  = 2
+	nodeConns    = 64
+	probeConns   = 4 // beside those of the raw bound
+	deliverLimit = 10 * time.Second
+)
+
+var (
+	plain = tocsin.Define[string]("bench.plain")
+	other = tocsin.Define[string]("bench.other")
+)
+
+// payload is that of every task: of the size of a small JSON object.
+const payload = `{"order":"A-1234567890","reason":"unpaid","customer":4711,"note":"thirty minutes"}`
+
+// site is the servers and tables of one run.
+type site struct {
+	opts   Options
+	config tocsin.Config
+	etcd   assign.EtcdConfig
+	own    *devserver.MariaDB // nil: the servers were given
+	keeper *devserver.Etcd    // nil: so was etcd
+	client *tocsin.Client
+	store  *store.Store
+	pools  []*mysql.Server // of the raw bound, by server
+	rows   *rows
+}
+
+// openSite starts the servers unless they are given, and makes the tables.
+// paused is how the biz types begin.
+func openSite(ctx context.Context, opts Options, paused bool) (*site, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	s := &site{opts: opts.withDefaults()}
+	for _, step := range []func(context.Context) error{
+		s.findServers,
+		s.makeTables,
+		func(ctx context.Context) error { return s.applyTypes(ctx, paused) },
+		s.connect,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
+	s.rows = newRows(s.config.Layout)
+	return s, nil
+}
+
+// findServers gives the run servers, and databases that nobody else has.
+func (s *site) findServers(ctx context.Context) (err error) {
+	s.config = tocsin.Config{Layout: s.opts.Layout, Cluster: "bench-" + strconv.FormatUint(rand.Uint64(), 36)}
+	if s.opts.Servers != nil {
+		s.config.Layout.Prefix = "bench_" + strconv.FormatUint(rand.Uint64(), 36)
+		s.config.Servers, s.etcd = spread(s.opts.Servers, s.opts.Layout.Databases), s.opts.Etcd
+		return nil
+	}
+	s.config.Layout.Prefix = ""
+	if s.own, err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{Durable: true, Args: memoryArgs(s.opts)}); err != nil {
+		return err
+	}
+	if s.keeper, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
+		return err
+	}
+	s.config.Servers = []tocsin.Server{{Name: "bench", DSN: s.own.DSN(), MaxConns: nodeConns}}
+	s.etcd = assign.EtcdConfig{Endpoints: []string{s.keeper.Endpoint()}}
+	return nil
+}
+
+// spread deals the databases to the servers in turn. Servers beyond the number
+// of databases are left out.
+func spread(servers []tocsin.Server, databases int) []tocsin.Server {
+	dealt := make([]tocsin.Server, min(len(servers), databases))
+	copy(dealt, servers)
+	for i := range dealt {
+		dealt[i].Databases = nil
+		dealt[i].MaxConns = nodeConns
+	}
+	for db := range databases {
+		at := &dealt[db%len(dealt)]
+		at.Databases = append(at.Databases, db)
+	}
+	return dealt
+}
+
+// memoryArgs size the private server's buffer pool so that all rows of the run
+// stay in memory, and its log so that no checkpoint stops the writes: both sides
+// of a ratio have the same, and neither measures the disk's reading.
+func memoryArgs(o Options) []string {
+	const (
+		perTable   = 192 << 10 // bytes: the pages that even an empty table has
+		perRow     = 700       // bytes, with its indexes
+		perRowLog  = 1000
+		largestLog = 4 << 30
+	)
+	pool := 128<<20 + o.Layout.Total()*perTable + o.rows()*perRow
+	log := 64<<20 + o.Layout.Total()*perTable/2 + o.rows()*perRowLog
+	return []string{
+		fmt.Sprintf("--innodb-buffer-pool-size=%d", pool),
+		fmt.Sprintf("--loose-innodb-log-file-size=%d", min(log, largestLog)),
+	}
+}
+
+func (s *site) makeTables(ctx context.Context) error {
+	_, err := ddl.Apply(ctx, s.config, ddl.Options{
+		Cluster:  s.config.Cluster,
+		Progress: func(done, total int) { s.opts.Progress("create", done, total) },
+	})
+	return err
+}
+
+// applyTypes writes the policies of the two biz types.
+func (s *site) applyTypes(ctx context.Context, paused bool) error {
+	policy := func(name string, number uint64) biztype.Policy {
+		return biztype.Policy{
+			Name: name, Number: number, Group: group, Paused: paused,
+			Timeout: biztype.Duration(deliverLimit), Concurrency: s.opts.Concurrency,
+		}
+	}
+	_, err := biztype.Apply(ctx, s.config, []biztype.Policy{
+		policy(plain.Name(), plainNumber), policy(other.Name(), otherNumber),
+	})
+	return err
+}
+
+// pause stops the deliveries of both biz types, or lets them begin.
+func (s *site) pause(ctx context.Context, paused bool) error {
+	for _, name := range []string{plain.Name(), other.Name()} {
+		if _, err := biztype.SetPaused(ctx, s.config, name, paused); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *site) connect(ctx context.Context) (err error) {
+	if s.client, err = tocsin.Open(ctx, s.config); err != nil {
+		return err
+	}
+	if s.store, err = store.Open(s.config); err != nil {
+		return err
+	}
+	for _, spec := range s.config.Specs() {
+		spec.MaxConns = workers + probeConns
+		pool, err := mysql.Open(spec)
+		if err != nil {
+			return err
+		}
+		s.pools = append(s.pools, pool)
+	}
+	return nil
+}
+
+// close removes all that the run made. It is no part of what ctx bounds.
+func (s *site) close() error {
+	var errs []error
+	if s.own == nil && s.config.Servers != nil {
+		errs = append(errs, s.dropDatabases())
+	}
+	for _, pool := range s.pools {
+		errs = append(errs, pool.DB.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.client != nil {
+		errs = append(errs, s.client.Close())
+	}
+	if s.keeper != nil {
+		errs = append(errs, s.keeper.Stop())
+	}
+	if s.own != nil {
+		errs = append(errs, s.own.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// dropWithin bounds the removal of the databases on servers that were given.
+const dropWithin = 5 * time.Minute
+
+func (s *site) dropDatabases() error {
+	ctx, cancel := context.WithTimeout(context.Background(), dropWithin)
+	defer cancel()
+	var errs []error
+	for _, spec := range s.config.Specs() {
+		pool, err := mysql.Open(spec)
+		if err != nil {
+			return err
+		}
+		for _, db := range spec.Databases {
+			if _, err := pool.DB.ExecContext(ctx, dropSQL+s.config.Layout.Database(db)); err != nil {
+				errs = append(errs, fmt.Errorf("drop database %s on %s: %w", s.config.Layout.Database(db), spec.Name, err))
+			}
+		}
+		errs = append(errs, pool.DB.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// done counts the rows that are settled as done, by the tables.
+func (s *site) done(ctx context.Context) (n int, err error) {
+	for server := range s.store.Servers() {
+		counts, err := s.store.Counts(ctx, server, s.store.TablesOf(server))
+		if err != nil {
+			return 0, err
+		}
+		for _, c := range counts {
+			n += c.Done
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin/bench"
+)
+
+// benchFlags are those that all benchmarks share, beside what bench.Options
+// hold.
+type benchFlags struct {
+	bench.Options
+	layout, profile string
+}
+
+func newBench(a *app) *cobra.Command {
+	c := group("bench", "Measure this machine, beside the least that the same work costs in plain SQL",
+		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a))
+	c.Long = `Each starts a private MariaDB, which flushes its log at every commit, and a private etcd, and
+removes them in the end. With --config it takes the file's servers and etcd instead, in
+databases of its own, "bench_...", which it drops in the end. It measures the raw SQL of the
+same work on the same tables before and after Tocsin, and prints both with their ratio.`
+	return c
+}
+
+// benchCommand makes one of them, with the flags that all have.
+func benchCommand[R fmt.Stringer](a *app, use, short, long string, f *benchFlags, measure func(context.Context, bench.Options) (R, error)) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Long: long, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBench(cmd.Context(), a, f, measure)
+		},
+	}
+	c.Flags().StringVar(&f.layout, "layout", "8x16", "databases x tables")
+	c.Flags().IntVar(&f.Pending, "pending", 0, "rows that wait in the tables for a day far ahead")
+	c.Flags().StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of this process, while Tocsin is measured, to this file")
+	return c
+}
+
+func newBenchDrain(a *app) *cobra.Command {
+	var f benchFlags
+	c := benchCommand(a, "drain", "How fast nodes deliver a backlog",
+		`Tasks are inserted by plain SQL while their biz type is paused; then it is resumed. The clock runs
+from the first delivery to the last outcome stored. The handler does nothing.`, &f, bench.Drain)
+	c.Flags().IntVar(&f.Tasks, "tasks", 100_000, "tasks that are due")
+	c.Flags().DurationVar(&f.Overdue, "overdue", 0, "how long ago they fell due; 0s: while they were inserted. From 45s on they are claimed first")
+	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
+	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")
+	return c
+}
+
+func newBenchLateness(a *app) *cobra.Command {
+	var f benchFlags
+	c := benchCommand(a, "lateness", "How late deliveries begin, by the database's clock",
+		`Tasks are added all the time, each due between --delay and --delay plus --spread after its insert.
+The raw bound is a read of one row by its key at the same rate.`, &f, bench.Lateness)
+	c.Flags().Float64Var(&f.Rate, "rate", 1000, "tasks added a second")
+	c.Flags().DurationVar(&f.Duration, "duration", 30*time.Second, "how long they are added")
+	c.Flags().DurationVar(&f.Delay, "delay", 15*time.Second, "least time between a task's insert and its action time")
+	c.Flags().DurationVar(&f.Spread, "spread", time.Second, "up to so much later")
+	c.Flags().IntVar(&f.Burst, "burst", 0, "tasks of another biz type, all due at one instant half-way")
+	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
+	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")
+	return c
+}
+
+func newBenchInsert(a *app) *cobra.Command {
+	var f benchFlags
+	c := benchCommand(a, "insert", "How fast tasks are added",
+		`AddMany of 1,000 tasks beside raw multi-row inserts; Add beside a raw insert, and beside two in a
+transaction where it rings the doorbell. All over 8 connections.`, &f, bench.Insert)
+	c.Flags().IntVar(&f.Tasks, "tasks", 200_000, "tasks for AddMany; one in 50 as many for Add")
+	return c
+}
+
+func newBenchIdle(a *app) *cobra.Command {
+	var f benchFlags
+	c := benchCommand(a, "idle", "What nodes cost that have nothing to do",
+		`Watches nodes that own all tables and find nothing in them, and before that the same servers
+without nodes.`, &f, bench.Idle)
+	c.Flags().DurationVar(&f.Duration, "duration", time.Minute, "how long to watch")
+	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
+	return c
+}
+
+// benchUnits are the stages that show progress, with what they count.
+var benchUnits = map[string]string{
+	"create": "tables", "fill": "rows", "raw": "rows", "drain": "tasks", "insert": "tasks",
+	"add": "tasks", "deliver": "tasks", "alone": "seconds", "settle": "seconds", "watch": "seconds",
+}
+
+func runBench[R fmt.Stringer](ctx context.Context, a *app, f *benchFlags, measure func(context.Context, bench.Options) (R, error)) (err error) {
+	if err := a.completeBench(f); err != nil {
+		return err
+	}
+	if f.profile != "" {
+		file, err := os.Create(f.profile)
+		if err != nil {
+			return fmt.Errorf("CPU profile: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		f.Profile = file
+	}
+	view := newStages(a, benchUnits)
+	f.Progress = view.progress
+	result, err := measure(ctx, f.Options)
+	view.end()
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	return a.print(result, func(w io.Writer) { fmt.Fprint(w, result) })
+}
+
+// completeBench reads the layout and, where --config names a file, its servers.
+// A file that lies about is not asked: a benchmark is no guest to be surprised by.
+func (a *app) completeBench(f *benchFlags) (err error) {
+	if f.Layout, err = parseLayout(f.layout); err != nil {
+		return err
+	}
+	f.Logger = a.logger("warn", "text")
+	if a.configPath != "" {
+		file, err := a.load()
+		if err != nil {
+			return err
+		}
+		f.Servers = file.Tocsin().Servers
+		if f.Etcd, err = file.EtcdConfig(); err != nil {
+			return err
+		}
+	}
+	if err := f.Options.Validate(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
