@@ -42,15 +42,16 @@ func (r *Refused) Unwrap() error { return r.Err }
 
 // Assign is a node's membership of its group. Its methods are safe for concurrent use.
 type Assign struct {
-	cfg     Config
-	holder  Holder
-	metrics *metrics
-	trust   *trust
-	id      atomic.Pointer[string]
-	loose   map[int]bool // tables of former incarnations that the holder has in claim mode; belongs to Run's goroutine
-	owned   atomic.Int64
-	wanted  atomic.Int64
-	peers   atomic.Int64
+	cfg      Config
+	holder   Holder
+	metrics  *metrics
+	trust    *trust
+	id       atomic.Pointer[string]
+	loose    map[int]bool // tables of former incarnations that the holder has in claim mode; belongs to Run's goroutine
+	draining bool         // as last seen; belongs to Run's goroutine
+	owned    atomic.Int64
+	wanted   atomic.Int64
+	peers    atomic.Int64
 }
 
 // New makes the node's membership; nothing is asked of etcd before Run.
@@ -142,7 +143,7 @@ func (a *Assign) open(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	s := newSession(a, l)
-	if err := s.writer.register(ctx, s.record); err != nil {
+	if err := s.writer.register(ctx, s.record, a.draining); err != nil {
 		a.trust.end()
 		s.revoke(ctx)
 		return nil, err

@@ -98,6 +98,17 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
+// drawGroup draws who of all is there now, some of them draining.
+func drawGroup(t *rapid.T, all []Member) []Member {
+	members := rapid.Permutation(all).Draw(t, "members")[:rapid.IntRange(1, len(all)).Draw(t, "n")]
+	for i := range members {
+		if rapid.IntRange(0, 3).Draw(t, "drains") == 0 {
+			members[i].Weight = 0
+		}
+	}
+	return members
+}
+
 // withoutStrangers makes owners that are not members nobody: their keys are gone with their leases.
 func withoutStrangers(members []Member, owners []string) []string {
 	for i, owner := range owners {
@@ -115,7 +126,7 @@ func TestNodesWithOldViewsConverge(t *testing.T) {
 		w := newWorld(all, withoutStrangers(all, drawOwners(t, all)))
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
-				w.setMembers(rapid.Permutation(all).Draw(t, "members")[:rapid.IntRange(1, len(all)).Draw(t, "n")])
+				w.setMembers(drawGroup(t, all))
 				continue
 			}
 			node := rapid.SampledFrom(w.now().members).Draw(t, "node").ID

@@ -46,6 +46,11 @@ func newCrowdOn(t *testing.T, etcd string) *crowd {
 	}
 }
 
+// registry is the operator's look at 32 tables.
+func (c *crowd) registry() *Registry {
+	return &Registry{client: c.client, cluster: c.cluster, tables: 32}
+}
+
 func dial(t *testing.T, endpoint string) *clientv3.Client {
 	t.Helper()
 	client, err := Dial(t.Context(), EtcdConfig{Endpoints: []string{endpoint}, Timeout: 20 * time.Second})

@@ -12,6 +12,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // Time-outs of Dial and of the connections it makes.
@@ -19,7 +21,12 @@ const (
 	defaultDialTimeout = 5 * time.Second
 	aliveInterval      = 10 * time.Second // between pings of an idle connection; etcd cuts who pings more often than every 5 s
 	aliveTimeout       = 3 * time.Second  // for the answer to one
+	connectTimeout     = 5 * time.Second  // for one attempt to connect
 )
+
+// reconnect is how long to wait between attempts to connect. gRPC's own waits grow to two minutes: after a longer outage
+// of etcd a node would come back long after the pause in which the others leave it its tables.
+var reconnect = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 
 // EtcdConfig says how to reach etcd.
 type EtcdConfig struct {
@@ -59,7 +66,8 @@ func newClient(ctx context.Context, cfg EtcdConfig) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: cfg.Endpoints, Username: cfg.Username, Password: cfg.Password, TLS: cfg.TLS,
 		DialTimeout: left, DialKeepAliveTime: aliveInterval, DialKeepAliveTimeout: aliveTimeout, PermitWithoutStream: true,
-		Logger: zap.NewNop(),
+		Logger:      zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connectTimeout})},
 	})
 }
 

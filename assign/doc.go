@@ -3,6 +3,7 @@
 //
 //	/{cluster}/groups/{group}/nodes/{id}    a node: what it tells about itself, under its lease
 //	/{cluster}/groups/{group}/tables/{n}    the owner of table n: its id and lease, under that lease
+//	/{cluster}/groups/{group}/drains/{id}   written by an operator, without a lease: node id shall own nothing
 //
 // A table's key is created only where there is none, so two nodes can't both hold one. Every node watches all keys of its
 // group, makes the same plan from them (Plan), and does its own part of it. One table, seen from one node:
@@ -24,6 +25,7 @@
 // What happens when
 //
 //	a node leaves                it is marked as leaving, drops all its tables, and frees their keys in one step
+//	a node is told to drain      it drops its tables in order and takes none, but stays; also as a new incarnation
 //	a node dies                  its keys go when the lease runs out; after a short pause the others take its tables
 //	etcd does not answer         tables stay where they are; a node whose trust runs out goes on in claim mode
 //	etcd is back                 a lease that etcd has not ended is renewed, and the node acts on ownership again; else it

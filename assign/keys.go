@@ -30,10 +30,17 @@ func groupsOf(cluster string) string      { return "/" + cluster + "/groups/" }
 func spaceOf(cluster, group string) space { return space(groupsOf(cluster) + group + "/") }
 func (s space) nodes() string             { return string(s) + "nodes/" }
 func (s space) tables() string            { return string(s) + "tables/" }
+func (s space) drains() string            { return string(s) + "drains/" }
 func (s space) node(id string) string     { return s.nodes() + id }
+func (s space) drain(id string) string    { return s.drains() + id }
 func (s space) table(n int) string        { return s.tables() + strconv.Itoa(n) }
 func (s space) nodeOf(key string) string  { return strings.TrimPrefix(key, s.nodes()) }
 func (s space) isNode(key string) bool    { return strings.HasPrefix(key, s.nodes()) }
+
+func (s space) drainOf(key string) (id string, ok bool) {
+	return strings.CutPrefix(key, s.drains())
+}
+
 func (s space) tableOf(key string) (int, bool) {
 	text, ok := strings.CutPrefix(key, s.tables())
 	n, err := strconv.Atoi(text)

@@ -12,44 +12,99 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// maxTables is the most tables a layout can have.
-const maxTables = 8192
+// How a node comes to its tables, as its keys say. A node whose lease has ended goes on in claim mode, if it lives; it has
+// no key then.
+const (
+	ModeOwnership = "ownership"
+	ModeDraining  = "draining"
+	ModeLeaving   = "leaving"
+	ModeNoLease   = "no lease" // the key was overwritten by hand; its node, or after a TTL another, mends it
+)
+
+// Registry is an operator's look at a cluster's keys, from outside of its nodes. Only Drain and Undrain change something.
+// Its methods are safe for concurrent use.
+type Registry struct {
+	client  *clientv3.Client
+	cluster string
+	tables  int
+}
+
+// OpenRegistry dials etcd. tables is how many the layout of the cluster has. It is the caller's to close.
+func OpenRegistry(ctx context.Context, cfg EtcdConfig, cluster string, tables int) (*Registry, error) {
+	client, err := Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Registry{client: client, cluster: cluster, tables: tables}, nil
+}
+
+// Close ends the connection to etcd.
+func (r *Registry) Close() error { return r.client.Close() }
+
+func (r *Registry) read(ctx context.Context, group string) (view, error) {
+	return readView(ctx, r.client, spaceOf(r.cluster, group), r.tables)
+}
 
 // NodeState is a node as its group sees it.
 type NodeState struct {
 	ID      string        `json:"id"`
 	Info    NodeInfo      `json:"info"`
 	Weight  int           `json:"weight"`
+	Mode    string        `json:"mode"` // one of Mode...
 	Leaving bool          `json:"leaving"`
 	Tables  int           `json:"tables"`  // how many it owns
+	Wanted  int           `json:"wanted"`  // how many it would own by the plan of these keys
 	TTL     time.Duration `json:"ttl_ns"`  // what is left of its lease, whole seconds; 0: it has none
 	Lacks   []string      `json:"lacks"`   // types that others of the group have handlers for and it has not
 	Extra   []string      `json:"extra"`   // types that it has handlers for and not all others have
 	Differs bool          `json:"differs"` // whether there are any of these
 }
 
-// Nodes reads the nodes of a group, by id. It changes nothing.
-func Nodes(ctx context.Context, client *clientv3.Client, cluster, group string) ([]NodeState, error) {
-	v, err := readView(ctx, client, spaceOf(cluster, group), maxTables)
+// Nodes reads the nodes of a group, by id.
+func (r *Registry) Nodes(ctx context.Context, group string) ([]NodeState, error) {
+	v, err := r.read(ctx, group)
 	if err != nil {
 		return nil, err
 	}
-	owned := make(map[string]int)
-	for _, owner := range v.owners() {
-		owned[owner]++
-	}
+	owners := v.owners()
+	owned, wanted := tally(owners), tally(Plan(v.members(), owners))
 	states := make([]NodeState, 0, len(v.nodes))
 	for _, id := range sortedKeys(v.nodes) {
-		r := v.nodes[id].record
-		state := NodeState{ID: id, Info: r.NodeInfo, Weight: r.Weight, Leaving: r.Leaving, Tables: owned[id]}
-		state.Lacks, state.Extra = differing(r.NodeInfo, v.infosBut(id))
+		is := v.nodes[id].record
+		state := NodeState{ID: id, Info: is.NodeInfo, Weight: is.Weight, Mode: v.modeOf(id), Leaving: is.Leaving}
+		state.Tables, state.Wanted = owned[id], wanted[id]
+		state.Lacks, state.Extra = differing(is.NodeInfo, v.infosBut(id))
 		state.Differs = len(state.Lacks)+len(state.Extra) > 0
-		if state.TTL, err = leaseLeft(ctx, client, v.nodes[id].lease); err != nil {
+		if state.TTL, err = leaseLeft(ctx, r.client, v.nodes[id].lease); err != nil {
 			return nil, fmt.Errorf("read the lease of node %s from etcd: %w", id, err)
 		}
 		states = append(states, state)
 	}
 	return states, nil
+}
+
+// modeOf gives the mode of a node that has a key.
+func (v view) modeOf(id string) string {
+	_, draining := v.drains[id]
+	switch n := v.nodes[id]; {
+	case n.lease == clientv3.NoLease:
+		return ModeNoLease
+	case n.record.Leaving:
+		return ModeLeaving
+	case draining:
+		return ModeDraining
+	default:
+		return ModeOwnership
+	}
+}
+
+// tally counts the tables of each owner.
+func tally(owners []string) map[string]int {
+	counts := make(map[string]int)
+	for _, owner := range owners {
+		counts[owner]++
+	}
+	return counts
 }
 
 // leaseLeft gives what is left of a lease; 0 if there is none.
@@ -67,12 +122,12 @@ func leaseLeft(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID
 	return max(time.Duration(resp.TTL)*time.Second, 0), nil
 }
 
-// Groups reads the names of the groups that have nodes or own tables, sorted. It changes nothing.
-func Groups(ctx context.Context, client *clientv3.Client, cluster string) ([]string, error) {
-	prefix := groupsOf(cluster)
+// Groups reads the names of the groups that have nodes or own tables, sorted.
+func (r *Registry) Groups(ctx context.Context) ([]string, error) {
+	prefix := groupsOf(r.cluster)
 	groups, from, end := []string{}, prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for { // from group to group: one has thousands of keys
-		resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+		resp, err := r.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 		if err != nil {
 			return nil, fmt.Errorf("read the groups below %s from etcd: %w", prefix, err)
 		}
@@ -82,13 +137,13 @@ func Groups(ctx context.Context, client *clientv3.Client, cluster string) ([]str
 		}
 		group, _, _ := strings.Cut(strings.TrimPrefix(string(resp.Kvs[0].Key), prefix), "/")
 		groups = append(groups, group)
-		from = clientv3.GetPrefixRangeEnd(string(spaceOf(cluster, group)))
+		from = clientv3.GetPrefixRangeEnd(string(spaceOf(r.cluster, group)))
 	}
 }
 
-// Tables reads the owner's node id of every table of a layout with total tables; "" is nobody. It changes nothing.
-func Tables(ctx context.Context, client *clientv3.Client, cluster, group string, total int) ([]string, error) {
-	v, err := readView(ctx, client, spaceOf(cluster, group), total)
+// Owners reads the owner's node id of every table; "" is nobody.
+func (r *Registry) Owners(ctx context.Context, group string) ([]string, error) {
+	v, err := r.read(ctx, group)
 	if err != nil {
 		return nil, err
 	}

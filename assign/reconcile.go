@@ -68,6 +68,7 @@ func (s *session) round(ctx context.Context) error {
 	}
 	owners := v.owners()
 	s.compareHandlers(v)
+	s.noteDrain(v)
 	if err := s.sweepOrphans(ctx, v.orphans(owners)); err != nil {
 		return errors.Join(stuck, err)
 	}

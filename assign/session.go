@@ -142,7 +142,7 @@ func (s *session) leave(life context.Context) error {
 	s.record.Leaving = true
 	ctx, cancel := context.WithTimeout(life, s.cfg.TTL/5)
 	defer cancel()
-	if err := s.writer.update(ctx, s.record); err != nil {
+	if err := s.writer.announce(ctx, s.record); err != nil {
 		s.log.Warn().Err(err).Msg("leaving unannounced")
 	}
 	all := maps.Clone(s.held)

@@ -28,10 +28,14 @@ type writer struct {
 	timeout time.Duration // of one transaction
 }
 
-// register creates the node's key; errTaken if there is one.
-func (w writer) register(ctx context.Context, r nodeRecord) error {
+// register creates the node's key, draining if its former incarnation was; errTaken if there is one.
+func (w writer) register(ctx context.Context, r nodeRecord, draining bool) error {
+	ops := []clientv3.Op{w.putNode(r)}
+	if draining {
+		ops = append(ops, putDrain(w.space, w.id))
+	}
 	absent := clientv3.Compare(clientv3.CreateRevision(w.space.node(w.id)), "=", 0)
-	resp, err := w.commit(ctx, []clientv3.Cmp{absent}, w.putNode(r))
+	resp, err := w.commit(ctx, []clientv3.Cmp{absent}, ops...)
 	if err == nil && !resp.Succeeded {
 		err = errTaken
 	}
@@ -46,10 +50,10 @@ func (w writer) restore(ctx context.Context, r nodeRecord, mod int64) error {
 	return w.wrap(err, "restore the key")
 }
 
-// update writes the node's key if it is still ours.
-func (w writer) update(ctx context.Context, r nodeRecord) error {
-	_, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, w.putNode(r))
-	return w.wrap(err, "update the key")
+// announce writes the key of a node that leaves, if it is still ours. That it leaves says all that a drain does.
+func (w writer) announce(ctx context.Context, r nodeRecord) error {
+	_, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, w.putNode(r), clientv3.OpDelete(w.space.drain(w.id)))
+	return w.wrap(err, "announce the leaving")
 }
 
 // take creates the keys of those tables that have none, each decided on its own, while the node's own key is ours.

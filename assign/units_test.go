@@ -126,10 +126,10 @@ func TestWithoutItsOwnKeyANodeTakesNothing(t *testing.T) {
 	if rev, err := w.take(t.Context(), []int{0}); err != nil || rev != 0 {
 		t.Errorf("wrote at %d, %v", rev, err)
 	}
-	if err := w.register(t.Context(), nodeRecord{}); err != nil {
+	if err := w.register(t.Context(), nodeRecord{}, false); err != nil {
 		t.Error(err)
 	}
-	if err := w.register(t.Context(), nodeRecord{}); err == nil || !strings.Contains(err.Error(), errTaken.Error()) {
+	if err := w.register(t.Context(), nodeRecord{}, false); err == nil || !strings.Contains(err.Error(), errTaken.Error()) {
 		t.Errorf("registered twice: %v", err)
 	}
 }
@@ -143,7 +143,7 @@ func newWriter(t *testing.T, c *crowd, id string) writer {
 	}
 	t.Cleanup(func() { _ = l.revoke(context.Background()) })
 	w := writer{client: c.client, space: spaceOf(c.cluster, "g"), id: id, lease: l.id, timeout: patience}
-	if err := w.register(t.Context(), nodeRecord{Weight: 1}); err != nil {
+	if err := w.register(t.Context(), nodeRecord{Weight: 1}, false); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -151,8 +151,8 @@ func newWriter(t *testing.T, c *crowd, id string) writer {
 
 func checkOwners(t *testing.T, c *crowd, want ...string) {
 	t.Helper()
-	got, err := Tables(t.Context(), c.client, c.cluster, "g", len(want))
-	if err != nil || !slices.Equal(got, want) {
+	got, err := c.registry().Owners(t.Context(), "g")
+	if err != nil || !slices.Equal(got[:len(want)], want) {
 		t.Errorf("owners %q, want %q, %v", got, want, err)
 	}
 }
@@ -169,18 +169,18 @@ func TestListing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	groups, err := Groups(t.Context(), c.client, c.cluster)
+	groups, err := c.registry().Groups(t.Context())
 	if err != nil || !slices.Equal(groups, []string{"a", "g", "g-2"}) {
 		t.Errorf("groups %q, %v", groups, err)
 	}
-	nodes, err := Nodes(t.Context(), c.client, c.cluster, "g")
+	nodes, err := c.registry().Nodes(t.Context(), "g")
 	if err != nil || len(nodes) != 1 {
 		t.Fatal(nodes, err)
 	}
 	if n := nodes[0]; n.ID != "one" || n.Tables != 2 || n.Weight != 1 || n.TTL < 30*time.Second || n.Differs {
 		t.Errorf("%+v", n)
 	}
-	if nodes, err = Nodes(t.Context(), c.client, c.cluster, "a"); err != nil || len(nodes) != 1 || nodes[0].TTL != 0 {
+	if nodes, err = c.registry().Nodes(t.Context(), "a"); err != nil || len(nodes) != 1 || nodes[0].TTL != 0 {
 		t.Errorf("%+v, %v", nodes, err)
 	}
 }
@@ -196,7 +196,7 @@ func TestNodesWithOtherHandlersAreNamed(t *testing.T) {
 	c.awaitCounts(map[*desk]int{d: 36})
 	next, silent := c.join(handlers("b", "c", "d")), c.join(handlers())
 	c.awaitCounts(map[*desk]int{d: 12, next: 12, silent: 12})
-	nodes, err := Nodes(t.Context(), c.client, c.cluster, "g")
+	nodes, err := c.registry().Nodes(t.Context(), "g")
 	if err != nil || len(nodes) != 3 {
 		t.Fatal(nodes, err)
 	}

@@ -14,6 +14,7 @@ type view struct {
 	space  space
 	rev    int64
 	nodes  map[string]nodeKey // by id
+	drains map[string]int64   // id of a node told to drain -> revision of its key
 	tables []tableKey         // by table number; the zero tableKey is no key
 }
 
@@ -32,12 +33,14 @@ type tableKey struct {
 }
 
 func newView(s space, tables int, rev int64) view {
-	return view{space: s, rev: rev, nodes: make(map[string]nodeKey), tables: make([]tableKey, tables)}
+	return view{
+		space: s, rev: rev, nodes: make(map[string]nodeKey), drains: make(map[string]int64), tables: make([]tableKey, tables),
+	}
 }
 
 // clone gives a copy that later changes do not reach.
 func (v view) clone() view {
-	v.nodes, v.tables = maps.Clone(v.nodes), slices.Clone(v.tables)
+	v.nodes, v.drains, v.tables = maps.Clone(v.nodes), maps.Clone(v.drains), slices.Clone(v.tables)
 	return v
 }
 
@@ -50,6 +53,8 @@ func (v view) put(kv *mvccpb.KeyValue) {
 			n.record = nodeRecord{} // without weight it gets no table; if it has no lease either, it is removed
 		}
 		v.nodes[v.space.nodeOf(key)] = n
+	} else if id, ok := v.space.drainOf(key); ok {
+		v.drains[id] = kv.ModRevision
 	} else if table, ok := v.space.tableOf(key); ok && table < len(v.tables) {
 		v.tables[table] = tableKey{lease: clientv3.LeaseID(kv.Lease), created: kv.CreateRevision, mod: kv.ModRevision}
 	}
@@ -59,6 +64,8 @@ func (v view) put(kv *mvccpb.KeyValue) {
 func (v view) remove(key string) {
 	if v.space.isNode(key) {
 		delete(v.nodes, v.space.nodeOf(key))
+	} else if id, ok := v.space.drainOf(key); ok {
+		delete(v.drains, id)
 	} else if table, ok := v.space.tableOf(key); ok && table < len(v.tables) {
 		v.tables[table] = tableKey{}
 	}
@@ -76,7 +83,7 @@ func (v *view) apply(events []*clientv3.Event) {
 	}
 }
 
-// members gives the live nodes: those whose key has a lease. One that leaves has no weight.
+// members gives the live nodes: those whose key has a lease. One that leaves or drains has no weight.
 func (v view) members() []Member {
 	members := make([]Member, 0, len(v.nodes))
 	for id, n := range v.nodes {
@@ -84,7 +91,7 @@ func (v view) members() []Member {
 			continue
 		}
 		m := Member{ID: id, Weight: n.record.Weight}
-		if n.record.Leaving {
+		if _, draining := v.drains[id]; draining || n.record.Leaving {
 			m.Weight = 0
 		}
 		members = append(members, m)
@@ -106,13 +113,18 @@ func (v view) owners() []string {
 	return owners
 }
 
-// orphans gives the keys, with their revisions, that no live node stands behind: those without a lease, and tables whose
-// lease is no node's.
+// orphans gives the keys, with their revisions, that no live node stands behind: nodes without a lease, tables whose
+// lease is no node's, and drains of no node.
 func (v view) orphans(owners []string) map[string]int64 {
 	orphans := make(map[string]int64)
 	for id, n := range v.nodes {
 		if n.lease == clientv3.NoLease {
 			orphans[v.space.node(id)] = n.mod
+		}
+	}
+	for id, mod := range v.drains {
+		if v.nodes[id].lease == clientv3.NoLease {
+			orphans[v.space.drain(id)] = mod
 		}
 	}
 	for table, key := range v.tables {

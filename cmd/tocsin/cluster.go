@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,8 @@ import (
 )
 
 func newCluster(a *app) *cobra.Command {
-	return group("cluster", "Show the nodes and who owns which tables", newClusterNodes(a), newClusterTables(a))
+	return group("cluster", "Show the nodes and who owns which tables, and drain nodes", newClusterNodes(a), newClusterTables(a),
+		newClusterPlan(a), newClusterDrain(a))
 }
 
 // etcd reads where etcd is and under which cluster id the keys stand.
@@ -36,6 +38,41 @@ func (a *app) etcd() (assign.EtcdConfig, string, error) {
 		return cfg, "", errors.New("the config names no cluster, under which the nodes are registered in etcd")
 	}
 	return cfg, cluster, nil
+}
+
+// registry opens the cluster's keys. They are the caller's to close.
+func (a *app) registry(ctx context.Context) (*assign.Registry, error) {
+	cfg, cluster, err := a.etcd()
+	if err != nil {
+		return nil, err
+	}
+	tables, err := a.cluster()
+	if err != nil {
+		return nil, err
+	}
+	return assign.OpenRegistry(ctx, cfg, cluster, tables.Layout.Total())
+}
+
+// groupNames gives one group, or all that have keys if only is "".
+func groupNames(ctx context.Context, keys *assign.Registry, only string) ([]string, error) {
+	if only != "" {
+		return []string{only}, nil
+	}
+	return keys.Groups(ctx)
+}
+
+// groupOf finds the group of a node. Ids end in chance, so no two groups have the same.
+func groupOf(ctx context.Context, keys *assign.Registry, groups []string, id string) (string, error) {
+	for _, group := range groups {
+		nodes, err := keys.Nodes(ctx, group)
+		if err != nil {
+			return "", err
+		}
+		if slices.ContainsFunc(nodes, func(n assign.NodeState) bool { return n.ID == id }) {
+			return group, nil
+		}
+	}
+	return "", fmt.Errorf("no live node %q: `tocsin cluster nodes` shows their ids", id)
 }
 
 func groupFlag(cmd *cobra.Command) *string {
@@ -63,24 +100,18 @@ func newClusterNodes(a *app) *cobra.Command {
 
 // nodes reads the nodes of one group, or of all if only is "".
 func (a *app) nodes(ctx context.Context, only string) ([]groupNodes, error) {
-	cfg, cluster, err := a.etcd()
+	keys, err := a.registry(ctx)
 	if err != nil {
 		return nil, err
 	}
-	client, err := assign.Dial(ctx, cfg)
+	defer keys.Close()
+	names, err := groupNames(ctx, keys, only)
 	if err != nil {
 		return nil, err
-	}
-	defer client.Close()
-	names := []string{only}
-	if only == "" {
-		if names, err = assign.Groups(ctx, client, cluster); err != nil {
-			return nil, err
-		}
 	}
 	groups := []groupNodes{}
 	for _, name := range names {
-		nodes, err := assign.Nodes(ctx, client, cluster, name)
+		nodes, err := keys.Nodes(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -89,9 +120,11 @@ func (a *app) nodes(ctx context.Context, only string) ([]groupNodes, error) {
 	return groups, nil
 }
 
+const noNodes = "no nodes: start one with `tocsin serve`"
+
 func writeGroups(w io.Writer, groups []groupNodes) {
 	if len(groups) == 0 {
-		fmt.Fprintln(w, "no nodes: start one with `tocsin serve`")
+		fmt.Fprintln(w, noNodes)
 	}
 	for i, g := range groups {
 		if i > 0 {
@@ -114,11 +147,11 @@ func writeNodes(w io.Writer, nodes []assign.NodeState, now time.Time) {
 	if len(nodes) == 0 {
 		return
 	}
-	rows := [][]string{{"NODE", "VERSION", "WEIGHT", "TABLES", "LEASE LEFT", "STARTED", "LISTENS ON", "HANDLERS"}}
+	rows := [][]string{{"NODE", "MODE", "VERSION", "WEIGHT", "TABLES", "WANTED", "LEASE LEFT", "STARTED", "LISTENS ON", "HANDLERS"}}
 	for _, n := range nodes {
 		rows = append(rows, []string{
-			oneCell(n.ID) + leaving(n), orDash(n.Info.Version), strconv.Itoa(n.Weight), strconv.Itoa(n.Tables), n.TTL.String(),
-			away(n.Info.Started.Sub(now)), orDash(n.Info.Listen), handlers(n.Info.Types),
+			oneCell(n.ID), n.Mode, orDash(n.Info.Version), strconv.Itoa(n.Weight), strconv.Itoa(n.Tables), strconv.Itoa(n.Wanted),
+			n.TTL.String(), away(n.Info.Started.Sub(now)), orDash(n.Info.Listen), handlers(n.Info.Types),
 		})
 	}
 	columns(w, rows...)
@@ -133,13 +166,6 @@ func writeDifference(w io.Writer, n assign.NodeState) {
 		fmt.Fprintf(w, "note: %s has no handler for %s, which others of its group have: such tasks in its tables wait\n",
 			oneCell(n.ID), handlers(n.Lacks))
 	}
-}
-
-func leaving(n assign.NodeState) string {
-	if n.Leaving {
-		return " (leaving)"
-	}
-	return ""
 }
 
 // handlers lists biz types; a node that serves callbacks may not tell any.

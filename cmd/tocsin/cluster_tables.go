@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/ownership"
 	"github.com/tocsinhq/tocsin/store"
@@ -30,6 +29,10 @@ type groupTables struct {
 	Tables int               `json:"tables"` // of the layout
 	Owned  int               `json:"owned"`
 	Shares []ownership.Share `json:"shares"`
+
+	layout tocsin.Layout
+	owners []string          // by table number
+	marks  map[string]string // of the owners, in the grid
 }
 
 func newClusterTables(a *app) *cobra.Command {
@@ -37,16 +40,22 @@ func newClusterTables(a *app) *cobra.Command {
 		Use: "tables", Short: "Show which node owns which tables, and what waits in them", Args: noArgs,
 		Long: "Show, for every group, which node owns which tables, and the tasks of the group's biz\n" +
 			"types that wait in them. Counting reads an index of every table: leave it out with\n" +
-			"--counts=false where there are very many rows.",
+			"--counts=false where there are very many rows. On a terminal every table is drawn as one\n" +
+			"character, its owner's mark.",
 	}
 	only := groupFlag(cmd)
 	count := cmd.Flags().Bool("counts", true, "count the tasks")
+	grid := cmd.Flags().Bool("grid", false, "draw all tables, a character each (default on a terminal)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		width, onTerminal := a.terminal()
+		if drawn := *grid || onTerminal && !cmd.Flags().Changed("grid"); !drawn {
+			width = 0
+		}
 		groups, err := a.tables(cmd.Context(), *only, *count)
 		if groups == nil {
 			return err
 		}
-		return errors.Join(a.print(groups, func(w io.Writer) { writeTables(w, groups, *count) }), err)
+		return errors.Join(a.print(groups, func(w io.Writer) { writeTables(w, groups, *count, width) }), err)
 	}
 	return cmd
 }
@@ -58,7 +67,7 @@ func (a *app) tables(ctx context.Context, only string, count bool) ([]groupTable
 	if err != nil {
 		return nil, err
 	}
-	owners, err := a.owners(ctx, cfg.Layout.Total())
+	owners, err := a.owners(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,30 +83,26 @@ func (a *app) tables(ctx context.Context, only string, count bool) ([]groupTable
 	groups := []groupTables{}
 	for _, name := range slices.Sorted(maps.Keys(owners)) {
 		if only == "" || only == name {
-			groups = append(groups, divide(name, owners[name], types, counts))
+			groups = append(groups, divide(name, cfg.Layout, owners[name], types, counts))
 		}
 	}
 	return groups, failed
 }
 
 // owners reads the owner of each table by group.
-func (a *app) owners(ctx context.Context, total int) (map[string][]string, error) {
-	cfg, cluster, err := a.etcd()
+func (a *app) owners(ctx context.Context) (map[string][]string, error) {
+	keys, err := a.registry(ctx)
 	if err != nil {
 		return nil, err
 	}
-	client, err := assign.Dial(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	names, err := assign.Groups(ctx, client, cluster)
+	defer keys.Close()
+	names, err := keys.Groups(ctx)
 	if err != nil {
 		return nil, err
 	}
 	owners := map[string][]string{}
 	for _, name := range names {
-		if owners[name], err = assign.Tables(ctx, client, cluster, name, total); err != nil {
+		if owners[name], err = keys.Owners(ctx, name); err != nil {
 			return nil, err
 		}
 	}
@@ -143,12 +148,13 @@ func countServer(ctx context.Context, tables *store.Store, server int) (c counte
 }
 
 // divide gives the shares of one group.
-func divide(group string, owners []string, types map[uint64]string, counts []counted) groupTables {
+func divide(group string, layout tocsin.Layout, owners []string, types map[uint64]string, counts []counted) groupTables {
 	tallies := map[int]ownership.Tally{}
 	for _, c := range counts {
 		maps.Copy(tallies, ownership.Tallies(c.counts, c.now, func(n uint64) bool { return types[n] == group }))
 	}
 	g := groupTables{Group: group, Tables: len(owners), Shares: ownership.Shares(owners, tallies)}
+	g.layout, g.owners, g.marks = layout, owners, ownership.Marks(owners)
 	for _, s := range g.Shares {
 		if s.Node != "" {
 			g.Owned += s.Tables
@@ -157,7 +163,8 @@ func divide(group string, owners []string, types map[uint64]string, counts []cou
 	return g
 }
 
-func writeTables(w io.Writer, groups []groupTables, count bool) {
+// writeTables draws the grid in so many columns; 0: none.
+func writeTables(w io.Writer, groups []groupTables, count bool, width int) {
 	if len(groups) == 0 {
 		fmt.Fprintln(w, "no groups: start a node with `tocsin serve`")
 	}
@@ -166,20 +173,29 @@ func writeTables(w io.Writer, groups []groupTables, count bool) {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "group %s: %d of %d tables owned\n", g.Group, g.Owned, g.Tables)
-		writeShares(w, g.Shares, count)
+		if width > 0 {
+			writeGrid(w, g, width)
+		}
+		writeShares(w, g, count, width > 0)
 	}
 }
 
-func writeShares(w io.Writer, shares []ownership.Share, count bool) {
-	rows := [][]string{{"NODE", "TABLES", "PENDING", "CLAIMED", "DEAD", "OLDEST OVERDUE", "TABLE NUMBERS"}}
-	for _, s := range shares {
-		row := []string{nodeName(s.Node), strconv.Itoa(s.Tables)}
+// writeShares writes a line per node. Beside a grid its mark there stands for the table numbers.
+func writeShares(w io.Writer, g groupTables, count, grid bool) {
+	last := "TABLE NUMBERS"
+	if grid {
+		last = "MARK"
+	}
+	rows := [][]string{{"NODE", "TABLES", "PENDING", "CLAIMED", "DEAD", "OLDEST OVERDUE", last}}
+	for _, s := range g.Shares {
+		row := []string{nodeName(s.Node), strconv.Itoa(s.Tables), "-", "-", "-", "-", ranges(s.Ranges)}
 		if count {
-			row = append(row, strconv.Itoa(s.Pending), strconv.Itoa(s.Claimed), strconv.Itoa(s.Dead), overdue(s.Overdue))
-		} else {
-			row = append(row, "-", "-", "-", "-")
+			copy(row[2:], []string{strconv.Itoa(s.Pending), strconv.Itoa(s.Claimed), strconv.Itoa(s.Dead), overdue(s.Overdue)})
 		}
-		rows = append(rows, append(row, ranges(s.Ranges)))
+		if grid {
+			row[6] = g.marks[s.Node]
+		}
+		rows = append(rows, row)
 	}
 	columns(w, rows...)
 }

@@ -28,3 +28,25 @@ func (a *app) completeTypes(cmd *cobra.Command, _ []string, _ string) ([]cobra.C
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
+
+// completeNode completes the id of a live node as the only argument.
+func (a *app) completeNode(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeNodes(cmd, nil, prefix)
+}
+
+// completeNodes completes the ids of the live nodes, or nothing as above.
+func (a *app) completeNodes(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	defer cancel()
+	groups, _ := a.nodes(ctx, "")
+	var ids []cobra.Completion
+	for _, g := range groups {
+		for _, n := range g.Nodes {
+			ids = append(ids, cobra.CompletionWithDesc(n.ID, g.Group))
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}

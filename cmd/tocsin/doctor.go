@@ -58,7 +58,7 @@ func (a *app) examine(ctx context.Context) []doctor.Check {
 			if err != nil {
 				return "", err
 			}
-			return askEtcd(ctx, etcd, cfg.Cluster)
+			return askEtcd(ctx, etcd, cfg.Cluster, cfg.Layout.Total())
 		}
 	}
 	config.Is = fmt.Sprintf("layout %s on %s", cfg.Layout, serverNames(p.Uses))
@@ -90,13 +90,13 @@ func patient(cfg tocsin.Config) (p doctor.Patient, closeAll func(), err error) {
 }
 
 // askEtcd wants a read that a majority agrees to, not just an open port.
-func askEtcd(ctx context.Context, cfg assign.EtcdConfig, cluster string) (string, error) {
-	client, err := assign.Dial(ctx, cfg)
+func askEtcd(ctx context.Context, cfg assign.EtcdConfig, cluster string, tables int) (string, error) {
+	keys, err := assign.OpenRegistry(ctx, cfg, cluster, tables)
 	if err != nil {
 		return "", err
 	}
-	defer client.Close()
-	groups, err := assign.Groups(ctx, client, cluster)
+	defer keys.Close()
+	groups, err := keys.Groups(ctx)
 	if err != nil {
 		return "", err
 	}

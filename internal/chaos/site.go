@@ -155,13 +155,14 @@ func (s *Site) databaseOf(table int) *database {
 
 // AwaitBalance returns when so many nodes own all tables, evenly.
 func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
-	client, err := assign.Dial(ctx, assign.EtcdConfig{Endpoints: []string{upstream(s.etcd.port)}})
+	at := assign.EtcdConfig{Endpoints: []string{upstream(s.etcd.port)}}
+	keys, err := assign.OpenRegistry(ctx, at, s.opts.Layout.Prefix, s.opts.Layout.Total())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }()
+	defer func() { _ = keys.Close() }()
 	for ctx.Err() == nil {
-		found, err := assign.Nodes(ctx, client, s.opts.Layout.Prefix, group)
+		found, err := keys.Nodes(ctx, group)
 		if err == nil && s.balanced(found, nodes) {
 			return nil
 		}

@@ -1,0 +1,143 @@
+package assign
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// drain tells a node to drain.
+func (c *crowd) drain(d *desk) {
+	c.t.Helper()
+	if err := c.registry().Drain(c.t.Context(), "g", d.ID()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// state reads a node as its group sees it.
+func (c *crowd) state(d *desk) NodeState {
+	c.t.Helper()
+	nodes, err := c.registry().Nodes(c.t.Context(), "g")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	i := slices.IndexFunc(nodes, func(n NodeState) bool { return n.ID == d.ID() })
+	if i < 0 {
+		c.t.Fatalf("%s is not among %+v", d.ID(), nodes)
+	}
+	return nodes[i]
+}
+
+func TestADrainedNodeGivesUpItsTablesAndStays(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a, b := c.join(), c.join()
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	c.drain(b)
+	c.drain(b) // no error
+	c.awaitCounts(map[*desk]int{a: 32, b: 0})
+	if n := c.state(b); n.Mode != ModeDraining || n.Tables != 0 || n.Wanted != 0 || n.Weight != 1 || !b.LeaseOK() {
+		t.Errorf("lease %v, %+v", b.LeaseOK(), n)
+	}
+	if n := c.state(a); n.Mode != ModeOwnership || n.Wanted != 32 {
+		t.Errorf("%+v", n)
+	}
+	other := c.join()
+	c.awaitCounts(map[*desk]int{a: 16, b: 0, other: 16})
+	if err := c.registry().Undrain(t.Context(), "g", b.ID()); err != nil {
+		t.Fatal(err)
+	}
+	other.leave()
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	if n := c.state(b); n.Mode != ModeOwnership {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestADrainEndsWithItsNode(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a, left, killed := c.join(short), c.join(short), c.join(short)
+	for _, d := range []*desk{left, killed} {
+		c.await("some tables", func() bool { return len(d.held) > 9 })
+		c.drain(d)
+	}
+	c.awaitCounts(map[*desk]int{a: 32, left: 0, killed: 0})
+	left.leave()
+	if n := c.keys(); n != 32+2+1 {
+		t.Errorf("%d keys, want those of 32 tables, 2 nodes and 1 drain", n)
+	}
+	killed.kill()
+	key := spaceOf(c.cluster, "g").drain(killed.ID())
+	c.awaitKey(key, func(value []byte, _ int64) bool { return value == nil })
+}
+
+func TestADrainIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a := c.join()
+	c.awaitCounts(map[*desk]int{a: 32})
+	for _, want := range []struct {
+		err error
+		id  string
+		do  error
+	}{
+		{ErrNoNode, "node-nobody", c.registry().Drain(t.Context(), "g", "node-nobody")},
+		{ErrLastNode, a.ID(), c.registry().Drain(t.Context(), "g", a.ID())},
+		{ErrNotDraining, a.ID(), c.registry().Undrain(t.Context(), "g", a.ID())},
+	} {
+		if !errors.Is(want.do, want.err) {
+			t.Errorf("%s: got %v, want %v", want.id, want.do, want.err)
+		}
+	}
+	if n := c.keys(); n != 33 {
+		t.Errorf("%d keys, want 33", n)
+	}
+}
+
+func TestDrainsAtOnceLeaveOneNode(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	nodes := []*desk{c.join(), c.join(), c.join(), c.join()}
+	c.await("all are registered", func() bool { return nodes[0].Peers() == len(nodes) })
+	errs := make([]error, len(nodes))
+	var wg sync.WaitGroup
+	for i, d := range nodes {
+		wg.Go(func() { errs[i] = c.registry().Drain(t.Context(), "g", d.ID()) })
+	}
+	wg.Wait()
+	want := make(map[*desk]int)
+	for i, d := range nodes {
+		if want[d] = 0; errs[i] != nil {
+			want[d] = 32
+		}
+		if errs[i] != nil && !errors.Is(errs[i], ErrLastNode) {
+			t.Error(errs[i])
+		}
+	}
+	c.awaitCounts(want)
+}
+
+func TestANewIncarnationDrainsOn(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	w := newWire(t, devtest.Etcd(t))
+	a := c.join(short)
+	b := c.join(short, func(c2 *Config) { c2.Client = dial(t, w.addr()) })
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	c.drain(b)
+	c.awaitCounts(map[*desk]int{a: 32, b: 0})
+	id, keys := b.ID(), spaceOf(c.cluster, "g")
+	w.setCut(true)
+	c.awaitKey(keys.node(id), func(value []byte, _ int64) bool { return value == nil })
+	w.setCut(false)
+	c.await("registered anew", func() bool { return b.ID() != id && b.LeaseOK() && b.Peers() == 2 })
+	poll(t, "drains on", func() bool { return c.state(b).Mode == ModeDraining })
+	time.Sleep(100 * time.Millisecond) // several plans
+	c.awaitCounts(map[*desk]int{a: 32, b: 0})
+	c.awaitKey(keys.drain(id), func(value []byte, _ int64) bool { return value == nil })
+}
