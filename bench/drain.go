@@ -35,7 +35,7 @@ type DrainResult struct {
 // or rung for; then it is resumed.
 func Drain(ctx context.Context, opts Options) (r DrainResult, err error) {
 	if opts.Tasks < 1 {
-		return r, errors.New("drain: wants at least 1 task")
+		return r, wrong("drain: wants at least 1 task")
 	}
 	s, err := openSite(ctx, opts, true)
 	if err != nil {

@@ -33,7 +33,7 @@ type IdleResult struct {
 // beside the same servers without nodes.
 func Idle(ctx context.Context, opts Options) (r IdleResult, err error) {
 	if opts.Duration <= 0 {
-		return r, errors.New("idle: wants a duration")
+		return r, wrong("idle: wants a duration")
 	}
 	s, err := openSite(ctx, opts, false)
 	if err != nil {

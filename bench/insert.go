@@ -40,7 +40,7 @@ type InsertFigures struct {
 // same rows, all over 8 connections.
 func Insert(ctx context.Context, opts Options) (r InsertResult, err error) {
 	if opts.Tasks < 1 {
-		return r, errors.New("insert: wants at least 1 task")
+		return r, wrong("insert: wants at least 1 task")
 	}
 	s, err := openSite(ctx, opts, true)
 	if err != nil {

@@ -48,7 +48,7 @@ type Burst struct {
 // Lateness measures how late nodes deliver tasks that are added all the time.
 func Lateness(ctx context.Context, opts Options) (r LatenessResult, err error) {
 	if opts.Rate <= 0 || opts.Duration <= 0 {
-		return r, errors.New("lateness: wants a rate and a duration")
+		return r, wrong("lateness: wants a rate and a duration")
 	}
 	s, err := openSite(ctx, opts, false)
 	if err != nil {
@@ -205,24 +205,23 @@ const (
 	addEvery = 20 * time.Millisecond // each
 )
 
-// addAll has the adders keep up the rate for the duration, each with its share.
+// addAll has the adders keep up the rate for the duration.
 func (l *lateness) addAll(ctx context.Context) error {
 	begin := time.Now()
 	g, ctx := errgroup.WithContext(ctx)
 	for range adders {
-		g.Go(func() error { return l.addShare(ctx, begin) })
+		g.Go(func() error { return l.keepUp(ctx, begin) })
 	}
 	err := g.Wait()
 	l.adding = time.Since(begin)
 	return err
 }
 
-// addShare adds, at every tick, what is missing to the rate.
-func (l *lateness) addShare(ctx context.Context, begin time.Time) error {
+// keepUp adds, at every tick, what is missing to the rate.
+func (l *lateness) keepUp(ctx context.Context, begin time.Time) error {
 	o := l.site.opts
 	tick := time.NewTicker(addEvery)
 	defer tick.Stop()
-	mine := 0
 	for passed := time.Duration(0); passed < o.Duration; {
 		select {
 		case <-ctx.Done():
@@ -230,27 +229,27 @@ func (l *lateness) addShare(ctx context.Context, begin time.Time) error {
 		case <-tick.C:
 		}
 		passed = min(time.Since(begin), o.Duration)
-		n := int(o.Rate*passed.Seconds()/adders) - mine
-		if mine += n; n == 0 {
+		tasks := l.missing(max(int(o.Rate*passed.Seconds()), 1))
+		if len(tasks) == 0 {
 			continue
 		}
-		if _, err := l.site.client.AddMany(ctx, l.batch(n)); err != nil {
+		if _, err := l.site.client.AddMany(ctx, tasks); err != nil {
 			return fmt.Errorf("add tasks: %w", err)
 		}
 	}
 	return nil
 }
 
-// batch makes the next n tasks.
-func (l *lateness) batch(n int) []tocsin.NewTask {
+// missing makes the tasks that are missing to so many.
+func (l *lateness) missing(to int) []tocsin.NewTask {
 	o := l.site.opts
-	tasks := make([]tocsin.NewTask, n)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	tasks := make([]tocsin.NewTask, max(to-l.added, 0))
 	for i := range tasks {
 		tasks[i] = plain.New(l.site.rows.nextBiz(), payload, tocsin.In(between(o.Delay, o.Delay+o.Spread)))
 	}
-	l.added += n
+	l.added += len(tasks)
 	o.Progress("add", l.added, int(o.Rate*o.Duration.Seconds()))
 	return tasks
 }

@@ -48,30 +48,38 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate reports the first thing that no command can use.
+// Validate reports the first thing that no command can use, mostly as an
+// OptionsError.
 func (o Options) Validate() error {
 	switch {
 	case o.Tasks < 0 || o.Tasks > maxRows:
-		return fmt.Errorf("%d tasks: want 1 to %d", o.Tasks, maxRows)
+		return wrong("%d tasks: want 1 to %d", o.Tasks, maxRows)
 	case o.Rate < 0 || o.Rate > 1e6:
-		return fmt.Errorf("rate %g: want more than 0 and at most 1000000 tasks a second", o.Rate)
+		return wrong("rate %g: want more than 0 and at most 1000000 tasks a second", o.Rate)
 	case o.Duration < 0 || o.Duration > time.Hour:
-		return fmt.Errorf("duration %s: want more than 0s and at most 1h", o.Duration)
+		return wrong("duration %s: want more than 0s and at most 1h", o.Duration)
 	case o.Delay < 0 || o.Delay > time.Hour || o.Spread < 0 || o.Spread > time.Hour:
-		return fmt.Errorf("delay %s and spread %s: want 0s to 1h", o.Delay, o.Spread)
+		return wrong("delay %s and spread %s: want 0s to 1h", o.Delay, o.Spread)
 	case o.Overdue < 0 || o.Overdue > 24*time.Hour:
-		return fmt.Errorf("overdue %s: want 0s to 24h", o.Overdue)
+		return wrong("overdue %s: want 0s to 24h", o.Overdue)
 	case o.Nodes < 0 || o.Nodes > 64:
-		return fmt.Errorf("%d nodes: want 1 to 64", o.Nodes)
+		return wrong("%d nodes: want 1 to 64", o.Nodes)
 	case o.Pending < 0 || o.Pending > maxRows || o.Burst < 0 || o.Burst > maxRows:
-		return fmt.Errorf("%d pending and %d in a burst: want 0 to %d", o.Pending, o.Burst, maxRows)
+		return wrong("%d pending and %d in a burst: want 0 to %d", o.Pending, o.Burst, maxRows)
 	case o.Concurrency < 0:
-		return fmt.Errorf("concurrency %d: want at least 1", o.Concurrency)
+		return wrong("concurrency %d: want at least 1", o.Concurrency)
 	case o.Servers != nil && len(o.Etcd.Endpoints) == 0:
 		return errors.New("no etcd endpoints: the nodes of a run register there")
 	}
 	return o.Layout.Validate()
 }
+
+// OptionsError is what the caller has to change in the Options.
+type OptionsError struct{ text string }
+
+func (e OptionsError) Error() string { return e.text }
+
+func wrong(format string, args ...any) error { return OptionsError{fmt.Sprintf(format, args...)} }
 
 // maxRows bounds what a run puts into its tables.
 const maxRows = 20_000_000

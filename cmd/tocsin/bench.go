@@ -113,7 +113,7 @@ func runBench[R fmt.Stringer](ctx context.Context, a *app, f *benchFlags, measur
 	result, err := measure(ctx, f.Options)
 	view.end()
 	if err != nil {
-		return interrupted(ctx, err)
+		return interrupted(ctx, asUsage(err))
 	}
 	return a.print(result, func(w io.Writer) { fmt.Fprint(w, result) })
 }
@@ -135,8 +135,14 @@ func (a *app) completeBench(f *benchFlags) (err error) {
 			return err
 		}
 	}
-	if err := f.Options.Validate(); err != nil {
+	return asUsage(f.Options.Validate())
+}
+
+// asUsage marks what the caller must change in the command line.
+func asUsage(err error) error {
+	var wrong bench.OptionsError
+	if errors.As(err, &wrong) {
 		return usageError{err}
 	}
-	return nil
+	return err
 }

@@ -1,0 +1,39 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }
+
+// given are Options on the servers of the tests.
+func given(t *testing.T, l tocsin.Layout) Options {
+	t.Helper()
+	return Options{
+		Layout: l, Servers: []tocsin.Server{{Name: "test", DSN: devtest.DSN(t)}},
+		Etcd: assign.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}},
+	}
+}
+
+// open makes the tables of a run, which go when the test ends.
+func open(t *testing.T, o Options) *site {
+	t.Helper()
+	s, err := openSite(t.Context(), o, true)
+	must(t, err)
+	t.Cleanup(func() { must(t, s.close()) })
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func past() time.Duration { return 0 }

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin/bench"
+)
+
+// The keys that other programs read, by command.
+var (
+	boundKeys    = []string{"tasks_per_second", "bound_per_second", "ratio", "per_task", "bound_per_task"}
+	latenessKeys = []string{"p50_ms", "p99_ms", "p999_ms", "max_ms", "early"}
+	idleKeys     = []string{"statements_per_second", "node_cpu_percent", "server_cpu_percent"}
+)
+
+// benchmark runs one on private servers and decodes what it prints, which has
+// the keys.
+func benchmark[T any](t *testing.T, keys []string, args ...string) T {
+	t.Helper()
+	r := call(t, append([]string{"bench"}, append(args, "--json")...)...)
+	all := decode[map[string]any](t, r)
+	for _, key := range append(keys, "layout", "settings") {
+		if _, ok := all[key]; !ok {
+			t.Errorf("no %s among %v", key, slices.Sorted(maps.Keys(all)))
+		}
+	}
+	settings, _ := all["settings"].(map[string]any)
+	if settings["innodb_flush_log_at_trx_commit"] != "1" {
+		t.Errorf("the private server is not durable: %v", settings)
+	}
+	return decode[T](t, r)
+}
+
+// plausible wants a rate on both sides and what both sent.
+func plausible(t *testing.T, name string, ours, bound, ratio float64, sent, raw bench.PerTask) {
+	t.Helper()
+	if ours <= 0 || bound <= 0 || ratio <= 0 {
+		t.Errorf("%s: %g tasks/s, bound %g, ratio %g", name, ours, bound, ratio)
+	}
+	if sent.Statements <= 0 || sent.BytesReceived <= 0 || raw.Statements <= 0 || raw.BytesReceived <= 0 || raw.ServerMicros == nil {
+		t.Errorf("%s: a task cost %+v, raw %+v", name, sent, raw)
+	}
+}
+
+func TestBenchDrain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args    []string
+		claimed int
+	}{
+		"a fresh backlog":              {nil, 0},
+		"overdue by an hour":           {[]string{"--overdue", "1h"}, 400},
+		"two nodes, other rows beside": {[]string{"--nodes", "2", "--pending", "300"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := benchmark[bench.DrainResult](t, boundKeys, append([]string{"drain", "--tasks", "400", "--layout", "2x4"}, c.args...)...)
+			if r.Tasks != 400 || r.Delivered != 400 || r.Claimed != c.claimed {
+				t.Errorf("%d of %d delivered, %d claimed, want %d", r.Delivered, r.Tasks, r.Claimed, c.claimed)
+			}
+			plausible(t, name, r.TasksPerSecond, r.BoundPerSecond, r.Ratio, r.PerTask, r.BoundPerTask)
+		})
+	}
+}
+
+func TestBenchLateness(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"due at once":      {"--delay", "0s", "--spread", "500ms"},
+		"due in a second":  {"--delay", "1s"},
+		"beside a burst":   {"--delay", "1s", "--burst", "100"},
+		"less than a tick": {"--delay", "100ms", "--rate", "3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := benchmark[bench.LatenessResult](t, latenessKeys, append([]string{"lateness", "--rate", "150", "--duration", "1s", "--layout", "2x2"}, args...)...)
+			burst := 0
+			if name == "beside a burst" {
+				burst = r.Burst.Tasks
+				if burst != 100 || r.Burst.TasksPerSecond <= 0 {
+					t.Errorf("burst %+v", r.Burst)
+				}
+			}
+			if r.Added == 0 || r.Delivered != r.Added+burst || r.Early != 0 {
+				t.Errorf("%d added, %d delivered, %d early", r.Added, r.Delivered, r.Early)
+			}
+			if !slices.IsSorted([]float64{0, r.P50, r.P99, r.P999, r.Max}) || r.Max == 0 || r.BoundP50 <= 0 || r.BoundP50 > r.BoundP99 {
+				t.Errorf("lateness %+v", r)
+			}
+		})
+	}
+}
+
+func TestBenchInsert(t *testing.T) {
+	t.Parallel()
+	r := benchmark[bench.InsertResult](t, append(boundKeys, "single", "single_bell"), "insert", "--tasks", "2500", "--layout", "2x4")
+	plausible(t, "AddMany", r.TasksPerSecond, r.BoundPerSecond, r.Ratio, r.PerTask, r.BoundPerTask)
+	for name, f := range map[string]bench.InsertFigures{"Add": r.Single, "Add with the bell": r.Bell} {
+		plausible(t, name, f.TasksPerSecond, f.BoundPerSecond, f.Ratio, f.PerTask, f.BoundPerTask)
+	}
+	if far, near := r.Single.BoundPerTask.Inserts, r.Bell.BoundPerTask.Inserts; far != 1 || near != 2 {
+		t.Errorf("raw: %g inserts without the bell, %g with it", far, near)
+	}
+}
+
+func TestBenchIdle(t *testing.T) {
+	t.Parallel()
+	r := benchmark[bench.IdleResult](t, idleKeys, "idle", "--duration", "1s", "--layout", "2x4", "--nodes", "2")
+	if r.Seconds < 1 || r.Statements <= 0 || r.ServerCPU == nil || r.NodeCPU < 0 || r.Nodes != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestBenchOnServersOfAConfigLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	text := s.run("--config", "tocsin.yaml", "bench", "drain", "--tasks", "50", "--layout", "1x3", "--cpuprofile", "cpu.prof").ok(t)
+	if !strings.Contains(text, "drained      50 of 50 tasks") || !strings.Contains(text, "unknown there") {
+		t.Errorf("says:\n%s", text)
+	}
+	if profile, err := os.ReadFile(filepath.Join(s.dir, "cpu.prof")); err != nil || len(profile) == 0 {
+		t.Errorf("profile of %d bytes, %v", len(profile), err)
+	}
+	var rows int
+	if err := s.db.QueryRow("SELECT COUNT(*) FROM " + s.layout.Table(0)).Scan(&rows); err != nil || rows != 0 {
+		t.Errorf("%d rows in the tables of the config: %v", rows, err)
+	}
+}
+
+func TestBenchRefusesWhatCannotBeMeasured(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says []string
+	}{
+		"a layout that is none":       {[]string{"drain", "--layout", "8by16"}, exitUsage, []string{`layout "8by16"`}},
+		"no tasks to drain":           {[]string{"drain", "--tasks", "0"}, exitUsage, []string{"at least 1 task"}},
+		"tasks below zero":            {[]string{"insert", "--tasks=-1"}, exitUsage, []string{"-1 tasks"}},
+		"no rate":                     {[]string{"lateness", "--rate", "0"}, exitUsage, []string{"a rate"}},
+		"no duration":                 {[]string{"idle", "--duration", "0s"}, exitUsage, []string{"a duration"}},
+		"a profile where none can be": {[]string{"idle", "--cpuprofile", "no/such/folder"}, exitFailed, []string{"CPU profile", "no/such/folder"}},
+		"a config that is not there":  {[]string{"idle", "--config", "none.yaml"}, exitFailed, []string{"none.yaml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			call(t, append([]string{"bench"}, c.args...)...).refused(t, c.code, c.says...)
+		})
+	}
+}
