@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -331,6 +332,7 @@ type wire struct {
 	listener net.Listener
 	target   string
 	wg       sync.WaitGroup
+	tries    atomic.Int32 // connections accepted, also while it is cut
 
 	mu    sync.Mutex
 	cut   bool
@@ -357,6 +359,7 @@ func (w *wire) serve() {
 		if err != nil {
 			return
 		}
+		w.tries.Add(1)
 		out, err := net.Dial("tcp", w.target)
 		if err != nil || !w.keep(in, out) {
 			_ = in.Close()

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ const (
 	defaultDialTimeout = 5 * time.Second
 	aliveInterval      = 10 * time.Second // between pings of an idle connection; etcd cuts who pings more often than every 5 s
 	aliveTimeout       = 3 * time.Second  // for the answer to one
+	probeTimeout       = time.Second      // for finding out what is wrong
 	connectTimeout     = 5 * time.Second  // for one attempt to connect
 )
 
@@ -54,7 +57,7 @@ func Dial(ctx context.Context, cfg EtcdConfig) (*clientv3.Client, error) {
 		}
 		_ = client.Close()
 	}
-	return nil, fmt.Errorf("etcd %s: %w", strings.Join(cfg.Endpoints, ", "), explain(cfg.Endpoints, err))
+	return nil, fmt.Errorf("etcd %s: %w", strings.Join(cfg.Endpoints, ", "), explain(cfg, err))
 }
 
 // newClient signs in at once where there is a user name; nothing else is asked of etcd.
@@ -78,16 +81,51 @@ func answer(ctx context.Context, client *clientv3.Client) error {
 }
 
 // explain replaces a time-out, which is all that the client says, by why the first endpoint can't be reached.
-func explain(endpoints []string, err error) error {
+func explain(cfg EtcdConfig, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	conn, why := net.DialTimeout("tcp", hostOf(endpoints[0]), time.Second)
+	conn, why := net.DialTimeout("tcp", hostOf(cfg.Endpoints[0]), probeTimeout)
 	if why != nil {
 		return fmt.Errorf("not reachable: %w", why)
 	}
-	_ = conn.Close()
+	defer func() { _ = conn.Close() }()
+	if why := refusedTLS(conn, cfg); why != nil {
+		return why
+	}
 	return fmt.Errorf("no answer in time: %w", err)
+}
+
+// refusedTLS says why the two sides don't agree on TLS, if that is what is wrong.
+func refusedTLS(conn net.Conn, cfg EtcdConfig) error {
+	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
+	if cfg.TLS == nil && !strings.HasPrefix(cfg.Endpoints[0], "https:") {
+		probe := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // only asked whether it speaks TLS; nothing is told
+		if err := probe.Handshake(); err == nil || errors.As(err, new(tls.AlertError)) {
+			return errors.New("it wants TLS, and the config gives none")
+		}
+		return nil
+	}
+	with := cfg.TLS.Clone()
+	if with == nil {
+		with = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	with.NextProtos = []string{"h2"}
+	if with.ServerName == "" {
+		with.ServerName, _, _ = net.SplitHostPort(hostOf(cfg.Endpoints[0]))
+	}
+	probe := tls.Client(conn, with)
+	err := probe.Handshake()
+	if err == nil {
+		_, err = probe.Read(make([]byte, 1)) // a refusal of our certificate comes here
+	}
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	if errors.As(err, new(tls.RecordHeaderError)) || errors.Is(err, io.EOF) {
+		return fmt.Errorf("the config asks for TLS, and it speaks none: %w", err)
+	}
+	return fmt.Errorf("no TLS with it: %w", err)
 }
 
 // hostOf gives host:port of an endpoint.

@@ -1,5 +1,6 @@
 // Package devserver runs private servers for development, tests and benchmarks: a MariaDB in a process of its own
-// and a single-member etcd inside this process. Both listen on the loopback interface only and have no passwords.
+// and a single-member etcd inside this process. Both listen on the loopback interface only and have no passwords; etcd
+// may be made to want TLS.
 //
 // A MariaDB is found in PATH and in the sbin folders an ordinary user's PATH lacks; root is not needed. Its folder
 // holds

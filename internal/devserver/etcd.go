@@ -21,6 +21,9 @@ const (
 	etcdElection = 200
 )
 
+// etcdBcryptCost is the least there is: passwords protect nothing here, and each sign-in would cost 50 ms of a processor.
+const etcdBcryptCost = 4
+
 // EtcdConfig says how to run an etcd. The zero value is a temporary one on ports of its own choice.
 type EtcdConfig struct {
 	// Dir is etcd's folder; it is made if missing. One that holds data is started again with its data.
@@ -28,8 +31,16 @@ type EtcdConfig struct {
 	Dir string
 	// ClientPort and PeerPort are TCP ports on 127.0.0.1; 0 picks free ones.
 	ClientPort, PeerPort int
+	// TLS makes clients speak TLS and show a certificate; the zero value is plain text.
+	TLS EtcdTLS
 	// Log takes etcd's log from level info; nil drops it.
 	Log io.Writer
+}
+
+// EtcdTLS names PEM files, all three or none.
+type EtcdTLS struct {
+	Cert, Key string // of the server, for 127.0.0.1
+	ClientCA  string // who must have signed the clients' certificates
 }
 
 // Etcd is a single-member etcd inside this process.
@@ -103,17 +114,26 @@ func embedConfig(cfg EtcdConfig, f *folder, client, peer int) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "tocsin"
 	c.Dir = filepath.Join(f.path, dataName)
-	c.ListenClientUrls, c.AdvertiseClientUrls = loopbackURL(client), loopbackURL(client)
-	c.ListenPeerUrls, c.AdvertisePeerUrls = loopbackURL(peer), loopbackURL(peer)
+	clients, peers := loopbackURL("http", client), loopbackURL("http", peer)
+	if cfg.TLS != (EtcdTLS{}) {
+		clients = loopbackURL("https", client)
+		info := &c.ClientTLSInfo
+		info.CertFile, info.KeyFile, info.TrustedCAFile, info.ClientCertAuth = cfg.TLS.Cert, cfg.TLS.Key, cfg.TLS.ClientCA, true
+	}
+	c.ListenClientUrls, c.AdvertiseClientUrls = clients, clients
+	c.ListenPeerUrls, c.AdvertisePeerUrls = peers, peers
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.TickMs, c.ElectionMs = etcdTick, etcdElection
 	c.EnableGRPCGateway = false
+	c.BcryptCost = etcdBcryptCost
 	c.UnsafeNoFsync = f.temporary
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLogger(cfg.Log))
 	return c
 }
 
-func loopbackURL(port int) []url.URL { return []url.URL{{Scheme: "http", Host: loopback(port)}} }
+func loopbackURL(scheme string, port int) []url.URL {
+	return []url.URL{{Scheme: scheme, Host: loopback(port)}}
+}
 
 // etcdLogger writes JSON lines to w, or nothing.
 func etcdLogger(w io.Writer) *zap.Logger {
