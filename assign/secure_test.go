@@ -54,34 +54,12 @@ func dialAs(t *testing.T, cfg EtcdConfig) *clientv3.Client {
 	return client
 }
 
-// secure adds a user for each cluster, who may touch its keys alone, and then wants passwords.
-func secure(t *testing.T, root *clientv3.Client, clusters ...string) {
-	t.Helper()
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx := t.Context()
-	must(root.UserAdd(ctx, "root", "toor"))
-	must(root.UserGrantRole(ctx, "root", "root"))
-	for _, cluster := range clusters {
-		from := "/" + cluster + "/"
-		must(root.RoleAdd(ctx, cluster))
-		must(root.RoleGrantPermission(ctx, cluster, from, clientv3.GetPrefixRangeEnd(from), clientv3.PermissionType(clientv3.PermReadWrite)))
-		must(root.UserAdd(ctx, cluster, "pass-"+cluster))
-		must(root.UserGrantRole(ctx, cluster, cluster))
-	}
-	must(root.AuthEnable(ctx))
-}
-
 func TestClustersShareAnEtcdWithTLSAndPasswords(t *testing.T) {
 	t.Parallel()
 	authority := devtest.NewAuthority(t)
 	etcd := startSecureEtcd(t, authority)
 	at := EtcdConfig{Endpoints: []string{etcd.Endpoint()}, TLS: trusting(t, authority, authority)}
-	secure(t, dialAs(t, at), "shop", "shop-2")
+	devtest.WantPasswords(t, dialAs(t, at), "shop", "shop-2")
 	crowdOf := func(cluster string) *crowd {
 		at.Username, at.Password = cluster, "pass-"+cluster
 		return &crowd{t: t, cluster: cluster, client: dialAs(t, at), changed: make(chan struct{}), last: make(map[string]int64)}
@@ -93,7 +71,7 @@ func TestClustersShareAnEtcdWithTLSAndPasswords(t *testing.T) {
 	a, b, alone := one.join(asUser(one)), one.join(asUser(one)), two.join(asUser(two))
 	one.awaitCounts(map[*desk]int{a: 16, b: 16})
 	two.awaitCounts(map[*desk]int{alone: 32})
-	at.Username, at.Password = "root", "toor"
+	at.Username, at.Password = "root", "pass-root"
 	root := dialAs(t, at)
 	if _, err := root.UserAdd(t.Context(), "somebody", "else"); err != nil { // etcd refuses older tokens from here on
 		t.Fatal(err)
@@ -140,7 +118,7 @@ func TestDialSaysWhyASecureEtcdRefuses(t *testing.T) {
 	authority, stranger := devtest.NewAuthority(t), devtest.NewAuthority(t)
 	etcd := startSecureEtcd(t, authority)
 	good := trusting(t, authority, authority)
-	secure(t, dialAs(t, EtcdConfig{Endpoints: []string{etcd.Endpoint()}, TLS: good}), "shop")
+	devtest.WantPasswords(t, dialAs(t, EtcdConfig{Endpoints: []string{etcd.Endpoint()}, TLS: good}), "shop")
 	plain := devtest.Etcd(t)
 	for name, c := range map[string]struct {
 		cfg  EtcdConfig

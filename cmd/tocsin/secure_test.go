@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
@@ -24,27 +26,56 @@ func secureEtcd(t *testing.T, authority *devtest.Authority) string {
 	return fmt.Sprintf("etcd:\n  endpoints: [%q]\n  tls:\n    ca: %s\n    cert: %s\n    key: %s\n", etcd.Endpoint(), authority.File, cert, key)
 }
 
-func TestNodesAndCommandsReachAnEtcdThatWantsTLS(t *testing.T) {
+// wantPasswords has the etcd of the site's config ask for them.
+func (s *site) wantPasswords() {
+	s.t.Helper()
+	file, err := config.Load(s.dir + "/tocsin.yaml")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cfg, err := file.EtcdConfig()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client, err := assign.Dial(s.t.Context(), cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	devtest.WantPasswords(s.t, client, s.prefix)
+}
+
+func TestNodesAndCommandsReachAnEtcdThatWantsTLSAndAPassword(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
 	authority, stranger := devtest.NewAuthority(t), devtest.NewAuthority(t)
 	etcd, rest := secureEtcd(t, authority), s.yaml(s.layout, s.dsn())
 	rest = rest[:strings.Index(rest, "etcd:")]
 	s.write("tocsin.yaml", rest+etcd)
+	s.wantPasswords()
+	user := fmt.Sprintf("  username: %s\n  password: pass-%s\n", s.prefix, s.prefix)
+	s.write("tocsin.yaml", rest+etcd+user)
 	s.serve("safe")
 	s.ownedBy(map[string]int{"safe": 8})
 	s.run("cluster", "plan", "--add", "1").says(t, "group callback: 4 of 8 tables would move, the least possible is 4")
 	if r := s.run("doctor"); !strings.Contains(r.stdout, "answers; groups with nodes: callback") { // it fails for other reasons
 		t.Errorf("doctor: %s%s", r.stdout, r.stderr)
 	}
-	s.write("tocsin.yaml", rest+strings.Replace(etcd, authority.File, stranger.File, 1))
-	s.run("cluster", "nodes").refused(t, exitFailed, "no TLS with it", "certificate signed by unknown authority")
-	s.write("tocsin.yaml", rest+etcd[:strings.Index(etcd, "  tls:")])
-	s.run("serve", "--listen", "off").refused(t, exitFailed, "it wants TLS, and the config gives none")
-	s.write("tocsin.yaml", rest+etcd+"  username: shop\n  password: hunter2\n")
-	r := s.run("cluster", "nodes")
-	r.refused(t, exitFailed, "authentication is not enabled")
-	if strings.Contains(r.stderr, "hunter2") {
-		t.Errorf("the password is told: %s", r.stderr)
+	for yaml, want := range map[string]string{
+		strings.Replace(etcd+user, authority.File, stranger.File, 1): "certificate signed by unknown authority",
+		etcd[:strings.Index(etcd, "  tls:")]:                         "it wants TLS, and the config gives none",
+		etcd + strings.Replace(user, "pass-", "hunter-", 1):          "authentication failed, invalid user ID or password",
+		etcd + strings.ReplaceAll(user, s.prefix, "root"):            "",
+		etcd: "permission denied",
+	} {
+		s.write("tocsin.yaml", rest+yaml)
+		r := s.run("cluster", "nodes")
+		if want == "" {
+			r.ok(t)
+			continue
+		}
+		if r.refused(t, exitFailed, "etcd", want); strings.Contains(r.stderr, "hunter-") {
+			t.Errorf("the password is told: %s", r.stderr)
+		}
 	}
 }

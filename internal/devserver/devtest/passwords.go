@@ -1,0 +1,30 @@
+package devtest
+
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// WantPasswords has an etcd ask for a user and a password from here on. There is "root", and for each cluster a user of
+// its name, who may touch the keys below "/{cluster}/" alone. The password of a user is "pass-" and the name.
+func WantPasswords(tb testing.TB, client *clientv3.Client, clusters ...string) {
+	tb.Helper()
+	must := func(_ any, err error) {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	ctx := tb.Context()
+	must(client.UserAdd(ctx, "root", "pass-root"))
+	must(client.UserGrantRole(ctx, "root", "root"))
+	for _, cluster := range clusters {
+		from := "/" + cluster + "/"
+		must(client.RoleAdd(ctx, cluster))
+		must(client.RoleGrantPermission(ctx, cluster, from, clientv3.GetPrefixRangeEnd(from), clientv3.PermissionType(clientv3.PermReadWrite)))
+		must(client.UserAdd(ctx, cluster, "pass-"+cluster))
+		must(client.UserGrantRole(ctx, cluster, cluster))
+	}
+	must(client.AuthEnable(ctx))
+}
