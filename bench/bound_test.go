@@ -27,8 +27,8 @@ func TestTheRawDrainSettlesWhatIsDueAndNothingElse(t *testing.T) {
 			o := given(t, c.layout)
 			o.Overdue = c.overdue
 			s := open(t, o)
-			must(t, s.fill(t.Context(), 50, func() time.Duration { return time.Hour }))
-			must(t, s.fill(t.Context(), c.rows, func() time.Duration { return -c.overdue }))
+			fill(t, s, 50, time.Hour)
+			fill(t, s, c.rows, -c.overdue)
 			used, err := s.drainRaw(t.Context(), c.rows)
 			must(t, err)
 			done, err := s.done(t.Context())
@@ -46,7 +46,7 @@ func TestTheRawDrainSettlesWhatIsDueAndNothingElse(t *testing.T) {
 func TestARawDrainThatMissesRowsIsAnError(t *testing.T) {
 	t.Parallel()
 	s := open(t, given(t, tocsin.Layout{Databases: 1, Tables: 2}))
-	must(t, s.fill(t.Context(), 10, past))
+	fill(t, s, 10, 0)
 	if _, err := s.drainRaw(t.Context(), 11); err == nil {
 		t.Error("no error")
 	}

@@ -56,7 +56,8 @@ func Drain(ctx context.Context, opts Options) (r DrainResult, err error) {
 // fillPending stores the rows that wait for a day far ahead.
 func (s *site) fillPending(ctx context.Context) error {
 	const from, to = 48 * time.Hour, 30 * 24 * time.Hour
-	return s.fill(ctx, s.opts.Pending, func() time.Duration { return between(from, to) })
+	_, err := s.fill(ctx, s.opts.Pending, func() time.Duration { return between(from, to) })
+	return err
 }
 
 // drain is one under way.
@@ -65,6 +66,7 @@ type drain struct {
 	n                   int
 	before, ours, after Usage
 	untilFirst          time.Duration
+	filling             time.Duration // how long the last fill took
 	delivered, claimed  int
 }
 
@@ -80,16 +82,29 @@ func (d *drain) measure(ctx context.Context) (err error) {
 	return err
 }
 
-func (d *drain) fill(ctx context.Context) error {
+// fill stores the tasks so that they fall due when the last is stored, as far as
+// the fill before tells how long that takes, but not before earliest, and returns
+// when all are due: what is overdue for long would have to be claimed first.
+func (d *drain) fill(ctx context.Context, earliest time.Time) error {
 	overdue := d.site.opts.Overdue
-	if err := d.site.fill(ctx, d.n, func() time.Duration { return -overdue }); err != nil {
+	begin := time.Now()
+	target := begin.Add(d.filling)
+	if target.Before(earliest) {
+		target = earliest
+	}
+	due, err := d.site.fill(ctx, d.n, func() time.Duration { return max(time.Until(target), 0) - overdue })
+	if err != nil {
 		return err
 	}
-	return d.site.calm(ctx)
+	d.filling = time.Since(begin)
+	if err := d.site.calm(ctx); err != nil {
+		return err
+	}
+	return sleepUntil(ctx, due)
 }
 
 func (d *drain) raw(ctx context.Context) (Usage, error) {
-	if err := d.fill(ctx); err != nil {
+	if err := d.fill(ctx, time.Time{}); err != nil {
 		return Usage{}, err
 	}
 	return d.site.drainRaw(ctx, d.n)
@@ -123,7 +138,7 @@ func (d *drain) byNodes(ctx context.Context) (err error) {
 
 // deliver fills the tables and lets the nodes loose on them.
 func (d *drain) deliver(ctx context.Context, nodes *fleet, seen *first) error {
-	if err := d.fill(ctx); err != nil {
+	if err := d.fill(ctx, d.warm()); err != nil {
 		return err
 	}
 	begin, err := d.site.look(ctx)
@@ -150,6 +165,15 @@ func (d *drain) deliver(ctx context.Context, nodes *fleet, seen *first) error {
 	d.untilFirst = seen.began().Sub(begin.at)
 	d.ours.Seconds = end.Sub(seen.began()).Seconds()
 	return d.site.pause(ctx, true)
+}
+
+// warm is when nodes that have their tables from now on are warm. What must be
+// claimed anyway need not wait for it.
+func (d *drain) warm() time.Time {
+	if d.site.claims() {
+		return time.Now()
+	}
+	return time.Now().Add(d.site.opts.Warm)
 }
 
 // first counts deliveries and knows when the first came. Safe for concurrent use.

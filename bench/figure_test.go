@@ -86,6 +86,7 @@ func TestOptionsThatNoRunCanUse(t *testing.T) {
 		"delay -1s":      func(o *Options) { o.Delay = -time.Second },
 		"spread 2h":      func(o *Options) { o.Spread = 2 * time.Hour },
 		"overdue -1s":    func(o *Options) { o.Overdue = -time.Second },
+		"warm -1s":       func(o *Options) { o.Warm = -time.Second },
 		"65 nodes":       func(o *Options) { o.Nodes = 65 },
 		"-5 pending":     func(o *Options) { o.Pending = -5 },
 		"concurrency -1": func(o *Options) { o.Concurrency = -1 },

@@ -156,7 +156,7 @@ func (s *site) settings(ctx context.Context) (map[string]string, error) {
 // Bounds of calm.
 const (
 	calmHistory = 200 // transactions that wait to be purged
-	calmWithin  = 20 * time.Second
+	calmWithin  = 5 * time.Second
 	calmEvery   = 50 * time.Millisecond
 )
 

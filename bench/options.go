@@ -24,6 +24,7 @@ type Options struct {
 	Delay       time.Duration // Lateness: least time between a task's insert and its action time
 	Spread      time.Duration // Lateness: up to so much later; 0: 1s
 	Overdue     time.Duration // Drain: how long ago the tasks fell due; 0: while they were inserted
+	Warm        time.Duration // Drain: how long the nodes own their tables before the tasks fall due: for a minute they claim what is overdue
 	Nodes       int           // 0: 1; at most 64
 	Concurrency int           // of the biz types, as in their policy; 0: its default
 	Pending     int           // rows that wait in the tables for a day far ahead
@@ -62,6 +63,8 @@ func (o Options) Validate() error {
 		return wrong("delay %s and spread %s: want 0s to 1h", o.Delay, o.Spread)
 	case o.Overdue < 0 || o.Overdue > 24*time.Hour:
 		return wrong("overdue %s: want 0s to 24h", o.Overdue)
+	case o.Warm < 0 || o.Warm > time.Hour:
+		return wrong("warm %s: want 0s to 1h", o.Warm)
 	case o.Nodes < 0 || o.Nodes > 64:
 		return wrong("%d nodes: want 1 to 64", o.Nodes)
 	case o.Pending < 0 || o.Pending > maxRows || o.Burst < 0 || o.Burst > maxRows:

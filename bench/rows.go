@@ -100,23 +100,35 @@ func (s *site) packets(tables [][]row) []packet {
 }
 
 // fill stores n rows, due so long from the moment at which each is stored; less
-// than 0 is overdue.
-func (s *site) fill(ctx context.Context, n int, due func() time.Duration) error {
-	var done atomic.Int64
+// than 0 is overdue. All are due at the time it returns.
+func (s *site) fill(ctx context.Context, n int, due func() time.Duration) (all time.Time, err error) {
+	var done, latest atomic.Int64
 	for from := 0; from < n; from += sliceRows {
 		packets := s.packets(s.rows.next(min(sliceRows, n-from)))
 		err := each(ctx, packets, func(ctx context.Context, p packet) error {
-			if err := s.insert(ctx, p, due()); err != nil {
+			ahead := due()
+			if err := s.insert(ctx, p, ahead); err != nil {
 				return err
 			}
+			raise(&latest, time.Now().Add(ahead).UnixNano())
 			s.opts.Progress("fill", int(done.Add(int64(p.rows))), n)
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("fill the tables: %w", err)
+			return all, fmt.Errorf("fill the tables: %w", err)
 		}
 	}
-	return nil
+	return time.Unix(0, latest.Load()).Add(time.Millisecond), nil
+}
+
+// raise keeps the largest.
+func raise(largest *atomic.Int64, x int64) {
+	for {
+		seen := largest.Load()
+		if x <= seen || largest.CompareAndSwap(seen, x) {
+			return
+		}
+	}
 }
 
 // insert stores one packet.

@@ -48,9 +48,11 @@ func newBenchDrain(a *app) *cobra.Command {
 	var f benchFlags
 	c := benchCommand(a, "drain", "How fast nodes deliver a backlog",
 		`Tasks are inserted by plain SQL while their biz type is paused; then it is resumed. The clock runs
-from the first delivery to the last outcome stored. The handler does nothing.`, &f, bench.Drain)
+from the first delivery to the last outcome stored. The handler does nothing. Nodes that have just
+taken their tables claim first what is overdue, for a minute: --warm waits until that is over.`, &f, bench.Drain)
 	c.Flags().IntVar(&f.Tasks, "tasks", 100_000, "tasks that are due")
 	c.Flags().DurationVar(&f.Overdue, "overdue", 0, "how long ago they fell due; 0s: while they were inserted. From 45s on they are claimed first")
+	c.Flags().DurationVar(&f.Warm, "warm", time.Minute+time.Second, "how long the nodes own their tables before the tasks fall due")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
 	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")
 	return c

@@ -51,7 +51,7 @@ func TestBenchDrain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args    []string
-		claimed int
+		claimed int // at least: on a slow machine a fresh backlog is overdue too
 	}{
 		"a fresh backlog":              {nil, 0},
 		"overdue by an hour":           {[]string{"--overdue", "1h"}, 400},
@@ -59,9 +59,9 @@ func TestBenchDrain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := benchmark[bench.DrainResult](t, boundKeys, append([]string{"drain", "--tasks", "400", "--layout", "2x4"}, c.args...)...)
-			if r.Tasks != 400 || r.Delivered != 400 || r.Claimed != c.claimed {
-				t.Errorf("%d of %d delivered, %d claimed, want %d", r.Delivered, r.Tasks, r.Claimed, c.claimed)
+			r := benchmark[bench.DrainResult](t, boundKeys, append([]string{"drain", "--tasks", "400", "--layout", "2x4", "--warm", "0s"}, c.args...)...)
+			if r.Tasks != 400 || r.Delivered != 400 || r.Claimed < c.claimed {
+				t.Errorf("%d of %d delivered, %d claimed, want at least %d", r.Delivered, r.Tasks, r.Claimed, c.claimed)
 			}
 			plausible(t, name, r.TasksPerSecond, r.BoundPerSecond, r.Ratio, r.PerTask, r.BoundPerTask)
 		})
@@ -119,7 +119,7 @@ func TestBenchIdle(t *testing.T) {
 func TestBenchOnServersOfAConfigLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	text := s.run("--config", "tocsin.yaml", "bench", "drain", "--tasks", "50", "--layout", "1x3", "--cpuprofile", "cpu.prof").ok(t)
+	text := s.run("--config", "tocsin.yaml", "bench", "drain", "--tasks", "50", "--layout", "1x3", "--warm", "0s", "--cpuprofile", "cpu.prof").ok(t)
 	if !strings.Contains(text, "drained      50 of 50 tasks") || !strings.Contains(text, "unknown there") {
 		t.Errorf("says:\n%s", text)
 	}
