@@ -66,11 +66,13 @@ func Insert(ctx context.Context, opts Options) (r InsertResult, err error) {
 	return r, err
 }
 
+// rowsToOpen is how many rows for each table leave 2 tables in 100 without one.
+const rowsToOpen = 4
+
 // openTables stores some rows in about every table: the first insert into a
 // table costs the server its opening, which is nobody's work here.
 func (s *site) openTables(ctx context.Context) error {
-	const each = 4 // rows a table leave about 2 tables in 100 out
-	_, err := s.fill(ctx, each*s.config.Layout.Total(), func() time.Duration { return far })
+	_, err := s.fill(ctx, rowsToOpen*s.config.Layout.Total(), at(far))
 	return err
 }
 
@@ -147,7 +149,7 @@ func (s *site) insertMany(ctx context.Context, batch []row) error {
 		if p.rows == 0 {
 			continue
 		}
-		if err := s.insert(ctx, p, far); err != nil {
+		if err := s.insert(ctx, p, at(far)); err != nil {
 			return err
 		}
 	}
@@ -156,13 +158,13 @@ func (s *site) insertMany(ctx context.Context, batch []row) error {
 
 func (s *site) insertOne(ctx context.Context, batch []row) error {
 	table := batch[0].id.Table()
-	return s.exec(ctx, s.store.ServerOf(table), string(s.appendFill(nil, part{table, batch}, far)))
+	return s.exec(ctx, s.store.ServerOf(table), string(s.appendFill(nil, part{table, batch}, at(far))))
 }
 
 // insertRinging stores a row and its ring in one packet and transaction.
 func (s *site) insertRinging(ctx context.Context, batch []row) error {
 	table := batch[0].id.Table()
-	b := s.appendFill(nil, part{table, batch}, time.Second)
+	b := s.appendFill(nil, part{table, batch}, at(time.Second))
 	b = append(append(b, ';'), s.text(ringSQL, table)...)
 	b = fmt.Appendf(b, "(%d,%d,%d,UTC_TIMESTAMP(3)+INTERVAL 1 SECOND);", table, batch[0].id, plainNumber)
 	return s.exec(ctx, s.store.ServerOf(table), transaction(b, 2))

@@ -39,7 +39,7 @@ func must(t *testing.T, err error) {
 // fill stores rows and returns when those that are due soon are.
 func fill(t *testing.T, s *site, n int, due time.Duration) {
 	t.Helper()
-	all, err := s.fill(t.Context(), n, func() time.Duration { return due })
+	all, err := s.fill(t.Context(), n, at(due))
 	must(t, err)
 	if due < time.Second {
 		must(t, sleepUntil(t.Context(), all))

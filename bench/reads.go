@@ -23,7 +23,7 @@ const (
 func (s *site) reads(ctx context.Context) ([]time.Duration, error) {
 	tables := s.rows.next(readRows)
 	for _, p := range s.packets(tables) {
-		if err := s.insert(ctx, p, 48*time.Hour); err != nil {
+		if err := s.insert(ctx, p, at(far)); err != nil {
 			return nil, err
 		}
 	}

@@ -99,18 +99,25 @@ func (s *site) packets(tables [][]row) []packet {
 	return append(full, slices.DeleteFunc(open, func(p packet) bool { return p.rows == 0 })...)
 }
 
-// fill stores n rows, due so long from the moment at which each is stored; less
-// than 0 is overdue. All are due at the time it returns.
+// fill stores n rows, each due so long from the moment at which it is stored, as
+// due says for it; less than 0 is overdue. All are due at the time it returns. Due
+// must not depend on the table: in the order of their action times the rows of
+// all tables are mixed, as those of many users are.
 func (s *site) fill(ctx context.Context, n int, due func() time.Duration) (all time.Time, err error) {
 	var done, latest atomic.Int64
 	for from := 0; from < n; from += sliceRows {
 		packets := s.packets(s.rows.next(min(sliceRows, n-from)))
 		err := each(ctx, packets, func(ctx context.Context, p packet) error {
-			ahead := due()
-			if err := s.insert(ctx, p, ahead); err != nil {
+			var furthest time.Duration
+			err := s.insert(ctx, p, func() time.Duration {
+				ahead := due()
+				furthest = max(furthest, ahead)
+				return ahead
+			})
+			if err != nil {
 				return err
 			}
-			raise(&latest, time.Now().Add(ahead).UnixNano())
+			raise(&latest, time.Now().Add(furthest).UnixNano())
 			s.opts.Progress("fill", int(done.Add(int64(p.rows))), n)
 			return nil
 		})
@@ -132,7 +139,7 @@ func raise(largest *atomic.Int64, x int64) {
 }
 
 // insert stores one packet.
-func (s *site) insert(ctx context.Context, p packet, due time.Duration) error {
+func (s *site) insert(ctx context.Context, p packet, due func() time.Duration) error {
 	b := make([]byte, 0, p.rows*280+len(p.parts)*200)
 	for _, part := range p.parts {
 		b = s.appendFill(b, part, due)
@@ -142,16 +149,21 @@ func (s *site) insert(ctx context.Context, p packet, due time.Duration) error {
 }
 
 // appendFill appends the statement for the rows of one table.
-func (s *site) appendFill(b []byte, p part, due time.Duration) []byte {
+func (s *site) appendFill(b []byte, p part, due func() time.Duration) []byte {
 	b = append(b, s.text(fillSQL, p.table)...)
 	for i, r := range p.rows {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = fmt.Appendf(b, "(%d,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),%d,%d,0,", r.id, r.bizID, plainNumber)
-		b = fmt.Appendf(b, "UTC_TIMESTAMP(3)+INTERVAL %[1]d MICROSECOND,UTC_TIMESTAMP(3)+INTERVAL %[1]d MICROSECOND,'%[2]s')", due.Microseconds(), payload)
+		b = fmt.Appendf(b, "UTC_TIMESTAMP(3)+INTERVAL %[1]d MICROSECOND,UTC_TIMESTAMP(3)+INTERVAL %[1]d MICROSECOND,'%[2]s')", due().Microseconds(), payload)
 	}
 	return b
+}
+
+// at is the same due time for every row.
+func at(due time.Duration) func() time.Duration {
+	return func() time.Duration { return due }
 }
 
 // transaction makes one of several statements; a single one is its own.
