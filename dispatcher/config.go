@@ -35,6 +35,7 @@ const (
 	avoidFor      = time.Second            // a locked table is left alone for this long
 	uncleanFor    = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
 	recheck       = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
+	spareWorkers  = 64                     // of a kind, kept for the next deliveries
 	suspectFrom   = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
 	suspectWait   = 250 * time.Millisecond // until another such row is tried
 	clockRecheck  = 100 * time.Millisecond
@@ -47,7 +48,8 @@ const (
 type Sink interface {
 	// Deliver acts on the tasks and returns one error for each, nil for
 	// complete. tocsin.Bury, RetryIn and Snooze are understood. It must return
-	// soon after ctx ends and be safe for concurrent use.
+	// soon after ctx ends and be safe for concurrent use. The slice, not what it
+	// holds, is the dispatcher's again once Deliver has returned.
 	Deliver(ctx context.Context, tasks []tocsin.Info) []error
 }
 

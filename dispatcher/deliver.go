@@ -2,9 +2,7 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -14,8 +12,7 @@ import (
 // start books the rows of a batch as in delivery and returns those that may
 // start; the others go back to where they came from. Nothing of a table that
 // was dropped starts after Drop returned.
-func (s *server) start(batch []*task, r *rule) []*task {
-	now := time.Now()
+func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	clock := s.now()
 	started := batch[:0]
 	var back []*task
@@ -83,49 +80,6 @@ func (s *server) giveBack(t *task) {
 	t.lane.wake()
 }
 
-// deliver hands the tasks of one lane to their target and reports how it
-// ended. At the time-out they are settled as failed whether or not the target
-// has returned; deliver itself, and with it the slot, waits until it has.
-func (k *kind) deliver(tasks []*task, r *rule) {
-	ctx, cancel := context.WithTimeout(k.d.work, r.timeout)
-	defer cancel()
-	a := &attempt{kind: k, rule: r, tasks: tasks, began: time.Now(), expired: make(chan struct{})}
-	infos := make([]tocsin.Info, len(tasks))
-	for i, t := range tasks {
-		infos[i] = t.row.Info
-		k.metrics.lateness.Observe(t.late.Seconds())
-	}
-	stop := context.AfterFunc(ctx, func() { a.expire(ctx) })
-	errs := same(errExited, len(tasks))
-	defer func() { // deferred for a target that ends the goroutine
-		if stop() {
-			a.finish(pardon(ctx, errs))
-			return
-		}
-		<-a.expired
-		a.afterwards(errs)
-	}()
-	errs = k.call(ctx, r.sink, infos)
-}
-
-// pardon puts off what failed after the node had ended the delivery: the target
-// may have failed for that alone, and no attempt is counted for it.
-func pardon(ctx context.Context, errs []error) []error {
-	if !errors.Is(context.Cause(ctx), errStopping) {
-		return errs
-	}
-	for i, err := range errs {
-		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retry {
-			errs[i] = tocsin.Snooze(0)
-		}
-	}
-	return errs
-}
-
-// errExited fails the tasks of a target that did not return: it called
-// runtime.Goexit, as the FailNow of tests does.
-var errExited = errors.New("the handler ended its goroutine instead of returning")
-
 // call runs the target and turns a panic, or a wrong number of results, into
 // errors.
 func (k *kind) call(ctx context.Context, sink Sink, infos []tocsin.Info) (errs []error) {
@@ -141,7 +95,9 @@ func (k *kind) call(ctx context.Context, sink Sink, infos []tocsin.Info) (errs [
 		errs = same(fmt.Errorf("the handler returned %d results for %d tasks", len(errs), len(infos)), len(infos))
 	}
 	for i, err := range errs {
-		errs[i] = readable(err)
+		if err != nil {
+			errs[i] = readable(err)
+		}
 	}
 	return errs
 }
@@ -154,85 +110,6 @@ func readable(err error) (safe error) {
 			safe = fmt.Errorf("the handler returned a %T that can't be read: %v", err, p)
 		}
 	}()
-	if err != nil {
-		_ = err.Error()
-	}
+	_ = err.Error()
 	return err
-}
-
-func same(err error, n int) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
-}
-
-// attempt is one delivery. Either finish or expire settles it.
-type attempt struct {
-	kind    *kind
-	rule    *rule
-	tasks   []*task
-	began   time.Time
-	expired chan struct{} // closed when expire is through
-}
-
-func (a *attempt) server() *server { return a.tasks[0].lane.server }
-
-// finish settles what the target returned in time.
-func (a *attempt) finish(errs []error) {
-	a.end(errs, false)
-}
-
-// expire settles the attempt before the target returned: as failed at the
-// time-out; as never made when the node stops, which is not the task's fault.
-func (a *attempt) expire(ctx context.Context) {
-	defer close(a.expired)
-	err := fmt.Errorf("delivery timed out after %s", a.rule.timeout)
-	if errors.Is(context.Cause(ctx), errStopping) {
-		err = tocsin.Snooze(0)
-	}
-	a.kind.metrics.timeouts.Inc()
-	a.end(same(err, len(a.tasks)), true)
-}
-
-func (a *attempt) end(errs []error, timedOut bool) {
-	now, took := a.server().now(), time.Since(a.began)
-	results := make([]result, len(a.tasks))
-	for i, t := range a.tasks {
-		end := endingOf(a.rule.policy, &t.row, errs[i], now, rand.Float64)
-		results[i] = result{task: t, ending: end}
-		a.kind.metrics.ended[end.verb].Inc()
-	}
-	a.kind.metrics.took.Observe(took.Seconds())
-	a.observe(results, took, timedOut)
-	a.server().report(results)
-}
-
-func (a *attempt) observe(results []result, took time.Duration, timedOut bool) {
-	if a.kind.d.cfg.Observe == nil {
-		return
-	}
-	for _, r := range results {
-		a.kind.d.cfg.Observe(Delivery{
-			Task:     r.row.Info,
-			Lateness: r.late,
-			Took:     took,
-			Verb:     r.verb,
-			Reason:   r.reason,
-			TimedOut: timedOut,
-		})
-	}
-}
-
-// afterwards settles the successes of a target that returned after the
-// time-out: what is done is done. Its failures are settled already.
-func (a *attempt) afterwards(errs []error) {
-	var done []result
-	for i, t := range a.tasks {
-		if errs[i] == nil {
-			done = append(done, result{task: t, ending: ending{verb: tocsin.Complete}, after: true})
-		}
-	}
-	a.server().report(done)
 }

@@ -122,6 +122,9 @@ func (d *Dispatcher) awaitWorkers(end time.Time) {
 		return
 	}
 	d.stopWork(errStopping)
+	for _, k := range d.allKinds() {
+		k.expireAll()
+	}
 	if !d.workersEnd(time.Now().Add(time.Second)) {
 		d.cfg.Logger.Warn().Int("deliveries", d.workers.count()).
 			Msg("targets that ignore their context are left behind")
@@ -181,7 +184,7 @@ func (d *Dispatcher) kindOf(p biztype.Policy) *kind {
 	if k := d.kinds[p.Number]; k != nil {
 		return k
 	}
-	k := &kind{d: d, number: p.Number, metrics: d.metrics.of(p.Name)}
+	k := &kind{d: d, number: p.Number, metrics: d.metrics.of(p.Name), workers: make(map[*worker]bool)}
 	d.kinds[p.Number] = k
 	return k
 }

@@ -10,15 +10,14 @@ func (f *fifo) len() int { return len(f.items) - f.head }
 
 func (f *fifo) push(tasks []*task) { f.items = append(f.items, tasks...) }
 
-// pop takes up to n tasks into a slice of their own.
-func (f *fifo) pop(n int) []*task {
+// pop appends up to n tasks to into.
+func (f *fifo) pop(n int, into []*task) []*task {
 	n = min(n, f.len())
-	out := make([]*task, n)
-	copy(out, f.items[f.head:])
+	into = append(into, f.items[f.head:f.head+n]...)
 	clear(f.items[f.head : f.head+n])
 	f.head += n
 	f.shift()
-	return out
+	return into
 }
 
 // shift moves what is left to the front once half of the room is wasted, so

@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,12 +52,19 @@ type kind struct {
 	turn    int           // lane that is served next
 	limiter *rate.Limiter // nil: no limit
 	timer   *time.Timer   // pumps when the rate allows the next delivery; nil: none pending
+
+	workers map[*worker]bool // that hold a slot
+	spare   []*worker        // that wait to be hired again
+	expiry  *time.Timer      // calls expire not later than the first delivery in hand is over its time-out; nil: nothing is
 }
 
 func (k *kind) set(r *rule) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.rule.Store(r)
+	if k.expiry != nil {
+		k.expiry.Reset(0) // the new time-out may be the shorter one
+	}
 	k.limiter = nil
 	k.stopTimer() // the old rate's
 	if r.policy.Rate > 0 {
@@ -129,59 +138,101 @@ func (k *kind) pump() {
 	for ; wanted > 0 && k.running < r.policy.Concurrency && k.timer == nil; wanted-- {
 		k.running++
 		k.d.workers.add(1)
-		go k.work()
+		w := k.hire(r)
+		go w.work()
 	}
 }
 
-// work delivers as long as there is something to deliver. It is joined through
-// Dispatcher.workers.
-func (k *kind) work() {
-	defer k.d.workers.add(-1)
-	defer k.wakeServers() // a slot is free
-	idle := false
-	defer func() {
-		if !idle { // a target has ended the goroutine
-			k.abandonSlot()
-		}
-	}()
-	for {
-		batch, r := k.next()
-		if len(batch) == 0 {
-			idle = true
-			return
-		}
-		if batch = batch[0].lane.server.start(batch, r); len(batch) > 0 {
-			k.deliver(batch, r)
-		}
+// hire gives a worker its slot. Called under k.mu.
+func (k *kind) hire(r *rule) *worker {
+	w := &worker{kind: k}
+	if n := len(k.spare); n > 0 {
+		w, k.spare = k.spare[n-1], k.spare[:n-1]
 	}
+	k.workers[w] = true
+	if k.expiry == nil {
+		k.expiry = time.AfterFunc(r.timeout, k.expire)
+	}
+	return w
 }
 
-func (k *kind) abandonSlot() {
-	k.mu.Lock()
+// dismiss takes a worker's slot back. One that the target has ended is not hired
+// again. Called under k.mu.
+func (k *kind) dismiss(w *worker, ended bool) {
 	k.running--
+	delete(k.workers, w)
+	if !ended && len(k.spare) < spareWorkers {
+		w.forget()
+		k.spare = append(k.spare, w)
+	}
+}
+
+// abandon takes back the slot of a worker that its target has ended.
+func (k *kind) abandon(w *worker) {
+	k.mu.Lock()
+	k.dismiss(w, true)
 	k.mu.Unlock()
 	k.pump()
 }
 
 // next takes the rows of one delivery, all of one lane, in turn over the
-// lanes. It gives the worker's slot back where it returns none.
-func (k *kind) next() ([]*task, *rule) {
+// lanes. Where there are none it dismisses the worker.
+func (k *kind) next(w *worker) ([]*task, *rule) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rule.Load()
 	stop := k.d.phase.Load() != running || r.paused || k.running > r.policy.Concurrency
 	if stop || k.waiting == 0 || !k.allow(r) {
-		k.running--
+		k.dismiss(w, false)
 		return nil, r
 	}
 	for k.lanes[k.turn%len(k.lanes)].ready.len() == 0 {
 		k.turn++
 	}
-	batch := k.lanes[k.turn%len(k.lanes)].ready.pop(r.batch)
+	w.tasks = k.lanes[k.turn%len(k.lanes)].ready.pop(r.batch, w.tasks[:0])
 	k.turn++
-	k.waiting -= len(batch)
-	k.charge(len(batch))
-	return batch, r
+	k.waiting -= len(w.tasks)
+	k.charge(len(w.tasks))
+	return w.tasks, r
+}
+
+// expire settles the deliveries that are over their time-out, and has itself
+// called again when the next one can be. A worker that is about to begin has all
+// of the time-out before it.
+func (k *kind) expire() {
+	now := time.Now()
+	var over []*worker
+	k.mu.Lock()
+	wait := k.rule.Load().timeout
+	for w := range k.workers {
+		left, delivering := w.left(now)
+		switch {
+		case delivering && left <= 0:
+			over = append(over, w)
+		case delivering:
+			wait = min(wait, left)
+		}
+	}
+	if len(k.workers) > 0 {
+		k.expiry.Reset(wait)
+	} else {
+		k.expiry = nil
+	}
+	k.mu.Unlock()
+	for _, w := range over {
+		w.expire(now)
+	}
+}
+
+// expireAll settles what is in delivery as never made: the node ends. What begins
+// later finds that out by itself.
+func (k *kind) expireAll() {
+	k.mu.Lock()
+	all := slices.Collect(maps.Keys(k.workers))
+	k.mu.Unlock()
+	for _, w := range all {
+		w.expire(time.Time{})
+	}
 }
 
 // allow asks the rate for one more row. Where it refuses, a timer pumps again

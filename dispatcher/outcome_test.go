@@ -70,7 +70,7 @@ func TestFifoKeepsTheOrder(t *testing.T) {
 				f.push(model[len(model)-n:])
 				continue
 			}
-			for i, got := range f.pop(n) {
+			for i, got := range f.pop(n, nil) {
 				if got != model[i] {
 					t.Fatal("out of order")
 				}

@@ -1,0 +1,64 @@
+package dispatcher
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// attemptContext is the context of one delivery. Most handlers never wait for
+// it, so it becomes a real one, with a timer and a place among its parent's
+// children, only when somebody first asks for more than the deadline. Whether a
+// delivery is over its time-out does not hang on it: see kind.expire.
+type attemptContext struct {
+	parent   context.Context
+	deadline time.Time
+
+	mu     sync.Mutex
+	full   context.Context // nil until it is needed
+	cancel context.CancelFunc
+	ended  bool
+}
+
+// Deadline is the end of the delivery time-out.
+func (c *attemptContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done is closed at the deadline, when the node stops, and after the delivery.
+func (c *attemptContext) Done() <-chan struct{} { return c.real().Done() }
+
+// Value gives what the real context does: that is also how the standard library
+// finds out that its own kind of context is behind this one.
+func (c *attemptContext) Value(key any) any { return c.real().Value(key) }
+
+// Err tells without a real context as long as there is nothing to tell.
+func (c *attemptContext) Err() error {
+	c.mu.Lock()
+	calm := c.full == nil && !c.ended
+	c.mu.Unlock()
+	if calm && c.parent.Err() == nil && time.Now().Before(c.deadline) {
+		return nil
+	}
+	return c.real().Err()
+}
+
+func (c *attemptContext) real() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.full == nil {
+		c.full, c.cancel = context.WithDeadline(c.parent, c.deadline)
+		if c.ended {
+			c.cancel()
+		}
+	}
+	return c.full
+}
+
+// end cancels the context, for good.
+func (c *attemptContext) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+}

@@ -1,0 +1,228 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// worker makes the deliveries of one slot of a kind, one after another, and
+// keeps what it needs for them.
+type worker struct {
+	kind    *kind
+	tasks   []*task       // in hand
+	infos   []tocsin.Info // of the tasks, as the target sees them
+	results []result
+
+	mu      sync.Mutex
+	attempt attempt
+	through chan struct{} // of an attempt that expired: closed when that is settled
+}
+
+// attempt is one delivery. Either its target's return or its expiry settles it.
+type attempt struct {
+	state    attemptState
+	rule     *rule
+	tasks    []*task
+	began    time.Time
+	deadline time.Time
+}
+
+type attemptState uint8
+
+const (
+	atRest attemptState = iota
+	delivering
+	expired
+)
+
+func (a *attempt) server() *server { return a.tasks[0].lane.server }
+
+// work delivers as long as there is something to deliver. It is joined through
+// Dispatcher.workers.
+func (w *worker) work() {
+	k := w.kind
+	defer k.d.workers.add(-1)
+	defer k.wakeServers() // a slot is free
+	idle := false
+	defer func() {
+		if !idle { // a target has ended the goroutine
+			k.abandon(w)
+		}
+	}()
+	for {
+		batch, r := k.next(w)
+		if len(batch) == 0 {
+			idle = true
+			return
+		}
+		now := time.Now()
+		if batch = batch[0].lane.server.start(batch, r, now); len(batch) > 0 {
+			w.deliver(batch, r, now)
+		}
+	}
+}
+
+// deliver hands the tasks of one lane to their target and reports how it
+// ended. At the time-out they are settled as failed whether or not the target
+// has returned; deliver itself, and with it the slot, waits until it has.
+func (w *worker) deliver(tasks []*task, r *rule, began time.Time) {
+	a := attempt{state: delivering, rule: r, tasks: tasks, began: began, deadline: began.Add(r.timeout)}
+	w.begin(a)
+	w.infos = w.infos[:0]
+	for _, t := range tasks {
+		w.infos = append(w.infos, t.row.Info)
+		w.kind.metrics.lateness.Observe(t.late.Seconds())
+	}
+	ctx := &attemptContext{parent: w.kind.d.work, deadline: a.deadline}
+	var errs []error
+	returned := false
+	defer func() { // deferred for a target that ends the goroutine
+		ctx.end()
+		if !returned {
+			errs = same(errExited, len(tasks))
+		}
+		w.finish(a, errs)
+	}()
+	errs = w.kind.call(ctx, r.sink, w.infos)
+	returned = true
+}
+
+// begin makes the attempt known to kind.expire. One that begins when the node
+// has ended all deliveries ends at once.
+func (w *worker) begin(a attempt) {
+	w.mu.Lock()
+	w.attempt = a
+	w.mu.Unlock()
+	if w.kind.d.work.Err() != nil {
+		w.expire(time.Time{})
+	}
+}
+
+// finish settles what the target returned: in time, or after its tasks were
+// settled as failed.
+func (w *worker) finish(a attempt, errs []error) {
+	defer w.forget()
+	w.mu.Lock()
+	late := w.attempt.state == expired
+	w.attempt = attempt{}
+	w.mu.Unlock()
+	if late {
+		<-w.through
+		afterwards(a, errs)
+	} else {
+		if w.kind.d.work.Err() != nil {
+			pardon(errs)
+		}
+		w.results = w.kind.end(a, errs, w.results[:0], false)
+	}
+}
+
+// forget lets go of what was in hand: a spare worker must keep no task alive.
+func (w *worker) forget() {
+	clear(w.tasks)
+	clear(w.infos)
+	clear(w.results)
+}
+
+// left is how long the attempt in hand may still take; false where there is none.
+func (w *worker) left(now time.Time) (time.Duration, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.attempt.deadline.Sub(now), w.attempt.state == delivering
+}
+
+// expire settles the attempt in hand before its target returned, if it is over
+// its time-out at now: as failed. The zero now is the end of the node, which is
+// not the task's fault: then it was never made.
+func (w *worker) expire(now time.Time) {
+	w.mu.Lock()
+	a := w.attempt
+	if a.state != delivering || !now.IsZero() && now.Before(a.deadline) {
+		w.mu.Unlock()
+		return
+	}
+	w.attempt.state = expired
+	through := make(chan struct{})
+	w.through = through
+	w.mu.Unlock()
+	defer close(through)
+	err := fmt.Errorf("delivery timed out after %s", a.rule.timeout)
+	if now.IsZero() {
+		err = tocsin.Snooze(0)
+	}
+	w.kind.metrics.timeouts.Inc()
+	w.kind.end(a, same(err, len(a.tasks)), nil, true)
+}
+
+// pardon puts off what failed after the node had ended the delivery: the target
+// may have failed for that alone, and no attempt is counted for it.
+func pardon(errs []error) {
+	for i, err := range errs {
+		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retry {
+			errs[i] = tocsin.Snooze(0)
+		}
+	}
+}
+
+// end reports how the attempt ended. It builds the results in the given slice
+// and returns it.
+func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []result {
+	took := time.Since(a.began)
+	for i, t := range a.tasks {
+		end := ending{verb: tocsin.Complete}
+		if errs[i] != nil {
+			end = endingOf(a.rule.policy, &t.row, errs[i], a.server().now(), rand.Float64)
+		}
+		results = append(results, result{task: t, ending: end})
+		k.metrics.ended[end.verb].Inc()
+	}
+	k.metrics.took.Observe(took.Seconds())
+	k.observe(results, took, timedOut)
+	a.server().report(results)
+	return results
+}
+
+func (k *kind) observe(results []result, took time.Duration, timedOut bool) {
+	if k.d.cfg.Observe == nil {
+		return
+	}
+	for _, r := range results {
+		k.d.cfg.Observe(Delivery{
+			Task:     r.row.Info,
+			Lateness: r.late,
+			Took:     took,
+			Verb:     r.verb,
+			Reason:   r.reason,
+			TimedOut: timedOut,
+		})
+	}
+}
+
+// afterwards settles the successes of a target that returned after the
+// time-out: what is done is done. Its failures are settled already.
+func afterwards(a attempt, errs []error) {
+	var done []result
+	for i, t := range a.tasks {
+		if errs[i] == nil {
+			done = append(done, result{task: t, ending: ending{verb: tocsin.Complete}, after: true})
+		}
+	}
+	a.server().report(done)
+}
+
+// errExited fails the tasks of a target that did not return: it called
+// runtime.Goexit, as the FailNow of tests does.
+var errExited = errors.New("the handler ended its goroutine instead of returning")
+
+func same(err error, n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
