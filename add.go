@@ -60,7 +60,7 @@ func (c *Client) add(ctx context.Context, s *server, r *row) (Added, error) {
 			return added, err
 		}
 		if !t.again(ctx, sent, err) {
-			return Added{JobID: unsureID(t.maybe, r.id)}, t.failure(r.id, c.where(r.table), err)
+			return Added{JobID: unsureID(t.maybe, r.id)}, t.failure(r.id, c.where(r.table), c.moved(ctx, s, err))
 		}
 	}
 }

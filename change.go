@@ -144,7 +144,7 @@ func (c *Client) run(ctx context.Context, ch change) (Change, error) {
 		case errors.Is(err, errElsewhere):
 			return Change{}, c.admitted(ch.table, 0)
 		case !t.again(ctx, false, err):
-			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(err))
+			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(c.moved(ctx, s, err)))
 		}
 	}
 }

@@ -82,6 +82,9 @@ func (a *application) agree() error {
 			if err := a.identity(db).conflict(stored, s.place(db)); err != nil {
 				return err
 			}
+			if stored.State == Retired {
+				return fmt.Errorf("%s is retired: its tables have moved, correct the servers of the config", s.place(db))
+			}
 			a.opt.Cluster = stored.Cluster
 		}
 	}

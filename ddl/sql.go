@@ -9,8 +9,9 @@ import (
 
 // What the layout row of a new database says, besides its numbers.
 const (
-	Hash   = layoutrow.Hash   // the function from biz_id to table number
-	Active = layoutrow.Active // the state of a database that is in use
+	Hash    = layoutrow.Hash    // the function from biz_id to table number
+	Active  = layoutrow.Active  // the state of a database that is in use
+	Retired = layoutrow.Retired // of one that has moved to another server
 )
 
 //go:embed sql/*.sql

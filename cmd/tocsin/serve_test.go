@@ -110,9 +110,9 @@ type serving struct {
 	log *bytes.Buffer
 }
 
-func (s *site) serve(name string) *serving {
+func (s *site) serve(name string, more ...string) *serving {
 	s.t.Helper()
-	cmd := command(s.t.Context(), s.dir, "serve", "--name", name, "--listen", "off")
+	cmd := command(s.t.Context(), s.dir, append([]string{"serve", "--name", name, "--listen", "off"}, more...)...)
 	n := &serving{cmd, &bytes.Buffer{}}
 	cmd.Stderr = n.log
 	if err := cmd.Start(); err != nil {

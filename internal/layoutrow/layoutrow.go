@@ -14,9 +14,10 @@ import (
 
 // What this program expects of a database.
 const (
-	SchemaVersion = 1        // version of the tables
-	Hash          = "crc32"  // how a biz_id becomes a table number
-	Active        = "active" // state of a database that is in use
+	SchemaVersion = 1         // version of the tables
+	Hash          = "crc32"   // how a biz_id becomes a table number
+	Active        = "active"  // state of a database that is in use
+	Retired       = "retired" // state of one that has moved to another server
 )
 
 // Row is the layout row of one database.

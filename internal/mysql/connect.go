@@ -128,6 +128,15 @@ func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
+// Address gives where a DSN leads, "db1:3306"; "" where it is none.
+func Address(dsn string) string {
+	cfg, err := driverlib.ParseDSN(dsn)
+	if err != nil {
+		return ""
+	}
+	return cfg.Addr
+}
+
 // Redact returns the DSN without its password, fit for errors and logs.
 func Redact(dsn string) string {
 	cfg, err := driverlib.ParseDSN(dsn)

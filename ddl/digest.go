@@ -1,0 +1,139 @@
+package ddl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// digest is what two copies of a table must agree in.
+type digest struct {
+	counts string // of tasks by status, with the highest job_id
+	sums   string // of the rows that may still be delivered
+}
+
+// digest reads a task table, under whichever name it has.
+func (c *dbCopy) digest(ctx context.Context, name string) (d digest, err error) {
+	fill := strings.NewReplacer("{database}", c.name(), "{table}", c.standing(name)).Replace
+	var rows []struct {
+		Status  int    `db:"status"`
+		Tasks   int    `db:"tasks"`
+		Highest uint64 `db:"highest"`
+	}
+	if err := c.DB.SelectContext(ctx, &rows, fill(countTasks)); err != nil {
+		return d, fmt.Errorf("count %s of %s: %w", name, c.where(), err)
+	}
+	counts := make([]string, len(rows))
+	for i, r := range rows {
+		counts[i] = fmt.Sprintf("%d tasks of status %d up to job_id %d", r.Tasks, r.Status, r.Highest)
+	}
+	d.counts = strings.Join(counts, ", ")
+	d.sums, err = c.sum(ctx, name, fill(sumTasks))
+	return d, err
+}
+
+// sum runs sumTasks or sumTypes.
+func (c *dbCopy) sum(ctx context.Context, name, query string) (string, error) {
+	var rows, sum, xor uint64
+	if err := c.DB.QueryRowContext(ctx, query).Scan(&rows, &sum, &xor); err != nil {
+		return "", fmt.Errorf("sum up %s of %s: %w", name, c.where(), err)
+	}
+	return fmt.Sprintf("%d rows, %d, %d", rows, sum, xor), nil
+}
+
+// differences names in what two copies of a database differ, first in their
+// tables, then, where these are alike, in their rows.
+func (p *pair) differences(ctx context.Context, want map[string]structure, parallel int, done func(int)) ([]Finding, error) {
+	r := report{server: p.to.Name}
+	for _, c := range []*dbCopy{p.from, p.to} {
+		found, err := c.structures(ctx)
+		if err != nil {
+			return nil, err
+		}
+		side := report{server: c.Name}
+		for _, t := range tablesOf(c.layout, c.db) {
+			side.table(t.full(), want[t.file], found[t.name])
+		}
+		r.findings = append(r.findings, side.findings...)
+	}
+	if len(r.findings) > 0 {
+		return r.findings, nil
+	}
+	p.layouts(&r)
+	if err := p.types(ctx, &r); err != nil {
+		return nil, err
+	}
+	return r.findings, p.rows(ctx, &r, parallel, done)
+}
+
+// layouts compares what both layout rows say, but for the state.
+func (p *pair) layouts(r *report) {
+	from, to := p.from.rows[p.from.db], p.to.rows[p.to.db]
+	from.State, to.State = "", ""
+	if from != to {
+		r.add(p.to.name()+".layout", fmt.Sprintf("is %+v, on %s it is %+v", to, p.from.Name, from))
+	}
+}
+
+func (p *pair) types(ctx context.Context, r *report) error {
+	query := in(p.from.name(), sumTypes)
+	from, err := p.from.sum(ctx, "biz_type", query)
+	if err != nil {
+		return err
+	}
+	to, err := p.to.sum(ctx, "biz_type", query)
+	if err == nil && from != to {
+		r.add(p.to.name()+".biz_type", "differs from that on "+p.from.Name)
+	}
+	return err
+}
+
+// rows compares the task tables, several at a time.
+func (p *pair) rows(ctx context.Context, r *report, parallel int, done func(int)) error {
+	tables := p.from.layout.Tables
+	found := make([]string, tables)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for n := range tables {
+		g.Go(func() (err error) {
+			found[n], err = p.compareTable(ctx, p.from.layout.TableName(n))
+			done(1)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for n, detail := range found {
+		if detail != "" {
+			r.add(p.to.name()+"."+p.to.layout.TableName(n), detail)
+		}
+	}
+	return nil
+}
+
+// compareTable says in what the copies of a table differ; "" is nothing.
+func (p *pair) compareTable(ctx context.Context, name string) (string, error) {
+	var from, to digest
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { from, err = p.from.digest(ctx, name); return err })
+	g.Go(func() (err error) { to, err = p.to.digest(ctx, name); return err })
+	switch err := g.Wait(); {
+	case err != nil:
+		return "", err
+	case from.counts != to.counts:
+		return fmt.Sprintf("holds %s, on %s %s", orNone(to.counts), p.from.Name, orNone(from.counts)), nil
+	case from.sums != to.sums:
+		return "holds as many tasks as on " + p.from.Name + ", but other ones", nil
+	}
+	return "", nil
+}
+
+func orNone(counts string) string {
+	if counts == "" {
+		return "no task"
+	}
+	return counts
+}

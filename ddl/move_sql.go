@@ -1,0 +1,60 @@
+package ddl
+
+// aside is put before the name of a table of a retired database. The layout and the biz types keep their names: who comes
+// to the old place reads there that the database has moved.
+const aside = "retired_"
+
+// retireLayout and activateLayout write the state of a database. Primary key. Zero rows: it was so already.
+const (
+	retireLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
+SET state = '` + Retired + `'
+WHERE id = 1`
+
+	activateLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
+SET state = '` + Active + `'
+WHERE id = 1`
+)
+
+// renameTables takes tables out of the reach of every statement, or back; renameTable stands for each, with commas between.
+// It waits for the transactions that have used a table, and no later one can use it under its old name.
+const (
+	renameTables = `RENAME /* tocsin ddl move */ TABLE `
+	renameTable  = "`{database}`.`{from}` TO `{database}`.`{to}`"
+)
+
+// selectServer tells servers apart, whatever their addresses.
+const selectServer = `SELECT /* tocsin ddl move */
+    CONCAT_WS(' ', @@hostname, @@port, @@datadir)`
+
+// countTasks counts the rows of a task table by status, from idx_due alone.
+const countTasks = `SELECT /* tocsin ddl move */
+    status,
+    COUNT(*)    AS tasks,
+    MAX(job_id) AS highest
+FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
+GROUP BY status
+ORDER BY status`
+
+// sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types. Sums and
+// BIT_XOR don't depend on the order of rows.
+const (
+	sumTasks = `SELECT /* tocsin ddl move */
+    COUNT(*),
+    COALESCE(SUM(CRC32(r.text)), 0),
+    COALESCE(BIT_XOR(CRC32(r.text)), 0)
+FROM (
+    SELECT CONCAT_WS('|', job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attempts,
+        crashes, version, claimed_by, COALESCE(HEX(dedup_key), '-'), last_error, attribute) AS text
+    FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
+    WHERE status IN (0, 1, 4)
+) AS r`
+
+	sumTypes = `SELECT /* tocsin ddl move */
+    COUNT(*),
+    COALESCE(SUM(CRC32(r.text)), 0),
+    COALESCE(BIT_XOR(CRC32(r.text)), 0)
+FROM (
+    SELECT CONCAT_WS('|', number, name, group_name, policy, revision) AS text
+    FROM ` + "`{database}`" + `.biz_type
+) AS r`
+)

@@ -1,0 +1,347 @@
+package ddl
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// removal is a cluster whose database 1 moves to a server of its own.
+type removal struct {
+	t          *testing.T
+	old, new   tocsin.Config
+	from, dest *sql.DB
+	name       string // of the database
+}
+
+func newRemoval(t *testing.T) *removal {
+	t.Helper()
+	cfg := config(t, 2, 4)
+	cfg.Cluster = cfg.Layout.Prefix
+	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "order.close", Number: 1, Group: "orders"}}); err != nil {
+		t.Fatal(err)
+	}
+	r := &removal{t: t, old: cfg, new: cfg, name: cfg.Layout.Database(1)}
+	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Stop() })
+	r.new.Servers = []tocsin.Server{
+		{Name: "db1", DSN: cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: other.DSN(), Databases: []int{1}},
+	}
+	r.from, r.dest = r.open(cfg.Servers[0].DSN), r.open(other.DSN())
+	return r
+}
+
+func (r *removal) open(dsn string) *sql.DB {
+	r.t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// step runs a step of a Move opened for it.
+func (r *removal) step(do func(*Move, context.Context) error) error {
+	r.t.Helper()
+	m, err := OpenMove(r.old, r.new, MoveOptions{Wait: 3 * time.Second})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer m.Close()
+	return do(m, r.t.Context())
+}
+
+func (r *removal) must(do func(*Move, context.Context) error) {
+	r.t.Helper()
+	if err := r.step(do); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// refused wants an error of one line that holds each part.
+func (r *removal) refused(do func(*Move, context.Context) error, parts ...string) {
+	r.t.Helper()
+	err := r.step(do)
+	if err == nil {
+		r.t.Fatalf("not refused, want %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
+			r.t.Errorf("got %q, want %q in one line", err, part)
+		}
+	}
+}
+
+func (r *removal) differences() []Finding {
+	r.t.Helper()
+	var found []Finding
+	r.must(func(m *Move, ctx context.Context) (err error) { found, err = m.Compare(ctx); return err })
+	return found
+}
+
+func (r *removal) exec(db *sql.DB, statement string) {
+	r.t.Helper()
+	if _, err := db.Exec(strings.ReplaceAll(statement, "$", r.name)); err != nil {
+		r.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// client opens a client of a config.
+func (r *removal) client(cfg tocsin.Config) *tocsin.Client {
+	r.t.Helper()
+	c, err := tocsin.Open(r.t.Context(), cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+var orderClose = tocsin.Define[string]("order.close")
+
+// bizIDs gives biz_ids whose tasks are in the database that moves.
+func (r *removal) bizIDs(n int) (ids []uint64) {
+	for id := uint64(1); len(ids) < n; id++ {
+		if r.old.Layout.DatabaseOf(r.old.Layout.TableOf(id)) == 1 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// add adds a task for each biz_id.
+func (r *removal) add(c *tocsin.Client, bizIDs []uint64) (ids []tocsin.JobID) {
+	r.t.Helper()
+	for _, bizID := range bizIDs {
+		added, err := c.Add(r.t.Context(), orderClose.New(bizID, "{}", tocsin.In(time.Hour)).Dedup("once"))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		ids = append(ids, added.JobID)
+	}
+	return ids
+}
+
+func TestAMoveTakesEveryTaskAlongAndCanBeUndoneUntilTheNewCopyIsWritten(t *testing.T) {
+	t.Parallel()
+	r := newRemoval(t)
+	bizIDs := r.bizIDs(20)
+	ids := r.add(r.client(r.old), bizIDs)
+	r.refused((*Move).Activate, "is active: run `tocsin ddl move retire` first")
+	r.must((*Move).Retire)
+	r.must((*Move).Retire)
+	r.refused((*Move).Activate, "there is no "+r.name+" on server db2: copy it from server db1")
+	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	if found := r.differences(); len(found) > 0 {
+		t.Fatalf("differences after a copy: %v", found)
+	}
+	r.must((*Move).Activate)
+	r.must((*Move).Activate)
+	r.refused((*Move).Retire, r.name+" on server db2 is active")
+	r.must((*Move).Undo)
+	r.add(r.client(r.old), r.bizIDs(21)[20:])
+	r.must((*Move).Retire)
+	r.refused((*Move).Activate, "the copies differ", "holds")
+	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.must((*Move).Activate)
+	if found, err := Verify(t.Context(), r.new); err != nil || len(found) > 0 {
+		t.Errorf("verify of the new config: %v, %v", found, err)
+	}
+	after := r.client(r.new)
+	for _, id := range ids {
+		if info, err := after.Get(t.Context(), id); err != nil || info.Status != tocsin.Pending {
+			t.Errorf("task %d after the move: %+v, %v", id, info, err)
+		}
+	}
+	if ch, err := after.Cancel(t.Context(), tocsin.ByID(ids[0])); err != nil || ch.Changed != 1 {
+		t.Fatalf("cancel in the new copy: %+v, %v", ch, err)
+	}
+	r.refused((*Move).Undo, r.name+" on server db2 has taken writes and stays in use", "the copies differ")
+	if ch, err := after.Cancel(t.Context(), tocsin.ByID(ids[1])); err != nil || ch.Changed != 1 {
+		t.Errorf("the new copy is not in use after a refused undo: %+v, %v", ch, err)
+	}
+}
+
+func TestARetiredDatabaseRefusesEveryWrite(t *testing.T) {
+	t.Parallel()
+	r := newRemoval(t)
+	client, ctx := r.client(r.old), t.Context()
+	bizIDs := r.bizIDs(1)
+	id := r.add(client, bizIDs)[0]
+	db, err := store.Connect(ctx, r.old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	table, entry := id.Table(), duequeue.Entry{JobID: id, Type: 1, Due: 1}
+	task := orderClose.New(bizIDs[0], "{}", tocsin.In(0))
+	tx, err := r.from.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	r.must((*Move).Retire)
+	for name, write := range map[string]func() error{
+		"add":        func() error { _, err := client.Add(ctx, task); return err },
+		"add many":   func() error { _, err := client.AddMany(ctx, []tocsin.NewTask{task}); return err },
+		"add tx":     func() error { _, err := client.AddTx(ctx, tx, task); return err },
+		"cancel":     func() error { _, err := client.Cancel(ctx, tocsin.ByID(id)); return err },
+		"cancel tx":  func() error { _, err := client.CancelTx(ctx, tx, tocsin.ByID(id)); return err },
+		"reschedule": func() error { _, err := client.Reschedule(ctx, tocsin.ByID(id), tocsin.In(time.Minute)); return err },
+		"redrive":    func() error { _, err := db.Redrive(ctx, id); return err },
+		"bury":       func() error { _, err := db.Bury(ctx, id, "test"); return err },
+		"recover":    func() error { _, err := db.Recover(ctx, 0, []int{table}, 1); return err },
+		"claim": func() error {
+			_, err := db.Claim(ctx, store.Claim{Rows: []duequeue.Entry{entry}, By: "n", Hold: time.Minute})
+			return err
+		},
+		"settle": func() error { _, err := db.Settle(ctx, 0, []store.Outcome{{JobID: id}}); return err },
+		"purge": func() error {
+			_, err := db.Purge(ctx, 0, tocsin.Done, time.Now().UnixMilli(), []duequeue.Entry{entry})
+			return err
+		},
+		"purge bells": func() error { _, _, err := db.PurgeBells(ctx, 0, 1, 0, 1, 1); return err },
+		"own":         func() error { return db.Own(ctx, "orders", "n", map[int]int64{table: 1}) },
+		"ddl apply":   func() error { _, err := Apply(ctx, r.old, Options{}); return err },
+		"open": func() error {
+			c, err := tocsin.Open(ctx, r.old)
+			if err == nil {
+				_ = c.Close()
+			}
+			return err
+		},
+		"plain SQL": func() error {
+			_, err := r.from.Exec("DELETE FROM " + r.old.Layout.Table(table))
+			return err
+		},
+	} {
+		checkRefused(t, name, write())
+	}
+	findings, err := Verify(ctx, r.old)
+	if want := []Finding{{"db1", r.name + ".layout", `has state "retired", want "active"`}}; err != nil || !slices.Equal(findings, want) {
+		t.Errorf("verify: %v, %v", findings, err)
+	}
+}
+
+// checkRefused wants an error, and of those who use the client one that they can tell.
+func checkRefused(t *testing.T, name string, err error) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s is not refused", name)
+	}
+	if ours := slices.Contains([]string{"add", "add many", "cancel", "reschedule", "open"}, name); ours && !errors.Is(err, tocsin.ErrLayout) {
+		t.Errorf("%s does not say that the database has moved: %v", name, err)
+	}
+}
+
+func TestRetireWaitsForTransactionsUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelReadCommitted} { // the one locks the layout row
+		t.Run(level.String(), func(t *testing.T) {
+			t.Parallel()
+			retireWhile(t, level)
+		})
+	}
+}
+
+func retireWhile(t *testing.T, level sql.IsolationLevel) {
+	r := newRemoval(t)
+	client, bizIDs := r.client(r.old), r.bizIDs(2)
+	tx, err := r.from.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+	if err != nil {
+		t.Fatal(err)
+	}
+	added, err := client.AddTx(t.Context(), tx, orderClose.New(bizIDs[0], "{}", tocsin.In(time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.refused((*Move).Retire, "an open transaction of somebody holds it: end it, then run this again")
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	r.must((*Move).Retire)
+	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.must((*Move).Activate)
+	if info, err := r.client(r.new).Get(t.Context(), added.JobID); err != nil || info.Status != tocsin.Pending {
+		t.Errorf("the task of the transaction: %+v, %v", info, err)
+	}
+}
+
+func TestCompareNamesWhatDiffers(t *testing.T) {
+	t.Parallel()
+	r := newRemoval(t)
+	id := r.add(r.client(r.old), r.bizIDs(8))[0]
+	r.must((*Move).Retire)
+	table := aside + r.old.Layout.TableName(id.Table())
+	for name, c := range map[string]struct{ damage, want string }{
+		"a row is missing":        {"DELETE FROM $." + table + " LIMIT 1", "holds "},
+		"a payload differs":       {"UPDATE $." + table + " SET attribute = 'x' LIMIT 1", "holds as many tasks as on db1, but other ones"},
+		"a table is missing":      {"DROP TABLE $." + table, "is missing"},
+		"an index is missing":     {"ALTER TABLE $." + table + " DROP INDEX uk_biz", "index uk_biz is missing"},
+		"a policy differs":        {"UPDATE $.biz_type SET policy = '{}'", "differs from that on db1"},
+		"the layout row differs":  {"UPDATE $.layout SET doorbell_horizon_ms = 1", "HorizonMS:1 "},
+		"the owners are missing":  {"DROP TABLE $." + aside + "owner", "is missing"},
+		"nothing differs, indeed": {"DO 0", ""},
+	} {
+		devtest.CopyDatabase(t, r.from, r.dest, r.name)
+		r.exec(r.dest, c.damage)
+		found := r.differences()
+		switch {
+		case c.want == "" && len(found) == 0:
+		case c.want == "" || len(found) == 0 || !strings.Contains(found[0].String(), c.want):
+			t.Errorf("%s: found %v, want %q", name, found, c.want)
+		default:
+			r.refused((*Move).Activate, "the copies differ", c.want)
+		}
+	}
+	r.exec(r.dest, "UPDATE $.layout SET cluster_id = 'another'")
+	r.refused((*Move).Activate, "another")
+}
+
+func TestAMoveIsRefusedWithOneSentence(t *testing.T) {
+	t.Parallel()
+	one := tocsin.Config{Layout: tocsin.Layout{Databases: 2, Tables: 4}, Servers: []tocsin.Server{{Name: "db1", DSN: "a@tcp(h:1)/"}}}
+	for name, c := range map[string]struct {
+		change func(*tocsin.Config)
+		opt    MoveOptions
+		want   string
+	}{
+		"the same servers":    {func(*tocsin.Config) {}, MoveOptions{}, "nothing to move: both configs name the same servers"},
+		"another layout":      {func(c *tocsin.Config) { c.Layout.Tables = 8 }, MoveOptions{}, "a move changes servers only"},
+		"another prefix":      {func(c *tocsin.Config) { c.Layout.Prefix = "x" }, MoveOptions{}, "2x4 from x_0"},
+		"another cluster":     {func(c *tocsin.Config) { c.Cluster = "x" }, MoveOptions{}, `is of cluster "", the new one of "x"`},
+		"no such database":    {func(*tocsin.Config) {}, MoveOptions{Databases: []string{"toc_7"}}, "no database toc_7"},
+		"too many at once":    {func(*tocsin.Config) {}, MoveOptions{Parallel: 65}, "use 1 to 64"},
+		"a negative wait":     {func(*tocsin.Config) {}, MoveOptions{Wait: -1}, "is negative"},
+		"a config without it": {func(c *tocsin.Config) { c.Servers = nil }, MoveOptions{}, "no servers"},
+	} {
+		other := one
+		other.Servers = slices.Clone(one.Servers)
+		c.change(&other)
+		if m, err := OpenMove(one, other, c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+			_ = m.Close()
+		}
+	}
+	r := newRemoval(t)
+	r.new.Servers[1].DSN = strings.Replace(r.old.Servers[0].DSN, "127.0.0.1", "localhost", 1)
+	r.refused((*Move).Retire, "servers db1 and db2 are the same one")
+}
