@@ -1,0 +1,200 @@
+// Package beanstalkpeer has beanstalkd take part in a contest, over the few verbs
+// of its protocol that the contest needs. They are spoken here rather than by a
+// client library so that they can be pipelined, as the protocol allows and
+// libraries don't: the puts of a batch go in one packet, and a delete goes with
+// the next reserve.
+//
+// beanstalkd knows delays in whole seconds only. What is left of a due time's delay
+// when it is written is rounded to the nearest second: the contest's delays are
+// whole, so nothing becomes early.
+//
+// A reply that was not expected is an error of the batch, or ends the worker that
+// met it and is an error of Quiet and Pause.
+package beanstalkpeer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/beanstalkd/go-beanstalk"
+
+	"github.com/tocsinhq/tocsin/bench/peers/contest"
+	"github.com/tocsinhq/tocsin/bench/peers/daemon"
+)
+
+const (
+	workers   = 16
+	inserters = 8
+	usualSync = 50 // milliseconds, beanstalkd's default
+)
+
+// Entry is beanstalkd's part in a contest.
+func Entry() contest.Entry {
+	return contest.Entry{Name: "beanstalkd", Open: open, Inserters: inserters}
+}
+
+// peer is one with its server.
+type peer struct {
+	server  *daemon.Server
+	sync    int        // milliseconds
+	conns   chan *wire // that insert
+	deliver atomic.Pointer[func(string)]
+
+	working   sync.WaitGroup
+	end       context.CancelFunc // nil while paused
+	delivered atomic.Int64
+	deleted   atomic.Int64
+	failed    atomic.Pointer[error] // of the first worker that failed
+}
+
+func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
+	p := &peer{sync: usualSync, conns: make(chan *wire, inserters)}
+	if setup.Strict {
+		p.sync = 0
+	}
+	var err error
+	if p.server, err = daemon.StartBeanstalkd(ctx, p.sync); err != nil {
+		return nil, err
+	}
+	for range inserters {
+		w, err := dial(ctx, p.server.Addr())
+		if err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+		p.conns <- w
+	}
+	return p, nil
+}
+
+// Insert puts the tasks in one packet.
+func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case w := <-p.conns:
+		defer func() { p.conns <- w }()
+		return w.put(batch)
+	}
+}
+
+// Start begins deliveries, unless they are under way.
+func (p *peer) Start(ctx context.Context, deliver func(string)) error {
+	p.deliver.Store(&deliver)
+	if p.end != nil {
+		return nil
+	}
+	run, end := context.WithCancel(context.WithoutCancel(ctx))
+	p.end = end
+	for range workers {
+		w, err := dial(ctx, p.server.Addr())
+		if err != nil {
+			return err
+		}
+		p.working.Go(func() {
+			if err := errors.Join(p.work(run, w), w.close()); err != nil {
+				p.failed.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	return nil
+}
+
+// work reserves, delivers and deletes until ctx ends.
+func (p *peer) work(ctx context.Context, w *wire) error {
+	var j job
+	for ctx.Err() == nil {
+		if err := w.ask(j.id); err != nil {
+			return err
+		}
+		if err := p.wasDeleted(w, j.id); err != nil {
+			return err
+		}
+		var err error
+		if j, err = w.reserved(); err != nil {
+			return err
+		}
+		if j.id != 0 {
+			(*p.deliver.Load())(j.body)
+			p.delivered.Add(1)
+		}
+	}
+	if err := w.askDelete(j.id); err != nil {
+		return err
+	}
+	return p.wasDeleted(w, j.id)
+}
+
+// wasDeleted reads the reply to the delete of a job, if there was one.
+func (p *peer) wasDeleted(w *wire, id uint64) error {
+	if id == 0 {
+		return nil
+	}
+	if err := w.deleted(); err != nil {
+		return err
+	}
+	p.deleted.Add(1)
+	return nil
+}
+
+// Pause ends the workers when they have deleted what they have.
+func (p *peer) Pause(context.Context) error {
+	if p.end == nil {
+		return nil
+	}
+	p.end()
+	p.working.Wait()
+	p.end = nil
+	return p.failure()
+}
+
+// failure is why a worker has ended.
+func (p *peer) failure() error {
+	if err := p.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Quiet compares deliveries to deletes that were answered.
+func (p *peer) Quiet(context.Context) (bool, error) {
+	return p.deleted.Load() == p.delivered.Load(), p.failure()
+}
+
+// Settled is the server's count of jobs that are no more.
+func (p *peer) Settled(context.Context) (int, error) {
+	conn, err := beanstalk.Dial("tcp", p.server.Addr())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	stats, err := conn.Stats()
+	if err != nil {
+		return 0, fmt.Errorf("stats: %w", err)
+	}
+	return settled(stats)
+}
+
+// Facts says what was measured.
+func (p *peer) Facts() contest.Facts {
+	durable := "binlog, fsync at every write (-f 0)"
+	if p.sync > 0 {
+		durable = fmt.Sprintf("binlog, fsync at most every %d ms (-f %[1]d, its default): a crash of the machine loses that much", p.sync)
+	}
+	return contest.Facts{
+		Version: p.server.Version(), Durability: durable,
+		Tuning:  fmt.Sprintf("%d connections that work, a delete in the packet of the next reserve; %d that insert, a batch in a packet", workers, inserters),
+		Settled: "as many answered deletes as deliveries; then the server's count of jobs less those that it still has",
+	}
+}
+
+// Close ends workers, connections and server.
+func (p *peer) Close() error {
+	errs := []error{p.Pause(context.Background())}
+	for len(p.conns) > 0 {
+		errs = append(errs, (<-p.conns).close())
+	}
+	return errors.Join(append(errs, p.server.Stop())...)
+}

@@ -1,0 +1,198 @@
+// Package riverpeer has River on a private PostgreSQL take part in a contest.
+//
+// It is tuned as River's documentation and its own benchmark have it: many
+// workers, a short cooldown between fetches, a short poll; completions are
+// written in batches, as they are by default. Jobs are stored by InsertManyFast,
+// which uses COPY. River makes scheduled jobs available up to 5 s ahead, every
+// 5 s, which cannot be set; a job that is due sooner than that may be late by the
+// rest of the 5 s, so the contest's are due later.
+//
+// A failure of either, or of the connection, is an error of the call that meets
+// it; River itself retries what it does in the background.
+package riverpeer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/tocsinhq/tocsin/bench/peers/contest"
+	"github.com/tocsinhq/tocsin/bench/peers/daemon"
+)
+
+// The settings of the client and of the server.
+const (
+	workers  = 2000
+	cooldown = 2 * time.Millisecond
+	poll     = 5 * time.Millisecond
+	conns    = 32
+	events   = 100_000 // of completions that wait to be counted
+)
+
+var serverSettings = []string{"shared_buffers=1GB", "max_wal_size=4GB", "max_connections=100"}
+
+// Entry is River's part in a contest.
+func Entry() contest.Entry { return contest.Entry{Name: "river", Open: open} }
+
+// args are a job's.
+type args struct {
+	Body string `json:"body"`
+}
+
+// Kind names the job's kind to River.
+func (args) Kind() string { return "contest" }
+
+// peer is one with its server.
+type peer struct {
+	river.WorkerDefaults[args]
+	server    *daemon.Server
+	pool      *pgxpool.Pool
+	inserter  *river.Client[pgx.Tx]
+	worker    *river.Client[pgx.Tx] // nil while paused
+	deliver   atomic.Pointer[func(string)]
+	delivered atomic.Int64
+	completed atomic.Int64
+	counting  sync.WaitGroup
+	cancel    func() // ends the subscription
+}
+
+func open(ctx context.Context, _ contest.Setup) (contest.System, error) {
+	p := &peer{}
+	if err := p.open(ctx); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+func (p *peer) open(ctx context.Context) (err error) {
+	if p.server, err = daemon.StartPostgres(ctx, serverSettings...); err != nil {
+		return err
+	}
+	cfg, err := pgxpool.ParseConfig(daemon.PostgresURL(p.server.Addr()))
+	if err != nil {
+		return err
+	}
+	cfg.MaxConns = conns
+	if p.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return err
+	}
+	driver := riverpgxv5.New(p.pool)
+	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: silent()})
+	if err != nil {
+		return err
+	}
+	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return fmt.Errorf("make River's tables: %w", err)
+	}
+	p.inserter, err = river.NewClient(driver, &river.Config{Logger: silent()})
+	return err
+}
+
+func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// Insert stores the batch by COPY.
+func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
+	params := make([]river.InsertManyParams, len(batch))
+	for i, t := range batch {
+		params[i] = river.InsertManyParams{Args: args{t.Body}, InsertOpts: &river.InsertOpts{ScheduledAt: t.Due}}
+	}
+	_, err := p.inserter.InsertManyFast(ctx, params)
+	return err
+}
+
+// Work is called by River for each job.
+func (p *peer) Work(_ context.Context, job *river.Job[args]) error {
+	(*p.deliver.Load())(job.Args.Body)
+	p.delivered.Add(1)
+	return nil
+}
+
+// Start begins deliveries with a new client, unless one is at work.
+func (p *peer) Start(ctx context.Context, deliver func(string)) error {
+	p.deliver.Store(&deliver)
+	if p.worker != nil {
+		return nil
+	}
+	all := river.NewWorkers()
+	river.AddWorker(all, p)
+	client, err := river.NewClient(riverpgxv5.New(p.pool), &river.Config{
+		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}},
+		FetchCooldown: cooldown, FetchPollInterval: poll, Workers: all, Logger: silent(),
+	})
+	if err != nil {
+		return err
+	}
+	completions, cancel := client.SubscribeConfig(&river.SubscribeConfig{
+		ChanSize: events, Kinds: []river.EventKind{river.EventKindJobCompleted},
+	})
+	p.cancel = cancel
+	p.counting.Go(func() {
+		for range completions {
+			p.completed.Add(1)
+		}
+	})
+	p.worker = client
+	return client.Start(ctx)
+}
+
+// Pause ends the client that works; jobs in hand are finished first.
+func (p *peer) Pause(ctx context.Context) error {
+	if p.worker == nil {
+		return nil
+	}
+	err := p.worker.Stop(ctx)
+	p.cancel()
+	p.counting.Wait()
+	p.worker = nil
+	return err
+}
+
+// Quiet compares deliveries to the completions that River says it has stored.
+func (p *peer) Quiet(context.Context) (bool, error) {
+	return p.completed.Load() == p.delivered.Load(), nil
+}
+
+// countSQL counts the jobs that are done; River keeps them for a day.
+const countSQL = "SELECT count(*) FROM river_job WHERE state = 'completed'"
+
+// Settled counts jobs in the table.
+func (p *peer) Settled(ctx context.Context) (n int, err error) {
+	err = p.pool.QueryRow(ctx, countSQL).Scan(&n)
+	return n, err
+}
+
+// Facts says what was measured.
+func (p *peer) Facts() contest.Facts {
+	return contest.Facts{
+		Version:    "River " + contest.Library("github.com/riverqueue/river") + ", " + p.server.Version(),
+		Durability: "PostgreSQL's log is flushed at every commit (fsync=on, synchronous_commit=on)",
+		Tuning: fmt.Sprintf("MaxWorkers %d, FetchCooldown %s, FetchPollInterval %s, %d connections, batched completions, InsertManyFast; %v",
+			workers, cooldown, poll, conns, serverSettings),
+		Settled: "as many completion events as deliveries, which River sends once they are stored; then rows with state 'completed' are counted",
+	}
+}
+
+// Close ends client, pool and server.
+func (p *peer) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	errs := []error{p.Pause(ctx)}
+	if p.pool != nil {
+		p.pool.Close()
+	}
+	if p.server != nil {
+		errs = append(errs, p.server.Stop())
+	}
+	return errors.Join(errs...)
+}

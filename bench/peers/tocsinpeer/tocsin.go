@@ -1,0 +1,249 @@
+package tocsinpeer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/bench/peers/contest"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+const (
+	group     = "contest"
+	timeout   = 10 * time.Second // of a delivery
+	conns     = 64
+	claimsFor = 61 * time.Second        // after the start of a node
+	pauseLag  = 2500 * time.Millisecond // until the node has heard of a pause: it asks once a second
+	lookEvery = 5 * time.Millisecond
+	ownWithin = time.Minute
+)
+
+var contested = tocsin.Define[string]("contest.task")
+
+// Entry is Tocsin's part in a contest.
+func Entry() contest.Entry { return contest.Entry{Name: contest.Reference, Open: open} }
+
+// peer is one node with its servers.
+type peer struct {
+	setup   contest.Setup
+	config  tocsin.Config
+	server  *devserver.MariaDB
+	keeper  *devserver.Etcd
+	version string // of the server
+	client  *tocsin.Client
+	store   *store.Store
+	biz     atomic.Uint64 // the last biz_id
+	deliver atomic.Pointer[func(string)]
+
+	node    *node.Node // nil before the first Start
+	started time.Time
+	end     context.CancelFunc
+	running sync.WaitGroup
+	failed  atomic.Pointer[error]
+}
+
+func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
+	p := &peer{setup: setup}
+	for _, step := range []func(context.Context) error{p.startServers, p.makeTables, p.connect} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	return p, nil
+}
+
+// startServers sizes the buffer pool and the log for the rows of the run, as
+// `tocsin bench` does.
+func (p *peer) startServers(ctx context.Context) (err error) {
+	const perTable, perRow, perRowLog, largestLog = 192 << 10, 700, 1000, 4 << 30 // bytes
+	total := p.setup.Layout.Total()
+	p.server, err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{Durable: true, Args: []string{
+		fmt.Sprintf("--innodb-buffer-pool-size=%d", 128<<20+total*perTable+p.setup.Tasks*perRow),
+		fmt.Sprintf("--loose-innodb-log-file-size=%d", min(64<<20+total*perTable/2+p.setup.Tasks*perRowLog, largestLog)),
+	}})
+	if err != nil {
+		return err
+	}
+	if p.keeper, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
+		return err
+	}
+	p.config = tocsin.Config{
+		Layout: p.setup.Layout, Cluster: "contest",
+		Servers: []tocsin.Server{{Name: "contest", DSN: p.server.DSN(), MaxConns: conns}},
+	}
+	return nil
+}
+
+func (p *peer) makeTables(ctx context.Context) error {
+	if _, err := ddl.Apply(ctx, p.config, ddl.Options{Cluster: p.config.Cluster}); err != nil {
+		return err
+	}
+	_, err := biztype.Apply(ctx, p.config, []biztype.Policy{{
+		Name: contested.Name(), Number: 1, Group: group, Timeout: biztype.Duration(timeout),
+	}})
+	return err
+}
+
+func (p *peer) connect(ctx context.Context) (err error) {
+	if p.client, err = tocsin.Open(ctx, p.config); err != nil {
+		return err
+	}
+	if p.store, err = store.Open(p.config); err != nil {
+		return err
+	}
+	facts, err := p.store.Facts(ctx, 0)
+	p.version = facts.Version
+	return err
+}
+
+// Insert adds the batch, each task for another biz_id.
+func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
+	tasks := make([]tocsin.NewTask, len(batch))
+	for i, t := range batch {
+		tasks[i] = contested.New(p.biz.Add(1), t.Body, tocsin.At(t.Due))
+	}
+	_, err := p.client.AddMany(ctx, tasks)
+	return err
+}
+
+// Start begins deliveries: the first time with the node, later by the policy.
+func (p *peer) Start(ctx context.Context, deliver func(string)) error {
+	p.deliver.Store(&deliver)
+	if p.node != nil {
+		_, err := biztype.SetPaused(ctx, p.config, contested.Name(), false)
+		return err
+	}
+	var handlers node.Handlers
+	node.Handle(&handlers, contested, func(_ context.Context, t *tocsin.Task[string]) error {
+		(*p.deliver.Load())(t.Payload)
+		return nil
+	})
+	n, err := node.New(node.Config{
+		Tables: p.config, Etcd: assign.EtcdConfig{Endpoints: []string{p.keeper.Endpoint()}}, Group: group, Name: "contest",
+	}, &handlers)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx, n)
+}
+
+// run returns when the node owns all tables.
+func (p *peer) run(ctx context.Context, n *node.Node) error {
+	run, end := context.WithCancel(context.WithoutCancel(ctx))
+	p.node, p.end, p.started = n, end, time.Now()
+	p.running.Go(func() {
+		if err := n.Run(run); err != nil {
+			p.failed.CompareAndSwap(nil, &err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(ctx, ownWithin)
+	defer cancel()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		if report, _ := n.Report(); report.Owned == p.setup.Layout.Total() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("wait for the node to own the tables: %w", ctx.Err()), p.failure())
+		case <-tick.C:
+		}
+	}
+}
+
+// Pause stops deliveries by the policy.
+func (p *peer) Pause(ctx context.Context) error {
+	if _, err := biztype.SetPaused(ctx, p.config, contested.Name(), true); err != nil {
+		return err
+	}
+	return errors.Join(pass(ctx, pauseLag), p.failure())
+}
+
+// Warm waits until the node no longer claims what is overdue.
+func (p *peer) Warm(ctx context.Context) error {
+	return pass(ctx, time.Until(p.started.Add(claimsFor)))
+}
+
+func pass(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// failure is why the node has ended.
+func (p *peer) failure() error {
+	if err := p.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Quiet reports whether the node has stored every outcome that it knows of.
+func (p *peer) Quiet(context.Context) (bool, error) {
+	report, _ := p.node.Report()
+	return report.Work.Open == 0 && report.Work.Unsettled == 0, p.failure()
+}
+
+// Settled counts rows in the tables.
+func (p *peer) Settled(ctx context.Context) (n int, err error) {
+	for server := range p.store.Servers() {
+		counts, err := p.store.Counts(ctx, server, p.store.TablesOf(server))
+		if err != nil {
+			return 0, err
+		}
+		for _, c := range counts {
+			n += c.Done
+		}
+	}
+	return n, nil
+}
+
+// Facts says what was measured.
+func (p *peer) Facts() contest.Facts {
+	return contest.Facts{
+		Version:    "this tree, " + p.version,
+		Durability: "MariaDB's log is flushed at every commit (innodb_flush_log_at_trx_commit=1), no binary log",
+		Tuning:     "as it comes, one node, " + strconv.Itoa(conns) + " connections; drained by a node that owns its tables for over a minute; buffer pool and log hold the run",
+		Settled:    "the node has no row in delivery or waiting to be settled; then rows with status done are counted in the tables",
+	}
+}
+
+// Close ends node, clients and servers.
+func (p *peer) Close() error {
+	var errs []error
+	if p.end != nil {
+		p.end()
+		p.running.Wait()
+		errs = append(errs, p.failure())
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.Close())
+	}
+	if p.client != nil {
+		errs = append(errs, p.client.Close())
+	}
+	if p.keeper != nil {
+		errs = append(errs, p.keeper.Stop())
+	}
+	if p.server != nil {
+		errs = append(errs, p.server.Stop())
+	}
+	return errors.Join(errs...)
+}

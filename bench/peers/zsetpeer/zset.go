@@ -1,0 +1,178 @@
+package zsetpeer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tocsinhq/tocsin/bench/peers/contest"
+	"github.com/tocsinhq/tocsin/bench/peers/daemon"
+)
+
+const (
+	takers    = 4
+	takeMost  = 500                   // tasks of one take
+	lookEvery = time.Millisecond      // least wait after a take that gave nothing
+	lookAtAll = 10 * time.Millisecond // most: something nearer may have been put
+	within    = 30 * time.Second      // from take to acknowledgement
+	backEvery = time.Second
+	tries     = 16
+)
+
+// Entry is the queue's part in a contest.
+func Entry() contest.Entry { return contest.Entry{Name: "redis-zset", Open: open} }
+
+// peer is a queue with its server.
+type peer struct {
+	server  *daemon.Server
+	strict  bool
+	redis   *redis.Client
+	queue   *queue
+	deliver atomic.Pointer[func(string)]
+
+	working   sync.WaitGroup
+	end       context.CancelFunc // nil while paused
+	delivered atomic.Int64
+	acked     atomic.Int64
+	failed    atomic.Pointer[error]
+}
+
+func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
+	server, err := daemon.StartRedis(ctx, daemon.AppendFsync(setup.Strict))
+	if err != nil {
+		return nil, err
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return &peer{server: server, strict: setup.Strict, redis: client, queue: newQueue(client, within, tries)}, nil
+}
+
+// Insert stores the batch by one script.
+func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
+	items := make([]item, len(batch))
+	for i, t := range batch {
+		items[i] = item{t.Body, t.Due}
+	}
+	return p.queue.put(ctx, items)
+}
+
+// Start begins deliveries, unless they are under way.
+func (p *peer) Start(ctx context.Context, deliver func(string)) error {
+	p.deliver.Store(&deliver)
+	if p.end != nil {
+		return nil
+	}
+	run, end := context.WithCancel(context.WithoutCancel(ctx))
+	p.end = end
+	for range takers {
+		p.working.Go(func() { p.until(run, p.work) })
+	}
+	p.working.Go(func() { p.until(run, p.giveBack) })
+	return nil
+}
+
+// until has do done, and waits as long as it says, until ctx ends or do fails. What
+// do has begun it finishes.
+func (p *peer) until(ctx context.Context, do func(context.Context) (time.Duration, error)) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		wait, err := do(context.WithoutCancel(ctx))
+		if err != nil {
+			p.failed.CompareAndSwap(nil, &err)
+			return
+		}
+		timer.Reset(wait)
+	}
+}
+
+// work takes, delivers and acknowledges once, and says when to look again.
+func (p *peer) work(ctx context.Context) (time.Duration, error) {
+	t, err := p.queue.take(ctx, takeMost)
+	if err != nil {
+		return 0, err
+	}
+	if len(t.ids) == 0 {
+		return again(t.next), nil
+	}
+	deliver := *p.deliver.Load()
+	for _, body := range t.bodies {
+		deliver(body)
+	}
+	p.delivered.Add(int64(len(t.ids)))
+	if err := p.queue.ack(ctx, t.ids); err != nil {
+		return 0, err
+	}
+	p.acked.Add(int64(len(t.ids)))
+	return 0, nil
+}
+
+// again is when to look where the next task is due in so long.
+func again(next time.Duration) time.Duration {
+	if next < 0 {
+		return lookAtAll
+	}
+	return min(max(next, lookEvery), lookAtAll)
+}
+
+func (p *peer) giveBack(ctx context.Context) (time.Duration, error) {
+	n, err := p.queue.back(ctx, takeMost)
+	if n == takeMost {
+		return 0, err
+	}
+	return backEvery, err
+}
+
+// Pause ends the takers; what they have in hand is acknowledged first.
+func (p *peer) Pause(context.Context) error {
+	if p.end == nil {
+		return nil
+	}
+	p.end()
+	p.working.Wait()
+	p.end = nil
+	return p.failure()
+}
+
+// failure is why a taker has ended.
+func (p *peer) failure() error {
+	if err := p.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Quiet compares deliveries to acknowledgements.
+func (p *peer) Quiet(context.Context) (bool, error) {
+	return p.acked.Load() == p.delivered.Load(), p.failure()
+}
+
+// Settled is what was put less what is left.
+func (p *peer) Settled(ctx context.Context) (int, error) {
+	store, prepare, dead, err := p.queue.left(ctx)
+	return int(p.queue.made.Load()) - store - prepare - dead, err
+}
+
+// Facts says what was measured.
+func (p *peer) Facts() contest.Facts {
+	return contest.Facts{
+		Version:    "own code, go-redis " + contest.Library("github.com/redis/go-redis/v9") + ", " + p.server.Version(),
+		Durability: "Redis' append-only file, appendfsync " + daemon.AppendFsync(p.strict),
+		Tuning:     fmt.Sprintf("%d takers of up to %d tasks a script, looking again when the next is due, after %s to %s", takers, takeMost, lookEvery, lookAtAll),
+		Settled:    "as many acknowledgements as deliveries; then what is left in store, prepare and dead is counted",
+	}
+}
+
+// Close ends takers, client and server.
+func (p *peer) Close() error {
+	return errors.Join(p.Pause(context.Background()), p.redis.Close(), p.server.Stop())
+}
