@@ -14,10 +14,11 @@ import (
 
 var errAfterMany = errors.New("peek behind an entry: wants one table")
 
-// Peek reads the entries of many tables, up to 64 in one round trip. A table
-// that cannot be read is named in Page.Failed and hides no other; so is a table
-// with a row whose job_id belongs elsewhere, which can't be loaded and is left
-// out. The error is that of the server as a whole.
+// Peek reads the entries of many tables, up to 64 in one round trip; two where
+// the query is sparse and finds something. A table that cannot be read is named
+// in Page.Failed and hides no other; so is a table with a row whose job_id
+// belongs elsewhere, which can't be loaded and is left out. The error is that of
+// the server as a whole.
 func (s *Store) Peek(ctx context.Context, q PeekQuery) (Page, error) {
 	var page Page
 	if len(q.Types) == 0 || q.Limit <= 0 {
@@ -27,6 +28,9 @@ func (s *Store) Peek(ctx context.Context, q PeekQuery) (Page, error) {
 		return page, errAfterMany
 	}
 	sv := s.servers[q.Server]
+	if q.Sparse {
+		q.Tables = s.holding(ctx, sv, q)
+	}
 	tail := peekTail(q)
 	for group := range slices.Chunk(q.Tables, maxTables) {
 		err := apart(group, func(tables []int) error {

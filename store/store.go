@@ -25,6 +25,7 @@ type server struct {
 	*mysql.Server
 	tables []int // table numbers, ascending
 	clock  clock
+	prober prober
 }
 
 // Open makes the pools of every server of cfg. It connects to nothing: an
@@ -59,6 +60,9 @@ func (s *Store) add(spec mysql.Spec) error {
 	}
 	pool.Databases = slices.Sorted(slices.Values(pool.Databases))
 	sv := &server{Server: pool}
+	if err := sv.prober.open(spec); err != nil {
+		return errors.Join(err, pool.DB.Close())
+	}
 	for _, database := range pool.Databases {
 		s.home[database] = len(s.servers)
 		for t := range s.layout.Tables {
@@ -73,7 +77,7 @@ func (s *Store) add(spec mysql.Spec) error {
 func (s *Store) Close() error {
 	var errs []error
 	for _, sv := range s.servers {
-		if err := sv.DB.Close(); err != nil {
+		if err := errors.Join(sv.prober.close(), sv.DB.Close()); err != nil {
 			errs = append(errs, fmt.Errorf("close server %s: %w", sv.Name, err))
 		}
 	}

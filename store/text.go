@@ -18,10 +18,13 @@ const (
 // appendTime appends a literal of the instant, in UTC with milliseconds; one
 // beyond what the column holds is moved to the nearest it does.
 func appendTime(b []byte, milli int64) []byte {
+	return append(appendInstant(append(b, "TIMESTAMP'"...), milli), '\'')
+}
+
+// appendInstant is appendTime for an argument of a prepared statement.
+func appendInstant(b []byte, milli int64) []byte {
 	milli = min(max(milli, minMilli), maxMilli)
-	b = append(b, "TIMESTAMP'"...)
-	b = time.UnixMilli(milli).UTC().AppendFormat(b, "2006-01-02 15:04:05.000")
-	return append(b, '\'')
+	return time.UnixMilli(milli).UTC().AppendFormat(b, "2006-01-02 15:04:05.000")
 }
 
 // appendList appends the numbers, separated by commas.

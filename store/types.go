@@ -22,6 +22,7 @@ type PeekQuery struct {
 	Until  int64          // upper bound, inclusive
 	After  duequeue.Entry // with one table only: go on behind this entry (its page came back full)
 	Limit  int            // entries per table
+	Sparse bool           // expects entries in few tables, if any: which is asked first, as that costs less
 }
 
 // Page is what a peek found. Entries are grouped by table and in order of

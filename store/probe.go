@@ -1,0 +1,193 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// probe asks whether one table has a row of a {status} between two action
+// times, which are its arguments. MIN is read from one end of idx_due before the
+// statement is planned, which costs a server half of what a peek does. No row:
+// there is none.
+var probe = prepare(`
+SELECT /* tocsin probe */
+    {table_no},
+    MIN(action_time) AS earliest
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = {status}
+  AND action_time >= ?
+  AND action_time <= ?
+HAVING earliest IS NOT NULL`)
+
+// Bounds of a prober: the server keeps about 9 KB for each table of a prepared
+// probe, so those that are not used any more are given up.
+const (
+	maxProbes   = 256 // statements; two tables lists of half maxTables for each of 8192 tables
+	probeUnused = 5 * time.Minute
+)
+
+// prober keeps the probes of one server prepared, by the tables they are for, on
+// one connection: parsing them anew would be a third of their cost.
+type prober struct {
+	db *sqlx.DB // of one connection
+
+	mu    sync.Mutex // held while a probe is under way
+	ready map[int]*prepared
+	tidy  time.Time // when unused ones were last given up
+}
+
+// prepared is a probe of tables, kept by the first of them.
+type prepared struct {
+	tables []int
+	stmt   *sql.Stmt
+	used   time.Time
+}
+
+// open makes the pool; it connects to nothing.
+func (p *prober) open(spec mysql.Spec) error {
+	spec.MaxConns = 1
+	pool, err := mysql.Open(spec)
+	if err != nil {
+		return err
+	}
+	p.db, p.ready = pool.DB, make(map[int]*prepared)
+	return nil
+}
+
+var errProbing = errors.New("another probe is under way")
+
+// holding leaves out of a query's tables those that have no row for it, of
+// whatever biz type. Where that can't be told, for any reason, a table stays:
+// the peek that follows knows what to do about it.
+func (s *Store) holding(ctx context.Context, sv *server, q PeekQuery) []int {
+	var left []int
+	for tables := range slices.Chunk(q.Tables, maxTables) {
+		found, err := s.probe(ctx, sv, tables, q)
+		if err != nil {
+			found = tables
+		}
+		left = append(left, found...)
+	}
+	return left
+}
+
+// probe gives those of the tables that hold a row for the query.
+func (s *Store) probe(ctx context.Context, sv *server, tables []int, q PeekQuery) (found []int, err error) {
+	p := &sv.prober
+	if !p.mu.TryLock() {
+		return nil, errProbing // it may wait for a lock: the peek need not
+	}
+	defer p.mu.Unlock()
+	start := time.Now()
+	defer func() { s.metrics.observe(probe.name, start, len(found), err) }()
+	p.forget(start)
+	ready, err := p.prepare(ctx, tables, s.probeText(tables, q))
+	if err != nil {
+		return nil, err
+	}
+	if found, err = ready.ask(ctx, probeArgs(len(tables), q)); err != nil {
+		p.drop(tables[0])
+	}
+	return found, err
+}
+
+func (s *Store) probeText(tables []int, q PeekQuery) func() string {
+	return func() string {
+		var b []byte
+		for i, table := range tables {
+			if i > 0 {
+				b = append(b, unionAll...)
+			}
+			b = probe.render(b, func(b []byte, slot string) []byte {
+				switch slot {
+				case "table":
+					return append(b, s.names[table]...)
+				case "table_no":
+					return appendInt(b, table)
+				}
+				return appendInt(b, int(q.Status))
+			})
+		}
+		return string(b)
+	}
+}
+
+// probeArgs are the bounds, for each table.
+func probeArgs(tables int, q PeekQuery) []any {
+	bounds := []any{string(appendInstant(nil, q.From)), string(appendInstant(nil, q.Until))}
+	return slices.Repeat(bounds, tables)
+}
+
+// prepare gives the probe of the tables, which is made if there is none.
+func (p *prober) prepare(ctx context.Context, tables []int, text func() string) (*prepared, error) {
+	if ready := p.ready[tables[0]]; ready != nil && slices.Equal(ready.tables, tables) {
+		ready.used = time.Now()
+		return ready, nil
+	}
+	p.drop(tables[0])
+	stmt, err := p.db.PrepareContext(ctx, text())
+	if err != nil {
+		return nil, err
+	}
+	ready := &prepared{tables: slices.Clone(tables), stmt: stmt, used: time.Now()}
+	p.ready[tables[0]] = ready
+	return ready, nil
+}
+
+// ask runs a probe and gives the tables that it names.
+func (r *prepared) ask(ctx context.Context, args []any) (found []int, err error) {
+	rows, err := r.stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var table int
+		var earliest sql.RawBytes
+		if err := rows.Scan(&table, &earliest); err != nil {
+			return nil, err
+		}
+		found = append(found, table)
+	}
+	return found, rows.Err()
+}
+
+// forget gives up what has not been used for long, and everything where there
+// is too much: tables come and go.
+func (p *prober) forget(now time.Time) {
+	if now.Sub(p.tidy) < probeUnused && len(p.ready) < maxProbes {
+		return
+	}
+	p.tidy = now
+	all := len(p.ready) >= maxProbes
+	for first, r := range p.ready {
+		if all || now.Sub(r.used) > probeUnused {
+			p.drop(first)
+		}
+	}
+}
+
+// drop gives one probe up. A failure to close it is that of a connection that is
+// gone, and the statement with it.
+func (p *prober) drop(first int) {
+	if r := p.ready[first]; r != nil {
+		_ = r.stmt.Close()
+		delete(p.ready, first)
+	}
+}
+
+// close ends the connection.
+func (p *prober) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = nil
+	return p.db.Close()
+}
