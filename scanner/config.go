@@ -31,12 +31,19 @@ const (
 	wokenEvery   = 10 * time.Millisecond  // the same, where Wake says that there is room
 	clockWait    = 20 * time.Millisecond  // until a server's clock is known
 	readOnFactor = 4                      // a table read on alone has pages of so many PageLimits
+	streams      = 4                      // backlogs of one server that are read whole at once
+	streamFor    = 200 * time.Millisecond // one goes on so long before the group may be peeked
+	streamPage   = 500                    // whole rows to read in one statement
+	maxStreamed  = 32                     // tables of it
 	recoverLimit = 500                    // run-out claims recovered in one transaction
+	silentPeeks  = 3                      // without an entry, and the group is peeked less often
+	sparseShare  = 4                      // an entry for less than one in so many tables, and tables are asked first
 )
 
 // Tables is the store's side of peeking.
 type Tables interface {
 	Peek(ctx context.Context, q store.PeekQuery) (store.Page, error)
+	Due(ctx context.Context, q store.DueQuery) (store.DuePage, error)
 	Recover(ctx context.Context, server int, tables []int, limit int) (store.Recovered, error)
 	Now(server int) int64 // the server's clock in Unix ms, never ahead of it; 0: not known yet
 }
@@ -70,6 +77,12 @@ type Intake interface {
 	// Wanted gives the numbers of the biz types to peek: those that have a handler
 	// here, are not paused and whose lane has room.
 	Wanted(server int) []uint64
+	// Reserve makes room for whole rows of a biz type, at most so many, or for none
+	// where they are better offered. Where it makes room, one Take has to follow.
+	Reserve(ctx context.Context, server int, bizType uint64, most int) duequeue.Room
+	// Take starts whole rows that are due; asked is when their reading began. It
+	// returns the due time of the oldest that it did not take, 0 for none.
+	Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (oldestRefused int64)
 	// Oldest is the due time of the oldest entry that is known and not yet stored
 	// as settled, math.MaxInt64 where there is none.
 	Oldest(server int) int64
@@ -80,7 +93,7 @@ type Config struct {
 	Store  Store  // required
 	Intake Intake // required
 
-	Interval     time.Duration // between regular peeks of a table; 0: 5s
+	Interval     time.Duration // between regular peeks of a table; half as long again where nothing is found; 0: 5s
 	LookAhead    time.Duration // how long before it is due a row is peeked; at least twice Interval; 0: the larger of 10s and that
 	FullEvery    time.Duration // between full peeks of a table; at least Interval; 0: 60s
 	BellInterval time.Duration // between polls of a server's doorbells; 0: 25ms

@@ -14,7 +14,7 @@ const (
 	bellLimit    = 1_000                 // of one database in one page
 	bellPages    = 8                     // read on in one poll; the next poll goes on
 	bellSpacing  = 10 * time.Millisecond // between polls of one server by all nodes together
-	quietAfter   = 10 * time.Second      // without a ring the polls become half as many
+	quietAfter   = 10 * time.Second      // without a ring the polls become half as many, and ask for the highest ids only
 	checkEvery   = time.Second           // how often the highest ids are asked for
 	partlyPause  = 200 * time.Millisecond
 	longestPause = 2 * time.Second // between polls of a server that fails
@@ -28,6 +28,7 @@ type doorbell struct {
 	rang     time.Time       // when a new bell was last seen
 	checked  time.Time
 	partly   bool // at the last check some database answered
+	news     bool // at the last check there was something to read
 	patience *patience
 }
 
@@ -89,45 +90,54 @@ func (d *doorbell) failed(ctx context.Context, err error) time.Duration {
 	return wait
 }
 
-// poll reads what has rung since the last poll and offers it. A database that
-// can't be read is in the error and holds up no other.
+// poll reads what has rung since the last poll and offers it. Bells that are
+// silent are asked for their highest ids first, which costs a server less. A
+// database that can't be read is in the error and holds up no other.
 func (d *doorbell) poll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
 	now := time.Now()
+	silent := now.Sub(d.rang) > quietAfter
 	var errs []error
-	if d.windows == nil || now.Sub(d.checked) >= checkEvery {
+	if d.windows == nil || silent || now.Sub(d.checked) >= checkEvery {
 		errs = append(errs, d.check(ctx, now))
 	}
-	if len(d.windows) == 0 {
+	if len(d.windows) == 0 || silent && !d.news {
 		return errors.Join(errs...)
 	}
+	return errors.Join(append(errs, d.read(ctx, now))...)
+}
+
+// read reads page after page of what has rung.
+func (d *doorbell) read(ctx context.Context, now time.Time) error {
 	after := make(map[int]uint64, len(d.windows))
 	for database, w := range d.windows {
 		after[database] = w.after(now)
 	}
 	for range bellPages {
-		more, err := d.page(ctx, after, now)
-		errs = append(errs, err)
-		if !more || err != nil {
-			break
+		if more, err := d.page(ctx, after, now); !more || err != nil {
+			return err
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
-// check compares the highest ids; the first time it starts at them.
+// check compares the highest ids; the first time it starts at them. It notes
+// whether some bell has something to read.
 func (d *doorbell) check(ctx context.Context, now time.Time) error {
 	last, err := d.sv.cfg.Store.LastBell(ctx, d.sv.index)
 	if d.windows == nil {
 		d.windows, d.rang = make(map[int]*window), now
 	}
+	d.news = false
 	for database, id := range last {
-		if w, ok := d.windows[database]; ok {
-			w.check(id, now)
-			continue
+		w, ok := d.windows[database]
+		if !ok {
+			w = newWindow(id, now)
+			d.windows[database] = w
 		}
-		d.windows[database] = newWindow(id, now)
+		w.check(id, now)
+		d.news = d.news || w.lacks(id)
 	}
 	d.partly = len(last) > 0
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // group is some tables of one server that are peeked in one statement.
@@ -16,16 +18,45 @@ type group struct {
 	busy     bool               // a job of it is under way
 	lowered  int64              // the oldest refused since the job began; math.MaxInt64: nothing
 	failures int                // peeks of this one table that failed in a row; such a group stays alone
+	found    int                // entries of the last peek
+	silent   int                // peeks in a row that found nothing
 }
 
 // reading is how far a group's rows of one biz type are read.
 type reading struct {
 	floor  int64 // every row before it was offered and accepted
 	behind bool  // there may be rows from the floor on that the intake did not take
+
+	// While it is behind.
+	plain bool          // streaming was tried: the next step is a peek
+	rest  []store.Place // a stream goes on from there; nil: none is under way
+	began int64         // the server's clock when the stream began
 }
 
 func newGroup(tables []int) *group {
-	return &group{tables: tables, read: make(map[uint64]reading), lowered: math.MaxInt64}
+	return &group{tables: tables, read: make(map[uint64]reading), lowered: math.MaxInt64, found: len(tables)}
+}
+
+// note takes in how many entries a peek found.
+func (g *group) note(found int) {
+	g.found = found
+	if g.silent++; found > 0 {
+		g.silent = 0
+	}
+}
+
+// sparse reports whether few of the tables are expected to hold an entry.
+func (g *group) sparse() bool { return len(g.tables) > 1 && g.found <= len(g.tables)/sparseShare }
+
+// interval is the time to the next regular peek: longer by half where nothing
+// was found for a while. Rows that ring no bell are due beyond the doorbell's
+// horizon, which is two intervals, so they are found in time as long as their
+// insert takes less than half an interval to commit.
+func (g *group) interval(base time.Duration) time.Duration {
+	if g.silent < silentPeeks {
+		return base
+	}
+	return base + base/2
 }
 
 // floor is the lowest of the types' floors.
@@ -76,7 +107,7 @@ func (g *group) skip(wanted []uint64, full bool) {
 		if full {
 			r.floor = 0
 		}
-		g.read[t] = reading{r.floor, true}
+		g.read[t] = reading{floor: r.floor, behind: true}
 	}
 }
 
@@ -85,8 +116,17 @@ func (g *group) skip(wanted []uint64, full bool) {
 func (g *group) done(types []uint64, floor int64, behind bool) {
 	behind = behind || g.lowered != math.MaxInt64
 	for _, t := range types {
-		g.read[t] = reading{min(floor, g.lowered), behind}
+		g.read[t] = reading{floor: min(floor, g.lowered), behind: behind}
 	}
+}
+
+// streamed notes how far a stream of one type has come. What was refused
+// meanwhile ends it.
+func (g *group) streamed(t uint64, r reading) {
+	if g.lowered < r.floor {
+		r = reading{floor: g.lowered, behind: true}
+	}
+	g.read[t] = r
 }
 
 // lower notes that an entry due then was refused, which may be one of the group's
@@ -96,7 +136,7 @@ func (g *group) lower(due int64) {
 		g.lowered = min(g.lowered, due)
 	}
 	for t, r := range g.read {
-		g.read[t] = reading{min(r.floor, due), true}
+		g.read[t] = reading{floor: min(r.floor, due), behind: true}
 	}
 }
 
@@ -105,10 +145,11 @@ func merge(a, b *group) *group {
 	m := newGroup(slices.Sorted(slices.Values(slices.Concat(a.tables, b.tables))))
 	for t, r := range a.read {
 		if other, ok := b.read[t]; ok {
-			m.read[t] = reading{min(r.floor, other.floor), r.behind || other.behind}
+			m.read[t] = reading{floor: min(r.floor, other.floor), behind: r.behind || other.behind}
 		}
 	}
 	m.next, m.nextFull = earlier(a.next, b.next), earlier(a.nextFull, b.nextFull)
+	m.found, m.silent = a.found+b.found, min(a.silent, b.silent)
 	return m
 }
 

@@ -180,3 +180,41 @@ func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
 		}
 	}
 }
+
+func TestHowOftenAGroupIsPeeked(t *testing.T) {
+	const base = 4 * time.Second
+	for name, c := range map[string]struct {
+		found  []int // of 64 tables, peek by peek
+		want   time.Duration
+		sparse bool
+	}{
+		"never peeked":                        {nil, base, false},
+		"full":                                {[]int{64, 64}, base, false},
+		"few entries":                         {[]int{64, 16}, base, true},
+		"once empty":                          {[]int{64, 0}, base, true},
+		"empty for long":                      {[]int{64, 0, 0, 0, 0}, base * 3 / 2, true},
+		"empty for long, and not any more":    {[]int{0, 0, 0, 0, 1}, base, true},
+		"empty for long, and suddenly in use": {[]int{0, 0, 0, 0, 300}, base, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGroup(make([]int, 64))
+			for _, n := range c.found {
+				g.note(n)
+			}
+			if got := g.interval(base); got != c.want || g.sparse() != c.sparse {
+				t.Errorf("each %s, sparse %t; want %s, %t", got, g.sparse(), c.want, c.sparse)
+			}
+		})
+	}
+}
+
+func TestAMergedGroupIsPeekedAsOftenAsThatOfThePartsWhichNeedsItMost(t *testing.T) {
+	silent, busy := newGroup([]int{1}), newGroup([]int{2})
+	for range silentPeeks {
+		silent.note(0)
+	}
+	busy.note(1)
+	if got := merge(silent, busy).interval(time.Second); got != time.Second {
+		t.Errorf("each %s", got)
+	}
+}

@@ -3,6 +3,8 @@ package scanner
 import (
 	"math"
 	"time"
+
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // job is one group's peek, decided on.
@@ -14,6 +16,7 @@ type job struct {
 	until  int64 // upper bound
 	start  int64 // the server's clock when it was decided
 	full   bool
+	sparse bool // few of the tables are expected to hold anything
 }
 
 // view is what a decision rests on, besides the groups.
@@ -35,12 +38,9 @@ func (sv *server) pick(v view) (*job, time.Time) {
 	case v.clock == 0:
 		return nil, v.now.Add(clockWait)
 	}
-	for {
-		g := mostOverdue(sv.groups, v.now)
-		if g == nil {
-			break
-		}
-		if j := sv.regular(g, v); j != nil {
+	if sv.peeking < parallel {
+		if j := sv.nextRegular(v); j != nil {
+			sv.peeking++
 			return j, time.Time{}
 		}
 	}
@@ -50,6 +50,19 @@ func (sv *server) pick(v view) (*job, time.Time) {
 		}
 	}
 	return nil, sv.lookAgain(v.now)
+}
+
+// nextRegular makes the next regular job, nil if none is due.
+func (sv *server) nextRegular(v view) *job {
+	for {
+		g := mostOverdue(sv.groups, v.now)
+		if g == nil {
+			return nil
+		}
+		if j := sv.regular(g, v); j != nil {
+			return j
+		}
+	}
 }
 
 // mostOverdue is the idle group whose regular peek has waited longest, nil if
@@ -74,7 +87,7 @@ func (sv *server) regular(g *group, v view) *job {
 	if !g.next.IsZero() {
 		sv.metrics.lag.WithLabelValues(sv.name).Set(v.now.Sub(g.next).Seconds())
 	}
-	g.next = slotAfter(sv.base, v.now, g.tables[0], sv.cfg.Interval)
+	g.next = slotAfter(sv.base, v.now, g.tables[0], g.interval(sv.cfg.Interval))
 	types := v.wanted
 	if !full {
 		types = g.level(v.wanted)
@@ -93,7 +106,8 @@ func (sv *server) regular(g *group, v view) *job {
 }
 
 // behind makes the job of the group that is furthest behind with what is wanted,
-// nil if none is.
+// nil if none is, or as many are under way as may be: a stream of one type, or
+// where that was tried a peek of those types.
 func (sv *server) behind(v view) *job {
 	var furthest *group
 	var missing []uint64
@@ -101,15 +115,46 @@ func (sv *server) behind(v view) *job {
 		if g.busy || len(g.tables) == 0 || g.failures > 0 {
 			continue
 		}
-		types := g.behind(v.wanted)
+		types := sv.possible(g, g.behind(v.wanted))
 		if len(types) > 0 && (furthest == nil || g.floor(types) < furthest.floor(missing)) {
 			furthest, missing = g, types
 		}
 	}
-	if furthest == nil {
+	switch {
+	case furthest == nil:
 		return nil
+	case furthest.read[missing[0]].plain:
+		sv.peeking++
+		j := sv.job(furthest, missing, v, furthest.floor(missing))
+		j.plain = true
+		return j
 	}
-	return sv.job(furthest, missing, v, furthest.floor(missing))
+	sv.streaming++
+	return sv.streamJob(furthest, missing[0], v)
+}
+
+// possible gives those of the types that a job may be made for now: one to be
+// streamed, or all that are to be peeked.
+func (sv *server) possible(g *group, behind []uint64) []uint64 {
+	plain := filter(behind, func(t uint64) bool { return g.read[t].plain })
+	switch {
+	case len(plain) < len(behind) && sv.streaming < streams:
+		return filter(behind, func(t uint64) bool { return !g.read[t].plain })[:1]
+	case len(plain) > 0 && sv.peeking < parallel:
+		return plain
+	}
+	return nil
+}
+
+// streamJob goes on with the stream of a type, or begins it.
+func (sv *server) streamJob(g *group, t uint64, v view) *job {
+	r := g.read[t]
+	j := sv.job(g, []uint64{t}, v, r.floor)
+	j.stream, j.rest, j.until = true, r.rest, v.clock
+	if r.rest != nil {
+		j.start = min(r.began, v.clock)
+	}
+	return j
 }
 
 // job makes a group's job from a floor on. Where the server's clock was set back
@@ -123,6 +168,7 @@ func (sv *server) job(g *group, types []uint64, v view, floor int64) *job {
 		from:   max(min(floor, v.clock-commitTime.Milliseconds()), 0),
 		until:  v.clock + sv.cfg.LookAhead.Milliseconds(),
 		start:  v.clock,
+		sparse: g.sparse(),
 	}
 }
 
@@ -155,6 +201,7 @@ func (sv *server) finish(j *job, r result) {
 		}
 	} else {
 		g.done(j.types, min(r.floor, j.start-commitTime.Milliseconds()), r.behind)
+		g.note(r.found)
 		sv.isolate(g, sv.unreadable(r.failed, j.full))
 	}
 	if r.again {

@@ -17,6 +17,7 @@ import (
 
 // result is what became of a job.
 type result struct {
+	found  int           // entries
 	floor  int64         // every row before it was offered and accepted; math.MaxInt64: all were
 	behind bool          // rows from the floor on were found and not accepted
 	again  bool          // claims were recovered: peek soon again
@@ -78,7 +79,12 @@ func (sv *server) view() view {
 
 // once does one job.
 func (sv *server) once(ctx context.Context, j *job) {
-	r := sv.read(ctx, j)
+	var r result
+	if j.stream {
+		r = sv.stream(ctx, j)
+	} else {
+		r = sv.read(ctx, j)
+	}
 	if r.err == nil && j.full {
 		r.again = sv.recover(ctx, j)
 	}
@@ -87,11 +93,12 @@ func (sv *server) once(ctx context.Context, j *job) {
 }
 
 // read peeks a job's tables, reads on those whose page came back full, the one
-// with the oldest rest first, and offers what it finds. A refusal ends it.
+// with the oldest rest first, and offers what it finds. A refusal ends it; so does
+// a rest that is due already, which is better streamed, unless that was tried.
 func (sv *server) read(ctx context.Context, j *job) result {
 	q := store.PeekQuery{
 		Server: sv.index, Tables: j.tables, Types: j.types,
-		From: j.from, Until: j.until, Limit: sv.cfg.PageLimit,
+		From: j.from, Until: j.until, Limit: sv.cfg.PageLimit, Sparse: j.sparse,
 	}
 	r := result{failed: make(map[int]error)}
 	var rest []duequeue.Entry // the last entries of those whose page was full
@@ -102,6 +109,7 @@ func (sv *server) read(ctx context.Context, j *job) result {
 			return r
 		}
 		maps.Copy(r.failed, page.Failed)
+		r.found += len(page.Entries)
 		rest = append(rest, page.Full...)
 		if refused := sv.offer(page.Entries); refused != 0 {
 			return r.stopped(refused, rest)
@@ -111,6 +119,10 @@ func (sv *server) read(ctx context.Context, j *job) result {
 			return r.stopped(math.MaxInt64, nil)
 		}
 		slices.SortFunc(rest, func(a, b duequeue.Entry) int { return cmp.Compare(a.Due, b.Due) })
+		if !j.plain && rest[0].Due <= j.start {
+			return r.stopped(math.MaxInt64, rest)
+		}
+		q.Sparse = false
 		q.Tables, q.After, q.Limit = []int{rest[0].JobID.Table()}, rest[0], sv.cfg.PageLimit*readOnFactor
 		rest = rest[1:]
 	}

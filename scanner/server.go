@@ -28,6 +28,8 @@ type server struct {
 
 	mu        sync.Mutex // guards what follows; never held while the intake or the store is called
 	groups    []*group
+	peeking   int       // jobs under way that peek
+	streaming int       // jobs under way that stream
 	patience  *patience // with the server, for peeks
 	restUntil time.Time // the server failed: no peek before
 	catchUp   time.Time // the intake refused: no catch-up peek before

@@ -120,3 +120,7 @@ func (w *window) check(last uint64, now time.Time) {
 		*w = *newWindow(last, now)
 	}
 }
+
+// lacks reports whether there may be something to read in a doorbell whose
+// highest id is last. Without gaps a lower one can't commit any more.
+func (w *window) lacks(last uint64) bool { return last > w.high || w.unread || len(w.gaps) > 0 }
