@@ -52,6 +52,8 @@ type Assign struct {
 	owned    atomic.Int64
 	wanted   atomic.Int64
 	peers    atomic.Int64
+	missing  atomic.Pointer[[]int] // see Miss
+	nudge    chan struct{}         // 1 slot: missing has changed
 }
 
 // New makes the node's membership; nothing is asked of etcd before Run.
@@ -62,7 +64,7 @@ func New(cfg Config, h Holder) (*Assign, error) {
 	if h == nil {
 		return nil, errors.New("assign: no holder")
 	}
-	a := &Assign{cfg: cfg.withDefaults(), holder: h, metrics: newMetrics(), trust: newTrust(), loose: make(map[int]bool)}
+	a := &Assign{cfg: cfg.withDefaults(), holder: h, metrics: newMetrics(), trust: newTrust(), loose: make(map[int]bool), nudge: make(chan struct{}, 1)}
 	a.rename()
 	return a, a.metrics.register(cfg.Registerer, a)
 }

@@ -34,6 +34,7 @@ type Config struct {
 	Group       string           // the nodes that share the tables; form as Cluster
 	Node        string           // name of this node without incarnation, a host name, say; form as Cluster, at most 55 bytes
 	Tables      int              // tables of the layout, at least 1
+	Block       int              // consecutive tables that a node reaches or misses together, those of a database; 0: Miss has no effect
 	Weight      int              // share of the tables relative to other nodes, at most MaxWeight; 0: 1
 	Info        NodeInfo         // published in the node's key
 	TTL         time.Duration    // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
@@ -56,6 +57,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("assign: node %q: %d bytes, more than %d", c.Node, len(c.Node), maxNode)
 	case c.Tables < 1:
 		return fmt.Errorf("assign: %d tables, needs at least 1", c.Tables)
+	case c.Block < 0:
+		return fmt.Errorf("assign: blocks of %d tables", c.Block)
 	case c.Weight < 0 || c.Weight > MaxWeight:
 		return fmt.Errorf("assign: weight %d is not in 0 to %d", c.Weight, MaxWeight)
 	case c.TTL != 0 && c.TTL < time.Second:

@@ -27,6 +27,7 @@ type crowd struct {
 	cluster string
 	etcd    string           // endpoint
 	client  *clientv3.Client // the test's own
+	named   atomic.Int32     // nodes so far: each has a host of its own
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
@@ -90,7 +91,7 @@ func (c *crowd) join(change ...func(*Config)) *desk {
 // node makes a node that does not run yet.
 func (c *crowd) node(change ...func(*Config)) *desk {
 	c.t.Helper()
-	cfg := Config{Cluster: c.cluster, Group: "g", Node: "node", Tables: 32, ReplanDelay: 20 * time.Millisecond}
+	cfg := Config{Cluster: c.cluster, Group: "g", Node: fmt.Sprintf("node%d", c.named.Add(1)), Tables: 32, ReplanDelay: 20 * time.Millisecond}
 	for _, f := range change {
 		f(&cfg)
 	}

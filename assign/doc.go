@@ -24,6 +24,8 @@
 //
 // What happens when
 //
+//	a node comes                 the others give up tables to it when it says that it takes them at once: no table lies between two
+//	a node comes back quickly    it waits for the tables of its former life, a TTL at most, before others give up any to it
 //	a node leaves                it is marked as leaving, drops all its tables, and frees their keys in one step
 //	a node is told to drain      it drops its tables in order and takes none, but stays; also as a new incarnation
 //	a node dies                  its keys go when the lease runs out; after a short pause the others take its tables
@@ -37,5 +39,6 @@
 //	the holder can't drop some   their keys stay, and Drop is called again; other tables go on; after a lost lease nothing is taken before that
 //	a key is deleted by hand     its owner drops the table or restores its node's key; the table is taken anew
 //	a key is overwritten         the same, after a TTL: a key that no node stands behind is removed by whoever sees it
+//	a node can't reach a database   it says so (Miss); others that can take its tables after half a TTL, and give it others for them
 //	two nodes have other handlers  both go on and warn; Nodes shows it
 package assign

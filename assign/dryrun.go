@@ -49,7 +49,7 @@ func (r *Registry) Try(ctx context.Context, group string, c Change) (DryRun, err
 	if err != nil {
 		return DryRun{}, fmt.Errorf("plan the group %s: %w", group, err)
 	}
-	return dryRun(members, v.owners()), nil
+	return dryRun(members, v.owners(), v.misses()), nil
 }
 
 // apply gives the members after the change: who goes has no weight.
@@ -68,9 +68,9 @@ func (c Change) apply(members []Member) ([]Member, error) {
 }
 
 // dryRun compares today's owners with the plan for members.
-func dryRun(members []Member, owners []string) DryRun {
+func dryRun(members []Member, owners []string, around misses) DryRun {
 	members = canonical(members)
-	target := Plan(members, owners)
+	target := PlanAround(members, owners, around)
 	owns, gets, flows := tally(owners), tally(target), make(map[Flow]int)
 	d := DryRun{Tables: len(owners), Least: leastMoves(members, owners), Flows: []Flow{}, Shares: []PlannedShare{}}
 	for table, from := range owners {

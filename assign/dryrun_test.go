@@ -31,7 +31,7 @@ func TestADryRunSaysWhatWouldMoveFromWhomToWhom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := dryRun(members, c.owners)
+		d := dryRun(members, c.owners, misses{})
 		if d.Moves != c.moves || d.Least != c.least || !reflect.DeepEqual(d.Flows, c.flows) || d.Tables != len(c.owners) {
 			t.Errorf("%s: got %+v", name, d)
 		}
@@ -46,7 +46,7 @@ func TestADryRunAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := drawMembers(t)
 		owners := withoutStrangers(members, drawOwners(t, members))
-		d, target := dryRun(members, owners), Plan(members, owners)
+		d, target := dryRun(members, owners, misses{}), Plan(members, owners)
 		flowing := 0
 		for _, f := range d.Flows {
 			flowing += f.Tables

@@ -55,6 +55,7 @@ type NodeState struct {
 	Tables  int           `json:"tables"`  // how many it owns
 	Wanted  int           `json:"wanted"`  // how many it would own by the plan of these keys
 	TTL     time.Duration `json:"ttl_ns"`  // what is left of its lease, whole seconds; 0: it has none
+	Misses  []int         `json:"misses"`  // numbers of databases that it can't reach
 	Lacks   []string      `json:"lacks"`   // types that others of the group have handlers for and it has not
 	Extra   []string      `json:"extra"`   // types that it has handlers for and not all others have
 	Differs bool          `json:"differs"` // whether there are any of these
@@ -67,11 +68,12 @@ func (r *Registry) Nodes(ctx context.Context, group string) ([]NodeState, error)
 		return nil, err
 	}
 	owners := v.owners()
-	owned, wanted := tally(owners), tally(Plan(v.members(), owners))
+	owned, wanted := tally(owners), tally(PlanAround(v.members(), owners, v.misses()))
 	states := make([]NodeState, 0, len(v.nodes))
 	for _, id := range sortedKeys(v.nodes) {
 		is := v.nodes[id].record
 		state := NodeState{ID: id, Info: is.NodeInfo, Weight: is.Weight, Mode: v.modeOf(id), Leaving: is.Leaving}
+		state.Misses = append([]int{}, is.Misses...)
 		state.Tables, state.Wanted = owned[id], wanted[id]
 		state.Lacks, state.Extra = differing(is.NodeInfo, v.infosBut(id))
 		state.Differs = len(state.Lacks)+len(state.Extra) > 0

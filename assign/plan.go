@@ -28,8 +28,12 @@ type Member struct {
 func Plan(nodes []Member, owners []string) []string {
 	members := canonical(nodes)
 	owned, free := split(members, owners)
-	quota := quotas(members, owned, len(owners))
-	target := make([]string, len(owners))
+	return share(members, owned, free, quotas(members, owned, len(owners)), len(owners))
+}
+
+// share gives each member as many tables as its quota says, of its own as far as they go, and uses quota up.
+func share(members []Member, owned [][]int, free []int, quota []int, tables int) []string {
+	target := make([]string, tables)
 	pool := free
 	for i, m := range members {
 		keep, surplus := cut(owned[i], quota[i])

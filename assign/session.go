@@ -26,19 +26,21 @@ type session struct {
 	log    zerolog.Logger
 	id     string
 	lease  *lease
+	began  time.Time // this incarnation
 	record nodeRecord
 	writer writer
 	mirror *mirror
 	pause  pause
 
-	held    map[int]int64     // tables the holder may have -> revision that created the key
-	doomed  map[int]int64     // keys to be deleted -> that revision; such a key is never started on again, as a delete may be under way
-	refused map[int]refusal   // tables the holder could not take lately
-	orphans map[string]orphan // keys without a node
-	live    map[string]bool   // nodes of the last view that were not leaving
-	wrote   int64             // revision of our last write: an older view is not planned on
-	differs string            // types warned of last
-	next    time.Time         // when to look again though nothing changed; zero: never
+	held    map[int]int64       // tables the holder may have -> revision that created the key
+	doomed  map[int]int64       // keys to be deleted -> that revision; such a key is never started on again, as a delete may be under way
+	refused map[int]refusal     // tables the holder could not take lately
+	orphans map[string]orphan   // keys without a node
+	missed  map[sight]time.Time // what nodes can't reach and others can, and since when
+	live    map[string]bool     // nodes of the last view that were not leaving
+	wrote   int64               // revision of our last write: an older view is not planned on
+	differs string              // types warned of last
+	next    time.Time           // when to look again though nothing changed; zero: never
 }
 
 func newSession(a *Assign, l *lease) *session {
@@ -48,7 +50,8 @@ func newSession(a *Assign, l *lease) *session {
 		log:     a.cfg.Logger.With().Str("node", id).Str("group", a.cfg.Group).Logger(),
 		id:      id,
 		lease:   l,
-		record:  nodeRecord{NodeInfo: a.cfg.Info, Weight: a.cfg.Weight},
+		began:   time.Now(),
+		record:  nodeRecord{NodeInfo: a.cfg.Info, Weight: a.cfg.Weight, Newcomer: true},
 		writer:  writer{client: a.cfg.Client, space: keys, id: id, lease: l.id, timeout: a.cfg.TTL / 2},
 		mirror:  newMirror(a.cfg.Client, keys, a.cfg.Tables, a.cfg.TTL),
 		held:    make(map[int]int64),

@@ -50,6 +50,12 @@ func (w writer) restore(ctx context.Context, r nodeRecord, mod int64) error {
 	return w.wrap(err, "restore the key")
 }
 
+// come writes the key of a node that takes tables from now on, if it is still ours.
+func (w writer) come(ctx context.Context, r nodeRecord) error {
+	_, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, w.putNode(r))
+	return w.wrap(err, "announce the coming")
+}
+
 // announce writes the key of a node that leaves, if it is still ours. That it leaves says all that a drain does.
 func (w writer) announce(ctx context.Context, r nodeRecord) error {
 	_, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, w.putNode(r), clientv3.OpDelete(w.space.drain(w.id)))

@@ -1,0 +1,98 @@
+package assign
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Miss says which blocks of tables (see Config.Block) this node can't reach, ascending; none: it reaches all. The others
+// are told, and take these tables where they can reach them, after half a TTL: by then a server that is down for all is
+// missed by all, and no table moves. It may be called at any time, before Run too.
+func (a *Assign) Miss(blocks []int) {
+	blocks = slices.Clone(blocks)
+	a.missing.Store(&blocks)
+	select {
+	case a.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// missingNow gives what Miss said last.
+func (a *Assign) missingNow() []int {
+	if blocks := a.missing.Load(); blocks != nil {
+		return *blocks
+	}
+	return nil
+}
+
+// tell publishes what this node misses, where its key says something else.
+func (s *session) tell(ctx context.Context) error {
+	missing := s.missingNow()
+	if slices.Equal(s.record.Misses, missing) {
+		return nil
+	}
+	record := s.record
+	record.Misses, record.Block = missing, s.cfg.Block
+	if err := s.writer.come(ctx, record); err != nil {
+		return err
+	}
+	s.record = record
+	s.log.Warn().Ints("databases", missing).Msg("the databases that this node can't reach have changed")
+	return nil
+}
+
+// misses gives what the live nodes can't reach and others can.
+func (v view) misses() misses {
+	m, members := misses{by: make(map[string]map[int]bool)}, v.members()
+	for _, one := range members {
+		record := v.nodes[one.ID].record
+		if record.Block <= 0 {
+			continue
+		}
+		m.block = record.Block // the same for all: it follows from the layout
+		for _, b := range record.Misses {
+			if v.reached(members, b) {
+				m.add(one.ID, b)
+			}
+		}
+	}
+	return m
+}
+
+// reached reports whether a node that could take tables reaches the block.
+func (v view) reached(members []Member, block int) bool {
+	return slices.ContainsFunc(members, func(m Member) bool {
+		return m.Weight > 0 && !slices.Contains(v.nodes[m.ID].record.Misses, block)
+	})
+}
+
+// sight is one block that one node misses.
+type sight struct {
+	id    string
+	block int
+}
+
+// settledMisses gives those misses that have stood for half a TTL. Servers go and come back for the nodes one after
+// another: who acted on the first sight of it would move tables that move back a moment later.
+func (s *session) settledMisses(v view) misses {
+	all, now := v.misses(), time.Now()
+	since := make(map[sight]time.Time)
+	settled := misses{block: all.block, by: make(map[string]map[int]bool)}
+	for id, blocks := range all.by {
+		for b := range blocks {
+			at, known := s.missed[sight{id, b}]
+			if !known {
+				at = now
+			}
+			since[sight{id, b}] = at
+			if end := at.Add(s.cfg.TTL / 2); now.Before(end) {
+				s.wake(end)
+			} else {
+				settled.add(id, b)
+			}
+		}
+	}
+	s.missed = since
+	return settled
+}

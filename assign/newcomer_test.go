@@ -1,0 +1,91 @@
+package assign
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// changesSince gives what happened to the keys of the crowd from a revision up to now.
+func (c *crowd) changesSince(rev int64) (all []*clientv3.Event) {
+	c.t.Helper()
+	prefix := string(spaceOf(c.cluster, "g"))
+	now, err := c.client.Get(c.t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for resp := range c.client.Watch(c.t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithRev(rev)) {
+		all = append(all, resp.Events...)
+		if len(all) > 0 && all[len(all)-1].Kv.ModRevision >= lastMod(c, prefix, now.Header.Revision) {
+			return all
+		}
+	}
+	c.t.Fatal("the watch ended")
+	return nil
+}
+
+// lastMod is the last revision, up to one, that changed a key which is still there.
+func lastMod(c *crowd, prefix string, rev int64) int64 {
+	c.t.Helper()
+	resp, err := c.client.Get(c.t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithRev(rev),
+		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend), clientv3.WithLimit(1))
+	if err != nil || len(resp.Kvs) == 0 {
+		c.t.Fatal("no keys", err)
+	}
+	return resp.Kvs[0].ModRevision
+}
+
+func (c *crowd) revision() int64 {
+	c.t.Helper()
+	resp, err := c.client.Get(c.t.Context(), "/")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.Header.Revision
+}
+
+func TestNothingIsGivenUpForANodeThatDoesNotTakeItYet(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a := c.join()
+	c.awaitCounts(map[*desk]int{a: 32})
+	from := c.revision() + 1
+	b := c.join(func(cfg *Config) { cfg.ReplanDelay = time.Second })
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	came, tables := false, spaceOf(c.cluster, "g").tables()
+	for _, e := range c.changesSince(from) {
+		switch key := string(e.Kv.Key); {
+		case strings.HasPrefix(key, tables) && !came:
+			t.Fatalf("%s of %s before the new node takes it", e.Type, key)
+		case !strings.HasPrefix(key, tables):
+			came = came || e.IsModify() // its second record
+		}
+	}
+}
+
+func TestANodeThatComesBackQuicklyGetsItsTablesOnly(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	quick := func(cfg *Config) { cfg.TTL = 3 * time.Second }
+	a, b := c.join(quick), c.join(quick)
+	old := c.join(quick, func(cfg *Config) { cfg.Node = "host" })
+	c.await("thirds", func() bool { return min(len(a.held), len(b.held), len(old.held)) >= 10 })
+	old.kill()
+	next := c.join(quick, func(cfg *Config) { cfg.Node = "host" })
+	c.await("thirds again", func() bool { return min(len(a.held), len(b.held), len(next.held)) >= 10 })
+	c.update(func() {
+		if a.drops+b.drops > 12 { // 11 or 12 went to the first one
+			t.Errorf("%d and %d tables were given up by those that stayed", a.drops, b.drops)
+		}
+	})
+}
+
+func TestASecondNodeOfAHostGetsItsShareAfterATTL(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	same := func(cfg *Config) { cfg.Node, cfg.TTL = "host", 2*time.Second }
+	a, b := c.join(same), c.join(same)
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+}
