@@ -21,27 +21,28 @@ const (
 )
 
 const (
-	chunk         = 500                    // rows of one load, one claim, one settle
-	loaders       = 4                      // goroutines a server that load
-	settlers      = 2                      // goroutines a server that settle
-	linger        = 2 * time.Millisecond   // how long the first outcome of a batch waits for others
-	settleBound   = 10_000                 // outcomes of a server that may wait before its lanes stop loading
-	requeueWithin = 10 * time.Second       // a row due again within this stays queued; a later one is left to the scanner
-	staleAfter    = 2 * time.Second        // a loaded row that waited longer is loaded again before it starts
-	slowWait      = 100 * time.Millisecond // a loaded row that waited longer shows that too much was loaded ahead
-	maxAhead      = 1000                   // rows a lane may load beyond its free slots
-	claimMargin   = 5 * time.Second        // a claim lasts the delivery time-out and this
-	handOverAfter = 500 * time.Millisecond // Drain claims what is still in delivery after this
-	avoidFor      = time.Second            // a locked table is left alone for this long
-	uncleanFor    = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
-	recheck       = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
-	spareWorkers  = 64                     // of a kind, kept for the next deliveries
-	suspectFrom   = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
-	suspectWait   = 250 * time.Millisecond // until another such row is tried
-	clockRecheck  = 100 * time.Millisecond
-	hardStop      = 5 * time.Second           // for settling after the drain time-out
-	maxPutOff     = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
-	maxProbes     = loaders / 2               // rows of locked tables that are tried at once
+	chunk          = 500                    // rows of one load, one claim, one settle
+	loaders        = 4                      // goroutines a server that load
+	settlers       = 2                      // goroutines a server that settle
+	linger         = 2 * time.Millisecond   // how long the first outcome of a batch waits for others
+	settleBound    = 10_000                 // outcomes of a server that may wait before its lanes stop loading
+	requeueWithin  = 10 * time.Second       // a row due again within this stays queued; a later one is left to the scanner
+	staleAfter     = 2 * time.Second        // a loaded row that waited longer is loaded again before it starts
+	slowWait       = 100 * time.Millisecond // a loaded row that waited longer shows that too much was loaded ahead
+	maxAhead       = 4000                   // rows a lane may load beyond its free slots
+	streamPatience = 50 * time.Millisecond  // a lane that has no room for so long is not quick enough to be given whole rows
+	claimMargin    = 5 * time.Second        // a claim lasts the delivery time-out and this
+	handOverAfter  = 500 * time.Millisecond // Drain claims what is still in delivery after this
+	avoidFor       = time.Second            // a locked table is left alone for this long
+	uncleanFor     = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
+	recheck        = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
+	spareWorkers   = 64                     // of a kind, kept for the next deliveries
+	suspectFrom    = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
+	suspectWait    = 250 * time.Millisecond // until another such row is tried
+	clockRecheck   = 100 * time.Millisecond
+	hardStop       = 5 * time.Second           // for settling after the drain time-out
+	maxPutOff      = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
+	maxProbes      = loaders / 2               // rows of locked tables that are tried at once
 )
 
 // Sink delivers tasks to their target.

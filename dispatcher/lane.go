@@ -18,7 +18,8 @@ type lane struct {
 	held     int  // rows loading or ready
 	ahead    int  // rows that may be loaded beyond the free slots
 
-	ready fifo
+	ready  fifo
+	vacant chan struct{} // one slot: there may be room for Reserve
 }
 
 func newLane(k *kind, s *server, capacity int) *lane {
@@ -27,11 +28,15 @@ func newLane(k *kind, s *server, capacity int) *lane {
 		server:   s,
 		queue:    duequeue.New(capacity),
 		capacity: capacity,
+		vacant:   make(chan struct{}, 1),
 	}
 }
 
-// wake tells the server's loaders to look again.
-func (l *lane) wake() { signal(l.server.wake) }
+// wake tells the server's loaders, and who waits in Reserve, to look again.
+func (l *lane) wake() {
+	signal(l.server.wake)
+	signal(l.vacant)
+}
 
 func (l *lane) paused() bool { return l.kind.rule.Load().paused }
 
@@ -73,11 +78,14 @@ func (l *lane) pop(now int64, limit int, into []duequeue.Entry) []duequeue.Entry
 	into = l.queue.Pop(now, min(budget, limit), into)
 	n := len(into) - before
 	if n == budget && l.held == 0 {
-		l.ahead = min(max(1, l.ahead*2), maxAhead)
+		l.grow()
 	}
 	l.held += n
 	return into
 }
+
+// grow loads further ahead from now on: the lane was dry, and had more to do.
+func (l *lane) grow() { l.ahead = min(max(1, l.ahead*2), maxAhead) }
 
 // leave books that a row which was loaded at the given time is held no more. If
 // it had to wait for a slot, less is loaded ahead.

@@ -73,6 +73,15 @@ func (s *server) setLane(k *kind, capacity int) {
 	k.lanes = append(k.lanes, l)
 }
 
+// wakeAll tells all who wait for work, or for room, to look again.
+func (s *server) wakeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.order {
+		l.wake()
+	}
+}
+
 func (s *server) offer(entries []duequeue.Entry) (oldestRefused int64) {
 	s.mu.Lock()
 	for _, e := range entries {

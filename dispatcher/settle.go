@@ -237,7 +237,7 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 	s.tellWaiters()
 	s.mu.Unlock()
 	if room {
-		signal(s.wake)
+		s.wakeAll()
 	}
 	if woken {
 		s.d.cfg.Woken(s.index)

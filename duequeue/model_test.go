@@ -10,10 +10,17 @@ import (
 type model struct {
 	capacity       int
 	queued, flying map[tocsin.JobID]Entry
+	open           []*reading
+}
+
+// reading is a read under way, with what has ended since it began.
+type reading struct {
+	Reading
+	ended map[tocsin.JobID]bool
 }
 
 func newModel(capacity int) *model {
-	return &model{capacity, map[tocsin.JobID]Entry{}, map[tocsin.JobID]Entry{}}
+	return &model{capacity: capacity, queued: map[tocsin.JobID]Entry{}, flying: map[tocsin.JobID]Entry{}}
 }
 
 func compare(a, b Entry) int {
@@ -68,6 +75,30 @@ func (m *model) pop(now int64, limit int) []Entry {
 		m.flying[e.JobID] = e
 	}
 	return due
+}
+
+func (m *model) done(id tocsin.JobID) {
+	if _, flies := m.flying[id]; !flies {
+		return
+	}
+	delete(m.flying, id)
+	for _, r := range m.open {
+		r.ended[id] = true
+	}
+}
+
+func (m *model) mayTake(e Entry) bool {
+	_, flies := m.flying[e.JobID]
+	ended := slices.ContainsFunc(m.open, func(r *reading) bool { return r.ended[e.JobID] })
+	if old, waits := m.queued[e.JobID]; waits {
+		return old.Due <= e.Due
+	}
+	return !flies && !ended
+}
+
+func (m *model) mustTake(e Entry) bool {
+	_, waits := m.queued[e.JobID]
+	return m.mayTake(e) && (waits || len(m.open) == 0)
 }
 
 func (m *model) requeue(e Entry) {

@@ -40,6 +40,7 @@ type Queue struct {
 	index    map[tocsin.JobID]int32
 	queued   minMax
 	flying   minMax
+	ended    ended
 }
 
 // New makes a queue that knows at most capacity entries, queued and in flight
@@ -106,6 +107,7 @@ func (q *Queue) Pop(now int64, limit int, into []Entry) []Entry {
 func (q *Queue) Done(id tocsin.JobID) {
 	if i, ok := q.index[id]; ok && q.slots[i].flying {
 		q.forget(q.remove(&q.flying, int(q.slots[i].pos)))
+		q.ended.note(id)
 		q.release()
 	}
 }
@@ -210,6 +212,8 @@ func (q *Queue) forget(i int32) {
 // release gives back what a burst took.
 func (q *Queue) release() {
 	if len(q.index) == 0 && len(q.slots) > keepSlots {
+		ended := q.ended
 		*q = *New(q.capacity)
+		q.ended = ended
 	}
 }

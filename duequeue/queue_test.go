@@ -53,7 +53,20 @@ func (p pair) pop(t rapid.TB, now int64, limit int) {
 
 func (p pair) done(id tocsin.JobID) {
 	p.q.Done(id)
-	delete(p.m.flying, id)
+	p.m.done(id)
+}
+
+// take may be refused for what ended before the reads under way began, if there
+// are any, but never granted for what ended since.
+func (p pair) take(t rapid.TB, e Entry) {
+	got, must, may := p.q.Take(e), p.m.mustTake(e), p.m.mayTake(e)
+	if must && !got || got && !may {
+		t.Fatalf("Take(%v) is %t; must be %t, may be %t", e, got, must, may)
+	}
+	if got {
+		delete(p.m.queued, e.JobID)
+		p.m.flying[e.JobID] = e
+	}
 }
 
 func (p pair) requeue(e Entry) {
@@ -70,7 +83,7 @@ func (p pair) drop(t rapid.TB, table int) {
 
 // step plays one operation, drawn by op, on both.
 func (p pair) step(t rapid.TB, op int, e Entry) {
-	switch op % 8 {
+	switch op % 11 {
 	case 0, 1, 2, 3:
 		p.offer(t, e)
 	case 4:
@@ -81,6 +94,16 @@ func (p pair) step(t rapid.TB, op int, e Entry) {
 		p.requeue(e)
 	case 7:
 		p.drop(t, e.JobID.Table())
+	case 8:
+		p.m.open = append(p.m.open, &reading{p.q.Begin(), map[tocsin.JobID]bool{}})
+	case 9:
+		if n := len(p.m.open); n > 0 {
+			i := int(e.Due) % n
+			p.q.End(p.m.open[i].Reading)
+			p.m.open = slices.Delete(p.m.open, i, i+1)
+		}
+	case 10:
+		p.take(t, e)
 	}
 	p.check(t)
 }
@@ -95,7 +118,7 @@ func TestQueueIsAsTheModel(t *testing.T) {
 				JobID: id(rapid.IntRange(0, 2).Draw(t, "table"), rapid.IntRange(1, 12).Draw(t, "n")),
 				Due:   rapid.Int64Range(0, 20).Draw(t, "due"),
 			}
-			p.step(t, rapid.IntRange(0, 7).Draw(t, "op"), e)
+			p.step(t, rapid.IntRange(0, 10).Draw(t, "op"), e)
 		}
 	})
 }
@@ -109,6 +132,31 @@ func FuzzQueue(f *testing.F) {
 			p.step(t, int(b[0]), Entry{JobID: id(int(b[1]>>6), int(b[1]&63)+1), Due: int64(b[2])})
 		}
 	})
+}
+
+// With a read always under way, what ended is remembered as long as any read
+// needs it, and forgotten at last.
+func TestWhatEndedIsForgottenWhileReadsGoOn(t *testing.T) {
+	q := New(1)
+	reads := []Reading{q.Begin()}
+	for n := range 20 * agedAt {
+		e := Entry{JobID: id(0, n+1)}
+		if !q.Take(e) {
+			t.Fatalf("entry %d is refused", n)
+		}
+		q.Done(e.JobID)
+		if q.Take(e) {
+			t.Fatalf("entry %d is taken again from a read that began before it ended", n)
+		}
+		if n%100 == 0 {
+			reads = append(reads, q.Begin())
+			q.End(reads[0])
+			reads = reads[1:]
+		}
+	}
+	if held := len(q.ended.ids[0]) + len(q.ended.ids[1]); held > 3*agedAt {
+		t.Errorf("%d ids are remembered", held)
+	}
 }
 
 func TestQueue(t *testing.T) {

@@ -28,9 +28,15 @@ type reading struct {
 	behind bool  // there may be rows from the floor on that the intake did not take
 
 	// While it is behind.
-	plain bool          // streaming was tried: the next step is a peek
-	rest  []store.Place // a stream goes on from there; nil: none is under way
-	began int64         // the server's clock when the stream began
+	plain   bool     // streaming was tried: the next step is a peek
+	backlog *backlog // what a stream has left; nil: none is under way
+}
+
+// backlog is where the stream of one type goes on, and the server's clock when it
+// began.
+type backlog struct {
+	rest  []store.Place
+	began int64
 }
 
 func newGroup(tables []int) *group {
@@ -161,8 +167,21 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // settled reports whether the group may be merged: one that was never read would
-// take the floor from the other, one that fails would take it along.
-func (g *group) settled() bool { return !g.busy && g.failures == 0 && !g.unread() }
+// take the floor from the other, one that fails would take it along, and a
+// stream would begin anew.
+func (g *group) settled() bool {
+	return !g.busy && g.failures == 0 && !g.unread() && !g.streaming()
+}
+
+// streaming reports whether a stream is to go on.
+func (g *group) streaming() bool {
+	for _, r := range g.read {
+		if r.backlog != nil {
+			return true
+		}
+	}
+	return false
+}
 
 // compact drops empty groups and merges small ones, so that tables that came and
 // went one by one don't cost a statement each.

@@ -17,7 +17,7 @@ func drawGroup(t *rapid.T, next *int) *group {
 	}
 	for _, typ := range []uint64{1, 2} {
 		if rapid.Bool().Draw(t, "read") {
-			g.read[typ] = reading{rapid.Int64Range(0, 5).Draw(t, "floor"), rapid.Bool().Draw(t, "behind")}
+			g.read[typ] = reading{floor: rapid.Int64Range(0, 5).Draw(t, "floor"), behind: rapid.Bool().Draw(t, "behind")}
 		}
 	}
 	g.busy = rapid.IntRange(0, 4).Draw(t, "busy") == 0
@@ -70,7 +70,7 @@ func TestCompact(t *testing.T) {
 		}
 		for table, old := range before {
 			for i, r := range now[table] {
-				if r.floor > old[i].floor || (old[i].behind && r != (reading{}) && !r.behind) {
+				if r.floor > old[i].floor || (old[i].behind && r.floor != 0 && !r.behind) {
 					t.Fatalf("table %d: %v became %v", table, old, now[table])
 				}
 			}
@@ -112,7 +112,7 @@ func TestGroup(t *testing.T) {
 		"what is refused lowers the floor and leaves the group behind": func(t *testing.T, g *group) {
 			g.done([]uint64{1}, 100, false)
 			g.lower(40)
-			if g.read[1] != (reading{40, true}) {
+			if g.read[1] != (reading{floor: 40, behind: true}) {
 				t.Errorf("%v", g.read)
 			}
 		},
@@ -120,7 +120,7 @@ func TestGroup(t *testing.T) {
 			g.busy = true
 			g.lower(40)
 			g.done([]uint64{1}, 100, false)
-			if g.read[1] != (reading{40, true}) {
+			if g.read[1] != (reading{floor: 40, behind: true}) {
 				t.Errorf("%v", g.read)
 			}
 		},
@@ -128,14 +128,14 @@ func TestGroup(t *testing.T) {
 			g.done([]uint64{1, 2}, 100, false)
 			g.skip([]uint64{2}, false)
 			g.done([]uint64{2}, 200, false)
-			if g.read[1] != (reading{100, true}) || g.read[2] != (reading{200, false}) {
+			if g.read[1] != (reading{floor: 100, behind: true}) || g.read[2] != (reading{floor: 200, behind: false}) {
 				t.Errorf("%v", g.read)
 			}
 		},
 		"a type that is left out of a full peek is owed one": func(t *testing.T, g *group) {
 			g.done([]uint64{1, 2}, 100, false)
 			g.skip([]uint64{2}, true)
-			if g.read[1] != (reading{0, true}) {
+			if g.read[1] != (reading{floor: 0, behind: true}) {
 				t.Errorf("%v", g.read)
 			}
 		},
@@ -169,7 +169,7 @@ func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
 	v := view{now: time.Now(), clock: clock, wanted: []uint64{1}, oldest: math.MaxInt64}
 	for name, behind := range map[string]bool{"regular": false, "catch-up": true} {
 		g := newGroup([]int{3})
-		g.nextFull, g.read[1] = v.now.Add(time.Hour), reading{floor, behind}
+		g.nextFull, g.read[1] = v.now.Add(time.Hour), reading{floor: floor, behind: behind}
 		sv.groups = []*group{g}
 		pick := func() *job { return sv.regular(g, v) }
 		if behind {

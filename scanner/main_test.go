@@ -180,6 +180,22 @@ func (in *intake) Oldest(server int) int64 {
 	return in.lanes.Oldest(server)
 }
 
+func (in *intake) Reserve(ctx context.Context, server int, bizType uint64, most int) duequeue.Room {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.lanes.Reserve(ctx, server, bizType, most)
+}
+
+func (in *intake) Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, row := range rows {
+		in.seen[row.JobID] = true
+	}
+	in.came.Broadcast()
+	return in.lanes.Take(ctx, server, bizType, room, rows, asked)
+}
+
 // known reports whether all of the ids were offered.
 func (in *intake) known(ids []tocsin.JobID) bool {
 	return !slices.ContainsFunc(ids, func(id tocsin.JobID) bool { return !in.seen[id] })
@@ -216,7 +232,8 @@ func (in *intake) never(tb testing.TB, ids []tocsin.JobID) {
 // settle completes what is due in the store and returns how many that were.
 func (in *intake) settle(ctx context.Context, c *cluster, limit int) (int, error) {
 	in.mu.Lock()
-	var due []duequeue.Entry
+	due := in.started
+	in.started = nil
 	for _, q := range in.queues {
 		due = q.Pop(c.Now(0), limit, due)
 	}

@@ -14,9 +14,13 @@ type job struct {
 	types  []uint64
 	from   int64 // lower bound of action_time
 	until  int64 // upper bound
-	start  int64 // the server's clock when it was decided
+	start  int64 // the server's clock when it was decided; of a stream: when that began
 	full   bool
 	sparse bool // few of the tables are expected to hold anything
+	plain  bool // read on what is due: streaming was tried
+
+	stream bool          // read what is due whole, of the one biz type
+	rest   []store.Place // of a stream: go on from there; nil: from the beginning
 }
 
 // view is what a decision rests on, besides the groups.
@@ -150,9 +154,9 @@ func (sv *server) possible(g *group, behind []uint64) []uint64 {
 func (sv *server) streamJob(g *group, t uint64, v view) *job {
 	r := g.read[t]
 	j := sv.job(g, []uint64{t}, v, r.floor)
-	j.stream, j.rest, j.until = true, r.rest, v.clock
-	if r.rest != nil {
-		j.start = min(r.began, v.clock)
+	j.stream, j.until = true, v.clock
+	if b := r.backlog; b != nil {
+		j.rest, j.start = b.rest, min(b.began, v.clock)
 	}
 	return j
 }
@@ -194,19 +198,38 @@ func (sv *server) finish(j *job, r result) {
 	defer sv.mu.Unlock()
 	g := j.group
 	g.busy = false
-	if r.err != nil {
+	if j.stream {
+		sv.streaming--
+	} else {
+		sv.peeking--
+	}
+	if r.err == nil {
+		sv.progress(j, r)
+		sv.isolate(g, sv.unreadable(r.failed, j.full))
+	} else if !j.stream {
 		g.next = time.Time{}
 		if j.full {
 			g.nextFull = time.Time{}
 		}
-	} else {
-		g.done(j.types, min(r.floor, j.start-commitTime.Milliseconds()), r.behind)
-		g.note(r.found)
-		sv.isolate(g, sv.unreadable(r.failed, j.full))
 	}
 	if r.again {
 		g.next = time.Time{}
 	}
 	sv.groups = compact(sv.groups, sv.cfg.TablesPerStatement)
 	sv.look()
+}
+
+// progress notes how far a job has read.
+func (sv *server) progress(j *job, r result) {
+	floor := min(r.floor, j.start-commitTime.Milliseconds())
+	if j.stream {
+		next := reading{floor: floor, behind: true, plain: r.plain}
+		if r.rest != nil {
+			next.backlog = &backlog{r.rest, j.start}
+		}
+		j.group.streamed(j.types[0], next)
+		return
+	}
+	j.group.done(j.types, floor, r.behind)
+	j.group.note(r.found)
 }

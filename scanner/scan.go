@@ -23,27 +23,23 @@ type result struct {
 	again  bool          // claims were recovered: peek soon again
 	failed map[int]error // tables that could not be read
 	err    error         // the server failed; nothing else is set
+
+	// Of a stream only.
+	rest    []store.Place // it goes on from there
+	plain   bool          // the rest, if any, is better peeked
+	refused int64         // the oldest that the intake did not take; 0: it took all
 }
 
-// scan peeks until ctx ends, a few groups at once, and waits for all of them.
+// scan works until ctx ends, on a few groups at once, and waits for all of them.
 func (sv *server) scan(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	slots := make(chan struct{}, parallel)
 	for {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
 		j := sv.await(ctx)
 		if j == nil {
 			return
 		}
-		wg.Go(func() {
-			sv.once(ctx, j)
-			<-slots
-		})
+		wg.Go(func() { sv.once(ctx, j) })
 	}
 }
 

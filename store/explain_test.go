@@ -68,6 +68,7 @@ func TestPlansOfStatements(t *testing.T) {
 			t.Parallel()
 			b := filled(t, rows)
 			t.Run("peek is answered from idx_due, unsorted", b.peekPlans)
+			t.Run("whole due rows are read by idx_due, unsorted", b.duePlans)
 			t.Run("load, claim and settle take a range of the primary key", b.keyPlans)
 		})
 	}
@@ -90,6 +91,22 @@ func (b *bench) peekPlans(t *testing.T) {
 				continue
 			}
 			if p.access != "range" || p.key != "idx_due" || !strings.Contains(p.extra, "Using index") || strings.Contains(p.extra, "filesort") {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+	}
+}
+
+func (b *bench) duePlans(t *testing.T) {
+	q := DueQuery{Type: 1, Until: b.clock(), Limit: 100}
+	texts := map[string]string{
+		"alone":      string(b.dueText(q, []Place{{Table: 0}})),
+		"in a union": string(b.dueText(q, []Place{{Table: 0}, {Table: 1}, {Table: 2, Due: 1, JobID: id(2, 1)}})),
+		"far behind": string(b.dueText(q, []Place{{Table: 0, Due: b.clock() - 1, JobID: id(0, 4)}})),
+	}
+	for name, text := range texts {
+		for _, p := range b.explain(text) {
+			if strings.HasPrefix(p.table, "<union") || p.access != "range" || p.key != "idx_due" || strings.Contains(p.extra, "filesort") {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}

@@ -2,19 +2,36 @@ package store
 
 import (
 	"database/sql"
+
+	"github.com/tocsinhq/tocsin/duequeue"
 )
 
-// scanRow reads rowColumns.
-func (r *Row) scan(rows *sql.Rows) error {
-	var dedup []byte
-	err := rows.Scan(
+// rawRow holds what a Row is made from and is not scanned into it. It may be
+// used again for the next row.
+type rawRow struct{ dedup []byte }
+
+// into gives where rowColumns are scanned to. finish has to follow.
+func (raw *rawRow) into(r *Row) []any {
+	return []any{
 		&r.JobID, &r.BizID, &r.Type, &r.Status, &r.ActionTime, &r.DueTime,
-		&r.Attempts, &r.Crashes, &r.Version, &r.ClaimedBy, &dedup, &r.LastError, &r.Attribute,
+		&r.Attempts, &r.Crashes, &r.Version, &r.ClaimedBy, &raw.dedup, &r.LastError, &r.Attribute,
 		&r.Created, &r.Modified,
-	)
-	r.DedupKey = string(dedup)
+	}
+}
+
+func (raw *rawRow) finish(r *Row) {
+	r.DedupKey = string(raw.dedup)
 	r.Action = r.ActionTime.UnixMilli()
-	return err
+}
+
+// scan reads rowColumns.
+func (r *Row) scan(rows *sql.Rows) error {
+	var raw rawRow
+	if err := rows.Scan(raw.into(r)...); err != nil {
+		return err
+	}
+	raw.finish(r)
+	return nil
 }
 
 // scan reads a row and says which table it is in.
@@ -22,4 +39,9 @@ func (s *Store) scan(r *Row, rows *sql.Rows) error {
 	err := r.scan(rows)
 	r.Table = s.names[r.JobID.Table()]
 	return err
+}
+
+// entry is the row as the due index knows it.
+func (r *Row) entry() duequeue.Entry {
+	return duequeue.Entry{JobID: r.JobID, Type: r.Type, Due: r.Action}
 }

@@ -60,6 +60,20 @@ FROM {table} FORCE INDEX (PRIMARY)
 WHERE job_id IN ({ids})
   AND status = 0)`)
 
+// due reads whole rows of one table and biz type in order of the due index, from
+// one place on: its three ranges are those of peekAfter.
+var due = prepare(`
+(SELECT /* tocsin due */
+    {table_no},` + rowColumns + `
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = 0
+  AND biz_type = {type}
+  AND action_time <= {until}
+  AND (action_time > {due}
+    OR (action_time = {due} AND biz_type = {type} AND job_id > {job_id}))
+ORDER BY action_time, biz_type, job_id
+LIMIT {limit})`)
+
 // now asks for the server's clock, cut to the millisecond.
 var now = prepare(`SELECT /* tocsin clock */ UTC_TIMESTAMP(3)`)
 

@@ -1,0 +1,105 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Reserve makes room for whole rows of a biz type that are about to be read, for
+// at most so many; for none where the lane has enough to do, and what is due is
+// better queued. A lane that is quick has room again soon, so that is waited for
+// a little. Room for any has to be given back by one Take, whatever comes of it.
+func (d *Dispatcher) Reserve(ctx context.Context, server int, bizType uint64, most int) duequeue.Room {
+	s := d.servers[server]
+	var patience <-chan time.Time
+	for {
+		room, vacant := s.reserve(bizType, most)
+		if room.Rows > 0 || vacant == nil {
+			return room
+		}
+		if patience == nil {
+			timer := time.NewTimer(streamPatience)
+			defer timer.Stop()
+			patience = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return room
+		case <-patience:
+			return room
+		case <-vacant:
+		}
+	}
+}
+
+// reserve gives what there is now; if that is nothing but may change soon, vacant
+// tells when to ask again.
+func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lanes[bizType]
+	if l == nil || l.paused() || l.full() || s.d.phase.Load() != running {
+		return room, nil
+	}
+	if s.unsettled >= settleBound {
+		return room, l.vacant
+	}
+	if l.held == 0 {
+		l.grow()
+	}
+	n := min(l.budget(), most)
+	switch {
+	case n > 0:
+		l.held += n
+		return duequeue.Room{Rows: n, Reading: l.queue.Begin()}, nil
+	case l.ahead > 0:
+		return room, l.vacant
+	}
+	return room, nil
+}
+
+// Take starts rows that were read whole, of one biz type and due, for which
+// Reserve made room; asked is when their reading began. It returns the due time of
+// the oldest that it did not take, 0 for none: those beyond the room and those of
+// tables that are not admitted. Rows that are known already stay where they are,
+// but for queued ones, which start now.
+func (d *Dispatcher) Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (oldestRefused int64) {
+	s := d.servers[server]
+	tasks, refused := s.book(bizType, room, rows, asked)
+	s.d.metrics.loaded.Add(float64(len(tasks)))
+	s.makeReady(ctx, tasks, s.now())
+	return refused
+}
+
+// book makes tasks of the rows and exchanges the reservation for them.
+func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (tasks []*task, refused int64) {
+	at := time.Now()
+	block := make([]task, 0, min(len(rows), room.Rows)) // its tasks live and end at about the same time
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lanes[bizType]
+	l.held -= room.Rows
+	defer l.queue.End(room.Reading)
+	for i := range rows {
+		row := &rows[i]
+		if len(block) == cap(block) || l.paused() || !s.admitted(row.JobID.Table()) {
+			if refused == 0 || row.Action < refused {
+				refused = row.Action
+			}
+			continue
+		}
+		if l.queue.Take(duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}) {
+			block = append(block, task{lane: l, row: *row, asked: asked, loaded: at})
+		}
+	}
+	l.held += len(block)
+	tasks = slices.Grow(tasks, len(block))
+	for i := range block {
+		tasks = append(tasks, &block[i])
+	}
+	return tasks, refused
+}

@@ -1,0 +1,132 @@
+package scanner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// stream reads what is due already of a job's one biz type, whole, page by page
+// from the table whose next row is the oldest, and has the intake start it at
+// once: a backlog needs no queue, and no second read. It ends when everything
+// due is read, when the intake has no room, or after a while, so that the group
+// can be peeked meanwhile; what is left of the pages stands in result.rest.
+func (sv *server) stream(ctx context.Context, j *job) result {
+	r := result{failed: make(map[int]error), floor: math.MaxInt64, rest: sv.places(j)}
+	w := width{tables: 1}
+	for end := time.Now().Add(streamFor); len(r.rest) > 0 && time.Now().Before(end); {
+		tables, limit := w.next(len(r.rest))
+		room := sv.cfg.Intake.Reserve(ctx, sv.index, j.types[0], tables*limit)
+		if room.Rows == 0 {
+			r.plain = true
+			break
+		}
+		from := r.takeOldest(min(tables, room.Rows))
+		page, err := sv.due(ctx, j, from, room, max(room.Rows/len(from), 1))
+		if err != nil {
+			r.err = err
+			return r
+		}
+		maps.Copy(r.failed, page.Failed)
+		r.rest = append(r.rest, page.More...)
+		w.note(len(from), len(page.Rows))
+		if page.refused != 0 {
+			r.refused = page.refused
+			break
+		}
+	}
+	return r.streamed()
+}
+
+// places gives where a job's stream goes on: in the tables that are still owned.
+func (sv *server) places(j *job) []store.Place {
+	rest := j.rest
+	if rest == nil {
+		for _, t := range j.tables {
+			rest = append(rest, store.Place{Table: t, Due: j.from})
+		}
+	}
+	return filter(rest, func(p store.Place) bool { return slices.Contains(j.tables, p.Table) && sv.owns(p.Table) })
+}
+
+// takeOldest takes the n places that are furthest behind out of the rest.
+func (r *result) takeOldest(n int) []store.Place {
+	slices.SortFunc(r.rest, func(a, b store.Place) int {
+		return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Table, b.Table))
+	})
+	n = min(n, len(r.rest))
+	oldest := r.rest[:n:n]
+	r.rest = slices.Clone(r.rest[n:])
+	return oldest
+}
+
+// streamed says how far the tables are read.
+func (r result) streamed() result {
+	for _, p := range r.rest {
+		r.floor = min(r.floor, p.Due)
+	}
+	if r.refused != 0 {
+		r.floor, r.rest = min(r.floor, r.refused), nil
+	}
+	r.plain = r.plain || len(r.rest) == 0 // ids come next: nothing is due any more, or nothing wanted in this way
+	if r.plain {
+		r.rest = nil
+	}
+	r.behind = true
+	return r
+}
+
+// taken is a page and what the intake refused of it, as in Intake.Take.
+type taken struct {
+	store.DuePage
+	refused int64
+}
+
+// due reads a page and hands it over; the room is given back in any case.
+func (sv *server) due(ctx context.Context, j *job, from []store.Place, room duequeue.Room, limit int) (t taken, err error) {
+	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
+	defer cancel()
+	asked := time.Now()
+	t.DuePage, err = sv.cfg.Store.Due(ctx, store.DueQuery{
+		Server: sv.index, Type: j.types[0], From: from, Until: j.until, Limit: limit,
+	})
+	sv.metrics.peeks.WithLabelValues(sv.name).Observe(time.Since(asked).Seconds())
+	if err != nil {
+		t.Rows = nil
+		err = fmt.Errorf("read what is due in %d tables from table %d on: %w", len(from), from[0].Table, err)
+	}
+	t.refused = sv.cfg.Intake.Take(context.WithoutCancel(ctx), sv.index, j.types[0], room, t.Rows, asked)
+	sv.metrics.entries.WithLabelValues(sv.name).Add(float64(len(t.Rows)))
+	if t.refused != 0 {
+		sv.metrics.refusals.WithLabelValues(sv.name).Inc()
+	}
+	return t, err
+}
+
+// width finds how many tables to read in one statement, so that it brings about
+// streamPage rows: one by one where they hold many due rows, many where few.
+type width struct{ tables int }
+
+// next gives the tables of the next statement and the rows of each, at most.
+func (w *width) next(left int) (tables, limit int) {
+	tables = min(w.tables, left)
+	return tables, max(streamPage/tables, 1)
+}
+
+// note learns from a statement: one that came back with few rows reads more
+// tables next time, though not so many that they would have no page to speak of.
+func (w *width) note(tables, rows int) {
+	switch {
+	case rows*2 < streamPage:
+		w.tables = min(tables*2, maxStreamed)
+	case rows >= streamPage && w.tables > 1:
+		w.tables /= 2
+	}
+}

@@ -1,0 +1,145 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strconv"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Place is how far the due rows of one table are read: up to and with this
+// action time, and of that up to and with this job_id.
+type Place struct {
+	Table int
+	Due   int64 // Unix ms
+	JobID tocsin.JobID
+}
+
+// DueQuery asks one server for whole rows of one biz type, of several tables
+// each from its place on.
+type DueQuery struct {
+	Server int
+	Type   uint64  // number of the biz type
+	From   []Place // at most 64, of different tables
+	Until  int64   // upper bound of action_time, inclusive; a lower bound of the server's clock, or rows would come that are not due
+	Limit  int     // rows per table
+}
+
+// DuePage is what was found. Rows are grouped by table, and in order of
+// (action_time, job_id) within each.
+type DuePage struct {
+	Rows   []Row
+	More   []Place       // where to go on in the tables whose page came back full
+	Failed map[int]error // by table number: what could not be read, or be trusted; nil if all is well
+}
+
+// Due reads pending rows that are due, whole, by the due index and in one round
+// trip: where many are overdue that spares reading their ids first. What fails
+// is reported as Peek does.
+func (s *Store) Due(ctx context.Context, q DueQuery) (DuePage, error) {
+	var page DuePage
+	sv := s.servers[q.Server]
+	err := apart(q.From, func(from []Place) error {
+		return s.due(ctx, sv, q, from, &page)
+	}, func(from Place, err error) {
+		page.fail(from.Table, s.wrap(err, "read due rows of", sv, from.Table))
+	})
+	if err != nil {
+		return page, s.wrap(err, "read due rows of", sv, tablesOfPlaces(q.From)...)
+	}
+	return page, nil
+}
+
+func (p *DuePage) fail(table int, err error) {
+	if p.Failed == nil {
+		p.Failed = make(map[int]error)
+	}
+	p.Failed[table] = err
+}
+
+// due adds what one statement finds to the page, or nothing if it fails.
+func (s *Store) due(ctx context.Context, sv *server, q DueQuery, from []Place, page *DuePage) error {
+	d := dueRows{store: s, limit: q.Limit, table: -1, rows: slices.Grow(page.Rows, min(len(from)*q.Limit, maxIDs))}
+	if err := s.read(ctx, sv.DB, due.name, s.dueText(q, from), d.scan); err != nil {
+		return err
+	}
+	page.Rows = d.rows
+	page.More = append(page.More, d.more...)
+	for _, bad := range d.misplaced {
+		page.fail(bad.table, s.wrap(bad, "read due rows of", sv, bad.table))
+	}
+	return nil
+}
+
+func (s *Store) dueText(q DueQuery, from []Place) (b []byte) {
+	b = make([]byte, 0, len(from)*600)
+	for i, place := range from {
+		if i > 0 {
+			b = append(b, unionAll...)
+		}
+		b = due.render(b, func(b []byte, slot string) []byte {
+			switch slot {
+			case "table":
+				return append(b, s.names[place.Table]...)
+			case "table_no":
+				return appendInt(b, place.Table)
+			case "until":
+				return appendTime(b, q.Until)
+			case "due":
+				return appendTime(b, place.Due)
+			case "type":
+				return strconv.AppendUint(b, q.Type, 10)
+			case "job_id":
+				return strconv.AppendUint(b, uint64(place.JobID), 10)
+			}
+			return appendInt(b, q.Limit)
+		})
+	}
+	return b
+}
+
+// dueRows collects the rows of one statement, which come table by table.
+type dueRows struct {
+	store     *Store
+	limit     int
+	table     int // under way
+	count     int // its rows so far
+	rows      []Row
+	more      []Place
+	misplaced []misplaced
+	raw       rawRow
+	to        []any // where a row is scanned to
+}
+
+func (d *dueRows) scan(_ int, rows *sql.Rows) error {
+	var table int
+	d.rows = append(d.rows, Row{})
+	row := &d.rows[len(d.rows)-1]
+	d.to = append(append(d.to[:0], &table), d.raw.into(row)...)
+	if err := rows.Scan(d.to...); err != nil {
+		return err
+	}
+	d.raw.finish(row)
+	row.Table = d.store.names[table]
+	if table != d.table {
+		d.table, d.count = table, 0
+	}
+	if d.count++; d.count == d.limit {
+		d.more = append(d.more, Place{Table: table, Due: row.Action, JobID: row.JobID})
+	}
+	if row.JobID.Table() != table {
+		d.misplaced = append(d.misplaced, misplaced{table, row.entry()})
+		d.rows = d.rows[:len(d.rows)-1]
+	}
+	return nil
+}
+
+func tablesOfPlaces(places []Place) []int {
+	tables := make([]int, len(places))
+	for i, p := range places {
+		tables[i] = p.Table
+	}
+	return tables
+}
