@@ -39,5 +39,6 @@
 //	the holder can't drop some   their keys stay, and Drop is called again; other tables go on; after a lost lease nothing is taken before that
 //	a key is deleted by hand     its owner drops the table or restores its node's key; the table is taken anew
 //	a key is overwritten         the same, after a TTL: a key that no node stands behind is removed by whoever sees it
+//	a node can't reach a database   it says so (Miss); others that can take its tables after half a TTL, and give it others for them
 //	two nodes have other handlers  both go on and warn; Nodes shows it
 package assign

@@ -62,6 +62,9 @@ type nodeRecord struct {
 	Leaving bool `json:"leaving,omitempty"` // it is giving up its tables and takes none
 	// Newcomer says that it does not plan yet: what is given up for it now would lie without an owner.
 	Newcomer bool `json:"newcomer,omitempty"`
+	// Misses are the blocks of tables that the node can't reach.
+	Misses []int `json:"misses,omitempty"`
+	Block  int   `json:"block,omitempty"` // tables in one of these
 }
 
 // tableRecord is the value of a table's key. It is for people: programs read the lease that etcd keeps with the key.

@@ -22,6 +22,7 @@ func (s *session) reconcile(ctx, life context.Context) error {
 		case <-life.Done():
 			return context.Cause(life)
 		case <-s.mirror.changed:
+		case <-s.nudge:
 		case <-timer.C:
 		}
 		if both.Err() != nil {
@@ -62,6 +63,9 @@ func (s *session) round(ctx context.Context) error {
 			return err // where etcd has ended the lease, all tables go loose, and none is dropped
 		}
 	}
+	if err := s.tell(ctx); err != nil {
+		return err
+	}
 	stuck := s.dropLost(ctx, v) // such tables are tried again, and hold up no other
 	if !fresh {
 		return stuck
@@ -76,7 +80,7 @@ func (s *session) round(ctx context.Context) error {
 	if s.paused(v) {
 		return errors.Join(stuck, s.reclaim(ctx, v), s.giveBack(ctx, s.doomed))
 	}
-	return errors.Join(stuck, s.comeForward(ctx, v), s.carryOut(ctx, v, Plan(v.members(), owners)))
+	return errors.Join(stuck, s.comeForward(ctx, v), s.carryOut(ctx, v, PlanAround(v.members(), owners, s.settledMisses(v))))
 }
 
 // dropLost drops tables whose keys are not those that we hold: somebody deleted or overwrote them.

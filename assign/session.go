@@ -32,14 +32,15 @@ type session struct {
 	mirror *mirror
 	pause  pause
 
-	held    map[int]int64     // tables the holder may have -> revision that created the key
-	doomed  map[int]int64     // keys to be deleted -> that revision; such a key is never started on again, as a delete may be under way
-	refused map[int]refusal   // tables the holder could not take lately
-	orphans map[string]orphan // keys without a node
-	live    map[string]bool   // nodes of the last view that were not leaving
-	wrote   int64             // revision of our last write: an older view is not planned on
-	differs string            // types warned of last
-	next    time.Time         // when to look again though nothing changed; zero: never
+	held    map[int]int64       // tables the holder may have -> revision that created the key
+	doomed  map[int]int64       // keys to be deleted -> that revision; such a key is never started on again, as a delete may be under way
+	refused map[int]refusal     // tables the holder could not take lately
+	orphans map[string]orphan   // keys without a node
+	missed  map[sight]time.Time // what nodes can't reach and others can, and since when
+	live    map[string]bool     // nodes of the last view that were not leaving
+	wrote   int64               // revision of our last write: an older view is not planned on
+	differs string              // types warned of last
+	next    time.Time           // when to look again though nothing changed; zero: never
 }
 
 func newSession(a *Assign, l *lease) *session {
