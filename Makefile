@@ -9,7 +9,7 @@ SEED     ?= 1
 MINUTES  ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check format vet staticcheck lint fuzz chaos faults clean
+.PHONY: help run build test check format vet staticcheck lint fuzz chaos faults cluster clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,10 @@ chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test
 	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m $(TESTARGS) ./internal/chaos
+
+cluster: ## run the long cluster scenarios, each with its figures as a line and as JSON
+	@scripts/install-deps.sh test
+	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run '^TestCluster' $(TESTARGS) ./internal/chaos
 
 clean: ## remove what build and run made
 	rm -rf bin

@@ -35,7 +35,7 @@ func causeOf(s second, server int, faults []incident, after time.Duration) strin
 		func(i incident) bool { return i.Fault == LowSweep && s.swept() },
 		func(i incident) bool { return i.onServer(server) },
 		func(i incident) bool { return i.hits(s.first.Node, CutEtcd, TermNode) },
-		func(i incident) bool { return i.Fault == StopEtcd },
+		func(i incident) bool { return i.Fault == StopEtcd || i.Fault == KillMember },
 	} {
 		for _, i := range faults {
 			if near(i) && i.touches(s.first.At, s.again.At, after) {
@@ -53,7 +53,7 @@ func farCause(s second, faults []incident, after time.Duration) string {
 	}
 	for _, i := range faults {
 		switch i.Fault {
-		case KillNode, EndedNode, FreezeNode, TermNode, CutEtcd:
+		case KillNode, EndedNode, FreezeNode, TermNode, JoinNode, CutEtcd:
 			if s.first.Node != s.again.Node && i.touches(s.first.At, s.again.At, after) {
 				return causeHandOver
 			}

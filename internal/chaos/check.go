@@ -248,7 +248,7 @@ func (v verdict) twice(e *entry, r row, of []delivery) {
 // a task, or keep its outcome from the server.
 func mayRepeatStrict(cause string) bool {
 	switch cause {
-	case string(LowSweep), causeSweep, causeHandOver, string(StopEtcd), string(CutEtcd):
+	case string(LowSweep), causeSweep, causeHandOver, string(StopEtcd), string(KillMember), string(CutEtcd):
 		return false
 	}
 	return true

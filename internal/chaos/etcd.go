@@ -7,11 +7,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/tocsinhq/tocsin/assign"
 )
 
-// etcdServer is an etcd in a process of its own, which keeps its data.
+// etcdServer is an etcd, or one of its members, in a process of its own, which keeps its data.
 type etcdServer struct {
 	role role
 	port int
@@ -21,14 +24,54 @@ type etcdServer struct {
 	proc *process
 }
 
-func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
+// startEtcd starts an etcd of n members, and returns when it answers. Those that it
+// returns with an error are to be stopped too.
+func startEtcd(ctx context.Context, dir string, n int) (all []*etcdServer, err error) {
+	plan := make([]role, n)
+	var members []string
+	for i := range plan {
+		if plan[i], err = planEtcd(dir, i); err != nil {
+			return nil, err
+		}
+		members = append(members, fmt.Sprintf("%s=http://%s", plan[i].Name, upstream(plan[i].Peer)))
+	}
+	for _, r := range plan {
+		if n > 1 {
+			r.Members = strings.Join(members, ",")
+		}
+		e := &etcdServer{role: r, port: r.Port, log: filepath.Join(dir, r.Name+".log")}
+		all = append(all, e)
+		if err := e.start(ctx); err != nil {
+			return all, err
+		}
+	}
+	client, err := assign.Dial(ctx, assign.EtcdConfig{Endpoints: endpoints(all), Timeout: 20 * time.Second})
+	if err != nil {
+		return all, err
+	}
+	return all, client.Close()
+}
+
+// planEtcd draws the ports of a member.
+func planEtcd(dir string, i int) (role, error) {
+	name := fmt.Sprintf("etcd%d", i)
 	port, err := freePort()
 	if err != nil {
-		return nil, err
+		return role{}, err
 	}
-	e := &etcdServer{port: port, log: filepath.Join(dir, "etcd.log")}
-	e.role = role{Kind: roleEtcd, Name: "etcd", Dir: filepath.Join(dir, "etcd"), Port: port}
-	return e, e.start(ctx)
+	peer, err := freePort()
+	for err == nil && peer == port {
+		peer, err = freePort()
+	}
+	return role{Kind: roleEtcd, Name: name, Dir: filepath.Join(dir, name), Port: port, Peer: peer}, err
+}
+
+// endpoints are the clients' addresses, past every proxy.
+func endpoints(all []*etcdServer) (at []string) {
+	for _, e := range all {
+		at = append(at, upstream(e.port))
+	}
+	return at
 }
 
 // start launches it and waits until it listens.
@@ -55,7 +98,9 @@ func (e *etcdServer) start(ctx context.Context) error {
 func (e *etcdServer) stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.proc.kill()
+	if e.proc != nil {
+		e.proc.kill()
+	}
 }
 
 // restart kills it and brings it back after a while.

@@ -36,20 +36,24 @@ const (
 	doReset = "reset" // break the connection
 )
 
-// The biz types: plain and strict have Go handlers, hook is an HTTP callback.
+// The biz types: plain and strict have Go handlers, hook and slow are HTTP callbacks.
 var (
 	plain  = tocsin.Define[Work]("chaos.plain")
 	strict = tocsin.Define[Work]("chaos.strict")
 	hook   = tocsin.Define[Work]("chaos.hook")
+	slow   = tocsin.Define[Work]("chaos.slow")
 )
 
-// deliveryTimeout is that of every biz type.
-const deliveryTimeout = 3 * time.Second
+// deliveryTimeout is that of every biz type but slow, which has slowTimeout.
+const (
+	deliveryTimeout = 3 * time.Second
+	slowTimeout     = 45 * time.Second
+)
 
 // attempts is after how many a task is dead.
 const attempts = 6
 
-// policies are those of the three biz types.
+// policies are those of the biz types.
 func policies(url string) []biztype.Policy {
 	p := biztype.Policy{
 		Group: group, Timeout: biztype.Duration(deliveryTimeout), Attempts: attempts, Concurrency: 128,
@@ -61,7 +65,9 @@ func policies(url string) []biztype.Policy {
 	second.Concurrency = 8 // so few that loaded tasks wait: that is when a cancel must count
 	third.Name, third.Number = hook.Name(), 3
 	third.Webhook = &biztype.Webhook{URL: url, Allow: []string{"127.0.0.0/8"}}
-	return []biztype.Policy{first, second, third}
+	fourth := third
+	fourth.Name, fourth.Number, fourth.Timeout = slow.Name(), 4, biztype.Duration(slowTimeout)
+	return []biztype.Policy{first, second, third, fourth}
 }
 
 // handlers do as the payload says and write the journal.

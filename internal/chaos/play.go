@@ -46,7 +46,7 @@ func (s *Site) do(ctx context.Context, step Step) error {
 	case KillNode, FreezeNode, TermNode:
 		return s.harmProcess(ctx, step)
 	case CutEtcd:
-		return during(ctx, step.Length, s.seats[step.Node].etcd, (*link).cut)
+		return onLinks(ctx, step.Length, s.seats[step.Node].etcd, (*link).cut)
 	case CutNode:
 		return during(ctx, step.Length, s.seats[step.Node].servers[step.Server], (*link).cut)
 	case CutServer:
@@ -64,7 +64,9 @@ func (s *Site) do(ctx context.Context, step Step) error {
 	case LockTable:
 		return s.databaseOf(step.Table).lock(ctx, s.opts.Layout.Table(step.Table), step.Length)
 	case StopEtcd:
-		return s.etcd.restart(ctx, step.Length)
+		return s.stopEtcd(ctx, step.Length)
+	case KillMember:
+		return s.etcd[step.Member].restart(ctx, step.Length)
 	case LowSweep:
 		return s.sweepLow(ctx, step.Length)
 	}
@@ -129,9 +131,27 @@ func (s *Site) Revive(ctx context.Context) error {
 
 // onServer harms the links of all processes to one server.
 func (s *Site) onServer(ctx context.Context, step Step, harm func(*link) error) error {
-	var g errgroup.Group
+	var all []*link
 	for _, at := range append(append([]*seat(nil), s.seats...), s.sweeper, s.harness) {
-		g.Go(func() error { return during(ctx, step.Length, at.servers[step.Server], harm) })
+		all = append(all, at.servers[step.Server])
+	}
+	return onLinks(ctx, step.Length, all, harm)
+}
+
+// onLinks harms several links for a while.
+func onLinks(ctx context.Context, length time.Duration, all []*link, harm func(*link) error) error {
+	var g errgroup.Group
+	for _, l := range all {
+		g.Go(func() error { return during(ctx, length, l, harm) })
+	}
+	return g.Wait()
+}
+
+// stopEtcd kills all members and brings them back after a while.
+func (s *Site) stopEtcd(ctx context.Context, down time.Duration) error {
+	var g errgroup.Group
+	for _, e := range s.etcd {
+		g.Go(func() error { return e.restart(ctx, down) })
 	}
 	return g.Wait()
 }

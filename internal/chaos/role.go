@@ -33,15 +33,18 @@ const group = "chaos"
 // role is what a process of the cluster is to be.
 type role struct {
 	Kind    string
-	Name    string // of this incarnation, as journals and callbacks tell it
+	Name    string // of this process
+	Node    string // of a node, as etcd, journals and callbacks tell it, before the incarnation; mostly Name
 	Tables  tocsin.Config
-	Etcd    string // endpoint
-	Journal string // file to append to
+	Etcd    []string // endpoints
+	Journal string   // file to append to
 	Timing  Timing
 	Grace   time.Duration // sweep: below zero takes whatever is due
 	Pause   time.Duration // sweep: between two rounds
 	Dir     string        // etcd
 	Port    int           // etcd
+	Peer    int           // etcd: port for the other members
+	Members string        // etcd: all of them; "": it is alone
 }
 
 // Timing is how fast the cluster reacts.
@@ -49,6 +52,14 @@ type Timing struct {
 	Lease time.Duration // of nodes in etcd
 	Scan  time.Duration // between two scans of a table
 	Grace time.Duration // of the sweepers, as nodes believe it
+	Drain time.Duration // how long a node that leaves waits for its deliveries; 0: 10s
+}
+
+func (t Timing) withDefaults() Timing {
+	if t.Drain == 0 {
+		t.Drain = 10 * time.Second
+	}
+	return t
 }
 
 func (r role) encode() string {
@@ -95,7 +106,7 @@ func (r role) run() error {
 
 // withNode makes the node whose handlers write the journal.
 func (r role) withNode(use func(*node.Node) error) error {
-	j, err := openJournal(r.Journal, r.Name)
+	j, err := openJournal(r.Journal, r.Node)
 	if err != nil {
 		return err
 	}
@@ -104,9 +115,9 @@ func (r role) withNode(use func(*node.Node) error) error {
 		grace = max(r.Grace, node.NoGrace)
 	}
 	n, err := node.New(node.Config{
-		Tables: r.Tables, Etcd: assign.EtcdConfig{Endpoints: []string{r.Etcd}},
-		Group: group, Name: r.Name, LeaseTTL: r.Timing.Lease, ScanInterval: r.Timing.Scan, SweepGrace: grace,
-		DrainTimeout: 10 * time.Second, Logger: zerolog.New(os.Stderr).With().Timestamp().Logger(),
+		Tables: r.Tables, Etcd: assign.EtcdConfig{Endpoints: r.Etcd},
+		Group: group, Name: r.Node, LeaseTTL: r.Timing.Lease, ScanInterval: r.Timing.Scan, SweepGrace: grace,
+		DrainTimeout: r.Timing.withDefaults().Drain, Logger: zerolog.New(os.Stderr).With().Timestamp().Logger(),
 	}, handlers(j))
 	if err != nil {
 		return err
@@ -131,7 +142,7 @@ func (r role) sweep(ctx context.Context, n *node.Node) error {
 
 // etcd serves until the end.
 func (r role) etcd(ctx context.Context) error {
-	e, err := devserver.StartEtcd(ctx, devserver.EtcdConfig{Dir: r.Dir, ClientPort: r.Port})
+	e, err := devserver.StartEtcd(ctx, devserver.EtcdConfig{Dir: r.Dir, ClientPort: r.Port, PeerPort: r.Peer, Name: r.Name, Members: r.Members})
 	if err != nil {
 		return err
 	}

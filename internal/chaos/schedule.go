@@ -30,6 +30,8 @@ const (
 	Reset      Fault = "reset connections"
 	LockTable  Fault = "lock table"
 	StopEtcd   Fault = "kill -9 etcd"
+	JoinNode   Fault = "node joins"          // not in schedules
+	KillMember Fault = "kill -9 etcd member" // not in schedules: where there are three
 	LowSweep   Fault = "sweep --grace 0s"
 )
 
@@ -40,6 +42,7 @@ type Step struct {
 	Fault  Fault
 	Node   int           // of the node faults
 	Server int           // of the server faults
+	Member int           // of KillMember
 	Table  int           // of LockTable: table number
 	By     time.Duration // of SlowServer: latency
 }

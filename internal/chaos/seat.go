@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,7 +14,7 @@ import (
 type seat struct {
 	name    string
 	servers []*link // by server number
-	etcd    *link
+	etcd    []*link // by member
 
 	mu   sync.Mutex
 	past int      // processes so far
@@ -29,9 +30,22 @@ func (s *Site) openSeat(name string) (*seat, error) {
 		}
 		at.servers = append(at.servers, l)
 	}
-	var err error
-	at.etcd, err = s.links.open(name+"-etcd", s.etcd.port)
-	return at, err
+	for _, e := range s.etcd {
+		l, err := s.links.open(name+"-"+e.role.Name, e.port)
+		if err != nil {
+			return nil, err
+		}
+		at.etcd = append(at.etcd, l)
+	}
+	return at, nil
+}
+
+// endpoints is etcd as the seat reaches it.
+func (at *seat) endpoints() (all []string) {
+	for _, l := range at.etcd {
+		all = append(all, l.address())
+	}
+	return all
 }
 
 // sit starts a process in the seat, under a name that no other had before. It does
@@ -44,7 +58,10 @@ func (s *Site) sit(at *seat, r role) error {
 	}
 	at.past++
 	r.Name = fmt.Sprintf("%s-%d", at.name, at.past)
-	r.Tables, r.Etcd, r.Timing = s.tables(at), at.etcd.address(), s.opts.Timing
+	if r.Node == "" {
+		r.Node = r.Name
+	}
+	r.Tables, r.Etcd, r.Timing = s.tables(at), at.endpoints(), s.opts.Timing
 	r.Journal = filepath.Join(s.opts.Dir, r.Name+journalSuffix)
 	proc, err := spawn(r, filepath.Join(s.opts.Dir, r.Name+".log"))
 	if err == nil {
@@ -53,7 +70,13 @@ func (s *Site) sit(at *seat, r role) error {
 	return err
 }
 
-func (s *Site) startNode(i int) error { return s.sit(s.seats[i], role{Kind: roleNode}) }
+func (s *Site) startNode(i int) error {
+	r := role{Kind: roleNode}
+	if s.opts.OneName {
+		r.Node = s.seats[i].name
+	}
+	return s.sit(s.seats[i], r)
+}
 
 // startSweeper starts one that takes what is overdue by grace, again and again.
 func (s *Site) startSweeper(grace time.Duration) error {
@@ -103,6 +126,13 @@ func (at *seat) term(ctx context.Context) error {
 	return p.wait(ctx)
 }
 
+// leave ends the process with SIGTERM and leaves the seat empty.
+func (at *seat) leave(ctx context.Context) error {
+	err := at.term(ctx)
+	at.kill()
+	return err
+}
+
 // freeze stops the process for a while.
 func (at *seat) freeze(ctx context.Context, during time.Duration) {
 	p := at.present()
@@ -116,9 +146,7 @@ func (at *seat) freeze(ctx context.Context, during time.Duration) {
 
 // close ends the seat's links.
 func (at *seat) close() {
-	for _, l := range append(at.servers, at.etcd) {
-		if l != nil {
-			l.close()
-		}
+	for _, l := range slices.Concat(at.servers, at.etcd) {
+		l.close()
 	}
 }

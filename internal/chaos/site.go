@@ -20,7 +20,10 @@ type Options struct {
 	Layout  tocsin.Layout // zero: 4 x 4, its databases dealt out over the servers
 	Servers int           // MariaDB servers; 0: 2
 	Nodes   int           // 0: 3
+	Idle    int           // so many of the nodes' seats are empty at first
+	Etcd    int           // members of etcd; 0: 1
 	Sweeper bool          // a sweeper runs beside the nodes all the time
+	OneName bool          // nodes keep their seat's name when they start again, as those of a host do
 	Purged  bool          // final rows may go: the check takes them as they were last seen
 	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
 }
@@ -35,6 +38,9 @@ func (o Options) withDefaults() Options {
 	if o.Nodes == 0 {
 		o.Nodes = 3
 	}
+	if o.Etcd == 0 {
+		o.Etcd = 1
+	}
 	if o.Timing == (Timing{}) {
 		o.Timing = Timing{Lease: 4 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
 	}
@@ -46,7 +52,7 @@ type Site struct {
 	opts      Options
 	links     links
 	databases []*database
-	etcd      *etcdServer
+	etcd      []*etcdServer
 	receiver  *receiver
 	seats     []*seat // of nodes; the sweeper's is apart
 	sweeper   *seat
@@ -81,7 +87,7 @@ func (s *Site) startServers(ctx context.Context) (err error) {
 		}
 		s.databases = append(s.databases, d)
 	}
-	s.etcd, err = startEtcd(ctx, s.opts.Dir)
+	s.etcd, err = startEtcd(ctx, s.opts.Dir, s.opts.Etcd)
 	return err
 }
 
@@ -120,7 +126,7 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 }
 
 func (s *Site) startNodes(ctx context.Context) error {
-	for i := range s.seats {
+	for i := range len(s.seats) - s.opts.Idle {
 		if err := s.startNode(i); err != nil {
 			return err
 		}
@@ -130,7 +136,7 @@ func (s *Site) startNodes(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.AwaitBalance(ctx, s.opts.Nodes)
+	return s.AwaitBalance(ctx, s.opts.Nodes-s.opts.Idle)
 }
 
 // tables is the cluster as one seat reaches it.
@@ -155,7 +161,7 @@ func (s *Site) databaseOf(table int) *database {
 
 // AwaitBalance returns when so many nodes own all tables, evenly.
 func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
-	at := assign.EtcdConfig{Endpoints: []string{upstream(s.etcd.port)}}
+	at := assign.EtcdConfig{Endpoints: endpoints(s.etcd)}
 	keys, err := assign.OpenRegistry(ctx, at, s.opts.Layout.Prefix, s.opts.Layout.Total())
 	if err != nil {
 		return err
@@ -166,7 +172,7 @@ func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
 		if err == nil && s.balanced(found, nodes) {
 			return nil
 		}
-		_ = sleep(ctx, 20*time.Millisecond)
+		_ = sleep(ctx, 20*time.Millisecond+time.Duration(s.opts.Layout.Total())*50*time.Microsecond) // to read many keys takes long
 	}
 	return fmt.Errorf("%d nodes do not own all tables evenly: %w", nodes, context.Cause(ctx))
 }
@@ -203,8 +209,8 @@ func (s *Site) Stop() error {
 			seat.close()
 		}
 	}
-	if s.etcd != nil {
-		s.etcd.stop()
+	for _, e := range s.etcd {
+		e.stop()
 	}
 	for _, d := range s.databases {
 		errs = append(errs, d.stop())

@@ -31,6 +31,9 @@ type EtcdConfig struct {
 	Dir string
 	// ClientPort and PeerPort are TCP ports on 127.0.0.1; 0 picks free ones.
 	ClientPort, PeerPort int
+	// Name and Members make it one of several: Members is "name=http://127.0.0.1:peer port,..." of all of them, and PeerPort
+	// is needed then. It serves once most of them are up. Zero: it is alone.
+	Name, Members string
 	// TLS makes clients speak TLS and show a certificate; the zero value is plain text.
 	TLS EtcdTLS
 	// Log takes etcd's log from level info; nil drops it.
@@ -43,7 +46,7 @@ type EtcdTLS struct {
 	ClientCA  string // who must have signed the clients' certificates
 }
 
-// Etcd is a single-member etcd inside this process.
+// Etcd is an etcd, or a member of one, inside this process.
 type Etcd struct {
 	folder *folder
 	server *embed.Etcd // nil until started; constant once StartEtcd has returned
@@ -124,6 +127,10 @@ func embedConfig(cfg EtcdConfig, f *folder, client, peer int) *embed.Config {
 	c.ListenPeerUrls, c.AdvertisePeerUrls = peers, peers
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.TickMs, c.ElectionMs = etcdTick, etcdElection
+	if cfg.Members != "" { // they do elect: etcd's own patience, on a machine that has other things to do
+		c.Name, c.InitialCluster = cfg.Name, cfg.Members
+		c.TickMs, c.ElectionMs = embed.NewConfig().TickMs, embed.NewConfig().ElectionMs
+	}
 	c.EnableGRPCGateway = false
 	c.BcryptCost = etcdBcryptCost
 	c.UnsafeNoFsync = f.temporary

@@ -63,7 +63,7 @@ func play(ctx context.Context, cfg chaos.Config) error {
 
 // removeServers keeps logs and journals but not the data.
 func removeServers(dir string) {
-	for _, pattern := range []string{"db*", "etcd"} {
+	for _, pattern := range []string{"db*", "etcd?"} {
 		paths, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, path := range paths {
 			_ = os.RemoveAll(path)

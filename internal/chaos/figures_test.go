@@ -1,0 +1,159 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// figures is what a run measured, in order. They are printed as one line and as JSON.
+type figures struct {
+	run   string
+	names []string
+	value []any
+}
+
+func (f *figures) add(name string, value any) {
+	f.names, f.value = append(f.names, name), append(f.value, value)
+}
+
+// late adds the quantiles of a lateness.
+func (f *figures) late(name string, l Lateness) {
+	f.add(name+"_p50_ms", l.Quantile(0.5).Milliseconds())
+	f.add(name+"_p99_ms", l.Quantile(0.99).Milliseconds())
+	f.add(name+"_max_ms", l.Quantile(1).Milliseconds())
+	f.add(name+"_tasks", len(l))
+}
+
+// seconds adds a time in seconds, to the millisecond.
+func (f *figures) seconds(name string, d time.Duration) {
+	f.add(name+"_s", float64(d.Milliseconds())/1000)
+}
+
+// line is "run: name value, name value".
+func (f *figures) line() string {
+	var parts []string
+	for i, name := range f.names {
+		parts = append(parts, fmt.Sprintf("%s %v", name, f.value[i]))
+	}
+	return f.run + ": " + strings.Join(parts, ", ")
+}
+
+// json keeps the order.
+func (f *figures) json() string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"run":%q`, f.run)
+	for i, name := range f.names {
+		value, err := json.Marshal(f.value[i])
+		if err != nil {
+			panic(err) // numbers, strings and plain structs only
+		}
+		fmt.Fprintf(&b, ",%q:%s", name, value)
+	}
+	return b.String() + "}"
+}
+
+func (f *figures) print(t *testing.T) {
+	t.Helper()
+	t.Logf("\nfigures %s\nfigures %s", f.line(), f.json())
+}
+
+// first is the first delivery of a task.
+type first struct {
+	delivery
+	due time.Time // or when its insert was answered, if that was later
+}
+
+func (f first) late() time.Duration { return max(f.At.Sub(f.due), 0) }
+
+// firsts gives the first deliveries of all tasks that were not changed.
+func (s *scenario) firsts() (all []first) {
+	s.t.Helper()
+	entries := map[tocsin.JobID]*entry{}
+	for _, e := range s.ledger.all {
+		entries[e.JobID] = e
+	}
+	seen := map[tocsin.JobID]bool{}
+	for _, d := range s.all() {
+		e := entries[d.JobID]
+		if e == nil || seen[d.JobID] || e.Change != nil {
+			continue
+		}
+		seen[d.JobID] = true
+		due := e.Due
+		if e.Back.After(due) {
+			due = e.Back
+		}
+		all = append(all, first{d, due})
+	}
+	return all
+}
+
+// latenessOf gives the lateness of those that count, in order.
+func latenessOf(all []first, counts func(first) bool) Lateness {
+	var late Lateness
+	for _, f := range all {
+		if counts(f) {
+			late = append(late, f.late())
+		}
+	}
+	slices.Sort(late)
+	return late
+}
+
+// dueIn reports whether it fell due in one of the spans.
+func (f first) dueIn(spans ...span) bool {
+	return slices.ContainsFunc(spans, func(s span) bool { return !f.due.Before(s.from) && !f.due.After(s.to) })
+}
+
+// sight is how much later than it happened a change of a key may be seen here, and
+// a callback's begin.
+const sight = 500 * time.Millisecond
+
+// unclaimed counts the deliveries by nodes that neither owned the table, by the
+// history, nor claimed the row. It fails the test if there are any but those in hand
+// of a node that was frozen.
+func (s *scenario) unclaimed(h *history) (n int) {
+	s.t.Helper()
+	rows, _, err := s.rows(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	claimedBy := map[tocsin.JobID]string{}
+	for _, r := range rows {
+		claimedBy[r.JobID] = r.ClaimedBy
+	}
+	owned := h.tenures()
+	frozen := verdict{evidence: &evidence{incidents: s.incidents.list()}}
+	for _, d := range s.all() {
+		by := claimedBy[d.JobID]
+		if ownedThen(owned[d.JobID.Table()], d) || isNode(by, d.Node) || frozen.frozen(d) || h.tornAt(d.At) {
+			continue
+		}
+		if n++; n <= 3 {
+			s.t.Errorf("table %d: neither owned nor claimed by its node: %s, claimed by %q", d.JobID.Table(), d, by)
+		}
+	}
+	return n
+}
+
+// tornAt reports whether a hand had deleted a key then, whose owner could not know.
+func (h *history) tornAt(at time.Time) bool {
+	return slices.ContainsFunc(h.byHand, func(s span) bool { return at.After(s.from) && at.Before(s.to.Add(sight)) })
+}
+
+// ownedThen reports whether the delivery's node owned the table when it began.
+func ownedThen(of []tenure, d delivery) bool {
+	return slices.ContainsFunc(of, func(t tenure) bool {
+		return isNode(t.owner, d.Node) && !d.At.Before(t.from.Add(-sight)) && (t.to.IsZero() || !d.At.After(t.to.Add(sight)))
+	})
+}
+
+// isNode reports whether an id is the node's, whose name may lack the incarnation.
+func isNode(id, node string) bool { return id == node || strings.HasPrefix(id, node+"-") }
