@@ -126,6 +126,10 @@ func orDefault[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
+// grid is that on which polls of a silent bell and regular peeks meet: most of
+// what a process that does next to nothing costs is waking it up.
+func (c Config) grid() time.Duration { return 2 * c.BellInterval }
+
 // Validate reports the first thing that is wrong.
 func (c Config) Validate() error {
 	if c.Store == nil || c.Intake == nil {

@@ -48,7 +48,8 @@ func (sv *server) listen(ctx context.Context) {
 	}
 }
 
-// once polls and returns how long to wait.
+// once polls and returns how long to wait: until the next multiple of what lies
+// between polls.
 func (d *doorbell) once(ctx context.Context) time.Duration {
 	cfg := d.sv.cfg
 	if !d.sv.ownsAny() {
@@ -61,7 +62,8 @@ func (d *doorbell) once(ctx context.Context) time.Duration {
 	if d.patience.well() {
 		d.sv.log.Info().Msg("doorbell can be polled again")
 	}
-	return bellWait(cfg.BellInterval, cfg.Peers(), time.Since(d.rang))
+	every := bellWait(cfg.BellInterval, cfg.Peers(), time.Since(d.rang))
+	return every - time.Since(d.sv.base)%every
 }
 
 // bellWait keeps the polls of all nodes together at one per bellSpacing.

@@ -209,12 +209,12 @@ func compact(groups []*group, size int) []*group {
 }
 
 // slotAfter is the next time of a group's regular peek: the groups, told apart
-// by their first table, are spread over the interval. It counts from base on the
-// monotonic clock.
-func slotAfter(base, now time.Time, first int, interval time.Duration) time.Time {
+// by their first table, are spread over the interval, at multiples of grid. It
+// counts from base on the monotonic clock.
+func slotAfter(base, now time.Time, first int, interval, grid time.Duration) time.Time {
 	const golden = 0.6180339887498949 // multiples of it fall evenly into an interval
 	_, part := math.Modf(float64(first+1) * golden)
-	offset := time.Duration(part * float64(interval))
+	offset := time.Duration(part * float64(interval)).Truncate(grid)
 	slot := now.Sub(base).Truncate(interval) + offset
 	if !base.Add(slot).After(now) {
 		slot += interval

@@ -85,11 +85,12 @@ func TestSlots(t *testing.T) {
 		interval := time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(t, "interval"))
 		now := start.Add(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "now")))
 		first := rapid.IntRange(0, 8191).Draw(t, "first")
-		slot := slotAfter(start, now, first, interval)
+		grid := time.Duration(rapid.Int64Range(1, int64(time.Second)).Draw(t, "grid"))
+		slot := slotAfter(start, now, first, interval, grid)
 		if !slot.After(now) || slot.Sub(now) > interval {
 			t.Fatalf("the slot after %s is %s", now, slot)
 		}
-		if next := slotAfter(start, slot, first, interval); next.Sub(slot) != interval {
+		if next := slotAfter(start, slot, first, interval, grid); next.Sub(slot) != interval {
 			t.Fatalf("the slots %s and %s are not %s apart", slot, next, interval)
 		}
 	})
@@ -99,7 +100,7 @@ func TestSlotsAreSpread(t *testing.T) {
 	const groups, parts = 128, 16
 	var count [parts]int
 	for i := range groups {
-		slot := slotAfter(start, start, i*64, time.Second)
+		slot := slotAfter(start, start, i*64, time.Second, 10*time.Millisecond)
 		count[int(slot.Sub(start)*parts/time.Second)%parts]++
 	}
 	if low, high := slices.Min(count[:]), slices.Max(count[:]); low < 4 || high > 12 {

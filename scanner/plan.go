@@ -91,7 +91,7 @@ func (sv *server) regular(g *group, v view) *job {
 	if !g.next.IsZero() {
 		sv.metrics.lag.WithLabelValues(sv.name).Set(v.now.Sub(g.next).Seconds())
 	}
-	g.next = slotAfter(sv.base, v.now, g.tables[0], g.interval(sv.cfg.Interval))
+	g.next = slotAfter(sv.base, v.now, g.tables[0], g.interval(sv.cfg.Interval), sv.cfg.grid())
 	types := v.wanted
 	if !full {
 		types = g.level(v.wanted)

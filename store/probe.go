@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -30,7 +29,8 @@ HAVING earliest IS NOT NULL`)
 // Bounds of a prober: the server keeps about 9 KB for each table of a prepared
 // probe, so those that are not used any more are given up.
 const (
-	maxProbes   = 256 // statements; two tables lists of half maxTables for each of 8192 tables
+	probeWait   = 50 * time.Millisecond // for the probe under way, which may wait for a lock: the peek need not
+	maxProbes   = 256                   // statements: enough for all of 8 x 1024 tables in groups that are half full
 	probeUnused = 5 * time.Minute
 )
 
@@ -39,7 +39,7 @@ const (
 type prober struct {
 	db *sqlx.DB // of one connection
 
-	mu    sync.Mutex // held while a probe is under way
+	turn  chan struct{} // holds one while a probe is under way, which owns what follows
 	ready map[int]*prepared
 	tidy  time.Time // when unused ones were last given up
 }
@@ -58,7 +58,7 @@ func (p *prober) open(spec mysql.Spec) error {
 	if err != nil {
 		return err
 	}
-	p.db, p.ready = pool.DB, make(map[int]*prepared)
+	p.db, p.turn, p.ready = pool.DB, make(chan struct{}, 1), make(map[int]*prepared)
 	return nil
 }
 
@@ -82,10 +82,10 @@ func (s *Store) holding(ctx context.Context, sv *server, q PeekQuery) []int {
 // probe gives those of the tables that hold a row for the query.
 func (s *Store) probe(ctx context.Context, sv *server, tables []int, q PeekQuery) (found []int, err error) {
 	p := &sv.prober
-	if !p.mu.TryLock() {
-		return nil, errProbing // it may wait for a lock: the peek need not
+	if !p.await(ctx) {
+		return nil, errProbing
 	}
-	defer p.mu.Unlock()
+	defer func() { <-p.turn }()
 	start := time.Now()
 	defer func() { s.metrics.observe(probe.name, start, len(found), err) }()
 	p.forget(start)
@@ -97,6 +97,23 @@ func (s *Store) probe(ctx context.Context, sv *server, tables []int, q PeekQuery
 		p.drop(tables[0])
 	}
 	return found, err
+}
+
+// await takes the turn, and reports false where that takes too long.
+func (p *prober) await(ctx context.Context) bool {
+	select {
+	case p.turn <- struct{}{}:
+		return true
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	select {
+	case p.turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (s *Store) probeText(tables []int, q PeekQuery) func() string {
@@ -184,10 +201,7 @@ func (p *prober) drop(first int) {
 	}
 }
 
-// close ends the connection.
+// close ends the connection, and what was prepared on it.
 func (p *prober) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ready = nil
 	return p.db.Close()
 }

@@ -100,8 +100,7 @@ func TestASparsePeekGoesOnWithoutItsProbe(t *testing.T) {
 	t.Run("another probe waits for a lock", func(t *testing.T) {
 		t.Parallel()
 		b, q := probed(t)
-		b.servers[0].prober.mu.Lock()
-		defer b.servers[0].prober.mu.Unlock()
+		b.servers[0].prober.turn <- struct{}{}
 		b.peeks(q, 0, 1, 2, 3)
 	})
 }
