@@ -12,7 +12,7 @@ type Server struct {
 	Name      string // as shown in errors, logs and metrics; "" takes the DSN's address
 	DSN       string // go-sql-driver/mysql form, user:password@tcp(host:port)/; a database in it is ignored
 	Databases []int  // database numbers, 0-based; nil on a single server means all
-	MaxConns  int    // open connections at most; 0 means 32
+	MaxConns  int    // open connections at most, of a client or of a node; 0 means 16
 }
 
 // Config says where the tables are.

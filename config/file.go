@@ -43,7 +43,7 @@ type Server struct {
 	DSN         string    `yaml:"dsn"`          // user:password@tcp(host:port)/; ${NAME} is replaced
 	PasswordEnv string    `yaml:"password_env"` // variable that holds the password, instead of the one in dsn
 	Databases   Databases `yaml:"databases"`    // numbers and ranges; may be left out for a single server
-	MaxConns    int       `yaml:"max_conns"`    // 0: 32
+	MaxConns    int       `yaml:"max_conns"`    // open connections of each process at most, 4 to 10000; 0: 16
 }
 
 // Etcd says where nodes register. Sweepers and clients need none.

@@ -20,6 +20,7 @@ const Off = "off"
 
 // Bounds.
 const (
+	minConns     = 4 // a node needs a few at the same time
 	maxConns     = 10000
 	maxWeight    = 100
 	minInterval  = 100 * time.Millisecond
@@ -77,7 +78,8 @@ func (c *check) servers(f File) {
 		_, err := mysql.ParseDSN(s.DSN)
 		c.refuse(s.DSN == "", path, "server %s: needs a dsn", label(s, i))
 		c.refuse(s.DSN != "" && err != nil, path+".dsn", "server %s: the dsn is not of the form user:password@tcp(host:port)/", label(s, i))
-		c.refuse(s.MaxConns < 0 || s.MaxConns > maxConns, path+".max_conns", "server %s: max_conns %d: use 1 to %d", label(s, i), s.MaxConns, maxConns)
+		c.refuse(s.MaxConns != 0 && (s.MaxConns < minConns || s.MaxConns > maxConns), path+".max_conns",
+			"server %s: max_conns %d: use %d to %d", label(s, i), s.MaxConns, minConns, maxConns)
 		c.refuse(s.Name != "" && names[s.Name], path+".name", "two servers are named %s", s.Name)
 		names[s.Name] = true
 	}

@@ -23,12 +23,16 @@ type diagnosis struct {
 }
 
 func newDoctor(a *app) *cobra.Command {
-	return &cobra.Command{
+	nodes := 0
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
 		Long: "Check the config, every server (layout, durability, table caches, limits, clock) and\n" +
 			"etcd. It changes nothing. Exit code 1 if a check failed; warnings are no failures.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := diagnosis{Checks: a.examine(cmd.Context())}
+			if nodes < 0 {
+				return usage("--nodes %d: give how many nodes there will be", nodes)
+			}
+			d := diagnosis{Checks: a.examine(cmd.Context(), nodes)}
 			d.OK = doctor.Worst(d.Checks) < doctor.Fail
 			if err := a.print(d, d.write); err != nil || d.OK {
 				return err
@@ -36,10 +40,12 @@ func newDoctor(a *app) *cobra.Command {
 			return errSilent
 		},
 	}
+	cmd.Flags().IntVar(&nodes, "nodes", 0, "judge the servers' max_connections for so many nodes (default: those that live now)")
+	return cmd
 }
 
-// examine makes all checks; without a config that can be read there is but one.
-func (a *app) examine(ctx context.Context) []doctor.Check {
+// examine makes all checks, for so many nodes, or 0 for those that live; without a config that can be read there is but one.
+func (a *app) examine(ctx context.Context, nodes int) []doctor.Check {
 	file, err := a.load()
 	config := doctor.Check{Subject: "config", Name: "valid"}
 	if err != nil {
@@ -61,8 +67,26 @@ func (a *app) examine(ctx context.Context) []doctor.Check {
 			return askEtcd(ctx, etcd, cfg.Cluster, cfg.Layout.Total())
 		}
 	}
+	if nodes == 0 {
+		nodes = a.liveNodes(ctx)
+	}
+	for i := range p.Uses {
+		p.Uses[i].Nodes = nodes
+	}
 	config.Is = fmt.Sprintf("layout %s on %s", cfg.Layout, serverNames(p.Uses))
 	return append([]doctor.Check{config}, doctor.Examine(ctx, p)...)
+}
+
+// liveNodes counts the nodes of all groups; 0 where etcd can't be asked, which is
+// a check of its own.
+func (a *app) liveNodes(ctx context.Context) (n int) {
+	ctx, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
+	defer cancel()
+	groups, _ := a.nodes(ctx, "")
+	for _, g := range groups {
+		n += len(g.Nodes)
+	}
+	return n
 }
 
 func serverNames(uses []doctor.Use) string {

@@ -72,7 +72,7 @@ func TestDoctorReadsTheSettingsOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
 	s.write("tocsin.yaml", s.yaml(s.layout, ownServer(t, devserver.MariaDBConfig{
-		Args: []string{"--read-only", "--max-connections=20", "--max-allowed-packet=2M", "--table-definition-cache=400"},
+		Args: []string{"--read-only", "--max-connections=12", "--max-allowed-packet=2M", "--table-definition-cache=400"},
 	})))
 	s.applyDDL() // root may, on a replica too
 	r := s.run("doctor")
@@ -84,7 +84,7 @@ func TestDoctorReadsTheSettingsOfTheServer(t *testing.T) {
 		"fail  server db1   durability: innodb_flush_log_at_trx_commit is 2: a crash of the host may lose committed tasks\n" +
 			"      -> set innodb_flush_log_at_trx_commit = 1 in my.cnf\n",
 		"ok    server db1   table_definition_cache: 400 for 8 task tables\n",
-		"fail  server db1   max_connections: max_connections is 20, and one process may open 32\n" +
+		"fail  server db1   max_connections: max_connections is 12, and 2 nodes and a sweeper may open 48, 16 each\n" +
 			"      -> set max_connections = 1000 in my.cnf, or lower max_conns in the config\n",
 		"warn  server db1   max_allowed_packet: max_allowed_packet is 2097152 bytes\n      -> set max_allowed_packet = 16M in my.cnf\n",
 		", 3 failed\n",
@@ -93,6 +93,21 @@ func TestDoctorReadsTheSettingsOfTheServer(t *testing.T) {
 			t.Errorf("stdout lacks %q:\n%s", want, r.stdout)
 		}
 	}
+}
+
+func TestDoctorComparesTheNodesWithTheServersConnections(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	if r := s.run("doctor", "--nodes", "200"); !strings.Contains(r.stdout, "200 nodes and a sweeper may open 3216, 16 each") {
+		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
+	}
+	for range 3 {
+		s.node("orders", "host", 1)
+	}
+	if r := s.run("doctor"); !strings.Contains(r.stdout, "3 nodes and a sweeper open 64 at most") {
+		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
+	}
+	s.run("doctor", "--nodes", "-1").refused(t, exitUsage, "--nodes -1")
 }
 
 func TestDoctorNamesWhatFailsAndWhatToChange(t *testing.T) {

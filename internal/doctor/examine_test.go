@@ -30,7 +30,7 @@ func (w ward) Check(_ context.Context, i int) error { return w[i].check }
 
 func patient(w ward) Patient {
 	return Patient{
-		Uses: []Use{{"db1", 512, 32}, {"db2", 512, 32}}, Servers: w,
+		Uses: []Use{{Name: "db1", Tables: 512, Conns: 32}, {Name: "db2", Tables: 512, Conns: 32}}, Servers: w,
 		Types: func(context.Context) ([]biztype.Policy, error) { return []biztype.Policy{{Name: "a"}}, nil },
 		Etcd:  func(context.Context) (string, error) { return "1 member", nil },
 	}

@@ -12,7 +12,8 @@ import (
 const (
 	spareDefinitions = 200         // of tables that are not ours, and room
 	spareFiles       = 200         // logs, system tables, temporary files
-	processes        = 3           // two nodes and a sweeper: the fewest that a cluster has
+	leastNodes       = 2           // of a cluster that survives the loss of one
+	others           = 1           // processes beside the nodes: a sweeper
 	leastPacket      = 1 << 20     // bytes; a batch of ours may be so large
 	goodPacket       = 4 << 20     // bytes
 	clockLimit       = time.Second // between the server's clock and this machine's
@@ -23,6 +24,7 @@ type Use struct {
 	Name   string // of the server
 	Tables int    // task tables that it holds
 	Conns  int    // connections that one process may open
+	Nodes  int    // that may be connected at the same time; fewer than 2 count as 2
 }
 
 // Server judges the facts of one server. It gives one check of each kind, in a fixed order.
@@ -35,7 +37,7 @@ func Server(f store.Facts, use Use) []Check {
 		openTables(f, use.Tables),
 		definitions(f, use.Tables),
 		files(f, use.Tables),
-		connections(f, use.Conns),
+		connections(f, use),
 		packet(f),
 		clock(f),
 	}
@@ -106,20 +108,22 @@ func files(f store.Facts, tables int) Check {
 	return good(name, "%s", number(f.OpenFilesLimit))
 }
 
-func connections(f store.Facts, conns int) Check {
+// connections wants room for every node and a sweeper. The services that add tasks come on top: nobody here knows them.
+func connections(f store.Facts, use Use) Check {
 	const name = "max_connections"
-	level, want := OK, processes*conns
+	nodes := max(use.Nodes, leastNodes)
+	level, want := OK, (nodes+others)*use.Conns
 	switch {
 	case f.MaxConnections == -1:
-	case f.MaxConnections < conns:
+	case f.MaxConnections < use.Conns:
 		level = Fail
 	case f.MaxConnections < want:
 		level = Warn
 	}
 	if level == OK {
-		return good(name, "%s, %d for one process", number(f.MaxConnections), conns)
+		return good(name, "%s; %d nodes and a sweeper open %d at most", number(f.MaxConnections), nodes, want)
 	}
-	is := fmt.Sprintf("max_connections is %d, and one process may open %d", f.MaxConnections, conns)
+	is := fmt.Sprintf("max_connections is %d, and %d nodes and a sweeper may open %d, %d each", f.MaxConnections, nodes, want, use.Conns)
 	return bad(level, name, is, inMyCnf(fmt.Sprintf("max_connections = %d", round(want)))+", or lower max_conns in the config")
 }
 

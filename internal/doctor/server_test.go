@@ -79,7 +79,7 @@ var faults = map[string]struct {
 	},
 	"fewer connections than a cluster takes": {
 		func(f *store.Facts) { f.MaxConnections = 95 }, Warn, "max_connections",
-		"max_connections is 95, and one process may open 32", "set max_connections = 1000 in my.cnf",
+		"max_connections is 95, and 2 nodes and a sweeper may open 96, 32 each", "set max_connections = 1000 in my.cnf",
 	},
 	"fewer connections than one process takes": {
 		func(f *store.Facts) { f.MaxConnections = 31 }, Fail, "max_connections", "is 31", "max_connections",

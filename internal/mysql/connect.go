@@ -14,11 +14,11 @@ import (
 
 // Defaults of a connection. A DSN's own timeout, readTimeout and writeTimeout win.
 const (
-	DefaultMaxConns     = 32
+	DefaultMaxConns     = 16 // of 200 nodes: 3,200 to a server at most
 	DefaultDialTimeout  = 5 * time.Second
 	DefaultReadTimeout  = 30 * time.Second
 	DefaultWriteTimeout = 30 * time.Second
-	idleTimeout         = 5 * time.Minute
+	DefaultIdleTime     = time.Minute
 )
 
 // session is run on every new connection, after what the server's init_connect
@@ -37,10 +37,11 @@ SET SESSION
 
 // Spec names one server and the numbers of the databases it holds.
 type Spec struct {
-	Name      string // as shown in errors and metrics; "" takes the DSN's address
-	DSN       string // go-sql-driver/mysql form; a database in it is ignored
-	Databases []int  // database numbers, 0-based
-	MaxConns  int    // open connections at most; 0 means DefaultMaxConns
+	Name      string        // as shown in errors and metrics; "" takes the DSN's address
+	DSN       string        // go-sql-driver/mysql form; a database in it is ignored
+	Databases []int         // database numbers, 0-based
+	MaxConns  int           // open connections at most; 0 means DefaultMaxConns
+	IdleTime  time.Duration // after which a connection that nobody needs is closed; 0 means DefaultIdleTime
 }
 
 // Server is one open pool. Safe for concurrent use.
@@ -70,7 +71,10 @@ func Open(spec Spec) (*Server, error) {
 	}
 	db.SetMaxOpenConns(spec.MaxConns)
 	db.SetMaxIdleConns(spec.MaxConns)
-	db.SetConnMaxIdleTime(idleTimeout)
+	if spec.IdleTime <= 0 {
+		spec.IdleTime = DefaultIdleTime
+	}
+	db.SetConnMaxIdleTime(spec.IdleTime)
 	return &Server{Name: spec.Name, Databases: spec.Databases, DB: db}, nil
 }
 

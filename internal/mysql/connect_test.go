@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -101,6 +103,32 @@ func TestRedactLeavesOutThePasswordAlone(t *testing.T) {
 	} {
 		if got := mysql.Redact(dsn); got != want {
 			t.Errorf("%s: %s, want %s", dsn, got, want)
+		}
+	}
+}
+
+func TestConnectionsThatNobodyNeedsAreClosed(t *testing.T) {
+	t.Parallel()
+	s, err := mysql.Open(mysql.Spec{DSN: devtest.DSN(t), MaxConns: 8, IdleTime: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.DB.Close()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := s.DB.ExecContext(t.Context(), "DO SLEEP(0.1)"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if open := s.DB.Stats().OpenConnections; open != 8 {
+		t.Errorf("%d connections under load, want the 8 that it may open", open)
+	}
+	for end := time.Now().Add(20 * time.Second); s.DB.Stats().OpenConnections > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are left of an idle pool", s.DB.Stats().OpenConnections)
 		}
 	}
 }

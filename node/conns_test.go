@@ -1,0 +1,90 @@
+package node_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// sampler notes the most connections that a user has at a time, until it is
+// stopped.
+type sampler struct {
+	most atomic.Int64
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+func sample(t *testing.T, db *sql.DB, user string) *sampler {
+	ctx, stop := context.WithCancel(t.Context())
+	s := &sampler{stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		for ctx.Err() == nil {
+			var n int64
+			if db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = ?", user).Scan(&n) == nil {
+				s.most.Store(max(s.most.Load(), n))
+			}
+		}
+	}()
+	return s
+}
+
+func (s *sampler) end() int64 {
+	s.stop()
+	<-s.done
+	return s.most.Load()
+}
+
+// newUser makes a user of the test's server, who is counted and, with a limit, kept
+// from more connections.
+func newUser(t *testing.T, db *sql.DB, limit string) (user, dsn string) {
+	t.Helper()
+	user = "u" + strings.ToLower(devtest.Prefix(t))
+	for _, statement := range []string{
+		"CREATE USER '" + user + "'@'%'", "GRANT ALL ON *.* TO '" + user + "'@'%' WITH MAX_USER_CONNECTIONS " + limit,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _, _ = db.Exec("DROP USER '" + user + "'@'%'") })
+	return user, user + "@" + strings.SplitN(devtest.DSN(t), "@", 2)[1]
+}
+
+func TestANodeUnderLoadOpensNoMoreConnectionsThanItMay(t *testing.T) {
+	t.Parallel()
+	const tasks, most = 3000, 8
+	p, db := newPlace(t, closePolicy()), openDB(t)
+	user, dsn := newUser(t, db, "0")
+	cfg := p.config("orders")
+	cfg.Tables.Servers = []tocsin.Server{{Name: "db1", DSN: dsn, MaxConns: most}}
+	var done atomic.Int64
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { done.Add(1); return nil })
+	s := sample(t, db, user)
+	run(t, cfg, &h)
+	many := make([]tocsin.NewTask, tasks)
+	for i := range many {
+		many[i] = orderClose.New(uint64(i+1), order{}, tocsin.In(time.Duration(i/1500)*time.Second))
+	}
+	if _, err := p.client.AddMany(t.Context(), many); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); done.Load() < tasks; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d tasks are delivered", done.Load(), tasks)
+		}
+	}
+	got := s.end()
+	t.Logf("%d connections at most, of %d", got, most)
+	if got > most || got == 0 {
+		t.Errorf("%d connections, more than %d", got, most)
+	}
+}
