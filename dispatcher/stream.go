@@ -11,14 +11,14 @@ import (
 
 // Reserve makes room for whole rows of a biz type that are about to be read, for
 // at most so many; for none where the lane has enough to do, and what is due is
-// better queued. A lane that is quick has room again soon, so that is waited for
-// a little. Room for any has to be given back by one Take, whatever comes of it.
+// better queued. A lane that is quick has room again soon: that is waited for a
+// little. Room for any has to be given back by one Take, whatever comes of it.
 func (d *Dispatcher) Reserve(ctx context.Context, server int, bizType uint64, most int) duequeue.Room {
 	s := d.servers[server]
 	var patience <-chan time.Time
 	for {
 		room, vacant := s.reserve(bizType, most)
-		if room.Rows > 0 || vacant == nil {
+		if !room.Later {
 			return room
 		}
 		if patience == nil {
@@ -36,8 +36,8 @@ func (d *Dispatcher) Reserve(ctx context.Context, server int, bizType uint64, mo
 	}
 }
 
-// reserve gives what there is now; if that is nothing but may change soon, vacant
-// tells when to ask again.
+// reserve gives what there is now; if that is to come Later, vacant tells when to
+// ask again.
 func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,20 +46,22 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 		return room, nil
 	}
 	if s.unsettled >= settleBound {
+		room.Later = true
 		return room, l.vacant
 	}
 	if l.held == 0 {
 		l.grow()
 	}
 	n := min(l.budget(), most)
-	switch {
-	case n > 0:
-		l.held += n
-		return duequeue.Room{Rows: n, Reading: l.queue.Begin()}, nil
-	case l.ahead > 0:
+	if n == 0 {
+		room.Later = l.ahead > 0
 		return room, l.vacant
 	}
-	return room, nil
+	l.held += n
+	if l.budget() > 0 {
+		signal(l.vacant) // for the next who waits
+	}
+	return duequeue.Room{Rows: n, Reading: l.queue.Begin()}, nil
 }
 
 // Take starts rows that were read whole, of one biz type and due, for which

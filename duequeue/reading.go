@@ -9,7 +9,8 @@ type Reading struct{ generation uint64 }
 // Room is what a lane has reserved for whole rows that are about to be read: for
 // so many rows, of one read.
 type Room struct {
-	Rows int
+	Rows  int
+	Later bool // none just now, but soon: the lane is quick
 	Reading
 }
 

@@ -25,7 +25,7 @@ func (sv *server) stream(ctx context.Context, j *job) result {
 		tables, limit := w.next(len(r.rest))
 		room := sv.cfg.Intake.Reserve(ctx, sv.index, j.types[0], tables*limit)
 		if room.Rows == 0 {
-			r.plain = true
+			r.plain = !room.Later
 			break
 		}
 		from := r.takeOldest(min(tables, room.Rows))
@@ -36,7 +36,7 @@ func (sv *server) stream(ctx context.Context, j *job) result {
 		}
 		maps.Copy(r.failed, page.Failed)
 		r.rest = append(r.rest, page.More...)
-		w.note(len(from), len(page.Rows))
+		w.note(len(from), len(page.More))
 		if page.refused != 0 {
 			r.refused = page.refused
 			break
@@ -120,13 +120,14 @@ func (w *width) next(left int) (tables, limit int) {
 	return tables, max(streamPage/tables, 1)
 }
 
-// note learns from a statement: one that came back with few rows reads more
-// tables next time, though not so many that they would have no page to speak of.
-func (w *width) note(tables, rows int) {
+// note learns from a statement of so many tables, of which some have more: where
+// most had less than their page, the next one reads more tables, where most had
+// more, fewer.
+func (w *width) note(tables, more int) {
 	switch {
-	case rows*2 < streamPage:
+	case more*4 <= tables:
 		w.tables = min(tables*2, maxStreamed)
-	case rows >= streamPage && w.tables > 1:
-		w.tables /= 2
+	case more*4 >= tables*3:
+		w.tables = max(tables/2, 1)
 	}
 }
