@@ -29,7 +29,8 @@ import (
 
 // The settings of server and client.
 const (
-	concurrency = 256
+	servers     = 8   // one takes one task at a time
+	concurrency = 32 // of a server
 	look        = 5 * time.Millisecond
 	conns       = 64
 	inserters   = 64
@@ -56,7 +57,7 @@ type peer struct {
 	client  *asynq.Client
 	inspect *asynq.Inspector
 	redis   *redis.Client
-	worker  *asynq.Server // nil while paused
+	at      []*asynq.Server // work; empty while paused
 	deliver atomic.Pointer[func(string)]
 }
 
@@ -101,25 +102,31 @@ func (p *peer) ProcessTask(_ context.Context, t *asynq.Task) error {
 	return nil
 }
 
-// Start begins deliveries with a new server, unless one is at work.
+// Start begins deliveries with new servers, unless some are at work.
 func (p *peer) Start(_ context.Context, deliver func(string)) error {
 	p.deliver.Store(&deliver)
-	if p.worker != nil {
+	if len(p.at) > 0 {
 		return nil
 	}
-	p.worker = asynq.NewServer(options(p.server), asynq.Config{
-		Concurrency: concurrency, TaskCheckInterval: look, DelayedTaskCheckInterval: look,
-		Logger: quiet{log.New(io.Discard, "", 0)}, LogLevel: asynq.ErrorLevel,
-	})
-	return p.worker.Start(p)
+	for range servers {
+		s := asynq.NewServer(options(p.server), asynq.Config{
+			Concurrency: concurrency, TaskCheckInterval: look, DelayedTaskCheckInterval: look,
+			Logger: quiet{log.New(io.Discard, "", 0)}, LogLevel: asynq.ErrorLevel,
+		})
+		p.at = append(p.at, s)
+		if err := s.Start(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Pause ends the server; tasks in hand are finished first.
+// Pause ends the servers; tasks in hand are finished first.
 func (p *peer) Pause(context.Context) error {
-	if p.worker != nil {
-		p.worker.Shutdown()
-		p.worker = nil
+	for _, s := range p.at {
+		s.Shutdown()
 	}
+	p.at = nil
 	return nil
 }
 
@@ -148,13 +155,13 @@ func (p *peer) Facts() contest.Facts {
 	return contest.Facts{
 		Version:    "Asynq " + contest.Library("github.com/hibiken/asynq") + ", " + p.server.Version(),
 		Durability: "Redis' append-only file, appendfsync " + daemon.AppendFsync(p.strict),
-		Tuning: fmt.Sprintf("Concurrency %d, TaskCheckInterval and DelayedTaskCheckInterval %s, %d connections; tasks stored one by one by %d goroutines; due times rounded up to the second",
-			concurrency, look, conns, inserters),
+		Tuning: fmt.Sprintf("%d servers, Concurrency %d each, TaskCheckInterval and DelayedTaskCheckInterval %s, %d connections; tasks stored one by one by %d goroutines; due times rounded up to the second",
+			servers, concurrency, look, conns, inserters),
 		Settled: "no task is left in the lists of pending and active ones; then Asynq's count of processed tasks is read",
 	}
 }
 
-// Close ends server, clients and Redis.
+// Close ends servers, clients and Redis.
 func (p *peer) Close() error {
 	return errors.Join(p.Pause(context.Background()), p.client.Close(), p.inspect.Close(), p.redis.Close(), p.server.Stop())
 }

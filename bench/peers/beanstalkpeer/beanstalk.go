@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	workers   = 16
+	workers   = 8
 	inserters = 8
 	usualSync = 50 // milliseconds, beanstalkd's default
 )

@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -33,7 +32,8 @@ import (
 
 // The settings of the client and of the server.
 const (
-	workers  = 2000
+	clients  = 2    // one fetches with one statement at a time, which one CPU bounds
+	workers  = 1000 // of a client
 	cooldown = 2 * time.Millisecond
 	poll     = 5 * time.Millisecond
 	conns    = 32
@@ -59,12 +59,12 @@ type peer struct {
 	server    *daemon.Server
 	pool      *pgxpool.Pool
 	inserter  *river.Client[pgx.Tx]
-	worker    *river.Client[pgx.Tx] // nil while paused
+	at        []*river.Client[pgx.Tx] // work; empty while paused
 	deliver   atomic.Pointer[func(string)]
 	delivered atomic.Int64
 	completed atomic.Int64
 	counting  sync.WaitGroup
-	cancel    func() // ends the subscription
+	cancels   []func() // end the subscriptions
 }
 
 func open(ctx context.Context, _ contest.Setup) (contest.System, error) {
@@ -99,7 +99,7 @@ func (p *peer) open(ctx context.Context) (err error) {
 	return err
 }
 
-func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // Insert stores the batch by COPY.
 func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
@@ -118,12 +118,22 @@ func (p *peer) Work(_ context.Context, job *river.Job[args]) error {
 	return nil
 }
 
-// Start begins deliveries with a new client, unless one is at work.
+// Start begins deliveries with new clients, unless some are at work.
 func (p *peer) Start(ctx context.Context, deliver func(string)) error {
 	p.deliver.Store(&deliver)
-	if p.worker != nil {
+	if len(p.at) > 0 {
 		return nil
 	}
+	for range clients {
+		if err := p.startClient(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startClient begins deliveries with one more client.
+func (p *peer) startClient(ctx context.Context) error {
 	all := river.NewWorkers()
 	river.AddWorker(all, p)
 	client, err := river.NewClient(riverpgxv5.New(p.pool), &river.Config{
@@ -136,26 +146,27 @@ func (p *peer) Start(ctx context.Context, deliver func(string)) error {
 	completions, cancel := client.SubscribeConfig(&river.SubscribeConfig{
 		ChanSize: events, Kinds: []river.EventKind{river.EventKindJobCompleted},
 	})
-	p.cancel = cancel
 	p.counting.Go(func() {
 		for range completions {
 			p.completed.Add(1)
 		}
 	})
-	p.worker = client
+	p.at, p.cancels = append(p.at, client), append(p.cancels, cancel)
 	return client.Start(ctx)
 }
 
-// Pause ends the client that works; jobs in hand are finished first.
+// Pause ends the clients that work; jobs in hand are finished first.
 func (p *peer) Pause(ctx context.Context) error {
-	if p.worker == nil {
-		return nil
+	var errs []error
+	for _, client := range p.at {
+		errs = append(errs, client.Stop(ctx))
 	}
-	err := p.worker.Stop(ctx)
-	p.cancel()
+	for _, cancel := range p.cancels {
+		cancel()
+	}
 	p.counting.Wait()
-	p.worker = nil
-	return err
+	p.at, p.cancels = nil, nil
+	return errors.Join(errs...)
 }
 
 // Quiet compares deliveries to the completions that River says it has stored.
@@ -177,8 +188,8 @@ func (p *peer) Facts() contest.Facts {
 	return contest.Facts{
 		Version:    "River " + contest.Library("github.com/riverqueue/river") + ", " + p.server.Version(),
 		Durability: "PostgreSQL's log is flushed at every commit (fsync=on, synchronous_commit=on)",
-		Tuning: fmt.Sprintf("MaxWorkers %d, FetchCooldown %s, FetchPollInterval %s, %d connections, batched completions, InsertManyFast; %v",
-			workers, cooldown, poll, conns, serverSettings),
+		Tuning: fmt.Sprintf("%d clients, MaxWorkers %d each, FetchCooldown %s, FetchPollInterval %s, %d connections, batched completions, InsertManyFast; %v",
+			clients, workers, cooldown, poll, conns, serverSettings),
 		Settled: "as many completion events as deliveries, which River sends once they are stored; then rows with state 'completed' are counted",
 	}
 }

@@ -220,7 +220,7 @@ func (p *peer) Facts() contest.Facts {
 	return contest.Facts{
 		Version:    "this tree, " + p.version,
 		Durability: "MariaDB's log is flushed at every commit (innodb_flush_log_at_trx_commit=1), no binary log",
-		Tuning:     "as it comes, one node, " + strconv.Itoa(conns) + " connections; drained by a node that owns its tables for over a minute; buffer pool and log hold the run",
+		Tuning:     "as it comes, one node, " + strconv.Itoa(conns) + " connections; buffer pool and log hold the run",
 		Settled:    "the node has no row in delivery or waiting to be settled; then rows with status done are counted in the tables",
 	}
 }
