@@ -12,7 +12,7 @@ MINUTES  ?= 10
 .PHONY: help run build test check format vet staticcheck lint fuzz chaos faults cluster clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: ## install what is missing, build, run `tocsin dev $(ARGS)`: make run ARGS="--tasks 500 --exit"
 	@scripts/install-deps.sh run
@@ -57,6 +57,16 @@ faults: ## run the long fault scenarios, each with its figures
 cluster: ## run the long cluster scenarios, each with its figures as a line and as JSON
 	@scripts/install-deps.sh test
 	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run '^TestCluster' $(TESTARGS) ./internal/chaos
+
+bench-peers: ## install what is missing, measure Tocsin beside its peers: make bench-peers ARGS="--rounds 1 --only tocsin,river"
+	@scripts/install-deps.sh peers
+	@mkdir -p bin
+	@go -C bench/peers build -o ../../bin/peers .
+	@exec bin/peers $(ARGS)
+
+test-peers: ## install what is missing, vet and test bench/peers, which is a Go module of its own
+	@scripts/install-deps.sh peers
+	cd bench/peers && go vet ./... && go test -timeout 10m $(TESTARGS) ./...
 
 clean: ## remove what build and run made
 	rm -rf bin

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Installs what `make run` and `make test` need and is missing; says nothing if nothing is.
+# Installs what `make run`, `make test` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server
 #   scripts/install-deps.sh test    the server, its command line client, a C compiler for the race detector, libfaketime
+#   scripts/install-deps.sh peers   MariaDB's server, PostgreSQL, Redis, beanstalkd
 #
 # It uses apt-get, as root or through sudo. Elsewhere it says what to install and exits 1. Go itself is never installed.
 set -eu
@@ -47,6 +48,9 @@ has_compiler() {
 # Some tests run a server whose clock is wrong.
 has_faketime() { [ -n "$(find /usr/lib -name libfaketimeMT.so.1 2>/dev/null | head -n 1)" ]; }
 
+# In PATH, or among Debian's PostgreSQL versions: the same places as bench/peers/daemon.
+has_peer() { command -v "$1" >/dev/null || [ -n "$(find /usr/lib/postgresql/*/bin /usr/sbin /usr/local/sbin /usr/local/bin -name "$1" 2>/dev/null | head -n 1)" ]; }
+
 # What is missing for $1, as names of Debian packages.
 missing() {
 	has_server || echo mariadb-server-core
@@ -54,6 +58,11 @@ missing() {
 		has_client || echo mariadb-client-core
 		has_compiler || echo gcc libc6-dev
 		has_faketime || echo libfaketime
+	fi
+	if [ "$1" = peers ]; then
+		has_peer postgres || echo postgresql
+		has_peer redis-server || echo redis-server
+		has_peer beanstalkd || echo beanstalkd
 	fi
 }
 
@@ -96,16 +105,19 @@ install() {
 	apt update && apt install -y --no-install-recommends $(package_names "$@")
 }
 
+# The target of the Makefile that wants $1.
+target() { if [ "$1" = peers ]; then echo bench-peers; else echo "$1"; fi; }
+
 main() {
-	case "${1:-test}" in run | test) ;; *) fail "want run or test, not $1" ;; esac
+	case "${1:-test}" in run | test | peers) ;; *) fail "want run, test or peers, not $1" ;; esac
 	check_go
 	# shellcheck disable=SC2046 # one word a package
 	set -- "${1:-test}" $(missing "${1:-test}")
 	goal=$1
 	shift
 	[ $# -gt 0 ] || return 0
-	command -v apt-get >/dev/null || fail "missing for make $goal, and there is no apt-get here: install $* (named as in Debian), e.g. from https://mariadb.org/download/"
-	as_root true || fail "missing for make $goal, and only root may install it: apt-get install --no-install-recommends $*"
+	command -v apt-get >/dev/null || fail "missing for make $(target "$goal"), and there is no apt-get here: install $* (named as in Debian), e.g. from https://mariadb.org/download/"
+	as_root true || fail "missing for make $(target "$goal"), and only root may install it: apt-get install --no-install-recommends $*"
 	say "apt-get install $*"
 	install "$@" || fail "could not install $*: see above"
 	# shellcheck disable=SC2046

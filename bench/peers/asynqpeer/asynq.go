@@ -29,7 +29,7 @@ import (
 
 // The settings of server and client.
 const (
-	servers     = 8   // one takes one task at a time
+	servers     = 8  // one takes one task at a time
 	concurrency = 32 // of a server
 	look        = 5 * time.Millisecond
 	conns       = 64
