@@ -9,7 +9,7 @@ SEED     ?= 1
 MINUTES  ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check format vet staticcheck lint fuzz chaos faults cluster clean
+.PHONY: help run build test check format vet staticcheck lint fuzz chaos faults cluster bench-peers test-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
