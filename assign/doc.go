@@ -26,7 +26,8 @@
 //
 //	a node comes                 the others give up tables to it when it says that it takes them at once: no table lies between two
 //	a node comes back quickly    it waits for the tables of its former life, a TTL at most, before others give up any to it
-//	a node leaves                it is marked as leaving, drops all its tables, and frees their keys in one step
+//	many tables move             their owner gives them up in parts and goes on with the others meanwhile
+//	a node leaves                it is marked as leaving, gives up its tables in parts, the last with its lease
 //	a node is told to drain      it drops its tables in order and takes none, but stays; also as a new incarnation
 //	a node dies                  its keys go when the lease runs out; after a short pause the others take its tables
 //	etcd does not answer         tables stay where they are; a node whose trust runs out goes on in claim mode

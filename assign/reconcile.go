@@ -190,7 +190,7 @@ func (s *session) paused(v view) bool {
 func (s *session) carryOut(ctx context.Context, v view, target []string) error {
 	s.metrics.plans.Inc()
 	away, start, take := s.divide(v, target)
-	stuck := errors.Join(s.giveBack(ctx, away), s.start(ctx, start))
+	stuck := errors.Join(s.giveBack(ctx, s.portion(away)), s.start(ctx, start))
 	rev, err := s.writer.take(ctx, take)
 	s.wrote = max(s.wrote, rev)
 	return errors.Join(stuck, err)
@@ -230,21 +230,6 @@ func (s *session) acceptable(table int, now time.Time) bool {
 	}
 	s.wake(r.until)
 	return false
-}
-
-// giveBack drops tables and deletes their keys. What can't be dropped yet holds up no other.
-func (s *session) giveBack(ctx context.Context, tables map[int]int64) error {
-	if len(tables) == 0 {
-		return nil
-	}
-	var held []int
-	for table, rev := range tables {
-		s.doomed[table] = rev
-		if _, ok := s.held[table]; ok {
-			held = append(held, table)
-		}
-	}
-	return errors.Join(s.drop(ctx, held), s.free(ctx, tables))
 }
 
 // start gives the holder tables whose keys are ours. Those that it can't take are given back.

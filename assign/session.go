@@ -38,6 +38,7 @@ type session struct {
 	orphans map[string]orphan   // keys without a node
 	missed  map[sight]time.Time // what nodes can't reach and others can, and since when
 	live    map[string]bool     // nodes of the last view that were not leaving
+	stuck   bool                // the last drop left something
 	wrote   int64               // revision of our last write: an older view is not planned on
 	differs string              // types warned of last
 	next    time.Time           // when to look again though nothing changed; zero: never
@@ -148,6 +149,7 @@ func (s *session) leave(life context.Context) error {
 	if err := s.writer.announce(ctx, s.record); err != nil {
 		s.log.Warn().Err(err).Msg("leaving unannounced")
 	}
+	s.leaveParts(life)
 	all := maps.Clone(s.held)
 	dropped := s.drop(life, s.kept())
 	for end := time.Now().Add(leaveTTLs * s.lease.ttl); dropped != nil && life.Err() == nil && time.Now().Before(end); {
