@@ -51,3 +51,15 @@ const (
 
 // dropSQL removes a database of the run; its name follows.
 const dropSQL = `DROP DATABASE IF EXISTS `
+
+// These keep a server from purging: a transaction that has written and one that
+// has read, both open until they are rolled back.
+const (
+	levelSQL    = `SET /* tocsin bench_hold */ TRANSACTION ISOLATION LEVEL REPEATABLE READ` // of the next one: below it a snapshot is none
+	beginSQL    = `START TRANSACTION /* tocsin bench_hold */`
+	snapshotSQL = `START TRANSACTION /* tocsin bench_hold */ WITH CONSISTENT SNAPSHOT`
+	touchSQL    = `INSERT /* tocsin bench_hold */ INTO {table} (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute) ` +
+		`VALUES (1, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 0, 1, 0, UTC_TIMESTAMP(3) + INTERVAL 1 DAY, UTC_TIMESTAMP(3) + INTERVAL 1 DAY, '')`
+	glanceSQL   = `SELECT /* tocsin bench_hold */ job_id FROM {table} LIMIT 1`
+	rollbackSQL = `ROLLBACK /* tocsin bench_hold */`
+)

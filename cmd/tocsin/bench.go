@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ type benchFlags struct {
 
 func newBench(a *app) *cobra.Command {
 	c := group("bench", "Measure this machine, beside the least that the same work costs in plain SQL",
-		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a))
+		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a), newBenchPeek(a))
 	c.Long = `Each starts a private MariaDB, which flushes its log at every commit, and a private etcd, and
 removes them in the end. With --config it takes the file's servers and etcd instead, in
 databases of its own, "bench_...", which it drops in the end. It measures the raw SQL of the
@@ -38,7 +39,7 @@ func benchCommand[R fmt.Stringer](a *app, use, short, long string, f *benchFlags
 			return runBench(cmd.Context(), a, f, measure)
 		},
 	}
-	c.Flags().StringVar(&f.layout, "layout", "8x16", "databases x tables")
+	c.Flags().StringVar(&f.layout, "layout", cmp.Or(f.layout, "8x16"), "databases x tables")
 	c.Flags().IntVar(&f.Pending, "pending", 0, "rows that wait in the tables for a day far ahead")
 	c.Flags().StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of this process, while Tocsin is measured, to this file")
 	return c
@@ -92,10 +93,21 @@ without nodes.`, &f, bench.Idle)
 	return c
 }
 
+func newBenchPeek(a *app) *cobra.Command {
+	f := benchFlags{layout: "1x1"}
+	c := benchCommand(a, "peek", "What a peek takes while the server can't purge what was settled",
+		`Rows are stored and set to done in batches while an older write transaction and a read snapshot
+stay open, and the tables are peeked as nodes do; beside that, the same peeks before and after.`, &f, bench.Peek)
+	c.Flags().IntVar(&f.Tasks, "tasks", 300_000, "rows that are settled, over all tables")
+	c.Flags().DurationVar(&f.Overdue, "overdue", 30*time.Second, "how long ago they fell due; those of the last 10s are within the bounds of a peek")
+	c.Flags().DurationVar(&f.Duration, "duration", 5*time.Second, "how long to peek, each time")
+	return c
+}
+
 // benchUnits are the stages that show progress, with what they count.
 var benchUnits = map[string]string{
 	"create": "tables", "fill": "rows", "raw": "rows", "drain": "tasks", "insert": "tasks",
-	"add": "tasks", "deliver": "tasks", "alone": "seconds", "settle": "seconds", "watch": "seconds",
+	"add": "tasks", "deliver": "tasks", "alone": "seconds", "settle": "seconds", "watch": "seconds", "peek": "peeks",
 }
 
 func runBench[R fmt.Stringer](ctx context.Context, a *app, f *benchFlags, measure func(context.Context, bench.Options) (R, error)) (err error) {

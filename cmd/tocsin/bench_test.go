@@ -16,6 +16,7 @@ var (
 	boundKeys    = []string{"tasks_per_second", "bound_per_second", "ratio", "per_task", "bound_per_task"}
 	latenessKeys = []string{"p50_ms", "p99_ms", "p999_ms", "max_ms", "early"}
 	idleKeys     = []string{"statements_per_second", "node_cpu_percent", "server_cpu_percent"}
+	peekKeys     = []string{"p50_ms", "p99_ms", "clean_p99_ms", "unbounded_p50_ms", "ratio"}
 )
 
 // benchmark runs one on private servers and decodes what it prints, which has
@@ -116,6 +117,19 @@ func TestBenchIdle(t *testing.T) {
 	}
 }
 
+// What was settled can't be purged: an unbounded peek has to walk over it, a
+// regular one has not.
+func TestBenchPeek(t *testing.T) {
+	t.Parallel()
+	r := benchmark[bench.PeekResult](t, peekKeys, "peek", "--tasks", "20000", "--duration", "200ms")
+	if r.Entries != 20_000 || r.Layout != "1x1" || r.HistoryLength < 40 || r.CleanP99 <= 0 || r.P50 <= 0 {
+		t.Errorf("%+v", r)
+	}
+	if r.UnboundedP50 < 5*r.P50 {
+		t.Errorf("unbounded p50 %g ms beside %g ms: the entries were purged", r.UnboundedP50, r.P50)
+	}
+}
+
 func TestBenchOnServersOfAConfigLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -144,6 +158,16 @@ func TestBenchRefusesWhatCannotBeMeasured(t *testing.T) {
 		"tasks below zero":            {[]string{"insert", "--tasks=-1"}, exitUsage, []string{"-1 tasks"}},
 		"no rate":                     {[]string{"lateness", "--rate", "0"}, exitUsage, []string{"a rate"}},
 		"no duration":                 {[]string{"idle", "--duration", "0s"}, exitUsage, []string{"a duration"}},
+		"nothing to peek beside":      {[]string{"peek", "--tasks", "0"}, exitUsage, []string{"at least 1 task"}},
+		"a peek of no duration":       {[]string{"peek", "--duration", "0s"}, exitUsage, []string{"a duration"}},
+		"too many nodes":              {[]string{"idle", "--nodes", "65"}, exitUsage, []string{"65 nodes", "1 to 64"}},
+		"fewer rows than none":        {[]string{"drain", "--pending=-1"}, exitUsage, []string{"-1 pending"}},
+		"a burst beyond all bounds":   {[]string{"lateness", "--burst", "20000001"}, exitUsage, []string{"20000001 in a burst"}},
+		"a delay of hours":            {[]string{"lateness", "--delay", "2h"}, exitUsage, []string{"delay 2h0m0s"}},
+		"overdue for days":            {[]string{"drain", "--overdue", "25h"}, exitUsage, []string{"overdue 25h0m0s"}},
+		"concurrency below zero":      {[]string{"drain", "--concurrency=-1"}, exitUsage, []string{"concurrency -1"}},
+		"an argument":                 {[]string{"insert", "much"}, exitUsage, []string{"much"}},
+		"a benchmark that is none":    {[]string{"everything"}, exitUsage, []string{"everything"}},
 		"a profile where none can be": {[]string{"idle", "--cpuprofile", "no/such/folder"}, exitFailed, []string{"CPU profile", "no/such/folder"}},
 		"a config that is not there":  {[]string{"idle", "--config", "none.yaml"}, exitFailed, []string{"none.yaml"}},
 	} {
