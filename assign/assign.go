@@ -19,7 +19,8 @@ type Holder interface {
 
 	// Drop gives tables up: stop peeking, drop what is queued, finish or claim what is in delivery, settle. It returns
 	// when their keys may be deleted. Tables that the node does not have are no error. After a *Refused the keys of the
-	// tables that it names stay, after any other error all of them, and Drop is called again for these. ctx ends after 5 s.
+	// tables that it names stay, after any other error all of them, and Drop is called again for these; but not of tables
+	// that this node misses and others reach: they deliver again what it could not settle. ctx ends after 5 s.
 	Drop(ctx context.Context, tables []int) error
 
 	// Loosen is called when the lease of an owner, an ID of this node, can't be proven any more, while its tables stay:

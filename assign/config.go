@@ -14,8 +14,9 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultTTL         = 10 * time.Second
-	DefaultReplanDelay = 250 * time.Millisecond
+	DefaultTTL          = 10 * time.Second
+	DefaultReplanDelay  = 250 * time.Millisecond
+	DefaultLeaveTimeout = 30 * time.Second
 )
 
 // MaxWeight is the largest weight of a node; Plan takes a larger one for it.
@@ -29,18 +30,19 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // Config says whose tables to divide, and as whom.
 type Config struct {
-	Client      *clientv3.Client // the caller's, who closes it after Run; see Dial
-	Cluster     string           // first part of every key; letters, digits, ".", "_", "-"
-	Group       string           // the nodes that share the tables; form as Cluster
-	Node        string           // name of this node without incarnation, a host name, say; form as Cluster, at most 55 bytes
-	Tables      int              // tables of the layout, at least 1
-	Block       int              // consecutive tables that a node reaches or misses together, those of a database; 0: Miss has no effect
-	Weight      int              // share of the tables relative to other nodes, at most MaxWeight; 0: 1
-	Info        NodeInfo         // published in the node's key
-	TTL         time.Duration    // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
-	ReplanDelay time.Duration    // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
-	Logger      zerolog.Logger
-	Registerer  prometheus.Registerer // nil: metrics are counted but not published
+	Client       *clientv3.Client // the caller's, who closes it after Run; see Dial
+	Cluster      string           // first part of every key; letters, digits, ".", "_", "-"
+	Group        string           // the nodes that share the tables; form as Cluster
+	Node         string           // name of this node without incarnation, a host name, say; form as Cluster, at most 55 bytes
+	Tables       int              // tables of the layout, at least 1
+	Block        int              // consecutive tables that a node reaches or misses together, those of a database; 0: Miss has no effect
+	Weight       int              // share of the tables relative to other nodes, at most MaxWeight; 0: 1
+	Info         NodeInfo         // published in the node's key
+	TTL          time.Duration    // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
+	LeaveTimeout time.Duration    // for how long a node that leaves tries to drop what is stuck; 0: DefaultLeaveTimeout
+	ReplanDelay  time.Duration    // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
+	Logger       zerolog.Logger
+	Registerer   prometheus.Registerer // nil: metrics are counted but not published
 }
 
 // Validate reports the first thing that is wrong. It asks nobody.
@@ -63,6 +65,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("assign: weight %d is not in 0 to %d", c.Weight, MaxWeight)
 	case c.TTL != 0 && c.TTL < time.Second:
 		return fmt.Errorf("assign: lease TTL %s, less than 1s", c.TTL)
+	case c.LeaveTimeout < 0:
+		return fmt.Errorf("assign: leave time-out %s is negative", c.LeaveTimeout)
 	case c.ReplanDelay < 0:
 		return fmt.Errorf("assign: replan delay %s is negative", c.ReplanDelay)
 	}
@@ -78,6 +82,9 @@ func (c Config) withDefaults() Config {
 		c.TTL = DefaultTTL
 	}
 	c.TTL = time.Duration(math.Ceil(c.TTL.Seconds())) * time.Second
+	if c.LeaveTimeout == 0 {
+		c.LeaveTimeout = DefaultLeaveTimeout
+	}
 	if c.ReplanDelay == 0 {
 		c.ReplanDelay = DefaultReplanDelay
 	}

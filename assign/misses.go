@@ -93,6 +93,6 @@ func (s *session) settledMisses(v view) misses {
 			}
 		}
 	}
-	s.missed = since
+	s.missed, s.apart = since, settled
 	return settled
 }

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -63,5 +64,20 @@ func TestWhatNobodyReachesStays(t *testing.T) {
 	defer c.mu.Unlock()
 	if moved := a.drops + b.drops - drops; moved != 16 {
 		t.Errorf("%d tables were dropped, want the 16 that the third node got", moved)
+	}
+}
+
+func TestWhatOthersReachIsGivenUpThoughItIsStuck(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	s, d := newIdleSession(t, c)
+	d.failDrop = &Refused{Tables: []int{9}, Err: context.DeadlineExceeded}
+	s.held = map[int]int64{9: 1, 20: 1}
+	if err := s.drop(t.Context(), []int{9, 20}); err == nil || len(s.held) != 1 {
+		t.Errorf("stuck, and nobody reaches it better: %v, holds %v", err, s.held)
+	}
+	s.apart = missing(8, map[string][]int{s.id: {1}})
+	if err := s.drop(t.Context(), []int{9}); err != nil || len(s.held) != 0 {
+		t.Errorf("stuck, and others reach it: %v, holds %v", err, s.held)
 	}
 }

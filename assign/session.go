@@ -16,9 +16,6 @@ import (
 // tried again; the other tables must not wait for it.
 const dropTimeout = 5 * time.Second
 
-// leaveTTLs is for how many TTLs a node that leaves tries to drop what is stuck.
-const leaveTTLs = 6
-
 // session is one incarnation: from its registration until it has left or its lease is lost. Its unguarded state belongs
 // to the goroutine that calls run.
 type session struct {
@@ -35,6 +32,7 @@ type session struct {
 	held    map[int]int64       // tables the holder may have -> revision that created the key
 	doomed  map[int]int64       // keys to be deleted -> that revision; such a key is never started on again, as a delete may be under way
 	refused map[int]refusal     // tables the holder could not take lately
+	apart   misses              // those of the last plan
 	orphans map[string]orphan   // keys without a node
 	missed  map[sight]time.Time // what nodes can't reach and others can, and since when
 	live    map[string]bool     // nodes of the last view that were not leaving
@@ -152,7 +150,7 @@ func (s *session) leave(life context.Context) error {
 	s.leaveParts(life)
 	all := maps.Clone(s.held)
 	dropped := s.drop(life, s.kept())
-	for end := time.Now().Add(leaveTTLs * s.lease.ttl); dropped != nil && life.Err() == nil && time.Now().Before(end); {
+	for end := time.Now().Add(s.cfg.LeaveTimeout); dropped != nil && life.Err() == nil && time.Now().Before(end); {
 		if err := s.free(life, all); err != nil {
 			s.log.Warn().Err(err).Msg("dropped tables wait for those that are stuck")
 		}
@@ -196,6 +194,11 @@ func (s *session) drop(ctx context.Context, tables []int) error {
 		asked[table] = s.held[table]
 	}
 	stuck := refusedBy(err, asked)
+	maps.DeleteFunc(stuck, func(table int, _ int64) bool { return s.apart.missed(s.id, table) })
+	if len(stuck) == 0 && err != nil {
+		s.log.Warn().Err(err).Msg("giving up tables that other nodes reach: what is not settled here is delivered again there")
+		err = nil
+	}
 	for _, table := range tables {
 		if _, still := stuck[table]; !still {
 			delete(s.held, table)

@@ -13,6 +13,7 @@ const (
 	DefaultWeight       = 1
 	DefaultScanInterval = 5 * time.Second
 	DefaultGrace        = 60 * time.Second
+	DefaultDrainTimeout = 30 * time.Second
 	DefaultLogLevel     = "info"
 )
 
@@ -65,7 +66,9 @@ type TLS struct {
 type Node struct {
 	Name   string `yaml:"name"`   // [A-Za-z0-9._-], at most 40; "": the host name
 	Weight int    `yaml:"weight"` // share of the tables against other nodes, 1 to 100; 0: 1
-	Listen string `yaml:"listen"` // of /metrics, /healthz and /status; "": 127.0.0.1:8480; "off": none
+	// DrainTimeout is how long deliveries in hand may go on after SIGTERM, 1s to 1h; 0: 30s.
+	DrainTimeout biztype.Duration `yaml:"drain_timeout"`
+	Listen       string           `yaml:"listen"` // of /metrics, /healthz and /status; "": 127.0.0.1:8480; "off": none
 }
 
 // Scan is about reading the tables.
@@ -96,7 +99,7 @@ type Log struct {
 func Default() File {
 	return File{
 		Layout: Layout{Databases: 8, Tables: 16, Prefix: tocsin.DefaultPrefix},
-		Node:   Node{Weight: DefaultWeight, Listen: DefaultListen},
+		Node:   Node{Weight: DefaultWeight, Listen: DefaultListen, DrainTimeout: biztype.Duration(DefaultDrainTimeout)},
 		Scan:   Scan{Interval: biztype.Duration(DefaultScanInterval), LookAhead: biztype.Duration(2 * DefaultScanInterval)},
 		Sweep:  Sweep{Grace: biztype.Duration(DefaultGrace)},
 		Log:    Log{Level: DefaultLogLevel},
@@ -109,6 +112,7 @@ func (f File) withDefaults() File {
 	fill(&f.Layout.Prefix, d.Layout.Prefix)
 	fill(&f.Node.Weight, d.Node.Weight)
 	fill(&f.Node.Listen, d.Node.Listen)
+	fill(&f.Node.DrainTimeout, d.Node.DrainTimeout)
 	fill(&f.Scan.Interval, d.Scan.Interval)
 	fill(&f.Scan.LookAhead, 2*f.Scan.Interval)
 	fill(&f.Sweep.Grace, d.Sweep.Grace)

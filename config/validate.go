@@ -26,6 +26,8 @@ const (
 	minInterval  = 100 * time.Millisecond
 	maxInterval  = time.Minute
 	maxLookAhead = 10 * time.Minute
+	minDrain     = time.Second
+	maxDrain     = time.Hour
 	minGrace     = time.Second
 	maxGrace     = 24 * time.Hour
 )
@@ -106,6 +108,7 @@ func (c *check) etcd(e Etcd) {
 func (c *check) node(n Node) {
 	c.refuse(n.Name != "" && !nodeForm.MatchString(n.Name), "$.node.name", "node.name %q: use letters, digits, '.', '_' and '-', at most 40", n.Name)
 	c.refuse(n.Weight < 1 || n.Weight > maxWeight, "$.node.weight", "node.weight %d: use 1 to %d", n.Weight, maxWeight)
+	c.between("$.node.drain_timeout", "node.drain_timeout", n.DrainTimeout, minDrain, maxDrain)
 	if n.Listen != Off {
 		c.refuse(listenError(n.Listen) != nil, "$.node.listen", "node.listen %q: want host:port such as %s, or %s", n.Listen, DefaultListen, Off)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/dispatcher"
 )
 
 // Config of a Node. The zero value of every field but Tables is usable; Sweep
@@ -71,6 +72,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.LookAhead == 0 {
 		c.LookAhead = 2 * c.ScanInterval
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = dispatcher.DefaultDrainTimeout
 	}
 	if c.SweepGrace == 0 {
 		c.SweepGrace = 60 * time.Second

@@ -44,7 +44,6 @@ type holder struct {
 	fence  fence
 	intake intake
 	scan   scan
-	missed func(table int) bool // whether its database is out of this node's reach
 	group  string
 	node   func() string // id of the present incarnation
 }
@@ -106,20 +105,14 @@ func (h *holder) byServer(revisions map[int]int64) map[int]map[int]int64 {
 func (h *holder) Loosen(ctx context.Context, owner string) error { return h.intake.Loosen(ctx, owner) }
 
 // Drop ends work on tables; it returns when their keys may be deleted. An error
-// is *assign.Refused: the outcomes of some tables can't be stored just now. Those
-// that are out of this node's reach are given up all the same: another node
-// delivers again what this one could not settle, which is better than nobody.
+// is *assign.Refused: the outcomes of some tables can't be stored just now.
 func (h *holder) Drop(ctx context.Context, tables []int) error {
 	h.scan.Disown(tables)
 	h.intake.Drop(tables)
 	err := h.intake.Drain(ctx, tables)
 	var stuck *dispatcher.Undrained
-	if !errors.As(err, &stuck) {
-		return err
+	if errors.As(err, &stuck) {
+		return &assign.Refused{Tables: stuck.Tables, Err: err}
 	}
-	within := slices.DeleteFunc(stuck.Tables, h.missed)
-	if len(within) == 0 {
-		return nil
-	}
-	return &assign.Refused{Tables: within, Err: err}
+	return err
 }

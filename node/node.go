@@ -51,7 +51,8 @@ func (n *Node) Run(ctx context.Context) error {
 	n.cfg.Logger.Info().Str("version", n.cfg.Version).Str("group", n.cfg.Group).Strs("biz_types", p.types).
 		Str("listen", n.cfg.Listen).Msg("node runs")
 	err = p.run(ctx)
-	n.cfg.Logger.Info().Msg("node has ended")
+	left := p.dispatcher.Stats()
+	n.cfg.Logger.Info().Int("left_in_delivery", left.Open-left.Unsettled).Int("left_unsettled", left.Unsettled).Msg("node has ended")
 	return err
 }
 
@@ -65,7 +66,12 @@ func (p *parts) run(ctx context.Context) error {
 	g.Go(func() error { p.reach.run(failed); return nil })
 	g.Go(func() error { return named("policies", p.watcher.Run(failed)) })
 	g.Go(func() error { return named("scanner", p.scanner.Run(failed)) })
-	g.Go(func() error { return named("dispatcher", p.dispatcher.Run(failed)) })
+	drained := make(chan struct{})
+	g.Go(func() error {
+		defer close(drained)
+		return named("dispatcher", p.dispatcher.Run(failed))
+	})
+	g.Go(func() error { p.tellStop(ctx, failed, drained); return nil })
 	g.Go(func() error {
 		defer end()
 		intake, stop := context.WithCancel(ctx)

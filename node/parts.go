@@ -65,7 +65,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
 	p.assign, err = assign.New(assign.Config{
 		Client: client, Cluster: n.cfg.Tables.Cluster, Group: n.cfg.Group, Node: n.cfg.Name,
-		Tables: n.cfg.Tables.Layout.Total(), Block: n.cfg.Tables.Layout.Tables, Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, Info: p.info(),
+		Tables: n.cfg.Tables.Layout.Total(), Block: n.cfg.Tables.Layout.Tables, Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout, Info: p.info(),
 		Logger: n.cfg.Logger, Registerer: p.cfg.Registerer,
 	}, p.holder)
 	if err != nil {
@@ -96,7 +96,6 @@ func (p *parts) openEngines(policies []biztype.Policy) (err error) {
 		return err
 	}
 	p.holder.fence, p.holder.intake, p.holder.scan, p.holder.node = p.store, p.dispatcher, p.scanner, p.assign.ID
-	p.holder.missed = func(table int) bool { return p.reach.missed(p.cfg.Tables.Layout.DatabaseOf(table)) }
 	p.dispatcher.SetPolicies(policies)
 	p.watcher, err = biztype.NewWatcher(biztype.WatchConfig{
 		Cluster: p.cfg.Tables, Changed: p.dispatcher.SetPolicies, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,

@@ -101,15 +101,3 @@ func (r *reach) note(server int, databases []int) {
 	r.log.Warn().Ints("databases", all).Msg("databases out of reach: their tables go to nodes that reach them")
 	r.report(all)
 }
-
-// missed reports whether a database is out of reach.
-func (r *reach) missed(database int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, some := range r.away {
-		if slices.Contains(some, database) {
-			return true
-		}
-	}
-	return false
-}

@@ -73,9 +73,6 @@ func TestDatabasesOutOfReachAreReported(t *testing.T) {
 		f.set(func() { f.hangs = true })
 		wait(reachEvery+reachTimeout, "")
 		wait(reachEvery+reachTimeout, "[0 1]")
-		if !r.missed(0) || !r.missed(1) || r.missed(2) {
-			t.Error("what is missed is not what was reported")
-		}
 		f.set(func() { f.hangs, f.moved = false, nil })
 		wait(reachEvery+reachTimeout, "[]")
 		f.set(func() { f.refuses = driver.ErrInvalidConn })

@@ -43,7 +43,7 @@ func TestClusterDrainMovesANodesTablesToTheOthersUntilUndone(t *testing.T) {
 	s.run("cluster", "nodes").says(t, a+"  draining   1.2.3    1       0       0", "ownership  1.2.3    1       8       8")
 	s.run("cluster", "plan").says(t, "group orders: 0 of 8 tables would move", a+"  0       0     0")
 	d := decode[drained](t, s.run("cluster", "drain", a, "--undo", "--json"))
-	if d != (drained{a, "orders", false}) {
+	if d != (drained{Node: a, Group: "orders"}) {
 		t.Errorf("got %+v", d)
 	}
 	s.ownedBy(map[string]int{"host-a": 4, "host-b": 4})

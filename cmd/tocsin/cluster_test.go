@@ -26,15 +26,21 @@ func (taker) Loosen(context.Context, string) error { return nil }
 // id once it owns so many tables. It leaves when the test ends.
 func (s *site) node(group, name string, tables int, types ...string) string {
 	s.t.Helper()
+	h := taker{make(chan int, s.layout.Total())}
+	return s.nodeOf(group, name, tables, h, h.took, types...)
+}
+
+// nodeOf is node with another holder, which tells what it took.
+func (s *site) nodeOf(group, name string, tables int, h assign.Holder, took <-chan int, types ...string) string {
+	s.t.Helper()
 	client, err := assign.Dial(s.t.Context(), assign.EtcdConfig{Endpoints: []string{devtest.Etcd(s.t)}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	holder := taker{make(chan int, s.layout.Total())}
 	node, err := assign.New(assign.Config{
 		Client: client, Cluster: s.prefix, Group: group, Node: name, Tables: s.layout.Total(),
 		Info: assign.NodeInfo{Version: "1.2.3", Types: types, Listen: "127.0.0.1:9", Started: time.Now()},
-	}, holder)
+	}, h)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -50,7 +56,7 @@ func (s *site) node(group, name string, tables int, types ...string) string {
 	})
 	for owned := 0; owned < tables; {
 		select {
-		case n := <-holder.took:
+		case n := <-took:
 			owned += n
 		case <-time.After(runWithin):
 			s.t.Fatalf("node %s owns %d tables, want %d", name, owned, tables)

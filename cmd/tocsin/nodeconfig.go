@@ -19,6 +19,7 @@ func nodeConfig(file config.File, a *app, r prometheus.Registerer) node.Config {
 		ScanInterval: file.Scan.Interval.D(),
 		LookAhead:    file.Scan.LookAhead.D(),
 		SweepGrace:   file.Sweep.Grace.D(),
+		DrainTimeout: file.Node.DrainTimeout.D(),
 		Version:      version,
 		Logger:       a.logger(file.Log.Level, file.Log.Format),
 		Registerer:   r,

@@ -1,0 +1,40 @@
+package node
+
+import (
+	"context"
+	"time"
+)
+
+// beforeCut is how long before the dispatcher cuts off what is in hand it is
+// counted.
+const beforeCut = 20 * time.Millisecond
+
+// tellStop says in the log how a stop goes: what was in hand when ctx ended, and
+// what is cut off at the end of the drain time-out, which begins when left ends. It
+// returns when drained is closed.
+func (p *parts) tellStop(ctx, left context.Context, drained <-chan struct{}) {
+	select {
+	case <-drained:
+		return
+	case <-ctx.Done():
+	case <-left.Done():
+	}
+	log, begun, now := p.cfg.Logger, time.Now(), p.dispatcher.Stats()
+	log.Info().Int("in_delivery", now.Open-now.Unsettled).Int("unsettled", now.Unsettled).Stringer("drain_timeout", p.cfg.DrainTimeout).
+		Msg("stopping: giving up all tables, and waiting for what is in hand")
+	select {
+	case <-drained:
+		return
+	case <-left.Done():
+	}
+	log.Info().Stringer("took", time.Since(begun).Round(time.Millisecond)).Msg("all tables are given up")
+	cut := time.NewTimer(p.cfg.DrainTimeout - beforeCut)
+	defer cut.Stop()
+	select {
+	case <-drained:
+	case <-cut.C:
+		now = p.dispatcher.Stats()
+		log.Warn().Int("in_delivery", now.Open-now.Unsettled).Int("unsettled", now.Unsettled).
+			Msg("the drain time-out is over: deliveries in hand are cut off, and their tasks delivered again by others")
+	}
+}
