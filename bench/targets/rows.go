@@ -1,0 +1,77 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// row is one command and what it is held against.
+type row struct {
+	name   string
+	args   []string
+	once   bool // takes no ratio: one round is enough
+	checks []check
+}
+
+// check is one figure of a command's JSON and its target.
+type check struct {
+	key   string // with dots into objects
+	least bool   // the target is the least, not the most
+	limit float64
+	of    string // the row whose same figure the limit is a multiple of; "": none
+}
+
+func atLeast(key string, limit float64) check { return check{key: key, least: true, limit: limit} }
+func atMost(key string, limit float64) check  { return check{key: key, limit: limit} }
+
+// times holds a figure against that of another row.
+func (c check) times(row string) check {
+	c.of = row
+	return c
+}
+
+func words(text string) []string { return strings.Fields(text) }
+
+// late are the checks of a lateness.
+func late(most float64) []check { return []check{atMost("p99_ms", most), atMost("early", 0)} }
+
+// drained are the checks of a drain; its rate is there for others to compare with.
+var drained = []check{atLeast("ratio", 0.7), atLeast("tasks_per_second", 0)}
+
+const pending = " --pending 10000000"
+
+// rows are those of docs/performance.md, in its order.
+var rows = []row{
+	{name: "drain", args: words("drain --layout 8x16 --tasks 400000"), checks: drained},
+	{name: "drain-overdue", args: words("drain --layout 8x16 --tasks 400000 --overdue 1h"), checks: drained},
+	{name: "drain-wide", args: words("drain --layout 8x1024 --tasks 200000"), checks: drained},
+	{name: "late-1000", args: words("lateness --layout 8x16 --rate 1000"), checks: late(5)},
+	{name: "late-5000", args: words("lateness --layout 8x16 --rate 5000"), checks: append(late(20), atMost("largest_resident_mb", 150))},
+	{name: "late-1000-wide", args: words("lateness --layout 8x1024 --rate 1000"), checks: late(5)},
+	{name: "late-5000-wide", args: words("lateness --layout 8x1024 --rate 5000"), checks: append(late(20), atMost("largest_resident_mb", 150))},
+	{name: "late-now", args: words("lateness --layout 8x16 --rate 500 --delay 0s --spread 2s"), checks: late(50)},
+	{name: "burst", args: words("lateness --layout 8x16 --rate 500 --burst 100000"), checks: []check{atMost("burst.p99_ms", 100)}},
+	{name: "idle", args: words("idle --layout 8x1024"), once: true, checks: []check{
+		atMost("statements_per_second", 60), atMost("node_cpu_percent", 2), atMost("server_cpu_percent", 4)}},
+	{name: "idle-20", args: words("idle --layout 8x1024 --nodes 20"), once: true, checks: []check{atMost("statements_per_second", 200)}},
+	{name: "insert", args: words("insert --layout 8x16"), checks: []check{
+		atLeast("ratio", 0.9), atLeast("single.ratio", 0.9), atLeast("single_bell.ratio", 0.9)}},
+	{name: "drain-pending", args: words("drain --layout 8x16 --tasks 400000" + pending), once: true, checks: []check{
+		atLeast("tasks_per_second", 0.9).times("drain")}},
+	{name: "late-pending", args: words("lateness --layout 8x16 --rate 1000" + pending), once: true, checks: []check{
+		atMost("p99_ms", 1.1).times("late-1000")}},
+	{name: "peek", args: words("peek"), checks: []check{atMost("ratio", 2)}},
+}
+
+func known(name string) bool {
+	return slices.ContainsFunc(rows, func(r row) bool { return r.name == name })
+}
+
+// names are those of all rows.
+func names() string {
+	all := make([]string, len(rows))
+	for i, r := range rows {
+		all[i] = r.name
+	}
+	return strings.Join(all, ", ")
+}
