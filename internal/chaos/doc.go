@@ -10,12 +10,16 @@
 //	     |                                        |
 //	   nodes, sweepers (processes) --> journals: what was delivered, when, where
 //	     |
-//	   proxies --> etcd (a process)
+//	   proxies --> etcd (one to three processes)
 //
 // Each node reaches each server, and etcd, through a proxy of its own, so that one
 // node alone can be cut off. Nodes, sweepers and etcd are this same program, run
 // again with a role in its environment: whoever uses the package calls RunRole
 // first thing in main or TestMain.
+//
+// The runs about the cluster also watch etcd's keys from the first revision on, past
+// every proxy: two owners would be a key put over that of another, and a delivery by
+// who neither owned the table then nor claimed the row is found by its journal.
 //
 // On failure: a harness that can't go on (a server that does not come back)
 // returns an error; a broken promise is not an error but a Breach in the Report,
