@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,17 +53,19 @@ func Open(cfg tocsin.Config) (*Store, error) {
 	return s, nil
 }
 
-// add opens the pool of the next server.
+// add opens the pool of the next server. One of its connections is the prober's.
 func (s *Store) add(spec mysql.Spec) error {
-	pool, err := mysql.Open(spec)
-	if err != nil {
+	sv := &server{}
+	if err := sv.prober.open(spec); err != nil {
 		return err
 	}
-	pool.Databases = slices.Sorted(slices.Values(pool.Databases))
-	sv := &server{Server: pool}
-	if err := sv.prober.open(spec); err != nil {
-		return errors.Join(err, pool.DB.Close())
+	spec.MaxConns = max(cmp.Or(spec.MaxConns, mysql.DefaultMaxConns)-1, 1)
+	pool, err := mysql.Open(spec)
+	if err != nil {
+		return errors.Join(err, sv.prober.close())
 	}
+	pool.Databases = slices.Sorted(slices.Values(pool.Databases))
+	sv.Server = pool
 	for _, database := range pool.Databases {
 		s.home[database] = len(s.servers)
 		for t := range s.layout.Tables {
