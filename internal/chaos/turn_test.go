@@ -48,7 +48,7 @@ func (s *scenario) harm(what string, step Step, affected map[int]bool, rest time
 
 // look fills in what the deliveries tell.
 func (tr *trouble) look(all []first, again []second) {
-	in := span{tr.span.from, tr.until}
+	in := span{tr.span.from, tr.until.Add(-time.Second)} // what is due at the very end may meet the next fault
 	hit := func(f first) bool { return tr.affected == nil || tr.affected[f.JobID.Table()] }
 	affected := latenessOf(all, func(f first) bool { return f.dueIn(in) && hit(f) })
 	others := latenessOf(all, func(f first) bool { return f.dueIn(in) && !hit(f) })
