@@ -33,8 +33,10 @@ const (
 	readOnFactor = 4                      // a table read on alone has pages of so many PageLimits
 	streams      = 4                      // backlogs of one server that are read whole at once
 	streamFor    = 200 * time.Millisecond // one goes on so long before the group may be peeked
-	streamPage   = 500                    // whole rows to read in one statement
-	maxStreamed  = 32                     // tables of it
+	streamPage   = 1000                   // whole rows to read in one statement
+	maxStreamed  = 16                     // tables of it
+	probeLimit   = 2                      // due rows of a table that tell that there is a backlog,
+	probedShare  = 4                      // where one in so many tables has them
 	recoverLimit = 500                    // run-out claims recovered in one transaction
 	silentPeeks  = 3                      // without an entry, and the group is peeked less often
 	sparseShare  = 4                      // an entry for less than one in so many tables, and tables are asked first

@@ -28,6 +28,7 @@ type reading struct {
 	behind bool  // there may be rows from the floor on that the intake did not take
 
 	// While it is behind.
+	owed    bool     // a full peek left it out
 	plain   bool     // streaming was tried: the next step is a peek
 	backlog *backlog // what a stream has left; nil: none is under way
 }
@@ -122,7 +123,24 @@ func (g *group) skip(wanted []uint64, full bool) {
 func (g *group) done(types []uint64, floor int64, behind bool) {
 	behind = behind || g.lowered != math.MaxInt64
 	for _, t := range types {
-		g.read[t] = reading{floor: min(floor, g.lowered), behind: behind}
+		next := reading{floor: min(floor, g.lowered), behind: behind}
+		if g.read[t].owed && !behind {
+			next.floor = 0
+		} else {
+			next.owed = g.read[t].owed
+		}
+		g.read[t] = next
+	}
+}
+
+// owe notes that a full peek left the types out: once they are level they are
+// read from the beginning.
+func (g *group) owe(types []uint64) {
+	for _, t := range types {
+		if r, ok := g.read[t]; ok {
+			r.owed = true
+			g.read[t] = r
+		}
 	}
 }
 
@@ -132,6 +150,7 @@ func (g *group) streamed(t uint64, r reading) {
 	if g.lowered < r.floor {
 		r = reading{floor: g.lowered, behind: true}
 	}
+	r.owed = g.read[t].owed
 	g.read[t] = r
 }
 
@@ -142,7 +161,7 @@ func (g *group) lower(due int64) {
 		g.lowered = min(g.lowered, due)
 	}
 	for t, r := range g.read {
-		g.read[t] = reading{floor: min(r.floor, due), behind: true}
+		g.read[t] = reading{floor: min(r.floor, due), behind: true, owed: r.owed}
 	}
 }
 
@@ -151,7 +170,7 @@ func merge(a, b *group) *group {
 	m := newGroup(slices.Sorted(slices.Values(slices.Concat(a.tables, b.tables))))
 	for t, r := range a.read {
 		if other, ok := b.read[t]; ok {
-			m.read[t] = reading{floor: min(r.floor, other.floor), behind: r.behind || other.behind}
+			m.read[t] = reading{floor: min(r.floor, other.floor), behind: r.behind || other.behind, owed: r.owed || other.owed}
 		}
 	}
 	m.next, m.nextFull = earlier(a.next, b.next), earlier(a.nextFull, b.nextFull)

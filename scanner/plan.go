@@ -2,6 +2,7 @@ package scanner
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tocsinhq/tocsin/store"
@@ -18,6 +19,7 @@ type job struct {
 	full   bool
 	sparse bool // few of the tables are expected to hold anything
 	plain  bool // read on what is due: streaming was tried
+	first  bool // what is due may be much
 
 	stream bool          // read what is due whole, of the one biz type
 	rest   []store.Place // of a stream: go on from there; nil: from the beginning
@@ -92,21 +94,29 @@ func (sv *server) regular(g *group, v view) *job {
 		sv.metrics.lag.WithLabelValues(sv.name).Set(v.now.Sub(g.next).Seconds())
 	}
 	g.next = slotAfter(sv.base, v.now, g.tables[0], g.interval(sv.cfg.Interval), sv.cfg.grid())
-	types := v.wanted
-	if !full {
-		types = g.level(v.wanted)
-	}
 	g.skip(v.wanted, full)
+	if full {
+		return sv.fullJob(g, v)
+	}
+	types := g.level(v.wanted)
 	if len(types) == 0 {
 		return nil
 	}
-	if full {
-		g.nextFull = v.now.Add(sv.cfg.FullEvery)
-		j := sv.job(g, types, v, 0)
-		j.full = true
-		return j
-	}
 	return sv.job(g, types, v, min(g.floor(types), v.oldest))
+}
+
+// fullJob reads a group without a floor: the first time all types, later those
+// that are level. The others are caught up with first.
+func (sv *server) fullJob(g *group, v view) *job {
+	types, first := v.wanted, g.nextFull.IsZero()
+	if !first {
+		types = g.level(v.wanted)
+		g.owe(g.behind(v.wanted))
+	}
+	g.nextFull = v.now.Add(sv.cfg.FullEvery)
+	j := sv.job(g, types, v, 0)
+	j.full, j.first = true, first
+	return j
 }
 
 // behind makes the job of the group that is furthest behind with what is wanted,
@@ -115,6 +125,9 @@ func (sv *server) regular(g *group, v view) *job {
 func (sv *server) behind(v view) *job {
 	var furthest *group
 	var missing []uint64
+	if sv.streaming >= streams && sv.peeking >= parallel {
+		return nil
+	}
 	for _, g := range sv.groups {
 		if g.busy || len(g.tables) == 0 || g.failures > 0 {
 			continue
@@ -230,6 +243,6 @@ func (sv *server) progress(j *job, r result) {
 		j.group.streamed(j.types[0], next)
 		return
 	}
-	j.group.done(j.types, floor, r.behind)
+	j.group.done(filter(j.types, func(t uint64) bool { return !slices.Contains(r.left, t) }), floor, r.behind)
 	j.group.note(r.found)
 }

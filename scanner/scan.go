@@ -24,6 +24,8 @@ type result struct {
 	failed map[int]error // tables that could not be read
 	err    error         // the server failed; nothing else is set
 
+	left   []uint64      // types that were not read: they are better streamed
+
 	// Of a stream only.
 	rest    []store.Place // it goes on from there
 	plain   bool          // the rest, if any, is better peeked
@@ -97,6 +99,12 @@ func (sv *server) read(ctx context.Context, j *job) result {
 		From: j.from, Until: j.until, Limit: sv.cfg.PageLimit, Sparse: j.sparse,
 	}
 	r := result{failed: make(map[int]error)}
+	if j.first {
+		if r.left, r.err = sv.backlogged(ctx, j); r.err != nil {
+			return r
+		}
+		q.Types = filter(j.types, func(t uint64) bool { return !slices.Contains(r.left, t) })
+	}
 	var rest []duequeue.Entry // the last entries of those whose page was full
 	for {
 		page, err := sv.peek(ctx, q)

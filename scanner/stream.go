@@ -20,7 +20,7 @@ import (
 // can be peeked meanwhile; what is left of the pages stands in result.rest.
 func (sv *server) stream(ctx context.Context, j *job) result {
 	r := result{failed: make(map[int]error), floor: math.MaxInt64, rest: sv.places(j)}
-	w := width{tables: 1}
+	w := width{tables: maxStreamed}
 	for end := time.Now().Add(streamFor); len(r.rest) > 0 && time.Now().Before(end); {
 		tables, limit := w.next(len(r.rest))
 		room := sv.cfg.Intake.Reserve(ctx, sv.index, j.types[0], tables*limit)
@@ -54,6 +54,25 @@ func (sv *server) places(j *job) []store.Place {
 		}
 	}
 	return filter(rest, func(p store.Place) bool { return slices.Contains(j.tables, p.Table) && sv.owns(p.Table) })
+}
+
+// backlogged looks which of a job's types hold so much that is due that it is
+// better streamed: those of the oldest rows of many tables. It offers nothing.
+func (sv *server) backlogged(ctx context.Context, j *job) (types []uint64, err error) {
+	for rest := j.types; len(rest) > 0; rest = filter(rest, func(t uint64) bool { return !slices.Contains(types, t) }) {
+		page, err := sv.peek(ctx, store.PeekQuery{
+			Server: sv.index, Tables: j.tables, Types: rest, Until: j.start, Limit: probeLimit,
+		})
+		if err != nil || len(page.Full)*probedShare < len(j.tables) {
+			return types, err
+		}
+		for _, e := range page.Entries {
+			if !slices.Contains(types, e.Type) {
+				types = append(types, e.Type)
+			}
+		}
+	}
+	return types, nil
 }
 
 // takeOldest takes the n places that are furthest behind out of the rest.
@@ -111,7 +130,7 @@ func (sv *server) due(ctx context.Context, j *job, from []store.Place, room dueq
 }
 
 // width finds how many tables to read in one statement, so that it brings about
-// streamPage rows: one by one where they hold many due rows, many where few.
+// streamPage rows: many where they hold few due rows, one by one where many.
 type width struct{ tables int }
 
 // next gives the tables of the next statement and the rows of each, at most.
