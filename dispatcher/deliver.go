@@ -27,7 +27,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 		}
 		t.lane.leave(now.Sub(t.loaded))
 		t.row.BizType, t.timeout = r.policy.Name, r.timeout
-		s.open[t] = struct{}{}
+		s.open.add(t)
 		started = append(started, t)
 	}
 	room := batch[0].lane.budget() > 0
@@ -66,7 +66,7 @@ func (s *server) giveBack(t *task) {
 	t.lane.leave(time.Since(t.loaded))
 	switch {
 	case t.claimed:
-		s.open[t] = struct{}{}
+		s.open.add(t)
 	case s.admitted(t.table()):
 		t.lane.queue.Requeue(t.entry(t.row.Action))
 	default:

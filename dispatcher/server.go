@@ -32,7 +32,7 @@ type server struct {
 	next      int // lane to look at first
 	probes    int // entries of locked tables that are being loaded
 	tables    map[int]*table
-	open      map[*task]struct{} // in delivery or waiting to be settled
+	open      tasks // in delivery or waiting to be settled
 	waiters   map[*waiter]struct{}
 	pending   []result // wait for a settler
 	aside     []parked // refused by the database
@@ -49,7 +49,6 @@ func newServer(d *Dispatcher, index int) *server {
 		flush:   make(chan struct{}, 1),
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),
-		open:    make(map[*task]struct{}),
 		waiters: make(map[*waiter]struct{}),
 	}
 }

@@ -252,7 +252,7 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 	if r.after {
 		return
 	}
-	delete(s.open, r.task)
+	s.open.remove(r.task)
 	r.acquit()
 	due, again := r.dueAgain(fate, now)
 	if again && !s.d.cfg.ClaimAll && due <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {

@@ -180,7 +180,7 @@ func (s *server) tablesOf(match func(*task) bool) []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := make(set)
-	for t := range s.open {
+	for _, t := range s.open {
 		if match(t) {
 			found[t.table()] = true
 		}
@@ -221,7 +221,7 @@ func (s *server) tellWaiters() {
 }
 
 func (s *server) anyOpen(match func(*task) bool) bool {
-	for t := range s.open {
+	for _, t := range s.open {
 		if match(t) {
 			return true
 		}
@@ -251,7 +251,7 @@ func (s *server) markClaiming(match func(*task) bool) map[*lane][]*task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	marked := make(map[*lane][]*task)
-	for t := range s.open {
+	for _, t := range s.open {
 		if match(t) && !t.claimed && !t.claiming && !t.reported && !t.foreign {
 			t.claiming = true
 			marked[t.lane] = append(marked[t.lane], t)

@@ -20,11 +20,33 @@ type task struct {
 	timeout time.Duration // of the delivery, once it has started
 
 	// Guarded by server.mu.
+	place    int     // in server.open
 	suspect  bool    // it has ended processes before: the only such row in hand
 	reported bool    // waits to be settled
 	claiming bool    // Drain is claiming it
 	foreign  bool    // Drain could not claim it: somebody else changed it
 	parked   *ending // came while claiming
+}
+
+// tasks is a set of tasks, each of which knows its place in it.
+type tasks []*task
+
+func (all *tasks) add(t *task) {
+	t.place = len(*all)
+	*all = append(*all, t)
+}
+
+// remove does nothing where the task is not in the set.
+func (all *tasks) remove(t *task) {
+	in := *all
+	if t.place >= len(in) || in[t.place] != t {
+		return
+	}
+	last := len(in) - 1
+	in[t.place] = in[last]
+	in[t.place].place = t.place
+	in[last] = nil
+	*all = in[:last]
 }
 
 func (t *task) table() int { return t.row.JobID.Table() }

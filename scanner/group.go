@@ -33,11 +33,11 @@ type reading struct {
 	backlog *backlog // what a stream has left; nil: none is under way
 }
 
-// backlog is where the stream of one type goes on, and the server's clock when it
-// began.
+// backlog is how far the stream of one type has come.
 type backlog struct {
-	rest  []store.Place
-	began int64
+	rest  []store.Place // it goes on from there; none: everything due was read
+	until int64         // what became due later was not read
+	began int64         // the server's clock when it began
 }
 
 func newGroup(tables []int) *group {
@@ -195,7 +195,7 @@ func (g *group) settled() bool {
 // streaming reports whether a stream is to go on.
 func (g *group) streaming() bool {
 	for _, r := range g.read {
-		if r.backlog != nil {
+		if r.backlog != nil && len(r.backlog.rest) > 0 {
 			return true
 		}
 	}

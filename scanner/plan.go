@@ -142,12 +142,27 @@ func (sv *server) behind(v view) *job {
 		return nil
 	case furthest.read[missing[0]].plain:
 		sv.peeking++
-		j := sv.job(furthest, missing, v, furthest.floor(missing))
-		j.plain = true
-		return j
+		return sv.plainJob(furthest, missing, v)
 	}
 	sv.streaming++
 	return sv.streamJob(furthest, missing[0], v)
+}
+
+// plainJob peeks what the streams of the types have left. Where all of them came
+// to their end it begins there: what they read, they need not read again so soon.
+func (sv *server) plainJob(g *group, types []uint64, v view) *job {
+	j := sv.job(g, types, v, g.floor(types))
+	j.plain = true
+	from, began := int64(math.MaxInt64), v.clock
+	for _, t := range types {
+		b := g.read[t].backlog
+		if b == nil {
+			return j
+		}
+		from, began = min(from, b.until), min(began, b.began)
+	}
+	j.from, j.start = max(j.from, from), began
+	return j
 }
 
 // possible gives those of the types that a job may be made for now: one to be
@@ -237,8 +252,8 @@ func (sv *server) progress(j *job, r result) {
 	floor := min(r.floor, j.start-commitTime.Milliseconds())
 	if j.stream {
 		next := reading{floor: floor, behind: true, plain: r.plain}
-		if r.rest != nil {
-			next.backlog = &backlog{r.rest, j.start}
+		if len(r.rest) > 0 || r.plain && r.refused == 0 && r.floor == math.MaxInt64 {
+			next.backlog = &backlog{r.rest, j.until, j.start}
 		}
 		j.group.streamed(j.types[0], next)
 		return
