@@ -36,7 +36,7 @@ type index struct {
 var (
 	columnLine = regexp.MustCompile(`^(\w+)\s+(\w+(?:\(\d+\))?(?: UNSIGNED)?)\s+(NOT NULL|NULL)(?: DEFAULT (\S+))?( AUTO_INCREMENT)?(?: COMMENT '[^']*')?$`)
 	keyLine    = regexp.MustCompile(`^(PRIMARY KEY|UNIQUE KEY|KEY)(?: (\w+))? \(([\w, ]+)\)$`)
-	tailLine   = regexp.MustCompile(`^\) ENGINE = (\w+) .*COLLATE = (\w+)$`)
+	tailLine   = regexp.MustCompile(`^\) ENGINE = (\w+) .*COLLATE = (\w+)( STATS_AUTO_RECALC = 0)?$`)
 )
 
 // expected reads the structure that an SQL file describes. An error names the

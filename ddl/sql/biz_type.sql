@@ -8,4 +8,4 @@ CREATE TABLE IF NOT EXISTS `{database}`.biz_type (
     gmt_modified DATETIME(3)     NOT NULL,
     PRIMARY KEY (number),
     UNIQUE KEY uk_name (name)
-) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin STATS_AUTO_RECALC = 0;

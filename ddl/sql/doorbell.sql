@@ -6,4 +6,4 @@ CREATE TABLE IF NOT EXISTS `{database}`.doorbell (
     biz_type    BIGINT UNSIGNED   NOT NULL,
     action_time DATETIME(3)       NOT NULL,
     PRIMARY KEY (id)
-) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin STATS_AUTO_RECALC = 0;

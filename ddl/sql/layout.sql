@@ -12,4 +12,4 @@ CREATE TABLE IF NOT EXISTS `{database}`.layout (
     state               VARCHAR(16)       NOT NULL COMMENT 'active, or retired after a move',
     gmt_create          DATETIME(3)       NOT NULL,
     PRIMARY KEY (id)
-) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin STATS_AUTO_RECALC = 0;

@@ -6,4 +6,4 @@ CREATE TABLE IF NOT EXISTS `{database}`.owner (
     revision     BIGINT            NOT NULL COMMENT 'etcd revision at which the table was taken',
     gmt_modified DATETIME(3)       NOT NULL,
     PRIMARY KEY (group_name, table_no)
-) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin STATS_AUTO_RECALC = 0;
