@@ -23,6 +23,7 @@ type job struct {
 
 	stream bool          // read what is due whole, of the one biz type
 	rest   []store.Place // of a stream: go on from there; nil: from the beginning
+	width  int           // of a stream: tables to read at once
 }
 
 // view is what a decision rests on, besides the groups.
@@ -182,9 +183,9 @@ func (sv *server) possible(g *group, behind []uint64) []uint64 {
 func (sv *server) streamJob(g *group, t uint64, v view) *job {
 	r := g.read[t]
 	j := sv.job(g, []uint64{t}, v, r.floor)
-	j.stream, j.until = true, v.clock
+	j.stream, j.until, j.width = true, v.clock, maxStreamed
 	if b := r.backlog; b != nil {
-		j.rest, j.start = b.rest, min(b.began, v.clock)
+		j.rest, j.width, j.start = b.rest, b.width, min(b.began, v.clock)
 	}
 	return j
 }
@@ -253,7 +254,7 @@ func (sv *server) progress(j *job, r result) {
 	if j.stream {
 		next := reading{floor: floor, behind: true, plain: r.plain}
 		if len(r.rest) > 0 || r.plain && r.refused == 0 && r.floor == math.MaxInt64 {
-			next.backlog = &backlog{r.rest, j.until, j.start}
+			next.backlog = &backlog{rest: r.rest, width: r.width, until: j.until, began: j.start}
 		}
 		j.group.streamed(j.types[0], next)
 		return

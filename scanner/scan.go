@@ -24,10 +24,11 @@ type result struct {
 	failed map[int]error // tables that could not be read
 	err    error         // the server failed; nothing else is set
 
-	left   []uint64      // types that were not read: they are better streamed
+	left []uint64 // types that were not read: they are better streamed
 
 	// Of a stream only.
 	rest    []store.Place // it goes on from there
+	width   int           // tables to read at once then
 	plain   bool          // the rest, if any, is better peeked
 	refused int64         // the oldest that the intake did not take; 0: it took all
 }

@@ -20,7 +20,7 @@ import (
 // can be peeked meanwhile; what is left of the pages stands in result.rest.
 func (sv *server) stream(ctx context.Context, j *job) result {
 	r := result{failed: make(map[int]error), floor: math.MaxInt64, rest: sv.places(j)}
-	w := width{tables: maxStreamed}
+	w := width{tables: j.width}
 	for end := time.Now().Add(streamFor); len(r.rest) > 0 && time.Now().Before(end); {
 		tables, limit := w.next(len(r.rest))
 		room := sv.cfg.Intake.Reserve(ctx, sv.index, j.types[0], tables*limit)
@@ -42,6 +42,7 @@ func (sv *server) stream(ctx context.Context, j *job) result {
 			break
 		}
 	}
+	r.width = w.tables
 	return r.streamed()
 }
 
