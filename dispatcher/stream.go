@@ -67,8 +67,9 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 // Take starts rows that were read whole, of one biz type and due, for which
 // Reserve made room; asked is when their reading began. It returns the due time of
 // the oldest that it did not take, 0 for none: those beyond the room and those of
-// tables that are not admitted. Rows that are known already stay where they are,
-// but for queued ones, which start now.
+// tables that are not admitted; of a node that stops, all. Rows that are known
+// already stay where they are, but for queued ones, which start now. One that
+// ended since Reserve is queued, and loaded again.
 func (d *Dispatcher) Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (oldestRefused int64) {
 	s := d.servers[server]
 	tasks, refused := s.book(bizType, room, rows, asked)
@@ -86,16 +87,18 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 	l := s.lanes[bizType]
 	l.held -= room.Rows
 	defer l.queue.End(room.Reading)
+	defer signal(s.wake) // for what is queued again
+	stopped := l.paused() || s.d.phase.Load() != running
 	for i := range rows {
 		row := &rows[i]
-		if len(block) == cap(block) || l.paused() || !s.admitted(row.JobID.Table()) {
+		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) {
 			if refused == 0 || row.Action < refused {
 				refused = row.Action
 			}
 			continue
 		}
 		if l.queue.Take(duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}) {
-			block = append(block, task{lane: l, row: *row, asked: asked, loaded: at})
+			block = append(block, task{lane: l, row: row, asked: asked, loaded: at})
 		}
 	}
 	l.held += len(block)

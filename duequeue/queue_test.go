@@ -57,15 +57,20 @@ func (p pair) done(id tocsin.JobID) {
 }
 
 // take may be refused for what ended before the reads under way began, if there
-// are any, but never granted for what ended since.
+// are any, but never granted for what ended since. What it refuses is known.
 func (p pair) take(t rapid.TB, e Entry) {
 	got, must, may := p.q.Take(e), p.m.mustTake(e), p.m.mayTake(e)
 	if must && !got || got && !may {
 		t.Fatalf("Take(%v) is %t; must be %t, may be %t", e, got, must, may)
 	}
-	if got {
+	_, waits := p.m.queued[e.JobID]
+	_, flies := p.m.flying[e.JobID]
+	switch {
+	case got:
 		delete(p.m.queued, e.JobID)
 		p.m.flying[e.JobID] = e
+	case !waits && !flies:
+		p.m.queued[e.JobID] = e
 	}
 }
 
@@ -148,6 +153,10 @@ func TestWhatEndedIsForgottenWhileReadsGoOn(t *testing.T) {
 		if q.Take(e) {
 			t.Fatalf("entry %d is taken again from a read that began before it ended", n)
 		}
+		if got := q.Pop(0, 1, nil); len(got) != 1 || got[0] != e {
+			t.Fatalf("entry %d is not to be read again", n)
+		}
+		q.Done(e.JobID)
 		if n%100 == 0 {
 			reads = append(reads, q.Begin())
 			q.End(reads[0])

@@ -66,8 +66,8 @@ func (e *ended) note(id tocsin.JobID) {
 	e.ids[now][id] = struct{}{}
 }
 
-// since reports whether the id ended while the read was under way, or, which
-// does no harm, not long before.
+// since reports whether the id ended while the read was under way, or not long
+// before: it may be due again by now.
 func (e *ended) since(id tocsin.JobID) bool {
 	for _, ids := range e.ids {
 		if _, is := ids[id]; is {
@@ -78,14 +78,16 @@ func (e *ended) since(id tocsin.JobID) bool {
 }
 
 // Take makes an entry known that is in flight at once, as its whole row has been
-// read already. It reports false, and changes nothing, where it is in flight, is
-// queued for later than the row says, as after a failed attempt, or has ended
-// since a read under way began: then the row is not what it was when it was read.
+// read already. It reports false, and changes nothing, where it is in flight or
+// queued for later than the row says, as after a failed attempt. Where it has
+// ended since a read under way began, the row may not be what it was when it was
+// read, or it ended before and is due again: it is queued, to be read once more.
 // A queued one leaves the queue. It is accepted where the queue is full.
 func (q *Queue) Take(e Entry) bool {
 	i, known := q.index[e.JobID]
 	switch {
 	case !known && q.ended.since(e.JobID):
+		q.insert(e)
 		return false
 	case !known:
 		i = q.slot()
