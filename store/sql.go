@@ -61,7 +61,9 @@ WHERE job_id IN ({ids})
   AND status = 0)`)
 
 // due reads whole rows of one table and biz type in order of the due index, from
-// one place on: its three ranges are those of peekAfter.
+// one place on: its three ranges are those of peekAfter. As nothing looks at the
+// rows again before they start, the server's own clock decides too: it may have
+// been set back since {until} was taken from it.
 var due = prepare(`
 (SELECT /* tocsin due */
     {table_no},` + rowColumns + `
@@ -69,6 +71,7 @@ FROM {table} FORCE INDEX (idx_due)
 WHERE status = 0
   AND biz_type = {type}
   AND action_time <= {until}
+  AND action_time <= UTC_TIMESTAMP(3)
   AND (action_time > {due}
     OR (action_time = {due} AND biz_type = {type} AND job_id > {job_id}))
 ORDER BY action_time, biz_type, job_id
@@ -109,6 +112,19 @@ SET status = 1,
     gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id IN ({ids})
   AND status = 0;`)
+
+// seize takes rows as they were read, without a look at them: whoever has written
+// one since has set an action_time of then, which is after {until}. Its argument
+// is the claimer.
+var seize = prepare(`
+UPDATE /* tocsin seize */ {table} FORCE INDEX (PRIMARY)
+SET status = 1,
+    action_time = {deadline},
+    claimed_by = ?,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id IN ({ids})
+  AND status = 0
+  AND action_time <= {until};`)
 
 // complete ends tasks of one table and version. A claim that ran out, a retry
 // or a burial meanwhile does not undo the success. Fewer rows than ids: see Fate.
