@@ -120,33 +120,44 @@ func (sv *server) fullJob(g *group, v view) *job {
 	return j
 }
 
-// behind makes the job of the group that is furthest behind with what is wanted,
-// nil if none is, or as many are under way as may be: a stream of one type, or
-// where that was tried a peek of those types.
+// behind makes a job to catch up with what is wanted, nil if none is needed or as
+// many are under way as may be: a peek of what was streamed already, else a
+// stream. The types take turns, so that the backlog of one holds up no other.
 func (sv *server) behind(v view) *job {
-	var furthest *group
-	var missing []uint64
-	if sv.streaming >= streams && sv.peeking >= parallel {
+	if sv.peeking < parallel {
+		if g, types := sv.furthest(v.wanted, true); g != nil {
+			sv.peeking++
+			return sv.plainJob(g, types, v)
+		}
+	}
+	if sv.streaming >= streams {
 		return nil
 	}
+	next, _ := slices.BinarySearch(v.wanted, sv.streamed+1)
+	for i := range v.wanted {
+		t := v.wanted[(next+i)%len(v.wanted)]
+		if g, _ := sv.furthest([]uint64{t}, false); g != nil {
+			sv.streaming++
+			sv.streamed = t
+			return sv.streamJob(g, t, v)
+		}
+	}
+	return nil
+}
+
+// furthest finds the idle group that is furthest behind with those of the types
+// whose next step is a peek, where plain is set, else a stream; nil if none is.
+func (sv *server) furthest(types []uint64, plain bool) (most *group, missing []uint64) {
 	for _, g := range sv.groups {
 		if g.busy || len(g.tables) == 0 || g.failures > 0 {
 			continue
 		}
-		types := sv.possible(g, g.behind(v.wanted))
-		if len(types) > 0 && (furthest == nil || g.floor(types) < furthest.floor(missing)) {
-			furthest, missing = g, types
+		found := filter(g.behind(types), func(t uint64) bool { return g.read[t].plain == plain })
+		if len(found) > 0 && (most == nil || g.floor(found) < most.floor(missing)) {
+			most, missing = g, found
 		}
 	}
-	switch {
-	case furthest == nil:
-		return nil
-	case furthest.read[missing[0]].plain:
-		sv.peeking++
-		return sv.plainJob(furthest, missing, v)
-	}
-	sv.streaming++
-	return sv.streamJob(furthest, missing[0], v)
+	return most, missing
 }
 
 // plainJob peeks what the streams of the types have left. Where all of them came
@@ -164,19 +175,6 @@ func (sv *server) plainJob(g *group, types []uint64, v view) *job {
 	}
 	j.from, j.start = max(j.from, from), began
 	return j
-}
-
-// possible gives those of the types that a job may be made for now: one to be
-// streamed, or all that are to be peeked.
-func (sv *server) possible(g *group, behind []uint64) []uint64 {
-	plain := filter(behind, func(t uint64) bool { return g.read[t].plain })
-	switch {
-	case len(plain) < len(behind) && sv.streaming < streams:
-		return filter(behind, func(t uint64) bool { return !g.read[t].plain })[:1]
-	case len(plain) > 0 && sv.peeking < parallel:
-		return plain
-	}
-	return nil
 }
 
 // streamJob goes on with the stream of a type, or begins it.
@@ -248,12 +246,14 @@ func (sv *server) finish(j *job, r result) {
 	sv.look()
 }
 
-// progress notes how far a job has read.
+// progress notes how far a job has read. A stream whose tables all got to where
+// its clock stood when it began, and which still goes on, begins anew: in those
+// that it is done with more is due by now.
 func (sv *server) progress(j *job, r result) {
 	floor := min(r.floor, j.start-commitTime.Milliseconds())
 	if j.stream {
 		next := reading{floor: floor, behind: true, plain: r.plain}
-		if len(r.rest) > 0 || r.plain && r.refused == 0 && r.floor == math.MaxInt64 {
+		if len(r.rest) > 0 && r.floor <= j.start || r.plain && r.refused == 0 && r.floor == math.MaxInt64 {
 			next.backlog = &backlog{rest: r.rest, width: r.width, until: j.until, began: j.start}
 		}
 		j.group.streamed(j.types[0], next)

@@ -30,6 +30,7 @@ type server struct {
 	groups    []*group
 	peeking   int       // jobs under way that peek
 	streaming int       // jobs under way that stream
+	streamed  uint64    // type of the last one
 	patience  *patience // with the server, for peeks
 	restUntil time.Time // the server failed: no peek before
 	catchUp   time.Time // the intake refused: no catch-up peek before

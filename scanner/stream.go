@@ -35,7 +35,7 @@ func (sv *server) stream(ctx context.Context, j *job) result {
 			return r
 		}
 		maps.Copy(r.failed, page.Failed)
-		r.rest = append(r.rest, page.More...)
+		r.rest = filter(append(r.rest, page.More...), func(p store.Place) bool { return sv.owns(p.Table) })
 		w.note(len(from), len(page.More))
 		if page.refused != 0 {
 			r.refused = page.refused
@@ -122,12 +122,22 @@ func (sv *server) due(ctx context.Context, j *job, from []store.Place, room dueq
 		t.Rows = nil
 		err = fmt.Errorf("read what is due in %d tables from table %d on: %w", len(from), from[0].Table, err)
 	}
+	t.Rows = sv.ours(t.Rows)
 	t.refused = sv.cfg.Intake.Take(context.WithoutCancel(ctx), sv.index, j.types[0], room, t.Rows, asked)
 	sv.metrics.entries.WithLabelValues(sv.name).Add(float64(len(t.Rows)))
 	if t.refused != 0 {
 		sv.metrics.refusals.WithLabelValues(sv.name).Inc()
 	}
 	return t, err
+}
+
+// ours leaves out what is no longer owned. That is not held on to while the rows
+// are taken, as that may claim them, and Disown would wait: what is disowned in
+// between the intake has to refuse.
+func (sv *server) ours(rows []store.Row) []store.Row {
+	sv.offering.RLock()
+	defer sv.offering.RUnlock()
+	return slices.DeleteFunc(rows, func(row store.Row) bool { return !sv.owned[row.JobID.Table()] })
 }
 
 // width finds how many tables to read in one statement, so that it brings about

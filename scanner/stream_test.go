@@ -1,0 +1,290 @@
+package scanner
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// tape is rows whose Due takes a moment, as otherwise a stream would last no
+// time in a bubble.
+type tape struct {
+	*rows
+	seq     int
+	failing func(q store.DueQuery) error // nil: all is well
+	after   func(q store.DueQuery)       // what happens once a page is read; nil: nothing
+}
+
+func newTape(tables int) *tape {
+	return &tape{rows: &rows{places: tables, pending: make(map[tocsin.JobID]row)}}
+}
+
+func (p *tape) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
+	time.Sleep(50 * time.Millisecond)
+	if p.failing != nil {
+		if err := p.failing(q); err != nil {
+			return store.DuePage{}, err
+		}
+	}
+	page, err := p.rows.Due(ctx, q)
+	if p.after != nil {
+		p.after(q)
+	}
+	return page, err
+}
+
+// fill adds n rows of a table, a millisecond apart from the given time on.
+func (p *tape) fill(table int, typ uint64, from time.Time, n int) (ids []tocsin.JobID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range n {
+		p.seq++
+		id := tocsin.JobID(p.seq<<22 | table<<9)
+		p.pending[id] = row{Entry: duequeue.Entry{JobID: id, Type: typ, Due: from.UnixMilli() + int64(i)}}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// quick is an intake that starts whole rows as they come and completes them at
+// once, a few at a time. What it is offered as ids it keeps.
+type quick struct {
+	*tape
+	rate int // rows in one page
+
+	mu      sync.Mutex
+	types   []uint64
+	slow    map[uint64]bool // takes no whole rows
+	taken   []tocsin.JobID
+	offered map[tocsin.JobID]bool
+}
+
+func newQuick(p *tape, types ...uint64) *quick {
+	return &quick{tape: p, rate: 10, types: types, slow: make(map[uint64]bool), offered: make(map[tocsin.JobID]bool)}
+}
+
+func (q *quick) Offer(_ int, entries []duequeue.Entry) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range entries {
+		q.offered[e.JobID] = true
+	}
+	return 0
+}
+
+func (q *quick) Wanted(int) []uint64 { return slices.Clone(q.types) }
+
+func (q *quick) Oldest(int) int64 { return 1<<63 - 1 }
+
+func (q *quick) Reserve(_ context.Context, _ int, bizType uint64, most int) duequeue.Room {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.slow[bizType] {
+		return duequeue.Room{}
+	}
+	return duequeue.Room{Rows: min(q.rate, most)}
+}
+
+func (q *quick) Take(_ context.Context, _ int, _ uint64, _ duequeue.Room, rows []store.Row, _ time.Time) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tape.mu.Lock()
+	defer q.tape.mu.Unlock()
+	for _, row := range rows {
+		q.taken = append(q.taken, row.JobID)
+		delete(q.pending, row.JobID)
+	}
+	return 0
+}
+
+// has reports how many of the ids were taken whole.
+func (q *quick) has(ids []tocsin.JobID) (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, id := range ids {
+		if slices.Contains(q.taken, id) {
+			n++
+		}
+	}
+	return n
+}
+
+// playTape runs f beside a scanner of the quick intake in a bubble.
+func playTape(t *testing.T, tables int, types []uint64, f func(*testing.T, *quick, *Scanner)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuick(newTape(tables), types...)
+		f(t, q, run(t, Config{Store: q.tape, Intake: q}))
+	})
+}
+
+func owned(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func TestABacklogIsStreamedOldestTableFirst(t *testing.T) {
+	playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		newer := q.fill(0, 1, time.Now().Add(-time.Minute), 300)
+		older := q.fill(1, 1, time.Now().Add(-time.Hour), 300)
+		s.Own(owned(2))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n, m := q.has(older), q.has(newer); n != 300 || m != 300 || len(q.offered) != 0 {
+			t.Errorf("streamed %d and %d of 300, %d as ids", n, m, len(q.offered))
+		}
+		for i := 300 + q.rate*3; i < len(q.taken); i++ {
+			if q.taken[i].Table() != 0 {
+				t.Fatalf("row %d is of the older table", i)
+			}
+		}
+	})
+}
+
+func TestASlowLaneIsGivenIds(t *testing.T) {
+	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		q.slow[1] = true
+		ids := q.fill(0, 1, time.Now().Add(-time.Hour), 300)
+		s.Own(owned(1))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(q.offered) != len(ids) || len(q.taken) != 0 {
+			t.Errorf("%d ids offered, %d rows taken", len(q.offered), len(q.taken))
+		}
+	})
+}
+
+// A backlog of one type keeps none of another waiting, be they in the same tables.
+func TestABacklogHoldsUpNoOtherType(t *testing.T) {
+	playTape(t, 2, []uint64{1, 2, 3}, func(t *testing.T, q *quick, s *Scanner) {
+		q.slow[3] = true
+		backlog := q.fill(0, 1, time.Now().Add(-time.Hour), 2000)
+		quickly := q.fill(0, 2, time.Now().Add(-time.Second), 10)
+		byIDs := q.fill(1, 3, time.Now().Add(-time.Second), 10)
+		s.Own(owned(2))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := q.has(backlog); n < 100 || n == len(backlog) {
+			t.Errorf("%d rows of the backlog came", n)
+		}
+		if n := q.has(quickly); n != len(quickly) {
+			t.Errorf("%d rows of the second type came", n)
+		}
+		if n := len(q.offered); n < len(byIDs) {
+			t.Errorf("%d ids of the third type came", n)
+		}
+	})
+}
+
+// Into one table come as many rows as are taken, so that its stream never ends.
+// What becomes due in another is found all the same.
+func TestAStreamThatNeverEndsHidesNoTable(t *testing.T) {
+	playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		q.fill(0, 1, time.Now().Add(-5*time.Second), 500)
+		q.after = func(store.DueQuery) { q.fill(0, 1, time.Now(), q.rate) }
+		later := q.fill(1, 1, time.Now().Add(time.Minute), 5) // beyond the doorbell
+		s.Own(owned(2))
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		if n := q.has(later); n != len(later) {
+			t.Errorf("%d of %d rows came, 30 s late", n, len(later))
+		}
+		q.after = nil
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestATableDisownedInTheMiddleOfAStream(t *testing.T) {
+	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		q.fill(0, 1, time.Now().Add(-time.Hour), 1000)
+		s.Own(owned(1))
+		time.Sleep(525 * time.Millisecond) // within a read
+		s.Disown(owned(1))
+		before := len(q.taken)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if before == 0 || len(q.taken) != before {
+			t.Errorf("%d rows taken, %d after the table was gone", before, len(q.taken)-before)
+		}
+	})
+}
+
+func TestAStreamThatFailsGoesOn(t *testing.T) {
+	cases := map[string]func(q *quick, on bool){
+		"the server": func(q *quick, on bool) {
+			q.failing = func(store.DueQuery) error {
+				if on {
+					return errors.New("no answer")
+				}
+				return nil
+			}
+		},
+		"a table": func(q *quick, on bool) {
+			q.tape.mu.Lock()
+			defer q.tape.mu.Unlock()
+			q.broken = nil
+			if on {
+				q.broken = map[int]error{1: errors.New("no such table")}
+			}
+		},
+	}
+	for name, fail := range cases {
+		t.Run(name, func(t *testing.T) {
+			playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+				ids := append(q.fill(0, 1, time.Now().Add(-time.Hour), 600), q.fill(1, 1, time.Now().Add(-time.Hour), 600)...)
+				s.Own(owned(2))
+				time.Sleep(300 * time.Millisecond)
+				fail(q, true)
+				time.Sleep(3 * time.Second)
+				fail(q, false)
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if n := q.has(ids); n != len(ids) || len(q.taken) != n {
+					t.Errorf("%d of %d rows came, %d in all", n, len(ids), len(q.taken))
+				}
+			})
+		})
+	}
+}
+
+func TestAfterAStreamWhatIsNearlyDueIsFound(t *testing.T) {
+	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		q.fill(0, 1, time.Now().Add(-time.Hour), 500)
+		s.Own(owned(1))
+		near := q.fill(0, 1, time.Now().Add(8*time.Second), 5)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		for _, id := range near {
+			if !q.offered[id] {
+				t.Errorf("%s is not offered", id)
+			}
+		}
+	})
+}
+
+// A row under every floor, as one that was given back late, is found by a full
+// pass although its type has been behind whenever one came.
+func TestAFullPassIsOwedToATypeThatIsBehind(t *testing.T) {
+	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		q.fill(0, 1, time.Now().Add(-time.Minute), 14_500)
+		s.Own(owned(1))
+		time.Sleep(70 * time.Second)
+		hidden := q.fill(0, 1, time.Now().Add(-time.Hour), 1)
+		time.Sleep(60 * time.Second)
+		synctest.Wait()
+		if n := q.has(hidden); n != 1 && !q.offered[hidden[0]] {
+			t.Errorf("it did not come; %d rows are left", len(q.pending))
+		}
+	})
+}
