@@ -72,9 +72,10 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 	}
 	entries := make([]duequeue.Entry, len(tasks))
 	byID := make(map[tocsin.JobID]*task, len(tasks))
+	known := make(map[tocsin.JobID]*store.Row, len(tasks))
 	for i, t := range tasks {
 		entries[i] = t.entry(t.row.Action)
-		byID[t.row.JobID] = t
+		byID[t.row.JobID], known[t.row.JobID] = t, t.row
 	}
 	before, hold := time.Now(), l.kind.rule.Load().timeout+claimMargin
 	// The end of the intake cuts off no claim: it might stand and nobody hear of
@@ -87,9 +88,11 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 		By:     s.d.cfg.Node,
 		Hold:   hold,
 		Fence:  s.d.fence(owner),
+		Known:  known,
 	})
 	got := make([]*task, 0, len(rows))
-	for _, row := range rows {
+	for i := range rows {
+		row := &rows[i]
 		t := byID[row.JobID]
 		delete(byID, row.JobID)
 		t.late = time.Duration(s.now()-t.row.Action) * time.Millisecond

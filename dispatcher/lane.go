@@ -85,7 +85,13 @@ func (l *lane) pop(now int64, limit int, into []duequeue.Entry) []duequeue.Entry
 }
 
 // grow loads further ahead from now on: the lane was dry, and had more to do.
-func (l *lane) grow() { l.ahead = min(max(1, l.ahead*2), maxAhead) }
+func (l *lane) grow() {
+	by := 2
+	if l.ahead >= 4 { // it has been quick for some time
+		by = 4
+	}
+	l.ahead = min(max(1, l.ahead*by), maxAhead)
+}
 
 // leave books that a row which was loaded at the given time is held no more. If
 // it had to wait for a slot, less is loaded ahead.

@@ -179,7 +179,7 @@ func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time
 		l := s.lanes[e.Type]
 		row := rows[e.JobID]
 		if s.startable(l, e, row, loaded) {
-			tasks = append(tasks, &task{lane: l, row: *row, asked: asked, loaded: at})
+			tasks = append(tasks, &task{lane: l, row: row, asked: asked, loaded: at})
 		} else {
 			l.held--
 		}

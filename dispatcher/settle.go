@@ -136,8 +136,7 @@ func (s *server) backlog() (n int, closing bool) {
 	return len(s.pending), s.closing
 }
 
-// cut takes the next batch, in order of table and job_id, so that two settlers
-// lock rows in the same order.
+// cut takes the next batch.
 func (s *server) cut() []result {
 	s.mu.Lock()
 	n := min(chunk, len(s.pending))
@@ -149,9 +148,6 @@ func (s *server) cut() []result {
 	if rest > 0 {
 		signal(s.flush)
 	}
-	slices.SortFunc(batch, func(a, b result) int {
-		return cmp.Or(cmp.Compare(a.table(), b.table()), cmp.Compare(a.row.JobID, b.row.JobID))
-	})
 	return batch
 }
 
@@ -162,10 +158,13 @@ func (s *server) settle(ctx context.Context, batch []result) {
 		return
 	}
 	err := s.settleAll(ctx, batch)
+	if err == nil || ctx.Err() != nil { // abandoned: unsettled tells
+		return
+	}
+	slices.SortFunc(batch, func(a, b result) int {
+		return cmp.Or(cmp.Compare(a.table(), b.table()), cmp.Compare(a.row.JobID, b.row.JobID))
+	})
 	switch {
-	case err == nil:
-	case ctx.Err() != nil:
-		return // abandoned: unsettled tells
 	case batch[0].table() != batch[len(batch)-1].table():
 		for _, part := range byTable(batch) {
 			s.settle(ctx, part)

@@ -98,7 +98,7 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 			continue
 		}
 		if l.queue.Take(duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}) {
-			block = append(block, task{lane: l, row: *row, asked: asked, loaded: at})
+			block = append(block, task{lane: l, row: row, asked: asked, loaded: at})
 		}
 	}
 	l.held += len(block)

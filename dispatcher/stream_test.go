@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,21 +17,51 @@ import (
 
 // calls is a target that remembers how often each task came.
 type calls struct {
+	took time.Duration
+
+	mu   sync.Mutex
 	byID map[tocsin.JobID]int
 	err  error
-	took time.Duration
 }
 
 func newCalls() *calls { return &calls{byID: make(map[tocsin.JobID]int)} }
 
-// policies gives a type that delivers one by one to the calls, so that they need no lock.
+// of tells how often the task came.
+func (c *calls) of(id tocsin.JobID) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byID[id]
+}
+
+// tasks tells how many came.
+func (c *calls) tasks() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byID)
+}
+
+// answer sets what the target says from now on.
+func (c *calls) answer(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer(err)
+}
+
+func (c *calls) note(id tocsin.JobID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byID[id]++
+	return c.err
+}
+
+// policies gives a type with one slot whose target are the calls.
 func (c *calls) policies() ([]biztype.Policy, map[string]Sink) {
 	p := policy("order.close", 1)
 	p.Concurrency = 1
 	return one(p, func(_ context.Context, task tocsin.Info) error {
-		c.byID[task.JobID]++
+		err := c.note(task.JobID)
 		time.Sleep(c.took)
-		return c.err
+		return err
 	})
 }
 
@@ -267,7 +298,7 @@ func TestWholeRowsThatAreRefused(t *testing.T) {
 				refused := r.hand(room, r.rows(ids...))
 				time.Sleep(time.Second)
 				for _, id := range ids {
-					if due := r.store.row(id).Action; target.byID[id] == 0 && (oldest == 0 || due < oldest) {
+					if due := r.store.row(id).Action; target.of(id) == 0 && (oldest == 0 || due < oldest) {
 						oldest = due
 					}
 				}
@@ -275,8 +306,8 @@ func TestWholeRowsThatAreRefused(t *testing.T) {
 					t.Errorf("refused %d, want %d", refused, oldest)
 				}
 				r.SetPolicies(policies)
-				if c.started != len(target.byID) {
-					t.Errorf("%d started, want %d", len(target.byID), c.started)
+				if c.started != target.tasks() {
+					t.Errorf("%d started, want %d", target.tasks(), c.started)
 				}
 				r.idle()
 			})
@@ -311,8 +342,8 @@ func TestARowIsNotStartedTwice(t *testing.T) {
 					t.Errorf("refused %d", refused)
 				}
 				time.Sleep(5 * time.Second)
-				if target.byID[id] != 1 {
-					t.Errorf("%d deliveries", target.byID[id])
+				if target.of(id) != 1 {
+					t.Errorf("%d deliveries", target.of(id))
 				}
 				r.status(id, tocsin.Done)
 				r.idle()
@@ -333,8 +364,8 @@ func TestAQueuedRowStartsOnce(t *testing.T) {
 		r.hand(room, rows)
 		r.hand(r.room(1), rows)
 		time.Sleep(5 * time.Second)
-		if target.byID[id] != 1 {
-			t.Errorf("%d deliveries", target.byID[id])
+		if target.of(id) != 1 {
+			t.Errorf("%d deliveries", target.of(id))
 		}
 		r.idle()
 	})
@@ -343,7 +374,7 @@ func TestAQueuedRowStartsOnce(t *testing.T) {
 // A row that failed waits for its next attempt, whatever an older read says.
 func TestARetriedRowIsNotStartedEarly(t *testing.T) {
 	target := newCalls()
-	target.err = errors.New("busy")
+	target.answer(errors.New("busy"))
 	policies, sinks := target.policies() // retries after 3 s
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.insert(0, 1, 0)
@@ -352,13 +383,13 @@ func TestARetriedRowIsNotStartedEarly(t *testing.T) {
 		time.Sleep(time.Second)
 		r.hand(stale, rows)
 		time.Sleep(time.Second)
-		if row := r.store.row(id); target.byID[id] != 1 || row.Attempts != 1 {
-			t.Errorf("%d deliveries, %d attempts", target.byID[id], row.Attempts)
+		if row := r.store.row(id); target.of(id) != 1 || row.Attempts != 1 {
+			t.Errorf("%d deliveries, %d attempts", target.of(id), row.Attempts)
 		}
-		target.err = nil
+		target.answer(nil)
 		time.Sleep(2 * time.Second)
-		if target.byID[id] != 2 {
-			t.Errorf("%d deliveries, want the second after 3 s", target.byID[id])
+		if target.of(id) != 2 {
+			t.Errorf("%d deliveries, want the second after 3 s", target.of(id))
 		}
 		r.status(id, tocsin.Done)
 		r.idle()
@@ -370,10 +401,10 @@ func TestARetriedRowIsNotStartedEarly(t *testing.T) {
 func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
 	cases := map[string]func(r *rig, c *calls, id tocsin.JobID){
 		"retried after long": func(r *rig, c *calls, id tocsin.JobID) {
-			c.err = tocsin.RetryIn(15*time.Second, errors.New("busy"))
+			c.answer(tocsin.RetryIn(15*time.Second, errors.New("busy")))
 			r.offer(id)
 			time.Sleep(16 * time.Second)
-			c.err = nil
+			c.answer(nil)
 		},
 		"its table was given away and came back": func(r *rig, c *calls, id tocsin.JobID) {
 			r.SetPolicies(nil) // so that it is held
@@ -479,8 +510,8 @@ func TestWholeRowsThatChangeBeforeTheyStart(t *testing.T) {
 				c.change(r, id)
 				r.Take(r.t.Context(), 0, 1, room, rows, asked)
 				time.Sleep(3 * time.Second)
-				if target.byID[id] != c.want {
-					t.Errorf("%d deliveries, want %d", target.byID[id], c.want)
+				if target.of(id) != c.want {
+					t.Errorf("%d deliveries, want %d", target.of(id), c.want)
 				}
 				r.idle()
 			})
@@ -504,7 +535,7 @@ func TestRowsTakenWhileTheirTableIsDrained(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(3 * time.Second)
-		if n := len(target.byID); n != 1 {
+		if n := target.tasks(); n != 1 {
 			t.Errorf("%d tasks started, want only the first", n)
 		}
 		r.idle()

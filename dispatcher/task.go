@@ -11,7 +11,7 @@ import (
 // task is one loaded row on its way to its outcome.
 type task struct {
 	lane    *lane
-	row     store.Row // Action and claimed are guarded by server.mu once the task is open
+	row     *store.Row // Action and claimed are guarded by server.mu once the task is open
 	claimed bool
 	asked   time.Time // when its load was sent, monotonic
 	loaded  time.Time // when it had come

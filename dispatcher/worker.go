@@ -176,7 +176,7 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 	for i, t := range a.tasks {
 		end := ending{verb: tocsin.Complete}
 		if errs[i] != nil {
-			end = endingOf(a.rule.policy, &t.row, errs[i], a.server().now(), rand.Float64)
+			end = endingOf(a.rule.policy, t.row, errs[i], a.server().now(), rand.Float64)
 		}
 		results = append(results, result{task: t, ending: end})
 		k.metrics.ended[end.verb].Inc()

@@ -54,6 +54,9 @@ type claiming struct {
 // chunk claims at most maxIDs sorted entries: in one transaction, or where that
 // meets a lock, table by table, and row by row in a table that has one.
 func (c *claiming) chunk(ctx context.Context, entries []duequeue.Entry) error {
+	if seized, err := c.seize(ctx, entries); seized || err != nil {
+		return err
+	}
 	once := func(groups [][]duequeue.Entry) error { return c.once(ctx, groups) }
 	return apart(entriesByTable(entries), once, func(table []duequeue.Entry, err error) {
 		if len(table) == 1 {
@@ -170,12 +173,7 @@ func (c *claiming) take(ctx context.Context, conn *sql.Conn, rows []Row, deadlin
 	if len(rows) == 0 {
 		return nil
 	}
-	ids := make([]tocsin.JobID, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].JobID
-		rows[i].Status, rows[i].ClaimedBy = tocsin.Claimed, c.By
-		rows[i].Action, rows[i].ActionTime = deadline, time.UnixMilli(deadline).UTC()
-	}
+	ids := c.mark(rows, deadline)
 	slices.SortFunc(ids, compareIDs)
 	text, args := []byte(nil), []any(nil)
 	for _, part := range byTable(ids) {

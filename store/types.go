@@ -54,6 +54,10 @@ type Claim struct {
 	By     string           // the claimer's node id
 	Hold   time.Duration    // from the server's now to the deadline
 	Fence  *Fence           // nil: no fence
+
+	// Known are the rows as they were read, by job_id; nil: not known. Where they
+	// are known, unfenced and overdue by more than a second they are not read again.
+	Known map[tocsin.JobID]*Row
 }
 
 // Fence lets a claim succeed only for tables that the claimer owned last.
