@@ -44,7 +44,7 @@ func (c *calls) tasks() int {
 func (c *calls) answer(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answer(err)
+	c.err = err
 }
 
 func (c *calls) note(id tocsin.JobID) error {

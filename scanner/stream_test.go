@@ -19,8 +19,8 @@ import (
 type tape struct {
 	*rows
 	seq     int
-	failing func(q store.DueQuery) error // nil: all is well
-	after   func(q store.DueQuery)       // what happens once a page is read; nil: nothing
+	failing error  // what Due says, guarded by rows.mu; nil: all is well
+	after   func() // what happens once a page is read, guarded by rows.mu; nil: nothing
 }
 
 func newTape(tables int) *tape {
@@ -29,14 +29,15 @@ func newTape(tables int) *tape {
 
 func (p *tape) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 	time.Sleep(50 * time.Millisecond)
-	if p.failing != nil {
-		if err := p.failing(q); err != nil {
-			return store.DuePage{}, err
-		}
+	p.mu.Lock()
+	failing, after := p.failing, p.after
+	p.mu.Unlock()
+	if failing != nil {
+		return store.DuePage{}, failing
 	}
 	page, err := p.rows.Due(ctx, q)
-	if p.after != nil {
-		p.after(q)
+	if after != nil {
+		after()
 	}
 	return page, err
 }
@@ -192,7 +193,7 @@ func TestABacklogHoldsUpNoOtherType(t *testing.T) {
 func TestAStreamThatNeverEndsHidesNoTable(t *testing.T) {
 	playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		q.fill(0, 1, time.Now().Add(-5*time.Second), 500)
-		q.after = func(store.DueQuery) { q.fill(0, 1, time.Now(), q.rate) }
+		q.after = func() { q.fill(0, 1, time.Now(), q.rate) }
 		later := q.fill(1, 1, time.Now().Add(time.Minute), 5) // beyond the doorbell
 		s.Own(owned(2))
 		time.Sleep(90 * time.Second)
@@ -200,8 +201,6 @@ func TestAStreamThatNeverEndsHidesNoTable(t *testing.T) {
 		if n := q.has(later); n != len(later) {
 			t.Errorf("%d of %d rows came, 30 s late", n, len(later))
 		}
-		q.after = nil
-		time.Sleep(time.Minute)
 	})
 }
 
@@ -211,6 +210,7 @@ func TestATableDisownedInTheMiddleOfAStream(t *testing.T) {
 		s.Own(owned(1))
 		time.Sleep(525 * time.Millisecond) // within a read
 		s.Disown(owned(1))
+		synctest.Wait()
 		before := len(q.taken)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -223,11 +223,11 @@ func TestATableDisownedInTheMiddleOfAStream(t *testing.T) {
 func TestAStreamThatFailsGoesOn(t *testing.T) {
 	cases := map[string]func(q *quick, on bool){
 		"the server": func(q *quick, on bool) {
-			q.failing = func(store.DueQuery) error {
-				if on {
-					return errors.New("no answer")
-				}
-				return nil
+			q.tape.mu.Lock()
+			defer q.tape.mu.Unlock()
+			q.failing = nil
+			if on {
+				q.failing = errors.New("no answer")
 			}
 		},
 		"a table": func(q *quick, on bool) {
@@ -281,7 +281,7 @@ func TestAFullPassIsOwedToATypeThatIsBehind(t *testing.T) {
 		s.Own(owned(1))
 		time.Sleep(70 * time.Second)
 		hidden := q.fill(0, 1, time.Now().Add(-time.Hour), 1)
-		time.Sleep(60 * time.Second)
+		time.Sleep(30 * time.Second) // the next one comes later
 		synctest.Wait()
 		if n := q.has(hidden); n != 1 && !q.offered[hidden[0]] {
 			t.Errorf("it did not come; %d rows are left", len(q.pending))
