@@ -90,14 +90,14 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 		Fence:  s.d.fence(owner),
 		Known:  known,
 	})
-	got := make([]*task, 0, len(rows))
+	got, at := make([]*task, 0, len(rows)), time.Now() // the claim itself is no sign of a slow lane
 	for i := range rows {
 		row := &rows[i]
 		t := byID[row.JobID]
 		delete(byID, row.JobID)
 		t.late = time.Duration(s.now()-t.row.Action) * time.Millisecond
 		row.ActionTime = t.row.ActionTime // for the target, whom the claim's deadline does not concern
-		t.row, t.claimed, t.until = row, true, before.Add(hold)
+		t.row, t.claimed, t.until, t.loaded = row, true, before.Add(hold), at
 		got = append(got, t)
 	}
 	s.notClaimed(byID, err)

@@ -14,7 +14,7 @@ type task struct {
 	row     *store.Row // Action and claimed are guarded by server.mu once the task is open
 	claimed bool
 	asked   time.Time // when its load was sent, monotonic
-	loaded  time.Time // when it had come
+	loaded  time.Time // when it had come, and was claimed if it had to be
 	until   time.Time // claimed: the claim ends after this; zero: no claim
 	late    time.Duration
 	timeout time.Duration // of the delivery, once it has started
