@@ -5,7 +5,7 @@
 //	     |            +------------------------------+
 //	     v            |  groups of up to 64 tables   |
 //	owned tables ---> |  regular   each Interval     | -- entries --> Intake
-//	                  |  catch-up  when there is room|
+//	                  |  catch-up  when there is room| -- whole rows --> Intake
 //	                  |  full      each FullEvery    | <-- Wake ---
 //	                  |  doorbell  many times a sec. |
 //	                  +------------------------------+
@@ -21,9 +21,14 @@
 //     rows leave in the index. Groups in which few tables have anything are asked
 //     first which do; those in which nothing was found for three peeks wait
 //     longer by half for the next.
-//   - A catch-up peek goes on at the floor of the types that are behind, the group
-//     with the lowest floor first, as soon as the intake wants them: so a backlog
-//     drains as fast as it is delivered, not by the scan interval.
+//   - A catch-up goes on at the floor of the types that are behind, the group with
+//     the lowest floor first, as soon as the intake wants them: so a backlog drains
+//     as fast as it is delivered, not by the scan interval. What is due already is
+//     streamed: whole rows, page by page, from the tables whose next row is the
+//     oldest, for which the intake makes room first. They need no place in a queue
+//     and no second read, and a page is settled as it came, by few statements. A
+//     lane too slow for that is given ids, in order of their action time. A peek
+//     of what is due later follows.
 //   - A full peek has no floor. It finds what landed below it, such as a row whose
 //     insert took more than ten seconds to commit, and recovers run-out claims.
 //   - The doorbell tells of rows that were added for less than the look-ahead.
