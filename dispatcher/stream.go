@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -106,5 +107,6 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 	for i := range block {
 		tasks = append(tasks, &block[i])
 	}
+	slices.SortStableFunc(tasks, func(a, b *task) int { return cmp.Compare(a.row.Action, b.row.Action) })
 	return tasks, refused
 }

@@ -120,7 +120,10 @@ func (r *rig) idle() {
 	if oldest := r.Oldest(0); oldest != math.MaxInt64 {
 		r.t.Errorf("a task due at %d is still known", oldest)
 	}
-	for _, l := range r.servers[0].order {
+	s := r.servers[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.order {
 		if l.held != 0 {
 			r.t.Errorf("%d rows are held", l.held)
 		}
