@@ -35,6 +35,7 @@ const (
 	streamFor    = 200 * time.Millisecond // one goes on so long before the group may be peeked
 	streamPage   = 1000                   // whole rows to read in one statement
 	maxStreamed  = 16                     // tables of it
+	deepAfter    = 4                      // pages of so many tables, and fewer are read at once
 	probeLimit   = 2                      // due rows of a table that tell that there is a backlog,
 	probedShare  = 4                      // where one in so many tables has them
 	recoverLimit = 500                    // run-out claims recovered in one transaction

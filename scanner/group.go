@@ -36,7 +36,7 @@ type reading struct {
 // backlog is how far the stream of one type has come.
 type backlog struct {
 	rest  []store.Place // it goes on from there; none: everything due was read
-	width int           // as many tables at once
+	width width         // as many tables at once
 	until int64         // what became due later was not read
 	began int64         // the server's clock when it began
 }

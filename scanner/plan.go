@@ -23,7 +23,7 @@ type job struct {
 
 	stream bool          // read what is due whole, of the one biz type
 	rest   []store.Place // of a stream: go on from there; nil: from the beginning
-	width  int           // of a stream: tables to read at once
+	width  width         // of a stream: tables to read at once
 }
 
 // view is what a decision rests on, besides the groups.
@@ -181,7 +181,7 @@ func (sv *server) plainJob(g *group, types []uint64, v view) *job {
 func (sv *server) streamJob(g *group, t uint64, v view) *job {
 	r := g.read[t]
 	j := sv.job(g, []uint64{t}, v, r.floor)
-	j.stream, j.until, j.width = true, v.clock, maxStreamed
+	j.stream, j.until, j.width = true, v.clock, width{tables: maxStreamed}
 	if b := r.backlog; b != nil {
 		j.rest, j.width, j.start = b.rest, b.width, min(b.began, v.clock)
 	}

@@ -28,7 +28,7 @@ type result struct {
 
 	// Of a stream only.
 	rest    []store.Place // it goes on from there
-	width   int           // tables to read at once then
+	width   width         // tables to read at once then
 	plain   bool          // the rest, if any, is better peeked
 	refused int64         // the oldest that the intake did not take; 0: it took all
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -20,7 +21,7 @@ import (
 // can be peeked meanwhile; what is left of the pages stands in result.rest.
 func (sv *server) stream(ctx context.Context, j *job) result {
 	r := result{failed: make(map[int]error), floor: math.MaxInt64, rest: sv.places(j)}
-	w := width{tables: j.width}
+	w := j.width
 	for end := time.Now().Add(streamFor); len(r.rest) > 0 && time.Now().Before(end); {
 		tables, limit := w.next(len(r.rest))
 		room := sv.cfg.Intake.Reserve(ctx, sv.index, j.types[0], tables*limit)
@@ -28,7 +29,7 @@ func (sv *server) stream(ctx context.Context, j *job) result {
 			r.plain = !room.Later
 			break
 		}
-		from := r.takeOldest(min(tables, room.Rows))
+		from := r.takeOldest(min(tables, room.Rows), j.until)
 		page, err := sv.due(ctx, j, from, room, max(room.Rows/len(from), 1))
 		if err != nil {
 			r.err = err
@@ -36,13 +37,13 @@ func (sv *server) stream(ctx context.Context, j *job) result {
 		}
 		maps.Copy(r.failed, page.Failed)
 		r.rest = filter(append(r.rest, page.More...), func(p store.Place) bool { return sv.owns(p.Table) })
-		w.note(len(from), len(page.More))
+		w.note(len(from), len(page.More), len(page.Rows))
 		if page.refused != 0 {
 			r.refused = page.refused
 			break
 		}
 	}
-	r.width = w.tables
+	r.width = w
 	return r.streamed()
 }
 
@@ -76,12 +77,15 @@ func (sv *server) backlogged(ctx context.Context, j *job) (types []uint64, err e
 	return types, nil
 }
 
-// takeOldest takes the n places that are furthest behind out of the rest.
-func (r *result) takeOldest(n int) []store.Place {
+// takeOldest takes up to n places that are furthest behind out of the rest. One in
+// the newer half of what is left to read waits for those in the older.
+func (r *result) takeOldest(n int, until int64) []store.Place {
 	slices.SortFunc(r.rest, func(a, b store.Place) int {
 		return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Table, b.Table))
 	})
-	n = min(n, len(r.rest))
+	middle := r.rest[0].Due + (until-r.rest[0].Due)/2
+	older := sort.Search(len(r.rest), func(i int) bool { return r.rest[i].Due > middle })
+	n = min(n, max(older, 1))
 	oldest := r.rest[:n:n]
 	r.rest = slices.Clone(r.rest[n:])
 	return oldest
@@ -141,8 +145,14 @@ func (sv *server) ours(rows []store.Row) []store.Row {
 }
 
 // width finds how many tables to read in one statement, so that it brings about
-// streamPage rows: many where they hold few due rows, one by one where many.
-type width struct{ tables int }
+// streamPage rows: many where they hold few due rows, one by one where many. The
+// more tables a page is of, the nearer to the order of their action times are its
+// rows; the fewer, the cheaper it is to settle. So it narrows as a backlog turns
+// out to be deep.
+type width struct {
+	tables int
+	rows   int // read at this width
+}
 
 // next gives the tables of the next statement and the rows of each, at most.
 func (w *width) next(left int) (tables, limit int) {
@@ -151,13 +161,14 @@ func (w *width) next(left int) (tables, limit int) {
 }
 
 // note learns from a statement of so many tables, of which some have more: where
-// most had less than their page, the next one reads more tables, where most had
-// more, fewer.
-func (w *width) note(tables, more int) {
+// most had less than their page, the next one reads more tables; where most had
+// more, page after page, fewer.
+func (w *width) note(tables, more, rows int) {
+	w.rows += rows
 	switch {
 	case more*4 <= tables:
-		w.tables = min(tables*2, maxStreamed)
-	case more*4 >= tables*3:
-		w.tables = max(tables/2, 1)
+		*w = width{tables: min(tables*2, maxStreamed)}
+	case more*4 >= tables*3 && w.rows >= deepAfter*streamPage:
+		*w = width{tables: max(tables/2, 1)}
 	}
 }
