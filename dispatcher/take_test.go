@@ -1,0 +1,285 @@
+package dispatcher
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// What Take does with rows: each starts once, when it is due, and where it may.
+
+func TestWholeRowsThatAreRefused(t *testing.T) {
+	cases := map[string]struct {
+		before  func(r *rig) // between Reserve and Take
+		room    int
+		started int
+	}{
+		"beyond the room":                {func(*rig) {}, 2, 2},
+		"of a table that is not ours":    {func(r *rig) { r.Drop([]int{1}) }, 4, 2},
+		"of a type that is paused since": {func(r *rig) { r.SetPolicies(nil) }, 4, 0},
+		"of a node that stopped since":   {func(r *rig) { r.stop(); time.Sleep(time.Second) }, 4, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			target := newCalls()
+			policies, sinks := target.policies()
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				r.noLoad()
+				oldest := int64(0)
+				var ids []tocsin.JobID
+				for i := range 4 {
+					ids = append(ids, r.insert(i%2, 1, -time.Duration(i)*time.Second))
+				}
+				room := r.room(c.room)
+				c.before(r)
+				refused := r.hand(room, r.rows(ids...))
+				time.Sleep(time.Second)
+				for _, id := range ids {
+					if due := r.store.row(id).Action; target.of(id) == 0 && (oldest == 0 || due < oldest) {
+						oldest = due
+					}
+				}
+				if refused != oldest || oldest == 0 {
+					t.Errorf("refused %d, want %d", refused, oldest)
+				}
+				r.SetPolicies(policies)
+				if c.started != target.tasks() {
+					t.Errorf("%d started, want %d", target.tasks(), c.started)
+				}
+				r.idle()
+			})
+		})
+	}
+}
+
+// What was read before an outcome was stored is no reason to deliver again.
+func TestARowIsNotStartedTwice(t *testing.T) {
+	cases := map[string]struct {
+		took time.Duration
+		wait time.Duration // from the first start to the second Take
+	}{
+		"in delivery":               {5 * time.Second / 4, time.Second},
+		"ended since it was read":   {0, time.Second},
+		"ended long since, unread":  {0, 9 * time.Second},
+		"about to be settled":       {time.Millisecond, time.Millisecond},
+		"in delivery for a moment,": {time.Millisecond, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			target := newCalls()
+			target.took = c.took
+			policies, sinks := target.policies()
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				id := r.insert(0, 1, 0)
+				rows := r.rows(id)
+				stale := r.room(1)
+				r.offer(id)
+				time.Sleep(c.wait)
+				if refused := r.hand(stale, rows); refused != 0 {
+					t.Errorf("refused %d", refused)
+				}
+				time.Sleep(5 * time.Second)
+				if target.of(id) != 1 {
+					t.Errorf("%d deliveries", target.of(id))
+				}
+				r.status(id, tocsin.Done)
+				r.idle()
+			})
+		})
+	}
+}
+
+func TestAQueuedRowStartsOnce(t *testing.T) {
+	target := newCalls()
+	policies, sinks := target.policies()
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		r.noLoad()
+		r.store.skew.Store(-60_000) // so that the queue leaves it alone
+		id := r.insert(0, 1, 0)
+		r.offer(id)
+		room, rows := r.room(1), r.rows(id)
+		r.hand(room, rows)
+		r.hand(r.room(1), rows)
+		time.Sleep(5 * time.Second)
+		if target.of(id) != 1 {
+			t.Errorf("%d deliveries", target.of(id))
+		}
+		r.idle()
+	})
+}
+
+// A row that failed waits for its next attempt, whatever an older read says.
+func TestARetriedRowIsNotStartedEarly(t *testing.T) {
+	target := newCalls()
+	target.answer(errors.New("busy"))
+	policies, sinks := target.policies() // retries after 3 s
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		id := r.insert(0, 1, 0)
+		stale, rows := r.room(1), r.rows(id)
+		r.offer(id)
+		time.Sleep(time.Second)
+		r.hand(stale, rows)
+		time.Sleep(time.Second)
+		if row := r.store.row(id); target.of(id) != 1 || row.Attempts != 1 {
+			t.Errorf("%d deliveries, %d attempts", target.of(id), row.Attempts)
+		}
+		target.answer(nil)
+		time.Sleep(2 * time.Second)
+		if target.of(id) != 2 {
+			t.Errorf("%d deliveries, want the second after 3 s", target.of(id))
+		}
+		r.status(id, tocsin.Done)
+		r.idle()
+	})
+}
+
+// A row that was forgotten while a read was under way may be due again: it is
+// looked at once more, so that nothing waits for the next full peek.
+func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
+	cases := map[string]func(r *rig, c *calls, id tocsin.JobID){
+		"retried after long": func(r *rig, c *calls, id tocsin.JobID) {
+			c.answer(tocsin.RetryIn(15*time.Second, errors.New("busy")))
+			r.offer(id)
+			time.Sleep(16 * time.Second)
+			c.answer(nil)
+		},
+		"its table was given away and came back": func(r *rig, c *calls, id tocsin.JobID) {
+			r.SetPolicies(nil) // so that it is held
+			r.Drop([]int{0})
+			r.servers[0].lanes[1].queue.Take(duequeue.Entry{JobID: id, Type: 1})
+			r.servers[0].lanes[1].queue.Done(id)
+			policies, _ := c.policies()
+			r.SetPolicies(policies)
+			r.Admit([]int{0}, "me", false)
+		},
+	}
+	for name, end := range cases {
+		t.Run(name, func(t *testing.T) {
+			target := newCalls()
+			policies, sinks := target.policies()
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				id := r.insert(0, 1, 0)
+				other := r.room(1) // a read that takes its time
+				end(r, target, id)
+				r.hand(r.room(1), r.rows(id))
+				time.Sleep(time.Second)
+				r.status(id, tocsin.Done)
+				r.hand(other, nil)
+				time.Sleep(time.Second)
+				r.idle()
+			})
+		})
+	}
+}
+
+func TestWholeRowsAreClaimedWhereTheyMustBe(t *testing.T) {
+	strict := policy("order.close", 1)
+	strict.Strict = true
+	cases := map[string]struct {
+		policy  biztype.Policy
+		overdue time.Duration
+		lease   bool
+		claims  int
+	}{
+		"a plain row":                 {policy("order.close", 1), 0, true, 0},
+		"of a strict type":            {strict, 0, true, 1},
+		"that a sweeper may look at":  {policy("order.close", 1), time.Hour, true, 1},
+		"whose lease is not provable": {policy("order.close", 1), 0, false, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			target := newCalls()
+			_, sinks := target.policies()
+			adapt := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return c.lease } }
+			inBubbleWith(t, sinks, adapt, func(r *rig) {
+				r.store.owner = store.Fence{Group: r.cfg.Group, Node: "me"}
+				r.SetPolicies([]biztype.Policy{c.policy})
+				r.noLoad()
+				id := r.insert(0, 1, -c.overdue)
+				r.hand(r.room(1), r.rows(id))
+				time.Sleep(time.Second)
+				r.status(id, tocsin.Done)
+				if claims, _ := r.store.counts(store.Stored); claims != c.claims {
+					t.Errorf("%d claims, want %d", claims, c.claims)
+				}
+				r.idle()
+			})
+		})
+	}
+}
+
+// Between the read and its end the row changes hands, or is changed: it is
+// delivered here only if it is still ours and as it was read.
+func TestWholeRowsThatChangeBeforeTheyStart(t *testing.T) {
+	cases := map[string]struct {
+		change func(r *rig, id tocsin.JobID)
+		strict bool
+		want   int
+	}{
+		"a sweeper claims an overdue row": {func(r *rig, id tocsin.JobID) {
+			r.store.change(id, func(row *store.Row) { row.Status = tocsin.Claimed })
+		}, false, 0},
+		"another owner has completed it, and the table is back": {func(r *rig, id tocsin.JobID) {
+			r.Drop([]int{0})
+			r.store.change(id, func(row *store.Row) { row.Status = tocsin.Done })
+			time.Sleep(time.Millisecond)
+			r.Admit([]int{0}, "me", false)
+		}, false, 0},
+		"the lease is lost and another has taken the table": {func(r *rig, _ tocsin.JobID) {
+			r.cfg.LeaseOK = func(string) bool { return false }
+			r.store.owner.Node = "another"
+		}, false, 0},
+		"a strict one is put off": {func(r *rig, id tocsin.JobID) {
+			r.store.change(id, func(row *store.Row) { row.Action += time.Hour.Milliseconds(); row.Version++ })
+		}, true, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			target := newCalls()
+			policies, sinks := target.policies()
+			policies[0].Strict = c.strict
+			inBubbleWith(t, sinks, func(cfg *Config) { cfg.LeaseOK = func(string) bool { return true } }, func(r *rig) {
+				r.store.owner = store.Fence{Group: r.cfg.Group, Node: "me"}
+				r.SetPolicies(policies)
+				id := r.insert(0, 1, -time.Hour)
+				asked := time.Now()
+				room, rows := r.room(1), r.rows(id)
+				c.change(r, id)
+				r.Take(r.t.Context(), 0, 1, room, rows, asked)
+				time.Sleep(3 * time.Second)
+				if target.of(id) != c.want {
+					t.Errorf("%d deliveries, want %d", target.of(id), c.want)
+				}
+				r.idle()
+			})
+		})
+	}
+}
+
+func TestRowsTakenWhileTheirTableIsDrained(t *testing.T) {
+	target := newCalls()
+	target.took = time.Second
+	policies, sinks := target.policies()
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		var ids []tocsin.JobID
+		for range 2 {
+			ids = append(ids, r.insert(0, 1, 0))
+		}
+		r.hand(r.room(2), r.rows(ids...)) // one starts, one waits for the slot
+		time.Sleep(time.Millisecond)
+		r.Drop([]int{0})
+		if err := r.Drain(r.t.Context(), []int{0}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(3 * time.Second)
+		if n := target.tasks(); n != 1 {
+			t.Errorf("%d tasks started, want only the first", n)
+		}
+		r.idle()
+	})
+}
