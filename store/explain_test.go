@@ -113,7 +113,7 @@ func (b *bench) duePlans(t *testing.T) {
 	texts := map[string]string{
 		"alone":      string(b.dueText(q, []Place{{Table: 0}})),
 		"in a union": string(b.dueText(q, []Place{{Table: 0}, {Table: 1}, {Table: 2, Due: 1, JobID: id(2, 1)}})),
-		"far behind": string(b.dueText(q, []Place{{Table: 0, Due: b.clock() - 1, JobID: id(0, 4)}})),
+		"far behind": string(b.dueText(q, []Place{{Table: 0, Due: q.Until - 1, JobID: id(0, 4)}})),
 	}
 	for name, text := range texts {
 		for _, p := range b.explain(text) {
