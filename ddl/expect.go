@@ -10,6 +10,7 @@ import (
 type structure struct {
 	engine    string
 	collation string
+	still     bool // STATS_AUTO_RECALC = 0: the server does not count its statistics anew by itself
 	columns   map[string]column
 	indexes   map[string]index
 }
@@ -95,7 +96,7 @@ func (s *structure) key(line string) bool {
 func (s *structure) tail(line string) bool {
 	m := tailLine.FindStringSubmatch(line)
 	if m != nil {
-		s.engine, s.collation = m[1], m[2]
+		s.engine, s.collation, s.still = m[1], m[2], m[3] != ""
 	}
 	return m != nil
 }

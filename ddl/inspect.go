@@ -13,7 +13,8 @@ const (
 	selectStructures = `SELECT /* tocsin ddl verify */
     table_name                   AS table_name,
     COALESCE(engine, '')         AS engine,
-    COALESCE(table_collation,'') AS collation_name
+    COALESCE(table_collation,'') AS collation_name,
+    COALESCE(create_options, '') AS create_options
 FROM information_schema.tables
 WHERE table_schema = ?`
 
@@ -57,6 +58,7 @@ func (s *site) inspectTables(ctx context.Context, database string, found map[str
 		Table     string `db:"table_name"`
 		Engine    string `db:"engine"`
 		Collation string `db:"collation_name"`
+		Options   string `db:"create_options"` // "stats_auto_recalc=0 row_format=DYNAMIC"
 	}
 	if err := s.DB.SelectContext(ctx, &rows, selectStructures, database); err != nil {
 		return err
@@ -64,6 +66,7 @@ func (s *site) inspectTables(ctx context.Context, database string, found map[str
 	for _, r := range rows {
 		found[r.Table] = &structure{
 			engine: r.Engine, collation: r.Collation,
+			still:   strings.Contains(strings.ToLower(r.Options), "stats_auto_recalc=0"),
 			columns: map[string]column{}, indexes: map[string]index{},
 		}
 	}

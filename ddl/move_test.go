@@ -236,7 +236,7 @@ func TestARetiredDatabaseRefusesEveryWrite(t *testing.T) {
 		checkRefused(t, name, write())
 	}
 	findings, err := Verify(ctx, r.old)
-	if want := []Finding{{"db1", r.name + ".layout", `has state "retired", want "active"`}}; err != nil || !slices.Equal(findings, want) {
+	if want := []Finding{{Server: "db1", Object: r.name + ".layout", Detail: `has state "retired", want "active"`}}; err != nil || !slices.Equal(findings, want) {
 		t.Errorf("verify: %v, %v", findings, err)
 	}
 }

@@ -13,22 +13,29 @@ import (
 
 // Finding is one thing that is missing or differs.
 type Finding struct {
-	Server string
-	Object string // what, by its full name: "toc_3.task_0517, column due_time"
-	Detail string // "is missing", "is int, want bigint unsigned not null"
+	Server  string
+	Object  string // what, by its full name: "toc_3.task_0517, column due_time"
+	Detail  string // "is missing", "is int, want bigint unsigned not null"
+	Warning bool   // all works as it is, but costs the server more than it has to
 }
 
 // String gives one line for people.
 func (f Finding) String() string {
-	return fmt.Sprintf("server %s: %s %s", f.Server, f.Object, f.Detail)
+	line := fmt.Sprintf("server %s: %s %s", f.Server, f.Object, f.Detail)
+	if f.Warning {
+		return "warning: " + line
+	}
+	return line
 }
 
 // Verify compares every database, layout row, table, column and index with what
 // the SQL files describe, and names all that is missing or differs, in order
 // of database and table; none means that all is well. What is there beyond that
 // is reported only where it would refuse Tocsin's rows: a further unique index,
-// or a further column that must be given a value. It changes nothing. The error
-// names the servers that could not be asked; the findings are of the others.
+// or a further column that must be given a value. Tables whose statistics the
+// server counts anew by itself, as those that were made by earlier versions, are
+// one warning a database. It changes nothing. The error names the servers that
+// could not be asked; the findings are of the others.
 func Verify(ctx context.Context, cfg tocsin.Config) ([]Finding, error) {
 	opt, err := Options{}.withDefaults(cfg)
 	if err != nil {
@@ -100,7 +107,8 @@ func (v *verification) database(ctx context.Context, s *site, db int, r *report)
 	if err != nil {
 		return err
 	}
-	for _, t := range tablesOf(s.layout, db) {
+	tables := tablesOf(s.layout, db)
+	for _, t := range tables {
 		r.table(t.full(), v.want[t.file], found[t.name])
 		if t.file == layoutTable && len(r.findings) == 0 {
 			if err := v.layout(ctx, s, db, r); err != nil {
@@ -111,7 +119,26 @@ func (v *verification) database(ctx context.Context, s *site, db int, r *report)
 			}
 		}
 	}
+	r.counted(tables, v.want, found)
 	return nil
+}
+
+// counted warns of the tables of one database whose statistics are counted anew
+// by the server though the SQL file says that they are not.
+func (r *report) counted(tables []table, want map[string]structure, found map[string]*structure) {
+	var restless []table
+	for _, t := range tables {
+		if stored := found[t.name]; stored != nil && want[t.file].still && !stored.still {
+			restless = append(restless, t)
+		}
+	}
+	if len(restless) == 0 {
+		return
+	}
+	first := restless[0]
+	r.findings = append(r.findings, Finding{Server: r.server, Object: first.database, Warning: true, Detail: fmt.Sprintf(
+		"has %d of %d tables whose statistics the server counts anew by itself, which costs it much: ALTER TABLE %s STATS_AUTO_RECALC = 0, and so on",
+		len(restless), len(tables), first.full())})
 }
 
 // layout compares the layout row.

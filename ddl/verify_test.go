@@ -95,6 +95,32 @@ func TestVerifyNamesWhatIsMissingOrDiffers(t *testing.T) {
 	}
 }
 
+func TestVerifyWarnsOfTablesWhoseStatisticsAreCountedAnew(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 2, 2)
+	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, cfg, "ALTER TABLE $0.task_0001 STATS_AUTO_RECALC = DEFAULT")
+	execute(t, cfg, "ALTER TABLE $0.doorbell STATS_AUTO_RECALC = 1")
+	execute(t, cfg, "ALTER TABLE $1.task_0000 DROP COLUMN due_time")
+	findings, err := Verify(t.Context(), cfg)
+	if err != nil || len(findings) != 2 || findings[1].Warning {
+		t.Fatalf("findings %v, error %v: want a warning of database 0, and a column of database 1", findings, err)
+	}
+	name := cfg.Layout.Database(0)
+	want := Finding{Server: "db1", Object: name, Warning: true, Detail: "has 2 of 6 tables whose statistics the server counts anew by itself, " +
+		"which costs it much: ALTER TABLE " + name + ".doorbell STATS_AUTO_RECALC = 0, and so on"}
+	if findings[0] != want || !strings.HasPrefix(want.String(), "warning: server db1: "+name+" has 2 ") {
+		t.Errorf("got  %s\nwant %s", findings[0], want)
+	}
+	execute(t, cfg, "ALTER TABLE $0.doorbell STATS_AUTO_RECALC = 0")
+	execute(t, cfg, "ALTER TABLE $0.task_0001 STATS_AUTO_RECALC = 0")
+	if findings, err = Verify(t.Context(), cfg); err != nil || len(findings) != 1 || findings[0].Warning {
+		t.Errorf("when both are mended: %v, %v", findings, err)
+	}
+}
+
 func TestVerifyReportsTheServersThatAnswerWhenOneDoesNot(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 2, 1)

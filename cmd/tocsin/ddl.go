@@ -129,16 +129,17 @@ func (a *app) applyDDL(cmd *cobra.Command, opt ddl.Options) error {
 
 // ddlFinding is the JSON of one finding of `ddl verify`.
 type ddlFinding struct {
-	Server string `json:"server"`
-	Object string `json:"object"`
-	Detail string `json:"detail"`
+	Server  string `json:"server"`
+	Object  string `json:"object"`
+	Detail  string `json:"detail"`
+	Warning bool   `json:"warning"` // no failure
 }
 
 func newDDLVerify(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "verify", Short: "Name every table, column and index that is missing or differs", Args: noArgs,
 		Long: "Compare the tables of all servers with what this program expects. Exit code 1 if\n" +
-			"anything is missing or differs.",
+			"anything is missing or differs; warnings are no failures.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.verifyDDL(cmd) },
 	}
 }
@@ -150,18 +151,24 @@ func (a *app) verifyDDL(cmd *cobra.Command) error {
 	}
 	findings, failed := ddl.Verify(cmd.Context(), cfg)
 	found := make([]ddlFinding, len(findings))
+	differs := false
 	for i, f := range findings {
 		found[i] = ddlFinding(f)
+		differs = differs || !f.Warning
 	}
 	err = a.print(found, func(w io.Writer) {
 		for _, f := range findings {
 			fmt.Fprintln(w, f)
 		}
-		if len(findings) == 0 && failed == nil {
+		switch {
+		case differs || failed != nil:
+		case len(findings) > 0:
+			fmt.Fprintf(w, "no table of layout %s is missing or differs, but there are warnings\n", cfg.Layout)
+		default:
 			fmt.Fprintf(w, "all tables of layout %s are as they should be\n", cfg.Layout)
 		}
 	})
-	if err = errors.Join(err, failed); err == nil && len(findings) > 0 {
+	if err = errors.Join(err, failed); err == nil && differs {
 		return errSilent
 	}
 	return err

@@ -1,0 +1,51 @@
+package docs_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// TestWhatTheSelectPrintsStopsTheCountingOfStatistics mends tables as earlier versions made them, as the document says.
+func TestWhatTheSelectPrintsStopsTheCountingOfStatistics(t *testing.T) {
+	t.Parallel()
+	cfg := tocsin.Config{
+		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)},
+		Servers: []tocsin.Server{{DSN: devtest.DSN(t)}},
+	}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, "+00:00")
+	query := strings.ReplaceAll(ofKind(t, blocks(t, "operations.md"), "sql")[0].text, `toc\_`, cfg.Layout.Prefix+`\_`)
+	want(t, "of new tables", s.run(t, query))
+	s.run(t, "ALTER TABLE "+cfg.Layout.Table(3)+" STATS_AUTO_RECALC = 1; ALTER TABLE "+cfg.Layout.Database(0)+".owner STATS_AUTO_RECALC = DEFAULT;")
+	warned(t, cfg, 2)
+	mend := s.run(t, query)
+	if len(mend) != 3 || !strings.Contains(mend[1], "`owner`") || !strings.Contains(mend[2], "`"+cfg.Layout.TableName(3)+"`") {
+		t.Fatalf("the SELECT printed %q, want a setting and two statements", mend)
+	}
+	s.run(t, strings.Join(mend, "\n"))
+	want(t, "of mended tables", s.run(t, query))
+	warned(t, cfg, 0)
+	if errs := s.close(t); errs != "" {
+		t.Errorf("the client says %s", errs)
+	}
+}
+
+// warned wants so many warnings of `tocsin ddl verify`, and nothing else.
+func warned(t *testing.T, cfg tocsin.Config, times int) {
+	t.Helper()
+	found, err := ddl.Verify(t.Context(), cfg)
+	if err != nil || len(found) != times {
+		t.Errorf("verify: %v, %v, want %d warnings", found, err, times)
+	}
+	for _, f := range found {
+		if !f.Warning {
+			t.Errorf("verify: %s is no warning", f)
+		}
+	}
+}
