@@ -182,6 +182,31 @@ func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
 	}
 }
 
+// TestNothingIsStreamedBeforeItsFirstPeek: streams of tables that hold nothing due
+// would hold up the first peeks of the others.
+func TestNothingIsStreamedBeforeItsFirstPeek(t *testing.T) {
+	m, err := newMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults()
+	sv := newServer(cfg, 0, "db1", m)
+	sv.own(owned(8 * cfg.TablesPerStatement))
+	v := view{now: time.Now(), clock: 900_000, wanted: []uint64{1, 2}, oldest: math.MaxInt64}
+	for n := 0; ; n++ {
+		j, _ := sv.pick(v)
+		if j == nil {
+			if n != parallel {
+				t.Errorf("%d first peeks at once, not %d", n, parallel)
+			}
+			return
+		}
+		if j.stream || !j.first {
+			t.Fatalf("job %d of tables that were never peeked: %+v", n, j)
+		}
+	}
+}
+
 func TestHowOftenAGroupIsPeeked(t *testing.T) {
 	const base = 4 * time.Second
 	for name, c := range map[string]struct {

@@ -146,10 +146,12 @@ func (sv *server) behind(v view) *job {
 }
 
 // furthest finds the idle group that is furthest behind with those of the types
-// whose next step is a peek, where plain is set, else a stream; nil if none is.
+// whose next step is a peek, where plain is set, else a stream; nil if none is. A
+// group that waits for its first peek is none: that tells what has a backlog, and
+// many groups wait at once where a node takes its share of the tables.
 func (sv *server) furthest(types []uint64, plain bool) (most *group, missing []uint64) {
 	for _, g := range sv.groups {
-		if g.busy || len(g.tables) == 0 || g.failures > 0 {
+		if g.busy || len(g.tables) == 0 || g.failures > 0 || g.unread() {
 			continue
 		}
 		found := filter(g.behind(types), func(t uint64) bool { return g.read[t].plain == plain })
@@ -212,7 +214,7 @@ func (sv *server) lookAgain(now time.Time) time.Time {
 			continue // its end wakes the loop
 		}
 		at = earlier(at, g.next)
-		if g.anyBehind() || g.unread() {
+		if g.anyBehind() {
 			at = earlier(at, now.Add(retryEvery))
 		}
 	}
