@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -68,7 +69,7 @@ func (s *site) warmUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := sleepUntil(ctx, due); err != nil {
+	if err := wait.Until(ctx, due); err != nil {
 		return err
 	}
 	_, err = s.drainRaw(ctx, n)
@@ -121,7 +122,7 @@ func (d *drain) fill(ctx context.Context, earliest time.Time) error {
 	if err := d.site.calm(ctx); err != nil {
 		return err
 	}
-	return sleepUntil(ctx, due)
+	return wait.Until(ctx, due)
 }
 
 func (d *drain) raw(ctx context.Context) (Usage, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -86,7 +87,7 @@ func (s *site) watch(ctx context.Context, stage string, while time.Duration) (Us
 	}
 	for passed := time.Duration(0); passed < while; passed = time.Since(begin.at) {
 		s.opts.Progress(stage, int(passed.Seconds()), int(while.Seconds()))
-		if err := sleepUntil(ctx, begin.at.Add(min(passed+time.Second, while))); err != nil {
+		if err := wait.Until(ctx, begin.at.Add(min(passed+time.Second, while))); err != nil {
 			return Usage{}, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 func TestMain(m *testing.M) { devtest.Main(m) }
@@ -42,6 +43,6 @@ func fill(t *testing.T, s *site, n int, due time.Duration) {
 	all, err := s.fill(t.Context(), n, at(due))
 	must(t, err)
 	if due < time.Second {
-		must(t, sleepUntil(t.Context(), all))
+		must(t, wait.Until(t.Context(), all))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -113,7 +114,7 @@ func (p *peeks) times(ctx context.Context, n int, from func(clock int64) int64) 
 	var took []time.Duration
 	begin := time.Now()
 	for i := range n {
-		if err := sleepUntil(ctx, begin.Add(time.Duration(i)*peekEvery)); err != nil {
+		if err := wait.Until(ctx, begin.Add(time.Duration(i)*peekEvery)); err != nil {
 			return nil, err
 		}
 		for server := range p.site.pools {

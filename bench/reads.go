@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // Bounds of the raw reads.
@@ -58,7 +60,7 @@ func (s *site) readPaced(ctx context.Context, queries []packetQuery, span time.D
 				if due.Sub(begin) > span {
 					return nil
 				}
-				if err := sleepUntil(ctx, due); err != nil {
+				if err := wait.Until(ctx, due); err != nil {
 					return err
 				}
 				sent := time.Now()
@@ -87,16 +89,4 @@ func (s *site) readOne(ctx context.Context, q packetQuery) (err error) {
 		}
 	}
 	return rows.Err()
-}
-
-// sleepUntil returns at the time, or with ctx's error.
-func sleepUntil(ctx context.Context, at time.Time) error {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

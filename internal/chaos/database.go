@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // database is one MariaDB server that can be killed and comes back. Its methods
@@ -93,7 +94,7 @@ func (d *database) restart(ctx context.Context, down time.Duration) error {
 	if err := d.kill(); err != nil {
 		return err
 	}
-	_ = sleep(ctx, down) // it comes back also when the run is cut short
+	_ = wait.For(ctx, down) // it comes back also when the run is cut short
 	return d.start(context.WithoutCancel(ctx))
 }
 
@@ -109,7 +110,7 @@ func (d *database) readOnly(ctx context.Context, during time.Duration) error {
 	if err := d.exec(ctx, readOnlySQL); err != nil {
 		return err
 	}
-	_ = sleep(ctx, during)
+	_ = wait.For(ctx, during)
 	return d.exec(context.WithoutCancel(ctx), readWriteSQL)
 }
 
@@ -146,7 +147,7 @@ func (d *database) lock(ctx context.Context, table string, during time.Duration)
 	if _, err := conn.ExecContext(ctx, strings.ReplaceAll(lockSQL, "{table}", table)); err != nil {
 		return fmt.Errorf("lock %s: %w", table, err)
 	}
-	_ = sleep(ctx, during)
+	_ = wait.For(ctx, during)
 	_, err = conn.ExecContext(context.WithoutCancel(ctx), unlockSQL)
 	return err
 }

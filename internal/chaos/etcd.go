@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // etcdServer is an etcd, or one of its members, in a process of its own, which keeps its data.
@@ -88,7 +89,7 @@ func (e *etcdServer) start(ctx context.Context) error {
 		if err == nil {
 			return conn.Close()
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := wait.For(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("etcd does not listen: %w", err)
 		}
 	}
@@ -106,7 +107,7 @@ func (e *etcdServer) stop() {
 // restart kills it and brings it back after a while.
 func (e *etcdServer) restart(ctx context.Context, down time.Duration) error {
 	e.stop()
-	_ = sleep(ctx, down)
+	_ = wait.For(ctx, down)
 	return e.start(context.WithoutCancel(ctx))
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // idle is a holder that does nothing: only the keys cost.
@@ -64,7 +65,7 @@ func loadOnEtcd(t *testing.T, n, tables int) {
 	f.seconds("start", time.Since(begin))
 	base = f.spent(t, "start", base, endpoints(etcd)[0])
 
-	_ = sleep(t.Context(), leaseOnEtcd())
+	_ = wait.For(t.Context(), leaseOnEtcd())
 	base = f.spent(t, "idle_ttl", base, endpoints(etcd)[0])
 
 	before, seen := h.snapshot()

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // odd is a delivery that goes wrong and the fate that its task must have.
@@ -138,7 +139,7 @@ func (s *scenario) awaitBuried(ctx context.Context, poison []draft) error {
 				}
 				break
 			}
-			if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			if err := wait.For(ctx, 100*time.Millisecond); err != nil {
 				return err
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // keysOf is where the keys of the harness's group are.
@@ -305,7 +306,7 @@ func (h *history) measure(t *testing.T, what string, n int, cause func(), rest t
 	begin := time.Now()
 	cause()
 	h.balance(t, n)
-	_ = sleep(t.Context(), rest)
+	_ = wait.For(t.Context(), rest)
 	r := h.since(begin, before, seen)
 	r.What = what
 	return r

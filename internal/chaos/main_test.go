@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // TestMain checks for goroutines that are left, but for one that a toxiproxy link
@@ -140,4 +141,4 @@ func (s *scenario) all() (all []delivery) {
 }
 
 // pause lets the cluster go on for a while: the load, or an outage, is the event.
-func (s *scenario) pause(d time.Duration) { _ = sleep(s.t.Context(), d) }
+func (s *scenario) pause(d time.Duration) { _ = wait.For(s.t.Context(), d) }

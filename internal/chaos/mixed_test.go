@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/purger"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -52,7 +53,7 @@ func (s *scenario) cancelLoaded(ctx context.Context, n int) {
 		drafts[i] = s.ledger.newTask("strict", due, Work{Millis: 50})
 	}
 	s.addAll(ctx, drafts)
-	_ = sleep(ctx, time.Until(due))
+	_ = wait.Until(ctx, due)
 	var g errgroup.Group
 	g.SetLimit(4)
 	for _, d := range drafts {
@@ -74,7 +75,7 @@ func (s *scenario) purge(ctx context.Context, removed *int) error {
 	if err != nil {
 		return err
 	}
-	for sleep(ctx, time.Second) == nil {
+	for wait.For(ctx, time.Second) == nil {
 		if _, err := s.note(ctx, s.finals); err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // leaveWithin bounds a node's orderly end.
@@ -22,7 +24,7 @@ func (s *Site) Play(ctx context.Context, steps []Step) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, step := range steps {
 		g.Go(func() error {
-			if sleep(ctx, time.Until(begin.Add(step.At))) != nil {
+			if wait.Until(ctx, begin.Add(step.At)) != nil {
 				return nil
 			}
 			return s.Do(ctx, step)
@@ -88,7 +90,7 @@ func (s *Site) harmProcess(ctx context.Context, step Step) error {
 			at.kill() // a server that is away holds it up
 		}
 	}
-	_ = sleep(ctx, step.Length)
+	_ = wait.For(ctx, step.Length)
 	return s.reviveNode(context.WithoutCancel(ctx), step.Node)
 }
 
@@ -163,7 +165,7 @@ func (s *Site) moveServer(ctx context.Context, step Step) error {
 	if err := d.exec(ctx, readOnlySQL); err != nil {
 		return err
 	}
-	_ = sleep(ctx, step.Length)
+	_ = wait.For(ctx, step.Length)
 	if err := d.replace(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -180,7 +182,7 @@ func during(ctx context.Context, length time.Duration, l *link, harm func(*link)
 	if err := l.begin(harm); err != nil {
 		return err
 	}
-	_ = sleep(ctx, length)
+	_ = wait.For(ctx, length)
 	return l.end()
 }
 
@@ -191,7 +193,7 @@ func (s *Site) sweepLow(ctx context.Context, length time.Duration) error {
 	if err := s.startSweeper(-1); err != nil {
 		return err
 	}
-	_ = sleep(ctx, length)
+	_ = wait.For(ctx, length)
 	s.killSweeper()
 	if !s.opts.Sweeper {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // Load says what the producer adds.
@@ -203,8 +204,8 @@ func (p *producer) alter(ctx context.Context, e *entry) {
 		p.mu.Lock()
 		after := time.Duration(p.rng.Int64N(int64(120*time.Millisecond))) - 20*time.Millisecond
 		p.mu.Unlock()
-		if wait := time.Until(e.Due) + after; wait < 2*time.Second {
-			_ = sleep(ctx, wait)
+		if left := time.Until(e.Due) + after; left < 2*time.Second {
+			_ = wait.For(ctx, left)
 		}
 	}
 	p.site.ask(ctx, e, op{Cancel: p.chance(0.5), Due: time.Now().Add(p.load.Far).Truncate(time.Millisecond)})

@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -135,7 +136,7 @@ func (r role) sweep(ctx context.Context, n *node.Node) error {
 		if result.Overdue+result.Recovered+result.Buried > 0 {
 			fmt.Fprintf(os.Stderr, "%s swept: %s\n", time.Now().Format(clockForm), result)
 		}
-		_ = sleep(ctx, r.Pause)
+		_ = wait.For(ctx, r.Pause)
 	}
 	return nil
 }
@@ -148,16 +149,4 @@ func (r role) etcd(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return e.Stop()
-}
-
-// sleep waits for d, or returns ctx's error.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // Config says what Run plays.
@@ -50,7 +51,7 @@ func (s *Site) run(ctx context.Context, cfg Config, steps []Step) (*Report, erro
 		g, played := errgroup.WithContext(ctx)
 		g.Go(func() error {
 			err := s.Play(ctx, steps)
-			return errors.Join(err, sleep(ctx, cfg.Length-lengthOf(steps)), errPlayed)
+			return errors.Join(err, wait.For(ctx, cfg.Length-lengthOf(steps)), errPlayed)
 		})
 		g.Go(func() error { s.glance(played, finals, cfg.Out); return nil })
 		if err := g.Wait(); !errors.Is(err, errPlayed) {
@@ -94,7 +95,7 @@ func (s *Site) Under(ctx context.Context, seed uint64, load Load, l *ledger, do 
 // glance notes final states now and then, so that the check sees whether one
 // changed. A server that is away is looked at the next time.
 func (s *Site) glance(ctx context.Context, finals map[tocsin.JobID]row, out io.Writer) {
-	for sleep(ctx, glanceEvery) == nil {
+	for wait.For(ctx, glanceEvery) == nil {
 		n, err := s.note(ctx, finals)
 		if err == nil {
 			fmt.Fprintf(out, "%s  %d tasks, %d final\n", time.Now().Format(clockForm), n, len(finals))
@@ -167,7 +168,7 @@ func (s *Site) Drain(ctx context.Context, within time.Duration) error {
 		if least < 0 || n < least {
 			least, since = n, time.Now()
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := wait.For(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

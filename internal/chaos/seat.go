@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // seat is the place of a node or sweeper: its links stay, the process in it may
@@ -141,7 +143,7 @@ func (at *seat) freeze(ctx context.Context, during time.Duration) {
 	}
 	p.signal(freeze)
 	defer p.signal(thaw)
-	_ = sleep(ctx, during)
+	_ = wait.For(ctx, during)
 }
 
 // close ends the seat's links.

@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // Options say what cluster to start. Zero values are those of a small one.
@@ -172,7 +173,7 @@ func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
 		if err == nil && s.balanced(found, nodes) {
 			return nil
 		}
-		_ = sleep(ctx, 20*time.Millisecond+time.Duration(s.opts.Layout.Total())*50*time.Microsecond) // to read many keys takes long
+		_ = wait.For(ctx, 20*time.Millisecond+time.Duration(s.opts.Layout.Total())*50*time.Microsecond) // to read many keys takes long
 	}
 	return fmt.Errorf("%d nodes do not own all tables evenly: %w", nodes, context.Cause(ctx))
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // Lateness is delivery start minus due time, in milliseconds.
@@ -38,7 +40,7 @@ func (t *turn) lateness(ctx context.Context, rate float64) (Lateness, error) {
 	if err := t.start(ctx); err != nil {
 		return Lateness{}, err
 	}
-	if err := pass(ctx, settleIn); err != nil {
+	if err := wait.For(ctx, settleIn); err != nil {
 		return Lateness{}, err
 	}
 	a.begin = time.Now()

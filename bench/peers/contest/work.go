@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 const (
@@ -92,7 +94,7 @@ func (t *turn) insert(ctx context.Context) error {
 	}
 	t.Insert = perSecond(t.opts.Tasks, time.Since(begin))
 	t.next += t.opts.Tasks
-	return pass(ctx, rest)
+	return wait.For(ctx, rest)
 }
 
 // drain measures how fast a backlog goes, from the first delivery until the last
@@ -103,7 +105,7 @@ func (t *turn) drain(ctx context.Context) error {
 	if err := t.insertAll(ctx, n, time.Now()); err != nil {
 		return err
 	}
-	if err := pass(ctx, rest); err != nil {
+	if err := wait.For(ctx, rest); err != nil {
 		return err
 	}
 	if seen, _ := l.count(); seen > 0 {
@@ -164,16 +166,4 @@ func tasks(first, n int, due time.Time) []Task {
 		batch[i] = Task{Body: Body(first + i), Due: due}
 	}
 	return batch
-}
-
-// pass waits for so long.
-func pass(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
