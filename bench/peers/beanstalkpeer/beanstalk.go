@@ -16,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/beanstalkd/go-beanstalk"
@@ -43,11 +42,9 @@ type peer struct {
 	conns   chan *wire // that insert
 	deliver atomic.Pointer[func(string)]
 
-	working   sync.WaitGroup
-	end       context.CancelFunc // nil while paused
+	crew      contest.Crew
 	delivered atomic.Int64
 	deleted   atomic.Int64
-	failed    atomic.Pointer[error] // of the first worker that failed
 }
 
 func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
@@ -83,21 +80,16 @@ func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
 // Start begins deliveries, unless they are under way.
 func (p *peer) Start(ctx context.Context, deliver func(string)) error {
 	p.deliver.Store(&deliver)
-	if p.end != nil {
+	run, begun := p.crew.Begin(ctx)
+	if !begun {
 		return nil
 	}
-	run, end := context.WithCancel(context.WithoutCancel(ctx))
-	p.end = end
 	for range workers {
 		w, err := dial(ctx, p.server.Addr())
 		if err != nil {
 			return err
 		}
-		p.working.Go(func() {
-			if err := errors.Join(p.work(run, w), w.close()); err != nil {
-				p.failed.CompareAndSwap(nil, &err)
-			}
-		})
+		p.crew.Go(func() error { return errors.Join(p.work(run, w), w.close()) })
 	}
 	return nil
 }
@@ -140,27 +132,11 @@ func (p *peer) wasDeleted(w *wire, id uint64) error {
 }
 
 // Pause ends the workers when they have deleted what they have.
-func (p *peer) Pause(context.Context) error {
-	if p.end == nil {
-		return nil
-	}
-	p.end()
-	p.working.Wait()
-	p.end = nil
-	return p.failure()
-}
-
-// failure is why a worker has ended.
-func (p *peer) failure() error {
-	if err := p.failed.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
+func (p *peer) Pause(context.Context) error { return p.crew.End() }
 
 // Quiet compares deliveries to deletes that were answered.
 func (p *peer) Quiet(context.Context) (bool, error) {
-	return p.deleted.Load() == p.delivered.Load(), p.failure()
+	return p.deleted.Load() == p.delivered.Load(), p.crew.Failure()
 }
 
 // Settled is the server's count of jobs that are no more.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -48,9 +48,7 @@ type peer struct {
 
 	node    *node.Node // nil before the first Start
 	started time.Time
-	end     context.CancelFunc
-	running sync.WaitGroup
-	failed  atomic.Pointer[error]
+	crew    contest.Crew // of the node
 }
 
 func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
@@ -140,13 +138,9 @@ func (p *peer) Start(ctx context.Context, deliver func(string)) error {
 
 // run returns when the node owns all tables.
 func (p *peer) run(ctx context.Context, n *node.Node) error {
-	run, end := context.WithCancel(context.WithoutCancel(ctx))
-	p.node, p.end, p.started = n, end, time.Now()
-	p.running.Go(func() {
-		if err := n.Run(run); err != nil {
-			p.failed.CompareAndSwap(nil, &err)
-		}
-	})
+	run, _ := p.crew.Begin(ctx)
+	p.node, p.started = n, time.Now()
+	p.crew.Go(func() error { return n.Run(run) })
 	ctx, cancel := context.WithTimeout(ctx, ownWithin)
 	defer cancel()
 	tick := time.NewTicker(lookEvery)
@@ -157,7 +151,7 @@ func (p *peer) run(ctx context.Context, n *node.Node) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("wait for the node to own the tables: %w", ctx.Err()), p.failure())
+			return errors.Join(fmt.Errorf("wait for the node to own the tables: %w", ctx.Err()), p.crew.Failure())
 		case <-tick.C:
 		}
 	}
@@ -168,37 +162,18 @@ func (p *peer) Pause(ctx context.Context) error {
 	if _, err := biztype.SetPaused(ctx, p.config, contested.Name(), true); err != nil {
 		return err
 	}
-	return errors.Join(pass(ctx, pauseLag), p.failure())
+	return errors.Join(wait.For(ctx, pauseLag), p.crew.Failure())
 }
 
 // Warm waits until the node no longer claims what is overdue.
 func (p *peer) Warm(ctx context.Context) error {
-	return pass(ctx, time.Until(p.started.Add(claimsFor)))
-}
-
-func pass(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
-// failure is why the node has ended.
-func (p *peer) failure() error {
-	if err := p.failed.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return wait.Until(ctx, p.started.Add(claimsFor))
 }
 
 // Quiet reports whether the node has stored every outcome that it knows of.
 func (p *peer) Quiet(context.Context) (bool, error) {
 	report, _ := p.node.Report()
-	return report.Work.Open == 0 && report.Work.Unsettled == 0, p.failure()
+	return report.Work.Open == 0 && report.Work.Unsettled == 0, p.crew.Failure()
 }
 
 // Settled counts rows in the tables.
@@ -227,12 +202,7 @@ func (p *peer) Facts() contest.Facts {
 
 // Close ends node, clients and servers.
 func (p *peer) Close() error {
-	var errs []error
-	if p.end != nil {
-		p.end()
-		p.running.Wait()
-		errs = append(errs, p.failure())
-	}
+	errs := []error{p.crew.End()}
 	if p.store != nil {
 		errs = append(errs, p.store.Close())
 	}

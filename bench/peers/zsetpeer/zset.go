@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/bench/peers/contest"
 	"github.com/tocsinhq/tocsin/bench/peers/daemon"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 const (
@@ -35,11 +35,9 @@ type peer struct {
 	queue   *queue
 	deliver atomic.Pointer[func(string)]
 
-	working   sync.WaitGroup
-	end       context.CancelFunc // nil while paused
+	crew      contest.Crew
 	delivered atomic.Int64
 	acked     atomic.Int64
-	failed    atomic.Pointer[error]
 }
 
 func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
@@ -63,36 +61,28 @@ func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
 // Start begins deliveries, unless they are under way.
 func (p *peer) Start(ctx context.Context, deliver func(string)) error {
 	p.deliver.Store(&deliver)
-	if p.end != nil {
+	run, begun := p.crew.Begin(ctx)
+	if !begun {
 		return nil
 	}
-	run, end := context.WithCancel(context.WithoutCancel(ctx))
-	p.end = end
 	for range takers {
-		p.working.Go(func() { p.until(run, p.work) })
+		p.crew.Go(func() error { return until(run, p.work) })
 	}
-	p.working.Go(func() { p.until(run, p.giveBack) })
+	p.crew.Go(func() error { return until(run, p.giveBack) })
 	return nil
 }
 
 // until has do done, and waits as long as it says, until ctx ends or do fails. What
 // do has begun it finishes.
-func (p *peer) until(ctx context.Context, do func(context.Context) (time.Duration, error)) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		wait, err := do(context.WithoutCancel(ctx))
+func until(ctx context.Context, do func(context.Context) (time.Duration, error)) error {
+	for ctx.Err() == nil {
+		idle, err := do(context.WithoutCancel(ctx))
 		if err != nil {
-			p.failed.CompareAndSwap(nil, &err)
-			return
+			return err
 		}
-		timer.Reset(wait)
+		_ = wait.For(ctx, idle)
 	}
+	return nil
 }
 
 // work takes, delivers and acknowledges once, and says when to look again.
@@ -133,27 +123,11 @@ func (p *peer) giveBack(ctx context.Context) (time.Duration, error) {
 }
 
 // Pause ends the takers; what they have in hand is acknowledged first.
-func (p *peer) Pause(context.Context) error {
-	if p.end == nil {
-		return nil
-	}
-	p.end()
-	p.working.Wait()
-	p.end = nil
-	return p.failure()
-}
-
-// failure is why a taker has ended.
-func (p *peer) failure() error {
-	if err := p.failed.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
+func (p *peer) Pause(context.Context) error { return p.crew.End() }
 
 // Quiet compares deliveries to acknowledgements.
 func (p *peer) Quiet(context.Context) (bool, error) {
-	return p.acked.Load() == p.delivered.Load(), p.failure()
+	return p.acked.Load() == p.delivered.Load(), p.crew.Failure()
 }
 
 // Settled is what was put less what is left.
