@@ -64,6 +64,13 @@ func (c *calls) policies() ([]biztype.Policy, map[string]Sink) {
 	})
 }
 
+// inBubble runs f with a dispatcher of the type, whose target are the calls.
+func (c *calls) inBubble(t *testing.T, f func(*rig)) {
+	t.Helper()
+	policies, sinks := c.policies()
+	inBubble(t, 1, policies, sinks, f)
+}
+
 // noLoad lets every Load fail: what starts was read whole.
 func (r *rig) noLoad() {
 	r.store.fail(func(statement string, _ []tocsin.JobID) error {
@@ -78,6 +85,15 @@ func (r *rig) noLoad() {
 func (r *rig) reserve(most int) duequeue.Room {
 	synctest.Wait()
 	return r.Reserve(r.t.Context(), 0, 1, most)
+}
+
+// inserts stores n rows that are due now, in all tables.
+func (r *rig) inserts(n int) []tocsin.JobID {
+	ids := make([]tocsin.JobID, n)
+	for i := range ids {
+		ids[i] = r.insert(i%rigTables, 1, 0)
+	}
+	return ids
 }
 
 // rows gives the pending rows with the ids as they are now.
@@ -130,14 +146,9 @@ func (r *rig) idle() {
 }
 
 func TestWholeRowsStartWithoutALoad(t *testing.T) {
-	c := newCalls()
-	policies, sinks := c.policies()
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	newCalls().inBubble(t, func(r *rig) {
 		r.noLoad()
-		ids := make([]tocsin.JobID, 20)
-		for i := range ids {
-			ids[i] = r.insert(i%rigTables, 1, 0)
-		}
+		ids := r.inserts(20)
 		if refused := r.hand(r.room(len(ids)), r.rows(ids...)); refused != 0 {
 			t.Errorf("refused what is due at %d", refused)
 		}
@@ -150,9 +161,7 @@ func TestWholeRowsStartWithoutALoad(t *testing.T) {
 }
 
 func TestRoomGrowsWhileTheLaneIsQuick(t *testing.T) {
-	c := newCalls()
-	policies, sinks := c.policies()
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	newCalls().inBubble(t, func(r *rig) {
 		r.noLoad()
 		first := 0
 		for range 12 {
@@ -160,11 +169,7 @@ func TestRoomGrowsWhileTheLaneIsQuick(t *testing.T) {
 			if first == 0 {
 				first = room.Rows
 			}
-			ids := make([]tocsin.JobID, room.Rows)
-			for i := range ids {
-				ids[i] = r.insert(0, 1, 0)
-			}
-			r.hand(room, r.rows(ids...))
+			r.hand(room, r.rows(r.inserts(room.Rows)...))
 			time.Sleep(10 * time.Millisecond)
 		}
 		room := r.reserve(1000)
@@ -185,8 +190,7 @@ func TestNoRoom(t *testing.T) {
 	}
 	for name, prepare := range cases {
 		t.Run(name, func(t *testing.T) {
-			policies, sinks := newCalls().policies()
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			newCalls().inBubble(t, func(r *rig) {
 				prepare(r)
 				began := time.Now()
 				if room := r.reserve(10); room.Rows != 0 || room.Later || time.Since(began) != 0 {
@@ -200,15 +204,10 @@ func TestNoRoom(t *testing.T) {
 func TestASlowLaneHasNoRoom(t *testing.T) {
 	c := newCalls()
 	c.took = time.Second
-	policies, sinks := c.policies()
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	c.inBubble(t, func(r *rig) {
 		for range 40 {
 			if room := r.reserve(100); room.Rows > 0 {
-				ids := make([]tocsin.JobID, room.Rows)
-				for i := range ids {
-					ids[i] = r.insert(0, 1, 0)
-				}
-				r.hand(room, r.rows(ids...))
+				r.hand(room, r.rows(r.inserts(room.Rows)...))
 			}
 			time.Sleep(300 * time.Millisecond)
 		}
@@ -228,8 +227,7 @@ func TestASlowLaneHasNoRoom(t *testing.T) {
 }
 
 func TestRoomComesLaterWhileOutcomesWait(t *testing.T) {
-	policies, sinks := newCalls().policies()
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	newCalls().inBubble(t, func(r *rig) {
 		s := r.servers[0]
 		s.mu.Lock()
 		s.unsettled += settleBound
@@ -255,8 +253,7 @@ func TestRoomComesLaterWhileOutcomesWait(t *testing.T) {
 }
 
 func TestTheEndOfTheReaderEndsReserve(t *testing.T) {
-	policies, sinks := newCalls().policies()
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	newCalls().inBubble(t, func(r *rig) {
 		ctx, cancel := context.WithCancel(r.t.Context())
 		cancel()
 		s := r.servers[0]

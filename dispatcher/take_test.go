@@ -63,18 +63,17 @@ func TestARowIsNotStartedTwice(t *testing.T) {
 		took time.Duration
 		wait time.Duration // from the first start to the second Take
 	}{
-		"in delivery":               {5 * time.Second / 4, time.Second},
-		"ended since it was read":   {0, time.Second},
-		"ended long since, unread":  {0, 9 * time.Second},
-		"about to be settled":       {time.Millisecond, time.Millisecond},
-		"in delivery for a moment,": {time.Millisecond, 0},
+		"in delivery":              {5 * time.Second / 4, time.Second},
+		"ended since it was read":  {0, time.Second},
+		"ended long since, unread": {0, 9 * time.Second},
+		"about to be settled":      {time.Millisecond, time.Millisecond},
+		"in delivery for a moment": {time.Millisecond, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			target := newCalls()
 			target.took = c.took
-			policies, sinks := target.policies()
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			target.inBubble(t, func(r *rig) {
 				id := r.insert(0, 1, 0)
 				rows := r.rows(id)
 				stale := r.room(1)
@@ -96,8 +95,7 @@ func TestARowIsNotStartedTwice(t *testing.T) {
 
 func TestAQueuedRowStartsOnce(t *testing.T) {
 	target := newCalls()
-	policies, sinks := target.policies()
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	target.inBubble(t, func(r *rig) {
 		r.noLoad()
 		r.store.skew.Store(-60_000) // so that the queue leaves it alone
 		id := r.insert(0, 1, 0)
@@ -117,8 +115,7 @@ func TestAQueuedRowStartsOnce(t *testing.T) {
 func TestARetriedRowIsNotStartedEarly(t *testing.T) {
 	target := newCalls()
 	target.answer(errors.New("busy"))
-	policies, sinks := target.policies() // retries after 3 s
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	target.inBubble(t, func(r *rig) { // retries after 3 s
 		id := r.insert(0, 1, 0)
 		stale, rows := r.room(1), r.rows(id)
 		r.offer(id)
@@ -161,8 +158,7 @@ func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
 	for name, end := range cases {
 		t.Run(name, func(t *testing.T) {
 			target := newCalls()
-			policies, sinks := target.policies()
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			target.inBubble(t, func(r *rig) {
 				id := r.insert(0, 1, 0)
 				other := r.room(1) // a read that takes its time
 				end(r, target, id)
@@ -264,8 +260,7 @@ func TestWholeRowsThatChangeBeforeTheyStart(t *testing.T) {
 func TestRowsTakenWhileTheirTableIsDrained(t *testing.T) {
 	target := newCalls()
 	target.took = time.Second
-	policies, sinks := target.policies()
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	target.inBubble(t, func(r *rig) {
 		var ids []tocsin.JobID
 		for range 2 {
 			ids = append(ids, r.insert(0, 1, 0))
