@@ -10,7 +10,6 @@ import (
 
 // script answers commands in turn, by their first word.
 type script struct {
-	t     *testing.T
 	says  map[string][]string // one answer for each round; "" is a failure
 	asked []string
 }
@@ -26,7 +25,8 @@ func (s *script) call(_ context.Context, _ string, args []string) ([]byte, error
 }
 
 func played(t *testing.T, says map[string][]string) (*script, []result) {
-	s := &script{t: t, says: says}
+	t.Helper()
+	s := &script{says: says}
 	rows := []row{
 		{name: "a", args: []string{"a"}, checks: []check{atLeast("ratio", 0.7)}},
 		{name: "b", args: []string{"b"}, once: true, checks: []check{atMost("burst.p99_ms", 100)}},
