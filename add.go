@@ -60,7 +60,7 @@ func (c *Client) add(ctx context.Context, s *server, r *row) (Added, error) {
 			return added, err
 		}
 		if !t.again(ctx, sent, err) {
-			return Added{JobID: unsureID(t.maybe, r.id)}, t.failure(r.id, c.where(r.table), c.moved(ctx, s, err))
+			return Added{JobID: unsureID(t.maybe, r.id)}, t.failure(r.id, c.where(r.table), c.moved(ctx, s, r.table, err))
 		}
 	}
 }
@@ -80,6 +80,9 @@ func (c *Client) addOnce(ctx context.Context, s *server, r *row, maybe bool) (ad
 		return Added{}, false, err
 	}
 	defer conn.Close()
+	if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(r.table)); err != nil {
+		return Added{}, false, err
+	}
 	err = mysql.Retry(ctx, func() error { return c.insert(ctx, conn, r) })
 	switch mysql.ClassOf(err) {
 	case mysql.OK:
@@ -90,32 +93,31 @@ func (c *Client) addOnce(ctx context.Context, s *server, r *row, maybe bool) (ad
 	return added, true, err
 }
 
-// insert is one transaction: the row and, if it may be near, its ring.
+// insert is one transaction: the row and, if it is near, its ring.
 func (c *Client) insert(ctx context.Context, conn *sql.Conn, r *row) error {
-	if !c.near(r.when) {
-		res, err := conn.ExecContext(ctx, c.layout.render(addSQL, r.table), r.addArgs(c.want.Cluster)...)
-		if err != nil {
-			return err
+	if !r.when.absolute() {
+		in := r.when.in.Microseconds()
+		if r.when.in < c.horizon {
+			return c.transact(ctx, conn, r, addSoonSQL, append(r.ownArgs(in), r.table, uint64(r.id), r.bizType, in))
 		}
-		n, err := res.RowsAffected()
-		return errors.Join(err, c.admitted(r.table, n))
-	}
-	query := "BEGIN;\n" + c.layout.render(addSQL+";\n"+ringSQL, r.table) + ";\nCOMMIT"
-	args := append(r.addArgs(c.want.Cluster), r.table, uint64(r.id))
-	counts, err := mysql.ExecMulti(ctx, conn, query, args...)
-	if err != nil {
-		mysql.Rollback(ctx, conn) // the packet stopped half-way
+		_, err := execute(ctx, conn, c.layout.render(addInSQL, r.table), r.ownArgs(in)...)
 		return err
 	}
-	return c.admitted(r.table, counts[1])
+	at := r.when.at.Format(timeForm)
+	if c.near(r.when) {
+		return c.transact(ctx, conn, r, addNearSQL, append(r.ownArgs(at), r.table, uint64(r.id)))
+	}
+	_, err := execute(ctx, conn, c.layout.render(addAtSQL, r.table), r.ownArgs(at)...)
+	return err
 }
 
-// admitted turns zero rows of addSQL into a refusal.
-func (c *Client) admitted(table int, rows int64) error {
-	if rows > 0 {
-		return nil
+// transact sends a packet that is one transaction.
+func (c *Client) transact(ctx context.Context, conn *sql.Conn, r *row, packet string, args []any) error {
+	_, err := mysql.ExecMulti(ctx, conn, c.layout.render(packet, r.table), args...)
+	if err != nil {
+		mysql.Rollback(ctx, conn) // the packet stopped half-way
 	}
-	return refuse(ErrLayout, "%s takes no tasks: its database is retired or of another cluster than %q", c.where(table), c.want.Cluster)
+	return err
 }
 
 // standing finds what stands in the way of r: itself, stored by a try whose
@@ -134,7 +136,8 @@ func (c *Client) standing(ctx context.Context, conn *sql.Conn, r *row, maybe boo
 	return Added{}, errCollision
 }
 
-// near reports whether the doorbell may have to be rung: the database decides.
+// near reports whether the doorbell may have to be rung for a task of At: the
+// database decides, as only its clock counts.
 func (c *Client) near(w When) bool { return w.until(time.Now()) < c.horizon+nearMargin }
 
 // where names a table for errors: "toc_3.task_0517 on db2".

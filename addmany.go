@@ -57,9 +57,12 @@ func (c *Client) place(ctx context.Context, tasks []NewTask, added []Added) map[
 // addAll stores the rows of one server, several chunks at a time. The layout is
 // read anew: the statements of a chunk can't check it.
 func (c *Client) addAll(ctx context.Context, s *server, rows []*row) {
-	f, err := s.check(ctx, c.want)
+	f, err := s.seen(ctx, c.want)
 	if err != nil {
 		fail(rows, err)
+		return
+	}
+	if rows = c.admitted(rows, f); len(rows) == 0 {
 		return
 	}
 	slices.SortFunc(rows, func(a, b *row) int {
@@ -81,6 +84,17 @@ func (c *Client) addAll(ctx context.Context, s *server, rows []*row) {
 	close(chunks)
 	group.Wait()
 	b.finish(ctx)
+}
+
+// admitted leaves out the rows of databases that take no tasks.
+func (c *Client) admitted(rows []*row, f *facts) []*row {
+	return slices.DeleteFunc(rows, func(r *row) bool {
+		err := f.refused[c.layout.DatabaseOf(r.table)]
+		if err != nil {
+			*r.out = Added{Err: err}
+		}
+		return err != nil
+	})
 }
 
 // split cuts rows into chunks of at most chunkRows, and of at most limit bytes

@@ -142,9 +142,9 @@ func (c *Client) run(ctx context.Context, ch change) (Change, error) {
 		case errors.Is(err, ErrNotFound):
 			return Change{}, err
 		case errors.Is(err, errElsewhere):
-			return Change{}, c.admitted(ch.table, 0)
+			return Change{}, refuse(ErrLayout, "%s changes no tasks: its database is retired or of another cluster than %q", c.where(ch.table), c.want.Cluster)
 		case !t.again(ctx, false, err):
-			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(c.moved(ctx, s, err)))
+			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(c.moved(ctx, s, ch.table, err)))
 		}
 	}
 }

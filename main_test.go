@@ -125,12 +125,18 @@ func get(tb testing.TB, c *tocsin.Client, id tocsin.JobID) tocsin.Info {
 	return must[tocsin.Info](tb)(c.Get(tb.Context(), id))
 }
 
-// bells counts the rings for a task.
+// bells counts the rings for a task. Each must say what its row says.
 func bells(tb testing.TB, c *tocsin.Client, db *sql.DB, id tocsin.JobID) int {
 	tb.Helper()
 	l := c.Layout()
-	return count(tb, db, "SELECT COUNT(*) FROM "+l.Database(l.DatabaseOf(id.Table()))+".doorbell WHERE job_id = ? AND table_no = ?",
-		uint64(id), id.Table())
+	bell := l.Database(l.DatabaseOf(id.Table())) + ".doorbell"
+	rings := count(tb, db, "SELECT COUNT(*) FROM "+bell+" WHERE job_id = ?", uint64(id))
+	agreeing := count(tb, db, "SELECT COUNT(*) FROM "+bell+" AS b JOIN "+l.Table(id.Table())+
+		" AS t USING (job_id, biz_type, action_time) WHERE b.job_id = ? AND b.table_no = ?", uint64(id), id.Table())
+	if rings != agreeing {
+		tb.Errorf("task %s: %d of %d rings differ from its row", id, rings-agreeing, rings)
+	}
+	return rings
 }
 
 // bizOn gives a biz_id whose table is in the database.

@@ -27,22 +27,22 @@ type proxy struct {
 // newProxy starts a proxy for the server of a DSN and gives the DSN through it.
 func newProxy(tb testing.TB, dsn string) (*proxy, string) {
 	tb.Helper()
-	start, end := strings.Index(dsn, "tcp(")+len("tcp("), strings.Index(dsn, ")")
-	if start < len("tcp(") {
+	target := address(dsn)
+	if target == "" {
 		tb.Skip("the test server is not reached by TCP")
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &proxy{listener: listener, target: dsn[start:end]}
+	p := &proxy{listener: listener, target: target}
 	var group sync.WaitGroup
 	group.Go(func() { p.accept(&group) })
 	tb.Cleanup(func() {
 		_ = listener.Close()
 		group.Wait()
 	})
-	return p, dsn[:start] + listener.Addr().String() + dsn[end:]
+	return p, strings.Replace(dsn, target, listener.Addr().String(), 1)
 }
 
 // breakAt breaks the next n statements that hold the text.
@@ -71,6 +71,26 @@ func (p *proxy) breaks() int {
 	return p.broken
 }
 
+// leadTo makes new connections reach the server of another DSN.
+func (p *proxy) leadTo(dsn string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = address(dsn)
+}
+
+func (p *proxy) behind() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
+}
+
+// address is what stands in a DSN's tcp(...), or "".
+func address(dsn string) string {
+	_, rest, _ := strings.Cut(dsn, "tcp(")
+	address, _, _ := strings.Cut(rest, ")")
+	return address
+}
+
 func (p *proxy) isDown() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +103,7 @@ func (p *proxy) accept(group *sync.WaitGroup) {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := net.Dial("tcp", p.behind())
 		if err != nil || p.isDown() {
 			_ = client.Close()
 			if err == nil {

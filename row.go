@@ -70,6 +70,11 @@ func (r *row) addArgs(cluster string) []any {
 	return []any{uint64(r.id), r.bizID, r.bizType, text, micros, text, micros, nullable(r.dedup), r.attribute, cluster}
 }
 
+// ownArgs are the parameters of addOwnSQL; when's follow, twice.
+func (r *row) ownArgs(when any) []any {
+	return []any{uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.attribute, when, when}
+}
+
 // nullable keeps a nil slice from being taken for an empty text.
 func nullable(b []byte) any {
 	if b == nil {

@@ -1,7 +1,9 @@
 package tocsin
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +30,7 @@ type facts struct {
 	packet  int           // max_allowed_packet, bytes
 	now     time.Time     // the server's clock when it was read
 	read    time.Time     // this machine's, then
+	refused map[int]error // by database number: why it takes no tasks
 }
 
 // clock estimates the server's clock.
@@ -35,6 +38,11 @@ func (f *facts) clock() time.Time { return f.now.Add(time.Since(f.read)) }
 
 // layoutsAtOnce bounds the databases that one statement reads.
 const layoutsAtOnce = 64
+
+// lookAgain is how long a connection trusts the layout rows that it has read. A
+// database that moves away refuses by the names of its tables at once; they are
+// for one that is replaced, or retired by hand.
+const lookAgain = time.Second
 
 // checked gives the facts of a server, reading them on first use. A refusal is
 // not kept: it is asked again, so mending the server is enough.
@@ -45,32 +53,91 @@ func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, erro
 	return s.check(ctx, want)
 }
 
-// check reads the layout rows of all the server's databases and refuses what
-// differs from the config.
+// check reads what the server's databases say, and refuses the server if one of
+// them differs from the config.
 func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error) {
-	rows, failed := s.layouts(ctx)
+	f, err := s.look(ctx, s.DB, want)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.refusal(f.refused); err != nil {
+		return nil, err
+	}
+	s.facts.Store(f)
+	return f, nil
+}
+
+// seen gives what a server that was accepted once says of its databases now.
+func (s *server) seen(ctx context.Context, want layoutrow.Want) (*facts, error) {
+	if _, err := s.checked(ctx, want); err != nil {
+		return nil, err
+	}
+	return s.look(ctx, s.DB, want)
+}
+
+// admit refuses one database by what was read over the connection that is about
+// to write to it, at most lookAgain ago: another server may stand behind the
+// address by now.
+func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want, db int) error {
+	f, err := mysql.LookOnce(ctx, conn, lookAgain, func(ctx context.Context) (*facts, error) {
+		return s.look(ctx, conn, want)
+	})
+	if err != nil {
+		return err
+	}
+	return f.refused[db]
+}
+
+// queryer is a pool or one of its connections.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// look reads the layout rows of all the server's databases and compares them
+// with the config. An error means that they could not be read.
+func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*facts, error) {
+	rows, failed := s.layouts(ctx, over)
+	f := &facts{read: time.Now(), refused: s.compare(rows, want)}
+	if failed != nil {
+		return nil, cmp.Or(s.refusal(f.refused), s.explain(failed))
+	}
+	for _, db := range s.Databases {
+		row, ok := rows[db]
+		if !ok {
+			f.refused[db] = refuse(ErrLayout, "%s on %s has no layout row: run `tocsin ddl apply`", s.layout.Database(db), s.Name)
+			continue
+		}
+		f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.packet, row.now
+	}
+	return f, nil
+}
+
+// compare refuses the databases whose rows differ from the config, or from those
+// before them in the name of the cluster.
+func (s *server) compare(rows map[int]layoutRow, want layoutrow.Want) map[int]error {
+	refused := map[int]error{}
 	for _, db := range s.Databases {
 		row, ok := rows[db]
 		if !ok {
 			continue
 		}
 		if text := want.Refuse(row.Row, s.layout.Database(db)+" on "+s.Name); text != "" {
-			return nil, refuse(ErrLayout, "%s", text)
+			refused[db] = refuse(ErrLayout, "%s", text)
+		} else {
+			want.Cluster = row.Cluster // of all the others too
 		}
-		want.Cluster = row.Cluster // of all the others too
 	}
-	if failed != nil {
-		return nil, s.explain(failed)
-	}
+	return refused
+}
+
+// refusal is that of the server's first database that is refused, or nil.
+func (s *server) refusal(refused map[int]error) error {
 	for _, db := range s.Databases {
-		if _, ok := rows[db]; !ok {
-			return nil, refuse(ErrLayout, "%s on %s has no layout row: run `tocsin ddl apply`", s.layout.Database(db), s.Name)
+		if err := refused[db]; err != nil {
+			return err
 		}
 	}
-	first := rows[s.Databases[0]]
-	f := &facts{cluster: first.Cluster, horizon: first.Horizon(), packet: first.packet, now: first.now, read: time.Now()}
-	s.facts.Store(f)
-	return f, nil
+	return nil
 }
 
 // explain turns an error of reading the layout into advice.
@@ -86,12 +153,12 @@ func (s *server) explain(err error) error {
 
 // layouts reads the layout rows by database number. Where one is missing, those
 // beside the error may say why: a layout of fewer databases.
-func (s *server) layouts(ctx context.Context) (map[int]layoutRow, error) {
+func (s *server) layouts(ctx context.Context, over queryer) (map[int]layoutRow, error) {
 	rows := make(map[int]layoutRow, len(s.Databases))
 	for part := range slices.Chunk(s.Databases, layoutsAtOnce) {
-		err := s.readLayouts(ctx, part, rows)
+		err := s.readLayouts(ctx, over, part, rows)
 		if mysql.ClassOf(err) == mysql.Missing && len(part) > 1 {
-			_ = s.readLayouts(ctx, part[:1], rows) // part as a whole has failed already
+			_ = s.readLayouts(ctx, over, part[:1], rows) // part as a whole has failed already
 		}
 		if err != nil {
 			return rows, err
@@ -100,12 +167,12 @@ func (s *server) layouts(ctx context.Context) (map[int]layoutRow, error) {
 	return rows, nil
 }
 
-func (s *server) readLayouts(ctx context.Context, databases []int, into map[int]layoutRow) error {
+func (s *server) readLayouts(ctx context.Context, over queryer, databases []int, into map[int]layoutRow) error {
 	parts, args := make([]string, len(databases)), make([]any, len(databases))
 	for i, db := range databases {
 		parts[i], args[i] = s.layout.render(layoutSQL, db*s.layout.Tables), db
 	}
-	found, err := s.DB.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"), args...)
+	found, err := over.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"), args...)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ import "strings"
 // for the database's now; microseconds to add to it.
 const dueSQL = `COALESCE(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)) + INTERVAL ? MICROSECOND`
 
-// addSQL stores one task. Parameters: see row.addArgs. It takes the layout row
-// by primary key; zero rows mean that the database is retired or of another
-// cluster.
+// addSQL stores one task in a caller's transaction. Parameters: see row.addArgs.
+// It takes the layout row by primary key; zero rows mean that the database is
+// retired or of another cluster.
 const addSQL = `INSERT /* tocsin add */ INTO {task} (
     job_id,
     gmt_create,
@@ -44,6 +44,44 @@ FROM {database}.layout
 WHERE id = 1
     AND cluster_id = ?
     AND state = 'active'`
+
+// The statements of Add over a connection of its own, whose session is known and
+// whose server was looked at (server.admit): plain values, which cost the server
+// half of addSQL.
+const (
+	addOwnSQL = `INSERT /* tocsin add */ INTO {task} (
+    job_id,
+    gmt_create,
+    gmt_modified,
+    biz_id,
+    biz_type,
+    status,
+    dedup_key,
+    attribute,
+    due_time,
+    action_time
+)
+VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ?, ?, 0, ?, ?, `
+
+	// addAtSQL acts at a given time. Parameters: see row.ownArgs; the time as text, twice.
+	addAtSQL = addOwnSQL + `?, GREATEST(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)))`
+
+	// addNearSQL is addAtSQL with ringSQL, a transaction of one packet. Parameters: of both.
+	addNearSQL = "BEGIN;\n" + addAtSQL + ";\n" + ringSQL + ";\nCOMMIT"
+
+	// addInSQL acts after a while. Parameters: see row.ownArgs; microseconds, twice.
+	addInSQL = addOwnSQL + `UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
+
+	// addSoonSQL is addInSQL with a ring, a transaction of one packet. The clock
+	// is read once, as a ring must hold the very action_time of its row.
+	// Parameters: addInSQL's; table number, job_id, biz type, microseconds.
+	addSoonSQL = `SET @tocsin_now = UTC_TIMESTAMP(3);
+BEGIN;
+` + addOwnSQL + `@tocsin_now + INTERVAL ? MICROSECOND, @tocsin_now + INTERVAL ? MICROSECOND);
+INSERT /* tocsin ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
+VALUES (?, ?, ?, @tocsin_now + INTERVAL ? MICROSECOND);
+COMMIT`
+)
 
 // ringSQL rings the doorbell for one task if it is pending and near by the
 // database's clock. Parameters: table number, job_id. Primary key of both

@@ -125,11 +125,12 @@ func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, session, nil); err != nil {
-		_ = conn.Close()
+	seeing := &seeingConn{driverConn: conn.(driverConn)}
+	if _, err := seeing.ExecContext(ctx, session, nil); err != nil {
+		_ = seeing.Close()
 		return nil, fmt.Errorf("set up session: %w", err)
 	}
-	return conn, nil
+	return seeing, nil
 }
 
 // Address gives where a DSN leads, "db1:3306"; "" where it is none.

@@ -1,0 +1,48 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"time"
+)
+
+// driverConn is all that database/sql and ExecMulti ask of the driver's connections.
+type driverConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+// seeingConn is a connection that remembers what its user last saw behind it.
+type seeingConn struct {
+	driverConn
+	seen any
+	at   time.Time
+}
+
+// LookOnce gives what look saw over this very connection, less than every ago,
+// or else looks now: who is behind an address changes with the connection only,
+// and what he says of himself is read again now and then. An error is not kept.
+// conn must come from a Server's DB, and each of those be looked at for one T.
+func LookOnce[T any](ctx context.Context, conn *sql.Conn, every time.Duration, look func(context.Context) (T, error)) (T, error) {
+	var c *seeingConn
+	if err := conn.Raw(func(dc any) error { c = dc.(*seeingConn); return nil }); err != nil {
+		return *new(T), err
+	}
+	begin := time.Now()
+	if seen, ok := c.seen.(T); ok && begin.Sub(c.at) < every { // conn is the caller's alone, and so is c
+		return seen, nil
+	}
+	seen, err := look(ctx)
+	if err == nil {
+		c.seen, c.at = seen, begin
+	}
+	return seen, err
+}
