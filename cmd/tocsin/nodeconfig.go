@@ -57,7 +57,7 @@ func (a *app) sweepConfig(f sweepFlags, graceSet bool) (cfg node.Config, cron st
 	if f.cron != "" {
 		cron = f.cron
 	}
-	if cron == "" { // cron mails whatever a command prints
+	if cron == "" || f.once || f.dryRun { // cron mails whatever a command prints
 		cfg.Logger = cfg.Logger.Level(max(cfg.Logger.GetLevel(), zerolog.WarnLevel))
 	}
 	if graceSet {
