@@ -21,8 +21,8 @@ import (
 // Time-outs of Dial and of the connections it makes.
 const (
 	defaultDialTimeout = 5 * time.Second
-	aliveInterval      = 10 * time.Second // between pings of an idle connection; etcd cuts who pings more often than every 5 s
-	aliveTimeout       = 3 * time.Second  // for the answer to one
+	aliveInterval      = 10 * time.Second // between pings of a silent connection; etcd cuts who pings more often than every 5 s
+	aliveTimeout       = 3 * time.Second  // for the answer to one, and for the peer to acknowledge what is sent
 	probeTimeout       = time.Second      // for finding out what is wrong
 	connectTimeout     = 5 * time.Second  // for one attempt to connect
 )
@@ -60,7 +60,10 @@ func Dial(ctx context.Context, cfg EtcdConfig) (*clientv3.Client, error) {
 	return nil, fmt.Errorf("etcd %s: %w", strings.Join(cfg.Endpoints, ", "), explain(cfg, err))
 }
 
-// newClient signs in at once where there is a user name; nothing else is asked of etcd.
+// newClient signs in at once where there is a user name; nothing else is asked of etcd. Connections are pinged only while
+// a call or watch is under way on them (PermitWithoutStream is false): etcd permits no other pings, whatever their
+// interval, and after three of them cuts the connection ("too_many_pings"). With several endpoints most connections are
+// idle; that one is dead shows when it is used, as the kernel then waits no longer than aliveTimeout for acknowledgement.
 func newClient(ctx context.Context, cfg EtcdConfig) (*clientv3.Client, error) {
 	left := cfg.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -68,7 +71,7 @@ func newClient(ctx context.Context, cfg EtcdConfig) (*clientv3.Client, error) {
 	}
 	return clientv3.New(clientv3.Config{
 		Endpoints: cfg.Endpoints, Username: cfg.Username, Password: cfg.Password, TLS: cfg.TLS,
-		DialTimeout: left, DialKeepAliveTime: aliveInterval, DialKeepAliveTimeout: aliveTimeout, PermitWithoutStream: true,
+		DialTimeout: left, DialKeepAliveTime: aliveInterval, DialKeepAliveTimeout: aliveTimeout,
 		Logger:      zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connectTimeout})},
 	})
