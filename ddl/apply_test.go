@@ -68,7 +68,7 @@ func killApply(t *testing.T, cfg tocsin.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperApply$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), envApply+"="+string(text))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -84,23 +84,23 @@ func killApply(t *testing.T, cfg tocsin.Config) {
 		}
 	}
 	_ = cmd.Process.Kill()
-	if err := cmd.Wait(); err == nil {
-		t.Fatal("Apply ended before it was killed")
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != -1 {
+		t.Fatalf("Apply ended before it was killed: %s", cmd.ProcessState)
 	}
 }
 
-// TestHelperApply is no test: killApply runs it in another process.
-func TestHelperApply(t *testing.T) {
-	text := os.Getenv(envApply)
-	if text == "" {
-		t.Skip("only a helper")
-	}
+// applyAlone is the process that killApply kills. It gives its exit code.
+func applyAlone(text string) int {
 	var cfg tocsin.Config
-	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
-		t.Fatal(err)
+	err := json.Unmarshal([]byte(text), &cfg)
+	if err == nil {
+		_, err = Apply(context.Background(), cfg, Options{Progress: func(done, _ int) { fmt.Println("done", done) }})
 	}
-	_, err := Apply(t.Context(), cfg, Options{Progress: func(done, _ int) { fmt.Println("done", done) }})
-	t.Log(err)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 func TestApplyStopsWhenItsContextEnds(t *testing.T) {
@@ -296,26 +296,24 @@ func TestALockOnATableThatStandsHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestApplyOfTheWholeLayout prints the figures of 8x1024. It takes half a
-// minute, so it runs on demand: TOCSIN_SLOW=1.
-func TestApplyOfTheWholeLayout(t *testing.T) {
-	if os.Getenv("TOCSIN_SLOW") == "" {
-		t.Skip("set TOCSIN_SLOW=1")
-	}
-	cfg := config(t, 8, 1024)
+// BenchmarkWholeLayout gives the figures of 8x1024, one after another; it takes
+// half a minute: go test -run '^$' -bench WholeLayout -benchtime 1x ./ddl
+func BenchmarkWholeLayout(b *testing.B) {
+	cfg := config(b, 8, 1024)
 	for _, step := range []struct {
 		name string
 		run  func() (any, error)
 	}{
-		{"apply", func() (any, error) { return Apply(t.Context(), cfg, Options{}) }},
-		{"apply again", func() (any, error) { return Apply(t.Context(), cfg, Options{}) }},
-		{"verify", func() (any, error) { return Verify(t.Context(), cfg) }},
+		{"apply", func() (any, error) { return Apply(b.Context(), cfg, Options{}) }},
+		{"apply again", func() (any, error) { return Apply(b.Context(), cfg, Options{}) }},
+		{"verify", func() (any, error) { return Verify(b.Context(), cfg) }},
 	} {
-		start := time.Now()
-		res, err := step.run()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s of 8x1024: %.1fs, %v", step.name, time.Since(start).Seconds(), res)
+		b.Run(step.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := step.run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -1,13 +1,20 @@
 package ddl
 
 import (
+	"os"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-func TestMain(m *testing.M) { devtest.Main(m) }
+// TestMain makes this binary an Apply where killApply asks for one.
+func TestMain(m *testing.M) {
+	if text := os.Getenv(envApply); text != "" {
+		os.Exit(applyAlone(text))
+	}
+	devtest.Main(m)
+}
 
 // config is a small cluster of its own on the shared server.
 func config(tb testing.TB, databases, tables int) tocsin.Config {

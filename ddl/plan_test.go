@@ -22,7 +22,7 @@ func client(t *testing.T, dsn, path string) {
 	program, err := exec.LookPath("mariadb")
 	if err != nil {
 		if program, err = exec.LookPath("mysql"); err != nil {
-			t.Skip("no mariadb or mysql client")
+			t.Fatal("no mariadb or mysql client: run scripts/install-deps.sh test")
 		}
 	}
 	cfg, err := driver.ParseDSN(dsn)
