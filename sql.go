@@ -253,8 +253,6 @@ const timeForm = "2006-01-02 15:04:05.000"
 
 // render fills in the names of a task table and of its database.
 func (l Layout) render(statement string, table int) string {
-	return strings.NewReplacer(
-		"{task}", l.Table(table),
-		"{database}", l.Database(l.DatabaseOf(table)),
-	).Replace(statement)
+	statement = strings.ReplaceAll(statement, "{task}", l.Table(table))
+	return strings.ReplaceAll(statement, "{database}", l.Database(l.DatabaseOf(table)))
 }
