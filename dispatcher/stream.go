@@ -50,19 +50,17 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 		room.Later = true
 		return room, l.vacant
 	}
-	if l.held == 0 {
-		l.grow()
-	}
 	n := min(l.budget(), most)
 	if n == 0 {
 		room.Later = l.ahead > 0
 		return room, l.vacant
 	}
+	room = duequeue.Room{Rows: n, Dry: l.held == 0, Reading: l.queue.Begin()}
 	l.held += n
 	if l.budget() > 0 {
 		signal(l.vacant) // for the next who waits
 	}
-	return duequeue.Room{Rows: n, Reading: l.queue.Begin()}, nil
+	return room, nil
 }
 
 // Take starts rows that were read whole, of one biz type and due, for which
@@ -102,7 +100,9 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 			block = append(block, task{lane: l, row: row, asked: asked, loaded: at})
 		}
 	}
-	l.held += len(block)
+	if l.held += len(block); room.Dry && len(block)*2 >= room.Rows {
+		l.grow()
+	}
 	tasks = slices.Grow(tasks, len(block))
 	for i := range block {
 		tasks = append(tasks, &block[i])

@@ -110,20 +110,17 @@ func (r *rig) hand(room duequeue.Room, rows []store.Row) (refused int64) {
 	return r.Take(r.t.Context(), 0, 1, room, rows, time.Now())
 }
 
-// room reserves until there is room for so many rows.
+// room reserves room for so many rows, as a lane has that was quick for a while.
 func (r *rig) room(n int) duequeue.Room {
 	r.t.Helper()
-	for range 20 {
-		room := r.reserve(n)
-		if room.Rows == n {
-			return room
-		}
-		if room.Rows > 0 {
-			r.hand(room, nil)
-		}
+	r.servers[0].mu.Lock()
+	r.servers[0].lanes[1].ahead = n
+	r.servers[0].mu.Unlock()
+	room := r.reserve(n)
+	if room.Rows != n {
+		r.t.Fatalf("room for %d rows, want %d", room.Rows, n)
 	}
-	r.t.Fatalf("no room for %d rows", n)
-	return duequeue.Room{}
+	return room
 }
 
 // idle fails the test if something is left under way.
@@ -178,6 +175,21 @@ func TestRoomGrowsWhileTheLaneIsQuick(t *testing.T) {
 		}
 		r.hand(room, nil)
 		time.Sleep(time.Second)
+		r.idle()
+	})
+}
+
+func TestRoomThatIsNotUsedDoesNotGrow(t *testing.T) {
+	newCalls().inBubble(t, func(r *rig) {
+		first := r.reserve(1000)
+		r.hand(first, nil)
+		for range 12 {
+			room := r.reserve(1000)
+			if room.Rows != first.Rows {
+				t.Fatalf("room for %d rows at first, for %d after nothing was found", first.Rows, room.Rows)
+			}
+			r.hand(room, nil)
+		}
 		r.idle()
 	})
 }

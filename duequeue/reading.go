@@ -11,6 +11,7 @@ type Reading struct{ generation uint64 }
 type Room struct {
 	Rows  int
 	Later bool // none just now, but soon: the lane is quick
+	Dry   bool // the lane had nothing else to do
 	Reading
 }
 
