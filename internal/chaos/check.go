@@ -210,14 +210,9 @@ func (v verdict) times(e *entry, r row, of []delivery) {
 	}
 }
 
-// late books a first delivery's lateness, from when its insert was answered if that
-// was later than asked for.
+// late books a first delivery's lateness.
 func (v verdict) late(e *entry, d delivery, due time.Time, server int) {
-	from := due
-	if e.Back.After(from) {
-		from = e.Back
-	}
-	late := max(d.At.Sub(from), 0)
+	late := max(d.At.Sub(e.awaited(d.Version)), 0)
 	troubled := slices.ContainsFunc(v.incidents, func(i incident) bool {
 		return i.delays(server) && i.touches(due, d.At, v.opts.recovery())
 	})

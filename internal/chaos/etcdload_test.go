@@ -123,16 +123,16 @@ func enroll(t *testing.T, at []string, n, tables int) []*member {
 // counters are etcd's own, by name.
 type counters map[string]float64
 
-// spentOn names those that are shown.
-var spentOn = map[string]string{
-	`grpc_server_handled_total{grpc_code="OK",grpc_method="Txn"`:   "txns",
-	`grpc_server_handled_total{grpc_code="OK",grpc_method="Range"`: "reads",
-	`grpc_server_msg_received_total{grpc_method="LeaseKeepAlive"`:  "renewals",
-	`grpc_server_msg_sent_total{grpc_method="Watch"`:               "watch_messages",
-	`etcd_server_proposals_committed_total`:                        "raft_entries",
-	`etcd_network_client_grpc_sent_bytes_total`:                    "sent_bytes",
-	`etcd_network_client_grpc_received_bytes_total`:                "received_bytes",
-	`process_cpu_seconds_total`:                                    "etcd_cpu_s",
+// spentOn are those that are shown, and as what.
+var spentOn = []struct{ name, short string }{
+	{`grpc_server_handled_total{grpc_code="OK",grpc_method="Txn"`, "txns"},
+	{`grpc_server_handled_total{grpc_code="OK",grpc_method="Range"`, "reads"},
+	{`grpc_server_msg_received_total{grpc_method="LeaseKeepAlive"`, "renewals"},
+	{`grpc_server_msg_sent_total{grpc_method="Watch"`, "watch_messages"},
+	{`etcd_server_proposals_committed_total`, "raft_entries"},
+	{`etcd_network_client_grpc_sent_bytes_total`, "sent_bytes"},
+	{`etcd_network_client_grpc_received_bytes_total`, "received_bytes"},
+	{`process_cpu_seconds_total`, "etcd_cpu_s"},
 }
 
 // scrape reads etcd's metrics.
@@ -151,13 +151,11 @@ func parseCounters(text io.Reader) counters {
 	found := counters{}
 	lines := bufio.NewScanner(text)
 	for lines.Scan() {
-		for name, short := range spentOn {
-			if !strings.HasPrefix(lines.Text(), name) {
-				continue
-			}
-			_, value, _ := strings.Cut(lines.Text()[len(name):], " ")
-			if v, err := strconv.ParseFloat(value, 64); err == nil {
-				found[short] += v
+		for _, c := range spentOn {
+			labels, counts := strings.CutPrefix(lines.Text(), c.name)
+			_, value, _ := strings.Cut(labels, " ")
+			if v, err := strconv.ParseFloat(value, 64); counts && err == nil {
+				found[c.short] += v
 			}
 		}
 	}
@@ -168,8 +166,8 @@ func parseCounters(text io.Reader) counters {
 func (f *figures) spent(t *testing.T, name string, base counters, at string) counters {
 	t.Helper()
 	now := scrape(t, at)
-	for _, short := range []string{"txns", "reads", "renewals", "watch_messages", "raft_entries", "sent_bytes", "received_bytes", "etcd_cpu_s"} {
-		f.add(name+"_"+short, float64(int((now[short]-base[short])*100))/100)
+	for _, c := range spentOn {
+		f.add(name+"_"+c.short, float64(int((now[c.short]-base[c.short])*100))/100)
 	}
 	return now
 }

@@ -67,7 +67,7 @@ func (f *figures) print(t *testing.T) {
 // first is the first delivery of a task.
 type first struct {
 	delivery
-	due time.Time // or when its insert was answered, if that was later
+	due time.Time // as entry.awaited
 }
 
 func (f first) late() time.Duration { return max(f.At.Sub(f.due), 0) }
@@ -86,11 +86,7 @@ func (s *scenario) firsts() (all []first) {
 			continue
 		}
 		seen[d.JobID] = true
-		due := e.Due
-		if e.Back.After(due) {
-			due = e.Back
-		}
-		all = append(all, first{d, due})
+		all = append(all, first{d, e.awaited(d.Version)})
 	}
 	return all
 }

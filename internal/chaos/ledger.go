@@ -70,6 +70,15 @@ func (e *entry) due(version uint32) time.Time {
 	return e.Due
 }
 
+// awaited is from when on a delivery of a version is late: when it was asked for, or
+// when its insert was answered if that was later.
+func (e *entry) awaited(version uint32) time.Time {
+	if due := e.due(version); due.After(e.Back) {
+		return due
+	}
+	return e.Back
+}
+
 // String is for a breach's trace.
 func (e *entry) String() string {
 	text := fmt.Sprintf("biz_id %d, job_id %s, %s, fails %d %s: add for %s sent %s, %s %s", e.BizID, e.JobID, e.Type, e.Fail, e.Do,
