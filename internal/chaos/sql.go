@@ -29,6 +29,12 @@ const (
 FROM mysql.general_log
 WHERE argument LIKE '(SELECT /* tocsin peek */%'`
 
+	// streamsSQL counts the reads of whole due rows that were noted.
+	streamsSQL = `SELECT /* tocsin chaos */
+    COUNT(*)
+FROM mysql.general_log
+WHERE argument LIKE '(SELECT /* tocsin due */%'`
+
 	// openSQL counts what is neither done, nor cancelled, nor dead.
 	openSQL = `SELECT /* tocsin chaos */
     COUNT(*)

@@ -1,0 +1,111 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/wait"
+)
+
+// TestABacklogThatChangesWhileItIsRead: tasks wait while their types are paused. When
+// these go on, whole rows are read page by page, and cancels, reschedules, another
+// owner and a node's death meet those that were read and have not started yet.
+func TestABacklogThatChangesWhileItIsRead(t *testing.T) {
+	o := small
+	o.Nodes, o.Idle, o.Sweeper = 3, 1, true
+	s := begin(t, o)
+	s.logPeeks()
+	drafts := make([]draft, pick(8000, 40_000))
+	s.under(Load{Rate: 50, Changes: 0.5, Fails: true}, func(ctx context.Context) error {
+		s.pauseTypes(ctx, true)
+		s.pause(2 * time.Second) // until the nodes have heard of it
+		s.addDue(ctx, drafts)
+		s.pauseTypes(ctx, false)
+		var g errgroup.Group
+		g.Go(func() error { s.changeAny(ctx, drafts); return nil })
+		g.Go(func() error {
+			_ = wait.For(ctx, time.Second)
+			s.join(2)
+			return s.Do(ctx, Step{Fault: KillNode, Node: 0, Length: time.Second})
+		})
+		return g.Wait()
+	})
+	s.verdict()
+	s.changedInTime(drafts)
+	if n := s.streamed(); n == 0 {
+		t.Error("no backlog was streamed: nothing is shown")
+	}
+}
+
+// pauseTypes pauses all biz types, or lets them go on.
+func (s *scenario) pauseTypes(ctx context.Context, paused bool) {
+	s.t.Helper()
+	for _, p := range policies("http://127.0.0.1/") {
+		if _, err := biztype.SetPaused(ctx, s.tables(s.harness), p.Name, paused); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// addDue adds tasks that are due at once, of all quick types in turn; some fail first.
+func (s *scenario) addDue(ctx context.Context, drafts []draft) {
+	kinds := []string{"plain", "plain", "strict", "hook"}
+	for i := range drafts {
+		drafts[i] = s.ledger.newTask(kinds[i%len(kinds)], time.Now(), Work{Fail: i % 10 / 9})
+	}
+	for from := 0; from < len(drafts); from += 1000 {
+		s.addAll(ctx, drafts[from:min(from+1000, len(drafts))])
+	}
+}
+
+// changeAny cancels or puts off one task in three, in any order.
+func (s *scenario) changeAny(ctx context.Context, drafts []draft) {
+	var g errgroup.Group
+	g.SetLimit(8)
+	for _, i := range rand.Perm(len(drafts))[:len(drafts)/3] {
+		e := drafts[i].entry
+		g.Go(func() error {
+			s.ask(ctx, e, op{Cancel: i%2 == 0, Due: time.Now().Add(2 * time.Second).Truncate(time.Millisecond)})
+			return nil
+		})
+	}
+	_ = g.Wait()
+}
+
+// changedInTime fails unless some changes came in time and some too late: else none
+// met the reading.
+func (s *scenario) changedInTime(drafts []draft) {
+	s.t.Helper()
+	took, late := 0, 0
+	for _, d := range drafts {
+		switch o := d.entry.Change; {
+		case o == nil:
+		case o.done():
+			took++
+		default:
+			late++
+		}
+	}
+	s.t.Logf("%d changes took hold, %d came too late", took, late)
+	if took == 0 || late == 0 {
+		s.t.Error("no change met the reading of the backlog")
+	}
+}
+
+// streamed counts the reads of whole rows that the servers have noted.
+func (s *scenario) streamed() (n int) {
+	s.t.Helper()
+	for _, d := range s.databases {
+		var one int
+		if err := d.direct.QueryRowContext(s.t.Context(), streamsSQL).Scan(&one); err != nil {
+			s.t.Fatal(err)
+		}
+		n += one
+	}
+	return n
+}
