@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -23,16 +26,45 @@ type Order struct{ ID uint64 }
 
 func closeIfUnpaid(context.Context, uint64, string) error { return nil }
 
-func main() { _, _, _ = orderPlaced, orderPaid, runNode }
+func main() { _, _, _ = orderPlaced, orderPaid, serve }
 
 `
+
+// aroundSteps is the same for the blocks inside of numbered steps, which are one function together.
+const aroundSteps = `
+func serve(ctx context.Context) error {
+%s
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tasks.Close() }()
+	return runNode(ctx, cfg)
+}
+`
+
+// stepBlock is a block inside of a numbered step.
+var stepBlock = regexp.MustCompile("(?ms)^   ```go\n(.*?)^   ```")
+
+// steps puts the blocks of numbered steps together.
+func steps(t *testing.T, file string) string {
+	t.Helper()
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := stepBlock.FindAllStringSubmatch(string(page), -1)
+	if len(found) != 2 {
+		t.Fatalf("%d blocks in steps of %s, want that of the client and that of the node", len(found), file)
+	}
+	return strings.Replace(aroundSteps, "%s", found[0][1]+found[1][1], 1)
+}
 
 func TestTheReadmesExampleCompiles(t *testing.T) {
 	t.Parallel()
 	example := ofKind(t, blocks(t, "../README.md"), "go")[0].text
 	dir := t.TempDir()
 	file := filepath.Join(dir, "main.go")
-	if err := os.WriteFile(file, []byte(aroundReadme+example), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(aroundReadme+example+steps(t, "../README.md")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "main"), file).CombinedOutput()
