@@ -1,6 +1,6 @@
 // Package bench measures Tocsin on this machine beside the least that the same
-// work costs in plain SQL: draining a backlog, lateness, inserting, and doing
-// nothing. It is the authority for what `tocsin bench` says and for nothing in
+// work costs in plain SQL: draining a backlog, lateness, inserting, peeking, and
+// doing nothing. It is the authority for what `tocsin bench` says and for nothing in
 // production.
 //
 //	own MariaDB (durable) and etcd, or given servers and databases of its own

@@ -7,8 +7,11 @@
 //	Offer --> due queue --> load --> ready --> deliver --> settle --> done
 //	          one a lane     |         ^          |           |
 //	                         +- claim -+          |           +--> queue again
-//	                                              +-- time-out: settled as
-//	                                                  failed, slot stays taken
+//	                         |         |          +-- time-out: settled as
+//	Reserve, Take: rows -----+---------+              failed, slot stays taken
+//
+// A backlog takes the short way: Reserve makes room in a lane, whoever reads the
+// rows reads so many of them whole, and Take starts them without queue and load.
 //
 // A lane is one biz type on one server, with its own due queue. The lanes of a
 // biz type share its slots and its rate. So a server that is down stops its own

@@ -6,8 +6,11 @@
 //
 //	          Offer               Pop
 //	(MySQL) --------> queued ------------> in flight --- Done ---> (forgotten)
-//	                    ^                      |
-//	                    +------ Requeue -------+
+//	                    ^                      |  ^
+//	                    +------ Requeue -------+  +--- Take, of a row read whole
+//
+// What was read whole may be older than what is known: between Begin and End a
+// queue remembers what ended, and Take queues that instead, to be looked at again.
 //
 // It is pure: no goroutine, no clock and no lock. Who calls it passes the time
 // in and guards it with a mutex of its own.

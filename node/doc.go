@@ -5,7 +5,8 @@
 //	  etcd                          MySQL servers
 //	   |                       ids ^    rows ^    ^ outcomes
 //	assign --- Take, Drop ---> scanner --> dispatcher
-//	             (holder)          Offer      |
+//	   ^         (holder)   Offer, or Reserve |
+//	   +-- Miss (reach)          and Take     |
 //	                                    handlers, webhooks
 //
 // The package is the authority for the order in which the parts live: tables
@@ -14,6 +15,7 @@
 // settled while the lease is still renewed, and the lease goes last.
 //
 // On failure: an engine that ends with an error ends the node with it; a server
-// that is away costs its own tables only; etcd being away ends deliveries on
-// ownership when the lease runs out, and they resume with a new lease.
+// that is away costs its own tables only, and nodes that reach it get them; etcd
+// being away ends deliveries on ownership when the lease runs out, and they
+// resume with a new lease.
 package node

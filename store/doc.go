@@ -2,9 +2,12 @@
 // each of them reads and writes, and under which condition.
 //
 //	scanner -----> Peek, Bells, Recover      ids of rows nearly due
+//	               Due                       whole rows of a backlog
 //	dispatcher --> Load, Claim, Settle       rows by primary key, outcomes
-//	assign ------> Own, Owners               who took a table last
-//	operator ----> Check, Counts, Facts, Redrive
+//	assign ------> Own, Owners, Retired      who took a table last, what has moved away
+//	purger ------> Peek, Purge, PurgeBells   what was finished long ago
+//	auditor -----> Audit, Lacking            what is not as it should be
+//	operator ----> Check, Counts, Facts, Find, Look, Redrive, RedriveDead, Bury
 //
 // Every write carries its own condition, so a race has one winner: zero rows
 // affected is a Fate with a name, not an error. All instants are Unix
