@@ -1,0 +1,94 @@
+package scanner
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// lanes is an intake of one real queue for each biz type.
+type lanes struct {
+	queues  map[uint64]*duequeue.Queue
+	paused  map[uint64]bool
+	rows    int              // whole rows that a lane takes between deliveries
+	started []duequeue.Entry // whole rows taken
+}
+
+func (l *lanes) Reserve(_ context.Context, _ int, bizType uint64, most int) duequeue.Room {
+	q := l.queues[bizType]
+	if n := min(most, q.Room(), l.rows-len(l.started)); n > 0 && !l.paused[bizType] {
+		return duequeue.Room{Rows: n, Reading: q.Begin()}
+	}
+	return duequeue.Room{}
+}
+
+func (l *lanes) Take(_ context.Context, _ int, bizType uint64, room duequeue.Room, rows []store.Row, _ time.Time) (refused int64) {
+	q := l.queues[bizType]
+	defer q.End(room.Reading)
+	for i, row := range rows {
+		e := duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}
+		if i >= room.Rows {
+			return e.Due // they are in order where there is one table; else any will do for a model
+		}
+		if q.Take(e) {
+			l.started = append(l.started, e)
+		}
+	}
+	return 0
+}
+
+func newLanes(capacity int, types ...uint64) *lanes {
+	l := &lanes{queues: make(map[uint64]*duequeue.Queue), paused: make(map[uint64]bool)}
+	for _, t := range types {
+		l.queues[t] = duequeue.New(capacity)
+	}
+	return l
+}
+
+func (l *lanes) Offer(_ int, entries []duequeue.Entry) (oldest int64) {
+	for _, e := range entries {
+		if _, refused := l.queues[e.Type].Offer(e); refused.JobID != 0 && (oldest == 0 || refused.Due < oldest) {
+			oldest = refused.Due
+		}
+	}
+	return oldest
+}
+
+func (l *lanes) Wanted(int) []uint64 {
+	var types []uint64
+	for t, q := range l.queues {
+		if q.Room() > 0 && !l.paused[t] {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+func (l *lanes) Oldest(int) int64 {
+	oldest := int64(math.MaxInt64)
+	for _, q := range l.queues {
+		if due, ok := q.Oldest(); ok {
+			oldest = min(oldest, due)
+		}
+	}
+	return oldest
+}
+
+// deliver settles what is due at once and returns how many that were.
+func (l *lanes) deliver(r *rows, limit int) int {
+	due := l.started
+	l.started = nil
+	for _, t := range slices.Sorted(maps.Keys(l.queues)) {
+		due = l.queues[t].Pop(r.Now(0), limit, due)
+	}
+	for _, e := range due {
+		delete(r.pending, e.JobID)
+		l.queues[e.Type].Done(e.JobID)
+	}
+	return len(due)
+}
