@@ -144,3 +144,30 @@ func TestAPurgeNeedsNoEtcdAndFreesTheDedupKey(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+func TestClusterNodesNamesWhatANodeCannotReachAndOthersDeliverIt(t *testing.T) {
+	t.Parallel()
+	const tasks = 40
+	s, c := callbackSite(t)
+	s.write("lame.yaml", strings.Replace(s.yaml(s.layout, s.dsn()), "etcd:", "    databases: [0]\n"+
+		"  - name: db2\n    dsn: toc@tcp(127.0.0.1:1)/\n    databases: [1]\netcd:", 1))
+	s.serve("lame", "--config", "lame.yaml")
+	s.serve("whole")
+	s.waitFor("the node that reaches one server has its tables only", func() bool {
+		for _, n := range s.nodes() {
+			if strings.HasPrefix(n.ID, "lame-") && len(n.Misses) == 1 && n.Misses[0] == 1 && n.Tables == 4 {
+				return true
+			}
+		}
+		return false
+	})
+	s.ownedBy(map[string]int{"lame": 4, "whole": 4})
+	if out := s.run("cluster", "nodes").ok(t); !strings.Contains(out, "note: lame-") || !strings.Contains(out, " can't reach the databases 1: ") {
+		t.Errorf("cluster nodes does not say what a node can't reach:\n%s", out)
+	}
+	s.fill(tasks, 0)
+	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
+	if seen, _, early := c.counts(); seen != tasks || early != 0 {
+		t.Errorf("%d of %d tasks seen, %d early", seen, tasks, early)
+	}
+}
