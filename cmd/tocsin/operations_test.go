@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 )
@@ -169,5 +170,25 @@ func TestClusterNodesNamesWhatANodeCannotReachAndOthersDeliverIt(t *testing.T) {
 	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
 	if seen, _, early := c.counts(); seen != tasks || early != 0 {
 		t.Errorf("%d of %d tasks seen, %d early", seen, tasks, early)
+	}
+}
+
+func TestANodeSeesAChangeOfAPolicySoon(t *testing.T) {
+	t.Parallel()
+	const tasks, soon = 20, 10 * time.Second // a second, on a machine that has nothing else to do
+	s, c := callbackSite(t)
+	s.run("biz", "pause", "coupon.remind").says(t, "changed")
+	s.serve("only")
+	s.ownedBy(map[string]int{"only": 8})
+	s.fill(tasks, 0)
+	s.run("cluster", "tables", "--group", "callback").says(t, "8       20       0        0")
+	if seen, _, _ := c.counts(); seen != 0 {
+		t.Errorf("%d tasks of a paused type were delivered", seen)
+	}
+	resumed := time.Now()
+	s.run("biz", "resume", "coupon.remind").says(t, "changed")
+	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
+	if took := time.Since(resumed); took > soon {
+		t.Errorf("delivered %s after the type was resumed, want %s", took, soon)
 	}
 }
