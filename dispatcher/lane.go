@@ -15,7 +15,8 @@ type lane struct {
 	queue    *duequeue.Queue
 	capacity int  // share of the node's queue; shrinks as biz types appear
 	refused  bool // an entry found no room since the lane was last Woken
-	held     int  // rows loading or ready
+	held     int  // rows reserved, loading or ready
+	reserved int  // of these, rows for which Reserve made room and Take has not come yet
 	ahead    int  // rows that may be loaded beyond the free slots
 
 	ready  fifo

@@ -55,12 +55,12 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 		room.Later = l.ahead > 0
 		return room, l.vacant
 	}
-	room = duequeue.Room{Rows: n, Dry: l.held == 0, Reading: l.queue.Begin()}
+	l.reserved += n
 	l.held += n
 	if l.budget() > 0 {
 		signal(l.vacant) // for the next who waits
 	}
-	return room, nil
+	return duequeue.Room{Rows: n, Reading: l.queue.Begin()}, nil
 }
 
 // Take starts rows that were read whole, of one biz type and due, for which
@@ -85,6 +85,7 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 	defer s.mu.Unlock()
 	l := s.lanes[bizType]
 	l.held -= room.Rows
+	l.reserved -= room.Rows
 	defer l.queue.End(room.Reading)
 	defer signal(s.wake) // for what is queued again
 	stopped := l.paused() || s.d.phase.Load() != running
@@ -100,9 +101,10 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 			block = append(block, task{lane: l, row: row, asked: asked, loaded: at})
 		}
 	}
-	if l.held += len(block); room.Dry && len(block)*2 >= room.Rows {
-		l.grow()
+	if l.held == l.reserved && len(block)*2 >= room.Rows {
+		l.grow() // it was dry, and had use for its room
 	}
+	l.held += len(block)
 	tasks = slices.Grow(tasks, len(block))
 	for i := range block {
 		tasks = append(tasks, &block[i])

@@ -179,6 +179,28 @@ func TestRoomGrowsWhileTheLaneIsQuick(t *testing.T) {
 	})
 }
 
+func TestRoomGrowsThoughAnotherReads(t *testing.T) {
+	newCalls().inBubble(t, func(r *rig) {
+		r.noLoad()
+		r.hand(r.room(4), nil)
+		other, first := r.reserve(1), r.reserve(1000)
+		r.hand(first, r.rows(r.inserts(first.Rows)...))
+		for range 12 {
+			time.Sleep(10 * time.Millisecond)
+			room := r.reserve(1000)
+			r.hand(room, r.rows(r.inserts(room.Rows)...))
+		}
+		time.Sleep(time.Second)
+		room := r.reserve(1000)
+		if first.Rows == 0 || first.Rows > 10 || room.Rows != 1000 {
+			t.Errorf("room for %d rows at first and %d in the end", first.Rows, room.Rows)
+		}
+		r.hand(room, nil)
+		r.hand(other, nil)
+		r.idle()
+	})
+}
+
 func TestRoomThatIsNotUsedDoesNotGrow(t *testing.T) {
 	newCalls().inBubble(t, func(r *rig) {
 		first := r.reserve(1000)

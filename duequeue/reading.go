@@ -11,7 +11,6 @@ type Reading struct{ generation uint64 }
 type Room struct {
 	Rows  int
 	Later bool // none just now, but soon: the lane is quick
-	Dry   bool // the lane had nothing else to do
 	Reading
 }
 

@@ -151,7 +151,8 @@ func (sv *server) ours(rows []store.Row) []store.Row {
 // out to be deep.
 type width struct {
 	tables int
-	rows   int // read at this width
+	rows   int  // read at this width
+	short  bool // the last statement found its tables at their end
 }
 
 // next gives the tables of the next statement and the rows of each, at most.
@@ -161,14 +162,17 @@ func (w *width) next(left int) (tables, limit int) {
 }
 
 // note learns from a statement of so many tables, of which some have more: where
-// most had less than their page, the next one reads more tables; where most had
-// more, page after page, fewer.
+// most had more, page after page, the next one reads fewer tables; where most had
+// less than their page, twice in a row, more. Once is the end of a deep table.
 func (w *width) note(tables, more, rows int) {
 	w.rows += rows
+	short := more*4 <= tables
 	switch {
-	case more*4 <= tables:
+	case short && w.short:
 		*w = width{tables: min(tables*2, maxStreamed)}
 	case more*4 >= tables*3 && w.rows >= deepAfter*streamPage:
 		*w = width{tables: max(tables/2, 1)}
+	default:
+		w.short = short
 	}
 }

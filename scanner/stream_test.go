@@ -288,3 +288,36 @@ func TestAFullPassIsOwedToATypeThatIsBehind(t *testing.T) {
 		}
 	})
 }
+
+// A statement is of few tables where they hold much, so that rows which are read
+// together are settled together.
+func TestHowManyTablesAStatementIsOf(t *testing.T) {
+	for name, c := range map[string]struct{ rows, tables int }{
+		"three pages in each table": {3*streamPage + 100, 1},
+		"a hundred pages":           {100 * streamPage, 1},
+		"a page of many tables":     {streamPage/maxStreamed - 1, maxStreamed},
+		"few rows":                  {3, maxStreamed},
+	} {
+		w, left, counts := width{tables: maxStreamed}, [maxStreamed]int{}, map[int]int{}
+		for range 400 {
+			tables, limit := w.next(maxStreamed)
+			read, more := 0, 0
+			for i := range left[:tables] {
+				if left[i] == 0 {
+					left[i] = c.rows // of the next table
+				}
+				n := min(left[i], limit)
+				if read, left[i] = read+n, left[i]-n; n == limit {
+					more++
+				} else {
+					left[i] = 0
+				}
+			}
+			w.note(tables, more, read)
+			counts[tables]++
+		}
+		if counts[c.tables] < 300 {
+			t.Errorf("%s: statements by their number of tables: %v, want most of %d", name, counts, c.tables)
+		}
+	}
+}
