@@ -12,7 +12,7 @@ import (
 )
 
 func newDDL(a *app) *cobra.Command {
-	return group("ddl", "Plan, create and verify the tables", newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLMove(a))
+	return group("ddl", "Plan, create and verify the tables, and move databases", newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLMove(a))
 }
 
 // clusterFlag lets the first apply choose the cluster id.
