@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -17,6 +18,8 @@ type lanes struct {
 	paused  map[uint64]bool
 	rows    int              // whole rows that a lane takes between deliveries
 	started []duequeue.Entry // whole rows taken
+	settled map[tocsin.JobID]bool
+	twice   int // whole rows taken that were settled before
 }
 
 func (l *lanes) Reserve(_ context.Context, _ int, bizType uint64, most int) duequeue.Room {
@@ -35,15 +38,19 @@ func (l *lanes) Take(_ context.Context, _ int, bizType uint64, room duequeue.Roo
 		if i >= room.Rows {
 			return e.Due // they are in order where there is one table; else any will do for a model
 		}
-		if q.Take(e) {
-			l.started = append(l.started, e)
+		if !q.Take(e) {
+			continue
+		}
+		l.started = append(l.started, e)
+		if l.settled[e.JobID] {
+			l.twice++
 		}
 	}
 	return 0
 }
 
 func newLanes(capacity int, types ...uint64) *lanes {
-	l := &lanes{queues: make(map[uint64]*duequeue.Queue), paused: make(map[uint64]bool)}
+	l := &lanes{queues: make(map[uint64]*duequeue.Queue), paused: make(map[uint64]bool), settled: make(map[tocsin.JobID]bool)}
 	for _, t := range types {
 		l.queues[t] = duequeue.New(capacity)
 	}
@@ -79,16 +86,27 @@ func (l *lanes) Oldest(int) int64 {
 	return oldest
 }
 
-// deliver settles what is due at once and returns how many that were.
-func (l *lanes) deliver(r *rows, limit int) int {
+// deliver settles what is due at once. What was put off meanwhile is queued again.
+func (l *lanes) deliver(r *rows, limit int) {
 	due := l.started
 	l.started = nil
 	for _, t := range slices.Sorted(maps.Keys(l.queues)) {
 		due = l.queues[t].Pop(r.Now(0), limit, due)
 	}
 	for _, e := range due {
+		if row, pending := r.pending[e.JobID]; pending && row.Due > r.Now(0) {
+			l.queues[e.Type].Requeue(row.Entry)
+			continue
+		}
 		delete(r.pending, e.JobID)
+		l.settled[e.JobID] = true
 		l.queues[e.Type].Done(e.JobID)
 	}
-	return len(due)
+}
+
+// drop forgets what is queued of a table that is given away.
+func (l *lanes) drop(table int) {
+	for _, q := range l.queues {
+		q.Drop(func(t int) bool { return t == table })
+	}
 }

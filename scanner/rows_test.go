@@ -22,8 +22,11 @@ type rows struct {
 	peeks   []store.PeekQuery
 	calls   int
 	broken  map[int]error
-	bells   []store.Bell // of database 0
-	read    int          // how often they were
+	down    error         // what the server says; nil: it answers
+	back    time.Duration // by which its clock was set back
+	inDue   func()        // happens between the reading of whole rows and its answer; nil: nothing
+	bells   []store.Bell  // of database 0
+	read    int           // how often they were
 }
 
 type row struct {
@@ -40,7 +43,7 @@ func (r *rows) ServerOf(table int) int {
 	return -1
 }
 
-func (r *rows) Now(int) int64 { return time.Now().UnixMilli() }
+func (r *rows) Now(int) int64 { return time.Now().Add(-r.back).UnixMilli() }
 
 func (r *rows) Recover(context.Context, int, []int, int) (store.Recovered, error) {
 	r.count()
@@ -104,6 +107,9 @@ func (r *rows) Peek(_ context.Context, q store.PeekQuery) (store.Page, error) {
 	r.calls++
 	r.peeks = append(r.peeks, q)
 	page := store.Page{Failed: make(map[int]error)}
+	if r.down != nil {
+		return page, r.down
+	}
 	for _, table := range q.Tables {
 		if err := r.broken[table]; err != nil {
 			page.Failed[table] = err
@@ -137,13 +143,19 @@ func (r *rows) Due(_ context.Context, q store.DueQuery) (store.DuePage, error) {
 	defer r.mu.Unlock()
 	r.calls++
 	page := store.DuePage{Failed: make(map[int]error)}
+	if r.down != nil {
+		return page, r.down
+	}
+	if r.inDue != nil {
+		defer r.inDue()
+	}
 	for _, from := range q.From {
 		if err := r.broken[from.Table]; err != nil {
 			page.Failed[from.Table] = err
 			continue
 		}
 		after := duequeue.Entry{JobID: from.JobID, Type: q.Type, Due: from.Due}
-		found := r.table(from.Table, store.PeekQuery{Types: []uint64{q.Type}, Until: q.Until})
+		found := r.table(from.Table, store.PeekQuery{Types: []uint64{q.Type}, Until: min(q.Until, r.Now(0))})
 		found = slices.DeleteFunc(found, func(e duequeue.Entry) bool { return byKey(e, after) <= 0 })
 		if len(found) >= q.Limit {
 			found = found[:q.Limit]
