@@ -8,19 +8,21 @@ import (
 	"time"
 )
 
-// Holder is the node's side: who peeks and delivers. Its methods are called one at a time, from one goroutine, and
-// return before the step in etcd that follows.
+// Holder is the node's side: who peeks and delivers. Its methods are called at the same time for tables of different servers,
+// and for different tables of one; for one table they are called one after the other, and return before the step in etcd
+// that follows.
 type Holder interface {
 	// Take starts on tables whose keys this node holds now: it writes the owner rows with their revisions (table ->
 	// etcd revision of the key, higher than any before), then starts to peek. After a *Refused the node does not have
 	// the tables that it names, after any other error none of these; they go through Drop, their keys are given back,
-	// and they are tried again later, at growing intervals. ctx ends after half a TTL, with the lease, and with Run's.
+	// and they are tried again later, at growing intervals. ctx ends after half a TTL, and with the lease.
 	Take(ctx context.Context, revisions map[int]int64) error
 
 	// Drop gives tables up: stop peeking, drop what is queued, finish or claim what is in delivery, settle. It returns
 	// when their keys may be deleted. Tables that the node does not have are no error. After a *Refused the keys of the
 	// tables that it names stay, after any other error all of them, and Drop is called again for these; but not of tables
-	// that this node misses and others reach: they deliver again what it could not settle. ctx ends after 5 s.
+	// that this node misses and others reach: they deliver again what it could not settle. ctx ends after 50 ms, so that tables
+	// which have nothing in delivery wait for no others, and in the next call, for the rest, after 5 s.
 	Drop(ctx context.Context, tables []int) error
 
 	// Loosen is called when the lease of an owner, an ID of this node, can't be proven any more, while its tables stay:

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -279,7 +280,7 @@ func TestWhileANodeLeavesOthersPlanWithoutIt(t *testing.T) {
 	var b *desk
 	var nodes []NodeState
 	leaving := false
-	a.onDrop = func() {
+	a.onDrop = func(context.Context, []int) {
 		if !leaving {
 			return
 		}

@@ -35,6 +35,7 @@ type Config struct {
 	Group        string           // the nodes that share the tables; form as Cluster
 	Node         string           // name of this node without incarnation, a host name, say; form as Cluster, at most 55 bytes
 	Tables       int              // tables of the layout, at least 1
+	ServerOf     func(int) int    // number of the server that holds a table: the hand-over of one waits for no other; nil: all are on one
 	Block        int              // consecutive tables that a node reaches or misses together, those of a database; 0: Miss has no effect
 	Weight       int              // share of the tables relative to other nodes, at most MaxWeight; 0: 1
 	Info         NodeInfo         // published in the node's key
@@ -80,6 +81,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.TTL == 0 {
 		c.TTL = DefaultTTL
+	}
+	if c.ServerOf == nil {
+		c.ServerOf = func(int) int { return 0 }
 	}
 	c.TTL = time.Duration(math.Ceil(c.TTL.Seconds())) * time.Second
 	if c.LeaveTimeout == 0 {

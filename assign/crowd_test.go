@@ -76,7 +76,8 @@ type desk struct {
 	dead     bool           // killed: what it has does not count any more
 	failTake func(tables []int) error
 	failDrop error
-	onDrop   func() // called before, without the lock
+	onTake   func(ctx context.Context, tables []int) // called before, without the lock
+	onDrop   func(ctx context.Context, tables []int) // the same
 	takes    int
 	drops    int       // tables that it had and dropped
 	firstAt  time.Time // of the last Take that began with nothing held
@@ -143,7 +144,10 @@ func (c *crowd) update(f func()) {
 }
 
 // Take checks that nobody else has the tables, and that revisions grow.
-func (d *desk) Take(_ context.Context, revisions map[int]int64) (err error) {
+func (d *desk) Take(ctx context.Context, revisions map[int]int64) (err error) {
+	if d.onTake != nil {
+		d.onTake(ctx, sortedKeys(revisions))
+	}
 	d.crowd.update(func() {
 		d.takes++
 		if len(d.held) == 0 {
@@ -180,9 +184,9 @@ func (c *crowd) check(d *desk, table int, rev int64) {
 	c.last[key] = rev
 }
 
-func (d *desk) Drop(_ context.Context, tables []int) (err error) {
+func (d *desk) Drop(ctx context.Context, tables []int) (err error) {
 	if d.onDrop != nil {
-		d.onDrop()
+		d.onDrop(ctx, tables)
 	}
 	d.crowd.update(func() {
 		err = d.failDrop

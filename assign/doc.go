@@ -27,7 +27,8 @@
 //	a node comes                 the others give up tables to it when it says that it takes them at once: no table lies between two
 //	a node comes back quickly    it waits for the tables of its former life, a TTL at most, before others give up any to it
 //	many tables move             their owner gives them up in parts and goes on with the others meanwhile
-//	a node leaves                it is marked as leaving, gives up its tables in parts, the last with its lease
+//	a server stalls              tables of other servers are taken and dropped meanwhile: each has requests of its own (hands)
+//	a node leaves                it is marked as leaving, and gives up its tables in parts, each server's beside the others'
 //	a node is told to drain      it drops its tables in order and takes none, but stays; also as a new incarnation
 //	a node dies                  its keys go when the lease runs out; after a short pause the others take its tables
 //	etcd does not answer         tables stay where they are; a node whose trust runs out goes on in claim mode

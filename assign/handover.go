@@ -3,7 +3,8 @@ package assign
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
+	"maps"
 	"time"
 )
 
@@ -11,36 +12,23 @@ import (
 // until its next owner has started: that must not grow with the number of tables that move.
 const part = 200
 
-// portion gives the tables that are given up now; the others stay in use until the next round. Those that were dropped
-// before, or are stuck, come last. Where some are stuck there are no more parts: each of them would wait for its own.
+// portion gives the tables that are given up now; the others stay in use until those have been dropped and their keys
+// deleted. What was begun before goes on. Those with something in delivery hold up no others.
 func (s *session) portion(away map[int]int64) map[int]int64 {
-	var news []int
-	for table := range away {
-		if _, doomed := s.doomed[table]; !doomed {
-			news = append(news, table)
+	room, some := part-s.hands.quick, make(map[int]int64)
+	for _, table := range sortedKeys(away) {
+		if _, doomed := s.doomed[table]; doomed {
+			some[table] = away[table]
+		} else if room > 0 && s.hands.free(hand{s.cfg.ServerOf(table), true}) {
+			room--
+			some[table] = away[table]
 		}
-	}
-	if len(news) <= part && len(news) == len(away) || len(news) == 0 || s.stuck {
-		return away
-	}
-	slices.Sort(news)
-	s.wake(time.Now())
-	return pick(away, news[:min(part, len(news))])
-}
-
-func pick(all map[int]int64, tables []int) map[int]int64 {
-	some := make(map[int]int64, len(tables))
-	for _, table := range tables {
-		some[table] = all[table]
 	}
 	return some
 }
 
-// giveBack drops tables and deletes their keys. What can't be dropped yet holds up no other.
+// giveBack drops tables and deletes their keys, at once where the holder has not the table.
 func (s *session) giveBack(ctx context.Context, tables map[int]int64) error {
-	if len(tables) == 0 {
-		return nil
-	}
 	var held []int
 	for table, rev := range tables {
 		s.doomed[table] = rev
@@ -48,17 +36,191 @@ func (s *session) giveBack(ctx context.Context, tables map[int]int64) error {
 			held = append(held, table)
 		}
 	}
-	dropped := s.drop(ctx, held)
-	s.stuck = dropped != nil
-	return errors.Join(dropped, s.free(ctx, tables))
+	s.letGo(held)
+	return s.free(ctx, tables)
 }
 
-// leaveParts gives up all tables but the last part, whose keys go with the lease. It ends early where something is stuck.
-func (s *session) leaveParts(ctx context.Context) {
-	for tables := sortedKeys(s.held); len(tables) > part; tables = tables[part:] {
-		if err := s.giveBack(ctx, pick(s.held, tables[:part])); err != nil {
-			s.log.Warn().Err(err).Msg("could not give up some tables, giving up all others at once")
-			return
+// letGo has the holder drop tables, but for those that it is asked about already, and those that were stuck just now.
+func (s *session) letGo(tables []int) {
+	now, by := time.Now(), make(map[int]map[int]int64)
+	for _, table := range tables {
+		if s.hands.moving[table] {
+			continue
+		}
+		if until := s.stuck[table]; now.Before(until) {
+			s.wake(until)
+			continue
+		}
+		put(by, s.cfg.ServerOf(table), table, s.held[table])
+	}
+	for server, some := range by {
+		if s.hands.free(hand{server, true}) {
+			s.hands.drop(server, some)
 		}
 	}
+}
+
+// start gives the holder tables whose keys are ours. Those that it can't take are given back.
+func (s *session) start(tables map[int]int64) {
+	by := make(map[int]map[int]int64)
+	for table, rev := range tables {
+		put(by, s.cfg.ServerOf(table), table, rev)
+	}
+	for server, some := range by {
+		if !s.hands.free(hand{server, false}) {
+			continue
+		}
+		for table, rev := range some {
+			delete(s.loose, table)
+			s.held[table] = rev // from now on: nobody knows how far it came where it fails
+		}
+		s.hands.take(server, some, s.cfg.TTL/2)
+	}
+	s.count()
+}
+
+// put adds to a map of maps.
+func put(by map[int]map[int]int64, key, table int, rev int64) {
+	if by[key] == nil {
+		by[key] = make(map[int]int64)
+	}
+	by[key][table] = rev
+}
+
+// hear books what the holder has answered, and deletes the keys of what it has dropped. stuck tells of tables that it could
+// not drop, failed of keys that could not be deleted.
+func (s *session) hear(ctx context.Context) (stuck, failed error) {
+	for _, a := range s.hands.heard() {
+		if !a.drops {
+			failed = errors.Join(failed, s.took(ctx, a.tables, a.err))
+			continue
+		}
+		stuck = errors.Join(stuck, s.dropped(a.tables, a.err))
+		failed = errors.Join(failed, s.free(ctx, s.condemned(a.tables)))
+	}
+	if stuck != nil {
+		s.log.Warn().Err(stuck).Msg("could not give up some tables, trying again")
+	}
+	return stuck, failed
+}
+
+// condemned gives those of the tables whose keys are to be deleted, and their revisions.
+func (s *session) condemned(tables map[int]int64) map[int]int64 {
+	doomed := make(map[int]int64, len(tables))
+	for table := range tables {
+		if rev, is := s.doomed[table]; is {
+			doomed[table] = rev
+		}
+	}
+	return doomed
+}
+
+// took books what the holder has taken, and gives back the rest.
+func (s *session) took(ctx context.Context, tables map[int]int64, err error) error {
+	failed := refusedBy(err, tables)
+	for table := range tables {
+		if _, no := failed[table]; !no {
+			delete(s.refused, table)
+		}
+	}
+	if n := len(tables) - len(failed); n > 0 {
+		s.metrics.taken.Add(float64(n))
+		s.log.Info().Int("tables", n).Msg("took tables")
+	}
+	if err == nil {
+		return nil
+	}
+	return s.refuse(ctx, failed, err)
+}
+
+// refuse gives back what the holder could not take, and has it tried again later.
+func (s *session) refuse(ctx context.Context, failed map[int]int64, reason error) error {
+	s.log.Warn().Err(reason).Int("tables", len(failed)).Msg("could not start on tables, giving them back for now")
+	s.metrics.takeFailures.Add(float64(len(failed)))
+	now := time.Now()
+	for table := range failed {
+		s.refused[table] = s.refused[table].again(now)
+		s.wake(s.refused[table].until)
+	}
+	if err := s.giveBack(ctx, failed); err != nil {
+		return fmt.Errorf("give back what could not be started: %w", err)
+	}
+	return nil
+}
+
+// dropped books what the holder has dropped. Those tables that it could not stay held, and are tried again a little later;
+// the error says why.
+func (s *session) dropped(tables map[int]int64, err error) error {
+	stuck := refusedBy(err, tables)
+	maps.DeleteFunc(stuck, func(table int, _ int64) bool { return s.apart.missed(s.id, table) })
+	if len(stuck) == 0 && err != nil {
+		s.log.Warn().Err(err).Msg("giving up tables that other nodes reach: what is not settled here is delivered again there")
+		err = nil
+	}
+	again := time.Now().Add(s.cfg.TTL / 10)
+	for table := range tables {
+		if _, still := stuck[table]; still {
+			s.stuck[table] = again
+			s.wake(again)
+			continue
+		}
+		delete(s.held, table)
+		delete(s.loose, table)
+		delete(s.stuck, table)
+		s.metrics.givenUp.Inc()
+	}
+	s.count()
+	if err != nil {
+		return fmt.Errorf("drop %d tables: %w", len(tables), err)
+	}
+	return nil
+}
+
+// drop has the holder give up tables, and waits for it. Those that it could not stay held; the error says why.
+func (s *session) drop(ctx context.Context, tables []int) error {
+	if len(tables) == 0 {
+		return nil
+	}
+	asked := make(map[int]int64, len(tables))
+	for _, table := range tables {
+		asked[table] = s.held[table]
+	}
+	return s.dropped(asked, dropWithin(ctx, s.holder, asked, dropTimeout))
+}
+
+// free deletes the keys of those of the tables that the holder has not.
+func (s *session) free(ctx context.Context, tables map[int]int64) error {
+	dropped := make(map[int]int64, len(tables))
+	for table, rev := range tables {
+		if _, held := s.held[table]; !held {
+			dropped[table] = rev
+		}
+	}
+	if len(dropped) == 0 {
+		return nil
+	}
+	rev, err := s.writer.free(ctx, dropped)
+	s.wrote = max(s.wrote, rev)
+	if err == nil {
+		s.log.Info().Int("tables", len(dropped)).Msg("gave up tables")
+	}
+	return err
+}
+
+// refusedBy gives those of the tables that the error of a Take or Drop concerns.
+func refusedBy(err error, tables map[int]int64) map[int]int64 {
+	var some *Refused
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &some):
+		return maps.Clone(tables)
+	}
+	failed := make(map[int]int64)
+	for _, table := range some.Tables {
+		if rev, ok := tables[table]; ok {
+			failed[table] = rev
+		}
+	}
+	return failed
 }

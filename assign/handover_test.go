@@ -1,30 +1,31 @@
 package assign
 
 import (
+	"context"
 	"testing"
 )
 
-func TestPortionsAreBoundedAndWhatIsStuckComesLast(t *testing.T) {
+func TestPortionsAreBoundedAndWhatIsStuckTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	many := make(map[int]int64)
 	for table := range 2*part + 1 {
 		many[table] = 7
 	}
-	s := &session{doomed: map[int]int64{3: 7, 4: 7}}
-	first := s.portion(many)
-	if len(first) != part || s.next.IsZero() {
-		t.Errorf("%d tables at first, next round at %s", len(first), s.next)
+	oddServer := func(table int) int { return table % 2 }
+	s := &session{Assign: &Assign{cfg: Config{ServerOf: oddServer}}, doomed: map[int]int64{3: 7, 4: 7}, hands: newHands(t.Context(), nil)}
+	if first := s.portion(many); len(first) != part+2 || first[3] != 7 || first[0] != 7 || first[2*part] != 0 {
+		t.Errorf("%d tables at first", len(first))
 	}
-	if _, has := first[3]; has || first[0] != 7 {
-		t.Error("what was dropped before comes first")
+	s.hands.quick = part - 1
+	if next := s.portion(many); len(next) != 2+1 {
+		t.Errorf("%d tables, while others are being dropped", len(next))
 	}
-	s = &session{doomed: map[int]int64{3: 7, 4: 7}, stuck: true}
-	if got := s.portion(many); len(got) != len(many) {
-		t.Errorf("%d tables, where some are stuck and each part would wait", len(got))
-	}
-	s = &session{doomed: map[int]int64{3: 7, 4: 7}}
-	if got := s.portion(map[int]int64{3: 7, 4: 7}); len(got) != 2 || !s.next.IsZero() {
-		t.Errorf("%v is left, and a round is asked for at %s", got, s.next)
+	one := hand{server: 1, drops: true}
+	s.hands.quick, s.hands.busy[one] = 0, one.atOnce()
+	for table := range s.portion(many) {
+		if table%2 == 1 && table != 3 {
+			t.Fatalf("table %d, whose server has enough to do", table)
+		}
 	}
 }
 
@@ -34,7 +35,7 @@ func TestTablesMoveInParts(t *testing.T) {
 	c, many := newCrowd(t), func(cfg *Config) { cfg.Tables = 5 * part }
 	a := c.node(many)
 	var had []int // before each drop
-	a.onDrop = func() {
+	a.onDrop = func(context.Context, []int) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		had = append(had, len(a.held))

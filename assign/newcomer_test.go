@@ -72,11 +72,12 @@ func TestANodeThatComesBackQuicklyGetsItsTablesOnly(t *testing.T) {
 	a, b := c.join(quick), c.join(quick)
 	old := c.join(quick, func(cfg *Config) { cfg.Node = "host" })
 	c.await("thirds", func() bool { return min(len(a.held), len(b.held), len(old.held)) >= 10 })
+	c.update(func() { a.drops, b.drops = 0, 0 }) // those for the first one
 	old.kill()
 	next := c.join(quick, func(cfg *Config) { cfg.Node = "host" })
 	c.await("thirds again", func() bool { return min(len(a.held), len(b.held), len(next.held)) >= 10 })
 	c.update(func() {
-		if a.drops+b.drops > 12 { // 11 or 12 went to the first one
+		if a.drops+b.drops > 0 {
 			t.Errorf("%d and %d tables were given up by those that stayed", a.drops, b.drops)
 		}
 	})

@@ -3,7 +3,6 @@ package assign
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -23,13 +22,15 @@ func (s *session) reconcile(ctx, life context.Context) error {
 			return context.Cause(life)
 		case <-s.mirror.changed:
 		case <-s.nudge:
+		case <-s.hands.news:
 		case <-timer.C:
 		}
 		if both.Err() != nil {
 			continue // something else was ready too
 		}
 		s.next = time.Time{}
-		if err := s.round(both); err != nil && both.Err() == nil {
+		_, failed := s.hear(both)
+		if err := errors.Join(failed, s.round(both)); err != nil && both.Err() == nil {
 			if errors.Is(err, errLost) {
 				return err
 			}
@@ -66,28 +67,28 @@ func (s *session) round(ctx context.Context) error {
 	if err := s.tell(ctx); err != nil {
 		return err
 	}
-	stuck := s.dropLost(ctx, v) // such tables are tried again, and hold up no other
+	s.dropLost(v)
 	if !fresh {
-		return stuck
+		return nil
 	}
 	owners := v.owners()
 	s.compareHandlers(v)
 	s.noteDrain(v)
 	if err := s.sweepOrphans(ctx, v.orphans(owners)); err != nil {
-		return errors.Join(stuck, err)
+		return err
 	}
-	stuck = errors.Join(stuck, s.dropReplaced(ctx, owners))
+	s.dropReplaced(owners)
 	if s.paused(v) {
-		return errors.Join(stuck, s.reclaim(ctx, v), s.giveBack(ctx, s.doomed))
+		return errors.Join(s.reclaim(ctx, v), s.giveBack(ctx, s.doomed))
 	}
-	return errors.Join(stuck, s.comeForward(ctx, v), s.carryOut(ctx, v, PlanAround(v.members(), owners, s.settledMisses(v))))
+	return errors.Join(s.comeForward(ctx, v), s.carryOut(ctx, v, PlanAround(v.members(), s.staying(owners), s.settledMisses(v))))
 }
 
 // dropLost drops tables whose keys are not those that we hold: somebody deleted or overwrote them.
-func (s *session) dropLost(ctx context.Context, v view) error {
+func (s *session) dropLost(v view) {
 	var lost []int
 	for table, rev := range s.held {
-		if key := v.tables[table]; !s.isMine(key.lease) || key.created != rev {
+		if key := v.tables[table]; (!s.isMine(key.lease) || key.created != rev) && !s.hands.moving[table] {
 			lost = append(lost, table)
 		}
 	}
@@ -97,21 +98,21 @@ func (s *session) dropLost(ctx context.Context, v view) error {
 		}
 	}
 	if len(lost) == 0 {
-		return nil
+		return
 	}
 	s.log.Warn().Int("tables", len(lost)).Msg("keys of own tables are gone, dropping the tables")
-	return s.drop(ctx, lost)
+	s.letGo(lost)
 }
 
 // dropReplaced drops loose tables that another node has now: its owner row ends our claims there.
-func (s *session) dropReplaced(ctx context.Context, owners []string) error {
+func (s *session) dropReplaced(owners []string) {
 	var replaced []int
 	for _, table := range sortedKeys(s.loose) {
 		if owner := owners[table]; owner != "" && owner != s.id {
 			replaced = append(replaced, table)
 		}
 	}
-	return s.drop(ctx, replaced)
+	s.letGo(replaced)
 }
 
 // reclaim takes the keys of loose tables that nobody has, without waiting for the plan: after an outage every node takes
@@ -190,10 +191,22 @@ func (s *session) paused(v view) bool {
 func (s *session) carryOut(ctx context.Context, v view, target []string) error {
 	s.metrics.plans.Inc()
 	away, start, take := s.divide(v, target)
-	stuck := errors.Join(s.giveBack(ctx, s.portion(away)), s.start(ctx, start))
+	failed := s.giveBack(ctx, s.portion(away))
+	s.start(start)
 	rev, err := s.writer.take(ctx, take)
 	s.wrote = max(s.wrote, rev)
-	return errors.Join(stuck, err)
+	return errors.Join(failed, err)
+}
+
+// staying leaves out of the owners what this node is about to give up. Its keys go one server after the other; a plan that
+// took the rest for ours meanwhile would have us give up others instead.
+func (s *session) staying(owners []string) []string {
+	for table := range s.doomed {
+		if owners[table] == s.id {
+			owners[table] = ""
+		}
+	}
+	return owners
 }
 
 // divide sorts out our tables: away are keys of ours to be given back, start are keys of ours that the holder has not
@@ -230,62 +243,4 @@ func (s *session) acceptable(table int, now time.Time) bool {
 	}
 	s.wake(r.until)
 	return false
-}
-
-// start gives the holder tables whose keys are ours. Those that it can't take are given back.
-func (s *session) start(ctx context.Context, tables map[int]int64) error {
-	if len(tables) == 0 {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.TTL/2)
-	defer cancel()
-	err := s.holder.Take(limited, tables)
-	failed := refusedBy(err, tables)
-	for table, rev := range tables {
-		delete(s.loose, table)
-		s.held[table] = rev // also of those that failed: nobody knows how far it came with them
-		if _, no := failed[table]; !no {
-			delete(s.refused, table)
-		}
-	}
-	s.metrics.taken.Add(float64(len(tables) - len(failed)))
-	s.count()
-	if err == nil {
-		s.log.Info().Int("tables", len(tables)).Msg("took tables")
-		return nil
-	}
-	return s.refuse(ctx, failed, err)
-}
-
-// refuse gives back what the holder could not take, and has it tried again later.
-func (s *session) refuse(ctx context.Context, failed map[int]int64, reason error) error {
-	s.log.Warn().Err(reason).Int("tables", len(failed)).Msg("could not start on tables, giving them back for now")
-	s.metrics.takeFailures.Add(float64(len(failed)))
-	now := time.Now()
-	for table := range failed {
-		s.refused[table] = s.refused[table].again(now)
-		s.wake(s.refused[table].until)
-	}
-	if err := s.giveBack(ctx, failed); err != nil {
-		return fmt.Errorf("give back what could not be started: %w", err)
-	}
-	return nil
-}
-
-// refusedBy gives those of the tables that the error of a Take concerns.
-func refusedBy(err error, tables map[int]int64) map[int]int64 {
-	var some *Refused
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &some):
-		return tables
-	}
-	failed := make(map[int]int64)
-	for _, table := range some.Tables {
-		if rev, ok := tables[table]; ok {
-			failed[table] = rev
-		}
-	}
-	return failed
 }

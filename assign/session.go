@@ -28,6 +28,7 @@ type session struct {
 	writer writer
 	mirror *mirror
 	pause  pause
+	hands  *hands
 
 	held    map[int]int64       // tables the holder may have -> revision that created the key
 	doomed  map[int]int64       // keys to be deleted -> that revision; such a key is never started on again, as a delete may be under way
@@ -36,7 +37,7 @@ type session struct {
 	orphans map[string]orphan   // keys without a node
 	missed  map[sight]time.Time // what nodes can't reach and others can, and since when
 	live    map[string]bool     // nodes of the last view that were not leaving
-	stuck   bool                // the last drop left something
+	stuck   map[int]time.Time   // tables that the holder could not drop lately -> when to ask again
 	wrote   int64               // revision of our last write: an older view is not planned on
 	differs string              // types warned of last
 	next    time.Time           // when to look again though nothing changed; zero: never
@@ -57,6 +58,7 @@ func newSession(a *Assign, l *lease) *session {
 		doomed:  make(map[int]int64),
 		refused: make(map[int]refusal),
 		orphans: make(map[string]orphan),
+		stuck:   make(map[int]time.Time),
 	}
 	l.metrics = a.metrics
 	l.outage = func() { s.pause.extend(s.lease.ttl) }
@@ -76,6 +78,7 @@ func (s *session) settle(outage bool) {
 func (s *session) run(ctx context.Context) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // the lease outlives ctx: it is renewed while we leave
 	var wg sync.WaitGroup
+	s.hands = newHands(life, s.holder)
 	s.lease.doubt = func() { wg.Go(func() { s.loosen(ctx) }) }
 	wg.Go(func() {
 		if err := s.lease.keep(life); err != nil {
@@ -92,9 +95,14 @@ func (s *session) run(ctx context.Context) error {
 	wg.Wait()
 	s.trust.end()
 	s.wanted.Store(0)
+	goesOn := errors.Is(lost, errLost) && ctx.Err() == nil
+	if goesOn {
+		s.loosen(ctx) // first of all: others may have the tables soon
+	}
+	s.hands.close()
+	_, _ = s.hear(life) // which has ended: what was asked is booked, and nothing is written any more
 	switch {
-	case errors.Is(lost, errLost) && ctx.Err() == nil:
-		s.loosen(ctx)
+	case goesOn:
 		for table := range s.held {
 			s.loose[table] = true
 		}
@@ -139,25 +147,59 @@ func (s *session) follow(ctx context.Context) {
 	}
 }
 
-// leave tells the others to plan without this node, and drops all tables. Where some are stuck it frees the others.
+// leave tells the others to plan without this node, and gives up all tables, in parts, those of each server beside those of
+// the others. What is stuck it tries for Config.LeaveTimeout; the error says what that was.
 func (s *session) leave(life context.Context) error {
+	s.announce(life)
+	frees, keep := context.WithCancel(life)
+	defer keep()
+	end := time.NewTimer(s.cfg.LeaveTimeout)
+	defer end.Stop()
+	for {
+		s.next = time.Time{}
+		stuck, failed := s.hear(frees)
+		failed = errors.Join(failed, s.giveBack(frees, s.portion(s.held)))
+		if failed != nil && frees.Err() == nil {
+			s.log.Warn().Err(failed).Msg("the keys of tables that were given up stay until the lease ends")
+			keep() // no part is to wait for etcd any more
+		}
+		s.letGo(sortedKeys(s.loose))
+		if len(s.kept()) == 0 {
+			return nil
+		}
+		if err := s.awaitHands(life, end.C); err != nil {
+			return errors.Join(err, stuck)
+		}
+	}
+}
+
+// announce tells the others to plan without this node.
+func (s *session) announce(life context.Context) {
 	s.record.Leaving = true
 	ctx, cancel := context.WithTimeout(life, s.cfg.TTL/5)
 	defer cancel()
 	if err := s.writer.announce(ctx, s.record); err != nil {
 		s.log.Warn().Err(err).Msg("leaving unannounced")
 	}
-	s.leaveParts(life)
-	all := maps.Clone(s.held)
-	dropped := s.drop(life, s.kept())
-	for end := time.Now().Add(s.cfg.LeaveTimeout); dropped != nil && life.Err() == nil && time.Now().Before(end); {
-		if err := s.free(life, all); err != nil {
-			s.log.Warn().Err(err).Msg("dropped tables wait for those that are stuck")
-		}
-		sleep(life, s.cfg.TTL/10)
-		dropped = s.drop(life, s.kept())
+}
+
+// awaitHands returns when the holder has answered, or it is time to ask again; with an error where neither is waited for.
+func (s *session) awaitHands(life context.Context, end <-chan time.Time) error {
+	var again <-chan time.Time
+	if !s.next.IsZero() {
+		timer := time.NewTimer(time.Until(s.next))
+		defer timer.Stop()
+		again = timer.C
 	}
-	return dropped
+	select {
+	case <-s.hands.news:
+	case <-again:
+	case <-end:
+		return fmt.Errorf("%d tables are not given up after %s", len(s.kept()), s.cfg.LeaveTimeout)
+	case <-life.Done():
+		return context.Cause(life)
+	}
+	return nil
 }
 
 // abandon drops all tables after the lease was lost, or leaving failed, for a reason. It tries until it succeeds or, once
@@ -179,54 +221,6 @@ func (s *session) abandon(ctx context.Context, reason error) error {
 		s.log.Warn().Err(err).Msg("could not drop the tables, trying again")
 		sleep(ctx, s.cfg.TTL/10)
 	}
-}
-
-// drop has the holder give up tables. Those that it could not stay held; the error says why.
-func (s *session) drop(ctx context.Context, tables []int) error {
-	if len(tables) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
-	defer cancel()
-	err := s.holder.Drop(ctx, tables)
-	asked := make(map[int]int64, len(tables))
-	for _, table := range tables {
-		asked[table] = s.held[table]
-	}
-	stuck := refusedBy(err, asked)
-	maps.DeleteFunc(stuck, func(table int, _ int64) bool { return s.apart.missed(s.id, table) })
-	if len(stuck) == 0 && err != nil {
-		s.log.Warn().Err(err).Msg("giving up tables that other nodes reach: what is not settled here is delivered again there")
-		err = nil
-	}
-	for _, table := range tables {
-		if _, still := stuck[table]; !still {
-			delete(s.held, table)
-			delete(s.loose, table)
-			s.metrics.givenUp.Inc()
-		}
-	}
-	s.count()
-	if err != nil {
-		return fmt.Errorf("drop %d tables: %w", len(tables), err)
-	}
-	return nil
-}
-
-// free deletes the keys of those of the tables that the holder has not.
-func (s *session) free(ctx context.Context, tables map[int]int64) error {
-	dropped := make(map[int]int64, len(tables))
-	for table, rev := range tables {
-		if _, held := s.held[table]; !held {
-			dropped[table] = rev
-		}
-	}
-	rev, err := s.writer.free(ctx, dropped)
-	s.wrote = max(s.wrote, rev)
-	if err == nil && len(dropped) > 0 {
-		s.log.Info().Int("tables", len(dropped)).Msg("gave up tables")
-	}
-	return err
 }
 
 // revoke frees all keys at once. If it fails they run out with the lease.

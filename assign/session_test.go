@@ -17,7 +17,8 @@ func newIdleSession(t *testing.T, c *crowd) (*session, *desk) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.revoke(t.Context()) })
+	s.hands = newHands(t.Context(), d)
+	t.Cleanup(func() { s.hands.close(); s.revoke(t.Context()) })
 	return s, d
 }
 
@@ -75,8 +76,11 @@ func TestNothingIsPlannedOnAViewBeforeOurOwnWrite(t *testing.T) {
 		t.Errorf("%v plans", plans)
 	}
 	look(t, s)
-	if err := s.round(t.Context()); err != nil || len(d.held) != 32 {
-		t.Errorf("holds %d, %v", len(d.held), err)
+	if err := s.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.hands.work.Wait(); len(d.held) != 32 {
+		t.Errorf("holds %d", len(d.held))
 	}
 }
 

@@ -72,7 +72,8 @@ func (d *Dispatcher) Drop(tables []int) {
 // Drain returns when nothing of the tables is in delivery or waiting to be
 // settled. What is still in delivery after half a second is claimed instead, so
 // that nobody else delivers it; it goes on and is settled as claimed. Call Drop
-// first. An error, when ctx ends, is *Undrained.
+// first. An error, when ctx ends, is *Undrained; a ctx of less than half a second
+// tells which tables have something in delivery, and claims nothing.
 func (d *Dispatcher) Drain(ctx context.Context, tables []int) error {
 	var mu sync.Mutex
 	var stuck []int
@@ -158,21 +159,19 @@ func (s *server) drain(ctx context.Context, numbers set) []int {
 	if s.awaitNone(patience, mine) == nil {
 		return nil
 	}
-	for {
+	left := func(t *task) bool { return mine(t) && !t.foreign && (!t.claimed || t.reported) }
+	for ctx.Err() == nil {
 		if err := s.claimOpen(ctx, "", mine); err != nil {
 			s.d.metrics.failed("claim", err)
 		}
-		left := func(t *task) bool { return mine(t) && !t.foreign && (!t.claimed || t.reported) }
 		again, cancel := context.WithTimeout(ctx, handOverAfter)
 		err := s.awaitNone(again, left)
 		cancel()
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() != nil {
-			return s.tablesOf(left)
-		}
 	}
+	return s.tablesOf(left)
 }
 
 // tablesOf gives the tables of the open tasks that match.

@@ -65,7 +65,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
 	p.assign, err = assign.New(assign.Config{
 		Client: client, Cluster: n.cfg.Tables.Cluster, Group: n.cfg.Group, Node: n.cfg.Name,
-		Tables: n.cfg.Tables.Layout.Total(), Block: n.cfg.Tables.Layout.Tables, Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout, Info: p.info(),
+		Tables: n.cfg.Tables.Layout.Total(), ServerOf: p.store.ServerOf, Block: n.cfg.Tables.Layout.Tables, Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout, Info: p.info(),
 		Logger: n.cfg.Logger, Registerer: p.cfg.Registerer,
 	}, p.holder)
 	if err != nil {
