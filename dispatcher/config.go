@@ -23,7 +23,7 @@ const (
 const (
 	chunk          = 500                    // rows of one load, one claim, one settle
 	loaders        = 4                      // goroutines a server that load
-	settlers       = 2                      // goroutines a server that settle
+	settlers       = 4                      // goroutines a server that settle: some write while others wait for the disk
 	linger         = 2 * time.Millisecond   // how long the first outcome of a batch waits for others
 	settleBound    = 10_000                 // outcomes of a server that may wait before its lanes stop loading
 	requeueWithin  = 10 * time.Second       // a row due again within this stays queued; a later one is left to the scanner

@@ -16,8 +16,8 @@ type lane struct {
 	capacity int  // share of the node's queue; shrinks as biz types appear
 	refused  bool // an entry found no room since the lane was last Woken
 	held     int  // rows reserved, loading or ready
-	reserved int  // of these, rows for which Reserve made room and Take has not come yet
 	ahead    int  // rows that may be loaded beyond the free slots
+	quick    int  // rows that have not waited long for a slot, since ahead last changed
 
 	ready  fifo
 	vacant chan struct{} // one slot: there may be room for Reserve
@@ -85,21 +85,26 @@ func (l *lane) pop(now int64, limit int, into []duequeue.Entry) []duequeue.Entry
 	return into
 }
 
-// grow loads further ahead from now on: the lane was dry, and had more to do.
+// grow loads further ahead from now on, once as many rows as now have not waited
+// long.
 func (l *lane) grow() {
+	if l.quick < l.ahead {
+		return
+	}
 	by := 2
 	if l.ahead >= 4 { // it has been quick for some time
 		by = 4
 	}
-	l.ahead = min(max(1, l.ahead*by), maxAhead)
+	l.ahead, l.quick = min(max(1, l.ahead*by), maxAhead), 0
 }
 
 // leave books that a row which was loaded at the given time is held no more. If
 // it had to wait for a slot, less is loaded ahead.
 func (l *lane) leave(waited time.Duration) {
 	l.held--
+	l.quick++
 	if waited > slowWait {
-		l.ahead /= 2
+		l.ahead, l.quick = l.ahead/2, 0
 	}
 }
 

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -25,6 +26,8 @@ type server struct {
 	turn  chan struct{} // token: its holder takes the next batch, the other loaders wait
 	wake  chan struct{} // one slot: something became due or found room
 	flush chan struct{} // one slot: outcomes wait
+
+	lingering atomic.Bool // a settler waits for its batch to grow
 
 	mu        sync.Mutex
 	lanes     map[uint64]*lane // by biz type number

@@ -94,20 +94,23 @@ func (s *server) runSettler(ctx context.Context) {
 	}
 }
 
-// collect waits for the first result, then a little for others.
+// collect waits for the first result, then a little for others. One settler does
+// that at a time: what comes meanwhile goes into its batch.
 func (s *server) collect(ctx context.Context) ([]result, bool) {
 	for {
 		n, closing := s.backlog()
 		switch {
 		case n >= chunk || n > 0 && closing:
 			return s.cut(), true
-		case n > 0:
-			if pause(ctx, linger) {
-				return s.cut(), true
+		case n > 0 && s.lingering.CompareAndSwap(false, true):
+			waited := pause(ctx, linger)
+			s.lingering.Store(false)
+			if !waited {
+				return nil, false
 			}
-			return nil, false
-		case closing:
-			signal(s.flush) // for the other settler
+			return s.cut(), true
+		case n == 0 && closing:
+			signal(s.flush) // for the other settlers
 			return nil, false
 		}
 		select {

@@ -55,7 +55,6 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 		room.Later = l.ahead > 0
 		return room, l.vacant
 	}
-	l.reserved += n
 	l.held += n
 	if l.budget() > 0 {
 		signal(l.vacant) // for the next who waits
@@ -85,7 +84,6 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 	defer s.mu.Unlock()
 	l := s.lanes[bizType]
 	l.held -= room.Rows
-	l.reserved -= room.Rows
 	defer l.queue.End(room.Reading)
 	defer signal(s.wake) // for what is queued again
 	stopped := l.paused() || s.d.phase.Load() != running
@@ -101,8 +99,8 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 			block = append(block, task{lane: l, row: row, asked: asked, loaded: at})
 		}
 	}
-	if l.held == l.reserved && len(block)*2 >= room.Rows {
-		l.grow() // it was dry, and had use for its room
+	if len(block)*2 >= room.Rows {
+		l.grow() // there was use for its room
 	}
 	l.held += len(block)
 	tasks = slices.Grow(tasks, len(block))
