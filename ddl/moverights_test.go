@@ -1,0 +1,26 @@
+package ddl
+
+import "testing"
+
+// TestRetireNeedsTheRightsThatTheDocsName gives a user the rights of docs/operations.md one after the other: without the
+// last the step is refused, says of what, and goes on where it stood once it is there.
+func TestRetireNeedsTheRightsThatTheDocsName(t *testing.T) {
+	t.Parallel()
+	r := newRemoval(t)
+	admin := r.old
+	r.old = limited(t, admin) // SELECT and INSERT
+	grant := func(rights, on string) {
+		execute(t, admin, "GRANT "+rights+" ON $1."+on+" TO '"+admin.Layout.Prefix+"'@'%'")
+	}
+	r.refused((*Move).Retire, "UPDATE command denied", r.name+" on server db1")
+	grant("UPDATE", "layout")
+	for _, right := range []string{"DROP", "ALTER", "CREATE"} {
+		r.refused((*Move).Retire, right, "denied", "rename owner of "+r.name)
+		grant(right, "*")
+	}
+	r.must((*Move).Retire)
+	r.must((*Move).Undo)
+	if found, err := Verify(t.Context(), admin); err != nil || len(found) != 0 {
+		t.Errorf("after the undo: %v, %v", found, err)
+	}
+}
