@@ -98,16 +98,16 @@ func (c *Client) insert(ctx context.Context, conn *sql.Conn, r *row) error {
 	if !r.when.absolute() {
 		in := r.when.in.Microseconds()
 		if r.when.in < c.horizon {
-			return c.transact(ctx, conn, r, addSoonSQL, append(r.ownArgs(in), r.table, uint64(r.id), r.bizType, in))
+			return c.transact(ctx, conn, r, addSoonSQL, r.addArgs(in, in, r.table, uint64(r.id), r.bizType, in))
 		}
-		_, err := execute(ctx, conn, c.layout.render(addInSQL, r.table), r.ownArgs(in)...)
+		_, err := execute(ctx, conn, c.layout.render(addInSQL, r.table), r.addArgs(in, in)...)
 		return err
 	}
 	at := r.when.at.Format(timeForm)
 	if c.near(r.when) {
-		return c.transact(ctx, conn, r, addNearSQL, append(r.ownArgs(at), r.table, uint64(r.id)))
+		return c.transact(ctx, conn, r, addNearSQL, r.addArgs(at, at, r.table, uint64(r.id)))
 	}
-	_, err := execute(ctx, conn, c.layout.render(addAtSQL, r.table), r.ownArgs(at)...)
+	_, err := execute(ctx, conn, c.layout.render(addAtSQL, r.table), r.addArgs(at, at)...)
 	return err
 }
 

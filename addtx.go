@@ -31,7 +31,8 @@ func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, error
 }
 
 func (c *Client) addTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
-	n, err := execute(ctx, tx, c.layout.render(addSQL, r.table), r.addArgs(c.want.Cluster)...)
+	text, micros := r.when.args()
+	n, err := execute(ctx, tx, c.layout.render(addSQL, r.table), r.addArgs(text, micros, text, micros, c.want.Cluster)...)
 	switch {
 	case mysql.ClassOf(err) == mysql.Duplicate:
 		return c.standingTx(ctx, tx, r)

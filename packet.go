@@ -11,19 +11,7 @@ import (
 // worked out here, by the server's clock as it was read when the call began: a
 // ring must hold the very action_time of its row.
 const (
-	addManySQL = `INSERT /* tocsin add many */ INTO {task} (
-    job_id,
-    gmt_create,
-    gmt_modified,
-    biz_id,
-    biz_type,
-    status,
-    dedup_key,
-    attribute,
-    due_time,
-    action_time
-)
-VALUES `
+	addManySQL    = `INSERT /* tocsin add many */` + addInto + `VALUES `
 	addManyEndSQL = `
 ON DUPLICATE KEY UPDATE job_id = job_id;
 `

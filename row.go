@@ -64,15 +64,9 @@ func (t NewTask) valid(now time.Time) error {
 	return nil
 }
 
-// addArgs are the parameters of addSQL.
-func (r *row) addArgs(cluster string) []any {
-	text, micros := r.when.args()
-	return []any{uint64(r.id), r.bizID, r.bizType, text, micros, text, micros, nullable(r.dedup), r.attribute, cluster}
-}
-
-// ownArgs are the parameters of addOwnSQL; when's follow, twice.
-func (r *row) ownArgs(when any) []any {
-	return []any{uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.attribute, when, when}
+// addArgs are the parameters of an add; those of its times and others follow.
+func (r *row) addArgs(others ...any) []any {
+	return append([]any{uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.attribute}, others...)
 }
 
 // nullable keeps a nil slice from being taken for an empty text.

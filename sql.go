@@ -14,42 +14,8 @@ import "strings"
 // for the database's now; microseconds to add to it.
 const dueSQL = `COALESCE(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)) + INTERVAL ? MICROSECOND`
 
-// addSQL stores one task in a caller's transaction. Parameters: see row.addArgs.
-// It takes the layout row by primary key; zero rows mean that the database is
-// retired or of another cluster.
-const addSQL = `INSERT /* tocsin add */ INTO {task} (
-    job_id,
-    gmt_create,
-    gmt_modified,
-    biz_id,
-    biz_type,
-    status,
-    action_time,
-    due_time,
-    dedup_key,
-    attribute
-)
-SELECT
-    ?,
-    UTC_TIMESTAMP(3),
-    UTC_TIMESTAMP(3),
-    ?,
-    ?,
-    0,
-    GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3)),
-    ` + dueSQL + `,
-    CAST(? AS BINARY),
-    CONVERT(CAST(? AS BINARY) USING utf8mb4)
-FROM {database}.layout
-WHERE id = 1
-    AND cluster_id = ?
-    AND state = 'active'`
-
-// The statements of Add over a connection of its own, whose session is known and
-// whose server was looked at (server.admit): plain values, which cost the server
-// half of addSQL.
-const (
-	addOwnSQL = `INSERT /* tocsin add */ INTO {task} (
+// addInto names the columns that every add fills, in the order of row.addArgs.
+const addInto = ` INTO {task} (
     job_id,
     gmt_create,
     gmt_modified,
@@ -61,15 +27,40 @@ const (
     due_time,
     action_time
 )
-VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ?, ?, 0, ?, ?, `
+`
 
-	// addAtSQL acts at a given time. Parameters: see row.ownArgs; the time as text, twice.
+// addSQL stores one task in a caller's transaction. Parameters: row.addArgs;
+// dueSQL's, twice; cluster id. It takes the layout row by primary key; zero rows
+// mean that the database is retired or of another cluster.
+const addSQL = `INSERT /* tocsin add */` + addInto + `SELECT
+    ?,
+    UTC_TIMESTAMP(3),
+    UTC_TIMESTAMP(3),
+    ?,
+    ?,
+    0,
+    CAST(? AS BINARY),
+    CONVERT(CAST(? AS BINARY) USING utf8mb4),
+    ` + dueSQL + `,
+    GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3))
+FROM {database}.layout
+WHERE id = 1
+    AND cluster_id = ?
+    AND state = 'active'`
+
+// The statements of Add over a connection of its own, whose session is known and
+// whose server was looked at (server.admit): plain values, which cost the server
+// half of addSQL.
+const (
+	addOwnSQL = `INSERT /* tocsin add */` + addInto + `VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ?, ?, 0, ?, ?, `
+
+	// addAtSQL acts at a given time. Parameters: row.addArgs; the time as text, twice.
 	addAtSQL = addOwnSQL + `?, GREATEST(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)))`
 
 	// addNearSQL is addAtSQL with ringSQL, a transaction of one packet. Parameters: of both.
 	addNearSQL = "BEGIN;\n" + addAtSQL + ";\n" + ringSQL + ";\nCOMMIT"
 
-	// addInSQL acts after a while. Parameters: see row.ownArgs; microseconds, twice.
+	// addInSQL acts after a while. Parameters: row.addArgs; microseconds, twice.
 	addInSQL = addOwnSQL + `UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
 
 	// addSoonSQL is addInSQL with a ring, a transaction of one packet. The clock
