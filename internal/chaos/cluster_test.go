@@ -183,11 +183,12 @@ func TestClusterNodeDies(t *testing.T) {
 	})
 	peeks := s.peeks()
 	r := s.verdict()
-	waits := s.unpeeked(h, peeks, hers, begun)
+	waits, gaps := s.unpeeked(h, peeks, hers, begun)
 	f := &figures{run: "kill -9"}
 	f.add("tables", len(hers))
 	f.seconds("first_peeked", waits.Quantile(0))
 	f.seconds("all_peeked", waits.Quantile(1))
+	f.seconds("unpeeked_without_a_key", gaps.Quantile(1))
 	f.seconds("keys_moved", time.Duration(died.Seconds*float64(time.Second)))
 	s.ofTables(f, hers, span{begun, begun.Add(waits.Quantile(1))})
 	s.close(f, h, r)
@@ -242,17 +243,18 @@ func TestClusterNodeLeaves(t *testing.T) {
 	})
 	peeks := s.peeks()
 	r := s.verdict()
-	waits := s.unpeeked(h, peeks, hers, begun)
+	waits, gaps := s.unpeeked(h, peeks, hers, begun)
 	f := &figures{run: "SIGTERM"}
 	f.add("tables", len(hers))
 	f.seconds("callback", took)
 	f.seconds("all_peeked", waits.Quantile(1))
+	f.seconds("unpeeked_without_a_key", gaps.Quantile(1))
 	f.seconds("keys_moved", time.Duration(left.Seconds*float64(time.Second)))
 	f.seconds("process_ended", gone.Sub(begun))
 	s.ofTables(f, hers, span{begun, begun.Add(waits.Quantile(1))})
 	s.close(f, h, r)
-	if waits.Quantile(1) > pick(3*time.Second, time.Second) {
-		t.Errorf("a table was not peeked for %s", waits.Quantile(1))
+	if waits.Quantile(1) > pick(3*time.Second, time.Second) || gaps.Quantile(1) > pick(3*time.Second, time.Second) {
+		t.Errorf("a table was peeked %s after the signal only, one %s after its key had gone", waits.Quantile(1), gaps.Quantile(1))
 	}
 	if r.Seconds() > 0 || r.Lost() > 0 {
 		t.Errorf("%d second deliveries, %d lost", r.Seconds(), r.Lost())

@@ -62,10 +62,10 @@ func (l looks) read(s *scenario, d *database) error {
 }
 
 // unpeeked gives for each of the tables how long after begin its next owner looked
-// at it for the first time. Those that nobody looked at fail the test.
-func (s *scenario) unpeeked(h *history, l looks, tables map[int]bool, begin time.Time) Lateness {
+// at it for the first time, and how long after its last owner's key had gone. Those
+// that nobody looked at fail the test.
+func (s *scenario) unpeeked(h *history, l looks, tables map[int]bool, begin time.Time) (waits, gaps Lateness) {
 	s.t.Helper()
-	var waits Lateness
 	owned := h.tenures()
 	for table := range tables {
 		taken := slices.IndexFunc(owned[table], func(t tenure) bool { return t.from.After(begin) })
@@ -73,16 +73,30 @@ func (s *scenario) unpeeked(h *history, l looks, tables map[int]bool, begin time
 			s.t.Errorf("table %d has no new owner", table)
 			continue
 		}
-		// The server's log and this process share a clock, but the key is seen here
-		// after its owner has seen it.
-		from := owned[table][taken].from.Add(-50 * time.Millisecond)
+		from, freed := owned[table][taken].seenBy(owned[table][:taken])
 		i := slices.IndexFunc(l[table], from.Before)
 		if i < 0 {
 			s.t.Errorf("table %d: its new owner never looked at it", table)
 			continue
 		}
-		waits = append(waits, l[table][i].Sub(begin))
+		waits, gaps = append(waits, l[table][i].Sub(begin)), append(gaps, max(l[table][i].Sub(freed), 0))
 	}
 	slices.Sort(waits)
-	return waits
+	slices.Sort(gaps)
+	return waits, gaps
+}
+
+// seenBy gives from when on a look at the table is its owner's, and when the last
+// one's key had gone. The servers' logs and this process share a clock, but the key is
+// seen here after its owner has seen it; that the last one's had gone was seen before,
+// and who had it had ceased to look by then.
+func (t tenure) seenBy(before []tenure) (from, freed time.Time) {
+	from, freed = t.from.Add(-50*time.Millisecond), t.from
+	if len(before) == 0 {
+		return from, freed
+	}
+	if freed = before[len(before)-1].to; freed.After(from) && freed.Before(t.from) {
+		from = freed
+	}
+	return from, freed
 }

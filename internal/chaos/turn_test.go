@@ -170,4 +170,9 @@ func TestClusterPartitions(t *testing.T) {
 		return nil
 	})
 	s.troubles(&figures{run: "partitions"}, h, s.verdict(), all)
+	for _, tr := range all {
+		if long() && tr.OthersMax > 1000 {
+			t.Errorf("%s: a task of another table was %d ms late", tr.What, tr.OthersMax)
+		}
+	}
 }
