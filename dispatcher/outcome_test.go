@@ -1,7 +1,9 @@
 package dispatcher
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +81,30 @@ func TestFifoKeepsTheOrder(t *testing.T) {
 			if f.len() != len(model) {
 				t.Fatalf("%d left, want %d", f.len(), len(model))
 			}
+		}
+	})
+}
+
+// However many settlers there are, outcomes wait for one another, or each settler
+// would store one of them.
+func TestOutcomesOfAMomentAreSettledTogether(t *testing.T) {
+	const tasks, each = 40, linger / 10
+	var turn atomic.Int32
+	p := policy("order.close", 1)
+	p.Concurrency = tasks
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+		time.Sleep(time.Duration(turn.Add(1)) * each)
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		for range tasks {
+			r.add(0, 1, time.Second)
+		}
+		time.Sleep(2 * time.Second)
+		r.store.mu.Lock()
+		defer r.store.mu.Unlock()
+		if most := int(tasks*each/linger) + 1; r.store.fates[store.Stored] != tasks || r.store.settles > most {
+			t.Errorf("%d statements settled %v, want %d at most", r.store.settles, r.store.fates, most)
 		}
 	})
 }
