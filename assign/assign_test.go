@@ -80,10 +80,7 @@ func TestTheTablesOfADeadNodeAreTaken(t *testing.T) {
 func TestANodeCutOffGoesOnInClaimModeUntilAnotherHasItsTables(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	w := newWire(t, devtest.Etcd(t))
-	a := c.join(short)
-	b := c.join(short, func(c2 *Config) { c2.Client = dial(t, w.addr()) })
-	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	a, b, w := c.joinWired()
 	id := b.ID()
 	w.setCut(true)
 	c.awaitCounts(map[*desk]int{a: 32, b: 16}) // check fails if a takes what b may act on

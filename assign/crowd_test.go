@@ -89,6 +89,16 @@ func (c *crowd) join(change ...func(*Config)) *desk {
 	return c.start(c.node(change...))
 }
 
+// joinWired joins two nodes, which share the tables; b is on a wire that can be cut.
+func (c *crowd) joinWired() (a, b *desk, w *wire) {
+	c.t.Helper()
+	w = newWire(c.t, c.etcd)
+	a = c.join(short)
+	b = c.join(short, func(cfg *Config) { cfg.Client = dial(c.t, w.addr()) })
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	return a, b, w
+}
+
 // node makes a node that does not run yet.
 func (c *crowd) node(change ...func(*Config)) *desk {
 	c.t.Helper()

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // drain tells a node to drain.
@@ -130,10 +128,7 @@ func TestDrainsAtOnceLeaveOneNode(t *testing.T) {
 func TestANewIncarnationDrainsOn(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	w := newWire(t, devtest.Etcd(t))
-	a := c.join(short)
-	b := c.join(short, func(c2 *Config) { c2.Client = dial(t, w.addr()) })
-	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	a, b, w := c.joinWired()
 	c.drain(b)
 	c.awaitCounts(map[*desk]int{a: 32, b: 0})
 	id, keys := b.ID(), spaceOf(c.cluster, "g")

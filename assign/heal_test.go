@@ -5,8 +5,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // healed waits until both nodes act on their halves, each table taken at the revision of the key that it has, and logs how
@@ -35,10 +33,7 @@ func (c *crowd) compact() {
 func TestANodeThatWasCutOffDuringACompactionHeals(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	w := newWire(t, devtest.Etcd(t))
-	a := c.join(short)
-	b := c.join(short, func(c2 *Config) { c2.Client = dial(t, w.addr()) })
-	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	a, b, w := c.joinWired()
 	cut := time.Now()
 	w.setCut(true)
 	c.awaitCounts(map[*desk]int{a: 32})
