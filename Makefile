@@ -30,6 +30,8 @@ test: ## install what is missing, run all tests with the race detector
 
 check: lint test ## format, vet, staticcheck and race tests: what a change must pass
 
+# bench/peers is a Go module of its own. format sees it; to vet it takes all that its
+# peers import, which a fresh clone would download for that alone: test-peers does it.
 lint: format vet staticcheck ## the part of check that runs nothing
 
 format: ## fail if a file is not formatted
