@@ -1,10 +1,12 @@
 package assign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -13,10 +15,11 @@ import (
 const part = 200
 
 // portion gives the tables that are given up now; the others stay in use until those have been dropped and their keys
-// deleted. What was begun before goes on. Those with something in delivery hold up no others.
+// deleted. What was begun before goes on. Those with something in delivery hold up no others. All servers have their share
+// of a part, so that none has to show its next owners all of it at once.
 func (s *session) portion(away map[int]int64) map[int]int64 {
 	room, some := part-s.hands.quick, make(map[int]int64)
-	for _, table := range sortedKeys(away) {
+	for _, table := range s.inTurn(sortedKeys(away)) {
 		if _, doomed := s.doomed[table]; doomed {
 			some[table] = away[table]
 		} else if room > 0 && s.hands.free(hand{s.cfg.ServerOf(table), true}) {
@@ -25,6 +28,18 @@ func (s *session) portion(away map[int]int64) map[int]int64 {
 		}
 	}
 	return some
+}
+
+// inTurn orders tables so that each server's come in turn.
+func (s *session) inTurn(tables []int) []int {
+	turn, seen := make(map[int]int, len(tables)), make(map[int]int)
+	for _, table := range tables {
+		server := s.cfg.ServerOf(table)
+		turn[table] = seen[server]
+		seen[server]++
+	}
+	slices.SortStableFunc(tables, func(a, b int) int { return cmp.Compare(turn[a], turn[b]) })
+	return tables
 }
 
 // giveBack drops tables and deletes their keys, at once where the holder has not the table.

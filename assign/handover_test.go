@@ -29,6 +29,24 @@ func TestPortionsAreBoundedAndWhatIsStuckTakesNoPlace(t *testing.T) {
 	}
 }
 
+func TestEachServerHasItsShareOfAPart(t *testing.T) {
+	t.Parallel()
+	many := make(map[int]int64)
+	for table := range 4 * part {
+		many[table] = 7
+	}
+	s := &session{Assign: &Assign{cfg: Config{ServerOf: func(table int) int { return table / part }}}, hands: newHands(t.Context(), nil)}
+	share := make(map[int]int)
+	for table := range s.portion(many) {
+		share[s.cfg.ServerOf(table)]++
+	}
+	for server := range 4 {
+		if share[server] != part/4 {
+			t.Errorf("server %d has %d of a part of %d", server, share[server], part)
+		}
+	}
+}
+
 // TestTablesMoveInParts: a node that gives up many goes on with the others meanwhile.
 func TestTablesMoveInParts(t *testing.T) {
 	t.Parallel()
