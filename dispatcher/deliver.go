@@ -25,7 +25,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 		if !t.claimed {
 			t.late = time.Duration(clock-t.row.Action) * time.Millisecond
 		}
-		t.lane.leave(now.Sub(t.loaded))
+		t.lane.leave(t.loaded, now)
 		t.row.BizType, t.timeout = r.policy.Name, r.timeout
 		s.open.add(t)
 		started = append(started, t)
@@ -63,7 +63,7 @@ func (t *task) tooOld(now time.Time, timeout time.Duration) bool {
 // pending again, another returns to its queue, or is forgotten with its table.
 func (s *server) giveBack(t *task) {
 	s.mu.Lock()
-	t.lane.leave(time.Since(t.loaded))
+	t.lane.leave(t.loaded, time.Now())
 	switch {
 	case t.claimed:
 		s.open.add(t)

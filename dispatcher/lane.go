@@ -16,8 +16,10 @@ type lane struct {
 	capacity int  // share of the node's queue; shrinks as biz types appear
 	refused  bool // an entry found no room since the lane was last Woken
 	held     int  // rows reserved, loading or ready
-	ahead    int  // rows that may be loaded beyond the free slots
-	quick    int  // rows that have not waited long for a slot, since ahead last changed
+
+	ahead   int       // rows that may be loaded beyond the free slots
+	changed time.Time // when ahead last did
+	quick   int       // rows that were loaded since, and have not waited long for a slot
 
 	ready  fifo
 	vacant chan struct{} // one slot: there may be room for Reserve
@@ -85,8 +87,8 @@ func (l *lane) pop(now int64, limit int, into []duequeue.Entry) []duequeue.Entry
 	return into
 }
 
-// grow loads further ahead from now on, once as many rows as now have not waited
-// long.
+// grow loads further ahead from now on, once as many rows as are loaded ahead
+// have not waited long.
 func (l *lane) grow() {
 	if l.quick < l.ahead {
 		return
@@ -95,16 +97,21 @@ func (l *lane) grow() {
 	if l.ahead >= 4 { // it has been quick for some time
 		by = 4
 	}
-	l.ahead, l.quick = min(max(1, l.ahead*by), maxAhead), 0
+	l.lookAhead(min(max(1, l.ahead*by), maxAhead))
 }
 
-// leave books that a row which was loaded at the given time is held no more. If
-// it had to wait for a slot, less is loaded ahead.
-func (l *lane) leave(waited time.Duration) {
+func (l *lane) lookAhead(rows int) { l.ahead, l.changed, l.quick = rows, time.Now(), 0 }
+
+// leave books that a row is held no more. If it had to wait for a slot, less is
+// loaded ahead: by half, however many of its like wait with it.
+func (l *lane) leave(loaded, now time.Time) {
 	l.held--
-	l.quick++
-	if waited > slowWait {
-		l.ahead, l.quick = l.ahead/2, 0
+	switch {
+	case loaded.Before(l.changed):
+	case now.Sub(loaded) > slowWait:
+		l.lookAhead(l.ahead / 2)
+	default:
+		l.quick++
 	}
 }
 

@@ -51,6 +51,10 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 		return room, l.vacant
 	}
 	n := min(l.budget(), most)
+	if n < most {
+		l.grow()
+		n = min(l.budget(), most)
+	}
 	if n == 0 {
 		room.Later = l.ahead > 0
 		return room, l.vacant
@@ -98,9 +102,6 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 		if l.queue.Take(duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}) {
 			block = append(block, task{lane: l, row: row, asked: asked, loaded: at})
 		}
-	}
-	if len(block)*2 >= room.Rows {
-		l.grow() // there was use for its room
 	}
 	l.held += len(block)
 	tasks = slices.Grow(tasks, len(block))
