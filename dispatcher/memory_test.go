@@ -148,6 +148,7 @@ func (m *memory) apply(row *store.Row, o store.Outcome) {
 		row.Status, row.LastError = tocsin.Dead, o.Reason
 		row.Attempts++
 	}
+	row.ActionTime = time.UnixMilli(row.Action).UTC()
 }
 
 // counts gives how many rows were claimed, and settled with the fate.

@@ -93,6 +93,30 @@ func TestARowIsNotStartedTwice(t *testing.T) {
 	}
 }
 
+// A bell may be heard after its row was delivered and settled. Then the row waits in
+// the queue to be looked at, and is not started from an older read.
+func TestALateBellIsNoReasonToStartTwice(t *testing.T) {
+	target := newCalls()
+	target.inBubble(t, func(r *rig) {
+		id := r.insert(0, 1, 0)
+		stale, rows := r.room(1), r.rows(id)
+		bell := []duequeue.Entry{{JobID: id, Type: 1, Due: rows[0].Action}}
+		r.Offer(0, bell)
+		time.Sleep(time.Second)
+		r.store.skew.Store(-60_000) // so that the queue leaves it alone
+		r.Offer(0, bell)
+		r.hand(stale, rows)
+		time.Sleep(2 * time.Minute)
+		if target.of(id) != 1 {
+			t.Errorf("%d deliveries", target.of(id))
+		}
+		r.status(id, tocsin.Done)
+		r.store.skew.Store(0)
+		time.Sleep(2 * time.Second)
+		r.idle()
+	})
+}
+
 func TestAQueuedRowStartsOnce(t *testing.T) {
 	target := newCalls()
 	target.inBubble(t, func(r *rig) {

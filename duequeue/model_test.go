@@ -89,17 +89,12 @@ func (m *model) done(id tocsin.JobID) {
 
 func (m *model) mayTake(e Entry) bool {
 	_, flies := m.flying[e.JobID]
+	old, waits := m.queued[e.JobID]
 	ended := slices.ContainsFunc(m.open, func(r *reading) bool { return r.ended[e.JobID] })
-	if old, waits := m.queued[e.JobID]; waits {
-		return old.Due <= e.Due
-	}
-	return !flies && !ended
+	return !flies && !ended && (!waits || old.Due <= e.Due)
 }
 
-func (m *model) mustTake(e Entry) bool {
-	_, waits := m.queued[e.JobID]
-	return m.mayTake(e) && (waits || len(m.open) == 0)
-}
+func (m *model) mustTake(e Entry) bool { return m.mayTake(e) && len(m.open) == 0 }
 
 func (m *model) requeue(e Entry) {
 	old, ok := m.queued[e.JobID]

@@ -168,6 +168,23 @@ func TestWhatEndedIsForgottenWhileReadsGoOn(t *testing.T) {
 	}
 }
 
+// What ended during a read is not taken from it, though a late bell has brought it
+// back: it waits to be looked at.
+func TestALateBellDoesNotBringBackWhatEndedDuringARead(t *testing.T) {
+	q, e := New(2), Entry{JobID: 1, Due: 10}
+	q.Offer(e)
+	r := q.Begin()
+	q.Pop(10, 1, nil)
+	q.Done(e.JobID)
+	q.Offer(e)
+	if q.Take(e) {
+		t.Error("it was taken")
+	}
+	if q.End(r); q.Len() != 1 || !q.Take(e) {
+		t.Error("it is not taken from a later read")
+	}
+}
+
 func TestQueue(t *testing.T) {
 	near, mid, far := Entry{JobID: 1, Due: 10}, Entry{JobID: 2, Due: 20}, Entry{JobID: 3, Due: 30}
 	cases := map[string]func(t *testing.T, q *Queue){

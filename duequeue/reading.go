@@ -81,13 +81,16 @@ func (e *ended) since(id tocsin.JobID) bool {
 // read already. It reports false, and changes nothing, where it is in flight or
 // queued for later than the row says, as after a failed attempt. Where it has
 // ended since a read under way began, the row may not be what it was when it was
-// read, or it ended before and is due again: it is queued, to be read once more.
-// A queued one leaves the queue. It is accepted where the queue is full.
+// read, or it ended before and is due again: it is queued, or stays so where a bell
+// or an older read has brought it back, to be read once more. Another queued one
+// leaves the queue. It is accepted where the queue is full.
 func (q *Queue) Take(e Entry) bool {
 	i, known := q.index[e.JobID]
-	switch {
-	case !known && q.ended.since(e.JobID):
+	switch ended := q.ended.since(e.JobID); {
+	case ended && !known:
 		q.insert(e)
+		return false
+	case ended:
 		return false
 	case !known:
 		i = q.slot()
