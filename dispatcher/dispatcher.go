@@ -33,6 +33,7 @@ type Dispatcher struct {
 	suspect atomic.Bool // a row that has ended processes before is in hand
 	servers []*server
 	workers tally // goroutines that deliver
+	takes   tally // Takes under way, which may yet make rows ready
 
 	work     context.Context // of deliveries; outlives Run's context
 	stopWork context.CancelCauseFunc
@@ -80,7 +81,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.pumpAll()
 	_ = intake.Wait()
 	end := time.Now().Add(d.cfg.DrainTimeout)
-	d.stopStarts()
+	d.stopStarts(end)
 	d.awaitWorkers(end)
 	return d.closeSettlers(&outlet, end.Add(hardStop), abandon)
 }
@@ -105,9 +106,11 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 	}
 }
 
-// stopStarts lets no further delivery start and gives back what is loaded.
-func (d *Dispatcher) stopStarts() {
+// stopStarts lets no further delivery start and gives back what is loaded, and
+// what a Take that is under way claims yet.
+func (d *Dispatcher) stopStarts(end time.Time) {
 	d.phase.Store(stopping)
+	_ = d.takes.endBy(end)
 	for _, k := range d.allKinds() {
 		k.stop()
 		k.giveBack(k.takeReady(func(*task) bool { return true }))
@@ -118,23 +121,17 @@ func (d *Dispatcher) stopStarts() {
 // contexts end, and they are settled as not attempted; a target that does not
 // return even then is left behind.
 func (d *Dispatcher) awaitWorkers(end time.Time) {
-	if d.workersEnd(end) {
+	if d.workers.endBy(end) {
 		return
 	}
 	d.stopWork(errStopping)
 	for _, k := range d.allKinds() {
 		k.expireAll()
 	}
-	if !d.workersEnd(time.Now().Add(time.Second)) {
+	if !d.workers.endBy(time.Now().Add(time.Second)) {
 		d.cfg.Logger.Warn().Int("deliveries", d.workers.count()).
 			Msg("targets that ignore their context are left behind")
 	}
-}
-
-func (d *Dispatcher) workersEnd(by time.Time) bool {
-	ctx, cancel := context.WithDeadline(context.Background(), by)
-	defer cancel()
-	return d.workers.wait(ctx) == nil
 }
 
 // closeSettlers waits until every outcome is stored, at most until end.

@@ -302,3 +302,30 @@ func TestRowsTakenWhileTheirTableIsDrained(t *testing.T) {
 		r.idle()
 	})
 }
+
+// A node that stops while rows that were read whole are being claimed gives them
+// back, as it does with those that its loaders claim: else they would wait for the
+// end of the claim, and count as crashes.
+func TestRowsClaimedWhileTheNodeStopsAreGivenBack(t *testing.T) {
+	target := newCalls()
+	target.inBubble(t, func(r *rig) {
+		id := r.insert(0, 1, -time.Hour)
+		room, rows := r.room(1), r.rows(id)
+		r.store.fail(func(statement string, _ []tocsin.JobID) error {
+			if statement == "claim" {
+				time.Sleep(100 * time.Millisecond)
+			}
+			return nil
+		})
+		taken := make(chan struct{})
+		go func() { r.hand(room, rows); close(taken) }()
+		time.Sleep(50 * time.Millisecond)
+		r.stop()
+		<-taken
+		time.Sleep(time.Second)
+		r.status(id, tocsin.Pending)
+		if target.of(id) != 0 {
+			t.Error("it was delivered")
+		}
+	})
+}

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // tally counts what is under way and lets others wait until nothing is. The
@@ -47,4 +48,11 @@ func (t *tally) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// endBy reports whether nothing is under way any more by then.
+func (t *tally) endBy(end time.Time) bool {
+	ctx, cancel := context.WithDeadline(context.Background(), end)
+	defer cancel()
+	return t.wait(ctx) == nil
 }
