@@ -37,8 +37,7 @@ type reading struct {
 type backlog struct {
 	rest  []store.Place // it goes on from there; none: everything due was read
 	width width         // as many tables at once
-	until int64         // what became due later was not read
-	began int64         // the server's clock when it began
+	began int64         // the server's clock when it began: what became due later may be unread
 }
 
 func newGroup(tables []int) *group {

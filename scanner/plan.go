@@ -163,19 +163,20 @@ func (sv *server) furthest(types []uint64, plain bool) (most *group, missing []u
 }
 
 // plainJob peeks what the streams of the types have left. Where all of them came
-// to their end it begins there: what they read, they need not read again so soon.
+// to their end it begins where the server's clock stood when the first of them began:
+// all tables are read up to there, and some no further.
 func (sv *server) plainJob(g *group, types []uint64, v view) *job {
 	j := sv.job(g, types, v, g.floor(types))
 	j.plain = true
-	from, began := int64(math.MaxInt64), v.clock
+	began := v.clock
 	for _, t := range types {
 		b := g.read[t].backlog
 		if b == nil {
 			return j
 		}
-		from, began = min(from, b.until), min(began, b.began)
+		began = min(began, b.began)
 	}
-	j.from, j.start = max(j.from, from), began
+	j.from, j.start = max(j.from, began), began
 	return j
 }
 
@@ -256,7 +257,7 @@ func (sv *server) progress(j *job, r result) {
 	if j.stream {
 		next := reading{floor: floor, behind: true, plain: r.plain}
 		if len(r.rest) > 0 && r.floor <= j.start || r.plain && r.refused == 0 && r.floor == math.MaxInt64 {
-			next.backlog = &backlog{rest: r.rest, width: r.width, until: j.until, began: j.start}
+			next.backlog = &backlog{rest: r.rest, width: r.width, began: j.start}
 		}
 		j.group.streamed(j.types[0], next)
 		return

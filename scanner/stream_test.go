@@ -273,6 +273,26 @@ func TestAfterAStreamWhatIsNearlyDueIsFound(t *testing.T) {
 	})
 }
 
+// What becomes due in one table while another's backlog is streamed comes at the end
+// of the stream, and not an interval later.
+func TestWhatBecameDueDuringAStreamComesAtItsEnd(t *testing.T) {
+	playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		backlog := q.fill(0, 1, time.Now().Add(-time.Hour), 600)      // for 3 s
+		soon := q.fill(1, 1, time.Now().Add(500*time.Millisecond), 3) // no bell tells of them
+		s.Own(owned(2))
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if n := q.has(backlog); n != len(backlog) {
+			t.Fatalf("%d of %d rows of the backlog came", n, len(backlog))
+		}
+		for _, id := range soon {
+			if !q.offered[id] && q.has([]tocsin.JobID{id}) == 0 {
+				t.Errorf("%s is not found", id)
+			}
+		}
+	})
+}
+
 // A row under every floor, as one that was given back late, is found by a full
 // pass although its type has been behind whenever one came.
 func TestAFullPassIsOwedToATypeThatIsBehind(t *testing.T) {
