@@ -112,9 +112,9 @@ func (g *group) skip(wanted []uint64, full bool) {
 			continue
 		}
 		if full {
-			r.floor = 0
+			r.floor, r.owed = 0, false
 		}
-		g.read[t] = reading{floor: r.floor, behind: true}
+		g.read[t] = reading{floor: r.floor, behind: true, owed: r.owed}
 	}
 }
 

@@ -140,6 +140,15 @@ func TestGroup(t *testing.T) {
 				t.Errorf("%v", g.read)
 			}
 		},
+		"a full peek that is owed outlives a pause": func(t *testing.T, g *group) {
+			g.done([]uint64{1}, 100, true)
+			g.owe([]uint64{1})
+			g.skip(nil, false)
+			g.done([]uint64{1}, 200, false)
+			if g.read[1].floor != 0 {
+				t.Errorf("%v", g.read)
+			}
+		},
 		"a type that was never read is behind from the beginning": func(t *testing.T, g *group) {
 			g.done([]uint64{1}, 100, false)
 			if got := g.behind([]uint64{1, 2}); !slices.Equal(got, []uint64{2}) || g.floor(got) != 0 {
