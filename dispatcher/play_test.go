@@ -58,6 +58,8 @@ type play struct {
 	draws    *rapid.T
 	policies []biztype.Policy
 	reads    []read
+	done     chan struct{} // closed when Run has ended
+	err      error         // of Run
 
 	mu        sync.Mutex
 	lost      bool // the lease
@@ -74,12 +76,24 @@ func newPlay(t *testing.T, draws *rapid.T) *play {
 	p.policies = []biztype.Policy{plain, strict}
 	sink := handler(p.deliver)
 	p.rig = newRig(t, 1, map[string]Sink{plain.Name: sink, strict.Name: sink}, func(cfg *Config) {
+		cfg.Store = slowClaims{cfg.Store.(*memory)}
 		cfg.LeaseOK = func(string) bool { p.mu.Lock(); defer p.mu.Unlock(); return !p.lost }
 	})
 	p.store.owner = store.Fence{Group: p.cfg.Group, Node: "me"}
 	p.SetPolicies(p.policies)
 	p.rig.run()
+	p.done = make(chan struct{})
+	go func() { p.err = <-p.ended; close(p.done) }()
 	return p
+}
+
+// slowClaims take a moment, to and fro.
+type slowClaims struct{ *memory }
+
+func (s slowClaims) Claim(ctx context.Context, c store.Claim) ([]store.Row, error) {
+	time.Sleep(10 * time.Millisecond)
+	defer time.Sleep(10 * time.Millisecond)
+	return s.memory.Claim(ctx, c)
 }
 
 // deliver notes what is wrong, and ends as the task's number says.
@@ -115,9 +129,13 @@ func (p *play) deliver(_ context.Context, task tocsin.Info) error {
 }
 
 func (p *play) run() {
-	defer func() { p.stop(); <-p.ended }() // also where a draw ends the play
+	defer func() { p.stop(); <-p.done }() // also where a draw ends the play
 	for range rapid.IntRange(1, 40).Draw(p.draws, "steps") {
 		p.step()
+	}
+	if rapid.Bool().Draw(p.draws, "stopped") {
+		p.stopInOrder()
+		return
 	}
 	p.heal()
 	for range 120 {
@@ -131,6 +149,29 @@ func (p *play) run() {
 	left, st := p.open(), p.Stats()
 	if left > 0 || st.Queued+st.Loaded+st.Open+st.Unsettled > 0 || len(p.wrong) > 0 {
 		p.draws.Fatalf("%d of %d rows are left, %+v, %v", left, p.seq, st, p.wrong)
+	}
+}
+
+// stopInOrder ends the node while what was read is taken: no claim is left behind.
+func (p *play) stopInOrder() {
+	var taking sync.WaitGroup
+	for len(p.reads) > 0 {
+		r := p.reads[0]
+		p.reads = p.reads[1:]
+		taking.Go(func() { p.Take(context.Background(), 0, r.kind, r.room, r.rows, r.asked) })
+	}
+	p.stop()
+	<-p.done
+	taking.Wait()
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	for _, row := range p.store.rows {
+		if row.Status == tocsin.Claimed {
+			p.wrong = append(p.wrong, fmt.Sprintf("%s is left claimed", row.JobID))
+		}
+	}
+	if p.err != nil || len(p.wrong) > 0 {
+		p.draws.Fatalf("%v, %v", p.err, p.wrong)
 	}
 }
 
@@ -240,7 +281,8 @@ func (p *play) user() {
 			p.cancelled[row.JobID] = row.Type == strictType
 			p.mu.Unlock()
 		default:
-			row.Action, row.Version, row.Attempts = p.now()+int64(at)*100, row.Version+1, 0
+			// 1: to the very millisecond at which it was due, a claim of its delivery would run out
+			row.Action, row.Version, row.Attempts = p.now()+int64(at)*100+1, row.Version+1, 0
 			row.ActionTime = time.UnixMilli(row.Action).UTC()
 		}
 	})
