@@ -40,7 +40,7 @@ var drained = []check{atLeast("ratio", 0.7), atLeast("tasks_per_second", 0)}
 
 const pending = " --pending 10000000"
 
-// rows are those of docs/performance.md, in its order.
+// rows are those of docs/performance.md.
 var rows = []row{
 	{name: "drain", args: words("drain --layout 8x16 --tasks 400000"), checks: drained},
 	{name: "drain-overdue", args: words("drain --layout 8x16 --tasks 400000 --overdue 1h"), checks: drained},
