@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -92,5 +92,5 @@ func (w *walk) page(ctx context.Context, q store.AuditQuery) (store.AuditPage, e
 	if err != nil {
 		return page, err
 	}
-	return page, schedule.Pause(ctx, took)
+	return page, wait.For(ctx, took)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -103,9 +104,9 @@ func (s *server) collect(ctx context.Context) ([]result, bool) {
 		case n >= chunk || n > 0 && closing:
 			return s.cut(), true
 		case n > 0 && s.lingering.CompareAndSwap(false, true):
-			waited := pause(ctx, linger)
+			err := wait.For(ctx, linger)
 			s.lingering.Store(false)
-			if !waited {
+			if err != nil {
 				return nil, false
 			}
 			return s.cut(), true
@@ -118,18 +119,6 @@ func (s *server) collect(ctx context.Context) ([]result, bool) {
 			return nil, false
 		case <-s.flush:
 		}
-	}
-}
-
-// pause reports false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -180,7 +180,7 @@ func (w *walk) batch(ctx context.Context, status tocsin.Status, before int64, ro
 	if err != nil {
 		return err
 	}
-	return schedule.Pause(ctx, time.Since(start))
+	return wait.For(ctx, time.Since(start))
 }
 
 func (w *walk) count(typeCode uint64, n Removed) {
@@ -216,7 +216,7 @@ func (w *walk) bellsOf(ctx context.Context, database int, before int64) error {
 		if removed > 0 {
 			w.result.Batches++
 		}
-		if err := schedule.Pause(ctx, time.Since(start)); err != nil {
+		if err := wait.For(ctx, time.Since(start)); err != nil {
 			return err
 		}
 		after, more = next, next > 0

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -208,7 +209,7 @@ func (w *walk) take(ctx context.Context, server int, entries []duequeue.Entry, r
 		return nil
 	}
 	for len(entries) > 0 && w.cfg.Intake.Offer(server, entries) != 0 {
-		if err := pause(ctx, roomPause); err != nil {
+		if err := wait.For(ctx, roomPause); err != nil {
 			return err
 		}
 	}
@@ -218,7 +219,7 @@ func (w *walk) take(ctx context.Context, server int, entries []duequeue.Entry, r
 // settled waits until the intake holds nothing of the server any more.
 func (w *walk) settled(ctx context.Context, server int) error {
 	for w.cfg.Intake.Oldest(server) != math.MaxInt64 {
-		if err := pause(ctx, roomPause); err != nil {
+		if err := wait.For(ctx, roomPause); err != nil {
 			return err
 		}
 	}
@@ -238,15 +239,4 @@ func (w *walk) fail(server int, err error) {
 		w.result.Failed = append(w.result.Failed, name)
 	}
 	w.errs = append(w.errs, fmt.Errorf("sweep server %s: %w", w.cfg.Servers[server], err))
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

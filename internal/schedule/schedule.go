@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // Schedule gives the next time after another, as cron.Schedule does.
@@ -29,19 +31,7 @@ func Parse(expression string) (Schedule, error) {
 
 // Each calls work at each time of the schedule until ctx ends.
 func Each(ctx context.Context, s Schedule, work func(context.Context)) {
-	for Pause(ctx, time.Until(s.Next(time.Now()))) == nil {
+	for wait.Until(ctx, s.Next(time.Now())) == nil {
 		work(ctx)
-	}
-}
-
-// Pause waits for d, or until ctx ends, whose error it returns then.
-func Pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }

@@ -45,14 +45,13 @@ func TestParseSaysWhatARightExpressionLooksLike(t *testing.T) {
 	}
 }
 
-func TestPauseEndsWithItsContext(t *testing.T) {
+func TestEachEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	if err := Pause(ctx, time.Hour); err == nil {
-		t.Error("no error")
+	often, err := Parse("* * * * *")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := Pause(t.Context(), 0); err != nil {
-		t.Error(err)
-	}
+	Each(ctx, often, func(context.Context) { t.Error("it works on after the end") })
 }
