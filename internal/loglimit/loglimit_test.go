@@ -1,0 +1,107 @@
+package loglimit
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"pgregory.net/rapid"
+)
+
+func TestACauseIsToldAtOnceThenOnceAMinuteWithWhatWasLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		var limit Limit
+		log := zerolog.New(&out)
+		fail := func(n int) {
+			for range n {
+				limit.Of(log.Warn(), "server db1").Str("server", "db1").Msg("server does not answer")
+			}
+		}
+		fail(42)
+		limit.Of(log.Warn(), "server db2").Str("server", "db2").Msg("server does not answer")
+		time.Sleep(time.Minute - time.Nanosecond)
+		fail(1)
+		time.Sleep(time.Nanosecond)
+		fail(2)
+		time.Sleep(time.Hour)
+		fail(1)
+		want := `{"level":"warn","server":"db1","message":"server does not answer"}
+{"level":"warn","server":"db2","message":"server does not answer"}
+{"level":"warn","suppressed":42,"server":"db1","message":"server does not answer"}
+{"level":"warn","suppressed":1,"server":"db1","message":"server does not answer"}
+`
+		if got := out.String(); got != want {
+			t.Errorf("wrote\n%swant\n%s", got, want)
+		}
+	})
+}
+
+func TestCausesBeyondTheBoundShareALineUntilOthersHaveEnded(t *testing.T) {
+	start := time.Unix(0, 0)
+	var limit Limit
+	said := func(at time.Time, from, to int) (n int) {
+		for i := from; i < to; i++ {
+			if _, ok := limit.take(fmt.Sprint(i), at); ok {
+				n++
+			}
+		}
+		return n
+	}
+	if n := said(start, 0, 10*causes); n != causes+1 {
+		t.Errorf("%d lines of %d causes, want one each of %d and one of all others", n, 10*causes, causes)
+	}
+	if n := said(start.Add(interval), causes, 2*causes); n != causes {
+		t.Errorf("%d lines of %d new causes after the old ones have ended, want one each", n, causes)
+	}
+	if len(limit.known) > causes+1 {
+		t.Errorf("knows %d causes", len(limit.known))
+	}
+}
+
+// Whatever happens, a cause writes at most one line a minute, none is held back after a minute of silence, and what is
+// left out is counted.
+func TestNoLineTooManyAndNoneUncounted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var limit Limit
+		now := time.Unix(0, 0)
+		last := make(map[string]time.Time)
+		asked, told := make(map[string]int), make(map[string]int)
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, 1, time.Second, interval / 2, interval}).Draw(t, "passes"))
+			what := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "cause")
+			before, wrote := last[what]
+			suppressed, ok := limit.take(what, now)
+			if may := !wrote || now.Sub(before) >= interval; ok != may {
+				t.Fatalf("%s at %v, last written %v: %t", what, now, before, ok)
+			}
+			asked[what]++
+			if ok {
+				last[what] = now
+				told[what] += suppressed + 1
+				if told[what] != asked[what] {
+					t.Fatalf("%s was asked for %d lines, %d are told", what, asked[what], told[what])
+				}
+			}
+		}
+	})
+}
+
+func TestManyAtOnceWriteOneLine(t *testing.T) {
+	var out bytes.Buffer
+	var limit Limit
+	log := zerolog.New(zerolog.SyncWriter(&out))
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() { limit.Of(log.Warn(), "server").Msg("away") })
+	}
+	all.Wait()
+	if n := strings.Count(out.String(), "\n"); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
