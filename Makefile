@@ -9,7 +9,7 @@ SEED     ?= 1
 MINUTES  ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check format vet staticcheck lint fuzz chaos faults cluster bench bench-peers test-peers clean
+.PHONY: help run build test model check format vet staticcheck lint fuzz chaos faults cluster bench bench-peers test-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,9 +24,13 @@ build: ## build bin/tocsin
 	@echo "building bin/tocsin: the first time takes a few minutes, later ones seconds" >&2
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tocsin ./cmd/tocsin
 
-test: ## install what is missing, run all tests with the race detector
+test: ## install what is missing, run all tests with the race detector, then the model
 	@scripts/install-deps.sh test
 	go test -race -timeout 10m $(TESTARGS) ./...
+	@$(MAKE) --no-print-directory model
+
+model: ## search every cast of the row's model, without the race detector, which would take ten times as long
+	go test -timeout 10m $(TESTARGS) ./internal/model
 
 check: lint test ## format, vet, staticcheck and race tests: what a change must pass
 

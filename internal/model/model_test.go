@@ -1,6 +1,9 @@
 package model
 
 import (
+	"os"
+	"regexp"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -8,8 +11,8 @@ import (
 // bound of one search, in states.
 const bound = 3_000_000
 
-// inTime are the casts that can be searched in the time there is: the race detector makes a search ten times slower,
-// and has nothing to find in it.
+// inTime returns the casts that can be searched in the time there is. The race detector makes a search ten times slower
+// and has nothing to find in it; `make model`, which `make test` runs too, searches all casts without it.
 func inTime() []Cast {
 	casts := Casts()
 	if underRace || testing.Short() {
@@ -37,6 +40,38 @@ func TestEveryPromiseHoldsInEveryHistory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMakeTestSearchesEveryCast: under the race detector five casts are searched, so `make test`, which .ci/run calls,
+// must search all of them without it.
+func TestMakeTestSearchesEveryCast(t *testing.T) {
+	t.Parallel()
+	steps := recipe(t, "test")
+	if !strings.Contains(steps, "$(MAKE) --no-print-directory model\n") {
+		t.Errorf("make test does not run make model:\n%s", steps)
+	}
+	if steps := recipe(t, "model"); !strings.Contains(steps, "go test ") || !strings.Contains(steps, " ./internal/model\n") ||
+		strings.Contains(steps, "-race") || strings.Contains(steps, "-short") {
+		t.Errorf("make model does not search every cast:\n%s", steps)
+	}
+	script, err := os.ReadFile("../../.ci/run")
+	if err != nil || !strings.Contains(string(script), "\nmake test\n") {
+		t.Errorf("%v: .ci/run does not run make test:\n%s", err, script)
+	}
+}
+
+// recipe returns the commands of a target of the Makefile.
+func recipe(t *testing.T, target string) string {
+	t.Helper()
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + target + `:.*\n((?:\t.*\n)+)`).FindSubmatch(makefile)
+	if found == nil {
+		t.Fatalf("the Makefile has no target %s", target)
+	}
+	return string(found[1])
 }
 
 // TestWhatOneMillisecondCanDo shows the one thing known to go wrong: a hand-over claims by action_time alone, so where
