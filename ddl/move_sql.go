@@ -22,9 +22,21 @@ const (
 	renameTable  = "`{database}`.`{from}` TO `{database}`.`{to}`"
 )
 
-// selectServer tells servers apart, whatever their addresses.
-const selectServer = `SELECT /* tocsin ddl move */
-    CONCAT_WS(' ', @@hostname, @@port, @@datadir)`
+// selectUUID reads what tells MySQL servers apart, whatever their addresses. No row: the server is MariaDB. MariaDB's
+// server_uid does not: it is a hash of a network card's address and the port, which two containers may share.
+const selectUUID = `SHOW /* tocsin ddl move */ GLOBAL VARIABLES
+WHERE Variable_name = 'server_uuid'`
+
+// takeLock and selectLock tell any two servers apart: a user lock that is taken on one connection is seen from all other
+// connections to that server, and from no connection to another server. The lock needs no right and goes with its
+// connection. Parameter: the lock's name. takeLock returns 1 if it was free, selectLock NULL if nobody holds it.
+const (
+	takeLock = `SELECT /* tocsin ddl move */
+    GET_LOCK(?, 0)`
+
+	selectLock = `SELECT /* tocsin ddl move */
+    IS_USED_LOCK(?)`
+)
 
 // countTasks counts the rows of a task table by status, from idx_due alone.
 const countTasks = `SELECT /* tocsin ddl move */

@@ -48,20 +48,6 @@ func (m *Move) look(ctx context.Context) error {
 	return nil
 }
 
-// apart refuses one server under two addresses: its copy would be compared with itself.
-func (p *pair) apart(ctx context.Context) error {
-	var ids [2]string
-	for i, c := range []*dbCopy{p.from, p.to} {
-		if err := c.DB.GetContext(ctx, &ids[i], selectServer); err != nil {
-			return fmt.Errorf("server %s: %w", c.Name, err)
-		}
-	}
-	if ids[0] == ids[1] {
-		return fmt.Errorf("servers %s and %s are the same one: nothing moves", p.from.Name, p.to.Name)
-	}
-	return nil
-}
-
 // Retire takes the old copies out of use.
 func (m *Move) Retire(ctx context.Context) error {
 	if err := m.look(ctx); err != nil {
