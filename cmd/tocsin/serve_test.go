@@ -262,6 +262,9 @@ func TestServeAndSweepRefuseWhatCannotWork(t *testing.T) {
 	address := taken.Addr().String()
 	s.run("serve", "--listen", address).refused(t, exitFailed, address, "address already in use", "--listen")
 	s.run("sweep", "--cron", "every day").refused(t, exitUsage, `cron expression "every day"`, `"*/5 * * * *"`)
+	for _, command := range []string{"sweep", "purge"} {
+		s.run(command, "--cron", "0 0 30 2 *").refused(t, exitUsage, `cron expression "0 0 30 2 *" never fires within five years`)
+	}
 	s.run("sweep", "--grace=-1s").refused(t, exitUsage, "--grace -1s")
 	s.run("sweep", "--cron", "@every 1m", "--once").refused(t, exitUsage, "exclude each other")
 	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,4 +55,40 @@ func TestEachEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	Each(ctx, often, func(context.Context) { t.Error("it works on after the end") })
+}
+
+func TestParseRefusesWhatNeverFires(t *testing.T) {
+	t.Parallel()
+	for _, never := range []string{"0 0 30 2 *", "0 0 31 4,6,9,11 *", "CRON_TZ=Europe/Berlin 0 0 30 2 *"} {
+		if _, err := Parse(never); err == nil || err.Error() != fmt.Sprintf("cron expression %q never fires within five years", never) {
+			t.Errorf("%q: %v", never, err)
+		}
+	}
+	for _, rare := range []string{"0 0 29 2 *", "0 0 30 2 1"} { // of a day and a weekday, cron takes either
+		if _, err := Parse(rare); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// twice is a schedule with two times.
+type twice struct{ left int }
+
+func (s *twice) Next(now time.Time) time.Time {
+	if s.left--; s.left < 0 {
+		return time.Time{}
+	}
+	return now.Add(time.Minute)
+}
+
+func TestEachWaitsForItsContextWhenThereIsNoNextTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithTimeout(t.Context(), time.Hour)
+		defer end()
+		times := 0
+		Each(ctx, &twice{left: 2}, func(context.Context) { times++ })
+		if times != 2 || ctx.Err() == nil {
+			t.Errorf("worked %d times, its context: %v", times, ctx.Err())
+		}
+	})
 }
