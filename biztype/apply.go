@@ -31,12 +31,19 @@ func Apply(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, e
 	if err := Validate(policies); err != nil {
 		return Result{}, err
 	}
-	return apply(ctx, cfg, func([]database) ([]Policy, error) { return policies, nil })
+	rows := make([]row, len(policies))
+	for i, p := range policies {
+		var err error
+		if rows[i], err = newRow(p); err != nil {
+			return Result{}, err
+		}
+	}
+	return apply(ctx, cfg, func([]database) ([]row, error) { return rows, nil })
 }
 
 // apply writes what wanted makes of what is stored, and asks it again where
 // somebody else changed that meanwhile.
-func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]Policy, error)) (Result, error) {
+func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]row, error)) (Result, error) {
 	servers, err := openServers(cfg, 2)
 	if err != nil {
 		return Result{}, err
@@ -52,16 +59,16 @@ func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]Po
 	return res, err
 }
 
-func applyOnce(ctx context.Context, layout tocsin.Layout, servers []*mysql.Server, wanted func([]database) ([]Policy, error)) (Result, error) {
+func applyOnce(ctx context.Context, layout tocsin.Layout, servers []*mysql.Server, wanted func([]database) ([]row, error)) (Result, error) {
 	databases, failed := readAll(ctx, layout, servers)
 	if len(databases) == 0 {
 		return Result{}, failed
 	}
-	policies, err := wanted(databases)
+	rows, err := wanted(databases)
 	if err != nil {
 		return Result{}, err
 	}
-	changes, err := compare(databases, policies)
+	changes, err := compare(databases, rows)
 	if err != nil {
 		return Result{}, err
 	}

@@ -26,25 +26,21 @@ type change struct {
 	verdict Verdict
 }
 
-// compare is pure: it says what each policy changes against what the databases
-// hold, or which policy breaks the bond of name and number.
-func compare(databases []database, policies []Policy) ([]change, error) {
+// compare is pure: it says what each wanted row changes against what the
+// databases hold, or which one breaks the bond of name and number.
+func compare(databases []database, wanted []row) ([]change, error) {
 	next := uint64(1)
 	for _, d := range databases {
 		for _, r := range d.rows {
 			next = max(next, r.Revision+1)
 		}
 	}
-	changes := make([]change, len(policies))
-	for i, p := range policies {
-		wanted, err := newRow(p)
-		if err == nil {
-			err = conflict(databases, wanted)
-		}
-		if err != nil {
+	changes := make([]change, len(wanted))
+	for i, r := range wanted {
+		if err := conflict(databases, r); err != nil {
 			return nil, err
 		}
-		changes[i] = compareType(databases, wanted, next)
+		changes[i] = compareType(databases, r, next)
 	}
 	return changes, nil
 }
@@ -65,19 +61,21 @@ func conflict(databases []database, wanted row) error {
 	return nil
 }
 
+// compareType compares one wanted row. One that says what is stored already
+// leaves the stored text as it is, with what a newer program wrote there.
 func compareType(databases []database, wanted row, next uint64) change {
 	newest, everywhere := newest(databases, wanted.Number)
-	wanted.Revision = newest.Revision
-	verdict := Unchanged
 	switch {
 	case newest.Revision == 0:
-		wanted.Revision, verdict = next, Added
+		wanted.Revision = next
+		return change{wanted, Added}
 	case !agrees(databases, newest, wanted):
-		wanted.Revision, verdict = next, Changed
+		wanted.Revision = next
+		return change{wanted, Changed}
 	case !everywhere:
-		verdict = Repaired
+		return change{newest, Repaired}
 	}
-	return change{wanted, verdict}
+	return change{newest, Unchanged}
 }
 
 // newest gives the row with the highest revision, and whether all databases

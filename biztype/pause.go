@@ -8,19 +8,25 @@ import (
 )
 
 // SetPaused pauses a biz type, or lets it go on, in every database, and leaves
-// the rest of its policy as it is stored, whoever changes that at the same time.
-// Servers that can't be reached are named by the error, as in Apply. The next
+// the rest of its policy as it is stored: whoever changes that at the same time,
+// and whichever newer program wrote fields that this one does not know.
+// Databases that can't be written are named by the error, as in Apply. The next
 // Apply of a file says again what the file says.
 func SetPaused(ctx context.Context, cfg tocsin.Config, name string, paused bool) (Result, error) {
-	return apply(ctx, cfg, func(databases []database) ([]Policy, error) {
-		p, err := stored(databases, name)
-		p.Paused = paused
-		return []Policy{p}, err
+	return apply(ctx, cfg, func(databases []database) ([]row, error) {
+		r, err := stored(databases, name)
+		if err != nil {
+			return nil, err
+		}
+		if r.Policy, err = setFlag(r.Policy, "paused", paused); err != nil {
+			return nil, fmt.Errorf("biz type %s: policy of revision %d: %w", name, r.Revision, err)
+		}
+		return []row{r}, nil
 	})
 }
 
-// stored gives the newest policy of a biz type.
-func stored(databases []database, name string) (Policy, error) {
+// stored returns the newest row of a biz type, whose policy can be read.
+func stored(databases []database, name string) (row, error) {
 	var latest row
 	for _, d := range databases {
 		for _, r := range d.rows {
@@ -30,7 +36,8 @@ func stored(databases []database, name string) (Policy, error) {
 		}
 	}
 	if latest.Revision == 0 {
-		return Policy{}, fmt.Errorf("unknown biz type %q: `tocsin biz list` names those that are applied", name)
+		return row{}, fmt.Errorf("unknown biz type %q: `tocsin biz list` names those that are applied", name)
 	}
-	return latest.decode()
+	_, err := latest.decode()
+	return latest, err
 }

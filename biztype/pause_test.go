@@ -6,7 +6,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 func TestSetPausedChangesNothingElse(t *testing.T) {
@@ -32,6 +34,55 @@ func TestSetPausedChangesNothingElse(t *testing.T) {
 	}
 	if _, err := biztype.SetPaused(t.Context(), cfg, "unheard", true); err == nil || !strings.Contains(err.Error(), `unknown biz type "unheard"`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// storedPolicies reads the text of a type's policy from each database.
+func storedPolicies(t *testing.T, cfg tocsin.Config, number int) (texts [2]string) {
+	t.Helper()
+	server, err := mysql.Open(cfg.Specs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.DB.Close()
+	for db := range texts {
+		query := "SELECT policy FROM " + cfg.Layout.Database(db) + ".biz_type WHERE number = ?"
+		if err := server.DB.GetContext(t.Context(), &texts[db], query, number); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return texts
+}
+
+// Fields that a newer program wrote, on top and within a field that this one knows, survive a pause, a resume and a
+// repair, in their order.
+func TestAPauseKeepsTheFieldsThatThisProgramDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	apply(t, cfg, closeOrder, remind)
+	const newer = `{"name":"coupon.remind","number":2,"priority":12345678901234567890,` +
+		`"webhook":{"url":"https://example.com/hook?a=1&b=2","method":"PUT"},"windows":[{"from":"9:00"}]}`
+	for db := range 2 {
+		execute(t, cfg, "UPDATE "+cfg.Layout.Database(db)+".biz_type SET policy = ?, revision = 7 WHERE number = 2", newer)
+	}
+	both := func(text string) [2]string { return [2]string{text, text} }
+	for _, c := range []struct {
+		paused bool
+		want   string
+	}{{true, strings.TrimSuffix(newer, "}") + `,"paused":true}`}, {false, newer}} {
+		if _, err := biztype.SetPaused(t.Context(), cfg, "coupon.remind", c.paused); err != nil {
+			t.Fatal(err)
+		}
+		if got := storedPolicies(t, cfg, 2); got != both(c.want) {
+			t.Errorf("paused %t: stored\n%s\n%s\nwant\n%s", c.paused, got[0], got[1], c.want)
+		}
+	}
+	execute(t, cfg, "DELETE FROM "+cfg.Layout.Database(1)+".biz_type WHERE number = 2")
+	if got := verdicts(apply(t, cfg, remind)); got[0] != biztype.Repaired {
+		t.Errorf("verdict %s", got[0])
+	}
+	if got := storedPolicies(t, cfg, 2); got != both(newer) {
+		t.Errorf("after a repair: stored\n%s\n%s\nwant\n%s", got[0], got[1], newer)
 	}
 }
 
