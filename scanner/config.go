@@ -53,7 +53,7 @@ type Tables interface {
 
 // Doorbell is the store's side of the doorbell; the maps are by database.
 type Doorbell interface {
-	Bells(ctx context.Context, server int, after map[int]uint64, limit int) (map[int][]store.Bell, error)
+	Bells(ctx context.Context, server int, unheard map[int]store.Unheard, limit int) (map[int][]store.Bell, error)
 	LastBell(ctx context.Context, server int) (map[int]uint64, error)
 }
 

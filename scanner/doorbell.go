@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 const (
@@ -112,12 +113,12 @@ func (d *doorbell) poll(ctx context.Context) error {
 
 // read reads page after page of what has rung.
 func (d *doorbell) read(ctx context.Context, now time.Time) error {
-	after := make(map[int]uint64, len(d.windows))
+	unheard := make(map[int]store.Unheard, len(d.windows))
 	for database, w := range d.windows {
-		after[database] = w.after(now)
+		unheard[database] = w.next(now)
 	}
 	for range bellPages {
-		if more, err := d.page(ctx, after, now); !more || err != nil {
+		if more, err := d.page(ctx, unheard, now); !more || err != nil {
 			return err
 		}
 	}
@@ -150,19 +151,19 @@ func (d *doorbell) check(ctx context.Context, now time.Time) error {
 }
 
 // page reads one page of every database and offers what is new. It reports
-// whether some page was full, and leaves in after from where to go on.
-func (d *doorbell) page(ctx context.Context, after map[int]uint64, now time.Time) (more bool, err error) {
-	bells, err := d.sv.cfg.Store.Bells(ctx, d.sv.index, after, bellLimit)
+// whether some page was full, and leaves in unheard what to read then.
+func (d *doorbell) page(ctx context.Context, unheard map[int]store.Unheard, now time.Time) (more bool, err error) {
+	bells, err := d.sv.cfg.Store.Bells(ctx, d.sv.index, unheard, bellLimit)
 	if err != nil {
 		err = fmt.Errorf("read doorbells: %w", err)
 	}
 	var fresh []duequeue.Entry
 	for database, w := range d.windows {
-		found, full := w.note(bells[database], bellLimit, now)
+		found, rest := w.note(unheard[database], bells[database], bellLimit, now)
 		fresh = append(fresh, found...)
-		after[database] = w.high
-		if full {
-			after[database], more = w.cursor, true
+		unheard[database] = store.Unheard{After: w.high}
+		if rest != nil {
+			unheard[database], more = *rest, true
 		}
 	}
 	d.offer(fresh, now)

@@ -94,7 +94,7 @@ func must(tb testing.TB, err error) {
 // deaf is a cluster whose doorbell is never heard: what is found was peeked.
 type deaf struct{ *cluster }
 
-func (deaf) Bells(context.Context, int, map[int]uint64, int) (map[int][]store.Bell, error) {
+func (deaf) Bells(context.Context, int, map[int]store.Unheard, int) (map[int][]store.Bell, error) {
 	return nil, nil
 }
 

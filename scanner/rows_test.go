@@ -50,16 +50,19 @@ func (r *rows) Recover(context.Context, int, []int, int) (store.Recovered, error
 	return store.Recovered{}, nil
 }
 
-func (r *rows) Bells(_ context.Context, _ int, after map[int]uint64, _ int) (map[int][]store.Bell, error) {
+func (r *rows) Bells(_ context.Context, _ int, unheard map[int]store.Unheard, _ int) (map[int][]store.Bell, error) {
 	r.count()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read++
-	i := slices.IndexFunc(r.bells, func(b store.Bell) bool { return b.ID > after[0] })
-	if i < 0 {
-		return nil, nil
+	ask := unheard[0]
+	var found []store.Bell
+	for _, b := range r.bells {
+		if b.ID > ask.After || slices.ContainsFunc(ask.Missing, func(s store.Span) bool { return s.Low <= b.ID && b.ID <= s.High }) {
+			found = append(found, b)
+		}
 	}
-	return map[int][]store.Bell{0: r.bells[i:]}, nil
+	return map[int][]store.Bell{0: found}, nil
 }
 
 func (r *rows) LastBell(context.Context, int) (map[int]uint64, error) {

@@ -10,22 +10,23 @@ import (
 )
 
 const (
-	lateCommit  = 250 * time.Millisecond // within it most transactions that overlap commit: re-read at every poll
-	reReadEvery = time.Second            // older gaps are re-read so often, until commitTime has passed
+	lateCommit  = 250 * time.Millisecond // within it most transactions that overlap commit: gaps are read at every poll
+	reReadEvery = time.Second            // older gaps are read once in this time, until commitTime has passed
 	maxGaps     = 10_000                 // remembered of one database; the oldest go first
+	gapsAtOnce  = 256                    // read in one poll
 	lastFew     = 200                    // ids that a new window reads back
 )
 
-// window is what is known of one doorbell's ids: all up to high were seen, but
-// for the gaps. An id in a gap may still commit, or its transaction rolled back;
-// after commitTime it is taken for gone. Remembering what is missing and not what
-// was seen, the window costs nothing while ids come in order.
+// window is what is known of one doorbell's ids: all up to high were seen, except
+// the gaps. An id in a gap may still commit, or its transaction rolled back; after
+// commitTime it is taken for gone. Only the gaps are read again, never the bells
+// between them. The window remembers what is missing and not what was seen, so it
+// costs nothing while ids come in order.
 type window struct {
 	high   uint64
-	gaps   []gap  // ascending and disjoint, all under high
-	cursor uint64 // reading goes on behind it, where unread is set
-	unread bool
-	reRead time.Time // when older gaps are read again
+	gaps   []gap     // ascending, disjoint, all under high; so the older ones come first
+	reRead time.Time // when the next round through the older gaps begins
+	round  uint64    // the older gaps up to this id were read in this round
 }
 
 // gap is the ids low to high, both included, that were missing when seen.
@@ -34,22 +35,34 @@ type gap struct {
 	seen      time.Time
 }
 
-// after is the id behind which to read next.
-func (w *window) after(now time.Time) uint64 {
-	if w.unread {
-		return w.cursor
-	}
+// next says what to read next: behind the highest id, and the gaps whose turn it
+// is, at most gapsAtOnce of them: the recent ones, and some of the older.
+func (w *window) next(now time.Time) store.Unheard {
 	w.forget(now)
-	recent := now.Add(-lateCommit)
 	if !now.Before(w.reRead) {
-		w.reRead = now.Add(reReadEvery)
-		recent = time.Time{}
+		w.reRead, w.round = now.Add(reReadEvery), 0
 	}
-	i := sort.Search(len(w.gaps), func(i int) bool { return !w.gaps[i].seen.Before(recent) })
-	if i == len(w.gaps) {
-		return w.high
+	recent := now.Add(-lateCommit)
+	young := sort.Search(len(w.gaps), func(i int) bool { return !w.gaps[i].seen.Before(recent) })
+	first := sort.Search(young, func(i int) bool { return w.gaps[i].high > w.round })
+	old := w.gaps[first:young]
+	fresh := w.gaps[max(young, len(w.gaps)-gapsAtOnce):]
+	old = old[:min(len(old), gapsAtOnce-len(fresh))]
+	if len(old) > 0 {
+		w.round = old[len(old)-1].high
 	}
-	return w.gaps[i].low - 1
+	return store.Unheard{After: w.high, Missing: spans(old, fresh)}
+}
+
+func spans(old, fresh []gap) []store.Span {
+	var all []store.Span
+	for _, g := range old {
+		all = append(all, store.Span{Low: g.low, High: g.high})
+	}
+	for _, g := range fresh {
+		all = append(all, store.Span{Low: g.low, High: g.high})
+	}
+	return all
 }
 
 // forget gives gaps up that are older than any commit may take.
@@ -59,20 +72,37 @@ func (w *window) forget(now time.Time) {
 	w.gaps = slices.Delete(w.gaps, 0, n)
 }
 
-// note takes in what was read behind after, ascending by id, and returns the
-// entries that are new. It reports whether the page was full, so that there may
-// be more.
-func (w *window) note(bells []store.Bell, limit int, now time.Time) (fresh []duequeue.Entry, more bool) {
+// note takes in the bells that were read as asked, with the limit, and returns the
+// entries that are new. If a page was full there may be more, and rest says what
+// to read then; else rest is nil.
+func (w *window) note(asked store.Unheard, bells []store.Bell, limit int, now time.Time) (fresh []duequeue.Entry, rest *store.Unheard) {
+	missing, last := 0, uint64(0)
 	for _, b := range bells {
+		if b.ID <= asked.After {
+			missing, last = missing+1, max(last, b.ID)
+		}
 		if w.isNew(b.ID, now) {
 			fresh = append(fresh, b.Entry)
 		}
 	}
-	w.unread = len(bells) >= limit
-	if w.unread {
-		w.cursor = bells[len(bells)-1].ID
+	if missing < limit && len(bells)-missing < limit {
+		return fresh, nil
 	}
-	return fresh, w.unread
+	rest = &store.Unheard{After: w.high}
+	if missing >= limit {
+		rest.Missing = behind(asked.Missing, last)
+	}
+	return fresh, rest
+}
+
+// behind gives what is left of the spans behind an id.
+func behind(spans []store.Span, id uint64) []store.Span {
+	i := sort.Search(len(spans), func(i int) bool { return spans[i].High > id })
+	left := slices.Clone(spans[i:])
+	if len(left) > 0 {
+		left[0].Low = max(left[0].Low, id+1)
+	}
+	return left
 }
 
 func (w *window) isNew(id uint64, now time.Time) bool {
@@ -123,4 +153,4 @@ func (w *window) check(last uint64, now time.Time) {
 
 // lacks reports whether there may be something to read in a doorbell whose
 // highest id is last. Without gaps a lower one can't commit any more.
-func (w *window) lacks(last uint64) bool { return last > w.high || w.unread || len(w.gaps) > 0 }
+func (w *window) lacks(last uint64) bool { return last > w.high || len(w.gaps) > 0 }

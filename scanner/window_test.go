@@ -2,8 +2,8 @@ package scanner
 
 import (
 	"maps"
+	"math"
 	"slices"
-	"sort"
 	"testing"
 	"time"
 
@@ -22,12 +22,17 @@ type ringing struct {
 	commits []time.Time
 }
 
-// read gives the committed ids behind after, as a page of at most limit.
-func (r ringing) read(after uint64, limit int, now time.Time) []store.Bell {
-	var page []store.Bell
-	for i := sort.Search(len(r.ids), func(i int) bool { return r.ids[i] > after }); i < len(r.ids) && len(page) < limit; i++ {
-		if !r.commits[i].After(now) {
-			page = append(page, store.Bell{ID: r.ids[i], Entry: duequeue.Entry{JobID: tocsin.JobID(r.ids[i])}})
+// read gives the committed ids that are unheard, as pages of at most limit.
+func (r ringing) read(unheard store.Unheard, limit int, now time.Time) []store.Bell {
+	missing := r.page(unheard.Missing, limit, now)
+	return append(missing, r.page([]store.Span{{Low: unheard.After + 1, High: math.MaxUint64}}, limit, now)...)
+}
+
+func (r ringing) page(spans []store.Span, limit int, now time.Time) (page []store.Bell) {
+	for i, id := range r.ids {
+		in := slices.ContainsFunc(spans, func(s store.Span) bool { return s.Low <= id && id <= s.High })
+		if in && !r.commits[i].After(now) && len(page) < limit {
+			page = append(page, store.Bell{ID: id, Entry: duequeue.Entry{JobID: tocsin.JobID(id)}})
 		}
 	}
 	return page
@@ -47,9 +52,9 @@ func drawRinging(t *rapid.T) ringing {
 	return r
 }
 
-// Every bell that commits within commitTime of its successor is seen exactly
-// once, whatever the order of commits, the gaps and the size of pages.
-func TestWindowSeesEveryBellOnce(t *testing.T) {
+// Every bell that commits within commitTime of its successor is read exactly once,
+// whatever the order of commits, the gaps and the size of pages.
+func TestWindowReadsEveryBellOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bells := drawRinging(t)
 		limit := rapid.IntRange(1, 20).Draw(t, "limit")
@@ -58,26 +63,31 @@ func TestWindowSeesEveryBellOnce(t *testing.T) {
 			end = later(end, c)
 		}
 		var w window
-		seen := make(map[uint64]int)
+		read, seen := make(map[uint64]int), make(map[uint64]int)
 		for now := start; now.Before(end.Add(2*reReadEvery + time.Second)); now = now.Add(25 * time.Millisecond) {
-			after := w.after(now)
-			for range 4 {
-				fresh, more := w.note(bells.read(after, limit, now), limit, now)
+			asked := w.next(now)
+			for {
+				page := bells.read(asked, limit, now)
+				for _, b := range page {
+					read[b.ID]++
+				}
+				fresh, rest := w.note(asked, page, limit, now)
 				for _, e := range fresh {
 					seen[uint64(e.JobID)]++
 				}
-				if after = w.cursor; !more {
+				if rest == nil {
 					break
 				}
+				asked = *rest
 			}
 			checkGaps(t, &w)
 		}
 		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, bells.ids) {
 			t.Fatalf("saw %v, want %v", got, bells.ids)
 		}
-		for id, n := range seen {
-			if n != 1 {
-				t.Fatalf("saw %d %d times", id, n)
+		for id, n := range read {
+			if n != 1 || seen[id] != 1 {
+				t.Fatalf("read %d %d times, saw it %d times", id, n, seen[id])
 			}
 		}
 	})
@@ -109,38 +119,75 @@ func bellsAt(ids ...uint64) []store.Bell {
 	return bells
 }
 
+// behindID asks for what is behind an id.
+func behindID(id uint64) store.Unheard { return store.Unheard{After: id} }
+
+// missing are the ids that a window reads again now.
+func missing(w *window, now time.Time) []store.Span { return w.next(now).Missing }
+
 // windowCases are those that a property would not name.
 var windowCases = map[string]func(t *testing.T){
 	"ids without a gap are never read again": func(t *testing.T) {
 		w := window{high: 4}
-		w.note(bellsAt(5, 6), 10, start)
-		if got := w.after(start); got != 6 {
-			t.Errorf("reads behind %d", got)
+		w.note(behindID(4), bellsAt(5, 6), 10, start)
+		if got := w.next(start); got.After != 6 || got.Missing != nil {
+			t.Errorf("reads %v", got)
+		}
+	},
+	"of a gap only the missing ids are read, not what is behind": func(t *testing.T) {
+		w := window{high: 4}
+		w.note(behindID(4), bellsAt(9, 10, 11), 10, start)
+		if got := w.next(start); got.After != 11 || !slices.Equal(got.Missing, []store.Span{{Low: 5, High: 8}}) {
+			t.Errorf("reads %v", got)
 		}
 	},
 	"a gap that is not filled in time is given up": func(t *testing.T) {
 		w := window{high: 4}
-		w.note(bellsAt(9), 10, start)
-		if got := w.after(start.Add(commitTime)); got != 4 {
-			t.Errorf("at the end of its time it reads behind %d", got)
+		w.note(behindID(4), bellsAt(9), 10, start)
+		if got := missing(&w, start.Add(commitTime)); len(got) != 1 {
+			t.Errorf("at the end of its time it reads %v", got)
 		}
-		if got := w.after(start.Add(commitTime + reReadEvery)); got != 9 || len(w.gaps) > 0 {
-			t.Errorf("then it reads behind %d, gaps %v", got, w.gaps)
+		if got := missing(&w, start.Add(commitTime+reReadEvery)); got != nil || len(w.gaps) > 0 {
+			t.Errorf("then it reads %v, gaps %v", got, w.gaps)
 		}
 	},
-	"between two readings of old gaps only the young ones are read": func(t *testing.T) {
+	"between two rounds through the old gaps only the young ones are read": func(t *testing.T) {
 		w := window{high: 4}
-		w.note(bellsAt(6), 10, start)
-		w.after(start.Add(time.Second))
-		w.note(bellsAt(9), 10, start.Add(time.Second))
-		if got := w.after(start.Add(time.Second + lateCommit)); got != 6 {
-			t.Errorf("reads behind %d", got)
+		w.note(behindID(4), bellsAt(6), 10, start)
+		w.next(start.Add(time.Second))
+		w.note(behindID(6), bellsAt(9), 10, start.Add(time.Second))
+		if got := missing(&w, start.Add(time.Second+lateCommit)); !slices.Equal(got, []store.Span{{Low: 7, High: 8}}) {
+			t.Errorf("reads %v", got)
+		}
+	},
+	"many gaps are read by turns, each once in a round": func(t *testing.T) {
+		var w window
+		for id := range uint64(3 * gapsAtOnce) {
+			w.note(behindID(w.high), bellsAt(2*id+2), 10, start)
+		}
+		read := make(map[store.Span]int)
+		for poll := range 10 {
+			asked := missing(&w, start.Add(lateCommit+time.Duration(1+poll)*DefaultBellInterval))
+			if len(asked) > gapsAtOnce {
+				t.Fatalf("reads %d gaps at once", len(asked))
+			}
+			for _, s := range asked {
+				read[s]++
+			}
+		}
+		if len(read) != 3*gapsAtOnce {
+			t.Errorf("read %d gaps", len(read))
+		}
+		for s, n := range read {
+			if n != 1 {
+				t.Errorf("read %v %d times", s, n)
+			}
 		}
 	},
 	"where the highest id fell, it starts anew and reads a few back": func(t *testing.T) {
 		w := window{high: 1_000_000}
 		w.check(50, start)
-		fresh, _ := w.note(bellsAt(1, 50, 51), 10, start)
+		fresh, _ := w.note(w.next(start), bellsAt(1, 50, 51), 10, start)
 		if w.high != 51 || len(fresh) != 3 {
 			t.Errorf("high %d, fresh %d", w.high, len(fresh))
 		}
@@ -148,16 +195,16 @@ var windowCases = map[string]func(t *testing.T){
 	"an emptied doorbell goes on with its next id": func(t *testing.T) {
 		w := window{high: 1_000_000}
 		w.check(0, start)
-		if fresh, _ := w.note(bellsAt(1_000_001), 10, start); len(fresh) != 1 {
+		if fresh, _ := w.note(w.next(start), bellsAt(1_000_001), 10, start); len(fresh) != 1 {
 			t.Errorf("fresh %d", len(fresh))
 		}
 	},
 	"more gaps than it may remember cost the oldest": func(t *testing.T) {
 		var w window
 		for id := range uint64(maxGaps + 50) {
-			w.note(bellsAt(2*id+2), 10, start)
+			w.note(behindID(w.high), bellsAt(2*id+2), 10, start)
 		}
-		if w.after(start); len(w.gaps) != maxGaps || w.gaps[0].low != 101 {
+		if w.next(start); len(w.gaps) != maxGaps || w.gaps[0].low != 101 {
 			t.Errorf("%d gaps from %d on", len(w.gaps), w.gaps[0].low)
 		}
 	},

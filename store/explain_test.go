@@ -152,6 +152,7 @@ func (b *bench) keyPlans(t *testing.T) {
 		"redrives":  b.redriveText(parts, 1),
 		"look":      look.render(nil, b.fill(parts[0])),
 		"by hand":   buryByHand.render(nil, b.fillRow(ids[0])),
+		"bells":     b.bellsText(nil, 0, 1000, Span{3, 9}, Span{12, 12}, Span{40, 99}),
 	}
 	for name, text := range texts {
 		for _, p := range b.explain(string(text)) {

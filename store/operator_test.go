@@ -127,13 +127,21 @@ func TestBellsGoOnBehindTheLastOne(t *testing.T) {
 	for i := range 5 {
 		b.exec("INSERT INTO "+b.layout.Database(1)+".doorbell (table_no, job_id, biz_type, action_time) VALUES (3, ?, 2, '2026-11-01 00:00:00.125')", id(3, i))
 	}
-	rung, err := b.Bells(t.Context(), 0, map[int]uint64{1: 2}, 2)
+	rung, err := b.Bells(t.Context(), 0, map[int]Unheard{1: {After: 2}}, 2)
 	if err != nil || len(rung[0]) != 0 || len(rung[1]) != 2 || rung[1][0].ID != 3 || rung[1][1].ID != 4 {
 		t.Fatalf("%v, %v", rung, err)
 	}
 	want := time.Date(2026, 11, 1, 0, 0, 0, 125e6, time.UTC).UnixMilli()
 	if e := rung[1][0].Entry; e.JobID != id(3, 2) || e.Type != 2 || e.Due != want {
 		t.Errorf("entry %+v", e)
+	}
+	rung, err = b.Bells(t.Context(), 0, map[int]Unheard{1: {After: 4, Missing: []Span{{1, 1}, {3, 3}}}}, 2)
+	if err != nil || len(rung[1]) != 3 || rung[1][0].ID != 1 || rung[1][1].ID != 3 || rung[1][2].ID != 5 {
+		t.Errorf("with missing ones: %v, %v", rung, err)
+	}
+	rung, err = b.Bells(t.Context(), 0, map[int]Unheard{1: {After: 5, Missing: []Span{{1, 4}}}}, 2)
+	if err != nil || len(rung[1]) != 2 || rung[1][0].ID != 1 || rung[1][1].ID != 2 {
+		t.Errorf("a page of the missing: %v, %v", rung, err)
 	}
 	b.exec("DROP TABLE " + b.layout.Database(0) + ".doorbell")
 	last, err := b.LastBell(t.Context(), 0)

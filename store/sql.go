@@ -226,7 +226,7 @@ WHERE job_id IN ({ids})
   AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND;`)
 )
 
-// bells reads one database's doorbell, in order of id.
+// bells reads one database's doorbell, in order of id. {spans} are ranges of id.
 var bells = prepare(`
 (SELECT /* tocsin bells */
     {database_no},
@@ -234,8 +234,8 @@ var bells = prepare(`
     job_id,
     biz_type,
     action_time
-FROM {database}.doorbell
-WHERE id > {after}
+FROM {database}.doorbell FORCE INDEX (PRIMARY)
+WHERE {spans}
 ORDER BY id
 LIMIT {limit})`)
 

@@ -94,6 +94,15 @@ type Bell struct {
 	Entry duequeue.Entry
 }
 
+// Unheard says which bells of one doorbell to read.
+type Unheard struct {
+	After   uint64 // those behind this id
+	Missing []Span // and those of these ids, below it: ascending and disjoint
+}
+
+// Span is the ids Low to High, both included.
+type Span struct{ Low, High uint64 }
+
 // Offset is how a server's clock stands to this process's.
 type Offset struct {
 	Ahead     time.Duration // the server's clock minus ours, give or take half the round trip
