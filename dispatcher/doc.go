@@ -33,6 +33,7 @@
 //	load fails, connection lost   the batch waits and is loaded again; ids stay queued
 //	load fails for one table      that table's rows wait a second, the others go on
 //	handler panics                a failed attempt with the panic's text
+//	a batch fails as a whole      its tasks are retried one by one; batches of retries return once these succeed
 //	handler hangs                 a failed attempt at the time-out; its slot is taken until it returns
 //	settle fails                  outcomes wait and are sent again; the server's lanes load no more when too many wait
 //	settle fails for one row      the row is set aside and tried at longer and longer intervals

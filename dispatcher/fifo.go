@@ -8,6 +8,9 @@ type fifo struct {
 
 func (f *fifo) len() int { return len(f.items) - f.head }
 
+// at gives the i-th task, in order.
+func (f *fifo) at(i int) *task { return f.items[f.head+i] }
+
 func (f *fifo) push(tasks []*task) { f.items = append(f.items, tasks...) }
 
 // pop appends up to n tasks to into.

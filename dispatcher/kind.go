@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -48,6 +49,8 @@ type kind struct {
 	mu      sync.Mutex
 	running int           // slots taken, each by one worker
 	waiting int           // rows ready over all lanes
+	proven  int           // rows in a row that were delivered anew, of a batch type, without a failing batch
+	slot    int           // rows that the latest delivery could have held; 0: a whole batch
 	lanes   []*lane       // by server
 	turn    int           // lane that is served next
 	limiter *rate.Limiter // nil: no limit
@@ -107,7 +110,7 @@ func (k *kind) free() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rule.Load()
-	n := max(r.policy.Concurrency-k.running, 0) * r.batch
+	n := max(r.policy.Concurrency-k.running, 0) * min(cmp.Or(k.slot, r.batch), r.batch)
 	if k.limiter != nil {
 		n = min(n, int(k.limiter.Limit())+1)
 	}
@@ -120,7 +123,7 @@ func (k *kind) put(l *lane, tasks []*task) {
 		return
 	}
 	k.mu.Lock()
-	l.ready.push(tasks)
+	l.ready.push(tasks, k.rule.Load().batch > 1)
 	k.waiting += len(tasks)
 	k.mu.Unlock()
 	k.pump()
@@ -134,7 +137,7 @@ func (k *kind) pump() {
 	if k.d.phase.Load() != running || r.paused {
 		return
 	}
-	wanted := (k.waiting + r.batch - 1) / r.batch
+	wanted := k.deliveries(r)
 	for ; wanted > 0 && k.running < r.policy.Concurrency && k.timer == nil; wanted-- {
 		k.running++
 		k.d.workers.add(1)
@@ -189,7 +192,7 @@ func (k *kind) next(w *worker) ([]*task, *rule) {
 	for k.lanes[k.turn%len(k.lanes)].ready.len() == 0 {
 		k.turn++
 	}
-	w.tasks = k.lanes[k.turn%len(k.lanes)].ready.pop(r.batch, w.tasks[:0])
+	w.tasks, k.slot = k.lanes[k.turn%len(k.lanes)].ready.pop(r, k.together(r), w.tasks[:0])
 	k.turn++
 	k.waiting -= len(w.tasks)
 	k.charge(len(w.tasks))

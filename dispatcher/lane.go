@@ -21,7 +21,7 @@ type lane struct {
 	changed time.Time // when ahead last did
 	quick   int       // rows that were loaded since, and have not waited long for a slot
 
-	ready  fifo
+	ready  ready
 	vacant chan struct{} // one slot: there may be room for Reserve
 }
 

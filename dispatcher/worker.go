@@ -173,6 +173,7 @@ func pardon(errs []error) {
 // and returns it.
 func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []result {
 	took := time.Since(a.began)
+	k.learn(a, errs)
 	for i, t := range a.tasks {
 		end := ending{verb: tocsin.Complete}
 		if errs[i] != nil {

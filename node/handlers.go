@@ -34,6 +34,13 @@ func Handle[T any](h *Handlers, biz tocsin.BizType[T], handler func(context.Cont
 
 // HandleBatch registers a handler that takes up to most tasks at once. It
 // returns one error a task, in their order, each read as Handle's; nil for all.
+//
+// Tasks that failed are delivered again one by one, apart from new ones: a batch
+// that failed as a whole, by a panic say, does not tell which task it failed for.
+// Once as many in a row as a batch holds have succeeded, retried tasks come in
+// batches again. A task in the second half of its attempts, or one that ended a
+// process, always comes alone. A biz type with attempts: 1 retries nothing: there
+// a panic is the end of its whole batch.
 func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler func(context.Context, []*tocsin.Task[T]) []error) {
 	if h.targets == nil {
 		h.targets = make(map[string]dispatcher.Target)

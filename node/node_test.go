@@ -190,6 +190,41 @@ func TestBatchHandlerGetsManyTasksAndAnswersForEach(t *testing.T) {
 	}
 }
 
+func TestATaskThatItsBatchPanicsOnDiesAlone(t *testing.T) {
+	t.Parallel()
+	policy := closePolicy()
+	policy.Attempts, policy.Ladder = 3, []biztype.Duration{biztype.Duration(20 * time.Millisecond)}
+	p := newPlace(t, policy)
+	var h node.Handlers
+	node.HandleBatch(&h, orderClose, 50, func(_ context.Context, tasks []*tocsin.Task[order]) []error {
+		for _, task := range tasks {
+			if task.BizID == 7 {
+				panic("seven")
+			}
+		}
+		return nil
+	})
+	var tasks []tocsin.NewTask
+	for id := range uint64(50) {
+		tasks = append(tasks, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
+	}
+	added, err := p.client.AddMany(t.Context(), tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, p.config("orders"), &h)
+	for i, a := range added {
+		want, attempts := tocsin.Done, 1
+		if i == 6 {
+			want, attempts = tocsin.Dead, 3
+		}
+		info := await(t, p, a.JobID, "the end of a task", func(i tocsin.Info) bool { return i.Status.Final() })
+		if info.Status != want || info.Attempts > attempts {
+			t.Errorf("task %d is %s after %d failed attempts, want %s after %d at most", i+1, info.Status, info.Attempts, want, attempts)
+		}
+	}
+}
+
 func TestCallbackIsPostedAndSettled(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 10)

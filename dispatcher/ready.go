@@ -1,0 +1,97 @@
+package dispatcher
+
+import "github.com/tocsinhq/tocsin"
+
+// ready holds the loaded rows of a lane until a slot is free. Rows of a batch
+// type that were delivered before stand apart: a batch that failed as a whole,
+// or panicked, does not tell which of its tasks it failed for, so none of them
+// is put into a batch with others at once. Attempts and crashes of the row tell,
+// which need no memory and outlive the process. The zero value is empty.
+type ready struct {
+	fresh fifo
+	again fifo
+	turn  bool // again is next, if both have rows
+}
+
+func (q *ready) len() int { return q.fresh.len() + q.again.len() }
+
+// push adds rows; apart says that those which were delivered before stand apart.
+func (q *ready) push(tasks []*task, apart bool) {
+	if !apart {
+		q.fresh.push(tasks)
+		return
+	}
+	for _, t := range tasks {
+		if t.again() {
+			q.again.push([]*task{t})
+		} else {
+			q.fresh.push([]*task{t})
+		}
+	}
+}
+
+// pop appends the rows of one delivery to into, and says how many it could have
+// held. together is how many of those that stand apart may share one.
+func (q *ready) pop(r *rule, together int, into []*task) (popped []*task, slot int) {
+	q.turn = !q.turn
+	if q.again.len() == 0 || q.fresh.len() > 0 && !q.turn {
+		return q.fresh.pop(r.batch, into), r.batch
+	}
+	n := 1
+	for !q.again.at(0).alone(r) && n < min(together, q.again.len()) && !q.again.at(n).alone(r) {
+		n++
+	}
+	return q.again.pop(n, into), together
+}
+
+// remove appends the rows that match to taken and keeps the others in order.
+func (q *ready) remove(match func(*task) bool, taken []*task) []*task {
+	return q.again.remove(match, q.fresh.remove(match, taken))
+}
+
+// again reports whether the row was delivered before.
+func (t *task) again() bool { return t.row.Attempts > 0 || t.row.Crashes > 0 }
+
+// alone reports whether a row that was delivered before is delivered by itself
+// whatever became of its like: it has ended a process, or is in the second half
+// of its attempts, so that no task dies of its neighbours' failures.
+func (t *task) alone(r *rule) bool {
+	return t.row.Crashes > 0 || t.row.Attempts >= r.policy.Attempts/2
+}
+
+// together is how many rows that were delivered before may share a delivery: one,
+// until as many in a row as a batch holds have succeeded; then as many more as
+// have succeeded since. After an outage of the target that returns to whole
+// batches soon; a task that fails its batch keeps the others apart. Called under
+// k.mu.
+func (k *kind) together(r *rule) int { return min(max(k.proven-r.batch, 1), r.batch) }
+
+// deliveries is how many slots what is ready may need. Called under k.mu.
+func (k *kind) deliveries(r *rule) int {
+	again := 0
+	for _, l := range k.lanes {
+		again += l.ready.again.len()
+	}
+	return (k.waiting-again+r.batch-1)/r.batch + again
+}
+
+// learn notes how a delivery of rows that stood apart ended: it failed if no task
+// of it has another end.
+func (k *kind) learn(a attempt, errs []error) {
+	if a.rule.batch == 1 || !a.tasks[0].again() {
+		return
+	}
+	failed := 0
+	for _, err := range errs {
+		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retry {
+			failed++
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if failed == len(errs) {
+		k.proven = 0
+	} else {
+		k.proven = min(k.proven+len(errs)-failed, 2*a.rule.batch)
+	}
+}
