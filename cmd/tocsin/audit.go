@@ -119,8 +119,14 @@ func writeReport(w io.Writer, r auditor.Report) {
 		faults = append(faults, name+" "+strconv.Itoa(r.Faults[name]))
 	}
 	said := "all fits"
-	if len(faults) > 0 {
+	switch {
+	case len(faults) > 0:
 		said = strings.Join(faults, ", ")
+	case len(r.Failed) > 0:
+		said = "no fault in what could be read"
+	}
+	if len(r.Failed) > 0 {
+		said += "; not read in full: " + strings.Join(r.Failed, ", ")
 	}
 	fmt.Fprintf(w, "audit: %s; %d tables, %d rows read by %d statements that took %s, %s in all\n", said,
 		r.Tables, r.Cost.Rows, r.Cost.Statements, r.Cost.Busy.Round(time.Millisecond), r.Cost.Took.Round(time.Millisecond))

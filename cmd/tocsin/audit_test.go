@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/auditor"
 )
 
@@ -42,6 +43,23 @@ func TestAuditWithAServerDownReadsTheOtherAndFails(t *testing.T) {
 	r.refused(t, exitFailed, "db2", "refused")
 	if got := decodeText[auditor.Report](t, r.stdout); got.Tables != 4 || !reflect.DeepEqual(got.Failed, []string{"db2"}) {
 		t.Errorf("got %+v", got)
+	}
+	r = s.run("audit")
+	r.refused(t, exitFailed, "db2", "refused")
+	if want := "audit: no fault in what could be read; not read in full: db2; 4 tables, "; !strings.HasPrefix(r.stdout, want) {
+		t.Errorf("want %q:\n%s", want, r.stdout)
+	}
+	late := tocsin.JobID(0)
+	for n := 1; late == 0; n++ {
+		if s.bizIDIn(0) == fmt.Sprint(n) {
+			late = s.add(n)
+		}
+	}
+	s.set(late, "action_time = UTC_TIMESTAMP(3) - INTERVAL 90 SECOND, due_time = action_time")
+	r = s.run("audit")
+	r.refused(t, exitFailed, "db2", "refused")
+	if want := "audit: overdue 1; not read in full: db2; 4 tables, "; !strings.HasPrefix(r.stdout, want) {
+		t.Errorf("want %q:\n%s", want, r.stdout)
 	}
 }
 

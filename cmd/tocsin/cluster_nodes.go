@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/doctor"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -30,7 +32,7 @@ const (
 // groupNodes is the JSON of `cluster nodes` for one group.
 type groupNodes struct {
 	Group    string             `json:"group"`
-	Nodes    []assign.NodeState `json:"nodes"`
+	Nodes    []assign.NodeState `json:"nodes"` // null: etcd did not answer
 	Unlisted []lastOwner        `json:"unlisted"`
 	Asked    []askedNode        `json:"asked,omitempty"`
 }
@@ -65,8 +67,8 @@ in claim mode. With --ask a node's own status page says which; that works withou
 			}
 		}
 		groups, err := a.allNodes(cmd.Context(), *only, *ask)
-		if groups == nil {
-			return err
+		if err != nil && len(groups) == 0 {
+			return err // "no nodes" would say what is not known
 		}
 		return errors.Join(a.print(groups, func(w io.Writer) { writeGroups(w, groups) }), err)
 	}
@@ -84,65 +86,105 @@ func (a *app) allNodes(ctx context.Context, only string, ask []string) ([]groupN
 		}
 		groups = []groupNodes{}
 	}
-	for _, name := range a.typeGroups(ctx, only) {
+	names, unread := a.typeGroups(ctx, only)
+	for _, name := range names {
 		if !slices.ContainsFunc(groups, func(g groupNodes) bool { return g.Group == name }) {
-			groups = append(groups, groupNodes{Group: name, Nodes: []assign.NodeState{}})
+			groups = append(groups, groupNodes{Group: name, Nodes: nodesOf(failed), Unlisted: []lastOwner{}})
 		}
 	}
-	a.addUnlisted(ctx, groups, failed == nil)
-	groups = addAsked(groups, asked)
+	if len(groups) > 0 {
+		unread = a.addUnlisted(ctx, groups, failed == nil)
+	}
+	groups = addAsked(groups, asked, nodesOf(failed))
 	groups = slices.DeleteFunc(groups, func(g groupNodes) bool { return len(g.Nodes)+len(g.Unlisted)+len(g.Asked) == 0 })
 	slices.SortFunc(groups, func(x, y groupNodes) int { return strings.Compare(x.Group, y.Group) })
-	if failed != nil && len(groups) == 0 {
-		return nil, failed
-	}
-	return groups, failed
+	return groups, errors.Join(failed, unread)
 }
 
-// typeGroups gives the groups of the biz types; none where no server answers.
-func (a *app) typeGroups(ctx context.Context, only string) (names []string) {
-	cfg, err := a.cluster()
-	if err != nil {
+// nodesOf are the nodes of a group that etcd has not named: none, or nil if etcd
+// could not be read.
+func nodesOf(failed error) []assign.NodeState {
+	if failed != nil {
 		return nil
 	}
-	policies, _ := biztype.Load(ctx, cfg)
+	return []assign.NodeState{}
+}
+
+// typeGroups returns the groups of the biz types.
+func (a *app) typeGroups(ctx context.Context, only string) (names []string, err error) {
+	cfg, err := a.cluster()
+	if err != nil {
+		return nil, err
+	}
+	policies, err := biztype.Load(ctx, cfg)
 	for _, p := range policies {
 		if name := p.WithDefaults().Group; only == "" || only == name {
 			names = append(names, name)
 		}
 	}
-	return names
+	return names, err
 }
 
-// addUnlisted adds the last owners of tables that nobody has. What a server that
-// does not answer knows is left out: this is about nodes.
-func (a *app) addUnlisted(ctx context.Context, groups []groupNodes, etcd bool) {
+// addUnlisted adds the last owners of tables that nobody has. The error names
+// what could not be read.
+func (a *app) addUnlisted(ctx context.Context, groups []groupNodes, etcd bool) error {
 	db, err := a.store()
 	if err != nil {
-		return
+		return err
 	}
 	defer db.Close()
 	owners := map[string][]string{}
 	if etcd {
 		if owners, err = a.owners(ctx); err != nil {
-			return
+			return err
 		}
 	}
-	for i := range groups {
-		groups[i].Unlisted = lastOwners(ctx, db, groups[i], owners[groups[i].Group])
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		names[i] = g.Group
 	}
+	rows, unread := ownerRows(ctx, db, names)
+	for i, g := range groups {
+		groups[i].Unlisted = lastOwners(g, rows[i], owners[g.Group])
+	}
+	return unread
+}
+
+// ownerRows reads who took each table last, for each of the groups, from all
+// servers at once. The error names the servers that could not be read in full.
+func ownerRows(ctx context.Context, db *store.Store, groups []string) ([]map[int]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
+	defer cancel()
+	rows, errs := make([]map[int]string, len(groups)), make([]error, len(db.Servers()))
+	for i := range rows {
+		rows[i] = map[int]string{}
+	}
+	var mu sync.Mutex // of rows
+	var readers sync.WaitGroup
+	for server := range errs {
+		readers.Go(func() {
+			for i, group := range groups {
+				found, err := db.Owners(ctx, server, group)
+				mu.Lock()
+				maps.Copy(rows[i], found)
+				mu.Unlock()
+				if errs[server] = err; err != nil {
+					return // the next group would say the same
+				}
+			}
+		})
+	}
+	readers.Wait()
+	return rows, errors.Join(errs...)
 }
 
 // lastOwners counts the tables of a group that have no owner by etcd, by who took
 // them last. owners nil: no table has one, or nobody knows.
-func lastOwners(ctx context.Context, db *store.Store, g groupNodes, owners []string) []lastOwner {
+func lastOwners(g groupNodes, rows map[int]string, owners []string) []lastOwner {
 	tables := map[string]int{}
-	for server := range db.Servers() {
-		rows, _ := db.Owners(ctx, server, g.Group)
-		for table, id := range rows {
-			if owners == nil || owners[table] == "" {
-				tables[id]++
-			}
+	for table, id := range rows {
+		if owners == nil || owners[table] == "" {
+			tables[id]++
 		}
 	}
 	unlisted := []lastOwner{}
@@ -193,8 +235,8 @@ func askNode(ctx context.Context, address string) (*node.Report, error) {
 }
 
 // addAsked puts what the pages said to their groups. Pages that don't answer are
-// shown with the first.
-func addAsked(groups []groupNodes, asked []askedNode) []groupNodes {
+// shown with the first. A group that nobody has named yet gets the given nodes.
+func addAsked(groups []groupNodes, asked []askedNode, nodes []assign.NodeState) []groupNodes {
 	for _, one := range asked {
 		name := ""
 		if one.Report != nil {
@@ -202,7 +244,7 @@ func addAsked(groups []groupNodes, asked []askedNode) []groupNodes {
 		}
 		i := slices.IndexFunc(groups, func(g groupNodes) bool { return name == "" || g.Group == name })
 		if i < 0 {
-			groups, i = append(groups, groupNodes{Group: name, Nodes: []assign.NodeState{}}), len(groups)
+			groups, i = append(groups, groupNodes{Group: name, Nodes: nodes, Unlisted: []lastOwner{}}), len(groups)
 		}
 		groups[i].Asked = append(groups[i].Asked, one)
 	}
@@ -219,7 +261,7 @@ func writeGroups(w io.Writer, groups []groupNodes) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "group %s: %s\n", g.Group, plural(len(g.Nodes), "node"))
+		fmt.Fprintf(w, "group %s: %s\n", g.Group, headcount(g.Nodes))
 		writeNodes(w, g.Nodes, time.Now())
 		for _, n := range g.Unlisted {
 			fmt.Fprintf(w, "note: %s is not registered and took %s last, which nobody has now: it has ended, or goes on in claim mode; its status page says which (--ask)\n",
@@ -227,6 +269,14 @@ func writeGroups(w io.Writer, groups []groupNodes) {
 		}
 		writeAsked(w, g.Asked)
 	}
+}
+
+// headcount says how many nodes are registered, if anybody knows.
+func headcount(nodes []assign.NodeState) string {
+	if nodes == nil {
+		return "etcd does not say which nodes are registered"
+	}
+	return plural(len(nodes), "node")
 }
 
 // plural writes "1 node", "2 nodes".

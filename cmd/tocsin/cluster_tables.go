@@ -39,9 +39,9 @@ func newClusterTables(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tables", Short: "Show which node owns which tables, and what waits in them", Args: noArgs,
 		Long: "Show, for every group, which node owns which tables, and the tasks of the group's biz\n" +
-			"types that wait in them. Counting reads an index of every table: leave it out with\n" +
-			"--counts=false where there are very many rows. On a terminal every table is drawn as one\n" +
-			"character, its owner's mark.",
+			"types that wait in them. Tasks of a paused type count, but are not overdue. Counting reads\n" +
+			"an index of every table: leave it out with --counts=false where there are very many rows.\n" +
+			"On a terminal every table is drawn as one character, its owner's mark.",
 	}
 	only := groupFlag(cmd)
 	count := cmd.Flags().Bool("counts", true, "count the tasks")
@@ -71,12 +71,12 @@ func (a *app) tables(ctx context.Context, only string, count bool) ([]groupTable
 	if err != nil {
 		return nil, err
 	}
-	types, counts, failed := map[uint64]string{}, []counted{}, error(nil)
+	types, counts, failed := map[uint64]biztype.Policy{}, []counted{}, error(nil)
 	if count {
 		types, counts, failed = census(ctx, cfg)
 	}
-	for _, name := range types {
-		if owners[name] == nil {
+	for _, p := range types {
+		if name := p.Group; owners[name] == nil {
 			owners[name] = make([]string, cfg.Layout.Total()) // a group without nodes
 		}
 	}
@@ -115,13 +115,13 @@ type counted struct {
 	now    int64
 }
 
-// census reads the groups of the biz types by number, and counts the rows of
+// census reads the biz types by number, with their groups, and counts the rows of
 // all servers at once. What can't be read is named in the error.
-func census(ctx context.Context, cfg tocsin.Config) (map[uint64]string, []counted, error) {
+func census(ctx context.Context, cfg tocsin.Config) (map[uint64]biztype.Policy, []counted, error) {
 	policies, err := biztype.Load(ctx, cfg)
-	types := map[uint64]string{}
+	types := map[uint64]biztype.Policy{}
 	for _, p := range policies {
-		types[p.Number] = p.WithDefaults().Group
+		types[p.Number] = p.WithDefaults()
 	}
 	tables, openErr := store.Open(cfg)
 	if openErr != nil {
@@ -148,10 +148,19 @@ func countServer(ctx context.Context, tables *store.Store, server int) (c counte
 }
 
 // divide gives the shares of one group.
-func divide(group string, layout tocsin.Layout, owners []string, types map[uint64]string, counts []counted) groupTables {
+func divide(group string, layout tocsin.Layout, owners []string, types map[uint64]biztype.Policy, counts []counted) groupTables {
+	part := func(number uint64) ownership.Part {
+		switch p, known := types[number]; {
+		case !known || p.Group != group:
+			return ownership.Not
+		case p.Paused:
+			return ownership.Waits
+		}
+		return ownership.Counts
+	}
 	tallies := map[int]ownership.Tally{}
 	for _, c := range counts {
-		maps.Copy(tallies, ownership.Tallies(c.counts, c.now, func(n uint64) bool { return types[n] == group }))
+		maps.Copy(tallies, ownership.Tallies(c.counts, c.now, part))
 	}
 	g := groupTables{Group: group, Tables: len(owners), Shares: ownership.Shares(owners, tallies)}
 	g.layout, g.owners, g.marks = layout, owners, ownership.Marks(owners)

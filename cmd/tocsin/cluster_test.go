@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/ownership"
 )
 
 // taker takes and drops tables without doing anything with them.
@@ -117,6 +119,62 @@ func TestClusterTablesSayWhatWaits(t *testing.T) {
 		t.Errorf("got %+v", share)
 	}
 	s.run("cluster", "tables", "--counts=false").says(t, node+"  8       -        -        -     -               0-7")
+}
+
+func TestTasksOfAPausedTypeAreNotOverdue(t *testing.T) {
+	t.Parallel()
+	s := newSite(t) // coupon.remind is paused
+	for biz := range 4 {
+		s.run("task", "add", "--type", "coupon.remind", "--biz-id", strconv.Itoa(biz+1), "--in", "0s").ok(t)
+	}
+	share := func() ownership.Share {
+		return decode[[]groupTables](t, s.run("cluster", "tables", "--group", "callback", "--json"))[0].Shares[0]
+	}
+	if got := share(); got.Pending != 4 || got.Overdue != 0 {
+		t.Errorf("paused: got %+v", got)
+	}
+	s.run("cluster", "tables", "--group", "callback").says(t, "(nobody)  8       4        0        0     -               0-7")
+	s.run("biz", "resume", "coupon.remind").ok(t)
+	if got := share(); got.Pending != 4 || got.Overdue <= 0 {
+		t.Errorf("resumed: got %+v", got)
+	}
+}
+
+func TestClusterNodesDoesNotTakeAnOutageForNoNodes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.node("orders", "host-a", 8)
+	s.exec("INSERT INTO {prefix}_0.owner (group_name, table_no, node, revision, gmt_modified) VALUES ('orders', 1, ?, 1, NOW())", id)
+	good := s.yaml(s.layout, s.dsn())
+
+	s.write("tocsin.yaml", withoutEtcd(good))
+	r := s.run("cluster", "nodes")
+	r.refused(t, exitFailed, "etcd 127.0.0.1:1")
+	if !strings.HasPrefix(r.stdout, "group orders: etcd does not say which nodes are registered\n") || strings.Contains(r.stdout, "0 nodes") {
+		t.Errorf("etcd down:\n%s", r.stdout)
+	}
+	if got := decodeText[[]groupNodes](t, s.run("cluster", "nodes", "--json").stdout); len(got) != 1 || got[0].Nodes != nil || len(got[0].Unlisted) != 1 {
+		t.Errorf("etcd down: got %+v", got)
+	}
+
+	s.write("tocsin.yaml", s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/"))
+	r = s.run("cluster", "nodes")
+	r.refused(t, exitFailed, "db1", "refused")
+	if !strings.HasPrefix(r.stdout, "group orders: 1 node\n") || !strings.Contains(r.stdout, id) {
+		t.Errorf("MySQL down:\n%s", r.stdout)
+	}
+
+	for what, yaml := range map[string]string{
+		"both down":               withoutEtcd(s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/")),
+		"MySQL down, and no node": strings.Replace(s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/"), "cluster: ", "cluster: x", 1),
+	} {
+		s.write("tocsin.yaml", yaml)
+		r := s.run("cluster", "nodes")
+		r.refused(t, exitFailed, "db1", "refused")
+		if r.stdout != "" {
+			t.Errorf("%s: prints %q", what, r.stdout)
+		}
+	}
 }
 
 func TestClusterTablesShowOwnersAlsoWhereAServerIsDown(t *testing.T) {

@@ -24,7 +24,7 @@ type Tally struct {
 	Pending int     `json:"pending"`
 	Claimed int     `json:"claimed"`
 	Dead    int     `json:"dead"`
-	Overdue float64 `json:"oldest_overdue_seconds"` // of the oldest pending task; 0: none is overdue
+	Overdue float64 `json:"oldest_overdue_seconds"` // of the oldest pending task whose type is not paused; 0: none is overdue
 }
 
 // Add adds another tally to t.
@@ -35,16 +35,30 @@ func (t *Tally) Add(other Tally) {
 	t.Overdue = max(t.Overdue, other.Overdue)
 }
 
-// Tallies adds up the counts of the biz types that are wanted, by table number. now is the clock of the server that holds
+// Part is how the tasks of a biz type count in a tally.
+type Part uint8
+
+// The parts.
+const (
+	Not    Part = iota // the type is of another group
+	Waits              // the type is paused: its tasks count, but none of them is overdue
+	Counts             // the tasks count
+)
+
+// Tallies adds up the counts of the biz types by their part, by table number. now is the clock of the server that holds
 // the tables, in Unix ms.
-func Tallies(counts []store.Count, now int64, wanted func(bizType uint64) bool) map[int]Tally {
+func Tallies(counts []store.Count, now int64, part func(bizType uint64) Part) map[int]Tally {
 	tallies := make(map[int]Tally)
 	for _, c := range counts {
-		if !wanted(c.Type) {
+		sum := Tally{Pending: c.Pending, Claimed: c.Claimed, Dead: c.Dead}
+		switch part(c.Type) {
+		case Not:
 			continue
+		case Counts:
+			sum.Overdue = overdue(c, now)
 		}
 		t := tallies[c.Table]
-		t.Add(Tally{Pending: c.Pending, Claimed: c.Claimed, Dead: c.Dead, Overdue: overdue(c, now)})
+		t.Add(sum)
 		tallies[c.Table] = t
 	}
 	return tallies

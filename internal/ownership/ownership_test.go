@@ -64,21 +64,22 @@ func TestSharesAddUpWhatWaitsInEachNodesTables(t *testing.T) {
 	}
 }
 
-func TestTalliesCountWantedTypesAlone(t *testing.T) {
+func TestTalliesCountTypesByTheirPart(t *testing.T) {
 	t.Parallel()
 	counts := []store.Count{
 		{Table: 3, Type: 1, Pending: 2, Claimed: 1, Done: 9, Dead: 1, Oldest: 10_000},
 		{Table: 3, Type: 2, Pending: 5, Oldest: 4_000},
 		{Table: 3, Type: 3, Pending: 100, Oldest: 1},
+		{Table: 3, Type: 4, Pending: 1, Claimed: 1, Dead: 1, Oldest: 2},
 		{Table: 4, Type: 1, Pending: 1, Oldest: 30_000},
 		{Table: 5, Type: 1, Done: 3},
 	}
 	want := map[int]Tally{
-		3: {Pending: 7, Claimed: 1, Dead: 1, Overdue: 8.5},
+		3: {Pending: 8, Claimed: 2, Dead: 2, Overdue: 8.5},
 		4: {Pending: 1},
 		5: {},
 	}
-	if got := Tallies(counts, 12_500, func(n uint64) bool { return n < 3 }); !reflect.DeepEqual(got, want) {
+	if got := Tallies(counts, 12_500, func(n uint64) Part { return []Part{1: Counts, 2: Counts, 3: Not, 4: Waits}[n] }); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
