@@ -83,6 +83,37 @@ func TestAddManyTellsExistingFromNew(t *testing.T) {
 	}
 }
 
+// Of tasks added together only those that are new ring: a node would look in vain
+// for an id that was never stored.
+func TestAddManyRingsForNewTasksAlone(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	tasks := make([]tocsin.NewTask, 60)
+	for i := range tasks {
+		tasks[i] = remind.New(uint64(i+1), "x", tocsin.In(time.Second)).Dedup("once")
+	}
+	for i, a := range must[[]tocsin.Added](t)(c.AddMany(t.Context(), tasks[:40])) {
+		if a.Existing || bells(t, c, db, a.JobID) != 1 {
+			t.Errorf("task %d: %+v, %d rings", i, a, bells(t, c, db, a.JobID))
+		}
+	}
+	added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), append(tasks, remind.New(70, "x", tocsin.In(time.Second)))))
+	rings := 0
+	for d := range cfg.Layout.Databases {
+		rings += count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Database(d)+".doorbell")
+	}
+	for i, a := range added {
+		if a.Existing != (i < 40) || bells(t, c, db, a.JobID) != 1 {
+			t.Errorf("task %d: %+v, %d rings", i, a, bells(t, c, db, a.JobID))
+		}
+	}
+	if rings != len(added) {
+		t.Errorf("%d rings for %d tasks", rings, len(added))
+	}
+}
+
 func TestATakenIDIsFollowedByTheNext(t *testing.T) {
 	t.Parallel()
 	c := open(t, cluster(t))

@@ -140,39 +140,58 @@ func (b *batch) once(ctx context.Context, rows []*row) (sent bool, err error) {
 // pass inserts rows in one transaction and gives back those whose id was taken.
 func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []*row, err error) {
 	var p *packet
-	var counts []int64
 	err = mysql.RetryFor(ctx, b.patience(), func() (err error) {
 		p = b.packet(rows)
-		if counts, err = mysql.ExecMulti(ctx, conn, p.query(), p.args...); err != nil {
-			mysql.Rollback(ctx, conn) // the packet stopped half-way
-			return err
-		}
-		return nil
+		return b.send(ctx, conn, p)
 	})
 	if err != nil {
 		return nil, err
 	}
 	for i, group := range p.tables {
-		if counts[i+1] == int64(len(group)) { // the first count is BEGIN's
+		if found, some := p.partly[i]; some {
+			taken = append(taken, tell(found, group)...)
+		} else {
 			note(group)
-			continue
 		}
-		more, err := b.tell(ctx, conn, group)
-		if err != nil {
-			return nil, err
-		}
-		taken = append(taken, more...)
 	}
 	return taken, nil
 }
 
+// send sends the packet and reads back the tables of which some rows were not
+// inserted. The bells of a packet that waits ring after that.
+func (b *batch) send(ctx context.Context, conn *sql.Conn, p *packet) error {
+	counts, err := mysql.ExecMulti(ctx, conn, p.query(), p.args...)
+	if err == nil {
+		err = b.lookBack(ctx, conn, p, counts[1:]) // the first count is BEGIN's
+	}
+	if err == nil && p.waits {
+		_, err = mysql.ExecMulti(ctx, conn, p.end(b.client.layout, b.facts.horizon))
+	}
+	if err != nil {
+		mysql.Rollback(ctx, conn) // it stopped half-way
+	}
+	return err
+}
+
+// lookBack reads what stands in the way in tables of which some rows were not
+// inserted.
+func (b *batch) lookBack(ctx context.Context, conn *sql.Conn, p *packet, counts []int64) error {
+	for i, group := range p.tables {
+		if counts[i] == int64(len(group)) {
+			continue
+		}
+		found, err := b.client.readBack(ctx, conn, group)
+		if err != nil {
+			return err
+		}
+		p.partly[i] = found
+	}
+	return nil
+}
+
 // tell says what became of the rows of one table of which some were not
 // inserted, and gives back those whose id was taken.
-func (b *batch) tell(ctx context.Context, conn *sql.Conn, rows []*row) (taken []*row, err error) {
-	found, err := b.client.readBack(ctx, conn, rows)
-	if err != nil {
-		return nil, err
-	}
+func tell(found standing, rows []*row) (taken []*row) {
 	for _, r := range rows {
 		if found.has(r) {
 			*r.out = Added{JobID: r.id}
@@ -182,7 +201,7 @@ func (b *batch) tell(ctx context.Context, conn *sql.Conn, rows []*row) (taken []
 			taken = append(taken, r)
 		}
 	}
-	return taken, nil
+	return taken
 }
 
 func note(rows []*row) {

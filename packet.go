@@ -1,23 +1,24 @@
 package tocsin
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
 
 // The statements of AddMany are written straight into one packet: one insert
 // for each table, one ring for each database, in one transaction. A row whose
-// job_id or dedup_key is taken changes nothing and does not count. Times are
-// worked out here, by the server's clock as it was read when the call began: a
-// ring must hold the very action_time of its row.
+// job_id or dedup_key is taken changes nothing and does not count. If a row that
+// is to ring has a dedup_key, the rings follow in a second packet, when it is
+// known which rows are new. Times are worked out here, by the server's clock as it
+// was read when the call began: a ring must hold the very action_time of its row.
 const (
 	addManySQL    = `INSERT /* tocsin add many */` + addInto + `VALUES `
 	addManyEndSQL = `
 ON DUPLICATE KEY UPDATE job_id = job_id;
 `
 
-	// ringManySQL rings for rows that are near; some may turn out not to have
-	// been inserted, whoever hears of those finds no such task.
+	// ringManySQL rings for rows that are near.
 	ringManySQL = `INSERT /* tocsin ring many */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
 VALUES `
 )
@@ -27,25 +28,50 @@ type packet struct {
 	now    time.Time // by the server's clock, rounded up to the millisecond
 	text   []byte
 	args   []any
-	tables [][]*row // the rows of each insert, in order
+	tables [][]*row         // the rows of each insert, in order
+	waits  bool             // it leaves the transaction open, for the rings
+	partly map[int]standing // of the inserts that left rows out, by index: what is stored
 }
 
 // packet writes the transaction for rows, which are in order of their tables.
 func (b *batch) packet(rows []*row) *packet {
-	p := &packet{now: At(b.facts.clock()).at, text: make([]byte, 0, 256*len(rows)), args: make([]any, 0, 2*len(rows))}
+	p := &packet{now: At(b.facts.clock()).at, text: make([]byte, 0, 256*len(rows)), args: make([]any, 0, 2*len(rows)), partly: make(map[int]standing)}
 	p.text = append(p.text, "BEGIN;\n"...)
 	groups(rows, tableOf, func(group []*row) {
 		p.tables = append(p.tables, group)
 		p.insert(b.client.layout, group)
 	})
-	groups(p.near(rows, b.facts.horizon), func(r *row) int { return b.client.layout.DatabaseOf(r.table) }, func(group []*row) {
-		p.ring(b.client.layout, group)
-	})
-	p.text = append(p.text, "COMMIT"...)
+	near := p.near(rows, b.facts.horizon)
+	p.waits = slices.ContainsFunc(near, func(r *row) bool { return r.dedup != nil })
+	if !p.waits {
+		p.commit(b.client.layout, near)
+	}
 	return p
 }
 
 func (p *packet) query() string { return string(p.text) }
+
+// end is the second packet of one that waits. It has no arguments.
+func (p *packet) end(l Layout, horizon time.Duration) string {
+	p.text = p.text[:0]
+	var stored []*row
+	for i, group := range p.tables {
+		found, some := p.partly[i]
+		for _, r := range group {
+			if !some || found.has(r) {
+				stored = append(stored, r)
+			}
+		}
+	}
+	p.commit(l, p.near(stored, horizon))
+	return p.query()
+}
+
+// commit rings for the rows that are near and ends the transaction.
+func (p *packet) commit(l Layout, near []*row) {
+	groups(near, func(r *row) int { return l.DatabaseOf(r.table) }, func(group []*row) { p.ring(l, group) })
+	p.text = append(p.text, "COMMIT"...)
+}
 
 // insert writes the insert of one table's rows.
 func (p *packet) insert(l Layout, rows []*row) {
