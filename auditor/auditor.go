@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -20,9 +19,8 @@ const (
 	DefaultSettled = 2 * time.Hour
 	All            = -1 // as Settled: every row
 
-	tablesAtOnce = 64
-	rowsAtOnce   = 16_000 // over the tables of one statement
-	rowsOfTable  = 4_000  // of a table that is read on alone
+	rowsAtOnce  = 16_000 // over the tables of one statement
+	rowsOfTable = 4_000  // of a table that is read on alone
 )
 
 // Tables is what an audit reads, by server.
@@ -96,12 +94,10 @@ func (a *Auditor) Audit(ctx context.Context) (Report, error) {
 	start := time.Now()
 	report := Report{Faults: map[string]int{}, Failed: []string{}}
 	walks := make([]*walk, len(a.cfg.Servers))
-	var g errgroup.Group
-	for server := range walks {
+	tablewalk.Servers(len(walks), func(server int) {
 		walks[server] = &walk{Auditor: a, server: server, tally: tally{}, failed: map[int]bool{}}
-		g.Go(func() error { walks[server].run(ctx); return nil })
-	}
-	_ = g.Wait() // each walk keeps its errors
+		walks[server].run(ctx)
+	})
 	all := tally{}
 	var errs []error
 	for _, w := range walks {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -23,40 +24,42 @@ type walk struct {
 }
 
 func (w *walk) run(ctx context.Context) {
-	if _, err := w.cfg.Tables.Measure(ctx, w.server); err != nil {
-		w.errs = append(w.errs, err)
-		return
+	way := tablewalk.Walk{
+		Server: w.server, Tables: w.cfg.TablesOf(w.server), Measure: w.cfg.Tables.Measure, Progress: w.cfg.Progress,
 	}
-	for tables := range slices.Chunk(w.cfg.TablesOf(w.server), tablesAtOnce) {
+	err := way.Run(ctx, func(tables []int) error {
 		before := len(w.failed)
 		for _, status := range store.AuditStatuses {
 			if err := w.rows(ctx, tables, status); err != nil {
-				w.errs = append(w.errs, err)
-				return
+				return err
 			}
 		}
 		w.tables += len(tables) - (len(w.failed) - before)
-		w.cfg.Progress(w.server, len(tables))
+		return nil
+	})
+	if err != nil {
+		w.errs = append(w.errs, err)
 	}
 }
 
-// rows checks the rows of one status: a page of each table together first, then
-// each table whose page came back full on its own.
+// rows checks the rows of one status, page by page.
 func (w *walk) rows(ctx context.Context, tables []int, status tocsin.Status) error {
-	first := store.AuditQuery{
-		Server: w.server, Tables: w.well(tables), Status: status, From: w.from(status), Limit: rowsAtOnce / tablesAtOnce,
+	q := store.AuditQuery{
+		Server: w.server, Status: status, From: w.from(status),
 		Grace: w.cfg.Grace, Types: w.types, Paused: w.paused, Attempts: w.attempts,
 	}
-	for todo := []store.AuditQuery{first}; len(todo) > 0; {
-		q := todo[0]
-		todo = todo[1:]
+	pages := tablewalk.Over(w.well(tables))
+	for step := range pages.Steps() {
+		q.Tables, q.After, q.Limit = step.Tables, step.After, rowsAtOnce/tablewalk.Together
+		if step.Alone() {
+			q.Limit = rowsOfTable
+		}
 		page, err := w.page(ctx, q)
 		if err != nil {
 			return err
 		}
 		for _, full := range page.Full {
-			q.Tables, q.After, q.Limit = []int{full.Table}, full.Last, rowsOfTable
-			todo = append(todo, q)
+			pages.More(full.Table, full.Last)
 		}
 	}
 	return nil

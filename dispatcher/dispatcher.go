@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 )
@@ -68,18 +66,18 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer d.stopWork(errStopping)
 	hard, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	var intake, outlet errgroup.Group
+	var intake, outlet sync.WaitGroup
 	for _, s := range d.servers {
 		for range loaders {
-			intake.Go(func() error { s.runLoader(ctx); return nil })
+			intake.Go(func() { s.runLoader(ctx) })
 		}
 		for range settlers {
-			outlet.Go(func() error { s.runSettler(hard); return nil })
+			outlet.Go(func() { s.runSettler(hard) })
 		}
 	}
-	intake.Go(func() error { d.tidyLoop(ctx); return nil })
+	intake.Go(func() { d.tidyLoop(ctx) })
 	d.pumpAll()
-	_ = intake.Wait()
+	intake.Wait()
 	end := time.Now().Add(d.cfg.DrainTimeout)
 	d.stopStarts(end)
 	d.awaitWorkers(end)
@@ -135,12 +133,12 @@ func (d *Dispatcher) awaitWorkers(end time.Time) {
 }
 
 // closeSettlers waits until every outcome is stored, at most until end.
-func (d *Dispatcher) closeSettlers(outlet *errgroup.Group, end time.Time, abandon context.CancelFunc) error {
+func (d *Dispatcher) closeSettlers(outlet *sync.WaitGroup, end time.Time, abandon context.CancelFunc) error {
 	for _, s := range d.servers {
 		s.closeIntake()
 	}
 	timer := time.AfterFunc(time.Until(end), abandon)
-	_ = outlet.Wait()
+	outlet.Wait()
 	timer.Stop()
 	lost := 0
 	for _, s := range d.servers {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -22,7 +22,6 @@ const (
 	DefaultBatch   = 500
 	DefaultBellAge = time.Hour
 	MinBellAge     = 10 * time.Minute
-	tablesAtOnce   = 64
 	lockedAtMost   = 3 // rows of one table that stay locked before the table is left
 )
 
@@ -109,12 +108,10 @@ func (p *Purger) Purge(ctx context.Context) (Result, error) {
 		return result, fmt.Errorf("purge: read the retentions: %w", err)
 	}
 	walks := make([]*walk, len(p.cfg.Servers))
-	var g errgroup.Group
-	for server := range walks {
+	tablewalk.Servers(len(walks), func(server int) {
 		walks[server] = newWalk(p, server, policies)
-		g.Go(func() error { walks[server].run(ctx); return nil })
-	}
-	_ = g.Wait() // each walk keeps its errors
+		walks[server].run(ctx)
+	})
 	errs := []error{err}
 	for _, w := range walks {
 		result.merge(w.result)

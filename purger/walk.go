@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -63,10 +64,11 @@ func (w *walk) failTable(table int, err error) {
 
 // tables looks through all tables. Its error is the server's as a whole.
 func (w *walk) tables(ctx context.Context) error {
-	if _, err := w.cfg.Tables.Measure(ctx, w.server); err != nil {
-		return err
+	way := tablewalk.Walk{
+		Server: w.server, Tables: w.cfg.TablesOf(w.server), Measure: w.cfg.Tables.Measure, Progress: w.cfg.Progress,
 	}
-	for tables := range slices.Chunk(w.cfg.TablesOf(w.server), tablesAtOnce) {
+	return way.Run(ctx, func(tables []int) error {
+		before := len(w.failed)
 		for _, r := range w.rounds {
 			for _, status := range statuses(w.cfg.Dead) {
 				if err := w.finished(ctx, tables, r, status); err != nil {
@@ -74,25 +76,19 @@ func (w *walk) tables(ctx context.Context) error {
 				}
 			}
 		}
-		w.result.Tables += len(tables)
-		w.cfg.Progress(w.server, len(tables))
-	}
-	w.result.Tables -= len(w.failed)
-	return nil
+		w.result.Tables += len(tables) - (len(w.failed) - before)
+		return nil
+	})
 }
 
-// finished removes what is past its retention, page by page: of the tables
-// together first, then of each whose page came back full on its own.
+// finished removes what is past its retention, page by page.
 func (w *walk) finished(ctx context.Context, tables []int, r round, status tocsin.Status) error {
 	before := w.cfg.Now(w.server) - r.retention.Milliseconds()
-	tables = slices.DeleteFunc(slices.Clone(tables), func(table int) bool { return w.failed[table] })
-	first := store.PeekQuery{
-		Server: w.server, Status: status, Tables: tables, Types: r.types, Until: before - 1, Limit: w.cfg.Batch,
-	}
-	for todo := []store.PeekQuery{first}; len(todo) > 0; {
-		q := todo[0]
-		todo = todo[1:]
-		page, err := w.cfg.Tables.Peek(ctx, q)
+	pages := tablewalk.Over(slices.DeleteFunc(slices.Clone(tables), func(table int) bool { return w.failed[table] }))
+	for step := range pages.Steps() {
+		page, err := w.cfg.Tables.Peek(ctx, store.PeekQuery{
+			Server: w.server, Status: status, Tables: step.Tables, After: step.After, Types: r.types, Until: before - 1, Limit: w.cfg.Batch,
+		})
 		if err != nil {
 			return err
 		}
@@ -106,8 +102,7 @@ func (w *walk) finished(ctx context.Context, tables []int, r round, status tocsi
 		}
 		for _, last := range page.Full {
 			if table := last.JobID.Table(); !w.failed[table] {
-				q.Tables, q.After = []int{table}, last
-				todo = append(todo, q)
+				pages.More(table, last)
 			}
 		}
 	}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -24,7 +24,6 @@ import (
 const (
 	DefaultGrace = 60 * time.Second
 	DefaultPage  = 500
-	tablesAtOnce = 64
 	roomPause    = 20 * time.Millisecond
 )
 
@@ -90,11 +89,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (Result, error) {
 	start, before := time.Now(), s.cfg.Counts()
 	walk := &walk{Sweeper: s, rounds: rounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace)}
 	walk.result = Result{Left: map[string]int{}, Failed: []string{}}
-	var g errgroup.Group
-	for server := range s.cfg.Servers {
-		g.Go(func() error { walk.server(ctx, server); return nil })
-	}
-	_ = g.Wait() // each server keeps its error in the walk
+	tablewalk.Servers(len(s.cfg.Servers), func(server int) { walk.server(ctx, server) })
 	if walk.result.ended = ctx.Err() != nil; walk.result.ended {
 		walk.errs = append(walk.errs, fmt.Errorf("sweep cut off: %w", ctx.Err()))
 	}
@@ -128,25 +123,21 @@ func (w *walk) server(ctx context.Context, server int) {
 }
 
 func (w *walk) tables(ctx context.Context, server int) error {
-	if _, err := w.cfg.Tables.Measure(ctx, server); err != nil {
-		return err
-	}
+	way := tablewalk.Walk{Server: server, Tables: w.cfg.TablesOf(server), Measure: w.cfg.Tables.Measure}
 	var errs []error
-	for tables := range slices.Chunk(w.cfg.TablesOf(server), tablesAtOnce) {
-		if ctx.Err() != nil {
-			return errors.Join(append(errs, ctx.Err())...)
-		}
+	err := way.Run(ctx, func(tables []int) error {
 		failed, err := w.chunk(ctx, server, tables)
 		if err != nil {
 			errs = append(errs, err)
-			continue
+			return nil
 		}
 		w.count(func(r *Result) { r.Tables += len(tables) - len(failed) })
 		for _, table := range slices.Sorted(maps.Keys(failed)) {
 			errs = append(errs, failed[table])
 		}
-	}
-	return errors.Join(errs...)
+		return nil
+	})
+	return errors.Join(append(errs, err)...)
 }
 
 // chunk recovers and peeks some tables of one server. Tables that could not be
@@ -181,11 +172,11 @@ func (w *walk) recover(ctx context.Context, server int, tables []int) error {
 	return nil
 }
 
-// peek reads all that is overdue, page by page: the tables together first, then
-// each whose page came back full on its own.
+// peek reads all that is overdue, page by page.
 func (w *walk) peek(ctx context.Context, q store.PeekQuery, r round, failed map[int]error) error {
-	for todo := []store.PeekQuery{q}; len(todo) > 0; {
-		q, todo = todo[0], todo[1:]
+	pages := tablewalk.Over(q.Tables)
+	for step := range pages.Steps() {
+		q.Tables, q.After = step.Tables, step.After
 		page, err := w.cfg.Tables.Peek(ctx, q)
 		if err != nil {
 			return err
@@ -195,8 +186,7 @@ func (w *walk) peek(ctx context.Context, q store.PeekQuery, r round, failed map[
 			return err
 		}
 		for _, last := range page.Full {
-			q.Tables, q.After = []int{last.JobID.Table()}, last
-			todo = append(todo, q)
+			pages.More(last.JobID.Table(), last)
 		}
 	}
 	return nil

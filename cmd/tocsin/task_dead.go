@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -116,41 +116,32 @@ func (a *app) redriveMany(ctx context.Context, f redriveFlags) error {
 func redriveAll(ctx context.Context, tables *store.Store, types []uint64, seen *tableProgress) (total int, err error) {
 	counts := make([]int, len(tables.Servers()))
 	errs := make([]error, len(counts))
-	var all errgroup.Group
-	for server := range counts {
-		all.Go(func() error {
-			counts[server], errs[server] = redriveServer(ctx, tables, server, types, seen)
-			return nil
-		})
-	}
-	_ = all.Wait() // each keeps its error
+	tablewalk.Servers(len(counts), func(server int) {
+		counts[server], errs[server] = redriveServer(ctx, tables, server, types, seen)
+	})
 	for _, n := range counts {
 		total += n
 	}
 	return total, errors.Join(errs...)
 }
 
-// The bounds of one batch.
-const (
-	redriveTables = 64
-	redriveLimit  = 500
-)
+// redriveLimit is the tasks of one batch.
+const redriveLimit = 500
 
 func redriveServer(ctx context.Context, tables *store.Store, server int, types []uint64, seen *tableProgress) (total int, err error) {
-	if _, err := tables.Measure(ctx, server); err != nil {
-		return 0, err
-	}
-	q := store.DeadQuery{Server: server, Types: types, Until: tables.Now(server), Limit: redriveLimit}
+	way := tablewalk.Walk{Server: server, Tables: tables.TablesOf(server), Measure: tables.Measure, Progress: seen.add}
+	began := sync.OnceValue(func() int64 { return tables.Now(server) })
 	var errs []error
-	for q.Tables = range slices.Chunk(tables.TablesOf(server), redriveTables) {
+	err = way.Run(ctx, func(chunk []int) error {
+		q := store.DeadQuery{Server: server, Tables: chunk, Types: types, Until: began(), Limit: redriveLimit}
 		var failed error // of the last batch: it names all that failed in the others
 		for n := 1; n > 0; total += n {
 			n, failed = tables.RedriveDead(ctx, q)
 		}
 		errs = append(errs, failed)
-		seen.add(server, len(q.Tables))
-	}
-	return total, errors.Join(errs...)
+		return nil
+	})
+	return total, errors.Join(append(errs, err)...)
 }
 
 func newTaskBury(a *app) *cobra.Command {

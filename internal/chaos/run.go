@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -84,11 +85,11 @@ func (s *Site) Under(ctx context.Context, seed uint64, load Load, l *ledger, do 
 	}
 	defer p.close()
 	adding, end := context.WithCancel(ctx)
-	var g errgroup.Group
-	g.Go(func() error { p.run(adding); return nil })
+	var added sync.WaitGroup
+	added.Go(func() { p.run(adding) })
 	err = do(ctx)
 	end()
-	_ = g.Wait()
+	added.Wait()
 	return err
 }
 
