@@ -35,6 +35,8 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 }
 func TestNamesSayWhatIsInside(t *testing.T)     { holds(t, Names) }
 func TestNothingSleeps(t *testing.T)            { holds(t, Sleep) }
+func TestTablesAreWalkedInOneWay(t *testing.T)  { holds(t, Walks) }
+func TestGroupsReturnErrors(t *testing.T)       { holds(t, Groups) }
 func TestNoPathOfOneMachine(t *testing.T)       { holds(t, Paths) }
 func TestDocumentsNameRealTargets(t *testing.T) { holds(t, Targets) }
 

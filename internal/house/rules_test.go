@@ -77,6 +77,26 @@ func TestNamesComplain(t *testing.T) {
 	})
 }
 
+func TestWalksComplains(t *testing.T) {
+	const walk = "func f() { for range slices.Chunk(s.TablesOf(0), 64) {} }"
+	each(t, Walks, map[string]source{
+		"a walk":          {"purger/x.go", "package purger\n" + walk, "use internal/tablewalk"},
+		"the walk":        {"internal/tablewalk/x.go", "package tablewalk\n" + walk, ""},
+		"a walk in tests": {"purger/x_test.go", "package purger\n" + walk, ""},
+		"other chunks":    {"store/x.go", "package store\nfunc f() { for range slices.Chunk(tables, 64) {} }", ""},
+	})
+}
+
+func TestGroupsComplains(t *testing.T) {
+	const file = "package store\nimport \"golang.org/x/sync/errgroup\"\nfunc f() error { var g errgroup.Group; "
+	each(t, Groups, map[string]source{
+		"an error thrown away": {"store/x.go", file + "_ = g.Wait(); return nil }", "use sync.WaitGroup.Go"},
+		"a limit":              {"store/x.go", file + "g.SetLimit(2); _ = g.Wait(); return nil }", ""},
+		"an error returned":    {"store/x.go", file + "return g.Wait() }", ""},
+		"another wait":         {"store/x.go", "package store\nfunc f() { _ = cmd.Wait() }", ""},
+	})
+}
+
 func TestSleepComplains(t *testing.T) {
 	each(t, Sleep, map[string]source{
 		"a sleep":           {"store/x.go", "package store\nfunc f() { time.Sleep(1) }", "time.Sleep outside a test"},
