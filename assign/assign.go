@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 )
 
 // Holder is the node's side: who peeks and delivers. Its methods are called at the same time for tables of different servers,
@@ -55,8 +57,10 @@ type Assign struct {
 	owned    atomic.Int64
 	wanted   atomic.Int64
 	peers    atomic.Int64
-	missing  atomic.Pointer[[]int] // see Miss
-	nudge    chan struct{}         // 1 slot: missing has changed
+	missing  atomic.Pointer[[]int]     // see Miss
+	nudge    chan struct{}             // 1 slot: see look
+	limit    loglimit.Limit            // of what is logged again and again while something is amiss
+	claiming atomic.Pointer[time.Time] // since when the node is in claim mode; nil: it is not
 }
 
 // New makes the node's membership; nothing is asked of etcd before Run.
@@ -116,11 +120,11 @@ func (a *Assign) Run(ctx context.Context) error {
 				return err
 			}
 			a.metrics.leasesLost.Inc()
-			a.cfg.Logger.Warn().Err(err).Str("node", s.id).Msg("lost the lease, registering anew")
+			a.limit.Of(a.cfg.Logger.Warn(), "lost").Err(err).Str("node", s.id).Msg("lost the lease, registering anew")
 		case ctx.Err() != nil:
 			return a.dropLoose(ctx)
 		default:
-			a.cfg.Logger.Warn().Err(err).Str("node", a.ID()).Msg("could not register, trying again")
+			a.limit.Of(a.cfg.Logger.Warn(), "register").Err(err).Str("node", a.ID()).Msg("could not register, trying again")
 			sleep(ctx, a.cfg.TTL/10)
 		}
 		outage = outage || !errors.Is(err, errTaken)

@@ -107,14 +107,14 @@ func put(by map[int]map[int]int64, key, table int, rev int64) {
 func (s *session) hear(ctx context.Context) (stuck, failed error) {
 	for _, a := range s.hands.heard() {
 		if !a.drops {
-			failed = errors.Join(failed, s.took(ctx, a.tables, a.err))
+			failed = errors.Join(failed, s.took(ctx, a))
 			continue
 		}
 		stuck = errors.Join(stuck, s.dropped(a.tables, a.err))
 		failed = errors.Join(failed, s.free(ctx, s.condemned(a.tables)))
 	}
 	if stuck != nil {
-		s.log.Warn().Err(stuck).Msg("could not give up some tables, trying again")
+		s.limit.Of(s.log.Warn(), "stuck").Err(stuck).Msg("could not give up some tables, trying again")
 	}
 	return stuck, failed
 }
@@ -131,26 +131,24 @@ func (s *session) condemned(tables map[int]int64) map[int]int64 {
 }
 
 // took books what the holder has taken, and gives back the rest.
-func (s *session) took(ctx context.Context, tables map[int]int64, err error) error {
-	failed := refusedBy(err, tables)
-	for table := range tables {
+func (s *session) took(ctx context.Context, a answered) error {
+	failed := refusedBy(a.err, a.tables)
+	for table := range a.tables {
 		if _, no := failed[table]; !no {
 			delete(s.refused, table)
 		}
 	}
-	if n := len(tables) - len(failed); n > 0 {
-		s.metrics.taken.Add(float64(n))
-		s.log.Info().Int("tables", n).Msg("took tables")
-	}
-	if err == nil {
+	s.metrics.taken.Add(float64(len(a.tables) - len(failed)))
+	s.moves.add(len(a.tables)-len(failed), 0)
+	if a.err == nil {
 		return nil
 	}
-	return s.refuse(ctx, failed, err)
+	return s.refuse(ctx, a.server, failed, a.err)
 }
 
-// refuse gives back what the holder could not take, and has it tried again later.
-func (s *session) refuse(ctx context.Context, failed map[int]int64, reason error) error {
-	s.log.Warn().Err(reason).Int("tables", len(failed)).Msg("could not start on tables, giving them back for now")
+// refuse gives back what the holder could not take of a server, and has it tried again later.
+func (s *session) refuse(ctx context.Context, server int, failed map[int]int64, reason error) error {
+	s.limit.Of(s.log.Warn(), fmt.Sprint("take ", server)).Err(reason).Int("tables", len(failed)).Msg("could not start on tables, giving them back for now")
 	s.metrics.takeFailures.Add(float64(len(failed)))
 	now := time.Now()
 	for table := range failed {
@@ -169,7 +167,7 @@ func (s *session) dropped(tables map[int]int64, err error) error {
 	stuck := refusedBy(err, tables)
 	maps.DeleteFunc(stuck, func(table int, _ int64) bool { return s.apart.missed(s.id, table) })
 	if len(stuck) == 0 && err != nil {
-		s.log.Warn().Err(err).Msg("giving up tables that other nodes reach: what is not settled here is delivered again there")
+		s.limit.Of(s.log.Warn(), "apart").Err(err).Msg("giving up tables that other nodes reach: what is not settled here is delivered again there")
 		err = nil
 	}
 	again := time.Now().Add(s.cfg.TTL / 10)
@@ -217,7 +215,8 @@ func (s *session) free(ctx context.Context, tables map[int]int64) error {
 	rev, err := s.writer.free(ctx, dropped)
 	s.wrote = max(s.wrote, rev)
 	if err == nil {
-		s.log.Info().Int("tables", len(dropped)).Msg("gave up tables")
+		maps.DeleteFunc(dropped, func(table int, _ int64) bool { _, never := s.refused[table]; return never })
+		s.moves.add(0, len(dropped))
 	}
 	return err
 }

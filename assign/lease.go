@@ -22,6 +22,7 @@ type lease struct {
 	metrics *metrics
 	outage  func() // called after a renewal that came late: others may have lost their leases
 	doubt   func() // called when the trust has run out, though etcd has not said that the lease has ended
+	proven  func() // called when it is trusted again after that
 }
 
 // grantLease asks for a lease of ttl. It is trusted from the start of the call.
@@ -57,7 +58,10 @@ func (l *lease) keep(ctx context.Context) error {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return fmt.Errorf("%w: etcd has ended it", errLost)
 		case err == nil:
-			trusted = true
+			if !trusted {
+				trusted = true
+				l.proven()
+			}
 			pause.Reset(l.ttl / 3)
 		case l.trust.left() > 0:
 			pause.Reset(min(l.ttl/20, l.trust.left()))

@@ -12,6 +12,11 @@ import (
 func (a *Assign) Miss(blocks []int) {
 	blocks = slices.Clone(blocks)
 	a.missing.Store(&blocks)
+	a.look()
+}
+
+// look asks for a round.
+func (a *Assign) look() {
 	select {
 	case a.nudge <- struct{}{}:
 	default:

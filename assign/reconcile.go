@@ -34,9 +34,11 @@ func (s *session) reconcile(ctx, life context.Context) error {
 			if errors.Is(err, errLost) {
 				return err
 			}
-			s.log.Warn().Err(err).Msg("could not follow the plan, trying again")
+			s.limit.Of(s.log.Warn(), "follow").Err(err).Msg("could not follow the plan, trying again")
 			s.wake(time.Now().Add(s.cfg.TTL / 10))
 		}
+		s.endClaiming()
+		s.noteMoves()
 		timer.Stop()
 		if !s.next.IsZero() {
 			timer.Reset(time.Until(s.next))
@@ -100,7 +102,7 @@ func (s *session) dropLost(v view) {
 	if len(lost) == 0 {
 		return
 	}
-	s.log.Warn().Int("tables", len(lost)).Msg("keys of own tables are gone, dropping the tables")
+	s.limit.Of(s.log.Warn(), "keys gone").Int("tables", len(lost)).Msg("keys of own tables are gone, dropping the tables")
 	s.letGo(lost)
 }
 
@@ -135,7 +137,7 @@ func (s *session) restore(ctx context.Context, v view) error {
 	if s.isMine(key.lease) {
 		return nil
 	}
-	s.log.Warn().Msg("the node's key is gone, writing it again")
+	s.limit.Of(s.log.Warn(), "key gone").Msg("the node's key is gone, writing it again")
 	return s.writer.restore(ctx, s.record, key.mod)
 }
 
@@ -160,7 +162,7 @@ func (s *session) sweepOrphans(ctx context.Context, found map[string]int64) erro
 	if len(due) == 0 {
 		return nil
 	}
-	s.log.Warn().Int("keys", len(due)).Msg("removing keys that no node stands behind")
+	s.limit.Of(s.log.Warn(), "orphans").Int("keys", len(due)).Msg("removing keys that no node stands behind")
 	return s.writer.sweep(ctx, due)
 }
 
@@ -171,11 +173,15 @@ func (s *session) paused(v view) bool {
 	for _, m := range v.members() {
 		live[m.ID] = m.Weight > 0
 	}
+	var vanished []string
 	for id, counted := range s.live {
 		if _, still := live[id]; counted && !still {
-			s.log.Info().Str("vanished", id).Msg("a node has vanished")
-			s.pause.extend(s.cfg.ReplanDelay)
+			vanished = append(vanished, id)
 		}
+	}
+	if len(vanished) > 0 {
+		s.log.Info().Strs("vanished", vanished).Msg("nodes have vanished")
+		s.pause.extend(s.cfg.ReplanDelay)
 	}
 	s.live = live
 	s.peers.Store(int64(len(live)))

@@ -40,6 +40,7 @@ type session struct {
 	stuck   map[int]time.Time   // tables that the holder could not drop lately -> when to ask again
 	wrote   int64               // revision of our last write: an older view is not planned on
 	differs string              // types warned of last
+	moves   moves               // of tables that are not logged yet
 	next    time.Time           // when to look again though nothing changed; zero: never
 }
 
@@ -62,6 +63,7 @@ func newSession(a *Assign, l *lease) *session {
 	}
 	l.metrics = a.metrics
 	l.outage = func() { s.pause.extend(s.lease.ttl) }
+	l.proven = a.look
 	return s
 }
 
@@ -118,12 +120,25 @@ func (s *session) run(ctx context.Context) error {
 
 // loosen has the holder claim what is in delivery, before another node can have the tables.
 func (s *session) loosen(ctx context.Context) {
-	s.log.Warn().Msg("the lease can't be proven: going on in claim mode")
+	now := time.Now()
+	s.claiming.CompareAndSwap(nil, &now)
+	s.limit.Of(s.log.Warn(), "claim mode").Msg("the lease can't be proven: going on in claim mode")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.TTL/2)
 	defer cancel()
 	if err := s.holder.Loosen(ctx, s.id); err != nil {
-		s.log.Warn().Err(err).Msg("some of what is in delivery is not claimed and may be delivered again")
+		s.limit.Of(s.log.Warn(), "loosen").Err(err).Msg("some of what is in delivery is not claimed and may be delivered again")
 	}
+}
+
+// endClaiming logs the end of claim mode: the lease is proven, and no table is left of an incarnation whose lease is not.
+func (s *session) endClaiming() {
+	since := s.claiming.Load()
+	if since == nil || !s.LeaseOK() || len(s.loose) > 0 {
+		return
+	}
+	s.claiming.Store(nil)
+	s.limit.Of(s.log.Info(), "claim mode ended").Stringer("lasted", time.Since(*since).Round(time.Millisecond)).
+		Msg("claim mode has ended: the lease is proven")
 }
 
 // kept gives all tables that the holder has, loose ones included.
@@ -142,7 +157,7 @@ func (s *session) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Warn().Err(err).Msg("reading all keys anew")
+		s.limit.Of(s.log.Warn(), "read").Err(err).Msg("reading all keys anew")
 		sleep(ctx, s.cfg.TTL/20)
 	}
 }
@@ -165,6 +180,7 @@ func (s *session) leave(life context.Context) error {
 		}
 		s.letGo(sortedKeys(s.loose))
 		if len(s.kept()) == 0 {
+			s.tellMoves()
 			return nil
 		}
 		if err := s.awaitHands(life, end.C); err != nil {
@@ -218,7 +234,7 @@ func (s *session) abandon(ctx context.Context, reason error) error {
 		case stopping:
 			return fmt.Errorf("leave the group %s: %w", s.cfg.Group, err)
 		}
-		s.log.Warn().Err(err).Msg("could not drop the tables, trying again")
+		s.limit.Of(s.log.Warn(), "abandon").Err(err).Msg("could not drop the tables, trying again")
 		sleep(ctx, s.cfg.TTL/10)
 	}
 }

@@ -220,7 +220,7 @@ func TestMetricsArePublished(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	d := c.join(func(c *Config) { c.Registerer = reg })
 	c.awaitCounts(map[*desk]int{d: 32})
-	poll(t, "the count", func() bool { return d.Owned() == 32 })
+	poll(t, "the count", func() bool { return d.Owned() == 32 && valueOf(t, d.metrics.taken) == 32 })
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,98 @@
+package assign
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// loggingTo has a node write to a log.
+func loggingTo(log *devtest.Log) func(*Config) {
+	return func(c *Config) { c.Logger = log.Logger() }
+}
+
+func TestAServerWhoseTablesCanNotBeTakenIsLoggedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	var log devtest.Log
+	d := c.node(short, onFour, loggingTo(&log))
+	refused := 0
+	d.failTake = func(tables []int) error {
+		sick := slices.DeleteFunc(slices.Clone(tables), func(table int) bool { return table/8 < 2 })
+		if len(sick) == 0 {
+			return nil
+		}
+		refused++
+		return &Refused{Tables: sick, Err: errors.New("connection refused")}
+	}
+	c.start(d)
+	c.await("the tables of the servers that are well, and three refusals of each of the others", func() bool {
+		return len(d.held) == 16 && refused >= 6
+	})
+	if n := len(log.Lines("could not start on tables, giving them back for now")); n != 2 {
+		t.Errorf("%d lines about two servers:\n%v", n, log.Lines())
+	}
+	d.leave()
+	moved := log.Lines("tables have moved")
+	if took, gaveUp := sumOf(moved, "took"), sumOf(moved, "gave_up"); took != 16 || gaveUp != 16 || len(moved) > 2 {
+		t.Errorf("took %v and gave up %v tables of 16 in the lines %v", took, gaveUp, moved)
+	}
+}
+
+// sumOf adds up a field.
+func sumOf(lines []devtest.Line, field string) (sum float64) {
+	for _, line := range lines {
+		n, _ := line[field].(float64)
+		sum += n
+	}
+	return sum
+}
+
+func TestTheEndOfClaimModeIsLogged(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"the lease is renewed late": false, "the lease is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrowd(t)
+			var log devtest.Log
+			w := newWire(t, devtest.Etcd(t))
+			d := c.join(short, loggingTo(&log), func(cfg *Config) { cfg.Client = dial(t, w.addr()) })
+			c.awaitCounts(map[*desk]int{d: 32})
+			id := d.ID()
+			w.setCut(true)
+			log.Await(t, "the lease can't be proven: going on in claim mode")
+			if n := len(log.Lines("claim mode has ended: the lease is proven")); n != 0 {
+				t.Errorf("its end is logged in the middle of it")
+			}
+			if lost {
+				c.await("the lease to run out", func() bool { return c.keys() == 0 })
+			}
+			w.setCut(false)
+			log.Await(t, "claim mode has ended: the lease is proven")
+			if !d.LeaseOK() || lost && d.ID() == id {
+				t.Errorf("lease proven: %t, the same incarnation: %t", d.LeaseOK(), d.ID() == id)
+			}
+		})
+	}
+}
+
+func TestANodeThatCanNotRegisterIsLoggedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	var log devtest.Log
+	client := dial(t, c.etcd)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d := c.start(c.node(short, loggingTo(&log), func(cfg *Config) { cfg.Client = client }))
+	tries := map[string]bool{}
+	poll(t, "five tries, each under a new id", func() bool {
+		tries[d.ID()] = true
+		return len(tries) > 5
+	})
+	if lines := log.Lines(); len(lines) != 1 || lines[0]["message"] != "could not register, trying again" {
+		t.Errorf("logged %v", lines)
+	}
+}

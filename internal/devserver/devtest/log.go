@@ -1,0 +1,69 @@
+package devtest
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// awaitLine bounds the wait for a line, on a machine that has other things to do as well.
+const awaitLine = 30 * time.Second
+
+// Log keeps what is logged, for tests to look at. The zero Log is empty and ready; its methods may be called
+// concurrently.
+type Log struct {
+	mu    sync.Mutex
+	lines []Line
+}
+
+// Line is one line of a Log, by field: "level" and "message" are among them.
+type Line map[string]any
+
+// Logger returns a logger that writes to l.
+func (l *Log) Logger() zerolog.Logger { return zerolog.New(l) }
+
+// Write takes one line of JSON. It is how a logger writes.
+func (l *Log) Write(text []byte) (int, error) {
+	var line Line
+	if err := json.Unmarshal(text, &line); err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+	return len(text), nil
+}
+
+// Lines returns the lines so far, in order: those with one of the messages, or all if there is none.
+func (l *Log) Lines(messages ...string) []Line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []Line
+	for _, line := range l.lines {
+		if message, _ := line["message"].(string); len(messages) == 0 || slices.Contains(messages, message) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// Await waits until a line with the message is written, and returns the first.
+func (l *Log) Await(tb testing.TB, message string) Line {
+	tb.Helper()
+	tick, late := time.NewTicker(5*time.Millisecond), time.After(awaitLine)
+	defer tick.Stop()
+	for {
+		if found := l.Lines(message); len(found) > 0 {
+			return found[0]
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			tb.Fatalf("waited too long for the log line %q among\n%v", message, l.Lines())
+		}
+	}
+}
