@@ -61,7 +61,7 @@ func (d *doorbell) once(ctx context.Context) time.Duration {
 		return d.failed(ctx, err)
 	}
 	if d.patience.well() {
-		d.sv.log.Info().Msg("doorbell can be polled again")
+		d.sv.limit.Of(d.sv.log.Info(), "bells again").Msg("doorbell can be polled again")
 	}
 	every := bellWait(cfg.BellInterval, cfg.Peers(), time.Since(d.rang))
 	return every - time.Since(d.sv.base)%every
@@ -79,14 +79,12 @@ func bellWait(base time.Duration, peers int, silent time.Duration) time.Duration
 // failed returns how long to wait after an error, not long where it is only one
 // of several databases that failed.
 func (d *doorbell) failed(ctx context.Context, err error) time.Duration {
-	wait, first := d.patience.failed()
+	wait := d.patience.failed()
 	if ctx.Err() != nil {
 		return wait
 	}
 	d.sv.metrics.failures.WithLabelValues(d.sv.name, "bells").Inc()
-	if first {
-		d.sv.log.Error().Err(err).Msg("doorbell can't be polled")
-	}
+	d.sv.limit.Of(d.sv.log.Error(), "bells").Err(err).Msg("doorbell can't be polled")
 	if d.partly {
 		return min(wait, partlyPause)
 	}

@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -187,18 +187,48 @@ func TestTableThatFails(t *testing.T) {
 	hidden := c.add(closing, 0, c.in(2, 2)...)
 	others := append(c.add(closing, 0, c.in(1, 2)...), c.add(closing, 0, c.in(3, 2)...)...)
 	c.exec("RENAME TABLE " + name + " TO " + name + "_away")
-	log := new(logBook)
-	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 50 * time.Millisecond, Logger: zerolog.New(log)})
+	log := new(devtest.Log)
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 50 * time.Millisecond, Logger: log.Logger()})
 	s.Own(c.all())
 	in.await(t, others)
-	log.await(t, "table can't be peeked")
+	log.Await(t, "table can't be peeked, its tasks wait")
 	in.never(t, hidden)
 	c.exec("RENAME TABLE " + name + "_away TO " + name)
 	in.await(t, hidden)
-	log.await(t, "table can be peeked again")
-	if n := log.count("table can't be peeked"); n != 1 {
+	log.Await(t, "table can be peeked again")
+	if n := len(log.Lines("table can't be peeked, its tasks wait")); n != 1 {
 		t.Errorf("said %d times that the table fails", n)
 	}
+}
+
+// A database whose tables are all gone is one line, not one a table and try.
+func TestTablesThatFailTogetherAreOneLine(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(1000, closeNumber)
+	for _, table := range []int{0, 1, 2, 3} {
+		c.exec("DROP TABLE " + c.Layout().Table(table))
+	}
+	log, reg := new(devtest.Log), prometheus.NewRegistry()
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 50 * time.Millisecond, Logger: log.Logger(), Registerer: reg})
+	s.Own(c.all())
+	failures := s.servers[0].metrics.failures.WithLabelValues("db1", "table")
+	for end := time.Now().Add(eventTimeout); valueOf(t, failures) < 12; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%v peeks of a table have failed", valueOf(t, failures))
+		}
+	}
+	lines := log.Lines()
+	if n := len(log.Lines("table can't be peeked, its tasks wait")); n != 1 || len(lines) > 2 { // the other is of recovering claims
+		t.Errorf("logged %d lines, %d of peeks: %v", len(lines), n, lines)
+	}
+}
+
+func valueOf(t *testing.T, c prometheus.Counter) float64 {
+	t.Helper()
+	var m dto.Metric
+	must(t, c.Write(&m))
+	return m.GetCounter().GetValue()
 }
 
 // A server that hangs or fails delays no other, and is peeked again when it is
@@ -210,20 +240,20 @@ func TestServerThatFails(t *testing.T) {
 	sick := &sickStore{deaf: deaf{c}}
 	sick.hangs.Store(true)
 	sick.fails.Store(true)
-	log := new(logBook)
+	log := new(devtest.Log)
 	reg := prometheus.NewRegistry()
-	s := run(t, Config{Store: sick, Intake: in, Interval: 50 * time.Millisecond, Logger: zerolog.New(log), Registerer: reg})
+	s := run(t, Config{Store: sick, Intake: in, Interval: 50 * time.Millisecond, Logger: log.Logger(), Registerer: reg})
 	s.Own(c.all())
 	hidden := c.add(closing, 0, c.in(0, 2)...)
 	in.await(t, c.add(closing, 0, c.in(4, 2)...))
 	sick.hangs.Store(false)
-	log.await(t, "server can't be peeked")
+	log.Await(t, "server can't be peeked, its tables wait")
 	in.await(t, c.add(closing, time.Second, c.in(5, 2)...))
 	in.never(t, hidden)
 	sick.fails.Store(false)
 	in.await(t, hidden)
-	log.await(t, "server can be peeked again")
-	if n := log.count("server can't be peeked"); n != 1 {
+	log.Await(t, "server can be peeked again")
+	if n := len(log.Lines("server can't be peeked, its tables wait")); n != 1 {
 		t.Errorf("said %d times that the server fails", n)
 	}
 	if metrics, err := reg.Gather(); err != nil || len(metrics) == 0 {
@@ -296,34 +326,5 @@ func TestValidate(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
-	}
-}
-
-// logBook keeps what was logged.
-type logBook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBook) count(message string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), message)
-}
-
-// await waits until the message was logged.
-func (l *logBook) await(tb testing.TB, message string) {
-	tb.Helper()
-	for end := time.Now().Add(eventTimeout); l.count(message) == 0; {
-		if time.Now().After(end) {
-			tb.Fatalf("%q was not logged", message)
-		}
-		time.Sleep(time.Millisecond)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 )
 
 // server is what is owned of one MySQL server, and how far it is read.
@@ -17,6 +18,7 @@ type server struct {
 	index   int
 	name    string
 	log     zerolog.Logger
+	limit   loglimit.Limit // of log
 	metrics *metrics
 	base    time.Time     // from where the slots of regular peeks are counted
 	wake    chan struct{} // one slot: look again what there is to do

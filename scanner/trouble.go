@@ -13,7 +13,7 @@ import (
 )
 
 // patience says how long to leave a server alone that fails, longer each time,
-// and whether it has just begun or ceased to fail. Not safe for concurrent use.
+// and whether it has ceased to fail. Not safe for concurrent use.
 type patience struct {
 	waits   *backoff.ExponentialBackOff
 	failing bool
@@ -27,11 +27,10 @@ func newPatience(longest time.Duration) *patience {
 	return &patience{waits: b}
 }
 
-// failed returns how long to wait, and whether this is the first failure.
-func (p *patience) failed() (wait time.Duration, first bool) {
-	first = !p.failing
+// failed returns how long to wait after a failure.
+func (p *patience) failed() time.Duration {
 	p.failing = true
-	return p.waits.NextBackOff(), first
+	return p.waits.NextBackOff()
 }
 
 // well reports whether a failing server has come back.
@@ -54,16 +53,13 @@ func (sv *server) judge(ctx context.Context, err error) {
 	if err == nil {
 		if sv.patience.well() {
 			sv.restUntil = time.Time{}
-			sv.log.Info().Msg("server can be peeked again")
+			sv.limit.Of(sv.log.Info(), "peeked again").Msg("server can be peeked again")
 		}
 		return
 	}
 	sv.metrics.failures.WithLabelValues(sv.name, "peek").Inc()
-	wait, first := sv.patience.failed()
-	sv.restUntil = time.Now().Add(wait)
-	if first {
-		sv.log.Error().Err(err).Msg("server can't be peeked, its tables wait")
-	}
+	sv.restUntil = time.Now().Add(sv.patience.failed())
+	sv.limit.Of(sv.log.Error(), "peek").Err(err).Msg("server can't be peeked, its tables wait")
 }
 
 // isolate moves the tables of g that could not be read into groups of their own,
@@ -72,7 +68,7 @@ func (sv *server) judge(ctx context.Context, err error) {
 func (sv *server) isolate(g *group, failed map[int]error) {
 	if g.failures > 0 && len(failed) == 0 {
 		g.failures = 0
-		sv.log.Info().Ints("tables", g.tables).Msg("table can be peeked again")
+		sv.limit.Of(sv.log.Info(), "table again").Ints("tables", g.tables).Msg("table can be peeked again")
 	}
 	for _, t := range slices.Sorted(maps.Keys(failed)) {
 		switch {
@@ -99,7 +95,7 @@ func (sv *server) unreadable(failed map[int]error, full bool) map[int]error {
 		}
 		sv.metrics.failures.WithLabelValues(sv.name, "row").Inc()
 		if full { // each minute is often enough
-			sv.log.Error().Err(err).Int("table", t).Msg("row can't be delivered")
+			sv.limit.Of(sv.log.Error(), "row").Err(err).Int("table", t).Msg("row can't be delivered")
 		}
 	}
 	return bad
@@ -112,7 +108,5 @@ func (sv *server) leaveAlone(g *group, err error) {
 	g.read, g.nextFull = make(map[uint64]reading), time.Time{}
 	g.next = time.Now().Add(failWait(g.failures, sv.cfg.Interval))
 	sv.metrics.failures.WithLabelValues(sv.name, "table").Inc()
-	if g.failures == 1 {
-		sv.log.Error().Err(err).Int("table", g.tables[0]).Msg("table can't be peeked, its tasks wait")
-	}
+	sv.limit.Of(sv.log.Error(), "table").Err(err).Int("table", g.tables[0]).Msg("table can't be peeked, its tasks wait")
 }
