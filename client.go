@@ -18,6 +18,7 @@ type Client struct {
 	servers []*server
 	home    []*server      // by database number
 	want    layoutrow.Want // of servers that are met later
+	agreed  layoutrow.Identities
 	horizon time.Duration
 	ids     jobIDs
 	types   bizTypes
@@ -63,7 +64,7 @@ func (c *Client) addServer(spec mysql.Spec) error {
 	if err != nil {
 		return err
 	}
-	s := &server{Server: opened, layout: c.layout}
+	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed}
 	c.servers = append(c.servers, s)
 	for _, db := range spec.Databases {
 		c.home[db] = s

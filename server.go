@@ -20,6 +20,7 @@ import (
 type server struct {
 	*mysql.Server
 	layout Layout
+	agreed *layoutrow.Identities // the client's
 	facts  atomic.Pointer[facts] // nil until the databases were read and agreed
 }
 
@@ -112,10 +113,14 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	return f, nil
 }
 
-// compare refuses the databases whose rows differ from the config, or from those
-// before them in the name of the cluster.
+// compare refuses the databases whose rows differ from the config, from those
+// before them in the name of the cluster, or from most others in the identity.
 func (s *server) compare(rows map[int]layoutRow, want layoutrow.Want) map[int]error {
 	refused := map[int]error{}
+	for _, row := range rows {
+		s.agreed.Note(want, row.Row)
+	}
+	want.Identity = s.agreed.Agreed()
 	for _, db := range s.Databases {
 		row, ok := rows[db]
 		if !ok {

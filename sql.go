@@ -216,10 +216,12 @@ ORDER BY job_id`
 )
 
 // layoutSQL reads what one database is part of, and facts of its server.
-// Parameter: the database's number by the config.
+// Parameter: the database's number by the config. Where the layout table is
+// older than its column identity, that name is the outer query's: empty.
 const layoutSQL = `SELECT /* tocsin layout */
     ?,
     cluster_id,
+    (SELECT (SELECT identity FROM {database}.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older),
     database_no,
     databases_total,
     tables_per_database,

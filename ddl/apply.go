@@ -1,6 +1,7 @@
 package ddl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -19,9 +20,11 @@ const batch = 32
 // Result says what Apply found and made.
 type Result struct {
 	Cluster   string // id of the cluster, as stored in every database
+	Identity  string // of the cluster, as stored there too; "": it could not be written, see Warning
 	Databases int    // databases created
 	Tables    int    // tables created, of every kind
 	Existing  int    // tables that were there before
+	Warning   string // what could not be done, without which all works; "": nothing
 }
 
 // Apply creates what is missing of the databases, their layout rows and their
@@ -71,7 +74,7 @@ func (a *application) run(ctx context.Context) error {
 }
 
 // agree checks every stored layout row against the config and against each
-// other, and takes the stored cluster id.
+// other, and takes the stored cluster id and identity.
 func (a *application) agree() error {
 	for _, s := range a.sites {
 		for _, db := range s.Databases {
@@ -79,20 +82,21 @@ func (a *application) agree() error {
 			if !ok {
 				continue
 			}
-			if err := a.identity(db).conflict(stored, s.place(db)); err != nil {
+			if err := a.row(db).conflict(stored, s.place(db)); err != nil {
 				return err
 			}
 			if stored.State == Retired {
 				return fmt.Errorf("%s is retired: its tables have moved, correct the servers of the config", s.place(db))
 			}
 			a.opt.Cluster = stored.Cluster
+			a.opt.Identity = cmp.Or(stored.Identity, a.opt.Identity)
 		}
 	}
 	return nil
 }
 
-func (a *application) identity(db int) identity {
-	return newIdentity(a.layout, db, a.opt.Cluster, a.opt.DoorbellHorizon)
+func (a *application) row(db int) layoutRow {
+	return newRow(a.layout, db, a.opt)
 }
 
 // databases creates the missing databases of one server.
@@ -118,26 +122,32 @@ func (a *application) databases(ctx context.Context, s *site) error {
 }
 
 // identify makes the layout table and row of every database. Database 0 goes
-// first and alone: where two first-time Applies run at once, whoever writes its
-// row gives the cluster its id, and the other takes it.
+// first and alone: where two Applies run at once, whoever writes its row gives
+// the cluster its id and identity, and the other takes them.
 func (a *application) identify(ctx context.Context) error {
-	made := a.opt.Cluster == ""
-	if made {
+	cluster, identity := a.opt.Cluster, a.opt.Identity
+	if cluster == "" {
 		a.opt.Cluster = newCluster(a.layout)
+	}
+	if identity == "" {
+		a.opt.Identity = newIdentity()
 	}
 	first, err := a.write(ctx, a.home(0), 0)
 	if err != nil {
 		return err
 	}
-	if made {
+	if cluster == "" {
 		a.opt.Cluster = first.Cluster
 	}
-	a.result.Cluster = a.opt.Cluster
+	if identity == "" {
+		a.opt.Identity = first.Identity // none if it could not be written: no other database gets one then
+	}
+	a.result.Cluster, a.result.Identity = a.opt.Cluster, a.opt.Identity
 	return each(a.sites, func(s *site) error {
 		for _, db := range s.Databases {
 			stored, err := a.write(ctx, s, db)
 			if err == nil {
-				err = a.identity(db).conflict(stored, s.place(db))
+				err = a.row(db).conflict(stored, s.place(db))
 			}
 			if err != nil {
 				return err
@@ -161,30 +171,49 @@ func (a *application) home(db int) *site {
 
 // write makes the layout table and row of one database unless they are there,
 // and returns the row as stored.
-func (a *application) write(ctx context.Context, s *site, db int) (identity, error) {
-	if stored, ok := s.rows[db]; ok {
-		return stored, nil
+func (a *application) write(ctx context.Context, s *site, db int) (layoutRow, error) {
+	stored, ok := s.rows[db]
+	if !ok {
+		if err := a.insert(ctx, s, db); err != nil {
+			return stored, err
+		}
+		var err error
+		if stored, err = s.readLayout(ctx, db); err != nil {
+			return stored, err
+		}
 	}
+	if stored.Identity == "" {
+		var err error
+		if stored, err = a.mark(ctx, s, db, stored); err != nil {
+			return stored, err
+		}
+	}
+	s.rows[db] = stored
+	return stored, nil
+}
+
+// insert makes the layout table of one database, and its row unless somebody
+// else is faster.
+func (a *application) insert(ctx context.Context, s *site, db int) error {
 	name := s.layout.Database(db)
 	layout := table{file: layoutTable, database: name, name: layoutTable}
 	if !s.tables[layout.full()] {
 		if err := a.create(ctx, s, []table{layout}); err != nil {
-			return identity{}, err
+			return err
 		}
 		s.tables[layout.full()] = true
 	}
 	err := mysql.Retry(ctx, func() error {
-		_, err := s.DB.ExecContext(ctx, a.identity(db).insert(name))
+		if err := s.widen(ctx, db); err != nil {
+			return err
+		}
+		_, err := s.DB.ExecContext(ctx, a.row(db).insert(name))
 		return err
 	})
 	if err != nil {
-		return identity{}, fmt.Errorf("write layout of %s: %w", s.place(db), err)
+		return fmt.Errorf("write layout of %s: %w", s.place(db), err)
 	}
-	stored, err := s.readLayout(ctx, db)
-	if err == nil {
-		s.rows[db] = stored
-	}
-	return stored, err
+	return nil
 }
 
 // tables creates the missing tables of one server over several connections.

@@ -29,14 +29,14 @@ func TestApplyCreatesEverythingOnceAndThenNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Result{Cluster: first.Cluster, Databases: 8, Tables: 8 * 20}); first != want || first.Cluster == "" {
+	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Databases: 8, Tables: 8 * 20}); first != want || first.Cluster == "" || first.Identity == "" {
 		t.Errorf("first Apply: %+v, want %+v", first, want)
 	}
 	if done != 160 || total != 160 {
 		t.Errorf("progress ended at %d of %d, want 160 of 160", done, total)
 	}
 	again, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: first.Cluster, Existing: 160}); err != nil || again != want {
+	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Existing: 160}); err != nil || again != want {
 		t.Errorf("second Apply: %+v, %v, want %+v", again, err, want)
 	}
 }
@@ -188,7 +188,7 @@ func TestWithoutTheCreateDatabaseRight(t *testing.T) {
 		}
 	}
 	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: res.Cluster, Tables: 12}); err != nil || res != want {
+	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Tables: 12}); err != nil || res != want {
 		t.Errorf("databases made by an administrator: %+v, %v, want %+v", res, err, want)
 	}
 	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
@@ -220,7 +220,7 @@ func TestDatabasesSplitOverTwoServersShareOneCluster(t *testing.T) {
 		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0, 2}},
 	}
 	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: res.Cluster, Databases: 4, Tables: 24}); err != nil || res != want {
+	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Databases: 4, Tables: 24}); err != nil || res != want {
 		t.Fatalf("%+v, %v, want %+v", res, err, want)
 	}
 	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
@@ -243,7 +243,7 @@ func TestDatabasesSplitOverTwoServersShareOneCluster(t *testing.T) {
 func TestApplyRefusesWhatIsStoredOtherwiseAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 2, 2)
-	if _, err := Apply(t.Context(), cfg, Options{Cluster: "c1"}); err != nil {
+	if _, err := Apply(t.Context(), cfg, Options{Cluster: "c1", Identity: "i1"}); err != nil {
 		t.Fatal(err)
 	}
 	name := cfg.Layout.Database(0)
@@ -259,6 +259,8 @@ func TestApplyRefusesWhatIsStoredOtherwiseAndWritesNothing(t *testing.T) {
 		"fewer databases": {fewer, Options{}, "layout of the config is 1x2, that of " + name + " on server db1 is 2x2: the layout is fixed for the life of a cluster"},
 		"other cluster":   {cfg, Options{Cluster: "c2"}, `cluster is "c2", but ` + name + ` on server db1 belongs to cluster "c1"`},
 		"bad cluster id":  {cfg, Options{Cluster: "a/b"}, `cluster id "a/b": use letters, digits, '.', '_' and '-', at most 64`},
+		"other identity":  {cfg, Options{Identity: "i2"}, "identity is i2, but " + name + " on server db1 has i1: it is of another cluster with the same id, correct the servers of the config"},
+		"bad identity":    {cfg, Options{Identity: "i 2"}, `identity "i 2": use letters, digits, '.', '_' and '-', at most 64`},
 		"no connections":  {cfg, Options{Parallel: -1}, "-1 connections to each server: use 1 to 64"},
 		"long horizon":    {cfg, Options{DoorbellHorizon: 2 * time.Hour}, "doorbell horizon 2h0m0s: use 1ms to 1h0m0s"},
 	} {
@@ -266,7 +268,7 @@ func TestApplyRefusesWhatIsStoredOtherwiseAndWritesNothing(t *testing.T) {
 			t.Errorf("%s: got  %v\nwant %s", about, err, c.want)
 		}
 	}
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res != (Result{Cluster: "c1", Existing: 12}) {
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 12}) {
 		t.Errorf("afterwards: %+v, %v", res, err)
 	}
 }

@@ -41,8 +41,8 @@ func (c *dbCopy) has(name string) bool { return c.tables[c.name()+"."+name] }
 
 // look reads what stands there and refuses what is not this database of this
 // cluster.
-func (c *dbCopy) look(ctx context.Context, want identity) error {
-	c.databases, c.tables, c.rows = map[int]bool{}, map[string]bool{}, map[int]identity{}
+func (c *dbCopy) look(ctx context.Context, want layoutRow) error {
+	c.databases, c.tables, c.rows = map[int]bool{}, map[string]bool{}, map[int]layoutRow{}
 	if err := c.survey(ctx); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package ddl
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -13,6 +14,23 @@ type structure struct {
 	still     bool // STATS_AUTO_RECALC = 0: the server does not count its statistics anew by itself
 	columns   map[string]column
 	indexes   map[string]index
+	younger   string // a column that tables of before it lack, and work without; "": none
+}
+
+// mayLack names the column that older tables lack.
+func (s structure) mayLack(column string) structure {
+	s.younger = column
+	return s
+}
+
+// columnsFor returns the columns that a stored table must have.
+func (s structure) columnsFor(stored structure) map[string]column {
+	if _, has := stored.columns[s.younger]; has || s.younger == "" {
+		return s.columns
+	}
+	columns := maps.Clone(s.columns)
+	delete(columns, s.younger)
+	return columns
 }
 
 // column is one column in the words of information_schema, in which the

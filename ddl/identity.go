@@ -1,77 +1,99 @@
 package ddl
 
 import (
+	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// identity is the layout row of one database: what it is part of.
-type identity struct {
-	Cluster   string `db:"cluster_id"`
-	Number    int    `db:"database_no"`
-	Databases int    `db:"databases_total"`
-	Tables    int    `db:"tables_per_database"`
-	Hash      string `db:"hash"`
-	HorizonMS int64  `db:"doorbell_horizon_ms"`
-	Version   int    `db:"schema_version"`
-	WorksWith int    `db:"works_with"`
-	State     string `db:"state"`
-}
+// newIdentity makes what tells a cluster from every other one with its id.
+func newIdentity() string { return strings.ToLower(rand.Text()) }
 
-// newIdentity gives the row that Apply writes into database number db.
-func newIdentity(layout tocsin.Layout, db int, cluster string, horizon time.Duration) identity {
-	return identity{
-		Cluster: cluster, Number: db, Databases: layout.Databases, Tables: layout.Tables, Hash: Hash,
-		HorizonMS: horizon.Milliseconds(), Version: tocsin.SchemaVersion, WorksWith: tocsin.SchemaVersion, State: Active,
+// plannedIdentity is the identity that a plan gives to a cluster. It follows
+// from the config, without chance, so that a plan may be made again.
+func plannedIdentity(cfg tocsin.Config, cluster string) string {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%q %q", cluster, named(cfg.Layout))
+	for _, spec := range cfg.Specs() {
+		fmt.Fprintf(hash, " %q %q %v", spec.Name, mysql.Address(spec.DSN), spec.Databases)
 	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(hash.Sum(nil))[:26])
 }
 
-// insert renders the statement that writes the row.
-func (id identity) insert(database string) string {
-	return strings.NewReplacer(
-		"{database}", database,
-		"{cluster}", id.Cluster,
-		"{number}", strconv.Itoa(id.Number),
-		"{databases}", strconv.Itoa(id.Databases),
-		"{tables}", strconv.Itoa(id.Tables),
-		"{hash}", id.Hash,
-		"{horizon}", strconv.FormatInt(id.HorizonMS, 10),
-		"{version}", strconv.Itoa(id.Version),
-		"{state}", id.State,
-	).Replace(insertLayout)
-}
-
-// conflict says in what a stored row refuses the wanted one, naming both; place
-// is the database and its server. An empty wanted cluster takes any, and a
-// different horizon or state is nothing to refuse.
-func (id identity) conflict(stored identity, place string) error {
-	mine, theirs := shape(id), shape(stored)
-	switch {
-	case mine != theirs:
-		return fmt.Errorf("layout of the config is %s, that of %s is %s: the layout is fixed for the life of a cluster", mine, place, theirs)
-	case id.Number != stored.Number:
-		return fmt.Errorf("%s is number %d by the config, number %d by its layout row", place, id.Number, stored.Number)
-	case id.Hash != stored.Hash:
-		return fmt.Errorf("%s is divided by %s, this program divides by %s", place, stored.Hash, id.Hash)
-	case id.Cluster != "" && id.Cluster != stored.Cluster:
-		return fmt.Errorf("cluster is %q, but %s belongs to cluster %q", id.Cluster, place, stored.Cluster)
-	case stored.WorksWith > id.Version:
-		return fmt.Errorf("%s has schema version %d, this program knows %d: use a newer tocsin", place, stored.Version, id.Version)
+// identityOf returns the identity that most of the databases have; "" if none has
+// one.
+func identityOf(rows map[int]layoutRow) string {
+	var all layoutrow.Identities
+	for db, row := range rows {
+		all.Put(db, row.Identity)
 	}
-	return nil
+	return all.Agreed()
 }
 
-func shape(id identity) tocsin.Layout {
-	return tocsin.Layout{Databases: id.Databases, Tables: id.Tables}
+// mark writes the identity into a layout row that has none, and returns the row
+// as stored. Layout tables of before there were identities get the column. What
+// the user may not do, and what a transaction of somebody prevents, is a warning:
+// all works without an identity.
+func (a *application) mark(ctx context.Context, s *site, db int, row layoutRow) (layoutRow, error) {
+	if a.opt.Identity == "" {
+		return row, nil
+	}
+	err := mysql.Retry(ctx, func() error {
+		if err := s.widen(ctx, db); err != nil {
+			return err
+		}
+		_, err := s.DB.ExecContext(ctx, a.row(db).mark(s.layout.Database(db)))
+		return err
+	})
+	switch mysql.ClassOf(err) {
+	case mysql.OK:
+		return s.readLayout(ctx, db)
+	case mysql.Denied:
+		a.warn(fmt.Sprintf("%s has no identity, and the user may not give it one: let an administrator run this again (%v)", s.place(db), err))
+		return row, nil
+	case mysql.Contended:
+		a.warn(fmt.Sprintf("%s has no identity, as an open transaction of somebody holds its layout table: run this again", s.place(db)))
+		return row, nil
+	}
+	return row, fmt.Errorf("write the identity of %s: %w", s.place(db), err)
 }
 
-// newCluster makes a cluster id that no other cluster has, "toc-k3v9x0q2mz".
-func newCluster(layout tocsin.Layout) string {
-	prefix, _, _ := strings.Cut(layout.Database(0), "_0")
-	return prefix + "-" + strings.ToLower(rand.Text()[:10])
+// widen adds the column identity to a layout table that is older than it. It
+// waits at most as long as the session waits for a lock, as all who read the
+// table wait behind it.
+func (s *site) widen(ctx context.Context, db int) error {
+	name := s.layout.Database(db)
+	if wide, err := s.isWide(ctx, name); wide || err != nil {
+		return err
+	}
+	_, err := s.DB.ExecContext(ctx, in(name, widenLayout))
+	if err == nil {
+		return nil
+	}
+	if wide, _ := s.isWide(ctx, name); wide {
+		return nil // another Apply was faster
+	}
+	return err
+}
+
+// isWide reports whether a layout table has the column identity.
+func (s *site) isWide(ctx context.Context, database string) (wide bool, err error) {
+	err = s.DB.GetContext(ctx, &wide, in(database, selectWide))
+	return wide, err
+}
+
+func (a *application) warn(text string) {
+	a.count(func(r *Result) {
+		if r.Warning != "" {
+			text = "; " + text
+		}
+		r.Warning += text
+	})
 }

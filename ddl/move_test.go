@@ -165,6 +165,9 @@ func TestAMoveTakesEveryTaskAlongAndCanBeUndoneUntilTheNewCopyIsWritten(t *testi
 	if found, err := Verify(t.Context(), r.new); err != nil || len(found) > 0 {
 		t.Errorf("verify of the new config: %v, %v", found, err)
 	}
+	if ids := identities(t, r.new); ids[0] == "" || ids[0] != ids[1] {
+		t.Errorf("identities after the move: %q", ids)
+	}
 	after := r.client(r.new)
 	for _, id := range ids {
 		if info, err := after.Get(t.Context(), id); err != nil || info.Status != tocsin.Pending {
@@ -297,6 +300,7 @@ func TestCompareNamesWhatDiffers(t *testing.T) {
 		"a table is missing":      {"DROP TABLE $." + table, "is missing"},
 		"an index is missing":     {"ALTER TABLE $." + table + " DROP INDEX uk_biz", "index uk_biz is missing"},
 		"a policy differs":        {"UPDATE $.biz_type SET policy = '{}'", "differs from that on db1"},
+		"the identity differs":    {"UPDATE $.layout SET identity = 'other'", "Identity:other "},
 		"the layout row differs":  {"UPDATE $.layout SET doorbell_horizon_ms = 1", "HorizonMS:1 "},
 		"the owners are missing":  {"DROP TABLE $." + aside + "owner", "is missing"},
 		"nothing differs, indeed": {"DO 0", ""},

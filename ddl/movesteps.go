@@ -37,7 +37,7 @@ func (m *Move) look(ctx context.Context) error {
 			return err
 		}
 		for _, c := range []*dbCopy{p.from, p.to} {
-			if err := c.look(ctx, newIdentity(c.layout, c.db, m.cluster, DefaultDoorbellHorizon)); err != nil {
+			if err := c.look(ctx, newRow(c.layout, c.db, Options{Cluster: m.cluster})); err != nil {
 				return err
 			}
 		}

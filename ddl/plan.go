@@ -1,6 +1,7 @@
 package ddl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,13 +11,16 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // planHead stands on top of each file. The low lock wait lets a statement fail
 // rather than queue behind a long transaction with everybody else behind it.
 const planHead = `-- Tocsin schema, version {version}, for server {server}: databases {databases} of layout {layout}, cluster {cluster}.
--- Run it as a user who may create databases and tables. It drops and alters
--- nothing and may be run again; where it stopped, run it again.
+-- The cluster's identity is {identity}, on all servers.
+-- Run it as a user who may create databases and tables. It drops nothing, alters
+-- only a layout table that is older than its column identity, and may be run
+-- again; where it stopped, run it again.
 SET SESSION lock_wait_timeout = 5;
 `
 
@@ -28,45 +32,45 @@ type ServerPlan struct {
 
 // Plan gives per server what Apply would run on an empty one. It connects to
 // nothing. Running all of it gives exactly what Apply gives. Where neither opt
-// nor cfg names a cluster id, Plan makes one: all servers must then be given
-// the files of the same plan.
+// nor cfg names a cluster id, Plan makes one: all servers must then be given the
+// files of the same plan. The identity is opt's, else it follows from cfg.
 func Plan(cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
 	opt, err := opt.withDefaults(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if opt.Cluster == "" {
-		opt.Cluster = newCluster(cfg.Layout)
-	}
+	opt.Cluster = cmp.Or(opt.Cluster, newCluster(cfg.Layout))
+	opt.Identity = cmp.Or(opt.Identity, plannedIdentity(cfg, opt.Cluster))
 	var plans []ServerPlan
 	for _, spec := range cfg.Specs() {
 		var text strings.Builder
-		text.WriteString(head(cfg.Layout, opt.Cluster, spec.Name, spec.Databases))
+		text.WriteString(head(cfg.Layout, opt, spec))
 		for _, db := range spec.Databases {
-			planDatabase(&text, cfg.Layout, newIdentity(cfg.Layout, db, opt.Cluster, opt.DoorbellHorizon))
+			planDatabase(&text, cfg.Layout, newRow(cfg.Layout, db, opt))
 		}
 		plans = append(plans, ServerPlan{Server: spec.Name, Text: text.String()})
 	}
 	return plans, nil
 }
 
-func head(layout tocsin.Layout, cluster, server string, databases []int) string {
+func head(layout tocsin.Layout, opt Options, spec mysql.Spec) string {
 	var names []string
-	for _, db := range databases {
+	for _, db := range spec.Databases {
 		names = append(names, layout.Database(db))
 	}
 	return strings.NewReplacer(
 		"{version}", fmt.Sprint(tocsin.SchemaVersion),
-		"{server}", strings.ReplaceAll(server, "\n", " "),
+		"{server}", strings.ReplaceAll(spec.Name, "\n", " "),
 		"{databases}", strings.Join(names, ", "),
 		"{layout}", layout.String(),
-		"{cluster}", cluster,
+		"{cluster}", opt.Cluster,
+		"{identity}", opt.Identity,
 	).Replace(planHead)
 }
 
 // planDatabase writes the statements of one database. The comment of an SQL
 // file stands above the first table made from it.
-func planDatabase(text *strings.Builder, layout tocsin.Layout, row identity) {
+func planDatabase(text *strings.Builder, layout tocsin.Layout, row layoutRow) {
 	name := layout.Database(row.Number)
 	fmt.Fprintf(text, "\n-- Database %s\n%s;\n", name, in(name, createDatabase))
 	last := ""
@@ -77,7 +81,9 @@ func planDatabase(text *strings.Builder, layout tocsin.Layout, row identity) {
 		}
 		text.WriteString(t.create() + ";\n")
 		if t.file == layoutTable {
-			text.WriteString("\n" + row.insert(name) + ";\n")
+			for _, statement := range []string{in(name, widenIfNarrow), row.insert(name), row.mark(name)} {
+				text.WriteString("\n" + statement + ";\n")
+			}
 		}
 		last = t.file
 	}

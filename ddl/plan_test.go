@@ -85,7 +85,7 @@ func dump(t *testing.T, cfg tocsin.Config) []string {
 func TestWhatPlanWritesGivesExactlyWhatApplyGives(t *testing.T) {
 	t.Parallel()
 	applied, planned := config(t, 2, 3), config(t, 2, 3)
-	opt := Options{Cluster: "c1"}
+	opt := Options{Cluster: "c1", Identity: "i1"}
 	if _, err := Apply(t.Context(), applied, opt); err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +106,12 @@ func TestWhatPlanWritesGivesExactlyWhatApplyGives(t *testing.T) {
 	if findings, err := Verify(t.Context(), planned); err != nil || len(findings) != 0 {
 		t.Errorf("verify: %v, %v", findings, err)
 	}
-	if res, err := Apply(t.Context(), planned, opt); err != nil || res != (Result{Cluster: "c1", Existing: 14}) {
+	if res, err := Apply(t.Context(), planned, opt); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 14}) {
 		t.Errorf("Apply after the plan: %+v, %v", res, err)
 	}
 }
 
-func TestPlanNeedsNoServerAndSharesOneClusterID(t *testing.T) {
+func TestPlanNeedsNoServerAndSharesOneClusterIDAndIdentity(t *testing.T) {
 	t.Parallel()
 	cfg := tocsin.Config{
 		Layout: tocsin.Layout{Databases: 2, Tables: 1},
@@ -127,13 +127,15 @@ func TestPlanNeedsNoServerAndSharesOneClusterID(t *testing.T) {
 	if !strings.Contains(plans[0].Text, "`toc_1`.`task_0000`") || strings.Contains(plans[0].Text, "`toc_0`") {
 		t.Errorf("server a gets another's databases:\n%s", plans[0].Text)
 	}
-	id := func(p ServerPlan) string {
-		_, rest, _ := strings.Cut(p.Text, "cluster ")
-		id, _, _ := strings.Cut(rest, ".\n")
-		return id
-	}
-	if id(plans[0]) != id(plans[1]) || !clusterForm.MatchString(id(plans[0])) {
-		t.Errorf("cluster ids %q and %q", id(plans[0]), id(plans[1]))
+	for _, what := range []string{"cluster ", "identity is "} {
+		id := func(p ServerPlan) string {
+			_, rest, _ := strings.Cut(p.Text, what)
+			id, _, _ := strings.Cut(strings.ReplaceAll(rest, ", on all servers", ""), ".\n")
+			return id
+		}
+		if id(plans[0]) != id(plans[1]) || !clusterForm.MatchString(id(plans[0])) {
+			t.Errorf("%s: %q and %q", what, id(plans[0]), id(plans[1]))
+		}
 	}
 	if strings.Contains(plans[0].Text+plans[1].Text, "secret") {
 		t.Error("a plan holds the password")

@@ -17,9 +17,9 @@ import (
 type site struct {
 	*mysql.Server
 	layout    tocsin.Layout
-	databases map[int]bool     // database numbers that exist
-	tables    map[string]bool  // full names, toc_0.task_0000
-	rows      map[int]identity // stored layout rows by database number
+	databases map[int]bool      // database numbers that exist
+	tables    map[string]bool   // full names, toc_0.task_0000
+	rows      map[int]layoutRow // stored layout rows by database number
 }
 
 // openSites makes a pool per server. The caller closes them.
@@ -33,7 +33,7 @@ func openSites(cfg tocsin.Config, parallel int) ([]*site, error) {
 		}
 		sites = append(sites, &site{
 			Server: server, layout: cfg.Layout,
-			databases: map[int]bool{}, tables: map[string]bool{}, rows: map[int]identity{},
+			databases: map[int]bool{}, tables: map[string]bool{}, rows: map[int]layoutRow{},
 		})
 	}
 	return sites, nil
@@ -126,8 +126,8 @@ func (s *site) surveyLayout(ctx context.Context, db int) error {
 }
 
 // readLayout reads the layout row of one database; sql.ErrNoRows: none yet.
-func (s *site) readLayout(ctx context.Context, db int) (identity, error) {
-	var row identity
+func (s *site) readLayout(ctx context.Context, db int) (layoutRow, error) {
+	var row layoutRow
 	if err := s.DB.GetContext(ctx, &row, in(s.layout.Database(db), selectLayout)); err != nil {
 		return row, fmt.Errorf("read layout of %s: %w", s.place(db), err)
 	}

@@ -35,14 +35,45 @@ const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARA
 // checked before.
 const insertLayout = "INSERT /* tocsin ddl layout */ IGNORE INTO `{database}`.layout" + `
     (id, cluster_id, database_no, databases_total, tables_per_database, hash,
-     doorbell_horizon_ms, schema_version, works_with, state, gmt_create)
+     doorbell_horizon_ms, schema_version, works_with, state, gmt_create, identity)
 VALUES
     (1, '{cluster}', {number}, {databases}, {tables}, '{hash}',
-     {horizon}, {version}, {version}, '{state}', UTC_TIMESTAMP(3))`
+     {horizon}, {version}, {version}, '{state}', UTC_TIMESTAMP(3), '{identity}')`
+
+// selectWide reports whether a layout table has the column identity, which
+// clusters of before there were identities lack.
+const selectWide = `SELECT /* tocsin ddl layout */
+    COUNT(*) > 0
+FROM information_schema.columns
+WHERE table_schema = '{database}'
+    AND table_name = 'layout'
+    AND column_name = 'identity'`
+
+// widenLayout adds that column. widenIfNarrow does so where it is missing, in a
+// plan: MySQL knows no ADD COLUMN IF NOT EXISTS.
+const widenLayout = "ALTER /* tocsin ddl layout */ TABLE `{database}`.layout" + `
+    ADD COLUMN identity VARCHAR(64) NOT NULL DEFAULT '' COMMENT 'random, the same in all databases of the cluster'`
+
+var widenIfNarrow = "SET @tocsin_widen = IF((" + selectWide + `), 'DO 0',
+    '` + strings.ReplaceAll(widenLayout, "'", "''") + `');
+PREPARE tocsin_widen FROM @tocsin_widen;
+EXECUTE tocsin_widen;
+DEALLOCATE PREPARE tocsin_widen`
+
+// markLayout writes the identity of a database that has none. Primary key. Zero
+// rows: it has one.
+const markLayout = "UPDATE /* tocsin ddl layout */ `{database}`.layout" + `
+SET identity = '{identity}'
+WHERE id = 1
+    AND identity = ''`
 
 // selectLayout reads the layout row of one database; no row: none was written.
+// Where the table is older than its column identity, that name is the outer
+// query's: empty.
 const selectLayout = `SELECT /* tocsin ddl layout */
-    cluster_id, database_no, databases_total, tables_per_database, hash,
+    cluster_id,
+    (SELECT (SELECT identity FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older) AS identity,
+    database_no, databases_total, tables_per_database, hash,
     doorbell_horizon_ms, schema_version, works_with, state
 FROM ` + "`{database}`" + `.layout
 WHERE id = 1`

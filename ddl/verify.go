@@ -70,6 +70,7 @@ func expectations() (map[string]structure, error) {
 		}
 		want[file] = s
 	}
+	want[layoutTable] = want[layoutTable].mayLack("identity")
 	return want, nil
 }
 
@@ -136,9 +137,9 @@ func (r *report) counted(tables []table, want map[string]structure, found map[st
 		return
 	}
 	first := restless[0]
-	r.findings = append(r.findings, Finding{Server: r.server, Object: first.database, Warning: true, Detail: fmt.Sprintf(
+	r.warn(first.database, fmt.Sprintf(
 		"has %d of %d tables whose statistics the server counts anew by itself, which costs it much: ALTER TABLE %s STATS_AUTO_RECALC = 0, and so on",
-		len(restless), len(tables), first.full())})
+		len(restless), len(tables), first.full()))
 }
 
 // layout compares the layout row.
@@ -148,35 +149,40 @@ func (v *verification) layout(ctx context.Context, s *site, db int, r *report) e
 	}
 	name := s.layout.Database(db)
 	stored, ok := s.rows[db]
-	want := newIdentity(s.layout, db, v.cluster, DefaultDoorbellHorizon)
+	want := newRow(s.layout, db, Options{Cluster: v.cluster})
 	if !ok {
 		r.add(name+".layout", "has no row")
 	} else if err := want.conflict(stored, name); err != nil {
 		r.add(name+".layout", "differs: "+err.Error())
 	} else if stored.State != Active {
 		r.add(name+".layout", fmt.Sprintf("has state %q, want %q", stored.State, Active))
+	} else if stored.Identity == "" {
+		r.warn(name+".layout", "has no identity, by which nodes tell this cluster from another with the same id: run `tocsin ddl apply`")
 	}
 	return nil
 }
 
-// clusters finds databases whose cluster id is not that of the first one.
+// clusters finds databases whose cluster id is not that of the first one, or whose
+// identity is not that of most.
 func (v *verification) clusters(sites []*site) {
-	rows, servers := map[int]identity{}, map[int]*site{}
+	rows, servers := map[int]layoutRow{}, map[int]*site{}
 	for _, s := range sites {
 		for db, row := range s.rows {
 			rows[db], servers[db] = row, s
 		}
 	}
-	first := ""
+	first, agreed := "", identityOf(rows)
 	for _, db := range slices.Sorted(maps.Keys(rows)) {
 		if first == "" {
 			first = rows[db].Cluster
 		}
+		r, row := report{server: servers[db].Name}, servers[db].layout.Database(db)+".layout"
 		if rows[db].Cluster != first && v.cluster == "" {
-			r := report{server: servers[db].Name}
-			r.add(servers[db].layout.Database(db)+".layout", fmt.Sprintf("belongs to cluster %q, those before it to %q", rows[db].Cluster, first))
-			v.found[db] = append(r.findings, v.found[db]...)
+			r.add(row, fmt.Sprintf("belongs to cluster %q, those before it to %q", rows[db].Cluster, first))
+		} else if id := rows[db].Identity; id != "" && id != agreed {
+			r.add(row, fmt.Sprintf("has identity %s, most others %s: it is of another cluster with the same id", id, agreed))
 		}
+		v.found[db] = append(r.findings, v.found[db]...)
 	}
 }
 
@@ -188,6 +194,10 @@ type report struct {
 
 func (r *report) add(object, detail string) {
 	r.findings = append(r.findings, Finding{Server: r.server, Object: object, Detail: detail})
+}
+
+func (r *report) warn(object, detail string) {
+	r.findings = append(r.findings, Finding{Server: r.server, Object: object, Detail: detail, Warning: true})
 }
 
 // table compares one table; stored nil: there is none.
@@ -202,7 +212,7 @@ func (r *report) table(name string, want structure, stored *structure) {
 	if stored.collation != want.collation {
 		r.add(name, fmt.Sprintf("has collation %s, want %s", stored.collation, want.collation))
 	}
-	compare(r, name+", column ", want.columns, stored.columns)
+	compare(r, name+", column ", want.columnsFor(*stored), stored.columns)
 	compare(r, name+", index ", want.indexes, stored.indexes)
 	r.beyond(name, want, *stored)
 }

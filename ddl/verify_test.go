@@ -22,6 +22,9 @@ func execute(t *testing.T, cfg tocsin.Config, query string) {
 	}
 }
 
+// unmarked is the warning of a database without an identity.
+const unmarked = "has no identity, by which nodes tell this cluster from another with the same id: run `tocsin ddl apply`"
+
 // damages says what Verify must find after each; $0 stands for the name of
 // database 0.
 var damages = map[string]struct {
@@ -63,6 +66,12 @@ var damages = map[string]struct {
 		[]string{"$1.layout differs: $1 is number 1 by the config, number 0 by its layout row"}},
 	"another cluster": {"UPDATE $1.layout SET cluster_id = 'other'",
 		[]string{`$1.layout belongs to cluster "other", those before it to "c1"`}},
+	"another identity": {"UPDATE $1.layout SET identity = 'other'",
+		[]string{"$1.layout has identity other, most others i1: it is of another cluster with the same id"}},
+	"no identity":                          {"UPDATE $1.layout SET identity = ''", []string{"$1.layout " + unmarked}},
+	"a layout table older than identities": {"ALTER TABLE $0.layout DROP COLUMN identity", []string{"$0.layout " + unmarked}},
+	"another type of identity": {"UPDATE $0.layout SET identity = 0; ALTER TABLE $0.layout MODIFY identity INT NULL",
+		[]string{"$0.layout, column identity is int, want varchar(64) collate utf8mb4_bin not null default ''"}},
 	"retired":        {"UPDATE $1.layout SET state = 'retired'", []string{`$1.layout has state "retired", want "active"`}},
 	"own index":      {"CREATE INDEX mine ON $0.task_0000 (due_time)", nil},
 	"own column":     {"ALTER TABLE $0.task_0000 ADD note VARCHAR(9) NULL", nil},
@@ -76,7 +85,7 @@ func TestVerifyNamesWhatIsMissingOrDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, 2, 2)
-			if _, err := Apply(t.Context(), cfg, Options{Cluster: "c1"}); err != nil {
+			if _, err := Apply(t.Context(), cfg, Options{Cluster: "c1", Identity: "i1"}); err != nil {
 				t.Fatal(err)
 			}
 			execute(t, cfg, c.damage)

@@ -36,6 +36,33 @@ func TestWhatTheSelectPrintsStopsTheCountingOfStatistics(t *testing.T) {
 	}
 }
 
+// TestACopyBecomesAClusterOfItsOwn gives copied databases another id and identity, as the document says.
+func TestACopyBecomesAClusterOfItsOwn(t *testing.T) {
+	t.Parallel()
+	cfg := tocsin.Config{
+		Cluster: "shop",
+		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)},
+		Servers: []tocsin.Server{{DSN: devtest.DSN(t)}},
+	}
+	original, err := ddl.Apply(t.Context(), cfg, ddl.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, "+00:00")
+	for db := range 2 {
+		s.run(t, strings.ReplaceAll(ofKind(t, blocks(t, "operations.md"), "sql")[1].text, "toc_0", cfg.Layout.Database(db)))
+	}
+	cfg.Cluster = "shop-staging"
+	res, err := ddl.Apply(t.Context(), cfg, ddl.Options{})
+	if err != nil || res.Cluster != "shop-staging" || res.Identity == "" || res.Identity == original.Identity {
+		t.Errorf("%+v, %v, the original was %+v", res, err, original)
+	}
+	warned(t, cfg, 0)
+	if errs := s.close(t); errs != "" {
+		t.Errorf("the client says %s", errs)
+	}
+}
+
 // warned wants so many warnings of `tocsin ddl verify`, and nothing else.
 func warned(t *testing.T, cfg tocsin.Config, times int) {
 	t.Helper()

@@ -59,7 +59,7 @@ func (p *place) createDatabase(t *testing.T, number int) {
 	for _, file := range []string{"layout", "biz_type", "doorbell", "owner"} {
 		p.create(t, file, name, "")
 	}
-	p.exec(t, `INSERT INTO `+name+`.layout VALUES (1, 'docs', ?, 8, 1024, 'crc32', ?, 1, 1, 'active', UTC_TIMESTAMP(3))`,
+	p.exec(t, `INSERT INTO `+name+`.layout VALUES (1, 'docs', ?, 8, 1024, 'crc32', ?, 1, 1, 'active', UTC_TIMESTAMP(3), 'docs-identity')`,
 		number, horizon)
 	p.exec(t, `INSERT INTO `+name+`.biz_type VALUES (?, 'order.close', 'shop', '{}', 1, UTC_TIMESTAMP(3))`, orderType)
 }

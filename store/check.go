@@ -26,7 +26,8 @@ func scanLayout(rows *sql.Rows) (r layoutrow.Row, err error) {
 func (s *Store) Check(ctx context.Context, server int) error {
 	sv := s.servers[server]
 	rows, failed := s.layouts(ctx, sv)
-	want := layoutrow.Want{Databases: s.layout.Databases, Tables: s.layout.Tables, Cluster: s.cluster}
+	want := s.want()
+	want.Identity = s.identities.Agreed()
 	for _, row := range rows { // those beside an error may say why: a layout of fewer databases
 		if text := want.Refuse(row, s.layout.Database(row.Asked)+" on "+sv.Name); text != "" {
 			return refusal(text)
@@ -45,11 +46,22 @@ func (s *Store) Check(ctx context.Context, server int) error {
 	return nil
 }
 
+// want is what the config says of every database.
+func (s *Store) want() layoutrow.Want {
+	return layoutrow.Want{Databases: s.layout.Databases, Tables: s.layout.Tables, Cluster: s.cluster}
+}
+
+// Identity returns the identity that the databases agree on, as far as they have
+// been read; "" if none has one.
+func (s *Store) Identity() string { return s.identities.Agreed() }
+
 func (s *Store) layouts(ctx context.Context, sv *server) ([]layoutrow.Row, error) {
 	text := func(b []byte, database int) []byte {
 		return layoutOf.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
 	}
-	return everyDatabase(ctx, s, sv, layoutOf.name, text, scanLayout)
+	rows, err := everyDatabase(ctx, s, sv, layoutOf.name, text, scanLayout)
+	s.identities.Note(s.want(), rows...)
+	return rows, err
 }
 
 // firstOf shortens joined errors: the databases of a server lack their tables

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -16,6 +17,7 @@ func Connect(ctx context.Context, cfg tocsin.Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.meet(ctx)
 	var unreachable []error
 	for server := range s.servers {
 		err := s.Check(ctx, server)
@@ -31,4 +33,14 @@ func Connect(ctx context.Context, cfg tocsin.Config) (*Store, error) {
 		return nil, errors.Join(errors.Join(unreachable...), s.Close())
 	}
 	return s, nil
+}
+
+// meet reads the layout rows of all servers at once: the identity that most
+// databases have must be known before one is refused for another.
+func (s *Store) meet(ctx context.Context) {
+	var readers sync.WaitGroup
+	for _, sv := range s.servers {
+		readers.Go(func() { _, _ = s.layouts(ctx, sv) }) // Check reports the errors
+	}
+	readers.Wait()
 }

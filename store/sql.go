@@ -306,11 +306,13 @@ SELECT /* tocsin counts */
 FROM {table} FORCE INDEX (idx_due)
 GROUP BY biz_type, status`)
 
-// layoutOf reads what one database is part of.
+// layoutOf reads what one database is part of. Where the layout table is older
+// than its column identity, that name is the outer query's: empty.
 var layoutOf = prepare(`
 SELECT /* tocsin layout */
     {database_no},
     cluster_id,
+    (SELECT (SELECT identity FROM {database}.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older),
     database_no,
     databases_total,
     tables_per_database,

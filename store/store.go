@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -19,6 +20,8 @@ type Store struct {
 	home    []int    // database number -> server
 	names   []string // table number -> full name
 	metrics *metrics
+
+	identities layoutrow.Identities // as the layout rows read so far say
 }
 
 // server is one pool and what is known of the server behind it.

@@ -15,8 +15,9 @@ func newDDL(a *app) *cobra.Command {
 	return group("ddl", "Plan, create and verify the tables, and move databases", newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLMove(a))
 }
 
-// clusterFlag lets the first apply choose the cluster id.
-func clusterFlag(cmd *cobra.Command, opt *ddl.Options) {
+// clusterFlags let the first apply choose the cluster id and the identity.
+func clusterFlags(cmd *cobra.Command, opt *ddl.Options) {
+	cmd.Flags().StringVar(&opt.Identity, "identity", "", "identity of databases that have none (default: that of the others, else a new one)")
 	cmd.Flags().StringVar(&opt.Cluster, "cluster", "", "cluster id of new databases (default: the config's, else the stored one, else a new one)")
 }
 
@@ -36,7 +37,7 @@ func newDDLPlan(a *app) *cobra.Command {
 			"to. What is shown may be run with a SQL client instead.",
 		RunE: func(*cobra.Command, []string) error { return a.planDDL(opt, dir) },
 	}
-	clusterFlag(cmd, &opt)
+	clusterFlags(cmd, &opt)
 	cmd.Flags().StringVar(&dir, "out", "", "write one .sql file per server into this folder")
 	return cmd
 }
@@ -83,21 +84,24 @@ func (a *app) writePlans(plans []ddl.ServerPlan, dir string) error {
 // appliedDDL is the JSON of `ddl apply`.
 type appliedDDL struct {
 	Cluster   string  `json:"cluster"`
+	Identity  string  `json:"identity"`
 	Databases int     `json:"databases"` // created
 	Tables    int     `json:"tables"`    // created
 	Existing  int     `json:"existing"`  // tables that were there before
 	Seconds   float64 `json:"seconds"`
+	Warning   string  `json:"warning,omitempty"`
 }
 
 func newDDLApply(a *app) *cobra.Command {
 	var opt ddl.Options
 	cmd := &cobra.Command{
 		Use: "apply", Short: "Create the databases and tables that are missing", Args: noArgs,
-		Long: "Create what is missing, on all servers at once. It never drops or alters, may be run\n" +
-			"again at any time, and goes on where it was interrupted.",
+		Long: "Create what is missing, on all servers at once. It never drops anything, alters only\n" +
+			"a layout table that is older than its column identity, may be run again at any time,\n" +
+			"and goes on where it was interrupted.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.applyDDL(cmd, opt) },
 	}
-	clusterFlag(cmd, &opt)
+	clusterFlags(cmd, &opt)
 	cmd.Flags().IntVar(&opt.Parallel, "parallel", 0, fmt.Sprintf("connections to each server (default %d)", ddl.DefaultParallel))
 	cmd.Flags().DurationVar(&opt.DoorbellHorizon, "doorbell-horizon", 0, "tasks nearer than this ring the doorbell; two scan intervals (default "+ddl.DefaultDoorbellHorizon.String()+")")
 	return cmd
@@ -120,8 +124,11 @@ func (a *app) applyDDL(cmd *cobra.Command, opt ddl.Options) error {
 		return err
 	}
 	took := time.Since(begin)
-	done := appliedDDL{res.Cluster, res.Databases, res.Tables, res.Existing, took.Round(time.Millisecond).Seconds()}
+	done := appliedDDL{res.Cluster, res.Identity, res.Databases, res.Tables, res.Existing, took.Round(time.Millisecond).Seconds(), res.Warning}
 	return a.print(done, func(w io.Writer) {
+		if res.Warning != "" {
+			fmt.Fprintf(w, "warning: %s\n", res.Warning)
+		}
 		fmt.Fprintf(w, "cluster %s, layout %s: %d databases and %d tables created, %d tables were there; in %s\n",
 			res.Cluster, cfg.Layout, res.Databases, res.Tables, res.Existing, took.Round(time.Millisecond))
 	})

@@ -24,7 +24,8 @@ const (
 type Row struct {
 	Asked     int // the database's number by the config
 	Cluster   string
-	Number    int // and by itself
+	Identity  string // random, made once for all databases of a cluster; "": made before there was one
+	Number    int    // and by itself
 	Databases int
 	Tables    int // in each database
 	Hash      string
@@ -35,11 +36,11 @@ type Row struct {
 }
 
 // Fields are where a row is scanned to that holds Asked and the columns
-// cluster_id, database_no, databases_total, tables_per_database, hash,
+// cluster_id, identity, database_no, databases_total, tables_per_database, hash,
 // doorbell_horizon_ms, schema_version, works_with and state.
 func (r *Row) Fields() []any {
 	return []any{
-		&r.Asked, &r.Cluster, &r.Number, &r.Databases, &r.Tables, &r.Hash,
+		&r.Asked, &r.Cluster, &r.Identity, &r.Number, &r.Databases, &r.Tables, &r.Hash,
 		&r.HorizonMS, &r.Version, &r.WorksWith, &r.State,
 	}
 }
@@ -52,6 +53,7 @@ type Want struct {
 	Databases int
 	Tables    int    // in each database
 	Cluster   string // "": any
+	Identity  string // "": any; see Identities
 }
 
 // Refuse compares a database's own account with the config and says the first
@@ -62,6 +64,9 @@ func (w Want) Refuse(r Row, where string) string {
 		return fmt.Sprintf("layout of the config is %dx%d, that of %s is %dx%d", w.Databases, w.Tables, where, r.Databases, r.Tables)
 	case w.Cluster != "" && r.Cluster != w.Cluster:
 		return fmt.Sprintf("cluster of the config is %q, that of %s is %q", w.Cluster, where, r.Cluster)
+	case w.Identity != "" && r.Identity != "" && r.Identity != w.Identity:
+		return fmt.Sprintf("identity of the config's other databases is %s, that of %s is %s: it is of another cluster with the same id, correct the servers of the config",
+			w.Identity, where, r.Identity)
 	case r.Number != r.Asked:
 		return fmt.Sprintf("database %d of the config, %s, says that it is database %d", r.Asked, where, r.Number)
 	case r.Hash != Hash:

@@ -4,7 +4,7 @@ import "testing"
 
 func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 	t.Parallel()
-	good := Row{Asked: 1, Number: 1, Cluster: "a", Databases: 8, Tables: 16, Hash: "crc32", Version: 1, WorksWith: 1, State: "active"}
+	good := Row{Asked: 1, Number: 1, Cluster: "a", Identity: "i1", Databases: 8, Tables: 16, Hash: "crc32", Version: 1, WorksWith: 1, State: "active"}
 	for name, c := range map[string]struct {
 		change func(*Row)
 		want   string
@@ -13,6 +13,8 @@ func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 		"a newer schema works still": {func(r *Row) { r.Version = 2 }, ""},
 		"other layout":               {func(r *Row) { r.Tables = 1024 }, "layout of the config is 8x16, that of toc_1 on db1 is 8x1024"},
 		"other cluster":              {func(r *Row) { r.Cluster = "b" }, `cluster of the config is "a", that of toc_1 on db1 is "b"`},
+		"other identity":             {func(r *Row) { r.Identity = "i2" }, "identity of the config's other databases is i1, that of toc_1 on db1 is i2: it is of another cluster with the same id, correct the servers of the config"},
+		"no identity yet":            {func(r *Row) { r.Identity = "" }, ""},
 		"databases swapped":          {func(r *Row) { r.Number = 2 }, "database 1 of the config, toc_1 on db1, says that it is database 2"},
 		"other hash":                 {func(r *Row) { r.Hash = "fnv" }, `this program places tasks by "crc32", toc_1 on db1 by "fnv"`},
 		"schema is older":            {func(r *Row) { r.Version = 0 }, "this program needs schema version 1, toc_1 on db1 has 0: run `tocsin ddl apply`"},
@@ -21,12 +23,39 @@ func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 	} {
 		r := good
 		c.change(&r)
-		if got := (Want{8, 16, "a"}).Refuse(r, "toc_1 on db1"); got != c.want {
+		if got := (Want{8, 16, "a", "i1"}).Refuse(r, "toc_1 on db1"); got != c.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	good.Cluster = "b"
-	if got := (Want{8, 16, ""}).Refuse(good, "toc_1 on db1"); got != "" {
+	good.Cluster, good.Identity = "b", "i2"
+	if got := (Want{8, 16, "", ""}).Refuse(good, "toc_1 on db1"); got != "" {
 		t.Errorf("any cluster: %s", got)
+	}
+}
+
+func TestMostDatabasesDecideOnTheIdentity(t *testing.T) {
+	t.Parallel()
+	want := Want{Databases: 4, Tables: 1, Cluster: "a"}
+	row := func(db int, cluster, identity string) Row {
+		return Row{Asked: db, Number: db, Cluster: cluster, Identity: identity, Databases: 4, Tables: 1, Hash: Hash, Version: 1, WorksWith: 1, State: Active}
+	}
+	for name, c := range map[string]struct {
+		rows []Row
+		want string
+	}{
+		"nobody has one":                  {[]Row{row(0, "a", ""), row(1, "a", "")}, ""},
+		"one has one":                     {[]Row{row(0, "a", ""), row(1, "a", "x")}, "x"},
+		"most have one":                   {[]Row{row(0, "a", "y"), row(1, "a", "x"), row(2, "a", "x")}, "x"},
+		"of equals the first decides":     {[]Row{row(2, "a", "x"), row(1, "a", "y")}, "y"},
+		"another cluster has no say":      {[]Row{row(0, "b", "y"), row(1, "a", "x")}, "x"},
+		"what is said again counts once":  {[]Row{row(1, "a", "x"), row(0, "a", "y"), row(1, "a", "x")}, "y"},
+		"what is said last counts":        {[]Row{row(0, "a", "y"), row(1, "a", "x"), row(0, "a", "")}, "x"},
+		"a database that left has no say": {[]Row{row(0, "a", "y"), row(1, "a", "x"), row(0, "b", "y")}, "x"},
+	} {
+		var ids Identities
+		ids.Note(want, c.rows...)
+		if got := ids.Agreed(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

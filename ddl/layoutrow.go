@@ -1,0 +1,86 @@
+package ddl
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// layoutRow is the layout row of one database: what it is part of.
+type layoutRow struct {
+	Cluster   string `db:"cluster_id"`
+	Identity  string `db:"identity"` // "": made before there was one
+	Number    int    `db:"database_no"`
+	Databases int    `db:"databases_total"`
+	Tables    int    `db:"tables_per_database"`
+	Hash      string `db:"hash"`
+	HorizonMS int64  `db:"doorbell_horizon_ms"`
+	Version   int    `db:"schema_version"`
+	WorksWith int    `db:"works_with"`
+	State     string `db:"state"`
+}
+
+// newRow returns the row that Apply writes into database number db.
+func newRow(layout tocsin.Layout, db int, opt Options) layoutRow {
+	return layoutRow{
+		Cluster: opt.Cluster, Identity: opt.Identity, Number: db, Databases: layout.Databases, Tables: layout.Tables, Hash: Hash,
+		HorizonMS: opt.DoorbellHorizon.Milliseconds(), Version: tocsin.SchemaVersion, WorksWith: tocsin.SchemaVersion, State: Active,
+	}
+}
+
+// insert renders the statement that writes the row.
+func (r layoutRow) insert(database string) string {
+	return strings.NewReplacer(
+		"{database}", database,
+		"{cluster}", r.Cluster,
+		"{identity}", r.Identity,
+		"{number}", strconv.Itoa(r.Number),
+		"{databases}", strconv.Itoa(r.Databases),
+		"{tables}", strconv.Itoa(r.Tables),
+		"{hash}", r.Hash,
+		"{horizon}", strconv.FormatInt(r.HorizonMS, 10),
+		"{version}", strconv.Itoa(r.Version),
+		"{state}", r.State,
+	).Replace(insertLayout)
+}
+
+// mark renders the statement that writes the identity where there is none.
+func (r layoutRow) mark(database string) string {
+	return strings.ReplaceAll(in(database, markLayout), "{identity}", r.Identity)
+}
+
+// conflict says in what a stored row refuses the wanted one, naming both; place
+// is the database and its server. An empty cluster takes any, as does an empty
+// identity on either side; a different horizon or state is nothing to refuse.
+func (r layoutRow) conflict(stored layoutRow, place string) error {
+	mine, theirs := shape(r), shape(stored)
+	switch {
+	case mine != theirs:
+		return fmt.Errorf("layout of the config is %s, that of %s is %s: the layout is fixed for the life of a cluster", mine, place, theirs)
+	case r.Number != stored.Number:
+		return fmt.Errorf("%s is number %d by the config, number %d by its layout row", place, r.Number, stored.Number)
+	case r.Hash != stored.Hash:
+		return fmt.Errorf("%s is divided by %s, this program divides by %s", place, stored.Hash, r.Hash)
+	case r.Cluster != "" && r.Cluster != stored.Cluster:
+		return fmt.Errorf("cluster is %q, but %s belongs to cluster %q", r.Cluster, place, stored.Cluster)
+	case r.Identity != "" && stored.Identity != "" && r.Identity != stored.Identity:
+		return fmt.Errorf("identity is %s, but %s has %s: it is of another cluster with the same id, correct the servers of the config",
+			r.Identity, place, stored.Identity)
+	case stored.WorksWith > r.Version:
+		return fmt.Errorf("%s has schema version %d, this program knows %d: use a newer tocsin", place, stored.Version, r.Version)
+	}
+	return nil
+}
+
+func shape(r layoutRow) tocsin.Layout {
+	return tocsin.Layout{Databases: r.Databases, Tables: r.Tables}
+}
+
+// newCluster makes a cluster id that no other cluster has, "toc-k3v9x0q2mz".
+func newCluster(layout tocsin.Layout) string {
+	prefix, _, _ := strings.Cut(layout.Database(0), "_0")
+	return prefix + "-" + strings.ToLower(rand.Text()[:10])
+}

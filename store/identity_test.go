@@ -1,0 +1,56 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// The first database is of another cluster with the same id: it is refused, not the two behind it.
+func TestTheDatabaseWithAnotherIdentityIsRefused(t *testing.T) {
+	t.Parallel()
+	b := open(t, tocsin.Layout{Databases: 3, Tables: 1})
+	first, second, third := b.layout.Database(0), b.layout.Database(1), b.layout.Database(2)
+	b.exec("UPDATE " + first + ".layout SET identity = 'other'")
+	b.exec("UPDATE " + second + ".layout SET identity = 'own'")
+	b.exec("UPDATE " + third + ".layout SET identity = 'own'")
+	apart := tocsin.Config{Layout: b.layout, Cluster: "test", Servers: []tocsin.Server{
+		{Name: "db0", DSN: devtest.DSN(t), Databases: []int{0}},
+		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{1}},
+		{Name: "db2", DSN: devtest.DSN(t), Databases: []int{2}},
+	}}
+	want := "identity of the config's other databases is own, that of " + first + " on db0 is other"
+	if s, err := Connect(t.Context(), apart); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), want) ||
+		strings.Contains(err.Error(), second) || strings.Contains(err.Error(), third) {
+		t.Errorf("error %v, want %s", err, want)
+		_ = s.Close()
+	}
+	want = "identity of the config's other databases is own, that of " + first + " on db1 is other"
+	if err := b.Check(t.Context(), 0); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), want) {
+		t.Errorf("all on one server: error %v, want %s", err, want)
+	}
+	if id := b.Identity(); id != "own" {
+		t.Errorf("the databases agree on %q", id)
+	}
+	b.exec("UPDATE " + first + ".layout SET identity = 'own'")
+	if err := b.Check(t.Context(), 0); err != nil {
+		t.Errorf("when it is mended: %v", err)
+	}
+}
+
+func TestTablesOlderThanIdentitiesAreTaken(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	if err := b.Check(t.Context(), 0); err != nil || b.Identity() == "" {
+		t.Fatalf("error %v, identity %q of a new cluster", err, b.Identity())
+	}
+	for _, database := range []int{0, 1} { // one of them lacks the column, then both
+		b.exec("ALTER TABLE " + b.layout.Database(database) + ".layout DROP COLUMN identity")
+		if err := b.Check(t.Context(), 0); err != nil || (b.Identity() == "") != (database == 1) {
+			t.Errorf("without that of %d databases: error %v, identity %q", database+1, err, b.Identity())
+		}
+	}
+}
