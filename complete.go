@@ -13,6 +13,10 @@ import (
 
 var tableForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}_[0-9]{1,4}\.task_[0-9]{4}$`)
 
+// CompletedInTx is the ClaimedBy of a task that CompleteTx has completed. A node
+// tells by it that its handler did that, and no other delivery.
+const CompletedInTx = "CompleteTx"
+
 // CompleteTx writes a task's success in the handler's own transaction, so that
 // what the handler did and the task's end commit together: once. It is given
 // the Info that the handler got. Roll back on any error; ErrConflict says that

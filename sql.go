@@ -174,7 +174,7 @@ const (
 	completeSQL = `UPDATE /* tocsin complete */ {task} FORCE INDEX (PRIMARY)
 SET status = 2,
     action_time = UTC_TIMESTAMP(3),
-    claimed_by = '',
+    claimed_by = '` + CompletedInTx + `',
     gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id = ?
     AND version = ?

@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // rule is what a kind goes by at the moment. It never changes; a new policy is
@@ -44,6 +46,7 @@ type kind struct {
 	d       *Dispatcher
 	number  uint64
 	rule    atomic.Pointer[rule]
+	inTx    atomic.Bool // its handlers complete their tasks in their own transactions, as the last fate says
 	metrics *kindMetrics
 
 	mu      sync.Mutex
@@ -224,6 +227,13 @@ func (k *kind) expire() {
 	k.mu.Unlock()
 	for _, w := range over {
 		w.expire(now)
+	}
+}
+
+// noteFate notes how a completed row was found, for the outcomes to come.
+func (k *kind) noteFate(verb tocsin.Verb, fate store.Fate) {
+	if inTx := fate == store.InTx; verb == tocsin.Complete && (inTx || fate == store.Stored) && k.inTx.Load() != inTx {
+		k.inTx.Store(inTx)
 	}
 }
 

@@ -26,6 +26,7 @@ type memory struct {
 	skew    atomic.Int64                                     // ms that Now is ahead of the server's clock
 	failing func(statement string, ids []tocsin.JobID) error // asked before each statement; nil: all is well
 	fates   map[store.Fate]int
+	settled []store.Outcome
 	owner   store.Fence // whom the owner rows name
 }
 
@@ -104,6 +105,7 @@ func (m *memory) Settle(_ context.Context, _ int, outcomes []store.Outcome) ([]s
 		return nil, err
 	}
 	m.settles++
+	m.settled = append(m.settled, outcomes...)
 	fates := make([]store.Fate, len(outcomes))
 	for i, o := range outcomes {
 		fates[i] = m.settle(o)
@@ -125,6 +127,8 @@ func (m *memory) settle(o store.Outcome) store.Fate {
 		return store.Cancelled
 	case row.Version != o.Version:
 		return store.Rescheduled
+	case o.Verb == tocsin.Complete && row.Status == tocsin.Done && row.ClaimedBy == tocsin.CompletedInTx:
+		return store.InTx
 	case o.Verb == tocsin.Complete && row.Status != tocsin.Done:
 	case row.Status.Final() || row.Attempts != o.Attempts:
 		return store.Settled

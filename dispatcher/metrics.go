@@ -12,9 +12,6 @@ import (
 // verbLabels are the values of the label "verb", by verb.
 var verbLabels = [...]string{tocsin.Complete: "complete", tocsin.Retry: "retry", tocsin.Defer: "snooze", tocsin.GiveUp: "bury"}
 
-// fates is how many kinds of fate there are.
-const fates = int(store.Gone) + 1
-
 // latenessBuckets go from a millisecond to an hour.
 var latenessBuckets = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 600, 3600}
 
@@ -28,7 +25,7 @@ type metrics struct {
 	claimed      prometheus.Counter
 	givenBack    prometheus.Counter
 	aside        prometheus.Counter
-	settledBy    [fates]prometheus.Counter
+	settledBy    [store.Fates]prometheus.Counter
 	errors       *prometheus.CounterVec
 	ended        *prometheus.CounterVec
 	timeouts     *prometheus.CounterVec
@@ -130,7 +127,7 @@ func (m *metrics) failed(statement string, err error) {
 }
 
 func (m *metrics) settled(all []store.Fate) {
-	var n [fates]int
+	var n [store.Fates]int
 	for _, f := range all {
 		n[f]++
 	}

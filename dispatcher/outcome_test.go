@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,6 +106,46 @@ func TestOutcomesOfAMomentAreSettledTogether(t *testing.T) {
 		defer r.store.mu.Unlock()
 		if most := int(tasks*each/linger) + 1; r.store.fates[store.Stored] != tasks || r.store.settles > most {
 			t.Errorf("%d statements settled %v, want %d at most", r.store.settles, r.store.fates, most)
+		}
+	})
+}
+
+// Of handlers that complete their tasks in their own transactions, outcomes are
+// settled apart from others', as long as they do.
+func TestOutcomesOfHandlersWithTransactionsAreSettledApart(t *testing.T) {
+	var mem *memory
+	var inTx atomic.Bool
+	inTx.Store(true)
+	policies, sinks := one(policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
+		if inTx.Load() {
+			mem.change(task.JobID, func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Done, tocsin.CompletedInTx })
+		}
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		mem = r.store
+		deliver := func(tx bool) store.Outcome {
+			inTx.Store(tx)
+			id := r.add(0, 1, 0)
+			time.Sleep(time.Second)
+			r.status(id, tocsin.Done)
+			if got := r.Oldest(0); got != math.MaxInt64 {
+				t.Errorf("it is still known, due at %d", got)
+			}
+			r.store.mu.Lock()
+			defer r.store.mu.Unlock()
+			return r.store.settled[len(r.store.settled)-1]
+		}
+		deliver(true)
+		if o := deliver(true); !o.InTx {
+			t.Error("the second one is not expected to be completed")
+		}
+		deliver(false)
+		if o := deliver(false); o.InTx {
+			t.Error("a handler without a transaction is expected to have one")
+		}
+		if _, n := r.store.counts(store.InTx); n != 2 {
+			t.Errorf("%d completed by their handlers, want 2", n)
 		}
 	})
 }

@@ -245,6 +245,7 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 	}
 	s.open.remove(r.task)
 	r.acquit()
+	r.lane.kind.noteFate(r.verb, fate)
 	due, again := r.dueAgain(fate, now)
 	if again && !s.d.cfg.ClaimAll && due <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
 		r.lane.queue.Requeue(r.entry(due))

@@ -82,5 +82,6 @@ func (r result) outcome() store.Outcome {
 		Action:   r.row.Action,
 		Next:     r.next,
 		Reason:   r.reason,
+		InTx:     r.verb == tocsin.Complete && r.lane.kind.inTx.Load(),
 	}
 }

@@ -164,7 +164,7 @@ type counts struct{ delivered, retried, dead atomic.Int64 }
 
 func (c *counts) settled(fate store.Fate, verb tocsin.Verb) {
 	switch {
-	case fate != store.Stored: // the sweeper counts it as settled elsewhere
+	case fate != store.Stored && fate != store.InTx: // the sweeper counts it as settled elsewhere
 	case verb == tocsin.Complete:
 		c.delivered.Add(1)
 	case verb == tocsin.GiveUp:

@@ -2,6 +2,8 @@ package node_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -93,6 +95,35 @@ func TestSweepLeavesWhatItCannotDeliver(t *testing.T) {
 	}
 	if result.Left["refund.check (no handler here)"] != 1 || result.Left["on.hold (paused)"] != 1 {
 		t.Errorf("left: %v", result.Left)
+	}
+}
+
+// A handler that completes its task in its own transaction has delivered it.
+func TestSweepCountsWhatHandlersComplete(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	for id := range uint64(20) {
+		add(t, p, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
+	}
+	db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(tocsin.CompleteTx(ctx, tx, task.Info), tx.Commit())
+	})
+	n, err := node.New(p.sweepConfig(), &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err := n.Sweep(t.Context()); err != nil || result.Delivered != 20 || result.Elsewhere != 0 {
+		t.Errorf("%s, %v", result, err)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-var fateNames = [...]string{"stored", "cancelled", "rescheduled", "settled", "claim_lost", "gone"}
+var fateNames = [...]string{"stored", "cancelled", "rescheduled", "settled", "claim_lost", "gone", "in_tx"}
 
 // String gives the word, as used in metrics.
 func (f Fate) String() string {
@@ -26,6 +26,7 @@ type found struct {
 	action    int64
 	attempts  int
 	version   uint32
+	claimedBy string
 	lastError string
 }
 
@@ -72,7 +73,7 @@ func scanFound(rows *sql.Rows, into map[tocsin.JobID]found) error {
 	var id tocsin.JobID
 	var f found
 	var action time.Time
-	err := rows.Scan(&id, &f.status, &action, &f.attempts, &f.version, &f.lastError)
+	err := rows.Scan(&id, &f.status, &action, &f.attempts, &f.version, &f.claimedBy, &f.lastError)
 	f.action = action.UnixMilli()
 	into[id] = f
 	return err
@@ -87,6 +88,8 @@ func fateOf(o *Outcome, row found) Fate {
 		return Rescheduled
 	case o.wrote(row):
 		return Stored
+	case o.Verb == tocsin.Complete && row.status == tocsin.Done && row.claimedBy == tocsin.CompletedInTx:
+		return InTx
 	case row.status.Final(), row.attempts != o.Attempts:
 		return Settled
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -150,6 +152,23 @@ func (b *bench) settleOne(o Outcome) Fate {
 		b.tb.Fatal(err)
 	}
 	return fates[0]
+}
+
+// roundTrips counts those of a statement so far.
+func (b *bench) roundTrips(statement string) int {
+	b.tb.Helper()
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(b.metrics.seconds)
+	families, err := reg.Gather()
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	for _, m := range families[0].GetMetric() {
+		if m.GetLabel()[0].GetValue() == statement {
+			return int(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return 0
 }
 
 // locked holds one row locked in another transaction until the returned

@@ -63,7 +63,8 @@ func (s *Store) settle(ctx context.Context, sv *server, outcomes []Outcome, grou
 	return fates, err
 }
 
-// missedBy gives the outcomes that hit no row.
+// missedBy gives the outcomes that hit no row. A statement hits all of its rows or
+// none, as where their handlers have completed them; else it is errUneven.
 func missedBy(counts []int64, groups [][]int) (missed []int, err error) {
 	if len(counts) != len(groups) {
 		return nil, fmt.Errorf("%d counts for %d statements", len(counts), len(groups))
@@ -71,18 +72,18 @@ func missedBy(counts []int64, groups [][]int) (missed []int, err error) {
 	for i, group := range groups {
 		switch {
 		case counts[i] == int64(len(group)):
-		case len(group) > 1:
+		case counts[i] > 0:
 			return nil, errUneven
 		default:
-			missed = append(missed, group[0])
+			missed = append(missed, group...)
 		}
 	}
 	return missed, nil
 }
 
 // groupOutcomes gives the outcomes, by index, that share a statement, in the
-// order of their tables: completed ones of one table and version, at most
-// maxIDs, others alone.
+// order of their tables: completed ones of one table and version, and alike InTx,
+// at most maxIDs; others alone.
 func groupOutcomes(outcomes []Outcome) [][]int {
 	order := make([]int, len(outcomes))
 	for i := range order {
@@ -112,12 +113,22 @@ func compareOutcomes(a, b *Outcome) int {
 	if a.Verb == tocsin.Complete && a.Version != b.Version {
 		return cmp.Compare(a.Version, b.Version)
 	}
+	if a.InTx != b.InTx {
+		return cmp.Compare(rank(a.InTx), rank(b.InTx))
+	}
 	return cmp.Compare(a.JobID, b.JobID)
 }
 
 func together(a, b *Outcome) bool {
 	return a.Verb == tocsin.Complete && b.Verb == tocsin.Complete &&
-		a.Version == b.Version && a.JobID.Table() == b.JobID.Table()
+		a.Version == b.Version && a.InTx == b.InTx && a.JobID.Table() == b.JobID.Table()
+}
+
+func rank(inTx bool) int {
+	if inTx {
+		return 1
+	}
+	return 0
 }
 
 // singly puts each outcome into a group of its own, in the same order.

@@ -183,6 +183,7 @@ SELECT /* tocsin fate */
     action_time,
     attempts,
     version,
+    claimed_by,
     last_error
 FROM {table} FORCE INDEX (PRIMARY)
 WHERE job_id IN ({ids})`)

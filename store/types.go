@@ -70,6 +70,7 @@ type Outcome struct {
 	Version  uint32 // as loaded
 	Attempts int    // as loaded
 	Claimed  bool   // the row was claimed by this attempt
+	InTx     bool   // Complete: it is probably InTx, and has a statement apart from those that hit all their rows
 	Action   int64  // as loaded; claimed: the deadline
 	Next     int64  // Retry, Defer: the next action_time
 	Reason   string // Retry, GiveUp: for last_error; cut to fit here
@@ -86,7 +87,11 @@ const (
 	Settled          // another attempt settled it first
 	ClaimLost        // the claim ran out or the row was claimed by another
 	Gone             // no such row: purged
+	InTx             // the handler has completed it in its own transaction
 )
+
+// Fates is how many fates there are.
+const Fates = int(InTx) + 1
 
 // Bell is one ring of a database's doorbell.
 type Bell struct {

@@ -1,0 +1,116 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// completeTx completes rows as their handlers do, in one transaction.
+func (b *bench) completeTx(ids ...tocsin.JobID) {
+	b.tb.Helper()
+	tx, err := b.db.BeginTx(b.tb.Context(), nil)
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	for _, id := range ids {
+		info := tocsin.Info{JobID: id, Table: b.layout.Table(id.Table())}
+		if err := tocsin.CompleteTx(b.tb.Context(), tx, info); err != nil {
+			b.tb.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		b.tb.Fatal(err)
+	}
+}
+
+// What handlers have completed is told from what another delivery completed, and
+// costs the batch that it is settled in nothing.
+func TestSettleTellsWhatHandlersHaveCompleted(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	var outcomes []Outcome
+	for table := range small.Total() {
+		for i := range 4 {
+			b.add(task{id: id(table, i)})
+			o := b.outcome(id(table, i), tocsin.Complete)
+			o.InTx = i%2 == 0
+			outcomes = append(outcomes, o)
+		}
+		b.completeTx(id(table, 0), id(table, 2))
+	}
+	fates, err := b.Settle(t.Context(), 0, outcomes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, fate := range fates {
+		want := Stored
+		if outcomes[i].InTx {
+			want = InTx
+		}
+		if fate != want {
+			t.Errorf("outcome %d: %s, want %s", i, fate, want)
+		}
+	}
+	if n := b.roundTrips("settle"); n != 1 {
+		t.Errorf("it took %d packets", n)
+	}
+}
+
+func TestSettleTellsInTxFromARace(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		verb    tocsin.Verb
+		race    bool // another delivery completed it
+		changed bool // it was rescheduled and then completed
+		want    Fate
+	}{
+		"its handler completed it":                   {verb: tocsin.Complete, want: InTx},
+		"another delivery completed it":              {verb: tocsin.Complete, race: true, want: Settled},
+		"its handler completed it and failed then":   {verb: tocsin.Retry, want: Settled},
+		"it was completed as a version that is gone": {verb: tocsin.Complete, changed: true, want: Rescheduled},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, small)
+			b.add(task{id: id(1, 1)})
+			o := b.outcome(id(1, 1), c.verb)
+			if c.race {
+				b.settleOne(b.outcome(id(1, 1), tocsin.Complete))
+			} else {
+				b.completeTx(id(1, 1))
+			}
+			if c.changed {
+				o.Version++
+			}
+			if got := b.settleOne(o); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A handler that was expected to complete its task in a transaction, and did not,
+// is settled like any other.
+func TestSettleCompletesWhatWasExpectedInTx(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	var outcomes []Outcome
+	for i := range 3 {
+		b.add(task{id: id(1, i)})
+		o := b.outcome(id(1, i), tocsin.Complete)
+		o.InTx = true
+		outcomes = append(outcomes, o)
+	}
+	b.completeTx(id(1, 1))
+	fates, err := b.Settle(t.Context(), 0, outcomes)
+	if err != nil || fates[0] != Stored || fates[1] != InTx || fates[2] != Stored {
+		t.Fatalf("%v, %v", fates, err)
+	}
+	for i := range 3 {
+		if r := b.row(id(1, i)); r.Status != tocsin.Done {
+			t.Errorf("row %d is %s", i, r.Status)
+		}
+	}
+}
