@@ -31,7 +31,9 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 		started = append(started, t)
 	}
 	room := batch[0].lane.budget() > 0
+	beside := s.beside(started)
 	s.mu.Unlock()
+	s.tellBeside(beside)
 	for _, t := range back {
 		s.giveBack(t)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 )
 
 // The phases of a Dispatcher. Deliveries start in running alone.
@@ -29,6 +30,7 @@ type Dispatcher struct {
 	metrics *metrics
 	phase   atomic.Int32
 	suspect atomic.Bool // a row that has ended processes before is in hand
+	limit   loglimit.Limit
 	servers []*server
 	workers tally // goroutines that deliver
 	takes   tally // Takes under way, which may yet make rows ready
@@ -97,6 +99,7 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 		for _, k := range d.allKinds() {
 			timeout := k.rule.Load().timeout
 			k.giveBack(k.takeReady(func(t *task) bool { return t.tooOld(time.Now(), timeout) }))
+			k.tellOverruns(time.Now())
 		}
 		for _, s := range d.servers {
 			s.resumeAside(time.Now())
@@ -242,6 +245,7 @@ type Stats struct {
 	Open      int `json:"open"`      // rows in delivery or waiting to be settled
 	Unsettled int `json:"unsettled"` // outcomes waiting to be settled
 	Aside     int `json:"aside"`     // of these, refused by the database and tried at long intervals
+	Overrun   int `json:"overrun"`   // tasks with a delivery over its time-out whose target has not returned
 	Workers   int `json:"workers"`   // goroutines that deliver
 }
 

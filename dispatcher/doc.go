@@ -34,7 +34,8 @@
 //	load fails for one table      that table's rows wait a second, the others go on
 //	handler panics                a failed attempt with the panic's text
 //	a batch fails as a whole      its tasks are retried one by one; batches of retries return once these succeed
-//	handler hangs                 a failed attempt at the time-out; its slot is taken until it returns
+//	handler hangs                 a failed attempt at the time-out; its slot is taken until it returns, and its task's
+//	                              next attempt waits for that, one more time-out at most
 //	settle fails                  outcomes wait and are sent again; the server's lanes load no more when too many wait
 //	settle fails for one row      the row is set aside and tried at longer and longer intervals
 //	the row changed meanwhile     a fate, counted by its cause

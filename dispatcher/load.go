@@ -211,7 +211,7 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 		s.d.metrics.droppedLater.Inc()
 		l.queue.Done(e.JobID)
 	default:
-		return true
+		return !s.putOff(l, e, row.Action, loaded.Now)
 	}
 	return false
 }

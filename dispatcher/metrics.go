@@ -24,6 +24,8 @@ type metrics struct {
 	droppedClaim prometheus.Counter
 	claimed      prometheus.Counter
 	givenBack    prometheus.Counter
+	waited       prometheus.Counter
+	overlapped   prometheus.Counter
 	aside        prometheus.Counter
 	settledBy    [store.Fates]prometheus.Counter
 	errors       *prometheus.CounterVec
@@ -56,6 +58,8 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		droppedClaim: dropped.WithLabelValues("claim_refused"),
 		claimed:      count("claimed", "Rows claimed before their delivery."),
 		givenBack:    count("given_back", "Loaded rows that were not started."),
+		waited:       count("waited", "Attempts put off since an earlier delivery of their task had not returned."),
+		overlapped:   count("overlapped", "Attempts that started beside an earlier delivery of their task, after a wait of one time-out."),
 		aside:        count("set_aside", "Outcomes that the database refused, each time they were set aside."),
 		errors:       counterVec(f, "errors", "Statements that failed.", "statement", "class"),
 		ended:        counterVec(f, "attempts", "Attempts that ended, by outcome.", "biz_type", "verb"),
@@ -93,6 +97,7 @@ func gauges(f promauto.Factory, stats func() Stats) {
 	gauge("rows_loaded", "Rows loading or ready to start.", func(s Stats) int { return s.Loaded })
 	gauge("open", "Rows in delivery or waiting to be settled.", func(s Stats) int { return s.Open })
 	gauge("unsettled", "Outcomes waiting to be settled.", func(s Stats) int { return s.Unsettled })
+	gauge("overrun", "Tasks with a delivery over its time-out whose target has not returned.", func(s Stats) int { return s.Overrun })
 	gauge("aside", "Outcomes that the database refused and that are tried again.", func(s Stats) int { return s.Aside })
 }
 

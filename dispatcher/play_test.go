@@ -20,9 +20,9 @@ import (
 )
 
 // Whatever happens to rows, tables and the lease between a row's reading and its
-// outcome: each attempt starts once and not early, a strict task that was cancelled
-// not at all, no claim runs out, and in the end every row has its final state and
-// nothing is held.
+// outcome: each attempt starts once and not early, and not beside another one of its
+// task, a strict task that was cancelled not at all, no claim runs out, and in the
+// end every row has its final state and nothing is held.
 func TestNoAttemptIsLostOrMadeTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(bubble{t}, func(draws *rapid.T) { newPlay(t, draws).run() })
@@ -64,15 +64,17 @@ type play struct {
 	mu        sync.Mutex
 	lost      bool // the lease
 	started   map[attemptOf]bool
+	inHand    map[tocsin.JobID]bool
 	cancelled map[tocsin.JobID]bool
 	wrong     []string
 }
 
 func newPlay(t *testing.T, draws *rapid.T) *play {
-	p := &play{draws: draws, started: make(map[attemptOf]bool), cancelled: make(map[tocsin.JobID]bool)}
+	p := &play{draws: draws, started: make(map[attemptOf]bool), inHand: make(map[tocsin.JobID]bool), cancelled: make(map[tocsin.JobID]bool)}
 	plain, strict := policy("order.close", plainType), policy("coupon.remind", strictType)
 	plain.Concurrency, strict.Concurrency = rapid.IntRange(1, 4).Draw(draws, "slots"), 2
 	strict.Strict = true
+	plain.Ladder = []biztype.Duration{biztype.Duration(500 * time.Millisecond)} // before an overrun ends
 	p.policies = []biztype.Policy{plain, strict}
 	sink := handler(p.deliver)
 	p.rig = newRig(t, 1, map[string]Sink{plain.Name: sink, strict.Name: sink}, func(cfg *Config) {
@@ -105,11 +107,18 @@ func (p *play) deliver(_ context.Context, task tocsin.Info) error {
 		p.wrong = append(p.wrong, fmt.Sprintf("started twice: %+v", one))
 	case time.Now().Before(task.ActionTime):
 		p.wrong = append(p.wrong, fmt.Sprintf("early: %+v", one))
+	case p.inHand[task.JobID]:
+		p.wrong = append(p.wrong, fmt.Sprintf("started beside another attempt: %+v", one))
 	case p.cancelled[task.JobID]:
 		p.wrong = append(p.wrong, fmt.Sprintf("started after its cancel: %+v", one))
 	}
-	p.started[one] = true
+	p.started[one], p.inHand[task.JobID] = true, true
 	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.inHand[task.JobID] = false
+	}()
 	first := task.Attempts == 0
 	switch task.BizID % 6 {
 	case 0:

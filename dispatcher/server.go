@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
 )
 
@@ -36,6 +37,7 @@ type server struct {
 	probes    int // entries of locked tables that are being loaded
 	tables    map[int]*table
 	open      tasks // in delivery or waiting to be settled
+	overruns  map[tocsin.JobID]*overrun
 	waiters   map[*waiter]struct{}
 	pending   []result // wait for a settler
 	aside     []parked // refused by the database
@@ -53,6 +55,8 @@ func newServer(d *Dispatcher, index int) *server {
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),
 		waiters: make(map[*waiter]struct{}),
+
+		overruns: make(map[tocsin.JobID]*overrun),
 	}
 }
 
@@ -135,6 +139,7 @@ func (s *server) addTo(st *Stats) {
 	st.Open += len(s.open)
 	st.Unsettled += s.unsettled
 	st.Aside += len(s.aside)
+	st.Overrun += len(s.overruns)
 }
 
 // admitted reports whether rows of the table may start. Called under s.mu.

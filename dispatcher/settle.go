@@ -241,6 +241,7 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 // under s.mu.
 func (s *server) close(r result, fate store.Fate, now int64) {
 	if r.after {
+		s.endOverrun(r.task)
 		return
 	}
 	s.open.remove(r.task)

@@ -101,7 +101,8 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 			}
 			continue
 		}
-		if l.queue.Take(duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}) {
+		e := duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}
+		if l.queue.Take(e) && !s.putOff(l, e, row.Action, s.now()) {
 			block = append(block, task{lane: l, row: row, asked: asked, loaded: at})
 		}
 	}

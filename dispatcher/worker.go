@@ -154,6 +154,8 @@ func (w *worker) expire(now time.Time) {
 	err := fmt.Errorf("delivery timed out after %s", a.rule.timeout)
 	if now.IsZero() {
 		err = tocsin.Snooze(0)
+	} else {
+		a.server().overran(a.tasks)
 	}
 	w.kind.metrics.timeouts.Inc()
 	w.kind.end(a, same(err, len(a.tasks)), nil, true)
@@ -208,12 +210,16 @@ func (k *kind) observe(results []result, took time.Duration, timedOut bool) {
 // time-out: what is done is done. Its failures are settled already.
 func afterwards(a attempt, errs []error) {
 	var done []result
+	var failed []*task
 	for i, t := range a.tasks {
 		if errs[i] == nil {
 			done = append(done, result{task: t, ending: ending{verb: tocsin.Complete}, after: true})
+		} else {
+			failed = append(failed, t)
 		}
 	}
-	a.server().report(done)
+	a.server().report(done) // these have returned once that is stored
+	a.server().returned(failed)
 }
 
 // errExited fails the tasks of a target that did not return: it called

@@ -19,7 +19,8 @@ type Handlers struct {
 
 // Handle registers the handler of one biz type. The handler is called
 // concurrently, up to the policy's concurrency. Its context ends at the
-// delivery time-out. It returns nil to complete the task, tocsin.Bury,
+// delivery time-out, and it should return then: it keeps its place, and the task's
+// next attempt waits for it, but for no more than another time-out. It returns nil to complete the task, tocsin.Bury,
 // tocsin.RetryIn or tocsin.Snooze to say otherwise, and any other error to retry
 // by the policy. A panic counts as an error. A payload that does not decode
 // never reaches the handler: the task is buried.

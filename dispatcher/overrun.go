@@ -1,0 +1,143 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// overrun is a task with deliveries over their time-out whose target has not
+// returned. They are settled as failed. The task's next attempt waits for them in
+// this process, so that a handler that ignores its context does not meet itself:
+// for at most one more time-out, or a handler that never returns would hold the
+// task for ever. Then the attempt starts beside them, logged and counted.
+type overrun struct {
+	deliveries int
+	waiting    duequeue.Entry // the next attempt, queued again for the end of its wait; zero: none waits
+}
+
+// slowReturn is how long a target may take to return after the time-out before
+// the log speaks of it.
+const slowReturn = time.Second
+
+// overran notes that the deliveries of tasks are over their time-out. It comes
+// before their outcome, so that the next attempts find it.
+func (s *server) overran(tasks []*task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range tasks {
+		o := s.overruns[t.row.JobID]
+		if o == nil {
+			o = &overrun{}
+			s.overruns[t.row.JobID] = o
+		}
+		o.deliveries++
+	}
+}
+
+// returned notes that targets have returned after the time-out, without success.
+func (s *server) returned(tasks []*task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range tasks {
+		s.endOverrun(t)
+	}
+}
+
+// endOverrun lets the next attempt of a task start that waits for this delivery.
+// Called under s.mu.
+func (s *server) endOverrun(t *task) {
+	o := s.overruns[t.row.JobID]
+	if o == nil { // the delivery was cut off by the end of the node
+		return
+	}
+	if o.deliveries--; o.deliveries > 0 {
+		return
+	}
+	delete(s.overruns, t.row.JobID)
+	if o.waiting.JobID != 0 && s.admitted(t.table()) {
+		t.lane.offer(o.waiting)
+		signal(s.wake)
+	}
+}
+
+// putOff queues the next attempt of a task again for the end of its wait, and
+// reports whether it has to wait. A sweep leaves it to the next one. Called under
+// s.mu.
+func (s *server) putOff(l *lane, e duequeue.Entry, action, now int64) bool {
+	o := s.overruns[e.JobID]
+	until := action + ceilMilli(l.kind.rule.Load().timeout)
+	if o == nil || now >= until {
+		return false
+	}
+	if o.waiting.Due != action { // peeks and bells may ask again
+		s.d.metrics.waited.Inc()
+	}
+	o.waiting = duequeue.Entry{JobID: e.JobID, Type: e.Type, Due: action}
+	if e.Due = until; s.d.cfg.ClaimAll {
+		l.queue.Done(e.JobID)
+	} else {
+		l.queue.Requeue(e)
+	}
+	return true
+}
+
+// beside gives those of the tasks of which a delivery has not returned. Called
+// under s.mu.
+func (s *server) beside(tasks []*task) (some []*task) {
+	if len(s.overruns) == 0 {
+		return nil
+	}
+	for _, t := range tasks {
+		if s.overruns[t.row.JobID] != nil {
+			some = append(some, t)
+		}
+	}
+	return some
+}
+
+// tellBeside logs and counts tasks that start beside a delivery of their own.
+func (s *server) tellBeside(tasks []*task) {
+	for _, t := range tasks {
+		s.d.metrics.overlapped.Inc()
+		s.d.limit.Of(s.d.cfg.Logger.Warn(), "overlap "+t.row.BizType).Str("biz_type", t.row.BizType).Str("job_id", t.row.JobID.String()).
+			Msg("a task is delivered again though an earlier delivery has not returned: its handler ignores the context")
+	}
+}
+
+// tellOverruns logs the biz types whose slots are taken by deliveries that are over
+// their time-out.
+func (k *kind) tellOverruns(now time.Time) {
+	n, longest := k.overruns(now)
+	if n == 0 {
+		return
+	}
+	r := k.rule.Load()
+	k.d.limit.Of(k.d.cfg.Logger.Warn(), "overrun "+r.policy.Name).Str("biz_type", r.policy.Name).Int("deliveries", n).
+		Int("concurrency", r.policy.Concurrency).Stringer("longest", longest.Round(time.Millisecond)).
+		Msg("deliveries over their time-out have not returned: each holds a slot, and its task waits for one more time-out")
+}
+
+// overruns counts the deliveries that should have returned, and how long the
+// longest has been over its time-out.
+func (k *kind) overruns(now time.Time) (n int, longest time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for w := range k.workers {
+		if over := w.over(now); over > slowReturn {
+			n++
+			longest = max(longest, over)
+		}
+	}
+	return n, longest
+}
+
+// over is how long the delivery in hand has been over its time-out; 0 if none is.
+func (w *worker) over(now time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.attempt.state != expired {
+		return 0
+	}
+	return now.Sub(w.attempt.deadline)
+}

@@ -1,0 +1,227 @@
+package dispatcher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// stubborn is a handler that ignores its context: its first attempt takes so long,
+// and ends so.
+type stubborn struct {
+	takes time.Duration
+	err   error
+
+	mu    sync.Mutex
+	now   map[tocsin.JobID]int // deliveries under way
+	most  int                  // of one task at the same time
+	began []time.Time
+}
+
+func (s *stubborn) deliver(_ context.Context, task tocsin.Info) error {
+	s.enter(task.JobID, 1)
+	defer s.enter(task.JobID, -1)
+	if task.Attempts > 0 {
+		return nil
+	}
+	time.Sleep(s.takes)
+	return s.err
+}
+
+func (s *stubborn) enter(id tocsin.JobID, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		s.now = make(map[tocsin.JobID]int)
+	}
+	s.now[id] += by
+	if by > 0 {
+		s.began = append(s.began, time.Now())
+	}
+	s.most = max(s.most, s.now[id])
+}
+
+// seen gives how many deliveries began, and how many of a task were under way at
+// the same time.
+func (s *stubborn) seen() (began, most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.began), s.most
+}
+
+// overrunPolicy has a time-out of 2 s, and retries after half a second.
+func overrunPolicy() biztype.Policy {
+	p := policy("order.close", 1)
+	p.Ladder = []biztype.Duration{biztype.Duration(500 * time.Millisecond)}
+	return p
+}
+
+// counted gives the value of a counter without labels.
+func counted(t *testing.T, from prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	all, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if m.GetName() == name {
+			return m.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes      time.Duration // of the first attempt
+		err        error         // of the first attempt
+		most       int           // deliveries of the task at the same time
+		starts     []time.Duration
+		overlapped float64
+	}{
+		"it fails after its time-out":    {3 * time.Second, errors.New("no answer"), 1, []time.Duration{0, 3 * time.Second}, 0},
+		"it succeeds after its time-out": {3 * time.Second, nil, 1, []time.Duration{0}, 0},
+		"it returns before the next":     {2200 * time.Millisecond, errors.New("no answer"), 1, []time.Duration{0, 2500 * time.Millisecond}, 0},
+		"it does not return for long":    {25 * time.Second, errors.New("no answer"), 2, []time.Duration{0, 4500 * time.Millisecond}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &stubborn{takes: c.takes, err: c.err}
+			policies, sinks := one(overrunPolicy(), s.deliver)
+			registry := prometheus.NewRegistry()
+			inBubbleWith(t, sinks, func(c *Config) { c.Registerer = registry }, func(r *rig) {
+				r.SetPolicies(policies)
+				begun, id := time.Now(), r.add(0, 1, 0)
+				for range 60 { // peeks and bells find it again and again
+					time.Sleep(100 * time.Millisecond)
+					if r.store.row(id).Status == tocsin.Pending {
+						r.offer(id)
+					}
+				}
+				r.status(id, tocsin.Done)
+				began, most := s.seen()
+				if most != c.most || began != len(c.starts) {
+					t.Fatalf("%d deliveries, %d at the same time; want %d and %d", began, most, len(c.starts), c.most)
+				}
+				for i, want := range c.starts {
+					if got := s.began[i].Sub(begun); !near(got, want) {
+						t.Errorf("delivery %d started after %s, want %s", i, got, want)
+					}
+				}
+				if n := counted(t, registry, "tocsin_dispatcher_overlapped_total"); n != c.overlapped {
+					t.Errorf("%g overlaps are counted, want %g", n, c.overlapped)
+				}
+			})
+		})
+	}
+}
+
+func TestWholeRowsWaitForTheirLastAttemptToo(t *testing.T) {
+	s := &stubborn{takes: 3 * time.Second, err: errors.New("no answer")}
+	policies, sinks := one(overrunPolicy(), s.deliver)
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		id := r.add(0, 1, 0)
+		time.Sleep(2600 * time.Millisecond)
+		r.hand(r.room(10), r.rows(id))
+		time.Sleep(time.Second)
+		r.status(id, tocsin.Done)
+		if began, most := s.seen(); most != 1 || began != 2 {
+			t.Errorf("%d deliveries, %d at the same time; want 2 and 1", began, most)
+		}
+	})
+}
+
+func TestASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
+	s := &stubborn{takes: 30 * time.Second, err: errors.New("no answer")}
+	_, sinks := one(overrunPolicy(), s.deliver)
+	inBubbleWith(t, sinks, func(c *Config) { c.ClaimAll, c.SweepGrace = true, time.Nanosecond }, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{overrunPolicy()})
+		id := r.add(0, 1, 0)
+		time.Sleep(2600 * time.Millisecond)
+		r.offer(id) // as the next sweep does
+		time.Sleep(time.Second)
+		if began, _ := s.seen(); began != 1 || r.Stats().Queued != 0 {
+			t.Errorf("%d deliveries, %d queued; want 1 and 0: a sweep waits for nothing", began, r.Stats().Queued)
+		}
+		time.Sleep(5 * time.Second)
+		r.offer(id)
+		time.Sleep(time.Second)
+		r.status(id, tocsin.Done)
+	})
+}
+
+func TestTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *testing.T) {
+	s := &stubborn{takes: 4 * time.Second, err: errors.New("no answer")}
+	policies, sinks := one(overrunPolicy(), s.deliver)
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		id := r.add(0, 1, 0)
+		time.Sleep(3 * time.Second)
+		r.Drop([]int{0})
+		time.Sleep(3 * time.Second)
+		r.status(id, tocsin.Pending)
+		began, _ := s.seen()
+		if st := r.Stats(); st.Queued != 0 || st.Overrun != 0 || began != 1 {
+			t.Errorf("left: %+v after %d deliveries", st, began)
+		}
+	})
+}
+
+func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
+	var log bytes.Buffer // written by the dispatcher's goroutines one after another
+	s := &stubborn{takes: 130 * time.Second, err: errors.New("no answer")}
+	_, sinks := one(overrunPolicy(), s.deliver)
+	adapt := func(c *Config) { c.Logger = zerolog.New(zerolog.SyncWriter(&log)) }
+	inBubbleWith(t, sinks, adapt, func(r *rig) {
+		p := overrunPolicy()
+		p.Concurrency = 3
+		r.SetPolicies([]biztype.Policy{p})
+		for range 2 {
+			r.add(0, 1, 0)
+		}
+		time.Sleep(4 * time.Second)
+		if st := r.Stats(); st.Overrun != 2 || st.Open != 0 {
+			t.Errorf("%+v, want 2 overrun", st)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+	text := log.String()
+	for part, want := range map[string]int{
+		`"deliveries":2,"concurrency":3`: 3, // at once, and each minute
+		`is delivered again though`:      1, // one of them, by the only slot that is left; the other one behind it, within the minute
+	} {
+		if got := strings.Count(text, part); got < 1 || got > want {
+			t.Errorf("%q stands %d times in the log, want 1 to %d:\n%s", part, got, want, text)
+		}
+	}
+}
+
+func TestARescheduledTaskWaitsForItsLastDelivery(t *testing.T) {
+	s := &stubborn{takes: 3 * time.Second, err: errors.New("no answer")}
+	policies, sinks := one(overrunPolicy(), s.deliver)
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		id := r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		r.store.change(id, func(row *store.Row) {
+			row.Action, row.Version = time.Now().UnixMilli(), row.Version+1
+		})
+		time.Sleep(1900 * time.Millisecond)
+		if began, most := s.seen(); most != 1 || began != 1 {
+			t.Errorf("%d deliveries, %d at the same time; want 1 and 1", began, most)
+		}
+		time.Sleep(time.Second)
+		if began, _ := s.seen(); began != 2 {
+			t.Errorf("%d deliveries, want the second one once the first has returned", began)
+		}
+	})
+}
