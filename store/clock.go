@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// trustFor bounds how long one measurement stands against later ones: by then
-// two clocks that drift by 100 ppm differ by 6 ms.
-const trustFor = time.Minute
+// drift bounds how far two clocks part while one sample stands: one part in a
+// thousand, twice what NTP slews a clock by at most (500 ppm) and ten times what
+// a crystal errs. A lower bound loosens by it.
+const drift = 1000
 
 // clock estimates a server's clock from below. The zero clock knows nothing.
 type clock struct {
@@ -18,39 +19,37 @@ type clock struct {
 }
 
 // sample is one reading: between asked and answered the server's clock stood at
-// milli.
+// micro.
 type sample struct {
 	asked, answered time.Time // with the monotonic reading
-	milli           int64     // cut to the millisecond
+	micro           int64     // cut to the microsecond
 }
 
 // at is the earliest that the server's clock can stand at t, which is not
-// before the answer, in Unix ms: the server may have read its clock at the very
-// end of the round trip.
-func (s sample) at(t time.Time) int64 { return s.milli + t.Sub(s.answered).Milliseconds() }
+// before the answer, in Unix µs: the server may have read its clock at the very
+// end of the round trip, and its clock may be the slower one.
+func (s sample) at(t time.Time) int64 {
+	passed := t.Sub(s.answered).Microseconds()
+	return s.micro + passed - passed/drift
+}
 
 // latest is the latest that the server's clock can have stood when the answer
 // came: it may have been read at the very start.
-func (s sample) latest() int64 { return s.milli + 1 + roundUp(s.answered.Sub(s.asked)) }
+func (s sample) latest() int64 { return s.micro + 1 + s.answered.Sub(s.asked).Microseconds() + 1 }
 
 // offset is how far the server's clock is ahead of this process's.
 func (s sample) offset() Offset {
 	trip := s.answered.Sub(s.asked)
 	middle := s.asked.Add(trip / 2)
-	read := time.UnixMilli(s.milli).Add(time.Millisecond / 2) // cut off: half a millisecond on average
-	return Offset{Ahead: read.Sub(middle.Round(0)), RoundTrip: trip}
+	return Offset{Ahead: time.UnixMicro(s.micro).Sub(middle.Round(0)), RoundTrip: trip}
 }
 
-// better chooses between the bound so far and a new one. A slow round trip must
-// not throw the estimate back, so the higher bound stays, unless it is old or
-// the new reading contradicts it: then the server's clock was set.
+// better chooses between the bound so far and a new one: the higher, so that a
+// slow round trip does not throw the estimate back. A new reading that
+// contradicts the bound so far is believed: the server's clock was set back.
 func better(old, new sample) sample {
 	kept := old.at(new.answered)
-	switch {
-	case old.answered.IsZero(),
-		new.answered.Sub(old.answered) > trustFor,
-		kept > new.latest(),
-		kept <= new.milli:
+	if old.answered.IsZero() || kept > new.latest() || kept <= new.micro {
 		return new
 	}
 	return old
@@ -89,7 +88,7 @@ func (s *Store) measure(ctx context.Context, sv *server) (sample, error) {
 	defer func() { _ = conn.Close() }()
 	taken := sample{asked: time.Now()}
 	err = s.read(ctx, conn, now.name, now.render(nil, nil), func(_ int, rows *sql.Rows) error {
-		taken.milli, err = scanClock(rows)
+		taken.micro, err = scanMicro(rows)
 		return err
 	})
 	if err != nil {
@@ -100,14 +99,23 @@ func (s *Store) measure(ctx context.Context, sv *server) (sample, error) {
 	return taken, nil
 }
 
-// scanClock reads a row of now.
-func scanClock(rows *sql.Rows) (int64, error) {
+// scanMicro reads a row of now, in Unix µs.
+func scanMicro(rows *sql.Rows) (int64, error) {
 	var t time.Time
 	err := rows.Scan(&t)
-	return t.UnixMilli(), err
+	return t.UnixMicro(), err
+}
+
+// scanClock reads a row of now, cut to Unix ms.
+func scanClock(rows *sql.Rows) (int64, error) {
+	micro, err := scanMicro(rows)
+	return micro / 1000, err
 }
 
 // Now estimates a server's clock from below, in Unix ms, so that nothing starts
 // early. It counts on this process's monotonic clock from the last Measure or
 // Load; before the first it is 0, and nothing is due.
-func (s *Store) Now(server int) int64 { return s.servers[server].clock.now() }
+func (s *Store) Now(server int) int64 { return s.NowMicro(server) / 1000 }
+
+// NowMicro is Now in Unix µs.
+func (s *Store) NowMicro(server int) int64 { return s.servers[server].clock.now() }

@@ -47,7 +47,7 @@ func (s *Store) load(ctx context.Context, sv *server, parts []idsOf, loaded *Loa
 	taken := sample{asked: time.Now()}
 	err := s.read(ctx, sv.DB, load.name, text, func(set int, rows *sql.Rows) (err error) {
 		if set == last {
-			taken.milli, err = scanClock(rows)
+			taken.micro, err = scanMicro(rows)
 			return err
 		}
 		loaded.Rows = append(loaded.Rows, Row{})
@@ -59,7 +59,7 @@ func (s *Store) load(ctx context.Context, sv *server, parts []idsOf, loaded *Loa
 	}
 	taken.answered = time.Now()
 	sv.clock.take(taken)
-	loaded.Now = taken.milli
+	loaded.Now = taken.micro / 1000
 	return nil
 }
 

@@ -77,8 +77,8 @@ WHERE status = 0
 ORDER BY action_time, biz_type, job_id
 LIMIT {limit})`)
 
-// now asks for the server's clock, cut to the millisecond.
-var now = prepare(`SELECT /* tocsin clock */ UTC_TIMESTAMP(3)`)
+// now asks for the server's clock, cut to the microsecond.
+var now = prepare(`SELECT /* tocsin clock */ UTC_TIMESTAMP(6)`)
 
 // fence reads who took the tables of one database last, and holds that until
 // the transaction ends. Its argument is the group.
