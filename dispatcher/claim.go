@@ -95,7 +95,7 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 		row := &rows[i]
 		t := byID[row.JobID]
 		delete(byID, row.JobID)
-		t.late = time.Duration(s.now()-t.row.Action) * time.Millisecond
+		t.late = time.Duration(s.nowMicro()-t.row.Action*1000) * time.Microsecond
 		row.ActionTime = t.row.ActionTime // for the target, whom the claim's deadline does not concern
 		t.row, t.claimed, t.until, t.loaded = row, true, before.Add(hold), at
 		got = append(got, t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -35,6 +36,9 @@ const (
 	handOverAfter  = 500 * time.Millisecond // Drain claims what is still in delivery after this
 	avoidFor       = time.Second            // a locked table is left alone for this long
 	uncleanFor     = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
+	holdWithin     = 9 * time.Millisecond   // rows that are due within this are loaded ahead of their time, and held until it
+	holdLead       = 5 * time.Millisecond   // before a row is due its load begins: a round trip, and Go's timers
+	unsureFor      = time.Second            // no row is held for so long after the estimate of a server's clock was ahead of it
 	recheck        = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
 	spareWorkers   = 64                     // of a kind, kept for the next deliveries
 	suspectFrom    = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
@@ -71,10 +75,10 @@ type Settler interface {
 	Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error)
 }
 
-// Clock gives a lower bound of a server's clock in Unix milliseconds, 0 as long
+// Clock gives a lower bound of a server's clock in Unix microseconds, 0 as long
 // as it is unknown: nothing is due then.
 type Clock interface {
-	Now(server int) int64
+	NowMicro(server int) int64
 }
 
 // Store is what the dispatcher needs of the database.
@@ -108,6 +112,7 @@ type Config struct {
 	LeaseOK      func(owner string) bool             // false: rows of the tables admitted under that owner are claimed first; nil: always true
 	Peers        func() int                          // nodes that share a biz type's rate; nil: one
 	Woken        func(server int)                    // a lane that refused has room again; nil: nobody asks
+	Alarm        func() *alarm.Alarm                 // wakes whoever starts rows that are held; nil: Go's timers
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
 	Settled      func(store.Fate, tocsin.Verb)       // called when an outcome is stored, concurrently, must be quick; nil: not called
 	Observe      func(Delivery)                      // called after each attempt, concurrently, must be quick; nil: not called
@@ -145,6 +150,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Peers == nil {
 		c.Peers = func() int { return 1 }
+	}
+	if c.Alarm == nil {
+		c.Alarm = alarm.Coarse
 	}
 	if c.Settled == nil {
 		c.Settled = func(store.Fate, tocsin.Verb) {}

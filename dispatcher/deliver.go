@@ -13,7 +13,7 @@ import (
 // start; the others go back to where they came from. Nothing of a table that
 // was dropped starts after Drop returned.
 func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
-	clock := s.now()
+	clock := s.nowMicro()
 	started := batch[:0]
 	var back []*task
 	s.mu.Lock()
@@ -23,7 +23,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 			continue
 		}
 		if !t.claimed {
-			t.late = time.Duration(clock-t.row.Action) * time.Millisecond
+			t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
 		}
 		t.lane.leave(t.loaded, now)
 		t.row.BizType, t.timeout = r.policy.Name, r.timeout

@@ -70,6 +70,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer abandon()
 	var intake, outlet sync.WaitGroup
 	for _, s := range d.servers {
+		intake.Go(func() { s.runStarter(ctx) })
 		for range loaders {
 			intake.Go(func() { s.runLoader(ctx) })
 		}
@@ -112,6 +113,9 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 func (d *Dispatcher) stopStarts(end time.Time) {
 	d.phase.Store(stopping)
 	_ = d.takes.endBy(end)
+	for _, s := range d.servers {
+		s.giveBackEarly()
+	}
 	for _, k := range d.allKinds() {
 		k.stop()
 		k.giveBack(k.takeReady(func(*task) bool { return true }))

@@ -16,6 +16,7 @@ type lane struct {
 	capacity int  // share of the node's queue; shrinks as biz types appear
 	refused  bool // an entry found no room since the lane was last Woken
 	held     int  // rows reserved, loading or ready
+	early    int  // rows that are held until they are due
 
 	ahead   int       // rows that may be loaded beyond the free slots
 	changed time.Time // when ahead last did
@@ -84,6 +85,15 @@ func (l *lane) pop(now int64, limit int, into []duequeue.Entry) []duequeue.Entry
 		l.grow()
 	}
 	l.held += n
+	return into
+}
+
+// popEarly takes entries that are due within holdWithin, as many as could start
+// beside all that the lane has in hand.
+func (l *lane) popEarly(now int64, limit int, into []duequeue.Entry) []duequeue.Entry {
+	before := len(into)
+	into = l.queue.Pop(now+holdWithin.Milliseconds(), min(l.budget()-l.early, limit), into)
+	l.held += len(into) - before
 	return into
 }
 

@@ -68,16 +68,7 @@ func (s *server) take(into []duequeue.Entry) (batch []duequeue.Entry, probe bool
 		s.mu.Unlock()
 		return into, false, recheck
 	}
-	wait = recheck
-	for i := range s.order {
-		l := s.order[(s.next+i)%len(s.order)]
-		if l.paused() {
-			continue
-		}
-		into = l.pop(now, chunk-len(into), into)
-		wait = min(wait, l.untilDue(now))
-	}
-	s.next++
+	into, wait = s.popAll(now, into)
 	popped := len(into)
 	batch, probe = s.sift(into, now)
 	if popped > 0 {
@@ -90,6 +81,53 @@ func (s *server) take(into []duequeue.Entry) (batch []duequeue.Entry, probe bool
 	}
 	return batch, probe, wait
 }
+
+// popAll pops from all lanes what is due, and what is due so soon that its load
+// begins now; with it come the rows that are due soon after, so that loads are
+// fuller and fewer. Called under s.mu.
+func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entry, wait time.Duration) {
+	wait = recheck
+	for i := range s.order {
+		l := s.order[(s.next+i)%len(s.order)]
+		if l.paused() {
+			continue
+		}
+		lead := s.lead(l)
+		into = l.pop(now, chunk-len(into), into)
+		if lead > 0 && (len(into) > 0 || l.untilDue(now) <= lead) {
+			into = l.popEarly(now, chunk-len(into), into)
+		}
+		until := l.untilDue(now)
+		if until > lead {
+			until -= lead
+		}
+		wait = min(wait, until)
+	}
+	s.next++
+	return into, wait
+}
+
+// lead is how long before a row of the lane is due its load begins: not at all
+// where rows are claimed, since a claim wants them due. Called under s.mu.
+func (s *server) lead(l *lane) time.Duration {
+	if s.d.cfg.ClaimAll || s.unsure(time.Now()) || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || l.kind.rule.Load().policy.Strict {
+		return 0
+	}
+	return holdLead
+}
+
+// compareClocks holds the estimate of the server's clock against what a load read
+// of it. One that is ahead would start held rows early: none is held for a while.
+// Called under s.mu.
+func (s *server) compareClocks(read int64, trip time.Duration, at time.Time) {
+	if s.now() > read+ceilMilli(trip)+1 { // read is cut to the millisecond
+		s.unsureUntil = at.Add(unsureFor)
+	}
+}
+
+// unsure reports whether the estimate of the server's clock was ahead of it lately.
+// Called under s.mu.
+func (s *server) unsure(at time.Time) bool { return at.Before(s.unsureUntil) }
 
 // untilDue is how long nothing of the lane becomes due. What is due already
 // waits for room, and is woken by it.
@@ -159,8 +197,9 @@ func (s *server) hold(batch []duequeue.Entry, err error) {
 	s.putBack(batch)
 }
 
-// sortOut drops what is no longer wanted, puts back what is not due yet by the
-// server's clock and returns the rest. Batch is in order of job_id.
+// sortOut drops what is no longer wanted, holds what is due in a moment, puts
+// back what is due later by the server's clock and returns the rest. Batch is in
+// order of job_id.
 func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time.Time) []*task {
 	at := time.Now()
 	rows := make(map[tocsin.JobID]*store.Row, len(loaded.Rows))
@@ -175,13 +214,19 @@ func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time
 	defer signal(s.wake) // the loader that waits does not know of what is put back
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.compareClocks(loaded.Now, at.Sub(asked), at)
 	for _, e := range batch {
 		l := s.lanes[e.Type]
 		row := rows[e.JobID]
-		if s.startable(l, e, row, loaded) {
-			tasks = append(tasks, &task{lane: l, row: row, asked: asked, loaded: at})
-		} else {
+		if !s.startable(l, e, row, loaded) {
 			l.held--
+			continue
+		}
+		t := &task{lane: l, row: row, asked: asked, loaded: at}
+		if row.Action > loaded.Now {
+			s.keep(t)
+		} else {
+			tasks = append(tasks, t)
 		}
 	}
 	return tasks
@@ -203,7 +248,7 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 	case row.Action > loaded.Now+requeueWithin.Milliseconds():
 		s.d.metrics.droppedLater.Inc()
 		l.queue.Done(e.JobID)
-	case row.Action > loaded.Now:
+	case row.Action > loaded.Now+holdWithin.Milliseconds(), row.Action > loaded.Now && s.unsure(time.Now()):
 		s.d.metrics.early.Inc()
 		e.Due = row.Action + max(s.now()-loaded.Now, 0) // by the estimate that was ahead, or it spins
 		l.queue.Requeue(e)

@@ -24,7 +24,7 @@ func (s *server) sift(entries []duequeue.Entry, now int64) (kept []duequeue.Entr
 			s.putBack(entries[i+1:])
 			return append(kept[:0], e), true
 		default:
-			e.Due = now + max(ceilMilli(t.avoidUntil.Sub(local)), 1)
+			e.Due = now + max(ceilMilli(t.avoidUntil.Sub(local)), 1) + holdWithin.Milliseconds() // not ahead of its time again
 			s.putBack([]duequeue.Entry{e})
 		}
 	}

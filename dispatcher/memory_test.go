@@ -30,7 +30,9 @@ type memory struct {
 	owner   store.Fence // whom the owner rows name
 }
 
-func (m *memory) Now(int) int64 { return time.Now().UnixMilli() + m.skew.Load() }
+func (m *memory) Now(int) int64 { return m.NowMicro(0) / 1000 }
+
+func (m *memory) NowMicro(int) int64 { return time.Now().UnixMicro() + 1000*m.skew.Load() }
 
 // errLost is of the class Lost.
 var errLost = fmt.Errorf("no answer: %w", io.EOF)

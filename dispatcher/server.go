@@ -22,27 +22,31 @@ type table struct {
 // server is one database server: its lanes, the tables admitted, what is in
 // delivery, and the outcomes that wait to be settled.
 type server struct {
-	d     *Dispatcher
-	index int
-	turn  chan struct{} // token: its holder takes the next batch, the other loaders wait
-	wake  chan struct{} // one slot: something became due or found room
-	flush chan struct{} // one slot: outcomes wait
+	d      *Dispatcher
+	index  int
+	turn   chan struct{} // token: its holder takes the next batch, the other loaders wait
+	wake   chan struct{} // one slot: something became due or found room
+	flush  chan struct{} // one slot: outcomes wait
+	sooner chan struct{} // one slot: a row is held that is due before the others
 
 	lingering atomic.Bool // a settler waits for its batch to grow
 
-	mu        sync.Mutex
-	lanes     map[uint64]*lane // by biz type number
-	order     []*lane
-	next      int // lane to look at first
-	probes    int // entries of locked tables that are being loaded
-	tables    map[int]*table
-	open      tasks // in delivery or waiting to be settled
-	overruns  map[tocsin.JobID]*overrun
-	waiters   map[*waiter]struct{}
-	pending   []result // wait for a settler
-	aside     []parked // refused by the database
-	unsettled int      // pending, aside and being stored
-	closing   bool     // settlers end when nothing is pending
+	mu          sync.Mutex
+	lanes       map[uint64]*lane // by biz type number
+	order       []*lane
+	next        int // lane to look at first
+	probes      int // entries of locked tables that are being loaded
+	tables      map[int]*table
+	owner       string    // that tables were admitted under last
+	unsureUntil time.Time // the estimate of the server's clock was ahead of it: no row is held until then
+	early       earliest  // rows held until they are due
+	open        tasks     // in delivery or waiting to be settled
+	overruns    map[tocsin.JobID]*overrun
+	waiters     map[*waiter]struct{}
+	pending     []result // wait for a settler
+	aside       []parked // refused by the database
+	unsettled   int      // pending, aside and being stored
+	closing     bool     // settlers end when nothing is pending
 }
 
 func newServer(d *Dispatcher, index int) *server {
@@ -52,6 +56,7 @@ func newServer(d *Dispatcher, index int) *server {
 		turn:    make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 		flush:   make(chan struct{}, 1),
+		sooner:  make(chan struct{}, 1),
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),
 		waiters: make(map[*waiter]struct{}),
@@ -61,7 +66,10 @@ func newServer(d *Dispatcher, index int) *server {
 }
 
 // now is a lower bound of the server's clock in Unix milliseconds; 0: unknown.
-func (s *server) now() int64 { return s.d.cfg.Store.Now(s.index) }
+func (s *server) now() int64 { return s.nowMicro() / 1000 }
+
+// nowMicro is now in microseconds.
+func (s *server) nowMicro() int64 { return s.d.cfg.Store.NowMicro(s.index) }
 
 // setLane makes the kind's lane, or changes its share of the queue.
 func (s *server) setLane(k *kind, capacity int) {
@@ -134,7 +142,7 @@ func (s *server) addTo(st *Stats) {
 	for _, l := range s.order {
 		st.Queued += l.queue.Len()
 		st.Capacity += l.capacity
-		st.Loaded += l.held
+		st.Loaded += l.held + l.early
 	}
 	st.Open += len(s.open)
 	st.Unsettled += s.unsettled

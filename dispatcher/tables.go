@@ -131,6 +131,7 @@ func (d *Dispatcher) setOf(tables []int) set {
 func (s *server) admit(numbers set, owner string, claimOverdue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.owner = owner
 	for n := range numbers {
 		t := s.known(n)
 		t.admitted, t.owner, t.since = true, owner, time.Now()
@@ -145,6 +146,10 @@ func (s *server) drop(numbers set) {
 	defer s.mu.Unlock()
 	for n := range numbers {
 		s.known(n).admitted = false
+	}
+	for _, t := range s.takeEarly(func(t *task) bool { return numbers[t.table()] }) {
+		t.lane.held--
+		t.lane.queue.Done(t.row.JobID)
 	}
 	for _, l := range s.order {
 		l.queue.Drop(func(table int) bool { return numbers[table] })

@@ -9,6 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -83,6 +84,7 @@ func (p *parts) openEngines(policies []biztype.Policy) (err error) {
 		QueueCap: p.cfg.QueueCap, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.assign.MayAct, Peers: p.assign.Peers,
 		Woken:  func(server int) { p.scanner.Wake(server) },
+		Alarm:  alarm.New,
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	if err != nil {

@@ -1,0 +1,225 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// What is loaded shortly before its time, and held until it.
+
+// watched is memory that notes when rows were read.
+type watched struct {
+	*memory
+	mu    sync.Mutex
+	loads []time.Time
+	rows  [][]tocsin.JobID
+}
+
+// Load notes the time and what was asked for.
+func (w *watched) Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error) {
+	w.mu.Lock()
+	w.loads, w.rows = append(w.loads, time.Now()), append(w.rows, slices.Clone(ids))
+	w.mu.Unlock()
+	return w.memory.Load(ctx, server, ids)
+}
+
+// reads gives the times of the loads so far.
+func (w *watched) reads() []time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.loads)
+}
+
+// starts notes when deliveries began.
+type starts struct {
+	mu sync.Mutex
+	at map[tocsin.JobID]time.Time
+}
+
+func (s *starts) deliver(_ context.Context, task tocsin.Info) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at[task.JobID] = time.Now()
+	return nil
+}
+
+func (s *starts) of(id tocsin.JobID) (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.at[id]
+	return at, ok
+}
+
+// ahead runs f with a dispatcher of one biz type, what it reads and what starts.
+func ahead(t *testing.T, p biztype.Policy, adapt func(*Config), f func(*rig, *watched, *starts)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		begun := &starts{at: map[tocsin.JobID]time.Time{}}
+		var w *watched
+		r := newRig(t, 1, map[string]Sink{p.Name: handler(begun.deliver)}, func(c *Config) {
+			w = &watched{memory: c.Store.(*memory)}
+			w.owner = store.Fence{Node: "me"}
+			c.Store = w
+			if adapt != nil {
+				adapt(c)
+			}
+		})
+		r.SetPolicies([]biztype.Policy{p})
+		r.run()
+		f(r, w, begun)
+		r.finish()
+	})
+}
+
+func TestRowsAreLoadedAheadTogetherAndStartedAtTheirTime(t *testing.T) {
+	ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *starts) {
+		origin := time.Now()
+		dues := []time.Duration{100, 101, 104, 106, 200} // ms
+		ids := make([]tocsin.JobID, len(dues))
+		for i, due := range dues {
+			ids[i] = r.add(i%rigTables, 1, due*time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		for i, due := range dues {
+			at, _ := begun.of(ids[i])
+			if got := at.Sub(origin); got != due*time.Millisecond {
+				t.Errorf("the row that is due at %d ms started at %v", due, got)
+			}
+		}
+		var loaded []time.Duration
+		for _, at := range w.reads() {
+			loaded = append(loaded, at.Sub(origin)/time.Millisecond)
+		}
+		want := []time.Duration{100 - 5, 106 - 5, 200 - 5}
+		if !slices.Equal(loaded, want) || len(w.rows[0]) != 3 {
+			t.Errorf("loads at %v ms of %v, want at %v, the first of three rows", loaded, w.rows, want)
+		}
+	})
+}
+
+func TestARowCancelledBeforeItIsLoadedIsNeverDelivered(t *testing.T) {
+	for before := range 15 {
+		ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *starts) {
+			first := r.add(0, 1, 96*time.Millisecond) // has its neighbour loaded as early as can be
+			id := r.add(1, 1, 100*time.Millisecond)
+			time.Sleep(100*time.Millisecond - time.Duration(before)*time.Millisecond)
+			r.store.change(id, func(row *store.Row) { row.Status = tocsin.Cancelled })
+			cancelled := time.Now()
+			time.Sleep(time.Second)
+			r.status(first, tocsin.Done)
+			_, delivered := begun.of(id)
+			for i, ids := range w.rows {
+				if slices.Contains(ids, id) && delivered && w.loads[i].After(cancelled) {
+					t.Errorf("delivered although cancelled %d ms before it was due, and before its load", before)
+				}
+			}
+			if delivered && before > int(holdWithin.Milliseconds()) {
+				t.Errorf("delivered although cancelled %d ms before it was due, more than it is held", before)
+			}
+		})
+	}
+}
+
+func TestAHeldRowTakesNoSlotFromOneThatIsDue(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 1
+	ahead(t, p, nil, func(r *rig, _ *watched, begun *starts) {
+		held := r.add(0, 1, 100*time.Millisecond)
+		time.Sleep(97 * time.Millisecond)
+		now := r.add(1, 1, 0)
+		offered := time.Now()
+		time.Sleep(time.Second)
+		if at, _ := begun.of(now); !at.Equal(offered) {
+			t.Errorf("the row that was due at once waited %v", at.Sub(offered))
+		}
+		r.status(held, tocsin.Done)
+	})
+}
+
+func TestRowsOfStrictTypesAreLoadedWhenTheyAreDue(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Strict = true
+	ahead(t, p, nil, func(r *rig, w *watched, _ *starts) {
+		origin := time.Now()
+		id := r.add(0, 1, 100*time.Millisecond)
+		time.Sleep(time.Second)
+		r.status(id, tocsin.Done)
+		if len(w.reads()) != 1 || w.reads()[0].Sub(origin) < 100*time.Millisecond {
+			t.Errorf("loaded at %v", w.reads())
+		}
+		if claims, _ := r.store.counts(store.Stored); claims != 1 {
+			t.Errorf("%d claims, want 1", claims)
+		}
+	})
+}
+
+func TestHeldRowsAreGivenBack(t *testing.T) {
+	p := policy("order.close", 1)
+	paused, strict := p, p
+	paused.Paused, strict.Strict = true, true
+	cases := map[string]struct {
+		lose   func(*rig, *atomic.Bool)
+		regain func(*rig) // nil: it was delivered at its time all the same, by a claim
+	}{
+		"a paused type": {
+			lose:   func(r *rig, _ *atomic.Bool) { r.SetPolicies([]biztype.Policy{paused}) },
+			regain: func(r *rig) { r.SetPolicies([]biztype.Policy{p}) },
+		},
+		"a lost table": {
+			lose:   func(r *rig, _ *atomic.Bool) { r.Drop([]int{0}) },
+			regain: func(r *rig) { r.Admit([]int{0}, "me", false) },
+		},
+		"a type that became strict": {lose: func(r *rig, _ *atomic.Bool) { r.SetPolicies([]biztype.Policy{strict}) }},
+		"a lost lease":              {lose: func(_ *rig, lost *atomic.Bool) { lost.Store(true) }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var lost atomic.Bool
+			lease := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return !lost.Load() } }
+			ahead(t, p, lease, func(r *rig, w *watched, begun *starts) {
+				id := r.add(0, 1, 100*time.Millisecond)
+				time.Sleep(97 * time.Millisecond)
+				if len(w.reads()) != 1 {
+					t.Fatal("the row is not held by now")
+				}
+				c.lose(r, &lost)
+				time.Sleep(time.Second)
+				_, started := begun.of(id)
+				if claims, _ := r.store.counts(store.Stored); started != (c.regain == nil) || claims > 0 != started {
+					t.Errorf("delivered is %v after %d claims", started, claims)
+				}
+				if c.regain != nil {
+					c.regain(r)
+					r.offer(id)
+					time.Sleep(time.Second)
+				}
+				r.status(id, tocsin.Done)
+				if st := r.Stats(); st.Loaded != 0 || st.Queued != 0 {
+					t.Errorf("%+v is left", st)
+				}
+			})
+		})
+	}
+}
+
+func TestAStopGivesHeldRowsBack(t *testing.T) {
+	ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *starts) {
+		id := r.add(0, 1, 100*time.Millisecond)
+		time.Sleep(97 * time.Millisecond)
+		r.stop()
+		time.Sleep(time.Second)
+		r.status(id, tocsin.Pending)
+		if _, started := begun.of(id); started || len(w.reads()) != 1 {
+			t.Errorf("started is %v after %d loads, want a row that was held and did not start", started, len(w.reads()))
+		}
+	})
+}

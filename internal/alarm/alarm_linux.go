@@ -1,0 +1,49 @@
+package alarm
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernelTimer is a timerfd, and a goroutine that hears it.
+type kernelTimer struct {
+	file  *os.File // of fd; Close wakes the reader
+	fd    int
+	ended chan struct{} // closed when the reader has ended
+}
+
+// precise makes a timerfd; nil if the kernel has none to give.
+func precise(wake func()) timer {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil
+	}
+	// A descriptor that does not block is given to the runtime's poller.
+	t := &kernelTimer{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd, ended: make(chan struct{})}
+	go t.hear(wake)
+	return t
+}
+
+// hear wakes each time the timer has run out, until the file is closed.
+func (t *kernelTimer) hear(wake func()) {
+	defer close(t.ended)
+	var expirations [8]byte
+	for {
+		if _, err := t.file.Read(expirations[:]); err != nil {
+			return
+		}
+		wake()
+	}
+}
+
+func (t *kernelTimer) set(d time.Duration) {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(d.Nanoseconds())}
+	_ = unix.TimerfdSettime(t.fd, 0, &spec, nil) // fails for a time that is out of range only, and d is above 0
+}
+
+func (t *kernelTimer) close() {
+	_ = t.file.Close()
+	<-t.ended
+}
