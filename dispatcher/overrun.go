@@ -74,7 +74,7 @@ func (s *server) putOff(l *lane, e duequeue.Entry, action, now int64) bool {
 		s.d.metrics.waited.Inc()
 	}
 	o.waiting = duequeue.Entry{JobID: e.JobID, Type: e.Type, Due: action}
-	if e.Due = until; s.d.cfg.ClaimAll {
+	if e.Due = until + holdLead.Milliseconds(); s.d.cfg.ClaimAll { // its load begins at the end of the wait
 		l.queue.Done(e.JobID)
 	} else {
 		l.queue.Requeue(e)
