@@ -87,7 +87,7 @@ func (s *server) giveBack(t *task) {
 func (k *kind) call(ctx context.Context, sink Sink, infos []tocsin.Info) (errs []error) {
 	defer func() {
 		if p := recover(); p != nil {
-			k.d.cfg.Logger.Error().Str("biz_type", infos[0].BizType).Str("job_id", infos[0].JobID.String()).
+			k.limit.Of(k.d.cfg.Logger.Error(), "panicked").Str("biz_type", infos[0].BizType).Str("job_id", infos[0].JobID.String()).
 				Interface("panic", p).Bytes("stack", debug.Stack()).Msg("handler panicked")
 			errs = same(fmt.Errorf("panic: %v", p), len(infos))
 		}

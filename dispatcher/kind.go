@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -48,6 +49,7 @@ type kind struct {
 	rule    atomic.Pointer[rule]
 	inTx    atomic.Bool // its handlers complete their tasks in their own transactions, as the last fate says
 	metrics *kindMetrics
+	limit   loglimit.Limit // of what is logged about deliveries
 
 	mu      sync.Mutex
 	running int           // slots taken, each by one worker

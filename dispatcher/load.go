@@ -168,8 +168,9 @@ func (s *server) loadOnce(ctx context.Context, ids []tocsin.JobID) (store.Loaded
 	if err != nil {
 		s.d.metrics.failed("load", err)
 		if !mysql.ClassOf(err).Transient() {
-			err = backoff.Permanent(err)
+			return loaded, backoff.Permanent(err)
 		}
+		s.unreached("load", err)
 	}
 	return loaded, err
 }
@@ -185,7 +186,7 @@ func reconnect() *backoff.ExponentialBackOff {
 // hold puts entries back that could not be loaded or claimed, for a second.
 func (s *server) hold(batch []duequeue.Entry, err error) {
 	if mysql.ClassOf(err) != mysql.Canceled {
-		s.d.cfg.Logger.Warn().Err(err).Int("server", s.index).Int("rows", len(batch)).
+		s.warn("hold", err).Int("rows", len(batch)).
 			Msg("rows could not be loaded; trying again in a second")
 	}
 	s.mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 )
 
 // table is what is known of one table.
@@ -24,10 +25,11 @@ type table struct {
 type server struct {
 	d      *Dispatcher
 	index  int
-	turn   chan struct{} // token: its holder takes the next batch, the other loaders wait
-	wake   chan struct{} // one slot: something became due or found room
-	flush  chan struct{} // one slot: outcomes wait
-	sooner chan struct{} // one slot: a row is held that is due before the others
+	limit  loglimit.Limit // of what is logged about the server
+	turn   chan struct{}  // token: its holder takes the next batch, the other loaders wait
+	wake   chan struct{}  // one slot: something became due or found room
+	flush  chan struct{}  // one slot: outcomes wait
+	sooner chan struct{}  // one slot: a row is held that is due before the others
 
 	lingering atomic.Bool // a settler waits for its batch to grow
 

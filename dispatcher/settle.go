@@ -193,6 +193,7 @@ func (s *server) settleAll(ctx context.Context, batch []result) error {
 			s.d.metrics.failed("settle", err)
 		}
 		if class := mysql.ClassOf(err); class == mysql.Lost || class == mysql.Demoted || err == nil {
+			s.unreached("settle", err)
 			return fates, err
 		}
 		return nil, backoff.Permanent(err)
@@ -300,7 +301,7 @@ func (s *server) setAside(batch []result, err error) {
 	}
 	s.mu.Unlock()
 	s.d.metrics.aside.Add(float64(len(batch)))
-	s.d.cfg.Logger.Error().Err(err).Str("job_id", batch[0].row.JobID.String()).Int("rows", len(batch)).
+	s.warn("aside", err).Str("job_id", batch[0].row.JobID.String()).Int("rows", len(batch)).
 		Msg("outcome could not be settled; it is set aside and tried again")
 }
 

@@ -185,6 +185,7 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 		k.metrics.ended[end.verb].Inc()
 	}
 	k.metrics.took.Observe(took.Seconds())
+	k.tell(results, took, timedOut || took >= a.rule.timeout)
 	k.observe(results, took, timedOut)
 	a.server().report(results)
 	return results

@@ -1,0 +1,129 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// inBubbleLogged is inBubble with the log.
+func inBubbleLogged(t *testing.T, policies []biztype.Policy, sinks map[string]Sink, f func(*rig, *devtest.Log)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var log devtest.Log
+		r := newRig(t, 1, sinks, func(c *Config) { c.Logger = log.Logger() })
+		r.SetPolicies(policies)
+		r.run()
+		f(r, &log)
+		r.finish()
+	})
+}
+
+func TestAttemptsThatFailAreLogged(t *testing.T) {
+	last := policy("order.close", 1)
+	last.Attempts = 1
+	for name, c := range map[string]struct {
+		policy  biztype.Policy
+		handler handler
+		want    []string // level and message of each line
+		reason  string   // "": which of two is by chance, or there is none
+	}{
+		"a success":  {policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil }, nil, ""},
+		"a snooze":   {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) }, nil, ""},
+		"an error":   {policy("order.close", 1), func(context.Context, tocsin.Info) error { return errors.New("no stock") }, []string{"warn delivery failed"}, "no stock"},
+		"Bury":       {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Bury(errors.New("no order")) }, []string{"error delivery failed for good: the task is dead"}, "no order"},
+		"the last":   {last, func(context.Context, tocsin.Info) error { return errors.New("no stock") }, []string{"error delivery failed for good: the task is dead"}, "no stock"},
+		"a time-out": {policy("order.close", 1), func(ctx context.Context, _ tocsin.Info) error { <-ctx.Done(); return errors.New("too slow") }, []string{"warn delivery timed out"}, ""},
+		"a panic":    {policy("order.close", 1), func(context.Context, tocsin.Info) error { panic("nil order") }, []string{"error handler panicked", "warn delivery failed"}, "panic: nil order"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policies, sinks := one(c.policy, c.handler)
+			inBubbleLogged(t, policies, sinks, func(r *rig, log *devtest.Log) {
+				id := r.add(0, 1, 0)
+				time.Sleep(2500 * time.Millisecond)
+				var got []string
+				for _, line := range log.Lines() {
+					got = append(got, fmt.Sprint(line["level"], " ", line["message"]))
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("logged %q, want %q", got, c.want)
+				}
+				if len(got) == 0 {
+					return
+				}
+				line := log.Lines()[len(got)-1]
+				if line["biz_type"] != "order.close" || line["job_id"] != id.String() || line["attempt"] != 1.0 || c.reason != "" && line["error"] != c.reason {
+					t.Errorf("logged %v", line)
+				}
+			})
+		})
+	}
+}
+
+func TestABizTypeThatFailsIsLoggedOnceAMinuteAndHidesNoOther(t *testing.T) {
+	policies := []biztype.Policy{policy("order.close", 1), policy("coupon.remind", 2)}
+	failing := handler(func(context.Context, tocsin.Info) error { return tocsin.RetryIn(time.Hour, errors.New("no answer")) })
+	sinks := map[string]Sink{"order.close": failing, "coupon.remind": failing}
+	inBubbleLogged(t, policies, sinks, func(r *rig, log *devtest.Log) {
+		for i := range 600 { // ten a second for a minute
+			r.add(0, 1, time.Duration(i)*100*time.Millisecond)
+		}
+		r.add(0, 2, 30*time.Second)
+		r.add(0, 1, 65*time.Second)
+		time.Sleep(66 * time.Second)
+		lines := log.Lines("delivery failed")
+		if len(lines) != 3 || lines[1]["biz_type"] != "coupon.remind" || lines[2]["suppressed"] != 599.0 {
+			t.Errorf("logged %v", lines)
+		}
+	})
+}
+
+func TestAServerThatFailsIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
+	for name, c := range map[string]struct {
+		statement string
+		err       error
+		message   string
+	}{
+		"it does not answer loads":   {"load", errLost, "server does not answer: its outcomes and due rows wait"},
+		"it does not answer settles": {"settle", errLost, "server does not answer: its outcomes and due rows wait"},
+		"it refuses loads":           {"load", errors.New("disk full"), "rows could not be loaded; trying again in a second"},
+		"it refuses settles":         {"settle", errors.New("disk full"), "outcome could not be settled; it is set aside and tried again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
+			inBubbleLogged(t, policies, sinks, func(r *rig, log *devtest.Log) {
+				var tries atomic.Int32
+				r.store.fail(func(statement string, _ []tocsin.JobID) error {
+					if statement != c.statement {
+						return nil
+					}
+					tries.Add(1)
+					return c.err
+				})
+				for range 100 {
+					r.add(0, 1, 0)
+				}
+				time.Sleep(50 * time.Millisecond)
+				if lines := log.Lines(); len(lines) != 1 || lines[0]["message"] != c.message {
+					t.Errorf("at once: %v", lines)
+				}
+				time.Sleep(4*time.Minute + 30*time.Second)
+				lines := log.Lines()
+				if len(lines) < 4 || len(lines) > 5 || tries.Load() < 100 || lines[1]["suppressed"] == nil {
+					t.Errorf("after %d tries in 4.5 minutes: %d lines: %v", tries.Load(), len(lines), lines)
+				}
+				r.store.fail(nil)
+				time.Sleep(2 * time.Minute)
+			})
+		})
+	}
+}
