@@ -47,20 +47,22 @@ func (r *Refused) Unwrap() error { return r.Err }
 
 // Assign is a node's membership of its group. Its methods are safe for concurrent use.
 type Assign struct {
-	cfg      Config
-	holder   Holder
-	metrics  *metrics
-	trust    *trust
-	id       atomic.Pointer[string]
-	loose    map[int]bool // tables of former incarnations that the holder has in claim mode; belongs to Run's goroutine
-	draining bool         // as last seen; belongs to Run's goroutine
-	owned    atomic.Int64
-	wanted   atomic.Int64
-	peers    atomic.Int64
-	missing  atomic.Pointer[[]int]     // see Miss
-	nudge    chan struct{}             // 1 slot: see look
-	limit    loglimit.Limit            // of what is logged again and again while something is amiss
-	claiming atomic.Pointer[time.Time] // since when the node is in claim mode; nil: it is not
+	cfg        Config
+	holder     Holder
+	metrics    *metrics
+	trust      *trust
+	id         atomic.Pointer[string]
+	loose      map[int]bool // tables of former incarnations that the holder has in claim mode; belongs to Run's goroutine
+	draining   bool         // as last seen; belongs to Run's goroutine
+	owned      atomic.Int64
+	wanted     atomic.Int64
+	peers      atomic.Int64
+	missing    atomic.Pointer[[]int]     // see Miss
+	nudge      chan struct{}             // 1 slot: see look
+	limit      loglimit.Limit            // of what is logged again and again while something is amiss
+	foreign    atomic.Int64              // live nodes of the group with other databases
+	identified atomic.Pointer[Identity]  // last known
+	claiming   atomic.Pointer[time.Time] // since when the node is in claim mode; nil: it is not
 }
 
 // New makes the node's membership; nothing is asked of etcd before Run.
@@ -105,16 +107,18 @@ func (a *Assign) Peers() int { return max(int(a.peers.Load()), 1) }
 
 // Run registers the node and keeps it to its share of the tables until ctx ends. Then it leaves: it drops all tables while
 // the lease is still renewed, revokes the lease, and returns nil. It returns an error only if the holder could not drop
-// its tables: then the keys stay until the lease runs out. To be called once.
+// its tables: then the keys stay until the lease runs out; or, at once, ErrForeign. To be called once.
 //
 // Without etcd it keeps trying, and the holder keeps its tables in claim mode. After a lost lease the node registers as a
 // new incarnation, which takes them again where nobody else has them by then.
 func (a *Assign) Run(ctx context.Context) error {
 	outage := false // until a first registration succeeds without trouble
+	member := false // it has been registered
 	for {
 		s, err := a.open(ctx)
 		switch {
 		case err == nil:
+			member = true
 			s.settle(outage)
 			if err = s.run(ctx); ctx.Err() != nil {
 				return err
@@ -123,6 +127,11 @@ func (a *Assign) Run(ctx context.Context) error {
 			a.limit.Of(a.cfg.Logger.Warn(), "lost").Err(err).Str("node", s.id).Msg("lost the lease, registering anew")
 		case ctx.Err() != nil:
 			return a.dropLoose(ctx)
+		case !member && errors.Is(err, ErrForeign):
+			return err
+		case errors.Is(err, ErrForeign):
+			a.foreignLine(err).Msg("the databases of this node are not those that etcd knows the cluster by: going on without etcd")
+			sleep(ctx, a.cfg.TTL/10)
 		default:
 			a.limit.Of(a.cfg.Logger.Warn(), "register").Err(err).Str("node", a.ID()).Msg("could not register, trying again")
 			sleep(ctx, a.cfg.TTL/10)

@@ -39,6 +39,7 @@ type Config struct {
 	Block        int              // consecutive tables that a node reaches or misses together, those of a database; 0: Miss has no effect
 	Weight       int              // share of the tables relative to other nodes, at most MaxWeight; 0: 1
 	Info         NodeInfo         // published in the node's key
+	Identity     func() Identity  // of the databases, as known now; called often, at any time; nil: they have none
 	TTL          time.Duration    // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
 	LeaveTimeout time.Duration    // for how long a node that leaves tries to drop what is stuck; 0: DefaultLeaveTimeout
 	ReplanDelay  time.Duration    // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay

@@ -4,6 +4,7 @@
 //	/{cluster}/groups/{group}/nodes/{id}    a node: what it tells about itself, under its lease
 //	/{cluster}/groups/{group}/tables/{n}    the owner of table n: its id and lease, under that lease
 //	/{cluster}/groups/{group}/drains/{id}   written by an operator, without a lease: node id shall own nothing
+//	/{cluster}/identity                     the databases that the cluster is known by, without a lease (Binding)
 //
 // A table's key is created only where there is none, so two nodes can't both hold one. Every node watches all keys of its
 // group, makes the same plan from them (Plan), and does its own part of it. One table, seen from one node:
@@ -43,4 +44,6 @@
 //	a key is overwritten         the same, after a TTL: a key that no node stands behind is removed by whoever sees it
 //	a node can't reach a database   it says so (Miss); others that can take its tables after half a TTL, and give it others for them
 //	two nodes have other handlers  both go on and warn; Nodes shows it
+//	a node has other databases   it is refused when it registers (ErrForeign). One that runs already goes on and says so: it
+//	                             keeps its tables, or goes on in claim mode if its lease is lost, until Adopt
 package assign

@@ -58,6 +58,7 @@ type NodeInfo struct {
 // nodeRecord is the value of a node's key.
 type nodeRecord struct {
 	NodeInfo
+	Identity
 	Weight  int  `json:"weight"`
 	Leaving bool `json:"leaving,omitempty"` // it is giving up its tables and takes none
 	// Newcomer says that it does not plan yet: what is given up for it now would lie without an owner.

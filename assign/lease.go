@@ -22,6 +22,7 @@ type lease struct {
 	metrics *metrics
 	outage  func() // called after a renewal that came late: others may have lost their leases
 	doubt   func() // called when the trust has run out, though etcd has not said that the lease has ended
+	renewed func() // called after each renewal
 	proven  func() // called when it is trusted again after that
 }
 
@@ -58,6 +59,7 @@ func (l *lease) keep(ctx context.Context) error {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return fmt.Errorf("%w: etcd has ended it", errLost)
 		case err == nil:
+			l.renewed()
 			if !trusted {
 				trusted = true
 				l.proven()

@@ -59,6 +59,7 @@ type NodeState struct {
 	Lacks   []string      `json:"lacks"`   // types that others of the group have handlers for and it has not
 	Extra   []string      `json:"extra"`   // types that it has handlers for and not all others have
 	Differs bool          `json:"differs"` // whether there are any of these
+	Identity
 }
 
 // Nodes reads the nodes of a group, by id.
@@ -72,7 +73,7 @@ func (r *Registry) Nodes(ctx context.Context, group string) ([]NodeState, error)
 	states := make([]NodeState, 0, len(v.nodes))
 	for _, id := range sortedKeys(v.nodes) {
 		is := v.nodes[id].record
-		state := NodeState{ID: id, Info: is.NodeInfo, Weight: is.Weight, Mode: v.modeOf(id), Leaving: is.Leaving}
+		state := NodeState{ID: id, Info: is.NodeInfo, Weight: is.Weight, Mode: v.modeOf(id), Leaving: is.Leaving, Identity: is.Identity}
 		state.Misses = append([]int{}, is.Misses...)
 		state.Tables, state.Wanted = owned[id], wanted[id]
 		state.Lacks, state.Extra = differing(is.NodeInfo, v.infosBut(id))

@@ -46,6 +46,7 @@ func (m *metrics) register(r prometheus.Registerer, a *Assign) error {
 	for _, c := range []prometheus.Collector{
 		m.renewals, m.renewalFailures, m.leasesLost, m.plans, m.taken, m.givenUp, m.takeFailures,
 		gauge("tables_owned", "Tables that the node owns.", a.Owned),
+		gauge("foreign_nodes", "Live nodes of the group whose databases are those of another cluster with the same id.", func() int { return int(a.foreign.Load()) }),
 		gauge("tables_wanted", "Tables that the node should own by its last plan.", a.Wanted),
 	} {
 		if err := r.Register(c); err != nil {

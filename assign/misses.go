@@ -31,8 +31,11 @@ func (a *Assign) missingNow() []int {
 	return nil
 }
 
-// tell publishes what this node misses, where its key says something else.
+// tell publishes what this node misses, and the identity of its databases, where its key says something else.
 func (s *session) tell(ctx context.Context) error {
+	if err := s.tellIdentity(ctx); err != nil {
+		return err
+	}
 	missing := s.missingNow()
 	if slices.Equal(s.record.Misses, missing) {
 		return nil

@@ -75,6 +75,7 @@ func (s *session) round(ctx context.Context) error {
 	}
 	owners := v.owners()
 	s.compareHandlers(v)
+	s.compareIdentities(v)
 	s.noteDrain(v)
 	if err := s.sweepOrphans(ctx, v.orphans(owners)); err != nil {
 		return err

@@ -52,8 +52,8 @@ func newSession(a *Assign, l *lease) *session {
 		id:      id,
 		lease:   l,
 		began:   time.Now(),
-		record:  nodeRecord{NodeInfo: a.cfg.Info, Weight: a.cfg.Weight, Newcomer: true},
-		writer:  writer{client: a.cfg.Client, space: keys, id: id, lease: l.id, timeout: a.cfg.TTL / 2},
+		record:  nodeRecord{NodeInfo: a.cfg.Info, Identity: a.identity(), Weight: a.cfg.Weight, Newcomer: true},
+		writer:  writer{client: a.cfg.Client, cluster: a.cfg.Cluster, space: keys, id: id, lease: l.id, timeout: a.cfg.TTL / 2},
 		mirror:  newMirror(a.cfg.Client, keys, a.cfg.Tables, a.cfg.TTL),
 		held:    make(map[int]int64),
 		doomed:  make(map[int]int64),
@@ -64,6 +64,13 @@ func newSession(a *Assign, l *lease) *session {
 	l.metrics = a.metrics
 	l.outage = func() { s.pause.extend(s.lease.ttl) }
 	l.proven = a.look
+	published := s.record.Identity
+	l.renewed = func() {
+		if now := a.identity(); now != published {
+			published = now
+			a.look()
+		}
+	}
 	return s
 }
 

@@ -22,6 +22,7 @@ var errTaken = errors.New("the id is taken")
 // writer makes one incarnation's changes in etcd. Each carries its own condition, so a late or repeated one does no harm.
 type writer struct {
 	client  *clientv3.Client
+	cluster string
 	space   space
 	id      string
 	lease   clientv3.LeaseID
@@ -30,16 +31,25 @@ type writer struct {
 
 // register creates the node's key, draining if its former incarnation was; errTaken if there is one.
 func (w writer) register(ctx context.Context, r nodeRecord, draining bool) error {
-	ops := []clientv3.Op{w.putNode(r)}
-	if draining {
-		ops = append(ops, putDrain(w.space, w.id))
+	for range bindTries {
+		bound, ops, err := w.bind(ctx, r.Identity)
+		if err == nil {
+			err = w.refuseBeside(ctx, r.Identity)
+		}
+		if err != nil {
+			return w.wrap(err, "register")
+		}
+		ops = append(ops, w.putNode(r))
+		if draining {
+			ops = append(ops, putDrain(w.space, w.id))
+		}
+		absent := clientv3.Compare(clientv3.CreateRevision(w.space.node(w.id)), "=", 0)
+		resp, err := w.commit(ctx, []clientv3.Cmp{absent, bound.unchanged(w.cluster)}, ops...)
+		if err != nil || resp.Succeeded {
+			return w.wrap(err, "register")
+		}
 	}
-	absent := clientv3.Compare(clientv3.CreateRevision(w.space.node(w.id)), "=", 0)
-	resp, err := w.commit(ctx, []clientv3.Cmp{absent}, ops...)
-	if err == nil && !resp.Succeeded {
-		err = errTaken
-	}
-	return w.wrap(err, "register")
+	return w.wrap(errTaken, "register")
 }
 
 // restore writes the node's key again after somebody removed or overwrote it. mod is the revision at which it was seen
@@ -148,10 +158,10 @@ func (w writer) putNode(r nodeRecord) clientv3.Op {
 // sortedKeys makes what is sent, and so what is logged, the same every time.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// wrap names what was tried; a lease that etcd does not know is lost.
+// wrap names what was tried; a lease that etcd does not know is lost. ErrForeign says all by itself.
 func (w writer) wrap(err error, what string) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrForeign) {
+		return err
 	}
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		err = fmt.Errorf("%w: %w", errLost, err)

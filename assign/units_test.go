@@ -142,7 +142,7 @@ func newWriter(t *testing.T, c *crowd, id string) writer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.revoke(context.Background()) })
-	w := writer{client: c.client, space: spaceOf(c.cluster, "g"), id: id, lease: l.id, timeout: patience}
+	w := writer{client: c.client, cluster: c.cluster, space: spaceOf(c.cluster, "g"), id: id, lease: l.id, timeout: patience}
 	if err := w.register(t.Context(), nodeRecord{Weight: 1}, false); err != nil {
 		t.Fatal(err)
 	}

@@ -63,11 +63,13 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	}
 	p.types = typesOf(policies, p.handlers, p.mine)
 	p.compareHorizon(ctx)
+	p.lookForIdentity()
 	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
 	p.assign, err = assign.New(assign.Config{
 		Client: client, Cluster: n.cfg.Tables.Cluster, Group: n.cfg.Group, Node: n.cfg.Name,
 		Tables: n.cfg.Tables.Layout.Total(), ServerOf: p.store.ServerOf, Block: n.cfg.Tables.Layout.Tables, Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout, Info: p.info(),
-		Logger: n.cfg.Logger, Registerer: p.cfg.Registerer,
+		Identity: func() assign.Identity { return assign.NewIdentity(p.store.Identity(), n.cfg.Tables) },
+		Logger:   n.cfg.Logger, Registerer: p.cfg.Registerer,
 	}, p.holder)
 	if err != nil {
 		return p, err
@@ -112,6 +114,13 @@ func (p *parts) compareHorizon(ctx context.Context) {
 	if err == nil && horizon < 2*p.cfg.ScanInterval {
 		p.cfg.Logger.Warn().Stringer("doorbell_horizon", horizon).Stringer("scan_interval", p.cfg.ScanInterval).
 			Msg("the scan interval is more than half of the tables' doorbell horizon: tasks that are due between them may be late")
+	}
+}
+
+// lookForIdentity warns that nothing keeps nodes of another cluster out.
+func (p *parts) lookForIdentity() {
+	if p.store.Identity() == "" {
+		p.cfg.Logger.Warn().Msg("the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 func newCluster(a *app) *cobra.Command {
 	return group("cluster", "Show the nodes and who owns which tables, and drain nodes", newClusterNodes(a), newClusterTables(a),
-		newClusterPlan(a), newClusterDrain(a))
+		newClusterPlan(a), newClusterDrain(a), newClusterAdopt(a))
 }
 
 // etcd reads where etcd is and under which cluster id the keys stand.

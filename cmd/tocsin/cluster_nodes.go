@@ -95,10 +95,14 @@ func (a *app) allNodes(ctx context.Context, only string, ask []string) ([]groupN
 	if len(groups) > 0 {
 		unread = a.addUnlisted(ctx, groups, failed == nil)
 	}
+	var foreign error
+	if failed == nil {
+		_, foreign = a.identityInEtcd(ctx)
+	}
 	groups = addAsked(groups, asked, nodesOf(failed))
 	groups = slices.DeleteFunc(groups, func(g groupNodes) bool { return len(g.Nodes)+len(g.Unlisted)+len(g.Asked) == 0 })
 	slices.SortFunc(groups, func(x, y groupNodes) int { return strings.Compare(x.Group, y.Group) })
-	return groups, errors.Join(failed, unread)
+	return groups, errors.Join(failed, unread, foreign)
 }
 
 // nodesOf are the nodes of a group that etcd has not named: none, or nil if etcd

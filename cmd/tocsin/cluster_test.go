@@ -39,9 +39,11 @@ func (s *site) nodeOf(group, name string, tables int, h assign.Holder, took <-ch
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	identity := s.identity
 	node, err := assign.New(assign.Config{
 		Client: client, Cluster: s.prefix, Group: group, Node: name, Tables: s.layout.Total(),
-		Info: assign.NodeInfo{Version: "1.2.3", Types: types, Listen: "127.0.0.1:9", Started: time.Now()},
+		Identity: func() assign.Identity { return identity },
+		Info:     assign.NodeInfo{Version: "1.2.3", Types: types, Listen: "127.0.0.1:9", Started: time.Now()},
 	}, h)
 	if err != nil {
 		s.t.Fatal(err)

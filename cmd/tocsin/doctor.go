@@ -66,6 +66,7 @@ func (a *app) examine(ctx context.Context, nodes int) []doctor.Check {
 			}
 			return askEtcd(ctx, etcd, cfg.Cluster, cfg.Layout.Total())
 		}
+		p.Identity = a.identityInEtcd
 	}
 	if nodes == 0 {
 		nodes = a.liveNodes(ctx)

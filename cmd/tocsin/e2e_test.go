@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -123,6 +124,8 @@ type site struct {
 	prefix string
 	layout tocsin.Layout
 	db     *sql.DB
+
+	identity assign.Identity // of the databases of nodes to come
 }
 
 // layoutOfTests is small, and has more than one of everything.

@@ -21,7 +21,10 @@ type Patient struct {
 	Servers Servers                                           // by index in Uses
 	Types   func(context.Context) ([]biztype.Policy, error)   // reads the stored policies
 	Etcd    func(context.Context) (members string, err error) // asks etcd; nil: the config names none
-	Timeout time.Duration                                     // of each question; 0: DefaultTimeout
+	// Identity reads that of the databases, "" if they have none, and says whether etcd knows the cluster by another. It is
+	// asked when Etcd has answered.
+	Identity func(context.Context) (id string, refused error)
+	Timeout  time.Duration // of each question; 0: DefaultTimeout
 }
 
 // Servers reads from a cluster's servers; *store.Store does.
@@ -112,7 +115,23 @@ func (p Patient) etcd(ctx context.Context) []Check {
 	if err != nil {
 		return of("etcd", bad(Fail, name, err.Error(), "start it, or correct etcd.endpoints in the config"))
 	}
-	return of("etcd", good(name, "%s", members))
+	checks := []Check{good(name, "%s", members)}
+	if p.Identity != nil {
+		checks = append(checks, identity(p.Identity(ctx)))
+	}
+	return of("etcd", checks...)
+}
+
+// identity judges by which databases etcd knows the cluster.
+func identity(id string, refused error) Check {
+	const name = "identity"
+	switch {
+	case refused != nil:
+		return bad(Fail, name, refused.Error(), "do what it says: no node starts with this config")
+	case id == "":
+		return bad(Warn, name, "no database that answers has one, so nodes of another cluster with the same id are not kept out", "run `tocsin ddl apply`")
+	}
+	return good(name, "%s in the databases, and none other in etcd", id)
 }
 
 // of names the subject of checks.

@@ -108,6 +108,26 @@ func TestExamine(t *testing.T) {
 	}
 }
 
+func TestTheIdentityIsComparedWithEtcd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		id      string
+		refused error
+		want    []string
+	}{
+		"one": {id: "x"},
+		"none": {want: []string{
+			"warn etcd: identity: no database that answers has one, so nodes of another cluster with the same id are not kept out"}},
+		"another cluster's": {id: "x", refused: errors.New("foreign"), want: []string{"fail etcd: identity: foreign"}},
+	} {
+		p := patient(ward{0: {}, 1: {}})
+		p.Identity = func(context.Context) (string, error) { return c.id, c.refused }
+		if got := complaints(Examine(t.Context(), p)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q\nwant %q", name, got, c.want)
+		}
+	}
+}
+
 func TestPausedTypesAreCounted(t *testing.T) {
 	t.Parallel()
 	if c := Types([]biztype.Policy{{}, {Paused: true}}, nil); c.Level != OK || c.Is != "2, of which 1 paused" {

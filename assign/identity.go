@@ -1,0 +1,212 @@
+package assign
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// A cluster id is a name that people choose, so two sets of databases can have the same one. The first node that registers
+// binds the id to the identity of its databases, under a key without a lease:
+//
+//	/{cluster}/identity    Binding
+//
+// A node with databases of another identity is refused. The key outlives all nodes: a foreign node that is started again
+// and again must not get in while the cluster's own nodes are stopped.
+
+// ErrForeign is why a node is refused whose databases are not those that etcd knows the cluster by.
+var ErrForeign = errors.New("etcd knows the cluster by other databases")
+
+// Identity says which databases a node works on.
+type Identity struct {
+	ID        string `json:"identity,omitempty"`  // the same in all databases of a cluster; "": they have none
+	Databases string `json:"databases,omitempty"` // for people: which they are, and where
+}
+
+// NewIdentity returns the identity of a config's databases, whose layout rows hold id.
+func NewIdentity(id string, cfg tocsin.Config) Identity {
+	databases := cfg.Layout.Database(0)
+	if last := cfg.Layout.Databases - 1; last > 0 {
+		databases += " to " + cfg.Layout.Database(last)
+	}
+	var servers []string
+	for _, spec := range cfg.Specs() {
+		servers = append(servers, spec.Name)
+	}
+	return Identity{ID: id, Databases: databases + " on " + strings.Join(servers, ", ")}
+}
+
+// String names the databases and their identity.
+func (i Identity) String() string {
+	return fmt.Sprintf("%s (identity %s)", cmp.Or(i.Databases, "unnamed databases"), cmp.Or(i.ID, "none"))
+}
+
+// foreignTo reports whether the two are certainly of different clusters.
+func (i Identity) foreignTo(other Identity) bool {
+	return i.ID != "" && other.ID != "" && i.ID != other.ID
+}
+
+// Binding is what etcd knows a cluster by. The zero Binding is none.
+type Binding struct {
+	Identity
+	Node  string    `json:"node"`  // who wrote it: a node's id, or another name
+	Since time.Time `json:"since"` // by the clock of who wrote it
+	mod   int64     // revision of the key; 0: there is none
+}
+
+// bindTries is how often a node looks anew because another has bound the cluster meanwhile.
+const bindTries = 3
+
+func identityKey(cluster string) string { return "/" + cluster + "/identity" }
+
+// readBinding reads the key. One that is not ours to read binds nothing, and may be overwritten.
+func readBinding(ctx context.Context, client *clientv3.Client, cluster string) (Binding, error) {
+	resp, err := client.Get(ctx, identityKey(cluster))
+	if err != nil {
+		return Binding{}, fmt.Errorf("read %s from etcd: %w", identityKey(cluster), err)
+	}
+	var b Binding
+	for _, kv := range resp.Kvs {
+		if err := json.Unmarshal(kv.Value, &b); err != nil {
+			b = Binding{}
+		}
+		b.mod = kv.ModRevision
+	}
+	return b, nil
+}
+
+// refuse says why databases of the identity are not those of the binding; nil: they are, or nobody knows.
+func (b Binding) refuse(cluster string, mine Identity) error {
+	switch {
+	case b.ID == "" || b.ID == mine.ID:
+		return nil
+	case mine.ID == "":
+		return fmt.Errorf("%w: %q is that of %s, as %s wrote on %s; those of this config, %s, have no identity: run `tocsin ddl apply`, and then `tocsin cluster adopt` if they replace the others",
+			ErrForeign, cluster, b.Identity, b.Node, b.Since.Format(time.DateOnly), mine.Databases)
+	}
+	return fmt.Errorf("%w: %q is that of %s, as %s wrote on %s, this config has %s: give one of the two clusters another id, or run `tocsin cluster adopt` if the other databases are gone for good",
+		ErrForeign, cluster, b.Identity, b.Node, b.Since.Format(time.DateOnly), mine)
+}
+
+// unchanged is the condition that the binding is the one that was read.
+func (b Binding) unchanged(cluster string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(identityKey(cluster)), "=", b.mod)
+}
+
+func putBinding(cluster string, mine Identity, node string) clientv3.Op {
+	return clientv3.OpPut(identityKey(cluster), encode(Binding{Identity: mine, Node: node, Since: time.Now().UTC().Truncate(time.Second)}))
+}
+
+// bind returns what a change of the node's key demands so that the cluster is bound to the identity of its databases, and
+// what binds it where nobody has. ErrForeign: it is bound to another.
+func (w writer) bind(ctx context.Context, mine Identity) (bound Binding, then []clientv3.Op, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	if bound, err = readBinding(ctx, w.client, w.cluster); err == nil {
+		err = bound.refuse(w.cluster, mine)
+	}
+	if err == nil && bound.ID == "" && mine.ID != "" {
+		then = append(then, putBinding(w.cluster, mine, w.id))
+	}
+	return bound, then, err
+}
+
+// refuseBeside refuses to register beside live nodes with other databases: somebody may have removed the binding.
+func (w writer) refuseBeside(ctx context.Context, mine Identity) error {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	v, err := readNodes(ctx, w.client, w.space)
+	if err != nil {
+		return err
+	}
+	for _, id := range v.foreigners(mine) {
+		return Binding{Identity: v.nodes[id].record.Identity, Node: id, Since: v.nodes[id].record.Started}.refuse(w.cluster, mine)
+	}
+	return nil
+}
+
+// identify publishes the identity that the node's databases have been given since it registered.
+func (w writer) identify(ctx context.Context, r nodeRecord) error {
+	own := w.mine(w.space.node(w.id))
+	for range bindTries {
+		bound, then, err := w.bind(ctx, r.Identity)
+		if err != nil {
+			return w.wrap(err, "publish the identity")
+		}
+		resp, err := w.commit(ctx, []clientv3.Cmp{bound.unchanged(w.cluster), own}, append(then, w.putNode(r))...)
+		if err != nil || resp.Succeeded {
+			return w.wrap(err, "publish the identity")
+		}
+	}
+	return w.wrap(errors.New("the keys keep changing"), "publish the identity")
+}
+
+// foreigners returns the live nodes with databases of another identity, sorted.
+func (v view) foreigners(mine Identity) (ids []string) {
+	for id, n := range v.nodes {
+		if n.lease != clientv3.NoLease && n.record.Identity.foreignTo(mine) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// identity returns that of the databases as it is known now. What was known once is not forgotten while they are away.
+func (a *Assign) identity() Identity {
+	if a.cfg.Identity == nil {
+		return Identity{}
+	}
+	now := a.cfg.Identity()
+	if last := a.identified.Load(); now.ID == "" && last != nil {
+		return *last
+	}
+	a.identified.Store(&now)
+	return now
+}
+
+// compareIdentities says so while nodes of the group work on other databases: tables that they own are not delivered.
+func (s *session) compareIdentities(v view) {
+	ids := v.foreigners(s.record.Identity)
+	s.foreign.Store(int64(len(ids)))
+	for _, id := range ids {
+		s.limit.Of(s.log.Error(), "foreign "+nameOf(id)).Str("foreign_node", id).Stringer("foreign_databases", v.nodes[id].record.Identity).
+			Stringer("own_databases", s.record.Identity).
+			Msg("a node of another cluster with the same id shares the tables: stop it, and give one of the two clusters another id")
+	}
+}
+
+// tellIdentity publishes the identity of the databases when they have been given one, or another. A running node goes on
+// also where etcd knows the cluster by other databases: it may be the other node that is wrong.
+func (s *session) tellIdentity(ctx context.Context) error {
+	now := s.identity()
+	if now == s.record.Identity {
+		return nil
+	}
+	record := s.record
+	record.Identity = now
+	err := s.writer.identify(ctx, record)
+	if errors.Is(err, ErrForeign) {
+		s.foreignLine(err).Msg("the databases of this node are not those that etcd knows the cluster by: going on with the tables that it has")
+		err = s.writer.come(ctx, record)
+	}
+	if err == nil {
+		s.record = record
+	}
+	return err
+}
+
+// foreignLine begins the line, at most one a minute, that a running node would be refused.
+func (a *Assign) foreignLine(refusal error) *zerolog.Event {
+	return a.limit.Of(a.cfg.Logger.Error(), "foreign").Err(refusal).Str("node", a.ID())
+}

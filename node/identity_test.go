@@ -1,0 +1,92 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// awaitOwned waits until a node has so many tables.
+func awaitOwned(t *testing.T, n *node.Node, tables int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		report, _ := n.Report()
+		if report.Owned == tables {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited too long for %d tables: %+v", tables, report)
+		}
+	}
+}
+
+// A staging config is a copy of production's with other databases: its cluster id and etcd are the same.
+func TestANodeOfAnotherClusterWithTheSameIDTakesNoTable(t *testing.T) {
+	t.Parallel()
+	production, staging := newPlace(t), newPlace(t)
+	for db := range 2 {
+		if _, err := openDB(t).Exec("UPDATE "+staging.cfg.Layout.Database(db)+".layout SET cluster_id = ?", production.cfg.Cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	staging.cfg.Cluster = production.cfg.Cluster
+	n, _ := run(t, production.config("g"), nil)
+	awaitOwned(t, n, 8)
+	foreign, err := node.New(staging.config("g"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = foreign.Run(t.Context())
+	if !errors.Is(err, assign.ErrForeign) || strings.Contains(err.Error(), "\n") ||
+		!strings.Contains(err.Error(), production.cfg.Layout.Database(0)) || !strings.Contains(err.Error(), staging.cfg.Layout.Database(0)) {
+		t.Errorf("the other cluster's node ended with %v", err)
+	}
+	awaitOwned(t, n, 8)
+}
+
+// The databases were made before there were identities. Their node says so, and tells others when they have one.
+func TestANodeTellsTheIdentityThatItsDatabasesAreGiven(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for db := range 2 {
+		if _, err := openDB(t).Exec(fmt.Sprintf("ALTER TABLE %s.layout DROP COLUMN identity", p.cfg.Layout.Database(db))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log devtest.Log
+	cfg := p.config("g")
+	cfg.Logger = log.Logger()
+	n, _ := run(t, cfg, nil)
+	log.Await(t, "the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")
+	awaitOwned(t, n, 8)
+	res, err := ddl.Apply(t.Context(), p.cfg, ddl.Options{})
+	if err != nil || res.Identity == "" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	keys, err := assign.OpenRegistry(ctx, p.etcd, p.cfg.Cluster, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keys.Close()
+	for {
+		bound, err := keys.Binding(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bound.ID == res.Identity {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	awaitOwned(t, n, 8)
+}
