@@ -18,12 +18,17 @@ type Handlers struct {
 }
 
 // Handle registers the handler of one biz type. The handler is called
-// concurrently, up to the policy's concurrency. Its context ends at the
-// delivery time-out, and it should return then: it keeps its place, and the task's
-// next attempt waits for it, but for no more than another time-out. It returns nil to complete the task, tocsin.Bury,
-// tocsin.RetryIn or tocsin.Snooze to say otherwise, and any other error to retry
-// by the policy. A panic counts as an error. A payload that does not decode
-// never reaches the handler: the task is buried.
+// concurrently, up to the policy's concurrency. It returns nil to complete the
+// task, tocsin.Bury, tocsin.RetryIn or tocsin.Snooze to say otherwise, and any
+// other error to retry by the policy. A panic counts as an error.
+//
+// The handler's context ends at the delivery time-out, and the handler should
+// return then. Until it does it keeps its slot, and the task's next attempt waits
+// for it in this process, for one more time-out at most.
+//
+// A payload that does not decode does not reach the handler. That is a failed
+// attempt, retried by the policy: during a rolling deploy the next one may find a
+// program that can read it.
 //
 // Handle panics if the type has a handler already: that is a mistake of the
 // program, not of its input.
@@ -74,7 +79,7 @@ func (s sink[T]) Deliver(ctx context.Context, infos []tocsin.Info) []error {
 	for i, info := range infos {
 		task, err := s.biz.Decode(info)
 		if err != nil {
-			errs[i] = tocsin.Bury(err)
+			errs[i] = err // no Bury: the next attempt may find a handler that can read it
 			continue
 		}
 		tasks, at = append(tasks, &task), append(at, i)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,16 @@ func TestDeliverReportsAPayloadThatCannotBeStored(t *testing.T) {
 	kind := tocsin.Define[float64]("a")
 	got := tocsintest.Deliver(t.Context(), func(context.Context, *tocsin.Task[float64]) error { return nil }, kind, math.NaN())
 	if got.Verb != tocsin.Retry || got.Reason == "" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A node does the same: see TestAPayloadThatDoesNotDecodeWaitsForAProgramThatReadsIt there.
+func TestDeliverRetriesAPayloadThatDoesNotDecode(t *testing.T) {
+	t.Parallel()
+	older := func(i *tocsin.Info) { i.Attribute = "A-1" } // as the last version of the program wrote it
+	got := tocsintest.Deliver(t.Context(), closeUnpaid, closeOrder, unpaid{"A-1"}, older)
+	if got.Verb != tocsin.Retry || got.In != -1 || !strings.Contains(got.Reason, "payload of task 1 is not a tocsintest_test.unpaid") {
 		t.Errorf("got %s", got)
 	}
 }

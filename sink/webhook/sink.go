@@ -116,11 +116,11 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	now := time.Now()
 	body, err := bodyOf(task, now)
 	if err != nil {
-		return tocsin.Bury(err)
+		return err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
 	if err != nil {
-		return tocsin.Bury(err)
+		return err
 	}
 	if err := s.head(req, task, now, body); err != nil {
 		return err

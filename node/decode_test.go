@@ -1,0 +1,37 @@
+package node_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// tocsintest says the same of it: see TestDeliverRetriesAPayloadThatDoesNotDecode.
+func TestAPayloadThatDoesNotDecodeWaitsForAProgramThatReadsIt(t *testing.T) {
+	t.Parallel()
+	policy := closePolicy()
+	policy.Ladder = []biztype.Duration{biztype.Duration(100 * time.Millisecond)}
+	p := newPlace(t, policy)
+	newer := tocsin.Define[[]order](orderClose.Name())
+	id := add(t, p, newer.New(7, []order{{7}}, tocsin.In(0)))
+	var old node.Handlers
+	node.Handle(&old, orderClose, func(context.Context, *tocsin.Task[order]) error {
+		t.Error("a payload that does not decode has reached the handler")
+		return nil
+	})
+	_, stop := run(t, p.config("orders"), &old)
+	info := await(t, p, id, "a failed attempt", func(i tocsin.Info) bool { return i.Attempts >= 2 })
+	if info.Status.Final() || !strings.Contains(info.LastError, "is not a node_test.order") {
+		t.Errorf("%s, last error %q; want pending, and why", info.Status, info.LastError)
+	}
+	stop()
+	var updated node.Handlers
+	node.Handle(&updated, newer, func(context.Context, *tocsin.Task[[]order]) error { return nil })
+	run(t, p.config("orders"), &updated)
+	await(t, p, id, "the delivery by the program that can read it", withStatus(tocsin.Done))
+}
