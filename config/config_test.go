@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/goccy/go-yaml"
 
 	"github.com/tocsinhq/tocsin/biztype"
@@ -197,6 +198,33 @@ func TestLoadLooksAtThePathThenTheVariableThenHere(t *testing.T) {
 	read("flag.yaml", "flag")
 	if _, err := Load("no.yaml"); err == nil || err.Error() != "read the config: open no.yaml: no such file or directory" {
 		t.Errorf("missing file: %v", err)
+	}
+}
+
+func TestAPasswordMayLookLikeAReference(t *testing.T) {
+	t.Parallel()
+	for _, password := range []string{"p${ss", "${HOME}", "$${PASSWORD}", "a}${b}{"} {
+		lookup := func(string) (string, bool) { return password, true }
+		text := `
+layout: {databases: 2, tables: 1}
+servers:
+  - {dsn: "me:${A}@tcp(h:1)/", databases: [0]}
+  - {dsn: "me@tcp(h:2)/", databases: [1], password_env: A}
+etcd: {username: me, password: "${A}"}
+`
+		f, err := Parse([]byte(text), "f.yaml", lookup)
+		if err != nil {
+			t.Errorf("%s: %v", password, err)
+			continue
+		}
+		for _, s := range f.Servers {
+			if dsn, err := mysql.ParseDSN(s.DSN); err != nil || dsn.Passwd != password || dsn.User != "me" {
+				t.Errorf("%s became %+v, %v", password, dsn, err)
+			}
+		}
+		if f.Etcd.Password != password {
+			t.Errorf("etcd: %s became %s", password, f.Etcd.Password)
+		}
 	}
 }
 

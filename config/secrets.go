@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -32,12 +33,12 @@ type expansion struct {
 }
 
 func (x *expansion) server(s *Server, path string) {
+	if strings.Contains(reference.ReplaceAllString(s.DSN, ""), "${") { // in the file; a value may hold it
+		x.found = append(x.found, problem{path + ".dsn", errors.New("a reference to the environment is written ${NAME}; put a password that holds ${ into a variable")})
+	}
 	s.DSN = reference.ReplaceAllStringFunc(s.DSN, func(ref string) string {
 		return x.variable(strings.Trim(ref, "${}"), path+".dsn")
 	})
-	if strings.Contains(s.DSN, "${") && len(x.found) == 0 {
-		x.found = append(x.found, problem{path + ".dsn", fmt.Errorf("a reference to the environment is written ${NAME}")})
-	}
 	if s.PasswordEnv == "" {
 		return
 	}

@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -26,13 +27,15 @@ const (
 
 	bodyWait = time.Second // for the rest of an answer whose status is known; then its connection is closed
 
-	maxSecrets = 2 // the new one and the one it replaces
+	maxSecrets   = 2 // the new one and the one it replaces
+	secretPrefix = "whsec_"
+	leastSecret  = 24 // bytes of a key, as Standard Webhooks demands
 )
 
 // Config says where callbacks go and how.
 type Config struct {
 	URL     string   // http or https
-	Secrets []string // whsec_ secrets, at most two: each signs; none: unsigned
+	Secrets []string // whsec_ and the base64 of 24 bytes or more; at most two, each signs; none: unsigned
 	Allow   []string // private CIDRs that may be dialled
 	Node    string   // sent as NodeHeader; "" sends none
 	Conns   int      // idle connections kept; 0: 64
@@ -55,15 +58,28 @@ func New(cfg Config) (*Sink, error) {
 	}
 	s := &Sink{cfg: cfg}
 	for i, secret := range cfg.Secrets {
-		w, err := standard.NewWebhook(secret)
+		w, err := signer(secret)
 		if err != nil {
-			return nil, fmt.Errorf("webhook secret %d: want whsec_ and base64", i+1) // err may quote it
+			return nil, fmt.Errorf("webhook secret %d: %w", i+1, err)
 		}
 		s.sign = append(s.sign, w)
 	}
 	client, err := newClient(cfg)
 	s.client = client
 	return s, err
+}
+
+// signer reads a secret. Its errors never quote it. A short key, and the empty one
+// of a bare whsec_ above all, signs nothing: anybody could find it.
+func signer(secret string) (*standard.Webhook, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+	switch {
+	case err != nil:
+		return nil, errors.New("want whsec_ and base64")
+	case len(key) < leastSecret:
+		return nil, fmt.Errorf("its key has %d bytes, fewer than %d: make one with `openssl rand -base64 32`, and put whsec_ before it", len(key), leastSecret)
+	}
+	return standard.NewWebhookRaw(key)
 }
 
 func (c Config) validate() error {

@@ -212,6 +212,8 @@ func TestBadConfigs(t *testing.T) {
 		"no URL":            {Config{}, "webhook: want an absolute http or https URL"},
 		"another scheme":    {Config{URL: "ftp://host/x"}, "webhook: want an absolute http or https URL"},
 		"three secrets":     {Config{URL: "http://h", Secrets: []string{secretA, secretB, secretA}}, "webhook: 3 secrets, more than 2"},
+		"whsec_ alone":      {Config{URL: "http://h", Secrets: []string{secretA, "whsec_"}}, "webhook secret 2: its key has 0 bytes, fewer than 24: make one with `openssl rand -base64 32`, and put whsec_ before it"},
+		"a short secret":    {Config{URL: "http://h", Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaQ="}}, "webhook secret 1: its key has 23 bytes, fewer than 24: make one with `openssl rand -base64 32`, and put whsec_ before it"},
 		"a secret in plain": {Config{URL: "http://h", Secrets: []string{"hush hush"}}, "webhook secret 1: want whsec_ and base64"},
 		"not a CIDR":        {Config{URL: "http://h", Allow: []string{"10.0.0.1"}}, `webhook: allowed network "10.0.0.1": want a CIDR such as 10.0.0.0/8`},
 	}
