@@ -10,7 +10,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
 )
 
 // The phases of a Dispatcher. Deliveries start in running alone.
@@ -30,7 +29,6 @@ type Dispatcher struct {
 	metrics *metrics
 	phase   atomic.Int32
 	suspect atomic.Bool // a row that has ended processes before is in hand
-	limit   loglimit.Limit
 	servers []*server
 	workers tally // goroutines that deliver
 	takes   tally // Takes under way, which may yet make rows ready

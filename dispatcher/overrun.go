@@ -100,7 +100,7 @@ func (s *server) beside(tasks []*task) (some []*task) {
 func (s *server) tellBeside(tasks []*task) {
 	for _, t := range tasks {
 		s.d.metrics.overlapped.Inc()
-		s.d.limit.Of(s.d.cfg.Logger.Warn(), "overlap "+t.row.BizType).Str("biz_type", t.row.BizType).Str("job_id", t.row.JobID.String()).
+		t.lane.kind.limit.Of(s.d.cfg.Logger.Warn(), "overlap").Str("biz_type", t.row.BizType).Str("job_id", t.row.JobID.String()).
 			Msg("a task is delivered again though an earlier delivery has not returned: its handler ignores the context")
 	}
 }
@@ -113,7 +113,7 @@ func (k *kind) tellOverruns(now time.Time) {
 		return
 	}
 	r := k.rule.Load()
-	k.d.limit.Of(k.d.cfg.Logger.Warn(), "overrun "+r.policy.Name).Str("biz_type", r.policy.Name).Int("deliveries", n).
+	k.limit.Of(k.d.cfg.Logger.Warn(), "overrun").Str("biz_type", r.policy.Name).Int("deliveries", n).
 		Int("concurrency", r.policy.Concurrency).Stringer("longest", longest.Round(time.Millisecond)).
 		Msg("deliveries over their time-out have not returned: each holds a slot, and its task waits for one more time-out")
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/node"
@@ -24,12 +26,23 @@ func TestAPayloadThatDoesNotDecodeWaitsForAProgramThatReadsIt(t *testing.T) {
 		t.Error("a payload that does not decode has reached the handler")
 		return nil
 	})
-	_, stop := run(t, p.config("orders"), &old)
+	logged, cfg := make(lines, 1000), p.config("orders")
+	cfg.Logger = zerolog.New(logged)
+	_, stop := run(t, cfg, &old)
 	info := await(t, p, id, "a failed attempt", func(i tocsin.Info) bool { return i.Attempts >= 2 })
 	if info.Status.Final() || !strings.Contains(info.LastError, "is not a node_test.order") {
 		t.Errorf("%s, last error %q; want pending, and why", info.Status, info.LastError)
 	}
 	stop()
+	said := 0
+	for close(logged); len(logged) > 0; {
+		if line := <-logged; strings.Contains(line, "is not a node_test.order") && strings.Contains(line, `"biz_type":"order.close"`) {
+			said++
+		}
+	}
+	if said != 1 {
+		t.Errorf("the log names the payload in %d lines, want 1 in a minute", said)
+	}
 	var updated node.Handlers
 	node.Handle(&updated, newer, func(context.Context, *tocsin.Task[[]order]) error { return nil })
 	run(t, p.config("orders"), &updated)
