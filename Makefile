@@ -9,7 +9,7 @@ SEED     ?= 1
 MINUTES  ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test model check format vet staticcheck lint fuzz chaos faults cluster bench bench-peers test-peers clean
+.PHONY: help run build test model check format vet staticcheck lint fuzz chaos faults cluster clock bench bench-peers test-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,10 @@ faults: ## run the long fault scenarios, each with its figures
 cluster: ## run the long cluster scenarios, each with its figures as a line and as JSON
 	@scripts/install-deps.sh test
 	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run '^TestCluster' $(TESTARGS) ./internal/chaos
+
+clock: ## deliver 1000 tasks/s for MINUTES while the servers' clocks are stepped and slewed: none may start early
+	@scripts/install-deps.sh test
+	TOCSIN_CLOCK_MINUTES=$(MINUTES) go test -v -count=1 -timeout $$(($(MINUTES)+15))m -run TestNothingIsEarlyWhileClocks ./node
 
 bench: ## install what is missing, measure every target of docs/performance.md: make bench ARGS="-rounds 1 -only idle,insert"
 	@scripts/install-deps.sh run

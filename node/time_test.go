@@ -18,18 +18,24 @@ import (
 // wrongClock starts a server whose clock is off by so much.
 func wrongClock(t *testing.T, off time.Duration) *devserver.MariaDB {
 	t.Helper()
-	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-	if len(found) == 0 {
-		t.Fatal("libfaketime is missing: run scripts/install-deps.sh test")
-	}
 	m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
-		Env: []string{"LD_PRELOAD=" + found[0], fmt.Sprintf("FAKETIME=%+ds", int(off.Seconds())), "FAKETIME_DONT_FAKE_MONOTONIC=1"},
+		Env: []string{"LD_PRELOAD=" + faketime(t), fmt.Sprintf("FAKETIME=%+ds", int(off.Seconds())), "FAKETIME_DONT_FAKE_MONOTONIC=1"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Stop() })
 	return m
+}
+
+// faketime is the library that has a server see another time.
+func faketime(t *testing.T) string {
+	t.Helper()
+	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+	if len(found) == 0 {
+		t.Fatal("libfaketime is missing: run scripts/install-deps.sh test")
+	}
+	return found[0]
 }
 
 // clockOf asks a server for its time, to the microsecond.

@@ -1,0 +1,137 @@
+package node_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// heldAtMost is how long before its action time a task may be loaded, and so be
+// delivered although a cancel succeeded meanwhile, as docs/architecture.md says.
+const heldAtMost = 10 * time.Millisecond
+
+// long reports whether the tests play long scenarios, as `make faults` does.
+func long() bool { return os.Getenv("TOCSIN_FAULTS") != "" }
+
+// Tasks are cancelled from 0 to 20 ms before they are due. By the server's clock,
+// none is delivered whose cancel had committed 10 ms ahead, and of a strict type
+// none at all whose cancel succeeded.
+func TestACancelTenMillisecondsAheadWins(t *testing.T) {
+	t.Parallel()
+	for name, strict := range map[string]bool{"plain": false, "strict": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			policy := closePolicy()
+			policy.Strict = strict
+			p := newPlace(t, policy)
+			db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = db.Close() })
+			c := &cancels{place: p, db: db, delivered: map[tocsin.JobID]bool{}}
+			var h node.Handlers
+			node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.delivered[task.JobID] = true
+				return nil
+			})
+			_, stop := run(t, p.config("orders"), &h)
+			await(t, p, add(t, p, orderClose.New(1, order{1}, tocsin.In(0))), "a first delivery", withStatus(tocsin.Done))
+			c.play(t)
+			stop()
+			c.judge(t, strict)
+		})
+	}
+}
+
+// cancels are tasks that are cancelled shortly before they are due.
+type cancels struct {
+	place
+	db    *sql.DB
+	tasks []cancelled
+
+	mu        sync.Mutex
+	delivered map[tocsin.JobID]bool
+}
+
+// cancelled is a task whose cancel succeeded.
+type cancelled struct {
+	id     tocsin.JobID
+	before time.Duration // that its cancel had committed before it was due, at least, by the server's clock
+}
+
+// play adds tasks and cancels each some milliseconds before its time.
+func (c *cancels) play(t *testing.T) {
+	rounds := 4
+	if long() {
+		rounds = 200
+	}
+	var wg sync.WaitGroup
+	for i := range rounds * 21 {
+		due := time.Now().Add(100 * time.Millisecond) // the server's clock is this machine's
+		added, err := c.client.Add(t.Context(), orderClose.New(uint64(i+2), order{}, tocsin.At(due)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := due.Add(-time.Duration(i%21) * time.Millisecond)
+		wg.Go(func() { c.cancel(t, added.JobID, due, at) })
+		<-time.After(3 * time.Millisecond)
+	}
+	wg.Wait()
+}
+
+func (c *cancels) cancel(t *testing.T, id tocsin.JobID, due, at time.Time) {
+	<-time.After(time.Until(at))
+	change, err := c.client.Cancel(t.Context(), tocsin.ByID(id))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	committed := clockOf(t, c.db)
+	if change.Changed == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tasks = append(c.tasks, cancelled{id, due.Sub(committed)})
+}
+
+// judge prints how many cancelled tasks were delivered, by how far ahead their
+// cancel had committed.
+func (c *cancels) judge(t *testing.T, strict bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, delivered := map[int]int{}, map[int]int{}
+	for _, task := range c.tasks {
+		ms := int(task.before / time.Millisecond)
+		if task.before < 0 {
+			ms = -1
+		}
+		all[ms]++
+		if !c.delivered[task.id] {
+			continue
+		}
+		delivered[ms]++
+		if strict || task.before >= heldAtMost {
+			t.Errorf("delivered although cancelled %v before it was due", task.before)
+		}
+	}
+	if len(c.tasks) == 0 {
+		t.Fatal("no cancel came in time")
+	}
+	var curve strings.Builder
+	for ms := -1; ms <= 20; ms++ {
+		fmt.Fprintf(&curve, " %d:%d/%d", ms, delivered[ms], all[ms])
+	}
+	t.Logf("delivered of cancelled, by whole ms that the cancel had committed before the task was due (-1: after):%s", curve.String())
+}

@@ -1,0 +1,205 @@
+package node_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// Three servers, of which one has its clock stepped back and forth and two are
+// slewed by 500 ppm. No task starts before its action time by its server's clock.
+// A row that is held while its clock is stepped back was due by the clock as it
+// was: such starts are counted apart.
+func TestNothingIsEarlyWhileClocksAreSteppedAndSlewed(t *testing.T) {
+	t.Parallel()
+	play := stepPlay{rate: 100, length: 12 * time.Second, largest: 2 * time.Second}
+	if minutes, err := strconv.Atoi(os.Getenv("TOCSIN_CLOCK_MINUTES")); err == nil {
+		play = stepPlay{rate: 1000, length: time.Duration(minutes) * time.Minute, largest: 2 * time.Minute}
+	}
+	play.offset = filepath.Join(t.TempDir(), "offset")
+	play.set(t, 0)
+	p := play.place(t)
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+		play.check(t, p.cfg.Layout.TableOf(task.BizID)/p.cfg.Layout.Tables, task.ActionTime)
+		return nil
+	})
+	_, stop := run(t, p.config("orders"), &h)
+	ctx, cancel := context.WithTimeout(t.Context(), play.length)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { play.step(ctx, t) })
+	added := play.addAll(ctx, t, p)
+	wg.Wait()
+	stop()
+	t.Logf("%d added, %d started, %d steps; early %d, of rows held over a step back %d; latest readings p99 %v after the action time",
+		added, play.started.Load(), len(play.backs), play.early.Load(), play.over.Load(), play.p99())
+	if play.early.Load() > 0 || play.started.Load() == 0 {
+		t.Errorf("%d of %d started early", play.early.Load(), play.started.Load())
+	}
+}
+
+// overStep is how long a start may lie from a step back and still be one of a row
+// that was held over it: as long as a row is held, on a busy machine.
+const overStep = heldAtMost + 50*time.Millisecond
+
+// stepPlay is the servers' clocks, and what is seen of them.
+type stepPlay struct {
+	rate    int           // tasks a second
+	length  time.Duration // of adding
+	largest time.Duration // step
+	offset  string        // file that libfaketime reads
+	pools   []*sql.DB     // by database number
+
+	started, early, over atomic.Int64
+
+	mu    sync.Mutex
+	backs []time.Time // steps back, by this machine's clock
+	late  []time.Duration
+}
+
+// place is a cluster on the three servers.
+func (s *stepPlay) place(t *testing.T) place {
+	p := newPlace(t, closePolicy())
+	_ = p.client.Close()
+	p.cfg.Layout.Databases, p.cfg.Servers = 3, nil
+	for i, clock := range []string{"FAKETIME_TIMESTAMP_FILE=" + s.offset, "FAKETIME=+0 x1.0005", "FAKETIME=+0 x0.9995"} {
+		m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
+			Env: []string{"LD_PRELOAD=" + faketime(t), clock, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = m.Stop() })
+		p.cfg.Servers = append(p.cfg.Servers, tocsin.Server{Name: fmt.Sprint("db", i), DSN: m.DSN(), Databases: []int{i}})
+		db, err := sql.Open("mysql", m.DSN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxIdleConns(8)
+		t.Cleanup(func() { _ = db.Close() })
+		s.pools = append(s.pools, db)
+	}
+	if _, err := ddl.Apply(t.Context(), p.cfg, ddl.Options{Cluster: p.cfg.Cluster}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(t.Context(), p.cfg, []biztype.Policy{closePolicy()}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := tocsin.Open(t.Context(), p.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	p.client = client
+	return p
+}
+
+// set moves the stepped clock.
+func (s *stepPlay) set(t *testing.T, offset time.Duration) {
+	text := fmt.Sprintf("%+.3f\n", offset.Seconds())
+	if err := os.WriteFile(s.offset+".new", []byte(text), 0o600); err != nil {
+		t.Error(err)
+	}
+	if err := os.Rename(s.offset+".new", s.offset); err != nil {
+		t.Error(err)
+	}
+}
+
+// step moves the stepped clock there and back again, by 1 ms to the largest.
+func (s *stepPlay) step(ctx context.Context, t *testing.T) {
+	steps := []time.Duration{time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, time.Second, 10 * time.Second, 2 * time.Minute}
+	steps = slices.DeleteFunc(steps, func(d time.Duration) bool { return d > s.largest })
+	var at time.Duration
+	for tick := time.NewTicker(2 * time.Second); ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			continue
+		case <-tick.C:
+		}
+		s.look(t, at)
+		was := at
+		if at = 0; was == 0 {
+			at = steps[rand.IntN(len(steps))] * time.Duration(1-2*rand.IntN(2))
+		}
+		s.mu.Lock()
+		if at < was {
+			s.backs = append(s.backs, time.Now())
+		}
+		s.mu.Unlock()
+		s.set(t, at)
+	}
+	s.set(t, 0)
+}
+
+// look fails the test if the stepped clock is not where it was set to.
+func (s *stepPlay) look(t *testing.T, at time.Duration) {
+	if is := time.Until(clockOf(t, s.pools[0])); (is - at).Abs() > 500*time.Millisecond {
+		t.Errorf("the clock is %v ahead, it was set to %v", is, at)
+	}
+}
+
+// check reads the clock of a task's server right after its start.
+func (s *stepPlay) check(t *testing.T, server int, action time.Time) {
+	begun := time.Now()
+	lead := clockOf(t, s.pools[server]).Sub(action)
+	s.started.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.late = append(s.late, lead); lead >= 0 {
+		return
+	}
+	over := server == 0 && slices.ContainsFunc(s.backs, func(at time.Time) bool {
+		return begun.After(at.Add(-heldAtMost)) && begun.Before(at.Add(overStep))
+	})
+	if over {
+		s.over.Add(1)
+		return
+	}
+	s.early.Add(1)
+	t.Errorf("server %d: started %v before its time by the server's clock", server, -lead)
+}
+
+// addAll adds tasks that are due within two seconds, until ctx ends.
+func (s *stepPlay) addAll(ctx context.Context, t *testing.T, p place) (added int) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for begin := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return added
+		case <-tick.C:
+		}
+		tasks := make([]tocsin.NewTask, max(int(time.Since(begin).Seconds()*float64(s.rate))-added, 0))
+		for i := range tasks {
+			added++
+			tasks[i] = orderClose.New(uint64(added), order{}, tocsin.In(rand.N(2*time.Second)))
+		}
+		if _, err := p.client.AddMany(ctx, tasks); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (s *stepPlay) p99() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.Sort(s.late)
+	return s.late[len(s.late)*99/100]
+}
