@@ -22,14 +22,25 @@ import (
 // onTwoServers is a place whose database 1 is on a server of its own.
 func onTwoServers(t *testing.T, policy biztype.Policy) (p place, port int) {
 	t.Helper()
+	return onTwoServersOf(t, newPlace(t, policy), policy)
+}
+
+// onTwoServersOf is p with database 1 on a server of its own.
+func onTwoServersOf(t *testing.T, p place, policy biztype.Policy) (place, int) {
+	t.Helper()
 	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Stop() })
-	p = newPlace(t, policy)
+	return onServers(t, p, other.DSN(), policy), other.Port()
+}
+
+// onServers is p with database 1 on another server.
+func onServers(t *testing.T, p place, other string, policy biztype.Policy) place {
+	t.Helper()
 	p.cfg.Servers = []tocsin.Server{
-		{Name: "db1", DSN: p.cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: other.DSN(), Databases: []int{1}},
+		{Name: "db1", DSN: p.cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: other, Databases: []int{1}},
 	}
 	if _, err := ddl.Apply(t.Context(), p.cfg, ddl.Options{}); err != nil {
 		t.Fatal(err)
@@ -37,11 +48,12 @@ func onTwoServers(t *testing.T, policy biztype.Policy) (p place, port int) {
 	if _, err := biztype.Apply(t.Context(), p.cfg, []biztype.Policy{policy}); err != nil {
 		t.Fatal(err)
 	}
+	var err error
 	if p.client, err = tocsin.Open(t.Context(), p.cfg); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.client.Close() })
-	return p, other.Port()
+	return p
 }
 
 // throughProxy is p as a node sees it whose way to the second server can be cut.

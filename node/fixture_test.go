@@ -27,10 +27,16 @@ type place struct {
 
 func newPlace(t *testing.T, policies ...biztype.Policy) place {
 	t.Helper()
+	return newPlaceOf(t, 4, policies...)
+}
+
+// newPlaceOf makes a cluster of two databases with so many tables each.
+func newPlaceOf(t *testing.T, tables int, policies ...biztype.Policy) place {
+	t.Helper()
 	prefix := devtest.Prefix(t)
 	p := place{
 		cfg: tocsin.Config{
-			Layout: tocsin.Layout{Databases: 2, Tables: 4, Prefix: prefix}, Cluster: prefix,
+			Layout: tocsin.Layout{Databases: 2, Tables: tables, Prefix: prefix}, Cluster: prefix,
 			Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
 		},
 		etcd: assign.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}},

@@ -63,6 +63,7 @@ func (p *parts) run(ctx context.Context) error {
 	defer end()
 	g, failed := errgroup.WithContext(work)
 	g.Go(func() error { return named("clocks", p.clocks.run(failed)) })
+	g.Go(func() error { p.stalls.run(failed); return nil })
 	g.Go(func() error { p.reach.run(failed); return nil })
 	g.Go(func() error { return named("policies", p.watcher.Run(failed)) })
 	g.Go(func() error { return named("scanner", p.scanner.Run(failed)) })

@@ -27,6 +27,7 @@ type parts struct {
 	scanner    *scanner.Scanner
 	holder     *holder
 	clocks     *clocks
+	stalls     *stalls
 	reach      *reach
 	assign     *assign.Assign
 	types      []string // biz types delivered at the start, sorted
@@ -52,6 +53,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		}
 	}
 	p.clocks = newClocks(p.store, n.cfg.Logger, p.cfg.Registerer)
+	p.stalls = newStalls(p.store, n.cfg.Logger, p.cfg.Registerer)
 	client, err := assign.Dial(ctx, n.cfg.Etcd)
 	if err != nil {
 		return p, err

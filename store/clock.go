@@ -119,3 +119,7 @@ func (s *Store) Now(server int) int64 { return s.NowMicro(server) / 1000 }
 
 // NowMicro is Now in Unix µs.
 func (s *Store) NowMicro(server int) int64 { return s.servers[server].clock.now() }
+
+// Waiting is how long the oldest statement sent to a server, or attempt to
+// connect to it, has been without an answer; 0 if there is none.
+func (s *Store) Waiting(server int) time.Duration { return s.servers[server].Waiting() }

@@ -20,11 +20,13 @@ type driverConn interface {
 	driver.Validator
 }
 
-// seeingConn is a connection that remembers what its user last saw behind it.
+// seeingConn is a connection that remembers what its user last saw behind it, and
+// since when it waits for the server.
 type seeingConn struct {
 	driverConn
-	seen any
-	at   time.Time
+	asked *asked
+	seen  any
+	at    time.Time
 }
 
 // LookOnce gives what look saw over this very connection, less than every ago,

@@ -49,6 +49,7 @@ type Server struct {
 	Name      string
 	Databases []int
 	DB        *sqlx.DB
+	waits     *waits
 }
 
 // Open makes a pool for one server. It does not connect: an unreachable server
@@ -65,7 +66,8 @@ func Open(spec Spec) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
 	}
-	db := sqlx.NewDb(newDB(sessionConnector{conn}), "mysql")
+	waits := newWaits()
+	db := sqlx.NewDb(newDB(sessionConnector{conn, waits}), "mysql")
 	if spec.MaxConns <= 0 {
 		spec.MaxConns = DefaultMaxConns
 	}
@@ -75,7 +77,7 @@ func Open(spec Spec) (*Server, error) {
 		spec.IdleTime = DefaultIdleTime
 	}
 	db.SetConnMaxIdleTime(spec.IdleTime)
-	return &Server{Name: spec.Name, Databases: spec.Databases, DB: db}, nil
+	return &Server{Name: spec.Name, Databases: spec.Databases, DB: db, waits: waits}, nil
 }
 
 // parseDSN sets what Tocsin's statements rely on over what the DSN says. Its
@@ -115,9 +117,27 @@ func (nopLogger) Print(...any) {}
 var errSlowDial = errors.New("no connection in time")
 
 // sessionConnector runs session on each connection the driver makes.
-type sessionConnector struct{ driver.Connector }
+type sessionConnector struct {
+	driver.Connector
+	waits *waits
+}
 
 func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	asked := c.waits.begin()
+	conn, err := c.connect(ctx)
+	if err != nil {
+		asked.end()
+		return nil, err
+	}
+	seeing := &seeingConn{driverConn: conn, asked: asked}
+	if _, err := seeing.ExecContext(ctx, session, nil); err != nil {
+		_ = seeing.Close()
+		return nil, fmt.Errorf("set up session: %w", err)
+	}
+	return seeing, nil
+}
+
+func (c sessionConnector) connect(ctx context.Context) (driverConn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w: %v", errSlowDial, err) // %v: the deadline is not the caller's
@@ -125,12 +145,7 @@ func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	seeing := &seeingConn{driverConn: conn.(driverConn)}
-	if _, err := seeing.ExecContext(ctx, session, nil); err != nil {
-		_ = seeing.Close()
-		return nil, fmt.Errorf("set up session: %w", err)
-	}
-	return seeing, nil
+	return conn.(driverConn), nil
 }
 
 // Address gives where a DSN leads, "db1:3306"; "" where it is none.

@@ -1,0 +1,98 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// waits knows what a pool's server has not answered yet. Safe for concurrent use.
+type waits struct {
+	base time.Time // its monotonic reading is what times are counted from
+	mu   sync.Mutex
+	all  map[*asked]struct{} // of each connection, and of each attempt to make one
+}
+
+// asked is since when one connection waits for the server: nanoseconds since waits.base, 0 for not at all.
+type asked struct {
+	waits *waits
+	since atomic.Int64
+}
+
+func newWaits() *waits { return &waits{base: time.Now(), all: make(map[*asked]struct{})} }
+
+// begin adds one that waits from now on.
+func (w *waits) begin() *asked {
+	a := &asked{waits: w}
+	a.ask()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all[a] = struct{}{}
+	return a
+}
+
+// end forgets one.
+func (a *asked) end() {
+	a.waits.mu.Lock()
+	defer a.waits.mu.Unlock()
+	delete(a.waits.all, a)
+}
+
+func (a *asked) ask()    { a.since.Store(max(int64(time.Since(a.waits.base)), 1)) }
+func (a *asked) answer() { a.since.Store(0) }
+
+// longest is how long the oldest has waited.
+func (w *waits) longest() time.Duration {
+	now, oldest := int64(time.Since(w.base)), int64(0)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for a := range w.all {
+		if since := a.since.Load(); since != 0 && (oldest == 0 || since < oldest) {
+			oldest = since
+		}
+	}
+	if oldest == 0 {
+		return 0
+	}
+	return time.Duration(now - oldest)
+}
+
+// Waiting is how long the oldest statement of the pool, or attempt to connect, has been without an answer; 0 if there is
+// none. Prepared statements are not counted.
+func (s *Server) Waiting() time.Duration { return s.waits.longest() }
+
+// ExecContext notes how long the server is asked.
+func (c *seeingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.asked.ask()
+	defer c.asked.answer()
+	return c.driverConn.ExecContext(ctx, query, args)
+}
+
+// QueryContext notes how long the server is asked, until the first row comes.
+func (c *seeingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.asked.ask()
+	defer c.asked.answer()
+	return c.driverConn.QueryContext(ctx, query, args)
+}
+
+// PrepareContext notes how long the server is asked.
+func (c *seeingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c.asked.ask()
+	defer c.asked.answer()
+	return c.driverConn.PrepareContext(ctx, query)
+}
+
+// Ping notes how long the server is asked.
+func (c *seeingConn) Ping(ctx context.Context) error {
+	c.asked.ask()
+	defer c.asked.answer()
+	return c.driverConn.Ping(ctx)
+}
+
+// Close forgets the connection.
+func (c *seeingConn) Close() error {
+	defer c.asked.end()
+	return c.driverConn.Close()
+}

@@ -1,0 +1,68 @@
+package mysql_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited too long until %s", what)
+		}
+	}
+}
+
+func TestWhatTheServerHasNotAnsweredIsKnown(t *testing.T) {
+	t.Parallel()
+	s := open(t, devtest.DSN(t))
+	if _, err := s.DB.ExecContext(t.Context(), "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	if waiting := s.Waiting(); waiting != 0 {
+		t.Errorf("idle, and something has waited for %s", waiting)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 2)
+	go func() { _, err := s.DB.ExecContext(ctx, "DO SLEEP(3600)"); ended <- err }()
+	until(t, "the statement has waited for a while", func() bool { return s.Waiting() > 200*time.Millisecond })
+	go func() { _, err := s.DB.ExecContext(t.Context(), "DO SLEEP(0.1)"); ended <- err }()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if waiting := s.Waiting(); waiting < 200*time.Millisecond {
+		t.Errorf("after a younger statement has ended, the oldest has waited for %s", waiting)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("slept for an hour")
+	}
+	until(t, "the canceled statement is forgotten", func() bool { return s.Waiting() == 0 })
+}
+
+func TestAServerThatNeverGreetsIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // as a frozen process: the kernel takes connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s := open(t, "root@tcp("+silent.Addr().String()+")/")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.DB.PingContext(ctx) }()
+	until(t, "the attempt to connect has waited for a while", func() bool { return s.Waiting() > 200*time.Millisecond })
+	cancel()
+	if err := <-ended; mysql.ClassOf(err) != mysql.Canceled {
+		t.Error(err)
+	}
+	until(t, "the attempt is forgotten", func() bool { return s.Waiting() == 0 })
+}

@@ -1,0 +1,158 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// budget is how many lines a node may write in a minute about one cause.
+const budget = 10
+
+// logged is a node's log and metrics.
+type logged struct {
+	*devtest.Log
+	metrics *prometheus.Registry
+}
+
+// runLogged starts a node of p with a log.
+func runLogged(t *testing.T, p place, name string, h *node.Handlers) logged {
+	t.Helper()
+	l := logged{new(devtest.Log), prometheus.NewRegistry()}
+	cfg := p.config("orders")
+	cfg.Name, cfg.Logger, cfg.Registerer = name, l.Logger(), l.metrics
+	run(t, cfg, h)
+	return l
+}
+
+// count is a metric's value, over all of its labels.
+func (l logged) count(t *testing.T, metric string) (sum float64) {
+	t.Helper()
+	families, err := l.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == metric {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited too long until %s", what)
+		}
+	}
+}
+
+// ordinary are the lines of a node that starts where all is well.
+var ordinary = []string{"node runs", "registered", "biz types read", "tables have moved"}
+
+// withinBudget fails if a node wrote too much since it had written the first lines.
+func (l logged) withinBudget(t *testing.T, first int) {
+	t.Helper()
+	var told []string
+	for _, line := range l.Lines()[first:] {
+		if message, _ := line["message"].(string); !slices.Contains(ordinary, message) {
+			told = append(told, fmt.Sprint(line))
+		}
+	}
+	if len(told) > budget {
+		t.Errorf("%d lines, more than %d:\n%s", len(told), budget, strings.Join(told, "\n"))
+	}
+}
+
+func TestNodesThatStartWhileAServerIsDownSaySoInAFewLines(t *testing.T) {
+	t.Parallel()
+	p, port := onTwoServersOf(t, newPlaceOf(t, 32, closePolicy()), closePolicy())
+	p, proxy := throughProxy(t, p, port)
+	proxy.Stop()
+	var nodes []logged
+	for i := range 3 {
+		var h node.Handlers
+		node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+		nodes = append(nodes, runLogged(t, p, fmt.Sprint("node", i), &h))
+	}
+	for _, l := range nodes {
+		until(t, "it has failed to take tables 36 times", func() bool { return l.count(t, "tocsin_assign_take_failures_total") >= 36 })
+		l.withinBudget(t, 0)
+		if line := l.Await(t, "could not start on tables, giving them back for now"); !strings.Contains(fmt.Sprint(line["error"]), "db2") {
+			t.Errorf("it is not said which server is down: %v", line)
+		}
+	}
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// frozen is a server that can be stopped and continued as a whole.
+func frozen(t *testing.T, m *devserver.MariaDB) (freeze, thaw func()) {
+	t.Helper()
+	send := func(s syscall.Signal) func() {
+		return func() {
+			if err := syscall.Kill(m.Pid(), s); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	thaw = send(syscall.SIGCONT)
+	t.Cleanup(thaw) // or nobody could stop it
+	return send(syscall.SIGSTOP), thaw
+}
+
+func TestAServerThatHangsIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Stop() })
+	p := onServers(t, newPlace(t, closePolicy()), other.DSN()+"?readTimeout=10m", closePolicy()) // no statement's end can tell
+	freeze, thaw := frozen(t, other)
+	begun, over := make(chan int, 100), make(chan struct{})
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+		begun <- task.JobID.Table()
+		<-over
+		return nil
+	})
+	l := runLogged(t, p, "a", &h)
+	ownersAre(t, p, "it has all tables", func(owners []string) bool { return all(owners, "a") })
+	for n := uint64(1); n <= 30; n++ {
+		add(t, p, orderClose.New(n, order{n}, tocsin.In(0)))
+	}
+	for range 30 {
+		receive(t, begun, "a delivery")
+	}
+	first := len(l.Lines())
+	freeze()
+	close(over) // 30 outcomes, of which the half can't be stored
+	line := l.Await(t, "server hangs: a statement has no answer")
+	if line["server"] != "db2" {
+		t.Errorf("logged %v", line)
+	}
+	until(t, "the metric says so", func() bool { return l.count(t, "tocsin_node_server_waiting_seconds") > 3 })
+	l.withinBudget(t, first)
+	thaw()
+	l.Await(t, "server hangs no more")
+	until(t, "the outcomes are stored", func() bool { return l.count(t, "tocsin_dispatcher_open") == 0 })
+	l.withinBudget(t, first)
+}

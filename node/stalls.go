@@ -1,0 +1,82 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin/internal/loglimit"
+)
+
+const (
+	stallEvery = 250 * time.Millisecond  // between two looks
+	stallAfter = 1500 * time.Millisecond // without an answer a server hangs; a statement waits for a lock for 1 s at most
+	stallOver  = 4 * time.Second         // without such a statement it does not any more: its clock is asked for meanwhile
+)
+
+// pools is what stalls asks of the store.
+type pools interface {
+	Servers() []string
+	Waiting(server int) time.Duration
+}
+
+// stalls tells of servers that hang: they take statements and don't answer, because they are frozen, say, or wait for a
+// disk that is full. Without it a node would notice when the statement's time-out is over, half a minute later.
+type stalls struct {
+	pools   pools
+	log     zerolog.Logger
+	limit   loglimit.Limit
+	waiting *prometheus.GaugeVec
+	hangs   []hang // by server; belongs to run's goroutine
+}
+
+// hang is the present hang of a server; the zero hang is none.
+type hang struct{ since, seen time.Time }
+
+func newStalls(p pools, log zerolog.Logger, r prometheus.Registerer) *stalls {
+	return &stalls{
+		pools: p, log: log, hangs: make([]hang, len(p.Servers())),
+		waiting: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "tocsin", Subsystem: "node", Name: "server_waiting_seconds",
+			Help: "How long the oldest statement sent to the server has been without an answer.",
+		}, []string{"server"}),
+	}
+}
+
+// run looks until ctx ends.
+func (s *stalls) run(ctx context.Context) {
+	tick := time.NewTicker(stallEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for i, name := range s.pools.Servers() {
+			s.look(i, name, s.pools.Waiting(i), time.Now())
+		}
+	}
+}
+
+// look notes how long a server has not answered at now.
+func (s *stalls) look(server int, name string, waiting time.Duration, now time.Time) {
+	s.waiting.WithLabelValues(name).Set(waiting.Seconds())
+	h := &s.hangs[server]
+	switch {
+	case waiting >= stallAfter:
+		if h.since.IsZero() {
+			h.since = now.Add(-waiting)
+		}
+		h.seen = now
+		s.limit.Of(s.log.Warn(), "hangs "+name).Str("server", name).Stringer("waiting", waiting.Round(time.Millisecond)).
+			Msg("server hangs: a statement has no answer")
+	case !h.since.IsZero() && now.Sub(h.seen) >= stallOver:
+		s.limit.Of(s.log.Info(), "answers "+name).Str("server", name).Stringer("lasted", h.seen.Sub(h.since).Round(time.Millisecond)).
+			Msg("server hangs no more")
+		*h = hang{}
+	}
+}

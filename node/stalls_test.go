@@ -1,0 +1,48 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// onePool is a store with one server.
+type onePool struct{}
+
+func (onePool) Servers() []string         { return []string{"db1"} }
+func (onePool) Waiting(int) time.Duration { return 0 }
+
+func TestAHangBeginsAndEndsOnce(t *testing.T) {
+	t.Parallel()
+	const hangs, over = "server hangs: a statement has no answer", "server hangs no more"
+	for name, c := range map[string]struct {
+		waiting []time.Duration // look by look
+		says    []string
+	}{
+		"a statement that waits for a lock is no hang": {[]time.Duration{time.Second, 0, 1100 * time.Millisecond, 0}, nil},
+		"a hang":                           {[]time.Duration{time.Second, 2 * time.Second, 3 * time.Second}, []string{hangs}},
+		"a hang that ends":                 {[]time.Duration{2 * time.Second, 3 * time.Second, 0, 0, 0, 0}, []string{hangs, over}},
+		"the next statement hangs as well": {[]time.Duration{29 * time.Second, 0, time.Second, 2 * time.Second}, []string{hangs}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log devtest.Log
+			s := newStalls(onePool{}, log.Logger(), nil)
+			now := time.Now()
+			for _, waiting := range c.waiting {
+				s.look(0, "db1", waiting, now)
+				now = now.Add(stallOver / 3)
+			}
+			var says []string
+			for _, line := range log.Lines() {
+				says = append(says, fmt.Sprint(line["message"]))
+			}
+			if !slices.Equal(says, c.says) {
+				t.Errorf("logged %v, want %q", log.Lines(), c.says)
+			}
+		})
+	}
+}
