@@ -15,6 +15,7 @@ const (
 	bellLimit    = 1_000                 // of one database in one page
 	bellPages    = 8                     // read on in one poll; the next poll goes on
 	bellSpacing  = 10 * time.Millisecond // between polls of one server by all nodes together
+	hurryFor     = time.Second           // after a ring for a task that is due at once the polls come bellSpacing apart
 	quietAfter   = 10 * time.Second      // without a ring the polls become half as many, and ask for the highest ids only
 	checkEvery   = time.Second           // how often the highest ids are asked for
 	partlyPause  = 200 * time.Millisecond
@@ -27,6 +28,7 @@ type doorbell struct {
 	sv       *server
 	windows  map[int]*window // by database; nil: to be started
 	rang     time.Time       // when a new bell was last seen
+	urgent   time.Time       // when one was for a task that was due before the next poll
 	checked  time.Time
 	partly   bool // at the last check some database answered
 	news     bool // at the last check there was something to read
@@ -63,12 +65,16 @@ func (d *doorbell) once(ctx context.Context) time.Duration {
 	if d.patience.well() {
 		d.sv.limit.Of(d.sv.log.Info(), "bells again").Msg("doorbell can be polled again")
 	}
-	every := bellWait(cfg.BellInterval, cfg.Peers(), time.Since(d.rang))
+	every := bellWait(cfg.BellInterval, cfg.Peers(), time.Since(d.rang), time.Since(d.urgent) < hurryFor)
 	return every - time.Since(d.sv.base)%every
 }
 
-// bellWait keeps the polls of all nodes together at one per bellSpacing.
-func bellWait(base time.Duration, peers int, silent time.Duration) time.Duration {
+// bellWait keeps the polls of all nodes together at one per bellSpacing, which is
+// also how often a single node polls while tasks come that are due at once.
+func bellWait(base time.Duration, peers int, silent time.Duration, hurry bool) time.Duration {
+	if hurry {
+		base = min(base, bellSpacing)
+	}
 	wait := max(base, time.Duration(peers)*bellSpacing)
 	if silent > quietAfter {
 		wait *= 2
@@ -177,7 +183,11 @@ func (d *doorbell) offer(fresh []duequeue.Entry, now time.Time) {
 	d.rang = now
 	d.sv.metrics.bells.WithLabelValues(d.sv.name).Add(float64(len(fresh)))
 	wanted := d.sv.cfg.Intake.Wanted(d.sv.index)
-	until := d.sv.cfg.Store.Now(d.sv.index) + d.sv.cfg.LookAhead.Milliseconds()
+	clock := d.sv.cfg.Store.Now(d.sv.index)
+	until := clock + d.sv.cfg.LookAhead.Milliseconds()
+	if slices.ContainsFunc(fresh, func(e duequeue.Entry) bool { return e.Due <= clock+d.sv.cfg.BellInterval.Milliseconds() }) {
+		d.urgent = now
+	}
 	d.sv.offer(slices.DeleteFunc(fresh, func(e duequeue.Entry) bool {
 		return e.Due > until || !slices.Contains(wanted, e.Type)
 	}))

@@ -222,6 +222,31 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
+// While tasks come that are due at once, a bell is polled more often.
+func TestABellThatIsUrgentIsPolledMoreOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rows{places: 1}
+		in := newIntake(100, 1)
+		s := run(t, Config{Store: r, Intake: in, Interval: slow})
+		s.Own([]int{0})
+		second := func() int {
+			r.reads()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			return r.reads()
+		}
+		calm := second()
+		r.ring(1)
+		time.Sleep(2 * DefaultBellInterval)
+		hurried := second()
+		time.Sleep(2 * hurryFor)
+		again := second()
+		if calm > 42 || hurried < 95 || again > 42 {
+			t.Errorf("%d polls in a second, %d after a task that was due at once, %d later", calm, hurried, again)
+		}
+	})
+}
+
 // While nothing rings no bell is read, and the first ring is heard within a poll
 // of a silent bell all the same; so is one that commits behind a later one.
 func TestSilentBell(t *testing.T) {

@@ -220,15 +220,18 @@ func TestBellWait(t *testing.T) {
 	cases := map[string]struct {
 		peers  int
 		silent time.Duration
+		hurry  bool
 		want   time.Duration
 	}{
 		"one node polls at the base interval":              {peers: 1, want: 25 * time.Millisecond},
 		"a silent bell is polled half as often":            {peers: 1, silent: time.Minute, want: 50 * time.Millisecond},
+		"tasks that are due at once are polled for faster": {peers: 1, hurry: true, want: 10 * time.Millisecond},
+		"a hurry of twenty nodes is no faster":             {peers: 20, hurry: true, want: 200 * time.Millisecond},
 		"twenty nodes together poll a hundred times a sec": {peers: 20, want: 200 * time.Millisecond},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := bellWait(DefaultBellInterval, c.peers, c.silent); got != c.want {
+			if got := bellWait(DefaultBellInterval, c.peers, c.silent, c.hurry); got != c.want {
 				t.Errorf("waits %s, want %s", got, c.want)
 			}
 		})
