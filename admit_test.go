@@ -14,7 +14,7 @@ import (
 func TestAnAddOverANewConnectionLooksWhoIsBehindIt(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)
-	p, dsn := newProxy(t, devtest.DSN(t))
+	p, dsn := devtest.NewProxy(t, devtest.DSN(t))
 	cfg.Servers = []tocsin.Server{{Name: "db1", DSN: dsn}}
 	c := open(t, cfg)
 	task := remind.New(1, "x", tocsin.In(day))
@@ -25,12 +25,12 @@ func TestAnAddOverANewConnectionLooksWhoIsBehindIt(t *testing.T) {
 	if _, err := ddl.Apply(t.Context(), stranger, ddl.Options{Cluster: "stranger"}); err != nil {
 		t.Fatal(err)
 	}
-	p.leadTo(stranger.Servers[0].DSN)
-	p.breakAt("/* tocsin add */", true, 1)
+	p.LeadTo(stranger.Servers[0].DSN)
+	p.BreakAt("/* tocsin add */", true, 1)
 	if _, err := c.Add(t.Context(), task); !errors.Is(err, tocsin.ErrLayout) {
 		t.Errorf("added to a stranger: %v", err)
 	}
-	if p.breaks() != 1 {
+	if p.Breaks() != 1 {
 		t.Error("the old connection still stands")
 	}
 	there := session(t, stranger.Servers[0].DSN, "")

@@ -97,25 +97,25 @@ func TestOpenNamesUnreachableServersWithoutTheirPassword(t *testing.T) {
 func TestOpenNeedsOneServerAndChecksTheOthersWhenUsed(t *testing.T) {
 	t.Parallel()
 	second := secondServer(t)
-	p, dsn := newProxy(t, second.DSN())
+	p, dsn := devtest.NewProxy(t, second.DSN())
 	cfg := cluster(t,
 		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
 		tocsin.Server{Name: "db2", DSN: dsn, Databases: []int{1}},
 	)
 	here, there := bizOn(cfg.Layout, 0, 1), bizOn(cfg.Layout, 1, 1)
-	p.setDown(true)
+	p.SetDown(true)
 	c := open(t, cfg)
 	add(t, c, remind.New(here, "x", tocsin.In(day)))
 	_, err := c.Add(t.Context(), remind.New(there, "x", tocsin.In(day)))
 	if !errors.Is(err, tocsin.ErrUnreachable) || !strings.Contains(err.Error(), "db2") {
 		t.Errorf("a task for the server that is down: %v", err)
 	}
-	p.setDown(false)
+	p.SetDown(false)
 	add(t, c, remind.New(there, "x", tocsin.In(day)))
 
-	p.setDown(true)
+	p.SetDown(true)
 	c = open(t, cfg)
-	p.setDown(false)
+	p.SetDown(false)
 	exec(t, session(t, second.DSN(), ""), "UPDATE "+cfg.Layout.Database(1)+".layout SET cluster_id = 'another'")
 	_, err = c.Add(t.Context(), remind.New(there, "x", tocsin.In(day)))
 	if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), `is "another"`) {

@@ -13,10 +13,10 @@ import (
 )
 
 // throughProxy is a client that reaches its server through a proxy.
-func throughProxy(t *testing.T) (*tocsin.Client, *proxy) {
+func throughProxy(t *testing.T) (*tocsin.Client, *devtest.Proxy) {
 	t.Helper()
 	cfg := cluster(t)
-	p, dsn := newProxy(t, devtest.DSN(t))
+	p, dsn := devtest.NewProxy(t, devtest.DSN(t))
 	cfg.Servers = []tocsin.Server{{Name: "db1", DSN: dsn}}
 	return open(t, cfg), p
 }
@@ -42,14 +42,14 @@ func TestALostConnectionNeverStoresATaskTwice(t *testing.T) {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
 				c, p := throughProxy(t)
-				p.breakAt("/* tocsin add */", broken.before, broken.times)
+				p.BreakAt("/* tocsin add */", broken.before, broken.times)
 				added := add(t, c, task)
 				one(t, c, p, added, broken.times)
 			})
 			t.Run(name+"/"+kind+"/many", func(t *testing.T) {
 				t.Parallel()
 				c, p := throughProxy(t)
-				p.breakAt("/* tocsin add many */", broken.before, broken.times)
+				p.BreakAt("/* tocsin add many */", broken.before, broken.times)
 				added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{task}))
 				one(t, c, p, added[0], broken.times)
 			})
@@ -58,11 +58,11 @@ func TestALostConnectionNeverStoresATaskTwice(t *testing.T) {
 }
 
 // one demands that there is one task, the one that was added.
-func one(t *testing.T, c *tocsin.Client, p *proxy, added tocsin.Added, broken int) {
+func one(t *testing.T, c *tocsin.Client, p *devtest.Proxy, added tocsin.Added, broken int) {
 	t.Helper()
 	list := must[[]tocsin.Info](t)(c.List(t.Context(), 11))
-	if p.breaks() != broken {
-		t.Errorf("%d connections broke, not %d", p.breaks(), broken)
+	if p.Breaks() != broken {
+		t.Errorf("%d connections broke, not %d", p.Breaks(), broken)
 	}
 	if added.Existing || len(list) != 1 || list[0].JobID != added.JobID {
 		t.Errorf("added %+v, there are %d", added, len(list))
@@ -75,15 +75,15 @@ func TestWhatCannotBeAskedAgainIsAnUnknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, p := throughProxy(t)
-			p.breakAt(statement, false, 1)
+			p.BreakAt(statement, false, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			p.downAtBreak()
+			p.DownAtBreak()
 			id, err := addOne(ctx, c, name)
 			if !errors.Is(err, tocsin.ErrUnknownOutcome) || id == 0 || !strings.Contains(err.Error(), id.String()) {
 				t.Fatalf("job_id %s, %v", id, err)
 			}
-			p.setDown(false)
+			p.SetDown(false)
 			if got := get(t, c, id); got.BizID != 11 {
 				t.Errorf("got %+v", got)
 			}
@@ -105,8 +105,8 @@ func addOne(ctx context.Context, c *tocsin.Client, how string) (tocsin.JobID, er
 func TestAServerThatGoesDownStoresNothing(t *testing.T) {
 	t.Parallel()
 	c, p := throughProxy(t)
-	p.setDown(true)
-	p.breakAt("tocsin", true, 1) // the pooled connection breaks too
+	p.SetDown(true)
+	p.BreakAt("tocsin", true, 1) // the pooled connection breaks too
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err := c.List(ctx, 11)
@@ -116,7 +116,7 @@ func TestAServerThatGoesDownStoresNothing(t *testing.T) {
 	if _, err := c.Add(ctx, remind.New(11, "x", tocsin.In(0))); err == nil || errors.Is(err, tocsin.ErrUnknownOutcome) {
 		t.Errorf("got %v", err)
 	}
-	p.setDown(false)
+	p.SetDown(false)
 	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 11)); len(list) != 0 {
 		t.Errorf("%d are stored", len(list))
 	}
@@ -126,7 +126,7 @@ func TestAChangeWhoseCommitIsLostIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	c, p := throughProxy(t)
 	id := add(t, c, remind.New(11, "x", tocsin.In(day))).JobID
-	p.breakAt("COMMIT", false, 1)
+	p.BreakAt("COMMIT", false, 1)
 	if ch, err := c.Cancel(t.Context(), tocsin.ByID(id)); !errors.Is(err, tocsin.ErrUnknownOutcome) {
 		t.Errorf("got %+v, %v", ch, err)
 	}
@@ -142,10 +142,10 @@ func TestAChangeBeforeWhoseCommitTheConnectionBreaksIsRepeated(t *testing.T) {
 			t.Parallel()
 			c, p := throughProxy(t)
 			id := add(t, c, remind.New(11, "x", tocsin.In(day))).JobID
-			p.breakAt(at, false, 1)
+			p.BreakAt(at, false, 1)
 			ch := must[tocsin.Change](t)(c.Reschedule(t.Context(), tocsin.ByID(id), tocsin.In(0)))
-			if got := get(t, c, id); ch.Changed != 1 || got.Version != 1 || p.breaks() != 1 {
-				t.Errorf("%+v, version %d, %d breaks", ch, got.Version, p.breaks())
+			if got := get(t, c, id); ch.Changed != 1 || got.Version != 1 || p.Breaks() != 1 {
+				t.Errorf("%+v, version %d, %d breaks", ch, got.Version, p.Breaks())
 			}
 		})
 	}

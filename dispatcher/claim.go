@@ -64,8 +64,7 @@ func (t *task) acquit() {
 }
 
 // claim takes rows of one lane in the database and returns those it got. The
-// others drop out; where it failed they are tried again in a second, unless the
-// claim did happen: then it runs out.
+// others drop out; where it failed they are tried again in a second.
 func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task) []*task {
 	if tasks = s.isolate(tasks); len(tasks) == 0 {
 		return nil
@@ -82,7 +81,7 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 	// it, which would look like a crash when it has run out.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(hold, s.d.cfg.DrainTimeout))
 	defer cancel()
-	rows, err := s.d.cfg.Store.Claim(ctx, store.Claim{
+	rows, err := s.claimRows(ctx, s.d.whileDraining, store.Claim{
 		Server: s.index,
 		Rows:   entries,
 		By:     s.d.cfg.Node,
@@ -111,7 +110,6 @@ func (s *server) notClaimed(left map[tocsin.JobID]*task, err error) {
 		t.acquit()
 	}
 	if err != nil {
-		s.d.metrics.failed("claim", err)
 		back := make([]duequeue.Entry, 0, len(left))
 		for _, t := range left {
 			back = append(back, t.entry(t.row.Action))

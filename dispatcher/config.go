@@ -68,6 +68,7 @@ type Target struct {
 type Loader interface {
 	Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error)
 	Claim(ctx context.Context, c store.Claim) ([]store.Row, error)
+	ReadBack(ctx context.Context, d *store.InDoubt) ([]store.Row, error)
 }
 
 // Settler writes outcomes, one fate for each.

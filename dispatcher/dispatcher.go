@@ -33,8 +33,10 @@ type Dispatcher struct {
 	workers tally // goroutines that deliver
 	takes   tally // Takes under way, which may yet make rows ready
 
-	work     context.Context // of deliveries; outlives Run's context
-	stopWork context.CancelCauseFunc
+	work      context.Context // of deliveries; outlives Run's context
+	stopWork  context.CancelCauseFunc
+	intake    context.Context // ends with Run's context
+	endIntake context.CancelFunc
 
 	mu    sync.Mutex
 	kinds map[uint64]*kind // by biz type number; never shrinks
@@ -48,6 +50,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{cfg: cfg.withDefaults(), kinds: make(map[uint64]*kind)}
 	d.work, d.stopWork = context.WithCancelCause(context.Background())
+	d.intake, d.endIntake = context.WithCancel(context.Background())
 	for i := range cfg.Servers {
 		d.servers = append(d.servers, newServer(d, i))
 	}
@@ -64,6 +67,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		return errors.New("dispatcher: Run called twice")
 	}
 	defer d.stopWork(errStopping)
+	defer context.AfterFunc(ctx, d.endIntake)()
 	hard, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	var intake, outlet sync.WaitGroup

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -94,10 +95,29 @@ func (m *memory) Claim(ctx context.Context, c store.Claim) ([]store.Row, error) 
 		got = append(got, *row)
 		m.claims++
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err // the claims stand, but nobody hears of them
+	if err := errors.Join(ctx.Err(), m.fault("commit", idsOfRows(got))); err != nil && len(got) > 0 { // nobody hears of them
+		return nil, &store.InDoubt{By: c.By, Deadline: got[0].Action, IDs: idsOfRows(got), Err: err}
 	}
 	return got, nil
+}
+
+func idsOfRows(rows []store.Row) []tocsin.JobID {
+	return idsOf(rows, func(r store.Row) tocsin.JobID { return r.JobID })
+}
+
+func (m *memory) ReadBack(ctx context.Context, d *store.InDoubt) ([]store.Row, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := errors.Join(ctx.Err(), m.fault("read_back", d.IDs)); err != nil {
+		return nil, err
+	}
+	var claimed []store.Row
+	for _, id := range d.IDs {
+		if row := m.rows[id]; row.Status == tocsin.Claimed && row.ClaimedBy == d.By && row.Action == d.Deadline {
+			claimed = append(claimed, *row)
+		}
+	}
+	return claimed, nil
 }
 
 func (m *memory) Settle(_ context.Context, _ int, outcomes []store.Outcome) ([]store.Fate, error) {

@@ -23,6 +23,7 @@ type metrics struct {
 	droppedTable prometheus.Counter
 	droppedClaim prometheus.Counter
 	claimed      prometheus.Counter
+	readBack     prometheus.Counter
 	givenBack    prometheus.Counter
 	waited       prometheus.Counter
 	overlapped   prometheus.Counter
@@ -57,6 +58,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		droppedTable: dropped.WithLabelValues("table_given_up"),
 		droppedClaim: dropped.WithLabelValues("claim_refused"),
 		claimed:      count("claimed", "Rows claimed before their delivery."),
+		readBack:     count("claims_read_back", "Rows whose claim got no answer and was found to stand."),
 		givenBack:    count("given_back", "Loaded rows that were not started."),
 		waited:       count("waited", "Attempts put off since an earlier delivery of their task had not returned."),
 		overlapped:   count("overlapped", "Attempts that started beside an earlier delivery of their task, after a wait of one time-out."),

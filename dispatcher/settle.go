@@ -245,6 +245,9 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 		s.endOverrun(r.task)
 		return
 	}
+	if s.again(r, fate) {
+		return
+	}
 	s.open.remove(r.task)
 	r.acquit()
 	r.lane.kind.noteFate(r.verb, fate)

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -166,9 +166,7 @@ func (s *server) drain(ctx context.Context, numbers set) []int {
 	}
 	left := func(t *task) bool { return mine(t) && !t.foreign && (!t.claimed || t.reported) }
 	for ctx.Err() == nil {
-		if err := s.claimOpen(ctx, "", mine); err != nil {
-			s.d.metrics.failed("claim", err)
-		}
+		_ = s.claimOpen(ctx, "", mine) // which is counted
 		again, cancel := context.WithTimeout(ctx, handOverAfter)
 		err := s.awaitNone(again, left)
 		cancel()
@@ -271,20 +269,23 @@ func (s *server) claimInDelivery(ctx context.Context, owner string, tasks []*tas
 		entries[i] = t.entry(t.row.Action)
 		timeout = max(timeout, t.timeout)
 	}
-	rows, err := s.d.cfg.Store.Claim(ctx, store.Claim{
+	asLong := func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
+	rows, err := s.claimRows(ctx, asLong, store.Claim{
 		Server: s.index,
 		Rows:   entries,
 		By:     s.d.cfg.Node,
 		Hold:   timeout + claimMargin,
 		Fence:  s.d.fence(owner),
 	})
-	s.unmarkClaiming(tasks, rows, mysql.ClassOf(err) == mysql.OK)
+	s.unmarkClaiming(tasks, rows, err)
 	return err
 }
 
 // unmarkClaiming books what a claim got and lets the outcomes that waited for
 // it go on.
-func (s *server) unmarkClaiming(tasks []*task, rows []store.Row, certain bool) {
+func (s *server) unmarkClaiming(tasks []*task, rows []store.Row, err error) {
+	doubt := &store.InDoubt{}
+	errors.As(err, &doubt)
 	claimed := make(map[tocsin.JobID]store.Row, len(rows))
 	for _, row := range rows {
 		claimed[row.JobID] = row
@@ -293,8 +294,10 @@ func (s *server) unmarkClaiming(tasks []*task, rows []store.Row, certain bool) {
 	for _, t := range tasks {
 		t.claiming = false
 		switch row, got := claimed[t.row.JobID]; {
+		case !got && slices.Contains(doubt.IDs, t.row.JobID):
+			t.doubt = doubt.Deadline
 		case !got:
-			t.foreign = certain
+			t.foreign = err == nil
 		case row.Version == t.row.Version && row.Attempts == t.row.Attempts:
 			t.claimed, t.row.Action = true, row.Action
 		default: // changed to the very millisecond it was loaded at: another's attempt now, and its claim runs out

@@ -25,6 +25,7 @@ type task struct {
 	reported bool    // waits to be settled
 	claiming bool    // Drain is claiming it
 	foreign  bool    // Drain could not claim it: somebody else changed it
+	doubt    int64   // the deadline of a claim by Drain that may stand; 0: none
 	parked   *ending // came while claiming
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -46,6 +47,9 @@ func each[T any](group []T, do func([]T) error, fail func(T, error)) error {
 // local reports whether the fault may be that of a single table or row, the
 // server being well.
 func local(err error) bool {
+	if doubt := (*InDoubt)(nil); errors.As(err, &doubt) {
+		return false
+	}
 	switch mysql.ClassOf(err) {
 	case mysql.OK, mysql.Canceled, mysql.Lost, mysql.Demoted:
 		return false

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // errSlow ends a Claim whose first rows have waited too long for the others.
@@ -22,9 +23,8 @@ var errSlow = fmt.Errorf("left out, as the rows claimed so far run out while oth
 // Rows not among them are somebody else's, or not due.
 //
 // A row that another transaction holds locked is left out after a second and
-// named in the error; the rows beside the error are claimed all the same. After
-// a lost connection rows may be claimed that are not returned: their claims run
-// out.
+// named in the error; the rows beside the error are claimed all the same. If a
+// commit got no answer, the error is *InDoubt, which ReadBack resolves.
 func (s *Store) Claim(ctx context.Context, c Claim) ([]Row, error) {
 	for _, e := range c.Rows {
 		if err := s.refuse(c.Server, e.JobID.Table()); err != nil {
@@ -76,19 +76,43 @@ func (c *claiming) once(ctx context.Context, groups [][]duequeue.Entry) error {
 	if len(c.taken) > 0 && time.Since(c.start) > c.Hold/4 {
 		return c.store.wrap(errSlow, "claim rows", c.server)
 	}
-	var rows []Row
-	err := c.store.transact(ctx, c.server, func(conn *sql.Conn) error {
+	return c.commit(ctx, func(conn *sql.Conn) ([]Row, error) {
 		locked, err := c.lock(ctx, conn, groups)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rows = locked.allowed(c.Fence)
-		return c.take(ctx, conn, rows, locked.now+roundUp(c.Hold))
+		rows := locked.allowed(c.Fence)
+		return rows, c.take(ctx, conn, rows, locked.now+roundUp(c.Hold))
 	})
-	if err == nil {
+}
+
+// commit runs fn, which claims rows, in a transaction. Only the answer to the
+// commit leaves it in doubt whether they are claimed.
+func (c *claiming) commit(ctx context.Context, fn func(*sql.Conn) ([]Row, error)) error {
+	var rows []Row
+	sent := false
+	err := c.store.transact(ctx, c.server, func(conn *sql.Conn) (err error) {
+		rows, err = fn(conn)
+		sent = err == nil
+		return err
+	})
+	switch {
+	case err == nil:
 		c.taken = append(c.taken, rows...)
+		return nil
+	case sent && len(rows) > 0 && mysql.ClassOf(err) != mysql.Contended:
+		doubt := &InDoubt{Server: c.Claim.Server, By: c.By, Deadline: rows[0].Action, IDs: idsOfRows(rows), Err: err}
+		return c.store.wrap(doubt, "claim rows", c.server)
 	}
 	return err
+}
+
+func idsOfRows(rows []Row) []tocsin.JobID {
+	ids := make([]tocsin.JobID, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].JobID
+	}
+	return ids
 }
 
 // lockedRows is what one round trip locked.

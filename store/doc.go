@@ -3,7 +3,8 @@
 //
 //	scanner -----> Peek, Bells, Recover      ids of rows nearly due
 //	               Due                       whole rows of a backlog
-//	dispatcher --> Load, Claim, Settle       rows by primary key, outcomes
+//	dispatcher --> Load, Claim, ReadBack     rows by primary key
+//	               Settle                    outcomes
 //	assign ------> Own, Owners, Retired      who took a table last, what has moved away
 //	purger ------> Peek, Purge, PurgeBells   what was finished long ago
 //	auditor -----> Audit, Lacking            what is not as it should be

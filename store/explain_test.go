@@ -142,6 +142,7 @@ func (b *bench) keyPlans(t *testing.T) {
 		"claimable": (&claiming{store: b.Store}).claimableText(nil, entries),
 		"claim":     b.claimText(nil, parts[0], 1),
 		"seize":     b.seizeText(nil, parts[0], b.clock(), 1),
+		"claimed":   b.claimedText(nil, parts[0], 1),
 		"complete":  completing,
 		"retry":     b.changeText(nil, retry, &Outcome{JobID: ids[0]}),
 		"snooze":    b.changeText(nil, snooze, &Outcome{JobID: ids[0]}),

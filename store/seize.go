@@ -22,19 +22,18 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (bool, e
 	if rows == nil {
 		return false, nil
 	}
-	err := c.store.transact(ctx, c.server, func(conn *sql.Conn) error {
+	err := c.commit(ctx, func(conn *sql.Conn) ([]Row, error) {
 		now, err := c.store.clockOf(ctx, conn)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if last > now-seizable {
-			return errUneven
+			return nil, errUneven
 		}
-		return c.seizeAll(ctx, conn, rows, last, now+roundUp(c.Hold))
+		return rows, c.seizeAll(ctx, conn, rows, last, now+roundUp(c.Hold))
 	})
 	switch {
 	case err == nil:
-		c.taken = append(c.taken, rows...)
 		return true, nil
 	case errors.Is(err, errUneven) || local(err):
 		return false, nil

@@ -126,6 +126,18 @@ WHERE job_id IN ({ids})
   AND status = 0
   AND action_time <= {until};`)
 
+// claimed reads the rows of one table that a claim took, if it did: those with its
+// claimer and its very deadline. Its argument is the claimer. It waits for the
+// transaction of the claim, which may still be about to commit.
+var claimed = prepare(`
+SELECT /* tocsin claimed */` + rowColumns + `
+FROM {table} FORCE INDEX (PRIMARY)
+WHERE job_id IN ({ids})
+  AND status = 1
+  AND claimed_by = ?
+  AND action_time = {deadline}
+LOCK IN SHARE MODE`)
+
 // complete ends tasks of one table and version. A claim that ran out, a retry
 // or a burial meanwhile does not undo the success. Fewer rows than ids: see Fate.
 var complete = prepare(`

@@ -12,6 +12,8 @@ func (m *machine) actor(s *state, i int) {
 		m.emit(s, i, "loads what it peeked", true, func(t *state) string { return m.loadsPeeked(t, i) })
 	case loaded:
 		m.fromLoaded(s, i)
+	case unsure:
+		m.emit(s, i, "reads its claim back", true, func(t *state) string { return m.readsBack(t, i) })
 	case inClaim:
 		m.fromClaim(s, i)
 	case checked:
@@ -160,21 +162,50 @@ func (m *machine) claims(s *state, i int) {
 		a.version, a.attempts = t.row.version, t.row.attempts
 		return bad
 	})
-	m.losesClaim(s, i, p, func(t *state) { t.actors[i].rest() })
+	m.losesClaim(s, i, p, func(t *state, written bool) {
+		a := &t.actors[i]
+		a.to(unsure)
+		a.at, a.same, a.fresh, a.behind = hold, written, true, false
+		a.version, a.attempts = t.row.version, t.row.attempts
+	})
 }
 
-// losesClaim is a claim that is written and never heard of.
-func (m *machine) losesClaim(s *state, i int, p params, then func(*state)) {
+// losesClaim is a claim whose commit gets no answer, be it written or not.
+func (m *machine) losesClaim(s *state, i int, p params, then func(t *state, written bool)) {
 	if s.left.faults == 0 || !m.rules.allow(Claim, &s.row, &p) {
 		return
 	}
 	m.emit(s, i, "claims the row, but does not hear of it", false, func(t *state) string {
 		t.left.faults--
 		_, bad := m.write(t, Claim, p)
-		t.row.claimant = 0
-		then(t)
+		then(t, true)
 		return bad
 	})
+	m.emit(s, i, "claims the row in vain, and does not hear of it", false, func(t *state) string {
+		t.left.faults--
+		then(t, false)
+		return ""
+	})
+}
+
+// readsBack goes on with a claim that stands, which is as old as it is, and forgets the row where it does not.
+func (m *machine) readsBack(s *state, i int) string {
+	a := &s.actors[i]
+	if m.rules.allow(ReadBack, &s.row, &params{by: i, same: a.same}) && !m.rules.off[AskAgain] {
+		a.phase, a.held, a.away = inClaim, true, false
+		return ""
+	}
+	bad := m.leaves(s, i)
+	a.rest()
+	return bad
+}
+
+// leaves says what is wrong with forgetting the row now.
+func (m *machine) leaves(s *state, i int) string {
+	if s.row.status == claimed && int(s.row.claimant) == i+1 {
+		return ownClaimLeft
+	}
+	return ""
 }
 
 // fromClaim starts a claimed row in time, or gives it back.
@@ -240,11 +271,25 @@ func (m *machine) handsOver(s *state, i int) {
 		hit, bad := m.write(t, Claim, p)
 		a := &t.actors[i]
 		if a.foreign = !hit; hit {
-			a.held, a.at, a.same = true, hold, true
+			a.held, a.at, a.same, a.doubts = true, hold, true, false
 		}
 		return bad
 	})
-	m.losesClaim(s, i, p, func(t *state) { t.actors[i].foreign = true; t.excuse(&t.actors[i]) })
+	if a := &s.actors[i]; a.doubts {
+		m.emit(s, i, "reads back the claim of what it has in delivery", true, func(t *state) string {
+			a := &t.actors[i]
+			if m.rules.allow(ReadBack, &t.row, &params{by: i, same: a.stands}) {
+				a.held, a.at, a.same = true, hold, true
+			}
+			a.doubts, a.stands = false, false
+			return ""
+		})
+		return
+	}
+	m.losesClaim(s, i, p, func(t *state, written bool) {
+		a := &t.actors[i]
+		a.doubts, a.stands = true, written
+	})
 }
 
 // ownClaimLeft is the promise that a crash is counted for crashes alone.
@@ -266,14 +311,17 @@ func (m *machine) settles(s *state, i int) {
 	a := &s.actors[i]
 	o := outcomes[a.verb]
 	p := params{by: i, version: a.version, attempts: a.attempts, held: a.held, same: a.same, next: o.next}
+	if a.doubts && !m.rules.allow(o.write, &s.row, &p) {
+		p.held, p.same = true, a.stands // once more, as that of a claim
+	}
 	what := o.write.String() + ": stored"
 	if !m.rules.allow(o.write, &s.row, &p) {
 		what = o.write.String() + ": the row is another's"
 	}
 	m.emit(s, i, what, true, func(t *state) string {
 		hit, bad := m.write(t, o.write, p)
-		if !hit && t.row.status == claimed && int(t.row.claimant) == i+1 {
-			bad = ownClaimLeft
+		if !hit {
+			bad = m.leaves(t, i)
 		}
 		t.abandon(i)
 		t.actors[i].rest()

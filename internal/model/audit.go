@@ -24,6 +24,7 @@ func (s *state) rewritten(w Write, p *params, coincide bool) {
 			continue
 		}
 		a.same = coincide && a.at != past && a.at == s.row.action
+		a.stands = false
 		a.fresh = a.fresh && i == p.by
 		if ends && !a.behind {
 			a.behind, a.cause = true, a.cause || s.row.turn.excused

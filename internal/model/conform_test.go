@@ -237,6 +237,35 @@ func TestClaimConforms(t *testing.T) {
 	})
 }
 
+// TestReadBackConforms asks for each row's claim with the right claimer and deadline, and with wrong ones.
+func TestReadBackConforms(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	rules, hits := designed(), 0
+	for _, o := range offers() {
+		r, m := s.add(o.status, o.action, 0), o.model(0)
+		m.claimant = 1
+		doubt := &store.InDoubt{By: "me", Deadline: o.known(r), IDs: []tocsin.JobID{r.id}}
+		if o.p.held { // by another
+			m.claimant, doubt.By = 2, "you"
+		}
+		rows, err := s.store.ReadBack(t.Context(), doubt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := rules.allow(ReadBack, &m, &o.p)
+		if (len(rows) == 1) != want {
+			t.Errorf("read back on %s: %d rows, by the model %v", o, len(rows), want)
+		}
+		if want {
+			hits++
+		}
+	}
+	if hits == 0 {
+		t.Error("the model allows it nowhere")
+	}
+}
+
 // settle makes an outcome real.
 func settle(verb tocsin.Verb) func(context.Context, *server, real, offer) (bool, error) {
 	return func(ctx context.Context, s *server, r real, o offer) (bool, error) {

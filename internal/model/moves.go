@@ -124,6 +124,8 @@ func (m *machine) prompt(s *state) bool {
 
 func (m *machine) busy(a *actor) bool {
 	switch a.phase {
+	case unsure:
+		return a.timer >= settleLate && !a.away
 	case inClaim:
 		return a.timer >= margin && !m.rules.off[Prompt]
 	case checked:
@@ -156,7 +158,7 @@ func (m *machine) faults(s *state, i int) {
 	}
 	m.emit(s, i, "is killed", false, func(t *state) string { t.left.faults--; t.kill(i); return "" })
 	m.emit(s, i, "is stopped", false, func(t *state) string { t.left.faults--; t.freeze(i); return "" })
-	if a.phase == ended && !a.away {
+	if (a.phase == ended || a.phase == unsure) && !a.away {
 		m.emit(s, i, "can't reach the database", false, func(t *state) string {
 			t.left.faults--
 			a := &t.actors[i]

@@ -39,7 +39,7 @@ const (
 const past = -1
 
 // row is the part of the row that conditions read or writes set. Times are relative to now; those long gone are all the
-// same. What stands below turn is known to nobody but the checks.
+// same. Turn is known to nobody but the checks.
 type row struct {
 	status   status
 	action   int8 // action_time
@@ -49,7 +49,7 @@ type row struct {
 	version  uint8
 
 	turn     turn
-	claimant uint8 // index+1 of the actor that holds the claim and knows; 0: nobody
+	claimant uint8 // of a claim, as claimed_by: index+1 of the actor; 0: nobody, or one that was killed
 }
 
 // turn is what was started since the row last became pending by an outcome or by the user.

@@ -15,6 +15,7 @@ const (
 	StartInClaim               // a claimed row starts only while the claim leaves the time-out
 	StartLeased                // an owner starts nothing unclaimed without its lease, or of a table it gives up
 	ClaimFenced                // claim mode claims only in tables that nobody took since
+	AskAgain                   // a claim that got no answer is read back, and not forgotten
 	HandOver                   // a table is released when all its deliveries are settled or claimed
 	Prompt                     // a claimed row that can't start is given back while its claim lasts
 	BuryFirst                  // recover buries before it gives back, in one transaction
@@ -31,6 +32,7 @@ var guardNames = [guards]string{
 	"a row claimed long ago does not start",
 	"nothing starts unclaimed without the lease",
 	"claim mode claims behind the fence",
+	"a claim that got no answer is read back",
 	"a table is released when its deliveries are settled or claimed",
 	"claimed rows that do not start are given back in time",
 	"recover buries before it gives back",

@@ -34,6 +34,7 @@ const (
 	idle       phase = iota
 	peeked           // a sweeper knows the id
 	loaded           // waits to be claimed or started
+	unsure           // has sent a claim and got no answer
 	inClaim          // claimed, waits to start
 	checked          // will be sent now
 	delivering       // with the handler
@@ -58,15 +59,17 @@ type actor struct {
 	version  uint8
 	attempts uint8
 	at       int8  // action_time as read; held: the deadline
-	timer    uint8 // ticks in this phase; loaded, inClaim: since the read or claim
+	timer    uint8 // ticks in this phase; loaded, unsure, inClaim: since the read or claim
 	wants    bool  // must claim first
 	held     bool  // has claimed the row
 	foreign  bool  // could not claim what it has in delivery: somebody else changed it
+	doubts   bool  // has claimed what it has in delivery, and got no answer
 	leaving  bool  // gives the table up
 	frozen   bool
 	away     bool // can't reach the database to store its outcome
 
 	same    bool // the row's action_time is at
+	stands  bool // doubts: the row's action_time is the deadline of that claim
 	fresh   bool // nobody else has written the row since
 	behind  bool // the row's turn ended since
 	started bool

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Write names a line of the write table; load is the one read whose condition matters as much. Add has no condition: it
-// is where every history begins.
+// Write names a line of the write table; load and read back are reads whose conditions matter as much. Add has no
+// condition: it is where every history begins.
 type Write uint8
 
 // The lines of the table.
@@ -15,6 +15,7 @@ const (
 	Cancel
 	Reschedule
 	Claim
+	ReadBack
 	Complete
 	Retry
 	Snooze
@@ -28,7 +29,7 @@ const (
 )
 
 var writeNames = [writes]string{
-	"load", "cancel", "reschedule", "claim", "complete", "retry", "snooze", "bury", "bury by hand",
+	"load", "cancel", "reschedule", "claim", "read back", "complete", "retry", "snooze", "bury", "bury by hand",
 	"recover (bury)", "recover (give back)", "redrive", "purge",
 }
 
@@ -78,6 +79,8 @@ func leftAs(p *params) status {
 }
 
 var (
+	byMe     = condition{name: "claimed by me", holds: func(r *row, p *params) bool { return r.status == claimed && int(r.claimant) == p.by+1 }}
+	deadline = condition{name: "deadline as written", holds: func(_ *row, p *params) bool { return p.same }}
 	isDue    = condition{name: "action_time <= now", holds: func(r *row, _ *params) bool { return r.action <= 0 }}
 	asRead   = condition{name: "action_time as read", holds: func(_ *row, p *params) bool { return p.same }}
 	asLoaded = condition{name: "version as loaded", holds: func(r *row, p *params) bool { return r.version == p.version }}
@@ -101,6 +104,7 @@ var table = [writes]line{
 	Cancel:      {where: []condition{statusIn(pending)}, set: func(r *row, _ *params) { r.end(cancelled) }},
 	Reschedule:  {where: []condition{statusIn(pending)}, set: setReschedule},
 	Claim:       {where: []condition{statusIn(pending), isDue, asRead}, set: setClaim},
+	ReadBack:    {where: []condition{byMe, deadline}},
 	Complete:    {where: []condition{asLoaded, statusIn(pending, claimed, dead)}, set: setComplete},
 	Retry:       {where: unchanged, set: setRetry},
 	Snooze:      {where: unchanged, set: setSnooze},

@@ -21,6 +21,10 @@ var redundant = map[string]struct{ why, beside string }{
 		why:    "what a sweeper has peeked too early is not overdue by the grace time when it loads it",
 		beside: "guard off: what sweepers load is still overdue by the grace time",
 	},
+	"read back: drop deadline as written": {
+		why:    "a process has one claim of a row at a time, and another process another id",
+		beside: "read back: drop claimed by me",
+	},
 	"recover (give back): drop not the last crash": {
 		why:    "the burial stands before it in the same transaction and has taken those rows",
 		beside: "guard off: recover buries before it gives back",

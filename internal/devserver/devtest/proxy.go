@@ -1,4 +1,4 @@
-package tocsin_test
+package devtest
 
 import (
 	"bytes"
@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// proxy stands between a client and a server and breaks connections at a
-// statement.
-type proxy struct {
+// Proxy stands between a client and a server and breaks connections at a statement. Safe for concurrent use.
+type Proxy struct {
 	listener net.Listener
 	target   string
 
@@ -24,8 +23,8 @@ type proxy struct {
 	broken int
 }
 
-// newProxy starts a proxy for the server of a DSN and gives the DSN through it.
-func newProxy(tb testing.TB, dsn string) (*proxy, string) {
+// NewProxy starts a proxy for the server of a DSN and gives the DSN through it.
+func NewProxy(tb testing.TB, dsn string) (*Proxy, string) {
 	tb.Helper()
 	target := address(dsn)
 	if target == "" {
@@ -35,7 +34,7 @@ func newProxy(tb testing.TB, dsn string) (*proxy, string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &proxy{listener: listener, target: target}
+	p := &Proxy{listener: listener, target: target}
 	var group sync.WaitGroup
 	group.Go(func() { p.accept(&group) })
 	tb.Cleanup(func() {
@@ -45,40 +44,47 @@ func newProxy(tb testing.TB, dsn string) (*proxy, string) {
 	return p, strings.Replace(dsn, target, listener.Addr().String(), 1)
 }
 
-// breakAt breaks the next n statements that hold the text.
-func (p *proxy) breakAt(text string, before bool, n int) {
+// AtCommit is what to break at for a COMMIT sent on its own; without the byte before it the settings of a new session
+// would match, too.
+const AtCommit = "\x03COMMIT"
+
+// BreakAt breaks the next n packets that hold the text: before they reach the server, or else before the answer reaches
+// the client.
+func (p *Proxy) BreakAt(text string, before bool, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.match, p.before, p.left = []byte(text), before, n
 }
 
-// downAtBreak makes the proxy go down at the next break.
-func (p *proxy) downAtBreak() {
+// DownAtBreak makes the proxy go down at the next break.
+func (p *Proxy) DownAtBreak() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.downAt = true
 }
 
-func (p *proxy) setDown(down bool) {
+// SetDown refuses new connections, or accepts them again.
+func (p *Proxy) SetDown(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = down
 }
 
-func (p *proxy) breaks() int {
+// Breaks is how many connections it broke.
+func (p *Proxy) Breaks() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.broken
 }
 
-// leadTo makes new connections reach the server of another DSN.
-func (p *proxy) leadTo(dsn string) {
+// LeadTo makes new connections reach the server of another DSN.
+func (p *Proxy) LeadTo(dsn string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = address(dsn)
 }
 
-func (p *proxy) behind() string {
+func (p *Proxy) behind() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.target
@@ -91,13 +97,13 @@ func address(dsn string) string {
 	return address
 }
 
-func (p *proxy) isDown() bool {
+func (p *Proxy) isDown() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.down
 }
 
-func (p *proxy) accept(group *sync.WaitGroup) {
+func (p *Proxy) accept(group *sync.WaitGroup) {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -119,7 +125,7 @@ func (p *proxy) accept(group *sync.WaitGroup) {
 
 // link is one connection.
 type link struct {
-	proxy          *proxy
+	proxy          *Proxy
 	client, server net.Conn
 	mu             sync.Mutex
 	cut            bool // the next answer is not passed on
@@ -168,7 +174,7 @@ func (l *link) answers() {
 	}), onlyReader{l.server})
 }
 
-func (p *proxy) hit(b []byte) (hit, before bool) {
+func (p *Proxy) hit(b []byte) (hit, before bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.left == 0 || !bytes.Contains(b, p.match) {

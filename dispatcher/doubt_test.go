@@ -1,0 +1,155 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// loseCommits has the first commit of a claim get no answer, and the server be
+// away for so long after it. Where undone, it has not committed.
+func (r *rig) loseCommits(away time.Duration, undone bool) (lost *atomic.Bool) {
+	lost = new(atomic.Bool)
+	var back time.Time
+	r.store.fail(func(statement string, ids []tocsin.JobID) error {
+		switch {
+		case statement == "commit" && lost.CompareAndSwap(false, true):
+			back = time.Now().Add(away)
+			for _, id := range ids {
+				if row := r.store.rows[id]; undone {
+					row.Status, row.ClaimedBy, row.Action = tocsin.Pending, "", row.DueTime.UnixMilli()
+				}
+			}
+			return errLost
+		case time.Now().Before(back):
+			return errLost
+		}
+		return nil
+	})
+	return lost
+}
+
+// A claim whose commit got no answer is read back, and the task delivered: it is
+// not left to run out.
+func TestAClaimWithoutAnAnswerIsReadBack(t *testing.T) {
+	cases := map[string]struct {
+		away   time.Duration
+		undone bool
+		within time.Duration // the task is done
+		claims int
+	}{
+		"the connection was lost":                                      {within: 100 * time.Millisecond, claims: 1},
+		"the server is back while the claim leaves the time-out":       {away: 3 * time.Second, within: 4 * time.Second, claims: 1},
+		"the server is back when the claim is too old to start":        {away: 6 * time.Second, within: 9 * time.Second, claims: 2},
+		"the server is back when the claim has run out":                {away: time.Minute, within: 63 * time.Second, claims: 2},
+		"the connection was lost before the commit reached the server": {undone: true, within: 2 * time.Second, claims: 2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := policy("order.close", 1)
+			p.Strict = true
+			policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				lost := r.loseCommits(c.away, c.undone)
+				ids := []tocsin.JobID{r.insert(0, 1, 0), r.insert(1, 1, 0)}
+				r.offer(ids[0])
+				r.offer(ids[1])
+				time.Sleep(c.within)
+				for _, id := range ids {
+					r.status(id, tocsin.Done)
+				}
+				if n, _ := r.store.counts(store.Stored); n != c.claims*len(ids) || !lost.Load() {
+					t.Errorf("%d claims, want %d", n, c.claims*len(ids))
+				}
+			})
+		})
+	}
+}
+
+// What was given to somebody else while the server was away is not taken from him.
+func TestAClaimThatIsReadBackTooLateIsAnothers(t *testing.T) {
+	var calls atomic.Int32
+	p := policy("order.close", 1)
+	p.Strict = true
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error { calls.Add(1); return nil })
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		r.loseCommits(time.Minute, false)
+		id := r.add(0, 1, 0)
+		time.Sleep(30 * time.Second)
+		r.store.change(id, func(row *store.Row) { // recovered, and claimed by another
+			row.Crashes, row.ClaimedBy, row.Action = 1, "node-2", time.Now().Add(time.Hour).UnixMilli()
+		})
+		time.Sleep(time.Minute)
+		if row := r.store.row(id); row.ClaimedBy != "node-2" || calls.Load() != 0 {
+			t.Errorf("claimed by %s, %d deliveries", row.ClaimedBy, calls.Load())
+		}
+	})
+}
+
+// A node that stops while a server is away does not wait for its claims for longer
+// than a drain time-out.
+func TestTheEndOfRunDoesNotWaitForAClaimInDoubt(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Strict = true
+	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { return nil })}
+	inBubbleWith(t, sinks, func(c *Config) { c.DrainTimeout = 3 * time.Second }, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		r.loseCommits(time.Hour, false)
+		r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		stopped := time.Now()
+		r.finish()
+		if took := time.Since(stopped); took > 4*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		r.ended <- nil // for the rig, which asks once more
+	})
+}
+
+// What is in delivery when its table is given up is claimed. If the answer to that
+// gets lost, its outcome is settled all the same: as that of a claim, or not.
+func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
+	cases := map[string]struct {
+		away   time.Duration
+		undone bool
+	}{
+		"read back at once":                {},
+		"read back after the outcome came": {away: 2 * time.Second},
+		"the table's end does not wait":    {away: 30 * time.Second},
+		"it was not claimed":               {undone: true},
+		"it was not, nobody knew for long": {away: 30 * time.Second, undone: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
+				time.Sleep(1900 * time.Millisecond)
+				return errors.New("no route")
+			})
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				id := r.add(0, 1, 0)
+				time.Sleep(time.Millisecond)
+				lost := r.loseCommits(c.away, c.undone)
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				r.Drop([]int{0})
+				err := r.Drain(ctx, []int{0})
+				if stuck := (*Undrained)(nil); errors.As(err, &stuck) != (c.away > 5*time.Second) {
+					t.Errorf("drained: %v", err)
+				}
+				time.Sleep(40 * time.Second)
+				if row := r.store.row(id); row.Status != tocsin.Pending || row.Attempts != 1 || !lost.Load() {
+					t.Errorf("%s after %d attempts", row.Status, row.Attempts)
+				}
+				if left := r.Stats().Unsettled; left != 0 {
+					t.Errorf("%d outcomes are not stored", left)
+				}
+			})
+		})
+	}
+}

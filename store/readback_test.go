@@ -1,0 +1,126 @@
+package store
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// throughProxy is a store that reaches its server through a proxy.
+func throughProxy(t *testing.T) (*bench, *devtest.Proxy) {
+	t.Helper()
+	p, dsn := devtest.NewProxy(t, devtest.DSN(t))
+	layout := small
+	layout.Prefix = devtest.Prefix(t)
+	cfg := tocsin.Config{Layout: layout, Servers: []tocsin.Server{{Name: "db1", DSN: dsn}}}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	return openConfig(t, cfg), p
+}
+
+// A claim whose commit got no answer is in doubt, and reading it back tells all of
+// it: it stands as Claim would have given it, or nothing of it was written.
+func TestReadBackTellsWhatALostAnswerDidNot(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before bool // the commit does not reach the server
+		known  bool // the rows are claimed as they were read
+		fenced bool
+		want   int
+	}{
+		"the answer is lost":                         {want: 2},
+		"the answer is lost, the rows were known":    {known: true, want: 2},
+		"the answer is lost, behind a fence":         {fenced: true, want: 2},
+		"the commit is lost":                         {before: true},
+		"the commit is lost, the rows were known":    {before: true, known: true},
+		"the commit is lost, and so far behind that": {before: true, fenced: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, p := throughProxy(t)
+			past := b.clock() - 5000
+			b.add(task{id: id(0, 1), action: past}, task{id: id(2, 1), action: past, version: 3, payload: "{}"}, task{id: id(2, 2), status: tocsin.Claimed, by: "me"})
+			claim := Claim{By: "me", Hold: time.Minute, Rows: []duequeue.Entry{b.entry(id(0, 1)), b.entry(id(2, 1))}}
+			if c.known {
+				first, second := b.row(id(0, 1)), b.row(id(2, 1))
+				claim.Known = map[tocsin.JobID]*Row{first.JobID: &first, second.JobID: &second}
+			}
+			if c.fenced {
+				claim.Fence = &Fence{"g", "me"}
+				if err := b.Own(t.Context(), "g", "me", map[int]int64{0: 1, 2: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.BreakAt(devtest.AtCommit, c.before, 1)
+			rows, err := b.Claim(t.Context(), claim)
+			doubt := (*InDoubt)(nil)
+			if !errors.As(err, &doubt) || len(rows) != 0 || len(doubt.IDs) != 2 {
+				t.Fatalf("claimed %d rows, error %v", len(rows), err)
+			}
+			rows, err = b.ReadBack(t.Context(), doubt)
+			if err != nil || len(rows) != c.want {
+				t.Fatalf("read back %d rows, %v, want %d", len(rows), err, c.want)
+			}
+			for _, r := range rows {
+				if stored := b.row(r.JobID); r != stored || r.Action != doubt.Deadline || r.ClaimedBy != "me" {
+					t.Errorf("read back %+v\nstored    %+v", r, stored)
+				}
+			}
+		})
+	}
+}
+
+// Only the very claim is read back: not one of the same claimer that was made at
+// another time, nor one that has ended.
+func TestReadBackTellsTheClaimFromOthers(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	deadline := b.clock() + 60_000
+	b.add(task{id: id(1, 1), status: tocsin.Claimed, action: deadline, by: "me"},
+		task{id: id(1, 2), status: tocsin.Claimed, action: deadline, by: "another"},
+		task{id: id(1, 3), status: tocsin.Claimed, action: deadline + 1, by: "me"},
+		task{id: id(1, 4), action: deadline, by: "me"},
+		task{id: id(1, 5), status: tocsin.Done, action: deadline, by: "me"})
+	doubt := &InDoubt{By: "me", Deadline: deadline}
+	for i := range 7 {
+		doubt.IDs = append(doubt.IDs, id(1, i))
+	}
+	rows, err := b.ReadBack(t.Context(), doubt)
+	if err != nil || len(rows) != 1 || rows[0].JobID != id(1, 1) {
+		t.Errorf("read back %+v, %v", rows, err)
+	}
+}
+
+// While the transaction of the claim is open on the server, reading back tells
+// nothing: it may yet commit.
+func TestReadBackWaitsForTheTransactionOfTheClaim(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	deadline := b.clock() + 60_000
+	b.add(task{id: id(1, 1)})
+	tx, err := b.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tx.Exec("UPDATE "+b.layout.Table(1)+" SET status = 1, claimed_by = 'me', action_time = "+
+		string(appendTime(nil, deadline))+" WHERE job_id = ?", id(1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubt := &InDoubt{By: "me", Deadline: deadline, IDs: []tocsin.JobID{id(1, 1)}}
+	if rows, err := b.ReadBack(t.Context(), doubt); err == nil {
+		t.Errorf("read back %+v", rows)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := b.ReadBack(t.Context(), doubt); err != nil || len(rows) != 1 {
+		t.Errorf("committed: read back %+v, %v", rows, err)
+	}
+}
