@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -58,8 +59,11 @@ func TestAClaimWithoutAnAnswerIsReadBack(t *testing.T) {
 			inBubble(t, 1, policies, sinks, func(r *rig) {
 				lost := r.loseCommits(c.away, c.undone)
 				ids := []tocsin.JobID{r.insert(0, 1, 0), r.insert(1, 1, 0)}
-				r.offer(ids[0])
-				r.offer(ids[1])
+				var both []duequeue.Entry // at once, so that one claim takes both
+				for _, id := range ids {
+					both = append(both, duequeue.Entry{JobID: id, Type: 1, Due: r.store.row(id).Action})
+				}
+				r.Offer(0, both)
 				time.Sleep(c.within)
 				for _, id := range ids {
 					r.status(id, tocsin.Done)
