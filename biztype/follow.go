@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -28,7 +29,8 @@ type follower struct {
 	latest    map[uint64]row   // the newest seen of each type
 	stamps    map[string]stamp // by database, as last read in full
 	published bool
-	blind     bool // the last round reached no server; logged once
+	blind     bool // the last round reached no server
+	limit     loglimit.Limit
 }
 
 // turns orders the databases so that neighbours stand on different servers.
@@ -111,15 +113,13 @@ func (f *follower) publish() {
 }
 
 func (f *follower) unreachable(err error) {
-	if !f.blind {
-		f.cfg.Logger.Warn().Err(err).Msg("no server tells the biz types; going on with those last read")
-	}
+	f.limit.Of(f.cfg.Logger.Warn(), "blind").Err(err).Msg("no server tells the biz types; going on with those last read")
 	f.blind = true
 }
 
 func (f *follower) recovered() {
 	if f.blind {
-		f.cfg.Logger.Info().Msg("biz types can be read again")
+		f.limit.Of(f.cfg.Logger.Info(), "sees").Msg("biz types can be read again")
 	}
 	f.blind = false
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/schedule"
 	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/store"
@@ -84,12 +85,13 @@ func New(cfg Config) (*Purger, error) {
 // Run purges at each time of the schedule until ctx ends, and returns nil then.
 // A purge that outlasts the next time delays it; none run side by side.
 func (p *Purger) Run(ctx context.Context, at schedule.Schedule) error {
+	var limit loglimit.Limit // a schedule may be as close as a second
 	schedule.Each(ctx, at, func(ctx context.Context) {
 		result, err := p.Purge(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			p.cfg.Logger.Error().Err(err).Stringer("result", result).Msg("purge failed in part")
+			limit.Of(p.cfg.Logger.Error(), "failed").Err(err).Stringer("result", result).Msg("purge failed in part")
 		case result.Batches > 0:
 			p.cfg.Logger.Info().Stringer("result", result).Msg("purged")
 		}

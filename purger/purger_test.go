@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -348,3 +349,28 @@ func TestPaceNeverLeavesItsBoundsAndFindsOneRowSoon(t *testing.T) {
 		}
 	})
 }
+
+func TestAPurgeThatFailsEachSecondIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log devtest.Log
+		ctx, end := context.WithTimeout(t.Context(), 90*time.Second)
+		defer end()
+		p, err := New(Config{
+			Tables: noTables{}, Now: func(int) int64 { return 0 }, TablesOf: func(int) []int { return nil }, Logger: log.Logger(),
+			Policies: func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("connection refused") },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := schedule.Parse("@every 1s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Run(ctx, at); err != nil || len(log.Lines("purge failed in part")) != 2 {
+			t.Errorf("%v; logged %v", err, log.Lines())
+		}
+	})
+}
+
+// noTables are never asked.
+type noTables struct{ Tables }

@@ -7,6 +7,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// Log times have milliseconds: within a second, the order of two nodes' lines tells what led to what.
+const (
+	logTime      = "2006-01-02T15:04:05.000Z07:00"
+	terminalTime = "15:04:05.000"
+)
+
 // logger writes to standard error: text on a terminal or where asked for, else
 // JSON. level is one of zerolog's names, checked with the config.
 func (a *app) logger(level, format string) zerolog.Logger {
@@ -14,8 +20,14 @@ func (a *app) logger(level, format string) zerolog.Logger {
 	if err != nil || level == "" {
 		parsed = zerolog.InfoLevel
 	}
+	log := zerolog.New(a.err)
 	if format == "text" || format == "" && isatty.IsTerminal(a.err.Fd()) {
-		return zerolog.New(zerolog.ConsoleWriter{Out: a.err, TimeFormat: time.TimeOnly}).Level(parsed).With().Timestamp().Logger()
+		log = log.Output(zerolog.ConsoleWriter{Out: a.err, TimeFormat: terminalTime})
 	}
-	return zerolog.New(a.err).Level(parsed).With().Timestamp().Logger()
+	return log.Level(parsed).Hook(zerolog.HookFunc(stamp))
+}
+
+// stamp adds the time. zerolog's own Timestamp has one format for the process, and that with seconds.
+func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
+	e.Str(zerolog.TimestampFieldName, time.Now().Format(logTime))
 }
