@@ -46,9 +46,9 @@ func TestAClaimWithoutAnAnswerIsReadBack(t *testing.T) {
 		claims int
 	}{
 		"the connection was lost":                                      {within: 100 * time.Millisecond, claims: 1},
-		"the server is back while the claim leaves the time-out":       {away: 3 * time.Second, within: 4 * time.Second, claims: 1},
-		"the server is back when the claim is too old to start":        {away: 6 * time.Second, within: 9 * time.Second, claims: 2},
-		"the server is back when the claim has run out":                {away: time.Minute, within: 63 * time.Second, claims: 2},
+		"the server is back while the claim leaves the time-out":       {away: 3 * time.Second, within: 5 * time.Second, claims: 1},
+		"the server is back when the claim is too old to start":        {away: 6 * time.Second, within: 12 * time.Second, claims: 2},
+		"the server is back when the claim has run out":                {away: time.Minute, within: 66 * time.Second, claims: 2},
 		"the connection was lost before the commit reached the server": {undone: true, within: 2 * time.Second, claims: 2},
 	}
 	for name, c := range cases {
