@@ -69,9 +69,12 @@ type stepPlay struct {
 	started, early, over atomic.Int64
 
 	mu    sync.Mutex
-	backs []time.Time // steps back, by this machine's clock
+	backs []span // steps back
 	late  []time.Duration
 }
+
+// span is when something happened, by this machine's clock.
+type span struct{ from, to time.Time }
 
 // place is a cluster on the three servers.
 func (s *stepPlay) place(t *testing.T) place {
@@ -138,14 +141,20 @@ func (s *stepPlay) step(ctx context.Context, t *testing.T) {
 		if at = 0; was == 0 {
 			at = steps[rand.IntN(len(steps))] * time.Duration(1-2*rand.IntN(2))
 		}
-		s.mu.Lock()
-		if at < was {
-			s.backs = append(s.backs, time.Now())
-		}
-		s.mu.Unlock()
-		s.set(t, at)
+		s.move(t, was, at)
 	}
 	s.set(t, 0)
+}
+
+// move sets the stepped clock and remembers when it did, if that was a step back.
+func (s *stepPlay) move(t *testing.T, was, at time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	moved := span{from: time.Now()}
+	s.set(t, at)
+	if moved.to = time.Now(); at < was {
+		s.backs = append(s.backs, moved)
+	}
 }
 
 // look fails the test if the stepped clock is not where it was set to.
@@ -157,16 +166,17 @@ func (s *stepPlay) look(t *testing.T, at time.Duration) {
 
 // check reads the clock of a task's server right after its start.
 func (s *stepPlay) check(t *testing.T, server int, action time.Time) {
-	begun := time.Now()
+	read := span{from: time.Now()}
 	lead := clockOf(t, s.pools[server]).Sub(action)
+	read.to = time.Now()
 	s.started.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.late = append(s.late, lead); lead >= 0 {
 		return
 	}
-	over := server == 0 && slices.ContainsFunc(s.backs, func(at time.Time) bool {
-		return begun.After(at.Add(-heldAtMost)) && begun.Before(at.Add(overStep))
+	over := server == 0 && slices.ContainsFunc(s.backs, func(back span) bool {
+		return read.to.After(back.from) && read.from.Before(back.to.Add(overStep))
 	})
 	if over {
 		s.over.Add(1)
