@@ -18,7 +18,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	var back []*task
 	s.mu.Lock()
 	for _, t := range batch {
-		if t.tooOld(now, r.timeout) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) {
+		if t.tooOld(now, r.timeout) || t.unripe(clock) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) {
 			back = append(back, t)
 			continue
 		}
@@ -59,6 +59,12 @@ func (t *task) tooOld(now time.Time, timeout time.Duration) bool {
 		return !now.Add(timeout).Before(t.until)
 	}
 	return now.Sub(t.loaded) > staleAfter
+}
+
+// unripe reports that the server's clock, in µs, was set back while the row waited,
+// so that it is not due any more.
+func (t *task) unripe(clock int64) bool {
+	return !t.claimed && t.row.Action*1000 > clock+holdWithin.Microseconds()
 }
 
 // giveBack lets go of a held row that will not start: a claimed one becomes

@@ -41,14 +41,28 @@ func (w *watched) reads() []time.Time {
 
 // starts notes when deliveries began.
 type starts struct {
-	mu sync.Mutex
-	at map[tocsin.JobID]time.Time
+	mu    sync.Mutex
+	at    map[tocsin.JobID]time.Time
+	busy  tocsin.JobID  // a delivery that takes some time
+	takes time.Duration // so long
+}
+
+// lasts makes a delivery take some time.
+func (s *starts) lasts(id tocsin.JobID, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy, s.takes = id, d
 }
 
 func (s *starts) deliver(_ context.Context, task tocsin.Info) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.at[task.JobID] = time.Now()
+	wait := time.Duration(0)
+	if task.JobID == s.busy {
+		wait = s.takes
+	}
+	s.mu.Unlock()
+	time.Sleep(wait)
 	return nil
 }
 
@@ -206,6 +220,31 @@ func TestHeldRowsAreGivenBack(t *testing.T) {
 				if st := r.Stats(); st.Loaded != 0 || st.Queued != 0 {
 					t.Errorf("%+v is left", st)
 				}
+			})
+		})
+	}
+}
+
+// A row that waits, held or for a slot, while its server's clock is set back is not
+// due any more.
+func TestNothingStartsOnceTheClockWasSetBack(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 1
+	for name, before := range map[string]time.Duration{"held": 3 * time.Millisecond, "waiting for a slot": -200 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			ahead(t, p, nil, func(r *rig, w *watched, begun *starts) {
+				busy := r.add(0, 1, 50*time.Millisecond)
+				begun.lasts(busy, 500*time.Millisecond)
+				id := r.add(1, 1, 100*time.Millisecond)
+				time.Sleep(100*time.Millisecond - before)
+				w.skew.Store(-60_000)
+				time.Sleep(5 * time.Second)
+				if _, started := begun.of(id); started {
+					t.Error("started")
+				}
+				w.skew.Store(0)
+				time.Sleep(5 * time.Second)
+				r.status(id, tocsin.Done)
 			})
 		})
 	}
