@@ -41,7 +41,7 @@ type Config struct {
 	Info         NodeInfo         // published in the node's key
 	Identity     func() Identity  // of the databases, as known now; called often, at any time; nil: they have none
 	TTL          time.Duration    // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
-	LeaveTimeout time.Duration    // for how long a node that leaves tries to drop what is stuck; 0: DefaultLeaveTimeout
+	LeaveTimeout time.Duration    // for how long a node that leaves tries to drop what is stuck, at most; 0: DefaultLeaveTimeout
 	ReplanDelay  time.Duration    // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
 	Logger       zerolog.Logger
 	Registerer   prometheus.Registerer // nil: metrics are counted but not published

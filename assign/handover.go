@@ -190,7 +190,7 @@ func (s *session) dropped(tables map[int]int64, err error) error {
 }
 
 // drop has the holder give up tables, and waits for it. Those that it could not stay held; the error says why.
-func (s *session) drop(ctx context.Context, tables []int) error {
+func (s *session) drop(ctx context.Context, tables []int, within time.Duration) error {
 	if len(tables) == 0 {
 		return nil
 	}
@@ -198,7 +198,7 @@ func (s *session) drop(ctx context.Context, tables []int) error {
 	for _, table := range tables {
 		asked[table] = s.held[table]
 	}
-	return s.dropped(asked, dropWithin(ctx, s.holder, asked, dropTimeout))
+	return s.dropped(asked, dropWithin(ctx, s.holder, asked, within))
 }
 
 // free deletes the keys of those of the tables that the holder has not.

@@ -73,11 +73,11 @@ func TestWhatOthersReachIsGivenUpThoughItIsStuck(t *testing.T) {
 	s, d := newIdleSession(t, c)
 	d.failDrop = &Refused{Tables: []int{9}, Err: context.DeadlineExceeded}
 	s.held = map[int]int64{9: 1, 20: 1}
-	if err := s.drop(t.Context(), []int{9, 20}); err == nil || len(s.held) != 1 {
+	if err := s.drop(t.Context(), []int{9, 20}, dropTimeout); err == nil || len(s.held) != 1 {
 		t.Errorf("stuck, and nobody reaches it better: %v, holds %v", err, s.held)
 	}
 	s.apart = missing(8, map[string][]int{s.id: {1}})
-	if err := s.drop(t.Context(), []int{9}); err != nil || len(s.held) != 0 {
+	if err := s.drop(t.Context(), []int{9}, dropTimeout); err != nil || len(s.held) != 0 {
 		t.Errorf("stuck, and others reach it: %v, holds %v", err, s.held)
 	}
 }

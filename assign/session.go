@@ -42,6 +42,7 @@ type session struct {
 	differs string              // types warned of last
 	moves   moves               // of tables that are not logged yet
 	next    time.Time           // when to look again though nothing changed; zero: never
+	leaveBy time.Time           // when the leave time-out is over; zero: the session has not begun to leave
 }
 
 func newSession(a *Assign, l *lease) *session {
@@ -172,11 +173,12 @@ func (s *session) follow(ctx context.Context) {
 // leave tells the others to plan without this node, and gives up all tables, in parts, those of each server beside those of
 // the others. What is stuck it tries for Config.LeaveTimeout; the error says what that was.
 func (s *session) leave(life context.Context) error {
+	end := time.NewTimer(s.cfg.LeaveTimeout)
+	defer end.Stop()
+	s.leaveBy = time.Now().Add(s.cfg.LeaveTimeout)
 	s.announce(life)
 	frees, keep := context.WithCancel(life)
 	defer keep()
-	end := time.NewTimer(s.cfg.LeaveTimeout)
-	defer end.Stop()
 	for {
 		s.next = time.Time{}
 		stuck, failed := s.hear(frees)
@@ -226,11 +228,15 @@ func (s *session) awaitHands(life context.Context, end <-chan time.Time) error {
 }
 
 // abandon drops all tables after the lease was lost, or leaving failed, for a reason. It tries until it succeeds or, once
-// ctx has ended, one last time. The keys are left to the lease until the tables are dropped.
+// ctx has ended, one last time, for what is left of the leave time-out. The keys are left to the lease until the tables are
+// dropped.
 func (s *session) abandon(ctx context.Context, reason error) error {
 	for {
-		stopping := ctx.Err() != nil
-		err := s.drop(context.WithoutCancel(ctx), s.kept())
+		stopping, within := ctx.Err() != nil, dropTimeout
+		if stopping && !s.leaveBy.IsZero() {
+			within = min(within, max(time.Until(s.leaveBy), quickly))
+		}
+		err := s.drop(context.WithoutCancel(ctx), s.kept(), within)
 		switch {
 		case err == nil && stopping:
 			s.revoke(ctx)

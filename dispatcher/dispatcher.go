@@ -37,6 +37,7 @@ type Dispatcher struct {
 	stopWork  context.CancelCauseFunc
 	intake    context.Context // ends with Run's context
 	endIntake context.CancelFunc
+	drainBy   atomic.Pointer[time.Time] // nil: the drain time-out after the end of Run's context
 
 	mu    sync.Mutex
 	kinds map[uint64]*kind // by biz type number; never shrinks
@@ -59,9 +60,9 @@ func New(cfg Config) (*Dispatcher, error) {
 }
 
 // Run loads, delivers and settles until ctx ends. Then it starts nothing more,
-// gives the deliveries in hand the drain time-out, settles every outcome and
-// returns nil, or an error that counts what could not be settled. It may be
-// called once.
+// gives the deliveries in hand the drain time-out (see DrainBy), settles every
+// outcome, which may take 5 s more, and returns nil, or an error that counts what
+// could not be settled. It may be called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if !d.phase.CompareAndSwap(fresh, running) {
 		return errors.New("dispatcher: Run called twice")
@@ -83,10 +84,23 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	intake.Go(func() { d.tidyLoop(ctx) })
 	d.pumpAll()
 	intake.Wait()
-	end := time.Now().Add(d.cfg.DrainTimeout)
+	end := d.drainEnd()
 	d.stopStarts(end)
 	d.awaitWorkers(end)
 	return d.closeSettlers(&outlet, end.Add(hardStop), abandon)
+}
+
+// DrainBy has Run cut off the deliveries in hand at a time, if that is sooner than
+// the drain time-out after the end of its context: when the end begins before it.
+func (d *Dispatcher) DrainBy(at time.Time) { d.drainBy.Store(&at) }
+
+// drainEnd is when deliveries are cut off that are in hand now.
+func (d *Dispatcher) drainEnd() time.Time {
+	end := time.Now().Add(d.cfg.DrainTimeout)
+	if by := d.drainBy.Load(); by != nil && by.Before(end) {
+		return *by
+	}
+	return end
 }
 
 // tidyLoop looks once a second for rows that wait for nobody.

@@ -70,12 +70,12 @@ func (s *server) again(r result, fate store.Fate) bool {
 	return true
 }
 
-// whileDraining gives a context that ends a drain time-out after the end of the
+// whileDraining gives a context that ends with the drain time-out after the end of the
 // intake: what must be known of rows in hand may be asked until then.
 func (d *Dispatcher) whileDraining() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(d.intake, func() {
-		timer := time.AfterFunc(d.cfg.DrainTimeout, cancel)
+		timer := time.AfterFunc(time.Until(d.drainEnd()), cancel)
 		context.AfterFunc(ctx, func() { timer.Stop() })
 	})
 	return ctx, func() { stop(); cancel() }

@@ -28,7 +28,7 @@ type Config struct {
 	LeaseTTL     time.Duration // 0: 10s, whole seconds, at least 2s
 	ScanInterval time.Duration // 0: 5s
 	LookAhead    time.Duration // 0: twice ScanInterval
-	DrainTimeout time.Duration // for deliveries in hand when Run's context ends; 0: 30s
+	DrainTimeout time.Duration // for deliveries in hand when Run's context ends, at most; settling them may take 5s more; 0: 30s
 	QueueCap     int           // ids held in memory at most; 0: 1,000,000
 	SweepGrace   time.Duration // of the cluster's sweeper; 0: 60s
 

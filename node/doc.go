@@ -9,10 +9,15 @@
 //	   +-- Miss (reach)          and Take     |
 //	                                    handlers, webhooks
 //
-// The package is the authority for the order in which the parts live: tables
-// are taken in the order fence, intake, scan, and given up in the reverse; when
-// Run's context ends, intake stops first, deliveries in hand end and are
-// settled while the lease is still renewed, and the lease goes last.
+// The package is the authority for the order in which the parts live. Tables are
+// taken in the order fence, intake, scan, and given up in the reverse. When Run's
+// context ends:
+//
+//  1. All tables are given up, while the lease is renewed: nothing more starts, what
+//     is in delivery may end and is settled, and is claimed after half a second.
+//  2. The lease is revoked: other nodes have the tables.
+//  3. Deliveries in hand go on under their claims, and are settled as they end.
+//  4. At Config.DrainTimeout, counted from the end of the context, they are cut off.
 //
 // On failure: an engine that ends with an error ends the node with it; a server
 // that is away costs its own tables only, and nodes that reach it get them; etcd

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -33,9 +34,11 @@ func New(cfg Config, h *Handlers) (*Node, error) {
 var errRunning = errors.New("node: Run is under way already")
 
 // Run registers the node, takes its share of the tables and delivers until ctx
-// ends. It then takes in no more, lets deliveries in hand end (Config.DrainTimeout
-// at most), settles them, gives its tables up and returns nil. It returns an
-// error if it could not start or an engine failed; nothing runs on after it.
+// ends. It then takes in no more, gives its tables up, lets deliveries in hand end
+// (for at most Config.DrainTimeout after the end of ctx), settles them and returns
+// nil. Where outcomes can't be stored it tries for 5 s more. It returns an error
+// if it could not start, an engine failed or outcomes are lost; nothing runs on
+// after it, but for a handler that ignores its context.
 func (n *Node) Run(ctx context.Context) error {
 	if !n.begun.CompareAndSwap(false, true) {
 		return errRunning
@@ -57,20 +60,22 @@ func (n *Node) Run(ctx context.Context) error {
 }
 
 // run starts every part and ends them in order: the assignment leaves first,
-// which drains the tables through the parts that are still running.
+// which drains the tables through the parts that are still running. The drain
+// time-out counts from the end of ctx, however long leaving takes.
 func (p *parts) run(ctx context.Context) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, failed := errgroup.WithContext(work)
-	g.Go(func() error { return named("clocks", p.clocks.run(failed)) })
+	defer context.AfterFunc(ctx, func() { p.dispatcher.DrainBy(time.Now().Add(p.cfg.DrainTimeout)) })()
+	g.Go(func() error { return ended(failed, "clocks", p.clocks.run(failed)) })
 	g.Go(func() error { p.stalls.run(failed); return nil })
 	g.Go(func() error { p.reach.run(failed); return nil })
-	g.Go(func() error { return named("policies", p.watcher.Run(failed)) })
-	g.Go(func() error { return named("scanner", p.scanner.Run(failed)) })
+	g.Go(func() error { return ended(failed, "policies", p.watcher.Run(failed)) })
+	g.Go(func() error { return ended(failed, "scanner", p.scanner.Run(failed)) })
 	drained := make(chan struct{})
 	g.Go(func() error {
 		defer close(drained)
-		return named("dispatcher", p.dispatcher.Run(failed))
+		return ended(failed, "dispatcher", p.dispatcher.Run(failed))
 	})
 	g.Go(func() error { p.tellStop(ctx, failed, drained); return nil })
 	g.Go(func() error {
@@ -78,15 +83,20 @@ func (p *parts) run(ctx context.Context) error {
 		intake, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(failed, stop)()
-		return named("assign", p.assign.Run(intake))
+		return ended(intake, "assign", p.assign.Run(intake))
 	})
 	return g.Wait()
 }
 
-// named says which engine an error comes from.
-func named(engine string, err error) error {
-	if err == nil || errors.Is(err, context.Canceled) {
-		return nil
+// ended is what the end of an engine means, whose context is ctx. That context's
+// own end is no error; before it none may end, with an error or without: the node
+// would go on and do part of its work.
+func ended(ctx context.Context, engine string, err error) error {
+	switch {
+	case ctx.Err() == nil && err == nil:
+		return fmt.Errorf("%s has ended before its time", engine)
+	case ctx.Err() == nil, err != nil && !errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", engine, err)
 	}
-	return fmt.Errorf("%s: %w", engine, err)
+	return nil
 }

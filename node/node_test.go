@@ -270,6 +270,45 @@ func TestStatusSaysWhetherTheNodeMayDeliver(t *testing.T) {
 	}
 }
 
+func TestTwoNodesOnOneRegistererAreAnErrorAndNoPanic(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	taken := prometheus.NewRegistry()
+	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "tocsin_dispatcher_open"})) // somebody else's
+	shared := prometheus.NewRegistry()
+	of := func(name string) prometheus.Registerer {
+		return prometheus.WrapRegistererWith(prometheus.Labels{"node": name}, shared)
+	}
+	cfg := p.config("orders")
+	cfg.Registerer = of("a")
+	first, stop := run(t, cfg, &node.Handlers{})
+	for owned(first) != 8 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for name, registry := range map[string]prometheus.Registerer{"a second node": of("a"), "a name that is taken": taken} {
+		cfg.Registerer = registry
+		n, err := node.New(cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "a Registerer of its own") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: Run ended with %v", name, err)
+		}
+		if _, err := n.Sweep(t.Context()); err != nil {
+			t.Errorf("%s: Sweep ended with %v: its metrics are no other's", name, err)
+		}
+	}
+	if !exports(t, shared, "tocsin_dispatcher_open") || exports(t, taken, "tocsin_store_round_trip_seconds") {
+		t.Error("the first node's metrics are gone, or some of the refused one's stay")
+	}
+	cfg.Registerer = of("b")
+	second, _ := run(t, cfg, &node.Handlers{})
+	for owned(second) != 4 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+}
+
 // exports reports whether the registry has a metric of that name.
 func exports(t *testing.T, r *prometheus.Registry, name string) bool {
 	t.Helper()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -31,16 +32,17 @@ type parts struct {
 	reach      *reach
 	assign     *assign.Assign
 	types      []string // biz types delivered at the start, sorted
-	unregister func()   // takes the metrics back
+	metrics    *scope
 }
 
 // open checks that the stored layout is ours, reads the policies, and makes the
 // engines. One reachable server is enough.
 func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	p = &parts{cfg: n.cfg, handlers: n.handlers, started: time.Now(), holder: &holder{group: n.cfg.Group}}
-	p.cfg.Registerer, p.unregister = newScope(n.cfg.Registerer)
+	p.metrics = newScope(n.cfg.Registerer)
+	p.cfg.Registerer = p.metrics.registerer()
 	defer func() {
-		if err != nil {
+		if err = cmp.Or(p.metrics.check(), err); err != nil {
 			err = errors.Join(err, p.close())
 		}
 	}()
@@ -48,9 +50,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		return p, err
 	}
 	if p.cfg.Registerer != nil {
-		if err = p.store.RegisterMetrics(p.cfg.Registerer); err != nil {
-			return p, err
-		}
+		_ = p.store.RegisterMetrics(p.cfg.Registerer) // its error is checked with all others
 	}
 	p.clocks = newClocks(p.store, n.cfg.Logger, p.cfg.Registerer)
 	p.stalls = newStalls(p.store, n.cfg.Logger, p.cfg.Registerer)
@@ -136,7 +136,7 @@ func (p *parts) info() assign.NodeInfo {
 
 // close gives back what open took.
 func (p *parts) close() error {
-	p.unregister()
+	p.metrics.end()
 	if p.targets != nil {
 		p.targets.close()
 	}

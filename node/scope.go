@@ -1,6 +1,8 @@
 package node
 
 import (
+	"cmp"
+	"fmt"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,37 +13,51 @@ import (
 type scope struct {
 	prometheus.Registerer
 
-	mu   sync.Mutex
-	made []prometheus.Collector
+	mu     sync.Mutex
+	made   []prometheus.Collector
+	failed error // of the first that could not be registered
 }
 
-// newScope wraps r; nil gives nil.
-func newScope(r prometheus.Registerer) (registerer prometheus.Registerer, end func()) {
-	if r == nil {
-		return nil, func() {}
+// newScope wraps r.
+func newScope(r prometheus.Registerer) *scope { return &scope{Registerer: r} }
+
+// registerer is what the engines register with; nil if there is none.
+func (s *scope) registerer() prometheus.Registerer {
+	if s.Registerer == nil {
+		return nil
 	}
-	s := &scope{Registerer: r}
-	return s, s.end
+	return s
 }
 
-// Register passes on and remembers.
+// Register passes on and remembers, also the first error.
 func (s *scope) Register(c prometheus.Collector) error {
-	if err := s.Registerer.Register(c); err != nil {
-		return err
-	}
+	err := s.Registerer.Register(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		s.failed = cmp.Or(s.failed, err)
+		return err
+	}
 	s.made = append(s.made, c)
 	return nil
 }
 
-// MustRegister panics if one can't be registered: two nodes on one Registerer.
+// MustRegister leaves an error to check, where other Registerers panic: a mistake in
+// the metrics must not end the process.
 func (s *scope) MustRegister(all ...prometheus.Collector) {
 	for _, c := range all {
-		if err := s.Register(c); err != nil {
-			panic(err)
-		}
+		_ = s.Register(c)
 	}
+}
+
+// check is nil if all metrics are registered.
+func (s *scope) check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		return nil
+	}
+	return fmt.Errorf("node: metrics: %w: give each node a Registerer of its own, such as prometheus.WrapRegistererWith makes", s.failed)
 }
 
 // end takes back what was registered.

@@ -9,9 +9,9 @@ import (
 // counted.
 const beforeCut = 20 * time.Millisecond
 
-// tellStop says in the log how a stop goes: what was in hand when ctx ended, and
-// what is cut off at the end of the drain time-out, which begins when left ends. It
-// returns when drained is closed.
+// tellStop says in the log how a stop goes: what was in hand when ctx ended, when
+// all tables were given up, which ends left, and what is cut off at the end of the
+// drain time-out. It returns when drained is closed.
 func (p *parts) tellStop(ctx, left context.Context, drained <-chan struct{}) {
 	select {
 	case <-drained:
@@ -28,7 +28,7 @@ func (p *parts) tellStop(ctx, left context.Context, drained <-chan struct{}) {
 	case <-left.Done():
 	}
 	log.Info().Stringer("took", time.Since(begun).Round(time.Millisecond)).Msg("all tables are given up")
-	cut := time.NewTimer(p.cfg.DrainTimeout - beforeCut)
+	cut := time.NewTimer(time.Until(begun.Add(p.cfg.DrainTimeout - beforeCut)))
 	defer cut.Stop()
 	select {
 	case <-drained:

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -108,10 +109,10 @@ func (w *sweepParts) run(ctx context.Context, dry bool, use func(context.Context
 	for server := range w.store.Servers() {
 		w.dispatcher.Admit(w.store.TablesOf(server), "", false)
 	}
-	registerer, unregister := newScope(w.node.cfg.Registerer)
-	defer unregister()
-	s, err := sweeper.New(w.config(dry, targets, registerer))
-	if err != nil {
+	metrics := newScope(w.node.cfg.Registerer)
+	defer metrics.end()
+	s, err := sweeper.New(w.config(dry, targets, metrics.registerer()))
+	if err = cmp.Or(err, metrics.check()); err != nil {
 		return err
 	}
 	work, end := context.WithCancel(context.WithoutCancel(ctx))

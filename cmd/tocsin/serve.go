@@ -26,9 +26,9 @@ func newServe(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve", Short: "Run a node that delivers HTTP callbacks", Args: noArgs,
 		Long: `Runs a node: it takes its share of the tables and delivers the HTTP callbacks of its
-group. On SIGTERM or Ctrl-C it takes in no more, lets deliveries in hand end, settles
-them, gives its tables up and exits with 0. Other nodes have its tables at once; for what is
-in hand there is node.drain_timeout of the config (30s). The log says what was left.
+group. On SIGTERM or Ctrl-C it takes in no more and gives its tables up: other nodes have
+them at once. It lets deliveries in hand end, for node.drain_timeout of the config (30s) at
+most, settles them and exits with 0. The log says what was left.
 
 The listen address serves /metrics for Prometheus, /status (200 while the node may
 deliver, else 503) and /healthz (200 while the process lives).`,

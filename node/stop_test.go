@@ -1,0 +1,93 @@
+package node_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// What the package says of the order: the tables first, then the lease, and what is
+// in hand goes on under its claim and is settled at its end.
+func TestDeliveriesInHandEndAndAreSettledAfterTheTablesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	begun, over := make(chan bool, 1), make(chan struct{})
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error {
+		begun <- true
+		<-over
+		return nil
+	})
+	_, stop := run(t, p.config("orders"), &h)
+	id := add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
+	receive(t, begun, "the delivery")
+	ended := make(chan struct{})
+	go func() { stop(); close(ended) }()
+	for end := time.Now().Add(30 * time.Second); registered(t, p) != 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the node is still registered")
+		}
+	}
+	ownersAre(t, p, "no table has an owner", func(owners []string) bool {
+		return !slices.ContainsFunc(owners, func(id string) bool { return id != "" })
+	})
+	if info := await(t, p, id, "the claim", withStatus(tocsin.Claimed)); info.Attempts != 0 {
+		t.Errorf("%d attempts are counted", info.Attempts)
+	}
+	select {
+	case <-ended:
+		t.Error("the node has ended before the delivery in hand")
+	default:
+	}
+	close(over)
+	<-ended
+	await(t, p, id, "the outcome", withStatus(tocsin.Done))
+}
+
+// Where outcomes can't be stored, giving up the tables and draining share the
+// drain time-out; 5 s for the outcomes follow.
+func TestANodeEndsWithinItsDrainTimeoutAndFiveSecondsWhileAServerIsAway(t *testing.T) {
+	t.Parallel()
+	const drain = 5 * time.Second
+	p, port := onTwoServers(t, closePolicy())
+	apart, proxy := throughProxy(t, p, port)
+	begun, over := make(chan int, 100), make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+		begun <- task.JobID.Table()
+		<-over // whatever becomes of its context
+		return nil
+	})
+	cfg := apart.config("orders")
+	cfg.LeaseTTL, cfg.DrainTimeout = 10*time.Second, drain
+	n, err := node.New(cfg, &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	for id := uint64(1); ; id++ {
+		if p.cfg.Layout.TableOf(id) >= 4 {
+			add(t, p, orderClose.New(id, order{id}, tocsin.In(0)))
+			break
+		}
+	}
+	receive(t, begun, "a delivery of the second server")
+	proxy.Stop()
+	stopped := time.Now()
+	stop()
+	if err := receive(t, ended, "the end of the node"); err == nil {
+		t.Error("the node has ended well, though an outcome is not stored")
+	}
+	took := time.Since(stopped)
+	t.Logf("the node has ended after %s", took.Round(time.Millisecond))
+	if most := drain + 5*time.Second; took > most+2*time.Second {
+		t.Errorf("the node has ended after %s, want at most %s", took, most)
+	}
+}
