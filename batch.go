@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,7 +87,7 @@ func (b *batch) patience() time.Duration {
 // splits reports whether a part of the chunk may go in without the rest.
 func splits(err error) bool {
 	class := mysql.ClassOf(err)
-	return class == mysql.Other || class == mysql.Missing || class == mysql.Denied
+	return class == mysql.Other || class == mysql.Missing || class == mysql.Denied || class == mysql.Full
 }
 
 // report gives every row of a chunk that is not known to be stored the error
@@ -99,7 +100,7 @@ func (b *batch) report(rows []*row, maybe bool, err error) {
 		}
 		*r.out = Added{JobID: unsureID(maybe, r.id), Err: t.failure(r.id, b.client.where(r.table), err)}
 	}
-	if class := mysql.ClassOf(err); class == mysql.Lost || class == mysql.Demoted {
+	if mysql.ClassOf(err).OfServer() {
 		gone := fmt.Errorf("server %s is %w", b.server.Name, outage(err))
 		b.gone.Store(&gone)
 	}
@@ -125,6 +126,9 @@ func (b *batch) once(ctx context.Context, rows []*row) (sent bool, err error) {
 		return false, err
 	}
 	defer conn.Close()
+	if err := b.server.admit(ctx, conn, b.client.want, b.databases(rows)...); err != nil {
+		return false, err
+	}
 	for range maxCollisions {
 		rows, err = b.pass(ctx, conn, rows)
 		if err != nil || len(rows) == 0 {
@@ -135,6 +139,15 @@ func (b *batch) once(ctx context.Context, rows []*row) (sent bool, err error) {
 		}
 	}
 	return true, fmt.Errorf("%d ids in a row are taken", maxCollisions)
+}
+
+// databases gives those of rows that are in order of their tables.
+func (b *batch) databases(rows []*row) []int {
+	all := make([]int, len(rows))
+	for i, r := range rows {
+		all[i] = b.client.layout.DatabaseOf(r.table)
+	}
+	return slices.Compact(all)
 }
 
 // pass inserts rows in one transaction and gives back those whose id was taken.

@@ -128,6 +128,9 @@ func (c *Client) run(ctx context.Context, ch change) (Change, error) {
 		err := mysql.Retry(ctx, func() error {
 			applied = false
 			return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
+				if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
+					return err
+				}
 				done, err = c.apply(ctx, conn, ch)
 				applied = err == nil
 				return err

@@ -25,9 +25,9 @@ type Client struct {
 }
 
 // Open checks the config against what is stored: layout, cluster, schema
-// version and biz types. One reachable server is enough, the others are checked
-// when they are first used. It refuses with ErrLayout, or with ErrUnreachable
-// where no server answers.
+// version and biz types. One database that agrees is enough; calls that need
+// another fail until it does. It refuses with ErrLayout if none agrees, or with
+// ErrUnreachable if no server answers.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -72,32 +72,39 @@ func (c *Client) addServer(spec mysql.Spec) error {
 	return nil
 }
 
-// meet asks all servers at once and takes the first answer; the others are
-// asked again when they are used. It returns when all have ended.
+// meet asks all servers at once and takes the first that has a usable database;
+// the others are asked again when they are used. It returns when all have ended.
 func (c *Client) meet(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	answers := make(chan answer, len(c.servers))
 	for _, s := range c.servers {
 		go func() { answers <- c.ask(ctx, s) }()
 	}
-	var first answer
+	var first *answer
+	var wrong error
 	var down []string
 	for range c.servers {
 		a := <-answers
 		switch {
-		case first.any(): // the rest was cancelled
-		case a.any():
-			first = a
+		case first != nil: // the rest was cancelled
+		case a.err == nil:
+			first = &a
 			cancel()
+		case refused(a.err) && wrong == nil:
+			wrong = a.err
 		default:
 			down = append(down, a.err.Error())
 		}
 	}
 	cancel()
-	if !first.any() {
-		return refuse(ErrUnreachable, "no MySQL server can be used: %s", strings.Join(down, "; "))
+	switch {
+	case first != nil:
+		c.accept(*first)
+		return nil
+	case wrong != nil:
+		return wrong
 	}
-	return c.accept(first)
+	return refuse(ErrUnreachable, "no MySQL server can be used: %s", strings.Join(down, "; "))
 }
 
 // answer is what one server said to Open.
@@ -107,9 +114,6 @@ type answer struct {
 	err   error
 }
 
-// any reports whether the server said something that decides.
-func (a answer) any() bool { return a.facts != nil || refused(a.err) }
-
 func (c *Client) ask(ctx context.Context, s *server) answer {
 	if len(s.Databases) == 0 {
 		return answer{err: fmt.Errorf("server %s holds no database", s.Name)}
@@ -118,21 +122,17 @@ func (c *Client) ask(ctx context.Context, s *server) answer {
 	if err != nil {
 		return answer{err: err}
 	}
-	types, err := s.bizTypes(ctx)
+	types, err := s.bizTypes(ctx, f)
 	if err != nil {
 		return answer{err: err}
 	}
 	return answer{facts: f, types: types}
 }
 
-func (c *Client) accept(a answer) error {
-	if a.err != nil {
-		return a.err
-	}
+func (c *Client) accept(a answer) {
 	c.want.Cluster = a.facts.cluster
 	c.horizon = a.facts.horizon
 	c.types.set(a.types)
-	return nil
 }
 
 // readBizTypes asks the servers in turn until one answers.
@@ -142,20 +142,22 @@ func (c *Client) readBizTypes(ctx context.Context) (map[string]uint64, error) {
 		if len(s.Databases) == 0 {
 			continue
 		}
-		types, err := s.bizTypes(ctx)
+		f, err := s.checked(ctx, c.want)
 		if err == nil {
-			return types, nil
+			var types map[string]uint64
+			if types, err = s.bizTypes(ctx, f); err == nil {
+				return types, nil
+			}
 		}
 		errs = append(errs, err)
 	}
 	return nil, errors.Join(errs...)
 }
 
-// serverOf gives the server of a table number, checked.
+// serverOf gives the server of a table number, whose database may be read.
 func (c *Client) serverOf(ctx context.Context, table int) (*server, error) {
-	s := c.home[c.layout.DatabaseOf(table)]
-	_, err := s.checked(ctx, c.want)
-	return s, err
+	db := c.layout.DatabaseOf(table)
+	return c.home[db], c.home[db].readable(ctx, c.want, db)
 }
 
 // tableOf gives the table number of a job_id; ErrNotFound where the layout has

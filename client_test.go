@@ -60,11 +60,15 @@ func TestOpenRefusesWhatIsStoredOtherwise(t *testing.T) {
 			}
 		})
 	}
-	exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET state = 'retired'")
+	for d := range cfg.Layout.Databases {
+		exec(t, db, "UPDATE "+cfg.Layout.Database(d)+".layout SET state = 'retired'")
+	}
 	if _, err := tocsin.Open(t.Context(), cfg); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "is retired") {
 		t.Errorf("retired database: %v", err)
 	}
-	exec(t, db, "DELETE FROM "+cfg.Layout.Database(1)+".layout")
+	for d := range cfg.Layout.Databases {
+		exec(t, db, "DELETE FROM "+cfg.Layout.Database(d)+".layout")
+	}
 	if _, err := tocsin.Open(t.Context(), cfg); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "has no layout row") {
 		t.Errorf("no layout row: %v", err)
 	}

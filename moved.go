@@ -13,9 +13,6 @@ func (c *Client) moved(ctx context.Context, s *server, table int, err error) err
 		return err
 	}
 	f, failed := s.look(ctx, s.DB, c.want)
-	if refused(failed) {
-		return failed
-	}
 	if failed == nil && f.refused[c.layout.DatabaseOf(table)] != nil {
 		return f.refused[c.layout.DatabaseOf(table)]
 	}

@@ -45,7 +45,19 @@ func (c *Client) infos(ctx context.Context, statement string, table int, arg uin
 
 // scanInfos reads rows of infoSQL and the numbers of their biz types.
 func (c *Client) scanInfos(ctx context.Context, s *server, table int, statement string, arg uint64) (infos []Info, numbers []uint64, err error) {
-	found, err := s.DB.QueryContext(ctx, c.layout.render(statement, table), arg)
+	conn, err := s.DB.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Close()
+	f, err := s.behind(ctx, conn, c.want)
+	if err == nil {
+		err = f.unreadable(c.layout.DatabaseOf(table))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := conn.QueryContext(ctx, c.layout.render(statement, table), arg)
 	if err != nil {
 		return nil, nil, err
 	}

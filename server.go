@@ -1,7 +1,6 @@
 package tocsin
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,7 +30,9 @@ type facts struct {
 	packet  int           // max_allowed_packet, bytes
 	now     time.Time     // the server's clock when it was read
 	read    time.Time     // this machine's, then
-	refused map[int]error // by database number: why it takes no tasks
+	refused map[int]error // by database number: why it must not be used
+
+	problems map[int]layoutrow.Problem // what refused says, taken apart
 }
 
 // clock estimates the server's clock.
@@ -45,8 +46,9 @@ const layoutsAtOnce = 64
 // for one that is replaced, or retired by hand.
 const lookAgain = time.Second
 
-// checked gives the facts of a server, reading them on first use. A refusal is
-// not kept: it is asked again, so mending the server is enough.
+// checked gives the facts of a server, reading them on first use. It refuses the
+// server if none of its databases may be used. A refusal is not kept: it is asked
+// again, so mending the server is enough.
 func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, error) {
 	if f := s.facts.Load(); f != nil && f.cluster == want.Cluster {
 		return f, nil
@@ -54,18 +56,41 @@ func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, erro
 	return s.check(ctx, want)
 }
 
-// check reads what the server's databases say, and refuses the server if one of
-// them differs from the config.
+// check reads what the server's databases say, and keeps it if one of them may be
+// used.
 func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error) {
 	f, err := s.look(ctx, s.DB, want)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refusal(f.refused); err != nil {
-		return nil, err
+	if len(f.refused) == len(s.Databases) {
+		first, _ := layoutrow.First(s.Name, s.Databases, f.problems)
+		return nil, refusalOf(first)
 	}
 	s.facts.Store(f)
 	return f, nil
+}
+
+// readable refuses one database by what was read at most lookAgain ago, if it was
+// refused then.
+func (s *server) readable(ctx context.Context, want layoutrow.Want, db int) error {
+	f, err := s.checked(ctx, want)
+	if err == nil && f.unreadable(db) != nil && time.Since(f.read) > lookAgain {
+		f, err = s.check(ctx, want)
+	}
+	if err != nil {
+		return err
+	}
+	return f.unreadable(db)
+}
+
+// unreadable says why a database must not even be read. One that is retired may
+// be: it takes no tasks.
+func (f *facts) unreadable(db int) error {
+	if f.problems[db].Moved {
+		return nil
+	}
+	return f.refused[db]
 }
 
 // seen gives what a server that was accepted once says of its databases now.
@@ -76,17 +101,27 @@ func (s *server) seen(ctx context.Context, want layoutrow.Want) (*facts, error) 
 	return s.look(ctx, s.DB, want)
 }
 
-// admit refuses one database by what was read over the connection that is about
-// to write to it, at most lookAgain ago: another server may stand behind the
-// address by now.
-func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want, db int) error {
-	f, err := mysql.LookOnce(ctx, conn, lookAgain, func(ctx context.Context) (*facts, error) {
-		return s.look(ctx, conn, want)
-	})
+// admit refuses databases by what was read over the connection that is about to
+// be used, at most lookAgain ago: another server may stand behind the address by
+// now.
+func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want, databases ...int) error {
+	f, err := s.behind(ctx, conn, want)
 	if err != nil {
 		return err
 	}
-	return f.refused[db]
+	for _, db := range databases {
+		if err := f.refused[db]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// behind gives what the server behind a connection said at most lookAgain ago.
+func (s *server) behind(ctx context.Context, conn *sql.Conn, want layoutrow.Want) (*facts, error) {
+	return mysql.LookOnce(ctx, conn, lookAgain, func(ctx context.Context) (*facts, error) {
+		return s.look(ctx, conn, want)
+	})
 }
 
 // queryer is a pool or one of its connections.
@@ -95,81 +130,75 @@ type queryer interface {
 }
 
 // look reads the layout rows of all the server's databases and compares them
-// with the config. An error means that they could not be read.
+// with the config. An error is the server's as a whole.
 func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*facts, error) {
-	rows, failed := s.layouts(ctx, over)
-	f := &facts{read: time.Now(), refused: s.compare(rows, want)}
-	if failed != nil {
-		return nil, cmp.Or(s.refusal(f.refused), s.explain(failed))
+	found, failed, err := s.layouts(ctx, over)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	rows := make(map[int]layoutrow.Row, len(found))
+	for db, row := range found {
+		rows[db] = row.Row
+		s.agreed.Note(want, row.Row)
+	}
+	want.Identity = s.agreed.Agreed()
+	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
+	f := &facts{read: time.Now(), refused: map[int]error{}}
+	f.problems = want.Judge(s.Databases, rows, failed, where)
+	for db, problem := range f.problems {
+		f.refused[db] = refusalOf(problem)
 	}
 	for _, db := range s.Databases {
-		row, ok := rows[db]
-		if !ok {
-			f.refused[db] = refuse(ErrLayout, "%s on %s has no layout row: run `tocsin ddl apply`", s.layout.Database(db), s.Name)
-			continue
+		if row, ok := found[db]; ok && f.refused[db] == nil {
+			f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.packet, row.now
 		}
-		f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.packet, row.now
 	}
 	return f, nil
 }
 
-// compare refuses the databases whose rows differ from the config, from those
-// before them in the name of the cluster, or from most others in the identity.
-func (s *server) compare(rows map[int]layoutRow, want layoutrow.Want) map[int]error {
-	refused := map[int]error{}
-	for _, row := range rows {
-		s.agreed.Note(want, row.Row)
+// refusalOf says ErrLayout of a database that is not the config's.
+func refusalOf(p layoutrow.Problem) error {
+	if p.Differs {
+		return refuse(ErrLayout, "%s", p.Why)
 	}
-	want.Identity = s.agreed.Agreed()
-	for _, db := range s.Databases {
-		row, ok := rows[db]
-		if !ok {
-			continue
-		}
-		if text := want.Refuse(row.Row, s.layout.Database(db)+" on "+s.Name); text != "" {
-			refused[db] = refuse(ErrLayout, "%s", text)
-		} else {
-			want.Cluster = row.Cluster // of all the others too
-		}
-	}
-	return refused
+	return &refusal{p.Err, p.Why}
 }
 
-// refusal is that of the server's first database that is refused, or nil.
-func (s *server) refusal(refused map[int]error) error {
-	for _, db := range s.Databases {
-		if err := refused[db]; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// explain turns an error of reading the layout into advice.
+// explain words an error of reading the layout.
 func (s *server) explain(err error) error {
-	switch mysql.ClassOf(err) {
-	case mysql.Missing:
-		return refuse(ErrLayout, "server %s has no Tocsin tables (%s): run `tocsin ddl apply`", s.Name, err)
-	case mysql.Lost, mysql.Demoted:
+	if class := mysql.ClassOf(err); class.OfServer() {
 		return fmt.Errorf("server %s is %w", s.Name, outage(err))
 	}
 	return fmt.Errorf("read the layout on server %s: %w", s.Name, err)
 }
 
-// layouts reads the layout rows by database number. Where one is missing, those
-// beside the error may say why: a layout of fewer databases.
-func (s *server) layouts(ctx context.Context, over queryer) (map[int]layoutRow, error) {
-	rows := make(map[int]layoutRow, len(s.Databases))
+// layouts reads the layout rows by database number, and why others could not be
+// read. The error is the server's as a whole.
+func (s *server) layouts(ctx context.Context, over queryer) (rows map[int]layoutRow, failed map[int]error, err error) {
+	rows, failed = make(map[int]layoutRow, len(s.Databases)), map[int]error{}
 	for part := range slices.Chunk(s.Databases, layoutsAtOnce) {
 		err := s.readLayouts(ctx, over, part, rows)
-		if mysql.ClassOf(err) == mysql.Missing && len(part) > 1 {
-			_ = s.readLayouts(ctx, over, part[:1], rows) // part as a whole has failed already
+		if err == nil {
+			continue
 		}
-		if err != nil {
-			return rows, err
+		if ofServer(err) {
+			return nil, nil, err
+		}
+		for _, db := range part { // a fault of one of them hides no other
+			if err := s.readLayouts(ctx, over, []int{db}, rows); ofServer(err) {
+				return nil, nil, err
+			} else if err != nil {
+				failed[db] = err
+			}
 		}
 	}
-	return rows, nil
+	return rows, failed, nil
+}
+
+// ofServer reports whether nothing else can be asked of the server either.
+func ofServer(err error) bool {
+	class := mysql.ClassOf(err)
+	return class == mysql.Canceled || class.OfServer()
 }
 
 func (s *server) readLayouts(ctx context.Context, over queryer, databases []int, into map[int]layoutRow) error {
@@ -192,9 +221,22 @@ func (s *server) readLayouts(ctx context.Context, over queryer, databases []int,
 	return found.Err()
 }
 
-// bizTypes reads the names from the server's first database.
-func (s *server) bizTypes(ctx context.Context) (map[string]uint64, error) {
-	found, err := s.DB.QueryContext(ctx, s.layout.render(bizTypesSQL, s.Databases[0]*s.layout.Tables))
+// bizTypes reads the names from the first of the server's usable databases that
+// can tell them.
+func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uint64, err error) {
+	for _, db := range s.Databases {
+		if f.refused[db] != nil {
+			continue
+		}
+		if numbers, err = s.bizTypesIn(ctx, db); err == nil || ofServer(err) {
+			break
+		}
+	}
+	return numbers, err
+}
+
+func (s *server) bizTypesIn(ctx context.Context, db int) (map[string]uint64, error) {
+	found, err := s.DB.QueryContext(ctx, s.layout.render(bizTypesSQL, db*s.layout.Tables))
 	if err != nil {
 		return nil, fmt.Errorf("read the biz types on server %s: %w", s.Name, err)
 	}

@@ -64,9 +64,9 @@ func (t *tries) failure(id JobID, where string, err error) error {
 // writes; nothing was done there.
 func outage(err error) error {
 	switch mysql.ClassOf(err) {
-	case mysql.Lost:
+	case mysql.Lost, mysql.Barred:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
-	case mysql.Demoted:
+	case mysql.Demoted, mysql.Full:
 		return fmt.Errorf("%w, or takes no writes: %w", ErrUnreachable, err)
 	}
 	return err

@@ -108,7 +108,7 @@ func (a *Auditor) Audit(ctx context.Context) (Report, error) {
 		report.Cost.plus(w.cost)
 		if len(w.errs) > 0 {
 			report.Failed = append(report.Failed, a.cfg.Servers[w.server])
-			errs = append(errs, fmt.Errorf("audit server %s: %w", a.cfg.Servers[w.server], errors.Join(w.errs...)))
+			errs = append(errs, fmt.Errorf("audit server %s: %w", a.cfg.Servers[w.server], tablewalk.Join(w.errs...)))
 		}
 	}
 	report.Findings = all.findings(a.cfg.Layout, a.name)

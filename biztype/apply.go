@@ -7,10 +7,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
+
+// stragglers is how long Load waits for the other servers once one has answered.
+const stragglers = time.Second
 
 // applyTries bounds how often Apply starts anew because another Apply was
 // faster.
@@ -51,7 +55,7 @@ func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]ro
 	defer func() { _ = closeServers(servers) }()
 	var res Result
 	for range applyTries {
-		res, err = applyOnce(ctx, cfg.Layout, servers, wanted)
+		res, err = applyOnce(ctx, cfg, servers, wanted)
 		if !errors.Is(err, errChanged) {
 			break
 		}
@@ -59,8 +63,8 @@ func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]ro
 	return res, err
 }
 
-func applyOnce(ctx context.Context, layout tocsin.Layout, servers []*mysql.Server, wanted func([]database) ([]row, error)) (Result, error) {
-	databases, failed := readAll(ctx, layout, servers)
+func applyOnce(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, wanted func([]database) ([]row, error)) (Result, error) {
+	databases, failed := readAll(ctx, cfg, servers, 0)
 	if len(databases) == 0 {
 		return Result{}, failed
 	}
@@ -113,14 +117,23 @@ func writeAll(ctx context.Context, databases []database, changes []change) (int,
 	return written, errors.Join(errs...)
 }
 
-// readAll reads every database of every server at once. A server that fails is
-// left out whole, and named by the error. The databases are in order of number.
-func readAll(ctx context.Context, layout tocsin.Layout, servers []*mysql.Server) ([]database, error) {
+// readAll reads every database of every server at once. Those that fail, or that
+// are not the config's, are left out and named by the error. The databases are in
+// order of number. Once one server has answered the others get so much longer; 0:
+// as long as they take.
+func readAll(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, longer time.Duration) ([]database, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	found := make([][]database, len(servers))
 	errs := make([]error, len(servers))
 	var wg sync.WaitGroup
 	for i, s := range servers {
-		wg.Go(func() { found[i], errs[i] = readServer(ctx, layout, s) })
+		wg.Go(func() {
+			found[i], errs[i] = readServer(ctx, cfg, s)
+			if longer > 0 && len(found[i]) > 0 {
+				time.AfterFunc(longer, cancel)
+			}
+		})
 	}
 	wg.Wait()
 	all := slices.Concat(found...)
@@ -128,24 +141,28 @@ func readAll(ctx context.Context, layout tocsin.Layout, servers []*mysql.Server)
 	return all, errors.Join(errs...)
 }
 
-func readServer(ctx context.Context, layout tocsin.Layout, s *mysql.Server) ([]database, error) {
-	var found []database
+// readServer reads the databases of one server, up to a fault of the server.
+func readServer(ctx context.Context, cfg tocsin.Config, s *mysql.Server) (found []database, failed error) {
 	for _, number := range s.Databases {
-		d := database{server: s, number: number, name: layout.Database(number), rows: map[uint64]row{}}
+		d := database{server: s, want: want(cfg), number: number, name: cfg.Layout.Database(number), rows: map[uint64]row{}}
 		rows, err := d.read(ctx)
 		if err != nil {
-			return nil, err
+			failed = errors.Join(failed, err)
+			if class := mysql.ClassOf(err); class == mysql.Canceled || class.OfServer() {
+				return found, failed
+			}
+			continue
 		}
 		for _, r := range rows {
 			d.rows[r.Number] = r
 		}
 		found = append(found, d)
 	}
-	return found, nil
+	return found, failed
 }
 
 // Load reads the policies as they are stored, ordered by number: of each type
-// the highest revision on the servers that answer. It fails only where none
+// the highest revision in the databases that answer and are the config's. It fails only where none
 // does, or where a stored policy can't be read. Zeros stay zero, see
 // Policy.WithDefaults.
 func Load(ctx context.Context, cfg tocsin.Config) ([]Policy, error) {
@@ -154,7 +171,7 @@ func Load(ctx context.Context, cfg tocsin.Config) ([]Policy, error) {
 		return nil, err
 	}
 	defer func() { _ = closeServers(servers) }()
-	databases, failed := readAll(ctx, cfg.Layout, servers)
+	databases, failed := readAll(ctx, cfg, servers, stragglers)
 	if len(databases) == 0 {
 		return nil, failed
 	}

@@ -170,7 +170,7 @@ func TestNoServerAndNoTablesSayWhatToDo(t *testing.T) {
 		Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
 	}
 	_, err := biztype.Load(t.Context(), cfg)
-	if err == nil || !strings.Contains(err.Error(), "run 'tocsin ddl apply'") {
+	if err == nil || !strings.Contains(err.Error(), "run `tocsin ddl apply`") {
 		t.Errorf("no tables: %v", err)
 	}
 	cfg.Servers[0] = tocsin.Server{Name: "db9", DSN: "root:secret@tcp(127.0.0.1:1)/"}

@@ -19,6 +19,7 @@ const pollTimeout = time.Second
 type stamp struct {
 	Revision uint64 `db:"revision"`
 	Types    int    `db:"types"`
+	Ours     int    `db:"ours"`
 }
 
 // follower is the state of one Run; it belongs to that goroutine.
@@ -34,13 +35,13 @@ type follower struct {
 }
 
 // turns orders the databases so that neighbours stand on different servers.
-func turns(layout tocsin.Layout, servers []*mysql.Server) []database {
+func turns(cfg tocsin.Config, servers []*mysql.Server) []database {
 	var turn []database
 	for i := 0; ; i++ {
 		before := len(turn)
 		for _, s := range servers {
 			if i < len(s.Databases) {
-				turn = append(turn, database{server: s, number: s.Databases[i], name: layout.Database(s.Databases[i])})
+				turn = append(turn, database{server: s, want: want(cfg), number: s.Databases[i], name: cfg.Layout.Database(s.Databases[i])})
 			}
 		}
 		if len(turn) == before {
@@ -49,18 +50,18 @@ func turns(layout tocsin.Layout, servers []*mysql.Server) []database {
 	}
 }
 
-// round asks the next database, or the one on another server behind it.
+// round asks the next database, or the one behind it; of a server that does not
+// answer only one.
 func (f *follower) round(ctx context.Context) {
 	w := f.Watcher
 	var errs []error
-	asked := map[*mysql.Server]bool{}
+	away := map[*mysql.Server]bool{}
 	for range f.turn {
 		d := f.turn[f.next]
 		f.next = (f.next + 1) % len(f.turn)
-		if asked[d.server] {
+		if away[d.server] {
 			continue
 		}
-		asked[d.server] = true
 		err := f.poll(ctx, d)
 		if ctx.Err() != nil {
 			return
@@ -70,6 +71,8 @@ func (f *follower) round(ctx context.Context) {
 			f.recovered()
 			return
 		}
+		class := mysql.ClassOf(err)
+		away[d.server] = class == mysql.Canceled || class.OfServer()
 		errs = append(errs, err)
 	}
 	f.unreachable(errors.Join(errs...))
@@ -80,8 +83,14 @@ func (f *follower) poll(ctx context.Context, d database) error {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	var now stamp
-	if err := d.server.DB.GetContext(ctx, &now, d.sql(selectStamp)); err != nil {
+	cluster := d.want.Cluster
+	if err := d.server.DB.GetContext(ctx, &now, d.sql(selectStamp), cluster, cluster, d.number); err != nil {
 		return d.explain("poll", err)
+	}
+	if now.Ours == 0 {
+		if err := d.judge(ctx, d.server.DB); err != nil {
+			return err
+		}
 	}
 	if f.stamps[d.name] == now && f.published {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -20,11 +21,39 @@ FROM {database}.biz_type
 ORDER BY number`
 
 // selectStamp tells cheaply whether anything changed: every change takes a
-// higher revision. The table has a few rows.
+// higher revision. The table has a few rows. ours is 0 if the database is not the
+// config's: selectLayout says why. Parameters: cluster id, twice ("" is any);
+// database number.
 const selectStamp = `SELECT /* tocsin biz poll */
     COALESCE(MAX(revision), 0) AS revision,
-    COUNT(*)                   AS types
+    COUNT(*)                   AS types,
+    (
+        SELECT COUNT(*)
+        FROM {database}.layout
+        WHERE id = 1
+            AND (? = '' OR cluster_id = ?)
+            AND database_no = ?
+            AND state = 'active'
+    )                          AS ours
 FROM {database}.biz_type`
+
+// selectLayout reads what a database is part of, for layoutrow. Parameter: the
+// number that it has by the config. Where the layout table is older than its
+// column identity, that name is the outer query's: empty.
+const selectLayout = `SELECT /* tocsin biz read */
+    ?,
+    cluster_id,
+    (SELECT (SELECT identity FROM {database}.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older),
+    database_no,
+    databases_total,
+    tables_per_database,
+    hash,
+    doorbell_horizon_ms,
+    schema_version,
+    works_with,
+    state
+FROM {database}.layout
+WHERE id = 1`
 
 // updateType changes one type. Parameters: group, policy, new revision; number,
 // name, lowest and highest revision to replace. Zero rows: there is no such
@@ -102,6 +131,7 @@ func (r row) canonical() (row, error) {
 // database is one database and the types it held when it was read.
 type database struct {
 	server *mysql.Server
+	want   layoutrow.Want
 	number int
 	name   string
 	rows   map[uint64]row // by number
@@ -113,7 +143,55 @@ func (d database) sql(query string) string {
 	return strings.ReplaceAll(query, "{database}", "`"+d.name+"`")
 }
 
+// queryer is a pool or one of its connections.
+type queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// judge refuses a database that is not the config's: its policies are not ours.
+func (d database) judge(ctx context.Context, over queryer) error {
+	rows, failed := map[int]layoutrow.Row{}, map[int]error{}
+	var found layoutrow.Row
+	switch err := over.QueryRowContext(ctx, d.sql(selectLayout), d.number).Scan(found.Fields()...); {
+	case err == nil:
+		rows[d.number] = found
+	case mysql.ClassOf(err).OfServer(), mysql.ClassOf(err) == mysql.Canceled:
+		return d.explain("read", err)
+	case !errors.Is(err, sql.ErrNoRows):
+		failed[d.number] = err
+	}
+	problem, wrong := d.want.Judge([]int{d.number}, rows, failed, func(int) string { return d.name + " on " + d.server.Name })[d.number]
+	if !wrong {
+		return nil
+	}
+	return &foreign{problem}
+}
+
+// foreign is the error of a database that must not be used.
+type foreign struct{ layoutrow.Problem }
+
+func (f *foreign) Error() string { return f.Why }
+
+func (f *foreign) Unwrap() (causes []error) {
+	if f.Differs {
+		causes = append(causes, tocsin.ErrLayout)
+	}
+	if f.Err != nil {
+		causes = append(causes, f.Err)
+	}
+	return causes
+}
+
+// want is what the config says of every database.
+func want(cfg tocsin.Config) layoutrow.Want {
+	return layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
+}
+
+// read reads the types of a database that is the config's.
 func (d database) read(ctx context.Context) ([]row, error) {
+	if err := d.judge(ctx, d.server.DB); err != nil {
+		return nil, err
+	}
 	var rows []row
 	err := d.server.DB.SelectContext(ctx, &rows, d.sql(selectTypes))
 	return rows, d.explain("read", err)
@@ -138,6 +216,9 @@ var errChanged = errors.New("was changed by somebody else meanwhile: apply again
 func (d database) write(ctx context.Context, changes []change, first bool) error {
 	err := mysql.Retry(ctx, func() error {
 		return mysql.InTx(ctx, d.server.DB, func(conn *sql.Conn) error {
+			if err := d.judge(ctx, conn); err != nil { // another server may stand behind the address by now
+				return err
+			}
 			for _, c := range changes {
 				if err := d.writeType(ctx, conn, c.row, first); err != nil {
 					return fmt.Errorf("%s: %w", c.row.Name, err)

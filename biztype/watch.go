@@ -54,7 +54,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = closeServers(servers) }()
-	f := &follower{Watcher: w, turn: turns(w.cfg.Cluster.Layout, servers), latest: map[uint64]row{}, stamps: map[string]stamp{}}
+	f := &follower{Watcher: w, turn: turns(w.cfg.Cluster, servers), latest: map[uint64]row{}, stamps: map[string]stamp{}}
 	tick := time.NewTicker(w.cfg.Interval)
 	defer tick.Stop()
 	for {

@@ -192,7 +192,7 @@ func (s *server) settleAll(ctx context.Context, batch []result) error {
 		if err != nil {
 			s.d.metrics.failed("settle", err)
 		}
-		if class := mysql.ClassOf(err); class == mysql.Lost || class == mysql.Demoted || err == nil {
+		if err == nil || mysql.ClassOf(err).OfServer() {
 			s.unreached("settle", err)
 			return fates, err
 		}

@@ -6,7 +6,7 @@
 //	   |                       ids ^    rows ^    ^ outcomes
 //	assign --- Take, Drop ---> scanner --> dispatcher
 //	   ^         (holder)   Offer, or Reserve |
-//	   +-- Miss (reach)          and Take     |
+//	   +-- Miss (health)         and Take     |
 //	                                    handlers, webhooks
 //
 // The package is the authority for the order in which the parts live. Tables are
@@ -19,8 +19,9 @@
 //  3. Deliveries in hand go on under their claims, and are settled as they end.
 //  4. At Config.DrainTimeout, counted from the end of the context, they are cut off.
 //
-// On failure: an engine that ends with an error ends the node with it; a server
-// that is away costs its own tables only, and nodes that reach it get them; etcd
+// On failure: an engine that ends with an error ends the node with it; a database
+// that can't be used, since its server is away or it is not the config's, costs
+// its own tables only, and nodes that can use it get them; etcd
 // being away ends deliveries on ownership when the lease runs out, and they
 // resume with a new lease.
 package node

@@ -9,13 +9,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/store"
 )
 
-// fenceTimeout bounds the writing of one server's owner rows: a sick server
-// must not hold up the tables of the others.
-const fenceTimeout = 2 * time.Second
+const (
+	fenceTimeout = 2 * time.Second // of one server's owner rows: a sick one must not hold up the others
+	resumeEvery  = 2 * time.Second // between tries to take up tables again whose fence failed
+)
 
 // fence writes a node's name into the owner rows of tables.
 type fence interface {
@@ -38,14 +43,35 @@ type scan interface {
 }
 
 // holder carries out what the assignment decides: a table is taken in the order
-// fence, intake, scan, and given up in the reverse. Tables whose fence can't be
-// written, since their server is away for this node, are refused.
+// fence, intake, scan, and given up in the reverse.
+//
+// Tables of a database that can't be used when they are taken, or that becomes
+// wrong later, are parked: they stay held, and nothing is done about them until
+// the database can be used. Nodes that can use it get them meanwhile, as the
+// assignment knows what this node misses. Tables whose fence fails for another
+// reason are refused.
 type holder struct {
-	fence  fence
-	intake intake
-	scan   scan
-	group  string
-	node   func() string // id of the present incarnation
+	fence      fence
+	intake     intake
+	scan       scan
+	group      string
+	node       func() string // id of the present incarnation
+	databaseOf func(table int) int
+	log        zerolog.Logger
+	limit      loglimit.Limit
+	changed    chan struct{} // 1 slot: use was called
+
+	mu       sync.Mutex    // held while tables are handed to intake and scan
+	held     map[int]int64 // table -> etcd revision
+	parked   map[int]bool  // of these
+	unusable map[int]bool  // by database
+}
+
+func newHolder(group string, databaseOf func(table int) int, log zerolog.Logger) *holder {
+	return &holder{
+		group: group, databaseOf: databaseOf, log: log, changed: make(chan struct{}, 1),
+		held: make(map[int]int64), parked: make(map[int]bool), unusable: make(map[int]bool),
+	}
 }
 
 // Take fences the tables, all servers at once, and starts work on those that
@@ -54,18 +80,19 @@ func (h *holder) Take(ctx context.Context, revisions map[int]int64) error {
 	var mu sync.Mutex
 	var refused *assign.Refused
 	var wg sync.WaitGroup
-	for _, part := range h.byServer(revisions) {
+	for _, part := range h.byServer(h.park(revisions)) {
 		wg.Go(func() {
-			err := h.take(ctx, part)
+			failed, err := h.take(ctx, part)
 			if err == nil {
 				return
 			}
+			h.forget(failed)
 			mu.Lock()
 			defer mu.Unlock()
 			if refused == nil {
 				refused = &assign.Refused{Err: fmt.Errorf("write owner rows: %w", err)}
 			}
-			refused.Tables = append(refused.Tables, slices.Sorted(maps.Keys(part))...)
+			refused.Tables = append(refused.Tables, failed...)
 		})
 	}
 	wg.Wait()
@@ -75,18 +102,69 @@ func (h *holder) Take(ctx context.Context, revisions map[int]int64) error {
 	return refused
 }
 
-// take starts work on tables of one server.
-func (h *holder) take(ctx context.Context, revisions map[int]int64) error {
+// forget lets go of tables on which work did not begin.
+func (h *holder) forget(tables []int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, table := range tables {
+		delete(h.held, table)
+		delete(h.parked, table)
+	}
+}
+
+// park holds the tables, and gives those that can be worked on.
+func (h *holder) park(revisions map[int]int64) map[int]int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	usable := make(map[int]int64, len(revisions))
+	for table, revision := range revisions {
+		h.held[table] = revision
+		if h.unusable[h.databaseOf(table)] {
+			h.parked[table] = true
+		} else {
+			usable[table] = revision
+		}
+	}
+	return usable
+}
+
+// take starts work on tables of one server, and returns those whose fence failed.
+func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
 	owner := h.node()
-	if err := h.fence.Own(ctx, h.group, owner, revisions); err != nil {
-		return err
+	err = h.fence.Own(ctx, h.group, owner, revisions)
+	var some *store.Unowned
+	isSome := errors.As(err, &some)
+	var tables []int
+	for _, table := range slices.Sorted(maps.Keys(revisions)) {
+		if err != nil && (!isSome || some.Failed[h.databaseOf(table)] != nil) {
+			failed = append(failed, table)
+		} else {
+			tables = append(tables, table)
+		}
 	}
-	tables := slices.Sorted(maps.Keys(revisions))
-	h.intake.Admit(tables, owner, true) // the last owner may have died with them
-	h.scan.Own(tables)
-	return nil
+	h.begin(owner, tables)
+	return failed, err
+}
+
+// begin hands fenced tables to intake and scan, except those that are not held
+// any more, and those whose database can't be used any more.
+func (h *holder) begin(owner string, tables []int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var begun []int
+	for _, table := range tables {
+		if _, held := h.held[table]; !held {
+			continue
+		}
+		if h.parked[table] = h.unusable[h.databaseOf(table)]; !h.parked[table] {
+			delete(h.parked, table)
+			begun = append(begun, table)
+		}
+	}
+	h.intake.Admit(begun, owner, true) // the last owner may have died with them
+	h.scan.Own(begun)
 }
 
 func (h *holder) byServer(revisions map[int]int64) map[int]map[int]int64 {
@@ -101,12 +179,84 @@ func (h *holder) byServer(revisions map[int]int64) map[int]map[int]int64 {
 	return parts
 }
 
+// use says which databases can't be used, and which of these are wrong. Work on
+// the tables of the wrong ones stops at once. Work on tables of a server that does
+// not answer goes on waiting for it.
+func (h *holder) use(unusable, wrong []int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unusable = make(map[int]bool, len(unusable))
+	for _, database := range unusable {
+		h.unusable[database] = true
+	}
+	var stopped []int
+	for table := range h.held {
+		if slices.Contains(wrong, h.databaseOf(table)) && !h.parked[table] {
+			h.parked[table] = true
+			stopped = append(stopped, table)
+		}
+	}
+	if len(stopped) > 0 {
+		slices.Sort(stopped)
+		h.scan.Disown(stopped)
+		h.intake.Drop(stopped)
+	}
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run takes up parked tables again whose database can be used, until ctx ends.
+func (h *holder) run(ctx context.Context) {
+	tick := time.NewTicker(resumeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.changed:
+		case <-tick.C:
+		}
+		h.resume(ctx)
+	}
+}
+
+// resume fences parked tables again and begins them, all servers at once. Those
+// whose fence fails stay parked.
+func (h *holder) resume(ctx context.Context) {
+	var wg sync.WaitGroup
+	for server, part := range h.byServer(h.resumable()) {
+		wg.Go(func() {
+			_, err := h.take(ctx, part)
+			if err != nil && ctx.Err() == nil {
+				h.limit.Of(h.log.Warn(), fmt.Sprint("resume ", server)).Err(err).Msg("tables can't be taken up again yet: their owner rows can't be written")
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// resumable gives the parked tables whose database can be used.
+func (h *holder) resumable() map[int]int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	some := make(map[int]int64)
+	for table := range h.parked {
+		if !h.unusable[h.databaseOf(table)] {
+			some[table] = h.held[table]
+		}
+	}
+	return some
+}
+
 // Loosen claims what is in delivery: the owner's lease can't be proven any more.
 func (h *holder) Loosen(ctx context.Context, owner string) error { return h.intake.Loosen(ctx, owner) }
 
 // Drop ends work on tables; it returns when their keys may be deleted. An error
 // is *assign.Refused: the outcomes of some tables can't be stored just now.
 func (h *holder) Drop(ctx context.Context, tables []int) error {
+	h.forget(tables)
 	h.scan.Disown(tables)
 	h.intake.Drop(tables)
 	err := h.intake.Drain(ctx, tables)

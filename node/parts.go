@@ -10,6 +10,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/store"
@@ -27,18 +28,17 @@ type parts struct {
 	dispatcher *dispatcher.Dispatcher
 	scanner    *scanner.Scanner
 	holder     *holder
-	clocks     *clocks
+	health     *health.Health
 	stalls     *stalls
-	reach      *reach
 	assign     *assign.Assign
 	types      []string // biz types delivered at the start, sorted
 	metrics    *scope
 }
 
 // open checks that the stored layout is ours, reads the policies, and makes the
-// engines. One reachable server is enough.
+// engines. One database that can be used is enough.
 func (n *Node) open(ctx context.Context) (p *parts, err error) {
-	p = &parts{cfg: n.cfg, handlers: n.handlers, started: time.Now(), holder: &holder{group: n.cfg.Group}}
+	p = &parts{cfg: n.cfg, handlers: n.handlers, started: time.Now(), holder: newHolder(n.cfg.Group, n.cfg.Tables.Layout.DatabaseOf, n.cfg.Logger)}
 	p.metrics = newScope(n.cfg.Registerer)
 	p.cfg.Registerer = p.metrics.registerer()
 	defer func() {
@@ -52,7 +52,6 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if p.cfg.Registerer != nil {
 		_ = p.store.RegisterMetrics(p.cfg.Registerer) // its error is checked with all others
 	}
-	p.clocks = newClocks(p.store, n.cfg.Logger, p.cfg.Registerer)
 	p.stalls = newStalls(p.store, n.cfg.Logger, p.cfg.Registerer)
 	client, err := assign.Dial(ctx, n.cfg.Etcd)
 	if err != nil {
@@ -76,7 +75,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.reach = newReach(p.store, n.cfg.Logger, p.assign.Miss)
+	p.health = health.New(health.Config{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
 	return p, p.openEngines(policies)
 }
 
@@ -128,6 +127,14 @@ func (p *parts) lookForIdentity() {
 
 // mine reports whether the policy is of this node's group.
 func (p *parts) mine(policy biztype.Policy) bool { return policy.WithDefaults().Group == p.cfg.Group }
+
+// sight acts on which databases can be used now: others are told, and work on
+// the tables of wrong ones stops.
+func (p *parts) sight(s health.State) {
+	unusable := s.Unusable()
+	p.assign.Miss(unusable)
+	p.holder.use(unusable, s.Wrong())
+}
 
 // info is what the node tells others of itself.
 func (p *parts) info() assign.NodeInfo {

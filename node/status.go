@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/health"
 )
 
 // Report is what the status page says of a running node.
@@ -19,6 +20,8 @@ type Report struct {
 	Wanted  int              `json:"tables_wanted"`
 	Types   []string         `json:"biz_types"` // delivered here
 	Work    dispatcher.Stats `json:"work"`
+
+	Databases []health.Database `json:"databases"` // those that this node can't use, or that something is wrong with
 }
 
 // Mode is how a node delivers.
@@ -35,12 +38,13 @@ const (
 func (n *Node) Report() (Report, bool) {
 	p := n.running.Load()
 	if p == nil {
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: Waiting}, false
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: Waiting, Databases: []health.Database{}}, false
 	}
 	return Report{
 		Node: p.assign.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.assign.Owned(), Wanted: p.assign.Wanted(),
 		Types: p.types, Work: p.dispatcher.Stats(),
+		Databases: p.health.State().Sick(),
 	}, true
 }
 

@@ -121,5 +121,5 @@ func (p *Purger) Purge(ctx context.Context) (Result, error) {
 	}
 	result.Took = time.Since(start)
 	p.metrics.observe(result)
-	return result, errors.Join(errs...)
+	return result, tablewalk.Join(errs...)
 }

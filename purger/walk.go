@@ -221,9 +221,6 @@ func (w *walk) bellsOf(ctx context.Context, database int, before int64) error {
 
 // ofServer reports whether an error ends the work on the server, not on a table.
 func ofServer(err error) bool {
-	switch mysql.ClassOf(err) {
-	case mysql.Canceled, mysql.Lost, mysql.Demoted:
-		return true
-	}
-	return false
+	class := mysql.ClassOf(err)
+	return class == mysql.Canceled || class.OfServer()
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
@@ -50,15 +51,16 @@ func local(err error) bool {
 	if doubt := (*InDoubt)(nil); errors.As(err, &doubt) {
 		return false
 	}
-	switch mysql.ClassOf(err) {
-	case mysql.OK, mysql.Canceled, mysql.Lost, mysql.Demoted:
-		return false
-	}
-	return true
+	class := mysql.ClassOf(err)
+	return class != mysql.OK && class != mysql.Canceled && !class.OfServer()
 }
 
-// wrap says what was tried on which tables of which server.
+// wrap says what was tried on which tables of which server. That a database must
+// not be used says everything by itself.
 func (s *Store) wrap(err error, verb string, sv *server, tables ...int) error {
+	if refused := (*Unusable)(nil); errors.As(err, &refused) {
+		return refused
+	}
 	switch len(tables) {
 	case 0:
 		return fmt.Errorf("%s on %s: %w", verb, sv.Name, err)
@@ -78,4 +80,16 @@ func (s *Store) refuse(server, table int) error {
 	default:
 		return fmt.Errorf("table %d is on server %s", table, s.servers[home].Name)
 	}
+}
+
+// joinOnce joins errors; those of many tables of one database that must not be
+// used are one.
+func joinOnce(errs []error) error {
+	var some []error
+	for _, err := range errs {
+		if _, refused := err.(*Unusable); !refused || !slices.Contains(some, err) {
+			some = append(some, err)
+		}
+	}
+	return errors.Join(some...)
 }

@@ -176,16 +176,17 @@ func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 		return page, errAfterMany
 	}
 	sv := s.servers[q.Server]
-	for group := range slices.Chunk(q.Tables, maxTables) {
+	fail := func(table int, err error) {
+		if page.Failed == nil {
+			page.Failed = make(map[int]error)
+		}
+		page.Failed[table] = s.wrap(err, "audit", sv, table)
+	}
+	for group := range slices.Chunk(s.allowed(sv, q.Tables, fail), maxTables) {
 		err := apart(group, func(tables []int) error {
 			page.Statements++
 			return s.auditGroup(ctx, sv, tables, q, &page)
-		}, func(table int, err error) {
-			if page.Failed == nil {
-				page.Failed = make(map[int]error)
-			}
-			page.Failed[table] = s.wrap(err, "audit", sv, table)
-		})
+		}, fail)
 		if err != nil {
 			return page, s.wrap(err, "audit", sv, group...)
 		}
@@ -197,7 +198,7 @@ func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 func (s *Store) auditGroup(ctx context.Context, sv *server, tables []int, q AuditQuery, page *AuditPage) error {
 	var groups []Audited
 	rows, last := map[int]int{}, map[int]string{}
-	err := s.read(ctx, sv.DB, audit.name, s.auditText(tables, q), func(_ int, found *sql.Rows) error {
+	err := s.readTables(ctx, sv, tables, audit.name, s.auditText(tables, q), func(_ int, found *sql.Rows) error {
 		var g Audited
 		var examples, end string
 		if err := found.Scan(&g.Table, &g.Type, &g.Faults, &g.Rows, &examples, &end); err != nil {

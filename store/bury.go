@@ -29,7 +29,7 @@ func (s *Store) Bury(ctx context.Context, id tocsin.JobID, reason string) (bool,
 	}
 	sv := s.servers[home]
 	var hit bool
-	err := s.transact(ctx, sv, func(conn *sql.Conn) error {
+	err := s.transact(ctx, sv, []int{id.Table()}, func(conn *sql.Conn) error {
 		counts, err := s.write(ctx, conn, buryByHand.name, buryByHand.render(nil, s.fillRow(id)), cut(reason))
 		hit = sum(counts) > 0
 		return err

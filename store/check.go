@@ -4,13 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // errNoHorizon ends Horizon where no database answered.
@@ -22,28 +19,14 @@ func scanLayout(rows *sql.Rows) (r layoutrow.Row, err error) {
 }
 
 // Check compares what a server's databases say of themselves with the config
-// and refuses the first difference, naming both sides.
+// and refuses the first difference, naming both sides. It remembers nothing.
 func (s *Store) Check(ctx context.Context, server int) error {
 	sv := s.servers[server]
-	rows, failed := s.layouts(ctx, sv)
-	want := s.want()
-	want.Identity = s.identities.Agreed()
-	for _, row := range rows { // those beside an error may say why: a layout of fewer databases
-		if text := want.Refuse(row, s.layout.Database(row.Asked)+" on "+sv.Name); text != "" {
-			return refusal(text)
-		}
-		want.Cluster = row.Cluster // of all the others too
+	refused, err := s.refusalsOver(ctx, sv, sv.DB)
+	if err != nil {
+		return err
 	}
-	if mysql.ClassOf(failed) == mysql.Missing {
-		return fmt.Errorf("server %s lacks Tocsin tables, run `tocsin ddl apply`: %w", sv.Name, firstOf(failed))
-	}
-	if failed != nil {
-		return failed
-	}
-	if missing := len(sv.Databases) - len(rows); missing > 0 {
-		return fmt.Errorf("%d of the %d databases on %s have no layout row: run `tocsin ddl apply`", missing, len(sv.Databases), sv.Name)
-	}
-	return nil
+	return refused.whole(sv)
 }
 
 // want is what the config says of every database.
@@ -55,31 +38,22 @@ func (s *Store) want() layoutrow.Want {
 // been read; "" if none has one.
 func (s *Store) Identity() string { return s.identities.Agreed() }
 
-func (s *Store) layouts(ctx context.Context, sv *server) ([]layoutrow.Row, error) {
+// layouts reads the layout rows of a server's databases, by number, and why
+// others could not be read. The error is the server's as a whole.
+func (s *Store) layouts(ctx context.Context, sv *server, q querier) (rows map[int]layoutrow.Row, failed map[int]error, err error) {
 	text := func(b []byte, database int) []byte {
 		return layoutOf.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
 	}
-	rows, err := everyDatabase(ctx, s, sv, layoutOf.name, text, scanLayout)
-	s.identities.Note(s.want(), rows...)
-	return rows, err
-}
-
-// firstOf shortens joined errors: the databases of a server lack their tables
-// for one reason.
-func firstOf(err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || len(joined.Unwrap()) < 2 {
-		return err
+	all, failed, err := eachDatabase(ctx, s.over(q), layoutOf.name, sv.Databases, text, scanLayout)
+	if err != nil {
+		return nil, nil, s.wrap(err, "read the layout", sv)
 	}
-	all := joined.Unwrap()
-	return fmt.Errorf("%w (and %d more like it)", all[0], len(all)-1)
+	rows = make(map[int]layoutrow.Row, len(all))
+	for _, row := range all {
+		rows[row.Asked] = row
+	}
+	return rows, failed, nil
 }
-
-// refusal is a tocsin.ErrLayout whose text says everything.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-func (r refusal) Unwrap() error { return tocsin.ErrLayout }
 
 // Horizon reads how near a task must be to ring the doorbell, from whichever
 // server answers first.
@@ -91,13 +65,15 @@ func (s *Store) Horizon(ctx context.Context) (time.Duration, error) {
 	var readers sync.WaitGroup
 	for i, sv := range s.servers {
 		readers.Go(func() {
-			rows, err := s.layouts(ctx, sv)
-			if len(rows) == 0 {
-				errs[i] = err
-				return
+			rows, _, err := s.layouts(ctx, sv, sv.DB)
+			errs[i] = err
+			for _, database := range sv.refused().without(sv.Databases) {
+				if row, ok := rows[database]; ok {
+					found[i] = row.Horizon()
+					cancel() // the others need not answer any more
+					return
+				}
 			}
-			found[i] = rows[0].Horizon()
-			cancel() // the others need not answer any more
 		})
 	}
 	readers.Wait()

@@ -76,7 +76,7 @@ func (c *claiming) once(ctx context.Context, groups [][]duequeue.Entry) error {
 	if len(c.taken) > 0 && time.Since(c.start) > c.Hold/4 {
 		return c.store.wrap(errSlow, "claim rows", c.server)
 	}
-	return c.commit(ctx, func(conn *sql.Conn) ([]Row, error) {
+	return c.commit(ctx, slices.Concat(groups...), func(conn *sql.Conn) ([]Row, error) {
 		locked, err := c.lock(ctx, conn, groups)
 		if err != nil {
 			return nil, err
@@ -86,12 +86,12 @@ func (c *claiming) once(ctx context.Context, groups [][]duequeue.Entry) error {
 	})
 }
 
-// commit runs fn, which claims rows, in a transaction. Only the answer to the
+// commit runs fn, which claims rows of the entries, in a transaction. Only the answer to the
 // commit leaves it in doubt whether they are claimed.
-func (c *claiming) commit(ctx context.Context, fn func(*sql.Conn) ([]Row, error)) error {
+func (c *claiming) commit(ctx context.Context, entries []duequeue.Entry, fn func(*sql.Conn) ([]Row, error)) error {
 	var rows []Row
 	sent := false
-	err := c.store.transact(ctx, c.server, func(conn *sql.Conn) (err error) {
+	err := c.store.transact(ctx, c.server, tablesOfEntries(entries), func(conn *sql.Conn) (err error) {
 		rows, err = fn(conn)
 		sent = err == nil
 		return err
@@ -252,6 +252,14 @@ func entriesByTable(entries []duequeue.Entry) [][]duequeue.Entry {
 		entries = entries[len(part.ids):]
 	}
 	return groups
+}
+
+func tablesOfEntries(entries []duequeue.Entry) []int {
+	tables := make([]int, len(entries))
+	for i, e := range entries {
+		tables[i] = e.JobID.Table()
+	}
+	return tables
 }
 
 func idsOfEntries(entries []duequeue.Entry) []tocsin.JobID {

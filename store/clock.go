@@ -70,7 +70,8 @@ func (c *clock) now() int64 {
 	return c.last.at(time.Now())
 }
 
-// Measure asks a server for its clock and so betters what Now estimates.
+// Measure asks a server for its clock and so betters what Now estimates. It also
+// reads the layout rows of the server's databases: see Survey.
 func (s *Store) Measure(ctx context.Context, server int) (Offset, error) {
 	sv := s.servers[server]
 	taken, err := s.measure(ctx, sv)
@@ -95,7 +96,12 @@ func (s *Store) measure(ctx context.Context, sv *server) (sample, error) {
 		return sample{}, err
 	}
 	taken.answered = time.Now()
+	refused, err := s.refusalsOver(ctx, sv, conn)
+	if err != nil {
+		return sample{}, err
+	}
 	sv.clock.take(taken)
+	sv.refresh(refused)
 	return taken, nil
 }
 

@@ -4,43 +4,74 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// Connect is Open and a Check of every server: it refuses a cluster that is not
-// the config's. Of unreachable servers one that answers makes up: their tables
-// fail when they are asked for.
+// stragglers is how long Connect waits for the other servers once a database can
+// be used.
+const stragglers = time.Second
+
+// Connect is Open and a look at all servers at once. One database that can be
+// used is enough. Statements to the others are refused until a Survey or Measure
+// finds them usable; a server that does not answer is left to its statements. If
+// no database can be used, the error is the first refusal, or else says why each
+// server can't be asked.
 func Connect(ctx context.Context, cfg tocsin.Config) (*Store, error) {
 	s, err := Open(cfg)
 	if err != nil {
 		return nil, err
 	}
-	s.meet(ctx)
-	var unreachable []error
-	for server := range s.servers {
-		err := s.Check(ctx, server)
-		switch {
-		case err == nil:
-		case mysql.ClassOf(err).Transient():
-			unreachable = append(unreachable, err)
-		default:
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	if len(unreachable) == len(s.servers) {
-		return nil, errors.Join(errors.Join(unreachable...), s.Close())
+	if err := s.meet(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// meet reads the layout rows of all servers at once: the identity that most
-// databases have must be known before one is refused for another.
-func (s *Store) meet(ctx context.Context) {
-	var readers sync.WaitGroup
-	for _, sv := range s.servers {
-		readers.Go(func() { _, _ = s.layouts(ctx, sv) }) // Check reports the errors
+// judgeAgain judges the servers that answered again once the identity of most
+// databases is known: one of them may have been read before the others.
+func (s *Store) judgeAgain(ctx context.Context) {
+	if s.Identity() == "" {
+		return
 	}
-	readers.Wait()
+	var looks sync.WaitGroup
+	for i, sv := range s.servers {
+		if sv.refusals.Load() != nil {
+			looks.Go(func() { _, _ = s.Measure(ctx, i) }) // its statements will tell
+		}
+	}
+	looks.Wait()
+}
+
+// meet looks at all servers. It returns nil if a database can be used.
+func (s *Store) meet(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(s.servers))
+	var usable sync.Once
+	var found bool
+	var looks sync.WaitGroup
+	for i, sv := range s.servers {
+		looks.Go(func() {
+			_, errs[i] = s.Measure(ctx, i)
+			if errs[i] == nil && len(sv.refused().without(sv.Databases)) > 0 {
+				usable.Do(func() {
+					found = true
+					time.AfterFunc(stragglers, cancel)
+				})
+			}
+		})
+	}
+	looks.Wait()
+	s.judgeAgain(ctx)
+	if found {
+		return nil
+	}
+	for _, sv := range s.servers {
+		if err := sv.refused().whole(sv); err != nil {
+			return err
+		}
+	}
+	return errors.Join(errs...)
 }

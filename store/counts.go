@@ -17,19 +17,18 @@ func (s *Store) Counts(ctx context.Context, server int, tables []int) ([]Count, 
 	sv := s.servers[server]
 	var all []Count
 	var errs []error
-	for group := range slices.Chunk(tables, maxTables) {
+	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "count", sv, table)) }
+	for group := range slices.Chunk(s.allowed(sv, tables, fail), maxTables) {
 		err := apart(group, func(tables []int) error {
 			found, err := s.countGroup(ctx, sv, tables)
 			all = append(all, found...)
 			return err
-		}, func(table int, err error) {
-			errs = append(errs, s.wrap(err, "count", sv, table))
-		})
+		}, fail)
 		if err != nil {
 			return all, errors.Join(append(errs, s.wrap(err, "count", sv, group...))...)
 		}
 	}
-	return all, errors.Join(errs...)
+	return all, joinOnce(errs)
 }
 
 // countGroup gives the counts of all the tables, or none and an error.
@@ -52,7 +51,7 @@ func (s *Store) countGroup(ctx context.Context, sv *server, tables []int) ([]Cou
 	}
 	index := make(map[key]int)
 	var found []Count
-	err := s.read(ctx, sv.DB, counts.name, text, func(_ int, rows *sql.Rows) error {
+	err := s.readTables(ctx, sv, tables, counts.name, text, func(_ int, rows *sql.Rows) error {
 		part, err := scanCount(rows)
 		k := key{part.table, part.typeCode}
 		i, known := index[k]

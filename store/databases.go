@@ -4,32 +4,50 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 )
 
 // everyDatabase reads one statement for each database of a server, all in one
-// round trip, or where that fails for a fault that may be one database's, one
-// by one. The rows read stand beside an error, which names the databases that
-// cannot be read. args are each statement's.
+// round trip, or if that fails for a fault that may be one database's, one by
+// one. The rows read stand beside an error, which names the databases that cannot
+// be read. Databases that must not be used are left out. args are each statement's.
 func everyDatabase[T any](ctx context.Context, s *Store, sv *server, name string,
 	text func([]byte, int) []byte, scan func(*sql.Rows) (T, error), args ...any,
 ) ([]T, error) {
-	var all []T
 	var errs []error
-	err := apart(sv.Databases, func(databases []int) error {
-		found, err := readDatabases(ctx, s, sv, name, databases, text, scan, args)
-		all = append(all, found...)
-		return err
-	}, func(database int, err error) {
-		errs = append(errs, s.wrap(err, "read "+name+" of "+s.layout.Database(database), sv))
-	})
+	all, failed, err := eachDatabase(ctx, s.gated(sv), name, sv.refused().without(sv.Databases), text, scan, args...)
+	for _, database := range slices.Sorted(maps.Keys(failed)) {
+		if u := (*Unusable)(nil); errors.As(failed[database], &u) && u.Moved {
+			continue // as those that a Survey found so
+		}
+		errs = append(errs, s.wrap(failed[database], "read "+name+" of "+s.layout.Database(database), sv))
+	}
 	if err != nil {
 		errs = append(errs, s.wrap(err, "read "+name, sv))
 	}
 	return all, errors.Join(errs...)
 }
 
+// eachDatabase is everyDatabase of some databases, whose faults are by database.
+// The error is the server's as a whole.
+func eachDatabase[T any](ctx context.Context, read reader, name string, databases []int,
+	text func([]byte, int) []byte, scan func(*sql.Rows) (T, error), args ...any,
+) (all []T, failed map[int]error, err error) {
+	failed = make(map[int]error)
+	if len(databases) == 0 {
+		return nil, failed, nil
+	}
+	err = apart(databases, func(databases []int) error {
+		found, err := readDatabases(ctx, read, name, databases, text, scan, args)
+		all = append(all, found...)
+		return err
+	}, func(database int, err error) { failed[database] = err })
+	return all, failed, err
+}
+
 // readDatabases gives all rows, or none and an error.
-func readDatabases[T any](ctx context.Context, s *Store, sv *server, name string, databases []int,
+func readDatabases[T any](ctx context.Context, read reader, name string, databases []int,
 	text func([]byte, int) []byte, scan func(*sql.Rows) (T, error), args []any,
 ) ([]T, error) {
 	var b []byte
@@ -42,7 +60,7 @@ func readDatabases[T any](ctx context.Context, s *Store, sv *server, name string
 		all = append(all, args...)
 	}
 	var found []T
-	err := s.read(ctx, sv.DB, name, b, func(_ int, rows *sql.Rows) error {
+	err := read(ctx, databases, name, b, func(_ int, rows *sql.Rows) error {
 		row, err := scan(rows)
 		found = append(found, row)
 		return err

@@ -5,15 +5,21 @@
 //	               Due                       whole rows of a backlog
 //	dispatcher --> Load, Claim, ReadBack     rows by primary key
 //	               Settle                    outcomes
-//	assign ------> Own, Owners, Retired      who took a table last, what has moved away
+//	assign ------> Own, Owners               who took a table last
 //	purger ------> Peek, Purge, PurgeBells   what was finished long ago
 //	auditor -----> Audit, Lacking            what is not as it should be
+//	health ------> Survey                    clocks, and which databases may be used
 //	operator ----> Check, Counts, Facts, Find, Look, Redrive, RedriveDead, Bury
 //
 // Every write carries its own condition, so a race has one winner: zero rows
 // affected is a Fate with a name, not an error. All instants are Unix
 // milliseconds by the clock of the server that holds the row; Now estimates
 // that clock from below, so that nothing starts early.
+//
+// A database whose layout row is not as the config says, or can't be read, must
+// not be used: every statement to it is refused with an *Unusable before it is
+// sent. Layout rows are read over each new connection, since another server may
+// stand behind the address, and again by Survey and Measure.
 //
 // On failure: what reads or takes rows of many tables at once repeats a failed
 // group table by table, so that a missing or locked table hides no other; the

@@ -62,7 +62,7 @@ func (p *DuePage) fail(table int, err error) {
 // due adds what one statement finds to the page, or nothing if it fails.
 func (s *Store) due(ctx context.Context, sv *server, q DueQuery, from []Place, page *DuePage) error {
 	d := dueRows{store: s, limit: q.Limit, table: -1, rows: slices.Grow(page.Rows, min(len(from)*q.Limit, maxIDs))}
-	if err := s.read(ctx, sv.DB, due.name, s.dueText(q, from), d.scan); err != nil {
+	if err := s.readTables(ctx, sv, tablesOfPlaces(from), due.name, s.dueText(q, from), d.scan); err != nil {
 		return err
 	}
 	page.Rows = d.rows

@@ -50,19 +50,20 @@ func (s *Store) Find(ctx context.Context, q FindQuery) ([]duequeue.Entry, error)
 	sv := s.servers[q.Server]
 	var all []duequeue.Entry
 	var errs []error
-	for group := range slices.Chunk(sv.tables, maxTables) {
+	fail := func(table int, err error) {
+		errs = append(errs, s.wrap(err, "find "+q.Status.String()+" tasks in", sv, table))
+	}
+	for group := range slices.Chunk(s.allowed(sv, sv.tables, fail), maxTables) {
 		err := apart(group, func(tables []int) error {
 			found, err := s.findGroup(ctx, sv, tables, q)
 			all = q.first(append(all, found...))
 			return err
-		}, func(table int, err error) {
-			errs = append(errs, s.wrap(err, "find "+q.Status.String()+" tasks in", sv, table))
-		})
+		}, fail)
 		if err != nil {
 			return all, errors.Join(append(errs, s.wrap(err, "find "+q.Status.String()+" tasks in", sv, group...))...)
 		}
 	}
-	return all, errors.Join(errs...)
+	return all, joinOnce(errs)
 }
 
 // first sorts the entries as asked and keeps those within the limit.
@@ -84,7 +85,7 @@ func compareEntries(a, b duequeue.Entry) int {
 // findGroup gives the entries of all the tables, or none and an error.
 func (s *Store) findGroup(ctx context.Context, sv *server, tables []int, q FindQuery) ([]duequeue.Entry, error) {
 	var found []duequeue.Entry
-	err := s.read(ctx, sv.DB, find.name, s.findText(tables, q), func(_ int, rows *sql.Rows) error {
+	err := s.readTables(ctx, sv, tables, find.name, s.findText(tables, q), func(_ int, rows *sql.Rows) error {
 		var e duequeue.Entry
 		var action time.Time
 		err := rows.Scan(&e.JobID, &e.Type, &action)
@@ -157,7 +158,7 @@ func (s *Store) Look(ctx context.Context, server int, ids []tocsin.JobID) ([]Row
 		text = look.render(text, s.fill(part))
 	}
 	var rows []Row
-	err := s.read(ctx, sv.DB, look.name, text, func(_ int, found *sql.Rows) error {
+	err := s.readTables(ctx, sv, tablesOf(parts), look.name, text, func(_ int, found *sql.Rows) error {
 		rows = append(rows, Row{})
 		return s.scan(&rows[len(rows)-1], found)
 	})

@@ -23,10 +23,16 @@ func TestTheDatabaseWithAnotherIdentityIsRefused(t *testing.T) {
 		{Name: "db2", DSN: devtest.DSN(t), Databases: []int{2}},
 	}}
 	want := "identity of the config's other databases is own, that of " + first + " on db0 is other"
-	if s, err := Connect(t.Context(), apart); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), want) ||
-		strings.Contains(err.Error(), second) || strings.Contains(err.Error(), third) {
-		t.Errorf("error %v, want %s", err, want)
-		_ = s.Close()
+	s, err := Connect(t.Context(), apart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for table, other := range []string{first, second, third} {
+		err := s.Own(t.Context(), "g", "me", map[int]int64{table: 1})
+		if refused := errors.Is(err, tocsin.ErrLayout) && strings.Contains(err.Error(), want); refused != (table == 0) {
+			t.Errorf("%s: error %v, want %s of the first alone", other, err, want)
+		}
 	}
 	want = "identity of the config's other databases is own, that of " + first + " on db1 is other"
 	if err := b.Check(t.Context(), 0); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), want) {

@@ -82,7 +82,11 @@ func (s *Store) lackingGroup(ctx context.Context, sv *server, typeCode uint64, p
 		lacking = append(lacking, part.bizIDs...)
 	}
 	has := make(map[uint64]bool)
-	err := s.read(ctx, sv.DB, having.name, text, func(_ int, rows *sql.Rows) error {
+	tables := make([]int, len(parts))
+	for i, part := range parts {
+		tables[i] = part.table
+	}
+	err := s.readTables(ctx, sv, tables, having.name, text, func(_ int, rows *sql.Rows) error {
 		var bizID uint64
 		err := rows.Scan(&bizID)
 		has[bizID] = true

@@ -25,7 +25,7 @@ func (s *Store) Load(ctx context.Context, server int, ids []tocsin.JobID) (Loade
 	}
 	for chunk := range slices.Chunk(sortIDs(ids), maxIDs) {
 		parts := slices.DeleteFunc(byTable(chunk), func(part idsOf) bool {
-			err := s.refuse(server, part.table)
+			err := cmp.Or(s.refuse(server, part.table), sv.refused().first(s.databasesIn([]int{part.table})))
 			if err != nil {
 				fail(part, err)
 			}
@@ -45,7 +45,7 @@ func (s *Store) load(ctx context.Context, sv *server, parts []idsOf, loaded *Loa
 	loaded.Rows = slices.Grow(loaded.Rows, countIDs(parts))
 	text, last := s.loadText(parts)
 	taken := sample{asked: time.Now()}
-	err := s.read(ctx, sv.DB, load.name, text, func(set int, rows *sql.Rows) (err error) {
+	err := s.readTables(ctx, sv, tablesOf(parts), load.name, text, func(set int, rows *sql.Rows) (err error) {
 		if set == last {
 			taken.micro, err = scanMicro(rows)
 			return err

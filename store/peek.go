@@ -28,6 +28,7 @@ func (s *Store) Peek(ctx context.Context, q PeekQuery) (Page, error) {
 		return page, errAfterMany
 	}
 	sv := s.servers[q.Server]
+	q.Tables = s.allowed(sv, q.Tables, page.fail)
 	if q.Sparse {
 		q.Tables = s.holding(ctx, sv, q)
 	}
@@ -102,7 +103,7 @@ func (s *Store) peekText(tables []int, tail map[string][]byte) []byte {
 // peek adds what one statement finds to the page, or nothing if it fails.
 func (s *Store) peek(ctx context.Context, sv *server, tables []int, tail map[string][]byte, limit int, page *Page) error {
 	found := peeked{limit: limit}
-	err := s.read(ctx, sv.DB, peek.name, s.peekText(tables, tail), found.scan)
+	err := s.readTables(ctx, sv, tables, peek.name, s.peekText(tables, tail), found.scan)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (s *Store) Purge(ctx context.Context, server int, status tocsin.Status, bef
 		return nil, nil
 	}
 	var counts []int64
-	err := s.transact(ctx, sv, func(conn *sql.Conn) (err error) {
+	err := s.transact(ctx, sv, tablesOfTyped(parts), func(conn *sql.Conn) (err error) {
 		counts, err = s.write(ctx, conn, purge.name, s.purgeText(status, before, parts))
 		return err
 	})
@@ -84,6 +84,14 @@ func (s *Store) Purge(ctx context.Context, server int, status tocsin.Status, bef
 type typedIDs struct {
 	idsOf
 	typeCode uint64
+}
+
+func tablesOfTyped(parts []typedIDs) []int {
+	tables := make([]int, len(parts))
+	for i, p := range parts {
+		tables[i] = p.table
+	}
+	return tables
 }
 
 // byTableAndType sorts rows into those of each table and biz type.
@@ -151,11 +159,11 @@ func (s *Store) PurgeBells(ctx context.Context, server, database int, after uint
 		return s.fillDatabase(b, slot, database)
 	}
 	seen := 0
-	err = s.read(ctx, sv.DB, oldBells.name, oldBells.render(nil, fill), func(_ int, rows *sql.Rows) error {
+	err = s.gated(sv)(ctx, []int{database}, oldBells.name, oldBells.render(nil, fill), func(_ int, rows *sql.Rows) error {
 		return rows.Scan(&seen, &next)
 	})
 	if err == nil && seen > 1 {
-		err = s.transact(ctx, sv, func(conn *sql.Conn) error {
+		err = s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
 			counts, err := s.write(ctx, conn, purgeBells.name, purgeBells.render(nil, fill))
 			removed = int(sum(counts))
 			return err

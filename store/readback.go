@@ -39,7 +39,7 @@ func (s *Store) ReadBack(ctx context.Context, d *InDoubt) ([]Row, error) {
 		text, args = append(s.claimedText(text, part, d.Deadline), ';'), append(args, d.By)
 	}
 	rows := make([]Row, 0, len(d.IDs))
-	err := s.read(ctx, sv.DB, claimed.name, text, func(_ int, r *sql.Rows) error {
+	err := s.readTables(ctx, sv, tablesOf(parts), claimed.name, text, func(_ int, r *sql.Rows) error {
 		rows = append(rows, Row{})
 		return s.scan(&rows[len(rows)-1], r)
 	}, args...)

@@ -23,17 +23,16 @@ func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int
 	limit = min(limit, maxIDs)
 	var total Recovered
 	var errs []error
-	for group := range slices.Chunk(tables, maxTables) {
+	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "recover", sv, table)) }
+	for group := range slices.Chunk(s.allowed(sv, tables, fail), maxTables) {
 		err := apart(group, func(tables []int) error {
 			return s.recoverGroup(ctx, sv, tables, limit-total.Back-total.Buried, &total)
-		}, func(table int, err error) {
-			errs = append(errs, s.wrap(err, "recover", sv, table))
-		})
+		}, fail)
 		if err != nil {
 			return total, errors.Join(append(errs, s.wrap(err, "recover", sv, group...))...)
 		}
 	}
-	return total, errors.Join(errs...)
+	return total, joinOnce(errs)
 }
 
 // recoverGroup adds what one transaction recovers, or nothing if it fails.
@@ -47,7 +46,7 @@ func (s *Store) recoverGroup(ctx context.Context, sv *server, tables []int, limi
 	}
 	text := s.recoverText(byTable(ids))
 	var counts []int64
-	err = s.transact(ctx, sv, func(conn *sql.Conn) (err error) {
+	err = s.transact(ctx, sv, tables, func(conn *sql.Conn) (err error) {
 		counts, err = s.write(ctx, conn, recoverBack.name, text)
 		return err
 	})
@@ -83,7 +82,7 @@ func (s *Store) findExpired(ctx context.Context, sv *server, tables []int, limit
 		})
 	}
 	var ids []tocsin.JobID
-	err := s.read(ctx, sv.DB, expired.name, text, func(_ int, rows *sql.Rows) error {
+	err := s.readTables(ctx, sv, tables, expired.name, text, func(_ int, rows *sql.Rows) error {
 		var table int
 		var id tocsin.JobID
 		if err := rows.Scan(&table, &id); err != nil {

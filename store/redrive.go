@@ -48,7 +48,7 @@ func (s *Store) Redrive(ctx context.Context, id tocsin.JobID) (bool, error) {
 	}
 	sv := s.servers[home]
 	var hit bool
-	err := s.transact(ctx, sv, func(conn *sql.Conn) error {
+	err := s.transact(ctx, sv, []int{id.Table()}, func(conn *sql.Conn) error {
 		counts, err := s.write(ctx, conn, redrive.name, redrive.render(nil, s.fillRow(id)))
 		hit = sum(counts) > 0
 		if err != nil || !hit {
@@ -96,19 +96,18 @@ func (s *Store) RedriveDead(ctx context.Context, q DeadQuery) (int, error) {
 	q.Limit = min(q.Limit, maxIDs)
 	total := 0
 	var errs []error
-	for group := range slices.Chunk(q.Tables, maxTables) {
+	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "redrive dead tasks of", sv, table)) }
+	for group := range slices.Chunk(s.allowed(sv, q.Tables, fail), maxTables) {
 		err := apart(group, func(tables []int) error {
 			n, err := s.redriveGroup(ctx, sv, tables, q, q.Limit-total)
 			total += n
 			return err
-		}, func(table int, err error) {
-			errs = append(errs, s.wrap(err, "redrive dead tasks of", sv, table))
-		})
+		}, fail)
 		if err != nil {
 			return total, errors.Join(append(errs, s.wrap(err, "redrive dead tasks of", sv, group...))...)
 		}
 	}
-	return total, errors.Join(errs...)
+	return total, joinOnce(errs)
 }
 
 // redriveGroup gives how many tasks one transaction redrove, 0 if it failed.
@@ -126,7 +125,7 @@ func (s *Store) redriveGroup(ctx context.Context, sv *server, tables []int, q De
 		return 0, nil
 	}
 	var counts []int64
-	err = s.transact(ctx, sv, func(conn *sql.Conn) (err error) {
+	err = s.transact(ctx, sv, tables, func(conn *sql.Conn) (err error) {
 		counts, err = s.write(ctx, conn, redrive.name, s.redriveText(byTable(ids), q.Until))
 		return err
 	})

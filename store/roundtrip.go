@@ -31,6 +31,35 @@ func (s *Store) read(ctx context.Context, q querier, name string, text []byte, s
 	return err
 }
 
+// reader sends text about some databases in one round trip, as read does.
+type reader func(ctx context.Context, databases []int, name string, text []byte, scan scanRow, args ...any) error
+
+// gated reads from a server's databases, and refuses if one must not be used.
+func (s *Store) gated(sv *server) reader {
+	return func(ctx context.Context, databases []int, name string, text []byte, scan scanRow, args ...any) error {
+		start := time.Now()
+		conn, err := s.conn(ctx, sv, databases)
+		if err != nil {
+			s.metrics.observe(name, start, 0, err)
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		return s.read(ctx, conn, name, text, scan, args...)
+	}
+}
+
+// over reads over one connection whatever databases it is asked for.
+func (s *Store) over(q querier) reader {
+	return func(ctx context.Context, _ []int, name string, text []byte, scan scanRow, args ...any) error {
+		return s.read(ctx, q, name, text, scan, args...)
+	}
+}
+
+// readTables is gated for tables, in order.
+func (s *Store) readTables(ctx context.Context, sv *server, tables []int, name string, text []byte, scan scanRow, args ...any) error {
+	return s.gated(sv)(ctx, s.databasesIn(tables), name, text, scan, args...)
+}
+
 func readSets(ctx context.Context, q querier, text string, args []any, scan scanRow) (n int, err error) {
 	rows, err := q.QueryContext(ctx, text, args...)
 	if err != nil {
@@ -50,10 +79,14 @@ func readSets(ctx context.Context, q querier, text string, args []any, scan scan
 	}
 }
 
-// exec sends one statement that returns no rows.
-func (s *Store) exec(ctx context.Context, sv *server, name string, text []byte, args ...any) error {
+// exec sends one statement about one database that returns no rows.
+func (s *Store) exec(ctx context.Context, sv *server, database int, name string, text []byte, args ...any) error {
 	start := time.Now()
-	_, err := sv.DB.ExecContext(ctx, string(text), args...)
+	conn, err := s.conn(ctx, sv, []int{database})
+	if err == nil {
+		_, err = conn.ExecContext(ctx, string(text), args...)
+		_ = conn.Close()
+	}
 	s.metrics.observe(name, start, 0, err)
 	return err
 }
@@ -67,9 +100,25 @@ func (s *Store) write(ctx context.Context, conn *sql.Conn, name string, text []b
 	return counts, err
 }
 
-// transact runs fn in a transaction, and again after a deadlock.
-func (s *Store) transact(ctx context.Context, sv *server, fn func(*sql.Conn) error) error {
-	return mysql.RetryFor(ctx, repeatFor, func() error { return mysql.InTx(ctx, sv.DB, fn) })
+// transact runs fn in a transaction on tables, in order, and again after a
+// deadlock. It refuses if a database of theirs must not be used.
+func (s *Store) transact(ctx context.Context, sv *server, tables []int, fn func(*sql.Conn) error) error {
+	return s.transactIn(ctx, sv, s.databasesIn(tables), fn)
+}
+
+// transactIn is transact on databases.
+func (s *Store) transactIn(ctx context.Context, sv *server, databases []int, fn func(*sql.Conn) error) error {
+	if err := sv.refused().first(databases); err != nil {
+		return err
+	}
+	return mysql.RetryFor(ctx, repeatFor, func() error {
+		return mysql.InTx(ctx, sv.DB, func(conn *sql.Conn) error {
+			if err := s.admit(ctx, sv, conn, databases); err != nil {
+				return err
+			}
+			return fn(conn)
+		})
+	})
 }
 
 func sum(counts []int64) int64 {

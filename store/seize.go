@@ -22,7 +22,7 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (bool, e
 	if rows == nil {
 		return false, nil
 	}
-	err := c.commit(ctx, func(conn *sql.Conn) ([]Row, error) {
+	err := c.commit(ctx, entries, func(conn *sql.Conn) ([]Row, error) {
 		now, err := c.store.clockOf(ctx, conn)
 		if err != nil {
 			return nil, err

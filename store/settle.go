@@ -48,7 +48,7 @@ func (s *Store) Settle(ctx context.Context, server int, outcomes []Outcome) ([]F
 func (s *Store) settle(ctx context.Context, sv *server, outcomes []Outcome, groups [][]int) ([]Fate, error) {
 	text, args := s.settleText(outcomes, groups)
 	var fates []Fate
-	err := s.transact(ctx, sv, func(conn *sql.Conn) error {
+	err := s.transact(ctx, sv, tablesOfOutcomes(outcomes, groups), func(conn *sql.Conn) error {
 		counts, err := s.write(ctx, conn, "settle", text, args...)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -21,7 +22,8 @@ type Store struct {
 	names   []string // table number -> full name
 	metrics *metrics
 
-	identities layoutrow.Identities // as the layout rows read so far say
+	identities layoutrow.Identities   // as the layout rows read so far say
+	agreed     atomic.Pointer[string] // what they agreed on when one was last read
 }
 
 // server is one pool and what is known of the server behind it.
@@ -30,6 +32,8 @@ type server struct {
 	tables []int // table numbers, ascending
 	clock  clock
 	prober prober
+
+	refusals atomic.Pointer[refusals] // databases that must not be used; nil: nobody has looked
 }
 
 // Open makes the pools of every server of cfg. It connects to nothing: an

@@ -98,7 +98,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (Result, error) {
 	}
 	walk.result.Took = time.Since(start)
 	s.metrics.observe(walk.result)
-	return walk.result, errors.Join(walk.errs...)
+	return walk.result, tablewalk.Join(walk.errs...)
 }
 
 // walk is one sweep under way.
@@ -137,7 +137,7 @@ func (w *walk) tables(ctx context.Context, server int) error {
 		}
 		return nil
 	})
-	return errors.Join(append(errs, err)...)
+	return tablewalk.Join(append(errs, err)...)
 }
 
 // chunk recovers and peeks some tables of one server. Tables that could not be

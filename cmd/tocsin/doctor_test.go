@@ -133,7 +133,7 @@ func TestDoctorNamesWhatFailsAndWhatToChange(t *testing.T) {
 		},
 		"another layout": {
 			strings.Replace(good, "tables: 4", "tables: 8", 1),
-			"server db1: layout", "run `tocsin ddl apply`, or correct layout",
+			"server db1: layout, biz types: stored", "run `tocsin ddl apply`, or correct layout",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/store"
@@ -43,21 +42,4 @@ func (a *app) cluster() (tocsin.Config, error) {
 		return tocsin.Config{}, err
 	}
 	return file.Tocsin(), nil
-}
-
-// refuseForeign asks every server for its layout, and refuses if one that
-// answers is not of the config's cluster. One that does not answer is left to
-// the command.
-func (a *app) refuseForeign(ctx context.Context) error {
-	db, err := a.store()
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	for server := range db.Servers() {
-		if err := db.Check(ctx, server); errors.Is(err, tocsin.ErrLayout) {
-			return err
-		}
-	}
-	return nil
 }

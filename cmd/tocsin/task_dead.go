@@ -141,7 +141,7 @@ func redriveServer(ctx context.Context, tables *store.Store, server int, types [
 		errs = append(errs, failed)
 		return nil
 	})
-	return total, errors.Join(append(errs, err)...)
+	return total, tablewalk.Join(append(errs, err)...)
 }
 
 func newTaskBury(a *app) *cobra.Command {

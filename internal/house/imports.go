@@ -13,7 +13,7 @@ import (
 var mayImport = map[string][]string{
 	".":                      {"internal/layoutrow", "internal/mysql"},
 	"ddl":                    {".", "internal/layoutrow", "internal/mysql"},
-	"biztype":                {".", "internal/loglimit", "internal/mysql", "internal/yamlfile"},
+	"biztype":                {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/yamlfile"},
 	"duequeue":               {"."},
 	"store":                  {".", "duequeue", "biztype", "internal/layoutrow", "internal/mysql"},
 	"assign":                 {".", "internal/loglimit"},
@@ -24,12 +24,13 @@ var mayImport = map[string][]string{
 	"sweeper":                {".", "biztype", "duequeue", "store", "internal/loglimit", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"purger":                 {".", "biztype", "duequeue", "store", "internal/loglimit", "internal/mysql", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"auditor":                {".", "biztype", "duequeue", "store", "internal/mysql", "internal/tablewalk", "internal/wait"},
-	"node":                   {".", "assign", "scanner", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
+	"node":                   {".", "assign", "health", "scanner", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
 	"config":                 {".", "assign", "biztype", "ddl", "node", "scanner", "sweeper", "internal/mysql", "internal/schedule", "internal/yamlfile"},
 	"cmd/tocsin":             {"..."},
 	"cmd/tocsin/...":         {"..."},
-	"internal/layoutrow":     {},
+	"internal/layoutrow":     {"internal/mysql"},
 	"internal/mysql":         {},
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
@@ -49,7 +50,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

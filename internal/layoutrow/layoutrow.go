@@ -2,14 +2,18 @@
 // config means. Every database says in one row what it is part of:
 //
 //	layout row --Fields--> Row --Want.Refuse--> "", or what differs
+//	rows of one server, and what could not be read --Want.Judge--> Problems
 //
 // It reads nothing itself and is pure. What differs is one sentence that names
-// both sides.
+// the database and both sides.
 package layoutrow
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // What this program expects of a database.
@@ -79,4 +83,79 @@ func (w Want) Refuse(r Row, where string) string {
 		return fmt.Sprintf("%s is %s: its tables have moved, correct the servers of the config", where, r.State)
 	}
 	return ""
+}
+
+// Problem says why one database must not be used.
+type Problem struct {
+	Why     string // one sentence that names the database
+	Differs bool   // the database is not the one that the config means
+	Moved   bool   // it was: it is retired, and nothing else differs
+	Err     error  // of reading its row; nil if the answer came
+}
+
+// Judge returns the problem of each of a server's databases; one without a
+// problem is as the config says. rows and failed are by database number: the
+// rows that were read, and why others could not be. where is "toc_0 on db1".
+func (w Want) Judge(databases []int, rows map[int]Row, failed map[int]error, where func(database int) string) map[int]Problem {
+	if w.Cluster == "" {
+		w.Cluster = mostNamed(databases, rows)
+	}
+	problems := make(map[int]Problem)
+	for _, database := range databases {
+		row, read := rows[database]
+		if err := failed[database]; !read && err != nil {
+			problems[database] = unread(where(database), err)
+		} else if !read {
+			problems[database] = Problem{Why: where(database) + " has no layout row: run `tocsin ddl apply`", Differs: true}
+		} else if text := w.Refuse(row, where(database)); text != "" {
+			row.State = Active
+			problems[database] = Problem{Why: text, Differs: true, Moved: w.Refuse(row, "") == ""}
+		}
+	}
+	return problems
+}
+
+// First is the problem of the first of a server's databases that has one. If all
+// of them lack their tables it speaks of the server.
+func First(server string, databases []int, problems map[int]Problem) (first Problem, ok bool) {
+	bare := 0
+	for _, database := range databases {
+		p, wrong := problems[database]
+		if wrong && !ok {
+			first, ok = p, true
+		}
+		if mysql.ClassOf(p.Err) == mysql.Missing {
+			bare++
+		}
+	}
+	if ok && bare == len(databases) {
+		first.Why = fmt.Sprintf("server %s has no Tocsin tables (%v): run `tocsin ddl apply`", server, first.Err)
+	}
+	return first, ok
+}
+
+// unread words an error of reading one database's layout row.
+func unread(where string, err error) Problem {
+	switch mysql.ClassOf(err) {
+	case mysql.Missing:
+		return Problem{Why: fmt.Sprintf("%s has no layout table (%v): run `tocsin ddl apply`", where, err), Differs: true, Err: err}
+	case mysql.Denied:
+		return Problem{Why: fmt.Sprintf("the layout row of %s may not be read: grant the user its rights (%v)", where, err), Err: err}
+	}
+	return Problem{Why: fmt.Sprintf("the layout row of %s can't be read: %v", where, err), Err: err}
+}
+
+// mostNamed is the cluster that most of the databases name; the first of them
+// decides between equals.
+func mostNamed(databases []int, rows map[int]Row) (cluster string) {
+	named, most := make(map[string]int), 0
+	for _, row := range rows {
+		named[row.Cluster]++
+		most = max(most, named[row.Cluster])
+	}
+	i := slices.IndexFunc(databases, func(db int) bool { r, ok := rows[db]; return ok && named[r.Cluster] == most })
+	if i < 0 {
+		return ""
+	}
+	return rows[databases[i]].Cluster
 }

@@ -29,10 +29,9 @@ type seeingConn struct {
 	at    time.Time
 }
 
-// LookOnce gives what look saw over this very connection, less than every ago,
-// or else looks now: who is behind an address changes with the connection only,
-// and what he says of himself is read again now and then. An error is not kept.
-// conn must come from a Server's DB, and each of those be looked at for one T.
+// LookOnce returns look's result for this connection, cached for at most every.
+// The server behind an address can change only when the connection does. Errors
+// are not cached. conn must come from a Server's DB, and every pool has one T.
 func LookOnce[T any](ctx context.Context, conn *sql.Conn, every time.Duration, look func(context.Context) (T, error)) (T, error) {
 	var c *seeingConn
 	if err := conn.Raw(func(dc any) error { c = dc.(*seeingConn); return nil }); err != nil {

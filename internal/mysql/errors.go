@@ -2,6 +2,8 @@ package mysql
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -21,12 +23,16 @@ const (
 	Contended              // deadlock, lock wait, changed since read: nothing was done, repeat
 	Duplicate              // a unique key refused the row
 	Missing                // no such database or table
-	Denied                 // rights or password
+	Denied                 // this user lacks a right on a database or table
 	Demoted                // the server no longer takes writes: reconnect and repeat
 	Lost                   // connection lost or never made; a write may have happened
+	Barred                 // the server admits no connection of this user or host; nothing was done
+	Full                   // no room for the write on the server's disk, or in the table; nothing was done
 )
 
-var classNames = [...]string{"other", "ok", "canceled", "contended", "duplicate", "missing", "denied", "demoted", "lost"}
+var classNames = [...]string{
+	"other", "ok", "canceled", "contended", "duplicate", "missing", "denied", "demoted", "lost", "barred", "full",
+}
 
 // String gives the lower-case word, as used in metrics.
 func (c Class) String() string { return classNames[c] }
@@ -37,9 +43,11 @@ var byNumber = map[uint16]Class{
 	1213: Contended, 1205: Contended, 1020: Contended,
 	1062: Duplicate, 1586: Duplicate,
 	1146: Missing, 1049: Missing, 1109: Missing,
-	1044: Denied, 1045: Denied, 1142: Denied, 1227: Denied,
+	1044: Denied, 1142: Denied, 1143: Denied, 1227: Denied, 1370: Denied,
 	1290: Demoted, 1792: Demoted, 1836: Demoted,
 	1040: Lost, 1053: Lost, 1077: Lost, 1152: Lost, 1203: Lost, 1927: Lost, 3169: Lost,
+	1045: Barred, 1129: Barred, 1130: Barred, 1226: Barred, 1698: Barred, 1820: Barred, 1862: Barred, 3118: Barred, 4151: Barred,
+	3: Full, 1021: Full, 1026: Full, 1114: Full,
 }
 
 // ClassOf classifies err, looking through wrapping.
@@ -55,7 +63,7 @@ func ClassOf(err error) Class {
 		return byNumber[server.Number]
 	}
 	switch {
-	case lost(err):
+	case lost(err), untrusted(err):
 		return Lost
 	case errors.Is(err, driver.ErrBadConn): // also what RejectReadOnly makes of 1290
 		return Demoted
@@ -75,8 +83,27 @@ func lost(err error) bool {
 	return errors.As(err, &network)
 }
 
+// untrusted reports whether no connection was made because one side rejects
+// the certificate of the other: it expired, say, or belongs to another host.
+func untrusted(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var invalid x509.CertificateInvalidError
+	var host x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	for _, target := range []any{&verification, &invalid, &host, &authority, &record, &alert} {
+		if errors.As(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
 // Transient reports whether the same statement may succeed later without
 // anyone changing it or the schema.
-func (c Class) Transient() bool {
-	return c == Contended || c == Demoted || c == Lost
-}
+func (c Class) Transient() bool { return c == Contended || c == Full || c.OfServer() }
+
+// OfServer reports whether the fault is the server's as a whole: no other
+// statement to it would fare better just now.
+func (c Class) OfServer() bool { return c == Demoted || c == Lost || c == Barred }

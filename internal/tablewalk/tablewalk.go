@@ -10,6 +10,7 @@ package tablewalk
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"sync"
@@ -30,6 +31,19 @@ func Servers(n int, work func(server int)) {
 		all.Go(func() { work(server) })
 	}
 	all.Wait()
+}
+
+// Join joins errors, those with the same text once: all tables of a database that
+// must not be used fail alike.
+func Join(errs ...error) error {
+	said := make(map[string]bool, len(errs))
+	return errors.Join(slices.DeleteFunc(slices.Clone(errs), func(err error) bool {
+		if err == nil || said[err.Error()] {
+			return true
+		}
+		said[err.Error()] = true
+		return false
+	})...)
 }
 
 // Walk is the way through the tables of one server.

@@ -104,3 +104,15 @@ func TestACursorReadsTablesTogetherAndThenEachFullOneAlone(t *testing.T) {
 		t.Error("there is a step without a table")
 	}
 }
+
+func TestErrorsOfOneDatabaseAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	wrong, other := errors.New("toc_1 is of another cluster"), errors.New("table 7 is locked")
+	got := Join(nil, wrong, other, fmt.Errorf("%w", wrong), wrong)
+	if want := "toc_1 is of another cluster\ntable 7 is locked"; got == nil || got.Error() != want || !errors.Is(got, wrong) || !errors.Is(got, other) {
+		t.Errorf("joined %q, want %q", got, want)
+	}
+	if Join(nil, nil) != nil {
+		t.Error("no error is joined to one")
+	}
+}

@@ -1,0 +1,142 @@
+package health
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// eye looks at one server. It belongs to one goroutine.
+type eye struct {
+	*Health
+	server int
+	name   string
+	log    zerolog.Logger
+	failed int        // looks in a row
+	seen   bool       // it has answered before
+	far    bool       // its clock is far from ours
+	known  []Database // as last published
+}
+
+func newEye(h *Health, server int) *eye {
+	e := &eye{Health: h, server: server, name: h.names[server], log: h.cfg.Logger.With().Str("server", h.names[server]).Logger()}
+	state := h.State()
+	for _, n := range h.cfg.Servers.DatabasesOf(server) {
+		e.known = append(e.known, state[n])
+	}
+	return e
+}
+
+// look surveys the server once.
+func (e *eye) look(ctx context.Context) {
+	timed, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	found, err := e.cfg.Servers.Survey(timed, e.server)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		e.lost(err)
+	default:
+		e.answered(found)
+	}
+}
+
+// lost notes that the server did not answer. A server that has never answered is
+// unreachable at once.
+func (e *eye) lost(err error) {
+	e.failed++
+	e.metrics.up.WithLabelValues(e.name).Set(0)
+	why := unreachable(e.name, err)
+	e.limit.Of(e.log.Warn(), "lost "+e.name).Err(err).Msg("server does not answer")
+	if e.seen && e.failed < lostAfter {
+		return
+	}
+	e.tell(func(d *Database) { d.Is, d.Why = Unreachable, why })
+}
+
+// unreachable words why a server can't be used.
+func unreachable(server string, err error) string {
+	if mysql.ClassOf(err) == mysql.Canceled {
+		return fmt.Sprintf("server %s does not answer within %s", server, lookTimeout)
+	}
+	return fmt.Sprintf("server %s can't be used: %v", server, err)
+}
+
+// answered notes what the server said.
+func (e *eye) answered(found store.Survey) {
+	if e.failed > 0 {
+		e.limit.Of(e.log.Info(), "answers "+e.name).Msg("server answers again")
+	}
+	e.failed, e.seen = 0, true
+	e.metrics.up.WithLabelValues(e.name).Set(1)
+	e.clock(found.Offset)
+	e.tell(func(d *Database) {
+		d.Is, d.Why = Usable, ""
+		switch wrong, flawed := found.Unusable[d.Number], found.Flawed[d.Number]; {
+		case wrong != nil:
+			d.Is, d.Why = Wrong, wrong.Error()
+		case flawed != nil:
+			d.Why = fmt.Sprintf("%s on %s lacks a table, or a right: %v", d.Name, d.Server, flawed)
+		case found.ReadOnly:
+			d.Why = fmt.Sprintf("server %s is read-only: outcomes wait until it takes writes", d.Server)
+		}
+	})
+}
+
+// clock exports the server's clock, and says when it is far from ours. Due means
+// due by the server's clock, so that delays nothing; but people compare times.
+func (e *eye) clock(o store.Offset) {
+	e.metrics.offset.WithLabelValues(e.name).Set(o.Ahead.Seconds())
+	far := o.Ahead.Abs()-o.RoundTrip > offsetLimit
+	switch {
+	case far && !e.far:
+		e.log.Warn().Dur("offset", o.Ahead).Msg("server's clock is far from this machine's: tasks are due by the server's")
+	case !far && e.far:
+		e.log.Info().Dur("offset", o.Ahead).Msg("server's clock is near this machine's again")
+	}
+	e.far = far
+}
+
+// tell judges each database of the server, publishes and logs the outcome.
+func (e *eye) tell(judge func(*Database)) {
+	now := make([]Database, len(e.known))
+	var back, wrong, flawed []Database
+	for i, was := range e.known {
+		now[i] = was
+		judge(&now[i])
+		switch d := now[i]; {
+		case d.Is != Usable:
+			wrong = append(wrong, d)
+		case d.Why != "":
+			flawed = append(flawed, d)
+		case was.Why != "":
+			back = append(back, d)
+		}
+	}
+	e.known = now
+	e.publish(now)
+	e.say(e.log.Error(), wrong, "databases can't be used: their tables wait, or go to nodes that can use them")
+	e.say(e.log.Warn(), flawed, "databases are used, but something is wrong with them")
+	e.say(e.log.Info(), back, "databases can be used again")
+}
+
+// say writes one line about some databases, at once and then once a minute.
+func (e *eye) say(event *zerolog.Event, some []Database, message string) {
+	if len(some) == 0 {
+		event.Discard()
+		return
+	}
+	names := make([]string, len(some))
+	for i, d := range some {
+		names[i] = d.Name
+	}
+	event = e.limit.Of(event, fmt.Sprint(message, names)).Strs("databases", names)
+	if some[0].Why != "" {
+		event = event.Str("why", some[0].Why)
+	}
+	event.Msg(message)
+}

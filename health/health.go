@@ -1,0 +1,112 @@
+package health
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+const (
+	lookEvery   = 2 * time.Second
+	lookTimeout = 4 * time.Second // of one
+	lostAfter   = 2               // looks in a row that fail: a connection that is made anew is no loss
+	offsetLimit = time.Second     // a clock that is further from ours than this is worth a warning
+)
+
+// Servers are the servers that are looked at.
+type Servers interface {
+	Survey(ctx context.Context, server int) (store.Survey, error)
+	Servers() []string
+	DatabasesOf(server int) []int
+	Layout() tocsin.Layout
+}
+
+// Config says what to look at and whom to tell.
+type Config struct {
+	Servers    Servers
+	Changed    func(State)           // called with everything that is known when something changes, never concurrently; must be quick; nil: nobody asks
+	Logger     zerolog.Logger        // the zero value logs nothing
+	Registerer prometheus.Registerer // nil: metrics are not exported
+}
+
+// Health looks at the servers. Make one with New.
+type Health struct {
+	cfg     Config
+	names   []string // of the servers
+	limit   loglimit.Limit
+	metrics *metrics
+
+	mu    sync.Mutex // held while Changed is called
+	state State      // replaced, never changed in place
+}
+
+// New makes a Health that takes every database for usable until Run has looked.
+func New(cfg Config) *Health {
+	h := &Health{cfg: cfg, names: cfg.Servers.Servers(), metrics: newMetrics(cfg.Registerer)}
+	layout := cfg.Servers.Layout()
+	h.state = make(State, layout.Databases)
+	for server, name := range h.names {
+		for _, n := range cfg.Servers.DatabasesOf(server) {
+			h.state[n] = Database{Number: n, Name: layout.Database(n), Server: name, Is: Usable}
+		}
+	}
+	if h.cfg.Changed == nil {
+		h.cfg.Changed = func(State) {}
+	}
+	h.metrics.export(h.state)
+	return h
+}
+
+// State is what is known now.
+func (h *Health) State() State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state
+}
+
+// Run looks at all servers until ctx ends.
+func (h *Health) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for server := range h.names {
+		wg.Go(func() { h.follow(ctx, newEye(h, server)) })
+	}
+	wg.Wait()
+}
+
+// follow looks at one server.
+func (h *Health) follow(ctx context.Context, e *eye) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		e.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// publish keeps what was found of some databases, and tells it if it is new.
+func (h *Health) publish(found []Database) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := slices.Clone(h.state)
+	for _, d := range found {
+		now[d.Number] = d
+	}
+	if slices.Equal(now, h.state) {
+		return
+	}
+	h.state = now
+	h.metrics.export(now)
+	h.cfg.Changed(now)
+}

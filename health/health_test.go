@@ -1,0 +1,245 @@
+package health
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeServers are two servers with two databases each.
+type fakeServers struct {
+	mu    sync.Mutex
+	found store.Survey // of server 0
+	err   error
+	hangs bool
+}
+
+func (*fakeServers) Servers() []string            { return []string{"db1", "db2"} }
+func (*fakeServers) DatabasesOf(server int) []int { return []int{2 * server, 2*server + 1} }
+func (*fakeServers) Layout() tocsin.Layout        { return tocsin.Layout{Databases: 4, Tables: 2} }
+
+func (f *fakeServers) Survey(ctx context.Context, server int) (store.Survey, error) {
+	f.mu.Lock()
+	found, err, hangs := f.found, f.err, f.hangs
+	f.mu.Unlock()
+	switch {
+	case server > 0:
+		return store.Survey{}, nil
+	case hangs:
+		<-ctx.Done()
+		return store.Survey{}, ctx.Err()
+	}
+	return found, err
+}
+
+// is changes what server 0 says.
+func (f *fakeServers) is(found store.Survey, err error, hangs bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.found, f.err, f.hangs = found, err, hangs
+}
+
+// watched is a Health that runs in a bubble.
+type watched struct {
+	*fakeServers
+	*Health
+	metrics *prometheus.Registry
+
+	mu      sync.Mutex
+	log     bytes.Buffer
+	reports []State
+}
+
+// Write takes a line of the log.
+func (w *watched) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(line)
+}
+
+// told gives what was reported so far.
+func (w *watched) told() []State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.reports)
+}
+
+func watch(t *testing.T, first store.Survey, err error) *watched {
+	w := &watched{fakeServers: &fakeServers{found: first, err: err}, metrics: prometheus.NewRegistry()}
+	w.Health = New(Config{
+		Servers: w.fakeServers, Logger: zerolog.New(w), Registerer: w.metrics,
+		Changed: func(s State) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.reports = append(w.reports, s)
+		},
+	})
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.Run(ctx); close(ended) }()
+	t.Cleanup(func() { end(); <-ended })
+	synctest.Wait()
+	return w
+}
+
+// after lets time pass, and returns the new lines' levels and messages.
+func (w *watched) after(t *testing.T, d time.Duration) (lines []string) {
+	t.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for line := range strings.Lines(w.log.String()) {
+		var said struct{ Level, Message string }
+		if err := json.Unmarshal([]byte(line), &said); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, said.Level+" "+said.Message)
+	}
+	w.log.Reset()
+	return lines
+}
+
+// gauges gives the values of one metric by label.
+func (w *watched) gauges(t *testing.T, name string) map[string]float64 {
+	t.Helper()
+	families, err := w.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]float64)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			values[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+	}
+	return values
+}
+
+func wantLines(t *testing.T, got []string, parts ...string) {
+	t.Helper()
+	ok := len(got) == len(parts)
+	for i := range min(len(got), len(parts)) {
+		ok = ok && strings.Contains(got[i], parts[i])
+	}
+	if !ok {
+		t.Errorf("logged %q, want %q", got, parts)
+	}
+}
+
+var foreign = errors.New(`cluster of the config is "a", that of toc_1 on db1 is "b"`)
+
+func TestAWrongDatabaseIsToldAtOnceAndOnceAMinuteAndAgainWhenItIsRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, store.Survey{}, nil)
+		wantLines(t, w.after(t, time.Minute))
+		if len(w.told()) != 0 || len(w.State().Sick()) != 0 {
+			t.Errorf("all is well, but %v is reported, and known is %v", w.told(), w.State())
+		}
+
+		w.is(store.Survey{Unusable: map[int]error{1: foreign}}, nil, false)
+		wantLines(t, w.after(t, lookEvery), "error databases can't be used")
+		if len(w.told()) != 1 || !slices.Equal(w.State().Unusable(), []int{1}) || !slices.Equal(w.State().Wrong(), []int{1}) {
+			t.Errorf("reported %v, known %v", w.told(), w.State())
+		}
+		want := Database{Number: 1, Name: "toc_1", Server: "db1", Is: Wrong, Why: foreign.Error()}
+		if sick := w.State().Sick(); !slices.Equal(sick, []Database{want}) {
+			t.Errorf("sick %+v, want %+v", sick, want)
+		}
+		if got := w.gauges(t, "tocsin_node_database_usable"); !maps.Equal(got, map[string]float64{"toc_0": 1, "toc_1": 0, "toc_2": 1, "toc_3": 1}) {
+			t.Errorf("exported %v", got)
+		}
+		wantLines(t, w.after(t, 3*time.Minute), "can't be used", "can't be used", "can't be used")
+
+		w.is(store.Survey{}, nil, false)
+		wantLines(t, w.after(t, lookEvery), "info databases can be used again")
+		if len(w.told()) != 2 || len(w.State().Unusable()) != 0 {
+			t.Errorf("reported %v, known %v", w.told(), w.State())
+		}
+	})
+}
+
+func TestAServerIsUnreachableWhenTwoLooksFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, store.Survey{}, nil)
+		w.is(store.Survey{}, nil, true) // it hangs
+		wantLines(t, w.after(t, lookEvery+lookTimeout), "warn server does not answer")
+		if len(w.told()) != 0 {
+			t.Errorf("reported %v after one look", w.told())
+		}
+		wantLines(t, w.after(t, lookEvery+lookTimeout), "error databases can't be used")
+		if !slices.Equal(w.State().Unusable(), []int{0, 1}) || len(w.State().Wrong()) != 0 {
+			t.Errorf("known %v, want 0 and 1 unreachable", w.State())
+		}
+		if why := w.State()[0].Why; why != "server db1 does not answer within 4s" {
+			t.Errorf("why: %s", why)
+		}
+		w.is(store.Survey{}, nil, false)
+		wantLines(t, w.after(t, lookEvery+lookTimeout), "info server answers again", "info databases can be used again")
+		w.is(store.Survey{}, fmt.Errorf("read the clock: %w", io.EOF), false)
+		w.after(t, lookEvery)
+		w.is(store.Survey{}, nil, false)
+		w.after(t, lookEvery)
+		if len(w.told()) != 2 {
+			t.Errorf("reported %v: one look that fails is no loss", w.told())
+		}
+	})
+}
+
+func TestAServerThatNeverAnsweredIsUnreachableAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, store.Survey{}, io.EOF)
+		wantLines(t, w.after(t, 0), "server does not answer", "databases can't be used")
+		if !slices.Equal(w.State().Unusable(), []int{0, 1}) {
+			t.Errorf("known %v", w.State())
+		}
+	})
+}
+
+func TestADatabaseThatLacksSomethingIsUsedAndNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, store.Survey{Flawed: map[int]error{0: errors.New("no owner")}, ReadOnly: true}, nil)
+		wantLines(t, w.after(t, 0), "warn databases are used, but")
+		sick := w.State().Sick()
+		if len(w.State().Unusable()) != 0 || len(sick) != 2 || !strings.Contains(sick[0].Why, "no owner") || !strings.Contains(sick[1].Why, "read-only") {
+			t.Errorf("sick %+v", sick)
+		}
+	})
+}
+
+func TestClocksSayWhatChanges(t *testing.T) {
+	ahead, slow := store.Offset{Ahead: 2 * time.Minute}, store.Offset{Ahead: 1500 * time.Millisecond, RoundTrip: time.Second}
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, store.Survey{Offset: ahead}, nil)
+		wantLines(t, w.after(t, time.Minute), "far from this machine's")
+		w.is(store.Survey{Offset: slow}, nil, false) // the round trip may explain it
+		wantLines(t, w.after(t, time.Minute), "near this machine's again")
+		w.is(store.Survey{Offset: store.Offset{Ahead: -2 * time.Minute}}, nil, false)
+		wantLines(t, w.after(t, lookEvery), "far from this machine's")
+		if got := w.gauges(t, "tocsin_node_clock_offset_seconds"); got["db1"] != -120 {
+			t.Errorf("offsets %v are exported, want -120 of db1", got)
+		}
+	})
+}

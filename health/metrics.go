@@ -1,0 +1,37 @@
+package health
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	offset *prometheus.GaugeVec
+	up     *prometheus.GaugeVec
+	usable *prometheus.GaugeVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := promauto.With(r)
+	gauge := func(name, help, label string) *prometheus.GaugeVec {
+		return f.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "node", Name: name, Help: help}, []string{label})
+	}
+	return &metrics{
+		offset: gauge("clock_offset_seconds", "The server's clock minus this process's, as last measured.", "server"),
+		up:     gauge("server_up", "1 if the server answered when last looked at, else 0.", "server"),
+		usable: gauge("database_usable", "1 if this node can use the database, 0 if its server does not answer or its layout row is not as the config says.", "database"),
+	}
+}
+
+func (m *metrics) export(s State) {
+	for _, d := range s {
+		m.usable.WithLabelValues(d.Name).Set(oneIf(d.Is == Usable))
+	}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

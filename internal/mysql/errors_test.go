@@ -1,0 +1,79 @@
+package mysql
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql/driver"
+	"fmt"
+	"io"
+	"testing"
+
+	driverlib "github.com/go-sql-driver/mysql"
+)
+
+func TestErrorsBecomeClasses(t *testing.T) {
+	number := func(n uint16) error { return &driverlib.MySQLError{Number: n, Message: "whatever it says"} }
+	for name, c := range map[string]struct {
+		err   error
+		class Class
+	}{
+		"none":                                   {nil, OK},
+		"the caller's time is over":              {context.DeadlineExceeded, Canceled},
+		"a deadlock":                             {number(1213), Contended},
+		"a lock that is not had in time":         {number(1205), Contended},
+		"a key that is there":                    {number(1062), Duplicate},
+		"no table":                               {number(1146), Missing},
+		"no database":                            {number(1049), Missing},
+		"no right to a database":                 {number(1044), Denied},
+		"no right to a table":                    {number(1142), Denied},
+		"no right to a column":                   {number(1143), Denied},
+		"no right to do that":                    {number(1227), Denied},
+		"read-only":                              {number(1290), Demoted},
+		"read-only, as the driver tells it":      {driver.ErrBadConn, Demoted},
+		"too many connections":                   {number(1040), Lost},
+		"too many connections of the user":       {number(1203), Lost},
+		"the server stops":                       {number(1053), Lost},
+		"a connection that broke":                {io.EOF, Lost},
+		"a wrong password":                       {number(1045), Barred},
+		"a host that is blocked":                 {number(1129), Barred},
+		"a host that may not connect":            {number(1130), Barred},
+		"more statements than the user may send": {number(1226), Barred},
+		"a password that expired":                {number(1862), Barred},
+		"an account that is locked, MySQL":       {number(3118), Barred},
+		"an account that is locked, MariaDB":     {number(4151), Barred},
+		"a disk that is full":                    {number(1021), Full},
+		"a file that can't be extended":          {number(3), Full},
+		"a log that can't be written":            {number(1026), Full},
+		"a table that is full":                   {number(1114), Full},
+		"an expired certificate":                 {x509.CertificateInvalidError{Reason: x509.Expired}, Lost},
+		"a certificate that is not verified":     {&tls.CertificateVerificationError{Err: io.ErrNoProgress}, Lost},
+		"a certificate of another host":          {x509.HostnameError{}, Lost},
+		"a certificate of a stranger":            {x509.UnknownAuthorityError{}, Lost},
+		"a certificate of ours that expired":     {tls.AlertError(45), Lost},
+		"no TLS":                                 {tls.RecordHeaderError{}, Lost},
+		"a syntax error":                         {number(1064), Other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ClassOf(c.err); got != c.class {
+				t.Errorf("class %s, want %s", got, c.class)
+			}
+			if c.err == nil {
+				return
+			}
+			if got := ClassOf(fmt.Errorf("settle: %w", c.err)); got != c.class {
+				t.Errorf("wrapped: class %s, want %s", got, c.class)
+			}
+		})
+	}
+}
+
+func TestFaultsOfTheServerAreWorthRepeating(t *testing.T) {
+	for class := range Class(len(classNames)) {
+		ofServer := class == Demoted || class == Lost || class == Barred
+		transient := ofServer || class == Contended || class == Full
+		if class.OfServer() != ofServer || class.Transient() != transient {
+			t.Errorf("%s: of server %v, transient %v", class, class.OfServer(), class.Transient())
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package node_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/health"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// ill is a way to make the second database of a place wrong, and right again.
+// {db} stands for its name.
+type ill struct {
+	wrong, right []string
+	says         string
+}
+
+var ills = map[string]ill{
+	"its layout row is gone": {
+		[]string{"CREATE TABLE {db}.kept AS SELECT * FROM {db}.layout", "DELETE FROM {db}.layout"},
+		[]string{"INSERT INTO {db}.layout SELECT * FROM {db}.kept"}, "has no layout row",
+	},
+	"its layout table is gone": {
+		[]string{"RENAME TABLE {db}.layout TO {db}.away"}, []string{"RENAME TABLE {db}.away TO {db}.layout"}, "has no layout table",
+	},
+	"it is of another cluster": {
+		[]string{"UPDATE {db}.layout SET cluster_id = CONCAT(cluster_id, 'x')"},
+		[]string{"UPDATE {db}.layout SET cluster_id = LEFT(cluster_id, LENGTH(cluster_id) - 1)"}, "cluster of the config is",
+	},
+	"it says that it is another database": {
+		[]string{"UPDATE {db}.layout SET database_no = 7"}, []string{"UPDATE {db}.layout SET database_no = 1"}, "says that it is database 7",
+	},
+	"it has moved": {
+		[]string{"UPDATE {db}.layout SET state = 'retired'"}, []string{"UPDATE {db}.layout SET state = 'active'"}, "is retired",
+	},
+}
+
+// server is a pool of the place's first server.
+func (p place) server(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// do runs statements on the second database.
+func (p place) do(t *testing.T, db *sql.DB, statements []string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := db.Exec(strings.ReplaceAll(s, "{db}", p.cfg.Layout.Database(1))); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// bizIDIn gives the n-th biz_id whose table is in a database.
+func (p place) bizIDIn(database, n int) uint64 {
+	for id := uint64(1); ; id++ {
+		if p.cfg.Layout.DatabaseOf(p.cfg.Layout.TableOf(id)) == database {
+			if n--; n < 0 {
+				return id
+			}
+		}
+	}
+}
+
+// reportIs waits until the node says so of its second database.
+func reportIs(t *testing.T, n *node.Node, what string, ok func(sick []health.Database) bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		report, _ := n.Report()
+		if ok(report.Databases) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited too long until the node says %s: %+v", what, report.Databases)
+		}
+	}
+}
+
+func saysWrong(part string) func([]health.Database) bool {
+	return func(sick []health.Database) bool {
+		return len(sick) == 1 && sick[0].Number == 1 && sick[0].Is == health.Wrong && strings.Contains(sick[0].Why, part)
+	}
+}
+
+func saysNothing(sick []health.Database) bool { return len(sick) == 0 }
+
+// raw is a row as it stands, read past the client, which refuses the database.
+func raw(t *testing.T, p place, db *sql.DB, id tocsin.JobID) (status tocsin.Status, claimedBy string) {
+	t.Helper()
+	query := "SELECT status, claimed_by FROM " + p.cfg.Layout.Table(id.Table()) + " WHERE job_id = ?"
+	if err := db.QueryRow(query, uint64(id)).Scan(&status, &claimedBy); err != nil {
+		t.Fatal(err)
+	}
+	return status, claimedBy
+}
+
+func TestOneWrongDatabaseStopsItsOwnTasksOnly(t *testing.T) {
+	t.Parallel()
+	for name, ill := range ills {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, closePolicy())
+			db := p.server(t)
+			started, release := make(chan uint64, 100), make(chan struct{})
+			var h node.Handlers
+			slow := p.bizIDIn(1, 0)
+			node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error {
+				started <- task.BizID
+				if task.BizID == slow {
+					<-release
+				}
+				return nil
+			})
+			n, _ := run(t, p.config("orders"), &h)
+			inHand := add(t, p, orderClose.New(slow, order{1}, tocsin.In(0)))
+			receive(t, started, "the task that is in hand when its database becomes wrong")
+			waits := add(t, p, orderClose.New(p.bizIDIn(1, 1), order{2}, tocsin.In(4*time.Second)))
+
+			p.do(t, db, ill.wrong)
+			reportIs(t, n, "that the database is wrong", saysWrong(ill.says))
+			close(release)
+			for i := range 5 { // the last of them is due after the one that waits
+				id := add(t, p, orderClose.New(p.bizIDIn(0, i), order{3}, tocsin.In(time.Duration(i)*1200*time.Millisecond)))
+				await(t, p, id, "a task beside it", withStatus(tocsin.Done))
+			}
+			for what, id := range map[string]tocsin.JobID{"in hand": inHand, "due": waits} {
+				if status, by := raw(t, p, db, id); status != tocsin.Pending || by != "" {
+					t.Errorf("the task that was %s is %s, claimed by %q, in a database that must not be written", what, status, by)
+				}
+			}
+
+			p.do(t, db, ill.right)
+			reportIs(t, n, "that all is well", saysNothing)
+			await(t, p, inHand, "the outcome that waited", withStatus(tocsin.Done))
+			await(t, p, waits, "the task that waited", withStatus(tocsin.Done))
+		})
+	}
+}
+
+func TestANodeStartsBesideAWrongDatabase(t *testing.T) {
+	t.Parallel()
+	for name, ill := range ills {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, closePolicy())
+			db := p.server(t)
+			waits := add(t, p, orderClose.New(p.bizIDIn(1, 0), order{1}, tocsin.In(0)))
+			p.do(t, db, ill.wrong)
+			var h node.Handlers
+			node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+			n, _ := run(t, p.config("orders"), &h)
+			reportIs(t, n, "that the database is wrong", saysWrong(ill.says))
+			id := add(t, p, orderClose.New(p.bizIDIn(0, 0), order{2}, tocsin.In(0)))
+			await(t, p, id, "a task beside it", withStatus(tocsin.Done))
+			p.do(t, db, ill.right)
+			await(t, p, waits, "the task that waited", withStatus(tocsin.Done))
+		})
+	}
+}
+
+// A table beside the tasks that is gone concerns its own database, and is named.
+func TestALostOwnerTableKeepsItsOwnDatabasesTablesOnly(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	db := p.server(t)
+	p.do(t, db, []string{"RENAME TABLE {db}.owner TO {db}.away"})
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	n, _ := run(t, p.config("orders"), &h)
+	ownersAre(t, p, "the node has all tables of the other database", func(owners []string) bool { return all(owners[:4], "test") })
+	reportIs(t, n, "which table is gone", func(sick []health.Database) bool {
+		return len(sick) == 1 && sick[0].Number == 1 && sick[0].Is == health.Usable && strings.Contains(sick[0].Why, ".owner' doesn't exist")
+	})
+	id := add(t, p, orderClose.New(p.bizIDIn(0, 0), order{1}, tocsin.In(0)))
+	await(t, p, id, "a task beside it", withStatus(tocsin.Done))
+	p.do(t, db, []string{"RENAME TABLE {db}.away TO {db}.owner"})
+	ownersAre(t, p, "the node has all tables", func(owners []string) bool { return all(owners, "test") })
+	reportIs(t, n, "that all is well", saysNothing)
+}
+
+// strangers is another cluster with databases of the same names on a server of its
+// own, where overdue tasks of the same biz type wait for somebody else.
+func strangers(t *testing.T, p place) (port int, digest func() string) {
+	t.Helper()
+	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	theirs := p
+	theirs.cfg.Cluster = "strangers"
+	theirs.cfg.Servers = []tocsin.Server{{Name: "theirs", DSN: server.DSN()}}
+	if _, err := ddl.Apply(t.Context(), theirs.cfg, ddl.Options{Cluster: "strangers"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(t.Context(), theirs.cfg, []biztype.Policy{closePolicy()}); err != nil {
+		t.Fatal(err)
+	}
+	if theirs.client, err = tocsin.Open(t.Context(), theirs.cfg); err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.client.Close()
+	for n := range uint64(40) {
+		add(t, theirs, orderClose.New(n+1, order{n}, tocsin.In(0)))
+	}
+	db := theirs.server(t)
+	return server.Port(), func() string {
+		var all strings.Builder
+		for d := range p.cfg.Layout.Databases {
+			for _, table := range []string{"task_0000", "task_0001", "task_0002", "task_0003", "owner", "layout", "biz_type", "doorbell"} {
+				var name, sum string
+				if err := db.QueryRow(fmt.Sprintf("CHECKSUM TABLE %s.%s", p.cfg.Layout.Database(d), table)).Scan(&name, &sum); err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintln(&all, name, sum)
+			}
+		}
+		return all.String()
+	}
+}
+
+// A server that is replaced behind its address by another cluster's is never
+// written, nor are its tasks delivered.
+func TestAnotherClustersServerBehindAnAddressIsNeverWritten(t *testing.T) {
+	t.Parallel()
+	p, port := onTwoServers(t, closePolicy())
+	their, digest := strangers(t, p)
+	before := digest()
+	apart, proxy := throughProxy(t, p, port)
+	delivered := make(chan uint64, 1000)
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+		delivered <- task.Payload.ID
+		return nil
+	})
+	n, _ := run(t, apart.config("orders"), &h)
+	const mine = 1 << 40
+	first := add(t, p, orderClose.New(p.bizIDIn(1, 0), order{mine}, tocsin.In(0)))
+	await(t, p, first, "a task on the second server", withStatus(tocsin.Done))
+	waits := add(t, p, orderClose.New(p.bizIDIn(1, 1), order{mine}, tocsin.In(3*time.Second)))
+
+	proxy.Stop()
+	proxy.Upstream = fmt.Sprintf("127.0.0.1:%d", their)
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reportIs(t, n, "that the database is another cluster's", saysWrong("cluster of the config is"))
+	for i := range 4 {
+		id := add(t, p, orderClose.New(p.bizIDIn(0, i), order{mine}, tocsin.In(time.Duration(i)*1200*time.Millisecond)))
+		await(t, p, id, "a task on the first server", withStatus(tocsin.Done))
+	}
+	if after := digest(); after != before {
+		t.Errorf("the strangers' tables have changed:\n%s\nbefore:\n%s", after, before)
+	}
+
+	proxy.Stop()
+	proxy.Upstream = fmt.Sprintf("127.0.0.1:%d", port)
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, p, waits, "the task that waited", withStatus(tocsin.Done))
+	reportIs(t, n, "that all is well", saysNothing)
+	if after := digest(); after != before {
+		t.Errorf("the strangers' tables have changed:\n%s\nbefore:\n%s", after, before)
+	}
+	for len(delivered) > 0 {
+		if id := <-delivered; id != mine {
+			t.Errorf("a stranger's task %d was delivered", id)
+		}
+	}
+}

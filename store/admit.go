@@ -1,0 +1,200 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// A connection trusts the layout rows that were read over it. Rows that change
+// under a live connection are seen by Survey and Measure.
+const (
+	trustConn = time.Hour
+	lookAgain = time.Second // a connection that was refused a database looks again
+)
+
+// Unusable is the error of every statement to a database that must not be used.
+// Nothing was sent.
+type Unusable struct {
+	Database int
+	layoutrow.Problem
+}
+
+// Error names the database and says why in one sentence.
+func (u *Unusable) Error() string { return u.Why }
+
+// Unwrap gives tocsin.ErrLayout if the database is not the config's, and the
+// error of reading its layout row if there was one.
+func (u *Unusable) Unwrap() (causes []error) {
+	if u.Differs {
+		causes = append(causes, tocsin.ErrLayout)
+	}
+	if u.Err != nil {
+		causes = append(causes, u.Err)
+	}
+	return causes
+}
+
+// refusals are the databases of one server that must not be used, by number.
+type refusals map[int]*Unusable
+
+// sighted is what was seen over one connection, and the identity that the
+// databases agreed on then.
+type sighted struct {
+	refusals
+	identity *string
+}
+
+// first is the refusal of the first of the databases that has one, as an error.
+func (r refusals) first(databases []int) error {
+	if len(r) == 0 {
+		return nil
+	}
+	for _, database := range databases {
+		if u := r[database]; u != nil {
+			return u
+		}
+	}
+	return nil
+}
+
+// whole is the refusal of the server's first database that has one, or of all of
+// them if they lack their tables.
+func (r refusals) whole(sv *server) error {
+	problems := make(map[int]layoutrow.Problem, len(r))
+	for database, u := range r {
+		problems[database] = u.Problem
+	}
+	first, wrong := layoutrow.First(sv.Name, sv.Databases, problems)
+	if !wrong {
+		return nil
+	}
+	return &Unusable{Problem: first}
+}
+
+// errors are the refusals by database; nil if there are none.
+func (r refusals) errors() map[int]error {
+	var all map[int]error
+	for database, u := range r {
+		if all == nil {
+			all = make(map[int]error, len(r))
+		}
+		all[database] = u
+	}
+	return all
+}
+
+// refused is what the last Survey or Measure of the server showed.
+func (sv *server) refused() refusals {
+	if r := sv.refusals.Load(); r != nil {
+		return *r
+	}
+	return nil
+}
+
+// conn takes a connection over which all of the databases may be used.
+func (s *Store) conn(ctx context.Context, sv *server, databases []int) (*sql.Conn, error) {
+	if err := sv.refused().first(databases); err != nil {
+		return nil, err
+	}
+	conn, err := sv.DB.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.admit(ctx, sv, conn, databases); err != nil {
+		_ = conn.Close() // which gives it back
+		return nil, err
+	}
+	return conn, nil
+}
+
+// admit refuses databases by what the server behind this very connection says:
+// another server may stand behind the address by now.
+func (s *Store) admit(ctx context.Context, sv *server, conn *sql.Conn, databases []int) error {
+	if err := sv.refused().first(databases); err != nil {
+		return err
+	}
+	look := func(ctx context.Context) (sighted, error) {
+		r, err := s.refusalsOver(ctx, sv, conn)
+		return sighted{r, s.agreed.Load()}, err
+	}
+	seen, err := mysql.LookOnce(ctx, conn, trustConn, look)
+	switch {
+	case err == nil && *seen.identity != *s.agreed.Load():
+		seen, err = mysql.LookOnce(ctx, conn, 0, look)
+	case err == nil && seen.first(databases) != nil:
+		seen, err = mysql.LookOnce(ctx, conn, lookAgain, look)
+	}
+	if err != nil {
+		return err
+	}
+	return seen.first(databases)
+}
+
+// refusalsOver reads and judges the layout rows of a server's databases. An
+// error is the server's as a whole.
+func (s *Store) refusalsOver(ctx context.Context, sv *server, q querier) (refusals, error) {
+	rows, failed, err := s.layouts(ctx, sv, q)
+	if err != nil {
+		return nil, err
+	}
+	want := s.want()
+	s.identities.Note(want, slices.Collect(maps.Values(rows))...)
+	want.Identity = s.identities.Agreed()
+	s.agreed.Store(&want.Identity)
+	where := func(database int) string { return s.layout.Database(database) + " on " + sv.Name }
+	r := make(refusals)
+	for database, problem := range want.Judge(sv.Databases, rows, failed, where) {
+		r[database] = &Unusable{database, problem}
+	}
+	return r, nil
+}
+
+// refresh keeps what was just read over a connection. A row that is locked says
+// nothing new.
+func (sv *server) refresh(now refusals) {
+	old := sv.refused()
+	for database, u := range now {
+		if mysql.ClassOf(u.Err) != mysql.Contended {
+			continue
+		}
+		if delete(now, database); old[database] != nil {
+			now[database] = old[database]
+		}
+	}
+	sv.refusals.Store(&now)
+}
+
+// allowed leaves out the tables of databases that must not be used, and tells
+// fail of each.
+func (s *Store) allowed(sv *server, tables []int, fail func(table int, err error)) []int {
+	r := sv.refused()
+	if len(r) == 0 {
+		return tables
+	}
+	return slices.DeleteFunc(slices.Clone(tables), func(table int) bool {
+		u := r[s.layout.DatabaseOf(table)]
+		if u != nil {
+			fail(table, u)
+		}
+		return u != nil
+	})
+}
+
+// databasesIn gives the databases of tables, each once if the tables are in order.
+func (s *Store) databasesIn(tables []int) []int {
+	databases := make([]int, 0, 1)
+	for _, table := range tables {
+		database := s.layout.DatabaseOf(table)
+		if n := len(databases); n == 0 || databases[n-1] != database {
+			databases = append(databases, database)
+		}
+	}
+	return databases
+}

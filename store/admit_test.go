@@ -1,0 +1,276 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// statements are all that touch tasks or what stands beside them, on one table.
+func (b *bench) statements(table int) map[string]func(context.Context) error {
+	all := b.reads(table)
+	maps.Copy(all, b.writes(table))
+	return all
+}
+
+func (b *bench) reads(table int) map[string]func(context.Context) error {
+	row, rows := duequeue.Entry{JobID: id(table, 1), Type: 1}, []int{table}
+	failed := func(failed map[int]error, err error) error { return errors.Join(failed[table], err) }
+	return map[string]func(context.Context) error{
+		"peek": func(ctx context.Context) error {
+			page, err := b.Peek(ctx, PeekQuery{Tables: rows, Types: []uint64{1}, Until: maxMilli, Limit: 1})
+			return failed(page.Failed, err)
+		},
+		"probe and peek": func(ctx context.Context) error {
+			page, err := b.Peek(ctx, PeekQuery{Tables: rows, Types: []uint64{1}, Until: maxMilli, Limit: 1, Sparse: true})
+			return failed(page.Failed, err)
+		},
+		"due": func(ctx context.Context) error {
+			page, err := b.Due(ctx, DueQuery{Type: 1, From: []Place{{Table: table}}, Until: maxMilli, Limit: 1})
+			return failed(page.Failed, err)
+		},
+		"load": func(ctx context.Context) error {
+			loaded, err := b.Load(ctx, 0, []tocsin.JobID{row.JobID})
+			return failed(loaded.Failed, err)
+		},
+		"counts": func(ctx context.Context) error { _, err := b.Counts(ctx, 0, rows); return err },
+		"look":   func(ctx context.Context) error { _, err := b.Look(ctx, 0, []tocsin.JobID{row.JobID}); return err },
+		"audit": func(ctx context.Context) error {
+			page, err := b.Audit(ctx, AuditQuery{Tables: rows, Limit: 1})
+			return failed(page.Failed, err)
+		},
+		"lacking": func(ctx context.Context) error {
+			var biz uint64
+			for b.layout.TableOf(biz) != table {
+				biz++
+			}
+			_, by, err := b.Lacking(ctx, 0, 1, []uint64{biz})
+			return failed(by, err)
+		},
+	}
+}
+
+func (b *bench) writes(table int) map[string]func(context.Context) error {
+	row, rows := duequeue.Entry{JobID: id(table, 1), Type: 1}, []int{table}
+	return map[string]func(context.Context) error{
+		"claim": func(ctx context.Context) error {
+			_, err := b.Claim(ctx, Claim{Rows: []duequeue.Entry{row}, By: "me", Hold: time.Second})
+			return err
+		},
+		"claim what is known": func(ctx context.Context) error {
+			known := &Row{Info: tocsin.Info{JobID: row.JobID}}
+			_, err := b.Claim(ctx, Claim{Rows: []duequeue.Entry{row}, By: "me", Hold: time.Second, Known: map[tocsin.JobID]*Row{row.JobID: known}})
+			return err
+		},
+		"settle": func(ctx context.Context) error {
+			_, err := b.Settle(ctx, 0, []Outcome{{JobID: row.JobID, Verb: tocsin.Complete}})
+			return err
+		},
+		"recover": func(ctx context.Context) error { _, err := b.Recover(ctx, 0, rows, 1); return err },
+		"own":     func(ctx context.Context) error { return b.Own(ctx, "g", "me", map[int]int64{table: 1}) },
+		"purge": func(ctx context.Context) error {
+			_, err := b.Purge(ctx, 0, tocsin.Done, maxMilli, []duequeue.Entry{row})
+			return err
+		},
+		"purge bells": func(ctx context.Context) error {
+			_, _, err := b.PurgeBells(ctx, 0, b.layout.DatabaseOf(table), 0, maxMilli, 1)
+			return err
+		},
+		"redrive": func(ctx context.Context) error { _, err := b.Redrive(ctx, row.JobID); return err },
+		"redrive dead": func(ctx context.Context) error {
+			_, err := b.RedriveDead(ctx, DeadQuery{Tables: rows, Until: maxMilli, Limit: 1})
+			return err
+		},
+		"bury": func(ctx context.Context) error { _, err := b.Bury(ctx, row.JobID, "why"); return err },
+	}
+}
+
+const (
+	makeForeign = "UPDATE {db}.layout SET cluster_id = 'other'"
+	makeOurs    = "UPDATE {db}.layout SET cluster_id = 'test'"
+)
+
+func (b *bench) inSecond(query string) {
+	b.tb.Helper()
+	b.exec(strings.ReplaceAll(query, "{db}", b.layout.Database(1)))
+}
+
+// A store of its own for each statement: the very first over a new connection is
+// refused, with no Survey before it.
+func TestNoStatementReachesAForeignDatabase(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.Store.cluster = "test"
+	b.add(task{id: id(2, 1)}, task{id: id(0, 1)})
+	b.inSecond(makeForeign)
+	before := b.row(id(2, 1))
+	for name := range b.statements(2) {
+		t.Run(name, func(t *testing.T) {
+			fresh := openConfig(t, tocsin.Config{Layout: b.layout, Cluster: "test", Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}})
+			var unusable *Unusable
+			err := fresh.statements(2)[name](t.Context())
+			if !errors.As(err, &unusable) || unusable.Database != 1 || !errors.Is(err, tocsin.ErrLayout) {
+				t.Errorf("in the foreign database: %v", err)
+			}
+			want := fmt.Sprintf(`cluster of the config is "test", that of %s on db1 is "other"`, b.layout.Database(1))
+			if err != nil && err.Error() != want {
+				t.Errorf("says %q, want %q", err, want)
+			}
+			if err := fresh.statements(0)[name](t.Context()); err != nil {
+				t.Errorf("in the database beside it: %v", err)
+			}
+		})
+	}
+	if after := b.row(id(2, 1)); after != before {
+		t.Errorf("the row has changed: %+v, was %+v", after, before)
+	}
+	var owners int
+	if err := b.db.QueryRow("SELECT COUNT(*) FROM " + b.layout.Database(1) + ".owner").Scan(&owners); err != nil || owners != 0 {
+		t.Errorf("%d owner rows, %v", owners, err)
+	}
+}
+
+// Rows that change under live connections are seen by the next Survey, whose
+// verdict holds for all connections, old and new.
+func TestASurveySeesWhatChangesUnderALiveConnection(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.Store.cluster = "test"
+	ctx := t.Context()
+	for name, do := range b.statements(2) {
+		if err := do(ctx); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	b.inSecond(makeForeign)
+	if found, err := b.Survey(ctx, 0); err != nil || len(found.Unusable) != 1 || !errors.Is(found.Unusable[1], tocsin.ErrLayout) {
+		t.Fatalf("surveyed %+v, %v", found, err)
+	}
+	for name, do := range b.statements(2) {
+		if err := do(ctx); !errors.Is(err, tocsin.ErrLayout) {
+			t.Errorf("%s in the foreign database: %v", name, err)
+		}
+	}
+	for name, do := range b.statements(0) {
+		if err := do(ctx); err != nil {
+			t.Errorf("%s beside it: %v", name, err)
+		}
+	}
+	if rung, err := b.Bells(ctx, 0, nil, 1); err != nil || len(rung) != 0 {
+		t.Errorf("bells %v, %v: a database that is refused is left out", rung, err)
+	}
+	b.inSecond(makeOurs)
+	if found, err := b.Survey(ctx, 0); err != nil || len(found.Unusable) != 0 {
+		t.Fatalf("surveyed %+v, %v", found, err)
+	}
+	for name, do := range b.statements(2) {
+		if err := do(ctx); err != nil {
+			t.Errorf("%s when it is right again: %v", name, err)
+		}
+	}
+}
+
+func TestASurveySaysWhatEachDatabaseLacks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		statement      string
+		unusable, flaw string
+	}{
+		"all is well":               {"DO 0", "", ""},
+		"no layout row":             {"DELETE FROM {db}.layout", "has no layout row: run `tocsin ddl apply`", ""},
+		"no layout table":           {"DROP TABLE {db}.layout", "has no layout table", ""},
+		"no database":               {"DROP DATABASE {db}", "has no layout table", ""},
+		"another number":            {"UPDATE {db}.layout SET database_no = 0", "says that it is database 0", ""},
+		"another layout":            {"UPDATE {db}.layout SET tables_per_database = 9", "layout of the config is 2x2", ""},
+		"retired":                   {"UPDATE {db}.layout SET state = 'retired'", "is retired: its tables have moved", ""},
+		"a newer schema":            {"UPDATE {db}.layout SET works_with = 99, schema_version = 99", "upgrade the program", ""},
+		"no owner table":            {"DROP TABLE {db}.owner", "", ".owner' doesn't exist"},
+		"no doorbell":               {"DROP TABLE {db}.doorbell", "", ".doorbell' doesn't exist"},
+		"no biz types":              {"DROP TABLE {db}.biz_type", "", ".biz_type' doesn't exist"},
+		"a layout table, corrupted": {"ALTER TABLE {db}.layout DROP COLUMN state", "can't be read", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, small)
+			b.inSecond(c.statement)
+			found, err := b.Survey(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := func(what string, errs map[int]error, part string) {
+				t.Helper()
+				if part == "" && len(errs) > 0 || part != "" && (len(errs) != 1 || errs[1] == nil || !strings.Contains(errs[1].Error(), part)) {
+					t.Errorf("%s: %v, want %q of database 1", what, errs, part)
+				}
+				if part != "" && errs[1] != nil && !strings.Contains(errs[1].Error(), b.layout.Database(1)) {
+					t.Errorf("%s: %q does not name the database", what, errs[1])
+				}
+			}
+			said("unusable", found.Unusable, c.unusable)
+			said("flawed", found.Flawed, c.flaw)
+		})
+	}
+}
+
+func TestConnectNeedsOneUsableDatabase(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	down := tocsin.Server{Name: "db2", DSN: "root@tcp(127.0.0.1:1)/", Databases: []int{1}}
+	up := tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}}
+	cfg := tocsin.Config{Layout: b.layout, Cluster: "test", Servers: []tocsin.Server{down, up}}
+	connect := func() error {
+		s, err := Connect(t.Context(), cfg)
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}
+	if err := connect(); err != nil {
+		t.Errorf("one server is down: %v", err)
+	}
+	cfg.Servers[0].DSN = devtest.DSN(t)
+	b.inSecond(makeForeign)
+	if err := connect(); err != nil {
+		t.Errorf("one database is foreign: %v", err)
+	}
+	b.exec("UPDATE " + b.layout.Database(0) + ".layout SET cluster_id = 'other'")
+	if err := connect(); !errors.Is(err, tocsin.ErrLayout) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("all are foreign: %v", err)
+	}
+	cfg.Servers = []tocsin.Server{{Name: "db2", DSN: "root:secret@tcp(127.0.0.1:1)/"}}
+	if err := connect(); err == nil || errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "db2") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the only server is down: %v", err)
+	}
+}
+
+// A statement that goes to a pool past conn, admit and transact would reach a
+// foreign database. These files ask about servers and layout rows only.
+func TestPoolsAreUsedBehindTheGateOnly(t *testing.T) {
+	t.Parallel()
+	free := []string{"admit.go", "check.go", "clock.go", "facts.go", "roundtrip.go", "store.go", "survey.go"}
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		direct := strings.Contains(string(text), "sv.DB") || strings.Contains(string(text), "server.DB")
+		if direct && !strings.HasSuffix(file, "_test.go") && !slices.Contains(free, file) {
+			t.Errorf("%s uses a server's pool: use readTables, gated, exec or transact", file)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package tocsin_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// wrongs are ways to make a database {db} wrong, and right again.
+var wrongs = map[string]struct{ wrong, right, says string }{
+	"another cluster": {
+		"UPDATE {db}.layout SET cluster_id = CONCAT(cluster_id, 'x')",
+		"UPDATE {db}.layout SET cluster_id = LEFT(cluster_id, LENGTH(cluster_id) - 1)", "cluster of the config is",
+	},
+	"another number": {"UPDATE {db}.layout SET database_no = 7", "UPDATE {db}.layout SET database_no = 0", "says that it is database 7"},
+	"no layout table": {
+		"RENAME TABLE {db}.layout TO {db}.away", "RENAME TABLE {db}.away TO {db}.layout", "has no layout table",
+	},
+	"no layout row": {"UPDATE {db}.layout SET id = 2", "UPDATE {db}.layout SET id = 1", "has no layout row"},
+}
+
+// Only the first database is wrong, the one whose biz types are read as a rule.
+func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
+	t.Parallel()
+	for what, w := range wrongs {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			cfg := cluster(t)
+			db := session(t, devtest.DSN(t), "")
+			if err := db.QueryRowContext(t.Context(), "SELECT cluster_id FROM "+cfg.Layout.Database(0)+".layout").Scan(&cfg.Cluster); err != nil {
+				t.Fatal(err)
+			}
+			before := open(t, cfg)
+			there, beside := bizOn(cfg.Layout, 0, 1), bizOn(cfg.Layout, 1, 1)
+			old := add(t, before, remind.New(there, "x", tocsin.In(day)))
+			change := func(statement string) { exec(t, db, strings.ReplaceAll(statement, "{db}", cfg.Layout.Database(0))) }
+
+			change(w.wrong)
+			for name, c := range map[string]*tocsin.Client{"that was open": before, "that opens now": open(t, cfg)} {
+				// The client that was open looks at the layout once a second.
+				for err := error(nil); err == nil; {
+					_, err = c.Get(t.Context(), old.JobID)
+				}
+				refused := map[string]func() error{
+					"Add": func() error { _, err := c.Add(t.Context(), remind.New(there, "x", tocsin.In(0))); return err },
+					"AddMany": func() error {
+						added, err := c.AddMany(t.Context(), []tocsin.NewTask{remind.New(there, "x", tocsin.In(0)), remind.New(beside, "x", tocsin.In(day))})
+						if added[1].Err != nil {
+							t.Errorf("a client %s: AddMany, task beside it: %v", name, added[1].Err)
+						}
+						return errors.Join(err, added[0].Err)
+					},
+					"Cancel":     func() error { _, err := c.Cancel(t.Context(), tocsin.ByID(old.JobID)); return err },
+					"Reschedule": func() error { _, err := c.Reschedule(t.Context(), tocsin.ByID(old.JobID), tocsin.In(0)); return err },
+					"Get":        func() error { _, err := c.Get(t.Context(), old.JobID); return err },
+					"List":       func() error { _, err := c.List(t.Context(), there); return err },
+				}
+				for verb, do := range refused {
+					if err := do(); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), w.says) {
+						t.Errorf("a client %s: %s: %v", name, verb, err)
+					}
+				}
+				one := add(t, c, remind.New(beside, "y", tocsin.In(day)))
+				if got := get(t, c, one.JobID); got.Attribute != "y" {
+					t.Errorf("a client %s reads %+v beside it", name, got)
+				}
+				if _, err := c.Cancel(t.Context(), tocsin.ByID(one.JobID)); err != nil {
+					t.Errorf("a client %s: cancel beside it: %v", name, err)
+				}
+			}
+			change(w.right)
+			for err := errors.New("not yet"); err != nil; {
+				_, err = before.Get(t.Context(), old.JobID)
+			}
+			if got := must[[]tocsin.Info](t)(before.List(t.Context(), there)); len(got) != 1 || got[0].Status != tocsin.Pending {
+				t.Errorf("in the database that was wrong: %+v, want the one task of before", got)
+			}
+			add(t, before, remind.New(there, "z", tocsin.In(day)))
+		})
+	}
+}
