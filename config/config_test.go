@@ -134,6 +134,9 @@ func keys(t reflect.Type) []string {
 	}
 	var all []string
 	for i := range t.NumField() {
+		if !t.Field(i).IsExported() {
+			continue
+		}
 		key, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
 		all = append(append(all, key), keys(t.Field(i).Type)...)
 	}

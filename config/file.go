@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -45,6 +46,9 @@ type Server struct {
 	PasswordEnv string    `yaml:"password_env"` // variable that holds the password, instead of the one in dsn
 	Databases   Databases `yaml:"databases"`    // numbers and ranges; may be left out for a single server
 	MaxConns    int       `yaml:"max_conns"`    // open connections of each process at most, 4 to 10000; 0: 16
+	TLS         TLS       `yaml:"tls"`          // PEM files; none: as the dsn says
+
+	tls *tls.Config // of TLS, read by Parse
 }
 
 // Etcd says where nodes register. Sweepers and clients need none.
@@ -52,14 +56,7 @@ type Etcd struct {
 	Endpoints []string `yaml:"endpoints"` // host:port or URL
 	Username  string   `yaml:"username"`  // or ${NAME}
 	Password  string   `yaml:"password"`  // ${NAME}; a literal one works but does not belong into a file
-	TLS       TLS      `yaml:"tls"`
-}
-
-// TLS names PEM files; all "" is plain text, unless an endpoint is an https URL.
-type TLS struct {
-	CA   string `yaml:"ca"`   // who signed etcd's certificate; "": the system's
-	Cert string `yaml:"cert"` // of this client, with key
-	Key  string `yaml:"key"`
+	TLS       TLS      `yaml:"tls"`       // PEM files; none: plain text, unless an endpoint is an https URL
 }
 
 // Node is about this process.
@@ -134,7 +131,7 @@ func (f File) Tocsin() tocsin.Config {
 		Layout:  tocsin.Layout{Databases: f.Layout.Databases, Tables: f.Layout.Tables, Prefix: f.Layout.Prefix},
 	}
 	for _, s := range f.Servers {
-		cfg.Servers = append(cfg.Servers, tocsin.Server{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns})
+		cfg.Servers = append(cfg.Servers, tocsin.Server{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns, TLS: s.tls})
 	}
 	return cfg
 }

@@ -14,12 +14,13 @@ var (
 	wholeRef  = regexp.MustCompile(`^` + reference.String() + `$`)
 )
 
-// expand puts in what the file takes from the environment. Its messages name
-// variables, never values.
+// expand puts in what the file takes from the environment and from files. Its
+// messages name variables and files, never what they hold.
 func (f *File) expand(lookup func(string) (string, bool)) []problem {
 	x := expansion{lookup: lookup}
 	for i := range f.Servers {
 		x.server(&f.Servers[i], fmt.Sprintf("$.servers[%d]", i))
+		x.certificates(&f.Servers[i], fmt.Sprintf("$.servers[%d].tls", i))
 	}
 	x.whole(&f.Etcd.Username, "$.etcd.username")
 	x.whole(&f.Etcd.Password, "$.etcd.password")
@@ -52,6 +53,18 @@ func (x *expansion) server(s *Server, path string) {
 	}
 	dsn.Passwd = password
 	s.DSN = dsn.FormatDSN()
+}
+
+// certificates reads the files of a server's tls. That cert and key are a pair is
+// checked with the rest.
+func (x *expansion) certificates(s *Server, path string) {
+	if s.TLS.lacksHalf() {
+		return
+	}
+	var err error
+	if s.tls, err = s.TLS.load("tls"); err != nil {
+		x.found = append(x.found, problem{path, err})
+	}
 }
 
 // whole replaces a value that is a reference and nothing else.

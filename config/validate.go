@@ -77,11 +77,13 @@ func (c *check) servers(f File) {
 	names := map[string]bool{}
 	for i, s := range f.Servers {
 		path := fmt.Sprintf("$.servers[%d]", i)
-		_, err := mysql.ParseDSN(s.DSN)
+		dsn, err := mysql.ParseDSN(s.DSN)
 		c.refuse(s.DSN == "", path, "server %s: needs a dsn", label(s, i))
 		c.refuse(s.DSN != "" && err != nil, path+".dsn", "server %s: the dsn is not of the form user:password@tcp(host:port)/", label(s, i))
 		c.refuse(s.MaxConns != 0 && (s.MaxConns < minConns || s.MaxConns > maxConns), path+".max_conns",
 			"server %s: max_conns %d: use %d to %d", label(s, i), s.MaxConns, minConns, maxConns)
+		c.refuse(s.TLS.lacksHalf(), path+".tls", "server %s: tls needs both cert and key, or neither", label(s, i))
+		c.refuse(s.TLS != TLS{} && err == nil && dsn.TLSConfig != "", path+".tls", "server %s: the dsn has a parameter tls too: use one of them", label(s, i))
 		c.refuse(s.Name != "" && names[s.Name], path+".name", "two servers are named %s", s.Name)
 		names[s.Name] = true
 	}
@@ -102,7 +104,7 @@ func (c *check) etcd(e Etcd) {
 		c.refuse(endpoint == "", fmt.Sprintf("$.etcd.endpoints[%d]", i), "an etcd endpoint is empty: want host:port")
 	}
 	c.refuse(e.Password != "" && e.Username == "", "$.etcd.password", "etcd has a password but no username")
-	c.refuse((e.TLS.Cert == "") != (e.TLS.Key == ""), "$.etcd.tls", "etcd.tls needs both cert and key, or neither")
+	c.refuse(e.TLS.lacksHalf(), "$.etcd.tls", "etcd.tls needs both cert and key, or neither")
 }
 
 func (c *check) node(n Node) {

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type Spec struct {
 	DSN       string        // go-sql-driver/mysql form; a database in it is ignored
 	Databases []int         // database numbers, 0-based
 	MaxConns  int           // open connections at most; 0 means DefaultMaxConns
+	TLS       *tls.Config   // over what the DSN says; nil means as the DSN says
 	IdleTime  time.Duration // after which a connection that nobody needs is closed; 0 means DefaultIdleTime
 }
 
@@ -61,6 +63,9 @@ func Open(spec Spec) (*Server, error) {
 	}
 	if spec.Name == "" {
 		spec.Name = cfg.Addr
+	}
+	if spec.TLS != nil { // which the driver clones
+		cfg.TLS, cfg.AllowFallbackToPlaintext = spec.TLS, false
 	}
 	conn, err := driverlib.NewConnector(cfg)
 	if err != nil {

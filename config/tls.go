@@ -1,0 +1,72 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"sync/atomic"
+)
+
+// TLS names PEM files of a connection. All "" is plain text, unless the address or
+// the dsn itself asks for TLS.
+type TLS struct {
+	CA   string `yaml:"ca"`   // who signed the server's certificate, one or more; "": the system's
+	Cert string `yaml:"cert"` // of this client, with key
+	Key  string `yaml:"key"`
+}
+
+// lacksHalf reports whether one of cert and key is there without the other.
+func (t TLS) lacksHalf() bool { return (t.Cert == "") != (t.Key == "") }
+
+// load reads the files; nil if there are none. Its errors begin with key, as
+// "etcd.tls".
+func (t TLS) load(key string) (*tls.Config, error) {
+	if t == (TLS{}) {
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("%s.ca: %w", key, err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s.ca: %s holds no certificate in PEM form", key, t.CA)
+		}
+	}
+	if t.Cert != "" {
+		c := &clientCert{cert: t.Cert, key: t.Key}
+		if _, err := c.read(); err != nil {
+			return nil, fmt.Errorf("%s.cert and key: %w", key, err)
+		}
+		cfg.GetClientCertificate = c.get
+	}
+	return cfg, nil
+}
+
+// clientCert is a pair of files that is read anew for each connection, so that a
+// certificate may be renewed while the process lives.
+type clientCert struct {
+	cert, key string
+	last      atomic.Pointer[tls.Certificate] // that could be read
+}
+
+func (c *clientCert) read() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return nil, err
+	}
+	c.last.Store(&pair)
+	return &pair, nil
+}
+
+// get shows the last pair that could be read: one file may be written before the
+// other.
+func (c *clientCert) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if pair, err := c.read(); err == nil {
+		return pair, nil
+	}
+	return c.last.Load(), nil
+}
