@@ -241,16 +241,21 @@ func (d *Dispatcher) pumpAll() {
 	}
 }
 
-// Offer queues entries of a server and returns the due time of the oldest one
-// that was refused, 0 for none. Refused are those whose lane is full or not
-// there, and those of tables that are not admitted.
-func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) (oldestRefused int64) {
+// Offer queues entries of a server and returns what was refused: entries whose lane
+// is full of nearer ones, or not there, those that gave way to nearer ones, and
+// those of tables that are not admitted.
+func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) duequeue.Refused {
 	return d.servers[server].offer(entries)
 }
 
-// Wanted gives the numbers of the biz types of which the server's lanes take
-// entries now.
-func (d *Dispatcher) Wanted(server int) []uint64 { return d.servers[server].wanted() }
+// Wanted gives the numbers of the biz types of which the server's lanes have room
+// for entries now.
+func (d *Dispatcher) Wanted(server int) []uint64 { return d.servers[server].types(true) }
+
+// Heard gives the numbers of the biz types whose bells are to be offered: also of
+// those whose lanes are full, where what is due now takes the place of what is due
+// later.
+func (d *Dispatcher) Heard(server int) []uint64 { return d.servers[server].types(false) }
 
 // Oldest gives the due time of the server's oldest entry that is queued or not
 // yet stored as settled, math.MaxInt64 for none. Paused types don't count: they

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -262,7 +263,7 @@ func TestPausedAndForeignTypesAreLeftAlone(t *testing.T) {
 		}
 		for kind := range uint64(2) {
 			id := r.insert(0, kind+1, 0)
-			if r.Offer(0, []duequeue.Entry{{JobID: id, Type: kind + 1, Due: 1}}) != 1 {
+			if refused := r.Offer(0, []duequeue.Entry{{JobID: id, Type: kind + 1, Due: 1}}); refused[kind+1] != 1 {
 				t.Errorf("type %d was not refused", kind+1)
 			}
 		}
@@ -315,8 +316,8 @@ func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
 		time.Sleep(time.Second)
 		late := r.insert(0, 1, 0)
 		due := r.store.row(late).Action
-		if got := r.Offer(0, []duequeue.Entry{{JobID: late, Type: 1, Due: due}}); got != due {
-			t.Errorf("refused %d, want %d", got, due)
+		if got := r.Offer(0, []duequeue.Entry{{JobID: late, Type: 1, Due: due}}); got[1] != due {
+			t.Errorf("refused %v, want %d", got, due)
 		}
 		if len(r.Wanted(0)) != 0 || woken.Load() != 0 {
 			t.Errorf("full, and yet wanted %v, woken %d times", r.Wanted(0), woken.Load())
@@ -327,6 +328,45 @@ func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
 			t.Errorf("empty, and yet wanted %v, woken %d times", r.Wanted(0), woken.Load())
 		}
 	})
+}
+
+// A bell for a task that is due now finds room in a full lane, also in one whose share
+// became smaller as biz types appeared: what is due later gives way to it.
+func TestAFullLaneTakesWhatIsDueSooner(t *testing.T) {
+	var calls atomic.Int32
+	sinks := map[string]Sink{
+		"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil }),
+		"other":       handler(func(context.Context, tocsin.Info) error { return nil }),
+	}
+	for name, policies := range map[string][]biztype.Policy{
+		"a lane of its first size": {policy("order.close", 1)},
+		"a lane that has shrunk":   {policy("order.close", 1), policy("other", 2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls.Store(0)
+			inBubbleWith(t, sinks, func(c *Config) { c.QueueCap = 8 }, func(r *rig) {
+				r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
+				for range 8 {
+					r.add(0, 1, 9*time.Second)
+				}
+				r.SetPolicies(policies)
+				if wanted, heard := r.Wanted(0), r.Heard(0); slices.Contains(wanted, 1) || !slices.Contains(heard, 1) {
+					t.Errorf("full: wanted %v, heard %v", wanted, heard)
+				}
+				id := r.insert(0, 1, 0)
+				later := time.Now().Add(9 * time.Second).UnixMilli()
+				refused := r.Offer(0, []duequeue.Entry{{JobID: id, Type: 1, Due: r.store.row(id).Action}})
+				if len(refused) != 1 || refused[1] != later {
+					t.Errorf("refused %v, want the later ones due at %d", refused, later)
+				}
+				time.Sleep(time.Second)
+				r.status(id, tocsin.Done)
+				if calls.Load() != 1 {
+					t.Errorf("%d deliveries", calls.Load())
+				}
+			})
+		})
+	}
 }
 
 // inBubbleWith is inBubble for a Config that differs; f sets the policies.

@@ -12,11 +12,10 @@ type lane struct {
 	kind   *kind
 	server *server
 
-	queue    *duequeue.Queue
-	capacity int  // share of the node's queue; shrinks as biz types appear
-	refused  bool // an entry found no room since the lane was last Woken
-	held     int  // rows reserved, loading or ready
-	early    int  // rows that are held until they are due
+	queue   *duequeue.Queue // its capacity is a share of the node's, which shrinks as biz types appear
+	refused bool            // an entry found no room since the lane was last Woken
+	held    int             // rows reserved, loading or ready
+	early   int             // rows that are held until they are due
 
 	ahead   int       // rows that may be loaded beyond the free slots
 	changed time.Time // when ahead last did
@@ -28,11 +27,10 @@ type lane struct {
 
 func newLane(k *kind, s *server, capacity int) *lane {
 	return &lane{
-		kind:     k,
-		server:   s,
-		queue:    duequeue.New(capacity),
-		capacity: capacity,
-		vacant:   make(chan struct{}, 1),
+		kind:   k,
+		server: s,
+		queue:  duequeue.New(capacity),
+		vacant: make(chan struct{}, 1),
 	}
 }
 
@@ -44,24 +42,19 @@ func (l *lane) wake() {
 
 func (l *lane) paused() bool { return l.kind.rule.Load().paused }
 
-func (l *lane) full() bool { return l.queue.Len()+l.queue.InFlight() >= l.capacity }
+func (l *lane) full() bool { return l.queue.Room() == 0 }
 
 // roomy reports whether the queue has so much room that it pays to look for more.
-func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.capacity*3 }
+func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.queue.Cap()*3 }
 
-// offer queues one entry and returns the due time of what was refused, 0 for
-// nothing.
-func (l *lane) offer(e duequeue.Entry) (refused int64) {
-	if l.full() && l.capacity < l.queue.Cap() {
-		l.refused = true
-		return e.Due
-	}
+// offer queues one entry and notes what found no room: the entry, or a later one
+// that gave way to it.
+func (l *lane) offer(e duequeue.Entry, refused *duequeue.Refused) {
 	verdict, out := l.queue.Offer(e)
 	if verdict == duequeue.Full || verdict == duequeue.Replaced {
 		l.refused = true
-		return out.Due
+		refused.Note(out.Type, out.Due)
 	}
-	return 0
 }
 
 // budget is how many rows to load now. It waits until half of what may be held

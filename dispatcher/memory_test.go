@@ -295,7 +295,7 @@ func (r *rig) insert(table int, kind uint64, d time.Duration) tocsin.JobID {
 func (r *rig) offer(id tocsin.JobID) {
 	row := r.store.row(id)
 	server := r.cfg.ServerOf(id.Table())
-	if refused := r.Offer(server, []duequeue.Entry{{JobID: id, Type: row.Type, Due: row.Action}}); refused != 0 {
+	if refused := r.Offer(server, []duequeue.Entry{{JobID: id, Type: row.Type, Due: row.Action}}); refused != nil {
 		r.t.Errorf("offer of %s was refused", id)
 	}
 }

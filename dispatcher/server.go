@@ -78,7 +78,7 @@ func (s *server) setLane(k *kind, capacity int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.lanes[k.number]; l != nil {
-		l.capacity = min(capacity, l.queue.Cap())
+		l.queue.SetCap(capacity)
 		return
 	}
 	l := newLane(k, s, capacity)
@@ -98,28 +98,28 @@ func (s *server) wakeAll() {
 	}
 }
 
-func (s *server) offer(entries []duequeue.Entry) (oldestRefused int64) {
+func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	s.mu.Lock()
 	for _, e := range entries {
-		refused := e.Due
 		if l := s.lanes[e.Type]; l != nil && !l.paused() && s.admitted(e.JobID.Table()) {
-			refused = l.offer(e)
-		}
-		if refused != 0 && (oldestRefused == 0 || refused < oldestRefused) {
-			oldestRefused = refused
+			l.offer(e, &refused)
+		} else {
+			refused.Note(e.Type, e.Due)
 		}
 	}
 	s.mu.Unlock()
 	signal(s.wake)
-	return oldestRefused
+	return refused
 }
 
-func (s *server) wanted() []uint64 {
+// types gives the biz types whose lanes are not paused, and of these only those that
+// have room if roomy is set.
+func (s *server) types(roomy bool) []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var types []uint64
 	for _, l := range s.order {
-		if !l.paused() && !l.full() {
+		if !l.paused() && !(roomy && l.full()) {
 			types = append(types, l.kind.number)
 		}
 	}
@@ -143,7 +143,7 @@ func (s *server) addTo(st *Stats) {
 	defer s.mu.Unlock()
 	for _, l := range s.order {
 		st.Queued += l.queue.Len()
-		st.Capacity += l.capacity
+		st.Capacity += l.queue.Cap()
 		st.Loaded += l.held + l.early
 	}
 	st.Open += len(s.open)

@@ -126,7 +126,7 @@ func (s *site) insertRows(table string, entries []duequeue.Entry, text string) {
 
 func (s *site) offer(perTable map[int][]duequeue.Entry) {
 	for _, entries := range perTable {
-		if s.Offer(0, entries) != 0 {
+		if s.Offer(0, entries) != nil {
 			s.tb.Error("refused")
 		}
 	}

@@ -206,7 +206,7 @@ func TestASweepLeavesWhatWasRetried(t *testing.T) {
 				r.SetPolicies(policies)
 				id := r.insert(0, 1, -c.overdue)
 				peeked := duequeue.Entry{JobID: id, Type: 1, Due: time.Now().Add(-time.Hour).UnixMilli()}
-				if refused := r.Offer(0, []duequeue.Entry{peeked}); refused != 0 {
+				if refused := r.Offer(0, []duequeue.Entry{peeked}); refused != nil {
 					t.Error("refused")
 				}
 				time.Sleep(10 * time.Millisecond)

@@ -8,3 +8,17 @@ type Entry struct {
 	Type  uint64 // number of the biz type
 	Due   int64  // action_time in Unix milliseconds, by the clock of the row's server
 }
+
+// Refused says of which biz types entries found no room, with the due time of the
+// oldest of each; nil: all of them found room.
+type Refused map[uint64]int64
+
+// Note adds an entry of a biz type that found no room.
+func (r *Refused) Note(bizType uint64, due int64) {
+	if *r == nil {
+		*r = make(Refused)
+	}
+	if old, ok := (*r)[bizType]; !ok || due < old {
+		(*r)[bizType] = due
+	}
+}

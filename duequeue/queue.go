@@ -182,6 +182,11 @@ func (q *Queue) InFlight() int { return len(q.flying) }
 // Cap is the number of entries that may be known.
 func (q *Queue) Cap() int { return q.capacity }
 
+// SetCap changes how many entries may be known, under 1 being taken as 1. If more
+// are known they stay; until they have become fewer, an entry is let in only in
+// place of a later one.
+func (q *Queue) SetCap(capacity int) { q.capacity = max(capacity, 1) }
+
 // Room is how many more entries are accepted without refusing any.
 func (q *Queue) Room() int { return max(q.capacity-q.known(), 0) }
 

@@ -244,6 +244,24 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+func TestAQueueThatHasShrunkTakesWhatIsNearerInPlaceOfTheLatest(t *testing.T) {
+	near, mid, far := Entry{JobID: 1, Due: 10}, Entry{JobID: 2, Due: 20}, Entry{JobID: 3, Due: 30}
+	q := New(2)
+	q.Offer(mid)
+	q.Offer(far)
+	q.SetCap(1)
+	if v, refused := q.Offer(near); v != Replaced || refused != far || q.Room() != 0 {
+		t.Errorf("got %s, %v, room %d", v, refused, q.Room())
+	}
+	q.Pop(20, 2, nil)
+	if q.Done(near.JobID); q.Room() != 0 {
+		t.Errorf("room %d of 1 with one in flight", q.Room())
+	}
+	if q.Done(mid.JobID); q.Room() != 1 {
+		t.Errorf("empty: room %d", q.Room())
+	}
+}
+
 // million offers n entries in an order of no kind.
 func million(q *Queue, n int) {
 	random := rand.New(rand.NewPCG(1, 2))

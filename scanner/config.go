@@ -73,13 +73,15 @@ type Store interface {
 // Intake takes what was found. Its methods must not call the scanner, but for
 // Wake.
 type Intake interface {
-	// Offer passes entries of a server on. It returns the due time of the oldest
-	// entry that found no room, be it offered now or pushed out by one that was; 0
-	// where there is none.
-	Offer(server int, entries []duequeue.Entry) (oldestRefused int64)
+	// Offer passes entries of a server on. It returns what found no room, be it
+	// offered now or pushed out by an entry that was.
+	Offer(server int, entries []duequeue.Entry) duequeue.Refused
 	// Wanted gives the numbers of the biz types to peek: those that have a handler
 	// here, are not paused and whose lane has room.
 	Wanted(server int) []uint64
+	// Heard gives the numbers of the biz types whose bells to offer: those that have a
+	// handler here and are not paused. A nearer entry finds room in a full lane.
+	Heard(server int) []uint64
 	// Reserve makes room for whole rows of a biz type, at most so many, or for none
 	// where they are better offered. Where it makes room, one Take has to follow.
 	Reserve(ctx context.Context, server int, bizType uint64, most int) duequeue.Room

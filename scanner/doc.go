@@ -13,7 +13,8 @@
 // It is the authority for what has been read: for each group and biz type it
 // knows the floor, an action time before which every row has been offered and
 // accepted, and whether the group is behind, that is, whether the intake
-// refused or did not want something above the floor.
+// refused or did not want something above the floor. A refusal concerns its biz
+// type alone.
 //
 //   - A regular peek reads from the floor to now + LookAhead the types that are
 //     not behind. The floor also stays at or below the oldest task that the
@@ -31,7 +32,8 @@
 //     of what is due later follows.
 //   - A full peek has no floor. It finds what landed below it, such as a row whose
 //     insert took more than ten seconds to commit, and recovers run-out claims.
-//   - The doorbell tells of rows that were added for less than the look-ahead.
+//   - The doorbell tells of rows that were added for less than the look-ahead. They
+//     are offered to full lanes too, where they take the place of later ones.
 //     While it is silent, half as many polls ask for its highest id only.
 //
 // On failure: nothing is lost, since what is not offered, or is refused, is still

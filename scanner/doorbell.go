@@ -174,21 +174,22 @@ func (d *doorbell) page(ctx context.Context, unheard map[int]store.Unheard, now 
 	return more, err
 }
 
-// offer passes on the bells of wanted types that are within the look-ahead; the
-// rest is found by the peeks.
+// offer passes on the bells within the look-ahead of the types that are heard; the
+// rest is found by the peeks. What finds no room does not put off the peeks that
+// catch up, or bells would hold up rows that are due for longer.
 func (d *doorbell) offer(fresh []duequeue.Entry, now time.Time) {
 	if len(fresh) == 0 {
 		return
 	}
 	d.rang = now
 	d.sv.metrics.bells.WithLabelValues(d.sv.name).Add(float64(len(fresh)))
-	wanted := d.sv.cfg.Intake.Wanted(d.sv.index)
+	heard := d.sv.cfg.Intake.Heard(d.sv.index)
 	clock := d.sv.cfg.Store.Now(d.sv.index)
 	until := clock + d.sv.cfg.LookAhead.Milliseconds()
 	if slices.ContainsFunc(fresh, func(e duequeue.Entry) bool { return e.Due <= clock+d.sv.cfg.BellInterval.Milliseconds() }) {
 		d.urgent = now
 	}
 	d.sv.offer(slices.DeleteFunc(fresh, func(e duequeue.Entry) bool {
-		return e.Due > until || !slices.Contains(wanted, e.Type)
+		return e.Due > until || !slices.Contains(heard, e.Type)
 	}))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -16,7 +17,7 @@ type group struct {
 	next     time.Time          // of the regular peek; zero: at once
 	nextFull time.Time          // from then on the regular peek is a full one
 	busy     bool               // a job of it is under way
-	lowered  int64              // the oldest refused since the job began; math.MaxInt64: nothing
+	lowered  duequeue.Refused   // since the job began
 	failures int                // peeks of this one table that failed in a row; such a group stays alone
 	found    int                // entries of the last peek
 	silent   int                // peeks in a row that found nothing
@@ -41,7 +42,7 @@ type backlog struct {
 }
 
 func newGroup(tables []int) *group {
-	return &group{tables: tables, read: make(map[uint64]reading), lowered: math.MaxInt64, found: len(tables)}
+	return &group{tables: tables, read: make(map[uint64]reading), found: len(tables)}
 }
 
 // note takes in how many entries a peek found.
@@ -121,10 +122,12 @@ func (g *group) skip(wanted []uint64, full bool) {
 // done notes that the types were read up to their floor, and beyond it unless
 // behind. What was refused meanwhile lowers it.
 func (g *group) done(types []uint64, floor int64, behind bool) {
-	behind = behind || g.lowered != math.MaxInt64
 	for _, t := range types {
-		next := reading{floor: min(floor, g.lowered), behind: behind}
-		if g.read[t].owed && !behind {
+		next := reading{floor: floor, behind: behind}
+		if due, lowered := g.lowered[t]; lowered {
+			next = next.lower(due)
+		}
+		if g.read[t].owed && !next.behind {
 			next.floor = 0
 		} else {
 			next.owed = g.read[t].owed
@@ -145,24 +148,33 @@ func (g *group) owe(types []uint64) {
 }
 
 // streamed notes how far a stream of one type has come. What was refused
-// meanwhile ends it.
+// meanwhile, and lies behind it, ends it.
 func (g *group) streamed(t uint64, r reading) {
-	if g.lowered < r.floor {
-		r = reading{floor: g.lowered, behind: true}
+	if due, lowered := g.lowered[t]; lowered {
+		r = r.lower(due)
 	}
 	r.owed = g.read[t].owed
 	g.read[t] = r
 }
 
-// lower notes that an entry due then was refused, which may be one of the group's
-// that was accepted before and then pushed out.
-func (g *group) lower(due int64) {
+// lower notes that an entry of a type, due then, was refused, which may be one of
+// the group's that was accepted before and then pushed out.
+func (g *group) lower(t uint64, due int64) {
 	if g.busy {
-		g.lowered = min(g.lowered, due)
+		g.lowered.Note(t, due)
 	}
-	for t, r := range g.read {
-		g.read[t] = reading{floor: min(r.floor, due), behind: true, owed: r.owed}
+	if r, ok := g.read[t]; ok {
+		g.read[t] = r.lower(due)
 	}
+}
+
+// lower is the reading after an entry due then was refused. What is behind already
+// goes on as it is, if the entry lies where it will still be read.
+func (r reading) lower(due int64) reading {
+	if r.behind && due >= r.floor && (r.backlog == nil || due >= r.backlog.began) {
+		return r
+	}
+	return reading{floor: min(r.floor, due), behind: true, owed: r.owed}
 }
 
 // merge makes one group of two.

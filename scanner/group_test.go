@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin/store"
 )
 
 func drawGroup(t *rapid.T, next *int) *group {
@@ -112,14 +114,14 @@ func TestGroup(t *testing.T) {
 	cases := map[string]func(t *testing.T, g *group){
 		"what is refused lowers the floor and leaves the group behind": func(t *testing.T, g *group) {
 			g.done([]uint64{1}, 100, false)
-			g.lower(40)
+			g.lower(1, 40)
 			if g.read[1] != (reading{floor: 40, behind: true}) {
 				t.Errorf("%v", g.read)
 			}
 		},
 		"what is pushed out while a job is under way outlives the job": func(t *testing.T, g *group) {
 			g.busy = true
-			g.lower(40)
+			g.lower(1, 40)
 			g.done([]uint64{1}, 100, false)
 			if g.read[1] != (reading{floor: 40, behind: true}) {
 				t.Errorf("%v", g.read)
@@ -158,6 +160,32 @@ func TestGroup(t *testing.T) {
 	}
 	for name, check := range cases {
 		t.Run(name, func(t *testing.T) { check(t, newGroup([]int{0})) })
+	}
+}
+
+func TestWhatIsRefusedOfOneTypeLeavesTheOthersAsTheyAre(t *testing.T) {
+	g := newGroup([]int{0})
+	g.done([]uint64{1, 2}, 100, false)
+	g.busy = true
+	g.lower(2, 40)
+	if g.read[1] != (reading{floor: 100}) || g.read[2] != (reading{floor: 40, behind: true}) {
+		t.Errorf("%v", g.read)
+	}
+	g.done([]uint64{1, 2}, 200, false)
+	if g.read[1] != (reading{floor: 200}) || g.read[2] != (reading{floor: 40, behind: true}) {
+		t.Errorf("after the job: %v", g.read)
+	}
+}
+
+func TestWhatIsRefusedWhereItWillStillBeReadEndsNoStream(t *testing.T) {
+	g := newGroup([]int{0})
+	under := reading{floor: 50, behind: true, backlog: &backlog{rest: []store.Place{{Table: 0, Due: 60}}, began: 100}}
+	g.streamed(1, under)
+	if g.lower(1, 100); g.read[1] != under {
+		t.Errorf("behind where it began: %v", g.read)
+	}
+	if g.lower(1, 99); g.read[1] != (reading{floor: 50, behind: true}) {
+		t.Errorf("in a table that it may be done with: %v", g.read)
 	}
 }
 

@@ -57,13 +57,23 @@ func newLanes(capacity int, types ...uint64) *lanes {
 	return l
 }
 
-func (l *lanes) Offer(_ int, entries []duequeue.Entry) (oldest int64) {
+func (l *lanes) Offer(_ int, entries []duequeue.Entry) (refused duequeue.Refused) {
 	for _, e := range entries {
-		if _, refused := l.queues[e.Type].Offer(e); refused.JobID != 0 && (oldest == 0 || refused.Due < oldest) {
-			oldest = refused.Due
+		if _, out := l.queues[e.Type].Offer(e); out.JobID != 0 {
+			refused.Note(out.Type, out.Due)
 		}
 	}
-	return oldest
+	return refused
+}
+
+func (l *lanes) Heard(int) []uint64 {
+	var types []uint64
+	for t := range l.queues {
+		if !l.paused[t] {
+			types = append(types, t)
+		}
+	}
+	return types
 }
 
 func (l *lanes) Wanted(int) []uint64 {

@@ -158,7 +158,7 @@ func newIntake(capacity int, types ...uint64) *intake {
 	return in
 }
 
-func (in *intake) Offer(server int, entries []duequeue.Entry) int64 {
+func (in *intake) Offer(server int, entries []duequeue.Entry) duequeue.Refused {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, e := range entries {
@@ -172,6 +172,12 @@ func (in *intake) Wanted(server int) []uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.lanes.Wanted(server)
+}
+
+func (in *intake) Heard(server int) []uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.lanes.Heard(server)
 }
 
 func (in *intake) Oldest(server int) int64 {

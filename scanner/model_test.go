@@ -105,7 +105,7 @@ func (p *play) run() {
 // step has one thing happen.
 func (p *play) step() {
 	t, l, r := p.t, p.l, p.r
-	switch rapid.IntRange(0, 10).Draw(t, "op") {
+	switch rapid.IntRange(0, 11).Draw(t, "op") {
 	case 0, 1, 2:
 		for range rapid.IntRange(1, 6).Draw(t, "rows") {
 			p.insert()
@@ -136,7 +136,24 @@ func (p *play) step() {
 		r.back += time.Duration(rapid.IntRange(1, 20_000).Draw(t, "back")) * time.Millisecond
 	case 10:
 		p.reschedule()
+	case 11:
+		p.ring()
 	}
+}
+
+// ring has the bell of a row be heard, be its lane full or not.
+func (p *play) ring() {
+	var near []tocsin.JobID
+	for id, row := range p.r.pending {
+		if row.commit <= p.r.Now(0) && row.Due <= p.r.Now(0)+DefaultLookAhead.Milliseconds() && !p.l.paused[row.Type] {
+			near = append(near, id)
+		}
+	}
+	if len(near) == 0 {
+		return
+	}
+	slices.Sort(near)
+	p.s.servers[0].offer([]duequeue.Entry{p.r.pending[rapid.SampledFrom(near).Draw(p.t, "rings")].Entry})
 }
 
 // handOver gives a table away, or takes it again.

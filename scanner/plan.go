@@ -51,10 +51,11 @@ func (sv *server) pick(v view) (*job, time.Time) {
 			return j, time.Time{}
 		}
 	}
-	if !v.now.Before(sv.catchUp) {
-		if j := sv.behind(v); j != nil {
-			return j, time.Time{}
-		}
+	if len(sv.pauses) > 0 {
+		v.wanted = filter(v.wanted, func(t uint64) bool { return !v.now.Before(sv.pauses[t].until) })
+	}
+	if j := sv.behind(v); j != nil {
+		return j, time.Time{}
 	}
 	return nil, sv.lookAgain(v.now)
 }
@@ -194,7 +195,7 @@ func (sv *server) streamJob(g *group, t uint64, v view) *job {
 // job makes a group's job from a floor on. Where the server's clock was set back
 // the floor may lie in what is its future now.
 func (sv *server) job(g *group, types []uint64, v view, floor int64) *job {
-	g.busy, g.lowered = true, math.MaxInt64
+	g.busy, g.lowered = true, nil
 	return &job{
 		group:  g,
 		tables: g.tables,
@@ -262,6 +263,15 @@ func (sv *server) progress(j *job, r result) {
 		j.group.streamed(j.types[0], next)
 		return
 	}
-	j.group.done(filter(j.types, func(t uint64) bool { return !slices.Contains(r.left, t) }), floor, r.behind)
+	for _, t := range j.types {
+		due, stopped := r.stopped[t]
+		switch {
+		case slices.Contains(r.left, t):
+		case stopped:
+			j.group.done([]uint64{t}, min(floor, due), true)
+		default:
+			j.group.done([]uint64{t}, floor, r.behind)
+		}
+	}
 	j.group.note(r.found)
 }

@@ -24,7 +24,8 @@ type result struct {
 	failed map[int]error // tables that could not be read
 	err    error         // the server failed; nothing else is set
 
-	left []uint64 // types that were not read: they are better streamed
+	left    []uint64         // types that were not read: they are better streamed
+	stopped duequeue.Refused // types that were read to there only, as they found no room
 
 	// Of a stream only.
 	rest    []store.Place // it goes on from there
@@ -92,8 +93,9 @@ func (sv *server) once(ctx context.Context, j *job) {
 }
 
 // read peeks a job's tables, reads on those whose page came back full, the one
-// with the oldest rest first, and offers what it finds. A refusal ends it; so does
-// a rest that is due already, which is better streamed, unless that was tried.
+// with the oldest rest first, and offers what it finds. A type that is refused is
+// read no further. A rest that is due already ends it, as that is better streamed,
+// unless that was tried.
 func (sv *server) read(ctx context.Context, j *job) result {
 	q := store.PeekQuery{
 		Server: sv.index, Tables: j.tables, Types: j.types,
@@ -116,16 +118,19 @@ func (sv *server) read(ctx context.Context, j *job) result {
 		maps.Copy(r.failed, page.Failed)
 		r.found += len(page.Entries)
 		rest = append(rest, page.Full...)
-		if refused := sv.offer(page.Entries); refused != 0 {
-			return r.stopped(refused, rest)
+		if refused := sv.offer(page.Entries); len(refused) > 0 {
+			sv.pause(refused)
+			q.Types = r.stop(q.Types, refused, rest)
 		}
 		rest = slices.DeleteFunc(rest, func(e duequeue.Entry) bool { return !sv.owns(e.JobID.Table()) })
-		if len(rest) == 0 {
-			return r.stopped(math.MaxInt64, nil)
+		if len(rest) == 0 || len(q.Types) == 0 {
+			r.floor = math.MaxInt64
+			return r
 		}
 		slices.SortFunc(rest, func(a, b duequeue.Entry) int { return cmp.Compare(a.Due, b.Due) })
 		if !j.plain && rest[0].Due <= j.start {
-			return r.stopped(math.MaxInt64, rest)
+			r.floor, r.behind = rest[0].Due, true
+			return r
 		}
 		q.Sparse = false
 		q.Tables, q.After, q.Limit = []int{rest[0].JobID.Table()}, rest[0], sv.cfg.PageLimit*readOnFactor
@@ -133,15 +138,16 @@ func (sv *server) read(ctx context.Context, j *job) result {
 	}
 }
 
-// stopped is the result of reading up to the oldest of what was refused and what
-// was not read on.
-func (r result) stopped(refused int64, rest []duequeue.Entry) result {
-	r.floor = refused
-	for _, e := range rest {
-		r.floor = min(r.floor, e.Due)
+// stop notes that the refused types are read up to the oldest of what was refused
+// and what was not read on. It gives the other types.
+func (r *result) stop(types []uint64, refused duequeue.Refused, rest []duequeue.Entry) []uint64 {
+	for t, due := range refused {
+		r.stopped.Note(t, due)
+		for _, e := range rest {
+			r.stopped.Note(t, e.Due)
+		}
 	}
-	r.behind = r.floor != math.MaxInt64
-	return r
+	return filter(types, func(t uint64) bool { _, is := refused[t]; return !is })
 }
 
 func (sv *server) owns(table int) bool {

@@ -171,7 +171,7 @@ type guarded struct {
 	wrong   atomic.Int32
 }
 
-func (g *guarded) Offer(server int, entries []duequeue.Entry) int64 {
+func (g *guarded) Offer(server int, entries []duequeue.Entry) duequeue.Refused {
 	if !g.allowed.Load() {
 		g.wrong.Add(1)
 	}

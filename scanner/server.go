@@ -30,13 +30,18 @@ type server struct {
 
 	mu        sync.Mutex // guards what follows; never held while the intake or the store is called
 	groups    []*group
-	peeking   int       // jobs under way that peek
-	streaming int       // jobs under way that stream
-	streamed  uint64    // type of the last one
-	patience  *patience // with the server, for peeks
-	restUntil time.Time // the server failed: no peek before
-	catchUp   time.Time // the intake refused: no catch-up peek before
-	refused   time.Time // when it last did
+	peeking   int              // jobs under way that peek
+	streaming int              // jobs under way that stream
+	streamed  uint64           // type of the last one
+	patience  *patience        // with the server, for peeks
+	restUntil time.Time        // the server failed: no peek before
+	pauses    map[uint64]pause // by biz type
+}
+
+// pause is how long a biz type that the intake refused is not caught up with.
+type pause struct {
+	refused time.Time // when it last was
+	until   time.Time
 }
 
 func newServer(cfg Config, index int, name string, m *metrics) *server {
@@ -50,6 +55,7 @@ func newServer(cfg Config, index int, name string, m *metrics) *server {
 		wake:     make(chan struct{}, 1),
 		owned:    make(map[int]bool),
 		patience: newPatience(cfg.Interval),
+		pauses:   make(map[uint64]pause),
 	}
 }
 
@@ -111,18 +117,30 @@ func (sv *server) ownsAny() bool {
 	return len(sv.owned) > 0
 }
 
-// room lets a catch-up start now, but not faster than wokenEvery after a refusal.
+// room lets catch-ups start now, but none faster than wokenEvery after a refusal.
 func (sv *server) room() {
 	sv.mu.Lock()
-	sv.catchUp = earlier(sv.catchUp, sv.refused.Add(wokenEvery))
+	for t, p := range sv.pauses {
+		p.until = earlier(p.until, p.refused.Add(wokenEvery))
+		sv.pauses[t] = p
+	}
 	sv.mu.Unlock()
 	sv.look()
 }
 
-// offer passes on those of the entries whose table is still owned, and notes a
-// refusal. It returns the due time of the oldest refused entry, 0 for none. It
-// reorders entries.
-func (sv *server) offer(entries []duequeue.Entry) (refused int64) {
+// pause puts off catching up with the types that a peek found no room for.
+func (sv *server) pause(refused duequeue.Refused) {
+	now := time.Now()
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	for t := range refused {
+		sv.pauses[t] = pause{refused: now, until: now.Add(retryEvery)}
+	}
+}
+
+// offer passes on those of the entries whose table is still owned, and notes what
+// is refused. It reorders entries.
+func (sv *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	sv.offering.RLock()
 	entries = slices.DeleteFunc(entries, func(e duequeue.Entry) bool { return !sv.owned[e.JobID.Table()] })
 	if len(entries) > 0 {
@@ -130,7 +148,7 @@ func (sv *server) offer(entries []duequeue.Entry) (refused int64) {
 	}
 	sv.offering.RUnlock()
 	sv.metrics.entries.WithLabelValues(sv.name).Add(float64(len(entries)))
-	if refused != 0 {
+	if len(refused) > 0 {
 		sv.metrics.refusals.WithLabelValues(sv.name).Inc()
 		sv.lower(refused)
 	}
@@ -138,13 +156,13 @@ func (sv *server) offer(entries []duequeue.Entry) (refused int64) {
 }
 
 // lower notes a refusal in every group: the refused entry may have been pushed
-// out by a nearer one of another table.
-func (sv *server) lower(due int64) {
-	now := time.Now()
+// out by a nearer one of another table. Other types are not concerned.
+func (sv *server) lower(refused duequeue.Refused) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	for _, g := range sv.groups {
-		g.lower(due)
+	for t, due := range refused {
+		for _, g := range sv.groups {
+			g.lower(t, due)
+		}
 	}
-	sv.refused, sv.catchUp = now, now.Add(retryEvery)
 }

@@ -72,14 +72,16 @@ func newQuick(p *tape, types ...uint64) *quick {
 	return &quick{tape: p, rate: 10, types: types, slow: make(map[uint64]bool), offered: make(map[tocsin.JobID]bool)}
 }
 
-func (q *quick) Offer(_ int, entries []duequeue.Entry) int64 {
+func (q *quick) Offer(_ int, entries []duequeue.Entry) duequeue.Refused {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range entries {
 		q.offered[e.JobID] = true
 	}
-	return 0
+	return nil
 }
+
+func (q *quick) Heard(server int) []uint64 { return q.Wanted(server) }
 
 func (q *quick) Wanted(int) []uint64 { return slices.Clone(q.types) }
 

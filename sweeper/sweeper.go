@@ -36,8 +36,8 @@ type Tables interface {
 
 // Intake takes entries that it will load, claim, deliver and settle.
 type Intake interface {
-	// Offer takes what it has room for and returns the due time of the oldest entry refused, 0 if none.
-	Offer(server int, entries []duequeue.Entry) (oldestRefused int64)
+	// Offer takes what it has room for and returns what it refused.
+	Offer(server int, entries []duequeue.Entry) duequeue.Refused
 	// Oldest is the due time of the oldest entry not yet settled, math.MaxInt64 if there is none.
 	Oldest(server int) int64
 }
@@ -198,7 +198,7 @@ func (w *walk) take(ctx context.Context, server int, entries []duequeue.Entry, r
 	if w.cfg.Intake == nil || r.left != "" {
 		return nil
 	}
-	for len(entries) > 0 && w.cfg.Intake.Offer(server, entries) != 0 {
+	for len(entries) > 0 && len(w.cfg.Intake.Offer(server, entries)) > 0 {
 		if err := wait.For(ctx, roomPause); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ type small struct {
 	got  map[tocsin.JobID]int
 }
 
-func (s *small) Offer(_ int, entries []duequeue.Entry) int64 {
+func (s *small) Offer(_ int, entries []duequeue.Entry) duequeue.Refused {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range entries {
@@ -37,12 +37,12 @@ func (s *small) Offer(_ int, entries []duequeue.Entry) int64 {
 		}
 		if len(s.held) == 3 {
 			s.held = nil // settled by the time it is asked again
-			return e.Due
+			return duequeue.Refused{e.Type: e.Due}
 		}
 		s.held = append(s.held, e)
 		s.got[e.JobID]++
 	}
-	return 0
+	return nil
 }
 
 func (s *small) Oldest(int) int64 {
@@ -179,7 +179,7 @@ type cutting struct {
 	cancel context.CancelFunc
 }
 
-func (c *cutting) Offer(server int, entries []duequeue.Entry) int64 {
+func (c *cutting) Offer(server int, entries []duequeue.Entry) duequeue.Refused {
 	c.cancel()
 	return c.small.Offer(server, entries)
 }

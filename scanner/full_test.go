@@ -1,0 +1,140 @@
+package scanner
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// crowded is a scanner of two tables whose rows are in memory, peeked once. The lane
+// of type 1 has room for so many, that of type 2 for many.
+func crowded(t *testing.T, room int) (*Scanner, *rows, *lanes) {
+	t.Helper()
+	r := &rows{places: 2, pending: make(map[tocsin.JobID]row)}
+	l := newLanes(100, 1, 2)
+	l.queues[1].SetCap(room)
+	s, err := New(Config{Store: r, Intake: l, TablesPerStatement: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Own([]int{0, 1})
+	work(s.servers[0])
+	return s, r, l
+}
+
+// add adds a row of table 0 that is due in so long.
+func (r *rows) add(seq int, bizType uint64, in time.Duration) tocsin.JobID {
+	id := tocsin.JobID(seq << 22)
+	r.pending[id] = row{Entry: duequeue.Entry{JobID: id, Type: bizType, Due: r.Now(0) + in.Milliseconds()}}
+	return id
+}
+
+// What is due now is heard though its lane is full of what is due later.
+func TestAFullLaneHearsBells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rows{places: 1, pending: make(map[tocsin.JobID]row)}
+		in := newIntake(4, 1)
+		for n := range 4 {
+			r.add(n+1, 1, 8*time.Second)
+		}
+		s := run(t, Config{Store: r, Intake: in, Interval: slow})
+		s.Own([]int{0})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(in.Wanted(0)) != 0 {
+			t.Fatal("the lane is not full")
+		}
+		id := r.ring(9)
+		time.Sleep(2 * DefaultBellInterval)
+		synctest.Wait()
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		if due := in.queues[1].Pop(r.Now(0), 10, nil); len(due) != 1 || due[0].JobID != id {
+			t.Errorf("the lane has %v to start", due)
+		}
+	})
+}
+
+// A lane that refuses, be it what a peek or what a bell brings, leaves the other
+// types where they are in every group of tables.
+func TestARefusalConcernsItsTypeAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r, l := crowded(t, 2)
+		sv := s.servers[0]
+		for n := range 5 {
+			r.add(2*n+1, 1, 9*time.Second)
+			r.add(2*n+2, 2, 9*time.Second)
+		}
+		time.Sleep(DefaultInterval)
+		work(sv)
+		if n := l.queues[2].Len(); n != 5 {
+			t.Errorf("%d entries of the type that has room", n)
+		}
+		sv.offer([]duequeue.Entry{{JobID: 1 << 40, Type: 1, Due: r.Now(0)}}) // a bell: another gives way to it
+		for _, g := range sv.groups {
+			if g.read[2].behind || !g.read[1].behind {
+				t.Errorf("tables %v: the full type is at %+v, the other at %+v", g.tables, g.read[1], g.read[2])
+			}
+		}
+		r.peeks = nil
+		time.Sleep(DefaultInterval)
+		work(sv)
+		if len(r.peeks) == 0 {
+			t.Error("nothing is peeked any more")
+		}
+		for _, q := range r.peeks {
+			if !slices.Equal(q.Types, []uint64{2}) {
+				t.Errorf("peeked types %v", q.Types)
+			}
+		}
+	})
+}
+
+// A type that is read no further, as its lane refuses, is read later from where it
+// was, page by page; the others are read to their end at once.
+func TestARefusalEndsThePeekOfItsTypeAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r, l := crowded(t, 2)
+		s.cfg.PageLimit, s.servers[0].cfg.PageLimit = 3, 3
+		for n := range 20 {
+			r.add(2*n+1, 1, 9*time.Second)
+			r.add(2*n+2, 2, 9*time.Second+time.Duration(n)*time.Millisecond)
+		}
+		time.Sleep(DefaultInterval)
+		work(s.servers[0])
+		if n := l.queues[2].Len(); n != 20 {
+			t.Errorf("%d of 20 entries of the type that has room", n)
+		}
+		for end := time.Now().Add(time.Minute); len(r.pending) > 0; {
+			if time.Now().After(end) {
+				t.Fatalf("%d rows are left", len(r.pending))
+			}
+			time.Sleep(100 * time.Millisecond)
+			l.deliver(r, 100)
+			s.Wake(0)
+			work(s.servers[0])
+		}
+	})
+}
+
+// A type that refuses again and again does not put off catching up with another.
+func TestATypeCatchesUpWhileAnotherRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r, _ := crowded(t, 2)
+		sv := s.servers[0]
+		refuse := func() {
+			sv.offer([]duequeue.Entry{{JobID: 1 << 40, Type: 1, Due: 1}, {JobID: 2 << 40, Type: 1, Due: 1}, {JobID: 3 << 40, Type: 1, Due: 1}})
+			sv.pause(duequeue.Refused{1: 1})
+		}
+		refuse()
+		sv.lower(duequeue.Refused{2: r.Now(0)})
+		j, at := sv.pick(sv.view())
+		if j == nil || !slices.Equal(j.types, []uint64{2}) {
+			t.Errorf("next is %+v, else at %s", j, at)
+		}
+	})
+}
