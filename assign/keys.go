@@ -63,6 +63,8 @@ type nodeRecord struct {
 	Leaving bool `json:"leaving,omitempty"` // it is giving up its tables and takes none
 	// Newcomer says that it does not plan yet: what is given up for it now would lie without an owner.
 	Newcomer bool `json:"newcomer,omitempty"`
+	// Pausing says that it takes nothing for up to a TTL, as etcd was away.
+	Pausing bool `json:"pausing,omitempty"`
 	// Misses are the blocks of tables that the node can't reach.
 	Misses []int `json:"misses,omitempty"`
 	Block  int   `json:"block,omitempty"` // tables in one of these

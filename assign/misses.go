@@ -42,10 +42,9 @@ func (s *session) tell(ctx context.Context) error {
 	}
 	record := s.record
 	record.Misses, record.Block = missing, s.cfg.Block
-	if err := s.writer.come(ctx, record); err != nil {
+	if err := s.put(ctx, record); err != nil {
 		return err
 	}
-	s.record = record
 	s.log.Warn().Ints("databases", missing).Msg("the databases that this node can't reach have changed")
 	return nil
 }
