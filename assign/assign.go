@@ -57,12 +57,14 @@ type Assign struct {
 	owned      atomic.Int64
 	wanted     atomic.Int64
 	peers      atomic.Int64
-	missing    atomic.Pointer[[]int]     // see Miss
-	nudge      chan struct{}             // 1 slot: see look
-	limit      loglimit.Limit            // of what is logged again and again while something is amiss
-	foreign    atomic.Int64              // live nodes of the group with other databases
-	identified atomic.Pointer[Identity]  // last known
-	claiming   atomic.Pointer[time.Time] // since when the node is in claim mode; nil: it is not
+	missing    atomic.Pointer[[]int]           // see Miss
+	nudge      chan struct{}                   // 1 slot: see look
+	limit      loglimit.Limit                  // of what is logged again and again while something is amiss
+	foreign    atomic.Int64                    // live nodes of the group with other databases
+	identified atomic.Pointer[Identity]        // last known
+	told       atomic.Pointer[Told]            // see Tell; nil: Config.Info says all
+	others     atomic.Pointer[map[string]bool] // types that other nodes deliver
+	claiming   atomic.Pointer[time.Time]       // since when the node is in claim mode; nil: it is not
 }
 
 // New makes the node's membership; nothing is asked of etcd before Run.

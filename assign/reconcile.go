@@ -74,7 +74,9 @@ func (s *session) round(ctx context.Context) error {
 		return nil
 	}
 	owners := v.owners()
+	s.noteOthers(v)
 	s.compareHandlers(v)
+	s.standIn(v.duties(owners)[s.id])
 	s.compareIdentities(v)
 	s.noteDrain(v)
 	if err := s.sweepOrphans(ctx, v.orphans(owners)); err != nil {

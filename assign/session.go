@@ -44,6 +44,7 @@ type session struct {
 	alone   time.Time           // end of the last outage that was not everybody's
 	differs string              // types warned of last
 	moves   moves               // of tables that are not logged yet
+	duties  []Duty              // in the place of others, as last told
 	next    time.Time           // when to look again though nothing changed; zero: never
 	leaveBy time.Time           // when the leave time-out is over; zero: the session has not begun to leave
 }
@@ -57,7 +58,7 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 		id:      id,
 		lease:   l,
 		began:   time.Now(),
-		record:  nodeRecord{NodeInfo: a.cfg.Info, Identity: a.identity(), Weight: a.cfg.Weight, Newcomer: true, Pausing: outage},
+		record:  nodeRecord{NodeInfo: a.infoNow(), Identity: a.identity(), Weight: a.cfg.Weight, Newcomer: true, Pausing: outage},
 		writer:  writer{client: a.cfg.Client, cluster: a.cfg.Cluster, space: keys, id: id, lease: l.id, timeout: a.cfg.TTL / 2},
 		mirror:  newMirror(a.cfg.Client, keys, a.cfg.Tables, a.cfg.TTL),
 		held:    make(map[int]int64),
@@ -98,6 +99,7 @@ func (s *session) run(ctx context.Context) error {
 	})
 	wg.Go(func() { s.follow(life) })
 	lost := s.reconcile(ctx, life)
+	s.standIn(nil)
 	if lost == nil {
 		lost = s.leave(life)
 	}
