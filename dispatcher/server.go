@@ -17,6 +17,7 @@ type table struct {
 	owner        string    // who owns it, as its owner row says; "": nobody needs to, as in a sweep
 	since        time.Time // it was admitted then
 	uncleanUntil time.Time // overdue rows are claimed first until then
+	standIn      *standIn  // it is another's, and some of its types are ours to deliver; nil: it is ours
 	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
 }
 
@@ -101,6 +102,9 @@ func (s *server) wakeAll() {
 func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	s.mu.Lock()
 	for _, e := range entries {
+		if s.strange(e.JobID.Table(), e.Type) {
+			continue
+		}
 		if l := s.lanes[e.Type]; l != nil && !l.paused() && s.admitted(e.JobID.Table()) {
 			l.offer(e, &refused)
 		} else {
@@ -159,10 +163,13 @@ func (s *server) admitted(number int) bool {
 }
 
 // fence gives the owner whose claims count in the table where rows may not start
-// on ownership, since it can't be proven just now; "" where they may. Called
-// under s.mu.
+// on ownership, since it can't be proven just now, or is another's; "" where they
+// may. Called under s.mu.
 func (s *server) fence(number int) string {
 	t := s.tables[number]
+	if t != nil && t.standIn != nil {
+		return t.standIn.owner
+	}
 	if t == nil || t.owner == "" || s.d.cfg.LeaseOK(t.owner) {
 		return ""
 	}
