@@ -120,7 +120,7 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 			k.tellOverruns(time.Now())
 		}
 		for _, s := range d.servers {
-			s.resumeAside(time.Now())
+			s.wakeAside()
 		}
 	}
 }

@@ -46,10 +46,12 @@ type server struct {
 	open        tasks     // in delivery or waiting to be settled
 	overruns    map[tocsin.JobID]*overrun
 	waiters     map[*waiter]struct{}
-	pending     []result // wait for a settler
-	aside       []parked // refused by the database
-	unsettled   int      // pending, aside and being stored
-	closing     bool     // settlers end when nothing is pending
+	pending     []result      // wait for a settler
+	aside       []*part       // could not be stored
+	trying      int           // of these, by settlers just now
+	shut        map[int]*part // by table: one where not one row could be stored
+	unsettled   int           // pending, aside and being stored
+	closing     bool          // settlers end when nothing is pending
 }
 
 func newServer(d *Dispatcher, index int) *server {
@@ -63,6 +65,7 @@ func newServer(d *Dispatcher, index int) *server {
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),
 		waiters: make(map[*waiter]struct{}),
+		shut:    make(map[int]*part),
 
 		overruns: make(map[tocsin.JobID]*overrun),
 	}
@@ -152,7 +155,9 @@ func (s *server) addTo(st *Stats) {
 	}
 	st.Open += len(s.open)
 	st.Unsettled += s.unsettled
-	st.Aside += len(s.aside)
+	for _, p := range s.aside {
+		st.Aside += len(p.results) + len(p.later)
+	}
 	st.Overrun += len(s.overruns)
 }
 
