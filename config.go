@@ -17,7 +17,7 @@ type Server struct {
 
 	// TLS of the connections, over what the DSN says; nil means as the DSN says. An
 	// empty ServerName means the DSN's host.
-	TLS *tls.Config
+	TLS *tls.Config `json:"-"`
 }
 
 // Config says where the tables are.
