@@ -76,8 +76,9 @@ type Scan struct {
 
 // Sweep is about overdue tasks.
 type Sweep struct {
-	Grace biztype.Duration `yaml:"grace"` // how long overdue before a sweeper looks at it, 1s to 24h; 0: 60s
-	Cron  string           `yaml:"cron"`  // of the resident sweeper, "*/5 * * * *" or "@every 1m"; "": one sweep, then it ends
+	Grace   biztype.Duration `yaml:"grace"`   // how long overdue before a sweeper looks at it, 1s to 24h; 0: 60s
+	Timeout biztype.Duration `yaml:"timeout"` // how long a sweep takes tasks up, 1s to 24h; 0: 50s, of the resident sweeper 5/6 of the time to its next
+	Cron    string           `yaml:"cron"`    // of the resident sweeper, "*/5 * * * *" or "@every 1m"; "": one sweep, then it ends
 }
 
 // Purge is about tasks that are past the retention of their biz type.

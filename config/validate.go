@@ -30,6 +30,8 @@ const (
 	maxDrain     = time.Hour
 	minGrace     = time.Second
 	maxGrace     = 24 * time.Hour
+	minSweep     = time.Second
+	maxSweep     = 24 * time.Hour
 )
 
 var (
@@ -65,6 +67,9 @@ func (f File) problems() []problem {
 	c.node(f.Node)
 	c.scan(f.Scan)
 	c.between("$.sweep.grace", "sweep.grace", f.Sweep.Grace, minGrace, maxGrace)
+	if f.Sweep.Timeout != 0 {
+		c.between("$.sweep.timeout", "sweep.timeout", f.Sweep.Timeout, minSweep, maxSweep)
+	}
 	c.cron("$.sweep.cron", f.Sweep.Cron)
 	c.cron("$.purge.cron", f.Purge.Cron)
 	c.log(f.Log)

@@ -10,12 +10,12 @@ import (
 )
 
 // needsClaim decides whether a row is claimed before it starts: always of a
-// strict biz type, of one that this process could not deliver a moment ago, and of a row that has ended a process before; and where a
+// strict biz type and of a row that has ended a process before; and where a
 // sweeper or a process that lives may be looking at it too. Called under s.mu.
 func (s *server) needsClaim(t *task, now int64) bool {
 	r := t.lane.kind.rule.Load()
 	overdue := time.Duration(now-t.row.Action) * time.Millisecond
-	if s.d.cfg.ClaimAll || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter {
+	if s.d.cfg.ClaimAll || r.policy.Strict || t.row.Crashes > 0 || overdue >= r.claimAfter {
 		return true
 	}
 	tb := s.tables[t.table()]
@@ -65,7 +65,7 @@ func (t *task) acquit() {
 
 // claim takes rows of one lane in the database and returns those it got. The
 // others drop out; where it failed they are tried again in a second.
-func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task) []*task {
+func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 	if tasks = s.isolate(tasks); len(tasks) == 0 {
 		return nil
 	}
@@ -77,9 +77,9 @@ func (s *server) claim(ctx context.Context, l *lane, owner string, tasks []*task
 		byID[t.row.JobID], known[t.row.JobID] = t, t.row
 	}
 	before, hold := time.Now(), l.kind.rule.Load().timeout+claimMargin
-	// The end of the intake cuts off no claim: it might stand and nobody hear of
-	// it, which would look like a crash when it has run out.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(hold, s.d.cfg.DrainTimeout))
+	draining, end := s.d.whileDraining()
+	defer end()
+	ctx, cancel := context.WithTimeout(draining, min(hold, claimWithin))
 	defer cancel()
 	rows, err := s.claimRows(ctx, s.d.whileDraining, store.Claim{
 		Server: s.index,

@@ -33,6 +33,7 @@ const (
 	maxAhead       = 4000                   // rows a lane may load beyond its free slots
 	streamPatience = 50 * time.Millisecond  // a lane that has no room for so long is not quick enough to be given whole rows
 	claimMargin    = 5 * time.Second        // a claim lasts the delivery time-out and this
+	claimWithin    = 30 * time.Second       // a claim that takes longer has failed
 	handOverAfter  = 500 * time.Millisecond // Drain claims what is still in delivery after this
 	avoidFor       = time.Second            // a locked table is left alone for this long
 	uncleanFor     = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
@@ -46,8 +47,6 @@ const (
 	clockRecheck   = 100 * time.Millisecond
 	hardStop       = 5 * time.Second           // for settling after the drain time-out
 	maxPutOff      = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
-	lockedAtFirst  = 2                         // rows of a table found locked, and none that is not: it may be the table
-	lockedAtAll    = 5                         // rows found locked in one try of a table's outcomes
 	maxProbes      = loaders / 2               // rows of locked tables that are tried at once
 )
 
@@ -101,6 +100,14 @@ type Delivery struct {
 	TimedOut bool   // settled before the target returned
 }
 
+// Settlement is an outcome that is stored, for Config.Settled.
+type Settlement struct {
+	Type   uint64 // number of the biz type
+	Fate   store.Fate
+	Verb   tocsin.Verb
+	Undone bool // given back: its delivery never began, or the end of the dispatcher cut it off
+}
+
 // Config says what to deliver from where to where.
 type Config struct {
 	Store        Store
@@ -117,7 +124,7 @@ type Config struct {
 	Woken        func(server int)                    // a lane that refused has room again; nil: nobody asks
 	Alarm        func() *alarm.Alarm                 // wakes whoever starts rows that are held; nil: Go's timers
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
-	Settled      func(store.Fate, tocsin.Verb)       // called when an outcome is stored, concurrently, must be quick; nil: not called
+	Settled      func(Settlement)                    // called when an outcome is stored, concurrently, must be quick; nil: not called
 	Observe      func(Delivery)                      // called after each attempt, concurrently, must be quick; nil: not called
 	Logger       zerolog.Logger                      // zero: silent
 	Registerer   prometheus.Registerer               // nil: unregistered
@@ -158,7 +165,7 @@ func (c Config) withDefaults() Config {
 		c.Alarm = alarm.Coarse
 	}
 	if c.Settled == nil {
-		c.Settled = func(store.Fate, tocsin.Verb) {}
+		c.Settled = func(Settlement) {}
 	}
 	if c.Woken == nil {
 		c.Woken = func(int) {}

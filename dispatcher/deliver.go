@@ -48,7 +48,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 // (see Loosen); the biz type has become strict; or the table was somebody
 // else's since. Called under s.mu.
 func (s *server) wantsClaim(t *task, r *rule) bool {
-	return s.fence(t.table()) != "" || r.claims() || t.asked.Before(s.known(t.table()).since)
+	return s.fence(t.table()) != "" || r.policy.Strict || t.asked.Before(s.known(t.table()).since)
 }
 
 // tooOld reports that a row waited so long that it must not start any more: a
@@ -69,6 +69,8 @@ func (t *task) unripe(clock int64) bool {
 
 // giveBack lets go of a held row that will not start: a claimed one becomes
 // pending again, another returns to its queue, or is forgotten with its table.
+// A sweep leaves the action time as it was, so that the next sweep finds the row
+// at once. A node sets it to now: its next scan begins shortly before.
 func (s *server) giveBack(t *task) {
 	s.mu.Lock()
 	t.lane.leave(t.loaded, time.Now())
@@ -83,7 +85,11 @@ func (s *server) giveBack(t *task) {
 	s.mu.Unlock()
 	s.d.metrics.givenBack.Inc()
 	if t.claimed {
-		s.report([]result{{task: t, ending: ending{verb: tocsin.Defer, next: s.now()}}})
+		next := s.now()
+		if s.d.cfg.ClaimAll {
+			next = t.row.ActionTime.UnixMilli()
+		}
+		s.report([]result{{task: t, ending: ending{verb: tocsin.Defer, next: next, undone: true}}})
 	}
 	t.lane.wake()
 }

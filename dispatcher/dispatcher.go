@@ -39,9 +39,8 @@ type Dispatcher struct {
 	endIntake context.CancelFunc
 	drainBy   atomic.Pointer[time.Time] // nil: the drain time-out after the end of Run's context
 
-	mu       sync.Mutex
-	kinds    map[uint64]*kind // by biz type number; never shrinks
-	informed bool             // there have been policies
+	mu    sync.Mutex
+	kinds map[uint64]*kind // by biz type number; never shrinks
 }
 
 // New makes a Dispatcher. It knows no biz types before SetPolicies and starts
@@ -120,7 +119,7 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 			k.tellOverruns(time.Now())
 		}
 		for _, s := range d.servers {
-			s.wakeAside()
+			s.resumeAside(time.Now())
 		}
 	}
 }
@@ -192,10 +191,9 @@ func (d *Dispatcher) SetPolicies(policies []biztype.Policy) {
 	}
 	for number, k := range d.kinds {
 		if !named[number] {
-			k.lack()
+			k.pause()
 		}
 	}
-	d.informed = true
 	d.share()
 }
 
@@ -258,6 +256,13 @@ func (d *Dispatcher) Wanted(server int) []uint64 { return d.servers[server].type
 // those whose lanes are full, where what is due now takes the place of what is due
 // later.
 func (d *Dispatcher) Heard(server int) []uint64 { return d.servers[server].types(false) }
+
+// Lane says how many entries of a biz type a server's lane holds, queued or not
+// yet stored as settled, and how many more it takes. It is not open where the type
+// is paused or can't be delivered here: then nothing of it starts.
+func (d *Dispatcher) Lane(server int, bizType uint64) (held, room int, open bool) {
+	return d.servers[server].lane(bizType)
+}
 
 // Oldest gives the due time of the server's oldest entry that is queued or not
 // yet stored as settled, math.MaxInt64 for none. Paused types don't count: they

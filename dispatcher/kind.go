@@ -26,8 +26,6 @@ type rule struct {
 	claimAfter time.Duration
 	sweptAfter time.Duration
 	paused     bool
-	lacked     bool      // paused since this process can't deliver the type
-	claimUntil time.Time // each row is claimed until then: see gained
 }
 
 func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
@@ -68,11 +66,9 @@ type kind struct {
 	expiry  *time.Timer      // calls expire not later than the first delivery in hand is over its time-out; nil: nothing is
 }
 
-// set brings a new rule. Called under d.mu.
 func (k *kind) set(r *rule) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r.claimUntil = gained(k.rule.Load(), k.d.informed)
 	k.rule.Store(r)
 	if k.expiry != nil {
 		k.expiry.Reset(0) // the new time-out may be the shorter one
@@ -89,12 +85,11 @@ func (k *kind) share(r *rule) rate.Limit {
 	return rate.Limit(r.policy.Rate / float64(max(k.d.cfg.Peers(), 1)))
 }
 
-// lack stops a biz type that this process can't deliver any more.
-func (k *kind) lack() {
+func (k *kind) pause() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := *k.rule.Load()
-	r.paused, r.lacked = true, true
+	r.paused = true
 	k.rule.Store(&r)
 }
 

@@ -110,7 +110,7 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 // lead is how long before a row of the lane is due its load begins: not at all
 // where rows are claimed, since a claim wants them due. Called under s.mu.
 func (s *server) lead(l *lane) time.Duration {
-	if s.d.cfg.ClaimAll || s.unsure(time.Now()) || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || l.kind.rule.Load().claims() {
+	if s.d.cfg.ClaimAll || s.unsure(time.Now()) || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || l.kind.rule.Load().policy.Strict {
 		return 0
 	}
 	return holdLead
@@ -159,7 +159,7 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 	}
 	s.d.metrics.loaded.Add(float64(len(loaded.Rows)))
 	tasks := s.sortOut(batch, loaded, asked)
-	s.makeReady(ctx, tasks, loaded.Now)
+	s.makeReady(tasks, loaded.Now)
 	return len(loaded.Failed) == 0
 }
 
@@ -243,7 +243,7 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 	case row == nil:
 		s.d.metrics.droppedGone.Inc()
 		l.queue.Done(e.JobID)
-	case !s.admitted(e.JobID.Table()) || s.strange(e.JobID.Table(), e.Type):
+	case !s.admitted(e.JobID.Table()):
 		s.d.metrics.droppedTable.Inc()
 		l.queue.Done(e.JobID)
 	case row.Action > loaded.Now+requeueWithin.Milliseconds():
@@ -271,7 +271,7 @@ func (l *lane) retried(row *store.Row, now int64) bool {
 }
 
 // makeReady hands the tasks to their kinds, those that need a claim after it.
-func (s *server) makeReady(ctx context.Context, tasks []*task, now int64) {
+func (s *server) makeReady(tasks []*task, now int64) {
 	type claimed struct {
 		lane  *lane
 		owner string // whose owner row fences the claim; "": none
@@ -291,6 +291,6 @@ func (s *server) makeReady(ctx context.Context, tasks []*task, now int64) {
 		l.kind.put(l, ready)
 	}
 	for c, wanted := range claim {
-		c.lane.kind.put(c.lane, s.claim(ctx, c.lane, c.owner, wanted))
+		c.lane.kind.put(c.lane, s.claim(c.lane, c.owner, wanted))
 	}
 }

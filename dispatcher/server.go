@@ -17,7 +17,6 @@ type table struct {
 	owner        string    // who owns it, as its owner row says; "": nobody needs to, as in a sweep
 	since        time.Time // it was admitted then
 	uncleanUntil time.Time // overdue rows are claimed first until then
-	standIn      *standIn  // it is another's, and some of its types are ours to deliver; nil: it is ours
 	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
 }
 
@@ -46,12 +45,10 @@ type server struct {
 	open        tasks     // in delivery or waiting to be settled
 	overruns    map[tocsin.JobID]*overrun
 	waiters     map[*waiter]struct{}
-	pending     []result      // wait for a settler
-	aside       []*part       // could not be stored
-	trying      int           // of these, by settlers just now
-	shut        map[int]*part // by table: one where not one row could be stored
-	unsettled   int           // pending, aside and being stored
-	closing     bool          // settlers end when nothing is pending
+	pending     []result // wait for a settler
+	aside       []parked // refused by the database
+	unsettled   int      // pending, aside and being stored
+	closing     bool     // settlers end when nothing is pending
 }
 
 func newServer(d *Dispatcher, index int) *server {
@@ -65,7 +62,6 @@ func newServer(d *Dispatcher, index int) *server {
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),
 		waiters: make(map[*waiter]struct{}),
-		shut:    make(map[int]*part),
 
 		overruns: make(map[tocsin.JobID]*overrun),
 	}
@@ -105,9 +101,6 @@ func (s *server) wakeAll() {
 func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	s.mu.Lock()
 	for _, e := range entries {
-		if s.strange(e.JobID.Table(), e.Type) {
-			continue
-		}
 		if l := s.lanes[e.Type]; l != nil && !l.paused() && s.admitted(e.JobID.Table()) {
 			l.offer(e, &refused)
 		} else {
@@ -133,6 +126,17 @@ func (s *server) types(roomy bool) []uint64 {
 	return types
 }
 
+func (s *server) lane(bizType uint64) (held, room int, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lanes[bizType]
+	if l == nil {
+		return 0, 0, false
+	}
+	held = l.queue.Len() + l.queue.InFlight()
+	return held, l.queue.Room(), !l.paused()
+}
+
 func (s *server) oldest() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,9 +159,7 @@ func (s *server) addTo(st *Stats) {
 	}
 	st.Open += len(s.open)
 	st.Unsettled += s.unsettled
-	for _, p := range s.aside {
-		st.Aside += len(p.results) + len(p.later)
-	}
+	st.Aside += len(s.aside)
 	st.Overrun += len(s.overruns)
 }
 
@@ -168,13 +170,10 @@ func (s *server) admitted(number int) bool {
 }
 
 // fence gives the owner whose claims count in the table where rows may not start
-// on ownership, since it can't be proven just now, or is another's; "" where they
-// may. Called under s.mu.
+// on ownership, since it can't be proven just now; "" where they may. Called
+// under s.mu.
 func (s *server) fence(number int) string {
 	t := s.tables[number]
-	if t != nil && t.standIn != nil {
-		return t.standIn.owner
-	}
 	if t == nil || t.owner == "" || s.d.cfg.LeaseOK(t.owner) {
 		return ""
 	}

@@ -72,13 +72,13 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 // tables that are not admitted; of a node that stops, all. Rows that are known
 // already stay where they are, but for queued ones, which start now. One that
 // ended since Reserve is queued, and loaded again.
-func (d *Dispatcher) Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (oldestRefused int64) {
+func (d *Dispatcher) Take(_ context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (oldestRefused int64) {
 	d.takes.add(1)
 	defer d.takes.add(-1)
 	s := d.servers[server]
 	tasks, refused := s.book(bizType, room, rows, asked)
 	s.d.metrics.loaded.Add(float64(len(tasks)))
-	s.makeReady(ctx, tasks, s.now())
+	s.makeReady(tasks, s.now())
 	return refused
 }
 

@@ -157,11 +157,11 @@ func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
 	var done, back atomic.Int32
 	adapt := func(c *Config) {
 		c.ClaimAll, c.SweepGrace = true, time.Nanosecond
-		c.Settled = func(f store.Fate, v tocsin.Verb) {
+		c.Settled = func(s Settlement) {
 			switch {
-			case f == store.Stored && v == tocsin.Complete:
+			case s.Fate == store.Stored && s.Verb == tocsin.Complete && !s.Undone:
 				done.Add(1)
-			case f == store.Stored && v == tocsin.Defer:
+			case s.Fate == store.Stored && s.Verb == tocsin.Defer && s.Undone:
 				back.Add(1)
 			}
 		}

@@ -62,6 +62,7 @@ type ending struct {
 	verb   tocsin.Verb
 	next   int64 // Retry, Defer: the next action time
 	reason string
+	undone bool // no attempt: it never started, or was cut off by the end of the dispatcher
 }
 
 // result is an ending on its way to the database.
@@ -69,6 +70,7 @@ type result struct {
 	*task
 	ending
 	after bool // success after the attempt had been settled as failed: the task is no longer open
+	tries int  // times it was set aside
 }
 
 // outcome is built as late as this since Drain may have claimed the row meanwhile.
@@ -79,6 +81,7 @@ func (r result) outcome() store.Outcome {
 		Version:  r.row.Version,
 		Attempts: r.row.Attempts,
 		Claimed:  r.claimed,
+		By:       r.lane.kind.d.cfg.Node,
 		Action:   r.row.Action,
 		Next:     r.next,
 		Reason:   r.reason,

@@ -153,7 +153,7 @@ func (w *worker) expire(now time.Time) {
 	defer close(through)
 	err := fmt.Errorf("delivery timed out after %s", a.rule.timeout)
 	if now.IsZero() {
-		err = tocsin.Snooze(0)
+		err = errCutOff
 	} else {
 		a.server().overran(a.tasks)
 	}
@@ -166,10 +166,14 @@ func (w *worker) expire(now time.Time) {
 func pardon(errs []error) {
 	for i, err := range errs {
 		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retry {
-			errs[i] = tocsin.Snooze(0)
+			errs[i] = errCutOff
 		}
 	}
 }
+
+// errCutOff ends a delivery that the end of the dispatcher cuts off. Its task is
+// due again at once. It is told from a target's own Snooze(0) by its address.
+var errCutOff = fmt.Errorf("cut off: %w", tocsin.Snooze(0))
 
 // end reports how the attempt ended. It builds the results in the given slice
 // and returns it.
@@ -180,6 +184,7 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 		end := ending{verb: tocsin.Complete}
 		if errs[i] != nil {
 			end = endingOf(a.rule.policy, t.row, errs[i], a.server().now(), rand.Float64)
+			end.undone = errs[i] == errCutOff
 		}
 		results = append(results, result{task: t, ending: end})
 		k.metrics.ended[end.verb].Inc()

@@ -31,6 +31,7 @@ type Config struct {
 	DrainTimeout time.Duration // for deliveries in hand when Run's context ends, at most; settling them may take 5s more; 0: 30s
 	QueueCap     int           // ids held in memory at most; 0: 1,000,000
 	SweepGrace   time.Duration // of the cluster's sweeper; 0: 60s
+	SweepTimeout time.Duration // of Sweep and each sweep of SweepOn; 0: 50s, or 5/6 of the time to the next; below zero: none
 
 	Version    string                // shown in `cluster nodes`
 	Listen     string                // address of the status page, shown in `cluster nodes`
@@ -88,3 +89,6 @@ func (c Config) withDefaults() Config {
 // NoGrace as Config.SweepGrace sweeps whatever is due, however short a time ago:
 // for tests, and when every node is known to be stopped.
 const NoGrace = time.Nanosecond
+
+// NoTimeout as Config.SweepTimeout lets a sweep go on until nothing is left.
+const NoTimeout = time.Duration(-1)

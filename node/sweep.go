@@ -5,10 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
@@ -24,22 +28,28 @@ type SweepResult = sweeper.Result
 // Sweep walks every table of every database once, recovers run-out claims, and
 // claims and delivers what is overdue by more than Config.SweepGrace and has a
 // handler here; a node without handlers delivers every HTTP callback. It needs
-// MySQL only: no etcd, and Run need not be under way. When ctx ends it starts no
-// more, settles what is in hand and returns. The error joins those of servers
-// that could not be swept; the result is good for the others.
+// MySQL only: no etcd, and Run need not be under way.
+//
+// When ctx ends, or Config.SweepTimeout is over, it starts no more, gives back what
+// it has claimed and not begun, and returns within about two seconds: a delivery
+// that is under way then is cut off after a second and made again by whoever sweeps
+// or owns the table, without counting an attempt. Left says what was left.
+//
+// The error joins those of servers that could not be swept; the result is good for
+// the others. SweepResult.Err says whether anything was left that should not be.
 func (n *Node) Sweep(ctx context.Context) (SweepResult, error) {
 	var result SweepResult
-	counts, err := n.sweeping(ctx, false, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
+	outcomes, err := n.sweeping(ctx, sweepMode{}, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
 		result, err = s.Sweep(ctx)
 		return err
 	})
-	return result.Settled(counts), err
+	return result.Settled(outcomes), err
 }
 
 // SweepDry reports what Sweep would find and changes nothing.
 func (n *Node) SweepDry(ctx context.Context) (SweepResult, error) {
 	var result SweepResult
-	_, err := n.sweeping(ctx, true, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
+	_, err := n.sweeping(ctx, sweepMode{dry: true}, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
 		result, err = s.Sweep(ctx)
 		return err
 	})
@@ -47,58 +57,71 @@ func (n *Node) SweepDry(ctx context.Context) (SweepResult, error) {
 }
 
 // SweepOn sweeps at the times of a cron expression ("*/5 * * * *", "@every 1m")
-// until ctx ends, and returns nil then. A sweep that fails in part is logged.
+// until ctx ends, and returns nil then. Each sweep that found something is logged,
+// with what it left. Without a Config.SweepTimeout it has 5/6 of the time to the
+// next; deliveries that are under way then go on.
 func (n *Node) SweepOn(ctx context.Context, expression string) error {
 	schedule, err := sweeper.ParseSchedule(expression)
 	if err != nil {
 		return err
 	}
-	_, err = n.sweeping(ctx, false, func(ctx context.Context, s *sweeper.Sweeper) error {
+	_, err = n.sweeping(ctx, sweepMode{stays: true}, func(ctx context.Context, s *sweeper.Sweeper) error {
 		return s.Run(ctx, schedule)
 	})
 	return err
 }
 
+// cutOffAfter is how long deliveries go on after the sweeper has given them their
+// last second.
+const cutOffAfter = 100 * time.Millisecond
+
+// sweepMode is what is special about a sweep.
+type sweepMode struct {
+	dry   bool // changes nothing
+	stays bool // sweeps again and again
+}
+
 var errSweeping = errors.New("node: a sweep is under way already")
 
 // sweeping runs use with a sweeper whose dispatcher lives around it: what use
-// has handed over is settled before sweeping returns the outcomes.
-func (n *Node) sweeping(ctx context.Context, dry bool, use func(context.Context, *sweeper.Sweeper) error) (all sweeper.Counts, err error) {
+// has handed over is settled, or cut off, before sweeping returns the outcomes.
+func (n *Node) sweeping(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
 	if !n.swept.CompareAndSwap(false, true) {
-		return all, errSweeping
+		return nil, errSweeping
 	}
 	defer n.swept.Store(false)
 	db, err := store.Connect(ctx, n.cfg.Tables)
 	if err != nil {
-		return all, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	policies, err := biztype.Load(ctx, n.cfg.Tables)
 	if err != nil {
-		return all, err
+		return nil, err
 	}
-	w := &sweepParts{node: n, store: db}
+	w := &sweepParts{node: n, store: db, mode: mode}
 	w.policies.Store(&policies)
-	err = w.run(ctx, dry, use)
+	err = w.run(ctx, use)
 	return w.counts.read(), err
 }
 
 // sweepParts are the engines of a sweep, wired to one another.
 type sweepParts struct {
 	node       *Node
+	mode       sweepMode
 	store      *store.Store
 	dispatcher *dispatcher.Dispatcher
 	policies   atomic.Pointer[[]biztype.Policy]
 	counts     counts
 }
 
-func (w *sweepParts) run(ctx context.Context, dry bool, use func(context.Context, *sweeper.Sweeper) error) error {
+func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
 	targets := newTargets(w.node.cfg, w.node.handlers, w.mine)
 	defer targets.close()
 	var err error
 	w.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.node.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
-		QueueCap: w.node.cfg.QueueCap, SweepGrace: w.node.cfg.SweepGrace, DrainTimeout: w.node.cfg.DrainTimeout,
+		QueueCap: w.node.cfg.QueueCap, SweepGrace: w.node.cfg.SweepGrace, DrainTimeout: cutOffAfter,
 		Target: targets.of, ClaimAll: true, Settled: w.counts.settled,
 		Logger: w.node.cfg.Logger, // its metrics would be those of Run's dispatcher
 	})
@@ -106,12 +129,9 @@ func (w *sweepParts) run(ctx context.Context, dry bool, use func(context.Context
 		return err
 	}
 	w.follow(*w.policies.Load())
-	for server := range w.store.Servers() {
-		w.dispatcher.Admit(w.store.TablesOf(server), "", false)
-	}
 	metrics := newScope(w.node.cfg.Registerer)
 	defer metrics.end()
-	s, err := sweeper.New(w.config(dry, targets, metrics.registerer()))
+	s, err := sweeper.New(w.config(targets, metrics.registerer()))
 	if err = cmp.Or(err, metrics.check()); err != nil {
 		return err
 	}
@@ -125,15 +145,15 @@ func (w *sweepParts) run(ctx context.Context, dry bool, use func(context.Context
 	return errors.Join(err, g.Wait())
 }
 
-func (w *sweepParts) config(dry bool, t *targets, r prometheus.Registerer) sweeper.Config {
+func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config {
 	cfg := sweeper.Config{
 		Tables: w.store, Now: w.store.Now, Servers: w.store.Servers(), TablesOf: w.store.TablesOf, Intake: w.dispatcher,
 		Policies: func() []biztype.Policy { return *w.policies.Load() },
 		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
-		Grace:    w.node.cfg.SweepGrace, Counts: w.counts.read,
+		Grace:    w.node.cfg.SweepGrace, Timeout: w.node.cfg.SweepTimeout, Outcomes: w.counts.read,
 		Logger: w.node.cfg.Logger, Registerer: r,
 	}
-	if dry {
+	if w.mode.dry {
 		cfg.Intake = nil
 	}
 	return cfg
@@ -144,11 +164,14 @@ func (w *sweepParts) mine(p biztype.Policy) bool {
 	return len(w.node.handlers.targets) == 0 || p.Webhook == nil || p.WithDefaults().Group == w.node.cfg.Group
 }
 
-// watch follows changes of the policies while a resident sweeper lives.
+// watch follows changes of the policies while the sweep goes on. One sweep alone
+// does not log that it has read them: a crontab mails whatever a command prints.
 func (w *sweepParts) watch(ctx context.Context) error {
-	watcher, err := biztype.NewWatcher(biztype.WatchConfig{
-		Cluster: w.node.cfg.Tables, Changed: w.follow, Logger: w.node.cfg.Logger,
-	})
+	log := w.node.cfg.Logger
+	if !w.mode.stays {
+		log = log.Level(max(log.GetLevel(), zerolog.WarnLevel))
+	}
+	watcher, err := biztype.NewWatcher(biztype.WatchConfig{Cluster: w.node.cfg.Tables, Changed: w.follow, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -160,23 +183,38 @@ func (w *sweepParts) follow(policies []biztype.Policy) {
 	w.dispatcher.SetPolicies(policies)
 }
 
-// counts adds up outcomes, as sweeper.Counts. Safe for concurrent use.
-type counts struct{ delivered, retried, dead atomic.Int64 }
-
-func (c *counts) settled(fate store.Fate, verb tocsin.Verb) {
-	switch {
-	case fate != store.Stored && fate != store.InTx: // the sweeper counts it as settled elsewhere
-	case verb == tocsin.Complete:
-		c.delivered.Add(1)
-	case verb == tocsin.GiveUp:
-		c.dead.Add(1)
-	default:
-		c.retried.Add(1)
-	}
+// counts adds up outcomes by biz type. Safe for concurrent use.
+type counts struct {
+	mu     sync.Mutex
+	byType map[uint64]sweeper.Counts
 }
 
-func (c *counts) read() sweeper.Counts {
-	return sweeper.Counts{
-		Delivered: int(c.delivered.Load()), Retried: int(c.retried.Load()), Dead: int(c.dead.Load()),
+// settled counts an outcome. What was settled elsewhere, and what was given back,
+// is the sweeper's to find out.
+func (c *counts) settled(s dispatcher.Settlement) {
+	if s.Undone || s.Fate != store.Stored && s.Fate != store.InTx {
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.byType[s.Type]
+	switch s.Verb {
+	case tocsin.Complete:
+		n.Delivered++
+	case tocsin.GiveUp:
+		n.Dead++
+	default:
+		n.Retried++
+	}
+	if c.byType == nil {
+		c.byType = map[uint64]sweeper.Counts{}
+	}
+	c.byType[s.Type] = n
+}
+
+// read gives a copy.
+func (c *counts) read() map[uint64]sweeper.Counts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.byType)
 }

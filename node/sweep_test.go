@@ -127,6 +127,62 @@ func TestSweepCountsWhatHandlersComplete(t *testing.T) {
 	}
 }
 
+// TestATypeThatHangsHoldsUpNoOther: its lane is full long before all is found.
+func TestATypeThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	hang := tocsin.Define[string]("refund.check")
+	p := newPlace(t, closePolicy(), biztype.Policy{Name: "refund.check", Number: 2, Group: "orders", Concurrency: 2})
+	const hanging, others = 100, 60
+	for id := range uint64(hanging) {
+		add(t, p, hang.New(id+1, "", tocsin.In(0)))
+	}
+	var ids []tocsin.JobID
+	for id := range uint64(others) {
+		ids = append(ids, add(t, p, orderClose.New(id+1, order{id + 1}, tocsin.In(0))))
+	}
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	node.Handle(&h, hang, func(ctx context.Context, _ *tocsin.Task[string]) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	cfg := p.sweepConfig()
+	cfg.QueueCap, cfg.SweepTimeout = 20, node.NoTimeout
+	n, err := node.New(cfg, &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	type swept struct {
+		node.SweepResult
+		err error
+	}
+	results := make(chan swept, 1)
+	go func() {
+		result, err := n.Sweep(ctx)
+		results <- swept{result, err}
+	}()
+	for _, id := range ids {
+		await(t, p, id, "beside a type that hangs", withStatus(tocsin.Done))
+	}
+	stop()
+	r := receive(t, results, "the end of the sweep")
+	if !errors.Is(r.err, context.Canceled) || r.Delivered != others || r.Left["refund.check (stopped)"] != hanging || !r.Stopped {
+		t.Errorf("%s, %v", r, r.err)
+	}
+	if err := r.Err(); err == nil || err.Error() != "overdue tasks are left: refund.check (stopped): 100" {
+		t.Error(err)
+	}
+	again := p.sweepConfig()
+	if n, err = node.New(again, nil); err != nil {
+		t.Fatal(err)
+	}
+	if dry, err := n.SweepDry(t.Context()); err != nil || dry.Overdue != hanging {
+		t.Errorf("%s, %v: the next sweep finds all that were left", dry, err)
+	}
+}
+
 func TestSweepWaitsForTheGraceTime(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())

@@ -151,9 +151,15 @@ func (s *Store) settleText(outcomes []Outcome, groups [][]int) (b []byte, args [
 		case tocsin.GiveUp:
 			b, args = s.changeText(b, bury, o), append(args, cut(o.Reason))
 		}
+		if o.Verb != tocsin.Complete && o.byClaimer() {
+			args = append(args, o.By)
+		}
 	}
 	return b, args
 }
+
+// byClaimer reports whether the row must be the claimer's.
+func (o *Outcome) byClaimer() bool { return o.Claimed && o.By != "" }
 
 func (s *Store) completeText(b []byte, outcomes []Outcome, group []int) []byte {
 	first := &outcomes[group[0]]
@@ -190,8 +196,13 @@ func (s *Store) changeText(b []byte, st statement, o *Outcome) []byte {
 			return appendInt(b, o.Attempts)
 		case "status":
 			return appendInt(b, int(o.from()))
+		case "action":
+			return appendTime(b, o.Action)
 		}
-		return appendTime(b, o.Action)
+		if o.byClaimer() {
+			return append(b, byClaimer...)
+		}
+		return b
 	})
 }
 

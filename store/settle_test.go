@@ -17,6 +17,8 @@ func wrongVersion(o *Outcome)  { o.Version++ }
 func wrongAttempts(o *Outcome) { o.Attempts++ }
 func wrongAction(o *Outcome)   { o.Action++ }
 func wrongClaim(o *Outcome)    { o.Claimed = !o.Claimed }
+func wrongClaimer(o *Outcome)  { o.By = "you" }
+func rightClaimer(o *Outcome)  { o.By = "me" }
 
 // The write table, row by row: from what state, with which mistake in the
 // outcome, to what.
@@ -49,6 +51,14 @@ var settleCases = map[string]struct {
 	"snooze a claimed row":               {task{status: tocsin.Claimed}, tocsin.Defer, nil, Stored, tocsin.Pending},
 	"snooze a rescheduled row":           {task{}, tocsin.Defer, wrongVersion, Rescheduled, stays},
 	"snooze with another's deadline":     {task{status: tocsin.Claimed}, tocsin.Defer, wrongAction, ClaimLost, stays},
+	"retry with another's claim":         {task{status: tocsin.Claimed, by: "me"}, tocsin.Retry, wrongClaimer, ClaimLost, stays},
+	"retry with my claim":                {task{status: tocsin.Claimed, by: "me"}, tocsin.Retry, rightClaimer, Stored, tocsin.Pending},
+	"snooze with another's claim":        {task{status: tocsin.Claimed, by: "me"}, tocsin.Defer, wrongClaimer, ClaimLost, stays},
+	"snooze with my claim":               {task{status: tocsin.Claimed, by: "me"}, tocsin.Defer, rightClaimer, Stored, tocsin.Pending},
+	"bury with another's claim":          {task{status: tocsin.Claimed, by: "me"}, tocsin.GiveUp, wrongClaimer, ClaimLost, stays},
+	"bury with my claim":                 {task{status: tocsin.Claimed, by: "me"}, tocsin.GiveUp, rightClaimer, Stored, tocsin.Dead},
+	"complete with another's claim":      {task{status: tocsin.Claimed, by: "me"}, tocsin.Complete, wrongClaimer, Stored, tocsin.Done},
+	"retry what I did not claim":         {task{}, tocsin.Retry, wrongClaimer, Stored, tocsin.Pending},
 	"snooze a done row":                  {task{status: tocsin.Done}, tocsin.Defer, nil, Settled, stays},
 	"bury a pending row":                 {task{attempts: 2}, tocsin.GiveUp, nil, Stored, tocsin.Dead},
 	"bury a claimed row":                 {task{status: tocsin.Claimed}, tocsin.GiveUp, nil, Stored, tocsin.Dead},

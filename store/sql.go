@@ -114,8 +114,8 @@ WHERE job_id IN ({ids})
   AND status = 0;`)
 
 // seize takes rows as they were read, without a look at them: whoever has written
-// one since has set an action_time of then, which is after {until}. Its argument
-// is the claimer.
+// one since has set an action_time of then, which is after {until}, or was a sweep
+// that gave it back as it was. Its argument is the claimer.
 var seize = prepare(`
 UPDATE /* tocsin seize */ {table} FORCE INDEX (PRIMARY)
 SET status = 1,
@@ -150,14 +150,19 @@ WHERE job_id IN ({ids})
   AND status IN (0, 1, 4);`)
 
 // unchanged is the condition of the writes that only who holds the attempt may
-// make: {status} is 1 and {action} the deadline where the row was claimed, else
-// 0 and the action_time as loaded.
+// make: {status} is 1, {action} the deadline and {by} byClaimer where the row was
+// claimed, else 0, the action_time as loaded, and nothing.
 const unchanged = `
 WHERE job_id = {job_id}
   AND version = {version}
   AND attempts = {attempts}
   AND status = {status}
-  AND action_time = {action};`
+  AND action_time = {action}{by};`
+
+// byClaimer tells a claim from another's of the same deadline, to the millisecond:
+// a sweep gives back what it has claimed as it found it, and another may claim it
+// at once. Its argument is the claimer.
+const byClaimer = ` AND claimed_by = ?`
 
 // retry makes a task pending again after a failed attempt. Its argument is the
 // reason.

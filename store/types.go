@@ -70,6 +70,7 @@ type Outcome struct {
 	Version  uint32 // as loaded
 	Attempts int    // as loaded
 	Claimed  bool   // the row was claimed by this attempt
+	By       string // Claimed: the claimer; "": not compared
 	InTx     bool   // Complete: it is probably InTx, and has a statement apart from those that hit all their rows
 	Action   int64  // as loaded; claimed: the deadline
 	Next     int64  // Retry, Defer: the next action_time

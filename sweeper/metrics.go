@@ -20,7 +20,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return prometheus.CounterOpts{Namespace: "tocsin", Subsystem: "sweeper", Name: n, Help: help}
 	}
 	return &metrics{
-		sweeps:    f.NewCounterVec(name("sweeps_total", "Sweeps ended, by result: ok, failed."), []string{"result"}),
+		sweeps:    f.NewCounterVec(name("sweeps_total", "Sweeps ended, by result: ok, failed, timed_out."), []string{"result"}),
 		overdue:   f.NewCounter(name("overdue_total", "Overdue entries found.")),
 		recovered: f.NewCounter(name("recovered_total", "Run-out claims given back.")),
 		buried:    f.NewCounter(name("buried_total", "Run-out claims buried after the last crash.")),
@@ -33,8 +33,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 
 func (m *metrics) observe(r Result) {
 	result := "ok"
-	if len(r.Failed) > 0 {
+	switch {
+	case len(r.Failed) > 0:
 		result = "failed"
+	case r.TimedOut:
+		result = "timed_out"
 	}
 	m.sweeps.WithLabelValues(result).Inc()
 	m.overdue.Add(float64(r.Overdue))

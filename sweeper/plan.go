@@ -18,8 +18,11 @@ type round struct {
 
 // Why a type's tasks are left where they are.
 const (
-	leftPaused  = "paused"
-	leftForeign = "no handler here"
+	leftPaused   = "paused"
+	leftForeign  = "no handler here"
+	leftTimedOut = "no time left"
+	leftStopped  = "stopped"
+	leftFailed   = "server failed"
 )
 
 // rounds groups the biz types so that each table is peeked as few times as

@@ -2,6 +2,7 @@ package sweeper
 
 import (
 	"context"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/schedule"
 )
@@ -11,17 +12,42 @@ import (
 func ParseSchedule(expression string) (schedule.Schedule, error) { return schedule.Parse(expression) }
 
 // Run sweeps at each time of the schedule until ctx ends, and returns nil then.
-// A sweep that outlasts the next time delays it; none run side by side.
+// None run side by side. Without a Config.Timeout each sweep has 5/6 of the time
+// to the next. Deliveries that are under way then go on, and the next sweep counts
+// their outcomes.
 func (s *Sweeper) Run(ctx context.Context, at schedule.Schedule) error {
 	schedule.Each(ctx, at, func(ctx context.Context) {
-		result, err := s.Sweep(ctx)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			s.cfg.Logger.Error().Err(err).Stringer("result", result).Msg("sweep failed in part")
-		case result.Overdue+result.Recovered+result.Buried > 0:
-			s.cfg.Logger.Info().Stringer("result", result).Msg("swept")
+		timeout := s.cfg.Timeout
+		if timeout == 0 {
+			timeout = untilNext(at, time.Now())
 		}
+		result, err := s.sweep(ctx, timeout)
+		s.log(ctx, result, err)
 	})
 	return nil
+}
+
+// untilNext is 5/6 of the time to the next sweep; below zero: there is none.
+func untilNext(at schedule.Schedule, now time.Time) time.Duration {
+	next := at.Next(now)
+	if next.IsZero() {
+		return -1
+	}
+	return next.Sub(now) / 6 * 5
+}
+
+// log tells what a sweep did, and nothing of one that found nothing.
+func (s *Sweeper) log(ctx context.Context, result Result, err error) {
+	log := &s.cfg.Logger
+	switch left := result.Err(); {
+	case result.Overdue+result.Recovered+result.Buried == 0 && (ctx.Err() != nil || err == nil && left == nil):
+	case ctx.Err() != nil:
+		log.Info().Stringer("result", result).Msg("sweep stopped before its end")
+	case err != nil:
+		log.Error().Err(err).Stringer("result", result).Msg("sweep failed in part")
+	case left != nil:
+		log.Warn().Err(left).Stringer("result", result).Msg("swept; overdue tasks are left")
+	default:
+		log.Info().Stringer("result", result).Msg("swept")
+	}
 }

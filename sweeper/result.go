@@ -1,13 +1,13 @@
 package sweeper
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/tocsinhq/tocsin/duequeue"
 )
 
 // Counts are outcomes, as the intake settled them.
@@ -17,44 +17,95 @@ type Counts struct {
 	Dead      int `json:"dead"`      // given up
 }
 
+func (c Counts) plus(b Counts) Counts {
+	return Counts{c.Delivered + b.Delivered, c.Retried + b.Retried, c.Dead + b.Dead}
+}
+
 func (c Counts) minus(b Counts) Counts {
 	return Counts{c.Delivered - b.Delivered, c.Retried - b.Retried, c.Dead - b.Dead}
 }
 
+func (c Counts) total() int { return c.Delivered + c.Retried + c.Dead }
+
 // Result of one sweep.
 type Result struct {
-	Tables    int            `json:"tables"`  // peeked without an error
-	Overdue   int            `json:"overdue"` // entries found past their grace time, of all types
-	Counts                   //
-	Elsewhere int            `json:"elsewhere"` // claimed, settled, cancelled or rescheduled by another meanwhile
-	CutOff    int            `json:"cut_off"`   // not delivered since the sweep was told to end
-	Left      map[string]int `json:"left"`      // by biz type: overdue but not deliverable here, or paused
-	Recovered int            `json:"recovered"` // run-out claims given back
-	Buried    int            `json:"buried"`    // of those: dead after the last crash
-	Failed    []string       `json:"failed"`    // servers that could not be swept in full
-	Took      time.Duration  `json:"took_ns"`
-	ended     bool           // ctx ended the sweep
+	Tables     int            `json:"tables"`  // peeked without an error
+	Overdue    int            `json:"overdue"` // entries found past their grace time, of all types
+	Counts                    //
+	Elsewhere  int            `json:"elsewhere"`   // claimed, settled, cancelled or rescheduled by another meanwhile
+	CutOff     int            `json:"cut_off"`     // left since the time was over, or the sweep was told to end
+	InDelivery int            `json:"in_delivery"` // under way when the time of a resident sweep was over; they go on
+	Left       map[string]int `json:"left"`        // overdue and not delivered, by biz type and reason, "order.close (paused)"
+	Unread     int            `json:"unread"`      // tables not read to their end: more may be left
+	Recovered  int            `json:"recovered"`   // run-out claims given back
+	Buried     int            `json:"buried"`      // of those: dead after the last crash
+	Failed     []string       `json:"failed"`      // servers that could not be swept in full
+	TimedOut   bool           `json:"timed_out"`   // its time was over
+	Stopped    bool           `json:"stopped"`     // it was told to end
+	Took       time.Duration  `json:"took_ns"`
+
+	accounts map[uint64]account // by biz type
+	underWay bool               // what is not settled yet may be
+	dry      bool               // nothing was to be settled
 }
 
-func (r *Result) add(entries []duequeue.Entry, from round) {
-	r.Overdue += len(entries)
-	if from.left == "" {
-		return
-	}
-	for _, e := range entries {
-		r.Left[from.names[e.Type]+" ("+from.left+")"]++
-	}
+// account is what became of the overdue tasks of one biz type.
+type account struct {
+	name      string
+	left      string // why none is started, or not any more; "": they are
+	reported  bool   // they are counted only, from the beginning
+	carried   int    // held by the intake since an earlier sweep
+	found     int    // overdue entries
+	elsewhere int
+	inHand    int // held by the intake at the end
 }
 
-// Settled gives the result with all outcomes of the sweep, also those that came
-// in after it was told to end. The rest went elsewhere, or was not begun.
-func (r Result) Settled(c Counts) Result {
-	r.Counts = c
-	rest := max(r.Overdue-r.LeftTotal()-c.Delivered-c.Retried-c.Dead, 0)
-	if r.ended {
-		r.CutOff = rest
-	} else {
-		r.Elsewhere = rest
+// rest is how many tasks were left, and why.
+func (a account) rest(settled Counts, r *Result) (n int, why string) {
+	if a.reported {
+		return a.found, a.left
+	}
+	if r.underWay || r.dry {
+		return 0, ""
+	}
+	n = max(a.carried+a.found-a.elsewhere-a.inHand-settled.total(), 0)
+	switch {
+	case a.left != "":
+		return n, a.left
+	case r.TimedOut:
+		return n, leftTimedOut
+	case r.Stopped:
+		return n, leftStopped
+	}
+	return n, leftFailed
+}
+
+// Settled gives the result when the intake has ended: by has all outcomes of the
+// sweep, by biz type. What it held until then is left.
+func (r Result) Settled(by map[uint64]Counts) Result {
+	r.accounts = maps.Clone(r.accounts)
+	for t, a := range r.accounts {
+		a.inHand = 0
+		r.accounts[t] = a
+	}
+	return r.with(by)
+}
+
+// with adds the accounts up, with outcomes by biz type.
+func (r Result) with(by map[uint64]Counts) Result {
+	r.Overdue, r.Counts, r.Elsewhere, r.CutOff, r.InDelivery, r.Left = 0, Counts{}, 0, 0, 0, map[string]int{}
+	for t, a := range r.accounts {
+		n, why := a.rest(by[t], &r)
+		r.Overdue += a.found
+		r.Counts = r.Counts.plus(by[t])
+		r.Elsewhere += a.elsewhere
+		r.InDelivery += a.inHand
+		if n > 0 {
+			r.Left[a.name+" ("+why+")"] += n
+		}
+		if why == leftTimedOut || why == leftStopped {
+			r.CutOff += n
+		}
 	}
 	return r
 }
@@ -67,13 +118,41 @@ func (r Result) LeftTotal() (n int) {
 	return n
 }
 
+// Err names what was left though it is overdue and its biz type not paused; nil if
+// nothing was.
+func (r Result) Err() error {
+	var left []string
+	for _, key := range slices.Sorted(maps.Keys(r.Left)) {
+		if !strings.HasSuffix(key, " ("+leftPaused+")") {
+			left = append(left, key+": "+strconv.Itoa(r.Left[key]))
+		}
+	}
+	switch {
+	case len(left) > 0:
+		return errors.New("overdue tasks are left: " + strings.Join(left, ", "))
+	case r.Unread > 0:
+		return fmt.Errorf("%d tables were not read to their end", r.Unread)
+	}
+	return nil
+}
+
 // String is the summary line.
 func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d tables, %d overdue, %d delivered, %d retried, %d dead, %d elsewhere, %d left, %d recovered, %d buried, took %s",
 		r.Tables, r.Overdue, r.Delivered, r.Retried, r.Dead, r.Elsewhere, r.LeftTotal(), r.Recovered, r.Buried, r.Took.Round(time.Millisecond))
-	if r.ended {
-		fmt.Fprintf(&b, "; cut off, %d not delivered", r.CutOff)
+	for _, note := range []struct {
+		holds bool
+		text  string
+	}{
+		{r.TimedOut, "its time was over"},
+		{r.Stopped, "stopped before its end"},
+		{r.InDelivery > 0, strconv.Itoa(r.InDelivery) + " in delivery"},
+		{r.Unread > 0, strconv.Itoa(r.Unread) + " tables not read to their end"},
+	} {
+		if note.holds {
+			b.WriteString("; " + note.text)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Left)) {
 		fmt.Fprintf(&b, "; left %s: %d", name, r.Left[name])

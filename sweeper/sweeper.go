@@ -3,11 +3,6 @@ package sweeper
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"math"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,16 +10,24 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/tablewalk"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
 // Defaults of a Config.
 const (
-	DefaultGrace = 60 * time.Second
-	DefaultPage  = 500
-	roomPause    = 20 * time.Millisecond
+	DefaultGrace   = 60 * time.Second
+	DefaultTimeout = 50 * time.Second // below the step of a crontab
+	DefaultPage    = 500
+)
+
+const (
+	pageTogether = 64                    // entries of each table, where several are read together
+	atMost       = 4096                  // entries of a biz type that the intake holds of one server
+	countedAt    = 1000                  // pageTogether of what is counted only
+	countedAlone = 10_000                // Page of what is counted only
+	roomPause    = 20 * time.Millisecond // between two looks for room
+	windDown     = time.Second           // for deliveries in hand when the time is over
+	tellEvery    = time.Minute           // between two lines of progress
 )
 
 // Tables is what a sweep reads and gives back, by server.
@@ -36,10 +39,15 @@ type Tables interface {
 
 // Intake takes entries that it will load, claim, deliver and settle.
 type Intake interface {
+	// Admit lets entries of the tables be taken, on behalf of no owner, until Drop.
+	Admit(tables []int, owner string, claimOverdue bool)
+	// Drop forgets entries of the tables that are not in delivery, and gives their claims back.
+	Drop(tables []int)
 	// Offer takes what it has room for and returns what it refused.
 	Offer(server int, entries []duequeue.Entry) duequeue.Refused
-	// Oldest is the due time of the oldest entry not yet settled, math.MaxInt64 if there is none.
-	Oldest(server int) int64
+	// Lane is how many entries of a biz type are held, until they are settled, and how many more fit; open: it is neither
+	// paused nor without a handler.
+	Lane(server int, bizType uint64) (held, room int, open bool)
 }
 
 // Config of a Sweeper.
@@ -52,16 +60,18 @@ type Config struct {
 	Policies   func() []biztype.Policy     // asked at the start of each sweep
 	Can        func(p biztype.Policy) bool // whether Intake can deliver the type
 	Grace      time.Duration               // how long overdue; 0: 60s; below zero: no grace at all, for tests
-	Page       int                         // entries per table and peek; 0: 500
-	Counts     func() Counts               // outcomes that Intake has seen so far, ever; nil: none are known
-	Logger     zerolog.Logger              // of the resident form
+	Timeout    time.Duration               // of a sweep; 0: 50s, of one in Run 5/6 of the time to the next; below zero: none
+	Page       int                         // entries of a table that is read alone; 0: 500
+	Outcomes   func() map[uint64]Counts    // outcomes that Intake has seen so far, ever, by biz type; nil: none are known
+	Logger     zerolog.Logger              // of progress, and of Run
 	Registerer prometheus.Registerer       // nil: metrics are not exported
 }
 
 // Sweeper walks all tables. Sweep may be called again, not concurrently.
 type Sweeper struct {
-	cfg     Config
-	metrics *metrics
+	cfg      Config
+	metrics  *metrics
+	counting time.Duration // at most, of what is left; tests have more time
 }
 
 // New checks the config and makes a Sweeper.
@@ -75,158 +85,40 @@ func New(cfg Config) (*Sweeper, error) {
 	if cfg.Page <= 0 {
 		cfg.Page = DefaultPage
 	}
-	if cfg.Counts == nil {
-		cfg.Counts = func() Counts { return Counts{} }
+	if cfg.Outcomes == nil {
+		cfg.Outcomes = func() map[uint64]Counts { return nil }
 	}
-	return &Sweeper{cfg: cfg, metrics: newMetrics(cfg.Registerer)}, nil
+	return &Sweeper{cfg: cfg, metrics: newMetrics(cfg.Registerer), counting: windDown}, nil
 }
 
 // Sweep walks every table of every server once and returns when all it handed
 // over is settled. Its error joins those of the servers that failed; the result
-// is good for the others all the same. When ctx ends, it hands over no more and
-// returns what it has.
+// is good for the others all the same.
+//
+// When ctx ends, or the time-out is over, it hands over no more, has the intake
+// give back what has not begun, waits a second for deliveries in hand, and says
+// in Result.Left what it left. That the time is over is no error.
 func (s *Sweeper) Sweep(ctx context.Context) (Result, error) {
-	start, before := time.Now(), s.cfg.Counts()
-	walk := &walk{Sweeper: s, rounds: rounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace)}
-	walk.result = Result{Left: map[string]int{}, Failed: []string{}}
-	tablewalk.Servers(len(s.cfg.Servers), func(server int) { walk.server(ctx, server) })
-	if walk.result.ended = ctx.Err() != nil; walk.result.ended {
-		walk.errs = append(walk.errs, fmt.Errorf("sweep cut off: %w", ctx.Err()))
+	if s.cfg.Timeout == 0 {
+		return s.sweep(ctx, DefaultTimeout)
 	}
-	if s.cfg.Intake != nil {
-		walk.result = walk.result.Settled(s.cfg.Counts().minus(before))
-	}
-	walk.result.Took = time.Since(start)
-	s.metrics.observe(walk.result)
-	return walk.result, tablewalk.Join(walk.errs...)
+	return s.sweep(ctx, s.cfg.Timeout)
 }
 
-// walk is one sweep under way.
-type walk struct {
-	*Sweeper
-	rounds []round
-
-	mu     sync.Mutex
-	result Result
-	errs   []error
+// sweep is Sweep with a time-out; below zero: none.
+func (s *Sweeper) sweep(ctx context.Context, timeout time.Duration) (Result, error) {
+	timed, cancel := context.WithCancel(ctx)
+	if timeout >= 0 {
+		timed, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
+	}
+	defer cancel()
+	run := newRun(s)
+	run.walk(timed)
+	run.end(timed)
+	result, err := run.result(), run.failure()
+	s.metrics.observe(result)
+	return result, err
 }
 
-// server sweeps one server's tables and waits until the intake has settled them.
-func (w *walk) server(ctx context.Context, server int) {
-	err := w.tables(ctx, server)
-	if w.cfg.Intake != nil {
-		err = errors.Join(err, w.settled(ctx, server))
-	}
-	if err != nil && ctx.Err() == nil {
-		w.fail(server, err)
-	}
-}
-
-func (w *walk) tables(ctx context.Context, server int) error {
-	way := tablewalk.Walk{Server: server, Tables: w.cfg.TablesOf(server), Measure: w.cfg.Tables.Measure}
-	var errs []error
-	err := way.Run(ctx, func(tables []int) error {
-		failed, err := w.chunk(ctx, server, tables)
-		if err != nil {
-			errs = append(errs, err)
-			return nil
-		}
-		w.count(func(r *Result) { r.Tables += len(tables) - len(failed) })
-		for _, table := range slices.Sorted(maps.Keys(failed)) {
-			errs = append(errs, failed[table])
-		}
-		return nil
-	})
-	return tablewalk.Join(append(errs, err)...)
-}
-
-// chunk recovers and peeks some tables of one server. Tables that could not be
-// read hide no other; an error concerns them all.
-func (w *walk) chunk(ctx context.Context, server int, tables []int) (failed map[int]error, err error) {
-	failed = make(map[int]error)
-	if err := w.recover(ctx, server, tables); err != nil && ctx.Err() == nil {
-		w.fail(server, err)
-	}
-	for _, r := range w.rounds {
-		q := store.PeekQuery{
-			Server: server, Tables: tables, Types: r.types, Limit: w.cfg.Page,
-			Until: w.cfg.Now(server) - r.grace.Milliseconds(),
-		}
-		if err := w.peek(ctx, q, r, failed); err != nil {
-			return failed, err
-		}
-	}
-	return failed, nil
-}
-
-// recover gives back run-out claims until none is left, or none could be. Its
-// error names tables that failed; the others are done.
-func (w *walk) recover(ctx context.Context, server int, tables []int) error {
-	for w.cfg.Intake != nil {
-		got, err := w.cfg.Tables.Recover(ctx, server, tables, w.cfg.Page)
-		w.count(func(r *Result) { r.Recovered += got.Back; r.Buried += got.Buried })
-		if err != nil || got.Back+got.Buried == 0 {
-			return err
-		}
-	}
-	return nil
-}
-
-// peek reads all that is overdue, page by page.
-func (w *walk) peek(ctx context.Context, q store.PeekQuery, r round, failed map[int]error) error {
-	pages := tablewalk.Over(q.Tables)
-	for step := range pages.Steps() {
-		q.Tables, q.After = step.Tables, step.After
-		page, err := w.cfg.Tables.Peek(ctx, q)
-		if err != nil {
-			return err
-		}
-		maps.Copy(failed, page.Failed)
-		if err := w.take(ctx, q.Server, page.Entries, r); err != nil {
-			return err
-		}
-		for _, last := range page.Full {
-			pages.More(last.JobID.Table(), last)
-		}
-	}
-	return nil
-}
-
-// take counts entries and hands them over, waiting while the intake is full.
-func (w *walk) take(ctx context.Context, server int, entries []duequeue.Entry, r round) error {
-	w.count(func(res *Result) { res.add(entries, r) })
-	if w.cfg.Intake == nil || r.left != "" {
-		return nil
-	}
-	for len(entries) > 0 && len(w.cfg.Intake.Offer(server, entries)) > 0 {
-		if err := wait.For(ctx, roomPause); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// settled waits until the intake holds nothing of the server any more.
-func (w *walk) settled(ctx context.Context, server int) error {
-	for w.cfg.Intake.Oldest(server) != math.MaxInt64 {
-		if err := wait.For(ctx, roomPause); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *walk) count(add func(*Result)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	add(&w.result)
-}
-
-func (w *walk) fail(server int, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if name := w.cfg.Servers[server]; !slices.Contains(w.result.Failed, name) {
-		w.result.Failed = append(w.result.Failed, name)
-	}
-	w.errs = append(w.errs, fmt.Errorf("sweep server %s: %w", w.cfg.Servers[server], err))
-}
+// errTimeout is why a sweep ends whose time is over.
+var errTimeout = errors.New("the sweep's time-out is over")

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"maps"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,41 +19,6 @@ import (
 )
 
 func TestMain(m *testing.M) { devtest.Main(m) }
-
-// small is an intake with room for three entries at a time. It takes each entry
-// as settled when its server is asked for the oldest.
-type small struct {
-	mu   sync.Mutex
-	held []duequeue.Entry
-	got  map[tocsin.JobID]int
-}
-
-func (s *small) Offer(_ int, entries []duequeue.Entry) duequeue.Refused {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range entries {
-		if s.got[e.JobID] > 0 {
-			continue // known
-		}
-		if len(s.held) == 3 {
-			s.held = nil // settled by the time it is asked again
-			return duequeue.Refused{e.Type: e.Due}
-		}
-		s.held = append(s.held, e)
-		s.got[e.JobID]++
-	}
-	return nil
-}
-
-func (s *small) Oldest(int) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.held) == 0 {
-		return math.MaxInt64
-	}
-	s.held = s.held[1:]
-	return 1
-}
 
 // fixture is a cluster with tasks and the store to sweep it with.
 type fixture struct {
@@ -71,7 +36,7 @@ func newFixture(t *testing.T) fixture {
 	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "a", Number: 1, Group: "g"}}); err != nil {
+	if _, err := biztype.Apply(t.Context(), cfg, types); err != nil {
 		t.Fatal(err)
 	}
 	client, err := tocsin.Open(t.Context(), cfg)
@@ -86,12 +51,17 @@ func newFixture(t *testing.T) fixture {
 	return fixture{cfg, client, db}
 }
 
-// add stores n tasks that are due now and returns their ids.
+// add stores n tasks of type a that are due now and returns their ids.
 func (f fixture) add(t *testing.T, n int) map[tocsin.JobID]bool {
+	t.Helper()
+	return f.addOf(t, "a", n)
+}
+
+func (f fixture) addOf(t *testing.T, name string, n int) map[tocsin.JobID]bool {
 	t.Helper()
 	var tasks []tocsin.NewTask
 	for i := range n {
-		tasks = append(tasks, tocsin.Define[string]("a").New(uint64(i+1), "", tocsin.In(0)))
+		tasks = append(tasks, tocsin.Define[string](name).New(uint64(i+1), "", tocsin.In(0)))
 	}
 	added, err := f.client.AddMany(t.Context(), tasks)
 	if err != nil {
@@ -104,16 +74,22 @@ func (f fixture) add(t *testing.T, n int) map[tocsin.JobID]bool {
 	return ids
 }
 
-func (f fixture) sweeper(t *testing.T, intake Intake) *Sweeper {
+// sweeper has the intake's outcomes; nil: it sweeps dry.
+func (f fixture) sweeper(t *testing.T, in *intake) *Sweeper {
 	t.Helper()
-	s, err := New(Config{
-		Tables: f.store, Now: f.store.Now, Servers: f.store.Servers(), TablesOf: f.store.TablesOf, Intake: intake,
-		Policies: func() []biztype.Policy { return []biztype.Policy{{Name: "a", Number: 1, Group: "g"}} },
-		Can:      func(biztype.Policy) bool { return true }, Grace: -1, Page: 2,
-	})
+	cfg := Config{
+		Tables: f.store, Now: f.store.Now, Servers: f.store.Servers(), TablesOf: f.store.TablesOf,
+		Policies: func() []biztype.Policy { return types },
+		Can:      func(p biztype.Policy) bool { return p.Name != "foreign" }, Grace: -1, Page: 2,
+	}
+	if in != nil {
+		cfg.Intake, cfg.Outcomes = in, in.outcomes
+	}
+	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.counting = time.Minute
 	return s
 }
 
@@ -121,15 +97,138 @@ func TestSweepHandsOverEveryEntryOfFullPagesToAFullIntake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ids := f.add(t, 400)
-	intake := &small{got: map[tocsin.JobID]int{}}
-	result, err := f.sweeper(t, intake).Sweep(t.Context())
-	if err != nil || result.Tables != 80 || result.Overdue != 400 {
+	in := newIntake(3)
+	result, err := f.sweeper(t, in).Sweep(t.Context())
+	if err != nil || result.Tables != 80 || result.Overdue != 400 || result.Delivered != 400 || result.Err() != nil {
 		t.Errorf("%s, %v", result, err)
 	}
 	for id := range ids {
-		if intake.got[id] != 1 {
-			t.Errorf("task %s was handed over %d times", id, intake.got[id])
+		if in.got[id] != 1 {
+			t.Errorf("task %s was handed over %d times", id, in.got[id])
 		}
+	}
+}
+
+func TestATypeThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hang, quick, foreign := f.addOf(t, "hang", 600), f.addOf(t, "b", 150), f.addOf(t, "foreign", 100)
+	ctx, stop := context.WithCancel(t.Context())
+	in := newIntake(10)
+	in.hangs[2] = true
+	in.settled = func(n int) {
+		if n == len(quick) {
+			stop() // the sweep would go on for ever
+		}
+	}
+	result, err := f.sweeper(t, in).Sweep(ctx)
+	if !errors.Is(err, context.Canceled) || !result.Stopped || result.TimedOut || len(result.Failed) != 0 {
+		t.Errorf("%s, %v", result, err)
+	}
+	if result.Delivered != len(quick) || result.InDelivery != 4 {
+		t.Errorf("%s: want all of type b delivered, and four in delivery", result)
+	}
+	want := map[string]int{"hang (stopped)": len(hang) - 4, "foreign (no handler here)": len(foreign)}
+	if !maps.Equal(result.Left, want) || result.CutOff != len(hang)-4 || result.Elsewhere != 0 || result.Unread != 0 {
+		t.Errorf("%s\nwant %v", result, want)
+	}
+	if most := in.most[2]; most > 10 {
+		t.Errorf("the intake held %d of the type that hangs", most)
+	}
+	ended := result.Settled(map[uint64]Counts{2: {Retried: 1}, 3: {Delivered: len(quick)}})
+	if ended.InDelivery != 0 || ended.Left["hang (stopped)"] != len(hang)-1 || ended.Retried != 1 {
+		t.Errorf("%s: one of the four timed out, three were cut off", ended)
+	}
+	if err := ended.Err(); err == nil || err.Error() != "overdue tasks are left: foreign (no handler here): 100, hang (stopped): 599" {
+		t.Error(err)
+	}
+}
+
+func TestASweepWhoseTimeIsOverSaysWhatItLeft(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hang := f.addOf(t, "hang", 300)
+	in := newIntake(10)
+	in.hangs[2] = true
+	s := f.sweeper(t, in)
+	ctx, over := context.WithCancelCause(t.Context())
+	in.full = func() { over(errTimeout) }
+	result, err := s.Sweep(ctx)
+	if err != nil || !result.TimedOut || result.Stopped {
+		t.Errorf("%s, %v", result, err)
+	}
+	if n := result.Left["hang (no time left)"]; n != len(hang)-4 || result.InDelivery != 4 || result.Overdue != len(hang) || result.Unread != 0 {
+		t.Errorf("%s", result)
+	}
+	if len(in.Offer(0, []duequeue.Entry{{JobID: 1, Type: 2, Due: 1}})) == 0 {
+		t.Error("the tables were not dropped")
+	}
+	in.full = func() {}
+	in.release(2)
+	result, err = s.Sweep(t.Context())
+	if err != nil || result.Overdue != len(hang) || result.Delivered != len(hang)+4 || len(result.Left) != 0 || result.Elsewhere+result.InDelivery != 0 {
+		t.Errorf("the next sweep, with the outcomes of the four: %s, %v", result, err)
+	}
+}
+
+func TestASweepEndsWithItsTimeOut(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.addOf(t, "hang", 5)
+	in := newIntake(10)
+	in.hangs[2] = true
+	s := f.sweeper(t, in)
+	s.cfg.Timeout = 10 * time.Millisecond
+	result, err := s.Sweep(t.Context())
+	if err != nil || !result.TimedOut || result.Overdue != 5 && result.Unread == 0 {
+		t.Errorf("%s, %v", result, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if result, err := s.Sweep(ctx); !errors.Is(err, context.Canceled) || !result.Stopped || result.Unread != 80 || result.Err() == nil {
+		t.Errorf("one that had no time at all: %s, %v", result, err)
+	}
+}
+
+func TestATypeThatIsPausedMeanwhileIsLeft(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hang := f.addOf(t, "hang", 100)
+	quick := f.addOf(t, "b", 50)
+	in := newIntake(10)
+	in.hangs[2] = true
+	paused := slices.Clone(types)
+	paused[1].Paused = true
+	s := f.sweeper(t, in)
+	s.cfg.Policies = func() []biztype.Policy {
+		if in.isPaused(2) {
+			return paused
+		}
+		return types
+	}
+	in.settled = func(n int) {
+		if n == len(quick) {
+			in.pause(2)
+		}
+	}
+	result, err := s.Sweep(t.Context())
+	if err != nil || result.Delivered != len(quick) || result.InDelivery != 4 || result.Left["hang (paused)"] != result.Overdue-len(quick)-4 {
+		t.Errorf("%s, %v", result, err)
+	}
+	if result.Overdue < len(quick)+10 || result.Overdue > len(quick)+len(hang) || result.TimedOut || result.Stopped {
+		t.Errorf("%s", result)
+	}
+}
+
+func TestWhatIsClaimedElsewhereIsCounted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ids := f.add(t, 90)
+	in := newIntake(10)
+	in.elsewhere = 3 // every third
+	result, err := f.sweeper(t, in).Sweep(t.Context())
+	if err != nil || result.Elsewhere != len(ids)/3 || result.Delivered != len(ids)/3*2 || len(result.Left) != 0 {
+		t.Errorf("%s, %v", result, err)
 	}
 }
 
@@ -145,43 +244,46 @@ func TestSweepNamesTheTableThatFailsAndReadsTheOthers(t *testing.T) {
 			want++
 		}
 	}
-	intake := &small{got: map[tocsin.JobID]int{}}
-	result, err := f.sweeper(t, intake).Sweep(t.Context())
+	in := newIntake(1000)
+	result, err := f.sweeper(t, in).Sweep(t.Context())
 	if err == nil || !strings.Contains(err.Error(), lost) {
 		t.Errorf("error %v does not name %s", err, lost)
 	}
-	if result.Tables != 79 || result.Overdue != want || len(intake.got) != want || fmt.Sprint(result.Failed) != "[db1]" {
-		t.Errorf("%s; handed over %d, want %d", result, len(intake.got), want)
+	if result.Tables != 79 || result.Overdue != want || len(in.got) != want || fmt.Sprint(result.Failed) != "[db1]" {
+		t.Errorf("%s; handed over %d, want %d", result, len(in.got), want)
 	}
 }
 
-func TestSweepThatIsCutOffReturnsWhatItHas(t *testing.T) {
+func TestAServerThatFailsOnTheWayLeavesWhatWasFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.add(t, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	intake := &cutting{small{got: map[tocsin.JobID]int{}}, cancel}
-	result, err := f.sweeper(t, intake).Sweep(ctx)
-	if !errors.Is(err, context.Canceled) || result.Overdue == 0 || result.Tables == 80 {
+	f.add(t, 300)
+	in := newIntake(10)
+	in.hangs[1] = true
+	s := f.sweeper(t, in)
+	s.cfg.Tables = &failing{Tables: f.store, after: 2, then: func() { in.release(1) }}
+	result, err := s.Sweep(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "sweep server db1: the server is away") || fmt.Sprint(result.Failed) != "[db1]" {
 		t.Errorf("%s, %v", result, err)
 	}
-	if result.CutOff != result.Overdue || result.Elsewhere != 0 || len(result.Failed) != 0 {
-		t.Errorf("%s: nothing is settled yet, and no server failed", result)
-	}
-	if late := result.Settled(Counts{Delivered: 1}); late.Delivered != 1 || late.CutOff != result.CutOff-1 {
-		t.Errorf("%s: one was settled at the end", late)
+	if result.Delivered == 0 || result.Left["a (server failed)"] != result.Overdue-result.Delivered || result.Unread == 0 {
+		t.Errorf("%s", result)
 	}
 }
 
-// cutting ends the sweep at the first entries it is offered.
-type cutting struct {
-	small
-	cancel context.CancelFunc
+// failing is a server that is away after so many peeks.
+type failing struct {
+	Tables
+	after int
+	then  func()
 }
 
-func (c *cutting) Offer(server int, entries []duequeue.Entry) duequeue.Refused {
-	c.cancel()
-	return c.small.Offer(server, entries)
+func (f *failing) Peek(ctx context.Context, q store.PeekQuery) (store.Page, error) {
+	if f.after--; f.after < 0 {
+		f.then()
+		return store.Page{}, errors.New("the server is away")
+	}
+	return f.Tables.Peek(ctx, q)
 }
 
 func TestDryRunOfAnUnreachableServerNamesIt(t *testing.T) {
@@ -189,7 +291,7 @@ func TestDryRunOfAnUnreachableServerNamesIt(t *testing.T) {
 	f := newFixture(t)
 	f.add(t, 10)
 	s := f.sweeper(t, nil)
-	if result, err := s.Sweep(t.Context()); err != nil || result.Overdue != 10 || result.Elsewhere != 0 {
+	if result, err := s.Sweep(t.Context()); err != nil || result.Overdue != 10 || result.Elsewhere != 0 || result.Err() != nil {
 		t.Errorf("%s, %v", result, err)
 	}
 	gone := f.cfg

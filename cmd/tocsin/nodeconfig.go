@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/node"
@@ -19,6 +18,7 @@ func nodeConfig(file config.File, a *app, r prometheus.Registerer) node.Config {
 		ScanInterval: file.Scan.Interval.D(),
 		LookAhead:    file.Scan.LookAhead.D(),
 		SweepGrace:   file.Sweep.Grace.D(),
+		SweepTimeout: file.Sweep.Timeout.D(),
 		DrainTimeout: file.Node.DrainTimeout.D(),
 		Version:      version,
 		Logger:       a.logger(file.Log.Level, file.Log.Format),
@@ -48,7 +48,7 @@ func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, e
 }
 
 // sweepConfig is that of a sweeper, with the flags over the file.
-func (a *app) sweepConfig(f sweepFlags, graceSet bool) (cfg node.Config, cron string, err error) {
+func (a *app) sweepConfig(f sweepFlags) (cfg node.Config, cron string, err error) {
 	file, err := a.load()
 	if err != nil {
 		return node.Config{}, "", err
@@ -57,11 +57,14 @@ func (a *app) sweepConfig(f sweepFlags, graceSet bool) (cfg node.Config, cron st
 	if f.cron != "" {
 		cron = f.cron
 	}
-	if cron == "" || f.once || f.dryRun { // cron mails whatever a command prints
-		cfg.Logger = cfg.Logger.Level(max(cfg.Logger.GetLevel(), zerolog.WarnLevel))
-	}
-	if graceSet {
+	if f.graceSet {
 		cfg.SweepGrace = max(f.grace, node.NoGrace)
+	}
+	switch {
+	case f.timeoutSet && f.timeout == 0:
+		cfg.SweepTimeout = node.NoTimeout
+	case f.timeoutSet:
+		cfg.SweepTimeout = f.timeout
 	}
 	return cfg, cron, nil
 }

@@ -96,7 +96,7 @@ func TestACallbackWaitsForItsSecretAndTheLogNamesTheVariable(t *testing.T) {
 	s.run("biz", "apply", "signed.yaml").ok(t)
 	s.fill(1, 0)
 	r := s.run("sweep", "--grace", "0s")
-	if r.code != exitOK || !strings.Contains(r.stdout, "1 overdue, 0 delivered") || !strings.Contains(r.stdout, "left coupon.remind (no handler here): 1") {
+	if r.code != exitFailed || !strings.Contains(r.stdout, "1 overdue, 0 delivered") || !strings.Contains(r.stdout, "left coupon.remind (no handler here): 1") {
 		t.Errorf("exit code %d, stdout:\n%s", r.code, r.stdout)
 	}
 	if !strings.Contains(r.stderr, variable) || !strings.Contains(r.stderr, "coupon.remind") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -14,10 +15,11 @@ import (
 
 // sweepFlags are those of `tocsin sweep`; they win over the config file.
 type sweepFlags struct {
-	grace  time.Duration
-	cron   string
-	dryRun bool
-	once   bool
+	grace, timeout       time.Duration
+	graceSet, timeoutSet bool
+	cron                 string
+	dryRun               bool
+	once                 bool
 }
 
 func newSweep(a *app) *cobra.Command {
@@ -26,30 +28,43 @@ func newSweep(a *app) *cobra.Command {
 		Use: "sweep", Short: "Deliver callback tasks that are overdue and still pending", Args: noArgs,
 		Long: `Walks every table of every database once: gives back claims that ran out, claims what is
 overdue by more than the grace time and delivers it. It needs MySQL only, no etcd and no
-node; several may run at once. For cron: one summary line, exit code 1 if a server could
-not be swept. With --cron, or sweep.cron in the config, it stays and sweeps at those times.`,
+node; several may run at once. With --cron, or sweep.cron in the config, it stays and
+sweeps at those times.
+
+Biz types do not wait for one another: one whose callback hangs is left behind alone. When
+the time-out is over, or on SIGTERM, the sweep takes up no more, gives back what it has not
+begun, cuts off what takes longer than a second more, without counting an attempt, and says
+what it left. Give it a time-out above the longest time-out of your biz types.
+
+For cron: one summary line. Exit code 0 if nothing overdue is left, or only tasks of paused
+biz types; 1 if a server could not be swept, or tasks are left: no handler or secret here,
+no time left, stopped. Standard error then names them by biz type.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.sweep(cmd.Context(), f, cmd.Flags().Changed("grace"))
+			f.graceSet, f.timeoutSet = cmd.Flags().Changed("grace"), cmd.Flags().Changed("timeout")
+			return a.sweep(cmd.Context(), f)
 		},
 	}
 	c.Flags().DurationVar(&f.grace, "grace", 0, "how long overdue (default: sweep.grace of the config, then 60s); less than 60s is for tests")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long it takes up tasks, 0s: to the end (default: sweep.timeout of the config, then 50s, or 5/6 of the time to the next sweep)")
 	c.Flags().StringVar(&f.cron, "cron", "", `stay, and sweep at the times of a cron expression: "*/5 * * * *", "@every 1m" (default: sweep.cron of the config)`)
 	c.Flags().BoolVar(&f.once, "once", false, "sweep once, though the config has sweep.cron")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "report what is overdue and change nothing")
 	return c
 }
 
-func (a *app) sweep(ctx context.Context, f sweepFlags, graceSet bool) error {
+func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	switch {
 	case f.once && f.cron != "":
 		return usage("--once and --cron exclude each other")
 	case f.grace < 0:
 		return usage("--grace %s: want 0s or more", f.grace)
+	case f.timeout < 0:
+		return usage("--timeout %s: want 0s or more", f.timeout)
 	}
 	if _, err := sweeper.ParseSchedule(f.cron); f.cron != "" && err != nil {
 		return usageError{err}
 	}
-	cfg, cron, err := a.sweepConfig(f, graceSet)
+	cfg, cron, err := a.sweepConfig(f)
 	if err != nil {
 		return err
 	}
@@ -69,11 +84,11 @@ func (a *app) sweepOnce(ctx context.Context, n *node.Node, dry bool) error {
 		once, label = n.SweepDry, "sweep (dry run): "
 	}
 	result, err := once(ctx)
-	if err != nil && result.Tables == 0 && len(result.Failed) == 0 {
+	if err != nil && result.Took == 0 {
 		return err // nothing was swept at all: there is no result to print
 	}
 	if printed := a.print(result, func(w io.Writer) { fmt.Fprintf(w, "%s%s\n", label, result) }); printed != nil {
 		return printed
 	}
-	return err
+	return errors.Join(err, result.Err())
 }

@@ -28,6 +28,9 @@ func (m *machine) actor(s *state, i int) {
 // to enters a phase, and forgets what mattered in the one before alone.
 func (a *actor) to(p phase) {
 	a.phase, a.timer, a.wants = p, 0, false
+	if p == checked {
+		a.found = 0
+	}
 	if p >= delivering {
 		a.cause, a.gap = false, false
 	}
@@ -149,7 +152,11 @@ func (m *machine) fenced(s *state, i int) bool {
 }
 
 func (m *machine) claims(s *state, i int) {
-	p := params{by: i, same: s.actors[i].same}
+	p := params{by: i, same: s.actors[i].same, found: m.cast.Roles[i] == Sweeper}
+	found := int8(0)
+	if p.found {
+		found = s.row.action - 1
+	}
 	m.emit(s, i, "claims the row", true, func(t *state) string {
 		hit, bad := m.write(t, Claim, p)
 		a := &t.actors[i]
@@ -158,14 +165,14 @@ func (m *machine) claims(s *state, i int) {
 			return ""
 		}
 		a.to(inClaim)
-		a.held, a.at, a.same, a.fresh, a.behind = true, hold, true, true, false
+		a.held, a.at, a.same, a.fresh, a.behind, a.found = true, hold, true, true, false, found
 		a.version, a.attempts = t.row.version, t.row.attempts
 		return bad
 	})
 	m.losesClaim(s, i, p, func(t *state, written bool) {
 		a := &t.actors[i]
 		a.to(unsure)
-		a.at, a.same, a.fresh, a.behind = hold, written, true, false
+		a.at, a.same, a.fresh, a.behind, a.found = hold, written, true, false, found
 		a.version, a.attempts = t.row.version, t.row.attempts
 	})
 }
@@ -211,9 +218,17 @@ func (m *machine) leaves(s *state, i int) string {
 // fromClaim starts a claimed row in time, or gives it back.
 func (m *machine) fromClaim(s *state, i int) {
 	if s.actors[i].timer < margin || m.rules.off[StartInClaim] {
-		m.emit(s, i, "checks that its claim lasts", true, func(t *state) string { t.actors[i].to(checked); return "" })
+		m.emit(s, i, "checks that its claim lasts", true, func(t *state) string { t.begins(i); return "" })
 	}
 	m.emit(s, i, "decides to give the row back", true, func(t *state) string { t.actors[i].ends(giveBack); return "" })
+}
+
+// begins makes a claimed row one that will not be given back as it was found.
+func (s *state) begins(i int) {
+	s.actors[i].to(checked)
+	for j := range s.actors {
+		s.actors[j].again = false
+	}
 }
 
 func (m *machine) starts(s *state, i int) string {
@@ -313,6 +328,9 @@ func (m *machine) settles(s *state, i int) {
 	p := params{by: i, version: a.version, attempts: a.attempts, held: a.held, same: a.same, next: o.next}
 	if a.doubts && !m.rules.allow(o.write, &s.row, &p) {
 		p.held, p.same = true, a.stands // once more, as that of a claim
+	}
+	if a.found < 0 { // a node gives it back as due now
+		p.next, p.found = a.found+1, true
 	}
 	what := o.write.String() + ": stored"
 	if !m.rules.allow(o.write, &s.row, &p) {

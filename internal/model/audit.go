@@ -15,7 +15,8 @@ func (m *machine) write(s *state, w Write, p params) (hit bool, bad string) {
 	return true, bad
 }
 
-// rewritten tells the actors that the row is another now. Its action_time is another too, unless two writes coincide.
+// rewritten tells the actors that the row is another now. Its action_time is another too, unless two writes coincide, or a
+// sweeper gives back what it has claimed.
 func (s *state) rewritten(w Write, p *params, coincide bool) {
 	ends := s.endsTurn(w, p)
 	for i := range s.actors {
@@ -23,7 +24,9 @@ func (s *state) rewritten(w Write, p *params, coincide bool) {
 		if a.phase < loaded {
 			continue
 		}
-		a.same = coincide && a.at != past && a.at == s.row.action
+		same, back := a.same, w == Snooze && p.found && a.again
+		a.same = back || coincide && a.at != past && a.at == s.row.action
+		a.again = same && w == Claim && p.found && i != p.by
 		a.stands = false
 		a.fresh = a.fresh && i == p.by
 		if ends && !a.behind {

@@ -142,7 +142,7 @@ type offer struct {
 // offers are all situations: each status, due and not, known as it is and not, held and not.
 func offers() []offer {
 	var all []offer
-	for i := range 5 * 32 {
+	for i := range 5 * 64 {
 		bit := func(n int) bool { return i/5>>n&1 == 1 }
 		o := offer{status: status(i % 5), action: -10 * time.Second, ticks: -recoverLate}
 		if bit(0) {
@@ -155,15 +155,21 @@ func offers() []offer {
 		if bit(4) {
 			o.p.attempts++
 		}
+		if bit(5) {
+			o.p.by++
+		}
 		all = append(all, o)
 	}
 	return all
 }
 
 func (o offer) String() string {
-	return fmt.Sprintf("%s row at %s, known with version %d, attempts %d, action_time right %v, held %v",
-		o.status, o.action, o.p.version, o.p.attempts, o.p.same, o.p.held)
+	return fmt.Sprintf("%s row at %s, known with version %d, attempts %d, action_time right %v, held %v, by %s",
+		o.status, o.action, o.p.version, o.p.attempts, o.p.same, o.p.held, o.by())
 }
+
+// by is who the statement is of; a claimed row is claimed by the first.
+func (o offer) by() string { return [...]string{"me", "you"}[o.p.by] }
 
 // known is the action_time that the statement is given.
 func (o offer) known(r real) int64 {
@@ -175,7 +181,11 @@ func (o offer) known(r real) int64 {
 
 // model is the row in the model.
 func (o offer) model(crashes uint8) row {
-	return row{status: o.status, action: o.ticks, attempts: attempts1, version: version1, crashes: crashes}
+	r := row{status: o.status, action: o.ticks, attempts: attempts1, version: version1, crashes: crashes}
+	if o.status == claimed {
+		r.claimant = 1
+	}
+	return r
 }
 
 // conform compares one write of the model with the real one, on every offer. Made reports an error of its own, and
@@ -244,11 +254,7 @@ func TestReadBackConforms(t *testing.T) {
 	rules, hits := designed(), 0
 	for _, o := range offers() {
 		r, m := s.add(o.status, o.action, 0), o.model(0)
-		m.claimant = 1
-		doubt := &store.InDoubt{By: "me", Deadline: o.known(r), IDs: []tocsin.JobID{r.id}}
-		if o.p.held { // by another
-			m.claimant, doubt.By = 2, "you"
-		}
+		doubt := &store.InDoubt{By: o.by(), Deadline: o.known(r), IDs: []tocsin.JobID{r.id}}
 		rows, err := s.store.ReadBack(t.Context(), doubt)
 		if err != nil {
 			t.Fatal(err)
@@ -270,7 +276,7 @@ func TestReadBackConforms(t *testing.T) {
 func settle(verb tocsin.Verb) func(context.Context, *server, real, offer) (bool, error) {
 	return func(ctx context.Context, s *server, r real, o offer) (bool, error) {
 		fates, err := s.store.Settle(ctx, 0, []store.Outcome{{
-			JobID: r.id, Verb: verb, Version: uint32(o.p.version), Attempts: int(o.p.attempts), Claimed: o.p.held,
+			JobID: r.id, Verb: verb, Version: uint32(o.p.version), Attempts: int(o.p.attempts), Claimed: o.p.held, By: o.by(),
 			Action: o.known(r), Next: s.now + time.Hour.Milliseconds(), Reason: "no route",
 		}})
 		return err == nil && fates[0] == store.Stored, err

@@ -146,6 +146,9 @@ func (s *state) tick() string {
 			a.timer = min(a.timer+1, 1+max(stale, margin, timeout, settleLate))
 		}
 		s.actors[i].at = max(s.actors[i].at-1, past)
+		if found := &s.actors[i].found; *found < 0 {
+			*found = max(*found-1, -grace-1)
+		}
 	}
 	return ""
 }

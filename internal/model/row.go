@@ -35,7 +35,8 @@ const (
 	maxCrashes  = 2
 )
 
-// past is the action time of a loaded row that no later write can meet again: writes set now or later.
+// past is the action time of a loaded row that no later write can meet again: writes set now or later. The one exception,
+// a sweeper that gives back what it has not begun, is told by actor.again.
 const past = -1
 
 // row is the part of the row that conditions read or writes set. Times are relative to now; those long gone are all the

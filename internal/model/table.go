@@ -44,6 +44,7 @@ type params struct {
 	held     bool  // the attempt holds a claim
 	same     bool  // the row's action_time is the one it was read with; held: the claim's deadline
 	next     int8  // retry, snooze, reschedule
+	found    bool  // claim: who claims may give the row back as it was; snooze: does so
 }
 
 // nobody makes a write of which no actor learns.
@@ -68,6 +69,7 @@ var unchanged = []condition{
 	{name: "attempts as loaded", holds: func(r *row, p *params) bool { return r.attempts == p.attempts }},
 	{name: "status as left", holds: func(r *row, p *params) bool { return r.status == leftAs(p) }},
 	{name: "action_time as left", holds: func(r *row, p *params) bool { return p.same }},
+	{name: "claimed by me", holds: func(r *row, p *params) bool { return !p.held || int(r.claimant) == p.by+1 }},
 }
 
 // leftAs is the status in which an attempt left its row.

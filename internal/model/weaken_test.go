@@ -5,6 +5,14 @@ import "testing"
 // redundant names every weakening that breaks nothing by itself, with the reason, and with what else has to go before
 // the search finds a broken promise: a condition that no second one stood for would have no business in the table.
 var redundant = map[string]struct{ why, beside string }{
+	"retry: drop claimed by me": {
+		why:    "only a row that was not begun is given back as it was found, and claimed again in the same millisecond",
+		beside: "retry: drop action_time as left",
+	},
+	"bury: drop claimed by me": {
+		why:    "only a row that was not begun is given back as it was found, and claimed again in the same millisecond",
+		beside: "bury: drop action_time as left",
+	},
 	"claim: pending weakened to pending or claimed": {
 		why:    "a claim moves action_time to its deadline, so a claimed row is not as it was read",
 		beside: "claim: drop action_time as read",

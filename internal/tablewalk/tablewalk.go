@@ -84,27 +84,43 @@ type Step struct {
 // Alone reports whether the step is a further page of one table.
 func (s Step) Alone() bool { return s.After.JobID != 0 }
 
-// Cursor is how far tables are read page by page: together first, then each whose
-// page came back full, alone. It is for one goroutine.
-type Cursor struct{ todo []Step }
-
-// Over gives a cursor at the beginning of the tables.
-func Over(tables []int) *Cursor {
-	c := &Cursor{}
-	if len(tables) > 0 {
-		c.todo = []Step{{Tables: tables}}
-	}
-	return c
+// Cursor is how far tables are read page by page: Together at once, then each of
+// these whose page came back full, alone. It is for one goroutine.
+type Cursor struct {
+	full []Step // first: mostly further pages of tables
+	rest []int  // tables that were not
 }
 
+// Over gives a cursor at the beginning of the tables.
+func Over(tables []int) *Cursor { return &Cursor{rest: tables} }
+
+// Fork gives another cursor at the same place.
+func (c *Cursor) Fork() *Cursor { return &Cursor{full: slices.Clone(c.full), rest: c.rest} }
+
 // Next takes the next step; false: all pages are read.
-func (c *Cursor) Next() (Step, bool) {
-	if len(c.todo) == 0 {
-		return Step{}, false
+func (c *Cursor) Next() (step Step, ok bool) {
+	switch {
+	case len(c.full) > 0:
+		step, c.full = c.full[0], c.full[1:]
+	case len(c.rest) > 0:
+		n := min(len(c.rest), Together)
+		step.Tables, c.rest = c.rest[:n:n], c.rest[n:]
+	default:
+		return step, false
 	}
-	step := c.todo[0]
-	c.todo = c.todo[1:]
 	return step, true
+}
+
+// Back puts a step back that could not be taken: it is the next again.
+func (c *Cursor) Back(step Step) { c.full = slices.Insert(c.full, 0, step) }
+
+// Left is how many tables are not read to their end.
+func (c *Cursor) Left() int {
+	n := len(c.rest)
+	for _, step := range c.full {
+		n += len(step.Tables)
+	}
+	return n
 }
 
 // Steps takes all steps, also those that More adds meanwhile.
@@ -121,5 +137,5 @@ func (c *Cursor) Steps() iter.Seq[Step] {
 
 // More says that the page of a table was full: last was its last entry.
 func (c *Cursor) More(table int, last duequeue.Entry) {
-	c.todo = append(c.todo, Step{Tables: []int{table}, After: last})
+	c.full = append(c.full, Step{Tables: []int{table}, After: last})
 }

@@ -76,6 +76,31 @@ func TestAWalkEndsWithTheFirstError(t *testing.T) {
 	cancel()
 }
 
+func TestACursorBeginsTablesInChunks(t *testing.T) {
+	t.Parallel()
+	cursor := Over(numbers(70))
+	first, _ := cursor.Next()
+	cursor.More(3, duequeue.Entry{JobID: 9})
+	fork := cursor.Fork()
+	if len(first.Tables) != Together || cursor.Left() != 7 {
+		t.Errorf("began %d tables, %d left", len(first.Tables), cursor.Left())
+	}
+	for range cursor.Steps() {
+	}
+	if cursor.Left() != 0 || fork.Left() != 7 {
+		t.Errorf("%d left, and %d of the fork", cursor.Left(), fork.Left())
+	}
+	again, _ := fork.Next()
+	rest, _ := fork.Next()
+	if fork.Back(rest); fork.Left() != 6 {
+		t.Errorf("%d left of the fork after a step back", fork.Left())
+	}
+	rest, _ = fork.Next()
+	if fmt.Sprint(again.Tables, again.After.JobID) != "[3] 9" || fmt.Sprint(rest.Tables) != "[64 65 66 67 68 69]" {
+		t.Errorf("the fork gives %v and %v", again, rest)
+	}
+}
+
 func TestACursorReadsTablesTogetherAndThenEachFullOneAlone(t *testing.T) {
 	t.Parallel()
 	const page = 2

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// hangSite has a biz type whose callbacks hang, hang.type, beside coupon.remind,
+// whose callbacks are quick. It gives how many of the first have begun, and what
+// makes them answer.
+func hangSite(t *testing.T) (s *site, quick *callbacks, hung *atomic.Int32, answer func()) {
+	t.Helper()
+	s, quick = callbackSite(t)
+	hung = &atomic.Int32{}
+	answers := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		hung.Add(1)
+		select {
+		case <-answers:
+		case <-r.Context().Done():
+		}
+	}))
+	answer = sync.OnceFunc(func() { close(answers) })
+	t.Cleanup(func() { answer(); slow.Close() })
+	s.write("biz.yaml", s.text("biz.yaml")+fmt.Sprintf(`  - name: hang.type
+    number: 1
+    timeout: 30s
+    webhook:
+      url: %s
+      allow: [127.0.0.0/8]
+`, slow.URL))
+	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
+	return s, quick, hung, answer
+}
+
+// slots is the concurrency of a biz type whose policy names none.
+const slots = 64
+
+// overdue adds tasks that were due ten minutes ago, and makes those that are pending
+// already ten minutes older.
+func (s *site) overdue(name string, n int) {
+	s.t.Helper()
+	typ := tocsin.Define[string](name)
+	var tasks []tocsin.NewTask
+	for i := range n {
+		tasks = append(tasks, typ.New(uint64(i+1), "{}", tocsin.In(0)))
+	}
+	if _, err := s.client().AddMany(s.t.Context(), tasks); err != nil {
+		s.t.Fatal(err)
+	}
+	for table := range s.layout.Total() {
+		s.exec("UPDATE " + s.layout.Table(table) + " SET action_time = action_time - INTERVAL 10 MINUTE WHERE status = 0")
+	}
+}
+
+// counted is how many tasks fit the condition, over all tables.
+func (s *site) counted(condition string) (n int) {
+	s.t.Helper()
+	for table := range s.layout.Total() {
+		var here int
+		if err := s.db.QueryRow("SELECT COUNT(*) FROM " + s.layout.Table(table) + " WHERE " + condition).Scan(&here); err != nil {
+			s.t.Fatal(err)
+		}
+		n += here
+	}
+	return n
+}
+
+// sweptJSON is what scripts may rely on beside sweepJSON.
+type sweptJSON struct {
+	sweepJSON
+	CutOff     int            `json:"cut_off"`
+	InDelivery int            `json:"in_delivery"`
+	Left       map[string]int `json:"left"`
+	Unread     int            `json:"unread"`
+	TimedOut   bool           `json:"timed_out"`
+	Stopped    bool           `json:"stopped"`
+}
+
+// TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut: more tasks hang than a
+// sweep takes up at once.
+func TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut(t *testing.T) {
+	t.Parallel()
+	const hanging, others = 6000, 40
+	s, quick, hung, answer := hangSite(t)
+	s.overdue("coupon.remind", others)
+	s.overdue("hang.type", hanging)
+	r := s.run("sweep", "--once", "--timeout", "8s", "--json")
+	got := decodeText[sweptJSON](t, r.stdout)
+	r.refused(t, exitFailed, fmt.Sprintf("overdue tasks are left: hang.type (no time left): %d", hanging))
+	if got.Delivered != others || got.Overdue != hanging+others || got.Left["hang.type (no time left)"] != hanging ||
+		got.CutOff != hanging || got.Unread+got.InDelivery != 0 || !got.TimedOut || got.Stopped {
+		t.Errorf("%s", r.stdout)
+	}
+	if seen, again, _ := quick.counts(); seen != others || again != 0 {
+		t.Errorf("%d of %d quick tasks were delivered, %d more than once", seen, others, again)
+	}
+	if begun, untouched := hung.Load(), s.counted("status = 0 AND attempts + crashes = 0 AND biz_type = 1"); begun != slots || untouched != hanging {
+		t.Errorf("%d deliveries began, %d of %d tasks wait as they were", begun, untouched, hanging)
+	}
+	answer()
+	// Those that were cut off are not overdue by the grace time; all others are, claimed before or not.
+	s.run("sweep", "--once").says(t, fmt.Sprintf("%d overdue, %d delivered", hanging-slots, hanging-slots), "0 left")
+	s.run("sweep", "--once", "--grace", "0s").says(t, fmt.Sprintf("%d overdue, %d delivered", slots, slots))
+}
+
+func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
+	t.Parallel()
+	const hanging, soon = 200, 15 * time.Second // two seconds, on a machine that has nothing else to do
+	s, _, hung, answer := hangSite(t)
+	s.overdue("hang.type", hanging)
+	n, log := s.start("sweep", "--once", "--timeout", "0s")
+	s.waitFor("all slots are taken", func() bool { return hung.Load() == slots })
+	at := time.Now()
+	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for log.Scan() {
+		said += log.Text() + "\n"
+	}
+	if err := n.Wait(); err == nil || n.ProcessState.ExitCode() != exitFailed {
+		t.Errorf("exit after SIGTERM: %v", err)
+	}
+	if took := time.Since(at); took > soon {
+		t.Errorf("it took %s to stop", took)
+	}
+	if want := fmt.Sprintf("overdue tasks are left: hang.type (stopped): %d\n", hanging); !strings.HasSuffix(said, want) {
+		t.Errorf("it said\n%swant %s", said, want)
+	}
+	if waiting := s.counted("status = 0 AND attempts + crashes = 0"); waiting != hanging {
+		t.Errorf("%d of %d tasks are pending", waiting, hanging)
+	}
+	answer()
+	s.run("sweep", "--grace", "0s").says(t, fmt.Sprintf("%d overdue, %d delivered", hanging, hanging))
+}
+
+func TestAResidentSweeperSweepsOthersWhileATypeHangs(t *testing.T) {
+	t.Parallel()
+	const hanging, others = 300, 20
+	s, quick, hung, _ := hangSite(t)
+	s.overdue("hang.type", hanging)
+	stays, log := s.start("sweep", "--cron", "@every 1s", "--grace", "0s")
+	found := regexp.MustCompile(`"error":"(overdue tasks are left: [^"]*)".*; its time was over; 64 in delivery; .*"message":"swept; overdue tasks are left"`)
+	for log.Scan() {
+		if m := found.FindStringSubmatch(log.Text()); m != nil {
+			if want := fmt.Sprintf("overdue tasks are left: hang.type (no time left): %d", hanging-slots); m[1] != want {
+				t.Errorf("the log says %q, want %q", m[1], want)
+			}
+			break
+		}
+	}
+	s.overdue("coupon.remind", others)
+	s.waitFor("the others are delivered", func() bool { seen, _, _ := quick.counts(); return seen == others })
+	if begun := hung.Load(); begun != slots {
+		t.Errorf("%d deliveries of the type that hangs have begun: those under way were cut off", begun)
+	}
+	if err := stays.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for log.Scan() {
+	}
+	if err := stays.Wait(); err != nil {
+		t.Errorf("exit after SIGTERM: %v", err)
+	}
+	s.waitFor("what was cut off is pending", func() bool { return s.counted("status = 0 AND attempts = 0") == hanging })
+}
+
+func TestTheExitCodeOfASweepSaysWhetherAnythingIsLeft(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	s.write("biz.yaml", s.text("biz.yaml")+"  - {name: order.close, number: 1, group: orders}\n")
+	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.run("biz", "pause", "coupon.remind").ok(t)
+	s.overdue("coupon.remind", 2)
+	s.run("sweep").says(t, "2 overdue", "left coupon.remind (paused): 2") // on purpose
+	s.overdue("order.close", 3)
+	for _, flags := range [][]string{nil, {"--dry-run"}, {"--json"}} {
+		r := s.run(append([]string{"sweep"}, flags...)...)
+		r.refused(t, exitFailed, "overdue tasks are left: order.close (no handler here): 3")
+		if strings.Contains(r.stderr, "coupon.remind") || !strings.Contains(r.stdout, "coupon.remind (paused)") {
+			t.Errorf("stdout:\n%sstderr:\n%s", r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestASweepsTimeOutIsChecked(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	s.run("sweep", "--timeout=-1s").refused(t, exitUsage, "--timeout -1s: want 0s or more")
+	s.write("bad.yaml", s.yaml(s.layout, s.dsn())+"sweep:\n  timeout: 25h\n")
+	s.run("sweep", "--config", "bad.yaml").refused(t, exitFailed, "sweep.timeout 25h0m0s: use 1s to 24h0m0s")
+	s.write("good.yaml", s.yaml(s.layout, s.dsn())+"sweep:\n  timeout: 2m\n")
+	var got map[string]any
+	if err := json.Unmarshal([]byte(s.run("sweep", "--config", "good.yaml", "--json").ok(t)), &got); err != nil || got["timed_out"] != false {
+		t.Errorf("%v: %v", got, err)
+	}
+}

@@ -1,0 +1,197 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// What a sweep needs of its dispatcher.
+
+// sweeping makes a dispatcher claim each row, and stop within a second.
+func sweeping(c *Config) {
+	c.ClaimAll, c.SweepGrace, c.DrainTimeout = true, time.Nanosecond, time.Second
+}
+
+// until waits for ctx, as a target that hangs does.
+func until(ctx context.Context, _ tocsin.Info) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// undoing counts what is given back, and what is settled in another way.
+type undoing struct{ back, completed, other atomic.Int32 }
+
+func (u *undoing) settled(s Settlement) {
+	switch {
+	case s.Undone:
+		u.back.Add(1)
+	case s.Verb == tocsin.Complete:
+		u.completed.Add(1)
+	default:
+		u.other.Add(1)
+	}
+}
+
+func TestASweepThatStopsGivesBackWhatItHasNotBegunAsItFoundIt(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Timeout, p.Concurrency = biztype.Duration(time.Minute), 2
+	var u undoing
+	var begun sync.Map
+	sinks := map[string]Sink{p.Name: handler(func(ctx context.Context, task tocsin.Info) error {
+		if task.BizID > 10 {
+			return nil // the first ones are quick: more is claimed ahead
+		}
+		begun.Store(task.JobID, true)
+		return until(ctx, task)
+	})}
+	inBubbleWith(t, sinks, func(c *Config) { sweeping(c); c.Settled = u.settled }, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		r.seq = 10
+		for range 50 {
+			r.add(0, 1, -3*time.Second)
+		}
+		time.Sleep(time.Second)
+		r.seq = 0
+		found := map[tocsin.JobID]int64{}
+		for range 10 {
+			found[r.add(0, 1, -2*time.Second)] = time.Now().Add(-2 * time.Second).UnixMilli()
+		}
+		time.Sleep(time.Second)
+		stopped := time.Now()
+		r.stop()
+		time.Sleep(3 * time.Second)
+		unbegun := 0
+		for id, action := range found {
+			row := r.store.row(id)
+			_, cut := begun.Load(id)
+			if row.Status != tocsin.Pending || row.Attempts != 0 || cut && row.Action < stopped.UnixMilli() || !cut && row.Action != action {
+				t.Errorf("%s (cut off: %t) was due at %d; it is %s, due at %d, after %d attempts", id, cut, action, row.Status, row.Action, row.Attempts)
+			}
+			if !cut {
+				unbegun++
+			}
+		}
+		if claims, _ := r.store.counts(store.Stored); claims <= 52 || unbegun != 8 || int(u.back.Load()) != claims-50 || u.other.Load() != 0 {
+			t.Errorf("%d claims, %d not begun, %d given back, %d settled otherwise", claims, unbegun, u.back.Load(), u.other.Load())
+		}
+	})
+}
+
+func TestASweepClaimsAgainWhatWaitedTooLongForASlot(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Timeout, p.Concurrency = biztype.Duration(10*time.Second), 1
+	var hung atomic.Int32
+	sinks := map[string]Sink{p.Name: handler(func(ctx context.Context, task tocsin.Info) error {
+		if task.BizID > 50 && hung.Add(1) == 1 {
+			return until(ctx, task)
+		}
+		return nil
+	})}
+	inBubbleWith(t, sinks, sweeping, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		for range 50 {
+			r.add(0, 1, -3*time.Second)
+		}
+		time.Sleep(time.Second)
+		var ids []tocsin.JobID
+		for range 4 {
+			ids = append(ids, r.add(0, 1, -2*time.Second))
+		}
+		time.Sleep(15 * time.Second)
+		if claims, _ := r.store.counts(store.Stored); claims <= 54 {
+			t.Errorf("%d claims: nothing was claimed again", claims)
+		}
+		for _, id := range ids[1:] {
+			r.status(id, tocsin.Done)
+		}
+		r.status(ids[0], tocsin.Pending) // it timed out
+	})
+}
+
+func TestATargetsOwnSnoozeIsNotCutOff(t *testing.T) {
+	p := policy("order.close", 1)
+	var u undoing
+	sinks := map[string]Sink{p.Name: handler(func(context.Context, tocsin.Info) error { return tocsin.Snooze(0) })}
+	inBubbleWith(t, sinks, func(c *Config) { sweeping(c); c.Settled = u.settled }, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		r.add(0, 1, -2*time.Second)
+		time.Sleep(time.Second)
+		if u.back.Load() != 0 || u.other.Load() != 1 {
+			t.Errorf("%d given back, %d snoozed", u.back.Load(), u.other.Load())
+		}
+	})
+}
+
+func TestALaneSaysWhatItHoldsAndTakes(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 1
+	inBubbleWith(t, map[string]Sink{p.Name: handler(until)}, func(c *Config) { sweeping(c); c.QueueCap = 5 }, func(r *rig) {
+		lane := func(want string) {
+			t.Helper()
+			held, room, open := r.Lane(0, 1)
+			if got := [3]any{held, room, open}; want != fmt.Sprint(got) {
+				t.Errorf("holds, takes, is open: %v, want %s", got, want)
+			}
+		}
+		lane("[0 0 false]")
+		r.SetPolicies([]biztype.Policy{p})
+		lane("[0 5 true]")
+		for range 3 {
+			r.add(0, 1, -2*time.Second)
+		}
+		time.Sleep(time.Second)
+		lane("[3 2 true]") // one of them is in delivery
+		p.Paused = true
+		r.SetPolicies([]biztype.Policy{p})
+		lane("[3 2 false]")
+		time.Sleep(3 * time.Second) // it times out
+		lane("[2 3 false]")
+	})
+}
+
+// TestAClaimOutlastsItsIntakeByTheDrainTimeout: on a server that hangs a stop
+// waits no longer for it.
+func TestAClaimOutlastsItsIntakeByTheDrainTimeout(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Timeout = biztype.Duration(time.Minute)
+	done := handler(func(context.Context, tocsin.Info) error { return nil })
+	var hung *frozen
+	inBubbleWith(t, map[string]Sink{p.Name: done}, func(c *Config) {
+		sweeping(c)
+		hung = &frozen{Store: c.Store}
+		c.Store = hung
+	}, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		r.add(0, 1, -2*time.Second)
+		time.Sleep(10 * time.Second)
+		if hung.gave.Load() != 0 {
+			t.Error("a claim was cut off while the dispatcher runs")
+		}
+		r.stop()
+		time.Sleep(1100 * time.Millisecond)
+		if hung.gave.Load() != 1 {
+			t.Error("the claim goes on after the drain time-out")
+		}
+	})
+}
+
+// frozen is a store whose claims hang until their context ends.
+type frozen struct {
+	Store
+	gave atomic.Int32
+}
+
+func (f *frozen) Claim(ctx context.Context, _ store.Claim) ([]store.Row, error) {
+	<-ctx.Done()
+	f.gave.Add(1)
+	return nil, errors.Join(errLost, ctx.Err())
+}

@@ -1,0 +1,73 @@
+package sweeper
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestTheSummarySaysWhatIsLeftByTypeAndReason(t *testing.T) {
+	t.Parallel()
+	r := Result{
+		Tables: 128, Overdue: 12, Counts: Counts{Delivered: 3, Retried: 2}, Elsewhere: 1, Recovered: 4, Buried: 1, Took: 50*time.Second + 2*time.Millisecond,
+		TimedOut: true, InDelivery: 2, Unread: 7, Failed: []string{"db2"},
+		Left: map[string]int{"refund.check (no handler here)": 1, "on.hold (paused)": 1, "hang.type (no time left)": 2},
+	}
+	want := "128 tables, 12 overdue, 3 delivered, 2 retried, 0 dead, 1 elsewhere, 4 left, 4 recovered, 1 buried, took 50.002s" +
+		"; its time was over; 2 in delivery; 7 tables not read to their end" +
+		"; left hang.type (no time left): 2; left on.hold (paused): 1; left refund.check (no handler here): 1; failed servers: db2"
+	if r.String() != want {
+		t.Errorf("got  %s\nwant %s", r, want)
+	}
+}
+
+func TestErrNamesWhatIsLeftAgainstAllWill(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		result Result
+		want   string
+	}{
+		"nothing":      {Result{Overdue: 3, Counts: Counts{Delivered: 2, Dead: 1}}, ""},
+		"on purpose":   {Result{Left: map[string]int{"on.hold (paused)": 9}}, ""},
+		"no handler":   {Result{Left: map[string]int{"a (no handler here)": 2, "on.hold (paused)": 9}}, "overdue tasks are left: a (no handler here): 2"},
+		"two of them":  {Result{Left: map[string]int{"b (stopped)": 1, "a (no time left)": 2}}, "overdue tasks are left: a (no time left): 2, b (stopped): 1"},
+		"not all read": {Result{TimedOut: true, Unread: 3}, "3 tables were not read to their end"},
+	} {
+		got := ""
+		if err := c.result.Err(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestMetricsTellHowASweepEnded(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := newMetrics(registry)
+	m.observe(Result{})
+	m.observe(Result{TimedOut: true, Left: map[string]int{"a (no time left)": 5}})
+	m.observe(Result{TimedOut: true, Failed: []string{"db1"}, Left: map[string]int{"a (server failed)": 2, "b (paused)": 1}})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, left := map[string]float64{}, 0.0
+	for _, f := range families {
+		switch f.GetName() {
+		case "tocsin_sweeper_sweeps_total":
+			for _, metric := range f.GetMetric() {
+				ended[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
+			}
+		case "tocsin_sweeper_left":
+			left = f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	if want := map[string]float64{"ok": 1, "timed_out": 1, "failed": 1}; !maps.Equal(ended, want) || left != 3 {
+		t.Errorf("sweeps ended %v, want %v; %v left by the last, want 3", ended, want, left)
+	}
+}

@@ -1,0 +1,209 @@
+package sweeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
+	"github.com/tocsinhq/tocsin/internal/wait"
+)
+
+// run is one sweep under way. The walks of all servers count in it.
+type run struct {
+	*Sweeper
+	begin  time.Time
+	before map[uint64]Counts // outcomes of earlier sweeps
+	rounds []round
+	walks  []*walk // by server
+	cause  error   // of an early end
+
+	mu       sync.Mutex
+	accounts map[uint64]*account // by biz type
+	total    Result              // its counts that are of no biz type
+	errs     []error
+}
+
+func newRun(s *Sweeper) *run {
+	r := &run{
+		Sweeper: s, begin: time.Now(), before: s.cfg.Outcomes(), rounds: rounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace),
+		accounts: map[uint64]*account{}, total: Result{underWay: true, dry: s.cfg.Intake == nil},
+	}
+	for _, round := range r.rounds {
+		for _, t := range round.types {
+			r.accounts[t] = &account{name: round.names[t], left: round.left, reported: round.left != ""}
+		}
+	}
+	for server := range s.cfg.Servers {
+		tables := s.cfg.TablesOf(server)
+		if len(tables) > 0 { // a sweep that does not come to its end must not always miss the same ones
+			from := rand.IntN(len(tables))
+			tables = slices.Concat(tables[from:], tables[:from])
+		}
+		r.walks = append(r.walks, newWalk(r, server, tables))
+	}
+	return r
+}
+
+// walk goes through all tables, all servers at the same time, and waits until all
+// that was handed over is settled.
+func (r *run) walk(ctx context.Context) {
+	for _, w := range r.walks {
+		if r.cfg.Intake != nil {
+			r.cfg.Intake.Admit(w.tables, "", false)
+		}
+	}
+	for t, n := range r.held() {
+		r.accounts[t].carried = n
+	}
+	told, stop := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() { r.tell(told) })
+	tablewalk.Servers(len(r.walks), func(server int) { r.walks[server].through(ctx) })
+	stop()
+	telling.Wait()
+}
+
+// tell logs how far the sweep has come, each minute.
+func (r *run) tell(ctx context.Context) {
+	for wait.For(ctx, tellEvery) == nil {
+		r.cfg.Logger.Info().Stringer("result", r.result()).Msg("sweep goes on")
+	}
+}
+
+// end has the intake let go of what has not begun, and finds out what is left.
+func (r *run) end(ctx context.Context) {
+	r.cause = context.Cause(ctx)
+	r.total.TimedOut = errors.Is(r.cause, errTimeout)
+	r.total.Stopped = r.cause != nil && !r.total.TimedOut
+	if r.cfg.Intake != nil {
+		r.closeBooks()
+		for _, w := range r.walks {
+			r.cfg.Intake.Drop(w.tables)
+		}
+	}
+	if r.cause != nil {
+		r.windDown(ctx)
+	}
+	for _, w := range r.walks {
+		r.total.Unread += w.left()
+	}
+	for t, n := range r.held() {
+		r.accounts[t].inHand = n
+	}
+	for _, p := range r.cfg.Policies() { // they may have changed since
+		if a := r.accounts[p.Number]; a != nil && !a.reported {
+			a.left = leftOf(p, r.cfg.Can)
+		}
+	}
+	r.total.underWay = false
+}
+
+// windDown gives deliveries in hand a second, and counts meanwhile what is left.
+func (r *run) windDown(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	counting, stop := context.WithTimeout(ctx, r.counting)
+	defer stop()
+	late, cancel := context.WithTimeout(ctx, windDown)
+	defer cancel()
+	tablewalk.Servers(len(r.walks), func(server int) {
+		r.walks[server].count(counting)
+		_ = r.walks[server].settled(late) // what takes longer stays in hand
+	})
+}
+
+// closeBooks finds out how many tasks went elsewhere. What is dropped from here on
+// does not.
+func (r *run) closeBooks() {
+	waiting := map[uint64]int{}
+	for _, w := range r.walks {
+		for _, l := range w.lines {
+			for _, e := range l.hand {
+				waiting[e.Type]++
+			}
+		}
+	}
+	held := r.held() // before the outcomes: a task is let go of after its outcome was told
+	out := r.outcomes()
+	for t, a := range r.accounts {
+		if a.reported {
+			continue
+		}
+		a.elsewhere = max(a.carried+a.found-waiting[t]-held[t]-out[t].total(), 0)
+	}
+}
+
+// held is how many tasks the intake holds by biz type, over all servers.
+func (r *run) held() map[uint64]int {
+	all := map[uint64]int{}
+	for server := range r.walks {
+		for t := range r.accounts {
+			if r.cfg.Intake != nil {
+				n, _, _ := r.cfg.Intake.Lane(server, t)
+				all[t] += n
+			}
+		}
+	}
+	return all
+}
+
+// outcomes are those since the sweep began, by biz type.
+func (r *run) outcomes() map[uint64]Counts {
+	since := map[uint64]Counts{}
+	for t, all := range r.cfg.Outcomes() {
+		since[t] = all.minus(r.before[t])
+	}
+	return since
+}
+
+// result is what is known by now.
+func (r *run) result() Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result := r.total
+	result.Failed = append([]string{}, r.total.Failed...)
+	result.accounts = make(map[uint64]account, len(r.accounts))
+	for t, a := range r.accounts {
+		result.accounts[t] = *a
+	}
+	result.Took = time.Since(r.begin)
+	return result.with(r.outcomes())
+}
+
+// found counts overdue entries.
+func (r *run) found(entries []duequeue.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range entries {
+		r.accounts[e.Type].found++
+	}
+}
+
+func (r *run) add(count func(*Result)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count(&r.total)
+}
+
+// fail notes what went wrong on a server.
+func (r *run) fail(server int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name := r.cfg.Servers[server]; !slices.Contains(r.total.Failed, name) {
+		r.total.Failed = append(r.total.Failed, name)
+	}
+	r.errs = append(r.errs, fmt.Errorf("sweep server %s: %w", r.cfg.Servers[server], err))
+}
+
+// failure is the error of the sweep.
+func (r *run) failure() error {
+	if r.total.Stopped {
+		r.errs = append(r.errs, fmt.Errorf("sweep stopped before its end: %w", r.cause))
+	}
+	return tablewalk.Join(r.errs...)
+}

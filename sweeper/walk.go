@@ -1,0 +1,274 @@
+package sweeper
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// walk is one sweep of one server, by one goroutine.
+type walk struct {
+	*run
+	server int
+	tables []int
+	lines  []*line
+	failed map[int]error // tables that could not be read
+
+	reached bool // the server was
+}
+
+// line is the way of some biz types through the tables. They go together as long
+// as the intake takes all of them; one that it has no room for goes on alone, at
+// its own pace.
+type line struct {
+	round
+	pages *tablewalk.Cursor
+	hand  []duequeue.Entry // found, and waiting for room; of the only type
+	begun map[int]bool     // tables whose first page was read; nil: another line tells
+	given bool             // up: its only type is not started any more
+}
+
+func newWalk(r *run, server int, tables []int) *walk {
+	w := &walk{run: r, server: server, tables: tables, failed: map[int]error{}}
+	for _, round := range r.rounds {
+		w.lines = append(w.lines, &line{round: round, pages: tablewalk.Over(tables), begun: map[int]bool{}})
+	}
+	return w
+}
+
+// through walks the server's tables and waits until the intake has settled them.
+func (w *walk) through(ctx context.Context) {
+	err := w.recover(ctx)
+	if err == nil {
+		err = w.follow(ctx)
+	}
+	errs := []error{err}
+	for _, table := range slices.Sorted(maps.Keys(w.failed)) {
+		errs = append(errs, w.failed[table])
+	}
+	if err := tablewalk.Join(errs...); err != nil && ctx.Err() == nil {
+		w.fail(w.server, err)
+	}
+	w.add(func(r *Result) { r.Tables += w.read() })
+	_ = w.settled(ctx) // that ctx has ended is told by the run
+}
+
+// recover measures the server's clock and gives run-out claims back, until none is
+// left or none could be. Tables that fail are named; the others are done.
+func (w *walk) recover(ctx context.Context) error {
+	way := tablewalk.Walk{Server: w.server, Tables: w.tables, Measure: w.cfg.Tables.Measure}
+	return way.Run(ctx, func(tables []int) error {
+		w.reached = true
+		for w.cfg.Intake != nil {
+			got, err := w.cfg.Tables.Recover(ctx, w.server, tables, w.cfg.Page)
+			w.add(func(r *Result) { r.Recovered += got.Back; r.Buried += got.Buried })
+			if err != nil && ctx.Err() == nil {
+				w.fail(w.server, err)
+			}
+			if err != nil || got.Back+got.Buried == 0 {
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+// follow goes along all lines, a page of each in turn, to their ends.
+func (w *walk) follow(ctx context.Context) error {
+	for {
+		moved, err := w.turn(ctx)
+		switch {
+		case err != nil:
+			return err
+		case moved:
+			continue
+		case !slices.ContainsFunc(w.lines, (*line).goesOn):
+			return nil
+		}
+		if err := wait.For(ctx, roomPause); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *line) goesOn() bool { return !l.given && (l.pages.Left() > 0 || len(l.hand) > 0) }
+
+// turn lets each line make a step, and reports whether any could.
+func (w *walk) turn(ctx context.Context) (moved bool, err error) {
+	for i := 0; i < len(w.lines); i++ { // steps add lines
+		if !w.lines[i].goesOn() {
+			continue
+		}
+		ok, err := w.step(ctx, w.lines[i])
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || ok
+	}
+	return moved, nil
+}
+
+// step hands over what waits for room, or reads the next page. It reports whether
+// either was possible. A line whose only type is not started any more is given up.
+func (w *walk) step(ctx context.Context, l *line) (bool, error) {
+	if w.cfg.Intake != nil && l.left == "" && len(l.types) == 1 {
+		room, open := w.room(l.types[0])
+		switch {
+		case !open:
+			l.given = true
+			return false, nil
+		case room == 0:
+			return false, nil
+		case len(l.hand) > 0:
+			l.hand = w.give(l.hand)
+			return true, nil
+		}
+	}
+	page, more, err := w.page(ctx, l, min(pageTogether, w.cfg.Page), w.cfg.Page)
+	if err != nil || !more {
+		return more, err
+	}
+	if w.cfg.Intake != nil && l.left == "" {
+		w.share(l, page.Entries)
+	}
+	return true, nil
+}
+
+// page reads the next page of a line and counts what it found: so many entries of
+// each of several tables together, or of one alone. It reports whether there was a
+// page. A statement that fails is sent again once: its connection may have ended.
+func (w *walk) page(ctx context.Context, l *line, together, alone int) (page store.Page, more bool, err error) {
+	step, more := l.pages.Next()
+	if !more {
+		return page, false, nil
+	}
+	q := store.PeekQuery{
+		Server: w.server, Tables: step.Tables, After: step.After, Types: l.types, Limit: together,
+		Until: w.cfg.Now(w.server) - l.grace.Milliseconds(),
+	}
+	if step.Alone() {
+		q.Limit = alone
+	}
+	page, err = w.cfg.Tables.Peek(ctx, q)
+	if err != nil && ctx.Err() == nil {
+		page, err = w.cfg.Tables.Peek(ctx, q)
+	}
+	if err != nil {
+		l.pages.Back(step)
+		return page, false, err
+	}
+	w.found(page.Entries)
+	maps.Copy(w.failed, page.Failed)
+	for _, last := range page.Full {
+		l.pages.More(last.JobID.Table(), last)
+	}
+	for _, table := range step.Tables {
+		if l.begun != nil {
+			l.begun[table] = true
+		}
+	}
+	return page, true, nil
+}
+
+// share hands entries over. A type that they leave no room for goes on in a line
+// of its own.
+func (w *walk) share(l *line, entries []duequeue.Entry) {
+	byType := map[uint64][]duequeue.Entry{}
+	for _, e := range entries {
+		byType[e.Type] = append(byType[e.Type], e)
+	}
+	for _, t := range slices.Sorted(maps.Keys(byType)) {
+		rest := w.give(byType[t])
+		switch {
+		case len(rest) == 0:
+		case len(l.types) == 1:
+			l.hand = rest
+		default:
+			alone := l.round
+			alone.types = []uint64{t}
+			w.lines = append(w.lines, &line{round: alone, pages: l.pages.Fork(), hand: rest})
+			l.types = slices.DeleteFunc(slices.Clone(l.types), func(other uint64) bool { return other == t })
+		}
+	}
+}
+
+// give hands over entries of one type, as many as there is room for, and returns
+// the rest.
+func (w *walk) give(entries []duequeue.Entry) (rest []duequeue.Entry) {
+	room, open := w.room(entries[0].Type)
+	n := min(room, len(entries))
+	if !open || n == 0 || len(w.cfg.Intake.Offer(w.server, entries[:n])) > 0 {
+		return entries // those that were taken after all are known there
+	}
+	return entries[n:]
+}
+
+// room is how many entries of a type may be handed over now.
+func (w *walk) room(bizType uint64) (room int, open bool) {
+	inside, room, open := w.cfg.Intake.Lane(w.server, bizType)
+	return max(min(room, atMost-inside), 0), open
+}
+
+// settled waits until the intake holds nothing that it will start.
+func (w *walk) settled(ctx context.Context) error {
+	for w.cfg.Intake != nil && w.busy() {
+		if err := wait.For(ctx, roomPause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) busy() bool {
+	for t := range w.accounts {
+		if inside, _, open := w.cfg.Intake.Lane(w.server, t); open && inside > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// count reads to the end of all lines, as far as ctx lasts, to say how much is
+// left.
+func (w *walk) count(ctx context.Context) {
+	for _, l := range w.lines {
+		for more := w.reached; more; { // else its clock is not known
+			var err error
+			if _, more, err = w.page(ctx, l, countedAt, countedAlone); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// left is how many tables were not read to their end for all types.
+func (w *walk) left() (tables int) {
+	for _, l := range w.lines {
+		tables = max(tables, l.pages.Left())
+	}
+	return tables
+}
+
+// read is how many tables were read for all types without an error.
+func (w *walk) read() (tables int) {
+	for _, table := range w.tables {
+		if w.reached && w.failed[table] == nil && w.begunBy(table) {
+			tables++
+		}
+	}
+	return tables
+}
+
+func (w *walk) begunBy(table int) bool {
+	for _, l := range w.lines {
+		if l.begun != nil && !l.begun[table] {
+			return false
+		}
+	}
+	return true
+}
