@@ -13,11 +13,11 @@ type Server struct {
 	Name      string // as shown in errors, logs and metrics; "" takes the DSN's address
 	DSN       string // go-sql-driver/mysql form, user:password@tcp(host:port)/; a database in it is ignored
 	Databases []int  // database numbers, 0-based; nil on a single server means all
-	MaxConns  int    // open connections at most, of a client or of a node; 0 means 16
+	MaxConns  int    // open connections at most, of a process: a client and a node with the same Server divide them; 0 means 16
 
 	// TLS of the connections, over what the DSN says; nil means as the DSN says. An
 	// empty ServerName means the DSN's host.
-	TLS *tls.Config
+	TLS *tls.Config `json:"-"`
 }
 
 // Config says where the tables are.
@@ -68,7 +68,7 @@ func (c Config) Specs() []mysql.Spec {
 				s.Databases = append(s.Databases, db)
 			}
 		}
-		specs[i] = mysql.Spec{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns, TLS: s.TLS}
+		specs[i] = mysql.Spec{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns, TLS: s.TLS, Share: c.Layout.prefix()}
 	}
 	return specs
 }

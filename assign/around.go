@@ -33,14 +33,35 @@ func (m misses) missed(id string, table int) bool {
 //
 // It is pure and, within a group, as stable and frugal as Plan; nodes with old views meet in one group after the other.
 func PlanAround(nodes []Member, owners []string, m misses) []string {
-	if len(m.by) == 0 {
-		return Plan(nodes, owners)
+	all, target := make([]int, len(owners)), make([]string, len(owners))
+	for table := range all {
+		all[table] = table
 	}
-	target, load := make([]string, len(owners)), make(map[string]int)
-	for _, g := range m.regions(canonical(nodes), len(owners)) {
+	planSome(nodes, all, owners, m, target)
+	return target
+}
+
+// planSome plans some of the tables, ascending, as if there were no others.
+func planSome(nodes []Member, tables []int, owners []string, m misses, target []string) {
+	if len(m.by) == 0 {
+		for i, id := range Plan(nodes, pick(owners, tables)) {
+			target[tables[i]] = id
+		}
+		return
+	}
+	load := make(map[string]int)
+	for _, g := range m.regions(canonical(nodes), tables) {
 		g.plan(owners, load, target)
 	}
-	return target
+}
+
+// pick gives the owners of some tables.
+func pick(owners []string, tables []int) []string {
+	some := make([]string, len(tables))
+	for i, table := range tables {
+		some[i] = owners[table]
+	}
+	return some
 }
 
 // region is tables that the same members reach.
@@ -50,12 +71,16 @@ type region struct {
 }
 
 // regions divides the tables, the most missed first.
-func (m misses) regions(members []Member, tables int) []*region {
+func (m misses) regions(members []Member, tables []int) []*region {
 	members = slices.DeleteFunc(members, func(one Member) bool { return one.Weight == 0 })
 	byReach := make(map[string]*region)
 	var all []*region
-	for first := 0; first < tables; first += m.block {
-		able := slices.DeleteFunc(slices.Clone(members), func(one Member) bool { return m.missed(one.ID, first) })
+	for len(tables) > 0 {
+		end := slices.IndexFunc(tables, func(table int) bool { return table/m.block != tables[0]/m.block })
+		if end < 0 {
+			end = len(tables)
+		}
+		able := slices.DeleteFunc(slices.Clone(members), func(one Member) bool { return m.missed(one.ID, tables[0]) })
 		if len(able) == 0 {
 			able = members
 		}
@@ -68,9 +93,8 @@ func (m misses) regions(members []Member, tables int) []*region {
 			g = &region{members: able}
 			byReach[key], all = g, append(all, g)
 		}
-		for table := first; table < min(first+m.block, tables); table++ {
-			g.tables = append(g.tables, table)
-		}
+		g.tables = append(g.tables, tables[:end]...)
+		tables = tables[end:]
 	}
 	slices.SortStableFunc(all, func(a, b *region) int { return cmp.Compare(len(a.members), len(b.members)) })
 	return all
@@ -78,12 +102,8 @@ func (m misses) regions(members []Member, tables int) []*region {
 
 // plan plans the region's tables, and adds to the members' load.
 func (g *region) plan(owners []string, load map[string]int, target []string) {
-	own := make([]string, len(g.tables))
-	for i, table := range g.tables {
-		own[i] = owners[table]
-	}
-	owned, free := split(g.members, own)
-	for i, id := range share(g.members, owned, free, g.level(owned, load), len(own)) {
+	owned, free := split(g.members, pick(owners, g.tables))
+	for i, id := range share(g.members, owned, free, g.level(owned, load), len(g.tables)) {
 		target[g.tables[i]] = id
 		load[id]++
 	}

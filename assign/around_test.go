@@ -127,9 +127,16 @@ func TestNodesThatMissTablesConverge(t *testing.T) {
 		w := newWorld(all, withoutStrangers(all, drawOwners(t, all)))
 		w.misses = drawMisses(t, all, len(w.now().owners))
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
+				w.setIdle(drawIdle(t, all))
+				continue
+			}
 			node := rapid.SampledFrom(all).Draw(t, "node").ID
 			w.step(node, rapid.IntRange(0, w.rev()).Draw(t, "view"), rapid.IntRange(1, 5).Draw(t, "limit"))
 		}
+		w.rounds(t)
+		w.checkFree(t)
+		w.setIdle(nil)
 		w.rounds(t)
 		w.check(t)
 	})

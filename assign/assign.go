@@ -57,12 +57,14 @@ type Assign struct {
 	owned      atomic.Int64
 	wanted     atomic.Int64
 	peers      atomic.Int64
-	missing    atomic.Pointer[[]int]     // see Miss
-	nudge      chan struct{}             // 1 slot: see look
-	limit      loglimit.Limit            // of what is logged again and again while something is amiss
-	foreign    atomic.Int64              // live nodes of the group with other databases
-	identified atomic.Pointer[Identity]  // last known
-	claiming   atomic.Pointer[time.Time] // since when the node is in claim mode; nil: it is not
+	missing    atomic.Pointer[[]int]           // see Miss
+	nudge      chan struct{}                   // 1 slot: see look
+	limit      loglimit.Limit                  // of what is logged again and again while something is amiss
+	foreign    atomic.Int64                    // live nodes of the group with other databases
+	identified atomic.Pointer[Identity]        // last known
+	told       atomic.Pointer[Told]            // see Tell; nil: Config.Info says all
+	others     atomic.Pointer[map[string]bool] // types that other nodes deliver
+	claiming   atomic.Pointer[time.Time]       // since when the node is in claim mode; nil: it is not
 }
 
 // New makes the node's membership; nothing is asked of etcd before Run.
@@ -115,11 +117,11 @@ func (a *Assign) Run(ctx context.Context) error {
 	outage := false // until a first registration succeeds without trouble
 	member := false // it has been registered
 	for {
-		s, err := a.open(ctx)
+		s, err := a.open(ctx, outage)
 		switch {
 		case err == nil:
 			member = true
-			s.settle(outage)
+			s.pause.extend(s.cfg.ReplanDelay) // others may be registering too
 			if err = s.run(ctx); ctx.Err() != nil {
 				return err
 			}
@@ -154,13 +156,13 @@ func (a *Assign) dropLoose(ctx context.Context) error {
 	return nil
 }
 
-// open begins an incarnation: a lease and the node's key under it.
-func (a *Assign) open(ctx context.Context) (*session, error) {
+// open begins an incarnation: a lease and the node's key under it. outage: etcd was away before.
+func (a *Assign) open(ctx context.Context, outage bool) (*session, error) {
 	l, err := grantLease(ctx, a.cfg.Client, a.cfg.TTL, a.trust)
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(a, l)
+	s := newSession(a, l, outage)
 	if err := s.writer.register(ctx, s.record, a.draining); err != nil {
 		a.trust.end()
 		s.revoke(ctx)

@@ -43,6 +43,7 @@ type Config struct {
 	TTL          time.Duration    // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
 	LeaveTimeout time.Duration    // for how long a node that leaves tries to drop what is stuck, at most; 0: DefaultLeaveTimeout
 	ReplanDelay  time.Duration    // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
+	StandIn      func([]Duty)     // told what this node does in the place of others, when it changes, by Run's goroutine; must return soon; nil: it does nothing
 	Logger       zerolog.Logger
 	Registerer   prometheus.Registerer // nil: metrics are counted but not published
 }

@@ -26,7 +26,8 @@
 // What happens when
 //
 //	a node comes                 the others give up tables to it when it says that it takes them at once: no table lies between two
-//	a node comes back quickly    it waits for the tables of its former life, a TTL at most, before others give up any to it
+//	a node comes back quickly    it waits for the tables of its former life, a TTL at most, before others give up any to it;
+//	                             not for a second process of its name, which answers it
 //	many tables move             their owner gives them up in parts and goes on with the others meanwhile
 //	a server stalls              tables of other servers are taken and dropped meanwhile: each has requests of its own (hands)
 //	a node leaves                it is marked as leaving, and gives up its tables in parts, each server's beside the others'
@@ -34,9 +35,11 @@
 //	a node dies                  its keys go when the lease runs out; after a short pause the others take its tables
 //	etcd does not answer         tables stay where they are; a node whose trust runs out goes on in claim mode
 //	etcd is back                 a lease that etcd has not ended is renewed, and the node acts on ownership again; else it
-//	                             registers as a new incarnation and takes its tables that nobody else has. Nothing is
-//	                             planned for one TTL, as the others may still be registering
-//	a node alone is cut off      the others take its tables when its lease ends; it drops them when it sees their keys
+//	                             registers as a new incarnation and takes its tables that nobody else has. It plans
+//	                             nothing else for one TTL, as the others may still be registering, and says so (Pausing)
+//	a node alone is cut off      the others take its tables when its lease ends; it drops them when it sees their keys. Back,
+//	                             it sees that others have gone on, and pauses for a tenth of a TTL only
+//	a node pauses                free tables go to others meanwhile (PlanMeanwhile); its own whose keys go it takes again at once
 //	the watch breaks             all keys are read anew; also after a compaction
 //	the holder can't take        the keys are given back and taken again after 1 s, 2 s, ... 30 s; other tables go on
 //	the holder can't drop some   their keys stay, and Drop is called again; other tables go on; after a lost lease nothing is taken before that

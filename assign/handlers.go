@@ -43,10 +43,10 @@ func (v view) infosBut(id string) []NodeInfo {
 	return infos
 }
 
-// compareHandlers warns, once per change, of types that some nodes of the group can deliver and others can't: their tasks
-// wait while their table's owner is one that can't. A rolling deploy passes through this, so the node goes on.
+// compareHandlers warns, once per change, of types that some nodes of the group can deliver and others can't. Those that
+// can stand in for the others. A rolling deploy passes through this.
 func (s *session) compareHandlers(v view) {
-	lacks, extra := differing(s.cfg.Info, v.infosBut(s.id))
+	lacks, extra := differing(s.record.NodeInfo, v.infosBut(s.id))
 	now := strings.Join(lacks, ",") + ";" + strings.Join(extra, ",")
 	if now == s.differs || now == ";" && s.differs == "" {
 		return
@@ -57,5 +57,5 @@ func (s *session) compareHandlers(v view) {
 		return
 	}
 	s.log.Warn().Strs("missing_here", lacks).Strs("missing_elsewhere", extra).
-		Msg("handlers differ from those of the group's other nodes; tasks of these types wait where their owner has no handler")
+		Msg("handlers differ from those of the group's other nodes: who has them stands in for who has not")
 }

@@ -198,7 +198,7 @@ func (s *session) tellIdentity(ctx context.Context) error {
 	err := s.writer.identify(ctx, record)
 	if errors.Is(err, ErrForeign) {
 		s.foreignLine(err).Msg("the databases of this node are not those that etcd knows the cluster by: going on with the tables that it has")
-		err = s.writer.come(ctx, record)
+		return s.put(ctx, record)
 	}
 	if err == nil {
 		s.record = record

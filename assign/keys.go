@@ -50,9 +50,12 @@ func (s space) tableOf(key string) (int, bool) {
 // NodeInfo is what a node tells about itself in its key.
 type NodeInfo struct {
 	Version string    `json:"version"`
-	Types   []string  `json:"types"`            // names of the biz types it has handlers for, sorted; null: not told
+	Types   []string  `json:"types"`            // names of the biz types it delivers, sorted; null: not told
 	Listen  string    `json:"listen,omitempty"` // address of its status page
 	Started time.Time `json:"started"`
+	// Lacks are the biz types of its group that it does not deliver, and why: others stand in for it. null: not told, as by
+	// an older program.
+	Lacks map[string]string `json:"lacks"`
 }
 
 // nodeRecord is the value of a node's key.
@@ -63,6 +66,8 @@ type nodeRecord struct {
 	Leaving bool `json:"leaving,omitempty"` // it is giving up its tables and takes none
 	// Newcomer says that it does not plan yet: what is given up for it now would lie without an owner.
 	Newcomer bool `json:"newcomer,omitempty"`
+	// Pausing says that it takes nothing for up to a TTL, as etcd was away.
+	Pausing bool `json:"pausing,omitempty"`
 	// Misses are the blocks of tables that the node can't reach.
 	Misses []int `json:"misses,omitempty"`
 	Block  int   `json:"block,omitempty"` // tables in one of these

@@ -69,7 +69,7 @@ func (r *Registry) Nodes(ctx context.Context, group string) ([]NodeState, error)
 		return nil, err
 	}
 	owners := v.owners()
-	owned, wanted := tally(owners), tally(PlanAround(v.members(), owners, v.misses()))
+	owned, wanted := tally(owners), tally(PlanMeanwhile(v.members(), owners, v.misses(), v.pausing("")))
 	states := make([]NodeState, 0, len(v.nodes))
 	for _, id := range sortedKeys(v.nodes) {
 		is := v.nodes[id].record

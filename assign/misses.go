@@ -31,21 +31,22 @@ func (a *Assign) missingNow() []int {
 	return nil
 }
 
-// tell publishes what this node misses, and the identity of its databases, where its key says something else.
+// tell publishes what this node misses, delivers and lacks, and the identity of its databases, where its key says something
+// else.
 func (s *session) tell(ctx context.Context) error {
 	if err := s.tellIdentity(ctx); err != nil {
 		return err
 	}
-	missing := s.missingNow()
-	if slices.Equal(s.record.Misses, missing) {
+	missing, info := s.missingNow(), s.infoNow()
+	apart := !slices.Equal(s.record.Misses, missing)
+	if !apart && s.record.told().equal(Told{info.Types, info.Lacks}) {
 		return nil
 	}
 	record := s.record
-	record.Misses, record.Block = missing, s.cfg.Block
-	if err := s.writer.come(ctx, record); err != nil {
+	record.NodeInfo, record.Misses, record.Block = info, missing, s.cfg.Block
+	if err := s.put(ctx, record); err != nil || !apart {
 		return err
 	}
-	s.record = record
 	s.log.Warn().Ints("databases", missing).Msg("the databases that this node can't reach have changed")
 	return nil
 }

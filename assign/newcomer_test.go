@@ -83,10 +83,20 @@ func TestANodeThatComesBackQuicklyGetsItsTablesOnly(t *testing.T) {
 	})
 }
 
-func TestASecondNodeOfAHostGetsItsShareAfterATTL(t *testing.T) {
+// Two processes have one name: the first answers the second's registration, so it does not wait for the end of a former life.
+func TestASecondProcessOfAHostGetsItsShareAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	same := func(cfg *Config) { cfg.Node, cfg.TTL = "host", 2*time.Second }
-	a, b := c.join(same), c.join(same)
+	same := func(cfg *Config) { cfg.Node = "host" }
+	a := c.join(slow, same)
+	c.awaitCounts(map[*desk]int{a: 32})
+	b := c.join(slow, same)
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	third := c.join(slow, same)
+	c.await("each has a third", func() bool { return min(len(a.held), len(b.held), len(third.held)) >= 10 })
+	before := c.revision()
+	time.Sleep(100 * time.Millisecond) // several rounds
+	if after := c.revision(); after != before {
+		t.Errorf("they go on answering one another: %d changes", after-before)
+	}
 }

@@ -27,6 +27,26 @@ func (p *pause) end() time.Time {
 	return p.until
 }
 
+// outage is the last time that etcd was away, as far as this node noticed. It is safe for concurrent use.
+type outage struct {
+	mu   sync.Mutex
+	over time.Time // when etcd was back; zero: it was never away
+	late bool      // the lease has outlived it
+}
+
+// end notes that etcd is back.
+func (o *outage) end(late bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over, o.late = time.Now(), late
+}
+
+func (o *outage) last() (over time.Time, late bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.over, o.late
+}
+
 // Bounds of the time before a table is tried again that the holder could not take.
 const (
 	minRefusal = time.Second

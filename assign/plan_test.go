@@ -146,6 +146,37 @@ func TestPlanMovesNoMoreThanTheBestBalance(t *testing.T) {
 	})
 }
 
+// While some pause, they keep what they have and get nothing; the rest is planned for the others.
+func TestPlanMeanwhileGivesNothingToWhoPauses(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		members := drawMembers(t)
+		owners := drawOwners(t, members)
+		idle := drawIdle(t, members)
+		busy := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return idle[m.ID] })
+		target := PlanMeanwhile(members, owners, misses{}, idle)
+		if len(idle) == 0 || !slices.ContainsFunc(busy, func(m Member) bool { return m.Weight > 0 }) {
+			checkPlan(t, members, owners, target)
+			return
+		}
+		var rest, planned []string
+		for table, id := range target {
+			switch owner := owners[table]; {
+			case idle[owner] && id != owner:
+				t.Fatalf("table %d of %q is taken from %s, who pauses: %q", table, owners, owner, target)
+			case idle[id] && id != owner:
+				t.Fatalf("table %d of %q goes to %s, who pauses: %q", table, owners, id, target)
+			case !idle[owner]:
+				rest, planned = append(rest, owner), append(planned, id)
+			}
+		}
+		checkPlan(t, busy, rest, planned)
+		if other := PlanMeanwhile(rapid.Permutation(members).Draw(t, "order"), owners, misses{}, idle); !slices.Equal(other, target) {
+			t.Fatalf("another order of nodes gives another plan: %q, %q", target, other)
+		}
+	})
+}
+
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{1, 1, 1}, []byte{0, 1, 2, 3, 4})
 	f.Add([]byte{0, 2}, []byte{1, 1, 1, 1})

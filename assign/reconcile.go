@@ -74,17 +74,26 @@ func (s *session) round(ctx context.Context) error {
 		return nil
 	}
 	owners := v.owners()
+	s.noteOthers(v)
 	s.compareHandlers(v)
+	s.standIn(v.duties(owners)[s.id])
 	s.compareIdentities(v)
 	s.noteDrain(v)
 	if err := s.sweepOrphans(ctx, v.orphans(owners)); err != nil {
 		return err
 	}
 	s.dropReplaced(owners)
+	failed := s.answerTwins(ctx, v)
 	if s.paused(v) {
-		return errors.Join(s.reclaim(ctx, v), s.giveBack(ctx, s.doomed))
+		if time.Now().Before(s.afterOutage(v)) {
+			failed = errors.Join(failed, s.stepBack(ctx))
+		}
+		return errors.Join(failed, s.carryOut(ctx, v, s.own(v, s.staying(owners))))
 	}
-	return errors.Join(s.comeForward(ctx, v), s.carryOut(ctx, v, PlanAround(v.members(), s.staying(owners), s.settledMisses(v))))
+	clear(s.lost)
+	s.metrics.plans.Inc()
+	failed = errors.Join(failed, s.comeForward(ctx, v))
+	return errors.Join(failed, s.carryOut(ctx, v, PlanMeanwhile(v.members(), s.staying(owners), s.settledMisses(v), v.pausing(s.id))))
 }
 
 // dropLost drops tables whose keys are not those that we hold: somebody deleted or overwrote them.
@@ -103,6 +112,9 @@ func (s *session) dropLost(v view) {
 	if len(lost) == 0 {
 		return
 	}
+	for _, table := range lost {
+		s.lost[table] = true
+	}
 	s.limit.Of(s.log.Warn(), "keys gone").Int("tables", len(lost)).Msg("keys of own tables are gone, dropping the tables")
 	s.letGo(lost)
 }
@@ -118,18 +130,16 @@ func (s *session) dropReplaced(owners []string) {
 	s.letGo(replaced)
 }
 
-// reclaim takes the keys of loose tables that nobody has, without waiting for the plan: after an outage every node takes
-// its own again, and the tables are spread as before.
-func (s *session) reclaim(ctx context.Context, v view) error {
-	var free []int
-	for _, table := range sortedKeys(s.loose) {
-		if v.tables[table].created == 0 {
-			free = append(free, table)
+// own is the plan while it is too early to plan: everybody keeps what he has, and this node takes again what is free of its
+// own: loose tables, so that all are spread after an outage as before, and tables whose keys went.
+func (s *session) own(v view, owners []string) []string {
+	for table, key := range v.tables {
+		_, doomed := s.doomed[table]
+		if s.isMine(key.lease) && !doomed || key.created == 0 && (s.loose[table] || s.lost[table]) {
+			owners[table] = s.id // also where this node's key is gone
 		}
 	}
-	rev, err := s.writer.take(ctx, free)
-	s.wrote = max(s.wrote, rev)
-	return err
+	return owners
 }
 
 // restore writes our own node's key if somebody deleted or overwrote it.
@@ -187,6 +197,9 @@ func (s *session) paused(v view) bool {
 	s.live = live
 	s.peers.Store(int64(len(live)))
 	end := s.pause.end()
+	if long := s.afterOutage(v); long.After(end) {
+		end = long
+	}
 	if !time.Now().Before(end) {
 		return false
 	}
@@ -196,7 +209,6 @@ func (s *session) paused(v view) bool {
 
 // carryOut does our part of a plan: give up, start on keys that are ours, take keys that are free.
 func (s *session) carryOut(ctx context.Context, v view, target []string) error {
-	s.metrics.plans.Inc()
 	away, start, take := s.divide(v, target)
 	failed := s.giveBack(ctx, s.portion(away))
 	s.start(start)

@@ -27,7 +27,8 @@ type session struct {
 	record nodeRecord
 	writer writer
 	mirror *mirror
-	pause  pause
+	pause  pause // nodes may come, or vanish, together
+	outage outage
 	hands  *hands
 
 	held    map[int]int64       // tables the holder may have -> revision that created the key
@@ -39,13 +40,17 @@ type session struct {
 	live    map[string]bool     // nodes of the last view that were not leaving
 	stuck   map[int]time.Time   // tables that the holder could not drop lately -> when to ask again
 	wrote   int64               // revision of our last write: an older view is not planned on
+	lost    map[int]bool        // tables whose keys went while they were ours: see own
+	alone   time.Time           // end of the last outage that was not everybody's
 	differs string              // types warned of last
 	moves   moves               // of tables that are not logged yet
+	duties  []Duty              // in the place of others, as last told
 	next    time.Time           // when to look again though nothing changed; zero: never
 	leaveBy time.Time           // when the leave time-out is over; zero: the session has not begun to leave
 }
 
-func newSession(a *Assign, l *lease) *session {
+// newSession begins an incarnation; outage: etcd was away before.
+func newSession(a *Assign, l *lease, outage bool) *session {
 	id, keys := a.ID(), spaceOf(a.cfg.Cluster, a.cfg.Group)
 	s := &session{
 		Assign:  a,
@@ -53,7 +58,7 @@ func newSession(a *Assign, l *lease) *session {
 		id:      id,
 		lease:   l,
 		began:   time.Now(),
-		record:  nodeRecord{NodeInfo: a.cfg.Info, Identity: a.identity(), Weight: a.cfg.Weight, Newcomer: true},
+		record:  nodeRecord{NodeInfo: a.infoNow(), Identity: a.identity(), Weight: a.cfg.Weight, Newcomer: true, Pausing: outage},
 		writer:  writer{client: a.cfg.Client, cluster: a.cfg.Cluster, space: keys, id: id, lease: l.id, timeout: a.cfg.TTL / 2},
 		mirror:  newMirror(a.cfg.Client, keys, a.cfg.Tables, a.cfg.TTL),
 		held:    make(map[int]int64),
@@ -61,9 +66,13 @@ func newSession(a *Assign, l *lease) *session {
 		refused: make(map[int]refusal),
 		orphans: make(map[string]orphan),
 		stuck:   make(map[int]time.Time),
+		lost:    make(map[int]bool),
+	}
+	if outage {
+		s.outage.end(false)
 	}
 	l.metrics = a.metrics
-	l.outage = func() { s.pause.extend(s.lease.ttl) }
+	l.outage = func() { s.outage.end(true); a.look() }
 	l.proven = a.look
 	published := s.record.Identity
 	l.renewed = func() {
@@ -73,14 +82,6 @@ func newSession(a *Assign, l *lease) *session {
 		}
 	}
 	return s
-}
-
-// settle delays the first plan: others may be registering too, all of them for a whole TTL after an outage.
-func (s *session) settle(outage bool) {
-	s.pause.extend(s.cfg.ReplanDelay)
-	if outage {
-		s.pause.extend(s.lease.ttl)
-	}
 }
 
 // run owns the node's share until ctx ends, and then leaves, or until the lease is lost (errLost): then the tables are
@@ -98,6 +99,7 @@ func (s *session) run(ctx context.Context) error {
 	})
 	wg.Go(func() { s.follow(life) })
 	lost := s.reconcile(ctx, life)
+	s.standIn(nil)
 	if lost == nil {
 		lost = s.leave(life)
 	}

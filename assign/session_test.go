@@ -13,7 +13,7 @@ import (
 func newIdleSession(t *testing.T, c *crowd) (*session, *desk) {
 	t.Helper()
 	d := c.node()
-	s, err := d.open(t.Context())
+	s, err := d.open(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +101,12 @@ func TestALateRenewalPausesPlanning(t *testing.T) {
 			t.Errorf("%s: outage %v, %v", name, outage, err)
 		}
 	}
-	s.settle(true)
-	if left := time.Until(s.pause.end()); left < 9*time.Second {
+	s.lease.outage = func() { s.outage.end(true) }
+	s.trust.renew(time.Now().Add(-6*time.Second), s.lease.ttl)
+	if err := s.lease.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(s.afterOutage(look(t, s))); left < 9*time.Second {
 		t.Errorf("pauses for %s", left)
 	}
 }

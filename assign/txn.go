@@ -60,10 +60,13 @@ func (w writer) restore(ctx context.Context, r nodeRecord, mod int64) error {
 	return w.wrap(err, "restore the key")
 }
 
-// come writes the key of a node that takes tables from now on, if it is still ours.
-func (w writer) come(ctx context.Context, r nodeRecord) error {
-	_, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, w.putNode(r))
-	return w.wrap(err, "announce the coming")
+// update writes the node's key, if it is still ours. It returns the revision of the write, 0 where nothing was written.
+func (w writer) update(ctx context.Context, r nodeRecord) (rev int64, err error) {
+	resp, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, w.putNode(r))
+	if err == nil && resp.Succeeded {
+		rev = resp.Header.Revision
+	}
+	return rev, w.wrap(err, "write the key")
 }
 
 // announce writes the key of a node that leaves, if it is still ours. That it leaves says all that a drain does.

@@ -20,9 +20,10 @@ type view struct {
 
 // nodeKey is a node's key.
 type nodeKey struct {
-	lease  clientv3.LeaseID
-	mod    int64
-	record nodeRecord // zero where the value is not ours to read
+	lease   clientv3.LeaseID
+	created int64 // revision that created the key
+	mod     int64
+	record  nodeRecord // zero where the value is not ours to read
 }
 
 // tableKey is a table's key.
@@ -48,7 +49,7 @@ func (v view) clone() view {
 func (v view) put(kv *mvccpb.KeyValue) {
 	key := string(kv.Key)
 	if v.space.isNode(key) {
-		n := nodeKey{lease: clientv3.LeaseID(kv.Lease), mod: kv.ModRevision}
+		n := nodeKey{lease: clientv3.LeaseID(kv.Lease), created: kv.CreateRevision, mod: kv.ModRevision}
 		if err := json.Unmarshal(kv.Value, &n.record); err != nil {
 			n.record = nodeRecord{} // without weight it gets no table; if it has no lease either, it is removed
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -33,7 +34,7 @@ func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet,
 	run, end := context.WithCancel(context.WithoutCancel(ctx))
 	f := &fleet{end: end, failed: make(chan error, s.opts.Nodes)}
 	for i := range s.opts.Nodes {
-		if err := f.start(run, s, fmt.Sprintf("bench-%d", i+1), handlers); err != nil {
+		if err := f.start(run, s, s.apart(i+2), fmt.Sprintf("bench-%d", i+1), handlers); err != nil {
 			return nil, errors.Join(err, f.stop())
 		}
 	}
@@ -45,10 +46,10 @@ func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet,
 	return f, nil
 }
 
-func (f *fleet) start(ctx context.Context, s *site, name string, handlers *node.Handlers) error {
+func (f *fleet) start(ctx context.Context, s *site, cfg tocsin.Config, name string, handlers *node.Handlers) error {
 	metrics := prometheus.NewRegistry()
 	n, err := node.New(node.Config{
-		Tables: s.config, Etcd: s.etcd, Group: group, Name: name, Logger: s.opts.Logger, Registerer: metrics,
+		Tables: cfg, Etcd: s.etcd, Group: group, Name: name, Logger: s.opts.Logger, Registerer: metrics,
 	}, handlers)
 	if err != nil {
 		return err

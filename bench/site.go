@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -156,15 +157,26 @@ func (s *site) pause(ctx context.Context, paused bool) error {
 	return nil
 }
 
+// apart is a config whose connections are not divided with the client's: what has it
+// is a process of its own in production. Each has another number.
+func (s *site) apart(number int) tocsin.Config {
+	cfg := s.config
+	cfg.Servers = slices.Clone(cfg.Servers)
+	for i := range cfg.Servers {
+		cfg.Servers[i].MaxConns = nodeConns + number
+	}
+	return cfg
+}
+
 func (s *site) connect(ctx context.Context) (err error) {
 	if s.client, err = tocsin.Open(ctx, s.config); err != nil {
 		return err
 	}
-	if s.store, err = store.Open(s.config); err != nil {
+	if s.store, err = store.Open(s.apart(1)); err != nil {
 		return err
 	}
 	for _, spec := range s.config.Specs() {
-		spec.MaxConns = workers + probeConns
+		spec.MaxConns, spec.Share = workers+probeConns, ""
 		pool, err := mysql.Open(spec)
 		if err != nil {
 			return err

@@ -267,7 +267,7 @@ func openServers(cfg tocsin.Config, conns int) ([]*mysql.Server, error) {
 	}
 	var servers []*mysql.Server
 	for _, spec := range cfg.Specs() {
-		spec.MaxConns = conns
+		spec.MaxConns, spec.Share = conns, ""
 		s, err := mysql.Open(spec)
 		if err != nil {
 			return nil, errors.Join(err, closeServers(servers))

@@ -145,7 +145,7 @@ func (m *Move) openPair(cfg tocsin.Config, db int, from, to mysql.Spec) error {
 		copy **dbCopy
 		spec mysql.Spec
 	}{{&p.from, from}, {&p.to, to}} {
-		side.spec.Databases, side.spec.MaxConns = []int{db}, m.opt.Parallel
+		side.spec.Databases, side.spec.MaxConns, side.spec.Share = []int{db}, m.opt.Parallel, ""
 		server, err := mysql.Open(side.spec)
 		if err != nil {
 			return err

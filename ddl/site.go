@@ -26,7 +26,7 @@ type site struct {
 func openSites(cfg tocsin.Config, parallel int) ([]*site, error) {
 	var sites []*site
 	for _, spec := range cfg.Specs() {
-		spec.MaxConns = parallel
+		spec.MaxConns, spec.Share = parallel, ""
 		server, err := mysql.Open(spec)
 		if err != nil {
 			return nil, errors.Join(err, closeSites(sites))

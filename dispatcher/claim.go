@@ -10,12 +10,12 @@ import (
 )
 
 // needsClaim decides whether a row is claimed before it starts: always of a
-// strict biz type and of a row that has ended a process before; and where a
+// strict biz type, of one that this process could not deliver a moment ago, and of a row that has ended a process before; and where a
 // sweeper or a process that lives may be looking at it too. Called under s.mu.
 func (s *server) needsClaim(t *task, now int64) bool {
 	r := t.lane.kind.rule.Load()
 	overdue := time.Duration(now-t.row.Action) * time.Millisecond
-	if s.d.cfg.ClaimAll || r.policy.Strict || t.row.Crashes > 0 || overdue >= r.claimAfter {
+	if s.d.cfg.ClaimAll || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter {
 		return true
 	}
 	tb := s.tables[t.table()]

@@ -47,6 +47,8 @@ const (
 	clockRecheck   = 100 * time.Millisecond
 	hardStop       = 5 * time.Second           // for settling after the drain time-out
 	maxPutOff      = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
+	lockedAtFirst  = 2                         // rows of a table found locked, and none that is not: it may be the table
+	lockedAtAll    = 5                         // rows found locked in one try of a table's outcomes
 	maxProbes      = loaders / 2               // rows of locked tables that are tried at once
 )
 

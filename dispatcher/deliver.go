@@ -48,7 +48,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 // (see Loosen); the biz type has become strict; or the table was somebody
 // else's since. Called under s.mu.
 func (s *server) wantsClaim(t *task, r *rule) bool {
-	return s.fence(t.table()) != "" || r.policy.Strict || t.asked.Before(s.known(t.table()).since)
+	return s.fence(t.table()) != "" || r.claims() || t.asked.Before(s.known(t.table()).since)
 }
 
 // tooOld reports that a row waited so long that it must not start any more: a

@@ -39,8 +39,9 @@ type Dispatcher struct {
 	endIntake context.CancelFunc
 	drainBy   atomic.Pointer[time.Time] // nil: the drain time-out after the end of Run's context
 
-	mu    sync.Mutex
-	kinds map[uint64]*kind // by biz type number; never shrinks
+	mu       sync.Mutex
+	kinds    map[uint64]*kind // by biz type number; never shrinks
+	informed bool             // there have been policies
 }
 
 // New makes a Dispatcher. It knows no biz types before SetPolicies and starts
@@ -119,7 +120,7 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 			k.tellOverruns(time.Now())
 		}
 		for _, s := range d.servers {
-			s.resumeAside(time.Now())
+			s.wakeAside()
 		}
 	}
 }
@@ -191,9 +192,10 @@ func (d *Dispatcher) SetPolicies(policies []biztype.Policy) {
 	}
 	for number, k := range d.kinds {
 		if !named[number] {
-			k.pause()
+			k.lack()
 		}
 	}
+	d.informed = true
 	d.share()
 }
 

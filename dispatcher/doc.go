@@ -39,6 +39,7 @@
 //	                              next attempt waits for that, one more time-out at most
 //	settle fails                  outcomes wait and are sent again; the server's lanes load no more when too many wait
 //	settle fails for one row      the row is set aside and tried at longer and longer intervals
+//	settle meets a lock           the table's outcomes are set aside and tried row by row, by half of the settlers
 //	the row changed meanwhile     a fate, counted by its cause
 //	the process dies              nothing is settled: the rows are pending, or their claims run out
 package dispatcher

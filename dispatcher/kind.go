@@ -26,6 +26,8 @@ type rule struct {
 	claimAfter time.Duration
 	sweptAfter time.Duration
 	paused     bool
+	lacked     bool      // paused since this process can't deliver the type
+	claimUntil time.Time // each row is claimed until then: see gained
 }
 
 func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
@@ -66,9 +68,11 @@ type kind struct {
 	expiry  *time.Timer      // calls expire not later than the first delivery in hand is over its time-out; nil: nothing is
 }
 
+// set brings a new rule. Called under d.mu.
 func (k *kind) set(r *rule) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	r.claimUntil = gained(k.rule.Load(), k.d.informed)
 	k.rule.Store(r)
 	if k.expiry != nil {
 		k.expiry.Reset(0) // the new time-out may be the shorter one
@@ -85,11 +89,12 @@ func (k *kind) share(r *rule) rate.Limit {
 	return rate.Limit(r.policy.Rate / float64(max(k.d.cfg.Peers(), 1)))
 }
 
-func (k *kind) pause() {
+// lack stops a biz type that this process can't deliver any more.
+func (k *kind) lack() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := *k.rule.Load()
-	r.paused = true
+	r.paused, r.lacked = true, true
 	k.rule.Store(&r)
 }
 

@@ -57,6 +57,14 @@ func (l *lane) offer(e duequeue.Entry, refused *duequeue.Refused) {
 	}
 }
 
+// bringForward queues an entry for an earlier time, unless it is in flight. What
+// would give way to it stays: no peek would know that it is to be found again.
+func (l *lane) bringForward(e duequeue.Entry) {
+	if verdict, out := l.queue.Offer(e); verdict == duequeue.Full || verdict == duequeue.Replaced {
+		l.queue.Requeue(out)
+	}
+}
+
 // budget is how many rows to load now. It waits until half of what may be held
 // is free, so that loads are not of a row each.
 func (l *lane) budget() int {

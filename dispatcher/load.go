@@ -110,7 +110,7 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 // lead is how long before a row of the lane is due its load begins: not at all
 // where rows are claimed, since a claim wants them due. Called under s.mu.
 func (s *server) lead(l *lane) time.Duration {
-	if s.d.cfg.ClaimAll || s.unsure(time.Now()) || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || l.kind.rule.Load().policy.Strict {
+	if s.d.cfg.ClaimAll || s.unsure(time.Now()) || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || l.kind.rule.Load().claims() {
 		return 0
 	}
 	return holdLead
@@ -243,7 +243,7 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 	case row == nil:
 		s.d.metrics.droppedGone.Inc()
 		l.queue.Done(e.JobID)
-	case !s.admitted(e.JobID.Table()):
+	case !s.admitted(e.JobID.Table()) || s.strange(e.JobID.Table(), e.Type):
 		s.d.metrics.droppedTable.Inc()
 		l.queue.Done(e.JobID)
 	case row.Action > loaded.Now+requeueWithin.Milliseconds():

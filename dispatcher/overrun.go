@@ -56,7 +56,7 @@ func (s *server) endOverrun(t *task) {
 	}
 	delete(s.overruns, t.row.JobID)
 	if o.waiting.JobID != 0 && s.admitted(t.table()) {
-		t.lane.queue.Requeue(o.waiting)
+		t.lane.bringForward(o.waiting)
 		signal(s.wake)
 	}
 }

@@ -17,6 +17,7 @@ type table struct {
 	owner        string    // who owns it, as its owner row says; "": nobody needs to, as in a sweep
 	since        time.Time // it was admitted then
 	uncleanUntil time.Time // overdue rows are claimed first until then
+	standIn      *standIn  // it is another's, and some of its types are ours to deliver; nil: it is ours
 	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
 }
 
@@ -45,10 +46,12 @@ type server struct {
 	open        tasks     // in delivery or waiting to be settled
 	overruns    map[tocsin.JobID]*overrun
 	waiters     map[*waiter]struct{}
-	pending     []result // wait for a settler
-	aside       []parked // refused by the database
-	unsettled   int      // pending, aside and being stored
-	closing     bool     // settlers end when nothing is pending
+	pending     []result      // wait for a settler
+	aside       []*part       // could not be stored
+	trying      int           // of these, by settlers just now
+	shut        map[int]*part // by table: one where not one row could be stored
+	unsettled   int           // pending, aside and being stored
+	closing     bool          // settlers end when nothing is pending
 }
 
 func newServer(d *Dispatcher, index int) *server {
@@ -62,6 +65,7 @@ func newServer(d *Dispatcher, index int) *server {
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),
 		waiters: make(map[*waiter]struct{}),
+		shut:    make(map[int]*part),
 
 		overruns: make(map[tocsin.JobID]*overrun),
 	}
@@ -101,6 +105,9 @@ func (s *server) wakeAll() {
 func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	s.mu.Lock()
 	for _, e := range entries {
+		if s.strange(e.JobID.Table(), e.Type) {
+			continue
+		}
 		if l := s.lanes[e.Type]; l != nil && !l.paused() && s.admitted(e.JobID.Table()) {
 			l.offer(e, &refused)
 		} else {
@@ -159,7 +166,9 @@ func (s *server) addTo(st *Stats) {
 	}
 	st.Open += len(s.open)
 	st.Unsettled += s.unsettled
-	st.Aside += len(s.aside)
+	for _, p := range s.aside {
+		st.Aside += len(p.results) + len(p.later)
+	}
 	st.Overrun += len(s.overruns)
 }
 
@@ -170,10 +179,13 @@ func (s *server) admitted(number int) bool {
 }
 
 // fence gives the owner whose claims count in the table where rows may not start
-// on ownership, since it can't be proven just now; "" where they may. Called
-// under s.mu.
+// on ownership, since it can't be proven just now, or is another's; "" where they
+// may. Called under s.mu.
 func (s *server) fence(number int) string {
 	t := s.tables[number]
+	if t != nil && t.standIn != nil {
+		return t.standIn.owner
+	}
 	if t == nil || t.owner == "" || s.d.cfg.LeaseOK(t.owner) {
 		return ""
 	}

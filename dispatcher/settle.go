@@ -14,12 +14,6 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// parked is a result that the database refused, to be tried again at a time.
-type parked struct {
-	result
-	at time.Time
-}
-
 // report queues results to be settled. It never blocks: the lanes stop loading
 // when too many wait.
 func (s *server) report(results []result) {
@@ -43,8 +37,14 @@ func (s *server) enqueue(r result) {
 	if !r.after {
 		r.reported = true
 	}
-	s.pending = append(s.pending, r)
 	s.unsettled++
+	if len(s.shut) > 0 {
+		if p := s.shut[r.table()]; p != nil {
+			p.later = append(p.later, r)
+			return
+		}
+	}
+	s.pending = append(s.pending, r)
 }
 
 // closeIntake lets the settlers end when everything is stored. What was set
@@ -52,29 +52,11 @@ func (s *server) enqueue(r result) {
 func (s *server) closeIntake() {
 	s.mu.Lock()
 	s.closing = true
-	s.mu.Unlock()
-	s.resumeAside(time.Now().Add(time.Hour))
-	signal(s.flush)
-}
-
-// resumeAside sends again what was set aside until now.
-func (s *server) resumeAside(now time.Time) {
-	s.mu.Lock()
-	kept := s.aside[:0]
 	for _, p := range s.aside {
-		if p.at.After(now) {
-			kept = append(kept, p)
-		} else {
-			s.pending = append(s.pending, p.result)
-		}
+		p.at = time.Time{}
 	}
-	clear(s.aside[len(kept):])
-	s.aside = kept
-	some := len(s.pending) > 0
 	s.mu.Unlock()
-	if some {
-		signal(s.flush)
-	}
+	signal(s.flush)
 }
 
 func (s *server) unsettledCount() int {
@@ -87,8 +69,12 @@ func (s *server) unsettledCount() int {
 // nothing is left, or ctx ends.
 func (s *server) runSettler(ctx context.Context) {
 	for {
-		batch, ok := s.collect(ctx)
-		if !ok {
+		if p := s.nextAside(); p != nil {
+			s.tryAside(ctx, p)
+			continue
+		}
+		batch, more := s.collect(ctx)
+		if !more {
 			return
 		}
 		s.settle(ctx, batch)
@@ -96,30 +82,30 @@ func (s *server) runSettler(ctx context.Context) {
 }
 
 // collect waits for the first result, then a little for others. One settler does
-// that at a time: what comes meanwhile goes into its batch.
-func (s *server) collect(ctx context.Context) ([]result, bool) {
-	for {
-		n, closing := s.backlog()
-		switch {
-		case n >= chunk || n > 0 && closing:
-			return s.cut(), true
-		case n > 0 && s.lingering.CompareAndSwap(false, true):
-			err := wait.For(ctx, linger)
-			s.lingering.Store(false)
-			if err != nil {
-				return nil, false
-			}
-			return s.cut(), true
-		case n == 0 && closing:
-			signal(s.flush) // for the other settlers
+// that at a time: what comes meanwhile goes into its batch. The batch is empty
+// where something else may be to be done.
+func (s *server) collect(ctx context.Context) (batch []result, more bool) {
+	n, closing := s.backlog()
+	switch {
+	case n >= chunk || n > 0 && closing:
+		return s.cut(), true
+	case n > 0 && s.lingering.CompareAndSwap(false, true):
+		err := wait.For(ctx, linger)
+		s.lingering.Store(false)
+		if err != nil {
 			return nil, false
 		}
-		select {
-		case <-ctx.Done():
-			return nil, false
-		case <-s.flush:
-		}
+		return s.cut(), true
+	case n == 0 && closing:
+		signal(s.flush) // for the other settlers
+		return nil, false
 	}
+	select {
+	case <-ctx.Done():
+		return nil, false
+	case <-s.flush:
+	}
+	return nil, true
 }
 
 func (s *server) backlog() (n int, closing bool) {
@@ -144,7 +130,8 @@ func (s *server) cut() []result {
 }
 
 // settle stores a batch. A fault of a table or a row splits the batch until
-// only the culprit is left, which is set aside.
+// only the culprit is left, which is set aside. A table with a locked row is set
+// aside as a whole, as the search for the row takes a lock wait each.
 func (s *server) settle(ctx context.Context, batch []result) {
 	if len(batch) == 0 {
 		return
@@ -161,7 +148,7 @@ func (s *server) settle(ctx context.Context, batch []result) {
 		for _, part := range byTable(batch) {
 			s.settle(ctx, part)
 		}
-	case len(batch) > 1 && mysql.ClassOf(err) != mysql.Contended:
+	case len(batch) > 1 && ofOneRow(err) && mysql.ClassOf(err) != mysql.Contended:
 		for i := range batch {
 			s.settle(ctx, batch[i:i+1])
 		}
@@ -281,35 +268,4 @@ func (s *server) tell(batch []result, fates []store.Fate) {
 			s.d.cfg.Settled(Settlement{Type: r.row.Type, Fate: fates[i], Verb: r.verb, Undone: r.undone})
 		}
 	}
-}
-
-// setAside keeps what the database refused: for a second where a table is
-// locked, else for longer with each try.
-func (s *server) setAside(batch []result, err error) {
-	locked := mysql.ClassOf(err) == mysql.Contended
-	if locked {
-		s.avoid(batch[0].table())
-	}
-	s.mu.Lock()
-	for _, r := range batch {
-		r.tries++
-		if locked && s.closing { // the lock may go before Run must end
-			s.pending = append(s.pending, r)
-			continue
-		}
-		wait := avoidFor
-		if !locked {
-			wait = asideFor(r.tries)
-		}
-		s.aside = append(s.aside, parked{result: r, at: time.Now().Add(wait)})
-	}
-	s.mu.Unlock()
-	s.d.metrics.aside.Add(float64(len(batch)))
-	s.warn("aside", err).Str("job_id", batch[0].row.JobID.String()).Int("rows", len(batch)).
-		Msg("outcome could not be settled; it is set aside and tried again")
-}
-
-// asideFor is 1 s after the first try, doubling up to a minute.
-func asideFor(tries int) time.Duration {
-	return min(time.Second<<min(tries-1, 6), time.Minute)
 }

@@ -134,7 +134,7 @@ func (s *server) admit(numbers set, owner string, claimOverdue bool) {
 	s.owner = owner
 	for n := range numbers {
 		t := s.known(n)
-		t.admitted, t.owner, t.since = true, owner, time.Now()
+		t.admitted, t.owner, t.standIn, t.since = true, owner, nil, time.Now()
 		if claimOverdue {
 			t.uncleanUntil = time.Now().Add(uncleanFor)
 		}
@@ -145,7 +145,8 @@ func (s *server) drop(numbers set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := range numbers {
-		s.known(n).admitted = false
+		t := s.known(n)
+		t.admitted, t.standIn = false, nil
 	}
 	for _, t := range s.takeEarly(func(t *task) bool { return numbers[t.table()] }) {
 		t.lane.held--

@@ -70,7 +70,6 @@ type result struct {
 	*task
 	ending
 	after bool // success after the attempt had been settled as failed: the task is no longer open
-	tries int  // times it was set aside
 }
 
 // outcome is built as late as this since Drain may have claimed the row meanwhile.

@@ -149,7 +149,7 @@ func wantLines(t *testing.T, got []string, parts ...string) {
 	}
 }
 
-var foreign = errors.New(`cluster of the config is "a", that of toc_1 on db1 is "b"`)
+var errForeign = errors.New(`cluster of the config is "a", that of toc_1 on db1 is "b"`)
 
 func TestAWrongDatabaseIsToldAtOnceAndOnceAMinuteAndAgainWhenItIsRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -159,12 +159,12 @@ func TestAWrongDatabaseIsToldAtOnceAndOnceAMinuteAndAgainWhenItIsRight(t *testin
 			t.Errorf("all is well, but %v is reported, and known is %v", w.told(), w.State())
 		}
 
-		w.is(store.Survey{Unusable: map[int]error{1: foreign}}, nil, false)
+		w.is(store.Survey{Unusable: map[int]error{1: errForeign}}, nil, false)
 		wantLines(t, w.after(t, lookEvery), "error databases can't be used")
 		if len(w.told()) != 1 || !slices.Equal(w.State().Unusable(), []int{1}) || !slices.Equal(w.State().Wrong(), []int{1}) {
 			t.Errorf("reported %v, known %v", w.told(), w.State())
 		}
-		want := Database{Number: 1, Name: "toc_1", Server: "db1", Is: Wrong, Why: foreign.Error()}
+		want := Database{Number: 1, Name: "toc_1", Server: "db1", Is: Wrong, Why: errForeign.Error()}
 		if sick := w.State().Sick(); !slices.Equal(sick, []Database{want}) {
 			t.Errorf("sick %+v, want %+v", sick, want)
 		}

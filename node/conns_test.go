@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,6 +57,50 @@ func newUser(t *testing.T, db *sql.DB, limit string) (user, dsn string) {
 	}
 	t.Cleanup(func() { _, _ = db.Exec("DROP USER '" + user + "'@'%'") })
 	return user, user + "@" + strings.SplitN(devtest.DSN(t), "@", 2)[1]
+}
+
+func TestAClientANodeAndASweepOpenNoMoreConnectionsThanAProcessMay(t *testing.T) {
+	t.Parallel()
+	const tasks, most = 2000, 12
+	p, db := newPlace(t, closePolicy()), openDB(t)
+	user, dsn := newUser(t, db, "0")
+	cfg := p.config("orders")
+	cfg.Tables.Servers = []tocsin.Server{{Name: "db1", DSN: dsn, MaxConns: most}}
+	client, err := tocsin.Open(t.Context(), cfg.Tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var done atomic.Int64
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { done.Add(1); return nil })
+	s := sample(t, db, user)
+	n, _ := run(t, cfg, &h)
+	until(t, "the node has all tables", func() bool { return owned(n) == 8 })
+	sweeping, stop := context.WithCancel(t.Context())
+	swept := make(chan error, 1)
+	go func() { swept <- n.SweepOn(sweeping, "@every 1s") }()
+	var adding sync.WaitGroup
+	for worker := range uint64(40) {
+		adding.Go(func() {
+			for i := range uint64(tasks / 40) {
+				if _, err := client.Add(t.Context(), orderClose.New(worker*1000+i+1, order{}, tocsin.In(0))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	adding.Wait()
+	until(t, "all tasks are delivered", func() bool { return done.Load() >= tasks })
+	stop()
+	if err := <-swept; err != nil {
+		t.Error(err)
+	}
+	got := s.end()
+	t.Logf("%d connections at most, of %d", got, most)
+	if got > most || got < most/2 {
+		t.Errorf("%d connections, want at most %d, and most of them used", got, most)
+	}
 }
 
 func TestANodeUnderLoadOpensNoMoreConnectionsThanItMay(t *testing.T) {

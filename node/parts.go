@@ -46,7 +46,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	if p.store, err = store.Connect(ctx, forStore(n.cfg.Tables)); err != nil {
+	if p.store, err = store.Connect(ctx, n.cfg.Tables); err != nil {
 		return p, err
 	}
 	if p.cfg.Registerer != nil {

@@ -53,7 +53,7 @@ type prepared struct {
 
 // open makes the pool; it connects to nothing.
 func (p *prober) open(spec mysql.Spec) error {
-	spec.MaxConns = 1
+	spec.MaxConns, spec.Share = 1, ""
 	pool, err := mysql.Open(spec)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,13 +59,17 @@ func Open(cfg tocsin.Config) (*Store, error) {
 	return s, nil
 }
 
-// add opens the pool of the next server. One of its connections is the prober's.
+// poolBeside is how many connections to a server are open beside a store's pool: the
+// prober's, and one of whoever reads the policies.
+const poolBeside = 2
+
+// add opens the pool of the next server, and its prober.
 func (s *Store) add(spec mysql.Spec) error {
 	sv := &server{}
 	if err := sv.prober.open(spec); err != nil {
 		return err
 	}
-	spec.MaxConns = max(cmp.Or(spec.MaxConns, mysql.DefaultMaxConns)-1, 1)
+	spec.Beside = poolBeside
 	pool, err := mysql.Open(spec)
 	if err != nil {
 		return errors.Join(err, sv.prober.close())

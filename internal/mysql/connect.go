@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"crypto/tls"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type Spec struct {
 	Databases []int         // database numbers, 0-based
 	MaxConns  int           // open connections at most; 0 means DefaultMaxConns
 	TLS       *tls.Config   // over what the DSN says; nil means as the DSN says
+	Share     string        // pools of this process with the same Share, DSN and MaxConns have no more than that together; "": this pool shares with none
+	Beside    int           // with Share: connections that the pool's owner opens to the server apart from it
 	IdleTime  time.Duration // after which a connection that nobody needs is closed; 0 means DefaultIdleTime
 }
 
@@ -72,17 +75,28 @@ func Open(spec Spec) (*Server, error) {
 		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
 	}
 	waits := newWaits()
-	db := sqlx.NewDb(newDB(sessionConnector{conn, waits}), "mysql")
-	if spec.MaxConns <= 0 {
-		spec.MaxConns = DefaultMaxConns
-	}
-	db.SetMaxOpenConns(spec.MaxConns)
-	db.SetMaxIdleConns(spec.MaxConns)
+	connector := &sessionConnector{Connector: conn, waits: waits}
+	db := sqlx.NewDb(newDB(connector), "mysql")
+	connector.leave = spec.limit(db.DB)
 	if spec.IdleTime <= 0 {
 		spec.IdleTime = DefaultIdleTime
 	}
 	db.SetConnMaxIdleTime(spec.IdleTime)
 	return &Server{Name: spec.Name, Databases: spec.Databases, DB: db, waits: waits}, nil
+}
+
+// limit bounds the pool's connections. The pool calls leave when it is closed.
+func (s Spec) limit(db *sql.DB) (leave func()) {
+	most := s.MaxConns
+	if most <= 0 {
+		most = DefaultMaxConns
+	}
+	if s.Share != "" {
+		return share{name: s.Share, dsn: s.DSN, limit: most}.join(sharer{db: db, beside: s.Beside})
+	}
+	db.SetMaxOpenConns(most)
+	db.SetMaxIdleConns(most)
+	return func() {}
 }
 
 // parseDSN sets what Tocsin's statements rely on over what the DSN says. Its
@@ -125,9 +139,16 @@ var errSlowDial = errors.New("no connection in time")
 type sessionConnector struct {
 	driver.Connector
 	waits *waits
+	leave func() // see Spec.limit
 }
 
-func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
+// Close is called when the pool is closed.
+func (c *sessionConnector) Close() error {
+	c.leave()
+	return nil
+}
+
+func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	asked := c.waits.begin()
 	conn, err := c.connect(ctx)
 	if err != nil {
@@ -142,7 +163,7 @@ func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return seeing, nil
 }
 
-func (c sessionConnector) connect(ctx context.Context) (driverConn, error) {
+func (c *sessionConnector) connect(ctx context.Context) (driverConn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w: %v", errSlowDial, err) // %v: the deadline is not the caller's

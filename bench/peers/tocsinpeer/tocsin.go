@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -20,13 +21,14 @@ import (
 )
 
 const (
-	group     = "contest"
-	timeout   = 10 * time.Second // of a delivery
-	conns     = 64
-	claimsFor = 61 * time.Second        // after the start of a node
-	pauseLag  = 2500 * time.Millisecond // until the node has heard of a pause: it asks once a second
-	lookEvery = 5 * time.Millisecond
-	ownWithin = time.Minute
+	group      = "contest"
+	timeout    = 10 * time.Second // of a delivery
+	conns      = 64
+	countConns = 8
+	claimsFor  = 61 * time.Second        // after the start of a node
+	pauseLag   = 2500 * time.Millisecond // until the node has heard of a pause: it asks once a second
+	lookEvery  = 5 * time.Millisecond
+	ownWithin  = time.Minute
 )
 
 var contested = tocsin.Define[string]("contest.task")
@@ -97,7 +99,10 @@ func (p *peer) connect(ctx context.Context) (err error) {
 	if p.client, err = tocsin.Open(ctx, p.config); err != nil {
 		return err
 	}
-	if p.store, err = store.Open(p.config); err != nil {
+	counting := p.config
+	counting.Servers = slices.Clone(counting.Servers)
+	counting.Servers[0].MaxConns = countConns // not divided with the contest's
+	if p.store, err = store.Open(counting); err != nil {
 		return err
 	}
 	facts, err := p.store.Facts(ctx, 0)

@@ -1,0 +1,195 @@
+package assign
+
+import (
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ghost registers a node by hand that never does anything, as a process that is frozen.
+func (c *crowd) ghost(id string, r nodeRecord) {
+	c.t.Helper()
+	lease, err := c.client.Grant(c.t.Context(), 3600)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _, _ = c.client.Revoke(c.t.Context(), lease.ID) })
+	if _, err := c.client.Put(c.t.Context(), spaceOf(c.cluster, "g").node(id), encode(r), clientv3.WithLease(lease.ID)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// revoke ends a node's lease, as etcd does where the node was frozen for longer than a TTL.
+func (c *crowd) revoke(d *desk) {
+	c.t.Helper()
+	key, err := c.client.Get(c.t.Context(), spaceOf(c.cluster, "g").node(d.ID()))
+	if err != nil || len(key.Kvs) != 1 {
+		c.t.Fatal(key, err)
+	}
+	if _, err := c.client.Revoke(c.t.Context(), clientv3.LeaseID(key.Kvs[0].Lease)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// A node is back after its lease had ended, and pauses; another leaves: its tables do not wait for the one that pauses.
+func TestFreeTablesDoNotWaitForANodeThatPauses(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a, b := c.join(), c.join()
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	c.ghost("back-aaaaaaaa", nodeRecord{Weight: 1, Newcomer: true, Pausing: true})
+	b.leave()
+	c.awaitCounts(map[*desk]int{a: 32})
+	if n := a.Wanted(); n != 32 {
+		t.Errorf("it wants %d of the 32 tables that it keeps for now", n)
+	}
+}
+
+// A drained node's tables do not wait for it either.
+func TestTablesOfANodeThatDrainsGoToOneThatTakesThem(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a, b := c.join(), c.join()
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	c.ghost("back-aaaaaaaa", nodeRecord{Weight: 1, Newcomer: true, Pausing: true})
+	if err := c.registry().Drain(t.Context(), "g", b.ID()); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitCounts(map[*desk]int{a: 32, b: 0})
+}
+
+func slow(c *Config) { c.TTL = 2 * patience } // a wait for a whole TTL fails the test
+
+// Others have gone on while the node was away, so it was away alone: it pauses for a tenth of the TTL.
+func TestANodeThatWasAwayAloneIsBackSoon(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a, b := c.join(slow), c.join(slow)
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	id := a.ID()
+	c.revoke(a)
+	c.await("it has half again", func() bool { return a.ID() != id && a.acting() == 16 && b.acting() == 16 })
+	b.leave()
+	c.await("it has all", func() bool { return a.acting() == 32 })
+}
+
+// The only other node leaves while it pauses.
+func TestANodeThatIsBackTakesTheTablesOfTheLastOther(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a, b := c.join(slow), c.join(slow)
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	id := a.ID()
+	c.revoke(a)
+	poll(t, "it is back", func() bool {
+		nodes, err := c.registry().Nodes(t.Context(), "g")
+		return err == nil && len(nodes) == 2 && nodes[0].ID != id && nodes[1].ID != id
+	})
+	b.leave()
+	c.await("it has all", func() bool { return a.acting() == 32 })
+}
+
+// All nodes lost their leases: each takes its own tables again at once, and acts on them, though all pause for a TTL.
+func TestANodeActsOnItsOwnTablesWhileItPauses(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	a := c.join(slow)
+	c.awaitCounts(map[*desk]int{a: 32})
+	id := a.ID()
+	c.revoke(a)
+	c.await("it acts on them again", func() bool { return a.ID() != id && a.acting() == 32 })
+	v, err := readView(t.Context(), c.client, spaceOf(c.cluster, "g"), 32)
+	if err != nil || !v.nodes[a.ID()].record.Pausing || !v.nodes[a.ID()].record.Newcomer {
+		t.Errorf("it does not say that it pauses: %+v, %v", v.nodes, err)
+	}
+	if a.drops > 0 {
+		t.Errorf("dropped %d", a.drops)
+	}
+}
+
+// An operator deletes keys soon after an outage: their owner takes the tables again at once, not when the pause is over.
+func TestATableWhoseKeyGoesDuringThePauseIsTakenAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	d := c.join(slow)
+	c.awaitCounts(map[*desk]int{d: 32})
+	id := d.ID()
+	c.revoke(d)
+	c.await("it is back", func() bool { return d.ID() != id && d.acting() == 32 })
+	begin := time.Now()
+	c.deleteKeys(8)
+	for table := range 8 {
+		c.awaitKey(spaceOf(c.cluster, "g").table(table), func(_ []byte, lease int64) bool { return lease != 0 })
+	}
+	c.awaitTaken(d, 32)
+	t.Logf("taken again after %s", time.Since(begin))
+}
+
+// deleteKeys deletes the keys of the first tables.
+func (c *crowd) deleteKeys(tables int) {
+	c.t.Helper()
+	for table := range tables {
+		if _, err := c.client.Delete(c.t.Context(), spaceOf(c.cluster, "g").table(table)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// The same where the lease has outlived the outage, round by round.
+func TestANodeWhoseLeaseWasRenewedLateTakesItsTableAgain(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	s, d := newIdleSession(t, c)
+	round := func() {
+		t.Helper()
+		look(t, s)
+		if _, err := s.hear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.hands.work.Wait()
+	}
+	for range 4 {
+		round()
+	}
+	c.awaitCounts(map[*desk]int{d: 32})
+	s.outage.end(true)
+	round()
+	if v := look(t, s); !v.nodes[s.id].record.Pausing || !v.nodes[s.id].record.Newcomer {
+		t.Errorf("it does not say that it pauses: %+v", v.nodes[s.id].record)
+	}
+	c.deleteKeys(8)
+	for range 4 { // drops what it had, takes the keys, starts, and has nothing left to do
+		round()
+	}
+	c.awaitTaken(d, 32)
+	if v := look(t, s); !v.nodes[s.id].record.Pausing {
+		t.Error("it does not pause any more")
+	}
+}
+
+// Another node has gone on: the pause ends after a tenth of a TTL. One that has just noticed the end of the outage is none.
+func TestALateRenewalAloneIsAShortPause(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	s, _ := newIdleSession(t, c)
+	ttl := s.lease.ttl
+	wantPause := func(what string, want time.Duration) {
+		t.Helper()
+		if got := time.Until(s.afterOutage(look(t, s))); got > want || got < want-ttl/20 {
+			t.Errorf("%s: pauses for %s, want %s", what, got, want)
+		}
+	}
+	s.outage.end(true)
+	c.ghost("other-aaaaaaaa", nodeRecord{Weight: 1})
+	wantPause("at once", ttl)
+	s.outage.over = s.outage.over.Add(-ttl / 10)
+	wantPause("after a tenth", 0)
+	s.outage.end(true)
+	wantPause("the next outage", ttl)
+	s.outage.end(false)
+	wantPause("the lease was lost", ttl/10)
+}

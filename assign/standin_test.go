@@ -1,0 +1,153 @@
+package assign
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"pgregory.net/rapid"
+)
+
+// drawView makes keys of up to five nodes, which deliver and lack what they like, and of their tables.
+func drawView(t *rapid.T) view {
+	v := newView("/c/groups/g/", rapid.IntRange(1, 24).Draw(t, "tables"), 1)
+	types := []string{"a", "b", "c"}
+	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
+		id := fmt.Sprint("n", i)
+		r := nodeRecord{Weight: rapid.IntRange(0, 2).Draw(t, "weight"), Leaving: rapid.IntRange(0, 4).Draw(t, "leaving") == 0, Block: 4}
+		r.Types, r.Lacks = []string{}, map[string]string{}
+		for _, name := range types {
+			switch rapid.IntRange(0, 2).Draw(t, name) {
+			case 0:
+				r.Types = append(r.Types, name)
+			case 1:
+				r.Lacks[name] = "no handler"
+			} // else it does not know the type yet
+		}
+		if rapid.IntRange(0, 3).Draw(t, "misses") == 0 {
+			r.Misses = []int{rapid.IntRange(0, 5).Draw(t, "block")}
+		}
+		v.nodes[id] = nodeKey{lease: clientv3.LeaseID(rapid.SampledFrom([]int{i + 1, i + 1, i + 1, 0}).Draw(t, "lease")), record: r}
+	}
+	for table := range v.tables {
+		v.tables[table] = tableKey{lease: clientv3.LeaseID(rapid.IntRange(0, 6).Draw(t, "owner")), created: 1}
+	}
+	return v
+}
+
+// What an owner lacks has exactly one stand-in in each of its tables where there is a node that can; nothing else has one.
+func TestWhatAnOwnerLacksHasOneStandIn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := drawView(t)
+		owners, misses := v.owners(), v.misses()
+		able := func(id, name string, table int) bool {
+			n := v.nodes[id]
+			return n.lease != 0 && n.record.Weight > 0 && !n.record.Leaving && slices.Contains(n.record.Types, name) && !misses.missed(id, table)
+		}
+		type work struct {
+			table int
+			name  string
+		}
+		done := make(map[work]string)
+		for id, duties := range v.duties(owners) {
+			for _, d := range duties {
+				for _, table := range d.Tables {
+					for _, name := range d.Types {
+						w := work{table, name}
+						if other, twice := done[w]; twice {
+							t.Fatalf("%s and %s stand in for %v", other, id, w)
+						}
+						if done[w] = id; d.Owner != owners[table] || d.Owner == id || !able(id, name, table) {
+							t.Fatalf("%s stands in for %s, with %v", id, d.Owner, w)
+						}
+					}
+				}
+			}
+		}
+		for table, owner := range owners {
+			for name := range v.nodes[owner].record.Lacks {
+				some := slices.ContainsFunc(slices.Collect(maps.Keys(v.nodes)), func(id string) bool { return able(id, name, table) })
+				if _, has := done[work{table, name}]; has != (some && owner != "") {
+					t.Fatalf("table %d of %q, type %s: a stand-in %t, and one is possible %t", table, owner, name, has, some)
+				}
+				delete(done, work{table, name})
+			}
+		}
+		if len(done) > 0 {
+			t.Fatalf("stand-ins where nobody lacks anything: %v", done)
+		}
+	})
+}
+
+// told collects what a node is told to do in the place of others.
+func (c *crowd) told(d *[]Duty) func(*Config) {
+	return func(cfg *Config) { cfg.StandIn = func(duties []Duty) { c.update(func() { *d = duties }) } }
+}
+
+// tablesOf counts the tables of duties for an owner and its only type.
+func tablesOf(duties []Duty, owner, name string) (n int) {
+	for _, d := range duties {
+		if d.Owner == owner && slices.Equal(d.Types, []string{name}) {
+			n += len(d.Tables)
+		}
+	}
+	return n
+}
+
+func TestNodesStandInForOneThatLacksATypeUntilItHasIt(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	var ofB, ofC []Duty
+	a := c.node(short)
+	b, other := c.node(short, c.told(&ofB)), c.node(short, c.told(&ofC))
+	a.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{"y": "no secret"}})
+	b.Tell(Told{Types: []string{"x", "y"}})
+	other.Tell(Told{Types: []string{"x", "y"}})
+	for _, d := range []*desk{a, b, other} {
+		c.start(d)
+	}
+	share := func(n int) bool { return n == 10 || n == 11 }
+	c.await("both stand in for a, in all of its tables", func() bool {
+		return share(len(a.held)) && share(len(b.held)) && share(len(other.held)) &&
+			tablesOf(ofB, a.ID(), "y") > 0 && tablesOf(ofC, a.ID(), "y") > 0 &&
+			tablesOf(ofB, a.ID(), "y")+tablesOf(ofC, a.ID(), "y") == len(a.held)
+	})
+	if !a.Elsewhere("y") || a.Elsewhere("z") {
+		t.Error("a does not know what the others deliver")
+	}
+	other.leave()
+	c.await("b alone stands in for a", func() bool {
+		return len(ofC) == 0 && len(a.held) == 16 && tablesOf(ofB, a.ID(), "y") == 16
+	})
+	a.Tell(Told{Types: []string{"x", "y"}})
+	c.await("nobody stands in for a", func() bool { return len(ofB) == 0 })
+	b.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{"y": "no secret"}})
+	c.await("b lacks it, and has no duty", func() bool { return a.Elsewhere("y") == false && len(ofB) == 0 })
+	a.leave()
+	c.await("b has all tables", func() bool { return len(b.held) == 32 })
+	if len(ofB) > 0 {
+		t.Errorf("b stands in for %v", ofB)
+	}
+}
+
+func TestANodeThatLosesItsLeaseStandsInForNobody(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	w := newWire(t, c.etcd)
+	var duties []Duty
+	a := c.node(short)
+	b := c.node(short, c.told(&duties), func(cfg *Config) { cfg.Client = dial(t, w.addr()) })
+	a.Tell(Told{Types: []string{}, Lacks: map[string]string{"y": "no secret"}})
+	b.Tell(Told{Types: []string{"y"}})
+	c.start(a)
+	c.start(b)
+	c.await("b stands in for a", func() bool { return len(a.held) == 16 && tablesOf(duties, a.ID(), "y") == 16 })
+	w.setCut(true)
+	c.await("a has all tables", func() bool { return len(a.held) == 32 })
+	w.setCut(false)
+	c.await("b, as a new incarnation, stands in for a again", func() bool {
+		return len(b.held) == 16 && len(a.held) == 16 && tablesOf(duties, a.ID(), "y") == 16
+	})
+}

@@ -1,0 +1,238 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// sick is memory that does not take some outcomes: a lock that they wait for a
+// second for, or a fault in them.
+type sick struct {
+	*memory
+
+	mu      sync.Mutex
+	locked  func(tocsin.JobID) bool
+	refused func(tocsin.JobID) bool
+	calls   [][]tocsin.JobID // that failed
+}
+
+func (s *sick) Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error) {
+	ids := idsOf(outcomes, func(o store.Outcome) tocsin.JobID { return o.JobID })
+	s.mu.Lock()
+	locked, refused := some(ids, s.locked), some(ids, s.refused)
+	if locked || refused {
+		s.calls = append(s.calls, ids)
+	}
+	s.mu.Unlock()
+	switch {
+	case locked:
+		time.Sleep(time.Second)
+		return nil, &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
+	case refused:
+		return nil, errors.New("refused")
+	}
+	return s.memory.Settle(ctx, server, outcomes)
+}
+
+func some(ids []tocsin.JobID, is func(tocsin.JobID) bool) bool {
+	for _, id := range ids {
+		if is != nil && is(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// set changes what it does not take.
+func (s *sick) set(locked, refused func(tocsin.JobID) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.locked, s.refused = locked, refused
+}
+
+// failed gives the calls that failed since the last time.
+func (s *sick) failed() [][]tocsin.JobID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := s.calls
+	s.calls = nil
+	return calls
+}
+
+// withSick runs f with a dispatcher over sick memory, whose deliveries take no time.
+func withSick(t *testing.T, f func(*rig, *sick)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var s *sick
+		sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { return nil })}
+		r := newRig(t, 1, sinks, func(c *Config) {
+			s = &sick{memory: c.Store.(*memory)}
+			c.Store = s
+		})
+		p := policy("order.close", 1)
+		p.Concurrency = 100
+		r.SetPolicies([]biztype.Policy{p})
+		r.run()
+		f(r, s)
+		r.finish()
+	})
+}
+
+func (r *rig) undone(ids []tocsin.JobID) (n int) {
+	for _, id := range ids {
+		if r.store.row(id).Status != tocsin.Done {
+			n++
+		}
+	}
+	return n
+}
+
+// An outcome that was set aside is tried again by itself: in a batch it would have
+// the batch fail, time after time.
+func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
+	for name, lock := range map[string]bool{"refused": false, "locked": true} {
+		t.Run(name, func(t *testing.T) {
+			withSick(t, func(r *rig, s *sick) {
+				culprit := r.insert(1, 1, 0)
+				is := func(id tocsin.JobID) bool { return id == culprit }
+				if s.set(nil, is); lock {
+					s.set(is, nil)
+				}
+				r.offer(culprit)
+				time.Sleep(3 * time.Second)
+				s.failed()
+				for range 20 {
+					var ids []tocsin.JobID
+					for i := range 50 {
+						ids = append(ids, r.add(i%rigTables, 1, 0))
+					}
+					time.Sleep(500 * time.Millisecond)
+					if n := r.undone(ids); n > 0 {
+						t.Errorf("%d healthy outcomes are not stored", n)
+					}
+				}
+				tries := s.failed()
+				for _, ids := range tries {
+					if len(ids) > 1 {
+						t.Errorf("it was tried with %d others", len(ids)-1)
+					}
+				}
+				if len(tries) < 2 {
+					t.Errorf("it was tried %d times", len(tries))
+				}
+				s.set(nil, nil)
+				time.Sleep(20 * time.Second)
+				r.status(culprit, tocsin.Done)
+			})
+		})
+	}
+}
+
+// Rows that are locked hold up no other row of their table for longer than it takes
+// to find them.
+func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
+	for name, every := range map[string]int{"one row": 1000, "some rows": 40, "rows side by side": -4} {
+		t.Run(name, func(t *testing.T) {
+			withSick(t, func(r *rig, s *sick) {
+				var ids, others []tocsin.JobID
+				locked := make(map[tocsin.JobID]bool)
+				for i := range 200 {
+					id := r.insert(1, 1, 0)
+					ids = append(ids, id)
+					if every > 0 && i%every == 7 || i < -every {
+						locked[id] = true
+					} else {
+						others = append(others, id)
+					}
+				}
+				s.set(func(id tocsin.JobID) bool { return locked[id] }, nil)
+				for _, id := range ids {
+					r.offer(id)
+				}
+				time.Sleep(15 * time.Second)
+				if n := r.undone(others); n > 0 {
+					t.Errorf("%d of %d outcomes beside the locked rows are not stored", n, len(others))
+				}
+				if st := r.Stats(); st.Unsettled != len(locked) {
+					t.Errorf("%d are not stored, %d are locked", st.Unsettled, len(locked))
+				}
+				s.set(nil, nil)
+				time.Sleep(5 * time.Second)
+				if n := r.undone(ids); n > 0 {
+					t.Errorf("%d are not stored after the lock is gone", n)
+				}
+			})
+		})
+	}
+}
+
+// While a table is locked, its outcomes wait apart, those that come later too: the
+// batches of other tables do not wait for its lock.
+func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
+	withSick(t, func(r *rig, s *sick) {
+		s.set(func(id tocsin.JobID) bool { return id.Table() == 1 }, nil)
+		var shut, others []tocsin.JobID
+		for range 5 {
+			shut = append(shut, r.add(1, 1, 0))
+		}
+		time.Sleep(6 * time.Second)
+		s.failed()
+		for range 20 {
+			for range 10 {
+				shut, others = append(shut, r.add(1, 1, 0)), append(others, r.add(2, 1, 0))
+			}
+			time.Sleep(500 * time.Millisecond)
+			if n := r.undone(others); n > 0 {
+				t.Fatalf("%d outcomes beside the locked table are not stored", n)
+			}
+		}
+		for _, ids := range s.failed() {
+			if some(ids, func(id tocsin.JobID) bool { return id.Table() != 1 }) {
+				t.Errorf("a batch of %d outcomes has waited for the locked table", len(ids))
+			}
+		}
+		s.set(nil, nil)
+		time.Sleep(5 * time.Second)
+		if n := r.undone(shut); n > 0 || r.Stats().Aside != 0 {
+			t.Errorf("%d are not stored after the lock is gone", n)
+		}
+	})
+}
+
+// A table that is gone is not searched row by row: its outcomes wait together.
+func TestATableThatIsGoneIsTriedAsAWhole(t *testing.T) {
+	withSick(t, func(r *rig, s *sick) {
+		gone := func(id tocsin.JobID) bool { return id.Table() == 1 }
+		r.store.fail(func(statement string, ids []tocsin.JobID) error {
+			if statement == "settle" && some(ids, gone) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.calls = append(s.calls, ids)
+				return &mysql.MySQLError{Number: 1146, Message: "no such table"}
+			}
+			return nil
+		})
+		for range 300 {
+			r.add(1, 1, 0)
+		}
+		time.Sleep(10 * time.Second)
+		if n := len(s.failed()); n == 0 || n > 60 {
+			t.Errorf("%d statements for 300 outcomes", n)
+		}
+		r.store.fail(nil)
+		time.Sleep(time.Minute)
+		if st := r.Stats(); st.Unsettled != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
