@@ -4,7 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
+	"fmt"
 	"time"
+
+	driverlib "github.com/go-sql-driver/mysql"
 )
 
 // driverConn is all that database/sql and ExecMulti ask of the driver's connections.
@@ -24,9 +28,11 @@ type driverConn interface {
 // since when it waits for the server.
 type seeingConn struct {
 	driverConn
-	asked *asked
-	seen  any
-	at    time.Time
+	asked    *asked
+	patience time.Duration // of a read
+	demoted  bool          // the server took no write
+	seen     any
+	at       time.Time
 }
 
 // LookOnce returns look's result for this connection, cached for at most every.
@@ -46,4 +52,34 @@ func LookOnce[T any](ctx context.Context, conn *sql.Conn, every time.Duration, l
 		c.seen, c.at = seen, begin
 	}
 	return seen, err
+}
+
+// worded returns a statement's error with what the driver keeps to itself.
+func (c *seeingConn) worded(err error, begin time.Time) error {
+	var said *driverlib.MySQLError
+	if errors.As(err, &said) && byNumber[said.Number] == Demoted {
+		c.demoted = true
+		return demoted{said}
+	}
+	return unanswered(err, begin, c.patience)
+}
+
+// IsValid is false for a connection to a server that takes no writes: a new one
+// may lead to the primary.
+func (c *seeingConn) IsValid() bool { return !c.demoted && c.driverConn.IsValid() }
+
+// demoted is driver.ErrBadConn, so that database/sql connects again and repeats
+// a statement that it may repeat, with the text of the server.
+type demoted struct{ *driverlib.MySQLError }
+
+// Unwrap gives both of its meanings.
+func (d demoted) Unwrap() []error { return []error{driver.ErrBadConn, d.MySQLError} }
+
+// unanswered says so of a connection that broke because a read timed out, which
+// the driver calls an invalid connection.
+func unanswered(err error, begin time.Time, patience time.Duration) error {
+	if errors.Is(err, driverlib.ErrInvalidConn) && time.Since(begin) >= patience {
+		return fmt.Errorf("no answer within %s: %w", patience, err)
+	}
+	return err
 }

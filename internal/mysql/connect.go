@@ -75,7 +75,7 @@ func Open(spec Spec) (*Server, error) {
 		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
 	}
 	waits := newWaits()
-	connector := &sessionConnector{Connector: conn, waits: waits}
+	connector := &sessionConnector{Connector: conn, waits: waits, patience: cfg.ReadTimeout}
 	db := sqlx.NewDb(newDB(connector), "mysql")
 	connector.leave = spec.limit(db.DB)
 	if spec.IdleTime <= 0 {
@@ -113,7 +113,7 @@ func parseDSN(dsn string) (*driverlib.Config, error) {
 	cfg.InterpolateParams = true
 	cfg.MultiStatements = true
 	cfg.ClientFoundRows = false
-	cfg.RejectReadOnly = true // 1290, 1792, 1836 become driver.ErrBadConn: a demoted primary, reconnect
+	cfg.RejectReadOnly = false // seeingConn does that, and keeps what the server said
 	cfg.Logger = driverlib.Logger(nopLogger{})
 	setDefault(&cfg.Timeout, DefaultDialTimeout)
 	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)
@@ -138,8 +138,9 @@ var errSlowDial = errors.New("no connection in time")
 // sessionConnector runs session on each connection the driver makes.
 type sessionConnector struct {
 	driver.Connector
-	waits *waits
-	leave func() // see Spec.limit
+	waits    *waits
+	patience time.Duration // of a read
+	leave    func()        // see Spec.limit
 }
 
 // Close is called when the pool is closed.
@@ -155,7 +156,7 @@ func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		asked.end()
 		return nil, err
 	}
-	seeing := &seeingConn{driverConn: conn, asked: asked}
+	seeing := &seeingConn{driverConn: conn, asked: asked, patience: c.patience}
 	if _, err := seeing.ExecContext(ctx, session, nil); err != nil {
 		_ = seeing.Close()
 		return nil, fmt.Errorf("set up session: %w", err)
@@ -164,7 +165,9 @@ func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 func (c *sessionConnector) connect(ctx context.Context) (driverConn, error) {
+	begin := time.Now()
 	conn, err := c.Connector.Connect(ctx)
+	err = unanswered(err, begin, c.patience)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w: %v", errSlowDial, err) // %v: the deadline is not the caller's
 	}

@@ -40,7 +40,13 @@ func (a *asked) end() {
 	delete(a.waits.all, a)
 }
 
-func (a *asked) ask()    { a.since.Store(max(int64(time.Since(a.waits.base)), 1)) }
+// ask notes that the server is asked from now on, and returns now.
+func (a *asked) ask() time.Time {
+	now := time.Now()
+	a.since.Store(max(int64(now.Sub(a.waits.base)), 1))
+	return now
+}
+
 func (a *asked) answer() { a.since.Store(0) }
 
 // longest is how long the oldest has waited.
@@ -65,23 +71,26 @@ func (s *Server) Waiting() time.Duration { return s.waits.longest() }
 
 // ExecContext notes how long the server is asked.
 func (c *seeingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	c.asked.ask()
+	begin := c.asked.ask()
 	defer c.asked.answer()
-	return c.driverConn.ExecContext(ctx, query, args)
+	res, err := c.driverConn.ExecContext(ctx, query, args)
+	return res, c.worded(err, begin)
 }
 
 // QueryContext notes how long the server is asked, until the first row comes.
 func (c *seeingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	c.asked.ask()
+	begin := c.asked.ask()
 	defer c.asked.answer()
-	return c.driverConn.QueryContext(ctx, query, args)
+	rows, err := c.driverConn.QueryContext(ctx, query, args)
+	return rows, c.worded(err, begin)
 }
 
 // PrepareContext notes how long the server is asked.
 func (c *seeingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	c.asked.ask()
+	begin := c.asked.ask()
 	defer c.asked.answer()
-	return c.driverConn.PrepareContext(ctx, query)
+	stmt, err := c.driverConn.PrepareContext(ctx, query)
+	return stmt, c.worded(err, begin)
 }
 
 // Ping notes how long the server is asked.

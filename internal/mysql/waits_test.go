@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"context"
+	"database/sql"
 	"net"
 	"testing"
 	"time"
@@ -65,4 +66,54 @@ func TestAServerThatNeverGreetsIsWaitedFor(t *testing.T) {
 		t.Error(err)
 	}
 	until(t, "the attempt is forgotten", func() bool { return s.Waiting() == 0 })
+}
+
+// TestAStatementWithoutAnAnswerSaysSo: the driver's own words are "invalid connection".
+func TestAStatementWithoutAnAnswerSaysSo(t *testing.T) {
+	t.Parallel()
+	s := open(t, devtest.DSN(t)+"?readTimeout=300ms")
+	_, err := s.DB.ExecContext(t.Context(), "DO SLEEP(3)")
+	if err == nil || err.Error() != "no answer within 300ms: invalid connection" || mysql.ClassOf(err) != mysql.Lost {
+		t.Errorf("%v, of class %s", err, mysql.ClassOf(err))
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, err = open(t, "root@tcp("+silent.Addr().String()+")/?readTimeout=300ms").DB.ExecContext(t.Context(), "DO 1")
+	if err == nil || err.Error() != "no answer within 300ms: invalid connection" || mysql.ClassOf(err) != mysql.Lost {
+		t.Errorf("connect: %v, of class %s", err, mysql.ClassOf(err))
+	}
+}
+
+// TestAServerThatTakesNoWritesSaysSo, and gets a new connection each time: it may have been demoted, and the address
+// lead to another by now.
+func TestAServerThatTakesNoWritesSaysSo(t *testing.T) {
+	t.Parallel()
+	s := open(t, devtest.DSN(t))
+	s.DB.SetMaxOpenConns(1)
+	connection := func() (id int) {
+		t.Helper()
+		if err := s.DB.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	before := connection()
+	const refused = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'read-only, says the server'"
+	_, err := s.DB.ExecContext(t.Context(), refused)
+	if err == nil || err.Error() != "Error 1290 (HY000): read-only, says the server" || mysql.ClassOf(err) != mysql.Demoted {
+		t.Errorf("%v, of class %s", err, mysql.ClassOf(err))
+	}
+	if after := connection(); after < before+3 {
+		t.Errorf("connection %d, then %d: it was not made anew for each of three tries", before, after)
+	}
+	err = mysql.InTx(t.Context(), s.DB, func(conn *sql.Conn) error {
+		_, err := mysql.ExecMulti(t.Context(), conn, "DO 1; "+refused)
+		return err
+	})
+	if err == nil || err.Error() != "Error 1290 (HY000): read-only, says the server" || mysql.ClassOf(err) != mysql.Demoted {
+		t.Errorf("in a transaction: %v, of class %s", err, mysql.ClassOf(err))
+	}
 }
