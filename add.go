@@ -30,6 +30,9 @@ type Added struct {
 // ErrUnknownOutcome names the job_id that it would have. A lost connection is
 // repeated with the same job_id and never stores the task twice.
 func (c *Client) Add(ctx context.Context, t NewTask) (Added, error) {
+	if err := noContext(ctx); err != nil {
+		return Added{}, err
+	}
 	r, err := c.row(ctx, t)
 	if err != nil {
 		return Added{}, err

@@ -28,6 +28,12 @@ const (
 // In is counted by the database's clock as it is read when the call begins.
 func (c *Client) AddMany(ctx context.Context, tasks []NewTask) ([]Added, error) {
 	added := make([]Added, len(tasks))
+	if err := noContext(ctx); err != nil {
+		for i := range added {
+			added[i].Err = err
+		}
+		return added, err
+	}
 	var group sync.WaitGroup
 	for s, rows := range c.place(ctx, tasks, added) {
 		group.Go(func() { c.addAll(ctx, s, rows) })

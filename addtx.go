@@ -16,6 +16,9 @@ import (
 // level and character set. A duplicate leaves the transaction usable; after any
 // other error roll it back.
 func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, error) {
+	if err := noTx(ctx, tx); err != nil {
+		return Added{}, err
+	}
 	r, err := c.row(ctx, t)
 	if err != nil {
 		return Added{}, err

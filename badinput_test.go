@@ -24,18 +24,20 @@ func TestBadInputIsRefusedInOneLineAndNothingIsStored(t *testing.T) {
 		want string
 		kind error
 	}{
-		"no when":             {remind.New(1, "x", tocsin.When{}), "no action time: use tocsin.In or tocsin.At", tocsin.ErrInvalid},
-		"zero time":           {remind.New(1, "x", tocsin.At(time.Time{})), "action time is the zero time", tocsin.ErrInvalid},
-		"too far at":          {remind.New(1, "x", tocsin.At(far)), "more than 10 years away", tocsin.ErrInvalid},
-		"too far in":          {remind.New(1, "x", tocsin.In(math.MaxInt64)), "more than 10 years away", tocsin.ErrInvalid},
-		"before the calendar": {remind.New(1, "x", tocsin.At(time.Date(33, 4, 3, 0, 0, 0, 0, time.UTC))), "before the year 1000", tocsin.ErrInvalid},
-		"long attribute":      {remind.New(1, strings.Repeat("ä", 8193), day), "attribute has 8193 characters: at most 8192", tocsin.ErrInvalid},
-		"attribute not UTF-8": {remind.New(1, "a\xff", day), "attribute is not UTF-8", tocsin.ErrInvalid},
-		"long dedup_key":      {remind.New(1, "x", day).Dedup(strings.Repeat("k", 65)), "dedup_key has 65 bytes: at most 64", tocsin.ErrInvalid},
-		"no biz_id":           {remind.New(0, "x", day), "biz_id is 0", tocsin.ErrInvalid},
-		"unknown biz type":    {tocsin.Define[string]("no.such").New(1, "x", day), `unknown biz type "no.such": apply it with 'tocsin biz apply'`, tocsin.ErrUnknownBizType},
-		"payload fails":       {tocsin.Define[float64]("order.close").New(1, math.NaN(), day), "payload of type float64: json: unsupported value: NaN", tocsin.ErrInvalid},
-		"the zero task":       {tocsin.NewTask{}, "no action time: use tocsin.In or tocsin.At", tocsin.ErrInvalid},
+		"no when":              {remind.New(1, "x", tocsin.When{}), "no action time: use tocsin.In or tocsin.At", tocsin.ErrInvalid},
+		"zero time":            {remind.New(1, "x", tocsin.At(time.Time{})), "action time is the zero time", tocsin.ErrInvalid},
+		"too far at":           {remind.New(1, "x", tocsin.At(far)), "more than 10 years away", tocsin.ErrInvalid},
+		"too far in":           {remind.New(1, "x", tocsin.In(math.MaxInt64)), "more than 10 years away", tocsin.ErrInvalid},
+		"before the calendar":  {remind.New(1, "x", tocsin.At(time.Date(33, 4, 3, 0, 0, 0, 0, time.UTC))), "before the year 1000", tocsin.ErrInvalid},
+		"long attribute":       {remind.New(1, strings.Repeat("ä", 8193), day), "attribute has 8193 characters: at most 8192", tocsin.ErrInvalid},
+		"attribute not UTF-8":  {remind.New(1, "a\xff", day), "attribute is not UTF-8", tocsin.ErrInvalid},
+		"long dedup_key":       {remind.New(1, "x", day).Dedup(strings.Repeat("k", 65)), "dedup_key has 65 bytes: at most 64", tocsin.ErrInvalid},
+		"no biz_id":            {remind.New(0, "x", day), "biz_id is 0", tocsin.ErrInvalid},
+		"unknown biz type":     {tocsin.Define[string]("no.such").New(1, "x", day), `unknown biz type "no.such": apply it with 'tocsin biz apply'`, tocsin.ErrUnknownBizType},
+		"a name none can have": {tocsin.Define[string]("Order.Close").New(1, "x", day), `biz type "Order.Close": use lower-case letters`, tocsin.ErrInvalid},
+		"no name":              {tocsin.BizType[string]{}.New(1, "x", day), `biz type "": use lower-case letters`, tocsin.ErrInvalid},
+		"payload fails":        {tocsin.Define[float64]("order.close").New(1, math.NaN(), day), "payload of type float64: json: unsupported value: NaN", tocsin.ErrInvalid},
+		"the zero task":        {tocsin.NewTask{}, "no action time: use tocsin.In or tocsin.At", tocsin.ErrInvalid},
 	} {
 		tx := must[*sql.Tx](t)(db.Begin())
 		_, one := c.Add(t.Context(), bad.task)
@@ -72,6 +74,7 @@ func TestBadChangesAreRefused(t *testing.T) {
 		"job_id 0":                 {tocsin.ByID(0), tocsin.In(0), "no job_id and no biz_id", tocsin.ErrInvalid},
 		"unknown job_id":           {tocsin.ByID(id + 1), tocsin.In(0), "no task", tocsin.ErrNotFound},
 		"job_id of another layout": {tocsin.ByID(id | 8191<<9), tocsin.In(0), "no task", tocsin.ErrNotFound},
+		"a name none can have":     {tocsin.Define[int]("no such").Of(1), tocsin.In(0), `biz type "no such": use lower-case letters`, tocsin.ErrInvalid},
 		"unknown biz type":         {tocsin.Define[int]("no.such").Of(1), tocsin.In(0), "unknown biz type", tocsin.ErrUnknownBizType},
 	} {
 		if _, err := c.Reschedule(t.Context(), bad.ref, bad.when); !errors.Is(err, bad.kind) || !strings.Contains(err.Error(), bad.want) {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/bizname"
 )
 
 // refreshEvery bounds how often an unknown name asks the database.
@@ -28,11 +30,14 @@ type bizNames struct {
 	name   map[uint64]string
 }
 
-// number gives the number of a biz type. Its error is ErrUnknownBizType, or that
-// of the database.
+// number gives the number of a biz type. Its error is ErrInvalid for a name that
+// none can have, ErrUnknownBizType, or that of the database.
 func (b *bizTypes) number(ctx context.Context, name string) (uint64, error) {
 	if n, ok := b.known().number[name]; ok {
 		return n, nil
+	}
+	if !bizname.Valid(name) {
+		return 0, refuse(ErrInvalid, "biz type %q: %s", name, bizname.Rule)
 	}
 	if err := b.refresh(ctx); err != nil {
 		return 0, err

@@ -23,6 +23,9 @@ type Change struct {
 // an unknown job_id is ErrNotFound; by a biz type and biz_id without tasks it is
 // a Change of zeros. A cancelled task's dedup_key is free again.
 func (c *Client) Cancel(ctx context.Context, ref Ref) (Change, error) {
+	if err := noContext(ctx); err != nil {
+		return Change{}, err
+	}
 	ch, err := c.cancel(ctx, ref)
 	if err != nil {
 		return Change{}, err
@@ -32,6 +35,9 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (Change, error) {
 
 // CancelTx is Cancel in the caller's own transaction; see AddTx.
 func (c *Client) CancelTx(ctx context.Context, tx *sql.Tx, ref Ref) (Change, error) {
+	if err := noTx(ctx, tx); err != nil {
+		return Change{}, err
+	}
 	ch, err := c.cancel(ctx, ref)
 	if err != nil {
 		return Change{}, err
@@ -42,6 +48,9 @@ func (c *Client) CancelTx(ctx context.Context, tx *sql.Tx, ref Ref) (Change, err
 // Reschedule gives pending tasks another action time. Their attempts begin anew,
 // and so does their idempotency key (Info.Key). Errors are those of Cancel.
 func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (Change, error) {
+	if err := noContext(ctx); err != nil {
+		return Change{}, err
+	}
 	ch, err := c.reschedule(ctx, ref, when)
 	if err != nil {
 		return Change{}, err
@@ -51,6 +60,9 @@ func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (Change, er
 
 // RescheduleTx is Reschedule in the caller's own transaction; see AddTx.
 func (c *Client) RescheduleTx(ctx context.Context, tx *sql.Tx, ref Ref, when When) (Change, error) {
+	if err := noTx(ctx, tx); err != nil {
+		return Change{}, err
+	}
 	ch, err := c.reschedule(ctx, ref, when)
 	if err != nil {
 		return Change{}, err

@@ -29,6 +29,9 @@ type Client struct {
 // another fail until it does. It refuses with ErrLayout if none agrees, or with
 // ErrUnreachable if no server answers.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
+	if err := noContext(ctx); err != nil {
+		return nil, err
+	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

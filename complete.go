@@ -24,6 +24,9 @@ const CompletedInTx = "CompleteTx"
 // delivery, ErrOtherServer that the transaction's server does not hold it. The
 // handler returns nil after the commit.
 func CompleteTx(ctx context.Context, tx *sql.Tx, info Info) error {
+	if err := noTx(ctx, tx); err != nil {
+		return err
+	}
 	if !tableForm.MatchString(info.Table) {
 		return refuse(ErrInvalid, "complete task %s: its table is not known, %q", info.JobID, info.Table)
 	}

@@ -12,7 +12,9 @@ import (
 type BizType[T any] struct{ name string }
 
 // Define names a biz type, as it stands in the biz_type tables. T travels as
-// JSON in the task's attribute; a T whose kind is string travels as it is.
+// JSON in the task's attribute; a T whose kind is string travels as it is. A name
+// that no biz type can have, the empty one of a zero BizType for instance, is
+// refused with ErrInvalid when a task is added, and by node.Handle.
 func Define[T any](name string) BizType[T] { return BizType[T]{name} }
 
 // Name gives the name.

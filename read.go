@@ -9,6 +9,9 @@ import (
 
 // Get reads one task; ErrNotFound where there is none, or no more.
 func (c *Client) Get(ctx context.Context, id JobID) (Info, error) {
+	if err := noContext(ctx); err != nil {
+		return Info{}, err
+	}
 	table, err := c.tableOf(id)
 	if err != nil {
 		return Info{}, err
@@ -25,6 +28,9 @@ func (c *Client) Get(ctx context.Context, id JobID) (Info, error) {
 
 // List reads all tasks of a biz_id, of every biz type and status, oldest first.
 func (c *Client) List(ctx context.Context, bizID uint64) ([]Info, error) {
+	if err := noContext(ctx); err != nil {
+		return nil, err
+	}
 	return c.infos(ctx, listSQL, c.layout.TableOf(bizID), bizID)
 }
 

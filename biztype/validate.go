@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/bizname"
 )
 
 // Bounds of a policy.
@@ -83,7 +85,7 @@ func (c *check) refuse(bad bool, key, format string, args ...any) {
 }
 
 func (c *check) policy(p Policy) {
-	c.refuse(!nameForm.MatchString(p.Name), "name", "name %q: use lower-case letters, digits, '.', '_' and '-', at most 64, a letter or digit first", p.Name)
+	c.refuse(!bizname.Valid(p.Name), "name", "name %q: %s", p.Name, bizname.Rule)
 	c.refuse(p.Number == 0, "number", "needs a number, at least 1 and never used before")
 	c.refuse(p.Number > math.MaxInt64, "number", "number %d: at most %d", p.Number, uint64(math.MaxInt64))
 	c.target(p)

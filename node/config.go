@@ -25,7 +25,7 @@ type Config struct {
 	Name   string            // of this node, [A-Za-z0-9._-]; "" takes the host name. A random part is appended at each start.
 	Weight int               // share of the tables against other nodes; 0: 1
 
-	LeaseTTL     time.Duration // 0: 10s, whole seconds, at least 2s
+	LeaseTTL     time.Duration // at least 2s, rounded up to whole seconds; 0: 10s
 	ScanInterval time.Duration // 0: 5s
 	LookAhead    time.Duration // 0: twice ScanInterval
 	DrainTimeout time.Duration // for deliveries in hand when Run's context ends, at most; settling them may take 5s more; 0: 30s
@@ -39,6 +39,9 @@ type Config struct {
 	Registerer prometheus.Registerer // nil: metrics are not exported
 	Getenv     func(string) string   // where webhook secrets come from; nil: os.Getenv
 }
+
+// minLeaseTTL bounds Config.LeaseTTL: a shorter lease is lost by a pause of the process.
+const minLeaseTTL = 2 * time.Second
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
 
@@ -55,6 +58,12 @@ func (c Config) Validate() error {
 		return fmt.Errorf("node name %q: use letters, digits, dot, - and _, at most 40", c.Name)
 	case !nameForm.MatchString(c.Group):
 		return fmt.Errorf("group %q: use letters, digits, dot, - and _, at most 40", c.Group)
+	case c.LeaseTTL != 0 && c.LeaseTTL < minLeaseTTL:
+		return fmt.Errorf("lease TTL %s: use at least %s", c.LeaseTTL, minLeaseTTL)
+	case c.Weight < 0 || c.QueueCap < 0:
+		return fmt.Errorf("weight %d, queue capacity %d: must not be negative", c.Weight, c.QueueCap)
+	case c.ScanInterval < 0 || c.DrainTimeout < 0 || c.SweepGrace < 0:
+		return fmt.Errorf("scan interval %s, drain time-out %s, sweep grace %s: must not be negative", c.ScanInterval, c.DrainTimeout, c.SweepGrace)
 	case c.LookAhead < 2*c.ScanInterval:
 		return fmt.Errorf("look-ahead %s: must be at least twice the scan interval %s", c.LookAhead, c.ScanInterval)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/bizname"
 )
 
 // Handlers maps biz types to Go handlers. Fill it before New; it must not change
@@ -30,9 +31,13 @@ type Handlers struct {
 // attempt, retried by the policy: during a rolling deploy the next one may find a
 // program that can read it.
 //
-// Handle panics if the type has a handler already: that is a mistake of the
-// program, not of its input.
+// Handle panics if the handler is nil, if the type has a handler already, and if
+// its name is none that a biz type can have: these are mistakes of the program, not
+// of its input.
 func Handle[T any](h *Handlers, biz tocsin.BizType[T], handler func(context.Context, *tocsin.Task[T]) error) {
+	if handler == nil {
+		panic(fmt.Sprintf("node: the handler of biz type %q is nil", biz.Name()))
+	}
 	HandleBatch(h, biz, 1, func(ctx context.Context, tasks []*tocsin.Task[T]) []error {
 		return []error{handler(ctx, tasks[0])}
 	})
@@ -48,6 +53,14 @@ func Handle[T any](h *Handlers, biz tocsin.BizType[T], handler func(context.Cont
 // process, always comes alone. A biz type with attempts: 1 retries nothing: there
 // a panic is the end of its whole batch.
 func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler func(context.Context, []*tocsin.Task[T]) []error) {
+	switch {
+	case h == nil:
+		panic(fmt.Sprintf("node: biz type %q is handled by nil Handlers", biz.Name()))
+	case handler == nil:
+		panic(fmt.Sprintf("node: the handler of biz type %q is nil", biz.Name()))
+	case !bizname.Valid(biz.Name()):
+		panic(fmt.Sprintf("node: no biz type is named %q: %s", biz.Name(), bizname.Rule))
+	}
 	if h.targets == nil {
 		h.targets = make(map[string]dispatcher.Target)
 	}

@@ -31,6 +31,8 @@ func New(cfg Config, h *Handlers) (*Node, error) {
 	return &Node{cfg: cfg.withDefaults(), handlers: h}, nil
 }
 
+var errNoContext = errors.New("node: the context is nil")
+
 var errRunning = errors.New("node: Run is under way already")
 
 // Run registers the node, takes its share of the tables and delivers until ctx
@@ -40,6 +42,9 @@ var errRunning = errors.New("node: Run is under way already")
 // if it could not start, an engine failed or outcomes are lost; nothing runs on
 // after it, but for a handler that ignores its context.
 func (n *Node) Run(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	if !n.begun.CompareAndSwap(false, true) {
 		return errRunning
 	}

@@ -86,6 +86,9 @@ var errSweeping = errors.New("node: a sweep is under way already")
 // sweeping runs use with a sweeper whose dispatcher lives around it: what use
 // has handed over is settled, or cut off, before sweeping returns the outcomes.
 func (n *Node) sweeping(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
 	if !n.swept.CompareAndSwap(false, true) {
 		return nil, errSweeping
 	}

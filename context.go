@@ -1,0 +1,23 @@
+package tocsin
+
+import (
+	"context"
+	"database/sql"
+)
+
+// noContext refuses the nil context: the pool of connections would panic, and
+// stay locked for everybody.
+func noContext(ctx context.Context) error {
+	if ctx == nil {
+		return refuse(ErrInvalid, "the context is nil: pass context.Background() if there is no other")
+	}
+	return nil
+}
+
+// noTx refuses a nil context and the nil transaction.
+func noTx(ctx context.Context, tx *sql.Tx) error {
+	if tx == nil {
+		return refuse(ErrInvalid, "the transaction is nil: begin one, or use the call without Tx")
+	}
+	return noContext(ctx)
+}
