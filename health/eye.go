@@ -124,7 +124,10 @@ func (e *eye) tell(judge func(*Database)) {
 	e.say(e.log.Info(), back, "databases can be used again")
 }
 
-// say writes one line about some databases, at once and then once a minute.
+// say writes one line about some databases, at once and then once a minute. Another
+// reason is news: an operator who has mended the first one waits for a line. Reasons
+// are few sentences, except those of a server that does not answer, which hold
+// whatever error there was.
 func (e *eye) say(event *zerolog.Event, some []Database, message string) {
 	if len(some) == 0 {
 		event.Discard()
@@ -134,7 +137,11 @@ func (e *eye) say(event *zerolog.Event, some []Database, message string) {
 	for i, d := range some {
 		names[i] = d.Name
 	}
-	event = e.limit.Of(event, fmt.Sprint(message, names)).Strs("databases", names)
+	cause := fmt.Sprint(message, names)
+	if some[0].Is != Unreachable {
+		cause += some[0].Why
+	}
+	event = e.limit.Of(event, cause).Strs("databases", names)
 	if some[0].Why != "" {
 		event = event.Str("why", some[0].Why)
 	}

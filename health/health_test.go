@@ -181,6 +181,24 @@ func TestAWrongDatabaseIsToldAtOnceAndOnceAMinuteAndAgainWhenItIsRight(t *testin
 	})
 }
 
+func TestAnotherReasonIsToldAtOnceAndAReasonThatComesAndGoesIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errGone := errors.New("toc_1 on db1 has no layout row")
+		w := watch(t, store.Survey{Unusable: map[int]error{1: errForeign}}, nil)
+		wantLines(t, w.after(t, 0), "can't be used")
+		w.is(store.Survey{}, nil, false)
+		wantLines(t, w.after(t, lookEvery), "can be used again")
+		w.is(store.Survey{Unusable: map[int]error{1: errGone}}, nil, false)
+		wantLines(t, w.after(t, lookEvery), "can't be used")
+		for range 5 {
+			w.is(store.Survey{}, nil, false)
+			w.after(t, lookEvery)
+			w.is(store.Survey{Unusable: map[int]error{1: errForeign}}, nil, false)
+			wantLines(t, w.after(t, lookEvery))
+		}
+	})
+}
+
 func TestAServerIsUnreachableWhenTwoLooksFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, store.Survey{}, nil)
