@@ -14,10 +14,11 @@ import (
 // and for different tables of one; for one table they are called one after the other, and return before the step in etcd
 // that follows.
 type Holder interface {
-	// Take starts on tables whose keys this node holds now: it writes the owner rows with their revisions (table ->
-	// etcd revision of the key, higher than any before), then starts to peek. After a *Refused the node does not have
+	// Take starts on tables whose keys this node holds now: it writes the owner rows with their revisions (by table,
+	// each higher than any before), then starts to peek. After a *Refused the node does not have
 	// the tables that it names, after any other error none of these; they go through Drop, their keys are given back,
-	// and they are tried again later, at growing intervals. ctx ends after half a TTL, and with the lease.
+	// and they are tried again later, at growing intervals. An *Overtaken in the error says that an owner row had a
+	// higher revision; such a table must not be started. ctx ends after half a TTL, and with the lease.
 	Take(ctx context.Context, revisions map[int]int64) error
 
 	// Drop gives tables up: stop peeking, drop what is queued, finish or claim what is in delivery, settle. It returns
@@ -138,7 +139,7 @@ func (a *Assign) Run(ctx context.Context) error {
 			a.limit.Of(a.cfg.Logger.Warn(), "register").Err(err).Str("node", a.ID()).Msg("could not register, trying again")
 			sleep(ctx, a.cfg.TTL/10)
 		}
-		outage = outage || !errors.Is(err, errTaken)
+		outage = outage || !errors.Is(err, errTaken) && !errors.Is(err, errEpoch)
 		a.rename()
 	}
 }
@@ -158,12 +159,19 @@ func (a *Assign) dropLoose(ctx context.Context) error {
 
 // open begins an incarnation: a lease and the node's key under it. outage: etcd was away before.
 func (a *Assign) open(ctx context.Context, outage bool) (*session, error) {
+	var rows OwnerRevisions
+	var err error
+	if a.cfg.OwnerRows != nil {
+		if rows, err = a.cfg.OwnerRows.Read(ctx); err != nil {
+			return nil, fmt.Errorf("read owner rows: %w", err)
+		}
+	}
 	l, err := grantLease(ctx, a.cfg.Client, a.cfg.TTL, a.trust)
 	if err != nil {
 		return nil, err
 	}
 	s := newSession(a, l, outage)
-	if err := s.writer.register(ctx, s.record, a.draining); err != nil {
+	if err := s.register(ctx, rows); err != nil {
 		a.trust.end()
 		s.revoke(ctx)
 		return nil, err

@@ -44,6 +44,7 @@ type Config struct {
 	LeaveTimeout time.Duration    // for how long a node that leaves tries to drop what is stuck, at most; 0: DefaultLeaveTimeout
 	ReplanDelay  time.Duration    // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
 	StandIn      func([]Duty)     // told what this node does in the place of others, when it changes, by Run's goroutine; must return soon; nil: it does nothing
+	OwnerRows    OwnerRows        // of the group, in MySQL; nil: the group has no epochs, and that etcd was wiped or restored is not noticed
 	Logger       zerolog.Logger
 	Registerer   prometheus.Registerer // nil: metrics are counted but not published
 }

@@ -33,6 +33,7 @@ type crowd struct {
 	changed chan struct{} // closed and replaced at each change
 	nodes   []*desk
 	last    map[string]int64 // key of a table -> highest revision it was taken at
+	mark    int64            // highest revision that was reserved
 }
 
 func newCrowd(t *testing.T) *crowd {

@@ -5,6 +5,8 @@
 //	/{cluster}/groups/{group}/tables/{n}    the owner of table n: its id and lease, under that lease
 //	/{cluster}/groups/{group}/drains/{id}   written by an operator, without a lease: node id shall own nothing
 //	/{cluster}/identity                     the databases that the cluster is known by, without a lease (Binding)
+//	/{cluster}/groups/{group}/epoch         a number that grows when etcd has forgotten owners (epoch.go)
+//	/{cluster}/groups/{group}/settling      under a lease of one TTL: the epoch has just grown, nobody plans
 //
 // A table's key is created only where there is none, so two nodes can't both hold one. Every node watches all keys of its
 // group, makes the same plan from them (Plan), and does its own part of it. One table, seen from one node:
@@ -37,6 +39,8 @@
 //	etcd is back                 a lease that etcd has not ended is renewed, and the node acts on ownership again; else it
 //	                             registers as a new incarnation and takes its tables that nobody else has. It plans
 //	                             nothing else for one TTL, as the others may still be registering, and says so (Pausing)
+//	etcd was wiped or restored   the owner rows in MySQL show it: a new epoch begins, and nothing is taken for one TTL, as nodes
+//	                             that the new etcd does not know may still trust their leases
 //	a node alone is cut off      the others take its tables when its lease ends; it drops them when it sees their keys. Back,
 //	                             it sees that others have gone on, and pauses for a tenth of a TTL only
 //	a node pauses                free tables go to others meanwhile (PlanMeanwhile); its own whose keys go it takes again at once

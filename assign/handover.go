@@ -76,7 +76,7 @@ func (s *session) letGo(tables []int) {
 }
 
 // start gives the holder tables whose keys are ours. Those that it can't take are given back.
-func (s *session) start(tables map[int]int64) {
+func (s *session) start(v view, tables map[int]int64) {
 	by := make(map[int]map[int]int64)
 	for table, rev := range tables {
 		put(by, s.cfg.ServerOf(table), table, rev)
@@ -89,7 +89,7 @@ func (s *session) start(tables map[int]int64) {
 			delete(s.loose, table)
 			s.held[table] = rev // from now on: nobody knows how far it came where it fails
 		}
-		s.hands.take(server, some, s.cfg.TTL/2)
+		s.hands.take(server, some, v.ownerRevisions(some), s.cfg.TTL/2)
 	}
 	s.count()
 }
@@ -155,10 +155,11 @@ func (s *session) refuse(ctx context.Context, server int, failed map[int]int64, 
 		s.refused[table] = s.refused[table].again(now)
 		s.wake(s.refused[table].until)
 	}
+	suspected := s.suspect(ctx, failed, reason) // while the keys stand
 	if err := s.giveBack(ctx, failed); err != nil {
 		return fmt.Errorf("give back what could not be started: %w", err)
 	}
-	return nil
+	return suspected
 }
 
 // dropped books what the holder has dropped. Those tables that it could not stay held, and are tried again a little later;

@@ -58,12 +58,13 @@ func newHands(ctx context.Context, h Holder) *hands {
 // free reports whether a hand can do one thing more.
 func (h *hands) free(one hand) bool { return !h.closed && h.busy[one] < one.atOnce() }
 
-// take has the holder take tables of a server (table -> revision) within a time.
-func (h *hands) take(server int, tables map[int]int64, within time.Duration) {
+// take has the holder take tables of a server (table -> revision that created the key), with the revisions of their owner
+// rows, within a time.
+func (h *hands) take(server int, tables, revisions map[int]int64, within time.Duration) {
 	h.begin(hand{server: server}, tables, func() {
 		ctx, cancel := context.WithTimeout(h.ctx, within)
 		defer cancel()
-		h.say(answered{hand: hand{server: server}, tables: tables, err: h.holder.Take(ctx, tables), last: true})
+		h.say(answered{hand: hand{server: server}, tables: tables, err: h.holder.Take(ctx, revisions), last: true})
 	})
 }
 

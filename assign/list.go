@@ -138,7 +138,11 @@ func (r *Registry) Groups(ctx context.Context) ([]string, error) {
 			slices.Sort(groups) // the keys are in another order: "a-b/" is before "a/"
 			return groups, nil
 		}
-		group, _, _ := strings.Cut(strings.TrimPrefix(string(resp.Kvs[0].Key), prefix), "/")
+		group, rest, _ := strings.Cut(strings.TrimPrefix(string(resp.Kvs[0].Key), prefix), "/")
+		if rest == "epoch" { // it outlives the group's nodes
+			from = string(resp.Kvs[0].Key) + "\x00"
+			continue
+		}
 		groups = append(groups, group)
 		from = clientv3.GetPrefixRangeEnd(string(spaceOf(r.cluster, group)))
 	}

@@ -84,7 +84,11 @@ func (s *session) round(ctx context.Context) error {
 	}
 	s.dropReplaced(owners)
 	failed := s.answerTwins(ctx, v)
-	if s.paused(v) {
+	paused := s.paused(v)
+	if v.settle {
+		return errors.Join(failed, s.giveBack(ctx, s.doomed)) // nothing is taken, and nothing started, until the key's end wakes us
+	}
+	if paused {
 		if time.Now().Before(s.afterOutage(v)) {
 			failed = errors.Join(failed, s.stepBack(ctx))
 		}
@@ -211,7 +215,7 @@ func (s *session) paused(v view) bool {
 func (s *session) carryOut(ctx context.Context, v view, target []string) error {
 	away, start, take := s.divide(v, target)
 	failed := s.giveBack(ctx, s.portion(away))
-	s.start(start)
+	s.start(v, start)
 	rev, err := s.writer.take(ctx, take)
 	s.wrote = max(s.wrote, rev)
 	return errors.Join(failed, err)

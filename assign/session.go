@@ -84,6 +84,26 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 	return s
 }
 
+// register creates the node's key, and with it begins a new epoch if etcd has forgotten owners.
+func (s *session) register(ctx context.Context, rows OwnerRevisions) error {
+	if s.cfg.OwnerRows == nil {
+		return s.writer.register(ctx, s.record, s.draining, nil)
+	}
+	e, err := s.wantEpoch(ctx, rows)
+	if err != nil {
+		return err
+	}
+	ops, err := s.epochOps(ctx, e)
+	if err != nil {
+		return err
+	}
+	if err := s.writer.register(ctx, s.record, s.draining, ops, e.guard(s.writer.space)); err != nil {
+		return err
+	}
+	s.noteEpoch(e)
+	return nil
+}
+
 // run owns the node's share until ctx ends, and then leaves, or until the lease is lost (errLost): then the tables are
 // loose, and the next incarnation's.
 func (s *session) run(ctx context.Context) error {

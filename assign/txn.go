@@ -29,8 +29,9 @@ type writer struct {
 	timeout time.Duration // of one transaction
 }
 
-// register creates the node's key, draining if its former incarnation was; errTaken if there is one.
-func (w writer) register(ctx context.Context, r nodeRecord, draining bool) error {
+// register creates the node's key, draining if its former incarnation was, and makes other changes, if other conditions
+// hold. It returns errTaken if there is such a key, or errEpoch if it may be another condition that does not hold.
+func (w writer) register(ctx context.Context, r nodeRecord, draining bool, more []clientv3.Op, when ...clientv3.Cmp) error {
 	for range bindTries {
 		bound, ops, err := w.bind(ctx, r.Identity)
 		if err == nil {
@@ -39,15 +40,18 @@ func (w writer) register(ctx context.Context, r nodeRecord, draining bool) error
 		if err != nil {
 			return w.wrap(err, "register")
 		}
-		ops = append(ops, w.putNode(r))
+		ops = append(append(ops, w.putNode(r)), more...)
 		if draining {
 			ops = append(ops, putDrain(w.space, w.id))
 		}
 		absent := clientv3.Compare(clientv3.CreateRevision(w.space.node(w.id)), "=", 0)
-		resp, err := w.commit(ctx, []clientv3.Cmp{absent, bound.unchanged(w.cluster)}, ops...)
+		resp, err := w.commit(ctx, append(slices.Clone(when), absent, bound.unchanged(w.cluster)), ops...)
 		if err != nil || resp.Succeeded {
 			return w.wrap(err, "register")
 		}
+	}
+	if len(when) > 0 {
+		return w.wrap(errEpoch, "register")
 	}
 	return w.wrap(errTaken, "register")
 }

@@ -126,10 +126,10 @@ func TestWithoutItsOwnKeyANodeTakesNothing(t *testing.T) {
 	if rev, err := w.take(t.Context(), []int{0}); err != nil || rev != 0 {
 		t.Errorf("wrote at %d, %v", rev, err)
 	}
-	if err := w.register(t.Context(), nodeRecord{}, false); err != nil {
+	if err := w.register(t.Context(), nodeRecord{}, false, nil); err != nil {
 		t.Error(err)
 	}
-	if err := w.register(t.Context(), nodeRecord{}, false); err == nil || !strings.Contains(err.Error(), errTaken.Error()) {
+	if err := w.register(t.Context(), nodeRecord{}, false, nil); err == nil || !strings.Contains(err.Error(), errTaken.Error()) {
 		t.Errorf("registered twice: %v", err)
 	}
 }
@@ -143,7 +143,7 @@ func newWriter(t *testing.T, c *crowd, id string) writer {
 	}
 	t.Cleanup(func() { _ = l.revoke(context.Background()) })
 	w := writer{client: c.client, cluster: c.cluster, space: spaceOf(c.cluster, "g"), id: id, lease: l.id, timeout: patience}
-	if err := w.register(t.Context(), nodeRecord{Weight: 1}, false); err != nil {
+	if err := w.register(t.Context(), nodeRecord{Weight: 1}, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -15,7 +15,9 @@ type view struct {
 	rev    int64
 	nodes  map[string]nodeKey // by id
 	drains map[string]int64   // id of a node told to drain -> revision of its key
-	tables []tableKey         // by table number; the zero tableKey is no key
+	epoch  epochKey
+	settle bool       // a new epoch has just begun: nobody plans
+	tables []tableKey // by table number; the zero tableKey is no key
 }
 
 // nodeKey is a node's key.
@@ -46,9 +48,13 @@ func (v view) clone() view {
 }
 
 // put notes a key. Keys with other names, and tables beyond the layout, are not ours.
-func (v view) put(kv *mvccpb.KeyValue) {
+func (v *view) put(kv *mvccpb.KeyValue) {
 	key := string(kv.Key)
-	if v.space.isNode(key) {
+	if key == v.space.epoch() {
+		v.epoch = readEpoch(kv)
+	} else if key == v.space.settling() {
+		v.settle = clientv3.LeaseID(kv.Lease) != clientv3.NoLease // one without would stay for ever
+	} else if v.space.isNode(key) {
 		n := nodeKey{lease: clientv3.LeaseID(kv.Lease), created: kv.CreateRevision, mod: kv.ModRevision}
 		if err := json.Unmarshal(kv.Value, &n.record); err != nil {
 			n.record = nodeRecord{} // without weight it gets no table; if it has no lease either, it is removed
@@ -62,8 +68,12 @@ func (v view) put(kv *mvccpb.KeyValue) {
 }
 
 // remove forgets a key.
-func (v view) remove(key string) {
-	if v.space.isNode(key) {
+func (v *view) remove(key string) {
+	if key == v.space.epoch() {
+		v.epoch = epochKey{}
+	} else if key == v.space.settling() {
+		v.settle = false
+	} else if v.space.isNode(key) {
 		delete(v.nodes, v.space.nodeOf(key))
 	} else if id, ok := v.space.drainOf(key); ok {
 		delete(v.drains, id)

@@ -138,13 +138,17 @@ func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []in
 	isSome := errors.As(err, &some)
 	var tables []int
 	for _, table := range slices.Sorted(maps.Keys(revisions)) {
-		if err != nil && (!isSome || some.Failed[h.databaseOf(table)] != nil) {
+		if err != nil && (!isSome || some.Failed[h.databaseOf(table)] != nil || some.Overtaken[table] != 0) {
 			failed = append(failed, table)
 		} else {
 			tables = append(tables, table)
 		}
 	}
 	h.begin(owner, tables)
+	if isSome && len(some.Overtaken) > 0 {
+		table := some.Highest()
+		err = &assign.Overtaken{Table: table, Revision: some.Overtaken[table], Err: err}
+	}
 	return failed, err
 }
 

@@ -69,8 +69,9 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	p.assign, err = assign.New(assign.Config{
 		Client: client, Cluster: n.cfg.Tables.Cluster, Group: n.cfg.Group, Node: n.cfg.Name,
 		Tables: n.cfg.Tables.Layout.Total(), ServerOf: p.store.ServerOf, Block: n.cfg.Tables.Layout.Tables, Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout, Info: p.info(),
-		Identity: func() assign.Identity { return assign.NewIdentity(p.store.Identity(), n.cfg.Tables) },
-		Logger:   n.cfg.Logger, Registerer: p.cfg.Registerer,
+		Identity:  func() assign.Identity { return assign.NewIdentity(p.store.Identity(), n.cfg.Tables) },
+		OwnerRows: ownerRows{p.store, n.cfg.Group, n.cfg.Name},
+		Logger:    n.cfg.Logger, Registerer: p.cfg.Registerer,
 	}, p.holder)
 	if err != nil {
 		return p, err

@@ -157,16 +157,23 @@ func TestOwnKeepsTheLaterRevision(t *testing.T) {
 		node      string
 		revisions map[int]int64
 		want      map[int]string
+		late      map[int]int64
 	}{
-		{"a", map[int]int64{0: 5, 1: 5, 2: 5}, map[int]string{0: "a", 1: "a", 2: "a"}},
-		{"b", map[int]int64{1: 6, 3: 6}, map[int]string{0: "a", 1: "b", 2: "a", 3: "b"}},
-		{"c", map[int]int64{0: 5, 1: 4, 2: 7}, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}},
-		{"e", map[int]int64{1: 5}, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}}, // c's older revision has not put b's back
-		{"d", nil, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}},
+		{"a", map[int]int64{0: 5, 1: 5, 2: 5}, map[int]string{0: "a", 1: "a", 2: "a"}, nil},
+		{"b", map[int]int64{1: 6, 3: 6}, map[int]string{0: "a", 1: "b", 2: "a", 3: "b"}, nil},
+		{"b", map[int]int64{1: 5, 3: 6}, map[int]string{0: "a", 1: "b", 2: "a", 3: "b"}, nil}, // repeated, and its own earlier one
+		{"c", map[int]int64{0: 5, 1: 4, 2: 7}, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}, map[int]int64{0: 5, 1: 6}},
+		{"e", map[int]int64{1: 5}, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}, map[int]int64{1: 6}}, // c's older revision has not put b's back
+		{"d", nil, map[int]string{0: "a", 1: "b", 2: "c", 3: "b"}, nil},
 	}
 	for _, step := range steps {
-		if err := b.Own(t.Context(), "g", step.node, step.revisions); err != nil {
-			t.Fatal(err)
+		err := b.Own(t.Context(), "g", step.node, step.revisions)
+		var not *Unowned
+		if !errors.As(err, &not) {
+			not = &Unowned{}
+		}
+		if len(not.Failed) > 0 || !maps.Equal(not.Overtaken, step.late) {
+			t.Errorf("%s is late for %v, want %v, %v", step.node, not.Overtaken, step.late, err)
 		}
 		if got, err := b.Owners(t.Context(), 0, "g"); err != nil || !maps.Equal(got, step.want) {
 			t.Errorf("after %s: %v, %v", step.node, got, err)
@@ -177,6 +184,66 @@ func TestOwnKeepsTheLaterRevision(t *testing.T) {
 	}
 	if err := b.Own(t.Context(), "g", "a", map[int]int64{4: 1}); err == nil {
 		t.Error("a table beyond the layout")
+	}
+	if got, err := b.OwnerRevisions(t.Context(), "g"); err != nil || got != (OwnerRevisions{Taken: 7, Databases: 2}) {
+		t.Errorf("revisions %+v, %v", got, err)
+	}
+	if got, err := b.OwnerRevisions(t.Context(), "h"); err != nil || got != (OwnerRevisions{Databases: 2}) {
+		t.Errorf("revisions of another group %+v, %v", got, err)
+	}
+}
+
+func TestReserveHasOneWinner(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	long := strings.Repeat("g", 64)
+	for _, step := range []struct {
+		group    string
+		revision int64
+		want     bool
+	}{{"g", 5, true}, {"g", 5, false}, {"g", 4, false}, {"h", 4, true}, {"g", 6, true}, {long, 1, true}} {
+		if ok, err := b.Reserve(t.Context(), step.group, "n", step.revision); err != nil || ok != step.want {
+			t.Errorf("%+v: %t, %v", step, ok, err)
+		}
+	}
+	won := make(chan bool, 8)
+	for range cap(won) {
+		go func() {
+			ok, err := b.Reserve(t.Context(), "g", "n", 7)
+			if err != nil {
+				t.Error(err)
+			}
+			won <- ok
+		}()
+	}
+	winners := 0
+	for range cap(won) {
+		if <-won {
+			winners++
+		}
+	}
+	if winners > 1 {
+		t.Errorf("%d reserved the same revision", winners)
+	}
+	if err := b.Own(t.Context(), "g", "a", map[int]int64{0: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.OwnerRevisions(t.Context(), "g"); err != nil || got != (OwnerRevisions{Taken: 3, Reserved: 7, Databases: 2}) {
+		t.Errorf("revisions %+v, %v", got, err)
+	}
+	if got, err := b.Owners(t.Context(), 0, "g"); err != nil || len(got) != 1 {
+		t.Errorf("what is reserved is no owner: %v, %v", got, err)
+	}
+	b.exec("DROP TABLE " + b.layout.Database(0) + ".owner")
+	if ok, err := b.Reserve(t.Context(), "g", "n", 8); err != nil || !ok {
+		t.Errorf("with one table missing: %t, %v", ok, err)
+	}
+	if got, err := b.OwnerRevisions(t.Context(), "g"); err == nil || got != (OwnerRevisions{Reserved: 8, Databases: 1}) {
+		t.Errorf("with one table missing: %+v, %v", got, err)
+	}
+	b.exec("DROP TABLE " + b.layout.Database(1) + ".owner")
+	if ok, err := b.Reserve(t.Context(), "g", "n", 9); err == nil || ok {
+		t.Errorf("with both missing: %t, %v", ok, err)
 	}
 }
 

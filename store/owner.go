@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,11 +14,10 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// Own writes that a node took tables for a group, each at an etcd revision, as
-// the fence for claims. Where somebody took a table at a later revision, his
-// row stays, without an error. Databases are written at the same time; those
-// that failed are in the error, an *Unowned, and the others are written all the
-// same. It may be repeated.
+// Own writes that a node took tables for a group, each at a revision, as the
+// fence for claims. A row of another node with a higher revision stays. Databases
+// are written at the same time; the error, an *Unowned, has those that failed and
+// the tables whose rows stayed, and all others are written. It may be repeated.
 func (s *Store) Own(ctx context.Context, group, node string, revisions map[int]int64) error {
 	tables := slices.Sorted(maps.Keys(revisions))
 	for _, table := range tables {
@@ -26,27 +26,29 @@ func (s *Store) Own(ctx context.Context, group, node string, revisions map[int]i
 		}
 	}
 	parts := s.byDatabase(tables)
-	errs := make([]error, len(parts))
+	errs, late := make([]error, len(parts)), make([]map[int]int64, len(parts))
 	var writers sync.WaitGroup
 	for i, part := range parts {
-		writers.Go(func() { errs[i] = s.ownIn(ctx, part, group, node, revisions) })
+		writers.Go(func() { late[i], errs[i] = s.ownIn(ctx, part, group, node, revisions) })
 	}
 	writers.Wait()
-	failed := make(map[int]error)
+	not := &Unowned{Failed: make(map[int]error), Overtaken: make(map[int]int64)}
 	for i, err := range errs {
 		if err != nil {
-			failed[parts[i].database] = err
+			not.Failed[parts[i].database] = err
 		}
+		maps.Copy(not.Overtaken, late[i])
 	}
-	if len(failed) == 0 {
+	if len(not.Failed)+len(not.Overtaken) == 0 {
 		return nil // not a nil *Unowned in an error
 	}
-	return &Unowned{failed}
+	return not
 }
 
-// Unowned is the error of an Own that failed in some databases.
+// Unowned is the error of an Own that failed for some tables.
 type Unowned struct {
-	Failed map[int]error // by database
+	Failed    map[int]error // by database
+	Overtaken map[int]int64 // higher revision of another node's row, by table
 }
 
 // Error joins what the databases said.
@@ -57,20 +59,141 @@ func (u *Unowned) Unwrap() (all []error) {
 	for _, database := range slices.Sorted(maps.Keys(u.Failed)) {
 		all = append(all, u.Failed[database])
 	}
+	if n := len(u.Overtaken); n > 0 {
+		all = append(all, fmt.Errorf("the owner rows of %d tables name other nodes at higher revisions, that of table %d at %d",
+			n, u.Highest(), u.Overtaken[u.Highest()]))
+	}
 	return all
 }
 
-// ownIn writes the rows of one database, at most maxIDs in a statement.
-func (s *Store) ownIn(ctx context.Context, part tablesIn, group, node string, revisions map[int]int64) error {
+// Highest returns the table whose row has the highest revision, of equals that
+// with the lowest number.
+func (u *Unowned) Highest() int {
+	return slices.MinFunc(slices.Collect(maps.Keys(u.Overtaken)), func(a, b int) int {
+		return cmp.Or(cmp.Compare(u.Overtaken[b], u.Overtaken[a]), cmp.Compare(a, b))
+	})
+}
+
+// ownIn writes the rows of one database, at most maxIDs in a statement. It
+// returns the revisions of those that stayed.
+func (s *Store) ownIn(ctx context.Context, part tablesIn, group, node string, revisions map[int]int64) (late map[int]int64, err error) {
 	sv := s.servers[s.home[part.database]]
+	late = make(map[int]int64)
 	for tables := range slices.Chunk(part.tables, maxIDs) {
 		text, args := s.ownText(part.database, tables, group, node, revisions)
 		err := mysql.Retry(ctx, func() error { return s.exec(ctx, sv, part.database, own.name, text, args...) })
+		if err == nil {
+			err = s.overtaken(ctx, sv, part.database, tables, group, node, late)
+		}
 		if err != nil {
-			return s.wrap(err, "own for node "+node, sv, tables...)
+			return nil, s.wrap(err, "own for node "+node, sv, tables...)
 		}
 	}
-	return nil
+	return late, nil
+}
+
+// overtaken adds the tables of one database whose rows name another node.
+func (s *Store) overtaken(ctx context.Context, sv *server, database int, tables []int, group, node string, late map[int]int64) error {
+	text := others.render(nil, func(b []byte, slot string) []byte {
+		if slot == "tables" {
+			return appendList(b, tables)
+		}
+		return s.fillDatabase(b, slot, database)
+	})
+	return s.gated(sv)(ctx, []int{database}, others.name, text, func(_ int, rows *sql.Rows) error {
+		var table int
+		var revision int64
+		err := rows.Scan(&table, &revision)
+		late[table] = revision
+		return err
+	}, group, node)
+}
+
+// OwnerRevisions are the highest revisions that the owner rows of a group have.
+type OwnerRevisions struct {
+	Taken     int64 // of a table; 0: none was ever taken
+	Reserved  int64 // see Reserve; 0: none was
+	Databases int   // that could be read
+}
+
+// OwnerRevisions reads them from all servers at once. What can't be read is left
+// out and named in the error.
+func (s *Store) OwnerRevisions(ctx context.Context, group string) (all OwnerRevisions, err error) {
+	found, errs := make([][]OwnerRevisions, len(s.servers)), make([]error, len(s.servers))
+	var readers sync.WaitGroup
+	for i, sv := range s.servers {
+		readers.Go(func() { found[i], errs[i] = s.ownerRevisions(ctx, sv, group) })
+	}
+	readers.Wait()
+	for _, r := range slices.Concat(found...) {
+		all.Taken, all.Reserved = max(all.Taken, r.Taken), max(all.Reserved, r.Reserved)
+		all.Databases++
+	}
+	return all, errors.Join(errs...)
+}
+
+// ownerRevisions reads those of each of a server's databases.
+func (s *Store) ownerRevisions(ctx context.Context, sv *server, group string) ([]OwnerRevisions, error) {
+	text := func(b []byte, database int) []byte {
+		return latest.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
+	}
+	mark := markOf(group)
+	return everyDatabase(ctx, s, sv, latest.name, text, func(rows *sql.Rows) (r OwnerRevisions, err error) {
+		return r, rows.Scan(&r.Taken, &r.Reserved)
+	}, group, mark, group, mark)
+}
+
+// markOf is the group_name of the row that holds what was reserved for a group.
+// No group has such a name. Groups whose names differ in the last of 64 letters
+// only share one, which does no harm.
+func markOf(group string) string { return "#" + group[:min(len(group), 63)] }
+
+// Reserve makes a revision known for a group, in every database that answers, if
+// it is above all that were reserved there before. It reports whether it was.
+// Of several that reserve the same at the same time at most one succeeds.
+func (s *Store) Reserve(ctx context.Context, group, node string, revision int64) (bool, error) {
+	raised, failed := make([]int, len(s.servers)), make([]error, len(s.servers))
+	lost := make([]bool, len(s.servers))
+	var writers sync.WaitGroup
+	for i, sv := range s.servers {
+		writers.Go(func() {
+			for _, database := range sv.Databases {
+				first, err := s.reserve(ctx, sv, database, group, node, revision)
+				switch {
+				case err != nil:
+					failed[i] = errors.Join(failed[i], s.wrap(err, "reserve a revision in "+s.layout.Database(database), sv))
+				case first:
+					raised[i]++
+				default:
+					lost[i] = true
+				}
+			}
+		})
+	}
+	writers.Wait()
+	switch {
+	case slices.Contains(lost, true):
+		return false, nil
+	case slices.Max(raised) == 0:
+		return false, errors.Join(failed...)
+	}
+	return true, nil
+}
+
+// reserve writes one database's row, and reports whether that raised it.
+func (s *Store) reserve(ctx context.Context, sv *server, database int, group, node string, revision int64) (raised bool, err error) {
+	text := reserve.render(nil, func(b []byte, slot string) []byte {
+		if slot == "revision" {
+			return strconv.AppendInt(b, revision, 10)
+		}
+		return s.fillDatabase(b, slot, database)
+	})
+	err = s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
+		counts, err := s.write(ctx, conn, reserve.name, text, markOf(group), node)
+		raised = sum(counts) > 0
+		return err
+	})
+	return raised, err
 }
 
 func (s *Store) ownText(database int, tables []int, group, node string, revisions map[int]int64) (text []byte, args []any) {

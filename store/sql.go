@@ -265,29 +265,6 @@ SELECT /* tocsin last_bell */
     IFNULL(MAX(id), 0)
 FROM {database}.doorbell`)
 
-// own writes who took the tables of one database, each unless someone took it
-// at a later revision. The columns change in the order of the list, so revision
-// comes last. {rows} are (group, table, node, revision, time).
-var own = prepare(`
-INSERT /* tocsin own */ INTO {database}.owner
-    (group_name, table_no, node, revision, gmt_modified)
-VALUES {rows}
-ON DUPLICATE KEY UPDATE
-    node         = IF(VALUES(revision) > revision, VALUES(node), node),
-    gmt_modified = IF(VALUES(revision) > revision, VALUES(gmt_modified), gmt_modified),
-    revision     = GREATEST(VALUES(revision), revision)`)
-
-var ownRow = prepare(`(?, {table_no}, ?, {revision}, UTC_TIMESTAMP(3))`)
-
-// owners reads who took the tables of one database last. Its argument is the
-// group.
-var owners = prepare(`
-SELECT /* tocsin owners */
-    table_no,
-    node
-FROM {database}.owner
-WHERE group_name = ?`)
-
 // redrive makes one dead task pending, due at once. Zero rows: it is not dead.
 var redrive = prepare(`
 UPDATE /* tocsin redrive */ {table} FORCE INDEX (PRIMARY)

@@ -18,20 +18,32 @@ import (
 // page is.
 func cutOff(s *site, name string) (way *toxiproxy.Proxy, page string) {
 	s.t.Helper()
-	way = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "etcd", "127.0.0.1:0", devtest.Etcd(s.t))
+	return cutOffFrom(s, name, devtest.Etcd(s.t))
+}
+
+// cutOffFrom is cutOff from another etcd.
+func cutOffFrom(s *site, name, etcd string) (way *toxiproxy.Proxy, page string) {
+	s.t.Helper()
+	way = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "etcd", "127.0.0.1:0", etcd)
 	if err := way.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(way.Stop)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	page = free.Addr().String()
-	_ = free.Close()
+	page = freePage(s.t)
 	s.write("cut.yaml", strings.Replace(s.yaml(s.layout, s.dsn()), devtest.Etcd(s.t), way.Listen, 1))
 	s.serve(name, "--config", "cut.yaml", "--listen", page)
 	return way, page
+}
+
+// freePage returns an address for a status page.
+func freePage(t *testing.T) string {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	return free.Addr().String()
 }
 
 func TestClusterNodesShowsANodeInClaimMode(t *testing.T) {

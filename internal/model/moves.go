@@ -2,14 +2,17 @@ package model
 
 import "fmt"
 
-// move is one step of a history.
-type move struct {
+// step is one step of a history.
+type step[S any] struct {
 	who      int    // actor; nobody: the user, an operator or time
 	what     string // "loads the row"
 	progress bool   // happens by itself if everything that lives goes on: no user, no fault
-	to       state
+	to       S
 	bad      string // the promise that it breaks
 }
+
+// move is a step in the life of a row.
+type move = step[state]
 
 // machine makes the moves of a cast under some rules. It is not safe for concurrent use.
 type machine struct {

@@ -20,11 +20,21 @@ type Result struct {
 	Finding       *Finding // nil: every promise holds
 }
 
-// search is a breadth-first walk over all states of a cast.
-type search struct {
-	machine
-	index  map[state]int32
-	states []state
+// world is what is searched: its states are S.
+type world[S comparable] interface {
+	moves(*S) []step[S]   // every step from a state; the slice may be reused by the next call
+	settled(*S) bool      // a state that progress must be able to reach from everywhere
+	stuck(*S) string      // the promise that is broken where it can't
+	line(*step[S]) string // a step of a trace
+	first(*S) string      // and its start
+	String() string       // name
+}
+
+// search is a breadth-first walk over all states of a world.
+type search[S comparable] struct {
+	world  world[S]
+	index  map[S]int32
+	states []S
 	parent []int32
 	into   []edge // steps of progress
 	steps  int
@@ -32,29 +42,34 @@ type search struct {
 
 type edge struct{ from, to int32 }
 
-// run walks all states, at most bound of them, and stops at the first step that breaks a promise. When there is none, it
-// checks that from every state a final one can be reached by progress alone: without the user, without further faults,
-// and with every frozen process frozen for good.
+// run walks all states of a cast.
 func run(cast *Cast, rs *rules, bound int) (Result, error) {
-	s := &search{machine: machine{cast: cast, rules: rs}, index: make(map[state]int32, 1<<16)}
-	s.add(cast.start(), -1)
+	return walk(&machine{cast: cast, rules: rs}, cast.start(), bound)
+}
+
+// walk walks all states of a world, at most bound of them, and stops at the first step that breaks a promise. When there
+// is none, it checks that from every state a settled one can be reached by progress alone: without the user, without
+// further faults, and with every frozen process frozen for good.
+func walk[S comparable](w world[S], start S, bound int) (Result, error) {
+	s := &search[S]{world: w, index: make(map[S]int32, 1<<16)}
+	s.add(start, -1)
 	for at := int32(0); int(at) < len(s.states); at++ {
 		if len(s.states) > bound {
-			return s.result(nil), fmt.Errorf("cast %s: more than %d states", cast.Name, bound)
+			return s.result(nil), fmt.Errorf("%s: more than %d states", w, bound)
 		}
 		if f := s.expand(at); f != nil {
 			return s.result(f), nil
 		}
 	}
-	return s.result(s.stuck()), nil
+	return s.result(s.dead()), nil
 }
 
-func (s *search) result(f *Finding) Result {
+func (s *search[S]) result(f *Finding) Result {
 	return Result{States: len(s.states), Steps: s.steps, Finding: f}
 }
 
 // add gives the number of a state, a new one if it was not seen.
-func (s *search) add(st state, parent int32) int32 {
+func (s *search[S]) add(st S, parent int32) int32 {
 	if at, seen := s.index[st]; seen {
 		return at
 	}
@@ -66,12 +81,12 @@ func (s *search) add(st state, parent int32) int32 {
 }
 
 // expand adds what follows a state.
-func (s *search) expand(at int32) *Finding {
+func (s *search[S]) expand(at int32) *Finding {
 	from := s.states[at]
-	for _, mv := range s.moves(&from) {
+	for _, mv := range s.world.moves(&from) {
 		s.steps++
 		if mv.bad != "" {
-			return &Finding{Promise: mv.bad, Trace: append(s.trace(at), s.line(&mv))}
+			return &Finding{Promise: mv.bad, Trace: append(s.trace(at), s.world.line(&mv))}
 		}
 		to := s.add(mv.to, at)
 		if mv.progress && to != at {
@@ -81,25 +96,25 @@ func (s *search) expand(at int32) *Finding {
 	return nil
 }
 
-// stuck finds the first state from which progress leads to no final state.
-func (s *search) stuck() *Finding {
+// dead finds the first state from which progress leads to no settled one.
+func (s *search[S]) dead() *Finding {
 	alive := s.alive()
 	for at := range s.states {
 		if !alive[at] {
-			trace := append(s.trace(int32(at)), "and then no step leads to a final state")
-			return &Finding{Promise: fmt.Sprintf("LOST: the row stays %s for ever", s.states[at].row.status), Trace: trace}
+			trace := append(s.trace(int32(at)), "and then no step leads out")
+			return &Finding{Promise: s.world.stuck(&s.states[at]), Trace: trace}
 		}
 	}
 	return nil
 }
 
-// alive marks the states from which a final one is reached, walking backwards.
-func (s *search) alive() []bool {
+// alive marks the states from which a settled one is reached, walking backwards.
+func (s *search[S]) alive() []bool {
 	first, from := s.backwards()
 	alive := make([]bool, len(s.states))
 	var todo []int32
 	for at := range s.states {
-		if s.states[at].row.status.final() {
+		if s.world.settled(&s.states[at]) {
 			alive[at] = true
 			todo = append(todo, int32(at))
 		}
@@ -118,7 +133,7 @@ func (s *search) alive() []bool {
 }
 
 // backwards sorts the steps of progress by where they lead: those into state n are from[first[n]:first[n+1]].
-func (s *search) backwards() (first, from []int32) {
+func (s *search[S]) backwards() (first, from []int32) {
 	first = make([]int32, len(s.states)+2)
 	for _, e := range s.into {
 		first[e.to+2]++
@@ -135,20 +150,32 @@ func (s *search) backwards() (first, from []int32) {
 }
 
 // trace is how the search came to a state.
-func (s *search) trace(at int32) []string {
+func (s *search[S]) trace(at int32) []string {
 	if s.parent[at] < 0 {
-		return []string{"the task: " + s.states[at].row.String()}
+		return []string{s.world.first(&s.states[at])}
 	}
 	before := s.states[s.parent[at]]
 	lines := s.trace(s.parent[at])
-	for _, mv := range s.moves(&before) {
+	for _, mv := range s.world.moves(&before) {
 		if mv.to == s.states[at] {
-			return append(lines, s.line(&mv))
+			return append(lines, s.world.line(&mv))
 		}
 	}
 	return append(lines, "?")
 }
 
-func (s *search) line(mv *move) string {
-	return fmt.Sprintf("%-60s %s", s.cast.name(mv.who)+mv.what, mv.to.row.String())
+// settled: the row is final.
+func (m *machine) settled(s *state) bool { return s.row.status.final() }
+
+func (m *machine) stuck(s *state) string {
+	return fmt.Sprintf("LOST: the row stays %s for ever", s.row.status)
 }
+
+func (m *machine) first(s *state) string { return "the task: " + s.row.String() }
+
+func (m *machine) line(mv *move) string {
+	return fmt.Sprintf("%-60s %s", m.cast.name(mv.who)+mv.what, mv.to.row.String())
+}
+
+// String names the cast.
+func (m *machine) String() string { return "cast " + m.cast.Name }

@@ -1,0 +1,228 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// An owner row orders the owners of a table: a later one writes a higher revision over a lower one. etcd's own revisions
+// do that only while etcd remembers them. An etcd that was wiped, or restored from a snapshot, counts again from lower
+// ones, and the owner rows would name nodes of the past for ever. So the revision of an owner row has two parts:
+//
+//	epoch, 23 bits | etcd revision at which the table's key was created, 40 bits
+//
+// A group's epoch stands in etcd. Within the life of one etcd it only grows, and so do the revisions of the owner rows. A
+// node that sees that etcd has forgotten begins an epoch above that of every owner row. Writes of an earlier epoch that
+// are still under way then lose, whoever sends them. How a node sees it:
+//
+//	before it registers       etcd has no epoch, or the owner rows have a revision that etcd has not reached yet
+//	when it takes a table     the owner row has a higher revision than the node's key, which still stands
+//
+// (etcd's cluster id does not show it: it follows from the members' addresses, and so survives a wipe.)
+//
+// What keeps this safe, each with a history in internal/model that goes wrong without it:
+//
+//	reserved      an epoch is reserved in MySQL before etcd has it: no two lives of etcd have the same one
+//	same life     a node looks at the epoch after it has its lease, and registers under that lease if the epoch is the same
+//	settling      nodes that etcd has forgotten may still trust their leases. So a new epoch comes with a key under a lease
+//	              of one TTL that nobody renews; while that key stands, nobody plans. Only a group's first epoch has none
+
+// revisionBits is how many bits of an owner row's revision are etcd's. At 1,000 writes a second they last for 34 years.
+const revisionBits = 40
+
+// OwnerRows are the owner rows of a group in MySQL, as far as epochs need them.
+type OwnerRows interface {
+	// Read returns their highest revisions. It fails only if no database can be read.
+	Read(ctx context.Context) (OwnerRevisions, error)
+
+	// Reserve makes a revision known, if it is above all that were reserved before, and reports whether it was.
+	Reserve(ctx context.Context, revision int64) (bool, error)
+}
+
+// OwnerRevisions are the highest revisions that MySQL knows, 0 for none.
+type OwnerRevisions struct {
+	Taken    int64 // of a table that was taken
+	Reserved int64 // that was reserved
+}
+
+// nextEpoch returns an epoch above both.
+func (r OwnerRevisions) nextEpoch() int64 { return max(r.Taken, r.Reserved)>>revisionBits + 1 }
+
+// fresh reports whether nobody can have owned a table of the group.
+func (r OwnerRevisions) fresh() bool { return r == OwnerRevisions{} }
+
+// ownerRevision returns the revision of the owner row for a key created at an etcd revision.
+func ownerRevision(epoch, created int64) int64 { return epoch<<revisionBits + created }
+
+// epochTries bounds how often a node looks whether another node begins the epoch that is missing.
+const epochTries = 5
+
+// errEpoch says that the epoch is not settled: a new attempt finds out more.
+var errEpoch = errors.New("other nodes begin an epoch")
+
+// Overtaken is an error of Take: the owner row of a table has a higher revision than the table's key.
+type Overtaken struct {
+	Table    int   // whose owner row has the highest revision
+	Revision int64 // of that row
+	Err      error // says so
+}
+
+// Error says what Err says.
+func (o *Overtaken) Error() string { return o.Err.Error() }
+
+// Unwrap returns Err.
+func (o *Overtaken) Unwrap() error { return o.Err }
+
+func (s space) epoch() string    { return string(s) + "epoch" }
+func (s space) settling() string { return string(s) + "settling" }
+
+// epochKey is a group's epoch; the zero epochKey is no key.
+type epochKey struct {
+	epoch int64
+	mod   int64 // revision of the key
+}
+
+// readEpoch reads a key's value; what is not a number counts as 0, and is found to be too low.
+func readEpoch(kv *mvccpb.KeyValue) epochKey {
+	epoch, _ := strconv.ParseInt(string(kv.Value), 10, 64)
+	return epochKey{epoch: epoch, mod: kv.ModRevision}
+}
+
+// newEpoch is the epoch that a node has found, and what it makes of it.
+type newEpoch struct {
+	from   epochKey // as it was read
+	epoch  int64    // that the node begins; 0: from stays
+	settle bool     // nodes of the past may trust their leases
+}
+
+// wantEpoch reads the epoch, and reserves another if etcd has forgotten. rows were read before; those of this etcd are not
+// ahead of it.
+func (a *Assign) wantEpoch(ctx context.Context, rows OwnerRevisions) (newEpoch, error) {
+	for try := range epochTries {
+		is, now, err := a.readEpoch(ctx)
+		if err != nil {
+			return newEpoch{}, err
+		}
+		if is.mod > 0 && rows.Taken <= ownerRevision(is.epoch, now) {
+			return newEpoch{from: is}, nil
+		}
+		if rows.fresh() || try > 0 {
+			e, err := a.reserve(ctx, is, rows)
+			if !errors.Is(err, errEpoch) {
+				return e, err
+			}
+		}
+		sleep(ctx, a.cfg.TTL/20) // another node may have reserved one, and registers
+	}
+	return newEpoch{}, errEpoch
+}
+
+// readEpoch reads the group's epoch and etcd's revision.
+func (a *Assign) readEpoch(ctx context.Context) (is epochKey, now int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.TTL/2)
+	defer cancel()
+	key := spaceOf(a.cfg.Cluster, a.cfg.Group).epoch()
+	resp, err := a.cfg.Client.Get(ctx, key)
+	if err != nil {
+		return is, 0, fmt.Errorf("read %s from etcd: %w", key, err)
+	}
+	if len(resp.Kvs) > 0 {
+		is = readEpoch(resp.Kvs[0])
+	}
+	return is, resp.Header.Revision, nil
+}
+
+// reserve reserves the next epoch in MySQL; errEpoch if another node was faster.
+func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions) (newEpoch, error) {
+	fresh := rows.fresh()
+	now, err := a.cfg.OwnerRows.Read(ctx)
+	if err != nil {
+		return newEpoch{}, fmt.Errorf("read owner rows: %w", err)
+	}
+	now.Taken = max(now.Taken, rows.Taken)
+	e := newEpoch{from: is, epoch: now.nextEpoch(), settle: !fresh || !now.fresh()}
+	ok, err := a.cfg.OwnerRows.Reserve(ctx, ownerRevision(e.epoch, 0))
+	switch {
+	case err != nil:
+		return newEpoch{}, fmt.Errorf("reserve epoch %d: %w", e.epoch, err)
+	case !ok:
+		return newEpoch{}, errEpoch
+	}
+	return e, nil
+}
+
+// guard returns the condition that the epoch is as it was read.
+func (e newEpoch) guard(s space) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(s.epoch()), "=", e.from.mod)
+}
+
+// ops returns what begins the epoch.
+func (a *Assign) epochOps(ctx context.Context, e newEpoch) ([]clientv3.Op, error) {
+	if e.epoch == 0 {
+		return nil, nil
+	}
+	keys := spaceOf(a.cfg.Cluster, a.cfg.Group)
+	ops := []clientv3.Op{clientv3.OpPut(keys.epoch(), strconv.FormatInt(e.epoch, 10))}
+	if !e.settle {
+		return ops, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.TTL/2)
+	defer cancel()
+	lease, err := a.cfg.Client.Grant(ctx, int64(a.cfg.TTL/time.Second)) // it runs out, used or not
+	if err != nil {
+		return nil, fmt.Errorf("grant a lease for epoch %d in etcd: %w", e.epoch, err)
+	}
+	return append(ops, clientv3.OpPut(keys.settling(), a.ID(), clientv3.WithLease(lease.ID))), nil
+}
+
+// noteEpoch logs that this node has begun an epoch.
+func (a *Assign) noteEpoch(e newEpoch) {
+	if e.epoch > 0 && e.settle {
+		a.cfg.Logger.Warn().Str("group", a.cfg.Group).Int64("epoch", e.epoch).Stringer("nothing_is_taken_for", a.cfg.TTL).
+			Msg("etcd does not know the owner rows of this group: it was wiped or restored, or no node kept epochs before; a new epoch begins")
+	}
+}
+
+// suspect begins a new epoch if the reason why tables could not be taken proves that etcd has forgotten: an owner row
+// with a higher revision than that of our key is a later owner's, unless our key still stands. Where our key is gone
+// nothing happens.
+func (s *session) suspect(ctx context.Context, failed map[int]int64, reason error) error {
+	var o *Overtaken
+	if s.cfg.OwnerRows == nil || !errors.As(reason, &o) || failed[o.Table] == 0 {
+		return nil
+	}
+	e, err := s.reserve(ctx, s.mirror.snapshot().epoch, OwnerRevisions{Taken: o.Revision})
+	if errors.Is(err, errEpoch) {
+		return nil // the table is tried again
+	} else if err != nil {
+		return err
+	}
+	ops, err := s.epochOps(ctx, e)
+	if err != nil {
+		return err
+	}
+	key := s.writer.space.table(o.Table)
+	stands := clientv3.Compare(clientv3.CreateRevision(key), "=", failed[o.Table])
+	resp, err := s.writer.commit(ctx, []clientv3.Cmp{e.guard(s.writer.space), s.writer.mine(key), stands}, ops...)
+	if err == nil && resp.Succeeded {
+		s.noteEpoch(e)
+	}
+	return s.writer.wrap(err, "begin an epoch as the owner row is ahead")
+}
+
+// ownerRevisions returns the revisions of the owner rows for tables whose keys the view shows (table -> revision that
+// created the key). They grow from owner to owner: a later owner's key is created after the earlier one's is gone, so
+// its view is later too, and has no lower epoch.
+func (v view) ownerRevisions(tables map[int]int64) map[int]int64 {
+	revisions := make(map[int]int64, len(tables))
+	for table, created := range tables {
+		revisions[table] = ownerRevision(v.epoch.epoch, created)
+	}
+	return revisions
+}

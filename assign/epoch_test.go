@@ -1,0 +1,302 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/devserver"
+)
+
+// crowdRows are the owner rows of a crowd. Its check fails the test if the revision of a row does not grow, or if a node
+// takes what another may still act on.
+type crowdRows struct{ *crowd }
+
+func (c crowdRows) Read(context.Context) (OwnerRevisions, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return OwnerRevisions{Taken: slices.Max(append(slices.Collect(maps.Values(c.last)), 0)), Reserved: c.mark}, nil
+}
+
+func (c crowdRows) Reserve(_ context.Context, revision int64) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	higher := revision > c.mark
+	c.mark = max(c.mark, revision)
+	return higher, nil
+}
+
+// knowing is a node that knows the owner rows.
+func (c *crowd) knowing(cfg *Config) { cfg.OwnerRows = crowdRows{c} }
+
+// mortal is an etcd of one test, which can be wiped.
+type mortal struct {
+	*devserver.Etcd
+	t   *testing.T
+	cfg devserver.EtcdConfig
+}
+
+func startMortal(t *testing.T) *mortal {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mortal{t: t, cfg: devserver.EtcdConfig{Dir: t.TempDir(), PeerPort: l.Addr().(*net.TCPAddr).Port}}
+	_ = l.Close()
+	m.Etcd = startEtcd(t, &m.cfg)
+	return m
+}
+
+// wipe replaces it by an empty one at the same addresses.
+func (m *mortal) wipe() {
+	m.t.Helper()
+	if err := m.Stop(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.cfg.Dir = m.t.TempDir()
+	m.Etcd = startEtcd(m.t, &m.cfg)
+}
+
+// epoch reads the group's epoch, and etcd's cluster id.
+func (c *crowd) epoch() (epoch int64, etcd uint64) {
+	c.t.Helper()
+	resp, err := c.client.Get(c.t.Context(), spaceOf(c.cluster, "g").epoch())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if len(resp.Kvs) > 0 {
+		epoch = readEpoch(resp.Kvs[0]).epoch
+	}
+	return epoch, resp.Header.ClusterId
+}
+
+func TestAfterEtcdWasWipedOwnerRowsStillGrow(t *testing.T) {
+	t.Parallel()
+	etcd := startMortal(t)
+	c := newCrowdOn(t, etcd.Endpoint())
+	a, b := c.join(short, c.knowing), c.join(short, c.knowing)
+	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	before, id := c.epoch()
+	if before != 1 {
+		t.Errorf("epoch %d before etcd was wiped", before)
+	}
+	for range 2 {
+		etcd.wipe()
+		c.await("all tables again", func() bool {
+			for _, revision := range c.last {
+				if revision>>revisionBits <= before {
+					return false
+				}
+			}
+			return a.acting()+b.acting() == 32
+		})
+		now, sameID := c.epoch()
+		if now <= before || sameID != id {
+			t.Errorf("epoch %d, was %d; the cluster id was %x and is %x", now, before, id, sameID)
+		}
+		before = now
+	}
+}
+
+// A node that the wiped etcd does not know trusts its lease for a while, and then goes on in claim mode.
+func TestAfterEtcdWasWipedNobodyTakesWhatANodeOfThePastMayActOn(t *testing.T) {
+	t.Parallel()
+	slow := func(c *Config) { c.TTL = 5 * time.Second }
+	etcd := startMortal(t)
+	c := newCrowdOn(t, etcd.Endpoint())
+	w := newWire(t, etcd.Endpoint())
+	past := c.join(slow, c.knowing, func(cfg *Config) { cfg.Client = dial(t, w.addr()) })
+	c.awaitCounts(map[*desk]int{past: 32})
+	w.setCut(true)
+	etcd.wipe()
+	c.update(func() {
+		if past.acting() == 0 {
+			t.Error("the machine is too slow: the old lease is not trusted any more")
+		}
+	})
+	first := c.join(slow, c.knowing)
+	poll(t, "the first has registered", func() bool { epoch, _ := c.epoch(); return epoch > 1 })
+	second := c.join(slow, c.knowing) // it finds the epoch there
+	c.await("both have them", func() bool { return first.acting() == 16 && second.acting() == 16 })
+	w.setCut(false)
+	c.await("all share them", func() bool {
+		return past.acting() >= 10 && past.acting()+first.acting()+second.acting() == 32 && len(past.held)+len(first.held)+len(second.held) == 32
+	})
+}
+
+func TestAGroupOfWhichOnlyTheEpochIsLeftIsNotListed(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	d := c.join(short, c.knowing)
+	c.awaitCounts(map[*desk]int{d: 32})
+	if groups, err := c.registry().Groups(t.Context()); err != nil || !slices.Equal(groups, []string{"g"}) {
+		t.Errorf("groups %v, %v", groups, err)
+	}
+	d.leave()
+	if epoch, _ := c.epoch(); epoch != 1 {
+		t.Errorf("epoch %d", epoch)
+	}
+	if groups, err := c.registry().Groups(t.Context()); err != nil || len(groups) != 0 {
+		t.Errorf("groups %v, %v", groups, err)
+	}
+}
+
+// ledger is a holder with owner rows, which can't be read before a node registers.
+type ledger struct {
+	mu    sync.Mutex
+	mark  int64
+	rows  map[int]int64
+	owned map[int]bool
+	moved chan struct{} // 1 slot
+}
+
+// blind are owner rows of servers that are away.
+type blind struct {
+	ledger
+	away  atomic.Bool
+	tries atomic.Int32
+}
+
+func (b *blind) Read(context.Context) (OwnerRevisions, error) {
+	b.tries.Add(1)
+	if b.away.Load() {
+		return OwnerRevisions{}, errRows
+	}
+	return OwnerRevisions{}, nil
+}
+
+// errRows is why ledger refuses tables.
+var errRows = errors.New("overtaken")
+
+func (l *ledger) Take(_ context.Context, revisions map[int]int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var late []int
+	for table, revision := range revisions {
+		if revision <= l.rows[table] {
+			late = append(late, table)
+			continue
+		}
+		l.rows[table], l.owned[table] = revision, true
+	}
+	select {
+	case l.moved <- struct{}{}:
+	default:
+	}
+	if late == nil {
+		return nil
+	}
+	worst := slices.MaxFunc(late, func(a, b int) int { return int(l.rows[a]>>8) - int(l.rows[b]>>8) })
+	return &Refused{Tables: late, Err: fmt.Errorf("write: %w", &Overtaken{Table: worst, Revision: l.rows[worst], Err: errRows})}
+}
+
+func (l *ledger) Drop(_ context.Context, tables []int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, table := range tables {
+		delete(l.owned, table)
+	}
+	return nil
+}
+
+func (l *ledger) Loosen(context.Context, string) error { return nil }
+
+func (l *ledger) Read(context.Context) (OwnerRevisions, error) { return OwnerRevisions{}, nil }
+
+func (l *ledger) Reserve(_ context.Context, revision int64) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	higher := revision > l.mark
+	l.mark = max(l.mark, revision)
+	return higher, nil
+}
+
+// Rows that could not be read at first, those of a server that was away say, prove it when their tables are taken.
+func TestOwnerRowsAheadOfEtcdAreSeenWhenTablesAreTaken(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	l := &ledger{rows: map[int]int64{}, owned: map[int]bool{}, moved: make(chan struct{}, 1)}
+	for table := range 8 {
+		l.rows[table] = ownerRevision(int64(table%2), 1<<30+int64(table))
+	}
+	a, err := New(Config{Client: dial(t, c.etcd), Cluster: c.cluster, Group: "g", Node: "n", Tables: 32, TTL: 2 * time.Second, OwnerRows: l}, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx); close(done) }()
+	t.Cleanup(func() { leave(); <-done })
+	end := time.After(patience)
+	for all := 0; all < 32; {
+		select {
+		case <-l.moved:
+		case <-end:
+			t.Fatalf("%d tables", all)
+		}
+		l.mu.Lock()
+		all = len(l.owned)
+		l.mu.Unlock()
+	}
+	leave()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for table := range 32 {
+		if epoch := l.rows[table] >> revisionBits; table < 8 && table%2 == 1 && epoch < 2 {
+			t.Errorf("table %d: epoch %d", table, epoch)
+		}
+	}
+}
+
+// A later owner's row is no proof: the key of whoever is late is gone, or goes.
+func TestALateOwnerBeginsNoEpoch(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	d := c.join(short, c.knowing)
+	c.awaitCounts(map[*desk]int{d: 32})
+	s := newSession(d.Assign, &lease{id: 77}, false) // whose keys none of these are
+	late := &Refused{Tables: []int{3}, Err: &Overtaken{Table: 3, Revision: 1 << 50, Err: errRows}}
+	if err := s.suspect(t.Context(), map[int]int64{3: 5}, late); err != nil {
+		t.Error(err)
+	}
+	if epoch, _ := c.epoch(); epoch != 1 {
+		t.Errorf("epoch %d", epoch)
+	}
+}
+
+// All nodes of a new group begin at the same time, and none of them waits for a TTL.
+func TestNodesOfANewGroupAgreeOnItsFirstEpoch(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	want := make(map[*desk]int)
+	for range 8 {
+		want[c.join(c.knowing)] = 4
+	}
+	c.awaitCounts(want)
+	if epoch, _ := c.epoch(); epoch != 1 {
+		t.Errorf("epoch %d", epoch)
+	}
+}
+
+func TestANodeThatReadsNoOwnerRowDoesNotRegister(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	l := &blind{}
+	l.away.Store(true)
+	d := c.join(short, func(cfg *Config) { cfg.OwnerRows = l })
+	poll(t, "it has tried", func() bool { return l.tries.Load() > 3 })
+	if n := c.keys(); n != 0 {
+		t.Errorf("%d keys", n)
+	}
+	l.away.Store(false)
+	c.awaitCounts(map[*desk]int{d: 32})
+}
