@@ -47,7 +47,11 @@ func (s *session) tell(ctx context.Context) error {
 	if err := s.put(ctx, record); err != nil || !apart {
 		return err
 	}
-	s.log.Warn().Ints("databases", missing).Msg("the databases that this node can't reach have changed")
+	if len(missing) == 0 {
+		s.log.Info().Msg("other nodes are told that this node can use all databases again")
+	} else {
+		s.log.Warn().Ints("databases", missing).Msg("other nodes are told which databases this node can't use")
+	}
 	return nil
 }
 

@@ -66,7 +66,7 @@ func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]ro
 func applyOnce(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, wanted func([]database) ([]row, error)) (Result, error) {
 	databases, failed := readAll(ctx, cfg, servers, 0)
 	if len(databases) == 0 {
-		return Result{}, failed
+		return Result{}, firstForeign(failed)
 	}
 	rows, err := wanted(databases)
 	if err != nil {
@@ -141,6 +141,15 @@ func readAll(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, lo
 	return all, errors.Join(errs...)
 }
 
+// firstForeign shortens what is said of databases of which none can be used: the
+// first that is not the config's stands for all.
+func firstForeign(failed error) error {
+	if f := (*foreign)(nil); errors.As(failed, &f) {
+		return f
+	}
+	return failed
+}
+
 // readServer reads the databases of one server, up to a fault of the server.
 func readServer(ctx context.Context, cfg tocsin.Config, s *mysql.Server) (found []database, failed error) {
 	for _, number := range s.Databases {
@@ -173,7 +182,7 @@ func Load(ctx context.Context, cfg tocsin.Config) ([]Policy, error) {
 	defer func() { _ = closeServers(servers) }()
 	databases, failed := readAll(ctx, cfg, servers, stragglers)
 	if len(databases) == 0 {
-		return nil, failed
+		return nil, firstForeign(failed)
 	}
 	latest := map[uint64]row{}
 	for _, d := range databases {

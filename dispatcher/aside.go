@@ -2,11 +2,13 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // part is outcomes of one table that could not be stored. They are tried again
@@ -127,8 +129,12 @@ func (s *server) tryAside(ctx context.Context, p *part) {
 	s.keepAside(p, left, err, before)
 }
 
-// ofOneRow reports whether a fault may be that of one row alone.
+// ofOneRow reports whether a fault may be that of one row alone. That a database
+// must not be used is a fault of all its rows.
 func ofOneRow(err error) bool {
+	if unusable := (*store.Unusable)(nil); errors.As(err, &unusable) {
+		return false
+	}
 	switch mysql.ClassOf(err) {
 	case mysql.Contended, mysql.Other, mysql.Duplicate:
 		return true

@@ -139,6 +139,12 @@ func (s *server) admit(numbers set, owner string, claimOverdue bool) {
 			t.uncleanUntil = time.Now().Add(uncleanFor)
 		}
 	}
+	for _, p := range s.aside { // it may be what they waited for
+		if !p.trying && len(p.results) > 0 && numbers[p.results[0].table()] {
+			p.at = time.Now()
+			signal(s.flush)
+		}
+	}
 }
 
 func (s *server) drop(numbers set) {

@@ -150,6 +150,28 @@ func TestARefusedOutcomeHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// An outcome that was refused for minutes is next tried in a minute, but at once
+// when its table is admitted again: what was wrong with it is mended.
+func TestWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
+	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		r.store.fail(func(statement string, _ []tocsin.JobID) error {
+			if statement == "settle" {
+				return errors.New("refused")
+			}
+			return nil
+		})
+		id := r.insert(0, 1, 0)
+		r.offer(id)
+		time.Sleep(2 * time.Minute)
+		r.store.fail(nil)
+		r.Drop([]int{0})
+		r.Admit([]int{0}, "me", true)
+		time.Sleep(2 * time.Second)
+		r.status(id, tocsin.Done)
+	})
+}
+
 func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
 	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { time.Sleep(time.Second); return nil })}
 	p := policy("order.close", 1)

@@ -81,6 +81,8 @@ func (e *eye) answered(found store.Survey) {
 			d.Is, d.Why = Wrong, wrong.Error()
 		case flawed != nil:
 			d.Why = fmt.Sprintf("%s on %s lacks a table, or a right: %v", d.Name, d.Server, flawed)
+		case found.Full != nil:
+			d.Why = fmt.Sprintf("server %s has no room for what is written: %v", d.Server, found.Full)
 		case found.ReadOnly:
 			d.Why = fmt.Sprintf("server %s is read-only: outcomes wait until it takes writes", d.Server)
 		}

@@ -18,7 +18,7 @@ const (
 	hurryFor     = time.Second           // after a ring for a task that is due at once the polls come bellSpacing apart
 	quietAfter   = 10 * time.Second      // without a ring the polls become half as many, and ask for the highest ids only
 	checkEvery   = time.Second           // how often the highest ids are asked for
-	partlyPause  = 200 * time.Millisecond
+	partlyPause  = 50 * time.Millisecond
 	longestPause = 2 * time.Second // between polls of a server that fails
 )
 

@@ -274,3 +274,38 @@ func TestPoolsAreUsedBehindTheGateOnly(t *testing.T) {
 		}
 	}
 }
+
+// A doorbell that is gone is asked for once in a while, not in each poll.
+func TestADoorbellThatIsGoneIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	ctx := t.Context()
+	b.inSecond("DROP TABLE {db}.doorbell")
+	if _, err := b.LastBell(ctx, 0); err == nil || !strings.Contains(err.Error(), b.layout.Database(1)) {
+		t.Errorf("the first time: %v", err)
+	}
+	last, err := b.LastBell(ctx, 0)
+	if _, heard := last[0]; err != nil || len(last) != 1 || !heard {
+		t.Errorf("the second time: %v, %v", last, err)
+	}
+	if rung, err := b.Bells(ctx, 0, nil, 1); err != nil || len(rung) != 0 {
+		t.Errorf("bells: %v, %v", rung, err)
+	}
+}
+
+func TestAServerWithoutRoomIsSurveyed(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.exec("SET GLOBAL max_heap_table_size = 16384")
+	t.Cleanup(func() { b.exec("SET GLOBAL max_heap_table_size = DEFAULT") })
+	b.exec("ALTER TABLE " + b.layout.Database(0) + ".owner MODIFY group_name CHAR(255), ENGINE = MEMORY")
+	revisions := map[int]int64{0: 1, 1: 1}
+	for n := 0; ; n++ {
+		if err := b.Own(t.Context(), fmt.Sprint("group", n), "me", revisions); err != nil {
+			break
+		}
+	}
+	if found, err := b.Survey(t.Context(), 0); err != nil || found.Full == nil || !strings.Contains(found.Full.Error(), "is full") {
+		t.Errorf("surveyed %+v, %v", found, err)
+	}
+}

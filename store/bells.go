@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"math"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -12,7 +14,8 @@ import (
 // database, those that are unheard (from the beginning where it names none): at
 // most limit of the missing, in order of id, and then at most limit of those
 // behind, in order of id. A bell is a hint: its row may have changed or be gone.
-// A database that cannot be read is named in the error and hides no other.
+// A database that cannot be read is named in the error and hides no other; for
+// deafFor it is left out.
 func (s *Store) Bells(ctx context.Context, server int, unheard map[int]Unheard, limit int) (map[int][]Bell, error) {
 	text := func(b []byte, database int) []byte {
 		ask := unheard[database]
@@ -21,7 +24,7 @@ func (s *Store) Bells(ctx context.Context, server int, unheard map[int]Unheard, 
 		}
 		return s.bellsText(b, database, limit, Span{ask.After + 1, math.MaxUint64})
 	}
-	all, err := everyDatabase(ctx, s, s.servers[server], bells.name, text, scanBell)
+	all, err := everyBell(ctx, s, s.servers[server], bells.name, text, scanBell)
 	rung := make(map[int][]Bell)
 	for _, r := range all {
 		rung[r.database] = append(rung[r.database], r.bell)
@@ -53,6 +56,47 @@ func appendSpans(b []byte, spans []Span) []byte {
 	return b
 }
 
+// deafFor is how long a doorbell that could not be read is left alone: a poll asks
+// all of a server's together, so that one that is gone or locked would slow down
+// all others. What it rings for is found by the scans.
+const deafFor = 5 * time.Second
+
+// deaf are the databases of a server whose doorbells are left alone. The zero
+// value is none. Safe for concurrent use.
+type deaf struct {
+	mu    sync.Mutex
+	until map[int]time.Time
+}
+
+// note adds those that failed just now.
+func (d *deaf) note(failed map[int]error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for database := range failed {
+		if d.until == nil {
+			d.until = make(map[int]time.Time)
+		}
+		d.until[database] = time.Now().Add(deafFor)
+	}
+}
+
+// without gives those of the databases that are not deaf.
+func (d *deaf) without(databases []int) []int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	return slices.DeleteFunc(slices.Clone(databases), func(database int) bool { return now.Before(d.until[database]) })
+}
+
+// everyBell is everyDatabase of those that are not deaf.
+func everyBell[T any](ctx context.Context, s *Store, sv *server, name string,
+	text func([]byte, int) []byte, scan func(*sql.Rows) (T, error),
+) ([]T, error) {
+	all, failed, err := eachDatabase(ctx, s.gated(sv), name, sv.deaf.without(sv.refused().without(sv.Databases)), text, scan)
+	sv.deaf.note(failed)
+	return all, s.unread(sv, name, failed, err)
+}
+
 // rungBell is a bell and the number of its database.
 type rungBell struct {
 	database int
@@ -73,7 +117,7 @@ func (s *Store) LastBell(ctx context.Context, server int) (map[int]uint64, error
 	text := func(b []byte, database int) []byte {
 		return lastBell.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
 	}
-	all, err := everyDatabase(ctx, s, s.servers[server], lastBell.name, text, func(rows *sql.Rows) (r rungBell, err error) {
+	all, err := everyBell(ctx, s, s.servers[server], lastBell.name, text, func(rows *sql.Rows) (r rungBell, err error) {
 		err = rows.Scan(&r.database, &r.bell.ID)
 		return r, err
 	})

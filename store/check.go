@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -19,14 +20,19 @@ func scanLayout(rows *sql.Rows) (r layoutrow.Row, err error) {
 }
 
 // Check compares what a server's databases say of themselves with the config
-// and refuses the first difference, naming both sides. It remembers nothing.
+// and refuses the first difference, naming both sides and how many more there are.
+// It remembers nothing.
 func (s *Store) Check(ctx context.Context, server int) error {
 	sv := s.servers[server]
 	refused, err := s.refusalsOver(ctx, sv, sv.DB)
 	if err != nil {
 		return err
 	}
-	return refused.whole(sv)
+	err = refused.whole(sv)
+	if more := len(refused) - 1; more > 0 && len(refused) < len(sv.Databases) {
+		err = fmt.Errorf("%w (and %d more of the %d databases on %s can't be used)", err, more, len(sv.Databases), sv.Name)
+	}
+	return err
 }
 
 // want is what the config says of every database.

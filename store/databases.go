@@ -15,8 +15,13 @@ import (
 func everyDatabase[T any](ctx context.Context, s *Store, sv *server, name string,
 	text func([]byte, int) []byte, scan func(*sql.Rows) (T, error), args ...any,
 ) ([]T, error) {
-	var errs []error
 	all, failed, err := eachDatabase(ctx, s.gated(sv), name, sv.refused().without(sv.Databases), text, scan, args...)
+	return all, s.unread(sv, name, failed, err)
+}
+
+// unread joins what could not be read of databases, and of the server as a whole.
+func (s *Store) unread(sv *server, name string, failed map[int]error, err error) error {
+	var errs []error
 	for _, database := range slices.Sorted(maps.Keys(failed)) {
 		if u := (*Unusable)(nil); errors.As(failed[database], &u) && u.Moved {
 			continue // as those that a Survey found so
@@ -26,7 +31,7 @@ func everyDatabase[T any](ctx context.Context, s *Store, sv *server, name string
 	if err != nil {
 		errs = append(errs, s.wrap(err, "read "+name, sv))
 	}
-	return all, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // eachDatabase is everyDatabase of some databases, whose faults are by database.

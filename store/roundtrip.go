@@ -87,6 +87,7 @@ func (s *Store) exec(ctx context.Context, sv *server, database int, name string,
 		_, err = conn.ExecContext(ctx, string(text), args...)
 		_ = conn.Close()
 	}
+	sv.full.note(err)
 	s.metrics.observe(name, start, 0, err)
 	return err
 }
@@ -111,7 +112,8 @@ func (s *Store) transactIn(ctx context.Context, sv *server, databases []int, fn 
 	if err := sv.refused().first(databases); err != nil {
 		return err
 	}
-	return mysql.RetryFor(ctx, repeatFor, func() error {
+	return mysql.RetryFor(ctx, repeatFor, func() (err error) {
+		defer func() { sv.full.note(err) }()
 		return mysql.InTx(ctx, sv.DB, func(conn *sql.Conn) error {
 			if err := s.admit(ctx, sv, conn, databases); err != nil {
 				return err

@@ -32,6 +32,11 @@ type server struct {
 	clock  clock
 	prober prober
 
+	deaf deaf
+	full full
+
+	beside atomic.Pointer[besides] // nil: never read
+
 	refusals atomic.Pointer[refusals] // databases that must not be used; nil: nobody has looked
 }
 

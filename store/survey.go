@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
@@ -24,12 +26,13 @@ SELECT {database_no} FROM {database}.biz_type WHERE FALSE`)
 type Survey struct {
 	Offset   Offset
 	ReadOnly bool
+	Full     error         // why the server refused a write for lack of room lately; nil: it did not
 	Unusable map[int]error // must not be used, each an *Unusable; statements to them are refused
 	Flawed   map[int]error // may be used, but lack a table beside the tasks, or a right to it
 }
 
 // Survey looks at a server: its clock, as Measure does, and all its databases.
-// From then on statements to the unusable ones are refused, and to those that
+// What is not about layout rows is up to besideEvery old. From then on statements to the unusable ones are refused, and to those that
 // are usable again admitted. An error is the server's as a whole, and changes
 // neither.
 func (s *Store) Survey(ctx context.Context, server int) (Survey, error) {
@@ -38,15 +41,70 @@ func (s *Store) Survey(ctx context.Context, server int) (Survey, error) {
 	if err != nil {
 		return Survey{}, s.wrap(err, "read the clock", sv)
 	}
-	found := Survey{Offset: taken.offset(), Unusable: sv.refused().errors()}
-	var mode string
-	err = s.read(ctx, sv.DB, readOnly.name, readOnly.render(nil, nil), func(_ int, rows *sql.Rows) error { return rows.Scan(&mode) })
-	if err != nil {
-		return Survey{}, s.wrap(err, "ask whether it is read-only", sv)
+	beside := sv.beside.Load()
+	if beside == nil || time.Since(beside.read) > besideEvery {
+		if beside, err = s.lookBeside(ctx, sv); err != nil {
+			return Survey{}, err
+		}
+		sv.beside.Store(beside)
 	}
-	found.ReadOnly = mode != "0" && !strings.EqualFold(mode, "OFF")
-	found.Flawed, err = s.flaws(ctx, sv)
+	return Survey{
+		Offset: taken.offset(), Unusable: sv.refused().errors(), Flawed: beside.flawed, ReadOnly: beside.readOnly, Full: sv.full.now(),
+	}, nil
+}
+
+// besideEvery is how long what changes seldom is not read again.
+const besideEvery = 9 * time.Second
+
+// besides is what a survey reads beside the layout rows.
+type besides struct {
+	read     time.Time
+	readOnly bool
+	flawed   map[int]error
+}
+
+func (s *Store) lookBeside(ctx context.Context, sv *server) (*besides, error) {
+	found := &besides{read: time.Now()}
+	var mode string
+	err := s.read(ctx, sv.DB, readOnly.name, readOnly.render(nil, nil), func(_ int, rows *sql.Rows) error { return rows.Scan(&mode) })
+	if err != nil {
+		return nil, s.wrap(err, "ask whether it is read-only", sv)
+	}
+	found.readOnly = mode != "0" && !strings.EqualFold(mode, "OFF")
+	found.flawed, err = s.flaws(ctx, sv)
 	return found, err
+}
+
+// fullFor is how long a server that refused a write for lack of room counts as
+// full without another such refusal.
+const fullFor = 30 * time.Second
+
+// full is the last refusal of a write for lack of room. The zero value is none.
+// Safe for concurrent use.
+type full struct {
+	mu   sync.Mutex
+	err  error
+	last time.Time
+}
+
+// note keeps err if it says that there is no room.
+func (f *full) note(err error) {
+	if mysql.ClassOf(err) != mysql.Full {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err, f.last = err, time.Now()
+}
+
+// now is the refusal, nil if it is over.
+func (f *full) now() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.last) > fullFor {
+		return nil
+	}
+	return f.err
 }
 
 // flaws says what is wrong beside the tasks of the databases that may be used.

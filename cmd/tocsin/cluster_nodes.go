@@ -309,14 +309,14 @@ func writeNodes(w io.Writer, nodes []assign.NodeState, now time.Time) {
 }
 
 // writeDifference says which tasks wait because nodes of a group are not alike,
-// and what a node can't reach.
+// and which databases a node can't use.
 func writeDifference(w io.Writer, n assign.NodeState) {
 	if len(n.Lacks) > 0 {
 		fmt.Fprintf(w, "note: %s has no handler for %s, which others of its group have: such tasks in its tables wait\n",
 			oneCell(n.ID), handlers(n.Lacks))
 	}
 	if len(n.Misses) > 0 {
-		fmt.Fprintf(w, "note: %s can't reach the databases %s: their tables go to nodes that can\n",
+		fmt.Fprintf(w, "note: %s can't use the databases %s: their tables go to nodes that can; its log and status page say why (--ask)\n",
 			oneCell(n.ID), strings.Trim(fmt.Sprint(n.Misses), "[]"))
 	}
 }
@@ -336,6 +336,14 @@ func writeAsked(w io.Writer, asked []askedNode) {
 		}
 	}
 	columns(w, rows...)
+	for _, one := range asked {
+		if one.Report == nil {
+			continue
+		}
+		for _, d := range one.Report.Databases {
+			fmt.Fprintf(w, "note: for %s %s is %s: %s\n", oneCell(one.Report.Node), d.Name, d.Is, oneCell(d.Why))
+		}
+	}
 }
 
 // handlers lists biz types; a node that serves callbacks may not tell any.

@@ -163,7 +163,7 @@ func TestClusterNodesNamesWhatANodeCannotReachAndOthersDeliverIt(t *testing.T) {
 		return false
 	})
 	s.ownedBy(map[string]int{"lame": 4, "whole": 4})
-	if out := s.run("cluster", "nodes").ok(t); !strings.Contains(out, "note: lame-") || !strings.Contains(out, " can't reach the databases 1: ") {
+	if out := s.run("cluster", "nodes").ok(t); !strings.Contains(out, "note: lame-") || !strings.Contains(out, " can't use the databases 1: ") {
 		t.Errorf("cluster nodes does not say what a node can't reach:\n%s", out)
 	}
 	s.fill(tasks, 0)

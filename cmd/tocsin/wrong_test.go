@@ -61,6 +61,10 @@ func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
 			}
 			add(0).says(t, "pending")
 			add(1).refused(t, exitFailed, says)
+			s.node("orders", "host", 1)
+			if r := s.run("cluster", "nodes"); name != "it says that it is retired" && (r.code != exitFailed || !strings.Contains(r.stderr, says)) {
+				t.Errorf("cluster nodes: exit code %d, want %s:\n%s", r.code, says, r.stderr)
+			}
 			if r := s.run("doctor"); r.code != exitFailed || !strings.Contains(r.stdout, says) {
 				t.Errorf("doctor: exit code %d, want %s:\n%s", r.code, says, r.stdout)
 			}
