@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/bizname"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // refreshEvery bounds how often an unknown name asks the database.
@@ -32,20 +32,20 @@ type bizNames struct {
 
 // number gives the number of a biz type. Its error is ErrInvalid for a name that
 // none can have, ErrUnknownBizType, or that of the database.
-func (b *bizTypes) number(ctx context.Context, name string) (uint64, error) {
-	if n, ok := b.known().number[name]; ok {
+func (b *bizTypes) number(ctx context.Context, bizType string) (uint64, error) {
+	if n, ok := b.known().number[bizType]; ok {
 		return n, nil
 	}
-	if !bizname.Valid(name) {
-		return 0, refuse(ErrInvalid, "biz type %q: %s", name, bizname.Rule)
+	if err := name.CheckLower("biz type", bizType); err != nil {
+		return 0, refuse(ErrInvalid, "%s", err)
 	}
 	if err := b.refresh(ctx); err != nil {
 		return 0, err
 	}
-	if n, ok := b.known().number[name]; ok {
+	if n, ok := b.known().number[bizType]; ok {
 		return n, nil
 	}
-	return 0, refuse(ErrUnknownBizType, "unknown biz type %q: apply it with 'tocsin biz apply'", name)
+	return 0, refuse(ErrUnknownBizType, "unknown biz type %q: apply it with 'tocsin biz apply'", bizType)
 }
 
 // name gives the name of a number, "#7" where it has none.

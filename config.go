@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Server is one MySQL endpoint, a primary, and the databases it holds.
@@ -35,6 +36,9 @@ func (c Config) Validate() error {
 	if len(c.Servers) == 0 {
 		return errors.New("no servers: name at least one MySQL server")
 	}
+	if err := c.checkNames(); err != nil {
+		return err
+	}
 	home := make(map[int]string)
 	for _, s := range c.Specs() {
 		for _, db := range s.Databases {
@@ -50,6 +54,20 @@ func (c Config) Validate() error {
 	for db := range c.Layout.Databases {
 		if home[db] == "" {
 			return fmt.Errorf("database %d of layout %s is on no server", db, c.Layout)
+		}
+	}
+	return nil
+}
+
+func (c Config) checkNames() error {
+	if c.Cluster != "" {
+		if err := name.Check("cluster id", c.Cluster); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.Servers {
+		if err := name.CheckShown("server", s.Name); err != nil {
+			return err
 		}
 	}
 	return nil

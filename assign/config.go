@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Defaults of Config.
@@ -25,13 +26,10 @@ const MaxWeight = 1000
 // maxNode leaves room for the incarnation: a whole id fits the 64 bytes of the columns owner.node and claimed_by.
 const maxNode = 64 - 1 - incarnationLen
 
-// nameForm is what may stand between two slashes of a key.
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-
 // Config says whose tables to divide, and as whom.
 type Config struct {
 	Client       *clientv3.Client // the caller's, who closes it after Run; see Dial
-	Cluster      string           // first part of every key; letters, digits, ".", "_", "-"
+	Cluster      string           // first part of every key; at most 64 letters, digits, ".", "_", "-"
 	Group        string           // the nodes that share the tables; form as Cluster
 	Node         string           // name of this node without incarnation, a host name, say; form as Cluster, at most 55 bytes
 	Tables       int              // tables of the layout, at least 1
@@ -52,8 +50,8 @@ type Config struct {
 // Validate reports the first thing that is wrong. It asks nobody.
 func (c Config) Validate() error {
 	for _, part := range []struct{ what, name string }{{"cluster", c.Cluster}, {"group", c.Group}, {"node", c.Node}} {
-		if !nameForm.MatchString(part.name) {
-			return fmt.Errorf("assign: %s %q: use letters, digits, '.', '_' and '-', a letter or digit first", part.what, part.name)
+		if err := name.Check(part.what, part.name); err != nil {
+			return fmt.Errorf("assign: %w", err)
 		}
 	}
 	switch {

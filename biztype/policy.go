@@ -19,7 +19,7 @@ const (
 // Policy says how the tasks of one biz type are delivered. Durations are
 // written as Go writes them ("30s"), in YAML and in the JSON of the table.
 type Policy struct {
-	Name        string     `yaml:"name" json:"name"`                                   // [a-z0-9._-], at most 64
+	Name        string     `yaml:"name" json:"name"`                                   // [a-z0-9._-], a letter or digit first, at most 64
 	Number      uint64     `yaml:"number" json:"number"`                               // at least 1, never reused
 	Group       string     `yaml:"group,omitempty" json:"group,omitempty"`             // of the nodes that deliver it; a webhook's default is "callback"
 	Webhook     *Webhook   `yaml:"webhook,omitempty" json:"webhook,omitempty"`         // nil: a Go handler

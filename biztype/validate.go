@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/bizname"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Bounds of a policy.
@@ -27,10 +27,7 @@ const (
 	maxAllow       = 64
 )
 
-var (
-	nameForm   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-	secretForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-)
+var secretForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // problem is one thing wrong with one policy.
 type problem struct {
@@ -84,8 +81,15 @@ func (c *check) refuse(bad bool, key, format string, args ...any) {
 	}
 }
 
+// note keeps what is wrong with the key, if anything is.
+func (c *check) note(key string, err error) {
+	if err != nil {
+		c.found = append(c.found, problem{c.index, key, err})
+	}
+}
+
 func (c *check) policy(p Policy) {
-	c.refuse(!bizname.Valid(p.Name), "name", "name %q: %s", p.Name, bizname.Rule)
+	c.note("name", name.CheckLower("name", p.Name))
 	c.refuse(p.Number == 0, "number", "needs a number, at least 1 and never used before")
 	c.refuse(p.Number > math.MaxInt64, "number", "number %d: at most %d", p.Number, uint64(math.MaxInt64))
 	c.target(p)
@@ -106,7 +110,7 @@ func (c *check) target(p Policy) {
 	case p.Webhook == nil && p.Group == CallbackGroup:
 		c.refuse(true, "group", "group %q has no Go handlers: give the type a webhook or another group", CallbackGroup)
 	case p.Group != "":
-		c.refuse(!nameForm.MatchString(p.Group), "group", "group %q: use lower-case letters, digits, '.', '_' and '-', at most 64, a letter or digit first", p.Group)
+		c.note("group", name.Check("group", p.Group))
 	}
 	if p.Webhook != nil {
 		c.webhook(*p.Webhook)

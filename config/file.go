@@ -20,7 +20,7 @@ const (
 
 // File is a whole config file. Load and Parse fill in the defaults.
 type File struct {
-	Cluster string   `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], at most 64; "" takes the stored one, but nodes need it
+	Cluster string   `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], a letter or digit first, at most 64; "" takes the stored one, but nodes need it
 	Layout  Layout   `yaml:"layout"`
 	Servers []Server `yaml:"servers"`
 	Etcd    Etcd     `yaml:"etcd"`
@@ -61,7 +61,7 @@ type Etcd struct {
 
 // Node is about this process.
 type Node struct {
-	Name   string `yaml:"name"`   // [A-Za-z0-9._-], at most 40; "": the host name
+	Name   string `yaml:"name"`   // form as Cluster, at most 40; "": the host name, made to fit
 	Weight int    `yaml:"weight"` // share of the tables against other nodes, 1 to 100; 0: 1
 	// DrainTimeout is how long deliveries in hand may go on after SIGTERM, 1s to 1h; 0: 30s. The process ends 5 s later at most.
 	DrainTimeout biztype.Duration `yaml:"drain_timeout"`

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/internal/schedule"
 )
 
@@ -34,11 +34,6 @@ const (
 	maxSweep     = 24 * time.Hour
 )
 
-var (
-	clusterForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	nodeForm    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
-)
-
 // problem is one mistake and where it stands, "$.servers[1].dsn".
 type problem struct {
 	path string
@@ -54,10 +49,19 @@ func (c *check) refuse(bad bool, path, format string, args ...any) {
 	}
 }
 
+// note keeps what is wrong at path, if anything is.
+func (c *check) note(path string, err error) {
+	if err != nil {
+		c.found = append(c.found, problem{path, err})
+	}
+}
+
 // problems finds all that is wrong with a file whose defaults are filled in.
 func (f File) problems() []problem {
 	c := &check{}
-	c.refuse(f.Cluster != "" && !clusterForm.MatchString(f.Cluster), "$.cluster", "cluster %q: use letters, digits, '.', '_' and '-', at most 64", f.Cluster)
+	if f.Cluster != "" {
+		c.note("$.cluster", name.Check("cluster", f.Cluster))
+	}
 	if err := f.Tocsin().Layout.Validate(); err != nil {
 		c.refuse(true, "$.layout", "%w", err)
 	} else {
@@ -91,8 +95,11 @@ func (c *check) servers(f File) {
 		c.refuse(s.TLS != TLS{} && err == nil && dsn.TLSConfig != "", path+".tls", "server %s: the dsn has a parameter tls too: use one of them", label(s, i))
 		c.refuse(s.Name != "" && names[s.Name], path+".name", "two servers are named %s", s.Name)
 		names[s.Name] = true
+		c.note(path+".name", name.CheckShown("server", s.Name))
 	}
-	if err := f.Tocsin().Validate(); len(c.found) == before && err != nil {
+	cfg := f.Tocsin()
+	cfg.Cluster = "" // which has been checked
+	if err := cfg.Validate(); len(c.found) == before && err != nil {
 		c.refuse(true, "$.servers", "%w", err)
 	}
 }
@@ -113,7 +120,9 @@ func (c *check) etcd(e Etcd) {
 }
 
 func (c *check) node(n Node) {
-	c.refuse(n.Name != "" && !nodeForm.MatchString(n.Name), "$.node.name", "node.name %q: use letters, digits, '.', '_' and '-', at most 40", n.Name)
+	if n.Name != "" {
+		c.note("$.node.name", name.CheckNode("node.name", n.Name))
+	}
 	c.refuse(n.Weight < 1 || n.Weight > maxWeight, "$.node.weight", "node.weight %d: use 1 to %d", n.Weight, maxWeight)
 	c.between("$.node.drain_timeout", "node.drain_timeout", n.DrainTimeout, minDrain, maxDrain)
 	if n.Listen != Off {

@@ -258,9 +258,9 @@ func TestApplyRefusesWhatIsStoredOtherwiseAndWritesNothing(t *testing.T) {
 		"bigger layout":   {bigger, Options{}, "layout of the config is 3x4, that of " + name + " on server db1 is 2x2: the layout is fixed for the life of a cluster"},
 		"fewer databases": {fewer, Options{}, "layout of the config is 1x2, that of " + name + " on server db1 is 2x2: the layout is fixed for the life of a cluster"},
 		"other cluster":   {cfg, Options{Cluster: "c2"}, `cluster is "c2", but ` + name + ` on server db1 belongs to cluster "c1"`},
-		"bad cluster id":  {cfg, Options{Cluster: "a/b"}, `cluster id "a/b": use letters, digits, '.', '_' and '-', at most 64`},
+		"bad cluster id":  {cfg, Options{Cluster: "a/b"}, `cluster id "a/b": use letters, digits, '.', '_' and '-', a letter or digit first, at most 64`},
 		"other identity":  {cfg, Options{Identity: "i2"}, "identity is i2, but " + name + " on server db1 has i1: it is of another cluster with the same id, correct the servers of the config"},
-		"bad identity":    {cfg, Options{Identity: "i 2"}, `identity "i 2": use letters, digits, '.', '_' and '-', at most 64`},
+		"bad identity":    {cfg, Options{Identity: "i 2"}, `identity "i 2": use letters, digits, '.', '_' and '-', a letter or digit first, at most 64`},
 		"no connections":  {cfg, Options{Parallel: -1}, "-1 connections to each server: use 1 to 64"},
 		"long horizon":    {cfg, Options{DoorbellHorizon: 2 * time.Hour}, "doorbell horizon 2h0m0s: use 1ms to 1h0m0s"},
 	} {

@@ -2,10 +2,10 @@ package ddl
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Defaults and bounds of Options.
@@ -25,8 +25,6 @@ type Options struct {
 	Progress        func(done, total int) // tables that stand, of all; called often, by one goroutine at a time; nil: no calls
 }
 
-var clusterForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
 // withDefaults fills in what is zero and reports what is out of bounds.
 func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
 	if o.Cluster == "" {
@@ -41,11 +39,15 @@ func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
 	if o.Progress == nil {
 		o.Progress = func(int, int) {}
 	}
+	for _, given := range []struct{ what, name string }{{"cluster id", o.Cluster}, {"identity", o.Identity}} {
+		if given.name == "" {
+			continue
+		}
+		if err := name.Check(given.what, given.name); err != nil {
+			return o, err
+		}
+	}
 	switch {
-	case o.Cluster != "" && !clusterForm.MatchString(o.Cluster):
-		return o, fmt.Errorf("cluster id %q: use letters, digits, '.', '_' and '-', at most 64", o.Cluster)
-	case o.Identity != "" && !clusterForm.MatchString(o.Identity):
-		return o, fmt.Errorf("identity %q: use letters, digits, '.', '_' and '-', at most 64", o.Identity)
 	case cfg.Cluster != "" && o.Cluster != cfg.Cluster:
 		return o, fmt.Errorf("cluster id %q differs from the config's %q", o.Cluster, cfg.Cluster)
 	case o.DoorbellHorizon < time.Millisecond || o.DoorbellHorizon > maxDoorbellHorizon:

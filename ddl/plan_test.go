@@ -14,6 +14,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // client feeds an SQL file to the command-line client.
@@ -133,7 +134,7 @@ func TestPlanNeedsNoServerAndSharesOneClusterIDAndIdentity(t *testing.T) {
 			id, _, _ := strings.Cut(strings.ReplaceAll(rest, ", on all servers", ""), ".\n")
 			return id
 		}
-		if id(plans[0]) != id(plans[1]) || !clusterForm.MatchString(id(plans[0])) {
+		if id(plans[0]) != id(plans[1]) || name.Check(what, id(plans[0])) != nil {
 			t.Errorf("%s: %q and %q", what, id(plans[0]), id(plans[1]))
 		}
 	}

@@ -1,10 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Config of a Node. The zero value of every field but Tables is usable; Sweep
@@ -21,8 +22,8 @@ import (
 type Config struct {
 	Tables tocsin.Config     // the servers and the layout
 	Etcd   assign.EtcdConfig // endpoints and access
-	Group  string            // nodes with the same handlers; "" means "callback", the group of tocsin serve
-	Name   string            // of this node, [A-Za-z0-9._-]; "" takes the host name. A random part is appended at each start.
+	Group  string            // that the policies of the biz types name; must be set with Go handlers; "" means "callback", the group of tocsin serve
+	Name   string            // of this node, at most 40 of [A-Za-z0-9._-]; "" takes the host name, made to fit. A random part is appended at each start.
 	Weight int               // share of the tables against other nodes; 0: 1
 
 	LeaseTTL     time.Duration // at least 2s, rounded up to whole seconds; 0: 10s
@@ -43,8 +44,6 @@ type Config struct {
 // minLeaseTTL bounds Config.LeaseTTL: a shorter lease is lost by a pause of the process.
 const minLeaseTTL = 2 * time.Second
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
-
 // Validate reports the first thing that is wrong. It connects to nothing.
 func (c Config) Validate() error {
 	if err := c.Tables.Validate(); err != nil {
@@ -54,10 +53,6 @@ func (c Config) Validate() error {
 	switch {
 	case c.Tables.Cluster == "":
 		return errors.New("no cluster id: the node's keys in etcd stand under it")
-	case !nameForm.MatchString(c.Name):
-		return fmt.Errorf("node name %q: use letters, digits, dot, - and _, at most 40", c.Name)
-	case !nameForm.MatchString(c.Group):
-		return fmt.Errorf("group %q: use letters, digits, dot, - and _, at most 40", c.Group)
 	case c.LeaseTTL != 0 && c.LeaseTTL < minLeaseTTL:
 		return fmt.Errorf("lease TTL %s: use at least %s", c.LeaseTTL, minLeaseTTL)
 	case c.Weight < 0 || c.QueueCap < 0:
@@ -67,16 +62,23 @@ func (c Config) Validate() error {
 	case c.LookAhead < 2*c.ScanInterval:
 		return fmt.Errorf("look-ahead %s: must be at least twice the scan interval %s", c.LookAhead, c.ScanInterval)
 	}
-	return nil
+	return cmp.Or(name.CheckNode("node name", c.Name), name.Check("group", c.Group))
+}
+
+// onHost names a node that has no name after its host.
+func (c Config) onHost(host string) Config {
+	if c.Name == "" {
+		c.Name = name.OfHost(host)
+	}
+	return c
 }
 
 func (c Config) withDefaults() Config {
 	if c.Group == "" {
 		c.Group = biztype.CallbackGroup
 	}
-	if c.Name == "" {
-		c.Name, _ = os.Hostname()
-	}
+	host, _ := os.Hostname() // one without a name is named too
+	c = c.onHost(host)
 	if c.ScanInterval == 0 {
 		c.ScanInterval = 5 * time.Second
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/internal/bizname"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Handlers maps biz types to Go handlers. Fill it before New; it must not change
@@ -58,8 +58,9 @@ func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler fu
 		panic(fmt.Sprintf("node: biz type %q is handled by nil Handlers", biz.Name()))
 	case handler == nil:
 		panic(fmt.Sprintf("node: the handler of biz type %q is nil", biz.Name()))
-	case !bizname.Valid(biz.Name()):
-		panic(fmt.Sprintf("node: no biz type is named %q: %s", biz.Name(), bizname.Rule))
+	}
+	if err := name.CheckLower("node: no biz type is named", biz.Name()); err != nil {
+		panic(err.Error())
 	}
 	if h.targets == nil {
 		h.targets = make(map[string]dispatcher.Target)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,13 +21,17 @@ type Node struct {
 }
 
 // New checks the config. It connects to nothing. h may be nil: the node then
-// delivers HTTP callbacks only.
+// delivers HTTP callbacks only. With Go handlers the config must name the group:
+// "callback", the default, has none, and the node would take tables of tocsin serve.
 func New(cfg Config, h *Handlers) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if h == nil {
 		h = &Handlers{}
+	}
+	if cfg.Group == "" && len(h.targets) > 0 {
+		return nil, fmt.Errorf("no group for the Go handlers of %s: set Group to that of the policies of these biz types", strings.Join(h.names(), ", "))
 	}
 	return &Node{cfg: cfg.withDefaults(), handlers: h}, nil
 }

@@ -67,7 +67,7 @@ var badTasks = map[string]refusal{
 	"an unknown command in group": {"task ad", exitUsage, "unknown command or argument \"ad\": see `tocsin task --help`"},
 	"an unknown flag":             {"task list --bizid 1", exitUsage, "unknown flag: --bizid: see `tocsin task list --help`"},
 	"a missing argument":          {"task get", exitUsage, "want JOB_ID, got 0 arguments: see `tocsin task get --help`"},
-	"a bad cluster id":            {"ddl apply --cluster a/b", exitFailed, "cluster id \"a/b\": use letters, digits, '.', '_' and '-', at most 64"},
+	"a bad cluster id":            {"ddl apply --cluster a/b", exitFailed, "cluster id \"a/b\": use letters, digits, '.', '_' and '-', a letter or digit first, at most 64"},
 }
 
 func TestBadInputIsOneClearLineAndNothingIsStored(t *testing.T) {

@@ -62,8 +62,9 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 		"ok    server db1   layout: as in the config; 8 task tables",
 		"ok    biz types    stored: 2, of which 1 paused",
 		"ok    etcd         health: ",
-		"15 ok, 0 to warn of, 0 failed")
-	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK || len(got.Checks) != 15 {
+		"ok    etcd         identity: ",
+		"16 ok, 0 to warn of, 0 failed")
+	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK || len(got.Checks) != 16 {
 		t.Errorf("got %+v", got)
 	}
 }

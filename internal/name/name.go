@@ -1,0 +1,74 @@
+// Package name is the authority for how things may be named. A name stands
+// between the slashes of an etcd key, in a column of 64 characters, in file names
+// and on command lines:
+//
+//	letters, digits, ".", "_" and "-", a letter or digit first, at most 64
+//
+//	what                            by
+//	cluster id, identity, group     Check
+//	node                            CheckNode: at most 40, as ids have an end of their own
+//	biz type                        CheckLower: without capital letters
+//	MySQL server                    CheckShown: any text of one line, as it is only shown
+//
+// A name that nobody chose is made to fit: see OfHost.
+package name
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// The most characters of a name.
+const (
+	Max     = 64
+	MaxNode = 40 // of a node: "-sweep-" or a hyphen and 8 random characters follow in an id
+)
+
+var (
+	form  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	lower = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+	unfit = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+)
+
+// Check says what is wrong with a name; what begins the message: "cluster id".
+func Check(what, name string) error { return check(what, name, "letters", form, Max) }
+
+// CheckNode is Check for the name of a node, without the random end of its id.
+func CheckNode(what, name string) error { return check(what, name, "letters", form, MaxNode) }
+
+// CheckLower is Check for names that are told apart by more than capital letters.
+func CheckLower(what, name string) error { return check(what, name, "lower-case letters", lower, Max) }
+
+func check(what, name, letters string, form *regexp.Regexp, most int) error {
+	if form.MatchString(name) && len(name) <= most {
+		return nil
+	}
+	return fmt.Errorf("%s %q: use %s, digits, '.', '_' and '-', a letter or digit first, at most %d", what, name, letters, most)
+}
+
+// CheckShown says what is wrong with a name that is only shown.
+func CheckShown(what, name string) error {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%s %q: use one line of printable text", what, name)
+	}
+	return nil
+}
+
+// OfHost makes the name of a host fit for a node. One that fits stays; of
+// another, a hash of the whole keeps hosts apart that begin alike.
+func OfHost(host string) string {
+	if CheckNode("", host) == nil {
+		return host
+	}
+	hash := sha256.Sum256([]byte(host))
+	end := "-" + hex.EncodeToString(hash[:4])
+	begin := strings.TrimLeft(unfit.ReplaceAllString(host, "-"), "._-")
+	if begin == "" {
+		begin = "host"
+	}
+	return begin[:min(len(begin), MaxNode-len(end))] + end
+}
