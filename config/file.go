@@ -12,6 +12,7 @@ import (
 const (
 	DefaultListen       = "127.0.0.1:8480"
 	DefaultWeight       = 1
+	DefaultPayloadMiB   = 128
 	DefaultScanInterval = 5 * time.Second
 	DefaultGrace        = 60 * time.Second
 	DefaultDrainTimeout = 30 * time.Second
@@ -63,6 +64,8 @@ type Etcd struct {
 type Node struct {
 	Name   string `yaml:"name"`   // form as Cluster, at most 40; "": the host name, made to fit
 	Weight int    `yaml:"weight"` // share of the tables against other nodes, 1 to 100; 0: 1
+	// PayloadMiB is how many MiB of payloads of tasks may be in memory, 1 to 65536; one biz type has half of it at most; 0: 128.
+	PayloadMiB int `yaml:"payload_mib"`
 	// DrainTimeout is how long deliveries in hand may go on after SIGTERM, 1s to 1h; 0: 30s. The process ends 5 s later at most.
 	DrainTimeout biztype.Duration `yaml:"drain_timeout"`
 	Listen       string           `yaml:"listen"` // of /metrics, /healthz and /status; "": 127.0.0.1:8480; "off": none
@@ -97,7 +100,7 @@ type Log struct {
 func Default() File {
 	return File{
 		Layout: Layout{Databases: 8, Tables: 16, Prefix: tocsin.DefaultPrefix},
-		Node:   Node{Weight: DefaultWeight, Listen: DefaultListen, DrainTimeout: biztype.Duration(DefaultDrainTimeout)},
+		Node:   Node{Weight: DefaultWeight, PayloadMiB: DefaultPayloadMiB, Listen: DefaultListen, DrainTimeout: biztype.Duration(DefaultDrainTimeout)},
 		Scan:   Scan{Interval: biztype.Duration(DefaultScanInterval), LookAhead: biztype.Duration(2 * DefaultScanInterval)},
 		Sweep:  Sweep{Grace: biztype.Duration(DefaultGrace)},
 		Log:    Log{Level: DefaultLogLevel},
@@ -109,6 +112,7 @@ func (f File) withDefaults() File {
 	d := Default()
 	fill(&f.Layout.Prefix, d.Layout.Prefix)
 	fill(&f.Node.Weight, d.Node.Weight)
+	fill(&f.Node.PayloadMiB, d.Node.PayloadMiB)
 	fill(&f.Node.Listen, d.Node.Listen)
 	fill(&f.Node.DrainTimeout, d.Node.DrainTimeout)
 	fill(&f.Scan.Interval, d.Scan.Interval)

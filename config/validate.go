@@ -23,6 +23,7 @@ const (
 	minConns     = 4 // a node needs a few at the same time
 	maxConns     = 10000
 	maxWeight    = 100
+	maxPayload   = 65536 // MiB
 	minInterval  = 100 * time.Millisecond
 	maxInterval  = time.Minute
 	maxLookAhead = 10 * time.Minute
@@ -124,6 +125,7 @@ func (c *check) node(n Node) {
 		c.note("$.node.name", name.CheckNode("node.name", n.Name))
 	}
 	c.refuse(n.Weight < 1 || n.Weight > maxWeight, "$.node.weight", "node.weight %d: use 1 to %d", n.Weight, maxWeight)
+	c.refuse(n.PayloadMiB < 1 || n.PayloadMiB > maxPayload, "$.node.payload_mib", "node.payload_mib %d: use 1 to %d", n.PayloadMiB, maxPayload)
 	c.between("$.node.drain_timeout", "node.drain_timeout", n.DrainTimeout, minDrain, maxDrain)
 	if n.Listen != Off {
 		c.refuse(listenError(n.Listen) != nil, "$.node.listen", "node.listen %q: want host:port such as %s, or %s", n.Listen, DefaultListen, Off)

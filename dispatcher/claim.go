@@ -47,6 +47,7 @@ func (s *server) isolate(tasks []*task) []*task {
 			kept = append(kept, t)
 		default:
 			back = append(back, t.entry(again))
+			s.d.dropPayloads(t)
 		}
 	}
 	s.mu.Lock()
@@ -108,6 +109,7 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 func (s *server) notClaimed(left map[tocsin.JobID]*task, err error) {
 	for _, t := range left {
 		t.acquit()
+		s.d.dropPayloads(t)
 	}
 	if err != nil {
 		back := make([]duequeue.Entry, 0, len(left))

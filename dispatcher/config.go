@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,9 +15,14 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
+// MinPayloadBytes is the least that Config.PayloadBytes may be: less would hold up
+// types with large payloads.
+const MinPayloadBytes = 1 << 20
+
 // Defaults of a Config.
 const (
 	DefaultQueueCap     = 1_000_000
+	DefaultPayloadBytes = 128 << 20
 	DefaultSweepGrace   = 60 * time.Second
 	DefaultDrainTimeout = 30 * time.Second
 )
@@ -117,6 +123,7 @@ type Config struct {
 	ServerOf     func(table int) int                 // the server that holds a table
 	Node         string                              // id for claimed_by, at most 64 bytes; required
 	QueueCap     int                                 // ids queued over all lanes; 0: 1,000,000
+	PayloadBytes int64                               // of rows loaded and not yet delivered, over all lanes; one biz type has half of it at most; at least 1 MiB; 0: 128 MiB
 	SweepGrace   time.Duration                       // the sweepers' grace time; 0: 60 s
 	DrainTimeout time.Duration                       // for deliveries in hand when Run's context ends; 0: 30 s
 	Target       func(biztype.Policy) (Target, bool) // false: this process can't deliver the type
@@ -141,6 +148,8 @@ func (c Config) Validate() error {
 		return errors.New("dispatcher: needs at least one server")
 	case c.Node == "" || len(c.Node) > 64:
 		return errors.New("dispatcher: the node id must have 1 to 64 bytes")
+	case c.PayloadBytes != 0 && c.PayloadBytes < MinPayloadBytes:
+		return fmt.Errorf("dispatcher: PayloadBytes %d must be at least %d", c.PayloadBytes, MinPayloadBytes)
 	case c.QueueCap < 0 || c.SweepGrace < 0 || c.DrainTimeout < 0:
 		return errors.New("dispatcher: QueueCap, SweepGrace and DrainTimeout must not be negative")
 	}
@@ -150,6 +159,9 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	if c.QueueCap == 0 {
 		c.QueueCap = DefaultQueueCap
+	}
+	if c.PayloadBytes == 0 {
+		c.PayloadBytes = DefaultPayloadBytes
 	}
 	if c.SweepGrace == 0 {
 		c.SweepGrace = DefaultSweepGrace

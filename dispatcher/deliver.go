@@ -83,6 +83,7 @@ func (s *server) giveBack(t *task) {
 		t.lane.queue.Done(t.row.JobID)
 	}
 	s.mu.Unlock()
+	s.d.dropPayloads(t)
 	s.d.metrics.givenBack.Inc()
 	if t.claimed {
 		next := s.now()

@@ -25,13 +25,14 @@ var errStopping = errors.New("the node is stopping")
 // Dispatcher delivers the tasks of one node. Its methods are safe for
 // concurrent use.
 type Dispatcher struct {
-	cfg     Config
-	metrics *metrics
-	phase   atomic.Int32
-	suspect atomic.Bool // a row that has ended processes before is in hand
-	servers []*server
-	workers tally // goroutines that deliver
-	takes   tally // Takes under way, which may yet make rows ready
+	cfg      Config
+	metrics  *metrics
+	phase    atomic.Int32
+	suspect  atomic.Bool // a row that has ended processes before is in hand
+	servers  []*server
+	payloads payloads
+	workers  tally // goroutines that deliver
+	takes    tally // Takes under way, which may yet make rows ready
 
 	work      context.Context // of deliveries; outlives Run's context
 	stopWork  context.CancelCauseFunc
@@ -51,6 +52,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{cfg: cfg.withDefaults(), kinds: make(map[uint64]*kind)}
+	d.payloads.limit = d.cfg.PayloadBytes
 	d.work, d.stopWork = context.WithCancelCause(context.Background())
 	d.intake, d.endIntake = context.WithCancel(context.Background())
 	for i := range cfg.Servers {
@@ -204,7 +206,7 @@ func (d *Dispatcher) kindOf(p biztype.Policy) *kind {
 	if k := d.kinds[p.Number]; k != nil {
 		return k
 	}
-	k := &kind{d: d, number: p.Number, metrics: d.metrics.of(p.Name), workers: make(map[*worker]bool)}
+	k := &kind{d: d, payload: share{all: &d.payloads}, number: p.Number, metrics: d.metrics.of(p.Name), workers: make(map[*worker]bool)}
 	d.kinds[p.Number] = k
 	return k
 }
@@ -281,11 +283,14 @@ type Stats struct {
 	Aside     int `json:"aside"`     // of these, refused by the database and tried at long intervals
 	Overrun   int `json:"overrun"`   // tasks with a delivery over its time-out whose target has not returned
 	Workers   int `json:"workers"`   // goroutines that deliver
+
+	PayloadBytes int64 `json:"payload_bytes"` // of rows that are being read, wait, or are in delivery
+	PayloadLimit int64 `json:"payload_limit"` // of these
 }
 
 // Stats adds up all servers.
 func (d *Dispatcher) Stats() Stats {
-	st := Stats{Workers: d.workers.count()}
+	st := Stats{Workers: d.workers.count(), PayloadBytes: d.payloads.used.Load(), PayloadLimit: d.payloads.limit}
 	for _, s := range d.servers {
 		s.addTo(&st)
 	}

@@ -26,6 +26,9 @@
 //	ready              lane.ready               kind.mu
 //	open               server.open              server.mu  (in delivery or waiting to be settled)
 //
+// Its payload counts against Config.PayloadBytes from before it is read until its
+// target has returned; biz types share that so that each leaves room for another.
+//
 // A kind.mu may be taken under a server.mu, never the other way round.
 //
 // What happens on failure:

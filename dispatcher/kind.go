@@ -51,6 +51,7 @@ type kind struct {
 	rule    atomic.Pointer[rule]
 	inTx    atomic.Bool // its handlers complete their tasks in their own transactions, as the last fate says
 	metrics *kindMetrics
+	payload share
 	limit   loglimit.Limit // of what is logged about deliveries
 
 	mu      sync.Mutex

@@ -16,6 +16,8 @@ type lane struct {
 	refused bool            // an entry found no room since the lane was last Woken
 	held    int             // rows reserved, loading or ready
 	early   int             // rows that are held until they are due
+	loading int             // rows reserved or loading
+	booked  int64           // bytes of payload, for these
 
 	ahead   int       // rows that may be loaded beyond the free slots
 	changed time.Time // when ahead last did
@@ -65,9 +67,12 @@ func (l *lane) bringForward(e duequeue.Entry) {
 	}
 }
 
-// budget is how many rows to load now. It waits until half of what may be held
-// is free, so that loads are not of a row each.
-func (l *lane) budget() int {
+// budget is how many rows to load now, for which there are slots and memory.
+func (l *lane) budget() int { return l.kind.payload.rows(l.slots()) }
+
+// slots is for how many more rows there will be slots soon. It waits until half of
+// what may be held is free, so that loads are not of a row each.
+func (l *lane) slots() int {
 	limit := l.kind.free() + l.ahead
 	if room := limit - l.held; room*2 >= limit {
 		return max(room, 0)
@@ -78,24 +83,28 @@ func (l *lane) budget() int {
 // pop takes due entries, as many as the budget and limit allow. A lane that was
 // dry and has more due than it may load learns to load further ahead.
 func (l *lane) pop(now int64, limit int, into []duequeue.Entry) []duequeue.Entry {
-	budget := l.budget()
-	before := len(into)
-	into = l.queue.Pop(now, min(budget, limit), into)
-	n := len(into) - before
-	if n == budget && l.held == 0 {
+	before, held, slots := len(into), l.held, l.slots()
+	into = l.load(now, min(l.kind.payload.rows(slots), limit), into)
+	if n := len(into) - before; n == slots && held == 0 {
 		l.grow()
 	}
+	return into
+}
+
+// load takes entries that are due at now, at most so many.
+func (l *lane) load(now int64, limit int, into []duequeue.Entry) []duequeue.Entry {
+	before := len(into)
+	into = l.queue.Pop(now, limit, into)
+	n := len(into) - before
 	l.held += n
+	l.claimRoom(n)
 	return into
 }
 
 // popEarly takes entries that are due within holdWithin, as many as could start
 // beside all that the lane has in hand.
 func (l *lane) popEarly(now int64, limit int, into []duequeue.Entry) []duequeue.Entry {
-	before := len(into)
-	into = l.queue.Pop(now+holdWithin.Milliseconds(), min(l.budget()-l.early, limit), into)
-	l.held += len(into) - before
-	return into
+	return l.load(now+holdWithin.Milliseconds(), min(l.budget()-l.early, limit), into)
 }
 
 // grow loads further ahead from now on, once as many rows as are loaded ahead

@@ -154,6 +154,7 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 		return s.loadOnce(ctx, ids)
 	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
 	if err != nil {
+		s.unread(batch)
 		s.hold(batch, err)
 		return false
 	}
@@ -181,6 +182,20 @@ func reconnect() *backoff.ExponentialBackOff {
 	b.InitialInterval = 20 * time.Millisecond
 	b.MaxInterval = time.Second
 	return b
+}
+
+// unread gives back the room for the payloads of entries that were not loaded.
+func (s *server) unread(batch []duequeue.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaveRoom(batch)
+}
+
+// leaveRoom is called under s.mu.
+func (s *server) leaveRoom(entries []duequeue.Entry) {
+	for _, e := range entries {
+		s.lanes[e.Type].leaveRoom(1)
+	}
 }
 
 // hold puts entries back that could not be loaded or claimed, for a second.
@@ -218,12 +233,14 @@ func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time
 	s.compareClocks(loaded.Now, at.Sub(asked), at)
 	for _, e := range batch {
 		l := s.lanes[e.Type]
+		l.leaveRoom(1)
 		row := rows[e.JobID]
 		if !s.startable(l, e, row, loaded) {
 			l.held--
 			continue
 		}
 		t := &task{lane: l, row: row, asked: asked, loaded: at}
+		t.take()
 		if row.Action > loaded.Now {
 			s.keep(t)
 		} else {

@@ -20,15 +20,21 @@ func (s *server) sift(entries []duequeue.Entry, now int64) (kept []duequeue.Entr
 		case s.probes < maxProbes && !local.Before(t.avoidUntil):
 			s.probes++
 			t.avoidUntil = local.Add(avoidFor)
-			s.putBack(kept)
-			s.putBack(entries[i+1:])
+			s.notLoaded(kept)
+			s.notLoaded(entries[i+1:])
 			return append(kept[:0], e), true
 		default:
 			e.Due = now + max(ceilMilli(t.avoidUntil.Sub(local)), 1) + holdWithin.Milliseconds() // not ahead of its time again
-			s.putBack([]duequeue.Entry{e})
+			s.notLoaded([]duequeue.Entry{e})
 		}
 	}
 	return kept, false
+}
+
+// notLoaded lets go of popped entries before their load. Called under s.mu.
+func (s *server) notLoaded(entries []duequeue.Entry) {
+	s.leaveRoom(entries)
+	s.putBack(entries)
 }
 
 // putBack lets go of popped entries. Called under s.mu.

@@ -94,6 +94,9 @@ func gauges(f promauto.Factory, stats func() Stats) {
 		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "tocsin_dispatcher_" + name, Help: help},
 			func() float64 { return float64(value(stats())) })
 	}
+	gauge("payload_bytes", "Bytes of payloads in memory, of rows that are being read, wait, or are in delivery.",
+		func(s Stats) int { return int(s.PayloadBytes) })
+	gauge("payload_bytes_limit", "Bytes of payloads that may be in memory.", func(s Stats) int { return int(s.PayloadLimit) })
 	gauge("queued", "Ids in the due queues.", func(s Stats) int { return s.Queued })
 	gauge("queue_capacity", "Ids that the due queues may hold.", func(s Stats) int { return s.Capacity })
 	gauge("rows_loaded", "Rows loading or ready to start.", func(s Stats) int { return s.Loaded })

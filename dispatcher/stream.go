@@ -50,16 +50,18 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 		room.Later = true
 		return room, l.vacant
 	}
-	n := min(l.budget(), most)
-	if n < most {
+	slots := l.slots()
+	if slots < most {
 		l.grow()
-		n = min(l.budget(), most)
+		slots = l.slots()
 	}
+	n := l.kind.payload.rows(min(slots, most))
 	if n == 0 {
 		room.Later = l.ahead > 0
 		return room, l.vacant
 	}
 	l.held += n
+	l.claimRoom(n)
 	if l.budget() > 0 {
 		signal(l.vacant) // for the next who waits
 	}
@@ -90,6 +92,7 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 	defer s.mu.Unlock()
 	l := s.lanes[bizType]
 	l.held -= room.Rows
+	l.leaveRoom(room.Rows)
 	defer l.queue.End(room.Reading)
 	defer signal(s.wake) // for what is queued again
 	stopped := l.paused() || s.d.phase.Load() != running
@@ -109,6 +112,7 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 	l.held += len(block)
 	tasks = slices.Grow(tasks, len(block))
 	for i := range block {
+		block[i].take()
 		tasks = append(tasks, &block[i])
 	}
 	slices.SortStableFunc(tasks, func(a, b *task) int { return cmp.Compare(a.row.Action, b.row.Action) })

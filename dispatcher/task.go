@@ -18,6 +18,7 @@ type task struct {
 	until   time.Time // claimed: the claim ends after this; zero: no claim
 	late    time.Duration
 	timeout time.Duration // of the delivery, once it has started
+	size    int64         // bytes of its payload, as long as that counts
 
 	// Guarded by server.mu.
 	place    int     // in server.open

@@ -72,12 +72,12 @@ func (w *worker) work() {
 // has returned; deliver itself, and with it the slot, waits until it has.
 func (w *worker) deliver(tasks []*task, r *rule, began time.Time) {
 	a := attempt{state: delivering, rule: r, tasks: tasks, began: began, deadline: began.Add(r.timeout)}
-	w.begin(a)
 	w.infos = w.infos[:0]
 	for _, t := range tasks {
 		w.infos = append(w.infos, t.row.Info)
 		w.kind.metrics.lateness.Observe(t.late.Seconds())
 	}
+	w.begin(a) // from here on it may end, which lets go of the payloads
 	ctx := &attemptContext{parent: w.kind.d.work, deadline: a.deadline}
 	var errs []error
 	returned := false
@@ -107,6 +107,7 @@ func (w *worker) begin(a attempt) {
 // settled as failed.
 func (w *worker) finish(a attempt, errs []error) {
 	defer w.forget()
+	defer w.kind.d.dropPayloads(a.tasks...)
 	w.mu.Lock()
 	late := w.attempt.state == expired
 	w.attempt = attempt{}
@@ -192,6 +193,9 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 	k.metrics.took.Observe(took.Seconds())
 	k.tell(results, took, timedOut || took >= a.rule.timeout)
 	k.observe(results, took, timedOut)
+	for _, t := range a.tasks {
+		t.row.Attribute = "" // the target has its own copy; outcomes may wait for long
+	}
 	a.server().report(results)
 	return results
 }

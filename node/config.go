@@ -31,6 +31,7 @@ type Config struct {
 	LookAhead    time.Duration // 0: twice ScanInterval
 	DrainTimeout time.Duration // for deliveries in hand when Run's context ends, at most; settling them may take 5s more; 0: 30s
 	QueueCap     int           // ids held in memory at most; 0: 1,000,000
+	PayloadBytes int64         // of payloads held in memory, at least 1 MiB; one biz type has half of it at most; 0: 128 MiB
 	SweepGrace   time.Duration // of the cluster's sweeper; 0: 60s
 	SweepTimeout time.Duration // of Sweep and each sweep of SweepOn; 0: 50s, or 5/6 of the time to the next; below zero: none
 
@@ -59,6 +60,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("weight %d, queue capacity %d: must not be negative", c.Weight, c.QueueCap)
 	case c.ScanInterval < 0 || c.DrainTimeout < 0 || c.SweepGrace < 0:
 		return fmt.Errorf("scan interval %s, drain time-out %s, sweep grace %s: must not be negative", c.ScanInterval, c.DrainTimeout, c.SweepGrace)
+	case c.PayloadBytes != 0 && c.PayloadBytes < dispatcher.MinPayloadBytes:
+		return fmt.Errorf("%d bytes of payloads: use at least %d", c.PayloadBytes, dispatcher.MinPayloadBytes)
 	case c.LookAhead < 2*c.ScanInterval:
 		return fmt.Errorf("look-ahead %s: must be at least twice the scan interval %s", c.LookAhead, c.ScanInterval)
 	}

@@ -85,7 +85,7 @@ func (p *parts) openEngines(policies []biztype.Policy) (err error) {
 	p.targets = newTargets(p.cfg, p.handlers, p.mine)
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.assign.ID(),
-		QueueCap: p.cfg.QueueCap, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
+		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.assign.MayAct, Peers: p.assign.Peers,
 		Woken:  func(server int) { p.scanner.Wake(server) },
 		Alarm:  alarm.New,

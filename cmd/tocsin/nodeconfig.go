@@ -15,6 +15,7 @@ func nodeConfig(file config.File, a *app, r prometheus.Registerer) node.Config {
 		Tables:       file.Tocsin(),
 		Name:         file.Node.Name,
 		Weight:       file.Node.Weight,
+		PayloadBytes: int64(file.Node.PayloadMiB) << 20,
 		ScanInterval: file.Scan.Interval.D(),
 		LookAhead:    file.Scan.LookAhead.D(),
 		SweepGrace:   file.Sweep.Grace.D(),
