@@ -138,7 +138,8 @@ func readAll(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, lo
 	wg.Wait()
 	all := slices.Concat(found...)
 	slices.SortFunc(all, func(a, b database) int { return cmp.Compare(a.number, b.number) })
-	return all, errors.Join(errs...)
+	all, others := agree(all)
+	return all, errors.Join(append(errs, others)...)
 }
 
 // firstForeign shortens what is said of databases of which none can be used: the

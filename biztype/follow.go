@@ -88,7 +88,7 @@ func (f *follower) poll(ctx context.Context, d database) error {
 		return d.explain("poll", err)
 	}
 	if now.Ours == 0 {
-		if err := d.judge(ctx, d.server.DB); err != nil {
+		if _, err := d.judge(ctx, d.server.DB); err != nil {
 			return err
 		}
 	}

@@ -134,6 +134,7 @@ type database struct {
 	want   layoutrow.Want
 	number int
 	name   string
+	layout layoutrow.Row  // as read
 	rows   map[uint64]row // by number
 }
 
@@ -149,22 +150,42 @@ type queryer interface {
 }
 
 // judge refuses a database that is not the config's: its policies are not ours.
-func (d database) judge(ctx context.Context, over queryer) error {
+func (d database) judge(ctx context.Context, over queryer) (found layoutrow.Row, refused error) {
 	rows, failed := map[int]layoutrow.Row{}, map[int]error{}
-	var found layoutrow.Row
 	switch err := over.QueryRowContext(ctx, d.sql(selectLayout), d.number).Scan(found.Fields()...); {
 	case err == nil:
 		rows[d.number] = found
 	case mysql.ClassOf(err).OfServer(), mysql.ClassOf(err) == mysql.Canceled:
-		return d.explain("read", err)
+		return found, d.explain("read", err)
 	case !errors.Is(err, sql.ErrNoRows):
 		failed[d.number] = err
 	}
-	problem, wrong := d.want.Judge([]int{d.number}, rows, failed, func(int) string { return d.name + " on " + d.server.Name })[d.number]
+	problem, wrong := d.want.Judge([]int{d.number}, rows, failed, func(int) string { return d.where() })[d.number]
 	if !wrong {
-		return nil
+		return found, nil
 	}
-	return &foreign{problem}
+	return found, &foreign{problem}
+}
+
+// where names the database and its server, "toc_0 on db1".
+func (d database) where() string { return d.name + " on " + d.server.Name }
+
+// agree has the databases want the identity that most of them have, and leaves
+// out those with another one: the error names them.
+func agree(all []database) (same []database, others error) {
+	var identities layoutrow.Identities
+	for _, d := range all {
+		identities.Note(d.want, d.layout)
+	}
+	for _, d := range all {
+		d.want.Identity = identities.Agreed()
+		if text := d.want.Refuse(d.layout, d.where()); text != "" {
+			others = errors.Join(others, &foreign{layoutrow.Problem{Why: text, Differs: true}})
+			continue
+		}
+		same = append(same, d)
+	}
+	return same, others
 }
 
 // foreign is the error of a database that must not be used.
@@ -188,12 +209,11 @@ func want(cfg tocsin.Config) layoutrow.Want {
 }
 
 // read reads the types of a database that is the config's.
-func (d database) read(ctx context.Context) ([]row, error) {
-	if err := d.judge(ctx, d.server.DB); err != nil {
+func (d *database) read(ctx context.Context) (rows []row, err error) {
+	if d.layout, err = d.judge(ctx, d.server.DB); err != nil {
 		return nil, err
 	}
-	var rows []row
-	err := d.server.DB.SelectContext(ctx, &rows, d.sql(selectTypes))
+	err = d.server.DB.SelectContext(ctx, &rows, d.sql(selectTypes))
 	return rows, d.explain("read", err)
 }
 
@@ -216,7 +236,7 @@ var errChanged = errors.New("was changed by somebody else meanwhile: apply again
 func (d database) write(ctx context.Context, changes []change, first bool) error {
 	err := mysql.Retry(ctx, func() error {
 		return mysql.InTx(ctx, d.server.DB, func(conn *sql.Conn) error {
-			if err := d.judge(ctx, conn); err != nil { // another server may stand behind the address by now
+			if _, err := d.judge(ctx, conn); err != nil { // another server may stand behind the address by now
 				return err
 			}
 			for _, c := range changes {

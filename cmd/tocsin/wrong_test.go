@@ -16,10 +16,11 @@ import (
 func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ wrong, says string }{
-		"its layout table is gone":   {"RENAME TABLE {prefix}_1.layout TO {prefix}_1.away", "{prefix}_1 on db1 has no layout table"},
-		"it is of another cluster":   {"UPDATE {prefix}_1.layout SET cluster_id = 'other'", `that of {prefix}_1 on db1 is "other"`},
-		"the database is gone":       {"DROP DATABASE {prefix}_1", "{prefix}_1 on db1 has no layout table"},
-		"it says that it is retired": {"UPDATE {prefix}_1.layout SET state = 'retired'", "{prefix}_1 on db1 is retired"},
+		"its layout table is gone":                  {"RENAME TABLE {prefix}_1.layout TO {prefix}_1.away", "{prefix}_1 on db1 has no layout table"},
+		"it is of another cluster":                  {"UPDATE {prefix}_1.layout SET cluster_id = 'other'", `that of {prefix}_1 on db1 is "other"`},
+		"it is of another cluster with the same id": {"UPDATE {prefix}_1.layout SET identity = 'other'", "that of {prefix}_1 on db1 is other"},
+		"the database is gone":                      {"DROP DATABASE {prefix}_1", "{prefix}_1 on db1 has no layout table"},
+		"it says that it is retired":                {"UPDATE {prefix}_1.layout SET state = 'retired'", "{prefix}_1 on db1 is retired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,6 +57,7 @@ func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
 				t.Errorf("biz apply: %+v, want 1 database", got)
 			}
 			s.run("biz", "show", "order.close").says(t, "attempts: 5")
+			s.pausesTheOther(c.wrong, fails)
 			add := func(database int) result {
 				return s.run("task", "add", "--type", "order.close", "--in", "1h", "--biz-id", s.bizIDIn(database))
 			}
@@ -69,5 +71,30 @@ func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
 				t.Errorf("doctor: exit code %d, want %s:\n%s", r.code, says, r.stdout)
 			}
 		})
+	}
+}
+
+// pausesTheOther pauses a type in database 0 alone, and ends that.
+func (s *site) pausesTheOther(wrong string, fails func(args ...string) result) {
+	s.t.Helper()
+	if got := decodeText[appliedBiz](s.t, fails("biz", "pause", "order.close", "--json").stdout); got.Databases != 1 {
+		s.t.Errorf("biz pause: %+v, want 1 database", got)
+	}
+	s.run("biz", "show", "order.close").says(s.t, "paused: true")
+	s.unpaused(1, wrong)
+	fails("biz", "resume", "order.close")
+}
+
+// unpaused fails the test if a type of a database was written, unless the database is gone.
+func (s *site) unpaused(database int, wrong string) {
+	s.t.Helper()
+	if strings.HasPrefix(wrong, "DROP DATABASE") {
+		return
+	}
+	var policy string
+	var revision int
+	err := s.db.QueryRow("SELECT policy, revision FROM "+s.layout.Database(database)+".biz_type WHERE number = 1").Scan(&policy, &revision)
+	if err != nil || revision != 1 || strings.Contains(policy, "paused") {
+		s.t.Errorf("the wrong database was written: revision %d, %s, %v", revision, policy, err)
 	}
 }
