@@ -13,6 +13,7 @@ import (
 // task for ever. Then the attempt starts beside them, logged and counted.
 type overrun struct {
 	deliveries int
+	since      int64          // when the first was over its time-out, by the server's clock
 	waiting    duequeue.Entry // the next attempt, queued again for the end of its wait; zero: none waits
 }
 
@@ -23,12 +24,13 @@ const slowReturn = time.Second
 // overran notes that the deliveries of tasks are over their time-out. It comes
 // before their outcome, so that the next attempts find it.
 func (s *server) overran(tasks []*task) {
+	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range tasks {
 		o := s.overruns[t.row.JobID]
 		if o == nil {
-			o = &overrun{}
+			o = &overrun{since: now}
 			s.overruns[t.row.JobID] = o
 		}
 		o.deliveries++
@@ -66,8 +68,11 @@ func (s *server) endOverrun(t *task) {
 // s.mu.
 func (s *server) putOff(l *lane, e duequeue.Entry, action, now int64) bool {
 	o := s.overruns[e.JobID]
-	until := action + ceilMilli(l.kind.rule.Load().timeout)
-	if o == nil || now >= until {
+	if o == nil {
+		return false
+	}
+	until := max(action, o.since) + ceilMilli(l.kind.rule.Load().timeout) // a reschedule may have moved it before the overrun
+	if now >= until {
 		return false
 	}
 	if o.waiting.Due != action { // peeks and bells may ask again

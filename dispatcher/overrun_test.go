@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -222,6 +224,36 @@ func TestARescheduledTaskWaitsForItsLastDelivery(t *testing.T) {
 		time.Sleep(time.Second)
 		if began, _ := s.seen(); began != 2 {
 			t.Errorf("%d deliveries, want the second one once the first has returned", began)
+		}
+	})
+}
+
+// A task that is rescheduled while it is in delivery waits for that delivery as long
+// as one that failed.
+func TestARescheduledTaskWaitsForADeliveryOverItsTimeout(t *testing.T) {
+	var inHand, beside atomic.Int32
+	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
+		if inHand.Add(1) > 1 {
+			beside.Add(1)
+		}
+		defer inHand.Add(-1)
+		time.Sleep(3500 * time.Millisecond) // the time-out is 2 s, and the bound counts from there
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		id := r.add(0, 1, 0)
+		time.Sleep(200 * time.Millisecond)
+		r.store.change(id, func(row *store.Row) {
+			row.Action, row.Version = time.Now().Add(100*time.Millisecond).UnixMilli(), row.Version+1
+		})
+		for range 20 {
+			time.Sleep(time.Second)
+			if row := r.store.row(id); row.Status == tocsin.Pending {
+				_ = r.Offer(0, []duequeue.Entry{{JobID: id, Type: 1, Due: row.Action}}) // a peek
+			}
+		}
+		if beside.Load() != 0 {
+			t.Errorf("%d deliveries beside another", beside.Load())
 		}
 	})
 }
