@@ -25,15 +25,15 @@ func (o Options) recovery() time.Duration { return o.Timing.Lease + 4*time.Secon
 
 // causeOf names what made a second delivery, the nearest thing first: what
 // happened to the node of the first one, then to the task's server, then to etcd.
-func causeOf(s second, server int, faults []incident, after time.Duration) string {
+func causeOf(s second, at place, faults []incident, after time.Duration) string {
 	for _, near := range []func(incident) bool{
 		func(i incident) bool { return i.Fault == KillSweep && s.diedWith(i) },
 		func(i incident) bool { return i.hits(s.first.Node, KillNode, EndedNode, FreezeNode) },
 		func(i incident) bool {
-			return i.hits(s.first.Node, CutNode) && i.Server == server || i.hits(s.again.Node, FreezeNode)
+			return i.hits(s.first.Node, CutNode) && i.Server == at.server || i.hits(s.again.Node, FreezeNode)
 		},
 		func(i incident) bool { return i.Fault == LowSweep && s.swept() },
-		func(i incident) bool { return i.onServer(server) },
+		func(i incident) bool { return i.harms(at) },
 		func(i incident) bool { return i.hits(s.first.Node, CutEtcd, TermNode) },
 		func(i incident) bool { return i.Fault == StopEtcd || i.Fault == KillMember },
 	} {
@@ -72,12 +72,14 @@ func (s second) swept() bool {
 	return seatOf(s.first.Node) == "sweeper" || seatOf(s.again.Node) == "sweeper"
 }
 
-// delays reports whether it may delay the tasks of a server: a fault of another one
-// must not.
-func (i incident) delays(server int) bool {
+// delays reports whether it may delay the tasks of a place: a fault of another server
+// or database must not.
+func (i incident) delays(at place) bool {
 	switch i.Fault {
-	case KillServer, ReadOnly, MoveServer, CutServer, SlowServer, Reset, LockTable, CutNode:
-		return i.Server == server
+	case CutNode:
+		return i.Server == at.server
+	case KillServer, ReadOnly, MoveServer, CutServer, SlowServer, Reset, LockTable, SickServer, FreezeServer, WrongCluster, NoLayout:
+		return i.harms(at)
 	case LowSweep, KillSweep:
 		return false
 	}
@@ -94,11 +96,13 @@ func (i incident) hits(node string, faults ...Fault) bool {
 	return false
 }
 
-// onServer reports whether it is a fault of this server, for everybody.
-func (i incident) onServer(server int) bool {
+// harms reports whether it is a fault of this server or database, for everybody.
+func (i incident) harms(at place) bool {
 	switch i.Fault {
-	case KillServer, ReadOnly, MoveServer, CutServer, SlowServer, Reset, LockTable:
-		return i.Server == server
+	case KillServer, ReadOnly, MoveServer, CutServer, SlowServer, Reset, LockTable, SickServer, FreezeServer:
+		return i.Server == at.server
+	case WrongCluster, NoLayout:
+		return i.Database == at.database
 	}
 	return false
 }

@@ -31,7 +31,8 @@ type evidence struct {
 	deliveries map[tocsin.JobID][]delivery
 	incidents  []incident
 	finals     map[tocsin.JobID]row // final states seen during the run
-	server     func(table int) int
+	intrusions []intrusion
+	place      func(table int) place
 }
 
 // Breach is a promise that was broken, with all that is known of the task.
@@ -56,6 +57,7 @@ func (e *evidence) check() *Report {
 		v.task(task)
 	}
 	v.strangers()
+	v.closed()
 	v.report.finish()
 	return v.report
 }
@@ -71,6 +73,26 @@ func (v verdict) strangers() {
 			v.report.breach("what is delivered was stored", fmt.Sprintf("job_id %s: %v", id, all))
 		}
 		v.report.Deliveries += len(all)
+	}
+}
+
+// closed are writes to a database while it was wrong, but for those of a node that was frozen, or could not reach the
+// server, with a statement in hand that it took for right.
+func (v verdict) closed() {
+	for _, i := range v.incidents {
+		if i.Fault == WrongCluster || i.Fault == NoLayout {
+			v.report.Closed++
+		}
+	}
+	for _, w := range v.intrusions {
+		held := func(i incident) bool {
+			return (i.Fault == FreezeNode || i.Fault == CutNode && i.Server == w.Server) && i.touches(w.from, w.to, 0)
+		}
+		if slices.ContainsFunc(v.incidents, held) {
+			v.report.HeldBack++
+			continue
+		}
+		v.report.breach("a wrong database takes no write", w.String())
 	}
 }
 
@@ -206,15 +228,15 @@ func (v verdict) times(e *entry, r row, of []delivery) {
 			continue
 		}
 		seen[d.Version] = true
-		v.late(e, d, due, v.server(r.JobID.Table()))
+		v.late(e, d, due, v.place(r.JobID.Table()))
 	}
 }
 
 // late books a first delivery's lateness.
-func (v verdict) late(e *entry, d delivery, due time.Time, server int) {
+func (v verdict) late(e *entry, d delivery, due time.Time, at place) {
 	late := max(d.At.Sub(e.awaited(d.Version)), 0)
 	troubled := slices.ContainsFunc(v.incidents, func(i incident) bool {
-		return i.delays(server) && i.touches(due, d.At, v.opts.recovery())
+		return i.delays(at) && i.touches(due, d.At, v.opts.recovery())
 	})
 	if troubled {
 		v.report.Troubled = append(v.report.Troubled, late)
@@ -227,7 +249,7 @@ func (v verdict) late(e *entry, d delivery, due time.Time, server int) {
 func (v verdict) twice(e *entry, r row, of []delivery) {
 	again := seconds(of)
 	for _, s := range again {
-		cause := causeOf(s, v.server(r.JobID.Table()), v.incidents, v.opts.aftermath())
+		cause := causeOf(s, v.place(r.JobID.Table()), v.incidents, v.opts.aftermath())
 		v.report.Again[cause]++
 		if cause == causeNone {
 			v.breach(e, &r, of, "a second delivery has a cause")

@@ -23,7 +23,7 @@ func forged() (evidence, *entry) {
 		rows:       map[uint64]row{5: {JobID: 7, BizID: 5, Status: tocsin.Done, Action: at(1020), Due: at(1000)}},
 		deliveries: map[tocsin.JobID][]delivery{7: {begun("n1-1", 1001, 0)}},
 		finals:     map[tocsin.JobID]row{},
-		server:     func(int) int { return 0 },
+		place:      func(int) place { return place{} },
 	}, e
 }
 
@@ -130,6 +130,14 @@ var forgeries = map[string]forgery{
 	"dead, then completed late": {func(v *evidence, _ *entry) {
 		v.finals[7] = row{JobID: 7, Status: tocsin.Dead, Action: at(1019)}
 	}, ""},
+	"written to while it was wrong": {func(v *evidence, _ *entry) {
+		v.intrusions = []intrusion{{from: at(1000), to: at(3000)}}
+		v.incidents = []incident{during1s(WrongCluster), during1s(KillNode)}
+	}, "a wrong database takes no write"},
+	"written to while it was wrong, by a node that was frozen": {func(v *evidence, _ *entry) {
+		v.intrusions = []intrusion{{from: at(1500), to: at(3000)}}
+		v.incidents = []incident{during1s(NoLayout), during1s(FreezeNode)}
+	}, ""},
 	"a delivery of nothing": {func(v *evidence, _ *entry) { v.deliveries[9] = v.deliveries[7] }, "what is delivered was stored"},
 	"two rows of one task":  {func(v *evidence, _ *entry) { v.doubles = []row{{JobID: 8, BizID: 5}} }, "one row a task"},
 }
@@ -171,6 +179,11 @@ func TestCausesNearestFirst(t *testing.T) {
 		i.Node, i.Server = node, server
 		return i
 	}
+	wrong := func(f Fault, database int) incident {
+		i := on(f, 0, 0)
+		i.Database = database
+		return i
+	}
 	for name, c := range map[string]struct {
 		second second
 		faults []incident
@@ -181,6 +194,9 @@ func TestCausesNearestFirst(t *testing.T) {
 		"another node was killed":          {twice, []incident{on(KillNode, 2, 0)}, causeHandOver},
 		"the task's server was killed":     {twice, []incident{on(KillServer, 0, 0)}, string(KillServer)},
 		"another server was killed":        {twice, []incident{on(KillServer, 0, 1)}, causeNone},
+		"the task's server was frozen":     {twice, []incident{on(FreezeServer, 0, 0)}, string(FreezeServer)},
+		"the task's database was wrong":    {twice, []incident{wrong(WrongCluster, 0), wrong(NoLayout, 1)}, string(WrongCluster)},
+		"another database was wrong":       {twice, []incident{wrong(NoLayout, 2)}, causeNone},
 		"etcd was away":                    {twice, []incident{on(StopEtcd, 0, 0)}, string(StopEtcd)},
 		"a greedy sweeper":                 {swept, []incident{on(LowSweep, 0, 0)}, string(LowSweep)},
 		"a greedy sweeper that was not it": {twice, []incident{on(LowSweep, 0, 0)}, causeNone},
@@ -191,7 +207,7 @@ func TestCausesNearestFirst(t *testing.T) {
 			{Step: Step{Fault: KillNode}, from: noon.Add(-time.Hour), to: noon.Add(-time.Hour)},
 		}, causeNone},
 	} {
-		if got := causeOf(c.second, 0, c.faults, 10*time.Second); got != c.want {
+		if got := causeOf(c.second, place{}, c.faults, 10*time.Second); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

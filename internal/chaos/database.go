@@ -23,7 +23,8 @@ type database struct {
 	number int
 	dir    string
 	prefix string
-	direct *sql.DB // as root, past every proxy
+	args   []string // of the server, beside those that all have
+	direct *sql.DB  // as root, past every proxy
 
 	mu     sync.Mutex
 	server *devserver.MariaDB // the present process
@@ -31,8 +32,8 @@ type database struct {
 }
 
 // startDatabase starts a server with a folder of its own.
-func startDatabase(ctx context.Context, number int, dir, prefix string) (*database, error) {
-	d := &database{number: number, dir: filepath.Join(dir, fmt.Sprintf("db%d", number)), prefix: prefix}
+func startDatabase(ctx context.Context, number int, dir, prefix string, args []string) (*database, error) {
+	d := &database{number: number, dir: filepath.Join(dir, fmt.Sprintf("db%d", number)), prefix: prefix, args: args}
 	if err := d.start(ctx); err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (d *database) start(ctx context.Context) error {
 	defer d.mu.Unlock()
 	server, err := devserver.StartMariaDB(ctx, devserver.MariaDBConfig{
 		Dir: d.dir, Port: d.port,
-		Args: []string{"--innodb-buffer-pool-size=128M", "--loose-innodb-log-file-size=96M"},
+		Args: append([]string{"--innodb-buffer-pool-size=128M", "--loose-innodb-log-file-size=96M"}, d.args...),
 	})
 	if err != nil {
 		return fmt.Errorf("server db%d: %w", d.number, err)
@@ -101,6 +102,28 @@ func (d *database) restart(ctx context.Context, down time.Duration) error {
 func (d *database) exec(ctx context.Context, statement string) error {
 	if _, err := d.direct.ExecContext(ctx, statement); err != nil {
 		return fmt.Errorf("server db%d: %s: %w", d.number, statement, err)
+	}
+	return nil
+}
+
+// freeze stops the server's process where it is, for a while. Connections stay open, and the kernel accepts new ones.
+func (d *database) freeze(ctx context.Context, during time.Duration) error {
+	if err := d.signal(freeze); err != nil {
+		return err
+	}
+	_ = wait.For(ctx, during)
+	return d.signal(thaw)
+}
+
+func (d *database) signal(s os.Signal) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p, err := os.FindProcess(d.server.Pid())
+	if err == nil {
+		err = p.Signal(s)
+	}
+	if err != nil {
+		return fmt.Errorf("server db%d: %w", d.number, err)
 	}
 	return nil
 }

@@ -37,12 +37,13 @@ const (
 	doReset = "reset" // break the connection
 )
 
-// The biz types: plain and strict have Go handlers, hook and slow are HTTP callbacks.
+// The biz types: plain and strict have Go handlers, the others are HTTP callbacks.
 var (
 	plain  = tocsin.Define[Work]("chaos.plain")
 	strict = tocsin.Define[Work]("chaos.strict")
 	hook   = tocsin.Define[Work]("chaos.hook")
 	slow   = tocsin.Define[Work]("chaos.slow")
+	spare  = tocsin.Define[Work]("chaos.spare") // of a group without nodes: sweepers alone deliver it
 )
 
 // deliveryTimeout is that of every biz type but slow, which has slowTimeout.
@@ -68,7 +69,9 @@ func policies(url string) []biztype.Policy {
 	third.Webhook = &biztype.Webhook{URL: url, Allow: []string{"127.0.0.0/8"}}
 	fourth := third
 	fourth.Name, fourth.Number, fourth.Timeout = slow.Name(), 4, biztype.Duration(slowTimeout)
-	return []biztype.Policy{first, second, third, fourth}
+	fifth := third
+	fifth.Name, fifth.Number, fifth.Group = spare.Name(), 5, "spare"
+	return []biztype.Policy{first, second, third, fourth, fifth}
 }
 
 // handlers do as the payload says and write the journal.

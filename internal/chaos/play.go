@@ -14,6 +14,14 @@ import (
 // leaveWithin bounds a node's orderly end.
 const leaveWithin = 30 * time.Second
 
+// place is where a task is kept.
+type place struct{ server, database int }
+
+// placeOf is the place of a table.
+func (o Options) placeOf(table int) place {
+	return place{o.serverOf(table), o.Layout.DatabaseOf(table)}
+}
+
 // serverOf is the number of the server that holds a table.
 func (o Options) serverOf(table int) int { return o.Layout.DatabaseOf(table) % o.Servers }
 
@@ -61,6 +69,10 @@ func (s *Site) do(ctx context.Context, step Step) error {
 		return s.databases[step.Server].restart(ctx, step.Length)
 	case ReadOnly:
 		return s.databases[step.Server].readOnly(ctx, step.Length)
+	case FreezeServer:
+		return s.databases[step.Server].freeze(ctx, step.Length)
+	case WrongCluster, NoLayout:
+		return s.wrongDatabase(ctx, step)
 	case MoveServer:
 		return s.moveServer(ctx, step)
 	case LockTable:

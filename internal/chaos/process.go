@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-// process is this program, run again in a role.
+// process is a child: this program, run again in a role, or another one.
 type process struct {
 	name string
 	os   *os.Process
@@ -22,19 +22,24 @@ func spawn(r role, logPath string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), roleEnv+"="+r.encode(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	return launch(r.Name, cmd, logPath)
+}
+
+// launch starts a program whose output is appended to a log file.
+func launch(name string, cmd *exec.Cmd, logPath string) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), roleEnv+"="+r.encode(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	cmd.SysProcAttr = childAttr()
-	p := &process{name: r.Name, done: make(chan struct{})}
+	p := &process{name: name, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.keep(cmd, log, started)
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", r.Name, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	return p, nil
 }

@@ -148,7 +148,7 @@ func (p *producer) draw() draft {
 // newTask makes an entry and the task for it. Its due time is in whole
 // milliseconds, rounded up as the client rounds.
 func (l *ledger) newTask(kind string, due time.Time, work Work) draft {
-	b := map[string]tocsin.BizType[Work]{"plain": plain, "strict": strict, "hook": hook, "slow": slow}[kind]
+	b := map[string]tocsin.BizType[Work]{"plain": plain, "strict": strict, "hook": hook, "slow": slow, "spare": spare}[kind]
 	due = due.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 	e := l.open(b.Name(), due)
 	e.Fail, e.Do = work.Fail, work.Do

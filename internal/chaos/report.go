@@ -18,6 +18,8 @@ type Report struct {
 	MostAgain    int            // second deliveries of one task at most
 	LoadedBefore int            // started after a cancel but loaded before it; not strict
 	FrozenBefore int            // started after a cancel by a node that was frozen in between
+	Closed       int            // times that a database was wrong, and watched for writes
+	HeldBack     int            // of these, with a write by a node that was frozen or cut off, statement in hand
 	Calm         Lateness       // of tasks that no fault was near
 	Troubled     Lateness       // of the others
 	Drained      time.Duration  // from the end of load and faults until every task was final
@@ -84,6 +86,7 @@ func (r *Report) String() string {
 		line("  "+cause, "%d", r.Again[cause])
 	}
 	line("started after a cancel", "%d loaded before it, %d by a node that was frozen", r.LoadedBefore, r.FrozenBefore)
+	line("wrong databases", "%d, %d of them written to by a node that was frozen or cut off", r.Closed, r.HeldBack)
 	line("lateness outside faults", "%s", r.Calm)
 	line("lateness inside faults", "%s", r.Troubled)
 	line("drained", "%s after the last fault", r.Drained.Round(time.Millisecond))

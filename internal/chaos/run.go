@@ -147,7 +147,7 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 	}
 	e := evidence{
 		opts: s.opts, entries: l.all, rows: rows, doubles: doubles, deliveries: deliveries(records),
-		incidents: s.incidents.list(), finals: finals, server: s.opts.serverOf,
+		incidents: s.incidents.list(), intrusions: s.intrusions.list(), finals: finals, place: s.opts.placeOf,
 	}
 	report := e.check()
 	report.Drained = drained

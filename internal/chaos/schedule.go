@@ -15,36 +15,41 @@ type Fault string
 // The faults. Each ends by itself after its Length; a killed node is started
 // again then, in the same seat.
 const (
-	KillNode   Fault = "kill -9 node"
-	FreezeNode Fault = "freeze node"
-	TermNode   Fault = "SIGTERM node"
-	CutEtcd    Fault = "cut node from etcd"
-	CutNode    Fault = "cut node from server"
-	EndedNode  Fault = "node ended by itself" // not in schedules: a handler may do it
-	KillSweep  Fault = "kill -9 sweeper"      // not in schedules: LowSweep does it at its begin and end
-	KillServer Fault = "kill -9 server"
-	ReadOnly   Fault = "server read_only"
-	MoveServer Fault = "server read_only, then replaced" // not in schedules: it is done once
-	CutServer  Fault = "cut server"
-	SlowServer Fault = "slow server"
-	Reset      Fault = "reset connections"
-	LockTable  Fault = "lock table"
-	StopEtcd   Fault = "kill -9 etcd"
-	JoinNode   Fault = "node joins"          // not in schedules
-	KillMember Fault = "kill -9 etcd member" // not in schedules: where there are three
-	LowSweep   Fault = "sweep --grace 0s"
+	KillNode     Fault = "kill -9 node"
+	FreezeNode   Fault = "freeze node"
+	TermNode     Fault = "SIGTERM node"
+	CutEtcd      Fault = "cut node from etcd"
+	CutNode      Fault = "cut node from server"
+	EndedNode    Fault = "node ended by itself" // not in schedules: a handler may do it
+	KillSweep    Fault = "kill -9 sweeper"      // not in schedules: LowSweep does it at its begin and end
+	KillServer   Fault = "kill -9 server"
+	ReadOnly     Fault = "server read_only"
+	MoveServer   Fault = "server read_only, then replaced" // not in schedules: it is done once
+	CutServer    Fault = "cut server"
+	SlowServer   Fault = "slow server"
+	Reset        Fault = "reset connections"
+	LockTable    Fault = "lock table"
+	FreezeServer Fault = "freeze server"
+	WrongCluster Fault = "wrong cluster id"  // in the layout row of one database
+	NoLayout     Fault = "layout table away" // of one database
+	StopEtcd     Fault = "kill -9 etcd"
+	JoinNode     Fault = "node joins"          // not in schedules
+	KillMember   Fault = "kill -9 etcd member" // not in schedules: where there are three
+	LowSweep     Fault = "sweep --grace 0s"
+	SickServer   Fault = "sick server" // not in schedules: the matrix has many of that kind
 )
 
 // Step is one fault of a schedule.
 type Step struct {
-	At     time.Duration // from the start of the run
-	Length time.Duration
-	Fault  Fault
-	Node   int           // of the node faults
-	Server int           // of the server faults
-	Member int           // of KillMember
-	Table  int           // of LockTable: table number
-	By     time.Duration // of SlowServer: latency
+	At       time.Duration // from the start of the run
+	Length   time.Duration
+	Fault    Fault
+	Node     int           // of the node faults
+	Server   int           // of the server faults
+	Member   int           // of KillMember
+	Table    int           // of LockTable: table number
+	Database int           // of WrongCluster and NoLayout
+	By       time.Duration // of SlowServer: latency
 }
 
 // String is a line of the schedule.
@@ -59,7 +64,9 @@ func (s Step) String() string {
 		what += fmt.Sprintf(", db%d, by %s", s.Server, s.By)
 	case LockTable:
 		what += fmt.Sprintf(", table %d", s.Table)
-	case KillServer, ReadOnly, MoveServer, CutServer, Reset:
+	case WrongCluster, NoLayout:
+		what += fmt.Sprintf(", database %d, db%d", s.Database, s.Server)
+	case FreezeServer, KillServer, ReadOnly, MoveServer, CutServer, Reset, SickServer:
 		what += fmt.Sprintf(", db%d", s.Server)
 	}
 	return fmt.Sprintf("%8.1fs %+7.1fs  %s", s.At.Seconds(), s.Length.Seconds(), what)
@@ -91,6 +98,9 @@ var shapes = []shape{
 	{CutServer, 2, 2 * time.Second, 15 * time.Second, ofServer},
 	{SlowServer, 2, 5 * time.Second, 15 * time.Second, ofServer},
 	{Reset, 2, 500 * time.Millisecond, 2 * time.Second, ofServer},
+	{FreezeServer, 2, 2 * time.Second, 10 * time.Second, ofServer},
+	{WrongCluster, 1, closedAfter + 2*time.Second, closedAfter + 6*time.Second, ofServer},
+	{NoLayout, 1, closedAfter + 2*time.Second, closedAfter + 6*time.Second, ofServer},
 	{LockTable, 1, 10 * time.Second, 10 * time.Second, ofServer},
 	{StopEtcd, 2, 3 * time.Second, 20 * time.Second, ofEtcd},
 	{LowSweep, 1, 5 * time.Second, 10 * time.Second, ofSweeper},
@@ -140,7 +150,8 @@ func drawStep(rng *rand.Rand, at time.Duration, o Options) (Step, string) {
 		if pick -= s.weight; pick < 0 {
 			step.Fault = s.fault
 			step.Length = (s.least + time.Duration(share*float64(s.most-s.least))).Round(100 * time.Millisecond)
-			if s.fault == LockTable {
+			step.Database = o.Layout.DatabaseOf(step.Table)
+			if slices.Contains([]Fault{LockTable, WrongCluster, NoLayout}, s.fault) {
 				step.Server = o.serverOf(step.Table)
 			}
 			return step, s.target(step)

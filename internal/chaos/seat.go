@@ -20,6 +20,8 @@ type seat struct {
 
 	mu   sync.Mutex
 	past int      // processes so far
+	log  string   // of the present one
+	page string   // its status page; "": it has none
 	proc *process // nil: empty
 }
 
@@ -65,7 +67,8 @@ func (s *Site) sit(at *seat, r role) error {
 	}
 	r.Tables, r.Etcd, r.Timing = s.tables(at), at.endpoints(), s.opts.Timing
 	r.Journal = filepath.Join(s.opts.Dir, r.Name+journalSuffix)
-	proc, err := spawn(r, filepath.Join(s.opts.Dir, r.Name+".log"))
+	at.log = filepath.Join(s.opts.Dir, r.Name+".log")
+	proc, err := spawn(r, at.log)
 	if err == nil {
 		at.proc = proc
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -27,6 +28,22 @@ type Options struct {
 	OneName bool          // nodes keep their seat's name when they start again, as those of a host do
 	Purged  bool          // final rows may go: the check takes them as they were last seen
 	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
+
+	servers []serverOptions // by number; those that are left out are plain
+}
+
+// serverOptions are what a scenario wants of one server.
+type serverOptions struct {
+	args   []string // of the server
+	params string   // of the DSNs that lead to it: "tls=true"
+}
+
+// server returns the options of a server.
+func (o Options) server(number int) serverOptions {
+	if number < len(o.servers) {
+		return o.servers[number]
+	}
+	return serverOptions{}
 }
 
 func (o Options) withDefaults() Options {
@@ -50,16 +67,17 @@ func (o Options) withDefaults() Options {
 
 // Site is a running cluster.
 type Site struct {
-	opts      Options
-	links     links
-	databases []*database
-	etcd      []*etcdServer
-	receiver  *receiver
-	seats     []*seat // of nodes; the sweeper's is apart
-	sweeper   *seat
-	harness   *seat // the links of this process
-	client    *tocsin.Client
-	incidents *incidents
+	opts       Options
+	links      links
+	databases  []*database
+	etcd       []*etcdServer
+	receiver   *receiver
+	seats      []*seat // of nodes; the sweeper's is apart
+	sweeper    *seat
+	harness    *seat // the links of this process
+	client     *tocsin.Client
+	incidents  *incidents
+	intrusions intrusions
 }
 
 // Start brings everything up and returns when every table has an owner. After an
@@ -82,7 +100,7 @@ func (s *Site) startServers(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range s.opts.Servers {
-		d, err := startDatabase(ctx, i, s.opts.Dir, s.opts.Layout.Prefix)
+		d, err := startDatabase(ctx, i, s.opts.Dir, s.opts.Layout.Prefix, s.opts.server(i).args)
 		if err != nil {
 			return err
 		}
@@ -137,6 +155,9 @@ func (s *Site) startNodes(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.opts.Idle == s.opts.Nodes {
+		return nil
+	}
 	return s.AwaitBalance(ctx, s.opts.Nodes-s.opts.Idle)
 }
 
@@ -144,7 +165,8 @@ func (s *Site) startNodes(ctx context.Context) error {
 func (s *Site) tables(at *seat) tocsin.Config {
 	cfg := tocsin.Config{Layout: s.opts.Layout, Cluster: s.opts.Layout.Prefix}
 	for i := range s.databases {
-		server := tocsin.Server{Name: fmt.Sprintf("db%d", i), DSN: fmt.Sprintf("tocsin@tcp(%s)/", at.servers[i].address()), MaxConns: 24}
+		dsn := fmt.Sprintf("tocsin@tcp(%s)/?%s", at.servers[i].address(), s.opts.server(i).params)
+		server := tocsin.Server{Name: fmt.Sprintf("db%d", i), DSN: strings.TrimSuffix(dsn, "?"), MaxConns: 24}
 		for db := range s.opts.Layout.Databases {
 			if db%len(s.databases) == i {
 				server.Databases = append(server.Databases, db)

@@ -14,6 +14,23 @@ const (
 	readOnlySQL  = `SET GLOBAL read_only = 1`
 	readWriteSQL = `SET GLOBAL read_only = 0`
 
+	// wrongSQL gives a database the layout row of another cluster; rightSQL gives it its own. {cluster} is that.
+	wrongSQL = "UPDATE `{database}`.layout SET cluster_id = 'another'"
+	rightSQL = "UPDATE `{database}`.layout SET cluster_id = '{cluster}'"
+
+	// hideSQL takes the layout row away with its table; showSQL brings it back.
+	hideSQL = "RENAME TABLE `{database}`.layout TO `{database}`.layout_away"
+	showSQL = "RENAME TABLE `{database}`.layout_away TO `{database}`.layout"
+
+	// tablesSQL lists the tables of a database.
+	tablesSQL = `SELECT /* tocsin chaos */
+    table_name
+FROM information_schema.tables
+WHERE table_schema = ?`
+
+	// sumSQL tells whether a table has changed.
+	sumSQL = "CHECKSUM TABLE `{database}`.`{table}`"
+
 	// lockSQL keeps everybody else out of one table until unlockSQL.
 	lockSQL   = `LOCK TABLES {table} WRITE`
 	unlockSQL = `UNLOCK TABLES`

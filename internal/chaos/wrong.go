@@ -1,0 +1,144 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
+)
+
+// closedAfter is how long a database may still be written to that has become wrong
+// under connections that had found it right: two looks at it, and what was under way.
+const closedAfter = 4 * time.Second
+
+// intrusion is a write to a database that was known to be wrong.
+type intrusion struct {
+	Step
+	tables   []string // that changed
+	from, to time.Time
+}
+
+// String is for a breach's trace.
+func (i intrusion) String() string {
+	return fmt.Sprintf("%s: %s changed between %s and %s", i.Fault, strings.Join(i.tables, ", "),
+		i.from.UTC().Format(clockForm), i.to.UTC().Format(clockForm))
+}
+
+// intrusions are those of a run. Safe for concurrent use.
+type intrusions struct {
+	mu  sync.Mutex
+	all []intrusion
+}
+
+func (l *intrusions) add(i intrusion) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, i)
+}
+
+// list is a copy.
+func (l *intrusions) list() []intrusion {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+// wrongDatabase makes one database another cluster's, or takes its layout table away,
+// for a while, and notes what is written to it meanwhile.
+func (s *Site) wrongDatabase(ctx context.Context, step Step) error {
+	d, name := s.databases[step.Server], s.opts.Layout.Database(step.Database)
+	harm, mend := wrongSQL, rightSQL
+	if step.Fault == NoLayout {
+		harm, mend = hideSQL, showSQL
+	}
+	render := strings.NewReplacer("{database}", name, "{cluster}", s.opts.Layout.Prefix)
+	if err := d.exec(ctx, render.Replace(harm)); err != nil {
+		return err
+	}
+	failed := s.watchClosed(ctx, step)
+	if err := d.exec(context.WithoutCancel(ctx), render.Replace(mend)); err != nil {
+		return err
+	}
+	return failed
+}
+
+// watchClosed waits for the fault's length and compares the tables as they were once
+// everybody should know with what they are in the end.
+func (s *Site) watchClosed(ctx context.Context, step Step) error {
+	d, name := s.databases[step.Server], s.opts.Layout.Database(step.Database)
+	begin := time.Now()
+	if wait.For(ctx, closedAfter) != nil {
+		return nil
+	}
+	from := time.Now()
+	before, err := d.sums(ctx, name)
+	if err != nil {
+		return err
+	}
+	if wait.Until(ctx, begin.Add(step.Length)) != nil {
+		return nil
+	}
+	after, err := d.sums(ctx, name)
+	if err != nil {
+		return err
+	}
+	if tables := changed(before, after); len(tables) > 0 {
+		s.intrusions.add(intrusion{step, tables, from, time.Now()})
+	}
+	return nil
+}
+
+// sums are the checksums of all tables of a database.
+func (d *database) sums(ctx context.Context, name string) (map[string]string, error) {
+	var tables []string
+	if err := d.selectAll(ctx, &tables, tablesSQL, name); err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, table := range tables {
+		var full, sum string
+		query := strings.NewReplacer("{database}", name, "{table}", table).Replace(sumSQL)
+		if err := d.direct.QueryRowContext(ctx, query).Scan(&full, &sum); err != nil {
+			return nil, fmt.Errorf("server db%d: %s: %w", d.number, query, err)
+		}
+		all[table] = sum
+	}
+	return all, nil
+}
+
+// selectAll reads one column of text.
+func (d *database) selectAll(ctx context.Context, into *[]string, query string, args ...any) error {
+	rows, err := d.direct.QueryContext(ctx, query, args...)
+	if err != nil {
+		return fmt.Errorf("server db%d: %w", d.number, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		*into = append(*into, text)
+	}
+	return rows.Err()
+}
+
+// changed names the tables that differ, are new, or are gone.
+func changed(before, after map[string]string) (tables []string) {
+	for table := range after {
+		if before[table] != after[table] {
+			tables = append(tables, table)
+		}
+	}
+	for table := range before {
+		if _, there := after[table]; !there {
+			tables = append(tables, table)
+		}
+	}
+	slices.Sort(tables)
+	return slices.Compact(tables)
+}

@@ -1,0 +1,63 @@
+package chaos
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
+)
+
+// TestWrongDatabaseAndFrozenServer plays the faults that take a database or a server away without a word.
+func TestWrongDatabaseAndFrozenServer(t *testing.T) {
+	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true})
+	s.under(Load{Rate: pick(100, 400), Changes: 0.12, Fails: true, Far: 8 * time.Second}, func(ctx context.Context) error {
+		s.pause(time.Second)
+		for _, step := range []Step{
+			{Fault: WrongCluster, Database: 1, Server: 1, Length: closedAfter + 2*time.Second},
+			{Fault: FreezeServer, Server: 0, Length: pick(2*time.Second, 10*time.Second)},
+			{Fault: NoLayout, Database: 2, Server: 0, Length: closedAfter + 2*time.Second},
+		} {
+			if err := s.Do(ctx, step); err != nil {
+				return err
+			}
+			s.pause(pick(time.Second, 10*time.Second))
+		}
+		return nil
+	})
+	if r := s.verdict(); r.Closed != 2 {
+		t.Errorf("%d times was a database wrong and watched, want 2", r.Closed)
+	}
+}
+
+// TestAWriteToAWrongDatabaseIsSeen guards the guard.
+func TestAWriteToAWrongDatabaseIsSeen(t *testing.T) {
+	o := small
+	o.Idle = o.Nodes
+	s := begin(t, o)
+	table := s.opts.Layout.Table(0)
+	s.databases[0].mustExec(t, "INSERT INTO "+table+rowForged)
+	step := Step{Fault: WrongCluster, Length: closedAfter + 2*time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Do(t.Context(), step) }()
+	_ = wait.For(t.Context(), closedAfter+time.Second)
+	s.databases[0].mustExec(t, "UPDATE "+table+" SET version = version + 1")
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if all := s.intrusions.list(); len(all) != 1 || !strings.Contains(all[0].String(), "task_0000 changed") {
+		t.Errorf("seen: %v", all)
+	}
+}
+
+// rowForged is a finished task.
+const rowForged = ` (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)
+VALUES (1, NOW(), NOW(), 1, 1, 2, NOW(), NOW(), '{}')`
+
+func (d *database) mustExec(t *testing.T, statement string) {
+	t.Helper()
+	if err := d.exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
