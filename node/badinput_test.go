@@ -45,14 +45,15 @@ func TestConfigsThatNoNodeCanRunWithAreRefused(t *testing.T) {
 		Group: "orders", Name: "test",
 	}
 	for want, change := range map[string]func(*node.Config){
-		"":                                      func(*node.Config) {},
-		"lease TTL 1s: use at least 2s":         func(c *node.Config) { c.LeaseTTL = time.Second },
-		"lease TTL -1s: use at least 2s":        func(c *node.Config) { c.LeaseTTL = -time.Second },
-		"weight -1, queue capacity 0":           func(c *node.Config) { c.Weight = -1 },
-		"weight 0, queue capacity -1":           func(c *node.Config) { c.QueueCap = -1 },
-		"drain time-out -1s":                    func(c *node.Config) { c.DrainTimeout = -time.Second },
-		"scan interval -1s":                     func(c *node.Config) { c.ScanInterval = -time.Second },
-		"sweep grace -1s: must not be negative": func(c *node.Config) { c.SweepGrace = -time.Second },
+		"": func(*node.Config) {},
+		"5 bytes of payloads: use at least 1048576": func(c *node.Config) { c.PayloadBytes = 5 },
+		"lease TTL 1s: use at least 2s":             func(c *node.Config) { c.LeaseTTL = time.Second },
+		"lease TTL -1s: use at least 2s":            func(c *node.Config) { c.LeaseTTL = -time.Second },
+		"weight -1, queue capacity 0":               func(c *node.Config) { c.Weight = -1 },
+		"weight 0, queue capacity -1":               func(c *node.Config) { c.QueueCap = -1 },
+		"drain time-out -1s":                        func(c *node.Config) { c.DrainTimeout = -time.Second },
+		"scan interval -1s":                         func(c *node.Config) { c.ScanInterval = -time.Second },
+		"sweep grace -1s: must not be negative":     func(c *node.Config) { c.SweepGrace = -time.Second },
 	} {
 		cfg := good
 		change(&cfg)
