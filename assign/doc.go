@@ -50,7 +50,7 @@
 //	a key is deleted by hand     its owner drops the table or restores its node's key; the table is taken anew
 //	a key is overwritten         the same, after a TTL: a key that no node stands behind is removed by whoever sees it
 //	a node can't reach a database   it says so (Miss); others that can take its tables after half a TTL, and give it others for them
-//	two nodes have other handlers  both go on and warn; Nodes shows it
+//	a node lacks biz types       it says so (Tell); for each of its tables one node that has a type is told to stand in (Config.StandIn)
 //	a node has other databases   it is refused when it registers (ErrForeign). One that runs already goes on and says so: it
 //	                             keeps its tables, or goes on in claim mode if its lease is lost, until Adopt
 package assign

@@ -55,10 +55,14 @@ func (a *Assign) infoNow() NodeInfo {
 	return info
 }
 
-// Elsewhere reports whether another live node of the group delivers the biz type, as far as is known.
-func (a *Assign) Elsewhere(bizType string) bool {
+// Elsewhere reports whether another live node of the group delivers the biz type; known is false before the group's keys
+// have been read.
+func (a *Assign) Elsewhere(bizType string) (delivered, known bool) {
 	others := a.others.Load()
-	return others != nil && (*others)[bizType]
+	if others == nil {
+		return false, false
+	}
+	return (*others)[bizType], true
 }
 
 // noteOthers remembers what the other nodes deliver.

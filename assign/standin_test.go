@@ -114,7 +114,8 @@ func TestNodesStandInForOneThatLacksATypeUntilItHasIt(t *testing.T) {
 			tablesOf(ofB, a.ID(), "y") > 0 && tablesOf(ofC, a.ID(), "y") > 0 &&
 			tablesOf(ofB, a.ID(), "y")+tablesOf(ofC, a.ID(), "y") == len(a.held)
 	})
-	if !a.Elsewhere("y") || a.Elsewhere("z") {
+	elsewhere := func(d *desk, name string) bool { delivered, known := d.Elsewhere(name); return delivered && known }
+	if !elsewhere(a, "y") || elsewhere(a, "z") {
 		t.Error("a does not know what the others deliver")
 	}
 	other.leave()
@@ -124,7 +125,7 @@ func TestNodesStandInForOneThatLacksATypeUntilItHasIt(t *testing.T) {
 	a.Tell(Told{Types: []string{"x", "y"}})
 	c.await("nobody stands in for a", func() bool { return len(ofB) == 0 })
 	b.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{"y": "no secret"}})
-	c.await("b lacks it, and has no duty", func() bool { return a.Elsewhere("y") == false && len(ofB) == 0 })
+	c.await("b lacks it, and has no duty", func() bool { return !elsewhere(a, "y") && len(ofB) == 0 })
 	a.leave()
 	c.await("b has all tables", func() bool { return len(b.held) == 32 })
 	if len(ofB) > 0 {

@@ -37,7 +37,7 @@ type Policy struct {
 // Webhook is the target of an HTTP callback.
 type Webhook struct {
 	URL     string   `yaml:"url" json:"url"`                             // http or https
-	Secrets []string `yaml:"secrets,omitempty" json:"secrets,omitempty"` // names of environment variables that hold whsec_ secrets; the first signs too, at most two
+	Secrets []string `yaml:"secrets,omitempty" json:"secrets,omitempty"` // names of whsec_ secrets, each a file or an environment variable of who delivers; all sign, at most two
 	Allow   []string `yaml:"allow,omitempty" json:"allow,omitempty"`     // private CIDRs that may be dialled, e.g. 10.0.0.0/8
 }
 

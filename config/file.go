@@ -68,7 +68,8 @@ type Node struct {
 	PayloadMiB int `yaml:"payload_mib"`
 	// DrainTimeout is how long deliveries in hand may go on after SIGTERM, 1s to 1h; 0: 30s. The process ends 5 s later at most.
 	DrainTimeout biztype.Duration `yaml:"drain_timeout"`
-	Listen       string           `yaml:"listen"` // of /metrics, /healthz and /status; "": 127.0.0.1:8480; "off": none
+	SecretsDir   string           `yaml:"secrets_dir"` // a file for each callback secret, of its name; absolute; "": they come from the environment
+	Listen       string           `yaml:"listen"`      // of /metrics, /healthz and /status; "": 127.0.0.1:8480; "off": none
 }
 
 // Scan is about reading the tables.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -127,6 +128,7 @@ func (c *check) node(n Node) {
 	c.refuse(n.Weight < 1 || n.Weight > maxWeight, "$.node.weight", "node.weight %d: use 1 to %d", n.Weight, maxWeight)
 	c.refuse(n.PayloadMiB < 1 || n.PayloadMiB > maxPayload, "$.node.payload_mib", "node.payload_mib %d: use 1 to %d", n.PayloadMiB, maxPayload)
 	c.between("$.node.drain_timeout", "node.drain_timeout", n.DrainTimeout, minDrain, maxDrain)
+	c.refuse(n.SecretsDir != "" && !filepath.IsAbs(n.SecretsDir), "$.node.secrets_dir", "node.secrets_dir %q: want an absolute path", n.SecretsDir)
 	if n.Listen != Off {
 		c.refuse(listenError(n.Listen) != nil, "$.node.listen", "node.listen %q: want host:port such as %s, or %s", n.Listen, DefaultListen, Off)
 	}

@@ -14,15 +14,16 @@ type standIn struct {
 }
 
 // StandIn lets rows of the biz types start in tables of another owner, each by a
-// claim. Tables that are admitted are left out. It may be called again for other
-// types or another owner.
+// claim. Tables that are admitted are left out. It may be called again, for the
+// same or for others; types must not change afterwards.
 func (d *Dispatcher) StandIn(tables []int, owner string, types []uint64) {
+	one := &standIn{owner, types}
 	for index, numbers := range d.byServer(tables) {
 		s := d.servers[index]
 		s.mu.Lock()
 		for n := range numbers {
 			if t := s.known(n); !t.admitted || t.standIn != nil {
-				t.admitted, t.standIn, t.since = true, &standIn{owner, slices.Clone(types)}, time.Now()
+				t.admitted, t.standIn = true, one
 			}
 		}
 		s.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/name"
+	"github.com/tocsinhq/tocsin/sink/webhook"
 )
 
 // Config of a Node. The zero value of every field but Tables is usable; Sweep
@@ -40,14 +41,19 @@ type Config struct {
 	Logger     zerolog.Logger        // the zero value logs nothing
 	Registerer prometheus.Registerer // nil: metrics are not exported
 	Getenv     func(string) string   // where webhook secrets come from; nil: os.Getenv
+	SecretsDir string                // where they are looked for first, again and again: a file for each, of its name; absolute; "": nowhere
 }
 
 // minLeaseTTL bounds Config.LeaseTTL: a shorter lease is lost by a pause of the process.
 const minLeaseTTL = 2 * time.Second
 
-// Validate reports the first thing that is wrong. It connects to nothing.
+// Validate reports the first thing that is wrong. It connects to nothing, and looks
+// whether SecretsDir is there.
 func (c Config) Validate() error {
 	if err := c.Tables.Validate(); err != nil {
+		return err
+	}
+	if err := c.secrets().Check(); err != nil {
 		return err
 	}
 	c = c.withDefaults()
@@ -98,6 +104,11 @@ func (c Config) withDefaults() Config {
 		c.Getenv = os.Getenv
 	}
 	return c
+}
+
+// secrets says where webhook secrets are.
+func (c Config) secrets() webhook.Secrets {
+	return webhook.Secrets{Dir: c.SecretsDir, Getenv: c.Getenv}
 }
 
 // NoGrace as Config.SweepGrace sweeps whatever is due, however short a time ago:

@@ -61,7 +61,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer p.close()
 	n.running.Store(p)
 	defer n.running.Store(nil)
-	n.cfg.Logger.Info().Str("version", n.cfg.Version).Str("group", n.cfg.Group).Strs("biz_types", p.types).
+	n.cfg.Logger.Info().Str("version", n.cfg.Version).Str("group", n.cfg.Group).Strs("biz_types", p.roster.now().Types).
 		Str("listen", n.cfg.Listen).Msg("node runs")
 	err = p.run(ctx)
 	left := p.dispatcher.Stats()
@@ -80,6 +80,8 @@ func (p *parts) run(ctx context.Context) error {
 	g.Go(func() error { p.stalls.run(failed); return nil })
 	g.Go(func() error { p.health.Run(failed); return nil })
 	g.Go(func() error { p.holder.run(failed); return nil })
+	g.Go(func() error { p.roster.run(failed); return nil })
+	g.Go(func() error { return ended(failed, "standin", p.standin.Run(failed)) })
 	g.Go(func() error { return ended(failed, "policies", p.watcher.Run(failed)) })
 	g.Go(func() error { return ended(failed, "scanner", p.scanner.Run(failed)) })
 	drained := make(chan struct{})

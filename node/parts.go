@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/scanner"
+	"github.com/tocsinhq/tocsin/standin"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -31,7 +32,8 @@ type parts struct {
 	health     *health.Health
 	stalls     *stalls
 	assign     *assign.Assign
-	types      []string // biz types delivered at the start, sorted
+	roster     *roster
+	standin    *standin.StandIn
 	metrics    *scope
 }
 
@@ -62,13 +64,14 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.types = typesOf(policies, p.handlers, p.mine)
+	p.targets = newTargets(p.cfg, p.handlers, p.mine)
 	p.compareHorizon(ctx)
 	p.lookForIdentity()
 	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
 	p.assign, err = assign.New(assign.Config{
 		Client: client, Cluster: n.cfg.Tables.Cluster, Group: n.cfg.Group, Node: n.cfg.Name,
 		Tables: n.cfg.Tables.Layout.Total(), ServerOf: p.store.ServerOf, Block: n.cfg.Tables.Layout.Tables, Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout, Info: p.info(),
+		StandIn:   func(duties []assign.Duty) { p.standin.Set(dutiesOf(duties)) },
 		Identity:  func() assign.Identity { return assign.NewIdentity(p.store.Identity(), n.cfg.Tables) },
 		OwnerRows: ownerRows{p.store, n.cfg.Group, n.cfg.Name},
 		Logger:    n.cfg.Logger, Registerer: p.cfg.Registerer,
@@ -82,7 +85,6 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 
 // openEngines makes what stands between the assignment and the database.
 func (p *parts) openEngines(policies []biztype.Policy) (err error) {
-	p.targets = newTargets(p.cfg, p.handlers, p.mine)
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.assign.ID(),
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
@@ -102,9 +104,18 @@ func (p *parts) openEngines(policies []biztype.Policy) (err error) {
 		return err
 	}
 	p.holder.fence, p.holder.intake, p.holder.scan, p.holder.node = p.store, p.dispatcher, p.scanner, p.assign.ID
-	p.dispatcher.SetPolicies(policies)
+	p.roster = newRoster(p.targets, p.assign, p.cfg.Logger, p.cfg.Registerer)
+	p.roster.lanes = p.dispatcher
+	p.standin, err = standin.New(standin.Config{
+		Tables: p.store, Intake: p.dispatcher, Number: p.roster.number, May: p.assign.LeaseOK,
+		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	p.roster.set(policies)
 	p.watcher, err = biztype.NewWatcher(biztype.WatchConfig{
-		Cluster: p.cfg.Tables, Changed: p.dispatcher.SetPolicies, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+		Cluster: p.cfg.Tables, Changed: p.roster.set, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	return err
 }
@@ -139,7 +150,16 @@ func (p *parts) sight(s health.State) {
 
 // info is what the node tells others of itself.
 func (p *parts) info() assign.NodeInfo {
-	return assign.NodeInfo{Version: p.cfg.Version, Listen: p.cfg.Listen, Started: p.started, Types: p.types}
+	return assign.NodeInfo{Version: p.cfg.Version, Listen: p.cfg.Listen, Started: p.started}
+}
+
+// dutiesOf passes on what the assignment says.
+func dutiesOf(duties []assign.Duty) []standin.Duty {
+	all := make([]standin.Duty, len(duties))
+	for i, d := range duties {
+		all[i] = standin.Duty(d)
+	}
+	return all
 }
 
 // close gives back what open took.

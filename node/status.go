@@ -11,15 +11,17 @@ import (
 
 // Report is what the status page says of a running node.
 type Report struct {
-	Node    string           `json:"node"` // id of the present incarnation
-	Group   string           `json:"group"`
-	Version string           `json:"version"`
-	Started time.Time        `json:"started"`
-	Mode    Mode             `json:"mode"`
-	Owned   int              `json:"tables_owned"`
-	Wanted  int              `json:"tables_wanted"`
-	Types   []string         `json:"biz_types"` // delivered here
-	Work    dispatcher.Stats `json:"work"`
+	Node    string    `json:"node"` // id of the present incarnation
+	Group   string    `json:"group"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Mode    Mode      `json:"mode"`
+	Owned   int       `json:"tables_owned"`
+	Wanted  int       `json:"tables_wanted"`
+	Types   []string  `json:"biz_types"` // delivered here
+	// Lacks are the biz types of the group that are not delivered here, and why: others stand in for this node, if they can.
+	Lacks map[string]string `json:"biz_types_lacking"`
+	Work  dispatcher.Stats  `json:"work"`
 
 	Databases []health.Database `json:"databases"` // those that this node can't use, or that something is wrong with
 }
@@ -40,10 +42,11 @@ func (n *Node) Report() (Report, bool) {
 	if p == nil {
 		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: Waiting, Databases: []health.Database{}}, false
 	}
+	told := p.roster.now()
 	return Report{
 		Node: p.assign.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.assign.Owned(), Wanted: p.assign.Wanted(),
-		Types: p.types, Work: p.dispatcher.Stats(),
+		Types: told.Types, Lacks: told.Lacks, Work: p.dispatcher.Stats(),
 		Databases: p.health.State().Sick(),
 	}, true
 }

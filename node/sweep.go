@@ -18,6 +18,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/sweeper"
 )
@@ -116,6 +117,8 @@ type sweepParts struct {
 	dispatcher *dispatcher.Dispatcher
 	policies   atomic.Pointer[[]biztype.Policy]
 	counts     counts
+	seen       int // changes of targets, as of the last sweep
+	limit      loglimit.Limit
 }
 
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
@@ -151,7 +154,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config {
 	cfg := sweeper.Config{
 		Tables: w.store, Now: w.store.Now, Servers: w.store.Servers(), TablesOf: w.store.TablesOf, Intake: w.dispatcher,
-		Policies: func() []biztype.Policy { return *w.policies.Load() },
+		Policies: func() []biztype.Policy { w.refresh(t); return *w.policies.Load() },
 		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
 		Grace:    w.node.cfg.SweepGrace, Timeout: w.node.cfg.SweepTimeout, Outcomes: w.counts.read,
 		Logger: w.node.cfg.Logger, Registerer: r,
@@ -179,6 +182,27 @@ func (w *sweepParts) watch(ctx context.Context) error {
 		return err
 	}
 	return watcher.Run(ctx)
+}
+
+// refresh reads the callbacks' secrets again, and says which are missing.
+func (w *sweepParts) refresh(t *targets) {
+	policies := *w.policies.Load()
+	if t.reload(policies, &w.seen) {
+		w.dispatcher.SetPolicies(policies)
+	}
+	for name, why := range t.lacks(callbacks(policies)) {
+		w.limit.Of(w.node.cfg.Logger.Error(), name).Str("biz_type", name).Str("why", why).Msg("callback can't be delivered here")
+	}
+}
+
+// callbacks gives the policies that name a webhook.
+func callbacks(policies []biztype.Policy) (some []biztype.Policy) {
+	for _, p := range policies {
+		if p.Webhook != nil {
+			some = append(some, p)
+		}
+	}
+	return some
 }
 
 func (w *sweepParts) follow(policies []biztype.Policy) {

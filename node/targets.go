@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -14,69 +15,139 @@ import (
 // the Go handler of its name. Safe for concurrent use.
 type targets struct {
 	cfg      Config
+	secrets  webhook.Secrets
 	handlers *Handlers
 	mine     func(biztype.Policy) bool
 
 	mu       sync.Mutex
-	webhooks map[string]keyedSink // by policy name
-	refused  map[string]string    // by policy name: why its callback can't be delivered, as last logged
+	webhooks map[string]callback // by policy name
+	changes  int                 // of webhooks, so far
 }
 
-// keyedSink is a callback's sink and what it was made from.
-type keyedSink struct {
+// callback is a callback's sink and what it was made from.
+type callback struct {
 	*webhook.Sink
-	key string
+	key    string
+	values []string // of its secrets
+	stale  error    // why the secrets can't be read any more; nil: they can
 }
 
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
-	return &targets{cfg: cfg, handlers: h, mine: mine, webhooks: map[string]keyedSink{}, refused: map[string]string{}}
+	return &targets{cfg: cfg, secrets: cfg.secrets(), handlers: h, mine: mine, webhooks: map[string]callback{}}
 }
 
 // of gives the target of a policy; false where this process can't deliver it.
 func (t *targets) of(p biztype.Policy) (dispatcher.Target, bool) {
+	target, err := t.find(p)
+	return target, err == nil
+}
+
+// find gives the target of a policy, or says why there is none here.
+func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 	switch {
 	case !t.mine(p):
-		return dispatcher.Target{}, false
-	case p.Webhook == nil:
-		target, ok := t.handlers.targets[p.Name]
-		return target, ok
+		return dispatcher.Target{}, fmt.Errorf("biz type %s belongs to group %s", p.Name, p.WithDefaults().Group)
+	case p.Webhook != nil:
+		sink, err := t.webhook(p)
+		return dispatcher.Target{Sink: sink}, err
 	}
-	sink, err := t.webhook(p)
-	t.note(p, err)
-	return dispatcher.Target{Sink: sink}, err == nil
+	target, ok := t.handlers.targets[p.Name]
+	if !ok {
+		return target, fmt.Errorf("biz type %s has no handler in this program", p.Name)
+	}
+	return target, nil
 }
 
-// note logs why a callback can't be delivered, once: of is asked again and again.
-func (t *targets) note(p biztype.Policy, err error) {
-	why := ""
-	if err != nil {
-		why = err.Error()
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if why != "" && why != t.refused[p.Name] {
-		t.cfg.Logger.Error().Err(err).Str("biz_type", p.Name).Msg("callback can't be delivered here")
-	}
-	t.refused[p.Name] = why
-}
-
-// webhook gives the sink of a policy: the same as before where neither target
-// nor concurrency changed, so that connections live on.
+// webhook gives the sink of a policy: the same as before where neither target,
+// concurrency nor secrets changed, so that connections live on. Secrets are read
+// anew each time. If they can't be read any more, as while a file is written, those
+// read before stay in use.
 func (t *targets) webhook(p biztype.Policy) (*webhook.Sink, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key := fmt.Sprint(*p.Webhook, p.Concurrency)
-	if old, known := t.webhooks[p.Name]; known {
-		if old.key == key {
-			return old.Sink, nil
-		}
+	c := callback{key: fmt.Sprint(*p.Webhook, p.Concurrency)}
+	old, known := t.webhooks[p.Name]
+	var err error
+	c.Sink, err = webhook.FromPolicy(p, t.cfg.Name, func(name string) (string, error) {
+		value, err := t.secrets.Value(name)
+		c.values = append(c.values, value)
+		return value, err
+	})
+	same := known && old.key == c.key
+	if same && (err != nil || slices.Equal(old.values, c.values)) {
+		old.stale = err
+		t.webhooks[p.Name] = old
+		return old.Sink, nil
+	}
+	if known {
 		old.Close()
+		delete(t.webhooks, p.Name)
+		t.changes++
 	}
-	sink, err := webhook.FromPolicy(p, t.cfg.Name, t.cfg.Getenv)
 	if err == nil {
-		t.webhooks[p.Name] = keyedSink{sink, key}
+		t.webhooks[p.Name] = c
+		t.changes++
 	}
-	return sink, err
+	return c.Sink, err
+}
+
+// reload looks at all policies again, and reports whether a callback's target has
+// changed, come or gone since the last call.
+func (t *targets) reload(policies []biztype.Policy, before *int) bool {
+	for _, p := range policies {
+		if t.mine(p) && p.Webhook != nil {
+			_, _ = t.webhook(p)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed := t.changes != *before
+	*before = t.changes
+	return changed
+}
+
+// lacks says why policies of this node's group can't be delivered here, by name.
+func (t *targets) lacks(policies []biztype.Policy) map[string]string {
+	lacks := make(map[string]string)
+	for _, p := range policies {
+		if !t.mine(p) {
+			continue
+		}
+		if _, err := t.find(p); err != nil {
+			lacks[p.Name] = err.Error()
+		}
+	}
+	return lacks
+}
+
+// stale says of which callbacks the secrets can't be read any more, and why.
+func (t *targets) stale() map[string]error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	stale := make(map[string]error)
+	for name, c := range t.webhooks {
+		if c.stale != nil {
+			stale[name] = c.stale
+		}
+	}
+	return stale
+}
+
+// types lists the biz types that are delivered here, sorted: all handlers, and the
+// callbacks of this node's group whose secrets are here.
+func (t *targets) types(policies []biztype.Policy) []string {
+	names := make(map[string]bool)
+	for _, name := range t.handlers.names() {
+		names[name] = true
+	}
+	for _, p := range policies {
+		if p.Webhook == nil || !t.mine(p) {
+			continue
+		}
+		_, names[p.Name] = t.of(p)
+	}
+	maps.DeleteFunc(names, func(_ string, here bool) bool { return !here })
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(names))))
 }
 
 // close gives back the connections of all callbacks.
@@ -86,16 +157,4 @@ func (t *targets) close() {
 	for _, s := range t.webhooks {
 		s.Close()
 	}
-}
-
-// typesOf lists the biz types that a node of these handlers delivers, sorted.
-func typesOf(policies []biztype.Policy, h *Handlers, mine func(biztype.Policy) bool) []string {
-	names := h.names()
-	for _, p := range policies {
-		if mine(p) && p.Webhook != nil {
-			names = append(names, p.Name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

@@ -304,14 +304,27 @@ func writeNodes(w io.Writer, nodes []assign.NodeState, now time.Time) {
 	}
 	columns(w, rows...)
 	for _, n := range nodes {
+		writeLacking(w, n, nodes)
 		writeDifference(w, n)
 	}
 }
 
+// writeLacking says what a node can't deliver, and whether others stand in for it.
+func writeLacking(w io.Writer, n assign.NodeState, group []assign.NodeState) {
+	for _, name := range slices.Sorted(maps.Keys(n.Info.Lacks)) {
+		meanwhile := "no node of its group can: such tasks wait"
+		if slices.ContainsFunc(group, func(o assign.NodeState) bool { return slices.Contains(o.Info.Types, name) }) {
+			meanwhile = "others of its group stand in for it"
+		}
+		fmt.Fprintf(w, "note: %s can't deliver %s (%s); %s\n", oneCell(n.ID), oneCell(name), oneCell(n.Info.Lacks[name]), meanwhile)
+	}
+}
+
 // writeDifference says which tasks wait because nodes of a group are not alike,
-// and which databases a node can't use.
+// and which databases a node can't use. A node of an older program does not say
+// what it lacks, so nobody stands in for it.
 func writeDifference(w io.Writer, n assign.NodeState) {
-	if len(n.Lacks) > 0 {
+	if n.Info.Lacks == nil && len(n.Lacks) > 0 {
 		fmt.Fprintf(w, "note: %s has no handler for %s, which others of its group have: such tasks in its tables wait\n",
 			oneCell(n.ID), handlers(n.Lacks))
 	}

@@ -67,6 +67,7 @@ func (a *app) examine(ctx context.Context, nodes int) []doctor.Check {
 			return askEtcd(ctx, etcd, cfg.Cluster, cfg.Layout.Total())
 		}
 		p.Identity = a.identityInEtcd
+		p.Members = a.members
 	}
 	if nodes == 0 {
 		nodes = a.liveNodes(ctx)
@@ -88,6 +89,17 @@ func (a *app) liveNodes(ctx context.Context) (n int) {
 		n += len(g.Nodes)
 	}
 	return n
+}
+
+// members tells what the live nodes of all groups deliver.
+func (a *app) members(ctx context.Context) (all []doctor.Member, err error) {
+	groups, err := a.nodes(ctx, "")
+	for _, g := range groups {
+		for _, n := range g.Nodes {
+			all = append(all, doctor.Member{ID: n.ID, Group: g.Group, Types: n.Info.Types, Lacks: n.Info.Lacks})
+		}
+	}
+	return all, err
 }
 
 func serverNames(uses []doctor.Use) string {

@@ -21,6 +21,7 @@ func nodeConfig(file config.File, a *app, r prometheus.Registerer) node.Config {
 		SweepGrace:   file.Sweep.Grace.D(),
 		SweepTimeout: file.Sweep.Timeout.D(),
 		DrainTimeout: file.Node.DrainTimeout.D(),
+		SecretsDir:   file.Node.SecretsDir,
 		Version:      version,
 		Logger:       a.logger(file.Log.Level, file.Log.Format),
 		Registerer:   r,

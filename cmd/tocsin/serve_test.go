@@ -107,13 +107,31 @@ func (s *site) fill(n int, over time.Duration) {
 // serving is a `tocsin serve` in a process of its own.
 type serving struct {
 	*exec.Cmd
-	log *bytes.Buffer
+	log *output
+}
+
+// output is what a process has written so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 func (s *site) serve(name string, more ...string) *serving {
 	s.t.Helper()
 	cmd := command(s.t.Context(), s.dir, append([]string{"serve", "--name", name, "--listen", "off"}, more...)...)
-	n := &serving{cmd, &bytes.Buffer{}}
+	n := &serving{cmd, &output{}}
 	cmd.Stderr = n.log
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)

@@ -24,7 +24,8 @@ type Patient struct {
 	// Identity reads that of the databases, "" if they have none, and says whether etcd knows the cluster by another. It is
 	// asked when Etcd has answered.
 	Identity func(context.Context) (id string, refused error)
-	Timeout  time.Duration // of each question; 0: DefaultTimeout
+	Members  func(context.Context) ([]Member, error) // the live nodes; nil: nobody knows
+	Timeout  time.Duration                           // of each question; 0: DefaultTimeout
 }
 
 // Servers reads from a cluster's servers; *store.Store does.
@@ -79,7 +80,13 @@ func (p Patient) types(ctx context.Context) []Check {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	policies, err := p.Types(ctx)
-	return of("biz types", Types(policies, err))
+	checks := []Check{Types(policies, err)}
+	if p.Members != nil && err == nil {
+		if members, err := p.Members(ctx); err == nil { // etcd's own check says why not
+			checks = append(checks, Delivered(policies, members)...)
+		}
+	}
+	return of("biz types", checks...)
 }
 
 // Types judges the stored policies, or why they could not be read.

@@ -93,17 +93,17 @@ func (c Config) validate() error {
 	return nil
 }
 
-// FromPolicy makes the sink of a webhook policy. Its secrets are the values of
-// the environment variables that the policy names.
-func FromPolicy(p biztype.Policy, node string, getenv func(string) string) (*Sink, error) {
+// FromPolicy makes the sink of a webhook policy. secret gives the values of the
+// secrets that the policy names; see Secrets.
+func FromPolicy(p biztype.Policy, node string, secret func(name string) (string, error)) (*Sink, error) {
 	if p.Webhook == nil {
 		return nil, fmt.Errorf("biz type %s has no webhook", p.Name)
 	}
 	cfg := Config{URL: p.Webhook.URL, Allow: p.Webhook.Allow, Node: node, Conns: p.WithDefaults().Concurrency}
 	for _, name := range p.Webhook.Secrets {
-		value := getenv(name)
-		if value == "" {
-			return nil, fmt.Errorf("biz type %s: the environment variable %s with the webhook's secret is not set", p.Name, name)
+		value, err := secret(name)
+		if err != nil {
+			return nil, fmt.Errorf("biz type %s: %w", p.Name, err)
 		}
 		cfg.Secrets = append(cfg.Secrets, value)
 	}

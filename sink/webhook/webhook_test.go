@@ -231,12 +231,13 @@ func TestFromPolicyNamesAMissingSecret(t *testing.T) {
 	t.Parallel()
 	p := biztype.Policy{Name: "order.close", Webhook: &biztype.Webhook{URL: "http://h", Secrets: []string{"HOOK_A", "HOOK_B"}}}
 	env := map[string]string{"HOOK_A": secretA}
-	_, err := FromPolicy(p, "node-1", func(name string) string { return env[name] })
+	secrets := Secrets{Getenv: func(name string) string { return env[name] }}
+	_, err := FromPolicy(p, "node-1", secrets.Value)
 	if err == nil || !strings.Contains(err.Error(), "HOOK_B") || strings.Contains(err.Error(), secretA) {
 		t.Errorf("got %v", err)
 	}
 	env["HOOK_B"] = secretB
-	if _, err := FromPolicy(p, "node-1", func(name string) string { return env[name] }); err != nil {
+	if _, err := FromPolicy(p, "node-1", secrets.Value); err != nil {
 		t.Error(err)
 	}
 }

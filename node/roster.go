@@ -1,0 +1,153 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
+)
+
+// rosterEvery is how often secrets are read again.
+const rosterEvery = 2 * time.Second
+
+// lanes is what roster asks of the dispatcher.
+type lanes interface {
+	SetPolicies([]biztype.Policy)
+	InHand(bizType uint64) bool
+}
+
+// group is what roster asks of the assignment.
+type group interface {
+	Tell(assign.Told)
+	Elsewhere(bizType string) (delivered, known bool)
+}
+
+// roster knows which biz types of its group this node delivers, and which it lacks:
+// their callback's secret is not here, or this program has no handler for them. It
+// tells the dispatcher and the other nodes, of which some stand in for this one. A
+// type that this node ceases to deliver is told to be lacking only when no delivery
+// of it is in hand: from then on others deliver it in this node's tables.
+type roster struct {
+	targets *targets
+	lanes   lanes
+	group   group
+	log     zerolog.Logger
+	limit   loglimit.Limit
+	lacking *prometheus.GaugeVec
+
+	mu       sync.Mutex
+	policies []biztype.Policy
+	seen     int // changes of targets, as of the last look
+	told     assign.Told
+}
+
+func newRoster(t *targets, g group, log zerolog.Logger, r prometheus.Registerer) *roster {
+	return &roster{
+		targets: t, group: g, log: log,
+		lacking: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "tocsin", Subsystem: "node", Name: "biz_type_lacking",
+			Help: "1 for each biz type of its group that this node can't deliver: other nodes stand in for it, if they can.",
+		}, []string{"biz_type"}),
+	}
+}
+
+// run looks at the secrets again and again, until ctx ends.
+func (r *roster) run(ctx context.Context) {
+	tick := time.NewTicker(rosterEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.look()
+		}
+	}
+}
+
+// set takes new policies.
+func (r *roster) set(policies []biztype.Policy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.policies = policies
+	r.targets.reload(policies, &r.seen)
+	r.lanes.SetPolicies(policies)
+	r.tell()
+}
+
+// look reads the secrets again.
+func (r *roster) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.targets.reload(r.policies, &r.seen) {
+		r.lanes.SetPolicies(r.policies)
+	}
+	r.tell()
+	r.say()
+}
+
+// tell says what is new to the other nodes. Called under mu.
+func (r *roster) tell() {
+	now := assign.Told{Types: r.targets.types(r.policies), Lacks: r.targets.lacks(r.policies)}
+	for _, p := range r.policies {
+		if _, new := now.Lacks[p.Name]; new && r.told.Lacks[p.Name] == "" && r.lanes.InHand(p.Number) {
+			delete(now.Lacks, p.Name) // not yet; the next look will
+		}
+	}
+	if slices.Equal(now.Types, r.told.Types) && maps.Equal(now.Lacks, r.told.Lacks) {
+		return
+	}
+	r.told = now
+	r.lacking.Reset()
+	for name := range now.Lacks {
+		r.lacking.WithLabelValues(name).Set(1)
+	}
+	r.group.Tell(now)
+}
+
+// say logs what this node lacks, once a minute. Called under mu.
+func (r *roster) say() {
+	for name, why := range r.told.Lacks {
+		switch delivered, known := r.group.Elsewhere(name); {
+		case !known: // the group's keys are not read yet
+		case delivered:
+			r.limit.Of(r.log.Warn(), "lacks "+name).Str("biz_type", name).Str("why", why).
+				Msg("biz type can't be delivered here: other nodes of the group stand in")
+		default:
+			r.limit.Of(r.log.Error(), "nobody "+name).Str("biz_type", name).Str("why", why).
+				Msg("biz type can't be delivered by any node of the group: its tasks wait")
+		}
+	}
+	for name, err := range r.targets.stale() {
+		r.limit.Of(r.log.Error(), "stale "+name).Err(err).Str("biz_type", name).
+			Msg("a secret can't be read any more: going on with what was read before")
+	}
+}
+
+// now returns what was told last.
+func (r *roster) now() assign.Told {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told
+}
+
+// number gives the number of a biz type that this node delivers.
+func (r *roster) number(name string) (uint64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.policies {
+		if p.Name == name {
+			return p.Number, slices.Contains(r.told.Types, name)
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,173 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+const (
+	goodSecret  = "whsec_dG9jc2luLWRldi1zZWNyZXQtbm90LXNlY3JldA=="
+	otherSecret = "whsec_YW5vdGhlci1zZWNyZXQtbm90LXNvLXNlY3JldA=="
+)
+
+// desk is what a roster talks to.
+type desk struct {
+	told      []assign.Told
+	set       int // calls of SetPolicies
+	inHand    bool
+	elsewhere bool
+	unknown   bool
+}
+
+func (d *desk) Tell(t assign.Told)             { d.told = append(d.told, t) }
+func (d *desk) Elsewhere(string) (bool, bool)  { return d.elsewhere, !d.unknown }
+func (d *desk) SetPolicies([]biztype.Policy)   { d.set++ }
+func (d *desk) InHand(uint64) bool             { return d.inHand }
+func (d *desk) last() assign.Told              { return d.told[len(d.told)-1] }
+func (d *desk) lacks(name string) (why string) { return d.last().Lacks[name] }
+
+// remind is a callback with secrets.
+func remind(secrets ...string) biztype.Policy {
+	return biztype.Policy{Name: "coupon.remind", Number: 2, Webhook: &biztype.Webhook{URL: "http://127.0.0.1:1/", Secrets: secrets}}
+}
+
+// newDesk is a roster of a node with a handler for order.close.
+func newDesk(t *testing.T, cfg Config, log *devtest.Log) (*roster, *desk) {
+	t.Helper()
+	cfg.Logger = log.Logger()
+	var h Handlers
+	Handle(&h, tocsin.Define[string]("order.close"), func(context.Context, *tocsin.Task[string]) error { return nil })
+	d := &desk{}
+	r := newRoster(newTargets(cfg.withDefaults(), &h, func(p biztype.Policy) bool { return p.Group != "other" }), d, cfg.Logger, nil)
+	r.lanes = d
+	t.Cleanup(r.targets.close)
+	return r, d
+}
+
+func TestANodeTellsWhatItDeliversAndWhatItLacks(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"A": goodSecret}
+	r, d := newDesk(t, Config{Getenv: func(name string) string { return env[name] }}, new(devtest.Log))
+	policies := []biztype.Policy{{Name: "order.close", Number: 1}, remind("A", "B"), {Name: "order.open", Number: 3}, {Name: "foreign", Number: 4, Group: "other"}}
+	r.set(policies)
+	if got := d.last(); !slices.Equal(got.Types, []string{"order.close"}) || !slices.Equal(slices.Sorted(maps.Keys(got.Lacks)), []string{"coupon.remind", "order.open"}) {
+		t.Errorf("told %+v", got)
+	}
+	if why := d.lacks("coupon.remind"); !strings.Contains(why, "environment variable B") {
+		t.Errorf("the reason is %q", why)
+	}
+	if _, ok := r.number("coupon.remind"); ok {
+		t.Error("a type that it lacks is one that it delivers")
+	}
+	env["B"] = otherSecret // two are active
+	r.look()
+	if n, ok := r.number("coupon.remind"); n != 2 || !ok || d.lacks("coupon.remind") != "" || d.set != 2 {
+		t.Errorf("told %+v after the secret has come, the dispatcher %d times", d.last(), d.set)
+	}
+	r.look()
+	if len(d.told) != 2 || d.set != 2 {
+		t.Errorf("told %d times, the dispatcher %d times, though nothing has changed", len(d.told), d.set)
+	}
+	d.inHand = true
+	r.set([]biztype.Policy{policies[0], remind("A", "C")}) // C is not here
+	if got := d.last(); slices.Contains(got.Types, "coupon.remind") || got.Lacks["coupon.remind"] != "" {
+		t.Errorf("told %+v while deliveries are in hand", got)
+	}
+	d.inHand = false
+	r.look()
+	if d.lacks("coupon.remind") == "" {
+		t.Errorf("told %+v when none is in hand", d.last())
+	}
+}
+
+func TestWhatANodeLacksIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
+	const standIn, nobody = "biz type can't be delivered here: other nodes of the group stand in", "biz type can't be delivered by any node of the group: its tasks wait"
+	for message, elsewhere := range map[string]bool{standIn: true, nobody: false} {
+		synctest.Test(t, func(t *testing.T) {
+			var log devtest.Log
+			r, d := newDesk(t, Config{Getenv: func(string) string { return "" }}, &log)
+			d.unknown, d.elsewhere = true, elsewhere
+			r.set([]biztype.Policy{remind("A")})
+			r.look()
+			if n := len(log.Lines()); n != 0 {
+				t.Errorf("%d lines before it is known what others deliver", n)
+			}
+			d.unknown = false
+			ctx, end := context.WithTimeout(t.Context(), 90*time.Second)
+			defer end()
+			r.run(ctx)
+			lines := log.Lines()
+			if len(lines) != 2 || lines[1]["message"] != message || lines[1]["biz_type"] != "coupon.remind" || !strings.Contains(fmt.Sprint(lines[1]["why"]), "variable A") {
+				t.Errorf("logged %v", lines)
+			}
+		})
+	}
+}
+
+func TestASecretOfADirectoryIsUsedWhenItComesAndChangesAndKeptWhenItGoes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "A")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log devtest.Log
+	r, d := newDesk(t, Config{SecretsDir: dir, Getenv: func(string) string { return "" }}, &log)
+	r.set([]biztype.Policy{remind("A")})
+	if why := d.lacks("coupon.remind"); !strings.Contains(why, dir) {
+		t.Errorf("the reason is %q", why)
+	}
+	sink := func() any { target, _ := r.targets.of(remind("A")); return target.Sink }
+	write(goodSecret + "\n")
+	r.look()
+	first := sink()
+	if d.lacks("coupon.remind") != "" || d.set != 2 {
+		t.Errorf("told %+v, the dispatcher %d times", d.last(), d.set)
+	}
+	write(otherSecret)
+	r.look()
+	second := sink()
+	if second == first || d.set != 3 {
+		t.Errorf("a changed secret is not used; the dispatcher was told %d times", d.set)
+	}
+	for _, half := range []string{otherSecret[:20], "two\nlines"} { // as a writer leaves it for a moment
+		write(half)
+		r.look()
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	r.look()
+	if sink() != second || d.lacks("coupon.remind") != "" || d.set != 3 {
+		t.Errorf("what was read before is not used any more: told %+v, the dispatcher %d times", d.last(), d.set)
+	}
+	if n := len(log.Lines("a secret can't be read any more: going on with what was read before")); n != 1 {
+		t.Errorf("%d lines:\n%v", n, log.Lines())
+	}
+}
+
+func TestASecretsDirectoryThatIsNotThereIsRefused(t *testing.T) {
+	t.Parallel()
+	cfg := Config{SecretsDir: filepath.Join(t.TempDir(), "none"), Tables: tocsin.Config{
+		Cluster: "c", Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{DSN: "root@tcp(127.0.0.1:1)/"}},
+	}}
+	if _, err := New(cfg, nil); err == nil || !strings.Contains(err.Error(), cfg.SecretsDir) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,107 @@
+package standin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// server is what is looked at on one server. It belongs to the goroutine that runs it.
+type server struct {
+	*StandIn
+	index int
+	name  string
+	news  chan struct{} // one slot: the duties have changed
+	held  []int         // tables that the intake was told of
+	whole time.Time     // when to look from the beginning again
+}
+
+// run looks until ctx ends, and gives up the tables then.
+func (sv *server) run(ctx context.Context) {
+	tick := time.NewTicker(sv.cfg.Every)
+	defer tick.Stop()
+	defer func() { sv.hold(nil) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sv.news:
+			sv.whole = time.Time{} // there may be tables that were never looked at
+		case <-tick.C:
+		}
+		duties := sv.of(sv.index)
+		sv.hold(duties)
+		if err := sv.look(ctx, duties); err != nil && ctx.Err() == nil {
+			sv.metrics.failures.Inc()
+			sv.limit.Of(sv.cfg.Logger.Warn(), "peek "+sv.name).Err(err).Str("server", sv.name).
+				Msg("tables of nodes that lack biz types can't be looked at")
+		}
+	}
+}
+
+// hold tells the intake in which tables rows of which types may start.
+func (sv *server) hold(duties []Duty) {
+	var now []int
+	for _, d := range duties {
+		if types := sv.numbers(d.Types); len(types) > 0 {
+			sv.cfg.Intake.StandIn(d.Tables, d.Owner, types)
+			now = append(now, d.Tables...)
+		}
+	}
+	slices.Sort(now)
+	ended := slices.DeleteFunc(sv.held, func(table int) bool {
+		_, still := slices.BinarySearch(now, table)
+		return still
+	})
+	if len(ended) > 0 {
+		sv.cfg.Intake.StandDown(ended)
+	}
+	sv.held = now
+}
+
+// look offers what is due soon. What finds no room, or can't be read, is looked for
+// from the beginning the next time.
+func (sv *server) look(ctx context.Context, duties []Duty) error {
+	clock, now := sv.cfg.Tables.Now(sv.index), time.Now()
+	if len(duties) == 0 || clock == 0 {
+		return nil
+	}
+	from := clock - commitTime.Milliseconds()
+	next := sv.whole
+	if !now.Before(sv.whole) {
+		from, next = 0, now.Add(wholeEvery)
+	}
+	sv.whole = time.Time{} // unless all goes well
+	rest := false
+	for _, d := range duties {
+		for tables := range slices.Chunk(d.Tables, tablesAtOnce) {
+			more, err := sv.peek(ctx, tables, sv.numbers(d.Types), from, clock+lookAhead.Milliseconds())
+			if err != nil {
+				return err
+			}
+			rest = rest || more
+		}
+	}
+	if !rest {
+		sv.whole = next
+	}
+	return nil
+}
+
+// peek offers a page of each table, and reports whether something is left.
+func (sv *server) peek(ctx context.Context, tables []int, types []uint64, from, until int64) (rest bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
+	defer cancel()
+	page, err := sv.cfg.Tables.Peek(ctx, store.PeekQuery{
+		Server: sv.index, Tables: tables, Types: types, From: from, Until: until, Limit: pageLimit, Sparse: true,
+	})
+	if err != nil {
+		return false, fmt.Errorf("peek %d tables from table %d on: %w", len(tables), tables[0], err)
+	}
+	refused := sv.cfg.Intake.Offer(sv.index, page.Entries)
+	sv.metrics.entries.Add(float64(len(page.Entries)))
+	return len(page.Full)+len(page.Failed)+len(refused) > 0, nil
+}
