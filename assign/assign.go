@@ -117,11 +117,12 @@ func (a *Assign) Peers() int { return max(int(a.peers.Load()), 1) }
 func (a *Assign) Run(ctx context.Context) error {
 	outage := false // until a first registration succeeds without trouble
 	member := false // it has been registered
+	early := 0      // attempts while other nodes began an epoch
 	for {
 		s, err := a.open(ctx, outage)
 		switch {
 		case err == nil:
-			member = true
+			member, early = true, 0
 			s.pause.extend(s.cfg.ReplanDelay) // others may be registering too
 			if err = s.run(ctx); ctx.Err() != nil {
 				return err
@@ -135,6 +136,10 @@ func (a *Assign) Run(ctx context.Context) error {
 		case errors.Is(err, ErrForeign):
 			a.foreignLine(err).Msg("the databases of this node are not those that etcd knows the cluster by: going on without etcd")
 			sleep(ctx, a.cfg.TTL/10)
+		case errors.Is(err, errEpoch) && early < epochTries: // nodes of a new group that start together meet it
+			early++
+			a.cfg.Logger.Debug().Err(err).Str("node", a.ID()).Msg("could not register yet, trying again")
+			sleep(ctx, a.cfg.TTL/50)
 		default:
 			a.limit.Of(a.cfg.Logger.Warn(), "register").Err(err).Str("node", a.ID()).Msg("could not register, trying again")
 			sleep(ctx, a.cfg.TTL/10)

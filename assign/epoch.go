@@ -113,7 +113,7 @@ func (a *Assign) wantEpoch(ctx context.Context, rows OwnerRevisions) (newEpoch, 
 			return newEpoch{from: is}, nil
 		}
 		if rows.fresh() || try > 0 {
-			e, err := a.reserve(ctx, is, rows)
+			e, err := a.reserve(ctx, is, rows, try < epochTries-1)
 			if !errors.Is(err, errEpoch) {
 				return e, err
 			}
@@ -138,12 +138,16 @@ func (a *Assign) readEpoch(ctx context.Context) (is epochKey, now int64, err err
 	return is, resp.Header.Revision, nil
 }
 
-// reserve reserves the next epoch in MySQL; errEpoch if another node was faster.
-func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions) (newEpoch, error) {
+// reserve reserves the next epoch in MySQL; errEpoch if another node was faster. A patient one lets a node that has just
+// reserved a new group's first epoch register with it: a second epoch would have all of them wait for a TTL.
+func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions, patient bool) (newEpoch, error) {
 	fresh := rows.fresh()
 	now, err := a.cfg.OwnerRows.Read(ctx)
 	if err != nil {
 		return newEpoch{}, fmt.Errorf("read owner rows: %w", err)
+	}
+	if patient && fresh && !now.fresh() {
+		return newEpoch{}, errEpoch
 	}
 	now.Taken = max(now.Taken, rows.Taken)
 	e := newEpoch{from: is, epoch: now.nextEpoch(), settle: !fresh || !now.fresh()}
@@ -197,7 +201,7 @@ func (s *session) suspect(ctx context.Context, failed map[int]int64, reason erro
 	if s.cfg.OwnerRows == nil || !errors.As(reason, &o) || failed[o.Table] == 0 {
 		return nil
 	}
-	e, err := s.reserve(ctx, s.mirror.snapshot().epoch, OwnerRevisions{Taken: o.Revision})
+	e, err := s.reserve(ctx, s.mirror.snapshot().epoch, OwnerRevisions{Taken: o.Revision}, false)
 	if errors.Is(err, errEpoch) {
 		return nil // the table is tried again
 	} else if err != nil {

@@ -78,6 +78,35 @@ func TestTheEndOfClaimModeIsLogged(t *testing.T) {
 	}
 }
 
+// The nodes of a new group start together: that one of them begins the epoch and binds the cluster is no trouble.
+func TestNodesOfANewGroupStartWithoutAWarning(t *testing.T) {
+	t.Parallel()
+	for range 4 {
+		c := newCrowd(t)
+		var log devtest.Log
+		nodes := make([]*desk, 4)
+		for i := range nodes {
+			nodes[i] = c.node(loggingTo(&log), on(production), c.knowing)
+		}
+		for _, d := range nodes {
+			c.start(d)
+		}
+		c.await("a quarter each", func() bool {
+			for _, d := range nodes {
+				if len(d.held) != 8 {
+					return false
+				}
+			}
+			return true
+		})
+		for _, line := range log.Lines() {
+			if line["level"] == "warn" || line["level"] == "error" {
+				t.Errorf("logged %v", line)
+			}
+		}
+	}
+}
+
 func TestANodeThatCanNotRegisterIsLoggedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
