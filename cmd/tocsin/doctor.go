@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/doctor"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -26,8 +28,10 @@ func newDoctor(a *app) *cobra.Command {
 	nodes := 0
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
-		Long: "Check the config, every server (layout, durability, table caches, limits, clock) and\n" +
-			"etcd. It changes nothing. Exit code 1 if a check failed; warnings are no failures.",
+		Long: "Check the config, every server (layout, tables, rights, commits, durability, caches, limits,\n" +
+			"clock), the biz types with the secrets of their callbacks, and etcd. It changes nothing that\n" +
+			"lasts: to see whether commits end it inserts and deletes one row, with job_id 0, in one\n" +
+			"transaction on each server. Exit code 1 if a check failed; warnings are no failures.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if nodes < 0 {
 				return usage("--nodes %d: give how many nodes there will be", nodes)
@@ -59,6 +63,7 @@ func (a *app) examine(ctx context.Context, nodes int) []doctor.Check {
 		return []doctor.Check{config}
 	}
 	defer closeAll()
+	p.Secrets = secretsHere(file.Node.SecretsDir)
 	if etcd, err := file.EtcdConfig(); err != nil || len(etcd.Endpoints) > 0 {
 		p.Etcd = func(ctx context.Context) (string, error) {
 			if err != nil {
@@ -89,6 +94,21 @@ func (a *app) liveNodes(ctx context.Context) (n int) {
 		n += len(g.Nodes)
 	}
 	return n
+}
+
+// secretsHere looks for a callback's secrets as a node in doctor's place would.
+func secretsHere(dir string) func(biztype.Policy) error {
+	secrets := webhook.Secrets{Dir: dir, Getenv: os.Getenv}
+	return func(policy biztype.Policy) error {
+		if err := secrets.Check(); err != nil {
+			return err
+		}
+		sink, err := webhook.FromPolicy(policy, "doctor", secrets.Value)
+		if err == nil {
+			sink.Close()
+		}
+		return err
+	}
 }
 
 // members tells what the live nodes of all groups deliver.

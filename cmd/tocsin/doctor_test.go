@@ -63,8 +63,8 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 		"ok    biz types    stored: 2, of which 1 paused",
 		"ok    etcd         health: ",
 		"ok    etcd         identity: ",
-		"16 ok, 0 to warn of, 0 failed")
-	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK || len(got.Checks) != 16 {
+		"19 ok, 0 to warn of, 0 failed")
+	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK || len(got.Checks) != 19 {
 		t.Errorf("got %+v", got)
 	}
 }

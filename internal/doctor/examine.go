@@ -25,6 +25,7 @@ type Patient struct {
 	// asked when Etcd has answered.
 	Identity func(context.Context) (id string, refused error)
 	Members  func(context.Context) ([]Member, error) // the live nodes; nil: nobody knows
+	Secrets  func(biztype.Policy) error              // says which secret of a callback is missing here; nil: not asked
 	Timeout  time.Duration                           // of each question; 0: DefaultTimeout
 }
 
@@ -32,6 +33,8 @@ type Patient struct {
 type Servers interface {
 	Check(ctx context.Context, server int) error
 	Facts(ctx context.Context, server int) (store.Facts, error)
+	Commit(ctx context.Context, server int) (tried bool, err error)
+	Trial(ctx context.Context, server int) (flaws []store.Flaw, user string, err error)
 }
 
 // Examine asks all servers and etcd at once and returns when each has answered or timed out. The checks come server by
@@ -55,6 +58,7 @@ func Examine(ctx context.Context, p Patient) []Check {
 
 // server examines one server. Where it can't be asked, that is the one check, and the facts are zero.
 func (p Patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	subject := "server " + p.Uses[i].Name
@@ -64,7 +68,8 @@ func (p Patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
 		return of(subject, bad(Fail, "reachable", err.Error(), fix)), store.Facts{}
 	}
 	checks := append([]Check{good("reachable", "answers in %s", facts.Clock.RoundTrip.Round(10*time.Microsecond))}, Server(facts, p.Uses[i])...)
-	return of(subject, append(checks, layout(p.Servers.Check(ctx, i), p.Uses[i].Tables))...), facts
+	checks = append(checks, layout(p.Servers.Check(ctx, i), p.Uses[i].Tables))
+	return of(subject, append(checks, p.trials(whole, i)...)...), facts
 }
 
 // layout judges what the server's databases say of themselves.
@@ -81,12 +86,14 @@ func (p Patient) types(ctx context.Context) []Check {
 	defer cancel()
 	policies, err := p.Types(ctx)
 	checks := []Check{Types(policies, err)}
+	var members []Member
 	if p.Members != nil && err == nil {
-		if members, err := p.Members(ctx); err == nil { // etcd's own check says why not
+		if found, err := p.Members(ctx); err == nil { // etcd's own check says why not
+			members = found
 			checks = append(checks, Delivered(policies, members)...)
 		}
 	}
-	return of("biz types", checks...)
+	return of("biz types", append(checks, p.secrets(policies, members)...)...)
 }
 
 // Types judges the stored policies, or why they could not be read.

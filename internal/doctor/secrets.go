@@ -1,0 +1,41 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+// secrets judges whether the secrets of the callbacks are here. doctor sees its own environment only, and says so: it
+// fails for a type that no live node delivers either, and else warns.
+func (p Patient) secrets(policies []biztype.Policy, members []Member) []Check {
+	const name = "secrets"
+	if p.Secrets == nil {
+		return nil
+	}
+	var missing []string
+	level, signed := Warn, 0
+	for _, policy := range policies {
+		if policy.Webhook == nil || len(policy.Webhook.Secrets) == 0 {
+			continue
+		}
+		signed++
+		err := p.Secrets(policy)
+		if err == nil {
+			continue
+		}
+		missing = append(missing, err.Error())
+		if !slices.ContainsFunc(members, func(m Member) bool { return slices.Contains(m.Types, policy.Name) }) {
+			level = Fail
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return []Check{bad(level, name, strings.Join(missing, "; ")+" where doctor runs",
+			"give it to `tocsin serve` and `tocsin sweep`, and run doctor with what they have: without it they leave these tasks waiting")}
+	case signed > 0:
+		return []Check{good(name, "those of %d callbacks are set where doctor runs", signed)}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// maxFlaws is how many tables of a database a Trial names for each verb: a user
+// without a right usually lacks it for all of them.
+const maxFlaws = 3
+
+// Flaw is a table that could not be used as it must be.
+type Flaw struct {
+	Database string // name
+	Table    string // "owner", "task_0003"
+	Task     bool   // it holds tasks
+	Verb     string // SELECT, INSERT, UPDATE or DELETE
+	Err      error  // why: mysql.ClassOf tells a missing table from a missing right
+}
+
+// Trial tries what nodes, clients, sweepers and purges do with every table of a
+// server's usable databases, without effect: the statements are those of trials,
+// and concern no row. At most maxFlaws tables of a database are named for a verb.
+// The error is the server's as a whole.
+func (s *Store) Trial(ctx context.Context, server int) (flaws []Flaw, user string, err error) {
+	sv := s.servers[server]
+	if err := sv.DB.QueryRowContext(ctx, currentUser).Scan(&user); err != nil {
+		return nil, "", s.wrap(err, "ask who the user is", sv)
+	}
+	usable, err := s.usable(ctx, sv)
+	if err != nil {
+		return nil, user, err
+	}
+	found, errs := make([][]Flaw, len(usable)), make([]error, len(usable))
+	var tries sync.WaitGroup
+	for i, database := range usable {
+		tries.Go(func() { found[i], errs[i] = s.tryDatabase(ctx, sv, database) })
+	}
+	tries.Wait()
+	return slices.Concat(found...), user, errors.Join(errs...)
+}
+
+// usable are the server's databases that are the config's.
+func (s *Store) usable(ctx context.Context, sv *server) ([]int, error) {
+	refused, err := s.refusalsOver(ctx, sv, sv.DB)
+	if err != nil {
+		return nil, err
+	}
+	return refused.without(sv.Databases), nil
+}
+
+// trialed is one table and what is tried with it.
+type trialed struct {
+	name string // without its database
+	task bool
+}
+
+// tryDatabase tries verb after verb, all tables of one together.
+func (s *Store) tryDatabase(ctx context.Context, sv *server, database int) (flaws []Flaw, err error) {
+	name := s.layout.Database(database)
+	tables := []trialed{{name: "owner"}, {name: "doorbell"}, {name: "biz_type"}}
+	for t := range s.layout.Tables {
+		tables = append(tables, trialed{fmt.Sprintf("task_%04d", t), true})
+	}
+	for _, verb := range trials {
+		left := maxFlaws
+		for group := range slices.Chunk(verb.of(tables), maxTables) {
+			err := apart(group, func(some []trialed) error {
+				if left == 0 {
+					return nil
+				}
+				return s.try(ctx, sv, database, verb, some)
+			}, func(t trialed, err error) {
+				flaws = append(flaws, Flaw{Database: name, Table: t.name, Task: t.task, Verb: verb.verb, Err: err})
+				left--
+			})
+			if err != nil {
+				return flaws, s.wrap(err, "try what the user may do in "+name, sv)
+			}
+		}
+	}
+	return flaws, nil
+}
+
+// try sends one verb for some tables, in a transaction that is rolled back.
+func (s *Store) try(ctx context.Context, sv *server, database int, verb trial, tables []trialed) error {
+	var text []byte
+	for _, t := range tables {
+		text = verb.text(t).render(text, func(b []byte, slot string) []byte {
+			if slot == "database" {
+				return append(b, s.layout.Database(database)...)
+			}
+			return append(b, t.name...)
+		})
+	}
+	err := s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
+		if verb.verb == "SELECT" {
+			return s.read(ctx, conn, "trial", text, func(int, *sql.Rows) error { return nil })
+		}
+		if _, err := s.write(ctx, conn, "trial", text); err != nil {
+			return err
+		}
+		return errTried
+	})
+	if errors.Is(err, errTried) {
+		return nil
+	}
+	return err
+}
+
+// errTried ends the transaction of a trial.
+var errTried = errors.New("tried")
+
+// Commit commits one write on a server, in the first of its usable databases: a
+// finished task with job_id 0 is inserted into the first task table and deleted
+// again in one transaction, so nobody ever sees it. It waits for whatever commits
+// wait for: the disk, the binary log, replicas, a global read lock. It leaves nothing. It reports false if
+// the server has no usable database.
+func (s *Store) Commit(ctx context.Context, server int) (tried bool, err error) {
+	sv := s.servers[server]
+	usable, err := s.usable(ctx, sv)
+	if err != nil || len(usable) == 0 {
+		return false, err
+	}
+	text := touch.render(nil, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, usable[0]) })
+	err = s.transactIn(ctx, sv, usable[:1], func(conn *sql.Conn) error {
+		_, err := s.write(ctx, conn, touch.name, text)
+		return err
+	})
+	if err != nil {
+		return true, s.wrap(err, "commit a write", sv)
+	}
+	return true, nil
+}
+
+// Absent reports whether a flaw is that the table does not exist.
+func (f Flaw) Absent() bool { return mysql.ClassOf(f.Err) == mysql.Missing }
+
+// Denied reports whether a flaw is that the user lacks the right.
+func (f Flaw) Denied() bool { return mysql.ClassOf(f.Err) == mysql.Denied }
