@@ -9,7 +9,7 @@ SEED     ?= 1
 MINUTES  ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test model check format vet staticcheck lint fuzz chaos faults cluster clock bench bench-peers test-peers clean
+.PHONY: help run build test model check format vet staticcheck lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -58,7 +58,12 @@ chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10
 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test
-	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m $(TESTARGS) ./internal/chaos
+	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -skip '^TestMatrix$$' $(TESTARGS) ./internal/chaos
+
+matrix: ## break one database or server in every way, and write what each part does and says to bin/matrix.md
+	@scripts/install-deps.sh test
+	@mkdir -p bin
+	TOCSIN_FAULTS=1 TOCSIN_MATRIX=$(CURDIR)/bin/matrix.md go test -v -count=1 -timeout 30m -run '^TestMatrix$$' $(TESTARGS) ./internal/chaos
 
 cluster: ## run the long cluster scenarios, each with its figures as a line and as JSON
 	@scripts/install-deps.sh test

@@ -41,7 +41,20 @@ func NewAuthority(tb testing.TB) *Authority {
 // Issue makes the PEM files of a certificate and its key, for a server on 127.0.0.1 and for a client.
 func (a *Authority) Issue(tb testing.TB, name string) (cert, key string) {
 	tb.Helper()
-	own, wanted := newKey(tb), template(name)
+	return a.issue(tb, template(name))
+}
+
+// IssueExpired is Issue for a certificate that was valid until a minute ago.
+func (a *Authority) IssueExpired(tb testing.TB, name string) (cert, key string) {
+	tb.Helper()
+	wanted := template(name)
+	wanted.NotAfter = time.Now().Add(-time.Minute)
+	return a.issue(tb, wanted)
+}
+
+func (a *Authority) issue(tb testing.TB, wanted *x509.Certificate) (cert, key string) {
+	tb.Helper()
+	own, name := newKey(tb), wanted.Subject.CommonName
 	wanted.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	wanted.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	der, err := x509.CreateCertificate(rand.Reader, wanted, a.cert, own.Public(), a.key)
