@@ -26,7 +26,7 @@ build: ## build bin/tocsin
 
 test: ## install what is missing, run all tests with the race detector, then the model
 	@scripts/install-deps.sh test
-	go test -race -timeout 10m $(TESTARGS) ./...
+	go test -race -p 1 -timeout 10m $(TESTARGS) ./...
 	@$(MAKE) --no-print-directory model
 
 model: ## search every cast of the row's model, without the race detector, which would take ten times as long

@@ -66,6 +66,7 @@ type Assign struct {
 	told       atomic.Pointer[Told]            // see Tell; nil: Config.Info says all
 	others     atomic.Pointer[map[string]bool] // types that other nodes deliver
 	claiming   atomic.Pointer[time.Time]       // since when the node is in claim mode; nil: it is not
+	reserved   atomic.Int64                    // the owner revision of the epoch that this node has reserved last; 0: none
 }
 
 // New makes the node's membership; nothing is asked of etcd before Run.

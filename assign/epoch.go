@@ -146,10 +146,10 @@ func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions, 
 	if err != nil {
 		return newEpoch{}, fmt.Errorf("read owner rows: %w", err)
 	}
-	if patient && fresh && !now.fresh() {
+	now.Taken = max(now.Taken, rows.Taken)
+	if patient && now.Taken == 0 && now.Reserved > a.reserved.Load() {
 		return newEpoch{}, errEpoch
 	}
-	now.Taken = max(now.Taken, rows.Taken)
 	e := newEpoch{from: is, epoch: now.nextEpoch(), settle: !fresh || !now.fresh()}
 	ok, err := a.cfg.OwnerRows.Reserve(ctx, ownerRevision(e.epoch, 0))
 	switch {
@@ -158,6 +158,7 @@ func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions, 
 	case !ok:
 		return newEpoch{}, errEpoch
 	}
+	a.reserved.Store(ownerRevision(e.epoch, 0))
 	return e, nil
 }
 
