@@ -150,9 +150,7 @@ func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions, 
 	if patient && now.Taken == 0 && now.Reserved > a.reserved.Load() {
 		return newEpoch{}, errEpoch
 	}
-	// A new group's epoch that this node has reserved and could not register with is nobody's.
-	own := now.Taken == 0 && now.Reserved > 0 && now.Reserved == a.reserved.Load()
-	e := newEpoch{from: is, epoch: now.nextEpoch(), settle: !own && !(fresh && now.fresh())}
+	e := newEpoch{from: is, epoch: now.nextEpoch(), settle: !fresh || !now.fresh()}
 	ok, err := a.cfg.OwnerRows.Reserve(ctx, ownerRevision(e.epoch, 0))
 	switch {
 	case err != nil:
