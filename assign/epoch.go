@@ -61,7 +61,7 @@ func (r OwnerRevisions) fresh() bool { return r == OwnerRevisions{} }
 func ownerRevision(epoch, created int64) int64 { return epoch<<revisionBits + created }
 
 // epochTries bounds how often a node looks whether another node begins the epoch that is missing.
-const epochTries = 5
+const epochTries = 10
 
 // errEpoch says that the epoch is not settled: a new attempt finds out more.
 var errEpoch = errors.New("other nodes begin an epoch")

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -193,9 +194,23 @@ func TestOwnKeepsTheLaterRevision(t *testing.T) {
 	}
 }
 
+// openOnTwo gives each database of small a server of its own.
+func openOnTwo(t *testing.T) *bench {
+	layout := small
+	layout.Prefix = devtest.Prefix(t)
+	dsn := devtest.DSN(t)
+	cfg := tocsin.Config{Layout: layout, Servers: []tocsin.Server{
+		{Name: "db1", DSN: dsn, Databases: []int{0}}, {Name: "db2", DSN: dsn, Databases: []int{1}},
+	}}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	return openConfig(t, cfg)
+}
+
 func TestReserveHasOneWinner(t *testing.T) {
 	t.Parallel()
-	b := open(t, small)
+	b := openOnTwo(t)
 	long := strings.Repeat("g", 64)
 	for _, step := range []struct {
 		group    string
@@ -206,43 +221,45 @@ func TestReserveHasOneWinner(t *testing.T) {
 			t.Errorf("%+v: %t, %v", step, ok, err)
 		}
 	}
-	won := make(chan bool, 8)
-	for range cap(won) {
-		go func() {
-			ok, err := b.Reserve(t.Context(), "g", "n", 7)
-			if err != nil {
-				t.Error(err)
-			}
-			won <- ok
-		}()
-	}
-	winners := 0
-	for range cap(won) {
-		if <-won {
-			winners++
+	for revision := range int64(20) {
+		won := make(chan bool, 8)
+		for range cap(won) {
+			go func() {
+				ok, err := b.Reserve(t.Context(), "g", "n", 7+revision)
+				if err != nil {
+					t.Error(err)
+				}
+				won <- ok
+			}()
 		}
-	}
-	if winners > 1 {
-		t.Errorf("%d reserved the same revision", winners)
+		winners := 0
+		for range cap(won) {
+			if <-won {
+				winners++
+			}
+		}
+		if winners != 1 {
+			t.Errorf("%d reserved revision %d", winners, 7+revision)
+		}
 	}
 	if err := b.Own(t.Context(), "g", "a", map[int]int64{0: 3}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.OwnerRevisions(t.Context(), "g"); err != nil || got != (OwnerRevisions{Taken: 3, Reserved: 7, Databases: 2}) {
+	if got, err := b.OwnerRevisions(t.Context(), "g"); err != nil || got != (OwnerRevisions{Taken: 3, Reserved: 26, Databases: 2}) {
 		t.Errorf("revisions %+v, %v", got, err)
 	}
 	if got, err := b.Owners(t.Context(), 0, "g"); err != nil || len(got) != 1 {
 		t.Errorf("what is reserved is no owner: %v, %v", got, err)
 	}
 	b.exec("DROP TABLE " + b.layout.Database(0) + ".owner")
-	if ok, err := b.Reserve(t.Context(), "g", "n", 8); err != nil || !ok {
+	if ok, err := b.Reserve(t.Context(), "g", "n", 27); err != nil || !ok {
 		t.Errorf("with one table missing: %t, %v", ok, err)
 	}
-	if got, err := b.OwnerRevisions(t.Context(), "g"); err == nil || got != (OwnerRevisions{Reserved: 8, Databases: 1}) {
+	if got, err := b.OwnerRevisions(t.Context(), "g"); err == nil || got != (OwnerRevisions{Reserved: 27, Databases: 1}) {
 		t.Errorf("with one table missing: %+v, %v", got, err)
 	}
 	b.exec("DROP TABLE " + b.layout.Database(1) + ".owner")
-	if ok, err := b.Reserve(t.Context(), "g", "n", 9); err == nil || ok {
+	if ok, err := b.Reserve(t.Context(), "g", "n", 28); err == nil || ok {
 		t.Errorf("with both missing: %t, %v", ok, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
@@ -150,34 +151,73 @@ func markOf(group string) string { return "#" + group[:min(len(group), 63)] }
 
 // Reserve makes a revision known for a group, in every database that answers, if
 // it is above all that were reserved there before. It reports whether it was.
-// Of several that reserve the same at the same time at most one succeeds.
+// The first server that answers decides between several that reserve the same at
+// the same time: one of them succeeds. While some of them can't reach that server,
+// it may be none.
 func (s *Store) Reserve(ctx context.Context, group, node string, revision int64) (bool, error) {
-	raised, failed := make([]int, len(s.servers)), make([]error, len(s.servers))
-	lost := make([]bool, len(s.servers))
-	var writers sync.WaitGroup
-	for i, sv := range s.servers {
-		writers.Go(func() {
-			for _, database := range sv.Databases {
-				first, err := s.reserve(ctx, sv, database, group, node, revision)
-				switch {
-				case err != nil:
-					failed[i] = errors.Join(failed[i], s.wrap(err, "reserve a revision in "+s.layout.Database(database), sv))
-				case first:
-					raised[i]++
-				default:
-					lost[i] = true
-				}
-			}
-		})
+	row := func(ctx context.Context, sv *server) reserved { return s.reserveOn(ctx, sv, group, node, revision) }
+	var all reserved
+	rest := s.servers
+	for len(rest) > 0 && all.raised == 0 && !all.lost {
+		all.add(inHalfTheTime(ctx, rest[0], row))
+		rest = rest[1:]
 	}
-	writers.Wait()
+	if !all.lost {
+		found := make([]reserved, len(rest))
+		var writers sync.WaitGroup
+		for i, sv := range rest {
+			writers.Go(func() { found[i] = row(ctx, sv) })
+		}
+		writers.Wait()
+		for _, r := range found {
+			all.add(r)
+		}
+	}
 	switch {
-	case slices.Contains(lost, true):
+	case all.lost:
 		return false, nil
-	case slices.Max(raised) == 0:
-		return false, errors.Join(failed...)
+	case all.raised == 0:
+		return false, all.failed
 	}
 	return true, nil
+}
+
+// reserved is what became of a reservation.
+type reserved struct {
+	raised int   // databases
+	lost   bool  // a database knew it, or a higher one
+	failed error // of databases
+}
+
+func (r *reserved) add(b reserved) {
+	r.raised, r.lost, r.failed = r.raised+b.raised, r.lost || b.lost, errors.Join(r.failed, b.failed)
+}
+
+// inHalfTheTime leaves half of the time that ctx has to others.
+func inHalfTheTime(ctx context.Context, sv *server, do func(context.Context, *server) reserved) reserved {
+	if until, limited := ctx.Deadline(); limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/2)
+		defer cancel()
+	}
+	return do(ctx, sv)
+}
+
+// reserveOn reserves on one server, until a database has the revision already.
+func (s *Store) reserveOn(ctx context.Context, sv *server, group, node string, revision int64) (all reserved) {
+	for _, database := range sv.Databases {
+		first, err := s.reserve(ctx, sv, database, group, node, revision)
+		switch {
+		case err != nil:
+			all.failed = errors.Join(all.failed, s.wrap(err, "reserve a revision in "+s.layout.Database(database), sv))
+		case !first:
+			all.lost = true
+			return all
+		default:
+			all.raised++
+		}
+	}
+	return all
 }
 
 // reserve writes one database's row, and reports whether that raised it.
