@@ -9,16 +9,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrIdentityInUse is why Adopt refuses: nodes of the other databases live.
+// ErrIdentityInUse is returned by Adopt while nodes with other databases are registered.
 var ErrIdentityInUse = errors.New("nodes with other databases are registered")
 
-// Binding reads what etcd knows the cluster by; the zero Binding if no node has bound it yet.
+// Binding reads which databases the cluster is bound to in etcd. It returns the zero Binding if no node has bound it
+// yet.
 func (r *Registry) Binding(ctx context.Context) (Binding, error) {
 	return readBinding(ctx, r.client, r.cluster)
 }
 
-// Refuse reports why a node with databases of this identity would be refused; nil: it would not. The error is ErrForeign,
-// or says why etcd can't be read.
+// Refuse returns the error with which a node with databases of this identity would be refused, or nil. The error is
+// ErrForeign, or tells why etcd can't be read.
 func (r *Registry) Refuse(ctx context.Context, mine Identity) error {
 	bound, err := r.Binding(ctx)
 	if err != nil {
@@ -27,8 +28,9 @@ func (r *Registry) Refuse(ctx context.Context, mine Identity) error {
 	return bound.refuse(r.cluster, mine)
 }
 
-// Adopt binds the cluster to databases of another identity than before, which it returns: those of before are gone for
-// good. by is who says so. It refuses with ErrIdentityInUse while a node lives whose databases have another identity.
+// Adopt binds the cluster to databases of another identity, because the earlier databases are gone for good. It returns
+// the earlier binding. by names the caller. Adopt returns ErrIdentityInUse while a live node has databases of another
+// identity.
 func (r *Registry) Adopt(ctx context.Context, mine Identity, by string) (before Binding, err error) {
 	before, err = r.Binding(ctx)
 	if err != nil || before.ID == mine.ID {
@@ -48,7 +50,7 @@ func (r *Registry) Adopt(ctx context.Context, mine Identity, by string) (before 
 	return before, nil
 }
 
-// noForeigner returns the condition that no node with other databases has come since it looked.
+// noForeigner returns the conditions that no node with other databases has registered since noForeigner looked.
 func (r *Registry) noForeigner(ctx context.Context, mine Identity) (when []clientv3.Cmp, err error) {
 	groups, err := r.Groups(ctx)
 	if err != nil {

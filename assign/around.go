@@ -41,7 +41,7 @@ func PlanAround(nodes []Member, owners []string, m misses) []string {
 	return target
 }
 
-// planSome plans some of the tables, ascending, as if there were no others.
+// planSome plans only the given tables, which ascend.
 func planSome(nodes []Member, tables []int, owners []string, m misses, target []string) {
 	if len(m.by) == 0 {
 		for i, id := range Plan(nodes, pick(owners, tables)) {
@@ -55,7 +55,7 @@ func planSome(nodes []Member, tables []int, owners []string, m misses, target []
 	}
 }
 
-// pick gives the owners of some tables.
+// pick returns the owners of the given tables.
 func pick(owners []string, tables []int) []string {
 	some := make([]string, len(tables))
 	for i, table := range tables {

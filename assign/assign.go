@@ -14,10 +14,10 @@ import (
 // and for different tables of one; for one table they are called one after the other, and return before the step in etcd
 // that follows.
 type Holder interface {
-	// Take starts on tables whose keys this node holds now: it writes the owner rows with their revisions (by table,
-	// each higher than any before), then starts to peek. After a *Refused the node does not have
-	// the tables that it names, after any other error none of these; they go through Drop, their keys are given back,
-	// and they are tried again later, at growing intervals. An *Overtaken in the error says that an owner row had a
+	// Take starts on tables whose keys this node now holds. It writes the owner rows with their revisions (by table,
+	// each higher than any before), then starts to peek. After a *Refused, the node does not have the tables that it
+	// names; after any other error it has none of these tables. Refused tables go through Drop, their keys are given
+	// back, and they are tried again at growing intervals. An *Overtaken in the error means that an owner row had a
 	// higher revision; such a table must not be started. ctx ends after half a TTL, and with the lease.
 	Take(ctx context.Context, revisions map[int]int64) error
 
@@ -54,19 +54,19 @@ type Assign struct {
 	trust      *trust
 	id         atomic.Pointer[string]
 	loose      map[int]bool // tables of former incarnations that the holder has in claim mode; belongs to Run's goroutine
-	draining   bool         // as last seen; belongs to Run's goroutine
+	draining   bool         // last value seen; belongs to Run's goroutine
 	owned      atomic.Int64
 	wanted     atomic.Int64
 	peers      atomic.Int64
 	missing    atomic.Pointer[[]int]           // see Miss
 	nudge      chan struct{}                   // 1 slot: see look
-	limit      loglimit.Limit                  // of what is logged again and again while something is amiss
+	limit      loglimit.Limit                  // on lines that would repeat while a fault lasts
 	foreign    atomic.Int64                    // live nodes of the group with other databases
 	identified atomic.Pointer[Identity]        // last known
-	told       atomic.Pointer[Told]            // see Tell; nil: Config.Info says all
+	told       atomic.Pointer[Told]            // see Tell; nil: Config.Info is complete
 	others     atomic.Pointer[map[string]bool] // types that other nodes deliver
-	claiming   atomic.Pointer[time.Time]       // since when the node is in claim mode; nil: it is not
-	reserved   atomic.Int64                    // the owner revision of the epoch that this node has reserved last; 0: none
+	claiming   atomic.Pointer[time.Time]       // start of claim mode; nil: not in claim mode
+	reserved   atomic.Int64                    // owner revision of the epoch that this node reserved last; 0: none
 }
 
 // New makes the node's membership; nothing is asked of etcd before Run.
@@ -109,15 +109,16 @@ func (a *Assign) Wanted() int { return int(a.wanted.Load()) }
 // Peers gives how many live nodes the group has, this one included; at least 1.
 func (a *Assign) Peers() int { return max(int(a.peers.Load()), 1) }
 
-// Run registers the node and keeps it to its share of the tables until ctx ends. Then it leaves: it drops all tables while
-// the lease is still renewed, revokes the lease, and returns nil. It returns an error only if the holder could not drop
-// its tables: then the keys stay until the lease runs out; or, at once, ErrForeign. To be called once.
+// Run registers the node and keeps it to its share of the tables until ctx ends. Then it leaves: it drops all tables
+// while the lease is still renewed, revokes the lease, and returns nil. It returns an error in two cases: ErrForeign,
+// at once; or the holder could not drop its tables, whose keys then stay until the lease runs out. Run may be called
+// once.
 //
-// Without etcd it keeps trying, and the holder keeps its tables in claim mode. After a lost lease the node registers as a
-// new incarnation, which takes them again where nobody else has them by then.
+// Without etcd, Run keeps trying and the holder keeps its tables in claim mode. After a lost lease the node registers
+// as a new incarnation, which takes its former tables again unless another node has taken them.
 func (a *Assign) Run(ctx context.Context) error {
 	outage := false // until a first registration succeeds without trouble
-	member := false // it has been registered
+	member := false // whether it has been registered
 	early := 0      // attempts while other nodes began an epoch
 	for {
 		s, err := a.open(ctx, outage)
@@ -137,7 +138,7 @@ func (a *Assign) Run(ctx context.Context) error {
 		case errors.Is(err, ErrForeign):
 			a.foreignLine(err).Msg("the databases of this node are not those that etcd knows the cluster by: going on without etcd")
 			sleep(ctx, a.cfg.TTL/10)
-		case errors.Is(err, errEpoch) && early < epochTries: // nodes of a new group that start together meet it
+		case errors.Is(err, errEpoch) && early < epochTries: // normal when the nodes of a new group start together
 			early++
 			a.cfg.Logger.Debug().Err(err).Str("node", a.ID()).Msg("could not register yet, trying again")
 			sleep(ctx, a.cfg.TTL/50)
@@ -163,7 +164,7 @@ func (a *Assign) dropLoose(ctx context.Context) error {
 	return nil
 }
 
-// open begins an incarnation: a lease and the node's key under it. outage: etcd was away before.
+// open begins an incarnation: a lease and the node's key under it. outage reports whether etcd was away before.
 func (a *Assign) open(ctx context.Context, outage bool) (*session, error) {
 	var rows OwnerRevisions
 	var err error

@@ -39,10 +39,10 @@ type Config struct {
 	Info         NodeInfo         // published in the node's key
 	Identity     func() Identity  // of the databases, as known now; called often, at any time; nil: they have none
 	TTL          time.Duration    // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
-	LeaveTimeout time.Duration    // for how long a node that leaves tries to drop what is stuck, at most; 0: DefaultLeaveTimeout
+	LeaveTimeout time.Duration    // how long a leaving node tries to drop tables that are stuck; 0: DefaultLeaveTimeout
 	ReplanDelay  time.Duration    // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
-	StandIn      func([]Duty)     // told what this node does in the place of others, when it changes, by Run's goroutine; must return soon; nil: it does nothing
-	OwnerRows    OwnerRows        // of the group, in MySQL; nil: the group has no epochs, and that etcd was wiped or restored is not noticed
+	StandIn      func([]Duty)     // called by Run's goroutine when the node's duties for other owners change; must return soon; nil: the node stands in for nobody
+	OwnerRows    OwnerRows        // of the group, in MySQL; nil: the group has no epochs, so a wiped or restored etcd goes unnoticed
 	Logger       zerolog.Logger
 	Registerer   prometheus.Registerer // nil: metrics are counted but not published
 }

@@ -23,7 +23,7 @@ type world struct {
 type instant struct {
 	members []Member
 	owners  []string
-	idle    map[string]bool // members that pause: they take no steps
+	idle    map[string]bool // members that pause: they do nothing
 }
 
 func newWorld(members []Member, owners []string) *world {
@@ -56,7 +56,7 @@ func (w *world) setMembers(members []Member) {
 	w.history = append(w.history, i)
 }
 
-// setIdle adds a revision at which others pause.
+// setIdle makes these members pause, at a new revision.
 func (w *world) setIdle(idle map[string]bool) {
 	i := w.now()
 	i.idle = idle
@@ -115,7 +115,7 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// checkFree fails if a table has no owner though somebody takes tables.
+// checkFree fails if a table has no owner although a member takes tables.
 func (w *world) checkFree(t *rapid.T) {
 	i := w.now()
 	takes := slices.ContainsFunc(i.members, func(m Member) bool { return m.Weight > 0 && !i.idle[m.ID] })
@@ -124,7 +124,7 @@ func (w *world) checkFree(t *rapid.T) {
 	}
 }
 
-// without gives a set without one of its members, nil where none is left.
+// without returns a set without one member, nil if that leaves none.
 func without(set map[string]bool) map[string]bool {
 	all := slices.Sorted(maps.Keys(set))
 	if len(all) < 2 {
@@ -135,7 +135,7 @@ func without(set map[string]bool) map[string]bool {
 	return rest
 }
 
-// drawIdle draws who pauses.
+// drawIdle draws the members that pause.
 func drawIdle(t *rapid.T, all []Member) map[string]bool {
 	idle := map[string]bool{}
 	for _, m := range all {
@@ -190,7 +190,7 @@ func TestNodesWithOldViewsConverge(t *testing.T) {
 		}
 		w.rounds(t)
 		w.checkFree(t)
-		for w.now().idle != nil { // they come forward one after another
+		for w.now().idle != nil { // each comes forward in turn
 			w.setIdle(without(w.now().idle))
 			w.step(rapid.SampledFrom(w.nodes).Draw(t, "first"), w.rev(), rapid.IntRange(1, 5).Draw(t, "some"))
 		}

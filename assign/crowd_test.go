@@ -33,7 +33,7 @@ type crowd struct {
 	changed chan struct{} // closed and replaced at each change
 	nodes   []*desk
 	last    map[string]int64 // key of a table -> highest revision it was taken at
-	mark    int64            // highest revision that was reserved
+	mark    int64            // highest reserved revision
 }
 
 func newCrowd(t *testing.T) *crowd {

@@ -11,69 +11,70 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// An owner row orders the owners of a table: a later one writes a higher revision over a lower one. etcd's own revisions
-// do that only while etcd remembers them. An etcd that was wiped, or restored from a snapshot, counts again from lower
-// ones, and the owner rows would name nodes of the past for ever. So the revision of an owner row has two parts:
+// An owner row orders the owners of a table: a later one writes a higher revision over a lower one. etcd's own
+// revisions do that only while etcd remembers them. An etcd that was wiped, or restored from a snapshot, counts again
+// from lower ones, and the owner rows would name past nodes for ever. So the revision of an owner row has two parts:
 //
 //	epoch, 23 bits | etcd revision at which the table's key was created, 40 bits
 //
-// A group's epoch stands in etcd. Within the life of one etcd it only grows, and so do the revisions of the owner rows. A
-// node that sees that etcd has forgotten begins an epoch above that of every owner row. Writes of an earlier epoch that
-// are still under way then lose, whoever sends them. How a node sees it:
+// A group's epoch stands in etcd. Within the life of one etcd it only grows, and so do the revisions of the owner rows.
+// A node that detects that etcd has forgotten begins an epoch above that of every owner row. Writes of an earlier epoch
+// that are still under way then lose, whoever sends them. A node detects it:
 //
-//	before it registers       etcd has no epoch, or the owner rows have a revision that etcd has not reached yet
-//	when it takes a table     the owner row has a higher revision than the node's key, which still stands
+//	before it registers       if etcd has no epoch, or the owner rows have a revision that etcd has not reached yet
+//	when it takes a table     if the owner row has a higher revision than the node's key, and that key still stands
 //
-// (etcd's cluster id does not show it: it follows from the members' addresses, and so survives a wipe.)
+// (etcd's cluster id does not show it: it is derived from the members' addresses, and so survives a wipe.)
 //
-// What keeps this safe, each with a history in internal/model that goes wrong without it:
+// Three rules keep this safe; internal/model has a history that goes wrong without each:
 //
 //	reserved      an epoch is reserved in MySQL before etcd has it: no two lives of etcd have the same one
-//	same life     a node looks at the epoch after it has its lease, and registers under that lease if the epoch is the same
+//	same life     a node reads the epoch after it has its lease, and registers under that lease only if the epoch is unchanged
 //	settling      nodes that etcd has forgotten may still trust their leases. So a new epoch comes with a key under a lease
 //	              of one TTL that nobody renews; while that key stands, nobody plans. Only a group's first epoch has none
 
-// revisionBits is how many bits of an owner row's revision are etcd's. At 1,000 writes a second they last for 34 years.
+// revisionBits is the number of bits of etcd's revision in an owner row's revision. They last 34 years at 1,000 writes
+// a second.
 const revisionBits = 40
 
-// OwnerRows are the owner rows of a group in MySQL, as far as epochs need them.
+// OwnerRows are the owner rows of a group in MySQL, with the operations that epochs need.
 type OwnerRows interface {
 	// Read returns their highest revisions. It fails only if no database can be read.
 	Read(ctx context.Context) (OwnerRevisions, error)
 
-	// Reserve makes a revision known, if it is above all that were reserved before, and reports whether it was.
+	// Reserve stores a revision if it is above all earlier reserved ones, and reports whether it was.
 	Reserve(ctx context.Context, revision int64) (bool, error)
 }
 
-// OwnerRevisions are the highest revisions that MySQL knows, 0 for none.
+// OwnerRevisions are the highest revisions stored in MySQL; 0 means none.
 type OwnerRevisions struct {
-	Taken    int64 // of a table that was taken
-	Reserved int64 // that was reserved
+	Taken    int64 // highest of a table that was taken
+	Reserved int64 // highest that was reserved
 }
 
-// nextEpoch returns an epoch above both.
+// nextEpoch returns an epoch above both revisions.
 func (r OwnerRevisions) nextEpoch() int64 { return max(r.Taken, r.Reserved)>>revisionBits + 1 }
 
-// fresh reports whether nobody can have owned a table of the group.
+// fresh reports whether no node can have owned a table of the group.
 func (r OwnerRevisions) fresh() bool { return r == OwnerRevisions{} }
 
 // ownerRevision returns the revision of the owner row for a key created at an etcd revision.
 func ownerRevision(epoch, created int64) int64 { return epoch<<revisionBits + created }
 
-// epochTries bounds how often a node looks whether another node begins the epoch that is missing.
+// epochTries bounds how often a node checks whether another node begins the missing epoch.
 const epochTries = 10
 
-// errEpoch says that the epoch is not settled: a new attempt finds out more.
+// errEpoch means that the epoch is not settled yet: the caller should try again.
 var errEpoch = errors.New("other nodes begin an epoch")
 
 // Overtaken is an error of Take: the owner row of a table has a higher revision than the table's key.
 type Overtaken struct {
-	Table    int   // whose owner row has the highest revision
+	Table    int   // the one whose owner row has the highest revision
 	Revision int64 // of that row
-	Err      error // says so
+	Err      error // the failure in full
 }
 
-// Error says what Err says.
+// Error returns the text of Err.
 func (o *Overtaken) Error() string { return o.Err.Error() }
 
 // Unwrap returns Err.
@@ -82,27 +83,27 @@ func (o *Overtaken) Unwrap() error { return o.Err }
 func (s space) epoch() string    { return string(s) + "epoch" }
 func (s space) settling() string { return string(s) + "settling" }
 
-// epochKey is a group's epoch; the zero epochKey is no key.
+// epochKey is the key of a group's epoch; the zero epochKey means that there is none.
 type epochKey struct {
 	epoch int64
 	mod   int64 // revision of the key
 }
 
-// readEpoch reads a key's value; what is not a number counts as 0, and is found to be too low.
+// readEpoch reads a key's value. One that is not a number counts as 0, and so proves too low.
 func readEpoch(kv *mvccpb.KeyValue) epochKey {
 	epoch, _ := strconv.ParseInt(string(kv.Value), 10, 64)
 	return epochKey{epoch: epoch, mod: kv.ModRevision}
 }
 
-// newEpoch is the epoch that a node has found, and what it makes of it.
+// newEpoch is the epoch key that a node has read, and the epoch that the node begins, if any.
 type newEpoch struct {
 	from   epochKey // as it was read
-	epoch  int64    // that the node begins; 0: from stays
-	settle bool     // nodes of the past may trust their leases
+	epoch  int64    // the one that the node begins; 0: from stays
+	settle bool     // past nodes may still trust their leases
 }
 
-// wantEpoch reads the epoch, and reserves another if etcd has forgotten. rows were read before; those of this etcd are not
-// ahead of it.
+// wantEpoch reads the epoch, and reserves the next one if etcd has forgotten. rows were read earlier, so rows written
+// under this etcd can't be ahead of it.
 func (a *Assign) wantEpoch(ctx context.Context, rows OwnerRevisions) (newEpoch, error) {
 	for try := range epochTries {
 		is, now, err := a.readEpoch(ctx)
@@ -118,12 +119,12 @@ func (a *Assign) wantEpoch(ctx context.Context, rows OwnerRevisions) (newEpoch, 
 				return e, err
 			}
 		}
-		sleep(ctx, a.cfg.TTL/20) // another node may have reserved one, and registers
+		sleep(ctx, a.cfg.TTL/20) // another node may have reserved one, and may be registering
 	}
 	return newEpoch{}, errEpoch
 }
 
-// readEpoch reads the group's epoch and etcd's revision.
+// readEpoch reads the group's epoch and etcd's current revision.
 func (a *Assign) readEpoch(ctx context.Context) (is epochKey, now int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.TTL/2)
 	defer cancel()
@@ -138,8 +139,9 @@ func (a *Assign) readEpoch(ctx context.Context) (is epochKey, now int64, err err
 	return is, resp.Header.Revision, nil
 }
 
-// reserve reserves the next epoch in MySQL; errEpoch if another node was faster. A patient one lets a node that has just
-// reserved a new group's first epoch register with it: a second epoch would have all of them wait for a TTL.
+// reserve reserves the next epoch in MySQL; it returns errEpoch if another node was faster. With patient, it lets a
+// node that has just reserved a new group's first epoch register with it: a second epoch would make every node wait for
+// a TTL.
 func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions, patient bool) (newEpoch, error) {
 	fresh := rows.fresh()
 	now, err := a.cfg.OwnerRows.Read(ctx)
@@ -162,12 +164,12 @@ func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions, 
 	return e, nil
 }
 
-// guard returns the condition that the epoch is as it was read.
+// guard returns the condition that the epoch has not changed since it was read.
 func (e newEpoch) guard(s space) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(s.epoch()), "=", e.from.mod)
 }
 
-// ops returns what begins the epoch.
+// epochOps returns the writes that begin the epoch.
 func (a *Assign) epochOps(ctx context.Context, e newEpoch) ([]clientv3.Op, error) {
 	if e.epoch == 0 {
 		return nil, nil
@@ -179,7 +181,7 @@ func (a *Assign) epochOps(ctx context.Context, e newEpoch) ([]clientv3.Op, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.TTL/2)
 	defer cancel()
-	lease, err := a.cfg.Client.Grant(ctx, int64(a.cfg.TTL/time.Second)) // it runs out, used or not
+	lease, err := a.cfg.Client.Grant(ctx, int64(a.cfg.TTL/time.Second)) // runs out by itself, used or not
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease for epoch %d in etcd: %w", e.epoch, err)
 	}
@@ -194,9 +196,9 @@ func (a *Assign) noteEpoch(e newEpoch) {
 	}
 }
 
-// suspect begins a new epoch if the reason why tables could not be taken proves that etcd has forgotten: an owner row
-// with a higher revision than that of our key is a later owner's, unless our key still stands. Where our key is gone
-// nothing happens.
+// suspect begins a new epoch if the reason why tables could not be taken proves that etcd has forgotten. An owner row
+// with a higher revision than that of our key is such a proof only while our key still stands: without our key, it is
+// the row of a later owner, and suspect does nothing.
 func (s *session) suspect(ctx context.Context, failed map[int]int64, reason error) error {
 	var o *Overtaken
 	if s.cfg.OwnerRows == nil || !errors.As(reason, &o) || failed[o.Table] == 0 {
@@ -204,7 +206,7 @@ func (s *session) suspect(ctx context.Context, failed map[int]int64, reason erro
 	}
 	e, err := s.reserve(ctx, s.mirror.snapshot().epoch, OwnerRevisions{Taken: o.Revision}, false)
 	if errors.Is(err, errEpoch) {
-		return nil // the table is tried again
+		return nil // the table will be tried again
 	} else if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
-// crowdRows are the owner rows of a crowd. Its check fails the test if the revision of a row does not grow, or if a node
-// takes what another may still act on.
+// crowdRows are the owner rows of a crowd. Its check fails the test if a row's revision does not grow, or if a node
+// takes a table that another node may still act on.
 type crowdRows struct{ *crowd }
 
 func (c crowdRows) Read(context.Context) (OwnerRevisions, error) {
@@ -33,10 +33,10 @@ func (c crowdRows) Reserve(_ context.Context, revision int64) (bool, error) {
 	return higher, nil
 }
 
-// knowing is a node that knows the owner rows.
+// knowing gives a node the owner rows of the crowd.
 func (c *crowd) knowing(cfg *Config) { cfg.OwnerRows = crowdRows{c} }
 
-// mortal is an etcd of one test, which can be wiped.
+// mortal is one test's own etcd, which can be wiped.
 type mortal struct {
 	*devserver.Etcd
 	t   *testing.T
@@ -55,7 +55,7 @@ func startMortal(t *testing.T) *mortal {
 	return m
 }
 
-// wipe replaces it by an empty one at the same addresses.
+// wipe replaces the etcd by an empty one at the same addresses.
 func (m *mortal) wipe() {
 	m.t.Helper()
 	if err := m.Stop(); err != nil {
@@ -124,7 +124,7 @@ func TestAfterEtcdWasWipedNobodyTakesWhatANodeOfThePastMayActOn(t *testing.T) {
 	})
 	first := c.join(slow, c.knowing)
 	poll(t, "the first has registered", func() bool { epoch, _ := c.epoch(); return epoch > 1 })
-	second := c.join(slow, c.knowing) // it finds the epoch there
+	second := c.join(slow, c.knowing) // finds the epoch in etcd
 	c.await("both have them", func() bool { return first.acting() == 16 && second.acting() == 16 })
 	w.setCut(false)
 	c.await("all share them", func() bool {
@@ -149,7 +149,7 @@ func TestAGroupOfWhichOnlyTheEpochIsLeftIsNotListed(t *testing.T) {
 	}
 }
 
-// ledger is a holder with owner rows, which can't be read before a node registers.
+// ledger is a holder whose owner rows can't be read before a node registers.
 type ledger struct {
 	mu    sync.Mutex
 	mark  int64
@@ -158,7 +158,7 @@ type ledger struct {
 	moved chan struct{} // 1 slot
 }
 
-// blind are owner rows of servers that are away.
+// blind are owner rows on servers that are away.
 type blind struct {
 	ledger
 	away  atomic.Bool
@@ -173,7 +173,7 @@ func (b *blind) Read(context.Context) (OwnerRevisions, error) {
 	return OwnerRevisions{}, nil
 }
 
-// errRows is why ledger refuses tables.
+// errRows is the error with which ledger refuses tables.
 var errRows = errors.New("overtaken")
 
 func (l *ledger) Take(_ context.Context, revisions map[int]int64) error {
@@ -219,7 +219,8 @@ func (l *ledger) Reserve(_ context.Context, revision int64) (bool, error) {
 	return higher, nil
 }
 
-// Rows that could not be read at first, those of a server that was away say, prove it when their tables are taken.
+// Rows that could not be read at first, say of a server that was away, show that etcd has forgotten when their tables
+// are taken.
 func TestOwnerRowsAheadOfEtcdAreSeenWhenTablesAreTaken(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -257,13 +258,13 @@ func TestOwnerRowsAheadOfEtcdAreSeenWhenTablesAreTaken(t *testing.T) {
 	}
 }
 
-// A later owner's row is no proof: the key of whoever is late is gone, or goes.
+// The row of a later owner does not prove that etcd has forgotten: the late node's own key is gone, or about to go.
 func TestALateOwnerBeginsNoEpoch(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	d := c.join(short, c.knowing)
 	c.awaitCounts(map[*desk]int{d: 32})
-	s := newSession(d.Assign, &lease{id: 77}, false) // whose keys none of these are
+	s := newSession(d.Assign, &lease{id: 77}, false) // owns none of these keys
 	late := &Refused{Tables: []int{3}, Err: &Overtaken{Table: 3, Revision: 1 << 50, Err: errRows}}
 	if err := s.suspect(t.Context(), map[int]int64{3: 5}, late); err != nil {
 		t.Error(err)
@@ -273,7 +274,7 @@ func TestALateOwnerBeginsNoEpoch(t *testing.T) {
 	}
 }
 
-// All nodes of a new group begin at the same time, and none of them waits for a TTL.
+// All nodes of a new group begin at the same time, and none waits for a TTL.
 func TestNodesOfANewGroupAgreeOnItsFirstEpoch(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

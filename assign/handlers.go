@@ -43,8 +43,8 @@ func (v view) infosBut(id string) []NodeInfo {
 	return infos
 }
 
-// compareHandlers warns, once per change, of types that some nodes of the group can deliver and others can't. Those that
-// can stand in for the others. A rolling deploy passes through this.
+// compareHandlers warns, once per change, of types that only some nodes of the group can deliver. Nodes that can stand
+// in for the others. A rolling deploy passes through this state.
 func (s *session) compareHandlers(v view) {
 	lacks, extra := differing(s.record.NodeInfo, v.infosBut(s.id))
 	now := strings.Join(lacks, ",") + ";" + strings.Join(extra, ",")

@@ -146,7 +146,7 @@ func (s *session) took(ctx context.Context, a answered) error {
 	return s.refuse(ctx, a.server, failed, a.err)
 }
 
-// refuse gives back what the holder could not take of a server, and has it tried again later.
+// refuse gives back a server's tables that the holder could not take, and schedules another try.
 func (s *session) refuse(ctx context.Context, server int, failed map[int]int64, reason error) error {
 	s.limit.Of(s.log.Warn(), fmt.Sprint("take ", server)).Err(reason).Int("tables", len(failed)).Msg("could not start on tables, giving them back for now")
 	s.metrics.takeFailures.Add(float64(len(failed)))
@@ -155,7 +155,7 @@ func (s *session) refuse(ctx context.Context, server int, failed map[int]int64, 
 		s.refused[table] = s.refused[table].again(now)
 		s.wake(s.refused[table].until)
 	}
-	suspected := s.suspect(ctx, failed, reason) // while the keys stand
+	suspected := s.suspect(ctx, failed, reason) // before giveBack deletes the keys
 	if err := s.giveBack(ctx, failed); err != nil {
 		return fmt.Errorf("give back what could not be started: %w", err)
 	}

@@ -58,8 +58,8 @@ func newHands(ctx context.Context, h Holder) *hands {
 // free reports whether a hand can do one thing more.
 func (h *hands) free(one hand) bool { return !h.closed && h.busy[one] < one.atOnce() }
 
-// take has the holder take tables of a server (table -> revision that created the key), with the revisions of their owner
-// rows, within a time.
+// take makes the holder take tables of a server (table -> revision that created the key) within a time. revisions are
+// those of their owner rows.
 func (h *hands) take(server int, tables, revisions map[int]int64, within time.Duration) {
 	h.begin(hand{server: server}, tables, func() {
 		ctx, cancel := context.WithTimeout(h.ctx, within)

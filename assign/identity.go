@@ -16,21 +16,21 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// A cluster id is a name that people choose, so two sets of databases can have the same one. The first node that registers
-// binds the id to the identity of its databases, under a key without a lease:
+// A cluster id is a name that people choose, so two sets of databases can have the same one. The first node that
+// registers binds the id to the identity of its databases, under a key without a lease:
 //
 //	/{cluster}/identity    Binding
 //
-// A node with databases of another identity is refused. The key outlives all nodes: a foreign node that is started again
-// and again must not get in while the cluster's own nodes are stopped.
+// A node with databases of another identity is refused. The key outlives all nodes: a foreign node that restarts in a
+// loop must not get in while the cluster's own nodes are stopped.
 
-// ErrForeign is why a node is refused whose databases are not those that etcd knows the cluster by.
+// ErrForeign refuses a node whose databases are not those to which etcd has bound the cluster.
 var ErrForeign = errors.New("etcd knows the cluster by other databases")
 
-// Identity says which databases a node works on.
+// Identity tells which databases a node works on.
 type Identity struct {
 	ID        string `json:"identity,omitempty"`  // the same in all databases of a cluster; "": they have none
-	Databases string `json:"databases,omitempty"` // for people: which they are, and where
+	Databases string `json:"databases,omitempty"` // for people: their names and addresses
 }
 
 // NewIdentity returns the identity of a config's databases, whose layout rows hold id.
@@ -56,20 +56,20 @@ func (i Identity) foreignTo(other Identity) bool {
 	return i.ID != "" && other.ID != "" && i.ID != other.ID
 }
 
-// Binding is what etcd knows a cluster by. The zero Binding is none.
+// Binding is what etcd stores about a cluster's databases. The zero Binding means that the cluster is not bound.
 type Binding struct {
 	Identity
-	Node  string    `json:"node"`  // who wrote it: a node's id, or another name
-	Since time.Time `json:"since"` // by the clock of who wrote it
+	Node  string    `json:"node"`  // the writer: a node's id, or another name
+	Since time.Time `json:"since"` // by the writer's clock
 	mod   int64     // revision of the key; 0: there is none
 }
 
-// bindTries is how often a node looks anew because another has bound the cluster meanwhile.
+// bindTries is how often a node reads the binding again because another has bound the cluster meanwhile.
 const bindTries = 3
 
 func identityKey(cluster string) string { return "/" + cluster + "/identity" }
 
-// readBinding reads the key. One that is not ours to read binds nothing, and may be overwritten.
+// readBinding reads the key. A value that can't be decoded binds nothing, and may be overwritten.
 func readBinding(ctx context.Context, client *clientv3.Client, cluster string) (Binding, error) {
 	resp, err := client.Get(ctx, identityKey(cluster))
 	if err != nil {
@@ -85,7 +85,7 @@ func readBinding(ctx context.Context, client *clientv3.Client, cluster string) (
 	return b, nil
 }
 
-// refuse says why databases of the identity are not those of the binding; nil: they are, or nobody knows.
+// refuse returns why databases of this identity don't fit the binding; nil if they do, or if the cluster is not bound.
 func (b Binding) refuse(cluster string, mine Identity) error {
 	switch {
 	case b.ID == "" || b.ID == mine.ID:
@@ -98,7 +98,7 @@ func (b Binding) refuse(cluster string, mine Identity) error {
 		ErrForeign, cluster, b.Identity, b.Node, b.Since.Format(time.DateOnly), mine)
 }
 
-// unchanged is the condition that the binding is the one that was read.
+// unchanged is the condition that the binding is still as it was read.
 func (b Binding) unchanged(cluster string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(identityKey(cluster)), "=", b.mod)
 }
@@ -107,8 +107,8 @@ func putBinding(cluster string, mine Identity, node string) clientv3.Op {
 	return clientv3.OpPut(identityKey(cluster), encode(Binding{Identity: mine, Node: node, Since: time.Now().UTC().Truncate(time.Second)}))
 }
 
-// bind returns what a change of the node's key demands so that the cluster is bound to the identity of its databases, and
-// what binds it where nobody has. ErrForeign: it is bound to another.
+// bind returns the binding on which a change of the node's key depends, and the write that binds the cluster to the
+// node's databases if nobody has. It returns ErrForeign if the cluster is bound to other databases.
 func (w writer) bind(ctx context.Context, mine Identity) (bound Binding, then []clientv3.Op, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
@@ -135,7 +135,7 @@ func (w writer) refuseBeside(ctx context.Context, mine Identity) error {
 	return nil
 }
 
-// identify publishes the identity that the node's databases have been given since it registered.
+// identify publishes an identity that the node's databases were given after it registered.
 func (w writer) identify(ctx context.Context, r nodeRecord) error {
 	own := w.mine(w.space.node(w.id))
 	for range bindTries {
@@ -162,7 +162,7 @@ func (v view) foreigners(mine Identity) (ids []string) {
 	return ids
 }
 
-// identity returns that of the databases as it is known now. What was known once is not forgotten while they are away.
+// identity returns the current identity of the databases. Once known, it is remembered while they are away.
 func (a *Assign) identity() Identity {
 	if a.cfg.Identity == nil {
 		return Identity{}
@@ -175,7 +175,7 @@ func (a *Assign) identity() Identity {
 	return now
 }
 
-// compareIdentities says so while nodes of the group work on other databases: tables that they own are not delivered.
+// compareIdentities logs when nodes of the group work on other databases: tables that they own are not delivered.
 func (s *session) compareIdentities(v view) {
 	ids := v.foreigners(s.record.Identity)
 	s.foreign.Store(int64(len(ids)))
@@ -186,8 +186,8 @@ func (s *session) compareIdentities(v view) {
 	}
 }
 
-// tellIdentity publishes the identity of the databases when they have been given one, or another. A running node goes on
-// also where etcd knows the cluster by other databases: it may be the other node that is wrong.
+// tellIdentity publishes the identity of the databases when they get one, or another one. A running node goes on even
+// if etcd has bound the cluster to other databases: the other node may be the wrong one.
 func (s *session) tellIdentity(ctx context.Context) error {
 	now := s.identity()
 	if now == s.record.Identity {
@@ -206,7 +206,7 @@ func (s *session) tellIdentity(ctx context.Context) error {
 	return err
 }
 
-// foreignLine begins the line, at most one a minute, that a running node would be refused.
+// foreignLine begins the log line, at most one a minute, of a running node that would be refused if it registered now.
 func (a *Assign) foreignLine(refusal error) *zerolog.Event {
 	return a.limit.Of(a.cfg.Logger.Error(), "foreign").Err(refusal).Str("node", a.ID())
 }

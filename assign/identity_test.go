@@ -20,12 +20,12 @@ var (
 	unknown    = Identity{"", "toc_0 on db9"} // databases that were made before there were identities
 )
 
-// on has a node work on databases.
+// on gives a node the databases to work on.
 func on(i Identity) func(*Config) {
 	return func(c *Config) { c.Identity = func() Identity { return i } }
 }
 
-// refused wants a node that ends at once with an error of one line that holds each part.
+// refused expects a node to end at once with an error of one line that contains each part.
 func (c *crowd) refused(i Identity, parts ...string) {
 	c.t.Helper()
 	d := c.join(on(i))
@@ -177,7 +177,7 @@ func TestNodesWithoutAnIdentityShareAsBefore(t *testing.T) {
 	})
 }
 
-// Programs of before don't ask for the identity, and a key can be removed by hand: then both sides say so.
+// Older programs don't check the identity, and the key can be removed by hand: then both sides log it.
 func TestARunningNodeSaysThatAForeignerIsThere(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -206,7 +206,8 @@ func TestARunningNodeSaysThatAForeignerIsThere(t *testing.T) {
 	}
 }
 
-// All keys are gone, and a foreigner is faster: the nodes of before go on in claim mode and say why, until it is adopted back.
+// All keys are gone, and a foreign node registers first: the earlier nodes go on in claim mode and log why, until the
+// cluster is adopted back.
 func TestARunningNodeThatIsRefusedGoesOnInClaimMode(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

@@ -53,8 +53,8 @@ type NodeInfo struct {
 	Types   []string  `json:"types"`            // names of the biz types it delivers, sorted; null: not told
 	Listen  string    `json:"listen,omitempty"` // address of its status page
 	Started time.Time `json:"started"`
-	// Lacks are the biz types of its group that it does not deliver, and why: others stand in for it. null: not told, as by
-	// an older program.
+	// Lacks are the biz types of its group that it does not deliver, with the reasons: others stand in for it. null: an
+	// older program, which does not tell.
 	Lacks map[string]string `json:"lacks"`
 }
 
@@ -66,7 +66,7 @@ type nodeRecord struct {
 	Leaving bool `json:"leaving,omitempty"` // it is giving up its tables and takes none
 	// Newcomer says that it does not plan yet: what is given up for it now would lie without an owner.
 	Newcomer bool `json:"newcomer,omitempty"`
-	// Pausing says that it takes nothing for up to a TTL, as etcd was away.
+	// Pausing means that the node takes nothing for up to a TTL, because etcd was away.
 	Pausing bool `json:"pausing,omitempty"`
 	// Misses are the blocks of tables that the node can't reach.
 	Misses []int `json:"misses,omitempty"`

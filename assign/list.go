@@ -139,7 +139,7 @@ func (r *Registry) Groups(ctx context.Context) ([]string, error) {
 			return groups, nil
 		}
 		group, rest, _ := strings.Cut(strings.TrimPrefix(string(resp.Kvs[0].Key), prefix), "/")
-		if rest == "epoch" { // it outlives the group's nodes
+		if rest == "epoch" { // the epoch outlives the group's nodes
 			from = string(resp.Kvs[0].Key) + "\x00"
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// loggingTo has a node write to a log.
+// loggingTo makes a node write to the log.
 func loggingTo(log *devtest.Log) func(*Config) {
 	return func(c *Config) { c.Logger = log.Logger() }
 }
@@ -78,7 +78,7 @@ func TestTheEndOfClaimModeIsLogged(t *testing.T) {
 	}
 }
 
-// The nodes of a new group start together: that one of them begins the epoch and binds the cluster is no trouble.
+// The nodes of a new group start together: that one of them begins the epoch and binds the cluster is worth no warning.
 func TestNodesOfANewGroupStartWithoutAWarning(t *testing.T) {
 	t.Parallel()
 	for range 4 {

@@ -2,10 +2,10 @@ package assign
 
 import "slices"
 
-// PlanMeanwhile is PlanAround where some members are idle: they keep what they have, and take nothing for now. What they
-// don't have is planned for the others as if the idle ones were not there; if all are idle, nobody takes it anyway.
+// PlanMeanwhile is PlanAround while some members are idle. Idle members keep their tables and take no others. All other
+// tables are planned as if only the remaining members existed. If no remaining member takes tables, it is PlanAround.
 //
-// When nobody is idle any more it is PlanAround, so nodes that don't agree on who is idle disagree for a while only.
+// With no idle members it equals PlanAround, so nodes that disagree about who is idle agree again once nobody is.
 func PlanMeanwhile(nodes []Member, owners []string, m misses, idle map[string]bool) []string {
 	takes := func(one Member) bool { return one.Weight > 0 && !idle[one.ID] }
 	if len(idle) == 0 || !slices.ContainsFunc(nodes, takes) {

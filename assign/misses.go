@@ -15,7 +15,7 @@ func (a *Assign) Miss(blocks []int) {
 	a.look()
 }
 
-// look asks for a round.
+// look requests a round.
 func (a *Assign) look() {
 	select {
 	case a.nudge <- struct{}{}:
@@ -31,8 +31,8 @@ func (a *Assign) missingNow() []int {
 	return nil
 }
 
-// tell publishes what this node misses, delivers and lacks, and the identity of its databases, where its key says something
-// else.
+// tell publishes which databases this node misses, which biz types it delivers and lacks, and the identity of its
+// databases, if its key differs.
 func (s *session) tell(ctx context.Context) error {
 	if err := s.tellIdentity(ctx); err != nil {
 		return err

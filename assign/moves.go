@@ -2,18 +2,18 @@ package assign
 
 import "time"
 
-// When moves of tables are logged: one line for all that move together, and not many of them where servers or nodes come
-// and go.
+// Moves of tables are logged in one line for all that move together, and in few lines while servers or nodes come and
+// go.
 const (
-	movesRest  = time.Second      // nothing has moved for so long
+	movesRest  = time.Second      // without a move, before the line
 	movesApart = 10 * time.Second // between two lines
 )
 
 // moves counts the tables that have moved since the last line about them. The zero moves is ready.
 type moves struct {
 	took, gaveUp int
-	last         time.Time // something moved
-	told         time.Time // the last line
+	last         time.Time // of the last move
+	told         time.Time // of the last line
 }
 
 func (m *moves) add(took, gaveUp int) {
@@ -22,7 +22,7 @@ func (m *moves) add(took, gaveUp int) {
 	}
 }
 
-// due is when to log what has moved; zero: nothing has.
+// due returns when to log the moves; the zero time if nothing has moved.
 func (m *moves) due() time.Time {
 	if m.took+m.gaveUp == 0 {
 		return time.Time{}
@@ -34,7 +34,7 @@ func (m *moves) due() time.Time {
 	return rest
 }
 
-// noteMoves logs what has moved if it is due, or asks for a round when it is.
+// noteMoves logs the moves if that is due, or else requests a round for when it is.
 func (s *session) noteMoves() {
 	switch due := s.moves.due(); {
 	case due.IsZero():
@@ -45,7 +45,7 @@ func (s *session) noteMoves() {
 	}
 }
 
-// tellMoves logs what has moved, if anything has.
+// tellMoves logs the moves, if there are any.
 func (s *session) tellMoves() {
 	if s.moves.took+s.moves.gaveUp == 0 {
 		return

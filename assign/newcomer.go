@@ -7,12 +7,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A node that registers does not plan at once, as others may be registering too. Until it does, it is a newcomer: the plan
-// counts it, so nobody takes the free tables that are its own, but nobody gives up a table to it that it would leave lying.
+// A node that registers does not plan at once, since others may be registering too. Until it plans, it is a newcomer:
+// the plan counts it, so nobody takes the free tables that are meant for it, but nobody gives up a table that it would
+// not take yet.
 //
-// After an outage of etcd a node pauses for up to a TTL, as the others may have to come back to their tables first. It is a
-// newcomer then that says that it pauses: so free tables that the plan gives it go to others meanwhile (PlanMeanwhile).
-// Where another node has gone on planning there was no outage but for this node, and the pause is short.
+// After an outage of etcd a node pauses for up to a TTL, since the others may have to return to their tables first. It
+// is then a newcomer that announces its pause, so free tables that the plan gives it go to others meanwhile
+// (PlanMeanwhile). If another node has gone on planning, the outage hit this node alone, and its pause is short.
 
 // revoking is how long after its TTL etcd may take to end a lease.
 const revoking = 2 * time.Second
@@ -29,14 +30,14 @@ func (s *session) comeForward(ctx context.Context, v view) error {
 	return s.publish(ctx, record)
 }
 
-// stepBack tells the others that this node takes nothing for now.
+// stepBack announces that this node takes nothing for now.
 func (s *session) stepBack(ctx context.Context) error {
 	record := s.record
 	record.Pausing, record.Newcomer = true, true
 	return s.publish(ctx, record)
 }
 
-// publish writes what of the record comeForward and stepBack change, if it changes.
+// publish writes the record if the fields that comeForward and stepBack change have changed.
 func (s *session) publish(ctx context.Context, record nodeRecord) error {
 	if record.Pausing == s.record.Pausing && record.Newcomer == s.record.Newcomer {
 		return nil
@@ -54,8 +55,9 @@ func (s *session) put(ctx context.Context, record nodeRecord) error {
 	return err
 }
 
-// hasElder reports whether another incarnation of the node's name is registered and may be a former life whose lease has not
-// run out. A second process of that name answers this one's registration, and so has written its key since: see answerTwins.
+// hasElder reports whether another incarnation of the node's name is registered that may be a former life whose lease
+// has not run out. A second process of that name would have answered this one's registration by writing its key: see
+// answerTwins.
 func (v view) hasElder(id string) bool {
 	for other, n := range v.nodes {
 		if other != id && nameOf(other) == nameOf(id) && !n.record.Leaving && !n.record.Newcomer && n.mod < v.nodes[id].created {
@@ -65,8 +67,8 @@ func (v view) hasElder(id string) bool {
 	return false
 }
 
-// answerTwins writes this node's key again if a process of the same name has registered since it was written: that this
-// one lives shows the other that no tables of a former life will be free for it soon.
+// answerTwins writes this node's key again if a process of the same name has registered since the last write. That
+// shows the other process that this one lives, so there is no former life whose tables will soon be free.
 func (s *session) answerTwins(ctx context.Context, v view) error {
 	own := v.nodes[s.id]
 	for id, n := range v.nodes {
@@ -87,7 +89,7 @@ func (v view) goesOn(id string) bool {
 	return false
 }
 
-// pausing gives the other nodes that pause. One that leaves gives up its tables all the same.
+// pausing returns the other nodes that pause. A leaving node is not counted: it gives up its tables even so.
 func (v view) pausing(id string) map[string]bool {
 	idle := make(map[string]bool)
 	for other, n := range v.nodes {
@@ -98,8 +100,9 @@ func (v view) pausing(id string) map[string]bool {
 	return idle
 }
 
-// afterOutage gives until when the node pauses after an outage of etcd: for a TTL, or a tenth of it where another node has
-// gone on planning. A node whose lease has outlived the outage looks for such nodes only then, as they may notice later.
+// afterOutage returns when the node's pause after an outage of etcd ends: after a TTL, or a tenth of it if another node
+// has gone on planning. If its lease outlived the outage, the node looks for such nodes only after that tenth, as the
+// others may notice the outage later.
 func (s *session) afterOutage(v view) time.Time {
 	over, late := s.outage.last()
 	if over.IsZero() {
@@ -107,7 +110,7 @@ func (s *session) afterOutage(v view) time.Time {
 	}
 	early, now := over.Add(s.lease.ttl/10), time.Now()
 	if v.goesOn(s.id) && (!late || !now.Before(early)) {
-		s.alone = over // that node may leave before the pause ends
+		s.alone = over // remembered, as that node may leave before the pause ends
 	}
 	switch {
 	case s.alone == over:

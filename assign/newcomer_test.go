@@ -83,7 +83,8 @@ func TestANodeThatComesBackQuicklyGetsItsTablesOnly(t *testing.T) {
 	})
 }
 
-// Two processes have one name: the first answers the second's registration, so it does not wait for the end of a former life.
+// Two processes have one name: the first answers the second's registration, so the second does not wait for a former
+// life to end.
 func TestASecondProcessOfAHostGetsItsShareAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -100,7 +101,7 @@ func TestASecondProcessOfAHostGetsItsShareAtOnce(t *testing.T) {
 		t.Fatal(nodes, err)
 	}
 	for _, kv := range nodes.Kvs {
-		if kv.Version > 8 { // it registers, comes forward and answers two
+		if kv.Version > 8 { // it registers, comes forward and answers two others
 			t.Errorf("%s was written %d times: they go on answering one another", kv.Key, kv.Version)
 		}
 	}

@@ -27,7 +27,7 @@ func (p *pause) end() time.Time {
 	return p.until
 }
 
-// outage is the last time that etcd was away, as far as this node noticed. It is safe for concurrent use.
+// outage is the last time that etcd was away, as this node noticed it. It is safe for concurrent use.
 type outage struct {
 	mu   sync.Mutex
 	over time.Time // when etcd was back; zero: it was never away

@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ghost registers a node by hand that never does anything, as a process that is frozen.
+// ghost registers a node by hand that does nothing, like a frozen process.
 func (c *crowd) ghost(id string, r nodeRecord) {
 	c.t.Helper()
 	lease, err := c.client.Grant(c.t.Context(), 3600)
@@ -20,7 +20,7 @@ func (c *crowd) ghost(id string, r nodeRecord) {
 	}
 }
 
-// revoke ends a node's lease, as etcd does where the node was frozen for longer than a TTL.
+// revoke ends a node's lease, as etcd does when a node is frozen for longer than a TTL.
 func (c *crowd) revoke(d *desk) {
 	c.t.Helper()
 	key, err := c.client.Get(c.t.Context(), spaceOf(c.cluster, "g").node(d.ID()))
@@ -32,7 +32,7 @@ func (c *crowd) revoke(d *desk) {
 	}
 }
 
-// A node is back after its lease had ended, and pauses; another leaves: its tables do not wait for the one that pauses.
+// One node is back after its lease ended, and pauses; another leaves. The free tables do not wait for the pausing node.
 func TestFreeTablesDoNotWaitForANodeThatPauses(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -61,7 +61,7 @@ func TestTablesOfANodeThatDrainsGoToOneThatTakesThem(t *testing.T) {
 
 func slow(c *Config) { c.TTL = 2 * patience } // a wait for a whole TTL fails the test
 
-// Others have gone on while the node was away, so it was away alone: it pauses for a tenth of the TTL.
+// Others have gone on, so only this node was cut off: it pauses for a tenth of the TTL.
 func TestANodeThatWasAwayAloneIsBackSoon(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -74,7 +74,7 @@ func TestANodeThatWasAwayAloneIsBackSoon(t *testing.T) {
 	c.await("it has all", func() bool { return a.acting() == 32 })
 }
 
-// The only other node leaves while it pauses.
+// The only other node leaves while this one pauses.
 func TestANodeThatIsBackTakesTheTablesOfTheLastOther(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -90,7 +90,7 @@ func TestANodeThatIsBackTakesTheTablesOfTheLastOther(t *testing.T) {
 	c.await("it has all", func() bool { return a.acting() == 32 })
 }
 
-// All nodes lost their leases: each takes its own tables again at once, and acts on them, though all pause for a TTL.
+// All nodes lost their leases: each takes its own tables again at once and acts on them, although all pause for a TTL.
 func TestANodeActsOnItsOwnTablesWhileItPauses(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -108,7 +108,8 @@ func TestANodeActsOnItsOwnTablesWhileItPauses(t *testing.T) {
 	}
 }
 
-// An operator deletes keys soon after an outage: their owner takes the tables again at once, not when the pause is over.
+// An operator deletes keys soon after an outage: their owner takes the tables again at once, without waiting for the
+// pause to end.
 func TestATableWhoseKeyGoesDuringThePauseIsTakenAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -136,7 +137,7 @@ func (c *crowd) deleteKeys(tables int) {
 	}
 }
 
-// The same where the lease has outlived the outage, round by round.
+// The same after a lease that outlived the outage, round by round.
 func TestANodeWhoseLeaseWasRenewedLateTakesItsTableAgain(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -162,7 +163,7 @@ func TestANodeWhoseLeaseWasRenewedLateTakesItsTableAgain(t *testing.T) {
 		t.Errorf("it does not say that it pauses: %+v", v.nodes[s.id].record)
 	}
 	c.deleteKeys(8)
-	for range 4 { // drops what it had, takes the keys, starts, and has nothing left to do
+	for range 4 { // drops its tables, takes the keys, starts, and then has nothing left to do
 		round()
 	}
 	c.awaitTaken(d, 32)
@@ -171,7 +172,8 @@ func TestANodeWhoseLeaseWasRenewedLateTakesItsTableAgain(t *testing.T) {
 	}
 }
 
-// Another node has gone on: the pause ends after a tenth of a TTL. One that has just noticed the end of the outage is none.
+// If another node has gone on, the pause ends after a tenth of a TTL. A node that has only just noticed the end of the
+// outage does not count.
 func TestALateRenewalAloneIsAShortPause(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

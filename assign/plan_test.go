@@ -146,7 +146,7 @@ func TestPlanMovesNoMoreThanTheBestBalance(t *testing.T) {
 	})
 }
 
-// While some pause, they keep what they have and get nothing; the rest is planned for the others.
+// Pausing members keep their tables and get none; the rest is planned for the others.
 func TestPlanMeanwhileGivesNothingToWhoPauses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -86,7 +86,7 @@ func (s *session) round(ctx context.Context) error {
 	failed := s.answerTwins(ctx, v)
 	paused := s.paused(v)
 	if v.settle {
-		return errors.Join(failed, s.giveBack(ctx, s.doomed)) // nothing is taken, and nothing started, until the key's end wakes us
+		return errors.Join(failed, s.giveBack(ctx, s.doomed)) // nothing is taken or started until the end of the key wakes us
 	}
 	if paused {
 		if time.Now().Before(s.afterOutage(v)) {
@@ -134,13 +134,13 @@ func (s *session) dropReplaced(owners []string) {
 	s.letGo(replaced)
 }
 
-// own is the plan while it is too early to plan: everybody keeps what he has, and this node takes again what is free of its
-// own: loose tables, so that all are spread after an outage as before, and tables whose keys went.
+// own is the plan while it is too early to plan. Every owner keeps its tables, and this node takes again those of its
+// own that are free: loose tables, so that tables stay as spread as before the outage, and tables whose keys vanished.
 func (s *session) own(v view, owners []string) []string {
 	for table, key := range v.tables {
 		_, doomed := s.doomed[table]
 		if s.isMine(key.lease) && !doomed || key.created == 0 && (s.loose[table] || s.lost[table]) {
-			owners[table] = s.id // also where this node's key is gone
+			owners[table] = s.id // also if the key of this node is gone
 		}
 	}
 	return owners

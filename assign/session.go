@@ -27,7 +27,7 @@ type session struct {
 	record nodeRecord
 	writer writer
 	mirror *mirror
-	pause  pause // nodes may come, or vanish, together
+	pause  pause // several nodes may come or vanish together
 	outage outage
 	hands  *hands
 
@@ -40,13 +40,13 @@ type session struct {
 	live    map[string]bool     // nodes of the last view that were not leaving
 	stuck   map[int]time.Time   // tables that the holder could not drop lately -> when to ask again
 	wrote   int64               // revision of our last write: an older view is not planned on
-	lost    map[int]bool        // tables whose keys went while they were ours: see own
-	alone   time.Time           // end of the last outage that was not everybody's
+	lost    map[int]bool        // tables whose keys vanished while they were ours: see own
+	alone   time.Time           // end of the last outage that hit this node alone
 	differs string              // types warned of last
 	moves   moves               // of tables that are not logged yet
-	duties  []Duty              // in the place of others, as last told
+	duties  []Duty              // for other owners, as last passed to Config.StandIn
 	next    time.Time           // when to look again though nothing changed; zero: never
-	leaveBy time.Time           // when the leave time-out is over; zero: the session has not begun to leave
+	leaveBy time.Time           // end of the leave time-out; zero: the session has not begun to leave
 }
 
 // newSession begins an incarnation; outage: etcd was away before.
@@ -84,7 +84,7 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 	return s
 }
 
-// register creates the node's key, and with it begins a new epoch if etcd has forgotten owners.
+// register creates the node's key, and in the same transaction begins a new epoch if etcd has forgotten owners.
 func (s *session) register(ctx context.Context, rows OwnerRevisions) error {
 	if s.cfg.OwnerRows == nil {
 		return s.writer.register(ctx, s.record, s.draining, nil)
@@ -160,7 +160,8 @@ func (s *session) loosen(ctx context.Context) {
 	}
 }
 
-// endClaiming logs the end of claim mode: the lease is proven, and no table is left of an incarnation whose lease is not.
+// endClaiming logs the end of claim mode: the lease is proven, and no table is left of an incarnation that lost its
+// lease.
 func (s *session) endClaiming() {
 	since := s.claiming.Load()
 	if since == nil || !s.LeaseOK() || len(s.loose) > 0 {
@@ -249,9 +250,9 @@ func (s *session) awaitHands(life context.Context, end <-chan time.Time) error {
 	return nil
 }
 
-// abandon drops all tables after the lease was lost, or leaving failed, for a reason. It tries until it succeeds or, once
-// ctx has ended, one last time, for what is left of the leave time-out. The keys are left to the lease until the tables are
-// dropped.
+// abandon drops all tables because the lease was lost or leaving failed. It retries until it succeeds. Once ctx has
+// ended, it tries one last time, for what is left of the leave time-out. The keys are left to the lease until the
+// tables are dropped.
 func (s *session) abandon(ctx context.Context, reason error) error {
 	for {
 		stopping, within := ctx.Err() != nil, dropTimeout

@@ -8,36 +8,36 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A table has one owner, and the owner may be unable to deliver some biz types of its group: it runs an older program, or
-// the secret of a callback is missing on its host. It says so in its key (NodeInfo.Lacks), and other nodes stand in for it:
-// they claim and deliver rows of these types in its tables, and of no other. The tables themselves stay where they are, so
-// one node that is ahead of all others does not get everything.
+// A table has one owner, and that owner may be unable to deliver some biz types of its group: it may run an older
+// program, or lack the secret of a callback. It publishes that in its key (NodeInfo.Lacks), and other nodes stand in
+// for it: they claim and deliver rows of these types in its tables, and of no other type. The tables themselves stay
+// where they are, so one upgraded node does not get all of them.
 
-// Duty is what a node does in the place of another: deliver some biz types in some of its tables.
+// Duty is one stand-in: the biz types that a node delivers in some tables of another node.
 type Duty struct {
-	Owner  string   // id of the node whose tables they are: the owner rows name it
-	Types  []string // that the owner lacks, sorted
+	Owner  string   // id of the node that owns the tables, as in the owner rows
+	Types  []string // the ones that the owner lacks, sorted
 	Tables []int    // ascending
 }
 
-// Told is what a node tells about its biz types, besides its Config.Info.
+// Told is what a node publishes about its biz types, besides its Config.Info.
 type Told struct {
-	Types []string          // that it delivers, sorted
-	Lacks map[string]string // types of its group that it does not deliver -> why; a promise until it is told otherwise
+	Types []string          // the ones it delivers, sorted
+	Lacks map[string]string // types of its group that it does not deliver -> why; it will deliver none of them before the next Tell
 }
 
 func (t Told) equal(o Told) bool {
 	return slices.Equal(t.Types, o.Types) && maps.Equal(t.Lacks, o.Lacks)
 }
 
-// told is what the key says of biz types.
+// told returns the biz types that the key publishes.
 func (r nodeRecord) told() Told { return Told{r.Types, r.Lacks} }
 
-// Tell publishes which biz types the node delivers, and which it lacks. It may be called at any time, before Run too; the
-// maps and slices must not change afterwards.
+// Tell publishes which biz types the node delivers, and which it lacks. It may be called at any time, even before Run;
+// the maps and slices must not change afterwards.
 func (a *Assign) Tell(t Told) {
 	if t.Types == nil {
-		t.Types = []string{} // null means that nothing is told
+		t.Types = []string{} // null would mean that nothing was told
 	}
 	if t.Lacks == nil {
 		t.Lacks = map[string]string{}
@@ -46,7 +46,7 @@ func (a *Assign) Tell(t Told) {
 	a.look()
 }
 
-// infoNow returns what the node tells about itself.
+// infoNow returns the node's current description of itself.
 func (a *Assign) infoNow() NodeInfo {
 	info := a.cfg.Info
 	if told := a.told.Load(); told != nil {
@@ -65,7 +65,7 @@ func (a *Assign) Elsewhere(bizType string) (delivered, known bool) {
 	return (*others)[bizType], true
 }
 
-// noteOthers remembers what the other nodes deliver.
+// noteOthers remembers the types that the other nodes deliver.
 func (s *session) noteOthers(v view) {
 	all := make(map[string]bool)
 	for _, info := range v.infosBut(s.id) {
@@ -76,7 +76,7 @@ func (s *session) noteOthers(v view) {
 	s.others.Store(&all)
 }
 
-// standIn says what this node does in the place of others, if that has changed.
+// standIn passes the node's duties to Config.StandIn if they have changed.
 func (s *session) standIn(duties []Duty) {
 	same := func(a, b Duty) bool {
 		return a.Owner == b.Owner && slices.Equal(a.Types, b.Types) && slices.Equal(a.Tables, b.Tables)
@@ -88,16 +88,16 @@ func (s *session) standIn(duties []Duty) {
 	s.cfg.StandIn(duties)
 }
 
-// duties says which node delivers what in the place of the owners: by node id, sorted by owner and types. Each type that
-// an owner lacks has one stand-in in each of its tables, if a node can deliver it there. It depends on the keys alone, so
-// nodes that see the same do not get in one another's way; those that don't are kept apart by their claims.
+// duties returns the stand-ins of all nodes: by node id, sorted by owner and types. Each type that an owner lacks has
+// one stand-in in each of its tables, if a node can deliver it there. The result depends on the keys alone, so nodes
+// with the same view never collide; nodes with different views are kept apart by their claims.
 func (v view) duties(owners []string) map[string][]Duty {
 	lacking := v.lacking()
 	if len(lacking) == 0 {
 		return nil
 	}
 	missed, cache := v.misses(), make(map[string][]string)
-	found := make(map[string]map[string]*Duty) // by stand-in, and by owner and types
+	found := make(map[string]map[string]*Duty) // stand-in -> owner and types -> duty
 	for table, owner := range owners {
 		by := make(map[string][]string) // stand-in -> types
 		for _, name := range lacking[owner] {
@@ -152,8 +152,8 @@ func (v view) able(name string, cache map[string][]string) []string {
 	return ids
 }
 
-// standInOf picks the node for a table, passing over those that can't reach it. "" is nobody. Tables are scattered over the
-// nodes, and not given to them in turn: a plan deals tables in turn, and an owner would have but one stand-in.
+// standInOf picks the node for a table, passing over nodes that can't reach it; "" means none. Tables are scattered
+// over the nodes by hash, not dealt in turn: a plan deals tables in turn, so an owner would have only one stand-in.
 func standInOf(table int, able []string, m misses) string {
 	scattered := int(uint32(table) * 2654435761 >> 16)
 	for i := range able {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawView makes keys of up to five nodes, which deliver and lack what they like, and of their tables.
+// drawView draws keys of up to five nodes, with arbitrary delivered and lacked types, and of their tables.
 func drawView(t *rapid.T) view {
 	v := newView("/c/groups/g/", rapid.IntRange(1, 24).Draw(t, "tables"), 1)
 	types := []string{"a", "b", "c"}
@@ -24,7 +24,7 @@ func drawView(t *rapid.T) view {
 				r.Types = append(r.Types, name)
 			case 1:
 				r.Lacks[name] = "no handler"
-			} // else it does not know the type yet
+			} // else the node does not know the type yet
 		}
 		if rapid.IntRange(0, 3).Draw(t, "misses") == 0 {
 			r.Misses = []int{rapid.IntRange(0, 5).Draw(t, "block")}
@@ -37,7 +37,8 @@ func drawView(t *rapid.T) view {
 	return v
 }
 
-// What an owner lacks has exactly one stand-in in each of its tables where there is a node that can; nothing else has one.
+// A type that an owner lacks has exactly one stand-in in each of its tables if a node can deliver it there; nothing
+// else has one.
 func TestWhatAnOwnerLacksHasOneStandIn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawView(t)
@@ -81,12 +82,12 @@ func TestWhatAnOwnerLacksHasOneStandIn(t *testing.T) {
 	})
 }
 
-// told collects what a node is told to do in the place of others.
+// told collects a node's stand-in duties.
 func (c *crowd) told(d *[]Duty) func(*Config) {
 	return func(cfg *Config) { cfg.StandIn = func(duties []Duty) { c.update(func() { *d = duties }) } }
 }
 
-// tablesOf counts the tables of duties for an owner and its only type.
+// tablesOf counts the tables of the duties for an owner with exactly this type.
 func tablesOf(duties []Duty, owner, name string) (n int) {
 	for _, d := range duties {
 		if d.Owner == owner && slices.Equal(d.Types, []string{name}) {

@@ -30,7 +30,7 @@ type writer struct {
 }
 
 // register creates the node's key, draining if its former incarnation was, and makes other changes, if other conditions
-// hold. It returns errTaken if there is such a key, or errEpoch if it may be another condition that does not hold.
+// hold. It returns errTaken if the key exists, or errEpoch if one of the other conditions may have failed.
 func (w writer) register(ctx context.Context, r nodeRecord, draining bool, more []clientv3.Op, when ...clientv3.Cmp) error {
 	for range bindTries {
 		bound, ops, err := w.bind(ctx, r.Identity)
@@ -64,7 +64,7 @@ func (w writer) restore(ctx context.Context, r nodeRecord, mod int64) error {
 	return w.wrap(err, "restore the key")
 }
 
-// update writes the node's key, if it is still ours. It returns the revision of the write, 0 where nothing was written.
+// update writes the node's key, if it is still ours. It returns the revision of the write, or 0 if nothing was written.
 func (w writer) update(ctx context.Context, r nodeRecord) (rev int64, err error) {
 	resp, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, w.putNode(r))
 	if err == nil && resp.Succeeded {
@@ -165,7 +165,7 @@ func (w writer) putNode(r nodeRecord) clientv3.Op {
 // sortedKeys makes what is sent, and so what is logged, the same every time.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// wrap names what was tried; a lease that etcd does not know is lost. ErrForeign says all by itself.
+// wrap names what was tried. An unknown lease becomes errLost; ErrForeign is returned as it is.
 func (w writer) wrap(err error, what string) error {
 	if err == nil || errors.Is(err, ErrForeign) {
 		return err

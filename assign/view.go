@@ -17,7 +17,7 @@ type view struct {
 	drains map[string]int64   // id of a node told to drain -> revision of its key
 	epoch  epochKey
 	settle bool       // a new epoch has just begun: nobody plans
-	tables []tableKey // by table number; the zero tableKey is no key
+	tables []tableKey // by table number; the zero tableKey means no key
 }
 
 // nodeKey is a node's key.
@@ -25,7 +25,7 @@ type nodeKey struct {
 	lease   clientv3.LeaseID
 	created int64 // revision that created the key
 	mod     int64
-	record  nodeRecord // zero where the value is not ours to read
+	record  nodeRecord // zero if the value can't be decoded
 }
 
 // tableKey is a table's key.
@@ -53,7 +53,7 @@ func (v *view) put(kv *mvccpb.KeyValue) {
 	if key == v.space.epoch() {
 		v.epoch = readEpoch(kv)
 	} else if key == v.space.settling() {
-		v.settle = clientv3.LeaseID(kv.Lease) != clientv3.NoLease // one without would stay for ever
+		v.settle = clientv3.LeaseID(kv.Lease) != clientv3.NoLease // a key without a lease would stay for ever, so it does not count
 	} else if v.space.isNode(key) {
 		n := nodeKey{lease: clientv3.LeaseID(kv.Lease), created: kv.CreateRevision, mod: kv.ModRevision}
 		if err := json.Unmarshal(kv.Value, &n.record); err != nil {
