@@ -11,26 +11,26 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// part is outcomes of one table that could not be stored. They are tried again
-// together, and never in a batch with others, which they would spoil.
+// part is a set of outcomes of one table that could not be stored. They are retried
+// together, never in a batch with other outcomes, which they would make fail.
 type part struct {
-	results []result // of the settler that tries it, while one does
+	results []result // taken over by the settler that tries it, while one does
 	locked  bool     // another transaction held a row, or the table
-	apart   bool     // it has just failed together: the next try is row by row
+	apart   bool     // the last try of all failed: the next one goes row by row
 	tries   int
 
 	// Guarded by server.mu.
 	at     time.Time // of the next try
 	trying bool
-	later  []result // of a table that is shut: came since
+	later  []result // results that arrived while the table was shut
 }
 
-// asideFor is 1 s after the first try, doubling up to a minute.
+// asideFor returns the pause after that many tries: 1 s, doubling up to a minute.
 func asideFor(tries int) time.Duration {
 	return min(time.Second<<min(tries-1, 6), time.Minute)
 }
 
-// wait is how long the part is left alone. A lock may go at any moment.
+// wait returns how long the part is left alone. A lock may go at any moment.
 func (p *part) wait() time.Duration {
 	switch {
 	case p.apart:
@@ -63,8 +63,9 @@ func (s *server) tellAside(results []result, err error) {
 		Msg("outcome could not be settled; it is set aside and tried again")
 }
 
-// schedule sets the time of the next try. When Run ends, what is locked is tried
-// until Run must end, as the lock may go, and the rest once. Called under s.mu.
+// schedule sets the time of the next try. Once Run is ending, locked parts are
+// retried until Run must end, since the lock may go, and other parts are tried once
+// more. Called under s.mu.
 func (s *server) schedule(p *part) {
 	p.at = time.Now().Add(p.wait())
 	if s.closing && p.locked {
@@ -72,7 +73,7 @@ func (s *server) schedule(p *part) {
 	}
 }
 
-// wakeAside has a settler look if some part is to be tried.
+// wakeAside wakes a settler if a part is due for a try.
 func (s *server) wakeAside() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,9 +82,9 @@ func (s *server) wakeAside() {
 	}
 }
 
-// due is the part that has waited longest for its next try, nil for none or if as
-// many are tried as may be: the other settlers are for healthy outcomes. Called
-// under s.mu.
+// due returns the part that has waited longest for its next try. It returns nil if
+// none is due, or if half of the settlers are busy with such parts: the others are
+// kept for healthy outcomes. Called under s.mu.
 func (s *server) due(now time.Time) (first *part) {
 	if s.trying >= settlers/2 && !s.closing {
 		return nil
@@ -96,7 +97,7 @@ func (s *server) due(now time.Time) (first *part) {
 	return first
 }
 
-// nextAside gives a part to be tried now to its settler, nil for none.
+// nextAside hands the calling settler a part to try now, or nil.
 func (s *server) nextAside() *part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,11 +111,12 @@ func (s *server) nextAside() *part {
 	p.trying = true
 	p.results, p.later = append(p.results, p.later...), nil
 	s.trying++
-	signal(s.flush) // for who sees to the rest
+	signal(s.flush) // another settler may find work that is left
 	return p
 }
 
-// tryAside tries a part: together, and row by row where one row may be the culprit.
+// tryAside tries a part: all together, then row by row if a single row may be the
+// culprit.
 func (s *server) tryAside(ctx context.Context, p *part) {
 	before := len(p.results)
 	left, err := p.results, error(nil)
@@ -129,8 +131,8 @@ func (s *server) tryAside(ctx context.Context, p *part) {
 	s.keepAside(p, left, err, before)
 }
 
-// ofOneRow reports whether a fault may be that of one row alone. That a database
-// must not be used is a fault of all its rows.
+// ofOneRow reports whether a fault may be that of one row alone. A database that must
+// not be used is a fault of all its rows.
 func ofOneRow(err error) bool {
 	if unusable := (*store.Unusable)(nil); errors.As(err, &unusable) {
 		return false
@@ -142,11 +144,12 @@ func ofOneRow(err error) bool {
 	return false
 }
 
-// oneByOne stores results of one table each on its own, and gives those that are
-// locked, with the last error. Each of these took a lock wait: if the first few are
-// locked the table may be, and then, or after some more, the rest is left for the
-// next time, when it comes first. They are in no order, so that a range of locked
-// rows does not hide the others. One that is refused is set aside on its own.
+// oneByOne stores results of one table each on its own. It returns those that are
+// locked, with the last error; a row that is refused is set aside on its own. Each
+// locked row costs a lock wait. So after lockedAtFirst of them with no success (the
+// whole table may be locked), or after lockedAtAll, oneByOne stops, and the untried
+// rest comes first in the next try. The results are in no particular order, so a
+// range of locked rows does not hide the others.
 func (s *server) oneByOne(ctx context.Context, results []result) (left []result, err error) {
 	most := lockedAtFirst
 	for i := range results {
@@ -167,7 +170,7 @@ func (s *server) oneByOne(ctx context.Context, results []result) (left []result,
 	return left, err
 }
 
-// keepAside books what a try has left of a part.
+// keepAside records what is left of a part after a try.
 func (s *server) keepAside(p *part, left []result, err error, before int) {
 	s.mu.Lock()
 	s.trying--
@@ -187,8 +190,8 @@ func (s *server) keepAside(p *part, left []result, err error, before int) {
 	}
 }
 
-// shutTable notes whether the table of a part is locked, as not one row could be
-// stored: then outcomes that come wait for the part, too. Called under s.mu.
+// shutTable notes whether the table of a part is locked, that is, no row could be
+// stored. While it is, new outcomes of the table join the part. Called under s.mu.
 func (s *server) shutTable(p *part, shut bool) {
 	table := p.results[0].table()
 	switch other := s.shut[table]; {

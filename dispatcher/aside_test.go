@@ -15,8 +15,8 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// sick is memory that does not take some outcomes: a lock that they wait for a
-// second for, or a fault in them.
+// sick is memory that fails to store some outcomes: they wait a second for a lock, or
+// have a fault.
 type sick struct {
 	*memory
 
@@ -53,14 +53,14 @@ func some(ids []tocsin.JobID, is func(tocsin.JobID) bool) bool {
 	return false
 }
 
-// set changes what it does not take.
+// set replaces the faults.
 func (s *sick) set(locked, refused func(tocsin.JobID) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.locked, s.refused = locked, refused
 }
 
-// failed gives the calls that failed since the last time.
+// failed returns the calls that failed since it was last called.
 func (s *sick) failed() [][]tocsin.JobID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *sick) failed() [][]tocsin.JobID {
 	return calls
 }
 
-// withSick runs f with a dispatcher over sick memory, whose deliveries take no time.
+// withSick runs f with a dispatcher over sick memory; deliveries take no time.
 func withSick(t *testing.T, f func(*rig, *sick)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,8 +97,8 @@ func (r *rig) undone(ids []tocsin.JobID) (n int) {
 	return n
 }
 
-// An outcome that was set aside is tried again by itself: in a batch it would have
-// the batch fail, time after time.
+// An outcome that was set aside is retried by itself: in a batch it would make the
+// batch fail every time.
 func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
 	for name, lock := range map[string]bool{"refused": false, "locked": true} {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
 	}
 }
 
-// Rows that are locked hold up no other row of their table for longer than it takes
-// to find them.
+// Locked rows delay the other rows of their table only for as long as it takes to
+// find the locked ones.
 func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
 	for name, every := range map[string]int{"one row": 1000, "some rows": 40, "rows side by side": -4} {
 		t.Run(name, func(t *testing.T) {
@@ -176,8 +176,8 @@ func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
 	}
 }
 
-// While a table is locked, its outcomes wait apart, those that come later too: the
-// batches of other tables do not wait for its lock.
+// While a table is locked, its outcomes wait apart, later ones included: batches of
+// other tables do not wait for its lock.
 func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
 	withSick(t, func(r *rig, s *sick) {
 		s.set(func(id tocsin.JobID) bool { return id.Table() == 1 }, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// batches is a Sink of batches that notes what it was given.
+// batches is a batch Sink that records its calls.
 type batches struct {
 	answer func(tasks []tocsin.Info) []error
 
@@ -41,7 +41,7 @@ func (b *batches) inBubble(t *testing.T, p biztype.Policy, size int, f func(*rig
 	})
 }
 
-// largest gives the size of the largest batch with a task that match reports.
+// largest returns the size of the largest batch with a task that match accepts.
 func (b *batches) largest(match func(tocsin.Info) bool) (most int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +117,7 @@ func TestATaskThatItsBatchFailsForKillsNoOther(t *testing.T) {
 	}
 }
 
-// exit ends the goroutine, as FailNow of a test does.
+// exit ends the goroutine, as FailNow does in a test.
 func exit() { runtime.Goexit() }
 
 func TestErrorsOfSingleTasksAreNoFailingBatch(t *testing.T) {

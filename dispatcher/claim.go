@@ -9,9 +9,9 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// needsClaim decides whether a row is claimed before it starts: always of a
-// strict biz type, of one that this process could not deliver a moment ago, and of a row that has ended a process before; and where a
-// sweeper or a process that lives may be looking at it too. Called under s.mu.
+// needsClaim decides whether a row is claimed before it starts. It always is if its biz type is strict, if this process
+// could not deliver the type a moment ago, or if the row has crashed a process before. It also is when a sweeper or
+// another live process may be looking at the row. Called under s.mu.
 func (s *server) needsClaim(t *task, now int64) bool {
 	r := t.lane.kind.rule.Load()
 	overdue := time.Duration(now-t.row.Action) * time.Millisecond
@@ -64,8 +64,8 @@ func (t *task) acquit() {
 	}
 }
 
-// claim takes rows of one lane in the database and returns those it got. The
-// others drop out; where it failed they are tried again in a second.
+// claim claims rows of one lane in the database and returns those it got. The others drop out, or are retried in a
+// second if the claim failed.
 func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 	if tasks = s.isolate(tasks); len(tasks) == 0 {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// MinPayloadBytes is the least that Config.PayloadBytes may be: less would hold up
-// types with large payloads.
+// MinPayloadBytes is the lower bound of Config.PayloadBytes: less would hold up types
+// with large payloads.
 const MinPayloadBytes = 1 << 20
 
 // Defaults of a Config.
@@ -43,9 +43,9 @@ const (
 	handOverAfter  = 500 * time.Millisecond // Drain claims what is still in delivery after this
 	avoidFor       = time.Second            // a locked table is left alone for this long
 	uncleanFor     = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
-	holdWithin     = 9 * time.Millisecond   // rows that are due within this are loaded ahead of their time, and held until it
-	holdLead       = 5 * time.Millisecond   // before a row is due its load begins: a round trip, and Go's timers
-	unsureFor      = time.Second            // no row is held for so long after the estimate of a server's clock was ahead of it
+	holdWithin     = 9 * time.Millisecond   // rows that are due within this are loaded ahead of their time, and held until then
+	holdLead       = 5 * time.Millisecond   // how long before a row is due its load begins: a round trip, and Go's timers
+	unsureFor      = time.Second            // how long no row is held after the estimate of a server's clock was found to be ahead
 	recheck        = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
 	spareWorkers   = 64                     // of a kind, kept for the next deliveries
 	suspectFrom    = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
@@ -53,7 +53,7 @@ const (
 	clockRecheck   = 100 * time.Millisecond
 	hardStop       = 5 * time.Second           // for settling after the drain time-out
 	maxPutOff      = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
-	lockedAtFirst  = 2                         // rows of a table found locked, and none that is not: it may be the table
+	lockedAtFirst  = 2                         // rows of a table found locked, and none unlocked, until the whole table is suspected
 	lockedAtAll    = 5                         // rows found locked in one try of a table's outcomes
 	maxProbes      = loaders / 2               // rows of locked tables that are tried at once
 )
@@ -85,8 +85,8 @@ type Settler interface {
 	Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error)
 }
 
-// Clock gives a lower bound of a server's clock in Unix microseconds, 0 as long
-// as it is unknown: nothing is due then.
+// Clock returns a lower bound of a server's clock in Unix microseconds, 0 while it is
+// unknown: then nothing is due.
 type Clock interface {
 	NowMicro(server int) int64
 }
@@ -108,12 +108,12 @@ type Delivery struct {
 	TimedOut bool   // settled before the target returned
 }
 
-// Settlement is an outcome that is stored, for Config.Settled.
+// Settlement describes a stored outcome, for Config.Settled.
 type Settlement struct {
 	Type   uint64 // number of the biz type
 	Fate   store.Fate
 	Verb   tocsin.Verb
-	Undone bool // given back: its delivery never began, or the end of the dispatcher cut it off
+	Undone bool // given back: its delivery never began, or was cut off by the end of the dispatcher
 }
 
 // Config says what to deliver from where to where.
@@ -123,7 +123,7 @@ type Config struct {
 	ServerOf     func(table int) int                 // the server that holds a table
 	Node         string                              // id for claimed_by, at most 64 bytes; required
 	QueueCap     int                                 // ids queued over all lanes; 0: 1,000,000
-	PayloadBytes int64                               // of rows loaded and not yet delivered, over all lanes; one biz type has half of it at most; at least 1 MiB; 0: 128 MiB
+	PayloadBytes int64                               // of rows loaded and not yet delivered, over all lanes; one biz type uses at most half of it; at least 1 MiB; 0: 128 MiB
 	SweepGrace   time.Duration                       // the sweepers' grace time; 0: 60 s
 	DrainTimeout time.Duration                       // for deliveries in hand when Run's context ends; 0: 30 s
 	Target       func(biztype.Policy) (Target, bool) // false: this process can't deliver the type
@@ -131,7 +131,7 @@ type Config struct {
 	LeaseOK      func(owner string) bool             // false: rows of the tables admitted under that owner are claimed first; nil: always true
 	Peers        func() int                          // nodes that share a biz type's rate; nil: one
 	Woken        func(server int)                    // a lane that refused has room again; nil: nobody asks
-	Alarm        func() *alarm.Alarm                 // wakes whoever starts rows that are held; nil: Go's timers
+	Alarm        func() *alarm.Alarm                 // wakes the goroutine that starts held rows; nil: Go's timers
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
 	Settled      func(Settlement)                    // called when an outcome is stored, concurrently, must be quick; nil: not called
 	Observe      func(Delivery)                      // called after each attempt, concurrently, must be quick; nil: not called

@@ -61,16 +61,16 @@ func (t *task) tooOld(now time.Time, timeout time.Duration) bool {
 	return now.Sub(t.loaded) > staleAfter
 }
 
-// unripe reports that the server's clock, in µs, was set back while the row waited,
-// so that it is not due any more.
+// unripe reports whether the server's clock, in µs, was set back while the row
+// waited, so that it is no longer due.
 func (t *task) unripe(clock int64) bool {
 	return !t.claimed && t.row.Action*1000 > clock+holdWithin.Microseconds()
 }
 
-// giveBack lets go of a held row that will not start: a claimed one becomes
-// pending again, another returns to its queue, or is forgotten with its table.
-// A sweep leaves the action time as it was, so that the next sweep finds the row
-// at once. A node sets it to now: its next scan begins shortly before.
+// giveBack lets go of a held row that will not start. A claimed row becomes pending
+// again; another one returns to its queue, or is forgotten with its table. A sweep
+// leaves the action time as it was, so that the next sweep finds the row at once. A
+// node sets it to now, since its next scan begins shortly before that.
 func (s *server) giveBack(t *task) {
 	s.mu.Lock()
 	t.lane.leave(t.loaded, time.Now())

@@ -28,7 +28,7 @@ type Dispatcher struct {
 	cfg      Config
 	metrics  *metrics
 	phase    atomic.Int32
-	suspect  atomic.Bool // a row that has ended processes before is in hand
+	suspect  atomic.Bool // a row that has crashed processes before is in hand
 	servers  []*server
 	payloads payloads
 	workers  tally // goroutines that deliver
@@ -42,7 +42,7 @@ type Dispatcher struct {
 
 	mu       sync.Mutex
 	kinds    map[uint64]*kind // by biz type number; never shrinks
-	informed bool             // there have been policies
+	informed bool             // SetPolicies has been called
 }
 
 // New makes a Dispatcher. It knows no biz types before SetPolicies and starts
@@ -62,10 +62,10 @@ func New(cfg Config) (*Dispatcher, error) {
 	return d, nil
 }
 
-// Run loads, delivers and settles until ctx ends. Then it starts nothing more,
-// gives the deliveries in hand the drain time-out (see DrainBy), settles every
-// outcome, which may take 5 s more, and returns nil, or an error that counts what
-// could not be settled. It may be called once.
+// Run loads, delivers and settles until ctx ends. Then it starts nothing more, lets
+// deliveries in hand run for the drain time-out (see DrainBy), and settles every
+// outcome, which may take 5 s more. It returns nil, or an error with the number of
+// outcomes that could not be settled. It may be called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if !d.phase.CompareAndSwap(fresh, running) {
 		return errors.New("dispatcher: Run called twice")
@@ -93,11 +93,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return d.closeSettlers(&outlet, end.Add(hardStop), abandon)
 }
 
-// DrainBy has Run cut off the deliveries in hand at a time, if that is sooner than
-// the drain time-out after the end of its context: when the end begins before it.
+// DrainBy sets a time at which Run cuts off the deliveries in hand, if that is
+// earlier than the drain time-out after the end of its context. It serves a caller
+// that began to stop before it ended the context.
 func (d *Dispatcher) DrainBy(at time.Time) { d.drainBy.Store(&at) }
 
-// drainEnd is when deliveries are cut off that are in hand now.
+// drainEnd returns when deliveries that are in hand now are cut off.
 func (d *Dispatcher) drainEnd() time.Time {
 	end := time.Now().Add(d.cfg.DrainTimeout)
 	if by := d.drainBy.Load(); by != nil && by.Before(end) {
@@ -245,25 +246,25 @@ func (d *Dispatcher) pumpAll() {
 	}
 }
 
-// Offer queues entries of a server and returns what was refused: entries whose lane
-// is full of nearer ones, or not there, those that gave way to nearer ones, and
-// those of tables that are not admitted.
+// Offer queues entries of a server and returns the refused ones: entries without a
+// lane, entries whose lane is full of nearer ones, entries that gave way to nearer
+// ones, and entries of tables that are not admitted.
 func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) duequeue.Refused {
 	return d.servers[server].offer(entries)
 }
 
-// Wanted gives the numbers of the biz types of which the server's lanes have room
-// for entries now.
+// Wanted returns the numbers of the biz types that have room for entries in the
+// server's lanes now.
 func (d *Dispatcher) Wanted(server int) []uint64 { return d.servers[server].types(true) }
 
-// Heard gives the numbers of the biz types whose bells are to be offered: also of
-// those whose lanes are full, where what is due now takes the place of what is due
-// later.
+// Heard returns the numbers of the biz types whose bells should be offered. It
+// includes types with full lanes: there, an entry that is due now replaces one that
+// is due later.
 func (d *Dispatcher) Heard(server int) []uint64 { return d.servers[server].types(false) }
 
-// Lane says how many entries of a biz type a server's lane holds, queued or not
-// yet stored as settled, and how many more it takes. It is not open where the type
-// is paused or can't be delivered here: then nothing of it starts.
+// Lane returns how many entries of a biz type a server's lane holds, queued or not
+// yet settled, and how many more it accepts. open is false if the type is paused or
+// can't be delivered here: then none of its entries start.
 func (d *Dispatcher) Lane(server int, bizType uint64) (held, room int, open bool) {
 	return d.servers[server].lane(bizType)
 }
@@ -281,11 +282,11 @@ type Stats struct {
 	Open      int `json:"open"`      // rows in delivery or waiting to be settled
 	Unsettled int `json:"unsettled"` // outcomes waiting to be settled
 	Aside     int `json:"aside"`     // of these, refused by the database and tried at long intervals
-	Overrun   int `json:"overrun"`   // tasks with a delivery over its time-out whose target has not returned
+	Overrun   int `json:"overrun"`   // tasks with a delivery that is over its time-out and has not returned
 	Workers   int `json:"workers"`   // goroutines that deliver
 
 	PayloadBytes int64 `json:"payload_bytes"` // of rows that are being read, wait, or are in delivery
-	PayloadLimit int64 `json:"payload_limit"` // of these
+	PayloadLimit int64 `json:"payload_limit"` // the bound of PayloadBytes
 }
 
 // Stats adds up all servers.

@@ -330,8 +330,8 @@ func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
 	})
 }
 
-// A bell for a task that is due now finds room in a full lane, also in one whose share
-// became smaller as biz types appeared: what is due later gives way to it.
+// A bell for a task that is due now finds room in a full lane, even in one whose
+// share shrank when biz types were added: tasks that are due later give way.
 func TestAFullLaneTakesWhatIsDueSooner(t *testing.T) {
 	var calls atomic.Int32
 	sinks := map[string]Sink{

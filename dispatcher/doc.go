@@ -1,8 +1,8 @@
-// Package dispatcher delivers tasks: it loads the rows whose time has come,
-// hands them to their targets, and settles what became of them.
+// Package dispatcher delivers tasks: it loads the rows whose time has come, hands them to their targets, and settles
+// the outcomes.
 //
-// It is the authority for what runs in this process: how many deliveries of a
-// biz type at once, which rows may start, and which outcome an attempt has.
+// It is the authority for what runs in this process: how many deliveries of a biz type at once, which rows may start,
+// and which outcome an attempt has.
 //
 //	Offer --> due queue --> load --> ready --> deliver --> settle --> done
 //	          one a lane     |         ^          |           |
@@ -10,15 +10,14 @@
 //	                         |         |          +-- time-out: settled as
 //	Reserve, Take: rows -----+---------+              failed, slot stays taken
 //
-// A backlog takes the short way: Reserve makes room in a lane, whoever reads the
-// rows reads so many of them whole, and Take starts them without queue and load.
+// A backlog takes a shorter way: Reserve makes room in a lane, the caller reads that many whole rows, and Take starts
+// them without queue and load.
 //
-// A lane is one biz type on one server, with its own due queue. The lanes of a
-// biz type share its slots and its rate. So a server that is down stops its own
-// lanes only, and a slow target its own biz type only.
+// A lane is one biz type on one server, with its own due queue. The lanes of a biz type share its slots and its rate.
+// So a server that is down stops only its own lanes, and a slow target only its own biz type.
 //
-// A sweep uses a Dispatcher of its own with ClaimAll: it delivers only what it
-// could claim, and needs no ownership.
+// A sweep uses a Dispatcher of its own with ClaimAll: it delivers only rows that it has claimed, and needs no
+// ownership.
 //
 // A row's way through the package, and which lock guards it:
 //
@@ -26,8 +25,8 @@
 //	ready              lane.ready               kind.mu
 //	open               server.open              server.mu  (in delivery or waiting to be settled)
 //
-// Its payload counts against Config.PayloadBytes from before it is read until its
-// target has returned; biz types share that so that each leaves room for another.
+// A row's payload counts against Config.PayloadBytes from before it is read until its target has returned. Each biz
+// type may use only a share, so that room for another type remains.
 //
 // A kind.mu may be taken under a server.mu, never the other way round.
 //
@@ -35,14 +34,14 @@
 //
 //	load fails, connection lost   the batch waits and is loaded again; ids stay queued
 //	load fails for one table      that table's rows wait a second, the others go on
-//	a claim gets no answer        it is read back when the server answers; what stands goes on
+//	a claim gets no answer        it is read back when the server answers; rows with a valid claim go on
 //	handler panics                a failed attempt with the panic's text
 //	a batch fails as a whole      its tasks are retried one by one; batches of retries return once these succeed
 //	handler hangs                 a failed attempt at the time-out; its slot is taken until it returns, and its task's
-//	                              next attempt waits for that, one more time-out at most
+//	                              next attempt waits for that, at most one more time-out
 //	settle fails                  outcomes wait and are sent again; the server's lanes load no more when too many wait
-//	settle fails for one row      the row is set aside and tried at longer and longer intervals
-//	settle meets a lock           the table's outcomes are set aside and tried row by row, by half of the settlers
+//	settle fails for one row      the row is set aside and retried at growing intervals
+//	settle meets a lock           the table's outcomes are set aside and retried row by row, by half of the settlers
 //	the row changed meanwhile     a fate, counted by its cause
 //	the process dies              nothing is settled: the rows are pending, or their claims run out
 package dispatcher

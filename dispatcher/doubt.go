@@ -11,10 +11,10 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// claimRows claims rows. If the commit gets no answer it reads the claim back, as
-// long as the context of within lives: a claim that stands and that nobody knows of
-// would run out, which makes the task late and counts as a crash. The error is nil
-// if all rows are claimed.
+// claimRows claims rows. If the commit gets no answer, it reads the claim back, for
+// as long as the context of within lives. Otherwise a claim could stand that no
+// process knows of; it would run out, which makes the task late and counts as a
+// crash. The error is nil if all rows are claimed.
 func (s *server) claimRows(ctx context.Context, within func() (context.Context, context.CancelFunc), c store.Claim) ([]store.Row, error) {
 	rows, err := s.d.cfg.Store.Claim(ctx, c)
 	if err == nil {
@@ -40,8 +40,8 @@ func (s *server) claimRows(ctx context.Context, within func() (context.Context, 
 	return rows, err
 }
 
-// readBack asks until the server answers. A row that stays locked, as where the
-// server still holds the connection that was lost, is asked for as long as the
+// readBack retries until the server answers. A row may stay locked, because the
+// server still holds the lost connection; such a row is retried for as long as the
 // claim would last.
 func (s *server) readBack(ctx context.Context, d *store.InDoubt, hold time.Duration) ([]store.Row, error) {
 	end := time.Now().Add(hold)
@@ -58,8 +58,8 @@ func (s *server) readBack(ctx context.Context, d *store.InDoubt, hold time.Durat
 	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
 }
 
-// again settles the outcome of a row as that of a claim which was in doubt until
-// now, if it was not what it was loaded as. Called under s.mu.
+// again settles the outcome of a row once more, as that of a claim that was in doubt
+// until now, if that differs from how the row was loaded. Called under s.mu.
 func (s *server) again(r result, fate store.Fate) bool {
 	if fate != store.ClaimLost || r.claimed || r.doubt == 0 {
 		return false
@@ -70,8 +70,8 @@ func (s *server) again(r result, fate store.Fate) bool {
 	return true
 }
 
-// whileDraining gives a context that ends with the drain time-out after the end of the
-// intake: what must be known of rows in hand may be asked until then.
+// whileDraining returns a context that ends with the drain time-out after the end of
+// the intake. Queries about rows in hand may run until then.
 func (d *Dispatcher) whileDraining() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(d.intake, func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// loseCommits has the first commit of a claim get no answer, and the server be
-// away for so long after it. Where undone, it has not committed.
+// loseCommits makes the first commit of a claim get no answer, and the server stay
+// away for a while after it. With undone, the commit did not happen.
 func (r *rig) loseCommits(away time.Duration, undone bool) (lost *atomic.Bool) {
 	lost = new(atomic.Bool)
 	var back time.Time
@@ -36,13 +36,13 @@ func (r *rig) loseCommits(away time.Duration, undone bool) (lost *atomic.Bool) {
 	return lost
 }
 
-// A claim whose commit got no answer is read back, and the task delivered: it is
-// not left to run out.
+// A claim whose commit got no answer is read back and its task is delivered, before
+// the claim runs out.
 func TestAClaimWithoutAnAnswerIsReadBack(t *testing.T) {
 	cases := map[string]struct {
 		away   time.Duration
 		undone bool
-		within time.Duration // the task is done
+		within time.Duration // until the task is done
 		claims int
 	}{
 		"the connection was lost":                                      {within: 100 * time.Millisecond, claims: 1},
@@ -76,7 +76,8 @@ func TestAClaimWithoutAnAnswerIsReadBack(t *testing.T) {
 	}
 }
 
-// What was given to somebody else while the server was away is not taken from him.
+// A row that another process claimed while the server was away stays with that
+// process.
 func TestAClaimThatIsReadBackTooLateIsAnothers(t *testing.T) {
 	var calls atomic.Int32
 	p := policy("order.close", 1)
@@ -86,7 +87,7 @@ func TestAClaimThatIsReadBackTooLateIsAnothers(t *testing.T) {
 		r.loseCommits(time.Minute, false)
 		id := r.add(0, 1, 0)
 		time.Sleep(30 * time.Second)
-		r.store.change(id, func(row *store.Row) { // recovered, and claimed by another
+		r.store.change(id, func(row *store.Row) { // recovered, and claimed by another process
 			row.Crashes, row.ClaimedBy, row.Action = 1, "node-2", time.Now().Add(time.Hour).UnixMilli()
 		})
 		time.Sleep(time.Minute)
@@ -96,8 +97,8 @@ func TestAClaimThatIsReadBackTooLateIsAnothers(t *testing.T) {
 	})
 }
 
-// A node that stops while a server is away does not wait for its claims for longer
-// than a drain time-out.
+// A node that stops while a server is away waits for its claims for at most the drain
+// time-out.
 func TestTheEndOfRunDoesNotWaitForAClaimInDoubt(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict = true
@@ -116,8 +117,8 @@ func TestTheEndOfRunDoesNotWaitForAClaimInDoubt(t *testing.T) {
 	})
 }
 
-// What is in delivery when its table is given up is claimed. If the answer to that
-// gets lost, its outcome is settled all the same: as that of a claim, or not.
+// When a table is given up, rows in delivery are claimed. If the answer to that claim
+// is lost, the outcome is settled all the same, with the claim or without it.
 func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 	cases := map[string]struct {
 		away   time.Duration

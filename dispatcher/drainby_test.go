@@ -9,13 +9,13 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 )
 
-// The drain time-out is over at one moment, however late Run's context ends.
+// The drain time-out ends at one fixed moment, however late Run's context ends.
 func TestDeliveriesAreCutOffOnceTheDrainTimeoutIsOver(t *testing.T) {
 	for name, c := range map[string]struct {
-		left time.Duration // from the end of the node until that of Run's context
-		away bool          // the server, from then on
-		cut  time.Duration // from the end of the node
-		ends time.Duration // from the end of the node
+		left time.Duration // from the node's stop until the end of Run's context
+		away bool          // whether the server is away from then on
+		cut  time.Duration // after the node's stop
+		ends time.Duration // after the node's stop
 	}{
 		"left at once":                    {left: 0, cut: 10 * time.Second, ends: 10 * time.Second},
 		"left late":                       {left: 8 * time.Second, cut: 10 * time.Second, ends: 10 * time.Second},

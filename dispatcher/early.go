@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// earliest is a heap of rows that were loaded ahead of their time, the one that
-// is due first on top.
+// earliest is a heap of rows that were loaded ahead of their time, the one that is
+// due first on top.
 type earliest []*task
 
 func (e earliest) Len() int           { return len(e) }
 func (e earliest) Less(i, j int) bool { return e[i].row.Action < e[j].row.Action }
 func (e earliest) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
 
-// Push is heap.Interface's.
+// Push implements heap.Interface.
 func (e *earliest) Push(t any) { *e = append(*e, t.(*task)) }
 
-// Pop is heap.Interface's.
+// Pop implements heap.Interface.
 func (e *earliest) Pop() any {
 	last := len(*e) - 1
 	t := (*e)[last]
@@ -36,7 +36,7 @@ func (s *server) keep(t *task) {
 	}
 }
 
-// runStarter starts each row that is held at its time, until ctx ends.
+// runStarter starts each held row at its time, until ctx ends.
 func (s *server) runStarter(ctx context.Context) {
 	alarm := s.d.cfg.Alarm()
 	defer alarm.Close()
@@ -53,9 +53,10 @@ func (s *server) runStarter(ctx context.Context) {
 	}
 }
 
-// startEarly makes the held rows ready whose time has come by the lower bound of
-// the server's clock, and says how long the next one has to wait; false: none is
-// held. What must be claimed by now goes back to its queue, and is loaded again.
+// startEarly makes ready the held rows whose time has come by the lower bound of the
+// server's clock. It returns how long the next one has to wait, and false if none is
+// held. Rows that by now must be claimed go back to their queue, and are loaded
+// again.
 func (s *server) startEarly() (wait time.Duration, some bool) {
 	now := s.nowMicro()
 	ready, back := make(map[*lane][]*task), []*task(nil)
@@ -85,14 +86,14 @@ func (s *server) startEarly() (wait time.Duration, some bool) {
 	return wait, some
 }
 
-// matured books that a row is not held for its time any more.
+// matured records that a row is no longer held for its time.
 func (l *lane) matured() {
 	l.early--
 	l.held++
 }
 
-// takeEarly removes the held rows that match, of which each counts as loaded.
-// Called under s.mu.
+// takeEarly removes the held rows that match and returns them. Each then counts as
+// loaded. Called under s.mu.
 func (s *server) takeEarly(match func(*task) bool) (taken []*task) {
 	kept := s.early[:0]
 	for _, t := range s.early {

@@ -14,9 +14,9 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// What is loaded shortly before its time, and held until it.
+// Tests of rows that are loaded shortly before their time and held until then.
 
-// watched is memory that notes when rows were read.
+// watched is memory that records when rows were read.
 type watched struct {
 	*memory
 	mu    sync.Mutex
@@ -24,7 +24,7 @@ type watched struct {
 	rows  [][]tocsin.JobID
 }
 
-// Load notes the time and what was asked for.
+// Load records the time and the ids.
 func (w *watched) Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error) {
 	w.mu.Lock()
 	w.loads, w.rows = append(w.loads, time.Now()), append(w.rows, slices.Clone(ids))
@@ -32,22 +32,22 @@ func (w *watched) Load(ctx context.Context, server int, ids []tocsin.JobID) (sto
 	return w.memory.Load(ctx, server, ids)
 }
 
-// reads gives the times of the loads so far.
+// reads returns the times of the loads so far.
 func (w *watched) reads() []time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.loads)
 }
 
-// starts notes when deliveries began.
+// starts records when deliveries began.
 type starts struct {
 	mu    sync.Mutex
 	at    map[tocsin.JobID]time.Time
-	busy  tocsin.JobID  // a delivery that takes some time
-	takes time.Duration // so long
+	busy  tocsin.JobID  // the task whose delivery takes a while
+	takes time.Duration // how long it takes
 }
 
-// lasts makes a delivery take some time.
+// lasts makes a task's delivery take d.
 func (s *starts) lasts(id tocsin.JobID, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *starts) of(id tocsin.JobID) (time.Time, bool) {
 	return at, ok
 }
 
-// ahead runs f with a dispatcher of one biz type, what it reads and what starts.
+// ahead runs f with a dispatcher of one biz type, its watched memory and its starts.
 func ahead(t *testing.T, p biztype.Policy, adapt func(*Config), f func(*rig, *watched, *starts)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestRowsAreLoadedAheadTogetherAndStartedAtTheirTime(t *testing.T) {
 func TestARowCancelledBeforeItIsLoadedIsNeverDelivered(t *testing.T) {
 	for before := range 15 {
 		ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *starts) {
-			first := r.add(0, 1, 96*time.Millisecond) // has its neighbour loaded as early as can be
+			first := r.add(0, 1, 96*time.Millisecond) // first loads its neighbour with it, as early as possible
 			id := r.add(1, 1, 100*time.Millisecond)
 			time.Sleep(100*time.Millisecond - time.Duration(before)*time.Millisecond)
 			r.store.change(id, func(row *store.Row) { row.Status = tocsin.Cancelled })
@@ -182,7 +182,7 @@ func TestHeldRowsAreGivenBack(t *testing.T) {
 	paused.Paused, strict.Strict = true, true
 	cases := map[string]struct {
 		lose   func(*rig, *atomic.Bool)
-		regain func(*rig) // nil: it was delivered at its time all the same, by a claim
+		regain func(*rig) // nil: it was delivered on time even so, by a claim
 	}{
 		"a paused type": {
 			lose:   func(r *rig, _ *atomic.Bool) { r.SetPolicies([]biztype.Policy{paused}) },
@@ -225,8 +225,8 @@ func TestHeldRowsAreGivenBack(t *testing.T) {
 	}
 }
 
-// A row that waits, held or for a slot, while its server's clock is set back is not
-// due any more.
+// A row that waits, held or for a slot, is no longer due once its server's clock is
+// set back.
 func TestNothingStartsOnceTheClockWasSetBack(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Concurrency = 1

@@ -8,7 +8,7 @@ type fifo struct {
 
 func (f *fifo) len() int { return len(f.items) - f.head }
 
-// at gives the i-th task, in order.
+// at returns the i-th task, in order.
 func (f *fifo) at(i int) *task { return f.items[f.head+i] }
 
 func (f *fifo) push(tasks []*task) { f.items = append(f.items, tasks...) }

@@ -26,8 +26,8 @@ type rule struct {
 	claimAfter time.Duration
 	sweptAfter time.Duration
 	paused     bool
-	lacked     bool      // paused since this process can't deliver the type
-	claimUntil time.Time // each row is claimed until then: see gained
+	lacked     bool      // paused because this process can't deliver the type
+	claimUntil time.Time // until then each row is claimed: see gained
 }
 
 func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
@@ -49,16 +49,16 @@ type kind struct {
 	d       *Dispatcher
 	number  uint64
 	rule    atomic.Pointer[rule]
-	inTx    atomic.Bool // its handlers complete their tasks in their own transactions, as the last fate says
+	inTx    atomic.Bool // its handlers complete tasks in their own transactions, judging by the last fate
 	metrics *kindMetrics
 	payload share
-	limit   loglimit.Limit // of what is logged about deliveries
+	limit   loglimit.Limit // on log lines about deliveries
 
 	mu      sync.Mutex
 	running int           // slots taken, each by one worker
 	waiting int           // rows ready over all lanes
-	proven  int           // rows in a row that were delivered anew, of a batch type, without a failing batch
-	slot    int           // rows that the latest delivery could have held; 0: a whole batch
+	proven  int           // retried rows of a batch type that succeeded since a delivery of such rows last failed as a whole
+	slot    int           // rows that the latest delivery had room for; 0: a whole batch
 	lanes   []*lane       // by server
 	turn    int           // lane that is served next
 	limiter *rate.Limiter // nil: no limit
@@ -69,7 +69,7 @@ type kind struct {
 	expiry  *time.Timer      // calls expire not later than the first delivery in hand is over its time-out; nil: nothing is
 }
 
-// set brings a new rule. Called under d.mu.
+// set installs a new rule. Called under d.mu.
 func (k *kind) set(r *rule) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,7 +90,7 @@ func (k *kind) share(r *rule) rate.Limit {
 	return rate.Limit(r.policy.Rate / float64(max(k.d.cfg.Peers(), 1)))
 }
 
-// lack stops a biz type that this process can't deliver any more.
+// lack stops a biz type that this process can no longer deliver.
 func (k *kind) lack() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -238,7 +238,7 @@ func (k *kind) expire() {
 	}
 }
 
-// noteFate notes how a completed row was found, for the outcomes to come.
+// noteFate notes how a completed row was found, to predict the next outcomes.
 func (k *kind) noteFate(verb tocsin.Verb, fate store.Fate) {
 	if inTx := fate == store.InTx; verb == tocsin.Complete && (inTx || fate == store.Stored) && k.inTx.Load() != inTx {
 		k.inTx.Store(inTx)

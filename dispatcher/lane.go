@@ -49,8 +49,8 @@ func (l *lane) full() bool { return l.queue.Room() == 0 }
 // roomy reports whether the queue has so much room that it pays to look for more.
 func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.queue.Cap()*3 }
 
-// offer queues one entry and notes what found no room: the entry, or a later one
-// that gave way to it.
+// offer queues one entry. It notes an entry that found no room: this one, or a later
+// one that gave way to it.
 func (l *lane) offer(e duequeue.Entry, refused *duequeue.Refused) {
 	verdict, out := l.queue.Offer(e)
 	if verdict == duequeue.Full || verdict == duequeue.Replaced {
@@ -59,19 +59,19 @@ func (l *lane) offer(e duequeue.Entry, refused *duequeue.Refused) {
 	}
 }
 
-// bringForward queues an entry for an earlier time, unless it is in flight. What
-// would give way to it stays: no peek would know that it is to be found again.
+// bringForward queues an entry for an earlier time, unless it is in flight. No entry
+// gives way to it: no peek would know to find the displaced one again.
 func (l *lane) bringForward(e duequeue.Entry) {
 	if verdict, out := l.queue.Offer(e); verdict == duequeue.Full || verdict == duequeue.Replaced {
 		l.queue.Requeue(out)
 	}
 }
 
-// budget is how many rows to load now, for which there are slots and memory.
+// budget returns how many rows may be loaded now: those with both a slot and memory.
 func (l *lane) budget() int { return l.kind.payload.rows(l.slots()) }
 
-// slots is for how many more rows there will be slots soon. It waits until half of
-// what may be held is free, so that loads are not of a row each.
+// slots returns how many more rows will get a slot soon. It returns 0 until half of
+// the room is free, so that loads are not of one row each.
 func (l *lane) slots() int {
 	limit := l.kind.free() + l.ahead
 	if room := limit - l.held; room*2 >= limit {
@@ -91,7 +91,7 @@ func (l *lane) pop(now int64, limit int, into []duequeue.Entry) []duequeue.Entry
 	return into
 }
 
-// load takes entries that are due at now, at most so many.
+// load takes at most limit entries that are due at now.
 func (l *lane) load(now int64, limit int, into []duequeue.Entry) []duequeue.Entry {
 	before := len(into)
 	into = l.queue.Pop(now, limit, into)
@@ -101,8 +101,8 @@ func (l *lane) load(now int64, limit int, into []duequeue.Entry) []duequeue.Entr
 	return into
 }
 
-// popEarly takes entries that are due within holdWithin, as many as could start
-// beside all that the lane has in hand.
+// popEarly takes entries that are due within holdWithin, but no more than could start
+// beside all rows that the lane has in hand.
 func (l *lane) popEarly(now int64, limit int, into []duequeue.Entry) []duequeue.Entry {
 	return l.load(now+holdWithin.Milliseconds(), min(l.budget()-l.early, limit), into)
 }

@@ -82,8 +82,8 @@ func (s *server) take(into []duequeue.Entry) (batch []duequeue.Entry, probe bool
 	return batch, probe, wait
 }
 
-// popAll pops from all lanes what is due, and what is due so soon that its load
-// begins now; with it come the rows that are due soon after, so that loads are
+// popAll pops due entries from all lanes, and entries that are due so soon that their
+// load begins now. It adds entries that are due shortly after, so that loads are
 // fuller and fewer. Called under s.mu.
 func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entry, wait time.Duration) {
 	wait = recheck
@@ -107,8 +107,8 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 	return into, wait
 }
 
-// lead is how long before a row of the lane is due its load begins: not at all
-// where rows are claimed, since a claim wants them due. Called under s.mu.
+// lead returns how long before a row of the lane is due its load begins. It is 0 if
+// rows are claimed, since only a due row can be claimed. Called under s.mu.
 func (s *server) lead(l *lane) time.Duration {
 	if s.d.cfg.ClaimAll || s.unsure(time.Now()) || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || l.kind.rule.Load().claims() {
 		return 0
@@ -116,17 +116,17 @@ func (s *server) lead(l *lane) time.Duration {
 	return holdLead
 }
 
-// compareClocks holds the estimate of the server's clock against what a load read
-// of it. One that is ahead would start held rows early: none is held for a while.
-// Called under s.mu.
+// compareClocks compares the estimate of the server's clock with the time that a load
+// has read. If the estimate is ahead, held rows would start early, so none is held
+// for a while. Called under s.mu.
 func (s *server) compareClocks(read int64, trip time.Duration, at time.Time) {
 	if s.now() > read+ceilMilli(trip)+1 { // read is cut to the millisecond
 		s.unsureUntil = at.Add(unsureFor)
 	}
 }
 
-// unsure reports whether the estimate of the server's clock was ahead of it lately.
-// Called under s.mu.
+// unsure reports whether the estimate of the server's clock was recently ahead of the
+// clock. Called under s.mu.
 func (s *server) unsure(at time.Time) bool { return at.Before(s.unsureUntil) }
 
 // untilDue is how long nothing of the lane becomes due. What is due already
@@ -184,7 +184,7 @@ func reconnect() *backoff.ExponentialBackOff {
 	return b
 }
 
-// unread gives back the room for the payloads of entries that were not loaded.
+// unread releases the payload room of entries that were not loaded.
 func (s *server) unread(batch []duequeue.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,9 +213,9 @@ func (s *server) hold(batch []duequeue.Entry, err error) {
 	s.putBack(batch)
 }
 
-// sortOut drops what is no longer wanted, holds what is due in a moment, puts
-// back what is due later by the server's clock and returns the rest. Batch is in
-// order of job_id.
+// sortOut drops rows that are no longer wanted, holds those that are due in a moment,
+// puts back those that are due later by the server's clock, and returns the rest.
+// batch is in order of job_id.
 func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time.Time) []*task {
 	at := time.Now()
 	rows := make(map[tocsin.JobID]*store.Row, len(loaded.Rows))

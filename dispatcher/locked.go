@@ -24,14 +24,14 @@ func (s *server) sift(entries []duequeue.Entry, now int64) (kept []duequeue.Entr
 			s.notLoaded(entries[i+1:])
 			return append(kept[:0], e), true
 		default:
-			e.Due = now + max(ceilMilli(t.avoidUntil.Sub(local)), 1) + holdWithin.Milliseconds() // not ahead of its time again
+			e.Due = now + max(ceilMilli(t.avoidUntil.Sub(local)), 1) + holdWithin.Milliseconds() // so that it is not loaded ahead of its time again
 			s.notLoaded([]duequeue.Entry{e})
 		}
 	}
 	return kept, false
 }
 
-// notLoaded lets go of popped entries before their load. Called under s.mu.
+// notLoaded lets go of popped entries before they are loaded. Called under s.mu.
 func (s *server) notLoaded(entries []duequeue.Entry) {
 	s.leaveRoom(entries)
 	s.putBack(entries)

@@ -9,24 +9,24 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// A fault of a server or of a target meets row after row. What is logged of it is limited, per server and per biz type:
-// the first line at once, then one a minute, which counts those left out.
+// A fault of a server or a target hits row after row. Its log lines are limited, per server and per biz type: the first
+// at once, then one a minute with the number of lines left out.
 
-// warn begins a line about what fails on the server, or gives nil.
+// warn begins a line about a failure on the server; nil if the line is left out.
 func (s *server) warn(what string, err error) *zerolog.Event {
 	return s.limit.Of(s.d.cfg.Logger.Warn(), what).Err(err).Int("server", s.index)
 }
 
-// unreached logs that a statement is tried again since the server does not answer it; nil and the end of a context are no
-// such thing.
+// unreached logs that a statement is retried because the server does not answer. It ignores nil and the end of a
+// context.
 func (s *server) unreached(statement string, err error) {
 	if class := mysql.ClassOf(err); class != mysql.OK && class != mysql.Canceled {
 		s.warn("away", err).Str("statement", statement).Msg("server does not answer: its outcomes and due rows wait")
 	}
 }
 
-// tell logs the attempts that failed: timed-out ones, whichever of target and time-out was first to end them, apart from
-// those that the target failed, and the last of a task, which is dead then, apart from both.
+// tell logs the attempts that failed, in three groups: the last attempts of tasks that are dead now, time-outs (whether
+// the target or the time-out ended them), and other failures of the target.
 func (k *kind) tell(results []result, took time.Duration, timedOut bool) {
 	for _, r := range results {
 		log, what, message := k.d.cfg.Logger.Warn(), "failed", "delivery failed"

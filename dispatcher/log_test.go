@@ -15,7 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// inBubbleLogged is inBubble with the log.
+// inBubbleLogged is inBubble with a log.
 func inBubbleLogged(t *testing.T, policies []biztype.Policy, sinks map[string]Sink, f func(*rig, *devtest.Log)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAttemptsThatFailAreLogged(t *testing.T) {
 		policy  biztype.Policy
 		handler handler
 		want    []string // level and message of each line
-		reason  string   // "": which of two is by chance, or there is none
+		reason  string   // "": not checked, as it depends on chance or there is none
 	}{
 		"a success":  {policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil }, nil, ""},
 		"a snooze":   {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) }, nil, ""},

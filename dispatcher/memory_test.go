@@ -95,7 +95,7 @@ func (m *memory) Claim(ctx context.Context, c store.Claim) ([]store.Row, error) 
 		got = append(got, *row)
 		m.claims++
 	}
-	if err := errors.Join(ctx.Err(), m.fault("commit", idsOfRows(got))); err != nil && len(got) > 0 { // nobody hears of them
+	if err := errors.Join(ctx.Err(), m.fault("commit", idsOfRows(got))); err != nil && len(got) > 0 { // the rows are claimed, but the caller does not learn of it
 		return nil, &store.InDoubt{By: c.By, Deadline: got[0].Action, IDs: idsOfRows(got), Err: err}
 	}
 	return got, nil

@@ -110,8 +110,8 @@ func TestOutcomesOfAMomentAreSettledTogether(t *testing.T) {
 	})
 }
 
-// Of handlers that complete their tasks in their own transactions, outcomes are
-// settled apart from others', as long as they do.
+// While handlers complete their tasks in their own transactions, their outcomes are
+// settled apart from others.
 func TestOutcomesOfHandlersWithTransactionsAreSettledApart(t *testing.T) {
 	var mem *memory
 	var inTx atomic.Bool

@@ -6,23 +6,22 @@ import (
 	"github.com/tocsinhq/tocsin/duequeue"
 )
 
-// overrun is a task with deliveries over their time-out whose target has not
-// returned. They are settled as failed. The task's next attempt waits for them in
-// this process, so that a handler that ignores its context does not meet itself:
-// for at most one more time-out, or a handler that never returns would hold the
-// task for ever. Then the attempt starts beside them, logged and counted.
+// overrun is a task with deliveries that are over their time-out and have not
+// returned. They are settled as failed. The task's next attempt in this process waits
+// for them, so that a handler that ignores its context does not run twice at once. It
+// waits for at most one more time-out, since a handler may never return. Then the
+// attempt starts beside them, and is logged and counted.
 type overrun struct {
 	deliveries int
-	since      int64          // when the first was over its time-out, by the server's clock
-	waiting    duequeue.Entry // the next attempt, queued again for the end of its wait; zero: none waits
+	since      int64          // when the first went over its time-out, by the server's clock
+	waiting    duequeue.Entry // the next attempt, queued again for the end of its wait; zero: no attempt waits
 }
 
-// slowReturn is how long a target may take to return after the time-out before
-// the log speaks of it.
+// slowReturn is how long after the time-out a target may return without being logged.
 const slowReturn = time.Second
 
-// overran notes that the deliveries of tasks are over their time-out. It comes
-// before their outcome, so that the next attempts find it.
+// overran notes that the deliveries of tasks are over their time-out. It is called
+// before their outcomes are settled, so that the next attempts find it.
 func (s *server) overran(tasks []*task) {
 	now := s.now()
 	s.mu.Lock()
@@ -37,7 +36,7 @@ func (s *server) overran(tasks []*task) {
 	}
 }
 
-// returned notes that targets have returned after the time-out, without success.
+// returned notes that targets have returned after the time-out without success.
 func (s *server) returned(tasks []*task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,11 +45,11 @@ func (s *server) returned(tasks []*task) {
 	}
 }
 
-// endOverrun lets the next attempt of a task start that waits for this delivery.
-// Called under s.mu.
+// endOverrun lets the next attempt start that waits for this delivery. Called under
+// s.mu.
 func (s *server) endOverrun(t *task) {
 	o := s.overruns[t.row.JobID]
-	if o == nil { // the delivery was cut off by the end of the node
+	if o == nil { // the end of the node cut the delivery off
 		return
 	}
 	if o.deliveries--; o.deliveries > 0 {
@@ -63,9 +62,9 @@ func (s *server) endOverrun(t *task) {
 	}
 }
 
-// putOff queues the next attempt of a task again for the end of its wait, and
-// reports whether it has to wait. A sweep leaves it to the next one. Called under
-// s.mu.
+// putOff queues the next attempt of a task again for the end of its wait, and reports
+// whether it has to wait. In a sweep, the attempt is left to the next sweep. Called
+// under s.mu.
 func (s *server) putOff(l *lane, e duequeue.Entry, action, now int64) bool {
 	o := s.overruns[e.JobID]
 	if o == nil {
@@ -75,7 +74,7 @@ func (s *server) putOff(l *lane, e duequeue.Entry, action, now int64) bool {
 	if now >= until {
 		return false
 	}
-	if o.waiting.Due != action { // peeks and bells may ask again
+	if o.waiting.Due != action { // false if peeks and bells offer the same attempt again
 		s.d.metrics.waited.Inc()
 	}
 	o.waiting = duequeue.Entry{JobID: e.JobID, Type: e.Type, Due: action}
@@ -87,8 +86,8 @@ func (s *server) putOff(l *lane, e duequeue.Entry, action, now int64) bool {
 	return true
 }
 
-// beside gives those of the tasks of which a delivery has not returned. Called
-// under s.mu.
+// beside returns the tasks that have an earlier delivery which has not returned.
+// Called under s.mu.
 func (s *server) beside(tasks []*task) (some []*task) {
 	if len(s.overruns) == 0 {
 		return nil
@@ -101,7 +100,8 @@ func (s *server) beside(tasks []*task) (some []*task) {
 	return some
 }
 
-// tellBeside logs and counts tasks that start beside a delivery of their own.
+// tellBeside logs and counts tasks that start beside an earlier delivery of their
+// own.
 func (s *server) tellBeside(tasks []*task) {
 	for _, t := range tasks {
 		s.d.metrics.overlapped.Inc()
@@ -110,8 +110,8 @@ func (s *server) tellBeside(tasks []*task) {
 	}
 }
 
-// tellOverruns logs the biz types whose slots are taken by deliveries that are over
-// their time-out.
+// tellOverruns logs the biz types with slots that are taken by deliveries over their
+// time-out.
 func (k *kind) tellOverruns(now time.Time) {
 	n, longest := k.overruns(now)
 	if n == 0 {
@@ -123,8 +123,8 @@ func (k *kind) tellOverruns(now time.Time) {
 		Msg("deliveries over their time-out have not returned: each holds a slot, and its task waits for one more time-out")
 }
 
-// overruns counts the deliveries that should have returned, and how long the
-// longest has been over its time-out.
+// overruns counts the deliveries that are over their time-out, and returns by how
+// much the longest is.
 func (k *kind) overruns(now time.Time) (n int, longest time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,7 +137,7 @@ func (k *kind) overruns(now time.Time) (n int, longest time.Duration) {
 	return n, longest
 }
 
-// over is how long the delivery in hand has been over its time-out; 0 if none is.
+// over returns by how much the delivery in hand is over its time-out; 0 if it is not.
 func (w *worker) over(now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

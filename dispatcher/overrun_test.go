@@ -19,14 +19,14 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// stubborn is a handler that ignores its context: its first attempt takes so long,
-// and ends so.
+// stubborn is a handler that ignores its context. Its first attempt takes a set time
+// and returns a set error.
 type stubborn struct {
 	takes time.Duration
 	err   error
 
 	mu    sync.Mutex
-	now   map[tocsin.JobID]int // deliveries under way
+	now   map[tocsin.JobID]int // deliveries in progress
 	most  int                  // of one task at the same time
 	began []time.Time
 }
@@ -54,22 +54,22 @@ func (s *stubborn) enter(id tocsin.JobID, by int) {
 	s.most = max(s.most, s.now[id])
 }
 
-// seen gives how many deliveries began, and how many of a task were under way at
-// the same time.
+// seen returns how many deliveries began, and the most deliveries of one task that
+// ran at the same time.
 func (s *stubborn) seen() (began, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.began), s.most
 }
 
-// overrunPolicy has a time-out of 2 s, and retries after half a second.
+// overrunPolicy has a time-out of 2 s and retries after half a second.
 func overrunPolicy() biztype.Policy {
 	p := policy("order.close", 1)
 	p.Ladder = []biztype.Duration{biztype.Duration(500 * time.Millisecond)}
 	return p
 }
 
-// counted gives the value of a counter without labels.
+// counted returns the value of a counter without labels.
 func counted(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	all, err := from.Gather()
@@ -200,7 +200,7 @@ func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 	text := log.String()
 	for part, want := range map[string]int{
 		`"deliveries":2,"concurrency":3`: 3, // at once, and each minute
-		`is delivered again though`:      1, // one of them, by the only slot that is left; the other one behind it, within the minute
+		`is delivered again though`:      1, // one of them, in the only slot that is left; the other after it, within the minute
 	} {
 		if got := strings.Count(text, part); got < 1 || got > want {
 			t.Errorf("%q stands %d times in the log, want 1 to %d:\n%s", part, got, want, text)
@@ -228,8 +228,8 @@ func TestARescheduledTaskWaitsForItsLastDelivery(t *testing.T) {
 	})
 }
 
-// A task that is rescheduled while it is in delivery waits for that delivery as long
-// as one that failed.
+// A task that is rescheduled while in delivery waits for that delivery as long as a
+// failed one would.
 func TestARescheduledTaskWaitsForADeliveryOverItsTimeout(t *testing.T) {
 	var inHand, beside atomic.Int32
 	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {

@@ -2,14 +2,15 @@ package dispatcher
 
 import "sync/atomic"
 
-// largestPayload is that of a row, MaxAttribute characters of four bytes: what one
-// is taken to have until a row of its biz type was read.
+// largestPayload is the largest payload of a row, MaxAttribute characters of four
+// bytes. It is the expected size until a row of the biz type has been read.
 const largestPayload = 4 * 8192
 
-// payloads bounds the bytes of the payloads in memory, from the load of a row until
-// its target has returned. Each biz type may have as much as is left over for the
-// others: alone half of the limit, two a third each. So one with large payloads
-// stops only itself, and a further one finds room at once. Safe for concurrent use.
+// payloads bounds the bytes of payloads in memory, from the load of a row until its
+// target has returned. Each biz type may use as much as it leaves free for the
+// others: one type alone gets half of the limit, two get a third each. So a type with
+// large payloads stops only itself, and one more type finds room at once. Safe for
+// concurrent use.
 type payloads struct {
 	limit   int64
 	used    atomic.Int64
@@ -20,10 +21,10 @@ type payloads struct {
 type share struct {
 	all  *payloads
 	used atomic.Int64
-	size atomic.Int64 // expected of one row; 0: none was read
+	size atomic.Int64 // expected for one row; 0: no row was read
 }
 
-// add books bytes, or gives them back if n is negative.
+// add adds bytes to those in use, or releases them if n is negative.
 func (h *share) add(n int64) {
 	if n != 0 {
 		h.used.Add(n)
@@ -31,7 +32,7 @@ func (h *share) add(n int64) {
 	}
 }
 
-// expected is the size of a row that is not read yet, at least 1.
+// expected is the expected size of a row that has not been read, at least 1.
 func (h *share) expected() int64 {
 	if n := h.size.Load(); n > 0 {
 		return n
@@ -39,8 +40,8 @@ func (h *share) expected() int64 {
 	return largestPayload
 }
 
-// learn takes in the size of a row that was read. A larger one than expected counts
-// at once, smaller ones by and by.
+// learn updates the expected size with that of a row that was read. A larger size
+// counts at once, smaller ones gradually.
 func (h *share) learn(size int64) {
 	size = max(size, 1)
 	if old := h.size.Load(); old > size {
@@ -51,9 +52,9 @@ func (h *share) learn(size int64) {
 	}
 }
 
-// rows is how many of the wanted rows may be loaded. One always may if the biz type
-// has none in memory. It waits until a quarter of what the type may have is free, so
-// that loads are not of a row each.
+// rows returns how many of the wanted rows may be loaded. A biz type with none in
+// memory may always load one. rows returns 0 until a quarter of the type's share is
+// free, so that loads are not of one row each.
 func (h *share) rows(wanted int) int {
 	if wanted <= 0 {
 		return 0
@@ -74,7 +75,7 @@ func (h *share) rows(wanted int) int {
 	return n
 }
 
-// claimRoom books the expected payloads of rows that are about to be read. Called
+// claimRoom reserves the expected payloads of rows that are about to be read. Called
 // under server.mu.
 func (l *lane) claimRoom(rows int) {
 	n := int64(rows) * l.kind.payload.expected()
@@ -83,8 +84,8 @@ func (l *lane) claimRoom(rows int) {
 	l.kind.payload.add(n)
 }
 
-// leaveRoom gives back what claimRoom booked for rows that were read, or will not
-// be. Called under server.mu.
+// leaveRoom releases the room that claimRoom reserved, once the rows were read or
+// will not be. Called under server.mu.
 func (l *lane) leaveRoom(rows int) {
 	if rows == 0 {
 		return
@@ -98,15 +99,15 @@ func (l *lane) leaveRoom(rows int) {
 	l.kind.payload.add(-n)
 }
 
-// take books the payload of a row that was read.
+// take counts the payload of a row that was read.
 func (t *task) take() {
 	t.size = int64(len(t.row.Attribute))
 	t.lane.kind.payload.learn(t.size)
 	t.lane.kind.payload.add(t.size)
 }
 
-// dropPayloads gives the payloads of tasks back that have been delivered, or will not be,
-// and has the loaders look again if there was no room for more.
+// dropPayloads releases the payloads of tasks that have been delivered, or will not
+// be. It wakes the loaders if there was no room for more.
 func (d *Dispatcher) dropPayloads(tasks ...*task) {
 	var bytes int64
 	for _, t := range tasks {

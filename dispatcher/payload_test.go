@@ -12,14 +12,14 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// inflate gives a row a payload of so many bytes.
+// inflate gives a row a payload of the given size.
 func (r *rig) inflate(id tocsin.JobID, bytes int) tocsin.JobID {
 	r.store.change(id, func(row *store.Row) { row.Attribute = strings.Repeat("x", bytes) })
 	return id
 }
 
-// What is in memory of payloads stays within the limit however many rows are due and
-// however many slots there are; a type with large ones stops only itself.
+// Payloads in memory stay within the limit however many rows are due and however many
+// slots there are; a type with large payloads stops only itself.
 func TestPayloadsInMemoryAreBounded(t *testing.T) {
 	const limit, large = 1 << 20, 16 << 10
 	var small, big, most atomic.Int64
@@ -70,7 +70,7 @@ func TestPayloadsInMemoryAreBounded(t *testing.T) {
 	})
 }
 
-// Whatever becomes of a row, its payload is counted no longer than it is held.
+// A row's payload counts no longer than the row is held, whatever becomes of it.
 func TestPayloadsAreGivenBack(t *testing.T) {
 	cases := map[string]struct {
 		adapt func(*biztype.Policy)
@@ -116,7 +116,7 @@ func TestPayloadsAreGivenBack(t *testing.T) {
 	}
 }
 
-// failing has a statement be refused from now on.
+// failing makes a statement fail from now on.
 func failing(statement string) func(*rig, tocsin.JobID) {
 	return func(r *rig, _ tocsin.JobID) {
 		r.store.fail(func(s string, _ []tocsin.JobID) error {
@@ -128,8 +128,7 @@ func failing(statement string) func(*rig, tocsin.JobID) {
 	}
 }
 
-// Whole rows that were read are counted as those that were loaded, also those that
-// come to nothing.
+// Rows that were read whole count like loaded ones, even if they are never delivered.
 func TestPayloadsOfWholeRowsAreGivenBack(t *testing.T) {
 	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
 	inBubble(t, 1, policies, sinks, func(r *rig) {

@@ -19,10 +19,10 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// Whatever happens to rows, tables and the lease between a row's reading and its
-// outcome: each attempt starts once and not early, and not beside another one of its
-// task, a strict task that was cancelled not at all, no claim runs out, and in the
-// end every row has its final state and nothing is held.
+// Whatever happens to rows, tables and the lease between the read of a row and its
+// outcome: each attempt starts exactly once, not early, and never beside another
+// attempt of its task; a strict task that was cancelled does not start; no claim runs
+// out; and in the end every row has its final state and nothing is held.
 func TestNoAttemptIsLostOrMadeTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(bubble{t}, func(draws *rapid.T) { newPlay(t, draws).run() })

@@ -2,20 +2,20 @@ package dispatcher
 
 import "github.com/tocsinhq/tocsin"
 
-// ready holds the loaded rows of a lane until a slot is free. Rows of a batch
-// type that were delivered before stand apart: a batch that failed as a whole,
-// or panicked, does not tell which of its tasks it failed for, so none of them
-// is put into a batch with others at once. Attempts and crashes of the row tell,
-// which need no memory and outlive the process. The zero value is empty.
+// ready holds the loaded rows of a lane until a slot is free. Rows of a batch type
+// that were delivered before stand apart. A batch that failed or panicked as a whole
+// does not show which task was to blame, so none of its tasks joins a batch with
+// others at once. The row's attempts and crashes show that it was delivered; they
+// outlive the process. The zero value is empty.
 type ready struct {
 	fresh fifo
 	again fifo
-	turn  bool // again is next, if both have rows
+	turn  bool // the next rows come from again, if both have rows
 }
 
 func (q *ready) len() int { return q.fresh.len() + q.again.len() }
 
-// push adds rows; apart says that those which were delivered before stand apart.
+// push adds rows; with apart, those that were delivered before stand apart.
 func (q *ready) push(tasks []*task, apart bool) {
 	if !apart {
 		q.fresh.push(tasks)
@@ -30,8 +30,8 @@ func (q *ready) push(tasks []*task, apart bool) {
 	}
 }
 
-// pop appends the rows of one delivery to into, and says how many it could have
-// held. together is how many of those that stand apart may share one.
+// pop appends the rows of one delivery to into, and returns the delivery's capacity
+// as slot. together is how many rows that stand apart may share one delivery.
 func (q *ready) pop(r *rule, together int, into []*task) (popped []*task, slot int) {
 	q.turn = !q.turn
 	if q.again.len() == 0 || q.fresh.len() > 0 && !q.turn {
@@ -52,21 +52,21 @@ func (q *ready) remove(match func(*task) bool, taken []*task) []*task {
 // again reports whether the row was delivered before.
 func (t *task) again() bool { return t.row.Attempts > 0 || t.row.Crashes > 0 }
 
-// alone reports whether a row that was delivered before is delivered by itself
-// whatever became of its like: it has ended a process, or is in the second half
-// of its attempts, so that no task dies of its neighbours' failures.
+// alone reports whether a row that was delivered before must be delivered by itself,
+// however its like fare: it has crashed a process, or is in the second half of its
+// attempts. So no task dies of its neighbours' failures.
 func (t *task) alone(r *rule) bool {
 	return t.row.Crashes > 0 || t.row.Attempts >= r.policy.Attempts/2
 }
 
-// together is how many rows that were delivered before may share a delivery: one,
-// until as many in a row as a batch holds have succeeded; then as many more as
-// have succeeded since. After an outage of the target that returns to whole
-// batches soon; a task that fails its batch keeps the others apart. Called under
-// k.mu.
+// together returns how many rows that were delivered before may share a delivery. It
+// is one until as many retries as a batch holds have succeeded in a row, and then
+// grows by one for each further success. After an outage of the target that soon
+// returns to whole batches, while a task that makes its batches fail keeps the others
+// apart. Called under k.mu.
 func (k *kind) together(r *rule) int { return min(max(k.proven-r.batch, 1), r.batch) }
 
-// deliveries is how many slots what is ready may need. Called under k.mu.
+// deliveries returns how many slots the ready rows may need. Called under k.mu.
 func (k *kind) deliveries(r *rule) int {
 	again := 0
 	for _, l := range k.lanes {
@@ -75,8 +75,8 @@ func (k *kind) deliveries(r *rule) int {
 	return (k.waiting-again+r.batch-1)/r.batch + again
 }
 
-// learn notes how a delivery of rows that stood apart ended: it failed if no task
-// of it has another end.
+// learn notes how a delivery of rows that stood apart ended. It failed if each of its
+// tasks has to be retried.
 func (k *kind) learn(a attempt, errs []error) {
 	if a.rule.batch == 1 || !a.tasks[0].again() {
 		return

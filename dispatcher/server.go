@@ -17,7 +17,7 @@ type table struct {
 	owner        string    // who owns it, as its owner row says; "": nobody needs to, as in a sweep
 	since        time.Time // it was admitted then
 	uncleanUntil time.Time // overdue rows are claimed first until then
-	standIn      *standIn  // it is another's, and some of its types are ours to deliver; nil: it is ours
+	standIn      *standIn  // the table is another node's, and this node delivers some of its types; nil: the table is ours
 	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
 }
 
@@ -26,11 +26,11 @@ type table struct {
 type server struct {
 	d      *Dispatcher
 	index  int
-	limit  loglimit.Limit // of what is logged about the server
+	limit  loglimit.Limit // on log lines about the server
 	turn   chan struct{}  // token: its holder takes the next batch, the other loaders wait
 	wake   chan struct{}  // one slot: something became due or found room
 	flush  chan struct{}  // one slot: outcomes wait
-	sooner chan struct{}  // one slot: a row is held that is due before the others
+	sooner chan struct{}  // one slot: a row is held that is due before all others
 
 	lingering atomic.Bool // a settler waits for its batch to grow
 
@@ -40,16 +40,16 @@ type server struct {
 	next        int // lane to look at first
 	probes      int // entries of locked tables that are being loaded
 	tables      map[int]*table
-	owner       string    // that tables were admitted under last
-	unsureUntil time.Time // the estimate of the server's clock was ahead of it: no row is held until then
+	owner       string    // the last one that tables were admitted under
+	unsureUntil time.Time // no row is held until then, as the estimate of the server's clock was ahead
 	early       earliest  // rows held until they are due
 	open        tasks     // in delivery or waiting to be settled
 	overruns    map[tocsin.JobID]*overrun
 	waiters     map[*waiter]struct{}
 	pending     []result      // wait for a settler
-	aside       []*part       // could not be stored
-	trying      int           // of these, by settlers just now
-	shut        map[int]*part // by table: one where not one row could be stored
+	aside       []*part       // outcomes that could not be stored
+	trying      int           // parts in aside that settlers are trying
+	shut        map[int]*part // by table: the part of a table in which no row could be stored
 	unsettled   int           // pending, aside and being stored
 	closing     bool          // settlers end when nothing is pending
 }
@@ -74,7 +74,7 @@ func newServer(d *Dispatcher, index int) *server {
 // now is a lower bound of the server's clock in Unix milliseconds; 0: unknown.
 func (s *server) now() int64 { return s.nowMicro() / 1000 }
 
-// nowMicro is now in microseconds.
+// nowMicro returns the server's time in microseconds.
 func (s *server) nowMicro() int64 { return s.d.cfg.Store.NowMicro(s.index) }
 
 // setLane makes the kind's lane, or changes its share of the queue.
@@ -119,8 +119,8 @@ func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	return refused
 }
 
-// types gives the biz types whose lanes are not paused, and of these only those that
-// have room if roomy is set.
+// types returns the biz types whose lanes are not paused; with roomy, only those with
+// room.
 func (s *server) types(roomy bool) []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,9 +178,9 @@ func (s *server) admitted(number int) bool {
 	return t != nil && t.admitted
 }
 
-// fence gives the owner whose claims count in the table where rows may not start
-// on ownership, since it can't be proven just now, or is another's; "" where they
-// may. Called under s.mu.
+// fence returns the owner whose claims count in the table, if its rows may not start
+// on ownership: ownership can't be proven just now, or is another node's. Otherwise
+// it returns "". Called under s.mu.
 func (s *server) fence(number int) string {
 	t := s.tables[number]
 	if t != nil && t.standIn != nil {

@@ -81,9 +81,9 @@ func (s *server) runSettler(ctx context.Context) {
 	}
 }
 
-// collect waits for the first result, then a little for others. One settler does
-// that at a time: what comes meanwhile goes into its batch. The batch is empty
-// where something else may be to be done.
+// collect waits for the first result, then briefly for others. One settler does that
+// at a time; results that arrive meanwhile join its batch. An empty batch means that
+// there may be other work.
 func (s *server) collect(ctx context.Context) (batch []result, more bool) {
 	n, closing := s.backlog()
 	switch {
@@ -129,9 +129,9 @@ func (s *server) cut() []result {
 	return batch
 }
 
-// settle stores a batch. A fault of a table or a row splits the batch until
-// only the culprit is left, which is set aside. A table with a locked row is set
-// aside as a whole, as the search for the row takes a lock wait each.
+// settle stores a batch. A fault of a table or a row splits the batch until only the
+// culprit is left, which is set aside. A table with a locked row is set aside as a
+// whole, since the search for the row costs one lock wait per try.
 func (s *server) settle(ctx context.Context, batch []result) {
 	if len(batch) == 0 {
 		return
@@ -204,7 +204,7 @@ func (s *server) outcomes(batch []result) []store.Outcome {
 
 // stored closes the books on results that the database has taken.
 func (s *server) stored(batch []result, fates []store.Fate) {
-	s.tell(batch, fates) // before the tasks are let go of: who sees that they are gone knows their outcomes
+	s.tell(batch, fates) // before the tasks are let go: whoever sees that they are gone also sees their outcomes
 	now := s.now()
 	s.mu.Lock()
 	full := s.unsettled >= settleBound

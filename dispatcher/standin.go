@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// standIn is why rows of a table that this node does not own may start: its owner
-// lacks their biz types. They are claimed, and the owner row has to name the owner
-// still: so whoever takes the table ends that before it looks at its first row.
+// standIn allows rows to start in a table that this node does not own, because the
+// owner lacks their biz types. Each row is claimed, and the owner row must still name
+// that owner. So a node that takes the table ends the stand-in before it looks at its
+// first row.
 type standIn struct {
 	owner string
 	types []uint64
 }
 
-// StandIn lets rows of the biz types start in tables of another owner, each by a
-// claim. Tables that are admitted are left out. It may be called again, for the
-// same or for others; types must not change afterwards.
+// StandIn lets rows of the biz types start in tables of another owner, each after a
+// claim. Tables that this node has admitted as its own are skipped. StandIn may be
+// called again, for the same tables or others; types must not change afterwards.
 func (d *Dispatcher) StandIn(tables []int, owner string, types []uint64) {
 	one := &standIn{owner, types}
 	for index, numbers := range d.byServer(tables) {
@@ -30,7 +31,7 @@ func (d *Dispatcher) StandIn(tables []int, owner string, types []uint64) {
 	}
 }
 
-// StandDown ends StandIn for tables. What is claimed goes on; nothing more is.
+// StandDown ends StandIn for tables. Claimed rows go on; no further row is claimed.
 func (d *Dispatcher) StandDown(tables []int) {
 	for index, numbers := range d.byServer(tables) {
 		d.servers[index].standDown(numbers)
@@ -52,16 +53,16 @@ func (s *server) standDown(numbers set) {
 	}
 }
 
-// strange reports whether rows of the type are not this node's to start, as it
-// stands in for the table's owner with other types only. Called under s.mu.
+// strange reports whether this node must not start rows of the type, as it stands in
+// for the table's owner with other types only. Called under s.mu.
 func (s *server) strange(number int, bizType uint64) bool {
 	t := s.tables[number]
 	return t != nil && t.standIn != nil && !slices.Contains(t.standIn.types, bizType)
 }
 
-// gained says until when each row of a biz type is claimed that this process could
-// not deliver before: others stood in for it, and may not know yet that it can. What
-// it delivers from its first policies on is no gain: it has no table before them.
+// gained returns until when each row of a newly delivered biz type is claimed: others
+// stood in for this process, and may not know yet that it can deliver the type. Types
+// in its first policies are not newly gained: it had no table before them.
 func gained(before *rule, informed bool) time.Time {
 	switch {
 	case before != nil && !before.lacked:
@@ -75,7 +76,7 @@ func gained(before *rule, informed bool) time.Time {
 // claims reports whether each row is claimed before it starts.
 func (r *rule) claims() bool { return r.policy.Strict || time.Now().Before(r.claimUntil) }
 
-// InHand reports whether rows of a biz type are in delivery, or wait to be settled.
+// InHand reports whether rows of a biz type are in delivery or wait to be settled.
 func (d *Dispatcher) InHand(bizType uint64) bool {
 	return slices.ContainsFunc(d.servers, func(s *server) bool {
 		s.mu.Lock()

@@ -15,20 +15,20 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// two types, and a target that takes its time.
+// twoTypes returns two types, and a target that takes a while.
 func twoTypes(took time.Duration) ([]biztype.Policy, map[string]Sink) {
 	target := handler(func(context.Context, tocsin.Info) error { time.Sleep(took); return nil })
 	return []biztype.Policy{policy("order.close", 1), policy("coupon.remind", 2)}, map[string]Sink{"order.close": target, "coupon.remind": target}
 }
 
-// claims gives how many rows were claimed so far.
+// claims returns how many rows were claimed so far.
 func (r *rig) claims() int {
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	return r.store.claims
 }
 
-// ownedBy says whom the owner rows name.
+// ownedBy sets the node in the owner rows.
 func (r *rig) ownedBy(node string) {
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
@@ -63,7 +63,7 @@ func TestTheOwnerOfATableIsNoStandIn(t *testing.T) {
 	policies, sinks := twoTypes(0)
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		r.ownedBy("other")
-		r.StandIn([]int{0}, "other", []uint64{2}) // as by an old view: the table has been ours since
+		r.StandIn([]int{0}, "other", []uint64{2}) // as if from an old view: the table has been ours since
 		own := r.add(0, 1, 0)
 		r.StandDown([]int{0})
 		time.Sleep(time.Second)
@@ -100,7 +100,7 @@ func TestRowsOfATypeThatCouldNotBeDeliveredAreClaimedForAMinute(t *testing.T) {
 		r.SetPolicies(policies)
 		deliver(1, 0, "a type that was always there:")
 		deliver(2, 1, "just after it was lacked")
-		r.SetPolicies(policies) // which is no gain
+		r.SetPolicies(policies) // these types are not newly gained
 		time.Sleep(30 * time.Second)
 		deliver(2, 1, "within the minute")
 		time.Sleep(30 * time.Second)
@@ -128,15 +128,15 @@ func TestWhatIsInHandOfATypeIsKnown(t *testing.T) {
 	})
 }
 
-// Whatever the order in which an owner loses and gains a type, and in which another node hears of it and stands in: each
-// task is delivered, and once.
+// In whatever order an owner loses and gains a type, and another node learns of it and stands in: each task is
+// delivered exactly once.
 func TestAStandInAndTheOwnerNeverDeliverTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(bubble{t}, func(draws *rapid.T) { playStandIn(t, draws) })
 	})
 }
 
-// pair is an owner of table 0 and another node, on the same rows.
+// pair is the owner of table 0 and another node, on the same rows.
 type pair struct {
 	owner, other *rig
 	policies     []biztype.Policy
@@ -167,7 +167,7 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// add stores a task, of which both hear: the owner by its peeks, the other by its own.
+// add stores a task and offers it to both nodes.
 func (p *pair) add(d time.Duration) tocsin.JobID {
 	id := p.owner.insert(0, 1, d)
 	p.offer(id)
@@ -178,7 +178,7 @@ func (p *pair) offer(ids ...tocsin.JobID) {
 	for _, id := range ids {
 		if row := p.owner.store.row(id); row.Status == tocsin.Pending {
 			e := []duequeue.Entry{{JobID: id, Type: 1, Due: row.Action}}
-			p.owner.Offer(0, e) // refused by who may not
+			p.owner.Offer(0, e) // refused by the node that may not start it
 			p.other.Offer(0, e)
 		}
 	}
@@ -190,7 +190,7 @@ func playStandIn(t *testing.T, draws *rapid.T) {
 		return time.Duration(rapid.Int64Range(0, int64(most)).Draw(draws, what))
 	}
 	var ids []tocsin.JobID
-	work := func(d time.Duration) { // tasks come in the meantime, some of them late for one of the two
+	work := func(d time.Duration) { // tasks arrive meanwhile, some of them late for one of the two
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(upTo(2*time.Second, "pause")) {
 			ids = append(ids, p.add(upTo(1500*time.Millisecond, "due")))
 			if rapid.Bool().Draw(draws, "peek") {
@@ -201,7 +201,7 @@ func playStandIn(t *testing.T, draws *rapid.T) {
 	for range rapid.IntRange(1, 3).Draw(draws, "rounds") {
 		work(upTo(4*time.Second, "before"))
 		p.owner.SetPolicies(nil)
-		for p.owner.InHand(1) { // only then is it told to others
+		for p.owner.InHand(1) { // only then are others told of it
 			time.Sleep(10 * time.Millisecond)
 		}
 		work(upTo(4*time.Second, "untold"))
@@ -211,7 +211,7 @@ func playStandIn(t *testing.T, draws *rapid.T) {
 		work(upTo(uncleanFor*9/10, "unheard"))
 		p.other.StandDown([]int{0})
 	}
-	for range 3 { // what a claim did not get is found by a later peek
+	for range 3 { // a later peek finds the rows that a claim did not get
 		p.offer(ids...)
 		time.Sleep(10 * time.Second)
 	}

@@ -14,20 +14,20 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// What a sweep needs of its dispatcher.
+// Tests of what a sweep needs from its dispatcher.
 
 // sweeping makes a dispatcher claim each row, and stop within a second.
 func sweeping(c *Config) {
 	c.ClaimAll, c.SweepGrace, c.DrainTimeout = true, time.Nanosecond, time.Second
 }
 
-// until waits for ctx, as a target that hangs does.
+// until waits for the end of ctx, like a target that hangs.
 func until(ctx context.Context, _ tocsin.Info) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// undoing counts what is given back, and what is settled in another way.
+// undoing counts rows that are given back, and rows settled in other ways.
 type undoing struct{ back, completed, other atomic.Int32 }
 
 func (u *undoing) settled(s Settlement) {
@@ -48,7 +48,7 @@ func TestASweepThatStopsGivesBackWhatItHasNotBegunAsItFoundIt(t *testing.T) {
 	var begun sync.Map
 	sinks := map[string]Sink{p.Name: handler(func(ctx context.Context, task tocsin.Info) error {
 		if task.BizID > 10 {
-			return nil // the first ones are quick: more is claimed ahead
+			return nil // the first ones are quick, so that more is claimed ahead
 		}
 		begun.Store(task.JobID, true)
 		return until(ctx, task)
@@ -158,8 +158,8 @@ func TestALaneSaysWhatItHoldsAndTakes(t *testing.T) {
 	})
 }
 
-// TestAClaimOutlastsItsIntakeByTheDrainTimeout: on a server that hangs a stop
-// waits no longer for it.
+// A claim outlasts its intake by at most the drain time-out: a stop does not wait
+// longer for a server that hangs.
 func TestAClaimOutlastsItsIntakeByTheDrainTimeout(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Timeout = biztype.Duration(time.Minute)

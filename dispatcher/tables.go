@@ -139,7 +139,7 @@ func (s *server) admit(numbers set, owner string, claimOverdue bool) {
 			t.uncleanUntil = time.Now().Add(uncleanFor)
 		}
 	}
-	for _, p := range s.aside { // it may be what they waited for
+	for _, p := range s.aside { // they may have been waiting for this
 		if !p.trying && len(p.results) > 0 && numbers[p.results[0].table()] {
 			p.at = time.Now()
 			signal(s.flush)
@@ -173,7 +173,7 @@ func (s *server) drain(ctx context.Context, numbers set) []int {
 	}
 	left := func(t *task) bool { return mine(t) && !t.foreign && (!t.claimed || t.reported) }
 	for ctx.Err() == nil {
-		_ = s.claimOpen(ctx, "", mine) // which is counted
+		_ = s.claimOpen(ctx, "", mine) // the failure is counted
 		again, cancel := context.WithTimeout(ctx, handOverAfter)
 		err := s.awaitNone(again, left)
 		cancel()

@@ -150,8 +150,8 @@ func TestARefusedOutcomeHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// An outcome that was refused for minutes is next tried in a minute, but at once
-// when its table is admitted again: what was wrong with it is mended.
+// An outcome that was refused for minutes is next tried in a minute, but at once if
+// its table is admitted again: its fault may have been mended.
 func TestWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
 	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
 	inBubble(t, 1, policies, sinks, func(r *rig) {

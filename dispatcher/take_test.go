@@ -127,7 +127,7 @@ func TestAQueuedRowStartsOnce(t *testing.T) {
 		r.offer(id)
 		room, rows := r.room(1), r.rows(id)
 		synctest.Wait()
-		r.store.skew.Store(0) // the row may start, and no loader looks before the next second
+		r.store.skew.Store(0) // the row may start now, and no loader looks before the next second
 		r.hand(room, rows)
 		r.hand(r.room(1), rows)
 		time.Sleep(5 * time.Second)

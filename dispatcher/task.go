@@ -18,7 +18,7 @@ type task struct {
 	until   time.Time // claimed: the claim ends after this; zero: no claim
 	late    time.Duration
 	timeout time.Duration // of the delivery, once it has started
-	size    int64         // bytes of its payload, as long as that counts
+	size    int64         // bytes of its payload, while they count
 
 	// Guarded by server.mu.
 	place    int     // in server.open
@@ -26,7 +26,7 @@ type task struct {
 	reported bool    // waits to be settled
 	claiming bool    // Drain is claiming it
 	foreign  bool    // Drain could not claim it: somebody else changed it
-	doubt    int64   // the deadline of a claim by Drain that may stand; 0: none
+	doubt    int64   // deadline of a claim by Drain that may be valid; 0: none
 	parked   *ending // came while claiming
 }
 
@@ -63,7 +63,7 @@ type ending struct {
 	verb   tocsin.Verb
 	next   int64 // Retry, Defer: the next action time
 	reason string
-	undone bool // no attempt: it never started, or was cut off by the end of the dispatcher
+	undone bool // not an attempt: it never started, or the end of the dispatcher cut it off
 }
 
 // result is an ending on its way to the database.

@@ -77,7 +77,7 @@ func (w *worker) deliver(tasks []*task, r *rule, began time.Time) {
 		w.infos = append(w.infos, t.row.Info)
 		w.kind.metrics.lateness.Observe(t.late.Seconds())
 	}
-	w.begin(a) // from here on it may end, which lets go of the payloads
+	w.begin(a) // from here on it may end, which releases the payloads
 	ctx := &attemptContext{parent: w.kind.d.work, deadline: a.deadline}
 	var errs []error
 	returned := false
@@ -172,8 +172,8 @@ func pardon(errs []error) {
 	}
 }
 
-// errCutOff ends a delivery that the end of the dispatcher cuts off. Its task is
-// due again at once. It is told from a target's own Snooze(0) by its address.
+// errCutOff ends a delivery when the dispatcher ends. Its task is due again at once.
+// Its address distinguishes it from a target's own Snooze(0).
 var errCutOff = fmt.Errorf("cut off: %w", tocsin.Snooze(0))
 
 // end reports how the attempt ended. It builds the results in the given slice
@@ -194,7 +194,7 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 	k.tell(results, took, timedOut || took >= a.rule.timeout)
 	k.observe(results, took, timedOut)
 	for _, t := range a.tasks {
-		t.row.Attribute = "" // the target has its own copy; outcomes may wait for long
+		t.row.Attribute = "" // the target has its own copy, and outcomes may wait for long
 	}
 	a.server().report(results)
 	return results
@@ -228,7 +228,7 @@ func afterwards(a attempt, errs []error) {
 			failed = append(failed, t)
 		}
 	}
-	a.server().report(done) // these have returned once that is stored
+	a.server().report(done) // these count as returned once their outcomes are stored
 	a.server().returned(failed)
 }
 
