@@ -25,7 +25,7 @@ func onTwoServers(t *testing.T, policy biztype.Policy) (p place, port int) {
 	return onTwoServersOf(t, newPlace(t, policy), policy)
 }
 
-// onTwoServersOf is p with database 1 on a server of its own.
+// onTwoServersOf returns p with database 1 on a server of its own.
 func onTwoServersOf(t *testing.T, p place, policy biztype.Policy) (place, int) {
 	t.Helper()
 	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
@@ -36,7 +36,7 @@ func onTwoServersOf(t *testing.T, p place, policy biztype.Policy) (place, int) {
 	return onServers(t, p, other.DSN(), policy), other.Port()
 }
 
-// onServers is p with database 1 on another server.
+// onServers returns p with database 1 on another server.
 func onServers(t *testing.T, p place, other string, policy biztype.Policy) place {
 	t.Helper()
 	p.cfg.Servers = []tocsin.Server{

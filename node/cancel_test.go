@@ -14,16 +14,16 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// heldAtMost is how long before its action time a task may be loaded, and so be
-// delivered although a cancel succeeded meanwhile, as docs/architecture.md says.
+// heldAtMost is how long before its action time a task may be loaded. A cancel that
+// succeeds later than that may not stop the delivery, as docs/architecture.md says.
 const heldAtMost = 10 * time.Millisecond
 
 // long reports whether the tests play long scenarios, as `make faults` does.
 func long() bool { return os.Getenv("TOCSIN_FAULTS") != "" }
 
-// Tasks are cancelled from 0 to 20 ms before they are due. By the server's clock,
-// none is delivered whose cancel had committed 10 ms ahead, and of a strict type
-// none at all whose cancel succeeded.
+// Tasks are cancelled from 0 to 20 ms before they are due. By the server's clock, no
+// task is delivered if its cancel had committed 10 ms ahead, and no strict task if
+// its cancel succeeded at all.
 func TestACancelTenMillisecondsAheadWins(t *testing.T) {
 	t.Parallel()
 	for name, strict := range map[string]bool{"plain": false, "strict": true} {
@@ -67,10 +67,10 @@ type cancels struct {
 // cancelled is a task whose cancel succeeded.
 type cancelled struct {
 	id     tocsin.JobID
-	before time.Duration // that its cancel had committed before it was due, at least, by the server's clock
+	before time.Duration // how long before it was due its cancel had committed, at least, by the server's clock
 }
 
-// play adds tasks and cancels each some milliseconds before its time.
+// play adds tasks and cancels each a few milliseconds before its time.
 func (c *cancels) play(t *testing.T) {
 	rounds := 4
 	if long() {
@@ -106,8 +106,8 @@ func (c *cancels) cancel(t *testing.T, id tocsin.JobID, due, at time.Time) {
 	c.tasks = append(c.tasks, cancelled{id, due.Sub(committed)})
 }
 
-// judge prints how many cancelled tasks were delivered, by how far ahead their
-// cancel had committed.
+// judge prints how many cancelled tasks were delivered, by how far ahead their cancel
+// had committed.
 func (c *cancels) judge(t *testing.T, strict bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

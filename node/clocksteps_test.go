@@ -21,10 +21,10 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// Three servers, of which one has its clock stepped back and forth and two are
-// slewed by 500 ppm. No task starts before its action time by its server's clock.
-// A row that is held while its clock is stepped back was due by the clock as it
-// was: such starts are counted apart.
+// There are three servers. One clock is stepped back and forth, two are slewed by 500
+// ppm. No task starts before its action time by its server's clock. A row that is
+// held while its clock is stepped back was due by the clock as it was before: such
+// starts are counted apart.
 func TestNothingIsEarlyWhileClocksAreSteppedAndSlewed(t *testing.T) {
 	t.Parallel()
 	play := stepPlay{rate: 100, length: 12 * time.Second, largest: 2 * time.Second}
@@ -54,29 +54,29 @@ func TestNothingIsEarlyWhileClocksAreSteppedAndSlewed(t *testing.T) {
 	}
 }
 
-// overStep is how long a start may lie from a step back and still be one of a row
-// that was held over it: as long as a row is held, on a busy machine.
+// overStep is how far from a step back a start may lie and still be that of a row
+// held over the step: as long as a row is held, on a busy machine.
 const overStep = heldAtMost + 50*time.Millisecond
 
-// stepPlay is the servers' clocks, and what is seen of them.
+// stepPlay holds the servers' clocks and what the test observes of them.
 type stepPlay struct {
 	rate    int           // tasks a second
 	length  time.Duration // of adding
 	largest time.Duration // step
-	offset  string        // file that libfaketime reads
+	offset  string        // the file that libfaketime reads
 	pools   []*sql.DB     // by database number
 
 	started, early, over atomic.Int64
 
 	mu    sync.Mutex
-	backs []span // steps back
+	backs []span // the steps back
 	late  []time.Duration
 }
 
-// span is when something happened, by this machine's clock.
+// span is the time of an event, by this machine's clock.
 type span struct{ from, to time.Time }
 
-// place is a cluster on the three servers.
+// place makes a cluster on the three servers.
 func (s *stepPlay) place(t *testing.T) place {
 	p := newPlace(t, closePolicy())
 	_ = p.client.Close()
@@ -124,7 +124,7 @@ func (s *stepPlay) set(t *testing.T, offset time.Duration) {
 	}
 }
 
-// step moves the stepped clock there and back again, by 1 ms to the largest.
+// step moves the stepped clock there and back again, by 1 ms up to the largest step.
 func (s *stepPlay) step(ctx context.Context, t *testing.T) {
 	steps := []time.Duration{time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, time.Second, 10 * time.Second, 2 * time.Minute}
 	steps = slices.DeleteFunc(steps, func(d time.Duration) bool { return d > s.largest })
@@ -146,7 +146,7 @@ func (s *stepPlay) step(ctx context.Context, t *testing.T) {
 	s.set(t, 0)
 }
 
-// move sets the stepped clock and remembers when it did, if that was a step back.
+// move sets the stepped clock and remembers the time of a step back.
 func (s *stepPlay) move(t *testing.T, was, at time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *stepPlay) move(t *testing.T, was, at time.Duration) {
 	}
 }
 
-// look fails the test if the stepped clock is not where it was set to.
+// look fails the test if the stepped clock differs from its setting.
 func (s *stepPlay) look(t *testing.T, at time.Duration) {
 	if is := time.Until(clockOf(t, s.pools[0])); (is - at).Abs() > 500*time.Millisecond {
 		t.Errorf("the clock is %v ahead, it was set to %v", is, at)

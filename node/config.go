@@ -23,32 +23,33 @@ import (
 type Config struct {
 	Tables tocsin.Config     // the servers and the layout
 	Etcd   assign.EtcdConfig // endpoints and access
-	Group  string            // that the policies of the biz types name; must be set with Go handlers; "" means "callback", the group of tocsin serve
-	Name   string            // of this node, at most 40 of [A-Za-z0-9._-]; "" takes the host name, made to fit. A random part is appended at each start.
+	Group  string            // as named by the policies of the biz types; must be set with Go handlers; "" means "callback", the group of tocsin serve
+	Name   string            // of this node, at most 40 of [A-Za-z0-9._-]; "" means the host name, adapted. A random part is appended at each start.
 	Weight int               // share of the tables against other nodes; 0: 1
 
 	LeaseTTL     time.Duration // at least 2s, rounded up to whole seconds; 0: 10s
 	ScanInterval time.Duration // 0: 5s
 	LookAhead    time.Duration // 0: twice ScanInterval
-	DrainTimeout time.Duration // for deliveries in hand when Run's context ends, at most; settling them may take 5s more; 0: 30s
+	DrainTimeout time.Duration // for deliveries in hand when Run's context ends; settling them may take 5s more; 0: 30s
 	QueueCap     int           // ids held in memory at most; 0: 1,000,000
-	PayloadBytes int64         // of payloads held in memory, at least 1 MiB; one biz type has half of it at most; 0: 128 MiB
+	PayloadBytes int64         // of payloads held in memory, at least 1 MiB; one biz type uses at most half of it; 0: 128 MiB
 	SweepGrace   time.Duration // of the cluster's sweeper; 0: 60s
-	SweepTimeout time.Duration // of Sweep and each sweep of SweepOn; 0: 50s, or 5/6 of the time to the next; below zero: none
+	SweepTimeout time.Duration // of Sweep and each sweep of SweepOn; 0: 50s, or 5/6 of the time to the next; negative: none
 
 	Version    string                // shown in `cluster nodes`
 	Listen     string                // address of the status page, shown in `cluster nodes`
 	Logger     zerolog.Logger        // the zero value logs nothing
 	Registerer prometheus.Registerer // nil: metrics are not exported
 	Getenv     func(string) string   // where webhook secrets come from; nil: os.Getenv
-	SecretsDir string                // where they are looked for first, again and again: a file for each, of its name; absolute; "": nowhere
+	SecretsDir string                // directory of secrets, one file each under the secret's name, read before the environment and again every 2 s; absolute; "": none
 }
 
-// minLeaseTTL bounds Config.LeaseTTL: a shorter lease is lost by a pause of the process.
+// minLeaseTTL is the lower bound of Config.LeaseTTL: a short pause of the process
+// would lose a shorter lease.
 const minLeaseTTL = 2 * time.Second
 
-// Validate reports the first thing that is wrong. It connects to nothing, and looks
-// whether SecretsDir is there.
+// Validate returns the first mistake. It connects to nothing, but checks that
+// SecretsDir exists.
 func (c Config) Validate() error {
 	if err := c.Tables.Validate(); err != nil {
 		return err
@@ -74,7 +75,7 @@ func (c Config) Validate() error {
 	return cmp.Or(name.CheckNode("node name", c.Name), name.Check("group", c.Group))
 }
 
-// onHost names a node that has no name after its host.
+// onHost names a node without a name after its host.
 func (c Config) onHost(host string) Config {
 	if c.Name == "" {
 		c.Name = name.OfHost(host)
@@ -86,7 +87,7 @@ func (c Config) withDefaults() Config {
 	if c.Group == "" {
 		c.Group = biztype.CallbackGroup
 	}
-	host, _ := os.Hostname() // one without a name is named too
+	host, _ := os.Hostname() // a host without a name is handled too
 	c = c.onHost(host)
 	if c.ScanInterval == 0 {
 		c.ScanInterval = 5 * time.Second
@@ -106,7 +107,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// secrets says where webhook secrets are.
+// secrets returns where webhook secrets are read from.
 func (c Config) secrets() webhook.Secrets {
 	return webhook.Secrets{Dir: c.SecretsDir, Getenv: c.Getenv}
 }
@@ -115,5 +116,5 @@ func (c Config) secrets() webhook.Secrets {
 // for tests, and when every node is known to be stopped.
 const NoGrace = time.Nanosecond
 
-// NoTimeout as Config.SweepTimeout lets a sweep go on until nothing is left.
+// NoTimeout as Config.SweepTimeout lets a sweep run until nothing is left.
 const NoTimeout = time.Duration(-1)

@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// tocsintest says the same of it: see TestDeliverRetriesAPayloadThatDoesNotDecode.
+// tocsintest behaves the same: see TestDeliverRetriesAPayloadThatDoesNotDecode.
 func TestAPayloadThatDoesNotDecodeWaitsForAProgramThatReadsIt(t *testing.T) {
 	t.Parallel()
 	policy := closePolicy()

@@ -10,8 +10,8 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// A connection that is lost with the answer to a claim's commit does not leave the
-// claim to run out, which would make the task late and count as a crash.
+// If a connection is lost with the answer to a claim's commit, the claim is not left
+// to run out. That would make the task late and count as a crash.
 func TestATaskWhoseClaimGotNoAnswerIsDelivered(t *testing.T) {
 	t.Parallel()
 	policy := closePolicy()

@@ -30,7 +30,7 @@ func newPlace(t *testing.T, policies ...biztype.Policy) place {
 	return newPlaceOf(t, 4, policies...)
 }
 
-// newPlaceOf makes a cluster of two databases with so many tables each.
+// newPlaceOf makes a cluster of two databases with the given number of tables each.
 func newPlaceOf(t *testing.T, tables int, policies ...biztype.Policy) place {
 	t.Helper()
 	prefix := devtest.Prefix(t)

@@ -18,22 +18,22 @@ type Handlers struct {
 	targets map[string]dispatcher.Target
 }
 
-// Handle registers the handler of one biz type. The handler is called
-// concurrently, up to the policy's concurrency. It returns nil to complete the
-// task, tocsin.Bury, tocsin.RetryIn or tocsin.Snooze to say otherwise, and any
-// other error to retry by the policy. A panic counts as an error.
+// Handle registers the handler of one biz type. The handler is called concurrently,
+// up to the policy's concurrency. It returns nil to complete the task, tocsin.Bury,
+// tocsin.RetryIn or tocsin.Snooze for another outcome, and any other error to retry
+// by the policy. A panic counts as an error.
 //
-// The handler's context ends at the delivery time-out, and the handler should
-// return then. Until it does it keeps its slot, and the task's next attempt waits
-// for it in this process, for one more time-out at most.
+// The handler's context ends at the delivery time-out, and the handler should return
+// then. Until it returns it keeps its slot, and the task's next attempt in this
+// process waits for it, for at most one more time-out.
 //
 // A payload that does not decode does not reach the handler. That is a failed
 // attempt, retried by the policy: during a rolling deploy the next one may find a
 // program that can read it.
 //
-// Handle panics if the handler is nil, if the type has a handler already, and if
-// its name is none that a biz type can have: these are mistakes of the program, not
-// of its input.
+// Handle panics if the handler is nil, if the type already has a handler, or if its
+// name is not valid for a biz type: these are mistakes in the program, not in its
+// input.
 func Handle[T any](h *Handlers, biz tocsin.BizType[T], handler func(context.Context, *tocsin.Task[T]) error) {
 	if handler == nil {
 		panic(fmt.Sprintf("node: the handler of biz type %q is nil", biz.Name()))
@@ -43,15 +43,16 @@ func Handle[T any](h *Handlers, biz tocsin.BizType[T], handler func(context.Cont
 	})
 }
 
-// HandleBatch registers a handler that takes up to most tasks at once. It
-// returns one error a task, in their order, each read as Handle's; nil for all.
+// HandleBatch registers a handler that takes up to most tasks at once. It returns one
+// error per task, in their order, each read as Handle's; nil means that all
+// succeeded.
 //
-// Tasks that failed are delivered again one by one, apart from new ones: a batch
-// that failed as a whole, by a panic say, does not tell which task it failed for.
-// Once as many in a row as a batch holds have succeeded, retried tasks come in
-// batches again. A task in the second half of its attempts, or one that ended a
-// process, always comes alone. A biz type with attempts: 1 retries nothing: there
-// a panic is the end of its whole batch.
+// Tasks that failed are delivered again one by one, apart from new ones: a batch that
+// failed as a whole, say by a panic, does not show which task was to blame. Once as
+// many retries as a batch holds have succeeded in a row, retried tasks come in
+// batches again. A task in the second half of its attempts, or one that has crashed a
+// process, always comes alone. A biz type with attempts: 1 retries nothing: there, a
+// panic is the end of its whole batch.
 func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler func(context.Context, []*tocsin.Task[T]) []error) {
 	switch {
 	case h == nil:
@@ -93,7 +94,7 @@ func (s sink[T]) Deliver(ctx context.Context, infos []tocsin.Info) []error {
 	for i, info := range infos {
 		task, err := s.biz.Decode(info)
 		if err != nil {
-			errs[i] = err // no Bury: the next attempt may find a handler that can read it
+			errs[i] = err // not Bury: the next attempt may find a handler that can read it
 			continue
 		}
 		tasks, at = append(tasks, &task), append(at, i)

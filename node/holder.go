@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	fenceTimeout = 2 * time.Second // of one server's owner rows: a sick one must not hold up the others
-	resumeEvery  = 2 * time.Second // between tries to take up tables again whose fence failed
+	fenceTimeout = 2 * time.Second // for one server's owner rows: a slow server must not hold up the others
+	resumeEvery  = 2 * time.Second // between tries to take up tables whose fence failed
 )
 
 // fence writes a node's name into the owner rows of tables.
@@ -42,14 +42,13 @@ type scan interface {
 	Disown(tables []int)
 }
 
-// holder carries out what the assignment decides: a table is taken in the order
+// holder carries out the decisions of the assignment: a table is taken in the order
 // fence, intake, scan, and given up in the reverse.
 //
-// Tables of a database that can't be used when they are taken, or that becomes
-// wrong later, are parked: they stay held, and nothing is done about them until
-// the database can be used. Nodes that can use it get them meanwhile, as the
-// assignment knows what this node misses. Tables whose fence fails for another
-// reason are refused.
+// Tables of a database that can't be used when they are taken, or that turns wrong
+// later, are parked: they stay held, and no work is done on them until the database
+// can be used. Meanwhile nodes that can use it get them, since the assignment knows
+// what this node misses. Tables whose fence fails for another reason are refused.
 type holder struct {
 	fence      fence
 	intake     intake
@@ -63,7 +62,7 @@ type holder struct {
 
 	mu       sync.Mutex    // held while tables are handed to intake and scan
 	held     map[int]int64 // table -> etcd revision
-	parked   map[int]bool  // of these
+	parked   map[int]bool  // the subset of held on which no work is done
 	unusable map[int]bool  // by database
 }
 
@@ -102,7 +101,7 @@ func (h *holder) Take(ctx context.Context, revisions map[int]int64) error {
 	return refused
 }
 
-// forget lets go of tables on which work did not begin.
+// forget lets go of tables on which no work has begun.
 func (h *holder) forget(tables []int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +111,7 @@ func (h *holder) forget(tables []int) {
 	}
 }
 
-// park holds the tables, and gives those that can be worked on.
+// park holds the tables, and returns those that can be worked on.
 func (h *holder) park(revisions map[int]int64) map[int]int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,8 +151,8 @@ func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []in
 	return failed, err
 }
 
-// begin hands fenced tables to intake and scan, except those that are not held
-// any more, and those whose database can't be used any more.
+// begin hands fenced tables to intake and scan, except those that are no longer held
+// or whose database can no longer be used.
 func (h *holder) begin(owner string, tables []int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,7 +166,7 @@ func (h *holder) begin(owner string, tables []int) {
 			begun = append(begun, table)
 		}
 	}
-	h.intake.Admit(begun, owner, true) // the last owner may have died with them
+	h.intake.Admit(begun, owner, true) // the last owner may have died with tasks in hand
 	h.scan.Own(begun)
 }
 
@@ -183,9 +182,9 @@ func (h *holder) byServer(revisions map[int]int64) map[int]map[int]int64 {
 	return parts
 }
 
-// use says which databases can't be used, and which of these are wrong. Work on
-// the tables of the wrong ones stops at once. Work on tables of a server that does
-// not answer goes on waiting for it.
+// use sets which databases can't be used, and which of these are wrong. Work on the
+// tables of the wrong ones stops at once. Work on tables of a server that does not
+// answer keeps waiting for it.
 func (h *holder) use(unusable, wrong []int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -211,7 +210,7 @@ func (h *holder) use(unusable, wrong []int) {
 	}
 }
 
-// run takes up parked tables again whose database can be used, until ctx ends.
+// run resumes parked tables once their database can be used, until ctx ends.
 func (h *holder) run(ctx context.Context) {
 	tick := time.NewTicker(resumeEvery)
 	defer tick.Stop()
@@ -226,7 +225,7 @@ func (h *holder) run(ctx context.Context) {
 	}
 }
 
-// resume fences parked tables again and begins them, all servers at once. Those
+// resume fences parked tables again and begins them, on all servers at once. Tables
 // whose fence fails stay parked.
 func (h *holder) resume(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -241,7 +240,7 @@ func (h *holder) resume(ctx context.Context) {
 	wg.Wait()
 }
 
-// resumable gives the parked tables whose database can be used.
+// resumable returns the parked tables whose database can be used.
 func (h *holder) resumable() map[int]int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// awaitOwned waits until a node has so many tables.
+// awaitOwned waits until a node owns the given number of tables.
 func awaitOwned(t *testing.T, n *node.Node, tables int) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -52,7 +52,8 @@ func TestANodeOfAnotherClusterWithTheSameIDTakesNoTable(t *testing.T) {
 	awaitOwned(t, n, 8)
 }
 
-// The databases were made before there were identities. Their node says so, and tells others when they have one.
+// The databases were made before identities existed. Their node logs that, and publishes the identity once they have
+// one.
 func TestANodeTellsTheIdentityThatItsDatabasesAreGiven(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

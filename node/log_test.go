@@ -17,7 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// budget is how many lines a node may write in a minute about one cause.
+// budget is how many lines a node may write in a minute about one fault.
 const budget = 10
 
 // logged is a node's log and metrics.
@@ -36,7 +36,7 @@ func runLogged(t *testing.T, p place, name string, h *node.Handlers) logged {
 	return l
 }
 
-// count is a metric's value, over all of its labels.
+// count returns a metric's value, summed over its labels.
 func (l logged) count(t *testing.T, metric string) (sum float64) {
 	t.Helper()
 	families, err := l.metrics.Gather()
@@ -63,10 +63,10 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// ordinary are the lines of a node that starts where all is well.
+// ordinary are the lines of a node that starts without trouble.
 var ordinary = []string{"node runs", "registered", "biz types read", "tables have moved"}
 
-// withinBudget fails if a node wrote too much since it had written the first lines.
+// withinBudget fails the test if the node wrote too many lines after the first ones.
 func (l logged) withinBudget(t *testing.T, first int) {
 	t.Helper()
 	var told []string
@@ -109,7 +109,7 @@ func TestNodesThatStartWhileAServerIsDownSaySoInAFewLines(t *testing.T) {
 	}
 }
 
-// frozen is a server that can be stopped and continued as a whole.
+// frozen returns functions that stop and continue a whole server.
 func frozen(t *testing.T, m *devserver.MariaDB) (freeze, thaw func()) {
 	t.Helper()
 	send := func(s syscall.Signal) func() {
@@ -120,7 +120,7 @@ func frozen(t *testing.T, m *devserver.MariaDB) (freeze, thaw func()) {
 		}
 	}
 	thaw = send(syscall.SIGCONT)
-	t.Cleanup(thaw) // or nobody could stop it
+	t.Cleanup(thaw) // a stopped server can't be shut down
 	return send(syscall.SIGSTOP), thaw
 }
 
@@ -131,7 +131,7 @@ func TestAServerThatHangsIsToldAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Stop() })
-	p := onServers(t, newPlace(t, closePolicy()), other.DSN()+"?readTimeout=10m", closePolicy()) // no statement's end can tell
+	p := onServers(t, newPlace(t, closePolicy()), other.DSN()+"?readTimeout=10m", closePolicy()) // no statement may time out by itself
 	freeze, thaw := frozen(t, other)
 	begun, over := make(chan int, 100), make(chan struct{})
 	var h node.Handlers
@@ -150,7 +150,7 @@ func TestAServerThatHangsIsToldAtOnce(t *testing.T) {
 	}
 	first := len(l.Lines())
 	freeze()
-	close(over) // 30 outcomes, of which the half can't be stored
+	close(over) // 30 outcomes, half of which can't be stored
 	line := l.Await(t, "server hangs: a statement has no answer")
 	if line["server"] != "db2" {
 		t.Errorf("logged %v", line)

@@ -17,7 +17,8 @@ func named(group, name string) Config {
 	}
 }
 
-// A service that forgot its group would take the tables of `tocsin serve`, and get no task.
+// A service that forgot to set its group would take tables of `tocsin serve` and get
+// no task.
 func TestGoHandlersNeedAGroup(t *testing.T) {
 	t.Parallel()
 	var h Handlers

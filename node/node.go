@@ -20,9 +20,10 @@ type Node struct {
 	swept    atomic.Bool           // Sweep is under way
 }
 
-// New checks the config. It connects to nothing. h may be nil: the node then
-// delivers HTTP callbacks only. With Go handlers the config must name the group:
-// "callback", the default, has none, and the node would take tables of tocsin serve.
+// New checks the config. It connects to nothing. h may be nil: the node then delivers
+// HTTP callbacks only. With Go handlers the config must name the group: in the
+// default group "callback" the node would take tables of tocsin serve and get no task
+// for its handlers.
 func New(cfg Config, h *Handlers) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -40,12 +41,12 @@ var errNoContext = errors.New("node: the context is nil")
 
 var errRunning = errors.New("node: Run is under way already")
 
-// Run registers the node, takes its share of the tables and delivers until ctx
-// ends. It then takes in no more, gives its tables up, lets deliveries in hand end
+// Run registers the node, takes its share of the tables and delivers until ctx ends.
+// Then it takes in nothing more, gives up its tables, lets deliveries in hand end
 // (for at most Config.DrainTimeout after the end of ctx), settles them and returns
-// nil. Where outcomes can't be stored it tries for 5 s more. It returns an error
-// if it could not start, an engine failed or outcomes are lost; nothing runs on
-// after it, but for a handler that ignores its context.
+// nil. If outcomes can't be stored, it retries for 5 s more. It returns an error if
+// it could not start, an engine failed or outcomes are lost. Nothing runs on after
+// it, except a handler that ignores its context.
 func (n *Node) Run(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext
@@ -69,9 +70,9 @@ func (n *Node) Run(ctx context.Context) error {
 	return err
 }
 
-// run starts every part and ends them in order: the assignment leaves first,
-// which drains the tables through the parts that are still running. The drain
-// time-out counts from the end of ctx, however long leaving takes.
+// run starts every part and ends them in order. The assignment leaves first, which
+// drains the tables through the parts that are still running. The drain time-out
+// counts from the end of ctx, however long leaving takes.
 func (p *parts) run(ctx context.Context) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -100,9 +101,9 @@ func (p *parts) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// ended is what the end of an engine means, whose context is ctx. That context's
-// own end is no error; before it none may end, with an error or without: the node
-// would go on and do part of its work.
+// ended returns the meaning of an engine's end, given its context. The end of that
+// context is no error. Before it no engine may end, with an error or without, since
+// the node would go on doing only part of its work.
 func ended(ctx context.Context, engine string, err error) error {
 	switch {
 	case ctx.Err() == nil && err == nil:

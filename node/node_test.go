@@ -274,7 +274,7 @@ func TestTwoNodesOnOneRegistererAreAnErrorAndNoPanic(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
 	taken := prometheus.NewRegistry()
-	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "tocsin_dispatcher_open"})) // somebody else's
+	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "tocsin_dispatcher_open"})) // another component's
 	shared := prometheus.NewRegistry()
 	of := func(name string) prometheus.Registerer {
 		return prometheus.WrapRegistererWith(prometheus.Labels{"node": name}, shared)

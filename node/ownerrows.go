@@ -7,7 +7,8 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// ownerRows are those of a group, for epochs. A server that does not answer soon is left out.
+// ownerRows are the owner rows of a group, for epochs. A server that does not answer
+// soon is left out.
 type ownerRows struct {
 	store *store.Store
 	group string
@@ -25,7 +26,7 @@ func (o ownerRows) Read(ctx context.Context) (assign.OwnerRevisions, error) {
 	return assign.OwnerRevisions{Taken: r.Taken, Reserved: r.Reserved}, nil
 }
 
-// Reserve makes a revision known.
+// Reserve stores a revision.
 func (o ownerRows) Reserve(ctx context.Context, revision int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()

@@ -37,8 +37,8 @@ type parts struct {
 	metrics    *scope
 }
 
-// open checks that the stored layout is ours, reads the policies, and makes the
-// engines. One database that can be used is enough.
+// open checks the stored layout, reads the policies, and makes the engines. One
+// usable database is enough.
 func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	p = &parts{cfg: n.cfg, handlers: n.handlers, started: time.Now(), holder: newHolder(n.cfg.Group, n.cfg.Tables.Layout.DatabaseOf, n.cfg.Logger)}
 	p.metrics = newScope(n.cfg.Registerer)
@@ -130,7 +130,8 @@ func (p *parts) compareHorizon(ctx context.Context) {
 	}
 }
 
-// lookForIdentity warns that nothing keeps nodes of another cluster out.
+// lookForIdentity warns if the databases have no identity, so that nothing keeps out
+// nodes of another cluster.
 func (p *parts) lookForIdentity() {
 	if p.store.Identity() == "" {
 		p.cfg.Logger.Warn().Msg("the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")
@@ -140,8 +141,8 @@ func (p *parts) lookForIdentity() {
 // mine reports whether the policy is of this node's group.
 func (p *parts) mine(policy biztype.Policy) bool { return policy.WithDefaults().Group == p.cfg.Group }
 
-// sight acts on which databases can be used now: others are told, and work on
-// the tables of wrong ones stops.
+// sight acts on a new state of the databases: it tells the other nodes, and stops
+// work on the tables of wrong ones.
 func (p *parts) sight(s health.State) {
 	unusable := s.Unusable()
 	p.assign.Miss(unusable)
@@ -153,7 +154,7 @@ func (p *parts) info() assign.NodeInfo {
 	return assign.NodeInfo{Version: p.cfg.Version, Listen: p.cfg.Listen, Started: p.started}
 }
 
-// dutiesOf passes on what the assignment says.
+// dutiesOf converts the assignment's duties.
 func dutiesOf(duties []assign.Duty) []standin.Duty {
 	all := make([]standin.Duty, len(duties))
 	for i, d := range duties {

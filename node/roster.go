@@ -19,23 +19,24 @@ import (
 // rosterEvery is how often secrets are read again.
 const rosterEvery = 2 * time.Second
 
-// lanes is what roster asks of the dispatcher.
+// lanes is the part of the dispatcher that roster needs.
 type lanes interface {
 	SetPolicies([]biztype.Policy)
 	InHand(bizType uint64) bool
 }
 
-// group is what roster asks of the assignment.
+// group is the part of the assignment that roster needs.
 type group interface {
 	Tell(assign.Told)
 	Elsewhere(bizType string) (delivered, known bool)
 }
 
-// roster knows which biz types of its group this node delivers, and which it lacks:
-// their callback's secret is not here, or this program has no handler for them. It
-// tells the dispatcher and the other nodes, of which some stand in for this one. A
-// type that this node ceases to deliver is told to be lacking only when no delivery
-// of it is in hand: from then on others deliver it in this node's tables.
+// roster knows which biz types of its group this node delivers and which it lacks,
+// because their callback's secret is missing here or this program has no handler for
+// them. It tells the dispatcher and the other nodes, which then stand in for this
+// one. When this node ceases to deliver a type, roster publishes that only after the
+// last delivery in hand has ended: from then on others deliver the type in this
+// node's tables.
 type roster struct {
 	targets *targets
 	lanes   lanes
@@ -60,7 +61,7 @@ func newRoster(t *targets, g group, log zerolog.Logger, r prometheus.Registerer)
 	}
 }
 
-// run looks at the secrets again and again, until ctx ends.
+// run reads the secrets again at intervals, until ctx ends.
 func (r *roster) run(ctx context.Context) {
 	tick := time.NewTicker(rosterEvery)
 	defer tick.Stop()
@@ -74,7 +75,7 @@ func (r *roster) run(ctx context.Context) {
 	}
 }
 
-// set takes new policies.
+// set replaces the policies.
 func (r *roster) set(policies []biztype.Policy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,12 +96,12 @@ func (r *roster) look() {
 	r.say()
 }
 
-// tell says what is new to the other nodes. Called under mu.
+// tell publishes changes to the other nodes. Called under mu.
 func (r *roster) tell() {
 	now := assign.Told{Types: r.targets.types(r.policies), Lacks: r.targets.lacks(r.policies)}
 	for _, p := range r.policies {
 		if _, new := now.Lacks[p.Name]; new && r.told.Lacks[p.Name] == "" && r.lanes.InHand(p.Number) {
-			delete(now.Lacks, p.Name) // not yet; the next look will
+			delete(now.Lacks, p.Name) // not yet; the next look will add it
 		}
 	}
 	if slices.Equal(now.Types, r.told.Types) && maps.Equal(now.Lacks, r.told.Lacks) {
@@ -114,11 +115,11 @@ func (r *roster) tell() {
 	r.group.Tell(now)
 }
 
-// say logs what this node lacks, once a minute. Called under mu.
+// say logs the lacking biz types, once a minute. Called under mu.
 func (r *roster) say() {
 	for name, why := range r.told.Lacks {
 		switch delivered, known := r.group.Elsewhere(name); {
-		case !known: // the group's keys are not read yet
+		case !known: // the group's keys have not been read yet
 		case delivered:
 			r.limit.Of(r.log.Warn(), "lacks "+name).Str("biz_type", name).Str("why", why).
 				Msg("biz type can't be delivered here: other nodes of the group stand in")
@@ -133,14 +134,14 @@ func (r *roster) say() {
 	}
 }
 
-// now returns what was told last.
+// now returns what was last published.
 func (r *roster) now() assign.Told {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.told
 }
 
-// number gives the number of a biz type that this node delivers.
+// number returns the number of a biz type, and whether this node delivers it.
 func (r *roster) number(name string) (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,7 @@ const (
 	otherSecret = "whsec_YW5vdGhlci1zZWNyZXQtbm90LXNvLXNlY3JldA=="
 )
 
-// desk is what a roster talks to.
+// desk stands for the dispatcher and the assignment of a roster.
 type desk struct {
 	told      []assign.Told
 	set       int // calls of SetPolicies
@@ -39,12 +39,12 @@ func (d *desk) InHand(uint64) bool             { return d.inHand }
 func (d *desk) last() assign.Told              { return d.told[len(d.told)-1] }
 func (d *desk) lacks(name string) (why string) { return d.last().Lacks[name] }
 
-// remind is a callback with secrets.
+// remind returns a policy with a callback that needs these secrets.
 func remind(secrets ...string) biztype.Policy {
 	return biztype.Policy{Name: "coupon.remind", Number: 2, Webhook: &biztype.Webhook{URL: "http://127.0.0.1:1/", Secrets: secrets}}
 }
 
-// newDesk is a roster of a node with a handler for order.close.
+// newDesk makes the roster of a node with a handler for order.close.
 func newDesk(t *testing.T, cfg Config, log *devtest.Log) (*roster, *desk) {
 	t.Helper()
 	cfg.Logger = log.Logger()
@@ -72,7 +72,7 @@ func TestANodeTellsWhatItDeliversAndWhatItLacks(t *testing.T) {
 	if _, ok := r.number("coupon.remind"); ok {
 		t.Error("a type that it lacks is one that it delivers")
 	}
-	env["B"] = otherSecret // two are active
+	env["B"] = otherSecret // then both are there
 	r.look()
 	if n, ok := r.number("coupon.remind"); n != 2 || !ok || d.lacks("coupon.remind") != "" || d.set != 2 {
 		t.Errorf("told %+v after the secret has come, the dispatcher %d times", d.last(), d.set)
@@ -82,7 +82,7 @@ func TestANodeTellsWhatItDeliversAndWhatItLacks(t *testing.T) {
 		t.Errorf("told %d times, the dispatcher %d times, though nothing has changed", len(d.told), d.set)
 	}
 	d.inHand = true
-	r.set([]biztype.Policy{policies[0], remind("A", "C")}) // C is not here
+	r.set([]biztype.Policy{policies[0], remind("A", "C")}) // there is no C
 	if got := d.last(); slices.Contains(got.Types, "coupon.remind") || got.Lacks["coupon.remind"] != "" {
 		t.Errorf("told %+v while deliveries are in hand", got)
 	}
@@ -146,7 +146,7 @@ func TestASecretOfADirectoryIsUsedWhenItComesAndChangesAndKeptWhenItGoes(t *test
 	if second == first || d.set != 3 {
 		t.Errorf("a changed secret is not used; the dispatcher was told %d times", d.set)
 	}
-	for _, half := range []string{otherSecret[:20], "two\nlines"} { // as a writer leaves it for a moment
+	for _, half := range []string{otherSecret[:20], "two\nlines"} { // as a writer may leave it for a moment
 		write(half)
 		r.look()
 	}

@@ -15,13 +15,13 @@ type scope struct {
 
 	mu     sync.Mutex
 	made   []prometheus.Collector
-	failed error // of the first that could not be registered
+	failed error // the first failed registration
 }
 
 // newScope wraps r.
 func newScope(r prometheus.Registerer) *scope { return &scope{Registerer: r} }
 
-// registerer is what the engines register with; nil if there is none.
+// registerer returns the Registerer for the engines; nil if there is none.
 func (s *scope) registerer() prometheus.Registerer {
 	if s.Registerer == nil {
 		return nil
@@ -29,7 +29,8 @@ func (s *scope) registerer() prometheus.Registerer {
 	return s
 }
 
-// Register passes on and remembers, also the first error.
+// Register passes the collector on and remembers it. It also remembers the first
+// error.
 func (s *scope) Register(c prometheus.Collector) error {
 	err := s.Registerer.Register(c)
 	s.mu.Lock()
@@ -42,7 +43,7 @@ func (s *scope) Register(c prometheus.Collector) error {
 	return nil
 }
 
-// MustRegister leaves an error to check, where other Registerers panic: a mistake in
+// MustRegister leaves an error to check, while other Registerers panic: a mistake in
 // the metrics must not end the process.
 func (s *scope) MustRegister(all ...prometheus.Collector) {
 	for _, c := range all {
@@ -50,7 +51,7 @@ func (s *scope) MustRegister(all ...prometheus.Collector) {
 	}
 }
 
-// check is nil if all metrics are registered.
+// check returns nil if all metrics are registered.
 func (s *scope) check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,18 +13,18 @@ import (
 
 const (
 	stallEvery = 250 * time.Millisecond  // between two looks
-	stallAfter = 1500 * time.Millisecond // without an answer a server hangs; a statement waits for a lock for 1 s at most
-	stallOver  = 4 * time.Second         // without such a statement it does not any more: its clock is asked for meanwhile
+	stallAfter = 1500 * time.Millisecond // without an answer for this long a server hangs; a statement waits for a lock for at most 1 s
+	stallOver  = 4 * time.Second         // without a late statement for this long the server no longer hangs: its clock is asked for meanwhile
 )
 
-// pools is what stalls asks of the store.
+// pools is the part of the store that stalls needs.
 type pools interface {
 	Servers() []string
 	Waiting(server int) time.Duration
 }
 
-// stalls tells of servers that hang: they take statements and don't answer, because they are frozen, say, or wait for a
-// disk that is full. Without it a node would notice when the statement's time-out is over, half a minute later.
+// stalls reports servers that hang: they accept statements and don't answer, say because they are frozen or their disk
+// is full. Without it a node would notice only when the statement times out, half a minute later.
 type stalls struct {
 	pools   pools
 	log     zerolog.Logger
@@ -33,7 +33,7 @@ type stalls struct {
 	hangs   []hang // by server; belongs to run's goroutine
 }
 
-// hang is the present hang of a server; the zero hang is none.
+// hang is the present hang of a server; the zero hang means none.
 type hang struct{ since, seen time.Time }
 
 func newStalls(p pools, log zerolog.Logger, r prometheus.Registerer) *stalls {
@@ -46,7 +46,7 @@ func newStalls(p pools, log zerolog.Logger, r prometheus.Registerer) *stalls {
 	}
 }
 
-// run looks until ctx ends.
+// run looks at every server at intervals, until ctx ends.
 func (s *stalls) run(ctx context.Context) {
 	tick := time.NewTicker(stallEvery)
 	defer tick.Stop()
@@ -62,7 +62,7 @@ func (s *stalls) run(ctx context.Context) {
 	}
 }
 
-// look notes how long a server has not answered at now.
+// look records how long the server has not answered by now, and logs the begin and the end of a hang.
 func (s *stalls) look(server int, name string, waiting time.Duration, now time.Time) {
 	s.waiting.WithLabelValues(name).Set(waiting.Seconds())
 	h := &s.hangs[server]

@@ -19,7 +19,7 @@ func TestAHangBeginsAndEndsOnce(t *testing.T) {
 	t.Parallel()
 	const hangs, over = "server hangs: a statement has no answer", "server hangs no more"
 	for name, c := range map[string]struct {
-		waiting []time.Duration // look by look
+		waiting []time.Duration // one for each look
 		says    []string
 	}{
 		"a statement that waits for a lock is no hang": {[]time.Duration{time.Second, 0, 1100 * time.Millisecond, 0}, nil},

@@ -18,7 +18,7 @@ import (
 
 const callbackSecret = "whsec_dG9jc2luLWRldi1zZWNyZXQtbm90LXNlY3JldA=="
 
-// call is one callback as its receiver sees it.
+// call is one callback, as its receiver sees it.
 type call struct{ key, node string }
 
 // receiver takes callbacks.
@@ -32,7 +32,7 @@ func receiver(t *testing.T) (url string, calls chan call) {
 	return server.URL, calls
 }
 
-// nodesOf reads a group's nodes, by the name that each was given.
+// nodesOf reads a group's nodes, by the names they were given.
 func nodesOf(t *testing.T, p place, group string) map[string]assign.NodeState {
 	t.Helper()
 	keys, err := assign.OpenRegistry(t.Context(), p.etcd, p.cfg.Cluster, p.cfg.Layout.Total())
@@ -51,7 +51,8 @@ func nodesOf(t *testing.T, p place, group string) map[string]assign.NodeState {
 	return byName
 }
 
-// round adds a task to each table and waits for their ends. It returns who was called for the tasks of each table.
+// round adds a task to each table and waits until all have ended. It returns which node delivered the tasks of each
+// table.
 func round(t *testing.T, p place, biz tocsin.BizType[order], calls chan call, from *uint64) map[int]string {
 	t.Helper()
 	ids, by := map[string]tocsin.JobID{}, map[int]string{}
@@ -132,7 +133,8 @@ func TestTasksOfANodeWithoutTheSecretAreDeliveredByOneThatHasItUntilItHasItToo(t
 	}
 }
 
-// A rolling deploy brings a new type: who has it delivers it, in the tables of the others too, and nobody gives up any.
+// A rolling deploy brings a new type: nodes that have it deliver it, also in the tables of the others, which give up no
+// table.
 func TestTasksOfANewTypeAreDeliveredAtOnceByTheNodesThatHaveIt(t *testing.T) {
 	t.Parallel()
 	orderOpen := tocsin.Define[order]("order.open")

@@ -11,19 +11,20 @@ import (
 
 // Report is what the status page says of a running node.
 type Report struct {
-	Node    string    `json:"node"` // id of the present incarnation
+	Node    string    `json:"node"` // id of the current incarnation
 	Group   string    `json:"group"`
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	Mode    Mode      `json:"mode"`
 	Owned   int       `json:"tables_owned"`
 	Wanted  int       `json:"tables_wanted"`
-	Types   []string  `json:"biz_types"` // delivered here
-	// Lacks are the biz types of the group that are not delivered here, and why: others stand in for this node, if they can.
+	Types   []string  `json:"biz_types"` // the types delivered here
+	// Lacks are the biz types of the group that are not delivered here, with the reasons: others stand in for this
+	// node, if they can.
 	Lacks map[string]string `json:"biz_types_lacking"`
 	Work  dispatcher.Stats  `json:"work"`
 
-	Databases []health.Database `json:"databases"` // those that this node can't use, or that something is wrong with
+	Databases []health.Database `json:"databases"` // the ones that this node can't use, or that have a fault
 }
 
 // Mode is how a node delivers.

@@ -9,9 +9,9 @@ import (
 // counted.
 const beforeCut = 20 * time.Millisecond
 
-// tellStop says in the log how a stop goes: what was in hand when ctx ended, when
-// all tables were given up, which ends left, and what is cut off at the end of the
-// drain time-out. It returns when drained is closed.
+// tellStop logs how a stop proceeds: what was in hand when ctx ended, when all tables
+// were given up (which ends left), and what is cut off at the end of the drain
+// time-out. It returns when drained is closed.
 func (p *parts) tellStop(ctx, left context.Context, drained <-chan struct{}) {
 	select {
 	case <-drained:

@@ -10,8 +10,8 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// What the package says of the order: the tables first, then the lease, and what is
-// in hand goes on under its claim and is settled at its end.
+// The order that the package promises: first the tables, then the lease, while
+// deliveries in hand go on under their claims and are settled when they end.
 func TestDeliveriesInHandEndAndAreSettledAfterTheTablesAreGivenUp(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
@@ -48,8 +48,8 @@ func TestDeliveriesInHandEndAndAreSettledAfterTheTablesAreGivenUp(t *testing.T) 
 	await(t, p, id, "the outcome", withStatus(tocsin.Done))
 }
 
-// Where outcomes can't be stored, giving up the tables and draining share the
-// drain time-out; 5 s for the outcomes follow.
+// If outcomes can't be stored, giving up the tables and draining share the drain
+// time-out; 5 s for the outcomes follow.
 func TestANodeEndsWithinItsDrainTimeoutAndFiveSecondsWhileAServerIsAway(t *testing.T) {
 	t.Parallel()
 	const drain = 5 * time.Second
@@ -60,7 +60,7 @@ func TestANodeEndsWithinItsDrainTimeoutAndFiveSecondsWhileAServerIsAway(t *testi
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
 		begun <- task.JobID.Table()
-		<-over // whatever becomes of its context
+		<-over // ignores its context
 		return nil
 	})
 	cfg := apart.config("orders")

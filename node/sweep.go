@@ -26,17 +26,17 @@ import (
 // SweepResult counts what a sweep found and did.
 type SweepResult = sweeper.Result
 
-// Sweep walks every table of every database once, recovers run-out claims, and
-// claims and delivers what is overdue by more than Config.SweepGrace and has a
-// handler here; a node without handlers delivers every HTTP callback. It needs
-// MySQL only: no etcd, and Run need not be under way.
+// Sweep walks every table of every database once. It recovers claims that have run
+// out, and claims and delivers tasks that are overdue by more than Config.SweepGrace
+// and have a handler here; a node without handlers delivers every HTTP callback. It
+// needs only MySQL: no etcd, and Run need not be running.
 //
-// When ctx ends, or Config.SweepTimeout is over, it starts no more, gives back what
-// it has claimed and not begun, and returns within about two seconds: a delivery
-// that is under way then is cut off after a second and made again by whoever sweeps
-// or owns the table, without counting an attempt. Left says what was left.
+// When ctx ends or Config.SweepTimeout is over, Sweep starts no more, gives back the
+// tasks that it has claimed and not begun, and returns within about two seconds. A
+// delivery in progress is cut off after a second, without counting an attempt; the
+// owner of the table or another sweep makes it again. Left says what was left.
 //
-// The error joins those of servers that could not be swept; the result is good for
+// The error joins those of servers that could not be swept; the result is valid for
 // the others. SweepResult.Err says whether anything was left that should not be.
 func (n *Node) Sweep(ctx context.Context) (SweepResult, error) {
 	var result SweepResult
@@ -57,10 +57,10 @@ func (n *Node) SweepDry(ctx context.Context) (SweepResult, error) {
 	return result, err
 }
 
-// SweepOn sweeps at the times of a cron expression ("*/5 * * * *", "@every 1m")
-// until ctx ends, and returns nil then. Each sweep that found something is logged,
-// with what it left. Without a Config.SweepTimeout it has 5/6 of the time to the
-// next; deliveries that are under way then go on.
+// SweepOn sweeps at the times of a cron expression ("*/5 * * * *", "@every 1m") until
+// ctx ends, and then returns nil. Each sweep that found something is logged, with
+// what it left. Without a Config.SweepTimeout a sweep gets 5/6 of the time to the
+// next one; deliveries in progress at its end go on.
 func (n *Node) SweepOn(ctx context.Context, expression string) error {
 	schedule, err := sweeper.ParseSchedule(expression)
 	if err != nil {
@@ -72,11 +72,11 @@ func (n *Node) SweepOn(ctx context.Context, expression string) error {
 	return err
 }
 
-// cutOffAfter is how long deliveries go on after the sweeper has given them their
-// last second.
+// cutOffAfter is how long deliveries go on after the last second that the sweeper
+// gives them.
 const cutOffAfter = 100 * time.Millisecond
 
-// sweepMode is what is special about a sweep.
+// sweepMode distinguishes the kinds of sweep.
 type sweepMode struct {
 	dry   bool // changes nothing
 	stays bool // sweeps again and again
@@ -84,8 +84,8 @@ type sweepMode struct {
 
 var errSweeping = errors.New("node: a sweep is under way already")
 
-// sweeping runs use with a sweeper whose dispatcher lives around it: what use
-// has handed over is settled, or cut off, before sweeping returns the outcomes.
+// sweeping runs use with a sweeper and its dispatcher. All tasks that use has handed
+// over are settled or cut off before sweeping returns their outcomes.
 func (n *Node) sweeping(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -117,7 +117,7 @@ type sweepParts struct {
 	dispatcher *dispatcher.Dispatcher
 	policies   atomic.Pointer[[]biztype.Policy]
 	counts     counts
-	seen       int // changes of targets, as of the last sweep
+	seen       int // changes of targets up to the last sweep
 	limit      loglimit.Limit
 }
 
@@ -170,8 +170,8 @@ func (w *sweepParts) mine(p biztype.Policy) bool {
 	return len(w.node.handlers.targets) == 0 || p.Webhook == nil || p.WithDefaults().Group == w.node.cfg.Group
 }
 
-// watch follows changes of the policies while the sweep goes on. One sweep alone
-// does not log that it has read them: a crontab mails whatever a command prints.
+// watch follows changes of the policies while the sweep runs. A single sweep does not
+// log that it has read them: cron mails whatever a command prints.
 func (w *sweepParts) watch(ctx context.Context) error {
 	log := w.node.cfg.Logger
 	if !w.mode.stays {
@@ -184,7 +184,7 @@ func (w *sweepParts) watch(ctx context.Context) error {
 	return watcher.Run(ctx)
 }
 
-// refresh reads the callbacks' secrets again, and says which are missing.
+// refresh reads the callbacks' secrets again, and logs which are missing.
 func (w *sweepParts) refresh(t *targets) {
 	policies := *w.policies.Load()
 	if t.reload(policies, &w.seen) {
@@ -195,7 +195,7 @@ func (w *sweepParts) refresh(t *targets) {
 	}
 }
 
-// callbacks gives the policies that name a webhook.
+// callbacks returns the policies that have a webhook.
 func callbacks(policies []biztype.Policy) (some []biztype.Policy) {
 	for _, p := range policies {
 		if p.Webhook != nil {
@@ -216,8 +216,8 @@ type counts struct {
 	byType map[uint64]sweeper.Counts
 }
 
-// settled counts an outcome. What was settled elsewhere, and what was given back,
-// is the sweeper's to find out.
+// settled counts an outcome. The sweeper itself counts tasks that were settled
+// elsewhere or given back.
 func (c *counts) settled(s dispatcher.Settlement) {
 	if s.Undone || s.Fate != store.Stored && s.Fate != store.InTx {
 		return
@@ -239,7 +239,7 @@ func (c *counts) settled(s dispatcher.Settlement) {
 	c.byType[s.Type] = n
 }
 
-// read gives a copy.
+// read returns a copy.
 func (c *counts) read() map[uint64]sweeper.Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()

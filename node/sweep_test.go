@@ -98,7 +98,7 @@ func TestSweepLeavesWhatItCannotDeliver(t *testing.T) {
 	}
 }
 
-// A handler that completes its task in its own transaction has delivered it.
+// A task that its handler completes in its own transaction counts as delivered.
 func TestSweepCountsWhatHandlersComplete(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
@@ -127,7 +127,8 @@ func TestSweepCountsWhatHandlersComplete(t *testing.T) {
 	}
 }
 
-// TestATypeThatHangsHoldsUpNoOther: its lane is full long before all is found.
+// TestATypeThatHangsHoldsUpNoOther: the lane of the hanging type is full long before
+// everything is found.
 func TestATypeThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	hang := tocsin.Define[string]("refund.check")

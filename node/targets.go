@@ -24,12 +24,12 @@ type targets struct {
 	changes  int                 // of webhooks, so far
 }
 
-// callback is a callback's sink and what it was made from.
+// callback is a callback's sink and the settings it was made from.
 type callback struct {
 	*webhook.Sink
 	key    string
 	values []string // of its secrets
-	stale  error    // why the secrets can't be read any more; nil: they can
+	stale  error    // why the secrets can no longer be read; nil: they can
 }
 
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
@@ -42,7 +42,7 @@ func (t *targets) of(p biztype.Policy) (dispatcher.Target, bool) {
 	return target, err == nil
 }
 
-// find gives the target of a policy, or says why there is none here.
+// find returns the target of a policy, or an error that says why there is none here.
 func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 	switch {
 	case !t.mine(p):
@@ -58,10 +58,10 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 	return target, nil
 }
 
-// webhook gives the sink of a policy: the same as before where neither target,
-// concurrency nor secrets changed, so that connections live on. Secrets are read
-// anew each time. If they can't be read any more, as while a file is written, those
-// read before stay in use.
+// webhook returns the sink of a policy. It is the same sink as before unless target,
+// concurrency or secrets have changed, so that connections stay open. Secrets are
+// read each time. If they can't be read for the moment, say while a file is being
+// written, the former ones stay in use.
 func (t *targets) webhook(p biztype.Policy) (*webhook.Sink, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +91,7 @@ func (t *targets) webhook(p biztype.Policy) (*webhook.Sink, error) {
 	return c.Sink, err
 }
 
-// reload looks at all policies again, and reports whether a callback's target has
+// reload checks all policies again, and reports whether a callback's target has
 // changed, come or gone since the last call.
 func (t *targets) reload(policies []biztype.Policy, before *int) bool {
 	for _, p := range policies {
@@ -106,7 +106,8 @@ func (t *targets) reload(policies []biztype.Policy, before *int) bool {
 	return changed
 }
 
-// lacks says why policies of this node's group can't be delivered here, by name.
+// lacks returns the reasons why policies of this node's group can't be delivered
+// here, by name.
 func (t *targets) lacks(policies []biztype.Policy) map[string]string {
 	lacks := make(map[string]string)
 	for _, p := range policies {
@@ -120,7 +121,7 @@ func (t *targets) lacks(policies []biztype.Policy) map[string]string {
 	return lacks
 }
 
-// stale says of which callbacks the secrets can't be read any more, and why.
+// stale returns the callbacks whose secrets can no longer be read, with the reasons.
 func (t *targets) stale() map[string]error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,8 +134,8 @@ func (t *targets) stale() map[string]error {
 	return stale
 }
 
-// types lists the biz types that are delivered here, sorted: all handlers, and the
-// callbacks of this node's group whose secrets are here.
+// types returns the biz types that are delivered here, sorted: those with a handler,
+// and callbacks of this node's group whose secrets are available.
 func (t *targets) types(policies []biztype.Policy) []string {
 	names := make(map[string]bool)
 	for _, name := range t.handlers.names() {

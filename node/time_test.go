@@ -28,7 +28,7 @@ func wrongClock(t *testing.T, off time.Duration) *devserver.MariaDB {
 	return m
 }
 
-// faketime is the library that has a server see another time.
+// faketime returns the library that shifts a server's time.
 func faketime(t *testing.T) string {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")

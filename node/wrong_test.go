@@ -16,8 +16,8 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// ill is a way to make the second database of a place wrong, and right again.
-// {db} stands for its name.
+// ill is one way to make the second database of a place wrong, and right again. {db}
+// stands for its name.
 type ill struct {
 	wrong, right []string
 	says         string
@@ -43,7 +43,7 @@ var ills = map[string]ill{
 	},
 }
 
-// server is a pool of the place's first server.
+// server returns a pool of the place's first server.
 func (p place) server(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
@@ -64,7 +64,7 @@ func (p place) do(t *testing.T, db *sql.DB, statements []string) {
 	}
 }
 
-// bizIDIn gives the n-th biz_id whose table is in a database.
+// bizIDIn returns the n-th biz_id whose table is in a database.
 func (p place) bizIDIn(database, n int) uint64 {
 	for id := uint64(1); ; id++ {
 		if p.cfg.Layout.DatabaseOf(p.cfg.Layout.TableOf(id)) == database {
@@ -75,7 +75,7 @@ func (p place) bizIDIn(database, n int) uint64 {
 	}
 }
 
-// reportIs waits until the node says so of its second database.
+// reportIs waits until the node reports this about its second database.
 func reportIs(t *testing.T, n *node.Node, what string, ok func(sick []health.Database) bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -97,7 +97,7 @@ func saysWrong(part string) func([]health.Database) bool {
 
 func saysNothing(sick []health.Database) bool { return len(sick) == 0 }
 
-// raw is a row as it stands, read past the client, which refuses the database.
+// raw reads a row past the client, which refuses the database.
 func raw(t *testing.T, p place, db *sql.DB, id tocsin.JobID) (status tocsin.Status, claimedBy string) {
 	t.Helper()
 	query := "SELECT status, claimed_by FROM " + p.cfg.Layout.Table(id.Table()) + " WHERE job_id = ?"
@@ -171,7 +171,8 @@ func TestANodeStartsBesideAWrongDatabase(t *testing.T) {
 	}
 }
 
-// A table beside the tasks that is gone concerns its own database, and is named.
+// If a table other than the task tables is gone, only its own database is affected,
+// and the report names it.
 func TestALostOwnerTableKeepsItsOwnDatabasesTablesOnly(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
@@ -191,8 +192,8 @@ func TestALostOwnerTableKeepsItsOwnDatabasesTablesOnly(t *testing.T) {
 	reportIs(t, n, "that all is well", saysNothing)
 }
 
-// strangers is another cluster with databases of the same names on a server of its
-// own, where overdue tasks of the same biz type wait for somebody else.
+// strangers makes another cluster with databases of the same names on a server of its
+// own, with overdue tasks of the same biz type that belong to others.
 func strangers(t *testing.T, p place) (port int, digest func() string) {
 	t.Helper()
 	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
@@ -232,8 +233,8 @@ func strangers(t *testing.T, p place) (port int, digest func() string) {
 	}
 }
 
-// A server that is replaced behind its address by another cluster's is never
-// written, nor are its tasks delivered.
+// If another cluster's server replaces one behind its address, it is never written
+// to, and its tasks are not delivered.
 func TestAnotherClustersServerBehindAnAddressIsNeverWritten(t *testing.T) {
 	t.Parallel()
 	p, port := onTwoServers(t, closePolicy())
