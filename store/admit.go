@@ -12,25 +12,25 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// A connection trusts the layout rows that were read over it. Rows that change
-// under a live connection are seen by Survey and Measure.
+// A connection trusts the layout rows that were read over it. Survey and Measure see
+// rows that change under a live connection.
 const (
 	trustConn = time.Hour
-	lookAgain = time.Second // a connection that was refused a database looks again
+	lookAgain = time.Second // a connection that was refused a database looks again after this
 )
 
-// Unusable is the error of every statement to a database that must not be used.
-// Nothing was sent.
+// Unusable is the error of every statement to a database that must not be used. The
+// statement was not sent.
 type Unusable struct {
 	Database int
 	layoutrow.Problem
 }
 
-// Error names the database and says why in one sentence.
+// Error names the database and the reason in one sentence.
 func (u *Unusable) Error() string { return u.Why }
 
-// Unwrap gives tocsin.ErrLayout if the database is not the config's, and the
-// error of reading its layout row if there was one.
+// Unwrap returns tocsin.ErrLayout if the database is not the config's, and the error
+// of reading its layout row if there was one.
 func (u *Unusable) Unwrap() (causes []error) {
 	if u.Differs {
 		causes = append(causes, tocsin.ErrLayout)
@@ -44,14 +44,15 @@ func (u *Unusable) Unwrap() (causes []error) {
 // refusals are the databases of one server that must not be used, by number.
 type refusals map[int]*Unusable
 
-// sighted is what was seen over one connection, and the identity that the
-// databases agreed on then.
+// sighted holds the refusals seen over one connection, and the identity on which the
+// databases agreed at that time.
 type sighted struct {
 	refusals
 	identity *string
 }
 
-// first is the refusal of the first of the databases that has one, as an error.
+// first returns the refusal of the first of the databases that is refused, as an
+// error.
 func (r refusals) first(databases []int) error {
 	if len(r) == 0 {
 		return nil
@@ -64,7 +65,7 @@ func (r refusals) first(databases []int) error {
 	return nil
 }
 
-// whole is the refusal of the server's first database that has one, or of all of
+// whole returns the refusal of the server's first refused database, or one for all of
 // them if they lack their tables.
 func (r refusals) whole(sv *server) error {
 	problems := make(map[int]layoutrow.Problem, len(r))
@@ -78,7 +79,7 @@ func (r refusals) whole(sv *server) error {
 	return &Unusable{Problem: first}
 }
 
-// errors are the refusals by database; nil if there are none.
+// errors returns the refusals by database; nil if there are none.
 func (r refusals) errors() map[int]error {
 	var all map[int]error
 	for database, u := range r {
@@ -90,7 +91,7 @@ func (r refusals) errors() map[int]error {
 	return all
 }
 
-// refused is what the last Survey or Measure of the server showed.
+// refused returns the refusals of the last Survey or Measure of the server.
 func (sv *server) refused() refusals {
 	if r := sv.refusals.Load(); r != nil {
 		return *r
@@ -108,14 +109,14 @@ func (s *Store) conn(ctx context.Context, sv *server, databases []int) (*sql.Con
 		return nil, err
 	}
 	if err := s.admit(ctx, sv, conn, databases); err != nil {
-		_ = conn.Close() // which gives it back
+		_ = conn.Close() // returns it to the pool
 		return nil, err
 	}
 	return conn, nil
 }
 
-// admit refuses databases by what the server behind this very connection says:
-// another server may stand behind the address by now.
+// admit refuses databases by what the server behind this connection says: another
+// server may stand behind the address by now.
 func (s *Store) admit(ctx context.Context, sv *server, conn *sql.Conn, databases []int) error {
 	if err := sv.refused().first(databases); err != nil {
 		return err
@@ -137,8 +138,8 @@ func (s *Store) admit(ctx context.Context, sv *server, conn *sql.Conn, databases
 	return seen.first(databases)
 }
 
-// refusalsOver reads and judges the layout rows of a server's databases. An
-// error is the server's as a whole.
+// refusalsOver reads and judges the layout rows of a server's databases. An error
+// concerns the whole server.
 func (s *Store) refusalsOver(ctx context.Context, sv *server, q querier) (refusals, error) {
 	rows, failed, err := s.layouts(ctx, sv, q)
 	if err != nil {
@@ -156,8 +157,8 @@ func (s *Store) refusalsOver(ctx context.Context, sv *server, q querier) (refusa
 	return r, nil
 }
 
-// refresh keeps what was just read over a connection. A row that is locked says
-// nothing new.
+// refresh stores refusals that were just read over a connection. For a database whose
+// row is locked it keeps the old verdict.
 func (sv *server) refresh(now refusals) {
 	old := sv.refused()
 	for database, u := range now {
@@ -171,8 +172,8 @@ func (sv *server) refresh(now refusals) {
 	sv.refusals.Store(&now)
 }
 
-// allowed leaves out the tables of databases that must not be used, and tells
-// fail of each.
+// allowed leaves out the tables of databases that must not be used, and calls fail
+// for each.
 func (s *Store) allowed(sv *server, tables []int, fail func(table int, err error)) []int {
 	r := sv.refused()
 	if len(r) == 0 {
@@ -187,7 +188,7 @@ func (s *Store) allowed(sv *server, tables []int, fail func(table int, err error
 	})
 }
 
-// databasesIn gives the databases of tables, each once if the tables are in order.
+// databasesIn returns the databases of tables, each once if the tables are in order.
 func (s *Store) databasesIn(tables []int) []int {
 	databases := make([]int, 0, 1)
 	for _, table := range tables {

@@ -17,7 +17,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// statements are all that touch tasks or what stands beside them, on one table.
+// statements are all statements on one table that touch tasks or the tables beside
+// them.
 func (b *bench) statements(table int) map[string]func(context.Context) error {
 	all := b.reads(table)
 	maps.Copy(all, b.writes(table))
@@ -106,8 +107,8 @@ func (b *bench) inSecond(query string) {
 	b.exec(strings.ReplaceAll(query, "{db}", b.layout.Database(1)))
 }
 
-// A store of its own for each statement: the very first over a new connection is
-// refused, with no Survey before it.
+// Each statement gets a store of its own: its very first use of a new connection is
+// refused, without a Survey before it.
 func TestNoStatementReachesAForeignDatabase(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
@@ -141,8 +142,8 @@ func TestNoStatementReachesAForeignDatabase(t *testing.T) {
 	}
 }
 
-// Rows that change under live connections are seen by the next Survey, whose
-// verdict holds for all connections, old and new.
+// The next Survey sees rows that change under live connections. Its verdict holds for
+// all connections, old and new.
 func TestASurveySeesWhatChangesUnderALiveConnection(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
@@ -254,8 +255,8 @@ func TestConnectNeedsOneUsableDatabase(t *testing.T) {
 	}
 }
 
-// A statement that goes to a pool past conn, admit and transact would reach a
-// foreign database. These files ask about servers and layout rows only.
+// A statement that bypasses conn, admit and transact could reach a foreign database.
+// The listed files use pools directly, but only ask about servers and layout rows.
 func TestPoolsAreUsedBehindTheGateOnly(t *testing.T) {
 	t.Parallel()
 	free := []string{"admit.go", "check.go", "clock.go", "facts.go", "roundtrip.go", "store.go", "survey.go", "trial.go"}
@@ -275,7 +276,7 @@ func TestPoolsAreUsedBehindTheGateOnly(t *testing.T) {
 	}
 }
 
-// A doorbell that is gone is asked for once in a while, not in each poll.
+// A missing doorbell is asked for only once in deafFor, not in each poll.
 func TestADoorbellThatIsGoneIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)

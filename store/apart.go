@@ -55,8 +55,8 @@ func local(err error) bool {
 	return class != mysql.OK && class != mysql.Canceled && !class.OfServer()
 }
 
-// wrap says what was tried on which tables of which server. That a database must
-// not be used says everything by itself.
+// wrap adds what was tried on which tables of which server. An *Unusable needs no
+// such addition.
 func (s *Store) wrap(err error, verb string, sv *server, tables ...int) error {
 	if refused := (*Unusable)(nil); errors.As(err, &refused) {
 		return refused
@@ -82,8 +82,8 @@ func (s *Store) refuse(server, table int) error {
 	}
 }
 
-// joinOnce joins errors; those of many tables of one database that must not be
-// used are one.
+// joinOnce joins errors. The same *Unusable for many tables of a database is joined
+// once.
 func joinOnce(errs []error) error {
 	var some []error
 	for _, err := range errs {

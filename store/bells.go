@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Bells reads the doorbells of a server's databases in one round trip: by
-// database, those that are unheard (from the beginning where it names none): at
-// most limit of the missing, in order of id, and then at most limit of those
-// behind, in order of id. A bell is a hint: its row may have changed or be gone.
-// A database that cannot be read is named in the error and hides no other; for
-// deafFor it is left out.
+// Bells reads the doorbells of a server's databases in one round trip. For each
+// database it returns the unheard bells (all bells if unheard does not name the
+// database): at most limit of the missing ones, in order of id, and then at most
+// limit of the later ones, in order of id. A bell is a hint: its row may have changed
+// or be gone. A database that can't be read is named in the error and hides no other;
+// for deafFor it is left out.
 func (s *Store) Bells(ctx context.Context, server int, unheard map[int]Unheard, limit int) (map[int][]Bell, error) {
 	text := func(b []byte, database int) []byte {
 		ask := unheard[database]
@@ -56,19 +56,19 @@ func appendSpans(b []byte, spans []Span) []byte {
 	return b
 }
 
-// deafFor is how long a doorbell that could not be read is left alone: a poll asks
-// all of a server's together, so that one that is gone or locked would slow down
-// all others. What it rings for is found by the scans.
+// deafFor is how long a doorbell that could not be read is left alone. A poll reads
+// all doorbells of a server together, so a missing or locked one would slow down all
+// others. Scans find its tasks meanwhile.
 const deafFor = 5 * time.Second
 
-// deaf are the databases of a server whose doorbells are left alone. The zero
-// value is none. Safe for concurrent use.
+// deaf is the set of a server's databases whose doorbells are left alone. The zero
+// value is empty. Safe for concurrent use.
 type deaf struct {
 	mu    sync.Mutex
 	until map[int]time.Time
 }
 
-// note adds those that failed just now.
+// note adds the databases that have just failed.
 func (d *deaf) note(failed map[int]error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +80,7 @@ func (d *deaf) note(failed map[int]error) {
 	}
 }
 
-// without gives those of the databases that are not deaf.
+// without returns the databases that are not deaf.
 func (d *deaf) without(databases []int) []int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,7 +88,7 @@ func (d *deaf) without(databases []int) []int {
 	return slices.DeleteFunc(slices.Clone(databases), func(database int) bool { return now.Before(d.until[database]) })
 }
 
-// everyBell is everyDatabase of those that are not deaf.
+// everyBell is everyDatabase for the databases that are not deaf.
 func everyBell[T any](ctx context.Context, s *Store, sv *server, name string,
 	text func([]byte, int) []byte, scan func(*sql.Rows) (T, error),
 ) ([]T, error) {

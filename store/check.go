@@ -19,9 +19,9 @@ func scanLayout(rows *sql.Rows) (r layoutrow.Row, err error) {
 	return r, err
 }
 
-// Check compares what a server's databases say of themselves with the config
-// and refuses the first difference, naming both sides and how many more there are.
-// It remembers nothing.
+// Check compares the layout rows of a server's databases with the config. It refuses
+// the first difference, naming both sides and the number of further differences. It
+// remembers nothing.
 func (s *Store) Check(ctx context.Context, server int) error {
 	sv := s.servers[server]
 	refused, err := s.refusalsOver(ctx, sv, sv.DB)
@@ -35,17 +35,17 @@ func (s *Store) Check(ctx context.Context, server int) error {
 	return err
 }
 
-// want is what the config says of every database.
+// want returns what every layout row must say according to the config.
 func (s *Store) want() layoutrow.Want {
 	return layoutrow.Want{Databases: s.layout.Databases, Tables: s.layout.Tables, Cluster: s.cluster}
 }
 
-// Identity returns the identity that the databases agree on, as far as they have
-// been read; "" if none has one.
+// Identity returns the identity on which the databases read so far agree; "" if none
+// has one.
 func (s *Store) Identity() string { return s.identities.Agreed() }
 
-// layouts reads the layout rows of a server's databases, by number, and why
-// others could not be read. The error is the server's as a whole.
+// layouts reads the layout rows of a server's databases, by number. failed has the
+// reasons why others could not be read. The error concerns the whole server.
 func (s *Store) layouts(ctx context.Context, sv *server, q querier) (rows map[int]layoutrow.Row, failed map[int]error, err error) {
 	text := func(b []byte, database int) []byte {
 		return layoutOf.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
@@ -76,7 +76,7 @@ func (s *Store) Horizon(ctx context.Context) (time.Duration, error) {
 			for _, database := range sv.refused().without(sv.Databases) {
 				if row, ok := rows[database]; ok {
 					found[i] = row.Horizon()
-					cancel() // the others need not answer any more
+					cancel() // no further answer is needed
 					return
 				}
 			}

@@ -17,14 +17,15 @@ import (
 // errSlow ends a Claim whose first rows have waited too long for the others.
 var errSlow = fmt.Errorf("left out, as the rows claimed so far run out while others are locked: %w", context.DeadlineExceeded)
 
-// Claim takes rows until the server's now + c.Hold: those still pending, due,
-// with the action_time as read and, with a fence, in tables that the claimer
-// took last. It gives them as they are now: Status Claimed, Action the deadline.
-// Rows not among them are somebody else's, or not due.
+// Claim claims rows until the server's now + c.Hold. It takes rows that are still
+// pending, due, unchanged in action_time since they were read and, with a fence, in
+// tables that the claimer took last. It returns them as they are now: Status Claimed,
+// Action the deadline. Rows that it does not return are claimed by others, or not
+// due.
 //
-// A row that another transaction holds locked is left out after a second and
-// named in the error; the rows beside the error are claimed all the same. If a
-// commit got no answer, the error is *InDoubt, which ReadBack resolves.
+// A row that another transaction holds locked is left out after a second and named in
+// the error; rows returned with an error are claimed all the same. If a commit got no
+// answer, the error is *InDoubt, which ReadBack resolves.
 func (s *Store) Claim(ctx context.Context, c Claim) ([]Row, error) {
 	for _, e := range c.Rows {
 		if err := s.refuse(c.Server, e.JobID.Table()); err != nil {
@@ -86,8 +87,8 @@ func (c *claiming) once(ctx context.Context, groups [][]duequeue.Entry) error {
 	})
 }
 
-// commit runs fn, which claims rows of the entries, in a transaction. Only the answer to the
-// commit leaves it in doubt whether they are claimed.
+// commit runs fn, which claims rows of the entries, in a transaction. Only a commit
+// without an answer leaves it in doubt whether they are claimed.
 func (c *claiming) commit(ctx context.Context, entries []duequeue.Entry, fn func(*sql.Conn) ([]Row, error)) error {
 	var rows []Row
 	sent := false

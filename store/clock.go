@@ -8,8 +8,8 @@ import (
 )
 
 // drift bounds how far two clocks part while one sample stands: one part in a
-// thousand, twice what NTP slews a clock by at most (500 ppm) and ten times what
-// a crystal errs. A lower bound loosens by it.
+// thousand. That is twice the fastest slew of NTP (500 ppm) and ten times the error
+// of a crystal. A lower bound loosens by it.
 const drift = 1000
 
 // clock estimates a server's clock from below. The zero clock knows nothing.
@@ -18,16 +18,16 @@ type clock struct {
 	last sample // the best lower bound so far
 }
 
-// sample is one reading: between asked and answered the server's clock stood at
-// micro.
+// sample is one reading: the server's clock stood at micro at some moment between
+// asked and answered.
 type sample struct {
 	asked, answered time.Time // with the monotonic reading
 	micro           int64     // cut to the microsecond
 }
 
-// at is the earliest that the server's clock can stand at t, which is not
-// before the answer, in Unix µs: the server may have read its clock at the very
-// end of the round trip, and its clock may be the slower one.
+// at returns the earliest time, in Unix µs, that the server's clock can show at t,
+// which is not before the answer: the server may have read its clock at the very end
+// of the round trip, and its clock may be the slower one.
 func (s sample) at(t time.Time) int64 {
 	passed := t.Sub(s.answered).Microseconds()
 	return s.micro + passed - passed/drift
@@ -44,9 +44,9 @@ func (s sample) offset() Offset {
 	return Offset{Ahead: time.UnixMicro(s.micro).Sub(middle.Round(0)), RoundTrip: trip}
 }
 
-// better chooses between the bound so far and a new one: the higher, so that a
-// slow round trip does not throw the estimate back. A new reading that
-// contradicts the bound so far is believed: the server's clock was set back.
+// better returns the higher of the bound so far and a new one, so that a slow round
+// trip does not throw the estimate back. A new reading that contradicts the bound so
+// far is believed: the server's clock was set back.
 func better(old, new sample) sample {
 	kept := old.at(new.answered)
 	if old.answered.IsZero() || kept > new.latest() || kept <= new.micro {
@@ -70,8 +70,8 @@ func (c *clock) now() int64 {
 	return c.last.at(time.Now())
 }
 
-// Measure asks a server for its clock and so betters what Now estimates. It also
-// reads the layout rows of the server's databases: see Survey.
+// Measure reads a server's clock, which improves the estimate of Now. It also reads
+// the layout rows of the server's databases: see Survey.
 func (s *Store) Measure(ctx context.Context, server int) (Offset, error) {
 	sv := s.servers[server]
 	taken, err := s.measure(ctx, sv)
@@ -105,14 +105,14 @@ func (s *Store) measure(ctx context.Context, sv *server) (sample, error) {
 	return taken, nil
 }
 
-// scanMicro reads a row of now, in Unix µs.
+// scanMicro scans a row of now, in Unix µs.
 func scanMicro(rows *sql.Rows) (int64, error) {
 	var t time.Time
 	err := rows.Scan(&t)
 	return t.UnixMicro(), err
 }
 
-// scanClock reads a row of now, cut to Unix ms.
+// scanClock scans a row of now, cut to Unix ms.
 func scanClock(rows *sql.Rows) (int64, error) {
 	micro, err := scanMicro(rows)
 	return micro / 1000, err
@@ -126,6 +126,6 @@ func (s *Store) Now(server int) int64 { return s.NowMicro(server) / 1000 }
 // NowMicro is Now in Unix µs.
 func (s *Store) NowMicro(server int) int64 { return s.servers[server].clock.now() }
 
-// Waiting is how long the oldest statement sent to a server, or attempt to
+// Waiting returns how long the oldest statement sent to a server, or attempt to
 // connect to it, has been without an answer; 0 if there is none.
 func (s *Store) Waiting(server int) time.Duration { return s.servers[server].Waiting() }

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The estimate never passes the server's clock, whatever the round trips and
-// however the server's clock is slewed, and a fast reading brings it near.
+// The estimate never passes the server's clock, for any round trips and any slew of
+// the server's clock, and a fast reading brings it close.
 func TestClockIsALowerBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -43,8 +43,8 @@ func TestClockIsALowerBound(t *testing.T) {
 	})
 }
 
-// A step back of the server's clock that is larger than two round trips is
-// believed at the next reading.
+// A step back of the server's clock by more than two round trips is believed at the
+// next reading.
 func TestClockBelievesAStepBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -57,7 +57,7 @@ func TestClockBelievesAStepBack(t *testing.T) {
 		}
 		there, back, again, andBack := way("there"), way("back"), way("again"), way("and back")
 		first := read(there, back)
-		loosened := time.Second / drift // hides as much of a step
+		loosened := time.Second / drift // a step back by no more than this stays hidden
 		step := back + again + andBack + loosened + 10*time.Microsecond + time.Duration(rapid.Int64Range(0, 120e9).Draw(rt, "beyond"))
 		local, server = local.Add(time.Second), server.Add(time.Second-step)
 		second := read(again, andBack)

@@ -9,15 +9,14 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// stragglers is how long Connect waits for the other servers once a database can
-// be used.
+// stragglers is how long Connect waits for the other servers once a database can be
+// used.
 const stragglers = time.Second
 
-// Connect is Open and a look at all servers at once. One database that can be
-// used is enough. Statements to the others are refused until a Survey or Measure
-// finds them usable; a server that does not answer is left to its statements. If
-// no database can be used, the error is the first refusal, or else says why each
-// server can't be asked.
+// Connect is Open followed by a look at all servers at once. One usable database is
+// enough. Statements to the others are refused until a Survey or Measure finds them
+// usable; a server that does not answer is not refused. If no database can be used,
+// the error is the first refusal, or else says why each server can't be asked.
 func Connect(ctx context.Context, cfg tocsin.Config) (*Store, error) {
 	s, err := Open(cfg)
 	if err != nil {
@@ -29,8 +28,8 @@ func Connect(ctx context.Context, cfg tocsin.Config) (*Store, error) {
 	return s, nil
 }
 
-// judgeAgain judges the servers that answered again once the identity of most
-// databases is known: one of them may have been read before the others.
+// judgeAgain judges the servers that answered once more, now that the identity of
+// most databases is known: a server may have been read before the others.
 func (s *Store) judgeAgain(ctx context.Context) {
 	if s.Identity() == "" {
 		return
@@ -38,7 +37,7 @@ func (s *Store) judgeAgain(ctx context.Context) {
 	var looks sync.WaitGroup
 	for i, sv := range s.servers {
 		if sv.refusals.Load() != nil {
-			looks.Go(func() { _, _ = s.Measure(ctx, i) }) // its statements will tell
+			looks.Go(func() { _, _ = s.Measure(ctx, i) }) // a failure will show in its statements
 		}
 	}
 	looks.Wait()

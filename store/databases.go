@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// everyDatabase reads one statement for each database of a server, all in one
-// round trip, or if that fails for a fault that may be one database's, one by
-// one. The rows read stand beside an error, which names the databases that cannot
-// be read. Databases that must not be used are left out. args are each statement's.
+// everyDatabase reads one statement for each database of a server, all in one round
+// trip. If that fails with an error that may be one database's, it reads them one by
+// one. The rows it could read are returned beside an error that names the other
+// databases. Databases that must not be used are left out. args are those of each
+// statement.
 func everyDatabase[T any](ctx context.Context, s *Store, sv *server, name string,
 	text func([]byte, int) []byte, scan func(*sql.Rows) (T, error), args ...any,
 ) ([]T, error) {
@@ -19,12 +20,12 @@ func everyDatabase[T any](ctx context.Context, s *Store, sv *server, name string
 	return all, s.unread(sv, name, failed, err)
 }
 
-// unread joins what could not be read of databases, and of the server as a whole.
+// unread joins the errors of single databases with the error of the whole server.
 func (s *Store) unread(sv *server, name string, failed map[int]error, err error) error {
 	var errs []error
 	for _, database := range slices.Sorted(maps.Keys(failed)) {
 		if u := (*Unusable)(nil); errors.As(failed[database], &u) && u.Moved {
-			continue // as those that a Survey found so
+			continue // left out, like a database that a Survey found to have moved
 		}
 		errs = append(errs, s.wrap(failed[database], "read "+name+" of "+s.layout.Database(database), sv))
 	}
@@ -34,8 +35,8 @@ func (s *Store) unread(sv *server, name string, failed map[int]error, err error)
 	return errors.Join(errs...)
 }
 
-// eachDatabase is everyDatabase of some databases, whose faults are by database.
-// The error is the server's as a whole.
+// eachDatabase is everyDatabase for the given databases, with errors by database. The
+// error concerns the whole server.
 func eachDatabase[T any](ctx context.Context, read reader, name string, databases []int,
 	text func([]byte, int) []byte, scan func(*sql.Rows) (T, error), args ...any,
 ) (all []T, failed map[int]error, err error) {

@@ -1,29 +1,29 @@
-// Package store holds the statements of a node and is the authority for what
-// each of them reads and writes, and under which condition.
+// Package store holds the statements of a node and is the authority for what each of
+// them reads and writes, and under which condition.
 //
 //	scanner -----> Peek, Bells, Recover      ids of rows nearly due
 //	               Due                       whole rows of a backlog
 //	dispatcher --> Load, Claim, ReadBack     rows by primary key
 //	               Settle                    outcomes
 //	assign ------> Own, Owners               who took a table last
-//	purger ------> Peek, Purge, PurgeBells   what was finished long ago
-//	auditor -----> Audit, Lacking            what is not as it should be
+//	purger ------> Peek, Purge, PurgeBells   rows that finished long ago
+//	auditor -----> Audit, Lacking            rows and tables with faults
 //	health ------> Survey                    clocks, and which databases may be used
 //	operator ----> Check, Counts, Facts, Find, Look, Redrive, RedriveDead, Bury
 //
-// Every write carries its own condition, so a race has one winner: zero rows
-// affected is a Fate with a name, not an error. All instants are Unix
-// milliseconds by the clock of the server that holds the row; Now estimates
-// that clock from below, so that nothing starts early.
+// Every write carries its own condition, so a race has one winner: zero rows affected
+// is a Fate with a name, not an error. All instants are Unix milliseconds by the
+// clock of the server that holds the row; Now estimates that clock from below, so
+// that nothing starts early.
 //
-// A database whose layout row is not as the config says, or can't be read, must
-// not be used: every statement to it is refused with an *Unusable before it is
-// sent. Layout rows are read over each new connection, since another server may
-// stand behind the address, and again by Survey and Measure.
+// A database must not be used if its layout row differs from the config or can't be
+// read: every statement to it is refused with an *Unusable before it is sent. Layout
+// rows are read over each new connection, since another server may stand behind the
+// address, and again by Survey and Measure.
 //
-// On failure: what reads or takes rows of many tables at once repeats a failed
-// group table by table, so that a missing or locked table hides no other; the
-// errors name it. Deadlocks are repeated for half a second. Settle is one
-// transaction that is rolled back on any error. After a lost connection only
-// the caller can tell whether to ask again; every write here may be repeated.
+// On failure: a statement that reads or takes rows of many tables at once repeats a
+// failed group table by table, so that a missing or locked table hides no other; the
+// errors name it. Deadlocks are repeated for half a second. Settle is one transaction
+// that is rolled back on any error. After a lost connection only the caller can
+// decide whether to ask again; every write here may be repeated.
 package store

@@ -9,7 +9,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// The first database is of another cluster with the same id: it is refused, not the two behind it.
+// The first database belongs to another cluster with the same id: it is refused, and
+// the two after it are not.
 func TestTheDatabaseWithAnotherIdentityIsRefused(t *testing.T) {
 	t.Parallel()
 	b := open(t, tocsin.Layout{Databases: 3, Tables: 1})
@@ -53,7 +54,7 @@ func TestTablesOlderThanIdentitiesAreTaken(t *testing.T) {
 	if err := b.Check(t.Context(), 0); err != nil || b.Identity() == "" {
 		t.Fatalf("error %v, identity %q of a new cluster", err, b.Identity())
 	}
-	for _, database := range []int{0, 1} { // one of them lacks the column, then both
+	for _, database := range []int{0, 1} { // first one of them lacks the column, then both
 		b.exec("ALTER TABLE " + b.layout.Database(database) + ".layout DROP COLUMN identity")
 		if err := b.Check(t.Context(), 0); err != nil || (b.Identity() == "") != (database == 1) {
 			t.Errorf("without that of %d databases: error %v, identity %q", database+1, err, b.Identity())

@@ -6,7 +6,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// completeTx completes rows as their handlers do, in one transaction.
+// completeTx completes rows in one transaction, as their handlers do.
 func (b *bench) completeTx(ids ...tocsin.JobID) {
 	b.tb.Helper()
 	tx, err := b.db.BeginTx(b.tb.Context(), nil)
@@ -24,8 +24,8 @@ func (b *bench) completeTx(ids ...tocsin.JobID) {
 	}
 }
 
-// What handlers have completed is told from what another delivery completed, and
-// costs the batch that it is settled in nothing.
+// Settle distinguishes tasks that their handlers have completed from tasks that
+// another delivery completed. The former don't slow down the batch.
 func TestSettleTellsWhatHandlersHaveCompleted(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
@@ -91,8 +91,8 @@ func TestSettleTellsInTxFromARace(t *testing.T) {
 	}
 }
 
-// A handler that was expected to complete its task in a transaction, and did not,
-// is settled like any other.
+// A task whose handler was expected to complete it in a transaction, but did not, is
+// settled like any other.
 func TestSettleCompletesWhatWasExpectedInTx(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)

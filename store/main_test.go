@@ -154,7 +154,7 @@ func (b *bench) settleOne(o Outcome) Fate {
 	return fates[0]
 }
 
-// roundTrips counts those of a statement so far.
+// roundTrips returns the number of round trips of a statement so far.
 func (b *bench) roundTrips(statement string) int {
 	b.tb.Helper()
 	reg := prometheus.NewRegistry()

@@ -194,7 +194,7 @@ func TestOwnKeepsTheLaterRevision(t *testing.T) {
 	}
 }
 
-// openOnTwo gives each database of small a server of its own.
+// openOnTwo opens small with each database on a server of its own.
 func openOnTwo(t *testing.T) *bench {
 	layout := small
 	layout.Prefix = devtest.Prefix(t)

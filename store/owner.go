@@ -15,10 +15,10 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// Own writes that a node took tables for a group, each at a revision, as the
-// fence for claims. A row of another node with a higher revision stays. Databases
-// are written at the same time; the error, an *Unowned, has those that failed and
-// the tables whose rows stayed, and all others are written. It may be repeated.
+// Own records that a node took tables for a group, each at a revision, as the fence
+// for claims. A row of another node with a higher revision stays. Databases are
+// written at the same time. The error, an *Unowned, holds the databases that failed
+// and the tables whose rows stayed; all others are written. It may be repeated.
 func (s *Store) Own(ctx context.Context, group, node string, revisions map[int]int64) error {
 	tables := slices.Sorted(maps.Keys(revisions))
 	for _, table := range tables {
@@ -41,7 +41,7 @@ func (s *Store) Own(ctx context.Context, group, node string, revisions map[int]i
 		maps.Copy(not.Overtaken, late[i])
 	}
 	if len(not.Failed)+len(not.Overtaken) == 0 {
-		return nil // not a nil *Unowned in an error
+		return nil // not a nil *Unowned as an error
 	}
 	return not
 }
@@ -49,13 +49,13 @@ func (s *Store) Own(ctx context.Context, group, node string, revisions map[int]i
 // Unowned is the error of an Own that failed for some tables.
 type Unowned struct {
 	Failed    map[int]error // by database
-	Overtaken map[int]int64 // higher revision of another node's row, by table
+	Overtaken map[int]int64 // table -> higher revision of another node's row
 }
 
-// Error joins what the databases said.
+// Error joins the errors of the databases.
 func (u *Unowned) Error() string { return errors.Join(u.Unwrap()...).Error() }
 
-// Unwrap gives the errors in order of their databases.
+// Unwrap returns the errors in order of their databases.
 func (u *Unowned) Unwrap() (all []error) {
 	for _, database := range slices.Sorted(maps.Keys(u.Failed)) {
 		all = append(all, u.Failed[database])
@@ -67,16 +67,16 @@ func (u *Unowned) Unwrap() (all []error) {
 	return all
 }
 
-// Highest returns the table whose row has the highest revision, of equals that
-// with the lowest number.
+// Highest returns the table whose row has the highest revision; among equals, the
+// lowest table number.
 func (u *Unowned) Highest() int {
 	return slices.MinFunc(slices.Collect(maps.Keys(u.Overtaken)), func(a, b int) int {
 		return cmp.Or(cmp.Compare(u.Overtaken[b], u.Overtaken[a]), cmp.Compare(a, b))
 	})
 }
 
-// ownIn writes the rows of one database, at most maxIDs in a statement. It
-// returns the revisions of those that stayed.
+// ownIn writes the rows of one database, at most maxIDs in a statement. It returns
+// the revisions of the rows that stayed.
 func (s *Store) ownIn(ctx context.Context, part tablesIn, group, node string, revisions map[int]int64) (late map[int]int64, err error) {
 	sv := s.servers[s.home[part.database]]
 	late = make(map[int]int64)
@@ -110,15 +110,15 @@ func (s *Store) overtaken(ctx context.Context, sv *server, database int, tables 
 	}, group, node)
 }
 
-// OwnerRevisions are the highest revisions that the owner rows of a group have.
+// OwnerRevisions are the highest revisions in the owner rows of a group.
 type OwnerRevisions struct {
 	Taken     int64 // of a table; 0: none was ever taken
-	Reserved  int64 // see Reserve; 0: none was
-	Databases int   // that could be read
+	Reserved  int64 // see Reserve; 0: none was reserved
+	Databases int   // number that could be read
 }
 
-// OwnerRevisions reads them from all servers at once. What can't be read is left
-// out and named in the error.
+// OwnerRevisions reads the highest revisions from all servers at once. Databases that
+// can't be read are left out and named in the error.
 func (s *Store) OwnerRevisions(ctx context.Context, group string) (all OwnerRevisions, err error) {
 	found, errs := make([][]OwnerRevisions, len(s.servers)), make([]error, len(s.servers))
 	var readers sync.WaitGroup
@@ -133,7 +133,7 @@ func (s *Store) OwnerRevisions(ctx context.Context, group string) (all OwnerRevi
 	return all, errors.Join(errs...)
 }
 
-// ownerRevisions reads those of each of a server's databases.
+// ownerRevisions reads the revisions in each of a server's databases.
 func (s *Store) ownerRevisions(ctx context.Context, sv *server, group string) ([]OwnerRevisions, error) {
 	text := func(b []byte, database int) []byte {
 		return latest.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
@@ -144,16 +144,16 @@ func (s *Store) ownerRevisions(ctx context.Context, sv *server, group string) ([
 	}, group, mark, group, mark)
 }
 
-// markOf is the group_name of the row that holds what was reserved for a group.
-// No group has such a name. Groups whose names differ in the last of 64 letters
-// only share one, which does no harm.
+// markOf returns the group_name of the row that holds a group's reserved revision. No
+// group has such a name. Groups whose names differ only in the last of 64 letters
+// share one, which does no harm.
 func markOf(group string) string { return "#" + group[:min(len(group), 63)] }
 
-// Reserve makes a revision known for a group, in every database that answers, if
-// it is above all that were reserved there before. It reports whether it was.
-// The first server that answers decides between several that reserve the same at
-// the same time: one of them succeeds. While some of them can't reach that server,
-// it may be none.
+// Reserve stores a revision for a group in every database that answers, if it is
+// above all that were reserved there before. It reports whether it was. If several
+// nodes reserve the same revision at the same time, the first server that answers
+// decides, and one of them succeeds. While some of them can't reach that server, it
+// may be that none succeeds.
 func (s *Store) Reserve(ctx context.Context, group, node string, revision int64) (bool, error) {
 	row := func(ctx context.Context, sv *server) reserved { return s.reserveOn(ctx, sv, group, node, revision) }
 	var all reserved
@@ -182,18 +182,19 @@ func (s *Store) Reserve(ctx context.Context, group, node string, revision int64)
 	return true, nil
 }
 
-// reserved is what became of a reservation.
+// reserved is the result of a reservation.
 type reserved struct {
-	raised int   // databases
-	lost   bool  // a database knew it, or a higher one
-	failed error // of databases
+	raised int   // number of databases
+	lost   bool  // a database had this revision or a higher one
+	failed error // joined errors of databases
 }
 
 func (r *reserved) add(b reserved) {
 	r.raised, r.lost, r.failed = r.raised+b.raised, r.lost || b.lost, errors.Join(r.failed, b.failed)
 }
 
-// inHalfTheTime leaves half of the time that ctx has to others.
+// inHalfTheTime runs do with half of the time that ctx has left, and so leaves half
+// for other servers.
 func inHalfTheTime(ctx context.Context, sv *server, do func(context.Context, *server) reserved) reserved {
 	if until, limited := ctx.Deadline(); limited {
 		var cancel context.CancelFunc
@@ -203,7 +204,7 @@ func inHalfTheTime(ctx context.Context, sv *server, do func(context.Context, *se
 	return do(ctx, sv)
 }
 
-// reserveOn reserves on one server, until a database has the revision already.
+// reserveOn reserves on one server, until a database already has the revision.
 func (s *Store) reserveOn(ctx context.Context, sv *server, group, node string, revision int64) (all reserved) {
 	for _, database := range sv.Databases {
 		first, err := s.reserve(ctx, sv, database, group, node, revision)
@@ -269,7 +270,7 @@ func (s *Store) Owners(ctx context.Context, server int, group string) (map[int]s
 	}
 	all, err := everyDatabase(ctx, s, s.servers[server], owners.name, text, scanOwner, group)
 	for _, u := range s.servers[server].refused() {
-		if !u.Moved { // the rows that count are where it has moved to
+		if !u.Moved { // a moved database's current rows are in its new place
 			err = errors.Join(err, u)
 		}
 	}

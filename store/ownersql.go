@@ -1,10 +1,10 @@
 package store
 
-// The statements about owner rows, beside fence in sql.go.
+// The statements about owner rows, except fence, which is in sql.go.
 
-// own writes who took the tables of one database, each unless someone took it
-// at a later revision. The columns change in the order of the list, so revision
-// comes last. {rows} are (group, table, node, revision, time).
+// own records who took the tables of one database, each unless a later revision took
+// it. The columns change in the order of the list, so revision comes last. {rows} are
+// (group, table, node, revision, time).
 var own = prepare(`
 INSERT /* tocsin own */ INTO {database}.owner
     (group_name, table_no, node, revision, gmt_modified)
@@ -27,9 +27,9 @@ WHERE group_name = ?
   AND table_no IN ({tables})
   AND node <> ?`)
 
-// latest reads the highest revision at which a table of one database was taken,
-// and the one that was reserved; 0: none. Its arguments are the group and the
-// name of its mark, twice. Primary key, one row a table.
+// latest reads the highest revision at which a table of one database was taken, and
+// the reserved revision; 0: none. Its arguments are the group and the name of its
+// mark, twice. Primary key, one row a table.
 var latest = prepare(`
 SELECT /* tocsin latest */
     COALESCE(MAX(IF(group_name = ?, revision, 0)), 0),
@@ -37,9 +37,8 @@ SELECT /* tocsin latest */
 FROM {database}.owner
 WHERE group_name IN (?, ?)`)
 
-// reserve raises the revision that was reserved in one database. Its arguments
-// are the name of the group's mark and the node. Zero rows: one as high was
-// reserved before.
+// reserve raises the reserved revision in one database. Its arguments are the name of
+// the group's mark and the node. Zero rows: one at least as high was reserved before.
 var reserve = prepare(`
 INSERT /* tocsin reserve */ INTO {database}.owner
     (group_name, table_no, node, revision, gmt_modified)
@@ -50,8 +49,7 @@ ON DUPLICATE KEY UPDATE
     gmt_modified = IF(VALUES(revision) > revision, VALUES(gmt_modified), gmt_modified),
     revision     = GREATEST(VALUES(revision), revision)`)
 
-// owners reads who took the tables of one database last. Its argument is the
-// group.
+// owners reads who took the tables of one database last. Its argument is the group.
 var owners = prepare(`
 SELECT /* tocsin owners */
     table_no,

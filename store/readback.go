@@ -8,8 +8,8 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// InDoubt is the error of a Claim whose commit got no answer: all of the rows are
-// claimed, or none of them is.
+// InDoubt is the error of a Claim whose commit got no answer: either all of the rows
+// are claimed, or none.
 type InDoubt struct {
 	Server   int
 	By       string
@@ -18,18 +18,18 @@ type InDoubt struct {
 	Err      error // of the commit
 }
 
-// Error says how many rows are in doubt, and why.
+// Error returns how many rows are in doubt, and why.
 func (d *InDoubt) Error() string {
 	return fmt.Sprintf("claim of %d rows in doubt: %v", len(d.IDs), d.Err)
 }
 
-// Unwrap gives the error of the commit.
+// Unwrap returns the error of the commit.
 func (d *InDoubt) Unwrap() error { return d.Err }
 
-// ReadBack gives those of the rows in doubt that are claimed, as Claim would have
-// given them. A row that is not among them was not claimed, or its claim has ended.
-// If the transaction of the claim is still open on the server, it waits for that
-// for a second; an error tells nothing, and ReadBack has to be asked again.
+// ReadBack returns the rows in doubt that are claimed, as Claim would have returned
+// them. A row that is missing was not claimed, or its claim has ended. If the
+// transaction of the claim is still open on the server, ReadBack waits a second for
+// it. After an error nothing is known, and ReadBack has to be called again.
 func (s *Store) ReadBack(ctx context.Context, d *InDoubt) ([]Row, error) {
 	sv := s.servers[d.Server]
 	parts := byTable(sortIDs(d.IDs))

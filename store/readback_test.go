@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// throughProxy is a store that reaches its server through a proxy.
+// throughProxy opens a store that reaches its server through a proxy.
 func throughProxy(t *testing.T) (*bench, *devtest.Proxy) {
 	t.Helper()
 	p, dsn := devtest.NewProxy(t, devtest.DSN(t))
@@ -24,8 +24,8 @@ func throughProxy(t *testing.T) (*bench, *devtest.Proxy) {
 	return openConfig(t, cfg), p
 }
 
-// A claim whose commit got no answer is in doubt, and reading it back tells all of
-// it: it stands as Claim would have given it, or nothing of it was written.
+// A claim whose commit got no answer is in doubt. ReadBack shows it completely:
+// either it stands as Claim would have returned it, or nothing of it was written.
 func TestReadBackTellsWhatALostAnswerDidNot(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,8 +76,8 @@ func TestReadBackTellsWhatALostAnswerDidNot(t *testing.T) {
 	}
 }
 
-// Only the very claim is read back: not one of the same claimer that was made at
-// another time, nor one that has ended.
+// Only this very claim is read back: not one that the same claimer made at another
+// time, nor one that has ended.
 func TestReadBackTellsTheClaimFromOthers(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
@@ -97,8 +97,8 @@ func TestReadBackTellsTheClaimFromOthers(t *testing.T) {
 	}
 }
 
-// While the transaction of the claim is open on the server, reading back tells
-// nothing: it may yet commit.
+// While the transaction of the claim is open on the server, ReadBack can't tell: it
+// may yet commit.
 func TestReadBackWaitsForTheTransactionOfTheClaim(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)

@@ -31,10 +31,11 @@ func (s *Store) read(ctx context.Context, q querier, name string, text []byte, s
 	return err
 }
 
-// reader sends text about some databases in one round trip, as read does.
+// reader sends text about the given databases in one round trip, like read.
 type reader func(ctx context.Context, databases []int, name string, text []byte, scan scanRow, args ...any) error
 
-// gated reads from a server's databases, and refuses if one must not be used.
+// gated returns a reader of a server's databases that refuses if one must not be
+// used.
 func (s *Store) gated(sv *server) reader {
 	return func(ctx context.Context, databases []int, name string, text []byte, scan scanRow, args ...any) error {
 		start := time.Now()
@@ -48,14 +49,14 @@ func (s *Store) gated(sv *server) reader {
 	}
 }
 
-// over reads over one connection whatever databases it is asked for.
+// over returns a reader over one connection that refuses no database.
 func (s *Store) over(q querier) reader {
 	return func(ctx context.Context, _ []int, name string, text []byte, scan scanRow, args ...any) error {
 		return s.read(ctx, q, name, text, scan, args...)
 	}
 }
 
-// readTables is gated for tables, in order.
+// readTables is gated for tables, which are in order.
 func (s *Store) readTables(ctx context.Context, sv *server, tables []int, name string, text []byte, scan scanRow, args ...any) error {
 	return s.gated(sv)(ctx, s.databasesIn(tables), name, text, scan, args...)
 }
@@ -101,13 +102,13 @@ func (s *Store) write(ctx context.Context, conn *sql.Conn, name string, text []b
 	return counts, err
 }
 
-// transact runs fn in a transaction on tables, in order, and again after a
-// deadlock. It refuses if a database of theirs must not be used.
+// transact runs fn in a transaction on tables, which are in order, and repeats it
+// after a deadlock. It refuses if one of their databases must not be used.
 func (s *Store) transact(ctx context.Context, sv *server, tables []int, fn func(*sql.Conn) error) error {
 	return s.transactIn(ctx, sv, s.databasesIn(tables), fn)
 }
 
-// transactIn is transact on databases.
+// transactIn is transact for databases.
 func (s *Store) transactIn(ctx context.Context, sv *server, databases []int, fn func(*sql.Conn) error) error {
 	if err := sv.refused().first(databases); err != nil {
 		return err

@@ -63,8 +63,9 @@ func (s *Store) settle(ctx context.Context, sv *server, outcomes []Outcome, grou
 	return fates, err
 }
 
-// missedBy gives the outcomes that hit no row. A statement hits all of its rows or
-// none, as where their handlers have completed them; else it is errUneven.
+// missedBy returns the outcomes that hit no row. A statement hits all of its rows or
+// none, none for example if their handlers have completed them; otherwise the error
+// is errUneven.
 func missedBy(counts []int64, groups [][]int) (missed []int, err error) {
 	if len(counts) != len(groups) {
 		return nil, fmt.Errorf("%d counts for %d statements", len(counts), len(groups))
@@ -81,9 +82,9 @@ func missedBy(counts []int64, groups [][]int) (missed []int, err error) {
 	return missed, nil
 }
 
-// groupOutcomes gives the outcomes, by index, that share a statement, in the
-// order of their tables: completed ones of one table and version, and alike InTx,
-// at most maxIDs; others alone.
+// groupOutcomes returns the groups of outcomes, by index, that share a statement, in
+// the order of their tables: at most maxIDs completed ones with the same table,
+// version and InTx; each other outcome alone.
 func groupOutcomes(outcomes []Outcome) [][]int {
 	order := make([]int, len(outcomes))
 	for i := range order {
@@ -158,7 +159,7 @@ func (s *Store) settleText(outcomes []Outcome, groups [][]int) (b []byte, args [
 	return b, args
 }
 
-// byClaimer reports whether the row must be the claimer's.
+// byClaimer reports whether the row must still be claimed by this claimer.
 func (o *Outcome) byClaimer() bool { return o.Claimed && o.By != "" }
 
 func (s *Store) completeText(b []byte, outcomes []Outcome, group []int) []byte {

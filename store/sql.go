@@ -113,9 +113,9 @@ SET status = 1,
 WHERE job_id IN ({ids})
   AND status = 0;`)
 
-// seize takes rows as they were read, without a look at them: whoever has written
-// one since has set an action_time of then, which is after {until}, or was a sweep
-// that gave it back as it was. Its argument is the claimer.
+// seize claims rows as they were read, without reading them again. A write since then
+// has set an action_time of that moment, which is after {until}; or it was a sweep
+// that gave the row back unchanged. Its argument is the claimer.
 var seize = prepare(`
 UPDATE /* tocsin seize */ {table} FORCE INDEX (PRIMARY)
 SET status = 1,
@@ -126,9 +126,9 @@ WHERE job_id IN ({ids})
   AND status = 0
   AND action_time <= {until};`)
 
-// claimed reads the rows of one table that a claim took, if it did: those with its
-// claimer and its very deadline. Its argument is the claimer. It waits for the
-// transaction of the claim, which may still be about to commit.
+// claimed reads the rows of one table that a claim has taken: those with its claimer
+// and its exact deadline. Its argument is the claimer. It waits for the transaction
+// of the claim, which may still be about to commit.
 var claimed = prepare(`
 SELECT /* tocsin claimed */` + rowColumns + `
 FROM {table} FORCE INDEX (PRIMARY)
@@ -149,9 +149,9 @@ WHERE job_id IN ({ids})
   AND version = {version}
   AND status IN (0, 1, 4);`)
 
-// unchanged is the condition of the writes that only who holds the attempt may
-// make: {status} is 1, {action} the deadline and {by} byClaimer where the row was
-// claimed, else 0, the action_time as loaded, and nothing.
+// unchanged is the condition of writes that only the holder of the attempt may make.
+// For a claimed row {status} is 1, {action} the deadline and {by} byClaimer;
+// otherwise they are 0, the action_time as loaded, and empty.
 const unchanged = `
 WHERE job_id = {job_id}
   AND version = {version}
@@ -159,9 +159,9 @@ WHERE job_id = {job_id}
   AND status = {status}
   AND action_time = {action}{by};`
 
-// byClaimer tells a claim from another's of the same deadline, to the millisecond:
-// a sweep gives back what it has claimed as it found it, and another may claim it
-// at once. Its argument is the claimer.
+// byClaimer tells a claim from another claimer's with the same deadline, to the
+// millisecond: a sweep gives rows back as it found them, and another claimer may
+// claim them at once. Its argument is the claimer.
 const byClaimer = ` AND claimed_by = ?`
 
 // retry makes a task pending again after a failed attempt. Its argument is the
@@ -301,8 +301,9 @@ SELECT /* tocsin counts */
 FROM {table} FORCE INDEX (idx_due)
 GROUP BY biz_type, status`)
 
-// layoutOf reads what one database is part of. Where the layout table is older
-// than its column identity, that name is the outer query's: empty.
+// layoutOf reads the layout row of one database. If the layout table is too old to
+// have the column identity, the name refers to the outer query's column, which is
+// empty.
 var layoutOf = prepare(`
 SELECT /* tocsin layout */
     {database_no},

@@ -21,8 +21,8 @@ type Store struct {
 	names   []string // table number -> full name
 	metrics *metrics
 
-	identities layoutrow.Identities   // as the layout rows read so far say
-	agreed     atomic.Pointer[string] // what they agreed on when one was last read
+	identities layoutrow.Identities   // from the layout rows read so far
+	agreed     atomic.Pointer[string] // the identity agreed on when a layout row was last read
 }
 
 // server is one pool and what is known of the server behind it.
@@ -37,7 +37,7 @@ type server struct {
 
 	beside atomic.Pointer[besides] // nil: never read
 
-	refusals atomic.Pointer[refusals] // databases that must not be used; nil: nobody has looked
+	refusals atomic.Pointer[refusals] // databases that must not be used; nil: not looked yet
 }
 
 // Open makes the pools of every server of cfg. It connects to nothing: an
@@ -65,7 +65,7 @@ func Open(cfg tocsin.Config) (*Store, error) {
 }
 
 // poolBeside is how many connections to a server are open beside a store's pool: the
-// prober's, and one of whoever reads the policies.
+// prober's, and one that reads the policies.
 const poolBeside = 2
 
 // add opens the pool of the next server, and its prober.

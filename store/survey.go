@@ -10,11 +10,11 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// readOnly asks whether the server is read-only: 0 and OFF say that it is not.
+// readOnly reads whether the server is read-only; 0 and OFF mean that it is not.
 var readOnly = prepare(`SELECT /* tocsin read_only */ @@global.read_only`)
 
-// beside finds out whether the tables beside the tasks of one database are there
-// and may be read. It reads no row.
+// beside checks whether the other tables of one database, besides the task tables, exist and may be read. It reads no
+// row.
 var beside = prepare(`
 SELECT /* tocsin beside */ {database_no} FROM {database}.owner WHERE FALSE
 UNION ALL
@@ -22,19 +22,18 @@ SELECT {database_no} FROM {database}.doorbell WHERE FALSE
 UNION ALL
 SELECT {database_no} FROM {database}.biz_type WHERE FALSE`)
 
-// Survey is what a look at one server showed. Databases are by number.
+// Survey is the result of a look at one server. Databases are by number.
 type Survey struct {
 	Offset   Offset
 	ReadOnly bool
-	Full     error         // why the server refused a write for lack of room lately; nil: it did not
+	Full     error         // why the server lately refused a write for lack of room; nil: it did not
 	Unusable map[int]error // must not be used, each an *Unusable; statements to them are refused
-	Flawed   map[int]error // may be used, but lack a table beside the tasks, or a right to it
+	Flawed   map[int]error // may be used, but a table other than the task tables is missing or may not be read
 }
 
-// Survey looks at a server: its clock, as Measure does, and all its databases.
-// What is not about layout rows is up to besideEvery old. From then on statements to the unusable ones are refused, and to those that
-// are usable again admitted. An error is the server's as a whole, and changes
-// neither.
+// Survey looks at a server: its clock, as Measure does, and all its databases. Results that don't concern layout rows
+// are up to besideEvery old. From then on, statements to unusable databases are refused, and those to databases that
+// are usable again are admitted. An error concerns the whole server and changes neither.
 func (s *Store) Survey(ctx context.Context, server int) (Survey, error) {
 	sv := s.servers[server]
 	taken, err := s.measure(ctx, sv)
@@ -53,10 +52,10 @@ func (s *Store) Survey(ctx context.Context, server int) (Survey, error) {
 	}, nil
 }
 
-// besideEvery is how long what changes seldom is not read again.
+// besideEvery is how long readings that rarely change are reused.
 const besideEvery = 9 * time.Second
 
-// besides is what a survey reads beside the layout rows.
+// besides holds what a survey reads in addition to the layout rows.
 type besides struct {
 	read     time.Time
 	readOnly bool
@@ -75,19 +74,17 @@ func (s *Store) lookBeside(ctx context.Context, sv *server) (*besides, error) {
 	return found, err
 }
 
-// fullFor is how long a server that refused a write for lack of room counts as
-// full without another such refusal.
+// fullFor is how long a server counts as full after it last refused a write for lack of room.
 const fullFor = 30 * time.Second
 
-// full is the last refusal of a write for lack of room. The zero value is none.
-// Safe for concurrent use.
+// full is the last refusal of a write for lack of room. The zero value means none. Safe for concurrent use.
 type full struct {
 	mu   sync.Mutex
 	err  error
 	last time.Time
 }
 
-// note keeps err if it says that there is no room.
+// note stores err if it is a refusal for lack of room.
 func (f *full) note(err error) {
 	if mysql.ClassOf(err) != mysql.Full {
 		return
@@ -97,7 +94,7 @@ func (f *full) note(err error) {
 	f.err, f.last = err, time.Now()
 }
 
-// now is the refusal, nil if it is over.
+// now returns the refusal, or nil once it is over.
 func (f *full) now() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +104,7 @@ func (f *full) now() error {
 	return f.err
 }
 
-// flaws says what is wrong beside the tasks of the databases that may be used.
+// flaws returns the databases that may be used but have a fault in a table other than the task tables.
 func (s *Store) flaws(ctx context.Context, sv *server) (map[int]error, error) {
 	text := func(b []byte, database int) []byte {
 		return beside.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
@@ -125,7 +122,7 @@ func (s *Store) flaws(ctx context.Context, sv *server) (map[int]error, error) {
 	return failed, nil
 }
 
-// without gives those of the databases that are not refused.
+// without returns the databases that are not refused.
 func (r refusals) without(databases []int) []int {
 	var left []int
 	for _, database := range databases {

@@ -11,23 +11,22 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// maxFlaws is how many tables of a database a Trial names for each verb: a user
-// without a right usually lacks it for all of them.
+// maxFlaws is how many tables of a database a Trial names for each verb: a user who lacks a right usually lacks it for
+// all of them.
 const maxFlaws = 3
 
-// Flaw is a table that could not be used as it must be.
+// Flaw is a table that could not be used as required.
 type Flaw struct {
 	Database string // name
 	Table    string // "owner", "task_0003"
-	Task     bool   // it holds tasks
+	Task     bool   // it is a task table
 	Verb     string // SELECT, INSERT, UPDATE or DELETE
-	Err      error  // why: mysql.ClassOf tells a missing table from a missing right
+	Err      error  // the reason: mysql.ClassOf tells a missing table from a missing right
 }
 
-// Trial tries what nodes, clients, sweepers and purges do with every table of a
-// server's usable databases, without effect: the statements are those of trials,
-// and concern no row. At most maxFlaws tables of a database are named for a verb.
-// The error is the server's as a whole.
+// Trial tries what nodes, clients, sweepers and purges do with every table of a server's usable databases, without
+// effect: the statements, see trials, match no row. It names at most maxFlaws tables of a database for each verb. The
+// error concerns the whole server.
 func (s *Store) Trial(ctx context.Context, server int) (flaws []Flaw, user string, err error) {
 	sv := s.servers[server]
 	if err := sv.DB.QueryRowContext(ctx, currentUser).Scan(&user); err != nil {
@@ -46,7 +45,7 @@ func (s *Store) Trial(ctx context.Context, server int) (flaws []Flaw, user strin
 	return slices.Concat(found...), user, errors.Join(errs...)
 }
 
-// usable are the server's databases that are the config's.
+// usable returns the server's databases that are the config's.
 func (s *Store) usable(ctx context.Context, sv *server) ([]int, error) {
 	refused, err := s.refusalsOver(ctx, sv, sv.DB)
 	if err != nil {
@@ -55,13 +54,13 @@ func (s *Store) usable(ctx context.Context, sv *server) ([]int, error) {
 	return refused.without(sv.Databases), nil
 }
 
-// trialed is one table and what is tried with it.
+// trialed is one table to try.
 type trialed struct {
 	name string // without its database
 	task bool
 }
 
-// tryDatabase tries verb after verb, all tables of one together.
+// tryDatabase tries one verb after the other, each with all tables together.
 func (s *Store) tryDatabase(ctx context.Context, sv *server, database int) (flaws []Flaw, err error) {
 	name := s.layout.Database(database)
 	tables := []trialed{{name: "owner"}, {name: "doorbell"}, {name: "biz_type"}}
@@ -88,7 +87,7 @@ func (s *Store) tryDatabase(ctx context.Context, sv *server, database int) (flaw
 	return flaws, nil
 }
 
-// try sends one verb for some tables, in a transaction that is rolled back.
+// try sends one verb for the given tables, in a transaction that is rolled back.
 func (s *Store) try(ctx context.Context, sv *server, database int, verb trial, tables []trialed) error {
 	var text []byte
 	for _, t := range tables {
@@ -117,11 +116,10 @@ func (s *Store) try(ctx context.Context, sv *server, database int, verb trial, t
 // errTried ends the transaction of a trial.
 var errTried = errors.New("tried")
 
-// Commit commits one write on a server, in the first of its usable databases: a
-// finished task with job_id 0 is inserted into the first task table and deleted
-// again in one transaction, so nobody ever sees it. It waits for whatever commits
-// wait for: the disk, the binary log, replicas, a global read lock. It leaves nothing. It reports false if
-// the server has no usable database.
+// Commit commits one write on a server, in the first of its usable databases. It inserts a finished task with job_id 0
+// into the first task table and deletes it in the same transaction, so it leaves nothing and nobody ever sees it. It
+// waits for everything that commits wait for: the disk, the binary log, replicas, a global read lock. It returns false
+// if the server has no usable database.
 func (s *Store) Commit(ctx context.Context, server int) (tried bool, err error) {
 	sv := s.servers[server]
 	usable, err := s.usable(ctx, sv)
@@ -139,8 +137,8 @@ func (s *Store) Commit(ctx context.Context, server int) (tried bool, err error) 
 	return true, nil
 }
 
-// Absent reports whether a flaw is that the table does not exist.
+// Absent reports whether the table does not exist.
 func (f Flaw) Absent() bool { return mysql.ClassOf(f.Err) == mysql.Missing }
 
-// Denied reports whether a flaw is that the user lacks the right.
+// Denied reports whether the user lacks the right.
 func (f Flaw) Denied() bool { return mysql.ClassOf(f.Err) == mysql.Denied }

@@ -2,12 +2,12 @@ package store
 
 import "slices"
 
-// The statements of Trial and Commit. Those of a trial need the right that they
-// are there for, and concern no row.
+// The statements of Trial and Commit. Each statement of a trial needs the right that
+// it tests, and matches no row.
 
 const currentUser = `SELECT /* tocsin trial */ CURRENT_USER()`
 
-// trial is what is tried for one verb: with task tables, and with the others
+// trial is the statements that test one verb: on task tables, and on the other tables
 // that are named.
 type trial struct {
 	verb  string
@@ -31,7 +31,7 @@ var trials = []trial{
 	{"DELETE", tryDelete, tryDelete, []string{"doorbell"}},
 }
 
-// of returns those of the tables with which the verb is tried.
+// of returns the tables on which the verb is tried.
 func (t trial) of(tables []trialed) []trialed {
 	return slices.DeleteFunc(slices.Clone(tables), func(one trialed) bool { return !one.task && !slices.Contains(t.names, one.name) })
 }

@@ -71,7 +71,7 @@ type Outcome struct {
 	Attempts int    // as loaded
 	Claimed  bool   // the row was claimed by this attempt
 	By       string // Claimed: the claimer; "": not compared
-	InTx     bool   // Complete: it is probably InTx, and has a statement apart from those that hit all their rows
+	InTx     bool   // Complete: it is probably InTx; such outcomes get a statement apart from those that hit all their rows
 	Action   int64  // as loaded; claimed: the deadline
 	Next     int64  // Retry, Defer: the next action_time
 	Reason   string // Retry, GiveUp: for last_error; cut to fit here
@@ -91,7 +91,7 @@ const (
 	InTx             // the handler has completed it in its own transaction
 )
 
-// Fates is how many fates there are.
+// Fates is the number of fates.
 const Fates = int(InTx) + 1
 
 // Bell is one ring of a database's doorbell.
@@ -100,13 +100,13 @@ type Bell struct {
 	Entry duequeue.Entry
 }
 
-// Unheard says which bells of one doorbell to read.
+// Unheard tells which bells of one doorbell to read.
 type Unheard struct {
-	After   uint64 // those behind this id
-	Missing []Span // and those of these ids, below it: ascending and disjoint
+	After   uint64 // bells with ids above this one
+	Missing []Span // and bells with these ids, all at most After: ascending and disjoint
 }
 
-// Span is the ids Low to High, both included.
+// Span is a range of ids from Low to High, both included.
 type Span struct{ Low, High uint64 }
 
 // Offset is how a server's clock stands to this process's.
