@@ -83,8 +83,8 @@ func TestAddManyTellsExistingFromNew(t *testing.T) {
 	}
 }
 
-// Of tasks added together only those that are new ring: a node would look in vain
-// for an id that was never stored.
+// Of tasks added together only the new ones ring: for an id that was never stored a
+// node would look in vain.
 func TestAddManyRingsForNewTasksAlone(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)

@@ -141,7 +141,7 @@ func (b *batch) once(ctx context.Context, rows []*row) (sent bool, err error) {
 	return true, fmt.Errorf("%d ids in a row are taken", maxCollisions)
 }
 
-// databases gives those of rows that are in order of their tables.
+// databases returns the databases of rows, which are in order of their tables.
 func (b *batch) databases(rows []*row) []int {
 	all := make([]int, len(rows))
 	for i, r := range rows {
@@ -170,24 +170,25 @@ func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []
 	return taken, nil
 }
 
-// send sends the packet and reads back the tables of which some rows were not
-// inserted. The bells of a packet that waits ring after that.
+// send sends the packet. For each table where some rows were not inserted, it then
+// reads what is stored there. If the packet's bells have to wait for that, send rings
+// them afterwards.
 func (b *batch) send(ctx context.Context, conn *sql.Conn, p *packet) error {
 	counts, err := mysql.ExecMulti(ctx, conn, p.query(), p.args...)
 	if err == nil {
-		err = b.lookBack(ctx, conn, p, counts[1:]) // the first count is BEGIN's
+		err = b.lookBack(ctx, conn, p, counts[1:]) // the first count belongs to BEGIN
 	}
 	if err == nil && p.waits {
 		_, err = mysql.ExecMulti(ctx, conn, p.end(b.client.layout, b.facts.horizon))
 	}
 	if err != nil {
-		mysql.Rollback(ctx, conn) // it stopped half-way
+		mysql.Rollback(ctx, conn) // the packet stopped half-way
 	}
 	return err
 }
 
-// lookBack reads what stands in the way in tables of which some rows were not
-// inserted.
+// lookBack reads the stored rows that kept others of the same table from being
+// inserted, for each table with such rows.
 func (b *batch) lookBack(ctx context.Context, conn *sql.Conn, p *packet, counts []int64) error {
 	for i, group := range p.tables {
 		if counts[i] == int64(len(group)) {

@@ -30,8 +30,8 @@ type bizNames struct {
 	name   map[uint64]string
 }
 
-// number gives the number of a biz type. Its error is ErrInvalid for a name that
-// none can have, ErrUnknownBizType, or that of the database.
+// number returns the number of a biz type. Its error is ErrInvalid for an invalid
+// name, ErrUnknownBizType, or the database's.
 func (b *bizTypes) number(ctx context.Context, bizType string) (uint64, error) {
 	if n, ok := b.known().number[bizType]; ok {
 		return n, nil

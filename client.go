@@ -24,10 +24,10 @@ type Client struct {
 	types   bizTypes
 }
 
-// Open checks the config against what is stored: layout, cluster, schema
-// version and biz types. One database that agrees is enough; calls that need
-// another fail until it does. It refuses with ErrLayout if none agrees, or with
-// ErrUnreachable if no server answers.
+// Open compares the config with the stored layout, cluster, schema version and biz
+// types. One database that agrees is enough; calls that need another fail until that
+// one agrees too. It returns ErrLayout if none agrees, or ErrUnreachable if no server
+// answers.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err := noContext(ctx); err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func (c *Client) addServer(spec mysql.Spec) error {
 	return nil
 }
 
-// meet asks all servers at once and takes the first that has a usable database;
-// the others are asked again when they are used. It returns when all have ended.
+// meet asks all servers at once and takes the first that has a usable database; the
+// others are asked again when they are used. It returns when all have ended.
 func (c *Client) meet(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	answers := make(chan answer, len(c.servers))
@@ -89,7 +89,7 @@ func (c *Client) meet(ctx context.Context) error {
 	for range c.servers {
 		a := <-answers
 		switch {
-		case first != nil: // the rest was cancelled
+		case first != nil: // the others were cancelled
 		case a.err == nil:
 			first = &a
 			cancel()
@@ -157,7 +157,7 @@ func (c *Client) readBizTypes(ctx context.Context) (map[string]uint64, error) {
 	return nil, errors.Join(errs...)
 }
 
-// serverOf gives the server of a table number, whose database may be read.
+// serverOf returns the server of a table number, if its database may be read.
 func (c *Client) serverOf(ctx context.Context, table int) (*server, error) {
 	db := c.layout.DatabaseOf(table)
 	return c.home[db], c.home[db].readable(ctx, c.want, db)

@@ -13,8 +13,8 @@ import (
 
 var tableForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}_[0-9]{1,4}\.task_[0-9]{4}$`)
 
-// CompletedInTx is the ClaimedBy of a task that CompleteTx has completed. A node
-// tells by it that its handler did that, and no other delivery.
+// CompletedInTx is the ClaimedBy of a task that CompleteTx has completed. It shows a
+// node that its own handler completed the task, and not another delivery.
 const CompletedInTx = "CompleteTx"
 
 // CompleteTx writes a task's success in the handler's own transaction, so that

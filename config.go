@@ -14,9 +14,9 @@ type Server struct {
 	Name      string // as shown in errors, logs and metrics; "" takes the DSN's address
 	DSN       string // go-sql-driver/mysql form, user:password@tcp(host:port)/; a database in it is ignored
 	Databases []int  // database numbers, 0-based; nil on a single server means all
-	MaxConns  int    // open connections at most, of a process: a client and a node with the same Server divide them; 0 means 16
+	MaxConns  int    // open connections of a process, at most: a client and a node with the same Server divide them; 0 means 16
 
-	// TLS of the connections, over what the DSN says; nil means as the DSN says. An
+	// TLS of the connections, overriding the DSN; nil means that the DSN decides. An
 	// empty ServerName means the DSN's host.
 	TLS *tls.Config `json:"-"`
 }

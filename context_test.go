@@ -11,8 +11,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// A nil context panicked inside the pool, whose lock it left taken: the client was
-// blocked for ever. In AddMany it ended the process.
+// A nil context once panicked inside the pool and left its lock taken, which blocked
+// the client for ever. In AddMany it ended the process.
 func TestANilContextOrTransactionIsRefusedAndTheClientGoesOn(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)

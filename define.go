@@ -11,10 +11,10 @@ import (
 // in a place that both who adds and who handles can import.
 type BizType[T any] struct{ name string }
 
-// Define names a biz type, as it stands in the biz_type tables. T travels as
-// JSON in the task's attribute; a T whose kind is string travels as it is. A name
-// that no biz type can have, the empty one of a zero BizType for instance, is
-// refused with ErrInvalid when a task is added, and by node.Handle.
+// Define names a biz type that is stored in the biz_type tables. T travels as JSON in
+// the task's attribute; a T whose kind is string travels as it is. A name that is not
+// valid for a biz type, such as the empty one of a zero BizType, is refused with
+// ErrInvalid when a task is added, and by node.Handle.
 func Define[T any](name string) BizType[T] { return BizType[T]{name} }
 
 // Name gives the name.

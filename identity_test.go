@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// Database 1 is of another cluster with the same id.
+// Database 1 belongs to another cluster with the same id.
 func TestNoTaskGoesIntoADatabaseOfAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t,

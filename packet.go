@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// The statements of AddMany are written straight into one packet: one insert
-// for each table, one ring for each database, in one transaction. A row whose
-// job_id or dedup_key is taken changes nothing and does not count. If a row that
-// is to ring has a dedup_key, the rings follow in a second packet, when it is
-// known which rows are new. Times are worked out here, by the server's clock as it
-// was read when the call began: a ring must hold the very action_time of its row.
+// The statements of AddMany are written straight into one packet: one insert for each
+// table, one ring for each database, in one transaction. A row whose job_id or
+// dedup_key exists already changes nothing and does not count. If a row that should
+// ring has a dedup_key, the rings follow in a second packet, once it is known which
+// rows are new. Times are computed here, by the server's clock as read when the call
+// began, since a ring must hold exactly the action_time of its row.
 const (
 	addManySQL    = `INSERT /* tocsin add many */` + addInto + `VALUES `
 	addManyEndSQL = `
@@ -29,8 +29,8 @@ type packet struct {
 	text   []byte
 	args   []any
 	tables [][]*row         // the rows of each insert, in order
-	waits  bool             // it leaves the transaction open, for the rings
-	partly map[int]standing // of the inserts that left rows out, by index: what is stored
+	waits  bool             // the transaction stays open for the rings
+	partly map[int]standing // index of an insert that left rows out -> what is stored
 }
 
 // packet writes the transaction for rows, which are in order of their tables.
@@ -51,7 +51,7 @@ func (b *batch) packet(rows []*row) *packet {
 
 func (p *packet) query() string { return string(p.text) }
 
-// end is the second packet of one that waits. It has no arguments.
+// end returns the second packet of a packet that waits. It has no arguments.
 func (p *packet) end(l Layout, horizon time.Duration) string {
 	p.text = p.text[:0]
 	var stored []*row

@@ -30,9 +30,9 @@ type facts struct {
 	packet  int           // max_allowed_packet, bytes
 	now     time.Time     // the server's clock when it was read
 	read    time.Time     // this machine's, then
-	refused map[int]error // by database number: why it must not be used
+	refused map[int]error // database number -> why it must not be used
 
-	problems map[int]layoutrow.Problem // what refused says, taken apart
+	problems map[int]layoutrow.Problem // the problems behind refused
 }
 
 // clock estimates the server's clock.
@@ -46,9 +46,9 @@ const layoutsAtOnce = 64
 // for one that is replaced, or retired by hand.
 const lookAgain = time.Second
 
-// checked gives the facts of a server, reading them on first use. It refuses the
-// server if none of its databases may be used. A refusal is not kept: it is asked
-// again, so mending the server is enough.
+// checked returns the facts of a server, which it reads on first use. It refuses the
+// server if none of its databases may be used. A refusal is not kept: the next call
+// asks again, so mending the server is enough.
 func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, error) {
 	if f := s.facts.Load(); f != nil && f.cluster == want.Cluster {
 		return f, nil
@@ -56,8 +56,8 @@ func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, erro
 	return s.check(ctx, want)
 }
 
-// check reads what the server's databases say, and keeps it if one of them may be
-// used.
+// check reads the layout rows of the server's databases, and keeps them if one
+// database may be used.
 func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error) {
 	f, err := s.look(ctx, s.DB, want)
 	if err != nil {
@@ -71,8 +71,8 @@ func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error)
 	return f, nil
 }
 
-// readable refuses one database by what was read at most lookAgain ago, if it was
-// refused then.
+// readable refuses one database if it was refused when it was last read, at most
+// lookAgain ago.
 func (s *server) readable(ctx context.Context, want layoutrow.Want, db int) error {
 	f, err := s.checked(ctx, want)
 	if err == nil && f.unreadable(db) != nil && time.Since(f.read) > lookAgain {
@@ -84,8 +84,8 @@ func (s *server) readable(ctx context.Context, want layoutrow.Want, db int) erro
 	return f.unreadable(db)
 }
 
-// unreadable says why a database must not even be read. One that is retired may
-// be: it takes no tasks.
+// unreadable returns why a database must not even be read. A retired one may be read:
+// it takes no tasks.
 func (f *facts) unreadable(db int) error {
 	if f.problems[db].Moved {
 		return nil
@@ -101,8 +101,8 @@ func (s *server) seen(ctx context.Context, want layoutrow.Want) (*facts, error) 
 	return s.look(ctx, s.DB, want)
 }
 
-// admit refuses databases by what was read over the connection that is about to
-// be used, at most lookAgain ago: another server may stand behind the address by
+// admit refuses databases by the layout rows read over the connection that is about
+// to be used, at most lookAgain ago: another server may stand behind the address by
 // now.
 func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want, databases ...int) error {
 	f, err := s.behind(ctx, conn, want)
@@ -117,7 +117,7 @@ func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want,
 	return nil
 }
 
-// behind gives what the server behind a connection said at most lookAgain ago.
+// behind returns the facts read over a connection at most lookAgain ago.
 func (s *server) behind(ctx context.Context, conn *sql.Conn, want layoutrow.Want) (*facts, error) {
 	return mysql.LookOnce(ctx, conn, lookAgain, func(ctx context.Context) (*facts, error) {
 		return s.look(ctx, conn, want)
@@ -129,8 +129,8 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// look reads the layout rows of all the server's databases and compares them
-// with the config. An error is the server's as a whole.
+// look reads the layout rows of all the server's databases and compares them with the
+// config. An error concerns the whole server.
 func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*facts, error) {
 	found, failed, err := s.layouts(ctx, over)
 	if err != nil {
@@ -156,7 +156,8 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	return f, nil
 }
 
-// refusalOf says ErrLayout of a database that is not the config's.
+// refusalOf returns ErrLayout for a database that is not the config's, and else the
+// error of reading it.
 func refusalOf(p layoutrow.Problem) error {
 	if p.Differs {
 		return refuse(ErrLayout, "%s", p.Why)
@@ -172,8 +173,8 @@ func (s *server) explain(err error) error {
 	return fmt.Errorf("read the layout on server %s: %w", s.Name, err)
 }
 
-// layouts reads the layout rows by database number, and why others could not be
-// read. The error is the server's as a whole.
+// layouts reads the layout rows by database number. failed has the reasons why others
+// could not be read. The error concerns the whole server.
 func (s *server) layouts(ctx context.Context, over queryer) (rows map[int]layoutRow, failed map[int]error, err error) {
 	rows, failed = make(map[int]layoutRow, len(s.Databases)), map[int]error{}
 	for part := range slices.Chunk(s.Databases, layoutsAtOnce) {
@@ -184,7 +185,7 @@ func (s *server) layouts(ctx context.Context, over queryer) (rows map[int]layout
 		if ofServer(err) {
 			return nil, nil, err
 		}
-		for _, db := range part { // a fault of one of them hides no other
+		for _, db := range part { // so that a fault of one hides no other
 			if err := s.readLayouts(ctx, over, []int{db}, rows); ofServer(err) {
 				return nil, nil, err
 			} else if err != nil {
@@ -195,7 +196,7 @@ func (s *server) layouts(ctx context.Context, over queryer) (rows map[int]layout
 	return rows, failed, nil
 }
 
-// ofServer reports whether nothing else can be asked of the server either.
+// ofServer reports whether the error rules out any other answer from the server.
 func ofServer(err error) bool {
 	class := mysql.ClassOf(err)
 	return class == mysql.Canceled || class.OfServer()
@@ -222,7 +223,7 @@ func (s *server) readLayouts(ctx context.Context, over queryer, databases []int,
 }
 
 // bizTypes reads the names from the first of the server's usable databases that
-// can tell them.
+// answers.
 func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uint64, err error) {
 	for _, db := range s.Databases {
 		if f.refused[db] != nil {

@@ -215,9 +215,9 @@ WHERE biz_id = ?
 ORDER BY job_id`
 )
 
-// layoutSQL reads what one database is part of, and facts of its server.
-// Parameter: the database's number by the config. Where the layout table is
-// older than its column identity, that name is the outer query's: empty.
+// layoutSQL reads the layout row of one database, and facts of its server. Parameter:
+// the database's number by the config. If the layout table is too old to have the
+// column identity, the name refers to the outer query's column, which is empty.
 const layoutSQL = `SELECT /* tocsin layout */
     ?,
     cluster_id,

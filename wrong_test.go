@@ -22,7 +22,7 @@ var wrongs = map[string]struct{ wrong, right, says string }{
 	"no layout row": {"UPDATE {db}.layout SET id = 2", "UPDATE {db}.layout SET id = 1", "has no layout row"},
 }
 
-// Only the first database is wrong, the one whose biz types are read as a rule.
+// Only the first database is wrong, the one from which biz types are normally read.
 func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 	t.Parallel()
 	for what, w := range wrongs {
@@ -40,7 +40,7 @@ func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 
 			change(w.wrong)
 			for name, c := range map[string]*tocsin.Client{"that was open": before, "that opens now": open(t, cfg)} {
-				// The client that was open looks at the layout once a second.
+				// The open client reads the layout once a second.
 				for err := error(nil); err == nil; {
 					_, err = c.Get(t.Context(), old.JobID)
 				}
