@@ -20,7 +20,7 @@ const (
 	All            = -1 // as Settled: every row
 
 	rowsAtOnce  = 16_000 // over the tables of one statement
-	rowsOfTable = 4_000  // of a table that is read on alone
+	rowsOfTable = 4_000  // of a table that is read further on its own
 )
 
 // Tables is what an audit reads, by server.

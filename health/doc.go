@@ -1,18 +1,18 @@
-// Package health knows which databases this node can use, and is the authority
-// for what is said of those that it can't.
+// Package health knows which databases this node can use, and is the authority for
+// what is reported about the others.
 //
 //	usable      its server answers, and its layout row is as the config says
-//	wrong       its layout row is gone, another's, or can't be read: the store
+//	wrong       its layout row is missing, not the config's, or can't be read: the store
 //	            refuses every statement to it, and its neighbours go on
 //	unreachable its server does not answer, twice in a row
 //
-// Each server is looked at every 2 s, all of them at once, so that one that
-// hangs delays what is known of no other. What changes is published whole. A
-// database that is usable again is used again.
+// Every 2 s all servers are looked at, independently, so that one that hangs delays
+// no news of another. A change is published as a whole new state. A database that is
+// usable again is used again.
 //
-// A database may be usable and lack something beside the tasks, an owner table
-// say: that is said as well.
+// A usable database may still have a fault in a table other than the task tables, say
+// a missing owner table: that is reported too.
 //
-// On failure: a fault is told at once in the log, and once a minute as long as
-// it lasts. A row that is locked changes nothing.
+// On failure: a fault is logged at once, and then once a minute while it lasts. A
+// locked row changes nothing.
 package health

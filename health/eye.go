@@ -16,9 +16,9 @@ type eye struct {
 	server int
 	name   string
 	log    zerolog.Logger
-	failed int        // looks in a row
+	failed int        // failed looks in a row
 	seen   bool       // it has answered before
-	far    bool       // its clock is far from ours
+	far    bool       // its clock is far from this machine's
 	known  []Database // as last published
 }
 
@@ -31,7 +31,7 @@ func newEye(h *Health, server int) *eye {
 	return e
 }
 
-// look surveys the server once.
+// look surveys the server.
 func (e *eye) look(ctx context.Context) {
 	timed, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -58,7 +58,7 @@ func (e *eye) lost(err error) {
 	e.tell(func(d *Database) { d.Is, d.Why = Unreachable, why })
 }
 
-// unreachable words why a server can't be used.
+// unreachable returns the reason why a server can't be used.
 func unreachable(server string, err error) string {
 	if mysql.ClassOf(err) == mysql.Canceled {
 		return fmt.Sprintf("server %s does not answer within %s", server, lookTimeout)
@@ -66,7 +66,7 @@ func unreachable(server string, err error) string {
 	return fmt.Sprintf("server %s can't be used: %v", server, err)
 }
 
-// answered notes what the server said.
+// answered handles what the server said.
 func (e *eye) answered(found store.Survey) {
 	if e.failed > 0 {
 		e.limit.Of(e.log.Info(), "answers "+e.name).Msg("server answers again")
@@ -89,8 +89,9 @@ func (e *eye) answered(found store.Survey) {
 	})
 }
 
-// clock exports the server's clock, and says when it is far from ours. Due means
-// due by the server's clock, so that delays nothing; but people compare times.
+// clock exports the server's clock, and logs when it is far from this machine's.
+// Tasks are due by the server's clock, so that delays nothing; but people compare
+// times.
 func (e *eye) clock(o store.Offset) {
 	e.metrics.offset.WithLabelValues(e.name).Set(o.Ahead.Seconds())
 	far := o.Ahead.Abs()-o.RoundTrip > offsetLimit
@@ -103,7 +104,7 @@ func (e *eye) clock(o store.Offset) {
 	e.far = far
 }
 
-// tell judges each database of the server, publishes and logs the outcome.
+// tell judges each database of the server, and publishes and logs the result.
 func (e *eye) tell(judge func(*Database)) {
 	now := make([]Database, len(e.known))
 	var back, wrong, flawed []Database
@@ -126,10 +127,10 @@ func (e *eye) tell(judge func(*Database)) {
 	e.say(e.log.Info(), back, "databases can be used again")
 }
 
-// say writes one line about some databases, at once and then once a minute. Another
-// reason is news: an operator who has mended the first one waits for a line. Reasons
-// are few sentences, except those of a server that does not answer, which hold
-// whatever error there was.
+// say writes one line about some databases, at once and then once a minute. A new
+// reason is logged at once: an operator who has mended the first one waits for a
+// line. There are few different reasons, except for a server that does not answer:
+// its reason contains the error, so it does not count as new.
 func (e *eye) say(event *zerolog.Event, some []Database, message string) {
 	if len(some) == 0 {
 		event.Discard()

@@ -16,9 +16,9 @@ import (
 
 const (
 	lookEvery   = 2 * time.Second
-	lookTimeout = 4 * time.Second // of one
-	lostAfter   = 2               // looks in a row that fail: a connection that is made anew is no loss
-	offsetLimit = time.Second     // a clock that is further from ours than this is worth a warning
+	lookTimeout = 4 * time.Second // of one look
+	lostAfter   = 2               // failed looks in a row: one lost connection does not count
+	offsetLimit = time.Second     // a clock that differs from this machine's by more is logged
 )
 
 // Servers are the servers that are looked at.
@@ -29,10 +29,10 @@ type Servers interface {
 	Layout() tocsin.Layout
 }
 
-// Config says what to look at and whom to tell.
+// Config says what to look at and whom to inform.
 type Config struct {
 	Servers    Servers
-	Changed    func(State)           // called with everything that is known when something changes, never concurrently; must be quick; nil: nobody asks
+	Changed    func(State)           // called with the whole state when something changes, never concurrently; must be quick; nil: not called
 	Logger     zerolog.Logger        // the zero value logs nothing
 	Registerer prometheus.Registerer // nil: metrics are not exported
 }
@@ -48,7 +48,7 @@ type Health struct {
 	state State      // replaced, never changed in place
 }
 
-// New makes a Health that takes every database for usable until Run has looked.
+// New makes a Health that considers every database usable until Run has looked.
 func New(cfg Config) *Health {
 	h := &Health{cfg: cfg, names: cfg.Servers.Servers(), metrics: newMetrics(cfg.Registerer)}
 	layout := cfg.Servers.Layout()
@@ -65,7 +65,7 @@ func New(cfg Config) *Health {
 	return h
 }
 
-// State is what is known now.
+// State returns the current state.
 func (h *Health) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +95,8 @@ func (h *Health) follow(ctx context.Context, e *eye) {
 	}
 }
 
-// publish keeps what was found of some databases, and tells it if it is new.
+// publish stores the findings about some databases, and reports the new state if they
+// have changed.
 func (h *Health) publish(found []Database) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

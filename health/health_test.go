@@ -51,7 +51,7 @@ func (f *fakeServers) Survey(ctx context.Context, server int) (store.Survey, err
 	return found, err
 }
 
-// is changes what server 0 says.
+// is sets what server 0 answers.
 func (f *fakeServers) is(found store.Survey, err error, hangs bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *watched) Write(line []byte) (int, error) {
 	return w.log.Write(line)
 }
 
-// told gives what was reported so far.
+// told returns the states reported so far.
 func (w *watched) told() []State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *watched) after(t *testing.T, d time.Duration) (lines []string) {
 	return lines
 }
 
-// gauges gives the values of one metric by label.
+// gauges returns the values of one metric by label.
 func (w *watched) gauges(t *testing.T, name string) map[string]float64 {
 	t.Helper()
 	families, err := w.metrics.Gather()
@@ -252,7 +252,7 @@ func TestClocksSayWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, store.Survey{Offset: ahead}, nil)
 		wantLines(t, w.after(t, time.Minute), "far from this machine's")
-		w.is(store.Survey{Offset: slow}, nil, false) // the round trip may explain it
+		w.is(store.Survey{Offset: slow}, nil, false) // the round trip may explain the offset
 		wantLines(t, w.after(t, time.Minute), "near this machine's again")
 		w.is(store.Survey{Offset: store.Offset{Ahead: -2 * time.Minute}}, nil, false)
 		wantLines(t, w.after(t, lookEvery), "far from this machine's")

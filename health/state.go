@@ -7,25 +7,25 @@ type Condition string
 const (
 	Usable      Condition = "usable"
 	Wrong       Condition = "wrong"       // statements to it are refused
-	Unreachable Condition = "unreachable" // its server can't be asked
+	Unreachable Condition = "unreachable" // its server does not answer
 )
 
-// Database is what is known of one database.
+// Database is what the node knows about one database.
 type Database struct {
 	Number int       `json:"number"`
 	Name   string    `json:"name"`   // toc_6
-	Server string    `json:"server"` // as the config names it
+	Server string    `json:"server"` // its name in the config
 	Is     Condition `json:"condition"`
-	Why    string    `json:"why,omitempty"` // one sentence: why it can't be used, or what is wrong though it can
+	Why    string    `json:"why,omitempty"` // one sentence: why it can't be used, or what is wrong although it can
 }
 
-// State is what is known of all databases, by number. It is never changed.
+// State is the state of all databases, by number. It is never changed in place.
 type State []Database
 
-// Unusable gives the numbers of the databases that can't be used, ascending.
+// Unusable returns the numbers of the databases that can't be used, ascending.
 func (s State) Unusable() []int { return s.that(func(d Database) bool { return d.Is != Usable }) }
 
-// Wrong gives those of them whose server answers.
+// Wrong returns the numbers of the unusable databases whose server answers.
 func (s State) Wrong() []int { return s.that(func(d Database) bool { return d.Is == Wrong }) }
 
 func (s State) that(match func(Database) bool) []int {
@@ -38,9 +38,9 @@ func (s State) that(match func(Database) bool) []int {
 	return numbers
 }
 
-// Sick gives the databases of which something is to be said.
+// Sick returns the databases that can't be used or have a fault.
 func (s State) Sick() []Database {
-	sick := []Database{} // not null in JSON
+	sick := []Database{} // an empty list in JSON, not null
 	for _, d := range s {
 		if d.Why != "" {
 			sick = append(sick, d)

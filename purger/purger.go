@@ -85,7 +85,7 @@ func New(cfg Config) (*Purger, error) {
 // Run purges at each time of the schedule until ctx ends, and returns nil then.
 // A purge that outlasts the next time delays it; none run side by side.
 func (p *Purger) Run(ctx context.Context, at schedule.Schedule) error {
-	var limit loglimit.Limit // a schedule may be as close as a second
+	var limit loglimit.Limit // a schedule may fire every second
 	schedule.Each(ctx, at, func(ctx context.Context) {
 		result, err := p.Purge(ctx)
 		switch {

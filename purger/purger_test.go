@@ -372,5 +372,5 @@ func TestAPurgeThatFailsEachSecondIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// noTables are never asked.
+// noTables are tables that are never read.
 type noTables struct{ Tables }

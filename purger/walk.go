@@ -81,7 +81,7 @@ func (w *walk) tables(ctx context.Context) error {
 	})
 }
 
-// finished removes what is past its retention, page by page.
+// finished removes rows that are past their retention, page by page.
 func (w *walk) finished(ctx context.Context, tables []int, r round, status tocsin.Status) error {
 	before := w.cfg.Now(w.server) - r.retention.Milliseconds()
 	pages := tablewalk.Over(slices.DeleteFunc(slices.Clone(tables), func(table int) bool { return w.failed[table] }))

@@ -73,14 +73,15 @@ type Store interface {
 // Intake takes what was found. Its methods must not call the scanner, but for
 // Wake.
 type Intake interface {
-	// Offer passes entries of a server on. It returns what found no room, be it
-	// offered now or pushed out by an entry that was.
+	// Offer passes on entries of a server. It returns entries that found no room:
+	// offered ones, or ones pushed out by them.
 	Offer(server int, entries []duequeue.Entry) duequeue.Refused
 	// Wanted gives the numbers of the biz types to peek: those that have a handler
 	// here, are not paused and whose lane has room.
 	Wanted(server int) []uint64
-	// Heard gives the numbers of the biz types whose bells to offer: those that have a
-	// handler here and are not paused. A nearer entry finds room in a full lane.
+	// Heard returns the numbers of the biz types whose bells to offer: those that
+	// have a handler here and are not paused. A nearer entry finds room even in a
+	// full lane.
 	Heard(server int) []uint64
 	// Reserve makes room for whole rows of a biz type, at most so many, or for none
 	// where they are better offered. Where it makes room, one Take has to follow.

@@ -15,7 +15,7 @@ const (
 	bellLimit    = 1_000                 // of one database in one page
 	bellPages    = 8                     // read on in one poll; the next poll goes on
 	bellSpacing  = 10 * time.Millisecond // between polls of one server by all nodes together
-	hurryFor     = time.Second           // after a ring for a task that is due at once the polls come bellSpacing apart
+	hurryFor     = time.Second           // how long polls come every bellSpacing after a ring for a task that is due at once
 	quietAfter   = 10 * time.Second      // without a ring the polls become half as many, and ask for the highest ids only
 	checkEvery   = time.Second           // how often the highest ids are asked for
 	partlyPause  = 50 * time.Millisecond
@@ -28,7 +28,7 @@ type doorbell struct {
 	sv       *server
 	windows  map[int]*window // by database; nil: to be started
 	rang     time.Time       // when a new bell was last seen
-	urgent   time.Time       // when one was for a task that was due before the next poll
+	urgent   time.Time       // last ring for a task that was due before the next poll
 	checked  time.Time
 	partly   bool // at the last check some database answered
 	news     bool // at the last check there was something to read
@@ -69,8 +69,8 @@ func (d *doorbell) once(ctx context.Context) time.Duration {
 	return every - time.Since(d.sv.base)%every
 }
 
-// bellWait keeps the polls of all nodes together at one per bellSpacing, which is
-// also how often a single node polls while tasks come that are due at once.
+// bellWait spaces the polls of all nodes together by bellSpacing. A single node polls
+// that often too, while tasks come that are due at once.
 func bellWait(base time.Duration, peers int, silent time.Duration, hurry bool) time.Duration {
 	if hurry {
 		base = min(base, bellSpacing)
@@ -154,8 +154,8 @@ func (d *doorbell) check(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// page reads one page of every database and offers what is new. It reports
-// whether some page was full, and leaves in unheard what to read then.
+// page reads one page of every database and offers the new bells. It reports whether
+// some page was full, and leaves in unheard what to read then.
 func (d *doorbell) page(ctx context.Context, unheard map[int]store.Unheard, now time.Time) (more bool, err error) {
 	bells, err := d.sv.cfg.Store.Bells(ctx, d.sv.index, unheard, bellLimit)
 	if err != nil {
@@ -174,9 +174,9 @@ func (d *doorbell) page(ctx context.Context, unheard map[int]store.Unheard, now 
 	return more, err
 }
 
-// offer passes on the bells within the look-ahead of the types that are heard; the
-// rest is found by the peeks. What finds no room does not put off the peeks that
-// catch up, or bells would hold up rows that are due for longer.
+// offer passes on the bells within the look-ahead of the types that are heard; peeks
+// find the rest. A bell that finds no room does not postpone catch-ups, or bells
+// would hold up rows that have been due for longer.
 func (d *doorbell) offer(fresh []duequeue.Entry, now time.Time) {
 	if len(fresh) == 0 {
 		return

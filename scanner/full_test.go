@@ -10,8 +10,8 @@ import (
 	"github.com/tocsinhq/tocsin/duequeue"
 )
 
-// crowded is a scanner of two tables whose rows are in memory, peeked once. The lane
-// of type 1 has room for so many, that of type 2 for many.
+// crowded makes a scanner of two tables whose rows are in memory, peeked once. The
+// lane of type 1 has the given room, that of type 2 plenty.
 func crowded(t *testing.T, room int) (*Scanner, *rows, *lanes) {
 	t.Helper()
 	r := &rows{places: 2, pending: make(map[tocsin.JobID]row)}
@@ -26,14 +26,14 @@ func crowded(t *testing.T, room int) (*Scanner, *rows, *lanes) {
 	return s, r, l
 }
 
-// add adds a row of table 0 that is due in so long.
+// add adds a row of table 0 that is due after the given time.
 func (r *rows) add(seq int, bizType uint64, in time.Duration) tocsin.JobID {
 	id := tocsin.JobID(seq << 22)
 	r.pending[id] = row{Entry: duequeue.Entry{JobID: id, Type: bizType, Due: r.Now(0) + in.Milliseconds()}}
 	return id
 }
 
-// What is due now is heard though its lane is full of what is due later.
+// A bell for a task that is due now is heard although its lane is full of later ones.
 func TestAFullLaneHearsBells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rows{places: 1, pending: make(map[tocsin.JobID]row)}
@@ -59,8 +59,8 @@ func TestAFullLaneHearsBells(t *testing.T) {
 	})
 }
 
-// A lane that refuses, be it what a peek or what a bell brings, leaves the other
-// types where they are in every group of tables.
+// When a lane refuses entries of a peek or of a bell, the other types stay where they
+// are in every group of tables.
 func TestARefusalConcernsItsTypeAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r, l := crowded(t, 2)
@@ -74,7 +74,7 @@ func TestARefusalConcernsItsTypeAlone(t *testing.T) {
 		if n := l.queues[2].Len(); n != 5 {
 			t.Errorf("%d entries of the type that has room", n)
 		}
-		sv.offer([]duequeue.Entry{{JobID: 1 << 40, Type: 1, Due: r.Now(0)}}) // a bell: another gives way to it
+		sv.offer([]duequeue.Entry{{JobID: 1 << 40, Type: 1, Due: r.Now(0)}}) // a bell: another entry gives way to it
 		for _, g := range sv.groups {
 			if g.read[2].behind || !g.read[1].behind {
 				t.Errorf("tables %v: the full type is at %+v, the other at %+v", g.tables, g.read[1], g.read[2])
@@ -94,8 +94,8 @@ func TestARefusalConcernsItsTypeAlone(t *testing.T) {
 	})
 }
 
-// A type that is read no further, as its lane refuses, is read later from where it
-// was, page by page; the others are read to their end at once.
+// A type that is read no further because its lane refuses is continued later from the
+// same place, page by page. The others are read to their end at once.
 func TestARefusalEndsThePeekOfItsTypeAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r, l := crowded(t, 2)
@@ -121,7 +121,7 @@ func TestARefusalEndsThePeekOfItsTypeAlone(t *testing.T) {
 	})
 }
 
-// A type that refuses again and again does not put off catching up with another.
+// A type that keeps refusing does not postpone the catch-up of another.
 func TestATypeCatchesUpWhileAnotherRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r, _ := crowded(t, 2)

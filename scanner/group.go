@@ -147,8 +147,8 @@ func (g *group) owe(types []uint64) {
 	}
 }
 
-// streamed notes how far a stream of one type has come. What was refused
-// meanwhile, and lies behind it, ends it.
+// streamed notes how far a stream of one type has come. It goes back to an entry that
+// was refused meanwhile.
 func (g *group) streamed(t uint64, r reading) {
 	if due, lowered := g.lowered[t]; lowered {
 		r = r.lower(due)
@@ -157,8 +157,8 @@ func (g *group) streamed(t uint64, r reading) {
 	g.read[t] = r
 }
 
-// lower notes that an entry of a type, due then, was refused, which may be one of
-// the group's that was accepted before and then pushed out.
+// lower notes that an entry of a type, due then, was refused. It may be one that the
+// group had accepted and that was then pushed out.
 func (g *group) lower(t uint64, due int64) {
 	if g.busy {
 		g.lowered.Note(t, due)
@@ -168,8 +168,8 @@ func (g *group) lower(t uint64, due int64) {
 	}
 }
 
-// lower is the reading after an entry due then was refused. What is behind already
-// goes on as it is, if the entry lies where it will still be read.
+// lower returns the reading after an entry that is due then was refused. A reading
+// that is behind stays as it is if the entry will still be read.
 func (r reading) lower(due int64) reading {
 	if r.behind && due >= r.floor && (r.backlog == nil || due >= r.backlog.began) {
 		return r

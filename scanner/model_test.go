@@ -141,7 +141,7 @@ func (p *play) step() {
 	}
 }
 
-// ring has the bell of a row be heard, be its lane full or not.
+// ring makes the bell of a row heard, whether its lane is full or not.
 func (p *play) ring() {
 	var near []tocsin.JobID
 	for id, row := range p.r.pending {
@@ -239,7 +239,7 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
-// While tasks come that are due at once, a bell is polled more often.
+// While tasks come that are due at once, the doorbell is polled more often.
 func TestABellThatIsUrgentIsPolledMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rows{places: 1}

@@ -24,8 +24,8 @@ type result struct {
 	failed map[int]error // tables that could not be read
 	err    error         // the server failed; nothing else is set
 
-	left    []uint64         // types that were not read: they are better streamed
-	stopped duequeue.Refused // types that were read to there only, as they found no room
+	left    []uint64         // types that were not read, as they are better streamed
+	stopped duequeue.Refused // types that were read only up to there, as they found no room
 
 	// Of a stream only.
 	rest    []store.Place // it goes on from there
@@ -92,10 +92,10 @@ func (sv *server) once(ctx context.Context, j *job) {
 	sv.finish(j, r)
 }
 
-// read peeks a job's tables, reads on those whose page came back full, the one
-// with the oldest rest first, and offers what it finds. A type that is refused is
-// read no further. A rest that is due already ends it, as that is better streamed,
-// unless that was tried.
+// read peeks a job's tables and offers the entries. It reads on in tables whose page
+// came back full, the one with the oldest rest first. A type that is refused is read
+// no further. A rest that is already due ends the read, since it is better streamed,
+// unless streaming has already given up.
 func (sv *server) read(ctx context.Context, j *job) result {
 	q := store.PeekQuery{
 		Server: sv.index, Tables: j.tables, Types: j.types,
@@ -138,8 +138,8 @@ func (sv *server) read(ctx context.Context, j *job) result {
 	}
 }
 
-// stop notes that the refused types are read up to the oldest of what was refused
-// and what was not read on. It gives the other types.
+// stop records how far the refused types are read: up to the oldest entry that was
+// refused or not read on. It returns the other types.
 func (r *result) stop(types []uint64, refused duequeue.Refused, rest []duequeue.Entry) []uint64 {
 	for t, due := range refused {
 		r.stopped.Note(t, due)

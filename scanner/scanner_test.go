@@ -201,7 +201,8 @@ func TestTableThatFails(t *testing.T) {
 	}
 }
 
-// A database whose tables are all gone is one line, not one a table and try.
+// A database that lost all of its tables is logged in one line, not in one per table
+// and try.
 func TestTablesThatFailTogetherAreOneLine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -219,7 +220,7 @@ func TestTablesThatFailTogetherAreOneLine(t *testing.T) {
 		}
 	}
 	lines := log.Lines()
-	if n := len(log.Lines("table can't be peeked, its tasks wait")); n != 1 || len(lines) > 2 { // the other is of recovering claims
+	if n := len(log.Lines("table can't be peeked, its tasks wait")); n != 1 || len(lines) > 2 { // the other is about recovering claims
 		t.Errorf("logged %d lines, %d of peeks: %v", len(lines), n, lines)
 	}
 }

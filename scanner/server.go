@@ -18,7 +18,7 @@ type server struct {
 	index   int
 	name    string
 	log     zerolog.Logger
-	limit   loglimit.Limit // of log
+	limit   loglimit.Limit // on log lines
 	metrics *metrics
 	base    time.Time     // from where the slots of regular peeks are counted
 	wake    chan struct{} // one slot: look again what there is to do
@@ -33,14 +33,14 @@ type server struct {
 	peeking   int              // jobs under way that peek
 	streaming int              // jobs under way that stream
 	streamed  uint64           // type of the last one
-	patience  *patience        // with the server, for peeks
-	restUntil time.Time        // the server failed: no peek before
+	patience  *patience        // with the server's failures, for peeks
+	restUntil time.Time        // no peek before this, as the server failed
 	pauses    map[uint64]pause // by biz type
 }
 
-// pause is how long a biz type that the intake refused is not caught up with.
+// pause is how long a biz type that the intake refused gets no catch-up.
 type pause struct {
-	refused time.Time // when it last was
+	refused time.Time // when it was last refused
 	until   time.Time
 }
 
@@ -117,7 +117,8 @@ func (sv *server) ownsAny() bool {
 	return len(sv.owned) > 0
 }
 
-// room lets catch-ups start now, but none faster than wokenEvery after a refusal.
+// room lets catch-ups start now, but after a refusal not more often than every
+// wokenEvery.
 func (sv *server) room() {
 	sv.mu.Lock()
 	for t, p := range sv.pauses {
@@ -128,7 +129,7 @@ func (sv *server) room() {
 	sv.look()
 }
 
-// pause puts off catching up with the types that a peek found no room for.
+// pause postpones the catch-up of types that found no room in a peek.
 func (sv *server) pause(refused duequeue.Refused) {
 	now := time.Now()
 	sv.mu.Lock()
@@ -138,8 +139,8 @@ func (sv *server) pause(refused duequeue.Refused) {
 	}
 }
 
-// offer passes on those of the entries whose table is still owned, and notes what
-// is refused. It reorders entries.
+// offer passes on the entries whose table is still owned, and notes the refused ones.
+// It reorders entries.
 func (sv *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	sv.offering.RLock()
 	entries = slices.DeleteFunc(entries, func(e duequeue.Entry) bool { return !sv.owned[e.JobID.Table()] })
@@ -155,8 +156,8 @@ func (sv *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	return refused
 }
 
-// lower notes a refusal in every group: the refused entry may have been pushed
-// out by a nearer one of another table. Other types are not concerned.
+// lower notes a refusal in every group: a nearer entry of another table may have
+// pushed the refused one out. Other types are not affected.
 func (sv *server) lower(refused duequeue.Refused) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// patience says how long to leave a server alone that fails, longer each time,
-// and whether it has ceased to fail. Not safe for concurrent use.
+// patience tells how long to leave a failing server alone, longer each time, and
+// whether it has ceased to fail. Not safe for concurrent use.
 type patience struct {
 	waits   *backoff.ExponentialBackOff
 	failing bool

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	lateCommit  = 250 * time.Millisecond // within it most transactions that overlap commit: gaps are read at every poll
-	reReadEvery = time.Second            // older gaps are read once in this time, until commitTime has passed
+	lateCommit  = 250 * time.Millisecond // most overlapping transactions commit within this: gaps are read at every poll
+	reReadEvery = time.Second            // older gaps are read once per interval, until commitTime has passed
 	maxGaps     = 10_000                 // remembered of one database; the oldest go first
 	gapsAtOnce  = 256                    // read in one poll
 	lastFew     = 200                    // ids that a new window reads back
 )
 
-// window is what is known of one doorbell's ids: all up to high were seen, except
-// the gaps. An id in a gap may still commit, or its transaction rolled back; after
-// commitTime it is taken for gone. Only the gaps are read again, never the bells
-// between them. The window remembers what is missing and not what was seen, so it
-// costs nothing while ids come in order.
+// window is the state of one doorbell's ids: all ids up to high were seen, except the
+// gaps. An id in a gap may still commit, or its transaction was rolled back; after
+// commitTime it is considered gone. Only the gaps are read again, never the bells
+// between them. The window stores the missing ids and not the seen ones, so it costs
+// nothing while ids come in order.
 type window struct {
 	high   uint64
-	gaps   []gap     // ascending, disjoint, all under high; so the older ones come first
+	gaps   []gap     // ascending, disjoint, all below high; so the older ones come first
 	reRead time.Time // when the next round through the older gaps begins
 	round  uint64    // the older gaps up to this id were read in this round
 }
@@ -35,8 +35,8 @@ type gap struct {
 	seen      time.Time
 }
 
-// next says what to read next: behind the highest id, and the gaps whose turn it
-// is, at most gapsAtOnce of them: the recent ones, and some of the older.
+// next returns what to read next: the ids above the highest, and at most gapsAtOnce
+// gaps: the recent ones, and some of the older ones in turn.
 func (w *window) next(now time.Time) store.Unheard {
 	w.forget(now)
 	if !now.Before(w.reRead) {
@@ -73,8 +73,8 @@ func (w *window) forget(now time.Time) {
 }
 
 // note takes in the bells that were read as asked, with the limit, and returns the
-// entries that are new. If a page was full there may be more, and rest says what
-// to read then; else rest is nil.
+// new entries. If a page was full there may be more, and rest tells what to read
+// then; otherwise rest is nil.
 func (w *window) note(asked store.Unheard, bells []store.Bell, limit int, now time.Time) (fresh []duequeue.Entry, rest *store.Unheard) {
 	missing, last := 0, uint64(0)
 	for _, b := range bells {
@@ -95,7 +95,7 @@ func (w *window) note(asked store.Unheard, bells []store.Bell, limit int, now ti
 	return fresh, rest
 }
 
-// behind gives what is left of the spans behind an id.
+// behind returns the parts of the spans above an id.
 func behind(spans []store.Span, id uint64) []store.Span {
 	i := sort.Search(len(spans), func(i int) bool { return spans[i].High > id })
 	left := slices.Clone(spans[i:])

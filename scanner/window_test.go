@@ -22,7 +22,7 @@ type ringing struct {
 	commits []time.Time
 }
 
-// read gives the committed ids that are unheard, as pages of at most limit.
+// read returns the committed ids that are unheard, as pages of at most limit.
 func (r ringing) read(unheard store.Unheard, limit int, now time.Time) []store.Bell {
 	missing := r.page(unheard.Missing, limit, now)
 	return append(missing, r.page([]store.Span{{Low: unheard.After + 1, High: math.MaxUint64}}, limit, now)...)
@@ -53,7 +53,7 @@ func drawRinging(t *rapid.T) ringing {
 }
 
 // Every bell that commits within commitTime of its successor is read exactly once,
-// whatever the order of commits, the gaps and the size of pages.
+// for any order of commits, gaps and page size.
 func TestWindowReadsEveryBellOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bells := drawRinging(t)
@@ -119,10 +119,10 @@ func bellsAt(ids ...uint64) []store.Bell {
 	return bells
 }
 
-// behindID asks for what is behind an id.
+// behindID asks for the ids above an id.
 func behindID(id uint64) store.Unheard { return store.Unheard{After: id} }
 
-// missing are the ids that a window reads again now.
+// missing returns the ids that a window reads again now.
 func missing(w *window, now time.Time) []store.Span { return w.next(now).Missing }
 
 // windowCases are those that a property would not name.

@@ -9,17 +9,17 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// server is what is looked at on one server. It belongs to the goroutine that runs it.
+// server looks at the tables on one server. It belongs to the goroutine that runs it.
 type server struct {
 	*StandIn
 	index int
 	name  string
 	news  chan struct{} // one slot: the duties have changed
-	held  []int         // tables that the intake was told of
-	whole time.Time     // when to look from the beginning again
+	held  []int         // tables passed to the intake
+	whole time.Time     // when to start from the beginning again
 }
 
-// run looks until ctx ends, and gives up the tables then.
+// run looks at intervals until ctx ends, and then gives up the tables.
 func (sv *server) run(ctx context.Context) {
 	tick := time.NewTicker(sv.cfg.Every)
 	defer tick.Stop()
@@ -29,7 +29,7 @@ func (sv *server) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-sv.news:
-			sv.whole = time.Time{} // there may be tables that were never looked at
+			sv.whole = time.Time{} // some tables may never have been looked at
 		case <-tick.C:
 		}
 		duties := sv.of(sv.index)
@@ -42,7 +42,7 @@ func (sv *server) run(ctx context.Context) {
 	}
 }
 
-// hold tells the intake in which tables rows of which types may start.
+// hold tells the intake which rows may start: of which types, in which tables.
 func (sv *server) hold(duties []Duty) {
 	var now []int
 	for _, d := range duties {
@@ -62,8 +62,8 @@ func (sv *server) hold(duties []Duty) {
 	sv.held = now
 }
 
-// look offers what is due soon. What finds no room, or can't be read, is looked for
-// from the beginning the next time.
+// look offers rows that are due soon. If some find no room or can't be read, the next
+// look starts from the beginning.
 func (sv *server) look(ctx context.Context, duties []Duty) error {
 	clock, now := sv.cfg.Tables.Now(sv.index), time.Now()
 	if len(duties) == 0 || clock == 0 {
@@ -91,7 +91,7 @@ func (sv *server) look(ctx context.Context, duties []Duty) error {
 	return nil
 }
 
-// peek offers a page of each table, and reports whether something is left.
+// peek offers a page of each table, and reports whether there is more.
 func (sv *server) peek(ctx context.Context, tables []int, types []uint64, from, until int64) (rest bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 const DefaultEvery = 500 * time.Millisecond
 
 const (
-	lookAhead    = 2 * time.Second  // how long before it is due a row is found
+	lookAhead    = 2 * time.Second  // how long before it is due a row is looked for
 	commitTime   = 10 * time.Second // how long after its action time a new row may still appear
 	wholeEvery   = 30 * time.Second // between two looks from the beginning
 	peekTimeout  = 10 * time.Second
@@ -26,7 +26,7 @@ const (
 	tablesAtOnce = 64
 )
 
-// Tables is the store's side.
+// Tables is the part of the store that a StandIn needs.
 type Tables interface {
 	Peek(ctx context.Context, q store.PeekQuery) (store.Page, error)
 	Now(server int) int64 // the server's clock in Unix ms; 0: not known yet
@@ -34,26 +34,26 @@ type Tables interface {
 	ServerOf(table int) int
 }
 
-// Intake is the dispatcher's side.
+// Intake is the part of the dispatcher that a StandIn needs.
 type Intake interface {
 	StandIn(tables []int, owner string, types []uint64)
 	StandDown(tables []int)
 	Offer(server int, entries []duequeue.Entry) duequeue.Refused
 }
 
-// Duty is some biz types, by name, in some tables of another owner.
+// Duty is one stand-in: biz types, by name, in some tables of another owner.
 type Duty struct {
 	Owner  string
 	Types  []string
 	Tables []int
 }
 
-// Config says where to look and whom to give what is found.
+// Config says where to look and who gets the entries.
 type Config struct {
 	Tables     Tables
 	Intake     Intake
-	Number     func(bizType string) (uint64, bool) // of a biz type; false: it is not known, or can't be delivered here
-	May        func() bool                         // whether this node may act on what it knows of others: its lease is proven
+	Number     func(bizType string) (uint64, bool) // number of a biz type; false: unknown, or it can't be delivered here
+	May        func() bool                         // whether this node may act on its view of the others: its lease is proven
 	Every      time.Duration                       // 0: DefaultEvery
 	Logger     zerolog.Logger                      // the zero value logs nothing
 	Registerer prometheus.Registerer               // nil: metrics are not exported
@@ -105,7 +105,7 @@ func (s *StandIn) Set(duties []Duty) {
 	}
 }
 
-// Run looks until ctx ends, and returns nil then.
+// Run looks at all servers until ctx ends, and then returns nil.
 func (s *StandIn) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, sv := range s.servers {
@@ -138,7 +138,7 @@ func (s *StandIn) of(server int) []Duty {
 	return mine
 }
 
-// numbers returns the biz types' numbers that are known.
+// numbers returns the numbers of the biz types that are known.
 func (s *StandIn) numbers(names []string) (numbers []uint64) {
 	for _, name := range names {
 		if n, ok := s.cfg.Number(name); ok {

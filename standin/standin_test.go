@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is two servers, of even and of odd tables, and an intake.
+// world is two servers, one with the even and one with the odd tables, and an intake.
 type world struct {
 	mu      sync.Mutex
 	lease   bool
@@ -110,7 +110,7 @@ func (w *world) has(id tocsin.JobID) bool {
 	return has
 }
 
-// standsIn says for whom, by table.
+// standsIn returns the owners and types it stands in for, by table.
 func (w *world) standsIn() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,7 +207,7 @@ func TestAServerThatFailsDelaysItsOwnTablesOnly(t *testing.T) {
 		}
 		w.set(func() { w.down = false })
 		soon()
-		if !w.has(sick) { // though older than what a usual look asks for
+		if !w.has(sick) { // though it is older than an ordinary look reads
 			t.Error("not offered by a server that is back")
 		}
 	})
@@ -225,7 +225,7 @@ func TestWhatFoundNoRoomIsOfferedAgain(t *testing.T) {
 		if !w.has(id) {
 			t.Error("not offered when there is room")
 		}
-		w.set(func() { w.queries, w.offered = nil, map[tocsin.JobID]duequeue.Entry{} }) // its claim failed, say
+		w.set(func() { w.queries, w.offered = nil, map[tocsin.JobID]duequeue.Entry{} }) // as if its claim had failed
 		time.Sleep(time.Minute)
 		whole, all := 0, 0
 		w.set(func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/duequeue"
 )
 
-// types are those of the tests.
+// types are the biz types of the tests.
 var types = []biztype.Policy{
 	{Name: "a", Number: 1, Group: "g"},
 	{Name: "hang", Number: 2, Group: "g"},
@@ -18,26 +18,26 @@ var types = []biztype.Policy{
 }
 
 // intake has lanes of one server with room for a few entries. Each look at a lane
-// settles an entry of each type that does not hang. Of one that does four stay in
-// delivery.
+// settles one entry of each type that does not hang. Of a type that hangs, four
+// entries stay in delivery.
 type intake struct {
 	room      int
-	elsewhere int           // each so manieth entry is another's; 0: none
-	settled   func(all int) // told of each entry that was settled
-	full      func()        // told of a look at a lane that is full
+	elsewhere int           // every n-th entry goes elsewhere; 0: none
+	settled   func(all int) // called for each settled entry
+	full      func()        // called for a look at a full lane
 
 	mu      sync.Mutex
 	hangs   map[uint64]bool
 	paused  map[uint64]bool
 	held    map[uint64][]tocsin.JobID
-	most    map[uint64]int // held at once
+	most    map[uint64]int // most entries held at once
 	got     map[tocsin.JobID]int
 	out     map[uint64]Counts
 	dropped map[int]bool
 	all     int
 }
 
-// inDelivery is how many entries of a type that hangs are.
+// inDelivery is how many entries of a hanging type are in delivery.
 const inDelivery = 4
 
 func newIntake(room int) *intake {
@@ -95,8 +95,8 @@ func (in *intake) Lane(_ int, bizType uint64) (held, room int, open bool) {
 	return held, in.room - held, !in.paused[bizType] && bizType != 4
 }
 
-// settle ends n entries of a type that does not hang, all for 0, and returns how
-// many were ever settled; 0: none was now.
+// settle ends n entries of a type that does not hang, all for 0. It returns how many
+// were ever settled, or 0 if none was now.
 func (in *intake) settle(n int, bizType uint64) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()

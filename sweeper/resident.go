@@ -11,10 +11,10 @@ import (
 // like. Its error says what a right one looks like.
 func ParseSchedule(expression string) (schedule.Schedule, error) { return schedule.Parse(expression) }
 
-// Run sweeps at each time of the schedule until ctx ends, and returns nil then.
-// None run side by side. Without a Config.Timeout each sweep has 5/6 of the time
-// to the next. Deliveries that are under way then go on, and the next sweep counts
-// their outcomes.
+// Run sweeps at each time of the schedule until ctx ends, and then returns nil.
+// Sweeps never overlap. Without a Config.Timeout each sweep has 5/6 of the time to
+// the next. Deliveries still in progress then go on, and the next sweep counts their
+// outcomes.
 func (s *Sweeper) Run(ctx context.Context, at schedule.Schedule) error {
 	schedule.Each(ctx, at, func(ctx context.Context) {
 		timeout := s.cfg.Timeout
@@ -27,7 +27,7 @@ func (s *Sweeper) Run(ctx context.Context, at schedule.Schedule) error {
 	return nil
 }
 
-// untilNext is 5/6 of the time to the next sweep; below zero: there is none.
+// untilNext returns 5/6 of the time to the next sweep; negative if there is none.
 func untilNext(at schedule.Schedule, now time.Time) time.Duration {
 	next := at.Next(now)
 	if next.IsZero() {
@@ -36,7 +36,7 @@ func untilNext(at schedule.Schedule, now time.Time) time.Duration {
 	return next.Sub(now) / 6 * 5
 }
 
-// log tells what a sweep did, and nothing of one that found nothing.
+// log writes what a sweep did, unless it found nothing.
 func (s *Sweeper) log(ctx context.Context, result Result, err error) {
 	log := &s.cfg.Logger
 	switch left := result.Err(); {

@@ -14,7 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 )
 
-// bare is a sweeper of no server.
+// bare makes a sweeper without servers.
 func bare(t *testing.T, log *bytes.Buffer) *Sweeper {
 	t.Helper()
 	s, err := New(Config{
@@ -66,7 +66,7 @@ func TestAResidentSweepHasLessThanTheTimeToItsNext(t *testing.T) {
 	}
 }
 
-// ended is a schedule that does not fire again.
+// ended is a schedule that never fires again.
 type ended struct{}
 
 func (ended) Next(time.Time) time.Time { return time.Time{} }

@@ -29,38 +29,38 @@ func (c Counts) total() int { return c.Delivered + c.Retried + c.Dead }
 
 // Result of one sweep.
 type Result struct {
-	Tables     int            `json:"tables"`  // peeked without an error
+	Tables     int            `json:"tables"`  // read without an error
 	Overdue    int            `json:"overdue"` // entries found past their grace time, of all types
 	Counts                    //
 	Elsewhere  int            `json:"elsewhere"`   // claimed, settled, cancelled or rescheduled by another meanwhile
-	CutOff     int            `json:"cut_off"`     // left since the time was over, or the sweep was told to end
-	InDelivery int            `json:"in_delivery"` // under way when the time of a resident sweep was over; they go on
-	Left       map[string]int `json:"left"`        // overdue and not delivered, by biz type and reason, "order.close (paused)"
+	CutOff     int            `json:"cut_off"`     // left because the time was over, or the sweep was told to end
+	InDelivery int            `json:"in_delivery"` // in progress when the time of a resident sweep was over; they go on
+	Left       map[string]int `json:"left"`        // overdue and not delivered: by biz type and reason, "order.close (paused)"
 	Unread     int            `json:"unread"`      // tables not read to their end: more may be left
 	Recovered  int            `json:"recovered"`   // run-out claims given back
-	Buried     int            `json:"buried"`      // of those: dead after the last crash
+	Buried     int            `json:"buried"`      // part of these: dead after the last crash
 	Failed     []string       `json:"failed"`      // servers that could not be swept in full
 	TimedOut   bool           `json:"timed_out"`   // its time was over
 	Stopped    bool           `json:"stopped"`     // it was told to end
 	Took       time.Duration  `json:"took_ns"`
 
 	accounts map[uint64]account // by biz type
-	underWay bool               // what is not settled yet may be
-	dry      bool               // nothing was to be settled
+	underWay bool               // tasks that are not settled may still be
+	dry      bool               // nothing is settled
 }
 
-// account is what became of the overdue tasks of one biz type.
+// account counts the overdue tasks of one biz type.
 type account struct {
 	name      string
-	left      string // why none is started, or not any more; "": they are
-	reported  bool   // they are counted only, from the beginning
+	left      string // why none is started, or none any longer; "": they are
+	reported  bool   // from the beginning they are only counted
 	carried   int    // held by the intake since an earlier sweep
 	found     int    // overdue entries
 	elsewhere int
 	inHand    int // held by the intake at the end
 }
 
-// rest is how many tasks were left, and why.
+// rest returns how many tasks were left, and why.
 func (a account) rest(settled Counts, r *Result) (n int, why string) {
 	if a.reported {
 		return a.found, a.left
@@ -80,8 +80,8 @@ func (a account) rest(settled Counts, r *Result) (n int, why string) {
 	return n, leftFailed
 }
 
-// Settled gives the result when the intake has ended: by has all outcomes of the
-// sweep, by biz type. What it held until then is left.
+// Settled returns the result once the intake has ended. by has all outcomes of the
+// sweep, by biz type. Tasks that the intake held until its end count as left.
 func (r Result) Settled(by map[uint64]Counts) Result {
 	r.accounts = maps.Clone(r.accounts)
 	for t, a := range r.accounts {
@@ -91,7 +91,7 @@ func (r Result) Settled(by map[uint64]Counts) Result {
 	return r.with(by)
 }
 
-// with adds the accounts up, with outcomes by biz type.
+// with sums up the accounts, with outcomes by biz type.
 func (r Result) with(by map[uint64]Counts) Result {
 	r.Overdue, r.Counts, r.Elsewhere, r.CutOff, r.InDelivery, r.Left = 0, Counts{}, 0, 0, 0, map[string]int{}
 	for t, a := range r.accounts {
@@ -118,8 +118,8 @@ func (r Result) LeftTotal() (n int) {
 	return n
 }
 
-// Err names what was left though it is overdue and its biz type not paused; nil if
-// nothing was.
+// Err names the overdue tasks that were left, except those of paused biz types; nil
+// if there are none.
 func (r Result) Err() error {
 	var left []string
 	for _, key := range slices.Sorted(maps.Keys(r.Left)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// run is one sweep under way. The walks of all servers count in it.
+// run is one sweep in progress. The walks of all servers count in it.
 type run struct {
 	*Sweeper
 	begin  time.Time
@@ -25,7 +25,7 @@ type run struct {
 
 	mu       sync.Mutex
 	accounts map[uint64]*account // by biz type
-	total    Result              // its counts that are of no biz type
+	total    Result              // counts that belong to no biz type
 	errs     []error
 }
 
@@ -41,7 +41,7 @@ func newRun(s *Sweeper) *run {
 	}
 	for server := range s.cfg.Servers {
 		tables := s.cfg.TablesOf(server)
-		if len(tables) > 0 { // a sweep that does not come to its end must not always miss the same ones
+		if len(tables) > 0 { // so that sweeps that never come to their end don't always miss the same tables
 			from := rand.IntN(len(tables))
 			tables = slices.Concat(tables[from:], tables[:from])
 		}
@@ -50,8 +50,8 @@ func newRun(s *Sweeper) *run {
 	return r
 }
 
-// walk goes through all tables, all servers at the same time, and waits until all
-// that was handed over is settled.
+// walk walks all tables, on all servers at the same time, and waits until all entries
+// that were handed over are settled.
 func (r *run) walk(ctx context.Context) {
 	for _, w := range r.walks {
 		if r.cfg.Intake != nil {
@@ -69,14 +69,15 @@ func (r *run) walk(ctx context.Context) {
 	telling.Wait()
 }
 
-// tell logs how far the sweep has come, each minute.
+// tell logs the progress of the sweep, each minute.
 func (r *run) tell(ctx context.Context) {
 	for wait.For(ctx, tellEvery) == nil {
 		r.cfg.Logger.Info().Stringer("result", r.result()).Msg("sweep goes on")
 	}
 }
 
-// end has the intake let go of what has not begun, and finds out what is left.
+// end makes the intake let go of entries that have not begun, and finds out what is
+// left.
 func (r *run) end(ctx context.Context) {
 	r.cause = context.Cause(ctx)
 	r.total.TimedOut = errors.Is(r.cause, errTimeout)
@@ -96,7 +97,7 @@ func (r *run) end(ctx context.Context) {
 	for t, n := range r.held() {
 		r.accounts[t].inHand = n
 	}
-	for _, p := range r.cfg.Policies() { // they may have changed since
+	for _, p := range r.cfg.Policies() { // they may have changed during the sweep
 		if a := r.accounts[p.Number]; a != nil && !a.reported {
 			a.left = leftOf(p, r.cfg.Can)
 		}
@@ -104,7 +105,8 @@ func (r *run) end(ctx context.Context) {
 	r.total.underWay = false
 }
 
-// windDown gives deliveries in hand a second, and counts meanwhile what is left.
+// windDown gives deliveries in hand a second, and meanwhile counts the tasks that are
+// left.
 func (r *run) windDown(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	counting, stop := context.WithTimeout(ctx, r.counting)
@@ -113,12 +115,12 @@ func (r *run) windDown(ctx context.Context) {
 	defer cancel()
 	tablewalk.Servers(len(r.walks), func(server int) {
 		r.walks[server].count(counting)
-		_ = r.walks[server].settled(late) // what takes longer stays in hand
+		_ = r.walks[server].settled(late) // deliveries that take longer stay in hand
 	})
 }
 
-// closeBooks finds out how many tasks went elsewhere. What is dropped from here on
-// does not.
+// closeBooks finds out how many tasks went elsewhere. Tasks that are dropped later
+// don't count as such.
 func (r *run) closeBooks() {
 	waiting := map[uint64]int{}
 	for _, w := range r.walks {
@@ -128,7 +130,7 @@ func (r *run) closeBooks() {
 			}
 		}
 	}
-	held := r.held() // before the outcomes: a task is let go of after its outcome was told
+	held := r.held() // read before the outcomes: a task is let go after its outcome was reported
 	out := r.outcomes()
 	for t, a := range r.accounts {
 		if a.reported {
@@ -138,7 +140,7 @@ func (r *run) closeBooks() {
 	}
 }
 
-// held is how many tasks the intake holds by biz type, over all servers.
+// held returns how many tasks the intake holds by biz type, over all servers.
 func (r *run) held() map[uint64]int {
 	all := map[uint64]int{}
 	for server := range r.walks {
@@ -152,7 +154,7 @@ func (r *run) held() map[uint64]int {
 	return all
 }
 
-// outcomes are those since the sweep began, by biz type.
+// outcomes returns the outcomes since the sweep began, by biz type.
 func (r *run) outcomes() map[uint64]Counts {
 	since := map[uint64]Counts{}
 	for t, all := range r.cfg.Outcomes() {
@@ -161,7 +163,7 @@ func (r *run) outcomes() map[uint64]Counts {
 	return since
 }
 
-// result is what is known by now.
+// result returns the result so far.
 func (r *run) result() Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +192,7 @@ func (r *run) add(count func(*Result)) {
 	count(&r.total)
 }
 
-// fail notes what went wrong on a server.
+// fail records an error on a server.
 func (r *run) fail(server int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +202,7 @@ func (r *run) fail(server int, err error) {
 	r.errs = append(r.errs, fmt.Errorf("sweep server %s: %w", r.cfg.Servers[server], err))
 }
 
-// failure is the error of the sweep.
+// failure returns the error of the sweep.
 func (r *run) failure() error {
 	if r.total.Stopped {
 		r.errs = append(r.errs, fmt.Errorf("sweep stopped before its end: %w", r.cause))

@@ -16,15 +16,15 @@ import (
 // Defaults of a Config.
 const (
 	DefaultGrace   = 60 * time.Second
-	DefaultTimeout = 50 * time.Second // below the step of a crontab
+	DefaultTimeout = 50 * time.Second // shorter than a crontab's step of a minute
 	DefaultPage    = 500
 )
 
 const (
-	pageTogether = 64                    // entries of each table, where several are read together
-	atMost       = 4096                  // entries of a biz type that the intake holds of one server
-	countedAt    = 1000                  // pageTogether of what is counted only
-	countedAlone = 10_000                // Page of what is counted only
+	pageTogether = 64                    // entries of each table, when several are read together
+	atMost       = 4096                  // entries of a biz type that the intake holds for one server
+	countedAt    = 1000                  // pageTogether of entries that are only counted
+	countedAlone = 10_000                // Page of entries that are only counted
 	roomPause    = 20 * time.Millisecond // between two looks for room
 	windDown     = time.Second           // for deliveries in hand when the time is over
 	tellEvery    = time.Minute           // between two lines of progress
@@ -39,14 +39,14 @@ type Tables interface {
 
 // Intake takes entries that it will load, claim, deliver and settle.
 type Intake interface {
-	// Admit lets entries of the tables be taken, on behalf of no owner, until Drop.
+	// Admit accepts entries of the tables, without an owner, until Drop.
 	Admit(tables []int, owner string, claimOverdue bool)
 	// Drop forgets entries of the tables that are not in delivery, and gives their claims back.
 	Drop(tables []int)
-	// Offer takes what it has room for and returns what it refused.
+	// Offer takes the entries that it has room for and returns the others.
 	Offer(server int, entries []duequeue.Entry) duequeue.Refused
-	// Lane is how many entries of a biz type are held, until they are settled, and how many more fit; open: it is neither
-	// paused nor without a handler.
+	// Lane returns how many entries of a biz type are held until they are settled, and how many more fit. open is false
+	// if the type is paused or has no handler.
 	Lane(server int, bizType uint64) (held, room int, open bool)
 }
 
@@ -60,9 +60,9 @@ type Config struct {
 	Policies   func() []biztype.Policy     // asked at the start of each sweep
 	Can        func(p biztype.Policy) bool // whether Intake can deliver the type
 	Grace      time.Duration               // how long overdue; 0: 60s; below zero: no grace at all, for tests
-	Timeout    time.Duration               // of a sweep; 0: 50s, of one in Run 5/6 of the time to the next; below zero: none
-	Page       int                         // entries of a table that is read alone; 0: 500
-	Outcomes   func() map[uint64]Counts    // outcomes that Intake has seen so far, ever, by biz type; nil: none are known
+	Timeout    time.Duration               // of a sweep; 0: 50s, in Run 5/6 of the time to the next sweep; negative: none
+	Page       int                         // entries of a table that is read on its own; 0: 500
+	Outcomes   func() map[uint64]Counts    // all outcomes of Intake so far, by biz type; nil: none are known
 	Logger     zerolog.Logger              // of progress, and of Run
 	Registerer prometheus.Registerer       // nil: metrics are not exported
 }
@@ -71,7 +71,7 @@ type Config struct {
 type Sweeper struct {
 	cfg      Config
 	metrics  *metrics
-	counting time.Duration // at most, of what is left; tests have more time
+	counting time.Duration // limit for counting what is left; tests have more time
 }
 
 // New checks the config and makes a Sweeper.
@@ -91,13 +91,11 @@ func New(cfg Config) (*Sweeper, error) {
 	return &Sweeper{cfg: cfg, metrics: newMetrics(cfg.Registerer), counting: windDown}, nil
 }
 
-// Sweep walks every table of every server once and returns when all it handed
-// over is settled. Its error joins those of the servers that failed; the result
-// is good for the others all the same.
+// Sweep walks every table of every server once and returns when all tasks that it handed over are settled. Its error
+// joins those of the servers that failed; the result is valid for the others.
 //
-// When ctx ends, or the time-out is over, it hands over no more, has the intake
-// give back what has not begun, waits a second for deliveries in hand, and says
-// in Result.Left what it left. That the time is over is no error.
+// When ctx ends or the time-out is over, it hands over no more, makes the intake give back tasks that have not begun,
+// waits a second for deliveries in hand, and reports in Result.Left what it left. Reaching the time-out is no error.
 func (s *Sweeper) Sweep(ctx context.Context) (Result, error) {
 	if s.cfg.Timeout == 0 {
 		return s.sweep(ctx, DefaultTimeout)
@@ -105,7 +103,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (Result, error) {
 	return s.sweep(ctx, s.cfg.Timeout)
 }
 
-// sweep is Sweep with a time-out; below zero: none.
+// sweep is Sweep with a time-out; negative means none.
 func (s *Sweeper) sweep(ctx context.Context, timeout time.Duration) (Result, error) {
 	timed, cancel := context.WithCancel(ctx)
 	if timeout >= 0 {
@@ -120,5 +118,5 @@ func (s *Sweeper) sweep(ctx context.Context, timeout time.Duration) (Result, err
 	return result, err
 }
 
-// errTimeout is why a sweep ends whose time is over.
+// errTimeout is the cause of a sweep's end when its time is over.
 var errTimeout = errors.New("the sweep's time-out is over")

@@ -74,7 +74,7 @@ func (f fixture) addOf(t *testing.T, name string, n int) map[tocsin.JobID]bool {
 	return ids
 }
 
-// sweeper has the intake's outcomes; nil: it sweeps dry.
+// sweeper makes a sweeper with the intake; nil means a dry sweep.
 func (f fixture) sweeper(t *testing.T, in *intake) *Sweeper {
 	t.Helper()
 	cfg := Config{
@@ -118,7 +118,7 @@ func TestATypeThatHangsHoldsUpNoOther(t *testing.T) {
 	in.hangs[2] = true
 	in.settled = func(n int) {
 		if n == len(quick) {
-			stop() // the sweep would go on for ever
+			stop() // otherwise the sweep would go on for ever
 		}
 	}
 	result, err := f.sweeper(t, in).Sweep(ctx)
@@ -271,7 +271,7 @@ func TestAServerThatFailsOnTheWayLeavesWhatWasFound(t *testing.T) {
 	}
 }
 
-// failing is a server that is away after so many peeks.
+// failing is a server that fails after a number of peeks.
 type failing struct {
 	Tables
 	after int

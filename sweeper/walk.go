@@ -19,18 +19,18 @@ type walk struct {
 	lines  []*line
 	failed map[int]error // tables that could not be read
 
-	reached bool // the server was
+	reached bool // the server answered
 }
 
-// line is the way of some biz types through the tables. They go together as long
-// as the intake takes all of them; one that it has no room for goes on alone, at
-// its own pace.
+// line is the progress of some biz types through the tables. They stay together while
+// the intake takes all of them. A type that it has no room for goes on alone, at its
+// own pace.
 type line struct {
 	round
 	pages *tablewalk.Cursor
-	hand  []duequeue.Entry // found, and waiting for room; of the only type
-	begun map[int]bool     // tables whose first page was read; nil: another line tells
-	given bool             // up: its only type is not started any more
+	hand  []duequeue.Entry // found, and waiting for room; all of the only type
+	begun map[int]bool     // tables whose first page was read; nil: another line counts them
+	given bool             // given up: its only type is no longer started
 }
 
 func newWalk(r *run, server int, tables []int) *walk {
@@ -55,11 +55,12 @@ func (w *walk) through(ctx context.Context) {
 		w.fail(w.server, err)
 	}
 	w.add(func(r *Result) { r.Tables += w.read() })
-	_ = w.settled(ctx) // that ctx has ended is told by the run
+	_ = w.settled(ctx) // the run reports the end of ctx
 }
 
-// recover measures the server's clock and gives run-out claims back, until none is
-// left or none could be. Tables that fail are named; the others are done.
+// recover measures the server's clock and recovers claims that have run out, until
+// none is left or none could be recovered. Tables that fail are named; the others are
+// done.
 func (w *walk) recover(ctx context.Context) error {
 	way := tablewalk.Walk{Server: w.server, Tables: w.tables, Measure: w.cfg.Tables.Measure}
 	return way.Run(ctx, func(tables []int) error {
@@ -78,7 +79,7 @@ func (w *walk) recover(ctx context.Context) error {
 	})
 }
 
-// follow goes along all lines, a page of each in turn, to their ends.
+// follow reads all lines to their ends, a page of each in turn.
 func (w *walk) follow(ctx context.Context) error {
 	for {
 		moved, err := w.turn(ctx)
@@ -98,9 +99,9 @@ func (w *walk) follow(ctx context.Context) error {
 
 func (l *line) goesOn() bool { return !l.given && (l.pages.Left() > 0 || len(l.hand) > 0) }
 
-// turn lets each line make a step, and reports whether any could.
+// turn lets each line take a step, and reports whether any could.
 func (w *walk) turn(ctx context.Context) (moved bool, err error) {
-	for i := 0; i < len(w.lines); i++ { // steps add lines
+	for i := 0; i < len(w.lines); i++ { // step adds lines
 		if !w.lines[i].goesOn() {
 			continue
 		}
@@ -113,8 +114,9 @@ func (w *walk) turn(ctx context.Context) (moved bool, err error) {
 	return moved, nil
 }
 
-// step hands over what waits for room, or reads the next page. It reports whether
-// either was possible. A line whose only type is not started any more is given up.
+// step hands over entries that wait for room, or reads the next page. It reports
+// whether either was possible. A line whose only type is no longer started is given
+// up.
 func (w *walk) step(ctx context.Context, l *line) (bool, error) {
 	if w.cfg.Intake != nil && l.left == "" && len(l.types) == 1 {
 		room, open := w.room(l.types[0])
@@ -139,9 +141,9 @@ func (w *walk) step(ctx context.Context, l *line) (bool, error) {
 	return true, nil
 }
 
-// page reads the next page of a line and counts what it found: so many entries of
-// each of several tables together, or of one alone. It reports whether there was a
-// page. A statement that fails is sent again once: its connection may have ended.
+// page reads the next page of a line and counts the entries: at most together from
+// each of several tables, or alone from a single table. It reports whether there was
+// a page. A statement that fails is sent once more: its connection may have ended.
 func (w *walk) page(ctx context.Context, l *line, together, alone int) (page store.Page, more bool, err error) {
 	step, more := l.pages.Next()
 	if !more {
@@ -175,8 +177,7 @@ func (w *walk) page(ctx context.Context, l *line, together, alone int) (page sto
 	return page, true, nil
 }
 
-// share hands entries over. A type that they leave no room for goes on in a line
-// of its own.
+// share hands over entries. A type that finds no room goes on in a line of its own.
 func (w *walk) share(l *line, entries []duequeue.Entry) {
 	byType := map[uint64][]duequeue.Entry{}
 	for _, e := range entries {
@@ -197,24 +198,23 @@ func (w *walk) share(l *line, entries []duequeue.Entry) {
 	}
 }
 
-// give hands over entries of one type, as many as there is room for, and returns
-// the rest.
+// give hands over entries of one type, as many as fit, and returns the rest.
 func (w *walk) give(entries []duequeue.Entry) (rest []duequeue.Entry) {
 	room, open := w.room(entries[0].Type)
 	n := min(room, len(entries))
 	if !open || n == 0 || len(w.cfg.Intake.Offer(w.server, entries[:n])) > 0 {
-		return entries // those that were taken after all are known there
+		return entries // the intake recognizes those that it took after all
 	}
 	return entries[n:]
 }
 
-// room is how many entries of a type may be handed over now.
+// room returns how many entries of a type may be handed over now.
 func (w *walk) room(bizType uint64) (room int, open bool) {
 	inside, room, open := w.cfg.Intake.Lane(w.server, bizType)
 	return max(min(room, atMost-inside), 0), open
 }
 
-// settled waits until the intake holds nothing that it will start.
+// settled waits until the intake holds no entry that it will start.
 func (w *walk) settled(ctx context.Context) error {
 	for w.cfg.Intake != nil && w.busy() {
 		if err := wait.For(ctx, roomPause); err != nil {
@@ -233,11 +233,10 @@ func (w *walk) busy() bool {
 	return false
 }
 
-// count reads to the end of all lines, as far as ctx lasts, to say how much is
-// left.
+// count reads all lines to their ends, while ctx lasts, to report how much is left.
 func (w *walk) count(ctx context.Context) {
 	for _, l := range w.lines {
-		for more := w.reached; more; { // else its clock is not known
+		for more := w.reached; more; { // otherwise its clock is unknown
 			var err error
 			if _, more, err = w.page(ctx, l, countedAt, countedAlone); err != nil {
 				return
@@ -246,7 +245,7 @@ func (w *walk) count(ctx context.Context) {
 	}
 }
 
-// left is how many tables were not read to their end for all types.
+// left returns how many tables were not read to their end for all types.
 func (w *walk) left() (tables int) {
 	for _, l := range w.lines {
 		tables = max(tables, l.pages.Left())
@@ -254,7 +253,7 @@ func (w *walk) left() (tables int) {
 	return tables
 }
 
-// read is how many tables were read for all types without an error.
+// read returns how many tables were read for all types without an error.
 func (w *walk) read() (tables int) {
 	for _, table := range w.tables {
 		if w.reached && w.failed[table] == nil && w.begunBy(table) {
