@@ -140,7 +140,7 @@ func (d *drain) byNodes(ctx context.Context) (err error) {
 	}
 	var seen first
 	var handlers node.Handlers
-	node.Handle(&handlers, other, func(context.Context, *tocsin.Task[string]) error { return nil }) // or the nodes say that they lack it
+	node.Handle(&handlers, other, func(context.Context, *tocsin.Task[string]) error { return nil }) // otherwise the nodes would log that they lack it
 	node.Handle(&handlers, plain, func(context.Context, *tocsin.Task[string]) error {
 		seen.add()
 		return nil

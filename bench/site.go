@@ -157,8 +157,8 @@ func (s *site) pause(ctx context.Context, paused bool) error {
 	return nil
 }
 
-// apart is a config whose connections are not divided with the client's: what has it
-// is a process of its own in production. Each has another number.
+// apart returns a config whose connections are not divided with the client's, since
+// in production its user is a process of its own. Each such user has another number.
 func (s *site) apart(number int) tocsin.Config {
 	cfg := s.config
 	cfg.Servers = slices.Clone(cfg.Servers)

@@ -117,10 +117,10 @@ func writeAll(ctx context.Context, databases []database, changes []change) (int,
 	return written, errors.Join(errs...)
 }
 
-// readAll reads every database of every server at once. Those that fail, or that
-// are not the config's, are left out and named by the error. The databases are in
-// order of number. Once one server has answered the others get so much longer; 0:
-// as long as they take.
+// readAll reads every database of every server at once. Databases that fail, or are
+// not the config's, are left out and named by the error. The databases are in order
+// of number. Once one server has answered, the others get this much longer; 0 means
+// no limit.
 func readAll(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, longer time.Duration) ([]database, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -142,8 +142,8 @@ func readAll(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, lo
 	return all, errors.Join(append(errs, others)...)
 }
 
-// firstForeign shortens what is said of databases of which none can be used: the
-// first that is not the config's stands for all.
+// firstForeign shortens the errors when no database can be used: the first database
+// that is not the config's stands for all.
 func firstForeign(failed error) error {
 	if f := (*foreign)(nil); errors.As(failed, &f) {
 		return f
@@ -151,7 +151,7 @@ func firstForeign(failed error) error {
 	return failed
 }
 
-// readServer reads the databases of one server, up to a fault of the server.
+// readServer reads the databases of one server, until the whole server fails.
 func readServer(ctx context.Context, cfg tocsin.Config, s *mysql.Server) (found []database, failed error) {
 	for _, number := range s.Databases {
 		d := database{server: s, want: want(cfg), number: number, name: cfg.Layout.Database(number), rows: map[uint64]row{}}
@@ -171,9 +171,9 @@ func readServer(ctx context.Context, cfg tocsin.Config, s *mysql.Server) (found 
 	return found, failed
 }
 
-// Load reads the policies as they are stored, ordered by number: of each type
-// the highest revision in the databases that answer and are the config's. It fails only where none
-// does, or where a stored policy can't be read. Zeros stay zero, see
+// Load reads the stored policies, ordered by number: of each type the highest
+// revision in the databases that answer and are the config's. It fails only if there
+// is no such database, or if a stored policy can't be read. Zeros stay zero, see
 // Policy.WithDefaults.
 func Load(ctx context.Context, cfg tocsin.Config) ([]Policy, error) {
 	servers, err := openServers(cfg, 1)

@@ -26,8 +26,8 @@ type change struct {
 	verdict Verdict
 }
 
-// compare is pure: it says what each wanted row changes against what the
-// databases hold, or which one breaks the bond of name and number.
+// compare is pure. It returns how each wanted row changes the databases, or an error
+// that names the row that breaks the bond of name and number.
 func compare(databases []database, wanted []row) ([]change, error) {
 	next := uint64(1)
 	for _, d := range databases {
@@ -61,8 +61,8 @@ func conflict(databases []database, wanted row) error {
 	return nil
 }
 
-// compareType compares one wanted row. One that says what is stored already
-// leaves the stored text as it is, with what a newer program wrote there.
+// compareType compares one wanted row. A row that says what is stored already leaves
+// the stored text as it is, including fields that a newer program wrote there.
 func compareType(databases []database, wanted row, next uint64) change {
 	newest, everywhere := newest(databases, wanted.Number)
 	switch {

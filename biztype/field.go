@@ -9,17 +9,17 @@ import (
 	"strconv"
 )
 
-// errNoObject says that a stored policy is no JSON object.
+// errNoObject means that a stored policy is not a JSON object.
 var errNoObject = errors.New("the policy is not one JSON object")
 
-// field is one field of a JSON object, its value as it was written.
+// field is one field of a JSON object, with its value as it was written.
 type field struct {
 	name  string
 	value json.RawMessage
 }
 
-// setFlag returns a JSON object with one flag set, or left out if it is false. All other fields stay as they are and
-// where they are, also those that this program does not know. A flag that says so already changes nothing.
+// setFlag returns a JSON object with one flag set, or left out if it is false. All other fields keep their value and
+// place, even those that this program does not know. If the flag has the value already, nothing changes.
 func setFlag(object, name string, flag bool) (string, error) {
 	fields, err := fieldsOf(object)
 	if err != nil {
@@ -50,7 +50,7 @@ func fieldsOf(object string) (fields []field, err error) {
 		if err != nil {
 			return nil, err
 		}
-		f := field{name: name.(string)} // of an object, else Token had failed
+		f := field{name: name.(string)} // a name, or Token would have failed
 		if err := d.Decode(&f.value); err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func objectOf(fields []field) string {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		name, _ := json.Marshal(f.name) // a string always has a form
+		name, _ := json.Marshal(f.name) // marshalling a string never fails
 		b = append(append(append(b, name...), ':'), f.value...)
 	}
 	return string(append(b, '}'))

@@ -37,7 +37,8 @@ func TestSetFlag(t *testing.T) {
 	}
 }
 
-// Whatever the other fields are, a flag that is set and left out again leaves what was there.
+// Whatever the other fields are, a flag that is set and then left out again leaves
+// the original text.
 func TestSetFlagLeavesEverythingElse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

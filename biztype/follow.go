@@ -50,8 +50,8 @@ func turns(cfg tocsin.Config, servers []*mysql.Server) []database {
 	}
 }
 
-// round asks the next database, or the one behind it; of a server that does not
-// answer only one.
+// round asks the databases in turn until one answers. Of a server that does not answer
+// it asks only one.
 func (f *follower) round(ctx context.Context) {
 	w := f.Watcher
 	var errs []error

@@ -7,11 +7,10 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// SetPaused pauses a biz type, or lets it go on, in every database, and leaves
-// the rest of its policy as it is stored: whoever changes that at the same time,
-// and whichever newer program wrote fields that this one does not know.
-// Databases that can't be written are named by the error, as in Apply. The next
-// Apply of a file says again what the file says.
+// SetPaused pauses a biz type, or lets it go on, in every database. It leaves the
+// rest of the stored policy as it is, including changes made at the same time and
+// fields that only a newer program knows. Databases that can't be written are named
+// by the error, as in Apply. The next Apply of a file sets the flag as the file says.
 func SetPaused(ctx context.Context, cfg tocsin.Config, name string, paused bool) (Result, error) {
 	return apply(ctx, cfg, func(databases []database) ([]row, error) {
 		r, err := stored(databases, name)
@@ -25,7 +24,8 @@ func SetPaused(ctx context.Context, cfg tocsin.Config, name string, paused bool)
 	})
 }
 
-// stored returns the newest row of a biz type, whose policy can be read.
+// stored returns the newest row of a biz type. It fails if that row's policy can't be
+// read.
 func stored(databases []database, name string) (row, error) {
 	var latest row
 	for _, d := range databases {

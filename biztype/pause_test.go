@@ -54,8 +54,8 @@ func storedPolicies(t *testing.T, cfg tocsin.Config, number int) (texts [2]strin
 	return texts
 }
 
-// Fields that a newer program wrote, on top and within a field that this one knows, survive a pause, a resume and a
-// repair, in their order.
+// Fields that a newer program wrote survive a pause, a resume and a repair in their order, both at the top and within a
+// field that this program knows.
 func TestAPauseKeepsTheFieldsThatThisProgramDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)

@@ -20,10 +20,9 @@ const selectTypes = `SELECT /* tocsin biz read */
 FROM {database}.biz_type
 ORDER BY number`
 
-// selectStamp tells cheaply whether anything changed: every change takes a
-// higher revision. The table has a few rows. ours is 0 if the database is not the
-// config's: selectLayout says why. Parameters: cluster id, twice ("" is any);
-// database number.
+// selectStamp tells cheaply whether anything changed: every change takes a higher
+// revision. The table has a few rows. ours is 0 if the database is not the config's:
+// selectLayout shows why. Parameters: cluster id, twice ("" is any); database number.
 const selectStamp = `SELECT /* tocsin biz poll */
     COALESCE(MAX(revision), 0) AS revision,
     COUNT(*)                   AS types,
@@ -37,9 +36,9 @@ const selectStamp = `SELECT /* tocsin biz poll */
     )                          AS ours
 FROM {database}.biz_type`
 
-// selectLayout reads what a database is part of, for layoutrow. Parameter: the
-// number that it has by the config. Where the layout table is older than its
-// column identity, that name is the outer query's: empty.
+// selectLayout reads a database's layout row, for layoutrow. Parameter: its number by
+// the config. If the layout table is too old to have the column identity, the name
+// refers to the outer query's column, which is empty.
 const selectLayout = `SELECT /* tocsin biz read */
     ?,
     cluster_id,
@@ -167,11 +166,11 @@ func (d database) judge(ctx context.Context, over queryer) (found layoutrow.Row,
 	return found, &foreign{problem}
 }
 
-// where names the database and its server, "toc_0 on db1".
+// where names the database and its server: "toc_0 on db1".
 func (d database) where() string { return d.name + " on " + d.server.Name }
 
-// agree has the databases want the identity that most of them have, and leaves
-// out those with another one: the error names them.
+// agree makes the databases want the identity that most of them have. It leaves out
+// those with another one, which the error names.
 func agree(all []database) (same []database, others error) {
 	var identities layoutrow.Identities
 	for _, d := range all {
@@ -203,7 +202,7 @@ func (f *foreign) Unwrap() (causes []error) {
 	return causes
 }
 
-// want is what the config says of every database.
+// want returns what every layout row must say according to the config.
 func want(cfg tocsin.Config) layoutrow.Want {
 	return layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
 }

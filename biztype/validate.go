@@ -81,7 +81,7 @@ func (c *check) refuse(bad bool, key, format string, args ...any) {
 	}
 }
 
-// note keeps what is wrong with the key, if anything is.
+// note records what is wrong with the key, if anything is.
 func (c *check) note(key string, err error) {
 	if err != nil {
 		c.found = append(c.found, problem{c.index, key, err})

@@ -21,7 +21,7 @@ const (
 
 // File is a whole config file. Load and Parse fill in the defaults.
 type File struct {
-	Cluster string   `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], a letter or digit first, at most 64; "" takes the stored one, but nodes need it
+	Cluster string   `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], a letter or digit first, at most 64; "" takes the stored one; nodes must set it
 	Layout  Layout   `yaml:"layout"`
 	Servers []Server `yaml:"servers"`
 	Etcd    Etcd     `yaml:"etcd"`
@@ -47,7 +47,7 @@ type Server struct {
 	PasswordEnv string    `yaml:"password_env"` // variable that holds the password, instead of the one in dsn
 	Databases   Databases `yaml:"databases"`    // numbers and ranges; may be left out for a single server
 	MaxConns    int       `yaml:"max_conns"`    // open connections of each process at most, 4 to 10000; 0: 16
-	TLS         TLS       `yaml:"tls"`          // PEM files; none: as the dsn says
+	TLS         TLS       `yaml:"tls"`          // PEM files; none: the dsn decides
 
 	tls *tls.Config // of TLS, read by Parse
 }
@@ -62,13 +62,15 @@ type Etcd struct {
 
 // Node is about this process.
 type Node struct {
-	Name   string `yaml:"name"`   // form as Cluster, at most 40; "": the host name, made to fit
+	Name   string `yaml:"name"`   // same form as Cluster, at most 40; "": the host name, adapted
 	Weight int    `yaml:"weight"` // share of the tables against other nodes, 1 to 100; 0: 1
-	// PayloadMiB is how many MiB of payloads of tasks may be in memory, 1 to 65536; one biz type has half of it at most; 0: 128.
+	// PayloadMiB limits the payloads of tasks in memory, in MiB, 1 to 65536; one biz type uses at most half of it; 0:
+	// 128.
 	PayloadMiB int `yaml:"payload_mib"`
-	// DrainTimeout is how long deliveries in hand may go on after SIGTERM, 1s to 1h; 0: 30s. The process ends 5 s later at most.
+	// DrainTimeout is how long deliveries in hand may go on after SIGTERM, 1s to 1h; 0: 30s. The process ends at most 5
+	// s later.
 	DrainTimeout biztype.Duration `yaml:"drain_timeout"`
-	SecretsDir   string           `yaml:"secrets_dir"` // a file for each callback secret, of its name; absolute; "": they come from the environment
+	SecretsDir   string           `yaml:"secrets_dir"` // directory with a file for each callback secret, named after it; absolute; "": secrets come from the environment
 	Listen       string           `yaml:"listen"`      // of /metrics, /healthz and /status; "": 127.0.0.1:8480; "off": none
 }
 
@@ -80,9 +82,9 @@ type Scan struct {
 
 // Sweep is about overdue tasks.
 type Sweep struct {
-	Grace   biztype.Duration `yaml:"grace"`   // how long overdue before a sweeper looks at it, 1s to 24h; 0: 60s
-	Timeout biztype.Duration `yaml:"timeout"` // how long a sweep takes tasks up, 1s to 24h; 0: 50s, of the resident sweeper 5/6 of the time to its next
-	Cron    string           `yaml:"cron"`    // of the resident sweeper, "*/5 * * * *" or "@every 1m"; "": one sweep, then it ends
+	Grace   biztype.Duration `yaml:"grace"`   // how long a task must be overdue before a sweeper takes it, 1s to 24h; 0: 60s
+	Timeout biztype.Duration `yaml:"timeout"` // how long a sweep takes in tasks, 1s to 24h; 0: 50s, for the resident sweeper 5/6 of the time to its next sweep
+	Cron    string           `yaml:"cron"`    // of the resident sweeper, "*/5 * * * *" or "@every 1m"; "": a single sweep
 }
 
 // Purge is about tasks that are past the retention of their biz type.

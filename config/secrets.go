@@ -14,8 +14,8 @@ var (
 	wholeRef  = regexp.MustCompile(`^` + reference.String() + `$`)
 )
 
-// expand puts in what the file takes from the environment and from files. Its
-// messages name variables and files, never what they hold.
+// expand replaces the references to the environment and reads the files. Its messages
+// name variables and files, never their content.
 func (f *File) expand(lookup func(string) (string, bool)) []problem {
 	x := expansion{lookup: lookup}
 	for i := range f.Servers {
@@ -34,7 +34,7 @@ type expansion struct {
 }
 
 func (x *expansion) server(s *Server, path string) {
-	if strings.Contains(reference.ReplaceAllString(s.DSN, ""), "${") { // in the file; a value may hold it
+	if strings.Contains(reference.ReplaceAllString(s.DSN, ""), "${") { // in the file itself; a value may contain it
 		x.found = append(x.found, problem{path + ".dsn", errors.New("a reference to the environment is written ${NAME}; put a password that holds ${ into a variable")})
 	}
 	s.DSN = reference.ReplaceAllStringFunc(s.DSN, func(ref string) string {
@@ -55,8 +55,8 @@ func (x *expansion) server(s *Server, path string) {
 	s.DSN = dsn.FormatDSN()
 }
 
-// certificates reads the files of a server's tls. That cert and key are a pair is
-// checked with the rest.
+// certificates reads the files of a server's tls. Validation checks that cert and key
+// come as a pair.
 func (x *expansion) certificates(s *Server, path string) {
 	if s.TLS.lacksHalf() {
 		return

@@ -11,15 +11,15 @@ import (
 // TLS names PEM files of a connection. All "" is plain text, unless the address or
 // the dsn itself asks for TLS.
 type TLS struct {
-	CA   string `yaml:"ca"`   // who signed the server's certificate, one or more; "": the system's
-	Cert string `yaml:"cert"` // of this client, with key
+	CA   string `yaml:"ca"`   // certificates of one or more authorities that sign the server's; "": the system's
+	Cert string `yaml:"cert"` // this client's certificate, which needs key
 	Key  string `yaml:"key"`
 }
 
-// lacksHalf reports whether one of cert and key is there without the other.
+// lacksHalf reports whether one of cert and key is given without the other.
 func (t TLS) lacksHalf() bool { return (t.Cert == "") != (t.Key == "") }
 
-// load reads the files; nil if there are none. Its errors begin with key, as
+// load reads the files; nil if there are none. Its errors begin with key, such as
 // "etcd.tls".
 func (t TLS) load(key string) (*tls.Config, error) {
 	if t == (TLS{}) {
@@ -46,11 +46,11 @@ func (t TLS) load(key string) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// clientCert is a pair of files that is read anew for each connection, so that a
-// certificate may be renewed while the process lives.
+// clientCert is a pair of files that is read again for each connection, so that a
+// certificate may be renewed while the process runs.
 type clientCert struct {
 	cert, key string
-	last      atomic.Pointer[tls.Certificate] // that could be read
+	last      atomic.Pointer[tls.Certificate] // the last pair that could be read
 }
 
 func (c *clientCert) read() (*tls.Certificate, error) {
@@ -62,7 +62,7 @@ func (c *clientCert) read() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// get shows the last pair that could be read: one file may be written before the
+// get returns the last pair that could be read: one file may be written before the
 // other.
 func (c *clientCert) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if pair, err := c.read(); err == nil {

@@ -22,7 +22,7 @@ func ping(t *testing.T, f File) error {
 	return server.DB.PingContext(t.Context())
 }
 
-// move gives a file another one's text.
+// move overwrites a file with another one's text.
 func move(t *testing.T, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(from)

@@ -51,7 +51,7 @@ func (c *check) refuse(bad bool, path, format string, args ...any) {
 	}
 }
 
-// note keeps what is wrong at path, if anything is.
+// note records what is wrong at path, if anything is.
 func (c *check) note(path string, err error) {
 	if err != nil {
 		c.found = append(c.found, problem{path, err})
@@ -100,7 +100,7 @@ func (c *check) servers(f File) {
 		c.note(path+".name", name.CheckShown("server", s.Name))
 	}
 	cfg := f.Tocsin()
-	cfg.Cluster = "" // which has been checked
+	cfg.Cluster = "" // checked above
 	if err := cfg.Validate(); len(c.found) == before && err != nil {
 		c.refuse(true, "$.servers", "%w", err)
 	}

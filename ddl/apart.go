@@ -9,10 +9,11 @@ import (
 	"fmt"
 )
 
-// errNoLock says that a user lock with a name of chance could not be taken.
+// errNoLock means that a user lock with a random name could not be taken.
 var errNoLock = errors.New("it gave no user lock")
 
-// apart refuses one server under two addresses: its copy would be compared with itself.
+// apart refuses a single server under two addresses: a copy would be compared with
+// itself.
 func (p *pair) apart(ctx context.Context) error {
 	from, err := p.from.uuid(ctx)
 	if err != nil {
@@ -48,13 +49,13 @@ func (c *dbCopy) uuid(ctx context.Context) (string, error) {
 	return value, nil
 }
 
-// shareLocks reports whether a user lock that is taken on one side is seen from the other.
+// shareLocks reports whether a user lock taken on one side is seen from the other.
 func (p *pair) shareLocks(ctx context.Context) (bool, error) {
 	conn, err := p.from.DB.Conn(ctx)
 	if err != nil {
 		return false, fmt.Errorf("server %s: %w", p.from.Name, err)
 	}
-	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }() // closes it, and so frees the lock
+	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }() // closes the connection, which frees the lock
 	name := "tocsin-" + rand.Text()
 	var taken sql.NullInt64
 	err = conn.QueryRowContext(ctx, takeLock, name).Scan(&taken)

@@ -20,11 +20,11 @@ const batch = 32
 // Result says what Apply found and made.
 type Result struct {
 	Cluster   string // id of the cluster, as stored in every database
-	Identity  string // of the cluster, as stored there too; "": it could not be written, see Warning
+	Identity  string // of the cluster, as stored; "": it could not be written, see Warning
 	Databases int    // databases created
 	Tables    int    // tables created, of every kind
 	Existing  int    // tables that were there before
-	Warning   string // what could not be done, without which all works; "": nothing
+	Warning   string // what could not be done, although all works without it; "": nothing
 }
 
 // Apply creates what is missing of the databases, their layout rows and their
@@ -73,8 +73,8 @@ func (a *application) run(ctx context.Context) error {
 	return each(a.sites, func(s *site) error { return a.tables(ctx, s) })
 }
 
-// agree checks every stored layout row against the config and against each
-// other, and takes the stored cluster id and identity.
+// agree checks every stored layout row against the config and the other rows, and
+// adopts the stored cluster id and identity.
 func (a *application) agree() error {
 	for _, s := range a.sites {
 		for _, db := range s.Databases {
@@ -121,9 +121,9 @@ func (a *application) databases(ctx context.Context, s *site) error {
 	return nil
 }
 
-// identify makes the layout table and row of every database. Database 0 goes
-// first and alone: where two Applies run at once, whoever writes its row gives
-// the cluster its id and identity, and the other takes them.
+// identify makes the layout table and row of every database. Database 0 goes first
+// and alone: when two Applies run at once, the one that writes its row gives the
+// cluster its id and identity, and the other adopts them.
 func (a *application) identify(ctx context.Context) error {
 	cluster, identity := a.opt.Cluster, a.opt.Identity
 	if cluster == "" {
@@ -140,7 +140,7 @@ func (a *application) identify(ctx context.Context) error {
 		a.opt.Cluster = first.Cluster
 	}
 	if identity == "" {
-		a.opt.Identity = first.Identity // none if it could not be written: no other database gets one then
+		a.opt.Identity = first.Identity // empty if it could not be written: then no other database gets one
 	}
 	a.result.Cluster, a.result.Identity = a.opt.Cluster, a.opt.Identity
 	return each(a.sites, func(s *site) error {
@@ -192,8 +192,8 @@ func (a *application) write(ctx context.Context, s *site, db int) (layoutRow, er
 	return stored, nil
 }
 
-// insert makes the layout table of one database, and its row unless somebody
-// else is faster.
+// insert makes the layout table of one database, and its row unless another Apply was
+// faster.
 func (a *application) insert(ctx context.Context, s *site, db int) error {
 	name := s.layout.Database(db)
 	layout := table{file: layoutTable, database: name, name: layoutTable}

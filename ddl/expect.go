@@ -14,10 +14,10 @@ type structure struct {
 	still     bool // STATS_AUTO_RECALC = 0: the server does not count its statistics anew by itself
 	columns   map[string]column
 	indexes   map[string]index
-	younger   string // a column that tables of before it lack, and work without; "": none
+	younger   string // a column that older tables lack, and work without; "": none
 }
 
-// mayLack names the column that older tables lack.
+// mayLack names a column that older tables may lack.
 func (s structure) mayLack(column string) structure {
 	s.younger = column
 	return s

@@ -13,11 +13,12 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// newIdentity makes what tells a cluster from every other one with its id.
+// newIdentity makes a random identity, which tells a cluster from every other with
+// the same id.
 func newIdentity() string { return strings.ToLower(rand.Text()) }
 
-// plannedIdentity is the identity that a plan gives to a cluster. It follows
-// from the config, without chance, so that a plan may be made again.
+// plannedIdentity returns the identity that a plan gives to a cluster. It is derived
+// from the config, without chance, so that the same plan can be made again.
 func plannedIdentity(cfg tocsin.Config, cluster string) string {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%q %q", cluster, named(cfg.Layout))
@@ -37,10 +38,10 @@ func identityOf(rows map[int]layoutRow) string {
 	return all.Agreed()
 }
 
-// mark writes the identity into a layout row that has none, and returns the row
-// as stored. Layout tables of before there were identities get the column. What
-// the user may not do, and what a transaction of somebody prevents, is a warning:
-// all works without an identity.
+// mark writes the identity into a layout row that has none, and returns the row as
+// stored. Layout tables from before identities existed get the column. If the user
+// lacks the right, or a transaction is in the way, that is only a warning: all works
+// without an identity.
 func (a *application) mark(ctx context.Context, s *site, db int, row layoutRow) (layoutRow, error) {
 	if a.opt.Identity == "" {
 		return row, nil
@@ -65,9 +66,8 @@ func (a *application) mark(ctx context.Context, s *site, db int, row layoutRow) 
 	return row, fmt.Errorf("write the identity of %s: %w", s.place(db), err)
 }
 
-// widen adds the column identity to a layout table that is older than it. It
-// waits at most as long as the session waits for a lock, as all who read the
-// table wait behind it.
+// widen adds the column identity to a layout table that is older than it. It waits at
+// most the session's lock wait, since every reader of the table waits behind it.
 func (s *site) widen(ctx context.Context, db int) error {
 	name := s.layout.Database(db)
 	if wide, err := s.isWide(ctx, name); wide || err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// identities reads that of every database.
+// identities reads the identity of every database.
 func identities(t *testing.T, cfg tocsin.Config) []string {
 	t.Helper()
 	sites, err := openSites(cfg, 1)
@@ -34,7 +34,7 @@ func identities(t *testing.T, cfg tocsin.Config) []string {
 	return all
 }
 
-// older makes a cluster of two databases as it was before there were identities.
+// older makes a cluster of two databases as it was before identities existed.
 func older(t *testing.T) tocsin.Config {
 	t.Helper()
 	cfg := config(t, 2, 2)
@@ -83,7 +83,7 @@ func TestApplyGivesAnOlderClusterItsIdentity(t *testing.T) {
 func TestAPlanGivesAnOlderClusterItsIdentity(t *testing.T) {
 	t.Parallel()
 	cfg := older(t)
-	for _, identity := range []string{"i1", "i2"} { // the second finds that there is one
+	for _, identity := range []string{"i1", "i2"} { // the second run finds an identity
 		plans, err := Plan(cfg, Options{Identity: identity})
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestAppliesAtOnceAgreeOnOneIdentity(t *testing.T) {
 	}
 }
 
-// One database was put back from a dump of before the others had an identity.
+// One database was restored from a dump that is older than the others' identity.
 func TestADatabaseWithoutAnIdentityGetsThatOfTheOthers(t *testing.T) {
 	t.Parallel()
 	cfg := older(t)
@@ -160,7 +160,7 @@ func TestApplyRefusesDatabasesOfTwoIdentities(t *testing.T) {
 	}
 }
 
-// Without the right to alter, or while somebody's transaction holds the layout table, all goes on without an identity.
+// Without the right to alter, or while a transaction holds the layout table, everything works without an identity.
 func TestAnIdentityThatCantBeWrittenIsAWarning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -186,7 +186,7 @@ func TestAnIdentityThatCantBeWrittenIsAWarning(t *testing.T) {
 	}
 }
 
-// holdLayouts has a transaction that uses both layout tables until the test ends.
+// holdLayouts starts a transaction that uses both layout tables until the test ends.
 func holdLayouts(t *testing.T, cfg tocsin.Config) tocsin.Config {
 	server, err := mysql.Open(cfg.Specs()[0])
 	if err != nil {
@@ -205,7 +205,7 @@ func holdLayouts(t *testing.T, cfg tocsin.Config) tocsin.Config {
 	return cfg
 }
 
-// Programs of before there were identities name the columns that they read and write, and verify refuses no column that
+// Programs from before identities existed name the columns that they read and write, and verify accepts a column that
 // needs no value.
 func TestOlderProgramsWorkBesideTheColumn(t *testing.T) {
 	t.Parallel()

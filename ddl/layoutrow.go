@@ -9,10 +9,10 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// layoutRow is the layout row of one database: what it is part of.
+// layoutRow is the layout row of one database.
 type layoutRow struct {
 	Cluster   string `db:"cluster_id"`
-	Identity  string `db:"identity"` // "": made before there was one
+	Identity  string `db:"identity"` // "": made before identities existed
 	Number    int    `db:"database_no"`
 	Databases int    `db:"databases_total"`
 	Tables    int    `db:"tables_per_database"`
@@ -47,14 +47,14 @@ func (r layoutRow) insert(database string) string {
 	).Replace(insertLayout)
 }
 
-// mark renders the statement that writes the identity where there is none.
+// mark renders the statement that writes the identity if there is none.
 func (r layoutRow) mark(database string) string {
 	return strings.ReplaceAll(in(database, markLayout), "{identity}", r.Identity)
 }
 
-// conflict says in what a stored row refuses the wanted one, naming both; place
-// is the database and its server. An empty cluster takes any, as does an empty
-// identity on either side; a different horizon or state is nothing to refuse.
+// conflict returns how a stored row contradicts the wanted one, naming both; place is
+// the database and its server. An empty cluster matches any, as does an empty
+// identity on either side; a different horizon or state is no conflict.
 func (r layoutRow) conflict(stored layoutRow, place string) error {
 	mine, theirs := shape(r), shape(stored)
 	switch {

@@ -22,13 +22,14 @@ const (
 	renameTable  = "`{database}`.`{from}` TO `{database}`.`{to}`"
 )
 
-// selectUUID reads what tells MySQL servers apart, whatever their addresses. No row: the server is MariaDB. MariaDB's
-// server_uid does not: it is a hash of a network card's address and the port, which two containers may share.
+// selectUUID reads the id that differs between any two MySQL servers, whatever their addresses. No row: the server is
+// MariaDB. MariaDB's server_uid is no such id: it is a hash of a network card's address and the port, which two
+// containers may share.
 const selectUUID = `SHOW /* tocsin ddl move */ GLOBAL VARIABLES
 WHERE Variable_name = 'server_uuid'`
 
-// takeLock and selectLock tell any two servers apart: a user lock that is taken on one connection is seen from all other
-// connections to that server, and from no connection to another server. The lock needs no right and goes with its
+// takeLock and selectLock tell any two servers apart: a user lock that is taken on one connection is seen from all
+// other connections to that server, and from no connection to another server. The lock needs no right and ends with its
 // connection. Parameter: the lock's name. takeLock returns 1 if it was free, selectLock NULL if nobody holds it.
 const (
 	takeLock = `SELECT /* tocsin ddl move */

@@ -19,7 +19,7 @@ const (
 // Options says how to create the tables. The zero value is fine.
 type Options struct {
 	Cluster         string                // id for all databases, [A-Za-z0-9._-], at most 64; "" takes the config's, else the stored one, else makes one
-	Identity        string                // tells the cluster from others with its id; form as Cluster; "" takes the stored one, else makes one
+	Identity        string                // distinguishes the cluster from others with its id; form as Cluster; "" takes the stored one, or else makes one
 	DoorbellHorizon time.Duration         // stored in new databases; 0 means 10 s, at most 1 h; a stored one stays
 	Parallel        int                   // connections to each server; 0 means 4, at most 64
 	Progress        func(done, total int) // tables that stand, of all; called often, by one goroutine at a time; nil: no calls

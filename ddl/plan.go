@@ -30,10 +30,10 @@ type ServerPlan struct {
 	Text   string // statements with comments, as the mariadb and mysql clients take them
 }
 
-// Plan gives per server what Apply would run on an empty one. It connects to
-// nothing. Running all of it gives exactly what Apply gives. Where neither opt
-// nor cfg names a cluster id, Plan makes one: all servers must then be given the
-// files of the same plan. The identity is opt's, else it follows from cfg.
+// Plan returns, per server, what Apply would run on an empty one. It connects to
+// nothing. Running all of it has exactly the effect of Apply. If neither opt nor cfg
+// names a cluster id, Plan makes one: then all servers must be given the files of the
+// same plan. The identity is opt's, or else derived from cfg.
 func Plan(cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
 	opt, err := opt.withDefaults(cfg)
 	if err != nil {

@@ -40,8 +40,8 @@ VALUES
     (1, '{cluster}', {number}, {databases}, {tables}, '{hash}',
      {horizon}, {version}, {version}, '{state}', UTC_TIMESTAMP(3), '{identity}')`
 
-// selectWide reports whether a layout table has the column identity, which
-// clusters of before there were identities lack.
+// selectWide reports whether a layout table has the column identity, which clusters
+// from before identities lack.
 const selectWide = `SELECT /* tocsin ddl layout */
     COUNT(*) > 0
 FROM information_schema.columns
@@ -49,8 +49,8 @@ WHERE table_schema = '{database}'
     AND table_name = 'layout'
     AND column_name = 'identity'`
 
-// widenLayout adds that column. widenIfNarrow does so where it is missing, in a
-// plan: MySQL knows no ADD COLUMN IF NOT EXISTS.
+// widenLayout adds that column. widenIfNarrow does so if it is missing, for a plan:
+// MySQL has no ADD COLUMN IF NOT EXISTS.
 const widenLayout = "ALTER /* tocsin ddl layout */ TABLE `{database}`.layout" + `
     ADD COLUMN identity VARCHAR(64) NOT NULL DEFAULT '' COMMENT 'random, the same in all databases of the cluster'`
 
@@ -60,16 +60,16 @@ PREPARE tocsin_widen FROM @tocsin_widen;
 EXECUTE tocsin_widen;
 DEALLOCATE PREPARE tocsin_widen`
 
-// markLayout writes the identity of a database that has none. Primary key. Zero
-// rows: it has one.
+// markLayout writes the identity of a database that has none. Primary key. Zero rows:
+// it has one already.
 const markLayout = "UPDATE /* tocsin ddl layout */ `{database}`.layout" + `
 SET identity = '{identity}'
 WHERE id = 1
     AND identity = ''`
 
-// selectLayout reads the layout row of one database; no row: none was written.
-// Where the table is older than its column identity, that name is the outer
-// query's: empty.
+// selectLayout reads the layout row of one database; no row: none was written. If the
+// table is too old to have the column identity, the name refers to the outer query's
+// column, which is empty.
 const selectLayout = `SELECT /* tocsin ddl layout */
     cluster_id,
     (SELECT (SELECT identity FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older) AS identity,

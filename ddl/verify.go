@@ -162,8 +162,8 @@ func (v *verification) layout(ctx context.Context, s *site, db int, r *report) e
 	return nil
 }
 
-// clusters finds databases whose cluster id is not that of the first one, or whose
-// identity is not that of most.
+// clusters finds databases whose cluster id differs from the first one's, or whose
+// identity differs from that of most.
 func (v *verification) clusters(sites []*site) {
 	rows, servers := map[int]layoutRow{}, map[int]*site{}
 	for _, s := range sites {

@@ -9,8 +9,8 @@ type Entry struct {
 	Due   int64  // action_time in Unix milliseconds, by the clock of the row's server
 }
 
-// Refused says of which biz types entries found no room, with the due time of the
-// oldest of each; nil: all of them found room.
+// Refused holds the biz types with entries that found no room, each with the due time
+// of its oldest such entry; nil means that all found room.
 type Refused map[uint64]int64
 
 // Note adds an entry of a biz type that found no room.

@@ -182,9 +182,9 @@ func (q *Queue) InFlight() int { return len(q.flying) }
 // Cap is the number of entries that may be known.
 func (q *Queue) Cap() int { return q.capacity }
 
-// SetCap changes how many entries may be known, under 1 being taken as 1. If more
-// are known they stay; until they have become fewer, an entry is let in only in
-// place of a later one.
+// SetCap changes how many entries the queue holds; a capacity under 1 counts as 1.
+// Entries beyond it stay. Until there are fewer, an entry is admitted only in place
+// of a later one.
 func (q *Queue) SetCap(capacity int) { q.capacity = max(capacity, 1) }
 
 // Room is how many more entries are accepted without refusing any.

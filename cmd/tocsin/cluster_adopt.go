@@ -16,7 +16,7 @@ import (
 
 // adopted is the JSON of `cluster adopt`.
 type adopted struct {
-	Before assign.Identity `json:"before"` // {}: none
+	Before assign.Identity `json:"before"` // {}: there was none
 	Now    assign.Identity `json:"now"`
 }
 
@@ -57,8 +57,8 @@ func (a *app) adopt(ctx context.Context) error {
 	})
 }
 
-// identity returns the identity of the config's databases. It refuses a config
-// whose servers can't be used.
+// identity returns the identity of the config's databases, or an error if its servers
+// can't be used.
 func (a *app) identity(ctx context.Context) (assign.Identity, error) {
 	cfg, err := a.cluster()
 	if err != nil {
@@ -75,14 +75,14 @@ func (a *app) identity(ctx context.Context) (assign.Identity, error) {
 func identityOf(ctx context.Context, db *store.Store) string {
 	var readers sync.WaitGroup
 	for server := range db.Servers() {
-		readers.Go(func() { _ = db.Check(ctx, server) }) // what else it says is the caller's to ask for
+		readers.Go(func() { _ = db.Check(ctx, server) }) // the caller asks for other errors itself
 	}
 	readers.Wait()
 	return db.Identity()
 }
 
-// identityInEtcd returns the identity of the databases that answer, and says
-// whether etcd knows the cluster by another.
+// identityInEtcd returns the identity of the databases that answer, and an error if
+// etcd has bound the cluster to another.
 func (a *app) identityInEtcd(ctx context.Context) (string, error) {
 	cfg, err := a.cluster()
 	if err != nil {

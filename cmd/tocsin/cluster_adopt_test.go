@@ -7,7 +7,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 )
 
-// Two sites have one cluster id and one etcd, as when a staging config is a copy of production's with other databases.
+// Two sites have the same cluster id and etcd, as when a staging config is a copy of production's with other databases.
 func TestTheCommandsTellTwoClustersWithOneIDApart(t *testing.T) {
 	t.Parallel()
 	production, staging := newSite(t), bareSite(t)

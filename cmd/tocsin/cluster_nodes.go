@@ -68,7 +68,7 @@ in claim mode. With --ask a node's own status page says which; that works withou
 		}
 		groups, err := a.allNodes(cmd.Context(), *only, *ask)
 		if err != nil && len(groups) == 0 {
-			return err // "no nodes" would say what is not known
+			return err // "no nodes" would be a claim, and nothing is known
 		}
 		return errors.Join(a.print(groups, func(w io.Writer) { writeGroups(w, groups) }), err)
 	}
@@ -105,7 +105,7 @@ func (a *app) allNodes(ctx context.Context, only string, ask []string) ([]groupN
 	return groups, errors.Join(failed, unread, foreign)
 }
 
-// nodesOf are the nodes of a group that etcd has not named: none, or nil if etcd
+// nodesOf returns the nodes of a group that etcd does not list: none, or nil if etcd
 // could not be read.
 func nodesOf(failed error) []assign.NodeState {
 	if failed != nil {
@@ -129,8 +129,8 @@ func (a *app) typeGroups(ctx context.Context, only string) (names []string, err 
 	return names, err
 }
 
-// addUnlisted adds the last owners of tables that nobody has. The error names
-// what could not be read.
+// addUnlisted adds the last owners of tables without an owner. The error names what
+// could not be read.
 func (a *app) addUnlisted(ctx context.Context, groups []groupNodes, etcd bool) error {
 	db, err := a.store()
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *app) addUnlisted(ctx context.Context, groups []groupNodes, etcd bool) e
 	return unread
 }
 
-// ownerRows reads who took each table last, for each of the groups, from all
+// ownerRows reads the last owner of each table, for each of the groups, from all
 // servers at once. The error names the servers that could not be read in full.
 func ownerRows(ctx context.Context, db *store.Store, groups []string) ([]map[int]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
@@ -163,7 +163,7 @@ func ownerRows(ctx context.Context, db *store.Store, groups []string) ([]map[int
 	for i := range rows {
 		rows[i] = map[int]string{}
 	}
-	var mu sync.Mutex // of rows
+	var mu sync.Mutex // guards rows
 	var readers sync.WaitGroup
 	for server := range errs {
 		readers.Go(func() {
@@ -173,7 +173,7 @@ func ownerRows(ctx context.Context, db *store.Store, groups []string) ([]map[int
 				maps.Copy(rows[i], found)
 				mu.Unlock()
 				if errs[server] = err; err != nil {
-					return // the next group would say the same
+					return // the next group would fail the same way
 				}
 			}
 		})
@@ -238,8 +238,9 @@ func askNode(ctx context.Context, address string) (*node.Report, error) {
 	return &report, nil
 }
 
-// addAsked puts what the pages said to their groups. Pages that don't answer are
-// shown with the first. A group that nobody has named yet gets the given nodes.
+// addAsked adds what the status pages answered to their groups. Pages that don't
+// answer are shown with the first group. A group that is not listed yet gets the
+// given nodes.
 func addAsked(groups []groupNodes, asked []askedNode, nodes []assign.NodeState) []groupNodes {
 	for _, one := range asked {
 		name := ""
@@ -275,7 +276,7 @@ func writeGroups(w io.Writer, groups []groupNodes) {
 	}
 }
 
-// headcount says how many nodes are registered, if anybody knows.
+// headcount returns how many nodes are registered, if that is known.
 func headcount(nodes []assign.NodeState) string {
 	if nodes == nil {
 		return "etcd does not say which nodes are registered"
@@ -309,7 +310,7 @@ func writeNodes(w io.Writer, nodes []assign.NodeState, now time.Time) {
 	}
 }
 
-// writeLacking says what a node can't deliver, and whether others stand in for it.
+// writeLacking writes what a node can't deliver, and whether others stand in for it.
 func writeLacking(w io.Writer, n assign.NodeState, group []assign.NodeState) {
 	for _, name := range slices.Sorted(maps.Keys(n.Info.Lacks)) {
 		meanwhile := "no node of its group can: such tasks wait"
@@ -320,9 +321,9 @@ func writeLacking(w io.Writer, n assign.NodeState, group []assign.NodeState) {
 	}
 }
 
-// writeDifference says which tasks wait because nodes of a group are not alike,
-// and which databases a node can't use. A node of an older program does not say
-// what it lacks, so nobody stands in for it.
+// writeDifference writes which tasks wait because nodes of a group differ, and which
+// databases a node can't use. A node with an older program does not publish what it
+// lacks, so nobody stands in for it.
 func writeDifference(w io.Writer, n assign.NodeState) {
 	if n.Info.Lacks == nil && len(n.Lacks) > 0 {
 		fmt.Fprintf(w, "note: %s has no handler for %s, which others of its group have: such tasks in its tables wait\n",

@@ -115,8 +115,8 @@ type counted struct {
 	now    int64
 }
 
-// census reads the biz types by number, with their groups, and counts the rows of
-// all servers at once. What can't be read is named in the error.
+// census reads the biz types by number, with their groups, and counts the rows of all
+// servers at once. The error names what could not be read.
 func census(ctx context.Context, cfg tocsin.Config) (map[uint64]biztype.Policy, []counted, error) {
 	policies, err := biztype.Load(ctx, cfg)
 	types := map[uint64]biztype.Policy{}

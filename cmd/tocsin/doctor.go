@@ -96,7 +96,7 @@ func (a *app) liveNodes(ctx context.Context) (n int) {
 	return n
 }
 
-// secretsHere looks for a callback's secrets as a node in doctor's place would.
+// secretsHere looks for a callback's secrets where a node on this host would.
 func secretsHere(dir string) func(biztype.Policy) error {
 	secrets := webhook.Secrets{Dir: dir, Getenv: os.Getenv}
 	return func(policy biztype.Policy) error {
@@ -111,7 +111,7 @@ func secretsHere(dir string) func(biztype.Policy) error {
 	}
 }
 
-// members tells what the live nodes of all groups deliver.
+// members returns what the live nodes of all groups deliver.
 func (a *app) members(ctx context.Context) (all []doctor.Member, err error) {
 	groups, err := a.nodes(ctx, "")
 	for _, g := range groups {

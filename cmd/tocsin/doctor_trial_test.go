@@ -10,7 +10,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
-// finding wants a check of a level, with parts of what is and of the fix.
+// finding expects a check of a level whose text and fix contain the parts.
 func (e examined) finding(t *testing.T, level, check string, parts ...string) {
 	t.Helper()
 	for _, c := range e.Checks {
@@ -27,7 +27,7 @@ func (e examined) finding(t *testing.T, level, check string, parts ...string) {
 	t.Errorf("no %s of %s: %+v", level, check, e.Checks)
 }
 
-// doctor runs it; a failure is no mistake.
+// doctor runs the command; it may find failures.
 func (s *site) doctor() examined {
 	s.t.Helper()
 	r := s.run("doctor", "--json")
@@ -139,7 +139,7 @@ func TestDoctorLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// hangingSite is a site on a server of its own, which can be made to hang.
+// hangingSite is a site on a server of its own that can be made to hang.
 func hangingSite(t *testing.T, args ...string) (*site, *sql.DB) {
 	t.Helper()
 	s := bareSite(t)

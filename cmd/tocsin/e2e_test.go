@@ -125,7 +125,7 @@ type site struct {
 	layout tocsin.Layout
 	db     *sql.DB
 
-	identity assign.Identity // of the databases of nodes to come
+	identity assign.Identity // of the databases of nodes that register later
 }
 
 // layoutOfTests is small, and has more than one of everything.

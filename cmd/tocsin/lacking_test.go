@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// signedSite has one callback, whose secret is looked for in a directory that the config names.
+// signedSite makes a site with one callback, whose secret is looked for in a
+// directory that the config names.
 func signedSite(t *testing.T) (s *site, received *callbacks, secret string) {
 	t.Helper()
 	s, received = bareSite(t), newCallbacks(t)
@@ -31,7 +32,7 @@ func signedSite(t *testing.T) (s *site, received *callbacks, secret string) {
 	return s, received, filepath.Join(dir, "TOCSIN_TEST_HOOK")
 }
 
-// delivered gives the checks of doctor about what nodes deliver: level and text.
+// delivered returns doctor's checks of what nodes deliver: level and text.
 func (s *site) delivered() string {
 	s.t.Helper()
 	for _, c := range decodeText[examined](s.t, s.run("doctor", "--json").stdout).Checks {
@@ -66,7 +67,7 @@ func TestANodeWithoutASecretSaysSoAndTakesItWithoutARestart(t *testing.T) {
 	if is := s.delivered(); !strings.HasPrefix(is, "ok ") {
 		t.Errorf("doctor says %q", is)
 	}
-	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())) // as on a host without the secret
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())) // as on a host that lacks the secret
 	second := s.serve("second")
 	s.ownedBy(map[string]int{"first": 4, "second": 4})
 	s.waitFor("the log says that the other stands in", func() bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Log times have milliseconds: within a second, the order of two nodes' lines tells what led to what.
+// Log times have milliseconds, so that the lines of two nodes can be ordered within a second.
 const (
 	logTime      = "2006-01-02T15:04:05.000Z07:00"
 	terminalTime = "15:04:05.000"
@@ -27,7 +27,7 @@ func (a *app) logger(level, format string) zerolog.Logger {
 	return log.Level(parsed).Hook(zerolog.HookFunc(stamp))
 }
 
-// stamp adds the time. zerolog's own Timestamp has one format for the process, and that with seconds.
+// stamp adds the time. zerolog's own Timestamp has one format per process, with whole seconds.
 func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().Format(logTime))
 }

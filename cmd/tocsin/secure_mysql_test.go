@@ -10,8 +10,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// secureMySQL starts a server whose user safe must show a certificate, and gives the
-// lines of the config that fit.
+// secureMySQL starts a server whose user safe must show a certificate, and returns
+// the matching lines of the config.
 func secureMySQL(t *testing.T, authority *devtest.Authority) string {
 	t.Helper()
 	cert, key := authority.Issue(t, "mysql")

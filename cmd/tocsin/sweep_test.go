@@ -16,9 +16,8 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// hangSite has a biz type whose callbacks hang, hang.type, beside coupon.remind,
-// whose callbacks are quick. It gives how many of the first have begun, and what
-// makes them answer.
+// hangSite makes a site with two biz types: hang.type, whose callbacks hang, and coupon.remind, whose callbacks are
+// quick. It returns the number of hanging callbacks so far, and a function that makes them answer.
 func hangSite(t *testing.T) (s *site, quick *callbacks, hung *atomic.Int32, answer func()) {
 	t.Helper()
 	s, quick = callbackSite(t)
@@ -45,11 +44,10 @@ func hangSite(t *testing.T) (s *site, quick *callbacks, hung *atomic.Int32, answ
 	return s, quick, hung, answer
 }
 
-// slots is the concurrency of a biz type whose policy names none.
+// slots is the concurrency of a biz type whose policy sets none.
 const slots = 64
 
-// overdue adds tasks that were due ten minutes ago, and makes those that are pending
-// already ten minutes older.
+// overdue adds tasks that were due ten minutes ago, and makes the pending ones ten minutes older.
 func (s *site) overdue(name string, n int) {
 	s.t.Helper()
 	typ := tocsin.Define[string](name)
@@ -65,7 +63,7 @@ func (s *site) overdue(name string, n int) {
 	}
 }
 
-// counted is how many tasks fit the condition, over all tables.
+// counted returns how many tasks meet the condition, over all tables.
 func (s *site) counted(condition string) (n int) {
 	s.t.Helper()
 	for table := range s.layout.Total() {
@@ -78,7 +76,7 @@ func (s *site) counted(condition string) (n int) {
 	return n
 }
 
-// sweptJSON is what scripts may rely on beside sweepJSON.
+// sweptJSON is the part of the JSON, in addition to sweepJSON, that scripts may rely on.
 type sweptJSON struct {
 	sweepJSON
 	CutOff     int            `json:"cut_off"`
@@ -89,8 +87,7 @@ type sweptJSON struct {
 	Stopped    bool           `json:"stopped"`
 }
 
-// TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut: more tasks hang than a
-// sweep takes up at once.
+// TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut: more tasks hang than a sweep takes in at once.
 func TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut(t *testing.T) {
 	t.Parallel()
 	const hanging, others = 6000, 40
@@ -111,14 +108,14 @@ func TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut(t *testing.T) {
 		t.Errorf("%d deliveries began, %d of %d tasks wait as they were", begun, untouched, hanging)
 	}
 	answer()
-	// Those that were cut off are not overdue by the grace time; all others are, claimed before or not.
+	// Tasks that were cut off are not yet overdue by the grace time; all others are, claimed before or not.
 	s.run("sweep", "--once").says(t, fmt.Sprintf("%d overdue, %d delivered", hanging-slots, hanging-slots), "0 left")
 	s.run("sweep", "--once", "--grace", "0s").says(t, fmt.Sprintf("%d overdue, %d delivered", slots, slots))
 }
 
 func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
 	t.Parallel()
-	const hanging, soon = 200, 15 * time.Second // two seconds, on a machine that has nothing else to do
+	const hanging, soon = 200, 15 * time.Second // two seconds on an idle machine
 	s, _, hung, answer := hangSite(t)
 	s.overdue("hang.type", hanging)
 	n, log := s.start("sweep", "--once", "--timeout", "0s")
@@ -185,7 +182,7 @@ func TestTheExitCodeOfASweepSaysWhetherAnythingIsLeft(t *testing.T) {
 	s.run("biz", "apply", "biz.yaml").ok(t)
 	s.run("biz", "pause", "coupon.remind").ok(t)
 	s.overdue("coupon.remind", 2)
-	s.run("sweep").says(t, "2 overdue", "left coupon.remind (paused): 2") // on purpose
+	s.run("sweep").says(t, "2 overdue", "left coupon.remind (paused): 2") // left on purpose
 	s.overdue("order.close", 3)
 	for _, flags := range [][]string{nil, {"--dry-run"}, {"--json"}} {
 		r := s.run(append([]string{"sweep"}, flags...)...)

@@ -125,7 +125,7 @@ func redriveAll(ctx context.Context, tables *store.Store, types []uint64, seen *
 	return total, errors.Join(errs...)
 }
 
-// redriveLimit is the tasks of one batch.
+// redriveLimit is the number of tasks in one batch.
 const redriveLimit = 500
 
 func redriveServer(ctx context.Context, tables *store.Store, server int, types []uint64, seen *tableProgress) (total int, err error) {

@@ -11,14 +11,14 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// ownEtcd is an etcd of one site, which can be wiped.
+// ownEtcd is one site's own etcd, which can be wiped.
 type ownEtcd struct {
 	*devserver.Etcd
 	s   *site
 	cfg devserver.EtcdConfig
 }
 
-// ownEtcd starts one and names it in the site's config.
+// ownEtcd starts an etcd and names it in the site's config.
 func (s *site) ownEtcd() *ownEtcd {
 	s.t.Helper()
 	e := &ownEtcd{s: s}
@@ -38,7 +38,7 @@ func (e *ownEtcd) start() {
 	e.s.t.Cleanup(func() { _ = e.Stop() })
 }
 
-// wipe replaces it by an empty one.
+// wipe replaces the etcd by an empty one.
 func (e *ownEtcd) wipe() {
 	e.s.t.Helper()
 	if err := e.Stop(); err != nil {
@@ -47,7 +47,7 @@ func (e *ownEtcd) wipe() {
 	e.start()
 }
 
-// lastOwners reads whom the owner rows name, by name without incarnation.
+// lastOwners reads the nodes that the owner rows name, by name without incarnation.
 func (s *site) lastOwners() (names []string) {
 	s.t.Helper()
 	for db := range s.layout.Databases {
@@ -69,8 +69,8 @@ func (s *site) lastOwners() (names []string) {
 	return names
 }
 
-// A node of the past is cut off from etcd and goes on in claim mode, etcd is wiped, and another node takes the tables. When
-// etcd is away next, that node's claims count and the other's don't.
+// A node is cut off from etcd and goes on in claim mode, etcd is wiped, and another node takes the tables. When etcd is
+// away next, the other node's claims count and the first one's don't.
 func TestAfterEtcdWasWipedTheNewOwnerIsTheOneWhoClaims(t *testing.T) {
 	t.Parallel()
 	const tasks = 40

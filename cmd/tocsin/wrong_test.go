@@ -11,8 +11,8 @@ import (
 	"github.com/tocsinhq/tocsin/sweeper"
 )
 
-// Every command does its work on the database that is right, names the other one
-// once, and fails.
+// Every command does its work on the correct database, names the wrong one once, and
+// fails.
 func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ wrong, says string }{
@@ -74,7 +74,7 @@ func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
 	}
 }
 
-// pausesTheOther pauses a type in database 0 alone, and ends that.
+// pausesTheOther pauses a type in database 0 alone, and resumes it.
 func (s *site) pausesTheOther(wrong string, fails func(args ...string) result) {
 	s.t.Helper()
 	if got := decodeText[appliedBiz](s.t, fails("biz", "pause", "order.close", "--json").stdout); got.Databases != 1 {
@@ -85,7 +85,8 @@ func (s *site) pausesTheOther(wrong string, fails func(args ...string) result) {
 	fails("biz", "resume", "order.close")
 }
 
-// unpaused fails the test if a type of a database was written, unless the database is gone.
+// unpaused fails the test if a type in a database was changed, unless the database is
+// gone.
 func (s *site) unpaused(database int, wrong string) {
 	s.t.Helper()
 	if strings.HasPrefix(wrong, "DROP DATABASE") {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// secretCap is more than any secret has.
+// secretCap is more than the size of any secret.
 const secretCap = 4 << 10
 
-// Secrets says where the secrets are that policies name.
+// Secrets tells where to find the secrets that policies name.
 type Secrets struct {
 	Dir    string              // a file for each secret, with its name, as Kubernetes and systemd mount them; "": none
-	Getenv func(string) string // asked for what is not in Dir
+	Getenv func(string) string // asked for secrets that are not in Dir
 }
 
 // Check reports why Dir can't be used; nil if there is none.
@@ -35,7 +35,7 @@ func (s Secrets) Check() error {
 	return nil
 }
 
-// Value reads a secret anew. Its errors name the place, and never what is there.
+// Value reads a secret. Its errors name the place, and never the content.
 func (s Secrets) Value(name string) (string, error) {
 	if s.Dir != "" {
 		value, err := readSecret(filepath.Join(s.Dir, name))

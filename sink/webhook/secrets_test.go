@@ -26,7 +26,7 @@ func TestASecretIsReadFromItsFileElseFromTheEnvironment(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "FOLDER"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("PLAIN", filepath.Join(dir, "LINK")); err != nil { // as Kubernetes does
+	if err := os.Symlink("PLAIN", filepath.Join(dir, "LINK")); err != nil { // as Kubernetes does it
 		t.Fatal(err)
 	}
 	env := map[string]string{"BOTH": secretB, "ENV": secretB, "EMPTY": secretB}

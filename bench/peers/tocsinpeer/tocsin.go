@@ -26,7 +26,7 @@ const (
 	conns      = 64
 	countConns = 8
 	claimsFor  = 61 * time.Second        // after the start of a node
-	pauseLag   = 2500 * time.Millisecond // until the node has heard of a pause: it asks once a second
+	pauseLag   = 2500 * time.Millisecond // until the node has noticed a pause: it asks once a second
 	lookEvery  = 5 * time.Millisecond
 	ownWithin  = time.Minute
 )
@@ -101,7 +101,7 @@ func (p *peer) connect(ctx context.Context) (err error) {
 	}
 	counting := p.config
 	counting.Servers = slices.Clone(counting.Servers)
-	counting.Servers[0].MaxConns = countConns // not divided with the contest's
+	counting.Servers[0].MaxConns = countConns // not divided with the contest's pools
 	if p.store, err = store.Open(counting); err != nil {
 		return err
 	}
