@@ -24,15 +24,16 @@ const budget = 10
 type logged struct {
 	*devtest.Log
 	metrics *prometheus.Registry
+	node    *node.Node
 }
 
 // runLogged starts a node of p with a log.
 func runLogged(t *testing.T, p place, name string, h *node.Handlers) logged {
 	t.Helper()
-	l := logged{new(devtest.Log), prometheus.NewRegistry()}
+	l := logged{Log: new(devtest.Log), metrics: prometheus.NewRegistry()}
 	cfg := p.config("orders")
 	cfg.Name, cfg.Logger, cfg.Registerer = name, l.Logger(), l.metrics
-	run(t, cfg, h)
+	l.node, _ = run(t, cfg, h)
 	return l
 }
 
@@ -156,6 +157,9 @@ func TestAServerThatHangsIsToldAtOnce(t *testing.T) {
 		t.Errorf("logged %v", line)
 	}
 	until(t, "the metric says so", func() bool { return l.count(t, "tocsin_node_server_waiting_seconds") > 3 })
+	if report, _ := l.node.Report(); len(report.Hangs) != 1 || !strings.HasPrefix(report.Hangs["db2"], "no answer for ") {
+		t.Errorf("the status page says that these hang: %v", report.Hangs)
+	}
 	l.withinBudget(t, first)
 	thaw()
 	l.Await(t, "server hangs no more")

@@ -62,6 +62,17 @@ func (s *stalls) run(ctx context.Context) {
 	}
 }
 
+// hanging returns the servers that hang now, with how long they have not answered.
+func (s *stalls) hanging() map[string]string {
+	all := map[string]string{}
+	for i, name := range s.pools.Servers() {
+		if waiting := s.pools.Waiting(i); waiting >= stallAfter {
+			all[name] = "no answer for " + waiting.Round(100*time.Millisecond).String()
+		}
+	}
+	return all
+}
+
 // look records how long the server has not answered by now, and logs the begin and the end of a hang.
 func (s *stalls) look(server int, name string, waiting time.Duration, now time.Time) {
 	s.waiting.WithLabelValues(name).Set(waiting.Seconds())

@@ -25,6 +25,8 @@ type Report struct {
 	Work  dispatcher.Stats  `json:"work"`
 
 	Databases []health.Database `json:"databases"` // the ones that this node can't use, or that have a fault
+	// Hangs are the servers that accept statements and don't answer, each with how long.
+	Hangs map[string]string `json:"servers_hanging"`
 }
 
 // Mode is how a node delivers.
@@ -41,14 +43,14 @@ const (
 func (n *Node) Report() (Report, bool) {
 	p := n.running.Load()
 	if p == nil {
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: Waiting, Databases: []health.Database{}}, false
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: Waiting, Databases: []health.Database{}, Hangs: map[string]string{}}, false
 	}
 	told := p.roster.now()
 	return Report{
 		Node: p.assign.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.assign.Owned(), Wanted: p.assign.Wanted(),
 		Types: told.Types, Lacks: told.Lacks, Work: p.dispatcher.Stats(),
-		Databases: p.health.State().Sick(),
+		Databases: p.health.State().Sick(), Hangs: p.stalls.hanging(),
 	}, true
 }
 

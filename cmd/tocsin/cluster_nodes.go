@@ -357,6 +357,9 @@ func writeAsked(w io.Writer, asked []askedNode) {
 		for _, d := range one.Report.Databases {
 			fmt.Fprintf(w, "note: for %s %s is %s: %s\n", oneCell(one.Report.Node), d.Name, d.Is, oneCell(d.Why))
 		}
+		for _, server := range slices.Sorted(maps.Keys(one.Report.Hangs)) {
+			fmt.Fprintf(w, "note: for %s server %s hangs: %s\n", oneCell(one.Report.Node), oneCell(server), oneCell(one.Report.Hangs[server]))
+		}
 	}
 }
 

@@ -85,7 +85,6 @@ func (c *cell) failf(format string, args ...any) {
 // all others, say in one line which one is wrong and why, write nothing to a foreign database, and use it again when it
 // is right, without a restart. It prints what each did and said.
 func TestMatrix(t *testing.T) {
-	onlyLong(t)
 	m := newMatrix(t)
 	defer m.print(t)
 	m.under(Load{Rate: 80, Types: []string{"hook"}, Far: 2 * time.Second}, func(ctx context.Context) error {

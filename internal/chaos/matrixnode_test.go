@@ -90,7 +90,12 @@ func (m *matrix) notice(f fault, seen int64) *cell {
 func (m *matrix) runOn(r *matrixRow, seen int64) {
 	c, at := r.cells[runningNode], m.seats[0]
 	m.saidOnce(r.fault, runningNode, at, seen, r.span.from, c)
-	if page, err := at.read(); !r.fault.quiet && (err != nil || !r.fault.named(string(page))) {
+	var page []byte
+	var err error
+	if !r.fault.quiet && !m.until(noticeWithin, func() bool {
+		page, err = at.read()
+		return err == nil && r.fault.named(string(page))
+	}) {
 		c.failf("its status page does not name %s and %s: %s %v", r.fault.where, r.fault.why, page, err)
 	}
 	if !at.present().alive() {
