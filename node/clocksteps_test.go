@@ -55,7 +55,8 @@ func TestNothingIsEarlyWhileClocksAreSteppedAndSlewed(t *testing.T) {
 }
 
 // overStep is how far from a step back a start may lie and still be that of a row
-// held over the step: as long as a row is held, on a busy machine.
+// held over the step, or started by a reading of the clock as it was, which counts for
+// 50 ms if later ones were slower.
 const overStep = heldAtMost + 50*time.Millisecond
 
 // stepPlay holds the servers' clocks and what the test observes of them.

@@ -14,8 +14,8 @@ const drift = 1000
 
 // clock estimates a server's clock from below. The zero clock knows nothing.
 type clock struct {
-	mu   sync.Mutex
-	last sample // the best lower bound so far
+	mu    sync.Mutex
+	known bounds
 }
 
 // sample is one reading: the server's clock stood at micro at some moment between
@@ -37,6 +37,13 @@ func (s sample) at(t time.Time) int64 {
 // came: it may have been read at the very start.
 func (s sample) latest() int64 { return s.micro + 1 + s.answered.Sub(s.asked).Microseconds() + 1 }
 
+// latestAt is the latest that the server's clock can stand at t, which is not
+// before the answer: it may be the faster one.
+func (s sample) latestAt(t time.Time) int64 {
+	passed := t.Sub(s.answered).Microseconds()
+	return s.latest() + passed + passed/drift + 1
+}
+
 // offset is how far the server's clock is ahead of this process's.
 func (s sample) offset() Offset {
 	trip := s.answered.Sub(s.asked)
@@ -44,30 +51,59 @@ func (s sample) offset() Offset {
 	return Offset{Ahead: time.UnixMicro(s.micro).Sub(middle.Round(0)), RoundTrip: trip}
 }
 
-// better returns the higher of the bound so far and a new one, so that a slow round
-// trip does not throw the estimate back. A new reading that contradicts the bound so
-// far is believed: the server's clock was set back.
-func better(old, new sample) sample {
-	kept := old.at(new.answered)
-	if old.answered.IsZero() || kept > new.latest() || kept <= new.micro {
-		return new
+// recent is for how long a reading is preferred to later ones that were slower. A
+// server's clock may be set back by less than a slow round trip shows: from this long
+// after that on, nothing that was read before it counts any more.
+const recent = 50 * time.Millisecond
+
+// bounds are the readings that the estimate uses. The zero bounds are none.
+type bounds struct {
+	last sample // the one that was asked last
+	best sample // gives the highest bound; it counts while it is recent
+}
+
+// at returns the higher bound of both at t.
+func (b bounds) at(t time.Time) int64 {
+	if t.Sub(b.best.asked) > recent {
+		return b.last.at(t)
 	}
-	return old
+	return max(b.last.at(t), b.best.at(t))
+}
+
+// take adds a reading. One that contradicts the bounds is believed: the server's clock
+// was set. One that was under way at the last answer is believed only if it is lower:
+// it may have been read before the clock was set back.
+func (b bounds) take(s sample) bounds {
+	switch {
+	case b.last.answered.IsZero():
+		return bounds{s, s}
+	case s.answered.Before(b.last.answered), s.asked.Before(b.last.answered) && s.micro > b.last.latestAt(s.answered):
+		return b
+	case b.at(s.answered) > s.latest():
+		return bounds{s, s}
+	}
+	if !s.asked.Before(b.last.asked) {
+		b.last = s
+	}
+	if s.answered.Sub(b.best.asked) > recent || s.micro >= b.best.at(s.answered) {
+		b.best = s
+	}
+	return b
 }
 
 func (c *clock) take(s sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = better(c.last, s)
+	c.known = c.known.take(s)
 }
 
 func (c *clock) now() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last.answered.IsZero() {
+	if c.known.last.answered.IsZero() {
 		return 0
 	}
-	return c.last.at(time.Now())
+	return c.known.at(time.Now())
 }
 
 // Measure reads a server's clock, which improves the estimate of Now. It also reads
