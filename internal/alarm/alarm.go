@@ -2,11 +2,10 @@
 //
 //	Set(d) --> kernel's timer --> runtime's poller --> C
 //
-// Go's own timers wait in epoll_wait, which counts whole milliseconds: in a
-// process that is otherwise idle they ring up to a millisecond late. On Linux an
-// Alarm is a timerfd (timerfd_create(2)), which wakes the runtime's poller when
-// its time has come. Elsewhere, or if the kernel refuses one, an Alarm is a Go
-// timer.
+// Go's own timers wait in epoll_wait, which counts whole milliseconds: in an
+// otherwise idle process they ring up to a millisecond late. On Linux an Alarm is a
+// timerfd (timerfd_create(2)), which wakes the runtime's poller on time. Elsewhere,
+// or if the kernel refuses a timerfd, an Alarm is a Go timer.
 package alarm
 
 import "time"
@@ -25,9 +24,8 @@ type timer interface {
 	close()
 }
 
-// New makes an Alarm that is as precise as the platform allows. It must be
-// closed. A goroutine that waits for it is not durably blocked in the sense of
-// testing/synctest.
+// New makes an Alarm that is as precise as the platform allows. It must be closed. In
+// terms of testing/synctest, a goroutine that waits for it is not durably blocked.
 func New() *Alarm {
 	a := newAlarm()
 	if a.timer = precise(a.wake); a.timer == nil {
@@ -36,7 +34,7 @@ func New() *Alarm {
 	return a
 }
 
-// Coarse makes an Alarm that is a Go timer, for tests whose time is synctest's.
+// Coarse makes an Alarm from a Go timer, for tests that use synctest's time.
 func Coarse() *Alarm {
 	a := newAlarm()
 	a.timer = coarse(a.wake)
@@ -48,9 +46,9 @@ func newAlarm() *Alarm {
 	return &Alarm{C: ring, ring: ring}
 }
 
-// Set has the alarm ring after d, at once if d is not above 0, instead of when
-// it was set to ring before. A ring that is under way may still come: whoever
-// hears it looks at the clock.
+// Set makes the alarm ring after d, at once if d is not above 0, instead of at the
+// time set before. A ring that is already on its way may still come, so the receiver
+// must check the clock.
 func (a *Alarm) Set(d time.Duration) {
 	if d <= 0 {
 		a.wake()

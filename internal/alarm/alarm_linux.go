@@ -14,13 +14,13 @@ type kernelTimer struct {
 	ended chan struct{} // closed when the reader has ended
 }
 
-// precise makes a timerfd; nil if the kernel has none to give.
+// precise makes a timerfd; nil if the kernel refuses one.
 func precise(wake func()) timer {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil
 	}
-	// A descriptor that does not block is given to the runtime's poller.
+	// os.NewFile hands a non-blocking descriptor to the runtime's poller.
 	t := &kernelTimer{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd, ended: make(chan struct{})}
 	go t.hear(wake)
 	return t
@@ -40,7 +40,7 @@ func (t *kernelTimer) hear(wake func()) {
 
 func (t *kernelTimer) set(d time.Duration) {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(d.Nanoseconds())}
-	_ = unix.TimerfdSettime(t.fd, 0, &spec, nil) // fails for a time that is out of range only, and d is above 0
+	_ = unix.TimerfdSettime(t.fd, 0, &spec, nil) // fails only for a time out of range, and d is above 0
 }
 
 func (t *kernelTimer) close() {

@@ -2,5 +2,5 @@
 
 package alarm
 
-// precise: there is no better timer here than Go's.
+// precise returns nil: this platform has no better timer than Go's.
 func precise(func()) timer { return nil }

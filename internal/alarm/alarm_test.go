@@ -77,7 +77,7 @@ func TestCoarseAlarmRingsByTheTimeOfSynctest(t *testing.T) {
 	})
 }
 
-// BenchmarkAlarm says how late an alarm of 5 ms rings in a process that is idle.
+// BenchmarkAlarm measures how late an alarm of 5 ms rings in an idle process.
 func BenchmarkAlarm(b *testing.B) {
 	const d = 5 * time.Millisecond
 	for name, open := range kinds {

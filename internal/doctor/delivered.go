@@ -8,17 +8,17 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 )
 
-// Member is a live node, as it tells about itself.
+// Member is what a live node publishes about itself.
 type Member struct {
 	ID    string
 	Group string
 	Types []string          // biz types that it delivers
-	Lacks map[string]string // biz types of its group that it does not -> why
+	Lacks map[string]string // biz types of its group that it does not deliver -> why
 }
 
-// Delivered judges whether the nodes deliver what they should: it fails for a type
-// that no node of its group delivers, and warns of nodes that others stand in for.
-// A group without nodes is not judged: they may not be started yet.
+// Delivered judges whether the nodes deliver what they should. It fails for a type
+// that no node of its group delivers, and warns of nodes that others stand in for. A
+// group without nodes is not judged: they may not have been started yet.
 func Delivered(policies []biztype.Policy, members []Member) (checks []Check) {
 	const name, fix = "delivered", "give each node of the group the secret (in its environment, or a file in node.secrets_dir) or a program with the handler"
 	for _, p := range policies {

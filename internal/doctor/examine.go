@@ -21,11 +21,11 @@ type Patient struct {
 	Servers Servers                                           // by index in Uses
 	Types   func(context.Context) ([]biztype.Policy, error)   // reads the stored policies
 	Etcd    func(context.Context) (members string, err error) // asks etcd; nil: the config names none
-	// Identity reads that of the databases, "" if they have none, and says whether etcd knows the cluster by another. It is
-	// asked when Etcd has answered.
+	// Identity returns the identity of the databases, "" if they have none, and an error if etcd has bound the cluster
+	// to another. It is called only when Etcd has answered.
 	Identity func(context.Context) (id string, refused error)
-	Members  func(context.Context) ([]Member, error) // the live nodes; nil: nobody knows
-	Secrets  func(biztype.Policy) error              // says which secret of a callback is missing here; nil: not asked
+	Members  func(context.Context) ([]Member, error) // the live nodes; nil: not known
+	Secrets  func(biztype.Policy) error              // tells which secret of a callback is missing here; nil: not asked
 	Timeout  time.Duration                           // of each question; 0: DefaultTimeout
 }
 
@@ -88,7 +88,7 @@ func (p Patient) types(ctx context.Context) []Check {
 	checks := []Check{Types(policies, err)}
 	var members []Member
 	if p.Members != nil && err == nil {
-		if found, err := p.Members(ctx); err == nil { // etcd's own check says why not
+		if found, err := p.Members(ctx); err == nil { // if not, etcd's own check says why
 			members = found
 			checks = append(checks, Delivered(policies, members)...)
 		}
@@ -136,7 +136,7 @@ func (p Patient) etcd(ctx context.Context) []Check {
 	return of("etcd", checks...)
 }
 
-// identity judges by which databases etcd knows the cluster.
+// identity judges whether etcd has bound the cluster to these databases.
 func identity(id string, refused error) Check {
 	const name = "identity"
 	switch {

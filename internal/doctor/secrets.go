@@ -7,8 +7,8 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 )
 
-// secrets judges whether the secrets of the callbacks are here. doctor sees its own environment only, and says so: it
-// fails for a type that no live node delivers either, and else warns.
+// secrets judges whether the secrets of the callbacks are available. doctor sees only its own environment, and says so.
+// It fails for a type that no live node delivers either, and otherwise warns.
 func (p Patient) secrets(policies []biztype.Policy, members []Member) []Check {
 	const name = "secrets"
 	if p.Secrets == nil {

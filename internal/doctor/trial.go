@@ -14,7 +14,7 @@ import (
 // shownFlaws is how many tables a check names.
 const shownFlaws = 6
 
-// trials tries what the user may do on a server, and whether commits end.
+// trials tests what the user may do on a server, and whether commits end.
 func (p Patient) trials(ctx context.Context, i int) []Check {
 	committed := p.commit(ctx, i)
 	if committed.Level == Fail {
@@ -27,7 +27,7 @@ func (p Patient) trials(ctx context.Context, i int) []Check {
 	return append([]Check{committed}, Rights(flaws, user, err)...)
 }
 
-// trialPatience is how many times as long as one question a trial of all tables may take.
+// trialPatience is how many times longer than one question a trial of all tables may take.
 const trialPatience = 3
 
 // commit commits one write.
@@ -40,7 +40,7 @@ func (p Patient) commit(ctx context.Context, i int) Check {
 	return Commit(tried, took, err)
 }
 
-// Commit judges a write that was committed, or was not in that time.
+// Commit judges the commit of one write, or its absence after that time.
 func Commit(tried bool, took time.Duration, err error) Check {
 	const name = "commit"
 	switch class := mysql.ClassOf(err); {
@@ -61,7 +61,7 @@ func Commit(tried bool, took time.Duration, err error) Check {
 	return good(name, "a write is committed in %s", took)
 }
 
-// Rights judges what could not be done with tables: those that are missing, and those that the user may not use.
+// Rights judges the flaws of tables: missing tables, and tables that the user may not use.
 func Rights(flaws []store.Flaw, user string, err error) []Check {
 	if err != nil {
 		return []Check{bad(Fail, "rights", err.Error(), "mend the server first")}
@@ -75,7 +75,7 @@ func Rights(flaws []store.Flaw, user string, err error) []Check {
 	return checks
 }
 
-// present judges whether all tables are there.
+// present judges whether all tables exist.
 func present(flaws []store.Flaw) Check {
 	const name = "tables"
 	gone := slices.DeleteFunc(slices.Clone(flaws), func(f store.Flaw) bool { return !f.Absent() })
@@ -119,7 +119,7 @@ func names(flaws []store.Flaw) string {
 	return strings.Join(all, ", ")
 }
 
-// verbs lists what may not be done: "UPDATE toc_0.owner; INSERT toc_0.owner, toc_0.task_0000".
+// verbs lists what the user may not do: "UPDATE toc_0.owner; INSERT toc_0.owner, toc_0.task_0000".
 func verbs(flaws []store.Flaw) string {
 	var all []string
 	for len(flaws) > 0 {
@@ -131,7 +131,7 @@ func verbs(flaws []store.Flaw) string {
 	return strings.Join(all, "; ")
 }
 
-// grants gives the GRANTs that mend it: for a whole database if one of its task tables is concerned.
+// grants returns the GRANTs that mend the flaws: for a whole database if one of its task tables is affected.
 func grants(flaws []store.Flaw, user string) string {
 	verbsOf, order := map[string][]string{}, []string{}
 	for _, f := range flaws {
@@ -153,7 +153,7 @@ func grants(flaws []store.Flaw, user string) string {
 	return strings.Join(all, "; GRANT ")
 }
 
-// account quotes what CURRENT_USER() says: toc@% is 'toc'@'%'.
+// account quotes the result of CURRENT_USER(): toc@% becomes 'toc'@'%'.
 func account(user string) string {
 	at := max(strings.LastIndex(user, "@"), 0)
 	return "'" + user[:at] + "'@'" + strings.TrimPrefix(user[at:], "@") + "'"

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Walks checks that nobody but internal/tablewalk goes through the tables of a server chunk by chunk.
+// Walks checks that only internal/tablewalk walks the tables of a server chunk by chunk.
 func Walks(m Module) []string {
 	var bad []string
 	for _, f := range m.shipped() {
@@ -33,7 +33,7 @@ func isTablesOf(x ast.Expr) bool {
 	return ok && sel.Sel.Name == "TablesOf"
 }
 
-// Groups checks that an errgroup whose error is thrown away has another use than to wait: a limit.
+// Groups checks that an errgroup whose error is ignored has a limit; otherwise a sync.WaitGroup would do.
 func Groups(m Module) []string {
 	var bad []string
 	for _, f := range m.shipped() {

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// Identities is what the databases of one config say of their identity. No
-// config names it, so the databases decide: the identity of most of them is
-// that of the cluster, and a database with another one belongs elsewhere. The zero
-// value knows none. It is safe for concurrent use.
+// Identities collects the identities of the databases of one config. The config does
+// not name an identity, so the databases decide: the identity of most of them is the
+// cluster's, and a database with another one belongs elsewhere. The zero value is
+// empty. It is safe for concurrent use.
 type Identities struct {
 	mu sync.Mutex
-	by map[int]string // by database number; none is ""
+	by map[int]string // database number -> identity; "" if it has none
 }
 
-// Note keeps what databases said of themselves just now. One that w refuses
-// has no say.
+// Note stores the identities in rows that were just read. A row that w refuses does
+// not count.
 func (i *Identities) Note(w Want, rows ...Row) {
 	w.Identity = ""
 	for _, r := range rows {
@@ -27,7 +27,7 @@ func (i *Identities) Note(w Want, rows ...Row) {
 	}
 }
 
-// Put keeps the identity of one database; "" forgets it.
+// Put stores the identity of one database; "" forgets it.
 func (i *Identities) Put(database int, identity string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -40,7 +40,7 @@ func (i *Identities) Put(database int, identity string) {
 	}
 }
 
-// Agreed returns the identity that most databases have, of equals that of the
+// Agreed returns the identity that most databases have; among equals, that of the
 // lowest number; "" if none has any.
 func (i *Identities) Agreed() string {
 	i.mu.Lock()

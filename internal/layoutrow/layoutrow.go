@@ -1,11 +1,11 @@
-// Package layoutrow is the authority for whether a database is the one that a
-// config means. Every database says in one row what it is part of:
+// Package layoutrow is the authority for whether a database is the one that a config
+// means. Every database describes in one row what it is part of:
 //
 //	layout row --Fields--> Row --Want.Refuse--> "", or what differs
 //	rows of one server, and what could not be read --Want.Judge--> Problems
 //
-// It reads nothing itself and is pure. What differs is one sentence that names
-// the database and both sides.
+// It reads nothing itself and is pure. A difference is one sentence that names the
+// database and both sides.
 package layoutrow
 
 import (
@@ -28,7 +28,7 @@ const (
 type Row struct {
 	Asked     int // the database's number by the config
 	Cluster   string
-	Identity  string // random, made once for all databases of a cluster; "": made before there was one
+	Identity  string // random, made once for all databases of a cluster; "": made before identities existed
 	Number    int    // and by itself
 	Databases int
 	Tables    int // in each database
@@ -39,7 +39,7 @@ type Row struct {
 	State     string
 }
 
-// Fields are where a row is scanned to that holds Asked and the columns
+// Fields returns the scan targets of a row that holds Asked and the columns
 // cluster_id, identity, database_no, databases_total, tables_per_database, hash,
 // doorbell_horizon_ms, schema_version, works_with and state.
 func (r *Row) Fields() []any {
@@ -89,13 +89,13 @@ func (w Want) Refuse(r Row, where string) string {
 type Problem struct {
 	Why     string // one sentence that names the database
 	Differs bool   // the database is not the one that the config means
-	Moved   bool   // it was: it is retired, and nothing else differs
-	Err     error  // of reading its row; nil if the answer came
+	Moved   bool   // the database is retired, and nothing else differs
+	Err     error  // from reading its row; nil if the row could be read
 }
 
-// Judge returns the problem of each of a server's databases; one without a
-// problem is as the config says. rows and failed are by database number: the
-// rows that were read, and why others could not be. where is "toc_0 on db1".
+// Judge returns the problem of each of a server's databases; a database without one
+// is as the config says. By database number, rows are the rows that were read, and
+// failed the reasons why others could not be. where names a database: "toc_0 on db1".
 func (w Want) Judge(databases []int, rows map[int]Row, failed map[int]error, where func(database int) string) map[int]Problem {
 	if w.Cluster == "" {
 		w.Cluster = mostNamed(databases, rows)
@@ -115,8 +115,8 @@ func (w Want) Judge(databases []int, rows map[int]Row, failed map[int]error, whe
 	return problems
 }
 
-// First is the problem of the first of a server's databases that has one. If all
-// of them lack their tables it speaks of the server.
+// First returns the problem of the first of a server's databases that has one. If all
+// of them lack their tables, the problem is the server's.
 func First(server string, databases []int, problems map[int]Problem) (first Problem, ok bool) {
 	bare := 0
 	for _, database := range databases {
@@ -134,7 +134,7 @@ func First(server string, databases []int, problems map[int]Problem) (first Prob
 	return first, ok
 }
 
-// unread words an error of reading one database's layout row.
+// unread turns an error of reading one database's layout row into a problem.
 func unread(where string, err error) Problem {
 	switch mysql.ClassOf(err) {
 	case mysql.Missing:
@@ -145,8 +145,8 @@ func unread(where string, err error) Problem {
 	return Problem{Why: fmt.Sprintf("the layout row of %s can't be read: %v", where, err), Err: err}
 }
 
-// mostNamed is the cluster that most of the databases name; the first of them
-// decides between equals.
+// mostNamed returns the cluster that most of the databases name; among equals, the
+// one named first.
 func mostNamed(databases []int, rows map[int]Row) (cluster string) {
 	named, most := make(map[string]int), 0
 	for _, row := range rows {

@@ -1,10 +1,10 @@
 // Package loglimit keeps a lasting fault from flooding the log. The first line of a cause is written at once, then at
 // most one a minute, which counts the lines left out since ("suppressed": 41).
 //
-// A loop reports every failure, not only the first of a row: so a fault that lasts is told again each minute, and
-// nobody keeps a "said already" of their own.
+// A loop reports every failure, not only the first in a row. So a fault that lasts is logged again each minute, and no
+// caller has to remember what it has already logged.
 //
-// rate.Sometimes and zerolog's BurstSampler limit one place of the code. Neither counts what it leaves out, nor forgets
+// rate.Sometimes and zerolog's BurstSampler limit one place in the code. Neither counts what it leaves out, nor forgets
 // causes that ended.
 package loglimit
 
@@ -18,13 +18,13 @@ import (
 const (
 	// interval is the time between two lines of one cause.
 	interval = time.Minute
-	// causes is how many are known apart at most. Those beyond share one line a minute.
+	// causes is how many causes are kept apart. All others share one line a minute.
 	causes = 256
-	// others is the cause that those share. No caller's cause is empty.
+	// others is the cause of those others. No caller's cause is empty.
 	others = ""
 )
 
-// Limit knows what was written lately. The zero value is ready to use; all methods may be called concurrently.
+// Limit remembers the recent lines. The zero value is ready to use; all methods may be called concurrently.
 type Limit struct {
 	mu    sync.Mutex
 	known map[string]*cause
@@ -35,13 +35,13 @@ type cause struct {
 	suppressed int       // lines left out since
 }
 
-// Of returns e if a line of this cause may be written now, with what was left out since the last one. Otherwise it
-// discards e and returns nil, on which all methods of an event do nothing:
+// Of returns e if a line of this cause may be written now, with the number of lines left out since the last one.
+// Otherwise it discards e and returns nil, on which all methods of an event do nothing:
 //
 //	limit.Of(log.Warn(), "peek "+server).Err(err).Msg("server can't be peeked")
 //
-// The cause names what is at fault, and is never made of a table, a row or an error's text: one sick server has one
-// cause in each loop.
+// The cause names the faulty thing, and never contains a table, a row or an error's text: one sick server has one cause
+// in each loop.
 func (l *Limit) Of(e *zerolog.Event, what string) *zerolog.Event {
 	suppressed, ok := l.take(what, time.Now())
 	if !ok {
@@ -67,7 +67,7 @@ func (l *Limit) take(what string, now time.Time) (suppressed int, ok bool) {
 	return suppressed, true
 }
 
-// cause returns what is known of a cause, or of all others if there is no room for one more.
+// cause returns the state of a cause, or that of all others if there is no room for one more.
 func (l *Limit) cause(what string, now time.Time) *cause {
 	if c, ok := l.known[what]; ok {
 		return c
@@ -89,7 +89,7 @@ func (l *Limit) cause(what string, now time.Time) *cause {
 	return c
 }
 
-// forget drops the causes that may write again anyway. What they left out is lost with them: they have ended.
+// forget drops causes whose minute is over. The number of lines they left out is lost with them, as they have ended.
 func (l *Limit) forget(now time.Time) {
 	for what, c := range l.known {
 		if now.Sub(c.written) >= interval {

@@ -64,8 +64,8 @@ func TestCausesBeyondTheBoundShareALineUntilOthersHaveEnded(t *testing.T) {
 	}
 }
 
-// Whatever happens, a cause writes at most one line a minute, none is held back after a minute of silence, and what is
-// left out is counted.
+// In any sequence of lines, a cause writes at most one line a minute, no line is held back after a minute of silence,
+// and all lines left out are counted.
 func TestNoLineTooManyAndNoneUncounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var limit Limit

@@ -177,7 +177,7 @@ func (m *machine) claims(s *state, i int) {
 	})
 }
 
-// losesClaim is a claim whose commit gets no answer, be it written or not.
+// losesClaim is a claim whose commit gets no answer, whether it was written or not.
 func (m *machine) losesClaim(s *state, i int, p params, then func(t *state, written bool)) {
 	if s.left.faults == 0 || !m.rules.allow(Claim, &s.row, &p) {
 		return
@@ -195,7 +195,7 @@ func (m *machine) losesClaim(s *state, i int, p params, then func(t *state, writ
 	})
 }
 
-// readsBack goes on with a claim that stands, which is as old as it is, and forgets the row where it does not.
+// readsBack goes on with a claim that stands, which keeps its age, and forgets the row otherwise.
 func (m *machine) readsBack(s *state, i int) string {
 	a := &s.actors[i]
 	if m.rules.allow(ReadBack, &s.row, &params{by: i, same: a.same}) && !m.rules.off[AskAgain] {
@@ -207,7 +207,7 @@ func (m *machine) readsBack(s *state, i int) string {
 	return bad
 }
 
-// leaves says what is wrong with forgetting the row now.
+// leaves returns what is wrong with forgetting the row now.
 func (m *machine) leaves(s *state, i int) string {
 	if s.row.status == claimed && int(s.row.claimant) == i+1 {
 		return ownClaimLeft
@@ -223,7 +223,7 @@ func (m *machine) fromClaim(s *state, i int) {
 	m.emit(s, i, "decides to give the row back", true, func(t *state) string { t.actors[i].ends(giveBack); return "" })
 }
 
-// begins makes a claimed row one that will not be given back as it was found.
+// begins marks a claimed row as begun, so that it is no longer given back as it was found.
 func (s *state) begins(i int) {
 	s.actors[i].to(checked)
 	for j := range s.actors {
@@ -327,7 +327,7 @@ func (m *machine) settles(s *state, i int) {
 	o := outcomes[a.verb]
 	p := params{by: i, version: a.version, attempts: a.attempts, held: a.held, same: a.same, next: o.next}
 	if a.doubts && !m.rules.allow(o.write, &s.row, &p) {
-		p.held, p.same = true, a.stands // once more, as that of a claim
+		p.held, p.same = true, a.stands // once more, as the outcome of a claim
 	}
 	if a.found < 0 { // a node gives it back as due now
 		p.next, p.found = a.found+1, true

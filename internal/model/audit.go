@@ -15,8 +15,8 @@ func (m *machine) write(s *state, w Write, p params) (hit bool, bad string) {
 	return true, bad
 }
 
-// rewritten tells the actors that the row is another now. Its action_time is another too, unless two writes coincide, or a
-// sweeper gives back what it has claimed.
+// rewritten tells the actors that the row has changed. Its action_time has changed too, unless two writes coincide, or
+// a sweeper gives back what it has claimed.
 func (s *state) rewritten(w Write, p *params, coincide bool) {
 	ends := s.endsTurn(w, p)
 	for i := range s.actors {

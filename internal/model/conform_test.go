@@ -168,7 +168,7 @@ func (o offer) String() string {
 		o.status, o.action, o.p.version, o.p.attempts, o.p.same, o.p.held, o.by())
 }
 
-// by is who the statement is of; a claimed row is claimed by the first.
+// by is the statement's claimer; a claimed row belongs to the first.
 func (o offer) by() string { return [...]string{"me", "you"}[o.p.by] }
 
 // known is the action_time that the statement is given.

@@ -2,20 +2,20 @@ package model
 
 import "fmt"
 
-// The second model is of one table's owners: who may write the owner row over whom, also after etcd was wiped, or restored
-// from a snapshot. Nodes are named anew each time they register, as their ids are.
+// The second model has one table and its owners: who may write the owner row over whom, even after etcd was wiped, or
+// restored from a snapshot. Nodes get new names each time they register, like their ids.
 //
 //	node --check the epoch, register, create the key--> etcd: revision, epoch, key of the table, pause
 //	  |                                                   wiped, restored, leases ended
 //	  +--write the owner row, if its revision is higher--> MySQL: node, epoch, revision
 //
-// Its promises: the row never goes from a later owner back to an earlier one; two nodes never act on the table at once; who
-// acts stands in the row; and the table always comes to such an owner again.
+// Its promises: the row never goes from a later owner back to an earlier one; two nodes never act on the table at once;
+// the row names the node that acts; and the table always reaches such an owner again.
 
 // nodesOfFence is how many nodes play.
 const nodesOfFence = 2
 
-// stage is how far a node is.
+// stage is how far a node has come.
 type stage uint8
 
 const (
@@ -26,7 +26,7 @@ const (
 	member                 // registered
 	taking                 // its owner row is being written
 	late                   // the owner row has a higher revision
-	proving                // has reserved an epoch for that
+	proving                // has reserved an epoch because of that
 	acting                 // works on the table
 	claiming               // its lease can't be proven: it claims rows, if the owner row names it
 )
@@ -34,67 +34,67 @@ const (
 // revision is that of an owner row.
 type revision struct{ epoch, created uint8 }
 
-// ownerKey is the table's key in etcd; node 0 is no key.
+// ownerKey is the table's key in etcd; node 0 means that there is none.
 type ownerKey struct {
 	node, created uint8
-	born          uint8 // how many keys there were before, in all lives of etcd
+	born          uint8 // how many keys were created before, in all lives of etcd
 }
 
-// ownerRow is the row in MySQL; node 0 is no row.
+// ownerRow is the row in MySQL; node 0 means that there is none.
 type ownerRow struct {
 	node uint8
 	revision
 	born uint8
 }
 
-// fenceNode is a node. Its key and row are those that it has, or had.
+// fenceNode is a node. Its key and row are its current or last ones.
 type fenceNode struct {
 	stage  stage
-	trusts bool     // its lease, by its own clock
-	life   uint8    // of the etcd that knows its lease
+	trusts bool     // in its lease, by its own clock
+	life   uint8    // of the etcd that has its lease
 	seen   revision // highest of the owner rows, as read
-	known  bool     // there were any
+	known  bool     // there were owner rows
 	was    uint8    // revision at which the epoch began, as read
 	wants  uint8    // epoch that it has reserved
 	key    ownerKey
-	row    ownerRow // that it writes
+	row    ownerRow // the one that it writes
 	behind ownerRow // written by a former life, still under way
 }
 
-// fences is one moment.
+// fences is one state of the world.
 type fences struct {
 	life     uint8 // of etcd
 	now      uint8 // its revision
 	epoch    uint8 // 0: there is none
 	epochAt  uint8 // revision at which it began
-	settles  bool  // the key that keeps nodes from planning stands
+	settles  bool  // the key that keeps nodes from planning exists
 	key      ownerKey
 	born     uint8
 	row      ownerRow
-	reserved uint8 // highest epoch that MySQL knows
+	reserved uint8 // highest epoch reserved in MySQL
 	nodes    [nodesOfFence]fenceNode
 	left     fenceFaults
 }
 
-// fenceFaults are what may still go wrong.
+// fenceFaults are the faults that may still happen.
 type fenceFaults struct {
 	wipes, restores, losses, unread, handOvers uint8
 	others                                     uint8 // writes of others to the same etcd
 }
 
-// FenceGuard is a rule of the fence. Each can be switched off, to see what it is good for.
+// FenceGuard is a rule of the fence. Each can be switched off to show what it prevents.
 type FenceGuard uint8
 
 // The guards.
 const (
-	EpochFirst    FenceGuard = iota // a later epoch is higher, whatever the revision
+	EpochFirst    FenceGuard = iota // a later epoch is higher, whatever its revision
 	EpochMissing                    // an etcd without an epoch gets one
 	EpochAhead                      // owner rows ahead of etcd begin an epoch
-	EpochProven                     // a higher owner row though the own key stands begins an epoch
-	EpochChecked                    // who registers has checked the epoch that stands
+	EpochProven                     // a higher owner row, while the node's own key exists, begins an epoch
+	EpochChecked                    // a node that registers has checked the current epoch
 	EpochReserved                   // an epoch is reserved in MySQL before etcd has it
-	Settle                          // with a new epoch nobody plans for a TTL
-	HigherWins                      // an owner row is written over a lower one only
+	Settle                          // after a new epoch nobody plans for a TTL
+	HigherWins                      // an owner row is written only over a lower one
 	fenceGuards
 )
 
@@ -125,7 +125,7 @@ func (w *fenceWorld) emit(s *fences, who int, what string, progress bool, change
 	}
 }
 
-// broken is a promise about every moment.
+// broken returns the promise that a state breaks.
 func (s *fences) broken() string {
 	acts := 0
 	for i := range s.nodes {
@@ -148,7 +148,7 @@ func (w *fenceWorld) moves(s *fences) []step[fences] {
 	return w.out
 }
 
-// etcd is what happens to etcd itself.
+// etcd adds the steps of etcd itself.
 func (w *fenceWorld) etcd(s *fences) {
 	if s.left.others > 0 {
 		w.emit(s, nobody, "others write to etcd", false, func(t *fences) string { t.left.others--; t.now++; return "" })
@@ -159,12 +159,12 @@ func (w *fenceWorld) etcd(s *fences) {
 	if s.left.restores > 0 && s.stopped() && s.now > 1 {
 		w.emit(s, nobody, "etcd is restored from an older snapshot", false, func(t *fences) string { t.left.restores--; t.forget(s.now / 2); return "" })
 	}
-	if s.settles && !s.trusted(s.life) { // a lease of the past is trusted for less than a TTL
+	if s.settles && !s.trusted(s.life) { // past leases are trusted for less than a TTL
 		w.emit(s, nobody, "the pause is over", true, func(t *fences) string { t.settles = false; return "" })
 	}
 }
 
-// forget begins another life of etcd, at a revision of the past. All leases are gone, and the keys under them.
+// forget begins another life of etcd, at a past revision. All leases are gone, and the keys under them.
 func (s *fences) forget(now uint8) {
 	s.life++
 	s.now, s.settles, s.key = now, false, ownerKey{}
@@ -173,7 +173,7 @@ func (s *fences) forget(now uint8) {
 	}
 }
 
-// trusted reports whether a node trusts a lease of a life of etcd before one.
+// trusted reports whether a node trusts a lease from a life of etcd before this one.
 func (s *fences) trusted(life uint8) bool {
 	for i := range s.nodes {
 		if s.nodes[i].trusts && s.nodes[i].life < life {
@@ -183,7 +183,7 @@ func (s *fences) trusted(life uint8) bool {
 	return false
 }
 
-// stopped reports whether no node runs: operators are told to stop them all before they restore etcd.
+// stopped reports whether no node runs: operators are told to stop all nodes before they restore etcd.
 func (s *fences) stopped() bool { return s.nodes == [nodesOfFence]fenceNode{} }
 
 // higher reports whether a revision is above another.
@@ -206,7 +206,7 @@ func (w *fenceWorld) write(s *fences, row ownerRow) string {
 	return ""
 }
 
-// settled: a node acts, and the owner row names it.
+// settled reports whether a node acts and the owner row names it.
 func (w *fenceWorld) settled(s *fences) bool {
 	for i := range s.nodes {
 		if n := &s.nodes[i]; n.stage == acting && n.trusts && s.row.born == n.key.born && s.row.node == uint8(i+1) {

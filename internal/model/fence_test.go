@@ -2,7 +2,7 @@ package model
 
 import "testing"
 
-// boundFence is of one search, in states.
+// boundFence is the bound of one search, in states.
 const boundFence = 1_000_000
 
 // plays are the searches of the fence, the quick ones first. The last two are too much for the race detector.
@@ -48,7 +48,7 @@ func TestOwnersFollowOneAnotherInEveryHistory(t *testing.T) {
 	}
 }
 
-// TestEveryGuardOfTheFenceIsNeeded switches each off; two that stand for each other are switched off together.
+// TestEveryGuardOfTheFenceIsNeeded switches each guard off; two that replace each other are switched off together.
 func TestEveryGuardOfTheFenceIsNeeded(t *testing.T) {
 	t.Parallel()
 	off := [][]FenceGuard{{EpochAhead, EpochProven}}
@@ -71,7 +71,7 @@ func TestEveryGuardOfTheFenceIsNeeded(t *testing.T) {
 	}
 }
 
-// TestEveryStepOfTheFenceIsTaken: a step that no history takes would be checked by nobody.
+// TestEveryStepOfTheFenceIsTaken: a step that occurs in no history would not be checked.
 func TestEveryStepOfTheFenceIsTaken(t *testing.T) {
 	t.Parallel()
 	taken := map[string]bool{}

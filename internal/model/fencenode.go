@@ -1,6 +1,6 @@
 package model
 
-// node gives the steps of one node.
+// node adds the steps of one node.
 func (w *fenceWorld) node(s *fences, i int) {
 	n := &s.nodes[i]
 	if n.behind.node != 0 {
@@ -34,8 +34,8 @@ func (w *fenceWorld) node(s *fences, i int) {
 	w.leases(s, i)
 }
 
-// progress reports whether a node's step happens by itself sooner or later. That the revisions of an etcd which has
-// forgotten catch up with an owner row is none: it may take years.
+// progress reports whether a node's step happens by itself sooner or later. It does not count on an etcd that has
+// forgotten reaching the revision of an owner row: that may take years.
 func (w *fenceWorld) progress(n *fenceNode) bool {
 	switch n.stage {
 	case late:
@@ -46,7 +46,7 @@ func (w *fenceWorld) progress(n *fenceNode) bool {
 	return true
 }
 
-// alone is what a node does by itself in each stage.
+// alone lists what a node does by itself in each stage.
 var alone = [...]struct {
 	what string
 	step func(*fenceWorld, *fences, int) string
@@ -69,7 +69,7 @@ func (w *fenceWorld) reads(s *fences, i int) string {
 	return ""
 }
 
-// checks reads the epoch. The lease that the node has got before ties all that follows to this life of etcd.
+// checks reads the epoch. Since the node got its lease before, all later steps belong to this life of etcd.
 func (w *fenceWorld) checks(s *fences, i int) string {
 	n := &s.nodes[i]
 	missing := s.epoch == 0 && !w.off[EpochMissing]
@@ -81,7 +81,7 @@ func (w *fenceWorld) checks(s *fences, i int) string {
 	return ""
 }
 
-// reserves takes an epoch above those of the owner rows, and above all that were reserved, in one write to MySQL.
+// reserves takes an epoch above those of the owner rows and above all reserved ones, in one write to MySQL.
 func (w *fenceWorld) reserves(s *fences, i int) string {
 	n := &s.nodes[i]
 	n.wants = n.seen.epoch + 1
@@ -141,7 +141,7 @@ func (w *fenceWorld) comes(s *fences, i int) {
 	}
 }
 
-// writes is the answer to the node's write; it starts to work only if the row names it.
+// writes receives the answer to the node's write. The node starts to work only if the row names it.
 func (w *fenceWorld) writes(s *fences, i int) string {
 	n := &s.nodes[i]
 	bad := w.write(s, n.row)
@@ -152,7 +152,7 @@ func (w *fenceWorld) writes(s *fences, i int) string {
 	return bad
 }
 
-// rereads: the row may have changed since.
+// rereads reads the row again, as it may have changed since.
 func (w *fenceWorld) rereads(s *fences, i int) string {
 	n := &s.nodes[i]
 	n.stage, n.seen, n.was = reserving, s.row.revision, s.epochAt
@@ -162,7 +162,7 @@ func (w *fenceWorld) rereads(s *fences, i int) string {
 	return ""
 }
 
-// proves is one transaction: an overtaken node whose key stands has the proof that etcd has forgotten.
+// proves is one transaction: an overtaken node whose key still stands has proof that etcd has forgotten.
 func (w *fenceWorld) proves(s *fences, i int) string {
 	n := &s.nodes[i]
 	stands := n.life == s.life && s.key == n.key
@@ -173,14 +173,14 @@ func (w *fenceWorld) proves(s *fences, i int) string {
 	return ""
 }
 
-// giveBack returns the key of a table that could not be started.
+// giveBack gives up the key of a table that could not be started.
 func (w *fenceWorld) giveBack(s *fences, i int) {
 	s.release(i)
 	n := &s.nodes[i]
 	n.stage, n.seen, n.was, n.wants = member, revision{}, 0, 0
 }
 
-// release deletes the node's key, if it stands.
+// release deletes the node's key, if it exists.
 func (s *fences) release(i int) {
 	if s.key == s.nodes[i].key {
 		s.key = ownerKey{}
@@ -188,7 +188,8 @@ func (s *fences) release(i int) {
 	s.nodes[i].key = ownerKey{}
 }
 
-// leases: a node that can't renew stops to trust its lease; then etcd ends it. One that etcd does not know is always lost.
+// leases ends leases: a node that can't renew stops trusting its lease; then etcd ends it. A lease that etcd does not
+// know is always lost.
 func (w *fenceWorld) leases(s *fences, i int) {
 	n := &s.nodes[i]
 	if n.trusts && (n.life != s.life || s.left.losses > 0) {
@@ -198,7 +199,7 @@ func (w *fenceWorld) leases(s *fences, i int) {
 				t.left.losses--
 			}
 			behind := n.behind
-			if n.stage == taking { // what was sent may arrive at any time
+			if n.stage == taking { // what was sent may still arrive at any time
 				behind = n.row
 			}
 			*n = fenceNode{stage: claiming, life: n.life, key: n.key, behind: behind}
@@ -210,7 +211,7 @@ func (w *fenceWorld) leases(s *fences, i int) {
 	}
 }
 
-// reborn registers as another node: its former lease has ended.
+// reborn registers as another node, since its former lease has ended.
 func (w *fenceWorld) reborn(s *fences, i int) string {
 	if s.nodes[i].life == s.life {
 		s.release(i)

@@ -11,8 +11,8 @@ import (
 // bound of one search, in states.
 const bound = 3_000_000
 
-// inTime returns the casts that can be searched in the time there is. The race detector makes a search ten times slower
-// and has nothing to find in it; `make model`, which `make test` runs too, searches all casts without it.
+// inTime returns the casts that can be searched quickly. The race detector makes a search ten times slower and has
+// nothing to find in it; `make model`, which `make test` runs too, searches all casts without it.
 func inTime() []Cast {
 	casts := Casts()
 	if underRace || testing.Short() {

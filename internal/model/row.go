@@ -35,12 +35,12 @@ const (
 	maxCrashes  = 2
 )
 
-// past is the action time of a loaded row that no later write can meet again: writes set now or later. The one exception,
-// a sweeper that gives back what it has not begun, is told by actor.again.
+// past is the action time of a loaded row that no later write can produce again: writes set now or later. The one
+// exception, a sweeper that gives back what it has not begun, is covered by actor.again.
 const past = -1
 
-// row is the part of the row that conditions read or writes set. Times are relative to now; those long gone are all the
-// same. Turn is known to nobody but the checks.
+// row is the part of the row that conditions read or writes set. Times are relative to now; all times long past are
+// equal. Only the checks know turn.
 type row struct {
 	status   status
 	action   int8 // action_time
@@ -50,7 +50,7 @@ type row struct {
 	version  uint8
 
 	turn     turn
-	claimant uint8 // of a claim, as claimed_by: index+1 of the actor; 0: nobody, or one that was killed
+	claimant uint8 // index+1 of the actor in claimed_by; 0: none, or one that was killed
 }
 
 // turn is what was started since the row last became pending by an outcome or by the user.

@@ -15,7 +15,7 @@ const (
 	StartInClaim               // a claimed row starts only while the claim leaves the time-out
 	StartLeased                // an owner starts nothing unclaimed without its lease, or of a table it gives up
 	ClaimFenced                // claim mode claims only in tables that nobody took since
-	AskAgain                   // a claim that got no answer is read back, and not forgotten
+	AskAgain                   // a claim that got no answer is read back, not forgotten
 	HandOver                   // a table is released when all its deliveries are settled or claimed
 	Prompt                     // a claimed row that can't start is given back while its claim lasts
 	BuryFirst                  // recover buries before it gives back, in one transaction

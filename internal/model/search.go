@@ -20,13 +20,13 @@ type Result struct {
 	Finding       *Finding // nil: every promise holds
 }
 
-// world is what is searched: its states are S.
+// world is the searched system; its states are S.
 type world[S comparable] interface {
 	moves(*S) []step[S]   // every step from a state; the slice may be reused by the next call
-	settled(*S) bool      // a state that progress must be able to reach from everywhere
-	stuck(*S) string      // the promise that is broken where it can't
-	line(*step[S]) string // a step of a trace
-	first(*S) string      // and its start
+	settled(*S) bool      // whether this is a state that progress must be able to reach from everywhere
+	stuck(*S) string      // the promise that is broken if progress can't reach a settled state
+	line(*step[S]) string // text of a step in a trace
+	first(*S) string      // text of its start
 	String() string       // name
 }
 
@@ -47,9 +47,9 @@ func run(cast *Cast, rs *rules, bound int) (Result, error) {
 	return walk(&machine{cast: cast, rules: rs}, cast.start(), bound)
 }
 
-// walk walks all states of a world, at most bound of them, and stops at the first step that breaks a promise. When there
-// is none, it checks that from every state a settled one can be reached by progress alone: without the user, without
-// further faults, and with every frozen process frozen for good.
+// walk walks all states of a world, at most bound of them, and stops at the first step that breaks a promise. If there
+// is none, it checks that progress alone leads from every state to a settled one: without the user, without further
+// faults, and with every frozen process frozen for good.
 func walk[S comparable](w world[S], start S, bound int) (Result, error) {
 	s := &search[S]{world: w, index: make(map[S]int32, 1<<16)}
 	s.add(start, -1)
@@ -164,7 +164,7 @@ func (s *search[S]) trace(at int32) []string {
 	return append(lines, "?")
 }
 
-// settled: the row is final.
+// settled reports whether the row is final.
 func (m *machine) settled(s *state) bool { return s.row.status.final() }
 
 func (m *machine) stuck(s *state) string {

@@ -59,19 +59,19 @@ type actor struct {
 	version  uint8
 	attempts uint8
 	at       int8  // action_time as read; held: the deadline
-	found    int8  // a sweeper's claim, not begun: 1 before the action time that it found, to be given back; 0: none
+	found    int8  // a sweeper's claim, not begun: 1 before the found action time, to be given back; 0: none
 	timer    uint8 // ticks in this phase; loaded, unsure, inClaim: since the read or claim
 	wants    bool  // must claim first
 	held     bool  // has claimed the row
 	foreign  bool  // could not claim what it has in delivery: somebody else changed it
-	doubts   bool  // has claimed what it has in delivery, and got no answer
+	doubts   bool  // has sent a claim of the row in its delivery, and got no answer
 	leaving  bool  // gives the table up
 	frozen   bool
 	away     bool // can't reach the database to store its outcome
 
 	same    bool // the row's action_time is at
 	stands  bool // doubts: the row's action_time is the deadline of that claim
-	again   bool // ... and will be again if a sweeper gives back what it has claimed
+	again   bool // ... or will be again if a sweeper gives back what it has claimed
 	fresh   bool // nobody else has written the row since
 	behind  bool // the row's turn ended since
 	started bool

@@ -44,7 +44,7 @@ type params struct {
 	held     bool  // the attempt holds a claim
 	same     bool  // the row's action_time is the one it was read with; held: the claim's deadline
 	next     int8  // retry, snooze, reschedule
-	found    bool  // claim: who claims may give the row back as it was; snooze: does so
+	found    bool  // claim: the claimer may give the row back as it was; snooze: does so
 }
 
 // nobody makes a write of which no actor learns.

@@ -24,13 +24,13 @@ type driverConn interface {
 	driver.Validator
 }
 
-// seeingConn is a connection that remembers what its user last saw behind it, and
-// since when it waits for the server.
+// seeingConn is a connection that remembers what its user last saw through it, and
+// since when it has been waiting for the server.
 type seeingConn struct {
 	driverConn
 	asked    *asked
 	patience time.Duration // of a read
-	demoted  bool          // the server took no write
+	demoted  bool          // the server refused a write
 	seen     any
 	at       time.Time
 }
@@ -54,7 +54,7 @@ func LookOnce[T any](ctx context.Context, conn *sql.Conn, every time.Duration, l
 	return seen, err
 }
 
-// worded returns a statement's error with what the driver keeps to itself.
+// worded adds to a statement's error the reason that the driver hides.
 func (c *seeingConn) worded(err error, begin time.Time) error {
 	var said *driverlib.MySQLError
 	if errors.As(err, &said) && byNumber[said.Number] == Demoted {
@@ -64,19 +64,19 @@ func (c *seeingConn) worded(err error, begin time.Time) error {
 	return unanswered(err, begin, c.patience)
 }
 
-// IsValid is false for a connection to a server that takes no writes: a new one
-// may lead to the primary.
+// IsValid is false for a connection to a server that takes no writes: a new
+// connection may lead to the primary.
 func (c *seeingConn) IsValid() bool { return !c.demoted && c.driverConn.IsValid() }
 
-// demoted is driver.ErrBadConn, so that database/sql connects again and repeats
-// a statement that it may repeat, with the text of the server.
+// demoted is driver.ErrBadConn with the text of the server. So database/sql connects
+// again, and repeats a statement if that is safe.
 type demoted struct{ *driverlib.MySQLError }
 
-// Unwrap gives both of its meanings.
+// Unwrap returns both of its meanings.
 func (d demoted) Unwrap() []error { return []error{driver.ErrBadConn, d.MySQLError} }
 
-// unanswered says so of a connection that broke because a read timed out, which
-// the driver calls an invalid connection.
+// unanswered names a read time-out as the reason why a connection broke; the driver
+// only says that it is invalid.
 func unanswered(err error, begin time.Time, patience time.Duration) error {
 	if errors.Is(err, driverlib.ErrInvalidConn) && time.Since(begin) >= patience {
 		return fmt.Errorf("no answer within %s: %w", patience, err)

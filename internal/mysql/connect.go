@@ -43,9 +43,9 @@ type Spec struct {
 	DSN       string        // go-sql-driver/mysql form; a database in it is ignored
 	Databases []int         // database numbers, 0-based
 	MaxConns  int           // open connections at most; 0 means DefaultMaxConns
-	TLS       *tls.Config   // over what the DSN says; nil means as the DSN says
-	Share     string        // pools of this process with the same Share, DSN and MaxConns have no more than that together; "": this pool shares with none
-	Beside    int           // with Share: connections that the pool's owner opens to the server apart from it
+	TLS       *tls.Config   // overrides the DSN; nil means that the DSN decides
+	Share     string        // pools of this process with the same Share, DSN and MaxConns divide MaxConns among them; "": this pool has its own
+	Beside    int           // with Share: connections that the pool's owner opens to the server outside the pool
 	IdleTime  time.Duration // after which a connection that nobody needs is closed; 0 means DefaultIdleTime
 }
 
@@ -67,7 +67,7 @@ func Open(spec Spec) (*Server, error) {
 	if spec.Name == "" {
 		spec.Name = cfg.Addr
 	}
-	if spec.TLS != nil { // which the driver clones
+	if spec.TLS != nil { // the driver clones it
 		cfg.TLS, cfg.AllowFallbackToPlaintext = spec.TLS, false
 	}
 	conn, err := driverlib.NewConnector(cfg)
@@ -113,7 +113,7 @@ func parseDSN(dsn string) (*driverlib.Config, error) {
 	cfg.InterpolateParams = true
 	cfg.MultiStatements = true
 	cfg.ClientFoundRows = false
-	cfg.RejectReadOnly = false // seeingConn does that, and keeps what the server said
+	cfg.RejectReadOnly = false // seeingConn does that, and keeps the server's message
 	cfg.Logger = driverlib.Logger(nopLogger{})
 	setDefault(&cfg.Timeout, DefaultDialTimeout)
 	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)

@@ -83,8 +83,8 @@ func lost(err error) bool {
 	return errors.As(err, &network)
 }
 
-// untrusted reports whether no connection was made because one side rejects
-// the certificate of the other: it expired, say, or belongs to another host.
+// untrusted reports whether no connection was made because one side rejects the
+// other's certificate, for example because it expired or belongs to another host.
 func untrusted(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var invalid x509.CertificateInvalidError
@@ -104,6 +104,6 @@ func untrusted(err error) bool {
 // anyone changing it or the schema.
 func (c Class) Transient() bool { return c == Contended || c == Full || c.OfServer() }
 
-// OfServer reports whether the fault is the server's as a whole: no other
-// statement to it would fare better just now.
+// OfServer reports whether the fault affects the whole server: any other statement to
+// it would fail just now, too.
 func (c Class) OfServer() bool { return c == Demoted || c == Lost || c == Barred }

@@ -6,33 +6,33 @@ import (
 	"sync"
 )
 
-// Pools of one process that are opened for the same Share take one limit of
-// connections together: it is divided among them evenly, whenever one comes or
-// goes. Each keeps connections of its own, so that none waits for another's, as a
-// node would for a service that adds many tasks at once.
+// Pools of one process that are opened with the same Share divide one limit of
+// connections evenly among them, whenever one comes or goes. Each has connections of
+// its own, so that none waits for another's. Otherwise a node would wait for a
+// service that adds many tasks at once.
 //
-// A pool whose part shrinks closes what it has too much of as soon as that is idle:
-// for this moment the process may have more open.
+// A pool whose part shrinks closes surplus connections as soon as they are idle, so
+// for a moment the process may have more open.
 
-// sharer is a pool that is open, and the connections that its owner has beside it.
+// sharer is an open pool, and the connections that its owner has outside of it.
 type sharer struct {
 	db     *sql.DB
 	beside int
 }
 
-// share is what pools must have in common to share a limit.
+// share is what pools must have in common to divide a limit.
 type share struct {
 	name, dsn string
 	limit     int
 }
 
-// sharers are the pools of this process, by what they share.
+// sharers are the pools of this process, by share.
 var sharers = struct {
 	sync.Mutex
 	of map[share][]sharer
 }{of: make(map[share][]sharer)}
 
-// join gives a pool its part, and takes from those of the others. The pool must
+// join gives a pool its part, which reduces those of the others. The pool must call
 // leave when it is closed.
 func (s share) join(one sharer) (leave func()) {
 	sharers.Lock()

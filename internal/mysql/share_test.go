@@ -7,7 +7,7 @@ import (
 
 func TestPoolsDivideWhatTheyShare(t *testing.T) {
 	t.Parallel()
-	const dsn = "root@tcp(127.0.0.1:1)/" // nobody connects
+	const dsn = "root@tcp(127.0.0.1:1)/" // no test connects
 	pool := func(s Spec) *Server {
 		t.Helper()
 		server, err := Open(s)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// waits knows what a pool's server has not answered yet. Safe for concurrent use.
+// waits knows which requests a pool's server has not answered yet. Safe for concurrent use.
 type waits struct {
-	base time.Time // its monotonic reading is what times are counted from
+	base time.Time // times are counted from its monotonic reading
 	mu   sync.Mutex
 	all  map[*asked]struct{} // of each connection, and of each attempt to make one
 }
 
-// asked is since when one connection waits for the server: nanoseconds since waits.base, 0 for not at all.
+// asked is when one connection began to wait for the server: nanoseconds since waits.base, 0 if it does not wait.
 type asked struct {
 	waits *waits
 	since atomic.Int64
@@ -23,7 +23,7 @@ type asked struct {
 
 func newWaits() *waits { return &waits{base: time.Now(), all: make(map[*asked]struct{})} }
 
-// begin adds one that waits from now on.
+// begin adds a connection that waits from now on.
 func (w *waits) begin() *asked {
 	a := &asked{waits: w}
 	a.ask()
@@ -33,7 +33,7 @@ func (w *waits) begin() *asked {
 	return a
 }
 
-// end forgets one.
+// end removes it.
 func (a *asked) end() {
 	a.waits.mu.Lock()
 	defer a.waits.mu.Unlock()
@@ -49,7 +49,7 @@ func (a *asked) ask() time.Time {
 
 func (a *asked) answer() { a.since.Store(0) }
 
-// longest is how long the oldest has waited.
+// longest returns how long the oldest request has waited.
 func (w *waits) longest() time.Duration {
 	now, oldest := int64(time.Since(w.base)), int64(0)
 	w.mu.Lock()
@@ -65,11 +65,11 @@ func (w *waits) longest() time.Duration {
 	return time.Duration(now - oldest)
 }
 
-// Waiting is how long the oldest statement of the pool, or attempt to connect, has been without an answer; 0 if there is
-// none. Prepared statements are not counted.
+// Waiting returns how long the oldest statement of the pool, or attempt to connect, has been without an answer; 0 if
+// there is none. Prepared statements are not counted.
 func (s *Server) Waiting() time.Duration { return s.waits.longest() }
 
-// ExecContext notes how long the server is asked.
+// ExecContext records how long the server takes.
 func (c *seeingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	begin := c.asked.ask()
 	defer c.asked.answer()
@@ -77,7 +77,7 @@ func (c *seeingConn) ExecContext(ctx context.Context, query string, args []drive
 	return res, c.worded(err, begin)
 }
 
-// QueryContext notes how long the server is asked, until the first row comes.
+// QueryContext records how long the server takes to return the first row.
 func (c *seeingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	begin := c.asked.ask()
 	defer c.asked.answer()
@@ -85,7 +85,7 @@ func (c *seeingConn) QueryContext(ctx context.Context, query string, args []driv
 	return rows, c.worded(err, begin)
 }
 
-// PrepareContext notes how long the server is asked.
+// PrepareContext records how long the server takes.
 func (c *seeingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	begin := c.asked.ask()
 	defer c.asked.answer()
@@ -93,7 +93,7 @@ func (c *seeingConn) PrepareContext(ctx context.Context, query string) (driver.S
 	return stmt, c.worded(err, begin)
 }
 
-// Ping notes how long the server is asked.
+// Ping records how long the server takes.
 func (c *seeingConn) Ping(ctx context.Context) error {
 	c.asked.ask()
 	defer c.asked.answer()

@@ -51,7 +51,7 @@ func TestWhatTheServerHasNotAnsweredIsKnown(t *testing.T) {
 
 func TestAServerThatNeverGreetsIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // as a frozen process: the kernel takes connections
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // like a frozen process: the kernel accepts connections
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +87,8 @@ func TestAStatementWithoutAnAnswerSaysSo(t *testing.T) {
 	}
 }
 
-// TestAServerThatTakesNoWritesSaysSo, and gets a new connection each time: it may have been demoted, and the address
-// lead to another by now.
+// TestAServerThatTakesNoWritesSaysSo: the error names the server's reason. Each time a new connection is made, since
+// the server may have been demoted and the address may lead to another by now.
 func TestAServerThatTakesNoWritesSaysSo(t *testing.T) {
 	t.Parallel()
 	s := open(t, devtest.DSN(t))

@@ -1,16 +1,16 @@
-// Package name is the authority for how things may be named. A name stands
-// between the slashes of an etcd key, in a column of 64 characters, in file names
-// and on command lines:
+// Package name is the authority for how things may be named. A name stands between
+// the slashes of an etcd key, in a column of 64 characters, in file names and on
+// command lines:
 //
 //	letters, digits, ".", "_" and "-", a letter or digit first, at most 64
 //
 //	what                            by
 //	cluster id, identity, group     Check
-//	node                            CheckNode: at most 40, as ids have an end of their own
+//	node                            CheckNode: at most 40, as ids get a random end
 //	biz type                        CheckLower: without capital letters
 //	MySQL server                    CheckShown: any text of one line, as it is only shown
 //
-// A name that nobody chose is made to fit: see OfHost.
+// A default name is adapted to this form: see OfHost.
 package name
 
 import (
@@ -34,13 +34,15 @@ var (
 	unfit = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 )
 
-// Check says what is wrong with a name; what begins the message: "cluster id".
+// Check returns what is wrong with a name. The message begins with what, for example
+// "cluster id".
 func Check(what, name string) error { return check(what, name, "letters", form, Max) }
 
 // CheckNode is Check for the name of a node, without the random end of its id.
 func CheckNode(what, name string) error { return check(what, name, "letters", form, MaxNode) }
 
-// CheckLower is Check for names that are told apart by more than capital letters.
+// CheckLower is Check for names without capital letters, where names must differ in
+// more than case.
 func CheckLower(what, name string) error { return check(what, name, "lower-case letters", lower, Max) }
 
 func check(what, name, letters string, form *regexp.Regexp, most int) error {
@@ -50,7 +52,7 @@ func check(what, name, letters string, form *regexp.Regexp, most int) error {
 	return fmt.Errorf("%s %q: use %s, digits, '.', '_' and '-', a letter or digit first, at most %d", what, name, letters, most)
 }
 
-// CheckShown says what is wrong with a name that is only shown.
+// CheckShown returns what is wrong with a name that is only shown.
 func CheckShown(what, name string) error {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return fmt.Errorf("%s %q: use one line of printable text", what, name)
@@ -58,8 +60,8 @@ func CheckShown(what, name string) error {
 	return nil
 }
 
-// OfHost makes the name of a host fit for a node. One that fits stays; of
-// another, a hash of the whole keeps hosts apart that begin alike.
+// OfHost turns a host name into the name of a node. A valid one is kept. To others it
+// appends a hash of the whole name, which keeps hosts with the same beginning apart.
 func OfHost(host string) string {
 	if CheckNode("", host) == nil {
 		return host

@@ -18,7 +18,7 @@ func TestNamesAreRefusedWithWhatTheyMayBe(t *testing.T) {
 	for _, c := range []struct {
 		check func(what, name string) error
 		name  string
-		want  string // "": nothing is wrong
+		want  string // "": the name is valid
 	}{
 		{Check, "orders-prod", ""},
 		{Check, "Orders_2.eu", ""},

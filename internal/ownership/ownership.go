@@ -45,8 +45,8 @@ const (
 	Counts             // the tasks count
 )
 
-// Tallies adds up the counts of the biz types by their part, by table number. now is the clock of the server that holds
-// the tables, in Unix ms.
+// Tallies sums up the counts of the biz types according to their part, by table number. now is the clock of the server
+// that holds the tables, in Unix ms.
 func Tallies(counts []store.Count, now int64, part func(bizType uint64) Part) map[int]Tally {
 	tallies := make(map[int]Tally)
 	for _, c := range counts {

@@ -1,9 +1,8 @@
-// Package schedule is the authority for when work that comes round again is
-// done: at the times of a cron expression, one at a time.
+// Package schedule is the authority for when recurring work is done: at the times of
+// a cron expression, one at a time.
 //
-// Work that outlasts the next time delays it; none runs side by side, and times
-// that were missed are not made up for. Each returns no error; work reports its
-// own.
+// Work that runs past the next time delays it. Work never overlaps, and missed times
+// are not made up for. Each returns no error; work reports its own.
 package schedule
 
 import (
@@ -16,13 +15,13 @@ import (
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// Schedule gives the next time after another, as cron.Schedule does: the zero
-// time if there is none within five years.
+// Schedule returns the next time after another, as cron.Schedule does: the zero time
+// if there is none within five years.
 type Schedule interface{ Next(time.Time) time.Time }
 
-// Parse reads a cron expression of five fields, or @every 1m and the like. Its
-// error says what a right one looks like. An expression that never fires, such as
-// one of the 30th of February, is refused.
+// Parse reads a cron expression of five fields, or one like @every 1m. Its error
+// shows a correct example. An expression that never fires, such as one of the 30th of
+// February, is refused.
 func Parse(expression string) (Schedule, error) {
 	s, err := cron.ParseStandard(expression)
 	if err != nil {
@@ -34,8 +33,8 @@ func Parse(expression string) (Schedule, error) {
 	return s, nil
 }
 
-// Each calls work at each time of the schedule until ctx ends. A schedule that has
-// come to its end, so that there is no next time, is waited for until then.
+// Each calls work at each time of the schedule until ctx ends. After the last time of
+// a schedule it waits for the end of ctx.
 func Each(ctx context.Context, s Schedule, work func(context.Context)) {
 	for {
 		at := s.Next(time.Now())

@@ -64,7 +64,7 @@ func TestParseRefusesWhatNeverFires(t *testing.T) {
 			t.Errorf("%q: %v", never, err)
 		}
 	}
-	for _, rare := range []string{"0 0 29 2 *", "0 0 30 2 1"} { // of a day and a weekday, cron takes either
+	for _, rare := range []string{"0 0 29 2 *", "0 0 30 2 1"} { // of a day and a weekday, cron accepts either
 		if _, err := Parse(rare); err != nil {
 			t.Error(err)
 		}

@@ -1,11 +1,11 @@
-// Package tablewalk is the way through all tables of a cluster, for work that
-// belongs to no owner: sweep, purge, audit, redrive.
+// Package tablewalk walks all tables of a cluster, for work that belongs to no owner:
+// sweep, purge, audit, redrive.
 //
 //	every server at once --> its clock --> 64 tables together, a page of each
 //	                                           \--> the next page of a table alone
 //
-// A Walk decides which tables are looked at together, a Cursor how they are read
-// page by page. What is read, and what a failure means, is its user's to decide.
+// A Walk decides which tables are looked at together, a Cursor how they are read page
+// by page. The user decides what is read and what a failure means.
 package tablewalk
 
 import (
@@ -19,12 +19,11 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// Together is how many tables are looked at together: as many as one statement
-// reads.
+// Together is how many tables are looked at together: as many as one statement reads.
 const Together = 64
 
-// Servers calls work for each of n servers, all at the same time, and returns
-// when all calls have returned.
+// Servers calls work for each of n servers concurrently, and returns when all calls
+// have returned.
 func Servers(n int, work func(server int)) {
 	var all sync.WaitGroup
 	for server := range n {
@@ -33,8 +32,8 @@ func Servers(n int, work func(server int)) {
 	all.Wait()
 }
 
-// Join joins errors, those with the same text once: all tables of a database that
-// must not be used fail alike.
+// Join joins errors, each text once: all tables of a database that must not be used
+// fail alike.
 func Join(errs ...error) error {
 	said := make(map[string]bool, len(errs))
 	return errors.Join(slices.DeleteFunc(slices.Clone(errs), func(err error) bool {
@@ -46,16 +45,16 @@ func Join(errs ...error) error {
 	})...)
 }
 
-// Walk is the way through the tables of one server.
+// Walk walks the tables of one server.
 type Walk struct {
 	Server   int
 	Tables   []int // of the server, by number
 	Measure  func(ctx context.Context, server int) (store.Offset, error)
-	Progress func(server, tables int) // told after each chunk of tables; nil: nobody
+	Progress func(server, tables int) // called after each chunk of tables; nil: not called
 }
 
-// Run measures the server's clock and calls look for all tables, at most Together
-// at once. The first error ends it, also that of ctx.
+// Run measures the server's clock and calls look for all tables, at most Together at
+// once. The first error ends it, as does the end of ctx.
 func (w Walk) Run(ctx context.Context, look func(tables []int) error) error {
 	if _, err := w.Measure(ctx, w.Server); err != nil {
 		return err
@@ -75,7 +74,7 @@ func (w Walk) Run(ctx context.Context, look func(tables []int) error) error {
 }
 
 // Step is the next page to read: of several tables from their beginning, or of one
-// table behind an entry.
+// table after an entry.
 type Step struct {
 	Tables []int
 	After  duequeue.Entry // zero: from the beginning
@@ -84,17 +83,17 @@ type Step struct {
 // Alone reports whether the step is a further page of one table.
 func (s Step) Alone() bool { return s.After.JobID != 0 }
 
-// Cursor is how far tables are read page by page: Together at once, then each of
-// these whose page came back full, alone. It is for one goroutine.
+// Cursor is the position in tables that are read page by page: first Together at
+// once, then each table whose page came back full, alone. It is for one goroutine.
 type Cursor struct {
-	full []Step // first: mostly further pages of tables
-	rest []int  // tables that were not
+	full []Step // further pages of tables, mostly; they come first
+	rest []int  // tables that were not read yet
 }
 
-// Over gives a cursor at the beginning of the tables.
+// Over returns a cursor at the beginning of the tables.
 func Over(tables []int) *Cursor { return &Cursor{rest: tables} }
 
-// Fork gives another cursor at the same place.
+// Fork returns another cursor at the same place.
 func (c *Cursor) Fork() *Cursor { return &Cursor{full: slices.Clone(c.full), rest: c.rest} }
 
 // Next takes the next step; false: all pages are read.
@@ -111,10 +110,10 @@ func (c *Cursor) Next() (step Step, ok bool) {
 	return step, true
 }
 
-// Back puts a step back that could not be taken: it is the next again.
+// Back puts back a step that could not be taken: it is the next one again.
 func (c *Cursor) Back(step Step) { c.full = slices.Insert(c.full, 0, step) }
 
-// Left is how many tables are not read to their end.
+// Left returns how many tables are not read to their end.
 func (c *Cursor) Left() int {
 	n := len(c.rest)
 	for _, step := range c.full {
@@ -123,7 +122,7 @@ func (c *Cursor) Left() int {
 	return n
 }
 
-// Steps takes all steps, also those that More adds meanwhile.
+// Steps yields all steps, including those that More adds meanwhile.
 func (c *Cursor) Steps() iter.Seq[Step] {
 	return func(yield func(Step) bool) {
 		for {
@@ -135,7 +134,7 @@ func (c *Cursor) Steps() iter.Seq[Step] {
 	}
 }
 
-// More says that the page of a table was full: last was its last entry.
+// More records that the page of a table was full; last was its last entry.
 func (c *Cursor) More(table int, last duequeue.Entry) {
 	c.full = append(c.full, Step{Tables: []int{table}, After: last})
 }

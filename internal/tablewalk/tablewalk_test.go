@@ -30,7 +30,7 @@ func TestServersWorkAtTheSameTime(t *testing.T) {
 	seen := make([]bool, 3)
 	Servers(3, func(server int) {
 		all.Done()
-		all.Wait() // for the other two
+		all.Wait() // waits for the other two
 		seen[server] = true
 	})
 	if slices.Contains(seen, false) {

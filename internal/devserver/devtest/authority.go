@@ -44,7 +44,7 @@ func (a *Authority) Issue(tb testing.TB, name string) (cert, key string) {
 	return a.issue(tb, template(name))
 }
 
-// IssueExpired is Issue for a certificate that was valid until a minute ago.
+// IssueExpired is Issue for a certificate that expired a minute ago.
 func (a *Authority) IssueExpired(tb testing.TB, name string) (cert, key string) {
 	tb.Helper()
 	wanted := template(name)

@@ -10,11 +10,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// awaitLine bounds the wait for a line, on a machine that has other things to do as well.
+// awaitLine bounds the wait for a line, on a busy machine.
 const awaitLine = 30 * time.Second
 
-// Log keeps what is logged, for tests to look at. The zero Log is empty and ready; its methods may be called
-// concurrently.
+// Log keeps log lines for tests. The zero Log is empty and ready; its methods may be called concurrently.
 type Log struct {
 	mu    sync.Mutex
 	lines []Line
@@ -26,7 +25,7 @@ type Line map[string]any
 // Logger returns a logger that writes to l.
 func (l *Log) Logger() zerolog.Logger { return zerolog.New(l) }
 
-// Write takes one line of JSON. It is how a logger writes.
+// Write takes one line of JSON, as loggers write it.
 func (l *Log) Write(text []byte) (int, error) {
 	var line Line
 	if err := json.Unmarshal(text, &line); err != nil {
@@ -38,7 +37,7 @@ func (l *Log) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Lines returns the lines so far, in order: those with one of the messages, or all if there is none.
+// Lines returns the lines so far, in order: those with one of the messages, or all if no message is given.
 func (l *Log) Lines(messages ...string) []Line {
 	l.mu.Lock()
 	defer l.mu.Unlock()

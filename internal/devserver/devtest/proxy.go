@@ -15,15 +15,15 @@ type Proxy struct {
 	target   string
 
 	mu     sync.Mutex
-	match  []byte // of the statement to break at; nil: none
+	match  []byte // in the statement to break at; nil: none
 	before bool   // the statement does not reach the server, else the answer does not reach the client
-	left   int    // how many more are broken
+	left   int    // how many more packets are broken
 	down   bool   // no new connections
-	downAt bool   // goes down at the break
+	downAt bool   // refuses new connections from the break on
 	broken int
 }
 
-// NewProxy starts a proxy for the server of a DSN and gives the DSN through it.
+// NewProxy starts a proxy for the server of a DSN and returns the DSN that leads through it.
 func NewProxy(tb testing.TB, dsn string) (*Proxy, string) {
 	tb.Helper()
 	target := address(dsn)
@@ -44,8 +44,7 @@ func NewProxy(tb testing.TB, dsn string) (*Proxy, string) {
 	return p, strings.Replace(dsn, target, listener.Addr().String(), 1)
 }
 
-// AtCommit is what to break at for a COMMIT sent on its own; without the byte before it the settings of a new session
-// would match, too.
+// AtCommit matches a COMMIT sent on its own. Without its first byte it would also match the settings of a new session.
 const AtCommit = "\x03COMMIT"
 
 // BreakAt breaks the next n packets that hold the text: before they reach the server, or else before the answer reaches
@@ -70,7 +69,7 @@ func (p *Proxy) SetDown(down bool) {
 	p.down = down
 }
 
-// Breaks is how many connections it broke.
+// Breaks returns how many connections the proxy broke.
 func (p *Proxy) Breaks() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +89,7 @@ func (p *Proxy) behind() string {
 	return p.target
 }
 
-// address is what stands in a DSN's tcp(...), or "".
+// address returns the part of a DSN in tcp(...), or "".
 func address(dsn string) string {
 	_, rest, _ := strings.Cut(dsn, "tcp(")
 	address, _, _ := strings.Cut(rest, ")")
