@@ -28,13 +28,13 @@ const (
 
 var actors = []string{runningNode, startingNode, client, sweep, purge, audit, doctor}
 
-// The matrix breaks sickServer, or sickDatabase on it: the first, which everybody asks first.
+// The matrix breaks sickServer, or sickDatabase on it. Both are the first, which every actor asks first.
 const (
 	sickServer   = 0
 	sickDatabase = 0
 )
 
-// How long the matrix waits for an event before it says that there was none.
+// How long the matrix waits for an event before it reports that there was none.
 const (
 	noticeWithin  = 15 * time.Second // a line of the running node about the fault
 	startWithin   = 20 * time.Second // a delivery by the node that starts
@@ -43,25 +43,25 @@ const (
 	restWithin    = 3 * time.Minute  // the end of every task after the last fault
 )
 
-// leastLength is how long a fault lasts in the long form, for the figures of lateness.
+// leastLength is how long a fault lasts in the long form, so that there is lateness to measure.
 const leastLength = 6 * time.Second
 
 // mostLate bounds the p99 of the lateness of tasks of healthy tables. It has room for a node that joins and leaves while
 // six commands run on two cores.
 const mostLate = time.Second
 
-// matrix is a cluster whose nodes and commands are the real program.
+// matrix is a cluster whose nodes and commands run the real program.
 type matrix struct {
 	*scenario
 	program string // the command's file
 	tls     tlsFiles
-	disk    *smallDisk // of the sick server's binary log
-	other   *database  // a server that is none of the cluster's; nil until it is needed
+	disk    *smallDisk // for the sick server's binary log
+	other   *database  // a server that does not belong to the cluster; nil until it is needed
 	hogs    []*sql.Conn
 	rows    []*matrixRow
 }
 
-// matrixRow is what one fault showed.
+// matrixRow is the result of one fault.
 type matrixRow struct {
 	fault  fault
 	span   span // from the fault to its end
@@ -69,21 +69,21 @@ type matrixRow struct {
 	remark string // why it was not played
 }
 
-// cell is what one actor did and said in one fault.
+// cell is what one actor did and printed during one fault.
 type cell struct {
 	does  string
 	says  string
-	wrong []string // what should have held
+	wrong []string // promises that did not hold
 }
 
-// failf notes what should have held.
+// failf records a promise that did not hold.
 func (c *cell) failf(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-// TestMatrix breaks one database or one server at a time. Nodes, a client, sweep, purge, audit and doctor must go on with
-// all others, say in one line which one is wrong and why, write nothing to a foreign database, and use it again when it
-// is right, without a restart. It prints what each did and said.
+// TestMatrix breaks one database or one server at a time. Nodes, a client, sweep, purge, audit and doctor must go on
+// with all others, name in one line what is wrong and why, write nothing to a foreign database, and use the broken one
+// again after it is mended, without a restart. The test prints what each did and printed.
 func TestMatrix(t *testing.T) {
 	m := newMatrix(t)
 	defer m.print(t)
@@ -91,7 +91,7 @@ func TestMatrix(t *testing.T) {
 		m.config(m.sweeper, "off")
 		m.serve(m.seats[0])
 		m.balance(1)
-		m.pause(3 * time.Second) // the lateness of these is that without a fault
+		m.pause(3 * time.Second) // their lateness is that without a fault
 		for _, f := range m.faults() {
 			t.Run(f.name, func(t *testing.T) { m.on(t).play(f) })
 		}
@@ -114,14 +114,14 @@ func newMatrix(t *testing.T) *matrix {
 		Servers: 2, Nodes: 2, Idle: 2,
 		servers: []serverOptions{{args: append(append(m.tls.args(), m.disk.args()...), durable), params: "tls=" + tlsOfHarness}, {args: []string{durable}}},
 	})
-	for _, d := range m.databases { // a root connection that closes would leave its place to others than the hogs
+	for _, d := range m.databases { // a root connection that closes would leave its place to a connection that is not a hog
 		d.direct.SetMaxOpenConns(2)
 		d.direct.SetMaxIdleConns(2)
 	}
 	return m
 }
 
-// on has another test fail until that test ends.
+// on makes another test fail in place of t until that test ends.
 func (m *matrix) on(t *testing.T) *matrix {
 	outer := m.t
 	m.t = t
@@ -129,7 +129,7 @@ func (m *matrix) on(t *testing.T) *matrix {
 	return m
 }
 
-// build makes the command, with the flags of `make build`.
+// build builds the command, with the flags of `make build`.
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "tocsin")
@@ -140,7 +140,7 @@ func build(t *testing.T) string {
 	return program
 }
 
-// play breaks something, has every actor act, mends it, and waits until it is used again.
+// play breaks something, lets every actor act, mends it, and waits until it is used again.
 func (m *matrix) play(f fault) {
 	r := &matrixRow{fault: f, cells: map[string]*cell{}}
 	m.rows = append(m.rows, r)
@@ -178,7 +178,7 @@ func (m *matrix) play(f fault) {
 	m.judge(r)
 }
 
-// renew starts the running node anew before a fault: a node logs a cause once a minute, and the fault before had the
+// renew restarts the running node before a fault: a node logs a cause once a minute, and the previous fault had the
 // same causes.
 func (m *matrix) renew() {
 	m.t.Helper()
@@ -189,7 +189,7 @@ func (m *matrix) renew() {
 	m.balance(1)
 }
 
-// act has all actors but the running node act at once.
+// act lets all actors except the running node act at once.
 func (m *matrix) act(r *matrixRow, b bait) {
 	acts := map[string]func(fault, bait) *cell{
 		startingNode: m.start, client: m.useClient, sweep: m.sweepOnce, purge: m.purgeOnce, audit: m.auditOnce, doctor: m.examine,
@@ -238,7 +238,7 @@ func (m *matrix) tasksIn(tables []int) (all []draft) {
 	return all
 }
 
-// tablesWhere lists the tables for which is reports true.
+// tablesWhere returns the tables for which is reports true.
 func (m *matrix) tablesWhere(is func(table int) bool) (all []int) {
 	for table := range m.opts.Layout.Total() {
 		if is(table) {
@@ -248,13 +248,13 @@ func (m *matrix) tablesWhere(is func(table int) bool) (all []int) {
 	return all
 }
 
-// sick and well are the tables that a fault takes, and leaves.
+// sick and well are the tables that a fault affects, and the others.
 func (m *matrix) sick(f fault) []int { return m.tablesWhere(f.takes) }
 func (m *matrix) well(f fault) []int {
 	return m.tablesWhere(func(table int) bool { return !f.takes(table) })
 }
 
-// deliveredSince gives the deliveries that began after a time, by task.
+// deliveredSince returns the deliveries that began after a time, by task.
 func (m *matrix) deliveredSince(from time.Time) map[tocsin.JobID][]delivery {
 	m.t.Helper()
 	all := map[tocsin.JobID][]delivery{}
@@ -266,7 +266,7 @@ func (m *matrix) deliveredSince(from time.Time) map[tocsin.JobID][]delivery {
 	return all
 }
 
-// until waits for an event, for so long at most.
+// until waits for an event, for at most within.
 func (m *matrix) until(within time.Duration, happened func() bool) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); m.pause(50 * time.Millisecond) {
 		if happened() {
@@ -276,8 +276,8 @@ func (m *matrix) until(within time.Duration, happened func() bool) bool {
 	return happened()
 }
 
-// sweepRest sweeps until every task has ended: those that a sweep had claimed on a sick server wait for their claims to
-// run out first, and sweeps alone deliver them.
+// sweepRest sweeps until every task has ended. Tasks that a sweep had claimed on a sick server first wait for their
+// claims to run out, and only sweeps deliver them.
 func (m *matrix) sweepRest() {
 	m.t.Helper()
 	var last ended

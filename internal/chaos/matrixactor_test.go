@@ -20,13 +20,13 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// bait is what a sweep must deliver, and a purge remove.
+// bait is the tasks that a sweep must deliver and those that a purge must remove.
 type bait struct {
 	overdue []tocsin.JobID // of a group without nodes, one in each table
 }
 
-// bait lays an overdue task and one that was done long ago into every table, past the client, which adds no task that
-// is overdue already.
+// bait inserts an overdue task and one that was done long ago into every table. It bypasses the client, which adds no
+// task that is already overdue.
 func (m *matrix) bait() (b bait) {
 	m.t.Helper()
 	nth := uint64(1_000_000 + 2*len(m.rows))
@@ -40,7 +40,7 @@ func (m *matrix) bait() (b bait) {
 	return b
 }
 
-// epoch is when the time in a job_id begins.
+// epoch is the time from which job_ids count.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // insert adds a row as root: the nth of its table, with the time of its status.
@@ -56,7 +56,7 @@ func (m *matrix) insert(table int, nth, bizType uint64, status tocsin.Status, at
 VALUES (%d, %[3]s, %[3]s, %[4]d, %[5]d, %[6]d, %[3]s, %[3]s, '{}')`, m.opts.Layout.Table(table), id, when, bizID, bizType, status))
 }
 
-// config writes the config file of an actor, as its seat reaches servers and etcd.
+// config writes the config file of an actor, with the addresses by which its seat reaches servers and etcd.
 func (m *matrix) config(at *seat, listen string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster: %s\nlayout: {databases: %d, tables: %d, prefix: %[1]s}\nservers:\n", m.opts.Layout.Prefix, m.opts.Layout.Databases, m.opts.Layout.Tables)
@@ -70,7 +70,7 @@ func (m *matrix) config(at *seat, listen string) string {
 	return path
 }
 
-// environ is that of the commands: they trust the authority of the sick server.
+// environ returns the environment of the commands, which trust the authority of the sick server.
 func (m *matrix) environ() []string {
 	return append(os.Environ(), "SSL_CERT_FILE="+m.tls.authority)
 }
@@ -91,9 +91,9 @@ func (m *matrix) serve(at *seat) {
 	m.orFail(err)
 }
 
-// ended is a command that has ended.
+// ended is the result of a command.
 type ended struct {
-	code           int // -1: it did not, within commandWithin
+	code           int // -1: it did not end within commandWithin
 	stdout, stderr string
 	took           time.Duration
 }
@@ -116,12 +116,12 @@ func (m *matrix) command(args ...string) ended {
 	cmd.SysProcAttr = childAttr()
 	cmd.Env = append(m.environ(), "TOCSIN_CONFIG="+filepath.Join(m.opts.Dir, m.sweeper.name+".yaml"))
 	begin := time.Now()
-	_ = cmd.Run() // the exit code tells
+	_ = cmd.Run() // the exit code is checked instead
 	return ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), time.Since(begin)}
 }
 
-// cellOf tells what a command did, and holds it against what the fault asks of it: its exit code, and one line that
-// names what is wrong and why.
+// cellOf compares a command's result with the demands of the fault: its exit code, and one line that names what is
+// wrong and why.
 func (f fault) cellOf(actor string, got ended) *cell {
 	c := &cell{does: fmt.Sprintf("exit %d after %.1f s", got.code, got.took.Seconds())}
 	says := strings.TrimSpace(got.stderr)
@@ -155,7 +155,7 @@ func (f fault) named(lines string) bool {
 	})
 }
 
-// sweepOnce must deliver what is overdue in healthy tables.
+// sweepOnce must deliver the overdue tasks in healthy tables.
 func (m *matrix) sweepOnce(f fault, b bait) *cell {
 	c := f.cellOf(sweep, m.command("sweep", "--once"))
 	by := m.deliveredSince(m.rows[len(m.rows)-1].span.from)
@@ -167,7 +167,7 @@ func (m *matrix) sweepOnce(f fault, b bait) *cell {
 	return c
 }
 
-// purgeOnce must remove what is old in healthy tables.
+// purgeOnce must remove the old tasks in healthy tables.
 func (m *matrix) purgeOnce(f fault, b bait) *cell {
 	c := f.cellOf(purge, m.command("purge", "--once"))
 	left := map[int]bool{}
@@ -183,7 +183,7 @@ func (m *matrix) purgeOnce(f fault, b bait) *cell {
 	return c
 }
 
-// leftOf notes in how many of the tables something was left undone.
+// leftOf records in how many of the tables work was left undone.
 func (c *cell) leftOf(m *matrix, tables []int, left map[int]bool, what string) {
 	n := 0
 	for _, table := range tables {
@@ -216,7 +216,7 @@ func (m *matrix) auditOnce(f fault, _ bait) *cell {
 
 func (m *matrix) examine(f fault, _ bait) *cell { return f.cellOf(doctor, m.command("doctor")) }
 
-// useClient adds a task to each table, by the client that runs and by one that is opened now.
+// useClient adds a task to each table, with the running client and with one that is opened now.
 func (m *matrix) useClient(f fault, _ bait) *cell {
 	c := &cell{}
 	begin := time.Now()
@@ -249,14 +249,14 @@ func (m *matrix) useClient(f fault, _ bait) *cell {
 	return c
 }
 
-// addWell wants every add to succeed.
+// addWell expects every add to succeed.
 func (m *matrix) addWell(c *cell, which string, by *tocsin.Client, drafts []draft) {
 	if said := m.addEach(by, drafts); len(said) > 0 {
 		c.failf("%s client, healthy tables: %s", which, strings.Join(said, "; "))
 	}
 }
 
-// addEach adds tasks at once, each by a call of its own, and gives the different errors.
+// addEach adds tasks concurrently, each by its own call, and returns the different errors.
 func (m *matrix) addEach(by *tocsin.Client, drafts []draft) (said []string) {
 	var mu sync.Mutex
 	var adders sync.WaitGroup
@@ -287,7 +287,7 @@ func (at *seat) read() ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-// owned is how many tables the page says that the node owns.
+// owned returns how many tables the node owns according to its status page.
 func (at *seat) owned() (int, error) {
 	text, err := at.read()
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// diskSize is that of the disk below: a run writes a few megabytes to it.
+// diskSize is the size of that disk: a run writes a few megabytes to it.
 const diskSize = "256m"
 
 // smallDisk is a file system for the binary log of the sick server, which can be filled for real. Every commit waits
-// while it is full, and up to a minute longer: the server looks once a minute. (MariaDB does not outlive a full disk of
-// its tables: "Out of disk space in rollback" ends it, which is one more way to kill a server.)
+// while it is full, and up to a minute longer, since the server looks once a minute. (MariaDB does not survive a full
+// disk of its tables: "Out of disk space in rollback" ends it, which is only another way to kill a server.)
 type smallDisk struct {
 	dir    string
-	cannot string // why there is none; "": there is
+	cannot string // why there is none; "": there is one
 }
 
 // lookAgain is how long after the end of the fault a commit may still wait.
 const lookAgain = 90 * time.Second
 
-// newSmallDisk mounts one, as root alone can.
+// newSmallDisk mounts a disk, which only root can do.
 func newSmallDisk(t *testing.T) *smallDisk {
 	t.Helper()
 	d := &smallDisk{dir: t.TempDir()}
@@ -41,7 +41,7 @@ func newSmallDisk(t *testing.T) *smallDisk {
 	return d
 }
 
-// args have the server write its binary log there.
+// args makes the server write its binary log there.
 func (d *smallDisk) args() []string {
 	if d.cannot != "" {
 		return nil
@@ -51,7 +51,7 @@ func (d *smallDisk) args() []string {
 
 func (d *smallDisk) filler() string { return filepath.Join(d.dir, "filler") }
 
-// fill leaves no byte free.
+// fill fills the disk.
 func (d *smallDisk) fill() error {
 	f, err := os.Create(d.filler())
 	if err != nil {
@@ -65,7 +65,7 @@ func (d *smallDisk) fill() error {
 	return f.Close()
 }
 
-// free gives the room back.
+// free empties the disk.
 func (d *smallDisk) free() error {
 	if err := os.Remove(d.filler()); !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -24,14 +24,14 @@ import (
 type fault struct {
 	name    string
 	takes   func(table int) bool // the tables that can't be used meanwhile
-	where   string               // regular expression: what everybody must name
-	why     string               // and the cause
-	no      map[string]bool      // actors that the fault does not concern: they succeed and need not name it
-	free    map[string]bool      // actors that may succeed or not
-	quiet   bool                 // it is seen at the tasks alone, not at the databases: the status page need not name it
-	closed  closing              // what must not be written meanwhile
-	another bool                 // the other server is one of another cluster
-	slow    bool                 // it goes on for up to a minute after its end
+	where   string               // regular expression for the place that every actor must name
+	why     string               // regular expression for the cause
+	no      map[string]bool      // actors that the fault does not affect: they succeed and need not name it
+	free    map[string]bool      // actors that may succeed or fail
+	quiet   bool                 // only tasks show it, not the look at databases: the status page need not name it
+	closed  closing              // the databases that must not be written meanwhile
+	another bool                 // the other server belongs to another cluster
+	slow    bool                 // its effect lasts up to a minute after its end
 	cannot  string               // why it can't be played here; "": it can
 	begin   func(*matrix)
 	end     func(*matrix)
@@ -48,11 +48,11 @@ func (m *matrix) faults() []fault {
 
 func isTable(table int) func(int) bool { return func(t int) bool { return t == table } }
 
-// ofDatabase and ofServer are the tables of the sick database and of all of the sick server.
+// ofDatabase and ofServer report whether a table is in the sick database, and on the sick server.
 func (m *matrix) ofDatabase(table int) bool { return m.opts.Layout.DatabaseOf(table) == sickDatabase }
 func (m *matrix) ofServer(table int) bool   { return m.opts.serverOf(table) == sickServer }
 
-// databaseFaults are those of one database, whose neighbours on the same server go on.
+// databaseFaults are the faults of one database, whose neighbours on the same server go on.
 func (m *matrix) databaseFaults() []fault {
 	name := m.opts.Layout.Database(sickDatabase)
 	task := m.opts.Layout.Table(sickDatabase * m.opts.Layout.Tables)
@@ -67,7 +67,7 @@ func (m *matrix) databaseFaults() []fault {
 		{name: "foreign cluster id", why: "cluster", closed: noticed,
 			begin: run("UPDATE {db}.layout SET cluster_id = 'other'"), end: run("UPDATE {db}.layout SET cluster_id = 'chaos'")},
 		{name: "task table dropped", why: "doesn't exist|missing|lacks", takes: isTable(sickDatabase * m.opts.Layout.Tables),
-			quiet: true, free: map[string]bool{startingNode: true}}, // it may get other tables
+			quiet: true, free: map[string]bool{startingNode: true}}, // the node may get other tables
 		{name: "owner table dropped", why: "doesn't exist|missing|lacks", begin: run("DROP TABLE {db}.owner"), end: apply,
 			no: map[string]bool{runningNode: true, client: true, sweep: true, purge: true, audit: true}},
 		{name: "doorbell table dropped", why: "doesn't exist|missing|lacks", begin: run("DROP TABLE {db}.doorbell"), end: apply,
@@ -92,7 +92,7 @@ func (m *matrix) databaseFaults() []fault {
 	return all
 }
 
-// serverFaults are those of a whole server.
+// serverFaults are the faults of a whole server.
 func (m *matrix) serverFaults() []fault {
 	d := m.databases[sickServer]
 	all := []fault{
@@ -147,18 +147,18 @@ func (m *matrix) orFail(err error) {
 	}
 }
 
-// moveToEmpty sends everybody to a server without databases, as a restored or new machine under the old address is.
+// moveToEmpty leads all links to a server without databases, like a restored or new machine at the old address.
 func (m *matrix) moveToEmpty() {
 	m.t.Helper()
 	m.moveTo(m.other.port)
 }
 
-// moveToForeign sends everybody to a server of another cluster, of the same layout, with tasks that are due.
+// moveToForeign leads all links to a server of another cluster, with the same layout and tasks that are due.
 func (m *matrix) moveToForeign() { m.moveTo(m.other.port) }
 
 func (m *matrix) moveBack() { m.moveTo(m.databases[sickServer].port) }
 
-// moveTo sends all links of the sick server elsewhere.
+// moveTo leads all links of the sick server elsewhere.
 func (m *matrix) moveTo(port int) {
 	m.t.Helper()
 	for _, at := range []*seat{m.seats[0], m.seats[1], m.sweeper, m.harness} {
@@ -207,7 +207,7 @@ func (m *matrix) hogOne() (*sql.Conn, error) {
 	return db.Conn(m.t.Context())
 }
 
-// connected counts the connections that are neither root's nor a hog's.
+// connected counts the connections that belong neither to root nor to a hog.
 func (m *matrix) connected() (n int) {
 	m.t.Helper()
 	m.orFail(m.databases[sickServer].direct.QueryRow("SELECT COUNT(*) + (@@max_connections > 10) FROM information_schema.processlist WHERE user = 'tocsin'").Scan(&n))
@@ -263,7 +263,7 @@ func read(t *testing.T, path string) []byte {
 	return text
 }
 
-// use puts a certificate where the server reads it at its start and by FLUSH SSL.
+// use puts a certificate where the server reads it, at its start and after FLUSH SSL.
 func (f tlsFiles) use(t *testing.T, expired bool) {
 	t.Helper()
 	p := f.good
@@ -281,5 +281,5 @@ func (f tlsFiles) args() []string {
 	return []string{durable, "--ssl-cert=" + f.cert, "--ssl-key=" + f.key}
 }
 
-// durable is the setting of a server without which the doctor is never content.
+// durable is the server setting without which doctor always complains.
 const durable = "--innodb-flush-log-at-trx-commit=1"

@@ -8,13 +8,13 @@ import (
 // stableFor is how long nothing may be written before a database counts as closed.
 const stableFor = time.Second
 
-// closing says which databases take no write while a fault lasts.
+// closing tells which databases take no write while a fault lasts.
 type closing int
 
 const (
 	open    closing = iota
-	noticed         // the sick one, once the running node has noticed
-	foreign         // those of the other server, from the start
+	noticed         // the sick database, once the running node has noticed
+	foreign         // databases of the other server, from the start
 )
 
 // untouched is the content of databases that must take no write.
@@ -24,7 +24,7 @@ type untouched struct {
 	was   map[string]string // checksum by table
 }
 
-// closeAtOnce notes what the fault closes from its start.
+// closeAtOnce records the databases that the fault closes from its start.
 func (m *matrix) closeAtOnce(f fault) *untouched {
 	m.t.Helper()
 	if f.closed != foreign {
@@ -40,7 +40,8 @@ func (m *matrix) closeAtOnce(f fault) *untouched {
 	return u
 }
 
-// closeLater notes what the fault has closed by now: what was under way may still end.
+// closeLater records the databases that the fault has closed by now: earlier
+// statements may still end.
 func (m *matrix) closeLater(f fault) *untouched {
 	m.t.Helper()
 	if f.closed != noticed {
@@ -55,7 +56,7 @@ func (m *matrix) closeLater(f fault) *untouched {
 	return u
 }
 
-// stayed wants the content to be what it was.
+// stayed expects unchanged content.
 func (m *matrix) stayed(r *matrixRow, all ...*untouched) {
 	m.t.Helper()
 	for _, u := range all {
@@ -68,7 +69,7 @@ func (m *matrix) stayed(r *matrixRow, all ...*untouched) {
 	}
 }
 
-// contents are the checksums of all tables now.
+// contents returns the current checksums of all tables.
 func (m *matrix) contents(u *untouched) map[string]string {
 	m.t.Helper()
 	all := map[string]string{}
@@ -82,7 +83,7 @@ func (m *matrix) contents(u *untouched) map[string]string {
 	return all
 }
 
-// startOther starts the server that is none of the cluster's.
+// startOther starts the server that does not belong to the cluster.
 func (m *matrix) startOther() {
 	m.t.Helper()
 	if m.other != nil {

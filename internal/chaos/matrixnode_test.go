@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// logLine is what the matrix reads of a line of a node's log.
+// logLine is the part of a node's log line that the matrix reads.
 type logLine struct {
 	Level, Message, Error string
 	text                  string
 }
 
-// troubles gives what the node in the seat said of level warn and above, from a place in its log on.
+// troubles returns the lines of level warn and above that the node in the seat has written, from a place in its log on.
 func (at *seat) troubles(from int64) (all []logLine) {
 	text, err := os.ReadFile(at.log)
 	if err != nil || int64(len(text)) < from {
@@ -26,7 +26,7 @@ func (at *seat) troubles(from int64) (all []logLine) {
 	for _, line := range strings.Split(string(text[from:]), "\n") {
 		l := logLine{text: line}
 		if json.Unmarshal([]byte(line), &l) != nil && line != "" {
-			l.Level = "error" // what the command says when it ends
+			l.Level = "error" // the line that the command prints when it ends
 		}
 		if slices.Contains([]string{"warn", "error", "fatal", "panic"}, l.Level) {
 			all = append(all, l)
@@ -35,7 +35,7 @@ func (at *seat) troubles(from int64) (all []logLine) {
 	return all
 }
 
-// logged is how long the log is.
+// logged returns the length of the log.
 func (at *seat) logged() int64 {
 	info, err := os.Stat(at.log)
 	if err != nil {
@@ -44,7 +44,7 @@ func (at *seat) logged() int64 {
 	return info.Size()
 }
 
-// about is the first line that names what is wrong and why, or else the first of all.
+// about returns the first line that names what is wrong and why, or else the first of all.
 func (f fault) about(lines []logLine) (text string, named bool) {
 	for _, l := range lines {
 		if f.named(l.text) {
@@ -57,7 +57,7 @@ func (f fault) about(lines []logLine) (text string, named bool) {
 	return lines[0].text, false
 }
 
-// readable is a line of a log as a person would say it: its message, and its fields.
+// readable returns a line of a log in readable form: its message and its fields.
 func readable(text string) string {
 	fields := map[string]any{}
 	if json.Unmarshal([]byte(text), &fields) != nil {
@@ -72,7 +72,7 @@ func readable(text string) string {
 	return b
 }
 
-// notice waits for the running node to say what is wrong.
+// notice waits until the running node names the fault.
 func (m *matrix) notice(f fault, seen int64) *cell {
 	c, at, begin := &cell{}, m.seats[0], time.Now()
 	named := f.no[runningNode] || m.until(noticeWithin, func() bool {
@@ -86,7 +86,7 @@ func (m *matrix) notice(f fault, seen int64) *cell {
 	return c
 }
 
-// runOn looks at the running node just before the fault ends.
+// runOn checks the running node just before the fault ends.
 func (m *matrix) runOn(r *matrixRow, seen int64) {
 	c, at := r.cells[runningNode], m.seats[0]
 	m.saidOnce(r.fault, runningNode, at, seen, r.span.from, c)
@@ -103,10 +103,10 @@ func (m *matrix) runOn(r *matrixRow, seen int64) {
 	}
 }
 
-// linesAMinute is how many lines a node may write a minute for one cause.
+// linesAMinute is how many lines a minute a node may write for one cause.
 const linesAMinute = 10
 
-// saidOnce wants one line that names what is wrong, and few others.
+// saidOnce expects one line that names the fault, and few others.
 func (m *matrix) saidOnce(f fault, actor string, at *seat, seen int64, since time.Time, c *cell) {
 	lines := at.troubles(seen)
 	text, named := f.about(lines)
@@ -152,7 +152,7 @@ func (m *matrix) deliveredBy(at *seat, since time.Time, tables []int) bool {
 	})
 }
 
-// useAgain wants the client and then the nodes to use what was sick, the node that ran all the while also when it is alone.
+// useAgain expects the client and the nodes to use the mended tables again, and then the running node by itself.
 func (m *matrix) useAgain(r *matrixRow) {
 	begin := time.Now()
 	m.addAgain(r, begin)

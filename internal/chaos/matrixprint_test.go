@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// print shows the matrix as Markdown tables: what held, then what everybody did and said in each fault.
+// print writes the matrix as Markdown tables: which promises held, then what each actor did and printed in each fault.
 func (m *matrix) print(t *testing.T) {
 	t.Helper()
 	var b strings.Builder
@@ -40,7 +40,7 @@ func (m *matrix) print(t *testing.T) {
 	}
 }
 
-// summary is one line a fault: which cells held, and how late the tasks of healthy tables were.
+// summary is one line per fault: which cells held, and how late the tasks of healthy tables were.
 func (m *matrix) summary(b *strings.Builder) {
 	lines := [][]string{append(append([]string{"fault"}, actors...), "others' lateness p99", "max")}
 	for _, r := range m.rows {
@@ -55,7 +55,7 @@ func (m *matrix) summary(b *strings.Builder) {
 	writeTable(b, lines)
 }
 
-// others is the lateness of the tasks of healthy tables that were due during the fault, but for those that wait for a
+// others returns the lateness of tasks of healthy tables that were due during the fault, except those that wait for a
 // sweep.
 func (m *matrix) others(r *matrixRow) (late Lateness) {
 	seen := map[tocsin.JobID]bool{}
@@ -81,7 +81,7 @@ func (c *cell) held() string {
 	return "ok"
 }
 
-// mostInCell bounds what is shown of what somebody said.
+// mostInCell bounds the text shown in one cell.
 const mostInCell = 700
 
 // inCell makes text fit into one cell of a table.
