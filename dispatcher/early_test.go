@@ -217,7 +217,7 @@ func TestHeldRowsAreGivenBack(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				r.status(id, tocsin.Done)
-				if st := r.Stats(); st.Loaded != 0 || st.Queued != 0 {
+				if st := r.Stats(); st.Loaded != 0 || st.Queued != 0 || st.PayloadBytes != 0 {
 					t.Errorf("%+v is left", st)
 				}
 			})

@@ -156,7 +156,7 @@ func (p *play) run() {
 	}
 	time.Sleep(requeueWithin)
 	left, st := p.open(), p.Stats()
-	if left > 0 || st.Queued+st.Loaded+st.Open+st.Unsettled > 0 || len(p.wrong) > 0 {
+	if left > 0 || st.Queued+st.Loaded+st.Open+st.Unsettled > 0 || st.PayloadBytes != 0 || len(p.wrong) > 0 {
 		p.draws.Fatalf("%d of %d rows are left, %+v, %v", left, p.seq, st, p.wrong)
 	}
 }
@@ -187,7 +187,7 @@ func (p *play) stopInOrder() {
 // step has one thing happen.
 func (p *play) step() {
 	table := rapid.IntRange(0, rigTables-1).Draw(p.draws, "table")
-	switch rapid.IntRange(0, 9).Draw(p.draws, "op") {
+	switch rapid.IntRange(0, 11).Draw(p.draws, "op") {
 	case 0, 1:
 		for range rapid.IntRange(1, 8).Draw(p.draws, "rows") {
 			ahead := time.Duration(rapid.IntRange(-8000, 1000).Draw(p.draws, "ahead")) * time.Millisecond
@@ -211,6 +211,20 @@ func (p *play) step() {
 		p.SetPolicies(p.policies[:rapid.IntRange(0, 2).Draw(p.draws, "types that go on")])
 	case 9:
 		p.looseLease()
+	case 10, 11:
+		p.sleepUntilHeld()
+	}
+}
+
+// sleepUntilHeld ends a few milliseconds before a row is due, when it is being held.
+func (p *play) sleepUntilHeld() {
+	p.peek()
+	before := rapid.Int64Range(0, holdWithin.Milliseconds()).Draw(p.draws, "before")
+	for _, row := range p.pending() {
+		if wait := row.Action - before - p.now(); wait > 0 {
+			time.Sleep(time.Duration(wait) * time.Millisecond)
+			return
+		}
 	}
 }
 
@@ -290,8 +304,12 @@ func (p *play) user() {
 			p.cancelled[row.JobID] = row.Type == strictType
 			p.mu.Unlock()
 		default:
-			// 1: to the very millisecond at which it was due, a claim of its delivery would run out
-			row.Action, row.Version, row.Attempts = p.now()+int64(at)*100+1, row.Version+1, 0
+			// Not to the very millisecond at which it was due: a claim of its delivery would run out.
+			due := p.now() + int64(at)*100 + 1
+			if due == row.Action {
+				due++
+			}
+			row.Action, row.Version, row.Attempts = due, row.Version+1, 0
 			row.ActionTime = time.UnixMilli(row.Action).UTC()
 		}
 	})

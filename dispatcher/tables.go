@@ -149,17 +149,17 @@ func (s *server) admit(numbers set, owner string, claimOverdue bool) {
 
 func (s *server) drop(numbers set) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for n := range numbers {
 		t := s.known(n)
 		t.admitted, t.standIn = false, nil
 	}
-	for _, t := range s.takeEarly(func(t *task) bool { return numbers[t.table()] }) {
-		t.lane.held--
-		t.lane.queue.Done(t.row.JobID)
-	}
+	held := s.takeEarly(func(t *task) bool { return numbers[t.table()] })
 	for _, l := range s.order {
 		l.queue.Drop(func(table int) bool { return numbers[table] })
+	}
+	s.mu.Unlock()
+	for _, t := range held {
+		s.giveBack(t)
 	}
 }
 
