@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -259,6 +260,40 @@ func TestAStopGivesHeldRowsBack(t *testing.T) {
 		r.status(id, tocsin.Pending)
 		if _, started := begun.of(id); started || len(w.reads()) != 1 {
 			t.Errorf("started is %v after %d loads, want a row that was held and did not start", started, len(w.reads()))
+		}
+	})
+}
+
+// partial is memory of which table 0 can't be read. A load of nothing else has not
+// read the clock either.
+type partial struct{ *watched }
+
+func (p partial) Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error) {
+	others := slices.DeleteFunc(slices.Clone(ids), func(id tocsin.JobID) bool { return id.Table() == 0 })
+	failed := map[int]error{0: errors.New("gone")}
+	if len(others) == 0 {
+		return store.Loaded{Failed: failed}, nil
+	}
+	loaded, err := p.watched.Load(ctx, server, others)
+	if len(others) < len(ids) {
+		loaded.Failed = failed
+	}
+	return loaded, err
+}
+
+func TestATableThatCannotBeReadDelaysNoOther(t *testing.T) {
+	broken := func(c *Config) { c.Store = partial{c.Store.(*watched)} }
+	ahead(t, policy("order.close", 1), broken, func(r *rig, w *watched, _ *starts) {
+		r.add(0, 1, 0)
+		for range 20 {
+			due := time.Now().Add(250 * time.Millisecond)
+			id := r.add(1, 1, 250*time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
+			r.status(id, tocsin.Done)
+			reads := w.reads()
+			if last := reads[len(reads)-1]; due.Sub(last) != holdLead {
+				t.Errorf("loaded %v before it was due, want %v", due.Sub(last), holdLead)
+			}
 		}
 	})
 }

@@ -120,7 +120,7 @@ func (s *server) lead(l *lane) time.Duration {
 // has read. If the estimate is ahead, held rows would start early, so none is held
 // for a while. Called under s.mu.
 func (s *server) compareClocks(read int64, trip time.Duration, at time.Time) {
-	if s.now() > read+ceilMilli(trip)+1 { // read is cut to the millisecond
+	if read > 0 && s.now() > read+ceilMilli(trip)+1 { // 0: no table could be read, nor the clock; else it is cut to the millisecond
 		s.unsureUntil = at.Add(unsureFor)
 	}
 }
