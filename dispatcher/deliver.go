@@ -64,7 +64,7 @@ func (t *task) tooOld(now time.Time, timeout time.Duration) bool {
 // unripe reports whether the server's clock, in µs, was set back while the row
 // waited, so that it is no longer due.
 func (t *task) unripe(clock int64) bool {
-	return !t.claimed && t.row.Action*1000 > clock+holdWithin.Microseconds()
+	return !t.claimed && t.row.Action*1000 > clock
 }
 
 // giveBack lets go of a held row that will not start. A claimed row becomes pending

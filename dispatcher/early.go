@@ -70,7 +70,7 @@ func (s *server) startEarly() (wait time.Duration, some bool) {
 			ready[t.lane] = append(ready[t.lane], t)
 		}
 	}
-	if len(s.early) > 0 && s.early[0].unripe(now) { // and so are the others
+	if len(s.early) > 0 && s.early[0].unripe(now+holdWithin.Microseconds()) { // and so are the others
 		back = append(back, s.takeEarly(func(*task) bool { return true })...)
 	}
 	if some = len(s.early) > 0; some {

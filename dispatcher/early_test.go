@@ -297,3 +297,42 @@ func TestATableThatCannotBeReadDelaysNoOther(t *testing.T) {
 		}
 	})
 }
+
+// stepping is memory whose server's clock can be set back; loads alone tell of it.
+type stepping struct {
+	*watched
+	back, known *atomic.Int64 // ms
+}
+
+func (m stepping) NowMicro(int) int64 { return time.Now().UnixMicro() - 1000*m.known.Load() }
+
+func (m stepping) Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error) {
+	loaded, err := m.watched.Load(ctx, server, ids)
+	loaded.Now -= m.back.Load()
+	m.known.Store(m.back.Load())
+	return loaded, err
+}
+
+// Two rows are due at 100 ms. The second waits for the rate until 106 ms, when its
+// server's clock, set back meanwhile, is at 98 ms.
+func TestARowThatWaitsIsNotStartedAMomentEarly(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Rate = 1000. / 6
+	var back, known atomic.Int64
+	ahead(t, p, func(c *Config) { c.Store = stepping{c.Store.(*watched), &back, &known} }, func(r *rig, _ *watched, begun *starts) {
+		origin := time.Now()
+		first, second := r.add(0, 1, 100*time.Millisecond), r.add(1, 1, 100*time.Millisecond)
+		time.Sleep(102 * time.Millisecond)
+		back.Store(8)
+		r.add(2, 1, 0) // its load reads the clock
+		time.Sleep(time.Second)
+		one, _ := begun.of(first)
+		two, _ := begun.of(second)
+		if two.Before(one) {
+			one, two = two, one
+		}
+		if one.Sub(origin) != 100*time.Millisecond || two.Sub(origin) < 108*time.Millisecond {
+			t.Errorf("started at %v and %v", one.Sub(origin), two.Sub(origin))
+		}
+	})
+}
