@@ -20,8 +20,18 @@ func precise(wake func()) timer {
 	if err != nil {
 		return nil
 	}
+	return heard(fd, wake)
+}
+
+// heard makes a timer of a timerfd; nil, and the descriptor is closed, if the
+// runtime's poller can't wait for it: there may be too many, and reading would fail.
+func heard(fd int, wake func()) timer {
 	// os.NewFile hands a non-blocking descriptor to the runtime's poller.
 	t := &kernelTimer{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd, ended: make(chan struct{})}
+	if err := t.file.SetReadDeadline(time.Time{}); err != nil { // which only a polled file has
+		_ = t.file.Close()
+		return nil
+	}
 	go t.hear(wake)
 	return t
 }
