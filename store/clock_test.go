@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin"
 )
 
 // The estimate never passes the server's clock, for any round trips and any slew of
@@ -176,5 +178,40 @@ func TestNowFollowsTheServer(t *testing.T) {
 	estimate := b.Now(0)
 	if server := b.clock(); estimate > server || server-estimate > 1000 {
 		t.Errorf("estimate %d, server %d", estimate, server)
+	}
+}
+
+// A set back clock is noticed if the reading can't hide it, so a reading is no longer
+// under way than its statement.
+func TestWaitingForAConnectionIsNoPartOfAReading(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	sv := b.servers[0]
+	sv.DB.SetMaxOpenConns(1)
+	if _, err := b.Load(t.Context(), 0, []tocsin.JobID{id(0, 1)}); err != nil { // so that the connection is admitted
+		t.Fatal(err)
+	}
+	only, err := sv.DB.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sv.clock.known = bounds{}
+	loaded := make(chan error)
+	go func() {
+		_, err := b.Load(t.Context(), 0, []tocsin.JobID{id(0, 1)})
+		loaded <- err
+	}()
+	for sv.DB.Stats().WaitCount == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	freed := time.Now()
+	if err := only.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-loaded; err != nil {
+		t.Fatal(err)
+	}
+	if asked := sv.clock.known.last.asked; asked.Before(freed) {
+		t.Errorf("asked %v before there was a connection", freed.Sub(asked))
 	}
 }

@@ -41,11 +41,18 @@ func (s *Store) Load(ctx context.Context, server int, ids []tocsin.JobID) (Loade
 
 // load adds the rows of one round trip, or nothing if it fails.
 func (s *Store) load(ctx context.Context, sv *server, parts []idsOf, loaded *Loaded) error {
+	start := time.Now()
+	conn, err := s.conn(ctx, sv, s.databasesIn(tablesOf(parts)))
+	if err != nil {
+		s.metrics.observe(load.name, start, 0, err)
+		return err
+	}
+	defer func() { _ = conn.Close() }()
 	before := len(loaded.Rows)
 	loaded.Rows = slices.Grow(loaded.Rows, countIDs(parts))
 	text, last := s.loadText(parts)
-	taken := sample{asked: time.Now()}
-	err := s.readTables(ctx, sv, tablesOf(parts), load.name, text, func(set int, rows *sql.Rows) (err error) {
+	taken := sample{asked: time.Now()} // waiting for a connection is no part of the round trip
+	err = s.read(ctx, conn, load.name, text, func(set int, rows *sql.Rows) (err error) {
 		if set == last {
 			taken.micro, err = scanMicro(rows)
 			return err
