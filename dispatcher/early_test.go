@@ -336,3 +336,27 @@ func TestARowThatWaitsIsNotStartedAMomentEarly(t *testing.T) {
 		}
 	})
 }
+
+// laggard is memory that reads the clock some time after the rows.
+type laggard struct{ *watched }
+
+func (m laggard) Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error) {
+	loaded, err := m.watched.Load(ctx, server, ids)
+	time.Sleep(20 * time.Millisecond)
+	loaded.Now = time.Now().UnixMilli()
+	return loaded, err
+}
+
+func TestARowThatWasPutOffIsNotHeldByAnOldRead(t *testing.T) {
+	slow := func(c *Config) { c.Store = laggard{c.Store.(*watched)} }
+	ahead(t, policy("order.close", 1), slow, func(r *rig, w *watched, begun *starts) {
+		id := r.add(0, 1, 100*time.Millisecond)
+		r.store.change(id, func(row *store.Row) { row.Action, row.Version = row.Action+24, row.Version+1 })
+		time.Sleep(110 * time.Millisecond) // it was read at 95 ms; the clock will be at 115
+		r.store.change(id, func(row *store.Row) { row.Status = tocsin.Cancelled })
+		time.Sleep(time.Second)
+		if _, started := begun.of(id); started {
+			t.Errorf("delivered although cancelled 14 ms before it was due; loads at %v", w.reads())
+		}
+	})
+}

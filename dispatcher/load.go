@@ -266,7 +266,7 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 	case row.Action > loaded.Now+requeueWithin.Milliseconds():
 		s.d.metrics.droppedLater.Inc()
 		l.queue.Done(e.JobID)
-	case row.Action > loaded.Now+holdWithin.Milliseconds(), row.Action > loaded.Now && s.unsure(time.Now()):
+	case row.Action > loaded.Now && !s.mayHold(e, row, loaded.Now):
 		s.d.metrics.early.Inc()
 		e.Due = row.Action + max(s.now()-loaded.Now, 0) // by the estimate that was ahead, or it spins
 		l.queue.Requeue(e)
@@ -277,6 +277,13 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 		return !s.putOff(l, e, row.Action, loaded.Now)
 	}
 	return false
+}
+
+// mayHold reports whether a row that was loaded ahead of its time is held until it. One
+// that was put off is not: it may have been read long before the clock was. Called
+// under s.mu.
+func (s *server) mayHold(e duequeue.Entry, row *store.Row, now int64) bool {
+	return row.Action <= e.Due && row.Action <= now+holdWithin.Milliseconds() && !s.unsure(time.Now())
 }
 
 // retried reports whether a row that a sweep has found is not overdue enough any
