@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 
 	driverlib "github.com/go-sql-driver/mysql"
 )
@@ -50,6 +51,24 @@ var byNumber = map[uint16]Class{
 	3: Full, 1021: Full, 1026: Full, 1114: Full,
 }
 
+// An error of a storage engine has one number, and the reason in its text: "Got
+// error 28 ...", in the language of the server. noSpace is ENOSPC, on every
+// system that the servers run on.
+const (
+	ofEngine = 1030
+	noSpace  = "28"
+)
+
+// engineClass classifies an error of a storage engine by the first number in its
+// text.
+func engineClass(message string) Class {
+	numbers := strings.FieldsFunc(message, func(r rune) bool { return r < '0' || r > '9' })
+	if len(numbers) > 0 && numbers[0] == noSpace {
+		return Full
+	}
+	return Other
+}
+
 // ClassOf classifies err, looking through wrapping.
 func ClassOf(err error) Class {
 	if err == nil {
@@ -60,6 +79,9 @@ func ClassOf(err error) Class {
 	}
 	var server *driverlib.MySQLError
 	if errors.As(err, &server) {
+		if server.Number == ofEngine {
+			return engineClass(server.Message)
+		}
 		return byNumber[server.Number]
 	}
 	switch {
