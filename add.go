@@ -63,7 +63,7 @@ func (c *Client) add(ctx context.Context, s *server, r *row) (Added, error) {
 			return added, err
 		}
 		if !t.again(ctx, sent, err) {
-			return Added{JobID: unsureID(t.maybe, r.id)}, t.failure(r.id, c.where(r.table), c.moved(ctx, s, r.table, err))
+			return Added{JobID: unsureID(t.maybe, r.id)}, t.failure(r.id, c.where(r.table), c.moved(ctx, r.table, err))
 		}
 	}
 }

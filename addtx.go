@@ -12,7 +12,7 @@ import (
 
 // AddTx stores a task in the caller's own transaction: it exists exactly if that
 // commits. The transaction must be on the server that holds the task's table,
-// else ErrOtherServer; any session will do, whatever its time zone, isolation
+// else ErrOtherServer, or ErrLayout if the config's own database is wrong; any session will do, whatever its time zone, isolation
 // level and character set. A duplicate leaves the transaction usable; after any
 // other error roll it back.
 func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, error) {
@@ -35,20 +35,21 @@ func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, error
 
 func (c *Client) addTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
 	text, micros := r.when.args()
-	n, err := execute(ctx, tx, c.layout.render(addSQL, r.table), r.addArgs(text, micros, text, micros, c.want.Cluster)...)
+	query, ours := c.ours(addSQL, r.table)
+	n, err := execute(ctx, tx, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
 	switch {
 	case mysql.ClassOf(err) == mysql.Duplicate:
 		return c.standingTx(ctx, tx, r)
 	case err != nil:
-		return Added{}, c.inTx("add task to", r.table, err)
+		return Added{}, c.inTx(ctx, "add task to", r.table, err)
 	case n == 0:
-		return Added{}, c.elsewhere(r.table)
+		return Added{}, c.elsewhere(ctx, r.table)
 	}
 	if !c.near(r.when) {
 		return Added{JobID: r.id}, nil
 	}
 	if _, err := execute(ctx, tx, c.layout.render(ringSQL, r.table), r.table, uint64(r.id)); err != nil {
-		return Added{}, c.inTx("ring for task in", r.table, err)
+		return Added{}, c.inTx(ctx, "ring for task in", r.table, err)
 	}
 	return Added{JobID: r.id}, nil
 }
@@ -65,24 +66,32 @@ func (c *Client) standingTx(ctx context.Context, tx *sql.Tx, r *row) (Added, err
 	case errors.Is(err, sql.ErrNoRows):
 		return Added{}, errCollision
 	case err != nil:
-		return Added{}, c.inTx("read back from", r.table, err)
+		return Added{}, c.inTx(ctx, "read back from", r.table, err)
 	}
 	return Added{JobID: JobID(id), Existing: true, Status: Status(status)}, nil
 }
 
 // inTx words an error of a statement in the caller's transaction. A table that
-// is not there, or not for this user, is on another server.
-func (c *Client) inTx(tried string, table int, err error) error {
+// is not there, or not for this user, is on another server, unless its database
+// is wrong where the config has it.
+func (c *Client) inTx(ctx context.Context, tried string, table int, err error) error {
 	switch mysql.ClassOf(err) {
 	case mysql.Missing, mysql.Denied:
+		if wrong := c.wrong(ctx, table); wrong != nil {
+			return wrong
+		}
 		return refuse(ErrOtherServer, "task table %s, not on this transaction's (%s)", c.isOn(table), err)
 	}
 	return fmt.Errorf("%s %s: %w", tried, c.layout.Table(table), err)
 }
 
-// elsewhere says that the transaction's server has such a database, but not ours.
-func (c *Client) elsewhere(table int) error {
-	return refuse(ErrOtherServer, "database %s on this transaction's server is retired or not of cluster %q; task table %s",
+// elsewhere says that the transaction's server has such a database, but not ours;
+// or why ours is wrong.
+func (c *Client) elsewhere(ctx context.Context, table int) error {
+	if wrong := c.wrong(ctx, table); wrong != nil {
+		return wrong
+	}
+	return refuse(ErrOtherServer, "database %s on this transaction's server is retired or not that of cluster %q; task table %s",
 		c.layout.Database(c.layout.DatabaseOf(table)), c.want.Cluster, c.isOn(table))
 }
 

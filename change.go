@@ -76,6 +76,7 @@ type change struct {
 	table  int
 	id     JobID  // 0: by biz type and biz_id
 	status string // statement: lock and count
+	ours   []any  // parameters of its oursSQL
 	update string // statement
 	set    []any  // parameters of the update
 	where  []any  // parameters of the condition
@@ -123,7 +124,7 @@ func (c *Client) change(ctx context.Context, ref Ref, verb, update string, set [
 		index, of = "uk_biz", ofBizSQL
 		ch.table, ch.where = c.layout.TableOf(ref.bizID), []any{ref.bizID, number}
 	}
-	ch.status = c.layout.render(strings.ReplaceAll(statusSQL+of+forUpdateSQL, "{index}", index), ch.table)
+	ch.status, ch.ours = c.ours(strings.ReplaceAll(statusSQL+of+forUpdateSQL, "{index}", index), ch.table)
 	ch.update = c.layout.render(strings.ReplaceAll(update+of+pendingSQL, "{index}", index), ch.table)
 	return ch, nil
 }
@@ -157,9 +158,9 @@ func (c *Client) run(ctx context.Context, ch change) (Change, error) {
 		case errors.Is(err, ErrNotFound):
 			return Change{}, err
 		case errors.Is(err, errElsewhere):
-			return Change{}, refuse(ErrLayout, "%s changes no tasks: its database is retired or of another cluster than %q", c.where(ch.table), c.want.Cluster)
+			return Change{}, refuse(ErrLayout, "%s changes no tasks: its database is retired or not that of cluster %q", c.where(ch.table), c.want.Cluster)
 		case !t.again(ctx, false, err):
-			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(c.moved(ctx, s, ch.table, err)))
+			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(c.moved(ctx, ch.table, err)))
 		}
 	}
 }
@@ -171,11 +172,11 @@ func (c *Client) runTx(ctx context.Context, tx *sql.Tx, ch change) (Change, erro
 	case err == nil:
 		return done, nil
 	case errors.Is(err, errElsewhere):
-		return Change{}, c.elsewhere(ch.table)
+		return Change{}, c.elsewhere(ctx, ch.table)
 	case errors.Is(err, ErrNotFound):
 		return Change{}, err
 	}
-	return Change{}, c.inTx(ch.verb+" in", ch.table, err)
+	return Change{}, c.inTx(ctx, ch.verb+" in", ch.table, err)
 }
 
 // errElsewhere says that the database is not this cluster's; it never leaves
@@ -206,7 +207,7 @@ func (c *Client) apply(ctx context.Context, in session, ch change) (Change, erro
 
 func (c *Client) count(ctx context.Context, in session, ch change) (all, pending, claimed int, err error) {
 	var active int
-	row := in.QueryRowContext(ctx, ch.status, append([]any{c.want.Cluster}, ch.where...)...)
+	row := in.QueryRowContext(ctx, ch.status, append(ch.ours, ch.where...)...)
 	err = row.Scan(&all, &pending, &claimed, &active)
 	switch {
 	case err != nil:

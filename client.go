@@ -75,8 +75,13 @@ func (c *Client) addServer(spec mysql.Spec) error {
 	return nil
 }
 
-// meet asks all servers at once and takes the first that has a usable database; the
-// others are asked again when they are used. It returns when all have ended.
+// stragglers is how long Open waits for the other servers once one has answered:
+// the identity of most databases decides which of them are ours.
+const stragglers = time.Second
+
+// meet asks all servers at once and takes the first that has a usable database;
+// those that do not answer soon after it are asked again when they are used. It
+// returns when all have ended.
 func (c *Client) meet(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	answers := make(chan answer, len(c.servers))
@@ -89,10 +94,10 @@ func (c *Client) meet(ctx context.Context) error {
 	for range c.servers {
 		a := <-answers
 		switch {
-		case first != nil: // the others were cancelled
+		case first != nil: // the rest is noted
 		case a.err == nil:
 			first = &a
-			cancel()
+			defer time.AfterFunc(stragglers, cancel).Stop()
 		case refused(a.err) && wrong == nil:
 			wrong = a.err
 		default:

@@ -1,9 +1,12 @@
 package tocsin_test
 
 import (
+	"database/sql"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -25,6 +28,62 @@ func TestNoTaskGoesIntoADatabaseOfAnotherIdentity(t *testing.T) {
 	}
 }
 
+// A transaction on the server of another cluster with the same id looks like one on ours.
+func TestNoTransactionOnADatabaseOfAnotherIdentityIsUsed(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	db := session(t, devtest.DSN(t), "")
+	c := open(t, cfg)
+	bizID := bizOn(cfg.Layout, 1, 1)
+	stored := add(t, c, remind.New(bizID, "x", tocsin.In(day)))
+	for name, do := range map[string]func(*sql.Tx) error{
+		"AddTx": func(tx *sql.Tx) error {
+			_, err := c.AddTx(t.Context(), tx, remind.New(bizID, "x", tocsin.In(0)))
+			return err
+		},
+		"CancelTx": func(tx *sql.Tx) error { _, err := c.CancelTx(t.Context(), tx, remind.Of(bizID)); return err },
+		"RescheduleTx": func(tx *sql.Tx) error {
+			_, err := c.RescheduleTx(t.Context(), tx, tocsin.ByID(stored.JobID), tocsin.In(0))
+			return err
+		},
+	} {
+		if err := rolledBack(t, db, do); err != nil {
+			t.Errorf("%s before: %v", name, err)
+		}
+		exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET identity = CONCAT(identity, 'x')")
+		err := rolledBack(t, db, do)
+		if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "it is of another cluster with the same id") {
+			t.Errorf("%s: %v", name, err)
+		}
+		exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET identity = LEFT(identity, LENGTH(identity) - 1)")
+	}
+}
+
+// The server of another cluster answers before ours do.
+func TestAForeignServerThatAnswersFirstTakesNoTask(t *testing.T) {
+	t.Parallel()
+	ours, oursDSN := devtest.NewProxy(t, devtest.DSN(t))
+	theirs, theirsDSN := devtest.NewProxy(t, devtest.DSN(t))
+	cfg := cluster(t)
+	exec(t, session(t, devtest.DSN(t), ""), "UPDATE "+cfg.Layout.Database(1)+".layout SET identity = 'other'")
+	cfg.Servers = []tocsin.Server{{Name: "db1", DSN: oursDSN, Databases: []int{0}}, {Name: "db2", DSN: theirsDSN, Databases: []int{1}}}
+	_, answerOurs := ours.HoldAt("/* tocsin layout */")
+	last, answerTheirs := theirs.HoldAt("/* tocsin biz types */")
+	var answers sync.WaitGroup
+	defer answers.Wait()
+	answers.Go(func() {
+		defer answerOurs()
+		<-last
+		answerTheirs()
+		time.Sleep(100 * time.Millisecond) // well within what Open waits for the others
+	})
+	c := open(t, cfg)
+	_, err := c.Add(t.Context(), remind.New(bizOn(cfg.Layout, 1, 1), "x", tocsin.In(day)))
+	if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "it is of another cluster with the same id") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestTasksGoIntoTablesOlderThanIdentities(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)
@@ -32,5 +91,12 @@ func TestTasksGoIntoTablesOlderThanIdentities(t *testing.T) {
 	c := open(t, cfg)
 	for db := range 2 {
 		add(t, c, remind.New(bizOn(cfg.Layout, db, 1), "x", tocsin.In(day)))
+		err := rolledBack(t, session(t, devtest.DSN(t), ""), func(tx *sql.Tx) error {
+			_, err := c.AddTx(t.Context(), tx, remind.New(bizOn(cfg.Layout, db, 1), "x", tocsin.In(day)))
+			return err
+		})
+		if err != nil {
+			t.Errorf("AddTx: %v", err)
+		}
 	}
 }

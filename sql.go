@@ -30,7 +30,7 @@ const addInto = ` INTO {task} (
 `
 
 // addSQL stores one task in a caller's transaction. Parameters: row.addArgs;
-// dueSQL's, twice; cluster id. It takes the layout row by primary key; zero rows
+// dueSQL's, twice; oursSQL's. It takes the layout row by primary key; zero rows
 // mean that the database is retired or of another cluster.
 const addSQL = `INSERT /* tocsin add */` + addInto + `SELECT
     ?,
@@ -44,9 +44,17 @@ const addSQL = `INSERT /* tocsin add */` + addInto + `SELECT
     ` + dueSQL + `,
     GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3))
 FROM {database}.layout
-WHERE id = 1
+WHERE ` + oursSQL
+
+// oursSQL is true of the layout row if the database is the one that the config
+// means. Client.ours fills the slots. Parameters: cluster id; identity, where it is
+// known.
+const oursSQL = `id = 1
     AND cluster_id = ?
-    AND state = 'active'`
+    AND state = 'active'
+    AND database_no = {database_no}
+    AND databases_total = {databases}
+    AND tables_per_database = {tables}{of_identity}`
 
 // The statements of Add over a connection of its own, whose session is known and
 // whose server was looked at (server.admit): plain values, which cost the server
@@ -120,7 +128,7 @@ LOCK IN SHARE MODE`
 // statusSQL locks the tasks that a change is about and counts them: all,
 // pending, claimed; so what is said of them still holds when the change is made.
 // The last column is 0 where the database is retired or of another cluster. A
-// condition (ofIDSQL, ofBizSQL) and forUpdateSQL follow. Parameters: cluster id;
+// condition (ofIDSQL, ofBizSQL) and forUpdateSQL follow. Parameters: oursSQL's;
 // the condition's.
 const (
 	statusSQL = `SELECT /* tocsin status */
@@ -130,9 +138,7 @@ const (
     (
         SELECT COUNT(*)
         FROM {database}.layout
-        WHERE id = 1
-            AND cluster_id = ?
-            AND state = 'active'
+        WHERE ` + oursSQL + `
     )
 FROM {task} FORCE INDEX ({index})`
 

@@ -1,6 +1,7 @@
 package tocsin_test
 
 import (
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -55,8 +56,23 @@ func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 					},
 					"Cancel":     func() error { _, err := c.Cancel(t.Context(), tocsin.ByID(old.JobID)); return err },
 					"Reschedule": func() error { _, err := c.Reschedule(t.Context(), tocsin.ByID(old.JobID), tocsin.In(0)); return err },
-					"Get":        func() error { _, err := c.Get(t.Context(), old.JobID); return err },
-					"List":       func() error { _, err := c.List(t.Context(), there); return err },
+					"AddTx": func() error {
+						return rolledBack(t, db, func(tx *sql.Tx) error {
+							_, err := c.AddTx(t.Context(), tx, remind.New(there, "x", tocsin.In(0)))
+							return err
+						})
+					},
+					"CancelTx": func() error {
+						return rolledBack(t, db, func(tx *sql.Tx) error { _, err := c.CancelTx(t.Context(), tx, tocsin.ByID(old.JobID)); return err })
+					},
+					"RescheduleTx": func() error {
+						return rolledBack(t, db, func(tx *sql.Tx) error {
+							_, err := c.RescheduleTx(t.Context(), tx, tocsin.ByID(old.JobID), tocsin.In(0))
+							return err
+						})
+					},
+					"Get":  func() error { _, err := c.Get(t.Context(), old.JobID); return err },
+					"List": func() error { _, err := c.List(t.Context(), there); return err },
 				}
 				for verb, do := range refused {
 					if err := do(); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), w.says) {
@@ -81,4 +97,12 @@ func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 			add(t, before, remind.New(there, "z", tocsin.In(day)))
 		})
 	}
+}
+
+// rolledBack calls do in a transaction that does not last.
+func rolledBack(t *testing.T, db *sql.DB, do func(*sql.Tx) error) error {
+	t.Helper()
+	tx := begin(t, db)
+	defer func() { _ = tx.Rollback() }()
+	return do(tx)
 }

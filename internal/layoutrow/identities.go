@@ -40,6 +40,13 @@ func (i *Identities) Put(database int, identity string) {
 	}
 }
 
+// Of returns the identity of one database as it was noted last; "" if that is none.
+func (i *Identities) Of(database int) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.by[database]
+}
+
 // Agreed returns the identity that most databases have; among equals, that of the
 // lowest number; "" if none has any.
 func (i *Identities) Agreed() string {

@@ -21,6 +21,10 @@ type Proxy struct {
 	down   bool   // no new connections
 	downAt bool   // refuses new connections from the break on
 	broken int
+
+	heldAt []byte        // of the statement whose answer is held back; nil: none
+	held   chan struct{} // closed when that was sent
+	free   chan struct{} // closed when answers may go on
 }
 
 // NewProxy starts a proxy for the server of a DSN and returns the DSN that leads through it.
@@ -67,6 +71,27 @@ func (p *Proxy) SetDown(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = down
+}
+
+// HoldAt holds back the answer to the first packet that holds the text. held is closed when that was sent; the answer
+// goes on after release.
+func (p *Proxy) HoldAt(text string) (held <-chan struct{}, release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heldAt, p.held, p.free = []byte(text), make(chan struct{}), make(chan struct{})
+	return p.held, sync.OnceFunc(func() { close(p.free) })
+}
+
+// holds returns what the answer to b waits for; nil: nothing.
+func (p *Proxy) holds(b []byte) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.heldAt == nil || !bytes.Contains(b, p.heldAt) {
+		return nil
+	}
+	close(p.held)
+	p.heldAt = nil
+	return p.free
 }
 
 // Breaks returns how many connections the proxy broke.
@@ -127,7 +152,8 @@ type link struct {
 	proxy          *Proxy
 	client, server net.Conn
 	mu             sync.Mutex
-	cut            bool // the next answer is not passed on
+	cut            bool            // the next answer is not passed on
+	wait           <-chan struct{} // the next answer is passed on when this is closed; nil: at once
 }
 
 func (l *link) close() {
@@ -148,11 +174,12 @@ func (l *link) up() {
 		if hit && before {
 			return
 		}
-		if hit {
-			l.mu.Lock()
-			l.cut = true
-			l.mu.Unlock()
+		l.mu.Lock()
+		l.cut = l.cut || hit
+		if wait := l.proxy.holds(buf[:n]); wait != nil {
+			l.wait = wait
 		}
+		l.mu.Unlock()
 		if _, err := l.server.Write(buf[:n]); err != nil {
 			return
 		}
@@ -164,8 +191,11 @@ func (l *link) answers() {
 	defer l.close()
 	_, _ = io.Copy(writer(func(b []byte) (int, error) {
 		l.mu.Lock()
-		cut := l.cut
+		cut, wait := l.cut, l.wait
 		l.mu.Unlock()
+		if wait != nil {
+			<-wait
+		}
 		if cut {
 			return 0, io.ErrClosedPipe
 		}
