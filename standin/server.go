@@ -91,17 +91,38 @@ func (sv *server) look(ctx context.Context, duties []Duty) error {
 	return nil
 }
 
-// peek offers a page of each table, and reports whether there is more.
+// peek offers a page of each table, and reports whether there is more. If a
+// page is full, each biz type is asked for alone: rows of one that is paused, or
+// that hangs, would hide those of the others behind them.
 func (sv *server) peek(ctx context.Context, tables []int, types []uint64, from, until int64) (rest bool, err error) {
+	q := store.PeekQuery{Server: sv.index, Tables: tables, Types: types, From: from, Until: until, Limit: pageLimit, Sparse: true}
+	full, rest, err := sv.offer(ctx, q)
+	if err != nil || len(full) == 0 || len(types) == 1 {
+		return rest, err
+	}
+	q.Tables, q.Sparse = full, false
+	for _, one := range types {
+		q.Types = []uint64{one}
+		if _, _, err := sv.offer(ctx, q); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// offer offers what one query finds. It returns the tables of which there is more,
+// and whether something is left.
+func (sv *server) offer(ctx context.Context, q store.PeekQuery) (full []int, rest bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
-	page, err := sv.cfg.Tables.Peek(ctx, store.PeekQuery{
-		Server: sv.index, Tables: tables, Types: types, From: from, Until: until, Limit: pageLimit, Sparse: true,
-	})
+	page, err := sv.cfg.Tables.Peek(ctx, q)
 	if err != nil {
-		return false, fmt.Errorf("peek %d tables from table %d on: %w", len(tables), tables[0], err)
+		return nil, false, fmt.Errorf("peek %d tables from table %d on: %w", len(q.Tables), q.Tables[0], err)
+	}
+	for _, last := range page.Full {
+		full = append(full, last.JobID.Table())
 	}
 	refused := sv.cfg.Intake.Offer(sv.index, page.Entries)
 	sv.metrics.entries.Add(float64(len(page.Entries)))
-	return len(page.Full)+len(page.Failed)+len(refused) > 0, nil
+	return full, len(full)+len(page.Failed)+len(refused) > 0, nil
 }

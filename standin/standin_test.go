@@ -50,9 +50,13 @@ func (w *world) Peek(_ context.Context, q store.PeekQuery) (page store.Page, err
 		}
 	}
 	for _, table := range q.Tables {
+		rows := 0
 		for _, e := range w.rows[table] {
-			if slices.Contains(q.Types, e.Type) && e.Due >= q.From && e.Due <= q.Until {
+			if rows < q.Limit && slices.Contains(q.Types, e.Type) && e.Due >= q.From && e.Due <= q.Until {
 				page.Entries = append(page.Entries, e)
+				if rows++; rows == q.Limit {
+					page.Full = append(page.Full, e)
+				}
 			}
 		}
 	}
@@ -238,6 +242,22 @@ func TestWhatFoundNoRoomIsOfferedAgain(t *testing.T) {
 		})
 		if !w.has(id) || whole < 1 || whole > 3 || all < 100 {
 			t.Errorf("offered again: %t; %d of %d looks in a minute were from the beginning", w.has(id), whole, all)
+		}
+	})
+}
+
+// A type that is paused, or whose deliveries hang, leaves its rows at the front.
+func TestABacklogOfOneTypeHidesNoOther(t *testing.T) {
+	w := newWorld()
+	w.inBubble(t, new(devtest.Log), func(s *StandIn) {
+		for range 3 * pageLimit {
+			w.add(2, 1, -time.Hour)
+		}
+		behind := w.add(2, 2, -time.Minute)
+		s.Set([]Duty{{"n1", []string{"a", "b"}, []int{2, 4}}})
+		soon()
+		if !w.has(behind) {
+			t.Error("not offered behind a backlog of another type")
 		}
 	})
 }
