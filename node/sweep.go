@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -157,12 +158,20 @@ func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config 
 		Policies: func() []biztype.Policy { w.refresh(t); return *w.policies.Load() },
 		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
 		Grace:    w.node.cfg.SweepGrace, Timeout: w.node.cfg.SweepTimeout, Outcomes: w.counts.read,
-		Logger: w.node.cfg.Logger, Registerer: r,
+		Sick: w.sick, Logger: w.node.cfg.Logger, Registerer: r,
 	}
 	if w.mode.dry {
 		cfg.Intake = nil
 	}
 	return cfg
+}
+
+// sick says why a server does not answer, or takes no writes.
+func (w *sweepParts) sick(server int) error {
+	if waiting := w.store.Waiting(server); waiting >= stallAfter {
+		return fmt.Errorf("a statement has no answer after %s", waiting.Round(100*time.Millisecond))
+	}
+	return w.store.Full(server)
 }
 
 // mine is every callback for a node without handlers, else those of its group.

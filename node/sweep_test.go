@@ -4,12 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -221,5 +225,57 @@ func TestResidentSweeperStopsWithItsContext(t *testing.T) {
 	}
 	if err := n.SweepOn(t.Context(), "every minute"); err == nil {
 		t.Error("a wrong cron expression was accepted")
+	}
+}
+
+// Nothing can be claimed on a full disk, so the sweep's time runs out.
+func TestASweepNamesTheServerWhoseDiskIsFull(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	add(t, p, orderClose.New(p.bizIDIn(1, 0), order{1}, tocsin.In(0)))
+	db := p.server(t)
+	for table := range p.cfg.Layout.Tables {
+		p.do(t, db, []string{fmt.Sprintf(`CREATE TRIGGER {db}.full_%d BEFORE UPDATE ON {db}.task_%04d FOR EACH ROW
+			SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1030, MESSAGE_TEXT = 'Got error 28 "No space left on device" from storage engine InnoDB'`,
+			table, table)})
+	}
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error {
+		t.Error("a task was delivered that could not be claimed")
+		return nil
+	})
+	cfg := p.sweepConfig()
+	cfg.SweepTimeout = 4 * time.Second
+	n, err := node.New(cfg, &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := n.Sweep(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "sweep server "+p.cfg.Servers[0].Name) || !strings.Contains(err.Error(), "No space left on device") {
+		t.Errorf("%s, %v", result, err)
+	}
+	if !slices.Equal(result.Failed, []string{p.cfg.Servers[0].Name}) || result.Left["order.close (no time left)"] != 1 {
+		t.Errorf("failed %v, left %v", result.Failed, result.Left)
+	}
+}
+
+// A server that does not answer any more is cut off with the sweep.
+func TestASweepNamesTheServerThatHangs(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	proxy, dsn := devtest.NewProxy(t, p.cfg.Servers[0].DSN)
+	p.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: dsn}}
+	_, release := proxy.HoldAt("/* tocsin peek */")
+	defer release()
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	cfg := p.sweepConfig()
+	cfg.SweepTimeout = 4 * time.Second
+	n, err := node.New(cfg, &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err := n.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "sweep server db1: a statement has no answer") {
+		t.Errorf("%s, %v", result, err)
 	}
 }

@@ -104,6 +104,9 @@ func (f *full) now() error {
 	return f.err
 }
 
+// Full returns why a server refused a write for lack of room lately; nil if it did not.
+func (s *Store) Full(server int) error { return s.servers[server].full.now() }
+
 // flaws returns the databases that may be used but have a fault in a table other than the task tables.
 func (s *Store) flaws(ctx context.Context, sv *server) (map[int]error, error) {
 	text := func(b []byte, database int) []byte {

@@ -27,6 +27,7 @@ type run struct {
 	accounts map[uint64]*account // by biz type
 	total    Result              // counts that belong to no biz type
 	errs     []error
+	sick     map[int]error // why servers did not answer when they were last looked at, by index
 }
 
 func newRun(s *Sweeper) *run {
@@ -64,6 +65,7 @@ func (r *run) walk(ctx context.Context) {
 	told, stop := context.WithCancel(ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() { r.tell(told) })
+	telling.Go(func() { r.examine(told) })
 	tablewalk.Servers(len(r.walks), func(server int) { r.walks[server].through(ctx) })
 	stop()
 	telling.Wait()
@@ -73,6 +75,31 @@ func (r *run) walk(ctx context.Context) {
 func (r *run) tell(ctx context.Context) {
 	for wait.For(ctx, tellEvery) == nil {
 		r.cfg.Logger.Info().Stringer("result", r.result()).Msg("sweep goes on")
+	}
+}
+
+// examine looks for servers that are sick. When the sweep is cut off, so are the
+// statements that would tell.
+func (r *run) examine(ctx context.Context) {
+	for wait.For(ctx, sickEvery) == nil {
+		sick := map[int]error{}
+		for server := range r.walks {
+			if err := r.cfg.Sick(server); err != nil {
+				sick[server] = err
+			}
+		}
+		r.mu.Lock()
+		r.sick = sick
+		r.mu.Unlock()
+	}
+}
+
+// blame names the servers that were sick at the end of a sweep that was cut off.
+func (r *run) blame() {
+	for server := range r.walks {
+		if err := r.sick[server]; err != nil {
+			r.fail(server, err)
+		}
 	}
 }
 
@@ -89,6 +116,7 @@ func (r *run) end(ctx context.Context) {
 		}
 	}
 	if r.cause != nil {
+		r.blame()
 		r.windDown(ctx)
 	}
 	for _, w := range r.walks {

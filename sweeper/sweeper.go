@@ -28,6 +28,7 @@ const (
 	roomPause    = 20 * time.Millisecond // between two looks for room
 	windDown     = time.Second           // for deliveries in hand when the time is over
 	tellEvery    = time.Minute           // between two lines of progress
+	sickEvery    = time.Second           // between two looks for servers that are sick
 )
 
 // Tables is what a sweep reads and gives back, by server.
@@ -63,6 +64,7 @@ type Config struct {
 	Timeout    time.Duration               // of a sweep; 0: 50s, in Run 5/6 of the time to the next sweep; negative: none
 	Page       int                         // entries of a table that is read on its own; 0: 500
 	Outcomes   func() map[uint64]Counts    // all outcomes of Intake so far, by biz type; nil: none are known
+	Sick       func(server int) error      // why a server does not answer, or takes no writes, just now; nil: nobody knows
 	Logger     zerolog.Logger              // of progress, and of Run
 	Registerer prometheus.Registerer       // nil: metrics are not exported
 }
@@ -87,6 +89,9 @@ func New(cfg Config) (*Sweeper, error) {
 	}
 	if cfg.Outcomes == nil {
 		cfg.Outcomes = func() map[uint64]Counts { return nil }
+	}
+	if cfg.Sick == nil {
+		cfg.Sick = func(int) error { return nil }
 	}
 	return &Sweeper{cfg: cfg, metrics: newMetrics(cfg.Registerer), counting: windDown}, nil
 }
