@@ -89,20 +89,17 @@ func summary(changes []change, written int) Result {
 	return res
 }
 
-// writeAll writes the lowest database first and alone, on the condition that
-// nothing changed there since it was read: of two Applies at once, one gets
-// past it. It returns how many databases it wrote.
+// writeAll writes the lowest database that takes writes first and alone, on the
+// condition that nothing changed there since it was read: of two Applies at once,
+// one gets past it. It returns how many databases it wrote.
 func writeAll(ctx context.Context, databases []database, changes []change) (int, error) {
-	written := 0
-	if due := databases[0].due(changes); len(due) > 0 {
-		if err := databases[0].write(ctx, due, true); err != nil {
-			return 0, err
-		}
-		written++
+	databases, written, failed := writeFirst(ctx, databases, changes)
+	if databases == nil {
+		return written, failed
 	}
 	errs := make([]error, len(databases))
 	var wg sync.WaitGroup
-	for i, d := range databases[1:] {
+	for i, d := range databases {
 		if due := d.due(changes); len(due) > 0 {
 			written++
 			wg.Go(func() { errs[i] = d.write(ctx, due, false) })
@@ -114,7 +111,36 @@ func writeAll(ctx context.Context, databases []database, changes []change) (int,
 			written--
 		}
 	}
-	return written, errors.Join(errs...)
+	return written, errors.Join(append([]error{failed}, errs...)...)
+}
+
+// writeFirst writes the first database that takes writes, and returns those that
+// are left; nil: nothing more may be written.
+func writeFirst(ctx context.Context, databases []database, changes []change) (left []database, written int, failed error) {
+	for i, d := range databases {
+		due := d.due(changes)
+		if len(due) == 0 {
+			return databases[i:], 0, failed
+		}
+		err := d.write(ctx, due, true)
+		if err == nil {
+			return databases[i+1:], 1, failed
+		}
+		if failed = errors.Join(failed, err); !ofDatabase(err) {
+			return nil, 0, failed
+		}
+	}
+	return nil, 0, failed
+}
+
+// ofDatabase reports whether others may be written beside a database that failed
+// so, as beside one that can't be read.
+func ofDatabase(err error) bool {
+	if f := (*foreign)(nil); errors.As(err, &f) {
+		return true
+	}
+	class := mysql.ClassOf(err)
+	return class.OfServer() || class == mysql.Full || class == mysql.Denied || class == mysql.Missing
 }
 
 // readAll reads every database of every server at once. Databases that fail, or are

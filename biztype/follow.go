@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
@@ -14,6 +15,9 @@ import (
 // pollTimeout bounds one question to one server: a server that hangs costs no
 // more than that before the next is asked.
 const pollTimeout = time.Second
+
+// meetTimeout bounds the wait for the first server that answers.
+const meetTimeout = 5 * time.Second
 
 // stamp tells whether a biz_type table changed.
 type stamp struct {
@@ -32,6 +36,19 @@ type follower struct {
 	published bool
 	blind     bool // the last round reached no server
 	limit     loglimit.Limit
+
+	identities layoutrow.Identities // as the databases that were read in full say
+}
+
+// meet finds out which identity most databases have: the first that is polled may
+// be of another cluster with the same id.
+func (f *follower) meet(ctx context.Context, servers []*mysql.Server) {
+	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
+	defer cancel()
+	found, _ := readAll(ctx, f.cfg.Cluster, servers, stragglers) // polls say what can't be read
+	for _, d := range found {
+		f.identities.Note(d.want, d.layout)
+	}
 }
 
 // turns orders the databases so that neighbours stand on different servers.
@@ -98,6 +115,11 @@ func (f *follower) poll(ctx context.Context, d database) error {
 	rows, err := d.read(ctx)
 	if err != nil {
 		return err
+	}
+	f.identities.Note(d.want, d.layout)
+	d.want.Identity = f.identities.Agreed()
+	if text := d.want.Refuse(d.layout, d.where()); text != "" {
+		return &foreign{layoutrow.Problem{Why: text, Differs: true}}
 	}
 	f.stamps[d.name] = now
 	if changed := merge(f.latest, rows); changed || !f.published {

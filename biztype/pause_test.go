@@ -110,3 +110,19 @@ func TestSetPausedBesideAnApplyOfAnotherType(t *testing.T) {
 		t.Errorf("%+v, %v", stored, err)
 	}
 }
+
+// Whoever pauses a type in need must not wait for the first server's disk.
+func TestAPauseIsWrittenBesideADatabaseThatTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	apply(t, cfg, closeOrder, remind)
+	execute(t, cfg, "CREATE TRIGGER "+cfg.Layout.Database(0)+".full BEFORE UPDATE ON "+cfg.Layout.Database(0)+
+		".biz_type FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'")
+	res, err := biztype.SetPaused(t.Context(), cfg, "order.close", true)
+	if err == nil || !strings.Contains(err.Error(), "write biz types of "+cfg.Layout.Database(0)) || !strings.Contains(err.Error(), "is full") || res.Databases != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if texts := storedPolicies(t, cfg, int(closeOrder.Number)); strings.Contains(texts[0], `"paused":true`) || !strings.Contains(texts[1], `"paused":true`) {
+		t.Errorf("stored %q", texts)
+	}
+}

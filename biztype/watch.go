@@ -55,6 +55,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 	defer func() { _ = closeServers(servers) }()
 	f := &follower{Watcher: w, turn: turns(w.cfg.Cluster, servers), latest: map[uint64]row{}, stamps: map[string]stamp{}}
+	f.meet(ctx, servers)
 	tick := time.NewTicker(w.cfg.Interval)
 	defer tick.Stop()
 	for {
