@@ -1,6 +1,7 @@
 package tocsin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,31 +84,32 @@ const stragglers = time.Second
 // those that do not answer soon after it are asked again when they are used. It
 // returns when all have ended.
 func (c *Client) meet(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	soon, cancel := context.WithCancel(ctx)
+	defer cancel()
 	answers := make(chan answer, len(c.servers))
 	for _, s := range c.servers {
-		go func() { answers <- c.ask(ctx, s) }()
+		go func() { answers <- c.ask(soon, s) }()
 	}
-	var first *answer
+	var good []answer
 	var wrong error
 	var down []string
 	for range c.servers {
 		a := <-answers
 		switch {
-		case first != nil: // the rest is noted
 		case a.err == nil:
-			first = &a
-			defer time.AfterFunc(stragglers, cancel).Stop()
-		case refused(a.err) && wrong == nil:
-			wrong = a.err
-		default:
+			if good = append(good, a); len(good) == 1 {
+				defer time.AfterFunc(stragglers, cancel).Stop()
+			}
+		case refused(a.err):
+			wrong = cmp.Or(wrong, a.err)
+		case len(good) == 0: // else it may have been cancelled
 			down = append(down, a.err.Error())
 		}
 	}
-	cancel()
+	good, wrong = c.agree(ctx, good, wrong)
 	switch {
-	case first != nil:
-		c.accept(*first)
+	case len(good) > 0:
+		c.accept(good[0])
 		return nil
 	case wrong != nil:
 		return wrong
@@ -115,11 +117,29 @@ func (c *Client) meet(ctx context.Context) error {
 	return refuse(ErrUnreachable, "no MySQL server can be used: %s", strings.Join(down, "; "))
 }
 
+// agree asks servers again if their databases have different identities: some were
+// judged before the others had answered. It leaves out those that are wrong.
+func (c *Client) agree(ctx context.Context, good []answer, wrong error) ([]answer, error) {
+	if !c.agreed.Disputed() {
+		return good, wrong
+	}
+	var still []answer
+	for _, a := range good {
+		if a = c.ask(ctx, a.server); a.err == nil {
+			still = append(still, a)
+		} else {
+			wrong = cmp.Or(wrong, a.err)
+		}
+	}
+	return still, wrong
+}
+
 // answer is what one server said to Open.
 type answer struct {
-	facts *facts
-	types map[string]uint64
-	err   error
+	server *server
+	facts  *facts
+	types  map[string]uint64
+	err    error
 }
 
 func (c *Client) ask(ctx context.Context, s *server) answer {
@@ -134,7 +154,7 @@ func (c *Client) ask(ctx context.Context, s *server) answer {
 	if err != nil {
 		return answer{err: err}
 	}
-	return answer{facts: f, types: types}
+	return answer{server: s, facts: f, types: types}
 }
 
 func (c *Client) accept(a answer) {

@@ -65,7 +65,9 @@ func TestAForeignServerThatAnswersFirstTakesNoTask(t *testing.T) {
 	ours, oursDSN := devtest.NewProxy(t, devtest.DSN(t))
 	theirs, theirsDSN := devtest.NewProxy(t, devtest.DSN(t))
 	cfg := cluster(t)
-	exec(t, session(t, devtest.DSN(t), ""), "UPDATE "+cfg.Layout.Database(1)+".layout SET identity = 'other'")
+	db := session(t, devtest.DSN(t), "")
+	exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET identity = 'other'")
+	exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".biz_type SET number = number + 70")
 	cfg.Servers = []tocsin.Server{{Name: "db1", DSN: oursDSN, Databases: []int{0}}, {Name: "db2", DSN: theirsDSN, Databases: []int{1}}}
 	_, answerOurs := ours.HoldAt("/* tocsin layout */")
 	last, answerTheirs := theirs.HoldAt("/* tocsin biz types */")
@@ -81,6 +83,11 @@ func TestAForeignServerThatAnswersFirstTakesNoTask(t *testing.T) {
 	_, err := c.Add(t.Context(), remind.New(bizOn(cfg.Layout, 1, 1), "x", tocsin.In(day)))
 	if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "it is of another cluster with the same id") {
 		t.Errorf("got %v", err)
+	}
+	added := add(t, c, remind.New(bizOn(cfg.Layout, 0, 1), "x", tocsin.In(day)))
+	foreign := "SELECT COUNT(*) FROM " + cfg.Layout.Table(added.JobID.Table()) + " WHERE biz_type > 70"
+	if n := count(t, db, foreign); n != 0 {
+		t.Error("the task has the number that its biz type has elsewhere")
 	}
 }
 

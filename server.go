@@ -64,6 +64,7 @@ func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error)
 		return nil, err
 	}
 	if len(f.refused) == len(s.Databases) {
+		s.facts.Store(nil)
 		first, _ := layoutrow.First(s.Name, s.Databases, f.problems)
 		return nil, refusalOf(first)
 	}

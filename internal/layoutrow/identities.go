@@ -40,6 +40,20 @@ func (i *Identities) Put(database int, identity string) {
 	}
 }
 
+// Disputed reports whether databases have different identities.
+func (i *Identities) Disputed() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	some := ""
+	for _, id := range i.by {
+		if some != "" && id != some {
+			return true
+		}
+		some = id
+	}
+	return false
+}
+
 // Of returns the identity of one database as it was noted last; "" if that is none.
 func (i *Identities) Of(database int) string {
 	i.mu.Lock()
