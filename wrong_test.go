@@ -45,36 +45,7 @@ func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 				for err := error(nil); err == nil; {
 					_, err = c.Get(t.Context(), old.JobID)
 				}
-				refused := map[string]func() error{
-					"Add": func() error { _, err := c.Add(t.Context(), remind.New(there, "x", tocsin.In(0))); return err },
-					"AddMany": func() error {
-						added, err := c.AddMany(t.Context(), []tocsin.NewTask{remind.New(there, "x", tocsin.In(0)), remind.New(beside, "x", tocsin.In(day))})
-						if added[1].Err != nil {
-							t.Errorf("a client %s: AddMany, task beside it: %v", name, added[1].Err)
-						}
-						return errors.Join(err, added[0].Err)
-					},
-					"Cancel":     func() error { _, err := c.Cancel(t.Context(), tocsin.ByID(old.JobID)); return err },
-					"Reschedule": func() error { _, err := c.Reschedule(t.Context(), tocsin.ByID(old.JobID), tocsin.In(0)); return err },
-					"AddTx": func() error {
-						return rolledBack(t, db, func(tx *sql.Tx) error {
-							_, err := c.AddTx(t.Context(), tx, remind.New(there, "x", tocsin.In(0)))
-							return err
-						})
-					},
-					"CancelTx": func() error {
-						return rolledBack(t, db, func(tx *sql.Tx) error { _, err := c.CancelTx(t.Context(), tx, tocsin.ByID(old.JobID)); return err })
-					},
-					"RescheduleTx": func() error {
-						return rolledBack(t, db, func(tx *sql.Tx) error {
-							_, err := c.RescheduleTx(t.Context(), tx, tocsin.ByID(old.JobID), tocsin.In(0))
-							return err
-						})
-					},
-					"Get":  func() error { _, err := c.Get(t.Context(), old.JobID); return err },
-					"List": func() error { _, err := c.List(t.Context(), there); return err },
-				}
-				for verb, do := range refused {
+				for verb, do := range callsTo(t, c, db, old.JobID, there, beside) {
 					if err := do(); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), w.says) {
 						t.Errorf("a client %s: %s: %v", name, verb, err)
 					}
@@ -105,4 +76,37 @@ func rolledBack(t *testing.T, db *sql.DB, do func(*sql.Tx) error) error {
 	tx := begin(t, db)
 	defer func() { _ = tx.Rollback() }()
 	return do(tx)
+}
+
+// callsTo are calls about one biz_id and its task; AddMany must also store a task of another.
+func callsTo(t *testing.T, c *tocsin.Client, db *sql.DB, old tocsin.JobID, there, beside uint64) map[string]func() error {
+	return map[string]func() error{
+		"Add": func() error { _, err := c.Add(t.Context(), remind.New(there, "x", tocsin.In(0))); return err },
+		"AddMany": func() error {
+			added, err := c.AddMany(t.Context(), []tocsin.NewTask{remind.New(there, "x", tocsin.In(0)), remind.New(beside, "x", tocsin.In(day))})
+			if added[1].Err != nil {
+				t.Errorf("AddMany, task beside it: %v", added[1].Err)
+			}
+			return errors.Join(err, added[0].Err)
+		},
+		"Cancel":     func() error { _, err := c.Cancel(t.Context(), tocsin.ByID(old)); return err },
+		"Reschedule": func() error { _, err := c.Reschedule(t.Context(), tocsin.ByID(old), tocsin.In(0)); return err },
+		"AddTx": func() error {
+			return rolledBack(t, db, func(tx *sql.Tx) error {
+				_, err := c.AddTx(t.Context(), tx, remind.New(there, "x", tocsin.In(0)))
+				return err
+			})
+		},
+		"CancelTx": func() error {
+			return rolledBack(t, db, func(tx *sql.Tx) error { _, err := c.CancelTx(t.Context(), tx, tocsin.ByID(old)); return err })
+		},
+		"RescheduleTx": func() error {
+			return rolledBack(t, db, func(tx *sql.Tx) error {
+				_, err := c.RescheduleTx(t.Context(), tx, tocsin.ByID(old), tocsin.In(0))
+				return err
+			})
+		},
+		"Get":  func() error { _, err := c.Get(t.Context(), old); return err },
+		"List": func() error { _, err := c.List(t.Context(), there); return err },
+	}
 }
