@@ -72,8 +72,8 @@ func (s second) swept() bool {
 	return seatOf(s.first.Node) == "sweeper" || seatOf(s.again.Node) == "sweeper"
 }
 
-// delays reports whether it may delay the tasks of a place: a fault of another server
-// or database must not.
+// delays reports whether the incident may delay the tasks of a place: a fault of
+// another server or database must not.
 func (i incident) delays(at place) bool {
 	switch i.Fault {
 	case CutNode:

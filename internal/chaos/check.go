@@ -76,8 +76,8 @@ func (v verdict) strangers() {
 	}
 }
 
-// closed are writes to a database while it was wrong, but for those of a node that was frozen, or could not reach the
-// server, with a statement in hand that it took for right.
+// closed checks the writes to databases while they were wrong. Writes of a node that was frozen, or could not reach the
+// server, with a statement on its way, are allowed.
 func (v verdict) closed() {
 	for _, i := range v.incidents {
 		if i.Fault == WrongCluster || i.Fault == NoLayout {

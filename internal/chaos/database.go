@@ -23,8 +23,8 @@ type database struct {
 	number int
 	dir    string
 	prefix string
-	args   []string // of the server, beside those that all have
-	direct *sql.DB  // as root, past every proxy
+	args   []string // of the server, in addition to those that all have
+	direct *sql.DB  // as root, bypassing every proxy
 
 	mu     sync.Mutex
 	server *devserver.MariaDB // the present process

@@ -43,7 +43,7 @@ var (
 	strict = tocsin.Define[Work]("chaos.strict")
 	hook   = tocsin.Define[Work]("chaos.hook")
 	slow   = tocsin.Define[Work]("chaos.slow")
-	spare  = tocsin.Define[Work]("chaos.spare") // of a group without nodes: sweepers alone deliver it
+	spare  = tocsin.Define[Work]("chaos.spare") // of a group without nodes: only sweepers deliver it
 )
 
 // deliveryTimeout is that of every biz type but slow, which has slowTimeout.

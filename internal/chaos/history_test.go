@@ -87,7 +87,7 @@ func watchKeys(t *testing.T, client *clientv3.Client, prefix string, tables int)
 func (h *history) catchUp(t *testing.T) {
 	t.Helper()
 	var all int64
-	for _, kind := range []string{"nodes/", "tables/"} { // the epoch is none of these
+	for _, kind := range []string{"nodes/", "tables/"} { // not the epoch
 		resp, err := h.client.Get(t.Context(), h.prefix+kind, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil {
 			t.Fatal(err)

@@ -18,8 +18,8 @@ type Report struct {
 	MostAgain    int            // second deliveries of one task at most
 	LoadedBefore int            // started after a cancel but loaded before it; not strict
 	FrozenBefore int            // started after a cancel by a node that was frozen in between
-	Closed       int            // times that a database was wrong, and watched for writes
-	HeldBack     int            // of these, with a write by a node that was frozen or cut off, statement in hand
+	Closed       int            // times that a database was wrong and watched for writes
+	HeldBack     int            // part of these: with a write by a node that was frozen or cut off, its statement on the way
 	Calm         Lateness       // of tasks that no fault was near
 	Troubled     Lateness       // of the others
 	Drained      time.Duration  // from the end of load and faults until every task was final

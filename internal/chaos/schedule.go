@@ -34,7 +34,7 @@ const (
 	NoLayout     Fault = "layout table away" // of one database
 	StopEtcd     Fault = "kill -9 etcd"
 	JoinNode     Fault = "node joins"          // not in schedules
-	KillMember   Fault = "kill -9 etcd member" // not in schedules: where there are three
+	KillMember   Fault = "kill -9 etcd member" // not in schedules: needs three members
 	LowSweep     Fault = "sweep --grace 0s"
 	SickServer   Fault = "sick server" // not in schedules: the matrix has many of that kind
 )

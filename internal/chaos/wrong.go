@@ -11,8 +11,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// closedAfter is how long a database may still be written to that has become wrong
-// under connections that had found it right: two looks at it, and what was under way.
+// closedAfter is how long a database that turned wrong may still be written to, over
+// connections that had found it right: two looks at it, plus statements on their way.
 const closedAfter = 4 * time.Second
 
 // intrusion is a write to a database that was known to be wrong.
@@ -22,13 +22,13 @@ type intrusion struct {
 	from, to time.Time
 }
 
-// String is for a breach's trace.
+// String describes the intrusion in a breach's trace.
 func (i intrusion) String() string {
 	return fmt.Sprintf("%s: %s changed between %s and %s", i.Fault, strings.Join(i.tables, ", "),
 		i.from.UTC().Format(clockForm), i.to.UTC().Format(clockForm))
 }
 
-// intrusions are those of a run. Safe for concurrent use.
+// intrusions collects those of a run. Safe for concurrent use.
 type intrusions struct {
 	mu  sync.Mutex
 	all []intrusion
@@ -40,15 +40,15 @@ func (l *intrusions) add(i intrusion) {
 	l.all = append(l.all, i)
 }
 
-// list is a copy.
+// list returns a copy.
 func (l *intrusions) list() []intrusion {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.all)
 }
 
-// wrongDatabase makes one database another cluster's, or takes its layout table away,
-// for a while, and notes what is written to it meanwhile.
+// wrongDatabase makes one database look like another cluster's, or takes its layout
+// table away, for a while. It records writes to the database meanwhile.
 func (s *Site) wrongDatabase(ctx context.Context, step Step) error {
 	d, name := s.databases[step.Server], s.opts.Layout.Database(step.Database)
 	harm, mend := wrongSQL, rightSQL
@@ -66,8 +66,8 @@ func (s *Site) wrongDatabase(ctx context.Context, step Step) error {
 	return failed
 }
 
-// watchClosed waits for the fault's length and compares the tables as they were once
-// everybody should know with what they are in the end.
+// watchClosed waits for the fault's length. It compares the tables at its end with
+// the tables as they were once every process should know of the fault.
 func (s *Site) watchClosed(ctx context.Context, step Step) error {
 	d, name := s.databases[step.Server], s.opts.Layout.Database(step.Database)
 	begin := time.Now()
@@ -92,7 +92,7 @@ func (s *Site) watchClosed(ctx context.Context, step Step) error {
 	return nil
 }
 
-// sums are the checksums of all tables of a database.
+// sums returns the checksums of all tables of a database.
 func (d *database) sums(ctx context.Context, name string) (map[string]string, error) {
 	var tables []string
 	if err := d.selectAll(ctx, &tables, tablesSQL, name); err != nil {

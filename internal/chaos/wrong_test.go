@@ -31,7 +31,7 @@ func TestWrongDatabaseAndFrozenServer(t *testing.T) {
 	}
 }
 
-// TestAWriteToAWrongDatabaseIsSeen guards the guard.
+// TestAWriteToAWrongDatabaseIsSeen checks the check itself.
 func TestAWriteToAWrongDatabaseIsSeen(t *testing.T) {
 	o := small
 	o.Idle = o.Nodes

@@ -69,8 +69,8 @@ func New(cfg Config) (*Sink, error) {
 	return s, err
 }
 
-// signer reads a secret. Its errors never quote it. A short key, and the empty one
-// of a bare whsec_ above all, signs nothing: anybody could find it.
+// signer reads a secret. Its errors never quote it. A short key, even more the empty
+// one of a bare whsec_, is refused: anybody could guess it.
 func signer(secret string) (*standard.Webhook, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 	switch {
