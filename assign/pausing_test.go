@@ -90,15 +90,23 @@ func TestANodeThatIsBackTakesTheTablesOfTheLastOther(t *testing.T) {
 	c.await("it has all", func() bool { return a.acting() == 32 })
 }
 
+// joinAgain joins a node that takes all tables, and ends its lease. It returns when the
+// node is back and acts on its tables again, while it pauses.
+func (c *crowd) joinAgain() *desk {
+	c.t.Helper()
+	d := c.join(slow)
+	c.awaitCounts(map[*desk]int{d: 32})
+	id := d.ID()
+	c.revoke(d)
+	c.await("it acts on its tables again", func() bool { return d.ID() != id && d.acting() == 32 })
+	return d
+}
+
 // All nodes lost their leases: each takes its own tables again at once and acts on them, although all pause for a TTL.
 func TestANodeActsOnItsOwnTablesWhileItPauses(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	a := c.join(slow)
-	c.awaitCounts(map[*desk]int{a: 32})
-	id := a.ID()
-	c.revoke(a)
-	c.await("it acts on them again", func() bool { return a.ID() != id && a.acting() == 32 })
+	a := c.joinAgain()
 	v, err := readView(t.Context(), c.client, spaceOf(c.cluster, "g"), 32)
 	if err != nil || !v.nodes[a.ID()].record.Pausing || !v.nodes[a.ID()].record.Newcomer {
 		t.Errorf("it does not say that it pauses: %+v, %v", v.nodes, err)
@@ -113,11 +121,7 @@ func TestANodeActsOnItsOwnTablesWhileItPauses(t *testing.T) {
 func TestATableWhoseKeyGoesDuringThePauseIsTakenAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	d := c.join(slow)
-	c.awaitCounts(map[*desk]int{d: 32})
-	id := d.ID()
-	c.revoke(d)
-	c.await("it is back", func() bool { return d.ID() != id && d.acting() == 32 })
+	d := c.joinAgain()
 	begin := time.Now()
 	c.deleteKeys(8)
 	for table := range 8 {
