@@ -14,7 +14,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -42,18 +41,7 @@ func onServers(t *testing.T, p place, other string, policy biztype.Policy) place
 	p.cfg.Servers = []tocsin.Server{
 		{Name: "db1", DSN: p.cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: other, Databases: []int{1}},
 	}
-	if _, err := ddl.Apply(t.Context(), p.cfg, ddl.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := biztype.Apply(t.Context(), p.cfg, []biztype.Policy{policy}); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if p.client, err = tocsin.Open(t.Context(), p.cfg); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.client.Close() })
-	return p
+	return p.made(t, policy)
 }
 
 // throughProxy is p as a node sees it whose way to the second server can be cut.

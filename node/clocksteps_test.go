@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -99,19 +97,7 @@ func (s *stepPlay) place(t *testing.T) place {
 		t.Cleanup(func() { _ = db.Close() })
 		s.pools = append(s.pools, db)
 	}
-	if _, err := ddl.Apply(t.Context(), p.cfg, ddl.Options{Cluster: p.cfg.Cluster}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := biztype.Apply(t.Context(), p.cfg, []biztype.Policy{closePolicy()}); err != nil {
-		t.Fatal(err)
-	}
-	client, err := tocsin.Open(t.Context(), p.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	p.client = client
-	return p
+	return p.made(t, closePolicy())
 }
 
 // set moves the stepped clock.

@@ -34,15 +34,20 @@ func newPlace(t *testing.T, policies ...biztype.Policy) place {
 func newPlaceOf(t *testing.T, tables int, policies ...biztype.Policy) place {
 	t.Helper()
 	prefix := devtest.Prefix(t)
-	p := place{
+	return place{
 		cfg: tocsin.Config{
 			Layout: tocsin.Layout{Databases: 2, Tables: tables, Prefix: prefix}, Cluster: prefix,
 			Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
 		},
 		etcd: assign.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}},
-	}
+	}.made(t, policies...)
+}
+
+// made makes the databases and biz types of a place, and its client.
+func (p place) made(t *testing.T, policies ...biztype.Policy) place {
+	t.Helper()
 	ctx := t.Context()
-	if _, err := ddl.Apply(ctx, p.cfg, ddl.Options{Cluster: prefix}); err != nil {
+	if _, err := ddl.Apply(ctx, p.cfg, ddl.Options{Cluster: p.cfg.Cluster}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := biztype.Apply(ctx, p.cfg, policies); err != nil {

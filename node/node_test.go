@@ -165,14 +165,7 @@ func TestBatchHandlerGetsManyTasksAndAnswersForEach(t *testing.T) {
 		}
 		return errs
 	})
-	var tasks []tocsin.NewTask
-	for id := range uint64(300) {
-		tasks = append(tasks, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
-	}
-	added, err := p.client.AddMany(t.Context(), tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := addMany(t, p, 300)
 	run(t, p.config("orders"), &h)
 	for i, a := range added {
 		want := tocsin.Done
@@ -190,6 +183,20 @@ func TestBatchHandlerGetsManyTasksAndAnswersForEach(t *testing.T) {
 	}
 }
 
+// addMany adds n tasks that are due now, with biz_ids from 1 on.
+func addMany(t *testing.T, p place, n uint64) []tocsin.Added {
+	t.Helper()
+	var tasks []tocsin.NewTask
+	for id := range n {
+		tasks = append(tasks, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
+	}
+	added, err := p.client.AddMany(t.Context(), tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added
+}
+
 func TestATaskThatItsBatchPanicsOnDiesAlone(t *testing.T) {
 	t.Parallel()
 	policy := closePolicy()
@@ -204,14 +211,7 @@ func TestATaskThatItsBatchPanicsOnDiesAlone(t *testing.T) {
 		}
 		return nil
 	})
-	var tasks []tocsin.NewTask
-	for id := range uint64(50) {
-		tasks = append(tasks, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
-	}
-	added, err := p.client.AddMany(t.Context(), tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := addMany(t, p, 50)
 	run(t, p.config("orders"), &h)
 	for i, a := range added {
 		want, attempts := tocsin.Done, 1

@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // rosterEvery is how often secrets are read again.
@@ -63,15 +64,8 @@ func newRoster(t *targets, g group, log zerolog.Logger, r prometheus.Registerer)
 
 // run reads the secrets again at intervals, until ctx ends.
 func (r *roster) run(ctx context.Context) {
-	tick := time.NewTicker(rosterEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.look()
-		}
+	for wait.For(ctx, rosterEvery) == nil {
+		r.look()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 const (
@@ -48,14 +49,7 @@ func newStalls(p pools, log zerolog.Logger, r prometheus.Registerer) *stalls {
 
 // run looks at every server at intervals, until ctx ends.
 func (s *stalls) run(ctx context.Context) {
-	tick := time.NewTicker(stallEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for wait.For(ctx, stallEvery) == nil {
 		for i, name := range s.pools.Servers() {
 			s.look(i, name, s.pools.Waiting(i), time.Now())
 		}

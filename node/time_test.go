@@ -10,7 +10,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -141,17 +140,5 @@ func newPlaceOn(t *testing.T, dsn string, policies ...biztype.Policy) place {
 	p := newPlace(t, policies...)
 	_ = p.client.Close()
 	p.cfg.Servers[0].DSN = dsn
-	if _, err := ddl.Apply(t.Context(), p.cfg, ddl.Options{Cluster: p.cfg.Cluster}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := biztype.Apply(t.Context(), p.cfg, policies); err != nil {
-		t.Fatal(err)
-	}
-	client, err := tocsin.Open(t.Context(), p.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	p.client = client
-	return p
+	return p.made(t, policies...)
 }
