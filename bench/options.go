@@ -10,13 +10,15 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
 // Options say what to measure, and on what. Each command reads those it names.
 type Options struct {
 	Layout  tocsin.Layout   // its prefix is ignored: a run has databases of its own
-	Servers []tocsin.Server // nil: a private, durable MariaDB; else databases are spread over them and dropped again
+	Servers []tocsin.Server // nil: a private, durable one; else databases are spread over them and dropped again
 	Etcd    assign.EtcdConfig
+	Server  string // what the private one is, "mariadb" or "mysql"; "": MariaDB, or MySQL if it alone is in PATH
 
 	Tasks       int           // Drain, Insert: at least 1
 	Rate        float64       // Lateness: tasks added a second, more than 0
@@ -52,6 +54,9 @@ func (o Options) withDefaults() Options {
 // Validate reports the first thing that no command can use, mostly as an
 // OptionsError.
 func (o Options) Validate() error {
+	if _, err := devserver.ParseProduct(o.Server); err != nil {
+		return OptionsError{err.Error()}
+	}
 	switch {
 	case o.Tasks < 0 || o.Tasks > maxRows:
 		return wrong("%d tasks: want 1 to %d", o.Tasks, maxRows)
@@ -71,6 +76,8 @@ func (o Options) Validate() error {
 		return wrong("%d pending and %d in a burst: want 0 to %d", o.Pending, o.Burst, maxRows)
 	case o.Concurrency < 0:
 		return wrong("concurrency %d: want at least 1", o.Concurrency)
+	case o.Servers != nil && o.Server != "":
+		return wrong("server %q: the servers are given, none is started", o.Server)
 	case o.Servers != nil && len(o.Etcd.Endpoints) == 0:
 		return errors.New("no etcd endpoints: the nodes of a run register there")
 	}

@@ -80,7 +80,9 @@ func (s *site) findServers(ctx context.Context) (err error) {
 		return nil
 	}
 	s.config.Layout.Prefix = ""
-	if s.own, err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{Durable: true, Args: memoryArgs(s.opts)}); err != nil {
+	own := devserver.MariaDBConfig{Product: devserver.Product(s.opts.Server), Durable: true}
+	own.Memory, own.RedoLog = memory(s.opts)
+	if s.own, err = devserver.StartMariaDB(ctx, own); err != nil {
 		return err
 	}
 	if s.keeper, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
@@ -107,22 +109,19 @@ func spread(servers []tocsin.Server, databases int) []tocsin.Server {
 	return dealt
 }
 
-// memoryArgs size the private server's buffer pool so that all rows of the run
+// memory sizes the private server's buffer pool so that all rows of the run
 // stay in memory, and its log so that no checkpoint stops the writes: both sides
 // of a ratio have the same, and neither measures the disk's reading.
-func memoryArgs(o Options) []string {
+func memory(o Options) (pool, log int) {
 	const (
 		perTable   = 192 << 10 // bytes: the pages that even an empty table has
 		perRow     = 700       // bytes, with its indexes
 		perRowLog  = 1000
 		largestLog = 4 << 30
 	)
-	pool := 128<<20 + o.Layout.Total()*perTable + o.rows()*perRow
-	log := 64<<20 + o.Layout.Total()*perTable/2 + o.rows()*perRowLog
-	return []string{
-		fmt.Sprintf("--innodb-buffer-pool-size=%d", pool),
-		fmt.Sprintf("--loose-innodb-log-file-size=%d", min(log, largestLog)),
-	}
+	pool = 128<<20 + o.Layout.Total()*perTable + o.rows()*perRow
+	log = 64<<20 + o.Layout.Total()*perTable/2 + o.rows()*perRowLog
+	return pool, min(log, largestLog)
 }
 
 func (s *site) makeTables(ctx context.Context) error {

@@ -17,14 +17,15 @@ import (
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// database is one MariaDB server that can be killed and comes back. Its methods
+// database is one MariaDB or MySQL server that can be killed and comes back. Its methods
 // may be called at any time from any goroutine.
 type database struct {
-	number int
-	dir    string
-	prefix string
-	args   []string // of the server, in addition to those that all have
-	direct *sql.DB  // as root, bypassing every proxy
+	number  int
+	dir     string
+	prefix  string
+	product devserver.Product
+	args    []string // of the server, in addition to those that all have
+	direct  *sql.DB  // as root, bypassing every proxy
 
 	mu     sync.Mutex
 	server *devserver.MariaDB // the present process
@@ -32,8 +33,8 @@ type database struct {
 }
 
 // startDatabase starts a server with a folder of its own.
-func startDatabase(ctx context.Context, number int, dir, prefix string, args []string) (*database, error) {
-	d := &database{number: number, dir: filepath.Join(dir, fmt.Sprintf("db%d", number)), prefix: prefix, args: args}
+func startDatabase(ctx context.Context, number int, dir, prefix string, product devserver.Product, args []string) (*database, error) {
+	d := &database{number: number, dir: filepath.Join(dir, fmt.Sprintf("db%d", number)), prefix: prefix, product: product, args: args}
 	if err := d.start(ctx); err != nil {
 		return nil, err
 	}
@@ -73,8 +74,8 @@ func (d *database) start(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	server, err := devserver.StartMariaDB(ctx, devserver.MariaDBConfig{
-		Dir: d.dir, Port: d.port,
-		Args: append([]string{"--innodb-buffer-pool-size=128M", "--loose-innodb-log-file-size=96M"}, d.args...),
+		Product: d.product, Dir: d.dir, Port: d.port,
+		Memory: 128 << 20, RedoLog: 96 << 20, Args: d.args,
 	})
 	if err != nil {
 		return fmt.Errorf("server db%d: %w", d.number, err)

@@ -89,7 +89,7 @@ func (m *matrix) startOther() {
 	if m.other != nil {
 		return
 	}
-	d, err := startDatabase(m.t.Context(), 2, m.opts.Dir, m.opts.Layout.Prefix, m.tls.args())
+	d, err := startDatabase(m.t.Context(), 2, m.opts.Dir, m.opts.Layout.Prefix, "", m.tls.args())
 	m.orFail(err)
 	m.other = d
 }

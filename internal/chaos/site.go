@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
@@ -20,7 +21,8 @@ import (
 type Options struct {
 	Dir     string        // where servers, journals and logs go; it must exist
 	Layout  tocsin.Layout // zero: 4 x 4, its databases dealt out over the servers
-	Servers int           // MariaDB servers; 0: 2
+	Servers int           // MariaDB or MySQL servers; 0: 2
+	Product string        // of the servers: "mariadb" or "mysql"; "": see devserver.Product
 	Nodes   int           // 0: 3
 	Idle    int           // so many of the nodes' seats are empty at first
 	Etcd    int           // members of etcd; 0: 1
@@ -100,7 +102,7 @@ func (s *Site) startServers(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range s.opts.Servers {
-		d, err := startDatabase(ctx, i, s.opts.Dir, s.opts.Layout.Prefix, s.opts.server(i).args)
+		d, err := startDatabase(ctx, i, s.opts.Dir, s.opts.Layout.Prefix, devserver.Product(s.opts.Product), s.opts.server(i).args)
 		if err != nil {
 			return err
 		}

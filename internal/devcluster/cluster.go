@@ -34,7 +34,8 @@ const (
 // Options say what to start. Ports of 0 are chosen.
 type Options struct {
 	Layout     tocsin.Layout
-	Nodes      int // at least 1
+	Nodes      int               // at least 1
+	Server     devserver.Product // of the database server; "": its zero value
 	MySQLPort  int
 	EtcdPort   int
 	HTTPPort   int                                 // of the receiver
@@ -92,7 +93,8 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 	if c.receiver, err = startReceiver(c.opts.HTTPPort, secretValue, c.Recorder); err != nil {
 		return err
 	}
-	maria := devserver.MariaDBConfig{Port: c.opts.MySQLPort, Args: memoryArgs(c.opts.Layout)}
+	maria := devserver.MariaDBConfig{Product: c.opts.Server, Port: c.opts.MySQLPort}
+	maria.Memory, maria.RedoLog = memory(c.opts.Layout)
 	if c.maria, err = devserver.StartMariaDB(ctx, maria); err != nil {
 		return err
 	}
@@ -106,14 +108,11 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 	return nil
 }
 
-// memoryArgs size the buffer pool so that the few pages which even an empty
+// memory sizes the buffer pool so that the few pages which even an empty
 // table has stay in memory, 8192 tables' too, and the log for their changes.
-func memoryArgs(l tocsin.Layout) []string {
+func memory(l tocsin.Layout) (pool, log int) {
 	const perTable = 192 << 10 // bytes: a dozen pages
-	return []string{
-		fmt.Sprintf("--innodb-buffer-pool-size=%d", 128<<20+l.Total()*perTable),
-		fmt.Sprintf("--loose-innodb-log-file-size=%d", 64<<20+l.Total()*perTable/2),
-	}
+	return 128<<20 + l.Total()*perTable, 64<<20 + l.Total()*perTable/2
 }
 
 func (c *Cluster) makeSchema(ctx context.Context) error {

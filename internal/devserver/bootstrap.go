@@ -15,11 +15,7 @@ const (
 	freshData = "data.new"
 )
 
-// mysqlRoot lets MySQL's root, whom it sets up for the socket only, come in over TCP as MariaDB's does.
-const mysqlRoot = "CREATE USER 'root'@'127.0.0.1';\nGRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n"
-
-// bootstrap makes the data directory unless there is one. It does what mariadb-install-db does, with MariaDB's own
-// grant tables and its users without a password, but without the help texts and the sys schema, which take seconds.
+// bootstrap makes the data directory unless there is one.
 func (m *MariaDB) bootstrap(ctx context.Context) error {
 	data, fresh := filepath.Join(m.folder.path, dataName), filepath.Join(m.folder.path, freshData)
 	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
@@ -28,33 +24,29 @@ func (m *MariaDB) bootstrap(ctx context.Context) error {
 	if err := os.RemoveAll(fresh); err != nil { // of a start that was interrupted
 		return err
 	}
-	if err := os.Mkdir(fresh, 0o700); err != nil {
-		return err
+	fill := m.fillMariaDB
+	if m.program.mysql {
+		fill = m.fillMySQL
 	}
-	cmd, err := m.bootstrapCommand(fresh)
-	if err != nil {
-		return err
-	}
-	if err := m.run(ctx, cmd); err != nil {
+	if err := fill(ctx, fresh); err != nil {
 		return err
 	}
 	return os.Rename(fresh, data)
 }
 
-func (m *MariaDB) bootstrapCommand(data string) (*exec.Cmd, error) {
-	args := m.commonArgs(data)
-	if m.program.mysql {
-		init := filepath.Join(m.folder.path, "init.sql")
-		args = append(args, "--initialize-insecure", "--init-file="+init)
-		return m.command(args), os.WriteFile(init, []byte(mysqlRoot), 0o600)
+// fillMariaDB does what mariadb-install-db does, with MariaDB's own grant tables and its users without a password, but
+// without the help texts and the sys schema, which take seconds.
+func (m *MariaDB) fillMariaDB(ctx context.Context, data string) error {
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return err
 	}
 	sql, err := bootstrapSQL(m.program.share)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	cmd := m.command(append(args, "--bootstrap"))
+	cmd := m.command(append(m.commonArgs(data), "--bootstrap"))
 	cmd.Stdin = strings.NewReader(sql)
-	return cmd, nil
+	return m.run(ctx, cmd)
 }
 
 // bootstrapSQL returns the statements that make the system tables, each on lines of its own as --bootstrap wants.

@@ -1,9 +1,10 @@
-// Package devserver runs private servers for development, tests and benchmarks: a MariaDB in a process of its own
-// and a single-member etcd inside this process. Both listen on the loopback interface only and have no passwords; etcd
+// Package devserver runs private servers for development, tests and benchmarks: a MariaDB or MySQL in a process of its
+// own and a single-member etcd inside this process. Both listen on the loopback interface only and have no passwords; etcd
 // may be made to want TLS.
 //
-// A MariaDB is found in PATH and in the sbin folders an ordinary user's PATH lacks; root is not needed. Its folder
-// holds
+// A MariaDB is found in PATH and in the sbin folders an ordinary user's PATH lacks, a MySQL also where
+// scripts/install-mysql.sh puts it; root is not needed. In this package, MariaDB in names and comments means either,
+// unless MySQL is named beside it. The server's folder holds
 //
 //	lock          held by whoever runs the folder, and inherited by the server
 //	data/         the data directory; it appears by a rename, so it is never half made
@@ -18,5 +19,5 @@
 //     A temporary folder stays behind and is removed by the next start on this machine by the same user.
 //   - The server does not end when asked: Stop kills it after StopTimeout.
 //
-// Unix only. It builds elsewhere, but no MariaDB starts there.
+// Unix only. It builds elsewhere, but no server starts there.
 package devserver

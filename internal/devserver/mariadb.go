@@ -20,6 +20,8 @@ const portAttempts = 5
 
 // MariaDBConfig says how to run a private MariaDB. The zero value is a temporary server on a port of its own choice.
 type MariaDBConfig struct {
+	// Product is the kind of server.
+	Product Product
 	// Dir is the server's folder; it is made if missing. One that holds data is started again with its data.
 	// "" makes a temporary one, which Stop removes.
 	Dir string
@@ -28,6 +30,9 @@ type MariaDBConfig struct {
 	// Durable makes a commit reach the disk, as in production. False survives the death of the server, though not
 	// of the machine, and is faster.
 	Durable bool
+	// Memory is the size of the buffer pool in bytes, RedoLog that of the redo log. 0: room for tests, or for a
+	// Durable server.
+	Memory, RedoLog int
 	// Args are further options of the server. They come last, so they win.
 	Args []string
 	// Env are further variables of the server's environment, "NAME=value".
@@ -54,7 +59,7 @@ type MariaDB struct {
 // StartMariaDB starts a server and returns when it answers. ctx bounds the start, not the server's life.
 // It returns ErrNoMariaDB, ErrPortInUse or ErrFolderInUse, or an error with the last error of the server's log.
 func StartMariaDB(ctx context.Context, cfg MariaDBConfig) (*MariaDB, error) {
-	prog, err := findServer(serverDirs())
+	prog, err := cfg.Product.find()
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +89,10 @@ func (m *MariaDB) start(ctx context.Context) (err error) {
 		return err
 	}
 	if err := m.bootstrap(ctx); err != nil {
-		return fmt.Errorf("set up MariaDB in %s: %w", m.folder.path, err)
+		return fmt.Errorf("set up %s in %s: %w", m.program, m.folder.path, err)
 	}
 	if err := m.launchOnPort(ctx); err != nil {
-		return fmt.Errorf("start MariaDB in %s: %w", m.folder.path, err)
+		return fmt.Errorf("start %s in %s: %w", m.program, m.folder.path, err)
 	}
 	return nil
 }
@@ -152,6 +157,9 @@ func (m *MariaDB) Dir() string { return m.folder.path }
 // Port returns the TCP port on 127.0.0.1.
 func (m *MariaDB) Port() int { return m.port }
 
+// IsMySQL reports whether the server is MySQL; else it is MariaDB.
+func (m *MariaDB) IsMySQL() bool { return m.program.mysql }
+
 // Pid returns the process id of the server.
 func (m *MariaDB) Pid() int { return m.proc.pid }
 
@@ -212,6 +220,6 @@ func (m *MariaDB) endProcess() error {
 		return nil
 	case <-limit.C:
 		m.proc.kill()
-		return fmt.Errorf("MariaDB in %s did not shut down within %s and was killed", m.folder.path, StopTimeout)
+		return fmt.Errorf("%s in %s did not shut down within %s and was killed", m.program, m.folder.path, StopTimeout)
 	}
 }

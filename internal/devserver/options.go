@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -35,27 +36,44 @@ func (m *MariaDB) commonArgs(data string) []string {
 		"--performance-schema=OFF",
 		"--character-set-server=utf8mb4",
 		"--collation-server=utf8mb4_general_ci",
-		"--innodb-buffer-pool-size=256M",
-		"--loose-innodb-log-file-size=" + m.logFileSize(),
-		"--loose-aria-log-file-size=8M",
-		"--loose-innodb-buffer-pool-dump-at-shutdown=OFF",
-		"--loose-innodb-buffer-pool-load-at-startup=OFF",
+		fmt.Sprintf("--innodb-buffer-pool-size=%d", cmp.Or(m.cfg.Memory, 256<<20)),
+		"--innodb-buffer-pool-dump-at-shutdown=OFF",
+		"--innodb-buffer-pool-load-at-startup=OFF",
 	}
-	if m.program.share != "" {
-		args = append(args, "--lc-messages-dir="+m.program.share)
-	}
+	args = append(args, m.productArgs()...)
 	if os.Geteuid() == 0 { // a change of user would lose the parent-death signal, and the right to the folder
 		args = append(args, "--user=root")
 	}
 	return append(args, m.commitArgs()...)
 }
 
-// logFileSize is small where many test servers share a disk, and roomy where writes are measured.
-func (m *MariaDB) logFileSize() string {
-	if m.cfg.Durable {
-		return "256M"
+// productArgs are those that one of the products knows. MySQL's default of secure-file-priv is a folder that a server in
+// a folder of its own may lack.
+func (m *MariaDB) productArgs() []string {
+	if m.program.mysql {
+		return []string{
+			"--secure-file-priv=",
+			"--loose-mysqlx=OFF",
+			fmt.Sprintf("--loose-innodb-redo-log-capacity=%d", m.redoLog()),
+		}
 	}
-	return "64M"
+	return []string{
+		fmt.Sprintf("--loose-innodb-log-file-size=%d", m.redoLog()),
+		"--loose-aria-log-file-size=8M",
+		"--lc-messages-dir=" + m.program.share,
+	}
+}
+
+// redoLog is small where many test servers share a disk, and roomy where writes are measured.
+func (m *MariaDB) redoLog() int {
+	switch {
+	case m.cfg.RedoLog != 0:
+		return m.cfg.RedoLog
+	case m.cfg.Durable:
+		return 256 << 20
+	default:
+		return 64 << 20
+	}
 }
 
 // commitArgs say what a commit waits for. Without Durable it still reaches the kernel (2, not 0), so that no committed
@@ -80,7 +98,6 @@ func (m *MariaDB) serverArgs() []string {
 		"--socket="+m.Socket(),
 		"--pid-file="+filepath.Join(m.folder.path, "mariadb.pid"),
 		"--skip-name-resolve",
-		"--loose-mysqlx=OFF",
 		"--back-log=512",
 		fmt.Sprintf("--max-connections=%d", maxConnections),
 	)

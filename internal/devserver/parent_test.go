@@ -47,7 +47,7 @@ func startParent(t *testing.T, binary, tmp string, prepare func(*exec.Cmd)) *par
 	t.Helper()
 	cmd := exec.Command(binary)
 	cmd.Dir = tmp
-	cmd.Env = []string{parentEnv + "=1", "TMPDIR=" + tmp, "PATH=/usr/bin:/bin"}
+	cmd.Env = []string{parentEnv + "=1", "TMPDIR=" + tmp, "PATH=/usr/bin:/bin", EnvProduct + "=" + os.Getenv(EnvProduct)}
 	cmd.Stderr = os.Stderr
 	prepare(cmd)
 	p := &parent{cmd: cmd}

@@ -10,9 +10,29 @@ import (
 	"strings"
 )
 
-// ErrNoMariaDB says that there is no server to run, and how to get one.
-var ErrNoMariaDB = errors.New(
-	"mariadbd not found in PATH: install it with `apt-get install mariadb-server-core`")
+// ErrNoMariaDB and ErrNoMySQL say that there is no server to run, and how to get one.
+var (
+	ErrNoMariaDB = errors.New("mariadbd not found in PATH: install it with `apt-get install mariadb-server-core`")
+	ErrNoMySQL   = errors.New("no MySQL found: install one with scripts/install-mysql.sh, or set " + EnvMySQLDir + " to the folder of its mysqld")
+)
+
+// Product names what kind of server to run. "" is what EnvProduct names, or else the MariaDB in PATH, or else the
+// MySQL there.
+type Product string
+
+// The products.
+const (
+	ProductMariaDB Product = "mariadb"
+	ProductMySQL   Product = "mysql"
+)
+
+// These environment variables choose the server. EnvServerDir and EnvMySQLDir name the one folder to look for a mariadbd
+// or a mysqld in, where the one that would be found is not the one to run.
+const (
+	EnvProduct   = "TOCSIN_TEST_SERVER"
+	EnvServerDir = "TOCSIN_MARIADB_DIR"
+	EnvMySQLDir  = "TOCSIN_MYSQL_DIR"
+)
 
 // program is an installed server.
 type program struct {
@@ -21,9 +41,46 @@ type program struct {
 	share string // the folder of MariaDB's system SQL and messages; "" for MySQL
 }
 
-// EnvServerDir names the environment variable with the one folder to look for the server in, where the one that would be
-// found is not the one to run.
-const EnvServerDir = "TOCSIN_MARIADB_DIR"
+// String returns the server's name, for messages.
+func (p program) String() string {
+	if p.mysql {
+		return "MySQL"
+	}
+	return "MariaDB"
+}
+
+// ParseProduct checks a product's name; "" is one.
+func ParseProduct(name string) (Product, error) {
+	switch p := Product(name); p {
+	case "", ProductMariaDB, ProductMySQL:
+		return p, nil
+	}
+	return "", fmt.Errorf("unknown server %q: want %s or %s", name, ProductMariaDB, ProductMySQL)
+}
+
+// chosen returns the product that is meant by p.
+func (p Product) chosen() (Product, error) {
+	if p != "" {
+		return ParseProduct(string(p))
+	}
+	p, err := ParseProduct(os.Getenv(EnvProduct))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", EnvProduct, err)
+	}
+	return p, nil
+}
+
+// find returns the server to run.
+func (p Product) find() (program, error) {
+	p, err := p.chosen()
+	if err != nil {
+		return program{}, err
+	}
+	if p == ProductMySQL {
+		return findServer(p, mysqlDirs())
+	}
+	return findServer(p, serverDirs())
+}
 
 // serverDirs returns where to look: PATH, and the folders of system programs that an ordinary user's PATH lacks; or the
 // folder that EnvServerDir names, alone.
@@ -31,22 +88,53 @@ func serverDirs() []string {
 	if dir := os.Getenv(EnvServerDir); dir != "" {
 		return []string{dir}
 	}
+	return systemDirs()
+}
+
+func systemDirs() []string {
 	return append(filepath.SplitList(os.Getenv("PATH")),
 		"/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/mysql/bin", "/opt/homebrew/bin")
 }
 
-// findServer returns the first mariadbd of dirs, or else the first mysqld.
-func findServer(dirs []string) (program, error) {
+// mysqlDirs returns where to look for MySQL: the folders of scripts/install-mysql.sh, then those of the system; or the
+// folder that EnvMySQLDir names, alone.
+func mysqlDirs() []string {
+	if dir := os.Getenv(EnvMySQLDir); dir != "" {
+		if abs, err := filepath.Abs(dir); err == nil {
+			dir = abs
+		}
+		return []string{dir}
+	}
+	dirs := []string{"/var/lib/tocsin-mysql"}
+	if cache, err := os.UserCacheDir(); err == nil {
+		dirs = append([]string{filepath.Join(cache, "tocsin", "mysql")}, dirs...)
+	}
+	return append(dirs, systemDirs()...)
+}
+
+// findServer returns the first server of the product in dirs; of any product, the first mariadbd, or else the first
+// mysqld.
+func findServer(product Product, dirs []string) (program, error) {
 	for _, name := range []string{"mariadbd", "mysqld"} {
 		for _, dir := range dirs {
 			path := filepath.Join(dir, executable(name))
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || !filepath.IsAbs(path) {
 				continue
 			}
-			return inspect(path, name)
+			if found, err := inspect(path, name); err != nil || found.is(product) {
+				return found, err
+			}
 		}
 	}
+	if product == ProductMySQL {
+		return program{}, ErrNoMySQL
+	}
 	return program{}, ErrNoMariaDB
+}
+
+// is reports whether the server is of the product, or of any if that is "".
+func (p program) is(product Product) bool {
+	return product == "" || p.mysql == (product == ProductMySQL)
 }
 
 func executable(name string) string {

@@ -11,16 +11,78 @@ import (
 
 func TestNoServerSaysHowToInstallOne(t *testing.T) {
 	t.Parallel()
-	_, err := findServer([]string{"", t.TempDir()})
-	if !errors.Is(err, ErrNoMariaDB) {
-		t.Fatalf("got %v", err)
+	for product, want := range map[Product]error{"": ErrNoMariaDB, ProductMariaDB: ErrNoMariaDB, ProductMySQL: ErrNoMySQL} {
+		if _, err := findServer(product, []string{"", t.TempDir()}); !errors.Is(err, want) {
+			t.Errorf("%q: got %v", product, err)
+		}
 	}
 }
 
 func TestServerIsFoundWithoutSbinInPath(t *testing.T) {
 	t.Setenv("PATH", "")
-	if _, err := findServer(serverDirs()); err != nil {
+	if _, err := Product("").find(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Programs of either name print their version as the servers do.
+func TestProductIsFoundBehindEitherName(t *testing.T) {
+	t.Parallel()
+	const mysql, maria = "mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))", "mysqld  Ver 10.11.14-MariaDB for debian-linux-gnu"
+	folder := func(names ...string) string { // a name, then what it prints
+		dir := t.TempDir()
+		for i := 0; i < len(names); i += 2 {
+			writeProgram(t, filepath.Join(dir, "bin", names[i]), "echo '"+names[i+1]+"'")
+		}
+		writeProgram(t, filepath.Join(dir, "share", "mysql_system_tables.sql"), "")
+		return filepath.Join(dir, "bin")
+	}
+	cases := map[string]struct {
+		dir     string
+		product Product
+		want    string // the program's name and product
+	}{
+		"any of both":         {folder("mariadbd", maria, "mysqld", mysql), "", "mariadbd MariaDB"},
+		"MySQL of both":       {folder("mariadbd", maria, "mysqld", mysql), ProductMySQL, "mysqld MySQL"},
+		"any, MySQL is there": {folder("mysqld", mysql), "", "mysqld MySQL"},
+		"MariaDB as mysqld":   {folder("mysqld", maria), ProductMariaDB, "mysqld MariaDB"},
+		"no MySQL":            {folder("mysqld", maria), ProductMySQL, ""},
+		"no MariaDB":          {folder("mysqld", mysql), ProductMariaDB, ""},
+	}
+	for name, c := range cases {
+		found, err := findServer(c.product, []string{c.dir})
+		if c.want == "" {
+			if !errors.Is(err, ErrNoMySQL) && !errors.Is(err, ErrNoMariaDB) {
+				t.Errorf("%s: %v, %v", name, found, err)
+			}
+			continue
+		}
+		if got := filepath.Base(found.path) + " " + found.String(); err != nil || got != c.want {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+	}
+}
+
+func writeProgram(t *testing.T, path, script string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVariableChoosesTheProductUnlessTheCallerDoes(t *testing.T) {
+	t.Setenv(EnvProduct, "mysql")
+	for p, want := range map[Product]Product{"": ProductMySQL, ProductMariaDB: ProductMariaDB} {
+		if got, err := p.chosen(); got != want || err != nil {
+			t.Errorf("%q: %q, %v", p, got, err)
+		}
+	}
+	t.Setenv(EnvProduct, "oracle")
+	if _, err := Product("").find(); err == nil || err.Error() != `TOCSIN_TEST_SERVER: unknown server "oracle": want mariadb or mysql` {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -68,10 +68,11 @@ func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
 func (p *peer) startServers(ctx context.Context) (err error) {
 	const perTable, perRow, perRowLog, largestLog = 192 << 10, 700, 1000, 4 << 30 // bytes
 	total := p.setup.Layout.Total()
-	p.server, err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{Durable: true, Args: []string{
-		fmt.Sprintf("--innodb-buffer-pool-size=%d", 128<<20+total*perTable+p.setup.Tasks*perRow),
-		fmt.Sprintf("--loose-innodb-log-file-size=%d", min(64<<20+total*perTable/2+p.setup.Tasks*perRowLog, largestLog)),
-	}})
+	p.server, err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{
+		Durable: true,
+		Memory:  128<<20 + total*perTable + p.setup.Tasks*perRow,
+		RedoLog: min(64<<20+total*perTable/2+p.setup.Tasks*perRowLog, largestLog),
+	})
 	if err != nil {
 		return err
 	}

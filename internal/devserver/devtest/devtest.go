@@ -1,4 +1,5 @@
-// Package devtest gives tests one MariaDB and one etcd per test process, started on first use and stopped by Main.
+// Package devtest gives tests one MariaDB, or MySQL with TOCSIN_TEST_SERVER=mysql, and one etcd per test process, started on
+// first use and stopped by Main.
 //
 // A package's TestMain calls Main; its tests call DSN, Etcd and Prefix. Each test works in databases of its own prefix
 // and under an own etcd prefix, so that tests run in parallel on the same servers. TOCSIN_TEST_DSN points the tests at
