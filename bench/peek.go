@@ -93,13 +93,23 @@ func (p *peeks) besideEntries(ctx context.Context) (err error) {
 	if p.held, err = p.regular(ctx); err != nil {
 		return err
 	}
-	g, err := p.site.look(ctx)
-	if err != nil {
+	if p.history, err = p.site.history(ctx); err != nil {
 		return err
 	}
-	p.history = g.counted["Innodb_history_list_length"]
 	p.unbounded, err = p.times(ctx, unboundedMost, func(int64) int64 { return 0 })
 	return err
+}
+
+// history sums up the servers' transactions that wait to be purged.
+func (s *site) history(ctx context.Context) (sum float64, err error) {
+	for _, pool := range s.pools {
+		var n float64
+		if err := pool.DB.GetContext(ctx, &n, historySQL); err != nil {
+			return 0, fmt.Errorf("server %s: read its history list length: %w", pool.Name, err)
+		}
+		sum += n
+	}
+	return sum, nil
 }
 
 // regular peeks as the scanner does, from its lower bound on, for the duration.

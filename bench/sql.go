@@ -39,8 +39,7 @@ const (
 const (
 	statusSQL = `SHOW /* tocsin bench_status */ GLOBAL STATUS WHERE Variable_name IN (
     'Questions', 'Bytes_sent', 'Bytes_received',
-    'Com_select', 'Com_insert', 'Com_insert_select', 'Com_update', 'Com_commit',
-    'Innodb_history_list_length')`
+    'Com_select', 'Com_insert', 'Com_insert_select', 'Com_update', 'Com_commit')`
 	settingsSQL = `SHOW /* tocsin bench_settings */ GLOBAL VARIABLES WHERE Variable_name IN (
     'version', 'version_comment', 'log_bin', 'sync_binlog',
     'innodb_flush_log_at_trx_commit', 'innodb_flush_method', 'innodb_doublewrite',
@@ -48,6 +47,12 @@ const (
     'table_open_cache', 'table_open_cache_instances', 'table_definition_cache', 'innodb_open_files',
     'max_connections', 'max_allowed_packet', 'performance_schema')`
 )
+
+// historySQL reads how many transactions wait to be purged. It needs the right PROCESS.
+const historySQL = `SELECT /* tocsin bench_history */
+    count
+FROM information_schema.innodb_metrics
+WHERE name = 'trx_rseg_history_len'`
 
 // dropSQL removes a database of the run; its name follows.
 const dropSQL = `DROP DATABASE IF EXISTS `

@@ -27,7 +27,17 @@ type removal struct {
 
 func newRemoval(t *testing.T) *removal {
 	t.Helper()
-	cfg := config(t, 2, 4)
+	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Stop() })
+	return newRemovalTo(t, config(t, 2, 4), other.DSN())
+}
+
+// newRemovalTo is newRemoval from the server of cfg to that of a DSN.
+func newRemovalTo(t *testing.T, cfg tocsin.Config, dsn string) *removal {
+	t.Helper()
 	cfg.Cluster = cfg.Layout.Prefix
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
 		t.Fatal(err)
@@ -36,15 +46,10 @@ func newRemoval(t *testing.T) *removal {
 		t.Fatal(err)
 	}
 	r := &removal{t: t, old: cfg, new: cfg, name: cfg.Layout.Database(1)}
-	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Stop() })
 	r.new.Servers = []tocsin.Server{
-		{Name: "db1", DSN: cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: other.DSN(), Databases: []int{1}},
+		{Name: "db1", DSN: cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: dsn, Databases: []int{1}},
 	}
-	r.from, r.dest = r.open(cfg.Servers[0].DSN), r.open(other.DSN())
+	r.from, r.dest = r.open(cfg.Servers[0].DSN), r.open(dsn)
 	return r
 }
 

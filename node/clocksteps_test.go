@@ -82,7 +82,7 @@ func (s *stepPlay) place(t *testing.T) place {
 	p.cfg.Layout.Databases, p.cfg.Servers = 3, nil
 	for i, clock := range []string{"FAKETIME_TIMESTAMP_FILE=" + s.offset, "FAKETIME=+0 x1.0005", "FAKETIME=+0 x0.9995"} {
 		m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
-			Env: []string{"LD_PRELOAD=" + faketime(t), clock, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"},
+			Env: []string{"LD_PRELOAD=" + faketime(t), clock, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_FORCE_MONOTONIC_FIX=0"},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ func newUser(t *testing.T, db *sql.DB, limit string) (user, dsn string) {
 	t.Helper()
 	user = "u" + strings.ToLower(devtest.Prefix(t))
 	for _, statement := range []string{
-		"CREATE USER '" + user + "'@'%'", "GRANT ALL ON *.* TO '" + user + "'@'%' WITH MAX_USER_CONNECTIONS " + limit,
+		"CREATE USER '" + user + "'@'%' WITH MAX_USER_CONNECTIONS " + limit, "GRANT ALL ON *.* TO '" + user + "'@'%'",
 	} {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatal(err)

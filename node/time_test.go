@@ -18,7 +18,7 @@ import (
 func wrongClock(t *testing.T, off time.Duration) *devserver.MariaDB {
 	t.Helper()
 	m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
-		Env: []string{"LD_PRELOAD=" + faketime(t), fmt.Sprintf("FAKETIME=%+ds", int(off.Seconds())), "FAKETIME_DONT_FAKE_MONOTONIC=1"},
+		Env: []string{"LD_PRELOAD=" + faketime(t), fmt.Sprintf("FAKETIME=%+ds", int(off.Seconds())), "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_FORCE_MONOTONIC_FIX=0"},
 	})
 	if err != nil {
 		t.Fatal(err)

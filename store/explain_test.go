@@ -15,7 +15,7 @@ type plan struct{ table, access, key, rows, extra string }
 func (b *bench) explain(text string) []plan {
 	b.tb.Helper()
 	text, _, _ = strings.Cut(text, ";") // the first of several
-	rows, err := b.db.Query("EXPLAIN " + strings.ReplaceAll(text, "?", "'x'"))
+	rows, err := b.db.Query("EXPLAIN FORMAT=TRADITIONAL " + strings.ReplaceAll(text, "?", "'x'"))
 	if err != nil {
 		b.tb.Fatalf("EXPLAIN %s: %v", text, err)
 	}

@@ -4,10 +4,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// refusal is a call and all that it says. {prefix} stands for that of the site's
-// databases.
+// refusal is a call and all that it says. {prefix} stands for that of the site's databases, {unknown} for the server's
+// error for a database that is not there.
 type refusal struct {
 	args string // separated by blanks
 	code int
@@ -89,8 +91,13 @@ func TestBadInputIsOneClearLineAndNothingIsStored(t *testing.T) {
 // refuses wants exactly the line.
 func (s *site) refuses(t *testing.T, bad refusal) {
 	t.Helper()
+	unknown := "Error 1146 (42S02): Table 'x{prefix}_0.layout' doesn't exist"
+	if devtest.IsMySQL(t) {
+		unknown = "Error 1049 (42000): Unknown database 'x{prefix}_0'"
+	}
 	r := callIn(t, s.dir, "", strings.Fields(bad.args)...)
-	want := "tocsin: " + strings.ReplaceAll(bad.says, "{prefix}", s.prefix) + "\n"
+	says := strings.ReplaceAll(bad.says, "{unknown}", unknown)
+	want := "tocsin: " + strings.ReplaceAll(says, "{prefix}", s.prefix) + "\n"
 	if r.code != bad.code || r.stderr != want || r.stdout != "" {
 		t.Errorf("tocsin %s: exit code %d, want %d\ngot  %swant %s%s", bad.args, r.code, bad.code, r.stderr, want, r.stdout)
 	}
@@ -125,7 +132,7 @@ var badConfigs = map[string]struct {
 	},
 	"no tables yet": {
 		func(y string) string { return strings.Replace(y, "prefix: ", "prefix: x", 1) },
-		refusal{addFor + "--in 1h", exitFailed, "server db1 has no Tocsin tables (Error 1146 (42S02): Table 'x{prefix}_0.layout' doesn't exist): run `tocsin ddl apply`"},
+		refusal{addFor + "--in 1h", exitFailed, "server db1 has no Tocsin tables ({unknown}): run `tocsin ddl apply`"},
 	},
 	"a DSN that is none": {
 		func(y string) string { return dsnLine.ReplaceAllString(y, "dsn: hunter2") },

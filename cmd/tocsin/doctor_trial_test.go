@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // finding expects a check of a level whose text and fix contain the parts.
@@ -160,12 +161,16 @@ func TestDoctorSeesThatCommitsHang(t *testing.T) {
 	t.Parallel()
 	t.Run("they wait for a replica", func(t *testing.T) {
 		t.Parallel()
-		s, db := hangingSite(t, "--log-bin=bin", "--server-id=1", "--rpl-semi-sync-master-timeout=3600000")
-		if _, err := db.Exec("SET GLOBAL rpl_semi_sync_master_enabled = 1"); err != nil {
+		args, name := []string{"--rpl-semi-sync-master-timeout=3600000"}, "rpl_semi_sync_master_enabled"
+		if devtest.IsMySQL(t) {
+			args, name = []string{"--plugin-load-add=semisync_source.so", "--rpl-semi-sync-source-timeout=3600000"}, "rpl_semi_sync_source_enabled"
+		}
+		s, db := hangingSite(t, append(args, "--log-bin=bin", "--server-id=1")...)
+		if _, err := db.Exec("SET GLOBAL " + name + " = 1"); err != nil {
 			t.Fatal(err)
 		}
 		s.doctor().finding(t, "fail", "commit", "a write is not committed after 10", "semi-synchronous replica")
-		if _, err := db.Exec("SET GLOBAL rpl_semi_sync_master_enabled = 0"); err != nil {
+		if _, err := db.Exec("SET GLOBAL " + name + " = 0"); err != nil {
 			t.Fatal(err)
 		}
 		s.doctor().finding(t, "ok", "commit", "committed in")
