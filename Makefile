@@ -7,17 +7,22 @@ TESTARGS ?=
 FUZZTIME ?= 1m
 SEED     ?= 1
 MINUTES  ?= 10
+SERVER   ?=
+
+# What a target needs that runs one server, MariaDB unless SERVER=mysql.
+NEEDS = $(if $(filter mysql,$(SERVER)),scripts/install-mysql.sh >/dev/null,scripts/install-deps.sh run)
+WITH  = $(if $(SERVER),-server $(SERVER))
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test model check format vet staticcheck lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers clean
+.PHONY: help run build test test-mysql model check format vet staticcheck lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-run: ## install what is missing, build, run `tocsin dev $(ARGS)`: make run ARGS="--tasks 500 --exit"
-	@scripts/install-deps.sh run
+run: ## install what is missing, build, run `tocsin dev $(ARGS)`: make run SERVER=mysql ARGS="--tasks 500 --exit"
+	@$(NEEDS)
 	@$(MAKE) --no-print-directory build
-	@exec bin/tocsin dev $(ARGS)
+	@exec bin/tocsin dev $(if $(SERVER),--server $(SERVER)) $(ARGS)
 
 build: ## build bin/tocsin
 	@mkdir -p bin
@@ -28,6 +33,11 @@ test: ## install what is missing, run all tests with the race detector, then the
 	@scripts/install-deps.sh test
 	go test -race -p 1 -timeout 10m $(TESTARGS) ./...
 	@$(MAKE) --no-print-directory model
+
+test-mysql: ## run all tests on MySQL 9.7, which it installs into a folder of its own without root
+	@scripts/install-deps.sh test
+	@scripts/install-mysql.sh >/dev/null
+	TOCSIN_TEST_SERVER=mysql go test -race -p 1 -timeout 15m $(TESTARGS) ./...
 
 model: ## search every cast of the row's model, without the race detector, which would take ten times as long
 	go test -timeout 10m $(TESTARGS) ./internal/model
@@ -50,11 +60,11 @@ staticcheck: ## staticcheck, in the version of go.mod
 fuzz: ## run each fuzz target for FUZZTIME (1m)
 	@scripts/fuzz.sh $(FUZZTIME)
 
-chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10
-	@scripts/install-deps.sh run
+chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 SERVER=mysql
+	@$(NEEDS)
 	@mkdir -p bin
 	@go build -o bin/chaosrun ./internal/chaos/chaosrun
-	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES)
+	@exec bin/chaosrun $(WITH) -seed $(SEED) -minutes $(MINUTES)
 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test
@@ -73,10 +83,10 @@ clock: ## deliver 1000 tasks/s for MINUTES while the servers' clocks are stepped
 	@scripts/install-deps.sh test
 	TOCSIN_CLOCK_MINUTES=$(MINUTES) go test -v -count=1 -timeout $$(($(MINUTES)+15))m -run TestNothingIsEarlyWhileClocks ./node
 
-bench: ## install what is missing, measure every target of docs/performance.md: make bench ARGS="-rounds 1 -only idle,insert"
-	@scripts/install-deps.sh run
+bench: ## install what is missing, measure every target of docs/performance.md: make bench SERVER=mysql ARGS="-rounds 1 -only idle,insert"
+	@$(NEEDS)
 	@$(MAKE) --no-print-directory build
-	@go run ./bench/targets $(ARGS)
+	@go run ./bench/targets $(WITH) $(ARGS)
 
 bench-peers: ## install what is missing, measure Tocsin beside its peers: make bench-peers ARGS="--rounds 1 --only tocsin,river"
 	@scripts/install-deps.sh peers

@@ -30,7 +30,11 @@ func measure(ctx context.Context, o options, rows []row, tell func(row, int, err
 			if ctx.Err() != nil || r.once && round > 1 {
 				continue
 			}
-			out, err := call(ctx, o.program, r.args)
+			args := r.args
+			if o.server != "" {
+				args = append(slices.Clone(args), "--server", o.server)
+			}
+			out, err := call(ctx, o.program, args)
 			if err == nil {
 				err = r.take(out)
 			}

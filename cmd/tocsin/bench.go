@@ -24,8 +24,8 @@ type benchFlags struct {
 func newBench(a *app) *cobra.Command {
 	c := group("bench", "Measure this machine, beside the least that the same work costs in plain SQL",
 		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a), newBenchPeek(a))
-	c.Long = `Each starts a private MariaDB, which flushes its log at every commit, and a private etcd, and
-removes them in the end. With --config it takes the file's servers and etcd instead, in
+	c.Long = `Each starts a private MariaDB or MySQL, which flushes its log at every commit, and a private
+etcd, and removes them in the end. With --config it takes the file's servers and etcd instead, in
 databases of its own, "bench_...", which it drops in the end. It measures the raw SQL of the
 same work on the same tables before and after Tocsin, and prints both with their ratio.`
 	return c
@@ -40,6 +40,7 @@ func benchCommand[R fmt.Stringer](a *app, use, short, long string, f *benchFlags
 		},
 	}
 	c.Flags().StringVar(&f.layout, "layout", cmp.Or(f.layout, "8x16"), "databases x tables")
+	c.Flags().StringVar(&f.Server, "server", "", serverUsage)
 	c.Flags().IntVar(&f.Pending, "pending", 0, "rows that wait in the tables for a day far ahead")
 	c.Flags().StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of this process, while Tocsin is measured, to this file")
 	return c

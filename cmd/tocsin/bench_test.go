@@ -166,6 +166,7 @@ func TestBenchRefusesWhatCannotBeMeasured(t *testing.T) {
 		"a delay of hours":            {[]string{"lateness", "--delay", "2h"}, exitUsage, []string{"delay 2h0m0s"}},
 		"overdue for days":            {[]string{"drain", "--overdue", "25h"}, exitUsage, []string{"overdue 25h0m0s"}},
 		"concurrency below zero":      {[]string{"drain", "--concurrency=-1"}, exitUsage, []string{"concurrency -1"}},
+		"a server that is none":       {[]string{"idle", "--server", "oracle"}, exitUsage, []string{`unknown server "oracle"`}},
 		"an argument":                 {[]string{"insert", "much"}, exitUsage, []string{"much"}},
 		"a benchmark that is none":    {[]string{"everything"}, exitUsage, []string{"everything"}},
 		"a profile where none can be": {[]string{"idle", "--cpuprofile", "no/such/folder"}, exitFailed, []string{"CPU profile", "no/such/folder"}},

@@ -13,15 +13,19 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
 // deliverWithin is how long after the last sample is due `dev --exit` waits.
 const deliverWithin = time.Minute
 
+// serverUsage explains --server, of every command that starts a private server.
+const serverUsage = "the private server: mariadb, or mysql, which scripts/install-mysql.sh installs (default mariadb)"
+
 // devFlags are those of `tocsin dev`.
 type devFlags struct {
 	tasks, nodes                  int
-	layout                        string
+	layout, server                string
 	over                          time.Duration
 	exit                          bool
 	mysqlPort, etcdPort, httpPort int
@@ -31,7 +35,7 @@ func newDev(a *app) *cobra.Command {
 	var f devFlags
 	c := &cobra.Command{
 		Use: "dev", Short: "Run everything on this machine and deliver sample tasks", Args: noArgs,
-		Long: `Starts a private MariaDB and etcd, nodes and a small HTTP receiver, adds sample tasks
+		Long: `Starts a private MariaDB or MySQL, etcd, nodes and a small HTTP receiver, adds sample tasks
 of two biz types due over the next seconds, and sums up what became of them. It then
 stays up until Ctrl-C; nothing is left behind.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
@@ -39,9 +43,10 @@ stays up until Ctrl-C; nothing is left behind.`,
 	c.Flags().IntVar(&f.tasks, "tasks", 1000, "sample tasks")
 	c.Flags().IntVar(&f.nodes, "nodes", 2, "nodes")
 	c.Flags().StringVar(&f.layout, "layout", "8x16", "databases x tables")
+	c.Flags().StringVar(&f.server, "server", "", serverUsage)
 	c.Flags().DurationVar(&f.over, "over", 10*time.Second, "the span over which the sample tasks are due")
 	c.Flags().BoolVar(&f.exit, "exit", false, "stop when all are delivered; exit code 1 if any is not within a minute")
-	c.Flags().IntVar(&f.mysqlPort, "mysql-port", 0, "port of MariaDB; 0: a free one")
+	c.Flags().IntVar(&f.mysqlPort, "mysql-port", 0, "port of the database server; 0: a free one")
 	c.Flags().IntVar(&f.etcdPort, "etcd-port", 0, "port of etcd; 0: a free one")
 	c.Flags().IntVar(&f.httpPort, "http-port", 0, "port of the HTTP receiver; 0: a free one")
 	return c
@@ -60,6 +65,9 @@ func (f devFlags) validate() (tocsin.Layout, error) {
 		return l, usage("--nodes %d: want 1 to 64", f.nodes)
 	case f.over < 0 || f.over > time.Hour:
 		return l, usage("--over %s: want 0s to 1h", f.over)
+	}
+	if _, err := devserver.ParseProduct(f.server); err != nil {
+		return l, usage("--server: %w", err)
 	}
 	return l, nil
 }
@@ -82,7 +90,7 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	}
 	view := newDevView(a)
 	c, err := devcluster.Start(ctx, devcluster.Options{
-		Layout: layout, Nodes: f.nodes, Version: version, Progress: view.progress, OnDelivery: view.delivery,
+		Layout: layout, Server: devserver.Product(f.server), Nodes: f.nodes, Version: version, Progress: view.progress, OnDelivery: view.delivery,
 		MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
 	})
 	if err != nil {

@@ -75,6 +75,7 @@ func TestDevRefusesWhatCannotWork(t *testing.T) {
 		"a layout that is none":   {[]string{"--layout", "8by16"}, exitUsage, []string{`layout "8by16"`, "8x16"}},
 		"a layout too large":      {[]string{"--layout", "9x1024"}, exitUsage, []string{"9216 tables, more than 8192"}},
 		"tasks below zero":        {[]string{"--tasks=-1"}, exitUsage, []string{"--tasks -1"}},
+		"a server that is none":   {[]string{"--server", "oracle"}, exitUsage, []string{`--server: unknown server "oracle"`, "mariadb or mysql"}},
 		"MySQL's port in use":     {[]string{"--mysql-port", port}, exitFailed, []string{port, "in use"}},
 		"etcd's port in use":      {[]string{"--etcd-port", port}, exitFailed, []string{port, "in use"}},
 		"the receiver's port too": {[]string{"--http-port", port}, exitFailed, []string{port, "in use", "--http-port"}},
@@ -88,7 +89,12 @@ func TestDevRefusesWhatCannotWork(t *testing.T) {
 
 func TestDevWithoutMariaDBSaysHowToInstallIt(t *testing.T) {
 	t.Setenv(devserver.EnvServerDir, t.TempDir())
-	call(t, "dev", "--exit").refused(t, exitFailed, "mariadbd not found", "apt-get install mariadb-server-core")
+	call(t, "dev", "--exit", "--server", "mariadb").refused(t, exitFailed, "mariadbd not found", "apt-get install mariadb-server-core")
+}
+
+func TestDevWithoutMySQLSaysHowToInstallIt(t *testing.T) {
+	t.Setenv(devserver.EnvMySQLDir, t.TempDir())
+	call(t, "dev", "--exit", "--server", "mysql").refused(t, exitFailed, "no MySQL found", "scripts/install-mysql.sh")
 }
 
 // lines watches an output for a line that holds a text.

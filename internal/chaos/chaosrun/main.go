@@ -22,11 +22,12 @@ func main() {
 	minutes := flag.Float64("minutes", 10, "how long")
 	rate := flag.Int("rate", 400, "tasks a second")
 	nodes := flag.Int("nodes", 3, "")
-	servers := flag.Int("servers", 2, "MariaDB servers")
+	servers := flag.Int("servers", 2, "database servers")
+	server := flag.String("server", "", "what they are: mariadb or mysql (default mariadb)")
 	dry := flag.Bool("print", false, "print the schedule and end")
 	flag.Parse()
 	cfg := chaos.Config{
-		Options: chaos.Options{Nodes: *nodes, Servers: *servers, Sweeper: true},
+		Options: chaos.Options{Nodes: *nodes, Servers: *servers, Product: *server, Sweeper: true},
 		Seed:    *seed, Length: time.Duration(*minutes * float64(time.Minute)), Out: os.Stdout,
 		Load: chaos.Load{Rate: *rate, Changes: 0.12, Fails: true},
 	}
