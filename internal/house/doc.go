@@ -9,6 +9,7 @@
 //	sizes      functions, files, the median function
 //	names      packages and types without a noun of their own
 //	sleep      time.Sleep outside tests
+//	skips      tests that do not run everywhere: the list, with reasons
 //	once       a walk over all tables outside internal/tablewalk, an errgroup as a sync.WaitGroup
 //	paths      paths of somebody's machine, in any text file
 //	targets    `make x` in README, docs and scripts: x is a target of the Makefile

@@ -37,6 +37,7 @@ func TestNamesSayWhatIsInside(t *testing.T)     { holds(t, Names) }
 func TestNothingSleeps(t *testing.T)            { holds(t, Sleep) }
 func TestTablesAreWalkedInOneWay(t *testing.T)  { holds(t, Walks) }
 func TestGroupsReturnErrors(t *testing.T)       { holds(t, Groups) }
+func TestNoTestIsSkippedSilently(t *testing.T)  { holds(t, Skips) }
 func TestNoPathOfOneMachine(t *testing.T)       { holds(t, Paths) }
 func TestDocumentsNameRealTargets(t *testing.T) { holds(t, Targets) }
 

@@ -32,6 +32,24 @@ func TestImportsComplain(t *testing.T) {
 	})
 }
 
+func TestSkipsComplains(t *testing.T) {
+	none := func(m Module) []string { return skips(m, nil) }
+	each(t, none, map[string]source{
+		"a skip":           {"x_test.go", "package x\nfunc TestA(t *testing.T) { t.Skip(1) }", "a test is skipped"},
+		"in a closure":     {"x_test.go", "package x\nfunc TestA(t *testing.T) { t.Run(``, func(t *testing.T) { t.SkipNow() }) }", "a test is skipped"},
+		"in a helper":      {"x.go", "package x\nfunc need(tb testing.TB) { tb.Skipf(``) }", "a test is skipped"},
+		"a skipped folder": {"x.go", "package x\nfunc f() error { return fs.SkipDir }", ""},
+	})
+}
+
+func TestSkipsComplainsOfItsList(t *testing.T) {
+	list := func(m Module) []string { return skips(m, []skip{{"x_test.go", "slow", "it is slow"}}) }
+	each(t, list, map[string]source{
+		"as the list says":        {"x_test.go", "package x\nfunc slow(t *testing.T) { t.Skip(1) }", ""},
+		"the list is out of date": {"x_test.go", "package x\nfunc slow(t *testing.T) {}", "slow skips nothing"},
+	})
+}
+
 func TestSQLComplains(t *testing.T) {
 	each(t, SQL, map[string]source{
 		"a query in the dispatcher":      {"dispatcher/x.go", "package dispatcher; const q = `/* tocsin x */ SELECT job_id FROM t`", "SQL text belongs to"},
