@@ -42,6 +42,7 @@ const (
 	claimWithin    = 30 * time.Second       // a claim that takes longer has failed
 	handOverAfter  = 500 * time.Millisecond // Drain claims what is still in delivery after this
 	avoidFor       = time.Second            // a locked table is left alone for this long
+	probeLook      = 100 * time.Millisecond // other rows of a locked table look this often for the end of its probe
 	uncleanFor     = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
 	holdWithin     = 9 * time.Millisecond   // rows that are due within this are loaded ahead of their time, and held until then
 	holdLead       = 5 * time.Millisecond   // how long before a row is due its load begins: a round trip, and Go's timers

@@ -19,16 +19,25 @@ func (s *server) sift(entries []duequeue.Entry, now int64) (kept []duequeue.Entr
 			kept = append(kept, e)
 		case s.probes < maxProbes && !local.Before(t.avoidUntil):
 			s.probes++
-			t.avoidUntil = local.Add(avoidFor)
+			t.avoidUntil, t.probed = local.Add(avoidFor), true
 			s.notLoaded(kept)
 			s.notLoaded(entries[i+1:])
 			return append(kept[:0], e), true
 		default:
-			e.Due = now + max(ceilMilli(t.avoidUntil.Sub(local)), 1) + holdWithin.Milliseconds() // so that it is not loaded ahead of its time again
+			e.Due = now + max(ceilMilli(t.avoided(local)), 1) + holdWithin.Milliseconds() // so that it is not loaded ahead of its time again
 			s.notLoaded([]duequeue.Entry{e})
 		}
 	}
 	return kept, false
+}
+
+// avoided returns for how long a row of a locked table waits before it looks again. A
+// probe may find at any time that the lock is gone.
+func (t *table) avoided(local time.Time) time.Duration {
+	if t.probed {
+		return probeLook
+	}
+	return t.avoidUntil.Sub(local)
 }
 
 // notLoaded lets go of popped entries before they are loaded. Called under s.mu.
@@ -51,8 +60,9 @@ func (s *server) endProbe(table int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.probes--
-	if ok {
-		s.known(table).avoidUntil = time.Time{}
+	t := s.known(table)
+	if t.probed = false; ok {
+		t.avoidUntil = time.Time{}
 	}
 }
 

@@ -19,6 +19,7 @@ type table struct {
 	uncleanUntil time.Time // overdue rows are claimed first until then
 	standIn      *standIn  // the table is another node's, and this node delivers some of its types; nil: the table is ours
 	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
+	probed       bool      // that row is being tried
 }
 
 // server is one database server: its lanes, the tables admitted, what is in
