@@ -133,12 +133,14 @@ func (s *stepPlay) step(ctx context.Context, t *testing.T) {
 	s.set(t, 0)
 }
 
-// move sets the stepped clock and remembers the time of a step back.
+// move sets the stepped clock and remembers a step back, until the server has answered a
+// question that was asked after it.
 func (s *stepPlay) move(t *testing.T, was, at time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	moved := span{from: time.Now()}
 	s.set(t, at)
+	_ = clockOf(t, s.pools[0]) // from then on the node can know
 	if moved.to = time.Now(); at < was {
 		s.backs = append(s.backs, moved)
 	}
