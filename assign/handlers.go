@@ -57,5 +57,5 @@ func (s *session) compareHandlers(v view) {
 		return
 	}
 	s.log.Warn().Strs("missing_here", lacks).Strs("missing_elsewhere", extra).
-		Msg("handlers differ from those of the group's other nodes: who has them stands in for who has not")
+		Msg("handlers differ from those of the group's other nodes: nodes that have a handler deliver its tasks for nodes that lack it")
 }

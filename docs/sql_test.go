@@ -27,17 +27,17 @@ type reader struct {
 
 // checks look at the tables after the blocks of a section, one function a block.
 var checks = map[string][]func(r reader, t *testing.T, out []string){
-	"1. Which layout is it?":            {reader.layoutShown},
-	"2. Where does the row live?":       {reader.placeShown},
-	"3. Which number has the biz type?": {reader.typeShown},
-	"4. Make a job_id":                  {reader.jobIDMade},
-	"5. Add a task":                     {reader.added},
-	"6. Ring the doorbell":              {reader.rung},
-	"7. Add a task once":                {reader.refused, reader.readBack},
-	"8. Look a task up":                 {reader.listed, reader.found},
-	"9. Reschedule":                     {reader.rescheduled},
-	"10. Cancel":                        {reader.cancelledByID, reader.cancelledByOrder},
-	"11. Find what is dead":             {reader.deadShown},
+	"1. Which layout is it?":                 {reader.layoutShown},
+	"2. Where does the row live?":            {reader.placeShown},
+	"3. What number does the biz type have?": {reader.typeShown},
+	"4. Make a job_id":                       {reader.jobIDMade},
+	"5. Add a task":                          {reader.added},
+	"6. Ring the doorbell":                   {reader.rung},
+	"7. Add a task once":                     {reader.refused, reader.readBack},
+	"8. Look a task up":                      {reader.listed, reader.found},
+	"9. Reschedule":                          {reader.rescheduled},
+	"10. Cancel":                             {reader.cancelledByID, reader.cancelledByOrder},
+	"11. Find what is dead":                  {reader.deadShown},
 }
 
 func TestEveryStatementInOneSession(t *testing.T) {

@@ -80,7 +80,7 @@ func (e *eye) answered(found store.Survey) {
 		case wrong != nil:
 			d.Is, d.Why = Wrong, wrong.Error()
 		case flawed != nil:
-			d.Why = fmt.Sprintf("%s on %s lacks a table, or a right: %v", d.Name, d.Server, flawed)
+			d.Why = fmt.Sprintf("%s on %s lacks a table or a right, `tocsin doctor` says which: %v", d.Name, d.Server, flawed)
 		case found.Full != nil:
 			d.Why = fmt.Sprintf("server %s has no room for what is written: %v", d.Server, found.Full)
 		case found.ReadOnly:

@@ -18,8 +18,9 @@ import (
 	"github.com/tocsinhq/tocsin/sink/webhook"
 )
 
-// Config of a Node. The zero value of every field but Tables is usable; Sweep
-// needs Tables alone.
+// Config of a Node. Tables and the endpoints of Etcd must be set, and Group if
+// there are Go handlers. The zero value of every other field is usable. Sweep
+// needs no Etcd.
 type Config struct {
 	Tables tocsin.Config     // the servers and the layout
 	Etcd   assign.EtcdConfig // endpoints and access

@@ -19,7 +19,7 @@ func warnMisplaced(log zerolog.Logger, group string, handlers *Handlers, policie
 			log.Warn().Str("biz_type", name).Msg("a handler has no biz type: apply it with tocsin biz apply")
 		case policies[i].WithDefaults().Group != group:
 			log.Warn().Str("biz_type", name).Str("group", group).Str("group_of_type", policies[i].WithDefaults().Group).
-				Msg("a handler gets no task: its biz type belongs to another group")
+				Msg("a handler gets no task: its biz type belongs to another group; change the node's Group or the policy's")
 		}
 	}
 }

@@ -22,11 +22,11 @@ type adopted struct {
 
 func newClusterAdopt(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "adopt", Short: "Have etcd know the cluster by the databases of this config", Args: noArgs,
-		Long: "Have etcd know the cluster by the databases of this config, after those of before are gone\n" +
-			"for good: made anew, or restored from a dump that is older than their identity. Nodes with\n" +
-			"databases of another identity are refused from then on. It is refused itself while such a\n" +
-			"node is registered.",
+		Use: "adopt", Short: "Bind the cluster id in etcd to the databases of this config", Args: noArgs,
+		Long: "Bind the cluster id in etcd to the databases of this config. Run it after the cluster's\n" +
+			"databases were made anew, or restored from a dump that is older than their identity. From\n" +
+			"then on nodes whose databases have another identity are refused. While such a node is\n" +
+			"registered, adopt changes nothing and names the nodes of a group to stop first.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.adopt(cmd.Context()) },
 	}
 }

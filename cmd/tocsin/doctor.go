@@ -44,11 +44,11 @@ func newDoctor(a *app) *cobra.Command {
 			return errSilent
 		},
 	}
-	cmd.Flags().IntVar(&nodes, "nodes", 0, "judge the servers' max_connections for so many nodes (default: those that live now)")
+	cmd.Flags().IntVar(&nodes, "nodes", 0, "judge the servers' max_connections for this number of nodes (default: the live nodes)")
 	return cmd
 }
 
-// examine makes all checks, for so many nodes, or 0 for those that live; without a config that can be read there is but one.
+// examine makes all checks, for this number of nodes, 0 for the live ones. If the config can't be read, that is the only check.
 func (a *app) examine(ctx context.Context, nodes int) []doctor.Check {
 	file, err := a.load()
 	config := doctor.Check{Subject: "config", Name: "valid"}

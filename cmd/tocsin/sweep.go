@@ -44,7 +44,7 @@ no time left, stopped. Standard error then names them by biz type.`,
 			return a.sweep(cmd.Context(), f)
 		},
 	}
-	c.Flags().DurationVar(&f.grace, "grace", 0, "how long overdue (default: sweep.grace of the config, then 60s); less than 60s is for tests")
+	c.Flags().DurationVar(&f.grace, "grace", 0, "how long overdue (default: sweep.grace of the config, then 60s); less than the sweep.grace of the nodes only if none runs")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long it takes up tasks, 0s: to the end (default: sweep.timeout of the config, then 50s, or 5/6 of the time to the next sweep)")
 	c.Flags().StringVar(&f.cron, "cron", "", `stay, and sweep at the times of a cron expression: "*/5 * * * *", "@every 1m" (default: sweep.cron of the config)`)
 	c.Flags().BoolVar(&f.once, "once", false, "sweep once, though the config has sweep.cron")

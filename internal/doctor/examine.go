@@ -76,7 +76,7 @@ func (p Patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
 func layout(err error, tables int) Check {
 	const name = "layout"
 	if err != nil {
-		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, or correct layout, cluster and servers in the config")
+		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, or correct layout, cluster and servers in the config: apply makes what is missing, and changes no layout or cluster id that is stored")
 	}
 	return good(name, "as in the config; %d task tables", tables)
 }

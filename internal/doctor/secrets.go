@@ -32,8 +32,8 @@ func (p Patient) secrets(policies []biztype.Policy, members []Member) []Check {
 	}
 	switch {
 	case len(missing) > 0:
-		return []Check{bad(level, name, strings.Join(missing, "; ")+" where doctor runs",
-			"give it to `tocsin serve` and `tocsin sweep`, and run doctor with what they have: without it they leave these tasks waiting")}
+		return []Check{bad(level, name, "missing or invalid where doctor runs: "+strings.Join(missing, "; "),
+			"give the secrets to `tocsin serve` and `tocsin sweep`, since these tasks wait without them, and run doctor with the same environment and secrets_dir")}
 	case signed > 0:
 		return []Check{good(name, "those of %d callbacks are set where doctor runs", signed)}
 	}
