@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -101,14 +102,14 @@ func (m *matrix) serverFaults() []fault {
 		{name: "foreign server behind the address", why: "cluster", closed: foreign, another: true,
 			begin: (*matrix).moveToForeign, end: (*matrix).moveBack},
 		{name: "access denied", why: "denied",
-			begin: run("ALTER USER tocsin@'%' IDENTIFIED BY 'changed'", "KILL USER tocsin"),
+			begin: func(m *matrix) { m.root("ALTER USER tocsin@'%' IDENTIFIED BY 'changed'"); m.disconnect() },
 			end:   run("ALTER USER tocsin@'%' IDENTIFIED BY ''")},
 		{name: "may only SELECT", why: "denied|may not", quiet: true, no: map[string]bool{audit: true}, free: map[string]bool{startingNode: true},
 			begin: run("REVOKE ALL ON `chaos\\_%`.* FROM tocsin@'%'", "GRANT SELECT ON `chaos\\_%`.* TO tocsin@'%'"),
 			end:   run(strings.ReplaceAll(grantSQL, "{prefix}", m.opts.Layout.Prefix))},
 		{name: "certificate expired", why: "certificate|expired",
-			begin: func(m *matrix) { m.tls.use(m.t, true); m.root("FLUSH SSL"); m.root("KILL USER tocsin") },
-			end:   func(m *matrix) { m.tls.use(m.t, false); m.root("FLUSH SSL") }},
+			begin: func(m *matrix) { m.tls.use(m.t, true); m.reloadTLS(); m.disconnect() },
+			end:   func(m *matrix) { m.tls.use(m.t, false); m.reloadTLS() }},
 		{name: "read-only", why: "read.only|not take writes|takes no writes", no: map[string]bool{audit: true},
 			begin: run(readOnlySQL), end: run(readWriteSQL)},
 		{name: "too many connections", why: "[Tt]oo many connections", begin: (*matrix).hog, end: (*matrix).unhog},
@@ -189,7 +190,7 @@ func (m *matrix) hog() {
 	m.root("CREATE USER IF NOT EXISTS hog@'%'")
 	m.root("SET GLOBAL max_connections = 10")
 	for m.connected() > 0 {
-		m.root("KILL USER tocsin")
+		m.disconnect()
 		for {
 			conn, err := m.hogOne()
 			if err != nil {
@@ -212,6 +213,39 @@ func (m *matrix) connected() (n int) {
 	m.t.Helper()
 	m.orFail(m.databases[sickServer].direct.QueryRow("SELECT COUNT(*) + (@@max_connections > 10) FROM information_schema.processlist WHERE user = 'tocsin'").Scan(&n))
 	return n
+}
+
+// disconnect ends all connections of Tocsin's user to the sick server.
+func (m *matrix) disconnect() {
+	m.t.Helper()
+	var ids []int64
+	rows, err := m.databases[sickServer].direct.Query("SELECT id FROM information_schema.processlist WHERE user = 'tocsin'")
+	m.orFail(err)
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		m.orFail(rows.Scan(&id))
+		ids = append(ids, id)
+	}
+	m.orFail(rows.Err())
+	for _, id := range ids {
+		_, err := m.databases[sickServer].direct.Exec(fmt.Sprintf("KILL %d", id))
+		var gone *mysql.MySQLError
+		if errors.As(err, &gone) && gone.Number == 1094 { // it has ended meanwhile
+			continue
+		}
+		m.orFail(err)
+	}
+}
+
+// reloadTLS has the sick server read its certificate again.
+func (m *matrix) reloadTLS() {
+	m.t.Helper()
+	if m.databases[sickServer].server.IsMySQL() {
+		m.root("ALTER INSTANCE RELOAD TLS")
+		return
+	}
+	m.root("FLUSH SSL")
 }
 
 func (m *matrix) unhog() {
@@ -263,7 +297,7 @@ func read(t *testing.T, path string) []byte {
 	return text
 }
 
-// use puts a certificate where the server reads it, at its start and after FLUSH SSL.
+// use puts a certificate where the server reads it, at its start and when it is told to read it again.
 func (f tlsFiles) use(t *testing.T, expired bool) {
 	t.Helper()
 	p := f.good
