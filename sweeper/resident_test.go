@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,30 @@ func TestASweepUnderWayLogsItsResultEachMinute(t *testing.T) {
 			if !strings.Contains(lines[1], part) {
 				t.Errorf("%s lacks %s", lines[1], part)
 			}
+		}
+	})
+}
+
+// While a commit hangs, the rows of the claim are asked for, which is answered.
+func TestAServerThatWasSickShortlyBeforeTheEndIsBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := map[int]time.Duration{0: 15 * time.Second, 1: 25 * time.Second} // until then
+		begin := time.Now()
+		s := bare(t, &bytes.Buffer{})
+		s.cfg.Servers = []string{"db0", "db1", "db2"}
+		s.cfg.Sick = func(server int) error {
+			if time.Since(begin) > hangs[server] {
+				return nil
+			}
+			return errors.New("no answer")
+		}
+		r := newRun(s)
+		ctx, end := context.WithTimeout(t.Context(), 50*time.Second)
+		defer end()
+		r.examine(ctx)
+		r.blame()
+		if !slices.Equal(r.total.Failed, []string{"db1"}) || len(r.errs) != 1 {
+			t.Errorf("failed %v: %v", r.total.Failed, r.errs)
 		}
 	})
 }

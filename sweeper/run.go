@@ -27,13 +27,13 @@ type run struct {
 	accounts map[uint64]*account // by biz type
 	total    Result              // counts that belong to no biz type
 	errs     []error
-	sick     map[int]error // why servers did not answer when they were last looked at, by index
+	sick     map[int]symptom // of servers, by index
 }
 
 func newRun(s *Sweeper) *run {
 	r := &run{
 		Sweeper: s, begin: time.Now(), before: s.cfg.Outcomes(), rounds: rounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace),
-		accounts: map[uint64]*account{}, total: Result{underWay: true, dry: s.cfg.Intake == nil},
+		accounts: map[uint64]*account{}, sick: map[int]symptom{}, total: Result{underWay: true, dry: s.cfg.Intake == nil},
 	}
 	for _, round := range r.rounds {
 		for _, t := range round.types {
@@ -78,27 +78,32 @@ func (r *run) tell(ctx context.Context) {
 	}
 }
 
+// symptom is why a server was sick, and when that was last seen.
+type symptom struct {
+	err  error
+	seen time.Time
+}
+
 // examine looks for servers that are sick. When the sweep is cut off, so are the
 // statements that would tell.
 func (r *run) examine(ctx context.Context) {
 	for wait.For(ctx, sickEvery) == nil {
-		sick := map[int]error{}
 		for server := range r.walks {
 			if err := r.cfg.Sick(server); err != nil {
-				sick[server] = err
+				r.mu.Lock()
+				r.sick[server] = symptom{err, time.Now()}
+				r.mu.Unlock()
 			}
 		}
-		r.mu.Lock()
-		r.sick = sick
-		r.mu.Unlock()
 	}
 }
 
-// blame names the servers that were sick at the end of a sweep that was cut off.
+// blame names the servers that were sick shortly before a sweep was cut off. While a
+// commit hangs its rows are asked for now and then, and that is answered.
 func (r *run) blame() {
 	for server := range r.walks {
-		if err := r.sick[server]; err != nil {
-			r.fail(server, err)
+		if s := r.sick[server]; s.err != nil && time.Since(s.seen) < sickFor {
+			r.fail(server, s.err)
 		}
 	}
 }
