@@ -82,7 +82,31 @@ func (c *seeingConn) QueryContext(ctx context.Context, query string, args []driv
 	begin := c.asked.ask()
 	defer c.asked.answer()
 	rows, err := c.driverConn.QueryContext(ctx, query, args)
+	if results, ok := rows.(driver.RowsNextResultSet); ok && err == nil {
+		rows = &seenRows{results, c}
+	}
 	return rows, c.worded(err, begin)
+}
+
+// seenRows are the results of one or more statements sent together. The first result comes before the later statements
+// have run.
+type seenRows struct {
+	driver.RowsNextResultSet
+	conn *seeingConn
+}
+
+// NextResultSet records how long the server takes.
+func (r *seenRows) NextResultSet() error {
+	begin := r.conn.asked.ask()
+	defer r.conn.asked.answer()
+	return r.conn.worded(r.RowsNextResultSet.NextResultSet(), begin)
+}
+
+// Close reads the results that are left, and records how long the server takes.
+func (r *seenRows) Close() error {
+	r.conn.asked.ask()
+	defer r.conn.asked.answer()
+	return r.RowsNextResultSet.Close()
 }
 
 // PrepareContext records how long the server takes.

@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -47,6 +48,39 @@ func TestWhatTheServerHasNotAnsweredIsKnown(t *testing.T) {
 		t.Error("slept for an hour")
 	}
 	until(t, "the canceled statement is forgotten", func() bool { return s.Waiting() == 0 })
+}
+
+// The first of several statements sent together is answered before the others have run.
+func TestALaterResultIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := open(t, devtest.DSN(t))
+	ended := make(chan error, 1)
+	read := func() error {
+		rows, err := s.DB.QueryContext(t.Context(), "SELECT 1; DO SLEEP(2); SELECT 2")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for n := 1; ; n++ {
+			for rows.Next() {
+				var got int
+				if err := rows.Scan(&got); err != nil || got != n {
+					return fmt.Errorf("read %d of result %d: %w", got, n, err)
+				}
+			}
+			if !rows.NextResultSet() {
+				return rows.Err()
+			}
+		}
+	}
+	go func() { ended <- read() }()
+	until(t, "the later statement has waited for a while", func() bool { return s.Waiting() > 200*time.Millisecond })
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if waiting := s.Waiting(); waiting != 0 {
+		t.Errorf("idle, and something has waited for %s", waiting)
+	}
 }
 
 func TestAServerThatNeverGreetsIsWaitedFor(t *testing.T) {
