@@ -49,10 +49,10 @@ func TestASweepUnderWayLogsItsResultEachMinute(t *testing.T) {
 	})
 }
 
-// While a commit hangs, the rows of the claim are asked for, which is answered.
+// A commit that hangs may be seen for the first seconds only.
 func TestAServerThatWasSickShortlyBeforeTheEndIsBlamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hangs := map[int]time.Duration{0: 15 * time.Second, 1: 25 * time.Second} // until then
+		hangs := map[int]time.Duration{0: 30 * time.Second, 1: 45 * time.Second} // until then
 		begin := time.Now()
 		s := bare(t, &bytes.Buffer{})
 		s.cfg.Servers = []string{"db0", "db1", "db2"}
@@ -63,7 +63,7 @@ func TestAServerThatWasSickShortlyBeforeTheEndIsBlamed(t *testing.T) {
 			return errors.New("no answer")
 		}
 		r := newRun(s)
-		ctx, end := context.WithTimeout(t.Context(), 50*time.Second)
+		ctx, end := context.WithTimeout(t.Context(), 100*time.Second)
 		defer end()
 		r.examine(ctx)
 		r.blame()

@@ -98,8 +98,9 @@ func (r *run) examine(ctx context.Context) {
 	}
 }
 
-// blame names the servers that were sick shortly before a sweep was cut off. While a
-// commit hangs its rows are asked for now and then, and that is answered.
+// blame names the servers that were sick shortly before a sweep was cut off. A claim
+// whose commit hangs is given up after a while, and the next ones fail quickly: its
+// rows are locked.
 func (r *run) blame() {
 	for server := range r.walks {
 		if s := r.sick[server]; s.err != nil && time.Since(s.seen) < sickFor {

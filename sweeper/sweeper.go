@@ -29,7 +29,7 @@ const (
 	windDown     = time.Second           // for deliveries in hand when the time is over
 	tellEvery    = time.Minute           // between two lines of progress
 	sickEvery    = time.Second           // between two looks for servers that are sick
-	sickFor      = 30 * time.Second      // a server that was sick so shortly before is to blame for a sweep that is cut off
+	sickFor      = time.Minute           // a server that was sick so shortly before is to blame for a sweep that is cut off
 )
 
 // Tables is what a sweep reads and gives back, by server.
