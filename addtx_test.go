@@ -159,17 +159,7 @@ func TestATransactionOnAnotherServerIsRefused(t *testing.T) {
 	bizID := bizOn(cfg.Layout, 1, 1)
 	stored := add(t, c, remind.New(bizID, "x", tocsin.In(day)))
 	table := cfg.Layout.Table(stored.JobID.Table())
-	calls := map[string]func(*sql.Tx) error{
-		"AddTx": func(tx *sql.Tx) error {
-			_, err := c.AddTx(t.Context(), tx, remind.New(bizID, "x", tocsin.In(0)))
-			return err
-		},
-		"CancelTx": func(tx *sql.Tx) error { _, err := c.CancelTx(t.Context(), tx, remind.Of(bizID)); return err },
-		"RescheduleTx": func(tx *sql.Tx) error {
-			_, err := c.RescheduleTx(t.Context(), tx, tocsin.ByID(stored.JobID), tocsin.In(0))
-			return err
-		},
-	}
+	calls := txCalls(t, c, bizID, stored.JobID)
 	refused := func(why, want string) {
 		t.Helper()
 		for name, call := range calls {
@@ -217,5 +207,20 @@ func TestADeniedTableIsSaidToBeElsewhere(t *testing.T) {
 	defer func() { _ = tx.Rollback() }()
 	if _, err := c.AddTx(t.Context(), tx, remind.New(1, "x", tocsin.In(0))); !errors.Is(err, tocsin.ErrOtherServer) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// txCalls are the calls that take a transaction of the caller's, for a stored task.
+func txCalls(t *testing.T, c *tocsin.Client, bizID uint64, id tocsin.JobID) map[string]func(*sql.Tx) error {
+	return map[string]func(*sql.Tx) error{
+		"AddTx": func(tx *sql.Tx) error {
+			_, err := c.AddTx(t.Context(), tx, remind.New(bizID, "x", tocsin.In(0)))
+			return err
+		},
+		"CancelTx": func(tx *sql.Tx) error { _, err := c.CancelTx(t.Context(), tx, remind.Of(bizID)); return err },
+		"RescheduleTx": func(tx *sql.Tx) error {
+			_, err := c.RescheduleTx(t.Context(), tx, tocsin.ByID(id), tocsin.In(0))
+			return err
+		},
 	}
 }

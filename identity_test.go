@@ -36,17 +36,7 @@ func TestNoTransactionOnADatabaseOfAnotherIdentityIsUsed(t *testing.T) {
 	c := open(t, cfg)
 	bizID := bizOn(cfg.Layout, 1, 1)
 	stored := add(t, c, remind.New(bizID, "x", tocsin.In(day)))
-	for name, do := range map[string]func(*sql.Tx) error{
-		"AddTx": func(tx *sql.Tx) error {
-			_, err := c.AddTx(t.Context(), tx, remind.New(bizID, "x", tocsin.In(0)))
-			return err
-		},
-		"CancelTx": func(tx *sql.Tx) error { _, err := c.CancelTx(t.Context(), tx, remind.Of(bizID)); return err },
-		"RescheduleTx": func(tx *sql.Tx) error {
-			_, err := c.RescheduleTx(t.Context(), tx, tocsin.ByID(stored.JobID), tocsin.In(0))
-			return err
-		},
-	} {
+	for name, do := range txCalls(t, c, bizID, stored.JobID) {
 		if err := rolledBack(t, db, do); err != nil {
 			t.Errorf("%s before: %v", name, err)
 		}

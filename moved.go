@@ -37,7 +37,7 @@ func (c *Client) wrong(ctx context.Context, table int) error {
 	return f.refused[db]
 }
 
-// ours fills a statement with oursSQL, for a transaction of which nobody knows what server it is on, and returns the
+// ours fills a statement with oursSQL, for a transaction whose server is unknown, and returns the
 // parameters of oursSQL.
 func (c *Client) ours(statement string, table int) (text string, args []any) {
 	db, ofIdentity := c.layout.DatabaseOf(table), ""

@@ -5,7 +5,7 @@ import "slices"
 // PlanMeanwhile is PlanAround while some members are idle. Idle members keep their tables and take no others. All other
 // tables are planned as if only the remaining members existed. If no remaining member takes tables, it is PlanAround.
 //
-// With no idle members it equals PlanAround, so nodes that disagree about who is idle agree again once nobody is.
+// If no member is idle, it gives the same plan as PlanAround. So nodes that saw different members idle agree again.
 func PlanMeanwhile(nodes []Member, owners []string, m misses, idle map[string]bool) []string {
 	takes := func(one Member) bool { return one.Weight > 0 && !idle[one.ID] }
 	if len(idle) == 0 || !slices.ContainsFunc(nodes, takes) {

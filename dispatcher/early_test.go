@@ -264,7 +264,7 @@ func TestAStopGivesHeldRowsBack(t *testing.T) {
 	})
 }
 
-// partial is memory of which table 0 can't be read. A load of nothing else has not
+// partial is a memory whose table 0 can't be read. A load of nothing else has not
 // read the clock either.
 type partial struct{ *watched }
 

@@ -151,7 +151,7 @@ func TestAServerThatHangsIsToldAtOnce(t *testing.T) {
 	}
 	first := len(l.Lines())
 	freeze()
-	close(over) // 30 outcomes, half of which can't be stored
+	close(over) // 30 outcomes; half of them can't be stored
 	line := l.Await(t, "server hangs: a statement has no answer")
 	if line["server"] != "db2" {
 		t.Errorf("logged %v", line)

@@ -42,7 +42,7 @@ func (sv *server) run(ctx context.Context) {
 	}
 }
 
-// hold tells the intake which rows may start: of which types, in which tables.
+// hold tells the intake which types may start, and in which tables.
 func (sv *server) hold(duties []Duty) {
 	var now []int
 	for _, d := range duties {
@@ -110,7 +110,7 @@ func (sv *server) peek(ctx context.Context, tables []int, types []uint64, from, 
 	return true, nil
 }
 
-// offer offers what one query finds. It returns the tables of which there is more,
+// offer offers what one query finds. It returns the tables that have more,
 // and whether something is left.
 func (sv *server) offer(ctx context.Context, q store.PeekQuery) (full []int, rest bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)

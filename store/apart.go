@@ -55,7 +55,7 @@ func local(err error) bool {
 	return class != mysql.OK && class != mysql.Canceled && !class.OfServer()
 }
 
-// wrap adds what was tried on which tables of which server. An *Unusable needs no
+// wrap adds the statement, the server and the tables to an error. An *Unusable needs no
 // such addition.
 func (s *Store) wrap(err error, verb string, sv *server, tables ...int) error {
 	if refused := (*Unusable)(nil); errors.As(err, &refused) {
