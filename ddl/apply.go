@@ -19,17 +19,22 @@ const batch = 32
 
 // Result says what Apply found and made.
 type Result struct {
+	From      int    // the oldest schema version that a database had; 0: all databases are new
+	WorksWith int    // the oldest schema version that programs may be for, in all databases
 	Cluster   string // id of the cluster, as stored in every database
 	Identity  string // of the cluster, as stored; "": it could not be written, see Warning
 	Databases int    // databases created
 	Tables    int    // tables created, of every kind
 	Existing  int    // tables that were there before
+	Altered   int    // changes made to tables that were there before
 	Warning   string // what could not be done, although all works without it; "": nothing
 }
 
 // Apply creates what is missing of the databases, their layout rows and their
-// tables, on all servers at once. It is idempotent and goes on where an earlier
-// one was killed. It returns what it made also beside an error; the error names
+// tables, on all servers at once, and then brings tables that are of an older
+// schema version to the newest. Programs for the older version may go on
+// meanwhile, and after it, until Finish. It is idempotent and goes on where an
+// earlier one was killed. It returns what it made also beside an error; the error names
 // each server that failed, and wraps the driver's errors.
 func Apply(ctx context.Context, cfg tocsin.Config, opt Options) (Result, error) {
 	opt, err := opt.withDefaults(cfg)
@@ -55,8 +60,9 @@ type application struct {
 	layout tocsin.Layout
 	sites  []*site
 
-	mu     sync.Mutex // guards what follows, and calls of Progress
-	result Result
+	mu      sync.Mutex // guards what follows, and calls of Progress and Migrated
+	result  Result
+	changes int // to make to tables that stand
 }
 
 func (a *application) run(ctx context.Context) error {
@@ -70,11 +76,15 @@ func (a *application) run(ctx context.Context) error {
 	if err := a.identify(ctx); err != nil {
 		return err
 	}
-	return each(a.sites, func(s *site) error { return a.tables(ctx, s) })
+	if err := each(a.sites, func(s *site) error { return a.tables(ctx, s) }); err != nil {
+		return err
+	}
+	return a.migrate(ctx)
 }
 
 // agree checks every stored layout row against the config and the other rows, and
-// adopts the stored cluster id and identity.
+// adopts the stored cluster id and identity. New databases take the programs that
+// the stored ones take.
 func (a *application) agree() error {
 	for _, s := range a.sites {
 		for _, db := range s.Databases {
@@ -90,8 +100,11 @@ func (a *application) agree() error {
 			}
 			a.opt.Cluster = stored.Cluster
 			a.opt.Identity = cmp.Or(stored.Identity, a.opt.Identity)
+			a.result.From = min(cmp.Or(a.result.From, stored.Version), stored.Version)
+			a.opt.worksWith = min(cmp.Or(a.opt.worksWith, stored.WorksWith), stored.WorksWith)
 		}
 	}
+	a.result.WorksWith = cmp.Or(a.opt.worksWith, tocsin.SchemaVersion)
 	return nil
 }
 

@@ -29,14 +29,14 @@ func TestApplyCreatesEverythingOnceAndThenNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Databases: 8, Tables: 8 * 20}); first != want || first.Cluster == "" || first.Identity == "" {
+	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Databases: 8, Tables: 8 * 22, WorksWith: 2}); first != want || first.Cluster == "" || first.Identity == "" {
 		t.Errorf("first Apply: %+v, want %+v", first, want)
 	}
-	if done != 160 || total != 160 {
-		t.Errorf("progress ended at %d of %d, want 160 of 160", done, total)
+	if done != 176 || total != 176 {
+		t.Errorf("progress ended at %d of %d, want 176 of 176", done, total)
 	}
 	again, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Existing: 160}); err != nil || again != want {
+	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Existing: 176, From: 2, WorksWith: 2}); err != nil || again != want {
 		t.Errorf("second Apply: %+v, %v, want %+v", again, err, want)
 	}
 }
@@ -50,7 +50,7 @@ func TestApplyGoesOnAfterAKill(t *testing.T) {
 		t.Fatalf("the kill came too late to test anything: %d findings, %v", len(before), err)
 	}
 	res, err := Apply(t.Context(), cfg, Options{})
-	if err != nil || res.Existing == 0 || res.Tables == 0 || res.Existing+res.Tables != 8*68 {
+	if err != nil || res.Existing == 0 || res.Tables == 0 || res.Existing+res.Tables != 8*70 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if after, err := Verify(t.Context(), cfg); err != nil || len(after) != 0 {
@@ -113,7 +113,7 @@ func TestApplyStopsWhenItsContextEnds(t *testing.T) {
 			cancel()
 		}
 	}})
-	if !errors.Is(err, context.Canceled) || res.Tables == 0 || res.Tables >= 4*68 {
+	if !errors.Is(err, context.Canceled) || res.Tables == 0 || res.Tables >= 4*70 {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
@@ -188,7 +188,7 @@ func TestWithoutTheCreateDatabaseRight(t *testing.T) {
 		}
 	}
 	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Tables: 12}); err != nil || res != want {
+	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Tables: 16, WorksWith: 2}); err != nil || res != want {
 		t.Errorf("databases made by an administrator: %+v, %v, want %+v", res, err, want)
 	}
 	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
@@ -220,7 +220,7 @@ func TestDatabasesSplitOverTwoServersShareOneCluster(t *testing.T) {
 		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0, 2}},
 	}
 	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Databases: 4, Tables: 24}); err != nil || res != want {
+	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Databases: 4, Tables: 32, WorksWith: 2}); err != nil || res != want {
 		t.Fatalf("%+v, %v, want %+v", res, err, want)
 	}
 	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
@@ -268,7 +268,7 @@ func TestApplyRefusesWhatIsStoredOtherwiseAndWritesNothing(t *testing.T) {
 			t.Errorf("%s: got  %v\nwant %s", about, err, c.want)
 		}
 	}
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 12}) {
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 16, From: 2, WorksWith: 2}) {
 		t.Errorf("afterwards: %+v, %v", res, err)
 	}
 }

@@ -29,7 +29,7 @@ func (c *dbCopy) where() string { return c.place(c.db) }
 // used gives the tables that a retired database keeps under other names.
 func (c *dbCopy) used() (tables []table) {
 	for _, t := range tablesOf(c.layout, c.db) {
-		if t.file == taskFile || t.file == "owner" || t.file == "doorbell" {
+		if t.file != layoutTable && t.file != "biz_type" {
 			tables = append(tables, t)
 		}
 	}

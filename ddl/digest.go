@@ -16,7 +16,11 @@ type digest struct {
 
 // digest reads a task table, under whichever name it has.
 func (c *dbCopy) digest(ctx context.Context, name string) (d digest, err error) {
-	fill := strings.NewReplacer("{database}", c.name(), "{table}", c.standing(name)).Replace
+	added := ""
+	if c.rows[c.db].Version >= sumAddedSince {
+		added = sumAdded
+	}
+	fill := strings.NewReplacer("{database}", c.name(), "{table}", c.standing(name), "{added}", added).Replace
 	var rows []struct {
 		Status  int    `db:"status"`
 		Tasks   int    `db:"tasks"`
@@ -45,16 +49,17 @@ func (c *dbCopy) sum(ctx context.Context, name, query string) (string, error) {
 
 // differences names in what two copies of a database differ, first in their
 // tables, then, where these are alike, in their rows.
-func (p *pair) differences(ctx context.Context, want map[string]structure, parallel int, done func(int)) ([]Finding, error) {
+func (p *pair) differences(ctx context.Context, want expectations, parallel int, done func(int)) ([]Finding, error) {
 	r := report{server: p.to.Name}
+	version := want.known(p.from.rows[p.from.db].Version)
 	for _, c := range []*dbCopy{p.from, p.to} {
 		found, err := c.structures(ctx)
 		if err != nil {
 			return nil, err
 		}
 		side := report{server: c.Name}
-		for _, t := range tablesOf(c.layout, c.db) {
-			side.table(t.full(), want[t.file], found[t.name])
+		for _, t := range tablesAt(c.layout, c.db, version) {
+			side.table(t.full(), want[version][t.file], found[t.name])
 		}
 		r.findings = append(r.findings, side.findings...)
 	}

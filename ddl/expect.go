@@ -14,22 +14,18 @@ type structure struct {
 	still     bool // STATS_AUTO_RECALC = 0: the server does not count its statistics anew by itself
 	columns   map[string]column
 	indexes   map[string]index
-	younger   string // a column that older tables lack, and work without; "": none
-}
-
-// mayLack names a column that older tables may lack.
-func (s structure) mayLack(column string) structure {
-	s.younger = column
-	return s
+	texts     map[string]string // of an SQL file: the line of each column, as ADD COLUMN takes it
+	younger   []string          // columns that older tables lack, and work without
 }
 
 // columnsFor returns the columns that a stored table must have.
 func (s structure) columnsFor(stored structure) map[string]column {
-	if _, has := stored.columns[s.younger]; has || s.younger == "" {
-		return s.columns
-	}
 	columns := maps.Clone(s.columns)
-	delete(columns, s.younger)
+	for _, name := range s.younger {
+		if _, has := stored.columns[name]; !has {
+			delete(columns, name)
+		}
+	}
 	return columns
 }
 
@@ -61,7 +57,7 @@ var (
 // expected reads the structure that an SQL file describes. An error names the
 // line that is not of the strict form.
 func expected(file string) (structure, error) {
-	s := structure{columns: map[string]column{}, indexes: map[string]index{}}
+	s := structure{columns: map[string]column{}, indexes: map[string]index{}, texts: map[string]string{}}
 	lines := strings.Split(statement(file), "\n")
 	for _, line := range lines[1:] {
 		line = strings.TrimSuffix(strings.TrimSpace(line), ",")
@@ -88,6 +84,7 @@ func (s *structure) column(line string) bool {
 	if m == nil {
 		return false
 	}
+	s.texts[m[1]] = strings.Join(strings.Fields(line), " ")
 	s.columns[m[1]] = column{
 		kind:     normalKind(m[2]),
 		nullable: m[3] == "NULL",

@@ -66,14 +66,14 @@ func (a *application) mark(ctx context.Context, s *site, db int, row layoutRow) 
 	return row, fmt.Errorf("write the identity of %s: %w", s.place(db), err)
 }
 
-// widen adds the column identity to a layout table that is older than it. It waits at
-// most the session's lock wait, since every reader of the table waits behind it.
+// widen adds the column identity to a layout table that is older than it. It gives up
+// soon if the table is in use, since every reader of the table waits behind it.
 func (s *site) widen(ctx context.Context, db int) error {
 	name := s.layout.Database(db)
 	if wide, err := s.isWide(ctx, name); wide || err != nil {
 		return err
 	}
-	_, err := s.DB.ExecContext(ctx, in(name, widenLayout))
+	err := mysql.ExecBriefly(ctx, s.DB, patience, in(name, widenLayout))
 	if err == nil {
 		return nil
 	}

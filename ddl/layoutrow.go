@@ -1,6 +1,7 @@
 package ddl
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"strconv"
@@ -27,7 +28,7 @@ type layoutRow struct {
 func newRow(layout tocsin.Layout, db int, opt Options) layoutRow {
 	return layoutRow{
 		Cluster: opt.Cluster, Identity: opt.Identity, Number: db, Databases: layout.Databases, Tables: layout.Tables, Hash: Hash,
-		HorizonMS: opt.DoorbellHorizon.Milliseconds(), Version: tocsin.SchemaVersion, WorksWith: tocsin.SchemaVersion, State: Active,
+		HorizonMS: opt.DoorbellHorizon.Milliseconds(), Version: tocsin.SchemaVersion, WorksWith: cmp.Or(opt.worksWith, tocsin.SchemaVersion), State: Active,
 	}
 }
 
@@ -43,6 +44,7 @@ func (r layoutRow) insert(database string) string {
 		"{hash}", r.Hash,
 		"{horizon}", strconv.FormatInt(r.HorizonMS, 10),
 		"{version}", strconv.Itoa(r.Version),
+		"{works_with}", strconv.Itoa(r.WorksWith),
 		"{state}", r.State,
 	).Replace(insertLayout)
 }
@@ -69,8 +71,8 @@ func (r layoutRow) conflict(stored layoutRow, place string) error {
 	case r.Identity != "" && stored.Identity != "" && r.Identity != stored.Identity:
 		return fmt.Errorf("identity is %s, but %s has %s: it is of another cluster with the same id, correct the servers of the config",
 			r.Identity, place, stored.Identity)
-	case stored.WorksWith > r.Version:
-		return fmt.Errorf("%s has schema version %d, this program knows %d: use a newer tocsin", place, stored.Version, r.Version)
+	case max(stored.Version, stored.WorksWith) > r.Version:
+		return fmt.Errorf("%s has schema version %d, this program is for %d: use the tocsin that migrated it, or a newer one", place, stored.Version, r.Version)
 	}
 	return nil
 }

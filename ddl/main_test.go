@@ -8,10 +8,13 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// TestMain makes this binary an Apply where killApply asks for one.
+// TestMain makes this binary an Apply where a test that kills it asks for one.
 func TestMain(m *testing.M) {
 	if text := os.Getenv(envApply); text != "" {
 		os.Exit(applyAlone(text))
+	}
+	if text := os.Getenv(envMigrate); text != "" {
+		os.Exit(migrateHalf(text))
 	}
 	devtest.Main(m)
 }

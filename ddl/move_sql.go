@@ -49,15 +49,19 @@ GROUP BY status
 ORDER BY status`
 
 // sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types. Sums and
-// BIT_XOR don't depend on the order of rows.
+// BIT_XOR don't depend on the order of rows. {added} is sumAdded in tables of schema version sumAddedSince or
+// newer; nobody writes these columns in older ones.
 const (
+	sumAddedSince = 2
+	sumAdded      = `, COALESCE(HEX(headers), '-'), HEX(biz_key)`
+
 	sumTasks = `SELECT /* tocsin ddl move */
     COUNT(*),
     COALESCE(SUM(CRC32(r.text)), 0),
     COALESCE(BIT_XOR(CRC32(r.text)), 0)
 FROM (
     SELECT CONCAT_WS('|', job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attempts,
-        crashes, version, claimed_by, COALESCE(HEX(dedup_key), '-'), last_error, attribute) AS text
+        crashes, version, claimed_by, COALESCE(HEX(dedup_key), '-'), last_error, attribute{added}) AS text
     FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
     WHERE status IN (0, 1, 4)
 ) AS r`

@@ -98,7 +98,7 @@ func (m *Move) comparable() error {
 }
 
 func (m *Move) differences(ctx context.Context) ([]Finding, error) {
-	want, err := expectations()
+	want, err := newExpectations()
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 const (
 	DefaultDoorbellHorizon = 10 * time.Second
 	DefaultParallel        = 4
+	DefaultWait            = time.Minute
 	maxDoorbellHorizon     = time.Hour
 	maxParallel            = 64
 )
@@ -23,6 +24,10 @@ type Options struct {
 	DoorbellHorizon time.Duration         // stored in new databases; 0 means 10 s, at most 1 h; a stored one stays
 	Parallel        int                   // connections to each server; 0 means 4, at most 64
 	Progress        func(done, total int) // tables that stand, of all; called often, by one goroutine at a time; nil: no calls
+	Migrated        func(done, total int) // tables that were altered, of those to alter; called as Progress is
+	Wait            time.Duration         // how long to wait for transactions that hold all tables left to alter, and for another Apply; 0 means 1 min
+
+	worksWith int // what new databases say; 0: SchemaVersion
 }
 
 // withDefaults fills in what is zero and reports what is out of bounds.
@@ -39,6 +44,12 @@ func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
 	if o.Progress == nil {
 		o.Progress = func(int, int) {}
 	}
+	if o.Migrated == nil {
+		o.Migrated = func(int, int) {}
+	}
+	if o.Wait == 0 {
+		o.Wait = DefaultWait
+	}
 	for _, given := range []struct{ what, name string }{{"cluster id", o.Cluster}, {"identity", o.Identity}} {
 		if given.name == "" {
 			continue
@@ -52,6 +63,8 @@ func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
 		return o, fmt.Errorf("cluster id %q differs from the config's %q", o.Cluster, cfg.Cluster)
 	case o.DoorbellHorizon < time.Millisecond || o.DoorbellHorizon > maxDoorbellHorizon:
 		return o, fmt.Errorf("doorbell horizon %s: use 1ms to %s", o.DoorbellHorizon, maxDoorbellHorizon)
+	case o.Wait < 0:
+		return o, fmt.Errorf("wait %s is negative", o.Wait)
 	case o.Parallel < 1 || o.Parallel > maxParallel:
 		return o, fmt.Errorf("%d connections to each server: use 1 to %d", o.Parallel, maxParallel)
 	}

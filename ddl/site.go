@@ -22,11 +22,12 @@ type site struct {
 	rows      map[int]layoutRow // stored layout rows by database number
 }
 
-// openSites makes a pool per server. The caller closes them.
+// openSites makes a pool per server, with room for parallel statements, a lock, and a look at who waits. The caller
+// closes them.
 func openSites(cfg tocsin.Config, parallel int) ([]*site, error) {
 	var sites []*site
 	for _, spec := range cfg.Specs() {
-		spec.MaxConns, spec.Share = parallel, ""
+		spec.MaxConns, spec.Share = parallel+2, ""
 		server, err := mysql.Open(spec)
 		if err != nil {
 			return nil, errors.Join(err, closeSites(sites))

@@ -24,7 +24,7 @@ const (
 	taskFile    = "task"
 )
 
-var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell"}
+var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell", "relayed", "node"}
 
 // createDatabase is the statement for one database; {database} is its name.
 const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
@@ -38,7 +38,7 @@ const insertLayout = "INSERT /* tocsin ddl layout */ IGNORE INTO `{database}`.la
      doorbell_horizon_ms, schema_version, works_with, state, gmt_create, identity)
 VALUES
     (1, '{cluster}', {number}, {databases}, {tables}, '{hash}',
-     {horizon}, {version}, {version}, '{state}', UTC_TIMESTAMP(3), '{identity}')`
+     {horizon}, {version}, {works_with}, '{state}', UTC_TIMESTAMP(3), '{identity}')`
 
 // selectWide reports whether a layout table has the column identity, which clusters
 // from before identities lack.
@@ -77,6 +77,41 @@ const selectLayout = `SELECT /* tocsin ddl layout */
     doorbell_horizon_ms, schema_version, works_with, state
 FROM ` + "`{database}`" + `.layout
 WHERE id = 1`
+
+// alterTable brings a table to the newest schema version. raiseLayout says so in the layout row: {what} are the columns,
+// and first columns of the tables, that came since version 1, {count} is their number. Primary key. Zero rows: it is so
+// already, or something is missing.
+const (
+	noWait     = " /*M! NOWAIT */"
+	alterTable = "ALTER /* tocsin ddl migrate */ TABLE `{database}`.`{table}`" + noWait + `
+    {change}`
+
+	raiseLayout = "UPDATE /* tocsin ddl migrate */ `{database}`.layout" + `
+SET schema_version = {version}
+WHERE id = 1
+    AND schema_version < {version}
+    AND (SELECT COUNT(*)
+        FROM information_schema.columns
+        WHERE table_schema = '{database}'
+            AND ({what})) >= {count}`
+)
+
+// finishLayout has programs for older schema versions refused. Primary key. Zero rows: they are, or the database is older.
+const finishLayout = "UPDATE /* tocsin ddl finish */ `{database}`.layout" + `
+SET works_with = {version}
+WHERE id = 1
+    AND works_with < {version}
+    AND schema_version >= {version}`
+
+// takeMigration waits for the right to migrate the databases of a server; holderOfMigration returns the connection that
+// has it, NULL if none does. The right goes with its connection. Parameters: the lock's name, and how many seconds to wait.
+const (
+	takeMigration = `SELECT /* tocsin ddl migrate */
+    GET_LOCK(?, ?)`
+
+	holderOfMigration = `SELECT /* tocsin ddl migrate */
+    IS_USED_LOCK(?)`
+)
 
 // selectDatabases finds which of the named databases exist, as far as the user
 // may see. Parameter: a list of names.

@@ -15,10 +15,17 @@ type table struct {
 
 // tablesOf gives every table of one database, in the order of creation.
 func tablesOf(layout tocsin.Layout, db int) []table {
+	return tablesAt(layout, db, tocsin.SchemaVersion)
+}
+
+// tablesAt gives those of a schema version.
+func tablesAt(layout tocsin.Layout, db, version int) []table {
 	name := layout.Database(db)
 	tables := make([]table, 0, len(fixedTables)+layout.Tables)
 	for _, fixed := range fixedTables {
-		tables = append(tables, table{fixed, name, fixed})
+		if since(fixed) <= version {
+			tables = append(tables, table{fixed, name, fixed})
+		}
 	}
 	for n := range layout.Tables {
 		tables = append(tables, table{taskFile, name, layout.TableName(n)})

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // Finding is one thing that is missing or differs.
@@ -32,7 +33,9 @@ func (f Finding) String() string {
 // the SQL files describe, and names all that is missing or differs, in order
 // of database and table; none means that all is well. What is there beyond that
 // is reported only where it would refuse Tocsin's rows: a further unique index,
-// or a further column that must be given a value. Tables whose statistics the
+// or a further column that must be given a value. A database of an older schema
+// version is a finding, as it is to be migrated; its tables are compared with that
+// version. Tables whose statistics the
 // server counts anew by itself, as those that were made by earlier versions, are
 // one warning a database. It changes nothing. The error names the servers that
 // could not be asked; the findings are of the others.
@@ -41,7 +44,7 @@ func Verify(ctx context.Context, cfg tocsin.Config) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	want, err := expectations()
+	want, err := newExpectations()
 	if err != nil {
 		return nil, err
 	}
@@ -60,23 +63,29 @@ func Verify(ctx context.Context, cfg tocsin.Config) ([]Finding, error) {
 	return all, err
 }
 
-// expectations reads the SQL files, by name.
-func expectations() (map[string]structure, error) {
-	want := map[string]structure{}
-	for _, file := range append(slices.Clone(fixedTables), taskFile) {
-		s, err := expected(file)
+// expectations is what tables of each schema version are compared with.
+type expectations map[int]map[string]structure
+
+func newExpectations() (expectations, error) {
+	all := expectations{}
+	for version := layoutrow.OldestSchema; version <= tocsin.SchemaVersion; version++ {
+		want, err := expectationsAt(version)
 		if err != nil {
 			return nil, err
 		}
-		want[file] = s
+		all[version] = want
 	}
-	want[layoutTable] = want[layoutTable].mayLack("identity")
-	return want, nil
+	return all, nil
+}
+
+// known returns the version of these that is nearest to a stored one.
+func (e expectations) known(version int) int {
+	return max(layoutrow.OldestSchema, min(version, tocsin.SchemaVersion))
 }
 
 // verification is one Verify under way.
 type verification struct {
-	want    map[string]structure
+	want    expectations
 	cluster string // of the config; "" is any
 
 	mu    sync.Mutex
@@ -101,27 +110,49 @@ func (v *verification) site(ctx context.Context, s *site) error {
 	return nil
 }
 
-// database compares one database. The layout table is the first of all; its
-// row can be read only if it has the right shape.
+// database compares one database. The layout table is the first of all: its row,
+// which can be read only if it has the right shape, says the version of the rest.
 func (v *verification) database(ctx context.Context, s *site, db int, r *report) error {
 	found, err := s.inspect(ctx, db)
 	if err != nil {
 		return err
 	}
-	tables := tablesOf(s.layout, db)
-	for _, t := range tables {
-		r.table(t.full(), v.want[t.file], found[t.name])
-		if t.file == layoutTable && len(r.findings) == 0 {
-			if err := v.layout(ctx, s, db, r); err != nil {
-				return err
-			}
-			if s.rows[db].State == Retired {
-				return nil // its tables are not missing, they have other names
-			}
+	version, layout := tocsin.SchemaVersion, report{}
+	layout.table("", v.want[layoutrow.OldestSchema][layoutTable], found[layoutTable])
+	if len(layout.findings) == 0 {
+		if err := v.layout(ctx, s, db, r); err != nil {
+			return err
+		}
+		if row, ok := s.rows[db]; ok {
+			version = v.want.known(row.Version)
+		}
+		if s.rows[db].State == Retired {
+			return nil // its tables are not missing, they have other names
 		}
 	}
-	r.counted(tables, v.want, found)
+	tables := tablesAt(s.layout, db, version)
+	for _, t := range tables {
+		r.table(t.full(), v.want[version][t.file], found[t.name])
+	}
+	if version < tocsin.SchemaVersion {
+		v.older(s, db, r, found)
+		return nil
+	}
+	r.counted(tables, v.want[version], found)
 	return nil
+}
+
+// older names a database of an older schema version, and how far its migration is.
+func (v *verification) older(s *site, db int, r *report, found map[string]*structure) {
+	newest, tables := v.want[tocsin.SchemaVersion], tablesOf(s.layout, db)
+	left := 0
+	for _, t := range tables {
+		if stored := found[t.name]; stored == nil || len(changesTo(t, newest[t.file], *stored)) > 0 {
+			left++
+		}
+	}
+	r.add(s.layout.Database(db), fmt.Sprintf("has schema version %d, this program is for %d, which %d of %d tables have: run `tocsin ddl apply`",
+		s.rows[db].Version, tocsin.SchemaVersion, len(tables)-left, len(tables)))
 }
 
 // counted warns of the tables of one database whose statistics are counted anew
@@ -138,7 +169,7 @@ func (r *report) counted(tables []table, want map[string]structure, found map[st
 	}
 	first := restless[0]
 	r.warn(first.database, fmt.Sprintf(
-		"has %d of %d tables whose statistics the server counts anew by itself, which costs it much: ALTER TABLE %s STATS_AUTO_RECALC = 0, and so on",
+		"has %d of %d tables whose statistics the server counts anew by itself, which costs it much: run `tocsin ddl apply`, or ALTER TABLE %s STATS_AUTO_RECALC = 0, and so on",
 		len(restless), len(tables), first.full()))
 }
 
@@ -184,6 +215,29 @@ func (v *verification) clusters(sites []*site) {
 		}
 		v.found[db] = append(r.findings, v.found[db]...)
 	}
+	v.unfinished(rows, servers)
+}
+
+// unfinished warns once of databases of the newest version that programs for an older one may still use.
+func (v *verification) unfinished(rows map[int]layoutRow, servers map[int]*site) {
+	first, more := -1, 0
+	for _, db := range slices.Sorted(maps.Keys(rows)) {
+		switch row := rows[db]; {
+		case row.Version != tocsin.SchemaVersion || row.WorksWith >= row.Version:
+		case first < 0:
+			first = db
+		default:
+			more++
+		}
+	}
+	if first < 0 {
+		return
+	}
+	r := report{server: servers[first].Name}
+	r.warn(servers[first].layout.Database(first)+".layout", fmt.Sprintf(
+		"has schema version %d and works with programs for %d or newer, as %d more databases do: when all programs are for version %d, run `tocsin ddl finish`",
+		tocsin.SchemaVersion, rows[first].WorksWith, more, tocsin.SchemaVersion))
+	v.found[first] = append(v.found[first], r.findings...)
 }
 
 // report collects the findings of one database.

@@ -59,9 +59,11 @@ func (p *place) createDatabase(t *testing.T, number int) {
 	for _, file := range []string{"layout", "biz_type", "doorbell", "owner"} {
 		p.create(t, file, name, "")
 	}
-	p.exec(t, `INSERT INTO `+name+`.layout VALUES (1, 'docs', ?, 8, 1024, 'crc32', ?, 1, 1, 'active', UTC_TIMESTAMP(3), 'docs-identity')`,
+	p.exec(t, `INSERT INTO `+name+`.layout (id, cluster_id, database_no, databases_total, tables_per_database, hash, doorbell_horizon_ms,
+    schema_version, works_with, state, gmt_create, identity)
+VALUES (1, 'docs', ?, 8, 1024, 'crc32', ?, 2, 2, 'active', UTC_TIMESTAMP(3), 'docs-identity')`,
 		number, horizon)
-	p.exec(t, `INSERT INTO `+name+`.biz_type VALUES (?, 'order.close', 'shop', '{}', 1, UTC_TIMESTAMP(3))`, orderType)
+	p.exec(t, `INSERT INTO `+name+`.biz_type (number, name, group_name, policy, revision, gmt_modified) VALUES (?, 'order.close', 'shop', '{}', 1, UTC_TIMESTAMP(3))`, orderType)
 }
 
 // create runs one file of the real schema.

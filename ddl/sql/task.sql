@@ -16,6 +16,8 @@ CREATE TABLE IF NOT EXISTS `{database}`.`{table}` (
     dedup_key    VARBINARY(64)     NULL,
     last_error   VARCHAR(255)      NOT NULL DEFAULT '',
     attribute    VARCHAR(8192)     NOT NULL COMMENT 'the payload, passed through unread',
+    headers      VARCHAR(1024)     NULL COMMENT 'JSON object of texts: trace context, tenant',
+    biz_key      VARBINARY(64)     NOT NULL DEFAULT '' COMMENT 'the business key that biz_id is made of; empty: biz_id is the key',
     PRIMARY KEY (job_id),
     UNIQUE KEY uk_biz (biz_id, biz_type, dedup_key),
     KEY idx_due (status, action_time, biz_type)

@@ -18,7 +18,8 @@ import (
 
 // What this program expects of a database.
 const (
-	SchemaVersion = 1         // version of the tables
+	SchemaVersion = 2         // version of the tables that this program writes for, the newest that it knows
+	OldestSchema  = 1         // the oldest that it works with, without what is newer
 	Hash          = "crc32"   // how a biz_id becomes a table number
 	Active        = "active"  // state of a database that is in use
 	Retired       = "retired" // state of one that has moved to another server
@@ -35,7 +36,7 @@ type Row struct {
 	Hash      string
 	HorizonMS int64 // nearer tasks ring the doorbell
 	Version   int   // of its schema
-	WorksWith int   // the oldest version that programs may expect
+	WorksWith int   // the oldest version that programs may be for
 	State     string
 }
 
@@ -51,6 +52,10 @@ func (r *Row) Fields() []any {
 
 // Horizon is how near a task must be to ring the doorbell.
 func (r Row) Horizon() time.Duration { return time.Duration(r.HorizonMS) * time.Millisecond }
+
+// MayWrite reports whether a program may write the columns and tables that came with a schema version. Before `tocsin ddl
+// finish`, programs that can't read them are still at work.
+func (r Row) MayWrite(version int) bool { return r.WorksWith >= version }
 
 // Want is what the config says of every database.
 type Want struct {
@@ -75,10 +80,11 @@ func (w Want) Refuse(r Row, where string) string {
 		return fmt.Sprintf("database %d of the config, %s, says that it is database %d", r.Asked, where, r.Number)
 	case r.Hash != Hash:
 		return fmt.Sprintf("this program places tasks by %q, %s by %q", Hash, where, r.Hash)
-	case r.Version < SchemaVersion:
-		return fmt.Sprintf("this program needs schema version %d, %s has %d: run `tocsin ddl apply`", SchemaVersion, where, r.Version)
+	case r.Version < OldestSchema:
+		return fmt.Sprintf("this program works with schema versions %d to %d, %s has %d: run `tocsin ddl apply`", OldestSchema, SchemaVersion, where, r.Version)
 	case r.WorksWith > SchemaVersion:
-		return fmt.Sprintf("this program knows schema version %d, %s works with %d or newer only: upgrade the program", SchemaVersion, where, r.WorksWith)
+		return fmt.Sprintf("this program is for schema version %d, %s has %d and works with programs for %d or newer: upgrade the program",
+			SchemaVersion, where, r.Version, r.WorksWith)
 	case r.State != Active:
 		return fmt.Sprintf("%s is %s: its tables have moved, correct the servers of the config", where, r.State)
 	}

@@ -10,15 +10,16 @@ func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 		want   string
 	}{
 		"nothing differs":            {func(*Row) {}, ""},
-		"a newer schema works still": {func(r *Row) { r.Version = 2 }, ""},
+		"a newer schema works still": {func(r *Row) { r.Version = SchemaVersion + 1 }, ""},
+		"an older one works too":     {func(r *Row) { r.Version, r.WorksWith = OldestSchema, OldestSchema }, ""},
 		"other layout":               {func(r *Row) { r.Tables = 1024 }, "layout of the config is 8x16, that of toc_1 on db1 is 8x1024"},
 		"other cluster":              {func(r *Row) { r.Cluster = "b" }, `cluster of the config is "a", that of toc_1 on db1 is "b"`},
 		"other identity":             {func(r *Row) { r.Identity = "i2" }, "identity of the config's other databases is i1, that of toc_1 on db1 is i2: it is of another cluster with the same id, correct the servers of the config"},
 		"no identity yet":            {func(r *Row) { r.Identity = "" }, ""},
 		"databases swapped":          {func(r *Row) { r.Number = 2 }, "database 1 of the config, toc_1 on db1, says that it is database 2"},
 		"other hash":                 {func(r *Row) { r.Hash = "fnv" }, `this program places tasks by "crc32", toc_1 on db1 by "fnv"`},
-		"schema is older":            {func(r *Row) { r.Version = 0 }, "this program needs schema version 1, toc_1 on db1 has 0: run `tocsin ddl apply`"},
-		"program is too old":         {func(r *Row) { r.Version, r.WorksWith = 3, 2 }, "this program knows schema version 1, toc_1 on db1 works with 2 or newer only: upgrade the program"},
+		"schema is older":            {func(r *Row) { r.Version = 0 }, "this program works with schema versions 1 to 2, toc_1 on db1 has 0: run `tocsin ddl apply`"},
+		"program is too old":         {func(r *Row) { r.Version, r.WorksWith = 4, 3 }, "this program is for schema version 2, toc_1 on db1 has 4 and works with programs for 3 or newer: upgrade the program"},
 		"database was retired":       {func(r *Row) { r.State = "retired" }, "toc_1 on db1 is retired: its tables have moved, correct the servers of the config"},
 	} {
 		r := good
@@ -30,6 +31,27 @@ func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 	good.Cluster, good.Identity = "b", "i2"
 	if got := (Want{8, 16, "", ""}).Refuse(good, "toc_1 on db1"); got != "" {
 		t.Errorf("any cluster: %s", got)
+	}
+}
+
+func TestWhatIsNewIsWrittenWhenNoProgramIsTooOldForIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		row  Row
+		want bool // for version 2
+	}{
+		"not migrated":            {Row{Version: 1, WorksWith: 1}, false},
+		"migrated":                {Row{Version: 2, WorksWith: 1}, false},
+		"finished":                {Row{Version: 2, WorksWith: 2}, true},
+		"migrated to a later one": {Row{Version: 3, WorksWith: 1}, false},
+		"a later one, as of ours": {Row{Version: 3, WorksWith: 2}, true},
+	} {
+		if got := c.row.MayWrite(2); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if !c.row.MayWrite(1) {
+			t.Errorf("%s: version 1 may not be written", name)
+		}
 	}
 }
 

@@ -1,0 +1,72 @@
+package ddl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// Finished says what Finish found and did.
+type Finished struct {
+	Version   int // schema version of all databases
+	WorkedFor int // the oldest schema version that programs could be for until now
+	Databases int // how many were changed
+}
+
+// Finish ends an upgrade: from now on every database refuses programs for an older schema version, and programs may
+// write what the newest has. It refuses unless all tables of all servers are of that version. It may be run again, and
+// goes on where it was interrupted.
+func Finish(ctx context.Context, cfg tocsin.Config) (Finished, error) {
+	findings, err := Verify(ctx, cfg)
+	if err != nil {
+		return Finished{}, err
+	}
+	for _, f := range findings {
+		if !f.Warning {
+			return Finished{}, fmt.Errorf("the tables are not of schema version %d: %s", tocsin.SchemaVersion, f)
+		}
+	}
+	sites, err := openSites(cfg, 1)
+	if err != nil {
+		return Finished{}, err
+	}
+	defer func() { _ = closeSites(sites) }()
+	if err := each(sites, func(s *site) error { return s.survey(ctx) }); err != nil {
+		return Finished{}, err
+	}
+	done := Finished{Version: tocsin.SchemaVersion, WorkedFor: tocsin.SchemaVersion}
+	for _, s := range sites {
+		for _, row := range s.rows {
+			done.WorkedFor = min(done.WorkedFor, row.WorksWith)
+		}
+		n, err := s.finish(ctx)
+		done.Databases += n
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// finish returns how many databases of a server it changed.
+func (s *site) finish(ctx context.Context) (changed int, err error) {
+	for _, db := range s.Databases {
+		query := strings.ReplaceAll(in(s.layout.Database(db), finishLayout), "{version}", fmt.Sprint(tocsin.SchemaVersion))
+		var rows int64
+		err := mysql.Retry(ctx, func() error {
+			result, err := s.DB.ExecContext(ctx, query)
+			if err == nil {
+				rows, err = result.RowsAffected()
+			}
+			return err
+		})
+		if err != nil {
+			return changed, fmt.Errorf("write the layout row of %s: %w", s.place(db), err)
+		}
+		changed += int(rows)
+	}
+	return changed, nil
+}

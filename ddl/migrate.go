@@ -1,0 +1,211 @@
+package ddl
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/wait"
+)
+
+const (
+	// patience is how long an ALTER may wait for those who use its table: all who come later wait behind it.
+	patience = 100 * time.Millisecond
+	// gentleRounds is how often MariaDB is asked for a table that nobody uses at that moment. A table that is always in
+	// use is then waited for, as on MySQL.
+	gentleRounds = 5
+)
+
+// upgrade is what one server needs to be of the newest schema version.
+type upgrade struct {
+	*site
+	changes []change // of tables that stand
+	older   []int    // databases whose layout row says an older version
+}
+
+// needed reads what a server needs. It changes nothing.
+func (s *site) needed(ctx context.Context, want map[string]structure) (*upgrade, error) {
+	u := &upgrade{site: s}
+	for _, db := range s.Databases {
+		row, ok := s.rows[db]
+		if !ok {
+			continue
+		}
+		found, err := s.inspect(ctx, db)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tablesOf(s.layout, db) {
+			if stored := found[t.name]; stored != nil {
+				u.changes = append(u.changes, changesTo(t, want[t.file], *stored)...)
+			}
+		}
+		if row.Version < tocsin.SchemaVersion {
+			u.older = append(u.older, db)
+		}
+	}
+	return u, nil
+}
+
+func (u *upgrade) none() bool { return len(u.changes) == 0 && len(u.older) == 0 }
+
+// migrate brings all servers to the newest version, at once, each table by table.
+func (a *application) migrate(ctx context.Context) error {
+	want, err := expectationsAt(tocsin.SchemaVersion)
+	if err != nil {
+		return err
+	}
+	return each(a.sites, func(s *site) error {
+		u, err := s.needed(ctx, want)
+		if err != nil || u.none() {
+			return err
+		}
+		unlock, err := s.lock(ctx, a.opt.Wait)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if u, err = s.needed(ctx, want); err != nil { // another Apply may have done it meanwhile
+			return err
+		}
+		a.toMigrate(len(u.changes))
+		return a.upgrade(ctx, u)
+	})
+}
+
+// upgrade alters the tables of one server, those that nobody holds first, and writes the new version into the databases
+// that are done, also beside an error.
+func (a *application) upgrade(ctx context.Context, u *upgrade) error {
+	left, err := a.alterAll(ctx, u)
+	busy := map[string]bool{}
+	for _, c := range left {
+		busy[c.table.database] = true
+	}
+	for _, db := range u.older {
+		if busy[u.layout.Database(db)] {
+			continue
+		}
+		if raised := u.raise(ctx, db); raised != nil && err == nil {
+			err = raised
+		}
+	}
+	return err
+}
+
+// alterAll makes the changes of one server in rounds, with growing pauses, until all are made, or for opt.Wait none
+// could be. It returns those that are left.
+func (a *application) alterAll(ctx context.Context, u *upgrade) (left []change, err error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, 2*time.Second
+	left = u.changes
+	for round, idle := 0, time.Now(); ; round++ {
+		before := len(left)
+		var held error
+		if left, held, err = a.alterRound(ctx, u, left, round >= gentleRounds); err != nil || len(left) == 0 {
+			return left, err
+		}
+		if len(left) < before {
+			pause.Reset()
+			idle = time.Now()
+		}
+		if time.Since(idle) > a.opt.Wait {
+			return left, fmt.Errorf("server %s: %d tables are not migrated, the first is %s: an open transaction of somebody holds it: end it, then run this again (%w)",
+				u.Name, len(left), left[0].table.full(), held)
+		}
+		if err := wait.For(ctx, pause.NextBackOff()); err != nil {
+			return left, err
+		}
+	}
+}
+
+// alterRound tries each change once. held is why the last of those that are left could not be made.
+func (a *application) alterRound(ctx context.Context, u *upgrade, changes []change, patient bool) (left []change, held, err error) {
+	for i, c := range changes {
+		switch err := u.change(ctx, c, patient); {
+		case err == nil:
+			a.migrated()
+		case mysql.ClassOf(err) == mysql.Contended:
+			held = err
+			left = append(left, c)
+		default:
+			return append(left, changes[i:]...), held, err
+		}
+	}
+	return left, held, nil
+}
+
+// change makes one change, unless another Apply was faster.
+func (u *upgrade) change(ctx context.Context, c change, patient bool) error {
+	query := c.alter()
+	if patient {
+		query = c.alterPatiently()
+	}
+	err := mysql.ExecBriefly(ctx, u.DB, patience, query)
+	switch mysql.ClassOf(err) {
+	case mysql.OK, mysql.Contended, mysql.Canceled:
+		return err
+	case mysql.Denied:
+		return fmt.Errorf("server %s: the user may not alter %s: grant ALTER, CREATE and INSERT on its database, or let an administrator run what `tocsin ddl plan --migrate` shows (%w)",
+			u.Name, c.table.full(), err)
+	}
+	if made, _ := u.made(ctx, c); made {
+		return nil
+	}
+	return fmt.Errorf("server %s: alter %s: %w", u.Name, c.table.full(), err)
+}
+
+// made reports whether a change stands.
+func (u *upgrade) made(ctx context.Context, c change) (bool, error) {
+	want, err := expectationsAt(tocsin.SchemaVersion)
+	if err != nil {
+		return false, err
+	}
+	now, err := u.needed(ctx, want)
+	if err != nil {
+		return false, err
+	}
+	for _, other := range now.changes {
+		if other.table == c.table && other.columns == c.columns {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// raise writes the new version into a layout row.
+func (u *upgrade) raise(ctx context.Context, db int) error {
+	err := mysql.Retry(ctx, func() error {
+		_, err := u.DB.ExecContext(ctx, raise(u.layout, db))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write the schema version of %s: %w", u.place(db), err)
+	}
+	row, err := u.readLayout(ctx, db)
+	if err != nil {
+		return err
+	}
+	u.rows[db] = row
+	if row.Version < tocsin.SchemaVersion {
+		return fmt.Errorf("%s is not of schema version %d yet, as tables are missing: run this again", u.place(db), tocsin.SchemaVersion)
+	}
+	return nil
+}
+
+// toMigrate adds to the changes to make, migrated to those made.
+func (a *application) toMigrate(changes int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changes += changes
+}
+
+func (a *application) migrated() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.result.Altered++
+	a.opt.Migrated(a.result.Altered, a.changes)
+}

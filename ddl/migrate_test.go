@@ -1,0 +1,559 @@
+package ddl
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// changesOf1 is how many changes tables of version 1 need: of the layout and of four task tables, in two databases.
+const changesOf1 = 2 * (1 + 4)
+
+// version1 is a cluster as a program for schema version 1 made it, with a row in each task table.
+func version1(t *testing.T) tocsin.Config {
+	t.Helper()
+	cfg := config(t, 2, 4)
+	devtest.Version1(t, cfg.Servers[0].DSN, cfg.Layout.Prefix)
+	cfg.Cluster = cfg.Layout.Prefix
+	for table := range cfg.Layout.Total() {
+		execute(t, cfg, "INSERT INTO "+cfg.Layout.Table(table)+` (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)
+			VALUES (1, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 7, 1, 0, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 'as it was')`)
+	}
+	return cfg
+}
+
+// open1 opens a pool to a cluster's server.
+func open1(t *testing.T, cfg tocsin.Config) *sql.DB {
+	t.Helper()
+	server, err := mysql.Open(cfg.Specs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.DB.Close() })
+	return server.DB.DB
+}
+
+// versions reads schema_version and works_with of every database: "2/1".
+func versions(t *testing.T, cfg tocsin.Config) (all []string) {
+	t.Helper()
+	db := open1(t, cfg)
+	for n := range cfg.Layout.Databases {
+		var version, worksWith int
+		if err := db.QueryRow("SELECT schema_version, works_with FROM "+cfg.Layout.Database(n)+".layout").Scan(&version, &worksWith); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf("%d/%d", version, worksWith))
+	}
+	return all
+}
+
+// hold opens a transaction that uses a table, until it is released.
+func hold(t *testing.T, cfg tocsin.Config, table string) (release func()) {
+	t.Helper()
+	tx, err := open1(t, cfg).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = func() { _ = tx.Rollback() }
+	t.Cleanup(release)
+	var rows int
+	if err := tx.QueryRow("SELECT COUNT(*) FROM " + table).Scan(&rows); err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// shapes describes every table of a cluster, with its columns in order. Their comments are for people.
+func shapes(t *testing.T, cfg tocsin.Config) (all []string) {
+	t.Helper()
+	sites, err := openSites(cfg, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeSites(sites)
+	for db := range cfg.Layout.Databases {
+		found, err := sites[0].inspect(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(found)) {
+			s := found[name]
+			all = append(all, fmt.Sprint(name, s.engine, s.collation, s.still, s.columns, s.indexes))
+			var order string
+			if err := sites[0].DB.Get(&order, `SELECT GROUP_CONCAT(column_name ORDER BY ordinal_position) FROM information_schema.columns
+				WHERE table_schema = ? AND table_name = ?`, cfg.Layout.Database(db), name); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, order)
+		}
+	}
+	return all
+}
+
+func TestTablesOfVersion1BecomeWhatApplyMakes(t *testing.T) {
+	t.Parallel()
+	cfg, fresh := version1(t), config(t, 2, 4)
+	var done, total int
+	res, err := Apply(t.Context(), cfg, Options{Migrated: func(d, n int) { done, total = d, n }})
+	want := Result{Cluster: cfg.Cluster, Identity: res.Identity, Tables: 4, Existing: 16, Altered: changesOf1, From: 1, WorksWith: 1}
+	if err != nil || res != want {
+		t.Fatalf("%+v, %v, want %+v", res, err, want)
+	}
+	if done != changesOf1 || total != changesOf1 {
+		t.Errorf("progress ended at %d of %d", done, total)
+	}
+	if _, err := Apply(t.Context(), fresh, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := shapes(t, cfg), shapes(t, fresh); !slices.Equal(got, want) {
+		t.Errorf("migrated:\n%s\n\nnew:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	db := open1(t, cfg)
+	for table := range cfg.Layout.Total() {
+		var rows int
+		query := "SELECT COUNT(*) FROM " + cfg.Layout.Table(table) + " WHERE job_id = 1 AND attribute = 'as it was' AND headers IS NULL AND biz_key = ''"
+		if err := db.QueryRow(query).Scan(&rows); err != nil || rows != 1 {
+			t.Errorf("table %d: %d rows, %v", table, rows, err)
+		}
+	}
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/1", "2/1"}) {
+		t.Errorf("versions %q", got)
+	}
+	again, err := Apply(t.Context(), cfg, Options{})
+	if want := (Result{Cluster: cfg.Cluster, Identity: res.Identity, Existing: 20, From: 2, WorksWith: 1}); err != nil || again != want {
+		t.Errorf("again: %+v, %v, want %+v", again, err, want)
+	}
+}
+
+func TestVerifyNamesBothVersionsAndTheCommandThatHelps(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	name := cfg.Layout.Database(0)
+	says := func(when string, want ...string) {
+		t.Helper()
+		findings, err := Verify(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range findings {
+			if !strings.Contains(f.Detail, "identity") {
+				got = append(got, f.String())
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got  %q\nwant %q", when, got, want)
+		}
+	}
+	of := func(db, tables int) string {
+		return fmt.Sprintf("server db1: %s has schema version 1, this program is for 2, which %d of 10 tables have: run `tocsin ddl apply`", cfg.Layout.Database(db), tables)
+	}
+	says("not migrated", of(0, 3), of(1, 3)) // biz_type, owner and doorbell stay as they are
+	execute(t, cfg, "ALTER TABLE $1.task_0002 ADD COLUMN headers VARCHAR(1024) NULL, ADD COLUMN biz_key VARBINARY(64) NOT NULL DEFAULT ''")
+	says("begun", of(0, 3), of(1, 4))
+	execute(t, cfg, "ALTER TABLE $0.task_0001 DROP COLUMN due_time")
+	says("damaged", "server db1: "+name+".task_0001, column due_time is missing", of(0, 3), of(1, 4))
+	execute(t, cfg, "ALTER TABLE $0.task_0001 ADD COLUMN due_time DATETIME(3) NOT NULL AFTER action_time")
+	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	says("migrated", "warning: server db1: "+name+".layout has schema version 2 and works with programs for 1 or newer, "+
+		"as 1 more databases do: when all programs are for version 2, run `tocsin ddl finish`")
+	execute(t, cfg, "ALTER TABLE $1.task_0001 DROP COLUMN headers")
+	if _, err := Finish(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "schema version 2: server db1: "+cfg.Layout.Database(1)+".task_0001, column headers is missing") {
+		t.Errorf("finish of damaged tables: %v", err)
+	}
+	if _, err := Apply(t.Context(), cfg, Options{}); err != nil { // what a restored table lacks is added, whatever the layout row says
+		t.Fatal(err)
+	}
+	for _, want := range []Finished{{2, 1, 2}, {2, 2, 0}} {
+		if done, err := Finish(t.Context(), cfg); err != nil || done != want {
+			t.Errorf("finish: %+v, %v, want %+v", done, err, want)
+		}
+	}
+	says("finished")
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "2/2"}) {
+		t.Errorf("versions %q", got)
+	}
+}
+
+func TestFinishRefusesTablesOfAnOlderVersion(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	_, err := Finish(t.Context(), cfg)
+	want := cfg.Layout.Database(0) + " has schema version 1, this program is for 2, which 3 of 10 tables have: run `tocsin ddl apply`"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "1/1"}) {
+		t.Errorf("versions %q", got)
+	}
+}
+
+func TestANewerSchemaIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 2, 1)
+	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, cfg, "UPDATE $1.layout SET schema_version = 3")
+	execute(t, cfg, "DROP TABLE $0.owner")
+	place := cfg.Layout.Database(1)
+	want := " has schema version 3, this program is for 2: use the tocsin that migrated it, or a newer one"
+	if _, err := Apply(t.Context(), cfg, Options{}); err == nil || err.Error() != place+" on server db1"+want {
+		t.Errorf("apply: %v", err)
+	}
+	if _, err := PlanMigration(t.Context(), cfg, Options{}); err == nil || err.Error() != place+" on server db1"+want {
+		t.Errorf("plan: %v", err)
+	}
+	findings, err := Verify(t.Context(), cfg)
+	if err != nil || len(findings) != 2 || findings[1].String() != "server db1: "+place+".layout differs: "+place+want {
+		t.Errorf("verify: %v, %v", findings, err)
+	}
+}
+
+func TestAProgramWorksWithTablesOfVersion1(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	for db := range 2 {
+		execute(t, cfg, fmt.Sprintf("INSERT INTO $%d.biz_type (number, name, group_name, policy, revision, gmt_modified) VALUES (1, 'order.close', 'orders', '{}', 1, UTC_TIMESTAMP(3))", db))
+	}
+	client, err := tocsin.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for bizID := uint64(1); bizID <= 20; bizID++ {
+		added, err := client.Add(t.Context(), orderClose.New(bizID, "x", tocsin.In(time.Second)).Dedup("once"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := client.Get(t.Context(), added.JobID); err != nil || info.BizID != bizID {
+			t.Errorf("%+v, %v", info, err)
+		}
+		if change, err := client.Cancel(t.Context(), orderClose.Of(bizID)); err != nil || change.Changed == 0 {
+			t.Errorf("%+v, %v", change, err)
+		}
+	}
+}
+
+func TestALayoutRowIsNotOfAVersionWhoseTablesAreMissing(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	execute(t, cfg, raise(cfg.Layout, 0))
+	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "1/1"}) {
+		t.Errorf("versions %q of tables that are not migrated", got)
+	}
+	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, lacks := range []string{"ALTER TABLE $0.task_0003 DROP COLUMN biz_key", "ALTER TABLE $0.layout DROP COLUMN ownership", "DROP TABLE $0.relayed"} {
+		execute(t, cfg, lacks)
+		execute(t, cfg, "UPDATE $0.layout SET schema_version = 1")
+		execute(t, cfg, raise(cfg.Layout, 0))
+		if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "2/1"}) {
+			t.Errorf("versions %q after %s", got, lacks)
+		}
+		if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.From != 1 {
+			t.Errorf("apply after %s: %+v, %v", lacks, res, err)
+		}
+	}
+}
+
+func TestATableThatIsHeldHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	table := cfg.Layout.Database(0) + ".task_0002"
+	release := hold(t, cfg, table)
+	res, err := Apply(t.Context(), cfg, Options{Wait: time.Second})
+	if want := "server db1: 1 tables are not migrated, the first is " + table + ": an open transaction of somebody holds it: end it, then run this again ("; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	if !strings.Contains(fmt.Sprint(err), "the table was in use for 100ms") {
+		t.Errorf("the last ALTER was not ended by its patience: %v", err)
+	}
+	if res.Altered != changesOf1-1 {
+		t.Errorf("%d changes, want all but one", res.Altered)
+	}
+	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "2/1"}) {
+		t.Errorf("versions %q", got)
+	}
+	release()
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != 1 {
+		t.Errorf("when it is free: %+v, %v", res, err)
+	}
+}
+
+func TestAppliesAtOnceMakeEachChangeOnce(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	var wg sync.WaitGroup
+	var results [3]Result
+	var errs [3]error
+	for i := range results {
+		wg.Go(func() { results[i], errs[i] = Apply(context.Background(), cfg, Options{}) })
+	}
+	wg.Wait()
+	altered := 0
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("Apply %d: %v", i, err)
+		}
+		altered += results[i].Altered
+	}
+	if got := versions(t, cfg); altered != changesOf1 || !slices.Equal(got, []string{"2/1", "2/1"}) {
+		t.Errorf("%d changes, versions %q", altered, got)
+	}
+}
+
+func TestAnApplyThatWaitsForAnotherNamesIt(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	conn, err := open1(t, cfg).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var taken, id int
+	name := (&site{layout: cfg.Layout}).lockName()
+	if err := conn.QueryRowContext(t.Context(), "SELECT GET_LOCK(?, 0), CONNECTION_ID()", name).Scan(&taken, &id); err != nil || taken != 1 {
+		t.Fatal(taken, err)
+	}
+	want := fmt.Sprintf("server db1: another `tocsin ddl apply` migrates it, over connection %d: wait for its end, then run this again", id)
+	if _, err := Apply(t.Context(), cfg, Options{Wait: time.Millisecond}); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	waits := make(chan error)
+	go func() {
+		_, err := Apply(context.Background(), cfg, Options{})
+		waits <- err
+	}()
+	if _, err := conn.ExecContext(t.Context(), "DO RELEASE_LOCK(?)", name); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAChangeThatAnotherMadeIsNoError(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	sites, err := openSites(cfg, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeSites(sites)
+	want, err := expectationsAt(tocsin.SchemaVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sites[0].survey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	u, err := sites[0].needed(t.Context(), want)
+	if err != nil || len(u.changes) != changesOf1 {
+		t.Fatal(u, err)
+	}
+	for range 2 {
+		if err := u.change(t.Context(), u.changes[0], false); err != nil {
+			t.Error(err)
+		}
+	}
+	bad := u.changes[1]
+	bad.text = "ADD COLUMN job_id INT"
+	if err := u.change(t.Context(), bad, false); err == nil || !strings.Contains(err.Error(), "alter "+bad.table.full()) {
+		t.Errorf("a change that is wrong: %v", err)
+	}
+}
+
+func TestWithoutTheRightToAlter(t *testing.T) {
+	t.Parallel()
+	admin := version1(t)
+	cfg := limited(t, admin)
+	for db := range 2 {
+		execute(t, admin, "GRANT CREATE, UPDATE ON `"+cfg.Layout.Database(db)+"`.* TO '"+cfg.Layout.Prefix+"'@'%'")
+	}
+	_, err := Apply(t.Context(), cfg, Options{})
+	if err == nil || !strings.Contains(err.Error(), "grant ALTER, CREATE and INSERT on its database, or let an administrator run what `tocsin ddl plan --migrate` shows") {
+		t.Errorf("%v", err)
+	}
+	for db := range 2 {
+		execute(t, admin, "GRANT ALTER ON `"+cfg.Layout.Database(db)+"`.* TO '"+cfg.Layout.Prefix+"'@'%'")
+	}
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf1 {
+		t.Errorf("with it: %+v, %v", res, err)
+	}
+}
+
+// envMigrate holds the config of an Apply that stops half-way.
+const envMigrate = "TOCSIN_TEST_MIGRATE"
+
+// migrateHalf is the process that TestAMigrationGoesOnAfterAKill kills: it makes half of the changes.
+func migrateHalf(text string) int {
+	var cfg tocsin.Config
+	err := json.Unmarshal([]byte(text), &cfg)
+	if err == nil {
+		_, err = Apply(context.Background(), cfg, Options{Migrated: func(done, _ int) {
+			if done == changesOf1/2 {
+				fmt.Println("half")
+				select {}
+			}
+		}})
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func TestAMigrationGoesOnAfterAKill(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), envMigrate+"="+string(text))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	_ = cmd.Process.Kill()
+	if _ = cmd.Wait(); lines.Text() != "half" || cmd.ProcessState.ExitCode() != -1 {
+		t.Fatalf("Apply said %q and ended by %s", lines.Text(), cmd.ProcessState)
+	}
+	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "1/1"}) {
+		t.Errorf("versions %q", got)
+	}
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf1/2 || res.From != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/1", "2/1"}) {
+		t.Errorf("versions %q", got)
+	}
+}
+
+func TestTheWayToEachVersionIsWhole(t *testing.T) {
+	t.Parallel()
+	known := map[int]bool{1: true}
+	for _, a := range additions {
+		known[a.version] = true
+		want, err := expected(a.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := statement(a.file)
+		for _, name := range later(a.file, 0) {
+			at := strings.Index(lines, "\n    "+name+" ")
+			if want.texts[name] == "" || at < 0 {
+				t.Fatalf("%s has no column %s", a.file, name)
+			}
+			lines = lines[at:] // each stands behind the one before
+		}
+		if last := strings.Count(lines[:strings.Index(lines, "PRIMARY KEY")], "\n    "); len(a.columns) > 0 && last != 2 {
+			t.Errorf("%s: the columns that were added are not the last ones", a.file)
+		}
+	}
+	if len(known) != tocsin.SchemaVersion {
+		t.Errorf("the way leads to versions %v, want all up to %d", known, tocsin.SchemaVersion)
+	}
+}
+
+func TestAPlanOfAMigrationGivesWhatApplyGives(t *testing.T) {
+	t.Parallel()
+	applied, planned := version1(t), version1(t)
+	if _, err := Apply(t.Context(), applied, Options{Identity: "i1"}); err != nil {
+		t.Fatal(err)
+	}
+	plans, err := PlanMigration(t.Context(), planned, Options{Identity: "i1"})
+	if err != nil || len(plans) != 1 {
+		t.Fatal(plans, err)
+	}
+	if got := versions(t, planned); !slices.Equal(got, []string{"1/1", "1/1"}) {
+		t.Errorf("the plan wrote: versions %q", got)
+	}
+	paths, err := WritePlan(t.TempDir(), plans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client(t, planned.Servers[0].DSN, paths[0])
+	if got, want := shapes(t, planned), shapes(t, applied); !slices.Equal(got, want) {
+		t.Errorf("planned:\n%s\n\napplied:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := versions(t, planned); !slices.Equal(got, []string{"2/1", "2/1"}) {
+		t.Errorf("versions %q", got)
+	}
+	for _, cfg := range []tocsin.Config{applied, planned} {
+		plans, err := PlanMigration(t.Context(), cfg, Options{})
+		if err != nil || strings.Contains(plans[0].Text, "ALTER ") || !strings.Contains(plans[0].Text, "-- Nothing: all its databases are of that version.") {
+			t.Errorf("a plan when all is done: %v, %v", plans, err)
+		}
+	}
+}
+
+func TestAPlanOfAMigrationMakesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	execute(t, cfg, "DROP DATABASE $1")
+	plans, err := PlanMigration(t.Context(), cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := WritePlan(t.TempDir(), plans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client(t, cfg.Servers[0].DSN, paths[0])
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/1", "2/1"}) { // a new database takes the old programs of the others
+		t.Errorf("versions %q", got)
+	}
+	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 1 || !findings[0].Warning {
+		t.Errorf("verify: %v, %v", findings, err)
+	}
+}
+
+func TestStatisticsAreSetApartFromColumns(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	execute(t, cfg, "ALTER TABLE $0.task_0001 STATS_AUTO_RECALC = DEFAULT")
+	execute(t, cfg, "ALTER TABLE $1.doorbell STATS_AUTO_RECALC = 1")
+	res, err := Apply(t.Context(), cfg, Options{})
+	if err != nil || res.Altered != changesOf1+2 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	for _, f := range must(Verify(t.Context(), cfg)) {
+		if strings.Contains(f.Detail, "statistics") {
+			t.Error(f)
+		}
+	}
+	execute(t, cfg, "ALTER TABLE $0.task_0001 STATS_AUTO_RECALC = DEFAULT")
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != 1 {
+		t.Errorf("of the newest version: %+v, %v", res, err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

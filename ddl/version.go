@@ -1,0 +1,122 @@
+package ddl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// addition is what a schema version has and the one before it has not.
+type addition struct {
+	version int
+	file    string   // SQL file of the table, or of the task tables
+	columns []string // the last ones of the file, in its order; none: the table itself is new
+}
+
+// additions are the way from each schema version to the next. The SQL files describe the newest one; a database is of a
+// version if it has all that came up to then. What it lacks is read from the server each time, and never remembered:
+// so a migration goes on wherever it stopped.
+var additions = []addition{
+	{version: 2, file: layoutTable, columns: []string{"ownership"}},
+	{version: 2, file: taskFile, columns: []string{"headers", "biz_key"}},
+	{version: 2, file: "relayed"},
+	{version: 2, file: "node"},
+}
+
+// since returns the version that a table came with.
+func since(file string) int {
+	for _, a := range additions {
+		if a.file == file && len(a.columns) == 0 {
+			return a.version
+		}
+	}
+	return 1
+}
+
+// later returns the columns of a table that came after a version.
+func later(file string, version int) (columns []string) {
+	for _, a := range additions {
+		if a.file == file && a.version > version {
+			columns = append(columns, a.columns...)
+		}
+	}
+	return columns
+}
+
+// expectationsAt reads the SQL files, by name, as they are good for tables of a schema version: these may have what came
+// later.
+func expectationsAt(version int) (map[string]structure, error) {
+	want := map[string]structure{}
+	for _, file := range append(slices.Clone(fixedTables), taskFile) {
+		s, err := expected(file)
+		if err != nil {
+			return nil, err
+		}
+		s.younger = later(file, version)
+		if file == layoutTable {
+			s.younger = append(s.younger, "identity")
+		}
+		want[file] = s
+	}
+	return want, nil
+}
+
+// change is one ALTER TABLE.
+type change struct {
+	table   table
+	columns bool   // are added; else the statistics are set
+	text    string // what follows the table's name
+}
+
+// changesTo returns what a stored table needs to be of the newest version: its columns, which are INSTANT, and apart
+// from them, since MySQL refuses both together, that its statistics are not counted anew.
+func changesTo(t table, want, stored structure) (all []change) {
+	var parts []string
+	for _, name := range later(t.file, 0) {
+		if _, has := stored.columns[name]; !has {
+			parts = append(parts, "ADD COLUMN "+want.texts[name])
+		}
+	}
+	if len(parts) > 0 {
+		all = append(all, change{t, true, strings.Join(append(parts, "ALGORITHM = INSTANT"), ",\n    ")})
+	}
+	if want.still && !stored.still {
+		all = append(all, change{t, false, "STATS_AUTO_RECALC = 0, ALGORITHM = INPLACE"})
+	}
+	return all
+}
+
+// alter renders the statement, without a semicolon. MariaDB then waits for nobody who uses the table; MySQL, which has
+// no such option, takes that part for a comment.
+func (c change) alter() string {
+	return strings.NewReplacer("{database}", c.table.database, "{table}", c.table.name, "{change}", c.text).Replace(alterTable)
+}
+
+// alterPatiently renders the statement that waits on MariaDB too.
+func (c change) alterPatiently() string { return strings.Replace(c.alter(), noWait, "", 1) }
+
+// raise renders the statement that gives a database the newest version, if it has all of it.
+func raise(layout tocsin.Layout, db int) string {
+	var parts []string
+	count := 0
+	for _, a := range additions {
+		tables, columns := fmt.Sprintf("table_name = '%s'", a.file), "ordinal_position = 1"
+		number := 1
+		if a.file == taskFile {
+			tables, number = "table_name REGEXP '^task_[0-9]{4}$'", layout.Tables
+		}
+		if len(a.columns) > 0 {
+			columns, number = "column_name IN ('"+strings.Join(a.columns, "', '")+"')", number*len(a.columns)
+		}
+		parts = append(parts, tables+" AND "+columns)
+		count += number
+	}
+	return strings.NewReplacer(
+		"{database}", layout.Database(db),
+		"{version}", fmt.Sprint(tocsin.SchemaVersion),
+		"{what}", strings.Join(parts, "\n            OR "),
+		"{count}", fmt.Sprint(count),
+	).Replace(raiseLayout)
+}
