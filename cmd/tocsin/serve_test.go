@@ -68,6 +68,13 @@ func callbackSite(t *testing.T) (*site, *callbacks) {
 	t.Helper()
 	s, c := bareSite(t), newCallbacks(t)
 	s.run("ddl", "apply").ok(t)
+	s.applyCallbacks(c)
+	return s, c
+}
+
+// applyCallbacks makes the one biz type.
+func (s *site) applyCallbacks(c *callbacks) {
+	s.t.Helper()
 	s.write("biz.yaml", fmt.Sprintf(`biz_types:
   - name: coupon.remind
     number: 2
@@ -76,8 +83,7 @@ func callbackSite(t *testing.T) (*site, *callbacks) {
       url: %s
       allow: [127.0.0.0/8]
 `, c.URL))
-	s.run("biz", "apply", "biz.yaml").ok(t)
-	return s, c
+	s.run("biz", "apply", "biz.yaml").ok(s.t)
 }
 
 // client adds tasks faster than the command can.

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// version1Site has tables that a program for schema version 1 made, and one biz type whose callbacks go to the receiver.
+func version1Site(t *testing.T) (*site, *callbacks) {
+	t.Helper()
+	s, c := bareSite(t), newCallbacks(t)
+	devtest.Version1(t, s.dsn(), s.prefix)
+	s.applyCallbacks(c)
+	return s, c
+}
+
+// migratedTables counts the task tables that have both new columns.
+func (s *site) migratedTables() (n int) {
+	s.t.Helper()
+	err := s.db.QueryRow(`SELECT COUNT(*) FROM information_schema.columns
+		WHERE table_schema LIKE ? AND table_name LIKE 'task%' AND column_name = 'biz_key'`, s.prefix+"%").Scan(&n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// killedApply begins a `ddl apply` that can't migrate one table, as a transaction holds it, and kills it when it has migrated
+// all others. The table is free then.
+func (s *site) killedApply() {
+	s.t.Helper()
+	held := s.prefix + "_0.task_0001"
+	tx, err := s.db.Begin()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.Exec("SELECT COUNT(*) FROM " + held); err != nil {
+		s.t.Fatal(err)
+	}
+	apply := command(s.t.Context(), s.dir, "ddl", "apply")
+	if err := apply.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.waitFor("all tables but one are migrated", func() bool { return s.migratedTables() == s.layout.Total()-1 })
+	_ = apply.Process.Signal(syscall.SIGKILL)
+	if _ = apply.Wait(); apply.ProcessState.ExitCode() != -1 {
+		s.t.Fatalf("apply ended before it was killed: %s", apply.ProcessState)
+	}
+}
+
+// A cluster of version 1 becomes one of version 2 while a node delivers.
+func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
+	t.Parallel()
+	const tasks = 200
+	s, c := version1Site(t)
+	s.fill(tasks, time.Second) // by a client for version 2
+	node := s.serve("worker")
+	s.waitFor("tasks are delivered from tables of version 1", func() bool { seen, _, _ := c.counts(); return seen == tasks })
+
+	r := s.run("ddl", "verify")
+	if want := s.prefix + "_0 has schema version 1, this program is for 2, which 3 of 10 tables have: run `tocsin ddl apply`"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
+		t.Errorf("verify: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
+	}
+	s.run("ddl", "finish").refused(t, exitFailed, "has schema version 1, this program is for 2", "run `tocsin ddl apply`")
+	s.run("ddl", "plan", "--migrate").says(t, "from version 1 to 2, for server db1", "ALTER ", "`"+s.prefix+"_1`.`task_0003`", "ADD COLUMN biz_key")
+	s.run("ddl", "plan", "--migrate", "--out", "sql").says(t, filepath.Join("sql", "db1.sql"))
+	if n := s.migratedTables(); n != 0 {
+		t.Errorf("the plan migrated %d tables", n)
+	}
+
+	s.killedApply()
+	r = s.run("ddl", "verify")
+	if want := s.prefix + "_0 has schema version 1, this program is for 2, which "; r.code != exitFailed || !strings.Contains(r.stdout, want) {
+		t.Errorf("verify of a half: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
+	}
+	s.run("ddl", "apply").says(t, "schema version 2, was 1: 1 changes to tables\n",
+		"programs for schema version 1 or newer work with it: when all are for version 2, run `tocsin ddl finish`")
+	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_0.layout has schema version 2 and works with programs for 1 or newer")
+
+	s.add2(t, tasks, c)
+	s.run("ddl", "finish").says(t, "schema version 2: 2 databases refuse programs for older ones from now on; until now those for version 1 worked")
+	if got := decode[finishedDDL](t, s.run("ddl", "finish", "--json")); got != (finishedDDL{2, 2, 0}) {
+		t.Errorf("finish again: %+v", got)
+	}
+	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be: schema version 2")
+	s.add2(t, 2*tasks, c)
+	if _, again, early := c.counts(); again+early != 0 || strings.Contains(node.log.String(), "can't be used") {
+		t.Errorf("%d tasks came more than once, %d early; log:\n%s", again, early, node.log)
+	}
+}
+
+// add2 adds tasks until the receiver has seen n more than before, and waits for them.
+func (s *site) add2(t *testing.T, seenBefore int, c *callbacks) {
+	t.Helper()
+	s.fill(seenBefore, 0)
+	s.waitFor("they are delivered", func() bool { seen, _, _ := c.counts(); return seen == 2*seenBefore && s.notDone() == 0 })
+}
+
+// A program that is older than the tables: they have columns that it does not know, in front and behind.
+func TestEveryCommandWorksBesideColumnsThatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	s, c := callbackSite(t)
+	for db := range s.layout.Databases {
+		tables := []string{"layout", "biz_type", "owner", "doorbell"}
+		for n := range s.layout.Tables {
+			tables = append(tables, s.layout.TableName(n))
+		}
+		for _, table := range tables {
+			s.exec(fmt.Sprintf("ALTER TABLE {prefix}_%d.%s ADD COLUMN first VARCHAR(9) NULL FIRST, ADD COLUMN last VARBINARY(64) NOT NULL DEFAULT ''", db, table))
+		}
+		s.exec(fmt.Sprintf("UPDATE {prefix}_%d.layout SET schema_version = 3", db))
+	}
+	s.run("ddl", "apply").refused(t, exitFailed, "has schema version 3, this program is for 2: use the tocsin that migrated it, or a newer one")
+	if r := s.run("ddl", "verify"); r.code != exitFailed || strings.Count(r.stdout, "\n") != 2 || strings.Count(r.stdout, "has schema version 3, this program is for 2") != 2 {
+		t.Errorf("verify: exit code %d\n%s", r.code, r.stdout)
+	}
+	s.write("biz.yaml", strings.Replace(s.text("biz.yaml"), "timeout: 5s", "timeout: 6s", 1))
+	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.run("biz", "show", "coupon.remind").says(t, "timeout: 6s")
+	node := s.serve("older")
+	s.ownedBy(map[string]int{"older": 8})
+	s.fill(100, time.Second)
+	s.waitFor("tasks are delivered", func() bool { seen, _, _ := c.counts(); return seen == 100 && s.notDone() == 0 })
+	if err := node.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, node.log)
+	}
+	s.operate(t)
+}
+
+// operate runs the commands that read and change tasks.
+func (s *site) operate(t *testing.T) {
+	t.Helper()
+	add := func(bizID int) tocsin.JobID {
+		return decode[taskJSON](t, s.run("task", "add", "--json", "--type", "coupon.remind", "--biz-id", fmt.Sprint(bizID), "--in", "1h", "--dedup", "once")).JobID
+	}
+	id := add(1001)
+	if add(1001) != id {
+		t.Error("a dedup_key was added twice")
+	}
+	s.run("task", "reschedule", id.String(), "--in", "2h").ok(t)
+	s.run("task", "get", id.String()).says(t, "pending")
+	s.run("task", "bury", id.String(), "--reason", "a test").ok(t)
+	s.run("task", "redrive", id.String()).ok(t)
+	s.run("task", "cancel", id.String()).ok(t)
+	s.run("task", "list", "--biz-id", "1001").says(t, "cancelled")
+	s.set(add(1002), "action_time = UTC_TIMESTAMP(3) - INTERVAL 1 HOUR, due_time = action_time")
+	s.run("sweep", "--grace", "0s").says(t, "1 delivered")
+	if got := decode[auditor.Report](t, s.run("audit", "--json")); len(got.Faults) != 0 {
+		t.Errorf("audit: %+v", got.Faults)
+	}
+	s.run("purge").ok(t)
+}
