@@ -61,6 +61,10 @@ func TestSQLComplains(t *testing.T) {
 		"English that sounds like SQL":   {"cmd/tocsin/x.go", `package main; const q = "select one from the list, update all, delete from it, create tables"`, ""},
 		"a statement without its sender": {"store/x.go", `package store; const q = "SELECT a FROM t"`, "does not name its sender"},
 		"a statement with its sender":    {"store/x.go", `package store; const q = "SELECT /* tocsin peek */ a FROM t"`, ""},
+		"all columns":                    {"store/x.go", `package store; const q = "SELECT /* tocsin x */ * FROM t"`, "does not name its columns"},
+		"an insert without columns":      {"store/x.go", `package store; const q = "INSERT /* tocsin x */ INTO t VALUES (1)"`, "does not name its columns"},
+		"an insert of a select":          {"store/x.go", `package store; const q = "INSERT /* tocsin x */ IGNORE INTO t SELECT a FROM u"`, "does not name its columns"},
+		"an insert with columns":         {"store/x.go", `package store; const q = "INSERT /* tocsin x */ INTO t (a) SELECT a FROM u"`, ""},
 		"a statement in a function":      {"store/x.go", "package store\nfunc f() { g(\"DELETE /* tocsin x */ FROM toc.t\") }", "no named constant"},
 		"DDL in its home":                {"ddl/x.go", `package ddl; const q = "CREATE DATABASE IF NOT EXISTS "`, ""},
 	})

@@ -24,7 +24,11 @@ var statement = regexp.MustCompile(`(?s)\b(SELECT|DELETE)\b.+\bFROM\s|\bSELECT\s
 // manipulation matches what the senders' comment is asked of: a literal that begins a statement on rows.
 var manipulation = regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE)\b`)
 
-// SQL checks that statements stand in their homes alone, as named constants, and name who sends them.
+// unnamed matches a statement that breaks, or reads the wrong columns, where a table has columns that it does not know: an
+// older program runs beside newer tables.
+var unnamed = regexp.MustCompile(`(?is)^\s*select\s+(/\*.*?\*/\s*)?\*|\binsert\s+(/\*.*?\*/\s*)?(ignore\s+)?into\s+\S+\s+(values|select\s+[^*])`)
+
+// SQL checks that statements stand in their homes alone, as named constants, and name who sends them and their columns.
 func SQL(m Module) []string {
 	var bad []string
 	for _, f := range m.shipped() {
@@ -41,6 +45,8 @@ func SQL(m Module) []string {
 				bad = append(bad, f.at(lit.Pos(), "the statement is no named constant: %.40q", text))
 			case manipulation.MatchString(text) && !strings.Contains(text, "/* tocsin"):
 				bad = append(bad, f.at(lit.Pos(), "the statement does not name its sender, /* tocsin peek */: %.40q", text))
+			case unnamed.MatchString(text):
+				bad = append(bad, f.at(lit.Pos(), "the statement does not name its columns: %.40q", text))
 			}
 		})
 	}
