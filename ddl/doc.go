@@ -3,16 +3,21 @@
 // hands databases over from one server to another.
 //
 //	sql/*.sql --+--> Plan ----> one reviewable file per server
-//	            +--> Apply ---> the servers: look, then create what is missing
+//	            +--> Apply ---> the servers: look, create what is missing, migrate
 //	            +--> Verify --> what is missing or differs
 //	two configs ---> Move ----> retire the old copy, compare, activate the new one
 //
-// Nothing here drops a table or alters its shape; Move gives tables other names,
-// and back. Apply only creates, so it may be run again at any time, and two at
-// once do no harm. It looks at all servers before it
-// writes to any, and refuses a layout or a cluster id that differs from a
-// stored one.
+// The SQL files describe the newest schema version. additions holds what came with
+// each version after the first:
 //
-// On failure (a server down, a right missing, killed half-way) everything
-// created so far stays, and the next Apply goes on from there.
+//	version 1 --Apply--> version 2 that works with programs for 1 --Finish--> for 2 only
+//
+// Nothing here drops a table or copies a row. Apply only creates and adds; Move
+// renames tables, and back. Apply may be run again at any time, and two at once do
+// no harm: it reads from the servers what they lack. It looks at all servers before
+// it writes to any, and refuses a layout or a cluster id that differs from a stored
+// one, and a newer schema.
+//
+// On failure (a server down, a right missing, a table in use, killed half-way)
+// everything made so far stays, and the next Apply goes on from there.
 package ddl
