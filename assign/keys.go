@@ -50,6 +50,7 @@ func (s space) tableOf(key string) (int, bool) {
 // NodeInfo is what a node tells about itself in its key.
 type NodeInfo struct {
 	Version string    `json:"version"`
+	Schema  int       `json:"schema"`           // schema version that its program is for; 0: 1, of a program that does not tell
 	Types   []string  `json:"types"`            // names of the biz types it delivers, sorted; null: not told
 	Listen  string    `json:"listen,omitempty"` // address of its status page
 	Started time.Time `json:"started"`

@@ -22,7 +22,7 @@ type Options struct {
 	Cluster         string                // id for all databases, [A-Za-z0-9._-], at most 64; "" takes the config's, else the stored one, else makes one
 	Identity        string                // distinguishes the cluster from others with its id; form as Cluster; "" takes the stored one, or else makes one
 	DoorbellHorizon time.Duration         // stored in new databases; 0 means 10 s, at most 1 h; a stored one stays
-	Parallel        int                   // connections to each server; 0 means 4, at most 64
+	Parallel        int                   // connections to each server, and two more while tables are altered; 0 means 4, at most 64
 	Progress        func(done, total int) // tables that stand, of all; called often, by one goroutine at a time; nil: no calls
 	Migrated        func(done, total int) // tables that were altered, of those to alter; called as Progress is
 	Wait            time.Duration         // how long to wait for transactions that hold all tables left to alter, and for another Apply; 0 means 1 min

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
@@ -151,7 +152,7 @@ func (p *parts) sight(s health.State) {
 
 // info is what the node tells others of itself.
 func (p *parts) info() assign.NodeInfo {
-	return assign.NodeInfo{Version: p.cfg.Version, Listen: p.cfg.Listen, Started: p.started}
+	return assign.NodeInfo{Version: p.cfg.Version, Schema: tocsin.SchemaVersion, Listen: p.cfg.Listen, Started: p.started}
 }
 
 // dutiesOf converts the assignment's duties.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -91,20 +92,57 @@ type finishedDDL struct {
 }
 
 func newDDLFinish(a *app) *cobra.Command {
-	return &cobra.Command{
+	var force bool
+	cmd := &cobra.Command{
 		Use: "finish", Short: "End an upgrade: refuse programs for older schema versions", Args: noArgs,
 		Long: "End an upgrade, when every program is for the schema version that `ddl apply` made. From\n" +
 			"then on all databases refuse programs for an older one, which say so and leave the tasks\n" +
 			"to others, and what the new version brought may be used. It fails unless all tables are\n" +
-			"of that version. Before it, going back is to start the older program again.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.finishDDL(cmd) },
+			"of that version, and while etcd knows a node of an older program. Services and sweepers\n" +
+			"are not registered there: replace them too, first. Before it, going back is to start the\n" +
+			"older program again.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.finishDDL(cmd, force) },
 	}
+	cmd.Flags().BoolVar(&force, "force", false, "don't look in etcd for nodes of older programs")
+	return cmd
 }
 
-func (a *app) finishDDL(cmd *cobra.Command) error {
+// noOlderNode refuses to finish while a node of an older program is registered. One that was started before it was
+// refused may not look at the layout row again.
+func (a *app) noOlderNode(ctx context.Context) error {
+	keys, err := a.registry(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = keys.Close() }()
+	groups, err := keys.Groups(ctx)
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		nodes, err := keys.Nodes(ctx, group)
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			if schema := max(n.Info.Schema, 1); schema < tocsin.SchemaVersion {
+				return fmt.Errorf("node %s of group %s runs a program for schema version %d, the tables are of version %d: replace it by a newer program",
+					n.ID, group, schema, tocsin.SchemaVersion)
+			}
+		}
+	}
+	return nil
+}
+
+func (a *app) finishDDL(cmd *cobra.Command, force bool) error {
 	cfg, err := a.cluster()
 	if err != nil {
 		return err
+	}
+	if !force {
+		if err := a.noOlderNode(cmd.Context()); err != nil {
+			return fmt.Errorf("%w (--force finishes all the same)", err)
+		}
 	}
 	done, err := ddl.Finish(cmd.Context(), cfg)
 	if err != nil {

@@ -105,6 +105,21 @@ func (s *site) add2(t *testing.T, seenBefore int, c *callbacks) {
 	s.waitFor("they are delivered", func() bool { seen, _, _ := c.counts(); return seen == 2*seenBefore && s.notDone() == 0 })
 }
 
+func TestFinishWaitsForNodesOfOlderPrograms(t *testing.T) {
+	t.Parallel()
+	s, _ := version1Site(t)
+	s.applyDDL()
+	old := s.node("orders", "old", 8)
+	s.run("ddl", "finish").refused(t, exitFailed,
+		"node "+old+" of group orders runs a program for schema version 1, the tables are of version 2: replace it by a newer program (--force finishes all the same)")
+	s.run("ddl", "verify").says(t, "works with programs for 1 or newer")
+	withEtcd := s.text("tocsin.yaml")
+	s.write("tocsin.yaml", withoutEtcd(withEtcd))
+	s.run("ddl", "finish").refused(t, exitFailed, "etcd 127.0.0.1:1", "--force")
+	s.write("tocsin.yaml", withEtcd)
+	s.run("ddl", "finish", "--force").says(t, "schema version 2: 2 databases refuse programs for older ones from now on")
+}
+
 // A program that is older than the tables: they have columns that it does not know, in front and behind.
 func TestEveryCommandWorksBesideColumnsThatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
