@@ -9,10 +9,12 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// migrationHead stands on top of each file. NOWAIT in an ALTER is MariaDB's; on MySQL the lock wait bounds it.
+// migrationHead stands on top of each file. Its ALTERs wait, a second at most, rather than fail at once: MariaDB's own
+// purge uses a table for a moment after each write, and a client stops at the first failure.
 const migrationHead = `-- Tocsin schema, from version {from} to {version}, for server {server}: what it lacks now.
--- Programs may go on meanwhile. A statement that fails as somebody uses its table is to be run again: make this plan again
--- then. The last statement of each database writes its new version, and only if nothing is missing.
+-- Programs may go on meanwhile. An ALTER waits for the transactions that use its table, and later ones wait behind it, for
+-- a second at most; then it fails: make this plan again. tocsin ddl apply does the same with waits of 0.1 seconds at most.
+-- The last statement of each database writes its new version, and only if nothing is missing.
 SET SESSION lock_wait_timeout = 1;
 `
 
@@ -88,7 +90,7 @@ func (a *application) planDatabase(text *strings.Builder, u *upgrade, db int, ro
 	}
 	for _, c := range u.changes {
 		if c.table.database == name {
-			statements = append(statements, c.alter())
+			statements = append(statements, c.alterPatiently())
 		}
 	}
 	if row.Version < tocsin.SchemaVersion {

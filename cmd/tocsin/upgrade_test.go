@@ -71,7 +71,7 @@ func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 		t.Errorf("verify: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
 	}
 	s.run("ddl", "finish").refused(t, exitFailed, "has schema version 1, this program is for 2", "run `tocsin ddl apply`")
-	s.run("ddl", "plan", "--migrate").says(t, "from version 1 to 2, for server db1", "ALTER ", "`"+s.prefix+"_1`.`task_0003`", "ADD COLUMN biz_key")
+	s.run("ddl", "plan", "--migrate").says(t, "from version 1 to 2, for server db1", "ALTER /* tocsin ddl migrate */ TABLE ", "`"+s.prefix+"_1`.`task_0003`", "ADD COLUMN biz_key")
 	s.run("ddl", "plan", "--migrate", "--out", "sql").says(t, filepath.Join("sql", "db1.sql"))
 	if n := s.migratedTables(); n != 0 {
 		t.Errorf("the plan migrated %d tables", n)
