@@ -90,12 +90,12 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		Fence:  s.d.fence(owner),
 		Known:  known,
 	})
-	got, at := make([]*task, 0, len(rows)), time.Now() // the claim itself is no sign of a slow lane
+	got, at, clock := make([]*task, 0, len(rows)), time.Now(), s.nowMicro() // the claim itself is no sign of a slow lane
 	for i := range rows {
 		row := &rows[i]
 		t := byID[row.JobID]
 		delete(byID, row.JobID)
-		t.late = time.Duration(s.nowMicro()-t.row.Action*1000) * time.Microsecond
+		t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
 		row.ActionTime = t.row.ActionTime // for the target, whom the claim's deadline does not concern
 		t.row, t.claimed, t.until, t.loaded = row, true, before.Add(hold), at
 		got = append(got, t)

@@ -29,16 +29,16 @@ func (s *server) unreached(statement string, err error) {
 // the target or the time-out ended them), and other failures of the target.
 func (k *kind) tell(results []result, took time.Duration, timedOut bool) {
 	for _, r := range results {
-		log, what, message := k.d.cfg.Logger.Warn(), "failed", "delivery failed"
+		level, what, message := zerolog.WarnLevel, "failed", "delivery failed"
 		switch {
 		case r.verb == tocsin.GiveUp:
-			log, what, message = k.d.cfg.Logger.Error(), "dead", "delivery failed for good: the task is dead"
+			level, what, message = zerolog.ErrorLevel, "dead", "delivery failed for good: the task is dead"
 		case r.verb != tocsin.Retry:
 			continue
 		case timedOut:
 			what, message = "timed out", "delivery timed out"
 		}
-		log = k.limit.Of(log, what)
+		log := k.limit.Of(k.d.cfg.Logger.WithLevel(level), what)
 		if log == nil {
 			continue
 		}

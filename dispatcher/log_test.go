@@ -69,6 +69,15 @@ func TestAttemptsThatFailAreLogged(t *testing.T) {
 	}
 }
 
+func TestASuccessMakesNoLogLine(t *testing.T) {
+	var log devtest.Log
+	k := &kind{d: &Dispatcher{cfg: Config{Logger: log.Logger()}}}
+	completed := []result{{ending: ending{verb: tocsin.Complete}}}
+	if n := testing.AllocsPerRun(100, func() { k.tell(completed, time.Millisecond, false) }); n != 0 {
+		t.Errorf("%v allocations a success, want none", n)
+	}
+}
+
 func TestABizTypeThatFailsIsLoggedOnceAMinuteAndHidesNoOther(t *testing.T) {
 	policies := []biztype.Policy{policy("order.close", 1), policy("coupon.remind", 2)}
 	failing := handler(func(context.Context, tocsin.Info) error { return tocsin.RetryIn(time.Hour, errors.New("no answer")) })
