@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs what `make run`, `make test` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
-#   scripts/install-deps.sh run     MariaDB's server
-#   scripts/install-deps.sh test    the server, its command line client, a C compiler for the race detector, libfaketime
-#   scripts/install-deps.sh peers   MariaDB's server, PostgreSQL, Redis, beanstalkd
+#   scripts/install-deps.sh run     MariaDB's server, etcd
+#   scripts/install-deps.sh test    the servers, MariaDB's command line client, a C compiler for the race detector, libfaketime
+#   scripts/install-deps.sh peers   the servers, PostgreSQL, Redis, beanstalkd
 #
 # It uses apt-get, as root or through sudo. Elsewhere it says what to install and exits 1. Go itself is never installed.
 set -eu
@@ -29,13 +29,18 @@ check_go() {
 	}' || fail "$have is too old: install Go $(wanted_go) or newer from https://go.dev/dl/"
 }
 
-# PATH, and where an ordinary user's PATH does not look: the same folders as internal/devserver.
-has_server() {
+# Finds a program in PATH, and where an ordinary user's PATH does not look: the same folders as internal/devserver.
+find_program() {
 	(
 		PATH="$PATH:/usr/sbin:/usr/local/sbin:/usr/libexec:/usr/local/mysql/bin:/opt/homebrew/bin"
-		command -v mariadbd || command -v mysqld
+		command -v "$1"
 	) >/dev/null
 }
+
+has_server() { find_program mariadbd || find_program mysqld; }
+
+# TOCSIN_ETCD names another etcd than the one in PATH.
+has_etcd() { [ -n "${TOCSIN_ETCD:-}" ] || find_program etcd; }
 
 has_client() { command -v mariadb >/dev/null; }
 
@@ -54,6 +59,7 @@ has_peer() { command -v "$1" >/dev/null || [ -n "$(find /usr/lib/postgresql/*/bi
 # What is missing for $1, as names of Debian packages.
 missing() {
 	has_server || echo mariadb-server-core
+	has_etcd || echo etcd-server
 	if [ "$1" = test ]; then
 		has_client || echo mariadb-client-core
 		has_compiler || echo gcc libc6-dev
@@ -116,13 +122,21 @@ main() {
 	goal=$1
 	shift
 	[ $# -gt 0 ] || return 0
-	command -v apt-get >/dev/null || fail "missing for make $(target "$goal"), and there is no apt-get here: install $* (named as in Debian), e.g. from https://mariadb.org/download/"
+	command -v apt-get >/dev/null || fail "missing for make $(target "$goal"), and there is no apt-get here: install $* (named as in Debian), e.g. from https://mariadb.org/download/ and https://etcd.io/docs/latest/install/"
 	as_root true || fail "missing for make $(target "$goal"), and only root may install it: apt-get install --no-install-recommends $*"
 	say "apt-get install $*"
+	added=" $* "
 	install "$@" || fail "could not install $*: see above"
 	# shellcheck disable=SC2046
 	set -- $(missing "$goal")
 	[ $# -eq 0 ] || fail "installed, and still not found: $*"
+	# Tocsin starts servers of its own, on other ports.
+	case $added in *" etcd-server "*)
+		if systemctl is-active --quiet etcd 2>/dev/null; then
+			say "the package etcd-server also started a service on 127.0.0.1:2379; if you don't need it: systemctl disable --now etcd"
+		fi
+		;;
+	esac
 }
 
 main "$@"

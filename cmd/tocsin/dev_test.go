@@ -97,6 +97,14 @@ func TestDevWithoutMySQLSaysHowToInstallIt(t *testing.T) {
 	call(t, "dev", "--exit", "--server", "mysql").refused(t, exitFailed, "no MySQL found", "scripts/install-mysql.sh")
 }
 
+func TestDevWithoutEtcdSaysHowToGetIt(t *testing.T) {
+	t.Setenv(devserver.EnvEtcd, "")
+	t.Setenv("PATH", t.TempDir()) // MariaDB is found in the folders of system programs, as Debian has it
+	call(t, "dev", "--exit", "--server", "mariadb").refused(t, exitFailed, "etcd not found", "apt-get install etcd-server", devserver.EnvEtcd)
+	t.Setenv(devserver.EnvEtcd, "none/etcd")
+	call(t, "dev", "--exit", "--server", "mariadb").refused(t, exitFailed, devserver.EnvEtcd, "none/etcd is not a program")
+}
+
 // lines watches an output for a line that holds a text.
 type lines struct {
 	mu    sync.Mutex

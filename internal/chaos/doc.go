@@ -13,9 +13,9 @@
 //	   proxies --> etcd (one to three processes)
 //
 // Each node reaches each server, and etcd, through a proxy of its own, so that one
-// node alone can be cut off. Nodes, sweepers and etcd are this same program, run
-// again with a role in its environment: whoever uses the package calls RunRole
-// first thing in main or TestMain.
+// node alone can be cut off. Nodes and sweepers are this same program, run again with
+// a role in its environment: whoever uses the package calls RunRole first thing in
+// main or TestMain.
 //
 // The runs about the cluster also watch etcd's keys from the first revision on, past
 // every proxy: two owners would be a key put over that of another, and a delivery by

@@ -11,102 +11,99 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tocsinhq/tocsin/assign"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// etcdServer is an etcd, or one of its members, in a process of its own, which keeps its data.
-type etcdServer struct {
-	role role
-	port int
-	log  string
+// etcdStart bounds the start of a member, which serves once most of the others run too.
+const etcdStart = time.Minute
 
-	mu   sync.Mutex
-	proc *process
+// etcdServer is an etcd, or one of its members, which keeps its data.
+type etcdServer struct {
+	cfg devserver.EtcdConfig
+
+	mu     sync.Mutex
+	server *devserver.Etcd
 }
 
-// startEtcd starts an etcd of n members, and returns when it answers. Those that it
+// startEtcd starts an etcd of n members, and returns when all of them serve. Those that it
 // returns with an error are to be stopped too.
 func startEtcd(ctx context.Context, dir string, n int) (all []*etcdServer, err error) {
-	plan := make([]role, n)
 	var members []string
-	for i := range plan {
-		if plan[i], err = planEtcd(dir, i); err != nil {
+	for i := range n {
+		e, err := planEtcd(dir, i)
+		if err != nil {
 			return nil, err
 		}
-		members = append(members, fmt.Sprintf("%s=http://%s", plan[i].Name, upstream(plan[i].Peer)))
-	}
-	for _, r := range plan {
-		if n > 1 {
-			r.Members = strings.Join(members, ",")
-		}
-		e := &etcdServer{role: r, port: r.Port, log: filepath.Join(dir, r.Name+".log")}
 		all = append(all, e)
-		if err := e.start(ctx); err != nil {
-			return all, err
+		members = append(members, fmt.Sprintf("%s=http://%s", e.cfg.Name, upstream(e.cfg.PeerPort)))
+	}
+	var g errgroup.Group
+	for _, e := range all {
+		if n > 1 {
+			e.cfg.Members = strings.Join(members, ",")
 		}
+		g.Go(func() error { return e.start(ctx) })
 	}
-	client, err := assign.Dial(ctx, assign.EtcdConfig{Endpoints: endpoints(all), Timeout: 20 * time.Second})
-	if err != nil {
-		return all, err
-	}
-	return all, client.Close()
+	return all, g.Wait()
 }
 
 // planEtcd draws the ports of a member.
-func planEtcd(dir string, i int) (role, error) {
+func planEtcd(dir string, i int) (*etcdServer, error) {
 	name := fmt.Sprintf("etcd%d", i)
 	port, err := freePort()
 	if err != nil {
-		return role{}, err
+		return nil, err
 	}
 	peer, err := freePort()
 	for err == nil && peer == port {
 		peer, err = freePort()
 	}
-	return role{Kind: roleEtcd, Name: name, Dir: filepath.Join(dir, name), Port: port, Peer: peer}, err
+	cfg := devserver.EtcdConfig{Dir: filepath.Join(dir, name), ClientPort: port, PeerPort: peer, Name: name}
+	return &etcdServer{cfg: cfg}, err
 }
 
 // endpoints are the clients' addresses, past every proxy.
 func endpoints(all []*etcdServer) (at []string) {
 	for _, e := range all {
-		at = append(at, upstream(e.port))
+		at = append(at, e.endpoint())
 	}
 	return at
 }
 
-// start launches it and waits until it listens.
+func (e *etcdServer) endpoint() string { return upstream(e.cfg.ClientPort) }
+
+// start launches it and waits until it serves.
 func (e *etcdServer) start(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	proc, err := spawn(e.role, e.log)
-	if err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, etcdStart)
+	defer cancel()
+	server, err := devserver.StartEtcd(ctx, e.cfg)
+	if err == nil {
+		e.server = server
 	}
-	e.proc = proc
-	for proc.alive() {
-		conn, err := net.DialTimeout("tcp", upstream(e.port), time.Second)
-		if err == nil {
-			return conn.Close()
-		}
-		if err := wait.For(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("etcd does not listen: %w", err)
-		}
-	}
-	return fmt.Errorf("etcd ended: %w", proc.err)
+	return err
 }
 
-func (e *etcdServer) stop() {
+// kill ends it with SIGKILL, if it runs.
+func (e *etcdServer) kill() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.proc != nil {
-		e.proc.kill()
+	if e.server == nil {
+		return nil
 	}
+	e.server.Kill()
+	return e.server.Stop()
 }
 
 // restart kills it and brings it back after a while.
 func (e *etcdServer) restart(ctx context.Context, down time.Duration) error {
-	e.stop()
+	if err := e.kill(); err != nil {
+		return err
+	}
 	_ = wait.For(ctx, down)
 	return e.start(context.WithoutCancel(ctx))
 }

@@ -48,7 +48,9 @@ func loadOnEtcd(t *testing.T, n, tables int) {
 	etcd, err := startEtcd(t.Context(), t.TempDir(), 1)
 	t.Cleanup(func() {
 		for _, e := range etcd {
-			e.stop()
+			if err := e.kill(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	if err != nil {

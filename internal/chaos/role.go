@@ -13,7 +13,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -25,7 +24,6 @@ const roleEnv = "TOCSIN_CHAOS_ROLE"
 const (
 	roleNode  = "node"
 	roleSweep = "sweep"
-	roleEtcd  = "etcd"
 )
 
 // group is that of the harness's nodes.
@@ -42,10 +40,6 @@ type role struct {
 	Timing  Timing
 	Grace   time.Duration // sweep: below zero takes whatever is due
 	Pause   time.Duration // sweep: between two rounds
-	Dir     string        // etcd
-	Port    int           // etcd
-	Peer    int           // etcd: port for the other members
-	Members string        // etcd: all of them; "": it is alone
 }
 
 // Timing is how fast the cluster reacts.
@@ -99,8 +93,6 @@ func (r role) run() error {
 		return r.withNode(func(n *node.Node) error { return n.Run(ctx) })
 	case roleSweep:
 		return r.withNode(func(n *node.Node) error { return r.sweep(ctx, n) })
-	case roleEtcd:
-		return r.etcd(ctx)
 	}
 	return fmt.Errorf("unknown role %q", r.Kind)
 }
@@ -139,14 +131,4 @@ func (r role) sweep(ctx context.Context, n *node.Node) error {
 		_ = wait.For(ctx, r.Pause)
 	}
 	return nil
-}
-
-// etcd serves until the end.
-func (r role) etcd(ctx context.Context) error {
-	e, err := devserver.StartEtcd(ctx, devserver.EtcdConfig{Dir: r.Dir, ClientPort: r.Port, PeerPort: r.Peer, Name: r.Name, Members: r.Members})
-	if err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return e.Stop()
 }

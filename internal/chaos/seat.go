@@ -35,7 +35,7 @@ func (s *Site) openSeat(name string) (*seat, error) {
 		at.servers = append(at.servers, l)
 	}
 	for _, e := range s.etcd {
-		l, err := s.links.open(name+"-"+e.role.Name, e.port)
+		l, err := s.links.open(name+"-"+e.cfg.Name, e.cfg.ClientPort)
 		if err != nil {
 			return nil, err
 		}

@@ -235,7 +235,7 @@ func (s *Site) Stop() error {
 		}
 	}
 	for _, e := range s.etcd {
-		e.stop()
+		errs = append(errs, e.kill())
 	}
 	for _, d := range s.databases {
 		errs = append(errs, d.stop())

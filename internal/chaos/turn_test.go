@@ -111,7 +111,7 @@ func (s *scenario) leader() int {
 	s.t.Helper()
 	client := s.dialEtcd()
 	for i, e := range s.etcd {
-		status, err := client.Status(s.t.Context(), upstream(e.port))
+		status, err := client.Status(s.t.Context(), e.endpoint())
 		if err != nil {
 			s.t.Fatal(err)
 		}

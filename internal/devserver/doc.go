@@ -1,9 +1,8 @@
-// Package devserver runs private servers for development, tests and benchmarks: a MariaDB or MySQL in a process of its
-// own and a single-member etcd inside this process. Both listen on the loopback interface only and have no passwords; etcd
-// may be made to want TLS.
+// Package devserver runs private servers for development, tests and benchmarks: a MariaDB or MySQL, and an etcd, each
+// in a process of its own. They listen on the loopback interface only and have no passwords; etcd may be made to want TLS.
 //
-// A MariaDB is found in PATH and in the sbin folders an ordinary user's PATH lacks, a MySQL also where
-// scripts/install-mysql.sh puts it; root is not needed. In this package, MariaDB in names and comments means either,
+// MariaDB and etcd (3.4 or newer) are found in PATH and in the sbin folders an ordinary user's PATH lacks, a MySQL also
+// where scripts/install-mysql.sh puts it; root is not needed. In this package, MariaDB in names and comments means either,
 // unless MySQL is named beside it. The server's folder holds
 //
 //	lock          held by whoever runs the folder, and inherited by the server
@@ -11,9 +10,12 @@
 //	mariadb.sock  the socket, unless the path would be too long for one
 //	error.log     the server's log, unless the caller takes it
 //
+// The folder of an etcd holds lock, data/ and etcd.log.
+//
 // On failure:
-//   - The server cannot start: StartMariaDB returns one line with the last [ERROR] of its log, and leaves no process.
-//   - The server dies: Done is closed and Err says how. Nothing restarts it. Committed rows are in the folder, also
+//   - The server cannot start: StartMariaDB and StartEtcd return one line with the last error of its log, and leave no
+//     process.
+//   - The server dies: Done is closed, and MariaDB's Err says how. Nothing restarts it. Committed rows are in the folder, also
 //     when Durable is false; only a crash of the machine loses them then.
 //   - The parent dies, even by kill -9: the kernel kills the server (Linux; elsewhere it stays until killed by hand).
 //     A temporary folder stays behind and is removed by the next start on this machine by the same user.

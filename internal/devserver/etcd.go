@@ -1,17 +1,18 @@
 package devserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
-
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
 // Ticks of a single member, in milliseconds. It has nobody to lose an election to, so they are short: the start is
@@ -21,9 +22,6 @@ const (
 	etcdElection = 200
 )
 
-// etcdBcryptCost is the least there is: passwords protect nothing here, and each sign-in would cost 50 ms of a processor.
-const etcdBcryptCost = 4
-
 // EtcdConfig says how to run an etcd. The zero value is a temporary one on ports of its own choice.
 type EtcdConfig struct {
 	// Dir is etcd's folder; it is made if missing. One that holds data is started again with its data.
@@ -32,11 +30,11 @@ type EtcdConfig struct {
 	// ClientPort and PeerPort are TCP ports on 127.0.0.1; 0 picks free ones.
 	ClientPort, PeerPort int
 	// Name and Members make it one of several: Members is "name=http://127.0.0.1:peer port,..." of all of them, and PeerPort
-	// is needed then. It serves once most of them are up. Zero: it is alone.
+	// is needed then. It serves once most of them are up, so start them concurrently. Zero: it is alone.
 	Name, Members string
 	// TLS makes clients speak TLS and show a certificate; the zero value is plain text.
 	TLS EtcdTLS
-	// Log takes etcd's log from level info; nil drops it.
+	// Log takes etcd's log from level info; a slow writer slows etcd. nil keeps it in Dir/etcd.log.
 	Log io.Writer
 }
 
@@ -46,19 +44,27 @@ type EtcdTLS struct {
 	ClientCA  string // who must have signed the clients' certificates
 }
 
-// Etcd is an etcd, or a member of one, inside this process.
+// Etcd is an etcd, or a member of one, in a process of its own. Its methods may be called at any time from any goroutine.
 type Etcd struct {
-	folder *folder
-	server *embed.Etcd // nil until started; constant once StartEtcd has returned
-	port   int
+	cfg     EtcdConfig
+	path    string // of the program
+	folder  *folder
+	log     *etcdLog
+	logFile *os.File // nil if the caller takes the log
+	port    int
+	proc    *process // nil until a server has been launched; constant once StartEtcd has returned
 
 	stopOnce sync.Once
 	stopErr  error
 }
 
 // StartEtcd starts an etcd and returns when it serves. ctx bounds the start, not its life.
-// It returns ErrPortInUse or ErrFolderInUse if that is the reason.
+// It returns ErrNoEtcd, ErrPortInUse or ErrFolderInUse, or an error with the last error of etcd's log.
 func StartEtcd(ctx context.Context, cfg EtcdConfig) (*Etcd, error) {
+	path, err := findEtcd(os.Getenv(EnvEtcd), systemDirs())
+	if err != nil {
+		return nil, err
+	}
 	for _, port := range []int{cfg.ClientPort, cfg.PeerPort} {
 		if port == 0 {
 			continue
@@ -71,84 +77,108 @@ func StartEtcd(ctx context.Context, cfg EtcdConfig) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{folder: folder}
-	if err := e.startOnPorts(ctx, cfg); err != nil {
+	e := &Etcd{cfg: cfg, path: path, folder: folder}
+	if err := e.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", folder.path, err), e.Stop())
 	}
 	return e, nil
 }
 
-// startOnPorts starts etcd, with other ports if somebody else was faster and we may choose.
-func (e *Etcd) startOnPorts(ctx context.Context, cfg EtcdConfig) error {
-	for attempt := 1; ; attempt++ {
-		client, peer := cfg.ClientPort, cfg.PeerPort
-		if client == 0 {
-			client = freePort()
+// start opens the log unless the caller takes it, and launches etcd.
+func (e *Etcd) start(ctx context.Context) (err error) {
+	if e.cfg.Log == nil {
+		e.logFile, err = os.OpenFile(filepath.Join(e.folder.path, "etcd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
 		}
-		for peer == 0 || peer == client {
+		e.cfg.Log = e.logFile
+	}
+	return e.launchOnPorts(ctx)
+}
+
+// launchOnPorts launches etcd, with other ports if somebody else was faster and we may choose.
+func (e *Etcd) launchOnPorts(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		e.port = cmp.Or(e.cfg.ClientPort, freePort())
+		peer := e.cfg.PeerPort
+		for peer == 0 || peer == e.port {
 			peer = freePort()
 		}
-		err := e.start(ctx, embedConfig(cfg, e.folder, client, peer))
-		if !errors.Is(explainListen(err), ErrPortInUse) || attempt == portAttempts {
-			e.port = client
+		err := e.launch(ctx, peer)
+		if err == nil || e.cfg.ClientPort != 0 && e.cfg.PeerPort != 0 || attempt == portAttempts || !e.log.portTaken() {
 			return err
 		}
 	}
 }
 
-func (e *Etcd) start(ctx context.Context, cfg *embed.Config) error {
-	server, err := embed.StartEtcd(cfg)
+// launch starts the process and waits until it serves; on an error the process has ended.
+func (e *Etcd) launch(ctx context.Context, peer int) error {
+	e.log = newEtcdLog(e.cfg.Log)
+	proc, err := startProcess(e.command(peer), e.folder.leave)
 	if err != nil {
 		return err
 	}
-	e.server = server
+	e.proc = proc
 	select {
-	case <-server.Server.ReadyNotify():
+	case <-e.log.ready:
 		return nil
-	case err := <-server.Err():
-		return err
+	case <-proc.done:
+		return e.log.explain(cmp.Or(proc.err, errEnded))
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		proc.kill()
+		return fmt.Errorf("not ready: %w", context.Cause(ctx))
 	}
 }
 
-// embedConfig translates cfg into etcd's own words.
-func embedConfig(cfg EtcdConfig, f *folder, client, peer int) *embed.Config {
-	c := embed.NewConfig()
-	c.Name = "tocsin"
-	c.Dir = filepath.Join(f.path, dataName)
-	clients, peers := loopbackURL("http", client), loopbackURL("http", peer)
-	if cfg.TLS != (EtcdTLS{}) {
-		clients = loopbackURL("https", client)
-		info := &c.ClientTLSInfo
-		info.CertFile, info.KeyFile, info.TrustedCAFile, info.ClientCertAuth = cfg.TLS.Cert, cfg.TLS.Key, cfg.TLS.ClientCA, true
-	}
-	c.ListenClientUrls, c.AdvertiseClientUrls = clients, clients
-	c.ListenPeerUrls, c.AdvertisePeerUrls = peers, peers
-	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	c.TickMs, c.ElectionMs = etcdTick, etcdElection
+// command returns a call of etcd, which inherits the folder's lock: the folder is in use until both are gone.
+func (e *Etcd) command(peer int) *exec.Cmd {
+	cmd := exec.Command(e.path, etcdArgs(e.cfg, e.folder, e.port, peer)...)
+	cmd.Env = etcdEnv(os.Environ(), e.folder.temporary)
+	cmd.Stdout, cmd.Stderr = e.log, e.log
+	cmd.ExtraFiles = []*os.File{e.folder.lockFile()}
+	return cmd
+}
+
+// etcdArgs translates cfg into etcd's own words. bcrypt's cost is the least there is: passwords protect nothing here,
+// and each sign-in would cost 50 ms of a processor.
+func etcdArgs(cfg EtcdConfig, f *folder, client, peer int) []string {
+	name, members := "tocsin", "tocsin=http://"+loopback(peer)
+	tick, election := etcdTick, etcdElection
 	if cfg.Members != "" { // they do elect: etcd's own patience, on a machine that has other things to do
-		c.Name, c.InitialCluster = cfg.Name, cfg.Members
-		c.TickMs, c.ElectionMs = embed.NewConfig().TickMs, embed.NewConfig().ElectionMs
+		name, members, tick, election = cfg.Name, cfg.Members, 100, 1000
 	}
-	c.EnableGRPCGateway = false
-	c.BcryptCost = etcdBcryptCost
-	c.UnsafeNoFsync = f.temporary
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLogger(cfg.Log))
-	return c
+	scheme := "http"
+	var tls []string
+	if cfg.TLS != (EtcdTLS{}) {
+		scheme = "https"
+		tls = []string{"--cert-file=" + cfg.TLS.Cert, "--key-file=" + cfg.TLS.Key, "--trusted-ca-file=" + cfg.TLS.ClientCA, "--client-cert-auth"}
+	}
+	return append([]string{
+		"--name=" + name,
+		"--data-dir=" + filepath.Join(f.path, dataName),
+		"--listen-client-urls=" + scheme + "://" + loopback(client),
+		"--advertise-client-urls=" + scheme + "://" + loopback(client),
+		"--listen-peer-urls=http://" + loopback(peer),
+		"--initial-advertise-peer-urls=http://" + loopback(peer),
+		"--initial-cluster=" + members,
+		fmt.Sprintf("--heartbeat-interval=%d", tick),
+		fmt.Sprintf("--election-timeout=%d", election),
+		"--bcrypt-cost=4",
+		"--enable-grpc-gateway=false",
+		"--logger=zap",
+		"--log-outputs=stderr",
+	}, tls...)
 }
 
-func loopbackURL(scheme string, port int) []url.URL {
-	return []url.URL{{Scheme: scheme, Host: loopback(port)}}
-}
-
-// etcdLogger writes JSON lines to w, or nothing.
-func etcdLogger(w io.Writer) *zap.Logger {
-	if w == nil {
-		return zap.NewNop()
+// etcdEnv returns the environment without etcd's own variables, which it would read as further options, and adds two: etcd
+// 3.4 does not start on arm64 unless told to, and a release without the option not to sync ignores it as a variable only.
+func etcdEnv(env []string, temporary bool) []string {
+	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "ETCD_") })
+	env = append(env, "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
+	if temporary {
+		env = append(env, "ETCD_UNSAFE_NO_FSYNC=true")
 	}
-	enc := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
-	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), zap.InfoLevel))
+	return env
 }
 
 // Endpoint returns the address of its clients, "127.0.0.1:port".
@@ -157,14 +187,35 @@ func (e *Etcd) Endpoint() string { return loopback(e.port) }
 // Dir returns etcd's folder.
 func (e *Etcd) Dir() string { return e.folder.path }
 
-// Stop ends etcd, waits, and removes a temporary folder. A client that is still connected holds it up for seconds.
-// Stop may be called again and then returns the same.
+// Pid returns the process id of etcd.
+func (e *Etcd) Pid() int { return e.proc.pid }
+
+// Done is closed when the process has ended, for whatever reason, and its folder may be started again.
+func (e *Etcd) Done() <-chan struct{} { return e.proc.done }
+
+// Kill ends etcd with SIGKILL and waits. The data stays: StartEtcd with the same Dir and ports brings it back, if Dir is
+// the caller's. Stop is still to be called.
+func (e *Etcd) Kill() { e.proc.kill() }
+
+// Stop shuts etcd down, waits, and removes a temporary folder. An etcd with a temporary folder is killed, as nobody will
+// see its data again; elsewhere a client that is still connected holds it up for seconds. Stop may be called again and
+// then returns the same.
 func (e *Etcd) Stop() error {
-	e.stopOnce.Do(func() {
-		if e.server != nil {
-			e.server.Close()
-		}
-		e.stopErr = e.folder.close()
-	})
+	e.stopOnce.Do(func() { e.stopErr = e.stop() })
 	return e.stopErr
+}
+
+func (e *Etcd) stop() error {
+	var errs []error
+	switch {
+	case e.proc == nil:
+	case e.folder.temporary:
+		e.proc.kill()
+	default:
+		errs = append(errs, e.proc.shutDown("etcd in "+e.folder.path))
+	}
+	if e.logFile != nil {
+		errs = append(errs, e.logFile.Close())
+	}
+	return errors.Join(append(errs, e.folder.close())...)
 }

@@ -3,12 +3,17 @@ package devserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 )
 
 func startTestEtcd(t *testing.T, cfg EtcdConfig) *Etcd {
@@ -32,12 +37,12 @@ func startTestEtcd(t *testing.T, cfg EtcdConfig) *Etcd {
 // withClient calls f with a client that is closed afterwards, before the server stops.
 func withClient(t *testing.T, e *Etcd, f func(context.Context, *clientv3.Client) error) {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint()}})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint()}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := f(ctx, c); err != nil {
 		t.Fatal(err)
@@ -62,6 +67,94 @@ func TestEtcdComesBackWithItsData(t *testing.T) {
 		}
 		return err
 	})
+}
+
+func TestKilledEtcdComesBackWithItsDataOnItsPorts(t *testing.T) {
+	t.Parallel()
+	cfg := EtcdConfig{Dir: t.TempDir(), ClientPort: freePort(), PeerPort: freePort()}
+	first := startTestEtcd(t, cfg)
+	withClient(t, first, func(ctx context.Context, c *clientv3.Client) error {
+		_, err := c.Put(ctx, "/k", "v")
+		first.Kill() // with a client
+		return err
+	})
+	<-first.Done()
+	withClient(t, startTestEtcd(t, cfg), func(ctx context.Context, c *clientv3.Client) error {
+		got, err := c.Get(ctx, "/k")
+		if err == nil && len(got.Kvs) != 1 {
+			return errors.New("the key is gone")
+		}
+		return err
+	})
+}
+
+func TestFrozenEtcdAnswersWhenItGoesOn(t *testing.T) {
+	t.Parallel()
+	e := startTestEtcd(t, EtcdConfig{})
+	withClient(t, e, func(ctx context.Context, c *clientv3.Client) error {
+		if _, err := c.Put(ctx, "/k", "v"); err != nil {
+			return err
+		}
+		e.proc.signal(syscall.SIGSTOP)
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		if _, err := c.Get(short, "/k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("frozen: %v", err)
+		}
+		e.proc.signal(syscall.SIGCONT)
+		_, err := c.Get(ctx, "/k")
+		return err
+	})
+}
+
+// Two of three are enough, and the third comes back.
+func TestThreeEtcdMembersOutliveOne(t *testing.T) {
+	t.Parallel()
+	cfgs, members := make([]EtcdConfig, 3), []string{}
+	for i := range cfgs {
+		cfgs[i] = EtcdConfig{Dir: t.TempDir(), ClientPort: freePort(), PeerPort: freePort(), Name: fmt.Sprint("m", i)}
+		members = append(members, fmt.Sprintf("%s=http://%s", cfgs[i].Name, loopback(cfgs[i].PeerPort)))
+	}
+	started := make([]*Etcd, 3)
+	var g errgroup.Group
+	for i := range cfgs {
+		cfgs[i].Members = strings.Join(members, ",")
+		g.Go(func() (err error) {
+			started[i], err = StartEtcd(t.Context(), cfgs[i])
+			return err
+		})
+	}
+	err := g.Wait()
+	for _, e := range started {
+		if e != nil {
+			t.Cleanup(func() { e.Kill(); _ = e.Stop() })
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	started[0].Kill()
+	_ = started[0].Stop()
+	put := func(ctx context.Context, c *clientv3.Client) (err error) {
+		for ctx.Err() == nil { // until the others have a leader
+			if _, err = c.Put(ctx, "/k", "v"); err == nil {
+				return nil
+			}
+		}
+		return err
+	}
+	withClient(t, started[1], put)
+	withClient(t, startTestEtcd(t, cfgs[0]), put)
+}
+
+func TestEtcdThatCannotStartSaysWhyInOneLine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := StartEtcd(t.Context(), EtcdConfig{Dir: dir, TLS: EtcdTLS{Cert: "none.pem", Key: "none.key", ClientCA: "ca.pem"}})
+	if err == nil || !strings.HasPrefix(err.Error(), "start etcd in "+dir+": exit status 1: open ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+	startTestEtcd(t, EtcdConfig{Dir: dir}) // the folder is free
 }
 
 func TestTwoEtcdsRunAtOnceAndLeaveNothing(t *testing.T) {

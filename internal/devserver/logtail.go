@@ -14,11 +14,12 @@ const maxLine = 4096
 
 // logTail passes a server's log on and keeps what explains a failure.
 type logTail struct {
-	dst io.Writer
+	dst     io.Writer
+	failure func(line string) string // returns the error that a line tells, or ""; nil: mariadbFailure
 
 	mu     sync.Mutex
 	line   []byte   // the unfinished last line
-	errors []string // the [ERROR] lines since reset, the first and the last few
+	errors []string // since reset, the first and the last few
 }
 
 // Write passes p on. It never fails: a full disk must not end the server's log pipe and thereby the server.
@@ -41,19 +42,31 @@ func (t *logTail) Write(p []byte) (int, error) {
 
 // endLine is called with mu held.
 func (t *logTail) endLine() {
-	line := string(t.line)
-	t.line = t.line[:0]
-	_, text, ok := strings.Cut(line, "[ERROR]")
-	if !ok {
-		_, text, ok = strings.Cut(line, "ERROR:") // of a bootstrap
+	failure := mariadbFailure
+	if t.failure != nil {
+		failure = t.failure
 	}
-	if text = strings.TrimSpace(text); !ok || strings.HasSuffix(text, "Aborting") {
-		return // the last word of every failed start, which explains nothing
+	text := failure(string(t.line))
+	t.line = t.line[:0]
+	if text == "" {
+		return
 	}
 	if len(t.errors) == 8 {
 		t.errors = append(t.errors[:4], t.errors[5:]...)
 	}
 	t.errors = append(t.errors, text)
+}
+
+// mariadbFailure returns the text of an [ERROR] line.
+func mariadbFailure(line string) string {
+	_, text, ok := strings.Cut(line, "[ERROR]")
+	if !ok {
+		_, text, ok = strings.Cut(line, "ERROR:") // of a bootstrap
+	}
+	if text = strings.TrimSpace(text); !ok || strings.HasSuffix(text, "Aborting") {
+		return "" // the last word of every failed start, which explains nothing
+	}
+	return text
 }
 
 // reset forgets the errors of an earlier launch.

@@ -8,11 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 )
 
-// StopTimeout bounds a clean shutdown of MariaDB; after it the process is killed.
+// StopTimeout bounds a clean shutdown of a server; after it the process is killed.
 const StopTimeout = 20 * time.Second
 
 // portAttempts bounds the search for a port which nobody takes between the choice and the server's bind.
@@ -212,14 +211,5 @@ func (m *MariaDB) endProcess() error {
 		m.proc.kill()
 		return nil
 	}
-	m.proc.signal(syscall.SIGTERM)
-	limit := time.NewTimer(StopTimeout)
-	defer limit.Stop()
-	select {
-	case <-m.proc.done:
-		return nil
-	case <-limit.C:
-		m.proc.kill()
-		return fmt.Errorf("%s in %s did not shut down within %s and was killed", m.program, m.folder.path, StopTimeout)
-	}
+	return m.proc.shutDown(fmt.Sprintf("%s in %s", m.program, m.folder.path))
 }

@@ -3,6 +3,7 @@ package devserver
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,7 +16,7 @@ import (
 // parentEnv makes the test binary a parent that starts a server, instead of running tests.
 const parentEnv = "DEVSERVER_TEST_PARENT"
 
-// runParent starts a server, prints its pid and folder, and stops it when its standard input ends.
+// runParent starts a server and an etcd, prints their pids and folders, and stops them when its standard input ends.
 func runParent() int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -25,21 +26,26 @@ func runParent() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	fmt.Println(m.Pid(), m.Dir(), time.Since(begin).Round(time.Millisecond))
+	e, err := StartEtcd(ctx, EtcdConfig{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(m.Pid(), m.Dir(), e.Pid(), e.Dir(), time.Since(begin).Round(time.Millisecond))
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	if err := m.Stop(); err != nil {
+	if err := errors.Join(m.Stop(), e.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-// parent is a re-executed test binary with a server.
+// parent is a re-executed test binary with a server and an etcd.
 type parent struct {
-	cmd       *exec.Cmd
-	stdin     io.Closer
-	serverPid int
-	serverDir string
+	cmd   *exec.Cmd
+	stdin io.Closer
+	pids  [2]int
+	dirs  [2]string
 }
 
 // startParent runs the binary with temporary folders under tmp. prepare may change the command.
@@ -47,7 +53,7 @@ func startParent(t *testing.T, binary, tmp string, prepare func(*exec.Cmd)) *par
 	t.Helper()
 	cmd := exec.Command(binary)
 	cmd.Dir = tmp
-	cmd.Env = []string{parentEnv + "=1", "TMPDIR=" + tmp, "PATH=/usr/bin:/bin", EnvProduct + "=" + os.Getenv(EnvProduct)}
+	cmd.Env = []string{parentEnv + "=1", "TMPDIR=" + tmp, "PATH=/usr/bin:/bin", EnvProduct + "=" + os.Getenv(EnvProduct), EnvEtcd + "=" + os.Getenv(EnvEtcd)}
 	cmd.Stderr = os.Stderr
 	prepare(cmd)
 	p := &parent{cmd: cmd}
@@ -64,10 +70,10 @@ func startParent(t *testing.T, binary, tmp string, prepare func(*exec.Cmd)) *par
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	line, _ := bufio.NewReader(out).ReadString('\n')
-	if _, err := fmt.Sscan(line, &p.serverPid, &p.serverDir); err != nil {
+	if _, err := fmt.Sscan(line, &p.pids[0], &p.dirs[0], &p.pids[1], &p.dirs[1]); err != nil {
 		t.Fatalf("parent printed %q", line)
 	}
-	t.Logf("pid, folder, start-up time: %s", line)
+	t.Logf("pids, folders, start-up time: %s", line)
 	return p
 }
 

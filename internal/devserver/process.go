@@ -1,10 +1,12 @@
 package devserver
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // process is a child that does not outlive this process.
@@ -52,4 +54,19 @@ func (p *process) signal(s syscall.Signal) { _ = p.os.Signal(s) }
 func (p *process) kill() {
 	_ = p.os.Kill()
 	<-p.done
+}
+
+// shutDown asks the child to end and waits. A child that has not ended after StopTimeout is killed, which is an error
+// that names it.
+func (p *process) shutDown(name string) error {
+	p.signal(syscall.SIGTERM)
+	limit := time.NewTimer(StopTimeout)
+	defer limit.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-limit.C:
+		p.kill()
+		return fmt.Errorf("%s did not shut down within %s and was killed", name, StopTimeout)
+	}
 }

@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// ErrNoMariaDB and ErrNoMySQL say that there is no server to run, and how to get one.
+// ErrNoMariaDB, ErrNoMySQL and ErrNoEtcd say that there is no server to run, and how to get one.
 var (
 	ErrNoMariaDB = errors.New("mariadbd not found in PATH: install it with `apt-get install mariadb-server-core`")
 	ErrNoMySQL   = errors.New("no MySQL found: install one with scripts/install-mysql.sh, or set " + EnvMySQLDir + " to the folder of its mysqld")
+	ErrNoEtcd    = errors.New("etcd not found in PATH: install it with `apt-get install etcd-server`, or set " + EnvEtcd + " to the program")
 )
 
 // Product names what kind of server to run. "" is what EnvProduct names, or else the MariaDB in PATH, or else the
@@ -27,11 +28,12 @@ const (
 )
 
 // These environment variables choose the server. EnvServerDir and EnvMySQLDir name the one folder to look for a mariadbd
-// or a mysqld in, where the one that would be found is not the one to run.
+// or a mysqld in, where the one that would be found is not the one to run; EnvEtcd names the etcd itself.
 const (
 	EnvProduct   = "TOCSIN_TEST_SERVER"
 	EnvServerDir = "TOCSIN_MARIADB_DIR"
 	EnvMySQLDir  = "TOCSIN_MYSQL_DIR"
+	EnvEtcd      = "TOCSIN_ETCD"
 )
 
 // program is an installed server.
@@ -112,13 +114,36 @@ func mysqlDirs() []string {
 	return append(dirs, systemDirs()...)
 }
 
+// findEtcd returns the absolute path of the etcd to run: the named program, or else the first one in dirs.
+func findEtcd(named string, dirs []string) (string, error) {
+	if named != "" {
+		path, err := filepath.Abs(named)
+		if err == nil && !isProgram(path) {
+			err = fmt.Errorf("%s: %s is not a program", EnvEtcd, path)
+		}
+		return path, err
+	}
+	for _, dir := range dirs {
+		if path := filepath.Join(dir, executable("etcd")); isProgram(path) {
+			return path, nil
+		}
+	}
+	return "", ErrNoEtcd
+}
+
+// isProgram reports whether the path is absolute and leads to a file.
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && filepath.IsAbs(path)
+}
+
 // findServer returns the first server of the product in dirs; of any product, the first mariadbd, or else the first
 // mysqld.
 func findServer(product Product, dirs []string) (program, error) {
 	for _, name := range []string{"mariadbd", "mysqld"} {
 		for _, dir := range dirs {
 			path := filepath.Join(dir, executable(name))
-			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || !filepath.IsAbs(path) {
+			if !isProgram(path) {
 				continue
 			}
 			if found, err := inspect(path, name); err != nil || found.is(product) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -15,6 +16,73 @@ func TestNoServerSaysHowToInstallOne(t *testing.T) {
 		if _, err := findServer(product, []string{"", t.TempDir()}); !errors.Is(err, want) {
 			t.Errorf("%q: got %v", product, err)
 		}
+	}
+}
+
+func TestEtcdIsTheNamedOneOrTheFirstInPath(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	named, first := filepath.Join(dir, "etcd-3.5"), filepath.Join(dir, "bin", "etcd")
+	writeProgram(t, named, "")
+	writeProgram(t, first, "")
+	dirs := []string{"", t.TempDir(), filepath.Dir(first), "/usr/bin"}
+	for name, want := range map[string]string{"": first, named: named} {
+		if got, err := findEtcd(name, dirs); got != want || err != nil {
+			t.Errorf("%q: %s, %v", name, got, err)
+		}
+	}
+	if _, err := findEtcd("", dirs[:2]); !errors.Is(err, ErrNoEtcd) {
+		t.Errorf("no etcd: %v", err)
+	}
+	if _, err := findEtcd(dir, dirs); err == nil || err.Error() != "TOCSIN_ETCD: "+dir+" is not a program" {
+		t.Errorf("a folder: %v", err)
+	}
+}
+
+func TestEtcdLogTellsServingAndFailures(t *testing.T) {
+	t.Parallel()
+	ended := errors.New("exit status 1")
+	const fatal = `{"level":"fatal","ts":"2026-11-22T05:26:23.454Z","msg":"discovery failed","error":"listen tcp 127.0.0.1:20555: bind: address already in use"}`
+	cases := map[string]struct {
+		line    string
+		serving bool
+		want    string
+	}{
+		"plain text":  {`{"level":"info","msg":"serving client traffic insecurely; this is strongly discouraged!"}`, true, ""},
+		"TLS":         {`{"level":"info","msg":"serving client traffic securely","address":"127.0.0.1:1"}`, true, ""},
+		"peers only":  {`{"level":"info","msg":"serving peer traffic"}`, false, ""},
+		"a warning":   {`{"level":"warn","msg":"slow","error":"disk"}`, false, ""},
+		"an error":    {fatal, false, ": listen tcp 127.0.0.1:20555: bind: address already in use"},
+		"no details":  {`{"level":"panic","msg":"bad data"}`, false, ": bad data"},
+		"no JSON":     {"2026-11-22 05:26:23.454462 I | pkg/flags: recognized", false, ""},
+		"too old one": {"flag provided but not defined: -logger", false, ": flag provided but not defined: -logger: etcd 3.4 or newer is needed"},
+	}
+	for name, c := range cases {
+		l := newEtcdLog(io.Discard)
+		for range 2 {
+			_, _ = l.Write([]byte(c.line + "\n"))
+		}
+		serving := false
+		select {
+		case <-l.ready:
+			serving = true
+		default:
+		}
+		if got := l.explain(ended).Error(); serving != c.serving || got != "exit status 1"+c.want {
+			t.Errorf("%s: serving %t, %s", name, serving, got)
+		}
+		if name == "an error" && !l.portTaken() {
+			t.Error("the port is not seen to be taken")
+		}
+	}
+}
+
+func TestEtcdGetsNoOptionsFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	got := etcdEnv([]string{"PATH=/bin", "ETCD_NAME=x", "ETCDCTL_API=3"}, true)
+	want := []string{"PATH=/bin", "ETCDCTL_API=3", "ETCD_UNSUPPORTED_ARCH=" + runtime.GOARCH, "ETCD_UNSAFE_NO_FSYNC=true"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
 	}
 }
 

@@ -59,7 +59,7 @@ var foreign = []struct {
 	prefix string
 	only   []string
 }{
-	{"go.etcd.io/", []string{"assign", "biztype", "internal/devserver", "internal/devserver/..."}},
+	{"go.etcd.io/", []string{"assign", "biztype", "internal/devserver/devtest"}},
 	{"github.com/spf13/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
 	{"github.com/schollz/progressbar/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
 	{"testing", []string{"tocsintest", "internal/devserver/devtest", "sink/sinktest"}},

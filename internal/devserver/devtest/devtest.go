@@ -72,8 +72,7 @@ func DSN(tb testing.TB) string {
 	return m.DSN()
 }
 
-// Etcd returns the endpoint, "127.0.0.1:port", of the etcd shared by all tests of this process. Close clients before
-// the test ends: an open one holds up Main.
+// Etcd returns the endpoint, "127.0.0.1:port", of the etcd shared by all tests of this process.
 func Etcd(tb testing.TB) string {
 	tb.Helper()
 	e, err := etcd.get()
