@@ -2,9 +2,22 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/tocsinhq/tocsin"
 )
+
+// tasksKey is the key of a delivery's tasks among the values of its context.
+type tasksKey struct{}
+
+// Tasks returns the tasks that are being delivered under ctx, a handler's context or
+// one derived from it; nil for any other context, and once the handler has returned.
+func Tasks(ctx context.Context) []tocsin.Info {
+	tasks, _ := ctx.Value(tasksKey{}).([]tocsin.Info)
+	return tasks
+}
 
 // attemptContext is the context of one delivery. Most handlers never wait for
 // it, so it becomes a real one, with a timer and a place among its parent's
@@ -15,6 +28,7 @@ type attemptContext struct {
 	deadline time.Time
 
 	mu     sync.Mutex
+	tasks  []tocsin.Info   // the worker's own slice; nil after the delivery
 	full   context.Context // nil until it is needed
 	cancel context.CancelFunc
 	ended  bool
@@ -26,9 +40,16 @@ func (c *attemptContext) Deadline() (time.Time, bool) { return c.deadline, true 
 // Done is closed at the deadline, when the node stops, and after the delivery.
 func (c *attemptContext) Done() <-chan struct{} { return c.real().Done() }
 
-// Value gives what the real context does: that is also how the standard library
-// finds out that its own kind of context is behind this one.
-func (c *attemptContext) Value(key any) any { return c.real().Value(key) }
+// Value returns the tasks, or what the real context does: that is also how the
+// standard library finds out that its own kind of context is behind this one.
+func (c *attemptContext) Value(key any) any {
+	if key == (tasksKey{}) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.Clone(c.tasks)
+	}
+	return c.real().Value(key)
+}
 
 // Err tells without a real context as long as there is nothing to tell.
 func (c *attemptContext) Err() error {
@@ -57,7 +78,7 @@ func (c *attemptContext) real() context.Context {
 func (c *attemptContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended = true
+	c.ended, c.tasks = true, nil
 	if c.cancel != nil {
 		c.cancel()
 	}

@@ -105,8 +105,9 @@ type Delivery struct {
 	Lateness time.Duration // start minus action time, by the server's clock
 	Took     time.Duration
 	Verb     tocsin.Verb
-	Reason   string // of a failure
-	TimedOut bool   // settled before the target returned
+	Reason   string    // of a failure
+	Next     time.Time // Retry, Defer: the next action time
+	TimedOut bool      // settled before the target returned
 }
 
 // Settlement describes a stored outcome, for Config.Settled.

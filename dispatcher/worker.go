@@ -78,7 +78,7 @@ func (w *worker) deliver(tasks []*task, r *rule, began time.Time) {
 		w.kind.metrics.lateness.Observe(t.late.Seconds())
 	}
 	w.begin(a) // from here on it may end, which releases the payloads
-	ctx := &attemptContext{parent: w.kind.d.work, deadline: a.deadline}
+	ctx := &attemptContext{parent: w.kind.d.work, deadline: a.deadline, tasks: w.infos}
 	var errs []error
 	returned := false
 	defer func() { // deferred for a target that ends the goroutine
@@ -205,14 +205,11 @@ func (k *kind) observe(results []result, took time.Duration, timedOut bool) {
 		return
 	}
 	for _, r := range results {
-		k.d.cfg.Observe(Delivery{
-			Task:     r.row.Info,
-			Lateness: r.late,
-			Took:     took,
-			Verb:     r.verb,
-			Reason:   r.reason,
-			TimedOut: timedOut,
-		})
+		d := Delivery{Task: r.row.Info, Lateness: r.late, Took: took, Verb: r.verb, Reason: r.reason, TimedOut: timedOut}
+		if r.verb == tocsin.Retry || r.verb == tocsin.Defer {
+			d.Next = time.UnixMilli(r.next).UTC()
+		}
+		k.d.cfg.Observe(d)
 	}
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -37,12 +38,13 @@ type Config struct {
 	SweepGrace   time.Duration // of the cluster's sweeper; 0: 60s
 	SweepTimeout time.Duration // of Sweep and each sweep of SweepOn; 0: 50s, or 5/6 of the time to the next; negative: none
 
-	Version    string                // shown in `cluster nodes`
-	Listen     string                // address of the status page, shown in `cluster nodes`
-	Logger     zerolog.Logger        // the zero value logs nothing
-	Registerer prometheus.Registerer // nil: metrics are not exported
-	Getenv     func(string) string   // where webhook secrets come from; nil: os.Getenv
-	SecretsDir string                // directory of secrets, one file each under the secret's name, read before the environment and again every 2 s; absolute; "": none
+	Version    string                                      // shown in `cluster nodes`
+	Listen     string                                      // address of the status page, shown in `cluster nodes`
+	Logger     zerolog.Logger                              // the zero value logs nothing
+	Registerer prometheus.Registerer                       // nil: metrics are not exported
+	Getenv     func(string) string                         // where webhook secrets come from; nil: os.Getenv
+	OnOutcome  func(context.Context, tocsin.Info, Outcome) // called when a delivery has ended, before its outcome is stored; concurrently, must be quick; nil: not called
+	SecretsDir string                                      // directory of secrets, one file each under the secret's name, read before the environment and again every 2 s; absolute; "": none
 }
 
 // minLeaseTTL is the lower bound of Config.LeaseTTL: a short pause of the process

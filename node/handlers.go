@@ -15,7 +15,8 @@ import (
 // Handlers maps biz types to Go handlers. Fill it before New; it must not change
 // afterwards. The zero value is empty and ready.
 type Handlers struct {
-	targets map[string]dispatcher.Target
+	targets    map[string]dispatcher.Target
+	middleware []func(HandlerFunc) HandlerFunc
 }
 
 // Handle registers the handler of one biz type. The handler is called concurrently,
@@ -71,6 +72,57 @@ func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler fu
 	}
 	h.targets[biz.Name()] = dispatcher.Target{Batch: max(most, 1), Sink: sink[T]{biz, handler}}
 }
+
+// HandlerFunc delivers tasks of one biz type: one, or several if the type has a batch
+// handler. It returns one error per task, in their order; nil means that all
+// succeeded. It must not keep the slice of tasks after it has returned.
+type HandlerFunc func(ctx context.Context, tasks []tocsin.Info) []error
+
+// Use wraps all handlers, those registered before and those registered later. The
+// first middleware is the outermost. It sees every delivery, before the payload is
+// decoded, and what the handler returned; it may pass another context on, replace
+// errors, or not call next at all. New calls each middleware once per biz type.
+// Callbacks are not wrapped.
+func (h *Handlers) Use(middleware ...func(next HandlerFunc) HandlerFunc) {
+	for _, m := range middleware {
+		if m == nil {
+			panic("node: a middleware is nil")
+		}
+	}
+	h.middleware = append(h.middleware, middleware...)
+}
+
+// wrapped returns the targets with the middleware around each.
+func (h *Handlers) wrapped() map[string]dispatcher.Target {
+	all := maps.Clone(h.targets)
+	if len(h.middleware) == 0 {
+		return all
+	}
+	for name, t := range all {
+		f := HandlerFunc(t.Sink.Deliver)
+		for _, m := range slices.Backward(h.middleware) {
+			f = m(f)
+		}
+		t.Sink = f
+		all[name] = t
+	}
+	return all
+}
+
+// Deliver implements dispatcher.Sink.
+func (f HandlerFunc) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
+	errs := f(ctx, tasks)
+	if errs == nil {
+		errs = make([]error, len(tasks))
+	}
+	return errs
+}
+
+// Tasks returns the tasks that are being delivered under a handler's context, or one
+// derived from it: one, or those of a batch, with their payloads as they are stored.
+// So a logger can say which task a line concerns. It returns nil for any other
+// context, and once the handler has returned.
+func Tasks(ctx context.Context) []tocsin.Info { return dispatcher.Tasks(ctx) }
 
 // names lists the biz types that have a handler, sorted.
 func (h *Handlers) names() []string {

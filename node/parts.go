@@ -81,17 +81,17 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		return p, err
 	}
 	p.health = health.New(health.Config{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
-	return p, p.openEngines(policies)
+	return p, p.openEngines(ctx, policies)
 }
 
 // openEngines makes what stands between the assignment and the database.
-func (p *parts) openEngines(policies []biztype.Policy) (err error) {
+func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err error) {
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.assign.ID(),
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.assign.MayAct, Peers: p.assign.Peers,
-		Woken:  func(server int) { p.scanner.Wake(server) },
-		Alarm:  alarm.New,
+		Woken: func(server int) { p.scanner.Wake(server) },
+		Alarm: alarm.New, Observe: p.cfg.observer(ctx),
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	if err != nil {

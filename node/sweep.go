@@ -129,7 +129,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	w.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.node.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
 		QueueCap: w.node.cfg.QueueCap, PayloadBytes: w.node.cfg.PayloadBytes, SweepGrace: w.node.cfg.SweepGrace, DrainTimeout: cutOffAfter,
-		Target: targets.of, ClaimAll: true, Settled: w.counts.settled,
+		Target: targets.of, ClaimAll: true, Settled: w.counts.settled, Observe: w.node.cfg.observer(ctx),
 		Logger: w.node.cfg.Logger, // its metrics would be those of Run's dispatcher
 	})
 	if err != nil {

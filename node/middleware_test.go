@@ -1,0 +1,179 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// traced returns a middleware that notes its name before and after the next one.
+func traced(name string, notes chan<- string) func(node.HandlerFunc) node.HandlerFunc {
+	return func(next node.HandlerFunc) node.HandlerFunc {
+		return func(ctx context.Context, tasks []tocsin.Info) []error {
+			notes <- name
+			defer func() { notes <- "/" + name }()
+			return next(ctx, tasks)
+		}
+	}
+}
+
+func TestMiddlewareWrapsEveryHandlerTheFirstOutermost(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	notes := make(chan string, 5)
+	var h node.Handlers
+	h.Use(traced("outer", notes))
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error {
+		notes <- "handler"
+		return nil
+	})
+	h.Use(traced("inner", notes)) // later than the handler, which it wraps all the same
+	run(t, p.config("orders"), &h)
+	id := add(t, p, orderClose.New(7, order{7}, tocsin.In(0)))
+	await(t, p, id, "the delivery", withStatus(tocsin.Done))
+	close(notes)
+	var got []string
+	for note := range notes {
+		got = append(got, note)
+	}
+	if want := []string{"outer", "inner", "handler", "/inner", "/outer"}; !slices.Equal(got, want) {
+		t.Errorf("the order was %q, want %q", got, want)
+	}
+}
+
+func TestAMiddlewareMayAnswerInsteadOfTheHandler(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error {
+		t.Error("the handler was called")
+		return nil
+	})
+	h.Use(func(node.HandlerFunc) node.HandlerFunc {
+		return func(_ context.Context, tasks []tocsin.Info) []error {
+			return slices.Repeat([]error{tocsin.Bury(errors.New("closed for the night"))}, len(tasks))
+		}
+	})
+	run(t, p.config("orders"), &h)
+	id := add(t, p, orderClose.New(7, order{7}, tocsin.In(0)))
+	info := await(t, p, id, "the end", func(i tocsin.Info) bool { return i.Status.Final() })
+	if info.Status != tocsin.Dead || info.LastError != "closed for the night" {
+		t.Errorf("the task is %s of %q", info.Status, info.LastError)
+	}
+}
+
+func TestAMiddlewareThatReturnsNilCompletesItsTasks(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return errors.New("never called") })
+	h.Use(func(node.HandlerFunc) node.HandlerFunc {
+		return func(context.Context, []tocsin.Info) []error { return nil }
+	})
+	run(t, p.config("orders"), &h)
+	id := add(t, p, orderClose.New(7, order{7}, tocsin.In(0)))
+	await(t, p, id, "the delivery", withStatus(tocsin.Done))
+}
+
+func TestAHandlersContextTellsItsTasks(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	type key struct{}
+	seen, after := make(chan []tocsin.Info, 1), make(chan context.Context, 1)
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error {
+		seen <- node.Tasks(context.WithValue(ctx, key{}, 1)) // of a derived context too
+		after <- ctx
+		return nil
+	})
+	run(t, p.config("orders"), &h)
+	id := add(t, p, orderClose.New(7, order{7}, tocsin.In(0)))
+	tasks := receive(t, seen, "the delivery")
+	if len(tasks) != 1 || tasks[0].JobID != id || tasks[0].BizID != 7 || tasks[0].BizType != orderClose.Name() || tasks[0].Attribute != `{"id":7}` {
+		t.Errorf("the context tells %+v", tasks)
+	}
+	await(t, p, id, "the end of the delivery", withStatus(tocsin.Done))
+	if late := node.Tasks(receive(t, after, "the context")); late != nil {
+		t.Errorf("after the delivery the context tells %+v", late)
+	}
+	if other := node.Tasks(t.Context()); other != nil {
+		t.Errorf("another context tells %+v", other)
+	}
+}
+
+// ended is what the hook was told.
+type ended struct {
+	task tocsin.Info
+	node.Outcome
+}
+
+func TestTheHookIsToldHowEachDeliveryEnded(t *testing.T) {
+	t.Parallel()
+	policy := closePolicy()
+	policy.Attempts, policy.Ladder, policy.Timeout = 2, []biztype.Duration{biztype.Duration(time.Millisecond)}, biztype.Duration(time.Second)
+	p := newPlace(t, policy)
+	for name, c := range map[string]struct {
+		handler func(ctx context.Context, attempts int) error
+		want    []tocsin.Verb
+		reason  string // of the last
+	}{
+		"done":   {func(context.Context, int) error { return nil }, []tocsin.Verb{tocsin.Complete}, ""},
+		"failed": {func(context.Context, int) error { return errors.New("no stock") }, []tocsin.Verb{tocsin.Retry, tocsin.GiveUp}, "no stock"},
+		"buried": {func(context.Context, int) error { return tocsin.Bury(errors.New("no order")) }, []tocsin.Verb{tocsin.GiveUp}, "no order"},
+		"timed out": {func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			<-time.After(100 * time.Millisecond)
+			return ctx.Err()
+		}, []tocsin.Verb{tocsin.Retry, tocsin.GiveUp}, "delivery timed out after 1s"},
+		"in a panic": {func(context.Context, int) error { panic("nil order") }, []tocsin.Verb{tocsin.Retry, tocsin.GiveUp}, "panic: nil order"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := make(chan ended, 10)
+			cfg := p.config("orders")
+			cfg.OnOutcome = func(_ context.Context, task tocsin.Info, o node.Outcome) { told <- ended{task, o} }
+			var h node.Handlers
+			node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error { return c.handler(ctx, task.Attempts) })
+			_, stop := run(t, cfg, &h)
+			defer stop()
+			id := add(t, p, orderClose.New(7, order{7}, tocsin.In(0)))
+			for i, want := range c.want {
+				got := receive(t, told, "the hook")
+				last := i == len(c.want)-1
+				switch {
+				case got.Verb != want || got.task.JobID != id || got.task.Attempts != i || got.task.Attribute != `{"id":7}`:
+					t.Fatalf("outcome %d: %+v, want %s of task %s", i, got, want, id)
+				case want == tocsin.Retry && !got.Next.After(got.task.ActionTime):
+					t.Errorf("the retry is at %s, not after %s", got.Next, got.task.ActionTime)
+				case last && got.Reason != c.reason || got.TimedOut != (name == "timed out"):
+					t.Errorf("outcome %d: %+v", i, got)
+				}
+			}
+		})
+	}
+}
+
+func TestAHookThatPanicsChangesNothing(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	var log devtest.Log
+	cfg := p.config("orders")
+	cfg.Logger = log.Logger()
+	cfg.OnOutcome = func(context.Context, tocsin.Info, node.Outcome) { panic("no dashboard") }
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	run(t, cfg, &h)
+	id := add(t, p, orderClose.New(7, order{7}, tocsin.In(0)))
+	await(t, p, id, "the delivery", withStatus(tocsin.Done))
+	lines := log.Lines("OnOutcome panicked: the outcome stands")
+	if len(lines) != 1 || lines[0]["panic"] != "no dashboard" || !strings.Contains(lines[0]["stack"].(string), "middleware_test.go") {
+		t.Errorf("logged %v", lines)
+	}
+}

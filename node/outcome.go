@@ -1,0 +1,40 @@
+package node
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
+)
+
+// Outcome is how a delivery ended, for Config.OnOutcome.
+type Outcome struct {
+	Verb     tocsin.Verb   // Complete, Retry, Defer (snooze) or GiveUp (the task is dead: Bury, or its last attempt failed)
+	Reason   string        // Retry, GiveUp: what is stored as last_error
+	Next     time.Time     // Retry, Defer: the next action time, by the server's clock
+	Lateness time.Duration // the start minus the action time, by the server's clock
+	Took     time.Duration // from the start until the handler returned or the time-out passed
+	TimedOut bool          // the handler had not returned by then; if it succeeds later and before the next attempt, the task is completed without another call
+}
+
+// observer returns what tells the hook of each delivery; nil without a hook. The hook's
+// context has the values of ctx, but does not end.
+func (c Config) observer(ctx context.Context) func(dispatcher.Delivery) {
+	if c.OnOutcome == nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	var limit loglimit.Limit
+	return func(d dispatcher.Delivery) {
+		defer func() {
+			if p := recover(); p != nil {
+				limit.Of(c.Logger.Error(), "hook").Str("biz_type", d.Task.BizType).Interface("panic", p).Bytes("stack", debug.Stack()).
+					Msg("OnOutcome panicked: the outcome stands")
+			}
+		}()
+		c.OnOutcome(ctx, d.Task, Outcome{Verb: d.Verb, Reason: d.Reason, Next: d.Next, Lateness: d.Lateness, Took: d.Took, TimedOut: d.TimedOut})
+	}
+}
