@@ -42,8 +42,8 @@ func TestEveryPromiseHoldsInEveryHistory(t *testing.T) {
 	}
 }
 
-// TestMakeTestSearchesEveryCast: under the race detector five casts are searched, so `make test`, which .ci/run calls,
-// must search all of them without it.
+// TestMakeTestSearchesEveryCast: under the race detector five casts are searched and every tenth weakening is tried, so
+// `make test`, which .ci/run calls, must search and try all of them without it.
 func TestMakeTestSearchesEveryCast(t *testing.T) {
 	t.Parallel()
 	steps := recipe(t, "test")
