@@ -7,22 +7,28 @@ TESTARGS ?=
 FUZZTIME ?= 1m
 SEED     ?= 1
 MINUTES  ?= 10
-SERVER   ?=
 
-# What a target needs that runs one server, MariaDB unless SERVER=mysql.
-NEEDS = $(if $(filter mysql,$(SERVER)),scripts/install-mysql.sh >/dev/null,scripts/install-deps.sh run)
-WITH  = $(if $(SERVER),-server $(SERVER))
+# Every target takes other servers than this machine's MariaDB and etcd, by the names of scripts/install-server.sh:
+# make test SERVER=mysql, make chaos SERVER=mariadb-11.8 ETCD=etcd-3.5.
+SERVER ?=
+ETCD   ?=
+ifneq ($(SERVER),)
+export TOCSIN_TEST_SERVER = $(SERVER)
+endif
+ifneq ($(ETCD),)
+export TOCSIN_ETCD = $(shell scripts/install-server.sh $(ETCD))/etcd
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-mysql model check format vet staticcheck lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers clean
+.PHONY: help run build test test-sql test-mysql test-debian13 model check format vet staticcheck lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 run: ## install what is missing, build, run `tocsin dev $(ARGS)`: make run SERVER=mysql ARGS="--tasks 500 --exit"
-	@$(NEEDS)
+	@scripts/install-deps.sh run
 	@$(MAKE) --no-print-directory build
-	@exec bin/tocsin dev $(if $(SERVER),--server $(SERVER)) $(ARGS)
+	@exec bin/tocsin dev $(ARGS)
 
 build: ## build bin/tocsin
 	@mkdir -p bin
@@ -33,11 +39,18 @@ test: ## install what is missing, run all tests with the race detector, then the
 	@scripts/install-deps.sh test
 	go test -race -p 1 -timeout 10m $(TESTARGS) ./...
 	@$(MAKE) --no-print-directory model
+	@go run ./internal/house/servertests left-out
 
-test-mysql: ## run all tests on MySQL 9.7, which it installs into a folder of its own without root
+test-sql: ## the part of make test that depends on the database server, without the race detector: make test-sql SERVER=mysql
 	@scripts/install-deps.sh test
-	@scripts/install-mysql.sh >/dev/null
-	TOCSIN_TEST_SERVER=mysql go test -race -p 1 -timeout 15m $(TESTARGS) ./...
+	packages=$$(go run ./internal/house/servertests packages) && go test -p 1 -timeout 10m $(TESTARGS) $$packages
+	@go run ./internal/house/servertests left-out-of-sql
+
+test-mysql: ## make test on MySQL 9.7, which it installs into a folder of its own without root
+	@$(MAKE) --no-print-directory test SERVER=mysql
+
+test-debian13: ## make test on MariaDB 11.8 and etcd 3.5, installed like MySQL
+	@$(MAKE) --no-print-directory test SERVER=mariadb-11.8 ETCD=etcd-3.5
 
 model: ## search every cast of the row's model, without the race detector, which would take ten times as long
 	go test -timeout 10m $(TESTARGS) ./internal/model
@@ -61,10 +74,10 @@ fuzz: ## run each fuzz target for FUZZTIME (1m)
 	@scripts/fuzz.sh $(FUZZTIME)
 
 chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 SERVER=mysql
-	@$(NEEDS)
+	@scripts/install-deps.sh run
 	@mkdir -p bin
 	@go build -o bin/chaosrun ./internal/chaos/chaosrun
-	@exec bin/chaosrun $(WITH) -seed $(SEED) -minutes $(MINUTES)
+	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES)
 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test
@@ -84,9 +97,9 @@ clock: ## deliver 1000 tasks/s for MINUTES while the servers' clocks are stepped
 	TOCSIN_CLOCK_MINUTES=$(MINUTES) go test -v -count=1 -timeout $$(($(MINUTES)+15))m -run TestNothingIsEarlyWhileClocks ./node
 
 bench: ## install what is missing, measure every target of docs/performance.md: make bench SERVER=mysql ARGS="-rounds 1 -only idle,insert"
-	@$(NEEDS)
+	@scripts/install-deps.sh run
 	@$(MAKE) --no-print-directory build
-	@go run ./bench/targets $(WITH) $(ARGS)
+	@go run ./bench/targets $(ARGS)
 
 bench-peers: ## install what is missing, measure Tocsin beside its peers: make bench-peers ARGS="--rounds 1 --only tocsin,river"
 	@scripts/install-deps.sh peers

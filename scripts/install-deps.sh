@@ -5,6 +5,8 @@
 #   scripts/install-deps.sh test    the servers, MariaDB's command line client, a C compiler for the race detector, libfaketime
 #   scripts/install-deps.sh peers   the servers, PostgreSQL, Redis, beanstalkd
 #
+#   TOCSIN_TEST_SERVER   in place of MariaDB's server, one that scripts/install-server.sh installs
+#
 # It uses apt-get, as root or through sudo. Elsewhere it says what to install and exits 1. Go itself is never installed.
 set -eu
 cd "$(dirname "$0")/.."
@@ -28,6 +30,9 @@ check_go() {
 		exit !(have[1] > want[1] || have[1] == want[1] && have[2] + 0 >= want[2] + 0)
 	}' || fail "$have is too old: install Go $(wanted_go) or newer from https://go.dev/dl/"
 }
+
+# The server that is to be used in place of the system's, by its name in scripts/install-server.sh; "" if none is.
+other_server() { [ "${TOCSIN_TEST_SERVER:-mariadb}" = mariadb ] || echo "$TOCSIN_TEST_SERVER"; }
 
 # Finds a program in PATH, and where an ordinary user's PATH does not look: the same folders as internal/devserver.
 find_program() {
@@ -58,7 +63,7 @@ has_peer() { command -v "$1" >/dev/null || [ -n "$(find /usr/lib/postgresql/*/bi
 
 # What is missing for $1, as names of Debian packages.
 missing() {
-	has_server || echo mariadb-server-core
+	[ -n "$(other_server)" ] || has_server || echo mariadb-server-core
 	has_etcd || echo etcd-server
 	if [ "$1" = test ]; then
 		has_client || echo mariadb-client-core
@@ -117,6 +122,7 @@ target() { if [ "$1" = peers ]; then echo bench-peers; else echo "$1"; fi; }
 main() {
 	case "${1:-test}" in run | test | peers) ;; *) fail "want run, test or peers, not $1" ;; esac
 	check_go
+	[ -z "$(other_server)" ] || scripts/install-server.sh "$(other_server)" >/dev/null
 	# shellcheck disable=SC2046 # one word a package
 	set -- "${1:-test}" $(missing "${1:-test}")
 	goal=$1

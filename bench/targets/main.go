@@ -73,7 +73,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	flags := flag.NewFlagSet("targets", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.program, "tocsin", "bin/tocsin", "the program to run")
-	flags.StringVar(&o.server, "server", "", "the private server: mariadb or mysql (default mariadb)")
+	flags.StringVar(&o.server, "server", "", "the private server of `tocsin bench --server` (default mariadb)")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds of the rows that take a ratio; the others have one")
 	flags.StringVar(&only, "only", "", "rows to measure, by name and separated by commas: "+names())
 	err := flags.Parse(args)

@@ -20,7 +20,7 @@ import (
 const deliverWithin = time.Minute
 
 // serverUsage explains --server, of every command that starts a private server.
-const serverUsage = "the private server: mariadb, or mysql, which scripts/install-mysql.sh installs (default mariadb)"
+var serverUsage = "the private server: " + devserver.ProductNames() + "; scripts/install-server.sh installs the last two (default mariadb)"
 
 // devFlags are those of `tocsin dev`.
 type devFlags struct {

@@ -75,7 +75,7 @@ func TestDevRefusesWhatCannotWork(t *testing.T) {
 		"a layout that is none":   {[]string{"--layout", "8by16"}, exitUsage, []string{`layout "8by16"`, "8x16"}},
 		"a layout too large":      {[]string{"--layout", "9x1024"}, exitUsage, []string{"9216 tables, more than 8192"}},
 		"tasks below zero":        {[]string{"--tasks=-1"}, exitUsage, []string{"--tasks -1"}},
-		"a server that is none":   {[]string{"--server", "oracle"}, exitUsage, []string{`--server: unknown server "oracle"`, "mariadb or mysql"}},
+		"a server that is none":   {[]string{"--server", "oracle"}, exitUsage, []string{`--server: unknown server "oracle"`, "want mariadb, mariadb-11.8 or mysql"}},
 		"MySQL's port in use":     {[]string{"--mysql-port", port}, exitFailed, []string{port, "in use"}},
 		"etcd's port in use":      {[]string{"--etcd-port", port}, exitFailed, []string{port, "in use"}},
 		"the receiver's port too": {[]string{"--http-port", port}, exitFailed, []string{port, "in use", "--http-port"}},
@@ -88,13 +88,15 @@ func TestDevRefusesWhatCannotWork(t *testing.T) {
 }
 
 func TestDevWithoutMariaDBSaysHowToInstallIt(t *testing.T) {
-	t.Setenv(devserver.EnvServerDir, t.TempDir())
+	t.Setenv(devserver.ProductMariaDB.EnvDir(), t.TempDir())
 	call(t, "dev", "--exit", "--server", "mariadb").refused(t, exitFailed, "mariadbd not found", "apt-get install mariadb-server-core")
 }
 
-func TestDevWithoutMySQLSaysHowToInstallIt(t *testing.T) {
-	t.Setenv(devserver.EnvMySQLDir, t.TempDir())
-	call(t, "dev", "--exit", "--server", "mysql").refused(t, exitFailed, "no MySQL found", "scripts/install-mysql.sh")
+func TestDevWithoutAServerOfTheScriptSaysHowToInstallIt(t *testing.T) {
+	for server, says := range map[string]string{"mysql": "no MySQL found", "mariadb-11.8": "no MariaDB 11.8 found"} {
+		t.Setenv(devserver.Product(server).EnvDir(), t.TempDir())
+		call(t, "dev", "--exit", "--server", server).refused(t, exitFailed, says, "scripts/install-server.sh "+server)
+	}
 }
 
 func TestDevWithoutEtcdSaysHowToGetIt(t *testing.T) {

@@ -22,7 +22,7 @@ type Options struct {
 	Dir     string        // where servers, journals and logs go; it must exist
 	Layout  tocsin.Layout // zero: 4 x 4, its databases dealt out over the servers
 	Servers int           // MariaDB or MySQL servers; 0: 2
-	Product string        // of the servers: "mariadb" or "mysql"; "": see devserver.Product
+	Product string        // of the servers; see devserver.Product
 	Nodes   int           // 0: 3
 	Idle    int           // so many of the nodes' seats are empty at first
 	Etcd    int           // members of etcd; 0: 1

@@ -1,9 +1,9 @@
 // Package devserver runs private servers for development, tests and benchmarks: a MariaDB or MySQL, and an etcd, each
 // in a process of its own. They listen on the loopback interface only and have no passwords; etcd may be made to want TLS.
 //
-// MariaDB and etcd (3.4 or newer) are found in PATH and in the sbin folders an ordinary user's PATH lacks, a MySQL also
-// where scripts/install-mysql.sh puts it; root is not needed. In this package, MariaDB in names and comments means either,
-// unless MySQL is named beside it. The server's folder holds
+// MariaDB and etcd (3.4 or newer) are found in PATH and in the sbin folders an ordinary user's PATH lacks, a MySQL and a
+// MariaDB 11.8 where scripts/install-server.sh puts them; root is not needed. In this package, MariaDB in names and
+// comments means either, unless MySQL is named beside it. The server's folder holds
 //
 //	lock          held by whoever runs the folder, and inherited by the server
 //	data/         the data directory; it appears by a rename, so it is never half made

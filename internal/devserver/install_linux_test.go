@@ -16,28 +16,36 @@ case "$*" in *" update") exit 0 ;; esac
 for word; do case "$word" in Dir::Cache::Archives=*) archives=${word#*=} ;; esac; done
 : >"$archives/$last.deb"`
 
-	stubUnpack = `mkdir -p "$3/usr/sbin" "$3/usr/lib64" "$3/usr/lib/x86_64-linux-gnu"
+	stubUnpack = `mkdir -p "$3/usr/bin" "$3/usr/sbin" "$3/usr/lib64" "$3/usr/lib/x86_64-linux-gnu" "$3/usr/share/mariadb"
 printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do [ "$1" = --inhibit-cache ] || shift; shift; done; exec "$@"\n' >"$3/usr/lib64/ld-linux-x.so.2"
-printf '#!/bin/sh\necho "mysqld  Ver 9.7.4-2"\n' >"$3/usr/sbin/mysqld"
-chmod 755 "$3/usr/lib64/ld-linux-x.so.2" "$3/usr/sbin/mysqld"`
+for program in sbin/mysqld sbin/mariadbd bin/etcd; do
+	printf '#!/bin/sh\necho "${0##*/}  Ver 9.7.4-2 $*"\n' >"$3/usr/$program"
+	chmod 755 "$3/usr/$program"
+done
+: >"$3/usr/share/mariadb/mariadb_system_tables.sql"
+chmod 755 "$3/usr/lib64/ld-linux-x.so.2"`
 )
 
-// install is one run of the script, into dir/mysql.
+// installable are the names that the script takes, with the programs that it installs.
+var installable = map[string]string{"mysql": "mysqld", "mariadb-11.8": "mariadbd", "etcd-3.5": "etcd"}
+
+// install is one run of the script, into dir/server.
 type install struct {
-	t   *testing.T
-	dir string
-	bin string // the programs that the script finds
+	t    *testing.T
+	name string
+	dir  string
+	bin  string // the programs that the script finds
 
 	keyring string
 }
 
-func newInstall(t *testing.T) *install {
+func newInstall(t *testing.T, name string) *install {
 	t.Helper()
-	i := &install{t: t, dir: t.TempDir(), bin: t.TempDir(), keyring: "/dev/null"}
+	i := &install{t: t, name: name, dir: t.TempDir(), bin: t.TempDir(), keyring: "/dev/null"}
 	for name, script := range map[string]string{"apt-get": stubApt, "dpkg-deb": stubUnpack, "dpkg": "echo amd64"} {
 		writeProgram(t, filepath.Join(i.bin, name), script)
 	}
-	for _, name := range []string{"sh", "id", "uname", "mkdir", "rmdir", "rm", "mv", "cat", "chmod", "dirname", "flock", "grep", "sleep"} {
+	for _, name := range []string{"sh", "id", "uname", "mkdir", "rmdir", "rm", "mv", "cat", "chmod", "dirname", "flock", "grep", "head", "sleep", "tr"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -49,11 +57,14 @@ func newInstall(t *testing.T) *install {
 	return i
 }
 
-func (i *install) folder() string { return filepath.Join(i.dir, "mysql") }
+func (i *install) folder() string { return filepath.Join(i.dir, "server") }
+
+// server is the program that it installs.
+func (i *install) server() string { return filepath.Join(i.folder(), installable[i.name]) }
 
 func (i *install) command() *exec.Cmd {
-	cmd := exec.Command("/bin/sh", "../../scripts/install-mysql.sh")
-	cmd.Env = []string{"PATH=" + i.bin, EnvMySQLDir + "=" + i.folder(), "TOCSIN_MYSQL_KEYRING=" + i.keyring}
+	cmd := exec.Command("/bin/sh", "../../scripts/install-server.sh", i.name)
+	cmd.Env = []string{"PATH=" + i.bin, Product(i.name).EnvDir() + "=" + i.folder(), "TOCSIN_DEBIAN_KEYRING=" + i.keyring}
 	return cmd
 }
 
@@ -73,9 +84,9 @@ func (i *install) works() {
 	if err != nil || out != i.folder()+"\n" {
 		i.t.Fatalf("%v, printed %q, said %q", err, out, said)
 	}
-	found, err := findServer(ProductMySQL, []string{i.folder()})
-	if err != nil || found.path != filepath.Join(i.folder(), "mysqld") {
-		i.t.Errorf("found %+v, %v", found, err)
+	printed, err := exec.Command(i.server(), "--version").Output()
+	if err != nil || !strings.HasPrefix(string(printed), filepath.Base(i.server())+"  Ver 9.7.4-2 --version") {
+		i.t.Errorf("the program prints %q, %v", printed, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(i.dir, "*.new")); len(left) != 0 {
 		i.t.Errorf("left %v", left)
@@ -92,22 +103,42 @@ func (i *install) fails(parts ...string) {
 			i.t.Errorf("%v, printed %q, the last line lacks %q: %s", err, out, part, said)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(i.folder(), "mysqld")); err == nil {
+	if _, err := os.Stat(i.server()); err == nil {
 		i.t.Error("it is installed")
 	}
 }
 
-func TestMySQLIsInstalledOnce(t *testing.T) {
+func TestServersAreInstalledOnce(t *testing.T) {
 	t.Parallel()
-	i := newInstall(t)
-	i.works()
-	writeProgram(t, filepath.Join(i.bin, "apt-get"), "exit 1")
-	i.works()
+	for name := range installable {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := newInstall(t, name)
+			i.works()
+			writeProgram(t, filepath.Join(i.bin, "apt-get"), "exit 1")
+			i.works()
+		})
+	}
 }
 
-func TestMySQLIsInstalledAfterAnInterruption(t *testing.T) {
+func TestInstalledServersAreFoundByTheirProduct(t *testing.T) {
 	t.Parallel()
-	i := newInstall(t)
+	for _, product := range []Product{ProductMySQL, ProductMariaDB118} {
+		i := newInstall(t, string(product))
+		i.works()
+		found, err := findServer(product, []string{i.folder()})
+		if err != nil || found.path != i.server() || found.mysql != product.isMySQL() {
+			t.Errorf("found %+v, %v", found, err)
+		}
+		if share := filepath.Join(i.folder(), "usr/share/mariadb"); !found.mysql && found.share != share {
+			t.Errorf("the system SQL is taken from %s, not from %s", found.share, share)
+		}
+	}
+}
+
+func TestServerIsInstalledAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	i := newInstall(t, "mysql")
 	writeProgram(t, filepath.Join(i.bin, "apt-get"), "echo begun >&3; sleep 1000")
 	cmd := i.command()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -135,25 +166,26 @@ func TestMySQLIsInstalledAfterAnInterruption(t *testing.T) {
 	i.works()
 }
 
-func TestMySQLThatCannotBeInstalledIsOneLine(t *testing.T) {
+func TestServerThatCannotBeInstalledIsOneLine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(*install)
 		want  []string
 	}{
-		"no apt-get":   {func(i *install) { i.remove("apt-get") }, []string{"there is no apt-get here", EnvMySQLDir}},
-		"no network":   {func(i *install) { i.program("apt-get", "echo 'E: Could not resolve host' >&2; exit 100") }, []string{"could not download mysql-server-core from http://deb.debian.org", "TOCSIN_MYSQL_MIRROR"}},
+		"no apt-get":   {func(i *install) { i.remove("apt-get") }, []string{"there is no apt-get here", "TOCSIN_MYSQL_DIR"}},
+		"no network":   {func(i *install) { i.program("apt-get", "echo 'E: Could not resolve host' >&2; exit 100") }, []string{"could not download mysql-server-core from http://deb.debian.org", "TOCSIN_DEBIAN_MIRROR"}},
 		"no keys":      {func(i *install) { i.keyring = "none.gpg" }, []string{"none.gpg is missing", "apt-get install debian-archive-keyring"}},
-		"another Unix": {func(i *install) { i.program("uname", "echo Darwin") }, []string{"this script is for Linux", EnvMySQLDir}},
+		"another Unix": {func(i *install) { i.program("uname", "echo Darwin") }, []string{"this script is for Linux", "TOCSIN_MYSQL_DIR"}},
 		"a full disk":  {func(i *install) { i.program("dpkg-deb", "exit 2") }, []string{"is the disk full?"}},
 		"it does not run here": {func(i *install) {
 			i.program("dpkg-deb", stubUnpack+"\nprintf '#!/bin/sh\\necho too old; exit 1\\n' >\"$3/usr/sbin/mysqld\"")
 		}, []string{"does not run on this machine: too old"}},
 		"a folder of somebody else": {(*install).occupy, []string{"exists and holds no mysqld"}},
+		"no such server":            {func(i *install) { i.name = "oracle" }, []string{"want mysql, mariadb-11.8 or etcd-3.5, not oracle"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i := newInstall(t)
+			i := newInstall(t, "mysql")
 			c.spoil(i)
 			i.fails(c.want...)
 		})

@@ -53,7 +53,10 @@ func startParent(t *testing.T, binary, tmp string, prepare func(*exec.Cmd)) *par
 	t.Helper()
 	cmd := exec.Command(binary)
 	cmd.Dir = tmp
-	cmd.Env = []string{parentEnv + "=1", "TMPDIR=" + tmp, "PATH=/usr/bin:/bin", EnvProduct + "=" + os.Getenv(EnvProduct), EnvEtcd + "=" + os.Getenv(EnvEtcd)}
+	cmd.Env = []string{parentEnv + "=1", "TMPDIR=" + tmp, "PATH=/usr/bin:/bin"}
+	for _, name := range []string{EnvProduct, EnvEtcd, "HOME", "XDG_CACHE_HOME", Product(os.Getenv(EnvProduct)).EnvDir()} { // where the servers are
+		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
+	}
 	cmd.Stderr = os.Stderr
 	prepare(cmd)
 	p := &parent{cmd: cmd}

@@ -10,31 +10,11 @@ import (
 	"strings"
 )
 
-// ErrNoMariaDB, ErrNoMySQL and ErrNoEtcd say that there is no server to run, and how to get one.
-var (
-	ErrNoMariaDB = errors.New("mariadbd not found in PATH: install it with `apt-get install mariadb-server-core`")
-	ErrNoMySQL   = errors.New("no MySQL found: install one with scripts/install-mysql.sh, or set " + EnvMySQLDir + " to the folder of its mysqld")
-	ErrNoEtcd    = errors.New("etcd not found in PATH: install it with `apt-get install etcd-server`, or set " + EnvEtcd + " to the program")
-)
+// ErrNoEtcd says that there is no etcd to run, and how to get one.
+var ErrNoEtcd = errors.New("etcd not found in PATH: install it with `apt-get install etcd-server`, or set " + EnvEtcd + " to the program")
 
-// Product names what kind of server to run. "" is what EnvProduct names, or else the MariaDB in PATH, or else the
-// MySQL there.
-type Product string
-
-// The products.
-const (
-	ProductMariaDB Product = "mariadb"
-	ProductMySQL   Product = "mysql"
-)
-
-// These environment variables choose the server. EnvServerDir and EnvMySQLDir name the one folder to look for a mariadbd
-// or a mysqld in, where the one that would be found is not the one to run; EnvEtcd names the etcd itself.
-const (
-	EnvProduct   = "TOCSIN_TEST_SERVER"
-	EnvServerDir = "TOCSIN_MARIADB_DIR"
-	EnvMySQLDir  = "TOCSIN_MYSQL_DIR"
-	EnvEtcd      = "TOCSIN_ETCD"
-)
+// EnvEtcd names the environment variable with the path of the etcd to run, where the one in PATH is not it.
+const EnvEtcd = "TOCSIN_ETCD"
 
 // program is an installed server.
 type program struct {
@@ -51,67 +31,13 @@ func (p program) String() string {
 	return "MariaDB"
 }
 
-// ParseProduct checks a product's name; "" is one.
-func ParseProduct(name string) (Product, error) {
-	switch p := Product(name); p {
-	case "", ProductMariaDB, ProductMySQL:
-		return p, nil
-	}
-	return "", fmt.Errorf("unknown server %q: want %s or %s", name, ProductMariaDB, ProductMySQL)
-}
-
-// chosen returns the product that is meant by p.
-func (p Product) chosen() (Product, error) {
-	if p != "" {
-		return ParseProduct(string(p))
-	}
-	p, err := ParseProduct(os.Getenv(EnvProduct))
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", EnvProduct, err)
-	}
-	return p, nil
-}
-
 // find returns the server to run.
 func (p Product) find() (program, error) {
 	p, err := p.chosen()
 	if err != nil {
 		return program{}, err
 	}
-	if p == ProductMySQL {
-		return findServer(p, mysqlDirs())
-	}
-	return findServer(p, serverDirs())
-}
-
-// serverDirs returns where to look: PATH, and the folders of system programs that an ordinary user's PATH lacks; or the
-// folder that EnvServerDir names, alone.
-func serverDirs() []string {
-	if dir := os.Getenv(EnvServerDir); dir != "" {
-		return []string{dir}
-	}
-	return systemDirs()
-}
-
-func systemDirs() []string {
-	return append(filepath.SplitList(os.Getenv("PATH")),
-		"/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/mysql/bin", "/opt/homebrew/bin")
-}
-
-// mysqlDirs returns where to look for MySQL: the folders of scripts/install-mysql.sh, then those of the system; or the
-// folder that EnvMySQLDir names, alone.
-func mysqlDirs() []string {
-	if dir := os.Getenv(EnvMySQLDir); dir != "" {
-		if abs, err := filepath.Abs(dir); err == nil {
-			dir = abs
-		}
-		return []string{dir}
-	}
-	dirs := []string{"/var/lib/tocsin-mysql"}
-	if cache, err := os.UserCacheDir(); err == nil {
-		dirs = append([]string{filepath.Join(cache, "tocsin", "mysql")}, dirs...)
-	}
-	return append(dirs, systemDirs()...)
+	return findServer(p, p.dirs())
 }
 
 // findEtcd returns the absolute path of the etcd to run: the named program, or else the first one in dirs.
@@ -151,15 +77,12 @@ func findServer(product Product, dirs []string) (program, error) {
 			}
 		}
 	}
-	if product == ProductMySQL {
-		return program{}, ErrNoMySQL
-	}
-	return program{}, ErrNoMariaDB
+	return program{}, product.missing()
 }
 
 // is reports whether the server is of the product, or of any if that is "".
 func (p program) is(product Product) bool {
-	return product == "" || p.mysql == (product == ProductMySQL)
+	return product == "" || p.mysql == product.isMySQL()
 }
 
 func executable(name string) string {
@@ -189,8 +112,9 @@ func findShare(path string) (string, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	base := filepath.Dir(filepath.Dir(path))
+	own, base := filepath.Join(filepath.Dir(path), "usr"), filepath.Dir(filepath.Dir(path))
 	dirs := []string{
+		filepath.Join(own, "share", "mysql"), filepath.Join(own, "share", "mariadb"), // of scripts/install-server.sh
 		filepath.Join(base, "share", "mysql"), filepath.Join(base, "share", "mariadb"), filepath.Join(base, "share"),
 		"/usr/share/mysql", "/usr/share/mariadb",
 	}

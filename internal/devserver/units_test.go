@@ -7,12 +7,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 )
 
 func TestNoServerSaysHowToInstallOne(t *testing.T) {
 	t.Parallel()
-	for product, want := range map[Product]error{"": ErrNoMariaDB, ProductMariaDB: ErrNoMariaDB, ProductMySQL: ErrNoMySQL} {
+	for product, want := range map[Product]error{"": ErrNoMariaDB, ProductMariaDB: ErrNoMariaDB, ProductMySQL: ErrNoMySQL, ProductMariaDB118: ErrNoMariaDB118} {
 		if _, err := findServer(product, []string{"", t.TempDir()}); !errors.Is(err, want) {
 			t.Errorf("%q: got %v", product, err)
 		}
@@ -136,7 +137,16 @@ func writeProgram(t *testing.T, path, script string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+	writeExecutable(t, path, []byte("#!/bin/sh\n"+script+"\n"))
+}
+
+// writeExecutable writes a program that runs at once: a test that starts a process meanwhile would hand it the open
+// file, and a file that is open for writing is not run.
+func writeExecutable(t *testing.T, path string, data []byte) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, data, 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -149,7 +159,7 @@ func TestVariableChoosesTheProductUnlessTheCallerDoes(t *testing.T) {
 		}
 	}
 	t.Setenv(EnvProduct, "oracle")
-	if _, err := Product("").find(); err == nil || err.Error() != `TOCSIN_TEST_SERVER: unknown server "oracle": want mariadb or mysql` {
+	if _, err := Product("").find(); err == nil || err.Error() != `TOCSIN_TEST_SERVER: unknown server "oracle": want mariadb, mariadb-11.8 or mysql` {
 		t.Errorf("got %v", err)
 	}
 }

@@ -10,6 +10,7 @@
 //	names      packages and types without a noun of their own
 //	sleep      time.Sleep outside tests
 //	skips      tests that do not run everywhere: the list, with reasons
+//	servers    tests that open a database: make test-sql runs them on further servers, or the list says why not
 //	once       a walk over all tables outside internal/tablewalk, an errgroup as a sync.WaitGroup
 //	paths      paths of somebody's machine, in any text file
 //	targets    `make x` in README, docs and scripts: x is a target of the Makefile

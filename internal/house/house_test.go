@@ -38,6 +38,7 @@ func TestNothingSleeps(t *testing.T)            { holds(t, Sleep) }
 func TestTablesAreWalkedInOneWay(t *testing.T)  { holds(t, Walks) }
 func TestGroupsReturnErrors(t *testing.T)       { holds(t, Groups) }
 func TestNoTestIsSkippedSilently(t *testing.T)  { holds(t, Skips) }
+func TestMakeTestSQLMissesNone(t *testing.T)    { holds(t, Servers) }
 func TestNoPathOfOneMachine(t *testing.T)       { holds(t, Paths) }
 func TestDocumentsNameRealTargets(t *testing.T) { holds(t, Targets) }
 

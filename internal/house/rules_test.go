@@ -50,6 +50,27 @@ func TestSkipsComplainsOfItsList(t *testing.T) {
 	})
 }
 
+// opensSQL is the import that shows a test with a database.
+const opensSQL = `import _ "database/sql"`
+
+func TestServersComplains(t *testing.T) {
+	none := func(m Module) []string { return servers(m, nil) }
+	each(t, none, map[string]source{
+		"a test with a server":            {"x/x_test.go", "package x\n" + opensSQL + "\nvar dsn = devtest.DSN", ""},
+		"a database without a server":     {"x/x_test.go", "package x\n" + opensSQL, "make test-sql does not run it"},
+		"a driver without a server":       {"x/x_test.go", `package x; import _ "github.com/go-sql-driver/mysql"`, "make test-sql does not run it"},
+		"shipped code that opens another": {"x/x.go", "package x\n" + opensSQL, ""},
+	})
+}
+
+func TestServersComplainsOfItsList(t *testing.T) {
+	list := func(m Module) []string { return servers(m, []skip{{path: "x", reason: "it takes minutes"}}) }
+	each(t, list, map[string]source{
+		"as the list says":          {"x/x_test.go", "package x\n" + opensSQL, ""},
+		"the list names no package": {"y/y.go", "package y", "x is left out of make test-sql, and is no package"},
+	})
+}
+
 func TestSQLComplains(t *testing.T) {
 	each(t, SQL, map[string]source{
 		"a query in the dispatcher":      {"dispatcher/x.go", "package dispatcher; const q = `/* tocsin x */ SELECT job_id FROM t`", "SQL text belongs to"},
@@ -190,6 +211,7 @@ func TestTargetsComplain(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ text, want string }{
 		"a target":                       {"Type `make run` and wait.", ""},
+		"a target with a number":         {"Type `make run2`.", "README.md: make run2 is no target"},
 		"no target":                      {"Type `make rum` and wait.", "README.md: make rum is no target"},
 		"a line of a script":             {"\nmake rum ARGS=\"-x\"\n", "make rum is no target"},
 		"a line of a session":            {"$ make rum", "make rum is no target"},

@@ -15,8 +15,8 @@ var (
 	// machinePath are folders of one machine, which nobody else has.
 	machinePath = regexp.MustCompile(`(^|[^\w.-])/(work|root|Users|home)/\w`)
 	// command is a use of the Makefile in a text: what follows is a target.
-	command = regexp.MustCompile("(?m)(?:`|\\$ )make ([a-z-]+)|^\\s*make ([a-z-]+)(?:\\s*$|\\s+(?:[A-Z]+=|[#>&|]))")
-	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	command = regexp.MustCompile("(?m)(?:`|\\$ )make ([a-z0-9-]+)|^\\s*make ([a-z0-9-]+)(?:\\s*$|\\s+(?:[A-Z]+=|[#>&|]))")
+	target  = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
 )
 
 // Names checks that packages and types have nouns of their own.

@@ -23,7 +23,7 @@ func main() {
 	rate := flag.Int("rate", 400, "tasks a second")
 	nodes := flag.Int("nodes", 3, "")
 	servers := flag.Int("servers", 2, "database servers")
-	server := flag.String("server", "", "what they are: mariadb or mysql (default mariadb)")
+	server := flag.String("server", "", "what they are, as in tocsin dev --server (default mariadb)")
 	dry := flag.Bool("print", false, "print the schedule and end")
 	flag.Parse()
 	cfg := chaos.Config{
