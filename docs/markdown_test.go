@@ -95,3 +95,12 @@ func places(t *testing.T) []example {
 	}
 	return rows
 }
+
+// texts returns the texts of blocks.
+func texts(all []block) []string {
+	var found []string
+	for _, b := range all {
+		found = append(found, b.text)
+	}
+	return found
+}
