@@ -51,6 +51,9 @@ func (c *dbCopy) sum(ctx context.Context, name, query string) (string, error) {
 // tables, then, where these are alike, in their rows.
 func (p *pair) differences(ctx context.Context, want expectations, parallel int, done func(int)) ([]Finding, error) {
 	r := report{server: p.to.Name}
+	if p.versions(&r); len(r.findings) > 0 {
+		return r.findings, nil
+	}
 	version := want.known(p.from.rows[p.from.db].Version)
 	for _, c := range []*dbCopy{p.from, p.to} {
 		found, err := c.structures(ctx)
@@ -71,6 +74,15 @@ func (p *pair) differences(ctx context.Context, want expectations, parallel int,
 		return nil, err
 	}
 	return r.findings, p.rows(ctx, &r, parallel, done)
+}
+
+// versions compares the schema versions. Copies of different ones differ in every table.
+func (p *pair) versions(r *report) {
+	from, to := p.from.rows[p.from.db].Version, p.to.rows[p.to.db].Version
+	if from != to {
+		r.add(p.to.name(), fmt.Sprintf("has schema version %d, on %s it has %d: drop it, and copy it again from there, all tables; `tocsin ddl apply` migrates it after the move",
+			to, p.from.Name, from))
+	}
 }
 
 // layouts compares what both layout rows say, but for the state.

@@ -27,12 +27,18 @@ type removal struct {
 
 func newRemoval(t *testing.T) *removal {
 	t.Helper()
+	return newRemovalTo(t, config(t, 2, 4), otherServer(t))
+}
+
+// otherServer starts a server and returns its DSN.
+func otherServer(t *testing.T) string {
+	t.Helper()
 	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Stop() })
-	return newRemovalTo(t, config(t, 2, 4), other.DSN())
+	return other.DSN()
 }
 
 // newRemovalTo is newRemoval from the server of cfg to that of a DSN.
@@ -42,6 +48,12 @@ func newRemovalTo(t *testing.T, cfg tocsin.Config, dsn string) *removal {
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
+	return removalOf(t, cfg, dsn)
+}
+
+// removalOf is newRemovalTo for tables that stand.
+func removalOf(t *testing.T, cfg tocsin.Config, dsn string) *removal {
+	t.Helper()
 	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "order.close", Number: 1, Group: "orders"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (m *Move) look(ctx context.Context) error {
 			}
 		}
 		if p.from.state == CopyActive && p.to.state == CopyActive {
-			return fmt.Errorf("%s is active, and on server %s too: one of them is no part of this cluster", p.from.where(), p.to.Name)
+			return fmt.Errorf("%s is active, and on server %s too: if `tocsin ddl apply` made the one on %s, which then has no tasks, drop it", p.from.where(), p.to.Name, p.to.Name)
 		}
 	}
 	return nil
