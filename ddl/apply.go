@@ -41,14 +41,11 @@ func Apply(ctx context.Context, cfg tocsin.Config, opt Options) (Result, error) 
 	if err != nil {
 		return Result{}, err
 	}
-	sites, err := openSites(cfg, opt.Parallel)
+	sites, err := surveySites(ctx, cfg, opt.Parallel)
 	if err != nil {
 		return Result{}, err
 	}
 	defer func() { _ = closeSites(sites) }()
-	if err := each(sites, func(s *site) error { return s.survey(ctx) }); err != nil {
-		return Result{}, err
-	}
 	a := &application{opt: opt, layout: cfg.Layout, sites: sites}
 	err = a.run(ctx)
 	return a.result, err

@@ -44,7 +44,11 @@ func TestApplyCreatesEverythingOnceAndThenNothing(t *testing.T) {
 func TestApplyGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 8, 64)
-	killApply(t, cfg)
+	killApply(t, cfg, envApply, func(line string) bool {
+		var done int
+		_, err := fmt.Sscanf(line, "done %d", &done)
+		return err == nil && done > 100
+	})
 	before, err := Verify(t.Context(), cfg)
 	if err != nil || len(before) == 0 {
 		t.Fatalf("the kill came too late to test anything: %d findings, %v", len(before), err)
@@ -61,15 +65,15 @@ func TestApplyGoesOnAfterAKill(t *testing.T) {
 // envApply holds the config of an Apply to run in a process of its own.
 const envApply = "TOCSIN_TEST_APPLY"
 
-// killApply kills -9 a process when its Apply is some way along.
-func killApply(t *testing.T, cfg tocsin.Config) {
+// killApply kills -9 a process, whose task TestMain finds in env, when it has printed a line.
+func killApply(t *testing.T, cfg tocsin.Config, env string, last func(line string) bool) {
 	t.Helper()
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), envApply+"="+string(text))
+	cmd.Env = append(os.Environ(), env+"="+string(text))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,11 +81,7 @@ func killApply(t *testing.T, cfg tocsin.Config) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var done int
-		if _, err := fmt.Sscanf(lines.Text(), "done %d", &done); err == nil && done > 100 {
-			break
-		}
+	for lines := bufio.NewScanner(out); lines.Scan() && !last(lines.Text()); {
 	}
 	_ = cmd.Process.Kill()
 	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != -1 {

@@ -29,14 +29,11 @@ func Finish(ctx context.Context, cfg tocsin.Config) (Finished, error) {
 			return Finished{}, fmt.Errorf("the tables are not of schema version %d: %s", tocsin.SchemaVersion, f)
 		}
 	}
-	sites, err := openSites(cfg, 1)
+	sites, err := surveySites(ctx, cfg, 1)
 	if err != nil {
 		return Finished{}, err
 	}
 	defer func() { _ = closeSites(sites) }()
-	if err := each(sites, func(s *site) error { return s.survey(ctx) }); err != nil {
-		return Finished{}, err
-	}
 	done := Finished{Version: tocsin.SchemaVersion, WorkedFor: tocsin.SchemaVersion}
 	for _, s := range sites {
 		for _, row := range s.rows {

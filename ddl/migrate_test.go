@@ -1,14 +1,12 @@
 package ddl
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +25,7 @@ const changesOf1 = 2 * (1 + 4)
 func version1(t *testing.T) tocsin.Config {
 	t.Helper()
 	cfg := config(t, 2, 4)
-	devtest.Version1(t, cfg.Servers[0].DSN, cfg.Layout.Prefix)
+	devtest.Version1(t, cfg.Servers[0].DSN, cfg.Layout.Prefix, 2, 4)
 	cfg.Cluster = cfg.Layout.Prefix
 	for table := range cfg.Layout.Total() {
 		execute(t, cfg, "INSERT INTO "+cfg.Layout.Table(table)+` (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)
@@ -422,25 +420,7 @@ func migrateHalf(text string) int {
 func TestAMigrationGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
 	cfg := version1(t)
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), envMigrate+"="+string(text))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	lines.Scan()
-	_ = cmd.Process.Kill()
-	if _ = cmd.Wait(); lines.Text() != "half" || cmd.ProcessState.ExitCode() != -1 {
-		t.Fatalf("Apply said %q and ended by %s", lines.Text(), cmd.ProcessState)
-	}
+	killApply(t, cfg, envMigrate, func(line string) bool { return line == "half" })
 	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "1/1"}) {
 		t.Errorf("versions %q", got)
 	}
@@ -510,6 +490,37 @@ func TestAPlanOfAMigrationGivesWhatApplyGives(t *testing.T) {
 		if err != nil || strings.Contains(plans[0].Text, "ALTER /*") || !strings.Contains(plans[0].Text, "-- Nothing: all its databases are of that version.") {
 			t.Errorf("a plan when all is done: %v, %v", plans, err)
 		}
+	}
+}
+
+// On MariaDB a file may be run again as it is. On MySQL its errors say what is done, and --force goes on.
+func TestAPlanOfAMigrationGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	plans := must(PlanMigration(t.Context(), cfg, Options{}))
+	path := must(WritePlan(t.TempDir(), plans))[0]
+	release := hold(t, cfg, cfg.Layout.Database(1)+".task_0002")
+	out, err := runClient(t, cfg.Servers[0].DSN, path)
+	if err == nil || !strings.Contains(out, "ERROR 1205") {
+		t.Errorf("while a table is held: %v, %s", err, out)
+	}
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/1", "1/1"}) {
+		t.Errorf("versions %q", got)
+	}
+	release()
+	var force []string
+	if devtest.IsMySQL(t) {
+		out, err := runClient(t, cfg.Servers[0].DSN, path)
+		if err == nil || !strings.Contains(out, "ERROR 1060") || !strings.Contains(out, "Duplicate column name 'ownership'") {
+			t.Errorf("again: %v, %s", err, out)
+		}
+		force = []string{"--force"}
+	}
+	if out, err := runClient(t, cfg.Servers[0].DSN, path, force...); err != nil && !devtest.IsMySQL(t) {
+		t.Errorf("when it is free: %v, %s", err, out)
+	}
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/1", "2/1"}) {
+		t.Errorf("versions %q", got)
 	}
 }
 

@@ -20,6 +20,14 @@ import (
 // client feeds an SQL file to the command-line client.
 func client(t *testing.T, dsn, path string) {
 	t.Helper()
+	if out, err := runClient(t, dsn, path); err != nil {
+		t.Fatalf("%s: %v: %s", path, err, out)
+	}
+}
+
+// runClient runs a file with the server's own client, with more options, and returns what it prints.
+func runClient(t *testing.T, dsn, path string, options ...string) (string, error) {
+	t.Helper()
 	program, err := exec.LookPath("mariadb")
 	if err != nil {
 		if program, err = exec.LookPath("mysql"); err != nil {
@@ -38,12 +46,12 @@ func client(t *testing.T, dsn, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "--no-defaults", "-h", host, "-P", port, "--protocol=tcp", "-u", cfg.User)
+	options = append([]string{"--no-defaults", "-h", host, "-P", port, "--protocol=tcp", "-u", cfg.User}, options...)
+	cmd := exec.CommandContext(t.Context(), program, options...)
 	cmd.Env = append(os.Environ(), "MYSQL_PWD="+cfg.Passwd)
 	cmd.Stdin = bytes.NewReader(text)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s < %s: %v: %s", program, path, err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // dump gives the full DDL and the layout rows of a cluster with its prefix

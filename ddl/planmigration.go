@@ -12,8 +12,10 @@ import (
 // migrationHead stands on top of each file. Its ALTERs wait, a second at most, rather than fail at once: MariaDB's own
 // purge uses a table for a moment after each write, and a client stops at the first failure.
 const migrationHead = `-- Tocsin schema, from version {from} to {version}, for server {server}: what it lacks now.
--- Programs may go on meanwhile. An ALTER waits for the transactions that use its table, and later ones wait behind it, for
--- a second at most; then it fails: make this plan again. tocsin ddl apply does the same with waits of 0.1 seconds at most.
+-- Programs may go on meanwhile. An ALTER waits for the transactions that use its table, and later statements on that table
+-- wait behind it, for at most a second; then it fails. tocsin ddl apply does the same with waits of at most 0.1 seconds.
+-- Where it stopped, run it again. MariaDB skips what is done; for MySQL, use the client's --force: each of its errors 1060,
+-- duplicate column, is a table that is done. tocsin ddl verify counts them.
 -- The last statement of each database writes its new version, and only if nothing is missing.
 SET SESSION lock_wait_timeout = 1;
 `
@@ -24,14 +26,11 @@ func PlanMigration(ctx context.Context, cfg tocsin.Config, opt Options) ([]Serve
 	if err != nil {
 		return nil, err
 	}
-	sites, err := openSites(cfg, opt.Parallel)
+	sites, err := surveySites(ctx, cfg, opt.Parallel)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = closeSites(sites) }()
-	if err := each(sites, func(s *site) error { return s.survey(ctx) }); err != nil {
-		return nil, err
-	}
 	a := &application{opt: opt, layout: cfg.Layout, sites: sites}
 	if err := a.agree(); err != nil {
 		return nil, err
@@ -90,7 +89,7 @@ func (a *application) planDatabase(text *strings.Builder, u *upgrade, db int, ro
 	}
 	for _, c := range u.changes {
 		if c.table.database == name {
-			statements = append(statements, c.alterPatiently())
+			statements = append(statements, c.planned())
 		}
 	}
 	if row.Version < tocsin.SchemaVersion {

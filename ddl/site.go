@@ -40,6 +40,18 @@ func openSites(cfg tocsin.Config, parallel int) ([]*site, error) {
 	return sites, nil
 }
 
+// surveySites opens the sites and surveys them. The caller closes them.
+func surveySites(ctx context.Context, cfg tocsin.Config, parallel int) ([]*site, error) {
+	sites, err := openSites(cfg, parallel)
+	if err != nil {
+		return nil, err
+	}
+	if err := each(sites, func(s *site) error { return s.survey(ctx) }); err != nil {
+		return nil, errors.Join(err, closeSites(sites))
+	}
+	return sites, nil
+}
+
 func closeSites(sites []*site) error {
 	var errs []error
 	for _, s := range sites {

@@ -70,13 +70,15 @@ type change struct {
 	text    string // what follows the table's name
 }
 
+const addColumn = "ADD COLUMN "
+
 // changesTo returns what a stored table needs to be of the newest version: its columns, which are INSTANT, and apart
 // from them, since MySQL refuses both together, that its statistics are not counted anew.
 func changesTo(t table, want, stored structure) (all []change) {
 	var parts []string
 	for _, name := range later(t.file, 0) {
 		if _, has := stored.columns[name]; !has {
-			parts = append(parts, "ADD COLUMN "+want.texts[name])
+			parts = append(parts, addColumn+want.texts[name])
 		}
 	}
 	if len(parts) > 0 {
@@ -96,6 +98,11 @@ func (c change) alter() string {
 
 // alterPatiently renders the statement that waits on MariaDB too.
 func (c change) alterPatiently() string { return strings.Replace(c.alter(), noWait, "", 1) }
+
+// planned renders the patient statement for a file that may be run twice. MySQL has no IF NOT EXISTS here.
+func (c change) planned() string {
+	return strings.ReplaceAll(c.alterPatiently(), addColumn, addColumn+"/*M! IF NOT EXISTS */ ")
+}
 
 // raise renders the statement that gives a database the newest version, if it has all of it.
 func raise(layout tocsin.Layout, db int) string {
