@@ -134,7 +134,12 @@ var layoutOfTests = tocsin.Layout{Databases: 2, Tables: 4}
 // bareSite has a config file and no tables.
 func bareSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir(), prefix: devtest.Prefix(t), layout: layoutOfTests}
+	return siteOf(t, layoutOfTests)
+}
+
+func siteOf(t *testing.T, layout tocsin.Layout) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir(), prefix: devtest.Prefix(t), layout: layout}
 	s.layout.Prefix = s.prefix
 	s.write("tocsin.yaml", s.yaml(s.layout, devtest.DSN(t)))
 	var err error

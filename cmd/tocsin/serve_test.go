@@ -22,10 +22,14 @@ import (
 type callbacks struct {
 	*httptest.Server
 
-	mu    sync.Mutex
-	seen  map[string]int
-	early int
+	mu       sync.Mutex
+	seen     map[string]int
+	early    int
+	arrivals []arrival
 }
+
+// arrival is one callback: for when it was due, and when it came.
+type arrival struct{ due, at time.Time }
 
 func newCallbacks(t *testing.T) *callbacks {
 	t.Helper()
@@ -46,6 +50,7 @@ func (c *callbacks) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[body.Data.JobID]++
+	c.arrivals = append(c.arrivals, arrival{body.Data.DueTime, time.Now()})
 	if time.Now().Before(body.Data.DueTime) {
 		c.early++
 	}
@@ -136,7 +141,16 @@ func (o *output) String() string {
 
 func (s *site) serve(name string, more ...string) *serving {
 	s.t.Helper()
-	cmd := command(s.t.Context(), s.dir, append([]string{"serve", "--name", name, "--listen", "off"}, more...)...)
+	return s.serveBy(command(s.t.Context(), s.dir, serveArgs(name, more...)...), name)
+}
+
+func serveArgs(name string, more ...string) []string {
+	return append([]string{"serve", "--name", name, "--listen", "off"}, more...)
+}
+
+// serveBy starts a call of `tocsin serve`.
+func (s *site) serveBy(cmd *exec.Cmd, name string) *serving {
+	s.t.Helper()
 	n := &serving{cmd, &output{}}
 	cmd.Stderr = n.log
 	if err := cmd.Start(); err != nil {

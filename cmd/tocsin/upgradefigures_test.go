@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+)
+
+// logSlow has the server note every statement of 10 ms or more of the sessions that begin from now on.
+func (u *upgradeRun) logSlow() {
+	u.t.Helper()
+	for _, set := range []string{"log_output = 'TABLE'", "long_query_time = 0.01", "slow_query_log = 1"} {
+		u.exec("SET GLOBAL " + set)
+	}
+	u.t.Cleanup(func() { u.exec("SET GLOBAL slow_query_log = 0") })
+}
+
+// slowest returns the longest statement of each sender in a span.
+func (u *upgradeRun) slowest(from, to time.Time) map[string]time.Duration {
+	u.t.Helper()
+	rows, err := u.db.Query(`SELECT UNIX_TIMESTAMP(start_time), FLOOR(TIME_TO_SEC(query_time)) + MICROSECOND(query_time) / 1e6, CONVERT(LEFT(sql_text, 100) USING utf8mb4)
+		FROM mysql.slow_log WHERE LEFT(sql_text, 100) LIKE '%/* tocsin%'`)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	longest := map[string]time.Duration{}
+	for rows.Next() {
+		var at, took float64
+		var text string
+		if err := rows.Scan(&at, &took, &text); err != nil {
+			u.t.Fatal(err)
+		}
+		begun := time.UnixMicro(int64(at * 1e6))
+		if m := sentBy.FindStringSubmatch(text); m != nil && begun.After(from) && begun.Before(to) {
+			longest[m[1]] = max(longest[m[1]], time.Duration(took*1e6)*time.Microsecond)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		u.t.Fatal(err)
+	}
+	return longest
+}
+
+// sentBy finds who sent a statement.
+var sentBy = regexp.MustCompile(`/\* (tocsin [a-z ]+[a-z]) \*/`)
+
+// lockWaits is what waits for a table, looked at every few milliseconds.
+type lockWaits struct {
+	stop    context.CancelFunc
+	ended   chan struct{}
+	longest map[string]time.Duration // by sender
+	most    int                      // statements at once
+	looks   int
+	err     error
+}
+
+// watchLocks looks until the end of the watch.
+func (u *upgradeRun) watchLocks() *lockWaits {
+	ctx, cancel := context.WithCancel(u.t.Context())
+	w := &lockWaits{stop: cancel, ended: make(chan struct{}), longest: map[string]time.Duration{}}
+	go func() {
+		defer close(w.ended)
+		since := map[int64]time.Time{}
+		for ctx.Err() == nil && w.err == nil {
+			w.err = w.look(ctx, u, since)
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return w
+}
+
+// look notes who waits, and since when.
+func (w *lockWaits) look(ctx context.Context, u *upgradeRun, since map[int64]time.Time) error {
+	rows, err := u.db.QueryContext(ctx, `SELECT id, COALESCE(LEFT(info, 100), '') FROM information_schema.processlist WHERE state LIKE 'Waiting for %lock'`)
+	if err != nil {
+		return unlessEnded(ctx, err)
+	}
+	defer func() { _ = rows.Close() }()
+	now, waiting := time.Now(), map[int64]bool{}
+	for rows.Next() {
+		var id int64
+		var text string
+		if err := rows.Scan(&id, &text); err != nil {
+			return unlessEnded(ctx, err)
+		}
+		waiting[id] = true
+		if since[id].IsZero() {
+			since[id] = now
+		}
+		if m := sentBy.FindStringSubmatch(text); m != nil && now.After(since[id]) {
+			w.longest[m[1]] = max(w.longest[m[1]], now.Sub(since[id]).Truncate(time.Millisecond))
+		}
+	}
+	maps.DeleteFunc(since, func(id int64, _ time.Time) bool { return !waiting[id] })
+	w.most, w.looks = max(w.most, len(waiting)), w.looks+1
+	return unlessEnded(ctx, rows.Err())
+}
+
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// end stops the watch and prints what it saw.
+func (w *lockWaits) end(t *testing.T) {
+	t.Helper()
+	w.stop()
+	<-w.ended
+	if w.err != nil {
+		t.Error(w.err)
+	}
+	t.Logf("waits for tables, in %d looks: at most %d statements at once, the longest seen by sender: %v", w.looks, w.most, w.longest)
+}
+
+// verdict waits until all is delivered, prints the figures, and fails for a task that is lost, early, or came twice.
+func (u *upgradeRun) verdict(services ...added) {
+	u.t.Helper()
+	u.waitFor("all tasks are done", func() bool { return u.notDone() == u.size.rows })
+	u.begin("the end")
+	for _, s := range services {
+		u.t.Logf("a service: %+v", s)
+		if s.Failed > 0 {
+			u.t.Errorf("%d adds failed", s.Failed)
+		}
+	}
+	done := u.rows() - u.size.rows
+	seen, again, early := u.counts()
+	u.t.Logf("%d tasks done beside %d that are not due: %d lost, %d early, %d more than once", done, u.size.rows, done-seen, early, again)
+	if done < 2*u.size.rate || done != seen || early != 0 || again != 0 {
+		u.t.Error("a promise is broken")
+	}
+	for i, p := range u.phases[:len(u.phases)-1] {
+		to := u.phases[i+1].from
+		u.t.Logf("%s: %.1f s; lateness %s; longest statements %v", p.name, to.Sub(p.from).Seconds(), u.lateness(p.from, to), u.slowest(p.from, to))
+	}
+}
+
+// lateness describes the callbacks of tasks that were due in a span.
+func (u *upgradeRun) lateness(from, to time.Time) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var late []time.Duration
+	for _, a := range u.arrivals {
+		if a.due.After(from) && a.due.Before(to) {
+			late = append(late, a.at.Sub(a.due))
+		}
+	}
+	if len(late) == 0 {
+		return "of none"
+	}
+	slices.Sort(late)
+	at := func(share float64) time.Duration {
+		return late[int(share*float64(len(late)-1))].Round(100 * time.Microsecond)
+	}
+	return fmt.Sprintf("of %d: p50 %s, p99 %s, max %s", len(late), at(0.5), at(0.99), at(1))
+}
