@@ -65,7 +65,7 @@ func (u *upgradeRun) watchLocks() *lockWaits {
 	w := &lockWaits{stop: cancel, ended: make(chan struct{}), longest: map[string]time.Duration{}}
 	go func() {
 		defer close(w.ended)
-		since := map[int64]time.Time{}
+		since := map[waiter]time.Time{}
 		for ctx.Err() == nil && w.err == nil {
 			w.err = w.look(ctx, u, since)
 			time.Sleep(5 * time.Millisecond)
@@ -74,29 +74,34 @@ func (u *upgradeRun) watchLocks() *lockWaits {
 	return w
 }
 
+// waiter is a statement that waits.
+type waiter struct {
+	id   int64 // of its connection
+	text string
+}
+
 // look notes who waits, and since when.
-func (w *lockWaits) look(ctx context.Context, u *upgradeRun, since map[int64]time.Time) error {
-	rows, err := u.db.QueryContext(ctx, `SELECT id, COALESCE(LEFT(info, 100), '') FROM information_schema.processlist WHERE state LIKE 'Waiting for %lock'`)
+func (w *lockWaits) look(ctx context.Context, u *upgradeRun, since map[waiter]time.Time) error {
+	rows, err := u.db.QueryContext(ctx, `SELECT id, COALESCE(LEFT(info, 1000), '') FROM information_schema.processlist WHERE state LIKE 'Waiting for %lock'`)
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
 	defer func() { _ = rows.Close() }()
-	now, waiting := time.Now(), map[int64]bool{}
+	now, waiting := time.Now(), map[waiter]bool{}
 	for rows.Next() {
-		var id int64
-		var text string
-		if err := rows.Scan(&id, &text); err != nil {
+		var one waiter
+		if err := rows.Scan(&one.id, &one.text); err != nil {
 			return unlessEnded(ctx, err)
 		}
-		waiting[id] = true
-		if since[id].IsZero() {
-			since[id] = now
+		waiting[one] = true
+		if since[one].IsZero() {
+			since[one] = now
 		}
-		if m := sentBy.FindStringSubmatch(text); m != nil && now.After(since[id]) {
-			w.longest[m[1]] = max(w.longest[m[1]], now.Sub(since[id]).Truncate(time.Millisecond))
+		if m := sentBy.FindStringSubmatch(one.text); m != nil && now.After(since[one]) {
+			w.longest[m[1]] = max(w.longest[m[1]], now.Sub(since[one]).Truncate(time.Millisecond))
 		}
 	}
-	maps.DeleteFunc(since, func(id int64, _ time.Time) bool { return !waiting[id] })
+	maps.DeleteFunc(since, func(one waiter, _ time.Time) bool { return !waiting[one] })
 	w.most, w.looks = max(w.most, len(waiting)), w.looks+1
 	return unlessEnded(ctx, rows.Err())
 }
