@@ -19,8 +19,11 @@ ifneq ($(ETCD),)
 export TOCSIN_ETCD = $(shell scripts/install-server.sh $(ETCD))/etcd
 endif
 
+# The packages of all modules in go.work, where ./... stands for those of the root module alone.
+ALL = work
+
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-sql test-mysql test-debian13 model check format vet staticcheck lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers clean
+.PHONY: help run build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -37,7 +40,7 @@ build: ## build bin/tocsin
 
 test: ## install what is missing, run all tests with the race detector, then the model
 	@scripts/install-deps.sh test
-	go test -race -p 1 -timeout 10m $(TESTARGS) ./...
+	go test -race -p 1 -timeout 10m $(TESTARGS) $(ALL)
 	@$(MAKE) --no-print-directory model
 	@go run ./internal/house/servertests left-out
 
@@ -57,7 +60,7 @@ model: ## search every cast of the row's model, without the race detector, which
 
 check: lint test ## format, vet, staticcheck and race tests: what a change must pass
 
-# bench/peers is a Go module of its own. format sees it; to vet it takes all that its
+# bench/peers is a Go module of its own, outside go.work. format sees it; to vet it takes all that its
 # peers import, which a fresh clone would download for that alone: test-peers does it.
 lint: format vet staticcheck ## the part of check that runs nothing
 
@@ -65,10 +68,16 @@ format: ## fail if a file is not formatted
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 
 vet: ## go vet
-	go vet ./...
+	go vet $(ALL)
 
-staticcheck: ## staticcheck, in the version of go.mod
-	go tool staticcheck ./...
+staticcheck: ## staticcheck, in the version of internal/tools/go.mod
+	go tool staticcheck $(ALL)
+
+tidy: ## go mod tidy in every module, after a change of imports or versions
+	@for dir in $$(go list -m -f '{{.Dir}}') bench/peers; do echo "$$dir" && GOWORK=off go -C "$$dir" mod tidy || exit 1; done
+
+modules: ## print what a program that adds tasks, one with a node, and the command need: modules, sums, bytes
+	@scripts/modules.sh
 
 fuzz: ## run each fuzz target for FUZZTIME (1m)
 	@scripts/fuzz.sh $(FUZZTIME)
@@ -104,12 +113,12 @@ bench: ## install what is missing, measure every target of docs/performance.md: 
 bench-peers: ## install what is missing, measure Tocsin beside its peers: make bench-peers ARGS="--rounds 1 --only tocsin,river"
 	@scripts/install-deps.sh peers
 	@mkdir -p bin
-	@go -C bench/peers build -o ../../bin/peers .
+	@GOWORK=off go -C bench/peers build -o ../../bin/peers .
 	@exec bin/peers $(ARGS)
 
 test-peers: ## install what is missing, vet and test bench/peers, which is a Go module of its own
 	@scripts/install-deps.sh peers
-	cd bench/peers && go vet ./... && go test -timeout 10m $(TESTARGS) ./...
+	cd bench/peers && export GOWORK=off && go vet ./... && go test -timeout 10m $(TESTARGS) ./...
 
 clean: ## remove what build and run made
 	rm -rf bin

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -136,10 +135,7 @@ func TestABizTypeThatIsAppliedLaterIsFound(t *testing.T) {
 	if !errors.Is(err, tocsin.ErrUnknownBizType) || err.Error() != `unknown biz type "late.type": apply it with 'tocsin biz apply'` {
 		t.Fatal(err)
 	}
-	more := append(policies(), biztype.Policy{Name: "late.type", Number: 99, Group: "shop"})
-	if _, err := biztype.Apply(t.Context(), cfg, more); err != nil {
-		t.Fatal(err)
-	}
+	applyTypes(t, cfg, map[int]string{99: "late.type"})
 	for began := time.Now(); err != nil; _, err = c.Add(t.Context(), late.New(1, "x", tocsin.In(0))) {
 		if !errors.Is(err, tocsin.ErrUnknownBizType) || time.Since(began) > 10*time.Second {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/devserver/etcdtest"
 )
 
 // startSecureEtcd starts one that wants client certificates of the authority.
@@ -60,7 +61,7 @@ func TestClustersShareAnEtcdWithTLSAndPasswords(t *testing.T) {
 	authority := devtest.NewAuthority(t)
 	etcd := startSecureEtcd(t, authority)
 	at := EtcdConfig{Endpoints: []string{etcd.Endpoint()}, TLS: trusting(t, authority, authority)}
-	devtest.WantPasswords(t, dialAs(t, at), "shop", "shop-2")
+	etcdtest.WantPasswords(t, dialAs(t, at), "shop", "shop-2")
 	crowdOf := func(cluster string) *crowd {
 		at.Username, at.Password = cluster, "pass-"+cluster
 		return &crowd{t: t, cluster: cluster, client: dialAs(t, at), changed: make(chan struct{}), last: make(map[string]int64)}
@@ -124,7 +125,7 @@ func TestDialSaysWhyASecureEtcdRefuses(t *testing.T) {
 	authority, stranger := devtest.NewAuthority(t), devtest.NewAuthority(t)
 	etcd := startSecureEtcd(t, authority)
 	good := trusting(t, authority, authority)
-	devtest.WantPasswords(t, dialAs(t, EtcdConfig{Endpoints: []string{etcd.Endpoint()}, TLS: good}), "shop")
+	etcdtest.WantPasswords(t, dialAs(t, EtcdConfig{Endpoints: []string{etcd.Endpoint()}, TLS: good}), "shop")
 	plain := devtest.Etcd(t)
 	for name, c := range map[string]struct {
 		cfg  EtcdConfig

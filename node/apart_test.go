@@ -8,13 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -45,18 +43,13 @@ func onServers(t *testing.T, p place, other string, policy biztype.Policy) place
 }
 
 // throughProxy is p as a node sees it whose way to the second server can be cut.
-func throughProxy(t *testing.T, p place, port int) (place, *toxiproxy.Proxy) {
+func throughProxy(t *testing.T, p place, port int) (place, *devtest.Relay) {
 	t.Helper()
-	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	proxy := toxiproxy.NewProxy(proxies, "db2", "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", port))
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Stop)
+	way := devtest.NewRelay(t, fmt.Sprintf("127.0.0.1:%d", port))
 	servers := append([]tocsin.Server(nil), p.cfg.Servers...)
-	servers[1].DSN = strings.Replace(servers[1].DSN, fmt.Sprintf("127.0.0.1:%d", port), proxy.Listen, 1)
+	servers[1].DSN = strings.Replace(servers[1].DSN, fmt.Sprintf("127.0.0.1:%d", port), way.Addr, 1)
 	p.cfg.Servers = servers
-	return p, proxy
+	return p, way
 }
 
 // ownersAre waits until each table has the owner that want gives, by the beginning
@@ -95,7 +88,7 @@ func all(ids []string, name string) bool {
 func TestTablesOfAServerThatOneNodeCannotReachGoToTheOther(t *testing.T) {
 	t.Parallel()
 	p, port := onTwoServers(t, closePolicy())
-	apart, proxy := throughProxy(t, p, port)
+	apart, way := throughProxy(t, p, port)
 	late := make(chan time.Duration, 10000)
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
@@ -117,7 +110,7 @@ func TestTablesOfAServerThatOneNodeCannotReachGoToTheOther(t *testing.T) {
 		return n == 4 && !slices.Contains(owners, "")
 	}
 	ownersAre(t, p, "both have their share", shared)
-	proxy.Stop()
+	way.Cut()
 	cut := time.Now()
 	var ids []tocsin.JobID
 	for n := range uint64(400) {
@@ -133,7 +126,5 @@ func TestTablesOfAServerThatOneNodeCannotReachGoToTheOther(t *testing.T) {
 		worst = max(worst, receive(t, late, "its delivery"))
 	}
 	t.Logf("worst lateness %.1f s, %d second deliveries", worst.Seconds(), len(late))
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	way.Mend(t)
 }

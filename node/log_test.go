@@ -84,8 +84,8 @@ func (l logged) withinBudget(t *testing.T, first int) {
 func TestNodesThatStartWhileAServerIsDownSaySoInAFewLines(t *testing.T) {
 	t.Parallel()
 	p, port := onTwoServersOf(t, newPlaceOf(t, 32, closePolicy()), closePolicy())
-	p, proxy := throughProxy(t, p, port)
-	proxy.Stop()
+	p, way := throughProxy(t, p, port)
+	way.Cut()
 	var nodes []logged
 	for i := range 3 {
 		var h node.Handlers
@@ -99,9 +99,7 @@ func TestNodesThatStartWhileAServerIsDownSaySoInAFewLines(t *testing.T) {
 		}
 	}
 	ownersAre(t, p, "all tables have an owner, those of the server that is down too", func(owners []string) bool { return !slices.Contains(owners, "") })
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	way.Mend(t)
 	for n := range uint64(40) {
 		await(t, p, add(t, p, orderClose.New(n+1, order{n}, tocsin.In(0))), "a task on either server", withStatus(tocsin.Done))
 	}

@@ -19,7 +19,7 @@ const aDropStalls = 5 * time.Second
 func TestTheTablesOfAServerThatIsAwayHoldUpNoOthersWhenANodeJoins(t *testing.T) {
 	t.Parallel()
 	p, port := onTwoServers(t, closePolicy())
-	apart, proxy := throughProxy(t, p, port)
+	apart, way := throughProxy(t, p, port)
 	begun, over := make(chan int, 100), make(chan struct{})
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
@@ -42,7 +42,7 @@ func TestTheTablesOfAServerThatIsAwayHoldUpNoOthersWhenANodeJoins(t *testing.T) 
 			inHand[receive(t, begun, "a delivery")] = true
 		}
 	}
-	proxy.Stop()
+	way.Cut()
 	start("b", p)
 	ownersAre(t, p, "b is there", func([]string) bool { return registered(t, p) == 2 })
 	came := time.Now()
@@ -52,9 +52,7 @@ func TestTheTablesOfAServerThatIsAwayHoldUpNoOthersWhenANodeJoins(t *testing.T) 
 	if took := time.Since(came); took > aDropStalls*4/5 {
 		t.Errorf("b had them after %s: they have waited for those of the second server", took)
 	}
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	way.Mend(t)
 	close(over)
 	ownersAre(t, p, "b has its whole share", func(owners []string) bool {
 		return !all(owners[4:], "a") && owners[5] != "" && owners[7] != ""

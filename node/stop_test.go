@@ -54,7 +54,7 @@ func TestANodeEndsWithinItsDrainTimeoutAndFiveSecondsWhileAServerIsAway(t *testi
 	t.Parallel()
 	const drain = 5 * time.Second
 	p, port := onTwoServers(t, closePolicy())
-	apart, proxy := throughProxy(t, p, port)
+	apart, way := throughProxy(t, p, port)
 	begun, over := make(chan int, 100), make(chan struct{})
 	t.Cleanup(func() { close(over) })
 	var h node.Handlers
@@ -79,7 +79,7 @@ func TestANodeEndsWithinItsDrainTimeoutAndFiveSecondsWhileAServerIsAway(t *testi
 		}
 	}
 	receive(t, begun, "a delivery of the second server")
-	proxy.Stop()
+	way.Cut()
 	stopped := time.Now()
 	stop()
 	if err := receive(t, ended, "the end of the node"); err == nil {

@@ -240,7 +240,7 @@ func TestAnotherClustersServerBehindAnAddressIsNeverWritten(t *testing.T) {
 	p, port := onTwoServers(t, closePolicy())
 	their, digest := strangers(t, p)
 	before := digest()
-	apart, proxy := throughProxy(t, p, port)
+	apart, way := throughProxy(t, p, port)
 	delivered := make(chan uint64, 1000)
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
@@ -253,11 +253,7 @@ func TestAnotherClustersServerBehindAnAddressIsNeverWritten(t *testing.T) {
 	await(t, p, first, "a task on the second server", withStatus(tocsin.Done))
 	waits := add(t, p, orderClose.New(p.bizIDIn(1, 1), order{mine}, tocsin.In(3*time.Second)))
 
-	proxy.Stop()
-	proxy.Upstream = fmt.Sprintf("127.0.0.1:%d", their)
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	way.LeadTo(t, fmt.Sprintf("127.0.0.1:%d", their))
 	reportIs(t, n, "that the database is another cluster's", saysWrong("cluster of the config is"))
 	for i := range 4 {
 		id := add(t, p, orderClose.New(p.bizIDIn(0, i), order{mine}, tocsin.In(time.Duration(i)*1200*time.Millisecond)))
@@ -267,11 +263,7 @@ func TestAnotherClustersServerBehindAnAddressIsNeverWritten(t *testing.T) {
 		t.Errorf("the strangers' tables have changed:\n%s\nbefore:\n%s", after, before)
 	}
 
-	proxy.Stop()
-	proxy.Upstream = fmt.Sprintf("127.0.0.1:%d", port)
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	way.LeadTo(t, fmt.Sprintf("127.0.0.1:%d", port))
 	await(t, p, waits, "the task that waited", withStatus(tocsin.Done))
 	reportIs(t, n, "that all is well", saysNothing)
 	if after := digest(); after != before {

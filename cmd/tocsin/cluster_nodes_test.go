@@ -7,30 +7,23 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
-
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // cutOff starts a node whose way to etcd can be cut, and says where its status
 // page is.
-func cutOff(s *site, name string) (way *toxiproxy.Proxy, page string) {
+func cutOff(s *site, name string) (way *devtest.Relay, page string) {
 	s.t.Helper()
 	return cutOffFrom(s, name, devtest.Etcd(s.t))
 }
 
 // cutOffFrom is cutOff from another etcd.
-func cutOffFrom(s *site, name, etcd string) (way *toxiproxy.Proxy, page string) {
+func cutOffFrom(s *site, name, etcd string) (way *devtest.Relay, page string) {
 	s.t.Helper()
-	way = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "etcd", "127.0.0.1:0", etcd)
-	if err := way.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(way.Stop)
+	way = devtest.NewRelay(s.t, etcd)
 	page = freePage(s.t)
-	s.write("cut.yaml", strings.Replace(s.yaml(s.layout, s.dsn()), devtest.Etcd(s.t), way.Listen, 1))
+	s.write("cut.yaml", strings.Replace(s.yaml(s.layout, s.dsn()), devtest.Etcd(s.t), way.Addr, 1))
 	s.serve(name, "--config", "cut.yaml", "--listen", page)
 	return way, page
 }
@@ -53,7 +46,7 @@ func TestClusterNodesShowsANodeInClaimMode(t *testing.T) {
 	s.ownedBy(map[string]int{"lonely": 8})
 	id := s.nodes()[0].ID
 	s.run("cluster", "nodes", "--ask", page).says(t, id+"  ownership", page+"  "+id+"  ownership")
-	way.Stop()
+	way.Cut()
 	s.waitFor("the node is not listed any more", func() bool { return len(s.nodes()) == 0 })
 	s.run("cluster", "nodes").says(t, "note: "+id+" is not registered and took 8 tables last, which nobody has now")
 	s.run("cluster", "nodes", "--ask", page).says(t, page+"  "+id+"  claim")
@@ -69,9 +62,7 @@ func TestClusterNodesShowsANodeInClaimMode(t *testing.T) {
 		t.Errorf("got %+v", groups)
 	}
 	s.run("cluster", "nodes", "--ask", "nowhere").refused(t, exitUsage, `--ask "nowhere": want host:port`)
-	if err := way.Start(); err != nil {
-		t.Fatal(err)
-	}
+	way.Mend(t)
 	s.ownedBy(map[string]int{"lonely": 8})
 }
 

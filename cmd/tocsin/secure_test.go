@@ -9,6 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/devserver/etcdtest"
 )
 
 // secureEtcd starts one that wants certificates, and gives the config that fits.
@@ -42,7 +43,7 @@ func (s *site) wantPasswords() {
 		s.t.Fatal(err)
 	}
 	defer client.Close()
-	devtest.WantPasswords(s.t, client, s.prefix)
+	etcdtest.WantPasswords(s.t, client, s.prefix)
 }
 
 func TestNodesAndCommandsReachAnEtcdThatWantsTLSAndAPassword(t *testing.T) {

@@ -78,7 +78,7 @@ func TestAfterEtcdWasWipedTheNewOwnerIsTheOneWhoClaims(t *testing.T) {
 	etcd := s.ownEtcd()
 	way, oldPage := cutOffFrom(s, "old", etcd.Endpoint())
 	s.ownedBy(map[string]int{"old": 8})
-	way.Stop()
+	way.Cut()
 	s.waitFor("the old node is in claim mode", func() bool { return s.mode(oldPage) == "claim" })
 	etcd.wipe()
 	page := freePage(t)

@@ -1,4 +1,4 @@
-// Package house is the authority for the module's house rules: who may import whom, where SQL stands, what is
+// Package house is the authority for the house rules of the modules in go.work: who may import whom, where SQL stands, what is
 // documented, how long functions and files are. Its tests read every file of the module and fail with one line
 // per violation, "store/peek.go:12: ...".
 //
@@ -14,6 +14,7 @@
 //	once       a walk over all tables outside internal/tablewalk, an errgroup as a sync.WaitGroup
 //	paths      paths of somebody's machine, in any text file
 //	targets    `make x` in README, docs and scripts: x is a target of the Makefile
+//	needs      what a program that imports Tocsin gets into its go.sum and go.mod
 //
 // Everything is parsed in this process, so that `go test` sees which files the result depends on and runs the
 // tests again when one changes. A file that does not parse is an error of Load.

@@ -70,17 +70,20 @@ func TestScriptsAreExecutable(t *testing.T) {
 	}
 }
 
-// TestLoadReadsTheModuleAlone guards the guards: a rule that reads nothing holds always.
-func TestLoadReadsTheModuleAlone(t *testing.T) {
+// TestLoadReadsTheModulesOfTheWorkspaceAlone guards the guards: a rule that reads nothing holds always.
+func TestLoadReadsTheModulesOfTheWorkspaceAlone(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for _, name := range []string{
-		"go.mod", "a.go", "sub/b.go", "sub/c_test.go", ".ci/run", "Makefile", // read
+		"go.mod", "go.work", "a.go", "sub/b.go", "sub/c_test.go", ".ci/run", "Makefile", "cmd/x/go.mod", "cmd/x/g.go", // read
 		".git/d.go", "sub/testdata/e.go", "bench/peers/go.mod", "bench/peers/f.go", "bin/tocsin", "logo.png", // not
 	} {
 		body := "package x\n"
-		if filepath.Base(name) == "go.mod" {
+		switch filepath.Base(name) {
+		case "go.mod":
 			body = "module x\n"
+		case "go.work":
+			body = "use (\n\t.\n\t./cmd/x\n)\n"
 		}
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -98,10 +101,10 @@ func TestLoadReadsTheModuleAlone(t *testing.T) {
 	for _, text := range m.Texts {
 		texts = append(texts, text.Path)
 	}
-	if got, want := strings.Join(texts, " "), ".ci/run Makefile a.go go.mod sub/b.go sub/c_test.go"; got != want {
+	if got, want := strings.Join(texts, " "), ".ci/run Makefile a.go cmd/x/g.go cmd/x/go.mod go.mod go.work sub/b.go sub/c_test.go"; got != want {
 		t.Errorf("read %s, want %s", got, want)
 	}
-	if len(m.Go) != 3 || len(m.shipped()) != 2 {
-		t.Errorf("%d Go files, %d shipped; want 3, 2", len(m.Go), len(m.shipped()))
+	if len(m.Go) != 4 || len(m.shipped()) != 3 {
+		t.Errorf("%d Go files, %d shipped; want 4, 3", len(m.Go), len(m.shipped()))
 	}
 }

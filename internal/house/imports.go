@@ -59,10 +59,11 @@ var foreign = []struct {
 	prefix string
 	only   []string
 }{
-	{"go.etcd.io/", []string{"assign", "biztype", "internal/devserver/devtest"}},
+	{"go.etcd.io/", []string{"assign", "biztype", "internal/devserver/etcdtest"}},
 	{"github.com/spf13/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
 	{"github.com/schollz/progressbar/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
-	{"testing", []string{"tocsintest", "internal/devserver/devtest", "sink/sinktest"}},
+	{"github.com/Shopify/toxiproxy/", []string{"internal/chaos"}},
+	{"testing", []string{"tocsintest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest"}},
 	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "bench", "internal/devserver/...", "internal/..."}},
 }
 

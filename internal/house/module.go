@@ -1,6 +1,7 @@
 package house
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -13,10 +14,10 @@ import (
 	"strings"
 )
 
-// modulePath is that of go.mod.
+// modulePath is that of go.mod. The paths of the other modules in go.work begin with it.
 const modulePath = "github.com/tocsinhq/tocsin"
 
-// Module is what the rules read: the Go files and the other text files of the module.
+// Module is what the rules read: the Go files and the other text files of all modules in go.work.
 type Module struct {
 	Go    []*File
 	Texts []Text // all files with text in them, Go files too
@@ -35,14 +36,19 @@ type File struct {
 	fset *token.FileSet
 }
 
-// Load reads the module in the folder root, without hidden folders other than .ci, testdata, and modules of their own.
+// Load reads the module in the folder root and the modules of its go.work, without hidden folders other than .ci and
+// without testdata. Other modules below root are left out.
 func Load(root string) (Module, error) {
 	var m Module
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+	work, err := os.ReadFile(filepath.Join(root, "go.work"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return m, err
+	}
+	err = fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && skipped(root, name):
+		case d.IsDir() && skipped(root, string(work), name):
 			return fs.SkipDir
 		case d.IsDir() || !isText(name):
 			return nil
@@ -52,12 +58,12 @@ func Load(root string) (Module, error) {
 	return m, err
 }
 
-// skipped reports whether the folder is no part of the module.
-func skipped(root, name string) bool {
+// skipped reports whether the folder belongs to none of the modules. work is the text of go.work.
+func skipped(root, work, name string) bool {
 	if name == "." || name == ".ci" {
 		return false
 	}
-	if _, err := os.Stat(filepath.Join(root, name, "go.mod")); err == nil {
+	if _, err := os.Stat(filepath.Join(root, name, "go.mod")); err == nil && !strings.Contains(work, "\t./"+name+"\n") {
 		return true
 	}
 	base := path.Base(name)
@@ -67,7 +73,7 @@ func skipped(root, name string) bool {
 // isText tells text by its name: what has no ending is a script or a Makefile.
 func isText(name string) bool {
 	switch path.Ext(name) {
-	case "", ".go", ".mod", ".sql", ".sh", ".md", ".yaml", ".yml", ".json", ".service":
+	case "", ".go", ".mod", ".work", ".sql", ".sh", ".md", ".yaml", ".yml", ".json", ".service":
 		return true
 	}
 	return false

@@ -1,4 +1,7 @@
-package devtest
+// Package etcdtest prepares an etcd for tests of who may do what there. It stands apart from package devtest, so that
+// tests which use no etcd don't need its client: the tests of the root package put all that they import into the go.sum
+// of every program that adds tasks.
+package etcdtest
 
 import (
 	"testing"
