@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Holder is the node's side: who peeks and delivers. Its methods are called at the same time for tables of different servers,
@@ -88,7 +89,7 @@ func (a *Assign) ID() string { return *a.id.Load() }
 
 // rename begins a new incarnation.
 func (a *Assign) rename() {
-	id := newID(a.cfg.Node)
+	id := name.NewID(a.cfg.Node)
 	a.id.Store(&id)
 }
 

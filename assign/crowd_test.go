@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 func TestMain(m *testing.M) { devtest.Main(m) }
@@ -44,7 +45,7 @@ func newCrowd(t *testing.T) *crowd {
 func newCrowdOn(t *testing.T, etcd string) *crowd {
 	t.Helper()
 	return &crowd{
-		t: t, cluster: "test-" + newID("c"), etcd: etcd, client: dial(t, etcd),
+		t: t, cluster: "test-" + name.NewID("c"), etcd: etcd, client: dial(t, etcd),
 		changed: make(chan struct{}), last: make(map[string]int64),
 	}
 }

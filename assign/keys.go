@@ -1,8 +1,6 @@
 package assign
 
 import (
-	"crypto/rand"
-	"encoding/base32"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -12,16 +10,7 @@ import (
 )
 
 // incarnationLen is the length of the random end of a node's id.
-const incarnationLen = 8
-
-var incarnationText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// newID gives a node's id, "host-k3j2h4ax": a restarted node is a new one.
-func newID(node string) string {
-	var b [5]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return node + "-" + incarnationText.EncodeToString(b[:])
-}
+const incarnationLen = 8 // see name.NewID
 
 // space is where a group's keys are: "/{cluster}/groups/{group}/".
 type space string

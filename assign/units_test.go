@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 func TestConfigIsRefused(t *testing.T) {
@@ -47,8 +48,8 @@ func TestConfigIsRefused(t *testing.T) {
 
 func TestAnIDFitsItsColumnAndIsFresh(t *testing.T) {
 	t.Parallel()
-	name := strings.Repeat("n", maxNode)
-	if a, b := newID(name), newID(name); a == b || len(a) != 64 || !strings.HasPrefix(a, name+"-") {
+	long := strings.Repeat("n", maxNode)
+	if a, b := name.NewID(long), name.NewID(long); a == b || len(a) != 64 || !strings.HasPrefix(a, long+"-") {
 		t.Errorf("%q, %q", a, b)
 	}
 }

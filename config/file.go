@@ -38,6 +38,7 @@ type Layout struct {
 	Databases int    `yaml:"databases"` // at least 1
 	Tables    int    `yaml:"tables"`    // in each database, at least 1
 	Prefix    string `yaml:"prefix"`    // of database names; "": toc
+	Ownership string `yaml:"ownership"` // etcd: nodes own tables, by keys in etcd; rows: every node claims each row, and etcd is not used; "": etcd
 }
 
 // Server is one MySQL endpoint, a primary.

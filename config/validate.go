@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/internal/schedule"
 )
@@ -69,6 +70,8 @@ func (f File) problems() []problem {
 	} else {
 		c.servers(f)
 	}
+	c.refuse(f.Layout.Ownership != "" && f.Layout.Ownership != ddl.ByEtcd && f.Layout.Ownership != ddl.ByRows, "$.layout.ownership",
+		"layout.ownership %q: use %s or %s", f.Layout.Ownership, ddl.ByEtcd, ddl.ByRows)
 	c.etcd(f.Etcd)
 	c.node(f.Node)
 	c.scan(f.Scan)

@@ -97,6 +97,7 @@ func (a *application) agree() error {
 			}
 			a.opt.Cluster = stored.Cluster
 			a.opt.Identity = cmp.Or(stored.Identity, a.opt.Identity)
+			a.opt.Ownership = stored.Ownership
 			a.result.From = min(cmp.Or(a.result.From, stored.Version), stored.Version)
 			a.opt.worksWith = min(cmp.Or(a.opt.worksWith, stored.WorksWith), stored.WorksWith)
 		}

@@ -22,13 +22,14 @@ type layoutRow struct {
 	Version   int    `db:"schema_version"`
 	WorksWith int    `db:"works_with"`
 	State     string `db:"state"`
+	Ownership string `db:"ownership"`
 }
 
 // newRow returns the row that Apply writes into database number db.
 func newRow(layout tocsin.Layout, db int, opt Options) layoutRow {
 	return layoutRow{
 		Cluster: opt.Cluster, Identity: opt.Identity, Number: db, Databases: layout.Databases, Tables: layout.Tables, Hash: Hash,
-		HorizonMS: opt.DoorbellHorizon.Milliseconds(), Version: tocsin.SchemaVersion, WorksWith: cmp.Or(opt.worksWith, tocsin.SchemaVersion), State: Active,
+		Ownership: opt.Ownership, HorizonMS: opt.DoorbellHorizon.Milliseconds(), Version: tocsin.SchemaVersion, WorksWith: cmp.Or(opt.worksWith, tocsin.SchemaVersion), State: Active,
 	}
 }
 
@@ -46,6 +47,7 @@ func (r layoutRow) insert(database string) string {
 		"{version}", strconv.Itoa(r.Version),
 		"{works_with}", strconv.Itoa(r.WorksWith),
 		"{state}", r.State,
+		"{ownership}", cmp.Or(r.Ownership, ByEtcd),
 	).Replace(insertLayout)
 }
 
@@ -56,7 +58,8 @@ func (r layoutRow) mark(database string) string {
 
 // conflict returns how a stored row contradicts the wanted one, naming both; place is
 // the database and its server. An empty cluster matches any, as does an empty
-// identity on either side; a different horizon or state is no conflict.
+// identity on either side, and an empty ownership; a different horizon or state is no
+// conflict.
 func (r layoutRow) conflict(stored layoutRow, place string) error {
 	mine, theirs := shape(r), shape(stored)
 	switch {
@@ -71,6 +74,9 @@ func (r layoutRow) conflict(stored layoutRow, place string) error {
 	case r.Identity != "" && stored.Identity != "" && r.Identity != stored.Identity:
 		return fmt.Errorf("identity is %s, but %s has %s: it is of another cluster with the same id, correct the servers of the config",
 			r.Identity, place, stored.Identity)
+	case r.Ownership != "" && r.Ownership != stored.Ownership:
+		return fmt.Errorf("ownership of the config is %q, that of %s is %q: set layout.ownership of the config, or stop all nodes and run `tocsin ddl ownership %s`",
+			r.Ownership, place, stored.Ownership, r.Ownership)
 	case max(stored.Version, stored.WorksWith) > r.Version:
 		return fmt.Errorf("%s has schema version %d, this program is for %d: use the tocsin that migrated it, or a newer one", place, stored.Version, r.Version)
 	}

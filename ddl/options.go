@@ -21,6 +21,7 @@ const (
 type Options struct {
 	Cluster         string                // id for all databases, [A-Za-z0-9._-], at most 64; "" takes the config's, else the stored one, else makes one
 	Identity        string                // distinguishes the cluster from others with its id; form as Cluster; "" takes the stored one, or else makes one
+	Ownership       string                // ByEtcd or ByRows, for new databases; others that say otherwise are refused; "" takes the stored one, else ByEtcd
 	DoorbellHorizon time.Duration         // stored in new databases; 0 means 10 s, at most 1 h; a stored one stays
 	Parallel        int                   // connections to each server, and two more while tables are altered; 0 means 4, at most 64
 	Progress        func(done, total int) // tables that stand, of all; called often, by one goroutine at a time; nil: no calls
@@ -61,6 +62,8 @@ func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
 	switch {
 	case cfg.Cluster != "" && o.Cluster != cfg.Cluster:
 		return o, fmt.Errorf("cluster id %q differs from the config's %q", o.Cluster, cfg.Cluster)
+	case o.Ownership != "" && checkOwnership(o.Ownership) != nil:
+		return o, checkOwnership(o.Ownership)
 	case o.DoorbellHorizon < time.Millisecond || o.DoorbellHorizon > maxDoorbellHorizon:
 		return o, fmt.Errorf("doorbell horizon %s: use 1ms to %s", o.DoorbellHorizon, maxDoorbellHorizon)
 	case o.Wait < 0:

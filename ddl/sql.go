@@ -12,6 +12,9 @@ const (
 	Hash    = layoutrow.Hash    // the function from biz_id to table number
 	Active  = layoutrow.Active  // the state of a database that is in use
 	Retired = layoutrow.Retired // of one that has moved to another server
+
+	ByEtcd = layoutrow.ByEtcd // ownership: each table has an owner, by a key in etcd
+	ByRows = layoutrow.ByRows // ownership: nobody owns tables, every node claims each row
 )
 
 //go:embed sql/*.sql
@@ -35,10 +38,10 @@ const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARA
 // checked before.
 const insertLayout = "INSERT /* tocsin ddl layout */ IGNORE INTO `{database}`.layout" + `
     (id, cluster_id, database_no, databases_total, tables_per_database, hash,
-     doorbell_horizon_ms, schema_version, works_with, state, gmt_create, identity)
+     doorbell_horizon_ms, schema_version, works_with, state, gmt_create, identity, ownership)
 VALUES
     (1, '{cluster}', {number}, {databases}, {tables}, '{hash}',
-     {horizon}, {version}, {works_with}, '{state}', UTC_TIMESTAMP(3), '{identity}')`
+     {horizon}, {version}, {works_with}, '{state}', UTC_TIMESTAMP(3), '{identity}', '{ownership}')`
 
 // selectWide reports whether a layout table has the column identity, which clusters
 // from before identities lack.
@@ -68,13 +71,14 @@ WHERE id = 1
     AND identity = ''`
 
 // selectLayout reads the layout row of one database; no row: none was written. If the
-// table is too old to have the column identity, the name refers to the outer query's
-// column, which is empty.
+// table is too old to have the column identity or ownership, the name refers to the
+// outer query's column, which is empty, or etcd.
 const selectLayout = `SELECT /* tocsin ddl layout */
     cluster_id,
     (SELECT (SELECT identity FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older) AS identity,
     database_no, databases_total, tables_per_database, hash,
-    doorbell_horizon_ms, schema_version, works_with, state
+    doorbell_horizon_ms, schema_version, works_with, state,
+    (SELECT (SELECT ownership FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older) AS ownership
 FROM ` + "`{database}`" + `.layout
 WHERE id = 1`
 
@@ -102,6 +106,28 @@ SET works_with = {version}
 WHERE id = 1
     AND works_with < {version}
     AND schema_version >= {version}`
+
+// changeOwnership writes who may start a row. Primary key. Zero rows: it says so already, or programs for older schema
+// versions, which would not look, may still use the database.
+const changeOwnership = "UPDATE /* tocsin ddl ownership */ `{database}`.layout" + `
+SET ownership = '{ownership}'
+WHERE id = 1
+    AND ownership <> '{ownership}'
+    AND works_with >= {version}`
+
+// selectNode reads the node that wrote its row last in one database, at most {seconds} ago; no row: there is none.
+// deleteNodes forgets all nodes.
+const (
+	selectNode = `SELECT /* tocsin ddl ownership */
+    node,
+    TIMESTAMPDIFF(SECOND, seen, UTC_TIMESTAMP(3))
+FROM ` + "`{database}`" + `.node
+WHERE seen > UTC_TIMESTAMP(3) - INTERVAL {seconds} SECOND
+ORDER BY seen DESC
+LIMIT 1`
+
+	deleteNodes = "DELETE /* tocsin ddl ownership */ FROM `{database}`.node"
+)
 
 // takeMigration waits for the right to migrate the databases of a server; holderOfMigration returns the connection that
 // has it, NULL if none does. The right goes with its connection. Parameters: the lock's name, and how many seconds to wait.

@@ -194,7 +194,7 @@ func (v *verification) layout(ctx context.Context, s *site, db int, r *report) e
 }
 
 // clusters finds databases whose cluster id differs from the first one's, or whose
-// identity differs from that of most.
+// identity differs from that of most, or whose ownership differs from the first one's.
 func (v *verification) clusters(sites []*site) {
 	rows, servers := map[int]layoutRow{}, map[int]*site{}
 	for _, s := range sites {
@@ -202,16 +202,18 @@ func (v *verification) clusters(sites []*site) {
 			rows[db], servers[db] = row, s
 		}
 	}
-	first, agreed := "", identityOf(rows)
+	first, agreed, ownership := "", identityOf(rows), ""
 	for _, db := range slices.Sorted(maps.Keys(rows)) {
 		if first == "" {
-			first = rows[db].Cluster
+			first, ownership = rows[db].Cluster, rows[db].Ownership
 		}
 		r, row := report{server: servers[db].Name}, servers[db].layout.Database(db)+".layout"
 		if rows[db].Cluster != first && v.cluster == "" {
 			r.add(row, fmt.Sprintf("belongs to cluster %q, those before it to %q", rows[db].Cluster, first))
 		} else if id := rows[db].Identity; id != "" && id != agreed {
 			r.add(row, fmt.Sprintf("has identity %s, most others %s: it is of another cluster with the same id", id, agreed))
+		} else if rows[db].Ownership != ownership {
+			r.add(row, fmt.Sprintf("has ownership %q, those before it %q: run `tocsin ddl ownership` again, with all nodes stopped", rows[db].Ownership, ownership))
 		}
 		v.found[db] = append(r.findings, v.found[db]...)
 	}

@@ -15,7 +15,7 @@ import (
 func (s *server) needsClaim(t *task, now int64) bool {
 	r := t.lane.kind.rule.Load()
 	overdue := time.Duration(now-t.row.Action) * time.Millisecond
-	if s.d.cfg.ClaimAll || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter {
+	if s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter {
 		return true
 	}
 	tb := s.tables[t.table()]

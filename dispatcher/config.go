@@ -37,6 +37,7 @@ const (
 	staleAfter     = 2 * time.Second        // a loaded row that waited longer is loaded again before it starts
 	slowWait       = 100 * time.Millisecond // a loaded row that waited longer shows that too much was loaded ahead
 	maxAhead       = 4000                   // rows a lane may load beyond its free slots
+	guestDelay     = 250 * time.Millisecond // how long rows of a guest's tables are left to the node that looks at them first
 	streamPatience = 50 * time.Millisecond  // a lane that has no room for so long is not quick enough to be given whole rows
 	claimMargin    = 5 * time.Second        // a claim lasts the delivery time-out and this
 	claimWithin    = 30 * time.Second       // a claim that takes longer has failed
@@ -135,6 +136,7 @@ type Config struct {
 	Woken        func(server int)                    // a lane that refused has room again; nil: nobody asks
 	Alarm        func() *alarm.Alarm                 // wakes the goroutine that starts held rows; nil: Go's timers
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
+	ClaimEach    bool                                // the same for a node of a group in which nobody owns tables: see Guest
 	Settled      func(Settlement)                    // called when an outcome is stored, concurrently, must be quick; nil: not called
 	Observe      func(Delivery)                      // called after each attempt, concurrently, must be quick; nil: not called
 	Logger       zerolog.Logger                      // zero: silent

@@ -50,10 +50,10 @@ func (l *lane) full() bool { return l.queue.Room() == 0 }
 func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.queue.Cap()*3 }
 
 // offer queues one entry. It notes an entry that found no room: this one, or a later
-// one that gave way to it.
+// one that gave way to it. One that another node looks at first is left to that node.
 func (l *lane) offer(e duequeue.Entry, refused *duequeue.Refused) {
 	verdict, out := l.queue.Offer(e)
-	if verdict == duequeue.Full || verdict == duequeue.Replaced {
+	if (verdict == duequeue.Full || verdict == duequeue.Replaced) && !l.server.guest(out.JobID.Table()) {
 		l.refused = true
 		refused.Note(out.Type, out.Due)
 	}

@@ -110,7 +110,7 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 // lead returns how long before a row of the lane is due its load begins. It is 0 if
 // rows are claimed, since only a due row can be claimed. Called under s.mu.
 func (s *server) lead(l *lane) time.Duration {
-	if s.d.cfg.ClaimAll || s.unsure(time.Now()) || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || l.kind.rule.Load().claims() {
+	if s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || s.unsure(time.Now()) || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || l.kind.rule.Load().claims() {
 		return 0
 	}
 	return holdLead

@@ -17,6 +17,7 @@ type table struct {
 	owner        string    // who owns it, as its owner row says; "": nobody needs to, as in a sweep
 	since        time.Time // it was admitted then
 	uncleanUntil time.Time // overdue rows are claimed first until then
+	guest        bool      // another node looks at the table first: its rows start later here
 	standIn      *standIn  // the table is another node's, and this node delivers some of its types; nil: the table is ours
 	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
 	probed       bool      // that row is being tried
@@ -104,14 +105,19 @@ func (s *server) wakeAll() {
 }
 
 func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
+	now := s.now()
 	s.mu.Lock()
 	for _, e := range entries {
 		if s.strange(e.JobID.Table(), e.Type) {
 			continue
 		}
+		guest := s.guest(e.JobID.Table())
 		if l := s.lanes[e.Type]; l != nil && !l.paused() && s.admitted(e.JobID.Table()) {
+			if guest {
+				e.Due = max(e.Due, now) + guestDelay.Milliseconds()
+			}
 			l.offer(e, &refused)
-		} else {
+		} else if !guest {
 			refused.Note(e.Type, e.Due)
 		}
 	}

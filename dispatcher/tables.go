@@ -134,7 +134,7 @@ func (s *server) admit(numbers set, owner string, claimOverdue bool) {
 	s.owner = owner
 	for n := range numbers {
 		t := s.known(n)
-		t.admitted, t.owner, t.standIn, t.since = true, owner, nil, time.Now()
+		t.admitted, t.owner, t.standIn, t.guest, t.since = true, owner, nil, false, time.Now()
 		if claimOverdue {
 			t.uncleanUntil = time.Now().Add(uncleanFor)
 		}
@@ -151,7 +151,7 @@ func (s *server) drop(numbers set) {
 	s.mu.Lock()
 	for n := range numbers {
 		t := s.known(n)
-		t.admitted, t.standIn = false, nil
+		t.admitted, t.standIn, t.guest = false, nil, false
 	}
 	held := s.takeEarly(func(t *task) bool { return numbers[t.table()] })
 	for _, l := range s.order {

@@ -15,19 +15,28 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/sink/webhook"
 )
 
-// Config of a Node. Tables and the endpoints of Etcd must be set, and Group if
-// there are Go handlers. The zero value of every other field is usable. Sweep
-// needs no Etcd.
+// Who may start a row, as the layout rows of the databases say. A node of the other
+// kind is refused.
+const (
+	ByEtcd = layoutrow.ByEtcd // the node that owns its table, by a key in etcd
+	ByRows = layoutrow.ByRows // whoever claims the row in the database; nobody owns tables, and etcd is not used
+)
+
+// Config of a Node. Tables must be set, the endpoints of Etcd unless Ownership is
+// ByRows, and Group if there are Go handlers. The zero value of every other field is
+// usable. Sweep needs no Etcd.
 type Config struct {
-	Tables tocsin.Config     // the servers and the layout
-	Etcd   assign.EtcdConfig // endpoints and access
-	Group  string            // as named by the policies of the biz types; must be set with Go handlers; "" means "callback", the group of tocsin serve
-	Name   string            // of this node, at most 40 of [A-Za-z0-9._-]; "" means the host name, adapted. A random part is appended at each start.
-	Weight int               // share of the tables against other nodes; 0: 1
+	Tables    tocsin.Config     // the servers and the layout
+	Ownership string            // ByEtcd or ByRows; "": ByEtcd
+	Etcd      assign.EtcdConfig // endpoints and access
+	Group     string            // as named by the policies of the biz types; must be set with Go handlers; "" means "callback", the group of tocsin serve
+	Name      string            // of this node, at most 40 of [A-Za-z0-9._-]; "" means the host name, adapted. A random part is appended at each start.
+	Weight    int               // share of the tables against other nodes; 0: 1
 
 	LeaseTTL     time.Duration // at least 2s, rounded up to whole seconds; 0: 10s
 	ScanInterval time.Duration // 0: 5s
@@ -62,6 +71,8 @@ func (c Config) Validate() error {
 	}
 	c = c.withDefaults()
 	switch {
+	case c.Ownership != ByEtcd && c.Ownership != ByRows:
+		return fmt.Errorf("ownership %q: use %s or %s", c.Ownership, ByEtcd, ByRows)
 	case c.Tables.Cluster == "":
 		return errors.New("no cluster id: the node's keys in etcd stand under it")
 	case c.LeaseTTL != 0 && c.LeaseTTL < minLeaseTTL:
@@ -87,6 +98,9 @@ func (c Config) onHost(host string) Config {
 }
 
 func (c Config) withDefaults() Config {
+	if c.Ownership == "" {
+		c.Ownership = ByEtcd
+	}
 	if c.Group == "" {
 		c.Group = biztype.CallbackGroup
 	}

@@ -54,6 +54,13 @@ func TestEveryMetricOfTheOperatorsPageIsExported(t *testing.T) {
 	if _, err := n.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	open := newOpenPlace(t).config("orders")
+	without := &nameBook{Registry: prometheus.NewRegistry(), names: map[string]bool{}}
+	open.Registerer = without
+	m, stop := run(t, open, &h)
+	shares(t, 16, m)
+	stop()
+	maps.Copy(book.names, without.names)
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)

@@ -20,9 +20,10 @@ type order struct {
 
 // place is a cluster of its own: tables, biz types and an etcd prefix.
 type place struct {
-	cfg    tocsin.Config
-	etcd   assign.EtcdConfig
-	client *tocsin.Client
+	cfg       tocsin.Config
+	etcd      assign.EtcdConfig
+	ownership string // "": etcd
+	client    *tocsin.Client
 }
 
 func newPlace(t *testing.T, policies ...biztype.Policy) place {
@@ -47,7 +48,7 @@ func newPlaceOf(t *testing.T, tables int, policies ...biztype.Policy) place {
 func (p place) made(t *testing.T, policies ...biztype.Policy) place {
 	t.Helper()
 	ctx := t.Context()
-	if _, err := ddl.Apply(ctx, p.cfg, ddl.Options{Cluster: p.cfg.Cluster}); err != nil {
+	if _, err := ddl.Apply(ctx, p.cfg, ddl.Options{Cluster: p.cfg.Cluster, Ownership: p.ownership}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := biztype.Apply(ctx, p.cfg, policies); err != nil {
@@ -62,7 +63,7 @@ func (p place) made(t *testing.T, policies ...biztype.Policy) place {
 }
 
 func (p place) config(group string) node.Config {
-	return node.Config{Tables: p.cfg, Etcd: p.etcd, Group: group, Name: "test", LeaseTTL: 2 * time.Second}
+	return node.Config{Tables: p.cfg, Ownership: p.ownership, Etcd: p.etcd, Group: group, Name: "test", LeaseTTL: 2 * time.Second}
 }
 
 // run starts a node; it is stopped, and its end awaited, when the test ends or

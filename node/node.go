@@ -62,7 +62,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer p.close()
 	n.running.Store(p)
 	defer n.running.Store(nil)
-	n.cfg.Logger.Info().Str("version", n.cfg.Version).Str("group", n.cfg.Group).Strs("biz_types", p.roster.now().Types).
+	n.cfg.Logger.Info().Str("version", n.cfg.Version).Str("group", n.cfg.Group).Str("ownership", n.cfg.Ownership).Strs("biz_types", p.roster.now().Types).
 		Str("listen", n.cfg.Listen).Msg("node runs")
 	err = p.run(ctx)
 	left := p.dispatcher.Stats()
@@ -80,7 +80,7 @@ func (p *parts) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { p.dispatcher.DrainBy(time.Now().Add(p.cfg.DrainTimeout)) })()
 	g.Go(func() error { p.stalls.run(failed); return nil })
 	g.Go(func() error { p.health.Run(failed); return nil })
-	g.Go(func() error { p.holder.run(failed); return nil })
+	g.Go(func() error { p.hold(failed); return nil })
 	g.Go(func() error { p.roster.run(failed); return nil })
 	g.Go(func() error { return ended(failed, "standin", p.standin.Run(failed)) })
 	g.Go(func() error { return ended(failed, "policies", p.watcher.Run(failed)) })
@@ -96,7 +96,7 @@ func (p *parts) run(ctx context.Context) error {
 		intake, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(failed, stop)()
-		return ended(intake, "assign", p.assign.Run(intake))
+		return ended(intake, "group", p.group.Run(intake))
 	})
 	return g.Wait()
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
@@ -29,10 +28,12 @@ type parts struct {
 	targets    *targets // nil until the engines are made
 	dispatcher *dispatcher.Dispatcher
 	scanner    *scanner.Scanner
-	holder     *holder
+	holder     *holder   // nil: nobody owns tables
+	claimers   *claimers // nil: nodes own tables
 	health     *health.Health
 	stalls     *stalls
-	assign     *assign.Assign
+	group      membership
+	assign     *assign.Assign // nil: nobody owns tables
 	roster     *roster
 	standin    *standin.StandIn
 	metrics    *scope
@@ -41,7 +42,7 @@ type parts struct {
 // open checks the stored layout, reads the policies, and makes the engines. One
 // usable database is enough.
 func (n *Node) open(ctx context.Context) (p *parts, err error) {
-	p = &parts{cfg: n.cfg, handlers: n.handlers, started: time.Now(), holder: newHolder(n.cfg.Group, n.cfg.Tables.Layout.DatabaseOf, n.cfg.Logger)}
+	p = &parts{cfg: n.cfg, handlers: n.handlers, started: time.Now()}
 	p.metrics = newScope(n.cfg.Registerer)
 	p.cfg.Registerer = p.metrics.registerer()
 	defer func() {
@@ -49,18 +50,13 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	if p.store, err = store.Connect(ctx, n.cfg.Tables); err != nil {
+	if p.store, err = store.Connect(ctx, n.cfg.Tables, store.Ownership(n.cfg.Ownership)); err != nil {
 		return p, err
 	}
 	if p.cfg.Registerer != nil {
 		_ = p.store.RegisterMetrics(p.cfg.Registerer) // its error is checked with all others
 	}
 	p.stalls = newStalls(p.store, n.cfg.Logger, p.cfg.Registerer)
-	client, err := assign.Dial(ctx, n.cfg.Etcd)
-	if err != nil {
-		return p, err
-	}
-	p.etcd = client
 	policies, err := biztype.Load(ctx, n.cfg.Tables)
 	if err != nil {
 		return p, err
@@ -69,15 +65,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	p.compareHorizon(ctx)
 	p.lookForIdentity()
 	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
-	p.assign, err = assign.New(assign.Config{
-		Client: client, Cluster: n.cfg.Tables.Cluster, Group: n.cfg.Group, Node: n.cfg.Name,
-		Tables: n.cfg.Tables.Layout.Total(), ServerOf: p.store.ServerOf, Block: n.cfg.Tables.Layout.Tables, Weight: n.cfg.Weight, TTL: n.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout, Info: p.info(),
-		StandIn:   func(duties []assign.Duty) { p.standin.Set(dutiesOf(duties)) },
-		Identity:  func() assign.Identity { return assign.NewIdentity(p.store.Identity(), n.cfg.Tables) },
-		OwnerRows: ownerRows{p.store, n.cfg.Group, n.cfg.Name},
-		Logger:    n.cfg.Logger, Registerer: p.cfg.Registerer,
-	}, p.holder)
-	if err != nil {
+	if err := p.join(ctx); err != nil {
 		return p, err
 	}
 	p.health = health.New(health.Config{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
@@ -87,9 +75,9 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 // openEngines makes what stands between the assignment and the database.
 func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err error) {
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
-		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.assign.ID(),
+		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.group.ID(),
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
-		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.assign.MayAct, Peers: p.assign.Peers,
+		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
 		Woken: func(server int) { p.scanner.Wake(server) },
 		Alarm: alarm.New, Observe: p.cfg.observer(ctx),
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
@@ -99,16 +87,20 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 	}
 	p.scanner, err = scanner.New(scanner.Config{
 		Store: p.store, Intake: p.dispatcher, Interval: p.cfg.ScanInterval, LookAhead: p.cfg.LookAhead,
-		Peers: p.assign.Peers, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+		Peers: p.group.Peers, RecoverOften: p.claimers != nil, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	if err != nil {
 		return err
 	}
-	p.holder.fence, p.holder.intake, p.holder.scan, p.holder.node = p.store, p.dispatcher, p.scanner, p.assign.ID
-	p.roster = newRoster(p.targets, p.assign, p.cfg.Logger, p.cfg.Registerer)
+	if p.claimers != nil {
+		p.claimers.intake, p.claimers.scan = p.dispatcher, p.scanner
+	} else {
+		p.holder.fence, p.holder.intake, p.holder.scan, p.holder.node = p.store, p.dispatcher, p.scanner, p.group.ID
+	}
+	p.roster = newRoster(p.targets, p.group, p.cfg.Logger, p.cfg.Registerer)
 	p.roster.lanes = p.dispatcher
 	p.standin, err = standin.New(standin.Config{
-		Tables: p.store, Intake: p.dispatcher, Number: p.roster.number, May: p.assign.LeaseOK,
+		Tables: p.store, Intake: p.dispatcher, Number: p.roster.number, May: p.leaseOK,
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	if err != nil {
@@ -146,22 +138,12 @@ func (p *parts) mine(policy biztype.Policy) bool { return policy.WithDefaults().
 // work on the tables of wrong ones.
 func (p *parts) sight(s health.State) {
 	unusable := s.Unusable()
+	if p.claimers != nil {
+		p.claimers.use(s.Wrong())
+		return
+	}
 	p.assign.Miss(unusable)
 	p.holder.use(unusable, s.Wrong())
-}
-
-// info is what the node tells others of itself.
-func (p *parts) info() assign.NodeInfo {
-	return assign.NodeInfo{Version: p.cfg.Version, Schema: tocsin.SchemaVersion, Listen: p.cfg.Listen, Started: p.started}
-}
-
-// dutiesOf converts the assignment's duties.
-func dutiesOf(duties []assign.Duty) []standin.Duty {
-	all := make([]standin.Duty, len(duties))
-	for i, d := range duties {
-		all[i] = standin.Duty(d)
-	}
-	return all
 }
 
 // close gives back what open took.

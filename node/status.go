@@ -16,7 +16,7 @@ type Report struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	Mode    Mode      `json:"mode"`
-	Owned   int       `json:"tables_owned"`
+	Owned   int       `json:"tables_owned"` // in mode rows: that it looks at first
 	Wanted  int       `json:"tables_wanted"`
 	Types   []string  `json:"biz_types"` // the types delivered here
 	// Lacks are the biz types of the group that are not delivered here, with the reasons: others stand in for this
@@ -35,6 +35,7 @@ type Mode string
 // The modes.
 const (
 	Ownership Mode = "ownership" // its lease is proven
+	Rows      Mode = "rows"      // nobody owns tables: it claims each row
 	Claim     Mode = "claim"     // it has tables but can't prove its lease: it claims each row
 	Waiting   Mode = "waiting"   // it has neither: nothing is delivered
 )
@@ -47,8 +48,8 @@ func (n *Node) Report() (Report, bool) {
 	}
 	told := p.roster.now()
 	return Report{
-		Node: p.assign.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
-		Mode: p.mode(), Owned: p.assign.Owned(), Wanted: p.assign.Wanted(),
+		Node: p.group.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
+		Mode: p.mode(), Owned: p.group.Owned(), Wanted: p.group.Wanted(),
 		Types: told.Types, Lacks: told.Lacks, Work: p.dispatcher.Stats(),
 		Databases: p.health.State().Sick(), Hangs: p.stalls.hanging(),
 	}, true
@@ -56,9 +57,11 @@ func (n *Node) Report() (Report, bool) {
 
 func (p *parts) mode() Mode {
 	switch {
-	case p.assign.LeaseOK():
+	case p.claimers != nil:
+		return Rows
+	case p.leaseOK():
 		return Ownership
-	case p.assign.Owned() > 0:
+	case p.group.Owned() > 0:
 		return Claim
 	}
 	return Waiting

@@ -25,6 +25,7 @@ const (
 
 const (
 	commitTime   = 10 * time.Second       // how long after its action time a new row may still appear
+	guestBack    = 5 * time.Second        // a guest's peek leaves rows that are overdue by more to those who own the table
 	peekTimeout  = 10 * time.Second       // of one statement
 	parallel     = 2                      // peeks at once on one server: one that waits for a lock does not stop the rest
 	retryEvery   = 100 * time.Millisecond // between asking again an intake that refused
@@ -103,6 +104,7 @@ type Config struct {
 	LookAhead    time.Duration // how long before it is due a row is peeked; at least twice Interval; 0: the larger of 10s and that
 	FullEvery    time.Duration // between full peeks of a table; at least Interval; 0: 60s
 	BellInterval time.Duration // between polls of a server's doorbells; 0: 25ms
+	RecoverOften bool          // recover run-out claims after each regular peek, not only after full ones: where every row is claimed
 	Peers        func() int    // nodes in the group: the polls of all together stay under 100 a second; nil: 1
 
 	PageLimit          int // entries of one table in one page; 0: 256

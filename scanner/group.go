@@ -12,6 +12,7 @@ import (
 
 // group is some tables of one server that are peeked in one statement.
 type group struct {
+	guest    bool               // others look at the tables first: nothing is read on, and read stays empty
 	tables   []int              // ascending; replaced, never changed in place, as a job may hold it
 	read     map[uint64]reading // by biz type; a type that is missing was never read
 	next     time.Time          // of the regular peek; zero: at once
@@ -102,7 +103,7 @@ func (g *group) anyBehind() bool {
 }
 
 // unread reports whether the group waits for its first peek.
-func (g *group) unread() bool { return g.failures == 0 && g.nextFull.IsZero() }
+func (g *group) unread() bool { return !g.guest && g.failures == 0 && g.nextFull.IsZero() }
 
 // skip notes that a regular peek left out every type but the wanted ones: what
 // comes of them from now on is unread. A full one that leaves a type out owes it
@@ -180,6 +181,7 @@ func (r reading) lower(due int64) reading {
 // merge makes one group of two.
 func merge(a, b *group) *group {
 	m := newGroup(slices.Sorted(slices.Values(slices.Concat(a.tables, b.tables))))
+	m.guest = a.guest
 	for t, r := range a.read {
 		if other, ok := b.read[t]; ok {
 			m.read[t] = reading{floor: min(r.floor, other.floor), behind: r.behind || other.behind, owed: r.owed || other.owed}
@@ -214,19 +216,26 @@ func (g *group) streaming() bool {
 	return false
 }
 
-// compact drops empty groups and merges small ones, so that tables that came and
-// went one by one don't cost a statement each.
+// compact drops empty groups and merges small ones of the same kind, so that tables
+// that came and went one by one don't cost a statement each.
 func compact(groups []*group, size int) []*group {
-	var kept, small []*group
+	var kept, small, guests []*group
 	for _, g := range groups {
 		switch {
 		case len(g.tables) == 0 && !g.busy:
+		case g.settled() && len(g.tables) <= size/2 && g.guest:
+			guests = append(guests, g)
 		case g.settled() && len(g.tables) <= size/2:
 			small = append(small, g)
 		default:
 			kept = append(kept, g)
 		}
 	}
+	return slices.Concat(kept, together(small, size), together(guests, size))
+}
+
+// together merges small groups.
+func together(small []*group, size int) (kept []*group) {
 	slices.SortFunc(small, func(a, b *group) int { return cmp.Compare(a.tables[0], b.tables[0]) })
 	for len(small) > 1 {
 		m := merge(small[0], small[1])

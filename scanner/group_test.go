@@ -228,7 +228,7 @@ func TestNothingIsStreamedBeforeItsFirstPeek(t *testing.T) {
 	}
 	cfg := Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults()
 	sv := newServer(cfg, 0, "db1", m)
-	sv.own(owned(8 * cfg.TablesPerStatement))
+	sv.add(owned(8*cfg.TablesPerStatement), false)
 	v := view{now: time.Now(), clock: 900_000, wanted: []uint64{1, 2}, oldest: math.MaxInt64}
 	for n := 0; ; n++ {
 		j, _ := sv.pick(v)

@@ -17,6 +17,7 @@ type job struct {
 	until  int64 // upper bound
 	start  int64 // the server's clock when it was decided; of a stream: when that began
 	full   bool
+	guest  bool // of tables that another node looks at first: see guestJob
 	sparse bool // few of the tables are expected to hold anything
 	plain  bool // read on what is due: streaming was tried
 	first  bool // what is due may be much
@@ -96,6 +97,9 @@ func (sv *server) regular(g *group, v view) *job {
 		sv.metrics.lag.WithLabelValues(sv.name).Set(v.now.Sub(g.next).Seconds())
 	}
 	g.next = slotAfter(sv.base, v.now, g.tables[0], g.interval(sv.cfg.Interval), sv.cfg.grid())
+	if g.guest {
+		return sv.guestJob(g, v, full)
+	}
 	g.skip(v.wanted, full)
 	if full {
 		return sv.fullJob(g, v)
@@ -105,6 +109,21 @@ func (sv *server) regular(g *group, v view) *job {
 		return nil
 	}
 	return sv.job(g, types, v, min(g.floor(types), v.oldest))
+}
+
+// guestJob reads what is due soon, or a little overdue, in tables that another node looks at first; a full one, the oldest
+// page of each table, so that what that node can't deliver is not left for ever. It is nil if no type is wanted.
+func (sv *server) guestJob(g *group, v view, full bool) *job {
+	if len(v.wanted) == 0 {
+		return nil
+	}
+	j := sv.job(g, v.wanted, v, v.clock)
+	j.guest, j.from = true, max(v.clock-guestBack.Milliseconds(), 0)
+	if full {
+		g.nextFull = v.now.Add(sv.cfg.FullEvery)
+		j.from, j.full = 0, true
+	}
+	return j
 }
 
 // fullJob reads a group without a floor: the first time all types, later those
@@ -152,7 +171,7 @@ func (sv *server) behind(v view) *job {
 // many groups wait at once where a node takes its share of the tables.
 func (sv *server) furthest(types []uint64, plain bool) (most *group, missing []uint64) {
 	for _, g := range sv.groups {
-		if g.busy || len(g.tables) == 0 || g.failures > 0 || g.unread() {
+		if g.busy || g.guest || len(g.tables) == 0 || g.failures > 0 || g.unread() {
 			continue
 		}
 		found := filter(g.behind(types), func(t uint64) bool { return g.read[t].plain == plain })
@@ -261,6 +280,10 @@ func (sv *server) progress(j *job, r result) {
 			next.backlog = &backlog{rest: r.rest, width: r.width, began: j.start}
 		}
 		j.group.streamed(j.types[0], next)
+		return
+	}
+	if j.guest {
+		j.group.note(r.found)
 		return
 	}
 	for _, t := range j.types {

@@ -85,7 +85,7 @@ func (sv *server) once(ctx context.Context, j *job) {
 	} else {
 		r = sv.read(ctx, j)
 	}
-	if r.err == nil && j.full {
+	if r.err == nil && (j.full || sv.cfg.RecoverOften && !j.guest && !j.stream && !j.plain) {
 		r.again = sv.recover(ctx, j)
 	}
 	sv.judge(ctx, r.err)
@@ -117,7 +117,9 @@ func (sv *server) read(ctx context.Context, j *job) result {
 		}
 		maps.Copy(r.failed, page.Failed)
 		r.found += len(page.Entries)
-		rest = append(rest, page.Full...)
+		if !j.guest || !j.full {
+			rest = append(rest, page.Full...)
+		}
 		if refused := sv.offer(page.Entries); len(refused) > 0 {
 			sv.pause(refused)
 			q.Types = r.stop(q.Types, refused, rest)
@@ -128,7 +130,7 @@ func (sv *server) read(ctx context.Context, j *job) result {
 			return r
 		}
 		slices.SortFunc(rest, func(a, b duequeue.Entry) int { return cmp.Compare(a.Due, b.Due) })
-		if !j.plain && rest[0].Due <= j.start {
+		if !j.plain && !j.guest && rest[0].Due <= j.start {
 			r.floor, r.behind = rest[0].Due, true
 			return r
 		}

@@ -46,7 +46,19 @@ func (s *Scanner) Run(ctx context.Context) error {
 func (s *Scanner) Own(tables []int) {
 	for i, mine := range s.split(tables) {
 		if len(mine) > 0 {
-			s.servers[i].own(mine)
+			s.servers[i].add(mine, false)
+		}
+	}
+}
+
+// Guest adds tables that another node looks at first, and takes away those that were owned. In them, regular peeks find
+// what is due soon, and full ones the oldest page of each table; there are no catch-ups. What the intake refuses there is
+// left to the other node. Disown ends it.
+func (s *Scanner) Guest(tables []int) {
+	s.Disown(tables)
+	for i, mine := range s.split(tables) {
+		if len(mine) > 0 {
+			s.servers[i].add(mine, true)
 		}
 	}
 }

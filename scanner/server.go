@@ -67,7 +67,8 @@ func (sv *server) look() {
 	}
 }
 
-func (sv *server) own(tables []int) {
+// add begins to look at tables, as a guest or as their owner.
+func (sv *server) add(tables []int, guest bool) {
 	sv.offering.Lock()
 	added := filter(tables, func(t int) bool {
 		known := sv.owned[t]
@@ -79,7 +80,9 @@ func (sv *server) own(tables []int) {
 
 	sv.mu.Lock()
 	for part := range slices.Chunk(added, sv.cfg.TablesPerStatement) {
-		sv.groups = append(sv.groups, newGroup(slices.Clone(part)))
+		g := newGroup(slices.Clone(part))
+		g.guest = guest
+		sv.groups = append(sv.groups, g)
 	}
 	sv.mu.Unlock()
 	sv.look()
@@ -163,7 +166,9 @@ func (sv *server) lower(refused duequeue.Refused) {
 	defer sv.mu.Unlock()
 	for t, due := range refused {
 		for _, g := range sv.groups {
-			g.lower(t, due)
+			if !g.guest {
+				g.lower(t, due)
+			}
 		}
 	}
 }

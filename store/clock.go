@@ -106,6 +106,16 @@ func (c *clock) now() int64 {
 	return c.known.at(time.Now())
 }
 
+// latest returns the latest that the server's clock can show now, in Unix ms; 0: unknown.
+func (c *clock) latest() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known.last.answered.IsZero() {
+		return 0
+	}
+	return c.known.last.latestAt(time.Now())/1000 + 1
+}
+
 // Measure reads a server's clock, which improves the estimate of Now. It also reads
 // the layout rows of the server's databases: see Survey.
 func (s *Store) Measure(ctx context.Context, server int) (Offset, error) {

@@ -17,8 +17,8 @@ const stragglers = time.Second
 // enough. Statements to the others are refused until a Survey or Measure finds them
 // usable; a server that does not answer is not refused. If no database can be used,
 // the error is the first refusal, or else says why each server can't be asked.
-func Connect(ctx context.Context, cfg tocsin.Config) (*Store, error) {
-	s, err := Open(cfg)
+func Connect(ctx context.Context, cfg tocsin.Config, options ...Option) (*Store, error) {
+	s, err := Open(cfg, options...)
 	if err != nil {
 		return nil, err
 	}

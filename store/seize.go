@@ -3,87 +3,136 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// seizable is how long a row must be overdue to be claimed as it was read. It is
-// far more than the clocks of those who write action times differ by.
-const seizable = 1000 // ms
-
-// seize claims sorted entries of known rows in one transaction that reads none of
-// them again, all or none. It reports false where that can't be done, or one of
-// them has changed or is locked: then they have to be looked at.
+// seize claims sorted entries of known rows in one transaction that is sent as one packet, so that a process which is
+// frozen or cut off in the middle of it holds no lock. It reports false if that can't be done, or if a row is locked: then
+// the rows have to be claimed apart. Rows that have changed since they were read are not claimed.
 func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (bool, error) {
-	rows, last := c.known(entries)
-	if rows == nil {
+	latest := c.server.clock.latest()
+	if c.Fence != nil || latest == 0 || !c.knows(entries) {
 		return false, nil
 	}
-	err := c.commit(ctx, entries, func(conn *sql.Conn) ([]Row, error) {
-		now, err := c.store.clockOf(ctx, conn)
-		if err != nil {
-			return nil, err
-		}
-		if last > now-seizable {
-			return nil, errUneven
-		}
-		return rows, c.seizeAll(ctx, conn, rows, last, now+roundUp(c.Hold))
-	})
+	deadline := latest + roundUp(c.Hold)
+	hits, err := c.seizeAll(ctx, entries, deadline)
 	switch {
 	case err == nil:
-		return true, nil
-	case errors.Is(err, errUneven) || local(err):
+		return true, c.keep(ctx, hits, deadline)
+	case local(err):
 		return false, nil
 	}
 	return false, c.store.wrap(err, "claim rows", c.server)
 }
 
-// known gives copies of the rows behind the entries and the last of their action
-// times; nil where one of them may not be seized.
-func (c *claiming) known(entries []duequeue.Entry) (rows []Row, last int64) {
-	if c.Known == nil || c.Fence != nil {
-		return nil, 0
-	}
-	rows = make([]Row, 0, len(entries))
+// knows reports whether all rows behind the entries are known, as they were when the entries were found.
+func (c *claiming) knows(entries []duequeue.Entry) bool {
 	for _, e := range entries {
-		row := c.Known[e.JobID]
-		if row == nil || row.Action != e.Due || row.Status != tocsin.Pending {
-			return nil, 0
+		if row := c.Known[e.JobID]; row == nil || row.Action != e.Due || row.Status != tocsin.Pending {
+			return false
 		}
-		rows = append(rows, *row)
-		last = max(last, e.Due)
 	}
-	return rows, last
+	return true
 }
 
-func (c *claiming) seizeAll(ctx context.Context, conn *sql.Conn, rows []Row, last, deadline int64) error {
-	parts := byTable(c.mark(rows, deadline))
-	var text []byte
-	var args []any
-	for _, part := range parts {
-		text, args = c.store.seizeText(text, part, last, deadline), append(args, c.By)
-	}
-	counts, err := c.store.write(ctx, conn, seize.name, text, args...)
-	if err == nil && sum(counts) != int64(len(rows)) {
-		err = errUneven
-	}
-	return err
+// hit is a row that a seizure claimed.
+type hit struct {
+	id                tocsin.JobID
+	version           uint32
+	attempts, crashes int
 }
 
-func (s *Store) seizeText(b []byte, part idsOf, last, deadline int64) []byte {
-	fill := s.fill(part)
-	return seize.render(b, func(b []byte, slot string) []byte {
+// is reports whether the row was claimed as it is known. A row that was put off to the very millisecond it had before is
+// claimed too, and has another version.
+func (h hit) is(row *Row) bool {
+	return h.version == row.Version && h.attempts == row.Attempts && h.crashes == row.Crashes
+}
+
+// seizeAll sends the packet. Once it is sent, only an error of a statement in it shows that nothing is claimed.
+func (c *claiming) seizeAll(ctx context.Context, entries []duequeue.Entry, deadline int64) (hits []hit, err error) {
+	conn, err := c.store.conn(ctx, c.server, c.store.databasesIn(tablesOfEntries(entries)))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	text, args := c.seizeText(entries, deadline)
+	err = c.store.read(ctx, conn, seize.name, text, func(_ int, rows *sql.Rows) error {
+		var h hit
+		err := rows.Scan(&h.id, &h.version, &h.attempts, &h.crashes)
+		hits = append(hits, h)
+		return err
+	}, args...)
+	c.server.full.note(err)
+	switch class := mysql.ClassOf(err); class {
+	case mysql.OK:
+		return hits, nil
+	case mysql.Lost, mysql.Canceled:
+		return nil, &InDoubt{Server: c.Claim.Server, By: c.By, Deadline: deadline, IDs: idsOfEntries(entries), Err: err}
+	}
+	mysql.Rollback(ctx, conn)
+	return nil, err
+}
+
+// seizeText is the transaction: the claims, and which rows they hit.
+func (c *claiming) seizeText(entries []duequeue.Entry, deadline int64) (b []byte, args []any) {
+	groups := entriesByTable(entries)
+	b = append(b, "BEGIN;"...)
+	for _, group := range groups {
+		b, args = c.seizeOne(b, seize, group, deadline), append(args, c.By)
+	}
+	for i, group := range groups {
+		if i%maxTables > 0 {
+			b = append(b, unionAll...)
+		} else if i > 0 {
+			b = append(b, ';')
+		}
+		b, args = c.seizeOne(b, seized, group, deadline), append(args, c.By)
+	}
+	return append(b, ";COMMIT"...), args
+}
+
+func (c *claiming) seizeOne(b []byte, st statement, group []duequeue.Entry, deadline int64) []byte {
+	return st.render(b, func(b []byte, slot string) []byte {
 		switch slot {
+		case "table":
+			return append(b, c.store.names[group[0].JobID.Table()]...)
 		case "deadline":
 			return appendTime(b, deadline)
-		case "until":
-			return appendTime(b, last)
+		case "pairs":
+			return appendPairs(b, group)
 		}
-		return fill(b, slot)
+		return appendList(b, idsOfEntries(group))
 	})
+}
+
+// keep books the rows that were claimed. Those that are not as they are known are read.
+func (c *claiming) keep(ctx context.Context, hits []hit, deadline int64) error {
+	rows := make([]Row, 0, len(hits))
+	var others []tocsin.JobID
+	for _, h := range hits {
+		if known := c.Known[h.id]; h.is(known) {
+			rows = append(rows, *known)
+		} else {
+			others = append(others, h.id)
+		}
+	}
+	c.mark(rows, deadline)
+	c.taken = append(c.taken, rows...)
+	if len(others) == 0 {
+		return nil
+	}
+	doubt := &InDoubt{Server: c.Claim.Server, By: c.By, Deadline: deadline, IDs: others}
+	rows, err := c.store.ReadBack(ctx, doubt)
+	if err != nil {
+		doubt.Err = err
+		return c.store.wrap(doubt, "claim rows", c.server)
+	}
+	c.taken = append(c.taken, rows...)
+	return nil
 }
 
 // mark makes the rows the claimer's and gives their ids, sorted as they are.
@@ -95,13 +144,4 @@ func (c *claiming) mark(rows []Row, deadline int64) []tocsin.JobID {
 		rows[i].Action, rows[i].ActionTime = deadline, time.UnixMilli(deadline).UTC()
 	}
 	return ids
-}
-
-// clockOf reads the server's clock within a transaction.
-func (s *Store) clockOf(ctx context.Context, conn *sql.Conn) (milli int64, err error) {
-	err = s.read(ctx, conn, now.name, now.render(nil, nil), func(_ int, rows *sql.Rows) error {
-		milli, err = scanClock(rows)
-		return err
-	})
-	return milli, err
 }

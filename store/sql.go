@@ -113,9 +113,8 @@ SET status = 1,
 WHERE job_id IN ({ids})
   AND status = 0;`)
 
-// seize claims rows as they were read, without reading them again. A write since then
-// has set an action_time of that moment, which is after {until}; or it was a sweep
-// that gave the row back unchanged. Its argument is the claimer.
+// seize claims rows of one table that are pending, due and as they were read. {pairs} are
+// (job_id, action_time). Its argument is the claimer. Primary key.
 var seize = prepare(`
 UPDATE /* tocsin seize */ {table} FORCE INDEX (PRIMARY)
 SET status = 1,
@@ -124,7 +123,22 @@ SET status = 1,
     gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id IN ({ids})
   AND status = 0
-  AND action_time <= {until};`)
+  AND action_time <= UTC_TIMESTAMP(3)
+  AND (job_id, action_time) IN ({pairs});`)
+
+// seized reads which rows of one table a seize in the same transaction has claimed, and
+// what may differ from how they were read. Its argument is the claimer. Primary key.
+var seized = prepare(`
+(SELECT /* tocsin seized */
+    job_id,
+    version,
+    attempts,
+    crashes
+FROM {table} FORCE INDEX (PRIMARY)
+WHERE job_id IN ({ids})
+  AND status = 1
+  AND claimed_by = ?
+  AND action_time = {deadline})`)
 
 // claimed reads the rows of one table that a claim has taken: those with its claimer
 // and its exact deadline. Its argument is the claimer. It waits for the transaction
@@ -302,8 +316,8 @@ FROM {table} FORCE INDEX (idx_due)
 GROUP BY biz_type, status`)
 
 // layoutOf reads the layout row of one database. If the layout table is too old to
-// have the column identity, the name refers to the outer query's column, which is
-// empty.
+// have the column identity or ownership, the name refers to the outer query's column,
+// which is empty, or etcd.
 var layoutOf = prepare(`
 SELECT /* tocsin layout */
     {database_no},
@@ -316,7 +330,8 @@ SELECT /* tocsin layout */
     doorbell_horizon_ms,
     schema_version,
     works_with,
-    state
+    state,
+    (SELECT (SELECT ownership FROM {database}.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older)
 FROM {database}.layout
 WHERE id = 1`)
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -14,12 +15,13 @@ import (
 // Store sends a node's statements to the servers of one cluster. Safe for
 // concurrent use.
 type Store struct {
-	layout  tocsin.Layout
-	cluster string // "" takes any
-	servers []*server
-	home    []int    // database number -> server
-	names   []string // table number -> full name
-	metrics *metrics
+	layout    tocsin.Layout
+	cluster   string // "" takes any
+	ownership string // "" takes any
+	servers   []*server
+	home      []int    // database number -> server
+	names     []string // table number -> full name
+	metrics   *metrics
 
 	identities layoutrow.Identities   // from the layout rows read so far
 	agreed     atomic.Pointer[string] // the identity agreed on when a layout row was last read
@@ -40,9 +42,23 @@ type server struct {
 	refusals atomic.Pointer[refusals] // databases that must not be used; nil: not looked yet
 }
 
+// Option changes how a Store works.
+type Option func(*Store)
+
+// Ownership refuses databases in which others may start rows than the layout row says: "etcd" or "rows". With "rows" the
+// server ends sessions soon that don't send anything, so that a frozen process holds the locks of no row for long.
+func Ownership(ownership string) Option { return func(s *Store) { s.ownership = ownership } }
+
+// With rows, the server ends a session that has been silent for waitTimeout, and the pool one that nobody needed for
+// idleTime, before the server does.
+const (
+	waitTimeout = 3 * time.Second
+	idleTime    = time.Second
+)
+
 // Open makes the pools of every server of cfg. It connects to nothing: an
 // unreachable server shows at the first statement, a foreign one at Check.
-func Open(cfg tocsin.Config) (*Store, error) {
+func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -52,6 +68,9 @@ func Open(cfg tocsin.Config) (*Store, error) {
 		home:    make([]int, cfg.Layout.Databases),
 		names:   make([]string, cfg.Layout.Total()),
 		metrics: newMetrics(),
+	}
+	for _, option := range options {
+		option(s)
 	}
 	for table := range s.names {
 		s.names[table] = cfg.Layout.Table(table)
@@ -75,6 +94,9 @@ func (s *Store) add(spec mysql.Spec) error {
 		return err
 	}
 	spec.Beside = poolBeside
+	if s.ownership == layoutrow.ByRows {
+		spec.WaitTimeout, spec.IdleTime = waitTimeout, idleTime
+	}
 	pool, err := mysql.Open(spec)
 	if err != nil {
 		return errors.Join(err, sv.prober.close())

@@ -55,8 +55,8 @@ type Claim struct {
 	Hold   time.Duration    // from the server's now to the deadline
 	Fence  *Fence           // nil: no fence
 
-	// Known are the rows as they were read, by job_id; nil: not known. Where they
-	// are known, unfenced and overdue by more than a second they are not read again.
+	// Known are the rows as they were read, by job_id; nil: not known. Rows that are
+	// known are not read again, and are claimed by one packet, unless there is a fence.
 	Known map[tocsin.JobID]*Row
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/ddl"
 )
 
 func newCluster(a *app) *cobra.Command {
@@ -16,12 +18,24 @@ func newCluster(a *app) *cobra.Command {
 		newClusterPlan(a), newClusterDrain(a), newClusterAdopt(a))
 }
 
+// errNoOwners answers commands about the ownership of tables.
+var errNoOwners = errors.New("nobody owns tables, as layout.ownership of the config is rows: there is nothing to plan, drain or adopt; " +
+	"`tocsin cluster nodes` shows the nodes, and SIGTERM ends one")
+
 // etcd reads where etcd is and under which cluster id the keys stand.
 func (a *app) etcd() (assign.EtcdConfig, string, error) {
 	file, err := a.load()
 	if err != nil {
 		return assign.EtcdConfig{}, "", err
 	}
+	if file.Layout.Ownership == ddl.ByRows {
+		return assign.EtcdConfig{}, "", errNoOwners
+	}
+	return etcdOf(file)
+}
+
+// etcdOf is etcd for a config file, whoever owns tables.
+func etcdOf(file config.File) (assign.EtcdConfig, string, error) {
 	cfg, err := file.EtcdConfig()
 	if err != nil {
 		return cfg, "", err
@@ -77,11 +91,23 @@ func groupFlag(cmd *cobra.Command) *string {
 
 // nodes reads the nodes of one group, or of all if only is "".
 func (a *app) nodes(ctx context.Context, only string) ([]groupNodes, error) {
+	file, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	if file.Layout.Ownership == ddl.ByRows {
+		return a.presentNodes(ctx, only)
+	}
 	keys, err := a.registry(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer keys.Close()
+	return nodesIn(ctx, keys, only)
+}
+
+// nodesIn reads the nodes that are registered in etcd.
+func nodesIn(ctx context.Context, keys *assign.Registry, only string) ([]groupNodes, error) {
 	names, err := groupNames(ctx, keys, only)
 	if err != nil {
 		return nil, err

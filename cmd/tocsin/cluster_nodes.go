@@ -56,7 +56,9 @@ func newClusterNodes(a *app) *cobra.Command {
 		Use: "nodes", Short: "Show the live nodes of every group", Args: noArgs,
 		Long: `Show the live nodes of every group, as etcd knows them, and those that MySQL names as the
 last owner of tables which no live node has: they have ended, or lost their lease and go on
-in claim mode. With --ask a node's own status page says which; that works without etcd too.`,
+in claim mode. With --ask a node's own status page says which; that works without etcd too.
+If layout.ownership is rows, it shows the nodes that the node tables name: TABLES are those
+that a node looks at first, and LEASE LEFT is when it counts as gone unless it is seen again.`,
 	}
 	only := groupFlag(cmd)
 	ask := cmd.Flags().StringSlice("ask", nil, "addresses of status pages to ask, host:port")
@@ -78,6 +80,9 @@ in claim mode. With --ask a node's own status page says which; that works withou
 // allNodes reads etcd, MySQL and the status pages. An error beside a result says
 // what could not be read.
 func (a *app) allNodes(ctx context.Context, only string, ask []string) ([]groupNodes, error) {
+	if a.byRows() {
+		return a.listPresent(ctx, only, ask)
+	}
 	asked := askAll(ctx, ask)
 	groups, failed := a.nodes(ctx, only)
 	if failed != nil {

@@ -89,8 +89,12 @@ func (a *app) tables(ctx context.Context, only string, count bool) ([]groupTable
 	return groups, failed
 }
 
-// owners reads the owner of each table by group.
+// owners reads the owner of each table by group; if nobody owns tables, who looks at
+// it first.
 func (a *app) owners(ctx context.Context) (map[string][]string, error) {
+	if a.byRows() {
+		return a.firsts(ctx)
+	}
 	keys, err := a.registry(ctx)
 	if err != nil {
 		return nil, err

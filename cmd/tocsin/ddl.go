@@ -14,7 +14,7 @@ import (
 
 func newDDL(a *app) *cobra.Command {
 	return group("ddl", "Plan, create, upgrade and verify the tables, and move databases",
-		newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLFinish(a), newDDLMove(a))
+		newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLFinish(a), newDDLOwnership(a), newDDLMove(a))
 }
 
 // clusterFlags let the first apply choose the cluster id and the identity.
@@ -49,10 +49,11 @@ func newDDLPlan(a *app) *cobra.Command {
 }
 
 func (a *app) planDDL(ctx context.Context, opt ddl.Options, dir string, migrate bool) error {
-	cfg, err := a.cluster()
+	cfg, ownership, err := a.owned()
 	if err != nil {
 		return err
 	}
+	opt.Ownership = ownership
 	var plans []ddl.ServerPlan
 	if migrate {
 		plans, err = ddl.PlanMigration(ctx, cfg, opt)

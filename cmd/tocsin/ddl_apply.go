@@ -45,10 +45,11 @@ func newDDLApply(a *app) *cobra.Command {
 }
 
 func (a *app) applyDDL(cmd *cobra.Command, opt ddl.Options) error {
-	cfg, err := a.cluster()
+	cfg, ownership, err := a.owned()
 	if err != nil {
 		return err
 	}
+	opt.Ownership = ownership
 	created, migrated := a.progress("create", "tables"), a.progress("migrate", "tables")
 	opt.Progress, opt.Migrated = created.report, migrated.report
 	begin := time.Now()
@@ -110,24 +111,15 @@ func newDDLFinish(a *app) *cobra.Command {
 // noOlderNode refuses to finish while a node of an older program is registered. One that was started before it was
 // refused may not look at the layout row again.
 func (a *app) noOlderNode(ctx context.Context) error {
-	keys, err := a.registry(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = keys.Close() }()
-	groups, err := keys.Groups(ctx)
+	groups, err := a.nodes(ctx, "")
 	if err != nil {
 		return err
 	}
 	for _, group := range groups {
-		nodes, err := keys.Nodes(ctx, group)
-		if err != nil {
-			return err
-		}
-		for _, n := range nodes {
+		for _, n := range group.Nodes {
 			if schema := max(n.Info.Schema, 1); schema < tocsin.SchemaVersion {
 				return fmt.Errorf("node %s of group %s runs a program for schema version %d, the tables are of version %d: replace it by a newer program",
-					n.ID, group, schema, tocsin.SchemaVersion)
+					n.ID, group.Group, schema, tocsin.SchemaVersion)
 			}
 		}
 	}

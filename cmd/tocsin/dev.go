@@ -27,7 +27,7 @@ type devFlags struct {
 	tasks, nodes                  int
 	layout, server                string
 	over                          time.Duration
-	exit                          bool
+	exit, etcd                    bool
 	mysqlPort, etcdPort, httpPort int
 }
 
@@ -35,9 +35,9 @@ func newDev(a *app) *cobra.Command {
 	var f devFlags
 	c := &cobra.Command{
 		Use: "dev", Short: "Run everything on this machine and deliver sample tasks", Args: noArgs,
-		Long: `Starts a private MariaDB or MySQL, etcd, nodes and a small HTTP receiver, adds sample tasks
-of two biz types due over the next seconds, and sums up what became of them. It then
-stays up until Ctrl-C; nothing is left behind.`,
+		Long: `Starts a private MariaDB or MySQL, etcd (unless --etcd=false), nodes and a small HTTP
+receiver, adds sample tasks of two biz types due over the next seconds, and sums up what
+became of them. It then stays up until Ctrl-C; nothing is left behind.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
 	}
 	c.Flags().IntVar(&f.tasks, "tasks", 1000, "sample tasks")
@@ -46,6 +46,7 @@ stays up until Ctrl-C; nothing is left behind.`,
 	c.Flags().StringVar(&f.server, "server", "", serverUsage)
 	c.Flags().DurationVar(&f.over, "over", 10*time.Second, "the span over which the sample tasks are due")
 	c.Flags().BoolVar(&f.exit, "exit", false, "stop when all are delivered; exit code 1 if any is not within a minute")
+	c.Flags().BoolVar(&f.etcd, "etcd", true, "start etcd, in which nodes own tables; --etcd=false: one database server is all, and every node claims each row")
 	c.Flags().IntVar(&f.mysqlPort, "mysql-port", 0, "port of the database server; 0: a free one")
 	c.Flags().IntVar(&f.etcdPort, "etcd-port", 0, "port of etcd; 0: a free one")
 	c.Flags().IntVar(&f.httpPort, "http-port", 0, "port of the HTTP receiver; 0: a free one")
@@ -91,7 +92,7 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	view := newDevView(a)
 	c, err := devcluster.Start(ctx, devcluster.Options{
 		Layout: layout, Server: devserver.Product(f.server), Nodes: f.nodes, Version: version, Progress: view.progress, OnDelivery: view.delivery,
-		MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
+		NoEtcd: !f.etcd, MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
 	})
 	if err != nil {
 		return interrupted(ctx, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/doctor"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/sink/webhook"
@@ -57,14 +59,16 @@ func (a *app) examine(ctx context.Context, nodes int) []doctor.Check {
 		return []doctor.Check{config}
 	}
 	cfg := file.Tocsin()
-	p, closeAll, err := patient(cfg)
+	p, closeAll, err := patient(cfg, file.Layout.Ownership)
 	if err != nil {
 		config.Level, config.Is, config.Fix = doctor.Fail, oneLine(err), "correct the servers of the config file"
 		return []doctor.Check{config}
 	}
 	defer closeAll()
 	p.Secrets = secretsHere(file.Node.SecretsDir)
-	if etcd, err := file.EtcdConfig(); err != nil || len(etcd.Endpoints) > 0 {
+	if a.byRows() {
+		p.Open, p.Members = true, a.members
+	} else if etcd, err := file.EtcdConfig(); err != nil || len(etcd.Endpoints) > 0 {
 		p.Etcd = func(ctx context.Context) (string, error) {
 			if err != nil {
 				return "", err
@@ -130,8 +134,8 @@ func serverNames(uses []doctor.Use) string {
 	return strings.Join(names, ", ")
 }
 
-func patient(cfg tocsin.Config) (p doctor.Patient, closeAll func(), err error) {
-	tables, err := store.Open(cfg)
+func patient(cfg tocsin.Config, ownership string) (p doctor.Patient, closeAll func(), err error) {
+	tables, err := store.Open(cfg, store.Ownership(cmp.Or(ownership, ddl.ByEtcd)))
 	if err != nil {
 		return p, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 func nodeConfig(file config.File, a *app, r prometheus.Registerer) node.Config {
 	return node.Config{
 		Tables:       file.Tocsin(),
+		Ownership:    file.Layout.Ownership,
 		Name:         file.Node.Name,
 		Weight:       file.Node.Weight,
 		PayloadBytes: int64(file.Node.PayloadMiB) << 20,
@@ -42,8 +43,11 @@ func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, e
 	if f.listen != "" {
 		cfg.Listen = f.listen
 	}
+	if cfg.Ownership == node.ByRows {
+		return cfg, nil
+	}
 	if len(file.Etcd.Endpoints) == 0 {
-		return cfg, errors.New("no etcd endpoints in the config: a node registers there")
+		return cfg, errors.New("no etcd endpoints in the config: a node registers there, unless layout.ownership is rows")
 	}
 	cfg.Etcd, err = file.EtcdConfig()
 	return cfg, err

@@ -38,6 +38,7 @@ type Options struct {
 	Server     devserver.Product // of the database server; "": its zero value
 	MySQLPort  int
 	EtcdPort   int
+	NoEtcd     bool                                // every node claims each row; else etcd is started, and nodes own tables
 	HTTPPort   int                                 // of the receiver
 	Version    string                              // shown in `cluster nodes`
 	Progress   func(stage string, done, total int) // while the schema is made; nil: nobody looks
@@ -65,7 +66,7 @@ type Cluster struct {
 	failed   chan error // first error of a node's Run
 }
 
-// Start brings everything up and returns when every table has an owner.
+// Start brings everything up and returns when every table has an owner, or a node that looks at it first.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if opts.Progress == nil {
 		opts.Progress = func(string, int, int) {}
@@ -98,8 +99,10 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 	if c.maria, err = devserver.StartMariaDB(ctx, maria); err != nil {
 		return err
 	}
-	if c.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{ClientPort: c.opts.EtcdPort}); err != nil {
-		return err
+	if !c.opts.NoEtcd {
+		if c.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{ClientPort: c.opts.EtcdPort}); err != nil {
+			return err
+		}
 	}
 	c.config = tocsin.Config{
 		Layout: c.opts.Layout, Cluster: ClusterID,
@@ -117,7 +120,7 @@ func memory(l tocsin.Layout) (pool, log int) {
 
 func (c *Cluster) makeSchema(ctx context.Context) error {
 	_, err := ddl.Apply(ctx, c.config, ddl.Options{
-		Cluster:  ClusterID,
+		Cluster: ClusterID, Ownership: c.ownership(),
 		Progress: func(done, total int) { c.opts.Progress("create", done, total) },
 	})
 	if err != nil {
@@ -167,11 +170,27 @@ func (c *Cluster) newNode(i int) (*node.Node, string, error) {
 		return nil
 	})
 	n, err := node.New(node.Config{
-		Tables: c.config, Etcd: assign.EtcdConfig{Endpoints: []string{c.etcd.Endpoint()}},
+		Tables: c.config, Ownership: c.ownership(), Etcd: assign.EtcdConfig{Endpoints: c.endpoints()},
 		Group: Group, Name: name, Version: c.opts.Version, Logger: c.opts.Logger,
 		Registerer: prometheus.NewRegistry(), Getenv: getenv,
 	}, &handlers)
 	return n, name, err
+}
+
+// ownership says who may start a row.
+func (c *Cluster) ownership() string {
+	if c.opts.NoEtcd {
+		return node.ByRows
+	}
+	return node.ByEtcd
+}
+
+// endpoints returns where etcd is; nothing if there is none.
+func (c *Cluster) endpoints() []string {
+	if c.etcd == nil {
+		return nil
+	}
+	return []string{c.etcd.Endpoint()}
 }
 
 func getenv(name string) string {

@@ -11,16 +11,23 @@ cluster: %s
 layout:
   databases: %d
   tables: %d
+  ownership: %s
 servers:
   - name: dev
     dsn: %s
-etcd:
+`
+
+// etcdText is added if there is one.
+const etcdText = `etcd:
   endpoints: [%s]
 `
 
 // WriteConfig writes a config file with which other commands reach the cluster.
 func (c *Cluster) WriteConfig(path string) error {
-	text := fmt.Sprintf(configText, ClusterID, c.opts.Layout.Databases, c.opts.Layout.Tables, c.maria.DSN(), c.etcd.Endpoint())
+	text := fmt.Sprintf(configText, ClusterID, c.opts.Layout.Databases, c.opts.Layout.Tables, c.ownership(), c.maria.DSN())
+	if c.etcd != nil {
+		text += fmt.Sprintf(etcdText, c.etcd.Endpoint())
+	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write config: %w", err)
 	}

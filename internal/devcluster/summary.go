@@ -25,6 +25,8 @@ type Summary struct {
 	Nodes     []NodeSummary `json:"nodes"`               //
 	Layout    string        `json:"layout"`              //
 	Seconds   Phases        `json:"seconds"`             //
+
+	tables string // what a node does with its tables
 }
 
 // Lateness in milliseconds.
@@ -63,7 +65,7 @@ func (s Summary) String() string {
 	line("lateness", "p50 %.1f ms, p99 %.1f ms, max %.1f ms; %d early", s.Lateness.P50, s.Lateness.P99, s.Lateness.Max, s.Early)
 	line("seen twice", "%d", s.Again)
 	for _, n := range s.Nodes {
-		line("node", "%s delivered %d and owns %d tables", n.Name, n.Delivered, n.Tables)
+		line("node", "%s delivered %d and %s %d tables", n.Name, n.Delivered, s.tables, n.Tables)
 	}
 	line("layout", "%s", s.Layout)
 	line("took", "servers %.1f s, schema %.1f s, nodes %.1f s, insert %.1f s, in all %.1f s",
@@ -80,7 +82,10 @@ func (c *Cluster) Summary(ctx context.Context, tasks int) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	s := Summary{Tasks: tasks, Layout: c.config.Layout.String(), Seconds: c.phases}
+	s := Summary{Tasks: tasks, Layout: c.config.Layout.String(), Seconds: c.phases, tables: "owns"}
+	if c.opts.NoEtcd {
+		s.tables = "looks first at"
+	}
 	settled := func() bool {
 		err = s.count(ctx, db)
 		return err != nil || s.Unsettled == 0

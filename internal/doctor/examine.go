@@ -21,6 +21,7 @@ type Patient struct {
 	Servers Servers                                           // by index in Uses
 	Types   func(context.Context) ([]biztype.Policy, error)   // reads the stored policies
 	Etcd    func(context.Context) (members string, err error) // asks etcd; nil: the config names none
+	Open    bool                                              // nobody owns tables: etcd is not needed
 	// Identity returns the identity of the databases, "" if they have none, and an error if etcd has bound the cluster
 	// to another. It is called only when Etcd has answered.
 	Identity func(context.Context) (id string, refused error)
@@ -120,8 +121,11 @@ func Types(policies []biztype.Policy, err error) Check {
 
 func (p Patient) etcd(ctx context.Context) []Check {
 	const name = "health"
+	if p.Open {
+		return of("etcd", good(name, "not needed: layout.ownership is rows"))
+	}
 	if p.Etcd == nil {
-		return of("etcd", bad(Warn, name, "the config names no endpoints: nodes can't run, sweepers can", "set etcd.endpoints in the config"))
+		return of("etcd", bad(Warn, name, "the config names no endpoints: nodes can't run, sweepers can", "set etcd.endpoints, or layout.ownership to rows, in the config"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()

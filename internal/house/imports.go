@@ -25,8 +25,9 @@ var mayImport = map[string][]string{
 	"purger":                 {".", "biztype", "duequeue", "store", "internal/loglimit", "internal/mysql", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"auditor":                {".", "biztype", "duequeue", "store", "internal/mysql", "internal/tablewalk", "internal/wait"},
 	"standin":                {".", "duequeue", "store", "internal/loglimit"},
+	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
-	"node":                   {".", "assign", "health", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node":                   {".", "assign", "health", "presence", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
 	"config":                 {".", "assign", "biztype", "ddl", "node", "scanner", "sweeper", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
 	"cmd/tocsin":             {"..."},
@@ -52,7 +53,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "standin"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "standin", "presence"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

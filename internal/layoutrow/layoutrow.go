@@ -25,6 +25,13 @@ const (
 	Retired       = "retired" // state of one that has moved to another server
 )
 
+// Who may start a row. A node that owns tables and one that claims rows would deliver the same row, so a cluster has one
+// kind of nodes.
+const (
+	ByEtcd = "etcd" // the owner of its table, by a key in etcd
+	ByRows = "rows" // whoever claims it in the database; nobody owns tables
+)
+
 // Row is the layout row of one database.
 type Row struct {
 	Asked     int // the database's number by the config
@@ -38,6 +45,7 @@ type Row struct {
 	Version   int   // of its schema
 	WorksWith int   // the oldest version that programs may be for
 	State     string
+	Ownership string // ByEtcd or ByRows; "": not read
 }
 
 // Fields returns the scan targets of a row that holds Asked and the columns
@@ -63,6 +71,7 @@ type Want struct {
 	Tables    int    // in each database
 	Cluster   string // "": any
 	Identity  string // "": any; see Identities
+	Ownership string // "": any
 }
 
 // Refuse compares a database's own account with the config and says the first
@@ -87,6 +96,9 @@ func (w Want) Refuse(r Row, where string) string {
 			SchemaVersion, where, r.Version, r.WorksWith)
 	case r.State != Active:
 		return fmt.Sprintf("%s is %s: its tables have moved, correct the servers of the config", where, r.State)
+	case w.Ownership != "" && r.Ownership != "" && r.Ownership != w.Ownership:
+		return fmt.Sprintf("ownership of this node is %q, that of %s is %q: set layout.ownership of the config, or stop all nodes and run `tocsin ddl ownership %s`",
+			w.Ownership, where, r.Ownership, w.Ownership)
 	}
 	return ""
 }

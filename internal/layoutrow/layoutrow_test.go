@@ -4,7 +4,7 @@ import "testing"
 
 func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 	t.Parallel()
-	good := Row{Asked: 1, Number: 1, Cluster: "a", Identity: "i1", Databases: 8, Tables: 16, Hash: "crc32", Version: 1, WorksWith: 1, State: "active"}
+	good := Row{Asked: 1, Number: 1, Cluster: "a", Identity: "i1", Databases: 8, Tables: 16, Hash: "crc32", Version: 1, WorksWith: 1, State: "active", Ownership: ByRows}
 	for name, c := range map[string]struct {
 		change func(*Row)
 		want   string
@@ -20,16 +20,18 @@ func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 		"other hash":                 {func(r *Row) { r.Hash = "fnv" }, `this program places tasks by "crc32", toc_1 on db1 by "fnv"`},
 		"schema is older":            {func(r *Row) { r.Version = 0 }, "this program works with schema versions 1 to 2, toc_1 on db1 has 0: run `tocsin ddl apply`"},
 		"program is too old":         {func(r *Row) { r.Version, r.WorksWith = 4, 3 }, "this program is for schema version 2, toc_1 on db1 has 4 and works with programs for 3 or newer: upgrade the program"},
+		"other ownership":            {func(r *Row) { r.Ownership = ByEtcd }, `ownership of this node is "rows", that of toc_1 on db1 is "etcd": set layout.ownership of the config, or stop all nodes and run ` + "`tocsin ddl ownership rows`"},
+		"ownership was not read":     {func(r *Row) { r.Ownership = "" }, ""},
 		"database was retired":       {func(r *Row) { r.State = "retired" }, "toc_1 on db1 is retired: its tables have moved, correct the servers of the config"},
 	} {
 		r := good
 		c.change(&r)
-		if got := (Want{8, 16, "a", "i1"}).Refuse(r, "toc_1 on db1"); got != c.want {
+		if got := (Want{8, 16, "a", "i1", ByRows}).Refuse(r, "toc_1 on db1"); got != c.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 	good.Cluster, good.Identity = "b", "i2"
-	if got := (Want{8, 16, "", ""}).Refuse(good, "toc_1 on db1"); got != "" {
+	if got := (Want{8, 16, "", "", ""}).Refuse(good, "toc_1 on db1"); got != "" {
 		t.Errorf("any cluster: %s", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,6 +48,9 @@ type Spec struct {
 	Share     string        // pools of this process with the same Share, DSN and MaxConns divide MaxConns among them; "": this pool has its own
 	Beside    int           // with Share: connections that the pool's owner opens to the server outside the pool
 	IdleTime  time.Duration // after which a connection that nobody needs is closed; 0 means DefaultIdleTime
+	// WaitTimeout is how long the server waits for a client, whole seconds: for its next statement, and for it to take a
+	// result. Then it rolls back and ends the session. 0 leaves that to the server.
+	WaitTimeout time.Duration
 }
 
 // Server is one open pool. Safe for concurrent use.
@@ -75,7 +79,7 @@ func Open(spec Spec) (*Server, error) {
 		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
 	}
 	waits := newWaits()
-	connector := &sessionConnector{Connector: conn, waits: waits, patience: cfg.ReadTimeout}
+	connector := &sessionConnector{Connector: conn, session: spec.session(), waits: waits, patience: cfg.ReadTimeout}
 	db := sqlx.NewDb(newDB(connector), "mysql")
 	connector.leave = spec.limit(db.DB)
 	if spec.IdleTime <= 0 {
@@ -83,6 +87,19 @@ func Open(spec Spec) (*Server, error) {
 	}
 	db.SetConnMaxIdleTime(spec.IdleTime)
 	return &Server{Name: spec.Name, Databases: spec.Databases, DB: db, waits: waits}, nil
+}
+
+// waiting is added to session for a WaitTimeout.
+const waiting = `,
+    wait_timeout             = {seconds},
+    net_write_timeout        = {seconds}`
+
+// session returns what is run on every new connection.
+func (s Spec) session() string {
+	if s.WaitTimeout <= 0 {
+		return session
+	}
+	return session + strings.ReplaceAll(waiting, "{seconds}", strconv.Itoa(int(s.WaitTimeout.Seconds())))
 }
 
 // limit bounds the pool's connections. The pool calls leave when it is closed.
@@ -138,6 +155,7 @@ var errSlowDial = errors.New("no connection in time")
 // sessionConnector runs session on each connection the driver makes.
 type sessionConnector struct {
 	driver.Connector
+	session  string
 	waits    *waits
 	patience time.Duration // of a read
 	leave    func()        // see Spec.limit
@@ -157,7 +175,7 @@ func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	seeing := &seeingConn{driverConn: conn, asked: asked, patience: c.patience}
-	if _, err := seeing.ExecContext(ctx, session, nil); err != nil {
+	if _, err := seeing.ExecContext(ctx, c.session, nil); err != nil {
 		_ = seeing.Close()
 		return nil, fmt.Errorf("set up session: %w", err)
 	}

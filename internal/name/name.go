@@ -14,7 +14,9 @@
 package name
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
 	"fmt"
 	"regexp"
@@ -40,6 +42,18 @@ func Check(what, name string) error { return check(what, name, "letters", form, 
 
 // CheckNode is Check for the name of a node, without the random end of its id.
 func CheckNode(what, name string) error { return check(what, name, "letters", form, MaxNode) }
+
+// idEnd is the length of the random end of a node's id.
+const idEnd = 8
+
+var endText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// NewID returns an id of a node, "host-k3j2h4ax": a restarted node is a new one.
+func NewID(node string) string {
+	var b [idEnd * 5 / 8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return node + "-" + endText.EncodeToString(b[:])
+}
 
 // CheckLower is Check for names without capital letters, where names must differ in
 // more than case.

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/doctor"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/presence"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// byRows reports whether nobody owns tables.
+func (a *app) byRows() bool {
+	file, err := a.load()
+	return err == nil && file.Layout.Ownership == ddl.ByRows
+}
+
+// present reads the nodes from the node tables of all servers at once. The error names what could not be read.
+func (a *app) present(ctx context.Context) ([]presence.Node, tocsin.Layout, error) {
+	cfg, err := a.cluster()
+	if err != nil {
+		return nil, cfg.Layout, err
+	}
+	db, err := store.Open(cfg)
+	if err != nil {
+		return nil, cfg.Layout, err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
+	defer cancel()
+	seen, errs := make([][]store.Attendee, len(db.Servers())), make([]error, len(db.Servers()))
+	var readers sync.WaitGroup
+	for server := range errs {
+		readers.Go(func() { seen[server], errs[server] = db.Attending(ctx, server, presence.Within) })
+	}
+	readers.Wait()
+	return presence.Nodes(cfg.Layout, slices.Concat(seen...)), cfg.Layout, errors.Join(errs...)
+}
+
+// presentNodes reads the nodes of one group, or of all if only is "", where nobody owns tables.
+func (a *app) presentNodes(ctx context.Context, only string) ([]groupNodes, error) {
+	nodes, _, err := a.present(ctx)
+	if len(nodes) == 0 && err != nil {
+		return nil, err
+	}
+	groups := []groupNodes{}
+	for _, n := range nodes {
+		if only != "" && n.Group != only {
+			continue
+		}
+		if len(groups) == 0 || groups[len(groups)-1].Group != n.Group {
+			groups = append(groups, groupNodes{Group: n.Group, Nodes: []assign.NodeState{}, Unlisted: []lastOwner{}})
+		}
+		g := &groups[len(groups)-1]
+		g.Nodes = append(g.Nodes, stateOf(n))
+	}
+	return groups, err
+}
+
+// stateOf describes a node that owns no table in the words of one that does: its tables are those it looks at first, and
+// its time left is when it counts as gone, unless it is seen again.
+func stateOf(n presence.Node) assign.NodeState {
+	return assign.NodeState{
+		ID: n.ID, Weight: n.About.Weight, Mode: string(node.Rows), Tables: len(n.First), Wanted: len(n.First), TTL: (presence.Within - n.Seen).Round(1e9),
+		Info: assign.NodeInfo{
+			Version: n.About.Version, Schema: n.Schema, Types: n.About.Types, Listen: n.About.Listen, Started: n.About.Started, Lacks: n.About.Lacks,
+		},
+		Misses: append([]int{}, n.Misses...), Lacks: []string{}, Extra: []string{},
+	}
+}
+
+// listPresent is allNodes where nobody owns tables.
+func (a *app) listPresent(ctx context.Context, only string, ask []string) ([]groupNodes, error) {
+	asked := askAll(ctx, ask)
+	groups, err := a.presentNodes(ctx, only)
+	groups = addAsked(groups, asked, []assign.NodeState{})
+	slices.SortFunc(groups, func(x, y groupNodes) int { return strings.Compare(x.Group, y.Group) })
+	return groups, err
+}
+
+// firsts returns, by group, which node looks at each table first.
+func (a *app) firsts(ctx context.Context) (map[string][]string, error) {
+	nodes, layout, err := a.present(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owners := map[string][]string{}
+	for _, n := range nodes {
+		if owners[n.Group] == nil {
+			owners[n.Group] = make([]string, layout.Total())
+		}
+		for _, table := range n.First {
+			owners[n.Group][table] = n.ID
+		}
+	}
+	return owners, nil
+}

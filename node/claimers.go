@@ -1,0 +1,157 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/presence"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// openIntake is the dispatcher's side where nobody owns tables.
+type openIntake interface {
+	intake
+	Guest(tables []int)
+}
+
+// openScan is the scanner's side where nobody owns tables.
+type openScan interface {
+	scan
+	Guest(tables []int)
+}
+
+// look is how a node looks at a table, where nobody owns tables.
+type look uint8
+
+const (
+	never  look = iota // its database is wrong
+	second             // another node looks at it first
+	first
+)
+
+// claimers is the node's place in a group in which nobody owns tables. It works on all tables: on those that the group
+// leaves to it first, on the others a little later. Claims decide who gets a row.
+type claimers struct {
+	*presence.Presence
+	intake     openIntake
+	scan       openScan
+	databaseOf func(table int) int
+	layout     int // tables in all
+
+	mu    sync.Mutex // held while tables are handed to intake and scan
+	begun bool
+	looks []look // by table
+	first []int  // ascending
+	wrong []int  // databases
+}
+
+func newClaimers(cfg Config, s *store.Store, about presence.About) (*claimers, error) {
+	layout := cfg.Tables.Layout
+	c := &claimers{databaseOf: layout.DatabaseOf, looks: make([]look, layout.Total())}
+	var err error
+	c.Presence, err = presence.New(presence.Config{
+		Tables: s, Layout: layout, Group: cfg.Group, Node: cfg.Name, About: about,
+		Changed: c.lead, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	return c, err
+}
+
+// Run works on the tables until ctx ends. Then it takes in nothing more, and returns when what is in delivery has ended or
+// is claimed. An error says what could not be settled.
+func (c *claimers) Run(ctx context.Context) error {
+	c.begin()
+	err := c.Presence.Run(ctx)
+	all := c.stop()
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), fenceTimeout)
+	defer cancel()
+	if undrained := (*dispatcher.Undrained)(nil); errors.As(c.intake.Drain(bounded, all), &undrained) {
+		return err // the dispatcher goes on settling, and says what is lost
+	}
+	return err
+}
+
+// begin lets the tables be worked on.
+func (c *claimers) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun = true
+	c.apply()
+}
+
+// stop ends work on all tables, and returns them.
+func (c *claimers) stop() (all []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for table, how := range c.looks {
+		if how != never {
+			all = append(all, table)
+		}
+	}
+	c.begun = false
+	c.apply()
+	return all
+}
+
+// lead sets the tables that the node looks at first.
+func (c *claimers) lead(first []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.first = slices.Sorted(slices.Values(first))
+	c.apply()
+}
+
+// use sets which databases are wrong: no work is done on their tables.
+func (c *claimers) use(wrong []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrong = wrong
+	c.apply()
+}
+
+// apply brings intake and scan to how each table is to be looked at. Called under mu.
+func (c *claimers) apply() {
+	changed := map[look][]int{}
+	for table, was := range c.looks {
+		if now := c.wanted(table); now != was {
+			changed[now] = append(changed[now], table)
+			c.looks[table] = now
+		}
+	}
+	if some := changed[never]; len(some) > 0 {
+		c.scan.Disown(some)
+		c.intake.Drop(some)
+	}
+	if some := changed[second]; len(some) > 0 {
+		c.intake.Guest(some)
+		c.scan.Guest(some)
+	}
+	if some := changed[first]; len(some) > 0 {
+		c.scan.Disown(some)
+		c.intake.Admit(some, "", false)
+		c.scan.Own(some)
+	}
+}
+
+// wanted returns how a table is to be looked at. Called under mu.
+func (c *claimers) wanted(table int) look {
+	if !c.begun || slices.Contains(c.wrong, c.databaseOf(table)) {
+		return never
+	}
+	if _, mine := slices.BinarySearch(c.first, table); mine {
+		return first
+	}
+	return second
+}
+
+// Owned returns how many tables the node looks at first; it owns none.
+func (c *claimers) Owned() int { return c.First() }
+
+// Wanted is Owned: nobody has to give up anything.
+func (c *claimers) Wanted() int { return c.First() }
+
+// Tell publishes which biz types the node delivers, and which it lacks.
+func (c *claimers) Tell(t assign.Told) { c.Presence.Tell(presence.Told(t)) }

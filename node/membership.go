@@ -1,0 +1,71 @@
+package node
+
+import (
+	"context"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/presence"
+	"github.com/tocsinhq/tocsin/standin"
+)
+
+// membership is a node's place in its group: *assign.Assign where nodes own tables, *claimers where nobody does.
+type membership interface {
+	group
+	Run(ctx context.Context) error
+	ID() string
+	Peers() int
+	Owned() int
+	Wanted() int
+}
+
+// join makes the node's place in its group.
+func (p *parts) join(ctx context.Context) (err error) {
+	if p.cfg.Ownership == ByRows {
+		p.claimers, err = newClaimers(p.cfg, p.store, presence.About{
+			Weight: max(p.cfg.Weight, 1), Version: p.cfg.Version, Listen: p.cfg.Listen, Started: p.started,
+		})
+		p.group = p.claimers
+		return err
+	}
+	client, err := assign.Dial(ctx, p.cfg.Etcd)
+	if err != nil {
+		return err
+	}
+	p.etcd = client
+	p.holder = newHolder(p.cfg.Group, p.cfg.Tables.Layout.DatabaseOf, p.cfg.Logger)
+	layout := p.cfg.Tables.Layout
+	p.assign, err = assign.New(assign.Config{
+		Client: client, Cluster: p.cfg.Tables.Cluster, Group: p.cfg.Group, Node: p.cfg.Name,
+		Tables: layout.Total(), ServerOf: p.store.ServerOf, Block: layout.Tables, Weight: p.cfg.Weight, TTL: p.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout,
+		Info:      assign.NodeInfo{Version: p.cfg.Version, Schema: tocsin.SchemaVersion, Listen: p.cfg.Listen, Started: p.started},
+		StandIn:   func(duties []assign.Duty) { p.standin.Set(dutiesOf(duties)) },
+		Identity:  func() assign.Identity { return assign.NewIdentity(p.store.Identity(), p.cfg.Tables) },
+		OwnerRows: ownerRows{p.store, p.cfg.Group, p.cfg.Name},
+		Logger:    p.cfg.Logger, Registerer: p.cfg.Registerer,
+	}, p.holder)
+	p.group = p.assign
+	return err
+}
+
+// mayAct reports whether rows of tables that were taken as that owner may start without a claim.
+func (p *parts) mayAct(owner string) bool { return p.assign != nil && p.assign.MayAct(owner) }
+
+// leaseOK reports whether the node's lease is proven; without etcd there is none.
+func (p *parts) leaseOK() bool { return p.assign != nil && p.assign.LeaseOK() }
+
+// hold carries out what has to be done again and again for tables that could not be taken, until ctx ends.
+func (p *parts) hold(ctx context.Context) {
+	if p.holder != nil {
+		p.holder.run(ctx)
+	}
+}
+
+// dutiesOf converts the assignment's duties.
+func dutiesOf(duties []assign.Duty) []standin.Duty {
+	all := make([]standin.Duty, len(duties))
+	for i, d := range duties {
+		all[i] = standin.Duty(d)
+	}
+	return all
+}

@@ -1,0 +1,180 @@
+package presence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTablesAreDealtByWeight(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		var members []member
+		total := 0
+		for i := range rapid.IntRange(1, 12).Draw(rt, "nodes") {
+			m := member{id: fmt.Sprint("n", i), weight: rapid.IntRange(1, 5).Draw(rt, "weight"), lacks: rapid.Bool().Draw(rt, "lacks")}
+			members = append(members, m)
+		}
+		able := slices.DeleteFunc(slices.Clone(members), func(m member) bool { return m.lacks })
+		if len(able) == 0 {
+			able = members
+		}
+		for _, m := range able {
+			total += m.weight
+		}
+		tables := make([]int, 3*total)
+		for i := range tables {
+			tables[i] = i
+		}
+		seen := map[int]bool{}
+		for _, m := range members {
+			mine := first(m.id, rapid.Permutation(members).Draw(rt, "order"), tables)
+			want := 0
+			if slices.Contains(able, m) {
+				want = 3 * m.weight
+			}
+			if len(mine) != want {
+				rt.Fatalf("%s of %v has %d of %d tables, want %d", m.id, members, len(mine), len(tables), want)
+			}
+			for _, table := range mine {
+				if seen[table] {
+					rt.Fatalf("table %d has two nodes", table)
+				}
+				seen[table] = true
+			}
+		}
+		if len(seen) != len(tables) {
+			rt.Fatalf("%d of %d tables have a node", len(seen), len(tables))
+		}
+	})
+}
+
+// tables keeps the node rows of two databases on one server.
+type tables struct {
+	mu    sync.Mutex
+	rows  map[string]store.Attendee
+	at    map[string]time.Time
+	fails error
+}
+
+func (f *tables) Servers() []string { return []string{"db1"} }
+
+func (f *tables) Attend(_ context.Context, _ int, group, node, about string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fails == nil {
+		f.rows[node] = store.Attendee{Group: group, Node: node, About: about}
+		f.at[node] = time.Now()
+	}
+	return f.fails
+}
+
+func (f *tables) Attending(_ context.Context, _ int, within time.Duration) (all []store.Attendee, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, a := range f.rows {
+		if time.Since(f.at[id]) > within || f.fails != nil {
+			continue
+		}
+		for a.Database = range 2 {
+			all = append(all, a)
+		}
+	}
+	return all, f.fails
+}
+
+func (f *tables) Depart(_ context.Context, _ int, _, node string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.rows, node)
+	return nil
+}
+
+// attend runs a node until stop, or the end of the test.
+func attend(t *testing.T, f *tables, name string) (p *Presence, stop func()) {
+	t.Helper()
+	p, err := New(Config{
+		Tables: f, Layout: tocsin.Layout{Databases: 2, Tables: 4}, Group: "g", Node: name, About: About{Weight: 1}, Changed: func([]int) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { _ = p.Run(ctx); close(ended) }()
+	return p, func() { cancel(); <-ended }
+}
+
+func TestNodesThatComeAndGoShareTheTables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tables{rows: map[string]store.Attendee{}, at: map[string]time.Time{}}
+		share := func(what string, want int, nodes ...*Presence) {
+			t.Helper()
+			synctest.Wait()
+			for _, p := range nodes {
+				if p.First() != want || p.Peers() != 8/max(want, 1) {
+					t.Errorf("%s: %s has %d tables of %d nodes, want %d", what, p.ID(), p.First(), p.Peers(), want)
+				}
+			}
+		}
+		a, stopA := attend(t, f, "a")
+		share("alone", 8, a)
+		b, stopB := attend(t, f, "b")
+		time.Sleep(DefaultEvery)
+		share("two", 4, a, b)
+		b.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{}})
+		time.Sleep(DefaultEvery)
+		synctest.Wait()
+		if elsewhere, known := a.Elsewhere("x"); !elsewhere || !known {
+			t.Error("a does not know that b delivers x")
+		}
+		stopB()
+		time.Sleep(DefaultEvery)
+		share("one has ended", 8, a)
+		f.mu.Lock()
+		f.rows["c"], f.at["c"] = store.Attendee{Group: "g", Node: "c"}, time.Now() // and it is never seen again
+		f.mu.Unlock()
+		time.Sleep(DefaultEvery)
+		share("one was killed", 4, a)
+		time.Sleep(Within)
+		share("one was killed long ago", 8, a)
+		f.mu.Lock()
+		f.fails = errors.New("away")
+		f.mu.Unlock()
+		time.Sleep(time.Minute)
+		share("the server is away", 8, a)
+		stopA()
+		if len(f.rows) > 1 {
+			t.Errorf("rows are left: %v", f.rows)
+		}
+	})
+}
+
+func TestANodeSaysOfItselfWhatFits(t *testing.T) {
+	t.Parallel()
+	p, err := New(Config{Tables: &tables{}, Layout: tocsin.Layout{Databases: 1, Tables: 1}, Group: "g", Node: "n", Changed: func([]int) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{"y": "no secret"}})
+	if got := Read(p.text()); len(got.Types) != 1 || got.Lacks["y"] != "no secret" {
+		t.Errorf("%+v", got)
+	}
+	p.Tell(Told{Types: slices.Repeat([]string{"some.biz.type"}, 1000), Lacks: map[string]string{"y": "no secret"}})
+	if text := p.text(); len(text) > maxAbout || Read(text).Types != nil || len(Read(text).Lacks) == 0 {
+		t.Errorf("%d bytes: %+v", len(text), Read(text))
+	}
+}
