@@ -2,9 +2,9 @@ package ddl
 
 import "testing"
 
-// TestRetireNeedsTheRightsThatTheDocsName gives a user the rights of docs/operations.md one after the other: without the
-// last the step is refused, says of what, and goes on where it stood once it is there.
-func TestRetireNeedsTheRightsThatTheDocsName(t *testing.T) {
+// TestRetireNeedsTheRightsOfItsRole gives a user the rights of the role move one after the other: without the last, the
+// step is refused, names the right, and goes on where it stood once the user has it.
+func TestRetireNeedsTheRightsOfItsRole(t *testing.T) {
 	t.Parallel()
 	r := newRemoval(t)
 	admin := r.old

@@ -14,7 +14,7 @@ import (
 
 func newDDL(a *app) *cobra.Command {
 	return group("ddl", "Plan, create, upgrade and verify the tables, and move databases",
-		newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLFinish(a), newDDLOwnership(a), newDDLMove(a))
+		newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLFinish(a), newDDLOwnership(a), newDDLMove(a), newDDLGrants(a))
 }
 
 // clusterFlags let the first apply choose the cluster id and the identity.
@@ -63,6 +63,11 @@ func (a *app) planDDL(ctx context.Context, opt ddl.Options, dir string, migrate 
 	if err != nil {
 		return err
 	}
+	return a.showPlans(plans, dir)
+}
+
+// showPlans prints the plans, or writes them into a folder.
+func (a *app) showPlans(plans []ddl.ServerPlan, dir string) error {
 	if dir != "" {
 		return a.writePlans(plans, dir)
 	}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// left returns an error if a condition still counts tasks.
+func (u *roleUser) left(condition string) error {
+	if n := u.counted(condition); n > 0 {
+		return fmt.Errorf("%d tasks are left where %s", n, condition)
+	}
+	return nil
+}
+
+func (u *roleUser) actDDL() error {
+	if err := u.runAll("ddl apply --json"); err != nil {
+		return err
+	}
+	// Older tables: what an upgrade adds is missing again.
+	for db := range u.layout.Databases {
+		name := u.layout.Database(db)
+		u.exec("ALTER TABLE " + name + ".task_0001 DROP COLUMN headers")
+		u.exec("UPDATE " + name + ".layout SET schema_version = 1, works_with = 1")
+	}
+	return u.runAll("ddl plan --migrate", "ddl apply --json", "ddl finish", "ddl verify")
+}
+
+func (u *roleUser) actMove() error {
+	m := newMovingSite(u.site)
+	u.write("new.yaml", u.asUser(u.text("new.yaml")))
+	u.grantNothing(m.dest)
+	step := func(steps ...string) error {
+		for _, step := range steps {
+			if err := u.runAll("ddl move " + step + " --from tocsin.yaml --config new.yaml --wait 5s"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := step("check", "retire"); err != nil {
+		return err
+	}
+	m.copy()
+	u.grant(m.dest, "db2", "new.yaml")
+	return step("compare", "activate", "undo")
+}
+
+// grantNothing makes the user on a further server.
+func (u *roleUser) grantNothing(db *sql.DB) {
+	if _, err := db.Exec("CREATE USER '" + u.name + "'@'%'"); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+func (u *roleUser) actBiz() error {
+	u.write("more.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 4", 1)+"  - {name: order.more, number: 3, group: orders}\n")
+	return u.runAll("biz apply more.yaml", "biz list", "biz show order.more", "biz pause order.close", "biz resume order.close")
+}
+
+// actNode serves until the callbacks are delivered and the node has looked at all its tables.
+func (u *roleUser) actNode() error {
+	u.fill(8, 0)
+	n := u.serve("limited")
+	u.waitFor("the tasks are done, or something is refused", func() bool {
+		refused := strings.Contains(n.log.String(), "denied")
+		return refused || !u.lacks && u.notDone() == 0
+	})
+	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	ended := n.Wait()
+	if said := n.log.String(); ended != nil || strings.Contains(said, "denied") {
+		return fmt.Errorf("%w: %s", ended, said)
+	}
+	return nil
+}
+
+func (u *roleUser) actSweep() error {
+	u.overdue("coupon.remind", 8)
+	id := u.addOne("coupon.remind") // one whose claim ran out
+	u.set(id, "status = 1, claimed_by = 'gone', action_time = UTC_TIMESTAMP(3) - INTERVAL 10 MINUTE")
+	return errors.Join(u.runAll("sweep --once"), u.left("status = 1"), u.left("status <> 2 AND biz_id < 99"))
+}
+
+// addOne adds one task of a type, as root.
+func (u *roleUser) addOne(name string) tocsin.JobID {
+	u.t.Helper()
+	added, err := u.client().Add(u.t.Context(), tocsin.Define[string](name).New(99, "{}", tocsin.In(time.Hour)))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return added.JobID
+}
+
+func (u *roleUser) actPurge() error {
+	typ := tocsin.Define[string]("order.close")
+	for n := range 8 {
+		if _, err := u.client().Add(u.t.Context(), typ.New(uint64(n+1), "{}", tocsin.In(time.Hour))); err != nil {
+			u.t.Fatal(err)
+		}
+	}
+	for table := range u.layout.Total() {
+		u.exec("UPDATE " + u.layout.Table(table) + " SET status = 2, action_time = UTC_TIMESTAMP(3) - INTERVAL 31 DAY")
+	}
+	for db := range u.layout.Databases {
+		for range 3 { // the last one always stays
+			u.exec("INSERT INTO " + u.layout.Database(db) + ".doorbell (table_no, job_id, biz_type, action_time) VALUES (0, 1, 1, UTC_TIMESTAMP(3) - INTERVAL 2 HOUR)")
+		}
+	}
+	return errors.Join(u.runAll("purge --once"), u.left("status = 2"))
+}
+
+func (u *roleUser) actAudit() error { return u.runAll("audit", "audit --all") }
+
+// actAdd adds in every way, near and far, and meets what it has added before.
+func (u *roleUser) actAdd() error {
+	if err := u.runAll("task add --type order.close --biz-id 1 --in 0s --dedup k", "task add --type order.close --biz-id 1 --in 0s --dedup k"); err != nil {
+		return err
+	}
+	c, err := tocsin.Open(u.t.Context(), tocsin.Config{Layout: u.layout, Servers: []tocsin.Server{{Name: "db1", DSN: u.asUser(u.dsn())}}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	typ := tocsin.Define[string]("order.close")
+	for range 2 {
+		if _, err := c.Add(u.t.Context(), typ.New(2, "{}", tocsin.In(time.Hour)).Dedup("k")); err != nil {
+			return err
+		}
+	}
+	tx, err := u.pool(u.dsn()).Begin()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := c.AddTx(u.t.Context(), tx, typ.New(4, "{}", tocsin.In(0)).Dedup("k")); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// actCancel changes stored tasks in every way.
+func (u *roleUser) actCancel() error {
+	root := u.client()
+	var ids []tocsin.JobID
+	for n := range 5 {
+		added, err := root.Add(u.t.Context(), tocsin.Define[string]("order.close").New(uint64(n+10), "{}", tocsin.In(time.Hour)))
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		ids = append(ids, added.JobID)
+	}
+	u.set(ids[2], "status = 4")
+	err := u.runAll("task cancel "+ids[0].String(), "task reschedule "+ids[1].String()+" --in 1s", "task redrive "+ids[2].String(), "task bury "+ids[3].String()+" --reason test")
+	if err != nil {
+		return err
+	}
+	info, err := root.Get(u.t.Context(), ids[4])
+	if err != nil {
+		return err
+	}
+	tx, err := u.pool(u.dsn()).Begin()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := tocsin.CompleteTx(u.t.Context(), tx, info); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (u *roleUser) actRead() error {
+	id := u.addOne("order.close").String()
+	return u.runAll("task get "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "cluster nodes", "cluster tables",
+		"ddl verify", "ddl plan --migrate", "audit", "sweep --dry-run", "purge --dry-run")
+}

@@ -1,0 +1,150 @@
+package ddl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Role is one way to use the tables, with the rights that it needs and no others. Several roles may be given to one user.
+type Role struct {
+	Name string
+	Does string // the commands and calls that it is for
+
+	rights map[string][]string // by the name of a table's SQL file
+	aside  bool                // the rights hold for the names of retired tables too
+}
+
+// selected are the rights of a role that only reads the table.
+var selected = []string{"SELECT"}
+
+// changing are the rights on a table that `ddl apply` makes and alters: an ALTER needs all three.
+var changing = []string{"CREATE", "ALTER", "INSERT"}
+
+// moving are the rights on a table that `ddl move` compares and renames.
+var moving = []string{"SELECT", "CREATE", "ALTER", "DROP", "INSERT"}
+
+// roles is the only place that says who needs which rights.
+var roles = []Role{
+	{
+		Name: "ddl", Does: "tocsin ddl apply, verify, plan and finish",
+		rights: map[string][]string{
+			layoutTable: append([]string{"SELECT", "UPDATE"}, changing...), "biz_type": changing, "owner": changing, "doorbell": changing,
+			"relayed": changing, "node": changing, taskFile: changing,
+		},
+	},
+	{
+		Name: "move", Does: "tocsin ddl move", aside: true,
+		rights: map[string][]string{
+			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": moving, "doorbell": moving, "relayed": moving,
+			"node": moving, taskFile: moving,
+		},
+	},
+	{
+		Name: "biz", Does: "tocsin biz apply, list, show, pause and resume",
+		rights: map[string][]string{layoutTable: selected, "biz_type": {"SELECT", "INSERT", "UPDATE"}},
+	},
+	{
+		Name: "node", Does: "tocsin serve, and nodes inside services",
+		rights: map[string][]string{
+			layoutTable: selected, "biz_type": selected, "owner": {"SELECT", "INSERT", "UPDATE"}, "doorbell": selected,
+			taskFile: {"SELECT", "UPDATE"},
+		},
+	},
+	{
+		Name: "sweep", Does: "tocsin sweep",
+		rights: map[string][]string{layoutTable: selected, "biz_type": selected, taskFile: {"SELECT", "UPDATE"}},
+	},
+	{
+		Name: "purge", Does: "tocsin purge",
+		rights: map[string][]string{
+			layoutTable: selected, "biz_type": selected, "doorbell": {"SELECT", "DELETE"}, taskFile: {"SELECT", "DELETE"},
+		},
+	},
+	{
+		Name: "audit", Does: "tocsin audit",
+		rights: map[string][]string{layoutTable: selected, "biz_type": selected, taskFile: selected},
+	},
+	{
+		Name: "client-add", Does: "Add and AddTx of services, tocsin task add; AddMany needs client-cancel too",
+		rights: map[string][]string{
+			layoutTable: selected, "biz_type": selected, "doorbell": {"INSERT"},
+			taskFile: {"SELECT", "INSERT"},
+		},
+	},
+	{
+		Name: "client-cancel", Does: "Cancel, Reschedule and CompleteTx of services, tocsin task cancel, reschedule, redrive and bury",
+		rights: map[string][]string{
+			layoutTable: selected, "biz_type": selected, "doorbell": {"INSERT"}, taskFile: {"SELECT", "UPDATE"},
+		},
+	},
+	{
+		Name: "read-only", Does: "every command that only reads: tocsin task get and list, biz list, cluster nodes and tables, ddl verify, audit",
+		rights: map[string][]string{
+			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,
+			taskFile: selected,
+		},
+	},
+}
+
+// Roles returns all roles, in a fixed order.
+func Roles() []Role { return slices.Clone(roles) }
+
+// rolesOf finds roles by their names.
+func rolesOf(names []string) ([]Role, error) {
+	var found []Role
+	for _, name := range names {
+		i := slices.IndexFunc(roles, func(r Role) bool { return r.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown role %q: there are %s", name, strings.Join(roleNames(), ", "))
+		}
+		found = append(found, roles[i])
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no role: there are %s", strings.Join(roleNames(), ", "))
+	}
+	return found, nil
+}
+
+func roleNames() []string {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = r.Name
+	}
+	return names
+}
+
+// rightsOn returns what some roles need together on the tables of one SQL file.
+func rightsOn(some []Role, file string) (all []string) {
+	for _, r := range some {
+		for _, right := range r.rights[file] {
+			if !slices.Contains(all, right) {
+				all = append(all, right)
+			}
+		}
+	}
+	return all
+}
+
+// Needs lists the role's rights, tables with the same ones together: "layout, biz_type: SELECT". The task tables are task_*.
+func (r Role) Needs() (all []string) {
+	tables := map[string][]string{}
+	var order []string
+	for _, file := range append(slices.Clone(fixedTables), taskFile) {
+		rights := strings.Join(r.rights[file], ", ")
+		if rights == "" {
+			continue
+		}
+		if tables[rights] == nil {
+			order = append(order, rights)
+		}
+		if file == taskFile {
+			file = "task_*"
+		}
+		tables[rights] = append(tables[rights], file)
+	}
+	for _, rights := range order {
+		all = append(all, strings.Join(tables[rights], ", ")+": "+rights)
+	}
+	return all
+}
