@@ -72,7 +72,15 @@ type Node struct {
 	// s later.
 	DrainTimeout biztype.Duration `yaml:"drain_timeout"`
 	SecretsDir   string           `yaml:"secrets_dir"` // directory with a file for each callback secret, named after it; absolute; "": secrets come from the environment
-	Listen       string           `yaml:"listen"`      // of /metrics, /healthz and /status; "": 127.0.0.1:8480; "off": none
+	Listen       string           `yaml:"listen"`      // of /metrics, /status, /healthz and /readyz; "": 127.0.0.1:8480; "off": none
+	Status       StatusPage       `yaml:"status"`      // who may read that page, and how
+}
+
+// StatusPage protects the status page. The zero value: everybody who reaches it may read it, in plain text.
+type StatusPage struct {
+	Token     string `yaml:"token"`      // bearer token of /metrics and /status, ${NAME}, 16 to 256 visible characters; "": none
+	TokenFile string `yaml:"token_file"` // file with the token instead, read again for each request; absolute
+	TLS       TLS    `yaml:"tls"`        // cert and key of the page, read again for each connection; ca for those who ask it; none: plain text
 }
 
 // Scan is about reading the tables.

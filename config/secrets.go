@@ -24,6 +24,7 @@ func (f *File) expand(lookup func(string) (string, bool)) []problem {
 	}
 	x.whole(&f.Etcd.Username, "$.etcd.username")
 	x.whole(&f.Etcd.Password, "$.etcd.password")
+	x.whole(&f.Node.Status.Token, "$.node.status.token")
 	return x.found
 }
 

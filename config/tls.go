@@ -26,34 +26,44 @@ func (t TLS) load(key string) (*tls.Config, error) {
 		return nil, nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
-		if err != nil {
-			return nil, fmt.Errorf("%s.ca: %w", key, err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s.ca: %s holds no certificate in PEM form", key, t.CA)
-		}
+	var err error
+	if cfg.RootCAs, err = t.authorities(key); err != nil {
+		return nil, err
 	}
 	if t.Cert != "" {
-		c := &clientCert{cert: t.Cert, key: t.Key}
+		c := &renewed{cert: t.Cert, key: t.Key}
 		if _, err := c.read(); err != nil {
 			return nil, fmt.Errorf("%s.cert and key: %w", key, err)
 		}
-		cfg.GetClientCertificate = c.get
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.get(), nil }
 	}
 	return cfg, nil
 }
 
-// clientCert is a pair of files that is read again for each connection, so that a
+// authorities reads the file ca; nil if there is none.
+func (t TLS) authorities(key string) (*x509.CertPool, error) {
+	if t.CA == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(t.CA)
+	if err != nil {
+		return nil, fmt.Errorf("%s.ca: %w", key, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s.ca: %s holds no certificate in PEM form", key, t.CA)
+	}
+	return pool, nil
+}
+
+// renewed is a pair of files that is read again for each connection, so that a
 // certificate may be renewed while the process runs.
-type clientCert struct {
+type renewed struct {
 	cert, key string
 	last      atomic.Pointer[tls.Certificate] // the last pair that could be read
 }
 
-func (c *clientCert) read() (*tls.Certificate, error) {
+func (c *renewed) read() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {
 		return nil, err
@@ -64,9 +74,9 @@ func (c *clientCert) read() (*tls.Certificate, error) {
 
 // get returns the last pair that could be read: one file may be written before the
 // other.
-func (c *clientCert) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+func (c *renewed) get() *tls.Certificate {
 	if pair, err := c.read(); err == nil {
-		return pair, nil
+		return pair
 	}
-	return c.last.Load(), nil
+	return c.last.Load()
 }

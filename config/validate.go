@@ -135,6 +135,18 @@ func (c *check) node(n Node) {
 	if n.Listen != Off {
 		c.refuse(listenError(n.Listen) != nil, "$.node.listen", "node.listen %q: want host:port such as %s, or %s", n.Listen, DefaultListen, Off)
 	}
+	c.status(n.Status)
+}
+
+func (c *check) status(s StatusPage) {
+	const path = "$.node.status"
+	c.refuse(s.Token != "" && s.TokenFile != "", path+".token_file", "node.status has a token too: use one of them")
+	if s.Token != "" {
+		c.refuse(!tokenForm.MatchString(s.Token), path+".token", "node.status.token: want %s", tokenWords)
+	}
+	c.refuse(s.TokenFile != "" && !filepath.IsAbs(s.TokenFile), path+".token_file", "node.status.token_file %q: want an absolute path", s.TokenFile)
+	c.refuse(s.TLS.lacksHalf(), path+".tls", "node.status.tls needs both cert and key, or neither")
+	c.refuse(s.TLS.CA != "" && s.TLS.Cert == "" && s.TLS.Key == "", path+".tls", "node.status.tls has a ca, but no cert and key")
 }
 
 func listenError(address string) error {

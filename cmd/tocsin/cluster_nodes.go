@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,7 +81,7 @@ func (a *app) allNodes(ctx context.Context, only string, ask []string) ([]groupN
 	if a.byRows() {
 		return a.listPresent(ctx, only, ask)
 	}
-	asked := askAll(ctx, ask)
+	asked := a.askAll(ctx, ask)
 	groups, failed := a.nodes(ctx, only)
 	if failed != nil {
 		if _, _, err := a.etcd(); err != nil {
@@ -207,40 +205,21 @@ func lastOwners(g groupNodes, rows map[int]string, owners []string) []lastOwner 
 }
 
 // askAll asks all status pages at once.
-func askAll(ctx context.Context, addresses []string) []askedNode {
+func (a *app) askAll(ctx context.Context, addresses []string) []askedNode {
 	asked := make([]askedNode, len(addresses))
+	as := a.asker()
 	var wg sync.WaitGroup
 	for i, address := range addresses {
 		wg.Go(func() {
 			asked[i] = askedNode{Address: address}
 			var err error
-			if asked[i].Report, err = askNode(ctx, address); err != nil {
+			if asked[i].Report, err = as.ask(ctx, address); err != nil {
 				asked[i].Error = oneLine(err)
 			}
 		})
 	}
 	wg.Wait()
 	return asked
-}
-
-// askNode reads a status page; one that says 503 has a report too.
-func askNode(ctx context.Context, address string) (*node.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/status", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	var report node.Report
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReport)).Decode(&report); err != nil {
-		return nil, fmt.Errorf("no status page: %w", err)
-	}
-	return &report, nil
 }
 
 // addAsked adds what the status pages answered to their groups. Pages that don't

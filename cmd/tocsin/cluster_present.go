@@ -78,7 +78,7 @@ func stateOf(n presence.Node) assign.NodeState {
 
 // listPresent is allNodes where nobody owns tables.
 func (a *app) listPresent(ctx context.Context, only string, ask []string) ([]groupNodes, error) {
-	asked := askAll(ctx, ask)
+	asked := a.askAll(ctx, ask)
 	groups, err := a.presentNodes(ctx, only)
 	groups = addAsked(groups, asked, []assign.NodeState{})
 	slices.SortFunc(groups, func(x, y groupNodes) int { return strings.Compare(x.Group, y.Group) })

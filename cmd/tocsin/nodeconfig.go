@@ -29,11 +29,11 @@ func nodeConfig(file config.File, a *app, r prometheus.Registerer) node.Config {
 	}
 }
 
-// serveConfig is that of a node that runs, with the flags over the file.
-func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, error) {
+// serveConfig is that of a node that runs, with the flags over the file, and what guards its status page.
+func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, guard, error) {
 	file, err := a.load()
 	if err != nil {
-		return node.Config{}, err
+		return node.Config{}, guard{}, err
 	}
 	cfg := nodeConfig(file, a, r)
 	cfg.Group, cfg.Listen = f.group, file.Node.Listen
@@ -43,14 +43,15 @@ func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, e
 	if f.listen != "" {
 		cfg.Listen = f.listen
 	}
-	if cfg.Ownership == node.ByRows {
-		return cfg, nil
+	guarded, err := newGuard(file.Node.Status)
+	if err != nil || cfg.Ownership == node.ByRows {
+		return cfg, guarded, err
 	}
 	if len(file.Etcd.Endpoints) == 0 {
-		return cfg, errors.New("no etcd endpoints in the config: a node registers there, unless layout.ownership is rows")
+		return cfg, guarded, errors.New("no etcd endpoints in the config: a node registers there, unless layout.ownership is rows")
 	}
 	cfg.Etcd, err = file.EtcdConfig()
-	return cfg, err
+	return cfg, guarded, err
 }
 
 // sweepConfig is that of a sweeper, with the flags over the file.

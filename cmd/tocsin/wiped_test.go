@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,7 +108,7 @@ func TestAfterEtcdWasWipedTheNewOwnerIsTheOneWhoClaims(t *testing.T) {
 
 // mode reads a node's mode from its status page; "" if it does not answer.
 func (s *site) mode(page string) string {
-	r, err := askNode(s.t.Context(), page)
+	r, err := asker{client: http.DefaultClient, scheme: "http"}.ask(s.t.Context(), page)
 	if err != nil {
 		return ""
 	}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// statusSite has a node whose status page is guarded by these lines of node.status, and returns the page's address.
+func statusSite(t *testing.T, lines string, flags ...string) (*site, string) {
+	t.Helper()
+	s, _ := callbackSite(t)
+	s.write("tocsin.yaml", s.text("tocsin.yaml")+"node:\n  status:\n"+lines)
+	page := freePage(t)
+	s.serve("guarded", append(flags, "--listen", page)...)
+	s.ownedBy(map[string]int{"guarded": 8})
+	return s, page
+}
+
+// get asks a page and returns the code and the text of the answer; 0: there is none.
+func get(t *testing.T, client *http.Client, url, token string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func TestTheStatusPageWantsItsTokenAndFollowsTheFile(t *testing.T) {
+	t.Parallel()
+	const first, second = "first-token-0123456789", "second-token-0123456789"
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(token string) {
+		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(first)
+	s, page := statusSite(t, "    token_file: "+file+"\n")
+	codes := func(token string) (all []int) {
+		for _, path := range []string{"/status", "/metrics", "/readyz", "/healthz"} {
+			code, _ := get(t, http.DefaultClient, "http://"+page+path, token)
+			all = append(all, code)
+		}
+		return all
+	}
+	expect := func(token, want string) {
+		t.Helper()
+		if got := fmt.Sprint(codes(token)); got != want {
+			t.Errorf("with %q: %s, want %s", token, got, want)
+		}
+	}
+	const open, closed = "[200 200 200 200]", "[401 401 200 200]"
+	expect("Bearer "+first, open)
+	expect("bearer "+first, open)
+	expect("", closed)
+	expect("Basic "+first, closed)
+	expect("Bearer "+second, closed)
+	s.run("cluster", "nodes", "--ask", page).says(t, page)
+	write(second)
+	expect("Bearer "+second, open)
+	expect("Bearer "+first, closed)
+	write("short")
+	expect("Bearer "+second, open)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	expect("Bearer "+second, open)
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn()))
+	s.run("cluster", "nodes", "--ask", page).says(t, "the status page wants another token")
+	if code, text := get(t, http.DefaultClient, "http://"+page+"/readyz", ""); code != 200 || text != "ok\n" {
+		t.Errorf("/readyz says %d %q", code, text)
+	}
+}
+
+func TestReadyzFollowsTheStatus(t *testing.T) {
+	t.Parallel()
+	status := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, "a report")
+	})
+	l, err := listen("127.0.0.1:0", guard{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		ended <- l.serve(t.Context(), statusMux(status, newRegistry(), func() string { return "wanted" }))
+	}()
+	t.Cleanup(func() { // the test's context has ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	if code, text := get(t, http.DefaultClient, "http://"+l.listener.Addr().String()+"/readyz", ""); code != 503 || text != "service unavailable\n" {
+		t.Errorf("/readyz says %d %q", code, text)
+	}
+}
+
+// trusting is a client that makes a new connection for each request, and trusts an authority.
+func trusting(t *testing.T, authority *devtest.Authority) *http.Client {
+	t.Helper()
+	pem, err := os.ReadFile(authority.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+}
+
+func TestTheStatusPageHasTLSAndFollowsItsFiles(t *testing.T) {
+	t.Setenv("TOCSIN_TEST_STATUS", "token-of-the-environment")
+	authority, next := devtest.NewAuthority(t), devtest.NewAuthority(t)
+	cert, key := authority.Issue(t, "page")
+	lines := fmt.Sprintf("    token: ${TOCSIN_TEST_STATUS}\n    tls: {cert: %s, key: %s, ca: %s}\n", cert, key, authority.File)
+	s, page := statusSite(t, lines)
+	const token = "Bearer token-of-the-environment"
+	status := func(a *devtest.Authority) int {
+		code, _ := get(t, trusting(t, a), "https://"+page+"/status", token)
+		return code
+	}
+	if old, renewed := status(authority), status(next); old != 200 || renewed != 0 {
+		t.Errorf("codes %d and %d", old, renewed)
+	}
+	if code, text := get(t, http.DefaultClient, "http://"+page+"/status", token); code != 400 {
+		t.Errorf("in plain text: %d %s", code, text)
+	}
+	s.run("cluster", "nodes", "--ask", page).says(t, page)
+	newCert, newKey := next.Issue(t, "renewed")
+	for from, to := range map[string]string{newCert: cert, newKey: key} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if old, renewed := status(authority), status(next); old != 0 || renewed != 200 {
+		t.Errorf("after the files have changed: codes %d and %d", old, renewed)
+	}
+	s.run("cluster", "nodes", "--ask", page).says(t, "certificate signed by unknown authority")
+}
+
+func TestProfilesAreForThisHostAndOnAPageOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	profiles := freePage(t)
+	s, page := statusSite(t, "    token: token-0123456789abcdef\n", "--pprof", profiles)
+	if code, text := get(t, http.DefaultClient, "http://"+profiles+"/debug/pprof/", ""); code != 200 || !strings.Contains(text, "goroutine") {
+		t.Errorf("%d %s", code, text)
+	}
+	for _, address := range []string{page + "/debug/pprof/", profiles + "/status"} {
+		if code, _ := get(t, http.DefaultClient, "http://"+address, "Bearer token-0123456789abcdef"); code != 404 {
+			t.Errorf("%s: %d", address, code)
+		}
+	}
+	for _, address := range []string{"0.0.0.0:6060", ":6060", "10.0.0.1:6060", "6060", "example.com:6060"} {
+		s.run("serve", "--listen", "off", "--pprof", address).refused(t, exitUsage, "want a loopback address with a port, such as 127.0.0.1:6060")
+	}
+	s.run("serve", "--listen", "off", "--pprof", profiles).refused(t, exitFailed, "--pprof", "address already in use")
+}
+
+func TestAStatusPageThatCannotBeGuardedIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	cert, key := devtest.NewAuthority(t).Issue(t, "page")
+	for lines, want := range map[string]string{
+		"token_file: /no/such/token":                             "node.status.token_file: open /no/such/token: no such file",
+		"token_file: " + cert:                                    "node.status.token_file: " + cert + " holds no token: want 16 to 256",
+		"tls: {cert: /no/such.pem, key: " + key + "}":            "node.status.tls: open /no/such.pem: no such file",
+		"tls: {cert: " + key + ", key: " + key + "}":             "node.status.tls: tls: failed to find certificate PEM data",
+		"tls: {cert: " + cert + "}":                              "node.status.tls needs both cert and key, or neither",
+		"{token: 0123456789abcdef, token_file: /no/such/secret}": "node.status has a token too: use one of them",
+	} {
+		s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"node:\n  status:\n    "+lines+"\n")
+		s.run("serve", "--listen", "off").refused(t, exitFailed, want)
+	}
+}
