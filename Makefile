@@ -23,7 +23,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers clean
+.PHONY: help run build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers deploy-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -119,6 +119,9 @@ bench-peers: ## install what is missing, measure Tocsin beside its peers: make b
 test-peers: ## install what is missing, vet and test bench/peers, which is a Go module of its own
 	@scripts/install-deps.sh peers
 	cd bench/peers && export GOWORK=off && go vet ./... && go test -timeout 10m $(TESTARGS) ./...
+
+deploy-check: ## have systemd-analyze, Helm and kubeconform look at deploy/, as far as they can be had
+	@scripts/check-deploy.sh
 
 clean: ## remove what build and run made
 	rm -rf bin

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/internal/schedule"
+)
+
+// chart renders the Helm chart with the functions that its templates use. `make deploy-check` has Helm itself do it.
+type chart struct {
+	t    *testing.T
+	root *template.Template
+	data map[string]any
+}
+
+func newChart(t *testing.T, change func(values map[string]any)) *chart {
+	t.Helper()
+	c := &chart{t: t}
+	values, about := map[string]any{}, map[string]any{}
+	for file, into := range map[string]any{"values.yaml": &values, "Chart.yaml": &about} {
+		if err := yaml.Unmarshal([]byte(deployed(t, "helm/tocsin/"+file)), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(values)
+	c.data = map[string]any{
+		"Values": values, "Release": map[string]any{"Name": "prod"}, "Chart": map[string]any{"AppVersion": about["appVersion"]},
+	}
+	c.root = template.New("").Option("missingkey=error").Funcs(c.functions())
+	files, err := filepath.Glob("../../deploy/helm/tocsin/templates/*")
+	if err != nil || len(files) != 6 {
+		t.Fatal(files, err)
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.root.New(filepath.Base(path)).Parse(string(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func (c *chart) functions() template.FuncMap {
+	return template.FuncMap{
+		"include": func(name string, data any) (string, error) {
+			var b bytes.Buffer
+			err := c.root.ExecuteTemplate(&b, name, data)
+			return b.String(), err
+		},
+		"toYaml": func(v any) (string, error) {
+			text, err := yaml.Marshal(v)
+			return strings.TrimSuffix(string(text), "\n"), err
+		},
+		"nindent": func(n int, text string) string {
+			return "\n" + strings.Repeat(" ", n) + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", n))
+		},
+		"quote":     func(v any) string { return fmt.Sprintf("%q", v) },
+		"sha256sum": func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) },
+		"default": func(other, v any) any {
+			if v == nil || v == "" {
+				return other
+			}
+			return v
+		},
+		"dict": func(pairs ...any) map[string]any {
+			d := map[string]any{}
+			for i := 0; i+1 < len(pairs); i += 2 {
+				d[pairs[i].(string)] = pairs[i+1]
+			}
+			return d
+		},
+		"merge": func(into, from map[string]any) map[string]any {
+			all := maps.Clone(from)
+			maps.Copy(all, into)
+			return all
+		},
+		"omit": func(from map[string]any, keys ...string) map[string]any {
+			left := maps.Clone(from)
+			for _, key := range keys {
+				delete(left, key)
+			}
+			return left
+		},
+	}
+}
+
+// objects renders all templates.
+func (c *chart) objects() (all []map[string]any) {
+	c.t.Helper()
+	for _, tpl := range c.root.Templates() {
+		if filepath.Ext(tpl.Name()) != ".yaml" {
+			continue
+		}
+		var b bytes.Buffer
+		if err := tpl.Execute(&b, c.data); err != nil {
+			c.t.Fatal(err)
+		}
+		for part := range strings.SplitSeq(b.String(), "\n---") {
+			if strings.TrimSpace(part) == "" {
+				continue
+			}
+			var object map[string]any
+			if err := yaml.Unmarshal([]byte(part), &object); err != nil {
+				c.t.Fatalf("%s: %v\n%s", tpl.Name(), err, part)
+			}
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+// at walks down maps and lists; nil: there is nothing.
+func at(v any, path ...any) any {
+	for _, step := range path {
+		switch key := step.(type) {
+		case string:
+			m, _ := v.(map[string]any)
+			v = m[key]
+		case int:
+			list, _ := v.([]any)
+			if key >= len(list) {
+				return nil
+			}
+			v = list[key]
+		}
+	}
+	return v
+}
+
+// words makes a list of texts of a list.
+func words(v any) (all []string) {
+	list, _ := v.([]any)
+	for _, word := range list {
+		all = append(all, fmt.Sprint(word))
+	}
+	return all
+}
+
+// everything switches on what the default values leave out.
+func everything(values map[string]any) {
+	secrets := values["secrets"].(map[string]any)
+	secrets["callbacks"], secrets["status"] = "tocsin-callbacks", "tocsin-status"
+	values["config"].(map[string]any)["node"] = map[string]any{"drain_timeout": "20s"}
+	values["node"].(map[string]any)["podAnnotations"] = map[string]any{"a": "b"}
+}
+
+func TestTheChartRunsCommandsWithAConfigThatLoads(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(map[string]any){"default": func(map[string]any) {}, "everything": everything} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kinds := map[string]int{}
+			for _, o := range newChart(t, change).objects() {
+				kind := fmt.Sprint(o["kind"])
+				kinds[kind]++
+				pod := at(o, "spec", "template", "spec")
+				switch kind {
+				case "ConfigMap":
+					checkChartConfig(t, fmt.Sprint(at(o, "data", "tocsin.yaml")), name == "everything")
+				case "CronJob":
+					pod = at(o, "spec", "jobTemplate", "spec", "template", "spec")
+					if _, err := schedule.Parse(fmt.Sprint(at(o, "spec", "schedule"))); err != nil {
+						t.Error(err)
+					}
+				case "Deployment":
+					checkProbes(t, at(pod, "containers", 0))
+				}
+				if kind == "CronJob" || kind == "Deployment" {
+					checkPod(t, pod)
+				}
+			}
+			want := map[string]int{"ConfigMap": 1, "Deployment": 1, "CronJob": 3, "PodDisruptionBudget": 1, "NetworkPolicy": 1}
+			if !maps.Equal(kinds, want) {
+				t.Errorf("got %v", kinds)
+			}
+		})
+	}
+}
+
+func checkChartConfig(t *testing.T, text string, all bool) {
+	t.Helper()
+	lookup := func(name string) (string, bool) {
+		return "x", slices.Contains([]string{"TOCSIN_DB_USER", "TOCSIN_DB_PASSWORD"}, name)
+	}
+	file, err := config.Parse([]byte(text), "values.yaml", lookup)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if all != (file.Node.SecretsDir == "/var/run/tocsin/callbacks") || all != (file.Node.Status.TokenFile == "/var/run/tocsin/status/token") ||
+		all != (file.Node.DrainTimeout.String() == "20s") {
+		t.Errorf("node %+v", file.Node)
+	}
+}
+
+// checkPod wants a known command, the config's mount, and no root.
+func checkPod(t *testing.T, pod any) {
+	t.Helper()
+	container := at(pod, "containers", 0)
+	wantArgs(t, "chart", words(at(container, "args")))
+	volumes := map[string]bool{}
+	for i := 0; at(pod, "volumes", i) != nil; i++ {
+		volumes[fmt.Sprint(at(pod, "volumes", i, "name"))] = true
+	}
+	paths := map[string]bool{}
+	for i := 0; at(container, "volumeMounts", i) != nil; i++ {
+		name := fmt.Sprint(at(container, "volumeMounts", i, "name"))
+		paths[fmt.Sprint(at(container, "volumeMounts", i, "mountPath"))] = volumes[name]
+	}
+	if !paths[filepath.Dir(inContainer)] || len(paths) != len(volumes) {
+		t.Errorf("mounts %v of volumes %v", paths, volumes)
+	}
+	if at(pod, "securityContext", "runAsNonRoot") != true || at(container, "securityContext", "readOnlyRootFilesystem") != true ||
+		at(container, "envFrom", 0, "secretRef", "name") == nil || at(pod, "automountServiceAccountToken") != false {
+		t.Errorf("pod %v", pod)
+	}
+}
+
+// checkProbes wants probes that the status page answers though it wants a token.
+func checkProbes(t *testing.T, container any) {
+	t.Helper()
+	for _, probe := range []string{"livenessProbe", "readinessProbe"} {
+		path := fmt.Sprint(at(container, probe, "httpGet", "path"))
+		if code := probed(path); code != 200 || at(container, probe, "httpGet", "port") != at(container, "ports", 0, "name") {
+			t.Errorf("%s of %s: code %d", probe, path, code)
+		}
+	}
+	if port := fmt.Sprint(at(container, "ports", 0, "containerPort")); port != statusPort || !slices.Contains(words(at(container, "args")), "0.0.0.0:"+port) {
+		t.Errorf("port %s, %v", port, at(container, "args"))
+	}
+}
