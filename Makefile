@@ -120,7 +120,7 @@ test-peers: ## install what is missing, vet and test bench/peers, which is a Go 
 	@scripts/install-deps.sh peers
 	cd bench/peers && export GOWORK=off && go vet ./... && go test -timeout 10m $(TESTARGS) ./...
 
-deploy-check: ## have systemd-analyze, Helm and kubeconform look at deploy/, as far as they can be had
+deploy-check: ## have systemd-analyze, Helm and Kubernetes' types look at deploy/, as far as they can be had
 	@scripts/check-deploy.sh
 
 clean: ## remove what build and run made
