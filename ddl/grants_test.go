@@ -33,7 +33,8 @@ func TestGrantsNameDatabasesAndTablesAsTheServerReadsThem(t *testing.T) {
 		want string
 	}{
 		"the whole database, its _ escaped": {GrantOptions{Roles: []string{"node"}},
-			"GRANT SELECT, UPDATE ON `toc\\_1`.* TO `tocsin_node`@`%`;\nGRANT INSERT ON `toc_1`.`owner` TO `tocsin_node`@`%`;"},
+			"GRANT SELECT, UPDATE ON `toc\\_1`.* TO `tocsin_node`@`%`;\nGRANT INSERT ON `toc_1`.`owner` TO `tocsin_node`@`%`;\n" +
+				"GRANT INSERT, DELETE ON `toc_1`.`node` TO `tocsin_node`@`%`;"},
 		"names taken literally": {GrantOptions{Roles: []string{"audit"}, Literal: true}, "GRANT SELECT ON `toc_1`.* TO `tocsin_audit`@`%`;"},
 		"table by table": {GrantOptions{Roles: []string{"sweep"}, PerTable: true, User: "s"},
 			"GRANT SELECT ON `toc_1`.`layout` TO `s`@`%`;\nGRANT SELECT ON `toc_1`.`biz_type` TO `s`@`%`;\n" +

@@ -27,10 +27,10 @@ var moving = []string{"SELECT", "CREATE", "ALTER", "DROP", "INSERT"}
 // roles is the only place that says who needs which rights.
 var roles = []Role{
 	{
-		Name: "ddl", Does: "tocsin ddl apply, verify, plan and finish",
+		Name: "ddl", Does: "tocsin ddl apply, verify, plan, finish and ownership",
 		rights: map[string][]string{
 			layoutTable: append([]string{"SELECT", "UPDATE"}, changing...), "biz_type": changing, "owner": changing, "doorbell": changing,
-			"relayed": changing, "node": changing, taskFile: changing,
+			"relayed": changing, "node": append([]string{"SELECT"}, changing...), taskFile: changing,
 		},
 	},
 	{
@@ -48,7 +48,7 @@ var roles = []Role{
 		Name: "node", Does: "tocsin serve, and nodes inside services",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": {"SELECT", "INSERT", "UPDATE"}, "doorbell": selected,
-			taskFile: {"SELECT", "UPDATE"},
+			"node": {"SELECT", "INSERT", "UPDATE", "DELETE"}, taskFile: {"SELECT", "UPDATE"},
 		},
 	},
 	{

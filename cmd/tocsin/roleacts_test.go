@@ -29,7 +29,7 @@ func (u *roleUser) actDDL() error {
 		u.exec("ALTER TABLE " + name + ".task_0001 DROP COLUMN headers")
 		u.exec("UPDATE " + name + ".layout SET schema_version = 1, works_with = 1")
 	}
-	return u.runAll("ddl plan --migrate", "ddl apply --json", "ddl finish", "ddl verify")
+	return u.runAll("ddl plan --migrate", "ddl apply --json", "ddl finish", "ddl verify", "ddl ownership rows")
 }
 
 func (u *roleUser) actMove() error {
@@ -64,10 +64,24 @@ func (u *roleUser) actBiz() error {
 	return u.runAll("biz apply more.yaml", "biz list", "biz show order.more", "biz pause order.close", "biz resume order.close")
 }
 
-// actNode serves until the callbacks are delivered and the node has looked at all its tables.
+// actNode serves with etcd until the callbacks are delivered, and then without it.
 func (u *roleUser) actNode() error {
-	u.fill(8, 0)
-	n := u.serve("limited")
+	if !u.lacks || !u.byRows {
+		if err := u.serveAll(1); err != nil || u.lacks {
+			return err
+		}
+	}
+	for db := range u.layout.Databases {
+		u.exec("UPDATE " + u.layout.Database(db) + ".layout SET ownership = 'rows'")
+	}
+	u.write("tocsin.yaml", strings.Replace(u.text("tocsin.yaml"), "layout:\n", "layout:\n  ownership: rows\n", 1))
+	return u.serveAll(2)
+}
+
+// serveAll runs a node until all tasks of the site are done, or, if a right is missing, until something is refused.
+func (u *roleUser) serveAll(turn int) error {
+	u.fill(8*turn, 0)
+	n := u.serve(fmt.Sprintf("limited%d", turn))
 	u.waitFor("the tasks are done, or something is refused", func() bool {
 		refused := strings.Contains(n.log.String(), "denied")
 		return refused || !u.lacks && u.notDone() == 0
@@ -77,7 +91,7 @@ func (u *roleUser) actNode() error {
 	}
 	ended := n.Wait()
 	if said := n.log.String(); ended != nil || strings.Contains(said, "denied") {
-		return fmt.Errorf("%w: %s", ended, said)
+		return fmt.Errorf("%v: %s", ended, said)
 	}
 	return nil
 }
