@@ -28,6 +28,9 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 		t.lane.leave(t.loaded, now)
 		t.row.BizType, t.timeout = r.policy.Name, r.timeout
 		s.open.add(t)
+		if t.row.Crashes > 0 {
+			s.d.metrics.second[secondCrashed].Inc()
+		}
 		started = append(started, t)
 	}
 	room := batch[0].lane.budget() > 0
@@ -102,7 +105,7 @@ func (k *kind) call(ctx context.Context, sink Sink, infos []tocsin.Info) (errs [
 		if p := recover(); p != nil {
 			k.limit.Of(k.d.cfg.Logger.Error(), "panicked").Str("biz_type", infos[0].BizType).Str("job_id", infos[0].JobID.String()).
 				Interface("panic", p).Bytes("stack", debug.Stack()).Msg("handler panicked")
-			errs = same(fmt.Errorf("panic: %v", p), len(infos))
+			errs = same(panicked{p}, len(infos))
 		}
 	}()
 	errs = sink.Deliver(ctx, infos)

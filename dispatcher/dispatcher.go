@@ -59,6 +59,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		d.servers = append(d.servers, newServer(d, i))
 	}
 	d.metrics = newMetrics(cfg.Registerer, d.Stats)
+	d.exportLanes(cfg.Registerer)
 	return d, nil
 }
 

@@ -1,6 +1,9 @@
 package dispatcher
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -12,8 +15,15 @@ import (
 // verbLabels are the values of the label "verb", by verb.
 var verbLabels = [...]string{tocsin.Complete: "complete", tocsin.Retry: "retry", tocsin.Defer: "snooze", tocsin.GiveUp: "bury"}
 
-// latenessBuckets go from a millisecond to an hour.
-var latenessBuckets = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 600, 3600}
+// The classic buckets are few, since each is a series for each biz type. Lateness goes from a millisecond, which is normal,
+// to an hour. Native histograms, which Prometheus stores as one series, have the fine ones.
+var (
+	latenessBuckets = []float64{.001, .01, .1, 1, 10, 60, 600, 3600}
+	tookBuckets     = []float64{.1, 1, 10}
+)
+
+// nativeFactor is by how much a bucket of a native histogram is wider than the one before.
+const nativeFactor = 1.1
 
 type metrics struct {
 	loaded       prometheus.Counter
@@ -29,20 +39,54 @@ type metrics struct {
 	overlapped   prometheus.Counter
 	aside        prometheus.Counter
 	settledBy    [store.Fates]prometheus.Counter
+	second       [seconds]prometheus.Counter
 	errors       *prometheus.CounterVec
 	ended        *prometheus.CounterVec
+	failures     *prometheus.CounterVec
 	timeouts     *prometheus.CounterVec
 	lateness     *prometheus.HistogramVec
 	took         *prometheus.HistogramVec
 }
 
-// kindMetrics are those of one biz type, looked up once.
+// kindMetrics are those of one biz type, looked up once. Counters of what a type may never do are made when it does.
 type kindMetrics struct {
-	ended    [len(verbLabels)]prometheus.Counter
-	timeouts prometheus.Counter
+	name     string
+	all      *metrics
+	ended    [len(verbLabels)]lazyCounter
+	failed   [causes]lazyCounter
+	timeouts lazyCounter
 	lateness prometheus.Observer
 	took     prometheus.Observer
 }
+
+// lazyCounter is a counter of a vector that is made at its first use. The zero value is ready.
+type lazyCounter struct {
+	made atomic.Pointer[prometheus.Counter]
+}
+
+// of returns the counter with these labels, which must be the same each time.
+func (l *lazyCounter) of(vec *prometheus.CounterVec, labels ...string) prometheus.Counter {
+	if made := l.made.Load(); made != nil {
+		return *made
+	}
+	counter := vec.WithLabelValues(labels...)
+	l.made.Store(&counter)
+	return counter
+}
+
+func (k *kindMetrics) end(verb tocsin.Verb) {
+	if made := k.ended[verb].made.Load(); made != nil { // the labels of a call would be an allocation
+		(*made).Inc()
+		return
+	}
+	k.ended[verb].of(k.all.ended, k.name, verbLabels[verb]).Inc()
+}
+
+func (k *kindMetrics) fail(why cause) {
+	k.failed[why].of(k.all.failures, k.name, causeLabels[why]).Inc()
+}
+
+func (k *kindMetrics) timeOut() { k.timeouts.of(k.all.timeouts, k.name).Inc() }
 
 func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 	f := promauto.With(reg)
@@ -65,13 +109,20 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		aside:        count("set_aside", "Outcomes that the database refused, each time they were set aside."),
 		errors:       counterVec(f, "errors", "Statements that failed.", "statement", "class"),
 		ended:        counterVec(f, "attempts", "Attempts that ended, by outcome.", "biz_type", "verb"),
+		failures:     counterVec(f, "failures", "Attempts that failed, and were retried or made their task dead, by cause.", "biz_type", "cause"),
 		timeouts:     counterVec(f, "timeouts", "Attempts settled before their target returned.", "biz_type"),
-		lateness:     histogramVec(f, "lateness_seconds", "Delivery start minus action time, by the server's clock."),
-		took:         histogramVec(f, "delivery_seconds", "How long deliveries took."),
+		lateness:     histogramVec(f, "lateness_seconds", "Delivery start minus action time, by the server's clock.", latenessBuckets),
+		took:         histogramVec(f, "delivery_seconds", "How long deliveries took.", tookBuckets),
 	}
 	settled := counterVec(f, "settled", "Outcomes stored, by what became of them.", "fate")
 	for i := range m.settledBy {
 		m.settledBy[i] = settled.WithLabelValues(store.Fate(i).String())
+	}
+	again := counterVec(f, "second_deliveries",
+		"Deliveries made, or to be made, once more without a failed attempt, by cause: cut_off by the end of the node, overlapped with one that ignores its context, elsewhere as another process settled or claimed the task, crashed for tasks with a claim that ran out before.",
+		"cause")
+	for i, label := range secondLabels {
+		m.second[i] = again.WithLabelValues(label)
 	}
 	gauges(f, stats)
 	return m
@@ -81,11 +132,10 @@ func counterVec(f promauto.Factory, name, help string, labels ...string) *promet
 	return f.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_dispatcher_" + name + "_total", Help: help}, labels)
 }
 
-func histogramVec(f promauto.Factory, name, help string) *prometheus.HistogramVec {
+func histogramVec(f promauto.Factory, name, help string, buckets []float64) *prometheus.HistogramVec {
 	return f.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "tocsin_dispatcher_" + name,
-		Help:    help,
-		Buckets: latenessBuckets,
+		Name: "tocsin_dispatcher_" + name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: nativeFactor,
+		NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 	}, []string{"biz_type"})
 }
 
@@ -106,14 +156,11 @@ func gauges(f promauto.Factory, stats func() Stats) {
 	gauge("aside", "Outcomes that the database refused and that are tried again.", func(s Stats) int { return s.Aside })
 }
 
+// of makes the metrics of a biz type. Those of its common outcomes exist from the beginning, so that their rates do too.
 func (m *metrics) of(bizType string) *kindMetrics {
-	k := &kindMetrics{
-		timeouts: m.timeouts.WithLabelValues(bizType),
-		lateness: m.lateness.WithLabelValues(bizType),
-		took:     m.took.WithLabelValues(bizType),
-	}
-	for verb, label := range verbLabels {
-		k.ended[verb] = m.ended.WithLabelValues(bizType, label)
+	k := &kindMetrics{name: bizType, all: m, lateness: m.lateness.WithLabelValues(bizType), took: m.took.WithLabelValues(bizType)}
+	for _, verb := range []tocsin.Verb{tocsin.Complete, tocsin.Retry, tocsin.GiveUp} {
+		k.ended[verb].of(m.ended, bizType, verbLabels[verb])
 	}
 	return k
 }

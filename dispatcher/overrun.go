@@ -105,6 +105,7 @@ func (s *server) beside(tasks []*task) (some []*task) {
 func (s *server) tellBeside(tasks []*task) {
 	for _, t := range tasks {
 		s.d.metrics.overlapped.Inc()
+		s.d.metrics.second[secondOverlapped].Inc()
 		t.lane.kind.limit.Of(s.d.cfg.Logger.Warn(), "overlap").Str("biz_type", t.row.BizType).Str("job_id", t.row.JobID.String()).
 			Msg("a task is delivered again though an earlier delivery has not returned: its handler ignores the context")
 	}

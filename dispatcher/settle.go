@@ -35,7 +35,7 @@ func (s *server) report(results []result) {
 // enqueue is called under s.mu.
 func (s *server) enqueue(r result) {
 	if !r.after {
-		r.reported = true
+		r.reported, r.reportedAt = true, time.Now()
 	}
 	s.unsettled++
 	if len(s.shut) > 0 {
@@ -223,6 +223,7 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 		s.d.cfg.Woken(s.index)
 	}
 	s.d.metrics.settled(fates)
+	s.d.metrics.countElsewhere(batch, fates)
 }
 
 // close forgets the task, or queues it again if it is due again soon. Called

@@ -21,13 +21,14 @@ type task struct {
 	size    int64         // bytes of its payload, while they count
 
 	// Guarded by server.mu.
-	place    int     // in server.open
-	suspect  bool    // it has ended processes before: the only such row in hand
-	reported bool    // waits to be settled
-	claiming bool    // Drain is claiming it
-	foreign  bool    // Drain could not claim it: somebody else changed it
-	doubt    int64   // deadline of a claim by Drain that may be valid; 0: none
-	parked   *ending // came while claiming
+	place      int       // in server.open
+	suspect    bool      // it has ended processes before: the only such row in hand
+	reported   bool      // waits to be settled
+	reportedAt time.Time // since then
+	claiming   bool      // Drain is claiming it
+	foreign    bool      // Drain could not claim it: somebody else changed it
+	doubt      int64     // deadline of a claim by Drain that may be valid; 0: none
+	parked     *ending   // came while claiming
 }
 
 // tasks is a set of tasks, each of which knows its place in it.

@@ -158,7 +158,7 @@ func (w *worker) expire(now time.Time) {
 	} else {
 		a.server().overran(a.tasks)
 	}
-	w.kind.metrics.timeouts.Inc()
+	w.kind.metrics.timeOut()
 	w.kind.end(a, same(err, len(a.tasks)), nil, true)
 }
 
@@ -186,9 +186,10 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 		if errs[i] != nil {
 			end = endingOf(a.rule.policy, t.row, errs[i], a.server().now(), rand.Float64)
 			end.undone = errs[i] == errCutOff
+			k.countFailure(end, errs[i], timedOut)
 		}
 		results = append(results, result{task: t, ending: end})
-		k.metrics.ended[end.verb].Inc()
+		k.metrics.end(end.verb)
 	}
 	k.metrics.took.Observe(took.Seconds())
 	k.tell(results, took, timedOut || took >= a.rule.timeout)
@@ -198,6 +199,16 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 	}
 	a.server().report(results)
 	return results
+}
+
+// countFailure counts an attempt that did not succeed.
+func (k *kind) countFailure(end ending, err error, timedOut bool) {
+	switch {
+	case end.undone:
+		k.d.metrics.second[secondCutOff].Inc()
+	case end.verb == tocsin.Retry || end.verb == tocsin.GiveUp:
+		k.metrics.fail(causeOf(err, timedOut))
+	}
 }
 
 func (k *kind) observe(results []result, took time.Duration, timedOut bool) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"code.dny.dev/ssrf"
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/tocsinhq/tocsin"
@@ -182,5 +183,23 @@ func shorten(err error) error {
 		}
 		err = inner
 	}
-	return fmt.Errorf("callback: %w", err)
+	return unanswered{err}
+}
+
+// unanswered is a callback that got no answer.
+type unanswered struct{ err error }
+
+func (u unanswered) Error() string { return "callback: " + u.err.Error() }
+
+// Unwrap returns why there was none.
+func (u unanswered) Unwrap() error { return u.err }
+
+// FailureCause returns why there was none, as used in metrics.
+func (u unanswered) FailureCause() string {
+	for _, refusal := range []error{ssrf.ErrProhibitedNetwork, ssrf.ErrProhibitedPort, ssrf.ErrProhibitedIP, ssrf.ErrInvalidHostPort} {
+		if errors.Is(u.err, refusal) {
+			return "refused_address"
+		}
+	}
+	return "unreachable"
 }

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -19,7 +18,7 @@ func verdict(answer *http.Response, text []byte, now time.Time) error {
 	if answer.StatusCode/100 == 2 {
 		return nil
 	}
-	failed := errors.New(summary(answer.StatusCode, text))
+	failed := answered{answer.StatusCode, summary(answer.StatusCode, text)}
 	switch {
 	case answer.StatusCode == http.StatusGone:
 		return tocsin.Bury(failed)
@@ -29,6 +28,22 @@ func verdict(answer *http.Response, text []byte, now time.Time) error {
 		}
 	}
 	return failed
+}
+
+// answered is a callback's answer that the task was not accepted.
+type answered struct {
+	status  int
+	summary string
+}
+
+func (a answered) Error() string { return a.summary }
+
+// FailureCause returns the class of the status, as used in metrics. A redirect counts as 4xx: the policy's URL is wrong.
+func (a answered) FailureCause() string {
+	if a.status/100 == 5 {
+		return "status_5xx"
+	}
+	return "status_4xx"
 }
 
 // mayComeBack reports whether the status says "later" rather than "no".

@@ -1,0 +1,229 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// callback is an error of a sink that tells its cause.
+type callback string
+
+func (callback) Error() string          { return "no" }
+func (c callback) FailureCause() string { return string(c) }
+
+// inBubbleMetered runs f with a dispatcher whose metrics read returns, by name and labels.
+func inBubbleMetered(t *testing.T, policies []biztype.Policy, sinks map[string]Sink, f func(r *rig, read func(prefix string) map[string]float64)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		r := newRig(t, 1, sinks, func(c *Config) { c.Registerer = registry })
+		r.SetPolicies(policies)
+		r.run()
+		f(r, func(prefix string) map[string]float64 { return values(t, registry, prefix) })
+		r.finish()
+	})
+}
+
+// values returns the counters and gauges whose name begins with the prefix, those of 0 left out.
+func values(t *testing.T, registry *prometheus.Registry, prefix string) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]float64)
+	for _, family := range families {
+		name, ok := strings.CutPrefix(family.GetName(), "tocsin_dispatcher_"+prefix)
+		for _, m := range family.GetMetric() {
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			if !ok || value == 0 {
+				continue
+			}
+			key := name
+			for _, l := range m.GetLabel() {
+				key += " " + l.GetValue()
+			}
+			all[key] = value
+		}
+	}
+	return all
+}
+
+func TestFailuresAreCountedByCause(t *testing.T) {
+	last := policy("order.close", 1)
+	last.Attempts = 1
+	for name, c := range map[string]struct {
+		policy  biztype.Policy
+		handler handler
+		want    string // cause; "": none is counted
+	}{
+		"an error":                    {last, func(context.Context, tocsin.Info) error { return errors.New("no stock") }, "error"},
+		"an error that is buried":     {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Bury(callback("status_4xx")) }, "status_4xx"},
+		"a panic":                     {last, func(context.Context, tocsin.Info) error { panic("nil order") }, "panic"},
+		"a time-out of the handler":   {last, func(ctx context.Context, _ tocsin.Info) error { <-ctx.Done(); return ctx.Err() }, "timeout"},
+		"a handler without an ear":    {last, func(context.Context, tocsin.Info) error { time.Sleep(3 * time.Second); return errors.New("late") }, "timeout"},
+		"a refused address":           {last, func(context.Context, tocsin.Info) error { return fmt.Errorf("x: %w", callback("refused_address")) }, "refused_address"},
+		"nobody there":                {last, func(context.Context, tocsin.Info) error { return callback("unreachable") }, "unreachable"},
+		"a server error, later again": {last, func(context.Context, tocsin.Info) error { return tocsin.RetryIn(time.Hour, callback("status_5xx")) }, "status_5xx"},
+		"a cause that nobody knows":   {last, func(context.Context, tocsin.Info) error { return callback("moon phase") }, "error"},
+		"a snooze":                    {last, func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) }, ""},
+		"a success":                   {last, func(context.Context, tocsin.Info) error { return nil }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policies, sinks := one(c.policy, c.handler)
+			inBubbleMetered(t, policies, sinks, func(r *rig, read func(string) map[string]float64) {
+				r.add(0, 1, 0)
+				time.Sleep(5 * time.Second)
+				want := map[string]float64{}
+				if c.want != "" {
+					want[" order.close "+c.want] = 1
+				}
+				if got := read("failures_total"); !maps.Equal(got, want) {
+					t.Errorf("got %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
+	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
+	inBubbleMetered(t, policies, sinks, func(r *rig, read func(string) map[string]float64) {
+		crashed := r.add(0, 1, time.Minute)
+		r.store.change(crashed, func(row *store.Row) { row.Crashes = 1 })
+		r.add(0, 1, time.Minute)
+		time.Sleep(2 * time.Minute)
+		if got := read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" crashed": 1}) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestDeliveriesThatTheEndOfTheNodeCutsOffAreMadeAgain(t *testing.T) {
+	policies, sinks := one(policy("order.close", 1), func(ctx context.Context, _ tocsin.Info) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	policies[0].Timeout = biztype.Duration(time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		r := newRig(t, 1, sinks, func(c *Config) { c.Registerer = registry })
+		r.SetPolicies(policies)
+		r.run()
+		r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		r.finish()
+		if got := values(t, registry, "second_deliveries_total"); !maps.Equal(got, map[string]float64{" cut_off": 1}) {
+			t.Errorf("got %v", got)
+		}
+		if got := values(t, registry, "failures_total"); len(got) > 0 {
+			t.Errorf("a delivery that was cut off counts as a failure: %v", got)
+		}
+	})
+}
+
+func TestOutcomesOfTasksThatAnotherHasSettledAreSecondDeliveries(t *testing.T) {
+	var r *rig
+	policies, sinks := one(policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
+		r.store.change(task.JobID, func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Claimed, "sweeper" })
+		return errors.New("too slow")
+	})
+	inBubbleMetered(t, policies, sinks, func(of *rig, read func(string) map[string]float64) {
+		r = of
+		r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		if got := read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" elsewhere": 1}) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestLanesAreExported(t *testing.T) {
+	slow, paused := policy("order.close", 1), policy("coupon.remind", 2)
+	slow.Concurrency, slow.Timeout, paused.Paused = 2, biztype.Duration(time.Hour), true
+	limited := policy("cart.remind", 3)
+	limited.Rate = 0.01
+	release := make(chan struct{})
+	block := handler(func(context.Context, tocsin.Info) error { <-release; return nil })
+	done := handler(func(context.Context, tocsin.Info) error { return nil })
+	sinks := map[string]Sink{slow.Name: block, paused.Name: done, limited.Name: done}
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		r := newRig(t, 1, sinks, func(c *Config) { c.Registerer = registry })
+		r.SetPolicies([]biztype.Policy{slow, paused, limited})
+		r.run()
+		release = make(chan struct{})
+		for range 50 {
+			r.add(0, 1, 0)
+			r.add(0, 3, 0)
+		}
+		time.Sleep(2 * time.Second)
+		got := values(t, registry, "lane_")
+		for key, want := range map[string]float64{
+			"running order.close": 2, "limit order.close": 2, "state order.close": laneOpen,
+			"state coupon.remind": lanePaused, "queued coupon.remind": 0, "state cart.remind": laneLimited,
+		} {
+			if got[key] != want {
+				t.Errorf("%s is %v, want %v (all: %v)", key, got[key], want, got)
+			}
+		}
+		if got["queued order.close"] == 0 || got["queued cart.remind"] == 0 {
+			t.Errorf("nothing is queued: %v", got)
+		}
+		close(release)
+		r.SetPolicies([]biztype.Policy{paused, limited})
+		if got := values(t, registry, "lane_state"); got[" order.close"] != laneLacking {
+			t.Errorf("a type that the node lacks: %v", got)
+		}
+		r.finish()
+	})
+}
+
+func TestTheAgeOfUnsettledOutcomesIsExported(t *testing.T) {
+	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
+	inBubbleMetered(t, policies, sinks, func(r *rig, read func(string) map[string]float64) {
+		r.store.fail(func(statement string, _ []tocsin.JobID) error {
+			if statement == "settle" {
+				return errLost
+			}
+			return nil
+		})
+		r.add(0, 1, 0)
+		time.Sleep(time.Minute)
+		if age := read("unsettled_age")["_seconds"]; age < 59 || age > 61 {
+			t.Errorf("after a minute the age is %v", age)
+		}
+		r.store.fail(nil)
+		time.Sleep(time.Minute)
+		if age := read("unsettled_age")["_seconds"]; age != 0 {
+			t.Errorf("nothing waits any more, and the age is %v", age)
+		}
+	})
+}
+
+func TestMetricsOfADeliveryAllocateNothing(t *testing.T) {
+	m := newMetrics(nil, func() Stats { return Stats{} }).of("order.close")
+	m.fail(byTimeout)
+	m.timeOut()
+	if n := testing.AllocsPerRun(100, func() {
+		m.lateness.Observe(.001)
+		m.took.Observe(.001)
+		m.end(tocsin.Complete)
+		m.fail(byTimeout)
+		m.timeOut()
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
