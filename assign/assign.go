@@ -59,6 +59,7 @@ type Assign struct {
 	owned      atomic.Int64
 	wanted     atomic.Int64
 	peers      atomic.Int64
+	unowned    atomic.Int64
 	missing    atomic.Pointer[[]int]           // see Miss
 	nudge      chan struct{}                   // 1 slot: see look
 	limit      loglimit.Limit                  // on lines that would repeat while a fault lasts

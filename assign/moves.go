@@ -50,6 +50,7 @@ func (s *session) tellMoves() {
 	if s.moves.took+s.moves.gaveUp == 0 {
 		return
 	}
+	s.metrics.rebalances.Inc()
 	s.log.Info().Int("took", s.moves.took).Int("gave_up", s.moves.gaveUp).Int("tables", len(s.held)).Msg("tables have moved")
 	s.moves = moves{told: time.Now()}
 }

@@ -74,6 +74,7 @@ func (s *session) round(ctx context.Context) error {
 		return nil
 	}
 	owners := v.owners()
+	s.noteUnowned(owners)
 	s.noteOthers(v)
 	s.compareHandlers(v)
 	s.standIn(v.duties(owners)[s.id])
@@ -121,6 +122,17 @@ func (s *session) dropLost(v view) {
 	}
 	s.limit.Of(s.log.Warn(), "keys gone").Int("tables", len(lost)).Msg("keys of own tables are gone, dropping the tables")
 	s.letGo(lost)
+}
+
+// noteUnowned counts the tables without an owner, for metrics.
+func (s *session) noteUnowned(owners []string) {
+	n := 0
+	for _, owner := range owners {
+		if owner == "" {
+			n++
+		}
+	}
+	s.unowned.Store(int64(n))
 }
 
 // dropReplaced drops loose tables that another node has now: its owner row ends our claims there.

@@ -68,6 +68,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if err := p.join(ctx); err != nil {
 		return p, err
 	}
+	p.export(p.cfg.Registerer)
 	p.health = health.New(health.Config{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
 	return p, p.openEngines(ctx, policies)
 }

@@ -57,11 +57,16 @@ func (d *doorbell) once(ctx context.Context) time.Duration {
 	cfg := d.sv.cfg
 	if !d.sv.ownsAny() {
 		d.windows = nil
+		d.sv.heard.Store(nil)
 		return cfg.BellInterval
+	}
+	if d.sv.heard.Load() == nil {
+		d.sv.heardAt(time.Now())
 	}
 	if err := d.poll(ctx); err != nil {
 		return d.failed(ctx, err)
 	}
+	d.sv.heardAt(time.Now())
 	if d.patience.well() {
 		d.sv.limit.Of(d.sv.log.Info(), "bells again").Msg("doorbell can be polled again")
 	}

@@ -198,10 +198,7 @@ func TestFailWait(t *testing.T) {
 }
 
 func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
-	m, err := newMetrics(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newMetrics()
 	sv := newServer(Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults(), 0, "db1", m)
 	const floor, clock = 1_000_000, 900_000
 	v := view{now: time.Now(), clock: clock, wanted: []uint64{1}, oldest: math.MaxInt64}
@@ -222,10 +219,7 @@ func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
 // TestNothingIsStreamedBeforeItsFirstPeek: streams of tables that hold nothing due
 // would hold up the first peeks of the others.
 func TestNothingIsStreamedBeforeItsFirstPeek(t *testing.T) {
-	m, err := newMetrics(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newMetrics()
 	cfg := Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults()
 	sv := newServer(cfg, 0, "db1", m)
 	sv.add(owned(8*cfg.TablesPerStatement), false)

@@ -3,6 +3,7 @@ package scanner
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -16,17 +17,36 @@ type metrics struct {
 	recovered *prometheus.CounterVec
 	failures  *prometheus.CounterVec
 	lag       *prometheus.GaugeVec
+	bellLag   *bellLag
 }
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+// bellLag exports, when it is scraped, how long ago each server's doorbells were last read.
+type bellLag struct {
+	desc    *prometheus.Desc
+	servers []*server
+}
+
+// Describe sends the one description.
+func (b *bellLag) Describe(to chan<- *prometheus.Desc) { to <- b.desc }
+
+// Collect sends a gauge for each server.
+func (b *bellLag) Collect(to chan<- prometheus.Metric) {
+	for _, sv := range b.servers {
+		to <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, sv.bellLag(time.Now()).Seconds(), sv.name)
+	}
+}
+
+func newMetrics() *metrics {
 	counter := func(name, help string, more ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_scanner_" + name, Help: help}, append([]string{"server"}, more...))
 	}
-	m := &metrics{
+	return &metrics{
 		peeks: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "tocsin_scanner_peek_seconds",
 			Help:    "Time of one peek statement, failed ones included.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
+			Buckets: []float64{.01, .1, 1}, // few: each is a series for each server; the native histogram has the fine ones
+
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 		}, []string{"server"}),
 		entries:   counter("entries_total", "Entries offered to the intake, known ones included."),
 		refusals:  counter("refusals_total", "Offers of which the intake had no room for an entry."),
@@ -37,8 +57,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "tocsin_scanner_lag_seconds",
 			Help: "How late the last regular peek of a group was.",
 		}, []string{"server"}),
+		bellLag: &bellLag{desc: prometheus.NewDesc("tocsin_scanner_bell_lag_seconds",
+			"How long ago the server's doorbells were last read without an error; 0 while the node owns no table there.", []string{"server"}, nil)},
 	}
-	return m, m.register(reg)
 }
 
 func (m *metrics) register(reg prometheus.Registerer) error {
@@ -46,7 +67,7 @@ func (m *metrics) register(reg prometheus.Registerer) error {
 		return nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.peeks, m.entries, m.refusals, m.bells, m.recovered, m.failures, m.lag} {
+	for _, c := range []prometheus.Collector{m.peeks, m.entries, m.refusals, m.bells, m.recovered, m.failures, m.lag, m.bellLag} {
 		errs = append(errs, reg.Register(c))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -19,14 +19,12 @@ func New(cfg Config) (*Scanner, error) {
 		return nil, err
 	}
 	s := &Scanner{cfg: cfg.withDefaults()}
-	m, err := newMetrics(s.cfg.Registerer)
-	if err != nil {
-		return nil, err
-	}
+	m := newMetrics()
 	for i, name := range cfg.Store.Servers() {
 		s.servers = append(s.servers, newServer(s.cfg, i, name, m))
 	}
-	return s, nil
+	m.bellLag.servers = s.servers
+	return s, m.register(s.cfg.Registerer)
 }
 
 // Run scans until ctx ends and returns nil when everything it started has ended.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -22,6 +23,8 @@ type server struct {
 	metrics *metrics
 	base    time.Time     // from where the slots of regular peeks are counted
 	wake    chan struct{} // one slot: look again what there is to do
+
+	heard atomic.Pointer[time.Time] // when all doorbells were last read, or when that was first tried; nil: no table is owned
 
 	// offering is held for reading while entries are offered, so that Disown can
 	// wait for those who still think they own.
@@ -57,6 +60,17 @@ func newServer(cfg Config, index int, name string, m *metrics) *server {
 		patience: newPatience(cfg.Interval),
 		pauses:   make(map[uint64]pause),
 	}
+}
+
+// heardAt notes that all doorbells have been read.
+func (sv *server) heardAt(now time.Time) { sv.heard.Store(&now) }
+
+// bellLag returns how long ago that was.
+func (sv *server) bellLag(now time.Time) time.Duration {
+	if heard := sv.heard.Load(); heard != nil {
+		return max(now.Sub(*heard), 0)
+	}
+	return 0
 }
 
 // look wakes the scan loop, which finds out by itself what has changed.

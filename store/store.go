@@ -93,7 +93,7 @@ func (s *Store) add(spec mysql.Spec) error {
 	if err := sv.prober.open(spec); err != nil {
 		return err
 	}
-	spec.Beside = poolBeside
+	spec.Beside, spec.Observe = poolBeside, s.metrics.of(spec.Name)
 	if s.ownership == layoutrow.ByRows {
 		spec.WaitTimeout, spec.IdleTime = waitTimeout, idleTime
 	}

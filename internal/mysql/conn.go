@@ -29,8 +29,9 @@ type driverConn interface {
 type seeingConn struct {
 	driverConn
 	asked    *asked
-	patience time.Duration // of a read
-	demoted  bool          // the server refused a write
+	patience time.Duration                       // of a read
+	observe  func(took time.Duration, err error) // nil: nobody does
+	demoted  bool                                // the server refused a write
 	seen     any
 	at       time.Time
 }

@@ -51,6 +51,8 @@ type Spec struct {
 	// WaitTimeout is how long the server waits for a client, whole seconds: for its next statement, and for it to take a
 	// result. Then it rolls back and ends the session. 0 leaves that to the server.
 	WaitTimeout time.Duration
+
+	Observe func(took time.Duration, err error) // called after each statement, concurrently, with the time to its first answer; must be quick; nil: not called
 }
 
 // Server is one open pool. Safe for concurrent use.
@@ -79,7 +81,7 @@ func Open(spec Spec) (*Server, error) {
 		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
 	}
 	waits := newWaits()
-	connector := &sessionConnector{Connector: conn, session: spec.session(), waits: waits, patience: cfg.ReadTimeout}
+	connector := &sessionConnector{Connector: conn, session: spec.session(), waits: waits, patience: cfg.ReadTimeout, observe: spec.Observe}
 	db := sqlx.NewDb(newDB(connector), "mysql")
 	connector.leave = spec.limit(db.DB)
 	if spec.IdleTime <= 0 {
@@ -159,6 +161,7 @@ type sessionConnector struct {
 	waits    *waits
 	patience time.Duration // of a read
 	leave    func()        // see Spec.limit
+	observe  func(time.Duration, error)
 }
 
 // Close is called when the pool is closed.
@@ -174,7 +177,7 @@ func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		asked.end()
 		return nil, err
 	}
-	seeing := &seeingConn{driverConn: conn, asked: asked, patience: c.patience}
+	seeing := &seeingConn{driverConn: conn, asked: asked, patience: c.patience, observe: c.observe}
 	if _, err := seeing.ExecContext(ctx, c.session, nil); err != nil {
 		_ = seeing.Close()
 		return nil, fmt.Errorf("set up session: %w", err)

@@ -1,0 +1,45 @@
+package node
+
+import (
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// modeMetric exports the node's mode, one gauge for each.
+type modeMetric struct {
+	desc *prometheus.Desc
+	mode func() Mode
+}
+
+// Describe sends the one description.
+func (m *modeMetric) Describe(to chan<- *prometheus.Desc) { to <- m.desc }
+
+// Collect sends 1 for the present mode and 0 for the others.
+func (m *modeMetric) Collect(to chan<- prometheus.Metric) {
+	now := m.mode()
+	for _, mode := range []Mode{Ownership, Claim, Waiting} {
+		value := 0.
+		if mode == now {
+			value = 1
+		}
+		to <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, value, string(mode))
+	}
+}
+
+// export registers what concerns the node as a whole. r may be nil.
+func (p *parts) export(r prometheus.Registerer) {
+	if r == nil {
+		return
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tocsin_build_info", Help: "1; its labels say which program runs.",
+		ConstLabels: prometheus.Labels{"version": p.cfg.Version, "schema": strconv.Itoa(tocsin.SchemaVersion), "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	r.MustRegister(build, &modeMetric{mode: p.mode, desc: prometheus.NewDesc("tocsin_node_mode",
+		"1 for the node's mode, 0 for the others: ownership; claim, without a proven lease it claims each row; waiting, it delivers nothing.", []string{"mode"}, nil)})
+}
