@@ -29,7 +29,8 @@ type Added struct {
 // Add stores a task. An error means that it is not there; one that wraps
 // ErrUnknownOutcome names the job_id that it would have. A lost connection is
 // repeated with the same job_id and never stores the task twice.
-func (c *Client) Add(ctx context.Context, t NewTask) (Added, error) {
+func (c *Client) Add(ctx context.Context, t NewTask) (added Added, err error) {
+	defer c.observeAdd("add", c.begin(), t, &added, &err)
 	if err := noContext(ctx); err != nil {
 		return Added{}, err
 	}

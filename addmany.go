@@ -26,8 +26,9 @@ const (
 // counts the others by server and wraps one cause of each.
 //
 // In is counted by the database's clock as it is read when the call begins.
-func (c *Client) AddMany(ctx context.Context, tasks []NewTask) ([]Added, error) {
-	added := make([]Added, len(tasks))
+func (c *Client) AddMany(ctx context.Context, tasks []NewTask) (added []Added, err error) {
+	added = make([]Added, len(tasks))
+	defer c.observeMany(c.begin(), tasks, added, &err)
 	if err := noContext(ctx); err != nil {
 		for i := range added {
 			added[i].Err = err

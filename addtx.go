@@ -15,7 +15,8 @@ import (
 // else ErrOtherServer, or ErrLayout if the config's own database is wrong; any session will do, whatever its time zone, isolation
 // level and character set. A duplicate leaves the transaction usable; after any
 // other error roll it back.
-func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, error) {
+func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (added Added, err error) {
+	defer c.observeAdd("add_tx", c.begin(), t, &added, &err)
 	if err := noTx(ctx, tx); err != nil {
 		return Added{}, err
 	}

@@ -22,7 +22,8 @@ type Change struct {
 // returned; of others one that is being loaded at this moment may. Cancelling by
 // an unknown job_id is ErrNotFound; by a biz type and biz_id without tasks it is
 // a Change of zeros. A cancelled task's dedup_key is free again.
-func (c *Client) Cancel(ctx context.Context, ref Ref) (Change, error) {
+func (c *Client) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
+	defer c.observe("cancel", c.begin(), &err)
 	if err := noContext(ctx); err != nil {
 		return Change{}, err
 	}
@@ -34,7 +35,8 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (Change, error) {
 }
 
 // CancelTx is Cancel in the caller's own transaction; see AddTx.
-func (c *Client) CancelTx(ctx context.Context, tx *sql.Tx, ref Ref) (Change, error) {
+func (c *Client) CancelTx(ctx context.Context, tx *sql.Tx, ref Ref) (done Change, err error) {
+	defer c.observe("cancel_tx", c.begin(), &err)
 	if err := noTx(ctx, tx); err != nil {
 		return Change{}, err
 	}
@@ -47,7 +49,8 @@ func (c *Client) CancelTx(ctx context.Context, tx *sql.Tx, ref Ref) (Change, err
 
 // Reschedule gives pending tasks another action time. Their attempts begin anew,
 // and so does their idempotency key (Info.Key). Errors are those of Cancel.
-func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (Change, error) {
+func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (done Change, err error) {
+	defer c.observe("reschedule", c.begin(), &err)
 	if err := noContext(ctx); err != nil {
 		return Change{}, err
 	}
@@ -59,7 +62,8 @@ func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (Change, er
 }
 
 // RescheduleTx is Reschedule in the caller's own transaction; see AddTx.
-func (c *Client) RescheduleTx(ctx context.Context, tx *sql.Tx, ref Ref, when When) (Change, error) {
+func (c *Client) RescheduleTx(ctx context.Context, tx *sql.Tx, ref Ref, when When) (done Change, err error) {
+	defer c.observe("reschedule_tx", c.begin(), &err)
 	if err := noTx(ctx, tx); err != nil {
 		return Change{}, err
 	}

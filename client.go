@@ -23,6 +23,7 @@ type Client struct {
 	horizon time.Duration
 	ids     jobIDs
 	types   bizTypes
+	told    func(Call) // nil: nobody observes
 }
 
 // Open compares the config with the stored layout, cluster, schema version and biz
@@ -36,7 +37,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases)}
+	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), told: cfg.Observe}
 	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
 	c.types.read = c.readBizTypes
 	for _, spec := range cfg.Specs() {

@@ -26,6 +26,10 @@ type Config struct {
 	Layout  Layout
 	Cluster string   // the cluster id that the stored layout must have; "" takes any
 	Servers []Server // each database on exactly one of them
+
+	// Observe is told of each call of a Client when it has ended, concurrently, and must be quick; nil: nobody is. Package
+	// tocsinprom makes one that counts calls for Prometheus.
+	Observe func(Call) `json:"-"`
 }
 
 // Validate reports the first thing that is wrong. It connects to nothing.

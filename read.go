@@ -8,7 +8,8 @@ import (
 )
 
 // Get reads one task; ErrNotFound where there is none, or no more.
-func (c *Client) Get(ctx context.Context, id JobID) (Info, error) {
+func (c *Client) Get(ctx context.Context, id JobID) (info Info, err error) {
+	defer c.observe("get", c.begin(), &err)
 	if err := noContext(ctx); err != nil {
 		return Info{}, err
 	}
@@ -27,7 +28,8 @@ func (c *Client) Get(ctx context.Context, id JobID) (Info, error) {
 }
 
 // List reads all tasks of a biz_id, of every biz type and status, oldest first.
-func (c *Client) List(ctx context.Context, bizID uint64) ([]Info, error) {
+func (c *Client) List(ctx context.Context, bizID uint64) (infos []Info, err error) {
+	defer c.observe("list", c.begin(), &err)
 	if err := noContext(ctx); err != nil {
 		return nil, err
 	}
