@@ -1,8 +1,12 @@
 package purger
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/tocsinhq/tocsin/internal/lastrun"
 )
 
 type metrics struct {
@@ -12,6 +16,50 @@ type metrics struct {
 	timeouts prometheus.Counter
 	locked   prometheus.Counter
 	seconds  prometheus.Histogram
+	last     *last
+}
+
+// last is what the last purge did.
+type last struct {
+	*lastrun.Run
+	bells, locked, failed prometheus.Gauge
+
+	removed *prometheus.GaugeVec
+}
+
+func newLast(r prometheus.Registerer) *last {
+	f := promauto.With(r)
+	opts := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "purger", Name: "last_" + name, Help: help}
+	}
+	return &last{
+		Run:     lastrun.New(r, "purger"),
+		bells:   f.NewGauge(opts("bells", "Rings of the doorbell that the last purge removed.")),
+		locked:  f.NewGauge(opts("locked", "Finished tasks that the last purge left because their row stayed locked.")),
+		failed:  f.NewGauge(opts("failed_servers", "Servers that the last purge could not purge in full.")),
+		removed: f.NewGaugeVec(opts("removed", "Finished tasks that the last purge removed, by status."), []string{"status"}),
+	}
+}
+
+// observe notes the end of a purge.
+func (l *last) observe(r Result, at time.Time, ok bool) {
+	l.End(at, r.Took, ok)
+	l.bells.Set(float64(r.Bells))
+	l.locked.Set(float64(r.Locked))
+	l.failed.Set(float64(len(r.Failed)))
+	total := r.Total()
+	l.removed.WithLabelValues("done").Set(float64(total.Done))
+	l.removed.WithLabelValues("cancelled").Set(float64(total.Cancelled))
+	l.removed.WithLabelValues("dead").Set(float64(total.Dead))
+}
+
+// WriteTextfile writes the metrics of a single purge, which are those of the last purge of a resident one, into a directory
+// of node_exporter's textfile collector. err is the error of the purge.
+func WriteTextfile(dir, name string, labels prometheus.Labels, r Result, err error) error {
+	registry := prometheus.NewRegistry()
+	l := newLast(prometheus.WrapRegistererWith(labels, registry))
+	l.observe(r, time.Now(), err == nil)
+	return l.Write(dir, name, registry)
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -20,13 +68,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return prometheus.CounterOpts{Namespace: "tocsin", Subsystem: "purger", Name: n, Help: help}
 	}
 	return &metrics{
+		last:     newLast(r),
 		purges:   f.NewCounterVec(name("purges_total", "Purges ended, by result: ok, failed."), []string{"result"}),
 		removed:  f.NewCounterVec(name("removed_total", "Finished tasks removed, by status."), []string{"status"}),
 		bells:    f.NewCounter(name("bells_total", "Rings of the doorbell removed.")),
 		timeouts: f.NewCounter(name("timeouts_total", "Batches that another's lock held up, and that were tried again with fewer rows.")),
 		locked:   f.NewCounter(name("locked_total", "Finished tasks left because their row stayed locked.")),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{Namespace: "tocsin", Subsystem: "purger", Name: "purge_seconds",
-			Help: "Duration of a purge.", Buckets: prometheus.ExponentialBuckets(0.1, 3, 12)}),
+			Help: "Duration of a purge.", Buckets: []float64{1, 10, 60, 600, 3600}}),
 	}
 }
 
@@ -40,6 +89,7 @@ func (m *metrics) observe(r Result) {
 	if r.DryRun {
 		return
 	}
+	m.last.observe(r, time.Now(), len(r.Failed) == 0)
 	total := r.Total()
 	m.removed.WithLabelValues("done").Add(float64(total.Done))
 	m.removed.WithLabelValues("cancelled").Add(float64(total.Cancelled))

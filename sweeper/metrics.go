@@ -1,8 +1,13 @@
 package sweeper
 
 import (
+	"strings"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/tocsinhq/tocsin/internal/lastrun"
 )
 
 type metrics struct {
@@ -12,6 +17,61 @@ type metrics struct {
 	recovered prometheus.Counter
 	buried    prometheus.Counter
 	seconds   prometheus.Histogram
+	last      *last
+}
+
+// last is what the last sweep did.
+type last struct {
+	*lastrun.Run
+	overdue, recovered, buried, unread, failed prometheus.Gauge
+
+	tasks, left *prometheus.GaugeVec
+}
+
+func newLast(r prometheus.Registerer) *last {
+	f := promauto.With(r)
+	opts := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "sweeper", Name: "last_" + name, Help: help}
+	}
+	return &last{
+		Run:       lastrun.New(r, "sweeper"),
+		overdue:   f.NewGauge(opts("overdue", "Overdue entries that the last sweep found.")),
+		recovered: f.NewGauge(opts("recovered", "Run-out claims that the last sweep gave back or buried.")),
+		buried:    f.NewGauge(opts("buried", "Those that it buried after the last crash.")),
+		unread:    f.NewGauge(opts("unread_tables", "Tables that the last sweep did not read to their end.")),
+		failed:    f.NewGauge(opts("failed_servers", "Servers that the last sweep could not sweep in full.")),
+		tasks:     f.NewGaugeVec(opts("tasks", "Overdue tasks by what the last sweep did with them: delivered, retried, dead, elsewhere (another had them), in_delivery (they go on)."), []string{"outcome"}),
+		left:      f.NewGaugeVec(opts("left", "Overdue tasks that the last sweep left, by reason."), []string{"biz_type", "reason"}),
+	}
+}
+
+// observe notes the end of a sweep.
+func (l *last) observe(r Result, at time.Time, ok bool) {
+	l.End(at, r.Took, ok)
+	l.overdue.Set(float64(r.Overdue))
+	l.recovered.Set(float64(r.Recovered))
+	l.buried.Set(float64(r.Buried))
+	l.unread.Set(float64(r.Unread))
+	l.failed.Set(float64(len(r.Failed)))
+	for outcome, n := range map[string]int{
+		"delivered": r.Delivered, "retried": r.Retried, "dead": r.Dead, "elsewhere": r.Elsewhere, "in_delivery": r.InDelivery,
+	} {
+		l.tasks.WithLabelValues(outcome).Set(float64(n))
+	}
+	l.left.Reset()
+	for key, n := range r.Left {
+		name, why, _ := strings.Cut(strings.TrimSuffix(key, ")"), " (")
+		l.left.WithLabelValues(name, why).Set(float64(n))
+	}
+}
+
+// WriteTextfile writes the metrics of a single sweep, which are those of the last sweep of a resident one, into a directory
+// of node_exporter's textfile collector. err is the error of the sweep.
+func WriteTextfile(dir, name string, labels prometheus.Labels, r Result, err error) error {
+	registry := prometheus.NewRegistry()
+	l := newLast(prometheus.WrapRegistererWith(labels, registry))
+	l.observe(r, time.Now(), err == nil && r.Err() == nil)
+	return l.Write(dir, name, registry)
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -20,6 +80,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return prometheus.CounterOpts{Namespace: "tocsin", Subsystem: "sweeper", Name: n, Help: help}
 	}
 	return &metrics{
+		last:      newLast(r),
 		sweeps:    f.NewCounterVec(name("sweeps_total", "Sweeps ended, by result: ok, failed, timed_out."), []string{"result"}),
 		overdue:   f.NewCounter(name("overdue_total", "Overdue entries found.")),
 		recovered: f.NewCounter(name("recovered_total", "Run-out claims given back.")),
@@ -27,7 +88,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		left: f.NewGauge(prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "sweeper", Name: "left",
 			Help: "Overdue tasks that the last sweep could not deliver."}),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{Namespace: "tocsin", Subsystem: "sweeper", Name: "sweep_seconds",
-			Help: "Duration of a sweep.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 14)}),
+			Help: "Duration of a sweep.", Buckets: []float64{1, 10, 60, 600}}),
 	}
 }
 
@@ -45,4 +106,5 @@ func (m *metrics) observe(r Result) {
 	m.buried.Add(float64(r.Buried))
 	m.left.Set(float64(r.LeftTotal()))
 	m.seconds.Observe(r.Took.Seconds())
+	m.last.observe(r, time.Now(), len(r.Failed) == 0 && r.Err() == nil)
 }

@@ -55,11 +55,7 @@ func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, g
 }
 
 // sweepConfig is that of a sweeper, with the flags over the file.
-func (a *app) sweepConfig(f sweepFlags) (cfg node.Config, cron string, err error) {
-	file, err := a.load()
-	if err != nil {
-		return node.Config{}, "", err
-	}
+func (a *app) sweepConfig(file config.File, f sweepFlags) (cfg node.Config, cron string) {
 	cfg, cron = nodeConfig(file, a, nil), file.Sweep.Cron
 	if f.cron != "" {
 		cron = f.cron
@@ -73,5 +69,5 @@ func (a *app) sweepConfig(f sweepFlags) (cfg node.Config, cron string, err error
 	case f.timeoutSet:
 		cfg.SweepTimeout = f.timeout
 	}
-	return cfg, cron, nil
+	return cfg, cron
 }

@@ -22,6 +22,8 @@ type purgeFlags struct {
 	once   bool
 	dryRun bool
 	dead   bool
+
+	textfile string
 }
 
 func newPurge(a *app) *cobra.Command {
@@ -40,6 +42,7 @@ purged. With --cron, or purge.cron in the config, it stays and purges at those t
 	c.Flags().BoolVar(&f.once, "once", false, "purge once, though the config has purge.cron")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "count what would be removed and change nothing")
 	c.Flags().BoolVar(&f.dead, "dead", false, "remove dead tasks too: they can't be redriven then")
+	textfileFlag(c, &f.textfile)
 	return c
 }
 
@@ -62,7 +65,11 @@ func (a *app) purge(ctx context.Context, f purgeFlags) error {
 	if f.cron == "" {
 		f.cron = file.Purge.Cron
 	}
-	if f.cron != "" && !f.once && !f.dryRun {
+	resident := f.cron != "" && !f.once && !f.dryRun
+	if err := checkTextfile(f.textfile, resident || f.dryRun); err != nil {
+		return err
+	}
+	if resident {
 		return a.purgeOn(ctx, f, file, tables)
 	}
 	return a.purgeOnce(ctx, f, file, tables)
@@ -93,6 +100,9 @@ func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tab
 	}
 	result, failed := p.Purge(ctx)
 	seen.end()
+	if f.textfile != "" {
+		failed = errors.Join(failed, purger.WriteTextfile(f.textfile, textfileOf("purge", file), ofCluster(file), result, failed))
+	}
 	label := "purge: "
 	if f.dryRun {
 		label = "purge (dry run): "

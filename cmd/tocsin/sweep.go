@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/sweeper"
 )
@@ -20,6 +21,7 @@ type sweepFlags struct {
 	cron                 string
 	dryRun               bool
 	once                 bool
+	textfile             string
 }
 
 func newSweep(a *app) *cobra.Command {
@@ -49,6 +51,7 @@ no time left, stopped. Standard error then names them by biz type.`,
 	c.Flags().StringVar(&f.cron, "cron", "", `stay, and sweep at the times of a cron expression: "*/5 * * * *", "@every 1m" (default: sweep.cron of the config)`)
 	c.Flags().BoolVar(&f.once, "once", false, "sweep once, though the config has sweep.cron")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "report what is overdue and change nothing")
+	textfileFlag(c, &f.textfile)
 	return c
 }
 
@@ -64,26 +67,35 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	if _, err := sweeper.ParseSchedule(f.cron); f.cron != "" && err != nil {
 		return usageError{err}
 	}
-	cfg, cron, err := a.sweepConfig(f)
+	file, err := a.load()
 	if err != nil {
 		return err
 	}
+	cfg, cron := a.sweepConfig(file, f)
 	n, err := node.New(cfg, nil)
 	if err != nil {
 		return err
 	}
-	if cron != "" && !f.once && !f.dryRun {
+	resident := cron != "" && !f.once && !f.dryRun
+	if err := checkTextfile(f.textfile, resident || f.dryRun); err != nil {
+		return err
+	}
+	if resident {
 		return n.SweepOn(ctx, cron)
 	}
-	return a.sweepOnce(ctx, n, f.dryRun)
+	return a.sweepOnce(ctx, n, file, f)
 }
 
-func (a *app) sweepOnce(ctx context.Context, n *node.Node, dry bool) error {
+func (a *app) sweepOnce(ctx context.Context, n *node.Node, file config.File, f sweepFlags) (err error) {
 	once, label := n.Sweep, "sweep: "
-	if dry {
+	if f.dryRun {
 		once, label = n.SweepDry, "sweep (dry run): "
 	}
 	result, err := once(ctx)
+	if f.textfile != "" {
+		written := sweeper.WriteTextfile(f.textfile, textfileOf("sweep", file), ofCluster(file), result, err)
+		defer func() { err = errors.Join(err, written) }()
+	}
 	if err != nil && result.Took == 0 {
 		return err // nothing was swept at all: there is no result to print
 	}

@@ -1,0 +1,49 @@
+package auditor
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/tocsinhq/tocsin/internal/lastrun"
+)
+
+// last is what the last audit found.
+type last struct {
+	*lastrun.Run
+	tables, rows, statements, failed prometheus.Gauge
+
+	faults *prometheus.GaugeVec
+}
+
+func newLast(r prometheus.Registerer) *last {
+	f := promauto.With(r)
+	opts := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "auditor", Name: "last_" + name, Help: help}
+	}
+	return &last{
+		Run:        lastrun.New(r, "auditor"),
+		tables:     f.NewGauge(opts("tables", "Tables that the last audit read without an error.")),
+		rows:       f.NewGauge(opts("rows", "Rows that the last audit read.")),
+		statements: f.NewGauge(opts("statements", "Statements that the last audit sent.")),
+		failed:     f.NewGauge(opts("failed_servers", "Servers that the last audit could not read in full.")),
+		faults:     f.NewGaugeVec(opts("faults", "Rows with a fault that the last audit found, by fault; faults that it did not find are left out."), []string{"fault"}),
+	}
+}
+
+// WriteTextfile writes the metrics of an audit into a directory of node_exporter's textfile collector. err is the error of
+// the audit.
+func WriteTextfile(dir, name string, labels prometheus.Labels, r Report, err error) error {
+	registry := prometheus.NewRegistry()
+	l := newLast(prometheus.WrapRegistererWith(labels, registry))
+	l.End(time.Now(), r.Cost.Took, err == nil && len(r.Findings) == 0)
+	l.tables.Set(float64(r.Tables))
+	l.rows.Set(float64(r.Cost.Rows))
+	l.statements.Set(float64(r.Cost.Statements))
+	l.failed.Set(float64(len(r.Failed)))
+	for fault, rows := range r.Faults {
+		l.faults.WithLabelValues(fault).Set(float64(rows))
+	}
+	return l.Write(dir, name, registry)
+}
