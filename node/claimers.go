@@ -147,6 +147,14 @@ func (c *claimers) wanted(table int) look {
 	return second
 }
 
+// has reports whether the node looks at a table first.
+func (c *claimers) has(table int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, mine := slices.BinarySearch(c.first, table)
+	return c.begun && mine
+}
+
 // Owned returns how many tables the node looks at first; it owns none.
 func (c *claimers) Owned() int { return c.First() }
 

@@ -101,6 +101,14 @@ func (h *holder) Take(ctx context.Context, revisions map[int]int64) error {
 	return refused
 }
 
+// has reports whether the node holds a table.
+func (h *holder) has(table int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, held := h.held[table]
+	return held
+}
+
 // forget lets go of tables on which no work has begun.
 func (h *holder) forget(tables []int) {
 	h.mu.Lock()

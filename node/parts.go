@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/backlog"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/health"
@@ -35,6 +36,7 @@ type parts struct {
 	group      membership
 	assign     *assign.Assign // nil: nobody owns tables
 	roster     *roster
+	backlog    *backlog.Backlog
 	standin    *standin.StandIn
 	metrics    *scope
 }
@@ -100,6 +102,10 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 	}
 	p.roster = newRoster(p.targets, p.group, p.cfg.Logger, p.cfg.Registerer)
 	p.roster.lanes = p.dispatcher
+	p.backlog = backlog.New(backlog.Config{
+		Tables: p.store, Now: p.store.Now, Servers: p.store.Servers(), TablesOf: p.store.TablesOf, Layout: p.cfg.Tables.Layout,
+		Policies: p.ofGroup, Leads: p.leads, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+	})
 	p.standin, err = standin.New(standin.Config{
 		Tables: p.store, Intake: p.dispatcher, Number: p.roster.number, May: p.leaseOK,
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
@@ -134,6 +140,24 @@ func (p *parts) lookForIdentity() {
 
 // mine reports whether the policy is of this node's group.
 func (p *parts) mine(policy biztype.Policy) bool { return policy.WithDefaults().Group == p.cfg.Group }
+
+// ofGroup returns the policies of this node's group.
+func (p *parts) ofGroup() (some []biztype.Policy) {
+	for _, policy := range p.roster.known() {
+		if p.mine(policy) {
+			some = append(some, policy)
+		}
+	}
+	return some
+}
+
+// leads reports whether this node does what one node of the group does for all: it has table 0. Without etcd it still has.
+func (p *parts) leads() bool {
+	if p.claimers != nil {
+		return p.claimers.has(0)
+	}
+	return p.holder.has(0)
+}
 
 // sight acts on a new state of the databases: it tells the other nodes, and stops
 // work on the tables of wrong ones.

@@ -135,6 +135,13 @@ func (r *roster) now() assign.Told {
 	return r.told
 }
 
+// known returns the policies of all groups. They are not to be changed.
+func (r *roster) known() []biztype.Policy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.policies
+}
+
 // number returns the number of a biz type, and whether this node delivers it.
 func (r *roster) number(name string) (uint64, bool) {
 	r.mu.Lock()

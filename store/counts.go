@@ -14,13 +14,22 @@ import (
 // reads a whole index of each: for operators and tests, not for engines. A
 // table that cannot be read is named in the error and hides no other.
 func (s *Store) Counts(ctx context.Context, server int, tables []int) ([]Count, error) {
+	return s.countBy(ctx, counts, server, tables)
+}
+
+// LiveCounts is Counts without the rows that are done or cancelled: it reads the index entries of the others, one by one.
+func (s *Store) LiveCounts(ctx context.Context, server int, tables []int) ([]Count, error) {
+	return s.countBy(ctx, liveCounts, server, tables)
+}
+
+func (s *Store) countBy(ctx context.Context, by statement, server int, tables []int) ([]Count, error) {
 	sv := s.servers[server]
 	var all []Count
 	var errs []error
 	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "count", sv, table)) }
 	for group := range slices.Chunk(s.allowed(sv, tables, fail), maxTables) {
 		err := apart(group, func(tables []int) error {
-			found, err := s.countGroup(ctx, sv, tables)
+			found, err := s.countGroup(ctx, by, sv, tables)
 			all = append(all, found...)
 			return err
 		}, fail)
@@ -32,13 +41,13 @@ func (s *Store) Counts(ctx context.Context, server int, tables []int) ([]Count, 
 }
 
 // countGroup gives the counts of all the tables, or none and an error.
-func (s *Store) countGroup(ctx context.Context, sv *server, tables []int) ([]Count, error) {
+func (s *Store) countGroup(ctx context.Context, by statement, sv *server, tables []int) ([]Count, error) {
 	var text []byte
 	for i, table := range tables {
 		if i > 0 {
 			text = append(text, unionAll...)
 		}
-		text = counts.render(text, func(b []byte, slot string) []byte {
+		text = by.render(text, func(b []byte, slot string) []byte {
 			if slot == "table_no" {
 				return appendInt(b, table)
 			}
@@ -51,7 +60,7 @@ func (s *Store) countGroup(ctx context.Context, sv *server, tables []int) ([]Cou
 	}
 	index := make(map[key]int)
 	var found []Count
-	err := s.readTables(ctx, sv, tables, counts.name, text, func(_ int, rows *sql.Rows) error {
+	err := s.readTables(ctx, sv, tables, by.name, text, func(_ int, rows *sql.Rows) error {
 		part, err := scanCount(rows)
 		k := key{part.table, part.typeCode}
 		i, known := index[k]

@@ -315,6 +315,37 @@ SELECT /* tocsin counts */
 FROM {table} FORCE INDEX (idx_due)
 GROUP BY biz_type, status`)
 
+// liveCounts is counts for rows that are pending, claimed or dead.
+var liveCounts = prepare(`
+SELECT /* tocsin live_counts */
+    {table_no},
+    biz_type,
+    status,
+    COUNT(*),
+    MIN(action_time)
+FROM {table} FORCE INDEX (idx_due)
+WHERE status IN (0, 1, 4)
+GROUP BY biz_type, status`)
+
+// overdue counts the pending rows of one table up to {until}, the oldest {limit} of them, from idx_due alone. Zero rows:
+// there is none.
+var overdue = prepare(`
+SELECT /* tocsin overdue */
+    {table_no},
+    biz_type,
+    COUNT(*),
+    MIN(action_time)
+FROM (
+    SELECT
+        biz_type,
+        action_time
+    FROM {table} FORCE INDEX (idx_due)
+    WHERE status = 0
+      AND action_time <= {until}
+    ORDER BY action_time
+    LIMIT {limit}) AS late
+GROUP BY biz_type`)
+
 // layoutOf reads the layout row of one database. If the layout table is too old to
 // have the column identity or ownership, the name refers to the outer query's column,
 // which is empty, or etcd.

@@ -44,9 +44,10 @@ func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-func TestCallsOfAClientAreCounted(t *testing.T) {
-	t.Parallel()
-	ctx, prefix, registry := t.Context(), devtest.Prefix(t), prometheus.NewRegistry()
+// observed opens a client of a cluster of its own.
+func observed(t *testing.T, registry *prometheus.Registry) *tocsin.Client {
+	t.Helper()
+	ctx, prefix := t.Context(), devtest.Prefix(t)
 	observe, err := Observe(registry)
 	if err != nil {
 		t.Fatal(err)
@@ -58,15 +59,21 @@ func TestCallsOfAClientAreCounted(t *testing.T) {
 	if _, err := ddl.Apply(ctx, cfg, ddl.Options{Cluster: prefix}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := biztype.Apply(ctx, cfg, []biztype.Policy{{Name: "order.close", Group: "orders"}, {Name: "coupon.remind", Group: "orders"}}); err != nil {
+	if _, err := biztype.Apply(ctx, cfg, []biztype.Policy{{Name: "order.close", Number: 1, Group: "orders"}, {Name: "coupon.remind", Number: 2, Group: "orders"}}); err != nil {
 		t.Fatal(err)
 	}
 	c, err := tocsin.Open(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
 
+// call makes calls that succeed, and some that can't.
+func call(t *testing.T, c *tocsin.Client) {
+	t.Helper()
+	ctx := t.Context()
 	for _, call := range []func() error{
 		func() error { _, err := c.Add(ctx, order.New(1, "", later).Dedup("a")); return err },
 		func() error { _, err := c.Add(ctx, order.New(1, "", later).Dedup("a")); return err }, // exists
@@ -91,6 +98,12 @@ func TestCallsOfAClientAreCounted(t *testing.T) {
 			t.Error("a call that can't succeed did")
 		}
 	}
+}
+
+func TestCallsOfAClientAreCounted(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	call(t, observed(t, registry))
 	got := values(t, registry)
 	want := map[string]float64{
 		"tocsin_client_calls_total add ok":               2,

@@ -25,9 +25,10 @@ var mayImport = map[string][]string{
 	"purger":                 {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/loglimit", "internal/mysql", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"auditor":                {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/mysql", "internal/tablewalk", "internal/wait"},
 	"standin":                {".", "duequeue", "store", "internal/loglimit"},
+	"backlog":                {".", "biztype", "store", "internal/loglimit", "internal/tablewalk", "internal/wait"},
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
-	"node":                   {".", "assign", "health", "presence", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node":                   {".", "assign", "backlog", "health", "presence", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
 	"tocsinprom":             {"."},
 	"config":                 {".", "assign", "biztype", "ddl", "node", "scanner", "sweeper", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
@@ -55,7 +56,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "standin", "presence"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "standin", "presence", "backlog"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+func TestOverdueRowsAreCountedAndCapped(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	now := b.clock()
+	var tasks []task
+	for i := range 30 {
+		tasks = append(tasks, task{id: id(1, i), kind: 1, action: now - 60_000 + int64(i)})
+	}
+	tasks = append(tasks,
+		task{id: id(1, 100), kind: 2, action: now - 5_000},
+		task{id: id(3, 0), kind: 2, action: now - 90_000},
+		task{id: id(3, 1), kind: 2, action: now + 60_000},                         // not due
+		task{id: id(3, 2), kind: 1, action: now - 90_000, status: tocsin.Done},    // settled
+		task{id: id(3, 3), kind: 1, action: now - 90_000, status: tocsin.Claimed}, // claimed
+	)
+	b.add(tasks...)
+	for name, c := range map[string]struct {
+		limit int
+		want  []Late
+	}{
+		"all": {100, []Late{{1, 1, 30, now - 60_000}, {1, 2, 1, now - 5_000}, {3, 2, 1, now - 90_000}}},
+		"the oldest of each table alone, whatever their type": {20, []Late{{1, 1, 20, now - 60_000}, {3, 2, 1, now - 90_000}}},
+	} {
+		got, failed, err := b.Overdue(t.Context(), 0, b.TablesOf(0), now-1000, c.limit)
+		slices.SortFunc(got, func(a, b Late) int { return cmp.Or(a.Table-b.Table, int(a.Type)-int(b.Type)) })
+		if err != nil || len(failed) > 0 || !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, %v, %v, want %v", name, got, failed, err, c.want)
+		}
+	}
+}
+
+func TestATableThatIsGoneHidesNoOverdueRowsOfOthers(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.add(task{id: id(0, 0)}, task{id: id(3, 0)})
+	b.exec("DROP TABLE " + b.layout.Table(2))
+	got, failed, err := b.Overdue(t.Context(), 0, b.TablesOf(0), b.clock(), 10)
+	if err != nil || len(got) != 2 || len(failed) != 1 || failed[2] == nil {
+		t.Errorf("got %v, %v, %v", got, failed, err)
+	}
+}
+
+func TestLiveCountsReadNoFinishedRows(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	for i, status := range []tocsin.Status{tocsin.Pending, tocsin.Pending, tocsin.Claimed, tocsin.Done, tocsin.Done, tocsin.Cancelled, tocsin.Dead} {
+		b.add(task{id: id(1, i), status: status})
+	}
+	got, err := b.LiveCounts(t.Context(), 0, b.TablesOf(0))
+	if err != nil || len(got) != 1 || got[0].Pending != 2 || got[0].Claimed != 1 || got[0].Dead != 1 || got[0].Done != 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// The statements for metrics read ranges of one index and nothing else.
+func TestPlansOfStatementsForMetrics(t *testing.T) {
+	t.Parallel()
+	b := filled(t, 6000)
+	fill := func(b []byte, slot string) []byte {
+		switch slot {
+		case "table":
+			return append(b, small.Table(0)...)
+		case "until":
+			return appendTime(b, 1)
+		}
+		return append(b, '5')
+	}
+	for name, text := range map[string]string{
+		"overdue":     string(overdue.render(nil, fill)),
+		"live_counts": string(liveCounts.render(nil, fill)),
+	} {
+		text = strings.ReplaceAll(text, small.Table(0), b.layout.Table(0))
+		seen := false
+		for _, p := range b.explain(text) {
+			if strings.HasPrefix(p.table, "<derived") {
+				continue
+			}
+			seen = true
+			if p.access != "range" || p.key != "idx_due" || !strings.Contains(p.extra, "Using index") {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+		if !seen {
+			t.Errorf("%s: no plan", name)
+		}
+	}
+}
