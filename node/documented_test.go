@@ -46,7 +46,7 @@ func newMetricBook() *metricBook {
 	return &metricBook{Registry: prometheus.NewRegistry(), metrics: map[string]metric{}}
 }
 
-var description = regexp.MustCompile(`fqName: "([^"]+)", help: "(.*)", unit: .*constLabels: \{(.*)\}, variableLabels: \{(.*)\}`)
+var description = regexp.MustCompile(`fqName: "([^"]+)", help: "(.*)", unit: .*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
 
 func (b *metricBook) Register(c prometheus.Collector) error {
 	descs := make(chan *prometheus.Desc, 100)
@@ -292,6 +292,7 @@ func misbehave(ctx context.Context, task *tocsin.Task[order]) error {
 type series struct {
 	ofType, ofMeasured             map[string]int // by biz type: of each node, and of the node that measures the backlog
 	ofServer, ofDatabase, ofNobody int
+	measured                       int // of the node that measures the backlog, beside those of the biz types
 }
 
 func count(t *testing.T, from prometheus.Gatherer) series {
@@ -321,6 +322,8 @@ func (s *series) add(name string, labels []*dto.LabelPair, n int) {
 	switch {
 	case of["biz_type"] != "" && strings.HasPrefix(name, "tocsin_backlog_"):
 		s.ofMeasured[of["biz_type"]] += n
+	case strings.HasPrefix(name, "tocsin_backlog_"):
+		s.measured += n
 	case of["biz_type"] != "":
 		s.ofType[of["biz_type"]] += n
 	case of["server"] != "":
@@ -348,6 +351,9 @@ func (s series) check(t *testing.T, types int) {
 		if n != 2*2+4 {
 			t.Errorf("%d series of the backlog of %s, want 2 for each database and 4", n, name)
 		}
+	}
+	if s.measured != 1+2+2*2 {
+		t.Errorf("%d series of the backlog beside those of biz types, want 2 for each server and database, and 1", s.measured)
 	}
 	on8 := s.ofNobody + 8*s.ofServer + 8*s.ofDatabase/2
 	t.Logf("series: %v of the biz types, %v of their backlogs; %d of the server, %d of 2 databases, %d others: %d on 8 servers",

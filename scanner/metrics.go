@@ -42,10 +42,10 @@ func newMetrics() *metrics {
 	}
 	return &metrics{
 		peeks: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "tocsin_scanner_peek_seconds",
-			Help:    "Time of one peek statement, failed ones included.",
-			Buckets: []float64{.01, .1, 1}, // few: each is a series for each server; the native histogram has the fine ones
+			Name: "tocsin_scanner_peek_seconds",
+			Help: "Time of one peek statement, failed ones included.",
 
+			// No classic buckets: each would be a series for each server.
 			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 		}, []string{"server"}),
 		entries:   counter("entries_total", "Entries offered to the intake, known ones included."),

@@ -39,7 +39,7 @@ func newMetrics() *metrics {
 		server: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "tocsin_store_server_seconds",
 			Help:    "Time from sending a statement, or several in one packet, to the server's first answer.",
-			Buckets: []float64{.01, .1, 1}, NativeHistogramBucketFactor: nativeFactor,
+			Buckets: []float64{.01, .1}, NativeHistogramBucketFactor: nativeFactor,
 			NativeHistogramMaxBucketNumber: nativeBuckets, NativeHistogramMinResetDuration: time.Hour,
 		}, []string{"server"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{

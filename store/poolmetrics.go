@@ -20,7 +20,7 @@ func newPoolMetrics(servers []*server) *poolMetrics {
 		connections: desc("connections", "Open connections of the pool, by state: in_use, idle.", "state"),
 		most:        desc("connections_limit", "Connections that the pool may open: its part of max_conns."),
 		waits:       desc("connection_waits_total", "Statements that waited for a connection, as all were in use."),
-		waited:      desc("connection_wait_seconds_total", "Time that they waited."),
+		waited:      desc("connection_wait_seconds_total", "Time that statements waited for a connection."),
 	}
 }
 
@@ -34,7 +34,7 @@ func (p *poolMetrics) Describe(to chan<- *prometheus.Desc) {
 // Collect reads the pools.
 func (p *poolMetrics) Collect(to chan<- prometheus.Metric) {
 	for _, sv := range p.servers {
-		stats := sv.DB.Stats()
+		stats := sv.poolStats()
 		send := func(desc *prometheus.Desc, of prometheus.ValueType, value float64, labels ...string) {
 			to <- prometheus.MustNewConstMetric(desc, of, value, append([]string{sv.Name}, labels...)...)
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -123,6 +124,9 @@ func (s *Store) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// poolStats says how the pool is used.
+func (sv *server) poolStats() sql.DBStats { return sv.DB.Stats() }
 
 // Layout is the layout of the config; Check compares it with what is stored.
 func (s *Store) Layout() tocsin.Layout { return s.layout }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
@@ -66,7 +67,7 @@ func (a *app) purge(ctx context.Context, f purgeFlags) error {
 		f.cron = file.Purge.Cron
 	}
 	resident := f.cron != "" && !f.once && !f.dryRun
-	if err := checkTextfile(f.textfile, resident || f.dryRun); err != nil {
+	if err := checkTextfile(f.textfile, f.dryRun); err != nil {
 		return err
 	}
 	if resident {
@@ -83,9 +84,14 @@ func (a *app) purgeOn(ctx context.Context, f purgeFlags, file config.File, table
 	}
 	cfg := purgerConfig(f, file, tables)
 	cfg.Logger = a.logger(file.Log.Level, file.Log.Format)
+	registry := prometheus.NewRegistry()
+	cfg.Registerer = prometheus.WrapRegistererWith(ofCluster(file), registry)
 	p, err := purger.New(cfg)
 	if err != nil {
 		return err
+	}
+	if f.textfile != "" {
+		return whileResident(ctx, f.textfile, textfileOf("purge", file), registry, func() error { return p.Run(ctx, at) })
 	}
 	return p.Run(ctx, at)
 }

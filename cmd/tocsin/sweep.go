@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/config"
@@ -72,15 +73,19 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 		return err
 	}
 	cfg, cron := a.sweepConfig(file, f)
+	if err := checkTextfile(f.textfile, f.dryRun); err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	cfg.Registerer = prometheus.WrapRegistererWith(ofCluster(file), registry)
 	n, err := node.New(cfg, nil)
 	if err != nil {
 		return err
 	}
-	resident := cron != "" && !f.once && !f.dryRun
-	if err := checkTextfile(f.textfile, resident || f.dryRun); err != nil {
-		return err
-	}
-	if resident {
+	switch resident := cron != "" && !f.once && !f.dryRun; {
+	case resident && f.textfile != "":
+		return whileResident(ctx, f.textfile, textfileOf("sweep", file), registry, func() error { return n.SweepOn(ctx, cron) })
+	case resident:
 		return n.SweepOn(ctx, cron)
 	}
 	return a.sweepOnce(ctx, n, file, f)

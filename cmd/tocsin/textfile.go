@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // textfileFlag adds the flag of commands that cron starts.
@@ -21,13 +27,46 @@ func checkTextfile(dir string, never bool) error {
 	case dir == "":
 		return nil
 	case never:
-		return usage("--textfile is for a single run that does its work: not with --cron (nor a cron in the config, unless --once), --dry-run or --against")
+		return usage("--textfile: with --dry-run and --against nothing is written")
 	case err != nil:
 		return usage("--textfile: %v", err)
 	case !info.IsDir():
 		return usage("--textfile %s: not a directory", dir)
 	}
 	return nil
+}
+
+// textfileEvery is how often a resident command writes its file.
+const textfileEvery = 5 * time.Second
+
+// whileResident writes what the registry holds until work returns; nothing before a first run has ended, so that the file
+// of the process before stays until then.
+func whileResident(ctx context.Context, dir, name string, registry *prometheus.Registry, work func() error) error {
+	writing, end := context.WithCancel(ctx)
+	var written error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for wait.For(writing, textfileEvery) == nil && written == nil {
+			if hasRun(registry) {
+				written = prometheus.WriteToTextfile(filepath.Join(dir, name+".prom"), registry)
+			}
+		}
+	})
+	err := work()
+	end()
+	wg.Wait()
+	return errors.Join(err, written)
+}
+
+// hasRun reports whether the registry knows of a run that has ended.
+func hasRun(registry *prometheus.Registry) bool {
+	families, err := registry.Gather()
+	for _, f := range families {
+		if strings.HasSuffix(f.GetName(), "_last_run_timestamp_seconds") && f.GetMetric()[0].GetGauge().GetValue() > 0 {
+			return err == nil
+		}
+	}
+	return false
 }
 
 // Cron may run the commands of several clusters on one host, so each has files of its own, with its id as a label.

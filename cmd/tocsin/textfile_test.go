@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
@@ -93,10 +94,37 @@ func TestATextfileThatWouldNotBeWrittenIsRefused(t *testing.T) {
 	for _, args := range [][]string{
 		{"sweep", "--textfile", filepath.Join(dir, "none")},
 		{"sweep", "--dry-run", "--textfile", dir},
-		{"sweep", "--cron", "@every 1m", "--textfile", dir},
-		{"purge", "--cron", "@every 1h", "--textfile", dir},
+		{"purge", "--dry-run", "--textfile", dir},
 		{"audit", "--type", "order.close", "--against", "-", "--textfile", dir},
 	} {
 		s.run(args...).refused(t, exitUsage, "--textfile")
+	}
+}
+
+func TestAResidentSweepWritesItsTextfileAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	dir := t.TempDir()
+	stays, log := s.start("sweep", "--cron", "@every 1s", "--textfile", dir)
+	sweeps := func() (counted string) {
+		files, _ := filepath.Glob(filepath.Join(dir, "*.prom"))
+		if len(files) == 0 {
+			return ""
+		}
+		text, _ := os.ReadFile(files[0])
+		_, counted, _ = strings.Cut(string(text), `result="ok"} `)
+		counted, _, _ = strings.Cut(counted, "\n")
+		return counted
+	}
+	first := ""
+	s.waitFor("the file is there", func() bool { first = sweeps(); return first != "" })
+	s.waitFor("it is written again", func() bool { return sweeps() != first })
+	if err := stays.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for log.Scan() {
+	}
+	if err := stays.Wait(); err != nil {
+		t.Errorf("exit after SIGTERM: %v", err)
 	}
 }
