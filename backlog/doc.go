@@ -13,6 +13,7 @@
 // it; large backlogs make the walks slower, not heavier. The figures are those of the last whole walk, and their age is a
 // metric too. Tables that can't be read are left out and counted.
 //
-// One node of a group measures the group's biz types: the one that has table 0. While etcd is away the tables stay where
-// they are, and so does this. When the table moves, the new owner begins with walks without pauses between the minutes.
+// One node of a group measures the group's biz types: the one that has table 0, or looks at it first where nobody owns
+// tables. While etcd is away the tables stay where they are, and so does this. When the table moves, the new owner begins
+// at once.
 package backlog

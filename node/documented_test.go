@@ -115,9 +115,13 @@ func everyMetric(t *testing.T) map[string]metric {
 	cfg.Registerer = ofNode
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	n, _ := run(t, cfg, &h)
-	for owned(n) != 8 || !has(t, ofNode, "tocsin_backlog_pending") || !has(t, ofNode, "tocsin_backlog_overdue") { // every engine is there
-		time.Sleep(20 * time.Millisecond)
+	run(t, cfg, &h)
+	open := newOpenPlace(t).config("orders") // nobody owns tables
+	ofOpen := newMetricBook()
+	open.Registerer = ofOpen
+	run(t, open, &h)
+	for _, book := range []*metricBook{ofNode, ofOpen} { // every engine is there when the backlog has been measured
+		until(t, "the backlog", func() bool { return has(t, book, "tocsin_backlog_pending") && has(t, book, "tocsin_backlog_overdue") })
 	}
 	sweep := p.config("orders")
 	sweep.Registerer = &keeper{ofUpkeep}
@@ -143,6 +147,7 @@ func everyMetric(t *testing.T) map[string]metric {
 		t.Fatal(err)
 	}
 	all := ofNode.read(t)
+	maps.Copy(all, ofOpen.read(t))
 	maps.Copy(all, ofUpkeep.read(t))
 	maps.Copy(all, ofClient.read(t))
 	maps.Copy(all, ofAudit(t))

@@ -21,7 +21,7 @@ func (m *modeMetric) Describe(to chan<- *prometheus.Desc) { to <- m.desc }
 // Collect sends 1 for the present mode and 0 for the others.
 func (m *modeMetric) Collect(to chan<- prometheus.Metric) {
 	now := m.mode()
-	for _, mode := range []Mode{Ownership, Claim, Waiting} {
+	for _, mode := range []Mode{Ownership, Rows, Claim, Waiting} {
 		value := 0.
 		if mode == now {
 			value = 1
@@ -41,5 +41,5 @@ func (p *parts) export(r prometheus.Registerer) {
 	})
 	build.Set(1)
 	r.MustRegister(build, &modeMetric{mode: p.mode, desc: prometheus.NewDesc("tocsin_node_mode",
-		"1 for the node's mode, 0 for the others: ownership; claim, without a proven lease it claims each row; waiting, it delivers nothing.", []string{"mode"}, nil)})
+		"1 for the node's mode, 0 for the others: ownership; rows, nobody owns tables and it claims each row; claim, without a proven lease it claims each row; waiting, it delivers nothing.", []string{"mode"}, nil)})
 }
