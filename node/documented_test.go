@@ -212,6 +212,11 @@ func TestThePageOfMetricsIsThatOfTheCode(t *testing.T) {
 			}
 		}
 	}
+	for _, name := range regexp.MustCompile(`tocsin_[a-z_]*[a-z]`).FindAllString(string(page), -1) {
+		if _, there := all[strings.TrimSuffix(name, "_bucket")]; !there {
+			t.Errorf("a query of docs/metrics.md names %s, which is no metric", name)
+		}
+	}
 	for name, row := range documented {
 		if _, there := all[name]; !there {
 			t.Errorf("no metric is as docs/metrics.md says:\n%s", row)
@@ -271,7 +276,10 @@ func TestTheSeriesOfANodeAreBounded(t *testing.T) {
 	for _, id := range ids {
 		await(t, p, id, "its first outcome", func(i tocsin.Info) bool { return i.Attempts > 0 || i.Status.Final() || i.DueTime.Before(i.ActionTime) })
 	}
-	count(t, registry).check(t, types)
+	began := time.Now()
+	found := count(t, registry)
+	t.Logf("they were gathered in %s", time.Since(began))
+	found.check(t, types)
 }
 
 // ways are how misbehave can end.
