@@ -30,7 +30,7 @@ var roles = []Role{
 		Name: "ddl", Does: "tocsin ddl apply, verify, plan, finish and ownership",
 		rights: map[string][]string{
 			layoutTable: append([]string{"SELECT", "UPDATE"}, changing...), "biz_type": changing, "owner": changing, "doorbell": changing,
-			"relayed": changing, "node": append([]string{"SELECT"}, changing...), taskFile: changing,
+			"relayed": changing, "node": append([]string{"SELECT", "DELETE"}, changing...), taskFile: changing,
 		},
 	},
 	{

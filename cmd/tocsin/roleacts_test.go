@@ -84,7 +84,7 @@ func (u *roleUser) serveAll(turn int) error {
 	n := u.serve(fmt.Sprintf("limited%d", turn))
 	u.waitFor("the tasks are done, or something is refused", func() bool {
 		refused := strings.Contains(n.log.String(), "denied")
-		return refused || !u.lacks && u.notDone() == 0
+		return refused || (!u.lacks || u.atEnd) && u.notDone() == 0
 	})
 	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
