@@ -7,7 +7,7 @@
 //	            +--> Verify --> what is missing or differs
 //	two configs ---> Move ----> retire the old copy, compare, activate the new one
 //
-// The SQL files describe the newest schema version. additions holds what came with
+// The SQL files describe the newest schema version. additions lists what came with
 // each version after the first:
 //
 //	version 1 --Apply--> version 2 that works with programs for 1 --Finish--> for 2 only

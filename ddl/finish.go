@@ -16,9 +16,9 @@ type Finished struct {
 	Databases int // how many were changed
 }
 
-// Finish ends an upgrade: from now on every database refuses programs for an older schema version, and programs may
-// write what the newest has. It refuses unless all tables of all servers are of that version. It may be run again, and
-// goes on where it was interrupted.
+// Finish ends an upgrade: from then on every database refuses programs for an older schema version, and programs may
+// write the newest columns and tables. It fails unless all tables of all servers have the newest version. It may be run
+// again, and goes on where it was interrupted.
 func Finish(ctx context.Context, cfg tocsin.Config) (Finished, error) {
 	findings, err := Verify(ctx, cfg)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 // lockStep is how many seconds a statement waits for the lock: less than the time-out of reading its answer.
 const lockStep = 5
 
-// lock has one Apply at a time migrate the databases of a server that hold the same cluster. It saves two of them from
-// getting in each other's way; each change is safe without it. The lock needs no right, and goes with its connection, and so
-// with a process that is killed.
+// lock lets one Apply at a time migrate a cluster's databases on a server, so that two of them don't wait for each other's
+// ALTERs; each change is safe without it. The lock needs no privilege, and ends with its connection, so also when the
+// process is killed.
 func (s *site) lock(ctx context.Context, wait time.Duration) (unlock func(), err error) {
 	conn, err := s.DB.Conn(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *site) tryLock(ctx context.Context, conn *sql.Conn, wait time.Duration) 
 	return taken.Int64 == 1, nil
 }
 
-// holder is the error of who could not take the lock.
+// holder returns the error of an Apply that could not take the lock.
 func (s *site) holder(ctx context.Context) error {
 	var id sql.NullInt64
 	if err := s.DB.QueryRowContext(ctx, holderOfMigration, s.lockName()).Scan(&id); err != nil && mysql.ClassOf(err) != mysql.Canceled {

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// patience is how long an ALTER may wait for those who use its table: all who come later wait behind it.
+	// patience is how long an ALTER may wait for transactions that use its table. Later statements wait behind it.
 	patience = 100 * time.Millisecond
-	// gentleRounds is how often MariaDB is asked for a table that nobody uses at that moment. A table that is always in
-	// use is then waited for, as on MySQL.
+	// gentleRounds is in how many rounds MariaDB's ALTERs don't wait. A table that is in use each time is then waited
+	// for, as on MySQL.
 	gentleRounds = 5
 )
 
-// upgrade is what one server needs to be of the newest schema version.
+// upgrade is what one server lacks of the newest schema version.
 type upgrade struct {
 	*site
-	changes []change // of tables that stand
+	changes []change // of tables that exist
 	older   []int    // databases whose layout row says an older version
 }
 
-// needed reads what a server needs. It changes nothing.
+// needed reads what a server lacks. It changes nothing.
 func (s *site) needed(ctx context.Context, want map[string]structure) (*upgrade, error) {
 	u := &upgrade{site: s}
 	for _, db := range s.Databases {
@@ -77,8 +77,8 @@ func (a *application) migrate(ctx context.Context) error {
 	})
 }
 
-// upgrade alters the tables of one server, those that nobody holds first, and writes the new version into the databases
-// that are done, also beside an error.
+// upgrade alters the tables of one server, those that no transaction holds first, and writes the new version into the
+// databases that are done, even if it returns an error.
 func (a *application) upgrade(ctx context.Context, u *upgrade) error {
 	left, err := a.alterAll(ctx, u)
 	busy := map[string]bool{}
@@ -122,7 +122,7 @@ func (a *application) alterAll(ctx context.Context, u *upgrade) (left []change, 
 	}
 }
 
-// alterRound tries each change once. held is why the last of those that are left could not be made.
+// alterRound tries each change once. held is the error of the last table that was in use.
 func (a *application) alterRound(ctx context.Context, u *upgrade, changes []change, patient bool) (left []change, held, err error) {
 	for i, c := range changes {
 		switch err := u.change(ctx, c, patient); {
@@ -158,7 +158,7 @@ func (u *upgrade) change(ctx context.Context, c change, patient bool) error {
 	return fmt.Errorf("server %s: alter %s: %w", u.Name, c.table.full(), err)
 }
 
-// made reports whether a change stands.
+// made reports whether a table has what a change adds.
 func (u *upgrade) made(ctx context.Context, c change) (bool, error) {
 	want, err := expectationsAt(tocsin.SchemaVersion)
 	if err != nil {

@@ -26,7 +26,7 @@ type Options struct {
 	Parallel        int                   // connections to each server, and two more while tables are altered; 0 means 4, at most 64
 	Progress        func(done, total int) // tables that stand, of all; called often, by one goroutine at a time; nil: no calls
 	Migrated        func(done, total int) // tables that were altered, of those to alter; called as Progress is
-	Wait            time.Duration         // how long to wait for transactions that hold all tables left to alter, and for another Apply; 0 means 1 min
+	Wait            time.Duration         // how long to go on while no table can be altered, as transactions use all that are left, and to wait for another Apply; 0 means 1 min
 
 	worksWith int // what new databases say; 0: SchemaVersion
 }

@@ -100,7 +100,8 @@ WHERE id = 1
             AND ({what})) >= {count}`
 )
 
-// finishLayout has programs for older schema versions refused. Primary key. Zero rows: they are, or the database is older.
+// finishLayout makes a database refuse programs for older schema versions. Primary key. Zero rows: it does already, or its
+// tables are older.
 const finishLayout = "UPDATE /* tocsin ddl finish */ `{database}`.layout" + `
 SET works_with = {version}
 WHERE id = 1
@@ -129,8 +130,8 @@ LIMIT 1`
 	deleteNodes = "DELETE /* tocsin ddl ownership */ FROM `{database}`.node"
 )
 
-// takeMigration waits for the right to migrate the databases of a server; holderOfMigration returns the connection that
-// has it, NULL if none does. The right goes with its connection. Parameters: the lock's name, and how many seconds to wait.
+// takeMigration waits for the lock of those who migrate databases of a server; holderOfMigration returns the connection that
+// has it, NULL if none does. The lock ends with its connection. Parameters: the lock's name, and how many seconds to wait.
 const (
 	takeMigration = `SELECT /* tocsin ddl migrate */
     GET_LOCK(?, ?)`

@@ -34,10 +34,9 @@ func (f Finding) String() string {
 // of database and table; none means that all is well. What is there beyond that
 // is reported only where it would refuse Tocsin's rows: a further unique index,
 // or a further column that must be given a value. A database of an older schema
-// version is a finding, as it is to be migrated; its tables are compared with that
-// version. Tables whose statistics the
-// server counts anew by itself, as those that were made by earlier versions, are
-// one warning a database. It changes nothing. The error names the servers that
+// version is a finding; its tables are compared with that version. Tables whose
+// statistics the server recalculates are one warning a database. It changes
+// nothing. The error names the servers that
 // could not be asked; the findings are of the others.
 func Verify(ctx context.Context, cfg tocsin.Config) ([]Finding, error) {
 	opt, err := Options{}.withDefaults(cfg)

@@ -8,16 +8,16 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// addition is what a schema version has and the one before it has not.
+// addition is a table, or columns of one, that came with a schema version.
 type addition struct {
 	version int
 	file    string   // SQL file of the table, or of the task tables
 	columns []string // the last ones of the file, in its order; none: the table itself is new
 }
 
-// additions are the way from each schema version to the next. The SQL files describe the newest one; a database is of a
-// version if it has all that came up to then. What it lacks is read from the server each time, and never remembered:
-// so a migration goes on wherever it stopped.
+// additions lead from each schema version to the next. The SQL files describe the newest version. A database has a
+// version if it has all additions up to that version. What it lacks is read from the server each time and stored
+// nowhere, so a migration goes on wherever it stopped.
 var additions = []addition{
 	{version: 2, file: layoutTable, columns: []string{"ownership"}},
 	{version: 2, file: taskFile, columns: []string{"headers", "biz_key"}},
@@ -45,7 +45,7 @@ func later(file string, version int) (columns []string) {
 	return columns
 }
 
-// expectationsAt reads the SQL files, by name, as they are good for tables of a schema version: these may have what came
+// expectationsAt returns, by SQL file, what tables of a schema version must have. They may also have columns that came
 // later.
 func expectationsAt(version int) (map[string]structure, error) {
 	want := map[string]structure{}
@@ -72,8 +72,8 @@ type change struct {
 
 const addColumn = "ADD COLUMN "
 
-// changesTo returns what a stored table needs to be of the newest version: its columns, which are INSTANT, and apart
-// from them, since MySQL refuses both together, that its statistics are not counted anew.
+// changesTo returns the ALTERs that a stored table needs: its new columns, which are INSTANT, and the statistics option in
+// a statement of its own, since MySQL refuses both together.
 func changesTo(t table, want, stored structure) (all []change) {
 	var parts []string
 	for _, name := range later(t.file, 0) {
@@ -90,8 +90,8 @@ func changesTo(t table, want, stored structure) (all []change) {
 	return all
 }
 
-// alter renders the statement, without a semicolon. MariaDB then waits for nobody who uses the table; MySQL, which has
-// no such option, takes that part for a comment.
+// alter renders the statement, without a semicolon. On MariaDB it fails at once if the table is in use; for MySQL, which
+// has no such option, that part is a comment.
 func (c change) alter() string {
 	return strings.NewReplacer("{database}", c.table.database, "{table}", c.table.name, "{change}", c.text).Replace(alterTable)
 }

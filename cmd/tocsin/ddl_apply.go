@@ -75,7 +75,7 @@ func (a *app) applyDDL(cmd *cobra.Command, opt ddl.Options) error {
 	})
 }
 
-// upgraded says what became of older tables, and what is left to do.
+// upgraded writes what was migrated, and what is left to do.
 func (d appliedDDL) upgraded(w io.Writer) {
 	if d.Altered > 0 || d.From > 0 && d.From < d.Version {
 		fmt.Fprintf(w, "schema version %d, was %d: %d changes to tables\n", d.Version, d.From, d.Altered)
@@ -108,8 +108,8 @@ func newDDLFinish(a *app) *cobra.Command {
 	return cmd
 }
 
-// noOlderNode refuses to finish while a node of an older program is registered. One that was started before it was
-// refused may not look at the layout row again.
+// noOlderNode fails while a node of an older program is registered. Such a node may not read the layout row again after
+// its start, and would go on.
 func (a *app) noOlderNode(ctx context.Context) error {
 	groups, err := a.nodes(ctx, "")
 	if err != nil {

@@ -62,7 +62,7 @@ func (r *Row) Fields() []any {
 func (r Row) Horizon() time.Duration { return time.Duration(r.HorizonMS) * time.Millisecond }
 
 // MayWrite reports whether a program may write the columns and tables that came with a schema version. Before `tocsin ddl
-// finish`, programs that can't read them are still at work.
+// finish`, programs that don't know them may still run.
 func (r Row) MayWrite(version int) bool { return r.WorksWith >= version }
 
 // Want is what the config says of every database.

@@ -24,10 +24,10 @@ const selectID = `SELECT /* tocsin brief */ CONNECTION_ID()`
 // interrupted is the number of the error of a statement that was killed.
 const interrupted = 1317
 
-// ExecBriefly runs a statement that needs a table to itself, an ALTER say, over a connection of its own. While such a
-// statement waits for the transactions that use the table, whoever comes later waits behind it; so it is killed if it
-// waits for longer than patience, with an error that is Contended. A statement that works is not killed, however long
-// it takes. It needs two connections of the pool.
+// ExecBriefly runs a statement that needs a table for itself, such as an ALTER, over a connection of its own. While it
+// waits for transactions that use the table, later statements on the table wait behind it. So it is killed when it has
+// waited for longer than patience; the error is Contended. A statement that no longer waits is not killed, however long
+// it takes. ExecBriefly needs two connections of the pool.
 func ExecBriefly(ctx context.Context, db *sqlx.DB, patience time.Duration, query string) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func killWaiting(ctx context.Context, db *sqlx.DB, id int64) bool {
 	return true
 }
 
-// gaveUp makes a statement that was killed one that waited for too long.
+// gaveUp turns the error of a statement that was killed into a lock time-out.
 func gaveUp(err error, killed bool, patience time.Duration) error {
 	var said *driverlib.MySQLError
 	if killed && errors.As(err, &said) && said.Number == interrupted {
