@@ -266,7 +266,20 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	u.run("ddl", "verify").says(t, "as they should be: schema version 2")
 	time.Sleep(u.size.rest)
 	u.oldIsRefused()
+	u.goBack()
 	u.verdict(byOld, newService.stop(t))
+}
+
+// goBack undoes `ddl finish`, as docs/operations.md says, tries the old client, and finishes again.
+func (u *upgradeRun) goBack() {
+	u.t.Helper()
+	for db := range u.layout.Databases {
+		u.exec("UPDATE " + u.layout.Database(db) + ".layout SET works_with = 1 WHERE id = 1")
+	}
+	if out, code := u.byOld("task", "add", "--type", "coupon.remind", "--biz-id", "1", "--in", "2s"); code != exitOK {
+		u.t.Errorf("after going back, the old client: exit code %d\n%s", code, out)
+	}
+	u.run("ddl", "finish").says(u.t, "until now those for version 1 worked")
 }
 
 // oldIsRefused tries the old commands after `ddl finish`.
