@@ -13,7 +13,7 @@ import (
 // logSlow has the server note every statement of 10 ms or more of the sessions that begin from now on.
 func (u *upgradeRun) logSlow() {
 	u.t.Helper()
-	for _, set := range []string{"log_output = 'TABLE'", "long_query_time = 0.01", "slow_query_log = 1"} {
+	for _, set := range []string{"log_slow_admin_statements = 1", "log_output = 'TABLE'", "long_query_time = 0.01", "slow_query_log = 1"} {
 		u.exec("SET GLOBAL " + set)
 	}
 	u.t.Cleanup(func() { u.exec("SET GLOBAL slow_query_log = 0") })
