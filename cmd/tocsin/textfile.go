@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,17 +20,11 @@ func textfileFlag(c *cobra.Command, dir *string) {
 	c.Flags().StringVar(dir, "textfile", "", "also write the result as metrics into this directory of node_exporter's textfile collector")
 }
 
-// checkTextfile refuses the flag if the command writes no file, or could not.
+// checkTextfile refuses the flag if the command would write no file. A directory that is missing is an error after the work,
+// which is more important than its metrics.
 func checkTextfile(dir string, never bool) error {
-	switch info, err := os.Stat(dir); {
-	case dir == "":
-		return nil
-	case never:
+	if dir != "" && never {
 		return usage("--textfile: with --dry-run and --against nothing is written")
-	case err != nil:
-		return usage("--textfile: %v", err)
-	case !info.IsDir():
-		return usage("--textfile %s: not a directory", dir)
 	}
 	return nil
 }
@@ -40,13 +33,13 @@ func checkTextfile(dir string, never bool) error {
 const textfileEvery = 5 * time.Second
 
 // whileResident writes what the registry holds until work returns; nothing before a first run has ended, so that the file
-// of the process before stays until then.
+// of the process before stays until then. It returns an error if the file could not be written last.
 func whileResident(ctx context.Context, dir, name string, registry *prometheus.Registry, work func() error) error {
 	writing, end := context.WithCancel(ctx)
 	var written error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for wait.For(writing, textfileEvery) == nil && written == nil {
+		for wait.For(writing, textfileEvery) == nil { // a directory may come back
 			if hasRun(registry) {
 				written = prometheus.WriteToTextfile(filepath.Join(dir, name+".prom"), registry)
 			}

@@ -87,12 +87,22 @@ func TestPurgeAndAuditWriteATextfile(t *testing.T) {
 	}
 }
 
+func TestADirectoryThatIsMissingKeepsNoSweepFromItsTasks(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	s.overdue("coupon.remind", 2)
+	r := s.run("sweep", "--once", "--textfile", filepath.Join(t.TempDir(), "none"))
+	r.refused(t, exitFailed, "none", "no such file or directory")
+	if !strings.Contains(r.stdout, "2 overdue, 2 delivered") {
+		t.Errorf("the sweep said %q", r.stdout)
+	}
+}
+
 func TestATextfileThatWouldNotBeWrittenIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	dir := t.TempDir()
 	for _, args := range [][]string{
-		{"sweep", "--textfile", filepath.Join(dir, "none")},
 		{"sweep", "--dry-run", "--textfile", dir},
 		{"purge", "--dry-run", "--textfile", dir},
 		{"audit", "--type", "order.close", "--against", "-", "--textfile", dir},
