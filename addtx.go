@@ -14,7 +14,8 @@ import (
 // commits. The transaction must be on the server that holds the task's table,
 // else ErrOtherServer, or ErrLayout if the config's own database is wrong; any session will do, whatever its time zone, isolation
 // level and character set. A duplicate leaves the transaction usable; after any
-// other error roll it back.
+// other error roll it back. MariaDB's 1020 (a row is newer than the snapshot) and
+// 1213 (deadlock) mean: repeat the transaction.
 func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (added Added, err error) {
 	defer c.observeAdd("add_tx", c.begin(), t, &added, &err)
 	if err := noTx(ctx, tx); err != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
@@ -32,15 +34,23 @@ func sessions(tb testing.TB) map[string]string {
 }
 
 // begin begins a transaction as a program in China may do it, and takes its
-// snapshot.
+// snapshot. Rows that are newer may be locked, which MariaDB from 11.6.2 on refuses
+// by default.
 func begin(tb testing.TB, db *sql.DB) *sql.Tx {
+	tb.Helper()
+	return beginWith(tb, db, "OFF")
+}
+
+// beginWith is begin with a value of MariaDB's innodb_snapshot_isolation.
+func beginWith(tb testing.TB, db *sql.DB, snapshotIsolation string) *sql.Tx {
 	tb.Helper()
 	tx, err := db.BeginTx(tb.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = tx.Rollback() })
-	for _, q := range []string{"SET time_zone = '+08:00'", "START TRANSACTION WITH CONSISTENT SNAPSHOT"} {
+	zone := "SET time_zone = '+08:00' /*M!110602 , innodb_snapshot_isolation = " + snapshotIsolation + " */"
+	for _, q := range []string{zone, "START TRANSACTION WITH CONSISTENT SNAPSHOT"} {
 		rows, err := tx.QueryContext(tb.Context(), q)
 		if err != nil {
 			tb.Fatal(err)
@@ -129,6 +139,31 @@ func TestChangesFromAnySession(t *testing.T) {
 				t.Errorf("%s, %s: cancel %+v, twice %+v", name, kind, gone, twice)
 			}
 		}
+	}
+}
+
+// With innodb_snapshot_isolation a row that is newer than the transaction's snapshot can't be locked: error 1020.
+func TestATransactionThatIsRefusedForItsSnapshotMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	db := session(t, devtest.DSN(t), "")
+	task := remind.New(5, "x", tocsin.In(day)).Dedup("k")
+	tx := beginWith(t, db, "ON")
+	first := add(t, c, task)
+	second, err := c.AddTx(t.Context(), tx, task)
+	var refused *mysql.MySQLError
+	if errors.As(err, &refused) && refused.Number == 1020 {
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		tx = beginWith(t, db, "ON")
+		second, err = c.AddTx(t.Context(), tx, task)
+	}
+	if err != nil || !second.Existing || second.JobID != first.JobID {
+		t.Errorf("%+v, then %+v, %v", first, second, err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Error(err)
 	}
 }
 
