@@ -5,27 +5,28 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// slowSite has callbacks that take as long as they are told to, or until the test
-// ends. It gives a channel that tells when one has begun.
-func slowSite(t *testing.T, takes time.Duration) (*site, <-chan struct{}) {
+// slowSite has callbacks that answer when answer is called, or the test ends. begun
+// tells when one has begun.
+func slowSite(t *testing.T) (s *site, begun <-chan struct{}, answer func()) {
 	t.Helper()
-	begun, end := make(chan struct{}, 100), make(chan struct{})
+	began, end := make(chan struct{}, 100), make(chan struct{})
+	answer = sync.OnceFunc(func() { close(end) })
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		begun <- struct{}{}
+		began <- struct{}{}
 		select {
-		case <-time.After(takes):
 		case <-end:
 		case <-r.Context().Done():
 		}
 	}))
 	t.Cleanup(slow.Close)
-	t.Cleanup(func() { close(end) })
-	s := bareSite(t)
+	t.Cleanup(answer)
+	s = bareSite(t)
 	s.applyDDL()
 	s.write("biz.yaml", fmt.Sprintf(`biz_types:
   - name: coupon.remind
@@ -36,7 +37,7 @@ func slowSite(t *testing.T, takes time.Duration) (*site, <-chan struct{}) {
       allow: [127.0.0.0/8]
 `, slow.URL))
 	s.run("biz", "apply", "biz.yaml").ok(t)
-	return s, begun
+	return s, began, answer
 }
 
 // inHand is how many deliveries a node has when it is stopped, over all its tables.
@@ -63,12 +64,12 @@ func stopInDelivery(s *site, begun <-chan struct{}, more ...string) (n *serving,
 
 func TestAStopReleasesTheTablesAtOnceAndSettlesALongCallback(t *testing.T) {
 	t.Parallel()
-	const takes = 30 * time.Second
-	s, begun := slowSite(t, takes)
+	s, begun, answer := slowSite(t)
 	s.write("patient.yaml", s.yaml(s.layout, s.dsn())+"node:\n  drain_timeout: 50s\n")
 	n, at := stopInDelivery(s, begun, "--config", "patient.yaml")
 	s.ownedBy(map[string]int{"heir": 8})
 	released := time.Since(at)
+	answer()
 	if err := n.Wait(); err != nil {
 		t.Errorf("exit after SIGTERM: %v", err)
 	}
@@ -86,7 +87,7 @@ func TestAStopReleasesTheTablesAtOnceAndSettlesALongCallback(t *testing.T) {
 
 func TestAStopCutsOffWhatTakesLongerThanTheDrainTimeout(t *testing.T) {
 	t.Parallel()
-	s, begun := slowSite(t, time.Hour)
+	s, begun, _ := slowSite(t)
 	s.write("hasty.yaml", s.yaml(s.layout, s.dsn())+"node:\n  drain_timeout: 2s\n")
 	n, at := stopInDelivery(s, begun, "--config", "hasty.yaml")
 	if err := n.Wait(); err != nil {
