@@ -118,8 +118,10 @@ func memory(o Options) (pool, log int) {
 		perRow     = 700       // bytes, with its indexes
 		perRowLog  = 1000
 		largestLog = 4 << 30
+		unit       = 128 << 20 // MySQL rounds up to it, and would have more memory than MariaDB
 	)
 	pool = 128<<20 + o.Layout.Total()*perTable + o.rows()*perRow
+	pool = (pool + unit - 1) / unit * unit
 	log = 64<<20 + o.Layout.Total()*perTable/2 + o.rows()*perRowLog
 	return pool, min(log, largestLog)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,24 @@ func TestCommittedRowsSurviveAKill(t *testing.T) {
 				t.Errorf("read %d", got)
 			}
 		})
+	}
+}
+
+// What is measured on one server is compared with another's: memory and durability are the same on all.
+func TestDurableServersOfAllProductsHaveTheSameSettings(t *testing.T) {
+	t.Parallel()
+	const memory = 384 << 20
+	db := open(t, startTest(t, MariaDBConfig{Durable: true, Memory: memory}).DSN())
+	for name, want := range map[string]string{
+		"innodb_buffer_pool_size":        strconv.Itoa(memory),
+		"innodb_flush_log_at_trx_commit": "1",
+		"innodb_flush_method":            "O_DIRECT",
+		"innodb_doublewrite":             "1",
+		"log_bin":                        "0",
+	} {
+		if got := query[string](t, db, "SELECT @@"+name); got != want && !(want == "1" && got == "ON") {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
 	}
 }
 
