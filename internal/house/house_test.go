@@ -33,12 +33,19 @@ func TestPackagesAreDocumented(t *testing.T)    { holds(t, PackageDocs) }
 func TestExportedNamesAreDocumented(t *testing.T) {
 	holds(t, ExportedDocs)
 }
-func TestNamesSayWhatIsInside(t *testing.T)     { holds(t, Names) }
-func TestNothingSleeps(t *testing.T)            { holds(t, Sleep) }
-func TestTablesAreWalkedInOneWay(t *testing.T)  { holds(t, Walks) }
-func TestGroupsReturnErrors(t *testing.T)       { holds(t, Groups) }
-func TestNoTestIsSkippedSilently(t *testing.T)  { holds(t, Skips) }
-func TestMakeTestSQLMissesNone(t *testing.T)    { holds(t, Servers) }
+func TestNamesSayWhatIsInside(t *testing.T)    { holds(t, Names) }
+func TestNothingSleeps(t *testing.T)           { holds(t, Sleep) }
+func TestTablesAreWalkedInOneWay(t *testing.T) { holds(t, Walks) }
+func TestGroupsReturnErrors(t *testing.T)      { holds(t, Groups) }
+func TestNoTestIsSkippedSilently(t *testing.T) { holds(t, Skips) }
+func TestMakeTestSQLMissesNone(t *testing.T)   { holds(t, Servers) }
+func TestTheGateTestsASecondServer(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("../../.ci/run")
+	if err != nil || !strings.Contains(string(script), "\nmake test-sql SERVER=mysql\n") {
+		t.Errorf("%v: .ci/run does not run make test-sql on MySQL:\n%s", err, script)
+	}
+}
 func TestNoPathOfOneMachine(t *testing.T)       { holds(t, Paths) }
 func TestDocumentsNameRealTargets(t *testing.T) { holds(t, Targets) }
 
