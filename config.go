@@ -9,12 +9,18 @@ import (
 	"github.com/tocsinhq/tocsin/internal/name"
 )
 
-// Server is one MySQL endpoint, a primary, and the databases it holds.
+// Server is one MySQL server, a primary, and the databases it holds.
 type Server struct {
-	Name      string // as shown in errors, logs and metrics; "" takes the DSN's address
-	DSN       string // go-sql-driver/mysql form, user:password@tcp(host:port)/; a database in it is ignored
-	Databases []int  // database numbers, 0-based; nil on a single server means all
-	MaxConns  int    // open connections of a process, at most: a client and a node with the same Server divide them; 0 means 16
+	Name string // as shown in errors, logs and metrics; "" takes the DSN's addresses
+
+	// DSN has the form of go-sql-driver/mysql, user:password@tcp(host:port)/; a database in it
+	// is ignored. It may name several addresses, a primary and its replicas,
+	// user:password@tcp(db1a:3306,db1b:3306)/: the one that takes writes and holds the same
+	// databases is used, and found anew after a fail-over.
+	DSN string
+
+	Databases []int // database numbers, 0-based; nil on a single server means all
+	MaxConns  int   // open connections of a process, at most: a client and a node with the same Server divide them; 0 means 16
 
 	// TLS of the connections, overriding the DSN; nil means that the DSN decides. An
 	// empty ServerName means the DSN's host.
@@ -91,6 +97,7 @@ func (c Config) Specs() []mysql.Spec {
 			}
 		}
 		specs[i] = mysql.Spec{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns, TLS: s.TLS, Share: c.Layout.prefix()}
+		specs[i].Marker = c.marker(specs[i])
 	}
 	return specs
 }

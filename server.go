@@ -30,6 +30,7 @@ type facts struct {
 	packet  int           // max_allowed_packet, bytes
 	now     time.Time     // the server's clock when it was read
 	read    time.Time     // this machine's, then
+	term    int64         // then: after a move to another address the clock is another
 	refused map[int]error // database number -> why it must not be used
 
 	problems map[int]layoutrow.Problem // the problems behind refused
@@ -50,7 +51,7 @@ const lookAgain = time.Second
 // server if none of its databases may be used. A refusal is not kept: the next call
 // asks again, so mending the server is enough.
 func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, error) {
-	if f := s.facts.Load(); f != nil && f.cluster == want.Cluster {
+	if f := s.facts.Load(); f != nil && f.cluster == want.Cluster && f.term == s.Term() {
 		return f, nil
 	}
 	return s.check(ctx, want)
@@ -133,6 +134,7 @@ type queryer interface {
 // look reads the layout rows of all the server's databases and compares them with the
 // config. An error concerns the whole server.
 func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*facts, error) {
+	term := s.Term()
 	found, failed, err := s.layouts(ctx, over)
 	if err != nil {
 		return nil, s.explain(err)
@@ -144,7 +146,7 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	}
 	want.Identity = s.agreed.Agreed()
 	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
-	f := &facts{read: time.Now(), refused: map[int]error{}}
+	f := &facts{read: time.Now(), term: term, refused: map[int]error{}}
 	f.problems = want.Judge(s.Databases, rows, failed, where)
 	for db, problem := range f.problems {
 		f.refused[db] = refusalOf(problem)

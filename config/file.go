@@ -41,10 +41,10 @@ type Layout struct {
 	Ownership string `yaml:"ownership"` // etcd: nodes own tables, by keys in etcd; rows: every node claims each row, and etcd is not used; "": etcd
 }
 
-// Server is one MySQL endpoint, a primary.
+// Server is one MySQL server, a primary, with its replicas if the DSN names them.
 type Server struct {
 	Name        string    `yaml:"name"`         // in messages, logs and metrics; "": the address
-	DSN         string    `yaml:"dsn"`          // user:password@tcp(host:port)/; ${NAME} is replaced
+	DSN         string    `yaml:"dsn"`          // user:password@tcp(host:port)/ or user:password@tcp(host:port,host:port)/, see tocsin.Server; ${NAME} is replaced
 	PasswordEnv string    `yaml:"password_env"` // variable that holds the password, instead of the one in dsn
 	Databases   Databases `yaml:"databases"`    // numbers and ranges; may be left out for a single server
 	MaxConns    int       `yaml:"max_conns"`    // open connections of each process at most, 4 to 10000; 0: 16

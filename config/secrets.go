@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/go-sql-driver/mysql"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 var (
@@ -45,15 +45,11 @@ func (x *expansion) server(s *Server, path string) {
 		return
 	}
 	password := x.variable(s.PasswordEnv, path+".password_env")
-	dsn, err := mysql.ParseDSN(s.DSN)
+	dsn, err := mysql.WithPassword(s.DSN, password)
 	if err != nil {
-		return // told with the DSN
+		x.found = append(x.found, problem{path + ".password_env", err})
 	}
-	if dsn.Passwd != "" {
-		x.found = append(x.found, problem{path + ".password_env", fmt.Errorf("the dsn holds a password too: use one of them")})
-	}
-	dsn.Passwd = password
-	s.DSN = dsn.FormatDSN()
+	s.DSN = dsn // what is wrong with it is told with the DSN
 }
 
 // certificates reads the files of a server's tls. Validation checks that cert and key

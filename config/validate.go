@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/internal/schedule"
 )
@@ -91,13 +91,13 @@ func (c *check) servers(f File) {
 	names := map[string]bool{}
 	for i, s := range f.Servers {
 		path := fmt.Sprintf("$.servers[%d]", i)
-		dsn, err := mysql.ParseDSN(s.DSN)
+		tls, err := mysql.Check(s.DSN)
 		c.refuse(s.DSN == "", path, "server %s: needs a dsn", label(s, i))
-		c.refuse(s.DSN != "" && err != nil, path+".dsn", "server %s: the dsn is not of the form user:password@tcp(host:port)/", label(s, i))
+		c.refuse(s.DSN != "" && err != nil, path+".dsn", "server %s: %w", label(s, i), err)
 		c.refuse(s.MaxConns != 0 && (s.MaxConns < minConns || s.MaxConns > maxConns), path+".max_conns",
 			"server %s: max_conns %d: use %d to %d", label(s, i), s.MaxConns, minConns, maxConns)
 		c.refuse(s.TLS.lacksHalf(), path+".tls", "server %s: tls needs both cert and key, or neither", label(s, i))
-		c.refuse(s.TLS != TLS{} && err == nil && dsn.TLSConfig != "", path+".tls", "server %s: the dsn has a parameter tls too: use one of them", label(s, i))
+		c.refuse(s.TLS != TLS{} && tls, path+".tls", "server %s: the dsn has a parameter tls too: use one of them", label(s, i))
 		c.refuse(s.Name != "" && names[s.Name], path+".name", "two servers are named %s", s.Name)
 		names[s.Name] = true
 		c.note(path+".name", name.CheckShown("server", s.Name))

@@ -32,6 +32,8 @@ type seeingConn struct {
 	patience time.Duration                       // of a read
 	observe  func(took time.Duration, err error) // nil: nobody does
 	demoted  bool                                // the server refused a write
+	home     *home                               // of several addresses, else nil
+	link     *link                               // with home
 	seen     any
 	at       time.Time
 }
@@ -57,17 +59,36 @@ func LookOnce[T any](ctx context.Context, conn *sql.Conn, every time.Duration, l
 
 // worded adds to a statement's error the reason that the driver hides.
 func (c *seeingConn) worded(err error, begin time.Time) error {
+	if err == nil {
+		return nil
+	}
 	var said *driverlib.MySQLError
 	if errors.As(err, &said) && byNumber[said.Number] == Demoted {
 		c.demoted = true
-		return demoted{said}
+		err = demoted{said}
+	} else {
+		err = unanswered(err, begin, c.patience)
 	}
-	return unanswered(err, begin, c.patience)
+	if c.home != nil && ClassOf(err).OfServer() {
+		c.home.hurry()
+	}
+	return err
 }
 
 // IsValid is false for a connection to a server that takes no writes: a new
 // connection may lead to the primary.
-func (c *seeingConn) IsValid() bool { return !c.demoted && c.driverConn.IsValid() }
+func (c *seeingConn) IsValid() bool { return !c.demoted && !c.cut() && c.driverConn.IsValid() }
+
+// ResetSession refuses a connection to an address that is not in use any more.
+func (c *seeingConn) ResetSession(ctx context.Context) error {
+	if c.cut() {
+		return driver.ErrBadConn
+	}
+	return c.driverConn.ResetSession(ctx)
+}
+
+// cut reports whether another address is in use.
+func (c *seeingConn) cut() bool { return c.link != nil && c.link.gone.Load() }
 
 // demoted is driver.ErrBadConn with the text of the server. So database/sql connects
 // again, and repeats a statement if that is safe.

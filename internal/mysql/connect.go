@@ -41,7 +41,7 @@ SET SESSION
 // Spec names one server and the numbers of the databases it holds.
 type Spec struct {
 	Name      string        // as shown in errors and metrics; "" takes the DSN's address
-	DSN       string        // go-sql-driver/mysql form; a database in it is ignored
+	DSN       string        // go-sql-driver/mysql form, with one address or several; a database in it is ignored
 	Databases []int         // database numbers, 0-based
 	MaxConns  int           // open connections at most; 0 means DefaultMaxConns
 	TLS       *tls.Config   // overrides the DSN; nil means that the DSN decides
@@ -51,8 +51,8 @@ type Spec struct {
 	// WaitTimeout is how long the server waits for a client, whole seconds: for its next statement, and for it to take a
 	// result. Then it rolls back and ends the session. 0 leaves that to the server.
 	WaitTimeout time.Duration
-
-	Observe func(took time.Duration, err error) // called after each statement, concurrently, with the time to its first answer; must be quick; nil: not called
+	Marker      Marker                              // of the databases, to tell several addresses apart
+	Observe     func(took time.Duration, err error) // called after each statement, concurrently, with the time to its first answer; must be quick; nil: not called
 }
 
 // Server is one open pool. Safe for concurrent use.
@@ -61,34 +61,53 @@ type Server struct {
 	Databases []int
 	DB        *sqlx.DB
 	waits     *waits
+	home      *home         // nil if there is one address
+	moved     chan struct{} // 1 slot, see Moved; nil if there is one address
 }
 
-// Open makes a pool for one server. It does not connect: an unreachable server
-// shows at the first statement.
+// Open makes a pool for one server. It does not wait for a connection: an unreachable server
+// shows at the first statement. If the DSN names several addresses, the pool uses the one that
+// takes writes, and moves when another one does (see home).
 func Open(spec Spec) (*Server, error) {
-	cfg, err := parseDSN(spec.DSN)
+	targets, err := spec.targets()
 	if err != nil {
 		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
 	}
 	if spec.Name == "" {
-		spec.Name = cfg.Addr
+		spec.Name = Address(spec.DSN)
 	}
-	if spec.TLS != nil { // the driver clones it
-		cfg.TLS, cfg.AllowFallbackToPlaintext = spec.TLS, false
+	server := &Server{Name: spec.Name, Databases: spec.Databases, waits: newWaits()}
+	connector := &sessionConnector{to: &targets[0], session: spec.session(), waits: server.waits, observe: spec.Observe}
+	if len(targets) > 1 {
+		server.moved = make(chan struct{}, 1)
+		server.home = enterHome(spec, targets, server.moved)
+		connector.home, connector.moved = server.home, server.moved
 	}
-	conn, err := driverlib.NewConnector(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
-	}
-	waits := newWaits()
-	connector := &sessionConnector{Connector: conn, session: spec.session(), waits: waits, patience: cfg.ReadTimeout, observe: spec.Observe}
-	db := sqlx.NewDb(newDB(connector), "mysql")
-	connector.leave = spec.limit(db.DB)
+	server.DB = sqlx.NewDb(newDB(connector), "mysql")
+	connector.leave = spec.limit(server.DB.DB)
 	if spec.IdleTime <= 0 {
 		spec.IdleTime = DefaultIdleTime
 	}
-	db.SetConnMaxIdleTime(spec.IdleTime)
-	return &Server{Name: spec.Name, Databases: spec.Databases, DB: db, waits: waits}, nil
+	server.DB.SetConnMaxIdleTime(spec.IdleTime)
+	return server, nil
+}
+
+// targets prepares connections to each address.
+func (s Spec) targets() ([]target, error) {
+	all, err := parseDSN(s.DSN)
+	if err != nil {
+		return nil, err
+	}
+	targets := make([]target, len(all))
+	for i, cfg := range all {
+		if s.TLS != nil { // the driver clones it
+			cfg.TLS, cfg.AllowFallbackToPlaintext = s.TLS, false
+		}
+		if targets[i], err = newTarget(cfg, len(all) > 1); err != nil {
+			return nil, err
+		}
+	}
+	return targets, nil
 }
 
 // waiting is added to session for a WaitTimeout.
@@ -118,13 +137,17 @@ func (s Spec) limit(db *sql.DB) (leave func()) {
 	return func() {}
 }
 
-// parseDSN sets what Tocsin's statements rely on over what the DSN says. Its
+// parseDSN sets what Tocsin's statements rely on over what the DSN says, for each address. Its
 // errors never hold the DSN, and so no password.
-func parseDSN(dsn string) (*driverlib.Config, error) {
-	cfg, err := driverlib.ParseDSN(dsn)
-	if err != nil {
-		return nil, errors.New("the DSN is not of the form user:password@tcp(host:port)/")
+func parseDSN(dsn string) ([]*driverlib.Config, error) {
+	all, err := parseAll(dsn)
+	for _, cfg := range all {
+		ours(cfg)
 	}
+	return all, err
+}
+
+func ours(cfg *driverlib.Config) {
 	cfg.DBName = ""
 	cfg.Collation = "" // session sets the character set
 	cfg.ParseTime = true
@@ -137,7 +160,6 @@ func parseDSN(dsn string) (*driverlib.Config, error) {
 	setDefault(&cfg.Timeout, DefaultDialTimeout)
 	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)
 	setDefault(&cfg.WriteTimeout, DefaultWriteTimeout)
-	return cfg, nil
 }
 
 func setDefault(d *time.Duration, value time.Duration) {
@@ -156,39 +178,78 @@ var errSlowDial = errors.New("no connection in time")
 
 // sessionConnector runs session on each connection the driver makes.
 type sessionConnector struct {
-	driver.Connector
-	session  string
-	waits    *waits
-	patience time.Duration // of a read
-	leave    func()        // see Spec.limit
-	observe  func(time.Duration, error)
+	to      *target // the only address, if home is nil
+	session string
+	home    *home // of several addresses
+	waits   *waits
+	leave   func()        // see Spec.limit
+	moved   chan struct{} // of the pool, with home
+	observe func(time.Duration, error)
 }
+
+// Driver returns the driver.
+func (c *sessionConnector) Driver() driver.Driver { return c.to.driver.Driver() }
 
 // Close is called when the pool is closed.
 func (c *sessionConnector) Close() error {
 	c.leave()
+	if c.home != nil {
+		c.home.leave(c.moved)
+	}
 	return nil
 }
 
+// Connect connects to the address in use. If another one is used before the connection is
+// made, it connects to that.
 func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if c.home == nil {
+		return c.connect(ctx, c.to, nil)
+	}
+	for {
+		m, l, err := c.home.link(ctx)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := c.connect(l.ctx, &m.target, l)
+		switch {
+		case err == nil:
+			return conn, nil
+		case l.gone.Load() && ctx.Err() == nil:
+			continue
+		}
+		c.home.unlink(l)
+		c.home.hurry()
+		return nil, err
+	}
+}
+
+// connect makes a connection to an address. With a link, that must take writes.
+func (c *sessionConnector) connect(ctx context.Context, to *target, l *link) (*seeingConn, error) {
 	asked := c.waits.begin()
-	conn, err := c.connect(ctx)
+	conn, err := to.connect(ctx)
 	if err != nil {
 		asked.end()
 		return nil, err
 	}
-	seeing := &seeingConn{driverConn: conn, asked: asked, patience: c.patience, observe: c.observe}
+	seeing := &seeingConn{driverConn: conn, asked: asked, patience: to.patience, home: c.home, link: l, observe: c.observe}
 	if _, err := seeing.ExecContext(ctx, c.session, nil); err != nil {
 		_ = seeing.Close()
 		return nil, fmt.Errorf("set up session: %w", err)
 	}
+	if l == nil {
+		return seeing, nil
+	}
+	if err := takesWrites(ctx, seeing, to.addr); err != nil {
+		_ = seeing.Close()
+		return nil, err
+	}
 	return seeing, nil
 }
 
-func (c *sessionConnector) connect(ctx context.Context) (driverConn, error) {
+func (t *target) connect(ctx context.Context) (driverConn, error) {
 	begin := time.Now()
-	conn, err := c.Connector.Connect(ctx)
-	err = unanswered(err, begin, c.patience)
+	conn, err := t.driver.Connect(ctx)
+	err = unanswered(err, begin, t.patience)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w: %v", errSlowDial, err) // %v: the deadline is not the caller's
 	}
@@ -196,26 +257,4 @@ func (c *sessionConnector) connect(ctx context.Context) (driverConn, error) {
 		return nil, err
 	}
 	return conn.(driverConn), nil
-}
-
-// Address gives where a DSN leads, "db1:3306"; "" where it is none.
-func Address(dsn string) string {
-	cfg, err := driverlib.ParseDSN(dsn)
-	if err != nil {
-		return ""
-	}
-	return cfg.Addr
-}
-
-// Redact returns the DSN without its password, fit for errors and logs.
-func Redact(dsn string) string {
-	cfg, err := driverlib.ParseDSN(dsn)
-	if err != nil {
-		return "(not a DSN)"
-	}
-	var b strings.Builder
-	if cfg.User != "" {
-		b.WriteString(cfg.User + "@")
-	}
-	return b.String() + cfg.Addr
 }

@@ -86,6 +86,8 @@ func ClassOf(err error) Class {
 		return byNumber[server.Number]
 	}
 	switch {
+	case errors.Is(err, errNoPrimary):
+		return Demoted
 	case lost(err), untrusted(err):
 		return Lost
 	case errors.Is(err, driver.ErrBadConn): // also what RejectReadOnly makes of 1290

@@ -136,5 +136,8 @@ func (c *seeingConn) Ping(ctx context.Context) error {
 // Close forgets the connection.
 func (c *seeingConn) Close() error {
 	defer c.asked.end()
+	if c.link != nil {
+		defer c.home.unlink(c.link)
+	}
 	return c.driverConn.Close()
 }

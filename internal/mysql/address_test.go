@@ -1,0 +1,97 @@
+package mysql
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+func TestADSNMayNameSeveralAddresses(t *testing.T) {
+	t.Parallel()
+	for dsn, want := range map[string][]string{
+		"u:p@tcp(a:1)/":                          {"a:1"},
+		"u:p@tcp(a)/":                            {"a:3306"},
+		"u:p@tcp(a,b)/":                          {"a:3306", "b:3306"},
+		"u:p@tcp(a:1, b:2)/x?tls=true":           {"a:1", "b:2"},
+		"u:p,(/@tcp([::1]:1,[fe80::1]:2)/":       {"[::1]:1", "[fe80::1]:2"},
+		"tcp(a:1,b:1,c:1)/":                      {"a:1", "b:1", "c:1"},
+		"u@unix(/a,b)/":                          {"/a,b"},
+		"u:p@tcp(a:1,)/":                         nil,
+		"u:p@tcp(a:1,a:1)/":                      nil,
+		"u:p@tcp(a,a:3306)/":                     nil,
+		"u:p@tcp(a:1,b:2":                        nil,
+		"u:p@tcp(a:1,b:2)/?parseTime=not-a-bool": nil,
+	} {
+		if got := addresses(dsn); !slices.Equal(got, want) {
+			t.Errorf("%s: addresses %q, want %q", dsn, got, want)
+		}
+	}
+}
+
+func TestAPasswordGoesIntoADSN(t *testing.T) {
+	t.Parallel()
+	for dsn, want := range map[string]string{
+		"u@tcp(a:1)/":               "u:p@s(:/@tcp(a:1)/",
+		"u@tcp(a:1, b:2)/?tls=true": "u:p@s(:/@tcp(a:1,b:2)/?tls=true",
+		"not a DSN":                 "not a DSN",
+	} {
+		got, err := WithPassword(dsn, "p@s(:/")
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v, want %s", dsn, got, err, want)
+		}
+	}
+	if _, err := WithPassword("u:other@tcp(a:1,b:2)/", "p"); !errors.Is(err, errTwoPasswords) {
+		t.Errorf("two passwords: %v", err)
+	}
+	if got := Redact("u:secret@tcp(a:1,b:2)/"); got != "u@a:1,b:2" {
+		t.Errorf("redacted: %s", got)
+	}
+}
+
+func TestTransactionsAreCounted(t *testing.T) {
+	t.Parallel()
+	for gtids, want := range map[string]uint64{
+		"":                0,
+		"0-1-4711":        4711,
+		"0-1-4711,1-2-89": 4800,
+		"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7,\n4e11fa47-71ca-11e1-9e33-c80aa9429562:3": 7,
+		"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:domain:1-3":                                 8,
+	} {
+		if got := transactions(gtids); got != want {
+			t.Errorf("%q: %d, want %d", gtids, got, want)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	primary, replica, dead := sight{seen: true, marker: "a"}, sight{seen: true, readOnly: true}, sight{seen: true, err: errNoPrimary}
+	foreign, bare := sight{seen: true, marker: "b"}, sight{seen: true}
+	left, ahead := sight{seen: true, marker: "a", left: true}, sight{seen: true, marker: "a", position: 9}
+	for name, c := range map[string]struct {
+		using  int
+		marker string
+		all    []sight
+		want   int
+	}{
+		"the one that takes writes":                   {-1, "", []sight{replica, primary}, 1},
+		"none":                                        {-1, "", []sight{replica, dead}, -1},
+		"not the one without our tables":              {-1, "", []sight{bare, primary}, 1},
+		"of two, the one with more transactions":      {-1, "", []sight{primary, ahead}, 1},
+		"of two equal ones, the first":                {-1, "", []sight{primary, primary}, 0},
+		"the only one that takes writes, though bare": {-1, "", []sight{bare, replica}, 0},
+		"the one in use stays":                        {0, "a", []sight{primary, ahead}, 0},
+		"it stays while no other takes writes":        {0, "a", []sight{dead, replica}, 0},
+		"the promoted one":                            {0, "a", []sight{dead, primary}, 1},
+		"the promoted one, after a demotion":          {0, "a", []sight{replica, primary}, 1},
+		"not a foreign one":                           {0, "a", []sight{dead, foreign}, 0},
+		"not one without our tables":                  {0, "a", []sight{dead, bare}, 0},
+		"not one that was left":                       {1, "a", []sight{left, dead}, 1},
+		"the third":                                   {1, "a", []sight{left, dead, primary}, 2},
+		"one that was never looked at is not":         {0, "a", []sight{dead, {}}, 0},
+	} {
+		if got := choose(c.using, c.marker, c.all); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// How the addresses of a server are looked at.
+const (
+	lookEvery   = time.Second            // while one takes writes
+	lookOften   = 200 * time.Millisecond // while none does
+	lookPause   = 50 * time.Millisecond  // between two looks at least
+	lookTimeout = 2 * time.Second        // of one look: so long a server may hang before another that takes writes is used
+	markerEvery = 10 * time.Second       // between two reads of the marker at the address in use
+	stragglers  = 300 * time.Millisecond // how long the first choice waits for addresses that do not answer
+)
+
+// roleSQL reads whether a server takes writes, its version, and what tells it from others.
+const roleSQL = `SELECT /* tocsin role */
+    @@global.read_only,
+    VERSION(),
+    CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)`
+
+// readOnlySQL reads whether a server takes writes. A user with SUPER, or a right like it, may
+// write to one that is read-only: nothing would refuse its statements.
+const readOnlySQL = `SELECT /* tocsin read_only */ @@global.read_only`
+
+// mariaPositionSQL and mysqlPositionSQL read which transactions a server has.
+const (
+	mariaPositionSQL = `SELECT /* tocsin position */ @@global.gtid_current_pos`
+	mysqlPositionSQL = `SELECT /* tocsin position */ @@global.gtid_executed`
+)
+
+// isOn reads a switch, which is a number or a word.
+func isOn(value string) bool {
+	return value != "" && value != "0" && !strings.EqualFold(value, "OFF")
+}
+
+// follow looks at one address until ctx ends.
+func (h *home) follow(ctx context.Context, m *member) {
+	var marked time.Time
+	for {
+		s, read := h.look(ctx, m, time.Since(marked) > markerEvery)
+		if ctx.Err() != nil {
+			return
+		}
+		if read {
+			marked = time.Now()
+		}
+		h.note(m, s, read)
+		if !h.pause(ctx, m) {
+			return
+		}
+	}
+}
+
+// pause waits until the next look, and reports whether there is one.
+func (h *home) pause(ctx context.Context, m *member) bool {
+	pause := time.NewTimer(lookPause)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-pause.C:
+	}
+	every := lookEvery
+	if !h.found() {
+		every = lookOften
+	}
+	pause.Reset(every - lookPause)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-m.kick:
+	case <-pause.C:
+	}
+	return true
+}
+
+// found reports whether the address in use takes writes.
+func (h *home) found() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.using >= 0 && h.members[h.using].sight.writes()
+}
+
+// look asks one address. read reports whether the marker and the position were read, which
+// happens if fresh is true or the address is not in use.
+func (h *home) look(ctx context.Context, m *member, fresh bool) (s sight, read bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	s = sight{seen: true}
+	var version string
+	conn, err := m.db.Conn(ctx)
+	if err == nil {
+		defer func() { _ = conn.Close() }()
+		var mode string
+		err = conn.QueryRowContext(ctx, roleSQL).Scan(&mode, &version, &s.process)
+		s.readOnly = isOn(mode)
+	}
+	if err == nil && !s.readOnly && (fresh || !h.uses(m)) {
+		read = true
+		s.marker, s.position, err = h.identify(ctx, conn, version)
+	}
+	if err != nil {
+		return sight{seen: true, err: fmt.Errorf("look at %s: %w", m.addr, notCallers(ctx, err))}, false
+	}
+	return s, read
+}
+
+// notCallers gives the end of a look's own time another class than that of a caller's.
+func notCallers(ctx context.Context, err error) error {
+	if ctx.Err() != nil && ClassOf(err) == Canceled {
+		return fmt.Errorf("%w: no answer within %s", errSlowDial, lookTimeout)
+	}
+	return err
+}
+
+func (h *home) uses(m *member) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.using >= 0 && h.members[h.using] == m
+}
+
+// identify reads the marker and the position. A server without GTIDs has the position 0.
+func (h *home) identify(ctx context.Context, conn *sql.Conn, version string) (marker string, position uint64, err error) {
+	if h.marker.Read != nil {
+		if marker, err = h.marker.Read(ctx, conn); err != nil {
+			return "", 0, err
+		}
+	}
+	query := mysqlPositionSQL
+	if strings.Contains(version, "MariaDB") {
+		query = mariaPositionSQL
+	}
+	var gtids string
+	if err := conn.QueryRowContext(ctx, query).Scan(&gtids); err != nil && ClassOf(err) != Other {
+		return "", 0, err
+	}
+	return marker, transactions(gtids), nil
+}
+
+// takesWrites returns an error if the server of a new connection is read-only.
+func takesWrites(ctx context.Context, conn *seeingConn, addr string) error {
+	rows, err := conn.QueryContext(ctx, readOnlySQL, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	mode := make([]driver.Value, 1)
+	if err := rows.Next(mode); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	text := fmt.Sprint(mode[0])
+	if b, ok := mode[0].([]byte); ok {
+		text = string(b)
+	}
+	if isOn(text) {
+		return fmt.Errorf("%w: %s is read-only", errNoPrimary, addr)
+	}
+	return nil
+}
+
+// dialLinked dials as the driver does, and lets the link of ctx cut the connection.
+func dialLinked(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if l, ok := ctx.Value(linkKey{}).(*link); ok && err == nil {
+		l.dialled(conn)
+	}
+	return conn, err
+}
