@@ -74,6 +74,7 @@ func (e *eye) answered(found store.Survey) {
 	e.failed, e.seen = 0, true
 	e.metrics.up.WithLabelValues(e.name).Set(1)
 	e.clock(found.Offset)
+	e.addresses(found)
 	e.tell(func(d *Database) {
 		d.Is, d.Why = Usable, ""
 		switch wrong, flawed := found.Unusable[d.Number], found.Flawed[d.Number]; {

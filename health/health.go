@@ -46,11 +46,13 @@ type Health struct {
 
 	mu    sync.Mutex // held while Changed is called
 	state State      // replaced, never changed in place
+
+	servers map[string]Server // with several addresses, by name
 }
 
 // New makes a Health that considers every database usable until Run has looked.
 func New(cfg Config) *Health {
-	h := &Health{cfg: cfg, names: cfg.Servers.Servers(), metrics: newMetrics(cfg.Registerer)}
+	h := &Health{cfg: cfg, names: cfg.Servers.Servers(), metrics: newMetrics(cfg.Registerer), servers: make(map[string]Server)}
 	layout := cfg.Servers.Layout()
 	h.state = make(State, layout.Databases)
 	for server, name := range h.names {

@@ -26,6 +26,7 @@ const (
 type fence interface {
 	Own(ctx context.Context, group, node string, revisions map[int]int64) error
 	ServerOf(table int) int
+	Term(server int) int64
 }
 
 // intake is the dispatcher's side of ownership.
@@ -49,6 +50,7 @@ type scan interface {
 // later, are parked: they stay held, and no work is done on them until the database
 // can be used. Meanwhile nodes that can use it get them, since the assignment knows
 // what this node misses. Tables whose fence fails for another reason are refused.
+// Tables of a server that moved to another address are parked until they are fenced there.
 type holder struct {
 	fence      fence
 	intake     intake
@@ -139,7 +141,7 @@ func (h *holder) park(revisions map[int]int64) map[int]int64 {
 func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
-	owner := h.node()
+	owner, moved := h.node(), h.moves(revisions)
 	err = h.fence.Own(ctx, h.group, owner, revisions)
 	var some *store.Unowned
 	isSome := errors.As(err, &some)
@@ -151,7 +153,7 @@ func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []in
 			tables = append(tables, table)
 		}
 	}
-	h.begin(owner, tables)
+	h.begin(owner, tables, moved)
 	if isSome && len(some.Overtaken) > 0 {
 		table := some.Highest()
 		err = &assign.Overtaken{Table: table, Revision: some.Overtaken[table], Err: err}
@@ -159,17 +161,29 @@ func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []in
 	return failed, err
 }
 
+// moves returns a function that reports whether the server of the tables has moved to
+// another address since. All of them are on one server.
+func (h *holder) moves(revisions map[int]int64) func() bool {
+	for table := range revisions {
+		server := h.fence.ServerOf(table)
+		before := h.fence.Term(server)
+		return func() bool { return h.fence.Term(server) != before }
+	}
+	return func() bool { return false }
+}
+
 // begin hands fenced tables to intake and scan, except those that are no longer held
-// or whose database can no longer be used.
-func (h *holder) begin(owner string, tables []int) {
+// or whose database can no longer be used. If their server has moved, all are parked.
+func (h *holder) begin(owner string, tables []int, moved func() bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var begun []int
+	late := moved()
 	for _, table := range tables {
 		if _, held := h.held[table]; !held {
 			continue
 		}
-		if h.parked[table] = h.unusable[h.databaseOf(table)]; !h.parked[table] {
+		if h.parked[table] = late || h.unusable[h.databaseOf(table)]; !h.parked[table] {
 			delete(h.parked, table)
 			begun = append(begun, table)
 		}
@@ -200,9 +214,21 @@ func (h *holder) use(unusable, wrong []int) {
 	for _, database := range unusable {
 		h.unusable[database] = true
 	}
+	h.stop(func(table int) bool { return slices.Contains(wrong, h.databaseOf(table)) })
+}
+
+// fenceAnew stops work on the tables of a server until their owner rows are written again.
+func (h *holder) fenceAnew(server int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stop(func(table int) bool { return h.fence.ServerOf(table) == server })
+}
+
+// stop parks some of the tables, and has resume look at all parked ones. Called under the lock.
+func (h *holder) stop(some func(table int) bool) {
 	var stopped []int
 	for table := range h.held {
-		if slices.Contains(wrong, h.databaseOf(table)) && !h.parked[table] {
+		if some(table) && !h.parked[table] {
 			h.parked[table] = true
 			stopped = append(stopped, table)
 		}

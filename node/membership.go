@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
@@ -33,6 +34,7 @@ func (p *parts) join(ctx context.Context) (err error) {
 		return err
 	}
 	p.etcd = client
+	p.store.Hold()
 	p.holder = newHolder(p.cfg.Group, p.cfg.Tables.Layout.DatabaseOf, p.cfg.Logger)
 	layout := p.cfg.Tables.Layout
 	p.assign, err = assign.New(assign.Config{
@@ -54,11 +56,16 @@ func (p *parts) mayAct(owner string) bool { return p.assign != nil && p.assign.M
 // leaseOK reports whether the node's lease is proven; without etcd there is none.
 func (p *parts) leaseOK() bool { return p.assign != nil && p.assign.LeaseOK() }
 
-// hold carries out what has to be done again and again for tables that could not be taken, until ctx ends.
+// hold carries out what has to be done again and again for tables that could not be taken, or whose server has moved to
+// another address, until ctx ends. Where nobody owns tables, there is nothing to do: claims decide.
 func (p *parts) hold(ctx context.Context) {
-	if p.holder != nil {
-		p.holder.run(ctx)
+	if p.holder == nil {
+		return
 	}
+	var both sync.WaitGroup
+	both.Go(func() { p.holder.run(ctx) })
+	both.Go(func() { failovers{p.store, p.holder}.run(ctx) })
+	both.Wait()
 }
 
 // dutiesOf converts the assignment's duties.

@@ -25,6 +25,7 @@ type Report struct {
 	Work  dispatcher.Stats  `json:"work"`
 
 	Databases []health.Database `json:"databases"` // the ones that this node can't use, or that have a fault
+	Servers   []health.Server   `json:"servers"`   // the ones with several addresses
 	// Hangs are the servers that accept statements and don't answer, each with how long.
 	Hangs map[string]string `json:"servers_hanging"`
 }
@@ -44,14 +45,14 @@ const (
 func (n *Node) Report() (Report, bool) {
 	p := n.running.Load()
 	if p == nil {
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: Waiting, Databases: []health.Database{}, Hangs: map[string]string{}}, false
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: Waiting, Databases: []health.Database{}, Servers: []health.Server{}, Hangs: map[string]string{}}, false
 	}
 	told := p.roster.now()
 	return Report{
 		Node: p.group.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.group.Owned(), Wanted: p.group.Wanted(),
 		Types: told.Types, Lacks: told.Lacks, Work: p.dispatcher.Stats(),
-		Databases: p.health.State().Sick(), Hangs: p.stalls.hanging(),
+		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.stalls.hanging(),
 	}, true
 }
 

@@ -12,10 +12,13 @@ import (
 // of a crystal. A lower bound loosens by it.
 const drift = 1000
 
-// clock estimates a server's clock from below. The zero clock knows nothing.
+// clock estimates a server's clock from below. The zero clock knows nothing. Each server
+// process has a clock of its own, so nothing that was read before a move to another address
+// counts after it.
 type clock struct {
 	mu    sync.Mutex
 	known bounds
+	term  int64 // of the readings: see mysql.Server.Term
 }
 
 // sample is one reading: the server's clock stood at micro at some moment between
@@ -23,7 +26,12 @@ type clock struct {
 type sample struct {
 	asked, answered time.Time // with the monotonic reading
 	micro           int64     // cut to the microsecond
+	term            int64     // when it was asked
 }
+
+// asking begins a reading. It comes after the connection was taken: waiting for one is no part
+// of the round trip, and a connection to a former address is cut before the term grows.
+func (sv *server) asking() sample { return sample{asked: time.Now(), term: sv.Term()} }
 
 // at returns the earliest time, in Unix µs, that the server's clock can show at t,
 // which is not before the answer: the server may have read its clock at the very end
@@ -91,26 +99,34 @@ func (b bounds) take(s sample) bounds {
 	return b
 }
 
+// take adds a reading.
 func (c *clock) take(s sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	switch {
+	case s.term < c.term:
+		return
+	case s.term > c.term:
+		c.known, c.term = bounds{}, s.term
+	}
 	c.known = c.known.take(s)
 }
 
-func (c *clock) now() int64 {
+// now returns the estimate in the term, 0 if nothing was read in it.
+func (c *clock) now(term int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known.last.answered.IsZero() {
+	if c.known.last.answered.IsZero() || c.term != term {
 		return 0
 	}
 	return c.known.at(time.Now())
 }
 
-// latest returns the latest that the server's clock can show now, in Unix ms; 0: unknown.
-func (c *clock) latest() int64 {
+// latest returns the latest that the server's clock can show now, in Unix ms; 0: nothing was read in the term.
+func (c *clock) latest(term int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known.last.answered.IsZero() {
+	if c.known.last.answered.IsZero() || c.term != term {
 		return 0
 	}
 	return c.known.last.latestAt(time.Now())/1000 + 1
@@ -133,7 +149,7 @@ func (s *Store) measure(ctx context.Context, sv *server) (sample, error) {
 		return sample{}, err
 	}
 	defer func() { _ = conn.Close() }()
-	taken := sample{asked: time.Now()}
+	taken := sv.asking()
 	err = s.read(ctx, conn, now.name, now.render(nil, nil), func(_ int, rows *sql.Rows) error {
 		taken.micro, err = scanMicro(rows)
 		return err
@@ -166,11 +182,19 @@ func scanClock(rows *sql.Rows) (int64, error) {
 
 // Now estimates a server's clock from below, in Unix ms, so that nothing starts
 // early. It counts on this process's monotonic clock from the last Measure or
-// Load; before the first it is 0, and nothing is due.
+// Load; before the first, and before the first after a move to another address, it is 0, and
+// nothing is due.
 func (s *Store) Now(server int) int64 { return s.NowMicro(server) / 1000 }
 
 // NowMicro is Now in Unix µs.
-func (s *Store) NowMicro(server int) int64 { return s.servers[server].clock.now() }
+func (s *Store) NowMicro(server int) int64 {
+	sv := s.servers[server]
+	term := sv.Term()
+	if s.held.Load() && sv.resumed.Load() != term {
+		return 0
+	}
+	return sv.clock.now(term)
+}
 
 // Waiting returns how long the oldest statement sent to a server, or attempt to
 // connect to it, has been without an answer; 0 if there is none.

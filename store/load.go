@@ -51,7 +51,7 @@ func (s *Store) load(ctx context.Context, sv *server, parts []idsOf, loaded *Loa
 	before := len(loaded.Rows)
 	loaded.Rows = slices.Grow(loaded.Rows, countIDs(parts))
 	text, last := s.loadText(parts)
-	taken := sample{asked: time.Now()} // waiting for a connection is no part of the round trip
+	taken := sv.asking()
 	err = s.read(ctx, conn, load.name, text, func(set int, rows *sql.Rows) (err error) {
 		if set == last {
 			taken.micro, err = scanMicro(rows)

@@ -14,7 +14,7 @@ import (
 // frozen or cut off in the middle of it holds no lock. It reports false if that can't be done, or if a row is locked: then
 // the rows have to be claimed apart. Rows that have changed since they were read are not claimed.
 func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (bool, error) {
-	latest := c.server.clock.latest()
+	latest := c.server.clock.latest(c.server.Term())
 	if c.Fence != nil || latest == 0 || !c.knows(entries) {
 		return false, nil
 	}

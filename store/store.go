@@ -24,6 +24,8 @@ type Store struct {
 	names     []string // table number -> full name
 	metrics   *metrics
 
+	held atomic.Bool // see Hold
+
 	identities layoutrow.Identities   // from the layout rows read so far
 	agreed     atomic.Pointer[string] // the identity agreed on when a layout row was last read
 }
@@ -34,6 +36,8 @@ type server struct {
 	tables []int // table numbers, ascending
 	clock  clock
 	prober prober
+
+	resumed atomic.Int64 // term of the last Resume
 
 	deaf deaf
 	full full

@@ -29,6 +29,9 @@ type Survey struct {
 	Full     error         // why the server lately refused a write for lack of room; nil: it did not
 	Unusable map[int]error // must not be used, each an *Unusable; statements to them are refused
 	Flawed   map[int]error // may be used, but a table other than the task tables is missing or may not be read
+
+	Term      int64            // see Store.Term
+	Addresses []mysql.Sighting // what was last seen at each address; nil if the server has only one
 }
 
 // Survey looks at a server: its clock, as Measure does, and all its databases. Results that don't concern layout rows
@@ -48,6 +51,7 @@ func (s *Store) Survey(ctx context.Context, server int) (Survey, error) {
 		sv.beside.Store(beside)
 	}
 	return Survey{
+		Term: sv.Term(), Addresses: sv.Sightings(ctx),
 		Offset: taken.offset(), Unusable: sv.refused().errors(), Flawed: beside.flawed, ReadOnly: beside.readOnly, Full: sv.full.now(),
 	}, nil
 }

@@ -36,6 +36,7 @@ type Servers interface {
 	Facts(ctx context.Context, server int) (store.Facts, error)
 	Commit(ctx context.Context, server int) (tried bool, err error)
 	Trial(ctx context.Context, server int) (flaws []store.Flaw, user string, err error)
+	Sightings(ctx context.Context, server int) []mysql.Sighting
 }
 
 // Examine asks all servers and etcd at once and returns when each has answered or timed out. The checks come server by
@@ -68,7 +69,8 @@ func (p Patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
 		fix := fmt.Sprintf("start it, or correct the dsn of %s in the config", p.Uses[i].Name)
 		return of(subject, bad(Fail, "reachable", err.Error(), fix)), store.Facts{}
 	}
-	checks := append([]Check{good("reachable", "answers in %s", facts.Clock.RoundTrip.Round(10*time.Microsecond))}, Server(facts, p.Uses[i])...)
+	checks := append([]Check{good("reachable", "answers in %s", facts.Clock.RoundTrip.Round(10*time.Microsecond))}, Addresses(p.Servers.Sightings(ctx, i))...)
+	checks = append(checks, Server(facts, p.Uses[i])...)
 	checks = append(checks, layout(p.Servers.Check(ctx, i), p.Uses[i].Tables))
 	return of(subject, append(checks, p.trials(whole, i)...)...), facts
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -29,6 +30,8 @@ func (w ward) Facts(ctx context.Context, i int) (store.Facts, error) {
 func (w ward) Commit(context.Context, int) (bool, error) { return true, nil }
 
 func (w ward) Trial(context.Context, int) ([]store.Flaw, string, error) { return nil, "toc@%", nil }
+
+func (w ward) Sightings(context.Context, int) []mysql.Sighting { return nil }
 
 func (w ward) Check(_ context.Context, i int) error { return w[i].check }
 

@@ -1,0 +1,310 @@
+package node_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// drill is a fail-over under load: the primary is killed, its replica promoted. The config has
+// both addresses, and nobody tells nodes and clients anything.
+type drill struct {
+	place
+	pair *devtest.Pair
+	rate int           // adds a second
+	lead time.Duration // of adds before the kill and after the promotion
+	log  devtest.Log
+
+	promoting atomic.Bool // the primary is long dead: what starts now was read from the new one
+
+	mu        sync.Mutex
+	added     []tocsin.JobID
+	failed    int // adds
+	last      time.Time
+	gap       time.Duration // longest time between two adds that succeeded
+	delivered map[tocsin.JobID]int
+	early     int
+	promotion time.Duration // how long it took
+}
+
+// behind is how far the replica's clock is behind the primary's.
+const behind = 3 * time.Second
+
+func newDrill(t *testing.T, semi bool) *drill {
+	d := &drill{pair: devtest.NewPair(t, semi, "LD_PRELOAD="+faketime(t), "FAKETIME=-3s", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_FORCE_MONOTONIC_FIX=0"),
+		rate: 100, lead: 2 * time.Second, delivered: map[tocsin.JobID]int{}}
+	if long() {
+		d.rate, d.lead = 1000, 20*time.Second
+	}
+	d.place = newPlaceOf(t, 8, closePolicy())
+	_ = d.client.Close()
+	d.cfg.Servers = []tocsin.Server{{Name: "db", DSN: d.pair.DSN(), MaxConns: 32}}
+	d.place = d.made(t, closePolicy())
+	return d
+}
+
+// handle delivers a task, and checks its time by the clock of the server that it came from.
+func (d *drill) handle(db *sql.DB) func(context.Context, *tocsin.Task[order]) error {
+	return func(ctx context.Context, task *tocsin.Task[order]) error {
+		now := time.Now()
+		if d.promoting.Load() {
+			now = now.Add(-behind)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.delivered[task.JobID]++
+		if now.Before(task.ActionTime) {
+			d.early++
+		}
+		return nil
+	}
+}
+
+// add adds tasks until ctx ends.
+func (d *drill) add(ctx context.Context, t *testing.T) {
+	const workers = 16
+	var wg sync.WaitGroup
+	var n atomic.Uint64
+	for range workers {
+		wg.Go(func() {
+			tick := time.NewTicker(workers * time.Second / time.Duration(d.rate))
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				id := n.Add(1)
+				added, err := d.client.Add(t.Context(), orderClose.New(id, order{id}, tocsin.In(time.Duration(id%100)*20*time.Millisecond)))
+				d.noteAdd(added.JobID, err)
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (d *drill) noteAdd(id tocsin.JobID, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		d.failed++
+		return
+	}
+	now := time.Now()
+	if !d.last.IsZero() {
+		d.gap = max(d.gap, now.Sub(d.last))
+	}
+	d.added, d.last = append(d.added, id), now
+}
+
+// rows reads the statuses of all tasks from a server.
+func (d *drill) rows(t *testing.T, db *sql.DB) map[tocsin.JobID]tocsin.Status {
+	t.Helper()
+	all := map[tocsin.JobID]tocsin.Status{}
+	for table := range d.cfg.Layout.Total() {
+		rows, err := db.Query("SELECT job_id, status FROM " + d.cfg.Layout.Table(table))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var id uint64
+			var status tocsin.Status
+			if err := rows.Scan(&id, &status); err != nil {
+				t.Fatal(err)
+			}
+			all[tocsin.JobID(id)] = status
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// settled waits until every row of a server is final, and returns them.
+func (d *drill) settled(t *testing.T, db *sql.DB) map[tocsin.JobID]tocsin.Status {
+	t.Helper()
+	open := func(s tocsin.Status) bool { return !s.Final() }
+	for end := time.Now().Add(2 * time.Minute); ; wait.For(t.Context(), 100*time.Millisecond) {
+		all, left := d.rows(t, db), 0
+		for _, s := range all {
+			if open(s) {
+				left++
+			}
+		}
+		switch {
+		case left == 0:
+			return all
+		case time.Now().After(end):
+			t.Fatalf("%d of %d tasks are not final", left, len(all))
+		}
+	}
+}
+
+// missed is how long before the death of the primary an asynchronous replica gets nothing any more.
+const missed = 300 * time.Millisecond
+
+// fails kills the primary and promotes the replica.
+func (d *drill) fails(ctx context.Context, semi bool) {
+	wait.For(ctx, d.lead)
+	if !semi {
+		d.pair.StopReceiving(1)
+		wait.For(ctx, missed)
+	}
+	d.pair.Kill(0)
+	wait.For(ctx, 200*time.Millisecond) // rows are held for a hundredth of a second
+	d.promoting.Store(true)
+	begin := time.Now()
+	d.pair.Promote(1)
+	d.promotion = time.Since(begin)
+	wait.For(ctx, d.lead)
+}
+
+func TestNodesAndClientsGoOnWithThePromotedReplica(t *testing.T) {
+	t.Parallel()
+	for name, semi := range map[string]bool{"semi-synchronous": true, "asynchronous": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDrill(t, semi)
+			db := d.pair.Open(1)
+			defer db.Close()
+			nodes := d.runNodes(t, db)
+			ctx, end := context.WithCancel(t.Context())
+			var adds sync.WaitGroup
+			adds.Go(func() { d.add(ctx, t) })
+			d.fails(ctx, semi)
+			end()
+			adds.Wait()
+			d.judge(t, d.settled(t, db), semi)
+			d.report(t, nodes[0])
+			d.oldPrimary(t, nodes[0])
+		})
+	}
+}
+
+// runNodes starts two nodes and waits until they have all tables.
+func (d *drill) runNodes(t *testing.T, db *sql.DB) (nodes []*node.Node) {
+	t.Helper()
+	for i := range 2 {
+		cfg := d.config("orders")
+		cfg.Name, cfg.Logger, cfg.ScanInterval = fmt.Sprint("node", i), d.log.Logger(), time.Second
+		var h node.Handlers
+		node.Handle(&h, orderClose, d.handle(db))
+		n, _ := run(t, cfg, &h)
+		nodes = append(nodes, n)
+	}
+	for owned(nodes[0])+owned(nodes[1]) != d.cfg.Layout.Total() {
+		wait.For(t.Context(), 5*time.Millisecond)
+	}
+	return nodes
+}
+
+// judge compares what was acknowledged, delivered and stored.
+func (d *drill) judge(t *testing.T, rows map[tocsin.JobID]tocsin.Status, semi bool) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lost, undelivered, again := 0, 0, 0
+	for _, id := range d.added {
+		if _, there := rows[id]; !there {
+			lost++
+		}
+	}
+	for id, status := range rows {
+		if status != tocsin.Done {
+			t.Errorf("task %s is %s", id, status)
+		}
+		if d.delivered[id] == 0 {
+			undelivered++
+		}
+	}
+	for _, n := range d.delivered {
+		again += n - 1
+	}
+	t.Logf("%d added at %d/s, %d adds failed, longest time without an add %s, promotion took %s; lost %d, not delivered %d, second deliveries %d, early %d",
+		len(d.added), d.rate, d.failed, d.gap.Round(time.Millisecond), d.promotion.Round(time.Millisecond), lost, undelivered, again, d.early)
+	if semi && lost > 0 || !semi && lost == 0 || undelivered > 0 || d.early > 0 || len(rows) == 0 {
+		t.Errorf("lost %d, not delivered %d, early %d of %d", lost, undelivered, d.early, len(rows))
+	}
+}
+
+// report checks what a node says of the fail-over.
+func (d *drill) report(t *testing.T, n *node.Node) {
+	t.Helper()
+	line := d.log.Await(t, "fail-over: another address of the server takes writes and is used now")
+	if line["from"] != d.pair.Address(0) || line["to"] != d.pair.Address(1) {
+		t.Errorf("logged %v", line)
+	}
+	r, _ := n.Report()
+	if len(r.Servers) != 1 || r.Servers[0].Address != d.pair.Address(1) || r.Servers[0].Failovers != 1 {
+		t.Errorf("status says %+v", r.Servers)
+	}
+}
+
+// oldPrimary starts the old primary, read-only as it should be and then by mistake as it was.
+func (d *drill) oldPrimary(t *testing.T, n *node.Node) {
+	t.Helper()
+	for _, readOnly := range []bool{true, false} {
+		d.pair.Start(0, readOnly)
+		if !readOnly {
+			line := d.log.Await(t, "two addresses of one server take writes: make the other read-only")
+			if line["used"] != d.pair.Address(1) || line["other"] != d.pair.Address(0) {
+				t.Errorf("logged %v", line)
+			}
+		}
+		db := d.pair.Open(0)
+		before := d.rows(t, db)
+		id := add(t, d.place, orderClose.New(7, order{7}, tocsin.In(0)))
+		await(t, d.place, id, "delivery beside the old primary", withStatus(tocsin.Done))
+		after := d.rows(t, db)
+		if _, there := after[id]; there || len(before) != len(after) {
+			t.Errorf("the old primary was written: %d rows, then %d", len(before), len(after))
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		d.pair.Kill(0)
+	}
+	if r, _ := n.Report(); r.Servers[0].Address != d.pair.Address(1) {
+		t.Errorf("status says %+v", r.Servers)
+	}
+}
+
+// TestOwnersFenceTheirTablesAnewAfterAFailOver promotes a replica that has none of the owner rows.
+func TestOwnersFenceTheirTablesAnewAfterAFailOver(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t, false)
+	d.pair.StopReceiving(1)
+	db := d.pair.Open(1)
+	defer db.Close()
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	n, _ := run(t, d.config("orders"), &h)
+	for owned(n) != d.cfg.Layout.Total() {
+		wait.For(t.Context(), 5*time.Millisecond)
+	}
+	d.pair.Kill(0)
+	d.pair.Promote(1)
+	r, _ := n.Report()
+	for rows := 0; rows != d.cfg.Layout.Total(); wait.For(t.Context(), 5*time.Millisecond) {
+		rows = 0
+		for database := range d.cfg.Layout.Databases {
+			var some int
+			if err := db.QueryRow("SELECT COUNT(*) FROM "+d.cfg.Layout.Database(database)+".owner WHERE group_name = 'orders' AND node = ?", r.Node).Scan(&some); err != nil {
+				t.Fatal(err)
+			}
+			rows += some
+		}
+	}
+	id := add(t, d.place, orderClose.New(1, order{1}, tocsin.In(0)))
+	await(t, d.place, id, "a delivery after the fail-over", withStatus(tocsin.Done))
+}
