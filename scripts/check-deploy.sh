@@ -41,6 +41,7 @@ func main() {
 	for _, path := range os.Args[1:] {
 		text, err := os.ReadFile(path)
 		check(err)
+		found := 0
 		for _, part := range bytes.Split(text, []byte("\n---")) {
 			var kind struct{ APIVersion, Kind string }
 			check(yaml.Unmarshal(part, &kind))
@@ -52,6 +53,10 @@ func main() {
 				check(fmt.Errorf("unknown %s", name))
 			}
 			check(yaml.UnmarshalStrict(part, types[name]()))
+			found++
+		}
+		if found != 7 {
+			check(fmt.Errorf("%s has %d objects, want 7", path, found))
 		}
 	}
 }
@@ -86,8 +91,8 @@ fi
 export GOFLAGS=-mod=mod GOBIN="$work/bin"
 if (cd "$work" && go install "$helm"); then
 	"$work/bin/helm" lint --strict deploy/helm/tocsin || failed=1
-	"$work/bin/helm" template prod deploy/helm/tocsin >"$work/chart.yaml" || failed=1
-	"$work/bin/helm" template prod deploy/helm/tocsin --set secrets.callbacks=a,secrets.status=b >"$work/all.yaml" || failed=1
+	"$work/bin/helm" template prod deploy/helm/tocsin --kube-version 1.33.0 >"$work/chart.yaml" || failed=1
+	"$work/bin/helm" template prod deploy/helm/tocsin --kube-version 1.33.0 --set secrets.callbacks=a,secrets.status=b >"$work/all.yaml" || failed=1
 	mkdir "$work/strict"
 	strict_program >"$work/strict/main.go"
 	if (cd "$work/strict" && go mod init strict && go get "$types" "$yaml" && go build -o ../bin/strict .) >"$work/log" 2>&1; then
