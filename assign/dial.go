@@ -16,6 +16,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Time-outs of Dial and of the connections it makes.
@@ -38,6 +40,16 @@ type EtcdConfig struct {
 	TLS                *tls.Config   // nil: plain text, unless an endpoint is an https URL
 	Timeout            time.Duration // for etcd to answer; 0: 5 s
 }
+
+// ErrAway is in the error of Dial if no endpoint could be reached, or answered in time: etcd may come back by itself. Other
+// errors, such as a wrong password, call for another config.
+var ErrAway = errors.New("away")
+
+// away marks an error as ErrAway, in the same words.
+type away struct{ error }
+
+// Unwrap returns both of its meanings.
+func (a away) Unwrap() []error { return []error{ErrAway, a.error} }
 
 // Dial makes a client and has one of the endpoints answer. The error is one line that names them, without the password.
 // The client is safe for concurrent use, goes on by itself after an outage, logs nothing, and is the caller's to close.
@@ -85,18 +97,21 @@ func answer(ctx context.Context, client *clientv3.Client) error {
 
 // explain replaces a time-out, which is all that the client says, by why the first endpoint can't be reached.
 func explain(cfg EtcdConfig, err error) error {
+	if status.Code(err) == codes.Unavailable {
+		return away{err}
+	}
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	conn, why := net.DialTimeout("tcp", hostOf(cfg.Endpoints[0]), probeTimeout)
 	if why != nil {
-		return fmt.Errorf("not reachable: %w", why)
+		return away{fmt.Errorf("not reachable: %w", why)}
 	}
 	defer func() { _ = conn.Close() }()
 	if why := refusedTLS(conn, cfg); why != nil {
 		return why
 	}
-	return fmt.Errorf("no answer in time: %w", err)
+	return away{fmt.Errorf("no answer in time: %w", err)}
 }
 
 // refusedTLS says why the two sides don't agree on TLS, if that is what is wrong.

@@ -64,8 +64,13 @@ func newClaimers(cfg Config, s *store.Store, about presence.About) (*claimers, e
 // is claimed. An error says what could not be settled.
 func (c *claimers) Run(ctx context.Context) error {
 	c.begin()
+	defer context.AfterFunc(ctx, c.stop)() // at once: to remove the node's rows may take a while
 	err := c.Presence.Run(ctx)
-	all := c.stop()
+	c.stop()
+	all := make([]int, len(c.looks))
+	for table := range all {
+		all[table] = table
+	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), fenceTimeout)
 	defer cancel()
 	if undrained := (*dispatcher.Undrained)(nil); errors.As(c.intake.Drain(bounded, all), &undrained) {
@@ -82,18 +87,12 @@ func (c *claimers) begin() {
 	c.apply()
 }
 
-// stop ends work on all tables, and returns them.
-func (c *claimers) stop() (all []int) {
+// stop ends work on all tables.
+func (c *claimers) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for table, how := range c.looks {
-		if how != never {
-			all = append(all, table)
-		}
-	}
 	c.begun = false
 	c.apply()
-	return all
 }
 
 // lead sets the tables that the node looks at first.

@@ -18,6 +18,7 @@ type Node struct {
 	begun    atomic.Bool           // Run is under way
 	running  atomic.Pointer[parts] // nil before its parts are made and after their end
 	swept    atomic.Bool           // Sweep is under way
+	sweeps   atomic.Bool           // Run sweeps until etcd answers
 }
 
 // New checks the config. It connects to nothing. h may be nil: the node then delivers
@@ -44,7 +45,8 @@ var errRunning = errors.New("node: Run is under way already")
 // Run registers the node, takes its share of the tables and delivers until ctx ends.
 // Then it takes in nothing more, gives up its tables, lets deliveries in hand end
 // (for at most Config.DrainTimeout after the end of ctx), settles them and returns
-// nil. If outcomes can't be stored, it retries for 5 s more. It returns an error if
+// nil. While etcd is away when Run is called, the node works as a resident sweeper
+// until etcd answers. If outcomes can't be stored, it retries for 5 s more. It returns an error if
 // it could not start, an engine failed or outcomes are lost. Nothing runs on after
 // it, except a handler that ignores its context.
 func (n *Node) Run(ctx context.Context) error {
@@ -55,6 +57,11 @@ func (n *Node) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer n.begun.Store(false)
+	if n.cfg.Ownership == ByEtcd {
+		if err := n.awaitEtcd(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
 	p, err := n.open(ctx)
 	if err != nil {
 		return err

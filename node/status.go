@@ -38,6 +38,7 @@ const (
 	Ownership Mode = "ownership" // its lease is proven
 	Rows      Mode = "rows"      // nobody owns tables: it claims each row
 	Claim     Mode = "claim"     // it has tables but can't prove its lease: it claims each row
+	Sweeping  Mode = "sweep"     // etcd has been away since it started: it claims and delivers what is overdue
 	Waiting   Mode = "waiting"   // it has neither: nothing is delivered
 )
 
@@ -45,7 +46,11 @@ const (
 func (n *Node) Report() (Report, bool) {
 	p := n.running.Load()
 	if p == nil {
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: Waiting, Databases: []health.Database{}, Servers: []health.Server{}, Hangs: map[string]string{}}, false
+		mode := Waiting
+		if n.sweeps.Load() {
+			mode = Sweeping
+		}
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Databases: []health.Database{}, Servers: []health.Server{}, Hangs: map[string]string{}}, false
 	}
 	told := p.roster.now()
 	return Report{

@@ -81,6 +81,8 @@ const cutOffAfter = 100 * time.Millisecond
 type sweepMode struct {
 	dry   bool // changes nothing
 	stays bool // sweeps again and again
+
+	ownership string // that the databases must have; "": any
 }
 
 var errSweeping = errors.New("node: a sweep is under way already")
@@ -95,7 +97,12 @@ func (n *Node) sweeping(ctx context.Context, mode sweepMode, use func(context.Co
 		return nil, errSweeping
 	}
 	defer n.swept.Store(false)
-	db, err := store.Connect(ctx, n.cfg.Tables)
+	return n.sweepIn(ctx, mode, use)
+}
+
+// sweepIn is sweeping beside other sweeps of this node.
+func (n *Node) sweepIn(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
+	db, err := store.Connect(ctx, n.cfg.Tables, store.Ownership(mode.ownership))
 	if err != nil {
 		return nil, err
 	}

@@ -109,3 +109,26 @@ func TestTheOwnershipIsChangedWithAllNodesStopped(t *testing.T) {
 	run(rows, "ddl", "ownership", "both").refused(t, exitUsage, "want etcd or rows")
 	run(rows, "ddl", "verify").ok(t)
 }
+
+// A node that starts while etcd is away delivers what is overdue, and owns its tables when etcd is there.
+func TestANodeThatStartsWithoutEtcdSweepsUntilItAnswers(t *testing.T) {
+	t.Parallel()
+	s, c := callbackSite(t)
+	etcd := s.ownEtcd()
+	if err := etcd.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.write("tocsin.yaml", s.text("tocsin.yaml")+"sweep:\n  grace: 1s\n")
+	s.fill(50, 0)
+	page := freePage(t)
+	s.serve("early", "--listen", page)
+	s.waitFor("the node says that it sweeps", func() bool { return s.mode(page) == "sweep" })
+	s.waitFor("what is overdue is delivered", func() bool { return s.notDone() == 0 })
+	etcd.start()
+	s.ownedBy(map[string]int{"early": s.layout.Total()})
+	s.fill(50, 0)
+	s.waitFor("all tasks are done", func() bool { return s.notDone() == 0 })
+	if seen, again, _ := c.counts(); seen != 100 || again != 0 {
+		t.Errorf("%d tasks were delivered, %d of them more than once", seen, again)
+	}
+}

@@ -305,6 +305,7 @@ func TestServeAndSweepRefuseWhatCannotWork(t *testing.T) {
 	}
 	s.run("sweep", "--grace=-1s").refused(t, exitUsage, "--grace -1s")
 	s.run("sweep", "--cron", "@every 1m", "--once").refused(t, exitUsage, "exclude each other")
-	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
-	s.run("serve", "--listen", "off").refused(t, exitFailed, "etcd 127.0.0.1:1", "refused")
+	yaml := s.yaml(s.layout, s.dsn())
+	s.write("tocsin.yaml", yaml[:strings.Index(yaml, "etcd:")])
+	s.run("serve", "--listen", "off").refused(t, exitFailed, "no etcd endpoints", "layout.ownership")
 }

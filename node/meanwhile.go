@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/sweeper"
+)
+
+const (
+	meanwhileSweeps = "@every 10s"    // of a node that waits for etcd
+	dialEvery       = 2 * time.Second // between its looks for etcd
+)
+
+// awaitEtcd returns when etcd answers, or ctx ends. A node that starts while etcd is away owns nothing, and nothing shows it
+// which tables it owned before. Until etcd answers it works as a resident sweeper: it claims and delivers what is overdue
+// by more than the grace time. An error is one that time does not mend, or the sweeper's.
+func (n *Node) awaitEtcd(ctx context.Context) error {
+	err := n.etcdAnswers(ctx)
+	if !errors.Is(err, assign.ErrAway) {
+		return err
+	}
+	n.cfg.Logger.Warn().Err(err).Stringer("grace", n.cfg.SweepGrace).
+		Msg("etcd does not answer: working as a sweeper until it does, so tasks are late by the grace time")
+	n.sweeps.Store(true)
+	defer n.sweeps.Store(false)
+	meanwhile, end := context.WithCancel(ctx)
+	defer end()
+	swept := make(chan error, 1)
+	go func() { swept <- n.sweepMeanwhile(meanwhile) }()
+	for errors.Is(err, assign.ErrAway) && ctx.Err() == nil {
+		select {
+		case failed := <-swept:
+			return failed
+		case <-time.After(dialEvery):
+		}
+		err = n.etcdAnswers(ctx)
+	}
+	end()
+	failed := <-swept
+	if ctx.Err() != nil {
+		return failed
+	}
+	n.cfg.Logger.Info().Err(err).Msg("etcd answers again: no longer a sweeper")
+	return errors.Join(err, failed)
+}
+
+// etcdAnswers returns nil if an endpoint answers.
+func (n *Node) etcdAnswers(ctx context.Context) error {
+	client, err := assign.Dial(ctx, n.cfg.Etcd)
+	if err != nil {
+		return err
+	}
+	return client.Close()
+}
+
+// sweepMeanwhile sweeps again and again, until ctx ends.
+func (n *Node) sweepMeanwhile(ctx context.Context) error {
+	schedule, err := sweeper.ParseSchedule(meanwhileSweeps)
+	if err != nil {
+		return err
+	}
+	_, err = n.sweepIn(ctx, sweepMode{stays: true, ownership: n.cfg.Ownership}, func(ctx context.Context, s *sweeper.Sweeper) error {
+		return s.Run(ctx, schedule)
+	})
+	return err
+}
