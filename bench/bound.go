@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/node"
 )
 
 // maxUnion bounds the tables of one statement of the raw bound, as in the store.
@@ -40,7 +41,9 @@ func (s *site) drainRaw(ctx context.Context, n int) (Usage, error) {
 }
 
 // claims reports whether the nodes claim the rows before they deliver them.
-func (s *site) claims() bool { return s.opts.Overdue > claimedAfter }
+func (s *site) claims() bool {
+	return s.opts.Overdue > claimedAfter || s.opts.Ownership == node.ByRows
+}
 
 // claimedAfter is a little less than what dispatchers claim after: the default
 // grace of a sweeper without deliverLimit and a margin of 5 s.

@@ -49,7 +49,7 @@ func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet,
 func (f *fleet) start(ctx context.Context, s *site, cfg tocsin.Config, name string, handlers *node.Handlers) error {
 	metrics := prometheus.NewRegistry()
 	n, err := node.New(node.Config{
-		Tables: cfg, Etcd: s.etcd, Group: group, Name: name, Logger: s.opts.Logger, Registerer: metrics,
+		Tables: cfg, Ownership: s.opts.Ownership, Etcd: s.etcd, Group: group, Name: name, Logger: s.opts.Logger, Registerer: metrics,
 	}, handlers)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/node"
 )
 
 // Options say what to measure, and on what. Each command reads those it names.
@@ -26,6 +27,7 @@ type Options struct {
 	Delay       time.Duration // Lateness: least time between a task's insert and its action time
 	Spread      time.Duration // Lateness: up to so much later; 0: 1s
 	Overdue     time.Duration // Drain: how long ago the tasks fell due; 0: while they were inserted
+	Ownership   string        // node.ByEtcd or node.ByRows; "": node.ByEtcd
 	Warm        time.Duration // Drain: how long the nodes own their tables before the tasks fall due: for a minute they claim what is overdue
 	Nodes       int           // 0: 1; at most 64
 	Concurrency int           // of the biz types, as in their policy; 0: its default
@@ -78,7 +80,9 @@ func (o Options) Validate() error {
 		return wrong("concurrency %d: want at least 1", o.Concurrency)
 	case o.Servers != nil && o.Server != "":
 		return wrong("server %q: the servers are given, none is started", o.Server)
-	case o.Servers != nil && len(o.Etcd.Endpoints) == 0:
+	case o.Ownership != "" && o.Ownership != node.ByEtcd && o.Ownership != node.ByRows:
+		return wrong("ownership %q: want %s or %s", o.Ownership, node.ByEtcd, node.ByRows)
+	case o.Servers != nil && len(o.Etcd.Endpoints) == 0 && o.Ownership != node.ByRows:
 		return errors.New("no etcd endpoints: the nodes of a run register there")
 	}
 	return o.Layout.Validate()

@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -85,10 +86,13 @@ func (s *site) findServers(ctx context.Context) (err error) {
 	if s.own, err = devserver.StartMariaDB(ctx, own); err != nil {
 		return err
 	}
+	s.config.Servers = []tocsin.Server{{Name: "bench", DSN: s.own.DSN(), MaxConns: nodeConns}}
+	if s.opts.Ownership == node.ByRows {
+		return nil
+	}
 	if s.keeper, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
 		return err
 	}
-	s.config.Servers = []tocsin.Server{{Name: "bench", DSN: s.own.DSN(), MaxConns: nodeConns}}
 	s.etcd = assign.EtcdConfig{Endpoints: []string{s.keeper.Endpoint()}}
 	return nil
 }
@@ -128,7 +132,7 @@ func memory(o Options) (pool, log int) {
 
 func (s *site) makeTables(ctx context.Context) error {
 	_, err := ddl.Apply(ctx, s.config, ddl.Options{
-		Cluster:  s.config.Cluster,
+		Cluster: s.config.Cluster, Ownership: s.opts.Ownership,
 		Progress: func(done, total int) { s.opts.Progress("create", done, total) },
 	})
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/bench"
+	"github.com/tocsinhq/tocsin/node"
 )
 
 // benchFlags are those that all benchmarks share, beside what bench.Options
@@ -41,6 +42,7 @@ func benchCommand[R fmt.Stringer](a *app, use, short, long string, f *benchFlags
 	}
 	c.Flags().StringVar(&f.layout, "layout", cmp.Or(f.layout, "8x16"), "databases x tables")
 	c.Flags().StringVar(&f.Server, "server", "", serverUsage)
+	c.Flags().StringVar(&f.Ownership, "ownership", node.ByEtcd, "who may start a task: etcd, the node that owns its table; rows, whoever claims it, and no etcd is used")
 	c.Flags().IntVar(&f.Pending, "pending", 0, "rows that wait in the tables for a day far ahead")
 	c.Flags().StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of this process, while Tocsin is measured, to this file")
 	return c

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
@@ -31,15 +33,16 @@ const group = "chaos"
 
 // role is what a process of the cluster is to be.
 type role struct {
-	Kind    string
-	Name    string // of this process
-	Node    string // of a node, as etcd, journals and callbacks tell it, before the incarnation; mostly Name
-	Tables  tocsin.Config
-	Etcd    []string // endpoints
-	Journal string   // file to append to
-	Timing  Timing
-	Grace   time.Duration // sweep: below zero takes whatever is due
-	Pause   time.Duration // sweep: between two rounds
+	Kind      string
+	Name      string // of this process
+	Node      string // of a node, as etcd, journals and callbacks tell it, before the incarnation; mostly Name
+	Tables    tocsin.Config
+	Etcd      []string // endpoints
+	Ownership string   // of the tables
+	Journal   string   // file to append to
+	Timing    Timing
+	Grace     time.Duration // sweep: below zero takes whatever is due
+	Pause     time.Duration // sweep: between two rounds
 }
 
 // Timing is how fast the cluster reacts.
@@ -107,15 +110,56 @@ func (r role) withNode(use func(*node.Node) error) error {
 	if r.Kind == roleSweep {
 		grace = max(r.Grace, node.NoGrace)
 	}
+	claims := prometheus.NewRegistry()
 	n, err := node.New(node.Config{
-		Tables: r.Tables, Etcd: assign.EtcdConfig{Endpoints: r.Etcd},
+		Tables: r.Tables, Ownership: r.Ownership, Registerer: claims, Etcd: assign.EtcdConfig{Endpoints: r.Etcd},
 		Group: group, Name: r.Node, LeaseTTL: r.Timing.Lease, ScanInterval: r.Timing.Scan, SweepGrace: grace,
 		DrainTimeout: r.Timing.withDefaults().Drain, Logger: zerolog.New(os.Stderr).With().Timestamp().Logger(),
 	}, handlers(j))
 	if err != nil {
 		return err
 	}
-	return errors.Join(use(n), j.close())
+	ended := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() { tellClaims(ended, claims) })
+	err = use(n)
+	close(ended)
+	telling.Wait()
+	return errors.Join(err, j.close())
+}
+
+// claimsForm is the line of tellClaims.
+const claimsForm = "claims: %d got, %d in vain\n"
+
+// tellClaims writes how many claims were made so far, each second until ended is closed.
+func tellClaims(ended <-chan struct{}, r *prometheus.Registry) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		got, vain := countClaims(r)
+		fmt.Fprintf(os.Stderr, claimsForm, got, vain)
+	}
+}
+
+// countClaims reads how many claims got their row, and how many found it another's.
+func countClaims(r *prometheus.Registry) (got, vain int) {
+	families, _ := r.Gather()
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			switch n := int(m.GetCounter().GetValue()); {
+			case f.GetName() == "tocsin_dispatcher_claimed_total":
+				got += n
+			case f.GetName() == "tocsin_dispatcher_dropped_total" && m.GetLabel()[0].GetValue() == "claim_refused":
+				vain += n
+			}
+		}
+	}
+	return got, vain
 }
 
 // sweep sweeps again and again. What a round could not do, the next one may.

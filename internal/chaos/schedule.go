@@ -126,7 +126,7 @@ func NewSchedule(seed uint64, length time.Duration, o Options) []Step {
 		if at+calmEnd > length {
 			break
 		}
-		if step.At+step.Length+calmEnd > length || busy[target] > at {
+		if o.NoEtcd && (step.Fault == CutEtcd || step.Fault == StopEtcd) || step.At+step.Length+calmEnd > length || busy[target] > at {
 			continue
 		}
 		busy[target] = at + step.Length + recovering

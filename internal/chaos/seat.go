@@ -65,7 +65,7 @@ func (s *Site) sit(at *seat, r role) error {
 	if r.Node == "" {
 		r.Node = r.Name
 	}
-	r.Tables, r.Etcd, r.Timing = s.tables(at), at.endpoints(), s.opts.Timing
+	r.Tables, r.Etcd, r.Ownership, r.Timing = s.tables(at), at.endpoints(), s.opts.ownership(), s.opts.Timing
 	r.Journal = filepath.Join(s.opts.Dir, r.Name+journalSuffix)
 	at.log = filepath.Join(s.opts.Dir, r.Name+".log")
 	proc, err := spawn(r, at.log)

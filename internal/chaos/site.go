@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/node"
 )
 
 // Options say what cluster to start. Zero values are those of a small one.
@@ -26,6 +27,7 @@ type Options struct {
 	Nodes   int           // 0: 3
 	Idle    int           // so many of the nodes' seats are empty at first
 	Etcd    int           // members of etcd; 0: 1
+	NoEtcd  bool          // there is none: every node claims each row
 	Sweeper bool          // a sweeper runs beside the nodes all the time
 	OneName bool          // nodes keep their seat's name when they start again, as those of a host do
 	Purged  bool          // final rows may go: the check takes them as they were last seen
@@ -108,8 +110,18 @@ func (s *Site) startServers(ctx context.Context) (err error) {
 		}
 		s.databases = append(s.databases, d)
 	}
-	s.etcd, err = startEtcd(ctx, s.opts.Dir, s.opts.Etcd)
+	if !s.opts.NoEtcd {
+		s.etcd, err = startEtcd(ctx, s.opts.Dir, s.opts.Etcd)
+	}
 	return err
+}
+
+// ownership says who may start a row.
+func (o Options) ownership() string {
+	if o.NoEtcd {
+		return node.ByRows
+	}
+	return node.ByEtcd
 }
 
 func (s *Site) openSeats(context.Context) (err error) {
@@ -136,7 +148,7 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 	for i, d := range s.databases {
 		direct.Servers[i].DSN = d.server.DSN() // the schema is made past the proxies
 	}
-	if _, err := ddl.Apply(ctx, direct, ddl.Options{Cluster: direct.Cluster}); err != nil {
+	if _, err := ddl.Apply(ctx, direct, ddl.Options{Cluster: direct.Cluster, Ownership: s.opts.ownership()}); err != nil {
 		return err
 	}
 	if _, err := biztype.Apply(ctx, direct, policies(s.receiver.url())); err != nil {
@@ -184,8 +196,11 @@ func (s *Site) databaseOf(table int) *database {
 	return s.databases[s.opts.Layout.DatabaseOf(table)%len(s.databases)]
 }
 
-// AwaitBalance returns when so many nodes own all tables, evenly.
+// AwaitBalance returns when so many nodes own all tables, evenly; without etcd, when so many are there.
 func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
+	if s.opts.NoEtcd {
+		return s.awaitNodes(ctx, nodes)
+	}
 	at := assign.EtcdConfig{Endpoints: endpoints(s.etcd)}
 	keys, err := assign.OpenRegistry(ctx, at, s.opts.Layout.Prefix, s.opts.Layout.Total())
 	if err != nil {
@@ -200,6 +215,20 @@ func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
 		_ = wait.For(ctx, 20*time.Millisecond+time.Duration(s.opts.Layout.Total())*50*time.Microsecond) // to read many keys takes long
 	}
 	return fmt.Errorf("%d nodes do not own all tables evenly: %w", nodes, context.Cause(ctx))
+}
+
+// awaitNodes returns when so many nodes have written their rows.
+func (s *Site) awaitNodes(ctx context.Context, nodes int) error {
+	query := strings.ReplaceAll(countNodes, "{database}", s.opts.Layout.Database(0))
+	for found := 0; found < nodes; {
+		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("%d of %d nodes are there: %w", found, nodes, err)
+		}
+		if err := s.databases[0].direct.QueryRowContext(ctx, query).Scan(&found); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Site) balanced(found []assign.NodeState, nodes int) bool {

@@ -73,3 +73,9 @@ WHERE status IN (0, 1)`
     last_error
 FROM {table}`
 )
+
+// countNodes counts the nodes that were seen lately, where nobody owns tables.
+const countNodes = `
+SELECT /* tocsin chaos */ COUNT(*)
+FROM {database}.node
+WHERE seen > UTC_TIMESTAMP(3) - INTERVAL 5 SECOND`

@@ -72,12 +72,12 @@ func (s *state) take(i int) {
 	s.owner, s.fence = uint8(i+1), uint8(i+1)
 }
 
-// looks: an owner loads what is due, a sweeper peeks what is overdue.
+// looks: an owner, or a claimer, loads what is due; a sweeper peeks what is overdue.
 func (m *machine) looks(s *state, i int) {
 	switch {
 	case m.cast.Roles[i] == Sweeper:
 		m.peeks(s, i)
-	case s.owns(i) && !s.actors[i].leaving, !s.owns(i) && int(s.fence) == i+1:
+	case m.cast.Roles[i] == Claimer, s.owns(i) && !s.actors[i].leaving, !s.owns(i) && int(s.fence) == i+1:
 		if m.loadable(&s.row) {
 			m.emit(s, i, "loads the row", true, func(t *state) string { return m.loads(t, i) })
 		}
@@ -146,9 +146,9 @@ func (m *machine) fromLoaded(s *state, i int) {
 	}
 }
 
-// fenced reports whether a claim passes the fence; a sweeper has none.
+// fenced reports whether a claim passes the fence; sweepers and claimers have none.
 func (m *machine) fenced(s *state, i int) bool {
-	return m.cast.Roles[i] == Sweeper || s.owns(i) || int(s.fence) == i+1 || m.rules.off[ClaimFenced]
+	return m.cast.Roles[i] != Node || s.owns(i) || int(s.fence) == i+1 || m.rules.off[ClaimFenced]
 }
 
 func (m *machine) claims(s *state, i int) {

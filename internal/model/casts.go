@@ -9,6 +9,9 @@ func Casts() []Cast {
 		sweepers = [maxActors]Role{Sweeper, Sweeper}
 		crowd    = [maxActors]Role{Node, Node, Sweeper}
 		swept    = [maxActors]Role{Node, Sweeper, Sweeper}
+		claimers = [maxActors]Role{Claimer, Claimer}
+		open     = [maxActors]Role{Claimer, Claimer, Sweeper}
+		three    = [maxActors]Role{Claimer, Claimer, Claimer}
 	)
 	return []Cast{
 		{Name: "two nodes and a sweeper, a hand-over", Roles: crowd, HandOvers: 1},
@@ -30,5 +33,11 @@ func Casts() []Cast {
 		{Name: "two sweepers, two faults, a reschedule", Roles: sweepers, Faults: 2, Reschedules: 1},
 		{Name: "two nodes and a sweeper, a fault", Roles: crowd, Faults: 1},
 		{Name: "node and two sweepers, a fault", Roles: swept, Faults: 1},
+		{Name: "two claimers, a fault, a reschedule, a redrive", Roles: claimers, Faults: 1, Reschedules: 1, Redrives: 1},
+		{Name: "two claimers, two faults", Roles: claimers, Faults: 2},
+		{Name: "two claimers, a fault in the same millisecond", Roles: claimers, Coincide: true, Faults: 1, Reschedules: 1},
+		{Name: "two claimers, handlers with transactions and late successes", Roles: claimers, Faults: 1, InTx: true, Late: true},
+		{Name: "three claimers, a fault", Roles: three, Faults: 1},
+		{Name: "two claimers and a sweeper, a fault", Roles: open, Faults: 1},
 	}
 }

@@ -9,7 +9,7 @@
 //	anybody ---- recover, purge ------+
 //	time, kill -9, SIGSTOP, lost acknowledgements, a database that is away: at any moment
 //
-// A node is an owner, a former owner, or in claim mode, as it comes. Time is counted in ticks of about 5 s, relative to
+// A node is an owner, a former owner, or in claim mode, as it comes; or, where nobody owns tables, a claimer. Time is counted in ticks of about 5 s, relative to
 // now, so that the graph of states is finite; any number of steps happen within a tick, in any order. A
 // process that lives is prompt: it sends at once, ends a delivery at the time-out and settles a tick later at most.
 // Who is not prompt is frozen, or its database is away: these are faults, of which a cast allows a few.

@@ -8,6 +8,7 @@ const (
 	None    Role = iota // no actor
 	Node                // owns tables, gives them up, goes into claim mode
 	Sweeper             // peeks what is overdue, claims it
+	Claimer             // a node where nobody owns tables: loads what is due, claims it
 )
 
 // maxActors is how many processes a cast has at most.

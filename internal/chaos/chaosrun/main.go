@@ -24,10 +24,11 @@ func main() {
 	nodes := flag.Int("nodes", 3, "")
 	servers := flag.Int("servers", 2, "database servers")
 	server := flag.String("server", "", "what they are, as in tocsin dev --server (default mariadb)")
+	etcd := flag.Bool("etcd", true, "false: every node claims each row, without etcd")
 	dry := flag.Bool("print", false, "print the schedule and end")
 	flag.Parse()
 	cfg := chaos.Config{
-		Options: chaos.Options{Nodes: *nodes, Servers: *servers, Product: *server, Sweeper: true},
+		Options: chaos.Options{Nodes: *nodes, Servers: *servers, Product: *server, Sweeper: true, NoEtcd: !*etcd},
 		Seed:    *seed, Length: time.Duration(*minutes * float64(time.Minute)), Out: os.Stdout,
 		Load: chaos.Load{Rate: *rate, Changes: 0.12, Fails: true},
 	}
