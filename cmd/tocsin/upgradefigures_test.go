@@ -80,9 +80,9 @@ type waiter struct {
 	text string
 }
 
-// look notes who waits, and since when.
+// look notes who waits, and since when. MySQL's own log of slow statements has a lock of another name.
 func (w *lockWaits) look(ctx context.Context, u *upgradeRun, since map[waiter]time.Time) error {
-	rows, err := u.db.QueryContext(ctx, `SELECT id, COALESCE(LEFT(info, 1000), '') FROM information_schema.processlist WHERE state LIKE 'Waiting for %lock'`)
+	rows, err := u.db.QueryContext(ctx, `SELECT id, COALESCE(LEFT(info, 1000), '') FROM information_schema.processlist WHERE state = 'Waiting for table metadata lock'`)
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
