@@ -162,7 +162,7 @@ func (c *Client) run(ctx context.Context, ch change) (Change, error) {
 		case errors.Is(err, ErrNotFound):
 			return Change{}, err
 		case errors.Is(err, errElsewhere):
-			return Change{}, refuse(ErrLayout, "%s changes no tasks: its database is retired or not that of cluster %q", c.where(ch.table), c.want.Cluster)
+			return Change{}, refuse(ErrLayout, "%s changes no tasks: its database is retired, held or not that of cluster %q", c.where(ch.table), c.want.Cluster)
 		case !t.again(ctx, false, err):
 			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(c.moved(ctx, ch.table, err)))
 		}

@@ -20,6 +20,7 @@ type Client struct {
 	home    []*server      // by database number
 	want    layoutrow.Want // of servers that are met later
 	agreed  layoutrow.Identities
+	marks   layoutrow.Marks
 	horizon time.Duration
 	ids     jobIDs
 	types   bizTypes
@@ -69,7 +70,7 @@ func (c *Client) addServer(spec mysql.Spec) error {
 	if err != nil {
 		return err
 	}
-	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed}
+	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks}
 	c.servers = append(c.servers, s)
 	for _, db := range spec.Databases {
 		c.home[db] = s

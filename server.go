@@ -20,6 +20,7 @@ type server struct {
 	*mysql.Server
 	layout Layout
 	agreed *layoutrow.Identities // the client's
+	marks  *layoutrow.Marks      // the client's
 	facts  atomic.Pointer[facts] // nil until the databases were read and agreed
 }
 
@@ -86,10 +87,10 @@ func (s *server) readable(ctx context.Context, want layoutrow.Want, db int) erro
 	return f.unreadable(db)
 }
 
-// unreadable returns why a database must not even be read. A retired one may be read:
-// it takes no tasks.
+// unreadable returns why a database must not even be read. A retired one and an older
+// copy may be read: they take no tasks.
 func (f *facts) unreadable(db int) error {
-	if f.problems[db].Moved {
+	if f.problems[db].Moved || f.problems[db].Older {
 		return nil
 	}
 	return f.refused[db]
@@ -148,6 +149,7 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
 	f := &facts{read: time.Now(), term: term, refused: map[int]error{}}
 	f.problems = want.Judge(s.Databases, rows, failed, where)
+	s.marks.Compare(rows, f.problems, where)
 	for db, problem := range f.problems {
 		f.refused[db] = refusalOf(problem)
 	}

@@ -221,9 +221,10 @@ WHERE biz_id = ?
 ORDER BY job_id`
 )
 
-// layoutSQL reads the layout row of one database, and facts of its server. Parameter:
-// the database's number by the config. If the layout table is too old to have the
-// column identity, the name refers to the outer query's column, which is empty.
+// layoutSQL reads the layout row of one database, its mark, and facts of its server.
+// Parameter: the database's number by the config. If the layout table is too old to have
+// the column identity or mark, the name refers to the outer query's column, which is
+// empty.
 const layoutSQL = `SELECT /* tocsin layout */
     ?,
     cluster_id,
@@ -236,6 +237,7 @@ const layoutSQL = `SELECT /* tocsin layout */
     schema_version,
     works_with,
     state,
+    (SELECT (SELECT mark FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked),
     @@max_allowed_packet,
     CAST(UTC_TIMESTAMP(3) AS CHAR)
 FROM {database}.layout

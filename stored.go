@@ -19,7 +19,7 @@ type layoutRow struct {
 
 func (r *layoutRow) scan(scan func(...any) error) error {
 	var now string
-	if err := scan(append(r.Fields(), &r.packet, &now)...); err != nil {
+	if err := scan(append(r.Fields(), &r.Mark, &r.packet, &now)...); err != nil {
 		return err
 	}
 	return setTime(&r.now, now)

@@ -23,6 +23,7 @@ type layoutRow struct {
 	WorksWith int    `db:"works_with"`
 	State     string `db:"state"`
 	Ownership string `db:"ownership"`
+	Mark      int64  `db:"mark"` // 0: never marked
 }
 
 // newRow returns the row that Apply writes into database number db.

@@ -24,20 +24,29 @@ var changing = []string{"CREATE", "ALTER", "INSERT"}
 // moving are the rights on a table that `ddl move` compares and renames.
 var moving = []string{"SELECT", "CREATE", "ALTER", "DROP", "INSERT"}
 
+// keeping are the rights on the table of marks for who raises marks: see layoutrow.Marks.
+var keeping = []string{"SELECT", "INSERT", "UPDATE"}
+
 // roles is the only place that says who needs which rights.
 var roles = []Role{
 	{
 		Name: "ddl", Does: "tocsin ddl apply, verify, plan, finish and ownership",
 		rights: map[string][]string{
 			layoutTable: append([]string{"SELECT", "UPDATE"}, changing...), "biz_type": changing, "owner": changing, "doorbell": changing,
-			"relayed": changing, "node": append([]string{"SELECT", "DELETE"}, changing...), taskFile: changing,
+			"relayed": changing, "node": append([]string{"SELECT", "DELETE"}, changing...), "mark": changing, taskFile: changing,
 		},
 	},
 	{
 		Name: "move", Does: "tocsin ddl move", aside: true,
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": moving, "doorbell": moving, "relayed": moving,
-			"node": moving, taskFile: moving,
+			"node": moving, "mark": moving, taskFile: moving,
+		},
+	},
+	{
+		Name: "restore", Does: "tocsin ddl restore-check",
+		rights: map[string][]string{
+			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "mark": keeping, taskFile: {"SELECT", "UPDATE"},
 		},
 	},
 	{
@@ -47,13 +56,15 @@ var roles = []Role{
 	{
 		Name: "node", Does: "tocsin serve, and nodes inside services",
 		rights: map[string][]string{
-			layoutTable: selected, "biz_type": selected, "owner": {"SELECT", "INSERT", "UPDATE"}, "doorbell": selected,
-			"node": {"SELECT", "INSERT", "UPDATE", "DELETE"}, taskFile: {"SELECT", "UPDATE"},
+			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": {"SELECT", "INSERT", "UPDATE"}, "doorbell": selected,
+			"node": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "mark": keeping, taskFile: {"SELECT", "UPDATE"},
 		},
 	},
 	{
 		Name: "sweep", Does: "tocsin sweep",
-		rights: map[string][]string{layoutTable: selected, "biz_type": selected, taskFile: {"SELECT", "UPDATE"}},
+		rights: map[string][]string{
+			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "mark": keeping, taskFile: {"SELECT", "UPDATE"},
+		},
 	},
 	{
 		Name: "purge", Does: "tocsin purge",
@@ -79,10 +90,10 @@ var roles = []Role{
 		},
 	},
 	{
-		Name: "read-only", Does: "every command that only reads: tocsin task get and list, biz list, cluster nodes and tables, ddl verify, audit",
+		Name: "read-only", Does: "every command that only reads: tocsin task get and list, biz list, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,
-			taskFile: selected,
+			"mark": selected, taskFile: selected,
 		},
 	},
 }

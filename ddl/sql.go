@@ -12,6 +12,7 @@ const (
 	Hash    = layoutrow.Hash    // the function from biz_id to table number
 	Active  = layoutrow.Active  // the state of a database that is in use
 	Retired = layoutrow.Retired // of one that has moved to another server
+	Held    = layoutrow.Held    // of an older copy, or one that is being restored, until AcceptRestored
 
 	ByEtcd = layoutrow.ByEtcd // ownership: each table has an owner, by a key in etcd
 	ByRows = layoutrow.ByRows // ownership: nobody owns tables, every node claims each row
@@ -27,7 +28,7 @@ const (
 	taskFile    = "task"
 )
 
-var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell", "relayed", "node"}
+var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell", "relayed", "node", "mark"}
 
 // createDatabase is the statement for one database; {database} is its name.
 const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
@@ -71,14 +72,15 @@ WHERE id = 1
     AND identity = ''`
 
 // selectLayout reads the layout row of one database; no row: none was written. If the
-// table is too old to have the column identity or ownership, the name refers to the
-// outer query's column, which is empty, or etcd.
+// table is too old to have the column identity, ownership or mark, the name refers to
+// the outer query's column, which is empty, or etcd.
 const selectLayout = `SELECT /* tocsin ddl layout */
     cluster_id,
     (SELECT (SELECT identity FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older) AS identity,
     database_no, databases_total, tables_per_database, hash,
     doorbell_horizon_ms, schema_version, works_with, state,
-    (SELECT (SELECT ownership FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older) AS ownership
+    (SELECT (SELECT ownership FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older) AS ownership,
+    (SELECT (SELECT mark FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked) AS mark
 FROM ` + "`{database}`" + `.layout
 WHERE id = 1`
 

@@ -19,10 +19,11 @@ type addition struct {
 // version if it has all additions up to that version. What it lacks is read from the server each time and stored
 // nowhere, so a migration goes on wherever it stopped.
 var additions = []addition{
-	{version: 2, file: layoutTable, columns: []string{"ownership"}},
+	{version: 2, file: layoutTable, columns: []string{"ownership", "mark"}},
 	{version: 2, file: taskFile, columns: []string{"headers", "biz_key"}},
 	{version: 2, file: "relayed"},
 	{version: 2, file: "node"},
+	{version: 2, file: "mark"},
 }
 
 // since returns the version that a table came with.

@@ -35,6 +35,10 @@ func (p *parts) join(ctx context.Context) (err error) {
 	}
 	p.etcd = client
 	p.store.Hold()
+	p.marks.keep = func(ctx context.Context, identity string, known map[int]int64) (map[int]int64, error) {
+		return assign.KeepMarks(ctx, client, p.cfg.Tables.Cluster, identity, known)
+	}
+	p.marks.exchange(ctx, nil) // before a table is taken
 	p.holder = newHolder(p.cfg.Group, p.cfg.Tables.Layout.DatabaseOf, p.cfg.Logger)
 	layout := p.cfg.Tables.Layout
 	p.assign, err = assign.New(assign.Config{

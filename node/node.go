@@ -88,6 +88,7 @@ func (p *parts) run(ctx context.Context) error {
 	g.Go(func() error { p.stalls.run(failed); return nil })
 	g.Go(func() error { p.health.Run(failed); return nil })
 	g.Go(func() error { p.hold(failed); return nil })
+	g.Go(func() error { p.marks.run(failed); return nil })
 	g.Go(func() error { p.roster.run(failed); return nil })
 	g.Go(func() error { p.backlog.Run(failed); return nil })
 	g.Go(func() error { return ended(failed, "standin", p.standin.Run(failed)) })

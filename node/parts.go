@@ -38,6 +38,7 @@ type parts struct {
 	roster     *roster
 	backlog    *backlog.Backlog
 	standin    *standin.StandIn
+	marks      *marks
 	metrics    *scope
 }
 
@@ -59,6 +60,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		_ = p.store.RegisterMetrics(p.cfg.Registerer) // its error is checked with all others
 	}
 	p.stalls = newStalls(p.store, n.cfg.Logger, p.cfg.Registerer)
+	p.marks = &marks{store: p.store, log: n.cfg.Logger, changed: make(chan struct{}, 1)}
 	policies, err := biztype.Load(ctx, n.cfg.Tables)
 	if err != nil {
 		return p, err
@@ -163,6 +165,9 @@ func (p *parts) leads() bool {
 // work on the tables of wrong ones.
 func (p *parts) sight(s health.State) {
 	unusable := s.Unusable()
+	if len(s.Wrong()) > 0 {
+		p.marks.wrong()
+	}
 	if p.claimers != nil {
 		p.claimers.use(s.Wrong())
 		return

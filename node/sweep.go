@@ -154,6 +154,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	var g errgroup.Group
 	g.Go(func() error { return w.dispatcher.Run(work) })
 	g.Go(func() error { return w.watch(work) })
+	w.raiseMarks(ctx, work, &g)
 	err = use(ctx, s)
 	end()
 	return errors.Join(err, g.Wait())
@@ -198,6 +199,18 @@ func (w *sweepParts) watch(ctx context.Context) error {
 		return err
 	}
 	return watcher.Run(ctx)
+}
+
+// raiseMarks raises the marks of the databases once, and in a resident sweep until work
+// ends: nodes need not be running.
+func (w *sweepParts) raiseMarks(ctx, work context.Context, g *errgroup.Group) {
+	m := &marks{store: w.store, log: w.node.cfg.Logger}
+	switch {
+	case w.mode.stays:
+		g.Go(func() error { m.run(work); return nil })
+	case !w.mode.dry:
+		m.beat(ctx)
+	}
 }
 
 // refresh reads the callbacks' secrets again, and logs which are missing.

@@ -145,16 +145,25 @@ func (s *Store) refusalsOver(ctx context.Context, sv *server, q querier) (refusa
 	if err != nil {
 		return nil, err
 	}
+	return s.judge(sv, rows, failed), nil
+}
+
+// judge returns the databases of a server that must not be used, by their layout rows.
+// It keeps the identities and marks of the others.
+func (s *Store) judge(sv *server, rows map[int]layoutrow.Row, failed map[int]error) refusals {
 	want := s.want()
 	s.identities.Note(want, slices.Collect(maps.Values(rows))...)
 	want.Identity = s.identities.Agreed()
 	s.agreed.Store(&want.Identity)
 	where := func(database int) string { return s.layout.Database(database) + " on " + sv.Name }
+	problems := want.Judge(sv.Databases, rows, failed, where)
+	s.marks.Compare(rows, problems, where)
+	sv.noteMarked(rows)
 	r := make(refusals)
-	for database, problem := range want.Judge(sv.Databases, rows, failed, where) {
+	for database, problem := range problems {
 		r[database] = &Unusable{database, problem}
 	}
-	return r, nil
+	return r
 }
 
 // refresh stores refusals that were just read over a connection. For a database whose

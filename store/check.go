@@ -15,7 +15,7 @@ import (
 var errNoHorizon = errors.New("no reachable database has a layout row: run `tocsin ddl apply`")
 
 func scanLayout(rows *sql.Rows) (r layoutrow.Row, err error) {
-	err = rows.Scan(append(r.Fields(), &r.Ownership)...)
+	err = rows.Scan(append(r.Fields(), &r.Ownership, &r.Mark)...)
 	return r, err
 }
 

@@ -29,7 +29,8 @@ func Connect(ctx context.Context, cfg tocsin.Config, options ...Option) (*Store,
 }
 
 // judgeAgain judges the servers that answered once more, now that the identity of
-// most databases is known: a server may have been read before the others.
+// most databases and more of their marks are known: a server may have been read before
+// the others.
 func (s *Store) judgeAgain(ctx context.Context) {
 	if s.Identity() == "" {
 		return
@@ -53,7 +54,9 @@ func (s *Store) meet(ctx context.Context) error {
 	var looks sync.WaitGroup
 	for i, sv := range s.servers {
 		looks.Go(func() {
-			_, errs[i] = s.Measure(ctx, i)
+			if _, errs[i] = s.Measure(ctx, i); errs[i] == nil {
+				s.recall(ctx, sv)
+			}
 			if errs[i] == nil && len(sv.refused().without(sv.Databases)) > 0 {
 				usable.Do(func() {
 					found = true

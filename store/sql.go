@@ -346,9 +346,9 @@ FROM (
     LIMIT {limit}) AS late
 GROUP BY biz_type`)
 
-// layoutOf reads the layout row of one database. If the layout table is too old to
-// have the column identity or ownership, the name refers to the outer query's column,
-// which is empty, or etcd.
+// layoutOf reads the layout row of one database, and its mark. If the layout table is
+// too old to have the column identity, ownership or mark, the name refers to the outer
+// query's column, which is empty, or etcd.
 var layoutOf = prepare(`
 SELECT /* tocsin layout */
     {database_no},
@@ -362,7 +362,8 @@ SELECT /* tocsin layout */
     schema_version,
     works_with,
     state,
-    (SELECT (SELECT ownership FROM {database}.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older)
+    (SELECT (SELECT ownership FROM {database}.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older),
+    (SELECT (SELECT mark FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked)
 FROM {database}.layout
 WHERE id = 1`)
 

@@ -28,6 +28,7 @@ type Store struct {
 
 	identities layoutrow.Identities   // from the layout rows read so far
 	agreed     atomic.Pointer[string] // the identity agreed on when a layout row was last read
+	marks      layoutrow.Marks        // from layout rows, the mark tables and Remember
 }
 
 // server is one pool and what is known of the server behind it.
@@ -43,6 +44,8 @@ type server struct {
 	full full
 
 	beside atomic.Pointer[besides] // nil: never read
+	beaten beaten
+	marked atomic.Pointer[[]int] // databases that have marks, as their layout rows said last
 
 	refusals atomic.Pointer[refusals] // databases that must not be used; nil: not looked yet
 }

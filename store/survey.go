@@ -74,6 +74,7 @@ func (s *Store) lookBeside(ctx context.Context, sv *server) (*besides, error) {
 		return nil, s.wrap(err, "ask whether it is read-only", sv)
 	}
 	found.readOnly = mode != "0" && !strings.EqualFold(mode, "OFF")
+	s.recall(ctx, sv)
 	found.flawed, err = s.flaws(ctx, sv)
 	return found, err
 }

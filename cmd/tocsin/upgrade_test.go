@@ -66,7 +66,7 @@ func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 	s.waitFor("tasks are delivered from tables of version 1", func() bool { seen, _, _ := c.counts(); return seen == tasks })
 
 	r := s.run("ddl", "verify")
-	if want := s.prefix + "_0 has schema version 1, this program is for 2, which 3 of 10 tables have: run `tocsin ddl apply`"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
+	if want := s.prefix + "_0 has schema version 1, this program is for 2, which 3 of 11 tables have: run `tocsin ddl apply`"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
 		t.Errorf("verify: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
 	}
 	s.run("ddl", "finish").refused(t, exitFailed, "has schema version 1, this program is for 2", "run `tocsin ddl apply`")

@@ -16,10 +16,13 @@ type Identities struct {
 }
 
 // Note stores the identities in rows that were just read. A row that w refuses does
-// not count.
+// not count, unless its database is held: it is of the cluster.
 func (i *Identities) Note(w Want, rows ...Row) {
 	w.Identity = ""
 	for _, r := range rows {
+		if r.State == Held {
+			r.State = Active
+		}
 		if w.Refuse(r, "") != "" {
 			r.Identity = ""
 		}

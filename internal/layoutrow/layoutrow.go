@@ -23,6 +23,7 @@ const (
 	Hash          = "crc32"   // how a biz_id becomes a table number
 	Active        = "active"  // state of a database that is in use
 	Retired       = "retired" // state of one that has moved to another server
+	Held          = "held"    // state of an older copy, or of one that is being restored, until an operator decides
 )
 
 // Who may start a row. A node that owns tables and one that claims rows would deliver the same row, so a cluster has one
@@ -46,6 +47,7 @@ type Row struct {
 	WorksWith int   // the oldest version that programs may be for
 	State     string
 	Ownership string // ByEtcd or ByRows; "": not read
+	Mark      int64  // see Marks; 0: never marked, or not read
 }
 
 // Fields returns the scan targets of a row that holds Asked and the columns
@@ -94,6 +96,8 @@ func (w Want) Refuse(r Row, where string) string {
 	case r.WorksWith > SchemaVersion:
 		return fmt.Sprintf("this program is for schema version %d, %s has %d and works with programs for %d or newer: upgrade the program",
 			SchemaVersion, where, r.Version, r.WorksWith)
+	case r.State == Held:
+		return fmt.Sprintf("%s is held, as it is an older copy or is being restored: run `tocsin ddl restore-check`", where)
 	case r.State != Active:
 		return fmt.Sprintf("%s is %s: its tables have moved, correct the servers of the config", where, r.State)
 	case w.Ownership != "" && r.Ownership != "" && r.Ownership != w.Ownership:
@@ -108,6 +112,7 @@ type Problem struct {
 	Why     string // one sentence that names the database
 	Differs bool   // the database is not the one that the config means
 	Moved   bool   // the database is retired, and nothing else differs
+	Older   bool   // the database is held, or has to be as it is an older copy, and nothing else differs
 	Err     error  // from reading its row; nil if the row could be read
 }
 
@@ -126,11 +131,18 @@ func (w Want) Judge(databases []int, rows map[int]Row, failed map[int]error, whe
 		} else if !read {
 			problems[database] = Problem{Why: where(database) + " has no layout row: run `tocsin ddl apply`", Differs: true}
 		} else if text := w.Refuse(row, where(database)); text != "" {
-			row.State = Active
-			problems[database] = Problem{Why: text, Differs: true, Moved: w.Refuse(row, "") == ""}
+			problems[database] = w.problem(row, text)
 		}
 	}
 	return problems
+}
+
+// problem is that of a row that is refused for a reason.
+func (w Want) problem(row Row, why string) Problem {
+	held := row.State == Held
+	row.State = Active
+	other := w.Refuse(row, "") != ""
+	return Problem{Why: why, Differs: true, Moved: !held && !other, Older: held && !other}
 }
 
 // First returns the problem of the first of a server's databases that has one. If all

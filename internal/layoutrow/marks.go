@@ -1,0 +1,104 @@
+package layoutrow
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A mark is a time in the life of a database, in Unix milliseconds. Nodes and sweepers raise the mark in the layout row
+// of each database, and then keep it in the other databases, in etcd and in memory. So no mark that is kept is above that
+// of its database, unless the database was replaced by an older copy of itself:
+//
+//	layout row, mark 02:00   <-- restored from a dump
+//	kept elsewhere   14:30   --> the copy lacks what happened since 02:00: it is refused
+//
+// A mark only grows, whatever the clocks do.
+const (
+	MarkEvery = 10 * time.Second // how often a mark is raised, and by how much at least
+	// Tolerated is how far a mark may lag: a fail-over to a replica, or a crash of a server that does not flush each commit,
+	// may lose some seconds. Their tasks are delivered again.
+	Tolerated = time.Minute
+)
+
+// Marks are the highest marks known of databases. Marks of different identities are kept apart. The zero value is empty.
+// It is safe for concurrent use.
+type Marks struct {
+	mu sync.Mutex
+	by map[marked]int64
+}
+
+type marked struct {
+	identity string
+	database int
+}
+
+// Note keeps a mark if it is higher than the one that is known. Without an identity it keeps nothing: databases without
+// one can't be told from those of another cluster.
+func (m *Marks) Note(identity string, database int, mark int64) {
+	if identity == "" || mark == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.by == nil {
+		m.by = make(map[marked]int64)
+	}
+	m.by[marked{identity, database}] = max(mark, m.by[marked{identity, database}])
+}
+
+// Of returns the highest marks known of the databases with an identity, by number.
+func (m *Marks) Of(identity string) map[int]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := make(map[int]int64)
+	for of, mark := range m.by {
+		if of.identity == identity {
+			found[of.database] = mark
+		}
+	}
+	return found
+}
+
+// Refuse returns why a database is an older copy of itself; "" if it is none. where is "toc_0 on db1".
+func (m *Marks) Refuse(r Row, where string) string {
+	m.mu.Lock()
+	known := m.by[marked{r.Identity, r.Asked}]
+	m.mu.Unlock()
+	if !Lags(r.Mark, known) {
+		return ""
+	}
+	if r.Mark == 0 {
+		return fmt.Sprintf("%s was made anew or is an older copy: it has no mark, and what is known of it ends at %s: run `tocsin ddl restore-check`",
+			where, MarkText(known))
+	}
+	return fmt.Sprintf("%s is an older copy: it ends at %s, and what is known of it %s later, at %s: run `tocsin ddl restore-check`",
+		where, MarkText(r.Mark), Between(r.Mark, known), MarkText(known))
+}
+
+// Compare adds the databases that are older copies of themselves to the problems that Judge found, and keeps the marks of
+// those without a problem.
+func (m *Marks) Compare(rows map[int]Row, problems map[int]Problem, where func(database int) string) {
+	for database, row := range rows {
+		problem, wrong := problems[database]
+		if wrong && !problem.Older {
+			continue
+		}
+		if why := m.Refuse(row, where(database)); why != "" {
+			problems[database] = Problem{Why: why, Differs: true, Older: true}
+		} else if !wrong {
+			m.Note(row.Identity, database, row.Mark)
+		}
+	}
+}
+
+// Lags reports whether a mark shows an older copy, if another one is known.
+func Lags(mark, known int64) bool { return known-mark > Tolerated.Milliseconds() }
+
+// Between is the time between two marks, in whole seconds.
+func Between(mark, known int64) time.Duration {
+	return (time.Duration(known-mark) * time.Millisecond).Round(time.Second)
+}
+
+// MarkText is a mark for people.
+func MarkText(mark int64) string { return time.UnixMilli(mark).UTC().Format("2006-01-02 15:04:05 UTC") }

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+)
+
+const day = int64(24 * time.Hour / time.Millisecond)
+
+// mark reads the mark in a database's layout row.
+func (b *bench) mark(database int) (mark int64) {
+	b.tb.Helper()
+	if err := b.db.QueryRow("SELECT mark FROM " + b.layout.Database(database) + ".layout").Scan(&mark); err != nil {
+		b.tb.Fatal(err)
+	}
+	return mark
+}
+
+// shift moves the mark in a database's layout row.
+func (b *bench) shift(database int, by int64) {
+	b.exec("UPDATE "+b.layout.Database(database)+".layout SET mark = mark + ?", by)
+}
+
+// beat raises marks as a node does that finds no other.
+func (b *bench) beat() {
+	b.tb.Helper()
+	for range 2 {
+		if err := b.Beat(b.tb.Context(), 0); err != nil {
+			b.tb.Fatal(err)
+		}
+	}
+}
+
+// met is a store on the same databases that knows only what it reads.
+func (b *bench) met() *Store {
+	b.tb.Helper()
+	s, err := Connect(b.tb.Context(), tocsin.Config{Layout: b.layout, Cluster: "test", Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(b.tb)}}})
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	b.tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// use tries a statement in each database, and returns the errors.
+func use(tb testing.TB, s *Store) (errs [2]error) {
+	for database := range errs {
+		errs[database] = s.Own(tb.Context(), "g", "me", map[int]int64{database * s.layout.Tables: 1})
+	}
+	return errs
+}
+
+// onlySecondRefused fails the test unless the second database alone is refused as an older copy.
+func onlySecondRefused(t *testing.T, s *Store, part string) {
+	t.Helper()
+	errs := use(t, s)
+	if errs[0] != nil || !errors.Is(errs[1], tocsin.ErrLayout) || !strings.Contains(errs[1].Error(), part) {
+		t.Errorf("first: %v; second: %v; want %q for the second alone", errs[0], errs[1], part)
+	}
+}
+
+func TestMarksGrowWhateverTheClocksDo(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	before := time.Now().UnixMilli()
+	b.beat()
+	first := b.mark(0)
+	if first < before || b.mark(1) < before {
+		t.Fatalf("marks %d and %d after a beat at %d", first, b.mark(1), before)
+	}
+	if err := b.met().Beat(t.Context(), 0); err != nil || b.mark(0) != first {
+		t.Errorf("error %v; another process raised the mark by %d ms at once", err, b.mark(0)-first)
+	}
+	b.shift(0, day) // the clock was set back by a day
+	ahead := b.mark(0)
+	b.beat()
+	if grown := b.mark(0) - ahead; grown != layoutrow.MarkEvery.Milliseconds() {
+		t.Errorf("the mark grew by %d ms", grown)
+	}
+	var kept int64
+	if err := b.db.QueryRow("SELECT mark FROM " + b.layout.Database(1) + ".mark WHERE database_no = 0").Scan(&kept); err != nil || kept < first || kept > b.mark(0) {
+		t.Errorf("the other database keeps %d, error %v; want at least %d and at most %d", kept, err, first, b.mark(0))
+	}
+}
+
+func TestAnOlderCopyIsRefusedAlone(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.beat()
+	for database := range 2 {
+		b.shift(database, day)
+	}
+	b.beat()
+
+	b.shift(1, -layoutrow.Tolerated.Milliseconds()+1000)
+	if errs := use(t, b.met()); errors.Join(errs[:]...) != nil {
+		t.Errorf("a copy that lacks some seconds: %v", errs)
+	}
+	b.shift(1, layoutrow.Tolerated.Milliseconds()-1000-day)
+	older := b.met()
+	onlySecondRefused(t, older, b.layout.Database(1)+" on db1 is an older copy: it ends at ")
+	onlySecondRefused(t, older, "run `tocsin ddl restore-check`")
+
+	if err := older.Beat(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	b.exec("DELETE FROM " + b.layout.Database(0) + ".mark") // nobody remembers: the layout row says it
+	onlySecondRefused(t, b.met(), b.layout.Database(1)+" on db1 is held, as it is an older copy or is being restored")
+	held := b.mark(1)
+	if b.beat(); b.mark(1) != held {
+		t.Error("the mark of a database that is held was raised")
+	}
+	b.exec("UPDATE "+b.layout.Database(1)+".layout SET state = 'active', mark = ?", b.mark(0))
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := older.Survey(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		errs := use(t, older)
+		if errors.Join(errs[:]...) == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("long after it was released: %v", errs)
+		}
+	}
+}
+
+// A connection that is made after the restore reads the layout row before its first statement.
+func TestAnOlderCopyIsRefusedWithoutASurvey(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.beat()
+	b.shift(1, day)
+	if _, err := b.Survey(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	b.shift(1, -day)
+	b.servers[0].DB.SetMaxIdleConns(0) // its server was restarted
+	onlySecondRefused(t, b.Store, "is an older copy")
+}
+
+func TestMarksOfAnotherClusterDoNotCount(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.beat()
+	for database := range 2 {
+		b.exec("UPDATE "+b.layout.Database(database)+".mark SET mark = mark + ?, identity = 'other'", day)
+	}
+	s := b.met()
+	s.Remember(t.Context(), "other", map[int]int64{0: b.mark(0) + day})
+	if errs := use(t, s); errors.Join(errs[:]...) != nil {
+		t.Errorf("got %v", errs)
+	}
+	s.Remember(t.Context(), s.Identity(), map[int]int64{1: b.mark(1) + day})
+	onlySecondRefused(t, s, "is an older copy")
+}
+
+func TestTablesThatAreOlderThanMarksAreTaken(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	for database := range 2 {
+		name := b.layout.Database(database)
+		b.exec("ALTER TABLE " + name + ".layout DROP COLUMN mark")
+		b.exec("DROP TABLE " + name + ".mark")
+		b.exec("UPDATE " + name + ".layout SET schema_version = 1, works_with = 1")
+	}
+	s := b.met()
+	if err := s.Beat(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if errs := use(t, s); errors.Join(errs[:]...) != nil {
+		t.Errorf("got %v", errs)
+	}
+}
