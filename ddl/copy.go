@@ -57,6 +57,9 @@ func (c *dbCopy) look(ctx context.Context, want layoutRow) error {
 	if err := want.conflict(row, c.where()); err != nil {
 		return err
 	}
+	if row.State == Held {
+		return fmt.Errorf("%s is held, as it is an older copy or is being restored: run `tocsin ddl restore-check` first", c.where())
+	}
 	c.state = c.judge(row.State)
 	return nil
 }

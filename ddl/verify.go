@@ -184,6 +184,8 @@ func (v *verification) layout(ctx context.Context, s *site, db int, r *report) e
 		r.add(name+".layout", "has no row")
 	} else if err := want.conflict(stored, name); err != nil {
 		r.add(name+".layout", "differs: "+err.Error())
+	} else if stored.State == Held {
+		r.add(name+".layout", "is held, as it is an older copy or is being restored: run `tocsin ddl restore-check`")
 	} else if stored.State != Active {
 		r.add(name+".layout", fmt.Sprintf("has state %q, want %q", stored.State, Active))
 	} else if stored.Identity == "" {

@@ -13,8 +13,8 @@ import (
 )
 
 func newDDL(a *app) *cobra.Command {
-	return group("ddl", "Plan, create, upgrade and verify the tables, and move databases",
-		newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLFinish(a), newDDLOwnership(a), newDDLMove(a), newDDLGrants(a))
+	return group("ddl", "Plan, create, upgrade and verify the tables, and move and restore databases",
+		newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLFinish(a), newDDLOwnership(a), newDDLMove(a), newDDLRestoreCheck(a), newDDLGrants(a))
 }
 
 // clusterFlags let the first apply choose the cluster id and the identity.

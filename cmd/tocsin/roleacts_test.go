@@ -96,6 +96,18 @@ func (u *roleUser) serveAll(turn int) error {
 	return nil
 }
 
+// actRestore takes a database out of use, settles a task and puts it into use.
+func (u *roleUser) actRestore() error {
+	u.overdue("order.close", 8)
+	only := "--database " + u.layout.Database(0)
+	for range 2 { // the second time, the other database has the mark already
+		if err := u.runAll("ddl restore-check "+only+" --hold", "ddl restore-check "+only+" --dead all --accept"); err != nil {
+			return err
+		}
+	}
+	return u.runAll("ddl restore-check")
+}
+
 func (u *roleUser) actSweep() error {
 	u.overdue("coupon.remind", 8)
 	id := u.addOne("coupon.remind") // one whose claim ran out
@@ -194,5 +206,5 @@ func (u *roleUser) actCancel() error {
 func (u *roleUser) actRead() error {
 	id := u.addOne("order.close").String()
 	return u.runAll("task get "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "cluster nodes", "cluster tables",
-		"ddl verify", "ddl plan --migrate", "audit", "sweep --dry-run", "purge --dry-run")
+		"ddl verify", "ddl plan --migrate", "ddl restore-check", "audit", "sweep --dry-run", "purge --dry-run")
 }

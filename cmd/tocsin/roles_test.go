@@ -25,6 +25,7 @@ func plays() map[string]played {
 	return map[string]played{
 		"ddl":           {emptySite, (*roleUser).actDDL, "DELETE FROM {db}.task_0000"},
 		"move":          {newSite, (*roleUser).actMove, "UPDATE {db}.task_0000 SET status = 2"},
+		"restore":       {newSite, (*roleUser).actRestore, "DELETE FROM {db}.task_0000"},
 		"biz":           {newSite, (*roleUser).actBiz, "SELECT COUNT(*) FROM {db}.task_0000"},
 		"node":          {remindingSite, (*roleUser).actNode, "DELETE FROM {db}.task_0000"},
 		"sweep":         {remindingSite, (*roleUser).actSweep, "INSERT INTO {db}.owner (group_name, table_no, node, revision, gmt_modified) VALUES ('g', 0, 'n', 1, NOW())"},

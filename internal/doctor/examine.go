@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -78,6 +79,9 @@ func (p Patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
 // layout judges what the server's databases say of themselves.
 func layout(err error, tables int) Check {
 	const name = "layout"
+	if refused := (*store.Unusable)(nil); errors.As(err, &refused) && refused.Older {
+		return bad(Fail, name, err.Error(), "run `tocsin ddl restore-check`, which says what the copy lacks and what to decide")
+	}
 	if err != nil {
 		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, or correct layout, cluster and servers in the config: apply makes what is missing, and changes no layout or cluster id that is stored")
 	}

@@ -1,0 +1,334 @@
+package ddl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// AllTypes, as a biz type of RestoreOptions, means every one.
+const AllTypes = "all"
+
+// RestoreOptions says which databases to judge, and what becomes of their tasks. The zero value judges all.
+type RestoreOptions struct {
+	Databases []string      // names; none: all
+	Kept      map[int]int64 // marks kept outside of the servers, by database number
+	Until     time.Time     // tasks that were due until then count as settled; zero: the last time known of their database
+	Dead      []string      // biz types whose tasks that count as settled become dead, or AllTypes
+	Cancelled []string      // the same, cancelled
+	Parallel  int           // connections to each server, 1 to 64; 0: 4
+	Progress  func(done, total int)
+}
+
+// Restored is what is known of a database that may be an older copy of itself.
+type Restored struct {
+	Database string
+	Server   string
+	State    string // of its layout row
+	Older    bool   // it lacks what happened since Ends
+	Ends     time.Time
+	Known    time.Time // the last time known of it; zero: nobody knows one
+	Knows    string    // where that is kept
+	Until    time.Time // tasks that were due until then count as settled
+	Types    []RestoredType
+	Added    int      // estimate of the tasks that were added since Ends and are missing; -1: not known
+	Stale    []string // biz types whose policy is newer in other databases
+}
+
+// Waits reports whether the database is not used until an operator decides.
+func (r Restored) Waits() bool { return r.Older || r.State == Held }
+
+// RestoredType counts the tasks of a biz type in one database.
+type RestoredType struct {
+	Type      string
+	Settled   int // may be delivered, were due until Until: they were probably settled, and are delivered again
+	Due       int // were due since
+	Later     int // are not due yet
+	Dead      int
+	Killed    int // of Settled, become dead
+	Cancelled int // of Settled, become cancelled
+}
+
+// restore is the work on some databases of some servers.
+type restore struct {
+	opt    RestoreOptions
+	layout tocsin.Layout
+	sites  []*site // that answered
+	copies []*restored
+	types  map[uint64]bizType // newest of each
+
+	mu          sync.Mutex // guards what follows, and calls of Progress
+	done, total int
+}
+
+// restored is one database to judge.
+type restored struct {
+	*dbCopy
+	row   layoutRow
+	known int64
+	types map[uint64]bizType
+	found Restored
+}
+
+type bizType struct {
+	Number   uint64 `db:"number"`
+	Name     string `db:"name"`
+	Revision uint64 `db:"revision"`
+}
+
+// CheckRestored says which databases are older copies of themselves, or are held, and what would become of their tasks.
+// It changes nothing. The error names the servers that could not be read; the result is of the others.
+func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) ([]Restored, error) {
+	r, unread, err := openRestore(ctx, cfg, opt)
+	if err != nil {
+		return nil, errors.Join(err, unread)
+	}
+	defer func() { _ = closeSites(r.sites) }()
+	r.begin(len(r.copies) * r.layout.Tables)
+	if err := r.count(ctx); err != nil {
+		return nil, errors.Join(err, unread)
+	}
+	return r.results(), unread
+}
+
+// AcceptRestored settles tasks of the databases as the options say, and puts the databases into use. A database that
+// needs no decision is refused. It may be repeated, and goes on where it was interrupted.
+func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) ([]Restored, error) {
+	r, unread, err := openRestore(ctx, cfg, opt)
+	if err != nil {
+		return nil, errors.Join(err, unread)
+	}
+	defer func() { _ = closeSites(r.sites) }()
+	for _, c := range r.copies {
+		if !c.found.Waits() {
+			return nil, fmt.Errorf("%s is in use and no older copy: there is nothing to accept", c.where())
+		}
+		if c.row.Version < markedSince {
+			return nil, fmt.Errorf("%s has schema version %d: run `tocsin ddl apply` first", c.where(), c.row.Version)
+		}
+	}
+	r.begin(2 * len(r.copies) * r.layout.Tables)
+	if err := r.count(ctx); err != nil {
+		return nil, errors.Join(err, unread)
+	}
+	for _, c := range r.copies {
+		if err := r.accept(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	return r.results(), unread
+}
+
+func (o RestoreOptions) withDefaults() (RestoreOptions, error) {
+	o.Parallel = cmp.Or(o.Parallel, DefaultParallel)
+	if o.Parallel < 1 || o.Parallel > maxParallel {
+		return o, fmt.Errorf("%d connections to each server: use 1 to %d", o.Parallel, maxParallel)
+	}
+	if o.Progress == nil {
+		o.Progress = func(int, int) {}
+	}
+	return o, nil
+}
+
+// openRestore reads the layout rows and marks of all servers. unread names those that don't answer. A database to judge
+// that can't be read is an error, unless all are to be judged.
+func openRestore(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (r *restore, unread, err error) {
+	if opt, err = opt.withDefaults(); err == nil {
+		err = cfg.Validate()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	sites, err := openSites(cfg, opt.Parallel)
+	if err != nil {
+		return nil, nil, err
+	}
+	r = &restore{opt: opt, layout: cfg.Layout, types: map[uint64]bizType{}}
+	var mu sync.Mutex
+	unread = each(sites, func(s *site) error {
+		if err := s.survey(ctx); err != nil {
+			_ = s.DB.Close()
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		r.sites = append(r.sites, s)
+		return nil
+	})
+	if err = r.judge(ctx); err != nil {
+		return nil, unread, errors.Join(err, closeSites(r.sites))
+	}
+	return r, unread, nil
+}
+
+// judge finds the databases, and compares their marks with those that are kept elsewhere.
+func (r *restore) judge(ctx context.Context) error {
+	all := map[int]*restored{}
+	for _, s := range r.sites {
+		for db, row := range s.rows {
+			all[db] = &restored{dbCopy: &dbCopy{site: s, db: db}, row: row, types: map[uint64]bizType{}}
+		}
+	}
+	for db := range r.layout.Databases {
+		c, ok := all[db]
+		if wanted := slices.Contains(r.opt.Databases, r.layout.Database(db)); wanted && !ok {
+			return fmt.Errorf("%s can't be read, or has no layout row", r.layout.Database(db))
+		} else if ok && (wanted || len(r.opt.Databases) == 0) {
+			r.copies = append(r.copies, c)
+		}
+	}
+	for _, name := range r.opt.Databases {
+		if !slices.ContainsFunc(r.copies, func(c *restored) bool { return c.name() == name }) {
+			return fmt.Errorf("layout %s has no database %s", r.layout, name)
+		}
+	}
+	if err := r.readOthers(ctx, all); err != nil {
+		return err
+	}
+	for _, c := range all {
+		c.compare(r)
+	}
+	return r.knowsTypes()
+}
+
+// knowsTypes refuses names of biz types that no database has.
+func (r *restore) knowsTypes() error {
+	for _, name := range slices.Concat(r.opt.Dead, r.opt.Cancelled) {
+		known := name == AllTypes
+		for _, t := range r.types {
+			known = known || t.Name == name
+		}
+		if !known {
+			return fmt.Errorf("unknown biz type %q: `tocsin biz list` names those that are applied", name)
+		}
+	}
+	return nil
+}
+
+// readOthers reads the marks that each database knows of others, and the biz types.
+func (r *restore) readOthers(ctx context.Context, all map[int]*restored) error {
+	for db, mark := range r.opt.Kept {
+		if c := all[db]; c != nil {
+			c.know(mark, "etcd")
+		}
+	}
+	for db := range r.layout.Databases {
+		from, ok := all[db]
+		if !ok {
+			continue
+		}
+		if err := from.readTypes(ctx); err != nil {
+			return err
+		}
+		for number, t := range from.types {
+			if t.Revision > r.types[number].Revision {
+				r.types[number] = t
+			}
+		}
+		marks, err := from.marks(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range marks {
+			if c := all[m.Database]; c != nil && c.db != db {
+				c.know(m.Mark, from.where())
+			}
+		}
+	}
+	return nil
+}
+
+func (c *restored) readTypes(ctx context.Context) error {
+	var types []bizType
+	err := c.DB.SelectContext(ctx, &types, in(c.name(), selectBizTypes))
+	if mysql.ClassOf(err) == mysql.Missing {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the biz types of %s: %w", c.where(), err)
+	}
+	for _, t := range types {
+		c.types[t.Number] = t
+	}
+	return nil
+}
+
+type knownMark struct {
+	Database int   `db:"database_no"`
+	Mark     int64 `db:"mark"`
+}
+
+// marks reads what a database knows of others. One of an older schema version knows nothing.
+func (c *restored) marks(ctx context.Context) (marks []knownMark, err error) {
+	if c.row.Identity == "" {
+		return nil, nil
+	}
+	err = c.DB.SelectContext(ctx, &marks, in(c.name(), selectMarks), c.row.Identity)
+	if mysql.ClassOf(err) == mysql.Missing {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the marks in %s: %w", c.where(), err)
+	}
+	return marks, nil
+}
+
+// know takes a mark that is kept somewhere.
+func (c *restored) know(mark int64, where string) {
+	if mark > c.known {
+		c.known, c.found.Knows = mark, where
+	}
+}
+
+// compare fills in what follows from the marks.
+func (c *restored) compare(r *restore) {
+	f := &c.found
+	f.Database, f.Server, f.State, f.Added = c.name(), c.Name, c.row.State, -1
+	f.Older = layoutrow.Lags(c.row.Mark, c.known) && f.State != Retired
+	f.Ends, f.Known = markTime(c.row.Mark), markTime(c.known)
+	f.Until = r.opt.Until
+	if f.Until.IsZero() {
+		f.Until = markTime(max(c.row.Mark, c.known))
+	}
+	for number, t := range r.types {
+		if t.Revision > c.types[number].Revision {
+			f.Stale = append(f.Stale, t.Name)
+		}
+	}
+	slices.Sort(f.Stale)
+}
+
+// markTime returns the time of a mark; zero if there is none.
+func markTime(mark int64) time.Time {
+	if mark == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(mark).UTC()
+}
+
+func (r *restore) results() []Restored {
+	all := make([]Restored, len(r.copies))
+	for i, c := range r.copies {
+		all[i] = c.found
+	}
+	return all
+}
+
+// begin sets how many tables there are to read and write.
+func (r *restore) begin(tables int) { r.total = tables }
+
+// counted notes a table done.
+func (r *restore) counted() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done++
+	r.opt.Progress(min(r.done, r.total), r.total)
+}

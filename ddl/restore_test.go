@@ -1,0 +1,268 @@
+package ddl
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+const day = int64(24 * time.Hour / time.Millisecond)
+
+// revival is a cluster of two databases, whose second one is an older copy.
+type revival struct {
+	t     *testing.T
+	cfg   tocsin.Config
+	db    *sql.DB
+	ends  int64 // mark of the copy
+	known int64 // last known of it
+	rows  int
+}
+
+func newRevival(t *testing.T) *revival {
+	t.Helper()
+	r := &revival{t: t, cfg: config(t, 2, 3)}
+	if _, err := Apply(t.Context(), r.cfg, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if r.db, err = sql.Open("mysql", r.cfg.Servers[0].DSN); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.db.Close() })
+	r.known = time.Now().UnixMilli() - day
+	r.ends = r.known - day
+	r.exec("UPDATE {0}.layout SET mark = ?", time.Now().UnixMilli())
+	r.exec("UPDATE {1}.layout SET mark = ?", r.ends)
+	r.exec("INSERT INTO {0}.mark SELECT 1, identity, ?, UTC_TIMESTAMP(3) FROM {0}.layout", r.known)
+	for _, db := range []string{"{0}", "{1}"} {
+		r.exec("INSERT INTO " + db + ".biz_type VALUES (1, 'order.close', 'g', '{}', 1, UTC_TIMESTAMP(3)), (2, 'coupon.remind', 'g', '{}', 1, UTC_TIMESTAMP(3))")
+	}
+	return r
+}
+
+func (r *revival) exec(query string, args ...any) {
+	r.t.Helper()
+	query = strings.NewReplacer("{0}", r.cfg.Layout.Database(0), "{1}", r.cfg.Layout.Database(1)).Replace(query)
+	if _, err := r.db.Exec(query, args...); err != nil {
+		r.t.Fatalf("%.200s: %v", query, err)
+	}
+}
+
+// add puts n tasks into one table of the copy. after is how long after the last known time of the copy they are due.
+func (r *revival) add(n, table int, status tocsin.Status, bizType int, after time.Duration) {
+	r.t.Helper()
+	due := time.UnixMilli(r.known).UTC().Add(after).Format(timeForm)
+	var rows []string
+	for range n {
+		r.rows++
+		rows = append(rows, fmt.Sprintf("(%d, '%s', '%s', %d, %d, %d, '%s', '%s', 'once', '')", r.rows, due, due, r.rows, bizType, status, due, due))
+	}
+	for part := range slices.Chunk(rows, 500) {
+		r.exec(fmt.Sprintf(`INSERT INTO {1}.%s (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, dedup_key, attribute) VALUES %s`,
+			r.cfg.Layout.TableName(table), strings.Join(part, ", ")))
+	}
+}
+
+// statuses counts the tasks of a biz type in the copy, "pending 3, dead 4".
+func (r *revival) statuses(bizType int, condition string) map[tocsin.Status]int {
+	r.t.Helper()
+	found := map[tocsin.Status]int{}
+	for table := range r.cfg.Layout.Tables {
+		rows, err := r.db.Query("SELECT status, COUNT(*) FROM "+r.cfg.Layout.Database(1)+"."+r.cfg.Layout.TableName(table)+
+			" WHERE biz_type = ? AND "+condition+" GROUP BY status", bizType)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for rows.Next() {
+			var status tocsin.Status
+			var n int
+			if err := rows.Scan(&status, &n); err != nil {
+				r.t.Fatal(err)
+			}
+			found[status] += n
+		}
+		if err := rows.Err(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return found
+}
+
+// row reads the state and mark of a database.
+func (r *revival) row(database int) (state string, mark int64) {
+	r.t.Helper()
+	if err := r.db.QueryRow("SELECT state, mark FROM "+r.cfg.Layout.Database(database)+".layout").Scan(&state, &mark); err != nil {
+		r.t.Fatal(err)
+	}
+	return state, mark
+}
+
+// check judges one database.
+func (r *revival) check(database int, opt RestoreOptions) Restored {
+	r.t.Helper()
+	opt.Databases = []string{r.cfg.Layout.Database(database)}
+	found, err := CheckRestored(r.t.Context(), r.cfg, opt)
+	if err != nil || len(found) != 1 {
+		r.t.Fatalf("%+v, %v", found, err)
+	}
+	return found[0]
+}
+
+func (r *revival) accept(opt RestoreOptions) error {
+	opt.Databases = []string{r.cfg.Layout.Database(1)}
+	_, err := AcceptRestored(r.t.Context(), r.cfg, opt)
+	return err
+}
+
+func TestARestoreIsCountedSettledAndAccepted(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	r.add(1200, 0, tocsin.Pending, 1, -time.Hour) // more than one batch
+	r.add(3, 1, tocsin.Claimed, 1, -time.Minute)
+	r.add(5, 2, tocsin.Pending, 2, -time.Minute)
+	r.add(7, 0, tocsin.Pending, 1, time.Minute) // due since
+	r.add(2, 1, tocsin.Pending, 2, time.Hour)
+	r.add(4, 2, tocsin.Pending, 1, 48*time.Hour) // not due yet
+	r.add(6, 0, tocsin.Dead, 2, -time.Hour)
+	r.add(8, 1, tocsin.Done, 2, -time.Hour)
+
+	was := r.check(1, RestoreOptions{Cancelled: []string{"order.close"}, Dead: []string{AllTypes}})
+	want := []RestoredType{
+		{Type: "order.close", Settled: 1203, Due: 7, Later: 4, Cancelled: 1203},
+		{Type: "coupon.remind", Settled: 5, Due: 2, Dead: 6, Killed: 5},
+	}
+	if !was.Older || was.State != Active || was.Ends.UnixMilli() != r.ends || was.Known.UnixMilli() != r.known || !was.Until.Equal(was.Known) ||
+		was.Knows != r.cfg.Layout.Database(0)+" on server db1" || was.Added != 0 || !slices.Equal(was.Types, want) {
+		t.Errorf("got %+v, want the types %+v", was, want)
+	}
+	if state, mark := r.row(1); state != Active || mark != r.ends {
+		t.Errorf("the check wrote state %s, mark %d", state, mark)
+	}
+
+	opt := RestoreOptions{Cancelled: []string{"order.close"}, Dead: []string{AllTypes}, Parallel: 1}
+	r.interrupted(opt)
+	if err := r.accept(opt); err != nil {
+		t.Fatal(err)
+	}
+	if state, mark := r.row(1); state != Active || mark < time.Now().UnixMilli()-60_000 {
+		t.Errorf("state %s, mark %d", state, mark)
+	}
+	for bizType, want := range map[int]string{
+		1: fmt.Sprint(map[tocsin.Status]int{tocsin.Pending: 11, tocsin.Cancelled: 1203}),
+		2: fmt.Sprint(map[tocsin.Status]int{tocsin.Pending: 2, tocsin.Done: 8, tocsin.Dead: 11}),
+	} {
+		if got := fmt.Sprint(r.statuses(bizType, "TRUE")); got != want {
+			t.Errorf("type %d: %s, want %s", bizType, got, want)
+		}
+	}
+	if got := r.statuses(1, "dedup_key IS NULL AND last_error LIKE 'the database was restored from a copy of %'"); got[tocsin.Cancelled] != 1203 {
+		t.Errorf("cancelled with reason, without dedup_key: %v", got)
+	}
+	if got := r.statuses(2, "dedup_key = 'once' AND last_error LIKE 'the database was restored from a copy of %'"); got[tocsin.Dead] != 5 {
+		t.Errorf("dead with reason and dedup_key: %v", got)
+	}
+	if err := r.accept(opt); err == nil || !strings.Contains(err.Error(), "there is nothing to accept") {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+// interrupted accepts while a transaction holds a table, which fails half-way.
+func (r *revival) interrupted(opt RestoreOptions) {
+	r.t.Helper()
+	tx, err := r.db.Begin()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.Exec("SELECT * FROM " + r.cfg.Layout.Database(1) + "." + r.cfg.Layout.TableName(2) + " FOR UPDATE"); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.accept(opt); err == nil {
+		r.t.Fatal("tasks were settled that a transaction holds")
+	}
+	if state, mark := r.row(1); state != Held || mark != r.ends {
+		r.t.Errorf("half-way: state %s, mark %d, want held and the mark of the copy", state, mark)
+	}
+}
+
+func TestTheBorderOfARestoreCanBeMoved(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	r.add(3, 0, tocsin.Pending, 1, -time.Hour)
+	r.add(4, 0, tocsin.Pending, 1, time.Hour)
+	until := time.UnixMilli(r.known).UTC().Add(-2 * time.Hour)
+	if got := r.check(1, RestoreOptions{Until: until}); got.Types[0].Settled != 0 || got.Types[0].Due != 7 {
+		t.Errorf("an earlier one: %+v", got.Types)
+	}
+	if got := r.check(1, RestoreOptions{Until: until.Add(4 * time.Hour)}); got.Types[0].Settled != 7 || got.Types[0].Due != 0 {
+		t.Errorf("a later one: %+v", got.Types)
+	}
+	kept := map[int]int64{1: r.known + day/2, 0: 1}
+	if got := r.check(1, RestoreOptions{Kept: kept}); got.Knows != "etcd" || got.Known.UnixMilli() != kept[1] || got.Types[0].Settled != 7 {
+		t.Errorf("etcd knows better: %+v", got)
+	}
+	r.exec("UPDATE {1}.layout SET schema_version = 1, works_with = 1")
+	if err := r.accept(RestoreOptions{}); err == nil || !strings.Contains(err.Error(), "has schema version 1: run `tocsin ddl apply` first") {
+		t.Errorf("of an older schema version: %v", err)
+	}
+}
+
+func TestWhatACopyLacksIsEstimated(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	for i := range 30 { // in each of three tables, of which 20 were added since the copy was made
+		id := firstJobID(time.UnixMilli(r.ends).Add(time.Duration(i-10) * time.Minute))
+		for table := range 3 {
+			r.exec(fmt.Sprintf(`INSERT INTO {0}.%s (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)
+				VALUES (%d, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 1, 1, 2, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')`, r.cfg.Layout.TableName(table), id))
+		}
+	}
+	r.exec("UPDATE {0}.biz_type SET revision = 2 WHERE number = 2")
+	if got := r.check(1, RestoreOptions{}); got.Added != 60 || !slices.Equal(got.Stale, []string{"coupon.remind"}) {
+		t.Errorf("got %+v", got)
+	}
+	if id := firstJobID(time.UnixMilli(r.known)); id.Time().UnixMilli() != r.known || (id-1).Time().UnixMilli() >= r.known {
+		t.Errorf("first job_id %d of %d", id, r.known)
+	}
+}
+
+func TestAHeldDatabaseTellsTheOthersWhen(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	first := []string{r.cfg.Layout.Database(0)}
+	before := time.Now().UnixMilli() - 1000
+	if err := HoldDatabases(t.Context(), r.cfg, first); err != nil {
+		t.Fatal(err)
+	}
+	state, mark := r.row(0)
+	got := r.check(0, RestoreOptions{})
+	if state != Held || mark < before || got.Older || !got.Waits() || got.Known.UnixMilli() != mark || got.Knows != r.cfg.Layout.Database(1)+" on server db1" {
+		t.Errorf("state %s, mark %d, %+v", state, mark, got)
+	}
+	if err := HoldDatabases(t.Context(), r.cfg, []string{r.cfg.Layout.Database(1)}); err != nil {
+		t.Fatal(err)
+	}
+	if state, mark := r.row(1); state != Held || mark != r.ends {
+		t.Errorf("of an older copy: state %s, mark %d, want the mark of the copy", state, mark)
+	}
+	if found, err := Verify(t.Context(), r.cfg); err != nil || len(found) != 2 || !strings.Contains(found[0].Detail, "run `tocsin ddl restore-check`") {
+		t.Errorf("verify: %v, %v", found, err)
+	}
+	r.exec("UPDATE {0}.layout SET state = 'retired'")
+	if err := HoldDatabases(t.Context(), r.cfg, first); err == nil || !strings.Contains(err.Error(), "only a database in use can be held") {
+		t.Errorf("of a retired one: %v", err)
+	}
+	for name, opt := range map[string]RestoreOptions{
+		"has no database toc_9":   {Databases: []string{"toc_9"}},
+		`unknown biz type "none"`: {Dead: []string{"none"}},
+	} {
+		if _, err := CheckRestored(t.Context(), r.cfg, opt); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %s", err, name)
+		}
+	}
+}

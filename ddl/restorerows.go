@@ -1,0 +1,269 @@
+package ddl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+const (
+	settleAtOnce = 500     // rows of one transaction
+	sampleTables = 16      // of other databases, to estimate how many tasks are missing
+	sampleRows   = 100_000 // of one of these, at most
+	jobIDShift   = 22      // bits of a job_id below its time
+	timeForm     = "2006-01-02 15:04:05.000"
+)
+
+// The columns of countRestored.
+const (
+	dueUntil = iota
+	dueSince
+	dueLater
+	isDead
+)
+
+// count counts the tasks of the databases that wait for a decision.
+func (r *restore) count(ctx context.Context) error {
+	for _, c := range r.copies {
+		if !c.found.Waits() {
+			continue
+		}
+		if err := r.countCopy(ctx, c); err != nil {
+			return err
+		}
+		if err := r.estimate(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countCopy counts the tasks of one database by biz type.
+func (r *restore) countCopy(ctx context.Context, c *restored) error {
+	var mu sync.Mutex // guards byType
+	byType := map[uint64]*RestoredType{}
+	err := r.eachTable(ctx, c, func(ctx context.Context, table string) error {
+		var rows []struct {
+			Type  uint64 `db:"biz_type"`
+			Due   int    `db:"due"`
+			Tasks int    `db:"tasks"`
+		}
+		if err := c.DB.SelectContext(ctx, &rows, inTable(c.name(), table, countRestored), c.found.Until.Format(timeForm)); err != nil {
+			return fmt.Errorf("count the tasks of %s.%s: %w", c.name(), table, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, row := range rows {
+			if byType[row.Type] == nil {
+				byType[row.Type] = &RestoredType{Type: r.nameOf(row.Type)}
+			}
+			*byType[row.Type].column(row.Due) += row.Tasks
+		}
+		return nil
+	})
+	for _, number := range slices.Sorted(maps.Keys(byType)) {
+		t := *byType[number]
+		switch {
+		case means(r.opt.Cancelled, t.Type):
+			t.Cancelled = t.Settled
+		case means(r.opt.Dead, t.Type):
+			t.Killed = t.Settled
+		}
+		c.found.Types = append(c.found.Types, t)
+	}
+	return err
+}
+
+// column returns the count for a value of countRestored.
+func (t *RestoredType) column(due int) *int {
+	return map[int]*int{dueUntil: &t.Settled, dueSince: &t.Due, dueLater: &t.Later, isDead: &t.Dead}[due]
+}
+
+// nameOf returns the name of a biz type, "#7" if none has that number.
+func (r *restore) nameOf(number uint64) string {
+	if t, ok := r.types[number]; ok {
+		return t.Name
+	}
+	return "#" + strconv.FormatUint(number, 10)
+}
+
+// means reports whether a list of biz types means one.
+func means(list []string, name string) bool {
+	return slices.Contains(list, name) || slices.Contains(list, AllTypes)
+}
+
+// estimate guesses from tables of databases that are well how many tasks were added since the copy was made.
+func (r *restore) estimate(ctx context.Context, c *restored) error {
+	var tables []table
+	sites := map[string]*site{}
+	for _, s := range r.sites {
+		for db, row := range s.rows {
+			other := &restored{dbCopy: &dbCopy{site: s, db: db}}
+			if db == c.db || row.State != Active || r.waits(db) {
+				continue
+			}
+			for _, t := range other.used() {
+				if t.file == taskFile && s.tables[t.full()] {
+					tables, sites[t.database] = append(tables, t), s
+				}
+			}
+		}
+	}
+	if len(tables) == 0 || c.found.Ends.IsZero() {
+		return nil
+	}
+	slices.SortFunc(tables, func(a, b table) int { return strings.Compare(a.full(), b.full()) })
+	added, read := 0, 0
+	for i := 0; i < len(tables); i += max(len(tables)/sampleTables, 1) {
+		t := tables[i]
+		query := strings.ReplaceAll(inTable(t.database, t.name, countAdded), "{limit}", strconv.Itoa(sampleRows))
+		var n int
+		if err := sites[t.database].DB.GetContext(ctx, &n, query, firstJobID(c.found.Ends)); err != nil {
+			return fmt.Errorf("count the tasks that were added to %s: %w", t.full(), err)
+		}
+		added, read = added+n, read+1
+	}
+	c.found.Added = added * r.layout.Tables / read
+	return nil
+}
+
+// waits reports whether a database is among those to judge, and waits for a decision.
+func (r *restore) waits(db int) bool {
+	return slices.ContainsFunc(r.copies, func(c *restored) bool { return c.db == db && c.found.Waits() })
+}
+
+// firstJobID returns the lowest job_id of a time.
+func firstJobID(t time.Time) tocsin.JobID {
+	return tocsin.JobID(t.Sub(tocsin.Epoch).Milliseconds()) << jobIDShift
+}
+
+// accept settles tasks of one database, and puts it into use.
+func (r *restore) accept(ctx context.Context, c *restored) error {
+	if err := c.write(ctx, holdLayout, DefaultWait); err != nil {
+		return err
+	}
+	if err := r.eachTable(ctx, c, func(ctx context.Context, table string) error { return r.settleTable(ctx, c, table) }); err != nil {
+		return err
+	}
+	err := patient(ctx, DefaultWait, func() error {
+		if _, err := c.DB.ExecContext(ctx, in(c.name(), releaseLayout), c.known); err != nil {
+			return fmt.Errorf("put %s into use: %w", c.where(), err)
+		}
+		return nil
+	})
+	if err == nil {
+		c.found.State, c.found.Older = Active, false
+	}
+	return err
+}
+
+// settleTable settles tasks of one table.
+func (r *restore) settleTable(ctx context.Context, c *restored, table string) error {
+	cancelled, dead := r.condition(r.opt.Cancelled, nil), r.condition(r.opt.Dead, r.opt.Cancelled)
+	for _, to := range []struct {
+		status tocsin.Status
+		types  string
+		which  []string
+	}{{tocsin.Cancelled, cancelled, r.opt.Cancelled}, {tocsin.Dead, dead, r.opt.Dead}} {
+		if len(to.which) == 0 {
+			continue
+		}
+		for _, from := range []tocsin.Status{tocsin.Pending, tocsin.Claimed} {
+			for {
+				n, err := r.settleSome(ctx, c, table, from, to.status, to.types)
+				if err != nil {
+					return fmt.Errorf("settle tasks of %s.%s: %w", c.name(), table, err)
+				}
+				if n == 0 {
+					break
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// condition restricts selectSettled to biz types that are named, and not excepted.
+func (r *restore) condition(names, except []string) string {
+	var numbers []string
+	for _, number := range slices.Sorted(maps.Keys(r.types)) {
+		if means(names, r.types[number].Name) && !means(except, r.types[number].Name) {
+			numbers = append(numbers, strconv.FormatUint(number, 10))
+		}
+	}
+	switch {
+	case slices.Contains(names, AllTypes) && len(except) == 0:
+		return ""
+	case len(numbers) == 0:
+		return "\n    AND FALSE"
+	}
+	return "\n    AND biz_type IN (" + strings.Join(numbers, ", ") + ")"
+}
+
+// settleSome settles at most settleAtOnce tasks, and returns how many it found.
+func (r *restore) settleSome(ctx context.Context, c *restored, table string, from, to tocsin.Status, types string) (found int, err error) {
+	until := c.found.Until.Format(timeForm)
+	find := strings.NewReplacer("{status}", strconv.Itoa(int(from)), "{types}", types, "{limit}", strconv.Itoa(settleAtOnce)).
+		Replace(inTable(c.name(), table, selectSettled))
+	var ids []uint64
+	if err := c.DB.SelectContext(ctx, &ids, find, until); err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	slices.Sort(ids)
+	reason := fmt.Sprintf("the database was restored from a copy of %s; due until %s, so probably settled since",
+		c.found.Ends.Format(time.DateTime), c.found.Until.Format(time.DateTime))
+	dedup := "dedup_key"
+	if to == tocsin.Cancelled {
+		dedup = "NULL"
+	}
+	settle := strings.NewReplacer("{status}", strconv.Itoa(int(to)), "{dedup_key}", dedup).Replace(inTable(c.name(), table, settleRestored))
+	query, args, err := sqlx.In(settle, reason, ids, until)
+	if err != nil {
+		return 0, err
+	}
+	var rows int64
+	err = mysql.Retry(ctx, func() error {
+		result, err := c.DB.ExecContext(ctx, query, args...)
+		if err == nil {
+			rows, err = result.RowsAffected()
+		}
+		return err
+	})
+	if err == nil && rows == 0 {
+		err = errors.New("its tasks change meanwhile: somebody uses the database")
+	}
+	return len(ids), err
+}
+
+// eachTable runs do for the task tables of one database, several at once.
+func (r *restore) eachTable(ctx context.Context, c *restored, do func(ctx context.Context, table string) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(r.opt.Parallel)
+	for n := range r.layout.Tables {
+		g.Go(func() error {
+			if err := do(ctx, r.layout.TableName(n)); err != nil {
+				return err
+			}
+			r.counted()
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// inTable puts the names of a database and of a table into a statement.
+func inTable(database, table, query string) string {
+	return strings.NewReplacer("{database}", database, "{table}", table).Replace(query)
+}
