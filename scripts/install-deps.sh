@@ -2,7 +2,7 @@
 # Installs what `make run`, `make test` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server, etcd
-#   scripts/install-deps.sh test    the servers, MariaDB's command line client, a C compiler for the race detector, libfaketime
+#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime
 #   scripts/install-deps.sh peers   the servers, PostgreSQL, Redis, beanstalkd
 #
 #   TOCSIN_TEST_SERVER   in place of MariaDB's server, one that scripts/install-server.sh installs
@@ -49,6 +49,10 @@ has_etcd() { [ -n "${TOCSIN_ETCD:-}" ] || find_program etcd; }
 
 has_client() { command -v mariadb >/dev/null; }
 
+has_dump() { command -v mariadb-dump >/dev/null; }
+
+has_backup() { command -v mariadb-backup >/dev/null; }
+
 # A compiler without the C library's headers is of no use.
 has_compiler() {
 	cc=$(go env CC)
@@ -67,6 +71,8 @@ missing() {
 	has_etcd || echo etcd-server
 	if [ "$1" = test ]; then
 		has_client || echo mariadb-client-core
+		has_dump || echo mariadb-client
+		has_backup || echo mariadb-backup
 		has_compiler || echo gcc libc6-dev
 		has_faketime || echo libfaketime
 	fi

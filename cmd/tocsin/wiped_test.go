@@ -7,9 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/node"
 )
 
 // ownEtcd is one site's own etcd, which can be wiped.
@@ -108,9 +110,68 @@ func TestAfterEtcdWasWipedTheNewOwnerIsTheOneWhoClaims(t *testing.T) {
 
 // mode reads a node's mode from its status page; "" if it does not answer.
 func (s *site) mode(page string) string {
-	r, err := asker{client: http.DefaultClient, scheme: "http"}.ask(s.t.Context(), page)
+	r, err := s.report(page)
 	if err != nil {
 		return ""
 	}
 	return string(r.Mode)
+}
+
+// report reads a node's status page.
+func (s *site) report(page string) (*node.Report, error) {
+	return asker{client: http.DefaultClient, scheme: "http"}.ask(s.t.Context(), page)
+}
+
+// etcd is lost with all its data under load, and starts empty.
+func TestEtcdIsRebuiltFromNothing(t *testing.T) {
+	t.Parallel()
+	s, c := callbackSite(t)
+	etcd := s.ownEtcd()
+	s.serve("a")
+	s.serve("b")
+	s.ownedBy(map[string]int{"a": 4, "b": 4})
+	l := s.startLoad(s.client())
+	s.othersGoOn(c, 200)
+	before, _, _ := c.counts()
+	lost := time.Now()
+	gap := c.longestGap(func() {
+		etcd.wipe()
+		s.ownedBy(map[string]int{"a": 4, "b": 4})
+		s.othersGoOn(c, 200)
+	})
+	whole := time.Since(lost)
+	during, _, _ := c.counts()
+	l.end()
+	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
+	seen, again, early := c.counts()
+	added, refused := l.counts()
+	t.Logf("etcd was wiped and the tables owned again within %.1f s, in which %d tasks were delivered; the longest time without a delivery was %.2f s; of %d tasks stored %d were delivered, %d more than once, %d early",
+		whole.Seconds(), during-before, gap.Seconds(), added, seen, again, early)
+	if seen != added || refused != 0 || early != 0 {
+		t.Errorf("%d stored, %d refused, %d delivered, %d early", added, refused, seen, early)
+	}
+	s.run("cluster", "nodes").says(t, "ownership")
+}
+
+// longestGap returns the longest time without a new delivery while work runs, to within some milliseconds.
+func (c *callbacks) longestGap(work func()) (gap time.Duration) {
+	stop, ended := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		last, since, longest := 0, time.Now(), time.Duration(0)
+		for {
+			select {
+			case <-stop:
+				ended <- max(longest, time.Since(since))
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+			if seen, _, _ := c.counts(); seen != last {
+				longest = max(longest, time.Since(since))
+				last, since = seen, time.Now()
+			}
+		}
+	}()
+	work()
+	close(stop)
+	return <-ended
 }

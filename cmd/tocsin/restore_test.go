@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/health"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+const day = int64(24 * time.Hour / time.Millisecond)
+
+var remindType = tocsin.Define[string]("coupon.remind")
+
+// load adds tasks that are due within a second to all databases, until it is stopped.
+type load struct {
+	client *tocsin.Client
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	added   map[string]bool
+	refused int
+}
+
+func (s *site) startLoad(client *tocsin.Client) *load {
+	ctx, stop := context.WithCancel(s.t.Context())
+	l := &load{client: client, stop: stop, added: map[string]bool{}}
+	l.done.Go(func() {
+		for n := uint64(1_000_000); ctx.Err() == nil; n++ {
+			added, err := client.Add(s.t.Context(), remindType.New(n, "{}", tocsin.In(time.Duration(n%10)*100*time.Millisecond)))
+			l.mu.Lock()
+			if err == nil {
+				l.added[added.JobID.String()] = true
+			} else {
+				l.refused++
+			}
+			l.mu.Unlock()
+			time.Sleep(4 * time.Millisecond)
+		}
+	})
+	s.t.Cleanup(l.end)
+	return l
+}
+
+func (l *load) end() {
+	l.stop()
+	l.done.Wait()
+}
+
+// counts returns how many tasks are stored, and how many were refused.
+func (l *load) counts() (added, refused int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.added), l.refused
+}
+
+// addIn adds tasks to one database, and returns their ids.
+func (s *site) addIn(client *tocsin.Client, database, n int, in time.Duration) (ids []tocsin.JobID) {
+	s.t.Helper()
+	for bizID := uint64(1); len(ids) < n; bizID++ {
+		if s.layout.DatabaseOf(s.layout.TableOf(bizID)) != database {
+			continue
+		}
+		s.waitFor("a task can be added", func() bool { // a client takes a second to see that a database was released
+			added, err := client.Add(s.t.Context(), remindType.New(bizID, "{}", tocsin.In(in)))
+			if err == nil {
+				ids = append(ids, added.JobID)
+			} else if !errors.Is(err, tocsin.ErrLayout) {
+				s.t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
+	return ids
+}
+
+// times returns how often the least and the most delivered of some tasks came.
+func (c *callbacks) times(ids []tocsin.JobID) (least, most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	least = c.seen[ids[0].String()]
+	for _, id := range ids {
+		n := c.seen[id.String()]
+		least, most = min(least, n), max(most, n)
+	}
+	return least, most
+}
+
+// came waits until each of some tasks was delivered so often, and fails if one was more often.
+func (s *site) came(c *callbacks, what string, ids []tocsin.JobID, times int) {
+	s.t.Helper()
+	s.waitFor(fmt.Sprintf("%s are delivered %d times", what, times), func() bool { least, _ := c.times(ids); return least >= times })
+	s.noMore(c, what, ids, times)
+}
+
+func (s *site) noMore(c *callbacks, what string, ids []tocsin.JobID, times int) {
+	s.t.Helper()
+	if _, most := c.times(ids); most > times {
+		s.t.Errorf("one of %s was delivered %d times, want %d", what, most, times)
+	}
+}
+
+// othersGoOn waits until so many more tasks are delivered.
+func (s *site) othersGoOn(c *callbacks, more int) {
+	s.t.Helper()
+	before, _, _ := c.counts()
+	s.waitFor("tasks of the other database are delivered", func() bool { seen, _, _ := c.counts(); return seen >= before+more })
+}
+
+// markOf reads the mark in a database's layout row.
+func (s *site) markOf(db *sql.DB, database int) (mark int64) {
+	s.t.Helper()
+	if err := db.QueryRow("SELECT mark FROM " + s.layout.Database(database) + ".layout").Scan(&mark); err != nil {
+		s.t.Fatal(err)
+	}
+	return mark
+}
+
+// marked waits until the cluster worked with a database after all that happened until now.
+func (s *site) marked(db *sql.DB, database int) {
+	s.t.Helper()
+	now := time.Now().UnixMilli()
+	s.waitFor("the mark of "+s.layout.Database(database)+" is raised", func() bool { return s.markOf(db, database) > now })
+}
+
+// markInDump is a mark in the layout row, or in a row of the table mark.
+var markInDump = regexp.MustCompile(`('etcd',|\(\d+,'[a-z0-9]+',)(\d{13})\b`)
+
+// yesterday makes a dump a day older than it is: no test can wait for a day.
+func (s *site) yesterday(dump string) string {
+	s.t.Helper()
+	if !strings.Contains(dump, "'etcd',") || len(markInDump.FindAllString(dump, -1)) < 2 {
+		s.t.Fatalf("no marks in the dump: %q", markInDump.FindAllString(dump, -1))
+	}
+	return markInDump.ReplaceAllStringFunc(dump, func(text string) string {
+		at := len(text) - 13
+		mark, err := strconv.ParseInt(text[at:], 10, 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return text[:at] + strconv.FormatInt(mark-day, 10)
+	})
+}
+
+// saysOf waits until a node's status page says this about its second database.
+func (s *site) saysOf(page, part string) {
+	s.t.Helper()
+	s.waitFor("the status page says "+part, func() bool {
+		r, err := s.report(page)
+		return err == nil && len(r.Databases) == 1 && r.Databases[0].Number == 1 && r.Databases[0].Is == health.Wrong &&
+			strings.Contains(r.Databases[0].Why, part)
+	})
+}
+
+// statuses counts tasks by status.
+func (s *site) statuses(client *tocsin.Client, ids []tocsin.JobID) map[tocsin.Status]int {
+	s.t.Helper()
+	found := map[tocsin.Status]int{}
+	for _, id := range ids {
+		info, err := client.Get(s.t.Context(), id)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		found[info.Status]++
+	}
+	return found
+}
+
+// waiting decodes the one database that waits for a decision.
+func (s *site) waiting(args ...string) restoredJSON {
+	s.t.Helper()
+	r := s.run(append([]string{"ddl", "restore-check", "--json"}, args...)...)
+	all := decodeText[[]restoredJSON](s.t, r.stdout)
+	if r.code != exitFailed || len(all) != 1 || all[0].Database != s.layout.Database(1) || len(all[0].Types) != 1 {
+		s.t.Fatalf("exit code %d, %+v; stderr %s", r.code, all, r.stderr)
+	}
+	return all[0]
+}
+
+// A dump of one database is loaded a day later, beside today's other database, under load.
+func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
+	t.Parallel()
+	s, c := callbackSite(t)
+	page, name := freePage(t), s.layout.Database(1)
+	first := s.serve("first", "--listen", page)
+	s.ownedBy(map[string]int{"first": 8})
+	client := s.client()
+	l := s.startLoad(client)
+	settled, later := s.addIn(client, 1, 40, 5*time.Second), s.addIn(client, 1, 10, time.Hour)
+	dump := s.yesterday(devtest.Dump(t, s.dsn(), name))
+	s.came(c, "the tasks that are pending in the dump", settled, 1)
+	s.waitFor("they are done", func() bool { return s.statuses(client, settled)[tocsin.Done] == len(settled) })
+	missing := s.addIn(client, 1, 15, time.Hour)
+	s.marked(s.db, 1)
+
+	s.run("ddl", "restore-check", "--database", name, "--hold").says(t, "held: "+name)
+	s.saysOf(page, "is held")
+	devtest.Load(t, s.dsn(), name, dump)
+	s.saysOf(page, name+" on db1 is an older copy: it ends at ")
+	s.othersGoOn(c, 100)
+	s.refusesTheCopy(page, first)
+	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait()
+	second := s.serve("second", "--listen", page)
+	s.saysOf(page, "run `tocsin ddl restore-check`")
+	s.othersGoOn(c, 100)
+	s.noMore(c, "the tasks that were settled after the dump", settled, 1)
+
+	was := s.waiting()
+	if got := was.Types[0]; got.Settled < len(settled) || got.Later != len(later) || was.Added == nil || !was.Older {
+		t.Errorf("restore-check: %+v", was)
+	}
+	s.run("ddl", "restore-check", "--database", name, "--dead", "coupon.remind", "--accept").says(t,
+		"coupon.remind", name+" is in use now, with ")
+	s.ownedBy(map[string]int{"second": 8})
+	back := s.addIn(client, 1, 20, 0)
+	s.came(c, "new tasks", back, 1)
+	l.end()
+	s.noMore(c, "the tasks that were settled after the dump", settled, 1)
+	if got := s.statuses(client, settled); got[tocsin.Dead] != len(settled) {
+		t.Errorf("the tasks that were settled after the dump: %v", got)
+	}
+	if got := s.statuses(client, later); got[tocsin.Pending] != len(later) {
+		t.Errorf("the tasks that are not due: %v", got)
+	}
+	s.run("task", "get", missing[0].String()).refused(t, exitFailed, "no task")
+	s.run("ddl", "restore-check").says(t, "2 databases: none is held or an older copy")
+	if r := s.run("audit"); r.code != exitOK || !strings.Contains(r.stdout, "all fits") {
+		t.Errorf("audit: exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	seen, again, early := c.counts()
+	added, refused := l.counts()
+	t.Logf("%d tasks stored by the load and %d adds refused; %d delivered, %d more than once, %d early; of the copy: %+v", added, refused, seen, again, early, was.Types[0])
+	if early != 0 || refused == 0 || strings.Contains(second.log.String(), `"level":"error"`) && !strings.Contains(second.log.String(), "restore-check") {
+		t.Errorf("%d early, %d refused; log:\n%s", early, refused, second.log)
+	}
+}
+
+// refusesTheCopy checks what each command says of the older copy.
+func (s *site) refusesTheCopy(page string, n *serving) {
+	s.t.Helper()
+	const advice = "run `tocsin ddl restore-check`"
+	name := s.layout.Database(1)
+	s.waitFor("the log names the copy", func() bool { return strings.Contains(n.log.String(), name+" on db1 is an older copy") })
+	s.waitFor("the copy is held", func() bool {
+		var state string
+		err := s.db.QueryRow("SELECT state FROM " + name + ".layout").Scan(&state)
+		return err == nil && state == "held"
+	})
+	for _, args := range [][]string{
+		{"sweep", "--grace", "0s"}, {"purge"}, {"audit"}, {"cluster", "nodes", "--ask", page},
+		{"task", "add", "--type", "coupon.remind", "--biz-id", s.bizIDIn(1), "--in", "1h"},
+	} {
+		if r := s.run(args...); r.code != exitFailed || !strings.Contains(r.stderr, name) || !strings.Contains(r.stderr, advice) {
+			s.t.Errorf("%s: exit code %d:\n%s%s", args[0], r.code, r.stdout, r.stderr)
+		}
+	}
+	if got := decodeText[auditor.Report](s.t, s.run("audit", "--json").stdout); got.Tables != 4 || len(got.Findings) != 0 {
+		s.t.Errorf("audit: %+v, want 4 tables without a fault", got)
+	}
+	for _, args := range [][]string{{"doctor"}, {"ddl", "verify"}} {
+		if r := s.run(args...); r.code != exitFailed || !strings.Contains(r.stdout, advice) {
+			s.t.Errorf("%s: exit code %d:\n%s%s", args[0], r.code, r.stdout, r.stderr)
+		}
+	}
+	s.run("ddl", "restore-check", "--database", name, "--dead", "order.close").refused(s.t, exitFailed, `unknown biz type "order.close"`)
+	s.run("ddl", "restore-check", "--accept").refused(s.t, exitUsage, "--database is needed")
+	s.run("ddl", "restore-check", "--database", s.layout.Database(0), "--accept").refused(s.t, exitFailed, "there is nothing to accept")
+}
