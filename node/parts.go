@@ -60,6 +60,9 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		_ = p.store.RegisterMetrics(p.cfg.Registerer) // its error is checked with all others
 	}
 	p.stalls = newStalls(p.store, n.cfg.Logger, p.cfg.Registerer)
+	if err := p.join(ctx); err != nil {
+		return p, err
+	}
 	p.marks = &marks{store: p.store, log: n.cfg.Logger, changed: make(chan struct{}, 1)}
 	policies, err := biztype.Load(ctx, n.cfg.Tables)
 	if err != nil {
@@ -69,9 +72,6 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	p.compareHorizon(ctx)
 	p.lookForIdentity()
 	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
-	if err := p.join(ctx); err != nil {
-		return p, err
-	}
 	p.export(p.cfg.Registerer)
 	p.health = health.New(health.Config{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
 	return p, p.openEngines(ctx, policies)
