@@ -60,10 +60,10 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		_ = p.store.RegisterMetrics(p.cfg.Registerer) // its error is checked with all others
 	}
 	p.stalls = newStalls(p.store, n.cfg.Logger, p.cfg.Registerer)
+	p.marks = &marks{store: p.store, log: n.cfg.Logger, changed: make(chan struct{}, 1)}
 	if err := p.join(ctx); err != nil {
 		return p, err
 	}
-	p.marks = &marks{store: p.store, log: n.cfg.Logger, changed: make(chan struct{}, 1)}
 	policies, err := biztype.Load(ctx, n.cfg.Tables)
 	if err != nil {
 		return p, err
