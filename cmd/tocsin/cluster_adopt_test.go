@@ -23,7 +23,7 @@ func TestTheCommandsTellTwoClustersWithOneIDApart(t *testing.T) {
 
 	foreign := []string{"etcd knows the cluster by other databases", production.prefix + "_0", staging.prefix + "_0", "give one of the two clusters another id"}
 	staging.run("cluster", "nodes").refused(t, exitFailed, foreign...)
-	if r := staging.run("serve", "--listen", "off"); r.code != exitFailed || !strings.Contains(r.stderr, "tocsin: assign: "+foreign[0]+`: "`+production.prefix) {
+	if r := staging.run("serve", "--listen", "off"); r.code != exitFailed || !strings.Contains(r.stderr, "tocsin: group: "+foreign[0]+`: "`+production.prefix) {
 		t.Errorf("exit code %d, stderr %s", r.code, r.stderr)
 	}
 	if d := decodeText[examined](t, staging.run("doctor", "--json").stdout); !strings.Contains(d.failures(), "etcd: identity") {
