@@ -40,7 +40,6 @@ type claimers struct {
 	intake     openIntake
 	scan       openScan
 	databaseOf func(table int) int
-	layout     int // tables in all
 
 	mu    sync.Mutex // held while tables are handed to intake and scan
 	begun bool
