@@ -135,7 +135,7 @@ type queryer interface {
 // look reads the layout rows of all the server's databases and compares them with the
 // config. An error concerns the whole server.
 func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*facts, error) {
-	term := s.Term()
+	term, known := s.Term(), s.marks.Known()
 	found, failed, err := s.layouts(ctx, over)
 	if err != nil {
 		return nil, s.explain(err)
@@ -149,7 +149,7 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
 	f := &facts{read: time.Now(), term: term, refused: map[int]error{}}
 	f.problems = want.Judge(s.Databases, rows, failed, where)
-	s.marks.Compare(rows, f.problems, where)
+	s.marks.Compare(known, rows, f.problems, where)
 	for db, problem := range f.problems {
 		f.refused[db] = refusalOf(problem)
 	}

@@ -141,23 +141,24 @@ func (s *Store) admit(ctx context.Context, sv *server, conn *sql.Conn, databases
 // refusalsOver reads and judges the layout rows of a server's databases. An error
 // concerns the whole server.
 func (s *Store) refusalsOver(ctx context.Context, sv *server, q querier) (refusals, error) {
+	known := s.marks.Known()
 	rows, failed, err := s.layouts(ctx, sv, q)
 	if err != nil {
 		return nil, err
 	}
-	return s.judge(sv, rows, failed), nil
+	return s.judge(sv, known, rows, failed), nil
 }
 
 // judge returns the databases of a server that must not be used, by their layout rows.
-// It keeps the identities and marks of the others.
-func (s *Store) judge(sv *server, rows map[int]layoutrow.Row, failed map[int]error) refusals {
+// It keeps the identities and marks of the others. known was taken before the rows were read.
+func (s *Store) judge(sv *server, known layoutrow.Known, rows map[int]layoutrow.Row, failed map[int]error) refusals {
 	want := s.want()
 	s.identities.Note(want, slices.Collect(maps.Values(rows))...)
 	want.Identity = s.identities.Agreed()
 	s.agreed.Store(&want.Identity)
 	where := func(database int) string { return s.layout.Database(database) + " on " + sv.Name }
 	problems := want.Judge(sv.Databases, rows, failed, where)
-	s.marks.Compare(rows, problems, where)
+	s.marks.Compare(known, rows, problems, where)
 	sv.noteMarked(rows)
 	r := make(refusals)
 	for database, problem := range problems {

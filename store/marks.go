@@ -166,11 +166,12 @@ func (s *Store) HoldOlder(ctx context.Context, server int) error {
 // heldBack is HoldOlder. It returns the layout rows as they were before, nil if they can't be
 // read, and which databases are refused.
 func (s *Store) heldBack(ctx context.Context, sv *server) (rows map[int]layoutrow.Row, refused refusals, err error) {
+	known := s.marks.Known()
 	rows, failed, err := s.layouts(ctx, sv, sv.DB)
 	if err != nil {
 		return nil, nil, err
 	}
-	refused = s.judge(sv, rows, failed)
+	refused = s.judge(sv, known, rows, failed)
 	var errs []error
 	for database, row := range rows {
 		if u := refused[database]; u != nil && u.Older && row.State == layoutrow.Active && row.Version >= markedSince {
@@ -199,11 +200,12 @@ func (s *Store) keep(ctx context.Context, sv *server, raised []layoutrow.Row) er
 	if len(raised) == 0 {
 		return nil
 	}
+	known := s.marks.Known()
 	rows, failed, err := s.layouts(ctx, sv, sv.DB)
 	if err != nil {
 		return err
 	}
-	s.judge(sv, rows, failed) // learns the new marks
+	s.judge(sv, known, rows, failed) // learns the new marks
 	var errs []error
 	for _, row := range raised {
 		text, args := s.keepText(row)

@@ -2,6 +2,7 @@ package layoutrow
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -60,11 +61,20 @@ func (m *Marks) Of(identity string) map[int]int64 {
 	return found
 }
 
-// Refuse returns why a database is an older copy of itself; "" if it is none. where is "toc_0 on db1".
-func (m *Marks) Refuse(r Row, where string) string {
+// Known are the marks that were known at one moment.
+type Known map[marked]int64
+
+// Known returns the marks that are known now. Take them before a layout row is read that is compared with them: a mark
+// which is raised and noted after the row was read would make the row look older than it was.
+func (m *Marks) Known() Known {
 	m.mu.Lock()
-	known := m.by[marked{r.Identity, r.Asked}]
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.by)
+}
+
+// Refuse returns why a database is an older copy of itself; "" if it is none. where is "toc_0 on db1".
+func (k Known) Refuse(r Row, where string) string {
+	known := k[marked{r.Identity, r.Asked}]
 	if !Lags(r.Mark, known) {
 		return ""
 	}
@@ -77,14 +87,14 @@ func (m *Marks) Refuse(r Row, where string) string {
 }
 
 // Compare adds the databases that are older copies of themselves to the problems that Judge found, and keeps the marks of
-// those without a problem.
-func (m *Marks) Compare(rows map[int]Row, problems map[int]Problem, where func(database int) string) {
+// those without a problem. known was taken before the rows were read.
+func (m *Marks) Compare(known Known, rows map[int]Row, problems map[int]Problem, where func(database int) string) {
 	for database, row := range rows {
 		problem, wrong := problems[database]
 		if wrong && !problem.Older {
 			continue
 		}
-		if why := m.Refuse(row, where(database)); why != "" {
+		if why := known.Refuse(row, where(database)); why != "" {
 			problems[database] = Problem{Why: why, Differs: true, Older: true}
 		} else if !wrong {
 			m.Note(row.Identity, database, row.Mark)

@@ -28,7 +28,7 @@ func TestAnOlderCopyIsRefused(t *testing.T) {
 		m.Note("a", 0, now)
 		m.Note("a", 0, now-day)
 		m.Note("", 1, now)
-		got := m.Refuse(c.row, "toc_3 on db1")
+		got := m.Known().Refuse(c.row, "toc_3 on db1")
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -50,7 +50,7 @@ func TestMarksOfWrongDatabasesDoNotCount(t *testing.T) {
 		3: {Asked: 3, Identity: "a", Mark: day, State: Held},
 	}
 	problems := map[int]Problem{1: {Why: "of another cluster", Differs: true}, 3: {Why: "held", Differs: true, Older: true}}
-	m.Compare(rows, problems, func(int) string { return "it" })
+	m.Compare(m.Known(), rows, problems, func(int) string { return "it" })
 	if len(problems) != 3 || !problems[0].Older || problems[1].Older || !strings.HasPrefix(problems[3].Why, "it is an older copy") {
 		t.Errorf("problems %+v", problems)
 	}
@@ -74,5 +74,23 @@ func TestAHeldDatabaseIsOfItsCluster(t *testing.T) {
 	row.Cluster = "b"
 	if found := w.Judge([]int{0}, map[int]Row{0: row}, nil, func(int) string { return "" })[0]; found.Older || found.Moved {
 		t.Errorf("of another cluster: %+v", found)
+	}
+}
+
+// A node reads a layout row, another one raises the mark and a second look of the first sees that, and only then is the
+// first reading compared: the database is no older copy, however long nobody had raised its mark.
+func TestAMarkThatIsRaisedWhileARowIsReadRefusesNothing(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]int64{"made just now": 0, "stopped since yesterday": day} {
+		var m Marks
+		m.Note("a", 0, before)
+		known := m.Known()
+		row := Row{Identity: "a", Mark: before}
+		m.Note("a", 0, 2*day) // by the second look
+		problems := map[int]Problem{}
+		m.Compare(known, map[int]Row{0: row}, problems, func(int) string { return "it" })
+		if len(problems) != 0 {
+			t.Errorf("%s: %+v", name, problems)
+		}
 	}
 }
