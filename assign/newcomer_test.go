@@ -8,42 +8,37 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// changesSince gives what happened to the keys of the crowd from a revision up to now.
-func (c *crowd) changesSince(rev int64) (all []*clientv3.Event) {
+// watch begins to watch the keys of the crowd. The function that it returns gives what has happened to them since then, up
+// to now. (A watch that begins later than the change may find it compacted by another test.)
+func (c *crowd) watch() (changes func() []*clientv3.Event) {
 	c.t.Helper()
 	prefix := string(spaceOf(c.cluster, "g"))
-	now, err := c.client.Get(c.t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil {
-		c.t.Fatal(err)
+	responses := c.client.Watch(c.t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	if r, open := <-responses; !open || !r.Created {
+		c.t.Fatalf("no watch: %v", r.Err())
 	}
-	for resp := range c.client.Watch(c.t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithRev(rev)) {
-		all = append(all, resp.Events...)
-		if len(all) > 0 && all[len(all)-1].Kv.ModRevision >= lastMod(c, prefix, now.Header.Revision) {
-			return all
+	return func() (all []*clientv3.Event) {
+		c.t.Helper()
+		last := c.lastChange(prefix)
+		for r := range responses {
+			all = append(all, r.Events...)
+			if len(all) > 0 && all[len(all)-1].Kv.ModRevision >= last {
+				return all
+			}
 		}
+		c.t.Fatal("the watch ended")
+		return nil
 	}
-	c.t.Fatal("the watch ended")
-	return nil
 }
 
-// lastMod is the last revision, up to one, that changed a key which is still there.
-func lastMod(c *crowd, prefix string, rev int64) int64 {
+// lastChange is the last revision that changed a key which is still there.
+func (c *crowd) lastChange(prefix string) int64 {
 	c.t.Helper()
-	resp, err := c.client.Get(c.t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithRev(rev),
-		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend), clientv3.WithLimit(1))
+	resp, err := c.client.Get(c.t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend), clientv3.WithLimit(1))
 	if err != nil || len(resp.Kvs) == 0 {
 		c.t.Fatal("no keys", err)
 	}
 	return resp.Kvs[0].ModRevision
-}
-
-func (c *crowd) revision() int64 {
-	c.t.Helper()
-	resp, err := c.client.Get(c.t.Context(), "/")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return resp.Header.Revision
 }
 
 func TestNothingIsGivenUpForANodeThatDoesNotTakeItYet(t *testing.T) {
@@ -51,11 +46,11 @@ func TestNothingIsGivenUpForANodeThatDoesNotTakeItYet(t *testing.T) {
 	c := newCrowd(t)
 	a := c.join()
 	c.awaitCounts(map[*desk]int{a: 32})
-	from := c.revision() + 1
+	changes := c.watch()
 	b := c.join(func(cfg *Config) { cfg.ReplanDelay = time.Second })
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
 	came, tables := false, spaceOf(c.cluster, "g").tables()
-	for _, e := range c.changesSince(from) {
+	for _, e := range changes() {
 		switch key := string(e.Kv.Key); {
 		case strings.HasPrefix(key, tables) && !came:
 			t.Fatalf("%s of %s before the new node takes it", e.Type, key)
