@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -44,7 +45,10 @@ func TestFailuresTellTheirCause(t *testing.T) {
 // The dispatcher counts these as time-outs.
 func TestACallbackOverItsTimeoutIsDeadlineExceeded(t *testing.T) {
 	t.Parallel()
-	s := newSink(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, Config{Allow: loopback})
+	s := newSink(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server see that the connection is gone
+		<-r.Context().Done()
+	}, Config{Allow: loopback})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := s.Deliver(ctx, []tocsin.Info{sinktest.Task(1)})[0]; !errors.Is(err, context.DeadlineExceeded) {
