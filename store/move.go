@@ -11,8 +11,14 @@ import (
 // among them: an owner must fence its tables again before it starts anything.
 
 // Hold makes Now 0 for a server from each move to another address until Resume: nothing is due
-// meanwhile. Call it before the first statement.
-func (s *Store) Hold() { s.held.Store(true) }
+// meanwhile. Moves of other pools of this process before Hold don't count. Call it once, before
+// anything starts.
+func (s *Store) Hold() {
+	for _, sv := range s.servers {
+		sv.resumed.Store(sv.Term()) // pools of one process share the term, and no Resume follows for a move before this pool was open
+	}
+	s.held.Store(true)
+}
 
 // Resume ends the wait after the move that began a term of a server.
 func (s *Store) Resume(server int, term int64) { s.servers[server].resumed.Store(term) }
