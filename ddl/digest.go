@@ -85,10 +85,11 @@ func (p *pair) versions(r *report) {
 	}
 }
 
-// layouts compares what both layout rows say, but for the state.
+// layouts compares both layout rows, except for the state and the mark: nodes raise the mark of the one in use.
 func (p *pair) layouts(r *report) {
 	from, to := p.from.rows[p.from.db], p.to.rows[p.to.db]
 	from.State, to.State = "", ""
+	from.Mark, to.Mark = 0, 0
 	if from != to {
 		r.add(p.to.name()+".layout", fmt.Sprintf("is %+v, on %s it is %+v", to, p.from.Name, from))
 	}

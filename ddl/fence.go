@@ -3,6 +3,7 @@ package ddl
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,12 +26,16 @@ func (c *dbCopy) fence(ctx context.Context, wait time.Duration, done func(int)) 
 	return c.renameAll(ctx, c.toFence(), wait, done)
 }
 
-// unfence puts a database into use, in the reverse order.
-func (c *dbCopy) unfence(ctx context.Context, wait time.Duration, done func(int)) error {
+// unfence puts a database into use instead of its other copy, in the reverse order. The copies are equal, so it gets the
+// mark of the other one too: nodes may have raised that since, and would take this database for an older copy.
+func (c *dbCopy) unfence(ctx context.Context, other *dbCopy, wait time.Duration, done func(int)) error {
 	if err := c.renameAll(ctx, c.toUnfence(), wait, done); err != nil {
 		return err
 	}
-	return c.write(ctx, activateLayout, wait)
+	if c.rows[c.db].Version < markedSince {
+		return c.write(ctx, activateLayout, wait)
+	}
+	return c.write(ctx, strings.ReplaceAll(activateMarked, "{mark}", strconv.FormatInt(other.rows[other.db].Mark, 10)), wait)
 }
 
 func (c *dbCopy) write(ctx context.Context, statement string, wait time.Duration) error {

@@ -1,10 +1,11 @@
 package ddl
 
-// aside is put before the name of a table of a retired database. The layout and the biz types keep their names: who comes
-// to the old place reads there that the database has moved.
+// aside is put before the name of a table of a retired database. The tables layout and biz_type keep their
+// names, so that a program with the old config can read that the database has moved.
 const aside = "retired_"
 
-// retireLayout and activateLayout write the state of a database. Primary key. Zero rows: it was so already.
+// retireLayout and activateLayout write the state of a database. Primary key. Zero rows: it was so already. activateMarked
+// also raises the mark to that of the other copy.
 const (
 	retireLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
 SET state = '` + Retired + `'
@@ -12,6 +13,11 @@ WHERE id = 1`
 
 	activateLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
 SET state = '` + Active + `'
+WHERE id = 1`
+
+	activateMarked = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
+SET state = '` + Active + `',
+    mark = GREATEST(mark, {mark})
 WHERE id = 1`
 )
 

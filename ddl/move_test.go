@@ -200,6 +200,23 @@ func TestAMoveTakesEveryTaskAlongAndCanBeUndoneUntilTheNewCopyIsWritten(t *testi
 	}
 }
 
+// While the new copy is in use, nodes raise its mark, which is no write to a task.
+func TestADatabaseWhoseMoveIsUndoneIsNoOlderCopy(t *testing.T) {
+	t.Parallel()
+	r := newRemoval(t)
+	r.exec(r.from, "UPDATE $.layout SET mark = 1000")
+	r.must((*Move).Retire)
+	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.must((*Move).Activate)
+	r.exec(r.dest, "UPDATE $.layout SET mark = 3600000")
+	r.must((*Move).Undo)
+	var state string
+	var mark int64
+	if err := r.from.QueryRow("SELECT state, mark FROM "+r.name+".layout").Scan(&state, &mark); err != nil || state != Active || mark != 3600000 {
+		t.Errorf("after the undo: state %s, mark %d, %v; want that of the new copy", state, mark, err)
+	}
+}
+
 func TestARetiredDatabaseRefusesEveryWrite(t *testing.T) {
 	t.Parallel()
 	r := newRemoval(t)

@@ -146,7 +146,7 @@ func (m *Move) Activate(ctx context.Context) error {
 		return err
 	}
 	for _, p := range rest {
-		if err := p.to.unfence(ctx, m.opt.Wait, m.count); err != nil {
+		if err := p.to.unfence(ctx, p.from, m.opt.Wait, m.count); err != nil {
 			return err
 		}
 	}
@@ -182,7 +182,7 @@ func (m *Move) undo(ctx context.Context, p *pair) error {
 	if p.from.state == CopyActive {
 		return nil
 	}
-	return p.from.unfence(ctx, m.opt.Wait, m.count)
+	return p.from.unfence(ctx, p.to, m.opt.Wait, m.count)
 }
 
 // withdraw retires a new copy that was put into use, unless it has taken a write.
@@ -200,7 +200,7 @@ func (m *Move) withdraw(ctx context.Context, p *pair) error {
 	if err == nil || was != CopyActive {
 		return err
 	}
-	if again := p.to.unfence(ctx, m.opt.Wait, m.count); again != nil {
+	if again := p.to.unfence(ctx, p.from, m.opt.Wait, m.count); again != nil {
 		return fmt.Errorf("%w; and %s could not be put into use again: %w", err, p.to.where(), again)
 	}
 	return fmt.Errorf("%s has taken writes and stays in use: %w", p.to.where(), err)
