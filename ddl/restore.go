@@ -21,7 +21,7 @@ const AllTypes = "all"
 type RestoreOptions struct {
 	Databases []string      // names; none: all
 	Kept      map[int]int64 // marks kept outside of the servers, by database number
-	Until     time.Time     // tasks that were due until then count as settled; zero: the last time known of their database
+	Until     time.Time     // tasks that were due until then count as settled; zero: the last time known of their database, at most now
 	Dead      []string      // biz types whose tasks that count as settled become dead, or AllTypes
 	Cancelled []string      // the same, cancelled
 	Parallel  int           // connections to each server, 1 to 64; 0: 4
@@ -296,7 +296,7 @@ func (c *restored) compare(r *restore) {
 	f.Ends, f.Known = markTime(c.row.Mark), markTime(c.known)
 	f.Until = r.opt.Until
 	if f.Until.IsZero() {
-		f.Until = markTime(max(c.row.Mark, c.known))
+		f.Until = markTime(min(max(c.row.Mark, c.known), time.Now().UnixMilli())) // marks are ahead after a server's clock was
 	}
 	for number, t := range r.types {
 		if t.Revision > c.types[number].Revision {

@@ -212,6 +212,24 @@ func TestTheBorderOfARestoreCanBeMoved(t *testing.T) {
 	}
 }
 
+// Marks stay ahead of the time for as long as a server's clock was ahead.
+func TestTasksThatAreNotDueAreNeverSettledByAMarkThatIsAhead(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	r.add(3, 0, tocsin.Pending, 1, -time.Hour)
+	r.add(4, 0, tocsin.Pending, 1, 36*time.Hour) // in half a day
+	ahead := RestoreOptions{Kept: map[int]int64{1: r.known + 3*day}, Cancelled: []string{AllTypes}}
+	if got := r.check(1, ahead); got.Types[0].Cancelled != 3 || got.Types[0].Later != 4 {
+		t.Errorf("the check counts %+v until %s", got.Types, got.Until)
+	}
+	if err := r.accept(ahead); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.statuses(1, "TRUE"); got[tocsin.Cancelled] != 3 || got[tocsin.Pending] != 4 {
+		t.Errorf("%v after it was accepted, want 3 cancelled and 4 pending", got)
+	}
+}
+
 func TestWhatACopyLacksIsEstimated(t *testing.T) {
 	t.Parallel()
 	r := newRevival(t)
