@@ -15,7 +15,8 @@ type markerKey struct {
 }
 
 // marker tells the addresses of one server apart by their layout rows: its cluster and identity, or
-// "" if none of the databases there is the config's.
+// "" if none of the databases there is the config's. A database that is held is the config's: a
+// promoted replica that lags too far is used, and refused with that reason.
 func (c Config) marker(spec mysql.Spec) mysql.Marker {
 	want := layoutrow.Want{Databases: c.Layout.Databases, Tables: c.Layout.Tables, Cluster: c.Cluster}
 	read := func(ctx context.Context, conn *sql.Conn) (string, error) {
@@ -27,6 +28,9 @@ func (c Config) marker(spec mysql.Spec) mysql.Marker {
 		var found layoutrow.Identities
 		cluster := ""
 		for _, row := range rows {
+			if row.State == layoutrow.Held {
+				row.State = layoutrow.Active
+			}
 			if want.Refuse(row.Row, "") == "" {
 				found.Put(row.Asked, row.Identity)
 				cluster = row.Cluster
