@@ -34,8 +34,8 @@ type Owned struct {
 
 // SetOwnership has all databases say who may start a row, ByEtcd or ByRows. Nodes of the other kind are refused from then
 // on. All nodes must be stopped: with some of each kind, tasks are delivered twice. SetOwnership refuses while a node that
-// claims rows has written its row in the last 20 s; nodes that own tables are the caller's to look for, in etcd. force
-// leaves that out. It may be run again, and goes on where it was interrupted.
+// claims rows has written its row in the last 20 s; force skips this check. The caller must look in etcd for nodes that own
+// tables. It may be run again, and goes on where it was interrupted.
 func SetOwnership(ctx context.Context, cfg tocsin.Config, ownership string, force bool) (Owned, error) {
 	done := Owned{Ownership: ownership}
 	if err := checkOwnership(ownership); err != nil {

@@ -24,7 +24,7 @@ var changing = []string{"CREATE", "ALTER", "INSERT"}
 // moving are the rights on a table that `ddl move` compares and renames.
 var moving = []string{"SELECT", "CREATE", "ALTER", "DROP", "INSERT"}
 
-// keeping are the rights on the table of marks for who raises marks: see layoutrow.Marks.
+// keeping are the rights on the table mark that a program needs to raise marks: see layoutrow.Marks.
 var keeping = []string{"SELECT", "INSERT", "UPDATE"}
 
 // roles is the only place that says who needs which rights.

@@ -22,8 +22,8 @@ type site struct {
 	rows      map[int]layoutRow // stored layout rows by database number
 }
 
-// openSites makes a pool per server, with room for parallel statements, a lock, and a look at who waits. The caller
-// closes them.
+// openSites makes a pool per server, with connections for parallel statements, a lock, and a query for what waits. The
+// caller closes them.
 func openSites(cfg tocsin.Config, parallel int) ([]*site, error) {
 	var sites []*site
 	for _, spec := range cfg.Specs() {

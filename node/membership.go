@@ -60,8 +60,8 @@ func (p *parts) mayAct(owner string) bool { return p.assign != nil && p.assign.M
 // leaseOK reports whether the node's lease is proven; without etcd there is none.
 func (p *parts) leaseOK() bool { return p.assign != nil && p.assign.LeaseOK() }
 
-// hold carries out what has to be done again and again for tables that could not be taken, or whose server has moved to
-// another address, until ctx ends. Where nobody owns tables, there is nothing to do: claims decide.
+// hold retries tables that could not be taken and follows servers to other addresses, until ctx ends. If nobody owns
+// tables, there is nothing to do: claims decide.
 func (p *parts) hold(ctx context.Context) {
 	if p.holder == nil {
 		return

@@ -17,12 +17,12 @@ const (
 	lookEvery   = time.Second            // while one takes writes
 	lookOften   = 200 * time.Millisecond // while none does
 	lookPause   = 50 * time.Millisecond  // between two looks at least
-	lookTimeout = 2 * time.Second        // of one look: so long a server may hang before another that takes writes is used
+	lookTimeout = 2 * time.Second        // of one look: how long a server may hang before another one that takes writes is used instead
 	markerEvery = 10 * time.Second       // between two reads of the marker at the address in use
 	stragglers  = 300 * time.Millisecond // how long the first choice waits for addresses that do not answer
 )
 
-// roleSQL reads whether a server takes writes, its version, and what tells it from others.
+// roleSQL reads whether a server takes writes, its version, and what identifies it.
 const roleSQL = `SELECT /* tocsin role */
     @@global.read_only,
     VERSION(),
