@@ -20,6 +20,7 @@ var starters = map[string][]string{
 // onOneServer are packages whose tests start database servers, and that `make test-sql` leaves out: `make test` on that
 // server runs them.
 var onOneServer = []skip{
+	{path: "cmd/tocsin", reason: "its tests of whole commands take three minutes, and the packages that send their statements are tested"},
 	{path: "internal/chaos", reason: "its scenarios wait for minutes for faults of processes, etcd and the network"},
 }
 
