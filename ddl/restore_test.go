@@ -233,7 +233,7 @@ func TestTasksThatAreNotDueAreNeverSettledByAMarkThatIsAhead(t *testing.T) {
 func TestWhatACopyLacksIsEstimated(t *testing.T) {
 	t.Parallel()
 	r := newRevival(t)
-	for i := range 30 { // in each of three tables, of which 20 were added since the copy was made
+	for i := range 30 { // in each of three tables; 20 of them were added after the copy was made
 		id := firstJobID(time.UnixMilli(r.ends).Add(time.Duration(i-10) * time.Minute))
 		for table := range 3 {
 			r.exec(fmt.Sprintf(`INSERT INTO {0}.%s (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)

@@ -132,7 +132,7 @@ LIMIT 1`
 	deleteNodes = "DELETE /* tocsin ddl ownership */ FROM `{database}`.node"
 )
 
-// takeMigration waits for the lock of those who migrate databases of a server; holderOfMigration returns the connection that
+// takeMigration waits for the lock on migrations of a server; holderOfMigration returns the connection that
 // has it, NULL if none does. The lock ends with its connection. Parameters: the lock's name, and how many seconds to wait.
 const (
 	takeMigration = `SELECT /* tocsin ddl migrate */

@@ -250,7 +250,7 @@ func (d *drill) report(t *testing.T, n *node.Node) {
 	}
 }
 
-// oldPrimary starts the old primary, read-only as it should be and then by mistake as it was.
+// oldPrimary starts the old primary, first read-only, as it should be, and then writable by mistake.
 func (d *drill) oldPrimary(t *testing.T, n *node.Node) {
 	t.Helper()
 	for _, readOnly := range []bool{true, false} {

@@ -26,7 +26,7 @@ func newOpenPlace(t *testing.T) place {
 	}.made(t, closePolicy())
 }
 
-// shares waits until the nodes look at so many tables first.
+// shares waits until each node looks first at the given number of tables.
 func shares(t *testing.T, want int, nodes ...*node.Node) {
 	t.Helper()
 	for _, n := range nodes {

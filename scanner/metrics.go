@@ -49,7 +49,7 @@ func newMetrics() *metrics {
 			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 		}, []string{"server"}),
 		entries:   counter("entries_total", "Entries offered to the intake, known ones included."),
-		refusals:  counter("refusals_total", "Offers of which the intake had no room for an entry."),
+		refusals:  counter("refusals_total", "Offers with an entry for which the intake had no room."),
 		bells:     counter("bells_total", "Rings of the doorbell seen for the first time."),
 		recovered: counter("recovered_total", "Run-out claims given back or buried."),
 		failures:  counter("failures_total", "Failures: peek and bells of a server, table, row and recover of single ones.", "of"),

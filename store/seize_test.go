@@ -52,7 +52,7 @@ func TestClaimOfKnownRows(t *testing.T) {
 	}
 }
 
-// known adds rows and returns the claim of who has read them.
+// known adds rows and returns the claim of a process that has read them.
 func (b *bench) known(overdue int64, ids ...tocsin.JobID) Claim {
 	b.tb.Helper()
 	if _, err := b.Measure(b.tb.Context(), 0); err != nil {

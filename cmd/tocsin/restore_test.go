@@ -112,7 +112,7 @@ func (s *site) noMore(c *callbacks, what string, ids []tocsin.JobID, times int) 
 	}
 }
 
-// othersGoOn waits until so many more tasks are delivered.
+// othersGoOn waits until the given number of further tasks is delivered.
 func (s *site) othersGoOn(c *callbacks, more int) {
 	s.t.Helper()
 	before, _, _ := c.counts()

@@ -196,7 +196,7 @@ func (s *Site) databaseOf(table int) *database {
 	return s.databases[s.opts.Layout.DatabaseOf(table)%len(s.databases)]
 }
 
-// AwaitBalance returns when so many nodes own all tables, evenly; without etcd, when so many are there.
+// AwaitBalance returns when the given number of nodes own all tables, evenly; without etcd, when that many are present.
 func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
 	if s.opts.NoEtcd {
 		return s.awaitNodes(ctx, nodes)
@@ -217,7 +217,7 @@ func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
 	return fmt.Errorf("%d nodes do not own all tables evenly: %w", nodes, context.Cause(ctx))
 }
 
-// awaitNodes returns when so many nodes have written their rows.
+// awaitNodes returns when the given number of nodes have written their rows.
 func (s *Site) awaitNodes(ctx context.Context, nodes int) error {
 	query := strings.ReplaceAll(countNodes, "{database}", s.opts.Layout.Database(0))
 	for found := 0; found < nodes; {

@@ -25,7 +25,7 @@ func newEtcdLog(dst io.Writer) *etcdLog {
 	return l
 }
 
-// read looks at a line, a JSON object but for what is said before etcd has read its options. It returns what failed.
+// read looks at a line. It is a JSON object, except before etcd has read its options. read returns what failed.
 func (l *etcdLog) read(line string) string {
 	var entry struct{ Level, Msg, Error string }
 	if err := json.Unmarshal([]byte(line), &entry); err != nil {
