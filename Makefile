@@ -23,7 +23,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers deploy-check clean
+.PHONY: help run build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers deploy-check dashboards clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -123,6 +123,9 @@ test-peers: ## install what is missing, vet and test bench/peers, which is a Go 
 
 deploy-check: ## have systemd-analyze, Helm and Kubernetes' types look at deploy/, as far as they can be had
 	@scripts/check-deploy.sh
+
+dashboards: ## write deploy/grafana/dashboards, after a change in internal/dashboards
+	go run ./internal/dashboards/gen deploy/grafana/dashboards
 
 clean: ## remove what build and run made
 	rm -rf bin

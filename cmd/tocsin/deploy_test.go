@@ -252,9 +252,44 @@ func TestTheComposeFile(t *testing.T) {
 		t.Error(err)
 	}
 	for _, target := range regexp.MustCompile(`"([a-z0-9]+):(\d+)"`).FindAllStringSubmatch(deployed(t, "compose/prometheus.yml"), -1) {
-		if _, ok := c.Services[target[1]]; !ok || target[2] != statusPort {
+		port := statusPort
+		if target[1] == "etcd" {
+			port = "2379"
+		}
+		if _, ok := c.Services[target[1]]; !ok || target[2] != port {
 			t.Errorf("Prometheus scrapes %v", target)
 		}
+	}
+}
+
+// The compose file mounts the dashboards where the provisioning file looks for them, and sets the data source's variable.
+func TestGrafanaFindsTheDashboards(t *testing.T) {
+	t.Parallel()
+	var c composed
+	if err := yaml.Unmarshal([]byte(deployed(t, "compose/compose.yaml")), &c); err != nil {
+		t.Fatal(err)
+	}
+	var found struct {
+		Providers []struct {
+			Options struct{ Path string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(deployed(t, "grafana/provisioning/dashboards/tocsin.yaml")), &found); err != nil || len(found.Providers) != 1 {
+		t.Fatal(found, err)
+	}
+	grafana := c.Services["grafana"]
+	want := []string{"../grafana/provisioning:/etc/grafana/provisioning:ro", "../grafana/dashboards:" + found.Providers[0].Options.Path + ":ro"}
+	for _, volume := range want {
+		if !slices.Contains(grafana.Volumes, volume) {
+			t.Errorf("Grafana's volumes %v lack %s", grafana.Volumes, volume)
+		}
+	}
+	variable := regexp.MustCompile(`(?m)^ +url: \$([A-Z_]+)$`).FindStringSubmatch(deployed(t, "grafana/provisioning/datasources/prometheus.yaml"))
+	if variable == nil || grafana.Environment[variable[1]] != "http://prometheus:9090" {
+		t.Errorf("the data source's address is %v, of %v", variable, grafana.Environment)
+	}
+	if _, err := os.Stat("../../deploy/grafana/dashboards/overview.json"); err != nil {
+		t.Error(err)
 	}
 }
 

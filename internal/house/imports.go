@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/devcluster":    {".", "assign", "biztype", "ddl", "dispatcher", "node", "store", "internal/..."},
 	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "internal/devserver", "internal/wait"},
 	"internal/chaos/...":     {"internal/chaos"},
+	"internal/dashboards":    {},
 	"internal/yamlfile":      {},
 	"internal/house":         {},
 	"internal/model":         {},
@@ -67,6 +68,7 @@ var foreign = []struct {
 	{"github.com/spf13/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
 	{"github.com/schollz/progressbar/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
 	{"github.com/Shopify/toxiproxy/", []string{"internal/chaos"}},
+	{"github.com/grafana/", []string{"internal/dashboards"}},
 	{"testing", []string{"tocsintest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest"}},
 	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "bench", "internal/devserver/...", "internal/..."}},
 }

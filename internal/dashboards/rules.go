@@ -1,0 +1,48 @@
+package dashboards
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Rule is a recording rule or an alert.
+type Rule struct {
+	File        string            `yaml:"-"`
+	Record      string            `yaml:"record"` // "" for an alert
+	Alert       string            `yaml:"alert"`
+	Expr        string            `yaml:"expr"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+// ReadRules reads the rules of Prometheus in a folder: the files that end with .rules.yaml.
+func ReadRules(dir string) ([]Rule, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.rules.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Rule
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		var file struct {
+			Groups []struct {
+				Rules []Rule `yaml:"rules"`
+			} `yaml:"groups"`
+		}
+		if err := yaml.Unmarshal(text, &file); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for _, group := range file.Groups {
+			for _, r := range group.Rules {
+				r.File = filepath.Base(path)
+				all = append(all, r)
+			}
+		}
+	}
+	return all, nil
+}

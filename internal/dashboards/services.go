@@ -1,0 +1,70 @@
+package dashboards
+
+// services shows what the programs see that add tasks.
+func services() board {
+	return board{
+		name: "services", title: "Service developers",
+		means: "What services see that use Tocsin's client: their calls, errors and waiting times, and what becomes of their tasks. Needs tocsinprom.Observe in the service.",
+		vars: []variable{
+			{"op", "op", "tocsin_client_calls_total"},
+			{"biz_type", "biz_type", "tocsin_client_tasks_total"},
+		},
+		rows: []row{
+			{"Calls of the client", servicesCalls()},
+			{"Tasks", servicesTasks()},
+		},
+	}
+}
+
+func servicesCalls() []panel {
+	return []panel{{
+		title: "Calls", look: stacked, unit: perSec,
+		means:   "Calls of all services each second, by operation.",
+		queries: []query{{`sum by (op) (rate(tocsin_client_calls_total{op=~"$op"}[$__rate_interval]))`, "{{op}}"}},
+	}, {
+		title: "Calls that returned an error", look: stacked, unit: perSec, runbook: "TocsinClientErrors",
+		means:   "By operation and error. invalid, unknown_biz_type, not_found and conflict are the caller's; unreachable and unknown_outcome, a server's. After unknown_outcome the task may be there or not: add it again with the same dedup_key.",
+		queries: []query{{`sum by (op, result) (rate(tocsin_client_calls_total{op=~"$op", result!="ok"}[$__rate_interval]))`, "{{op}}: {{result}}"}},
+	}, {
+		title: "Share of calls that fail for no fault of the caller", unit: share, limits: limits{.001, .01}, runbook: "TocsinClientErrors",
+		means: "Errors that are not invalid, unknown_biz_type, not_found, conflict or canceled, as a share of all calls of the operation.",
+		queries: []query{{`sum by (op) (rate(tocsin_client_calls_total{op=~"$op", result=~"unreachable|unknown_outcome|layout|other_server|other"}[$__rate_interval]))
+  / sum by (op) (rate(tocsin_client_calls_total{op=~"$op"}[$__rate_interval]))`, "{{op}}"}},
+	}, {
+		title: "How long calls take", unit: seconds, limits: limits{.1, 1},
+		means: "The mean of each operation, and what 99 of 100 calls stay below, read from buckets that end at 1, 10 and 100 ms, 1 and 10 s.",
+		queries: []query{
+			{`sum by (op) (rate(tocsin_client_call_seconds_sum{op=~"$op"}[$__rate_interval]))
+  / sum by (op) (rate(tocsin_client_call_seconds_count{op=~"$op"}[$__rate_interval]))`, "{{op}}, mean"},
+			{`histogram_quantile(0.99, sum by (op, le) (rate(tocsin_client_call_seconds_bucket{op=~"$op"}[$__rate_interval])))`, "{{op}}, 99 % below"},
+		},
+	}}
+}
+
+func servicesTasks() []panel {
+	return []panel{{
+		title: "Tasks added", look: stacked, unit: perSec,
+		means:   "new: added. existing: a task with the same dedup_key was there. failed: not added, or not known to be. Those of AddTx are new even if the transaction is rolled back.",
+		queries: []query{{`sum by (biz_type, result) (rate(tocsin_client_tasks_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: {{result}}"}},
+	}, {
+		title: "Tasks done", look: stacked, unit: perSec,
+		means:   "Attempts each second after which the task was done.",
+		queries: []query{{`sum by (biz_type) (rate(tocsin_dispatcher_attempts_total{biz_type=~"$biz_type", verb="complete"}[$__rate_interval]))`, "{{biz_type}}"}},
+	}, {
+		title: "Lateness, 99 % below", unit: seconds, limits: limits{1, 60}, runbook: "TocsinLatenessBudgetBurn",
+		means:   "99 of 100 deliveries of the type started at most so long after their time.",
+		queries: []query{{`histogram_quantile(0.99, sum by (biz_type, le) (rate(tocsin_dispatcher_lateness_seconds_bucket{biz_type=~"$biz_type"}[$__rate_interval])))`, "{{biz_type}}"}},
+	}, {
+		title: "Failed attempts, by cause", look: stacked, unit: perSec, runbook: "TocsinAttemptsFail",
+		means:   "What your handlers and receivers answered: the class of the HTTP status, a time-out, an error or a panic, a refused address.",
+		queries: []query{{`sum by (biz_type, cause) (rate(tocsin_dispatcher_failures_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: {{cause}}"}},
+	}, {
+		title: "Oldest overdue task", unit: seconds, limits: limits{60, 600}, runbook: "TocsinTaskOverdue",
+		means:   "For how long the oldest task of the type has been due that is still pending.",
+		queries: []query{{`max by (biz_type) (tocsin_backlog_oldest_overdue_seconds{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
+	}, {
+		title: "Dead tasks", look: stacked, unit: count, runbook: "TocsinTasksDie",
+		means:   "Tasks that failed for the last time and wait for somebody.",
+		queries: []query{{`sum by (biz_type) (max by (cluster, biz_type) (tocsin_backlog_dead{biz_type=~"$biz_type"}))`, "{{biz_type}}"}},
+	}}
+}
