@@ -16,7 +16,7 @@ func TestAnOlderCopyTakesNoTaskAndCanBeRead(t *testing.T) {
 	cfg := cluster(t)
 	db := session(t, devtest.DSN(t), "")
 	for database := range 2 {
-		exec(t, db, "UPDATE "+cfg.Layout.Database(database)+".layout SET mark = ?", time.Now().UnixMilli())
+		exec(t, db, "UPDATE "+cfg.Layout.Database(database)+".layout SET mark = ?", time.Now().Add(-time.Minute).UnixMilli())
 	}
 	c := open(t, cfg)
 	stored := add(t, c, remind.New(bizOn(cfg.Layout, 1, 1), "x", tocsin.In(day)))

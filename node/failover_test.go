@@ -280,25 +280,11 @@ func (d *drill) oldPrimary(t *testing.T, n *node.Node) {
 }
 
 // TestOwnersFenceTheirTablesAnewAfterAFailOver promotes a replica that has none of the owner rows.
-// mark raises the marks of all databases, as nodes do, and waits until the replica has them: one without would be an older
-// copy.
-func (d *drill) mark(t *testing.T, replica *sql.DB) {
-	t.Helper()
-	for database := range d.cfg.Layout.Databases {
-		layout := d.cfg.Layout.Database(database) + ".layout"
-		d.pair.Exec(0, "UPDATE "+layout+" SET mark = FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000)")
-		for mark := int64(0); mark == 0; wait.For(t.Context(), 5*time.Millisecond) {
-			_ = replica.QueryRow("SELECT mark FROM " + layout).Scan(&mark) // the table itself may still be on its way
-		}
-	}
-}
-
 func TestOwnersFenceTheirTablesAnewAfterAFailOver(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t, false)
 	db := d.pair.Open(1)
 	defer db.Close()
-	d.mark(t, db)
 	d.pair.StopReceiving(1)
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })

@@ -128,6 +128,14 @@ func (s *site) markOf(db *sql.DB, database int) (mark int64) {
 	return mark
 }
 
+// age sets the mark of a database to an hour ago: it counts as soon as it is read. Call it before a node starts.
+func (s *site) age(db *sql.DB, database int) {
+	s.t.Helper()
+	if _, err := db.Exec("UPDATE "+s.layout.Database(database)+".layout SET mark = ?", time.Now().Add(-time.Hour).UnixMilli()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // marked waits until the cluster worked with a database after all that happened until now.
 func (s *site) marked(db *sql.DB, database int) {
 	s.t.Helper()
@@ -194,6 +202,7 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	t.Parallel()
 	s, c := callbackSite(t)
 	page, name := freePage(t), s.layout.Database(1)
+	s.age(s.db, 1)
 	first := s.serve("first", "--listen", page)
 	s.ownedBy(map[string]int{"first": 8})
 	client := s.client()

@@ -20,13 +20,24 @@ const (
 	// Tolerated is how far a mark may lag: a fail-over to a replica, or a crash of a server that does not flush each commit,
 	// may lose some seconds. Their tasks are delivered again.
 	Tolerated = time.Minute
+	// ripe is how long a mark in a layout row waits before it counts, if it is more than Tolerated above the one that
+	// counts: so long a replica has to get it. While marks are raised none waits. After a time without any, the first
+	// mark is ahead of every healthy replica by that whole time.
+	ripe = 30 * time.Second
 )
 
 // Marks are the highest marks known of databases. Marks of different identities are kept apart. The zero value is empty.
 // It is safe for concurrent use.
 type Marks struct {
-	mu sync.Mutex
-	by map[marked]int64
+	mu      sync.Mutex
+	by      map[marked]int64   // those that count
+	waiting map[marked]waiting // at most one a database
+}
+
+// waiting is a mark that does not count yet.
+type waiting struct {
+	mark  int64
+	since time.Time
 }
 
 type marked struct {
@@ -34,24 +45,61 @@ type marked struct {
 	database int
 }
 
-// Note keeps a mark if it is higher than the one that is known. Without an identity it keeps nothing: databases without
-// one can't be told from those of another cluster.
+// Note keeps a mark that was kept elsewhere, if it is higher than the one that is known. It counts at once. Without an
+// identity it keeps nothing: databases without one can't be told from those of another cluster.
 func (m *Marks) Note(identity string, database int, mark int64) {
-	if identity == "" || mark == 0 {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.count(marked{identity, database}, mark)
+}
+
+func (m *Marks) count(of marked, mark int64) {
+	if of.identity == "" || mark == 0 {
+		return
+	}
 	if m.by == nil {
 		m.by = make(map[marked]int64)
 	}
-	m.by[marked{identity, database}] = max(mark, m.by[marked{identity, database}])
+	m.by[of] = max(mark, m.by[of])
 }
 
-// Of returns the highest marks known of the databases with an identity, by number.
+// see keeps the mark of a layout row. A leap waits until it was first seen, or by this machine's clock was made, long
+// enough ago. While one waits, it stands for those that follow it, and it is dropped if the database goes back behind it.
+func (m *Marks) see(of marked, mark int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ripen()
+	if mark < m.waiting[of].mark {
+		delete(m.waiting, of)
+	}
+	if !Lags(m.by[of], mark) || time.Since(time.UnixMilli(mark)) >= ripe {
+		m.count(of, mark)
+		return
+	}
+	if _, one := m.waiting[of]; one {
+		return
+	}
+	if m.waiting == nil {
+		m.waiting = make(map[marked]waiting)
+	}
+	m.waiting[of] = waiting{mark, time.Now()}
+}
+
+// ripen lets the marks count that have waited.
+func (m *Marks) ripen() {
+	for of, w := range m.waiting {
+		if time.Since(w.since) >= ripe {
+			m.count(of, w.mark)
+			delete(m.waiting, of)
+		}
+	}
+}
+
+// Of returns the highest marks that count of the databases with an identity, by number.
 func (m *Marks) Of(identity string) map[int]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.ripen()
 	found := make(map[int]int64)
 	for of, mark := range m.by {
 		if of.identity == identity {
@@ -61,14 +109,15 @@ func (m *Marks) Of(identity string) map[int]int64 {
 	return found
 }
 
-// Known are the marks that were known at one moment.
+// Known are the marks that counted at one moment.
 type Known map[marked]int64
 
-// Known returns the marks that are known now. Take them before a layout row is read that is compared with them: a mark
+// Known returns the marks that count now. Take them before a layout row is read that is compared with them: a mark
 // which is raised and noted after the row was read would make the row look older than it was.
 func (m *Marks) Known() Known {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.ripen()
 	return maps.Clone(m.by)
 }
 
@@ -97,7 +146,7 @@ func (m *Marks) Compare(known Known, rows map[int]Row, problems map[int]Problem,
 		if why := known.Refuse(row, where(database)); why != "" {
 			problems[database] = Problem{Why: why, Differs: true, Older: true}
 		} else if !wrong {
-			m.Note(row.Identity, database, row.Mark)
+			m.see(marked{row.Identity, database}, row.Mark)
 		}
 	}
 }

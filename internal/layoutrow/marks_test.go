@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -93,4 +94,70 @@ func TestAMarkThatIsRaisedWhileARowIsReadRefusesNothing(t *testing.T) {
 			t.Errorf("%s: %+v", name, problems)
 		}
 	}
+}
+
+// Nodes were stopped for a day. The first mark after it is not on the replica yet when that becomes the primary: the
+// replica is as healthy as it was.
+func TestALeapCountsOnceAReplicaHadTimeToGetIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var m Marks
+		then := time.Now().UnixMilli()
+		m.Note("a", 0, then)
+		see := func(mark int64) (older bool) {
+			problems := map[int]Problem{}
+			m.Compare(m.Known(), map[int]Row{0: {Identity: "a", Mark: mark}}, problems, func(int) string { return "it" })
+			return problems[0].Older
+		}
+		counts := func(want int64) {
+			t.Helper()
+			if got := m.Of("a")[0]; got != want {
+				t.Errorf("%s after the stop %d counts, want %d", time.Since(time.UnixMilli(then)), got-then, want-then)
+			}
+		}
+		time.Sleep(24 * time.Hour)
+		leap := time.Now().UnixMilli()
+		for range 3 {
+			if see(time.Now().UnixMilli()) {
+				t.Error("the first mark after a day refuses its database")
+			}
+			counts(then)
+			time.Sleep(ripe/3 - time.Millisecond)
+		}
+		if see(then) {
+			t.Error("a replica without the first mark after a day is refused")
+		}
+		if time.Sleep(ripe); see(then) {
+			t.Error("a mark that the database has lost counted later")
+		}
+		if !see(then - day) {
+			t.Error("a real copy is not refused while a mark waits")
+		}
+
+		see(leap + day) // the server's clock is a day ahead
+		counts(then)
+		time.Sleep(ripe)
+		counts(leap + day)
+		if !see(then) {
+			t.Error("a copy without a mark that has waited is not refused")
+		}
+	})
+}
+
+// A sweep that cron runs each minute has no time to wait: an old mark counts at once.
+func TestAnOldLeapCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			ago    time.Duration
+			counts bool
+		}{"just made": {ripe - time.Millisecond, false}, "half a minute old": {ripe, true}} {
+			var m Marks
+			mark := time.Now().Add(-c.ago).UnixMilli()
+			m.Compare(m.Known(), map[int]Row{0: {Identity: "a", Mark: mark}}, map[int]Problem{}, func(int) string { return "it" })
+			if _, counts := m.Of("a")[0]; counts != c.counts {
+				t.Errorf("%s: counts: %t", name, counts)
+			}
+		}
+	})
 }
