@@ -68,11 +68,14 @@ func TestFrozenNodeWakesToFindItsTablesGone(t *testing.T) {
 // things to do as well.
 const settleLag = time.Second
 
+// faultLag is how long a process may go on after a fault was noted. It is shorter than any fault.
+const faultLag = 100 * time.Millisecond
+
 // inHandOf counts the deliveries of a seat that had begun, and were not stored yet,
-// at a time.
+// at a fault.
 func (s *scenario) inHandOf(seat string, at time.Time) (n int) {
 	for _, d := range s.all() {
-		if seatOf(d.Node) == seat && d.At.Before(at) && (d.End.IsZero() || d.End.Add(settleLag).After(at)) {
+		if seatOf(d.Node) == seat && d.At.Before(at.Add(faultLag)) && (d.End.IsZero() || d.End.Add(settleLag).After(at)) {
 			n++
 		}
 	}
