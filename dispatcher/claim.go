@@ -89,6 +89,7 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		Hold:   hold,
 		Fence:  s.d.fence(owner),
 		Known:  known,
+		Shared: s.d.cfg.ClaimEach,
 	})
 	got, at, clock := make([]*task, 0, len(rows)), time.Now(), s.nowMicro() // the claim itself is no sign of a slow lane
 	for i := range rows {

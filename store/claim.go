@@ -55,7 +55,8 @@ type claiming struct {
 // chunk claims at most maxIDs sorted entries: in one transaction, or where that
 // meets a lock, table by table, and row by row in a table that has one.
 func (c *claiming) chunk(ctx context.Context, entries []duequeue.Entry) error {
-	if seized, err := c.seize(ctx, entries); seized || err != nil {
+	entries, err := c.seize(ctx, entries)
+	if err != nil || len(entries) == 0 {
 		return err
 	}
 	once := func(groups [][]duequeue.Entry) error { return c.once(ctx, groups) }

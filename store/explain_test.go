@@ -134,6 +134,10 @@ func (b *bench) keyPlans(t *testing.T) {
 	for i := range ids {
 		entries[i] = duequeue.Entry{JobID: ids[i], Due: 1}
 	}
+	known := map[tocsin.JobID]*Row{ids[0]: {}}
+	seizing := func(sure int64) *seizure {
+		return &seizure{claiming: &claiming{store: b.Store, Claim: Claim{Known: known}}, sure: sure}
+	}
 	outcomes := []Outcome{{JobID: ids[0]}, {JobID: ids[1]}, {JobID: ids[2]}}
 	loading, _ := b.loadText(parts)
 	completing, _ := b.settleText(outcomes, groupOutcomes(outcomes))
@@ -141,8 +145,9 @@ func (b *bench) keyPlans(t *testing.T) {
 		"load":      loading,
 		"claimable": (&claiming{store: b.Store}).claimableText(nil, entries),
 		"claim":     b.claimText(nil, parts[0], 1),
-		"seize":     (&claiming{store: b.Store}).seizeOne(nil, seize, entries, 1),
-		"seized":    (&claiming{store: b.Store}).seizeOne(nil, seized, entries, 1),
+		"seize":     seizing(1).one(nil, seize, entries),
+		"as read":   seizing(0).one(nil, seize, entries),
+		"seized":    seizing(0).one(nil, seized, entries),
 		"claimed":   b.claimedText(nil, parts[0], 1),
 		"complete":  completing,
 		"retry":     b.changeText(nil, retry, &Outcome{JobID: ids[0]}),

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -10,23 +13,43 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// seize claims sorted entries of known rows in one transaction that is sent as one packet, so that a process which is
-// frozen or cut off in the middle of it holds no lock. It reports false if that can't be done, or if a row is locked: then
-// the rows have to be claimed apart. Rows that have changed since they were read are not claimed.
-func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (bool, error) {
-	latest := c.server.clock.latest(c.server.Term())
+// seizable is how long rows must be overdue to be told from changed ones by their latest action_time. It is far more than
+// the clocks of those who write action times differ by.
+const seizable = 1000 // ms
+
+// seizure is a claim of known rows in one transaction that is sent as one packet, so that a process which is frozen or cut
+// off in the middle of it holds no lock.
+type seizure struct {
+	*claiming
+	groups   [][]duequeue.Entry // see alikeByTable
+	deadline int64
+	sure     int64 // who has changed a row since it was read has set a later action_time
+}
+
+// seize claims sorted entries of known rows as they were read. It returns those that have to be looked at, because they
+// are not known, have changed, or are locked.
+func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
+	term := c.server.Term()
+	latest := c.server.clock.latest(term)
 	if c.Fence != nil || latest == 0 || !c.knows(entries) {
-		return false, nil
+		return entries, nil
 	}
-	deadline := latest + roundUp(c.Hold)
-	hits, err := c.seizeAll(ctx, entries, deadline)
+	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.now(term)/1000 - seizable}
+	conn, err := c.store.conn(ctx, c.server, c.store.databasesIn(tablesOfEntries(entries)))
+	if err == nil {
+		defer func() { _ = conn.Close() }()
+		if c.server.Term() != term { // the deadline is of another server's clock
+			return entries, nil
+		}
+		left, err = z.send(ctx, conn, entries)
+	}
 	switch {
 	case err == nil:
-		return true, c.keep(ctx, hits, deadline)
+		return left, nil
 	case local(err):
-		return false, nil
+		return entries, nil
 	}
-	return false, c.store.wrap(err, "claim rows", c.server)
+	return nil, c.store.wrap(err, "claim rows", c.server)
 }
 
 // knows reports whether all rows behind the entries are known, as they were when the entries were found.
@@ -39,100 +62,165 @@ func (c *claiming) knows(entries []duequeue.Entry) bool {
 	return true
 }
 
-// hit is a row that a seizure claimed.
-type hit struct {
-	id                tocsin.JobID
-	version           uint32
-	attempts, crashes int
+// alike reports whether a row is in the same state as another, but for its action_time.
+func alike(a, b *Row) bool {
+	return a.Version == b.Version && a.Attempts == b.Attempts && a.Crashes == b.Crashes
 }
 
-// is reports whether the row was claimed as it is known. A row that was put off to the very millisecond it had before is
-// claimed too, and has another version.
-func (h hit) is(row *Row) bool {
-	return h.version == row.Version && h.attempts == row.Attempts && h.crashes == row.Crashes
-}
-
-// seizeAll sends the packet. Once it is sent, only an error of a statement in it shows that nothing is claimed.
-func (c *claiming) seizeAll(ctx context.Context, entries []duequeue.Entry, deadline int64) (hits []hit, err error) {
-	conn, err := c.store.conn(ctx, c.server, c.store.databasesIn(tablesOfEntries(entries)))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close() }()
-	text, args := c.seizeText(entries, deadline)
-	err = c.store.read(ctx, conn, seize.name, text, func(_ int, rows *sql.Rows) error {
-		var h hit
-		err := rows.Scan(&h.id, &h.version, &h.attempts, &h.crashes)
-		hits = append(hits, h)
-		return err
-	}, args...)
-	c.server.full.note(err)
-	switch class := mysql.ClassOf(err); class {
-	case mysql.OK:
-		return hits, nil
-	case mysql.Lost, mysql.Canceled:
-		return nil, &InDoubt{Server: c.Claim.Server, By: c.By, Deadline: deadline, IDs: idsOfEntries(entries), Err: err}
-	}
-	mysql.Rollback(ctx, conn)
-	return nil, err
-}
-
-// seizeText is the transaction: the claims, and which rows they hit.
-func (c *claiming) seizeText(entries []duequeue.Entry, deadline int64) (b []byte, args []any) {
-	groups := entriesByTable(entries)
-	b = append(b, "BEGIN;"...)
-	for _, group := range groups {
-		b, args = c.seizeOne(b, seize, group, deadline), append(args, c.By)
-	}
-	for i, group := range groups {
-		if i%maxTables > 0 {
-			b = append(b, unionAll...)
-		} else if i > 0 {
-			b = append(b, ';')
+// alikeByTable cuts sorted entries into those of each table whose rows are alike.
+func (c *claiming) alikeByTable(entries []duequeue.Entry) (groups [][]duequeue.Entry) {
+	for _, table := range entriesByTable(entries) {
+		first := len(groups)
+		for _, e := range table {
+			of := slices.IndexFunc(groups[first:], func(g []duequeue.Entry) bool { return alike(c.Known[g[0].JobID], c.Known[e.JobID]) })
+			if of < 0 {
+				of, groups = len(groups)-first, append(groups, nil)
+			}
+			groups[first+of] = append(groups[first+of], e)
 		}
-		b, args = c.seizeOne(b, seized, group, deadline), append(args, c.By)
 	}
-	return append(b, ";COMMIT"...), args
+	return groups
 }
 
-func (c *claiming) seizeOne(b []byte, st statement, group []duequeue.Entry, deadline int64) []byte {
+// send sends the packet and books what it claimed. Where several processes claim the same rows, many are another's: the
+// packet also reads which it hit. Else it hits nearly always all, and a count for each group says so.
+func (z *seizure) send(ctx context.Context, conn *sql.Conn, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
+	var hits []tocsin.JobID
+	var counts []int64
+	text, args := z.text()
+	if z.Shared {
+		err = z.store.read(ctx, conn, seize.name, text, func(_ int, rows *sql.Rows) error {
+			var id tocsin.JobID
+			err := rows.Scan(&id)
+			hits = append(hits, id)
+			return err
+		}, args...)
+	} else {
+		counts, err = z.store.write(ctx, conn, seize.name, text, args...)
+	}
+	z.server.full.note(err)
+	if err != nil {
+		return nil, z.failed(ctx, conn, entries, err)
+	}
+	if z.Shared {
+		z.take(hits)
+		return nil, nil
+	}
+	return z.count(ctx, counts[1:]) // after that of BEGIN
+}
+
+// failed gives the error of a packet. Only one that a statement in it has, and no commit, shows that nothing is claimed.
+func (z *seizure) failed(ctx context.Context, conn *sql.Conn, entries []duequeue.Entry, err error) error {
+	class := mysql.ClassOf(err)
+	if class != mysql.Lost && class != mysql.Canceled {
+		mysql.Rollback(ctx, conn)
+	}
+	if class == mysql.Lost || class == mysql.Canceled || class == mysql.Other {
+		return z.doubt(idsOfEntries(entries), err)
+	}
+	return err
+}
+
+func (z *seizure) doubt(ids []tocsin.JobID, err error) *InDoubt {
+	return &InDoubt{Server: z.Claim.Server, By: z.By, Deadline: z.deadline, IDs: ids, Err: err}
+}
+
+// count books the groups of which all rows were claimed. Of a group that was hit in part the claimed rows are read. The
+// others are left.
+func (z *seizure) count(ctx context.Context, counts []int64) (left []duequeue.Entry, err error) {
+	var parts []duequeue.Entry
+	for i, group := range z.groups {
+		switch counts[i] {
+		case int64(len(group)):
+			z.take(idsOfEntries(group))
+		case 0:
+			left = append(left, group...)
+		default:
+			parts = append(parts, group...)
+		}
+	}
+	if len(parts) == 0 {
+		return left, nil
+	}
+	doubt := z.doubt(idsOfEntries(parts), nil)
+	rows, err := z.store.ReadBack(ctx, doubt)
+	if err != nil {
+		doubt.Err = err
+		return nil, doubt
+	}
+	z.taken = append(z.taken, rows...)
+	for _, e := range parts {
+		if !slices.ContainsFunc(rows, func(r Row) bool { return r.JobID == e.JobID }) {
+			left = append(left, e)
+		}
+	}
+	return sortEntries(left), nil
+}
+
+// take books rows that were claimed as they are known.
+func (z *seizure) take(ids []tocsin.JobID) {
+	rows := make([]Row, len(ids))
+	for i, id := range ids {
+		rows[i] = *z.Known[id]
+	}
+	z.mark(rows, z.deadline)
+	z.taken = append(z.taken, rows...)
+}
+
+// text is the transaction: the claims and, if they are shared, which rows they hit.
+func (z *seizure) text() (b []byte, args []any) {
+	b = append(b, "BEGIN;"...)
+	for _, group := range z.groups {
+		b, args = z.one(b, seize, group), append(args, z.By)
+	}
+	for groups := range slices.Chunk(z.shared(), maxTables) {
+		for i, group := range groups {
+			if i > 0 {
+				b = append(b, unionAll...)
+			}
+			b, args = z.one(b, seized, group), append(args, z.By)
+		}
+		b = append(b, ';')
+	}
+	return append(b, "COMMIT"...), args
+}
+
+// shared are the groups of which it has to be read which rows were hit.
+func (z *seizure) shared() [][]duequeue.Entry {
+	if !z.Shared {
+		return nil
+	}
+	return z.groups
+}
+
+func (z *seizure) one(b []byte, st statement, group []duequeue.Entry) []byte {
+	row := z.Known[group[0].JobID]
 	return st.render(b, func(b []byte, slot string) []byte {
 		switch slot {
 		case "table":
-			return append(b, c.store.names[group[0].JobID.Table()]...)
+			return append(b, z.store.names[group[0].JobID.Table()]...)
 		case "deadline":
-			return appendTime(b, deadline)
-		case "pairs":
-			return appendPairs(b, group)
+			return appendTime(b, z.deadline)
+		case "version":
+			return strconv.AppendUint(b, uint64(row.Version), 10)
+		case "attempts":
+			return appendInt(b, row.Attempts)
+		case "crashes":
+			return appendInt(b, row.Crashes)
+		case "due":
+			return z.due(b, group)
 		}
 		return appendList(b, idsOfEntries(group))
 	})
 }
 
-// keep books the rows that were claimed. Those that are not as they are known are read.
-func (c *claiming) keep(ctx context.Context, hits []hit, deadline int64) error {
-	rows := make([]Row, 0, len(hits))
-	var others []tocsin.JobID
-	for _, h := range hits {
-		if known := c.Known[h.id]; h.is(known) {
-			rows = append(rows, *known)
-		} else {
-			others = append(others, h.id)
-		}
+// due is the condition that the rows of a group are due as they were read.
+func (z *seizure) due(b []byte, group []duequeue.Entry) []byte {
+	last := slices.MaxFunc(group, func(x, y duequeue.Entry) int { return cmp.Compare(x.Due, y.Due) }).Due
+	if last > z.sure {
+		return seizePairs.render(b, func(b []byte, _ string) []byte { return appendPairs(b, group) })
 	}
-	c.mark(rows, deadline)
-	c.taken = append(c.taken, rows...)
-	if len(others) == 0 {
-		return nil
-	}
-	doubt := &InDoubt{Server: c.Claim.Server, By: c.By, Deadline: deadline, IDs: others}
-	rows, err := c.store.ReadBack(ctx, doubt)
-	if err != nil {
-		doubt.Err = err
-		return c.store.wrap(doubt, "claim rows", c.server)
-	}
-	c.taken = append(c.taken, rows...)
-	return nil
+	return appendTime(append(b, "action_time <= "...), last)
 }
 
 // mark makes the rows the claimer's and gives their ids, sorted as they are.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -26,29 +27,38 @@ func TestClaimOfKnownRows(t *testing.T) {
 		"one failed and is retried": {overdue: 5000, change: "action_time = UTC_TIMESTAMP(3), attempts = 1", claimed: 2},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := open(t, small)
-			ids := []tocsin.JobID{id(0, 1), id(0, 2), id(3, 3)}
-			asked := b.known(c.overdue, ids...)
-			if c.change != "" {
-				b.exec("UPDATE " + b.layout.Table(0) + " SET " + c.change + " WHERE job_id = " + ids[1].String())
-			}
-			before := b.clock()
-			rows, err := b.Claim(t.Context(), asked)
-			if err != nil || len(rows) != c.claimed {
-				t.Fatalf("%v, claimed %+v", err, rows)
-			}
-			for _, row := range rows {
-				stored := b.row(row.JobID)
-				if stored.Status != tocsin.Claimed || stored.ClaimedBy != "node-a" || stored.Action != row.Action || row.Action < before+60_000 {
-					t.Errorf("returned %+v\nstored %+v", row, stored)
+		for _, shared := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, shared %t", name, shared), func(t *testing.T) {
+				t.Parallel()
+				b := open(t, small)
+				ids := []tocsin.JobID{id(0, 1), id(0, 2), id(3, 3)}
+				asked := b.known(c.overdue, ids...)
+				asked.Shared = shared
+				if c.change != "" {
+					b.exec("UPDATE " + b.layout.Table(0) + " SET " + c.change + " WHERE job_id = " + ids[1].String())
 				}
-				if row.Attribute != "as read" {
-					t.Errorf("%s was read again", row.JobID)
-				}
-			}
-		})
+				claimsAsRead(t, b, asked, c.claimed)
+			})
+		}
+	}
+}
+
+// claimsAsRead claims known rows, wants so many of them, and none read again but beside one that has changed.
+func claimsAsRead(t *testing.T, b *bench, asked Claim, want int) {
+	t.Helper()
+	before := b.clock()
+	rows, err := b.Claim(t.Context(), asked)
+	if err != nil || len(rows) != want {
+		t.Fatalf("%v, claimed %+v", err, rows)
+	}
+	for _, row := range rows {
+		stored := b.row(row.JobID)
+		if stored.Status != tocsin.Claimed || stored.ClaimedBy != "node-a" || stored.Action != row.Action || row.Action < before+60_000 {
+			t.Errorf("returned %+v\nstored %+v", row, stored)
+		}
+		if again := row.Attribute != "as read"; again && (asked.Shared || want == len(asked.Rows)) {
+			t.Errorf("%s was read again", row.JobID)
+		}
 	}
 }
 

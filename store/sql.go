@@ -113,8 +113,8 @@ SET status = 1,
 WHERE job_id IN ({ids})
   AND status = 0;`)
 
-// seize claims rows of one table that are pending, due and as they were read. {pairs} are
-// (job_id, action_time). Its argument is the claimer. Primary key.
+// seize claims rows of one table that are pending, as they were read and alike. {due} tells
+// them from rows that were put off since. Its argument is the claimer. Primary key.
 var seize = prepare(`
 UPDATE /* tocsin seize */ {table} FORCE INDEX (PRIMARY)
 SET status = 1,
@@ -123,17 +123,19 @@ SET status = 1,
     gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id IN ({ids})
   AND status = 0
-  AND action_time <= UTC_TIMESTAMP(3)
-  AND (job_id, action_time) IN ({pairs});`)
+  AND version = {version}
+  AND attempts = {attempts}
+  AND crashes = {crashes}
+  AND {due};`)
 
-// seized reads which rows of one table a seize in the same transaction has claimed, and
-// what may differ from how they were read. Its argument is the claimer. Primary key.
+// seizePairs is {due} of rows that are hardly overdue. {pairs} are (job_id, action_time).
+var seizePairs = prepare(`action_time <= UTC_TIMESTAMP(3) AND (job_id, action_time) IN ({pairs})`)
+
+// seized reads which rows of one table a seize in the same transaction has claimed. Its
+// argument is the claimer. Primary key.
 var seized = prepare(`
 (SELECT /* tocsin seized */
-    job_id,
-    version,
-    attempts,
-    crashes
+    job_id
 FROM {table} FORCE INDEX (PRIMARY)
 WHERE job_id IN ({ids})
   AND status = 1

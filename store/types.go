@@ -57,7 +57,8 @@ type Claim struct {
 
 	// Known are the rows as they were read, by job_id; nil: not known. Rows that are
 	// known are not read again, and are claimed by one packet, unless there is a fence.
-	Known map[tocsin.JobID]*Row
+	Known  map[tocsin.JobID]*Row
+	Shared bool // other processes claim the same rows: one that has changed is another's, and not looked at
 }
 
 // Fence lets a claim succeed only for tables that the claimer owned last.
