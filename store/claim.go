@@ -32,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, c Claim) ([]Row, error) {
 			return nil, fmt.Errorf("claim job_id %s on %s: %w", e.JobID, s.servers[c.Server].Name, err)
 		}
 	}
-	run := claiming{store: s, server: s.servers[c.Server], Claim: c, start: time.Now()}
+	run := claiming{store: s, server: s.servers[c.Server], Claim: c, start: time.Now(), taken: make([]Row, 0, len(c.Rows))}
 	for chunk := range slices.Chunk(sortEntries(c.Rows), maxIDs) {
 		if err := run.chunk(ctx, chunk); err != nil {
 			run.errs = append(run.errs, err)
@@ -199,7 +199,8 @@ func (c *claiming) take(ctx context.Context, conn *sql.Conn, rows []Row, deadlin
 	if len(rows) == 0 {
 		return nil
 	}
-	ids := c.mark(rows, deadline)
+	c.mark(rows, deadline)
+	ids := idsOfRows(rows)
 	slices.SortFunc(ids, compareIDs)
 	text, args := []byte(nil), []any(nil)
 	for _, part := range byTable(ids) {

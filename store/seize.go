@@ -70,6 +70,11 @@ func alike(a, b *Row) bool {
 // alikeByTable cuts sorted entries into those of each table whose rows are alike.
 func (c *claiming) alikeByTable(entries []duequeue.Entry) (groups [][]duequeue.Entry) {
 	for _, table := range entriesByTable(entries) {
+		row := c.Known[table[0].JobID]
+		if !slices.ContainsFunc(table, func(e duequeue.Entry) bool { return !alike(c.Known[e.JobID], row) }) {
+			groups = append(groups, table)
+			continue
+		}
 		first := len(groups)
 		for _, e := range table {
 			of := slices.IndexFunc(groups[first:], func(g []duequeue.Entry) bool { return alike(c.Known[g[0].JobID], c.Known[e.JobID]) })
@@ -159,12 +164,12 @@ func (z *seizure) count(ctx context.Context, counts []int64) (left []duequeue.En
 
 // take books rows that were claimed as they are known.
 func (z *seizure) take(ids []tocsin.JobID) {
-	rows := make([]Row, len(ids))
-	for i, id := range ids {
-		rows[i] = *z.Known[id]
+	z.taken = slices.Grow(z.taken, len(ids))
+	first := len(z.taken)
+	for _, id := range ids {
+		z.taken = append(z.taken, *z.Known[id])
 	}
-	z.mark(rows, z.deadline)
-	z.taken = append(z.taken, rows...)
+	z.mark(z.taken[first:], z.deadline)
 }
 
 // text is the transaction: the claims and, if they are shared, which rows they hit.
@@ -223,13 +228,10 @@ func (z *seizure) due(b []byte, group []duequeue.Entry) []byte {
 	return appendTime(append(b, "action_time <= "...), last)
 }
 
-// mark makes the rows the claimer's and gives their ids, sorted as they are.
-func (c *claiming) mark(rows []Row, deadline int64) []tocsin.JobID {
-	ids := make([]tocsin.JobID, len(rows))
+// mark makes the rows the claimer's.
+func (c *claiming) mark(rows []Row, deadline int64) {
 	for i := range rows {
-		ids[i] = rows[i].JobID
 		rows[i].Status, rows[i].ClaimedBy = tocsin.Claimed, c.By
 		rows[i].Action, rows[i].ActionTime = deadline, time.UnixMilli(deadline).UTC()
 	}
-	return ids
 }

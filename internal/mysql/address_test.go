@@ -2,8 +2,11 @@ package mysql
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+
+	driverlib "github.com/go-sql-driver/mysql"
 )
 
 func TestADSNMayNameSeveralAddresses(t *testing.T) {
@@ -67,6 +70,7 @@ func TestChoose(t *testing.T) {
 	t.Parallel()
 	primary, replica, dead := sight{seen: true, marker: "a"}, sight{seen: true, readOnly: true}, sight{seen: true, err: errNoPrimary}
 	foreign, bare := sight{seen: true, marker: "b"}, sight{seen: true}
+	refusing := func(number uint16) sight { return sight{seen: true, err: fmt.Errorf("look: %w", &driverlib.MySQLError{Number: number})} }
 	left, ahead := sight{seen: true, marker: "a", left: true}, sight{seen: true, marker: "a", position: 9}
 	for name, c := range map[string]struct {
 		using  int
@@ -88,6 +92,10 @@ func TestChoose(t *testing.T) {
 		"not one without our tables":                  {0, "a", []sight{dead, bare}, 0},
 		"not one that was left":                       {1, "a", []sight{left, dead}, 1},
 		"the third":                                   {1, "a", []sight{left, dead, primary}, 2},
+		"the one in use, though it is full":           {0, "a", []sight{refusing(1040), ahead}, 0},
+		"the one in use, though it knows us no more":  {0, "a", []sight{refusing(1045), ahead}, 0},
+		"the other one, if it shuts down":             {0, "a", []sight{refusing(1053), ahead}, 1},
+		"the other one, if the first is full":         {-1, "", []sight{refusing(1040), primary}, 1},
 		"one that was never looked at is not":         {0, "a", []sight{dead, {}}, 0},
 	} {
 		if got := choose(c.using, c.marker, c.all); got != c.want {

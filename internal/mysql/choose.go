@@ -1,8 +1,11 @@
 package mysql
 
 import (
+	"errors"
 	"strconv"
 	"strings"
+
+	driverlib "github.com/go-sql-driver/mysql"
 )
 
 // sight is what was seen at one address of a server, when it was last looked at.
@@ -21,6 +24,20 @@ type sight struct {
 // writes reports whether the server at the address takes writes.
 func (s sight) writes() bool { return s.seen && s.err == nil && !s.readOnly }
 
+// refuses reports whether the server at the address answers, but lets this user or any further connection not in: it is
+// no worse than before for the connections that it has.
+func (s sight) refuses() bool {
+	var server *driverlib.MySQLError
+	if !errors.As(s.err, &server) {
+		return false
+	}
+	switch ClassOf(s.err) {
+	case Barred, Denied, Missing:
+		return true
+	}
+	return server.Number == tooMany || server.Number == tooManyOfUser
+}
+
 // fits reports whether the address may be used for databases with this marker; "": any.
 func (s sight) fits(marker string) bool {
 	return s.writes() && !s.left && (marker == "" || s.marker == marker)
@@ -29,12 +46,12 @@ func (s sight) fits(marker string) bool {
 // choose returns the index of the address to use; -1: none. using is the one in use, -1 if
 // there is none yet, and marker that of its databases.
 //
-// The address in use stays while it takes writes, whatever the others do. An address that
-// does not answer stays too, unless another one takes writes: that one was promoted. Among
+// The address in use stays while it takes writes or refuses connections, whatever the others
+// do. An address that does not answer stays too, unless another one takes writes: that one was promoted. Among
 // several that take writes, databases of the config come first, then the server that has
 // more transactions, then the order of the config.
 func choose(using int, marker string, all []sight) int {
-	if using >= 0 && all[using].writes() {
+	if using >= 0 && (all[using].writes() || all[using].refuses()) {
 		return using
 	}
 	best := using

@@ -38,6 +38,12 @@ var classNames = [...]string{
 // String gives the lower-case word, as used in metrics.
 func (c Class) String() string { return classNames[c] }
 
+// Errors of a server that has as many connections as it admits, in all and of one user.
+const (
+	tooMany       = 1040
+	tooManyOfUser = 1203
+)
+
 // byNumber maps the servers' error numbers, the same in MySQL and MariaDB but
 // for 1020, which MariaDB sends where a row changed since the snapshot, and 1412,
 // which MySQL sends where the table did: it was migrated.
@@ -47,7 +53,7 @@ var byNumber = map[uint16]Class{
 	1146: Missing, 1049: Missing, 1109: Missing,
 	1044: Denied, 1142: Denied, 1143: Denied, 1227: Denied, 1370: Denied,
 	1290: Demoted, 1792: Demoted, 1836: Demoted,
-	1040: Lost, 1053: Lost, 1077: Lost, 1152: Lost, 1203: Lost, 1927: Lost, 3169: Lost,
+	tooMany: Lost, 1053: Lost, 1077: Lost, 1152: Lost, tooManyOfUser: Lost, 1927: Lost, 3169: Lost,
 	1045: Barred, 1129: Barred, 1130: Barred, 1226: Barred, 1698: Barred, 1820: Barred, 1862: Barred, 3118: Barred, 4151: Barred,
 	3: Full, 1021: Full, 1026: Full, 1114: Full,
 }

@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,74 @@ func TestThePrimaryIsUsedWhateverTheOrder(t *testing.T) {
 	awaitServer(t, s, 2)
 	if s.Term() != 0 {
 		t.Errorf("term %d: nothing was in use before", s.Term())
+	}
+}
+
+// The primary lets nobody in any more, and its replica was left writable.
+func TestAServerThatRefusesConnectionsStaysInUse(t *testing.T) {
+	t.Parallel()
+	p := devtest.NewPair(t, false)
+	primary := p.Open(0)
+	defer primary.Close()
+	for _, statement := range []string{"CREATE USER shop", "GRANT ALL ON *.* TO shop"} {
+		mustExec(t, primary, statement)
+	}
+	s, err := mysql.Open(mysql.Spec{DSN: strings.Replace(p.DSN(), "root@", "shop@", 1), MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.DB.Close()
+	awaitServer(t, s, 1)
+	p.Exec(1, "SET GLOBAL read_only = 0")
+	awaitWhy(t, s, 1, "takes writes")
+
+	conn, err := primary.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, statement := range []string{"SET sql_log_bin = 0", "ALTER USER shop ACCOUNT LOCK"} {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killAll(t, primary, "shop")
+	awaitWhy(t, s, 0, "locked")
+	awaitWhy(t, s, 1, "takes writes")
+	if all := s.Sightings(t.Context()); !all[0].Used || all[0].Silent || s.Term() != 0 {
+		t.Errorf("term %d, seen %+v", s.Term(), all)
+	}
+	if err := s.DB.PingContext(t.Context()); mysql.ClassOf(err) != mysql.Barred {
+		t.Errorf("got %v", err)
+	}
+	mustExec(t, primary, "ALTER USER shop ACCOUNT UNLOCK")
+	awaitServer(t, s, 1)
+}
+
+func mustExec(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// killAll ends the connections of a user.
+func killAll(t *testing.T, db *sql.DB, user string) {
+	t.Helper()
+	rows, err := db.Query("SELECT id FROM information_schema.processlist WHERE user = ?", user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = db.Exec(fmt.Sprint("KILL ", id)) // it may have ended
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -64,7 +64,7 @@ func (h *home) await(ctx context.Context) {
 // state words what was seen at an address. Called under the lock.
 func (h *home) state(i int) Sighting {
 	s := h.members[i].sight
-	is := Sighting{Address: h.members[i].addr, Used: i == h.using, Writes: s.writes(), Silent: s.err != nil}
+	is := Sighting{Address: h.members[i].addr, Used: i == h.using, Writes: s.writes(), Silent: s.err != nil && !s.refuses()}
 	if h.using >= 0 {
 		in := h.members[h.using].sight
 		is.Split = !is.Used && is.Writes && in.writes() && s.process != in.process
