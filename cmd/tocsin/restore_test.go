@@ -202,12 +202,17 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	t.Parallel()
 	s, c := callbackSite(t)
 	page, name := freePage(t), s.layout.Database(1)
+	s.age(s.db, 0)
 	s.age(s.db, 1)
 	first := s.serve("first", "--listen", page)
 	s.ownedBy(map[string]int{"first": 8})
 	client := s.client()
 	l := s.startLoad(client)
 	settled, later := s.addIn(client, 1, 40, 5*time.Second), s.addIn(client, 1, 10, time.Hour)
+	s.waitFor("the database keeps the mark of the other", func() bool {
+		var mark int64
+		return s.db.QueryRow("SELECT mark FROM "+name+".mark").Scan(&mark) == nil
+	})
 	dump := s.yesterday(devtest.Dump(t, s.dsn(), name))
 	s.came(c, "the tasks that are pending in the dump", settled, 1)
 	s.waitFor("they are done", func() bool { return s.statuses(client, settled)[tocsin.Done] == len(settled) })

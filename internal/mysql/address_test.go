@@ -70,7 +70,9 @@ func TestChoose(t *testing.T) {
 	t.Parallel()
 	primary, replica, dead := sight{seen: true, marker: "a"}, sight{seen: true, readOnly: true}, sight{seen: true, err: errNoPrimary}
 	foreign, bare := sight{seen: true, marker: "b"}, sight{seen: true}
-	refusing := func(number uint16) sight { return sight{seen: true, err: fmt.Errorf("look: %w", &driverlib.MySQLError{Number: number})} }
+	refusing := func(number uint16) sight {
+		return sight{seen: true, err: fmt.Errorf("look: %w", &driverlib.MySQLError{Number: number})}
+	}
 	left, ahead := sight{seen: true, marker: "a", left: true}, sight{seen: true, marker: "a", position: 9}
 	for name, c := range map[string]struct {
 		using  int
