@@ -33,7 +33,10 @@ func (e *eye) addresses(found store.Survey) {
 	if len(found.Addresses) == 0 {
 		return
 	}
-	now := Server{Name: e.name, Failovers: found.Term, Addresses: found.Addresses}
+	if e.term == nil {
+		e.term = &found.Term
+	}
+	now := Server{Name: e.name, Failovers: found.Term - *e.term, Addresses: found.Addresses}
 	for _, a := range found.Addresses {
 		if a.Used {
 			now.Address = a.Address

@@ -18,6 +18,7 @@ type eye struct {
 	log    zerolog.Logger
 	failed int        // failed looks in a row
 	seen   bool       // it has answered before
+	term   *int64     // moves to another address in this process before the node started; nil: not known yet
 	far    bool       // its clock is far from this machine's
 	known  []Database // as last published
 }

@@ -14,6 +14,24 @@ const (
 	dialEvery       = 2 * time.Second // between its looks for etcd
 )
 
+// openWithEtcd opens the parts once etcd answers, if the node needs it. It returns nil if ctx ends before, or with an error.
+func (n *Node) openWithEtcd(ctx context.Context) (*parts, error) {
+	for {
+		if n.cfg.Ownership == ByEtcd {
+			if err := n.awaitEtcd(ctx); err != nil || ctx.Err() != nil {
+				return nil, err
+			}
+		}
+		p, err := n.open(ctx)
+		switch {
+		case err == nil:
+			return p, nil
+		case ctx.Err() != nil || !errors.Is(err, assign.ErrAway): // it had answered, and may do so again
+			return nil, err
+		}
+	}
+}
+
 // awaitEtcd returns when etcd answers, or ctx ends. A node that starts while etcd is away owns nothing, and nothing shows it
 // which tables it owned before. Until etcd answers it works as a resident sweeper: it claims and delivers what is overdue
 // by more than the grace time. An error is one that time does not mend, or the sweeper's.

@@ -57,13 +57,8 @@ func (n *Node) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer n.begun.Store(false)
-	if n.cfg.Ownership == ByEtcd {
-		if err := n.awaitEtcd(ctx); err != nil || ctx.Err() != nil {
-			return err
-		}
-	}
-	p, err := n.open(ctx)
-	if err != nil {
+	p, err := n.openWithEtcd(ctx)
+	if p == nil {
 		return err
 	}
 	defer p.close()

@@ -141,8 +141,7 @@ func TestAServerFromAPhysicalCopyDeliversNothingUnasked(t *testing.T) {
 func TestAWholeRestoreIsRecognisedByEtcd(t *testing.T) {
 	t.Parallel()
 	s, c := callbackSite(t)
-	s.age(s.db, 0)
-	s.age(s.db, 1)
+	s.age(0, 1)
 	first := s.serve("first")
 	s.ownedBy(map[string]int{"first": 8})
 	client := s.client()

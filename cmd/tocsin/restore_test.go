@@ -128,12 +128,21 @@ func (s *site) markOf(db *sql.DB, database int) (mark int64) {
 	return mark
 }
 
-// age sets the mark of a database to an hour ago: it counts as soon as it is read. Call it before a node starts.
-func (s *site) age(db *sql.DB, database int) {
+// age sets the marks of databases to an hour ago: they count as soon as they are read. Call it before a node starts.
+func (s *site) age(databases ...int) {
 	s.t.Helper()
-	if _, err := db.Exec("UPDATE "+s.layout.Database(database)+".layout SET mark = ?", time.Now().Add(-time.Hour).UnixMilli()); err != nil {
-		s.t.Fatal(err)
+	for _, database := range databases {
+		s.exec("UPDATE "+s.layout.Database(database)+".layout SET mark = ?", time.Now().Add(-time.Hour).UnixMilli())
 	}
+}
+
+// keepsMark waits until a database has the mark of another one.
+func (s *site) keepsMark(name string) {
+	s.t.Helper()
+	s.waitFor("the database keeps the mark of the other", func() bool {
+		var mark int64
+		return s.db.QueryRow("SELECT mark FROM "+name+".mark").Scan(&mark) == nil
+	})
 }
 
 // marked waits until the cluster worked with a database after all that happened until now.
@@ -202,17 +211,13 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	t.Parallel()
 	s, c := callbackSite(t)
 	page, name := freePage(t), s.layout.Database(1)
-	s.age(s.db, 0)
-	s.age(s.db, 1)
+	s.age(0, 1)
 	first := s.serve("first", "--listen", page)
 	s.ownedBy(map[string]int{"first": 8})
 	client := s.client()
 	l := s.startLoad(client)
 	settled, later := s.addIn(client, 1, 40, 5*time.Second), s.addIn(client, 1, 10, time.Hour)
-	s.waitFor("the database keeps the mark of the other", func() bool {
-		var mark int64
-		return s.db.QueryRow("SELECT mark FROM "+name+".mark").Scan(&mark) == nil
-	})
+	s.keepsMark(name)
 	dump := s.yesterday(devtest.Dump(t, s.dsn(), name))
 	s.came(c, "the tasks that are pending in the dump", settled, 1)
 	s.waitFor("they are done", func() bool { return s.statuses(client, settled)[tocsin.Done] == len(settled) })
@@ -241,8 +246,7 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	s.run("ddl", "restore-check", "--database", name, "--dead", "coupon.remind", "--accept").says(t,
 		"coupon.remind", name+" is in use now, with ")
 	s.ownedBy(map[string]int{"second": 8})
-	back := s.addIn(client, 1, 20, 0)
-	s.came(c, "new tasks", back, 1)
+	s.came(c, "new tasks", s.addIn(client, 1, 20, 0), 1)
 	l.end()
 	s.noMore(c, "the tasks that were settled after the dump", settled, 1)
 	if got := s.statuses(client, settled); got[tocsin.Dead] != len(settled) {
