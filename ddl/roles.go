@@ -137,6 +137,21 @@ func rightsOn(some []Role, file string) (all []string) {
 	return all
 }
 
+// Rights returns what roles, by their names, need together, by table; "task" stands for the task tables.
+func Rights(names []string) (map[string][]string, error) {
+	some, err := rolesOf(names)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]string{}
+	for _, file := range append(slices.Clone(fixedTables), taskFile) {
+		if rights := rightsOn(some, file); len(rights) > 0 {
+			all[file] = rights
+		}
+	}
+	return all, nil
+}
+
 // Needs lists the role's rights, tables with the same ones together: "layout, biz_type: SELECT". The task tables are task_*.
 func (r Role) Needs() (all []string) {
 	tables := map[string][]string{}

@@ -24,10 +24,14 @@ type Flaw struct {
 	Err      error  // the reason: mysql.ClassOf tells a missing table from a missing right
 }
 
-// Trial tries what nodes, clients, sweepers and purges do with every table of a server's usable databases, without
-// effect: the statements, see trials, match no row. It names at most maxFlaws tables of a database for each verb. The
-// error concerns the whole server.
+// Trial tries what nodes, clients, sweepers and purges do with every table of a server's usable databases.
 func (s *Store) Trial(ctx context.Context, server int) (flaws []Flaw, user string, err error) {
+	return s.TrialOf(ctx, server, usual)
+}
+
+// TrialOf tries some rights on the tables of a server's usable databases, without effect: the statements match no row. It
+// names at most maxFlaws tables of a database for each verb. The error concerns the whole server.
+func (s *Store) TrialOf(ctx context.Context, server int, rights Rights) (flaws []Flaw, user string, err error) {
 	sv := s.servers[server]
 	if err := sv.DB.QueryRowContext(ctx, currentUser).Scan(&user); err != nil {
 		return nil, "", s.wrap(err, "ask who the user is", sv)
@@ -39,7 +43,7 @@ func (s *Store) Trial(ctx context.Context, server int) (flaws []Flaw, user strin
 	found, errs := make([][]Flaw, len(usable)), make([]error, len(usable))
 	var tries sync.WaitGroup
 	for i, database := range usable {
-		tries.Go(func() { found[i], errs[i] = s.tryDatabase(ctx, sv, database) })
+		tries.Go(func() { found[i], errs[i] = s.tryDatabase(ctx, sv, database, rights) })
 	}
 	tries.Wait()
 	return slices.Concat(found...), user, errors.Join(errs...)
@@ -57,26 +61,23 @@ func (s *Store) usable(ctx context.Context, sv *server) ([]int, error) {
 // trialed is one table to try.
 type trialed struct {
 	name string // without its database
-	task bool
+	kind string // TaskTables, or its name
+	text statement
 }
 
 // tryDatabase tries one verb after the other, each with all tables together.
-func (s *Store) tryDatabase(ctx context.Context, sv *server, database int) (flaws []Flaw, err error) {
+func (s *Store) tryDatabase(ctx context.Context, sv *server, database int, rights Rights) (flaws []Flaw, err error) {
 	name := s.layout.Database(database)
-	tables := []trialed{{name: "owner"}, {name: "doorbell"}, {name: "biz_type"}}
-	for t := range s.layout.Tables {
-		tables = append(tables, trialed{fmt.Sprintf("task_%04d", t), true})
-	}
-	for _, verb := range trials {
+	for _, verb := range verbs {
 		left := maxFlaws
-		for group := range slices.Chunk(verb.of(tables), maxTables) {
+		for group := range slices.Chunk(s.trialsOf(rights, verb), maxTables) {
 			err := apart(group, func(some []trialed) error {
 				if left == 0 {
 					return nil
 				}
 				return s.try(ctx, sv, database, verb, some)
 			}, func(t trialed, err error) {
-				flaws = append(flaws, Flaw{Database: name, Table: t.name, Task: t.task, Verb: verb.verb, Err: err})
+				flaws = append(flaws, Flaw{Database: name, Table: t.name, Task: t.kind == TaskTables, Verb: verb, Err: err})
 				left--
 			})
 			if err != nil {
@@ -87,11 +88,26 @@ func (s *Store) tryDatabase(ctx context.Context, sv *server, database int) (flaw
 	return flaws, nil
 }
 
+// trialsOf returns the tables of a database on which a verb is tried.
+func (s *Store) trialsOf(rights Rights, verb string) (tables []trialed) {
+	for _, kind := range []string{"layout", "owner", "doorbell", "biz_type", "relayed", "node", "mark"} {
+		if text, ok := rights.trial(verb, kind); ok {
+			tables = append(tables, trialed{kind, kind, text})
+		}
+	}
+	if text, ok := rights.trial(verb, TaskTables); ok {
+		for t := range s.layout.Tables {
+			tables = append(tables, trialed{fmt.Sprintf("task_%04d", t), TaskTables, text})
+		}
+	}
+	return tables
+}
+
 // try sends one verb for the given tables, in a transaction that is rolled back.
-func (s *Store) try(ctx context.Context, sv *server, database int, verb trial, tables []trialed) error {
+func (s *Store) try(ctx context.Context, sv *server, database int, verb string, tables []trialed) error {
 	var text []byte
 	for _, t := range tables {
-		text = verb.text(t).render(text, func(b []byte, slot string) []byte {
+		text = t.text.render(text, func(b []byte, slot string) []byte {
 			if slot == "database" {
 				return append(b, s.layout.Database(database)...)
 			}
@@ -99,7 +115,7 @@ func (s *Store) try(ctx context.Context, sv *server, database int, verb trial, t
 		})
 	}
 	err := s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
-		if verb.verb == "SELECT" {
+		if verb == "SELECT" {
 			return s.read(ctx, conn, "trial", text, func(int, *sql.Rows) error { return nil })
 		}
 		if _, err := s.write(ctx, conn, "trial", text); err != nil {

@@ -62,6 +62,7 @@ var badTasks = map[string]refusal{
 	"a purge with a bad cron":     {"purge --cron daily", exitUsage, "cron expression \"daily\": expected exactly 5 fields, found 1: [daily]: want five fields such as \"*/5 * * * *\", or \"@every 1m\""},
 	"a purge once and for ever":   {"purge --once --cron @daily", exitUsage, "--once and --cron exclude each other"},
 	"an audit against nothing":    {"audit --type order.close", exitUsage, "--type and --against need each other: see `tocsin audit --help`"},
+	"an audit with a stray word":  {"audit now", exitUsage, "unknown command or argument \"now\": see `tocsin audit --help`"},
 	"an audit of no time":         {"audit --settled 0s", exitUsage, "--grace and --settled: want a time above 0"},
 	"an audit against no file":    {"audit --type order.close --against none", exitUsage, "--against: open none: no such file or directory"},
 	"an audit against no numbers": {"audit --type order.close --against latin1", exitUsage, "latin1:1: \"caf\\xe9\" is no biz_id: want a decimal number in each line"},

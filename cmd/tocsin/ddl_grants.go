@@ -12,10 +12,8 @@ import (
 func newDDLGrants(a *app) *cobra.Command {
 	var opt ddl.GrantOptions
 	var dir string
-	names := make([]string, 0, len(ddl.Roles()))
 	var help strings.Builder
 	for _, r := range ddl.Roles() {
-		names = append(names, r.Name)
 		help.WriteString("\n  " + r.Name + strings.Repeat(" ", 15-len(r.Name)) + r.Does)
 	}
 	cmd := &cobra.Command{
@@ -26,13 +24,12 @@ func newDDLGrants(a *app) *cobra.Command {
 			"  tocsin ddl grants --role node,sweep --user tocsin --host 10.0.0.% --out grants",
 		RunE: func(*cobra.Command, []string) error { return a.grants(opt, dir) },
 	}
-	cmd.Flags().StringSliceVar(&opt.Roles, "role", nil, "a role, or several (needed)")
+	roleFlag(cmd, &opt.Roles, "a role, or several (needed)")
 	cmd.Flags().StringVar(&opt.User, "user", "", "the user's name (default tocsin_ and the first role)")
 	cmd.Flags().StringVar(&opt.Host, "host", "%", "the host from which the user connects")
 	cmd.Flags().BoolVar(&opt.PerTable, "per-table", false, "grant on each task table instead of on whole databases: least rights, but a GRANT for each table")
 	cmd.Flags().BoolVar(&opt.Literal, "partial-revokes", false, "for MySQL servers with partial_revokes on: don't escape _ in names of databases")
 	cmd.Flags().StringVar(&dir, "out", "", "write one .sql file per server into this folder")
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // fails for a flag that does not exist only
 	return cmd
 }
 
@@ -40,10 +37,8 @@ func (a *app) grants(opt ddl.GrantOptions, dir string) error {
 	if len(opt.Roles) == 0 {
 		return usage("--role is needed: see `tocsin ddl grants --help`")
 	}
-	for _, role := range opt.Roles {
-		if !slices.ContainsFunc(ddl.Roles(), func(r ddl.Role) bool { return r.Name == role }) {
-			return usage("unknown role %q: see `tocsin ddl grants --help`", role)
-		}
+	if err := knownRoles(opt.Roles, "ddl grants"); err != nil {
+		return err
 	}
 	cfg, err := a.cluster()
 	if err != nil {
@@ -54,4 +49,24 @@ func (a *app) grants(opt ddl.GrantOptions, dir string) error {
 		return err
 	}
 	return a.showPlans(plans, dir)
+}
+
+// roleFlag adds the flag that names roles.
+func roleFlag(cmd *cobra.Command, roles *[]string, usage string) {
+	cmd.Flags().StringSliceVar(roles, "role", nil, usage)
+	var names []string
+	for _, r := range ddl.Roles() {
+		names = append(names, r.Name)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // fails for a flag that does not exist only
+}
+
+// knownRoles refuses a role that there is not.
+func knownRoles(names []string, command string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(ddl.Roles(), func(r ddl.Role) bool { return r.Name == name }) {
+			return usage("unknown role %q: see `tocsin %s --help`", name, command)
+		}
+	}
+	return nil
 }

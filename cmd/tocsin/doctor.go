@@ -26,19 +26,32 @@ type diagnosis struct {
 	Checks []doctor.Check `json:"checks"`
 }
 
+// doctorFlags are those of `tocsin doctor`.
+type doctorFlags struct {
+	nodes int
+	roles []string
+}
+
 func newDoctor(a *app) *cobra.Command {
-	nodes := 0
+	var f doctorFlags
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
 		Long: "Check the config, every server (layout, tables, rights, commits, durability, caches, limits,\n" +
 			"clock), the biz types with the secrets of their callbacks, and etcd. It changes nothing that\n" +
 			"lasts: to see whether commits end it inserts and deletes one row, with job_id 0, in one\n" +
-			"transaction on each server. Exit code 1 if a check failed; warnings are no failures.",
+			"transaction on each server. Exit code 1 if a check failed; warnings are no failures.\n\n" +
+			"The rights are those that nodes, clients and purges need together, or with --role those of a\n" +
+			"user with the roles of `tocsin ddl grants`. Without the rights to insert and delete tasks, it\n" +
+			"does not test commits.",
+		Example: "  tocsin doctor\n  tocsin doctor --role node --config node.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if nodes < 0 {
-				return usage("--nodes %d: give how many nodes there will be", nodes)
+			if f.nodes < 0 {
+				return usage("--nodes %d: give how many nodes there will be", f.nodes)
 			}
-			d := diagnosis{Checks: a.examine(cmd.Context(), nodes)}
+			if err := knownRoles(f.roles, "doctor"); err != nil {
+				return err
+			}
+			d := diagnosis{Checks: a.examine(cmd.Context(), f)}
 			d.OK = doctor.Worst(d.Checks) < doctor.Fail
 			if err := a.print(d, d.write); err != nil || d.OK {
 				return err
@@ -46,12 +59,13 @@ func newDoctor(a *app) *cobra.Command {
 			return errSilent
 		},
 	}
-	cmd.Flags().IntVar(&nodes, "nodes", 0, "judge the servers' max_connections for this number of nodes (default: the live nodes)")
+	cmd.Flags().IntVar(&f.nodes, "nodes", 0, "judge the servers' max_connections for this number of nodes (default: the live nodes)")
+	roleFlag(cmd, &f.roles, "judge the user's rights for a role, or several (default: all that nodes, clients and purges do)")
 	return cmd
 }
 
-// examine makes all checks, for this number of nodes, 0 for the live ones. If the config can't be read, that is the only check.
-func (a *app) examine(ctx context.Context, nodes int) []doctor.Check {
+// examine makes all checks. If the config can't be read, that is the only check.
+func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 	file, err := a.load()
 	config := doctor.Check{Subject: "config", Name: "valid"}
 	if err != nil {
@@ -65,6 +79,10 @@ func (a *app) examine(ctx context.Context, nodes int) []doctor.Check {
 		return []doctor.Check{config}
 	}
 	defer closeAll()
+	if len(f.roles) > 0 {
+		p.Roles = strings.Join(f.roles, ",")
+		p.Rights, _ = ddl.Rights(f.roles) // their names are known
+	}
 	p.Secrets = secretsHere(file.Node.SecretsDir)
 	if a.byRows() {
 		p.Open, p.Members = true, a.members
@@ -78,6 +96,7 @@ func (a *app) examine(ctx context.Context, nodes int) []doctor.Check {
 		p.Identity = a.identityInEtcd
 		p.Members = a.members
 	}
+	nodes := f.nodes
 	if nodes == 0 {
 		nodes = a.liveNodes(ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
@@ -96,6 +97,33 @@ func TestDoctorNamesTheRightsThatTheUserLacks(t *testing.T) {
 		got.finding(t, "ok", "rights", "may do all")
 		got.finding(t, "ok", "commit", "a write is committed in")
 	})
+}
+
+func TestDoctorJudgesAUserForItsRoleAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i, role := range ddl.Roles() {
+		u := &roleUser{site: s, name: fmt.Sprintf("%sr%d", s.prefix, i)}
+		u.args = []string{"ddl", "grants", "--json", "--role", role.Name, "--user", u.name}
+		u.grant(s.db, "db1", "tocsin.yaml")
+		s.write("role.yaml", u.asUser(s.text("tocsin.yaml")))
+		doctor := func() examined {
+			return decodeText[examined](t, s.run("doctor", "--json", "--config", "role.yaml", "--role", role.Name).stdout)
+		}
+		got := doctor()
+		got.finding(t, "ok", "rights", "role "+role.Name+" does")
+		got.finding(t, "ok", "commit", "not tried", "the role may not")
+		if got.failures() != "" {
+			t.Errorf("role %s: failures %q: %+v", role.Name, got.failures(), got.Checks)
+		}
+		s.exec("REVOKE ALL PRIVILEGES, GRANT OPTION FROM '" + u.name + "'@'%'")
+		s.exec("GRANT SELECT ON {prefix}_0.layout TO '" + u.name + "'@'%'") // it is the config's
+		doctor().finding(t, "fail", "rights", u.name+"@% may not ", "tocsin ddl grants --role "+role.Name+" --user "+u.name+"`")
+	}
+	s.run("doctor", "--role", "root").refused(t, exitUsage, "unknown role \"root\": see `tocsin doctor --help`")
+	both := decodeText[examined](t, s.run("doctor", "--json", "--role", "client-add,purge").stdout)
+	both.finding(t, "ok", "commit", "a write is committed in")
+	both.finding(t, "ok", "rights", "role client-add,purge does")
 }
 
 func TestDoctorNamesMissingTables(t *testing.T) {

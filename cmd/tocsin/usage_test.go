@@ -28,6 +28,23 @@ func TestEveryCommandHasHelpAndTheGlobalFlags(t *testing.T) {
 	walk(newRoot(nil, nil))
 }
 
+// A word too many is often a mistyped flag, so no command passes over it.
+func TestEveryCommandRefusesAStrayArgument(t *testing.T) {
+	t.Parallel()
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		stray := []string{"one", "two", "three"}
+		own := strings.Contains(c.Use, "(JOB_ID") // it refuses them in its own words: see badTasks
+		if err := c.ValidateArgs(stray); !own && (c.Args == nil || codeOf(err) != exitUsage) {
+			t.Errorf("%s takes the arguments %q: %v", c.CommandPath(), stray, err)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRoot(nil, nil))
+}
+
 func TestHelpGoesToStandardOutput(t *testing.T) {
 	t.Parallel()
 	call(t).says(t, "Usage:", "cluster", "doctor")

@@ -29,6 +29,9 @@ type Patient struct {
 	Members  func(context.Context) ([]Member, error) // the live nodes; nil: not known
 	Secrets  func(biztype.Policy) error              // tells which secret of a callback is missing here; nil: not asked
 	Timeout  time.Duration                           // of each question; 0: DefaultTimeout
+
+	Roles  string       // names of the roles that the user is judged for, "node,sweep"; "": all that nodes, clients and purges do
+	Rights store.Rights // of these roles; nil: of all these
 }
 
 // Servers reads from a cluster's servers; *store.Store does.
@@ -37,6 +40,7 @@ type Servers interface {
 	Facts(ctx context.Context, server int) (store.Facts, error)
 	Commit(ctx context.Context, server int) (tried bool, err error)
 	Trial(ctx context.Context, server int) (flaws []store.Flaw, user string, err error)
+	TrialOf(ctx context.Context, server int, rights store.Rights) (flaws []store.Flaw, user string, err error)
 	Sightings(ctx context.Context, server int) []mysql.Sighting
 }
 
@@ -53,7 +57,9 @@ func Examine(ctx context.Context, p Patient) []Check {
 	for i := range p.Uses {
 		wg.Go(func() { servers[i], facts[i] = p.server(ctx, i) })
 	}
-	wg.Go(func() { types = p.types(ctx) })
+	if p.may("biz_type", "SELECT") {
+		wg.Go(func() { types = p.types(ctx) })
+	}
 	wg.Go(func() { etcd = p.etcd(ctx) })
 	wg.Wait()
 	return slices.Concat(slices.Concat(servers...), same(p.Uses, facts), types, etcd)

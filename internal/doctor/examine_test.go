@@ -31,6 +31,10 @@ func (w ward) Commit(context.Context, int) (bool, error) { return true, nil }
 
 func (w ward) Trial(context.Context, int) ([]store.Flaw, string, error) { return nil, "toc@%", nil }
 
+func (w ward) TrialOf(context.Context, int, store.Rights) ([]store.Flaw, string, error) {
+	return nil, "toc@%", nil
+}
+
 func (w ward) Sightings(context.Context, int) []mysql.Sighting { return nil }
 
 func (w ward) Check(_ context.Context, i int) error { return w[i].check }
