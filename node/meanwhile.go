@@ -44,6 +44,12 @@ func (n *Node) awaitEtcd(ctx context.Context) error {
 		Msg("etcd does not answer: working as a sweeper until it does, so tasks are late by the grace time")
 	n.sweeps.Store(true)
 	defer n.sweeps.Store(false)
+	metrics := newScope(n.cfg.Registerer) // Run's own come when etcd answers
+	defer metrics.end()
+	n.cfg.export(metrics.registerer(), func() Mode { return Sweeping })
+	if err := metrics.check(); err != nil {
+		return err
+	}
 	meanwhile, end := context.WithCancel(ctx)
 	defer end()
 	swept := make(chan error, 1)

@@ -72,7 +72,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	p.compareHorizon(ctx)
 	p.lookForIdentity()
 	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
-	p.export(p.cfg.Registerer)
+	p.cfg.export(p.cfg.Registerer, p.mode)
 	p.health = health.New(health.Config{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
 	return p, p.openEngines(ctx, policies)
 }

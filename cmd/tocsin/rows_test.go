@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,9 +124,19 @@ func TestANodeThatStartsWithoutEtcdSweepsUntilItAnswers(t *testing.T) {
 	page := freePage(t)
 	s.serve("early", "--listen", page)
 	s.waitFor("the node says that it sweeps", func() bool { return s.mode(page) == "sweep" })
+	exports := func(line string) bool {
+		_, text := get(t, http.DefaultClient, "http://"+page+"/metrics", "")
+		return strings.Contains(text, "\n"+line+"\n")
+	}
+	if !exports(`tocsin_node_mode{mode="sweep"} 1`) || !exports(`tocsin_node_mode{mode="ownership"} 0`) {
+		t.Error("its mode is not among its metrics")
+	}
 	s.waitFor("what is overdue is delivered", func() bool { return s.notDone() == 0 })
 	etcd.start()
 	s.ownedBy(map[string]int{"early": s.layout.Total()})
+	if !exports(`tocsin_node_mode{mode="sweep"} 0`) || !exports(`tocsin_node_mode{mode="ownership"} 1`) {
+		t.Error("its mode among the metrics is not that of an owner")
+	}
 	s.fill(50, 0)
 	s.waitFor("all tasks are done", func() bool { return s.notDone() == 0 })
 	if seen, again, _ := c.counts(); seen != 100 || again != 0 {
