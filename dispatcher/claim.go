@@ -103,6 +103,7 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 	}
 	s.notClaimed(byID, err)
 	s.d.metrics.claimed.Add(float64(len(got)))
+	s.d.claimed.Add(int64(len(got)))
 	return got
 }
 

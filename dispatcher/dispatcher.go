@@ -33,6 +33,7 @@ type Dispatcher struct {
 	payloads payloads
 	workers  tally // goroutines that deliver
 	takes    tally // Takes under way, which may yet make rows ready
+	claimed  atomic.Int64
 
 	work      context.Context // of deliveries; outlives Run's context
 	stopWork  context.CancelCauseFunc
@@ -274,6 +275,9 @@ func (d *Dispatcher) Lane(server int, bizType uint64) (held, room int, open bool
 // yet stored as settled, math.MaxInt64 for none. Paused types don't count: they
 // are not Wanted either.
 func (d *Dispatcher) Oldest(server int) int64 { return d.servers[server].oldest() }
+
+// Claimed returns how many rows were claimed before their delivery so far.
+func (d *Dispatcher) Claimed() int { return int(d.claimed.Load()) }
 
 // Stats is a snapshot of what is under way.
 type Stats struct {

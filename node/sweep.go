@@ -165,7 +165,7 @@ func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config 
 		Tables: w.store, Now: w.store.Now, Servers: w.store.Servers(), TablesOf: w.store.TablesOf, Intake: w.dispatcher,
 		Policies: func() []biztype.Policy { w.refresh(t); return *w.policies.Load() },
 		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
-		Grace:    w.node.cfg.SweepGrace, Timeout: w.node.cfg.SweepTimeout, Outcomes: w.counts.read,
+		Grace:    w.node.cfg.SweepGrace, Timeout: w.node.cfg.SweepTimeout, Outcomes: w.counts.read, Claimed: w.dispatcher.Claimed,
 		Sick: w.sick, Logger: w.node.cfg.Logger, Registerer: r,
 	}
 	if w.mode.dry {

@@ -13,6 +13,8 @@ import (
 type metrics struct {
 	sweeps    *prometheus.CounterVec
 	overdue   prometheus.Counter
+	claimed   prometheus.Counter
+	tasks     *prometheus.CounterVec
 	left      prometheus.Gauge
 	recovered prometheus.Counter
 	buried    prometheus.Counter
@@ -23,7 +25,7 @@ type metrics struct {
 // last is what the last sweep did.
 type last struct {
 	*lastrun.Run
-	overdue, recovered, buried, unread, failed prometheus.Gauge
+	overdue, claimed, recovered, buried, unread, failed prometheus.Gauge
 
 	tasks, left *prometheus.GaugeVec
 }
@@ -36,6 +38,7 @@ func newLast(r prometheus.Registerer) *last {
 	return &last{
 		Run:       lastrun.New(r, "sweeper"),
 		overdue:   f.NewGauge(opts("overdue", "Overdue entries that the last sweep found.")),
+		claimed:   f.NewGauge(opts("claimed", "Tasks that the last sweep claimed, whatever became of them.")),
 		recovered: f.NewGauge(opts("recovered", "Run-out claims that the last sweep gave back or buried.")),
 		buried:    f.NewGauge(opts("buried", "Those that it buried after the last crash.")),
 		unread:    f.NewGauge(opts("unread_tables", "Tables that the last sweep did not read to their end.")),
@@ -49,20 +52,25 @@ func newLast(r prometheus.Registerer) *last {
 func (l *last) observe(r Result, at time.Time, ok bool) {
 	l.End(at, r.Took, ok)
 	l.overdue.Set(float64(r.Overdue))
+	l.claimed.Set(float64(r.Claimed))
 	l.recovered.Set(float64(r.Recovered))
 	l.buried.Set(float64(r.Buried))
 	l.unread.Set(float64(r.Unread))
 	l.failed.Set(float64(len(r.Failed)))
-	for outcome, n := range map[string]int{
-		"delivered": r.Delivered, "retried": r.Retried, "dead": r.Dead, "elsewhere": r.Elsewhere, "in_delivery": r.InDelivery,
-	} {
+	for outcome, n := range r.outcomes() {
 		l.tasks.WithLabelValues(outcome).Set(float64(n))
 	}
+	l.tasks.WithLabelValues("in_delivery").Set(float64(r.InDelivery))
 	l.left.Reset()
 	for key, n := range r.Left {
 		name, why, _ := strings.Cut(strings.TrimSuffix(key, ")"), " (")
 		l.left.WithLabelValues(name, why).Set(float64(n))
 	}
+}
+
+// outcomes are the tasks that a sweep is through with, by what became of them.
+func (r Result) outcomes() map[string]int {
+	return map[string]int{"delivered": r.Delivered, "retried": r.Retried, "dead": r.Dead, "elsewhere": r.Elsewhere}
 }
 
 // WriteTextfile writes the metrics of a single sweep, which are those of the last sweep of a resident one, into a directory
@@ -83,6 +91,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		last:      newLast(r),
 		sweeps:    f.NewCounterVec(name("sweeps_total", "Sweeps ended, by result: ok, failed, timed_out."), []string{"result"}),
 		overdue:   f.NewCounter(name("overdue_total", "Overdue entries found.")),
+		claimed:   f.NewCounter(name("claimed_total", "Overdue tasks claimed, whatever became of them.")),
+		tasks:     f.NewCounterVec(name("tasks_total", "Overdue tasks by what sweeps did with them: delivered, retried, dead, elsewhere (another had them)."), []string{"outcome"}),
 		recovered: f.NewCounter(name("recovered_total", "Run-out claims given back.")),
 		buried:    f.NewCounter(name("buried_total", "Run-out claims buried after the last crash.")),
 		left: f.NewGauge(prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "sweeper", Name: "left",
@@ -102,6 +112,10 @@ func (m *metrics) observe(r Result) {
 	}
 	m.sweeps.WithLabelValues(result).Inc()
 	m.overdue.Add(float64(r.Overdue))
+	m.claimed.Add(float64(r.Claimed))
+	for outcome, n := range r.outcomes() {
+		m.tasks.WithLabelValues(outcome).Add(float64(n))
+	}
 	m.recovered.Add(float64(r.Recovered))
 	m.buried.Add(float64(r.Buried))
 	m.left.Set(float64(r.LeftTotal()))

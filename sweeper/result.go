@@ -31,6 +31,7 @@ func (c Counts) total() int { return c.Delivered + c.Retried + c.Dead }
 type Result struct {
 	Tables     int            `json:"tables"`  // read without an error
 	Overdue    int            `json:"overdue"` // entries found past their grace time, of all types
+	Claimed    int            `json:"claimed"` // by this sweep, whatever became of them
 	Counts                    //
 	Elsewhere  int            `json:"elsewhere"`   // claimed, settled, cancelled or rescheduled by another meanwhile
 	CutOff     int            `json:"cut_off"`     // left because the time was over, or the sweep was told to end

@@ -2,6 +2,7 @@ package sweeper
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,5 +70,33 @@ func TestMetricsTellHowASweepEnded(t *testing.T) {
 	}
 	if want := map[string]float64{"ok": 1, "timed_out": 1, "failed": 1}; !maps.Equal(ended, want) || left != 3 {
 		t.Errorf("sweeps ended %v, want %v; %v left by the last, want 3", ended, want, left)
+	}
+}
+
+func TestSweepsCountWhatBecameOfTheirTasks(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := newMetrics(registry)
+	for range 2 {
+		m.observe(Result{Overdue: 9, Claimed: 7, Counts: Counts{Delivered: 3, Retried: 2, Dead: 1}, Elsewhere: 2, InDelivery: 1})
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			switch name := strings.TrimPrefix(f.GetName(), "tocsin_sweeper_"); name {
+			case "claimed_total", "overdue_total", "last_claimed":
+				got[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+			case "tasks_total":
+				got[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
+			}
+		}
+	}
+	want := map[string]float64{"overdue_total": 18, "claimed_total": 14, "last_claimed": 7, "delivered": 6, "retried": 4, "dead": 2, "elsewhere": 4}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -19,6 +19,7 @@ type run struct {
 	*Sweeper
 	begin  time.Time
 	before map[uint64]Counts // outcomes of earlier sweeps
+	claims int               // rows claimed by earlier sweeps
 	rounds []round
 	walks  []*walk // by server
 	cause  error   // of an early end
@@ -32,7 +33,7 @@ type run struct {
 
 func newRun(s *Sweeper) *run {
 	r := &run{
-		Sweeper: s, begin: time.Now(), before: s.cfg.Outcomes(), rounds: rounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace),
+		Sweeper: s, begin: time.Now(), before: s.cfg.Outcomes(), claims: s.cfg.Claimed(), rounds: rounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace),
 		accounts: map[uint64]*account{}, sick: map[int]symptom{}, total: Result{underWay: true, dry: s.cfg.Intake == nil},
 	}
 	for _, round := range r.rounds {
@@ -207,6 +208,7 @@ func (r *run) result() Result {
 	for t, a := range r.accounts {
 		result.accounts[t] = *a
 	}
+	result.Claimed = r.cfg.Claimed() - r.claims
 	result.Took = time.Since(r.begin)
 	return result.with(r.outcomes())
 }

@@ -65,6 +65,7 @@ type Config struct {
 	Timeout    time.Duration               // of a sweep; 0: 50s, in Run 5/6 of the time to the next sweep; negative: none
 	Page       int                         // entries of a table that is read on its own; 0: 500
 	Outcomes   func() map[uint64]Counts    // all outcomes of Intake so far, by biz type; nil: none are known
+	Claimed    func() int                  // rows that Intake has claimed so far; nil: none are known
 	Sick       func(server int) error      // why a server does not answer, or takes no writes, just now; nil: nobody knows
 	Logger     zerolog.Logger              // of progress, and of Run
 	Registerer prometheus.Registerer       // nil: metrics are not exported
@@ -90,6 +91,9 @@ func New(cfg Config) (*Sweeper, error) {
 	}
 	if cfg.Outcomes == nil {
 		cfg.Outcomes = func() map[uint64]Counts { return nil }
+	}
+	if cfg.Claimed == nil {
+		cfg.Claimed = func() int { return 0 }
 	}
 	if cfg.Sick == nil {
 		cfg.Sick = func(int) error { return nil }

@@ -51,14 +51,14 @@ func TestSweepWritesATextfile(t *testing.T) {
 	s.run("sweep", "--once", "--textfile", dir).ok(t)
 	good := textfile(t, dir)
 	has(t, good, "tocsin_sweeper_last_overdue{", "tocsin_sweeper_last_run_timestamp_seconds{", "tocsin_sweeper_last_ok{")
-	if !strings.Contains(good, `outcome="delivered"} 2`) {
-		t.Errorf("two tasks were delivered: %s", good)
+	if !strings.Contains(good, `outcome="delivered"} 2`) || !strings.Contains(good, `tocsin_sweeper_last_claimed{cluster="`+s.prefix+`"} 2`) {
+		t.Errorf("two tasks were claimed and delivered: %s", good)
 	}
 	s.overdue("order.close", 3)
 	s.run("sweep", "--once", "--textfile", dir).refused(t, exitFailed, "order.close (no handler here): 3")
 	bad := textfile(t, dir)
-	if !strings.Contains(bad, `biz_type="order.close"`) || !strings.Contains(bad, `reason="no handler here"} 3`) {
-		t.Errorf("three tasks were left: %s", bad)
+	if !strings.Contains(bad, `biz_type="order.close"`) || !strings.Contains(bad, `reason="no handler here"} 3`) || !strings.Contains(bad, `tocsin_sweeper_last_claimed{cluster="`+s.prefix+`"} 0`) {
+		t.Errorf("three tasks were left, and none was claimed: %s", bad)
 	}
 	if successOf(bad) == "" || successOf(bad) != successOf(good) {
 		t.Errorf("the last success was\n%s\nand is\n%s", successOf(good), successOf(bad))
