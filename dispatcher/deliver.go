@@ -26,7 +26,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 			t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
 		}
 		t.lane.leave(t.loaded, now)
-		t.row.BizType, t.timeout = r.policy.Name, r.timeout
+		t.row.BizType, t.timeout, t.began = r.policy.Name, r.timeout, now
 		s.open.add(t)
 		if t.row.Crashes > 0 {
 			s.d.metrics.second[secondCrashed].Inc()

@@ -55,7 +55,7 @@ type kind struct {
 	limit   loglimit.Limit // on log lines about deliveries
 
 	mu      sync.Mutex
-	running int           // slots taken, each by one worker
+	running int           // slots taken, each by one worker; see occupy
 	waiting int           // rows ready over all lanes
 	proven  int           // retried rows of a batch type that succeeded since a delivery of such rows last failed as a whole
 	slot    int           // rows that the latest delivery had room for; 0: a whole batch
@@ -63,6 +63,8 @@ type kind struct {
 	turn    int           // lane that is served next
 	limiter *rate.Limiter // nil: no limit
 	timer   *time.Timer   // pumps when the rate allows the next delivery; nil: none pending
+
+	fullSince time.Time // all slots have been taken since then; zero: some are free
 
 	workers map[*worker]bool // that hold a slot
 	spare   []*worker        // that wait to be hired again
@@ -75,6 +77,7 @@ func (k *kind) set(r *rule) {
 	defer k.mu.Unlock()
 	r.claimUntil = gained(k.rule.Load(), k.d.informed)
 	k.rule.Store(r)
+	k.occupy(0, r)
 	if k.expiry != nil {
 		k.expiry.Reset(0) // the new time-out may be the shorter one
 	}
@@ -150,7 +153,7 @@ func (k *kind) pump() {
 	}
 	wanted := k.deliveries(r)
 	for ; wanted > 0 && k.running < r.policy.Concurrency && k.timer == nil; wanted-- {
-		k.running++
+		k.occupy(1, r)
 		k.d.workers.add(1)
 		w := k.hire(r)
 		go w.work()
@@ -173,7 +176,7 @@ func (k *kind) hire(r *rule) *worker {
 // dismiss takes a worker's slot back. One that the target has ended is not hired
 // again. Called under k.mu.
 func (k *kind) dismiss(w *worker, ended bool) {
-	k.running--
+	k.occupy(-1, k.rule.Load())
 	delete(k.workers, w)
 	if !ended && len(k.spare) < spareWorkers {
 		w.forget()

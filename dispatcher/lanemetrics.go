@@ -13,13 +13,8 @@ type laneMetrics struct {
 	queued, running, slots, state, settling *prometheus.Desc
 }
 
-// The values of lane_state.
-const (
-	laneOpen = iota
-	laneLimited
-	lanePaused
-	laneLacking
-)
+// stateValues are the values of lane_state.
+var stateValues = map[State]float64{Open: 0, Limited: 1, Paused: 2, Lacking: 3}
 
 func (d *Dispatcher) exportLanes(r prometheus.Registerer) {
 	if r == nil {
@@ -50,51 +45,12 @@ func (m *laneMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	queued := make(map[*kind]int)
-	oldest := time.Now()
-	for _, s := range m.d.servers {
-		oldest = s.countLanes(queued, oldest)
-	}
+	lanes, oldest := m.d.lanes()
 	gauge(m.settling, max(time.Since(oldest).Seconds(), 0))
-	for _, k := range m.d.allKinds() {
-		name, running, slots, state := k.occupancy()
-		gauge(m.queued, float64(queued[k]), name)
-		gauge(m.running, float64(running), name)
-		gauge(m.slots, float64(slots), name)
-		gauge(m.state, float64(state), name)
+	for _, l := range lanes {
+		gauge(m.queued, float64(l.Queued), l.BizType)
+		gauge(m.running, float64(l.Running), l.BizType)
+		gauge(m.slots, float64(l.Limit), l.BizType)
+		gauge(m.state, stateValues[l.State], l.BizType)
 	}
-}
-
-// countLanes adds the queued ids of each biz type, and returns the earlier of oldest and the time since which an outcome
-// of the server waits to be settled.
-func (s *server) countLanes(queued map[*kind]int, oldest time.Time) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.order {
-		queued[l.kind] += l.queue.Len()
-	}
-	for _, t := range s.open {
-		if t.reported && t.reportedAt.Before(oldest) {
-			oldest = t.reportedAt
-		}
-	}
-	return oldest
-}
-
-// occupancy returns how many of the kind's slots are in use, and what keeps more from it.
-func (k *kind) occupancy() (name string, running, slots, state int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r := k.rule.Load()
-	switch {
-	case r.lacked:
-		state = laneLacking
-	case r.paused:
-		state = lanePaused
-	case k.timer != nil:
-		state = laneLimited
-	default:
-		state = laneOpen
-	}
-	return r.policy.Name, k.running, r.policy.Concurrency, state
 }

@@ -172,8 +172,8 @@ func TestLanesAreExported(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		got := values(t, registry, "lane_")
 		for key, want := range map[string]float64{
-			"running order.close": 2, "limit order.close": 2, "state order.close": laneOpen,
-			"state coupon.remind": lanePaused, "queued coupon.remind": 0, "state cart.remind": laneLimited,
+			"running order.close": 2, "limit order.close": 2, "state order.close": stateValues[Open],
+			"state coupon.remind": stateValues[Paused], "queued coupon.remind": 0, "state cart.remind": stateValues[Limited],
 		} {
 			if got[key] != want {
 				t.Errorf("%s is %v, want %v (all: %v)", key, got[key], want, got)
@@ -184,7 +184,7 @@ func TestLanesAreExported(t *testing.T) {
 		}
 		close(release)
 		r.SetPolicies([]biztype.Policy{paused, limited})
-		if got := values(t, registry, "lane_state"); got[" order.close"] != laneLacking {
+		if got := values(t, registry, "lane_state"); got[" order.close"] != stateValues[Lacking] {
 			t.Errorf("a type that the node lacks: %v", got)
 		}
 		r.finish()

@@ -17,6 +17,7 @@ type task struct {
 	loaded  time.Time // when it had come, and was claimed if it had to be
 	until   time.Time // claimed: the claim ends after this; zero: no claim
 	late    time.Duration
+	began   time.Time     // its delivery; guarded by server.mu
 	timeout time.Duration // of the delivery, once it has started
 	size    int64         // bytes of its payload, while they count
 

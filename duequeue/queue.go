@@ -176,6 +176,12 @@ func (q *Queue) earliest(h minMax) (int64, bool) {
 // Len is the number of queued entries.
 func (q *Queue) Len() int { return len(q.queued) }
 
+// Has reports whether a job_id is known, and if so, whether it is in flight or queued.
+func (q *Queue) Has(id tocsin.JobID) (flying, known bool) {
+	i, known := q.index[id]
+	return known && q.slots[i].flying, known
+}
+
 // InFlight is the number of entries popped and not yet done.
 func (q *Queue) InFlight() int { return len(q.flying) }
 

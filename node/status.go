@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/health"
 )
@@ -24,10 +25,14 @@ type Report struct {
 	Lacks map[string]string `json:"biz_types_lacking"`
 	Work  dispatcher.Stats  `json:"work"`
 
+	Lanes []dispatcher.LaneReport `json:"lanes"` // the biz types, one that is lacking by now included
+
 	Databases []health.Database `json:"databases"` // the ones that this node can't use, or that have a fault
 	Servers   []health.Server   `json:"servers"`   // the ones with several addresses
 	// Hangs are the servers that accept statements and don't answer, each with how long.
 	Hangs map[string]string `json:"servers_hanging"`
+	// Task is where the task of the request's parameter job_id is; nil without it, or while the node is not running.
+	Task *dispatcher.Place `json:"task,omitempty"`
 }
 
 // Mode is how a node delivers.
@@ -50,13 +55,13 @@ func (n *Node) Report() (Report, bool) {
 		if n.sweeps.Load() {
 			mode = Sweeping
 		}
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Databases: []health.Database{}, Servers: []health.Server{}, Hangs: map[string]string{}}, false
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Lanes: []dispatcher.LaneReport{}, Databases: []health.Database{}, Servers: []health.Server{}, Hangs: map[string]string{}}, false
 	}
 	told := p.roster.now()
 	return Report{
 		Node: p.group.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.group.Owned(), Wanted: p.group.Wanted(),
-		Types: told.Types, Lacks: told.Lacks, Work: p.dispatcher.Stats(),
+		Types: told.Types, Lacks: told.Lacks, Work: p.dispatcher.Stats(), Lanes: p.dispatcher.Lanes(),
 		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.stalls.hanging(),
 	}, true
 }
@@ -75,14 +80,31 @@ func (p *parts) mode() Mode {
 
 // Status serves the node's Report as JSON: 200 while the node may deliver, 503
 // while it is not running or waits for a lease. It may be mounted anywhere and
-// serves before, during and after Run.
+// serves before, during and after Run. With the parameter job_id, the Report says where
+// that task is.
 func (n *Node) Status() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		report, _ := n.Report()
+		report.Task = n.place(r.URL.Query().Get("job_id"))
 		w.Header().Set("Content-Type", "application/json")
 		if report.Mode == Waiting {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_ = json.NewEncoder(w).Encode(report) // a client that went away is no fault of ours
 	})
+}
+
+// place returns where a task is; nil if the text is no job_id of a table, or Run is not under way.
+func (n *Node) place(jobID string) *dispatcher.Place {
+	id, err := tocsin.ParseJobID(jobID)
+	p := n.running.Load()
+	if err != nil || p == nil {
+		return nil
+	}
+	server := p.store.ServerOf(id.Table())
+	if server < 0 {
+		return nil
+	}
+	place := p.dispatcher.Place(server, id)
+	return &place
 }
