@@ -4,47 +4,54 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
 
+// slowLog is the server's log of slow statements, a file beside its data: a log in a table would be slow itself.
+const slowLog = "tocsin-slow.log"
+
 // logSlow has the server note every statement of 10 ms or more of the sessions that begin from now on.
 func (u *upgradeRun) logSlow() {
 	u.t.Helper()
-	for _, set := range []string{"log_slow_admin_statements = 1", "log_output = 'TABLE'", "long_query_time = 0.01", "slow_query_log = 1"} {
+	for _, set := range []string{"log_slow_admin_statements = 1", "log_output = 'FILE'", "slow_query_log_file = '" + slowLog + "'", "long_query_time = 0.01", "slow_query_log = 1"} {
 		u.exec("SET GLOBAL " + set)
 	}
 	u.t.Cleanup(func() { u.exec("SET GLOBAL slow_query_log = 0") })
 }
 
-// slowest returns the longest statement of each sender in a span.
+// slowest returns the longest statement of each sender in a span, which the log knows to the second.
 func (u *upgradeRun) slowest(from, to time.Time) map[string]time.Duration {
 	u.t.Helper()
-	rows, err := u.db.Query(`SELECT UNIX_TIMESTAMP(start_time), FLOOR(TIME_TO_SEC(query_time)) + MICROSECOND(query_time) / 1e6, CONVERT(LEFT(sql_text, 100) USING utf8mb4)
-		FROM mysql.slow_log WHERE LEFT(sql_text, 100) LIKE '%/* tocsin%'`)
+	var dir string
+	if err := u.db.QueryRow("SELECT @@datadir").Scan(&dir); err != nil {
+		u.t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, slowLog))
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	defer func() { _ = rows.Close() }()
 	longest := map[string]time.Duration{}
-	for rows.Next() {
-		var at, took float64
-		var text string
-		if err := rows.Scan(&at, &took, &text); err != nil {
-			u.t.Fatal(err)
+	for _, m := range slowEntry.FindAllStringSubmatch(string(text), -1) {
+		took, err := strconv.ParseFloat(m[1], 64)
+		at, wrong := strconv.ParseInt(m[2], 10, 64)
+		if err != nil || wrong != nil {
+			u.t.Fatalf("slow log: %q", m[0])
 		}
-		begun := time.UnixMicro(int64(at * 1e6))
-		if m := sentBy.FindStringSubmatch(text); m != nil && begun.After(from) && begun.Before(to) {
-			longest[m[1]] = max(longest[m[1]], time.Duration(took*1e6)*time.Microsecond)
+		if begun := time.Unix(at, 0); !begun.Before(from.Truncate(time.Second)) && begun.Before(to) {
+			longest[m[3]] = max(longest[m[3]], time.Duration(took*1e6)*time.Microsecond)
 		}
-	}
-	if err := rows.Err(); err != nil {
-		u.t.Fatal(err)
 	}
 	return longest
 }
+
+// slowEntry is a statement of ours in the log: how long it took, when it began, and who sent it.
+var slowEntry = regexp.MustCompile(`(?m)^# Query_time: ([0-9.]+) .*\n(?:#.*\n|use .*\n)*SET timestamp=([0-9]+)(?:\.[0-9]+)?;\n[^#;]{0,100}?/\* (tocsin [a-z ]+[a-z]) \*/`)
 
 // sentBy finds who sent a statement.
 var sentBy = regexp.MustCompile(`/\* (tocsin [a-z ]+[a-z]) \*/`)
