@@ -37,6 +37,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
@@ -64,8 +66,8 @@ func TestTheGuidesPackageCompilesAndPassesItsTests(t *testing.T) {
 		if err != nil {
 			t.Fatalf("go %s: %v\n%s", command[0], err, out)
 		}
-		if command[0] == "test" && strings.Count(string(out), "--- PASS") != 2 {
-			t.Errorf("want two tests that pass:\n%s", out)
+		if command[0] == "test" && strings.Count(string(out), "--- PASS") != 3 {
+			t.Errorf("want three tests that pass:\n%s", out)
 		}
 	}
 }

@@ -79,6 +79,7 @@ func newCluster(ctx context.Context, dsn string, policies []biztype.Policy) (*Cl
 	c := &Cluster{Config: tocsin.Config{
 		Layout:  tocsin.Layout{Databases: databases, Tables: tables},
 		Servers: []tocsin.Server{{Name: "test", DSN: dsn}},
+		Cluster: Group,
 	}}
 	if _, err := ddl.Apply(ctx, c.Config, ddl.Options{Cluster: Group}); err != nil {
 		return nil, err

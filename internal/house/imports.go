@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
 	"node":                   {".", "assign", "backlog", "health", "presence", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node/nodetest":          {".", "ddl", "node", "tocsintest"},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
 	"tocsinprom":             {"."},
 	"config":                 {".", "assign", "biztype", "ddl", "node", "scanner", "sweeper", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
@@ -69,7 +70,7 @@ var foreign = []struct {
 	{"github.com/schollz/progressbar/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
 	{"github.com/Shopify/toxiproxy/", []string{"internal/chaos"}},
 	{"github.com/grafana/", []string{"internal/dashboards"}},
-	{"testing", []string{"tocsintest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest"}},
+	{"testing", []string{"tocsintest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest"}},
 	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "bench", "internal/devserver/...", "internal/..."}},
 }
 

@@ -1,0 +1,115 @@
+package nodetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/tocsintest"
+)
+
+// patience bounds Config on a busy machine.
+const patience = time.Minute
+
+// Config is the config of a node that delivers the biz types of tocsintest.Start. It
+// logs warnings to the test. From then on nobody owns tables in the cluster, and
+// nodes claim each row (node.ByRows), so no etcd is needed.
+func Config(tb testing.TB, c *tocsintest.Cluster) node.Config {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	if _, err := ddl.SetOwnership(ctx, c.Config, node.ByRows, false); err != nil {
+		tb.Fatalf("nodetest: %v", err)
+	}
+	cfg := config(tb, c)
+	cfg.Ownership = node.ByRows
+	return cfg
+}
+
+func config(tb testing.TB, c *tocsintest.Cluster) node.Config {
+	return node.Config{
+		Tables: c.Config, Group: tocsintest.Group, Name: "test", SweepGrace: node.NoGrace, SweepTimeout: node.NoTimeout,
+		Logger: zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel),
+	}
+}
+
+// Delivery is a task as the handler got it, and what came of it.
+type Delivery struct {
+	Task    tocsin.Info
+	Outcome node.Outcome
+}
+
+// String gives a line: "order.close 7: retry: no stock".
+func (d Delivery) String() string {
+	text := fmt.Sprintf("%s %d: %s", d.Task.BizType, d.Task.BizID, d.Outcome.Verb)
+	if d.Outcome.Reason != "" {
+		text += ": " + d.Outcome.Reason
+	}
+	return text
+}
+
+// mostDeliveries is how often RunDue delivers one task: one that is put off again
+// and again would never end.
+const mostDeliveries = 100
+
+// RunDue delivers every task with a handler that is due until then, without waiting
+// for the time, and returns the deliveries in the order of their ends. What a
+// delivery puts off or adds is delivered too, if it is due until then by the clock of
+// today: a retry in 5 s that fails each time has all its attempts if until is an hour
+// ahead. Tasks that are due later stay as they are, and paused types too.
+//
+// A handler sees the task's own DueTime, which may be in the future, and an ActionTime
+// of now. Handlers run concurrently, as the policies of their types say. No node may
+// run on the cluster meanwhile.
+func RunDue(tb testing.TB, c *tocsintest.Cluster, h *node.Handlers, until time.Time) []Delivery {
+	tb.Helper()
+	var mu sync.Mutex
+	var all []Delivery
+	times := map[tocsin.JobID]int{}
+	cfg := config(tb, c)
+	cfg.OnOutcome = func(_ context.Context, task tocsin.Info, o node.Outcome) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, Delivery{task, o})
+		times[task.JobID]++
+	}
+	n, err := node.New(cfg, h)
+	if err != nil {
+		tb.Fatalf("nodetest: %v", err)
+	}
+	for before := -1; before < len(all); {
+		before = len(all)
+		if err := bringForward(tb.Context(), c, until); err != nil {
+			tb.Fatalf("nodetest: %v", err)
+		}
+		if _, err := n.Sweep(tb.Context()); err != nil {
+			tb.Fatalf("nodetest: %v", err)
+		}
+		for _, d := range all[before:] {
+			if times[d.Task.JobID] > mostDeliveries {
+				tb.Fatalf("nodetest: delivered %d times, and due again: %s", times[d.Task.JobID], d)
+			}
+		}
+	}
+	return all
+}
+
+// bringForward makes the tasks overdue that are due until then.
+func bringForward(ctx context.Context, c *tocsintest.Cluster, until time.Time) error {
+	for table := range c.Config.Layout.Total() {
+		_, err := c.DB.ExecContext(ctx, "UPDATE "+c.Config.Layout.Table(table)+`
+			SET action_time = UTC_TIMESTAMP(3) - INTERVAL 1 SECOND
+			WHERE status = 0 AND action_time <= ?`, until.UTC().Format("2006-01-02 15:04:05.000"))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package nodetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/node/nodetest"
+	"github.com/tocsinhq/tocsin/tocsintest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	remind = tocsin.Define[string]("cart.remind")
+	expire = tocsin.Define[string]("cart.expire")
+)
+
+// A reminder adds the task that ends the cart a day later, in the transaction that completes it.
+func remindThenExpire(t *testing.T, c *tocsintest.Cluster) *node.Handlers {
+	t.Helper()
+	h := &node.Handlers{}
+	node.Handle(h, remind, func(ctx context.Context, task *tocsin.Task[string]) error {
+		if task.Attempts == 0 {
+			return tocsin.RetryIn(time.Hour, errors.New("no mail server"))
+		}
+		tx, err := c.DB.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := c.Client.AddTx(ctx, tx, expire.New(task.BizID, task.Payload, tocsin.In(24*time.Hour))); err != nil {
+			return err
+		}
+		if err := tocsin.CompleteTx(ctx, tx, task.Info); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+	return h
+}
+
+func texts(all []nodetest.Delivery) (lines []string) {
+	for _, d := range all {
+		lines = append(lines, d.String())
+	}
+	return lines
+}
+
+func TestRunDueDeliversAChainOfDaysNow(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.Start(t, remind, expire)
+	h := remindThenExpire(t, c)
+	var expired []string
+	node.HandleBatch(h, expire, 10, func(_ context.Context, tasks []*tocsin.Task[string]) []error {
+		for _, task := range tasks {
+			expired = append(expired, task.Payload)
+		}
+		return nil
+	})
+	var wrapped sync.Map
+	h.Use(func(next node.HandlerFunc) node.HandlerFunc {
+		return func(ctx context.Context, tasks []tocsin.Info) []error {
+			wrapped.Store(tasks[0].BizType, true)
+			return next(ctx, tasks)
+		}
+	})
+	for n, in := range []time.Duration{0, 72 * time.Hour} {
+		if _, err := c.Client.Add(t.Context(), remind.New(uint64(n+1), fmt.Sprint("cart-", n+1), tocsin.In(in))); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	got := texts(nodetest.RunDue(t, c, h, time.Now().Add(2*time.Hour)))
+	if want := []string{"cart.remind 1: retry: no mail server", "cart.remind 1: complete"}; !slices.Equal(got, want) {
+		t.Errorf("within two hours: %q, want %q", got, want)
+	}
+	got = texts(nodetest.RunDue(t, c, h, time.Now().Add(100*time.Hour)))
+	slices.Sort(got)
+	if want := []string{"cart.expire 1: complete", "cart.expire 2: complete", "cart.remind 2: complete", "cart.remind 2: retry: no mail server"}; !slices.Equal(got, want) {
+		t.Errorf("within 100 hours: %q, want %q", got, want)
+	}
+	slices.Sort(expired)
+	if !slices.Equal(expired, []string{"cart-1", "cart-2"}) {
+		t.Errorf("expired %q", expired)
+	}
+	for _, biz := range []string{remind.Name(), expire.Name()} {
+		if _, ok := wrapped.Load(biz); !ok {
+			t.Errorf("the middleware did not see %s", biz)
+		}
+	}
+}
+
+func TestRunDueLeavesWhatIsPausedAndHasNoHandler(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.StartWith(t, biztype.Policy{Name: remind.Name(), Number: 1, Group: tocsintest.Group, Paused: true}, biztype.Policy{Name: expire.Name(), Number: 2, Group: tocsintest.Group})
+	for _, biz := range []tocsin.BizType[string]{remind, expire} {
+		if _, err := c.Client.Add(t.Context(), biz.New(1, "x", tocsin.In(time.Hour))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := &node.Handlers{}
+	node.Handle(h, remind, func(context.Context, *tocsin.Task[string]) error { return nil })
+	if got := nodetest.RunDue(t, c, h, time.Now().Add(2*time.Hour)); len(got) != 0 {
+		t.Errorf("delivered %q", texts(got))
+	}
+}
+
+// fatal is a test that notes the line it ends with.
+type fatal struct {
+	testing.TB
+	line string
+}
+
+func (f *fatal) Fatalf(format string, args ...any) {
+	f.line = fmt.Sprintf(format, args...)
+	panic(f)
+}
+
+func TestRunDueEndsWithATaskThatIsPutOffForEver(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.Start(t, remind)
+	if _, err := c.Client.Add(t.Context(), remind.New(1, "x", tocsin.In(0))); err != nil {
+		t.Fatal(err)
+	}
+	h := &node.Handlers{}
+	node.Handle(h, remind, func(context.Context, *tocsin.Task[string]) error { return tocsin.Snooze(time.Minute) })
+	f := &fatal{TB: t}
+	defer func() {
+		if p := recover(); p != f || !strings.Contains(f.line, "delivered 101 times, and due again: cart.remind 1: snooze") {
+			t.Errorf("it ended with %v, %q", p, f.line)
+		}
+	}()
+	nodetest.RunDue(f, c, h, time.Now().Add(time.Hour))
+}
+
+func TestANodeRunsWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.Start(t, remind)
+	done := make(chan string, 1)
+	h := &node.Handlers{}
+	node.Handle(h, remind, func(_ context.Context, task *tocsin.Task[string]) error {
+		done <- task.Payload
+		return nil
+	})
+	n, err := node.New(nodetest.Config(t, c), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	if _, err := c.Client.Add(t.Context(), remind.New(1, "x", tocsin.In(0))); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-done:
+		if got != "x" {
+			t.Errorf("got %q", got)
+		}
+	case err := <-ended:
+		t.Fatalf("the node ended: %v", err)
+	case <-time.After(time.Minute):
+		t.Error("waited too long for the delivery")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
