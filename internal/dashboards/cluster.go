@@ -19,7 +19,7 @@ func cluster() board {
 func clusterNodes() []panel {
 	return []panel{{
 		title: "Nodes, by mode", look: stacked, unit: count, runbook: "TocsinNodeOutOfOrder",
-		means:   "ownership: owns tables by a lease in etcd. rows: works without etcd. claim: has no proven lease and claims each row. waiting: delivers nothing. A node that started while etcd was away is in none of them: it sweeps.",
+		means:   "ownership: owns tables by a lease in etcd. rows: works without etcd. claim: has no proven lease and claims each row. sweep: etcd has been away since its start, and it claims what is overdue. waiting: delivers nothing.",
 		queries: []query{{`sum by (mode) (tocsin_node_mode)`, "{{mode}}"}},
 	}, {
 		title: "Versions", look: stacked, unit: count,

@@ -50,8 +50,8 @@ func overviewNodes() []panel {
 		queries: []query{{`count(tocsin_build_info)`, ""}},
 	}, {
 		title: "Nodes without ownership", look: number, unit: count, limits: limits{1, 2}, runbook: "TocsinNodeOutOfOrder",
-		means:   "Nodes that claim each row as they have no proven lease in etcd, or that wait and deliver nothing.",
-		queries: []query{{`sum(tocsin_node_mode{mode=~"claim|waiting"})`, ""}},
+		means:   "Nodes that claim each row as they have no proven lease in etcd, that only sweep as etcd has been away since their start, or that wait and deliver nothing.",
+		queries: []query{{`sum(tocsin_node_mode{mode=~"claim|sweep|waiting"})`, ""}},
 	}, {
 		title: "Tables without an owner", look: number, unit: count, limits: limits{1, 100}, runbook: "TocsinTablesUnowned",
 		means:   "Their tasks are delivered by the sweeper only. Tables that move have no owner for a moment.",

@@ -65,9 +65,10 @@ func upkeepRuns() []panel {
 func upkeepSweeps() []panel {
 	return []panel{{
 		title: "What the last sweep found", unit: count, runbook: "TocsinTaskOverdue",
-		means: "Overdue: tasks that were due longer than the grace time; the nodes had not delivered them. Recovered: claims that ran out, of processes that died. Buried: of those, dead after the last crash.",
+		means: "Overdue: tasks that were due longer than the grace time; the nodes had not delivered them. Claimed: those that the sweep took. Recovered: claims that ran out, of processes that died. Buried: of those, dead after the last crash.",
 		queries: []query{
 			{`max(tocsin_sweeper_last_overdue)`, "overdue"},
+			{`max(tocsin_sweeper_last_claimed)`, "claimed"},
 			{`max(tocsin_sweeper_last_recovered)`, "recovered"},
 			{`max(tocsin_sweeper_last_buried)`, "buried"},
 			{`max(tocsin_sweeper_last_unread_tables)`, "tables not read to their end"},
@@ -82,13 +83,18 @@ func upkeepSweeps() []panel {
 		queries: []query{{`max by (biz_type, reason) (tocsin_sweeper_last_left)`, "{{biz_type}}: {{reason}}"}},
 	}, {
 		title: "Resident sweeper", unit: count,
-		means: "Of a process with --cron, in 5 minutes: overdue entries found, claims that ran out and were given back, or buried; and the tasks that its last sweep could not deliver.",
+		means: "Of a process with --cron, in 5 minutes: overdue entries found, tasks claimed, claims that ran out and were given back, or buried; and the tasks that its last sweep could not deliver.",
 		queries: []query{
 			{`sum(increase(tocsin_sweeper_overdue_total[5m]))`, "overdue"},
+			{`sum(increase(tocsin_sweeper_claimed_total[5m]))`, "claimed"},
 			{`sum(increase(tocsin_sweeper_recovered_total[5m]))`, "recovered"},
 			{`sum(increase(tocsin_sweeper_buried_total[5m]))`, "buried"},
 			{`sum(tocsin_sweeper_left)`, "left by the last sweep"},
 		},
+	}, {
+		title: "What a resident sweeper did in 5 minutes", look: stacked, unit: count,
+		means:   "Overdue tasks by what became of them.",
+		queries: []query{{`sum by (outcome) (increase(tocsin_sweeper_tasks_total[5m]))`, "{{outcome}}"}},
 	}, {
 		title: "Sweeps of a resident sweeper in 5 minutes, by result", look: stacked, unit: count, runbook: "TocsinSweepNotRun",
 		means:   "ok, failed (a server was not swept in full) or timed_out.",
