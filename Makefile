@@ -23,7 +23,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers deploy-check dashboards clean
+.PHONY: help run observe build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers deploy-check dashboards clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -31,7 +31,12 @@ help: ## list the targets
 run: ## install what is missing, build, run `tocsin dev $(ARGS)`: make run SERVER=mysql ARGS="--tasks 500 --exit"
 	@scripts/install-deps.sh run
 	@$(MAKE) --no-print-directory build
-	@exec bin/tocsin dev $(ARGS)
+	@exec bin/tocsin dev --rules deploy/prometheus $(ARGS)
+
+observe: ## run `tocsin dev` under a load that fails in part, watched by Prometheus, which it installs: make observe ARGS="--load 200"
+	@scripts/install-deps.sh observe
+	@$(MAKE) --no-print-directory build
+	@exec bin/tocsin dev --load 50 --servers 2 --nodes 3 --rules deploy/prometheus $(ARGS)
 
 build: ## build bin/tocsin
 	@mkdir -p bin

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Installs what `make run`, `make test` and `make bench-peers` need and is missing; says nothing if nothing is.
+# Installs what `make run`, `make test`, `make observe` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server, etcd
-#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime
+#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus
+#   scripts/install-deps.sh observe MariaDB's server, etcd, Prometheus
 #   scripts/install-deps.sh peers   the servers, PostgreSQL, Redis, beanstalkd
 #
 #   TOCSIN_TEST_SERVER   in place of MariaDB's server, one that scripts/install-server.sh installs
@@ -62,6 +63,8 @@ has_compiler() {
 # Some tests run a server whose clock is wrong.
 has_faketime() { [ -n "$(find /usr/lib -name libfaketimeMT.so.1 2>/dev/null | head -n 1)" ]; }
 
+has_prometheus() { find_program prometheus; }
+
 # In PATH, or among Debian's PostgreSQL versions: the same places as bench/peers/daemon.
 has_peer() { command -v "$1" >/dev/null || [ -n "$(find /usr/lib/postgresql/*/bin /usr/sbin /usr/local/sbin /usr/local/bin -name "$1" 2>/dev/null | head -n 1)" ]; }
 
@@ -69,6 +72,7 @@ has_peer() { command -v "$1" >/dev/null || [ -n "$(find /usr/lib/postgresql/*/bi
 missing() {
 	[ -n "$(other_server)" ] || has_server || echo mariadb-server-core
 	has_etcd || echo etcd-server
+	case $1 in test | observe) has_prometheus || echo prometheus ;; esac
 	if [ "$1" = test ]; then
 		has_client || echo mariadb-client-core
 		has_dump || echo mariadb-client
@@ -122,11 +126,18 @@ install() {
 	apt update && apt install -y --no-install-recommends $(package_names "$@")
 }
 
+# Says that package $1 started a service $2 on port $3, if it did.
+tell_service() {
+	if systemctl is-active --quiet "$2" 2>/dev/null; then
+		say "the package $1 also started a service on port $3; if you don't need it: systemctl disable --now $2"
+	fi
+}
+
 # The target of the Makefile that wants $1.
 target() { if [ "$1" = peers ]; then echo bench-peers; else echo "$1"; fi; }
 
 main() {
-	case "${1:-test}" in run | test | peers) ;; *) fail "want run, test or peers, not $1" ;; esac
+	case "${1:-test}" in run | test | peers | observe) ;; *) fail "want run, test, peers or observe, not $1" ;; esac
 	check_go
 	[ -z "$(other_server)" ] || scripts/install-server.sh "$(other_server)" >/dev/null
 	# shellcheck disable=SC2046 # one word a package
@@ -134,7 +145,7 @@ main() {
 	goal=$1
 	shift
 	[ $# -gt 0 ] || return 0
-	command -v apt-get >/dev/null || fail "missing for make $(target "$goal"), and there is no apt-get here: install $* (named as in Debian), e.g. from https://mariadb.org/download/ and https://etcd.io/docs/latest/install/"
+	command -v apt-get >/dev/null || fail "missing for make $(target "$goal"), and there is no apt-get here: install $* (named as in Debian), e.g. from https://mariadb.org/download/, https://etcd.io/docs/latest/install/ and https://prometheus.io/download/"
 	as_root true || fail "missing for make $(target "$goal"), and only root may install it: apt-get install --no-install-recommends $*"
 	say "apt-get install $*"
 	added=" $* "
@@ -143,12 +154,8 @@ main() {
 	set -- $(missing "$goal")
 	[ $# -eq 0 ] || fail "installed, and still not found: $*"
 	# Tocsin starts servers of its own, on other ports.
-	case $added in *" etcd-server "*)
-		if systemctl is-active --quiet etcd 2>/dev/null; then
-			say "the package etcd-server also started a service on 127.0.0.1:2379; if you don't need it: systemctl disable --now etcd"
-		fi
-		;;
-	esac
+	case $added in *" etcd-server "*) tell_service etcd-server etcd 2379 ;; esac
+	case $added in *" prometheus "*) tell_service prometheus prometheus 9090 ;; esac
 }
 
 main "$@"

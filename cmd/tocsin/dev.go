@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
@@ -24,11 +25,12 @@ var serverUsage = "the private server: " + devserver.ProductNames() + "; scripts
 
 // devFlags are those of `tocsin dev`.
 type devFlags struct {
-	tasks, nodes                  int
-	layout, server                string
+	tasks, nodes, servers, load   int
+	layout, server, rules         string
 	over                          time.Duration
-	exit, etcd                    bool
+	exit, etcd, prometheus        bool
 	mysqlPort, etcdPort, httpPort int
+	prometheusPort                int
 }
 
 func newDev(a *app) *cobra.Command {
@@ -37,7 +39,11 @@ func newDev(a *app) *cobra.Command {
 		Use: "dev", Short: "Run everything on this machine and deliver sample tasks", Args: noArgs,
 		Long: `Starts a private MariaDB or MySQL, etcd (unless --etcd=false), nodes and a small HTTP
 receiver, adds sample tasks of two biz types due over the next seconds, and sums up what
-became of them. It then stays up until Ctrl-C; nothing is left behind.`,
+became of them. It then stays up until Ctrl-C; nothing is left behind. If Prometheus is
+installed, it collects the metrics of all parts.
+
+With --load it goes on adding tasks, also of biz types that fail, hang, have a low rate, are
+paused or have no handler; it sweeps every 10 seconds, and purges and audits each minute.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
 	}
 	c.Flags().IntVar(&f.tasks, "tasks", 1000, "sample tasks")
@@ -47,7 +53,12 @@ became of them. It then stays up until Ctrl-C; nothing is left behind.`,
 	c.Flags().DurationVar(&f.over, "over", 10*time.Second, "the span over which the sample tasks are due")
 	c.Flags().BoolVar(&f.exit, "exit", false, "stop when all are delivered; exit code 1 if any is not within a minute")
 	c.Flags().BoolVar(&f.etcd, "etcd", true, "start etcd, in which nodes own tables; --etcd=false: one database server is all, and every node claims each row")
-	c.Flags().IntVar(&f.mysqlPort, "mysql-port", 0, "port of the database server; 0: a free one")
+	c.Flags().IntVar(&f.load, "load", 0, "tasks to add each second after the sample tasks, until Ctrl-C")
+	c.Flags().IntVar(&f.servers, "servers", 1, "database servers, among which the databases are divided")
+	c.Flags().BoolVar(&f.prometheus, "prometheus", true, "start Prometheus if it is installed, unless --exit is given")
+	c.Flags().IntVar(&f.prometheusPort, "prometheus-port", 0, "port of Prometheus; 0: a free one")
+	c.Flags().StringVar(&f.rules, "rules", "", "folder whose files *.rules.yaml Prometheus loads, such as deploy/prometheus")
+	c.Flags().IntVar(&f.mysqlPort, "mysql-port", 0, "port of the first database server; 0: a free one")
 	c.Flags().IntVar(&f.etcdPort, "etcd-port", 0, "port of etcd; 0: a free one")
 	c.Flags().IntVar(&f.httpPort, "http-port", 0, "port of the HTTP receiver; 0: a free one")
 	return c
@@ -66,6 +77,12 @@ func (f devFlags) validate() (tocsin.Layout, error) {
 		return l, usage("--nodes %d: want 1 to 64", f.nodes)
 	case f.over < 0 || f.over > time.Hour:
 		return l, usage("--over %s: want 0s to 1h", f.over)
+	case f.servers < 1 || f.servers > min(l.Databases, 8):
+		return l, usage("--servers %d: want 1 to %d, as there are %d databases", f.servers, min(l.Databases, 8), l.Databases)
+	case f.load < 0 || f.load > 1000:
+		return l, usage("--load %d: want 0 to 1000", f.load)
+	case f.load > 0 && f.exit:
+		return l, usage("--load goes on until Ctrl-C: leave --exit out")
 	}
 	if _, err := devserver.ParseProduct(f.server); err != nil {
 		return l, usage("--server: %w", err)
@@ -91,17 +108,22 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	}
 	view := newDevView(a)
 	c, err := devcluster.Start(ctx, devcluster.Options{
-		Layout: layout, Server: devserver.Product(f.server), Nodes: f.nodes, Version: version, Progress: view.progress, OnDelivery: view.delivery,
+		Layout: layout, Server: devserver.Product(f.server), Servers: f.servers, Nodes: f.nodes, Demo: f.load > 0, Version: version, Progress: view.progress, OnDelivery: view.delivery,
 		NoEtcd: !f.etcd, MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
 	})
 	if err != nil {
 		return interrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
+	watcher, err := f.watch(ctx, c)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
 	summary, err := runSamples(ctx, c, f, view)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
+	summary.Prometheus = watcher
 	view.end()
 	if err := a.print(summary, func(w io.Writer) { fmt.Fprint(w, "\n", summary) }); err != nil {
 		return err
@@ -109,7 +131,27 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	if f.exit {
 		return verdict(summary)
 	}
-	return a.stayUp(ctx, c, view)
+	return a.stayUp(ctx, c, f, view)
+}
+
+// watch starts Prometheus and returns its URL; "" if there is none, or if it would have nothing to watch for long.
+func (f devFlags) watch(ctx context.Context, c *devcluster.Cluster) (url string, err error) {
+	if f.exit || !f.prometheus {
+		return "", nil
+	}
+	opts := devcluster.WatchOptions{Port: f.prometheusPort}
+	if f.rules != "" {
+		rules, err := filepath.Abs(filepath.Join(f.rules, "*.rules.yaml"))
+		if err != nil {
+			return "", err
+		}
+		opts.Rules = []string{rules}
+	}
+	url, err = c.Watch(ctx, opts)
+	if errors.Is(err, devserver.ErrNoPrometheus) {
+		return "", nil
+	}
+	return url, err
 }
 
 // interrupted makes the error of a Ctrl-C say so.
@@ -143,8 +185,8 @@ func verdict(s devcluster.Summary) error {
 	return fmt.Errorf("%d of %d tasks delivered within a minute, %d early", s.Delivered, s.Tasks, s.Early)
 }
 
-// stayUp shows how to use the cluster from a second terminal until ctx ends.
-func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, view *devView) error {
+// stayUp shows how to use the cluster from a second terminal, and keeps the load up, until ctx ends.
+func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, view *devView) error {
 	dir, err := os.MkdirTemp("", "tocsin-dev-")
 	if err != nil {
 		return fmt.Errorf("folder for the config: %w", err)
@@ -157,9 +199,39 @@ func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, view *devView) 
 	if !a.json {
 		name, value := devcluster.Secret()
 		fmt.Fprintf(a.out, devHint, programName(), path, name, value, c.MySQLPort())
+		fmt.Fprint(a.out, f.closing(c))
 	}
-	view.follow()
-	return c.Wait(ctx)
+	if f.load == 0 {
+		view.follow()
+		return c.Wait(ctx)
+	}
+	g, work := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return c.Demo(work, devcluster.DemoOptions{Rate: f.load, Sweep: demoSweep, Upkeep: demoUpkeep})
+	})
+	g.Go(func() error { return c.Wait(work) })
+	return g.Wait()
+}
+
+// How often a demo sweeps, and how often it purges and audits.
+const (
+	demoSweep  = 10 * time.Second
+	demoUpkeep = time.Minute
+)
+
+// closing ends the hint.
+func (f devFlags) closing(c *devcluster.Cluster) string {
+	text := "Deliveries appear here."
+	if f.load > 0 {
+		text = fmt.Sprintf("%d tasks are added each second; deliveries are not shown.", f.load)
+	}
+	switch url := c.WatcherURL(); {
+	case url != "":
+		text = "Prometheus collects the metrics: " + url + "\n\n" + text
+	case f.prometheus:
+		text = "The metrics are not collected: " + devserver.ErrNoPrometheus.Error() + "\n\n" + text
+	}
+	return "\n" + text + " Ctrl-C stops everything and leaves nothing behind.\n"
 }
 
 // programName is how the second terminal calls this program.
@@ -182,6 +254,4 @@ It is still up. From a second terminal, paste for example:
   tocsin cluster nodes
 
 Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
-
-Deliveries appear here. Ctrl-C stops everything and leaves nothing behind.
 `

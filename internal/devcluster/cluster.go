@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
@@ -16,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/tocsinprom"
 )
 
 // Group is the nodes' group and ClusterID the cluster's id.
@@ -35,13 +35,15 @@ const (
 type Options struct {
 	Layout     tocsin.Layout
 	Nodes      int               // at least 1
-	Server     devserver.Product // of the database server; "": its zero value
-	MySQLPort  int
+	Server     devserver.Product // of the database servers; "": its zero value
+	Servers    int               // database servers, at most one for each database; 0: 1
+	MySQLPort  int               // of the first
 	EtcdPort   int
 	NoEtcd     bool                                // every node claims each row; else etcd is started, and nodes own tables
 	HTTPPort   int                                 // of the receiver
 	Version    string                              // shown in `cluster nodes`
 	Progress   func(stage string, done, total int) // while the schema is made; nil: nobody looks
+	Demo       bool                                // with the biz types of Demo
 	OnDelivery func(Delivery)                      // called concurrently, must be quick; nil: nobody looks
 	Logger     zerolog.Logger
 }
@@ -53,9 +55,12 @@ type Cluster struct {
 
 	opts     Options
 	config   tocsin.Config
-	maria    *devserver.MariaDB
+	servers  []*devserver.MariaDB
+	dir      string // of the servers, if there are several; "": each has one of its own
 	etcd     *devserver.Etcd
 	receiver *receiver
+	page     *page
+	watcher  *devserver.Prometheus // nil unless Watch has started it
 	nodes    []*node.Node
 	names    []string
 	phases   Phases
@@ -94,28 +99,14 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 	if c.receiver, err = startReceiver(c.opts.HTTPPort, secretValue, c.Recorder); err != nil {
 		return err
 	}
-	maria := devserver.MariaDBConfig{Product: c.opts.Server, Port: c.opts.MySQLPort}
-	maria.Memory, maria.RedoLog = memory(c.opts.Layout)
-	if c.maria, err = devserver.StartMariaDB(ctx, maria); err != nil {
+	if c.page, err = startPage(); err != nil {
 		return err
 	}
-	if !c.opts.NoEtcd {
-		if c.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{ClientPort: c.opts.EtcdPort}); err != nil {
-			return err
-		}
+	if err := c.startDatabases(ctx); err != nil || c.opts.NoEtcd {
+		return err
 	}
-	c.config = tocsin.Config{
-		Layout: c.opts.Layout, Cluster: ClusterID,
-		Servers: []tocsin.Server{{Name: "dev", DSN: c.maria.DSN(), MaxConns: 64}},
-	}
-	return nil
-}
-
-// memory sizes the buffer pool so that the few pages which even an empty
-// table has stay in memory, 8192 tables' too, and the log for their changes.
-func memory(l tocsin.Layout) (pool, log int) {
-	const perTable = 192 << 10 // bytes: a dozen pages
-	return 128<<20 + l.Total()*perTable, 64<<20 + l.Total()*perTable/2
+	c.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{ClientPort: c.opts.EtcdPort})
+	return err
 }
 
 func (c *Cluster) makeSchema(ctx context.Context) error {
@@ -129,18 +120,30 @@ func (c *Cluster) makeSchema(ctx context.Context) error {
 	if _, err = biztype.Apply(ctx, c.config, c.policies()); err != nil {
 		return err
 	}
-	c.Client, err = tocsin.Open(ctx, c.config)
+	observed := c.config
+	if observed.Observe, err = tocsinprom.Observe(c.page.registry(pageServices)); err != nil {
+		return err
+	}
+	c.Client, err = tocsin.Open(ctx, observed)
 	return err
 }
 
-// policies are the two sample biz types: a Go handler and an HTTP callback.
+// policies are the two sample biz types, a Go handler and an HTTP callback, and those of a demo.
 func (c *Cluster) policies() []biztype.Policy {
-	return []biztype.Policy{
+	samples := []biztype.Policy{
 		{Name: OrderClose.Name(), Number: 1, Group: Group, Timeout: biztype.Duration(10 * time.Second)},
 		{Name: CouponRemind.Name(), Number: 2, Group: Group, Timeout: biztype.Duration(10 * time.Second), Webhook: &biztype.Webhook{
 			URL: c.receiver.URL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"},
 		}},
 	}
+	if !c.opts.Demo {
+		return samples
+	}
+	all := append(samples, c.demoPolicies()...)
+	for i := range all {
+		all[i].Retention = biztype.Duration(demoRetention)
+	}
+	return all
 }
 
 func (c *Cluster) startNodes(ctx context.Context) error {
@@ -161,20 +164,37 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	return c.await(ctx, c.balanced)
 }
 
-// newNode makes one whose handler notes which node it ran on.
+// newNode makes one whose handlers note which node they ran on.
 func (c *Cluster) newNode(i int) (*node.Node, string, error) {
 	name := fmt.Sprintf("node-%d", i+1)
-	var handlers node.Handlers
-	node.Handle(&handlers, OrderClose, func(_ context.Context, t *tocsin.Task[Order]) error {
+	cfg := c.nodeConfig(name)
+	cfg.Registerer = c.page.process(name)
+	n, err := node.New(cfg, c.handlers(name))
+	return n, name, err
+}
+
+func (c *Cluster) nodeConfig(name string) node.Config {
+	cfg := node.Config{
+		Tables: c.config, Ownership: c.ownership(), Etcd: assign.EtcdConfig{Endpoints: c.endpoints()},
+		Group: Group, Name: name, Version: c.opts.Version, Logger: c.opts.Logger, Getenv: getenv,
+	}
+	if c.opts.Demo {
+		cfg.SweepGrace = demoGrace
+	}
+	return cfg
+}
+
+// handlers returns those of one process.
+func (c *Cluster) handlers(name string) *node.Handlers {
+	var all node.Handlers
+	node.Handle(&all, OrderClose, func(_ context.Context, t *tocsin.Task[Order]) error {
 		c.Recorder.record(t.Info, name)
 		return nil
 	})
-	n, err := node.New(node.Config{
-		Tables: c.config, Ownership: c.ownership(), Etcd: assign.EtcdConfig{Endpoints: c.endpoints()},
-		Group: Group, Name: name, Version: c.opts.Version, Logger: c.opts.Logger,
-		Registerer: prometheus.NewRegistry(), Getenv: getenv,
-	}, &handlers)
-	return n, name, err
+	if c.opts.Demo {
+		handleDemo(&all)
+	}
+	return &all
 }
 
 // ownership says who may start a row.
@@ -257,17 +277,20 @@ func (c *Cluster) Stop() error {
 		c.endNodes()
 		c.running.Wait()
 	}
+	if c.watcher != nil {
+		errs = append(errs, c.watcher.Stop())
+	}
 	if c.Client != nil {
 		errs = append(errs, c.Client.Close())
 	}
 	if c.receiver != nil {
 		errs = append(errs, c.receiver.stop())
 	}
+	if c.page != nil {
+		errs = append(errs, c.page.stop())
+	}
 	if c.etcd != nil {
 		errs = append(errs, c.etcd.Stop())
 	}
-	if c.maria != nil {
-		errs = append(errs, c.maria.Stop())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.stopDatabases())...)
 }

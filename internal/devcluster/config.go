@@ -3,6 +3,7 @@ package devcluster
 import (
 	"fmt"
 	"os"
+	"strings"
 )
 
 // configText is the config file of a cluster, for a second terminal.
@@ -13,8 +14,12 @@ layout:
   tables: %d
   ownership: %s
 servers:
-  - name: dev
+`
+
+// serverText is added for each server.
+const serverText = `  - name: %s
     dsn: %s
+    databases: [%s]
 `
 
 // etcdText is added if there is one.
@@ -24,7 +29,10 @@ const etcdText = `etcd:
 
 // WriteConfig writes a config file with which other commands reach the cluster.
 func (c *Cluster) WriteConfig(path string) error {
-	text := fmt.Sprintf(configText, ClusterID, c.opts.Layout.Databases, c.opts.Layout.Tables, c.ownership(), c.maria.DSN())
+	text := fmt.Sprintf(configText, ClusterID, c.opts.Layout.Databases, c.opts.Layout.Tables, c.ownership())
+	for _, server := range c.config.Servers {
+		text += fmt.Sprintf(serverText, server.Name, server.DSN, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(server.Databases), "[]")), ", "))
+	}
 	if c.etcd != nil {
 		text += fmt.Sprintf(etcdText, c.etcd.Endpoint())
 	}
@@ -34,8 +42,8 @@ func (c *Cluster) WriteConfig(path string) error {
 	return nil
 }
 
-// MySQLPort is where MariaDB listens on 127.0.0.1, for a SQL client.
-func (c *Cluster) MySQLPort() int { return c.maria.Port() }
+// MySQLPort is where the first server listens on 127.0.0.1, for a SQL client.
+func (c *Cluster) MySQLPort() int { return c.servers[0].Port() }
 
 // Secret is the environment variable by which another process signs the sample
 // callbacks: a sweep from a second terminal, say.

@@ -59,6 +59,11 @@ func startReceiver(port int, secret string, rec *Recorder) (*receiver, error) {
 // URL is where callbacks go.
 func (r *receiver) URL() string { return "http://" + r.listener.Addr().String() + "/tasks" }
 
+// HangURL is where callbacks go that get no answer while their caller waits.
+func (r *receiver) HangURL() string { return "http://" + r.listener.Addr().String() + hangs }
+
+const hangs = "/hang"
+
 // ServeHTTP takes one callback.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody))
@@ -68,6 +73,10 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	if err := r.verify.Verify(body, req.Header); err != nil {
 		http.Error(w, "wrong signature", http.StatusUnauthorized)
+		return
+	}
+	if req.URL.Path == hangs {
+		<-req.Context().Done()
 		return
 	}
 	var c callback

@@ -26,6 +26,8 @@ type Summary struct {
 	Layout    string        `json:"layout"`              //
 	Seconds   Phases        `json:"seconds"`             //
 
+	Prometheus string `json:"prometheus,omitempty"` // its URL, if it watches
+
 	tables string // what a node does with its tables
 }
 

@@ -1,4 +1,4 @@
-// Package devserver runs private servers for development, tests and benchmarks: a MariaDB or MySQL, and an etcd, each
+// Package devserver runs private servers for development, tests and benchmarks: a MariaDB or MySQL, an etcd, a Prometheus, each
 // in a process of its own. They listen on the loopback interface only and have no passwords; etcd may be made to want TLS.
 //
 // MariaDB and etcd (3.4 or newer) are found in PATH and in the sbin folders an ordinary user's PATH lacks, a MySQL and a

@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"internal/mysql":         {},
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
-	"internal/devcluster":    {".", "assign", "biztype", "ddl", "dispatcher", "node", "store", "internal/..."},
+	"internal/devcluster":    {".", "assign", "auditor", "biztype", "ddl", "dispatcher", "node", "purger", "store", "tocsinprom", "internal/..."},
 	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "internal/devserver", "internal/wait"},
 	"internal/chaos/...":     {"internal/chaos"},
 	"internal/dashboards":    {},

@@ -1,0 +1,81 @@
+package devcluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/purger"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// startUpkeep sweeps, purges and audits until ctx ends; ended waits for that and returns what ended before.
+func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func() error, err error) {
+	files, err := c.page.textfiles()
+	if err != nil {
+		return nil, err
+	}
+	tables, err := store.Connect(ctx, c.config)
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.WrapRegistererWith(prometheus.Labels{"cluster": ClusterID}, c.page.registry(pageUpkeep))
+	cfg := c.nodeConfig("sweeper")
+	cfg.Registerer = registry
+	sweeper, err := node.New(cfg, c.handlers("sweeper"))
+	if err != nil {
+		return nil, errors.Join(err, tables.Close())
+	}
+	purge, err := purger.New(purger.Config{
+		Tables: tables, Bells: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
+		Policies:   func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, c.config) },
+		Logger:     c.opts.Logger,
+		Registerer: registry,
+	})
+	if err != nil {
+		return nil, errors.Join(err, tables.Close())
+	}
+	var group sync.WaitGroup
+	var swept error
+	group.Go(func() { swept = sweeper.SweepOn(ctx, "@every "+opts.Sweep.String()) })
+	group.Go(func() {
+		schedule.Each(ctx, every(opts.Upkeep), func(ctx context.Context) {
+			_, _ = purge.Purge(ctx) // its metrics tell
+			c.audit(ctx, tables, files)
+		})
+	})
+	return func() error {
+		group.Wait()
+		return errors.Join(swept, tables.Close())
+	}, nil
+}
+
+// every is a schedule.
+type every time.Duration
+
+// Next implements schedule.Schedule.
+func (e every) Next(after time.Time) time.Time { return after.Add(time.Duration(e)) }
+
+// audit writes what an audit finds, as tocsin audit --textfile does.
+func (c *Cluster) audit(ctx context.Context, tables *store.Store, files string) {
+	policies, err := biztype.Load(ctx, c.config)
+	if err != nil {
+		return
+	}
+	audit, err := auditor.New(auditor.Config{
+		Tables: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf, ServerOf: tables.ServerOf,
+		Layout: tables.Layout(), Policies: policies, Grace: demoGrace,
+	})
+	if err != nil {
+		return
+	}
+	report, err := audit.Audit(ctx)
+	_ = auditor.WriteTextfile(files, "tocsin_audit", prometheus.Labels{"cluster": ClusterID}, report, err) // shown as an old time
+}
