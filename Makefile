@@ -23,7 +23,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers deploy-check dashboards clean
+.PHONY: help run observe build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -131,6 +131,10 @@ deploy-check: ## have systemd-analyze, Helm and Kubernetes' types look at deploy
 
 dashboards: ## write deploy/grafana/dashboards, after a change in internal/dashboards
 	go run ./internal/dashboards/gen deploy/grafana/dashboards
+
+pictures: ## draw what the dashboards show of a demo into bin/pictures, not in Grafana; or of ARGS="-prometheus http://127.0.0.1:9090 -over 1h"
+	@scripts/install-deps.sh observe
+	go run ./internal/dashboards/pictures $(ARGS)
 
 clean: ## remove what build and run made
 	rm -rf bin

@@ -120,7 +120,7 @@ func bizTypeLanes() []panel {
 		queries: []query{{`sum by (biz_type) (tocsin_node_biz_type_lacking{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
 	}, {
 		title: "Tasks added by services", look: stacked, unit: perSec,
-		means:   "What comes in, if the metrics of the services are collected. new: added. existing: their dedup_key was there. failed: not added, or not known to be.",
+		means:   "What comes in, if the metrics of the services are collected. new: added. existing: their dedup_key was there. failed: not added, or not known to be; without a biz type if there is none of that name.",
 		queries: []query{{`sum by (biz_type, result) (rate(tocsin_client_tasks_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: {{result}}"}},
 	}}
 }

@@ -37,9 +37,9 @@ func overviewNow() []panel {
 		means:   "Share of the attempts of the last 5 minutes that failed.",
 		queries: []query{{`(sum(rate(tocsin_dispatcher_failures_total[5m])) or vector(0)) / sum(rate(tocsin_dispatcher_attempts_total[5m]))`, ""}},
 	}, {
-		title: "Dead tasks", look: number, unit: count, limits: limits{1, 1000}, runbook: "TocsinTasksDie",
-		means:   "Tasks that failed for the last time and wait for somebody: tocsin task dead lists them, tocsin task redrive revives them. Counted every ten minutes.",
-		queries: []query{{`sum(max by (cluster, biz_type) (tocsin_backlog_dead))`, ""}},
+		title: "Became dead in an hour", look: number, unit: count, limits: limits{1, 100}, runbook: "TocsinTasksDie",
+		means:   "Tasks that were given up and wait for somebody: tocsin task dead lists them, tocsin task redrive revives them. The dashboard Biz type has all that there are.",
+		queries: []query{{`sum(increase(tocsin_dispatcher_attempts_total{verb="bury"}[1h]))`, ""}},
 	}}
 }
 

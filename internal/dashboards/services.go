@@ -44,7 +44,7 @@ func servicesCalls() []panel {
 func servicesTasks() []panel {
 	return []panel{{
 		title: "Tasks added", look: stacked, unit: perSec,
-		means:   "new: added. existing: a task with the same dedup_key was there. failed: not added, or not known to be. Those of AddTx are new even if the transaction is rolled back.",
+		means:   "new: added. existing: a task with the same dedup_key was there. failed: not added, or not known to be; without a biz type if there is none of that name. Those of AddTx are new even if the transaction is rolled back.",
 		queries: []query{{`sum by (biz_type, result) (rate(tocsin_client_tasks_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: {{result}}"}},
 	}, {
 		title: "Tasks done", look: stacked, unit: perSec,

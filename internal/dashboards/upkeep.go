@@ -39,9 +39,9 @@ func upkeepRuns() []panel {
 		title: "Last run did all its work", look: states, unit: count, states: []state{{"no", red}, {"yes", green}}, runbook: "TocsinSweepNotRun",
 		means: "The exit code was 0. A sweep that leaves tasks, and an audit that finds a fault, did not.",
 		queries: []query{
-			{`min(tocsin_sweeper_last_ok)`, "sweep"},
-			{`min(tocsin_purger_last_ok)`, "purge"},
-			{`min(tocsin_auditor_last_ok)`, "audit"},
+			{`min(tocsin_sweeper_last_ok and tocsin_sweeper_last_run_timestamp_seconds > 0)`, "sweep"},
+			{`min(tocsin_purger_last_ok and tocsin_purger_last_run_timestamp_seconds > 0)`, "purge"},
+			{`min(tocsin_auditor_last_ok and tocsin_auditor_last_run_timestamp_seconds > 0)`, "audit"},
 		},
 	}, {
 		title: "How long the last run took", unit: seconds,
