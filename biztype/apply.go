@@ -197,11 +197,41 @@ func readServer(ctx context.Context, cfg tocsin.Config, s *mysql.Server) (found 
 	return found, failed
 }
 
+// Stored is a policy as it stands in the databases.
+type Stored struct {
+	Policy
+	Revision uint64    `json:"revision"` // of the type
+	Changed  time.Time `json:"changed"`  // when it was last written, by the database's clock
+}
+
 // Load reads the stored policies, ordered by number: of each type the highest
 // revision in the databases that answer and are the config's. It fails only if there
 // is no such database, or if a stored policy can't be read. Zeros stay zero, see
 // Policy.WithDefaults.
 func Load(ctx context.Context, cfg tocsin.Config) ([]Policy, error) {
+	latest, err := loadAll(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return decodeAll(latest)
+}
+
+// LoadStored is Load, with when each policy was last changed.
+func LoadStored(ctx context.Context, cfg tocsin.Config) ([]Stored, error) {
+	latest, err := loadAll(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := decodeAll(latest)
+	all := make([]Stored, len(policies))
+	for i, p := range policies {
+		all[i] = Stored{p, latest[p.Number].Revision, latest[p.Number].Modified}
+	}
+	return all, err
+}
+
+// loadAll reads the highest revision of each type.
+func loadAll(ctx context.Context, cfg tocsin.Config) (map[uint64]row, error) {
 	servers, err := openServers(cfg, 1)
 	if err != nil {
 		return nil, err
@@ -215,7 +245,7 @@ func Load(ctx context.Context, cfg tocsin.Config) ([]Policy, error) {
 	for _, d := range databases {
 		merge(latest, slices.Collect(maps.Values(d.rows)))
 	}
-	return decodeAll(latest)
+	return latest, nil
 }
 
 // merge takes what is newer into latest and reports whether anything was.

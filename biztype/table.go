@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -16,7 +17,7 @@ import (
 
 // selectTypes reads all biz types of one database.
 const selectTypes = `SELECT /* tocsin biz read */
-    number, name, group_name, policy, revision
+    number, name, group_name, policy, revision, gmt_modified
 FROM {database}.biz_type
 ORDER BY number`
 
@@ -87,6 +88,8 @@ type row struct {
 	Group    string `db:"group_name"`
 	Policy   string `db:"policy"` // JSON
 	Revision uint64 `db:"revision"`
+
+	Modified time.Time `db:"gmt_modified"` // zero in a row that is to be written
 }
 
 // newRow gives the row of a policy, without a revision.

@@ -90,7 +90,7 @@ var roles = []Role{
 		},
 	},
 	{
-		Name: "read-only", Does: "every command that only reads: tocsin task get and list, biz list, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
+		Name: "read-only", Does: "every command that only reads: tocsin task get, list and why, biz list, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,
 			"mark": selected, taskFile: selected,

@@ -73,6 +73,7 @@ type LaneReport struct {
 	BizType string `json:"biz_type"`
 	State   State  `json:"state"`
 	Queued  int    `json:"queued"`  // ids in the due queues
+	Ready   int    `json:"ready"`   // rows that are due, and loaded, and wait for a slot or for the rate
 	Running int    `json:"running"` // slots in use
 	Limit   int    `json:"limit"`   // slots
 
@@ -123,7 +124,7 @@ func (k *kind) report() LaneReport {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rule.Load()
-	report := LaneReport{BizType: r.policy.Name, State: Open, Running: k.running, Limit: r.policy.Concurrency, FullSince: k.fullSince}
+	report := LaneReport{BizType: r.policy.Name, State: Open, Ready: k.waiting, Running: k.running, Limit: r.policy.Concurrency, FullSince: k.fullSince}
 	switch {
 	case r.lacked:
 		report.State = Lacking

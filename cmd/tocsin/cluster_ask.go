@@ -40,12 +40,29 @@ func (a *app) asker() asker {
 
 // ask reads a status page; one that says 503 has a report too.
 func (as asker) ask(ctx context.Context, address string) (*node.Report, error) {
+	return as.report(ctx, address, "/status")
+}
+
+// report is ask for a path with parameters.
+func (as asker) report(ctx context.Context, address, path string) (*node.Report, error) {
+	var report node.Report
+	_, err := as.get(ctx, address, path, func(body io.Reader) error {
+		return json.NewDecoder(io.LimitReader(body, maxReport)).Decode(&report)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &report, nil
+}
+
+// get reads one page, and returns its header.
+func (as asker) get(ctx context.Context, address, path string, read func(io.Reader) error) (http.Header, error) {
 	if as.failed != nil {
 		return nil, as.failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, as.scheme+"://"+address+"/status", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, as.scheme+"://"+address+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -60,9 +77,8 @@ func (as asker) ask(ctx context.Context, address string) (*node.Report, error) {
 	if resp.StatusCode == http.StatusUnauthorized {
 		return nil, errors.New("the status page wants another token: set node.status in the config as its node has it")
 	}
-	var report node.Report
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReport)).Decode(&report); err != nil {
+	if err := read(resp.Body); err != nil {
 		return nil, fmt.Errorf("no status page: %w", err)
 	}
-	return &report, nil
+	return resp.Header, nil
 }

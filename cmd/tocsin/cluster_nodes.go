@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,10 +60,8 @@ that a node looks at first, and LEASE LEFT is when it counts as gone unless it i
 	only := groupFlag(cmd)
 	ask := cmd.Flags().StringSlice("ask", nil, "addresses of status pages to ask, host:port")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		for _, address := range *ask {
-			if _, _, err := net.SplitHostPort(address); err != nil {
-				return usage("--ask %q: want host:port", address)
-			}
+		if err := checkAddresses("--ask", *ask); err != nil {
+			return err
 		}
 		groups, err := a.allNodes(cmd.Context(), *only, *ask)
 		if err != nil && len(groups) == 0 {

@@ -205,6 +205,6 @@ func (u *roleUser) actCancel() error {
 
 func (u *roleUser) actRead() error {
 	id := u.addOne("order.close").String()
-	return u.runAll("task get "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "cluster nodes", "cluster tables",
+	return u.runAll("task get "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "cluster nodes", "cluster tables",
 		"ddl verify", "ddl plan --migrate", "ddl restore-check", "audit", "sweep --dry-run", "purge --dry-run")
 }

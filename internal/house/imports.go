@@ -51,6 +51,7 @@ var mayImport = map[string][]string{
 	"internal/alarm":         {},
 	"internal/name":          {},
 	"internal/wait":          {},
+	"internal/why":           {".", "assign", "biztype", "dispatcher", "health", "node"},
 	"internal/tablewalk":     {"duequeue", "store"},
 	"internal/...":           {".", "biztype", "ddl", "store", "internal/..."},
 	"bench":                  {"..."},

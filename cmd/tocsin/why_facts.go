@@ -1,0 +1,284 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/why"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+const (
+	factWithin = 4 * time.Second // one answer of servers or etcd
+	othersLate = time.Second     // for servers that do not hold the task, after its own has answered
+	mostPages  = 8               // status pages of nodes that stand in
+)
+
+// inquiry reads what is known of one task.
+type inquiry struct {
+	*app
+	file   config.File
+	cfg    tocsin.Config
+	db     *store.Store
+	server int
+	number uint64 // of the task's biz type
+	facts  why.Facts
+}
+
+// why reads what is known of a task, and explains it.
+func (a *app) why(ctx context.Context, id tocsin.JobID, ask []string) (why.Answer, error) {
+	q, err := a.inquire(id)
+	if err != nil {
+		return why.Answer{}, err
+	}
+	defer q.db.Close()
+	var both sync.WaitGroup
+	both.Go(func() { q.policies(ctx) })
+	both.Go(func() { q.row(ctx) })
+	both.Wait()
+	q.nameType()
+	if task := q.facts.Task; task == nil && q.facts.Unread == nil || task != nil && task.Status.Final() {
+		return why.Explain(q.facts), nil
+	}
+	pages := q.group(ctx)
+	q.pages(ctx, pages, ask)
+	return why.Explain(q.facts), nil
+}
+
+func (a *app) inquire(id tocsin.JobID) (*inquiry, error) {
+	file, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	q := &inquiry{app: a, file: file, cfg: file.Tocsin()}
+	if id.Table() >= q.cfg.Layout.Total() {
+		return nil, noTable(id, q.cfg.Layout)
+	}
+	if q.db, err = store.Open(q.cfg); err != nil {
+		return nil, err
+	}
+	q.server = q.db.ServerOf(id.Table())
+	q.facts = why.Facts{
+		JobID: id, Now: time.Now(), Grace: file.Sweep.Grace.D(),
+		Server: why.Server{
+			Name: q.db.Servers()[q.server], Table: q.cfg.Layout.Table(id.Table()), Database: q.cfg.Layout.Database(q.database(id)),
+		},
+	}
+	q.facts.Group.Open = a.byRows()
+	return q, nil
+}
+
+func (q *inquiry) database(id tocsin.JobID) int { return q.cfg.Layout.DatabaseOf(id.Table()) }
+
+// policies reads the biz types.
+func (q *inquiry) policies(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, factWithin)
+	defer cancel()
+	q.facts.Policies, q.facts.NoTypes = biztype.LoadStored(ctx, q.cfg)
+}
+
+// row reads the task's server and row. The name of its biz type is filled in by nameType.
+func (q *inquiry) row(ctx context.Context) {
+	f := &q.facts
+	seen, err := q.survey(ctx)
+	if err != nil {
+		q.unread(err)
+		return
+	}
+	f.Server.ReadOnly, f.Server.Full = seen.ReadOnly, seen.Full
+	if now := q.db.Now(q.server); now > 0 {
+		f.Now = time.UnixMilli(now).UTC()
+	}
+	if refused := seen.Unusable[q.database(f.JobID)]; refused != nil {
+		q.unread(refused)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, factWithin)
+	defer cancel()
+	rows, err := q.db.Look(ctx, q.server, []tocsin.JobID{f.JobID})
+	switch {
+	case err != nil:
+		q.unread(err)
+	case len(rows) > 0:
+		f.Task, q.number = &rows[0].Info, rows[0].Type
+	}
+}
+
+// unread notes why the row can't be read.
+func (q *inquiry) unread(err error) {
+	f := &q.facts
+	f.Unread, f.Server.Hangs = err, mysql.ClassOf(err) == mysql.Canceled
+	if refused := (*store.Unusable)(nil); errors.As(err, &refused) {
+		f.Server.Refused, f.Server.Older = refused, refused.Older
+	}
+}
+
+// nameType fills in the name of the task's biz type.
+func (q *inquiry) nameType() {
+	if q.facts.Task == nil {
+		return
+	}
+	names := typeNames{}
+	for _, p := range q.facts.Policies {
+		names[p.Number] = p.Name
+	}
+	q.facts.Task.BizType = names.name(q.number)
+}
+
+// survey looks at the task's server, and at the others too: their marks tell whether a database is an older copy.
+func (q *inquiry) survey(ctx context.Context) (own store.Survey, err error) {
+	ctx, cancel := context.WithTimeout(ctx, factWithin)
+	defer cancel()
+	others, enough := context.WithCancel(ctx)
+	defer enough()
+	var looks sync.WaitGroup
+	for server := range q.db.Servers() {
+		if server != q.server {
+			looks.Go(func() { _, _ = q.db.Survey(others, server) })
+		}
+	}
+	if own, err = q.db.Survey(ctx, q.server); err == nil {
+		time.AfterFunc(othersLate, enough)
+	} else {
+		enough()
+	}
+	looks.Wait()
+	if err == nil && len(q.db.Servers()) > 1 {
+		return q.db.Survey(ctx, q.server)
+	}
+	return own, err
+}
+
+// group reads who owns the task's table, and returns the nodes that may have the task. If the row could not be read, these
+// are the table's owners in all groups.
+func (q *inquiry) group(ctx context.Context) []assign.NodeState {
+	f := &q.facts
+	if f.Task != nil {
+		for _, p := range f.Policies {
+			if p.Name == f.Task.BizType {
+				f.Group.Name = p.WithDefaults().Group
+			}
+		}
+	}
+	if f.Task != nil && f.Group.Name == "" {
+		return nil // no policy names its type
+	}
+	ctx, cancel := context.WithTimeout(ctx, factWithin)
+	defer cancel()
+	groups, err := q.nodes(ctx, f.Group.Name)
+	owners := map[string][]string{}
+	if err == nil {
+		owners, err = q.owners(ctx)
+	}
+	f.NoEtcd = err
+	if f.Task == nil {
+		return ownersOf(groups, owners, f.JobID.Table())
+	}
+	for _, g := range groups {
+		if g.Group == f.Group.Name {
+			f.Group.Nodes = g.Nodes
+		}
+	}
+	if of := owners[f.Group.Name]; of != nil {
+		f.Group.Owner = of[f.JobID.Table()]
+	}
+	if f.Group.Owner == "" && !f.Group.Open {
+		last, _ := q.db.Owners(ctx, q.server, f.Group.Name) // what can't be read is not told
+		f.Group.Last = last[f.JobID.Table()]
+	}
+	return q.holders()
+}
+
+// ownersOf returns the nodes that own a table in any group.
+func ownersOf(groups []groupNodes, owners map[string][]string, table int) (nodes []assign.NodeState) {
+	for _, g := range groups {
+		for _, n := range g.Nodes {
+			if of := owners[g.Group]; of != nil && of[table] == n.ID {
+				nodes = append(nodes, n)
+			}
+		}
+	}
+	return nodes
+}
+
+// holders returns the nodes of the group that may have the task: the table's owner, who has claimed it, and if the owner
+// can't deliver it, those that can.
+func (q *inquiry) holders() (nodes []assign.NodeState) {
+	g, task := q.facts.Group, q.facts.Task
+	lacks := slices.ContainsFunc(g.Nodes, func(n assign.NodeState) bool { return n.ID == g.Owner && n.Info.Lacks[task.BizType] != "" })
+	for _, n := range g.Nodes {
+		if n.ID == g.Owner || n.ID == task.ClaimedBy || lacks && slices.Contains(n.Info.Types, task.BizType) {
+			nodes = append(nodes, n)
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b assign.NodeState) int { return cmp.Compare(rank(a, g.Owner), rank(b, g.Owner)) })
+	return nodes[:min(len(nodes), mostPages)]
+}
+
+// rank puts the owner first.
+func rank(n assign.NodeState, owner string) int {
+	if n.ID == owner {
+		return 0
+	}
+	return 1
+}
+
+// errNoPage is why a node can't be asked.
+var errNoPage = errors.New("it publishes no address: give one with --ask")
+
+// pages asks the status pages of nodes, and those at further addresses, all at once.
+func (q *inquiry) pages(ctx context.Context, nodes []assign.NodeState, ask []string) {
+	pages := make([]why.Page, 0, len(nodes)+len(ask))
+	for _, n := range nodes {
+		pages = append(pages, why.Page{Node: n.ID, Address: pageOf(n)})
+	}
+	for _, address := range ask {
+		pages = append(pages, why.Page{Address: address})
+	}
+	as, id := q.asker(), q.facts.JobID.String()
+	var all sync.WaitGroup
+	for i := range pages {
+		p := &pages[i]
+		if p.Address == "" {
+			p.Err = errNoPage
+			continue
+		}
+		all.Go(func() { p.Report, p.Err = as.report(ctx, p.Address, "/status?job_id="+id) })
+	}
+	all.Wait()
+	q.facts.Pages = pages
+}
+
+// pageOf returns the address of a node's status page, "" if it has none. A node that listens on all addresses of its host is
+// asked by its name, which by default is the host's.
+func pageOf(n assign.NodeState) string {
+	host, port, err := net.SplitHostPort(n.Info.Listen)
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = n.ID[:max(strings.LastIndex(n.ID, "-"), 0)]
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// checkAddresses refuses what is no address of a status page.
+func checkAddresses(flag string, addresses []string) error {
+	for _, address := range addresses {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return usage("%s %q: want host:port", flag, address)
+		}
+	}
+	return nil
+}

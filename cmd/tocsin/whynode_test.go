@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/why"
+)
+
+// hanging is a receiver whose callbacks wait until it is told to go on.
+type hanging struct {
+	*httptest.Server
+	begun   chan struct{}
+	release chan struct{}
+}
+
+func newHanging(t *testing.T) *hanging {
+	t.Helper()
+	h := &hanging{begun: make(chan struct{}, 100), release: make(chan struct{})}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		h.begun <- struct{}{}
+		<-h.release
+	}))
+	t.Cleanup(h.Close)
+	t.Cleanup(h.goOn)
+	return h
+}
+
+// goOn lets all callbacks end, now and later.
+func (h *hanging) goOn() {
+	select {
+	case <-h.release:
+	default:
+		close(h.release)
+	}
+}
+
+// waitingTypes are callbacks that wait for a slot, for their rate, for a secret, for a claim.
+const waitingTypes = `biz_types:
+  - {name: slow.hook, number: 1, timeout: 50s, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+  - {name: rated.hook, number: 2, timeout: 50s, rate: 0.001, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+  - {name: signed.hook, number: 3, timeout: 50s, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8], secrets: [TOCSIN_TEST_WHY]}}
+  - {name: strict.hook, number: 4, timeout: 50s, strict: true, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+`
+
+// waitingSite has these types, and tables that are scanned each minute.
+func waitingSite(t *testing.T, s *site) *hanging {
+	t.Helper()
+	h := newHanging(t)
+	s.applyDDL()
+	s.write("biz.yaml", fmt.Sprintf(waitingTypes, h.URL))
+	s.run("biz", "apply", "biz.yaml").ok(t)
+	return h
+}
+
+// adding adds a callback task that is due in some time, and returns its job_id.
+func (s *site) adding(bizType string, bizID int, in string) tocsin.JobID {
+	s.t.Helper()
+	return decode[taskJSON](s.t, s.run("task", "add", "--json", "--type", bizType, "--biz-id", fmt.Sprint(bizID), "--in", in)).JobID
+}
+
+// until asks again until a task is in a state, with each part among the sentences.
+func (s *site) until(id tocsin.JobID, state why.State, more []string, parts ...string) (a why.Answer) {
+	s.t.Helper()
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("the last answer, where %s was wanted: %+v", state, a)
+		}
+	}()
+	s.waitFor("task "+id.String()+" is "+string(state), func() bool {
+		a = s.why(id, more...)
+		all := sentences(a)
+		return a.State == state && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(all, part) })
+	})
+	return a
+}
+
+// locked holds the row of a task until the test calls what it returns.
+func (s *site) locked(id tocsin.JobID) (unlock func()) {
+	s.t.Helper()
+	tx, err := s.db.BeginTx(context.Background(), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.Exec("SELECT job_id FROM "+s.layout.Table(id.Table())+" WHERE job_id = ? FOR UPDATE", uint64(id)); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() { _ = tx.Rollback() }
+}
+
+// The owner's status page, which wants a token here, tells of deliveries, outcomes, lanes and rates.
+func TestWhySaysWhatTheOwnerSays(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	h := waitingSite(t, s)
+	open := s.yaml(s.layout, s.dsn())
+	s.write("tokenless.yaml", open)
+	s.write("tocsin.yaml", open+"node:\n  status: {token: token-0123456789abcdef}\nscan: {interval: 1m, look_ahead: 2m}\n")
+	page := freePage(t)
+	s.serve("owner", "--listen", page)
+	s.ownedBy(map[string]int{"owner": 8})
+	id := s.nodes()[0].ID
+
+	first := s.adding("slow.hook", 1, "0s")
+	<-h.begun
+	a := s.until(first, why.InDelivery, nil, "node "+id+" delivers it since 20", "its time-out is 50s")
+	if a.Owner != id || a.Group != "callback" || time.Since(a.Since) > time.Minute {
+		t.Errorf("got %+v", a)
+	}
+	second := s.adding("slow.hook", 2, "0s")
+	s.until(second, why.LaneFull, nil, "all 1 slots of slow.hook in node "+id+" are in use since 20", "`tocsin sweep`, on any host, takes it from 20")
+	s.due(second, "2 MINUTE", "")
+	s.until(second, why.LaneFull, nil, "the next run of `tocsin sweep`, on any host takes it")
+	s.run("task", "why", second.String()).says(t, "task "+second.String()+"  slow.hook  biz_id 2  ", "\nlane_full: all 1 slots", "\nalso: it is overdue")
+	wants := "the status page of " + id + " at " + page + ": the status page wants another token"
+	s.until(second, why.Overdue, []string{"--config", "tokenless.yaml"}, "past the grace time of 1m0s since 20", wants)
+
+	s.adding("rated.hook", 3, "0s")
+	<-h.begun
+	limited := s.adding("rated.hook", 4, "0s")
+	s.until(limited, why.RateLimited, nil, "its part of the rate of rated.hook, 0.001 a second over the group", "1 task waits there")
+	says(t, s.why(limited, "--config", "tokenless.yaml"), why.Due, "nothing is known to be in its way", wants)
+
+	unseen := s.adding("rated.hook", 5, "1h")
+	s.due(unseen, "0 SECOND", ", biz_type = 4")
+	s.until(unseen, why.Unseen, nil, "node "+id+", which owns its table, has not found it yet")
+
+	claiming := s.adding("strict.hook", 6, "2s")
+	unlock := s.locked(claiming)
+	s.until(claiming, why.Queued, nil, "node "+id+" has it in its queue", "0 of 64 slots of strict.hook are in use")
+	unlock()
+	<-h.begun
+	s.until(claiming, why.Claimed, nil, "claimed by "+id+" until 20", "node "+id+" delivers it since 20")
+
+	unlock = s.locked(first)
+	h.goOn()
+	s.until(first, why.Unsettled, nil, "node "+id+" has delivered it, and its outcome waits since 20")
+	unlock()
+	s.until(first, why.Done, nil)
+	s.until(second, why.Done, nil)
+}
+
+// A secret that the owner lacks, and then a node that has it.
+func TestWhySaysWhoStandsIn(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	h := waitingSite(t, s)
+	s.serve("owner", "--listen", freePage(t))
+	s.ownedBy(map[string]int{"owner": 8})
+	id := s.nodes()[0].ID
+	task := s.adding("signed.hook", 1, "0s")
+	s.until(task, why.NoSecret, nil, "node "+id+", which owns its table, can't deliver it", "TOCSIN_TEST_WHY", "no other node of group callback can")
+	handled := s.adding("signed.hook", 2, "1h")
+	s.exec("UPDATE {prefix}_0.biz_type SET policy = '{}', revision = 9 WHERE number = 3") // a Go handler's by now
+	s.exec("UPDATE {prefix}_1.biz_type SET policy = '{}', revision = 9 WHERE number = 3")
+	s.due(handled, "1 SECOND", "")
+	s.until(handled, why.NoHandler, nil, "has no handler in this program")
+	s.run("biz", "apply", "biz.yaml").ok(t)
+
+	able := command(t.Context(), s.dir, serveArgs("able", "--listen", freePage(t))...)
+	able.Env = append(able.Env, "TOCSIN_TEST_WHY=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	s.serveBy(able, "able")
+	s.ownedBy(map[string]int{"owner": 4, "able": 4})
+	<-h.begun
+	var all []tocsin.JobID
+	for bizID := range 8 {
+		all = append(all, s.adding("signed.hook", bizID+10, "0s"))
+	}
+	s.waitFor("a task of the owner's tables waits for the other node", func() bool {
+		for _, task := range all {
+			if a := s.why(task); a.State == why.StandIn {
+				says(t, a, why.StandIn, "node "+id+", which owns its table, can't deliver it", "one of able-", "stands in for it")
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Without etcd the node tables tell which nodes there are; a node that has lost etcd is known by its owner row.
+func TestWhyWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	s.write("tocsin.yaml", byRows(s.text("tocsin.yaml")))
+	h := waitingSite(t, s)
+	far := s.adding("slow.hook", 9, "1h")
+	says(t, s.why(far), why.NotDue, "group callback has no node: start one")
+	s.serve("one", "--listen", freePage(t))
+	s.ownedBy(map[string]int{"one": 8})
+	if a := s.why(far); a.State != why.NotDue || !strings.HasPrefix(a.Owner, "one-") || len(a.Also)+len(a.Unasked) != 0 {
+		t.Errorf("got %+v", a)
+	}
+	first := s.adding("slow.hook", 1, "0s")
+	<-h.begun
+	s.until(first, why.Claimed, nil, "claimed by one-", "delivers it since 20")
+	s.until(s.adding("slow.hook", 2, "0s"), why.Claimed, nil, "claimed by one-", "all 1 slots of slow.hook in node one-")
+}
+
+func TestWhyOfANodeThatLostEtcd(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	h := waitingSite(t, s)
+	way, page := cutOff(s, "lonely")
+	s.ownedBy(map[string]int{"lonely": 8})
+	id := s.nodes()[0].ID
+	way.Cut()
+	s.waitFor("it is in claim mode", func() bool { return s.mode(page) == "claim" })
+	first := s.adding("slow.hook", 1, "0s")
+	<-h.begun
+	second := s.adding("slow.hook", 2, "0s")
+	s.waitFor("it is not listed any more", func() bool { return len(s.nodes()) == 0 })
+	far := s.adding("slow.hook", 3, "1h")
+	says(t, s.why(far), why.NotDue, "group callback has no node; "+id+" took the table last, and has ended, or goes on in claim mode")
+	s.due(far, "0 SECOND", ", biz_type = 2, status = 0")
+	says(t, s.why(far), why.NoOwner, "group callback has no node; "+id+" took the table last")
+	ask := []string{"--ask", page}
+	s.until(first, why.Claimed, ask, "claimed by "+id, "node "+id+" delivers it since 20")
+	s.until(second, why.Claimed, ask, "all 1 slots of slow.hook in node "+id, "node "+id+" can't prove its lease")
+	s.write("noetcd.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
+	s.until(second, why.Claimed, append(ask, "--config", "noetcd.yaml"), "in node "+id, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
+}

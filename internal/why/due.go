@@ -1,0 +1,251 @@
+package why
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/health"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// due explains a row that is pending and due: the first thing in its way is the state.
+func (f *Facts) due(a *Answer) {
+	a.Since = f.Task.ActionTime
+	for _, p := range f.Pages {
+		if p.Report != nil && f.inHand(a, p.Report) {
+			f.typeOf(a)
+			return
+		}
+	}
+	f.typeOf(a)
+	f.writes(a)
+	f.ownerless(a)
+	if r := f.report(f.Group.holder()); r != nil {
+		f.owner(a, r)
+	}
+	f.overdue(a)
+	if a.State == "" {
+		a.set(Due, "it has been due since %s, and nothing is known to be in its way", f.at(f.Task.ActionTime))
+	}
+}
+
+// inHand explains a task that a node delivers or has delivered.
+func (f *Facts) inHand(a *Answer, r *node.Report) bool {
+	if r.Task == nil || r.Task.Stage != dispatcher.InDelivery && r.Task.Stage != dispatcher.Unsettled {
+		return false
+	}
+	f.stage(a, r)
+	return true
+}
+
+// stage explains how far a task has come in a node.
+func (f *Facts) stage(a *Answer, r *node.Report) {
+	if r.Task == nil {
+		return
+	}
+	switch r.Task.Stage {
+	case dispatcher.InDelivery:
+		if a.set(InDelivery, "node %s delivers it since %s; its time-out is %s", r.Node, f.at(r.Task.Since), f.timeout()) {
+			a.Since = r.Task.Since
+		}
+	case dispatcher.Unsettled:
+		if a.set(Unsettled, "node %s has delivered it, and its outcome waits since %s to be stored", r.Node, f.at(r.Task.Since)) {
+			a.Since = r.Task.Since
+		}
+		f.databaseOf(a, r)
+	}
+}
+
+func (f *Facts) timeout() string {
+	if p := f.policy(); p != nil {
+		return short(p.WithDefaults().Timeout.D())
+	}
+	return "not known"
+}
+
+// typeOf explains what the policy of the biz type keeps from starting.
+func (f *Facts) typeOf(a *Answer) {
+	p := f.policy()
+	switch {
+	case p == nil && f.NoTypes == nil:
+		a.set(UnknownType, "no policy names its biz type, %s: nobody delivers it before `tocsin biz apply` stores one", f.Task.BizType)
+	case p != nil && p.Paused:
+		if a.set(Paused, "biz type %s is paused until `tocsin biz resume %s`; its policy was last changed at %s", p.Name, p.Name, f.at(p.Changed)) {
+			a.Since = p.Changed
+		}
+	}
+}
+
+// writes explains what the server itself keeps from starting.
+func (f *Facts) writes(a *Answer) {
+	switch {
+	case f.Server.ReadOnly:
+		a.set(ReadOnly, "server %s is read-only, so nothing can be claimed or settled there", f.Server.Name)
+	case f.Server.Full != nil:
+		a.set(ReadOnly, "server %s has no room for writes: %v", f.Server.Name, f.Server.Full)
+	}
+}
+
+// ownerless explains a table without a node that can deliver the task.
+func (f *Facts) ownerless(a *Answer) {
+	g := f.Group
+	last := f.report(g.Last)
+	switch owner := f.node(g.Owner); {
+	case last != nil && g.Owner == "": // what it says of itself follows
+	case f.NoEtcd != nil || g.Name == "":
+		if g.Last != "" {
+			a.also("by its owner row in MySQL, node %s took the table last", g.Last)
+		}
+	case len(g.Nodes) == 0:
+		a.set(NoOwner, "group %s has no node%s: start one", g.Name, f.last())
+	case owner == nil && g.Open:
+		a.set(NoOwner, "no node of group %s has been seen in %s lately", g.Name, f.Server.Database)
+	case owner == nil:
+		a.set(NoOwner, "no node owns its table%s; group %s has %s: a free table is taken within a TTL, unless all of them drain or can't use the database",
+			f.last(), g.Name, plural(len(g.Nodes), "node"))
+	default:
+		f.lacking(a, owner)
+	}
+}
+
+// last names the node that had the table.
+func (f *Facts) last() string {
+	if f.Group.Last == "" {
+		return ""
+	}
+	return "; " + f.Group.Last + " took the table last, and has ended, or goes on in claim mode"
+}
+
+// lacking explains a biz type that the owner of the table can't deliver.
+func (f *Facts) lacking(a *Answer, owner *assign.NodeState) {
+	g := f.Group
+	why, lacks := owner.Info.Lacks[f.Task.BizType]
+	if !lacks {
+		return
+	}
+	var able []string
+	for _, n := range g.Nodes {
+		if slices.Contains(n.Info.Types, f.Task.BizType) {
+			able = append(able, n.ID)
+		}
+	}
+	state := NoHandler
+	if ofCallback(f.policy()) {
+		state = NoSecret
+	}
+	if len(able) > 0 {
+		a.set(StandIn, "node %s, %s, can't deliver it (%s); one of %s stands in for it", owner.ID, g.holds(), why, strings.Join(able, ", "))
+		return
+	}
+	a.set(state, "node %s, %s, can't deliver it (%s), and no other node of group %s can: it waits until one has what is missing",
+		owner.ID, g.holds(), why, g.Name)
+}
+
+// owner explains what the owner of the table says of itself.
+func (f *Facts) owner(a *Answer, r *node.Report) {
+	f.databaseOf(a, r)
+	switch r.Mode {
+	case node.Waiting:
+		a.also("node %s, %s, has no lease and delivers nothing until etcd answers it", r.Node, f.Group.holds())
+	case node.Claim:
+		a.also("node %s can't prove its lease, and claims each row before it starts it", r.Node)
+	}
+	if r.Task == nil {
+		return
+	}
+	if r.Task.Overrun {
+		a.also("an earlier delivery of it in %s is over its time-out and has not returned: the next attempt waits for that", r.Node)
+	}
+	i := slices.IndexFunc(r.Lanes, func(l dispatcher.LaneReport) bool { return l.BizType == f.Task.BizType })
+	if i >= 0 {
+		f.lane(a, r, r.Lanes[i])
+	}
+}
+
+// lane explains what the lane of the biz type keeps from starting.
+func (f *Facts) lane(a *Answer, r *node.Report, l dispatcher.LaneReport) {
+	switch {
+	case l.State == dispatcher.Limited:
+		a.set(RateLimited, "node %s waits for its part of the rate of %s, %g a second over the group; %s there", r.Node, l.BizType, f.rate(), waiting(l))
+	case l.State != dispatcher.Open: // paused or lacking: said already
+	case !l.FullSince.IsZero():
+		if a.set(LaneFull, "all %d slots of %s in node %s are in use since %s; %s there", l.Limit, l.BizType, r.Node, f.at(l.FullSince), waiting(l)) {
+			a.Since = l.FullSince
+		}
+	case r.Task.Stage == dispatcher.Nowhere && f.Task.Status == tocsin.Claimed:
+		a.also("node %s does not have it any more, so the claim will run out", r.Node)
+	case r.Task.Stage == dispatcher.Nowhere && !r.Task.Admitted:
+		a.set(Unseen, "node %s, %s, has not begun on the table yet", r.Node, f.Group.holds())
+	case r.Task.Stage == dispatcher.Nowhere && f.lagging(r):
+	case r.Task.Stage == dispatcher.Nowhere:
+		a.set(Unseen, "node %s, %s, has not found it yet: the doorbell or its next scan shows it, within seconds", r.Node, f.Group.holds())
+	default:
+		a.set(Queued, "node %s has it in its queue, and starts it next: %d of %d slots of %s are in use", r.Node, l.Running, l.Limit, l.BizType)
+	}
+}
+
+// waiting says how many tasks of a lane wait.
+func waiting(l dispatcher.LaneReport) string {
+	if n := l.Queued + l.Ready; n != 1 {
+		return plural(n, "task") + " wait"
+	}
+	return "1 task waits"
+}
+
+// lagging reports whether the node can't look into the database, which is said already.
+func (f *Facts) lagging(r *node.Report) bool {
+	return slices.ContainsFunc(r.Databases, func(d health.Database) bool { return d.Name == f.Server.Database && d.Is != health.Usable })
+}
+
+func (f *Facts) rate() float64 {
+	if p := f.policy(); p != nil {
+		return p.Rate
+	}
+	return 0
+}
+
+// databaseOf explains why a node can't use the task's database.
+func (f *Facts) databaseOf(a *Answer, r *node.Report) {
+	name := r.Node
+	if name == "" {
+		name = "that waits for etcd"
+	}
+	for _, d := range r.Databases {
+		switch {
+		case d.Name != f.Server.Database:
+		case d.Is == health.Unreachable:
+			a.set(Away, "for node %s server %s is away: %s", name, f.Server.Name, d.Why)
+		case strings.Contains(d.Why, "restore-check"):
+			a.set(OlderCopy, "for node %s the database is refused: %s", name, d.Why)
+		default:
+			a.set(Refused, "for node %s the database is %s: %s", name, d.Is, d.Why)
+		}
+	}
+	if how := r.Hangs[f.Server.Name]; how != "" {
+		a.set(Hangs, "for node %s server %s hangs: %s", name, f.Server.Name, how)
+	}
+}
+
+// overdue explains which sweeper takes a task that nodes have left, and when.
+func (f *Facts) overdue(a *Answer) {
+	p := f.policy()
+	if p == nil || p.Paused {
+		return
+	}
+	sweep := "`tocsin sweep`, on any host,"
+	if !ofCallback(p) {
+		sweep = "a sweep of a program with the handler (node.Sweep, group " + p.WithDefaults().Group + ")"
+	}
+	from := f.Task.ActionTime.Add(f.Grace)
+	if from.After(f.Now) {
+		if a.State != "" && a.State != Queued && a.State != Unseen {
+			a.also("%s takes it from %s on, after the grace time of %s", sweep, f.at(from), short(f.Grace))
+		}
+		return
+	}
+	a.set(Overdue, "it is overdue: due at %s, and past the grace time of %s since %s; the next run of %s takes it",
+		f.at(f.Task.ActionTime), short(f.Grace), f.at(from), strings.TrimSuffix(sweep, ","))
+}

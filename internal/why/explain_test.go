@@ -1,0 +1,110 @@
+package why
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/health"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+var now = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+
+// due is a task that has been due for a second, in a table that node "host-a" owns, whose page says nothing special.
+func due() Facts {
+	return Facts{
+		JobID: 513, Now: now, Grace: time.Minute, Server: Server{Name: "db1", Table: "toc_0.task_0001", Database: "toc_0"},
+		Task:     &tocsin.Info{JobID: 513, BizType: "order.close", ActionTime: now.Add(-time.Second), DueTime: now.Add(-time.Second)},
+		Policies: []biztype.Stored{{Policy: biztype.Policy{Name: "order.close", Number: 1, Group: "orders"}}},
+		Group: Group{Name: "orders", Owner: "host-a", Nodes: []assign.NodeState{
+			{ID: "host-a", Info: assign.NodeInfo{Types: []string{"order.close"}}}, {ID: "host-b", Info: assign.NodeInfo{Types: []string{"order.close"}}},
+		}},
+		Pages: []Page{{Node: "host-a", Address: "a:1", Report: &node.Report{
+			Node: "host-a", Mode: node.Ownership, Task: &dispatcher.Place{Stage: dispatcher.Queued, Admitted: true},
+			Lanes: []dispatcher.LaneReport{{BizType: "order.close", State: dispatcher.Open, Limit: 64}},
+		}}},
+	}
+}
+
+func TestExplainADueTask(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(f *Facts, r *node.Report)
+		state  State
+		says   []string
+	}{
+		"nothing special": {func(*Facts, *node.Report) {}, Queued, []string{"0 of 64 slots"}},
+		"an older program says nothing of lanes": {func(_ *Facts, r *node.Report) { r.Lanes, r.Task = nil, nil }, Due,
+			[]string{"nothing is known to be in its way"}},
+		"the owner has not begun on its table": {func(_ *Facts, r *node.Report) { r.Task = &dispatcher.Place{Stage: dispatcher.Nowhere} }, Unseen,
+			[]string{"host-a, which owns its table, has not begun on the table yet"}},
+		"the owner's server is away": {func(_ *Facts, r *node.Report) {
+			r.Task.Stage = dispatcher.Nowhere
+			r.Databases = []health.Database{{Name: "toc_0", Is: health.Unreachable, Why: "no route"}, {Name: "toc_1", Is: health.Wrong, Why: "other"}}
+		}, Away, []string{"for node host-a server db1 is away: no route"}},
+		"the owner's database is wrong": {func(_ *Facts, r *node.Report) {
+			r.Databases = []health.Database{{Name: "toc_0", Is: health.Wrong, Why: "another cluster"}}
+		}, Refused, []string{"is wrong: another cluster"}},
+		"the owner takes it for an older copy": {func(_ *Facts, r *node.Report) {
+			r.Databases = []health.Database{{Name: "toc_0", Is: health.Wrong, Why: "it is held: run `tocsin ddl restore-check`"}}
+		}, OlderCopy, []string{"restore-check"}},
+		"the owner's server hangs": {func(_ *Facts, r *node.Report) { r.Hangs = map[string]string{"db1": "no answer for 5s"} }, Hangs,
+			[]string{"for node host-a server db1 hangs: no answer for 5s"}},
+		"the server is full": {func(f *Facts, _ *node.Report) { f.Server.Full = errors.New("disk full") }, ReadOnly, []string{"no room for writes: disk full"}},
+		"an earlier delivery goes on": {func(_ *Facts, r *node.Report) { r.Task.Overrun = true }, Queued,
+			[]string{"an earlier delivery of it in host-a is over its time-out"}},
+		"no owner among two nodes": {func(f *Facts, _ *node.Report) { f.Group.Owner, f.Group.Last = "", "host-c" }, NoOwner,
+			[]string{"no node owns its table; host-c took the table last", "group orders has 2 nodes"}},
+		"nobody looks at its table": {func(f *Facts, _ *node.Report) { f.Group.Owner, f.Group.Open = "", true }, NoOwner,
+			[]string{"no node of group orders has been seen in toc_0"}},
+		"another node answers at the address": {func(_ *Facts, r *node.Report) { r.Node = "host-x" }, Due,
+			[]string{"the status page of host-a at a:1: another node, host-x, answers there"}},
+		"the policies can't be read": {func(f *Facts, _ *node.Report) { f.Policies, f.NoTypes = nil, errors.New("denied") }, Queued,
+			[]string{"the biz types: denied"}},
+		"no lease": {func(_ *Facts, r *node.Report) { r.Mode = node.Waiting }, Queued, []string{"has no lease and delivers nothing"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := due()
+			c.change(&f, f.Pages[0].Report)
+			a := Explain(f)
+			all := strings.Join(slices.Concat([]string{a.Says}, a.Also, a.Unasked), "\n")
+			if a.State != c.state {
+				t.Errorf("state %s, want %s:\n%s", a.State, c.state, all)
+			}
+			for _, part := range c.says {
+				if !strings.Contains(all, part) {
+					t.Errorf("no %q in\n%s", part, all)
+				}
+			}
+		})
+	}
+}
+
+func TestExplainAClaimOfAnotherTime(t *testing.T) {
+	t.Parallel()
+	f := due()
+	f.Task.Status, f.Task.ClaimedBy, f.Task.ActionTime = tocsin.Claimed, "host-a", now.Add(time.Minute)
+	f.Pages[0].Report.Task = &dispatcher.Place{Stage: dispatcher.Nowhere, Admitted: true}
+	if a := Explain(f); a.State != Claimed || !slices.Contains(a.Also, "node host-a does not have it any more, so the claim will run out") {
+		t.Errorf("got %+v", a)
+	}
+}
+
+func TestExplainARowThatCanNotBeRead(t *testing.T) {
+	t.Parallel()
+	f := due()
+	f.Task, f.Unread, f.NoTypes = nil, errors.New("refused"), errors.New("the same")
+	f.Pages[0].Report.Databases = []health.Database{{Name: "toc_0", Is: health.Unreachable, Why: "no route"}}
+	a := Explain(f)
+	if a.State != Away || len(a.Unasked) != 0 || !slices.Equal(a.Also, []string{"for node host-a server db1 is away: no route"}) {
+		t.Errorf("got %+v", a)
+	}
+}
