@@ -40,7 +40,7 @@ type drill struct {
 // behind is how far the replica's clock is behind the primary's.
 const behind = 3 * time.Second
 
-func newDrill(t *testing.T, semi bool) *drill {
+func newDrill(t *testing.T, semi bool, ownership string) *drill {
 	d := &drill{pair: devtest.NewPair(t, semi, "LD_PRELOAD="+faketime(t), "FAKETIME=-3s", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_FORCE_MONOTONIC_FIX=0"),
 		rate: 100, lead: 2 * time.Second, delivered: map[tocsin.JobID]int{}}
 	if long() {
@@ -48,6 +48,7 @@ func newDrill(t *testing.T, semi bool) *drill {
 	}
 	d.place = newPlaceOf(t, 8, closePolicy())
 	_ = d.client.Close()
+	d.ownership = ownership
 	d.cfg.Servers = []tocsin.Server{{Name: "db", DSN: d.pair.DSN(), MaxConns: 32}}
 	d.place = d.made(t, closePolicy())
 	return d
@@ -172,9 +173,13 @@ func (d *drill) fails(ctx context.Context, semi bool) {
 
 func TestNodesAndClientsGoOnWithThePromotedReplica(t *testing.T) {
 	t.Parallel()
-	for name, semi := range map[string]bool{"semi-synchronous": true, "asynchronous": false} {
+	for name, c := range map[string]struct {
+		semi      bool
+		ownership string
+	}{"semi-synchronous": {true, node.ByEtcd}, "asynchronous": {false, node.ByEtcd}, "semi-synchronous, without etcd": {true, node.ByRows}} {
 		t.Run(name, func(t *testing.T) {
-			d := newDrill(t, semi)
+			semi := c.semi
+			d := newDrill(t, semi, c.ownership)
 			db := d.pair.Open(1)
 			defer db.Close()
 			nodes := d.runNodes(t, db)
@@ -282,7 +287,7 @@ func (d *drill) oldPrimary(t *testing.T, n *node.Node) {
 // TestOwnersFenceTheirTablesAnewAfterAFailOver promotes a replica that has none of the owner rows.
 func TestOwnersFenceTheirTablesAnewAfterAFailOver(t *testing.T) {
 	t.Parallel()
-	d := newDrill(t, false)
+	d := newDrill(t, false, node.ByEtcd)
 	db := d.pair.Open(1)
 	defer db.Close()
 	d.pair.StopReceiving(1)
