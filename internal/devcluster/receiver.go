@@ -2,7 +2,6 @@ package devcluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,47 +10,35 @@ import (
 	"strconv"
 	"time"
 
-	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
-// maxBody bounds what the receiver reads of one callback.
-const maxBody = 1 << 20
-
-// receiver answers HTTP callbacks as a user's service would: it checks the
-// signature, notes the task and says 204.
+// receiver answers HTTP callbacks as a user's service would, and notes each task.
 type receiver struct {
 	server   *http.Server
 	listener net.Listener
-	verify   *webhooks.Webhook
-	recorder *Recorder
 	done     chan error
-}
-
-// callback is the body, as far as the receiver reads it.
-type callback struct {
-	Type string `json:"type"`
-	Data struct {
-		JobID     tocsin.JobID `json:"job_id"`
-		BizID     string       `json:"biz_id"`
-		DueTime   time.Time    `json:"due_time"`
-		Attribute string       `json:"attribute"`
-	} `json:"data"`
 }
 
 // startReceiver listens on a loopback port; 0 picks a free one.
 func startReceiver(port int, secret string, rec *Recorder) (*receiver, error) {
-	verify, err := webhooks.NewWebhook(secret)
+	take, err := webhook.New(webhook.Config{Secrets: []string{secret}}, func(_ context.Context, task webhook.Task) error {
+		rec.record(tocsin.Info{JobID: task.JobID, BizID: task.BizID, BizType: task.BizType, DueTime: task.DueTime, Attribute: task.Attribute}, task.Node)
+		return nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("receiver secret: %w", err)
+		return nil, fmt.Errorf("HTTP receiver: %w", err)
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("HTTP receiver: port %d on 127.0.0.1 is in use: choose another with --http-port: %w", port, err)
 	}
-	r := &receiver{listener: l, verify: verify, recorder: rec, done: make(chan error, 1)}
-	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second}
+	r := &receiver{listener: l, done: make(chan error, 1)}
+	paths := http.NewServeMux()
+	paths.Handle("/", take)
+	paths.HandleFunc(hangs, hang)
+	r.server = &http.Server{Handler: paths, ReadHeaderTimeout: 10 * time.Second}
 	go func() { r.done <- r.server.Serve(l) }()
 	return r, nil
 }
@@ -64,33 +51,9 @@ func (r *receiver) HangURL() string { return "http://" + r.listener.Addr().Strin
 
 const hangs = "/hang"
 
-// ServeHTTP takes one callback.
-func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody))
-	if err != nil {
-		http.Error(w, "body cut off", http.StatusBadRequest)
-		return
-	}
-	if err := r.verify.Verify(body, req.Header); err != nil {
-		http.Error(w, "wrong signature", http.StatusUnauthorized)
-		return
-	}
-	if req.URL.Path == hangs {
-		<-req.Context().Done()
-		return
-	}
-	var c callback
-	if err := json.Unmarshal(body, &c); err != nil {
-		http.Error(w, "not the JSON of a task", http.StatusBadRequest)
-		return
-	}
-	r.recorder.record(c.info(), req.Header.Get("Tocsin-Node"))
-	w.WriteHeader(http.StatusNoContent)
-}
-
-func (c callback) info() tocsin.Info {
-	bizID, _ := strconv.ParseUint(c.Data.BizID, 10, 64) // shown only
-	return tocsin.Info{JobID: c.Data.JobID, BizID: bizID, BizType: c.Type, DueTime: c.Data.DueTime, Attribute: c.Data.Attribute}
+func hang(_ http.ResponseWriter, req *http.Request) {
+	_, _ = io.Copy(io.Discard, req.Body) // or the server does not see that the caller has gone
+	<-req.Context().Done()
 }
 
 // stop ends the receiver and waits for it.

@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/whsec"
 )
 
 // NodeHeader names the node that sent a callback.
@@ -28,9 +28,7 @@ const (
 
 	bodyWait = time.Second // for the rest of an answer whose status is known; then its connection is closed
 
-	maxSecrets   = 2 // the new one and the one it replaces
-	secretPrefix = "whsec_"
-	leastSecret  = 24 // bytes of a key, as Standard Webhooks demands
+	maxSecrets = 2 // the new one and the one it replaces
 )
 
 // Config says where callbacks go and how.
@@ -59,7 +57,7 @@ func New(cfg Config) (*Sink, error) {
 	}
 	s := &Sink{cfg: cfg}
 	for i, secret := range cfg.Secrets {
-		w, err := signer(secret)
+		w, err := whsec.Parse(secret)
 		if err != nil {
 			return nil, fmt.Errorf("webhook secret %d: %w", i+1, err)
 		}
@@ -68,19 +66,6 @@ func New(cfg Config) (*Sink, error) {
 	client, err := newClient(cfg)
 	s.client = client
 	return s, err
-}
-
-// signer reads a secret. Its errors never quote it. A short key, even more the empty
-// one of a bare whsec_, is refused: anybody could guess it.
-func signer(secret string) (*standard.Webhook, error) {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
-	switch {
-	case err != nil:
-		return nil, errors.New("want whsec_ and base64")
-	case len(key) < leastSecret:
-		return nil, fmt.Errorf("its key has %d bytes, fewer than %d: make one with `openssl rand -base64 32`, and put whsec_ before it", len(key), leastSecret)
-	}
-	return standard.NewWebhookRaw(key)
 }
 
 func (c Config) validate() error {

@@ -1,0 +1,132 @@
+package docs_test
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/sink/webhook"
+)
+
+const couponSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// deliver sends a callback as a node does.
+func deliver(t *testing.T, url, attribute string) error {
+	t.Helper()
+	s, err := webhook.New(webhook.Config{URL: url, Secrets: []string{couponSecret}, Node: "host-1", Allow: []string{"127.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	task := tocsin.Info{JobID: 1<<40 + tocsin.JobID(len(attribute)), BizID: 4711, BizType: "coupon.remind", ActionTime: time.Now(), DueTime: time.Now(), Attribute: attribute}
+	return s.Deliver(t.Context(), []tocsin.Info{task})[0]
+}
+
+// fields lists the names in a JSON object, with those of its objects.
+func fields(t *testing.T, text string) (names []string) {
+	t.Helper()
+	var all map[string]any
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		names = append(names, name)
+		if inner, ok := all[name].(map[string]any); ok {
+			names = append(names, slices.Sorted(maps.Keys(inner))...)
+		}
+	}
+	return names
+}
+
+// The page shows a request with the headers and fields of a real one.
+func TestTheShownCallbackIsAsNodesSendIt(t *testing.T) {
+	t.Parallel()
+	var header http.Header
+	var body string
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		header, body = r.Header, string(text)
+	}))
+	defer s.Close()
+	if err := deliver(t, s.URL, "{}"); err != nil {
+		t.Fatal(err)
+	}
+	page := ofKind(t, blocks(t, "http.md"), "")[0].text
+	head, shown, _ := strings.Cut(page, "\n\n")
+	if got, want := fields(t, shown), fields(t, body); !slices.Equal(got, want) {
+		t.Errorf("the page shows the fields %q, a node sends %q", got, want)
+	}
+	var names []string
+	for _, line := range strings.Split(head, "\n")[1:] {
+		name, _, _ := strings.Cut(line, ":")
+		names = append(names, http.CanonicalHeaderKey(name))
+	}
+	slices.Sort(names)
+	for _, transport := range []string{"Accept-Encoding", "Content-Length"} {
+		header.Del(transport)
+	}
+	if want := slices.Sorted(maps.Keys(header)); !slices.Equal(names, want) {
+		t.Errorf("the page shows the headers %q, a node sends %q", names, want)
+	}
+}
+
+// freeAddress is one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestTheShownReceiverTakesCallbacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "receiver")
+	if err := os.WriteFile(file, []byte(ofKind(t, blocks(t, "http.md"), "go receiver")[0].text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	address := freeAddress(t)
+	run := exec.CommandContext(t.Context(), program)
+	run.Env = append(os.Environ(), "TOCSIN_COUPON_SECRET="+couponSecret, "LISTEN="+address)
+	begin := time.Now()
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = run.Process.Kill()
+		_ = run.Wait()
+	}()
+	for conn, err := net.Dial("tcp", address); ; conn, err = net.Dial("tcp", address) {
+		if err == nil {
+			_ = conn.Close()
+			break
+		}
+		if time.Now().After(begin.Add(time.Minute)) {
+			t.Fatalf("it does not listen: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for attribute, want := range map[string]tocsin.Verb{"SPRING": tocsin.Complete, "": tocsin.GiveUp, "busy": tocsin.Retry} {
+		verb, in, reason := tocsin.AsOutcome(deliver(t, "http://"+address+"/hooks/remind", attribute))
+		if verb != want || verb == tocsin.Retry && in != time.Minute {
+			t.Errorf("%q: %s in %s: %s, want %s", attribute, verb, in, reason, want)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+// Package webhook is for Go programs that receive Tocsin's HTTP callbacks.
+//
+// A Receiver is an http.Handler. It checks the signature and the age of a callback,
+// hands the task to a function, and answers as the function's error asks:
+//
+//	nil                       204   the task is done
+//	tocsin.Bury(err)          410   the task is dead
+//	tocsin.RetryIn(d, err)    503   retried after d, by Retry-After
+//	tocsin.Snooze(d)          503   the same: over HTTP it counts as an attempt
+//	any other error           500   retried by the policy of the biz type
+//
+// A callback may come more than once, like every delivery of Tocsin, each time with
+// the same Key. Config.Done keeps a Receiver from handling one again that it has
+// handled. Only a write in the same transaction as the function's own makes that
+// certain: store the Key there.
+//
+// docs/http.md describes the callback itself, for receivers in any language. The
+// signature is that of Standard Webhooks (https://www.standardwebhooks.com).
+package webhook

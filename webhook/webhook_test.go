@@ -1,0 +1,258 @@
+package webhook_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tocsinhq/tocsin"
+	sender "github.com/tocsinhq/tocsin/sink/webhook"
+	"github.com/tocsinhq/tocsin/webhook"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	secretA = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	secretB = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+)
+
+var due = time.Date(2026, 12, 1, 12, 0, 0, 5e6, time.UTC)
+
+func task(attribute string) tocsin.Info {
+	return tocsin.Info{JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempts: 2, Version: 3, Attribute: attribute}
+}
+
+// receive serves a Receiver.
+func receive(t *testing.T, cfg webhook.Config, handle func(context.Context, webhook.Task) error) (url string) {
+	t.Helper()
+	r, err := webhook.New(cfg, handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(r)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// deliver sends a callback as a node does.
+func deliver(t *testing.T, url string, secrets []string, attribute string) error {
+	t.Helper()
+	s, err := sender.New(sender.Config{URL: url, Node: "node-a", Secrets: secrets, Allow: []string{"127.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	return s.Deliver(t.Context(), []tocsin.Info{task(attribute)})[0]
+}
+
+func TestAReceiverGetsTheTaskThatANodeSends(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ has, signs []string }{
+		"one secret":             {[]string{secretA}, []string{secretA}},
+		"a new secret, sent too": {[]string{secretB}, []string{secretA, secretB}},
+		"an old secret as well":  {[]string{secretA, secretB}, []string{secretB}},
+		"unsigned":               {nil, nil},
+	} {
+		var got webhook.Task
+		url := receive(t, webhook.Config{Secrets: c.has, Unsigned: c.has == nil}, func(_ context.Context, task webhook.Task) error {
+			got = task
+			return nil
+		})
+		text := `{"text":"half price \"today\" <é>"}`
+		if err := deliver(t, url, c.signs, text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := webhook.Task{Key: fmt.Sprintf("%d.3", uint64(1<<40+7)), JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempt: 3, Attribute: text, Node: "node-a"}
+		if got != want {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// What the function returns is what the node makes of the answer.
+func TestTheFunctionsErrorIsTheOutcome(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err    error
+		verb   tocsin.Verb
+		in     time.Duration
+		reason string
+	}{
+		"success": {nil, tocsin.Complete, 0, ""},
+		"bury":    {tocsin.Bury(errors.New("no such coupon")), tocsin.GiveUp, 0, "callback answered 410 Gone: no such coupon"},
+		"retry":   {tocsin.RetryIn(1500*time.Millisecond, errors.New("no mail")), tocsin.Retry, 2 * time.Second, "callback answered 503 Service Unavailable: no mail"},
+		"snooze":  {tocsin.Snooze(time.Minute), tocsin.Retry, time.Minute, "callback answered 503 Service Unavailable: later"},
+		"other":   {errors.New("oops"), tocsin.Retry, -1, "callback answered 500 Internal Server Error: oops"},
+	} {
+		url := receive(t, webhook.Config{Secrets: []string{secretA}}, func(context.Context, webhook.Task) error { return c.err })
+		verb, in, reason := tocsin.AsOutcome(deliver(t, url, []string{secretA}, "x"))
+		if verb != c.verb || in != c.in || reason != c.reason {
+			t.Errorf("%s: %s in %s, %q, want %s in %s, %q", name, verb, in, reason, c.verb, c.in, c.reason)
+		}
+	}
+}
+
+func TestARefusedCallbackReachesNoFunction(t *testing.T) {
+	t.Parallel()
+	var refusals []string
+	url := receive(t, webhook.Config{Secrets: []string{secretA}, MaxBody: 1000, Failed: func(_ context.Context, task webhook.Task, err error) {
+		if task != (webhook.Task{}) {
+			t.Errorf("%v: of %+v", err, task)
+		}
+		refusals = append(refusals, err.Error())
+	}}, func(context.Context, webhook.Task) error {
+		t.Error("the function was called")
+		return nil
+	})
+	for name, c := range map[string]struct {
+		secrets   []string
+		attribute string
+		want      string
+	}{
+		"another secret": {[]string{secretB}, "x", "401 Unauthorized"},
+		"no signature":   {nil, "x", "401 Unauthorized"},
+		"a large body":   {[]string{secretA}, strings.Repeat("x", 2000), "413 Request Entity Too Large"},
+	} {
+		if err := deliver(t, url, c.secrets, c.attribute); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+	if len(refusals) != 3 {
+		t.Errorf("told of %q", refusals)
+	}
+}
+
+func TestWhatIsNoCallbackIsRefused(t *testing.T) {
+	t.Parallel()
+	url := receive(t, webhook.Config{Unsigned: true}, func(context.Context, webhook.Task) error {
+		t.Error("the function was called")
+		return nil
+	})
+	for name, c := range map[string]struct {
+		method, id, body string
+		status           int
+	}{
+		"a GET":           {http.MethodGet, "7.0", "", http.StatusMethodNotAllowed},
+		"no JSON":         {http.MethodPost, "7.0", "hello", http.StatusBadRequest},
+		"another event":   {http.MethodPost, "7.0", `{"type":"x","data":{}}`, http.StatusBadRequest},
+		"no webhook-id":   {http.MethodPost, "", `{"data":{"job_id":"7","biz_id":"1","biz_type":"a"}}`, http.StatusBadRequest},
+		"a negative id":   {http.MethodPost, "7.0", `{"data":{"job_id":"-7","biz_id":"1","biz_type":"a"}}`, http.StatusBadRequest},
+		"a time of words": {http.MethodPost, "7.0", `{"data":{"job_id":"7","biz_id":"1","biz_type":"a","due_time":"now"}}`, http.StatusBadRequest},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), c.method, url, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("webhook-id", c.id)
+		answer, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != c.status || len(text) == 0 || strings.Count(string(text), "\n") != 1 {
+			t.Errorf("%s: %d %q, want %d and one line", name, answer.StatusCode, text, c.status)
+		}
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+func TestACallbackThatWasHandledIsNotHandledAgain(t *testing.T) {
+	t.Parallel()
+	calls, fail := 0, true
+	url := receive(t, webhook.Config{Secrets: []string{secretA}, Done: webhook.NewMemory(1)}, func(context.Context, webhook.Task) error {
+		if calls++; fail {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for _, c := range []struct {
+		fail, ok bool
+		calls    int
+	}{{true, false, 1}, {false, true, 2}, {false, true, 2}} {
+		fail = c.fail
+		if err := deliver(t, url, []string{secretA}, "x"); (err == nil) != c.ok || calls != c.calls {
+			t.Errorf("%v, %d calls, want success %t and %d", err, calls, c.ok, c.calls)
+		}
+	}
+}
+
+// broken is a Done whose database is away.
+type broken struct{ has, put error }
+
+func (b broken) Has(context.Context, string) (bool, error) { return false, b.has }
+func (b broken) Put(context.Context, string) error         { return b.put }
+
+func TestADoneThatFails(t *testing.T) {
+	t.Parallel()
+	away := errors.New("no database")
+	for name, c := range map[string]struct {
+		done  broken
+		calls int
+		want  string // part of the node's error; "": success
+	}{
+		"before the function": {broken{has: away}, 0, "503 Service Unavailable: whether it was handled is not known"},
+		"after it":            {broken{put: away}, 1, ""},
+	} {
+		calls, told := 0, []error(nil)
+		url := receive(t, webhook.Config{Secrets: []string{secretA}, Done: c.done, Failed: func(_ context.Context, _ webhook.Task, err error) { told = append(told, err) }},
+			func(context.Context, webhook.Task) error { calls++; return nil })
+		err := deliver(t, url, []string{secretA}, "x")
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || calls != c.calls || len(told) != 1 || !errors.Is(told[0], away) {
+			t.Errorf("%s: %v, %d calls, told %v", name, err, calls, told)
+		}
+	}
+}
+
+func TestMemoryKeepsTheLastKeys(t *testing.T) {
+	t.Parallel()
+	m := webhook.NewMemory(3)
+	var g sync.WaitGroup
+	for range 4 {
+		g.Go(func() {
+			for i := range 100 {
+				_ = m.Put(t.Context(), fmt.Sprint(i))
+				_, _ = m.Has(t.Context(), fmt.Sprint(i))
+			}
+		})
+	}
+	g.Wait()
+	for _, key := range []string{"a", "b", "b", "c"} {
+		_ = m.Put(t.Context(), key)
+	}
+	for key, want := range map[string]bool{"99": false, "a": true, "b": true, "c": true, "": false} {
+		if got, err := m.Has(t.Context(), key); got != want || err != nil {
+			t.Errorf("%q: %t, %v", key, got, err)
+		}
+	}
+}
+
+func TestAReceiverNeedsSecretsAndAFunction(t *testing.T) {
+	t.Parallel()
+	handle := func(context.Context, webhook.Task) error { return nil }
+	for name, c := range map[string]struct {
+		cfg    webhook.Config
+		handle func(context.Context, webhook.Task) error
+		want   string
+	}{
+		"nothing":      {webhook.Config{}, handle, "no secrets: set Secrets to those of the biz type's webhook, or Unsigned"},
+		"both":         {webhook.Config{Secrets: []string{secretA}, Unsigned: true}, handle, "exclude each other"},
+		"no function":  {webhook.Config{Unsigned: true}, nil, "the function is nil"},
+		"not base64":   {webhook.Config{Secrets: []string{secretA, "hunter 2"}}, handle, "webhook: secret 2: want whsec_ and base64"},
+		"empty secret": {webhook.Config{Secrets: []string{""}}, handle, "webhook: secret 1: its key has 0 bytes"},
+	} {
+		if _, err := webhook.New(c.cfg, c.handle); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
