@@ -29,7 +29,9 @@ func (p *parts) join(ctx context.Context) (err error) {
 		p.group = p.claimers
 		return err
 	}
-	client, err := assign.Dial(ctx, p.cfg.Etcd)
+	etcd := p.cfg.Etcd
+	etcd.TLS = p.expires.Watch(etcd.TLS)
+	client, err := assign.Dial(ctx, etcd)
 	if err != nil {
 		return err
 	}

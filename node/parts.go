@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/internal/alarm"
+	"github.com/tocsinhq/tocsin/internal/expiry"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/standin"
 	"github.com/tocsinhq/tocsin/store"
@@ -20,26 +21,28 @@ import (
 
 // parts are the engines of one Run, wired to one another.
 type parts struct {
-	cfg        Config
-	handlers   *Handlers
-	started    time.Time
-	store      *store.Store
-	etcd       io.Closer // nil until dialled
-	watcher    *biztype.Watcher
-	targets    *targets // nil until the engines are made
-	dispatcher *dispatcher.Dispatcher
-	scanner    *scanner.Scanner
-	holder     *holder   // nil: nobody owns tables
-	claimers   *claimers // nil: nodes own tables
-	health     *health.Health
-	stalls     *stalls
-	group      membership
-	assign     *assign.Assign // nil: nobody owns tables
-	roster     *roster
-	backlog    *backlog.Backlog
-	standin    *standin.StandIn
-	marks      *marks
-	metrics    *scope
+	cfg          Config
+	handlers     *Handlers
+	started      time.Time
+	store        *store.Store
+	etcd         io.Closer    // nil until dialled
+	expires      expiry.First // of the connection to etcd
+	watcher      *biztype.Watcher
+	targets      *targets // nil until the engines are made
+	dispatcher   *dispatcher.Dispatcher
+	scanner      *scanner.Scanner
+	holder       *holder   // nil: nobody owns tables
+	claimers     *claimers // nil: nodes own tables
+	health       *health.Health
+	stalls       *stalls
+	certificates *certificates
+	group        membership
+	assign       *assign.Assign // nil: nobody owns tables
+	roster       *roster
+	backlog      *backlog.Backlog
+	standin      *standin.StandIn
+	marks        *marks
+	metrics      *scope
 }
 
 // open checks the stored layout, reads the policies, and makes the engines. One
@@ -73,6 +76,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	p.lookForIdentity()
 	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
 	p.cfg.export(p.cfg.Registerer, p.mode)
+	p.certificates = newCertificates(p.store, &p.expires, p.cfg.Registerer)
 	p.health = health.New(health.Config{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
 	return p, p.openEngines(ctx, policies)
 }

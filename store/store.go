@@ -135,6 +135,12 @@ func (s *Store) Close() error {
 // poolStats says how the pool is used.
 func (sv *server) poolStats() sql.DBStats { return sv.DB.Stats() }
 
+// CertificateExpires returns when the first of the certificates expires that connections to the server use, as of the last
+// connection; the zero time without TLS.
+func (s *Store) CertificateExpires(server int) time.Time {
+	return s.servers[server].CertificateExpires()
+}
+
 // Layout is the layout of the config; Check compares it with what is stored.
 func (s *Store) Layout() tocsin.Layout { return s.layout }
 

@@ -51,8 +51,9 @@ func TestNodesAndCommandsReachAMySQLThatWantsTLSAndACertificate(t *testing.T) {
 	} {
 		s.run(command...).ok(t)
 	}
-	s.serve("safe")
+	page := s.servePage("safe")
 	s.ownedBy(map[string]int{"safe": 8})
+	wantExpiry(t, page, `tocsin_node_certificate_expires_timestamp_seconds{of="db1"}`)
 	s.run("task", "add", "--type", "coupon.remind", "--biz-id", "2", "--in", "0s").ok(t)
 	s.waitFor("both callbacks", func() bool { seen, _, _ := c.counts(); return seen == 2 })
 	for lines, want := range map[string]string{

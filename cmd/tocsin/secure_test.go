@@ -56,8 +56,9 @@ func TestNodesAndCommandsReachAnEtcdThatWantsTLSAndAPassword(t *testing.T) {
 	s.wantPasswords()
 	user := fmt.Sprintf("  username: %s\n  password: pass-%s\n", s.prefix, s.prefix)
 	s.write("tocsin.yaml", rest+etcd+user)
-	s.serve("safe")
+	page := s.servePage("safe")
 	s.ownedBy(map[string]int{"safe": 8})
+	wantExpiry(t, page, `tocsin_node_certificate_expires_timestamp_seconds{of="etcd"}`)
 	s.run("cluster", "plan", "--add", "1").says(t, "group callback: 4 of 8 tables would move, the least possible is 4")
 	if r := s.run("doctor"); !strings.Contains(r.stdout, "answers; groups with nodes: callback") { // it fails for other reasons
 		t.Errorf("doctor: %s%s", r.stdout, r.stderr)

@@ -63,6 +63,7 @@ type Server struct {
 	waits     *waits
 	home      *home         // nil if there is one address
 	moved     chan struct{} // 1 slot, see Moved; nil if there is one address
+	targets   []target      // its addresses
 }
 
 // Open makes a pool for one server. It does not wait for a connection: an unreachable server
@@ -76,12 +77,13 @@ func Open(spec Spec) (*Server, error) {
 	if spec.Name == "" {
 		spec.Name = Address(spec.DSN)
 	}
-	server := &Server{Name: spec.Name, Databases: spec.Databases, waits: newWaits()}
+	server := &Server{Name: spec.Name, Databases: spec.Databases, waits: newWaits(), targets: targets}
 	connector := &sessionConnector{to: &targets[0], session: spec.session(), waits: server.waits, observe: spec.Observe}
 	if len(targets) > 1 {
 		server.moved = make(chan struct{}, 1)
 		server.home = enterHome(spec, targets, server.moved)
 		connector.home, connector.moved = server.home, server.moved
+		server.targets = server.home.targets()
 	}
 	server.DB = sqlx.NewDb(newDB(connector), "mysql")
 	connector.leave = spec.limit(server.DB.DB)
@@ -90,6 +92,17 @@ func Open(spec Spec) (*Server, error) {
 	}
 	server.DB.SetConnMaxIdleTime(spec.IdleTime)
 	return server, nil
+}
+
+// CertificateExpires returns when the first of the certificates expires that connections to the server use, the server's or
+// the client's, as of the last connection to each address; the zero time without TLS.
+func (s *Server) CertificateExpires() (first time.Time) {
+	for _, to := range s.targets {
+		if at := to.expires.At(); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
 }
 
 // targets prepares connections to each address.

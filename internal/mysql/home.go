@@ -13,6 +13,8 @@ import (
 	"time"
 
 	driverlib "github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin/internal/expiry"
 )
 
 // Marker identifies the databases of a server, so that a server that takes writes but holds
@@ -99,6 +101,14 @@ func newHome(key homeKey, marker Marker, targets []target) *home {
 		h.members = append(h.members, m)
 	}
 	return h
+}
+
+// targets returns its addresses, which pools with the same home share.
+func (h *home) targets() (all []target) {
+	for _, m := range h.members {
+		all = append(all, m.target)
+	}
+	return all
 }
 
 // begin looks at all addresses until the last pool has left.
@@ -360,6 +370,7 @@ type target struct {
 	addr     string
 	patience time.Duration // of a read
 	driver   driver.Connector
+	expires  *expiry.First // of the certificates, if it uses TLS
 }
 
 // newTarget prepares connections to one address.
@@ -367,6 +378,8 @@ func newTarget(cfg *driverlib.Config, several bool) (target, error) {
 	if several && strings.HasPrefix(cfg.Net, "tcp") {
 		cfg.DialFunc = dialLinked
 	}
+	expires := &expiry.First{}
+	cfg.TLS = expires.Watch(cfg.TLS)
 	conn, err := driverlib.NewConnector(cfg)
-	return target{addr: cfg.Addr, patience: cfg.ReadTimeout, driver: conn}, err
+	return target{addr: cfg.Addr, patience: cfg.ReadTimeout, driver: conn, expires: expires}, err
 }
