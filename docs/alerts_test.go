@@ -1,0 +1,264 @@
+package docs_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+const rulesFolder = "../deploy/prometheus/"
+
+// rule is a recording rule or an alert.
+type rule struct {
+	Record, Alert, Expr string
+	Labels, Annotations map[string]string
+}
+
+// ruleTest is a test of promtool.
+type ruleTest struct {
+	Name   string
+	Series []struct{ Series string } `yaml:"input_series"`
+	Checks []struct {
+		Expr    string
+		Samples []struct{ Labels string } `yaml:"exp_samples"`
+	} `yaml:"promql_expr_test"`
+}
+
+func readYAML(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// rulesOf reads the rules of deploy/prometheus.
+func rulesOf(t *testing.T) (records, alerts []rule) {
+	t.Helper()
+	for _, path := range glob(t, "*.rules.yaml") {
+		var file struct{ Groups []struct{ Rules []rule } }
+		readYAML(t, path, &file)
+		for _, g := range file.Groups {
+			for _, r := range g.Rules {
+				if r.Alert != "" {
+					alerts = append(alerts, r)
+				} else {
+					records = append(records, r)
+				}
+			}
+		}
+	}
+	return records, alerts
+}
+
+func testsOfRules(t *testing.T) (all []ruleTest) {
+	t.Helper()
+	for _, path := range glob(t, "tests/*.yaml") {
+		var file struct{ Tests []ruleTest }
+		readYAML(t, path, &file)
+		all = append(all, file.Tests...)
+	}
+	return all
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(rulesFolder + pattern)
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no file %s: %v", pattern, err)
+	}
+	return found
+}
+
+func TestPromtoolAcceptsTheRulesAndTheirTestsPass(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("promtool"); err != nil {
+		t.Fatal("promtool is missing: run scripts/install-deps.sh test")
+	}
+	for _, args := range [][]string{
+		append([]string{"check", "rules", "--lint=all", "--lint-fatal"}, glob(t, "*.rules.yaml")...),
+		append([]string{"test", "rules"}, glob(t, "tests/*.yaml")...),
+	} {
+		if out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
+
+// tested is what the tests of one alert show.
+type tested struct {
+	fires, quiet map[string]bool // by severity
+	labels       map[string]bool // of what fires
+}
+
+func testedAlerts(t *testing.T) map[string]*tested {
+	t.Helper()
+	all := make(map[string]*tested)
+	for _, test := range testsOfRules(t) {
+		seen := all[test.Name]
+		if seen == nil {
+			seen = &tested{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+			all[test.Name] = seen
+		}
+		for _, check := range test.Checks {
+			if !strings.Contains(check.Expr, fmt.Sprintf(`(ALERTS{alertname=%q, alertstate="firing"})`, test.Name)) {
+				t.Errorf("the test of %s asks %s", test.Name, check.Expr)
+			}
+			now := map[string]bool{}
+			for _, sample := range check.Samples {
+				for _, pair := range label.FindAllStringSubmatch(sample.Labels, -1) {
+					seen.labels[pair[1]] = true
+					now[pair[2]] = now[pair[2]] || pair[1] == "severity"
+				}
+			}
+			for _, severity := range []string{"warning", "critical"} {
+				seen.fires[severity] = seen.fires[severity] || now[severity]
+				seen.quiet[severity] = seen.quiet[severity] || !now[severity]
+			}
+		}
+	}
+	return all
+}
+
+var usedLabel = regexp.MustCompile(`\$labels\.(\w+)`)
+
+// Every alert has a test in which it fires, one in which it does not, a section in the runbook, and annotations whose labels
+// it has.
+func TestEveryAlertIsTestedAndExplained(t *testing.T) {
+	t.Parallel()
+	runbook, err := os.ReadFile("runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, alerts := rulesOf(t)
+	results, names := testedAlerts(t), map[string]bool{}
+	for _, a := range alerts {
+		names[a.Alert] = true
+		severity, seen := a.Labels["severity"], results[a.Alert]
+		if seen == nil || !seen.fires[severity] || !seen.quiet[severity] {
+			t.Errorf("%s, %s: a test must show it firing, and one not firing", a.Alert, severity)
+			continue
+		}
+		if severity != "warning" && severity != "critical" {
+			t.Errorf("%s has the severity %q", a.Alert, severity)
+		}
+		for _, key := range []string{"summary", "description", "runbook_url", "dashboard_url"} {
+			text := a.Annotations[key]
+			if text == "" {
+				t.Errorf("%s, %s has no %s", a.Alert, severity, key)
+			}
+			for _, used := range usedLabel.FindAllStringSubmatch(text, -1) {
+				if _, added := a.Labels[used[1]]; added || !seen.labels[used[1]] {
+					t.Errorf("%s uses the label %s, which its expression does not have, or no test shows", a.Alert, used[1])
+				}
+			}
+		}
+		if want := "https://github.com/tocsinhq/tocsin/blob/main/docs/runbook.md#" + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
+			t.Errorf("%s: its runbook is %s, want %s", a.Alert, a.Annotations["runbook_url"], want)
+		}
+	}
+	for _, section := range regexp.MustCompile(`(?m)^### (Tocsin\w+)$`).FindAllStringSubmatch(string(runbook), -1) {
+		if !names[section[1]] {
+			t.Errorf("runbook.md has a section %s, and no alert is called so", section[1])
+		}
+		delete(names, section[1])
+	}
+	if len(names) > 0 {
+		t.Errorf("runbook.md has no section for %v", slices.Sorted(maps.Keys(names)))
+	}
+}
+
+// foreignMetrics are those of Prometheus and node_exporter that rules may use.
+var foreignMetrics = []string{"up", "node_filesystem_avail_bytes", "node_filesystem_size_bytes"}
+
+// used returns the metrics and recorded series of an expression.
+func used(expr string) (names []string) {
+	for _, drop := range []string{`"[^"]*"`, `\{[^}]*\}`, `\[[^\]]*\]`, `\b(by|on|without|ignoring|group_left|group_right) ?\([^)]*\)`} {
+		expr = regexp.MustCompile(drop).ReplaceAllString(expr, " ")
+	}
+	for _, name := range regexp.MustCompile(`\b[a-z][a-z_]*[a-z0-9_:]*\b\s*\(?`).FindAllString(expr, -1) {
+		if name = strings.TrimSpace(name); !strings.HasSuffix(name, "(") && !slices.Contains([]string{"and", "or", "unless", "bool"}, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestTheMetricsOfAnExpressionAreFound(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string]string{
+		`sum by (cluster, le) (rate(a_b_total{class="x"}[5m])) > 2`:                "a_b_total",
+		`(c:d:rate5m > 0.5) unless on (instance) group_left () e{f=~"g|h"} * 3600`: "c:d:rate5m e",
+		`label_replace(absent(up), "work", "sweep", "", "")`:                       "up",
+	} {
+		if got := strings.Join(used(expr), " "); got != want {
+			t.Errorf("%s uses %q, want %q", expr, got, want)
+		}
+	}
+}
+
+// Rules use no metric that is not documented; TestThePageOfMetricsIsThatOfTheCode (package node) compares the page with the
+// code. Tests of rules feed no other metric either.
+func TestRulesUseMetricsThatThereAre(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, name := range foreignMetrics {
+		known[name] = true
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(tocsin_[a-z_]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(page), -1) {
+		known[m[1]] = true
+		if m[2] == "histogram" {
+			known[m[1]+"_bucket"], known[m[1]+"_count"], known[m[1]+"_sum"] = true, true, true
+		}
+	}
+	for _, test := range testsOfRules(t) {
+		for _, series := range test.Series {
+			if name, _, _ := strings.Cut(series.Series, "{"); !known[name] {
+				t.Errorf("the test of %s has a series %s, which nothing exports", test.Name, name)
+			}
+		}
+	}
+	records, alerts := rulesOf(t)
+	for _, r := range records {
+		known[r.Record] = true
+	}
+	for _, page := range []string{"runbook.md", "sizing.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`([a-z_]+:)?\btocsin_[a-z_]*[a-z](:[a-z0-9_]+)?`).FindAllString(string(text), -1) {
+			if !known[name] {
+				t.Errorf("%s names %s, which nothing exports or records", page, name)
+			}
+		}
+	}
+	for _, r := range slices.Concat(records, alerts) {
+		names := used(r.Expr)
+		if len(names) == 0 {
+			t.Errorf("%s%s uses no metric", r.Record, r.Alert)
+		}
+		for _, name := range names {
+			if !known[name] {
+				t.Errorf("%s%s uses %s, which nothing exports or records", r.Record, r.Alert, name)
+			}
+		}
+	}
+}
