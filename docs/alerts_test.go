@@ -96,6 +96,50 @@ func TestPromtoolAcceptsTheRulesAndTheirTestsPass(t *testing.T) {
 	}
 }
 
+// query finds what the pages ask of Prometheus: code that names a metric, in a line of its own or in a span.
+var query = regexp.MustCompile("(?m)`([^`\n]*tocsin_[^`\n]*)`|^([a-z][^`|\n]*tocsin_[^`|\n]*?)(?: +#.*)?$")
+
+// queriesOf returns the queries of a page without what is no query: names of files, and prose.
+func queriesOf(t *testing.T, page string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range query.FindAllStringSubmatch(string(text), -1) {
+		if expr := m[1] + m[2]; !strings.Contains(expr, "CLUSTER") && !strings.HasPrefix(expr, "tocsin ") {
+			all = append(all, expr)
+		}
+	}
+	return all
+}
+
+func TestPromtoolTakesTheQueriesOfTheDocs(t *testing.T) {
+	t.Parallel()
+	var rules strings.Builder
+	rules.WriteString("groups:\n  - name: docs\n    rules:\n")
+	count := 0
+	for _, page := range []string{"runbook.md", "sizing.md", "metrics.md"} {
+		queries := queriesOf(t, page)
+		if len(queries) == 0 {
+			t.Errorf("%s has no query", page)
+		}
+		for _, expr := range queries {
+			count++
+			fmt.Fprintf(&rules, "      - {record: \"docs:%d\", expr: %q}\n", count, expr)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "docs.rules.yaml")
+	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d queries", count)
+	out, err := exec.CommandContext(t.Context(), "promtool", "check", "rules", file).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s\n%s", err, out, rules.String())
+	}
+}
+
 var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
 
 // tested is what the tests of one alert show.
