@@ -35,6 +35,15 @@ type Report struct {
 	Task *dispatcher.Place `json:"task,omitempty"`
 }
 
+// ID returns the id of the node's current incarnation; "" while Run is not under way, or
+// waits for etcd.
+func (n *Node) ID() string {
+	if p := n.running.Load(); p != nil {
+		return p.group.ID()
+	}
+	return ""
+}
+
 // Mode is how a node delivers.
 type Mode string
 

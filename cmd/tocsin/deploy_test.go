@@ -318,6 +318,6 @@ func TestEveryYAMLFileOfDeployIsOne(t *testing.T) {
 func probed(path string) int {
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	w := httptest.NewRecorder()
-	statusMux(ok, newRegistry(), func() string { return "wanted" }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	statusMux(ok, newRegistry(), func() string { return "wanted" }, func() string { return "" }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w.Code
 }

@@ -36,9 +36,14 @@ func newGuard(s config.StatusPage) (g guard, err error) {
 }
 
 // statusMux is the status page. Its two checks of health need no token: they tell nothing but yes and no.
-func statusMux(status http.Handler, registry *prometheus.Registry, token func() string) http.Handler {
+// A header of the metrics names the node, as id returns it: an address may have gone to another one.
+func statusMux(status http.Handler, registry *prometheus.Registry, token, id func() string) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", tokened(token, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	mux.Handle("GET /metrics", tokened(token, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(nodeHeader, id())
+		metrics.ServeHTTP(w, r)
+	})))
 	mux.Handle("GET /status", tokened(token, status))
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, status) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

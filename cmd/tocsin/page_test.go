@@ -106,7 +106,7 @@ func TestReadyzFollowsTheStatus(t *testing.T) {
 	}
 	ended := make(chan error)
 	go func() {
-		ended <- l.serve(t.Context(), statusMux(status, newRegistry(), func() string { return "wanted" }))
+		ended <- l.serve(t.Context(), statusMux(status, newRegistry(), func() string { return "wanted" }, func() string { return "" }))
 	}()
 	t.Cleanup(func() { // the test's context has ended
 		if err := <-ended; err != nil {

@@ -58,7 +58,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var g errgroup.Group
-	g.Go(func() error { return page.serve(work, statusMux(n.Status(), registry, page.token)) })
+	g.Go(func() error { return page.serve(work, statusMux(n.Status(), registry, page.token, n.ID)) })
 	g.Go(func() error { return profiles.serve(work, pprofMux()) })
 	g.Go(func() error {
 		defer end() // the page lives as long as the node

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/top"
+)
+
+// busy adds callback tasks that are due, one after another, until the test calls what it returns.
+func (s *site) busy() (stop func()) {
+	s.t.Helper()
+	client, remind := s.client(), tocsin.Define[string]("coupon.remind")
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for n := uint64(1); ; n++ {
+			select {
+			case <-end:
+				ended <- nil
+				return
+			default:
+			}
+			if _, err := client.Add(s.t.Context(), remind.New(n, "{}", tocsin.In(0))); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		if err := <-ended; err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+func TestTopShowsWhatTheNodesDeliver(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"node:\n  status: {token: token-0123456789abcdef}\n")
+	one, two := freePage(t), freePage(t)
+	s.serve("one", "--listen", one)
+	s.serve("two", "--listen", two)
+	s.ownedBy(map[string]int{"one": 4, "two": 4})
+	var id string
+	if err := s.db.QueryRow("SELECT identity FROM " + s.layout.Database(0) + ".layout").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	s.nodeIn(assign.Identity{ID: id, Databases: "toc_0 on db1"}, "orders", "ghost") // which publishes an address where nobody listens
+	stop := s.busy()
+	v := decode[top.View](t, s.run("top", "--once", "--json", "--interval", "2s"))
+	stop()
+	if v.Total.Delivered <= 0 || v.Seconds < 1 || len(v.Nodes) != 3 || len(v.Types) != 1 || len(v.Notes) != 0 {
+		t.Fatalf("got %+v", v)
+	}
+	if r := v.Types[0]; r.Name != "coupon.remind" || r.Delivered != v.Total.Delivered || r.Failed != 0 || r.Late99 == nil || r.Limit != 128 {
+		t.Errorf("got %+v", r)
+	}
+	for _, n := range v.Nodes {
+		if ghost := strings.HasPrefix(n.ID, "ghost-"); ghost != (n.Error != "") || !ghost && (n.Mode != "ownership" || n.Tables != 4 || n.Group != "callback") {
+			t.Errorf("got %+v", n)
+		}
+	}
+	s.run("top", "--once", "--interval", "500ms").says(t, "2 of 3 nodes answer; rates over ", "\nBIZ TYPE  ", "\ncoupon.remind  ", "\nNODE  ",
+		"\none-", "callback  ownership  4       4", "\nnote: ghost-", " at 127.0.0.1:9 does not answer: ", "connection refused")
+	s.run("top", "--once", "--interval", "500ms", "--group", "callback").says(t, "2 of 2 nodes answer")
+
+	s.write("noetcd.yaml", withoutEtcd(s.yaml(s.layout, "toc:x@tcp(127.0.0.1:1)/"))+"node:\n  status: {token: token-0123456789abcdef}\n")
+	s.run("top", "--once", "--interval", "500ms", "--config", "noetcd.yaml", "--status", one+","+two).says(t, "2 of 2 nodes answer", "\none-", "\ntwo-")
+	s.run("top", "--once", "--interval", "500ms", "--config", "noetcd.yaml").refused(t, exitFailed, "etcd 127.0.0.1:1")
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn()))
+	if r := s.run("top", "--once", "--interval", "500ms", "--status", one); r.code != exitFailed || !strings.Contains(r.stdout, "does not answer: the status page wants another token") {
+		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
+	}
+}
+
+func TestTopWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	s, _ := rowsSite(t)
+	if r := s.run("top", "--once"); r.code != exitFailed || !strings.Contains(r.stdout, "0 of 0 nodes answer; no rates yet") || !strings.Contains(r.stdout, noNodes) {
+		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
+	}
+	s.serve("one", "--listen", freePage(t))
+	s.ownedBy(map[string]int{"one": 8})
+	s.run("top", "--once", "--interval", "500ms").says(t, "1 of 1 nodes answer", "callback  rows  8       8")
+}
+
+func TestTopRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	s.run("top").refused(t, exitUsage, "standard output is no terminal, or --json is given: use --once")
+	s.run("top", "--once", "--interval", "1ms").refused(t, exitUsage, "--interval 1ms: want 500ms or more")
+	s.run("top", "--once", "--status", "nowhere").refused(t, exitUsage, `--status "nowhere": want host:port`)
+	s.run("top", "--once", "--status", "127.0.0.1:1", "--group", "a").refused(t, exitUsage, "use --group or --status, not both")
+	s.run("top", "now").refused(t, exitUsage, `unknown command or argument "now"`)
+}
+
+// One request for each node and interval, and an answer of another node is not taken for the one that was asked.
+func TestTopAsksEachNodeOnceInAnInterval(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	var asked atomic.Int32
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); r.URL.Path != "/metrics" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		w.Header().Set(nodeHeader, "host-b")
+		fmt.Fprint(w, "# TYPE tocsin_node_mode gauge\ntocsin_node_mode{mode=\"claim\"} 1\n")
+	}))
+	defer page.Close()
+	address := strings.TrimPrefix(page.URL, "http://")
+	s.run("top", "--once", "--interval", "500ms", "--status", address).says(t, "host-b", "claim")
+	if n := asked.Load(); n != 2 {
+		t.Errorf("%d requests for two looks", n)
+	}
+	w := &watch{asker: asker{client: http.DefaultClient, scheme: "http"}, flags: topFlags{interval: time.Second}}
+	if got := w.sample(t.Context(), pageOfNode{"host-a", "orders", address}); got.Err == nil || !strings.Contains(got.Err.Error(), "another node answers there") {
+		t.Errorf("got %+v", got)
+	}
+	if got := w.sample(t.Context(), pageOfNode{"host-b", "orders", address}); got.Err != nil || got.Mode != "claim" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// What a node or an error says can't steer the terminal, and no line is wider than it.
+func TestTopFitsItsTerminal(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"q": "quits", "x": "goes on", "\x03": "quits", "": "quits",
+	} {
+		quit := make(chan struct{})
+		keys, press := io.Pipe()
+		go awaitQuit(keys, func() { close(quit) })
+		if text == "" {
+			press.Close()
+		} else if _, err := press.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if want == "goes on" {
+			if _, err := press.Write([]byte("q")); err != nil { // which nobody would read, if x had quit
+				t.Fatal(err)
+			}
+		}
+		<-quit
+	}
+	got := tidied([][]string{{"a\x1b[2J"}, {"one", "two"}, {"three", "4"}})
+	if want := "a [2J|one    two|three  4"; strings.Join(got, "|") != want {
+		t.Errorf("got %q, want %q", strings.Join(got, "|"), want)
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal opens a pseudo-terminal: what is written to one end is typed at the other.
+func terminal(t *testing.T, width, height int) (person, program *os.File) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = person.Close() })
+	fd := int(person.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(height), Col: uint16(width)}); err != nil {
+		t.Fatal(err)
+	}
+	if program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = program.Close() })
+	return person, program
+}
+
+func TestTopDrawsItsTerminalUntilAKey(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	s.serve("one", "--listen", freePage(t))
+	s.ownedBy(map[string]int{"one": 8})
+	for _, key := range []string{"q", "\x03"} {
+		person, program := terminal(t, 60, 7)
+		before, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), runWithin)
+		defer cancel()
+		cmd := command(ctx, s.dir, "top", "--interval", "500ms")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		drawn := &output{}
+		go func() { // it ends when the terminal is closed
+			for buf := make([]byte, 4096); ; {
+				n, err := person.Read(buf)
+				_, _ = drawn.Write(buf[:n])
+				if err != nil {
+					return
+				}
+			}
+		}()
+		s.waitFor("two looks are drawn", func() bool { return strings.Count(drawn.String(), toTop) >= 2 })
+		if _, err := person.Write([]byte(key)); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("after the key %q: %v", key, err)
+		}
+		s.waitFor("the terminal is as before", func() bool { return strings.HasSuffix(drawn.String(), leaveScreen) })
+		looksRight(t, drawn.String())
+		after, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS)
+		if err != nil || *after != *before {
+			t.Errorf("the settings of the terminal were %+v and are %+v, %v", before, after, err)
+		}
+	}
+}
+
+// looksRight wants lines that fit a terminal of 60 x 7.
+func looksRight(t *testing.T, drawn string) {
+	t.Helper()
+	begin, rest, _ := strings.Cut(drawn, toTop)
+	screen, _, _ := strings.Cut(rest, clearRest)
+	if begin != enterScreen || !strings.Contains(screen, ": 1 of 1 nodes") || !strings.Contains(screen, "and 2 lines more") || !strings.HasSuffix(screen, "q: quit"+clearLine) {
+		t.Errorf("drawn: %q", drawn)
+	}
+	lines := strings.Split(screen, "\r\n")
+	if len(lines) != 7 {
+		t.Errorf("%d lines: %q", len(lines), lines)
+	}
+	for _, line := range lines {
+		if n := len(bytes.Runes([]byte(strings.TrimSuffix(line, clearLine)))); n > 60 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package top
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// View is what is shown.
+type View struct {
+	At      time.Time `json:"at"`
+	Seconds float64   `json:"seconds"` // that the rates are of; 0: there are none yet
+	Total   Rates     `json:"total"`
+	Types   []Type    `json:"biz_types"` // overdue ones first, then the busiest
+	Nodes   []Node    `json:"nodes"`     // by group and id
+	Notes   []string  `json:"notes"`     // what could not be read
+}
+
+// Rates are per second.
+type Rates struct {
+	Delivered float64 `json:"delivered_per_second"`
+	Failed    float64 `json:"failed_per_second"` // attempts, those that made their task dead included
+	Dead      float64 `json:"dead_per_second"`
+}
+
+func (r *Rates) add(o Rates) {
+	r.Delivered, r.Failed, r.Dead = r.Delivered+o.Delivered, r.Failed+o.Failed, r.Dead+o.Dead
+}
+
+// Type is one biz type over all nodes.
+type Type struct {
+	Name string `json:"name"`
+	Rates
+	Late50  *float64 `json:"late_50_seconds"` // half of the deliveries began at most so late; null: there was none, or some were later than an hour
+	Late99  *float64 `json:"late_99_seconds"`
+	Running int      `json:"running"`
+	Limit   int      `json:"limit"`
+	Queued  int      `json:"queued"`
+	State   string   `json:"state"`           // open, full, limited, paused, lacking: the worst of its nodes
+	Overdue *float64 `json:"overdue"`         // null: no node measures it yet
+	Age     float64  `json:"overdue_seconds"` // of the oldest overdue task
+	Drain   *float64 `json:"drain_seconds"`   // until none is overdue; null: not known, or never
+}
+
+// Node is one node.
+type Node struct {
+	ID      string `json:"id"`
+	Group   string `json:"group,omitempty"`
+	Address string `json:"address"`
+	Error   string `json:"error,omitempty"` // it does not answer; the rest is zero
+	Mode    string `json:"mode"`
+	Tables  int    `json:"tables"`
+	Wanted  int    `json:"wanted"`
+	Rates
+	Open      int     `json:"in_hand"`
+	Unsettled int     `json:"unsettled"`
+	Oldest    float64 `json:"unsettled_seconds"`
+}
+
+// states are the words for the states of a lane, from good to bad.
+var states = []string{"open", "limited", "paused", "lacking"}
+
+// sum is a biz type while it is added up.
+type sum struct {
+	Type
+	late []Bucket
+}
+
+// Between compares the samples of all nodes with those of a while ago, by address.
+func Between(before, now map[string]Sample, at time.Time) View {
+	v := View{At: at, Types: []Type{}, Nodes: []Node{}, Notes: []string{}}
+	types := map[string]*sum{}
+	for _, address := range slices.Sorted(maps.Keys(now)) {
+		v.add(types, before[address], now[address])
+	}
+	for _, s := range types {
+		s.Late50, s.Late99 = quantile(s.late, .5), quantile(s.late, .99)
+		v.Types = append(v.Types, s.Type)
+	}
+	slices.SortFunc(v.Types, func(a, b Type) int {
+		return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(b.Delivered+b.Failed, a.Delivered+a.Failed), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(v.Nodes, func(a, b Node) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.ID, b.ID)) })
+	return v
+}
+
+// add adds one node.
+func (v *View) add(types map[string]*sum, was, is Sample) {
+	n := Node{
+		ID: is.Node, Group: is.Group, Address: is.Address, Mode: is.Mode, Tables: is.Tables, Wanted: is.Wanted,
+		Open: is.Open, Unsettled: is.Unsettled, Oldest: is.Oldest.Seconds(),
+	}
+	if is.Err != nil {
+		n.Error = is.Err.Error()
+	}
+	seconds := is.At.Sub(was.At).Seconds()
+	same := is.Err == nil && was.Err == nil && was.Node == is.Node && !was.At.IsZero() && seconds > 0
+	for name, t := range is.Types {
+		s := types[name]
+		if s == nil {
+			s = &sum{Type: Type{Name: name, State: states[0]}}
+			types[name] = s
+		}
+		s.occupy(t)
+		if old, known := was.Types[name]; same && known && !t.fellFrom(old) {
+			rates := t.since(old, seconds)
+			s.add(rates)
+			n.add(rates)
+			s.late = grown(s.late, old.Late, t.Late)
+		}
+	}
+	if same {
+		v.Seconds = max(v.Seconds, seconds)
+	}
+	v.Total.add(n.Rates)
+	v.Nodes = append(v.Nodes, n)
+}
+
+// occupy adds what a node has in hand, and what it measured.
+func (s *sum) occupy(t TypeSample) {
+	s.Running, s.Limit, s.Queued = s.Running+t.Running, s.Limit+t.Limit, s.Queued+t.Queued
+	state := states[min(max(t.State, 0), len(states)-1)]
+	if state == "open" && t.Limit > 0 && t.Running >= t.Limit {
+		state = "full"
+	}
+	if state != "open" {
+		s.State = state
+	}
+	if !t.Measured {
+		return
+	}
+	s.Overdue, s.Age = &t.Overdue, max(s.Age, t.Age.Seconds())
+	if !math.IsNaN(t.Drain) && !math.IsInf(t.Drain, 0) {
+		s.Drain = &t.Drain
+	}
+}
+
+// fellFrom reports whether the counters are those of another process.
+func (t TypeSample) fellFrom(old TypeSample) bool {
+	return t.Done < old.Done || t.Retried < old.Retried || t.Dead < old.Dead
+}
+
+// since returns the rates between two samples.
+func (t TypeSample) since(old TypeSample, seconds float64) Rates {
+	return Rates{
+		Delivered: (t.Done - old.Done) / seconds,
+		Failed:    (t.Retried - old.Retried + t.Dead - old.Dead) / seconds,
+		Dead:      (t.Dead - old.Dead) / seconds,
+	}
+}
+
+// grown adds to the sum how much each bucket has grown. Nodes have the same buckets; those of another program are left out.
+func grown(sum, old, now []Bucket) []Bucket {
+	if sum == nil {
+		sum = make([]Bucket, len(now))
+		for i, b := range now {
+			sum[i].Within = b.Within
+		}
+	}
+	if len(old) != len(now) || len(sum) != len(now) {
+		return sum
+	}
+	for i := range now {
+		sum[i].Count += now[i].Count - old[i].Count
+	}
+	return sum
+}
+
+// quantile returns the bound, in seconds, of the bucket that holds the quantile; nil if there is none.
+func quantile(buckets []Bucket, q float64) *float64 {
+	if len(buckets) == 0 {
+		return nil
+	}
+	total := buckets[len(buckets)-1].Count
+	for _, b := range buckets {
+		if total > 0 && b.Count >= q*total && b.Within != Never {
+			seconds := b.Within.Seconds()
+			return &seconds
+		}
+	}
+	return nil
+}

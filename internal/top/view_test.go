@@ -1,0 +1,90 @@
+package top
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+var at = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+
+// sample is one of a node that has delivered so many tasks, most of them within 10 ms.
+func sample(node string, after time.Duration, done float64, change ...func(*TypeSample)) Sample {
+	t := TypeSample{
+		Done: done, Retried: done / 10, Dead: done / 100, Running: 2, Limit: 64,
+		Late: []Bucket{{time.Millisecond, 0}, {10 * time.Millisecond, done * .9}, {time.Second, done}, {Never, done}},
+	}
+	for _, c := range change {
+		c(&t)
+	}
+	return Sample{Node: node, Group: "orders", Address: node + ":1", At: at.Add(after), Mode: "ownership", Tables: 4, Wanted: 4, Types: map[string]TypeSample{"order.close": t}}
+}
+
+func samples(all ...Sample) map[string]Sample {
+	by := map[string]Sample{}
+	for _, s := range all {
+		by[s.Address] = s
+	}
+	return by
+}
+
+func TestRatesAreTheGrowthOfCounters(t *testing.T) {
+	t.Parallel()
+	before := samples(sample("a", 0, 1000), sample("b", 0, 500))
+	v := Between(before, samples(sample("a", 2*time.Second, 1200), sample("b", 2*time.Second, 600)), at)
+	close := v.Types[0]
+	if len(v.Types) != 1 || close.Delivered != 150 || close.Failed != 16.5 || close.Dead != 1.5 || v.Seconds != 2 || v.Total != close.Rates {
+		t.Errorf("got %+v", v)
+	}
+	if close.Late50 == nil || *close.Late50 != .01 || close.Late99 == nil || *close.Late99 != 1 || close.Running != 4 || close.Limit != 128 || close.State != "open" {
+		t.Errorf("got %+v", close)
+	}
+	if len(v.Nodes) != 2 || v.Nodes[0].ID != "a" || v.Nodes[0].Delivered != 100 || v.Nodes[1].Delivered != 50 {
+		t.Errorf("got %+v", v.Nodes)
+	}
+}
+
+func TestANodeWithoutAnEarlierSampleHasNoRate(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]map[string]Sample{
+		"there was none":   nil,
+		"of a former life": samples(sample("a", 0, 5000)),
+		"of another node":  {"a:1": sample("x", 0, 100)},
+		"it had failed":    {"a:1": {Node: "a", Address: "a:1", At: at, Err: errors.New("refused")}},
+	} {
+		v := Between(before, samples(sample("a", 2*time.Second, 1200)), at)
+		if v.Total != (Rates{}) || v.Types[0].Late50 != nil || v.Types[0].Running != 2 {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
+func TestWhatOneNodeMeasuresCountsOnce(t *testing.T) {
+	t.Parallel()
+	leads := func(s *TypeSample) { s.Measured, s.Overdue, s.Age, s.Drain = true, 12, 90*time.Second, math.Inf(1) }
+	full := func(s *TypeSample) { s.Running = 64 }
+	v := Between(nil, samples(sample("a", 0, 0, leads), sample("b", 0, 0, full)), at)
+	if got := v.Types[0]; *got.Overdue != 12 || got.Age != 90 || got.Drain != nil || got.State != "full" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestANodeThatDoesNotAnswerIsALine(t *testing.T) {
+	t.Parallel()
+	v := Between(nil, samples(sample("a", 0, 0), Sample{Node: "b", Address: "b:1", Err: errors.New("connection refused")}), at)
+	v.Notes = append(v.Notes, "etcd is away")
+	var text strings.Builder
+	for _, line := range v.Lines("shop") {
+		text.WriteString(strings.Join(line, " ") + "\n")
+	}
+	for _, want := range []string{
+		"cluster shop at 2026-11-22 09:00:00Z: 1 of 2 nodes answer; no rates yet\n", "order.close - - - - - 2/64 0 open - - -\n",
+		"a orders ownership 4 4 - - 0 0 -\n", "note: b at b:1 does not answer: connection refused\n", "note: etcd is away\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, &text)
+		}
+	}
+}
