@@ -333,6 +333,7 @@ func (s *series) add(name string, labels []*dto.LabelPair, n int) {
 		of[l.GetName()] = l.GetValue()
 	}
 	switch {
+	case strings.HasPrefix(name, "tocsin_store_slow_"): // there while a server is slow, as this machine may be
 	case of["biz_type"] != "" && strings.HasPrefix(name, "tocsin_backlog_"):
 		s.ofMeasured[of["biz_type"]] += n
 	case strings.HasPrefix(name, "tocsin_backlog_"):

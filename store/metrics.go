@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,8 @@ type metrics struct {
 	errors  *prometheus.CounterVec
 	server  *prometheus.HistogramVec
 	failed  *prometheus.CounterVec
+
+	slow, slowFor *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -44,8 +47,16 @@ func newMetrics() *metrics {
 		}, []string{"server"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tocsin_store_server_errors_total",
-			Help: "Statements to the server that failed, by class of error. Those that no connection was made for are not counted.",
-		}, []string{"server", "class"}),
+			Help: "Statements to the server that failed, by statement and class of error. Those that no connection was made for are not counted.",
+		}, []string{"server", "statement", "class"}),
+		slow: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tocsin_store_slow_total",
+			Help: "Statements, or several in one packet, whose first answer took the server 100 ms or more.",
+		}, []string{"server", "statement"}),
+		slowFor: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tocsin_store_slow_seconds_total",
+			Help: "Time that these statements took until their first answer.",
+		}, []string{"server", "statement"}),
 	}
 }
 
@@ -56,14 +67,34 @@ const (
 )
 
 // of returns what is to be called after each statement to a server.
-func (m *metrics) of(server string) func(time.Duration, error) {
+//
+// Each statement of each server with a series of its own would be too many, so only those that are slow or fail have some.
+func (m *metrics) of(server string) mysql.Observe {
 	took := m.server.WithLabelValues(server)
-	return func(d time.Duration, err error) {
+	return func(query string, d time.Duration, err error) {
 		took.Observe(d.Seconds())
 		if err != nil {
-			m.failed.WithLabelValues(server, mysql.ClassOf(err).String()).Inc()
+			m.failed.WithLabelValues(server, senderIn(query), mysql.ClassOf(err).String()).Inc()
+		}
+		if d >= slowFrom {
+			statement := senderIn(query)
+			m.slow.WithLabelValues(server, statement).Inc()
+			m.slowFor.WithLabelValues(server, statement).Add(d.Seconds())
 		}
 	}
+}
+
+// slowFrom is a bound of a bucket of tocsin_store_server_seconds, so both tell the same statements.
+const slowFrom = 100 * time.Millisecond
+
+// senderIn returns the word in a statement's comment; that of the first, if several are sent together.
+func senderIn(query string) string {
+	_, rest, found := strings.Cut(query, "/* tocsin ")
+	word, _, ended := strings.Cut(rest, " */")
+	if !found || !ended {
+		return "other" // SET, COMMIT: no statement of ours
+	}
+	return word
 }
 
 // RegisterMetrics makes the store's metrics visible. They count from Open on,
@@ -71,7 +102,7 @@ func (m *metrics) of(server string) func(time.Duration, error) {
 func (s *Store) RegisterMetrics(reg prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		s.metrics.seconds, s.metrics.rows, s.metrics.errors, s.metrics.server, s.metrics.failed, newPoolMetrics(s.servers),
+		s.metrics.seconds, s.metrics.rows, s.metrics.errors, s.metrics.server, s.metrics.failed, s.metrics.slow, s.metrics.slowFor, newPoolMetrics(s.servers),
 	} {
 		errs = append(errs, reg.Register(c))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -439,4 +440,43 @@ func TestMetricsCountByStatement(t *testing.T) {
 		return
 	}
 	t.Error("no errors counted")
+}
+
+// A statement that waits for a lock is slow, and fails: both are counted for its server.
+func TestMetricsNameTheSlowAndFailedStatementsOfAServer(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	reg := prometheus.NewRegistry()
+	if err := b.RegisterMetrics(reg); err != nil {
+		t.Fatal(err)
+	}
+	b.add(task{id: id(0, 1)})
+	unlock := b.locked(id(0, 1))
+	_, err := b.Claim(t.Context(), Claim{By: "node-a", Hold: time.Minute, Rows: []duequeue.Entry{b.entry(id(0, 1))}})
+	unlock()
+	if err == nil {
+		t.Fatal("claimed a locked row")
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := strings.TrimPrefix(f.GetName(), "tocsin_store_")
+			for _, l := range m.GetLabel() { // by name
+				name += " " + l.GetValue()
+			}
+			got[name] = m.GetCounter().GetValue()
+		}
+	}
+	if got["server_errors_total contended db1 claimable"] != 1 || got["slow_total db1 claimable"] != 1 || got["slow_seconds_total db1 claimable"] < 1 {
+		t.Errorf("got %v", got)
+	}
+	for query, want := range map[string]string{"SELECT /* tocsin load */ a": "load", "(SELECT /* tocsin peek */ a /* tocsin x */": "peek", "COMMIT": "other", "/* tocsin ": "other"} {
+		if got := senderIn(query); got != want {
+			t.Errorf("%q is sent by %q, want %q", query, got, want)
+		}
+	}
 }

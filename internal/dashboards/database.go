@@ -59,6 +59,15 @@ func databaseStatements() []panel {
 		means:   "Statements to the server that failed each second. Statements that no connection was made for are not counted.",
 		queries: []query{{`sum by (server, class) (rate(tocsin_store_server_errors_total{server=~"$server"}[$__rate_interval]))`, "{{server}}: {{class}}"}},
 	}, {
+		title: "Slow statements, by server", look: stacked, unit: perSec, limits: limits{1, 10}, runbook: "TocsinServerHangs",
+		means:   "Statements, or packets of several, whose first answer took the server 100 ms or more.",
+		queries: []query{{`sum by (server, statement) (rate(tocsin_store_slow_total{server=~"$server"}[$__rate_interval]))`, "{{server}}: {{statement}}"}},
+	}, {
+		title: "Mean time of slow statements, by server", unit: seconds, limits: limits{1, 10}, runbook: "TocsinServerHangs",
+		means: "Of the statements whose first answer took the server 100 ms or more.",
+		queries: []query{{`sum by (server, statement) (rate(tocsin_store_slow_seconds_total{server=~"$server"}[$__rate_interval]))
+  / sum by (server, statement) (rate(tocsin_store_slow_total{server=~"$server"}[$__rate_interval]))`, "{{server}}: {{statement}}"}},
+	}, {
 		title: "Round trips, by statement", look: stacked, unit: perSec,
 		means:   "Statements, or packets of several, that all nodes send each second to all servers.",
 		queries: []query{{`sum by (statement) (rate(tocsin_store_round_trip_seconds_count[$__rate_interval]))`, "{{statement}}"}},

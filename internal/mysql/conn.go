@@ -29,11 +29,11 @@ type driverConn interface {
 type seeingConn struct {
 	driverConn
 	asked    *asked
-	patience time.Duration                       // of a read
-	observe  func(took time.Duration, err error) // nil: nobody does
-	demoted  bool                                // the server refused a write
-	home     *home                               // of several addresses, else nil
-	link     *link                               // with home
+	patience time.Duration // of a read
+	observe  Observe       // nil: nobody does
+	demoted  bool          // the server refused a write
+	home     *home         // of several addresses, else nil
+	link     *link         // with home
 	seen     any
 	at       time.Time
 }

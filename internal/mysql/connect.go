@@ -51,9 +51,13 @@ type Spec struct {
 	// WaitTimeout is how long the server waits for a client, whole seconds: for its next statement, and for it to take a
 	// result. Then it rolls back and ends the session. 0 leaves that to the server.
 	WaitTimeout time.Duration
-	Marker      Marker                              // of the databases, to tell several addresses apart
-	Observe     func(took time.Duration, err error) // called after each statement, concurrently, with the time to its first answer; must be quick; nil: not called
+	Marker      Marker  // of the databases, to tell several addresses apart
+	Observe     Observe // called after each statement; nil: not called
 }
+
+// Observe is called with the text of a statement, the time to its first answer, and its error. It is called concurrently
+// and must be quick.
+type Observe func(query string, took time.Duration, err error)
 
 // Server is one open pool. Safe for concurrent use.
 type Server struct {
@@ -197,7 +201,7 @@ type sessionConnector struct {
 	waits   *waits
 	leave   func()        // see Spec.limit
 	moved   chan struct{} // of the pool, with home
-	observe func(time.Duration, error)
+	observe Observe
 }
 
 // Driver returns the driver.

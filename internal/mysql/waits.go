@@ -74,7 +74,7 @@ func (c *seeingConn) ExecContext(ctx context.Context, query string, args []drive
 	begin := c.asked.ask()
 	defer c.asked.answer()
 	res, err := c.driverConn.ExecContext(ctx, query, args)
-	return res, c.answered(err, begin)
+	return res, c.answered(query, err, begin)
 }
 
 // QueryContext records how long the server takes to return the first row.
@@ -85,14 +85,14 @@ func (c *seeingConn) QueryContext(ctx context.Context, query string, args []driv
 	if results, ok := rows.(driver.RowsNextResultSet); ok && err == nil {
 		rows = &seenRows{results, c}
 	}
-	return rows, c.answered(err, begin)
+	return rows, c.answered(query, err, begin)
 }
 
 // answered passes on how long the server took for a statement, and words its error.
-func (c *seeingConn) answered(err error, begin time.Time) error {
+func (c *seeingConn) answered(query string, err error, begin time.Time) error {
 	err = c.worded(err, begin)
 	if c.observe != nil {
-		c.observe(time.Since(begin), err)
+		c.observe(query, time.Since(begin), err)
 	}
 	return err
 }
