@@ -44,10 +44,10 @@ func (h *hanging) goOn() {
 
 // waitingTypes are callbacks that wait for a slot, for their rate, for a secret, for a claim.
 const waitingTypes = `biz_types:
-  - {name: slow.hook, number: 1, timeout: 50s, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
-  - {name: rated.hook, number: 2, timeout: 50s, rate: 0.001, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
-  - {name: signed.hook, number: 3, timeout: 50s, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8], secrets: [TOCSIN_TEST_WHY]}}
-  - {name: strict.hook, number: 4, timeout: 50s, strict: true, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+  - {name: slow.hook, number: 1, timeout: 9m, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+  - {name: rated.hook, number: 2, timeout: 9m, rate: 0.001, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+  - {name: signed.hook, number: 3, timeout: 9m, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8], secrets: [TOCSIN_TEST_WHY]}}
+  - {name: strict.hook, number: 4, timeout: 9m, strict: true, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
 `
 
 // waitingSite has these types, and tables that are scanned each minute.
@@ -102,8 +102,8 @@ func TestWhySaysWhatTheOwnerSays(t *testing.T) {
 	s := bareSite(t)
 	h := waitingSite(t, s)
 	open := s.yaml(s.layout, s.dsn())
-	s.write("tokenless.yaml", open)
-	s.write("tocsin.yaml", open+"node:\n  status: {token: token-0123456789abcdef}\nscan: {interval: 1m, look_ahead: 2m}\n")
+	s.write("tokenless.yaml", open+"sweep: {grace: 20m}\n")
+	s.write("tocsin.yaml", open+"node:\n  status: {token: token-0123456789abcdef}\nscan: {interval: 1m, look_ahead: 2m}\nsweep: {grace: 20m}\n")
 	page := freePage(t)
 	s.serve("owner", "--listen", page)
 	s.ownedBy(map[string]int{"owner": 8})
@@ -111,17 +111,17 @@ func TestWhySaysWhatTheOwnerSays(t *testing.T) {
 
 	first := s.adding("slow.hook", 1, "0s")
 	<-h.begun
-	a := s.until(first, why.InDelivery, nil, "node "+id+" delivers it since 20", "its time-out is 50s")
+	a := s.until(first, why.InDelivery, nil, "node "+id+" delivers it since 20", "its time-out is 9m0s")
 	if a.Owner != id || a.Group != "callback" || time.Since(a.Since) > time.Minute {
 		t.Errorf("got %+v", a)
 	}
 	second := s.adding("slow.hook", 2, "0s")
 	s.until(second, why.LaneFull, nil, "all 1 slots of slow.hook in node "+id+" are in use since 20", "`tocsin sweep`, on any host, takes it from 20")
-	s.due(second, "2 MINUTE", "")
+	s.due(second, "21 MINUTE", "")
 	s.until(second, why.LaneFull, nil, "the next run of `tocsin sweep`, on any host takes it")
 	s.run("task", "why", second.String()).says(t, "task "+second.String()+"  slow.hook  biz_id 2  ", "\nlane_full: all 1 slots", "\nalso: it is overdue")
 	wants := "the status page of " + id + " at " + page + ": the status page wants another token"
-	s.until(second, why.Overdue, []string{"--config", "tokenless.yaml"}, "past the grace time of 1m0s since 20", wants)
+	s.until(second, why.Overdue, []string{"--config", "tokenless.yaml"}, "past the grace time of 20m0s since 20", wants)
 
 	s.adding("rated.hook", 3, "0s")
 	<-h.begun

@@ -68,12 +68,12 @@ type sum struct {
 	late []Bucket
 }
 
-// Between compares the samples of all nodes with those of a while ago, by address.
+// Between compares the samples of all nodes with those of a while ago. Both have the same keys for the same nodes.
 func Between(before, now map[string]Sample, at time.Time) View {
 	v := View{At: at, Types: []Type{}, Nodes: []Node{}, Notes: []string{}}
 	types := map[string]*sum{}
-	for _, address := range slices.Sorted(maps.Keys(now)) {
-		v.add(types, before[address], now[address])
+	for _, key := range slices.Sorted(maps.Keys(now)) {
+		v.add(types, before[key], now[key])
 	}
 	for _, s := range types {
 		s.Late50, s.Late99 = quantile(s.late, .5), quantile(s.late, .99)
