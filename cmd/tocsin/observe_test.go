@@ -82,6 +82,7 @@ func TestDevUnderLoadIsWatchedByPrometheus(t *testing.T) {
 		`sum(tocsin_dispatcher_failures_total{biz_type="stock.sync", cause="timeout"})`,
 		`sum(tocsin_sweeper_sweeps_total{job="node"})`,
 		`sum(tocsin_client_tasks_total{job="services", result="new"})`,
+		`count({__name__=~".+:tocsin_.+"})`, // what rules record
 	} {
 		for !asked(ctx, t, prometheus, query) {
 			time.Sleep(200 * time.Millisecond)

@@ -42,6 +42,10 @@ func databaseUp() []panel {
 		title: "Fail-overs in an hour", unit: count, limits: limits{1, 3}, runbook: "TocsinFailedOver",
 		means:   "Times that a node moved to another address of the server.",
 		queries: []query{{`max by (server) (increase(tocsin_node_server_failovers_total{server=~"$server"}[1h]))`, "{{server}}"}},
+	}, {
+		title: "Certificates expire in", unit: seconds, limits: limits{1209600, 259200}, runbook: "TocsinCertificateExpires",
+		means:   "Until the first certificate expires that connections to a server or to etcd use. Empty without TLS.",
+		queries: []query{{`min by (of) (tocsin_node_certificate_expires_timestamp_seconds > 0) - time()`, "{{of}}"}},
 	}}
 }
 

@@ -86,11 +86,15 @@ func overviewLateness() []panel {
 		queries: []query{{`1 - sum by (biz_type) (rate(tocsin_dispatcher_lateness_seconds_bucket{le=~"1|1.0"}[$__rate_interval]))
   / sum by (biz_type) (rate(tocsin_dispatcher_lateness_seconds_count[$__rate_interval]))`, "{{biz_type}}"}},
 	}, {
-		title: "Deliveries started", look: stacked, unit: perSec, runbook: "TocsinNothingSettled",
+		title: "Deliveries started", look: stacked, wide: 8, unit: perSec, runbook: "TocsinNothingSettled",
 		means:   "Deliveries that started each second, retries included.",
 		queries: []query{{`sum by (biz_type) (rate(tocsin_dispatcher_lateness_seconds_count[$__rate_interval]))`, "{{biz_type}}"}},
 	}, {
-		title: "Outcomes stored", look: stacked, unit: perSec, runbook: "TocsinNothingSettled",
+		title: "Budget of lateness", wide: 8, unit: count, limits: limits{1, 14.4}, runbook: "TocsinLatenessBudgetBurn",
+		means:   "How fast each type uses up its budget of late deliveries, over an hour. 1: it lasts for 30 days; 14.4: for two days. Empty unless Prometheus loads deploy/prometheus/recording.rules.yaml.",
+		queries: []query{{`max by (biz_type) (biz_type:tocsin_lateness_burn:ratio_rate1h)`, "{{biz_type}}"}},
+	}, {
+		title: "Outcomes stored", look: stacked, wide: 8, unit: perSec, runbook: "TocsinNothingSettled",
 		means:   "Outcomes written to the databases each second, by what became of them.",
 		queries: []query{{`sum by (fate) (rate(tocsin_dispatcher_settled_total[$__rate_interval]))`, "{{fate}}"}},
 	}}
