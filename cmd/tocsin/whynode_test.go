@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/why"
 )
 
@@ -226,4 +228,19 @@ func TestWhyOfANodeThatLostEtcd(t *testing.T) {
 	s.until(second, why.Claimed, ask, "all 1 slots of slow.hook in node "+id, "node "+id+" can't prove its lease")
 	s.write("noetcd.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
 	s.until(second, why.Claimed, append(ask, "--config", "noetcd.yaml"), "in node "+id, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
+}
+
+// The server answers the command, and not the owner of the table.
+func TestWhySaysThatTheOwnerCanNotReachTheServer(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	waitingSite(t, s)
+	at := mysql.Address(s.dsn())
+	way := devtest.NewRelay(t, at)
+	s.write("far.yaml", s.yaml(s.layout, strings.Replace(s.dsn(), at, way.Addr, 1)))
+	s.serve("far", "--config", "far.yaml", "--listen", freePage(t))
+	s.ownedBy(map[string]int{"far": 8})
+	id := s.nodes()[0].ID
+	way.Cut()
+	s.until(s.adding("slow.hook", 1, "0s"), why.Away, nil, "for node "+id+" server db1 is away: ", "takes it from 20")
 }
