@@ -34,7 +34,7 @@ func bizTypeTimes() []panel {
 		queries: []query{{`sum by (biz_type) (rate(tocsin_dispatcher_lateness_seconds_count{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}"}},
 	}, {
 		title: "How long deliveries take", unit: seconds,
-		means: "Time of the handler or the HTTP callback: the mean of each type, and what 99 of 100 deliveries stay below, read from buckets that end at 0.1, 1 and 10 s.",
+		means: "Time of the handler or the HTTP callback: the mean of each type, and what 99 of 100 deliveries stay below, read from buckets that end at 0.1, 1 and 10 s. At 10 s it may be more.",
 		queries: []query{
 			{`sum by (biz_type) (rate(tocsin_dispatcher_delivery_seconds_sum{biz_type=~"$biz_type"}[$__rate_interval]))
   / sum by (biz_type) (rate(tocsin_dispatcher_delivery_seconds_count{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}, mean"},

@@ -52,7 +52,7 @@ func databaseUp() []panel {
 func databaseStatements() []panel {
 	return []panel{{
 		title: "Time to the first answer", unit: seconds, limits: limits{.1, 1}, runbook: "TocsinServerHangs",
-		means: "From sending a statement, or several in one packet, to the server's first answer: the mean, and what 99 of 100 stay below, read from buckets that end at 10 and 100 ms.",
+		means: "From sending a statement, or several in one packet, to the server's first answer: the mean, and what 99 of 100 stay below, read from buckets that end at 10 and 100 ms. At 100 ms it may be more.",
 		queries: []query{
 			{`sum by (server) (rate(tocsin_store_server_seconds_sum{server=~"$server"}[$__rate_interval]))
   / sum by (server) (rate(tocsin_store_server_seconds_count{server=~"$server"}[$__rate_interval]))`, "{{server}}, mean"},

@@ -32,7 +32,7 @@ func servicesCalls() []panel {
   / sum by (op) (rate(tocsin_client_calls_total{op=~"$op"}[$__rate_interval]))`, "{{op}}"}},
 	}, {
 		title: "How long calls take", unit: seconds, limits: limits{.1, 1},
-		means: "The mean of each operation, and what 99 of 100 calls stay below, read from buckets that end at 1, 10 and 100 ms, 1 and 10 s.",
+		means: "The mean of each operation, and what 99 of 100 calls stay below, read from buckets that end at 1, 10 and 100 ms, 1 and 10 s. At 10 s it may be more.",
 		queries: []query{
 			{`sum by (op) (rate(tocsin_client_call_seconds_sum{op=~"$op"}[$__rate_interval]))
   / sum by (op) (rate(tocsin_client_call_seconds_count{op=~"$op"}[$__rate_interval]))`, "{{op}}, mean"},
