@@ -1,5 +1,7 @@
 package dashboards
 
+//lint:file-ignore SA1019 as in build.go
+
 import (
 	"bytes"
 	"encoding/json"
