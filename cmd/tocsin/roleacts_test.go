@@ -80,6 +80,7 @@ func (u *roleUser) actNode() error {
 
 // serveAll runs a node until all tasks of the site are done, or, if a right is missing, until something is refused.
 func (u *roleUser) serveAll(turn int) error {
+	u.age(0, 1)
 	u.fill(8*turn, 0)
 	n := u.serve(fmt.Sprintf("limited%d", turn))
 	u.waitFor("the tasks are done, or something is refused", func() bool {
@@ -109,6 +110,7 @@ func (u *roleUser) actRestore() error {
 }
 
 func (u *roleUser) actSweep() error {
+	u.age(0, 1)
 	u.overdue("coupon.remind", 8)
 	id := u.addOne("coupon.remind") // one whose claim ran out
 	u.set(id, "status = 1, claimed_by = 'gone', action_time = UTC_TIMESTAMP(3) - INTERVAL 10 MINUTE")

@@ -54,6 +54,11 @@ func (s *site) killedApply(tables int) {
 	if _ = apply.Wait(); apply.ProcessState.ExitCode() != -1 {
 		s.t.Fatalf("apply ended before it was killed: %s", apply.ProcessState)
 	}
+	s.waitFor("the server has given up its last ALTER", func() bool {
+		var n int
+		err := s.db.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'ALTER /* tocsin%" + s.layout.Database(s.layout.Databases-1) + "%'").Scan(&n)
+		return err == nil && n == 0
+	})
 }
 
 // A cluster of version 1 becomes one of version 2 while a node delivers.
