@@ -42,15 +42,15 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 	if err != nil {
 		return nil, errors.Join(err, tables.Close())
 	}
+	purgeAndAudit := func(ctx context.Context) {
+		_, _ = purge.Purge(ctx) // its metrics tell
+		c.audit(ctx, tables, files)
+	}
+	purgeAndAudit(ctx) // nothing is overdue yet: both have succeeded once, whatever comes
 	var group sync.WaitGroup
 	var swept error
 	group.Go(func() { swept = sweeper.SweepOn(ctx, "@every "+opts.Sweep.String()) })
-	group.Go(func() {
-		schedule.Each(ctx, every(opts.Upkeep), func(ctx context.Context) {
-			_, _ = purge.Purge(ctx) // its metrics tell
-			c.audit(ctx, tables, files)
-		})
-	})
+	group.Go(func() { schedule.Each(ctx, every(opts.Upkeep), purgeAndAudit) })
 	return func() error {
 		group.Wait()
 		return errors.Join(swept, tables.Close())

@@ -96,13 +96,17 @@ func copyRules(from, to string) error {
 // Queries that are 1 when the metrics tell what they name.
 const (
 	allReached = `min(tocsin_node_server_up)`
+	sweptOnce  = `min(tocsin_sweeper_last_success_timestamp_seconds > bool 0)`
 	seenDown   = `(1 - min(tocsin_node_server_up)) * (sum(tocsin_client_calls_total{result=~"unreachable|unknown_outcome"}) > bool 0)`
 )
 
-// BreakServer kills the second database server until the metrics of nodes and client tell of it, and brings it back.
+// BreakServer kills the second database server until the metrics of nodes and client tell of it, and brings it back. Before
+// that it waits for a sweep that leaves nothing: later ones will.
 func (d *Demo) BreakServer(ctx context.Context) error {
-	if err := d.await(ctx, allReached); err != nil {
-		return err
+	for _, query := range []string{allReached, sweptOnce} {
+		if err := d.await(ctx, query); err != nil {
+			return err
+		}
 	}
 	if err := d.cluster.StopServer(1); err != nil {
 		return err

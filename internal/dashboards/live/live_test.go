@@ -139,6 +139,7 @@ func TestEveryQueryHoldsDataInADemo(t *testing.T) {
 		if empty = held(ctx, t, d, empty); len(empty) == 0 {
 			break
 		}
+		t.Logf("%s: %d queries hold nothing yet; the first is %s", time.Since(d.Began).Round(time.Second), len(empty), empty[0].at)
 		if time.Since(d.Began) > 4*time.Minute {
 			for _, q := range empty {
 				t.Errorf("nothing: %s\n%s", q.at, q.expr)
