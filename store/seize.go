@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -35,13 +36,14 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []
 		return entries, nil
 	}
 	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.now(term)/1000 - seizable}
-	conn, err := c.store.conn(ctx, c.server, c.store.databasesIn(tablesOfEntries(entries)))
-	if err == nil {
-		defer func() { _ = conn.Close() }()
-		if c.server.Term() != term { // the deadline is of another server's clock
-			return entries, nil
-		}
-		left, err = z.send(ctx, conn, entries)
+	hits, err := z.sendIn(ctx, term, entries)
+	switch {
+	case err == nil:
+		left, err = z.book(ctx, hits)
+	case errors.Is(err, errTerm):
+		return entries, nil
+	case mysql.ClassOf(err) == mysql.Other && !local(err): // in doubt
+		left, err = z.afterRefusal(ctx, entries)
 	}
 	switch {
 	case err == nil:
@@ -50,6 +52,23 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []
 		return entries, nil
 	}
 	return nil, c.store.wrap(err, "claim rows", c.server)
+}
+
+// errTerm says that the deadline is of another server's clock.
+var errTerm = errors.New("the server was left for another")
+
+// sendIn sends the packet over a connection of its own, unless the term has ended. It gives the connection back: reading
+// back needs one too, and many claims that hold one each would wait for each other.
+func (z *seizure) sendIn(ctx context.Context, term int64, entries []duequeue.Entry) (hits, error) {
+	conn, err := z.store.conn(ctx, z.server, z.store.databasesIn(tablesOfEntries(entries)))
+	if err != nil {
+		return hits{}, err
+	}
+	defer func() { _ = conn.Close() }()
+	if z.server.Term() != term {
+		return hits{}, errTerm
+	}
+	return z.send(ctx, conn, entries)
 }
 
 // knows reports whether all rows behind the entries are known, as they were when the entries were found.
@@ -87,31 +106,40 @@ func (c *claiming) alikeByTable(entries []duequeue.Entry) (groups [][]duequeue.E
 	return groups
 }
 
-// send sends the packet and books what it claimed. Where several processes claim the same rows, many are another's: the
-// packet also reads which it hit. Else it hits nearly always all, and a count for each group says so.
-func (z *seizure) send(ctx context.Context, conn *sql.Conn, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
-	var hits []tocsin.JobID
-	var counts []int64
+// hits are what a packet claimed.
+type hits struct {
+	counts []int64        // of rows, for each group
+	ids    []tocsin.JobID // if the claims are shared
+}
+
+// send sends the packet. Where several processes claim the same rows, many are another's: the packet also reads which it
+// hit. Else it hits nearly always all, and a count for each group says so.
+func (z *seizure) send(ctx context.Context, conn *sql.Conn, entries []duequeue.Entry) (got hits, err error) {
 	text, args := z.text()
 	if z.Shared {
 		err = z.store.read(ctx, conn, seize.name, text, func(_ int, rows *sql.Rows) error {
 			var id tocsin.JobID
 			err := rows.Scan(&id)
-			hits = append(hits, id)
+			got.ids = append(got.ids, id)
 			return err
 		}, args...)
 	} else {
-		counts, err = z.store.write(ctx, conn, seize.name, text, args...)
+		got.counts, err = z.store.write(ctx, conn, seize.name, text, args...)
 	}
 	z.server.full.note(err)
 	if err != nil {
-		return nil, z.failed(ctx, conn, entries, err)
+		return hits{}, z.failed(ctx, conn, entries, err)
 	}
+	return got, nil
+}
+
+// book books what the packet claimed, and returns the other entries that have to be looked at.
+func (z *seizure) book(ctx context.Context, got hits) (left []duequeue.Entry, err error) {
 	if z.Shared {
-		z.take(hits)
+		z.take(got.ids)
 		return nil, nil
 	}
-	return z.count(ctx, counts[1:]) // after that of BEGIN
+	return z.count(ctx, got.counts[1:]) // after that of BEGIN
 }
 
 // failed gives the error of a packet. Only one that a statement in it has, and no commit, shows that nothing is claimed.
@@ -147,19 +175,42 @@ func (z *seizure) count(ctx context.Context, counts []int64) (left []duequeue.En
 	if len(parts) == 0 {
 		return left, nil
 	}
-	doubt := z.doubt(idsOfEntries(parts), nil)
-	rows, err := z.store.ReadBack(ctx, doubt)
+	others, err := z.unclaimed(ctx, parts)
 	if err != nil {
-		doubt.Err = err
-		return nil, doubt
+		return nil, z.doubt(idsOfEntries(parts), err)
 	}
-	z.taken = append(z.taken, rows...)
-	for _, e := range parts {
-		if !slices.ContainsFunc(rows, func(r Row) bool { return r.JobID == e.JobID }) {
-			left = append(left, e)
+	return sortEntries(append(left, others...)), nil
+}
+
+// afterRefusal goes on after the server refused something in the packet that may be a fault of one table: its others are
+// looked at. Since it may have been the commit that failed, what stands claimed is read first, table by table.
+func (z *seizure) afterRefusal(ctx context.Context, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
+	tables := entriesByTable(entries)
+	for i, table := range tables {
+		others, err := z.unclaimed(ctx, table)
+		switch {
+		case err == nil:
+			left = append(left, others...)
+		case local(err):
+			z.errs = append(z.errs, err)
+		default:
+			return nil, z.doubt(idsOfEntries(slices.Concat(tables[i:]...)), err)
 		}
 	}
-	return sortEntries(left), nil
+	return left, nil
+}
+
+// unclaimed reads which of the entries the packet claimed, books them and returns the others.
+func (z *seizure) unclaimed(ctx context.Context, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
+	rows, err := z.store.ReadBack(ctx, z.doubt(idsOfEntries(entries), nil))
+	if err != nil {
+		return nil, err
+	}
+	z.taken = append(z.taken, rows...)
+	claimed := func(e duequeue.Entry) bool {
+		return slices.ContainsFunc(rows, func(r Row) bool { return r.JobID == e.JobID })
+	}
+	return slices.DeleteFunc(slices.Clone(entries), claimed), nil
 }
 
 // take books rows that were claimed as they are known.

@@ -1,12 +1,16 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // Known rows are claimed as they were read, by one packet. Rows that have changed since are left alone.
@@ -129,5 +133,47 @@ func TestAFenceIsReadWhetherOrNotTheRowsAreKnown(t *testing.T) {
 	})
 	if err != nil || len(rows) != 0 {
 		t.Errorf("%v, claimed %d rows of a table that was never taken", err, len(rows))
+	}
+}
+
+// The server refuses the rows of one table, for a reason that is neither a lock nor a lack of room.
+func TestAClaimOfKnownRowsLeavesOutTheTableThatRefusesIt(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared %t", shared), func(t *testing.T) {
+			t.Parallel()
+			b := open(t, small)
+			asked := b.known(5000, id(0, 1), id(0, 2), id(3, 3))
+			asked.Shared = shared
+			b.exec("CREATE TRIGGER " + b.layout.Database(0) + ".refuse BEFORE UPDATE ON " + b.layout.Table(0) +
+				" FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'")
+			rows, err := b.Claim(t.Context(), asked)
+			if len(rows) != 1 || rows[0].JobID != id(3, 3) {
+				t.Errorf("claimed %+v, want the row of the other table", rows)
+			}
+			if doubt := (*InDoubt)(nil); err == nil || errors.As(err, &doubt) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// Claims that find changed rows read them back, and must not hold a connection while they wait for another.
+func TestAClaimOfKnownRowsNeedsOneConnectionAtATime(t *testing.T) {
+	t.Parallel()
+	layout := small
+	layout.Prefix = devtest.Prefix(t)
+	cfg := tocsin.Config{Layout: layout, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t), MaxConns: 1}}}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	b := openConfig(t, cfg)
+	asked := b.known(5000, id(0, 1), id(0, 2))
+	b.exec("UPDATE " + b.layout.Table(0) + " SET version = 7 WHERE job_id = " + id(0, 2).String())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without it the test would never end
+	defer cancel()
+	rows, err := b.Claim(ctx, asked)
+	if err != nil || len(rows) != 2 {
+		t.Errorf("%v, claimed %+v", err, rows)
 	}
 }
