@@ -92,10 +92,19 @@ func (h *home) found() bool {
 }
 
 // look asks one address. read reports whether the marker and the position were read, which
-// happens if fresh is true or the address is not in use.
+// happens if fresh is true or the address is not in use. That a connection breaks, because
+// somebody killed it, shows nothing yet: another one is tried at once.
 func (h *home) look(ctx context.Context, m *member, fresh bool) (s sight, read bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	if s, read = h.ask(ctx, m, fresh); ClassOf(s.err) == Lost && ctx.Err() == nil {
+		return h.ask(ctx, m, fresh)
+	}
+	return s, read
+}
+
+// ask is a look over one connection.
+func (h *home) ask(ctx context.Context, m *member, fresh bool) (s sight, read bool) {
 	s = sight{seen: true}
 	var version string
 	conn, err := m.db.Conn(ctx)
