@@ -23,7 +23,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
+.PHONY: help run observe build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -102,6 +102,12 @@ matrix: ## break one database or server in every way, and write what each part d
 	@scripts/install-deps.sh test
 	@mkdir -p bin
 	TOCSIN_FAULTS=1 TOCSIN_MATRIX=$(CURDIR)/bin/matrix.md go test -v -count=1 -timeout 30m -run '^TestMatrix$$' $(TESTARGS) ./internal/chaos
+
+alerts: ## break a cluster in twelve ways, and print which alerts fire, when, and what `tocsin task why` says: make alerts ARGS="-only etcd"
+	@scripts/install-deps.sh observe
+	@$(MAKE) --no-print-directory build
+	@go build -o bin/alertfaults ./internal/dashboards/faults
+	@exec bin/alertfaults $(ARGS)
 
 cluster: ## run the long cluster scenarios, each with its figures as a line and as JSON
 	@scripts/install-deps.sh test

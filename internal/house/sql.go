@@ -13,7 +13,7 @@ import (
 // the raw bound: the same work without Tocsin, which must not move with Tocsin's own statements.
 var (
 	sqlHomes = []string{".", "ddl", "biztype", "store"}
-	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "internal/chaos", "internal/house", "bench"}
+	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "internal/chaos", "internal/dashboards/faults", "internal/house", "bench"}
 )
 
 // statement matches text that looks like a statement, and no English sentence: "select one from the list".

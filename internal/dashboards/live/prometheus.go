@@ -90,3 +90,19 @@ func (p *Prometheus) Rules(ctx context.Context) ([]RuleState, error) {
 	}
 	return all, nil
 }
+
+// Alerts returns the states of all alerts that are pending or fire: "TocsinServerDown, critical" is "firing".
+func (p *Prometheus) Alerts(ctx context.Context) (map[string]string, error) {
+	found, err := p.api.Alerts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := map[string]string{}
+	for _, a := range found.Alerts {
+		name := string(a.Labels["alertname"]) + ", " + string(a.Labels["severity"])
+		if states[name] != string(promv1.AlertStateFiring) {
+			states[name] = string(a.State)
+		}
+	}
+	return states, nil
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/dashboards/live"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/wait"
+)
+
+const (
+	factor   = 30               // by which rules are shortened
+	shortest = 8 * time.Second  // a window
+	scrapes  = time.Second      // between two looks of Prometheus
+	nodes    = 2                // of group callback
+	cluster  = "faults"         // its id, and the prefix of its databases
+	every    = time.Second / 10 // between two tasks of each biz type
+)
+
+// place is the Tocsin that is broken.
+type place struct {
+	opts     options
+	dir      string
+	servers  [2]*devserver.MariaDB
+	admins   [2]*sqlx.DB // root on each server
+	etcd     *devserver.Etcd
+	receiver *httptest.Server
+	fails    atomic.Int32 // what the receiver does with biz type order.close: 0 accept, 1 refuse, 2 hang
+	pages    [nodes]string
+	procs    [nodes]*exec.Cmd
+	logs     [nodes]bytes.Buffer
+	watcher  *devserver.Prometheus
+	prom     *live.Prometheus
+	cfg      tocsin.Config
+	client   *tocsin.Client
+
+	mu    sync.Mutex
+	tasks []task // the latest; guarded by mu
+}
+
+// task is one that was added.
+type task struct {
+	id  tocsin.JobID
+	typ string
+	due time.Time
+}
+
+func (p *place) start(ctx context.Context) (err error) {
+	if p.dir, err = os.MkdirTemp("", "tocsin-faults-"); err != nil {
+		return err
+	}
+	if p.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
+		return err
+	}
+	p.cfg = tocsin.Config{Cluster: cluster, Layout: tocsin.Layout{Databases: 4, Tables: 4, Prefix: cluster}}
+	for i := range p.servers {
+		if err := p.startServer(ctx, i, 0); err != nil {
+			return err
+		}
+		dsn := fmt.Sprintf("tocsin@tcp(127.0.0.1:%d)/", p.servers[i].Port())
+		p.cfg.Servers = append(p.cfg.Servers, tocsin.Server{Name: fmt.Sprintf("db%d", i), DSN: dsn, Databases: []int{2 * i, 2*i + 1}})
+		if err := p.grant(ctx, i); err != nil {
+			return err
+		}
+	}
+	if _, err := ddl.Apply(ctx, p.cfg, ddl.Options{}); err != nil {
+		return err
+	}
+	p.receiver = httptest.NewServer(http.HandlerFunc(p.receive))
+	if err := p.apply(ctx, p.policy("coupon.ok", 1), p.policy("order.close", 2)); err != nil {
+		return err
+	}
+	if err := p.startNodes(); err != nil {
+		return err
+	}
+	if p.client, err = tocsin.Open(ctx, p.cfg); err != nil {
+		return err
+	}
+	return p.watch(ctx)
+}
+
+func (p *place) startServer(ctx context.Context, i, port int) (err error) {
+	p.servers[i], err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{Dir: filepath.Join(p.dir, fmt.Sprint("db", i)), Port: port, Memory: 64 << 20, RedoLog: 32 << 20})
+	return err
+}
+
+// grant makes the user of nodes and clients, with rights on each database, so that a right can be taken away from one.
+func (p *place) grant(ctx context.Context, i int) (err error) {
+	if p.admins[i], err = sqlx.Open("mysql", p.servers[i].DSN()); err != nil {
+		return err
+	}
+	statements := []string{"CREATE USER tocsin@'%'"}
+	for _, n := range p.cfg.Servers[i].Databases {
+		statements = append(statements, fmt.Sprintf("GRANT ALL ON %s.* TO tocsin@'%%'", p.cfg.Layout.Database(n)))
+	}
+	return p.exec(ctx, i, statements...)
+}
+
+// exec runs statements as root of a server.
+func (p *place) exec(ctx context.Context, i int, statements ...string) error {
+	for _, s := range statements {
+		if _, err := p.admins[i].ExecContext(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+// policy is that of a callback which the receiver gets under the type's name.
+func (p *place) policy(name string, number uint64, secrets ...string) biztype.Policy {
+	return biztype.Policy{
+		Name: name, Number: number, Timeout: biztype.Duration(2 * time.Second), Concurrency: 8, Attempts: 1000,
+		Ladder:  []biztype.Duration{biztype.Duration(2 * time.Second)},
+		Webhook: &biztype.Webhook{URL: p.receiver.URL + "/" + name, Allow: []string{"127.0.0.0/8"}, Secrets: secrets},
+	}
+}
+
+func (p *place) apply(ctx context.Context, policies ...biztype.Policy) error {
+	_, err := biztype.Apply(ctx, p.cfg, policies)
+	return err
+}
+
+func (p *place) receive(w http.ResponseWriter, r *http.Request) {
+	switch way := p.fails.Load(); {
+	case r.URL.Path != "/order.close" || way == 0:
+	case way == 1:
+		w.WriteHeader(http.StatusInternalServerError)
+	default:
+		_ = wait.For(r.Context(), 20*time.Second)
+	}
+}
+
+// startNodes writes the config and starts all nodes on addresses of their own.
+func (p *place) startNodes() error {
+	config := fmt.Sprintf("cluster: %s\nlayout: {databases: 4, tables: 4, prefix: %s}\netcd: {endpoints: [%q]}\nservers:\n", cluster, cluster, p.etcd.Endpoint())
+	for i, s := range p.cfg.Servers {
+		config += fmt.Sprintf("  - {name: %s, dsn: %q, databases: [%d, %d]}\n", s.Name, s.DSN, 2*i, 2*i+1)
+	}
+	if err := os.WriteFile(p.config(), []byte(config), 0o600); err != nil {
+		return err
+	}
+	for i := range nodes {
+		free, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		p.pages[i] = free.Addr().String()
+		if err := errors.Join(free.Close(), p.startNode(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *place) config() string { return filepath.Join(p.dir, "tocsin.yaml") }
+
+func (p *place) startNode(i int) error {
+	p.procs[i] = exec.Command(p.opts.tocsin, "serve", "--config", p.config(), "--name", fmt.Sprint("n", i), "--listen", p.pages[i])
+	p.procs[i].Stderr = &p.logs[i]
+	return p.procs[i].Start()
+}
+
+func (p *place) killNode(i int) error {
+	err := p.procs[i].Process.Kill()
+	_ = p.procs[i].Wait() // it was killed
+	return err
+}
+
+// watch starts Prometheus with the shortened rules.
+func (p *place) watch(ctx context.Context) (err error) {
+	if err := shortRules(p.opts.rules, p.dir, factor, shortest); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("global: {scrape_interval: %s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%q]\nscrape_configs:\n"+
+		"  - job_name: tocsin\n    static_configs: [{targets: [%q, %q], labels: {cluster: %s}}]\n",
+		scrapes, filepath.Join(p.dir, "*.rules.yaml"), p.pages[0], p.pages[1], cluster)
+	if p.watcher, err = devserver.StartPrometheus(ctx, devserver.PrometheusConfig{Text: text}); err != nil {
+		return err
+	}
+	p.prom, err = live.Dial(p.watcher.URL())
+	return err
+}
+
+// add adds tasks of both biz types, which are due some seconds later, until ctx ends. A fault may refuse them.
+func (p *place) add(ctx context.Context) {
+	const ahead = 3 * time.Second
+	for id := uint64(1); wait.For(ctx, every) == nil; id++ {
+		for _, name := range []string{"coupon.ok", "order.close", "sms.secret"} {
+			within, cancel := context.WithTimeout(ctx, time.Second)
+			added, err := p.client.Add(within, tocsin.Define[string](name).New(id, "", tocsin.In(ahead)))
+			if cancel(); err == nil {
+				p.mu.Lock()
+				p.tasks = append(p.tasks[max(len(p.tasks)-3000, 0):], task{added.JobID, name, time.Now().Add(ahead)})
+				p.mu.Unlock()
+			}
+		}
+	}
+}
+
+// waiting returns a task that fell due after that time, by its biz type and table.
+func (p *place) waiting(after time.Time, is func(typ string, table int) bool) (tocsin.JobID, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.tasks {
+		if t.due.After(after) && is(t.typ, t.id.Table()) {
+			return t.id, true
+		}
+	}
+	return 0, false
+}
+
+// freeze stops a process without its knowledge, or lets it go on.
+func freeze(pid int, is bool) error {
+	if is {
+		return syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	return syscall.Kill(pid, syscall.SIGCONT)
+}
+
+func (p *place) stop() {
+	for i := range nodes {
+		if p.procs[i] != nil && p.procs[i].Process != nil {
+			_ = p.killNode(i)
+		}
+	}
+	if p.client != nil {
+		_ = p.client.Close()
+	}
+	if p.watcher != nil {
+		_ = p.watcher.Stop()
+	}
+	for i := range p.servers {
+		if p.servers[i] != nil {
+			_ = errors.Join(p.servers[i].Kill(), p.servers[i].Stop())
+		}
+	}
+	if p.etcd != nil {
+		_ = p.etcd.Stop()
+	}
+	if p.receiver != nil {
+		p.receiver.CloseClientConnections()
+		p.receiver.Close()
+	}
+	_ = os.RemoveAll(p.dir)
+}
