@@ -64,12 +64,15 @@ func (m *Marks) count(of marked, mark int64) {
 }
 
 // see keeps the mark of a layout row. A leap waits until it was first seen, or by this machine's clock was made, long
-// enough ago. While one waits, it stands for those that follow it, and it is dropped if the database goes back behind it.
+// enough ago, and the database still has it. While one waits, it stands for those that follow it, and it is dropped if the
+// database goes back behind it. Time alone lets none count: a fail-over to a healthy replica may take longer.
 func (m *Marks) see(of marked, mark int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ripen()
-	if mark < m.waiting[of].mark {
+	if w, one := m.waiting[of]; one && (mark < w.mark || time.Since(w.since) >= ripe) {
+		if mark >= w.mark {
+			m.count(of, w.mark)
+		}
 		delete(m.waiting, of)
 	}
 	if !Lags(m.by[of], mark) || time.Since(time.UnixMilli(mark)) >= ripe {
@@ -85,21 +88,10 @@ func (m *Marks) see(of marked, mark int64) {
 	m.waiting[of] = waiting{mark, time.Now()}
 }
 
-// ripen lets the marks count that have waited.
-func (m *Marks) ripen() {
-	for of, w := range m.waiting {
-		if time.Since(w.since) >= ripe {
-			m.count(of, w.mark)
-			delete(m.waiting, of)
-		}
-	}
-}
-
 // Of returns the highest marks that count of the databases with an identity, by number.
 func (m *Marks) Of(identity string) map[int]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ripen()
 	found := make(map[int]int64)
 	for of, mark := range m.by {
 		if of.identity == identity {
@@ -117,7 +109,6 @@ type Known map[marked]int64
 func (m *Marks) Known() Known {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ripen()
 	return maps.Clone(m.by)
 }
 
