@@ -73,6 +73,8 @@ func TestChoose(t *testing.T) {
 	refusing := func(number uint16) sight {
 		return sight{seen: true, err: fmt.Errorf("look: %w", &driverlib.MySQLError{Number: number})}
 	}
+	locked := refusing(1045)
+	locked.demoted = true
 	left, ahead := sight{seen: true, marker: "a", left: true}, sight{seen: true, marker: "a", position: 9}
 	for name, c := range map[string]struct {
 		using  int
@@ -96,6 +98,7 @@ func TestChoose(t *testing.T) {
 		"the third":                                   {1, "a", []sight{left, dead, primary}, 2},
 		"the one in use, though it is full":           {0, "a", []sight{refusing(1040), ahead}, 0},
 		"the one in use, though it knows us no more":  {0, "a", []sight{refusing(1045), ahead}, 0},
+		"the other one, if it was read-only before":   {0, "a", []sight{locked, ahead}, 1},
 		"the other one, if it shuts down":             {0, "a", []sight{refusing(1053), ahead}, 1},
 		"the other one, if the first is full":         {-1, "", []sight{refusing(1040), primary}, 1},
 		"one that was never looked at is not":         {0, "a", []sight{dead, {}}, 0},

@@ -16,6 +16,7 @@ type sight struct {
 	process  string // tells two servers apart
 	marker   string // of the databases there, see Marker; "": none that are the config's
 	position uint64 // number of transactions that it has, if that was asked
+	demoted  bool   // it can't be asked, and was read-only when it last answered
 	// left: it was in use and did not answer when another address took over, and was not seen
 	// as a replica since. So it lacks what was written meanwhile.
 	left bool
@@ -46,12 +47,12 @@ func (s sight) fits(marker string) bool {
 // choose returns the index of the address to use; -1: none. using is the one in use, -1 if
 // there is none yet, and marker that of its databases.
 //
-// The address in use stays while it takes writes or refuses connections, whatever the others
+// The address in use stays while it takes writes or, if it took some before, refuses connections, whatever the others
 // do. An address that does not answer stays too, unless another one takes writes: that one was promoted. Among
 // several that take writes, databases of the config come first, then the server that has
 // more transactions, then the order of the config.
 func choose(using int, marker string, all []sight) int {
-	if using >= 0 && (all[using].writes() || all[using].refuses()) {
+	if using >= 0 && (all[using].writes() || all[using].refuses() && !all[using].demoted) {
 		return using
 	}
 	best := using

@@ -148,6 +148,7 @@ func (h *home) note(m *member, s sight, identified bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.left = m.sight.left && !s.readOnly
+	s.demoted = s.err != nil && (m.sight.readOnly || m.sight.demoted)
 	if s.process == "" {
 		s.process = m.sight.process // it did not answer, or not far enough
 	}

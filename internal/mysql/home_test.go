@@ -108,6 +108,40 @@ func TestAServerThatRefusesConnectionsStaysInUse(t *testing.T) {
 	awaitServer(t, s, 1)
 }
 
+// A switch-over makes the primary read-only, lets nobody in there any more, and then opens its replica.
+func TestAServerThatWasReadOnlyBeforeItRefusedConnectionsIsLeft(t *testing.T) {
+	t.Parallel()
+	p := devtest.NewPair(t, false)
+	primary := p.Open(0)
+	defer primary.Close()
+	for _, statement := range []string{"CREATE USER shop", "GRANT ALL ON *.* TO shop"} {
+		mustExec(t, primary, statement)
+	}
+	s, err := mysql.Open(mysql.Spec{DSN: strings.Replace(p.DSN(), "root@", "shop@", 1), MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.DB.Close()
+	awaitServer(t, s, 1)
+	awaitWhy(t, s, 1, "read-only") // the user is there
+	conn, err := primary.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	mustExec(t, primary, "SET GLOBAL read_only = 1")
+	awaitWhy(t, s, 0, "read-only")
+	for _, statement := range []string{"SET sql_log_bin = 0", "ALTER USER shop ACCOUNT LOCK"} {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killAll(t, primary, "shop")
+	awaitWhy(t, s, 0, "locked")
+	p.Exec(1, "SET GLOBAL read_only = 0")
+	awaitServer(t, s, 2)
+}
+
 func mustExec(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
 	if _, err := db.Exec(statement); err != nil {
