@@ -62,6 +62,9 @@ type Node struct {
 // states are the words for the states of a lane, from good to bad.
 var states = []string{"open", "limited", "paused", "lacking"}
 
+// worse are all words for a lane, from good to bad.
+var worse = []string{"open", "full", "limited", "paused", "lacking"}
+
 // sum is a biz type while it is added up.
 type sum struct {
 	Type
@@ -125,7 +128,7 @@ func (s *sum) occupy(t TypeSample) {
 	if state == "open" && t.Limit > 0 && t.Running >= t.Limit {
 		state = "full"
 	}
-	if state != "open" {
+	if slices.Index(worse, state) > slices.Index(worse, s.State) {
 		s.State = state
 	}
 	if !t.Measured {

@@ -88,3 +88,21 @@ func TestANodeThatDoesNotAnswerIsALine(t *testing.T) {
 		}
 	}
 }
+
+func TestALaneIsShownAsTheWorstOfItsNodes(t *testing.T) {
+	t.Parallel()
+	state := func(state, running int) func(*TypeSample) {
+		return func(t *TypeSample) { t.State, t.Running = state, running }
+	}
+	for want, states := range map[string][2]func(*TypeSample){
+		"lacking": {state(3, 0), state(0, 64)},
+		"paused":  {state(2, 0), state(1, 0)},
+		"limited": {state(1, 0), state(0, 64)},
+		"full":    {state(0, 64), state(0, 0)},
+	} {
+		v := Between(nil, samples(sample("a", 0, 1, states[0]), sample("b", 0, 1, states[1])), at)
+		if got := v.Types[0].State; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
