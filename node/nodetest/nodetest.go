@@ -65,7 +65,7 @@ const mostDeliveries = 100
 // today: a retry in 5 s that fails each time has all its attempts if until is an hour
 // ahead. Tasks that are due later stay as they are, and paused types too.
 //
-// A handler sees the task's own DueTime, which may be in the future, and an ActionTime
+// Deliveries come in no order of time. A handler sees the task's own DueTime, which may be in the future, and an ActionTime
 // of now. Handlers run concurrently, as the policies of their types say. No node may
 // run on the cluster meanwhile.
 func RunDue(tb testing.TB, c *tocsintest.Cluster, h *node.Handlers, until time.Time) []Delivery {
