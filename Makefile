@@ -43,16 +43,17 @@ build: ## build bin/tocsin
 	@echo "building bin/tocsin: the first time takes a few minutes, later ones seconds" >&2
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tocsin ./cmd/tocsin
 
-# One package at a time, as two of them starve each other of the cores; four tests of it at once, as most of them wait.
+# One package at a time, as two of them starve each other of the cores; six tests of it at once, as most of them wait.
+# Without the race detector there is room for two packages.
 test: ## install what is missing, run all tests with the race detector, then the model
 	@scripts/install-deps.sh test
-	go test -race -p 1 -parallel 4 -timeout 15m $(TESTARGS) $(ALL)
+	go test -race -p 1 -parallel 6 -timeout 15m $(TESTARGS) $(ALL)
 	@$(MAKE) --no-print-directory model
 	@go run ./internal/house/servertests left-out
 
 test-sql: ## the part of make test that depends on the database server, without the race detector: make test-sql SERVER=mysql
 	@scripts/install-deps.sh test
-	packages=$$(go run ./internal/house/servertests packages) && go test -p 1 -parallel 4 -timeout 10m $(TESTARGS) $$packages
+	packages=$$(go run ./internal/house/servertests packages) && go test -p 2 -parallel 4 -timeout 10m $(TESTARGS) $$packages
 	@go run ./internal/house/servertests left-out-of-sql
 
 test-mysql: ## make test on MySQL 9.7, which it installs into a folder of its own without root

@@ -21,6 +21,7 @@ var starters = map[string][]string{
 // server runs them.
 var onOneServer = []skip{
 	{path: "cmd/tocsin", reason: "its tests of whole commands take three minutes, and the packages that send their statements are tested"},
+	{path: "assign", reason: "its tests are of etcd, which is the same beside every database server"},
 	{path: "internal/dashboards/live", reason: "its demo takes most of a minute, and its queries are of Prometheus"},
 	{path: "internal/chaos", reason: "its scenarios wait for minutes for faults of processes, etcd and the network"},
 }
