@@ -255,7 +255,7 @@ func (d *drill) report(t *testing.T, n *node.Node) {
 	}
 }
 
-// oldPrimary starts the old primary, first read-only, as it should be, and then writable by mistake.
+// oldPrimary starts the old primary twice: read-only, which is right, and writable, which is a mistake.
 func (d *drill) oldPrimary(t *testing.T, n *node.Node) {
 	t.Helper()
 	for _, readOnly := range []bool{true, false} {

@@ -14,8 +14,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// seizable is how long rows must be overdue to be told from changed ones by their latest action_time. It is far more than
-// the clocks of those who write action times differ by.
+// seizable is how long rows must be overdue so that a later action_time shows that a row has changed. The clocks of the
+// programs that write action times differ by far less.
 const seizable = 1000 // ms
 
 // seizure is a claim of known rows in one transaction that is sent as one packet, so that a process which is frozen or cut
@@ -24,7 +24,7 @@ type seizure struct {
 	*claiming
 	groups   [][]duequeue.Entry // see alikeByTable
 	deadline int64
-	sure     int64 // who has changed a row since it was read has set a later action_time
+	sure     int64 // a row that has changed since it was read has a later action_time
 }
 
 // seize claims sorted entries of known rows as they were read. It returns those that have to be looked at, because they
@@ -81,7 +81,7 @@ func (c *claiming) knows(entries []duequeue.Entry) bool {
 	return true
 }
 
-// alike reports whether a row is in the same state as another, but for its action_time.
+// alike reports whether two rows have the same state; their action times may differ.
 func alike(a, b *Row) bool {
 	return a.Version == b.Version && a.Attempts == b.Attempts && a.Crashes == b.Crashes
 }
@@ -158,7 +158,7 @@ func (z *seizure) doubt(ids []tocsin.JobID, err error) *InDoubt {
 	return &InDoubt{Server: z.Claim.Server, By: z.By, Deadline: z.deadline, IDs: ids, Err: err}
 }
 
-// count books the groups of which all rows were claimed. Of a group that was hit in part the claimed rows are read. The
+// count books the groups whose rows were all claimed. If only some rows of a group were, it reads which. The
 // others are left.
 func (z *seizure) count(ctx context.Context, counts []int64) (left []duequeue.Entry, err error) {
 	var parts []duequeue.Entry
@@ -241,7 +241,7 @@ func (z *seizure) text() (b []byte, args []any) {
 	return append(b, "COMMIT"...), args
 }
 
-// shared are the groups of which it has to be read which rows were hit.
+// shared returns the groups for which the packet reads the claimed rows.
 func (z *seizure) shared() [][]duequeue.Entry {
 	if !z.Shared {
 		return nil

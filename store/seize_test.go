@@ -47,7 +47,7 @@ func TestClaimOfKnownRows(t *testing.T) {
 	}
 }
 
-// claimsAsRead claims known rows, wants so many of them, and none read again but beside one that has changed.
+// claimsAsRead claims known rows and checks how many it gets. Rows may be read again only if one of them has changed.
 func claimsAsRead(t *testing.T, b *bench, asked Claim, want int) {
 	t.Helper()
 	before := b.clock()

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/why"
 )
 
 // timeText is how a time stands in the text for people: UTC, as in the tables.
@@ -53,21 +54,10 @@ func whenText(i tocsin.Info, now time.Time) string {
 
 // away gives a time relative to now, in no more detail than people want.
 func away(d time.Duration) string {
-	short := func(d time.Duration) string {
-		switch {
-		case d < time.Second:
-			return d.Round(time.Millisecond).String()
-		case d < time.Minute:
-			return d.Round(100 * time.Millisecond).String()
-		case d < 48*time.Hour:
-			return d.Round(time.Second).String()
-		}
-		return strconv.Itoa(int(d.Hours()/24)) + " days"
-	}
 	if d < 0 {
-		return short(-d) + " ago"
+		return why.Short(-d) + " ago"
 	}
-	return "in " + short(d)
+	return "in " + why.Short(d)
 }
 
 // writeTask writes everything about one task, a field a line.

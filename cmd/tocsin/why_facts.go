@@ -212,8 +212,8 @@ func ownersOf(groups []groupNodes, owners map[string][]string, table int) (nodes
 	return nodes
 }
 
-// holders returns the nodes of the group that may have the task: the table's owner, who has claimed it, and if the owner
-// can't deliver it, those that can.
+// holders returns the nodes of the group that may have the task: the owner of its table, the node that claimed it, and the
+// nodes that can deliver it if the owner can't.
 func (q *inquiry) holders() (nodes []assign.NodeState) {
 	g, task := q.facts.Group, q.facts.Task
 	lacks := slices.ContainsFunc(g.Nodes, func(n assign.NodeState) bool { return n.ID == g.Owner && n.Info.Lacks[task.BizType] != "" })

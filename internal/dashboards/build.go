@@ -91,8 +91,8 @@ func source() common.DataSourceRef {
 	return common.DataSourceRef{Type: new("prometheus"), Uid: new("${datasource}")}
 }
 
-// build returns a variable of which all values are chosen at first. Its "All" matches series without the label, too: the
-// label cluster is there only if the scrape config adds it.
+// build returns a variable with all values selected at first. "All" also matches series without the label: the label
+// cluster exists only if the scrape config adds it.
 func (v variable) build() *dashboard.QueryVariableBuilder {
 	of := "label_values(" + ofCluster(v.metric) + ", " + v.label + ")"
 	if v.name == "cluster" {

@@ -46,3 +46,21 @@ func ReadRules(dir string) ([]Rule, error) {
 	}
 	return all, nil
 }
+
+// CopyRules copies the rules of a folder into another, each file as edit returns it.
+func CopyRules(from, to string, edit func(text string) string) error {
+	paths, err := filepath.Glob(filepath.Join(from, "*.rules.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, filepath.Base(path)), []byte(edit(string(text))), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}

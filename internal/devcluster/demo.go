@@ -114,8 +114,8 @@ func demoTasks(first uint64, n int) []tocsin.NewTask {
 	return tasks
 }
 
-// callAround makes the other calls of a client, some of which fail: an id that is not there, a type that is not there, a task
-// that was added before.
+// callAround makes the other calls of a client. Some of them fail: with an unknown id, an unknown type, and a task that was
+// added before.
 func (c *Cluster) callAround(ctx context.Context, id uint64) {
 	task := OrderClose.New(id, Order{OrderID: id}, tocsin.In(time.Minute)).Dedup("demo")
 	added, err := c.Client.Add(ctx, task)

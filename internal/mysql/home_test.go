@@ -73,15 +73,7 @@ func TestAServerThatRefusesConnectionsStaysInUse(t *testing.T) {
 	p := devtest.NewPair(t, false)
 	primary := p.Open(0)
 	defer primary.Close()
-	for _, statement := range []string{"CREATE USER shop", "GRANT ALL ON *.* TO shop"} {
-		mustExec(t, primary, statement)
-	}
-	s, err := mysql.Open(mysql.Spec{DSN: strings.Replace(p.DSN(), "root@", "shop@", 1), MaxConns: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.DB.Close()
-	awaitServer(t, s, 1)
+	s := openAsShop(t, p, primary)
 	p.Exec(1, "SET GLOBAL read_only = 0")
 	awaitWhy(t, s, 1, "takes writes")
 
@@ -114,15 +106,7 @@ func TestAServerThatWasReadOnlyBeforeItRefusedConnectionsIsLeft(t *testing.T) {
 	p := devtest.NewPair(t, false)
 	primary := p.Open(0)
 	defer primary.Close()
-	for _, statement := range []string{"CREATE USER shop", "GRANT ALL ON *.* TO shop"} {
-		mustExec(t, primary, statement)
-	}
-	s, err := mysql.Open(mysql.Spec{DSN: strings.Replace(p.DSN(), "root@", "shop@", 1), MaxConns: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.DB.Close()
-	awaitServer(t, s, 1)
+	s := openAsShop(t, p, primary)
 	awaitWhy(t, s, 1, "read-only") // the user is there
 	conn, err := primary.Conn(t.Context())
 	if err != nil {
@@ -140,6 +124,21 @@ func TestAServerThatWasReadOnlyBeforeItRefusedConnectionsIsLeft(t *testing.T) {
 	awaitWhy(t, s, 0, "locked")
 	p.Exec(1, "SET GLOBAL read_only = 0")
 	awaitServer(t, s, 2)
+}
+
+// openAsShop opens a pool with both addresses of a pair, as a user that it makes.
+func openAsShop(t *testing.T, p *devtest.Pair, primary *sql.DB) *mysql.Server {
+	t.Helper()
+	for _, statement := range []string{"CREATE USER shop", "GRANT ALL ON *.* TO shop"} {
+		mustExec(t, primary, statement)
+	}
+	s, err := mysql.Open(mysql.Spec{DSN: strings.Replace(p.DSN(), "root@", "shop@", 1), MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.DB.Close() })
+	awaitServer(t, s, 1)
+	return s
 }
 
 func mustExec(t *testing.T, db *sql.DB, statement string) {

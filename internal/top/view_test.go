@@ -10,7 +10,7 @@ import (
 
 var at = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 
-// sample is one of a node that has delivered so many tasks, most of them within 10 ms.
+// sample returns a sample of a node that has delivered done tasks, most of them within 10 ms.
 func sample(node string, after time.Duration, done float64, change ...func(*TypeSample)) Sample {
 	t := TypeSample{
 		Done: done, Retried: done / 10, Dead: done / 100, Running: 2, Limit: 64,

@@ -101,13 +101,13 @@ func (f *Facts) at(t time.Time) string {
 // away writes how far a time is from now.
 func (f *Facts) away(t time.Time) string {
 	if d := t.Sub(f.Now); d > 0 {
-		return "in " + short(d)
+		return "in " + Short(d)
 	}
-	return short(f.Now.Sub(t)) + " ago"
+	return Short(f.Now.Sub(t)) + " ago"
 }
 
-// short writes a duration in no more detail than people want.
-func short(d time.Duration) string {
+// Short writes a duration in no more detail than people want.
+func Short(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()

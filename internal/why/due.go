@@ -61,7 +61,7 @@ func (f *Facts) stage(a *Answer, r *node.Report) {
 
 func (f *Facts) timeout() string {
 	if p := f.policy(); p != nil {
-		return short(p.WithDefaults().Timeout.D())
+		return Short(p.WithDefaults().Timeout.D())
 	}
 	return "not known"
 }
@@ -242,10 +242,10 @@ func (f *Facts) overdue(a *Answer) {
 	from := f.Task.ActionTime.Add(f.Grace)
 	if from.After(f.Now) {
 		if a.State != "" && a.State != Queued && a.State != Unseen {
-			a.also("%s takes it from %s on, after the grace time of %s", sweep, f.at(from), short(f.Grace))
+			a.also("%s takes it from %s on, after the grace time of %s", sweep, f.at(from), Short(f.Grace))
 		}
 		return
 	}
 	a.set(Overdue, "it is overdue: due at %s, and past the grace time of %s since %s; the next run of %s takes it",
-		f.at(f.Task.ActionTime), short(f.Grace), f.at(from), strings.TrimSuffix(sweep, ","))
+		f.at(f.Task.ActionTime), Short(f.Grace), f.at(from), strings.TrimSuffix(sweep, ","))
 }

@@ -77,7 +77,7 @@ func (f *Facts) gone(a *Answer) {
 		a.set(Gone, "there is no such task in %s, and never was: by its job_id it would be made at %s", where, f.at(made))
 	case known && f.Now.Sub(made) < shortest:
 		a.set(Gone, "there is no such task in %s: its job_id was made at %s, too late for a purge, as tasks are kept for %s. Its transaction was rolled back, or the job_id is another cluster's",
-			where, f.at(made), short(shortest))
+			where, f.at(made), Short(shortest))
 	default:
 		a.set(Gone, "there is no such task in %s: it was purged, or never existed; its job_id was made at %s", where, f.at(made))
 	}

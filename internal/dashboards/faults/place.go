@@ -21,6 +21,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/dashboards"
 	"github.com/tocsinhq/tocsin/internal/dashboards/live"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/wait"
@@ -186,7 +187,7 @@ func (p *place) killNode(i int) error {
 
 // watch starts Prometheus with the shortened rules.
 func (p *place) watch(ctx context.Context) (err error) {
-	if err := shortRules(p.opts.rules, p.dir, factor, shortest); err != nil {
+	if err := dashboards.CopyRules(p.opts.rules, p.dir, func(text string) string { return shorten(text, factor, shortest) }); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("global: {scrape_interval: %s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%q]\nscrape_configs:\n"+

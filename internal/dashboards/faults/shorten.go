@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"time"
 )
@@ -37,22 +35,4 @@ func divided(text string, by int, least time.Duration) string {
 	units := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 	d := max(time.Duration(n)*units[unit]/time.Duration(by), least)
 	return fmt.Sprintf("%ds", int(d.Round(time.Second).Seconds()))
-}
-
-// shortRules writes the rules of a folder into another, shortened.
-func shortRules(from, to string, by int, least time.Duration) error {
-	paths, err := filepath.Glob(filepath.Join(from, "*.rules.yaml"))
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(to, filepath.Base(path)), []byte(shorten(string(text), by, least)), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
 }

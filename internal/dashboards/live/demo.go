@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/dashboards"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
@@ -49,7 +50,7 @@ func (d *Demo) start(ctx, run context.Context, opts Options) (err error) {
 	if d.rules, err = os.MkdirTemp("", "demo-tocsin-rules-"); err != nil {
 		return err
 	}
-	if err := copyRules(opts.Rules, d.rules); err != nil {
+	if err := dashboards.CopyRules(opts.Rules, d.rules, func(text string) string { return ownInterval.ReplaceAllString(text, "") }); err != nil {
 		return err
 	}
 	d.cluster, err = devcluster.Start(ctx, devcluster.Options{
@@ -72,26 +73,9 @@ func (d *Demo) start(ctx, run context.Context, opts Options) (err error) {
 	return nil
 }
 
-// ownInterval is the line by which a group of rules is evaluated less often than others. A demo is too short for that.
+// ownInterval is the line by which a group of rules is evaluated less often than others. A demo is too short for that: it
+// evaluates all rules at each look.
 var ownInterval = regexp.MustCompile(`(?m)^ +interval: .*\n`)
-
-// copyRules copies the rules, all to be evaluated at each look.
-func copyRules(from, to string) error {
-	paths, err := filepath.Glob(filepath.Join(from, "*.rules.yaml"))
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(to, filepath.Base(path)), ownInterval.ReplaceAll(text, nil), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Queries that are 1 when the metrics tell what they name.
 const (
