@@ -23,6 +23,7 @@ type Added struct {
 	JobID    JobID  // 0 where Err is set, unless it is ErrUnknownOutcome
 	Existing bool   // a task with this dedup_key was there; JobID and Status are that one's
 	Status   Status // Pending, unless Existing
+	Relayed  bool   // AddTx and AddManyTx: it is in the outbox, and a relay stores it after the commit; JobID is 0, and whether it exists already is not known
 	Err      error  // of AddMany: why this task is not stored; nil from Add and AddTx
 }
 

@@ -72,9 +72,7 @@ func (c *Client) addAll(ctx context.Context, s *server, rows []*row) {
 	if rows = c.admitted(rows, f); len(rows) == 0 {
 		return
 	}
-	slices.SortFunc(rows, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.id, b.id))
-	})
+	sortRows(rows)
 	chunks := make(chan []*row)
 	b := &batch{client: c, server: s, facts: f}
 	var group sync.WaitGroup
@@ -91,6 +89,13 @@ func (c *Client) addAll(ctx context.Context, s *server, rows []*row) {
 	close(chunks)
 	group.Wait()
 	b.finish(ctx)
+}
+
+// sortRows puts rows into the order of their tables.
+func sortRows(rows []*row) {
+	slices.SortFunc(rows, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.id, b.id))
+	})
 }
 
 // admitted leaves out the rows of databases that take no tasks.

@@ -11,8 +11,10 @@ import (
 )
 
 // AddTx stores a task in the caller's own transaction: it exists exactly if that
-// commits. The transaction must be on the server that holds the task's table,
-// else ErrOtherServer, or ErrLayout if the config's own database is wrong; any session will do, whatever its time zone, isolation
+// commits. If the task's table is on another server than the transaction, the task
+// goes through the outbox of Config.Outbox: Relayed is set, JobID is 0, and its
+// existence by Dedup is decided later. Without an outbox that is ErrOtherServer,
+// or ErrLayout if the config's own database is wrong. Any session will do, whatever its time zone, isolation
 // level and character set. A duplicate leaves the transaction usable; after any
 // other error roll it back. MariaDB's 1020 (a row is newer than the snapshot) and
 // 1213 (deadlock) mean: repeat the transaction.
@@ -25,8 +27,19 @@ func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (added Added,
 	if err != nil {
 		return Added{}, err
 	}
+	if c.relays(r.table) {
+		return relayed(c.putTx(ctx, tx, wishFor(t)))
+	}
+	return c.addRowTx(ctx, tx, &r)
+}
+
+// relayed is what AddTx returns for a task in an outbox.
+func relayed(err error) (Added, error) { return Added{Relayed: err == nil}, err }
+
+// addRowTx stores a row in its table.
+func (c *Client) addRowTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
 	for range maxCollisions {
-		added, err := c.addTx(ctx, tx, &r)
+		added, err := c.addTx(ctx, tx, r)
 		if !errors.Is(err, errCollision) {
 			return added, err
 		}
@@ -82,7 +95,7 @@ func (c *Client) inTx(ctx context.Context, tried string, table int, err error) e
 		if wrong := c.wrong(ctx, table); wrong != nil {
 			return wrong
 		}
-		return refuse(ErrOtherServer, "task table %s, not on this transaction's (%s)", c.isOn(table), err)
+		return refuse(ErrOtherServer, "task table %s, not on this transaction's (%s): %s", c.isOn(table), err, useOutbox)
 	}
 	return fmt.Errorf("%s %s: %w", tried, c.layout.Table(table), err)
 }
@@ -93,9 +106,12 @@ func (c *Client) elsewhere(ctx context.Context, table int) error {
 	if wrong := c.wrong(ctx, table); wrong != nil {
 		return wrong
 	}
-	return refuse(ErrOtherServer, "database %s on this transaction's server is retired or not that of cluster %q; task table %s",
-		c.layout.Database(c.layout.DatabaseOf(table)), c.want.Cluster, c.isOn(table))
+	return refuse(ErrOtherServer, "database %s on this transaction's server is retired or not that of cluster %q; task table %s: %s",
+		c.layout.Database(c.layout.DatabaseOf(table)), c.want.Cluster, c.isOn(table), useOutbox)
 }
+
+// useOutbox says what to do.
+const useOutbox = "an outbox relays such a task, see `tocsin outbox apply` and Config.Outbox"
 
 // isOn says "toc_3.task_0517 is on server db2".
 func (c *Client) isOn(table int) string {

@@ -3,6 +3,7 @@ package tocsin
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -25,6 +26,7 @@ type batch struct {
 	client *Client
 	server *server
 	facts  *facts
+	ledger *ledger               // of Move; nil: these tasks come from no outbox
 	gone   atomic.Pointer[error] // the server can't be reached: later chunks are not tried
 	spent  atomic.Int64          // nanoseconds of waits for locks
 	until  time.Time             // finish waits for locks; zero before it
@@ -63,10 +65,17 @@ func (b *batch) apart(ctx context.Context, rows []*row) {
 		groups(rows, tableOf, func(table []*row) { b.store(ctx, table) })
 		return
 	}
+	if b.ledger != nil { // a relay tries again by itself
+		b.report(rows, false, errTableLocked)
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.locked = append(b.locked, rows)
 }
+
+// errTableLocked is the fate of rows that are not waited for.
+var errTableLocked = errors.New("another transaction holds a lock on the table")
 
 // finish stores the tables that were locked, if they are free before long.
 func (b *batch) finish(ctx context.Context) {
@@ -157,6 +166,9 @@ func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []
 		p = b.packet(rows)
 		return b.send(ctx, conn, p)
 	})
+	if b.ledger != nil && err != nil {
+		return b.again(ctx, conn, rows, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -170,16 +182,31 @@ func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []
 	return taken, nil
 }
 
+// again returns the rows of a packet from an outbox that have to be sent again with other ids: those that were not moved
+// before, or all of them if the id of one was taken. A packet is stored as a whole, or not at all.
+func (b *batch) again(ctx context.Context, conn *sql.Conn, rows []*row, err error) ([]*row, error) {
+	switch err = b.ledger.meaning(err); {
+	case errors.Is(err, errMovedBefore):
+		return b.ledger.unmoved(ctx, conn, rows)
+	case errors.Is(err, errCollision):
+		return rows, nil
+	}
+	return nil, err
+}
+
 // send sends the packet. For each table where some rows were not inserted, it then
 // reads what is stored there. If the packet's bells have to wait for that, send rings
 // them afterwards.
 func (b *batch) send(ctx context.Context, conn *sql.Conn, p *packet) error {
 	counts, err := mysql.ExecMulti(ctx, conn, p.query(), p.args...)
 	if err == nil {
-		err = b.lookBack(ctx, conn, p, counts[1:]) // the first count belongs to BEGIN
+		err = b.lookBack(ctx, conn, p, counts[p.ahead:])
+	}
+	if err == nil && b.ledger != nil && p.collided() {
+		err = errCollision
 	}
 	if err == nil && p.waits {
-		_, err = mysql.ExecMulti(ctx, conn, p.end(b.client.layout, b.facts.horizon))
+		_, err = mysql.ExecMulti(ctx, conn, p.end(b))
 	}
 	if err != nil {
 		mysql.Rollback(ctx, conn) // the packet stopped half-way

@@ -67,6 +67,13 @@ func (b *bizTypes) known() *bizNames {
 	return &bizNames{}
 }
 
+// askAgain lets the next question about an unknown name read the names, however short a time ago they were read.
+func (b *bizTypes) askAgain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = time.Time{}
+}
+
 // refresh reads the names unless that was done less than refreshEvery ago.
 func (b *bizTypes) refresh(ctx context.Context) error {
 	b.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
 
 // Change says what became of the tasks that a Cancel or Reschedule was about.
@@ -16,6 +17,10 @@ type Change struct {
 	Changed    int // were pending, and are now cancelled or rescheduled
 	InDelivery int // are claimed: a delivery may be under way; not changed
 	Final      int // were done, cancelled or dead before; not changed
+
+	// Relayed: it is in the outbox, and a relay makes the change after the commit, once no delivery is under way. What it
+	// changes is not known yet.
+	Relayed bool
 }
 
 // Cancel cancels pending tasks. Of a strict biz type no delivery starts after it
@@ -34,11 +39,16 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
 	return c.run(ctx, ch)
 }
 
-// CancelTx is Cancel in the caller's own transaction; see AddTx.
+// CancelTx is Cancel in the caller's own transaction; see AddTx. Through an outbox
+// it takes a biz type and biz_id, no job_id. What was added through an outbox must be cancelled through it:
+// only there are both in order.
 func (c *Client) CancelTx(ctx context.Context, tx *sql.Tx, ref Ref) (done Change, err error) {
 	defer c.observe("cancel_tx", c.begin(), &err)
 	if err := noTx(ctx, tx); err != nil {
 		return Change{}, err
+	}
+	if c.relaysRef(ref) {
+		return c.relayRef(ctx, tx, ref, wish{op: outboxrow.Cancel})
 	}
 	ch, err := c.cancel(ctx, ref)
 	if err != nil {
@@ -61,11 +71,17 @@ func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (done Chang
 	return c.run(ctx, ch)
 }
 
-// RescheduleTx is Reschedule in the caller's own transaction; see AddTx.
+// RescheduleTx is Reschedule in the caller's own transaction; see CancelTx.
 func (c *Client) RescheduleTx(ctx context.Context, tx *sql.Tx, ref Ref, when When) (done Change, err error) {
 	defer c.observe("reschedule_tx", c.begin(), &err)
 	if err := noTx(ctx, tx); err != nil {
 		return Change{}, err
+	}
+	if c.relaysRef(ref) {
+		if err := when.valid(time.Now()); err != nil {
+			return Change{}, err
+		}
+		return c.relayRef(ctx, tx, ref, wish{op: outboxrow.Reschedule, when: when})
 	}
 	ch, err := c.reschedule(ctx, ref, when)
 	if err != nil {

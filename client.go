@@ -24,6 +24,7 @@ type Client struct {
 	horizon time.Duration
 	ids     jobIDs
 	types   bizTypes
+	outbox  Outbox
 	told    func(Call) // nil: nobody observes
 }
 
@@ -38,7 +39,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), told: cfg.Observe}
+	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe}
 	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
 	c.types.read = c.readBizTypes
 	for _, spec := range cfg.Specs() {

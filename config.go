@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/name"
@@ -32,6 +33,12 @@ type Config struct {
 	Layout  Layout
 	Cluster string   // the cluster id that the stored layout must have; "" takes any
 	Servers []Server // each database on exactly one of them
+	Outbox  Outbox   // for tasks in transactions on other servers than their tables; the zero value: none
+
+	// WaitTimeout is how long a server waits for a connection of this client that sends nothing before it ends the
+	// connection, whole seconds; a process that hangs in the middle of a call then holds no row for longer. 0: as long as
+	// the server's wait_timeout says.
+	WaitTimeout time.Duration
 
 	// Observe is told of each call of a Client when it has ended, concurrently, and must be quick; nil: nobody is. Package
 	// tocsinprom makes one that counts calls for Prometheus.
@@ -66,7 +73,10 @@ func (c Config) Validate() error {
 			return fmt.Errorf("database %d of layout %s is on no server", db, c.Layout)
 		}
 	}
-	return nil
+	if c.WaitTimeout < 0 || c.WaitTimeout%time.Second != 0 {
+		return fmt.Errorf("wait time-out %s: use whole seconds", c.WaitTimeout)
+	}
+	return c.Outbox.validate(c.Specs())
 }
 
 func (c Config) checkNames() error {
@@ -97,6 +107,10 @@ func (c Config) Specs() []mysql.Spec {
 			}
 		}
 		specs[i] = mysql.Spec{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns, TLS: s.TLS, Share: c.Layout.prefix()}
+		specs[i].WaitTimeout = c.WaitTimeout
+		if c.WaitTimeout > 0 {
+			specs[i].IdleTime = c.WaitTimeout / 2
+		}
 		specs[i].Marker = c.marker(specs[i])
 	}
 	return specs

@@ -64,10 +64,14 @@ func (c *Client) observeAdd(op string, begin time.Time, t NewTask, added *Added,
 }
 
 func (c *Client) observeMany(begin time.Time, tasks []NewTask, added []Added, err *error) {
+	c.observeAll("add_many", begin, tasks, added, err)
+}
+
+func (c *Client) observeAll(op string, begin time.Time, tasks []NewTask, added []Added, err *error) {
 	if c.told == nil {
 		return
 	}
-	call := Call{Op: "add_many", Took: time.Since(begin), Err: *err}
+	call := Call{Op: op, Took: time.Since(begin), Err: *err}
 	index := make(map[string]int)
 	for i, a := range added {
 		name := typeOf(tasks[i], a.Err)

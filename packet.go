@@ -28,6 +28,7 @@ type packet struct {
 	now    time.Time // by the server's clock, rounded up to the millisecond
 	text   []byte
 	args   []any
+	ahead  int              // statements before the inserts
 	tables [][]*row         // the rows of each insert, in order
 	waits  bool             // the transaction stays open for the rings
 	partly map[int]standing // index of an insert that left rows out -> what is stored
@@ -37,12 +38,24 @@ type packet struct {
 func (b *batch) packet(rows []*row) *packet {
 	p := &packet{now: At(b.facts.clock()).at, text: make([]byte, 0, 256*len(rows)), args: make([]any, 0, 2*len(rows)), partly: make(map[int]standing)}
 	p.text = append(p.text, "BEGIN;\n"...)
+	p.ahead = 1
+	if b.ledger != nil {
+		groups(rows, func(r *row) int { return b.client.layout.DatabaseOf(r.table) }, func(group []*row) {
+			p.text = append(append(p.text, b.ledger.values(group)...), ";\n"...)
+			p.ahead++
+		})
+	}
+	near := p.near(rows, b.facts.horizon)
+	hasKey := func(r *row) bool { return r.dedup != nil }
+	p.waits = slices.ContainsFunc(near, hasKey) || b.ledger != nil && slices.ContainsFunc(rows, hasKey)
+	end := addManyEndSQL
+	if b.ledger != nil && !p.waits {
+		end = ";\n" // a row that is not stored must not stand in the ledger: an id that is taken ends the packet
+	}
 	groups(rows, tableOf, func(group []*row) {
 		p.tables = append(p.tables, group)
-		p.insert(b.client.layout, group)
+		p.insert(b.client.layout, group, end)
 	})
-	near := p.near(rows, b.facts.horizon)
-	p.waits = slices.ContainsFunc(near, func(r *row) bool { return r.dedup != nil })
 	if !p.waits {
 		p.commit(b.client.layout, near)
 	}
@@ -52,19 +65,36 @@ func (b *batch) packet(rows []*row) *packet {
 func (p *packet) query() string { return string(p.text) }
 
 // end returns the second packet of a packet that waits. It has no arguments.
-func (p *packet) end(l Layout, horizon time.Duration) string {
+func (p *packet) end(b *batch) string {
 	p.text = p.text[:0]
-	var stored []*row
+	var stored, others []*row
 	for i, group := range p.tables {
 		found, some := p.partly[i]
 		for _, r := range group {
 			if !some || found.has(r) {
 				stored = append(stored, r)
+			} else {
+				others = append(others, r)
 			}
 		}
 	}
-	p.commit(l, p.near(stored, horizon))
+	if b.ledger != nil {
+		groups(others, func(r *row) int { return b.client.layout.DatabaseOf(r.table) }, func(group []*row) {
+			p.text = append(append(p.text, b.ledger.existing(group)...), ";\n"...)
+		})
+	}
+	p.commit(b.client.layout, p.near(stored, b.facts.horizon))
 	return p.query()
+}
+
+// collided reports whether a row is not stored as its id is taken.
+func (p *packet) collided() bool {
+	for i, found := range p.partly {
+		if slices.ContainsFunc(p.tables[i], func(r *row) bool { return !found.has(r) && found.holder(r) == nil }) {
+			return true
+		}
+	}
+	return false
 }
 
 // commit rings for the rows that are near and ends the transaction.
@@ -74,7 +104,7 @@ func (p *packet) commit(l Layout, near []*row) {
 }
 
 // insert writes the insert of one table's rows.
-func (p *packet) insert(l Layout, rows []*row) {
+func (p *packet) insert(l Layout, rows []*row, end string) {
 	p.text = append(p.text, l.render(addManySQL, rows[0].table)...)
 	for i, r := range rows {
 		if i > 0 {
@@ -93,7 +123,7 @@ func (p *packet) insert(l Layout, rows []*row) {
 		p.text = append(p.text, ')')
 		p.args = append(p.args, nullable(r.dedup), r.attribute)
 	}
-	p.text = append(p.text, addManyEndSQL...)
+	p.text = append(p.text, end...)
 }
 
 // ring writes the ring of one database's rows.

@@ -14,9 +14,10 @@ type row struct {
 	bizID     uint64
 	bizType   uint64
 	when      When
-	dedup     []byte // nil: none
-	attribute []byte // never nil
-	out       *Added // of AddMany: where its fate goes
+	dedup     []byte  // nil: none
+	attribute []byte  // never nil
+	out       *Added  // of AddMany: where its fate goes
+	origin    *origin // of Move: the row of the outbox; nil of others
 }
 
 // row validates a task and gives it a place, a number for its biz type and an id.

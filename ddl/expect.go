@@ -38,6 +38,7 @@ type column struct {
 	fallback  string // default value; "" with fixed false: none
 	fixed     bool   // has a default
 	counts    bool   // AUTO_INCREMENT
+	renewed   bool   // changes by itself when the row changes
 }
 
 // index is one key.
@@ -50,6 +51,7 @@ type index struct {
 // these expressions are all the parser there is.
 var (
 	columnLine = regexp.MustCompile(`^(\w+)\s+(\w+(?:\(\d+\))?(?: UNSIGNED)?)\s+(NOT NULL|NULL)(?: DEFAULT (\S+))?( AUTO_INCREMENT)?(?: COMMENT '[^']*')?$`)
+	checkLine  = regexp.MustCompile(`^CHECK \(.*\)$`) // MySQL before 8.0.16 forgets it
 	keyLine    = regexp.MustCompile(`^(PRIMARY KEY|UNIQUE KEY|KEY)(?: (\w+))? \(([\w, ]+)\)$`)
 	tailLine   = regexp.MustCompile(`^\) ENGINE = (\w+) .*COLLATE = (\w+)( STATS_AUTO_RECALC = 0)?$`)
 )
@@ -61,7 +63,7 @@ func expected(file string) (structure, error) {
 	lines := strings.Split(statement(file), "\n")
 	for _, line := range lines[1:] {
 		line = strings.TrimSuffix(strings.TrimSpace(line), ",")
-		if !s.key(line) && !s.tail(line) && !s.column(line) {
+		if !checkLine.MatchString(line) && !s.key(line) && !s.tail(line) && !s.column(line) {
 			return s, fmt.Errorf("sql/%s.sql: a line that is neither column nor key: %s", file, line)
 		}
 	}
@@ -88,7 +90,7 @@ func (s *structure) column(line string) bool {
 	s.columns[m[1]] = column{
 		kind:     normalKind(m[2]),
 		nullable: m[3] == "NULL",
-		fallback: unquote(m[4]),
+		fallback: normalDefault(m[4]),
 		fixed:    m[4] != "",
 		counts:   m[5] != "",
 	}
@@ -124,6 +126,14 @@ func normalKind(kind string) string {
 	return displayWidth.ReplaceAllString(strings.ToLower(kind), "$1")
 }
 
+// normalDefault gives a default the same text on every server.
+func normalDefault(value string) string {
+	if lower := strings.ToLower(value); strings.HasPrefix(lower, "current_timestamp") {
+		return lower
+	}
+	return unquote(value)
+}
+
 // unquote takes the quotes off a default: MariaDB says 'x' where MySQL says x.
 func unquote(value string) string {
 	if len(value) >= 2 && value[0] == '\'' && value[len(value)-1] == '\'' {
@@ -145,6 +155,9 @@ func (c column) String() string {
 	}
 	if c.counts {
 		text += " auto_increment"
+	}
+	if c.renewed {
+		text += " on update"
 	}
 	return text
 }

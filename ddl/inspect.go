@@ -101,9 +101,10 @@ func storedColumn(kind, collation, nullable string, fallback sql.NullString, ext
 		collation: collation,
 		nullable:  nullable == "YES",
 		counts:    strings.Contains(strings.ToLower(extra), "auto_increment"),
+		renewed:   strings.Contains(strings.ToLower(extra), "on update"),
 	}
 	if fallback.Valid && fallback.String != "NULL" {
-		c.fallback, c.fixed = unquote(fallback.String), true
+		c.fallback, c.fixed = normalDefault(fallback.String), true
 	}
 	return c
 }

@@ -11,8 +11,10 @@ import (
 // mayImport says which packages of the module each folder's shipped files may import; "..." stands for every folder below.
 // A folder that is not named here is a complaint: whoever adds a package decides here where it stands.
 var mayImport = map[string][]string{
-	".":                      {"internal/layoutrow", "internal/mysql", "internal/name"},
-	"ddl":                    {".", "internal/layoutrow", "internal/mysql", "internal/name", "internal/wait"},
+	".":                      {"internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow"},
+	"ddl":                    {".", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/wait"},
+	"outbox":                 {"internal/mysql", "internal/name", "internal/outboxrow"},
+	"relay":                  {".", "outbox", "internal/loglimit", "internal/mysql", "internal/name", "internal/outboxrow", "internal/wait"},
 	"biztype":                {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/name", "internal/yamlfile"},
 	"duequeue":               {"."},
 	"store":                  {".", "duequeue", "biztype", "internal/layoutrow", "internal/mysql"},
@@ -29,16 +31,17 @@ var mayImport = map[string][]string{
 	"backlog":                {".", "biztype", "store", "internal/loglimit", "internal/tablewalk", "internal/wait"},
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
-	"node":                   {".", "assign", "backlog", "health", "presence", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node":                   {".", "assign", "backlog", "health", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"node/nodetest":          {".", "ddl", "node", "tocsintest"},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
 	"tocsinprom":             {"."},
-	"config":                 {".", "assign", "biztype", "ddl", "node", "scanner", "sweeper", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
+	"config":                 {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "sweeper", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
 	"cmd/tocsin":             {"..."},
 	"cmd/tocsin/...":         {"..."},
 	"internal/layoutrow":     {"internal/mysql"},
 	"internal/mysql":         {"internal/expiry"},
 	"internal/expiry":        {},
+	"internal/outboxrow":     {},
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
 	"internal/devcluster":    {".", "assign", "auditor", "biztype", "ddl", "dispatcher", "node", "purger", "store", "tocsinprom", "webhook", "internal/..."},
@@ -61,7 +64,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "standin", "presence", "backlog"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "standin", "presence", "backlog", "relay"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	driverlib "github.com/go-sql-driver/mysql"
@@ -129,6 +130,22 @@ func untrusted(err error) bool {
 		}
 	}
 	return false
+}
+
+// ofRow are the numbers of errors for a value that no repeat makes right: too long, out of range, not of its character set,
+// refused by a check or a trigger.
+var ofRow = []uint16{1264, 1292, 1300, 1366, 1406, 1644, 1690, 3819, 3854, 4025}
+
+// RowRefused reports whether the server has refused a row for what it holds.
+func RowRefused(err error) bool {
+	var server *driverlib.MySQLError
+	return errors.As(err, &server) && slices.Contains(ofRow, server.Number)
+}
+
+// NullRefused reports whether the server has refused a row as a column that needs a value got NULL.
+func NullRefused(err error) bool {
+	var server *driverlib.MySQLError
+	return errors.As(err, &server) && server.Number == 1048
 }
 
 // Transient reports whether the same statement may succeed later without

@@ -1,0 +1,48 @@
+package tocsin
+
+import (
+	"context"
+	"database/sql"
+)
+
+// AddManyTx is AddTx for many tasks: all of them exist exactly if the caller's transaction commits. It returns what became
+// of each, in the order given. Nothing is sent if a task is wrong in itself; after any other error roll the transaction
+// back. Tasks that go through an outbox are written a few hundred to a statement, others one by one.
+func (c *Client) AddManyTx(ctx context.Context, tx *sql.Tx, tasks []NewTask) (added []Added, err error) {
+	added = make([]Added, len(tasks))
+	defer c.observeAll("add_many_tx", c.begin(), tasks, added, &err)
+	if err := noTx(ctx, tx); err != nil {
+		return added, failAll(added, err)
+	}
+	rows := make([]row, len(tasks))
+	for i, t := range tasks {
+		r, err := c.row(ctx, t)
+		if err != nil {
+			return added, failAll(added, err)
+		}
+		rows[i] = r
+	}
+	var relayed []wish
+	for i, t := range tasks {
+		if c.relays(rows[i].table) {
+			relayed = append(relayed, wishFor(t))
+			added[i] = Added{Relayed: true}
+			continue
+		}
+		if added[i], err = c.addRowTx(ctx, tx, &rows[i]); err != nil {
+			return added, failAll(added, err)
+		}
+	}
+	if err := c.putTx(ctx, tx, relayed...); err != nil {
+		return added, failAll(added, err)
+	}
+	return added, nil
+}
+
+// failAll notes that no task exists, as the transaction can't be committed.
+func failAll(added []Added, err error) error {
+	for i := range added {
+		added[i] = Added{Err: err}
+	}
+	return err
+}

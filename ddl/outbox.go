@@ -1,0 +1,152 @@
+package ddl
+
+import (
+	"context"
+	"crypto/tls"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+)
+
+// Outbox says where the table of an outbox is, or is to be.
+type Outbox struct {
+	DSN   string      // of the business server; PlanOutbox does not use it
+	TLS   *tls.Config // overrides the DSN; nil: the DSN decides
+	Table string      // database.table
+}
+
+// outboxFile is the SQL file of the table.
+const outboxFile = "outbox"
+
+// table checks the name and returns the table.
+func (o Outbox) table() (table, error) {
+	if err := outboxrow.CheckTable(o.Table); err != nil {
+		return table{}, err
+	}
+	database, name := outboxrow.Split(o.Table)
+	if database == "" {
+		return table{}, fmt.Errorf("outbox table %q: name its database too: shop.%s", o.Table, o.Table)
+	}
+	return table{file: outboxFile, database: database, name: name}, nil
+}
+
+// in puts the table's name into a statement.
+func (t table) in(statement string) string {
+	return strings.NewReplacer("{database}", t.database, "{table}", t.name).Replace(statement)
+}
+
+// PlanOutbox returns what ApplyOutbox would run, and the rights that users need. It connects to nothing.
+func PlanOutbox(o Outbox) (string, error) {
+	t, err := o.table()
+	if err != nil {
+		return "", err
+	}
+	return t.in(outboxHead) + remark(outboxFile) + "\n" + t.create() + ";\n\n" + t.in(identifyOutbox) + ";\n" + t.in(outboxRights), nil
+}
+
+// ApplyOutbox makes the table, in a database that must be there, and gives it an identity. It reports whether the table
+// is new. It leaves a table that is there as it is: VerifyOutbox says what differs.
+func ApplyOutbox(ctx context.Context, o Outbox) (created bool, err error) {
+	t, err := o.table()
+	if err != nil {
+		return false, err
+	}
+	s, err := o.open()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, s.DB.Close()) }()
+	var there int
+	if err := s.DB.GetContext(ctx, &there, t.in(selectOutboxes)); err != nil {
+		return false, fmt.Errorf("look for outbox %s on %s: %w", t.full(), s.Name, err)
+	}
+	for _, statement := range []string{t.create(), t.in(identifyOutbox)} {
+		err := mysql.ExecBriefly(ctx, s.DB, patience, statement)
+		if err != nil && mysql.ClassOf(err) == mysql.Missing {
+			return false, fmt.Errorf("server %s has no database %s: an outbox stands in a database of yours (%w)", s.Name, t.database, err)
+		}
+		if err != nil {
+			return false, fmt.Errorf("make outbox %s on %s: %w", t.full(), s.Name, err)
+		}
+	}
+	return there == 0, nil
+}
+
+func (o Outbox) open() (*site, error) {
+	server, err := mysql.Open(mysql.Spec{DSN: o.DSN, TLS: o.TLS, MaxConns: 2})
+	if err != nil {
+		return nil, err
+	}
+	return &site{Server: server}, nil
+}
+
+// VerifyOutbox compares the table with what the SQL file describes, and its server with what a relay needs; no finding:
+// all is well. It changes nothing.
+func VerifyOutbox(ctx context.Context, o Outbox) (findings []Finding, err error) {
+	t, err := o.table()
+	if err != nil {
+		return nil, err
+	}
+	want, err := expected(outboxFile)
+	if err != nil {
+		return nil, err
+	}
+	s, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.DB.Close()) }()
+	found := map[string]*structure{}
+	for _, read := range []func(context.Context, string, map[string]*structure) error{s.inspectTables, s.inspectColumns, s.inspectIndexes} {
+		if err := read(ctx, t.database, found); err != nil {
+			return nil, fmt.Errorf("inspect %s on %s: %w", t.database, s.Name, err)
+		}
+	}
+	r := &report{server: s.Name}
+	r.table(t.full(), want, found[t.name])
+	if found[t.name] != nil {
+		err = s.identified(ctx, t, r)
+	}
+	return r.findings, errors.Join(err, s.fit(ctx, t, r))
+}
+
+// identified looks for the identity.
+func (s *site) identified(ctx context.Context, t table, r *report) error {
+	var comment string
+	if err := s.DB.GetContext(ctx, &comment, selectOutboxComment, t.database, t.name); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("read the comment of %s on %s: %w", t.full(), s.Name, err)
+	}
+	if outboxrow.Identity(comment) == "" {
+		r.add(t.full(), fmt.Sprintf("has the comment %q, want %q and an identity: run `tocsin outbox apply`", comment, outboxrow.Comment))
+	}
+	return nil
+}
+
+// fit looks at the server's settings. A relay reads at READ COMMITTED, as REPEATABLE READ would block the writers, and a
+// server that logs statements refuses its writes then.
+func (s *site) fit(ctx context.Context, t table, r *report) error {
+	rows, err := s.DB.QueryContext(ctx, selectOutboxServer)
+	if err != nil {
+		return fmt.Errorf("read the settings of %s: %w", s.Name, err)
+	}
+	defer func() { _ = rows.Close() }()
+	settings := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return err
+		}
+		settings[strings.ToLower(name)] = strings.ToUpper(value)
+	}
+	if settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT" {
+		r.add(t.full(), "is on a server with binlog_format STATEMENT, which refuses the writes of a relay: set ROW or MIXED")
+	}
+	if on := settings["read_only"]; on != "" && on != "OFF" && on != "0" {
+		r.add(t.full(), "is on a server that is read-only: name the primary")
+	}
+	return rows.Err()
+}

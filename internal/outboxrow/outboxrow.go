@@ -1,0 +1,117 @@
+// Package outboxrow is the authority for what a row of an outbox means. An outbox is a table in a business database: a
+// service writes what it wants of a task there, in its own transaction, and a relay moves it to the task's table.
+//
+//	service --INSERT--> row of the outbox --relay--> add, cancel or reschedule, and a row of the ledger
+//
+// It reads nothing itself and is pure.
+package outboxrow
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// What a row asks for.
+const (
+	Add        = "add"
+	Cancel     = "cancel"
+	Reschedule = "reschedule"
+)
+
+// DefaultTable is the name of the table if nobody chose another.
+const DefaultTable = "tocsin_outbox"
+
+// Comment is how the comment of an outbox's table begins. Its identity follows: random, it tells the outbox from all others.
+const Comment = "tocsin outbox "
+
+// Identity returns the identity in the comment of a table; "": it has none.
+func Identity(comment string) string {
+	identity, ok := strings.CutPrefix(comment, Comment)
+	if !ok || strings.ContainsRune(identity, ' ') || len(identity) > 64 {
+		return ""
+	}
+	return identity
+}
+
+// Key identifies a row of one outbox. An outbox that was emptied may give an id again, so the id alone does not.
+type Key struct {
+	ID      uint64
+	Created time.Time // by the outbox's server, UTC, whole microseconds
+}
+
+// Row is one row of an outbox.
+type Row struct {
+	Key
+	Op        string
+	BizType   string
+	BizID     uint64
+	Due       time.Time      // when to act, UTC; zero: see Delay
+	Delay     *time.Duration // after Created; nil: see Due
+	Dedup     string         // "": none
+	Attribute string
+	Reserved  bool          // a column that has no meaning yet is set
+	Attempts  int           // of a relay, that failed
+	LastError string        // why it was set aside; "": it was not
+	Age       time.Duration // since Created when it was read, by the outbox's server
+	Read      time.Time     // when it was read, by this process
+}
+
+// Problem returns what is wrong with the row in itself; "": nothing.
+func (r Row) Problem() string {
+	switch {
+	case r.Reserved:
+		return "biz_key and headers have no meaning yet: leave them out"
+	case r.BizID == 0:
+		return "biz_id is 0"
+	case r.Op == Cancel:
+		return ""
+	case r.Op != Add && r.Op != Reschedule:
+		return fmt.Sprintf("op %q: use %s, %s or %s", r.Op, Add, Cancel, Reschedule)
+	case r.Due.IsZero() == (r.Delay == nil):
+		return "give either due_time or delay_ms"
+	}
+	return ""
+}
+
+// Fate is what became of a row that was to be moved.
+type Fate uint8
+
+// The fates.
+const (
+	Moved      Fate = iota // it is stored, now or before
+	Refused                // it can't be stored as it is
+	InDelivery             // a delivery is under way: try again after it
+	Stale                  // it was read too long ago: read it again
+	Failed                 // it may be stored later
+)
+
+// Result is the fate of one row. Err is nil if it was moved.
+type Result struct {
+	Fate Fate
+	Err  error
+}
+
+// tableForm is a name, with its database or without.
+var tableForm = regexp.MustCompile(`^([A-Za-z0-9_$][A-Za-z0-9_$-]{0,63}\.)?[A-Za-z0-9_$][A-Za-z0-9_$-]{0,63}$`)
+
+// CheckTable returns what is wrong with the name of an outbox table, "shop.tocsin_outbox" or "tocsin_outbox".
+func CheckTable(table string) error {
+	if !tableForm.MatchString(table) {
+		return fmt.Errorf("outbox table %q: use database.table, of letters, digits, '_', '$' and '-'", table)
+	}
+	return nil
+}
+
+// Split divides a table's name at the point; without one the database is "".
+func Split(table string) (database, name string) {
+	database, name, found := strings.Cut(table, ".")
+	if !found {
+		return "", table
+	}
+	return database, name
+}
+
+// Quoted writes a valid name as an identifier of MySQL.
+func Quoted(table string) string { return "`" + strings.ReplaceAll(table, ".", "`.`") + "`" }

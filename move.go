@@ -1,0 +1,205 @@
+package tocsin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+)
+
+// freshFor is how long a row of an outbox may be moved after it was read. A relay that hung for longer reads it again:
+// another one may have moved it meanwhile, and forgotten that it did.
+const freshFor = time.Minute
+
+var (
+	errInDelivery = errors.New("a delivery is under way")
+	errStale      = errors.New("it was read too long ago")
+)
+
+// Move moves rows of an outbox, which all belong to one database, for package relay. Each is stored in one transaction
+// with a row of the ledger, under the outbox's identity and the row's key; what stands in the ledger is not stored again.
+// Adds are stored together, as far as they can be. Of one biz_id the rows must be adds alone, or one other row.
+func (c *Client) Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result {
+	m := &move{client: c, identity: identity, results: make([]outboxrow.Result, len(rows)), refused: map[uint64]uint64{}}
+	var adds []int
+	for i, r := range rows {
+		m.lookFor(r.BizType)
+		if why := r.Problem(); why != "" {
+			m.refuse(i, r, refuse(ErrInvalid, "%s", why))
+		} else if r.Op == outboxrow.Add {
+			adds = append(adds, i)
+		} else {
+			m.results[i] = fateOf(m.change(ctx, r))
+		}
+	}
+	m.add(ctx, rows, adds)
+	return m.results
+}
+
+// move is one Move under way.
+type move struct {
+	client   *Client
+	identity string
+	results  []outboxrow.Result
+	asked    bool              // for a biz type that was not known
+	refused  map[uint64]uint64 // biz_id -> its first row that is wrong in itself: later ones wait
+}
+
+// refuse notes the fate of a row that is not stored.
+func (m *move) refuse(i int, r outboxrow.Row, err error) {
+	m.results[i] = fateOf(err)
+	if first, some := m.refused[r.BizID]; m.results[i].Fate == outboxrow.Refused && (!some || r.ID < first) {
+		m.refused[r.BizID] = r.ID
+	}
+}
+
+// lookFor has the names of biz types read anew if one is not known: a row must not be refused for what was so a moment ago.
+func (m *move) lookFor(bizType string) {
+	if _, known := m.client.types.known().number[bizType]; !known && !m.asked {
+		m.asked = true
+		m.client.types.askAgain()
+	}
+}
+
+// fateOf tells what an error of moving a row means.
+func fateOf(err error) outboxrow.Result {
+	switch {
+	case err == nil:
+		return outboxrow.Result{}
+	case errors.Is(err, errInDelivery):
+		return outboxrow.Result{Fate: outboxrow.InDelivery, Err: err}
+	case errors.Is(err, errStale):
+		return outboxrow.Result{Fate: outboxrow.Stale, Err: err}
+	case errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknownBizType), mysql.RowRefused(err):
+		return outboxrow.Result{Fate: outboxrow.Refused, Err: err}
+	}
+	return outboxrow.Result{Fate: outboxrow.Failed, Err: err}
+}
+
+// server returns the server of a biz_id and what its databases said at most a second ago, if that database takes tasks.
+func (m *move) server(ctx context.Context, bizID uint64) (*server, *facts, error) {
+	c := m.client
+	db := c.layout.DatabaseOf(c.layout.TableOf(bizID))
+	s := c.home[db]
+	f := s.facts.Load()
+	if f == nil || f.cluster != c.want.Cluster || f.term != s.Term() || time.Since(f.read) > lookAgain {
+		var err error
+		if f, err = s.check(ctx, c.want); err != nil {
+			return nil, nil, err
+		}
+	}
+	return s, f, f.refused[db]
+}
+
+// when is the action time that a row asks for, by the server's clock. A delay counts from the row's creation, by the
+// clock of the outbox's server: what is left of it counts from now.
+func (m *move) when(r outboxrow.Row, f *facts) When {
+	switch {
+	case r.Op == outboxrow.Cancel:
+		return When{}
+	case r.Delay != nil:
+		return At(f.clock().Add(*r.Delay - r.Age - time.Since(r.Read)))
+	}
+	return At(r.Due)
+}
+
+// until is when a row must not be moved any more, by the server's clock.
+func until(r outboxrow.Row, f *facts) time.Time { return f.clock().Add(freshFor - time.Since(r.Read)) }
+
+// add stores the rows that are adds.
+func (m *move) add(ctx context.Context, rows []outboxrow.Row, adds []int) {
+	if len(adds) == 0 {
+		return
+	}
+	s, f, err := m.server(ctx, rows[adds[0]].BizID)
+	if err != nil {
+		for _, i := range adds {
+			m.results[i] = fateOf(err)
+		}
+		return
+	}
+	added, ready := make([]Added, len(adds)), make([]row, 0, len(adds))
+	for n, i := range adds {
+		t := NewTask{bizType: rows[i].BizType, bizID: rows[i].BizID, when: m.when(rows[i], f), dedup: rows[i].Dedup, attribute: rows[i].Attribute}
+		r, err := m.client.row(ctx, t)
+		if first, some := m.refused[rows[i].BizID]; some && first < rows[i].ID {
+			err = fmt.Errorf("row %d of its biz_id is refused", first)
+		}
+		if err != nil {
+			added[n].Err = err
+			m.refuse(i, rows[i], err)
+			continue
+		}
+		r.out, r.origin = &added[n], &origin{rows[i].Key, until(rows[i], f)}
+		ready = append(ready, r)
+	}
+	m.store(ctx, s, f, ready)
+	for n, i := range adds {
+		m.results[i] = fateOf(added[n].Err)
+	}
+}
+
+// store stores rows that are ready, several tables to a transaction.
+func (m *move) store(ctx context.Context, s *server, f *facts, ready []row) {
+	rows := make([]*row, len(ready))
+	for i := range ready {
+		rows[i] = &ready[i]
+	}
+	sortRows(rows)
+	b := &batch{client: m.client, server: s, facts: f, ledger: &ledger{client: m.client, identity: m.identity}}
+	for _, chunk := range split(rows, min(chunkBytes, f.packet/2)) {
+		b.store(ctx, chunk)
+	}
+}
+
+// change cancels or reschedules, in a transaction with the ledger.
+func (m *move) change(ctx context.Context, r outboxrow.Row) error {
+	c := m.client
+	s, f, err := m.server(ctx, r.BizID)
+	if err != nil {
+		return err
+	}
+	ref, when := Ref{bizType: r.BizType, bizID: r.BizID}, m.when(r, f)
+	var ch change
+	if r.Op == outboxrow.Cancel {
+		ch, err = c.cancel(ctx, ref)
+	} else {
+		ch, err = c.reschedule(ctx, ref, when)
+	}
+	if err != nil {
+		return err
+	}
+	note := &row{table: ch.table, origin: &origin{r.Key, until(r, f)}}
+	l := &ledger{client: c, identity: m.identity}
+	err = mysql.Retry(ctx, func() error {
+		return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) error {
+			if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
+				return err
+			}
+			return m.apply(ctx, conn, l, note, ch)
+		})
+	})
+	switch {
+	case errors.Is(err, errMovedBefore), err == nil:
+		return nil
+	case errors.Is(err, errElsewhere):
+		return refuse(ErrLayout, "%s takes no tasks: its database is retired, held or not that of cluster %q", c.where(ch.table), c.want.Cluster)
+	}
+	return fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(err))
+}
+
+// apply writes the ledger and makes the change. It undoes both while a delivery is under way, which may end in a retry.
+func (m *move) apply(ctx context.Context, conn *sql.Conn, l *ledger, note *row, ch change) error {
+	if err := l.insert(ctx, conn, note); err != nil {
+		return err
+	}
+	done, err := m.client.apply(ctx, conn, ch)
+	if err == nil && done.InDelivery > 0 {
+		return errInDelivery
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package outbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	driverlib "github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+)
+
+// Session is one connection to an outbox, for one goroutine. The lock of Lead ends with it.
+type Session struct {
+	Identity string // of the outbox
+	outbox   *Outbox
+	conn     *sql.Conn
+}
+
+// Session connects and reads the outbox's identity. The caller closes the session.
+func (o *Outbox) Session(ctx context.Context) (*Session, error) {
+	conn, err := o.server.DB.Conn(ctx)
+	if err != nil {
+		return nil, o.wrap("connect to", err)
+	}
+	s := &Session{outbox: o, conn: conn}
+	if s.Identity, err = o.identity(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return s, nil
+}
+
+// Close ends the connection, and so gives the lock up.
+func (s *Session) Close() {
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn }) // back in the pool it would keep the lock
+	_ = s.conn.Close()
+}
+
+// Lead waits for up to a while, whole seconds, to become the one relay that is active. The lock is the server's own: it
+// is free as soon as the server has ended the session of the relay that had it.
+func (s *Session) Lead(ctx context.Context, wait time.Duration) (bool, error) {
+	sum := sha256.Sum256([]byte(s.Identity)) // a lock's name has 64 characters at most
+	var got sql.NullInt64
+	err := s.conn.QueryRowContext(ctx, leadSQL, "tocsin_outbox_"+hex.EncodeToString(sum[:16]), int(wait.Seconds())).Scan(&got)
+	return got.Int64 == 1, s.outbox.wrap("take the lock of", err)
+}
+
+// Read returns rows with ids in any of the ranges, in the order of their ids, as one snapshot. It looks at most at limit
+// rows, and leaves those to skip out; nil: none.
+func (s *Session) Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
+	if len(in) == 0 {
+		return nil, nil
+	}
+	rows, err := s.outbox.read(ctx, s.conn, ranges(in), limit, skip)
+	return rows, s.outbox.wrap("read", err)
+}
+
+// Delete deletes rows that were moved. Rows that got their ids later stay.
+func (s *Session) Delete(ctx context.Context, keys []outboxrow.Key) error {
+	latest := slices.MaxFunc(keys, func(a, b outboxrow.Key) int { return a.Created.Compare(b.Created) })
+	_, err := s.conn.ExecContext(ctx, s.outbox.render(deleteSQL, list(idsOf(keys))), micros(latest.Created))
+	return s.outbox.wrap("delete from", err)
+}
+
+// SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
+func (s *Session) SetAside(ctx context.Context, key outboxrow.Key, reason string) error {
+	if text := []rune(reason); len(text) > maxReason {
+		reason = string(text[:maxReason])
+	}
+	_, err := s.conn.ExecContext(ctx, s.outbox.render(asideSQL, ""), reason, key.ID, micros(key.Created))
+	return s.outbox.wrap("set aside a row of", err)
+}
+
+// maxReason is the size of last_error, in characters.
+const maxReason = 255
+
+// Present returns which of the rows are in the outbox.
+func (s *Session) Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error) {
+	found, err := s.conn.QueryContext(ctx, s.outbox.render(presentSQL, list(idsOf(keys))))
+	if err != nil {
+		return nil, s.outbox.wrap("look into", err)
+	}
+	defer func() { _ = found.Close() }()
+	present := make(map[outboxrow.Key]bool)
+	for found.Next() {
+		var key outboxrow.Key
+		var created string
+		if err := found.Scan(&key.ID, &created); err != nil {
+			return nil, err
+		}
+		if key.Created, err = time.Parse(timeForm, created); err != nil {
+			return nil, err
+		}
+		present[key] = true
+	}
+	return present, s.outbox.wrap("look into", found.Err())
+}
+
+// lockNowait is MySQL's error number for NOWAIT; MariaDB's is that of a lock time-out.
+const lockNowait = 3572
+
+// Settled reports whether no row is in the ranges, neither committed nor of an open transaction.
+func (s *Session) Settled(ctx context.Context, in []Range) (bool, error) {
+	var id uint64
+	err := s.conn.QueryRowContext(ctx, s.outbox.render(settledSQL, ranges(in))).Scan(&id)
+	var said *driverlib.MySQLError
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return true, nil
+	case err == nil, mysql.ClassOf(err) == mysql.Contended, errors.As(err, &said) && said.Number == lockNowait:
+		return false, nil
+	}
+	return false, s.outbox.wrap("look for open transactions in", err)
+}
+
+func idsOf(keys []outboxrow.Key) []uint64 {
+	ids := make([]uint64, len(keys))
+	for i, k := range keys {
+		ids[i] = k.ID
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// micros is a time as text, for a parameter.
+func micros(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000000") }

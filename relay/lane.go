@@ -1,0 +1,80 @@
+package relay
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+)
+
+// Bounds of a lane.
+const (
+	laneRows   = 2000                   // in memory; more are parked
+	flightRows = 500                    // moved at once
+	freshFor   = 45 * time.Second       // an older row is read again, before the ledger refuses it
+	awayFirst  = 100 * time.Millisecond // before a database that is away is tried again; it doubles
+	awayLast   = 5 * time.Second
+)
+
+// lane is what waits for one database. A turn's goroutine owns it.
+type lane struct {
+	database int
+	queue    []outboxrow.Row // in the order of their ids
+	parked   ids             // to be read again, all below what comes; their rows are this lane's, but may be others' too
+	oldest   time.Time       // when the first parked row was made, by this process's clock
+	flight   []outboxrow.Row // being moved; empty: none
+	until    time.Time       // the database is not tried before
+	away     time.Duration   // the last pause of a database that is away; 0: it is not
+}
+
+// park leaves a row in the outbox, to be read again.
+func (l *lane) park(row outboxrow.Row, known ids) {
+	if len(l.parked) == 0 {
+		l.oldest = made(row)
+	}
+	l.parked.addNear(row.ID, known)
+}
+
+// made is when a row was made, by this process's clock.
+func made(row outboxrow.Row) time.Time { return row.Read.Add(-row.Age) }
+
+// next takes the rows to move at once off the queue: of one biz_id adds alone, or one other row, so that their order is
+// kept whatever the order in which they are stored.
+func (l *lane) next() []outboxrow.Row {
+	ops := make(map[uint64]string) // of each biz_id, what is taken first
+	var taken, left []outboxrow.Row
+	for i, row := range l.queue {
+		if len(taken) == flightRows {
+			left = append(left, l.queue[i:]...)
+			break
+		}
+		first, some := ops[row.BizID]
+		if !some {
+			ops[row.BizID] = row.Op
+		}
+		if some && (first != outboxrow.Add || row.Op != outboxrow.Add) {
+			ops[row.BizID] = "" // nothing behind it may pass it
+			left = append(left, row)
+			continue
+		}
+		taken = append(taken, row)
+	}
+	l.queue = left
+	return taken
+}
+
+// isAway notes that the database takes nothing, and puts the rows back.
+func (l *lane) isAway(rows []outboxrow.Row) {
+	l.queue = append(rows, l.queue...)
+	l.away = min(max(2*l.away, awayFirst), awayLast)
+	l.until = time.Now().Add(l.away)
+}
+
+// ofDatabase reports whether an error concerns the whole database.
+func ofDatabase(err error) bool {
+	class := mysql.ClassOf(err)
+	return class.OfServer() || class == mysql.Canceled || class == mysql.Full || class == mysql.Missing || class == mysql.Denied ||
+		errors.Is(err, tocsin.ErrLayout) || errors.Is(err, tocsin.ErrUnreachable)
+}

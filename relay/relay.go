@@ -1,0 +1,228 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/outbox"
+)
+
+// Defaults, and how long things may take.
+const (
+	DefaultPoll  = 25 * time.Millisecond // between two polls of an outbox in which nothing is
+	DefaultWhole = 10 * time.Second      // between two looks at all ids of an outbox
+
+	flowPoll    = 5 * time.Millisecond // between two polls while rows come
+	standbyWait = 2 * time.Second      // for the lock, in one statement
+	retryPause  = time.Second          // after an error, before the next turn
+	upkeepEvery = time.Minute          // between two looks at the ledger
+	serverConns = 4                    // to each server of the tasks
+	waitTimeout = 10 * time.Second     // of connections to the servers of the tasks, see tocsin.Config
+)
+
+// Config of a Relay.
+type Config struct {
+	Tables   tocsin.Config   // where the tasks go
+	Outboxes []outbox.Config // names must differ
+	Poll     time.Duration   // between two polls of an outbox in which nothing is; 0: 25 ms
+	Whole    time.Duration   // between two looks at all ids of an outbox; 0: 10 s
+
+	Logger     zerolog.Logger
+	Registerer prometheus.Registerer // nil: metrics are not exported
+}
+
+// Validate returns the first mistake. It connects to nothing.
+func (c Config) Validate() error {
+	names := map[string]bool{}
+	for _, o := range c.Outboxes {
+		o = o.WithDefaults()
+		if err := o.Validate(); err != nil {
+			return fmt.Errorf("outbox %s: %w", o.Name, err)
+		}
+		if names[o.Name] {
+			return fmt.Errorf("two outboxes are named %s: give them names that differ", o.Name)
+		}
+		names[o.Name] = true
+	}
+	if c.Poll < 0 || c.Whole < 0 {
+		return errors.New("the time between polls must not be negative")
+	}
+	return c.Tables.Validate()
+}
+
+// tasks is where rows are moved to; a tocsin.Client.
+type tasks interface {
+	Layout() tocsin.Layout
+	Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result
+	Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error)) error
+}
+
+// Relay moves the rows of some outboxes.
+type Relay struct {
+	cfg     Config
+	metrics *metrics
+	limit   loglimit.Limit
+
+	mu    sync.Mutex
+	names map[string]string // identity -> outbox that has it
+}
+
+// New checks the config. It connects to nothing.
+func New(cfg Config) (*Relay, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = DefaultPoll
+	}
+	if cfg.Whole == 0 {
+		cfg.Whole = DefaultWhole
+	}
+	cfg.Tables.Outbox, cfg.Tables.Observe = tocsin.Outbox{}, nil
+	cfg.Tables.Servers = slices.Clone(cfg.Tables.Servers)
+	for i := range cfg.Tables.Servers {
+		cfg.Tables.Servers[i].MaxConns = serverConns // not those that a node in this process uses
+	}
+	if cfg.Tables.WaitTimeout == 0 {
+		cfg.Tables.WaitTimeout = waitTimeout
+	}
+	return &Relay{cfg: cfg, metrics: newMetrics(cfg.Registerer), names: map[string]string{}}, nil
+}
+
+// Run relays until ctx ends, and returns nil then. Servers that are away are tried again.
+func (r *Relay) Run(ctx context.Context) error {
+	client, err := r.open(ctx)
+	if client == nil || err != nil {
+		return err
+	}
+	defer client.Close()
+	var all sync.WaitGroup
+	for _, cfg := range r.cfg.Outboxes {
+		from, err := outbox.Open(cfg)
+		if err != nil {
+			return err // Validate has seen it already
+		}
+		l := &line{Relay: r, outbox: from, tasks: client, gauges: r.metrics.of(from.Name)}
+		all.Go(func() { l.run(ctx) })
+	}
+	all.Wait()
+	return nil
+}
+
+// open waits for a server of the tasks; nil: ctx has ended before.
+func (r *Relay) open(ctx context.Context) (*tocsin.Client, error) {
+	for ctx.Err() == nil {
+		client, err := tocsin.Open(ctx, r.cfg.Tables)
+		if err == nil {
+			return client, nil
+		}
+		if ctx.Err() == nil {
+			r.limit.Of(r.cfg.Logger.Warn(), "open").Err(err).Msg("no database of the tasks can be used: outboxes wait")
+		}
+		_ = wait.For(ctx, retryPause) // the loop ends with ctx
+	}
+	return nil, nil
+}
+
+// claim refuses an identity that another outbox of this process has: its table was copied with it, and what one outbox
+// has moved would stand in the ledger for the other.
+func (r *Relay) claim(identity, name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other, taken := r.names[identity]; taken && other != name {
+		return fmt.Errorf("outboxes %s and %s have the same identity: one is a copy of the other; empty the comment of its table and run `tocsin outbox apply`", other, name)
+	}
+	r.names[identity] = name
+	return nil
+}
+
+// line is the relay of one outbox.
+type line struct {
+	*Relay
+	outbox *outbox.Outbox
+	tasks  tasks
+	gauges gauges
+}
+
+// run takes turns until ctx ends.
+func (l *line) run(ctx context.Context) {
+	defer l.outbox.Close()
+	for ctx.Err() == nil {
+		err := l.lead(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errReused) {
+			continue
+		}
+		l.limit.Of(l.cfg.Logger.Warn(), l.outbox.Name).Err(err).Str("outbox", l.outbox.Name).Msg("outbox can't be relayed: its rows wait")
+		_ = wait.For(ctx, retryPause) // the loop ends with ctx
+	}
+}
+
+// lead waits until this relay is the active one, and takes a turn.
+func (l *line) lead(ctx context.Context) error {
+	session, err := l.outbox.Session(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	if err := l.claim(session.Identity, l.outbox.Name); err != nil {
+		return err
+	}
+	for leads := false; !leads; {
+		if leads, err = session.Lead(ctx, standbyWait); err != nil {
+			return err
+		}
+	}
+	l.cfg.Logger.Info().Str("outbox", l.outbox.Name).Msg("outbox is relayed by this process")
+	l.gauges.active.Set(1)
+	defer l.rest()
+	bounded, end := context.WithCancel(ctx)
+	var upkeep sync.WaitGroup
+	defer upkeep.Wait()
+	defer end()
+	upkeep.Go(func() { l.upkeep(bounded) })
+	return newTurn(l, session).run(ctx)
+}
+
+// rest clears the figures of a turn that has ended.
+func (l *line) rest() {
+	l.gauges.active.Set(0)
+	l.gauges.lag.Set(0)
+	l.gauges.stuck.Set(0)
+}
+
+// upkeep keeps the ledger small in all databases until ctx ends.
+func (l *line) upkeep(ctx context.Context) {
+	for wait.For(ctx, upkeepEvery) == nil {
+		if err := l.forget(ctx); err != nil && ctx.Err() == nil {
+			l.limit.Of(l.cfg.Logger.Warn(), "ledger "+l.outbox.Name).Err(err).Str("outbox", l.outbox.Name).
+				Msg("the table relayed is not cleaned up: it grows")
+		}
+	}
+}
+
+func (l *line) forget(ctx context.Context) error {
+	session, err := l.outbox.Session(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	var errs []error
+	for database := range l.tasks.Layout().Databases {
+		errs = append(errs, l.tasks.Upkeep(ctx, session.Identity, database, session.Present))
+	}
+	return errors.Join(errs...)
+}

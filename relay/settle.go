@@ -1,0 +1,180 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
+)
+
+// settle decides what follows from the fates of rows that were in flight.
+func (t *turn) settle(got landing) {
+	l := got.lane
+	t.flying--
+	flight := l.flight
+	l.flight = nil
+	if t.databaseIsAway(l, flight, got.results) {
+		return
+	}
+	l.away = 0
+	moved := 0
+	for i, row := range flight {
+		switch result := got.results[i]; result.Fate {
+		case outboxrow.Moved:
+			t.done = append(t.done, row.Key)
+			moved++
+		case outboxrow.Stale:
+			t.unhand(l, row)
+			t.unreadAll(l) // else a later row of its biz_id might pass it
+		case outboxrow.Refused:
+			t.refused = append(t.refused, refusal{row.Key, result.Err.Error()})
+			t.stuck++
+			t.block(row)
+			t.limit.Of(t.cfg.Logger.Error(), "refused "+t.outbox.Name).Err(result.Err).Str("outbox", t.outbox.Name).Uint64("id", row.ID).
+				Uint64("biz_id", row.BizID).Msg("row of an outbox is set aside, and what follows of its biz_id waits: see `tocsin outbox list --stuck`")
+		default: // a delivery is under way, or a lock is held
+			t.block(row)
+			if result.Fate == outboxrow.InDelivery {
+				t.nextAside = earlier(t.nextAside, time.Now().Add(laterPause))
+			} else {
+				t.limit.Of(t.cfg.Logger.Warn(), "failed "+t.outbox.Name).Err(result.Err).Str("outbox", t.outbox.Name).
+					Msg("rows of an outbox can't be moved now: they are tried again")
+			}
+		}
+	}
+	t.gauges.moved.Add(float64(moved))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// databaseIsAway reports whether all rows failed for a reason that concerns their whole database, and puts them back.
+func (t *turn) databaseIsAway(l *lane, flight []outboxrow.Row, results []outboxrow.Result) bool {
+	for _, result := range results {
+		if result.Fate != outboxrow.Failed || !ofDatabase(result.Err) {
+			return false
+		}
+	}
+	l.isAway(flight)
+	t.limit.Of(t.cfg.Logger.Warn(), "away "+t.tasks.Layout().Database(l.database)).Err(results[0].Err).Str("outbox", t.outbox.Name).
+		Str("database", t.tasks.Layout().Database(l.database)).Msg("database takes no tasks from outboxes: its rows wait")
+	return true
+}
+
+// again reads all that is aside: rows that were set aside may have been retried or dropped by an operator, others met a
+// delivery that may have ended. It reads all of it before anything else is read, so that no row passes another of its
+// biz_id. If there is much, it happens less often.
+func (t *turn) again(ctx context.Context) error {
+	begin := time.Now()
+	left := t.aside
+	t.aside, t.blocked, t.stuck = nil, map[uint64]bool{}, 0
+	for len(left) > 0 {
+		in := left[:min(len(left), mostRanges)]
+		rows, err := t.session.Read(ctx, in, pageRows, nil)
+		if err != nil {
+			return err
+		}
+		last := in[len(in)-1].Last
+		if len(rows) == pageRows {
+			last = rows[len(rows)-1].ID
+		}
+		left.remove(outbox.Range{First: 0, Last: last})
+		for _, row := range rows {
+			if row.LastError == "" && !t.blocked[row.BizID] && t.laneOf(row).parked.has(row.ID) {
+				continue // it waits there
+			}
+			t.take(row, nil)
+		}
+	}
+	took := time.Since(begin)
+	t.nextAside = begin.Add(max(t.cfg.Whole, asideShare*took))
+	return nil
+}
+
+// whole looks for rows where none should be: an outbox that was emptied gives ids again. And it takes old gaps out of the
+// polls if no transaction is open in them.
+func (t *turn) whole(ctx context.Context) error {
+	t.nextWhole = time.Now().Add(t.cfg.Whole)
+	gone := append(ids(nil), t.known...)
+	waiting, _ := t.waiting()
+	gone.removeAll(waiting)
+	for len(gone) > 0 {
+		in := gone[:min(len(gone), mostRanges)]
+		rows, err := t.session.Read(ctx, in, len(t.hand)+1, func(id uint64) bool { return t.hand[id] })
+		if err != nil {
+			return err
+		}
+		if len(rows) > 0 {
+			return errReused
+		}
+		gone = gone[len(in):]
+	}
+	return t.closeGaps(ctx)
+}
+
+// mark says how far the ids went at a time.
+type mark struct {
+	at   time.Time
+	last uint64
+}
+
+// closeGaps takes gaps out of the polls that are a minute old and in which no transaction is open. If one is, the gaps
+// are looked at one by one, a few each time.
+func (t *turn) closeGaps(ctx context.Context) error {
+	if len(t.known) == 0 {
+		return nil
+	}
+	now, old := time.Now(), uint64(0)
+	t.marks = append(t.marks, mark{now, t.known[len(t.known)-1].Last})
+	for len(t.marks) > 0 && now.Sub(t.marks[0].at) >= gapAge {
+		old, t.marks = t.marks[0].last, t.marks[1:]
+	}
+	if old == 0 {
+		return nil
+	}
+	t.marks = append([]mark{{now.Add(-gapAge), old}}, t.marks...)
+	gaps := t.known.gaps().upTo(old)
+	for len(gaps) > 0 {
+		in := gaps[:min(len(gaps), mostRanges)]
+		gaps = gaps[len(in):]
+		settled, err := t.session.Settled(ctx, in)
+		if err != nil {
+			return err
+		}
+		for _, gap := range in {
+			if !settled {
+				if one, err := t.session.Settled(ctx, []outbox.Range{gap}); err != nil || !one {
+					if err != nil {
+						return err
+					}
+					continue
+				}
+			}
+			t.known.addRange(gap)
+		}
+	}
+	return nil
+}
+
+// figures updates the metrics.
+func (t *turn) figures(now time.Time) {
+	t.nextFigures = now.Add(figuresRate)
+	oldest := now
+	for _, l := range t.lanes {
+		for _, rows := range [][]outboxrow.Row{l.flight, l.queue} {
+			if len(rows) > 0 {
+				oldest = earlier(oldest, made(rows[0]))
+			}
+		}
+		if len(l.parked) > 0 {
+			oldest = earlier(oldest, l.oldest)
+		}
+	}
+	t.gauges.lag.Set(now.Sub(oldest).Seconds())
+	t.gauges.stuck.Set(float64(t.stuck))
+}

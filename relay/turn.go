@@ -1,0 +1,330 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
+)
+
+// Bounds of a turn.
+const (
+	pageRows    = 1000                   // that one poll takes
+	probeRows   = 10                     // that are read again for a database that is away
+	mostRanges  = 500                    // in one statement
+	laterPause  = time.Second            // before rows that met a delivery are tried again
+	asideShare  = 10                     // reading what is set aside takes a tenth of the time at most
+	gapAge      = time.Minute            // of a gap, before the server is asked whether a transaction is open in it
+	figuresRate = 500 * time.Millisecond // between two updates of the metrics
+)
+
+// errReused says that the outbox has given ids again: what was known of ids is void.
+var errReused = errors.New("the outbox has given ids again")
+
+// turn is the time for which this process holds the lock of an outbox. One goroutine owns all of it; others only move
+// rows, and send what became of them.
+type turn struct {
+	*line
+	session *outbox.Session
+	known   ids             // that were read: polls leave them out
+	aside   ids             // among them, of rows that were set aside and of what waits behind them
+	blocked map[uint64]bool // biz_ids of such rows
+	lanes   map[int]*lane   // by database
+	hand    map[uint64]bool // ids of rows in memory, up to their deletion
+	stuck   int             // rows that were set aside, as counted last
+	refused []refusal       // to be noted in the outbox
+	done    []outboxrow.Key // to be deleted from it
+	landed  chan landing
+	flying  int
+
+	nextPoll, nextAside, nextWhole, nextFigures time.Time
+	marks                                       []mark
+}
+
+// refusal is a row to set aside.
+type refusal struct {
+	key    outboxrow.Key
+	reason string
+}
+
+// landing is what became of the rows that a lane had in flight.
+type landing struct {
+	lane    *lane
+	results []outboxrow.Result
+}
+
+func newTurn(l *line, session *outbox.Session) *turn {
+	now := time.Now()
+	return &turn{
+		line: l, session: session, blocked: map[uint64]bool{}, lanes: map[int]*lane{}, hand: map[uint64]bool{},
+		landed: make(chan landing), nextWhole: now.Add(l.cfg.Whole), nextAside: now.Add(l.cfg.Whole),
+	}
+}
+
+// run works until ctx ends or the outbox fails. It returns when nothing is in flight any more.
+func (t *turn) run(ctx context.Context) error {
+	moves, end := context.WithCancel(ctx)
+	defer t.drain()
+	defer end()
+	for ctx.Err() == nil {
+		if err := t.round(ctx, moves); err != nil {
+			return err
+		}
+		pause := time.NewTimer(time.Until(t.nextPoll))
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		case got := <-t.landed:
+			t.settle(got)
+		}
+		pause.Stop()
+	}
+	return nil
+}
+
+// drain waits for the rows in flight.
+func (t *turn) drain() {
+	for ; t.flying > 0; t.flying-- {
+		<-t.landed
+	}
+}
+
+// round writes what was decided, reads what is due to be read, and lets rows fly.
+func (t *turn) round(ctx, moves context.Context) error {
+	now := time.Now()
+	if now.Before(t.nextPoll) && len(t.done) < pageRows {
+		return t.launchAll(ctx, moves)
+	}
+	if err := t.write(ctx); err != nil {
+		return err
+	}
+	if !now.Before(t.nextWhole) {
+		if err := t.whole(ctx); err != nil {
+			return err
+		}
+	}
+	if len(t.aside) > 0 && !now.Before(t.nextAside) {
+		if err := t.again(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.poll(ctx); err != nil {
+		return err
+	}
+	if !now.Before(t.nextFigures) {
+		t.figures(now)
+	}
+	return t.launchAll(ctx, moves)
+}
+
+func (t *turn) launchAll(ctx, moves context.Context) error {
+	for _, l := range t.lanes {
+		if err := t.launch(ctx, moves, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write notes the refusals, and deletes what was moved.
+func (t *turn) write(ctx context.Context) error {
+	for len(t.refused) > 0 {
+		if err := t.session.SetAside(ctx, t.refused[0].key, t.refused[0].reason); err != nil {
+			return err
+		}
+		t.refused = t.refused[1:]
+	}
+	for len(t.done) > 0 {
+		some := t.done[:min(len(t.done), pageRows)]
+		if err := t.session.Delete(ctx, some); err != nil {
+			return err
+		}
+		for _, key := range some {
+			delete(t.hand, key.ID)
+		}
+		t.done = t.done[len(some):]
+	}
+	return nil
+}
+
+// poll reads all gaps and what is above them, as one snapshot.
+func (t *turn) poll(ctx context.Context) error {
+	in, known := t.unread()
+	rows, err := t.session.Read(ctx, in, pageRows+known, t.known.has)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		t.take(row, nil)
+	}
+	switch {
+	case len(rows) == 0:
+		t.nextPoll = time.Now().Add(t.cfg.Poll)
+	case len(rows) < pageRows || t.crowded():
+		t.nextPoll = time.Now().Add(flowPoll)
+	default:
+		t.nextPoll = time.Now()
+	}
+	return nil
+}
+
+// unread returns the ranges for a poll, and how many known rows may be in them at most: usually none. If there are too
+// many gaps for a statement, whole areas are read instead.
+func (t *turn) unread() (in []outbox.Range, known int) {
+	if gaps := t.known.gaps(); len(gaps) <= mostRanges {
+		return gaps, 0
+	}
+	waiting, rows := t.waiting()
+	if areas := waiting.gaps(); len(areas) <= mostRanges {
+		return areas, len(t.hand)
+	}
+	return []outbox.Range{{First: 0, Last: math.MaxUint64}}, len(t.hand) + rows
+}
+
+// waiting returns the ids that are parked or aside, and how many there are at most.
+func (t *turn) waiting() (all ids, rows int) {
+	for _, r := range t.aside {
+		all.addRange(r)
+		rows += int(r.Last - r.First + 1)
+	}
+	for _, l := range t.lanes {
+		for _, r := range l.parked {
+			all.addRange(r)
+			rows += int(r.Last - r.First + 1)
+		}
+	}
+	return all, rows
+}
+
+// crowded reports whether every lane that is not away has more than it can hold: what is read now would only be parked.
+func (t *turn) crowded() bool {
+	for _, l := range t.lanes {
+		if l.away == 0 && len(l.parked) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// laneOf returns the lane of a row.
+func (t *turn) laneOf(row outboxrow.Row) *lane {
+	layout := t.tasks.Layout()
+	database := layout.DatabaseOf(layout.TableOf(row.BizID))
+	if t.lanes[database] == nil {
+		t.lanes[database] = &lane{database: database}
+	}
+	return t.lanes[database]
+}
+
+// take gives a row that was read its place. own is the lane that reads its parked rows; nil: none does.
+func (t *turn) take(row outboxrow.Row, own *lane) {
+	t.known.add(row.ID)
+	l := t.laneOf(row)
+	switch {
+	case t.hand[row.ID]:
+	case row.LastError != "":
+		t.block(row)
+		t.stuck++
+	case t.blocked[row.BizID]:
+		t.aside.addNear(row.ID, t.known)
+	case l != own && (len(l.parked) > 0 || len(l.queue) >= laneRows):
+		l.park(row, t.known)
+	default:
+		l.queue = append(l.queue, row)
+		t.hand[row.ID] = true
+	}
+}
+
+// block leaves a row in the outbox, and so the rows of its biz_id behind it.
+func (t *turn) block(row outboxrow.Row) {
+	if len(t.aside) == 0 {
+		t.nextAside = time.Now().Add(t.cfg.Whole)
+	}
+	t.blocked[row.BizID] = true
+	t.aside.addNear(row.ID, t.known)
+	delete(t.hand, row.ID)
+	l := t.laneOf(row)
+	l.queue = slices.DeleteFunc(l.queue, func(behind outboxrow.Row) bool {
+		if behind.BizID != row.BizID {
+			return false
+		}
+		t.aside.addNear(behind.ID, t.known)
+		delete(t.hand, behind.ID)
+		return true
+	})
+}
+
+// launch refills a lane, and moves its next rows in a goroutine of their own.
+func (t *turn) launch(ctx, moves context.Context, l *lane) error {
+	if len(l.flight) > 0 || time.Now().Before(l.until) {
+		return nil
+	}
+	t.unreadStale(l)
+	if len(l.queue) < flightRows && len(l.parked) > 0 {
+		if err := t.refill(ctx, l); err != nil {
+			return err
+		}
+	}
+	if l.flight = l.next(); len(l.flight) == 0 {
+		return nil
+	}
+	t.flying++
+	identity, flight := t.session.Identity, l.flight
+	go func() { t.landed <- landing{l, t.tasks.Move(moves, identity, flight)} }()
+	return nil
+}
+
+// unreadStale parks what was read too long ago, with all that stands behind it.
+func (t *turn) unreadStale(l *lane) {
+	if slices.ContainsFunc(l.queue, func(row outboxrow.Row) bool { return time.Since(row.Read) > freshFor }) {
+		t.unreadAll(l)
+	}
+}
+
+// unreadAll parks all rows that a lane has in memory, but those in flight.
+func (t *turn) unreadAll(l *lane) {
+	for _, row := range l.queue {
+		t.unhand(l, row)
+	}
+	l.queue = nil
+}
+
+// unhand parks a row that was in memory.
+func (t *turn) unhand(l *lane, row outboxrow.Row) {
+	delete(t.hand, row.ID)
+	if at := made(row); len(l.parked) == 0 || at.Before(l.oldest) {
+		l.oldest = at
+	}
+	l.parked.add(row.ID)
+}
+
+// refill reads the next parked rows of a lane.
+func (t *turn) refill(ctx context.Context, l *lane) error {
+	in, limit := slices.Clone(l.parked[:min(len(l.parked), mostRanges)]), pageRows
+	if l.away > 0 {
+		limit = probeRows
+	}
+	rows, err := t.session.Read(ctx, in, limit, nil)
+	if err != nil {
+		return err
+	}
+	last := in[len(in)-1].Last
+	if len(rows) == limit {
+		last = rows[len(rows)-1].ID
+	}
+	l.parked.remove(outbox.Range{First: 0, Last: last})
+	for _, row := range rows {
+		if other := t.laneOf(row); row.LastError != "" && t.aside.has(row.ID) || other != l && other.parked.has(row.ID) {
+			continue // it waits elsewhere
+		}
+		t.take(row, l)
+	}
+	if len(l.queue) > 0 {
+		l.oldest = made(l.queue[0])
+	}
+	return nil
+}
