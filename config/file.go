@@ -6,6 +6,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Defaults of a file.
@@ -21,15 +22,16 @@ const (
 
 // File is a whole config file. Load and Parse fill in the defaults.
 type File struct {
-	Cluster string   `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], a letter or digit first, at most 64; "" takes the stored one; nodes must set it
-	Layout  Layout   `yaml:"layout"`
-	Servers []Server `yaml:"servers"`
-	Etcd    Etcd     `yaml:"etcd"`
-	Node    Node     `yaml:"node"`
-	Scan    Scan     `yaml:"scan"`
-	Sweep   Sweep    `yaml:"sweep"`
-	Purge   Purge    `yaml:"purge"`
-	Log     Log      `yaml:"log"`
+	Cluster  string   `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], a letter or digit first, at most 64; "" takes the stored one; nodes must set it
+	Layout   Layout   `yaml:"layout"`
+	Servers  []Server `yaml:"servers"`
+	Outboxes []Outbox `yaml:"outboxes"` // in business databases, relayed by `tocsin serve` and `tocsin relay`
+	Etcd     Etcd     `yaml:"etcd"`
+	Node     Node     `yaml:"node"`
+	Scan     Scan     `yaml:"scan"`
+	Sweep    Sweep    `yaml:"sweep"`
+	Purge    Purge    `yaml:"purge"`
+	Log      Log      `yaml:"log"`
 }
 
 // Layout says how many tables there are; see tocsin.Layout. A file must say it:
@@ -49,6 +51,17 @@ type Server struct {
 	Databases   Databases `yaml:"databases"`    // numbers and ranges; may be left out for a single server
 	MaxConns    int       `yaml:"max_conns"`    // open connections of each process at most, 4 to 10000; 0: 16
 	TLS         TLS       `yaml:"tls"`          // PEM files; none: the dsn decides
+
+	tls *tls.Config // of TLS, read by Parse
+}
+
+// Outbox is a table in a business database, whose rows a relay moves to the tables of their tasks.
+type Outbox struct {
+	Name        string `yaml:"name"`         // in messages, logs and metrics; "": the table
+	DSN         string `yaml:"dsn"`          // of the business server, as in Server
+	PasswordEnv string `yaml:"password_env"` // as in Server
+	Table       string `yaml:"table"`        // database.table
+	TLS         TLS    `yaml:"tls"`          // PEM files; none: the dsn decides
 
 	tls *tls.Config // of TLS, read by Parse
 }
@@ -151,4 +164,13 @@ func (f File) Tocsin() tocsin.Config {
 		cfg.Servers = append(cfg.Servers, tocsin.Server{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns, TLS: s.tls})
 	}
 	return cfg
+}
+
+// Relayed gives the outboxes.
+func (f File) Relayed() []outbox.Config {
+	var all []outbox.Config
+	for _, o := range f.Outboxes {
+		all = append(all, outbox.Config{Name: o.Name, DSN: o.DSN, Table: o.Table, TLS: o.tls})
+	}
+	return all
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"regexp"
@@ -19,8 +20,14 @@ var (
 func (f *File) expand(lookup func(string) (string, bool)) []problem {
 	x := expansion{lookup: lookup}
 	for i := range f.Servers {
-		x.server(&f.Servers[i], fmt.Sprintf("$.servers[%d]", i))
-		x.certificates(&f.Servers[i], fmt.Sprintf("$.servers[%d].tls", i))
+		s, path := &f.Servers[i], fmt.Sprintf("$.servers[%d]", i)
+		s.DSN = x.dsn(s.DSN, s.PasswordEnv, path)
+		s.tls = x.certificates(s.TLS, path+".tls")
+	}
+	for i := range f.Outboxes {
+		o, path := &f.Outboxes[i], fmt.Sprintf("$.outboxes[%d]", i)
+		o.DSN = x.dsn(o.DSN, o.PasswordEnv, path)
+		o.tls = x.certificates(o.TLS, path+".tls")
 	}
 	x.whole(&f.Etcd.Username, "$.etcd.username")
 	x.whole(&f.Etcd.Password, "$.etcd.password")
@@ -34,34 +41,36 @@ type expansion struct {
 	found  []problem
 }
 
-func (x *expansion) server(s *Server, path string) {
-	if strings.Contains(reference.ReplaceAllString(s.DSN, ""), "${") { // in the file itself; a value may contain it
+// dsn replaces the references in a DSN, and puts in the password of a variable of its own.
+func (x *expansion) dsn(dsn, passwordEnv, path string) string {
+	if strings.Contains(reference.ReplaceAllString(dsn, ""), "${") { // in the file itself; a value may contain it
 		x.found = append(x.found, problem{path + ".dsn", errors.New("a reference to the environment is written ${NAME}; put a password that holds ${ into a variable")})
 	}
-	s.DSN = reference.ReplaceAllStringFunc(s.DSN, func(ref string) string {
+	dsn = reference.ReplaceAllStringFunc(dsn, func(ref string) string {
 		return x.variable(strings.Trim(ref, "${}"), path+".dsn")
 	})
-	if s.PasswordEnv == "" {
-		return
+	if passwordEnv == "" {
+		return dsn
 	}
-	password := x.variable(s.PasswordEnv, path+".password_env")
-	dsn, err := mysql.WithPassword(s.DSN, password)
+	password := x.variable(passwordEnv, path+".password_env")
+	with, err := mysql.WithPassword(dsn, password)
 	if err != nil {
 		x.found = append(x.found, problem{path + ".password_env", err})
 	}
-	s.DSN = dsn // what is wrong with it is told with the DSN
+	return with // what is wrong with it is told with the DSN
 }
 
-// certificates reads the files of a server's tls. Validation checks that cert and key
+// certificates reads the files of a connection's tls. Validation checks that cert and key
 // come as a pair.
-func (x *expansion) certificates(s *Server, path string) {
-	if s.TLS.lacksHalf() {
-		return
+func (x *expansion) certificates(files TLS, path string) *tls.Config {
+	if files.lacksHalf() {
+		return nil
 	}
-	var err error
-	if s.tls, err = s.TLS.load("tls"); err != nil {
+	cfg, err := files.load("tls")
+	if err != nil {
 		x.found = append(x.found, problem{path, err})
 	}
+	return cfg
 }
 
 // whole replaces a value that is a reference and nothing else.

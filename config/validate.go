@@ -72,6 +72,7 @@ func (f File) problems() []problem {
 	}
 	c.refuse(f.Layout.Ownership != "" && f.Layout.Ownership != ddl.ByEtcd && f.Layout.Ownership != ddl.ByRows, "$.layout.ownership",
 		"layout.ownership %q: use %s or %s", f.Layout.Ownership, ddl.ByEtcd, ddl.ByRows)
+	c.outboxes(f)
 	c.etcd(f.Etcd)
 	c.node(f.Node)
 	c.scan(f.Scan)
@@ -106,6 +107,25 @@ func (c *check) servers(f File) {
 	cfg.Cluster = "" // checked above
 	if err := cfg.Validate(); len(c.found) == before && err != nil {
 		c.refuse(true, "$.servers", "%w", err)
+	}
+}
+
+// outboxes checks each outbox.
+func (c *check) outboxes(f File) {
+	names := map[string]bool{}
+	for i, o := range f.Relayed() {
+		path := fmt.Sprintf("$.outboxes[%d]", i)
+		o = o.WithDefaults()
+		files := f.Outboxes[i].TLS
+		tls, _ := mysql.Check(o.DSN)
+		c.refuse(o.DSN == "", path, "outbox %s: needs a dsn", o.Name)
+		c.refuse(files.lacksHalf(), path+".tls", "outbox %s: tls needs both cert and key, or neither", o.Name)
+		c.refuse(files != TLS{} && tls, path+".tls", "outbox %s: the dsn has a parameter tls too: use one of them", o.Name)
+		c.refuse(names[o.Name], path+".name", "two outboxes are named %s", o.Name)
+		names[o.Name] = true
+		if o.DSN != "" {
+			c.note(path, o.Validate())
+		}
 	}
 }
 

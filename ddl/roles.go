@@ -90,6 +90,13 @@ var roles = []Role{
 		},
 	},
 	{
+		Name: "relay", Does: "tocsin relay, and nodes that relay outboxes: both need rights on the outbox too, see tocsin outbox plan",
+		rights: map[string][]string{
+			layoutTable: selected, "biz_type": selected, "doorbell": {"INSERT"}, "relayed": {"SELECT", "INSERT", "UPDATE", "DELETE"},
+			taskFile: {"SELECT", "INSERT", "UPDATE"},
+		},
+	},
+	{
 		Name: "read-only", Does: "every command that only reads: tocsin task get, list and why, biz list, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,

@@ -25,6 +25,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 `

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // What the document's examples are about.
@@ -26,6 +27,7 @@ type place struct {
 	layout tocsin.Layout
 	db     *sqlx.DB // UTC
 	rename *strings.Replacer
+	outbox outbox.Config
 }
 
 func newPlace(t *testing.T, orders ...uint64) *place {
@@ -39,11 +41,12 @@ func newPlace(t *testing.T, orders ...uint64) *place {
 	p := &place{
 		layout: tocsin.Layout{Databases: 8, Tables: 1024, Prefix: prefix},
 		db:     server.DB,
-		rename: strings.NewReplacer("toc_", prefix+"_"),
+		rename: strings.NewReplacer("toc_", prefix+"_", "shop.", prefix+"_shop."),
 	}
 	for number := range p.layout.Databases {
 		p.createDatabase(t, number)
 	}
+	p.makeOutbox(t)
 	for _, bizID := range orders {
 		n := p.layout.TableOf(bizID)
 		p.create(t, "task", p.layout.Database(p.layout.DatabaseOf(n)), p.layout.TableName(n))
@@ -56,7 +59,7 @@ func (p *place) createDatabase(t *testing.T, number int) {
 	t.Helper()
 	name := p.layout.Database(number)
 	p.exec(t, "CREATE DATABASE "+name)
-	for _, file := range []string{"layout", "biz_type", "doorbell", "owner"} {
+	for _, file := range []string{"layout", "biz_type", "doorbell", "owner", "relayed"} {
 		p.create(t, file, name, "")
 	}
 	p.exec(t, `INSERT INTO `+name+`.layout (id, cluster_id, database_no, databases_total, tables_per_database, hash, doorbell_horizon_ms,

@@ -27,6 +27,7 @@ type reader struct {
 
 // checks look at the tables after the blocks of a section, one function a block.
 var checks = map[string][]func(r reader, t *testing.T, out []string){
+	"Through an outbox":                      {reader.outboxAdded, reader.outboxRescheduled, reader.outboxCancelled},
 	"1. Which layout is it?":                 {reader.layoutShown},
 	"2. Where does the row live?":            {reader.placeShown},
 	"3. What number does the biz type have?": {reader.typeShown},

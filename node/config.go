@@ -17,6 +17,8 @@ import (
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/name"
+	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/relay"
 	"github.com/tocsinhq/tocsin/sink/webhook"
 )
 
@@ -35,6 +37,7 @@ type Config struct {
 	Ownership string            // ByEtcd or ByRows; "": ByEtcd
 	Etcd      assign.EtcdConfig // endpoints and access
 	Group     string            // as named by the policies of the biz types; must be set with Go handlers; "" means "callback", the group of tocsin serve
+	Outboxes  []outbox.Config   // outboxes that this node relays to Tables while no other process does; their names must differ
 	Name      string            // of this node, at most 40 of [A-Za-z0-9._-]; "" means the host name, adapted. A random part is appended at each start.
 	Weight    int               // share of the tables against other nodes; 0: 1
 
@@ -86,7 +89,12 @@ func (c Config) Validate() error {
 	case c.LookAhead < 2*c.ScanInterval:
 		return fmt.Errorf("look-ahead %s: must be at least twice the scan interval %s", c.LookAhead, c.ScanInterval)
 	}
-	return cmp.Or(name.CheckNode("node name", c.Name), name.Check("group", c.Group))
+	return cmp.Or(name.CheckNode("node name", c.Name), name.Check("group", c.Group), c.relay().Validate())
+}
+
+// relay is that of the node's outboxes.
+func (c Config) relay() relay.Config {
+	return relay.Config{Tables: c.Tables, Outboxes: c.Outboxes, Logger: c.Logger, Registerer: c.Registerer}
 }
 
 // onHost names a node without a name after its host.

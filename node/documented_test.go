@@ -21,7 +21,9 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/purger"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/tocsinprom"
@@ -112,7 +114,7 @@ func everyMetric(t *testing.T) map[string]metric {
 	p := newPlace(t, closePolicy())
 	cfg := p.config("orders")
 	ofNode, ofUpkeep, ofClient := newMetricBook(), newMetricBook(), newMetricBook()
-	cfg.Registerer = ofNode
+	cfg.Registerer, cfg.Outboxes = ofNode, []outbox.Config{{DSN: devtest.DSN(t), Table: "nothing_here.tocsin_outbox"}}
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	run(t, cfg, &h)

@@ -87,6 +87,9 @@ func (p *parts) run(ctx context.Context) error {
 	g.Go(func() error { p.marks.run(failed); return nil })
 	g.Go(func() error { p.roster.run(failed); return nil })
 	g.Go(func() error { p.backlog.Run(failed); return nil })
+	if p.relay != nil {
+		g.Go(func() error { return ended(failed, "relay", p.relay.Run(failed)) })
+	}
 	g.Go(func() error { return ended(failed, "standin", p.standin.Run(failed)) })
 	g.Go(func() error { return ended(failed, "policies", p.watcher.Run(failed)) })
 	g.Go(func() error { return ended(failed, "scanner", p.scanner.Run(failed)) })

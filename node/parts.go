@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/internal/expiry"
+	"github.com/tocsinhq/tocsin/relay"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/standin"
 	"github.com/tocsinhq/tocsin/store"
@@ -42,6 +43,7 @@ type parts struct {
 	backlog      *backlog.Backlog
 	standin      *standin.StandIn
 	marks        *marks
+	relay        *relay.Relay // nil: there are no outboxes
 	metrics      *scope
 }
 
@@ -118,6 +120,11 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 	})
 	if err != nil {
 		return err
+	}
+	if len(p.cfg.Outboxes) > 0 {
+		if p.relay, err = relay.New(p.cfg.relay()); err != nil {
+			return err
+		}
 	}
 	p.roster.set(policies)
 	p.watcher, err = biztype.NewWatcher(biztype.WatchConfig{

@@ -61,11 +61,18 @@ func Open(cfg Config) (*Outbox, error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
-	server, err := mysql.Open(mysql.Spec{DSN: cfg.DSN, TLS: cfg.TLS, MaxConns: 2, IdleTime: WaitTimeout / 2, WaitTimeout: WaitTimeout})
+	o := &Outbox{Name: cfg.Name, table: cfg.Table}
+	var err error
+	o.server, err = mysql.Open(mysql.Spec{
+		DSN: cfg.DSN, TLS: cfg.TLS, MaxConns: 2, IdleTime: WaitTimeout / 2, WaitTimeout: WaitTimeout,
+		Marker: mysql.Marker{Key: "outbox " + cfg.Table, Read: func(ctx context.Context, conn *sql.Conn) (string, error) {
+			return readIdentity(ctx, conn, cfg.Table)
+		}},
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &Outbox{Name: cfg.Name, table: cfg.Table, server: server}, nil
+	return o, nil
 }
 
 // Close closes the pool.
@@ -127,21 +134,24 @@ func (o *Outbox) change(ctx context.Context, tried, statement string, ids []uint
 }
 
 // ErrNoIdentity says that the table lacks its identity, under which relays note what they have moved.
-var ErrNoIdentity = errors.New("the comment of its table holds no identity: run `tocsin outbox apply`")
+var ErrNoIdentity = errors.New("it is not there, this user has no right on it, or the comment of its table holds no identity: run `tocsin outbox apply`")
 
 // identity reads the identity.
 func (o *Outbox) identity(ctx context.Context, conn *sql.Conn) (string, error) {
-	database, table := outboxrow.Split(o.table)
+	identity, err := readIdentity(ctx, conn, o.table)
+	if err == nil && identity == "" {
+		return "", fmt.Errorf("%s: %w", o, ErrNoIdentity)
+	}
+	return identity, o.wrap("read the identity of", err)
+}
+
+// readIdentity returns the identity of an outbox; "": there is none.
+func readIdentity(ctx context.Context, conn *sql.Conn, of string) (string, error) {
+	database, table := outboxrow.Split(of)
 	var comment string
 	err := conn.QueryRowContext(ctx, identitySQL, database, table).Scan(&comment)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return "", fmt.Errorf("%s: it is not there, or this user has no right on it: run `tocsin outbox apply`", o)
-	case err != nil:
-		return "", o.wrap("read the identity of", err)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", err
 	}
-	if identity := outboxrow.Identity(comment); identity != "" {
-		return identity, nil
-	}
-	return "", fmt.Errorf("%s: %w", o, ErrNoIdentity)
+	return outboxrow.Identity(comment), nil
 }

@@ -36,7 +36,7 @@ func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, g
 		return node.Config{}, guard{}, err
 	}
 	cfg := nodeConfig(file, a, r)
-	cfg.Group, cfg.Listen = f.group, file.Node.Listen
+	cfg.Group, cfg.Listen, cfg.Outboxes = f.group, file.Node.Listen, file.Relayed()
 	if f.name != "" {
 		cfg.Name = f.name
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
 
 // left returns an error if a condition still counts tasks.
@@ -209,4 +211,47 @@ func (u *roleUser) actRead() error {
 	id := u.addOne("order.close").String()
 	return u.runAll("task get "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "cluster nodes", "cluster tables",
 		"ddl verify", "ddl plan --migrate", "ddl restore-check", "audit", "sweep --dry-run", "purge --dry-run")
+}
+
+// actRelay moves rows of every kind, meets what it has moved before, and cleans up the ledger.
+func (u *roleUser) actRelay() error {
+	c, err := tocsin.Open(u.t.Context(), tocsin.Config{Layout: u.layout, Servers: []tocsin.Server{{Name: "db1", DSN: u.asUser(u.dsn())}}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	soon := time.Second
+	var rows []outboxrow.Row
+	for bizID := uint64(1); bizID <= 8; bizID++ {
+		for _, op := range []string{outboxrow.Add, outboxrow.Add, outboxrow.Reschedule, outboxrow.Cancel} {
+			row := outboxrow.Row{
+				Key: outboxrow.Key{ID: uint64(len(rows) + 1), Created: time.Now().UTC().Truncate(time.Microsecond)},
+				Op:  op, BizType: "order.close", BizID: bizID, Delay: &soon, Dedup: "k", Read: time.Now(),
+			}
+			rows = append(rows, row)
+		}
+	}
+	for range 2 {
+		for _, row := range rows {
+			if got := c.Move(u.t.Context(), "outbox", []outboxrow.Row{row}); got[0].Err != nil {
+				return got[0].Err
+			}
+		}
+	}
+	none := func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error) { return nil, nil }
+	for _, past := range []string{"gmt_create = gmt_create - INTERVAL 1 HOUR", "gone = gone - INTERVAL 1 HOUR"} {
+		for db := range u.layout.Databases {
+			u.exec("UPDATE " + u.layout.Database(db) + ".relayed SET " + past)
+			if err := c.Upkeep(u.t.Context(), "outbox", db, none); err != nil {
+				return err
+			}
+		}
+	}
+	for db := range u.layout.Databases {
+		var n int
+		if err := u.db.QueryRow("SELECT COUNT(*) FROM " + u.layout.Database(db) + ".relayed").Scan(&n); err != nil || n > 0 {
+			u.t.Errorf("%d rows are left in the ledger, %v", n, err)
+		}
+	}
+	return nil
 }

@@ -39,7 +39,7 @@ func newRoot(out, errOut *os.File) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.configPath, "config", "", "config file (default $TOCSIN_CONFIG, then ./tocsin.yaml)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
-		newServe(a), newDev(a), newSweep(a), newPurge(a), newAudit(a), newDDL(a), newTask(a), newBiz(a),
+		newServe(a), newRelay(a), newDev(a), newSweep(a), newPurge(a), newAudit(a), newDDL(a), newOutbox(a), newTask(a), newBiz(a),
 		newCluster(a), newTop(a), newBench(a), newDoctor(a), newVersion(a),
 	)
 	return root

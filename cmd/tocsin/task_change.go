@@ -75,7 +75,7 @@ func (a *app) change(ctx context.Context, done string, do func(context.Context, 
 	if err != nil {
 		return misused(err)
 	}
-	err = a.print(changed(c), func(w io.Writer) {
+	err = a.print(changed{c.Changed, c.InDelivery, c.Final}, func(w io.Writer) {
 		fmt.Fprintf(w, "%d %s, %d in delivery, %d finished before\n", c.Changed, done, c.InDelivery, c.Final)
 	})
 	return errors.Join(err, unchanged(c, done))

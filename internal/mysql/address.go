@@ -116,3 +116,12 @@ func Redact(dsn string) string {
 	}
 	return Address(dsn)
 }
+
+// Database returns the name of the database in a DSN; "": it names none, or is not valid.
+func Database(dsn string) string {
+	all, err := parseAll(dsn)
+	if err != nil {
+		return ""
+	}
+	return all[0].DBName
+}

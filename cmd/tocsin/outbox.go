@@ -1,0 +1,194 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
+)
+
+// envOutbox names the variable with the DSN of a business server.
+const envOutbox = "TOCSIN_OUTBOX_DSN"
+
+func newOutbox(a *app) *cobra.Command {
+	return group("outbox", "Make and verify outboxes in business databases, and look after rows that can't be moved",
+		newOutboxPlan(a), newOutboxApply(a), newOutboxVerify(a), newOutboxList(a), newOutboxRetry(a), newOutboxDrop(a))
+}
+
+// outboxFlags name an outbox: one of the config, or any other.
+type outboxFlags struct{ dsn, table, name string }
+
+func (f *outboxFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.dsn, "dsn", "", "the business server, user:password@tcp(host:port)/ (default $"+envOutbox+", then the outbox of the config)")
+	cmd.Flags().StringVar(&f.table, "table", "", "the table, as shop."+outboxrow.DefaultTable+" (default "+outboxrow.DefaultTable+" in the database of the DSN)")
+	cmd.Flags().StringVar(&f.name, "outbox", "", "name of an outbox of the config (default: the only one)")
+}
+
+// one returns the outbox that is meant.
+func (f outboxFlags) one(a *app) (outbox.Config, error) {
+	dsn := cmp.Or(f.dsn, os.Getenv(envOutbox))
+	switch {
+	case f.dsn != "" && f.name != "":
+		return outbox.Config{}, usage("--dsn and --outbox exclude each other")
+	case f.name != "" || dsn == "":
+		return f.ofConfig(a)
+	}
+	table, database := f.table, mysql.Database(dsn)
+	if table == "" && database != "" {
+		table = database + "." + outboxrow.DefaultTable
+	}
+	if table == "" {
+		return outbox.Config{}, usage("name the table: --table shop.%s", outboxrow.DefaultTable)
+	}
+	cfg := outbox.Config{DSN: dsn, Table: table}
+	if err := cfg.Validate(); err != nil {
+		return cfg, usageError{err}
+	}
+	return cfg, nil
+}
+
+// ofConfig finds an outbox of the config by its name, or the only one.
+func (f outboxFlags) ofConfig(a *app) (outbox.Config, error) {
+	file, err := a.load()
+	if err != nil {
+		return outbox.Config{}, err
+	}
+	all := file.Relayed()
+	var names []string
+	for i := range all {
+		all[i] = all[i].WithDefaults()
+		names = append(names, all[i].Name)
+	}
+	switch at := slices.Index(names, f.name); {
+	case len(all) == 0:
+		return outbox.Config{}, usage("the config has no outboxes: use --dsn and --table")
+	case f.name == "" && len(all) == 1:
+		return all[0], nil
+	case at >= 0:
+		return all[at], nil
+	}
+	return outbox.Config{}, usage("--outbox %q: the config has %s", f.name, strings.Join(names, ", "))
+}
+
+// table is the outbox that is meant, as package ddl takes it.
+func (f outboxFlags) of(a *app) (ddl.Outbox, error) {
+	cfg, err := f.one(a)
+	return ddl.Outbox{DSN: cfg.DSN, TLS: cfg.TLS, Table: cfg.Table}, err
+}
+
+// plannedOutbox is the JSON of `outbox plan`.
+type plannedOutbox struct {
+	Table string `json:"table"`
+	SQL   string `json:"sql"`
+}
+
+func newOutboxPlan(a *app) *cobra.Command {
+	var f outboxFlags
+	cmd := &cobra.Command{
+		Use: "plan", Short: "Show the statements that make an outbox, without running any", Args: noArgs,
+		Long: "Show the statements that `outbox apply` would run, and the rights that a service and a\n" +
+			"relay need, without connecting to any server. They may be run with a SQL client instead.",
+		Example: "  tocsin outbox plan --table shop.tocsin_outbox",
+		RunE: func(*cobra.Command, []string) error {
+			target := ddl.Outbox{Table: f.table}
+			if f.table == "" {
+				var err error
+				if target, err = f.of(a); err != nil {
+					return err
+				}
+			}
+			text, err := ddl.PlanOutbox(target)
+			if err != nil {
+				return usageError{err}
+			}
+			return a.print(plannedOutbox{target.Table, text}, func(w io.Writer) { fmt.Fprint(w, text) })
+		},
+	}
+	f.flags(cmd)
+	return cmd
+}
+
+// appliedOutbox is the JSON of `outbox apply`.
+type appliedOutbox struct {
+	Table   string `json:"table"`
+	Created bool   `json:"created"`
+}
+
+func newOutboxApply(a *app) *cobra.Command {
+	var f outboxFlags
+	cmd := &cobra.Command{
+		Use: "apply", Short: "Make an outbox in a business database", Args: noArgs,
+		Long: "Make the table of an outbox in a business database, which must be there, and give it an\n" +
+			"identity. It drops nothing, leaves a table that is there as it is, and may be run again.\n" +
+			"Nothing in an outbox is delivered unless a relay runs: list it under outboxes in the\n" +
+			"config of `tocsin serve`, or run `tocsin relay`.",
+		Example: "  tocsin outbox apply --dsn 'root@tcp(shop-db:3306)/' --table shop.tocsin_outbox",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			target, err := f.of(a)
+			if err != nil {
+				return err
+			}
+			created, err := ddl.ApplyOutbox(cmd.Context(), target)
+			if err != nil {
+				return err
+			}
+			return a.print(appliedOutbox{target.Table, created}, func(w io.Writer) {
+				if created {
+					fmt.Fprintf(w, "outbox %s is made: let a relay move its rows, see `tocsin relay --help`\n", target.Table)
+				} else {
+					fmt.Fprintf(w, "outbox %s was there: `tocsin outbox verify` compares it\n", target.Table)
+				}
+			})
+		},
+	}
+	f.flags(cmd)
+	return cmd
+}
+
+func newOutboxVerify(a *app) *cobra.Command {
+	var f outboxFlags
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Name what is missing or differs of an outbox and its server", Args: noArgs,
+		Long: "Compare an outbox with what this program expects, and the settings of its server with what\n" +
+			"a relay needs. Exit code 1 if anything is missing or differs.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.verifyOutbox(cmd, f) },
+	}
+	f.flags(cmd)
+	return cmd
+}
+
+func (a *app) verifyOutbox(cmd *cobra.Command, f outboxFlags) error {
+	target, err := f.of(a)
+	if err != nil {
+		return err
+	}
+	findings, err := ddl.VerifyOutbox(cmd.Context(), target)
+	if err != nil {
+		return err
+	}
+	found := make([]ddlFinding, len(findings))
+	for i, f := range findings {
+		found[i] = ddlFinding(f)
+	}
+	err = a.print(found, func(w io.Writer) {
+		for _, f := range findings {
+			fmt.Fprintln(w, f)
+		}
+		if len(findings) == 0 {
+			fmt.Fprintf(w, "outbox %s is as it should be\n", target.Table)
+		}
+	})
+	if err == nil && len(findings) > 0 {
+		return errSilent
+	}
+	return err
+}

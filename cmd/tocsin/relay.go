@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/relay"
+)
+
+func newRelay(a *app) *cobra.Command {
+	var f outboxFlags
+	var listenOn string
+	cmd := &cobra.Command{
+		Use: "relay", Short: "Move the rows of outboxes to the tables of their tasks", Args: noArgs,
+		Long: `Moves the rows of outboxes: those of the config, or one that --dsn and --table name. It needs
+no etcd. For each outbox one process is active; others stand by and take over when it ends or
+hangs. "tocsin serve" relays the outboxes of its config too, so this is for hosts beside a
+business database that nodes do not reach.
+
+--listen serves /metrics for Prometheus and /healthz; node.status of the config sets a token
+and TLS.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.relay(cmd.Context(), f, listenOn) },
+	}
+	f.flags(cmd)
+	cmd.Flags().StringVar(&listenOn, "listen", config.Off, "address of /metrics; off for none")
+	return cmd
+}
+
+func (a *app) relay(ctx context.Context, f outboxFlags, listenOn string) error {
+	file, err := a.load()
+	if err != nil {
+		return err
+	}
+	outboxes := file.Relayed()
+	if f != (outboxFlags{}) {
+		one, err := f.one(a)
+		if err != nil {
+			return err
+		}
+		outboxes = []outbox.Config{one}
+	}
+	if len(outboxes) == 0 {
+		return usage("the config has no outboxes: use --dsn and --table")
+	}
+	registry := newRegistry()
+	r, err := relay.New(relay.Config{
+		Tables: file.Tocsin(), Outboxes: outboxes, Logger: a.logger(file.Log.Level, file.Log.Format), Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	guarded, err := newGuard(file.Node.Status)
+	if err != nil {
+		return err
+	}
+	page, err := listen(listenOn, guarded)
+	if err != nil {
+		return err
+	}
+	alive := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var g errgroup.Group
+	g.Go(func() error { return page.serve(work, statusMux(alive, registry, page.token)) })
+	g.Go(func() error {
+		defer end() // the page lives as long as the relay
+		return r.Run(ctx)
+	})
+	return g.Wait()
+}
