@@ -45,10 +45,15 @@ func (s *Session) Close() {
 // Lead waits for up to a while, whole seconds, to become the one relay that is active. The lock is the server's own: it
 // is free as soon as the server has ended the session of the relay that had it.
 func (s *Session) Lead(ctx context.Context, wait time.Duration) (bool, error) {
-	sum := sha256.Sum256([]byte(s.Identity)) // a lock's name has 64 characters at most
 	var got sql.NullInt64
-	err := s.conn.QueryRowContext(ctx, leadSQL, "tocsin_outbox_"+hex.EncodeToString(sum[:16]), int(wait.Seconds())).Scan(&got)
+	err := s.conn.QueryRowContext(ctx, leadSQL, s.LockName(), int(wait.Seconds())).Scan(&got)
 	return got.Int64 == 1, s.outbox.wrap("take the lock of", err)
+}
+
+// LockName is the name of that lock, for those who look for its holder with IS_USED_LOCK.
+func (s *Session) LockName() string {
+	sum := sha256.Sum256([]byte(s.Identity)) // a lock's name has 64 characters at most
+	return "tocsin_outbox_" + hex.EncodeToString(sum[:16])
 }
 
 // Read returns rows with ids in any of the ranges, in the order of their ids, as one snapshot. It looks at most at limit

@@ -40,6 +40,8 @@ type Config struct {
 
 	Logger     zerolog.Logger
 	Registerer prometheus.Registerer // nil: metrics are not exported
+
+	gapAge time.Duration // of a gap between ids, before the server is asked whether a transaction is open in it; 0: a minute
 }
 
 // Validate returns the first mistake. It connects to nothing.
@@ -88,6 +90,9 @@ func New(cfg Config) (*Relay, error) {
 	}
 	if cfg.Whole == 0 {
 		cfg.Whole = DefaultWhole
+	}
+	if cfg.gapAge == 0 {
+		cfg.gapAge = defaultGapAge
 	}
 	cfg.Tables.Outbox, cfg.Tables.Observe = tocsin.Outbox{}, nil
 	cfg.Tables.Servers = slices.Clone(cfg.Tables.Servers)

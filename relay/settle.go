@@ -131,13 +131,13 @@ func (t *turn) closeGaps(ctx context.Context) error {
 	}
 	now, old := time.Now(), uint64(0)
 	t.marks = append(t.marks, mark{now, t.known[len(t.known)-1].Last})
-	for len(t.marks) > 0 && now.Sub(t.marks[0].at) >= gapAge {
+	for len(t.marks) > 0 && now.Sub(t.marks[0].at) >= t.cfg.gapAge {
 		old, t.marks = t.marks[0].last, t.marks[1:]
 	}
 	if old == 0 {
 		return nil
 	}
-	t.marks = append([]mark{{now.Add(-gapAge), old}}, t.marks...)
+	t.marks = append([]mark{{now.Add(-t.cfg.gapAge), old}}, t.marks...)
 	gaps := t.known.gaps().upTo(old)
 	for len(gaps) > 0 {
 		in := gaps[:min(len(gaps), mostRanges)]

@@ -13,13 +13,13 @@ import (
 
 // Bounds of a turn.
 const (
-	pageRows    = 1000                   // that one poll takes
-	probeRows   = 10                     // that are read again for a database that is away
-	mostRanges  = 500                    // in one statement
-	laterPause  = time.Second            // before rows that met a delivery are tried again
-	asideShare  = 10                     // reading what is set aside takes a tenth of the time at most
-	gapAge      = time.Minute            // of a gap, before the server is asked whether a transaction is open in it
-	figuresRate = 500 * time.Millisecond // between two updates of the metrics
+	pageRows      = 1000        // that one poll takes
+	probeRows     = 10          // that are read again for a database that is away
+	mostRanges    = 500         // in one statement
+	laterPause    = time.Second // before rows that met a delivery are tried again
+	asideShare    = 10          // reading what is set aside takes a tenth of the time at most
+	defaultGapAge = time.Minute
+	figuresRate   = 500 * time.Millisecond // between two updates of the metrics
 )
 
 // errReused says that the outbox has given ids again: what was known of ids is void.

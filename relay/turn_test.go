@@ -1,0 +1,203 @@
+package relay
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/outbox"
+)
+
+// turn makes a turn that the test drives step by step.
+func (s *shop) turn() *turn {
+	s.tb.Helper()
+	r, err := New(s.config())
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	from := s.outbox()
+	session, err := from.Session(s.tb.Context())
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.tb.Cleanup(session.Close)
+	return newTurn(&line{Relay: r, outbox: from, tasks: s.client, gauges: r.metrics.of("shop")}, session)
+}
+
+func TestAGapIsPolledWhileATransactionIsOpenInIt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.add(1, "x", tocsin.In(day)) // id 1
+	open, err := s.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.addTx(open, 2, "late", tocsin.In(day)); err != nil { // id 2
+		t.Fatal(err)
+	}
+	gone, err := s.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.addTx(gone, 3, "gone", tocsin.In(day)); err != nil { // id 3
+		t.Fatal(err)
+	}
+	if err := gone.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (5, 'order.close', 5, 1)")
+	turn := s.turn()
+	if err := turn.poll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	polls := func(when string, want ...uint64) {
+		t.Helper()
+		for id := uint64(0); id < 6; id++ {
+			wanted := false
+			for _, w := range want {
+				wanted = wanted || w == id
+			}
+			if turn.known.gaps().has(id) != wanted {
+				t.Errorf("%s: id %d is polled: %t; polls %v", when, id, !wanted, turn.known.gaps())
+			}
+		}
+	}
+	polls("at first", 0, 2, 3, 4)
+	if err := turn.closeGaps(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	polls("before a minute is over", 0, 2, 3, 4)
+	turn.marks[0].at = turn.marks[0].at.Add(-time.Minute)
+	if err := turn.closeGaps(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	polls("a minute later", 2, 3, 4) // one gap
+	if err := open.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := turn.poll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	polls("after the commit", 3, 4)
+	if err := turn.closeGaps(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	polls("in the end")
+	if err := turn.whole(t.Context()); err != nil {
+		t.Errorf("rows in memory are taken for new ones: %v", err)
+	}
+}
+
+// A relay that can't read what it wants for thousands of gaps reads whole areas instead.
+func TestManyGapsAreReadAsOneArea(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var rows []string
+	for id := 2; id <= 4*mostRanges; id += 2 {
+		rows = append(rows, "("+strconv.Itoa(id)+", 'order.close', "+strconv.Itoa(id)+", 86400000)")
+	}
+	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES " + strings.Join(rows, ","))
+	s.relay(s.config())
+	s.rows(0)
+	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (3, 'order.close', 3, 86400000), (1001, 'order.close', 1001, 86400000)")
+	s.want(3, " pending")
+	s.want(1001, " pending")
+	s.rows(0)
+}
+
+// The rights that `tocsin outbox plan` and `tocsin ddl grants` print are enough for a relay.
+func TestARelayNeedsNoOtherRights(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	user := s.cfg.Layout.Prefix + "u"
+	s.exec("CREATE USER '" + user + "'@'%' IDENTIFIED BY 'x'")
+	t.Cleanup(func() { _, _ = s.db.Exec("DROP USER '" + user + "'@'%'") })
+	plan, err := ddl.PlanOutbox(ddl.Outbox{Table: s.cfg.Outbox.Table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(plan) {
+		if _, grant, ok := strings.Cut(strings.TrimSpace(line), "GRANT SELECT"); ok {
+			s.exec("GRANT SELECT" + strings.Replace(strings.TrimSuffix(grant, ";"), "tocsin_relay", user, 1))
+		}
+	}
+	plans, err := ddl.Grants(s.cfg, ddl.GrantOptions{Roles: []string{"relay"}, User: user})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(plans[0].Text) {
+		if strings.HasPrefix(line, "GRANT") {
+			s.exec(strings.TrimSuffix(strings.TrimSpace(line), ";"))
+		}
+	}
+	parsed, err := mysql.ParseDSN(devtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.User, parsed.Passwd = user, "x"
+	cfg := s.config()
+	cfg.Tables.Servers = []tocsin.Server{{Name: "db1", DSN: parsed.FormatDSN()}}
+	cfg.Outboxes[0].DSN = parsed.FormatDSN()
+	cfg.gapAge = time.Millisecond
+	s.relay(cfg)
+	s.exec("INSERT INTO {outbox} (biz_type, biz_id, delay_ms) VALUES ('no.such', 9, 1)")
+	s.add(1, "a", tocsin.In(0))
+	s.cancel(1)
+	s.add(1, "b", tocsin.In(0))
+	s.want(1, "a cancelled, b pending")
+	s.await("a row to be set aside", func() bool { return s.number("SELECT COUNT(*) FROM {outbox} WHERE last_error <> ''") == 1 })
+}
+
+// A relay whose session is gone loses the lock at once.
+func TestARelayWhoseSessionEndsIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var logs [2]devtest.Log
+	for i := range logs {
+		cfg := s.config()
+		cfg.Logger = logs[i].Logger()
+		s.relay(cfg)
+		if i == 0 {
+			logs[0].Await(t, "outbox is relayed by this process")
+		}
+	}
+	id := s.number("SELECT IS_USED_LOCK(?)", s.lock())
+	s.exec("KILL ?", id)
+	s.add(1, "x", tocsin.In(day))
+	s.want(1, "x pending")
+	if first, second := len(logs[0].Lines("outbox is relayed by this process")), len(logs[1].Lines("outbox is relayed by this process")); first+second != 2 {
+		t.Errorf("%d and %d turns, want two together", first, second)
+	}
+}
+
+// lock is the name of the outbox's lock.
+func (s *shop) lock() string {
+	s.tb.Helper()
+	session, err := s.outbox().Session(s.tb.Context())
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	defer session.Close()
+	return session.LockName()
+}
+
+func TestOutboxesWithOneIdentityAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.exec("CREATE DATABASE {prefix}_copy")
+	s.exec("CREATE TABLE {prefix}_copy.tocsin_outbox LIKE {outbox}")
+	var log devtest.Log
+	cfg := s.config()
+	cfg.Logger = log.Logger()
+	cfg.Outboxes = append(cfg.Outboxes, outbox.Config{Name: "copy", DSN: devtest.DSN(t), Table: s.cfg.Layout.Prefix + "_copy.tocsin_outbox"})
+	s.relay(cfg)
+	if line := log.Await(t, "outbox can't be relayed: its rows wait"); !strings.Contains(line["error"].(string), "the same identity") {
+		t.Errorf("%v", line)
+	}
+}
