@@ -29,6 +29,7 @@ type moody struct {
 
 // Move keeps the order of the rows, and moves none behind one of the same biz_id that is refused, as Client.Move does.
 func (m *moody) Move(_ context.Context, _ string, rows []outboxrow.Row) []outboxrow.Result {
+	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // rows queue up meanwhile
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	results := make([]outboxrow.Result, len(rows))
@@ -136,7 +137,11 @@ func (m *moody) write(s *shop) map[uint64]int {
 				}
 				rows := rand.IntN(3) + 1
 				for range rows {
-					if err := s.addTx(tx, bizID, fmt.Sprint(n), tocsin.In(day)); err != nil {
+					err := s.addTx(tx, bizID, fmt.Sprint(n), tocsin.In(day))
+					if rand.IntN(2) == 0 && err == nil { // moved alone
+						_, err = tx.Exec(s.fill("UPDATE {outbox} SET op = 'cancel' WHERE id = LAST_INSERT_ID()"))
+					}
+					if err != nil {
 						s.tb.Error(err)
 					}
 				}
