@@ -112,7 +112,12 @@ func TestOrderWhateverHappens(t *testing.T) {
 	for bizID, n := range written {
 		moved := m.moved[bizID]
 		if len(moved) != n || !slices.IsSortedFunc(moved, func(a, b outboxrow.Key) int { return int(a.ID) - int(b.ID) }) {
-			t.Errorf("biz_id %d: %d rows were written, and moved: %v", bizID, n, moved)
+			t.Errorf("biz_id %d: %d rows were written, and %d moved", bizID, n, len(moved))
+			for i := range moved[1:] {
+				if moved[i+1].ID < moved[i].ID {
+					t.Errorf("row %d was moved after %d", moved[i+1].ID, moved[i].ID)
+				}
+			}
 		}
 	}
 	if len(m.fates) != 5 {

@@ -226,9 +226,11 @@ func (t *turn) take(row outboxrow.Row, own *lane) {
 	l := t.laneOf(row)
 	switch {
 	case t.hand[row.ID]:
-	case row.LastError != "":
+	case row.LastError != "": // even if it is aside already: its id may only lie between others that are
+		if !t.aside.has(row.ID) {
+			t.stuck++
+		}
 		t.block(row)
-		t.stuck++
 	case t.blocked[row.BizID]:
 		t.aside.addNear(row.ID, t.known)
 	case l != own && (len(l.parked) > 0 || len(l.queue) >= laneRows):
@@ -318,8 +320,8 @@ func (t *turn) refill(ctx context.Context, l *lane) error {
 	}
 	l.parked.remove(outbox.Range{First: 0, Last: last})
 	for _, row := range rows {
-		if other := t.laneOf(row); row.LastError != "" && t.aside.has(row.ID) || other != l && other.parked.has(row.ID) {
-			continue // it waits elsewhere
+		if other := t.laneOf(row); other != l && row.LastError == "" && other.parked.has(row.ID) {
+			continue // it waits there
 		}
 		t.take(row, l)
 	}
