@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,12 +60,8 @@ func TestAGapIsPolledWhileATransactionIsOpenInIt(t *testing.T) {
 	polls := func(when string, want ...uint64) {
 		t.Helper()
 		for id := uint64(0); id < 6; id++ {
-			wanted := false
-			for _, w := range want {
-				wanted = wanted || w == id
-			}
-			if turn.known.gaps().has(id) != wanted {
-				t.Errorf("%s: id %d is polled: %t; polls %v", when, id, !wanted, turn.known.gaps())
+			if turn.known.gaps().has(id) != slices.Contains(want, id) {
+				t.Errorf("%s: polls %v, want %v", when, turn.known.gaps(), want)
 			}
 		}
 	}
