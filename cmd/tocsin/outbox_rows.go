@@ -102,23 +102,23 @@ func newOutboxDrop(a *app) *cobra.Command {
 // outboxChange makes a command that changes rows that were set aside.
 func outboxChange(a *app, use, short, done string, do func(*outbox.Outbox, context.Context, []uint64, bool) (int, error), long string) *cobra.Command {
 	var f outboxFlags
+	var ids []uint64
 	var all bool
 	cmd := &cobra.Command{
 		Use: use + " ID... | --all", Short: short, Long: long,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) (err error) {
 			if (len(args) == 0) != all {
 				return usage("outbox %s: give the ids of rows, or --all", use)
 			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids := make([]uint64, len(args))
+			ids = make([]uint64, len(args))
 			for i, arg := range args {
-				var err error
 				if ids[i], err = strconv.ParseUint(arg, 10, 64); err != nil {
 					return usage("id %q: want a number", arg)
 				}
 			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := f.open(a)
 			if err != nil {
 				return err

@@ -66,7 +66,9 @@ func (a *app) relay(ctx context.Context, f outboxFlags, listenOn string) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var g errgroup.Group
-	g.Go(func() error { return page.serve(work, statusMux(alive, registry, page.token, func() string { return "relay" })) })
+	g.Go(func() error {
+		return page.serve(work, statusMux(alive, registry, page.token, func() string { return "relay" }))
+	})
 	g.Go(func() error {
 		defer end() // the page lives as long as the relay
 		return r.Run(ctx)
