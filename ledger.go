@@ -97,6 +97,18 @@ func (l *ledger) insert(ctx context.Context, conn *sql.Conn, r *row) error {
 	return l.meaning(err)
 }
 
+// ledgerRemoveSQL takes a row back, in the transaction that inserted it. Parameters: identity, id, created. Primary key.
+const ledgerRemoveSQL = `DELETE /* tocsin relayed remove */ FROM {database}.relayed
+WHERE outbox = ?
+    AND id = ?
+    AND created = ?`
+
+// remove takes a row back that insert has noted.
+func (l *ledger) remove(ctx context.Context, conn *sql.Conn, r *row) error {
+	_, err := conn.ExecContext(ctx, l.client.layout.render(ledgerRemoveSQL, r.table), l.identity, r.origin.key.ID, r.origin.key.Created.Format(microForm))
+	return err
+}
+
 // meaning translates an error of the ledger's insert.
 func (l *ledger) meaning(err error) error {
 	switch {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -92,6 +93,7 @@ func (m *move) server(ctx context.Context, bizID uint64) (*server, *facts, error
 			return nil, nil, err
 		}
 	}
+	s.anchors.keep(f)
 	return s, f, f.refused[db]
 }
 
@@ -102,13 +104,46 @@ func (m *move) when(r outboxrow.Row, f *facts) When {
 	case r.Op == outboxrow.Cancel:
 		return When{}
 	case r.Delay != nil:
-		return At(f.clock().Add(*r.Delay - r.Age - time.Since(r.Read)))
+		return At(f.latest().Add(r.Left()))
 	}
 	return At(r.Due)
 }
 
-// until is when a row must not be moved any more, by the server's clock.
-func until(r outboxrow.Row, f *facts) time.Time { return f.clock().Add(freshFor - time.Since(r.Read)) }
+// until is when a row must not be moved any more, by the server's clock. It is counted from a reading of that clock before
+// the row was read: while a virtual machine is paused, its own clocks may stand still.
+func (m *move) until(r outboxrow.Row, s *server, f *facts) time.Time {
+	if a := s.anchors.before(r.Read, f.term); a != nil {
+		return a.now.Add(r.Read.Sub(a.read) + freshFor)
+	}
+	return f.clock().Add(freshFor - r.SinceRead())
+}
+
+// anchors are readings of a server's clock, the later one at least freshFor after the other.
+type anchors struct {
+	mu           sync.Mutex
+	former, last *facts
+}
+
+// keep takes a reading, if the last one is old enough.
+func (a *anchors) keep(f *facts) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last == nil || f.read.Sub(a.last.read) >= freshFor || f.term != a.last.term {
+		a.former, a.last = a.last, f
+	}
+}
+
+// before returns the last reading from before a time, nil if none is known.
+func (a *anchors) before(at time.Time, term int64) *facts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range []*facts{a.last, a.former} {
+		if f != nil && f.term == term && f.read.Before(at) {
+			return f
+		}
+	}
+	return nil
+}
 
 // add stores the rows that are adds.
 func (m *move) add(ctx context.Context, rows []outboxrow.Row, adds []int) {
@@ -134,7 +169,7 @@ func (m *move) add(ctx context.Context, rows []outboxrow.Row, adds []int) {
 			m.refuse(i, rows[i], err)
 			continue
 		}
-		r.out, r.origin = &added[n], &origin{rows[i].Key, until(rows[i], f)}
+		r.out, r.origin = &added[n], &origin{rows[i].Key, m.until(rows[i], s, f)}
 		ready = append(ready, r)
 	}
 	m.store(ctx, s, f, ready)
@@ -173,17 +208,21 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 	if err != nil {
 		return err
 	}
-	note := &row{table: ch.table, origin: &origin{r.Key, until(r, f)}}
+	note := &row{table: ch.table, origin: &origin{r.Key, m.until(r, s, f)}}
 	l := &ledger{client: c, identity: m.identity}
+	busy := false
 	err = mysql.Retry(ctx, func() error {
-		return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) error {
+		return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
 			if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
 				return err
 			}
-			return m.apply(ctx, conn, l, note, ch)
+			busy, err = m.apply(ctx, conn, l, note, ch)
+			return err
 		})
 	})
 	switch {
+	case err == nil && busy:
+		return errInDelivery
 	case errors.Is(err, errMovedBefore), err == nil:
 		return nil
 	case errors.Is(err, errElsewhere):
@@ -192,14 +231,15 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 	return fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(err))
 }
 
-// apply writes the ledger and makes the change. It undoes both while a delivery is under way, which may end in a retry.
-func (m *move) apply(ctx context.Context, conn *sql.Conn, l *ledger, note *row, ch change) error {
+// apply writes the ledger and makes the change. While a delivery is under way, which may end in a retry, the row has to be
+// tried again: then what is pending is changed now, and the ledger does not keep the row. busy reports that.
+func (m *move) apply(ctx context.Context, conn *sql.Conn, l *ledger, note *row, ch change) (busy bool, err error) {
 	if err := l.insert(ctx, conn, note); err != nil {
-		return err
+		return false, err
 	}
 	done, err := m.client.apply(ctx, conn, ch)
-	if err == nil && done.InDelivery > 0 {
-		return errInDelivery
+	if err != nil || done.InDelivery == 0 {
+		return false, err
 	}
-	return err
+	return true, l.remove(ctx, conn, note)
 }

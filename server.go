@@ -18,10 +18,11 @@ import (
 // themselves. Safe for concurrent use.
 type server struct {
 	*mysql.Server
-	layout Layout
-	agreed *layoutrow.Identities // the client's
-	marks  *layoutrow.Marks      // the client's
-	facts  atomic.Pointer[facts] // nil until the databases were read and agreed
+	layout  Layout
+	agreed  *layoutrow.Identities // the client's
+	marks   *layoutrow.Marks      // the client's
+	anchors anchors               // of Move
+	facts   atomic.Pointer[facts] // nil until the databases were read and agreed
 }
 
 // facts is what a server's databases say.
@@ -31,11 +32,15 @@ type facts struct {
 	packet  int           // max_allowed_packet, bytes
 	now     time.Time     // the server's clock when it was read
 	read    time.Time     // this machine's, then
+	asked   time.Time     // this machine's, before the question
 	term    int64         // then: after a move to another address the clock is another
 	refused map[int]error // database number -> why it must not be used
 
 	problems map[int]layoutrow.Problem // the problems behind refused
 }
+
+// latest is an upper bound of the server's clock, give or take what it was set by: the answer may have been long under way.
+func (f *facts) latest() time.Time { return f.now.Add(time.Since(f.asked)) }
 
 // clock estimates the server's clock.
 func (f *facts) clock() time.Time { return f.now.Add(time.Since(f.read)) }
@@ -135,7 +140,7 @@ type queryer interface {
 // look reads the layout rows of all the server's databases and compares them with the
 // config. An error concerns the whole server.
 func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*facts, error) {
-	term, known := s.Term(), s.marks.Known()
+	term, known, asked := s.Term(), s.marks.Known(), time.Now()
 	found, failed, err := s.layouts(ctx, over)
 	if err != nil {
 		return nil, s.explain(err)
@@ -147,7 +152,7 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	}
 	want.Identity = s.agreed.Agreed()
 	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
-	f := &facts{read: time.Now(), term: term, refused: map[int]error{}}
+	f := &facts{read: time.Now(), asked: asked, term: term, refused: map[int]error{}}
 	f.problems = want.Judge(s.Databases, rows, failed, where)
 	s.marks.Compare(known, rows, f.problems, where)
 	for db, problem := range f.problems {

@@ -58,8 +58,12 @@ func (o *Outbox) read(ctx context.Context, over queryer, where string, limit int
 	}
 	defer func() { _ = found.Close() }()
 	var rows []outboxrow.Row
+	var answered time.Time
 	for found.Next() {
-		row, err := scan(found, begin)
+		if answered.IsZero() {
+			answered = time.Now()
+		}
+		row, err := scan(found, begin, answered)
 		if err != nil {
 			return nil, err
 		}
@@ -70,8 +74,8 @@ func (o *Outbox) read(ctx context.Context, over queryer, where string, limit int
 	return rows, found.Err()
 }
 
-func scan(found *sql.Rows, read time.Time) (outboxrow.Row, error) {
-	r := outboxrow.Row{Read: read}
+func scan(found *sql.Rows, read, answered time.Time) (outboxrow.Row, error) {
+	r := outboxrow.Row{Read: read, Answered: answered}
 	var due, created sql.NullString
 	var delay sql.Null[uint64]
 	var age int64
@@ -90,7 +94,7 @@ func scan(found *sql.Rows, read time.Time) (outboxrow.Row, error) {
 			r.Due = time.Time{}
 		}
 	}
-	r.Created, err = time.Parse(timeForm, created.String)
+	r.Created, err = parse(created.String)
 	return r, err
 }
 

@@ -7,7 +7,9 @@ import (
 	"database/sql/driver"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	driverlib "github.com/go-sql-driver/mysql"
@@ -56,20 +58,43 @@ func (s *Session) LockName() string {
 	return "tocsin_outbox_" + hex.EncodeToString(sum[:16])
 }
 
-// Read returns rows with ids in any of the ranges, in the order of their ids, as one snapshot. It looks at most at limit
-// rows, and leaves those to skip out; nil: none.
-func (s *Session) Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
+// rangesAtOnce bounds the ranges of one statement.
+const rangesAtOnce = 500
+
+// Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot. It looks at most at
+// limit rows, and leaves those to skip out; nil: none.
+func (s *Session) Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) (rows []outboxrow.Row, err error) {
 	if len(in) == 0 {
 		return nil, nil
 	}
-	rows, err := s.outbox.read(ctx, s.conn, ranges(in), limit, skip)
-	return rows, s.outbox.wrap("read", err)
+	if len(in) <= rangesAtOnce {
+		rows, err = s.outbox.read(ctx, s.conn, ranges(in), limit, skip)
+		return rows, s.outbox.wrap("read", err)
+	}
+	if _, err := s.conn.ExecContext(ctx, snapshotSQL); err != nil {
+		return nil, s.outbox.wrap("begin to read", err)
+	}
+	for part := range slices.Chunk(in, rangesAtOnce) {
+		some, err := s.outbox.read(ctx, s.conn, ranges(part), limit-len(rows), skip)
+		if err != nil {
+			return nil, s.outbox.wrap("read", err)
+		}
+		if rows = append(rows, some...); len(rows) >= limit {
+			break
+		}
+	}
+	_, err = s.conn.ExecContext(ctx, "COMMIT")
+	return rows, s.outbox.wrap("end to read", err)
 }
 
 // Delete deletes rows that were moved. Rows that got their ids later stay.
 func (s *Session) Delete(ctx context.Context, keys []outboxrow.Key) error {
-	latest := slices.MaxFunc(keys, func(a, b outboxrow.Key) int { return a.Created.Compare(b.Created) })
-	_, err := s.conn.ExecContext(ctx, s.outbox.render(deleteSQL, list(idsOf(keys))), micros(latest.Created))
+	pairs := make([]string, len(keys))
+	for i, k := range keys {
+		pairs[i] = fmt.Sprintf("(%d, '%s')", k.ID, micros(k.Created))
+	}
+	query := strings.ReplaceAll(s.outbox.render(deleteSQL, list(idsOf(keys))), "{pairs}", strings.Join(pairs, ", "))
+	_, err := s.conn.ExecContext(ctx, query)
 	return s.outbox.wrap("delete from", err)
 }
 
@@ -99,7 +124,7 @@ func (s *Session) Present(ctx context.Context, keys []outboxrow.Key) (map[outbox
 		if err := found.Scan(&key.ID, &created); err != nil {
 			return nil, err
 		}
-		if key.Created, err = time.Parse(timeForm, created); err != nil {
+		if key.Created, err = parse(created); err != nil {
 			return nil, err
 		}
 		present[key] = true
@@ -133,5 +158,21 @@ func idsOf(keys []outboxrow.Key) []uint64 {
 	return ids
 }
 
-// micros is a time as text, for a parameter.
-func micros(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000000") }
+// zeroDate is a time that a session without strict mode has stored: of ” or 0. Its time.Time is zero.
+const zeroDate = "0000-00-00 00:00:00.000000"
+
+// micros is a time as text.
+func micros(t time.Time) string {
+	if t.IsZero() {
+		return zeroDate
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000000")
+}
+
+// parse reads what micros writes, and times with fewer digits.
+func parse(text string) (time.Time, error) {
+	if strings.HasPrefix(text, "0000-00-00") {
+		return time.Time{}, nil
+	}
+	return time.Parse(timeForm, text)
+}

@@ -15,7 +15,7 @@ const readSQL = `SELECT /* tocsin outbox read */
     headers IS NOT NULL OR biz_key <> '',
     attribute,
     CAST(created AS CHAR),
-    TIMESTAMPDIFF(MICROSECOND, created, UTC_TIMESTAMP(6)),
+    COALESCE(TIMESTAMPDIFF(MICROSECOND, created, UTC_TIMESTAMP(6)), 0),
     attempts,
     last_error
 FROM {outbox} FORCE INDEX (PRIMARY)
@@ -23,16 +23,20 @@ WHERE {ranges}
 ORDER BY id
 LIMIT ?`
 
+// snapshotSQL begins a transaction whose reads all see the same state. They lock nothing.
+const snapshotSQL = `/* tocsin outbox snapshot */ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY`
+
 // stuckSQL is added to a condition for rows that were set aside.
 const stuckSQL = `
     AND last_error <> ''`
 
-// deleteSQL deletes rows by a list of ids. The bound of created spares a row that got the id of another after the outbox
-// was emptied. Parameter: the latest created of the rows. Primary key.
+// deleteSQL deletes rows by a list of ids and of {pairs}, which spare a row that got the id of another after the outbox was
+// emptied. Primary key, by the ids: MariaDB finds no rows by pairs.
 const deleteSQL = `DELETE /* tocsin outbox delete */ {outbox}
 FROM {outbox} FORCE INDEX (PRIMARY)
 WHERE {ranges}
-    AND created <= CAST(? AS DATETIME(6))`
+    AND (id, created) IN ({pairs})`
 
 // asideSQL notes why a row was set aside. Parameters: reason, id, created. Primary key.
 const asideSQL = `UPDATE /* tocsin outbox aside */ {outbox}

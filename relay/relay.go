@@ -219,15 +219,20 @@ func (l *line) upkeep(ctx context.Context) {
 	}
 }
 
+// forget cleans up each database with a session of its own: one that is away may outlast a session.
 func (l *line) forget(ctx context.Context) error {
+	var errs []error
+	for database := range l.tasks.Layout().Databases {
+		errs = append(errs, l.forgetIn(ctx, database))
+	}
+	return errors.Join(errs...)
+}
+
+func (l *line) forgetIn(ctx context.Context, database int) error {
 	session, err := l.outbox.Session(ctx)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	var errs []error
-	for database := range l.tasks.Layout().Databases {
-		errs = append(errs, l.tasks.Upkeep(ctx, session.Identity, database, session.Present))
-	}
-	return errors.Join(errs...)
+	return l.tasks.Upkeep(ctx, session.Identity, database, session.Present)
 }

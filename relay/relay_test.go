@@ -394,3 +394,76 @@ func TestTheLedgerForgetsWhatHasBeenGoneForLong(t *testing.T) {
 		t.Errorf("ten minutes later: %d rows, %d gone", rows, gone)
 	}
 }
+
+// A program without strict mode can store a created of 0.
+func TestARowWithoutATimeOfCreationIsSetAside(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	conn, err := s.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, q := range []string{"SET sql_mode = ''", s.fill("INSERT INTO {outbox} (biz_type, biz_id, delay_ms, created) VALUES ('order.close', 9, 1000, 0)")} {
+		if _, err := conn.ExecContext(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.relay(s.config())
+	s.add(1, "x", tocsin.In(day))
+	s.want(1, "x pending")
+	s.await("the row to be set aside", func() bool {
+		return s.number("SELECT COUNT(*) FROM {outbox} WHERE last_error LIKE 'created is 0%'") == 1
+	})
+	if n, err := s.outbox().Drop(t.Context(), nil, true); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+}
+
+func TestACancelCancelsAtOnceWhatNoDeliveryHas(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.relay(s.config())
+	s.add(1, "a", tocsin.In(day))
+	s.want(1, "a pending")
+	table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(1))
+	s.exec("UPDATE " + table + " SET status = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR, claimed_by = 'node'")
+	s.add(1, "b", tocsin.In(day))
+	s.want(1, "a claimed, b pending")
+	s.cancel(1)
+	s.want(1, "a claimed, b cancelled")
+	s.add(1, "c", tocsin.In(day))
+	s.exec("UPDATE " + table + " SET status = 0, claimed_by = '' WHERE status = 1")
+	s.want(1, "a cancelled, b cancelled, c pending")
+	s.rows(0)
+}
+
+// An outbox was emptied while a row was being moved, and its id was given again.
+func TestADeleteSparesARowWithTheIDOfAnother(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.add(1, "old", tocsin.In(day))
+	from := s.outbox()
+	old, err := from.List(t.Context(), 0, 10, false)
+	if err != nil || len(old) != 1 {
+		t.Fatal(old, err)
+	}
+	s.exec("TRUNCATE TABLE {outbox}")
+	s.add(1, "new", tocsin.In(day))
+	s.add(2, "later", tocsin.In(day))
+	all, err := from.List(t.Context(), 0, 10, false)
+	if err != nil || len(all) != 2 {
+		t.Fatal(all, err)
+	}
+	session, err := from.Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if err := session.Delete(t.Context(), []outboxrow.Key{old[0].Key, all[1].Key}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := from.List(t.Context(), 0, 10, false); err != nil || len(left) != 1 || left[0].Attribute != "new" {
+		t.Errorf("left %+v, %v", left, err)
+	}
+}

@@ -101,8 +101,7 @@ func (t *turn) again(ctx context.Context) error {
 func (t *turn) whole(ctx context.Context) error {
 	t.nextWhole = time.Now().Add(t.cfg.Whole)
 	gone := append(ids(nil), t.known...)
-	waiting, _ := t.waiting()
-	gone.removeAll(waiting)
+	gone.removeAll(t.waiting())
 	for len(gone) > 0 {
 		in := gone[:min(len(gone), mostRanges)]
 		rows, err := t.session.Read(ctx, in, len(t.hand)+1, func(id uint64) bool { return t.hand[id] })
@@ -157,6 +156,10 @@ func (t *turn) closeGaps(ctx context.Context) error {
 			}
 			t.known.addRange(gap)
 		}
+	}
+	t.aside.join(t.known)
+	for _, l := range t.lanes {
+		l.parked.join(t.known)
 	}
 	return nil
 }

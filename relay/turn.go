@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -153,8 +152,7 @@ func (t *turn) write(ctx context.Context) error {
 
 // poll reads all gaps and what is above them, as one snapshot.
 func (t *turn) poll(ctx context.Context) error {
-	in, known := t.unread()
-	rows, err := t.session.Read(ctx, in, pageRows+known, t.known.has)
+	rows, err := t.session.Read(ctx, t.known.gaps(), pageRows, nil)
 	if err != nil {
 		return err
 	}
@@ -172,32 +170,17 @@ func (t *turn) poll(ctx context.Context) error {
 	return nil
 }
 
-// unread returns the ranges for a poll, and how many known rows may be in them at most: usually none. If there are too
-// many gaps for a statement, whole areas are read instead.
-func (t *turn) unread() (in []outbox.Range, known int) {
-	if gaps := t.known.gaps(); len(gaps) <= mostRanges {
-		return gaps, 0
-	}
-	waiting, rows := t.waiting()
-	if areas := waiting.gaps(); len(areas) <= mostRanges {
-		return areas, len(t.hand)
-	}
-	return []outbox.Range{{First: 0, Last: math.MaxUint64}}, len(t.hand) + rows
-}
-
-// waiting returns the ids that are parked or aside, and how many there are at most.
-func (t *turn) waiting() (all ids, rows int) {
+// waiting returns the ids that are parked or aside.
+func (t *turn) waiting() (all ids) {
 	for _, r := range t.aside {
 		all.addRange(r)
-		rows += int(r.Last - r.First + 1)
 	}
 	for _, l := range t.lanes {
 		for _, r := range l.parked {
 			all.addRange(r)
-			rows += int(r.Last - r.First + 1)
 		}
 	}
-	return all, rows
+	return all
 }
 
 // crowded reports whether every lane that is not away has more than it can hold: what is read now would only be parked.
@@ -282,7 +265,7 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 
 // unreadStale parks what was read too long ago, with all that stands behind it.
 func (t *turn) unreadStale(l *lane) {
-	if slices.ContainsFunc(l.queue, func(row outboxrow.Row) bool { return time.Since(row.Read) > freshFor }) {
+	if slices.ContainsFunc(l.queue, func(row outboxrow.Row) bool { return row.SinceRead() > freshFor }) {
 		t.unreadAll(l)
 	}
 }

@@ -226,7 +226,7 @@ func (u *roleUser) actRelay() error {
 		for _, op := range []string{outboxrow.Add, outboxrow.Add, outboxrow.Reschedule, outboxrow.Cancel} {
 			row := outboxrow.Row{
 				Key: outboxrow.Key{ID: uint64(len(rows) + 1), Created: time.Now().UTC().Truncate(time.Microsecond)},
-				Op:  op, BizType: "order.close", BizID: bizID, Delay: &soon, Dedup: "k", Read: time.Now(),
+				Op:  op, BizType: "order.close", BizID: bizID, Delay: &soon, Dedup: "k", Read: time.Now(), Answered: time.Now(),
 			}
 			rows = append(rows, row)
 		}

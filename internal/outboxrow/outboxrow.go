@@ -55,14 +55,27 @@ type Row struct {
 	Attempts  int           // of a relay, that failed
 	LastError string        // why it was set aside; "": it was not
 	Age       time.Duration // since Created when it was read, by the outbox's server
-	Read      time.Time     // when it was read, by this process
+	Read      time.Time     // before it was read, by this process
+	Answered  time.Time     // after that, by this process
 }
+
+// SinceRead returns how long ago the row was read, at least. The monotonic clock stands still while a virtual machine is
+// paused, and the other one may be set back, so the larger difference counts.
+func (r Row) SinceRead() time.Duration {
+	now := time.Now()
+	return max(now.Sub(r.Read), now.Round(0).Sub(r.Read.Round(0)))
+}
+
+// Left returns how much is left of the row's delay, at least: no task may be early.
+func (r Row) Left() time.Duration { return *r.Delay - r.Age - time.Since(r.Answered) }
 
 // Problem returns what is wrong with the row in itself; "": nothing.
 func (r Row) Problem() string {
 	switch {
 	case r.Reserved:
 		return "biz_key and headers have no meaning yet: leave them out"
+	case r.Created.IsZero():
+		return "created is 0: leave it out"
 	case r.BizID == 0:
 		return "biz_id is 0"
 	case r.Op == Cancel:
