@@ -22,7 +22,7 @@ func TestIDsAreASet(t *testing.T) {
 		bridge.addRange(draw("bridge"))
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			r := draw("range")
-			switch rapid.IntRange(0, 2).Draw(t, "step") {
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:
 				s.addRange(r)
 				for id := r.First; id <= r.Last; id++ {
@@ -33,12 +33,31 @@ func TestIDsAreASet(t *testing.T) {
 				for id := r.First; id <= r.Last; id++ {
 					delete(plain, id)
 				}
+			case 2:
+				s.join(bridge)
+				fill(bridge, plain)
 			default:
 				near(&s, bridge, plain, r.First)
 			}
 			compare(t, s, plain)
 		}
 	})
+}
+
+// fill adds what join adds: what is between two ids, if all of it is in bridge.
+func fill(bridge ids, plain map[uint64]bool) {
+	for id := uint64(0); id < 60; id++ {
+		if !plain[id] || plain[id+1] {
+			continue
+		}
+		next := id + 1
+		for next < 60 && !plain[next] && bridge.has(next) {
+			next++
+		}
+		for between := id + 1; plain[next] && between < next; between++ {
+			plain[between] = true
+		}
+	}
 }
 
 // near adds an id as addNear does.

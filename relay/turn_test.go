@@ -91,12 +91,12 @@ func TestAGapIsPolledWhileATransactionIsOpenInIt(t *testing.T) {
 	}
 }
 
-// A relay that can't read what it wants for thousands of gaps reads whole areas instead.
-func TestManyGapsAreReadAsOneArea(t *testing.T) {
+// Thousands of gaps take several statements, which read one snapshot.
+func TestManyGapsAreReadAsOneSnapshot(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var rows []string
-	for id := 2; id <= 4*mostRanges; id += 2 {
+	for id := 2; id <= 8*mostRanges; id += 2 {
 		rows = append(rows, "("+strconv.Itoa(id)+", 'order.close', "+strconv.Itoa(id)+", 86400000)")
 	}
 	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES " + strings.Join(rows, ","))
@@ -106,6 +106,29 @@ func TestManyGapsAreReadAsOneArea(t *testing.T) {
 	s.want(3, " pending")
 	s.want(1001, " pending")
 	s.rows(0)
+}
+
+// With gaps between all ids, rows that wait are many ranges, until the gaps are closed.
+func TestWaitingRowsAreFewRangesOnceGapsAreClosed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	turn := s.turn()
+	l := &lane{}
+	turn.lanes[0] = l
+	for id := uint64(1); id < 2000; id += 2 {
+		turn.known.add(id)
+		l.parked.addNear(id, turn.known)
+	}
+	if len(l.parked) != 1000 {
+		t.Fatalf("%d ranges", len(l.parked))
+	}
+	turn.marks = []mark{{time.Now().Add(-2 * time.Minute), 1999}}
+	if err := turn.closeGaps(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.parked) != 1 || len(turn.known.gaps()) != 1 {
+		t.Errorf("%d ranges wait, and %d are polled", len(l.parked), len(turn.known.gaps()))
+	}
 }
 
 // The rights that `tocsin outbox plan` and `tocsin ddl grants` print are enough for a relay.
