@@ -124,7 +124,7 @@ func (c *check) outboxes(f File) {
 		c.refuse(names[o.Name], path+".name", "two outboxes are named %s", o.Name)
 		names[o.Name] = true
 		if o.DSN != "" {
-			c.note(path, o.Validate())
+			c.note(path, o.ValidateForm()) // the command adds the driver
 		}
 	}
 }

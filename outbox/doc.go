@@ -2,11 +2,11 @@
 // of tasks, in their own transactions (docs/sql.md).
 //
 //	Outbox --Session--> Lead: one relay at a time   Read: rows by ranges of ids   SetAside: a row that can't be moved
-//	                    Delete: rows that were moved   Present, Settled: what is still to come
+//	                    Delete: rows that were moved   Present, Writers, Settled: what is still to come
 //	       --List, Retry, Drop--> operators
 //
 // It sends the statements and says what they mean; package ddl makes the table, package relay decides what is read, moved
-// and deleted. All statements run at READ COMMITTED and on the primary: at REPEATABLE READ they would block the inserts of
+// and deleted. Statements for other servers than MySQL and MariaDB are those of a Driver. All statements run at READ COMMITTED and on the primary: at REPEATABLE READ they would block the inserts of
 // services. Rows are deleted by their ids, never by a range, which would wait for rows of open transactions and then
 // delete them unseen.
 //

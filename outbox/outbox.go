@@ -2,9 +2,7 @@ package outbox
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,9 +19,17 @@ const WaitTimeout = 10 * time.Second
 // Config says where an outbox is.
 type Config struct {
 	Name  string      // in logs and metrics, as name.Check wants it; "": the table
-	DSN   string      // of the business server, as in tocsin.Server; a database in it is ignored
+	DSN   string      // of the business server, as in tocsin.Server; a database in it is ignored. PostgreSQL: a URL, postgres://user:password@host/database
 	TLS   *tls.Config `json:"-"` // overrides the DSN; nil: the DSN decides
-	Table string      // database.table
+	Table string      // database.table; in PostgreSQL schema.table
+
+	// Driver reaches servers that are neither MySQL nor MariaDB: tocsinpg.Driver{} for PostgreSQL. nil: MySQL or MariaDB.
+	Driver Driver `json:"-"`
+}
+
+// OnPostgreSQL reports whether the DSN is a URL of PostgreSQL.
+func (c Config) OnPostgreSQL() bool {
+	return strings.HasPrefix(c.DSN, "postgres://") || strings.HasPrefix(c.DSN, "postgresql://")
 }
 
 // WithDefaults fills in what is empty.
@@ -34,15 +40,35 @@ func (c Config) WithDefaults() Config {
 
 // Validate returns the first mistake. It connects to nothing.
 func (c Config) Validate() error {
+	if err := c.ValidateForm(); err != nil {
+		return err
+	}
+	switch {
+	case c.Driver != nil:
+		return c.Driver.Check(c)
+	case c.OnPostgreSQL():
+		return errors.New("the outbox is in PostgreSQL: set Driver to that of package tocsinpg")
+	}
+	return nil
+}
+
+// ValidateForm is Validate without the Driver, for those who know it later.
+func (c Config) ValidateForm() error {
 	c = c.WithDefaults()
 	if err := outboxrow.CheckTable(c.Table); err != nil {
 		return err
 	}
-	if database, _ := outboxrow.Split(c.Table); database == "" {
-		return fmt.Errorf("outbox table %q: name its database too, as shop.%s", c.Table, c.Table)
-	}
 	if err := name.CheckShown("outbox", c.Name); err != nil {
 		return err
+	}
+	within, _ := outboxrow.Split(c.Table)
+	switch {
+	case c.OnPostgreSQL() && within == "":
+		return fmt.Errorf("outbox table %q: name its schema too, as public.%s", c.Table, c.Table)
+	case c.OnPostgreSQL() || c.Driver != nil:
+		return nil
+	case within == "":
+		return fmt.Errorf("outbox table %q: name its database too, as shop.%s", c.Table, c.Table)
 	}
 	_, err := mysql.Check(c.DSN)
 	return err
@@ -50,9 +76,8 @@ func (c Config) Validate() error {
 
 // Outbox is one outbox. Safe for concurrent use.
 type Outbox struct {
-	Name   string
-	table  string // "shop.tocsin_outbox"
-	server *mysql.Server
+	Name string
+	Server
 }
 
 // Open makes a pool for the outbox's server. It connects to nothing.
@@ -61,97 +86,16 @@ func Open(cfg Config) (*Outbox, error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
-	o := &Outbox{Name: cfg.Name, table: cfg.Table}
-	var err error
-	o.server, err = mysql.Open(mysql.Spec{
-		DSN: cfg.DSN, TLS: cfg.TLS, MaxConns: 2, IdleTime: WaitTimeout / 2, WaitTimeout: WaitTimeout,
-		Marker: mysql.Marker{Key: "outbox " + cfg.Table, Read: func(ctx context.Context, conn *sql.Conn) (string, error) {
-			return readIdentity(ctx, conn, cfg.Table)
-		}},
-	})
+	open := openMySQL
+	if cfg.Driver != nil {
+		open = cfg.Driver.Open
+	}
+	server, err := open(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return o, nil
-}
-
-// Close closes the pool.
-func (o *Outbox) Close() error { return o.server.DB.Close() }
-
-// String names the outbox in errors: "outbox shop.tocsin_outbox on db1:3306".
-func (o *Outbox) String() string { return "outbox " + o.table + " on " + o.server.Name }
-
-// render fills in the table's name and a condition.
-func (o *Outbox) render(statement, ranges string) string {
-	return strings.NewReplacer("{outbox}", outboxrow.Quoted(o.table), "{ranges}", ranges).Replace(statement)
-}
-
-// wrap says what was tried.
-func (o *Outbox) wrap(tried string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if mysql.ClassOf(err) == mysql.Missing {
-		return fmt.Errorf("%s %s: %w: run `tocsin outbox apply`", tried, o, err)
-	}
-	return fmt.Errorf("%s %s: %w", tried, o, err)
-}
-
-// List returns rows with ids above after, at most limit: all, or those that were set aside.
-func (o *Outbox) List(ctx context.Context, after uint64, limit int, stuck bool) ([]outboxrow.Row, error) {
-	where := ranges([]Range{{after + 1, 1<<64 - 1}})
-	if stuck {
-		where += stuckSQL
-	}
-	rows, err := o.read(ctx, o.server.DB, where, limit, nil)
-	return rows, o.wrap("read", err)
-}
-
-// Retry lets relays move rows that were set aside: those with the ids, or all. It returns their number.
-func (o *Outbox) Retry(ctx context.Context, ids []uint64, all bool) (int, error) {
-	return o.change(ctx, "retry rows of", retrySQL, ids, all)
-}
-
-// Drop deletes rows that were set aside: those with the ids, or all. It returns their number.
-func (o *Outbox) Drop(ctx context.Context, ids []uint64, all bool) (int, error) {
-	return o.change(ctx, "drop rows of", dropSQL, ids, all)
-}
-
-func (o *Outbox) change(ctx context.Context, tried, statement string, ids []uint64, all bool) (int, error) {
-	where := list(ids)
-	if all {
-		where = ranges([]Range{{0, 1<<64 - 1}})
-	}
-	var n int64
-	err := mysql.Retry(ctx, func() error {
-		res, err := o.server.DB.ExecContext(ctx, o.render(statement, where))
-		if err == nil {
-			n, err = res.RowsAffected()
-		}
-		return err
-	})
-	return int(n), o.wrap(tried, err)
+	return &Outbox{Name: cfg.Name, Server: server}, nil
 }
 
 // ErrNoIdentity says that the table lacks its identity, under which relays note what they have moved.
 var ErrNoIdentity = errors.New("it is not there, this user has no right on it, or the comment of its table holds no identity: run `tocsin outbox apply`")
-
-// identity reads the identity.
-func (o *Outbox) identity(ctx context.Context, conn *sql.Conn) (string, error) {
-	identity, err := readIdentity(ctx, conn, o.table)
-	if err == nil && identity == "" {
-		return "", fmt.Errorf("%s: %w", o, ErrNoIdentity)
-	}
-	return identity, o.wrap("read the identity of", err)
-}
-
-// readIdentity returns the identity of an outbox; "": there is none.
-func readIdentity(ctx context.Context, conn *sql.Conn, of string) (string, error) {
-	database, table := outboxrow.Split(of)
-	var comment string
-	err := conn.QueryRowContext(ctx, identitySQL, database, table).Scan(&comment)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", err
-	}
-	return outboxrow.Identity(comment), nil
-}

@@ -50,7 +50,7 @@ type queryer interface {
 }
 
 // read reads rows, in the order of their ids, but those to skip.
-func (o *Outbox) read(ctx context.Context, over queryer, where string, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
+func (o *onMySQL) read(ctx context.Context, over queryer, where string, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
 	begin := time.Now() // before the read: a row is at least as old
 	found, err := over.QueryContext(ctx, o.render(readSQL, where), limit)
 	if err != nil {

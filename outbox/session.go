@@ -18,43 +18,43 @@ import (
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
 
-// Session is one connection to an outbox, for one goroutine. The lock of Lead ends with it.
-type Session struct {
-	Identity string // of the outbox
-	outbox   *Outbox
-	conn     *sql.Conn
+// mysqlConn is the Conn of a session with MySQL or MariaDB.
+type mysqlConn struct {
+	outbox *onMySQL
+	conn   *sql.Conn
+	lock   string // its name
 }
 
 // Session connects and reads the outbox's identity. The caller closes the session.
-func (o *Outbox) Session(ctx context.Context) (*Session, error) {
+func (o *onMySQL) Session(ctx context.Context) (*Session, error) {
 	conn, err := o.server.DB.Conn(ctx)
 	if err != nil {
 		return nil, o.wrap("connect to", err)
 	}
-	s := &Session{outbox: o, conn: conn}
-	if s.Identity, err = o.identity(ctx, conn); err != nil {
+	identity, err := o.identity(ctx, conn)
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return s, nil
+	return &Session{identity, &mysqlConn{o, conn, LockName(identity)}}, nil
 }
 
 // Close ends the connection, and so gives the lock up.
-func (s *Session) Close() {
+func (s *mysqlConn) Close() {
 	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn }) // back in the pool it would keep the lock
 	_ = s.conn.Close()
 }
 
 // Lead waits for up to a while, whole seconds, to become the one relay that is active. The lock is the server's own: it
 // is free as soon as the server has ended the session of the relay that had it.
-func (s *Session) Lead(ctx context.Context, wait time.Duration) (bool, error) {
+func (s *mysqlConn) Lead(ctx context.Context, wait time.Duration) (bool, error) {
 	var got sql.NullInt64
-	err := s.conn.QueryRowContext(ctx, leadSQL, s.LockName(), int(wait.Seconds())).Scan(&got)
+	err := s.conn.QueryRowContext(ctx, leadSQL, s.lock, int(wait.Seconds())).Scan(&got)
 	return got.Int64 == 1, s.outbox.wrap("take the lock of", err)
 }
 
-// LockName is the name of that lock, for those who look for its holder with IS_USED_LOCK.
-func (s *Session) LockName() string {
-	sum := sha256.Sum256([]byte(s.Identity)) // a lock's name has 64 characters at most
+// LockName is the name of the lock of Lead on MySQL, by the outbox's identity: IS_USED_LOCK finds its holder.
+func LockName(identity string) string {
+	sum := sha256.Sum256([]byte(identity)) // a lock's name has 64 characters at most
 	return "tocsin_outbox_" + hex.EncodeToString(sum[:16])
 }
 
@@ -63,7 +63,7 @@ const rangesAtOnce = 500
 
 // Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot. It looks at most at
 // limit rows, and leaves those to skip out; nil: none.
-func (s *Session) Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) (rows []outboxrow.Row, err error) {
+func (s *mysqlConn) Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) (rows []outboxrow.Row, err error) {
 	if len(in) == 0 {
 		return nil, nil
 	}
@@ -88,7 +88,7 @@ func (s *Session) Read(ctx context.Context, in []Range, limit int, skip func(id 
 }
 
 // Delete deletes rows that were moved. Rows that got their ids later stay.
-func (s *Session) Delete(ctx context.Context, keys []outboxrow.Key) error {
+func (s *mysqlConn) Delete(ctx context.Context, keys []outboxrow.Key) error {
 	pairs := make([]string, len(keys))
 	for i, k := range keys {
 		pairs[i] = fmt.Sprintf("(%d, '%s')", k.ID, micros(k.Created))
@@ -99,7 +99,7 @@ func (s *Session) Delete(ctx context.Context, keys []outboxrow.Key) error {
 }
 
 // SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
-func (s *Session) SetAside(ctx context.Context, key outboxrow.Key, reason string) error {
+func (s *mysqlConn) SetAside(ctx context.Context, key outboxrow.Key, reason string) error {
 	if text := []rune(reason); len(text) > maxReason {
 		reason = string(text[:maxReason])
 	}
@@ -111,7 +111,7 @@ func (s *Session) SetAside(ctx context.Context, key outboxrow.Key, reason string
 const maxReason = 255
 
 // Present returns which of the rows are in the outbox.
-func (s *Session) Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error) {
+func (s *mysqlConn) Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error) {
 	found, err := s.conn.QueryContext(ctx, s.outbox.render(presentSQL, list(idsOf(keys))))
 	if err != nil {
 		return nil, s.outbox.wrap("look into", err)
@@ -135,8 +135,35 @@ func (s *Session) Present(ctx context.Context, keys []outboxrow.Key) (map[outbox
 // lockNowait is MySQL's error number for NOWAIT; MariaDB's is that of a lock time-out.
 const lockNowait = 3572
 
-// Settled reports whether no row is in the ranges, neither committed nor of an open transaction.
-func (s *Session) Settled(ctx context.Context, in []Range) (bool, error) {
+// Writers returns none: Settled asks for the locks on rows.
+func (s *mysqlConn) Writers(context.Context) (Writers, error) { return nil, nil }
+
+// Settled asks for many ranges at once, and for each of them if a transaction is open in any.
+func (s *mysqlConn) Settled(ctx context.Context, in []Range, _ Writers) (settled []Range, err error) {
+	for part := range slices.Chunk(in, rangesAtOnce) {
+		all, err := s.settled(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		if all {
+			settled = append(settled, part...)
+			continue
+		}
+		for _, r := range part {
+			one, err := s.settled(ctx, []Range{r})
+			if err != nil {
+				return nil, err
+			}
+			if one {
+				settled = append(settled, r)
+			}
+		}
+	}
+	return settled, nil
+}
+
+// settled reports whether no row is in any of the ranges, neither committed nor of an open transaction.
+func (s *mysqlConn) settled(ctx context.Context, in []Range) (bool, error) {
 	var id uint64
 	err := s.conn.QueryRowContext(ctx, s.outbox.render(settledSQL, ranges(in))).Scan(&id)
 	var said *driverlib.MySQLError

@@ -116,46 +116,37 @@ func (t *turn) whole(ctx context.Context) error {
 	return t.closeGaps(ctx)
 }
 
-// mark says how far the ids went at a time.
+// mark says how far the ids went at a time, and which transactions wrote into the outbox then.
 type mark struct {
-	at   time.Time
-	last uint64
+	at      time.Time
+	last    uint64
+	writers outbox.Writers
 }
 
-// closeGaps takes gaps out of the polls that are a minute old and in which no transaction is open. If one is, the gaps
-// are looked at one by one, a few each time.
+// closeGaps takes gaps out of the polls that are a minute old and in which no transaction is open.
 func (t *turn) closeGaps(ctx context.Context) error {
 	if len(t.known) == 0 {
 		return nil
 	}
-	now, old := time.Now(), uint64(0)
-	t.marks = append(t.marks, mark{now, t.known[len(t.known)-1].Last})
-	for len(t.marks) > 0 && now.Sub(t.marks[0].at) >= t.cfg.gapAge {
-		old, t.marks = t.marks[0].last, t.marks[1:]
+	writers, err := t.session.Writers(ctx)
+	if err != nil {
+		return err
 	}
-	if old == 0 {
+	now, old := time.Now(), mark{}
+	t.marks = append(t.marks, mark{now, t.known[len(t.known)-1].Last, writers})
+	for len(t.marks) > 0 && now.Sub(t.marks[0].at) >= t.cfg.gapAge {
+		old, t.marks = t.marks[0], t.marks[1:]
+	}
+	if old.last == 0 {
 		return nil
 	}
-	t.marks = append([]mark{{now.Add(-t.cfg.gapAge), old}}, t.marks...)
-	gaps := t.known.gaps().upTo(old)
-	for len(gaps) > 0 {
-		in := gaps[:min(len(gaps), mostRanges)]
-		gaps = gaps[len(in):]
-		settled, err := t.session.Settled(ctx, in)
-		if err != nil {
-			return err
-		}
-		for _, gap := range in {
-			if !settled {
-				if one, err := t.session.Settled(ctx, []outbox.Range{gap}); err != nil || !one {
-					if err != nil {
-						return err
-					}
-					continue
-				}
-			}
-			t.known.addRange(gap)
-		}
+	t.marks = append([]mark{{now.Add(-t.cfg.gapAge), old.last, old.writers}}, t.marks...)
+	settled, err := t.session.Settled(ctx, t.known.gaps().upTo(old.last), old.writers)
+	if err != nil {
+		return err
+	}
+	for _, gap := range settled {
+		t.known.addRange(gap)
 	}
 	t.aside.join(t.known)
 	for _, l := range t.lanes {

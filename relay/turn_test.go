@@ -122,7 +122,7 @@ func TestWaitingRowsAreFewRangesOnceGapsAreClosed(t *testing.T) {
 	if len(l.parked) != 1000 {
 		t.Fatalf("%d ranges", len(l.parked))
 	}
-	turn.marks = []mark{{time.Now().Add(-2 * time.Minute), 1999}}
+	turn.marks = []mark{{at: time.Now().Add(-2 * time.Minute), last: 1999}}
 	if err := turn.closeGaps(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func (s *shop) lock() string {
 		s.tb.Fatal(err)
 	}
 	defer session.Close()
-	return session.LockName()
+	return outbox.LockName(session.Identity)
 }
 
 func TestOutboxesWithOneIdentityAreRefused(t *testing.T) {

@@ -1,0 +1,65 @@
+package outbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+)
+
+// Driver opens outboxes on another kind of server than MySQL and MariaDB. Package tocsinpg has the one for PostgreSQL.
+type Driver interface {
+	// Check returns the first mistake in a config. It connects to nothing.
+	Check(cfg Config) error
+	// Open makes what is needed to reach the outbox. It connects to nothing.
+	Open(cfg Config) (Server, error)
+}
+
+// Server is the server of one outbox, with the outbox's table. Safe for concurrent use.
+type Server interface {
+	// Session connects and reads the outbox's identity. The caller closes the session.
+	Session(ctx context.Context) (*Session, error)
+	// List returns rows with ids above after, at most limit: all, or those that were set aside.
+	List(ctx context.Context, after uint64, limit int, stuck bool) ([]outboxrow.Row, error)
+	// Retry lets relays move rows that were set aside: those with the ids, or all. It returns their number.
+	Retry(ctx context.Context, ids []uint64, all bool) (int, error)
+	// Drop deletes rows that were set aside: those with the ids, or all. It returns their number.
+	Drop(ctx context.Context, ids []uint64, all bool) (int, error)
+	// String names the outbox in errors: "outbox shop.tocsin_outbox on db1:3306".
+	String() string
+	// Close closes the connections.
+	Close() error
+}
+
+// Session is one connection to an outbox, for one goroutine. The lock of Lead ends with it.
+type Session struct {
+	Identity string // of the outbox
+	Conn
+}
+
+// Conn sends the statements of a session.
+type Conn interface {
+	// Lead waits for up to a while, whole seconds, to become the one relay that is active. The lock is the server's own: it
+	// is free as soon as the server has ended the session of the relay that had it.
+	Lead(ctx context.Context, wait time.Duration) (bool, error)
+	// Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot. It looks at most at
+	// limit rows, and leaves those to skip out; nil: none.
+	Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error)
+	// Delete deletes rows that were moved. Rows that got their ids later stay.
+	Delete(ctx context.Context, keys []outboxrow.Key) error
+	// SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
+	SetAside(ctx context.Context, key outboxrow.Key, reason string) error
+	// Present returns which of the rows are in the outbox.
+	Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error)
+	// Writers returns the open transactions that may have written into the outbox, for Settled.
+	Writers(ctx context.Context) (Writers, error)
+	// Settled returns those of the ranges in which no row is, neither committed nor of an open transaction. since are the
+	// writers after a row with an id above the ranges was read.
+	Settled(ctx context.Context, in []Range, since Writers) ([]Range, error)
+	// Close ends the connection, and so gives the lock up.
+	Close()
+}
+
+// Writers are transactions. It is empty where the locks on rows tell which ids belong to open transactions, as those of
+// MySQL do.
+type Writers []string
