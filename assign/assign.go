@@ -132,20 +132,20 @@ func (a *Assign) Run(ctx context.Context) error {
 				return err
 			}
 			a.metrics.leasesLost.Inc()
-			a.limit.Of(a.cfg.Logger.Warn(), "lost").Err(err).Str("node", s.id).Msg("lost the lease, registering anew")
+			a.limit.Of(a.cfg.Logger, "lost").Warn("lost the lease, registering anew", "error", err, "node", s.id)
 		case ctx.Err() != nil:
 			return a.dropLoose(ctx)
 		case !member && errors.Is(err, ErrForeign):
 			return err
 		case errors.Is(err, ErrForeign):
-			a.foreignLine(err).Msg("the databases of this node are not those that etcd knows the cluster by: going on without etcd")
+			a.tellForeign(err, "going on without etcd")
 			sleep(ctx, a.cfg.TTL/10)
 		case errors.Is(err, errEpoch) && early < epochTries: // normal when the nodes of a new group start together
 			early++
-			a.cfg.Logger.Debug().Err(err).Str("node", a.ID()).Msg("could not register yet, trying again")
+			a.cfg.Logger.Debug("could not register yet, trying again", "error", err, "node", a.ID())
 			sleep(ctx, a.cfg.TTL/50)
 		default:
-			a.limit.Of(a.cfg.Logger.Warn(), "register").Err(err).Str("node", a.ID()).Msg("could not register, trying again")
+			a.limit.Of(a.cfg.Logger, "register").Warn("could not register, trying again", "error", err, "node", a.ID())
 			sleep(ctx, a.cfg.TTL/10)
 		}
 		outage = outage || !errors.Is(err, errTaken) && !errors.Is(err, errEpoch)
@@ -185,7 +185,7 @@ func (a *Assign) open(ctx context.Context, outage bool) (*session, error) {
 		s.revoke(ctx)
 		return nil, err
 	}
-	a.cfg.Logger.Info().Str("node", s.id).Str("group", a.cfg.Group).Str("lease", leaseText(l.id)).Msg("registered")
+	a.cfg.Logger.Info("registered", "node", s.id, "group", a.cfg.Group, "lease", leaseText(l.id))
 	return s, nil
 }
 

@@ -3,13 +3,14 @@ package assign
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/name"
 )
 
@@ -28,22 +29,22 @@ const maxNode = 64 - 1 - incarnationLen
 
 // Config says whose tables to divide, and as whom.
 type Config struct {
-	Client       *clientv3.Client // the caller's, who closes it after Run; see Dial
-	Cluster      string           // first part of every key; at most 64 letters, digits, ".", "_", "-"
-	Group        string           // the nodes that share the tables; form as Cluster
-	Node         string           // name of this node without incarnation, a host name, say; form as Cluster, at most 55 bytes
-	Tables       int              // tables of the layout, at least 1
-	ServerOf     func(int) int    // number of the server that holds a table: the hand-over of one waits for no other; nil: all are on one
-	Block        int              // consecutive tables that a node reaches or misses together, those of a database; 0: Miss has no effect
-	Weight       int              // share of the tables relative to other nodes, at most MaxWeight; 0: 1
-	Info         NodeInfo         // published in the node's key
-	Identity     func() Identity  // of the databases, as known now; called often, at any time; nil: they have none
-	TTL          time.Duration    // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
-	LeaveTimeout time.Duration    // how long a leaving node tries to drop tables that are stuck; 0: DefaultLeaveTimeout
-	ReplanDelay  time.Duration    // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
-	StandIn      func([]Duty)     // called by Run's goroutine when the node's duties for other owners change; must return soon; nil: the node stands in for nobody
-	OwnerRows    OwnerRows        // of the group, in MySQL; nil: the group has no epochs, so a wiped or restored etcd goes unnoticed
-	Logger       zerolog.Logger
+	Client       *clientv3.Client      // the caller's, who closes it after Run; see Dial
+	Cluster      string                // first part of every key; at most 64 letters, digits, ".", "_", "-"
+	Group        string                // the nodes that share the tables; form as Cluster
+	Node         string                // name of this node without incarnation, a host name, say; form as Cluster, at most 55 bytes
+	Tables       int                   // tables of the layout, at least 1
+	ServerOf     func(int) int         // number of the server that holds a table: the hand-over of one waits for no other; nil: all are on one
+	Block        int                   // consecutive tables that a node reaches or misses together, those of a database; 0: Miss has no effect
+	Weight       int                   // share of the tables relative to other nodes, at most MaxWeight; 0: 1
+	Info         NodeInfo              // published in the node's key
+	Identity     func() Identity       // of the databases, as known now; called often, at any time; nil: they have none
+	TTL          time.Duration         // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
+	LeaveTimeout time.Duration         // how long a leaving node tries to drop tables that are stuck; 0: DefaultLeaveTimeout
+	ReplanDelay  time.Duration         // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
+	StandIn      func([]Duty)          // called by Run's goroutine when the node's duties for other owners change; must return soon; nil: the node stands in for nobody
+	OwnerRows    OwnerRows             // of the group, in MySQL; nil: the group has no epochs, so a wiped or restored etcd goes unnoticed
+	Logger       *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer   prometheus.Registerer // nil: metrics are counted but not published
 }
 
@@ -77,6 +78,7 @@ func (c Config) Validate() error {
 
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
+	c.Logger = loglimit.Or(c.Logger)
 	if c.Weight == 0 {
 		c.Weight = 1
 	}

@@ -115,8 +115,8 @@ func (s *session) noteDrain(v view) {
 	}
 	s.draining = draining
 	if draining {
-		s.log.Info().Msg("told to drain: giving up all tables and taking none")
+		s.log.Info("told to drain: giving up all tables and taking none")
 	} else {
-		s.log.Info().Msg("drain ended: taking tables again")
+		s.log.Info("drain ended: taking tables again")
 	}
 }

@@ -191,8 +191,8 @@ func (a *Assign) epochOps(ctx context.Context, e newEpoch) ([]clientv3.Op, error
 // noteEpoch logs that this node has begun an epoch.
 func (a *Assign) noteEpoch(e newEpoch) {
 	if e.epoch > 0 && e.settle {
-		a.cfg.Logger.Warn().Str("group", a.cfg.Group).Int64("epoch", e.epoch).Stringer("nothing_is_taken_for", a.cfg.TTL).
-			Msg("etcd does not know the owner rows of this group: it was wiped or restored, or no node kept epochs before; a new epoch begins")
+		a.cfg.Logger.Warn("etcd does not know the owner rows of this group: it was wiped or restored, or no node kept epochs before; a new epoch begins",
+			"group", a.cfg.Group, "epoch", e.epoch, "nothing_is_taken_for", a.cfg.TTL.String())
 	}
 }
 

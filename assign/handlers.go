@@ -53,9 +53,9 @@ func (s *session) compareHandlers(v view) {
 	}
 	s.differs = now
 	if now == ";" {
-		s.log.Info().Msg("all nodes of the group have the same handlers")
+		s.log.Info("all nodes of the group have the same handlers")
 		return
 	}
-	s.log.Warn().Strs("missing_here", lacks).Strs("missing_elsewhere", extra).
-		Msg("handlers differ from those of the group's other nodes: nodes that have a handler deliver its tasks for nodes that lack it")
+	s.log.Warn("handlers differ from those of the group's other nodes: nodes that have a handler deliver its tasks for nodes that lack it",
+		"missing_here", lacks, "missing_elsewhere", extra)
 }

@@ -114,7 +114,7 @@ func (s *session) hear(ctx context.Context) (stuck, failed error) {
 		failed = errors.Join(failed, s.free(ctx, s.condemned(a.tables)))
 	}
 	if stuck != nil {
-		s.limit.Of(s.log.Warn(), "stuck").Err(stuck).Msg("could not give up some tables, trying again")
+		s.limit.Of(s.log, "stuck").Warn("could not give up some tables, trying again", "error", stuck)
 	}
 	return stuck, failed
 }
@@ -148,7 +148,8 @@ func (s *session) took(ctx context.Context, a answered) error {
 
 // refuse gives back a server's tables that the holder could not take, and schedules another try.
 func (s *session) refuse(ctx context.Context, server int, failed map[int]int64, reason error) error {
-	s.limit.Of(s.log.Warn(), fmt.Sprint("take ", server)).Err(reason).Int("tables", len(failed)).Msg("could not start on tables, giving them back for now")
+	s.limit.Of(s.log, fmt.Sprint("take ", server)).Warn("could not start on tables, giving them back for now",
+		"error", reason, "tables", len(failed))
 	s.metrics.takeFailures.Add(float64(len(failed)))
 	now := time.Now()
 	for table := range failed {
@@ -168,7 +169,8 @@ func (s *session) dropped(tables map[int]int64, err error) error {
 	stuck := refusedBy(err, tables)
 	maps.DeleteFunc(stuck, func(table int, _ int64) bool { return s.apart.missed(s.id, table) })
 	if len(stuck) == 0 && err != nil {
-		s.limit.Of(s.log.Warn(), "apart").Err(err).Msg("giving up tables that other nodes reach: what is not settled here is delivered again there")
+		s.limit.Of(s.log, "apart").Warn("giving up tables that other nodes reach: what is not settled here is delivered again there",
+			"error", err)
 		err = nil
 	}
 	again := time.Now().Add(s.cfg.TTL / 10)

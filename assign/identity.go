@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin"
@@ -180,9 +179,8 @@ func (s *session) compareIdentities(v view) {
 	ids := v.foreigners(s.record.Identity)
 	s.foreign.Store(int64(len(ids)))
 	for _, id := range ids {
-		s.limit.Of(s.log.Error(), "foreign "+nameOf(id)).Str("foreign_node", id).Stringer("foreign_databases", v.nodes[id].record.Identity).
-			Stringer("own_databases", s.record.Identity).
-			Msg("a node of another cluster with the same id shares the tables: stop it, and give one of the two clusters another id")
+		s.limit.Of(s.log, "foreign "+nameOf(id)).Error("a node of another cluster with the same id shares the tables: stop it, and give one of the two clusters another id",
+			"foreign_node", id, "foreign_databases", v.nodes[id].record.Identity.String(), "own_databases", s.record.Identity.String())
 	}
 }
 
@@ -197,7 +195,7 @@ func (s *session) tellIdentity(ctx context.Context) error {
 	record.Identity = now
 	err := s.writer.identify(ctx, record)
 	if errors.Is(err, ErrForeign) {
-		s.foreignLine(err).Msg("the databases of this node are not those that etcd knows the cluster by: going on with the tables that it has")
+		s.tellForeign(err, "going on with the tables that it has")
 		return s.put(ctx, record)
 	}
 	if err == nil {
@@ -206,7 +204,8 @@ func (s *session) tellIdentity(ctx context.Context) error {
 	return err
 }
 
-// foreignLine begins the log line, at most one a minute, of a running node that would be refused if it registered now.
-func (a *Assign) foreignLine(refusal error) *zerolog.Event {
-	return a.limit.Of(a.cfg.Logger.Error(), "foreign").Err(refusal).Str("node", a.ID())
+// tellForeign logs, at most once a minute, that a running node would be refused if it registered now, and what follows.
+func (a *Assign) tellForeign(refusal error, follows string) {
+	a.limit.Of(a.cfg.Logger, "foreign").Error("the databases of this node are not those that etcd knows the cluster by: "+follows,
+		"error", refusal, "node", a.ID())
 }

@@ -48,9 +48,9 @@ func (s *session) tell(ctx context.Context) error {
 		return err
 	}
 	if len(missing) == 0 {
-		s.log.Info().Msg("other nodes are told that this node can use all databases again")
+		s.log.Info("other nodes are told that this node can use all databases again")
 	} else {
-		s.log.Warn().Ints("databases", missing).Msg("other nodes are told which databases this node can't use")
+		s.log.Warn("other nodes are told which databases this node can't use", "databases", missing)
 	}
 	return nil
 }

@@ -51,6 +51,6 @@ func (s *session) tellMoves() {
 		return
 	}
 	s.metrics.rebalances.Inc()
-	s.log.Info().Int("took", s.moves.took).Int("gave_up", s.moves.gaveUp).Int("tables", len(s.held)).Msg("tables have moved")
+	s.log.Info("tables have moved", "took", s.moves.took, "gave_up", s.moves.gaveUp, "tables", len(s.held))
 	s.moves = moves{told: time.Now()}
 }

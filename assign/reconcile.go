@@ -34,7 +34,7 @@ func (s *session) reconcile(ctx, life context.Context) error {
 			if errors.Is(err, errLost) {
 				return err
 			}
-			s.limit.Of(s.log.Warn(), "follow").Err(err).Msg("could not follow the plan, trying again")
+			s.limit.Of(s.log, "follow").Warn("could not follow the plan, trying again", "error", err)
 			s.wake(time.Now().Add(s.cfg.TTL / 10))
 		}
 		s.endClaiming()
@@ -120,7 +120,7 @@ func (s *session) dropLost(v view) {
 	for _, table := range lost {
 		s.lost[table] = true
 	}
-	s.limit.Of(s.log.Warn(), "keys gone").Int("tables", len(lost)).Msg("keys of own tables are gone, dropping the tables")
+	s.limit.Of(s.log, "keys gone").Warn("keys of own tables are gone, dropping the tables", "tables", len(lost))
 	s.letGo(lost)
 }
 
@@ -164,7 +164,7 @@ func (s *session) restore(ctx context.Context, v view) error {
 	if s.isMine(key.lease) {
 		return nil
 	}
-	s.limit.Of(s.log.Warn(), "key gone").Msg("the node's key is gone, writing it again")
+	s.limit.Of(s.log, "key gone").Warn("the node's key is gone, writing it again")
 	return s.writer.restore(ctx, s.record, key.mod)
 }
 
@@ -189,7 +189,7 @@ func (s *session) sweepOrphans(ctx context.Context, found map[string]int64) erro
 	if len(due) == 0 {
 		return nil
 	}
-	s.limit.Of(s.log.Warn(), "orphans").Int("keys", len(due)).Msg("removing keys that no node stands behind")
+	s.limit.Of(s.log, "orphans").Warn("removing keys that no node stands behind", "keys", len(due))
 	return s.writer.sweep(ctx, due)
 }
 
@@ -207,7 +207,7 @@ func (s *session) paused(v view) bool {
 		}
 	}
 	if len(vanished) > 0 {
-		s.log.Info().Strs("vanished", vanished).Msg("nodes have vanished")
+		s.log.Info("nodes have vanished", "vanished", vanished)
 		s.pause.extend(s.cfg.ReplanDelay)
 	}
 	s.live = live

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -20,7 +20,7 @@ const dropTimeout = 5 * time.Second
 // to the goroutine that calls run.
 type session struct {
 	*Assign
-	log    zerolog.Logger
+	log    *slog.Logger
 	id     string
 	lease  *lease
 	began  time.Time // this incarnation
@@ -54,7 +54,7 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 	id, keys := a.ID(), spaceOf(a.cfg.Cluster, a.cfg.Group)
 	s := &session{
 		Assign:  a,
-		log:     a.cfg.Logger.With().Str("node", id).Str("group", a.cfg.Group).Logger(),
+		log:     a.cfg.Logger.With("node", id, "group", a.cfg.Group),
 		id:      id,
 		lease:   l,
 		began:   time.Now(),
@@ -144,7 +144,7 @@ func (s *session) run(ctx context.Context) error {
 		return s.abandon(ctx, lost)
 	}
 	s.revoke(ctx)
-	s.log.Info().Msg("left the group")
+	s.log.Info("left the group")
 	return nil
 }
 
@@ -152,11 +152,11 @@ func (s *session) run(ctx context.Context) error {
 func (s *session) loosen(ctx context.Context) {
 	now := time.Now()
 	s.claiming.CompareAndSwap(nil, &now)
-	s.limit.Of(s.log.Warn(), "claim mode").Msg("the lease can't be proven: going on in claim mode")
+	s.limit.Of(s.log, "claim mode").Warn("the lease can't be proven: going on in claim mode")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.TTL/2)
 	defer cancel()
 	if err := s.holder.Loosen(ctx, s.id); err != nil {
-		s.limit.Of(s.log.Warn(), "loosen").Err(err).Msg("some of what is in delivery is not claimed and may be delivered again")
+		s.limit.Of(s.log, "loosen").Warn("some of what is in delivery is not claimed and may be delivered again", "error", err)
 	}
 }
 
@@ -168,8 +168,8 @@ func (s *session) endClaiming() {
 		return
 	}
 	s.claiming.Store(nil)
-	s.limit.Of(s.log.Info(), "claim mode ended").Stringer("lasted", time.Since(*since).Round(time.Millisecond)).
-		Msg("claim mode has ended: the lease is proven")
+	s.limit.Of(s.log, "claim mode ended").Info("claim mode has ended: the lease is proven",
+		"lasted", time.Since(*since).Round(time.Millisecond).String())
 }
 
 // kept gives all tables that the holder has, loose ones included.
@@ -188,7 +188,7 @@ func (s *session) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.limit.Of(s.log.Warn(), "read").Err(err).Msg("reading all keys anew")
+		s.limit.Of(s.log, "read").Warn("reading all keys anew", "error", err)
 		sleep(ctx, s.cfg.TTL/20)
 	}
 }
@@ -207,7 +207,7 @@ func (s *session) leave(life context.Context) error {
 		stuck, failed := s.hear(frees)
 		failed = errors.Join(failed, s.giveBack(frees, s.portion(s.held)))
 		if failed != nil && frees.Err() == nil {
-			s.log.Warn().Err(failed).Msg("the keys of tables that were given up stay until the lease ends")
+			s.log.Warn("the keys of tables that were given up stay until the lease ends", "error", failed)
 			keep() // no part is to wait for etcd any more
 		}
 		s.letGo(sortedKeys(s.loose))
@@ -227,7 +227,7 @@ func (s *session) announce(life context.Context) {
 	ctx, cancel := context.WithTimeout(life, s.cfg.TTL/5)
 	defer cancel()
 	if err := s.writer.announce(ctx, s.record); err != nil {
-		s.log.Warn().Err(err).Msg("leaving unannounced")
+		s.log.Warn("leaving unannounced", "error", err)
 	}
 }
 
@@ -270,7 +270,7 @@ func (s *session) abandon(ctx context.Context, reason error) error {
 		case stopping:
 			return fmt.Errorf("leave the group %s: %w", s.cfg.Group, err)
 		}
-		s.limit.Of(s.log.Warn(), "abandon").Err(err).Msg("could not drop the tables, trying again")
+		s.limit.Of(s.log, "abandon").Warn("could not drop the tables, trying again", "error", err)
 		sleep(ctx, s.cfg.TTL/10)
 	}
 }
@@ -280,7 +280,7 @@ func (s *session) revoke(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.TTL/5)
 	defer cancel()
 	if err := s.lease.revoke(ctx); err != nil {
-		s.log.Warn().Err(err).Msg("the keys stay until the lease runs out")
+		s.log.Warn("the keys stay until the lease runs out", "error", err)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -193,7 +192,7 @@ func TestNodesWithOtherHandlersAreNamed(t *testing.T) {
 	handlers := func(types ...string) func(*Config) {
 		return func(c *Config) { c.Tables, c.Info.Types = 36, types }
 	}
-	d := c.join(handlers("a", "b"), func(c *Config) { c.Logger = zerolog.New(&log) })
+	d := c.join(handlers("a", "b"), func(c *Config) { c.Logger = devtest.NewLogger(&log) })
 	c.awaitCounts(map[*desk]int{d: 36})
 	next, silent := c.join(handlers("b", "c", "d")), c.join(handlers())
 	c.awaitCounts(map[*desk]int{d: 12, next: 12, silent: 12})

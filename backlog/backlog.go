@@ -3,11 +3,11 @@ package backlog
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -51,7 +51,7 @@ type Config struct {
 	OverdueEvery time.Duration // between the beginnings of two walks for overdue tasks; 0: 1m
 	CountEvery   time.Duration // between those of two walks that count; 0: 10m
 
-	Logger     zerolog.Logger
+	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported, and Run measures nothing
 }
 
@@ -67,6 +67,7 @@ type Backlog struct {
 
 // New makes a Backlog that knows nothing before Run.
 func New(cfg Config) *Backlog {
+	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.OverdueEvery <= 0 {
 		cfg.OverdueEvery = DefaultOverdueEvery
 	}
@@ -109,8 +110,8 @@ func (b *Backlog) repeat(ctx context.Context, server int, every time.Duration, w
 		}
 		began := time.Now()
 		if err := walk(ctx, server, spread); err != nil && ctx.Err() == nil && !errors.Is(err, errNotLeading) {
-			b.limit.Of(b.cfg.Logger.Warn(), b.cfg.Servers[server]).Err(err).Str("server", b.cfg.Servers[server]).
-				Msg("backlog can't be measured: its metrics keep their last values")
+			b.limit.Of(b.cfg.Logger, b.cfg.Servers[server]).Warn("backlog can't be measured: its metrics keep their last values",
+				"error", err, "server", b.cfg.Servers[server])
 		}
 		spread = pace{over: every / 2} // the rest is for walks that take longer
 		b.restUntil(ctx, began.Add(every))

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
@@ -36,7 +35,7 @@ type Options struct {
 
 	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks
 	Profile  io.Writer                           // takes a CPU profile of this process while Tocsin is measured; nil: none
-	Logger   zerolog.Logger                      // of the nodes
+	Logger   *slog.Logger                        // of the nodes; nil: warnings and errors go to slog.Default()
 }
 
 // withDefaults fills in what is zero.

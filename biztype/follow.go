@@ -131,7 +131,7 @@ func (f *follower) poll(ctx context.Context, d database) error {
 func (f *follower) publish() {
 	policies, err := decodeAll(f.latest)
 	if err != nil {
-		f.cfg.Logger.Error().Err(err).Msg("a stored policy cannot be read; its biz type is left out")
+		f.cfg.Logger.Error("a stored policy cannot be read; its biz type is left out", "error", err)
 	}
 	f.published = true
 	revision := uint64(0)
@@ -139,18 +139,18 @@ func (f *follower) publish() {
 		revision = max(revision, r.Revision)
 	}
 	f.metrics.publish(revision)
-	f.cfg.Logger.Info().Uint64("revision", revision).Int("biz_types", len(policies)).Msg("biz types read")
+	f.cfg.Logger.Info("biz types read", "revision", revision, "biz_types", len(policies))
 	f.cfg.Changed(slices.Clip(policies))
 }
 
 func (f *follower) unreachable(err error) {
-	f.limit.Of(f.cfg.Logger.Warn(), "blind").Err(err).Msg("no server tells the biz types; going on with those last read")
+	f.limit.Of(f.cfg.Logger, "blind").Warn("no server tells the biz types; going on with those last read", "error", err)
 	f.blind = true
 }
 
 func (f *follower) recovered() {
 	if f.blind {
-		f.limit.Of(f.cfg.Logger.Info(), "sees").Msg("biz types can be read again")
+		f.limit.Of(f.cfg.Logger, "sees").Info("biz types can be read again")
 	}
 	f.blind = false
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 )
 
 // DefaultWatchInterval is the time between two polls.
@@ -20,7 +21,7 @@ type WatchConfig struct {
 	Cluster    tocsin.Config         // where the databases are
 	Interval   time.Duration         // between two polls; 0 means 1 s
 	Changed    func([]Policy)        // gets all policies, by number, at first and after each change; called by Run's goroutine
-	Logger     zerolog.Logger        // the zero value is silent
+	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 }
 
@@ -35,6 +36,7 @@ type Watcher struct {
 
 // NewWatcher checks the config. It connects to nothing.
 func NewWatcher(cfg WatchConfig) (*Watcher, error) {
+	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.Interval == 0 {
 		cfg.Interval = DefaultWatchInterval
 	}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
@@ -198,8 +198,10 @@ func (c *check) cron(path, expression string) {
 	c.refuse(err != nil, path, "%w", err)
 }
 
+// logLevels are the levels of the command's log.
+var logLevels = []string{"trace", "debug", "info", "warn", "error"}
+
 func (c *check) log(l Log) {
-	level, err := zerolog.ParseLevel(l.Level)
-	c.refuse(err != nil || level < zerolog.TraceLevel || level > zerolog.ErrorLevel, "$.log.level", "log.level %q: use trace, debug, info, warn or error", l.Level)
+	c.refuse(!slices.Contains(logLevels, strings.ToLower(l.Level)), "$.log.level", "log.level %q: use trace, debug, info, warn or error", l.Level)
 	c.refuse(l.Format != "" && l.Format != "text" && l.Format != "json", "$.log.format", "log.format %q: use text or json", l.Format)
 }

@@ -59,8 +59,8 @@ func (s *server) setAside(results []result, err error) {
 func (s *server) tellAside(results []result, err error) {
 	signal(s.flush)
 	s.d.metrics.aside.Add(float64(len(results)))
-	s.warn("aside", err).Str("job_id", results[0].row.JobID.String()).Int("rows", len(results)).
-		Msg("outcome could not be settled; it is set aside and tried again")
+	s.warn("aside", "outcome could not be settled; it is set aside and tried again", err,
+		"job_id", results[0].row.JobID.String(), "rows", len(results))
 }
 
 // schedule sets the time of the next try. Once Run is ending, locked parts are

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/alarm"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -139,7 +140,7 @@ type Config struct {
 	ClaimEach    bool                                // the same for a node of a group in which nobody owns tables: see Guest
 	Settled      func(Settlement)                    // called when an outcome is stored, concurrently, must be quick; nil: not called
 	Observe      func(Delivery)                      // called after each attempt, concurrently, must be quick; nil: not called
-	Logger       zerolog.Logger                      // zero: silent
+	Logger       *slog.Logger                        // nil: warnings and errors go to slog.Default()
 	Registerer   prometheus.Registerer               // nil: unregistered
 }
 
@@ -161,6 +162,7 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
+	c.Logger = loglimit.Or(c.Logger)
 	if c.QueueCap == 0 {
 		c.QueueCap = DefaultQueueCap
 	}

@@ -103,8 +103,8 @@ func (s *server) giveBack(t *task) {
 func (k *kind) call(ctx context.Context, sink Sink, infos []tocsin.Info) (errs []error) {
 	defer func() {
 		if p := recover(); p != nil {
-			k.limit.Of(k.d.cfg.Logger.Error(), "panicked").Str("biz_type", infos[0].BizType).Str("job_id", infos[0].JobID.String()).
-				Interface("panic", p).Bytes("stack", debug.Stack()).Msg("handler panicked")
+			k.limit.Of(k.d.cfg.Logger, "panicked").Error("handler panicked",
+				"biz_type", infos[0].BizType, "job_id", infos[0].JobID.String(), "panic", p, "stack", string(debug.Stack()))
 			errs = same(panicked{p}, len(infos))
 		}
 	}()

@@ -156,8 +156,7 @@ func (d *Dispatcher) awaitWorkers(end time.Time) {
 		k.expireAll()
 	}
 	if !d.workers.endBy(time.Now().Add(time.Second)) {
-		d.cfg.Logger.Warn().Int("deliveries", d.workers.count()).
-			Msg("targets that ignore their context are left behind")
+		d.cfg.Logger.Warn("targets that ignore their context are left behind", "deliveries", d.workers.count())
 	}
 }
 

@@ -32,8 +32,8 @@ func (s *server) claimRows(ctx context.Context, within func() (context.Context, 
 		return rows, errors.Join(err, unread)
 	}
 	s.d.metrics.readBack.Add(float64(len(back)))
-	s.d.cfg.Logger.Warn().Err(err).Int("server", s.index).Int("rows", len(doubt.IDs)).Int("claimed", len(back)).
-		Msg("a claim got no answer; it was read back")
+	s.d.cfg.Logger.Warn("a claim got no answer; it was read back",
+		"error", err, "server", s.index, "rows", len(doubt.IDs), "claimed", len(back))
 	if rows = append(rows, back...); len(rows) == len(c.Rows) {
 		return rows, nil
 	}

@@ -201,8 +201,7 @@ func (s *server) leaveRoom(entries []duequeue.Entry) {
 // hold puts entries back that could not be loaded or claimed, for a second.
 func (s *server) hold(batch []duequeue.Entry, err error) {
 	if mysql.ClassOf(err) != mysql.Canceled {
-		s.warn("hold", err).Int("rows", len(batch)).
-			Msg("rows could not be loaded; trying again in a second")
+		s.warn("hold", "rows could not be loaded; trying again in a second", err, "rows", len(batch))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

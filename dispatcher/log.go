@@ -1,9 +1,9 @@
 package dispatcher
 
 import (
+	"context"
+	"log/slog"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -12,16 +12,16 @@ import (
 // A fault of a server or a target hits row after row. Its log lines are limited, per server and per biz type: the first
 // at once, then one a minute with the number of lines left out.
 
-// warn begins a line about a failure on the server; nil if the line is left out.
-func (s *server) warn(what string, err error) *zerolog.Event {
-	return s.limit.Of(s.d.cfg.Logger.Warn(), what).Err(err).Int("server", s.index)
+// warn logs a failure on the server, at most once a minute for each cause.
+func (s *server) warn(what, message string, err error, args ...any) {
+	s.limit.Of(s.d.cfg.Logger, what).Warn(message, append([]any{"error", err, "server", s.index}, args...)...)
 }
 
 // unreached logs that a statement is retried because the server does not answer. It ignores nil and the end of a
 // context.
 func (s *server) unreached(statement string, err error) {
 	if class := mysql.ClassOf(err); class != mysql.OK && class != mysql.Canceled {
-		s.warn("away", err).Str("statement", statement).Msg("server does not answer: its outcomes and due rows wait")
+		s.warn("away", "server does not answer: its outcomes and due rows wait", err, "statement", statement)
 	}
 }
 
@@ -29,23 +29,23 @@ func (s *server) unreached(statement string, err error) {
 // the target or the time-out ended them), and other failures of the target.
 func (k *kind) tell(results []result, took time.Duration, timedOut bool) {
 	for _, r := range results {
-		level, what, message := zerolog.WarnLevel, "failed", "delivery failed"
+		level, what, message := slog.LevelWarn, "failed", "delivery failed"
 		switch {
 		case r.verb == tocsin.GiveUp:
-			level, what, message = zerolog.ErrorLevel, "dead", "delivery failed for good: the task is dead"
+			level, what, message = slog.LevelError, "dead", "delivery failed for good: the task is dead"
 		case r.verb != tocsin.Retry:
 			continue
 		case timedOut:
 			what, message = "timed out", "delivery timed out"
 		}
-		log := k.limit.Of(k.d.cfg.Logger.WithLevel(level), what)
-		if log == nil {
+		log := k.limit.Of(k.d.cfg.Logger, what)
+		if !log.Enabled(context.Background(), level) {
 			continue
 		}
-		log.Str("biz_type", r.row.BizType).Str("job_id", r.row.JobID.String()).Uint64("biz_id", r.row.BizID).Int("attempt", r.row.Attempts+1)
+		args := []any{"biz_type", r.row.BizType, "job_id", r.row.JobID.String(), "biz_id", r.row.BizID, "attempt", r.row.Attempts + 1}
 		if r.verb == tocsin.Retry {
-			log.Time("next", time.UnixMilli(r.next).UTC())
+			args = append(args, "next", time.UnixMilli(r.next).UTC())
 		}
-		log.Str("error", r.reason).Stringer("took", took.Round(time.Millisecond)).Msg(message)
+		log.Log(context.Background(), level, message, append(args, "error", r.reason, "took", took.Round(time.Millisecond).String())...)
 	}
 }

@@ -106,8 +106,8 @@ func (s *server) tellBeside(tasks []*task) {
 	for _, t := range tasks {
 		s.d.metrics.overlapped.Inc()
 		s.d.metrics.second[secondOverlapped].Inc()
-		t.lane.kind.limit.Of(s.d.cfg.Logger.Warn(), "overlap").Str("biz_type", t.row.BizType).Str("job_id", t.row.JobID.String()).
-			Msg("a task is delivered again though an earlier delivery has not returned: its handler ignores the context")
+		t.lane.kind.limit.Of(s.d.cfg.Logger, "overlap").Warn("a task is delivered again though an earlier delivery has not returned: its handler ignores the context",
+			"biz_type", t.row.BizType, "job_id", t.row.JobID.String())
 	}
 }
 
@@ -119,9 +119,8 @@ func (k *kind) tellOverruns(now time.Time) {
 		return
 	}
 	r := k.rule.Load()
-	k.limit.Of(k.d.cfg.Logger.Warn(), "overrun").Str("biz_type", r.policy.Name).Int("deliveries", n).
-		Int("concurrency", r.policy.Concurrency).Stringer("longest", longest.Round(time.Millisecond)).
-		Msg("deliveries over their time-out have not returned: each holds a slot, and its task waits for one more time-out")
+	k.limit.Of(k.d.cfg.Logger, "overrun").Warn("deliveries over their time-out have not returned: each holds a slot, and its task waits for one more time-out",
+		"biz_type", r.policy.Name, "deliveries", n, "concurrency", r.policy.Concurrency, "longest", longest.Round(time.Millisecond).String())
 }
 
 // overruns counts the deliveries that are over their time-out, and returns by how

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -183,7 +183,7 @@ func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 	var log bytes.Buffer // written by the dispatcher's goroutines one after another
 	s := &stubborn{takes: 130 * time.Second, err: errors.New("no answer")}
 	_, sinks := one(overrunPolicy(), s.deliver)
-	adapt := func(c *Config) { c.Logger = zerolog.New(zerolog.SyncWriter(&log)) }
+	adapt := func(c *Config) { c.Logger = devtest.NewLogger(&log) }
 	inBubbleWith(t, sinks, adapt, func(r *rig) {
 		p := overrunPolicy()
 		p.Concurrency = 3

@@ -51,9 +51,9 @@ func (e *eye) addresses(found store.Survey) {
 	e.metrics.failovers.WithLabelValues(e.name).Add(float64(now.Failovers - was.Failovers))
 	switch {
 	case was.Address == "":
-		e.log.Info().Str("address", now.Address).Msg("this address of the server takes writes and is used")
+		e.log.Info("this address of the server takes writes and is used", "address", now.Address)
 	case now.Failovers != was.Failovers:
-		e.log.Warn().Str("from", was.Address).Str("to", now.Address).Msg("fail-over: another address of the server takes writes and is used now")
+		e.log.Warn("fail-over: another address of the server takes writes and is used now", "from", was.Address, "to", now.Address)
 	}
 	e.split(now)
 }
@@ -65,6 +65,6 @@ func (e *eye) split(now Server) {
 		return
 	}
 	other := now.Addresses[at]
-	e.limit.Of(e.log.Error(), "split "+e.name+other.Address+other.Why).Str("used", now.Address).Str("other", other.Address).Str("why", other.Why).
-		Msg("two addresses of one server take writes: make the other read-only")
+	e.limit.Of(e.log, "split "+e.name+other.Address+other.Why).Error("two addresses of one server take writes: make the other read-only",
+		"used", now.Address, "other", other.Address, "why", other.Why)
 }

@@ -3,8 +3,7 @@ package health
 import (
 	"context"
 	"fmt"
-
-	"github.com/rs/zerolog"
+	"log/slog"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
@@ -15,7 +14,7 @@ type eye struct {
 	*Health
 	server int
 	name   string
-	log    zerolog.Logger
+	log    *slog.Logger
 	failed int        // failed looks in a row
 	seen   bool       // it has answered before
 	term   *int64     // moves to another address in this process before the node started; nil: not known yet
@@ -24,7 +23,7 @@ type eye struct {
 }
 
 func newEye(h *Health, server int) *eye {
-	e := &eye{Health: h, server: server, name: h.names[server], log: h.cfg.Logger.With().Str("server", h.names[server]).Logger()}
+	e := &eye{Health: h, server: server, name: h.names[server], log: h.cfg.Logger.With("server", h.names[server])}
 	state := h.State()
 	for _, n := range h.cfg.Servers.DatabasesOf(server) {
 		e.known = append(e.known, state[n])
@@ -52,7 +51,7 @@ func (e *eye) lost(err error) {
 	e.failed++
 	e.metrics.up.WithLabelValues(e.name).Set(0)
 	why := unreachable(e.name, err)
-	e.limit.Of(e.log.Warn(), "lost "+e.name).Err(err).Msg("server does not answer")
+	e.limit.Of(e.log, "lost "+e.name).Warn("server does not answer", "error", err)
 	if e.seen && e.failed < lostAfter {
 		return
 	}
@@ -70,7 +69,7 @@ func unreachable(server string, err error) string {
 // answered handles what the server said.
 func (e *eye) answered(found store.Survey) {
 	if e.failed > 0 {
-		e.limit.Of(e.log.Info(), "answers "+e.name).Msg("server answers again")
+		e.limit.Of(e.log, "answers "+e.name).Info("server answers again")
 	}
 	e.failed, e.seen = 0, true
 	e.metrics.up.WithLabelValues(e.name).Set(1)
@@ -99,9 +98,9 @@ func (e *eye) clock(o store.Offset) {
 	far := o.Ahead.Abs()-o.RoundTrip > offsetLimit
 	switch {
 	case far && !e.far:
-		e.log.Warn().Dur("offset", o.Ahead).Msg("server's clock is far from this machine's: tasks are due by the server's")
+		e.log.Warn("server's clock is far from this machine's: tasks are due by the server's", "offset", o.Ahead)
 	case !far && e.far:
-		e.log.Info().Dur("offset", o.Ahead).Msg("server's clock is near this machine's again")
+		e.log.Info("server's clock is near this machine's again", "offset", o.Ahead)
 	}
 	e.far = far
 }
@@ -124,18 +123,17 @@ func (e *eye) tell(judge func(*Database)) {
 	}
 	e.known = now
 	e.publish(now)
-	e.say(e.log.Error(), wrong, "databases can't be used: their tables wait, or go to nodes that can use them")
-	e.say(e.log.Warn(), flawed, "databases are used, but something is wrong with them")
-	e.say(e.log.Info(), back, "databases can be used again")
+	e.say(slog.LevelError, wrong, "databases can't be used: their tables wait, or go to nodes that can use them")
+	e.say(slog.LevelWarn, flawed, "databases are used, but something is wrong with them")
+	e.say(slog.LevelInfo, back, "databases can be used again")
 }
 
 // say writes one line about some databases, at once and then once a minute. A new
 // reason is logged at once: an operator who has mended the first one waits for a
 // line. There are few different reasons, except for a server that does not answer:
 // its reason contains the error, so it does not count as new.
-func (e *eye) say(event *zerolog.Event, some []Database, message string) {
+func (e *eye) say(level slog.Level, some []Database, message string) {
 	if len(some) == 0 {
-		event.Discard()
 		return
 	}
 	names := make([]string, len(some))
@@ -146,9 +144,9 @@ func (e *eye) say(event *zerolog.Event, some []Database, message string) {
 	if some[0].Is != Unreachable {
 		cause += some[0].Why
 	}
-	event = e.limit.Of(event, cause).Strs("databases", names)
+	args := []any{"databases", names}
 	if some[0].Why != "" {
-		event = event.Str("why", some[0].Why)
+		args = append(args, "why", some[0].Why)
 	}
-	event.Msg(message)
+	e.limit.Of(e.log, cause).Log(context.Background(), level, message, args...)
 }

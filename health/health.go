@@ -2,12 +2,12 @@ package health
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
@@ -33,7 +33,7 @@ type Servers interface {
 type Config struct {
 	Servers    Servers
 	Changed    func(State)           // called with the whole state when something changes, never concurrently; must be quick; nil: not called
-	Logger     zerolog.Logger        // the zero value logs nothing
+	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
 }
 
@@ -52,6 +52,7 @@ type Health struct {
 
 // New makes a Health that considers every database usable until Run has looked.
 func New(cfg Config) *Health {
+	cfg.Logger = loglimit.Or(cfg.Logger)
 	h := &Health{cfg: cfg, names: cfg.Servers.Servers(), metrics: newMetrics(cfg.Registerer), servers: make(map[string]Server)}
 	layout := cfg.Servers.Layout()
 	h.state = make(State, layout.Databases)

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -86,7 +86,7 @@ func (w *watched) told() []State {
 func watch(t *testing.T, first store.Survey, err error) *watched {
 	w := &watched{fakeServers: &fakeServers{found: first, err: err}, metrics: prometheus.NewRegistry()}
 	w.Health = New(Config{
-		Servers: w.fakeServers, Logger: zerolog.New(w), Registerer: w.metrics,
+		Servers: w.fakeServers, Logger: devtest.NewLogger(w), Registerer: w.metrics,
 		Changed: func(s State) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

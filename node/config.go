@@ -5,17 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
@@ -52,7 +53,7 @@ type Config struct {
 
 	Version    string                                      // shown in `cluster nodes`
 	Listen     string                                      // address of the status page, shown in `cluster nodes`
-	Logger     zerolog.Logger                              // the zero value logs nothing
+	Logger     *slog.Logger                                // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer                       // nil: metrics are not exported
 	Getenv     func(string) string                         // where webhook secrets come from; nil: os.Getenv
 	OnOutcome  func(context.Context, tocsin.Info, Outcome) // called when a delivery has ended, before its outcome is stored; concurrently, must be quick; nil: not called
@@ -106,6 +107,7 @@ func (c Config) onHost(host string) Config {
 }
 
 func (c Config) withDefaults() Config {
+	c.Logger = loglimit.Or(c.Logger)
 	if c.Ownership == "" {
 		c.Ownership = ByEtcd
 	}

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -27,7 +26,7 @@ func TestAPayloadThatDoesNotDecodeWaitsForAProgramThatReadsIt(t *testing.T) {
 		return nil
 	})
 	logged, cfg := make(lines, 1000), p.config("orders")
-	cfg.Logger = zerolog.New(logged)
+	cfg.Logger = devtest.NewLogger(logged)
 	_, stop := run(t, cfg, &old)
 	info := await(t, p, id, "a failed attempt", func(i tocsin.Info) bool { return i.Attempts >= 2 })
 	if info.Status.Final() || !strings.Contains(info.LastError, "is not a node_test.order") {

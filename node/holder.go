@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/dispatcher"
@@ -58,7 +57,7 @@ type holder struct {
 	group      string
 	node       func() string // id of the present incarnation
 	databaseOf func(table int) int
-	log        zerolog.Logger
+	log        *slog.Logger
 	limit      loglimit.Limit
 	changed    chan struct{} // 1 slot: use was called
 
@@ -68,7 +67,7 @@ type holder struct {
 	unusable map[int]bool  // by database
 }
 
-func newHolder(group string, databaseOf func(table int) int, log zerolog.Logger) *holder {
+func newHolder(group string, databaseOf func(table int) int, log *slog.Logger) *holder {
 	return &holder{
 		group: group, databaseOf: databaseOf, log: log, changed: make(chan struct{}, 1),
 		held: make(map[int]int64), parked: make(map[int]bool), unusable: make(map[int]bool),
@@ -267,7 +266,8 @@ func (h *holder) resume(ctx context.Context) {
 		wg.Go(func() {
 			_, err := h.take(ctx, part)
 			if err != nil && ctx.Err() == nil {
-				h.limit.Of(h.log.Warn(), fmt.Sprint("resume ", server)).Err(err).Msg("tables can't be taken up again yet: their owner rows can't be written")
+				h.limit.Of(h.log, fmt.Sprint("resume ", server)).Warn("tables can't be taken up again yet: their owner rows can't be written",
+					"error", err)
 			}
 		})
 	}

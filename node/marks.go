@@ -3,10 +3,9 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
@@ -25,7 +24,7 @@ const (
 type marks struct {
 	store *store.Store
 	keep  func(ctx context.Context, identity string, known map[int]int64) (map[int]int64, error) // in etcd; nil: nowhere
-	log   zerolog.Logger
+	log   *slog.Logger
 	limit loglimit.Limit
 	kept  time.Time // last look at etcd
 
@@ -70,8 +69,8 @@ func (m *marks) each(ctx context.Context, do func(context.Context, int) error) {
 			timed, cancel := context.WithTimeout(ctx, beatTimeout)
 			defer cancel()
 			if err := do(timed, server); beatFault(err) && ctx.Err() == nil {
-				m.limit.Of(m.log.Warn(), fmt.Sprint("beat ", name)).Err(err).Str("server", name).
-					Msg("marks can't be raised: an older copy of these databases might not be recognised")
+				m.limit.Of(m.log, fmt.Sprint("beat ", name)).Warn("marks can't be raised: an older copy of these databases might not be recognised",
+					"error", err, "server", name)
 			}
 		})
 	}
@@ -98,7 +97,7 @@ func (m *marks) exchange(ctx context.Context, known map[int]int64) {
 		return
 	}
 	if err != nil {
-		m.limit.Of(m.log.Warn(), "keep").Err(err).Msg("the marks of the databases can't be kept in etcd")
+		m.limit.Of(m.log, "keep").Warn("the marks of the databases can't be kept in etcd", "error", err)
 		return
 	}
 	if len(known) > 0 {

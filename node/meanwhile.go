@@ -40,8 +40,8 @@ func (n *Node) awaitEtcd(ctx context.Context) error {
 	if !errors.Is(err, assign.ErrAway) {
 		return err
 	}
-	n.cfg.Logger.Warn().Err(err).Stringer("grace", n.cfg.SweepGrace).
-		Msg("etcd does not answer: working as a sweeper until it does, so tasks are late by the grace time")
+	n.cfg.Logger.Warn("etcd does not answer: working as a sweeper until it does, so tasks are late by the grace time",
+		"error", err, "grace", n.cfg.SweepGrace.String())
 	n.sweeps.Store(true)
 	defer n.sweeps.Store(false)
 	metrics := newScope(n.cfg.Registerer) // Run's own come when etcd answers
@@ -67,7 +67,7 @@ func (n *Node) awaitEtcd(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return failed
 	}
-	n.cfg.Logger.Info().Err(err).Msg("etcd answers again: no longer a sweeper")
+	n.cfg.Logger.Info("etcd answers again: no longer a sweeper", "error", err)
 	return errors.Join(err, failed)
 }
 

@@ -1,9 +1,8 @@
 package node
 
 import (
+	"log/slog"
 	"slices"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/biztype"
 )
@@ -11,15 +10,15 @@ import (
 // warnMisplaced logs the handlers that get no task: nobody has applied their biz
 // type, or its policy names another group. They are no error: a type may be
 // applied, or moved, while the node runs.
-func warnMisplaced(log zerolog.Logger, group string, handlers *Handlers, policies []biztype.Policy) {
+func warnMisplaced(log *slog.Logger, group string, handlers *Handlers, policies []biztype.Policy) {
 	for _, name := range handlers.names() {
 		i := slices.IndexFunc(policies, func(p biztype.Policy) bool { return p.Name == name })
 		switch {
 		case i < 0:
-			log.Warn().Str("biz_type", name).Msg("a handler has no biz type: apply it with tocsin biz apply")
+			log.Warn("a handler has no biz type: apply it with tocsin biz apply", "biz_type", name)
 		case policies[i].WithDefaults().Group != group:
-			log.Warn().Str("biz_type", name).Str("group", group).Str("group_of_type", policies[i].WithDefaults().Group).
-				Msg("a handler gets no task: its biz type belongs to another group; change the node's Group or the policy's")
+			log.Warn("a handler gets no task: its biz type belongs to another group; change the node's Group or the policy's",
+				"biz_type", name, "group", group, "group_of_type", policies[i].WithDefaults().Group)
 		}
 	}
 }

@@ -64,11 +64,11 @@ func (n *Node) Run(ctx context.Context) error {
 	defer p.close()
 	n.running.Store(p)
 	defer n.running.Store(nil)
-	n.cfg.Logger.Info().Str("version", n.cfg.Version).Str("group", n.cfg.Group).Str("ownership", n.cfg.Ownership).Strs("biz_types", p.roster.now().Types).
-		Str("listen", n.cfg.Listen).Msg("node runs")
+	n.cfg.Logger.Info("node runs",
+		"version", n.cfg.Version, "group", n.cfg.Group, "ownership", n.cfg.Ownership, "biz_types", p.roster.now().Types, "listen", n.cfg.Listen)
 	err = p.run(ctx)
 	left := p.dispatcher.Stats()
-	n.cfg.Logger.Info().Int("left_in_delivery", left.Open-left.Unsettled).Int("left_unsettled", left.Unsettled).Msg("node has ended")
+	n.cfg.Logger.Info("node has ended", "left_in_delivery", left.Open-left.Unsettled, "left_unsettled", left.Unsettled)
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -356,7 +355,7 @@ func TestAScanIntervalThatTheDoorbellDoesNotCoverIsWarnedOf(t *testing.T) {
 	p := newPlace(t, closePolicy())
 	logged := make(lines, 100)
 	cfg := p.config("orders")
-	cfg.Logger = zerolog.New(logged)
+	cfg.Logger = devtest.NewLogger(logged)
 	cfg.ScanInterval = 6 * time.Second // of a horizon of 10 s
 	run(t, cfg, &node.Handlers{})
 	warned := false

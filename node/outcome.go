@@ -31,8 +31,8 @@ func (c Config) observer(ctx context.Context) func(dispatcher.Delivery) {
 	return func(d dispatcher.Delivery) {
 		defer func() {
 			if p := recover(); p != nil {
-				limit.Of(c.Logger.Error(), "hook").Str("biz_type", d.Task.BizType).Interface("panic", p).Bytes("stack", debug.Stack()).
-					Msg("OnOutcome panicked: the outcome stands")
+				limit.Of(c.Logger, "hook").Error("OnOutcome panicked: the outcome stands",
+					"biz_type", d.Task.BizType, "panic", p, "stack", string(debug.Stack()))
 			}
 		}()
 		c.OnOutcome(ctx, d.Task, Outcome{Verb: d.Verb, Reason: d.Reason, Next: d.Next, Lateness: d.Lateness, Took: d.Took, TimedOut: d.TimedOut})

@@ -138,8 +138,8 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 func (p *parts) compareHorizon(ctx context.Context) {
 	horizon, err := p.store.Horizon(ctx)
 	if err == nil && horizon < 2*p.cfg.ScanInterval {
-		p.cfg.Logger.Warn().Stringer("doorbell_horizon", horizon).Stringer("scan_interval", p.cfg.ScanInterval).
-			Msg("the scan interval is more than half of the tables' doorbell horizon: tasks that are due between them may be late")
+		p.cfg.Logger.Warn("the scan interval is more than half of the tables' doorbell horizon: tasks that are due between them may be late",
+			"doorbell_horizon", horizon.String(), "scan_interval", p.cfg.ScanInterval.String())
 	}
 }
 
@@ -147,7 +147,7 @@ func (p *parts) compareHorizon(ctx context.Context) {
 // nodes of another cluster.
 func (p *parts) lookForIdentity() {
 	if p.store.Identity() == "" {
-		p.cfg.Logger.Warn().Msg("the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")
+		p.cfg.Logger.Warn("the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")
 	}
 }
 

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rs/zerolog"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 func TestAHandlerThatGetsNoTaskIsSaidSo(t *testing.T) {
@@ -25,7 +24,7 @@ func TestAHandlerThatGetsNoTaskIsSaidSo(t *testing.T) {
 			var log bytes.Buffer
 			var h Handlers
 			Handle(&h, tocsin.Define[string](c.handles), func(context.Context, *tocsin.Task[string]) error { return nil })
-			warnMisplaced(zerolog.New(&log), c.group, &h, applied)
+			warnMisplaced(devtest.NewLogger(&log), c.group, &h, applied)
 			if got := log.String(); !strings.Contains(got, c.says) || (got == "") != (c.says == "") {
 				t.Errorf("logged %q, want %q", got, c.says)
 			}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -42,7 +42,7 @@ type roster struct {
 	targets *targets
 	lanes   lanes
 	group   group
-	log     zerolog.Logger
+	log     *slog.Logger
 	limit   loglimit.Limit
 	lacking *prometheus.GaugeVec
 
@@ -52,7 +52,7 @@ type roster struct {
 	told     assign.Told
 }
 
-func newRoster(t *targets, g group, log zerolog.Logger, r prometheus.Registerer) *roster {
+func newRoster(t *targets, g group, log *slog.Logger, r prometheus.Registerer) *roster {
 	return &roster{
 		targets: t, group: g, log: log,
 		lacking: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
@@ -115,16 +115,16 @@ func (r *roster) say() {
 		switch delivered, known := r.group.Elsewhere(name); {
 		case !known: // the group's keys have not been read yet
 		case delivered:
-			r.limit.Of(r.log.Warn(), "lacks "+name).Str("biz_type", name).Str("why", why).
-				Msg("biz type can't be delivered here: other nodes of the group stand in")
+			r.limit.Of(r.log, "lacks "+name).Warn("biz type can't be delivered here: other nodes of the group stand in",
+				"biz_type", name, "why", why)
 		default:
-			r.limit.Of(r.log.Error(), "nobody "+name).Str("biz_type", name).Str("why", why).
-				Msg("biz type can't be delivered by any node of the group: its tasks wait")
+			r.limit.Of(r.log, "nobody "+name).Error("biz type can't be delivered by any node of the group: its tasks wait",
+				"biz_type", name, "why", why)
 		}
 	}
 	for name, err := range r.targets.stale() {
-		r.limit.Of(r.log.Error(), "stale "+name).Err(err).Str("biz_type", name).
-			Msg("a secret can't be read any more: going on with what was read before")
+		r.limit.Of(r.log, "stale "+name).Error("a secret can't be read any more: going on with what was read before",
+			"error", err, "biz_type", name)
 	}
 }
 

@@ -2,11 +2,11 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/wait"
@@ -28,7 +28,7 @@ type pools interface {
 // is full. Without it a node would notice only when the statement times out, half a minute later.
 type stalls struct {
 	pools   pools
-	log     zerolog.Logger
+	log     *slog.Logger
 	limit   loglimit.Limit
 	waiting *prometheus.GaugeVec
 	hangs   []hang // by server; belongs to run's goroutine
@@ -37,7 +37,7 @@ type stalls struct {
 // hang is the present hang of a server; the zero hang means none.
 type hang struct{ since, seen time.Time }
 
-func newStalls(p pools, log zerolog.Logger, r prometheus.Registerer) *stalls {
+func newStalls(p pools, log *slog.Logger, r prometheus.Registerer) *stalls {
 	return &stalls{
 		pools: p, log: log, hangs: make([]hang, len(p.Servers())),
 		waiting: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
@@ -77,11 +77,11 @@ func (s *stalls) look(server int, name string, waiting time.Duration, now time.T
 			h.since = now.Add(-waiting)
 		}
 		h.seen = now
-		s.limit.Of(s.log.Warn(), "hangs "+name).Str("server", name).Stringer("waiting", waiting.Round(time.Millisecond)).
-			Msg("server hangs: a statement has no answer")
+		s.limit.Of(s.log, "hangs "+name).Warn("server hangs: a statement has no answer",
+			"server", name, "waiting", waiting.Round(time.Millisecond).String())
 	case !h.since.IsZero() && now.Sub(h.seen) >= stallOver:
-		s.limit.Of(s.log.Info(), "answers "+name).Str("server", name).Stringer("lasted", h.seen.Sub(h.since).Round(time.Millisecond)).
-			Msg("server hangs no more")
+		s.limit.Of(s.log, "answers "+name).Info("server hangs no more",
+			"server", name, "lasted", h.seen.Sub(h.since).Round(time.Millisecond).String())
 		*h = hang{}
 	}
 }

@@ -20,21 +20,21 @@ func (p *parts) tellStop(ctx, left context.Context, drained <-chan struct{}) {
 	case <-left.Done():
 	}
 	log, begun, now := p.cfg.Logger, time.Now(), p.dispatcher.Stats()
-	log.Info().Int("in_delivery", now.Open-now.Unsettled).Int("unsettled", now.Unsettled).Stringer("drain_timeout", p.cfg.DrainTimeout).
-		Msg("stopping: giving up all tables, and waiting for what is in hand")
+	log.Info("stopping: giving up all tables, and waiting for what is in hand",
+		"in_delivery", now.Open-now.Unsettled, "unsettled", now.Unsettled, "drain_timeout", p.cfg.DrainTimeout.String())
 	select {
 	case <-drained:
 		return
 	case <-left.Done():
 	}
-	log.Info().Stringer("took", time.Since(begun).Round(time.Millisecond)).Msg("all tables are given up")
+	log.Info("all tables are given up", "took", time.Since(begun).Round(time.Millisecond).String())
 	cut := time.NewTimer(time.Until(begun.Add(p.cfg.DrainTimeout - beforeCut)))
 	defer cut.Stop()
 	select {
 	case <-drained:
 	case <-cut.C:
 		now = p.dispatcher.Stats()
-		log.Warn().Int("in_delivery", now.Open-now.Unsettled).Int("unsettled", now.Unsettled).
-			Msg("the drain time-out is over: deliveries in hand are cut off, and their tasks delivered again by others")
+		log.Warn("the drain time-out is over: deliveries in hand are cut off, and their tasks delivered again by others",
+			"in_delivery", now.Open-now.Unsettled, "unsettled", now.Unsettled)
 	}
 }

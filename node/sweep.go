@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -13,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
@@ -192,7 +192,7 @@ func (w *sweepParts) mine(p biztype.Policy) bool {
 func (w *sweepParts) watch(ctx context.Context) error {
 	log := w.node.cfg.Logger
 	if !w.mode.stays {
-		log = log.Level(max(log.GetLevel(), zerolog.WarnLevel))
+		log = loglimit.AtLeast(log, slog.LevelWarn)
 	}
 	watcher, err := biztype.NewWatcher(biztype.WatchConfig{Cluster: w.node.cfg.Tables, Changed: w.follow, Logger: log})
 	if err != nil {
@@ -220,7 +220,7 @@ func (w *sweepParts) refresh(t *targets) {
 		w.dispatcher.SetPolicies(policies)
 	}
 	for name, why := range t.lacks(callbacks(policies)) {
-		w.limit.Of(w.node.cfg.Logger.Error(), name).Str("biz_type", name).Str("why", why).Msg("callback can't be delivered here")
+		w.limit.Of(w.node.cfg.Logger, name).Error("callback can't be delivered here", "biz_type", name, "why", why)
 	}
 }
 

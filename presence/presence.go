@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
@@ -63,8 +63,8 @@ type Config struct {
 	Node       string // name of this node, to which a random end is added
 	About      About  // Types and Lacks are set by Tell
 	Every      time.Duration
-	Changed    func(first []int) // called when the tables that this node looks at first have changed; one call at a time
-	Logger     zerolog.Logger
+	Changed    func(first []int)     // called when the tables that this node looks at first have changed; one call at a time
+	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
 }
 
@@ -91,6 +91,7 @@ func New(cfg Config) (*Presence, error) {
 	if cfg.Tables == nil || cfg.Changed == nil || cfg.Group == "" || cfg.Node == "" {
 		return nil, errors.New("presence: Tables, Changed, Group and Node are needed")
 	}
+	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.Every <= 0 {
 		cfg.Every = DefaultEvery
 	}
@@ -143,8 +144,8 @@ func (p *Presence) round(ctx context.Context, server int) {
 	if err = errors.Join(failed, err); err != nil && ctx.Err() == nil {
 		where := p.cfg.Tables.Servers()[server]
 		p.metrics.failures.WithLabelValues(where).Inc()
-		p.limit.Of(p.cfg.Logger.Warn(), where).Err(err).Str("server", where).
-			Msg("the nodes of the group can't be written and read: going on with who was there last")
+		p.limit.Of(p.cfg.Logger, where).Warn("the nodes of the group can't be written and read: going on with who was there last",
+			"error", err, "server", where)
 	}
 }
 
@@ -153,8 +154,8 @@ func (p *Presence) depart(ctx context.Context, server int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), roundTimeout)
 	defer cancel()
 	if err := p.cfg.Tables.Depart(ctx, server, p.cfg.Group, p.id); err != nil {
-		p.cfg.Logger.Warn().Err(err).Str("server", p.cfg.Tables.Servers()[server]).
-			Msg("the node's rows can't be removed: others look at its tables first when they are old")
+		p.cfg.Logger.Warn("the node's rows can't be removed: others look at its tables first when they are old",
+			"error", err, "server", p.cfg.Tables.Servers()[server])
 	}
 }
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -52,7 +52,7 @@ type Config struct {
 	BellAge    time.Duration                                   // of a bell that is removed; 0: 1h; at least 10m, well past the horizon
 	Batch      int                                             // rows in one transaction at most; 0: 500, which is the most
 	Progress   func(server int, tables int)                    // told of tables that are looked through, by each server's goroutine; nil: nobody
-	Logger     zerolog.Logger                                  // of the resident form
+	Logger     *slog.Logger                                    // of the resident form; nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer                           // nil: metrics are not exported
 }
 
@@ -67,6 +67,7 @@ func New(cfg Config) (*Purger, error) {
 	if cfg.Tables == nil || cfg.Now == nil || cfg.TablesOf == nil || cfg.Policies == nil {
 		return nil, errors.New("purger: Tables, Now, TablesOf and Policies are needed")
 	}
+	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.BellAge == 0 {
 		cfg.BellAge = DefaultBellAge
 	}
@@ -91,9 +92,9 @@ func (p *Purger) Run(ctx context.Context, at schedule.Schedule) error {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			limit.Of(p.cfg.Logger.Error(), "failed").Err(err).Stringer("result", result).Msg("purge failed in part")
+			limit.Of(p.cfg.Logger, "failed").Error("purge failed in part", "error", err, "result", result.String())
 		case result.Batches > 0:
-			p.cfg.Logger.Info().Stringer("result", result).Msg("purged")
+			p.cfg.Logger.Info("purged", "result", result.String())
 		}
 	})
 	return nil

@@ -4,11 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -197,7 +196,7 @@ func (s *shop) dump() string {
 func (s *shop) config() Config {
 	return Config{
 		Tables: s.cfg, Outboxes: []outbox.Config{s.from}, Poll: 2 * time.Millisecond, Whole: 200 * time.Millisecond,
-		Logger: zerolog.New(zerolog.NewTestWriter(s.tb)),
+		Logger: slog.New(slog.NewTextHandler(s.tb.Output(), nil)),
 	}
 }
 

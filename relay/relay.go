@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
@@ -38,7 +38,7 @@ type Config struct {
 	Poll     time.Duration   // between two polls of an outbox in which nothing is; 0: 25 ms
 	Whole    time.Duration   // between two looks at all ids of an outbox; 0: 10 s
 
-	Logger     zerolog.Logger
+	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
 
 	gapAge time.Duration // of a gap between ids, before the server is asked whether a transaction is open in it; 0: a minute
@@ -85,6 +85,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.Poll == 0 {
 		cfg.Poll = DefaultPoll
 	}
@@ -133,7 +134,7 @@ func (r *Relay) open(ctx context.Context) (*tocsin.Client, error) {
 			return client, nil
 		}
 		if ctx.Err() == nil {
-			r.limit.Of(r.cfg.Logger.Warn(), "open").Err(err).Msg("no database of the tasks can be used: outboxes wait")
+			r.limit.Of(r.cfg.Logger, "open").Warn("no database of the tasks can be used: outboxes wait", "error", err)
 		}
 		_ = wait.For(ctx, retryPause) // the loop ends with ctx
 	}
@@ -171,7 +172,7 @@ func (l *line) run(ctx context.Context) {
 		if errors.Is(err, errReused) {
 			continue
 		}
-		l.limit.Of(l.cfg.Logger.Warn(), l.outbox.Name).Err(err).Str("outbox", l.outbox.Name).Msg("outbox can't be relayed: its rows wait")
+		l.limit.Of(l.cfg.Logger, l.outbox.Name).Warn("outbox can't be relayed: its rows wait", "error", err, "outbox", l.outbox.Name)
 		_ = wait.For(ctx, retryPause) // the loop ends with ctx
 	}
 }
@@ -191,7 +192,7 @@ func (l *line) lead(ctx context.Context) error {
 			return err
 		}
 	}
-	l.cfg.Logger.Info().Str("outbox", l.outbox.Name).Msg("outbox is relayed by this process")
+	l.cfg.Logger.Info("outbox is relayed by this process", "outbox", l.outbox.Name)
 	l.gauges.active.Set(1)
 	defer l.rest()
 	bounded, end := context.WithCancel(ctx)
@@ -213,8 +214,8 @@ func (l *line) rest() {
 func (l *line) upkeep(ctx context.Context) {
 	for wait.For(ctx, upkeepEvery) == nil {
 		if err := l.forget(ctx); err != nil && ctx.Err() == nil {
-			l.limit.Of(l.cfg.Logger.Warn(), "ledger "+l.outbox.Name).Err(err).Str("outbox", l.outbox.Name).
-				Msg("the table relayed is not cleaned up: it grows")
+			l.limit.Of(l.cfg.Logger, "ledger "+l.outbox.Name).Warn("the table relayed is not cleaned up: it grows",
+				"error", err, "outbox", l.outbox.Name)
 		}
 	}
 }

@@ -31,15 +31,15 @@ func (t *turn) settle(got landing) {
 			t.refused = append(t.refused, refusal{row.Key, result.Err.Error()})
 			t.stuck++
 			t.block(row)
-			t.limit.Of(t.cfg.Logger.Error(), "refused "+t.outbox.Name).Err(result.Err).Str("outbox", t.outbox.Name).Uint64("id", row.ID).
-				Uint64("biz_id", row.BizID).Msg("row of an outbox is set aside, and what follows of its biz_id waits: see `tocsin outbox list --stuck`")
+			t.limit.Of(t.cfg.Logger, "refused "+t.outbox.Name).Error("row of an outbox is set aside, and what follows of its biz_id waits: see `tocsin outbox list --stuck`",
+				"error", result.Err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
 		default: // a delivery is under way, or a lock is held
 			t.block(row)
 			if result.Fate == outboxrow.InDelivery {
 				t.nextAside = earlier(t.nextAside, time.Now().Add(laterPause))
 			} else {
-				t.limit.Of(t.cfg.Logger.Warn(), "failed "+t.outbox.Name).Err(result.Err).Str("outbox", t.outbox.Name).
-					Msg("rows of an outbox can't be moved now: they are tried again")
+				t.limit.Of(t.cfg.Logger, "failed "+t.outbox.Name).Warn("rows of an outbox can't be moved now: they are tried again",
+					"error", result.Err, "outbox", t.outbox.Name)
 			}
 		}
 	}
@@ -61,8 +61,8 @@ func (t *turn) databaseIsAway(l *lane, flight []outboxrow.Row, results []outboxr
 		}
 	}
 	l.isAway(flight)
-	t.limit.Of(t.cfg.Logger.Warn(), "away "+t.tasks.Layout().Database(l.database)).Err(results[0].Err).Str("outbox", t.outbox.Name).
-		Str("database", t.tasks.Layout().Database(l.database)).Msg("database takes no tasks from outboxes: its rows wait")
+	t.limit.Of(t.cfg.Logger, "away "+t.tasks.Layout().Database(l.database)).Warn("database takes no tasks from outboxes: its rows wait",
+		"error", results[0].Err, "outbox", t.outbox.Name, "database", t.tasks.Layout().Database(l.database))
 	return true
 }
 

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -110,11 +111,12 @@ type Config struct {
 	PageLimit          int // entries of one table in one page; 0: 256
 	TablesPerStatement int // 0: 64
 
-	Logger     zerolog.Logger
+	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
 }
 
 func (c Config) withDefaults() Config {
+	c.Logger = loglimit.Or(c.Logger)
 	c.Interval = orDefault(c.Interval, DefaultInterval)
 	c.LookAhead = orDefault(c.LookAhead, max(DefaultLookAhead, 2*c.Interval))
 	c.FullEvery = orDefault(c.FullEvery, max(DefaultFullEvery, c.Interval))

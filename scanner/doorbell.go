@@ -68,7 +68,7 @@ func (d *doorbell) once(ctx context.Context) time.Duration {
 	}
 	d.sv.heardAt(time.Now())
 	if d.patience.well() {
-		d.sv.limit.Of(d.sv.log.Info(), "bells again").Msg("doorbell can be polled again")
+		d.sv.limit.Of(d.sv.log, "bells again").Info("doorbell can be polled again")
 	}
 	every := bellWait(cfg.BellInterval, cfg.Peers(), time.Since(d.rang), time.Since(d.urgent) < hurryFor)
 	return every - time.Since(d.sv.base)%every
@@ -95,7 +95,7 @@ func (d *doorbell) failed(ctx context.Context, err error) time.Duration {
 		return wait
 	}
 	d.sv.metrics.failures.WithLabelValues(d.sv.name, "bells").Inc()
-	d.sv.limit.Of(d.sv.log.Error(), "bells").Err(err).Msg("doorbell can't be polled")
+	d.sv.limit.Of(d.sv.log, "bells").Error("doorbell can't be polled", "error", err)
 	if d.partly {
 		return min(wait, partlyPause)
 	}

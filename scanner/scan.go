@@ -178,12 +178,12 @@ func (sv *server) recover(ctx context.Context, j *job) bool {
 	done, err := sv.cfg.Store.Recover(ctx, sv.index, j.tables, recoverLimit)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		sv.metrics.failures.WithLabelValues(sv.name, "recover").Inc()
-		sv.limit.Of(sv.log.Warn(), "recover").Err(err).Int("first_table", j.tables[0]).Msg("run-out claims could not be recovered")
+		sv.limit.Of(sv.log, "recover").Warn("run-out claims could not be recovered", "error", err, "first_table", j.tables[0])
 	}
 	if done.Back+done.Buried == 0 {
 		return false
 	}
 	sv.metrics.recovered.WithLabelValues(sv.name).Add(float64(done.Back + done.Buried))
-	sv.limit.Of(sv.log.Info(), "recovered").Int("back", done.Back).Int("buried", done.Buried).Msg("run-out claims recovered")
+	sv.limit.Of(sv.log, "recovered").Info("run-out claims recovered", "back", done.Back, "buried", done.Buried)
 	return true
 }

@@ -1,13 +1,12 @@
 package scanner
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
@@ -18,7 +17,7 @@ type server struct {
 	cfg     Config
 	index   int
 	name    string
-	log     zerolog.Logger
+	log     *slog.Logger
 	limit   loglimit.Limit // on log lines
 	metrics *metrics
 	base    time.Time     // from where the slots of regular peeks are counted
@@ -52,7 +51,7 @@ func newServer(cfg Config, index int, name string, m *metrics) *server {
 		cfg:      cfg,
 		index:    index,
 		name:     name,
-		log:      cfg.Logger.With().Str("server", name).Logger(),
+		log:      cfg.Logger.With("server", name),
 		metrics:  m,
 		base:     time.Now(),
 		wake:     make(chan struct{}, 1),

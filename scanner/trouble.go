@@ -53,13 +53,13 @@ func (sv *server) judge(ctx context.Context, err error) {
 	if err == nil {
 		if sv.patience.well() {
 			sv.restUntil = time.Time{}
-			sv.limit.Of(sv.log.Info(), "peeked again").Msg("server can be peeked again")
+			sv.limit.Of(sv.log, "peeked again").Info("server can be peeked again")
 		}
 		return
 	}
 	sv.metrics.failures.WithLabelValues(sv.name, "peek").Inc()
 	sv.restUntil = time.Now().Add(sv.patience.failed())
-	sv.limit.Of(sv.log.Error(), "peek").Err(err).Msg("server can't be peeked, its tables wait")
+	sv.limit.Of(sv.log, "peek").Error("server can't be peeked, its tables wait", "error", err)
 }
 
 // isolate moves the tables of g that could not be read into groups of their own,
@@ -68,7 +68,7 @@ func (sv *server) judge(ctx context.Context, err error) {
 func (sv *server) isolate(g *group, failed map[int]error) {
 	if g.failures > 0 && len(failed) == 0 {
 		g.failures = 0
-		sv.limit.Of(sv.log.Info(), "table again").Ints("tables", g.tables).Msg("table can be peeked again")
+		sv.limit.Of(sv.log, "table again").Info("table can be peeked again", "tables", g.tables)
 	}
 	for _, t := range slices.Sorted(maps.Keys(failed)) {
 		switch {
@@ -96,7 +96,7 @@ func (sv *server) unreadable(failed map[int]error, full bool) map[int]error {
 		}
 		sv.metrics.failures.WithLabelValues(sv.name, "row").Inc()
 		if full { // each minute is often enough
-			sv.limit.Of(sv.log.Error(), "row").Err(err).Int("table", t).Msg("row can't be delivered")
+			sv.limit.Of(sv.log, "row").Error("row can't be delivered", "error", err, "table", t)
 		}
 	}
 	return bad
@@ -109,5 +109,5 @@ func (sv *server) leaveAlone(g *group, err error) {
 	g.read, g.nextFull = make(map[uint64]reading), time.Time{}
 	g.next = time.Now().Add(failWait(g.failures, sv.cfg.Interval))
 	sv.metrics.failures.WithLabelValues(sv.name, "table").Inc()
-	sv.limit.Of(sv.log.Error(), "table").Err(err).Int("table", g.tables[0]).Msg("table can't be peeked, its tasks wait")
+	sv.limit.Of(sv.log, "table").Error("table can't be peeked, its tasks wait", "error", err, "table", g.tables[0])
 }

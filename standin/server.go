@@ -36,8 +36,8 @@ func (sv *server) run(ctx context.Context) {
 		sv.hold(duties)
 		if err := sv.look(ctx, duties); err != nil && ctx.Err() == nil {
 			sv.metrics.failures.Inc()
-			sv.limit.Of(sv.cfg.Logger.Warn(), "peek "+sv.name).Err(err).Str("server", sv.name).
-				Msg("tables of nodes that lack biz types can't be looked at")
+			sv.limit.Of(sv.cfg.Logger, "peek "+sv.name).Warn("tables of nodes that lack biz types can't be looked at",
+				"error", err, "server", sv.name)
 		}
 	}
 }

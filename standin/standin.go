@@ -3,11 +3,11 @@ package standin
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
@@ -55,7 +55,7 @@ type Config struct {
 	Number     func(bizType string) (uint64, bool) // number of a biz type; false: unknown, or it can't be delivered here
 	May        func() bool                         // whether this node may act on its view of the others: its lease is proven
 	Every      time.Duration                       // 0: DefaultEvery
-	Logger     zerolog.Logger                      // the zero value logs nothing
+	Logger     *slog.Logger                        // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer               // nil: metrics are not exported
 }
 
@@ -75,6 +75,7 @@ func New(cfg Config) (*StandIn, error) {
 	if cfg.Tables == nil || cfg.Intake == nil || cfg.Number == nil || cfg.May == nil {
 		return nil, errors.New("standin: Tables, Intake, Number and May are needed")
 	}
+	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.Every <= 0 {
 		cfg.Every = DefaultEvery
 	}
@@ -90,8 +91,8 @@ func (s *StandIn) Set(duties []Duty) {
 	tables := 0
 	for _, d := range duties {
 		tables += len(d.Tables)
-		s.limit.Of(s.cfg.Logger.Info(), "for "+d.Owner).Str("owner", d.Owner).Strs("biz_types", d.Types).Int("tables", len(d.Tables)).
-			Msg("standing in for a node that lacks biz types")
+		s.limit.Of(s.cfg.Logger, "for "+d.Owner).Info("standing in for a node that lacks biz types",
+			"owner", d.Owner, "biz_types", d.Types, "tables", len(d.Tables))
 	}
 	s.metrics.tables.Set(float64(tables))
 	s.mu.Lock()

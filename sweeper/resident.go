@@ -38,16 +38,16 @@ func untilNext(at schedule.Schedule, now time.Time) time.Duration {
 
 // log writes what a sweep did, unless it found nothing.
 func (s *Sweeper) log(ctx context.Context, result Result, err error) {
-	log := &s.cfg.Logger
+	log := s.cfg.Logger
 	switch left := result.Err(); {
 	case result.Overdue+result.Recovered+result.Buried == 0 && (ctx.Err() != nil || err == nil && left == nil):
 	case ctx.Err() != nil:
-		log.Info().Stringer("result", result).Msg("sweep stopped before its end")
+		log.Info("sweep stopped before its end", "result", result.String())
 	case err != nil:
-		log.Error().Err(err).Stringer("result", result).Msg("sweep failed in part")
+		log.Error("sweep failed in part", "error", err, "result", result.String())
 	case left != nil:
-		log.Warn().Err(left).Stringer("result", result).Msg("swept; overdue tasks are left")
+		log.Warn("swept; overdue tasks are left", "error", left, "result", result.String())
 	default:
-		log.Info().Stringer("result", result).Msg("swept")
+		log.Info("swept", "result", result.String())
 	}
 }

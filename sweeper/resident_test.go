@@ -10,9 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // bare makes a sweeper without servers.
@@ -21,7 +20,7 @@ func bare(t *testing.T, log *bytes.Buffer) *Sweeper {
 	s, err := New(Config{
 		Tables: &failing{}, Now: func(int) int64 { return 0 }, TablesOf: func(int) []int { return nil },
 		Policies: func() []biztype.Policy { return types }, Can: func(biztype.Policy) bool { return true },
-		Logger: zerolog.New(log),
+		Logger: devtest.NewLogger(log),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -108,11 +107,11 @@ func TestAResidentSweeperLogsWhatASweepDid(t *testing.T) {
 		want   string
 	}{
 		"nothing found":            {t.Context(), Result{}, nil, ""},
-		"all delivered":            {t.Context(), Result{Overdue: 1}, nil, `"level":"info","result":`},
+		"all delivered":            {t.Context(), Result{Overdue: 1}, nil, `"level":"info","message":"swept","result":`},
 		"claims given back":        {t.Context(), Result{Recovered: 1}, nil, `"message":"swept"`},
-		"tasks left":               {t.Context(), Result{Overdue: 2, Left: left}, nil, `"level":"warn","error":"overdue tasks are left: a (no time left): 2"`},
-		"tables not read":          {t.Context(), Result{TimedOut: true, Unread: 3}, nil, `"level":"warn","error":"3 tables were not read to their end"`},
-		"a server away":            {t.Context(), Result{Failed: []string{"db1"}}, errors.New("db1 is away"), `"level":"error","error":"db1 is away"`},
+		"tasks left":               {t.Context(), Result{Overdue: 2, Left: left}, nil, `"level":"warn","message":"swept; overdue tasks are left","error":"overdue tasks are left: a (no time left): 2"`},
+		"tables not read":          {t.Context(), Result{TimedOut: true, Unread: 3}, nil, `"level":"warn","message":"swept; overdue tasks are left","error":"3 tables were not read to their end"`},
+		"a server away":            {t.Context(), Result{Failed: []string{"db1"}}, errors.New("db1 is away"), `"level":"error","message":"sweep failed in part","error":"db1 is away"`},
 		"stopped, nothing found":   {stopped, Result{Stopped: true}, context.Canceled, ""},
 		"stopped, something found": {stopped, Result{Stopped: true, Overdue: 1}, context.Canceled, `"message":"sweep stopped before its end"`},
 	} {

@@ -75,7 +75,7 @@ func (r *run) walk(ctx context.Context) {
 // tell logs the progress of the sweep, each minute.
 func (r *run) tell(ctx context.Context) {
 	for wait.For(ctx, tellEvery) == nil {
-		r.cfg.Logger.Info().Stringer("result", r.result()).Msg("sweep goes on")
+		r.cfg.Logger.Info("sweep goes on", "result", r.result().String())
 	}
 }
 

@@ -3,13 +3,14 @@ package sweeper
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -67,7 +68,7 @@ type Config struct {
 	Outcomes   func() map[uint64]Counts    // all outcomes of Intake so far, by biz type; nil: none are known
 	Claimed    func() int                  // rows that Intake has claimed so far; nil: none are known
 	Sick       func(server int) error      // why a server does not answer, or takes no writes, just now; nil: nobody knows
-	Logger     zerolog.Logger              // of progress, and of Run
+	Logger     *slog.Logger                // of progress, and of Run; nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer       // nil: metrics are not exported
 }
 
@@ -83,6 +84,7 @@ func New(cfg Config) (*Sweeper, error) {
 	if cfg.Tables == nil || cfg.Now == nil || cfg.TablesOf == nil || cfg.Policies == nil || cfg.Can == nil {
 		return nil, errors.New("sweeper: Tables, Now, TablesOf, Policies and Can are needed")
 	}
+	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.Grace == 0 {
 		cfg.Grace = DefaultGrace
 	}

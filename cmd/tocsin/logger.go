@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -15,7 +17,7 @@ const (
 
 // logger writes to standard error: text on a terminal or where asked for, else
 // JSON. level is one of zerolog's names, checked with the config.
-func (a *app) logger(level, format string) zerolog.Logger {
+func (a *app) logger(level, format string) *slog.Logger {
 	parsed, err := zerolog.ParseLevel(level)
 	if err != nil || level == "" {
 		parsed = zerolog.InfoLevel
@@ -24,10 +26,20 @@ func (a *app) logger(level, format string) zerolog.Logger {
 	if format == "text" || format == "" && isatty.IsTerminal(a.err.Fd()) {
 		log = log.Output(zerolog.ConsoleWriter{Out: a.err, TimeFormat: terminalTime})
 	}
-	return log.Level(parsed).Hook(zerolog.HookFunc(stamp))
+	return slog.New(stamped{zerolog.NewSlogHandler(log.Level(parsed))})
 }
 
-// stamp adds the time. zerolog's own Timestamp has one format per process, with whole seconds.
-func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
-	e.Str(zerolog.TimestampFieldName, time.Now().Format(logTime))
+// stamped writes the time of a line with milliseconds. zerolog has one format of times per process, with whole seconds.
+type stamped struct{ slog.Handler }
+
+func (h stamped) Handle(ctx context.Context, line slog.Record) error {
+	line.AddAttrs(slog.String(zerolog.TimestampFieldName, line.Time.Format(logTime)))
+	line.Time = time.Time{}
+	return h.Handler.Handle(ctx, line)
 }
+
+func (h stamped) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return stamped{h.Handler.WithAttrs(attrs)}
+}
+
+func (h stamped) WithGroup(name string) slog.Handler { return stamped{h.Handler.WithGroup(name)} }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/biztype"
@@ -120,6 +120,6 @@ func purgerConfig(f purgeFlags, file config.File, tables *store.Store) purger.Co
 	return purger.Config{
 		Tables: tables, Bells: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
 		Policies: func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, file.Tocsin()) },
-		Dead:     f.dead, DryRun: f.dryRun, Logger: zerolog.Nop(),
+		Dead:     f.dead, DryRun: f.dryRun, Logger: slog.New(slog.DiscardHandler),
 	}
 }

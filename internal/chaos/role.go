@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
@@ -114,7 +114,7 @@ func (r role) withNode(use func(*node.Node) error) error {
 	n, err := node.New(node.Config{
 		Tables: r.Tables, Ownership: r.Ownership, Registerer: claims, Etcd: assign.EtcdConfig{Endpoints: r.Etcd},
 		Group: group, Name: r.Node, LeaseTTL: r.Timing.Lease, ScanInterval: r.Timing.Scan, SweepGrace: grace,
-		DrainTimeout: r.Timing.withDefaults().Drain, Logger: zerolog.New(os.Stderr).With().Timestamp().Logger(),
+		DrainTimeout: r.Timing.withDefaults().Drain, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	}, handlers(j))
 	if err != nil {
 		return err

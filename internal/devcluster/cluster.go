@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
@@ -45,7 +44,7 @@ type Options struct {
 	Progress   func(stage string, done, total int) // while the schema is made; nil: nobody looks
 	Demo       bool                                // with the biz types of Demo
 	OnDelivery func(Delivery)                      // called concurrently, must be quick; nil: nobody looks
-	Logger     zerolog.Logger
+	Logger     *slog.Logger                        // nil: warnings and errors go to slog.Default()
 }
 
 // Cluster is a running one.

@@ -4,15 +4,14 @@
 // A loop reports every failure, not only the first in a row. So a fault that lasts is logged again each minute, and no
 // caller has to remember what it has already logged.
 //
-// rate.Sometimes and zerolog's BurstSampler limit one place in the code. Neither counts what it leaves out, nor forgets
-// causes that ended.
+// rate.Sometimes and samplers limit one place in the code. None counts what it leaves out, nor forgets causes that ended.
 package loglimit
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
 )
 
 const (
@@ -35,22 +34,57 @@ type cause struct {
 	suppressed int       // lines left out since
 }
 
-// Of returns e if a line of this cause may be written now, with the number of lines left out since the last one.
-// Otherwise it discards e and returns nil, on which all methods of an event do nothing:
+// silent is the logger of lines that are left out.
+var silent = slog.New(slog.DiscardHandler)
+
+// Of returns the logger for one line. If a line of this cause may be written now, that is log, with the number of lines
+// left out since the last one. Otherwise it is a logger that writes nothing and is not Enabled:
 //
-//	limit.Of(log.Warn(), "peek "+server).Err(err).Msg("server can't be peeked")
+//	limit.Of(log, "peek "+server).Warn("server can't be peeked", "error", err)
 //
 // The cause names the faulty thing, and never contains a table, a row or an error's text: one sick server has one cause
 // in each loop.
-func (l *Limit) Of(e *zerolog.Event, what string) *zerolog.Event {
+func (l *Limit) Of(log *slog.Logger, what string) *slog.Logger {
 	suppressed, ok := l.take(what, time.Now())
-	if !ok {
-		return e.Discard()
+	switch {
+	case !ok:
+		return silent
+	case suppressed > 0:
+		return log.With("suppressed", suppressed)
 	}
-	if suppressed > 0 {
-		e.Int("suppressed", suppressed)
+	return log
+}
+
+// Or returns log, or for nil a logger that passes warnings and errors to slog.Default(), so that no fault is silent.
+func Or(log *slog.Logger) *slog.Logger {
+	if log != nil {
+		return log
 	}
-	return e
+	return AtLeast(slog.Default(), slog.LevelWarn)
+}
+
+// AtLeast returns a logger that passes the lines of a level and above to log.
+func AtLeast(log *slog.Logger, level slog.Level) *slog.Logger {
+	return slog.New(atLeast{log.Handler(), level})
+}
+
+// atLeast passes on the lines of a level and above.
+type atLeast struct {
+	slog.Handler
+
+	level slog.Level
+}
+
+func (h atLeast) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= h.level && h.Handler.Enabled(ctx, level)
+}
+
+func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeast{h.Handler.WithAttrs(attrs), h.level}
+}
+
+func (h atLeast) WithGroup(name string) slog.Handler {
+	return atLeast{h.Handler.WithGroup(name), h.level}
 }
 
 // take reports whether a line may be written at now, and how many were left out before it.

@@ -3,38 +3,49 @@ package loglimit
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/rs/zerolog"
 	"pgregory.net/rapid"
 )
+
+// lines returns a logger of lines without times.
+func lines(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
 
 func TestACauseIsToldAtOnceThenOnceAMinuteWithWhatWasLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		var limit Limit
-		log := zerolog.New(&out)
+		log := lines(&out)
 		fail := func(n int) {
 			for range n {
-				limit.Of(log.Warn(), "server db1").Str("server", "db1").Msg("server does not answer")
+				limit.Of(log, "server db1").Warn("server does not answer", "server", "db1")
 			}
 		}
 		fail(42)
-		limit.Of(log.Warn(), "server db2").Str("server", "db2").Msg("server does not answer")
+		limit.Of(log, "server db2").Warn("server does not answer", "server", "db2")
 		time.Sleep(time.Minute - time.Nanosecond)
 		fail(1)
 		time.Sleep(time.Nanosecond)
 		fail(2)
 		time.Sleep(time.Hour)
 		fail(1)
-		want := `{"level":"warn","server":"db1","message":"server does not answer"}
-{"level":"warn","server":"db2","message":"server does not answer"}
-{"level":"warn","suppressed":42,"server":"db1","message":"server does not answer"}
-{"level":"warn","suppressed":1,"server":"db1","message":"server does not answer"}
+		want := `level=WARN msg="server does not answer" server=db1
+level=WARN msg="server does not answer" server=db2
+level=WARN msg="server does not answer" suppressed=42 server=db1
+level=WARN msg="server does not answer" suppressed=1 server=db1
 `
 		if got := out.String(); got != want {
 			t.Errorf("wrote\n%swant\n%s", got, want)
@@ -95,10 +106,10 @@ func TestNoLineTooManyAndNoneUncounted(t *testing.T) {
 func TestManyAtOnceWriteOneLine(t *testing.T) {
 	var out bytes.Buffer
 	var limit Limit
-	log := zerolog.New(zerolog.SyncWriter(&out))
+	log := lines(&out)
 	var all sync.WaitGroup
 	for range 50 {
-		all.Go(func() { limit.Of(log.Warn(), "server").Msg("away") })
+		all.Go(func() { limit.Of(log, "server").Warn("away") })
 	}
 	all.Wait()
 	if n := strings.Count(out.String(), "\n"); n != 1 {

@@ -3,11 +3,10 @@ package nodetest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
@@ -36,7 +35,7 @@ func Config(tb testing.TB, c *tocsintest.Cluster) node.Config {
 func config(tb testing.TB, c *tocsintest.Cluster) node.Config {
 	return node.Config{
 		Tables: c.Config, Group: tocsintest.Group, Name: "test", SweepGrace: node.NoGrace, SweepTimeout: node.NoTimeout,
-		Logger: zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel),
+		Logger: slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
 

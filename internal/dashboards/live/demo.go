@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/dashboards"
@@ -54,7 +53,7 @@ func (d *Demo) start(ctx, run context.Context, opts Options) (err error) {
 		return err
 	}
 	d.cluster, err = devcluster.Start(ctx, devcluster.Options{
-		Layout: tocsin.Layout{Databases: 4, Tables: 4}, Servers: 2, Nodes: 3, Demo: true, Version: "demo", Logger: zerolog.Nop(),
+		Layout: tocsin.Layout{Databases: 4, Tables: 4}, Servers: 2, Nodes: 3, Demo: true, Version: "demo", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err

@@ -2,12 +2,13 @@ package devtest
 
 import (
 	"encoding/json"
+	"io"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/rs/zerolog"
 )
 
 // awaitLine bounds the wait for a line, on a busy machine.
@@ -23,7 +24,26 @@ type Log struct {
 type Line map[string]any
 
 // Logger returns a logger that writes to l.
-func (l *Log) Logger() zerolog.Logger { return zerolog.New(l) }
+func (l *Log) Logger() *slog.Logger { return NewLogger(l) }
+
+// NewLogger returns a logger of every level that writes lines of JSON without a time, as the command does: the level in
+// small letters first, then the message under "message".
+func NewLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: plain}))
+}
+
+func plain(groups []string, a slog.Attr) slog.Attr {
+	switch {
+	case len(groups) > 0:
+	case a.Key == slog.TimeKey:
+		return slog.Attr{}
+	case a.Key == slog.LevelKey:
+		return slog.String(a.Key, strings.ToLower(a.Value.String()))
+	case a.Key == slog.MessageKey:
+		a.Key = "message"
+	}
+	return a
+}
 
 // Write takes one line of JSON, as loggers write it.
 func (l *Log) Write(text []byte) (int, error) {
