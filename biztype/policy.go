@@ -1,6 +1,9 @@
 package biztype
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // CallbackGroup is the group of the nodes that `tocsin serve` runs: they have
 // no Go handlers and deliver HTTP callbacks.
@@ -46,4 +49,14 @@ type Webhook struct {
 type Backoff struct {
 	Base Duration `yaml:"base,omitempty" json:"base,omitempty"` // 0: 5s
 	Max  Duration `yaml:"max,omitempty" json:"max,omitempty"`   // 0: 1h
+}
+
+// NameOf returns the name of a biz type's number; "#7" where no policy has number 7.
+func NameOf(policies []Policy, number uint64) string {
+	for _, p := range policies {
+		if p.Number == number {
+			return p.Name
+		}
+	}
+	return "#" + strconv.FormatUint(number, 10)
 }

@@ -192,9 +192,9 @@ func TestATaskInTheSecondHalfOfItsAttemptsIsAlone(t *testing.T) {
 			r.offer(id)
 		}
 		time.Sleep(time.Minute)
-		early, late := b.largest(func(i tocsin.Info) bool { return i.Attempts == 1 }), b.largest(func(i tocsin.Info) bool { return i.Attempts == 5 })
-		if early != 1 || late != 1 {
-			t.Errorf("mixed: batches of %d and %d, want 1 and 1", early, late)
+		// Two that are not near their end may share a batch, if they were loaded one after the other.
+		if late := b.largest(func(i tocsin.Info) bool { return i.Attempts == 5 }); late != 1 {
+			t.Errorf("mixed: a batch of %d has a task in the second half of its attempts, want 1", late)
 		}
 		for range 400 {
 			id := r.insert(0, 1, 0)
@@ -202,7 +202,7 @@ func TestATaskInTheSecondHalfOfItsAttemptsIsAlone(t *testing.T) {
 			r.offer(id)
 		}
 		time.Sleep(time.Minute)
-		if early = b.largest(func(i tocsin.Info) bool { return i.Attempts == 1 }); early != 10 {
+		if early := b.largest(func(i tocsin.Info) bool { return i.Attempts == 1 }); early != 10 {
 			t.Errorf("none is near its end: batches of %d, want 10", early)
 		}
 	})

@@ -15,8 +15,8 @@ import (
 )
 
 func newBiz(a *app) *cobra.Command {
-	return group("biz", "Apply, show, pause and resume biz types",
-		newBizApply(a), newBizList(a), newBizShow(a), newBizPause(a), newBizResume(a))
+	return group("biz", "Apply, show, count, pause and resume biz types",
+		newBizApply(a), newBizList(a), newBizShow(a), newBizStats(a), newBizPause(a), newBizResume(a))
 }
 
 // appliedBiz is the JSON of `biz apply`.

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"github.com/spf13/cobra"
-
-	"github.com/tocsinhq/tocsin/biztype"
-)
+import "github.com/spf13/cobra"
 
 func newBizPause(a *app) *cobra.Command {
 	return a.pausing("pause", "Let the tasks of a biz type wait", `Pauses a biz type: nodes and sweepers start none of its tasks within a second or two, and deliveries
@@ -20,11 +16,12 @@ func (a *app) pausing(verb, short, long string, paused bool) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Long: long, Args: exactArgs("NAME"), ValidArgsFunction: a.completeTypes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := a.cluster()
+			o, err := a.operator(cmd.Context())
 			if err != nil {
 				return err
 			}
-			res, failed := biztype.SetPaused(cmd.Context(), cfg, args[0], paused)
+			defer o.Close()
+			res, failed := o.Pause(cmd.Context(), args[0], paused)
 			return a.printApplied(res, failed)
 		},
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 func TestTaskListByStatusGoesThroughAllTables(t *testing.T) {
@@ -80,6 +81,18 @@ func TestTaskBury(t *testing.T) {
 	if got := decode[tocsin.Info](t, s.run("task", "bury", id.String(), "--json")); got.LastError != "buried by hand" || got.Status != tocsin.Dead {
 		t.Errorf("got %+v", got)
 	}
+}
+
+func TestBizStats(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.settled(1, tocsin.Dead, "1 MINUTE")
+	s.set(s.add(2), "action_time = UTC_TIMESTAMP(3) - INTERVAL 1 HOUR")
+	got := decode[[]operator.Stats](t, s.run("biz", "stats", "--json"))
+	if len(got) != 2 || got[0].BizType != "coupon.remind" || got[1].Dead != 1 || got[1].Pending != 1 || got[1].Overdue < 3600 {
+		t.Errorf("got %+v", got)
+	}
+	s.run("biz", "stats").says(t, "coupon.remind  0        0        0     0          0     -", "order.close    1        0        0     0          1     1h0m")
 }
 
 func TestBizPauseAndResume(t *testing.T) {

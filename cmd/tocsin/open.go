@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -14,6 +15,15 @@ func (a *app) client(ctx context.Context) (*tocsin.Client, error) {
 		return nil, err
 	}
 	return tocsin.Open(ctx, cfg)
+}
+
+// operator connects to the config's cluster.
+func (a *app) operator(ctx context.Context) (*operator.Operator, error) {
+	cfg, err := a.cluster()
+	if err != nil {
+		return nil, err
+	}
+	return operator.Open(ctx, cfg)
 }
 
 // store opens the pools of the config's servers and connects to none.

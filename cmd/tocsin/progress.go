@@ -81,4 +81,7 @@ func (t *tableProgress) add(_, tables int) {
 	t.show.report(t.done, t.total)
 }
 
+// more is add without the server.
+func (t *tableProgress) more(tables int) { t.add(0, tables) }
+
 func (t *tableProgress) end() { t.show.end() }

@@ -129,11 +129,11 @@ func (q *inquiry) nameType() {
 	if q.facts.Task == nil {
 		return
 	}
-	names := typeNames{}
-	for _, p := range q.facts.Policies {
-		names[p.Number] = p.Name
+	policies := make([]biztype.Policy, len(q.facts.Policies))
+	for i, p := range q.facts.Policies {
+		policies[i] = p.Policy
 	}
-	q.facts.Task.BizType = names.name(q.number)
+	q.facts.Task.BizType = biztype.NameOf(policies, q.number)
 }
 
 // survey looks at the task's server, and at the others too: their marks tell whether a database is an older copy.

@@ -25,6 +25,8 @@ func (o Options) recovery() time.Duration { return o.Timing.Lease + 4*time.Secon
 
 // causeOf names what made a second delivery, the nearest thing first: what
 // happened to the node of the first one, then to the task's server, then to etcd.
+// A greedy sweeper's end is a kill -9: a row that it has claimed while the owner was
+// delivering takes no outcome from the owner, and comes again when the claim runs out.
 func causeOf(s second, at place, faults []incident, after time.Duration) string {
 	for _, near := range []func(incident) bool{
 		func(i incident) bool { return i.Fault == KillSweep && s.diedWith(i) },
@@ -32,7 +34,7 @@ func causeOf(s second, at place, faults []incident, after time.Duration) string 
 		func(i incident) bool {
 			return i.hits(s.first.Node, CutNode) && i.Server == at.server || i.hits(s.again.Node, FreezeNode)
 		},
-		func(i incident) bool { return i.Fault == LowSweep && s.swept() },
+		func(i incident) bool { return i.Fault == LowSweep && (s.swept() || s.ranOut) },
 		func(i incident) bool { return i.harms(at) },
 		func(i incident) bool { return i.hits(s.first.Node, CutEtcd, TermNode) },
 		func(i incident) bool { return i.Fault == StopEtcd || i.Fault == KillMember },

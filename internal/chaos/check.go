@@ -249,6 +249,7 @@ func (v verdict) late(e *entry, d delivery, due time.Time, at place) {
 func (v verdict) twice(e *entry, r row, of []delivery) {
 	again := seconds(of)
 	for _, s := range again {
+		s.ranOut = r.Crashes > 0
 		cause := causeOf(s, v.place(r.JobID.Table()), v.incidents, v.opts.aftermath())
 		v.report.Again[cause]++
 		if cause == causeNone {

@@ -171,9 +171,10 @@ func cancelledAt(ms int) *op {
 
 func TestCausesNearestFirst(t *testing.T) {
 	t.Parallel()
-	twice := second{begun("n1-1", 1001, 0), begun("n2-1", 1500, 0)}
-	swept := second{begun("n1-1", 1001, 0), begun("sweeper-1", 1500, 0)}
-	died := second{begun("sweeper-1", 1001, 0), begun("n2-1", 1500, 0)}
+	twice := second{first: begun("n1-1", 1001, 0), again: begun("n2-1", 1500, 0)}
+	swept := second{first: begun("n1-1", 1001, 0), again: begun("sweeper-1", 1500, 0)}
+	died := second{first: begun("sweeper-1", 1001, 0), again: begun("n2-1", 1500, 0)}
+	held := second{first: twice.first, again: twice.again, ranOut: true}
 	on := func(f Fault, node, server int) incident {
 		i := during1s(f)
 		i.Node, i.Server = node, server
@@ -189,20 +190,22 @@ func TestCausesNearestFirst(t *testing.T) {
 		faults []incident
 		want   string
 	}{
-		"nothing":                          {twice, nil, causeNone},
-		"the first node was killed":        {twice, []incident{on(KillServer, 0, 0), on(KillNode, 0, 0)}, string(KillNode)},
-		"another node was killed":          {twice, []incident{on(KillNode, 2, 0)}, causeHandOver},
-		"the task's server was killed":     {twice, []incident{on(KillServer, 0, 0)}, string(KillServer)},
-		"another server was killed":        {twice, []incident{on(KillServer, 0, 1)}, causeNone},
-		"the task's server was frozen":     {twice, []incident{on(FreezeServer, 0, 0)}, string(FreezeServer)},
-		"the task's database was wrong":    {twice, []incident{wrong(WrongCluster, 0), wrong(NoLayout, 1)}, string(WrongCluster)},
-		"another database was wrong":       {twice, []incident{wrong(NoLayout, 2)}, causeNone},
-		"etcd was away":                    {twice, []incident{on(StopEtcd, 0, 0)}, string(StopEtcd)},
-		"a greedy sweeper":                 {swept, []incident{on(LowSweep, 0, 0)}, string(LowSweep)},
-		"a greedy sweeper that was not it": {twice, []incident{on(LowSweep, 0, 0)}, causeNone},
-		"a sweeper":                        {swept, nil, causeSweep},
-		"a sweeper that was killed":        {died, []incident{{Step: Step{Fault: KillSweep}, from: at(1200), to: at(1200)}}, string(KillSweep)},
-		"a sweeper killed earlier":         {died, []incident{{Step: Step{Fault: KillSweep}, from: at(900), to: at(900)}}, causeSweep},
+		"nothing":                                           {twice, nil, causeNone},
+		"the first node was killed":                         {twice, []incident{on(KillServer, 0, 0), on(KillNode, 0, 0)}, string(KillNode)},
+		"another node was killed":                           {twice, []incident{on(KillNode, 2, 0)}, causeHandOver},
+		"the task's server was killed":                      {twice, []incident{on(KillServer, 0, 0)}, string(KillServer)},
+		"another server was killed":                         {twice, []incident{on(KillServer, 0, 1)}, causeNone},
+		"the task's server was frozen":                      {twice, []incident{on(FreezeServer, 0, 0)}, string(FreezeServer)},
+		"the task's database was wrong":                     {twice, []incident{wrong(WrongCluster, 0), wrong(NoLayout, 1)}, string(WrongCluster)},
+		"another database was wrong":                        {twice, []incident{wrong(NoLayout, 2)}, causeNone},
+		"etcd was away":                                     {twice, []incident{on(StopEtcd, 0, 0)}, string(StopEtcd)},
+		"a greedy sweeper":                                  {swept, []incident{on(LowSweep, 0, 0)}, string(LowSweep)},
+		"a greedy sweeper that was not it":                  {twice, []incident{on(LowSweep, 0, 0)}, causeNone},
+		"a greedy sweeper was killed with the task in hand": {held, []incident{on(LowSweep, 0, 0)}, string(LowSweep)},
+		"a claim that ran out for no reason":                {held, nil, causeNone},
+		"a sweeper":                                         {swept, nil, causeSweep},
+		"a sweeper that was killed":                         {died, []incident{{Step: Step{Fault: KillSweep}, from: at(1200), to: at(1200)}}, string(KillSweep)},
+		"a sweeper killed earlier":                          {died, []incident{{Step: Step{Fault: KillSweep}, from: at(900), to: at(900)}}, causeSweep},
 		"a fault that was long over": {twice, []incident{
 			{Step: Step{Fault: KillNode}, from: noon.Add(-time.Hour), to: noon.Add(-time.Hour)},
 		}, causeNone},

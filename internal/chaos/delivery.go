@@ -65,6 +65,7 @@ func seatOf(node string) string {
 // second is a delivery of an attempt that had been delivered before.
 type second struct {
 	first, again delivery
+	ranOut       bool // a claim of the task ran out
 }
 
 // seconds finds them: the same task, version and attempt, started again.
@@ -77,7 +78,7 @@ func seconds(of []delivery) (all []second) {
 	for _, d := range of {
 		k := key{d.Version, d.Attempts}
 		if before, seen := last[k]; seen {
-			all = append(all, second{before, d})
+			all = append(all, second{first: before, again: d})
 		}
 		last[k] = d
 	}

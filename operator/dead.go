@@ -1,0 +1,118 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Redrive makes a dead task pending and due at once, and returns it. Its attempts begin anew, and so does its idempotency
+// key. ErrStatus: it is not dead; it is returned as it is. tocsin.ErrNotFound: there is none.
+func (o *Operator) Redrive(ctx context.Context, id tocsin.JobID) (tocsin.Info, error) {
+	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Redrive(ctx, id) }, "only a dead task can be redriven")
+}
+
+// Bury makes a pending task dead, with the reason as its last error, cut at tocsin.MaxError characters, and returns it. A
+// delivery that is under way at this moment may still complete it. ErrStatus: it is not pending; it is returned as it is.
+// tocsin.ErrNotFound: there is none.
+func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (tocsin.Info, error) {
+	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Bury(ctx, id, reason) }, "only a pending task can be buried")
+}
+
+// rewrite changes one task and reads it again.
+func (o *Operator) rewrite(ctx context.Context, id tocsin.JobID, write func() (bool, error), unfit string) (tocsin.Info, error) {
+	if o.tables.ServerOf(id.Table()) < 0 || id == 0 {
+		return tocsin.Info{}, fmt.Errorf("%w: no task %s", tocsin.ErrNotFound, id)
+	}
+	written, err := write()
+	if err != nil {
+		return tocsin.Info{}, err
+	}
+	info, err := o.get(ctx, id)
+	if err == nil && !written {
+		err = unfitting{info, unfit}
+	}
+	return info, err
+}
+
+// unfitting is the ErrStatus of a task.
+type unfitting struct {
+	info tocsin.Info
+	why  string
+}
+
+func (u unfitting) Error() string {
+	return fmt.Sprintf("task %s is %s: %s", u.info.JobID, u.info.Status, u.why)
+}
+
+func (u unfitting) Unwrap() error { return ErrStatus }
+
+// get reads one task.
+func (o *Operator) get(ctx context.Context, id tocsin.JobID) (tocsin.Info, error) {
+	server := o.tables.ServerOf(id.Table())
+	rows, err := o.tables.Look(ctx, server, []tocsin.JobID{id})
+	if err != nil {
+		return tocsin.Info{}, err
+	}
+	if len(rows) == 0 {
+		return tocsin.Info{}, fmt.Errorf("%w: no task %s in %s on %s", tocsin.ErrNotFound, id,
+			o.tables.Layout().Table(id.Table()), o.tables.Servers()[server])
+	}
+	policies, err := biztype.Load(ctx, o.cfg)
+	return o.info(policies, rows[0]), err
+}
+
+// RedriveAll makes all dead tasks of a biz type, or with "" all there are, pending and due at once, and returns how many.
+// Those that die while it runs are left. It goes through all servers at once, 500 tasks to a transaction. progress, unless
+// nil, is called with the number of tables done since its last call, concurrently. What was redriven stands beside an
+// error, which names what could not be done; a further call does the rest.
+func (o *Operator) RedriveAll(ctx context.Context, bizType string, progress func(tables int)) (int, error) {
+	var only []uint64
+	if bizType != "" {
+		policies, err := biztype.Load(ctx, o.cfg)
+		if err != nil {
+			return 0, err
+		}
+		if only, err = numbers(policies, bizType); err != nil {
+			return 0, err
+		}
+	}
+	counts := make([]int, len(o.tables.Servers()))
+	errs := make([]error, len(counts))
+	tablewalk.Servers(len(counts), func(server int) {
+		counts[server], errs[server] = o.redriveServer(ctx, server, only, progress)
+	})
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	return total, errors.Join(errs...)
+}
+
+// redriveLimit is the number of tasks in one transaction.
+const redriveLimit = 500
+
+func (o *Operator) redriveServer(ctx context.Context, server int, types []uint64, progress func(int)) (total int, err error) {
+	way := tablewalk.Walk{Server: server, Tables: o.tables.TablesOf(server), Measure: o.tables.Measure}
+	if progress != nil {
+		way.Progress = func(_, tables int) { progress(tables) }
+	}
+	began := sync.OnceValue(func() int64 { return o.tables.Now(server) })
+	var errs []error
+	err = way.Run(ctx, func(chunk []int) error {
+		q := store.DeadQuery{Server: server, Tables: chunk, Types: types, Until: began(), Limit: redriveLimit}
+		var failed error // of the last batch: it names all that failed in the others
+		for n := 1; n > 0; total += n {
+			n, failed = o.tables.RedriveDead(ctx, q)
+		}
+		errs = append(errs, failed)
+		return nil
+	})
+	return total, tablewalk.Join(append(errs, err)...)
+}

@@ -1,0 +1,82 @@
+// Package operator is what people do to the tasks of a running cluster: find those in a status, count them, redrive and
+// bury them, pause biz types. The command tocsin does all this through it, and programs may.
+//
+//	Operator --> every server at once --> 64 tables together --> a page of each
+//
+// It is the authority for what such an operation means over all tables. It needs MySQL alone, no etcd and no node, and
+// asks for the rights of the role biz (see ddl.Grants). For tasks of one biz_id, package tocsin's Client is quicker.
+//
+// On failure: what could be done stands beside the error, which names the servers, databases and tables that could not be
+// asked. Nothing is half done: each batch is one statement or transaction.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Operator has pools of the cluster's servers. Make one with Open. Its methods are safe for concurrent use.
+type Operator struct {
+	cfg    tocsin.Config
+	tables *store.Store
+}
+
+// Open connects to all servers at once. One that answers is enough; it refuses a cluster that is not the config's.
+func Open(ctx context.Context, cfg tocsin.Config) (*Operator, error) {
+	tables, err := store.Connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Operator{cfg, tables}, nil
+}
+
+// Close closes the pools. Calls under way fail.
+func (o *Operator) Close() error { return o.tables.Close() }
+
+// Layout says how many databases and tables there are.
+func (o *Operator) Layout() tocsin.Layout { return o.tables.Layout() }
+
+// Pause lets the tasks of a biz type wait, or with false has them delivered again. Nodes and sweepers follow within two
+// seconds. The result says what was written: a biz type that was so already is unchanged.
+func (o *Operator) Pause(ctx context.Context, bizType string, paused bool) (biztype.Result, error) {
+	return biztype.SetPaused(ctx, o.cfg, bizType, paused)
+}
+
+// BizTypes returns the stored policies, with the defaults filled in.
+func (o *Operator) BizTypes(ctx context.Context) ([]biztype.Policy, error) {
+	policies, err := biztype.Load(ctx, o.cfg)
+	for i, p := range policies {
+		policies[i] = p.WithDefaults()
+	}
+	return policies, err
+}
+
+// numbers gives the number of one biz type; none for "", which means all.
+func numbers(policies []biztype.Policy, name string) ([]uint64, error) {
+	if name == "" {
+		return nil, nil
+	}
+	for _, p := range policies {
+		if p.Name == name {
+			return []uint64{p.Number}, nil
+		}
+	}
+	return nil, unknown{name}
+}
+
+// unknown is the error for a biz type that is not stored.
+type unknown struct{ name string }
+
+func (u unknown) Error() string {
+	return fmt.Sprintf("unknown biz type %q: `tocsin biz list` names those that are applied", u.name)
+}
+
+func (u unknown) Unwrap() error { return tocsin.ErrUnknownBizType }
+
+// ErrStatus says that a task is not in the status that the operation is for; it was not changed.
+var ErrStatus = errors.New("the task's status does not allow it")

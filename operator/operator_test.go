@@ -1,0 +1,163 @@
+package operator_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/tocsintest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	closing = tocsin.Define[string]("order.close")
+	remind  = tocsin.Define[string]("coupon.remind")
+)
+
+func open(t *testing.T) (*operator.Operator, *tocsintest.Cluster) {
+	t.Helper()
+	cluster := tocsintest.Start(t, closing, remind)
+	o, err := operator.Open(t.Context(), cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	return o, cluster
+}
+
+func add(t *testing.T, c *tocsintest.Cluster, task tocsin.NewTask) tocsin.JobID {
+	t.Helper()
+	added, err := c.Client.Add(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added.JobID
+}
+
+func TestATaskIsBuriedFoundAndRedriven(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	id := add(t, cluster, closing.New(7, "p", tocsin.In(time.Hour)))
+	buried, err := o.Bury(t.Context(), id, "the order is void")
+	if err != nil || buried.Status != tocsin.Dead || buried.LastError != "the order is void" || buried.BizType != "order.close" || buried.Table == "" {
+		t.Fatalf("%+v, %v", buried, err)
+	}
+	again, err := o.Bury(t.Context(), id, "twice")
+	if !errors.Is(err, operator.ErrStatus) || again != buried {
+		t.Errorf("%+v, %v", again, err)
+	}
+	found, err := o.Find(t.Context(), operator.Query{Status: tocsin.Dead, BizType: "order.close", Limit: 1})
+	if err != nil || len(found) != 1 || found[0] != buried {
+		t.Errorf("%+v, %v", found, err)
+	}
+	alive, err := o.Redrive(t.Context(), id)
+	if err != nil || alive.Status != tocsin.Pending || alive.Key() == buried.Key() {
+		t.Errorf("%+v, %v", alive, err)
+	}
+	if _, err := o.Redrive(t.Context(), id); !errors.Is(err, operator.ErrStatus) {
+		t.Errorf("redriven twice: %v", err)
+	}
+}
+
+func TestAllDeadTasksOfATypeAreRedriven(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	for n := range 30 {
+		of := closing
+		if n%3 == 0 {
+			of = remind
+		}
+		if _, err := o.Bury(t.Context(), add(t, cluster, of.New(uint64(n+1), "", tocsin.In(time.Hour))), "for the test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var tables atomic.Int64
+	n, err := o.RedriveAll(t.Context(), "order.close", func(more int) { tables.Add(int64(more)) })
+	if n != 20 || err != nil || tables.Load() != int64(o.Layout().Total()) {
+		t.Errorf("redriven %d over %d tables, %v", n, tables.Load(), err)
+	}
+	if n, err := o.RedriveAll(t.Context(), "", nil); n != 10 || err != nil {
+		t.Errorf("redriven %d, %v", n, err)
+	}
+}
+
+func TestStatsCountEachTypeByStatus(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	for n := range 5 {
+		id := add(t, cluster, closing.New(uint64(n+1), "", tocsin.In(time.Hour)))
+		switch n {
+		case 0:
+			if _, err := cluster.Client.Cancel(t.Context(), tocsin.ByID(id)); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			if _, err := o.Bury(t.Context(), id, "void"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	late := add(t, cluster, closing.New(9, "", tocsin.In(time.Hour)))
+	table := cluster.Client.Layout().Table(late.Table())
+	if _, err := cluster.DB.ExecContext(t.Context(), "UPDATE "+table+" SET action_time = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE WHERE job_id = ?", uint64(late)); err != nil {
+		t.Fatal(err)
+	}
+	all, err := o.Stats(t.Context(), nil)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	got := all[1]
+	if got.Overdue < 60 {
+		t.Errorf("%+v, of which one was due a minute ago", got)
+	}
+	got.Overdue = 0
+	if want := (operator.Stats{BizType: "order.close", Pending: 4, Cancelled: 1, Dead: 1}); got != want || all[0] != (operator.Stats{BizType: "coupon.remind"}) {
+		t.Errorf("got %+v", all)
+	}
+}
+
+func TestWhatCannotBeDoneIsSaid(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	gone := add(t, cluster, closing.New(1, "", tocsin.In(time.Hour))) + 1
+	for name, call := range map[string]struct {
+		do   func() error
+		want error
+	}{
+		"no task":       {func() error { _, err := o.Redrive(t.Context(), gone); return err }, tocsin.ErrNotFound},
+		"no id":         {func() error { _, err := o.Bury(t.Context(), 0, ""); return err }, tocsin.ErrNotFound},
+		"no table":      {func() error { _, err := o.Bury(t.Context(), 1<<63-1, ""); return err }, tocsin.ErrNotFound},
+		"limit":         {func() error { _, err := o.Find(t.Context(), operator.Query{}); return err }, tocsin.ErrInvalid},
+		"find a type":   {func() error { _, err := o.Find(t.Context(), operator.Query{BizType: "x", Limit: 1}); return err }, tocsin.ErrUnknownBizType},
+		"redrive a one": {func() error { _, err := o.RedriveAll(t.Context(), "x", nil); return err }, tocsin.ErrUnknownBizType},
+	} {
+		if err := call.do(); !errors.Is(err, call.want) {
+			t.Errorf("%s: %v, want %v", name, err, call.want)
+		}
+	}
+	cfg := cluster.Config
+	cfg.Cluster = "another"
+	if o, err := operator.Open(t.Context(), cfg); err == nil {
+		t.Error("a cluster that is not the config's is opened: ", o.Close())
+	}
+}
+
+func TestABizTypeIsPausedAndResumed(t *testing.T) {
+	t.Parallel()
+	o, _ := open(t)
+	for _, paused := range []bool{true, false} {
+		if _, err := o.Pause(t.Context(), "order.close", paused); err != nil {
+			t.Fatal(err)
+		}
+		policies, err := o.BizTypes(t.Context())
+		if err != nil || policies[0].Name != "order.close" || policies[0].Paused != paused || policies[0].Attempts == 0 {
+			t.Errorf("%+v, %v", policies, err)
+		}
+	}
+}
