@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 )
@@ -27,6 +28,7 @@ var serverUsage = "the private server: " + devserver.ProductNames() + "; scripts
 type devFlags struct {
 	tasks, nodes, servers, load   int
 	layout, server, rules         string
+	biz, configOut                string
 	over                          time.Duration
 	exit, etcd, prometheus        bool
 	mysqlPort, etcdPort, httpPort int
@@ -43,7 +45,12 @@ became of them. It then stays up until Ctrl-C; nothing is left behind. If Promet
 installed, it collects the metrics of all parts.
 
 With --load it goes on adding tasks, also of biz types that fail, hang, have a low rate, are
-paused or have no handler; it sweeps every 10 seconds, and purges and audits each minute.`,
+paused or have no handler; it sweeps every 10 seconds, and purges and audits each minute.
+
+With --biz it is a cluster for a program of yours: tables and the biz types of a file, but no
+sample tasks and no nodes. Your program reads the config that is printed, and runs the nodes.`,
+		Example: `  tocsin dev --exit
+  tocsin dev --etcd=false --biz biz.yaml --config-out tocsin.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
 	}
 	c.Flags().IntVar(&f.tasks, "tasks", 1000, "sample tasks")
@@ -51,6 +58,8 @@ paused or have no handler; it sweeps every 10 seconds, and purges and audits eac
 	c.Flags().StringVar(&f.layout, "layout", "8x16", "databases x tables")
 	c.Flags().StringVar(&f.server, "server", "", serverUsage)
 	c.Flags().DurationVar(&f.over, "over", 10*time.Second, "the span over which the sample tasks are due")
+	c.Flags().StringVar(&f.biz, "biz", "", "file of biz types, as for tocsin biz apply: no sample tasks and no nodes, for a program of yours")
+	c.Flags().StringVar(&f.configOut, "config-out", "", "where to write the config file; it goes at the end (default in a temporary folder)")
 	c.Flags().BoolVar(&f.exit, "exit", false, "stop when all are delivered; exit code 1 if any is not within a minute")
 	c.Flags().BoolVar(&f.etcd, "etcd", true, "start etcd, in which nodes own tables; --etcd=false: one database server is all, and every node claims each row")
 	c.Flags().IntVar(&f.load, "load", 0, "tasks to add each second after the sample tasks, until Ctrl-C")
@@ -83,6 +92,8 @@ func (f devFlags) validate() (tocsin.Layout, error) {
 		return l, usage("--load %d: want 0 to 1000", f.load)
 	case f.load > 0 && f.exit:
 		return l, usage("--load goes on until Ctrl-C: leave --exit out")
+	case f.biz != "" && (f.load > 0 || f.exit):
+		return l, usage("--biz stays up for your program, without tasks of its own: leave --load and --exit out")
 	}
 	if _, err := devserver.ParseProduct(f.server); err != nil {
 		return l, usage("--server: %w", err)
@@ -106,9 +117,13 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	policies, err := f.policies()
+	if err != nil {
+		return err
+	}
 	view := newDevView(a)
 	c, err := devcluster.Start(ctx, devcluster.Options{
-		Layout: layout, Server: devserver.Product(f.server), Servers: f.servers, Nodes: f.nodes, Demo: f.load > 0, Version: version, Progress: view.progress, OnDelivery: view.delivery,
+		Layout: layout, Policies: policies, Server: devserver.Product(f.server), Servers: f.servers, Nodes: f.nodes, Demo: f.load > 0, Version: version, Progress: view.progress, OnDelivery: view.delivery,
 		NoEtcd: !f.etcd, MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
 	})
 	if err != nil {
@@ -118,6 +133,10 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	watcher, err := f.watch(ctx, c)
 	if err != nil {
 		return interrupted(ctx, err)
+	}
+	if f.biz != "" {
+		view.end()
+		return a.stayUp(ctx, c, f, view)
 	}
 	summary, err := runSamples(ctx, c, f, view)
 	if err != nil {
@@ -136,7 +155,7 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 
 // watch starts Prometheus and returns its URL; "" if there is none, or if it would have nothing to watch for long.
 func (f devFlags) watch(ctx context.Context, c *devcluster.Cluster) (url string, err error) {
-	if f.exit || !f.prometheus {
+	if f.exit || !f.prometheus || f.biz != "" {
 		return "", nil
 	}
 	opts := devcluster.WatchOptions{Port: f.prometheusPort}
@@ -185,21 +204,40 @@ func verdict(s devcluster.Summary) error {
 	return fmt.Errorf("%d of %d tasks delivered within a minute, %d early", s.Delivered, s.Tasks, s.Early)
 }
 
-// stayUp shows how to use the cluster from a second terminal, and keeps the load up, until ctx ends.
-func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, view *devView) error {
+// policies reads the biz types of --biz; nil without it.
+func (f devFlags) policies() ([]biztype.Policy, error) {
+	if f.biz == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(f.biz)
+	if err != nil {
+		return nil, err
+	}
+	return biztype.Parse(text, f.biz)
+}
+
+// writeConfig writes the config file for other programs. The caller calls remove at the end.
+func (f devFlags) writeConfig(c *devcluster.Cluster) (path string, remove func(), err error) {
+	if f.configOut != "" {
+		return f.configOut, func() { _ = os.Remove(f.configOut) }, c.WriteConfig(f.configOut)
+	}
 	dir, err := os.MkdirTemp("", "tocsin-dev-")
 	if err != nil {
-		return fmt.Errorf("folder for the config: %w", err)
+		return "", func() {}, fmt.Errorf("folder for the config: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "tocsin.yaml")
-	if err := c.WriteConfig(path); err != nil {
+	path = filepath.Join(dir, "tocsin.yaml")
+	return path, func() { _ = os.RemoveAll(dir) }, c.WriteConfig(path)
+}
+
+// stayUp shows how to use the cluster from a second terminal, and keeps the load up, until ctx ends.
+func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, view *devView) error {
+	path, remove, err := f.writeConfig(c)
+	defer remove()
+	if err != nil {
 		return err
 	}
 	if !a.json {
-		name, value := devcluster.Secret()
-		fmt.Fprintf(a.out, devHint, programName(), path, name, value, c.MySQLPort())
-		fmt.Fprint(a.out, f.closing(c))
+		fmt.Fprint(a.out, f.hint(c, path), f.closing(c))
 	}
 	if f.load == 0 {
 		view.follow()
@@ -219,16 +257,28 @@ const (
 	demoUpkeep = time.Minute
 )
 
+// hint says what to do in a second terminal.
+func (f devFlags) hint(c *devcluster.Cluster, path string) string {
+	if f.biz != "" {
+		return fmt.Sprintf(bizHint, programName(), path, f.biz, c.MySQLPort())
+	}
+	name, value := devcluster.Secret()
+	return fmt.Sprintf(devHint, programName(), path, name, value, c.MySQLPort())
+}
+
 // closing ends the hint.
 func (f devFlags) closing(c *devcluster.Cluster) string {
 	text := "Deliveries appear here."
-	if f.load > 0 {
+	switch {
+	case f.biz != "":
+		text = "Until your program runs a node, tasks wait."
+	case f.load > 0:
 		text = fmt.Sprintf("%d tasks are added each second; deliveries are not shown.", f.load)
 	}
 	switch url := c.WatcherURL(); {
 	case url != "":
 		text = "Prometheus collects the metrics: " + url + "\n\n" + text
-	case f.prometheus:
+	case f.prometheus && f.biz == "":
 		text = "The metrics are not collected: " + devserver.ErrNoPrometheus.Error() + "\n\n" + text
 	}
 	return "\n" + text + " Ctrl-C stops everything and leaves nothing behind.\n"
@@ -254,4 +304,15 @@ It is still up. From a second terminal, paste for example:
   tocsin cluster nodes
 
 Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
+`
+
+const bizHint = `
+A cluster with the biz types of %[3]s is up, without nodes. For your program, and for commands in a second terminal:
+
+  export TOCSIN_CONFIG=%[2]s
+  alias tocsin='%[1]s'
+  tocsin biz list
+  tocsin cluster nodes
+
+Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[4]d
 `

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,6 +60,38 @@ func TestDevStaysUpForASecondTerminal(t *testing.T) {
 	}
 }
 
+func TestDevWithTheBizTypesOfAProgram(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "tocsin.yaml")
+	if err := os.WriteFile(filepath.Join(dir, "biz.yaml"), []byte("biz_types:\n  - {name: parcel.lost, number: 1, group: parcels}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t.Context(), dir, "dev", "--biz", "biz.yaml", "--config-out", "tocsin.yaml", "--layout", "1x1", "--etcd=false")
+	out := &lines{found: make(chan string, 1), find: "Until your program runs a node, tasks wait."}
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	select {
+	case <-out.found:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not come up")
+	}
+	call(t, "--config", path, "biz", "list").says(t, "parcel.lost  1       parcels  Go handler")
+	call(t, "--config", path, "task", "add", "--type", "parcel.lost", "--biz-id", "7", "--in", "0s").says(t, "pending")
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("exit after Ctrl-C: %v", err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("%s is left behind", path)
+	}
+}
+
 func TestDevRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,6 +110,8 @@ func TestDevRefusesWhatCannotWork(t *testing.T) {
 		"tasks below zero":        {[]string{"--tasks=-1"}, exitUsage, []string{"--tasks -1"}},
 		"a server that is none":   {[]string{"--server", "oracle"}, exitUsage, []string{`--server: unknown server "oracle"`, "want mariadb, mariadb-11.8 or mysql"}},
 		"a load that has no end":  {[]string{"--load", "5"}, exitUsage, []string{"--load goes on until Ctrl-C"}},
+		"biz types with a load":   {[]string{"--biz", "x.yaml", "--load", "5"}, exitUsage, []string{"--biz stays up for your program"}},
+		"biz types of no file":    {[]string{"--biz", "x.yaml"}, exitFailed, []string{"x.yaml: no such file"}},
 		"a load too high":         {[]string{"--load", "1001"}, exitUsage, []string{"--load 1001", "0 to 1000"}},
 		"more servers than dbs":   {[]string{"--servers", "9"}, exitUsage, []string{"--servers 9", "1 to 8"}},
 		"MySQL's port in use":     {[]string{"--mysql-port", port}, exitFailed, []string{port, "in use"}},

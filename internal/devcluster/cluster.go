@@ -33,7 +33,7 @@ const (
 // Options say what to start. Ports of 0 are chosen.
 type Options struct {
 	Layout     tocsin.Layout
-	Nodes      int               // at least 1
+	Nodes      int               // at least 1, unless there are Policies
 	Server     devserver.Product // of the database servers; "": its zero value
 	Servers    int               // database servers, at most one for each database; 0: 1
 	MySQLPort  int               // of the first
@@ -43,6 +43,7 @@ type Options struct {
 	Version    string                              // shown in `cluster nodes`
 	Progress   func(stage string, done, total int) // while the schema is made; nil: nobody looks
 	Demo       bool                                // with the biz types of Demo
+	Policies   []biztype.Policy                    // instead of the samples' biz types, for a program that brings its own nodes; no node is started; nil: the samples'
 	OnDelivery func(Delivery)                      // called concurrently, must be quick; nil: nobody looks
 	Logger     *slog.Logger                        // nil: warnings and errors go to slog.Default()
 }
@@ -127,8 +128,11 @@ func (c *Cluster) makeSchema(ctx context.Context) error {
 	return err
 }
 
-// policies are the two sample biz types, a Go handler and an HTTP callback, and those of a demo.
+// policies are the two sample biz types, a Go handler and an HTTP callback, and those of a demo; or those of the options.
 func (c *Cluster) policies() []biztype.Policy {
+	if c.opts.Policies != nil {
+		return c.opts.Policies
+	}
 	samples := []biztype.Policy{
 		{Name: OrderClose.Name(), Number: 1, Group: Group, Timeout: biztype.Duration(10 * time.Second)},
 		{Name: CouponRemind.Name(), Number: 2, Group: Group, Timeout: biztype.Duration(10 * time.Second), Webhook: &biztype.Webhook{
@@ -146,6 +150,9 @@ func (c *Cluster) policies() []biztype.Policy {
 }
 
 func (c *Cluster) startNodes(ctx context.Context) error {
+	if c.opts.Policies != nil {
+		return nil
+	}
 	run, end := context.WithCancel(context.WithoutCancel(ctx))
 	c.endNodes = end
 	for i := range c.opts.Nodes {
