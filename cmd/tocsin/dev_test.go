@@ -79,6 +79,7 @@ func TestDevWithTheBizTypesOfAProgram(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it does not come up")
 	}
+	call(t, "dev", "--biz", "none.yaml").refused(t, exitFailed, "none.yaml: no such file")
 	call(t, "--config", path, "biz", "list").says(t, "parcel.lost  1       parcels  Go handler")
 	call(t, "--config", path, "task", "add", "--type", "parcel.lost", "--biz-id", "7", "--in", "0s").says(t, "pending")
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -110,8 +111,7 @@ func TestDevRefusesWhatCannotWork(t *testing.T) {
 		"tasks below zero":        {[]string{"--tasks=-1"}, exitUsage, []string{"--tasks -1"}},
 		"a server that is none":   {[]string{"--server", "oracle"}, exitUsage, []string{`--server: unknown server "oracle"`, "want mariadb, mariadb-11.8 or mysql"}},
 		"a load that has no end":  {[]string{"--load", "5"}, exitUsage, []string{"--load goes on until Ctrl-C"}},
-		"biz types with a load":   {[]string{"--biz", "x.yaml", "--load", "5"}, exitUsage, []string{"--biz stays up for your program"}},
-		"biz types of no file":    {[]string{"--biz", "x.yaml"}, exitFailed, []string{"x.yaml: no such file"}},
+		"biz types with an end":   {[]string{"--biz", "x.yaml"}, exitUsage, []string{"--biz stays up for your program"}},
 		"a load too high":         {[]string{"--load", "1001"}, exitUsage, []string{"--load 1001", "0 to 1000"}},
 		"more servers than dbs":   {[]string{"--servers", "9"}, exitUsage, []string{"--servers 9", "1 to 8"}},
 		"MySQL's port in use":     {[]string{"--mysql-port", port}, exitFailed, []string{port, "in use"}},
