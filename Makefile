@@ -23,7 +23,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe build test test-sql test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
+.PHONY: help run observe build test test-sql test-java test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,11 @@ test-sql: ## the part of make test that depends on the database server, without 
 	@scripts/install-deps.sh test
 	packages=$$(go run ./internal/house/servertests packages) && go test -p 2 -parallel 4 -timeout 10m $(TESTARGS) $$packages
 	@go run ./internal/house/servertests left-out-of-sql
+
+# Apart from make test, as a JDK is 250 MB.
+test-java: ## install a JDK if it is missing, run the programs of docs/sql.md that are in Java
+	@scripts/install-deps.sh test-java
+	TOCSIN_TEST_JAVA=1 go test -v -count=1 -timeout 10m -run 'Java' $(TESTARGS) ./docs
 
 test-mysql: ## make test on MySQL 9.7, which it installs into a folder of its own without root
 	@$(MAKE) --no-print-directory test SERVER=mysql

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Installs what `make run`, `make test`, `make observe` and `make bench-peers` need and is missing; says nothing if nothing is.
+# Installs what `make run`, `make test`, `make test-java`, `make observe` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server, etcd
-#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus
+#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PHP and Python with drivers for MySQL
+#   scripts/install-deps.sh test-java  MariaDB's server, etcd, a JDK with a driver for MySQL
 #   scripts/install-deps.sh observe MariaDB's server, etcd, Prometheus
 #   scripts/install-deps.sh peers   the servers, PostgreSQL, Redis, beanstalkd
 #
@@ -65,6 +66,15 @@ has_faketime() { [ -n "$(find /usr/lib -name libfaketimeMT.so.1 2>/dev/null | he
 
 has_prometheus() { find_program prometheus; }
 
+has_php() { command -v php >/dev/null && php -m | grep -q '^pdo_mysql$'; }
+
+# Debian's Python has Debian's modules, another one in PATH may not: the same places as docs/languages_test.go.
+has_pymysql() { python3 -c 'import pymysql' 2>/dev/null || /usr/bin/python3 -c 'import pymysql' 2>/dev/null; }
+
+has_jdk() { command -v javac >/dev/null; }
+
+has_jdbc() { [ -e /usr/share/java/mariadb-java-client.jar ]; }
+
 # In PATH, or among Debian's PostgreSQL versions: the same places as bench/peers/daemon.
 has_peer() { command -v "$1" >/dev/null || [ -n "$(find /usr/lib/postgresql/*/bin /usr/sbin /usr/local/sbin /usr/local/bin -name "$1" 2>/dev/null | head -n 1)" ]; }
 
@@ -79,6 +89,12 @@ missing() {
 		has_backup || echo mariadb-backup
 		has_compiler || echo gcc libc6-dev
 		has_faketime || echo libfaketime
+		has_php || echo php-cli php-mysql
+		has_pymysql || echo python3-pymysql
+	fi
+	if [ "$1" = test-java ]; then
+		has_jdk || echo default-jdk-headless
+		has_jdbc || echo libmariadb-java
 	fi
 	if [ "$1" = peers ]; then
 		has_peer postgres || echo postgresql
@@ -137,7 +153,7 @@ tell_service() {
 target() { if [ "$1" = peers ]; then echo bench-peers; else echo "$1"; fi; }
 
 main() {
-	case "${1:-test}" in run | test | peers | observe) ;; *) fail "want run, test, peers or observe, not $1" ;; esac
+	case "${1:-test}" in run | test | test-java | peers | observe) ;; *) fail "want run, test, test-java, peers or observe, not $1" ;; esac
 	check_go
 	[ -z "$(other_server)" ] || scripts/install-server.sh "$(other_server)" >/dev/null
 	# shellcheck disable=SC2046 # one word a package

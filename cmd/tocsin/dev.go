@@ -301,7 +301,9 @@ It is still up. From a second terminal, paste for example:
   tocsin task add --type order.close --biz-id 700042 --in 5s --attribute '{"order_id":700042,"cents":990}'
   tocsin task add --type coupon.remind --biz-id 700042 --in 30m --attribute '{"user_id":700042,"code":"SAVE10"}'
   tocsin task list --biz-id 700042
+  tocsin task why JOB_ID
   tocsin cluster nodes
+  tocsin top
 
 Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
 `

@@ -111,6 +111,22 @@ func TestDoctorComparesTheNodesWithTheServersConnections(t *testing.T) {
 	s.run("doctor", "--nodes", "-1").refused(t, exitUsage, "--nodes -1")
 }
 
+// The tables of a server that is away may be all right, so doctor does not advise to make them.
+func TestDoctorOfAServerThatIsAwayOnlySaysThat(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("tocsin.yaml", s.yaml(s.layout, "toc@tcp(127.0.0.1:1)/"))
+	r := s.run("doctor")
+	for _, part := range []string{"start it, or correct the dsn of db1", "identity: not compared with the databases: no server can be reached", "stored: ", "mend the server first"} {
+		if !strings.Contains(r.stdout, part) {
+			t.Errorf("no %q in\n%s", part, r.stdout)
+		}
+	}
+	if r.code != exitFailed || strings.Contains(r.stdout, "ddl apply") {
+		t.Errorf("exit code %d; it advises ddl apply while no server can be reached:\n%s", r.code, r.stdout)
+	}
+}
+
 func TestDoctorNamesWhatFailsAndWhatToChange(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

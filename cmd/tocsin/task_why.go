@@ -21,7 +21,7 @@ It reads the row, the policies, etcd (or the node tables), and the status pages 
 may have the task. What it can't ask it names, and says the rest. Exit code 1 if there is no such
 task.
 
-The first word is the state: not_due, retry, snoozed, paused, unknown_type, no_owner,
+The first word is the state: not_due, retry, snoozed, paused, unknown_type, no_owner, no_etcd,
 no_handler, no_secret, stand_in, lane_full, rate_limited, queued, unseen, due, overdue, in_delivery,
 unsettled, claimed, claim_run_out, server_away, server_hangs, server_read_only, database_refused,
 older_copy, done, cancelled, dead or gone.`,

@@ -174,14 +174,7 @@ func (q *inquiry) group(ctx context.Context) []assign.NodeState {
 	if f.Task != nil && f.Group.Name == "" {
 		return nil // no policy names its type
 	}
-	ctx, cancel := context.WithTimeout(ctx, factWithin)
-	defer cancel()
-	groups, err := q.nodes(ctx, f.Group.Name)
-	owners := map[string][]string{}
-	if err == nil {
-		owners, err = q.owners(ctx)
-	}
-	f.NoEtcd = err
+	groups, owners := q.asRegistered(ctx)
 	if f.Task == nil {
 		return ownersOf(groups, owners, f.JobID.Table())
 	}
@@ -194,10 +187,30 @@ func (q *inquiry) group(ctx context.Context) []assign.NodeState {
 		f.Group.Owner = of[f.JobID.Table()]
 	}
 	if f.Group.Owner == "" && !f.Group.Open {
-		last, _ := q.db.Owners(ctx, q.server, f.Group.Name) // what can't be read is not told
-		f.Group.Last = last[f.JobID.Table()]
+		f.Group.Last = q.last(ctx)
 	}
 	return q.holders()
+}
+
+// asRegistered reads the nodes, and the owners of the tables by group, from etcd or the node tables.
+func (q *inquiry) asRegistered(ctx context.Context) (groups []groupNodes, owners map[string][]string) {
+	ctx, cancel := context.WithTimeout(ctx, factWithin)
+	defer cancel()
+	groups, err := q.nodes(ctx, q.facts.Group.Name)
+	if err == nil {
+		owners, err = q.owners(ctx)
+	}
+	q.facts.NoEtcd = err
+	return groups, owners
+}
+
+// last returns the node that took the task's table last, by its owner row; "" if it can't be read. It has time of its own: an
+// etcd that does not answer has used up that of asRegistered.
+func (q *inquiry) last(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, factWithin)
+	defer cancel()
+	last, _ := q.db.Owners(ctx, q.server, q.facts.Group.Name)
+	return last[q.facts.JobID.Table()]
 }
 
 // ownersOf returns the nodes that own a table in any group.
@@ -246,6 +259,10 @@ func (q *inquiry) pages(ctx context.Context, nodes []assign.NodeState, ask []str
 	for _, address := range ask {
 		pages = append(pages, why.Page{Address: address})
 	}
+	guess := q.guess()
+	if guess != "" && !slices.Contains(ask, guess) {
+		pages = append(pages, why.Page{Address: guess})
+	}
 	as, id := q.asker(), q.facts.JobID.String()
 	var all sync.WaitGroup
 	for i := range pages {
@@ -257,7 +274,17 @@ func (q *inquiry) pages(ctx context.Context, nodes []assign.NodeState, ask []str
 		all.Go(func() { p.Report, p.Err = as.report(ctx, p.Address, "/status?job_id="+id) })
 	}
 	all.Wait()
-	q.facts.Pages = pages
+	q.facts.Pages = slices.DeleteFunc(pages, func(p why.Page) bool { return p.Address == guess && p.Err != nil && !slices.Contains(ask, guess) })
+}
+
+// guess returns an address where the node may answer that took the task's table last, if etcd, which knows the address, does
+// not answer: that of the config, on this host or the node's. It is "" if nothing has to be guessed.
+func (q *inquiry) guess() string {
+	g := q.facts.Group
+	if q.facts.NoEtcd == nil || g.Open || g.Last == "" {
+		return ""
+	}
+	return pageOf(assign.NodeState{ID: g.Last, Info: assign.NodeInfo{Listen: q.file.Node.Listen}})
 }
 
 // pageOf returns the address of a node's status page, "" if it has none. A node that listens on all addresses of its host is

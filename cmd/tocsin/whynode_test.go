@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -228,6 +229,32 @@ func TestWhyOfANodeThatLostEtcd(t *testing.T) {
 	s.until(second, why.Claimed, ask, "all 1 slots of slow.hook in node "+id, "node "+id+" can't prove its lease")
 	s.write("noetcd.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
 	s.until(second, why.Claimed, append(ask, "--config", "noetcd.yaml"), "in node "+id, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
+}
+
+// While etcd is frozen, a node that was restarted has no table and only sweeps. The address in the config leads to its page.
+func TestWhyOfANodeThatWasRestartedWhileEtcdIsFrozen(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	waitingSite(t, s)
+	etcd, page := s.ownEtcd(), freePage(t)
+	s.write("tocsin.yaml", s.text("tocsin.yaml")+"node:\n  listen: "+page+"\nsweep: {grace: 20m}\n")
+	first := s.serve("again", "--listen", page)
+	s.ownedBy(map[string]int{"again": 8})
+	id := s.nodes()[0].ID
+	if err := syscall.Kill(etcd.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(etcd.Pid(), syscall.SIGCONT) })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait() // it was killed
+	task := s.adding("slow.hook", 1, "0s")
+	says(t, s.why(task), why.NoEtcd, "node "+id+" took it last", "it has ended or was restarted, the task waits for etcd or a sweep", "`tocsin sweep`, on any host, takes it from 20")
+	s.serve("again", "--listen", page)
+	s.until(task, why.NoEtcd, nil, "the node at "+page+" started while etcd was away", "works as a sweeper, which takes the task from 20")
+	s.due(task, "21 MINUTE", "")
+	s.until(task, why.Claimed, nil, "a sweeper")
 }
 
 // The server answers the command, and not the owner of the table.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -60,6 +61,7 @@ type Cluster struct {
 	etcd     *devserver.Etcd
 	receiver *receiver
 	page     *page
+	statuses []web                 // of the nodes
 	watcher  *devserver.Prometheus // nil unless Watch has started it
 	nodes    []*node.Node
 	names    []string
@@ -170,13 +172,21 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	return c.await(ctx, c.balanced)
 }
 
-// newNode makes one whose handlers note which node they ran on.
+// newNode makes one whose handlers note which node they ran on, with a status page at an address of its own.
 func (c *Cluster) newNode(i int) (*node.Node, string, error) {
 	name := fmt.Sprintf("node-%d", i+1)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", fmt.Errorf("status page: %w", err)
+	}
 	cfg := c.nodeConfig(name)
-	cfg.Registerer = c.page.process(name)
+	cfg.Registerer, cfg.Listen = c.page.process(name), l.Addr().String()
 	n, err := node.New(cfg, c.handlers(name))
-	return n, name, err
+	if err != nil {
+		return nil, "", errors.Join(err, l.Close())
+	}
+	c.statuses = append(c.statuses, startWeb(l, c.page.status(name, n)))
+	return n, name, nil
 }
 
 func (c *Cluster) nodeConfig(name string) node.Config {
@@ -291,6 +301,9 @@ func (c *Cluster) Stop() error {
 	}
 	if c.receiver != nil {
 		errs = append(errs, c.receiver.stop())
+	}
+	for _, status := range c.statuses {
+		errs = append(errs, status.stop())
 	}
 	if c.page != nil {
 		errs = append(errs, c.page.stop())

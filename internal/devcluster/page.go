@@ -1,7 +1,6 @@
 package devcluster
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -9,11 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/tocsinhq/tocsin/node"
 )
 
 // Exporters on the page beside the nodes.
@@ -24,9 +24,7 @@ const (
 
 // page exports metrics, each exporter's at a path of its own: /node-1/metrics.
 type page struct {
-	server   *http.Server
-	listener net.Listener
-	done     chan error
+	web
 
 	mu         sync.Mutex
 	registries map[string]*prometheus.Registry // guarded by mu
@@ -38,11 +36,10 @@ func startPage() (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &page{listener: l, done: make(chan error, 1), registries: map[string]*prometheus.Registry{}}
+	p := &page{registries: map[string]*prometheus.Registry{}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{exporter}/metrics", p.export)
-	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() { p.done <- p.server.Serve(l) }()
+	mux.HandleFunc("GET /{exporter}/metrics", func(w http.ResponseWriter, r *http.Request) { p.export(w, r.PathValue("exporter")) })
+	p.web = startWeb(l, mux)
 	return p, nil
 }
 
@@ -75,8 +72,7 @@ func (p *page) textfiles() (dir string, err error) {
 }
 
 // export writes the metrics of one exporter.
-func (p *page) export(w http.ResponseWriter, r *http.Request) {
-	exporter := r.PathValue("exporter")
+func (p *page) export(w http.ResponseWriter, exporter string) {
 	families, err := p.registry(exporter).Gather()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -93,6 +89,17 @@ func (p *page) export(w http.ResponseWriter, r *http.Request) {
 	if exporter == pageUpkeep {
 		p.exportFiles(w)
 	}
+}
+
+// status is a node's status page, which has the paths of tocsin serve that commands ask.
+func (p *page) status(name string, n *node.Node) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /status", n.Status())
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Tocsin-Node", n.ID())
+		p.export(w, name)
+	})
+	return mux
 }
 
 // exportFiles appends the files that one-shot commands have written.
@@ -112,12 +119,7 @@ func (p *page) exportFiles(w io.Writer) {
 
 // stop ends the page, waits for it, and removes the files.
 func (p *page) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	err := p.server.Shutdown(ctx)
-	if served := <-p.done; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
+	err := p.web.stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.files != "" {

@@ -2,24 +2,18 @@ package devcluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // receiver answers HTTP callbacks as a user's service would, and notes each task.
-type receiver struct {
-	server   *http.Server
-	listener net.Listener
-	done     chan error
-}
+type receiver struct{ web }
 
 // startReceiver listens on a loopback port; 0 picks a free one.
 func startReceiver(port int, secret string, rec *Recorder) (*receiver, error) {
@@ -34,13 +28,10 @@ func startReceiver(port int, secret string, rec *Recorder) (*receiver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("HTTP receiver: port %d on 127.0.0.1 is in use: choose another with --http-port: %w", port, err)
 	}
-	r := &receiver{listener: l, done: make(chan error, 1)}
 	paths := http.NewServeMux()
 	paths.Handle("/", take)
 	paths.HandleFunc(hangs, hang)
-	r.server = &http.Server{Handler: paths, ReadHeaderTimeout: 10 * time.Second}
-	go func() { r.done <- r.server.Serve(l) }()
-	return r, nil
+	return &receiver{startWeb(l, paths)}, nil
 }
 
 // URL is where callbacks go.
@@ -54,15 +45,4 @@ const hangs = "/hang"
 func hang(_ http.ResponseWriter, req *http.Request) {
 	_, _ = io.Copy(io.Discard, req.Body) // or the server does not see that the caller has gone
 	<-req.Context().Done()
-}
-
-// stop ends the receiver and waits for it.
-func (r *receiver) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	err := r.server.Shutdown(ctx)
-	if served := <-r.done; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
 }

@@ -62,10 +62,13 @@ func Examine(ctx context.Context, p Patient) []Check {
 	}
 	wg.Go(func() { etcd = p.etcd(ctx) })
 	wg.Wait()
-	return slices.Concat(slices.Concat(servers...), same(p.Uses, facts), types, etcd)
+	return slices.Concat(slices.Concat(servers...), same(p.Uses, facts), types, etcd, p.identity(ctx, etcd, slices.ContainsFunc(servers, reachable)))
 }
 
-// server examines one server. Where it can't be asked, that is the one check, and the facts are zero.
+// reachable reports whether a server answered, from its checks.
+func reachable(checks []Check) bool { return checks[0].Level != Fail }
+
+// server examines one server. If it can't be asked, that is the one check, and the facts are zero.
 func (p Patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
@@ -145,16 +148,28 @@ func (p Patient) etcd(ctx context.Context) []Check {
 	if err != nil {
 		return of("etcd", bad(Fail, name, err.Error(), "start it, or correct etcd.endpoints in the config"))
 	}
-	checks := []Check{good(name, "%s", members)}
-	if p.Identity != nil {
-		checks = append(checks, identity(p.Identity(ctx)))
-	}
-	return of("etcd", checks...)
+	return of("etcd", good(name, "%s", members))
 }
+
+// identity asks whether etcd has bound the cluster to these databases, if both answer. It takes the checks of etcd, and
+// whether any server answered.
+func (p Patient) identity(ctx context.Context, etcd []Check, answered bool) []Check {
+	if p.Identity == nil || Worst(etcd) >= Fail {
+		return nil
+	}
+	if !answered {
+		return of("etcd", bad(Warn, nameIdentity, "not compared with the databases: no server can be reached", "make the servers reachable first"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	return of("etcd", identity(p.Identity(ctx)))
+}
+
+const nameIdentity = "identity"
 
 // identity judges whether etcd has bound the cluster to these databases.
 func identity(id string, refused error) Check {
-	const name = "identity"
+	const name = nameIdentity
 	switch {
 	case refused != nil:
 		return bad(Fail, name, refused.Error(), "do what it says: no node starts with this config")

@@ -42,6 +42,7 @@ const (
 	NoSecret    State = "no_secret"
 	StandIn     State = "stand_in" // its table's owner lacks the type, and another node delivers it
 	NoOwner     State = "no_owner"
+	NoEtcd      State = "no_etcd" // its table's owner can't be known, and nobody can take the table
 	Refused     State = "database_refused"
 	OlderCopy   State = "older_copy"
 	Away        State = "server_away"

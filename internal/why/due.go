@@ -1,6 +1,7 @@
 package why
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -95,10 +96,9 @@ func (f *Facts) ownerless(a *Answer) {
 	last := f.report(g.Last)
 	switch owner := f.node(g.Owner); {
 	case last != nil && g.Owner == "": // what it says of itself follows
+	case f.NoEtcd != nil && !g.Open && g.Name != "":
+		f.withoutEtcd(a)
 	case f.NoEtcd != nil || g.Name == "":
-		if g.Last != "" {
-			a.also("by its owner row in MySQL, node %s took the table last", g.Last)
-		}
 	case len(g.Nodes) == 0:
 		a.set(NoOwner, "group %s has no node%s: start one", g.Name, f.last())
 	case owner == nil && g.Open:
@@ -108,6 +108,21 @@ func (f *Facts) ownerless(a *Answer) {
 			f.last(), g.Name, plural(len(g.Nodes), "node"))
 	default:
 		f.lacking(a, owner)
+	}
+}
+
+// withoutEtcd explains a table of which only etcd knows whether it has an owner.
+func (f *Facts) withoutEtcd(a *Answer) {
+	says := "etcd does not answer, so its table gets no new owner"
+	if last := f.Group.Last; last != "" {
+		says += fmt.Sprintf("; by its owner row in MySQL, node %s took it last: if that node still runs, it claims the task, and if it has ended or was restarted, the task waits for etcd or a sweep", last)
+	}
+	a.set(NoEtcd, "%s", says)
+	for _, p := range f.Pages {
+		if p.Report != nil && p.Report.Mode == node.Sweeping && p.Report.Group == f.Group.Name {
+			a.also("the node at %s started while etcd was away: until etcd answers it owns no table and works as a sweeper, which takes the task from %s on",
+				p.Address, f.at(f.Task.ActionTime.Add(f.Grace)))
+		}
 	}
 }
 

@@ -88,6 +88,34 @@ func TestExplainADueTask(t *testing.T) {
 	}
 }
 
+func TestExplainADueTaskWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		last   string
+		change func(r *node.Report)
+		state  State
+		part   string
+	}{
+		"nobody is known":                     {"", func(*node.Report) {}, NoEtcd, "etcd does not answer, so its table gets no new owner"},
+		"the owner still runs":                {"host-a", func(*node.Report) {}, Queued, "host-a has it in its queue"},
+		"the owner ended, and a node started": {"host-b", func(r *node.Report) { r.Node, r.Mode = "", node.Sweeping }, NoEtcd, "the node at a:1 started while etcd was away"},
+	} {
+		f := due()
+		f.Group, f.NoEtcd = Group{Name: "orders", Last: c.last}, errors.New("no answer")
+		f.Pages[0].Report.Group = "orders"
+		c.change(f.Pages[0].Report)
+		a := Explain(f)
+		all := strings.Join(slices.Concat([]string{a.Says}, a.Also, a.Unasked), "\n")
+		if a.State != c.state || !strings.Contains(all, c.part) || !strings.Contains(all, "etcd, which knows the owner of the table: no answer") {
+			t.Errorf("%s: state %s:\n%s", name, a.State, all)
+		}
+		f.Pages[0].Report.Group = "mail"
+		if a := Explain(f); slices.ContainsFunc(a.Also, func(says string) bool { return strings.Contains(says, "started while etcd was away") }) {
+			t.Errorf("%s: a node of another group is named: %q", name, a.Also)
+		}
+	}
+}
+
 func TestExplainAClaimOfAnotherTime(t *testing.T) {
 	t.Parallel()
 	f := due()
