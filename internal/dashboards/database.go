@@ -34,6 +34,18 @@ func databaseUp() []panel {
 		means:   "Tasks are due by the server's clock, so a difference delays nothing. A clock that jumps does: tasks are early or late by other clocks.",
 		queries: []query{{`avg by (server) (tocsin_node_clock_offset_seconds{server=~"$server"})`, "{{server}}"}},
 	}, {
+		title: "Writes refused for lack of room", unit: perSec, limits: limits{.001, .01}, runbook: "TocsinDiskFull",
+		means:   "Statements each second that the server refused because its disk is full. Its tasks wait until there is room.",
+		queries: []query{{`sum by (server) (rate(tocsin_store_server_errors_total{server=~"$server", class="full"}[$__rate_interval]))
+  or 0 * min by (server) (tocsin_node_server_up{server=~"$server"})`, "{{server}}"}},
+	}, {
+		title: "Disk left", unit: share, signed: true, limits: limits{.4, .05}, runbook: "TocsinDiskFillsUp",
+		means: "Of the MySQL hosts: now, and in a day at the pace of the last 6 hours. Below 0 the disk is full by then. Empty without node_exporter on these hosts, with the label mysql_server.",
+		queries: []query{
+			{`node_filesystem_avail_bytes{mysql_server!=""} / node_filesystem_size_bytes`, "{{mysql_server}} {{mountpoint}}"},
+			{`predict_linear(node_filesystem_avail_bytes{mysql_server!=""}[6h], 24 * 3600) / node_filesystem_size_bytes`, "{{mysql_server}} {{mountpoint}}, in a day"},
+		},
+	}, {
 		title: "Addresses of a server", look: states, unit: count, states: []state{{"read-only or away", blue}, {"takes writes or is in use", yellow}, {"takes writes and is in use", green}}, runbook: "TocsinTwoPrimaries",
 		means: "Only of servers with several addresses: a primary and its replicas. One of them takes writes and is in use.",
 		queries: []query{{`min by (server, address) (tocsin_node_server_address_writable{server=~"$server"})

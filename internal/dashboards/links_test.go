@@ -53,6 +53,11 @@ func TestLinksBetweenAlertsRunbookAndDashboards(t *testing.T) {
 			t.Errorf("%s: its dashboard_url leads nowhere: %s", r.Alert, r.Annotations["dashboard_url"])
 		}
 	}
+	for anchor := range alerts {
+		if !linked[anchor] {
+			t.Errorf("no panel links to the alert %s: give it one that shows what the alert is about", anchor)
+		}
+	}
 	for anchor := range linked {
 		if !alerts[anchor] {
 			t.Errorf("panels link to the alert %s, which there is not", anchor)

@@ -12,6 +12,7 @@ func services() board {
 		rows: []row{
 			{"Calls of the client", servicesCalls()},
 			{"Tasks", servicesTasks()},
+			{"Outboxes", servicesOutboxes()},
 		},
 	}
 }
@@ -66,5 +67,25 @@ func servicesTasks() []panel {
 		title: "Dead tasks", look: stacked, unit: count, runbook: "TocsinTasksDie",
 		means:   "Tasks that failed for the last time and wait for somebody.",
 		queries: []query{{`sum by (biz_type) (max by (cluster, biz_type) (tocsin_backlog_dead{biz_type=~"$biz_type"}))`, "{{biz_type}}"}},
+	}}
+}
+
+func servicesOutboxes() []panel {
+	return []panel{{
+		title: "How far relays are behind", unit: seconds, limits: limits{5, 60},
+		means:   "Age of the oldest row of each outbox that waits to be moved, without rows that were set aside.",
+		queries: []query{{`max by (outbox) (tocsin_relay_lag_seconds)`, "{{outbox}}"}},
+	}, {
+		title: "Rows moved", look: stacked, unit: perSec,
+		means:   "Rows that relays move from each outbox each second.",
+		queries: []query{{`sum by (outbox) (rate(tocsin_relay_moved_total[$__rate_interval]))`, "{{outbox}}"}},
+	}, {
+		title: "Rows set aside", unit: count, limits: limits{1, 100},
+		means:   "Rows that can't be moved, because their biz type is unknown for example. They wait for an operator, and later rows of their biz_id behind them: tocsin outbox list --stuck.",
+		queries: []query{{`max by (outbox) (tocsin_relay_stuck)`, "{{outbox}}"}},
+	}, {
+		title: "Active relays", unit: count, limits: limits{1, 0},
+		means:   "Processes that move the rows of an outbox. One is normal; 0: nobody does.",
+		queries: []query{{`sum by (outbox) (tocsin_relay_active)`, "{{outbox}}"}},
 	}}
 }

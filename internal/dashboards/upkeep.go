@@ -36,6 +36,14 @@ func upkeepRuns() []panel {
 			{`time() - max(tocsin_auditor_last_run_timestamp_seconds > 0)`, "audit"},
 		},
 	}, {
+		title: "What reports", look: states, unit: count, states: []state{{"nothing", red}, {"reports", green}}, runbook: "TocsinUpkeepNotReported",
+		means: "Whether Prometheus has metrics of sweeps, purges and audits. Without them, the alerts about these can't fire.",
+		queries: []query{
+			{`count(tocsin_sweeper_last_run_timestamp_seconds) > bool 0 or on () vector(0)`, "sweep"},
+			{`count(tocsin_purger_last_run_timestamp_seconds) > bool 0 or on () vector(0)`, "purge"},
+			{`count(tocsin_auditor_last_run_timestamp_seconds) > bool 0 or on () vector(0)`, "audit"},
+		},
+	}, {
 		title: "Last run did all its work", look: states, unit: count, states: []state{{"no", red}, {"yes", green}}, runbook: "TocsinSweepNotRun",
 		means: "The exit code was 0. A sweep that leaves tasks, and an audit that finds a fault, did not.",
 		queries: []query{
