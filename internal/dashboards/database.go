@@ -35,7 +35,7 @@ func databaseUp() []panel {
 		queries: []query{{`avg by (server) (tocsin_node_clock_offset_seconds{server=~"$server"})`, "{{server}}"}},
 	}, {
 		title: "Writes refused for lack of room", unit: perSec, limits: limits{.001, .01}, runbook: "TocsinDiskFull",
-		means:   "Statements each second that the server refused because its disk is full. Its tasks wait until there is room.",
+		means: "Statements each second that the server refused because its disk is full. Its tasks wait until there is room.",
 		queries: []query{{`sum by (server) (rate(tocsin_store_server_errors_total{server=~"$server", class="full"}[$__rate_interval]))
   or 0 * min by (server) (tocsin_node_server_up{server=~"$server"})`, "{{server}}"}},
 	}, {
