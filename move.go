@@ -185,7 +185,10 @@ func (m *move) store(ctx context.Context, s *server, f *facts, ready []row) {
 		rows[i] = &ready[i]
 	}
 	sortRows(rows)
-	b := &batch{client: m.client, server: s, facts: f, ledger: &ledger{client: m.client, identity: m.identity}}
+	b := &batch{client: m.client, server: s, facts: f}
+	if !outboxrow.Unledgered(ctx) {
+		b.ledger = &ledger{client: m.client, identity: m.identity}
+	}
 	for _, chunk := range split(rows, min(chunkBytes, f.packet/2)) {
 		b.store(ctx, chunk)
 	}

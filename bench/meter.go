@@ -73,6 +73,16 @@ func mean(a, b Usage) Usage {
 	}
 }
 
+// plus is what two pieces of work took, one after the other.
+func (u Usage) plus(v Usage) Usage {
+	return Usage{
+		Seconds: u.Seconds + v.Seconds, Statements: u.Statements + v.Statements,
+		BytesSent: u.BytesSent + v.BytesSent, BytesReceived: u.BytesReceived + v.BytesReceived,
+		Selects: u.Selects + v.Selects, Inserts: u.Inserts + v.Inserts, Updates: u.Updates + v.Updates, Commits: u.Commits + v.Commits,
+		ProcessCPU: u.ProcessCPU + v.ProcessCPU, ServerCPU: u.ServerCPU + v.ServerCPU,
+	}
+}
+
 // glance is what clocks and counters stood at.
 type glance struct {
 	at      time.Time
@@ -90,14 +100,19 @@ func (s *site) look(ctx context.Context) (glance, error) {
 	g := glance{at: time.Now(), counted: make(map[string]float64), process: processCPU(), server: math.NaN()}
 	for _, values := range counted {
 		for name, text := range values {
-			value, _ := strconv.ParseFloat(text, 64)
-			g.counted[name] += value
+			g.counted[name] += number(text)
 		}
 	}
 	if s.own != nil {
 		g.server = cpuOf(s.own.Pid())
 	}
 	return g, nil
+}
+
+// number reads a counter; 0: it is none.
+func number(text string) float64 {
+	value, _ := strconv.ParseFloat(text, 64)
+	return value
 }
 
 // since is what has been used since begin.

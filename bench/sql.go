@@ -54,6 +54,15 @@ const historySQL = `SELECT /* tocsin bench_history */
 FROM information_schema.innodb_metrics
 WHERE name = 'trx_rseg_history_len'`
 
+// createSQL makes a database of the run; its name follows.
+const createSQL = `CREATE DATABASE IF NOT EXISTS `
+
+// outboxFillSQL writes rows into an outbox: the name of the table stands between its parts, the values follow.
+var outboxFillSQL = [2]string{`INSERT /* tocsin bench_outbox */ INTO `, ` (op, biz_type, biz_id, delay_ms, attribute) VALUES `}
+
+// outboxLeftSQL says whether an outbox, the parameter, holds a row.
+const outboxLeftSQL = `SELECT /* tocsin bench_left */ EXISTS(SELECT 1 FROM %s)`
+
 // dropSQL removes a database of the run; its name follows.
 const dropSQL = `DROP DATABASE IF EXISTS `
 

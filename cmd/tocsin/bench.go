@@ -24,7 +24,7 @@ type benchFlags struct {
 
 func newBench(a *app) *cobra.Command {
 	c := group("bench", "Measure this machine, beside the least that the same work costs in plain SQL",
-		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a), newBenchPeek(a))
+		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a), newBenchPeek(a), newBenchOutbox(a))
 	c.Long = `Each starts a private MariaDB or MySQL, which flushes its log at every commit, and a private
 etcd, and removes them in the end. With --config it takes the file's servers and etcd instead, in
 databases of its own, "bench_...", which it drops in the end. It measures the raw SQL of the
@@ -104,6 +104,20 @@ stay open, and the tables are peeked as nodes do; beside that, the same peeks be
 	c.Flags().IntVar(&f.Tasks, "tasks", 300_000, "rows that are settled, over all tables")
 	c.Flags().DurationVar(&f.Overdue, "overdue", 30*time.Second, "how long ago they fell due; those of the last 10s are within the bounds of a peek")
 	c.Flags().DurationVar(&f.Duration, "duration", 5*time.Second, "how long to peek, each time")
+	return c
+}
+
+func newBenchOutbox(a *app) *cobra.Command {
+	var f benchFlags
+	c := benchCommand(a, "outbox", "How fast and how late tasks come through an outbox",
+		`An outbox on a second private server is filled, and a relay moves its rows; beside that, AddMany
+stores as many, and a relay without its ledger, all in turn. The clock runs from the relay's start
+until the outbox is empty. Then tasks that are due at once are added in transactions, from whose
+commits on their lateness counts, and in the end a relay with nothing to do is watched.`, &f, bench.Outbox)
+	c.Flags().IntVar(&f.Tasks, "tasks", 240_000, "rows of each side, over three rounds")
+	c.Flags().Float64Var(&f.Rate, "rate", 300, "tasks added a second, due at once")
+	c.Flags().DurationVar(&f.Duration, "duration", 10*time.Second, "how long they are added, and how long to watch a relay with nothing to do")
+	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
 	return c
 }
 

@@ -7,6 +7,7 @@
 package outboxrow
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -128,3 +129,15 @@ func Split(table string) (database, name string) {
 
 // Quoted writes a valid name as an identifier of MySQL.
 func Quoted(table string) string { return "`" + strings.ReplaceAll(table, ".", "`.`") + "`" }
+
+// unledgered is the key of WithoutLedger.
+type unledgered struct{}
+
+// WithoutLedger has moves note nothing, for a benchmark of what the ledger costs. Whatever is moved twice is then stored
+// twice.
+func WithoutLedger(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unledgered{}, true)
+}
+
+// Unledgered reports whether ctx is from WithoutLedger.
+func Unledgered(ctx context.Context) bool { return ctx.Value(unledgered{}) != nil }
