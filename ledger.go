@@ -26,13 +26,13 @@ type ledger struct {
 	identity string
 }
 
-// ledgerSQL notes rows; a list of ledgerRowSQL follows. A row that stands there already is a duplicate. One that comes too
-// late has no gmt_create, and is refused: so a relay that hung between the read and this does nothing.
+// ledgerSQL notes rows; a list of them follows. A row that stands there already is a duplicate. If one comes too late, the
+// first has no gmt_create, and all are refused: so a relay that hung between the read and this does nothing.
 const (
 	ledgerSQL = `INSERT /* tocsin relayed */ INTO {database}.relayed (outbox, id, created, job_id, gmt_create)
 VALUES `
 
-	ledgerRowSQL = `('{outbox}', {id}, '{created}', {job_id}, IF(UTC_TIMESTAMP(3) < '{until}', UTC_TIMESTAMP(3), NULL))`
+	ledgerUntilSQL = `IF(UTC_TIMESTAMP(3) < '{until}', UTC_TIMESTAMP(3), NULL)`
 )
 
 // ledgerAddedSQL notes that a row added no task, as one with its dedup_key was there; a list of keys follows. Primary key.
@@ -54,18 +54,31 @@ WHERE outbox = ?
 const microForm = "2006-01-02 15:04:05.000000"
 
 // values writes the ledger's rows of tasks, which are of one database.
-func (l *ledger) values(rows []*row) string {
-	var b strings.Builder
-	b.WriteString(l.client.layout.render(ledgerSQL, rows[0].table))
+func (l *ledger) values(rows []*row) []byte {
+	b := make([]byte, 0, 256+128*len(rows))
+	b = append(b, l.client.layout.render(ledgerSQL, rows[0].table)...)
+	until := rows[0].origin.until
+	for _, r := range rows {
+		if r.origin.until.Before(until) {
+			until = r.origin.until
+		}
+	}
 	for i, r := range rows {
 		if i > 0 {
-			b.WriteString(",\n")
+			b = append(b, ",\n"...)
 		}
-		b.WriteString(strings.NewReplacer(
-			"{outbox}", l.identity, "{id}", fmt.Sprint(r.origin.key.ID), "{created}", r.origin.key.Created.Format(microForm),
-			"{job_id}", r.id.String(), "{until}", r.origin.until.UTC().Format(timeForm)).Replace(ledgerRowSQL))
+		b = append(append(append(b, "('"...), l.identity...), "', "...)
+		b = append(strconv.AppendUint(b, r.origin.key.ID, 10), ", '"...)
+		b = append(r.origin.key.Created.AppendFormat(b, microForm), "', "...)
+		b = append(strconv.AppendUint(b, uint64(r.id), 10), ", "...)
+		if i == 0 {
+			b = append(b, strings.Replace(ledgerUntilSQL, "{until}", until.UTC().Format(timeForm), 1)...)
+		} else {
+			b = append(b, "UTC_TIMESTAMP(3)"...)
+		}
+		b = append(b, ')')
 	}
-	return b.String()
+	return b
 }
 
 // existing writes the update for rows that added nothing.
@@ -93,7 +106,7 @@ var errMovedBefore = errors.New("it was moved before")
 
 // insert notes one row.
 func (l *ledger) insert(ctx context.Context, conn *sql.Conn, r *row) error {
-	_, err := conn.ExecContext(ctx, l.values([]*row{r}))
+	_, err := conn.ExecContext(ctx, string(l.values([]*row{r})))
 	return l.meaning(err)
 }
 

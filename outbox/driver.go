@@ -17,7 +17,7 @@ type Driver interface {
 
 // Server is the server of one outbox, with the outbox's table. Safe for concurrent use.
 type Server interface {
-	// Session connects and reads the outbox's identity. The caller closes the session.
+	// Session connects and reads the outbox's identity. The caller closes the session. A relay has three at once.
 	Session(ctx context.Context) (*Session, error)
 	// List returns rows with ids above after, at most limit: all, or those that were set aside.
 	List(ctx context.Context, after uint64, limit int, stuck bool) ([]outboxrow.Row, error)
@@ -43,7 +43,8 @@ type Conn interface {
 	// is free as soon as the server has ended the session of the relay that had it.
 	Lead(ctx context.Context, wait time.Duration) (bool, error)
 	// Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot. It looks at most at
-	// limit rows, and leaves those to skip out; nil: none.
+	// limit rows, and leaves those to skip out; nil: none. It ends early behind the row with which PageBytes are reached: see
+	// Full.
 	Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error)
 	// Delete deletes rows that were moved. Rows that got their ids later stay.
 	Delete(ctx context.Context, keys []outboxrow.Key) error
@@ -58,6 +59,19 @@ type Conn interface {
 	Settled(ctx context.Context, in []Range, since Writers) ([]Range, error)
 	// Close ends the connection, and so gives the lock up.
 	Close()
+}
+
+// PageBytes ends a page of Read: rows may be large, and there are many of them.
+const PageBytes = 2 << 20
+
+// Full reports whether a Read without a skip ended at its bounds, so that more rows may follow.
+func Full(rows []outboxrow.Row, limit int) bool { return len(rows) >= limit || size(rows) >= PageBytes }
+
+func size(rows []outboxrow.Row) (n int) {
+	for i := range rows {
+		n += rows[i].Size()
+	}
+	return n
 }
 
 // Writers are transactions. It is empty where the locks on rows tell which ids belong to open transactions, as those of

@@ -19,7 +19,7 @@ type onMySQL struct {
 
 func openMySQL(cfg Config) (Server, error) {
 	server, err := mysql.Open(mysql.Spec{
-		DSN: cfg.DSN, TLS: cfg.TLS, MaxConns: 2, IdleTime: WaitTimeout / 2, WaitTimeout: WaitTimeout,
+		DSN: cfg.DSN, TLS: cfg.TLS, MaxConns: 3, IdleTime: WaitTimeout / 2, WaitTimeout: WaitTimeout,
 		Marker: mysql.Marker{Key: "outbox " + cfg.Table, Read: func(ctx context.Context, conn *sql.Conn) (string, error) {
 			return readIdentity(ctx, conn, cfg.Table)
 		}},

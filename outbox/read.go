@@ -49,7 +49,7 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// read reads rows, in the order of their ids, but those to skip.
+// read reads rows, in the order of their ids, but those to skip, up to PageBytes.
 func (o *onMySQL) read(ctx context.Context, over queryer, where string, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
 	begin := time.Now() // before the read: a row is at least as old
 	found, err := over.QueryContext(ctx, o.render(readSQL, where), limit)
@@ -59,7 +59,7 @@ func (o *onMySQL) read(ctx context.Context, over queryer, where string, limit in
 	defer func() { _ = found.Close() }()
 	var rows []outboxrow.Row
 	var answered time.Time
-	for found.Next() {
+	for bytes := 0; bytes < PageBytes && found.Next(); {
 		if answered.IsZero() {
 			answered = time.Now()
 		}
@@ -69,6 +69,7 @@ func (o *onMySQL) read(ctx context.Context, over queryer, where string, limit in
 		}
 		if skip == nil || !skip(row.ID) {
 			rows = append(rows, row)
+			bytes += row.Size()
 		}
 	}
 	return rows, found.Err()

@@ -79,7 +79,7 @@ func (s *mysqlConn) Read(ctx context.Context, in []Range, limit int, skip func(i
 		if err != nil {
 			return nil, s.outbox.wrap("read", err)
 		}
-		if rows = append(rows, some...); len(rows) >= limit {
+		if rows = append(rows, some...); Full(rows, limit) {
 			break
 		}
 	}

@@ -30,6 +30,19 @@ func (s ids) covers(r outbox.Range) bool {
 	return i < len(s) && s[i].First <= r.First && s[i].Last >= r.Last
 }
 
+// within reports whether all ids of s up to the last one are in other.
+func (s ids) within(other ids, last uint64) bool {
+	for _, r := range s {
+		if r.First > last {
+			break
+		}
+		if !other.covers(outbox.Range{First: r.First, Last: min(r.Last, last)}) {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *ids) add(id uint64) { s.addRange(outbox.Range{First: id, Last: id}) }
 
 // addRange adds ids, and joins ranges that touch.

@@ -11,8 +11,7 @@ import (
 
 // Bounds of a lane.
 const (
-	laneRows   = 2000                   // in memory; more are parked
-	flightRows = 500                    // moved at once
+	flightRows = 1000                   // moved at once
 	freshFor   = 45 * time.Second       // an older row is read again, before the ledger refuses it
 	awayFirst  = 100 * time.Millisecond // before a database that is away is tried again; it doubles
 	awayLast   = 5 * time.Second
@@ -25,6 +24,7 @@ type lane struct {
 	parked   ids             // to be read again, all below what comes; their rows are this lane's, but may be others' too
 	oldest   time.Time       // when the first parked row was made, by this process's clock
 	flight   []outboxrow.Row // being moved; empty: none
+	bytes    int             // of queue and flight
 	until    time.Time       // the database is not tried before
 	away     time.Duration   // the last pause of a database that is away; 0: it is not
 }
@@ -65,9 +65,8 @@ func (l *lane) next() []outboxrow.Row {
 	return taken
 }
 
-// isAway notes that the database takes nothing, and puts the rows back.
-func (l *lane) isAway(rows []outboxrow.Row) {
-	l.queue = append(rows, l.queue...)
+// isAway notes that the database takes nothing.
+func (l *lane) isAway() {
 	l.away = min(max(2*l.away, awayFirst), awayLast)
 	l.until = time.Now().Add(l.away)
 }

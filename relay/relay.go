@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,6 +76,8 @@ type Relay struct {
 	cfg     Config
 	metrics *metrics
 	limit   loglimit.Limit
+
+	memory atomic.Int64 // bytes of rows, of all outboxes
 
 	mu    sync.Mutex
 	names map[string]string // identity -> outbox that has it

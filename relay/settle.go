@@ -60,7 +60,9 @@ func (t *turn) databaseIsAway(l *lane, flight []outboxrow.Row, results []outboxr
 			return false
 		}
 	}
-	l.isAway(flight)
+	l.isAway()
+	l.queue = append(flight, l.queue...)
+	t.unreadAll(l) // it may take long, and memory is for others
 	t.limit.Of(t.cfg.Logger, "away "+t.tasks.Layout().Database(l.database)).Warn("database takes no tasks from outboxes: its rows wait",
 		"error", results[0].Err, "outbox", t.outbox.Name, "database", t.tasks.Layout().Database(l.database))
 	return true
@@ -75,12 +77,13 @@ func (t *turn) again(ctx context.Context) error {
 	t.aside, t.blocked, t.stuck = nil, map[uint64]bool{}, 0
 	for len(left) > 0 {
 		in := left[:min(len(left), mostRanges)]
-		rows, err := t.session.Read(ctx, in, pageRows, nil)
+		limit := t.page
+		rows, err := t.session.Read(ctx, in, limit, nil)
 		if err != nil {
 			return err
 		}
 		last := in[len(in)-1].Last
-		if len(rows) == pageRows {
+		if outbox.Full(rows, limit) {
 			last = rows[len(rows)-1].ID
 		}
 		left.remove(outbox.Range{First: 0, Last: last})

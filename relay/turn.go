@@ -12,11 +12,12 @@ import (
 
 // Bounds of a turn.
 const (
-	pageRows      = 1000        // that one poll takes
-	probeRows     = 10          // that are read again for a database that is away
-	mostRanges    = 500         // in one statement
-	laterPause    = time.Second // before rows that met a delivery are tried again
-	asideShare    = 10          // reading what is set aside takes a tenth of the time at most
+	pageRows      = 1000          // that one poll takes, and one delete
+	probeRows     = 10            // that are read again for a database that is away, and a lane's share if memory is short
+	mostDone      = 10 * pageRows // rows to delete, before reading waits for the deletes
+	mostRanges    = 500           // in one statement
+	laterPause    = time.Second   // before rows that met a delivery are tried again
+	asideShare    = 10            // reading what is set aside takes a tenth of the time at most
 	defaultGapAge = time.Minute
 	figuresRate   = 500 * time.Millisecond // between two updates of the metrics
 )
@@ -39,9 +40,12 @@ type turn struct {
 	done    []outboxrow.Key // to be deleted from it
 	landed  chan landing
 	flying  int
+	eraser  eraser
+	page    int // rows of one read, by the size of those of the last one
+	held    int // bytes of rows in memory, of all lanes
 
-	nextPoll, nextAside, nextWhole, nextFigures time.Time
-	marks                                       []mark
+	lastPoll, nextPoll, nextAside, nextWhole, nextFigures time.Time
+	marks                                                 []mark
 }
 
 // refusal is a row to set aside.
@@ -60,13 +64,14 @@ func newTurn(l *line, session *outbox.Session) *turn {
 	now := time.Now()
 	return &turn{
 		line: l, session: session, blocked: map[uint64]bool{}, lanes: map[int]*lane{}, hand: map[uint64]bool{},
-		landed: make(chan landing), nextWhole: now.Add(l.cfg.Whole), nextAside: now.Add(l.cfg.Whole),
+		landed: make(chan landing), eraser: eraser{ended: make(chan erased)}, page: pageRows, nextWhole: now.Add(l.cfg.Whole), nextAside: now.Add(l.cfg.Whole),
 	}
 }
 
 // run works until ctx ends or the outbox fails. It returns when nothing is in flight any more.
 func (t *turn) run(ctx context.Context) error {
 	moves, end := context.WithCancel(ctx)
+	defer t.release()
 	defer t.drain()
 	defer end()
 	for ctx.Err() == nil {
@@ -79,23 +84,30 @@ func (t *turn) run(ctx context.Context) error {
 		case <-pause.C:
 		case got := <-t.landed:
 			t.settle(got)
+		case got := <-t.eraser.ended:
+			if err := t.cleared(got); err != nil {
+				return err
+			}
 		}
+		t.weigh()
 		pause.Stop()
 	}
 	return nil
 }
 
-// drain waits for the rows in flight.
+// drain waits for the rows in flight, and for a delete under way.
 func (t *turn) drain() {
 	for ; t.flying > 0; t.flying-- {
 		<-t.landed
 	}
+	t.eraser.end()
 }
 
 // round writes what was decided, reads what is due to be read, and lets rows fly.
 func (t *turn) round(ctx, moves context.Context) error {
+	t.clear(ctx)
 	now := time.Now()
-	if now.Before(t.nextPoll) && len(t.done) < pageRows {
+	if now.Before(t.nextPoll) {
 		return t.launchAll(ctx, moves)
 	}
 	if err := t.write(ctx); err != nil {
@@ -111,7 +123,7 @@ func (t *turn) round(ctx, moves context.Context) error {
 			return err
 		}
 	}
-	if err := t.poll(ctx); err != nil {
+	if err := t.pollIfRoom(ctx, now); err != nil {
 		return err
 	}
 	if !now.Before(t.nextFigures) {
@@ -129,43 +141,13 @@ func (t *turn) launchAll(ctx, moves context.Context) error {
 	return nil
 }
 
-// write notes the refusals, and deletes what was moved.
+// write notes the refusals.
 func (t *turn) write(ctx context.Context) error {
 	for len(t.refused) > 0 {
 		if err := t.session.SetAside(ctx, t.refused[0].key, t.refused[0].reason); err != nil {
 			return err
 		}
 		t.refused = t.refused[1:]
-	}
-	for len(t.done) > 0 {
-		some := t.done[:min(len(t.done), pageRows)]
-		if err := t.session.Delete(ctx, some); err != nil {
-			return err
-		}
-		for _, key := range some {
-			delete(t.hand, key.ID)
-		}
-		t.done = t.done[len(some):]
-	}
-	return nil
-}
-
-// poll reads all gaps and what is above them, as one snapshot.
-func (t *turn) poll(ctx context.Context) error {
-	rows, err := t.session.Read(ctx, t.known.gaps(), pageRows, nil)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		t.take(row, nil)
-	}
-	switch {
-	case len(rows) == 0:
-		t.nextPoll = time.Now().Add(t.cfg.Poll)
-	case len(rows) < pageRows || t.crowded():
-		t.nextPoll = time.Now().Add(flowPoll)
-	default:
-		t.nextPoll = time.Now()
 	}
 	return nil
 }
@@ -181,16 +163,6 @@ func (t *turn) waiting() (all ids) {
 		}
 	}
 	return all
-}
-
-// crowded reports whether every lane that is not away has more than it can hold: what is read now would only be parked.
-func (t *turn) crowded() bool {
-	for _, l := range t.lanes {
-		if l.away == 0 && len(l.parked) == 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // laneOf returns the lane of a row.
@@ -216,11 +188,12 @@ func (t *turn) take(row outboxrow.Row, own *lane) {
 		t.block(row)
 	case t.blocked[row.BizID]:
 		t.aside.addNear(row.ID, t.known)
-	case l != own && (len(l.parked) > 0 || len(l.queue) >= laneRows):
+	case l != own && (len(l.parked) > 0 || t.full(l)):
 		l.park(row, t.known)
 	default:
 		l.queue = append(l.queue, row)
 		t.hand[row.ID] = true
+		l.bytes += row.Size()
 	}
 }
 
@@ -249,7 +222,7 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 		return nil
 	}
 	t.unreadStale(l)
-	if len(l.queue) < flightRows && len(l.parked) > 0 {
+	if len(l.queue) < flightRows && len(l.parked) > 0 && !t.full(l) {
 		if err := t.refill(ctx, l); err != nil {
 			return err
 		}
@@ -284,32 +257,5 @@ func (t *turn) unhand(l *lane, row outboxrow.Row) {
 	if at := made(row); len(l.parked) == 0 || at.Before(l.oldest) {
 		l.oldest = at
 	}
-	l.parked.add(row.ID)
-}
-
-// refill reads the next parked rows of a lane.
-func (t *turn) refill(ctx context.Context, l *lane) error {
-	in, limit := slices.Clone(l.parked[:min(len(l.parked), mostRanges)]), pageRows
-	if l.away > 0 {
-		limit = probeRows
-	}
-	rows, err := t.session.Read(ctx, in, limit, nil)
-	if err != nil {
-		return err
-	}
-	last := in[len(in)-1].Last
-	if len(rows) == limit {
-		last = rows[len(rows)-1].ID
-	}
-	l.parked.remove(outbox.Range{First: 0, Last: last})
-	for _, row := range rows {
-		if other := t.laneOf(row); other != l && row.LastError == "" && other.parked.has(row.ID) {
-			continue // it waits there
-		}
-		t.take(row, l)
-	}
-	if len(l.queue) > 0 {
-		l.oldest = made(l.queue[0])
-	}
-	return nil
+	l.parked.addNear(row.ID, t.known)
 }

@@ -60,6 +60,8 @@ var rows = []row{
 		atLeast("tasks_per_second", 0.9).times("drain")}},
 	{name: "late-pending", args: words("lateness --layout 8x16 --rate 1000" + pending), once: true, checks: []check{
 		atMost("p99_ms", 1.1).times("late-1000")}},
+	{name: "outbox", args: words("outbox --layout 8x16"), checks: []check{
+		atLeast("ratio", 0.5), atMost("late.p99_ms", 100), atMost("idle.statements_per_second", 60)}},
 	{name: "peek", args: words("peek"), checks: []check{atMost("ratio", 2)}},
 }
 

@@ -117,6 +117,21 @@ func TestBenchIdle(t *testing.T) {
 	}
 }
 
+func TestBenchOutbox(t *testing.T) {
+	t.Parallel()
+	r := benchmark[bench.OutboxResult](t, []string{"ratio", "ledger_ratio", "relay_per_second", "add_many_per_second", "late", "idle"},
+		"outbox", "--tasks", "3000", "--rate", "100", "--duration", "1s", "--layout", "2x4")
+	if r.Tasks != 3000 || r.RelayRate <= 0 || r.AddManyRate <= 0 || r.Ratio <= 0 || r.PlainRate <= 0 || r.LedgerRatio <= 0 {
+		t.Errorf("rates %+v", r)
+	}
+	if r.Late.Tasks == 0 || r.Late.P50 <= 0 || r.Late.P50 > r.Late.P99 || r.Late.P99 > r.Late.Max {
+		t.Errorf("lateness %+v", r.Late)
+	}
+	if r.Idle.Seconds < 1 || r.Idle.Statements <= 0 {
+		t.Errorf("idle %+v", r.Idle)
+	}
+}
+
 // What was settled can't be purged: an unbounded peek has to walk over it, a
 // regular one has not.
 func TestBenchPeek(t *testing.T) {
@@ -158,6 +173,7 @@ func TestBenchRefusesWhatCannotBeMeasured(t *testing.T) {
 		"tasks below zero":            {[]string{"insert", "--tasks=-1"}, exitUsage, []string{"-1 tasks"}},
 		"no rate":                     {[]string{"lateness", "--rate", "0"}, exitUsage, []string{"a rate"}},
 		"no duration":                 {[]string{"idle", "--duration", "0s"}, exitUsage, []string{"a duration"}},
+		"too few rows for the rounds": {[]string{"outbox", "--tasks", "2"}, exitUsage, []string{"at least 3 tasks"}},
 		"nothing to peek beside":      {[]string{"peek", "--tasks", "0"}, exitUsage, []string{"at least 1 task"}},
 		"a peek of no duration":       {[]string{"peek", "--duration", "0s"}, exitUsage, []string{"a duration"}},
 		"too many nodes":              {[]string{"idle", "--nodes", "65"}, exitUsage, []string{"65 nodes", "1 to 64"}},

@@ -60,6 +60,12 @@ type Row struct {
 	Answered  time.Time     // after that, by this process
 }
 
+// rowBytes is about what a row takes in memory, but for its texts of any length.
+const rowBytes = 400
+
+// Size returns about how many bytes the row takes in memory.
+func (r Row) Size() int { return rowBytes + len(r.Attribute) + len(r.Dedup) }
+
 // SinceRead returns how long ago the row was read, at least. The monotonic clock stands still while a virtual machine is
 // paused, and the other one may be set back, so the larger difference counts.
 func (r Row) SinceRead() time.Duration {
