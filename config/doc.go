@@ -3,8 +3,9 @@
 // configs/production.yaml explain every key.
 //
 //	tocsin.yaml --+--> Tocsin       servers and layout, for every package
-//	environment --+--> EtcdConfig   where nodes register
-//	              +--> Node, Scan, Sweep, Purge, Log
+//	environment --+--> NodeConfig   a node or a sweeper, with etcd and the outboxes
+//	              +--> EtcdConfig   where nodes register
+//	              +--> Purge, Log
 //
 // Secrets come from the environment: ${NAME} stands for a variable inside a dsn
 // and as the whole of etcd's username and password, and password_env names one

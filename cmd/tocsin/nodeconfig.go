@@ -9,55 +9,38 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// nodeConfig maps the config file to a node's.
-func nodeConfig(file config.File, a *app, r prometheus.Registerer) node.Config {
-	return node.Config{
-		Tables:       file.Tocsin(),
-		Ownership:    file.Layout.Ownership,
-		Name:         file.Node.Name,
-		Weight:       file.Node.Weight,
-		PayloadBytes: int64(file.Node.PayloadMiB) << 20,
-		ScanInterval: file.Scan.Interval.D(),
-		LookAhead:    file.Scan.LookAhead.D(),
-		SweepGrace:   file.Sweep.Grace.D(),
-		SweepTimeout: file.Sweep.Timeout.D(),
-		DrainTimeout: file.Node.DrainTimeout.D(),
-		SecretsDir:   file.Node.SecretsDir,
-		Version:      version,
-		Logger:       a.logger(file.Log.Level, file.Log.Format),
-		Registerer:   r,
-	}
-}
-
 // serveConfig is that of a node that runs, with the flags over the file, and what guards its status page.
 func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, guard, error) {
 	file, err := a.load()
 	if err != nil {
 		return node.Config{}, guard{}, err
 	}
-	cfg := nodeConfig(file, a, r)
-	cfg.Group, cfg.Listen, cfg.Outboxes = f.group, file.Node.Listen, file.Relayed()
+	cfg, err := file.NodeConfig()
+	if err != nil {
+		return cfg, guard{}, err
+	}
+	cfg.Version, cfg.Logger, cfg.Registerer, cfg.Group = version, a.logger(file.Log.Level, file.Log.Format), r, f.group
 	if f.name != "" {
 		cfg.Name = f.name
 	}
 	if f.listen != "" {
 		cfg.Listen = f.listen
 	}
+	if cfg.Ownership != node.ByRows && len(file.Etcd.Endpoints) == 0 {
+		return cfg, guard{}, errors.New("no etcd endpoints in the config: a node registers there, unless layout.ownership is rows")
+	}
 	guarded, err := newGuard(file.Node.Status)
-	if err != nil || cfg.Ownership == node.ByRows {
-		return cfg, guarded, err
-	}
-	if len(file.Etcd.Endpoints) == 0 {
-		return cfg, guarded, errors.New("no etcd endpoints in the config: a node registers there, unless layout.ownership is rows")
-	}
-	cfg.Etcd, err = file.EtcdConfig()
 	return cfg, guarded, err
 }
 
-// sweepConfig is that of a sweeper, with the flags over the file.
-func (a *app) sweepConfig(file config.File, f sweepFlags) (cfg node.Config, cron string) {
-	cfg, cron = nodeConfig(file, a, nil), file.Sweep.Cron
-	if f.cron != "" {
+// sweepConfig is that of a sweeper, with the flags over the file. It needs no etcd and moves no rows of outboxes.
+func (a *app) sweepConfig(file config.File, f sweepFlags) (cfg node.Config, cron string, err error) {
+	file.Etcd, file.Outboxes = config.Etcd{}, nil
+	if cfg, err = file.NodeConfig(); err != nil {
+		return cfg, "", err
+	}
+	cfg.Version, cfg.Logger, cfg.Listen = version, a.logger(file.Log.Level, file.Log.Format), ""
+	if cron = file.Sweep.Cron; f.cron != "" {
 		cron = f.cron
 	}
 	if f.graceSet {
@@ -69,5 +52,5 @@ func (a *app) sweepConfig(file config.File, f sweepFlags) (cfg node.Config, cron
 	case f.timeoutSet:
 		cfg.SweepTimeout = f.timeout
 	}
-	return cfg, cron
+	return cfg, cron, nil
 }

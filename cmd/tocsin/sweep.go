@@ -72,7 +72,10 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg, cron := a.sweepConfig(file, f)
+	cfg, cron, err := a.sweepConfig(file, f)
+	if err != nil {
+		return err
+	}
 	if err := checkTextfile(f.textfile, f.dryRun); err != nil {
 		return err
 	}
