@@ -24,7 +24,7 @@ type DrainResult struct {
 	BoundAfter     float64 `json:"bound_after_per_second"`
 	Seconds        float64 `json:"seconds"`
 	UntilFirst     float64 `json:"seconds_to_first"` // from the resumption of the biz type to the first delivery: the nodes poll for it once a second
-	Claimed        int     `json:"claimed"`          // rows that were claimed before their delivery
+	Claimed        int     `json:"claimed"`          // rows that were claimed before their delivery; 0 with NoMetrics: not counted
 	PerTask        PerTask `json:"per_task"`
 	BoundPerTask   PerTask `json:"bound_per_task"`
 	Run
@@ -231,10 +231,15 @@ func (d *drain) result(settings map[string]string) DrainResult {
 // String is the result for people.
 func (r DrainResult) String() string {
 	var l lines
-	l.line("drained", "%d of %d tasks in %.3f s, %d of them claimed first", r.Delivered, r.Tasks, r.Seconds, r.Claimed)
+	claimed := fmt.Sprint(r.Claimed)
+	if r.Metrics == nil {
+		claimed = "an unknown number"
+	}
+	l.line("drained", "%d of %d tasks in %.3f s, %s of them claimed first", r.Delivered, r.Tasks, r.Seconds, claimed)
 	l.line("speed", "%.0f tasks/s, %.2f of the raw %.0f rows/s (%.0f before, %.0f after)",
 		r.TasksPerSecond, r.Ratio, r.BoundPerSecond, r.BoundBefore, r.BoundAfter)
 	l.sides(r.PerTask, r.BoundPerTask)
+	l.line("metrics", "%s", r.Metrics)
 	l.run(r.Run)
 	return l.String()
 }

@@ -20,13 +20,14 @@ type Run struct {
 	Pending  int               `json:"pending,omitempty"` // rows that waited in the tables for a day far ahead
 	CPUs     int               `json:"cpus"`              // that this process may use
 	Settings map[string]string `json:"settings"`          // of the first server
+	Metrics  *Scraped          `json:"metrics"`           // of the nodes; null: without nodes, or with NoMetrics
 }
 
 // run describes a run.
 func (s *site) run(settings map[string]string) Run {
 	return Run{
 		Layout: s.opts.Layout.String(), Nodes: s.opts.Nodes, Pending: s.opts.Pending,
-		CPUs: runtime.GOMAXPROCS(0), Settings: settings,
+		CPUs: runtime.GOMAXPROCS(0), Settings: settings, Metrics: s.scraped,
 	}
 }
 

@@ -24,6 +24,8 @@ const (
 type fleet struct {
 	nodes   []*node.Node
 	metrics []*prometheus.Registry
+	scraper *scraper // nil: the nodes export no metrics
+	site    *site
 	end     context.CancelFunc
 	running sync.WaitGroup
 	failed  chan error
@@ -32,7 +34,10 @@ type fleet struct {
 // startNodes returns when every table has its owner.
 func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet, error) {
 	run, end := context.WithCancel(context.WithoutCancel(ctx))
-	f := &fleet{end: end, failed: make(chan error, s.opts.Nodes)}
+	f := &fleet{end: end, failed: make(chan error, s.opts.Nodes), site: s}
+	if !s.opts.NoMetrics {
+		f.scraper = startScraper(run)
+	}
 	for i := range s.opts.Nodes {
 		if err := f.start(run, s, s.apart(i+2), fmt.Sprintf("bench-%d", i+1), handlers); err != nil {
 			return nil, errors.Join(err, f.stop())
@@ -47,14 +52,17 @@ func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet,
 }
 
 func (f *fleet) start(ctx context.Context, s *site, cfg tocsin.Config, name string, handlers *node.Handlers) error {
-	metrics := prometheus.NewRegistry()
-	n, err := node.New(node.Config{
-		Tables: cfg, Ownership: s.opts.Ownership, Etcd: s.etcd, Group: group, Name: name, Logger: s.opts.Logger, Registerer: metrics,
-	}, handlers)
+	own := node.Config{Tables: cfg, Ownership: s.opts.Ownership, Etcd: s.etcd, Group: group, Name: name, Logger: s.opts.Logger}
+	if f.scraper != nil {
+		metrics := prometheus.NewRegistry()
+		f.metrics, own.Registerer = append(f.metrics, metrics), metrics
+		f.scraper.add(metrics)
+	}
+	n, err := node.New(own, handlers)
 	if err != nil {
 		return err
 	}
-	f.nodes, f.metrics = append(f.nodes, n), append(f.metrics, metrics)
+	f.nodes = append(f.nodes, n)
 	f.running.Go(func() {
 		if err := n.Run(ctx); err != nil {
 			f.failed <- fmt.Errorf("node %s: %w", name, err)
@@ -140,6 +148,10 @@ func (f *fleet) counted(name string) (total float64) {
 
 // stop ends the nodes and waits for them.
 func (f *fleet) stop() error {
+	if f.scraper != nil {
+		seen := f.scraper.stop()
+		f.site.scraped = &seen
+	}
 	f.end()
 	f.running.Wait()
 	close(f.failed)

@@ -114,6 +114,7 @@ func (r IdleResult) String() string {
 	l.line("a node", "%.2f %% of a core (this process %.2f %%, without nodes %.2f %%)", r.NodeCPU, r.ProcessCPU, r.AloneProcessCPU)
 	l.line("the server", "%s of a core (without nodes %s)", orUnknown(r.ServerCPU, "%.2f %%"), orUnknown(r.AloneServerCPU, "%.2f %%"))
 	l.line("watched", "%.1f s", r.Seconds)
+	l.line("metrics", "%s", r.Metrics)
 	l.run(r.Run)
 	return l.String()
 }

@@ -306,6 +306,7 @@ func (r LatenessResult) String() string {
 	}
 	l.cost("a task", r.PerTask)
 	l.line("memory", "%.0f MB at most in this process", r.Resident)
+	l.line("metrics", "%s", r.Metrics)
 	l.run(r.Run)
 	return l.String()
 }

@@ -31,6 +31,7 @@ type Options struct {
 	Nodes       int           // 0: 1; at most 64
 	Concurrency int           // of the biz types, as in their policy; 0: its default
 	Pending     int           // rows that wait in the tables for a day far ahead
+	NoMetrics   bool          // Drain, Lateness, Idle: the nodes export no metrics; else these are read every 5 s, as Prometheus would
 	Burst       int           // Lateness: tasks of another biz type, all due at one instant half-way
 
 	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks

@@ -49,6 +49,8 @@ type site struct {
 	store  *store.Store
 	pools  []*mysql.Server // of the raw bound, by server
 	rows   *rows
+
+	scraped *Scraped // of the nodes that ran last; nil: none, or without metrics
 }
 
 // openSite starts the servers unless they are given, and makes the tables.

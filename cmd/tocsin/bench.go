@@ -48,6 +48,11 @@ func benchCommand[R fmt.Stringer](a *app, use, short, long string, f *benchFlags
 	return c
 }
 
+// metricsFlag adds the flag of benchmarks with nodes that turns their metrics off, to see what these cost.
+func metricsFlag(c *cobra.Command, f *benchFlags) {
+	c.Flags().BoolVar(&f.NoMetrics, "no-metrics", false, "the nodes register and export no metrics, and don't measure the backlog; without it, these are read every 5 s as Prometheus would")
+}
+
 func newBenchDrain(a *app) *cobra.Command {
 	var f benchFlags
 	c := benchCommand(a, "drain", "How fast nodes deliver a backlog",
@@ -55,6 +60,7 @@ func newBenchDrain(a *app) *cobra.Command {
 from the first delivery to the last outcome stored. The handler does nothing. Nodes that have just
 taken their tables claim first what is overdue, for a minute: --warm waits until that is over.`, &f, bench.Drain)
 	c.Flags().IntVar(&f.Tasks, "tasks", 100_000, "tasks that are due")
+	metricsFlag(c, &f)
 	c.Flags().DurationVar(&f.Overdue, "overdue", 0, "how long ago they fell due; 0s: while they were inserted. From 45s on they are claimed first")
 	c.Flags().DurationVar(&f.Warm, "warm", time.Minute+time.Second, "how long the nodes own their tables before the tasks fall due")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
@@ -67,6 +73,7 @@ func newBenchLateness(a *app) *cobra.Command {
 	c := benchCommand(a, "lateness", "How late deliveries begin, by the database's clock",
 		`Tasks are added all the time, each due between --delay and --delay plus --spread after its insert.
 The raw bound is a read of one row by its key at the same rate.`, &f, bench.Lateness)
+	metricsFlag(c, &f)
 	c.Flags().Float64Var(&f.Rate, "rate", 1000, "tasks added a second")
 	c.Flags().DurationVar(&f.Duration, "duration", 30*time.Second, "how long they are added")
 	c.Flags().DurationVar(&f.Delay, "delay", 15*time.Second, "least time between a task's insert and its action time")
@@ -91,6 +98,7 @@ func newBenchIdle(a *app) *cobra.Command {
 	c := benchCommand(a, "idle", "What nodes cost that have nothing to do",
 		`Watches nodes that own all tables and find nothing in them, and before that the same servers
 without nodes.`, &f, bench.Idle)
+	metricsFlag(c, &f)
 	c.Flags().DurationVar(&f.Duration, "duration", time.Minute, "how long to watch")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
 	return c

@@ -57,12 +57,16 @@ func TestBenchDrain(t *testing.T) {
 		"a fresh backlog":              {nil, 0},
 		"overdue by an hour":           {[]string{"--overdue", "1h"}, 400},
 		"two nodes, other rows beside": {[]string{"--nodes", "2", "--pending", "300"}, 0},
+		"without metrics":              {[]string{"--no-metrics"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := benchmark[bench.DrainResult](t, boundKeys, append([]string{"drain", "--tasks", "400", "--layout", "2x4", "--warm", "0s"}, c.args...)...)
 			if r.Tasks != 400 || r.Delivered != 400 || r.Claimed < c.claimed {
 				t.Errorf("%d of %d delivered, %d claimed, want at least %d", r.Delivered, r.Tasks, r.Claimed, c.claimed)
+			}
+			if without := slices.Contains(c.args, "--no-metrics"); without != (r.Metrics == nil) || !without && (r.Metrics.Series < 100 || r.Metrics.Times == 0) {
+				t.Errorf("metrics %+v", r.Metrics)
 			}
 			plausible(t, name, r.TasksPerSecond, r.BoundPerSecond, r.Ratio, r.PerTask, r.BoundPerTask)
 		})
