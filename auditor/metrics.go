@@ -1,6 +1,7 @@
 package auditor
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,17 @@ func newLast(r prometheus.Registerer) *last {
 // WriteTextfile writes the metrics of an audit into a directory of node_exporter's textfile collector. err is the error of
 // the audit.
 func WriteTextfile(dir, name string, labels prometheus.Labels, r Report, err error) error {
+	l, registry := lastOf(labels, r, err)
+	return l.Write(dir, name, registry)
+}
+
+// Push sends the metrics of WriteTextfile to the Pushgateway at url, as the job name.
+func Push(ctx context.Context, url, name string, labels prometheus.Labels, r Report, err error) error {
+	l, registry := lastOf(labels, r, err)
+	return l.Push(ctx, url, name, registry)
+}
+
+func lastOf(labels prometheus.Labels, r Report, err error) (*last, *prometheus.Registry) {
 	registry := prometheus.NewRegistry()
 	l := newLast(prometheus.WrapRegistererWith(labels, registry))
 	l.End(time.Now(), r.Cost.Took, err == nil && len(r.Findings) == 0)
@@ -45,5 +57,5 @@ func WriteTextfile(dir, name string, labels prometheus.Labels, r Report, err err
 	for fault, rows := range r.Faults {
 		l.faults.WithLabelValues(fault).Set(float64(rows))
 	}
-	return l.Write(dir, name, registry)
+	return l, registry
 }

@@ -1,6 +1,7 @@
 package purger
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,10 +57,21 @@ func (l *last) observe(r Result, at time.Time, ok bool) {
 // WriteTextfile writes the metrics of a single purge, which are those of the last purge of a resident one, into a directory
 // of node_exporter's textfile collector. err is the error of the purge.
 func WriteTextfile(dir, name string, labels prometheus.Labels, r Result, err error) error {
+	l, registry := lastOf(labels, r, err)
+	return l.Write(dir, name, registry)
+}
+
+// Push sends the metrics of WriteTextfile to the Pushgateway at url, as the job name.
+func Push(ctx context.Context, url, name string, labels prometheus.Labels, r Result, err error) error {
+	l, registry := lastOf(labels, r, err)
+	return l.Push(ctx, url, name, registry)
+}
+
+func lastOf(labels prometheus.Labels, r Result, err error) (*last, *prometheus.Registry) {
 	registry := prometheus.NewRegistry()
 	l := newLast(prometheus.WrapRegistererWith(labels, registry))
 	l.observe(r, time.Now(), err == nil)
-	return l.Write(dir, name, registry)
+	return l, registry
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {

@@ -30,7 +30,7 @@ type auditFlags struct {
 	name    string
 	against string
 
-	textfile string
+	out outlet
 }
 
 func newAudit(a *app) *cobra.Command {
@@ -50,7 +50,7 @@ have no task of the biz type, whatever its status: never added, or purged by now
 			if f.against == "" && f.name == "" {
 				return a.audit(cmd.Context(), f)
 			}
-			if err := checkTextfile(f.textfile, true); err != nil {
+			if err := f.out.check(true); err != nil {
 				return err
 			}
 			return a.auditAgainst(cmd, f)
@@ -59,7 +59,7 @@ have no task of the biz type, whatever its status: never added, or purged by now
 	c.Flags().DurationVar(&f.grace, "grace", 0, "how late a task may be (default: sweep.grace of the config, then 60s)")
 	c.Flags().DurationVar(&f.settled, "settled", auditor.DefaultSettled, "read finished tasks that were settled so long ago at most")
 	c.Flags().BoolVar(&f.all, "all", false, "read every row, however long ago it was settled")
-	textfileFlag(c, &f.textfile)
+	outletFlags(c, &f.out)
 	c.Flags().StringVar(&f.name, "type", "", "biz type of --against")
 	c.Flags().StringVar(&f.against, "against", "", "list the biz_ids of this file (- for standard input) that have no task")
 	_ = c.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
@@ -101,7 +101,7 @@ func (a *app) audit(ctx context.Context, f auditFlags) error {
 	if f.grace < 0 || f.settled <= 0 {
 		return usage("--grace and --settled: want a time above 0")
 	}
-	if err := checkTextfile(f.textfile, false); err != nil {
+	if err := f.out.check(false); err != nil {
 		return err
 	}
 	file, err := a.load()
@@ -117,8 +117,14 @@ func (a *app) audit(ctx context.Context, f auditFlags) error {
 	seen.total = tables.Layout().Total()
 	report, failed := audit.Audit(ctx)
 	seen.end()
-	if f.textfile != "" {
-		failed = errors.Join(failed, auditor.WriteTextfile(f.textfile, textfileOf("audit", file), ofCluster(file), report, failed))
+	name, labels := outletOf("audit", file), ofCluster(file)
+	left := f.out.once(
+		func(dir string) error { return auditor.WriteTextfile(dir, name, labels, report, failed) },
+		func(url string) error {
+			return auditor.Push(context.WithoutCancel(ctx), url, name, labels, report, failed)
+		})
+	if left != nil {
+		failed = errors.Join(failed, left)
 	}
 	if err := a.print(report, func(w io.Writer) { writeReport(w, report) }); err != nil {
 		return err

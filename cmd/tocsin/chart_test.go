@@ -157,6 +157,7 @@ func everything(values map[string]any) {
 	secrets["callbacks"], secrets["status"] = "tocsin-callbacks", "tocsin-status"
 	values["config"].(map[string]any)["node"] = map[string]any{"drain_timeout": "20s"}
 	values["node"].(map[string]any)["podAnnotations"] = map[string]any{"a": "b"}
+	values["jobs"].(map[string]any)["pushgateway"] = "http://push:9091"
 }
 
 func TestTheChartRunsCommandsWithAConfigThatLoads(t *testing.T) {
@@ -176,6 +177,9 @@ func TestTheChartRunsCommandsWithAConfigThatLoads(t *testing.T) {
 					pod = at(o, "spec", "jobTemplate", "spec", "template", "spec")
 					if _, err := schedule.Parse(fmt.Sprint(at(o, "spec", "schedule"))); err != nil {
 						t.Error(err)
+					}
+					if args := words(at(pod, "containers", 0, "args")); slices.Contains(args, "http://push:9091") != (name == "everything") {
+						t.Errorf("args %v", args)
 					}
 				case "Deployment":
 					checkProbes(t, at(pod, "containers", 0))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"io/fs"
 	"net/http"
@@ -252,10 +253,7 @@ func TestTheComposeFile(t *testing.T) {
 		t.Error(err)
 	}
 	for _, target := range regexp.MustCompile(`"([a-z0-9]+):(\d+)"`).FindAllStringSubmatch(deployed(t, "compose/prometheus.yml"), -1) {
-		port := statusPort
-		if target[1] == "etcd" {
-			port = "2379"
-		}
+		port := cmp.Or(map[string]string{"etcd": "2379", "pushgateway": "9091"}[target[1]], statusPort)
 		if _, ok := c.Services[target[1]]; !ok || target[2] != port {
 			t.Errorf("Prometheus scrapes %v", target)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,43 +13,78 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/internal/lastrun"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// textfileFlag adds the flag of commands that cron starts.
-func textfileFlag(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "textfile", "", "also write the result as metrics into this directory of node_exporter's textfile collector")
+// outlet is where commands that cron starts leave their metrics.
+type outlet struct {
+	dir string // of node_exporter's textfile collector; "": not there
+	url string // of a Pushgateway; "": to none
 }
 
-// checkTextfile refuses the flag if the command would write no file. A directory that is missing is an error after the work,
-// which is more important than its metrics.
-func checkTextfile(dir string, never bool) error {
-	if dir != "" && never {
-		return usage("--textfile: with --dry-run and --against nothing is written")
+// outletFlags adds the flags of commands that cron starts.
+func outletFlags(c *cobra.Command, o *outlet) {
+	c.Flags().StringVar(&o.dir, "textfile", "", "also write the result as metrics into this directory of node_exporter's textfile collector")
+	c.Flags().StringVar(&o.url, "push", "", "also push the result as metrics to the Pushgateway at this URL, where no directory outlasts the command")
+}
+
+// check refuses what can't be used; never means that the command would leave no metrics. A directory that is missing, or a
+// Pushgateway that does not answer, is an error after the work, which is more important than its metrics.
+func (o outlet) check(never bool) error {
+	for flag, value := range map[string]string{"--textfile": o.dir, "--push": o.url} {
+		if value != "" && never {
+			return usage("%s: with --dry-run and --against nothing is written", flag)
+		}
+	}
+	if u, err := url.Parse(o.url); o.url != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return usage("--push %q: want the URL of a Pushgateway, such as http://pushgateway:9091", o.url)
 	}
 	return nil
 }
 
-// textfileEvery is how often a resident command writes its file.
-const textfileEvery = 5 * time.Second
+// once leaves the metrics of a single run: file writes them into a directory, push sends them to a URL.
+func (o outlet) once(file, push func(to string) error) error {
+	var errs []error
+	if o.dir != "" {
+		errs = append(errs, file(o.dir))
+	}
+	if o.url != "" {
+		errs = append(errs, push(o.url))
+	}
+	return errors.Join(errs...)
+}
 
-// whileResident writes what the registry holds until work returns; nothing before a first run has ended, so that the file
-// of the process before stays until then. It returns an error if the file could not be written last.
-func whileResident(ctx context.Context, dir, name string, registry *prometheus.Registry, work func() error) error {
-	writing, end := context.WithCancel(ctx)
-	var written error
+// leaveEvery is how often a resident command leaves its metrics.
+const leaveEvery = 5 * time.Second
+
+// whileResident leaves what the registry holds again and again until work returns; nothing before a first run has ended, so
+// that what the process before has left stays until then. It returns an error if the metrics could not be left last.
+func (o outlet) whileResident(ctx context.Context, name string, registry *prometheus.Registry, work func() error) error {
+	if o == (outlet{}) {
+		return work()
+	}
+	leaving, end := context.WithCancel(ctx)
+	var left error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for wait.For(writing, textfileEvery) == nil { // a directory may come back
+		for wait.For(leaving, leaveEvery) == nil { // a directory or a Pushgateway may come back
 			if hasRun(registry) {
-				written = prometheus.WriteToTextfile(filepath.Join(dir, name+".prom"), registry)
+				left = o.leave(ctx, name, registry)
 			}
 		}
 	})
 	err := work()
 	end()
 	wg.Wait()
-	return errors.Join(err, written)
+	return errors.Join(err, left)
+}
+
+// leave leaves what a registry holds.
+func (o outlet) leave(ctx context.Context, name string, registry *prometheus.Registry) error {
+	return o.once(
+		func(dir string) error { return prometheus.WriteToTextfile(filepath.Join(dir, name+".prom"), registry) },
+		func(url string) error { return lastrun.PushAll(context.WithoutCancel(ctx), url, name, registry) })
 }
 
 // hasRun reports whether the registry knows of a run that has ended.
@@ -64,7 +100,7 @@ func hasRun(registry *prometheus.Registry) bool {
 
 // Cron may run the commands of several clusters on one host, so each has files of its own, with its id as a label.
 
-func textfileOf(work string, file config.File) string {
+func outletOf(work string, file config.File) string {
 	return strings.TrimSuffix("tocsin_"+work+"_"+file.Cluster, "_")
 }
 

@@ -24,7 +24,7 @@ type purgeFlags struct {
 	dryRun bool
 	dead   bool
 
-	textfile string
+	out outlet
 }
 
 func newPurge(a *app) *cobra.Command {
@@ -43,7 +43,7 @@ purged. With --cron, or purge.cron in the config, it stays and purges at those t
 	c.Flags().BoolVar(&f.once, "once", false, "purge once, though the config has purge.cron")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "count what would be removed and change nothing")
 	c.Flags().BoolVar(&f.dead, "dead", false, "remove dead tasks too: they can't be redriven then")
-	textfileFlag(c, &f.textfile)
+	outletFlags(c, &f.out)
 	return c
 }
 
@@ -67,7 +67,7 @@ func (a *app) purge(ctx context.Context, f purgeFlags) error {
 		f.cron = file.Purge.Cron
 	}
 	resident := f.cron != "" && !f.once && !f.dryRun
-	if err := checkTextfile(f.textfile, f.dryRun); err != nil {
+	if err := f.out.check(f.dryRun); err != nil {
 		return err
 	}
 	if resident {
@@ -90,10 +90,7 @@ func (a *app) purgeOn(ctx context.Context, f purgeFlags, file config.File, table
 	if err != nil {
 		return err
 	}
-	if f.textfile != "" {
-		return whileResident(ctx, f.textfile, textfileOf("purge", file), registry, func() error { return p.Run(ctx, at) })
-	}
-	return p.Run(ctx, at)
+	return f.out.whileResident(ctx, outletOf("purge", file), registry, func() error { return p.Run(ctx, at) })
 }
 
 func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tables *store.Store) error {
@@ -106,8 +103,14 @@ func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tab
 	}
 	result, failed := p.Purge(ctx)
 	seen.end()
-	if f.textfile != "" {
-		failed = errors.Join(failed, purger.WriteTextfile(f.textfile, textfileOf("purge", file), ofCluster(file), result, failed))
+	name, labels := outletOf("purge", file), ofCluster(file)
+	left := f.out.once(
+		func(dir string) error { return purger.WriteTextfile(dir, name, labels, result, failed) },
+		func(url string) error {
+			return purger.Push(context.WithoutCancel(ctx), url, name, labels, result, failed)
+		})
+	if left != nil {
+		failed = errors.Join(failed, left)
 	}
 	label := "purge: "
 	if f.dryRun {

@@ -22,7 +22,7 @@ type sweepFlags struct {
 	cron                 string
 	dryRun               bool
 	once                 bool
-	textfile             string
+	out                  outlet
 }
 
 func newSweep(a *app) *cobra.Command {
@@ -52,7 +52,7 @@ no time left, stopped. Standard error then names them by biz type.`,
 	c.Flags().StringVar(&f.cron, "cron", "", `stay, and sweep at the times of a cron expression: "*/5 * * * *", "@every 1m" (default: sweep.cron of the config)`)
 	c.Flags().BoolVar(&f.once, "once", false, "sweep once, though the config has sweep.cron")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "report what is overdue and change nothing")
-	textfileFlag(c, &f.textfile)
+	outletFlags(c, &f.out)
 	return c
 }
 
@@ -76,7 +76,7 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := checkTextfile(f.textfile, f.dryRun); err != nil {
+	if err := f.out.check(f.dryRun); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
@@ -85,11 +85,8 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	if err != nil {
 		return err
 	}
-	switch resident := cron != "" && !f.once && !f.dryRun; {
-	case resident && f.textfile != "":
-		return whileResident(ctx, f.textfile, textfileOf("sweep", file), registry, func() error { return n.SweepOn(ctx, cron) })
-	case resident:
-		return n.SweepOn(ctx, cron)
+	if cron != "" && !f.once && !f.dryRun {
+		return f.out.whileResident(ctx, outletOf("sweep", file), registry, func() error { return n.SweepOn(ctx, cron) })
 	}
 	return a.sweepOnce(ctx, n, file, f)
 }
@@ -100,10 +97,17 @@ func (a *app) sweepOnce(ctx context.Context, n *node.Node, file config.File, f s
 		once, label = n.SweepDry, "sweep (dry run): "
 	}
 	result, err := once(ctx)
-	if f.textfile != "" {
-		written := sweeper.WriteTextfile(f.textfile, textfileOf("sweep", file), ofCluster(file), result, err)
-		defer func() { err = errors.Join(err, written) }()
-	}
+	name, labels, swept := outletOf("sweep", file), ofCluster(file), err
+	left := f.out.once(
+		func(dir string) error { return sweeper.WriteTextfile(dir, name, labels, result, swept) },
+		func(url string) error {
+			return sweeper.Push(context.WithoutCancel(ctx), url, name, labels, result, swept)
+		})
+	defer func() {
+		if left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
 	if err != nil && result.Took == 0 {
 		return err // nothing was swept at all: there is no result to print
 	}

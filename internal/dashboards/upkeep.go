@@ -4,7 +4,7 @@ package dashboards
 func upkeep() board {
 	return board{
 		name: "upkeep", title: "Sweeper and upkeep",
-		means: "Sweeps of overdue tasks, purges of finished ones and audits: whether they ran, and what they found. One-shot commands write these metrics with --textfile, for node_exporter to collect.",
+		means: "Sweeps of overdue tasks, purges of finished ones and audits: whether they ran, and what they found. One-shot commands leave these metrics with --textfile for node_exporter, or with --push in a Pushgateway.",
 		rows: []row{
 			{"Did they run?", upkeepRuns()},
 			{"Sweeps", upkeepSweeps()},

@@ -1,11 +1,12 @@
 // Package lastrun exports when a recurring work, such as a sweep, last ran and how it ended. A resident process exports it
-// to its registry, and a command that cron starts writes it into a file for node_exporter's textfile collector: the same
-// names in both.
+// to its registry, and a command that cron starts writes it into a file for node_exporter's textfile collector, or sends it
+// to a Pushgateway: the same names everywhere.
 package lastrun
 
 import (
 	"bufio"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,11 +76,18 @@ func lastValue(path, name string) (value float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
+	return valueIn(file, name, "")
+}
+
+// valueIn returns the value of the metric's last series that has a label, such as `job="sweep"`; 0 if there is none.
+func valueIn(text io.Reader, name, label string) (value float64, err error) {
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
 		line := lines.Text()
-		if rest, ok := strings.CutPrefix(line, name); ok && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, "{")) {
-			value, _ = strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64) // a file that is not ours has none
+		rest, ok := strings.CutPrefix(line, name)
+		if ok && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, "{")) && strings.Contains(rest, label) {
+			value, _ = strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64) // a text that is not ours has none
 		}
 	}
-	return value, nil
+	return value, lines.Err()
 }

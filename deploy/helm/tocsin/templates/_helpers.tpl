@@ -91,7 +91,7 @@ spec:
             - name: {{ .name }}
               image: {{ include "tocsin.image" .root | quote }}
               imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-              args: {{ .args }}
+              args: [{{ .args }}{{ with .root.Values.jobs.pushgateway }}, --push, {{ . | quote }}{{ end }}]
               envFrom:
                 - secretRef:
                     name: {{ .secret }}
