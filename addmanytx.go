@@ -33,7 +33,7 @@ func (c *Client) AddManyTx(ctx context.Context, tx *sql.Tx, tasks []NewTask) (ad
 			return added, failAll(added, err)
 		}
 	}
-	if err := c.putTx(ctx, tx, relayed...); err != nil {
+	if err := c.put(ctx, execIn(tx), relayed...); err != nil {
 		return added, failAll(added, err)
 	}
 	return added, nil

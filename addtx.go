@@ -28,7 +28,7 @@ func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (added Added,
 		return Added{}, err
 	}
 	if c.relays(r.table) {
-		return relayed(c.putTx(ctx, tx, wishFor(t)))
+		return relayed(c.put(ctx, execIn(tx), wishFor(t)))
 	}
 	return c.addRowTx(ctx, tx, &r)
 }
@@ -96,6 +96,9 @@ func (c *Client) inTx(ctx context.Context, tried string, table int, err error) e
 			return wrong
 		}
 		return refuse(ErrOtherServer, "task table %s, not on this transaction's (%s): %s", c.isOn(table), err, useOutbox)
+	}
+	if sqlState(err) != "" {
+		return refuse(ErrOtherServer, "this transaction is on PostgreSQL (%s): %s", err, useOutbox)
 	}
 	return fmt.Errorf("%s %s: %w", tried, c.layout.Table(table), err)
 }

@@ -48,7 +48,7 @@ func (c *Client) CancelTx(ctx context.Context, tx *sql.Tx, ref Ref) (done Change
 		return Change{}, err
 	}
 	if c.relaysRef(ref) {
-		return c.relayRef(ctx, tx, ref, wish{op: outboxrow.Cancel})
+		return c.relayRef(ctx, execIn(tx), ref, wish{op: outboxrow.Cancel})
 	}
 	ch, err := c.cancel(ctx, ref)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Client) RescheduleTx(ctx context.Context, tx *sql.Tx, ref Ref, when Whe
 		if err := when.valid(time.Now()); err != nil {
 			return Change{}, err
 		}
-		return c.relayRef(ctx, tx, ref, wish{op: outboxrow.Reschedule, when: when})
+		return c.relayRef(ctx, execIn(tx), ref, wish{op: outboxrow.Reschedule, when: when})
 	}
 	ch, err := c.reschedule(ctx, ref, when)
 	if err != nil {

@@ -3,9 +3,14 @@ package tocsin
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
@@ -16,11 +21,15 @@ import (
 // `tocsin outbox apply` makes the table. Without a relay nothing of it is ever delivered: list the outbox in the config of
 // `tocsin serve`, or in node.Config, or run `tocsin relay`.
 type Outbox struct {
-	Table string // database.table, or the table alone if it is in the transaction's own database; "": there is none
+	Table string // database.table, or the table alone if it is in the transaction's own database; in PostgreSQL schema.table, or the table alone if its schema is in the search_path; "": there is none
 
 	// Beside names the one of Servers on which the transactions are: tasks whose table is there are stored directly. "":
 	// the transactions are on none of them, and every task goes through the outbox.
 	Beside string
+
+	// PostgreSQL says that the transactions are on a PostgreSQL server, of any driver for database/sql. Transactions of pgx
+	// itself are for package tocsinpg.
+	PostgreSQL bool
 }
 
 func (o Outbox) validate(servers []mysql.Spec) error {
@@ -28,7 +37,13 @@ func (o Outbox) validate(servers []mysql.Spec) error {
 		if o.Beside != "" {
 			return fmt.Errorf("outbox beside %s: name its table", o.Beside)
 		}
+		if o.PostgreSQL {
+			return errors.New("outbox in PostgreSQL: name its table")
+		}
 		return nil
+	}
+	if o.Beside != "" && o.PostgreSQL {
+		return fmt.Errorf("outbox %s is in PostgreSQL, and so beside no server of tasks: leave Beside out", o.Table)
 	}
 	if err := outboxrow.CheckTable(o.Table); err != nil {
 		return err
@@ -47,6 +62,9 @@ VALUES `
 	// outboxRowSQL is one row. Parameters: op, name of the biz type, biz_id, time as text or NULL, milliseconds or NULL,
 	// key or NULL, attribute.
 	outboxRowSQL = `(?, ?, ?, CAST(? AS DATETIME(3)), ?, CAST(? AS BINARY), CONVERT(CAST(? AS BINARY) USING utf8mb4))`
+
+	// pgOutboxRowSQL is one row in PostgreSQL, whose parameters have numbers. They are the same, biz_id and time as text.
+	pgOutboxRowSQL = `(CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS numeric), CAST($%d AS timestamptz), CAST($%d AS bigint), CAST($%d AS varchar), CAST($%d AS varchar))`
 )
 
 // Bounds of one statement that writes into an outbox. A caller's connection may have a small max_allowed_packet.
@@ -77,37 +95,73 @@ func wishFor(t NewTask) wish {
 
 // args are the parameters of outboxRowSQL.
 func (w wish) args() []any {
-	var at, in, dedup any
-	switch {
-	case !w.when.set:
-	case w.when.absolute():
-		at = w.when.at.Format(timeForm)
-	default:
-		in = w.when.in.Milliseconds()
-	}
+	at, in := w.times(timeForm)
+	var dedup any
 	if w.dedup != "" {
 		dedup = []byte(w.dedup)
 	}
 	return []any{w.op, w.bizType, w.bizID, at, in, dedup, []byte(w.attribute)}
 }
 
+// pgArgs are the parameters of pgOutboxRowSQL. The drivers of PostgreSQL take no number above 2^63.
+func (w wish) pgArgs() []any {
+	at, in := w.times(timeForm + "Z07:00")
+	var dedup any
+	if w.dedup != "" {
+		dedup = w.dedup
+	}
+	return []any{w.op, w.bizType, strconv.FormatUint(w.bizID, 10), at, in, dedup, w.attribute}
+}
+
+// times are the time as text and the milliseconds of the delay; nil: it has none.
+func (w wish) times(form string) (at, in any) {
+	switch {
+	case !w.when.set:
+	case w.when.absolute():
+		at = w.when.at.Format(form)
+	default:
+		in = w.when.in.Milliseconds()
+	}
+	return at, in
+}
+
+// pgProblem returns what PostgreSQL would refuse, which ends the transaction there; nil: nothing.
+func (w wish) pgProblem() error {
+	for what, text := range map[string]string{"attribute": w.attribute, "dedup_key": w.dedup} {
+		if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
+			return refuse(ErrInvalid, "%s: an outbox in PostgreSQL takes UTF-8 without the character 0", what)
+		}
+	}
+	return nil
+}
+
 func (w wish) size() int { return len(w.attribute) + len(w.dedup) + 200 }
 
-// putTx writes into the outbox of the caller's transaction.
-func (c *Client) putTx(ctx context.Context, tx *sql.Tx, wishes ...wish) error {
+// execIn runs statements in a transaction of database/sql.
+func execIn(tx *sql.Tx) Exec {
+	return func(ctx context.Context, statement string, args ...any) error {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		return err
+	}
+}
+
+// put writes into the outbox of the caller's transaction. It sends nothing if a row is refused beforehand.
+func (c *Client) put(ctx context.Context, exec Exec, wishes ...wish) error {
+	if c.outbox.PostgreSQL {
+		for _, w := range wishes {
+			if err := w.pgProblem(); err != nil {
+				return err
+			}
+		}
+	}
 	for len(wishes) > 0 {
 		n, size := 0, 0
 		for n < len(wishes) && n < outboxRows && (n == 0 || size+wishes[n].size() <= outboxBytes) {
 			size += wishes[n].size()
 			n++
 		}
-		var args []any
-		for _, w := range wishes[:n] {
-			args = append(args, w.args()...)
-		}
-		query := strings.ReplaceAll(outboxSQL, "{outbox}", outboxrow.Quoted(c.outbox.Table)) +
-			strings.TrimSuffix(strings.Repeat(outboxRowSQL+",\n", n), ",\n")
-		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		query, args := c.outbox.insert(wishes[:n])
+		if err := exec(ctx, query, args...); err != nil {
 			return c.noOutbox(err)
 		}
 		wishes = wishes[n:]
@@ -115,19 +169,59 @@ func (c *Client) putTx(ctx context.Context, tx *sql.Tx, wishes ...wish) error {
 	return nil
 }
 
+// insert writes the statement that stores rows, and its parameters.
+func (o Outbox) insert(wishes []wish) (query string, args []any) {
+	rows := make([]string, len(wishes))
+	for i, w := range wishes {
+		if !o.PostgreSQL {
+			rows[i], args = outboxRowSQL, append(args, w.args()...)
+			continue
+		}
+		places := make([]any, 0, 7)
+		for _, arg := range w.pgArgs() {
+			args = append(args, arg)
+			places = append(places, len(args))
+		}
+		rows[i] = fmt.Sprintf(pgOutboxRowSQL, places...)
+	}
+	table := outboxrow.Quoted(o.Table)
+	if o.PostgreSQL {
+		table = outboxrow.QuotedPostgreSQL(o.Table)
+	}
+	return strings.ReplaceAll(outboxSQL, "{outbox}", table) + strings.Join(rows, ",\n"), args
+}
+
 // noOutbox words an error of the outbox.
 func (c *Client) noOutbox(err error) error {
-	switch mysql.ClassOf(err) {
-	case mysql.Missing, mysql.Denied:
+	state := sqlState(err)
+	var ofMySQL *driver.MySQLError
+	switch {
+	case c.outbox.PostgreSQL && errors.As(err, &ofMySQL):
+		return refuse(ErrOtherServer, "this transaction is on MySQL or MariaDB, and Config.Outbox says that outbox %s is in PostgreSQL (%s)", c.outbox.Table, err)
+	case !c.outbox.PostgreSQL && state != "":
+		return refuse(ErrOtherServer, "this transaction is on PostgreSQL: set Config.Outbox.PostgreSQL for outbox %s (%s)", c.outbox.Table, err)
+	case mysql.ClassOf(err) == mysql.Missing, mysql.ClassOf(err) == mysql.Denied, slices.Contains(pgMissing, state):
 		return refuse(ErrOtherServer, "outbox %s is not on this transaction's server, or this user may not insert there (%s): run `tocsin outbox apply`",
 			c.outbox.Table, err)
 	}
 	return fmt.Errorf("write into outbox %s: %w", c.outbox.Table, err)
 }
 
+// pgMissing are PostgreSQL's codes for a table or schema that is not there, and for a right that the user lacks.
+var pgMissing = []string{"42P01", "3F000", "42501"}
+
+// sqlState returns the code that PostgreSQL gave an error, by whatever driver; "": it is no error of PostgreSQL.
+func sqlState(err error) string {
+	var said interface{ SQLState() string }
+	if errors.As(err, &said) {
+		return said.SQLState()
+	}
+	return ""
+}
+
 // relayRef writes a cancel or reschedule into the outbox. An outbox knows a task by its biz type and biz_id: it has no
 // job_id before it is stored.
-func (c *Client) relayRef(ctx context.Context, tx *sql.Tx, ref Ref, w wish) (Change, error) {
+func (c *Client) relayRef(ctx context.Context, exec Exec, ref Ref, w wish) (Change, error) {
 	if ref.id != 0 {
 		return Change{}, refuse(ErrOtherServer, "%s task %s: its table is on another server, and outbox %s takes a biz type and biz_id: use BizType.Of",
 			w.op, ref.id, c.outbox.Table)
@@ -136,7 +230,7 @@ func (c *Client) relayRef(ctx context.Context, tx *sql.Tx, ref Ref, w wish) (Cha
 		return Change{}, err
 	}
 	w.bizType, w.bizID = ref.bizType, ref.bizID
-	err := c.putTx(ctx, tx, w)
+	err := c.put(ctx, exec, w)
 	return Change{Relayed: err == nil}, err
 }
 

@@ -4,10 +4,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 var (
@@ -53,7 +55,7 @@ func (x *expansion) dsn(dsn, passwordEnv, path string) string {
 		return dsn
 	}
 	password := x.variable(passwordEnv, path+".password_env")
-	with, err := mysql.WithPassword(dsn, password)
+	with, err := withPassword(dsn, password)
 	if err != nil {
 		x.found = append(x.found, problem{path + ".password_env", err})
 	}
@@ -86,4 +88,20 @@ func (x *expansion) variable(name, path string) string {
 		x.found = append(x.found, problem{path, fmt.Errorf("environment variable %s is not set", name)})
 	}
 	return value
+}
+
+// withPassword puts a password into a DSN, or into a URL of PostgreSQL.
+func withPassword(dsn, password string) (string, error) {
+	if !(outbox.Config{DSN: dsn}).OnPostgreSQL() {
+		return mysql.WithPassword(dsn, password)
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return dsn, errors.New("the DSN is no URL") // the error quotes it
+	}
+	if _, has := u.User.Password(); has {
+		return dsn, errors.New("the dsn has a password too: use one of them")
+	}
+	u.User = url.UserPassword(u.User.Username(), password)
+	return u.String(), nil
 }

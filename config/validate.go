@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Off as node.listen means no status page.
@@ -110,6 +112,16 @@ func (c *check) servers(f File) {
 	}
 }
 
+// decidesTLS reports whether the DSN of an outbox says whether its connections use TLS.
+func decidesTLS(o outbox.Config) bool {
+	if !o.OnPostgreSQL() {
+		tls, _ := mysql.Check(o.DSN)
+		return tls
+	}
+	u, err := url.Parse(o.DSN)
+	return err == nil && u.Query().Has("sslmode")
+}
+
 // outboxes checks each outbox.
 func (c *check) outboxes(f File) {
 	names := map[string]bool{}
@@ -117,7 +129,7 @@ func (c *check) outboxes(f File) {
 		path := fmt.Sprintf("$.outboxes[%d]", i)
 		o = o.WithDefaults()
 		files := f.Outboxes[i].TLS
-		tls, _ := mysql.Check(o.DSN)
+		tls := decidesTLS(o)
 		c.refuse(o.DSN == "", path, "outbox %s: needs a dsn", o.Name)
 		c.refuse(files.lacksHalf(), path+".tls", "outbox %s: tls needs both cert and key, or neither", o.Name)
 		c.refuse(files != TLS{} && tls, path+".tls", "outbox %s: the dsn has a parameter tls too: use one of them", o.Name)

@@ -38,11 +38,11 @@ type Config struct {
 	Outboxes []outbox.Config // names must differ
 	Poll     time.Duration   // between two polls of an outbox in which nothing is; 0: 25 ms
 	Whole    time.Duration   // between two looks at all ids of an outbox; 0: 10 s
+	GapAge   time.Duration   // of a gap between ids, before the server is asked whether a transaction is open in it; 0: a minute
 
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
 
-	gapAge time.Duration // of a gap between ids, before the server is asked whether a transaction is open in it; 0: a minute
 }
 
 // Validate returns the first mistake. It connects to nothing.
@@ -58,7 +58,7 @@ func (c Config) Validate() error {
 		}
 		names[o.Name] = true
 	}
-	if c.Poll < 0 || c.Whole < 0 {
+	if c.Poll < 0 || c.Whole < 0 || c.GapAge < 0 {
 		return errors.New("the time between polls must not be negative")
 	}
 	return c.Tables.Validate()
@@ -95,8 +95,8 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Whole == 0 {
 		cfg.Whole = DefaultWhole
 	}
-	if cfg.gapAge == 0 {
-		cfg.gapAge = defaultGapAge
+	if cfg.GapAge == 0 {
+		cfg.GapAge = defaultGapAge
 	}
 	cfg.Tables.Outbox, cfg.Tables.Observe = tocsin.Outbox{}, nil
 	cfg.Tables.Servers = slices.Clone(cfg.Tables.Servers)

@@ -137,13 +137,13 @@ func (t *turn) closeGaps(ctx context.Context) error {
 	}
 	now, old := time.Now(), mark{}
 	t.marks = append(t.marks, mark{now, t.known[len(t.known)-1].Last, writers})
-	for len(t.marks) > 0 && now.Sub(t.marks[0].at) >= t.cfg.gapAge {
+	for len(t.marks) > 0 && now.Sub(t.marks[0].at) >= t.cfg.GapAge {
 		old, t.marks = t.marks[0], t.marks[1:]
 	}
 	if old.last == 0 {
 		return nil
 	}
-	t.marks = append([]mark{{now.Add(-t.cfg.gapAge), old.last, old.writers}}, t.marks...)
+	t.marks = append([]mark{{now.Add(-t.cfg.GapAge), old.last, old.writers}}, t.marks...)
 	settled, err := t.session.Settled(ctx, t.known.gaps().upTo(old.last), old.writers)
 	if err != nil {
 		return err

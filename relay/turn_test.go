@@ -164,7 +164,7 @@ func TestARelayNeedsNoOtherRights(t *testing.T) {
 	cfg := s.config()
 	cfg.Tables.Servers = []tocsin.Server{{Name: "db1", DSN: parsed.FormatDSN()}}
 	cfg.Outboxes[0].DSN = parsed.FormatDSN()
-	cfg.gapAge = time.Millisecond
+	cfg.GapAge = time.Millisecond
 	s.relay(cfg)
 	s.exec("INSERT INTO {outbox} (biz_type, biz_id, delay_ms) VALUES ('no.such', 9, 1)")
 	s.add(1, "a", tocsin.In(0))

@@ -2,7 +2,7 @@
 # Installs what `make run`, `make test`, `make test-java`, `make observe` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server, etcd
-#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PHP and Python with drivers for MySQL
+#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, PHP and Python with drivers for MySQL
 #   scripts/install-deps.sh test-java  MariaDB's server, etcd, a JDK with a driver for MySQL
 #   scripts/install-deps.sh observe MariaDB's server, etcd, Prometheus
 #   scripts/install-deps.sh peers   the servers, PostgreSQL, Redis, beanstalkd
@@ -89,6 +89,7 @@ missing() {
 		has_backup || echo mariadb-backup
 		has_compiler || echo gcc libc6-dev
 		has_faketime || echo libfaketime
+		has_peer postgres || echo postgresql
 		has_php || echo php-cli php-mysql
 		has_pymysql || echo python3-pymysql
 	fi
@@ -131,8 +132,18 @@ package_name() {
 
 package_names() { for name in "$@"; do package_name "$name"; done; }
 
+# Debian's package postgresql makes a database cluster and runs it, unless this file of postgresql-common says otherwise. It
+# says so for as long as this script runs.
+cluster_conf=/etc/postgresql-common/createcluster.conf
+without_cluster() {
+	install postgresql-common && as_root cp -p "$cluster_conf" "$cluster_conf.kept" || return
+	trap 'as_root mv "$cluster_conf.kept" "$cluster_conf"' EXIT
+	as_root sh -c "echo 'create_main_cluster = false' >>$cluster_conf"
+}
+
 # Lists that are empty or out of date show as an unknown package or a failed download: fetch them then, not each time.
 install() {
+	case " $* " in *" postgresql "*) without_cluster || return ;; esac
 	for name in "$@"; do
 		[ -n "$(apt-cache search --names-only "^$name(-[0-9.]+)?\$" 2>/dev/null)" ] || { apt update && break; }
 	done

@@ -2,10 +2,12 @@
 # Tags a release of the commit that is checked out: scripts/release.sh v1.2.3
 #
 #   v1.2.3             the library
-#   cmd/tocsin/v1.2.3  the command, whose go.mod requires the library by that version instead of by its folder, since
-#                      `go install github.com/tocsinhq/tocsin/cmd/tocsin@v1.2.3` refuses a replace directive
+#   tocsinpg/v1.2.3    its module for PostgreSQL
+#   cmd/tocsin/v1.2.3  the command
 #
-# The second tag is of a commit beside the branch. Nothing is pushed.
+# The last two require the modules before them by that version instead of by their folders: `go install
+# github.com/tocsinhq/tocsin/cmd/tocsin@v1.2.3` refuses a replace directive, and nobody could get the library's v0.0.0.
+# Their tags are of a commit beside the branch. Nothing is pushed.
 set -eu
 cd "$(dirname "$0")/.."
 module=github.com/tocsinhq/tocsin
@@ -18,15 +20,19 @@ fail() {
 version=${1:-}
 echo "$version" | grep -Eqx 'v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?' || fail "want a version such as v1.2.3, not '$version'"
 [ -z "$(git status --porcelain)" ] || fail "commit or remove what is not committed first"
-for tag in "$version" "cmd/tocsin/$version"; do
+for tag in "$version" "tocsinpg/$version" "cmd/tocsin/$version"; do
 	! git rev-parse -q --verify "refs/tags/$tag" >/dev/null || fail "there is a tag $tag already"
 done
 
 tmp=$(mktemp -d)
 trap 'git worktree remove --force "$tmp/tree"; rm -rf "$tmp"' EXIT
 git worktree add -q --detach "$tmp/tree"
-GOWORK=off go -C "$tmp/tree/cmd/tocsin" mod edit -dropreplace="$module" -require="$module@$version"
-git -C "$tmp/tree" commit -qam "cmd/tocsin $version requires the library of its version"
+GOWORK=off go -C "$tmp/tree/tocsinpg" mod edit -dropreplace="$module" -require="$module@$version"
+GOWORK=off go -C "$tmp/tree/cmd/tocsin" mod edit -dropreplace="$module" -require="$module@$version" \
+	-dropreplace="$module/tocsinpg" -require="$module/tocsinpg@$version"
+git -C "$tmp/tree" commit -qam "cmd/tocsin and tocsinpg $version require the library of their version"
 git tag "$version"
-git tag "cmd/tocsin/$version" "$(git -C "$tmp/tree" rev-parse HEAD)"
-echo "git push origin $version cmd/tocsin/$version"
+for name in tocsinpg cmd/tocsin; do
+	git tag "$name/$version" "$(git -C "$tmp/tree" rev-parse HEAD)"
+done
+echo "git push origin $version tocsinpg/$version cmd/tocsin/$version"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
 // serveConfig is that of a node that runs, with the flags over the file, and what guards its status page.
@@ -20,6 +21,7 @@ func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, g
 		return cfg, guard{}, err
 	}
 	cfg.Version, cfg.Logger, cfg.Registerer, cfg.Group = version, a.logger(file.Log.Level, file.Log.Format), r, f.group
+	cfg.Outboxes = tocsinpg.Drive(cfg.Outboxes)
 	if f.name != "" {
 		cfg.Name = f.name
 	}

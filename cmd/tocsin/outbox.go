@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/tocsinpg"
+	"github.com/tocsinhq/tocsin/tocsinpg/schema"
 )
 
 // envOutbox names the variable with the DSN of a business server.
@@ -28,8 +31,8 @@ func newOutbox(a *app) *cobra.Command {
 type outboxFlags struct{ dsn, table, name string }
 
 func (f *outboxFlags) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.dsn, "dsn", "", "the business server, user:password@tcp(host:port)/ (default $"+envOutbox+", then the outbox of the config)")
-	cmd.Flags().StringVar(&f.table, "table", "", "the table, as shop."+outboxrow.DefaultTable+" (default "+outboxrow.DefaultTable+" in the database of the DSN)")
+	cmd.Flags().StringVar(&f.dsn, "dsn", "", "the business server, user:password@tcp(host:port)/, or postgres://user:password@host:port/database (default $"+envOutbox+", then the outbox of the config)")
+	cmd.Flags().StringVar(&f.table, "table", "", "the table, as shop."+outboxrow.DefaultTable+" (default "+outboxrow.DefaultTable+" in the database of the DSN; in PostgreSQL public."+outboxrow.DefaultTable+")")
 	cmd.Flags().StringVar(&f.name, "outbox", "", "name of an outbox of the config (default: the only one)")
 }
 
@@ -42,14 +45,17 @@ func (f outboxFlags) one(a *app) (outbox.Config, error) {
 	case f.name != "" || dsn == "":
 		return f.ofConfig(a)
 	}
-	table, database := f.table, mysql.Database(dsn)
-	if table == "" && database != "" {
-		table = database + "." + outboxrow.DefaultTable
+	cfg := tocsinpg.Drive([]outbox.Config{{DSN: dsn, Table: f.table}})[0]
+	within := mysql.Database(dsn)
+	if cfg.OnPostgreSQL() {
+		within = "public"
 	}
-	if table == "" {
+	if cfg.Table == "" && within != "" {
+		cfg.Table = within + "." + outboxrow.DefaultTable
+	}
+	if cfg.Table == "" {
 		return outbox.Config{}, usage("name the table: --table shop.%s", outboxrow.DefaultTable)
 	}
-	cfg := outbox.Config{DSN: dsn, Table: table}
 	if err := cfg.Validate(); err != nil {
 		return cfg, usageError{err}
 	}
@@ -62,7 +68,7 @@ func (f outboxFlags) ofConfig(a *app) (outbox.Config, error) {
 	if err != nil {
 		return outbox.Config{}, err
 	}
-	all := file.Relayed()
+	all := tocsinpg.Drive(file.Relayed())
 	var names []string
 	for i := range all {
 		all[i] = all[i].WithDefaults()
@@ -79,10 +85,9 @@ func (f outboxFlags) ofConfig(a *app) (outbox.Config, error) {
 	return outbox.Config{}, usage("--outbox %q: the config has %s", f.name, strings.Join(names, ", "))
 }
 
-// table is the outbox that is meant, as package ddl takes it.
-func (f outboxFlags) of(a *app) (ddl.Outbox, error) {
-	cfg, err := f.one(a)
-	return ddl.Outbox{DSN: cfg.DSN, TLS: cfg.TLS, Table: cfg.Table}, err
+// asDDL is an outbox on MySQL or MariaDB, as package ddl takes it.
+func asDDL(cfg outbox.Config) ddl.Outbox {
+	return ddl.Outbox{DSN: cfg.DSN, TLS: cfg.TLS, Table: cfg.Table}
 }
 
 // plannedOutbox is the JSON of `outbox plan`.
@@ -93,28 +98,38 @@ type plannedOutbox struct {
 
 func newOutboxPlan(a *app) *cobra.Command {
 	var f outboxFlags
+	var postgres bool
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Show the statements that make an outbox, without running any", Args: noArgs,
 		Long: "Show the statements that `outbox apply` would run, and the rights that a service and a\n" +
 			"relay need, without connecting to any server. They may be run with a SQL client instead.",
-		Example: "  tocsin outbox plan --table shop.tocsin_outbox",
-		RunE: func(*cobra.Command, []string) error {
-			target := ddl.Outbox{Table: f.table}
-			if f.table == "" {
-				var err error
-				if target, err = f.of(a); err != nil {
-					return err
-				}
-			}
-			text, err := ddl.PlanOutbox(target)
-			if err != nil {
-				return usageError{err}
-			}
-			return a.print(plannedOutbox{target.Table, text}, func(w io.Writer) { fmt.Fprint(w, text) })
-		},
+		Example: "  tocsin outbox plan --table shop.tocsin_outbox\n  tocsin outbox plan --postgres --table public.tocsin_outbox",
+		RunE:    func(*cobra.Command, []string) error { return a.planOutbox(f, postgres) },
 	}
 	f.flags(cmd)
+	cmd.Flags().BoolVar(&postgres, "postgres", false, "for PostgreSQL, without a DSN that says so")
 	return cmd
+}
+
+func (a *app) planOutbox(f outboxFlags, postgres bool) error {
+	target := outbox.Config{DSN: cmp.Or(f.dsn, os.Getenv(envOutbox)), Table: f.table}
+	if f.table == "" || f.name != "" {
+		var err error
+		if target, err = f.one(a); err != nil {
+			return err
+		}
+	}
+	var text string
+	var err error
+	if postgres || target.OnPostgreSQL() {
+		text, err = schema.Plan(target.Table)
+	} else {
+		text, err = ddl.PlanOutbox(asDDL(target))
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	return a.print(plannedOutbox{target.Table, text}, func(w io.Writer) { fmt.Fprint(w, text) })
 }
 
 // appliedOutbox is the JSON of `outbox apply`.
@@ -131,13 +146,14 @@ func newOutboxApply(a *app) *cobra.Command {
 			"identity. It drops nothing, leaves a table that is there as it is, and may be run again.\n" +
 			"Nothing in an outbox is delivered unless a relay runs: list it under outboxes in the\n" +
 			"config of `tocsin serve`, or run `tocsin relay`.",
-		Example: "  tocsin outbox apply --dsn 'root@tcp(shop-db:3306)/' --table shop.tocsin_outbox",
+		Example: "  tocsin outbox apply --dsn 'root@tcp(shop-db:3306)/' --table shop.tocsin_outbox\n" +
+			"  tocsin outbox apply --dsn postgres://postgres@shop-db/shop",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			target, err := f.of(a)
+			target, err := f.one(a)
 			if err != nil {
 				return err
 			}
-			created, err := ddl.ApplyOutbox(cmd.Context(), target)
+			created, err := applyOutbox(cmd.Context(), target)
 			if err != nil {
 				return err
 			}
@@ -154,6 +170,13 @@ func newOutboxApply(a *app) *cobra.Command {
 	return cmd
 }
 
+func applyOutbox(ctx context.Context, target outbox.Config) (created bool, err error) {
+	if target.OnPostgreSQL() {
+		return schema.Apply(ctx, target)
+	}
+	return ddl.ApplyOutbox(ctx, asDDL(target))
+}
+
 func newOutboxVerify(a *app) *cobra.Command {
 	var f outboxFlags
 	cmd := &cobra.Command{
@@ -167,11 +190,16 @@ func newOutboxVerify(a *app) *cobra.Command {
 }
 
 func (a *app) verifyOutbox(cmd *cobra.Command, f outboxFlags) error {
-	target, err := f.of(a)
+	target, err := f.one(a)
 	if err != nil {
 		return err
 	}
-	findings, err := ddl.VerifyOutbox(cmd.Context(), target)
+	var findings []ddl.Finding
+	if target.OnPostgreSQL() {
+		findings, err = schema.Verify(cmd.Context(), target)
+	} else {
+		findings, err = ddl.VerifyOutbox(cmd.Context(), asDDL(target))
+	}
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
+	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
 func newRelay(a *app) *cobra.Command {
@@ -36,7 +37,7 @@ func (a *app) relay(ctx context.Context, f outboxFlags, listenOn string) error {
 	if err != nil {
 		return err
 	}
-	outboxes := file.Relayed()
+	outboxes := tocsinpg.Drive(file.Relayed())
 	if f != (outboxFlags{}) {
 		one, err := f.one(a)
 		if err != nil {

@@ -20,7 +20,9 @@ type process struct {
 // startProcess starts cmd. ended is called when the child has ended, before done is closed.
 func startProcess(cmd *exec.Cmd, ended func()) (*process, error) {
 	p := &process{done: make(chan struct{})}
-	cmd.SysProcAttr = childAttr()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = childAttr()
+	}
 	started := make(chan error, 1)
 	go p.keep(cmd, started, ended)
 	if err := <-started; err != nil {

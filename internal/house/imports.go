@@ -14,6 +14,7 @@ var mayImport = map[string][]string{
 	".":                      {"internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow"},
 	"ddl":                    {".", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/wait"},
 	"outbox":                 {"internal/mysql", "internal/name", "internal/outboxrow"},
+	"relay/relaytest":        {".", "internal/outboxrow", "internal/wait"},
 	"relay":                  {".", "outbox", "internal/loglimit", "internal/mysql", "internal/name", "internal/outboxrow", "internal/wait"},
 	"biztype":                {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/name", "internal/yamlfile"},
 	"duequeue":               {"."},
@@ -36,6 +37,8 @@ var mayImport = map[string][]string{
 	"node/nodetest":          {".", "ddl", "node", "tocsintest"},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
 	"tocsinprom":             {"."},
+	"tocsinpg":               {".", "outbox", "internal/outboxrow", "internal/wait"},
+	"tocsinpg/schema":        {"ddl", "outbox", "tocsinpg", "internal/outboxrow"},
 	"config":                 {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "sweeper", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
 	"cmd/tocsin":             {"..."},
 	"cmd/tocsin/...":         {"..."},
@@ -77,7 +80,8 @@ var foreign = []struct {
 	{"github.com/schollz/progressbar/", []string{"cmd/tocsin", "cmd/tocsin/..."}},
 	{"github.com/Shopify/toxiproxy/", []string{"internal/chaos"}},
 	{"github.com/grafana/", []string{"internal/dashboards"}},
-	{"testing", []string{"tocsintest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest"}},
+	{"github.com/jackc/", []string{"tocsinpg", "tocsinpg/..."}},
+	{"testing", []string{"tocsintest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest", "relay/relaytest"}},
 	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "bench", "internal/devserver/...", "internal/..."}},
 }
 

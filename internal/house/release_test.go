@@ -17,7 +17,7 @@ type repository struct {
 func newRepository(t *testing.T) repository {
 	t.Helper()
 	r := repository{t, t.TempDir()}
-	for _, name := range []string{"go.mod", "cmd/tocsin/go.mod", "scripts/release.sh"} {
+	for _, name := range []string{"go.mod", "cmd/tocsin/go.mod", "tocsinpg/go.mod", "scripts/release.sh"} {
 		body, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
 			t.Fatal(err)
@@ -62,12 +62,16 @@ func TestAReleasedCommandRequiresTheLibraryByItsVersion(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
 	out, err := r.run("scripts/release.sh", "v1.2.3")
-	if err != nil || out != "git push origin v1.2.3 cmd/tocsin/v1.2.3\n" {
+	if err != nil || out != "git push origin v1.2.3 tocsinpg/v1.2.3 cmd/tocsin/v1.2.3\n" {
 		t.Fatalf("%v: %s", err, out)
 	}
-	released := r.git("show", "cmd/tocsin/v1.2.3:cmd/tocsin/go.mod")
-	if !strings.Contains(released, "\t"+modulePath+" v1.2.3\n") || strings.Contains(released, "replace") {
-		t.Errorf("the released go.mod:\n%s", released)
+	for module, needs := range map[string][]string{"tocsinpg": {""}, "cmd/tocsin": {"", "/tocsinpg"}} {
+		released := r.git("show", module+"/v1.2.3:"+module+"/go.mod")
+		for _, need := range needs {
+			if !strings.Contains(released, "\t"+modulePath+need+" v1.2.3\n") || strings.Contains(released, "replace") {
+				t.Errorf("the released go.mod of %s:\n%s", module, released)
+			}
+		}
 	}
 	if head, tag := r.git("rev-parse", "HEAD"), r.git("rev-parse", "v1.2.3"); head != tag {
 		t.Errorf("the library's tag is of %s, HEAD is %s", tag, head)

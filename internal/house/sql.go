@@ -12,7 +12,7 @@ import (
 // sqlHomes are where SQL text stands, sqlTools further ones that set up, or break, connections and servers. bench holds
 // the raw bound: the same work without Tocsin, which must not move with Tocsin's own statements.
 var (
-	sqlHomes = []string{".", "ddl", "biztype", "store", "outbox"}
+	sqlHomes = []string{".", "ddl", "biztype", "store", "outbox", "tocsinpg", "tocsinpg/..."}
 	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "internal/chaos", "internal/dashboards/faults", "internal/house", "bench"}
 )
 

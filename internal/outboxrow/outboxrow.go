@@ -133,6 +133,9 @@ func Split(table string) (database, name string) {
 	return database, name
 }
 
+// QuotedPostgreSQL writes a valid name as an identifier of PostgreSQL.
+func QuotedPostgreSQL(table string) string { return `"` + strings.ReplaceAll(table, ".", `"."`) + `"` }
+
 // Quoted writes a valid name as an identifier of MySQL.
 func Quoted(table string) string { return "`" + strings.ReplaceAll(table, ".", "`.`") + "`" }
 

@@ -1,5 +1,5 @@
-// Package devtest gives tests one MariaDB, or MySQL with TOCSIN_TEST_SERVER=mysql, and one etcd per test process, started on
-// first use and stopped by Main.
+// Package devtest gives tests one MariaDB, or MySQL with TOCSIN_TEST_SERVER=mysql, one etcd and one PostgreSQL per test process,
+// started on first use and stopped by Main.
 //
 // A package's TestMain calls Main; its tests call DSN, Etcd and Prefix. Each test works in databases of its own prefix
 // and under an own etcd prefix, so that tests run in parallel on the same servers. TOCSIN_TEST_DSN points the tests at
@@ -34,6 +34,7 @@ var (
 	etcd = shared[*devserver.Etcd]{start: func(ctx context.Context) (*devserver.Etcd, error) {
 		return devserver.StartEtcd(ctx, devserver.EtcdConfig{})
 	}}
+	postgres = shared[*devserver.PostgreSQL]{start: devserver.StartPostgreSQL}
 )
 
 // Main runs the tests, stops the servers they used, fails if a goroutine is left, and exits.
@@ -41,7 +42,7 @@ func Main(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	code := m.Run()
-	for _, stop := range []func() error{mariadb.stop, etcd.stop} {
+	for _, stop := range []func() error{mariadb.stop, etcd.stop, postgres.stop} {
 		if err := stop(); err != nil {
 			code = fail(code, err)
 		}
@@ -80,6 +81,17 @@ func Etcd(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	return e.Endpoint()
+}
+
+// PostgreSQL returns the URL of a database of the PostgreSQL shared by all tests of this process: for "postgres", which is
+// always there, and others that the tests make.
+func PostgreSQL(tb testing.TB, database string) string {
+	tb.Helper()
+	p, err := postgres.get()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p.URL(database)
 }
 
 // shared is a server of this test process, started once.

@@ -1,0 +1,194 @@
+// Package relaytest has the test of a relay that is the same for outboxes on all kinds of servers: of the order of rows,
+// whatever happens to them.
+package relaytest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/wait"
+)
+
+// Shop is a business database with an outbox, and a client of the databases of its tasks.
+type Shop struct {
+	Client  *tocsin.Client
+	Begin   func() (*sql.Tx, error)              // a transaction of the business
+	BizType tocsin.BizType[string]               // of the tasks
+	Turn    func(ctx context.Context, to *Moody) // relays the outbox, without its lock, until ctx ends
+	Retry   func() error                         // lets relays move rows that were set aside
+	Rows    func() int                           // that are in the outbox
+}
+
+// Moody moves rows into memory, and meets all that can happen at random. Its ledger is that of Move.
+type Moody struct {
+	*tocsin.Client // for its layout
+
+	mu     sync.Mutex
+	rand   *rand.Rand
+	kind   bool                       // from now on, all rows are moved
+	ledger map[outboxrow.Key]bool     // what was moved
+	moved  map[uint64][]outboxrow.Key // by biz_id, in this order
+	fates  map[outboxrow.Fate]int
+}
+
+// Upkeep does nothing.
+func (m *Moody) Upkeep(context.Context, string, int, func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error)) error {
+	return nil
+}
+
+// Move keeps the order of the rows, and moves none behind one of the same biz_id that is refused, as Client.Move does.
+func (m *Moody) Move(ctx context.Context, _ string, rows []outboxrow.Row) []outboxrow.Result {
+	_ = wait.For(ctx, time.Duration(rand.IntN(20))*time.Millisecond) // rows queue up meanwhile
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	results := make([]outboxrow.Result, len(rows))
+	if !m.kind && m.rand.IntN(10) == 0 { // the database is away
+		for i := range results {
+			results[i] = outboxrow.Result{Fate: outboxrow.Failed, Err: mysql.ErrInvalidConn}
+		}
+		return results
+	}
+	held := map[uint64]bool{}
+	for i, row := range rows {
+		results[i] = m.move(row, held)
+		m.fates[results[i].Fate]++
+	}
+	return results
+}
+
+func (m *Moody) move(row outboxrow.Row, held map[uint64]bool) outboxrow.Result {
+	fate := outboxrow.Moved
+	if n := m.rand.IntN(40); !m.kind && n < 5 {
+		fate = outboxrow.Fate(n)
+	}
+	switch {
+	case m.ledger[row.Key]:
+		return outboxrow.Result{}
+	case held[row.BizID]:
+		fate = outboxrow.Failed
+	case fate == outboxrow.Moved:
+		m.ledger[row.Key] = true
+		m.moved[row.BizID] = append(m.moved[row.BizID], row.Key)
+		return outboxrow.Result{}
+	}
+	held[row.BizID] = true
+	return outboxrow.Result{Fate: fate, Err: errors.New("not now")}
+}
+
+// Random lets two relays be active at once and crash again and again, while transactions commit and roll back and rows
+// meet everything that can happen. Each row must be moved once, and those of one biz_id in the order of their ids.
+func Random(t *testing.T, s Shop) {
+	seed := rand.Uint64()
+	m := &Moody{
+		Client: s.Client, rand: rand.New(rand.NewPCG(seed, 1)), ledger: map[outboxrow.Key]bool{}, moved: map[uint64][]outboxrow.Key{},
+		fates: map[outboxrow.Fate]int{},
+	}
+	t.Logf("seed %d", seed)
+	ctx, cancel := context.WithCancel(context.Background())
+	var relays sync.WaitGroup
+	defer relays.Wait()
+	defer cancel()
+	for range 2 { // both active
+		relays.Go(func() {
+			for ctx.Err() == nil {
+				turn, end := context.WithTimeout(ctx, 300*time.Millisecond) // as if it crashed
+				s.Turn(turn, m)
+				end()
+			}
+		})
+	}
+	written := write(t, s)
+	m.mu.Lock()
+	m.kind = true
+	m.mu.Unlock()
+	for late := time.Now().Add(time.Minute); s.Rows() > 0; _ = wait.For(ctx, 5*time.Millisecond) {
+		if err := s.Retry(); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%d rows are still in the outbox", s.Rows())
+		}
+	}
+	m.check(t, written)
+}
+
+// check compares what was moved with what was written, by biz_id.
+func (m *Moody) check(t *testing.T, written map[uint64]int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for bizID, n := range written {
+		moved := m.moved[bizID]
+		if len(moved) != n || !slices.IsSortedFunc(moved, func(a, b outboxrow.Key) int { return int(a.ID) - int(b.ID) }) {
+			t.Errorf("biz_id %d: %d rows were written, and %d moved", bizID, n, len(moved))
+		}
+		for i := 1; i < len(moved); i++ {
+			if moved[i].ID < moved[i-1].ID {
+				t.Errorf("row %d was moved after %d", moved[i].ID, moved[i-1].ID)
+			}
+		}
+	}
+	if len(m.fates) != 5 {
+		t.Errorf("not all fates came up: %v", m.fates)
+	}
+}
+
+// write lets several writers commit and roll back, each for biz_ids of its own, in transactions that stay open for a
+// while. It returns how many rows of each biz_id are committed.
+func write(t *testing.T, s Shop) map[uint64]int {
+	var mu sync.Mutex
+	written := map[uint64]int{}
+	var all sync.WaitGroup
+	for writer := range uint64(6) {
+		all.Go(func() {
+			for n := range 120 {
+				bizID := 10*writer + uint64(n%7) + 1
+				rows, err := s.write(t.Context(), bizID, n%9 == 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				written[bizID] += rows
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return written
+}
+
+// write returns how many rows a transaction has committed.
+func (s Shop) write(ctx context.Context, bizID uint64, rollback bool) (int, error) {
+	tx, err := s.Begin()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }() // after the commit it does nothing
+	rows := rand.IntN(3) + 1
+	for n := range rows {
+		if rand.IntN(2) == 0 { // moved alone
+			_, err = s.Client.CancelTx(ctx, tx, s.BizType.Of(bizID))
+		} else {
+			_, err = s.Client.AddTx(ctx, tx, s.BizType.New(bizID, fmt.Sprint(n), tocsin.In(time.Hour)))
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	_ = wait.For(ctx, time.Duration(rand.IntN(8))*time.Millisecond)
+	if rollback {
+		return 0, nil
+	}
+	return rows, tx.Commit()
+}

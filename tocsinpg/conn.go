@@ -1,0 +1,243 @@
+package tocsinpg
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/outbox"
+)
+
+const (
+	answerWithin = 30 * time.Second       // one statement; a connection that hangs ends
+	leadPause    = 500 * time.Millisecond // between two attempts at the lock
+)
+
+// conn is the outbox.Conn of a session.
+type conn struct {
+	server *server
+	conn   *pgx.Conn
+	lock   int64 // the number of the lock of Lead
+}
+
+// lockOf is the number of the lock of an outbox, by its identity. Locks are apart by database.
+func lockOf(identity string) int64 {
+	sum := sha256.Sum256([]byte("tocsin outbox " + identity))
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+// Close ends the connection, and so gives the lock up.
+func (c *conn) Close() { _ = closeNow(c.conn) }
+
+func (c *conn) identity(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	var comment string
+	if err := c.conn.QueryRow(ctx, identitySQL, c.server.quoted()).Scan(&comment); err != nil {
+		return "", c.server.wrap("read the identity of", err)
+	}
+	identity := outboxrow.Identity(comment)
+	if identity == "" {
+		return "", fmt.Errorf("%s: %w", c.server, outbox.ErrNoIdentity)
+	}
+	return identity, nil
+}
+
+// exec runs a statement that returns no rows.
+func (c *conn) exec(ctx context.Context, tried, statement string, args ...any) (pgconn.CommandTag, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	done, err := c.conn.Exec(ctx, c.server.render(statement, ""), args...)
+	return done, c.server.wrap(tried, err)
+}
+
+// Lead asks for the lock again and again: a statement that waits for it would keep the server from cleaning up meanwhile.
+func (c *conn) Lead(ctx context.Context, within time.Duration) (bool, error) {
+	until := time.Now().Add(within)
+	for {
+		if got, err := c.tryLead(ctx); err != nil || got {
+			return got, c.server.wrap("take the lock of", err)
+		}
+		if time.Until(until) < leadPause {
+			return false, nil
+		}
+		if err := wait.For(ctx, leadPause); err != nil {
+			return false, err
+		}
+	}
+}
+
+func (c *conn) tryLead(ctx context.Context) (got bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	err = c.conn.QueryRow(ctx, leadSQL, c.lock).Scan(&got)
+	return got, err
+}
+
+// bounds are the ends of ranges. Ids that PostgreSQL can't have are left out.
+func bounds(in []outbox.Range) (first, last []int64) {
+	for _, r := range in {
+		if r.First <= math.MaxInt64 {
+			first = append(first, int64(r.First))
+			last = append(last, int64(min(r.Last, math.MaxInt64)))
+		}
+	}
+	return first, last
+}
+
+// Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot: that of one statement.
+func (c *conn) Read(ctx context.Context, in []outbox.Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
+	return c.read(ctx, "", in, limit, skip)
+}
+
+func (c *conn) read(ctx context.Context, condition string, in []outbox.Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
+	if len(in) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	first, last := bounds(in)
+	begin := time.Now() // before the read: a row is at least as old
+	found, err := c.conn.Query(ctx, c.server.render(readSQL, condition), first, last, limit)
+	if err != nil {
+		return nil, c.server.wrap("read", err)
+	}
+	defer found.Close()
+	var rows []outboxrow.Row
+	var answered time.Time
+	before := uint64(0)
+	for found.Next() {
+		if answered.IsZero() {
+			answered = time.Now()
+		}
+		row, err := scan(found)
+		if err != nil {
+			return nil, c.server.wrap("read", err)
+		}
+		if row.ID < before {
+			return nil, fmt.Errorf("read %s: row %d came after row %d", c.server, row.ID, before)
+		}
+		before, row.Read, row.Answered = row.ID, begin, answered
+		if skip == nil || !skip(row.ID) {
+			rows = append(rows, row)
+		}
+	}
+	return rows, c.server.wrap("read", found.Err())
+}
+
+func scan(found pgx.Rows) (r outboxrow.Row, err error) {
+	var id, age int64
+	var bizID string
+	var due, delay *int64
+	err = found.Scan(&id, &r.Op, &r.BizType, &bizID, &due, &delay, &r.Dedup, &r.Reserved, &r.Attribute, &r.Created, &age, &r.Attempts, &r.LastError)
+	if err != nil {
+		return r, err
+	}
+	r.ID, r.Created, r.Age = uint64(id), r.Created.UTC(), time.Duration(age)*time.Microsecond
+	r.BizID, _ = strconv.ParseUint(bizID, 10, 64) // 0 is refused
+	if due != nil {
+		r.Due = time.UnixMicro(*due).UTC()
+	}
+	if delay != nil {
+		d := time.Duration(min(*delay, maxDelay)) * time.Millisecond
+		r.Delay = &d
+	}
+	return r, nil
+}
+
+// maxDelay is more than any task may be ahead, in milliseconds.
+const maxDelay = 100 * 365 * 24 * 3600 * 1000
+
+// Delete deletes rows that were moved. Rows that got their ids later stay.
+func (c *conn) Delete(ctx context.Context, keys []outboxrow.Key) error {
+	ids, created := make([]int64, len(keys)), make([]time.Time, len(keys))
+	for i, k := range keys {
+		ids[i], created[i] = int64(k.ID), k.Created
+	}
+	_, err := c.exec(ctx, "delete from", deleteSQL, ids, created)
+	return err
+}
+
+// SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
+func (c *conn) SetAside(ctx context.Context, key outboxrow.Key, reason string) error {
+	reason = strings.ReplaceAll(strings.ToValidUTF8(reason, "?"), "\x00", "?")
+	if text := []rune(reason); len(text) > maxReason {
+		reason = string(text[:maxReason])
+	}
+	_, err := c.exec(ctx, "set aside a row of", asideSQL, reason, int64(key.ID), key.Created)
+	return err
+}
+
+// maxReason is the size of last_error, in characters.
+const maxReason = 255
+
+// Present returns which of the rows are in the outbox.
+func (c *conn) Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error) {
+	ids := make([]uint64, len(keys))
+	for i, k := range keys {
+		ids[i] = k.ID
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	present := make(map[outboxrow.Key]bool)
+	var id int64
+	var created time.Time
+	found, err := c.conn.Query(ctx, c.server.render(presentSQL, ""), numbers(ids))
+	if err == nil {
+		_, err = pgx.ForEachRow(found, []any{&id, &created}, func() error {
+			present[outboxrow.Key{ID: uint64(id), Created: created.UTC()}] = true
+			return nil
+		})
+	}
+	return present, c.server.wrap("look into", err)
+}
+
+// Writers returns the transactions that hold the lock of those who write into the outbox.
+func (c *conn) Writers(ctx context.Context) (outbox.Writers, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	found, err := c.conn.Query(ctx, writersSQL, c.server.quoted())
+	if err != nil {
+		return nil, c.server.wrap("look for open transactions in", err)
+	}
+	writers, err := pgx.CollectRows(found, pgx.RowTo[string])
+	return writers, c.server.wrap("look for open transactions in", err)
+}
+
+// prepared is how the name of a prepared transaction begins. It had another name before it was prepared.
+const prepared = "-1/"
+
+// Settled returns the ranges in which no row is, if all transactions of since have ended. A prepared transaction may be any
+// of them. The rows are looked for last, and so as the transactions have left them.
+func (c *conn) Settled(ctx context.Context, in []outbox.Range, since outbox.Writers) ([]outbox.Range, error) {
+	now, err := c.Writers(ctx)
+	if err != nil || len(in) == 0 || slices.ContainsFunc(now, func(writer string) bool {
+		return strings.HasPrefix(writer, prepared) || slices.Contains(since, writer)
+	}) {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	first, last := bounds(in)
+	var from, to int64
+	var settled []outbox.Range
+	found, err := c.conn.Query(ctx, c.server.render(emptySQL, ""), first, last)
+	if err == nil {
+		_, err = pgx.ForEachRow(found, []any{&from, &to}, func() error {
+			settled = append(settled, outbox.Range{First: uint64(from), Last: uint64(to)})
+			return nil
+		})
+	}
+	return settled, c.server.wrap("look for rows in", err)
+}

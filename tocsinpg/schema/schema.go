@@ -1,0 +1,102 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/tocsinpg"
+)
+
+// maxName is how long a name may be in PostgreSQL, which cuts longer ones.
+const maxName = 63
+
+// checkTable refuses a name that means no table, or another one.
+func checkTable(table string) error {
+	if err := outboxrow.CheckTable(table); err != nil {
+		return err
+	}
+	in, name := outboxrow.Split(table)
+	switch {
+	case in == "":
+		return fmt.Errorf("outbox table %q: name its schema too: public.%s", table, table)
+	case len(in) > maxName || len(name) > maxName:
+		return fmt.Errorf("outbox table %q: a name has at most %d characters", table, maxName)
+	}
+	return nil
+}
+
+// render fills in the names.
+func render(statement, table string) string {
+	in, _ := outboxrow.Split(table)
+	return strings.NewReplacer("{table}", table, "{outbox}", outboxrow.QuotedPostgreSQL(table), "{schema}", outboxrow.QuotedPostgreSQL(in)).Replace(statement)
+}
+
+// Plan returns what Apply would run for a table, schema.table, and the rights that users need. It connects to nothing.
+func Plan(table string) (string, error) {
+	if err := checkTable(table); err != nil {
+		return "", err
+	}
+	return render(headSQL+createSQL+identifySQL+rightsSQL, table), nil
+}
+
+// Codes of PostgreSQL.
+const (
+	noDatabase = "3D000"
+	noSchema   = "3F000"
+)
+
+// Apply makes the table, in a database and schema that must be there, and gives it an identity. It reports whether the
+// table is new. It leaves a table that is there as it is: Verify says what differs.
+func Apply(ctx context.Context, cfg outbox.Config) (created bool, err error) {
+	text, err := Plan(cfg.Table)
+	if err != nil {
+		return false, err
+	}
+	conn, err := connect(ctx, cfg)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	var there bool
+	if err := conn.QueryRow(ctx, thereSQL, outboxrow.QuotedPostgreSQL(cfg.Table)).Scan(&there); err != nil {
+		return false, fmt.Errorf("look for outbox %s in %s: %w", cfg.Table, place(conn), err)
+	}
+	if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil {
+		if code(err) == noSchema {
+			in, _ := outboxrow.Split(cfg.Table)
+			return false, fmt.Errorf("%s has no schema %s: an outbox stands in a schema of yours (%w)", place(conn), in, err)
+		}
+		return false, fmt.Errorf("make outbox %s in %s: %w", cfg.Table, place(conn), err)
+	}
+	return !there, nil
+}
+
+func connect(ctx context.Context, cfg outbox.Config) (*pgx.Conn, error) {
+	conn, err := tocsinpg.Connect(ctx, cfg)
+	if code(err) == noDatabase {
+		return nil, fmt.Errorf("an outbox stands in a database of yours, which must be there: %w", err)
+	}
+	return conn, err
+}
+
+// code is PostgreSQL's for an error; "": it is none of PostgreSQL.
+func code(err error) string {
+	var said *pgconn.PgError
+	if errors.As(err, &said) {
+		return said.Code
+	}
+	return ""
+}
+
+// place names a connection's server and database.
+func place(conn *pgx.Conn) string {
+	c := conn.Config()
+	return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)
+}
