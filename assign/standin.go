@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -65,14 +66,26 @@ func (a *Assign) Elsewhere(bizType string) (delivered, known bool) {
 	return (*others)[bizType], true
 }
 
-// noteOthers remembers the types that the other nodes deliver.
-func (s *session) noteOthers(v view) {
+// Delivered reads the biz types that live nodes of the group deliver. It does not need Run.
+func (a *Assign) Delivered(ctx context.Context) (map[string]bool, error) {
+	v, err := readView(ctx, a.cfg.Client, spaceOf(a.cfg.Cluster, a.cfg.Group), a.cfg.Tables)
+	return v.delivered(a.ID()), err
+}
+
+// delivered returns the biz types that the live nodes but one deliver.
+func (v view) delivered(id string) map[string]bool {
 	all := make(map[string]bool)
-	for _, info := range v.infosBut(s.id) {
+	for _, info := range v.infosBut(id) {
 		for _, name := range info.Types {
 			all[name] = true
 		}
 	}
+	return all
+}
+
+// noteOthers remembers the types that the other nodes deliver.
+func (s *session) noteOthers(v view) {
+	all := v.delivered(s.id)
 	s.others.Store(&all)
 }
 

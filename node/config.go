@@ -48,6 +48,7 @@ type Config struct {
 	DrainTimeout time.Duration // for deliveries in hand when Run's context ends; settling them may take 5s more; 0: 30s
 	QueueCap     int           // ids held in memory at most; 0: 1,000,000
 	PayloadBytes int64         // of payloads held in memory, at least 1 MiB; one biz type uses at most half of it; 0: 128 MiB
+	Strict       bool          // Run fails, before it delivers anything, if a handler gets no task, or if no node of the group can deliver one of its biz types; false: these are logged. For groups whose nodes run the same program.
 	SweepGrace   time.Duration // of the cluster's sweeper; 0: 60s
 	SweepTimeout time.Duration // of Sweep and each sweep of SweepOn; 0: 50s, or 5/6 of the time to the next; negative: none
 
@@ -97,6 +98,9 @@ func (c Config) Validate() error {
 func (c Config) relay() relay.Config {
 	return relay.Config{Tables: c.Tables, Outboxes: c.Outboxes, Logger: c.Logger, Registerer: c.Registerer}
 }
+
+// mine reports whether the policy is of this node's group.
+func (c Config) mine(p biztype.Policy) bool { return p.WithDefaults().Group == c.Group }
 
 // onHost names a node without a name after its host.
 func (c Config) onHost(host string) Config {

@@ -18,6 +18,7 @@ type membership interface {
 	Peers() int
 	Owned() int
 	Wanted() int
+	Delivered(ctx context.Context) (map[string]bool, error) // the biz types that other nodes of the group deliver
 }
 
 // join makes the node's place in its group.

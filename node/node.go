@@ -57,6 +57,9 @@ func (n *Node) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer n.begun.Store(false)
+	if err := n.strict(ctx); err != nil {
+		return err
+	}
 	p, err := n.openWithEtcd(ctx)
 	if p == nil {
 		return err

@@ -73,14 +73,16 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.targets = newTargets(p.cfg, p.handlers, p.mine)
+	p.targets = newTargets(p.cfg, p.handlers, p.cfg.mine)
 	p.compareHorizon(ctx)
 	p.lookForIdentity()
-	warnMisplaced(n.cfg.Logger, n.cfg.Group, p.handlers, policies)
 	p.cfg.export(p.cfg.Registerer, p.mode)
 	p.certificates = newCertificates(p.store, &p.expires, p.cfg.Registerer)
 	p.health = health.New(health.Config{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
-	return p, p.openEngines(ctx, policies)
+	if err := p.openEngines(ctx, policies); err != nil {
+		return p, err
+	}
+	return p, p.strict(ctx)
 }
 
 // openEngines makes what stands between the assignment and the database.
@@ -151,13 +153,10 @@ func (p *parts) lookForIdentity() {
 	}
 }
 
-// mine reports whether the policy is of this node's group.
-func (p *parts) mine(policy biztype.Policy) bool { return policy.WithDefaults().Group == p.cfg.Group }
-
 // ofGroup returns the policies of this node's group.
 func (p *parts) ofGroup() (some []biztype.Policy) {
 	for _, policy := range p.roster.known() {
-		if p.mine(policy) {
+		if p.cfg.mine(policy) {
 			some = append(some, policy)
 		}
 	}

@@ -50,6 +50,7 @@ type roster struct {
 	policies []biztype.Policy
 	seen     int // changes of targets, as of the last look
 	told     assign.Told
+	idle     map[string]string // handlers that get no task -> why
 }
 
 func newRoster(t *targets, g group, log *slog.Logger, r prometheus.Registerer) *roster {
@@ -77,6 +78,7 @@ func (r *roster) set(policies []biztype.Policy) {
 	r.targets.reload(policies, &r.seen)
 	r.lanes.SetPolicies(policies)
 	r.tell()
+	r.tellIdle()
 }
 
 // look reads the secrets again.
@@ -133,6 +135,13 @@ func (r *roster) now() assign.Told {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.told
+}
+
+// without returns the handlers that get no task, with the reasons.
+func (r *roster) without() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.idle
 }
 
 // known returns the policies of all groups. They are not to be changed.

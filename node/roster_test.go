@@ -102,14 +102,14 @@ func TestWhatANodeLacksIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
 			d.unknown, d.elsewhere = true, elsewhere
 			r.set([]biztype.Policy{remind("A")})
 			r.look()
-			if n := len(log.Lines()); n != 0 {
+			if n := len(log.Lines(standIn, nobody)); n != 0 {
 				t.Errorf("%d lines before it is known what others deliver", n)
 			}
 			d.unknown = false
 			ctx, end := context.WithTimeout(t.Context(), 90*time.Second)
 			defer end()
 			r.run(ctx)
-			lines := log.Lines()
+			lines := log.Lines(standIn, nobody)
 			if len(lines) != 2 || lines[1]["message"] != message || lines[1]["biz_type"] != "coupon.remind" || !strings.Contains(fmt.Sprint(lines[1]["why"]), "variable A") {
 				t.Errorf("logged %v", lines)
 			}

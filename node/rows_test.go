@@ -9,12 +9,13 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// newOpenPlace makes a cluster in which nobody owns tables. It has no etcd.
-func newOpenPlace(t *testing.T) place {
+// newOpenPlace makes a cluster in which nobody owns tables, with closePolicy and more. It has no etcd.
+func newOpenPlace(t *testing.T, more ...biztype.Policy) place {
 	t.Helper()
 	prefix := devtest.Prefix(t)
 	return place{
@@ -23,7 +24,7 @@ func newOpenPlace(t *testing.T) place {
 			Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
 		},
 		ownership: node.ByRows,
-	}.made(t, closePolicy())
+	}.made(t, append(more, closePolicy())...)
 }
 
 // shares waits until each node looks first at the given number of tables.

@@ -23,7 +23,9 @@ type Report struct {
 	// Lacks are the biz types of the group that are not delivered here, with the reasons: others stand in for this
 	// node, if they can.
 	Lacks map[string]string `json:"biz_types_lacking"`
-	Work  dispatcher.Stats  `json:"work"`
+	// Idle are the handlers that get no task, with the reasons, by biz type.
+	Idle map[string]string `json:"handlers_idle"`
+	Work dispatcher.Stats  `json:"work"`
 
 	Lanes []dispatcher.LaneReport `json:"lanes"` // the biz types, one that is lacking by now included
 
@@ -64,13 +66,13 @@ func (n *Node) Report() (Report, bool) {
 		if n.sweeps.Load() {
 			mode = Sweeping
 		}
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Lanes: []dispatcher.LaneReport{}, Databases: []health.Database{}, Servers: []health.Server{}, Hangs: map[string]string{}}, false
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Idle: map[string]string{}, Lanes: []dispatcher.LaneReport{}, Databases: []health.Database{}, Servers: []health.Server{}, Hangs: map[string]string{}}, false
 	}
 	told := p.roster.now()
 	return Report{
 		Node: p.group.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.group.Owned(), Wanted: p.group.Wanted(),
-		Types: told.Types, Lacks: told.Lacks, Work: p.dispatcher.Stats(), Lanes: p.dispatcher.Lanes(),
+		Types: told.Types, Lacks: told.Lacks, Idle: p.roster.without(), Work: p.dispatcher.Stats(), Lanes: p.dispatcher.Lanes(),
 		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.stalls.hanging(),
 	}, true
 }

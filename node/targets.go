@@ -53,7 +53,7 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 	}
 	target, ok := t.handlers.targets[p.Name]
 	if !ok {
-		return target, fmt.Errorf("biz type %s has no handler in this program", p.Name)
+		return target, fmt.Errorf("biz type %s has no handler in this program: add one, or have its policy name another group", p.Name)
 	}
 	return target, nil
 }

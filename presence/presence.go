@@ -251,6 +251,28 @@ func (p *Presence) Elsewhere(bizType string) (delivered, known bool) {
 	return p.types[bizType], p.types != nil
 }
 
+// Delivered reads the biz types that nodes of the group deliver. It does not need Run. The error names what could not be
+// read.
+func (p *Presence) Delivered(ctx context.Context) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+	defer cancel()
+	types := map[string]bool{}
+	var errs []error
+	for server := range p.nudges {
+		found, err := p.cfg.Tables.Attending(ctx, server, misses*p.cfg.Every)
+		errs = append(errs, err)
+		for _, a := range found {
+			if a.Group != p.cfg.Group || a.Node == p.id {
+				continue
+			}
+			for _, name := range Read(a.About).Types {
+				types[name] = true
+			}
+		}
+	}
+	return types, errors.Join(errs...)
+}
+
 // text is the node's description of itself, without its types if they are too many for the column.
 func (p *Presence) text() string {
 	p.mu.Lock()

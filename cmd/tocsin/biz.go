@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -83,7 +84,7 @@ func newBizList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the stored biz types", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			policies, err := a.policies(cmd)
+			policies, err := a.policies(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -94,12 +95,12 @@ func newBizList(a *app) *cobra.Command {
 
 // policies reads the stored policies, with the defaults filled in: people ask
 // what holds.
-func (a *app) policies(cmd *cobra.Command) ([]biztype.Policy, error) {
+func (a *app) policies(ctx context.Context) ([]biztype.Policy, error) {
 	cfg, err := a.cluster()
 	if err != nil {
 		return nil, err
 	}
-	stored, err := biztype.Load(cmd.Context(), cfg)
+	stored, err := biztype.Load(ctx, cfg)
 	policies := make([]biztype.Policy, len(stored))
 	for i, p := range stored {
 		policies[i] = p.WithDefaults()
@@ -137,7 +138,7 @@ func newBizShow(a *app) *cobra.Command {
 		Use: "show NAME", Short: "Show the policy of a biz type, with its defaults, as YAML", Args: exactArgs("NAME"),
 		ValidArgsFunction: a.completeTypes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			policies, err := a.policies(cmd)
+			policies, err := a.policies(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -32,6 +32,13 @@ type groupNodes struct {
 	Nodes    []assign.NodeState `json:"nodes"` // null: etcd did not answer
 	Unlisted []lastOwner        `json:"unlisted"`
 	Asked    []askedNode        `json:"asked,omitempty"`
+	Faults   []fault            `json:"faults,omitempty"` // handlers that get no task, biz types of a group without nodes
+}
+
+// fault is something wrong with what a group delivers.
+type fault struct {
+	Is  string `json:"is"`
+	Fix string `json:"fix"` // what to change
 }
 
 // lastOwner is a node without a key in etcd that the owner rows in MySQL name for
@@ -86,21 +93,20 @@ func (a *app) allNodes(ctx context.Context, only string, ask []string) ([]groupN
 		}
 		groups = []groupNodes{}
 	}
-	names, unread := a.typeGroups(ctx, only)
-	for _, name := range names {
-		if !slices.ContainsFunc(groups, func(g groupNodes) bool { return g.Group == name }) {
-			groups = append(groups, groupNodes{Group: name, Nodes: nodesOf(failed), Unlisted: []lastOwner{}})
-		}
-	}
+	policies, unread := a.policies(ctx)
+	groups = addGroups(groups, policies, only, nodesOf(failed))
 	if len(groups) > 0 {
-		unread = a.addUnlisted(ctx, groups, failed == nil)
+		unread = errors.Join(unread, a.addUnlisted(ctx, groups, failed == nil))
+	}
+	if failed == nil && unread == nil {
+		addFaults(groups, policies, only)
 	}
 	var foreign error
 	if failed == nil {
 		_, foreign = a.identityInEtcd(ctx)
 	}
 	groups = addAsked(groups, asked, nodesOf(failed))
-	groups = slices.DeleteFunc(groups, func(g groupNodes) bool { return len(g.Nodes)+len(g.Unlisted)+len(g.Asked) == 0 })
+	groups = slices.DeleteFunc(groups, func(g groupNodes) bool { return len(g.Nodes)+len(g.Unlisted)+len(g.Asked)+len(g.Faults) == 0 })
 	slices.SortFunc(groups, func(x, y groupNodes) int { return strings.Compare(x.Group, y.Group) })
 	return groups, errors.Join(failed, unread, foreign)
 }
@@ -114,19 +120,30 @@ func nodesOf(failed error) []assign.NodeState {
 	return []assign.NodeState{}
 }
 
-// typeGroups returns the groups of the biz types.
-func (a *app) typeGroups(ctx context.Context, only string) (names []string, err error) {
-	cfg, err := a.cluster()
-	if err != nil {
-		return nil, err
-	}
-	policies, err := biztype.Load(ctx, cfg)
+// addGroups adds the groups of the policies that are not listed yet, with the given nodes.
+func addGroups(groups []groupNodes, policies []biztype.Policy, only string, nodes []assign.NodeState) []groupNodes {
 	for _, p := range policies {
-		if name := p.WithDefaults().Group; only == "" || only == name {
-			names = append(names, name)
+		name := p.WithDefaults().Group
+		if (only == "" || only == name) && !slices.ContainsFunc(groups, func(g groupNodes) bool { return g.Group == name }) {
+			groups = append(groups, groupNodes{Group: name, Nodes: nodes, Unlisted: []lastOwner{}})
 		}
 	}
-	return names, err
+	return groups
+}
+
+// addFaults adds to each group its handlers that get no task, and its biz types if it has no node. Nothing is said of
+// groups without nodes if no group has any: a cluster that has not been started yet has no fault.
+func addFaults(groups []groupNodes, policies []biztype.Policy, only string) {
+	some := only != "" || slices.ContainsFunc(groups, func(g groupNodes) bool { return len(g.Nodes) > 0 })
+	for i, g := range groups {
+		checks := doctor.Idle(policies, membersOf(g))
+		if some && len(g.Nodes) == 0 {
+			checks = append(checks, doctor.Away(policies, g.Group)...)
+		}
+		for _, c := range checks {
+			groups[i].Faults = append(groups[i].Faults, fault{c.Is, c.Fix})
+		}
+	}
 }
 
 // addUnlisted adds the last owners of tables without an owner. The error names what
@@ -252,6 +269,9 @@ func writeGroups(w io.Writer, groups []groupNodes) {
 		for _, n := range g.Unlisted {
 			fmt.Fprintf(w, "note: %s is not registered and took %s last, which nobody has now: it has ended, or goes on in claim mode; its status page says which (--ask)\n",
 				oneCell(n.ID), plural(n.Tables, "table"))
+		}
+		for _, c := range g.Faults {
+			fmt.Fprintf(w, "note: %s; to mend it, %s\n", oneCell(c.Is), oneCell(c.Fix))
 		}
 		writeAsked(w, g.Asked)
 	}

@@ -80,9 +80,15 @@ func stateOf(n presence.Node) assign.NodeState {
 func (a *app) listPresent(ctx context.Context, only string, ask []string) ([]groupNodes, error) {
 	asked := a.askAll(ctx, ask)
 	groups, err := a.presentNodes(ctx, only)
+	policies, unread := a.policies(ctx)
+	if err == nil && unread == nil {
+		groups = addGroups(groups, policies, only, []assign.NodeState{})
+		addFaults(groups, policies, only)
+		groups = slices.DeleteFunc(groups, func(g groupNodes) bool { return len(g.Nodes)+len(g.Faults) == 0 })
+	}
 	groups = addAsked(groups, asked, []assign.NodeState{})
 	slices.SortFunc(groups, func(x, y groupNodes) int { return strings.Compare(x.Group, y.Group) })
-	return groups, err
+	return groups, errors.Join(err, unread)
 }
 
 // firsts returns, by group, which node looks at each table first.

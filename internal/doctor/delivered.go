@@ -17,8 +17,8 @@ type Member struct {
 }
 
 // Delivered judges whether the nodes deliver what they should. It fails for a type
-// that no node of its group delivers, and warns of nodes that others stand in for. A
-// group without nodes is not judged: they may not have been started yet.
+// that no node of its group delivers, and warns of nodes that others stand in for, and of
+// groups without nodes if other groups have some.
 func Delivered(policies []biztype.Policy, members []Member) (checks []Check) {
 	const name, fix = "delivered", "give each node of the group the secret (in its environment, or a file in node.secrets_dir) or a program with the handler"
 	for _, p := range policies {
@@ -40,6 +40,7 @@ func Delivered(policies []biztype.Policy, members []Member) (checks []Check) {
 			checks = append(checks, bad(Warn, name, strings.Join(append([]string{is}, lacking...), "; "), fix))
 		}
 	}
+	checks = append(checks, groupsAway(policies, members)...)
 	if len(checks) == 0 && len(members) > 0 {
 		checks = append(checks, good(name, "by every node of their groups"))
 	}

@@ -24,7 +24,7 @@ func TestWhatNodesLackIsFound(t *testing.T) {
 		"one lacks it":      {[]Member{has("a"), lacks("b")}, []string{"warn : delivered: some nodes lack coupon.remind, and others stand in for them; b: no secret"}},
 		"all lack it":       {[]Member{lacks("a"), lacks("b")}, []string{"fail : delivered: no node of group callback delivers coupon.remind: its tasks wait; a: no secret; b: no secret"}},
 		"nobody knows it":   {[]Member{{ID: "a", Group: "callback"}}, []string{"fail : delivered: no node of group callback delivers coupon.remind: its tasks wait"}},
-		"its group is away": {[]Member{{ID: "c", Group: "orders", Types: []string{"order.close"}}}, nil},
+		"its group is away": {[]Member{{ID: "c", Group: "orders", Types: []string{"order.close"}}}, []string{"warn : delivered: no node of group callback runs: tasks of coupon.remind wait"}},
 	} {
 		if got := complaints(Delivered([]biztype.Policy{remind}, c.members)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

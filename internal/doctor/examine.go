@@ -106,7 +106,7 @@ func (p Patient) types(ctx context.Context) []Check {
 	if p.Members != nil && err == nil {
 		if found, err := p.Members(ctx); err == nil { // if not, etcd's own check says why
 			members = found
-			checks = append(checks, Delivered(policies, members)...)
+			checks = append(append(checks, Delivered(policies, members)...), Idle(policies, members)...)
 		}
 	}
 	return of("biz types", append(checks, p.secrets(policies, members)...)...)
