@@ -33,6 +33,8 @@ type batch struct {
 
 	mu     sync.Mutex
 	locked [][]*row // left to finish: each of one table
+
+	held map[uint64]bool // of Move, whose chunks come one after the other: biz_ids of rows that are not stored
 }
 
 // store stores a chunk, whose rows are in order of their tables. Where the
@@ -41,6 +43,9 @@ type batch struct {
 func (b *batch) store(ctx context.Context, rows []*row) {
 	if gone := b.gone.Load(); gone != nil {
 		fail(rows, *gone)
+		return
+	}
+	if rows = b.unheld(rows); len(rows) == 0 {
 		return
 	}
 	began := time.Now()
@@ -93,6 +98,36 @@ func (b *batch) patience() time.Duration {
 	return max(time.Until(b.until), time.Millisecond)
 }
 
+// errHeld is the fate of rows from an outbox behind one of the same biz_id that is not stored.
+var errHeld = errors.New("an earlier row of its biz_id is not stored")
+
+// unheld leaves out rows from an outbox behind one of the same biz_id that is not stored.
+func (b *batch) unheld(rows []*row) []*row {
+	if len(b.held) == 0 {
+		return rows
+	}
+	var rest []*row
+	for _, r := range rows {
+		if b.held[r.bizID] {
+			*r.out = Added{Err: errHeld}
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	return rest
+}
+
+// hold notes that a row is not stored.
+func (b *batch) hold(r *row) {
+	if b.ledger == nil {
+		return
+	}
+	if b.held == nil {
+		b.held = map[uint64]bool{}
+	}
+	b.held[r.bizID] = true
+}
+
 // splits reports whether a part of the chunk may go in without the rest.
 func splits(err error) bool {
 	class := mysql.ClassOf(err)
@@ -107,6 +142,7 @@ func (b *batch) report(rows []*row, maybe bool, err error) {
 		if r.out.JobID != 0 {
 			continue
 		}
+		b.hold(r)
 		*r.out = Added{JobID: unsureID(maybe, r.id), Err: t.failure(r.id, b.client.where(r.table), err)}
 	}
 	if mysql.ClassOf(err).OfServer() {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,6 +101,7 @@ type change struct {
 	update string // statement
 	set    []any  // parameters of the update
 	where  []any  // parameters of the condition
+	but    []any  // parameters of the update behind those
 	ring   string // statement; "": none
 }
 
@@ -213,7 +215,7 @@ func (c *Client) apply(ctx context.Context, in session, ch change) (Change, erro
 	if pending == 0 {
 		return done, nil
 	}
-	n, err := execute(ctx, in, ch.update, append(ch.set, ch.where...)...)
+	n, err := execute(ctx, in, ch.update, slices.Concat(ch.set, ch.where, ch.but)...)
 	if err != nil {
 		return Change{}, err
 	}

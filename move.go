@@ -207,6 +207,9 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 		ch, err = c.cancel(ctx, ref)
 	} else {
 		ch, err = c.reschedule(ctx, ref, when)
+		if r.Again {
+			ch.update, ch.but = ch.update+notYetSQL, ch.set[:2]
+		}
 	}
 	if err != nil {
 		return err

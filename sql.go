@@ -174,6 +174,11 @@ SET action_time = GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3)),
     gmt_modified = UTC_TIMESTAMP(3)`
 )
 
+// notYetSQL leaves out tasks that an earlier try of the same reschedule has changed: their version would rise with each. A
+// delay ends not quite at the same time whenever it is counted. Parameters: dueSQL's.
+const notYetSQL = `
+    AND ABS(TIMESTAMPDIFF(MICROSECOND, due_time, ` + dueSQL + `)) >= 1000000`
+
 // completeSQL writes a success. Parameters: job_id, version. Primary key. Zero
 // rows: cancelled, done, rescheduled or gone; completedSQL tells which.
 const (

@@ -40,7 +40,8 @@ type Session struct {
 // Conn sends the statements of a session.
 type Conn interface {
 	// Lead waits for up to a while, whole seconds, to become the one relay that is active. The lock is the server's own: it
-	// is free as soon as the server has ended the session of the relay that had it.
+	// is free as soon as the server has ended the session of the relay that had it. It is an error that the relay of another
+	// table with the same identity has it: one is a copy of the other.
 	Lead(ctx context.Context, wait time.Duration) (bool, error)
 	// Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot. It looks at most at
 	// limit rows, and leaves those to skip out; nil: none. It ends early behind the row with which PageBytes are reached: see

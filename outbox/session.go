@@ -22,7 +22,8 @@ import (
 type mysqlConn struct {
 	outbox *onMySQL
 	conn   *sql.Conn
-	lock   string // its name
+	lock   string // of the one relay, by the identity
+	own    string // of those that relay this very table
 }
 
 // Session connects and reads the outbox's identity. The caller closes the session.
@@ -35,7 +36,7 @@ func (o *onMySQL) Session(ctx context.Context) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &Session{identity, &mysqlConn{o, conn, LockName(identity)}}, nil
+	return &Session{identity, &mysqlConn{o, conn, LockName(identity), LockName(identity + " " + o.table)}}, nil
 }
 
 // Close ends the connection, and so gives the lock up.
@@ -44,12 +45,34 @@ func (s *mysqlConn) Close() {
 	_ = s.conn.Close()
 }
 
-// Lead waits for up to a while, whole seconds, to become the one relay that is active. The lock is the server's own: it
-// is free as soon as the server has ended the session of the relay that had it.
+// Lead takes the lock of this table before that of the identity. Whoever has the one and not the other has met the relay of
+// another table with the same identity.
 func (s *mysqlConn) Lead(ctx context.Context, wait time.Duration) (bool, error) {
+	if own, err := s.take(ctx, s.own, wait); err != nil || !own {
+		return false, err
+	}
+	leads, err := s.take(ctx, s.lock, wait)
+	if err == nil && !leads {
+		return false, s.copied(ctx)
+	}
+	return leads, err
+}
+
+// take waits for a lock. It is the server's own, and free as soon as the server has ended the session that had it.
+func (s *mysqlConn) take(ctx context.Context, lock string, wait time.Duration) (bool, error) {
 	var got sql.NullInt64
-	err := s.conn.QueryRowContext(ctx, leadSQL, s.lock, int(wait.Seconds())).Scan(&got)
+	err := s.conn.QueryRowContext(ctx, leadSQL, lock, int(wait.Seconds())).Scan(&got)
 	return got.Int64 == 1, s.outbox.wrap("take the lock of", err)
+}
+
+// copied says who has the lock of the identity.
+func (s *mysqlConn) copied(ctx context.Context) error {
+	var holder sql.NullInt64
+	if err := s.conn.QueryRowContext(ctx, holderSQL, s.lock).Scan(&holder); err != nil || !holder.Valid {
+		return s.outbox.wrap("look who has the lock of", err) // nil: it is free by now
+	}
+	return fmt.Errorf("%s: another table on this server has the same identity, and connection %d relays it: one is a copy of the other; empty the comment of the copy and run `tocsin outbox apply`",
+		s.outbox, holder.Int64)
 }
 
 // LockName is the name of the lock of Lead on MySQL, by the outbox's identity: IS_USED_LOCK finds its holder.

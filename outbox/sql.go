@@ -78,6 +78,10 @@ FROM information_schema.tables
 WHERE table_schema = ?
     AND table_name = ?`
 
+// holderSQL finds the connection that has a lock. Parameter: its name.
+const holderSQL = `SELECT /* tocsin outbox holder */
+    IS_USED_LOCK(?)`
+
 // leadSQL takes the lock of the one relay that is active. Parameters: its name; seconds to wait.
 const leadSQL = `SELECT /* tocsin outbox lead */
     GET_LOCK(?, ?)`

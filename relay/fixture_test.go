@@ -141,6 +141,25 @@ func (s *shop) cancel(bizID uint64) {
 	})
 }
 
+func (s *shop) reschedule(bizID uint64, when tocsin.When) {
+	s.tb.Helper()
+	s.in(func(tx *sql.Tx) error {
+		_, err := s.client.RescheduleTx(s.tb.Context(), tx, closeOrder.Of(bizID), when)
+		return err
+	})
+}
+
+// identity is that of the outbox.
+func (s *shop) identity() string {
+	s.tb.Helper()
+	session, err := s.outbox().Session(s.tb.Context())
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	defer session.Close()
+	return session.Identity
+}
+
 // tasks are those of a biz_id, "a pending" each, in the order in which they were added.
 func (s *shop) tasks(bizID uint64) string {
 	s.tb.Helper()

@@ -23,6 +23,7 @@ func (t *turn) settle(got landing) {
 		switch result := got.results[i]; result.Fate {
 		case outboxrow.Moved:
 			t.done = append(t.done, row.Key)
+			delete(t.met, row.ID)
 			moved++
 		case outboxrow.Stale:
 			t.unhand(l, row)
@@ -35,8 +36,9 @@ func (t *turn) settle(got landing) {
 				"error", result.Err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
 		default: // a delivery is under way, or a lock is held
 			t.block(row)
+			t.soon()
 			if result.Fate == outboxrow.InDelivery {
-				t.nextAside = earlier(t.nextAside, time.Now().Add(laterPause))
+				t.met[row.ID] = true
 			} else {
 				t.limit.Of(t.cfg.Logger, "failed "+t.outbox.Name).Warn("rows of an outbox can't be moved now: they are tried again",
 					"error", result.Err, "outbox", t.outbox.Name)
@@ -44,6 +46,18 @@ func (t *turn) settle(got landing) {
 		}
 	}
 	t.gauges.moved.Add(float64(moved))
+}
+
+// soon has what is aside read again before long, though not so often that reading it takes more than its share of the time.
+func (t *turn) soon() {
+	t.nextAside = later(earlier(t.nextAside, time.Now().Add(laterPause)), t.asideFrom)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -94,8 +108,8 @@ func (t *turn) again(ctx context.Context) error {
 			t.take(row, nil)
 		}
 	}
-	took := time.Since(begin)
-	t.nextAside = begin.Add(max(t.cfg.Whole, asideShare*took))
+	t.asideFrom = begin.Add(asideShare * time.Since(begin))
+	t.nextAside = later(begin.Add(t.cfg.Whole), t.asideFrom)
 	return nil
 }
 

@@ -16,7 +16,7 @@ const (
 	probeRows     = 10            // that are read again for a database that is away, and a lane's share if memory is short
 	mostDone      = 10 * pageRows // rows to delete, before reading waits for the deletes
 	mostRanges    = 500           // in one statement
-	laterPause    = time.Second   // before rows that met a delivery are tried again
+	laterPause    = time.Second   // before rows that met a delivery, or a lock, are tried again
 	asideShare    = 10            // reading what is set aside takes a tenth of the time at most
 	defaultGapAge = time.Minute
 	figuresRate   = 500 * time.Millisecond // between two updates of the metrics
@@ -35,6 +35,7 @@ type turn struct {
 	blocked map[uint64]bool // biz_ids of such rows
 	lanes   map[int]*lane   // by database
 	hand    map[uint64]bool // ids of rows in memory, up to their deletion
+	met     map[uint64]bool // ids of rows that met a delivery, and have been tried
 	stuck   int             // rows that were set aside, as counted last
 	refused []refusal       // to be noted in the outbox
 	done    []outboxrow.Key // to be deleted from it
@@ -45,6 +46,7 @@ type turn struct {
 	held    int // bytes of rows in memory, of all lanes
 
 	lastPoll, nextPoll, nextAside, nextWhole, nextFigures time.Time
+	asideFrom                                             time.Time // what is aside is not read again before
 	marks                                                 []mark
 }
 
@@ -63,7 +65,7 @@ type landing struct {
 func newTurn(l *line, session *outbox.Session) *turn {
 	now := time.Now()
 	return &turn{
-		line: l, session: session, blocked: map[uint64]bool{}, lanes: map[int]*lane{}, hand: map[uint64]bool{},
+		line: l, session: session, blocked: map[uint64]bool{}, met: map[uint64]bool{}, lanes: map[int]*lane{}, hand: map[uint64]bool{},
 		landed: make(chan landing), eraser: eraser{ended: make(chan erased)}, page: pageRows, nextWhole: now.Add(l.cfg.Whole), nextAside: now.Add(l.cfg.Whole),
 	}
 }
@@ -191,6 +193,7 @@ func (t *turn) take(row outboxrow.Row, own *lane) {
 	case l != own && (len(l.parked) > 0 || t.full(l)):
 		l.park(row, t.known)
 	default:
+		row.Again = t.met[row.ID]
 		l.queue = append(l.queue, row)
 		t.hand[row.ID] = true
 		l.bytes += row.Size()
@@ -200,7 +203,7 @@ func (t *turn) take(row outboxrow.Row, own *lane) {
 // block leaves a row in the outbox, and so the rows of its biz_id behind it.
 func (t *turn) block(row outboxrow.Row) {
 	if len(t.aside) == 0 {
-		t.nextAside = time.Now().Add(t.cfg.Whole)
+		t.nextAside = later(time.Now().Add(t.cfg.Whole), t.asideFrom)
 	}
 	t.blocked[row.BizID] = true
 	t.aside.addNear(row.ID, t.known)

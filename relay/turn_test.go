@@ -187,24 +187,13 @@ func TestARelayWhoseSessionEndsIsFollowedByAnother(t *testing.T) {
 			logs[0].Await(t, "outbox is relayed by this process")
 		}
 	}
-	id := s.number("SELECT IS_USED_LOCK(?)", s.lock())
+	id := s.number("SELECT IS_USED_LOCK(?)", outbox.LockName(s.identity()))
 	s.exec("KILL ?", id)
 	s.add(1, "x", tocsin.In(day))
 	s.want(1, "x pending")
 	if first, second := len(logs[0].Lines("outbox is relayed by this process")), len(logs[1].Lines("outbox is relayed by this process")); first+second != 2 {
 		t.Errorf("%d and %d turns, want two together", first, second)
 	}
-}
-
-// lock is the name of the outbox's lock.
-func (s *shop) lock() string {
-	s.tb.Helper()
-	session, err := s.outbox().Session(s.tb.Context())
-	if err != nil {
-		s.tb.Fatal(err)
-	}
-	defer session.Close()
-	return outbox.LockName(session.Identity)
 }
 
 func TestOutboxesWithOneIdentityAreRefused(t *testing.T) {

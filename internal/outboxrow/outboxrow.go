@@ -58,6 +58,7 @@ type Row struct {
 	Age       time.Duration // since Created when it was read, by the outbox's server
 	Read      time.Time     // before it was read, by this process
 	Answered  time.Time     // after that, by this process
+	Again     bool          // it was tried before and met a delivery: what was pending then is changed
 }
 
 // rowBytes is about what a row takes in memory, but for its texts of any length.

@@ -1,0 +1,171 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
+)
+
+// Reading what is aside takes its share of the time at most, whatever meets a delivery.
+func TestARowThatMeetsADeliveryWaitsForTheShareOfTheTime(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.add(1, "x", tocsin.In(day))
+	s.add(2, "y", tocsin.In(day))
+	turn := s.turn()
+	turn.cfg.Whole = time.Hour
+	turn.polls(s)
+	meet := func(bizID uint64) {
+		l := turn.lanes[s.cfg.Layout.DatabaseOf(s.cfg.Layout.TableOf(bizID))]
+		l.flight = l.next()
+		turn.flying++
+		turn.settle(landing{l, []outboxrow.Result{{Fate: outboxrow.InDelivery}, {Fate: outboxrow.InDelivery}}[:len(l.flight)]})
+	}
+	meet(1)
+	if wait := time.Until(turn.nextAside); wait > laterPause {
+		t.Errorf("the row is tried again in %s", wait)
+	}
+	if err := turn.again(t.Context()); err != nil || turn.asideFrom.IsZero() {
+		t.Fatal(turn.asideFrom, err)
+	}
+	turn.asideFrom = time.Now().Add(time.Hour) // reading took 6 minutes
+	turn.nextAside = turn.asideFrom
+	for _, l := range turn.lanes {
+		if len(l.queue) > 0 {
+			meet(l.queue[0].BizID)
+		}
+	}
+	if len(turn.aside) == 0 || turn.nextAside.Before(turn.asideFrom) {
+		t.Errorf("what is aside (%v) is read again in %s", turn.aside, time.Until(turn.nextAside))
+	}
+}
+
+// contended fails the first flight as if a table were locked for a moment.
+type contended struct {
+	tasks
+	failed atomic.Int64
+}
+
+func (c *contended) Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result {
+	results := c.tasks.Move(ctx, identity, rows[1:])
+	if c.failed.Add(1) > 1 {
+		return append(c.tasks.Move(ctx, identity, rows[:1]), results...)
+	}
+	return append([]outboxrow.Result{{Fate: outboxrow.Failed, Err: &mysql.MySQLError{Number: 1205}}}, results...)
+}
+
+// A lock of a moment holds a row up for a second, not until all ids are read again.
+func TestARowThatMeetsALockIsTriedAgainSoon(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.add(1, "x", tocsin.In(day))
+	turn := s.turn()
+	turn.cfg.Whole = time.Hour
+	turn.tasks = &contended{tasks: s.client}
+	s.run(func(ctx context.Context) { _ = turn.run(ctx) })
+	s.want(1, "x pending")
+	s.rows(0)
+}
+
+// A reschedule that meets a delivery is tried again and again, and raises the version of other tasks once.
+func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
+	t.Parallel()
+	for name, when := range map[string]tocsin.When{"a time": tocsin.At(time.Now().Add(2 * day)), "a delay": tocsin.In(2 * day)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.relay(s.config())
+			s.add(1, "a", tocsin.In(day))
+			s.want(1, "a pending")
+			table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(1))
+			s.exec("UPDATE " + table + " SET status = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR, claimed_by = 'node'")
+			s.add(1, "b", tocsin.In(day))
+			s.want(1, "a claimed, b pending")
+			s.reschedule(1, when)
+			version := func(attribute string) int {
+				return s.number("SELECT version FROM "+table+" WHERE attribute = ?", attribute)
+			}
+			s.await("b to be rescheduled", func() bool { return version("b") == 1 })
+			rows, err := s.outbox().List(t.Context(), 0, 10, false)
+			if err != nil || len(rows) != 1 {
+				t.Fatal(rows, err)
+			}
+			rows[0].Again = true
+			for range 3 {
+				if got := s.client.Move(t.Context(), s.identity(), rows); got[0].Fate != outboxrow.InDelivery {
+					t.Fatalf("%+v", got)
+				}
+			}
+			s.exec("UPDATE " + table + " SET status = 0, claimed_by = '' WHERE status = 1")
+			s.rows(0)
+			if a, b := version("a"), version("b"); a != 1 || b != 1 {
+				t.Errorf("versions %d and %d, want 1", a, b)
+			}
+		})
+	}
+}
+
+// Adds of one biz_id behind one that the server refuses wait as those of other fates do.
+func TestAnAddBehindOneThatTheServerRefusesWaits(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(1))
+	s.exec("ALTER TABLE " + table + " ADD CONSTRAINT only_good CHECK (attribute <> 'bad')")
+	for _, attribute := range []string{"good", "bad", "behind", "behind too"} {
+		s.add(1, attribute, tocsin.In(day))
+	}
+	s.add(2, "other", tocsin.In(day))
+	other := uint64(3)
+	for s.cfg.Layout.TableOf(other) != s.cfg.Layout.TableOf(1) {
+		other++
+	}
+	s.add(other, "beside", tocsin.In(day))
+	s.relay(s.config())
+	s.want(other, "beside pending")
+	s.want(2, "other pending")
+	s.await("the row to be set aside", func() bool { return s.number("SELECT COUNT(*) FROM {outbox} WHERE last_error <> ''") == 1 })
+	s.rows(3)
+	if got := s.tasks(1); got != "good pending" {
+		t.Errorf("stored: %s", got)
+	}
+	s.exec("ALTER TABLE " + table + " DROP CONSTRAINT only_good")
+	if n, err := s.outbox().Retry(t.Context(), nil, true); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	s.rows(0)
+	if got := s.number("SELECT COUNT(*) FROM " + table + " WHERE biz_id = 1"); got != 4 {
+		t.Errorf("%d tasks", got)
+	}
+}
+
+// A copy of the table on the same server keeps the identity: the relay of the copy says who relays it.
+func TestTheRelayOfACopySaysWhoHasTheLock(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.exec("CREATE DATABASE {prefix}_copy")
+	s.exec("CREATE TABLE {prefix}_copy.tocsin_outbox LIKE {outbox}")
+	var log, other devtest.Log
+	cfg := s.config()
+	cfg.Logger = log.Logger()
+	s.relay(cfg)
+	log.Await(t, "outbox is relayed by this process")
+	cfg = s.config()
+	cfg.Logger = other.Logger()
+	cfg.Outboxes[0] = outbox.Config{Name: "copy", DSN: devtest.DSN(t), Table: s.cfg.Layout.Prefix + "_copy.tocsin_outbox"}
+	s.relay(cfg)
+	line := other.Await(t, "outbox can't be relayed: its rows wait")
+	want := fmt.Sprintf("connection %d relays it", s.number("SELECT IS_USED_LOCK(?)", outbox.LockName(s.identity())))
+	if text := fmt.Sprint(line["error"]); !strings.Contains(text, want) || !strings.Contains(text, "_copy.tocsin_outbox") {
+		t.Errorf("says %q, want %q", text, want)
+	}
+}
