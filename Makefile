@@ -23,7 +23,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe build test test-sql test-java test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
+.PHONY: help run observe example build test test-sql test-java test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,12 @@ observe: ## run `tocsin dev` under a load that fails in part, watched by Prometh
 	@scripts/install-deps.sh observe
 	@$(MAKE) --no-print-directory build
 	@exec bin/tocsin dev --load 50 --servers 2 --nodes 3 --rules deploy/prometheus $(ARGS)
+
+example: ## run examples/shop, a small web shop, with servers of its own: make example ARGS="--listen 127.0.0.1:8080"
+	@scripts/install-deps.sh run
+	@$(MAKE) --no-print-directory build
+	@go build -trimpath -o bin/shop ./examples/shop
+	@exec scripts/example.sh $(ARGS)
 
 build: ## build bin/tocsin
 	@mkdir -p bin

@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"tocsinpg":               {".", "outbox", "internal/outboxrow", "internal/wait"},
 	"tocsinpg/schema":        {"ddl", "outbox", "tocsinpg", "internal/outboxrow"},
 	"config":                 {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "sweeper", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
+	"examples/shop":          {".", "config", "node", "outbox"},
 	"cmd/tocsin":             {"..."},
 	"cmd/tocsin/...":         {"..."},
 	"internal/layoutrow":     {"internal/mysql"},
