@@ -35,6 +35,14 @@ func (c *Client) Add(ctx context.Context, t NewTask) (added Added, err error) {
 	if err := noContext(ctx); err != nil {
 		return Added{}, err
 	}
+	if c.use != nil {
+		return c.addThrough(ctx, "add", t, c.addTask)
+	}
+	return c.addTask(ctx, t)
+}
+
+// addTask is Add without Config.Use.
+func (c *Client) addTask(ctx context.Context, t NewTask) (Added, error) {
 	r, err := c.row(ctx, t)
 	if err != nil {
 		return Added{}, err

@@ -27,14 +27,20 @@ const (
 //
 // In is counted by the database's clock as it is read when the call begins.
 func (c *Client) AddMany(ctx context.Context, tasks []NewTask) (added []Added, err error) {
-	added = make([]Added, len(tasks))
-	defer c.observeMany(c.begin(), tasks, added, &err)
+	defer c.observeAll("add_many", c.begin(), tasks, &added, &err)
 	if err := noContext(ctx); err != nil {
-		for i := range added {
-			added[i].Err = err
-		}
-		return added, err
+		added = make([]Added, len(tasks))
+		return added, failAll(added, err)
 	}
+	if c.use != nil && len(tasks) > 0 {
+		return c.allThrough(ctx, "add_many", tasks, c.addTasks)
+	}
+	return c.addTasks(ctx, tasks)
+}
+
+// addTasks is AddMany without Config.Use.
+func (c *Client) addTasks(ctx context.Context, tasks []NewTask) ([]Added, error) {
+	added := make([]Added, len(tasks))
 	var group sync.WaitGroup
 	for s, rows := range c.place(ctx, tasks, added) {
 		group.Go(func() { c.addAll(ctx, s, rows) })

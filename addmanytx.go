@@ -9,11 +9,20 @@ import (
 // of each, in the order given. Nothing is sent if a task is wrong in itself; after any other error roll the transaction
 // back. Tasks that go through an outbox are written a few hundred to a statement, others one by one.
 func (c *Client) AddManyTx(ctx context.Context, tx *sql.Tx, tasks []NewTask) (added []Added, err error) {
-	added = make([]Added, len(tasks))
-	defer c.observeAll("add_many_tx", c.begin(), tasks, added, &err)
+	defer c.observeAll("add_many_tx", c.begin(), tasks, &added, &err)
 	if err := noTx(ctx, tx); err != nil {
+		added = make([]Added, len(tasks))
 		return added, failAll(added, err)
 	}
+	if c.use != nil && len(tasks) > 0 {
+		return c.allThrough(ctx, "add_many_tx", tasks, func(ctx context.Context, tasks []NewTask) ([]Added, error) { return c.addTasksTx(ctx, tx, tasks) })
+	}
+	return c.addTasksTx(ctx, tx, tasks)
+}
+
+// addTasksTx is AddManyTx without Config.Use.
+func (c *Client) addTasksTx(ctx context.Context, tx *sql.Tx, tasks []NewTask) (added []Added, err error) {
+	added = make([]Added, len(tasks))
 	rows := make([]row, len(tasks))
 	for i, t := range tasks {
 		r, err := c.row(ctx, t)

@@ -23,6 +23,14 @@ func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (added Added,
 	if err := noTx(ctx, tx); err != nil {
 		return Added{}, err
 	}
+	if c.use != nil {
+		return c.addThrough(ctx, "add_tx", t, func(ctx context.Context, t NewTask) (Added, error) { return c.addTaskTx(ctx, tx, t) })
+	}
+	return c.addTaskTx(ctx, tx, t)
+}
+
+// addTaskTx is AddTx without Config.Use.
+func (c *Client) addTaskTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, error) {
 	r, err := c.row(ctx, t)
 	if err != nil {
 		return Added{}, err

@@ -26,6 +26,7 @@ type Client struct {
 	types   bizTypes
 	outbox  Outbox
 	told    func(Call) // nil: nobody observes
+	use     AddFunc    // Config.Use around all adds; nil: there is none
 }
 
 // Open compares the config with the stored layout, cluster, schema version and biz
@@ -39,7 +40,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe}
+	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe, use: chain(cfg.Use)}
 	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
 	c.types.read = c.readBizTypes
 	for _, spec := range cfg.Specs() {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -43,6 +44,11 @@ type Config struct {
 	// Observe is told of each call of a Client when it has ended, concurrently, and must be quick; nil: nobody is. Package
 	// tocsinprom makes one that counts calls for Prometheus.
 	Observe func(Call) `json:"-"`
+
+	// Use wraps Add, AddMany, AddTx, AddManyTx and those of OutboxTx: each function may change the tasks, for example set headers, pass
+	// another context on, and see what became of the tasks, or return an error instead of calling next. The first function is the outermost.
+	// Open calls each once; what it returns is called concurrently, and calls next at most once. nil: calls are not wrapped.
+	Use []func(next AddFunc) AddFunc `json:"-"`
 }
 
 // Validate reports the first thing that is wrong. It connects to nothing.
@@ -72,6 +78,9 @@ func (c Config) Validate() error {
 		if home[db] == "" {
 			return fmt.Errorf("database %d of layout %s is on no server", db, c.Layout)
 		}
+	}
+	if slices.ContainsFunc(c.Use, func(u func(AddFunc) AddFunc) bool { return u == nil }) {
+		return errors.New("a function of Use is nil")
 	}
 	if c.WaitTimeout < 0 || c.WaitTimeout%time.Second != 0 {
 		return fmt.Errorf("wait time-out %s: use whole seconds", c.WaitTimeout)

@@ -7,7 +7,7 @@ import (
 
 // Call describes a call of a Client that has ended, for Config.Observe.
 type Call struct {
-	Op    string // add, add_tx, add_many, cancel, cancel_tx, reschedule, reschedule_tx, get or list
+	Op    string // add, add_tx, add_many, add_many_tx, cancel, cancel_tx, reschedule, reschedule_tx, get or list
 	Took  time.Duration
 	Err   error   // that the call returned
 	Tasks []Tasks // of the calls that add: one for each biz type
@@ -63,17 +63,13 @@ func (c *Client) observeAdd(op string, begin time.Time, t NewTask, added *Added,
 	c.told(Call{Op: op, Took: time.Since(begin), Err: *err, Tasks: []Tasks{tasks}})
 }
 
-func (c *Client) observeMany(begin time.Time, tasks []NewTask, added []Added, err *error) {
-	c.observeAll("add_many", begin, tasks, added, err)
-}
-
-func (c *Client) observeAll(op string, begin time.Time, tasks []NewTask, added []Added, err *error) {
+func (c *Client) observeAll(op string, begin time.Time, tasks []NewTask, added *[]Added, err *error) {
 	if c.told == nil {
 		return
 	}
 	call := Call{Op: op, Took: time.Since(begin), Err: *err}
 	index := make(map[string]int)
-	for i, a := range added {
+	for i, a := range *added {
 		name := typeOf(tasks[i], a.Err)
 		at, known := index[name]
 		if !known {

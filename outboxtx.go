@@ -43,28 +43,45 @@ func (o OutboxTx) Add(ctx context.Context, t NewTask) (added Added, err error) {
 	if err := o.usable(ctx); err != nil {
 		return Added{}, err
 	}
-	if _, err := c.row(ctx, t); err != nil {
+	if c.use != nil {
+		return c.addThrough(ctx, "add_tx", t, o.addTask)
+	}
+	return o.addTask(ctx, t)
+}
+
+// addTask is Add without Config.Use.
+func (o OutboxTx) addTask(ctx context.Context, t NewTask) (Added, error) {
+	if _, err := o.client.row(ctx, t); err != nil {
 		return Added{}, err
 	}
-	return relayed(c.put(ctx, o.exec, wishFor(t)))
+	return relayed(o.client.put(ctx, o.exec, wishFor(t)))
 }
 
 // AddMany is AddManyTx.
 func (o OutboxTx) AddMany(ctx context.Context, tasks []NewTask) (added []Added, err error) {
 	c := o.client
-	added = make([]Added, len(tasks))
-	defer c.observeAll("add_many_tx", c.begin(), tasks, added, &err)
+	defer c.observeAll("add_many_tx", c.begin(), tasks, &added, &err)
 	if err := o.usable(ctx); err != nil {
+		added = make([]Added, len(tasks))
 		return added, failAll(added, err)
 	}
+	if c.use != nil && len(tasks) > 0 {
+		return c.allThrough(ctx, "add_many_tx", tasks, o.addTasks)
+	}
+	return o.addTasks(ctx, tasks)
+}
+
+// addTasks is AddMany without Config.Use.
+func (o OutboxTx) addTasks(ctx context.Context, tasks []NewTask) (added []Added, err error) {
+	added = make([]Added, len(tasks))
 	wishes := make([]wish, len(tasks))
 	for i, t := range tasks {
-		if _, err := c.row(ctx, t); err != nil {
+		if _, err := o.client.row(ctx, t); err != nil {
 			return added, failAll(added, err)
 		}
 		wishes[i], added[i] = wishFor(t), Added{Relayed: true}
 	}
-	if err := c.put(ctx, o.exec, wishes...); err != nil {
+	if err := o.client.put(ctx, o.exec, wishes...); err != nil {
 		return added, failAll(added, err)
 	}
 	return added, nil

@@ -98,7 +98,7 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.GapAge == 0 {
 		cfg.GapAge = defaultGapAge
 	}
-	cfg.Tables.Outbox, cfg.Tables.Observe = tocsin.Outbox{}, nil
+	cfg.Tables.Outbox, cfg.Tables.Observe, cfg.Tables.Use = tocsin.Outbox{}, nil, nil
 	cfg.Tables.Servers = slices.Clone(cfg.Tables.Servers)
 	for i := range cfg.Tables.Servers {
 		cfg.Tables.Servers[i].MaxConns = serverConns // not those that a node in this process uses
