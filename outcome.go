@@ -49,10 +49,10 @@ type Verb uint8
 
 // The verbs.
 const (
-	Complete Verb = iota // nil
-	Retry                // any error; In is -1 where the policy's back-off decides
-	Defer                // Snooze
-	GiveUp               // Bury
+	Completed Verb = iota // nil
+	Retried               // any error; In is -1 where the policy's back-off decides
+	Snoozed               // Snooze
+	Buried                // Bury
 )
 
 var verbNames = [...]string{"complete", "retry", "snooze", "bury"}
@@ -68,13 +68,13 @@ func AsOutcome(err error) (verb Verb, in time.Duration, reason string) {
 	var s snoozed
 	switch {
 	case err == nil:
-		return Complete, 0, ""
+		return Completed, 0, ""
 	case errors.As(err, &b):
-		return GiveUp, 0, b.err.Error()
+		return Buried, 0, b.err.Error()
 	case errors.As(err, &r):
-		return Retry, r.in, r.err.Error()
+		return Retried, r.in, r.err.Error()
 	case errors.As(err, &s):
-		return Defer, s.in, ""
+		return Snoozed, s.in, ""
 	}
-	return Retry, -1, err.Error()
+	return Retried, -1, err.Error()
 }

@@ -108,7 +108,7 @@ type Delivery struct {
 	Took     time.Duration
 	Verb     tocsin.Verb
 	Reason   string    // of a failure
-	Next     time.Time // Retry, Defer: the next action time
+	Next     time.Time // Retried, Snoozed: the next action time
 	TimedOut bool      // settled before the target returned
 }
 

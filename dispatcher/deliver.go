@@ -93,7 +93,7 @@ func (s *server) giveBack(t *task) {
 		if s.d.cfg.ClaimAll {
 			next = t.row.ActionTime.UnixMilli()
 		}
-		s.report([]result{{task: t, ending: ending{verb: tocsin.Defer, next: next, undone: true}}})
+		s.report([]result{{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true}}})
 	}
 	t.lane.wake()
 }

@@ -243,7 +243,7 @@ func (k *kind) expire() {
 
 // noteFate notes how a completed row was found, to predict the next outcomes.
 func (k *kind) noteFate(verb tocsin.Verb, fate store.Fate) {
-	if inTx := fate == store.InTx; verb == tocsin.Complete && (inTx || fate == store.Stored) && k.inTx.Load() != inTx {
+	if inTx := fate == store.InTx; verb == tocsin.Completed && (inTx || fate == store.Stored) && k.inTx.Load() != inTx {
 		k.inTx.Store(inTx)
 	}
 }

@@ -31,9 +31,9 @@ func (k *kind) tell(results []result, took time.Duration, timedOut bool) {
 	for _, r := range results {
 		level, what, message := slog.LevelWarn, "failed", "delivery failed"
 		switch {
-		case r.verb == tocsin.GiveUp:
+		case r.verb == tocsin.Buried:
 			level, what, message = slog.LevelError, "dead", "delivery failed for good: the task is dead"
-		case r.verb != tocsin.Retry:
+		case r.verb != tocsin.Retried:
 			continue
 		case timedOut:
 			what, message = "timed out", "delivery timed out"
@@ -43,7 +43,7 @@ func (k *kind) tell(results []result, took time.Duration, timedOut bool) {
 			continue
 		}
 		args := []any{"biz_type", r.row.BizType, "job_id", r.row.JobID.String(), "biz_id", r.row.BizID, "attempt", r.row.Attempts + 1}
-		if r.verb == tocsin.Retry {
+		if r.verb == tocsin.Retried {
 			args = append(args, "next", time.UnixMilli(r.next).UTC())
 		}
 		log.Log(context.Background(), level, message, append(args, "error", r.reason, "took", took.Round(time.Millisecond).String())...)

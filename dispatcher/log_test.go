@@ -72,7 +72,7 @@ func TestAttemptsThatFailAreLogged(t *testing.T) {
 func TestASuccessMakesNoLogLine(t *testing.T) {
 	var log devtest.Log
 	k := &kind{d: &Dispatcher{cfg: Config{Logger: log.Logger()}}}
-	completed := []result{{ending: ending{verb: tocsin.Complete}}}
+	completed := []result{{ending: ending{verb: tocsin.Completed}}}
 	if n := testing.AllocsPerRun(100, func() { k.tell(completed, time.Millisecond, false) }); n != 0 {
 		t.Errorf("%v allocations a success, want none", n)
 	}

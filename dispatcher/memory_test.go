@@ -149,9 +149,9 @@ func (m *memory) settle(o store.Outcome) store.Fate {
 		return store.Cancelled
 	case row.Version != o.Version:
 		return store.Rescheduled
-	case o.Verb == tocsin.Complete && row.Status == tocsin.Done && row.ClaimedBy == tocsin.CompletedInTx:
+	case o.Verb == tocsin.Completed && row.Status == tocsin.Done && row.ClaimedBy == tocsin.CompletedInTx:
 		return store.InTx
-	case o.Verb == tocsin.Complete && row.Status != tocsin.Done:
+	case o.Verb == tocsin.Completed && row.Status != tocsin.Done:
 	case row.Status.Final() || row.Attempts != o.Attempts:
 		return store.Settled
 	case row.Status != want || row.Action != o.Action:
@@ -163,14 +163,14 @@ func (m *memory) settle(o store.Outcome) store.Fate {
 
 func (m *memory) apply(row *store.Row, o store.Outcome) {
 	switch o.Verb {
-	case tocsin.Complete:
+	case tocsin.Completed:
 		row.Status, row.Action = tocsin.Done, time.Now().UnixMilli()
-	case tocsin.Retry:
+	case tocsin.Retried:
 		row.Status, row.Action, row.LastError = tocsin.Pending, o.Next, o.Reason
 		row.Attempts++
-	case tocsin.Defer:
+	case tocsin.Snoozed:
 		row.Status, row.Action = tocsin.Pending, o.Next
-	case tocsin.GiveUp:
+	case tocsin.Buried:
 		row.Status, row.LastError = tocsin.Dead, o.Reason
 		row.Attempts++
 	}

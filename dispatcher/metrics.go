@@ -13,7 +13,7 @@ import (
 )
 
 // verbLabels are the values of the label "verb", by verb.
-var verbLabels = [...]string{tocsin.Complete: "complete", tocsin.Retry: "retry", tocsin.Defer: "snooze", tocsin.GiveUp: "bury"}
+var verbLabels = [...]string{tocsin.Completed: "complete", tocsin.Retried: "retry", tocsin.Snoozed: "snooze", tocsin.Buried: "bury"}
 
 // The classic buckets are few, since each is a series for each biz type. Lateness goes from a millisecond, which is normal,
 // to an hour. Native histograms, which Prometheus stores as one series, have the fine ones.
@@ -159,7 +159,7 @@ func gauges(f promauto.Factory, stats func() Stats) {
 // of makes the metrics of a biz type. Those of its common outcomes exist from the beginning, so that their rates do too.
 func (m *metrics) of(bizType string) *kindMetrics {
 	k := &kindMetrics{name: bizType, all: m, lateness: m.lateness.WithLabelValues(bizType), took: m.took.WithLabelValues(bizType)}
-	for _, verb := range []tocsin.Verb{tocsin.Complete, tocsin.Retry, tocsin.GiveUp} {
+	for _, verb := range []tocsin.Verb{tocsin.Completed, tocsin.Retried, tocsin.Buried} {
 		k.ended[verb].of(m.ended, bizType, verbLabels[verb])
 	}
 	return k

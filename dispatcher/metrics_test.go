@@ -220,7 +220,7 @@ func TestMetricsOfADeliveryAllocateNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		m.lateness.Observe(.001)
 		m.took.Observe(.001)
-		m.end(tocsin.Complete)
+		m.end(tocsin.Completed)
 		m.fail(byTimeout)
 		m.timeOut()
 	}); n != 0 {

@@ -14,11 +14,11 @@ import (
 func endingOf(p biztype.Policy, row *store.Row, err error, now int64, rnd func() float64) ending {
 	verb, in, reason := tocsin.AsOutcome(err)
 	switch {
-	case verb == tocsin.Retry && row.Attempts+1 >= p.Attempts:
-		return ending{verb: tocsin.GiveUp, reason: reason}
-	case verb == tocsin.Retry && in < 0:
+	case verb == tocsin.Retried && row.Attempts+1 >= p.Attempts:
+		return ending{verb: tocsin.Buried, reason: reason}
+	case verb == tocsin.Retried && in < 0:
 		in = p.Wait(row.Attempts+1, rnd)
-	case verb == tocsin.Complete || verb == tocsin.GiveUp:
+	case verb == tocsin.Completed || verb == tocsin.Buried:
 		return ending{verb: verb, reason: reason}
 	}
 	return ending{verb: verb, next: now + ceilMilli(min(in, maxPutOff)), reason: reason}

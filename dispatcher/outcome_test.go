@@ -46,15 +46,15 @@ func TestEveryEndingIsBoundedAndNeverInThePast(t *testing.T) {
 		cause := rapid.SampledFrom([]string{"nil", "error", "bury", "retryIn", "snooze"}).Draw(t, "cause")
 		rnd := rapid.Float64Range(0, 0.999).Draw(t, "rnd")
 		end := endingOf(p, &row, causes[cause], 1000, func() float64 { return rnd })
-		again := end.verb == tocsin.Retry || end.verb == tocsin.Defer
+		again := end.verb == tocsin.Retried || end.verb == tocsin.Snoozed
 		switch {
-		case end.verb == tocsin.Retry && row.Attempts+1 >= p.Attempts:
+		case end.verb == tocsin.Retried && row.Attempts+1 >= p.Attempts:
 			t.Fatal("retried after the last attempt")
 		case again && end.next <= 1000:
 			t.Fatalf("again at %d, which has passed", end.next)
-		case end.verb == tocsin.Complete && causes[cause] != nil:
+		case end.verb == tocsin.Completed && causes[cause] != nil:
 			t.Fatal("a failure counts as complete")
-		case cause == "snooze" && end.verb != tocsin.Defer:
+		case cause == "snooze" && end.verb != tocsin.Snoozed:
 			t.Fatal("a snooze counts as an attempt")
 		}
 	})

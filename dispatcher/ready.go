@@ -83,7 +83,7 @@ func (k *kind) learn(a attempt, errs []error) {
 	}
 	failed := 0
 	for _, err := range errs {
-		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retry {
+		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retried {
 			failed++
 		}
 	}

@@ -255,7 +255,7 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 func (r result) dueAgain(fate store.Fate, now int64) (due int64, again bool) {
 	switch fate {
 	case store.Stored:
-		return r.next, r.verb == tocsin.Retry || r.verb == tocsin.Defer
+		return r.next, r.verb == tocsin.Retried || r.verb == tocsin.Snoozed
 	case store.Rescheduled, store.ClaimLost, store.Settled:
 		return now, true
 	}

@@ -34,7 +34,7 @@ func (u *undoing) settled(s Settlement) {
 	switch {
 	case s.Undone:
 		u.back.Add(1)
-	case s.Verb == tocsin.Complete:
+	case s.Verb == tocsin.Completed:
 		u.completed.Add(1)
 	default:
 		u.other.Add(1)

@@ -181,9 +181,9 @@ func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
 		c.ClaimAll, c.SweepGrace = true, time.Nanosecond
 		c.Settled = func(s Settlement) {
 			switch {
-			case s.Fate == store.Stored && s.Verb == tocsin.Complete && !s.Undone:
+			case s.Fate == store.Stored && s.Verb == tocsin.Completed && !s.Undone:
 				done.Add(1)
-			case s.Fate == store.Stored && s.Verb == tocsin.Defer && s.Undone:
+			case s.Fate == store.Stored && s.Verb == tocsin.Snoozed && s.Undone:
 				back.Add(1)
 			}
 		}

@@ -63,7 +63,7 @@ func (t *task) entry(due int64) duequeue.Entry {
 // ending says how an attempt ended, or that it never started.
 type ending struct {
 	verb   tocsin.Verb
-	next   int64 // Retry, Defer: the next action time
+	next   int64 // Retried, Snoozed: the next action time
 	reason string
 	undone bool // not an attempt: it never started, or the end of the dispatcher cut it off
 }
@@ -87,6 +87,6 @@ func (r result) outcome() store.Outcome {
 		Action:   r.row.Action,
 		Next:     r.next,
 		Reason:   r.reason,
-		InTx:     r.verb == tocsin.Complete && r.lane.kind.inTx.Load(),
+		InTx:     r.verb == tocsin.Completed && r.lane.kind.inTx.Load(),
 	}
 }

@@ -166,7 +166,7 @@ func (w *worker) expire(now time.Time) {
 // may have failed for that alone, and no attempt is counted for it.
 func pardon(errs []error) {
 	for i, err := range errs {
-		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retry {
+		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retried {
 			errs[i] = errCutOff
 		}
 	}
@@ -182,7 +182,7 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 	took := time.Since(a.began)
 	k.learn(a, errs)
 	for i, t := range a.tasks {
-		end := ending{verb: tocsin.Complete}
+		end := ending{verb: tocsin.Completed}
 		if errs[i] != nil {
 			end = endingOf(a.rule.policy, t.row, errs[i], a.server().now(), rand.Float64)
 			end.undone = errs[i] == errCutOff
@@ -206,7 +206,7 @@ func (k *kind) countFailure(end ending, err error, timedOut bool) {
 	switch {
 	case end.undone:
 		k.d.metrics.second[secondCutOff].Inc()
-	case end.verb == tocsin.Retry || end.verb == tocsin.GiveUp:
+	case end.verb == tocsin.Retried || end.verb == tocsin.Buried:
 		k.metrics.fail(causeOf(err, timedOut))
 	}
 }
@@ -217,7 +217,7 @@ func (k *kind) observe(results []result, took time.Duration, timedOut bool) {
 	}
 	for _, r := range results {
 		d := Delivery{Task: r.row.Info, Lateness: r.late, Took: took, Verb: r.verb, Reason: r.reason, TimedOut: timedOut}
-		if r.verb == tocsin.Retry || r.verb == tocsin.Defer {
+		if r.verb == tocsin.Retried || r.verb == tocsin.Snoozed {
 			d.Next = time.UnixMilli(r.next).UTC()
 		}
 		k.d.cfg.Observe(d)
@@ -231,7 +231,7 @@ func afterwards(a attempt, errs []error) {
 	var failed []*task
 	for i, t := range a.tasks {
 		if errs[i] == nil {
-			done = append(done, result{task: t, ending: ending{verb: tocsin.Complete}, after: true})
+			done = append(done, result{task: t, ending: ending{verb: tocsin.Completed}, after: true})
 		} else {
 			failed = append(failed, t)
 		}

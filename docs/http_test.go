@@ -123,9 +123,9 @@ func TestTheShownReceiverTakesCallbacks(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	for attribute, want := range map[string]tocsin.Verb{"SPRING": tocsin.Complete, "": tocsin.GiveUp, "busy": tocsin.Retry} {
+	for attribute, want := range map[string]tocsin.Verb{"SPRING": tocsin.Completed, "": tocsin.Buried, "busy": tocsin.Retried} {
 		verb, in, reason := tocsin.AsOutcome(deliver(t, "http://"+address+"/hooks/remind", attribute))
-		if verb != want || verb == tocsin.Retry && in != time.Minute {
+		if verb != want || verb == tocsin.Retried && in != time.Minute {
 			t.Errorf("%q: %s in %s: %s, want %s", attribute, verb, in, reason, want)
 		}
 	}

@@ -125,15 +125,15 @@ func TestTheHookIsToldHowEachDeliveryEnded(t *testing.T) {
 		want    []tocsin.Verb
 		reason  string // of the last
 	}{
-		"done":   {func(context.Context, int) error { return nil }, []tocsin.Verb{tocsin.Complete}, ""},
-		"failed": {func(context.Context, int) error { return errors.New("no stock") }, []tocsin.Verb{tocsin.Retry, tocsin.GiveUp}, "no stock"},
-		"buried": {func(context.Context, int) error { return tocsin.Bury(errors.New("no order")) }, []tocsin.Verb{tocsin.GiveUp}, "no order"},
+		"done":   {func(context.Context, int) error { return nil }, []tocsin.Verb{tocsin.Completed}, ""},
+		"failed": {func(context.Context, int) error { return errors.New("no stock") }, []tocsin.Verb{tocsin.Retried, tocsin.Buried}, "no stock"},
+		"buried": {func(context.Context, int) error { return tocsin.Bury(errors.New("no order")) }, []tocsin.Verb{tocsin.Buried}, "no order"},
 		"timed out": {func(ctx context.Context, _ int) error {
 			<-ctx.Done()
 			<-time.After(100 * time.Millisecond)
 			return ctx.Err()
-		}, []tocsin.Verb{tocsin.Retry, tocsin.GiveUp}, "delivery timed out after 1s"},
-		"in a panic": {func(context.Context, int) error { panic("nil order") }, []tocsin.Verb{tocsin.Retry, tocsin.GiveUp}, "panic: nil order"},
+		}, []tocsin.Verb{tocsin.Retried, tocsin.Buried}, "delivery timed out after 1s"},
+		"in a panic": {func(context.Context, int) error { panic("nil order") }, []tocsin.Verb{tocsin.Retried, tocsin.Buried}, "panic: nil order"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan ended, 10)
@@ -150,7 +150,7 @@ func TestTheHookIsToldHowEachDeliveryEnded(t *testing.T) {
 				switch {
 				case got.Verb != want || got.task.JobID != id || got.task.Attempts != i || got.task.Attribute != `{"id":7}`:
 					t.Fatalf("outcome %d: %+v, want %s of task %s", i, got, want, id)
-				case want == tocsin.Retry && !got.Next.After(got.task.ActionTime):
+				case want == tocsin.Retried && !got.Next.After(got.task.ActionTime):
 					t.Errorf("the retry is at %s, not after %s", got.Next, got.task.ActionTime)
 				case last && got.Reason != c.reason || got.TimedOut != (name == "timed out"):
 					t.Errorf("outcome %d: %+v", i, got)

@@ -12,9 +12,9 @@ import (
 
 // Outcome is how a delivery ended, for Config.OnOutcome.
 type Outcome struct {
-	Verb     tocsin.Verb   // Complete, Retry, Defer (snooze) or GiveUp (the task is dead: Bury, or its last attempt failed)
-	Reason   string        // Retry, GiveUp: what is stored as last_error
-	Next     time.Time     // Retry, Defer: the next action time, by the server's clock
+	Verb     tocsin.Verb   // Completed, Retried, Snoozed or Buried (the task is dead: Bury, or its last attempt failed)
+	Reason   string        // Retried, Buried: what is stored as last_error
+	Next     time.Time     // Retried, Snoozed: the next action time, by the server's clock
 	Lateness time.Duration // the start minus the action time, by the server's clock
 	Took     time.Duration // from the start until the handler returned or the time-out passed
 	TimedOut bool          // the handler had not returned by then; if it succeeds later and before the next attempt, the task is completed without another call

@@ -255,9 +255,9 @@ func (c *counts) settled(s dispatcher.Settlement) {
 	defer c.mu.Unlock()
 	n := c.byType[s.Type]
 	switch s.Verb {
-	case tocsin.Complete:
+	case tocsin.Completed:
 		n.Delivered++
-	case tocsin.GiveUp:
+	case tocsin.Buried:
 		n.Dead++
 	default:
 		n.Retried++

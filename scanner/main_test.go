@@ -246,7 +246,7 @@ func (in *intake) settle(ctx context.Context, c *cluster, limit int) (int, error
 	in.mu.Unlock()
 	outcomes := make([]store.Outcome, len(due))
 	for i, e := range due {
-		outcomes[i] = store.Outcome{JobID: e.JobID, Verb: tocsin.Complete}
+		outcomes[i] = store.Outcome{JobID: e.JobID, Verb: tocsin.Completed}
 	}
 	if len(due) > 0 {
 		if _, err := c.Settle(ctx, 0, outcomes); err != nil {

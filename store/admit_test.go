@@ -75,7 +75,7 @@ func (b *bench) writes(table int) map[string]func(context.Context) error {
 			return err
 		},
 		"settle": func(ctx context.Context) error {
-			_, err := b.Settle(ctx, 0, []Outcome{{JobID: row.JobID, Verb: tocsin.Complete}})
+			_, err := b.Settle(ctx, 0, []Outcome{{JobID: row.JobID, Verb: tocsin.Completed}})
 			return err
 		},
 		"recover": func(ctx context.Context) error { _, err := b.Recover(ctx, 0, rows, 1); return err },

@@ -88,7 +88,7 @@ func fateOf(o *Outcome, row found) Fate {
 		return Rescheduled
 	case o.wrote(row):
 		return Stored
-	case o.Verb == tocsin.Complete && row.status == tocsin.Done && row.claimedBy == tocsin.CompletedInTx:
+	case o.Verb == tocsin.Completed && row.status == tocsin.Done && row.claimedBy == tocsin.CompletedInTx:
 		return InTx
 	case row.status.Final(), row.attempts != o.Attempts:
 		return Settled
@@ -101,12 +101,12 @@ func fateOf(o *Outcome, row found) Fate {
 // it.
 func (o *Outcome) wrote(row found) bool {
 	switch o.Verb {
-	case tocsin.Retry:
+	case tocsin.Retried:
 		return row.status == tocsin.Pending && row.attempts == o.Attempts+1 &&
 			row.action == o.Next && row.lastError == cut(o.Reason)
-	case tocsin.Defer:
+	case tocsin.Snoozed:
 		return row.status == tocsin.Pending && row.attempts == o.Attempts && row.action == o.Next
-	case tocsin.GiveUp:
+	case tocsin.Buried:
 		return row.status == tocsin.Dead && row.attempts == o.Attempts+1 && row.lastError == cut(o.Reason)
 	}
 	return false

@@ -127,7 +127,7 @@ func TestBuryMakesAPendingTaskDeadWithAReason(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
 	b.add(task{id: id(3, 1), attempts: 2, version: 1}, task{id: id(3, 2), status: tocsin.Claimed}, task{id: id(3, 3), status: tocsin.Done})
-	loaded := b.outcome(id(3, 1), tocsin.Retry)
+	loaded := b.outcome(id(3, 1), tocsin.Retried)
 	before := b.clock()
 	for _, want := range []bool{true, false} {
 		if hit, err := b.Bury(t.Context(), id(3, 1), "poison: "+strings.Repeat("ä", 300)); hit != want || err != nil {

@@ -33,7 +33,7 @@ func TestSettleTellsWhatHandlersHaveCompleted(t *testing.T) {
 	for table := range small.Total() {
 		for i := range 4 {
 			b.add(task{id: id(table, i)})
-			o := b.outcome(id(table, i), tocsin.Complete)
+			o := b.outcome(id(table, i), tocsin.Completed)
 			o.InTx = i%2 == 0
 			outcomes = append(outcomes, o)
 		}
@@ -65,10 +65,10 @@ func TestSettleTellsInTxFromARace(t *testing.T) {
 		changed bool // it was rescheduled and then completed
 		want    Fate
 	}{
-		"its handler completed it":                   {verb: tocsin.Complete, want: InTx},
-		"another delivery completed it":              {verb: tocsin.Complete, race: true, want: Settled},
-		"its handler completed it and failed then":   {verb: tocsin.Retry, want: Settled},
-		"it was completed as a version that is gone": {verb: tocsin.Complete, changed: true, want: Rescheduled},
+		"its handler completed it":                   {verb: tocsin.Completed, want: InTx},
+		"another delivery completed it":              {verb: tocsin.Completed, race: true, want: Settled},
+		"its handler completed it and failed then":   {verb: tocsin.Retried, want: Settled},
+		"it was completed as a version that is gone": {verb: tocsin.Completed, changed: true, want: Rescheduled},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestSettleTellsInTxFromARace(t *testing.T) {
 			b.add(task{id: id(1, 1)})
 			o := b.outcome(id(1, 1), c.verb)
 			if c.race {
-				b.settleOne(b.outcome(id(1, 1), tocsin.Complete))
+				b.settleOne(b.outcome(id(1, 1), tocsin.Completed))
 			} else {
 				b.completeTx(id(1, 1))
 			}
@@ -99,7 +99,7 @@ func TestSettleCompletesWhatWasExpectedInTx(t *testing.T) {
 	var outcomes []Outcome
 	for i := range 3 {
 		b.add(task{id: id(1, i)})
-		o := b.outcome(id(1, i), tocsin.Complete)
+		o := b.outcome(id(1, i), tocsin.Completed)
 		o.InTx = true
 		outcomes = append(outcomes, o)
 	}

@@ -111,7 +111,7 @@ func compareOutcomes(a, b *Outcome) int {
 	if c := cmp.Compare(min(a.Verb, 1), min(b.Verb, 1)); c != 0 {
 		return c
 	}
-	if a.Verb == tocsin.Complete && a.Version != b.Version {
+	if a.Verb == tocsin.Completed && a.Version != b.Version {
 		return cmp.Compare(a.Version, b.Version)
 	}
 	if a.InTx != b.InTx {
@@ -121,7 +121,7 @@ func compareOutcomes(a, b *Outcome) int {
 }
 
 func together(a, b *Outcome) bool {
-	return a.Verb == tocsin.Complete && b.Verb == tocsin.Complete &&
+	return a.Verb == tocsin.Completed && b.Verb == tocsin.Completed &&
 		a.Version == b.Version && a.InTx == b.InTx && a.JobID.Table() == b.JobID.Table()
 }
 
@@ -143,16 +143,16 @@ func (s *Store) settleText(outcomes []Outcome, groups [][]int) (b []byte, args [
 	for _, group := range groups {
 		o := &outcomes[group[0]]
 		switch o.Verb {
-		case tocsin.Complete:
+		case tocsin.Completed:
 			b = s.completeText(b, outcomes, group)
-		case tocsin.Retry:
+		case tocsin.Retried:
 			b, args = s.changeText(b, retry, o), append(args, cut(o.Reason))
-		case tocsin.Defer:
+		case tocsin.Snoozed:
 			b = s.changeText(b, snooze, o)
-		case tocsin.GiveUp:
+		case tocsin.Buried:
 			b, args = s.changeText(b, bury, o), append(args, cut(o.Reason))
 		}
-		if o.Verb != tocsin.Complete && o.byClaimer() {
+		if o.Verb != tocsin.Completed && o.byClaimer() {
 			args = append(args, o.By)
 		}
 	}

@@ -29,43 +29,43 @@ var settleCases = map[string]struct {
 	fate    Fate
 	status  tocsin.Status
 }{
-	"complete a pending row":             {task{}, tocsin.Complete, nil, Stored, tocsin.Done},
-	"complete a claimed row":             {task{status: tocsin.Claimed}, tocsin.Complete, nil, Stored, tocsin.Done},
-	"complete a dead row":                {task{status: tocsin.Dead}, tocsin.Complete, nil, Stored, tocsin.Done},
-	"complete after a retry":             {task{attempts: 3}, tocsin.Complete, wrongAttempts, Stored, tocsin.Done},
-	"complete after a claim ran out":     {task{}, tocsin.Complete, wrongClaim, Stored, tocsin.Done},
-	"complete a done row":                {task{status: tocsin.Done}, tocsin.Complete, nil, Settled, stays},
-	"complete a cancelled row":           {task{status: tocsin.Cancelled}, tocsin.Complete, nil, Cancelled, stays},
-	"complete a rescheduled row":         {task{}, tocsin.Complete, wrongVersion, Rescheduled, stays},
-	"retry a pending row":                {task{attempts: 2}, tocsin.Retry, nil, Stored, tocsin.Pending},
-	"retry a claimed row":                {task{status: tocsin.Claimed, by: "me"}, tocsin.Retry, nil, Stored, tocsin.Pending},
-	"retry a rescheduled row":            {task{}, tocsin.Retry, wrongVersion, Rescheduled, stays},
-	"retry a row another retried":        {task{attempts: 2}, tocsin.Retry, wrongAttempts, Settled, stays},
-	"retry a row that moved":             {task{}, tocsin.Retry, wrongAction, ClaimLost, stays},
-	"retry after my claim was recovered": {task{}, tocsin.Retry, wrongClaim, ClaimLost, stays},
-	"retry with another's deadline":      {task{status: tocsin.Claimed}, tocsin.Retry, wrongAction, ClaimLost, stays},
-	"retry a row another claimed":        {task{status: tocsin.Claimed}, tocsin.Retry, wrongClaim, ClaimLost, stays},
-	"retry a done row":                   {task{status: tocsin.Done}, tocsin.Retry, nil, Settled, stays},
-	"retry a cancelled row":              {task{status: tocsin.Cancelled}, tocsin.Retry, nil, Cancelled, stays},
-	"snooze a pending row":               {task{attempts: 2}, tocsin.Defer, nil, Stored, tocsin.Pending},
-	"snooze a claimed row":               {task{status: tocsin.Claimed}, tocsin.Defer, nil, Stored, tocsin.Pending},
-	"snooze a rescheduled row":           {task{}, tocsin.Defer, wrongVersion, Rescheduled, stays},
-	"snooze with another's deadline":     {task{status: tocsin.Claimed}, tocsin.Defer, wrongAction, ClaimLost, stays},
-	"retry with another's claim":         {task{status: tocsin.Claimed, by: "me"}, tocsin.Retry, wrongClaimer, ClaimLost, stays},
-	"retry with my claim":                {task{status: tocsin.Claimed, by: "me"}, tocsin.Retry, rightClaimer, Stored, tocsin.Pending},
-	"snooze with another's claim":        {task{status: tocsin.Claimed, by: "me"}, tocsin.Defer, wrongClaimer, ClaimLost, stays},
-	"snooze with my claim":               {task{status: tocsin.Claimed, by: "me"}, tocsin.Defer, rightClaimer, Stored, tocsin.Pending},
-	"bury with another's claim":          {task{status: tocsin.Claimed, by: "me"}, tocsin.GiveUp, wrongClaimer, ClaimLost, stays},
-	"bury with my claim":                 {task{status: tocsin.Claimed, by: "me"}, tocsin.GiveUp, rightClaimer, Stored, tocsin.Dead},
-	"complete with another's claim":      {task{status: tocsin.Claimed, by: "me"}, tocsin.Complete, wrongClaimer, Stored, tocsin.Done},
-	"retry what I did not claim":         {task{}, tocsin.Retry, wrongClaimer, Stored, tocsin.Pending},
-	"snooze a done row":                  {task{status: tocsin.Done}, tocsin.Defer, nil, Settled, stays},
-	"bury a pending row":                 {task{attempts: 2}, tocsin.GiveUp, nil, Stored, tocsin.Dead},
-	"bury a claimed row":                 {task{status: tocsin.Claimed}, tocsin.GiveUp, nil, Stored, tocsin.Dead},
-	"bury a rescheduled row":             {task{}, tocsin.GiveUp, wrongVersion, Rescheduled, stays},
-	"bury a row another retried":         {task{attempts: 1}, tocsin.GiveUp, wrongAttempts, Settled, stays},
-	"bury a row that moved":              {task{}, tocsin.GiveUp, wrongAction, ClaimLost, stays},
-	"bury a done row":                    {task{status: tocsin.Done}, tocsin.GiveUp, nil, Settled, stays},
+	"complete a pending row":             {task{}, tocsin.Completed, nil, Stored, tocsin.Done},
+	"complete a claimed row":             {task{status: tocsin.Claimed}, tocsin.Completed, nil, Stored, tocsin.Done},
+	"complete a dead row":                {task{status: tocsin.Dead}, tocsin.Completed, nil, Stored, tocsin.Done},
+	"complete after a retry":             {task{attempts: 3}, tocsin.Completed, wrongAttempts, Stored, tocsin.Done},
+	"complete after a claim ran out":     {task{}, tocsin.Completed, wrongClaim, Stored, tocsin.Done},
+	"complete a done row":                {task{status: tocsin.Done}, tocsin.Completed, nil, Settled, stays},
+	"complete a cancelled row":           {task{status: tocsin.Cancelled}, tocsin.Completed, nil, Cancelled, stays},
+	"complete a rescheduled row":         {task{}, tocsin.Completed, wrongVersion, Rescheduled, stays},
+	"retry a pending row":                {task{attempts: 2}, tocsin.Retried, nil, Stored, tocsin.Pending},
+	"retry a claimed row":                {task{status: tocsin.Claimed, by: "me"}, tocsin.Retried, nil, Stored, tocsin.Pending},
+	"retry a rescheduled row":            {task{}, tocsin.Retried, wrongVersion, Rescheduled, stays},
+	"retry a row another retried":        {task{attempts: 2}, tocsin.Retried, wrongAttempts, Settled, stays},
+	"retry a row that moved":             {task{}, tocsin.Retried, wrongAction, ClaimLost, stays},
+	"retry after my claim was recovered": {task{}, tocsin.Retried, wrongClaim, ClaimLost, stays},
+	"retry with another's deadline":      {task{status: tocsin.Claimed}, tocsin.Retried, wrongAction, ClaimLost, stays},
+	"retry a row another claimed":        {task{status: tocsin.Claimed}, tocsin.Retried, wrongClaim, ClaimLost, stays},
+	"retry a done row":                   {task{status: tocsin.Done}, tocsin.Retried, nil, Settled, stays},
+	"retry a cancelled row":              {task{status: tocsin.Cancelled}, tocsin.Retried, nil, Cancelled, stays},
+	"snooze a pending row":               {task{attempts: 2}, tocsin.Snoozed, nil, Stored, tocsin.Pending},
+	"snooze a claimed row":               {task{status: tocsin.Claimed}, tocsin.Snoozed, nil, Stored, tocsin.Pending},
+	"snooze a rescheduled row":           {task{}, tocsin.Snoozed, wrongVersion, Rescheduled, stays},
+	"snooze with another's deadline":     {task{status: tocsin.Claimed}, tocsin.Snoozed, wrongAction, ClaimLost, stays},
+	"retry with another's claim":         {task{status: tocsin.Claimed, by: "me"}, tocsin.Retried, wrongClaimer, ClaimLost, stays},
+	"retry with my claim":                {task{status: tocsin.Claimed, by: "me"}, tocsin.Retried, rightClaimer, Stored, tocsin.Pending},
+	"snooze with another's claim":        {task{status: tocsin.Claimed, by: "me"}, tocsin.Snoozed, wrongClaimer, ClaimLost, stays},
+	"snooze with my claim":               {task{status: tocsin.Claimed, by: "me"}, tocsin.Snoozed, rightClaimer, Stored, tocsin.Pending},
+	"bury with another's claim":          {task{status: tocsin.Claimed, by: "me"}, tocsin.Buried, wrongClaimer, ClaimLost, stays},
+	"bury with my claim":                 {task{status: tocsin.Claimed, by: "me"}, tocsin.Buried, rightClaimer, Stored, tocsin.Dead},
+	"complete with another's claim":      {task{status: tocsin.Claimed, by: "me"}, tocsin.Completed, wrongClaimer, Stored, tocsin.Done},
+	"retry what I did not claim":         {task{}, tocsin.Retried, wrongClaimer, Stored, tocsin.Pending},
+	"snooze a done row":                  {task{status: tocsin.Done}, tocsin.Snoozed, nil, Settled, stays},
+	"bury a pending row":                 {task{attempts: 2}, tocsin.Buried, nil, Stored, tocsin.Dead},
+	"bury a claimed row":                 {task{status: tocsin.Claimed}, tocsin.Buried, nil, Stored, tocsin.Dead},
+	"bury a rescheduled row":             {task{}, tocsin.Buried, wrongVersion, Rescheduled, stays},
+	"bury a row another retried":         {task{attempts: 1}, tocsin.Buried, wrongAttempts, Settled, stays},
+	"bury a row that moved":              {task{}, tocsin.Buried, wrongAction, ClaimLost, stays},
+	"bury a done row":                    {task{status: tocsin.Done}, tocsin.Buried, nil, Settled, stays},
 }
 
 func TestSettleWritesOnlyUnderItsCondition(t *testing.T) {
@@ -102,11 +102,11 @@ func (b *bench) checkWritten(name string, o Outcome, before, after Row, status t
 	want := before
 	want.Status, want.Modified = status, after.Modified
 	switch o.Verb {
-	case tocsin.Retry:
+	case tocsin.Retried:
 		want.Attempts, want.LastError, want.ClaimedBy = before.Attempts+1, o.Reason, ""
-	case tocsin.Defer:
+	case tocsin.Snoozed:
 		want.ClaimedBy = ""
-	case tocsin.GiveUp:
+	case tocsin.Buried:
 		want.Attempts, want.LastError = before.Attempts+1, o.Reason
 	}
 	want.Action = o.Next
@@ -125,7 +125,7 @@ func (b *bench) checkWritten(name string, o Outcome, before, after Row, status t
 func TestSettleOfAPurgedRowIsGone(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
-	if f := b.settleOne(Outcome{JobID: id(1, 1), Verb: tocsin.Retry}); f != Gone {
+	if f := b.settleOne(Outcome{JobID: id(1, 1), Verb: tocsin.Retried}); f != Gone {
 		t.Errorf("fate %s", f)
 	}
 }
@@ -134,7 +134,7 @@ func TestSettleOfAPurgedRowIsGone(t *testing.T) {
 func TestSettleTwiceIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
-	want := map[tocsin.Verb]Fate{tocsin.Complete: Settled, tocsin.Retry: Stored, tocsin.Defer: Stored, tocsin.GiveUp: Stored}
+	want := map[tocsin.Verb]Fate{tocsin.Completed: Settled, tocsin.Retried: Stored, tocsin.Snoozed: Stored, tocsin.Buried: Stored}
 	for verb, again := range want {
 		job := id(1, int(verb))
 		b.add(task{id: job})
@@ -163,7 +163,7 @@ func TestSettleTellsFatesWithinAGroup(t *testing.T) {
 	for table := range small.Total() {
 		for i, status := range statuses {
 			b.add(task{id: id(table, i), status: status})
-			outcomes = append(outcomes, b.outcome(id(table, i), tocsin.Complete))
+			outcomes = append(outcomes, b.outcome(id(table, i), tocsin.Completed))
 		}
 	}
 	outcomes = append(outcomes, outcomes[0], Outcome{JobID: id(0, 77)}) // twice, and purged
@@ -191,7 +191,7 @@ func TestSettleWritesNothingWhenOneRowIsLocked(t *testing.T) {
 	var outcomes []Outcome
 	for table := range small.Total() {
 		b.add(task{id: id(table, 1)})
-		outcomes = append(outcomes, b.outcome(id(table, 1), tocsin.Complete))
+		outcomes = append(outcomes, b.outcome(id(table, 1), tocsin.Completed))
 	}
 	unlock := b.locked(id(2, 1))
 	_, err := b.Settle(t.Context(), 0, outcomes)
@@ -214,7 +214,7 @@ func TestSettleCutsTheReason(t *testing.T) {
 	b := open(t, small)
 	for i, reason := range []string{"", "it's \\ ? {table} \x00", strings.Repeat("鐘", 300), "\xff broken", strings.Repeat("x", 254) + "🔔🔔"} {
 		b.add(task{id: id(1, i)})
-		o := b.outcome(id(1, i), tocsin.GiveUp)
+		o := b.outcome(id(1, i), tocsin.Buried)
 		o.Reason = reason
 		if f := b.settleOne(o); f != Stored {
 			t.Errorf("%q: %s", reason, f)

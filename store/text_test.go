@@ -83,7 +83,7 @@ func TestOutcomesAreGroupedByTableAndVersion(t *testing.T) {
 		last := 0
 		for _, group := range groupOutcomes(outcomes) {
 			first := outcomes[group[0]]
-			if first.JobID.Table() < last || len(group) > maxIDs || first.Verb != tocsin.Complete && len(group) > 1 {
+			if first.JobID.Table() < last || len(group) > maxIDs || first.Verb != tocsin.Completed && len(group) > 1 {
 				rt.Fatalf("group %v after table %d", group, last)
 			}
 			last = first.JobID.Table()

@@ -74,8 +74,8 @@ type Outcome struct {
 	By       string // Claimed: the claimer; "": not compared
 	InTx     bool   // Complete: it is probably InTx; such outcomes get a statement apart from those that hit all their rows
 	Action   int64  // as loaded; claimed: the deadline
-	Next     int64  // Retry, Defer: the next action_time
-	Reason   string // Retry, GiveUp: for last_error; cut to fit here
+	Next     int64  // Retried, Snoozed: the next action_time
+	Reason   string // Retried, Buried: for last_error; cut to fit here
 }
 
 // Fate is what became of an outcome. Zero rows affected is a fate, not an error.

@@ -13,9 +13,9 @@ type Handler[T any] func(context.Context, *tocsin.Task[T]) error
 
 // Outcome is what a node would make of a handler's answer.
 type Outcome struct {
-	Verb   tocsin.Verb   // Complete, Retry, Defer (snooze) or GiveUp (bury)
-	In     time.Duration // Retry, Defer: wait that long; -1: as the biz type's policy says
-	Reason string        // Retry, GiveUp: kept as last_error
+	Verb   tocsin.Verb   // Completed, Retried, Snoozed or Buried
+	In     time.Duration // Retried, Snoozed: wait that long; -1: as the biz type's policy says
+	Reason string        // Retried, Buried: kept as last_error
 }
 
 // String gives a line: "retry in 5s: no stock".
@@ -52,8 +52,8 @@ func Late(d time.Duration) Option {
 // is stored. A payload that can't be stored, or not be read back, is a failed
 // attempt with that reason. An Option that sets the Attribute shows what becomes of
 // a payload as another version of the program wrote it.
-func Deliver[T any](ctx context.Context, handler Handler[T], kind tocsin.BizType[T], payload T, options ...Option) Outcome {
-	task, err := stored(kind, payload, options)
+func Deliver[T any](ctx context.Context, handler Handler[T], biz tocsin.BizType[T], payload T, options ...Option) Outcome {
+	task, err := stored(biz, payload, options)
 	if err == nil {
 		err = call(ctx, handler, &task)
 	}
@@ -62,8 +62,8 @@ func Deliver[T any](ctx context.Context, handler Handler[T], kind tocsin.BizType
 }
 
 // stored is the task as a node would load it now.
-func stored[T any](kind tocsin.BizType[T], payload T, options []Option) (tocsin.Task[T], error) {
-	attribute, err := kind.Encode(payload)
+func stored[T any](biz tocsin.BizType[T], payload T, options []Option) (tocsin.Task[T], error) {
+	attribute, err := biz.Encode(payload)
 	if err != nil {
 		return tocsin.Task[T]{}, err
 	}
@@ -71,7 +71,7 @@ func stored[T any](kind tocsin.BizType[T], payload T, options []Option) (tocsin.
 	info := tocsin.Info{
 		JobID:      1,
 		BizID:      1,
-		BizType:    kind.Name(),
+		BizType:    biz.Name(),
 		ActionTime: now,
 		DueTime:    now,
 		Attribute:  attribute,
@@ -81,7 +81,7 @@ func stored[T any](kind tocsin.BizType[T], payload T, options []Option) (tocsin.
 	for _, option := range options {
 		option(&info)
 	}
-	return kind.Decode(info)
+	return biz.Decode(info)
 }
 
 func call[T any](ctx context.Context, handler Handler[T], task *tocsin.Task[T]) (err error) {

@@ -61,7 +61,7 @@ func TestDeliverReportsAPayloadThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	kind := tocsin.Define[float64]("a")
 	got := tocsintest.Deliver(t.Context(), func(context.Context, *tocsin.Task[float64]) error { return nil }, kind, math.NaN())
-	if got.Verb != tocsin.Retry || got.Reason == "" {
+	if got.Verb != tocsin.Retried || got.Reason == "" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -71,7 +71,7 @@ func TestDeliverRetriesAPayloadThatDoesNotDecode(t *testing.T) {
 	t.Parallel()
 	older := func(i *tocsin.Info) { i.Attribute = "A-1" } // as the last version of the program wrote it
 	got := tocsintest.Deliver(t.Context(), closeUnpaid, closeOrder, unpaid{"A-1"}, older)
-	if got.Verb != tocsin.Retry || got.In != -1 || !strings.Contains(got.Reason, "payload of task 1 is not a tocsintest_test.unpaid") {
+	if got.Verb != tocsin.Retried || got.In != -1 || !strings.Contains(got.Reason, "payload of task 1 is not a tocsintest_test.unpaid") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -191,7 +191,7 @@ func answer(w http.ResponseWriter, err error) {
 		reason = "later"
 	}
 	switch {
-	case verb == tocsin.GiveUp:
+	case verb == tocsin.Buried:
 		http.Error(w, reason, http.StatusGone)
 	case in >= 0:
 		w.Header().Set("Retry-After", strconv.FormatFloat(math.Ceil(in.Seconds()), 'f', 0, 64))

@@ -88,11 +88,11 @@ func TestTheFunctionsErrorIsTheOutcome(t *testing.T) {
 		in     time.Duration
 		reason string
 	}{
-		"success": {nil, tocsin.Complete, 0, ""},
-		"bury":    {tocsin.Bury(errors.New("no such coupon")), tocsin.GiveUp, 0, "callback answered 410 Gone: no such coupon"},
-		"retry":   {tocsin.RetryIn(1500*time.Millisecond, errors.New("no mail")), tocsin.Retry, 2 * time.Second, "callback answered 503 Service Unavailable: no mail"},
-		"snooze":  {tocsin.Snooze(time.Minute), tocsin.Retry, time.Minute, "callback answered 503 Service Unavailable: later"},
-		"other":   {errors.New("oops"), tocsin.Retry, -1, "callback answered 500 Internal Server Error: oops"},
+		"success": {nil, tocsin.Completed, 0, ""},
+		"bury":    {tocsin.Bury(errors.New("no such coupon")), tocsin.Buried, 0, "callback answered 410 Gone: no such coupon"},
+		"retry":   {tocsin.RetryIn(1500*time.Millisecond, errors.New("no mail")), tocsin.Retried, 2 * time.Second, "callback answered 503 Service Unavailable: no mail"},
+		"snooze":  {tocsin.Snooze(time.Minute), tocsin.Retried, time.Minute, "callback answered 503 Service Unavailable: later"},
+		"other":   {errors.New("oops"), tocsin.Retried, -1, "callback answered 500 Internal Server Error: oops"},
 	} {
 		url := receive(t, webhook.Config{Secrets: []string{secretA}}, func(context.Context, webhook.Task) error { return c.err })
 		verb, in, reason := tocsin.AsOutcome(deliver(t, url, []string{secretA}, "x"))

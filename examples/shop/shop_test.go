@@ -101,7 +101,7 @@ func TestDeliverNeedsNoServer(t *testing.T) {
 	one := func(ctx context.Context, task *tocsin.Task[Receipt]) error {
 		return s.sendReceipts(ctx, []*tocsin.Task[Receipt]{task})[0]
 	}
-	if got := tocsintest.Deliver(t.Context(), one, ReceiptSend, Receipt{Order: 7}); got.Verb != tocsin.Complete {
+	if got := tocsintest.Deliver(t.Context(), one, ReceiptSend, Receipt{Order: 7}); got.Verb != tocsin.Completed {
 		t.Errorf("got %s", got)
 	}
 }

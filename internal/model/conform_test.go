@@ -283,10 +283,10 @@ func settle(verb tocsin.Verb) func(context.Context, *server, real, offer) (bool,
 	}
 }
 
-func TestCompleteConforms(t *testing.T) { conform(t, Complete, settle(tocsin.Complete)) }
-func TestRetryConforms(t *testing.T)    { conform(t, Retry, settle(tocsin.Retry)) }
-func TestSnoozeConforms(t *testing.T)   { conform(t, Snooze, settle(tocsin.Defer)) }
-func TestBuryConforms(t *testing.T)     { conform(t, Bury, settle(tocsin.GiveUp)) }
+func TestCompleteConforms(t *testing.T) { conform(t, Complete, settle(tocsin.Completed)) }
+func TestRetryConforms(t *testing.T)    { conform(t, Retry, settle(tocsin.Retried)) }
+func TestSnoozeConforms(t *testing.T)   { conform(t, Snooze, settle(tocsin.Snoozed)) }
+func TestBuryConforms(t *testing.T)     { conform(t, Bury, settle(tocsin.Buried)) }
 
 func TestCompleteTxConforms(t *testing.T) {
 	conform(t, Complete, func(ctx context.Context, s *server, r real, o offer) (bool, error) {

@@ -70,20 +70,20 @@ func TestAnswers(t *testing.T) {
 		in     time.Duration
 		reason string
 	}{
-		"200 completes":                        {status: 200, verb: tocsin.Complete},
-		"204 completes":                        {status: 204, verb: tocsin.Complete},
-		"410 buries":                           {status: 410, body: "order unknown", verb: tocsin.GiveUp, reason: "callback answered 410 Gone: order unknown"},
-		"503 retries":                          {status: 503, body: "<h1>\n busy</h1>", verb: tocsin.Retry, in: -1, reason: "callback answered 503 Service Unavailable: <h1> busy</h1>"},
-		"408 retries":                          {status: 408, verb: tocsin.Retry, in: -1, reason: "callback answered 408 Request Timeout"},
-		"429 retries when it says":             {status: 429, after: "120", verb: tocsin.Retry, in: 2 * time.Minute, reason: "callback answered 429 Too Many Requests"},
-		"503 with a date":                      {status: 503, after: "Tue, 01 Dec 2026 12:00:30 GMT", verb: tocsin.Retry, in: 30 * time.Second, reason: "callback answered 503 Service Unavailable"},
-		"a date in the past is now":            {status: 503, after: "Tue, 01 Dec 2026 11:00:30 GMT", verb: tocsin.Retry, in: 0, reason: "callback answered 503 Service Unavailable"},
-		"Retry-After is at most a day":         {status: 503, after: "99999999", verb: tocsin.Retry, in: retryAfterCap, reason: "callback answered 503 Service Unavailable"},
-		"a Retry-After that nobody can read":   {status: 503, after: "soon", verb: tocsin.Retry, in: -1, reason: "callback answered 503 Service Unavailable"},
-		"404 is a failed attempt":              {status: 404, after: "5", verb: tocsin.Retry, in: -1, reason: "callback answered 404 Not Found"},
-		"302 is a failed attempt":              {status: 302, verb: tocsin.Retry, in: -1, reason: "callback answered 302 Found"},
-		"a status that nobody knows":           {status: 599, verb: tocsin.Retry, in: -1, reason: "callback answered 599"},
-		"only the beginning of a body is kept": {status: 500, body: strings.Repeat("x", 500), verb: tocsin.Retry, in: -1, reason: "callback answered 500 Internal Server Error: " + strings.Repeat("x", snippet)},
+		"200 completes":                        {status: 200, verb: tocsin.Completed},
+		"204 completes":                        {status: 204, verb: tocsin.Completed},
+		"410 buries":                           {status: 410, body: "order unknown", verb: tocsin.Buried, reason: "callback answered 410 Gone: order unknown"},
+		"503 retries":                          {status: 503, body: "<h1>\n busy</h1>", verb: tocsin.Retried, in: -1, reason: "callback answered 503 Service Unavailable: <h1> busy</h1>"},
+		"408 retries":                          {status: 408, verb: tocsin.Retried, in: -1, reason: "callback answered 408 Request Timeout"},
+		"429 retries when it says":             {status: 429, after: "120", verb: tocsin.Retried, in: 2 * time.Minute, reason: "callback answered 429 Too Many Requests"},
+		"503 with a date":                      {status: 503, after: "Tue, 01 Dec 2026 12:00:30 GMT", verb: tocsin.Retried, in: 30 * time.Second, reason: "callback answered 503 Service Unavailable"},
+		"a date in the past is now":            {status: 503, after: "Tue, 01 Dec 2026 11:00:30 GMT", verb: tocsin.Retried, in: 0, reason: "callback answered 503 Service Unavailable"},
+		"Retry-After is at most a day":         {status: 503, after: "99999999", verb: tocsin.Retried, in: retryAfterCap, reason: "callback answered 503 Service Unavailable"},
+		"a Retry-After that nobody can read":   {status: 503, after: "soon", verb: tocsin.Retried, in: -1, reason: "callback answered 503 Service Unavailable"},
+		"404 is a failed attempt":              {status: 404, after: "5", verb: tocsin.Retried, in: -1, reason: "callback answered 404 Not Found"},
+		"302 is a failed attempt":              {status: 302, verb: tocsin.Retried, in: -1, reason: "callback answered 302 Found"},
+		"a status that nobody knows":           {status: 599, verb: tocsin.Retried, in: -1, reason: "callback answered 599"},
+		"only the beginning of a body is kept": {status: 500, body: strings.Repeat("x", 500), verb: tocsin.Retried, in: -1, reason: "callback answered 500 Internal Server Error: " + strings.Repeat("x", snippet)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestTransportErrorsRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	verb, in, reason := tocsin.AsOutcome(s.Deliver(context.Background(), []tocsin.Info{sinktest.Task(1)})[0])
-	if verb != tocsin.Retry || in != -1 || strings.Contains(reason, "token") {
+	if verb != tocsin.Retried || in != -1 || strings.Contains(reason, "token") {
 		t.Errorf("verb %d in %s, %q", verb, in, reason)
 	}
 }
@@ -262,7 +262,7 @@ func TestAPolicyWithoutWebhookIsRefused(t *testing.T) {
 
 func TestTheStatusOfASlowAnswerCountsAtOnce(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]tocsin.Verb{200: tocsin.Complete, 410: tocsin.GiveUp, 503: tocsin.Retry} {
+	for status, want := range map[int]tocsin.Verb{200: tocsin.Completed, 410: tocsin.Buried, 503: tocsin.Retried} {
 		began := time.Now()
 		err := post(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
