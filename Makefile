@@ -109,6 +109,7 @@ chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test
 	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -skip '^TestMatrix$$' $(TESTARGS) ./internal/chaos
+	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run 'Backlog|CantBePurged|StaysOpen' $(TESTARGS) ./relay
 
 matrix: ## break one database or server in every way, and write what each part does and says to bin/matrix.md
 	@scripts/install-deps.sh test

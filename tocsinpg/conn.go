@@ -117,7 +117,7 @@ func (c *conn) read(ctx context.Context, condition string, in []outbox.Range, li
 	var rows []outboxrow.Row
 	var answered time.Time
 	before := uint64(0)
-	for found.Next() {
+	for bytes := 0; bytes < outbox.PageBytes && found.Next(); {
 		if answered.IsZero() {
 			answered = time.Now()
 		}
@@ -131,8 +131,10 @@ func (c *conn) read(ctx context.Context, condition string, in []outbox.Range, li
 		before, row.Read, row.Answered = row.ID, begin, answered
 		if skip == nil || !skip(row.ID) {
 			rows = append(rows, row)
+			bytes += row.Size()
 		}
 	}
+	found.Close() // what is left is not wanted
 	return rows, c.server.wrap("read", found.Err())
 }
 
