@@ -43,8 +43,9 @@ func made(row outboxrow.Row) time.Time { return row.Read.Add(-row.Age) }
 // next takes the rows to move at once off the queue: of one biz_id adds alone, or one other row, so that their order is
 // kept whatever the order in which they are stored.
 func (l *lane) next() []outboxrow.Row {
-	ops := make(map[uint64]string) // of each biz_id, what is taken first
-	var taken, left []outboxrow.Row
+	n := min(len(l.queue), flightRows)
+	ops := make(map[uint64]string, n) // of each biz_id, what is taken first
+	taken, left := make([]outboxrow.Row, 0, n), l.queue[:0]
 	for i, row := range l.queue {
 		if len(taken) == flightRows {
 			left = append(left, l.queue[i:]...)
@@ -61,6 +62,7 @@ func (l *lane) next() []outboxrow.Row {
 		}
 		taken = append(taken, row)
 	}
+	clear(l.queue[len(left):]) // their texts are not kept in memory
 	l.queue = left
 	return taken
 }
