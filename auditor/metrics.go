@@ -59,3 +59,43 @@ func lastOf(labels prometheus.Labels, r Report, err error) (*last, *prometheus.R
 	}
 	return l, registry
 }
+
+// lastOutbox is what the last audit of outboxes found.
+type lastOutbox struct {
+	*lastrun.Run
+	outboxes, moved, purged, waiting, failed prometheus.Gauge
+
+	faults *prometheus.GaugeVec
+}
+
+func newLastOutbox(r prometheus.Registerer) *lastOutbox {
+	f := promauto.With(r)
+	opts := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "auditor_outbox", Name: "last_" + name, Help: help}
+	}
+	return &lastOutbox{
+		Run:      lastrun.New(r, "auditor_outbox"),
+		outboxes: f.NewGauge(opts("outboxes", "Outboxes that the last audit of outboxes read without an error.")),
+		moved:    f.NewGauge(opts("moved", "Tasks moved from outboxes that the last audit of outboxes looked for.")),
+		purged:   f.NewGauge(opts("purged", "Tasks that the last audit of outboxes did not find, and that may have been purged.")),
+		waiting:  f.NewGauge(opts("waiting", "Rows that the last audit of outboxes read in outboxes.")),
+		failed:   f.NewGauge(opts("failed", "Servers and outboxes that the last audit of outboxes could not read in full.")),
+		faults:   f.NewGaugeVec(opts("faults", "Rows with a fault that the last audit of outboxes found, by fault; faults that it did not find are left out."), []string{"fault"}),
+	}
+}
+
+// WriteOutboxTextfile is WriteTextfile for an audit of outboxes.
+func WriteOutboxTextfile(dir, name string, labels prometheus.Labels, r OutboxReport, err error) error {
+	registry := prometheus.NewRegistry()
+	l := newLastOutbox(prometheus.WrapRegistererWith(labels, registry))
+	l.End(time.Now(), r.Cost.Took, err == nil && len(r.Findings) == 0)
+	l.outboxes.Set(float64(r.Outboxes))
+	l.moved.Set(float64(r.Moved))
+	l.purged.Set(float64(r.Purged))
+	l.waiting.Set(float64(r.Waiting))
+	l.failed.Set(float64(len(r.Failed)))
+	for fault, rows := range r.Faults {
+		l.faults.WithLabelValues(fault).Set(float64(rows))
+	}
+	return l.Write(dir, name, registry)
+}

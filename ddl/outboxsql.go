@@ -41,4 +41,6 @@ const outboxRights = `
 --     GRANT INSERT ON ` + "`{database}`.`{table}`" + ` TO 'service'@'%';
 -- A relay:
 --     GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON ` + "`{database}`.`{table}`" + ` TO 'tocsin_relay'@'%';
+-- An audit of outboxes:
+--     GRANT SELECT ON ` + "`{database}`.`{table}`" + ` TO 'tocsin_audit'@'%';
 `

@@ -74,7 +74,7 @@ var roles = []Role{
 	},
 	{
 		Name: "audit", Does: "tocsin audit",
-		rights: map[string][]string{layoutTable: selected, "biz_type": selected, taskFile: selected},
+		rights: map[string][]string{layoutTable: selected, "biz_type": selected, "relayed": selected, taskFile: selected},
 	},
 	{
 		Name: "client-add", Does: "Add and AddTx of services, tocsin task add; AddMany needs client-cancel too",

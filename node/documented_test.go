@@ -170,19 +170,26 @@ func has(t *testing.T, book *metricBook, name string) bool {
 	return slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == name })
 }
 
-// ofAudit returns the metrics of the file that an audit writes.
+// ofAudit returns the metrics of the files that audits write.
 func ofAudit(t *testing.T) map[string]metric {
 	t.Helper()
 	dir := t.TempDir()
 	if err := auditor.WriteTextfile(dir, "audit", nil, auditor.Report{Faults: map[string]int{"overdue": 1}}, nil); err != nil {
 		t.Fatal(err)
 	}
+	if err := auditor.WriteOutboxTextfile(dir, "outbox", nil, auditor.OutboxReport{Faults: map[string]int{"not_moved": 1}}, nil); err != nil {
+		t.Fatal(err)
+	}
 	text, err := os.ReadFile(filepath.Join(dir, "audit.prom"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	ofOutbox, err := os.ReadFile(filepath.Join(dir, "outbox.prom"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := map[string]metric{}
-	for _, m := range regexp.MustCompile(`(?m)^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)\n\w+(?:\{(\w+)=)?`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)\n\w+(?:\{(\w+)=)?`).FindAllStringSubmatch(string(text)+string(ofOutbox), -1) {
 		all[m[1]] = metric{m[1], m[3], m[4], m[2]}
 	}
 	return all

@@ -59,6 +59,18 @@ func (b *bench) reads(table int) map[string]func(context.Context) error {
 			_, by, err := b.Lacking(ctx, 0, 1, []uint64{biz})
 			return failed(by, err)
 		},
+		"absent": func(ctx context.Context) error {
+			_, by, err := b.Absent(ctx, 0, []tocsin.JobID{row.JobID})
+			return failed(by, err)
+		},
+		"relayed": func(ctx context.Context) error {
+			_, err := b.Relayed(ctx, 0, b.layout.DatabaseOf(table), RelayedKey{}, 1)
+			return err
+		},
+		"noted": func(ctx context.Context) error {
+			_, err := b.Noted(ctx, 0, b.layout.DatabaseOf(table), []RelayedKey{{Outbox: "a", ID: 1}})
+			return err
+		},
 	}
 }
 

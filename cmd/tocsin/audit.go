@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +27,8 @@ type auditFlags struct {
 	all     bool
 	name    string
 	against string
+	outbox  bool
+	older   time.Duration
 
 	out outlet
 }
@@ -36,17 +36,29 @@ type auditFlags struct {
 func newAudit(a *app) *cobra.Command {
 	var f auditFlags
 	c := &cobra.Command{
-		Use: "audit [--type NAME --against FILE]", Short: "Look for tasks that are not as they should be", Args: noArgs,
+		Use: "audit [--outbox | --type NAME --against FILE]", Short: "Look for tasks that are not as they should be", Args: noArgs,
 		Long: `Checks each row against itself: the right table for its biz_id and job_id, a known biz type,
 not overdue, no claim that ran out, and status, times, attempts and crashes that fit. It reads
 all live rows, and finished ones that were settled within --settled, and changes nothing. Run
 it each hour; it says what it cost. Exit code 1 if something does not fit.
 
 With --against it does not check rows, but lists the biz_ids of a file, one in each line, that
-have no task of the biz type, whatever its status: never added, or purged by now.`,
+have no task of the biz type, whatever its status: never added, or purged by now.
+
+With --outbox it checks no rows either, but looks for the tasks that were moved from outboxes
+in the last ten minutes, and for rows of the config's outboxes that wait for longer than
+--older. Run it every ten minutes. Exit code 1 if a task is gone that no purge can have
+removed, or if a row waits.`,
 		Example: `  tocsin audit
+  tocsin audit --outbox
   mysql shop -N <unpaid.sql | tocsin audit --type order.close --against -`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.outbox {
+				return a.auditOutboxes(cmd.Context(), f)
+			}
+			if f.older != 0 {
+				return usage("--older belongs to --outbox")
+			}
 			if f.against == "" && f.name == "" {
 				return a.audit(cmd.Context(), f)
 			}
@@ -62,6 +74,8 @@ have no task of the biz type, whatever its status: never added, or purged by now
 	outletFlags(c, &f.out)
 	c.Flags().StringVar(&f.name, "type", "", "biz type of --against")
 	c.Flags().StringVar(&f.against, "against", "", "list the biz_ids of this file (- for standard input) that have no task")
+	c.Flags().BoolVar(&f.outbox, "outbox", false, "check what was moved from outboxes, and what waits in them")
+	c.Flags().DurationVar(&f.older, "older", 0, "how long a row may wait in an outbox (default: 5m, or twice the longest delivery time-out and a minute)")
 	_ = c.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 	return c
 }
@@ -136,21 +150,7 @@ func (a *app) audit(ctx context.Context, f auditFlags) error {
 }
 
 func writeReport(w io.Writer, r auditor.Report) {
-	faults := make([]string, 0, len(r.Faults))
-	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
-		faults = append(faults, name+" "+strconv.Itoa(r.Faults[name]))
-	}
-	said := "all fits"
-	switch {
-	case len(faults) > 0:
-		said = strings.Join(faults, ", ")
-	case len(r.Failed) > 0:
-		said = "no fault in what could be read"
-	}
-	if len(r.Failed) > 0 {
-		said += "; not read in full: " + strings.Join(r.Failed, ", ")
-	}
-	fmt.Fprintf(w, "audit: %s; %d tables, %d rows read by %d statements that took %s, %s in all\n", said,
+	fmt.Fprintf(w, "audit: %s; %d tables, %d rows read by %d statements that took %s, %s in all\n", said(r.Faults, r.Failed),
 		r.Tables, r.Cost.Rows, r.Cost.Statements, r.Cost.Busy.Round(time.Millisecond), r.Cost.Took.Round(time.Millisecond))
 	if len(r.Findings) == 0 {
 		return

@@ -147,7 +147,7 @@ func (u *roleUser) actPurge() error {
 	return errors.Join(u.runAll("purge --once"), u.left("status = 2"))
 }
 
-func (u *roleUser) actAudit() error { return u.runAll("audit", "audit --all") }
+func (u *roleUser) actAudit() error { return u.runAll("audit", "audit --all", "audit --outbox") }
 
 // actAdd adds in every way, near and far, and meets what it has added before.
 func (u *roleUser) actAdd() error {
@@ -210,7 +210,7 @@ func (u *roleUser) actCancel() error {
 func (u *roleUser) actRead() error {
 	id := u.addOne("order.close").String()
 	return u.runAll("task get "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "cluster nodes", "cluster tables",
-		"ddl verify", "ddl plan --migrate", "ddl restore-check", "audit", "sweep --dry-run", "purge --dry-run")
+		"ddl verify", "ddl plan --migrate", "ddl restore-check", "audit", "audit --outbox", "sweep --dry-run", "purge --dry-run")
 }
 
 // actRelay moves rows of every kind, meets what it has moved before, and cleans up the ledger.

@@ -25,8 +25,11 @@ func upkeepRuns() []panel {
 		queries: []query{{`time() - max(tocsin_purger_last_success_timestamp_seconds > 0)`, ""}},
 	}, {
 		title: "Since the last audit without a fault", look: number, wide: 8, unit: seconds, limits: limits{7200, 86400}, runbook: "TocsinAuditFoundFaults",
-		means:   "Since an audit has ended that read everything and found nothing. It should run each hour.",
-		queries: []query{{`time() - max(tocsin_auditor_last_success_timestamp_seconds > 0)`, ""}},
+		means: "Since an audit has ended that read everything and found nothing. It should run each hour, and that of outboxes every ten minutes.",
+		queries: []query{
+			{`time() - max(tocsin_auditor_last_success_timestamp_seconds > 0)`, "rows"},
+			{`time() - max(tocsin_auditor_outbox_last_success_timestamp_seconds > 0)`, "outboxes"},
+		},
 	}, {
 		title: "Since the last run", unit: seconds, runbook: "TocsinAuditNotRun",
 		means: "Since a sweep, purge or audit has ended, however it ended. A saw: it falls to 0 with each run.",
@@ -34,6 +37,7 @@ func upkeepRuns() []panel {
 			{`time() - max(tocsin_sweeper_last_run_timestamp_seconds > 0)`, "sweep"},
 			{`time() - max(tocsin_purger_last_run_timestamp_seconds > 0)`, "purge"},
 			{`time() - max(tocsin_auditor_last_run_timestamp_seconds > 0)`, "audit"},
+			{`time() - max(tocsin_auditor_outbox_last_run_timestamp_seconds > 0)`, "audit of outboxes"},
 		},
 	}, {
 		title: "What reports", look: states, unit: count, states: []state{{"nothing", red}, {"reports", green}}, runbook: "TocsinUpkeepNotReported",
@@ -50,6 +54,7 @@ func upkeepRuns() []panel {
 			{`min(tocsin_sweeper_last_ok and tocsin_sweeper_last_run_timestamp_seconds > 0)`, "sweep"},
 			{`min(tocsin_purger_last_ok and tocsin_purger_last_run_timestamp_seconds > 0)`, "purge"},
 			{`min(tocsin_auditor_last_ok and tocsin_auditor_last_run_timestamp_seconds > 0)`, "audit"},
+			{`min(tocsin_auditor_outbox_last_ok and tocsin_auditor_outbox_last_run_timestamp_seconds > 0)`, "audit of outboxes"},
 		},
 	}, {
 		title: "How long the last run took", unit: seconds,
@@ -58,6 +63,7 @@ func upkeepRuns() []panel {
 			{`max(tocsin_sweeper_last_duration_seconds)`, "sweep"},
 			{`max(tocsin_purger_last_duration_seconds)`, "purge"},
 			{`max(tocsin_auditor_last_duration_seconds)`, "audit"},
+			{`max(tocsin_auditor_outbox_last_duration_seconds)`, "audit of outboxes"},
 		},
 	}, {
 		title: "Servers that the last run did not do in full", unit: count, limits: limits{1, 1}, runbook: "TocsinServerDown",
@@ -66,6 +72,7 @@ func upkeepRuns() []panel {
 			{`max(tocsin_sweeper_last_failed_servers)`, "sweep"},
 			{`max(tocsin_purger_last_failed_servers)`, "purge"},
 			{`max(tocsin_auditor_last_failed_servers)`, "audit"},
+			{`max(tocsin_auditor_outbox_last_failed)`, "audit of outboxes"},
 		},
 	}}
 }
@@ -150,15 +157,22 @@ func upkeepPurges() []panel {
 func upkeepAudits() []panel {
 	return []panel{{
 		title: "Faults that the last audit found", look: stacked, unit: count, limits: limits{1, 1}, runbook: "TocsinAuditFoundFaults",
-		means:   "Rows by fault; tocsin audit names them. Empty if there is none.",
-		queries: []query{{`max by (fault) (tocsin_auditor_last_faults)`, "{{fault}}"}},
+		means: "Rows by fault; tocsin audit, or tocsin audit --outbox, names them. Empty if there is none.",
+		queries: []query{
+			{`max by (fault) (tocsin_auditor_last_faults)`, "{{fault}}"},
+			{`max by (fault) (tocsin_auditor_outbox_last_faults)`, "{{fault}}"},
+		},
 	}, {
 		title: "What the last audit read", unit: count,
-		means: "Rows, tables and statements.",
+		means: "Rows, tables and statements; of outboxes the tasks that were moved, those of them that may be purged, and the rows that wait.",
 		queries: []query{
 			{`max(tocsin_auditor_last_rows)`, "rows"},
 			{`max(tocsin_auditor_last_tables)`, "tables"},
 			{`max(tocsin_auditor_last_statements)`, "statements"},
+			{`max(tocsin_auditor_outbox_last_outboxes)`, "outboxes"},
+			{`max(tocsin_auditor_outbox_last_moved)`, "moved tasks"},
+			{`max(tocsin_auditor_outbox_last_purged)`, "moved tasks that may be purged"},
+			{`max(tocsin_auditor_outbox_last_waiting)`, "rows of outboxes"},
 		},
 	}}
 }

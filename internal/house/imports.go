@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"webhook":                {".", "internal/whsec"},
 	"sweeper":                {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/loglimit", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"purger":                 {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/loglimit", "internal/mysql", "internal/schedule", "internal/tablewalk", "internal/wait"},
-	"auditor":                {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/mysql", "internal/tablewalk", "internal/wait"},
+	"auditor":                {".", "biztype", "duequeue", "outbox", "store", "internal/lastrun", "internal/mysql", "internal/outboxrow", "internal/tablewalk", "internal/wait"},
 	"operator":               {".", "biztype", "duequeue", "store", "internal/tablewalk"},
 	"standin":                {".", "duequeue", "store", "internal/loglimit"},
 	"backlog":                {".", "biztype", "store", "internal/loglimit", "internal/tablewalk", "internal/wait"},

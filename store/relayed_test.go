@@ -1,0 +1,82 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// TestTheLedgerIsReadInPages reads it with each size of a page: ids are given again, and outboxes have the same ids.
+func TestTheLedgerIsReadInPages(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	var want []RelayedKey
+	var values []string
+	for _, outbox := range []string{"", "a", "b"} {
+		for id := uint64(1); id <= 3; id++ {
+			for _, created := range []string{"2026-01-01 00:00:00.000001", "2026-01-01 00:00:00.000002"} {
+				want = append(want, RelayedKey{outbox, id, created})
+				values = append(values, fmt.Sprintf("('%s', %d, '%s', %d, UTC_TIMESTAMP(3) - INTERVAL 90 SECOND)", outbox, id, created, id))
+			}
+		}
+	}
+	values = append(values, "('a', 4, '2026-01-01', 0, UTC_TIMESTAMP(3))") // it added no task
+	b.exec("INSERT INTO " + b.layout.Database(0) + ".relayed (outbox, id, created, job_id, gmt_create) VALUES " + strings.Join(values, ", "))
+	for limit := 1; limit <= len(want)+1; limit++ {
+		var got []RelayedKey
+		for after := (RelayedKey{}); ; {
+			rows, err := b.Relayed(t.Context(), 0, 0, after, limit)
+			if err != nil || len(rows) > limit {
+				t.Fatalf("%d rows, %v", len(rows), err)
+			}
+			for _, r := range rows {
+				got = append(got, r.RelayedKey)
+				if r.JobID != tocsin.JobID(r.ID) || r.Age < 90*time.Second || r.Age > time.Hour || r.Moved.IsZero() {
+					t.Errorf("%+v", r)
+				}
+			}
+			if len(rows) < limit {
+				break
+			}
+			after = rows[len(rows)-1].RelayedKey
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d at once: %v", limit, got)
+		}
+	}
+	other := RelayedKey{"a", 2, "2026-01-01 00:00:00.000003"}
+	there, err := b.Noted(t.Context(), 0, 0, []RelayedKey{want[8], other})
+	if err != nil || !there[want[8]] || there[other] {
+		t.Errorf("%v, %v", there, err)
+	}
+}
+
+func TestAbsentFindsJobIDsWithoutARow(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	var ids, absent []tocsin.JobID
+	for i := range 1200 {
+		ids = append(ids, id(i%4, i))
+		if i%3 > 0 {
+			absent = append(absent, id(i%4, i))
+		} else {
+			b.add(task{id: id(i%4, i), status: tocsin.Status(i % 5)})
+		}
+	}
+	absent = append(absent, id(8000, 1)) // there is no such table
+	got, failed, err := b.Absent(t.Context(), 0, append(ids, id(8000, 1)))
+	slices.Sort(got)
+	slices.Sort(absent)
+	if err != nil || len(failed) != 0 || !slices.Equal(got, absent) {
+		t.Errorf("%d absent, want %d; %v, %v", len(got), len(absent), failed, err)
+	}
+	b.exec("DROP TABLE " + b.layout.Table(1))
+	got, failed, err = b.Absent(t.Context(), 0, ids)
+	if err != nil || len(failed) != 1 || failed[1] == nil || len(got) != 600 {
+		t.Errorf("with a table missing: %d absent, %v, %v", len(got), failed, err)
+	}
+}
