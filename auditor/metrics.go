@@ -86,6 +86,17 @@ func newLastOutbox(r prometheus.Registerer) *lastOutbox {
 
 // WriteOutboxTextfile is WriteTextfile for an audit of outboxes.
 func WriteOutboxTextfile(dir, name string, labels prometheus.Labels, r OutboxReport, err error) error {
+	l, registry := lastOutboxOf(labels, r, err)
+	return l.Write(dir, name, registry)
+}
+
+// PushOutbox is Push for an audit of outboxes.
+func PushOutbox(ctx context.Context, url, name string, labels prometheus.Labels, r OutboxReport, err error) error {
+	l, registry := lastOutboxOf(labels, r, err)
+	return l.Push(ctx, url, name, registry)
+}
+
+func lastOutboxOf(labels prometheus.Labels, r OutboxReport, err error) (*lastOutbox, *prometheus.Registry) {
 	registry := prometheus.NewRegistry()
 	l := newLastOutbox(prometheus.WrapRegistererWith(labels, registry))
 	l.End(time.Now(), r.Cost.Took, err == nil && len(r.Findings) == 0)
@@ -97,5 +108,5 @@ func WriteOutboxTextfile(dir, name string, labels prometheus.Labels, r OutboxRep
 	for fault, rows := range r.Faults {
 		l.faults.WithLabelValues(fault).Set(float64(rows))
 	}
-	return l.Write(dir, name, registry)
+	return l, registry
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
 func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
@@ -24,6 +25,9 @@ func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
 		return usage("--older: want a time above 0")
 	case f.all || f.name != "" || f.against != "":
 		return usage("--outbox excludes --all, --type and --against: it checks no rows of tasks")
+	}
+	if err := f.out.check(false); err != nil {
+		return err
 	}
 	file, err := a.load()
 	if err != nil {
@@ -47,8 +51,14 @@ func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
 		Ledgers: tables, Outboxes: boxes, Servers: tables.Servers(), TablesOf: tables.TablesOf, ServerOf: tables.ServerOf,
 		Layout: tables.Layout(), Policies: policies, Older: f.older,
 	})
-	if f.textfile != "" {
-		failed = errors.Join(failed, auditor.WriteOutboxTextfile(f.textfile, textfileOf("audit_outbox", file), ofCluster(file), report, failed))
+	name, labels := outletOf("audit_outbox", file), ofCluster(file)
+	left := f.out.once(
+		func(dir string) error { return auditor.WriteOutboxTextfile(dir, name, labels, report, failed) },
+		func(url string) error {
+			return auditor.PushOutbox(context.WithoutCancel(ctx), url, name, labels, report, failed)
+		})
+	if left != nil {
+		failed = errors.Join(failed, left)
 	}
 	if err := a.print(report, func(w io.Writer) { writeOutboxReport(w, report) }); err != nil {
 		return err
@@ -61,7 +71,7 @@ func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
 
 // openOutboxes opens the outboxes of the config. It connects to none.
 func openOutboxes(file config.File) (boxes []*outbox.Outbox, err error) {
-	for _, cfg := range file.Relayed() {
+	for _, cfg := range tocsinpg.Drive(file.Relayed()) {
 		box, err := outbox.Open(cfg)
 		if err != nil {
 			closeOutboxes(boxes)

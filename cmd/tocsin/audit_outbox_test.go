@@ -44,12 +44,16 @@ func TestAnAuditOfOutboxesFindsAMovedTaskThatIsGone(t *testing.T) {
 	table, id := s.taskOf(2)
 	s.exec("DELETE FROM "+table+" WHERE job_id = ?", uint64(id))
 	dir := t.TempDir()
-	r := s.run("audit", "--outbox", "--textfile", dir)
+	g := newPushgateway(t)
+	r := s.run("audit", "--outbox", "--textfile", dir, "--push", g.URL)
 	if want := "audit: moved_without_task 1; 4 moved tasks looked for, 0 of them may be purged, "; r.code != exitFailed || r.stderr != "" ||
 		!strings.HasPrefix(r.stdout, want) || !strings.Contains(r.stdout, id.String()) {
 		t.Errorf("exit code %d, stderr %q:\n%s", r.code, r.stderr, r.stdout)
 	}
 	has(t, textfile(t, dir), `tocsin_auditor_outbox_last_faults{cluster="`+s.prefix+`",fault="moved_without_task"} 1`, `tocsin_auditor_outbox_last_moved{cluster="`+s.prefix+`"} 4`)
+	if !strings.Contains(g.page(), "tocsin_auditor_outbox_last_moved{") {
+		t.Errorf("pushed: %s", g.page())
+	}
 	got := decodeText[auditor.OutboxReport](t, s.run("audit", "--outbox", "--json").stdout)
 	want := []auditor.OutboxFinding{{Where: s.layout.Database(s.layout.DatabaseOf(id.Table())), Fault: "moved_without_task", Rows: 1, Examples: []string{id.String()}}}
 	if !reflect.DeepEqual(got.Findings, want) || got.Outboxes != 1 || got.Moved != 4 || len(got.Failed) != 0 {

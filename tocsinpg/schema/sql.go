@@ -35,6 +35,9 @@ const rightsSQL = `
 -- A relay:
 --     GRANT USAGE ON SCHEMA {schema} TO tocsin_relay;
 --     GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON {outbox} TO tocsin_relay;
+-- An audit of outboxes:
+--     GRANT USAGE ON SCHEMA {schema} TO tocsin_audit;
+--     GRANT SELECT ON {outbox} TO tocsin_audit;
 `
 
 // thereSQL asks whether the table is there. Parameter: its quoted name.
