@@ -6,7 +6,7 @@ func upkeep() board {
 		name: "upkeep", title: "Sweeper and upkeep",
 		means: "Sweeps of overdue tasks, purges of finished ones and audits: whether they ran, and what they found. One-shot commands leave these metrics with --textfile for node_exporter, or with --push in a Pushgateway.",
 		rows: []row{
-			{"Did they run?", upkeepRuns()},
+			{"Did they run?", append(upkeepRuns(), upkeepCosts()...)},
 			{"Sweeps", upkeepSweeps()},
 			{"Purges", upkeepPurges()},
 			{"Audits", upkeepAudits()},
@@ -56,7 +56,12 @@ func upkeepRuns() []panel {
 			{`min(tocsin_auditor_last_ok and tocsin_auditor_last_run_timestamp_seconds > 0)`, "audit"},
 			{`min(tocsin_auditor_outbox_last_ok and tocsin_auditor_outbox_last_run_timestamp_seconds > 0)`, "audit of outboxes"},
 		},
-	}, {
+	}}
+}
+
+// upkeepCosts is what follows upkeepRuns in its row.
+func upkeepCosts() []panel {
+	return []panel{{
 		title: "How long the last run took", unit: seconds,
 		means: "A sweep has to end before the next one begins.",
 		queries: []query{
