@@ -26,15 +26,16 @@ const jdbc = "/usr/share/java/mariadb-java-client.jar"
 type language struct {
 	kind        string     // of the program's block: "php orders.php"
 	interpreter [][]string // commands that run a file; the first one that passes the check is used
-	check       []string   // arguments with which the command fails if it lacks the driver; nil: it is known to be there
+	check       []string   // arguments with which the command fails if it lacks a part
+	driver      string     // a file that has to be there too; "": none
 	debian      string     // packages
 	target      string     // of the Makefile
 }
 
 var (
-	php    = language{"php orders.php", [][]string{{"php"}}, []string{"-r", "exit(extension_loaded('pdo_mysql') ? 0 : 1);"}, "php-cli and php-mysql", "test"}
-	python = language{"python orders.py", [][]string{{"python3"}, {"/usr/bin/python3"}}, []string{"-c", "import pymysql"}, "python3-pymysql", "test"}
-	java   = language{"java Orders.java", [][]string{{"java", "-cp", jdbc}}, []string{"--list-modules"}, "default-jdk-headless and libmariadb-java", "test-java"}
+	php    = language{"php orders.php", [][]string{{"php"}}, []string{"-r", "exit(extension_loaded('pdo_mysql') ? 0 : 1);"}, "", "php-cli and php-mysql", "test"}
+	python = language{"python orders.py", [][]string{{"python3"}, {"/usr/bin/python3"}}, []string{"-c", "import pymysql"}, "", "python3-pymysql", "test"}
+	java   = language{"java Orders.java", [][]string{{"java", "-cp", jdbc}}, []string{"--describe-module", "jdk.compiler"}, jdbc, "default-jdk-headless and libmariadb-java", "test-java"}
 )
 
 // command returns the one that runs a file. That it is missing is a failure: a skipped test would hide a broken document.
@@ -43,6 +44,10 @@ func (l language) command(t *testing.T) []string {
 	var tried []string
 	for _, c := range l.interpreter {
 		out, err := exec.CommandContext(t.Context(), c[0], append(c[1:len(c):len(c)], l.check...)...).CombinedOutput()
+		if err == nil && l.driver != "" {
+			out = nil
+			_, err = os.Stat(l.driver)
+		}
 		if err == nil {
 			return c
 		}
