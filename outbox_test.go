@@ -171,6 +171,8 @@ func TestWithoutAnOutboxTheErrorSaysHowToGetOne(t *testing.T) {
 		"use database.table":      {Table: "a b"},
 		"no server has that name": {Table: "shop.tocsin_outbox", Beside: "db9"},
 		"name its table":          {Beside: "db1"},
+		"PostgreSQL: name its":    {PostgreSQL: true},
+		"leave Beside out":        {Table: "public.tocsin_outbox", PostgreSQL: true, Beside: cfg.Specs()[0].Name},
 	} {
 		cfg.Outbox = o
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {

@@ -100,7 +100,7 @@ func withPassword(dsn, password string) (string, error) {
 		return dsn, errors.New("the DSN is no URL") // the error quotes it
 	}
 	if _, has := u.User.Password(); has {
-		return dsn, errors.New("the dsn has a password too: use one of them")
+		return dsn, errors.New("the dsn holds a password too: use one of them")
 	}
 	u.User = url.UserPassword(u.User.Username(), password)
 	return u.String(), nil

@@ -132,7 +132,7 @@ func (c *check) outboxes(f File) {
 		tls := decidesTLS(o)
 		c.refuse(o.DSN == "", path, "outbox %s: needs a dsn", o.Name)
 		c.refuse(files.lacksHalf(), path+".tls", "outbox %s: tls needs both cert and key, or neither", o.Name)
-		c.refuse(files != TLS{} && tls, path+".tls", "outbox %s: the dsn has a parameter tls too: use one of them", o.Name)
+		c.refuse(files != TLS{} && tls, path+".tls", "outbox %s: the dsn has a parameter tls or sslmode too: use one of them", o.Name)
 		c.refuse(names[o.Name], path+".name", "two outboxes are named %s", o.Name)
 		names[o.Name] = true
 		if o.DSN != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -28,12 +29,13 @@ const (
 type conn struct {
 	server *server
 	conn   *pgx.Conn
-	lock   int64 // the number of the lock of Lead
+	lock   int64 // of the one relay, by the identity
+	own    int64 // of those that relay this very table
 }
 
-// lockOf is the number of the lock of an outbox, by its identity. Locks are apart by database.
-func lockOf(identity string) int64 {
-	sum := sha256.Sum256([]byte("tocsin outbox " + identity))
+// lockOf is the number of a lock, by its name. Locks are apart by database.
+func lockOf(name string) int64 {
+	sum := sha256.Sum256([]byte("tocsin outbox " + name))
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
 
@@ -62,11 +64,24 @@ func (c *conn) exec(ctx context.Context, tried, statement string, args ...any) (
 	return done, c.server.wrap(tried, err)
 }
 
-// Lead asks for the lock again and again: a statement that waits for it would keep the server from cleaning up meanwhile.
+// Lead takes the lock of this table before that of the identity. Whoever has the one and not the other has met the relay of
+// another table with the same identity.
 func (c *conn) Lead(ctx context.Context, within time.Duration) (bool, error) {
+	if own, err := c.take(ctx, c.own, within); err != nil || !own {
+		return false, err
+	}
+	leads, err := c.take(ctx, c.lock, within)
+	if err == nil && !leads {
+		return false, c.copied(ctx)
+	}
+	return leads, err
+}
+
+// take asks for a lock again and again: a statement that waits for it would keep the server from cleaning up meanwhile.
+func (c *conn) take(ctx context.Context, lock int64, within time.Duration) (bool, error) {
 	until := time.Now().Add(within)
 	for {
-		if got, err := c.tryLead(ctx); err != nil || got {
+		if got, err := c.try(ctx, lock); err != nil || got {
 			return got, c.server.wrap("take the lock of", err)
 		}
 		if time.Until(until) < leadPause {
@@ -78,11 +93,27 @@ func (c *conn) Lead(ctx context.Context, within time.Duration) (bool, error) {
 	}
 }
 
-func (c *conn) tryLead(ctx context.Context) (got bool, err error) {
+func (c *conn) try(ctx context.Context, lock int64) (got bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	err = c.conn.QueryRow(ctx, leadSQL, c.lock).Scan(&got)
+	err = c.conn.QueryRow(ctx, leadSQL, lock).Scan(&got)
 	return got, err
+}
+
+// copied says who has the lock of the identity.
+func (c *conn) copied(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	var holder int
+	err := c.conn.QueryRow(ctx, holderSQL, c.lock).Scan(&holder)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil // it is free by now
+	case err != nil:
+		return c.server.wrap("look who has the lock of", err)
+	}
+	return fmt.Errorf("%s: another table of this database has the same identity, and the server's process %d relays it: one is a copy of the other; empty the comment of the copy and run `tocsin outbox apply`",
+		c.server, holder)
 }
 
 // bounds are the ends of ranges. Ids that PostgreSQL can't have are left out.
@@ -96,7 +127,8 @@ func bounds(in []outbox.Range) (first, last []int64) {
 	return first, last
 }
 
-// Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot: that of one statement.
+// Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot: that of one statement. It
+// ends early behind the row with which outbox.PageBytes are reached.
 func (c *conn) Read(ctx context.Context, in []outbox.Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
 	return c.read(ctx, "", in, limit, skip)
 }

@@ -39,7 +39,7 @@ func (s *server) Session(ctx context.Context) (*outbox.Session, error) {
 		c.Close()
 		return nil, err
 	}
-	c.lock = lockOf(identity)
+	c.lock, c.own = lockOf(identity), lockOf(identity+" "+s.table)
 	return &outbox.Session{Identity: identity, Conn: c}, nil
 }
 

@@ -101,3 +101,14 @@ const pidSQL = `SELECT /* tocsin outbox pid */
 // leadSQL takes the lock of the one relay that is active, if it is free. Parameter: its number.
 const leadSQL = `SELECT /* tocsin outbox lead */
     pg_try_advisory_lock($1)`
+
+// holderSQL finds the process of the server that has a lock. Parameter: its number.
+const holderSQL = `SELECT /* tocsin outbox holder */
+    pid
+FROM pg_catalog.pg_locks
+WHERE locktype = 'advisory'
+    AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+    AND (CAST(classid AS bigint) << 32 | CAST(objid AS bigint)) = $1
+    AND objsubid = 1
+    AND granted
+LIMIT 1`
