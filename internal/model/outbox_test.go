@@ -34,9 +34,6 @@ func outboxPlays() []outboxWorld {
 		{name: "unknown add, cancel, add", dedup: true, wishes: []wish{unknown, cancelled, added}},
 		{name: "add, cancel, add", dedup: true, wishes: []wish{added, cancelled, added}},
 	}
-	if underRace || testing.Short() {
-		return all[:5]
-	}
 	if os.Getenv("TOCSIN_MODEL") == "wide" { // five minutes and 5 GB more
 		all = append(all,
 			outboxWorld{name: "add, cancel, add, another's add", dedup: true, calm: true, wishes: []wish{added, cancelled, added, another}},
@@ -59,7 +56,11 @@ func searchOutbox(t *testing.T, w outboxWorld, off ...OutboxGuard) Result {
 
 func TestAnOutboxIsMovedInEveryHistory(t *testing.T) {
 	t.Parallel()
-	for _, play := range outboxPlays() {
+	plays := outboxPlays()
+	if underRace || testing.Short() {
+		plays = plays[:5]
+	}
+	for _, play := range plays {
 		t.Run(play.name, func(t *testing.T) {
 			t.Parallel()
 			twins := play
@@ -172,6 +173,9 @@ func TestEveryFaultyRelayIsFound(t *testing.T) {
 	for _, f := range faulty {
 		for _, g := range f.off {
 			tried[g] = true
+		}
+		if f.only == stranded && (underRace || testing.Short()) {
+			continue // that nothing leads out is known only after the whole search
 		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
