@@ -70,10 +70,8 @@ func TestAPaidOrderIsNotClosed(t *testing.T) {
 		}
 	}
 	var story []string
-	for _, until := range []time.Duration{time.Minute, time.Hour} { // payment and receipt; then what is left
-		for _, delivery := range nodetest.RunDue(t, cluster, s.Handlers(), time.Now().Add(until)) {
-			story = append(story, delivery.Task.BizType+" "+delivery.Outcome.Verb.String())
-		}
+	for _, delivery := range nodetest.RunDue(t, cluster, s.Handlers(), time.Now().Add(time.Hour)) {
+		story = append(story, delivery.Task.BizType+" "+delivery.Outcome.Verb.String())
 	}
 	want := []string{"payment.check retry", "payment.check snooze", "payment.check complete", "receipt.send complete"}
 	if !slices.Equal(story, want) || s.state(t, id) != Paid {

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
 	"node":                   {".", "assign", "backlog", "health", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
-	"node/nodetest":          {".", "ddl", "node", "tocsintest"},
+	"node/nodetest":          {".", "biztype", "ddl", "node", "tocsintest", "webhook"},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
 	"tocsinprom":             {"."},
 	"tocsinpg":               {".", "outbox", "internal/outboxrow", "internal/wait"},

@@ -4,7 +4,7 @@
 // RunDue delivers, now, all tasks that are due until a time: a test of a three-day
 // chain takes no three days. It uses the program's own Handlers, with batches,
 // middleware and CompleteTx, and real rows. Config is the config of a node that a
-// test runs itself.
+// test runs itself. Receiver stands in for a program that gets HTTP callbacks.
 //
 // On failure both end the test with one line.
 package nodetest

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +34,7 @@ func Config(tb testing.TB, c *tocsintest.Cluster) node.Config {
 func config(tb testing.TB, c *tocsintest.Cluster) node.Config {
 	return node.Config{
 		Tables: c.Config, Group: tocsintest.Group, Name: "test", SweepGrace: node.NoGrace, SweepTimeout: node.NoTimeout,
+		Getenv: getenv,
 		Logger: slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
@@ -58,57 +58,34 @@ func (d Delivery) String() string {
 // and again would never end.
 const mostDeliveries = 100
 
-// RunDue delivers every task with a handler that is due until then, without waiting
-// for the time, and returns the deliveries in the order of their ends. What a
-// delivery puts off or adds is delivered too, if it is due until then by the clock of
-// today: a retry in 5 s that fails each time has all its attempts if until is an hour
-// ahead. Tasks that are due later stay as they are, and paused types too.
+// RunDue delivers every task with a handler, or with a callback, that is due until then, without waiting for the time, and
+// returns the deliveries in the order of their ends. Tasks come in the order of their action times, those of one second
+// together, as the policies of their types say; those that are overdue already come first. So a task that cancels a later one
+// in its handler does so in time.
 //
-// Deliveries come in no order of time. A handler sees the task's own DueTime, which may be in the future, and an ActionTime
-// of now. Handlers run concurrently, as the policies of their types say. No node may
-// run on the cluster meanwhile.
+// What a delivery puts off or adds is delivered too, if it is due until then by the clock of today: a retry in 5 s that fails
+// each time has all its attempts if until is an hour ahead. A handler sees the task's own DueTime, which may be in the
+// future, and an ActionTime of now. Tasks that are due later stay as they are, and those of paused types or without a handler
+// too. No node may run on the cluster meanwhile.
 func RunDue(tb testing.TB, c *tocsintest.Cluster, h *node.Handlers, until time.Time) []Delivery {
 	tb.Helper()
-	var mu sync.Mutex
-	var all []Delivery
-	times := map[tocsin.JobID]int{}
+	r := &run{cluster: c, until: until, times: map[tocsin.JobID]int{}, held: map[tocsin.JobID]bool{}}
 	cfg := config(tb, c)
-	cfg.OnOutcome = func(_ context.Context, task tocsin.Info, o node.Outcome) {
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, Delivery{task, o})
-		times[task.JobID]++
-	}
+	cfg.OnOutcome = r.note
 	n, err := node.New(cfg, h)
 	if err != nil {
 		tb.Fatalf("nodetest: %v", err)
 	}
-	for before := -1; before < len(all); {
-		before = len(all)
-		if err := bringForward(tb.Context(), c, until); err != nil {
+	for more := true; more; {
+		before := len(r.all)
+		if more, err = r.step(tb.Context(), n); err != nil {
 			tb.Fatalf("nodetest: %v", err)
 		}
-		if _, err := n.Sweep(tb.Context()); err != nil {
-			tb.Fatalf("nodetest: %v", err)
-		}
-		for _, d := range all[before:] {
-			if times[d.Task.JobID] > mostDeliveries {
-				tb.Fatalf("nodetest: delivered %d times, and due again: %s", times[d.Task.JobID], d)
+		for _, d := range r.all[before:] {
+			if r.times[d.Task.JobID] > mostDeliveries {
+				tb.Fatalf("nodetest: delivered %d times, and due again: %s", r.times[d.Task.JobID], d)
 			}
 		}
 	}
-	return all
-}
-
-// bringForward makes the tasks overdue that are due until then.
-func bringForward(ctx context.Context, c *tocsintest.Cluster, until time.Time) error {
-	for table := range c.Config.Layout.Total() {
-		_, err := c.DB.ExecContext(ctx, "UPDATE "+c.Config.Layout.Table(table)+`
-			SET action_time = UTC_TIMESTAMP(3) - INTERVAL 1 SECOND
-			WHERE status = 0 AND action_time <= ?`, until.UTC().Format("2006-01-02 15:04:05.000"))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.all
 }

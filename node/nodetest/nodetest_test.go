@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/tocsintest"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -111,8 +112,71 @@ func TestRunDueLeavesWhatIsPausedAndHasNoHandler(t *testing.T) {
 	}
 	h := &node.Handlers{}
 	node.Handle(h, remind, func(context.Context, *tocsin.Task[string]) error { return nil })
+	before := rows(t, c, 1)
 	if got := nodetest.RunDue(t, c, h, time.Now().Add(2*time.Hour)); len(got) != 0 {
 		t.Errorf("delivered %q", texts(got))
+	}
+	for i, row := range rows(t, c, 1) {
+		if !row.ActionTime.Equal(before[i].ActionTime) || row.Status != tocsin.Pending {
+			t.Errorf("%+v, before %+v", row, before[i])
+		}
+	}
+}
+
+func rows(t *testing.T, c *tocsintest.Cluster, bizID uint64) []tocsin.Info {
+	t.Helper()
+	all, err := c.Client.List(t.Context(), bizID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestRunDueKeepsTheOrderOfTime(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.Start(t, remind, expire)
+	for n, in := range []time.Duration{5 * time.Hour, time.Hour, 3 * time.Hour, 0} {
+		if _, err := c.Client.Add(t.Context(), remind.New(uint64(n+1), "", tocsin.In(in))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Client.Add(t.Context(), expire.New(9, "", tocsin.In(4*time.Hour))); err != nil {
+		t.Fatal(err)
+	}
+	h := &node.Handlers{}
+	node.Handle(h, remind, func(ctx context.Context, task *tocsin.Task[string]) error {
+		if task.BizID == 3 { // an hour before the other is due
+			_, err := c.Client.Cancel(ctx, expire.Of(9))
+			return err
+		}
+		return nil
+	})
+	node.Handle(h, expire, func(context.Context, *tocsin.Task[string]) error { return nil })
+	got := texts(nodetest.RunDue(t, c, h, time.Now().Add(24*time.Hour)))
+	if want := []string{"cart.remind 4: complete", "cart.remind 2: complete", "cart.remind 3: complete", "cart.remind 1: complete"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAReceiverGetsCallbacks(t *testing.T) {
+	t.Parallel()
+	receiver := nodetest.NewReceiver(t, func(_ context.Context, task webhook.Task) error {
+		if task.Attempt == 1 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	c := tocsintest.StartWith(t, biztype.Policy{Name: remind.Name(), Number: 1, Group: tocsintest.Group, Webhook: receiver.Webhook()})
+	if _, err := c.Client.Add(t.Context(), remind.New(7, "cart-7", tocsin.In(time.Hour))); err != nil {
+		t.Fatal(err)
+	}
+	got := texts(nodetest.RunDue(t, c, nil, time.Now().Add(2*time.Hour)))
+	if want := []string{"cart.remind 7: retry: callback answered 500 Internal Server Error: not yet", "cart.remind 7: complete"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	tasks := receiver.Tasks()
+	if len(tasks) != 2 || tasks[0].Attribute != "cart-7" || tasks[1].Attempt != 2 || tasks[0].Key != tasks[1].Key {
+		t.Errorf("received %+v", tasks)
 	}
 }
 
