@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/tocsinhq/tocsin"
@@ -28,7 +27,7 @@ func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (to
 // rewrite changes one task and reads it again.
 func (o *Operator) rewrite(ctx context.Context, id tocsin.JobID, write func() (bool, error), unfit string) (tocsin.Info, error) {
 	if o.tables.ServerOf(id.Table()) < 0 || id == 0 {
-		return tocsin.Info{}, fmt.Errorf("%w: no task %s", tocsin.ErrNotFound, id)
+		return tocsin.Info{}, refuse(tocsin.ErrNotFound, "no task %s", id)
 	}
 	written, err := write()
 	if err != nil {
@@ -36,22 +35,10 @@ func (o *Operator) rewrite(ctx context.Context, id tocsin.JobID, write func() (b
 	}
 	info, err := o.get(ctx, id)
 	if err == nil && !written {
-		err = unfitting{info, unfit}
+		err = refuse(ErrStatus, "task %s is %s: %s", id, info.Status, unfit)
 	}
 	return info, err
 }
-
-// unfitting is the ErrStatus of a task.
-type unfitting struct {
-	info tocsin.Info
-	why  string
-}
-
-func (u unfitting) Error() string {
-	return fmt.Sprintf("task %s is %s: %s", u.info.JobID, u.info.Status, u.why)
-}
-
-func (u unfitting) Unwrap() error { return ErrStatus }
 
 // get reads one task.
 func (o *Operator) get(ctx context.Context, id tocsin.JobID) (tocsin.Info, error) {
@@ -61,7 +48,7 @@ func (o *Operator) get(ctx context.Context, id tocsin.JobID) (tocsin.Info, error
 		return tocsin.Info{}, err
 	}
 	if len(rows) == 0 {
-		return tocsin.Info{}, fmt.Errorf("%w: no task %s in %s on %s", tocsin.ErrNotFound, id,
+		return tocsin.Info{}, refuse(tocsin.ErrNotFound, "no task %s in %s on %s", id,
 			o.tables.Layout().Table(id.Table()), o.tables.Servers()[server])
 	}
 	policies, err := biztype.Load(ctx, o.cfg)

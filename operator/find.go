@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
@@ -29,7 +28,7 @@ type Query struct {
 // meanwhile is left out. The tasks that were found stand beside an error.
 func (o *Operator) Find(ctx context.Context, q Query) ([]tocsin.Info, error) {
 	if q.Limit < 1 || q.Limit > MaxFound {
-		return nil, fmt.Errorf("%w: limit %d: use 1 to %d", tocsin.ErrInvalid, q.Limit, MaxFound)
+		return nil, refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxFound)
 	}
 	policies, err := biztype.Load(ctx, o.cfg)
 	if err != nil {

@@ -66,17 +66,21 @@ func numbers(policies []biztype.Policy, name string) ([]uint64, error) {
 			return []uint64{p.Number}, nil
 		}
 	}
-	return nil, unknown{name}
+	return nil, refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: `tocsin biz list` names those that are applied", name)
 }
-
-// unknown is the error for a biz type that is not stored.
-type unknown struct{ name string }
-
-func (u unknown) Error() string {
-	return fmt.Sprintf("unknown biz type %q: `tocsin biz list` names those that are applied", u.name)
-}
-
-func (u unknown) Unwrap() error { return tocsin.ErrUnknownBizType }
 
 // ErrStatus says that a task is not in the status that the operation is for; it was not changed.
 var ErrStatus = errors.New("the task's status does not allow it")
+
+// refusal is an error of one line that is a kind of error.
+type refusal struct {
+	kind error
+	text string
+}
+
+func (r refusal) Error() string { return r.text }
+func (r refusal) Unwrap() error { return r.kind }
+
+func refuse(kind error, format string, args ...any) error {
+	return refusal{kind, fmt.Sprintf(format, args...)}
+}
