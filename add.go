@@ -48,6 +48,9 @@ func (c *Client) addTask(ctx context.Context, t NewTask) (Added, error) {
 		return Added{}, err
 	}
 	s, err := c.serverOf(ctx, r.table)
+	if err == nil {
+		err = c.mayAdd(ctx, &r)
+	}
 	if err != nil {
 		return Added{}, err
 	}
@@ -69,7 +72,7 @@ func (c *Client) add(ctx context.Context, s *server, r *row) (Added, error) {
 	t := newTries()
 	for {
 		added, sent, err := c.addOnce(ctx, s, r, t.maybe)
-		if err == nil || errors.Is(err, errCollision) {
+		if err == nil || errors.Is(err, errCollision) || errors.Is(err, ErrKeyCollision) {
 			return added, err
 		}
 		if !t.again(ctx, sent, err) {
@@ -111,16 +114,16 @@ func (c *Client) insert(ctx context.Context, conn *sql.Conn, r *row) error {
 	if !r.when.absolute() {
 		in := r.when.in.Microseconds()
 		if r.when.in < c.horizon {
-			return c.transact(ctx, conn, r, addSoonSQL, r.addArgs(in, in, r.table, uint64(r.id), r.bizType, in))
+			return c.transact(ctx, conn, r, addSoonSQL.of(r.wide()), r.addArgs(in, in, r.table, uint64(r.id), r.bizType, in))
 		}
-		_, err := execute(ctx, conn, c.layout.render(addInSQL, r.table), r.addArgs(in, in)...)
+		_, err := execute(ctx, conn, c.layout.render(addInSQL.of(r.wide()), r.table), r.addArgs(in, in)...)
 		return err
 	}
 	at := r.when.at.Format(timeForm)
 	if c.near(r.when) {
-		return c.transact(ctx, conn, r, addNearSQL, r.addArgs(at, at, r.table, uint64(r.id)))
+		return c.transact(ctx, conn, r, addNearSQL.of(r.wide()), r.addArgs(at, at, r.table, uint64(r.id)))
 	}
-	_, err := execute(ctx, conn, c.layout.render(addAtSQL, r.table), r.addArgs(at, at)...)
+	_, err := execute(ctx, conn, c.layout.render(addAtSQL.of(r.wide()), r.table), r.addArgs(at, at)...)
 	return err
 }
 
@@ -144,7 +147,7 @@ func (c *Client) standing(ctx context.Context, conn *sql.Conn, r *row, maybe boo
 		return Added{JobID: r.id}, nil
 	}
 	if s := found.holder(r); s != nil {
-		return Added{JobID: s.id, Existing: true, Status: s.status}, nil
+		return r.existing(s)
 	}
 	return Added{}, errCollision
 }

@@ -55,6 +55,9 @@ func (c *Client) place(ctx context.Context, tasks []NewTask, added []Added) map[
 	rows := make([]row, len(tasks))
 	for i, t := range tasks {
 		r, err := c.row(ctx, t)
+		if err == nil {
+			err = c.mayAdd(ctx, &r)
+		}
 		if err != nil {
 			added[i].Err = err
 			continue
@@ -131,7 +134,9 @@ func split(rows []*row, limit int) [][]*row {
 	return append(chunks, rows[start:])
 }
 
-func (r *row) size() int { return rowBytes + 2*len(r.dedup) + 2*len(r.attribute) }
+func (r *row) size() int {
+	return rowBytes + 2*(len(r.dedup)+len(r.attribute)+len(r.headers)+len(r.bizKey))
+}
 
 func fail(rows []*row, err error) {
 	for _, r := range rows {

@@ -34,7 +34,7 @@ func (c *Client) addTasksTx(ctx context.Context, tx *sql.Tx, tasks []NewTask) (a
 	var relayed []wish
 	for i, t := range tasks {
 		if c.relays(rows[i].table) {
-			relayed = append(relayed, wishFor(t))
+			relayed = append(relayed, wishFor(t, rows[i]))
 			added[i] = Added{Relayed: true}
 			continue
 		}

@@ -36,7 +36,7 @@ func (c *Client) addTaskTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, e
 		return Added{}, err
 	}
 	if c.relays(r.table) {
-		return relayed(c.put(ctx, execIn(tx), wishFor(t)))
+		return relayed(c.put(ctx, execIn(tx), wishFor(t, r)))
 	}
 	return c.addRowTx(ctx, tx, &r)
 }
@@ -46,6 +46,9 @@ func relayed(err error) (Added, error) { return Added{Relayed: err == nil}, err 
 
 // addRowTx stores a row in its table.
 func (c *Client) addRowTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
+	if err := c.mayAdd(ctx, r); err != nil {
+		return Added{}, err
+	}
 	for range maxCollisions {
 		added, err := c.addTx(ctx, tx, r)
 		if !errors.Is(err, errCollision) {
@@ -58,7 +61,7 @@ func (c *Client) addRowTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error
 
 func (c *Client) addTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
 	text, micros := r.when.args()
-	query, ours := c.ours(addSQL, r.table)
+	query, ours := c.ours(addSQL.of(r.wide()), r.table)
 	n, err := execute(ctx, tx, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
 	switch {
 	case mysql.ClassOf(err) == mysql.Duplicate:
@@ -83,15 +86,16 @@ func (c *Client) standingTx(ctx context.Context, tx *sql.Tx, r *row) (Added, err
 	if r.dedup == nil {
 		return Added{}, errCollision
 	}
-	var id, status uint64
-	err := tx.QueryRowContext(ctx, c.layout.render(byKeySQL, r.table), r.bizID, r.bizType, r.dedup).Scan(&id, &status)
+	s := stored{dedup: r.dedup}
+	query := c.layout.render(byKeySQL.of(c.wide(ctx, r.table)), r.table)
+	err := tx.QueryRowContext(ctx, query, r.bizID, r.bizType, r.dedup).Scan(&s.id, &s.status, &s.bizKey)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return Added{}, errCollision
 	case err != nil:
 		return Added{}, c.inTx(ctx, "read back from", r.table, err)
 	}
-	return Added{JobID: JobID(id), Existing: true, Status: Status(status)}, nil
+	return r.existing(&s)
 }
 
 // inTx words an error of a statement in the caller's transaction. A table that

@@ -238,6 +238,9 @@ func (b *batch) send(ctx context.Context, conn *sql.Conn, p *packet) error {
 	if err == nil {
 		err = b.lookBack(ctx, conn, p, counts[p.ahead:])
 	}
+	if err == nil && b.ledger != nil {
+		err = p.stranger() // it must not stand in the ledger
+	}
 	if err == nil && b.ledger != nil && p.collided() {
 		err = errCollision
 	}
@@ -273,7 +276,9 @@ func tell(found standing, rows []*row) (taken []*row) {
 		if found.has(r) {
 			*r.out = Added{JobID: r.id}
 		} else if s := found.holder(r); s != nil {
-			*r.out = Added{JobID: s.id, Existing: true, Status: s.status}
+			added, err := r.existing(s)
+			added.Err = err
+			*r.out = added
 		} else {
 			taken = append(taken, r)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -72,7 +73,7 @@ func (c *Client) addServer(spec mysql.Spec) error {
 	if err != nil {
 		return err
 	}
-	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks}
+	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks, wide: make([]atomic.Bool, c.layout.Databases)}
 	c.servers = append(c.servers, s)
 	for _, db := range spec.Databases {
 		c.home[db] = s

@@ -46,9 +46,13 @@ func (b BizType[T]) Encode(payload T) (string, error) {
 }
 
 // Decode reads the payload of a stored task. It fails where the attribute is
-// not the JSON of a T: a task written by another version, or by plain SQL.
+// not the JSON of a T, or the headers are none: a task written by another version, or
+// by plain SQL.
 func (b BizType[T]) Decode(info Info) (Task[T], error) {
 	task := Task[T]{Info: info}
+	if _, err := info.Headers.All(); err != nil {
+		return task, fmt.Errorf("task %s: %w", info.JobID, err)
+	}
 	if isText[T]() {
 		reflect.ValueOf(&task.Payload).Elem().SetString(info.Attribute)
 		return task, nil
@@ -64,10 +68,12 @@ func (b BizType[T]) Decode(info Info) (Task[T], error) {
 type NewTask struct {
 	bizType   string
 	bizID     uint64
+	bizKey    string // "": bizID is the key
 	when      When
 	dedup     string
 	attribute string
-	err       error // why the payload has no attribute
+	headers   *header // the last one; nil: none
+	err       error   // why the payload has no attribute, or the key no biz_id
 }
 
 // Dedup makes the task the only one of its biz_id and biz type with this key,
@@ -80,11 +86,13 @@ func (t NewTask) Dedup(key string) NewTask {
 }
 
 // Ref says which tasks to cancel or reschedule: one by ByID, or all pending ones
-// of a biz type and biz_id by BizType.Of.
+// of a biz type and biz_id by BizType.Of, or of a business key by BizType.OfKey.
 type Ref struct {
 	id      JobID // 0: by bizType and bizID
 	bizType string
 	bizID   uint64
+	bizKey  string // "": bizID is the key
+	err     error  // why the key has no biz_id
 }
 
 // ByID means one task.

@@ -16,6 +16,8 @@ var (
 	ErrUnreachable    = errors.New("unreachable")                 // a server, or it takes no writes; nothing was stored on it
 	ErrUnknownOutcome = errors.New("it may or may not be stored") // the connection broke and the server can't be asked
 	ErrConflict       = errors.New("task changed meanwhile")      // CompleteTx: roll back
+	ErrSchema         = errors.New("stored schema is too old")    // headers and keys before `tocsin ddl finish`; nothing was stored
+	ErrKeyCollision   = errors.New("biz_id of another key")       // two business keys have the same biz_id and dedup_key; the task is not stored
 )
 
 // refusal is an error of one of the kinds above whose text says everything.

@@ -36,6 +36,7 @@ func TestALostConnectionNeverStoresATaskTwice(t *testing.T) {
 			"far":               remind.New(11, "x", tocsin.In(day)),
 			"with a key":        remind.New(11, "x", tocsin.In(day)).Dedup("k"),
 			"near, with a key":  remind.New(11, "x", tocsin.In(0)).Dedup("k"),
+			"with headers":      remind.New(11, "x", tocsin.In(0)).Header("a", "b"),
 			"an empty one":      remind.New(11, "", tocsin.In(day)),
 			"one not of ASCII ": remind.New(11, "ü", tocsin.In(day)),
 		} {

@@ -75,7 +75,7 @@ func fateOf(err error) outboxrow.Result {
 		return outboxrow.Result{Fate: outboxrow.InDelivery, Err: err}
 	case errors.Is(err, errStale):
 		return outboxrow.Result{Fate: outboxrow.Stale, Err: err}
-	case errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknownBizType), mysql.RowRefused(err):
+	case errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknownBizType), errors.Is(err, ErrKeyCollision), mysql.RowRefused(err):
 		return outboxrow.Result{Fate: outboxrow.Refused, Err: err}
 	}
 	return outboxrow.Result{Fate: outboxrow.Failed, Err: err}
@@ -159,8 +159,7 @@ func (m *move) add(ctx context.Context, rows []outboxrow.Row, adds []int) {
 	}
 	added, ready := make([]Added, len(adds)), make([]row, 0, len(adds))
 	for n, i := range adds {
-		t := NewTask{bizType: rows[i].BizType, bizID: rows[i].BizID, when: m.when(rows[i], f), dedup: rows[i].Dedup, attribute: rows[i].Attribute}
-		r, err := m.client.row(ctx, t)
+		r, err := m.row(ctx, rows[i], f)
 		if first, some := m.refused[rows[i].BizID]; some && first < rows[i].ID {
 			err = fmt.Errorf("row %d of its biz_id is refused", first)
 		}
@@ -176,6 +175,20 @@ func (m *move) add(ctx context.Context, rows []outboxrow.Row, adds []int) {
 	for n, i := range adds {
 		m.results[i] = fateOf(added[n].Err)
 	}
+}
+
+// row makes a task of a row of the outbox.
+func (m *move) row(ctx context.Context, of outboxrow.Row, f *facts) (row, error) {
+	t := NewTask{bizType: of.BizType, bizID: of.BizID, bizKey: of.BizKey, when: m.when(of, f), dedup: of.Dedup, attribute: of.Attribute}
+	headers, err := Headers(of.Headers).All()
+	if err != nil {
+		t.err = refuse(ErrInvalid, "%s", err)
+	}
+	r, err := m.client.row(ctx, t.withHeaders(headers))
+	if err == nil {
+		err = m.client.mayAdd(ctx, &r)
+	}
+	return r, err
 }
 
 // store stores rows that are ready, several tables to a transaction.
@@ -201,7 +214,7 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 	if err != nil {
 		return err
 	}
-	ref, when := Ref{bizType: r.BizType, bizID: r.BizID}, m.when(r, f)
+	ref, when := Ref{bizType: r.BizType, bizID: r.BizID, bizKey: r.BizKey}, m.when(r, f)
 	var ch change
 	if r.Op == outboxrow.Cancel {
 		ch, err = c.cancel(ctx, ref)

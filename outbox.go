@@ -56,15 +56,15 @@ func (o Outbox) validate(servers []mysql.Spec) error {
 
 // outboxSQL writes rows into an outbox; a list of outboxRowSQL follows. It relies on nothing of the session.
 const (
-	outboxSQL = `INSERT /* tocsin outbox */ INTO {outbox} (op, biz_type, biz_id, due_time, delay_ms, dedup_key, attribute)
+	outboxSQL = `INSERT /* tocsin outbox */ INTO {outbox} (op, biz_type, biz_id, biz_key, due_time, delay_ms, dedup_key, headers, attribute)
 VALUES `
 
-	// outboxRowSQL is one row. Parameters: op, name of the biz type, biz_id, time as text or NULL, milliseconds or NULL,
-	// key or NULL, attribute.
-	outboxRowSQL = `(?, ?, ?, CAST(? AS DATETIME(3)), ?, CAST(? AS BINARY), CONVERT(CAST(? AS BINARY) USING utf8mb4))`
+	// outboxRowSQL is one row. Parameters: op, name of the biz type, biz_id or 0, business key or "", time as text or NULL,
+	// milliseconds or NULL, dedup_key or NULL, headers or NULL, attribute.
+	outboxRowSQL = `(?, ?, ?, CAST(? AS BINARY), CAST(? AS DATETIME(3)), ?, CAST(? AS BINARY), CONVERT(CAST(? AS BINARY) USING utf8mb4), CONVERT(CAST(? AS BINARY) USING utf8mb4))`
 
 	// pgOutboxRowSQL is one row in PostgreSQL, whose parameters have numbers. They are the same, biz_id and time as text.
-	pgOutboxRowSQL = `(CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS numeric), CAST($%d AS timestamptz), CAST($%d AS bigint), CAST($%d AS varchar), CAST($%d AS varchar))`
+	pgOutboxRowSQL = `(CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS numeric), CAST($%d AS varchar), CAST($%d AS timestamptz), CAST($%d AS bigint), CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS varchar))`
 )
 
 // Bounds of one statement that writes into an outbox. A caller's connection may have a small max_allowed_packet.
@@ -84,13 +84,16 @@ type wish struct {
 	op        string
 	bizType   string
 	bizID     uint64
+	bizKey    string
 	when      When // not set: none
 	dedup     string
 	attribute string
+	headers   []byte
 }
 
-func wishFor(t NewTask) wish {
-	return wish{outboxrow.Add, t.bizType, t.bizID, t.when, t.dedup, t.attribute}
+// wishFor is the add of a task, of which r was made.
+func wishFor(t NewTask, r row) wish {
+	return wish{outboxrow.Add, t.bizType, t.bizID, t.bizKey, t.when, t.dedup, t.attribute, r.headers}
 }
 
 // args are the parameters of outboxRowSQL.
@@ -100,17 +103,28 @@ func (w wish) args() []any {
 	if w.dedup != "" {
 		dedup = []byte(w.dedup)
 	}
-	return []any{w.op, w.bizType, w.bizID, at, in, dedup, []byte(w.attribute)}
+	return []any{w.op, w.bizType, w.number(), []byte(w.bizKey), at, in, dedup, nullable(w.headers), []byte(w.attribute)}
 }
 
 // pgArgs are the parameters of pgOutboxRowSQL. The drivers of PostgreSQL take no number above 2^63.
 func (w wish) pgArgs() []any {
 	at, in := w.times(timeForm + "Z07:00")
-	var dedup any
+	var dedup, headers any
 	if w.dedup != "" {
 		dedup = w.dedup
 	}
-	return []any{w.op, w.bizType, strconv.FormatUint(w.bizID, 10), at, in, dedup, w.attribute}
+	if w.headers != nil {
+		headers = string(w.headers)
+	}
+	return []any{w.op, w.bizType, strconv.FormatUint(w.number(), 10), w.bizKey, at, in, dedup, headers, w.attribute}
+}
+
+// number is the biz_id that stands in the row: 0 beside a key, from which the relay knows it.
+func (w wish) number() uint64 {
+	if w.bizKey != "" {
+		return 0
+	}
+	return w.bizID
 }
 
 // times are the time as text and the milliseconds of the delay; nil: it has none.
@@ -127,7 +141,7 @@ func (w wish) times(form string) (at, in any) {
 
 // pgProblem returns what PostgreSQL would refuse, which ends the transaction there; nil: nothing.
 func (w wish) pgProblem() error {
-	for what, text := range map[string]string{"attribute": w.attribute, "dedup_key": w.dedup} {
+	for what, text := range map[string]string{"attribute": w.attribute, "dedup_key": w.dedup, "biz_key": w.bizKey} {
 		if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
 			return refuse(ErrInvalid, "%s: an outbox in PostgreSQL takes UTF-8 without the character 0", what)
 		}
@@ -135,7 +149,9 @@ func (w wish) pgProblem() error {
 	return nil
 }
 
-func (w wish) size() int { return len(w.attribute) + len(w.dedup) + 200 }
+func (w wish) size() int {
+	return len(w.attribute) + len(w.headers) + len(w.dedup) + len(w.bizKey) + 200
+}
 
 // execIn runs statements in a transaction of database/sql.
 func execIn(tx *sql.Tx) Exec {
@@ -177,7 +193,7 @@ func (o Outbox) insert(wishes []wish) (query string, args []any) {
 			rows[i], args = outboxRowSQL, append(args, w.args()...)
 			continue
 		}
-		places := make([]any, 0, 7)
+		places := make([]any, 0, 9)
 		for _, arg := range w.pgArgs() {
 			args = append(args, arg)
 			places = append(places, len(args))
@@ -222,6 +238,9 @@ func sqlState(err error) string {
 // relayRef writes a cancel or reschedule into the outbox. An outbox knows a task by its biz type and biz_id: it has no
 // job_id before it is stored.
 func (c *Client) relayRef(ctx context.Context, exec Exec, ref Ref, w wish) (Change, error) {
+	if ref.err != nil {
+		return Change{}, ref.err
+	}
 	if ref.id != 0 {
 		return Change{}, refuse(ErrOtherServer, "%s task %s: its table is on another server, and outbox %s takes a biz type and biz_id: use BizType.Of",
 			w.op, ref.id, c.outbox.Table)
@@ -229,7 +248,7 @@ func (c *Client) relayRef(ctx context.Context, exec Exec, ref Ref, w wish) (Chan
 	if _, err := c.types.number(ctx, ref.bizType); err != nil {
 		return Change{}, err
 	}
-	w.bizType, w.bizID = ref.bizType, ref.bizID
+	w.bizType, w.bizID, w.bizKey = ref.bizType, ref.bizID, ref.bizKey
 	err := c.put(ctx, exec, w)
 	return Change{Relayed: err == nil}, err
 }

@@ -51,10 +51,11 @@ func (o OutboxTx) Add(ctx context.Context, t NewTask) (added Added, err error) {
 
 // addTask is Add without Config.Use.
 func (o OutboxTx) addTask(ctx context.Context, t NewTask) (Added, error) {
-	if _, err := o.client.row(ctx, t); err != nil {
+	r, err := o.client.row(ctx, t)
+	if err != nil {
 		return Added{}, err
 	}
-	return relayed(o.client.put(ctx, o.exec, wishFor(t)))
+	return relayed(o.client.put(ctx, o.exec, wishFor(t, r)))
 }
 
 // AddMany is AddManyTx.
@@ -76,10 +77,11 @@ func (o OutboxTx) addTasks(ctx context.Context, tasks []NewTask) (added []Added,
 	added = make([]Added, len(tasks))
 	wishes := make([]wish, len(tasks))
 	for i, t := range tasks {
-		if _, err := o.client.row(ctx, t); err != nil {
+		r, err := o.client.row(ctx, t)
+		if err != nil {
 			return added, failAll(added, err)
 		}
-		wishes[i], added[i] = wishFor(t), Added{Relayed: true}
+		wishes[i], added[i] = wishFor(t, r), Added{Relayed: true}
 	}
 	if err := o.client.put(ctx, o.exec, wishes...); err != nil {
 		return added, failAll(added, err)
@@ -108,7 +110,7 @@ func (o OutboxTx) change(ctx context.Context, ref Ref, w wish) (Change, error) {
 	if err := o.usable(ctx); err != nil {
 		return Change{}, err
 	}
-	if ref.id == 0 && ref.bizID == 0 {
+	if ref.id == 0 && ref.bizID == 0 && ref.err == nil {
 		return Change{}, refuse(ErrInvalid, "%s: no job_id and no biz_id", w.op)
 	}
 	return o.client.relayRef(ctx, o.exec, ref, w)

@@ -12,8 +12,9 @@ import (
 // ring has a dedup_key, the rings follow in a second packet, once it is known which
 // rows are new. Times are computed here, by the server's clock as read when the call
 // began, since a ring must hold exactly the action_time of its row.
+var addManySQL = addColumns(`INSERT /* tocsin add many */` + addInto + `VALUES `)
+
 const (
-	addManySQL    = `INSERT /* tocsin add many */` + addInto + `VALUES `
 	addManyEndSQL = `
 ON DUPLICATE KEY UPDATE job_id = job_id;
 `
@@ -97,6 +98,18 @@ func (p *packet) collided() bool {
 	return false
 }
 
+// stranger returns an error if the task of another business key has the dedup_key of a row.
+func (p *packet) stranger() error {
+	for i, found := range p.partly {
+		for _, r := range p.tables[i] {
+			if s := found.holder(r); s != nil && !found.has(r) && s.bizKey != r.bizKey {
+				return r.stranger(s.id, s.bizKey)
+			}
+		}
+	}
+	return nil
+}
+
 // commit rings for the rows that are near and ends the transaction.
 func (p *packet) commit(l Layout, near []*row) {
 	groups(near, func(r *row) int { return l.DatabaseOf(r.table) }, func(group []*row) { p.ring(l, group) })
@@ -105,7 +118,8 @@ func (p *packet) commit(l Layout, near []*row) {
 
 // insert writes the insert of one table's rows.
 func (p *packet) insert(l Layout, rows []*row, end string) {
-	p.text = append(p.text, l.render(addManySQL, rows[0].table)...)
+	wide := slices.ContainsFunc(rows, (*row).wide)
+	p.text = append(p.text, l.render(addManySQL.of(wide), rows[0].table)...)
 	for i, r := range rows {
 		if i > 0 {
 			p.text = append(p.text, ",\n"...)
@@ -117,11 +131,15 @@ func (p *packet) insert(l Layout, rows []*row, end string) {
 		p.text = append(p.text, ',')
 		p.text = strconv.AppendUint(p.text, r.bizType, 10)
 		p.text = append(p.text, ",0,?,?,"...)
+		p.args = append(p.args, nullable(r.dedup), r.attribute)
+		if wide {
+			p.text = append(p.text, "?,?,"...)
+			p.args = append(p.args, nullable(r.headers), []byte(r.bizKey))
+		}
 		p.time(r.when.due(p.now))
 		p.text = append(p.text, ',')
 		p.time(r.when.action(p.now))
 		p.text = append(p.text, ')')
-		p.args = append(p.args, nullable(r.dedup), r.attribute)
 	}
 	p.text = append(p.text, end...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -17,7 +18,7 @@ func (c *Client) Get(ctx context.Context, id JobID) (info Info, err error) {
 	if err != nil {
 		return Info{}, err
 	}
-	found, err := c.infos(ctx, getSQL, table, uint64(id))
+	found, err := c.infos(ctx, getSQL, table, []any{uint64(id)})
 	if err != nil {
 		return Info{}, err
 	}
@@ -27,21 +28,28 @@ func (c *Client) Get(ctx context.Context, id JobID) (info Info, err error) {
 	return found[0], nil
 }
 
-// List reads all tasks of a biz_id, of every biz type and status, oldest first.
+// List reads all tasks of a biz_id, of every biz type and status, oldest first. Tasks of
+// a business key are listed by ListKey alone.
 func (c *Client) List(ctx context.Context, bizID uint64) (infos []Info, err error) {
 	defer c.observe("list", c.begin(), &err)
 	if err := noContext(ctx); err != nil {
 		return nil, err
 	}
-	return c.infos(ctx, listSQL, c.layout.TableOf(bizID), bizID)
+	return c.list(ctx, bizID, "")
 }
 
-func (c *Client) infos(ctx context.Context, statement string, table int, arg uint64) ([]Info, error) {
+func (c *Client) list(ctx context.Context, bizID uint64, key string) ([]Info, error) {
+	infos, err := c.infos(ctx, listSQL, c.layout.TableOf(bizID), []any{bizID}, []byte(key))
+	return slices.DeleteFunc(infos, func(i Info) bool { return i.BizKey != key }), err // tables of schema version 1 can't compare
+}
+
+// infos reads tasks. later are parameters that tables of schema version 1 have no columns for.
+func (c *Client) infos(ctx context.Context, statement columns, table int, args []any, later ...any) ([]Info, error) {
 	s, err := c.serverOf(ctx, table)
 	if err != nil {
 		return nil, err
 	}
-	infos, numbers, err := c.scanInfos(ctx, s, table, statement, arg)
+	infos, numbers, err := c.scanInfos(ctx, s, table, statement, args, later)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", c.where(table), err)
 	}
@@ -52,7 +60,7 @@ func (c *Client) infos(ctx context.Context, statement string, table int, arg uin
 }
 
 // scanInfos reads rows of infoSQL and the numbers of their biz types.
-func (c *Client) scanInfos(ctx context.Context, s *server, table int, statement string, arg uint64) (infos []Info, numbers []uint64, err error) {
+func (c *Client) scanInfos(ctx context.Context, s *server, table int, statement columns, args, later []any) (infos []Info, numbers []uint64, err error) {
 	conn, err := s.DB.Conn(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -65,7 +73,11 @@ func (c *Client) scanInfos(ctx context.Context, s *server, table int, statement 
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := conn.QueryContext(ctx, c.layout.render(statement, table), arg)
+	wide := c.knownWide(table)
+	if wide {
+		args = append(args, later...)
+	}
+	found, err := conn.QueryContext(ctx, c.layout.render(statement.of(wide), table), args...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,14 +94,14 @@ func (c *Client) scanInfos(ctx context.Context, s *server, table int, statement 
 
 // scanInfo reads a row of infoSQL and the number of its biz type.
 func scanInfo(scan func(...any) error) (i Info, number uint64, err error) {
-	var dedup []byte
+	var dedup, headers []byte
 	var action, due, created, modified string
 	err = scan(&i.JobID, &i.BizID, &number, &i.Status, &action, &due, &i.Attempts, &i.Crashes,
-		&i.Version, &i.ClaimedBy, &dedup, &i.LastError, &i.Attribute, &created, &modified)
+		&i.Version, &i.ClaimedBy, &dedup, &i.LastError, &i.Attribute, &headers, &i.BizKey, &created, &modified)
 	if err != nil {
 		return i, 0, err
 	}
-	i.DedupKey = string(dedup)
+	i.DedupKey, i.Headers = string(dedup), Headers(headers)
 	return i, number, errors.Join(
 		setTime(&i.ActionTime, action), setTime(&i.DueTime, due),
 		setTime(&i.Created, created), setTime(&i.Modified, modified))

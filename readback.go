@@ -16,7 +16,9 @@ const (
     biz_type,
     status,
     dedup_key,
-    attribute
+    attribute,
+    {headers},
+    {biz_key}
 FROM {task} FORCE INDEX (PRIMARY)
 WHERE job_id IN (`
 
@@ -28,7 +30,9 @@ SELECT
     biz_type,
     status,
     dedup_key,
-    attribute
+    attribute,
+    {headers},
+    {biz_key}
 FROM {task} FORCE INDEX (uk_biz)
 WHERE `
 
@@ -63,6 +67,7 @@ func (s standing) holder(r *row) *stored {
 // what has been committed.
 func (c *Client) readBack(ctx context.Context, conn *sql.Conn, rows []*row) (standing, error) {
 	query, args := readBackQuery(rows)
+	query = readColumns(query).of(c.knownWide(rows[0].table))
 	found, err := conn.QueryContext(ctx, c.layout.render(query, rows[0].table), args...)
 	if err != nil {
 		return nil, err
@@ -71,7 +76,7 @@ func (c *Client) readBack(ctx context.Context, conn *sql.Conn, rows []*row) (sta
 	var all standing
 	for found.Next() {
 		var s stored
-		if err := found.Scan(&s.id, &s.bizID, &s.bizType, &s.status, &s.dedup, &s.attribute); err != nil {
+		if err := found.Scan(&s.id, &s.bizID, &s.bizType, &s.status, &s.dedup, &s.attribute, &s.headers, &s.bizKey); err != nil {
 			return nil, err
 		}
 		all = append(all, s)

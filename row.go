@@ -12,10 +12,12 @@ type row struct {
 	id        JobID
 	table     int
 	bizID     uint64
+	bizKey    string // "": bizID is the key
 	bizType   uint64
 	when      When
 	dedup     []byte  // nil: none
 	attribute []byte  // never nil
+	headers   []byte  // nil: none
 	out       *Added  // of AddMany: where its fate goes
 	origin    *origin // of Move: the row of the outbox; nil of others
 }
@@ -35,6 +37,7 @@ func (c *Client) row(ctx context.Context, t NewTask) (row, error) {
 		id:        c.ids.next(now, table),
 		table:     table,
 		bizID:     t.bizID,
+		bizKey:    t.bizKey,
 		bizType:   number,
 		when:      t.when,
 		attribute: []byte(t.attribute),
@@ -42,7 +45,12 @@ func (c *Client) row(ctx context.Context, t NewTask) (row, error) {
 	if t.dedup != "" {
 		r.dedup = []byte(t.dedup)
 	}
-	return r, nil
+	if t.headers == nil {
+		return r, nil
+	}
+	headers, err := headersOf(t.Headers())
+	r.headers = []byte(headers)
+	return r, err
 }
 
 // valid says what is wrong with the task, but for its biz type's name.
@@ -67,8 +75,15 @@ func (t NewTask) valid(now time.Time) error {
 
 // addArgs are the parameters of an add; those of its times and others follow.
 func (r *row) addArgs(others ...any) []any {
-	return append([]any{uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.attribute}, others...)
+	args := append(make([]any, 0, 16), uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.attribute)
+	if r.wide() {
+		args = append(args, nullable(r.headers), []byte(r.bizKey))
+	}
+	return append(args, others...)
 }
+
+// wide reports whether the row needs the columns that came with schema version 2.
+func (r *row) wide() bool { return r.headers != nil || r.bizKey != "" }
 
 // nullable keeps a nil slice from being taken for an empty text.
 func nullable(b []byte) any {
@@ -86,17 +101,19 @@ type stored struct {
 	status    Status
 	dedup     []byte
 	attribute []byte
+	headers   []byte
+	bizKey    string
 }
 
 // made reports whether s is r as this client wrote it. A cancel has taken the
 // dedup_key away.
 func (r *row) made(s *stored) bool {
 	return s.id == r.id && s.bizID == r.bizID && s.bizType == r.bizType &&
-		bytes.Equal(s.attribute, r.attribute) &&
+		bytes.Equal(s.attribute, r.attribute) && bytes.Equal(s.headers, r.headers) && s.bizKey == r.bizKey &&
 		(s.status == Cancelled || bytes.Equal(s.dedup, r.dedup))
 }
 
-// sameKey reports whether s holds r's dedup_key.
+// sameKey reports whether s holds r's dedup_key. It may be another business key's.
 func (r *row) sameKey(s *stored) bool {
 	return r.dedup != nil && s.dedup != nil && s.bizID == r.bizID && s.bizType == r.bizType &&
 		bytes.Equal(s.dedup, r.dedup)

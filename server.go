@@ -23,6 +23,7 @@ type server struct {
 	marks   *layoutrow.Marks      // the client's
 	anchors anchors               // of Move
 	facts   atomic.Pointer[facts] // nil until the databases were read and agreed
+	wide    []atomic.Bool         // by database number: its task tables have the columns of schema version 2
 }
 
 // facts is what a server's databases say.
@@ -35,6 +36,7 @@ type facts struct {
 	asked   time.Time     // this machine's, before the question
 	term    int64         // then: after a move to another address the clock is another
 	refused map[int]error // database number -> why it must not be used
+	rows    map[int]layoutrow.Row
 
 	problems map[int]layoutrow.Problem // the problems behind refused
 }
@@ -152,7 +154,7 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	}
 	want.Identity = s.agreed.Agreed()
 	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
-	f := &facts{read: time.Now(), asked: asked, term: term, refused: map[int]error{}}
+	f := &facts{read: time.Now(), asked: asked, term: term, refused: map[int]error{}, rows: rows}
 	f.problems = want.Judge(s.Databases, rows, failed, where)
 	s.marks.Compare(known, rows, f.problems, where)
 	for db, problem := range f.problems {
@@ -160,6 +162,7 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	}
 	for _, db := range s.Databases {
 		if row, ok := found[db]; ok && f.refused[db] == nil {
+			s.wide[db].Store(row.Version >= wideSchema)
 			f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.packet, row.now
 		}
 	}

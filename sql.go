@@ -14,6 +14,36 @@ import "strings"
 // for the database's now; microseconds to add to it.
 const dueSQL = `COALESCE(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)) + INTERVAL ? MICROSECOND`
 
+// The columns that came with schema version 2 stand in statements as {headers} and {biz_key}. Tables of version 1 lack them,
+// and adds that need none leave them out.
+type columns struct{ narrow, wide string }
+
+// addColumns fits an insert. {columns} are names, {values} their parameters, of row.addArgs.
+func addColumns(statement string) columns {
+	return columns{
+		strings.NewReplacer("{columns}", "", "{values}", "", "{cast_values}", "").Replace(statement),
+		strings.NewReplacer("{columns}", "\n    headers,\n    biz_key,", "{values}", "?, ?, ",
+			"{cast_values}", "\n    CONVERT(CAST(? AS BINARY) USING utf8mb4),\n    CAST(? AS BINARY),").Replace(statement),
+	}
+}
+
+// readColumns fits a statement that reads, or that compares the business key. {of_key} is a condition with the parameter key.
+func readColumns(statement string) columns {
+	return columns{
+		strings.NewReplacer("{headers}", "NULL", "{biz_key}", "''", "{of_key}", "", "{of_t_key}", "").Replace(statement),
+		strings.NewReplacer("{headers}", "headers", "{biz_key}", "biz_key", "{of_key}", "\n    AND biz_key = CAST(? AS BINARY)",
+			"{of_t_key}", "\n    AND t.biz_key = CAST(? AS BINARY)").Replace(statement),
+	}
+}
+
+// of returns the statement for tables of schema version 2, or 1.
+func (c columns) of(wide bool) string {
+	if wide {
+		return c.wide
+	}
+	return c.narrow
+}
+
 // addInto names the columns that every add fills, in the order of row.addArgs.
 const addInto = ` INTO {task} (
     job_id,
@@ -23,7 +53,7 @@ const addInto = ` INTO {task} (
     biz_type,
     status,
     dedup_key,
-    attribute,
+    attribute,{columns}
     due_time,
     action_time
 )
@@ -32,7 +62,7 @@ const addInto = ` INTO {task} (
 // addSQL stores one task in a caller's transaction. Parameters: row.addArgs;
 // dueSQL's, twice; oursSQL's. It takes the layout row by primary key; zero rows
 // mean that the database is retired or of another cluster.
-const addSQL = `INSERT /* tocsin add */` + addInto + `SELECT
+var addSQL = addColumns(`INSERT /* tocsin add */` + addInto + `SELECT
     ?,
     UTC_TIMESTAMP(3),
     UTC_TIMESTAMP(3),
@@ -40,11 +70,11 @@ const addSQL = `INSERT /* tocsin add */` + addInto + `SELECT
     ?,
     0,
     CAST(? AS BINARY),
-    CONVERT(CAST(? AS BINARY) USING utf8mb4),
+    CONVERT(CAST(? AS BINARY) USING utf8mb4),{cast_values}
     ` + dueSQL + `,
     GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3))
 FROM {database}.layout
-WHERE ` + oursSQL
+WHERE ` + oursSQL)
 
 // oursSQL is true of the layout row if the database is the one that the config
 // means. Client.ours fills the slots. Parameters: cluster id; identity, where it is
@@ -59,27 +89,27 @@ const oursSQL = `id = 1
 // The statements of Add over a connection of its own, whose session is known and
 // whose server was looked at (server.admit): plain values, which cost the server
 // half of addSQL.
-const (
-	addOwnSQL = `INSERT /* tocsin add */` + addInto + `VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ?, ?, 0, ?, ?, `
+const addOwnSQL = `INSERT /* tocsin add */` + addInto + `VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ?, ?, 0, ?, ?, {values}`
 
+var (
 	// addAtSQL acts at a given time. Parameters: row.addArgs; the time as text, twice.
-	addAtSQL = addOwnSQL + `?, GREATEST(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)))`
+	addAtSQL = addColumns(addOwnSQL + `?, GREATEST(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)))`)
 
 	// addNearSQL is addAtSQL with ringSQL, a transaction of one packet. Parameters: of both.
-	addNearSQL = "BEGIN;\n" + addAtSQL + ";\n" + ringSQL + ";\nCOMMIT"
+	addNearSQL = columns{"BEGIN;\n" + addAtSQL.narrow + ";\n" + ringSQL + ";\nCOMMIT", "BEGIN;\n" + addAtSQL.wide + ";\n" + ringSQL + ";\nCOMMIT"}
 
 	// addInSQL acts after a while. Parameters: row.addArgs; microseconds, twice.
-	addInSQL = addOwnSQL + `UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
+	addInSQL = addColumns(addOwnSQL + `UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`)
 
 	// addSoonSQL is addInSQL with a ring, a transaction of one packet. The clock
 	// is read once, as a ring must hold the very action_time of its row.
 	// Parameters: addInSQL's; table number, job_id, biz type, microseconds.
-	addSoonSQL = `SET @tocsin_now = UTC_TIMESTAMP(3);
+	addSoonSQL = addColumns(`SET @tocsin_now = UTC_TIMESTAMP(3);
 BEGIN;
 ` + addOwnSQL + `@tocsin_now + INTERVAL ? MICROSECOND, @tocsin_now + INTERVAL ? MICROSECOND);
 INSERT /* tocsin ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
 VALUES (?, ?, ?, @tocsin_now + INTERVAL ? MICROSECOND);
-COMMIT`
+COMMIT`)
 )
 
 // ringSQL rings the doorbell for one task if it is pending and near by the
@@ -99,8 +129,8 @@ WHERE t.job_id = ?
     AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL (l.doorbell_horizon_ms * 1000) MICROSECOND`
 
 // ringBizSQL is ringSQL for all tasks of one biz_id and biz type. Parameters:
-// table number, biz_id, biz type. Index uk_biz.
-const ringBizSQL = `INSERT /* tocsin ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
+// table number, biz_id, biz type, key. Index uk_biz.
+var ringBizSQL = readColumns(`INSERT /* tocsin ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
 SELECT
     ?,
     t.job_id,
@@ -109,21 +139,22 @@ SELECT
 FROM {task} AS t FORCE INDEX (uk_biz)
 JOIN {database}.layout AS l
 WHERE t.biz_id = ?
-    AND t.biz_type = ?
+    AND t.biz_type = ?{of_t_key}
     AND t.status = 0
     AND l.id = 1
-    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL (l.doorbell_horizon_ms * 1000) MICROSECOND`
+    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL (l.doorbell_horizon_ms * 1000) MICROSECOND`)
 
 // byKeySQL reads back the task that holds a dedup_key. Parameters: biz_id, biz
 // type, key. Index uk_biz. Locks, to see what committed after the snapshot.
-const byKeySQL = `SELECT /* tocsin read back */
+var byKeySQL = readColumns(`SELECT /* tocsin read back */
     job_id,
-    status
+    status,
+    {biz_key}
 FROM {task} FORCE INDEX (uk_biz)
 WHERE biz_id = ?
     AND biz_type = ?
     AND dedup_key = CAST(? AS BINARY)
-LOCK IN SHARE MODE`
+LOCK IN SHARE MODE`)
 
 // statusSQL locks the tasks that a change is about and counts them: all,
 // pending, claimed; so what is said of them still holds when the change is made.
@@ -147,7 +178,7 @@ WHERE job_id = ?`
 
 	ofBizSQL = `
 WHERE biz_id = ?
-    AND biz_type = ?`
+    AND biz_type = ?{of_key}`
 
 	pendingSQL = `
     AND status = 0`
@@ -199,9 +230,8 @@ WHERE job_id = ?
 LOCK IN SHARE MODE`
 )
 
-// infoSQL reads whole tasks; a condition (getSQL, listSQL) follows.
-const (
-	infoSQL = `SELECT /* tocsin get */
+// infoSQL reads whole tasks; a condition follows.
+const infoSQL = `SELECT /* tocsin get */
     job_id,
     biz_id,
     biz_type,
@@ -215,15 +245,19 @@ const (
     dedup_key,
     last_error,
     attribute,
+    {headers},
+    {biz_key},
     CAST(gmt_create AS CHAR),
     CAST(gmt_modified AS CHAR)
 FROM {task}`
 
-	getSQL = infoSQL + ofIDSQL
+// The statements that read whole tasks. Parameters: job_id; or biz_id, key.
+var (
+	getSQL = readColumns(infoSQL + ofIDSQL)
 
-	listSQL = infoSQL + ` FORCE INDEX (uk_biz)
-WHERE biz_id = ?
-ORDER BY job_id`
+	listSQL = readColumns(infoSQL + ` FORCE INDEX (uk_biz)
+WHERE biz_id = ?{of_key}
+ORDER BY job_id`)
 )
 
 // layoutSQL reads the layout row of one database, its mark, and facts of its server.

@@ -51,6 +51,7 @@ func (s Status) Final() bool { return s == Done || s == Cancelled || s == Dead }
 const (
 	MaxAttribute = 8192 // characters (not bytes) of a payload
 	MaxDedupKey  = 64   // bytes
+	MaxHeaders   = 1024 // characters of all headers, as JSON
 	MaxError     = 255  // characters of last_error; longer text is cut
 	MaxAhead     = 10   // years that an action time may lie ahead
 )
@@ -59,7 +60,8 @@ const (
 type Info struct {
 	JobID      JobID     `json:"job_id"`
 	BizID      uint64    `json:"biz_id,string"`
-	BizType    string    `json:"biz_type"` // its name; "#7" where number 7 has no name here
+	BizKey     string    `json:"biz_key,omitempty"` // the business key that biz_id is made of; "": the biz_id is the key
+	BizType    string    `json:"biz_type"`          // its name; "#7" where number 7 has no name here
 	Status     Status    `json:"status"`
 	ActionTime time.Time `json:"action_time"` // pending: when to act next; claimed: the claim's deadline; final: when settled
 	DueTime    time.Time `json:"due_time"`    // the action time that the user last asked for
@@ -70,6 +72,7 @@ type Info struct {
 	DedupKey   string    `json:"dedup_key,omitempty"`
 	LastError  string    `json:"last_error,omitempty"`
 	Attribute  string    `json:"attribute"`
+	Headers    Headers   `json:"headers,omitempty"`
 	Created    time.Time `json:"gmt_create"`
 	Modified   time.Time `json:"gmt_modified"`
 	Table      string    `json:"table,omitempty"` // full name of its table, "toc_3.task_0517"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -246,6 +247,60 @@ func TestAProgramWorksWithTablesOfVersion1(t *testing.T) {
 		if change, err := client.Cancel(t.Context(), orderClose.Of(bizID)); err != nil || change.Changed == 0 {
 			t.Errorf("%+v, %v", change, err)
 		}
+	}
+}
+
+func TestHeadersAndKeysWaitForTheEndOfTheUpgrade(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	for db := range 2 {
+		execute(t, cfg, fmt.Sprintf("INSERT INTO $%d.biz_type (number, name, group_name, policy, revision, gmt_modified) VALUES (1, 'order.close', 'orders', '{}', 1, UTC_TIMESTAMP(3))", db))
+	}
+	client, err := tocsin.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	number := tocsin.KeyID("ord_1")
+	refused := func(when string) {
+		t.Helper()
+		_, headers := client.Add(t.Context(), orderClose.New(number, "x", tocsin.In(time.Hour)).Header("a", "b"))
+		_, many := client.AddMany(t.Context(), []tocsin.NewTask{orderClose.NewKey("ord_1", "x", tocsin.In(time.Hour))})
+		_, cancel := client.Cancel(t.Context(), orderClose.OfKey("ord_1"))
+		for _, err := range []error{headers, many, cancel} {
+			if !errors.Is(err, tocsin.ErrSchema) || !strings.Contains(err.Error(), "run `tocsin ddl apply`, then `tocsin ddl finish`") {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+		if infos, err := client.ListKey(t.Context(), "ord_1"); err != nil || len(infos) != 0 {
+			t.Errorf("%s: %v, %v", when, infos, err)
+		}
+		if _, err := client.Add(t.Context(), orderClose.New(number, "plain", tocsin.In(time.Hour)).Dedup("d")); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	refused("version 1")
+	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	refused("migrated")
+	if _, err := Finish(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	var added tocsin.Added
+	for errors.Is(err, tocsin.ErrSchema) || added.JobID == 0 { // a client looks again after a second
+		if added, err = client.Add(t.Context(), orderClose.NewKey("ord_1", "x", tocsin.In(time.Hour)).Header("a", "b")); err != nil && !errors.Is(err, tocsin.ErrSchema) {
+			t.Fatal(err)
+		}
+	}
+	if infos, err := client.ListKey(t.Context(), "ord_1"); err != nil || len(infos) != 1 || infos[0].Header("a") != "b" {
+		t.Errorf("%v, %v", infos, err)
+	}
+	if change, err := client.Cancel(t.Context(), orderClose.Of(number)); err != nil || change != (tocsin.Change{Changed: 1}) {
+		t.Errorf("%+v, %v", change, err)
+	}
+	if change, err := client.Cancel(t.Context(), orderClose.OfKey("ord_1")); err != nil || change.Changed != 1 {
+		t.Errorf("%+v, %v", change, err)
 	}
 }
 

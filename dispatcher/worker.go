@@ -195,7 +195,7 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 	k.tell(results, took, timedOut || took >= a.rule.timeout)
 	k.observe(results, took, timedOut)
 	for _, t := range a.tasks {
-		t.row.Attribute = "" // the target has its own copy, and outcomes may wait for long
+		t.row.Attribute, t.row.Headers = "", "" // the target has its own copy, and outcomes may wait for long
 	}
 	a.server().report(results)
 	return results

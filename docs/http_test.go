@@ -29,7 +29,7 @@ func deliver(t *testing.T, url, attribute string) error {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	task := tocsin.Info{JobID: 1<<40 + tocsin.JobID(len(attribute)), BizID: 4711, BizType: "coupon.remind", ActionTime: time.Now(), DueTime: time.Now(), Attribute: attribute}
+	task := tocsin.Info{JobID: 1<<40 + tocsin.JobID(len(attribute)), BizID: tocsin.KeyID("cus_9fQ2"), BizKey: "cus_9fQ2", BizType: "coupon.remind", ActionTime: time.Now(), DueTime: time.Now(), Attribute: attribute, Headers: `{"tenant":"shop-7"}`}
 	return s.Deliver(t.Context(), []tocsin.Info{task})[0]
 }
 

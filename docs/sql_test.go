@@ -27,7 +27,7 @@ type reader struct {
 
 // checks look at the tables after the blocks of a section, one function a block.
 var checks = map[string][]func(r reader, t *testing.T, out []string){
-	"Through an outbox":                      {reader.outboxAdded, reader.outboxRescheduled, reader.outboxCancelled},
+	"Through an outbox":                      {reader.outboxAdded, reader.outboxRescheduled, reader.outboxCancelled, reader.outboxKey},
 	"1. Which layout is it?":                 {reader.layoutShown},
 	"2. Where does the row live?":            {reader.placeShown},
 	"3. What number does the biz type have?": {reader.typeShown},
@@ -39,6 +39,7 @@ var checks = map[string][]func(r reader, t *testing.T, out []string){
 	"9. Reschedule":                          {reader.rescheduled},
 	"10. Cancel":                             {reader.cancelledByID, reader.cancelledByOrder},
 	"11. Find what is dead":                  {reader.deadShown},
+	"13. Headers and business keys":          {reader.keyShown, reader.keyAdded, reader.keyCancelled},
 }
 
 func TestEveryStatementInOneSession(t *testing.T) {
@@ -46,7 +47,7 @@ func TestEveryStatementInOneSession(t *testing.T) {
 	for _, zone := range []string{"+00:00", "+08:00", "-11:30"} {
 		t.Run("time zone "+zone, func(t *testing.T) {
 			t.Parallel()
-			r := reader{place: newPlace(t, order), s: connect(t, zone)}
+			r := reader{place: newPlace(t, order, tocsin.KeyID(orderKey)), s: connect(t, zone)}
 			seen := map[string]int{}
 			for _, b := range ofKind(t, blocks(t, "sql.md"), "sql") {
 				check := checks[b.section]

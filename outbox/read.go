@@ -80,11 +80,12 @@ func scan(found *sql.Rows, read, answered time.Time) (outboxrow.Row, error) {
 	var due, created sql.NullString
 	var delay sql.Null[uint64]
 	var age int64
-	err := found.Scan(&r.ID, &r.Op, &r.BizType, &r.BizID, &due, &delay, &r.Dedup, &r.Reserved, &r.Attribute,
+	err := found.Scan(&r.ID, &r.Op, &r.BizType, &r.BizID, &due, &delay, &r.Dedup, &r.Headers, &r.BizKey, &r.Attribute,
 		&created, &age, &r.Attempts, &r.LastError)
 	if err != nil {
 		return r, err
 	}
+	r.Place()
 	r.Age = time.Duration(age) * time.Microsecond
 	if delay.Valid {
 		d := time.Duration(min(delay.V, maxDelay)) * time.Millisecond

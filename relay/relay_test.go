@@ -138,7 +138,7 @@ func TestWhatWasSetAsideStaysThereForTheNextRelay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	stop := s.relay(s.config())
-	s.exec("INSERT INTO {outbox} (biz_type, biz_id, delay_ms, headers) VALUES ('order.close', 1, 1000, '{}')")
+	s.exec("INSERT INTO {outbox} (biz_type, biz_id, delay_ms, headers) VALUES ('order.close', 1, 1000, '{')")
 	s.await("the row to be set aside", func() bool { return s.number("SELECT COUNT(*) FROM {outbox} WHERE last_error <> ''") == 1 })
 	stop()
 	s.relay(s.config())

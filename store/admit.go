@@ -41,6 +41,9 @@ func (u *Unusable) Unwrap() (causes []error) {
 	return causes
 }
 
+// wideSchema is the schema version with which task tables got the laterColumns.
+const wideSchema = 2
+
 // refusals are the databases of one server that must not be used, by number.
 type refusals map[int]*Unusable
 
@@ -160,6 +163,11 @@ func (s *Store) judge(sv *server, known layoutrow.Known, rows map[int]layoutrow.
 	problems := want.Judge(sv.Databases, rows, failed, where)
 	s.marks.Compare(known, rows, problems, where)
 	sv.noteMarked(rows)
+	for database, row := range rows {
+		if _, wrong := problems[database]; !wrong {
+			s.wide[database].Store(row.Version >= wideSchema)
+		}
+	}
 	r := make(refusals)
 	for database, problem := range problems {
 		r[database] = &Unusable{database, problem}

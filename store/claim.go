@@ -186,6 +186,8 @@ func (c *claiming) claimableText(b []byte, group []duequeue.Entry) []byte {
 		switch slot {
 		case "table":
 			return append(b, c.store.names[group[0].JobID.Table()]...)
+		case "later":
+			return c.store.appendLater(b, group[0].JobID.Table())
 		case "pairs":
 			return appendPairs(b, group)
 		}

@@ -3,24 +3,25 @@ package store
 import (
 	"database/sql"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
 )
 
 // rawRow holds what a Row is made from and is not scanned into it. It may be
 // used again for the next row.
-type rawRow struct{ dedup []byte }
+type rawRow struct{ dedup, headers, key []byte }
 
 // into gives where rowColumns are scanned to. finish has to follow.
 func (raw *rawRow) into(r *Row) []any {
 	return []any{
 		&r.JobID, &r.BizID, &r.Type, &r.Status, &r.ActionTime, &r.DueTime,
 		&r.Attempts, &r.Crashes, &r.Version, &r.ClaimedBy, &raw.dedup, &r.LastError, &r.Attribute,
-		&r.Created, &r.Modified,
+		&r.Created, &r.Modified, &raw.headers, &raw.key,
 	}
 }
 
 func (raw *rawRow) finish(r *Row) {
-	r.DedupKey = string(raw.dedup)
+	r.DedupKey, r.BizKey, r.Headers = string(raw.dedup), string(raw.key), tocsin.Headers(raw.headers)
 	r.Action = r.ActionTime.UnixMilli()
 }
 
@@ -44,4 +45,18 @@ func (s *Store) scan(r *Row, rows *sql.Rows) error {
 // entry is the row as the due index knows it.
 func (r *Row) entry() duequeue.Entry {
 	return duequeue.Entry{JobID: r.JobID, Type: r.Type, Due: r.Action}
+}
+
+// The columns that came with schema version 2. A NULL costs less than an empty text.
+const (
+	laterColumns   = `headers, NULLIF(biz_key, '')`
+	lackingColumns = `NULL, NULL`
+)
+
+// appendLater appends the {later} columns of a table, as far as the table has them.
+func (s *Store) appendLater(b []byte, table int) []byte {
+	if s.wide[s.layout.DatabaseOf(table)].Load() {
+		return append(b, laterColumns...)
+	}
+	return append(b, lackingColumns...)
 }

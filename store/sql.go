@@ -6,7 +6,7 @@ package store
 
 const unionAll = " UNION ALL "
 
-// rowColumns are what Row is read from, in the order of scanner.scan.
+// rowColumns are what Row is read from, in the order of rawRow.into. {later} are laterColumns or lackingColumns.
 const rowColumns = `
     job_id,
     biz_id,
@@ -22,7 +22,8 @@ const rowColumns = `
     last_error,
     attribute,
     gmt_create,
-    gmt_modified`
+    gmt_modified,
+    {later}`
 
 // peek reads entries of one table in order. It is answered from idx_due alone,
 // without a sort. {range} bounds action_time. Zero rows: nothing due there, or

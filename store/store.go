@@ -20,8 +20,9 @@ type Store struct {
 	cluster   string // "" takes any
 	ownership string // "" takes any
 	servers   []*server
-	home      []int    // database number -> server
-	names     []string // table number -> full name
+	home      []int         // database number -> server
+	names     []string      // table number -> full name
+	wide      []atomic.Bool // database number -> its task tables have the columns of schema version 2
 	metrics   *metrics
 
 	held atomic.Bool // see Hold
@@ -75,6 +76,7 @@ func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 		cluster: cfg.Cluster,
 		home:    make([]int, cfg.Layout.Databases),
 		names:   make([]string, cfg.Layout.Total()),
+		wide:    make([]atomic.Bool, cfg.Layout.Databases),
 		metrics: newMetrics(),
 	}
 	for _, option := range options {

@@ -174,12 +174,13 @@ func scan(found pgx.Rows) (r outboxrow.Row, err error) {
 	var id, age int64
 	var bizID string
 	var due, delay *int64
-	err = found.Scan(&id, &r.Op, &r.BizType, &bizID, &due, &delay, &r.Dedup, &r.Reserved, &r.Attribute, &r.Created, &age, &r.Attempts, &r.LastError)
+	err = found.Scan(&id, &r.Op, &r.BizType, &bizID, &due, &delay, &r.Dedup, &r.Headers, &r.BizKey, &r.Attribute, &r.Created, &age, &r.Attempts, &r.LastError)
 	if err != nil {
 		return r, err
 	}
 	r.ID, r.Created, r.Age = uint64(id), r.Created.UTC(), time.Duration(age)*time.Microsecond
-	r.BizID, _ = strconv.ParseUint(bizID, 10, 64) // 0 is refused
+	r.BizID, _ = strconv.ParseUint(bizID, 10, 64) // 0 is refused, without a key
+	r.Place()
 	if due != nil {
 		r.Due = time.UnixMicro(*due).UTC()
 	}

@@ -2,6 +2,7 @@ package tocsintest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -35,6 +36,19 @@ type Option func(*tocsin.Info)
 
 // BizID sets the task's biz_id; without it is 1.
 func BizID(id uint64) Option { return func(i *tocsin.Info) { i.BizID = id } }
+
+// BizKey makes the task one of a business key that is no number; see tocsin.BizType.NewKey.
+func BizKey(key string) Option {
+	return func(i *tocsin.Info) { i.BizID, i.BizKey = tocsin.KeyID(key), key }
+}
+
+// Headers gives the task headers. They are not checked as those of a task that is added.
+func Headers(all map[string]string) Option {
+	return func(i *tocsin.Info) {
+		text, _ := json.Marshal(all) // texts always can be written
+		i.Headers = tocsin.Headers(text)
+	}
+}
 
 // Attempts makes the delivery the one after n failed ones.
 func Attempts(n int) Option { return func(i *tocsin.Info) { i.Attempts = n } }

@@ -44,12 +44,14 @@ type Task struct {
 	Key        string // "<job_id>.<version>": the same for each delivery until the task is rescheduled or redriven
 	JobID      tocsin.JobID
 	BizID      uint64
+	BizKey     string // the business key that BizID is made of; "": BizID is the key
 	BizType    string
 	ActionTime time.Time // when this attempt fell due, UTC
 	DueTime    time.Time // when the task was to start at first, UTC
 	Attempt    int       // 1 for the first
 	Attribute  string    // as it was added
-	Node       string    // that sent the callback
+	Headers    tocsin.Headers
+	Node       string // that sent the callback
 }
 
 // Receiver is an http.Handler for callbacks. Safe for concurrent use.
@@ -163,13 +165,15 @@ func (r *Receiver) signed(body []byte, header http.Header) (err error) {
 func decode(body []byte) (Task, error) {
 	var b struct {
 		Data struct {
-			JobID      tocsin.JobID `json:"job_id"`
-			BizID      uint64       `json:"biz_id,string"`
-			BizType    string       `json:"biz_type"`
-			ActionTime time.Time    `json:"action_time"`
-			DueTime    time.Time    `json:"due_time"`
-			Attempt    int          `json:"attempt"`
-			Attribute  string       `json:"attribute"`
+			JobID      tocsin.JobID   `json:"job_id"`
+			BizID      uint64         `json:"biz_id,string"`
+			BizKey     string         `json:"biz_key"`
+			BizType    string         `json:"biz_type"`
+			ActionTime time.Time      `json:"action_time"`
+			DueTime    time.Time      `json:"due_time"`
+			Attempt    int            `json:"attempt"`
+			Attribute  string         `json:"attribute"`
+			Headers    tocsin.Headers `json:"headers"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -180,7 +184,8 @@ func decode(body []byte) (Task, error) {
 		return Task{}, errors.New("the body is no callback of Tocsin: want data.job_id and data.biz_type")
 	}
 	return Task{
-		JobID: d.JobID, BizID: d.BizID, BizType: d.BizType, ActionTime: d.ActionTime, DueTime: d.DueTime, Attempt: d.Attempt, Attribute: d.Attribute,
+		JobID: d.JobID, BizID: d.BizID, BizKey: d.BizKey, BizType: d.BizType, ActionTime: d.ActionTime, DueTime: d.DueTime,
+		Attempt: d.Attempt, Attribute: d.Attribute, Headers: d.Headers,
 	}, nil
 }
 

@@ -28,8 +28,10 @@ type outboxRow struct {
 	ID        uint64    `json:"id"`
 	Op        string    `json:"op"`
 	BizType   string    `json:"biz_type"`
-	BizID     uint64    `json:"biz_id,string"`
+	BizID     uint64    `json:"biz_id,string"` // of the key, if there is one
+	BizKey    string    `json:"biz_key,omitempty"`
 	DedupKey  string    `json:"dedup_key,omitempty"`
+	Headers   string    `json:"headers,omitempty"` // as they are stored
 	Attribute string    `json:"attribute,omitempty"`
 	Created   time.Time `json:"created"`
 	Attempts  int       `json:"attempts"`
@@ -68,17 +70,17 @@ func newOutboxList(a *app) *cobra.Command {
 func (a *app) printRows(rows []outboxrow.Row) error {
 	list := make([]outboxRow, len(rows))
 	for i, r := range rows {
-		list[i] = outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.Dedup, r.Attribute, r.Created, r.Attempts, r.LastError}
+		list[i] = outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, r.Dedup, r.Headers, r.Attribute, r.Created, r.Attempts, r.LastError}
 	}
 	return a.print(list, func(w io.Writer) {
 		if len(list) == 0 {
 			fmt.Fprintln(w, "no such row")
 			return
 		}
-		table := [][]string{{"ID", "OP", "BIZ TYPE", "BIZ ID", "CREATED", "LAST ERROR"}}
+		table := [][]string{{"ID", "OP", "BIZ TYPE", "BIZ ID", "KEY", "CREATED", "LAST ERROR"}}
 		for _, r := range list {
 			table = append(table, []string{strconv.FormatUint(r.ID, 10), oneCell(r.Op), oneCell(r.BizType), strconv.FormatUint(r.BizID, 10),
-				r.Created.Format(time.RFC3339), oneCell(r.LastError)})
+				oneCell(r.BizKey), r.Created.Format(time.RFC3339), oneCell(r.LastError)})
 		}
 		columns(w, table...)
 	})

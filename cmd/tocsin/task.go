@@ -59,26 +59,30 @@ func (w *when) read(cmd *cobra.Command) (tocsin.When, error) {
 type ofBiz struct {
 	name  string
 	bizID uint64
+	key   string
 }
 
 func (o *ofBiz) flags(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.name, "type", "", "name of the biz type")
 	cmd.Flags().Uint64Var(&o.bizID, "biz-id", 0, "what the task is about, the sharding key")
+	cmd.Flags().StringVar(&o.key, "key", "", "instead of --biz-id: a business key that is no number, at most 64 bytes")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 }
 
-// ref reads either a JOB_ID argument or both flags.
+// ref reads either a JOB_ID argument or the flags.
 func (o *ofBiz) ref(args []string) (tocsin.Ref, error) {
 	switch {
-	case len(args) == 1 && (o.name != "" || o.bizID != 0):
-		return tocsin.Ref{}, usage("name a JOB_ID, or --type and --biz-id, not both")
+	case len(args) == 1 && (o.name != "" || o.bizID != 0 || o.key != ""):
+		return tocsin.Ref{}, usage("name a JOB_ID, or --type and --biz-id or --key, not both")
 	case len(args) == 1:
 		id, err := parseJobID(args[0])
 		return tocsin.ByID(id), err
 	case len(args) > 1:
 		return tocsin.Ref{}, usage("one JOB_ID at a time, got %d", len(args))
-	case o.name == "" || o.bizID == 0:
-		return tocsin.Ref{}, usage("name a JOB_ID, or --type and --biz-id")
+	case o.name == "" || (o.bizID == 0) == (o.key == ""):
+		return tocsin.Ref{}, usage("name a JOB_ID, or --type and one of --biz-id and --key")
+	case o.key != "":
+		return tocsin.Define[string](o.name).OfKey(o.key), nil
 	}
 	return tocsin.Define[string](o.name).Of(o.bizID), nil
 }
@@ -97,22 +101,25 @@ type taskAdd struct {
 	ofBiz
 	dedup     string
 	attribute string
+	headers   []string
 }
 
 func newTaskAdd(a *app) *cobra.Command {
 	t := &taskAdd{app: a}
 	cmd := &cobra.Command{
-		Use: "add --type NAME --biz-id N (--in DURATION | --at TIME)", Short: "Add a task",
+		Use: "add --type NAME (--biz-id N | --key KEY) (--in DURATION | --at TIME)", Short: "Add a task",
 		Long: "Add a task. Without --attribute its payload is empty. A task that is there already with\n" +
 			"the same --dedup key is shown instead.",
 		Example: `  tocsin task add --type order.close --biz-id 42 --in 30m --attribute '{"order":42}'
-  tocsin task add --type order.close --biz-id 42 --at 2030-01-02T15:04:05Z --dedup close --attribute @order.json`,
+  tocsin task add --type order.close --biz-id 42 --at 2030-01-02T15:04:05Z --dedup close --attribute @order.json
+  tocsin task add --type order.close --key ord_01J8Z3 --in 30m --header tenant=shop-7`,
 		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
 	}
 	t.when.flags(cmd)
 	t.ofBiz.flags(a, cmd)
 	cmd.Flags().StringVar(&t.dedup, "dedup", "", "key that only one task of this type and biz_id may have")
 	cmd.Flags().StringVar(&t.attribute, "attribute", "", "payload: text, @FILE, or - for standard input; passed on as it is")
+	cmd.Flags().StringArrayVar(&t.headers, "header", nil, "NAME=TEXT, a header of the task; may be repeated")
 	return cmd
 }
 
@@ -149,8 +156,8 @@ func (t *taskAdd) run(cmd *cobra.Command) error {
 }
 
 func (t *taskAdd) task(cmd *cobra.Command) (tocsin.NewTask, error) {
-	if t.name == "" || !cmd.Flags().Changed("biz-id") {
-		return tocsin.NewTask{}, usage("--type and --biz-id are needed: see `%s --help`", cmd.CommandPath())
+	if t.name == "" || cmd.Flags().Changed("biz-id") == cmd.Flags().Changed("key") {
+		return tocsin.NewTask{}, usage("--type and one of --biz-id and --key are needed: see `%s --help`", cmd.CommandPath())
 	}
 	at, err := t.when.read(cmd)
 	if err != nil {
@@ -160,7 +167,19 @@ func (t *taskAdd) task(cmd *cobra.Command) (tocsin.NewTask, error) {
 	if err != nil {
 		return tocsin.NewTask{}, err
 	}
-	return tocsin.Define[string](t.name).New(t.bizID, attribute, at).Dedup(t.dedup), nil
+	biz := tocsin.Define[string](t.name)
+	task := biz.New(t.bizID, attribute, at)
+	if cmd.Flags().Changed("key") {
+		task = biz.NewKey(t.key, attribute, at)
+	}
+	for _, h := range t.headers {
+		name, text, ok := strings.Cut(h, "=")
+		if !ok {
+			return tocsin.NewTask{}, usage("--header %q: want NAME=TEXT", h)
+		}
+		task = task.Header(name, text)
+	}
+	return task.Dedup(t.dedup), nil
 }
 
 // readLimit is the most bytes that an attribute can have.

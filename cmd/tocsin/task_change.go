@@ -21,8 +21,8 @@ type changed struct {
 func newTaskCancel(a *app) *cobra.Command {
 	var of ofBiz
 	cmd := &cobra.Command{
-		Use: "cancel (JOB_ID | --type NAME --biz-id N)", Short: "Cancel pending tasks",
-		Long: "Cancel one task, or all pending tasks of a biz type and biz_id. Exit code 1 if there\n" +
+		Use: "cancel (JOB_ID | --type NAME (--biz-id N | --key KEY))", Short: "Cancel pending tasks",
+		Long: "Cancel one task, or all pending tasks of a biz type and biz_id or key. Exit code 1 if there\n" +
 			"were tasks and none was cancelled.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := of.ref(args)
@@ -42,8 +42,8 @@ func newTaskReschedule(a *app) *cobra.Command {
 	var of ofBiz
 	var w when
 	cmd := &cobra.Command{
-		Use: "reschedule (JOB_ID | --type NAME --biz-id N) (--in DURATION | --at TIME)", Short: "Give pending tasks another action time",
-		Long: "Give one task, or all pending tasks of a biz type and biz_id, another action time. Their\n" +
+		Use: "reschedule (JOB_ID | --type NAME (--biz-id N | --key KEY)) (--in DURATION | --at TIME)", Short: "Give pending tasks another action time",
+		Long: "Give one task, or all pending tasks of a biz type and biz_id or key, another action time. Their\n" +
 			"attempts begin anew. Exit code 1 if there were tasks and none was rescheduled.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := of.ref(args)

@@ -39,23 +39,25 @@ func (a *app) printTask(info tocsin.Info) error {
 
 func newTaskList(a *app) *cobra.Command {
 	var bizID uint64
+	var key string
 	var by byStatus
 	cmd := &cobra.Command{
-		Use: "list (--biz-id N | --status STATUS)", Short: "Show all tasks of a biz_id, or of all tables in a status", Args: noArgs,
-		Long: `Shows all tasks of a biz_id, oldest first; or tasks of all tables in a status: pending and claimed
+		Use: "list (--biz-id N | --key KEY | --status STATUS)", Short: "Show all tasks of a biz_id or key, or of all tables in a status", Args: noArgs,
+		Long: `Shows all tasks of a biz_id or key, oldest first; or tasks of all tables in a status: pending and claimed
 ones by action time, the earliest first, and done, cancelled and dead ones from the latest on.`,
 		Example: "  tocsin task list --biz-id 42\n  tocsin task list --status dead --type order.close --limit 20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case bizID != 0 && by.status == "" && by.name == "":
-				return a.listByBizID(cmd.Context(), bizID)
-			case !cmd.Flags().Changed("biz-id") && by.status != "":
+			case (bizID != 0) != (key != "") && by.status == "" && by.name == "":
+				return a.listOf(cmd.Context(), bizID, key)
+			case !cmd.Flags().Changed("biz-id") && !cmd.Flags().Changed("key") && by.status != "":
 				return a.listByStatus(cmd.Context(), by)
 			}
-			return usage("name the tasks: --biz-id N, not 0, or --status dead, with --type NAME or without")
+			return usage("name the tasks: --biz-id N, not 0, --key KEY, or --status dead, with --type NAME or without")
 		},
 	}
 	cmd.Flags().Uint64Var(&bizID, "biz-id", 0, "what the tasks are about, the sharding key")
+	cmd.Flags().StringVar(&key, "key", "", "the business key that the tasks are about, if it is no number")
 	cmd.Flags().StringVar(&by.status, "status", "", "pending, claimed, done, cancelled or dead")
 	cmd.Flags().StringVar(&by.name, "type", "", "with --status: of this biz type only")
 	cmd.Flags().IntVar(&by.limit, "limit", 100, "with --status: tasks at most")
@@ -63,15 +65,22 @@ ones by action time, the earliest first, and done, cancelled and dead ones from 
 	return cmd
 }
 
-func (a *app) listByBizID(ctx context.Context, bizID uint64) error {
+// listOf lists the tasks of a key, or of a biz_id if the key is empty.
+func (a *app) listOf(ctx context.Context, bizID uint64, key string) error {
 	client, err := a.client(ctx)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	infos, err := client.List(ctx, bizID)
+	none := fmt.Sprintf("no tasks of biz_id %d", bizID)
+	list := func() ([]tocsin.Info, error) { return client.List(ctx, bizID) }
+	if key != "" {
+		none = fmt.Sprintf("no tasks of key %q", key)
+		list = func() ([]tocsin.Info, error) { return client.ListKey(ctx, key) }
+	}
+	infos, err := list()
 	if err != nil {
 		return misused(err)
 	}
-	return a.printTasks(fmt.Sprintf("no tasks of biz_id %d", bizID), infos)
+	return a.printTasks(none, infos)
 }

@@ -28,7 +28,7 @@ func writeTasks(w io.Writer, infos []tocsin.Info, now time.Time) {
 // end.
 func taskRow(i tocsin.Info, now time.Time) []string {
 	row := []string{
-		"job_id " + i.JobID.String(), i.BizType, "biz_id " + strconv.FormatUint(i.BizID, 10), i.Status.String(),
+		"job_id " + i.JobID.String(), i.BizType, subject(i), i.Status.String(),
 		whenText(i, now), "attempts " + strconv.Itoa(i.Attempts),
 	}
 	if i.Crashes > 0 {
@@ -38,6 +38,14 @@ func taskRow(i tocsin.Info, now time.Time) []string {
 		row = append(row, "last error: "+oneCell(i.LastError))
 	}
 	return row
+}
+
+// subject names what a task is about.
+func subject(i tocsin.Info) string {
+	if i.BizKey != "" {
+		return "key " + oneCell(i.BizKey)
+	}
+	return "biz_id " + strconv.FormatUint(i.BizID, 10)
 }
 
 // whenText says what action_time means in the task's status.
@@ -66,6 +74,7 @@ func writeTask(w io.Writer, i tocsin.Info, now time.Time) {
 		{"job_id", i.JobID.String()},
 		{"biz type", i.BizType},
 		{"biz_id", strconv.FormatUint(i.BizID, 10)},
+		{"key", oneCell(i.BizKey)},
 		{"table", i.Table},
 		{"status", i.Status.String()},
 		{"action time", i.ActionTime.UTC().Format(timeText) + " (" + away(i.ActionTime.Sub(now)) + ")"},
@@ -78,6 +87,7 @@ func writeTask(w io.Writer, i tocsin.Info, now time.Time) {
 		{"last error", oneCell(i.LastError)},
 		{"created", i.Created.UTC().Format(timeText)},
 		{"modified", i.Modified.UTC().Format(timeText)},
+		{"headers", oneCell(string(i.Headers))},
 		{"attribute", oneCell(i.Attribute)},
 	}
 	var said [][]string

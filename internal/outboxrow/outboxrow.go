@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/bizkey"
 )
 
 // What a row asks for.
@@ -47,12 +49,14 @@ type Row struct {
 	Key
 	Op        string
 	BizType   string
-	BizID     uint64
+	BizID     uint64         // of the key, if there is one
+	BizKey    string         // "": BizID is the key
+	Both      bool           // biz_id and biz_key are given
 	Due       time.Time      // when to act, UTC; zero: see Delay
 	Delay     *time.Duration // after Created; nil: see Due
 	Dedup     string         // "": none
+	Headers   string         // a JSON object of texts; "": none
 	Attribute string
-	Reserved  bool          // a column that has no meaning yet is set
 	Attempts  int           // of a relay, that failed
 	LastError string        // why it was set aside; "": it was not
 	Age       time.Duration // since Created when it was read, by the outbox's server
@@ -65,7 +69,9 @@ type Row struct {
 const rowBytes = 400
 
 // Size returns about how many bytes the row takes in memory.
-func (r Row) Size() int { return rowBytes + len(r.Attribute) + len(r.Dedup) }
+func (r Row) Size() int {
+	return rowBytes + len(r.Attribute) + len(r.Dedup) + len(r.Headers) + len(r.BizKey)
+}
 
 // SinceRead returns how long ago the row was read, at least. The monotonic clock stands still while a virtual machine is
 // paused, and the other one may be set back, so the larger difference counts.
@@ -77,15 +83,28 @@ func (r Row) SinceRead() time.Duration {
 // Left returns how much is left of the row's delay, at least: no task may be early.
 func (r Row) Left() time.Duration { return *r.Delay - r.Age - time.Since(r.Answered) }
 
+// Place gives a row that was read the biz_id of its key, if it has one.
+func (r *Row) Place() {
+	if r.BizKey != "" {
+		r.Both, r.BizID = r.BizID != 0, bizkey.ID(r.BizKey)
+	}
+}
+
 // Problem returns what is wrong with the row in itself; "": nothing.
 func (r Row) Problem() string {
 	switch {
-	case r.Reserved:
-		return "biz_key and headers have no meaning yet: leave them out"
+	case r.Both:
+		return "give either biz_id or biz_key"
 	case r.Created.IsZero():
 		return "created is 0: leave it out"
+	case r.BizKey != "":
+		if err := bizkey.Check(r.BizKey); err != nil {
+			return err.Error()
+		}
 	case r.BizID == 0:
 		return "biz_id is 0"
+	}
+	switch {
 	case r.Op == Cancel:
 		return ""
 	case r.Op != Add && r.Op != Reschedule:

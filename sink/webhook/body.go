@@ -21,25 +21,30 @@ type body struct {
 }
 
 type data struct {
-	JobID      tocsin.JobID `json:"job_id"`
-	BizID      uint64       `json:"biz_id,string"`
-	BizType    string       `json:"biz_type"`
-	ActionTime string       `json:"action_time"`
-	DueTime    string       `json:"due_time"`
-	Attempt    int          `json:"attempt"` // 1 for the first
-	Attribute  string       `json:"attribute"`
+	JobID      tocsin.JobID   `json:"job_id"`
+	BizID      uint64         `json:"biz_id,string"`
+	BizKey     string         `json:"biz_key,omitempty"`
+	BizType    string         `json:"biz_type"`
+	ActionTime string         `json:"action_time"`
+	DueTime    string         `json:"due_time"`
+	Attempt    int            `json:"attempt"` // 1 for the first
+	Attribute  string         `json:"attribute"`
+	Headers    tocsin.Headers `json:"headers,omitempty"`
 }
 
 func bodyOf(task tocsin.Info, now time.Time) ([]byte, error) {
+	if _, err := task.Headers.All(); err != nil {
+		return nil, fmt.Errorf("body of the callback: %w", err)
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(body{
 		Type: task.BizType, Timestamp: now.UTC().Format(millis),
 		Data: data{
-			JobID: task.JobID, BizID: task.BizID, BizType: task.BizType,
+			JobID: task.JobID, BizID: task.BizID, BizKey: task.BizKey, BizType: task.BizType,
 			ActionTime: task.ActionTime.UTC().Format(millis), DueTime: task.DueTime.UTC().Format(millis),
-			Attempt: task.Attempts + 1, Attribute: task.Attribute,
+			Attempt: task.Attempts + 1, Attribute: task.Attribute, Headers: task.Headers,
 		},
 	})
 	if err != nil {

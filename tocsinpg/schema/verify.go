@@ -22,7 +22,7 @@ var wantColumns = []struct{ name, is string }{
 	{"id", "bigint not null always identity"},
 	{"op", "character varying(16) not null default 'add'::character varying"},
 	{"biz_type", "character varying(64) not null"},
-	{"biz_id", "numeric(20,0) not null"},
+	{"biz_id", "numeric(20,0) not null default 0"},
 	{"biz_key", "character varying(64) not null default ''::character varying"},
 	{"due_time", "timestamp with time zone"},
 	{"delay_ms", "bigint"},
@@ -35,7 +35,7 @@ var wantColumns = []struct{ name, is string }{
 }
 
 // wantChecks are the conditions that keep a relay from rows that it can't read.
-var wantChecks = []string{"tocsin_op", "tocsin_biz_id", "tocsin_when", "tocsin_due", "tocsin_delay", "tocsin_dedup", "tocsin_created"}
+var wantChecks = []string{"tocsin_op", "tocsin_biz_id", "tocsin_key", "tocsin_when", "tocsin_due", "tocsin_delay", "tocsin_dedup", "tocsin_created"}
 
 // primaryKey is that of the table, as constraintsSQL reads it.
 const primaryKey = "unique (id)"

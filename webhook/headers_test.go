@@ -1,0 +1,42 @@
+package webhook_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	sender "github.com/tocsinhq/tocsin/sink/webhook"
+	"github.com/tocsinhq/tocsin/webhook"
+)
+
+func TestACallbackCarriesHeadersAndKey(t *testing.T) {
+	t.Parallel()
+	var got webhook.Task
+	url := receive(t, webhook.Config{Secrets: []string{secretA}}, func(_ context.Context, task webhook.Task) error {
+		got = task
+		return nil
+	})
+	s, err := sender.New(sender.Config{URL: url, Secrets: []string{secretA}, Allow: []string{"127.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	send := func(headers tocsin.Headers, key string) error {
+		info := task("x")
+		info.Headers, info.BizKey = headers, key
+		return s.Deliver(t.Context(), []tocsin.Info{info})[0]
+	}
+	if err := send(`{"traceparent":"00-1","tenant":"<ü>"}`, "ord_1"); err != nil || got.Headers.Get("tenant") != "<ü>" || got.Headers.Get("traceparent") != "00-1" || got.BizKey != "ord_1" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got = webhook.Task{}
+	verb, _, reason := tocsin.AsOutcome(send(`{"tenant":7}`, ""))
+	if verb != tocsin.Retried || !strings.Contains(reason, "headers are not a JSON object of texts") || got != (webhook.Task{}) {
+		t.Errorf("%s, %q, %+v", verb, reason, got)
+	}
+	if err := errors.Join(send("", "")); err != nil || got.Headers != "" || got.BizKey != "" || got.Attribute != "x" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
