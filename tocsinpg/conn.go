@@ -250,16 +250,12 @@ func (c *conn) Writers(ctx context.Context) (outbox.Writers, error) {
 	return writers, c.server.wrap("look for open transactions in", err)
 }
 
-// prepared is how the name of a prepared transaction begins. It had another name before it was prepared.
-const prepared = "-1/"
-
-// Settled returns the ranges in which no row is, if all transactions of since have ended. A prepared transaction may be any
-// of them. The rows are looked for last, and so as the transactions have left them.
+// Settled returns the ranges in which no row is, if all transactions of since have ended. One that was prepared keeps its
+// name. The rows are looked for last, and so as the transactions have left them.
 func (c *conn) Settled(ctx context.Context, in []outbox.Range, since outbox.Writers) ([]outbox.Range, error) {
 	now, err := c.Writers(ctx)
-	if err != nil || len(in) == 0 || slices.ContainsFunc(now, func(writer string) bool {
-		return strings.HasPrefix(writer, prepared) || slices.Contains(since, writer)
-	}) {
+	open := func(writer string) bool { return slices.Contains(since, writer) }
+	if err != nil || len(in) == 0 || slices.ContainsFunc(now, open) {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)

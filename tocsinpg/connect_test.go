@@ -22,9 +22,10 @@ import (
 func TestTheRightsOfThePlanAreEnough(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	service, relays := s.cfg.Layout.Prefix+"s", s.cfg.Layout.Prefix+"r"
-	s.exec("CREATE ROLE " + service + " LOGIN")
-	s.exec("CREATE ROLE " + relays + " LOGIN")
+	service, relays, audits := s.cfg.Layout.Prefix+"s", s.cfg.Layout.Prefix+"r", s.cfg.Layout.Prefix+"a"
+	for _, role := range []string{service, relays, audits} {
+		s.exec("CREATE ROLE " + role + " LOGIN")
+	}
 	s.exec("REVOKE ALL ON SCHEMA public FROM public")
 	plan, err := schema.Plan(s.from.Table)
 	if err != nil {
@@ -32,7 +33,7 @@ func TestTheRightsOfThePlanAreEnough(t *testing.T) {
 	}
 	for line := range strings.Lines(plan) {
 		if _, grant, ok := strings.Cut(strings.TrimSpace(line), "GRANT "); ok {
-			s.exec(strings.NewReplacer("TO service", "TO "+service, "TO tocsin_relay", "TO "+relays).Replace("GRANT " + grant))
+			s.exec(strings.NewReplacer("TO service", "TO "+service, "TO tocsin_relay", "TO "+relays, "TO tocsin_audit", "TO "+audits).Replace("GRANT " + grant))
 		}
 	}
 	admins := s.from.DSN
@@ -60,6 +61,13 @@ func TestTheRightsOfThePlanAreEnough(t *testing.T) {
 	s.await("a row to be set aside", func() bool { return s.number("SELECT count(*) FROM tocsin_outbox WHERE last_error <> ''") == 1 })
 	for _, line := range log.Lines("outbox can't be relayed: its rows wait") {
 		t.Errorf("%v", line)
+	}
+	s.db = openDB(t, as(audits))
+	if n := s.number("SELECT count(*) FROM tocsin_outbox"); n != 1 {
+		t.Errorf("an audit sees %d rows", n)
+	}
+	if _, err := s.db.Exec("DELETE FROM tocsin_outbox"); err == nil {
+		t.Error("an audit may delete rows")
 	}
 	s.db = openDB(t, as(relays))
 	for _, text := range []string{"UPDATE tocsin_outbox SET biz_id = 1", "INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('x', 1, 1)", "TRUNCATE tocsin_outbox"} {

@@ -4,7 +4,7 @@
 //	In      adds, cancels and reschedules tasks in a transaction of pgx; database/sql needs only tocsin.Outbox.PostgreSQL
 //	Driver  lets a relay, in node.Config or elsewhere, read an outbox
 //
-// A relay needs PostgreSQL 14 or newer, the primary, and a connection to the server itself: behind a pooler that lends its
+// A relay needs PostgreSQL 14.1 or newer, the primary, and a connection to the server itself: behind a pooler that lends its
 // connections out per transaction, the lock of a relay would stay with a connection of the pooler. It reads one snapshot per
 // statement, at READ COMMITTED, and locks no row that a service writes.
 //

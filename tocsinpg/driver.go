@@ -77,9 +77,7 @@ func settings(cfg outbox.Config) (*pgx.ConnConfig, error) {
 		return nil, errors.New("the DSN of an outbox in PostgreSQL names its database: postgres://user:password@host:5432/database")
 	}
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
-	if c.ValidateConnect == nil {
-		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
+	c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite // whatever target_session_attrs says
 	name := cmp.Or(c.RuntimeParams["application_name"], "tocsin relay")
 	maps.Copy(c.RuntimeParams, sessionSettings)
 	c.RuntimeParams["application_name"] = name

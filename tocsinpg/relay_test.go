@@ -273,8 +273,13 @@ func TestADeleteSparesARowWithTheIDOfAnother(t *testing.T) {
 	if err != nil || len(rows) != 2 {
 		t.Fatal(rows, err)
 	}
-	there, err := session.Present(t.Context(), []outboxrow.Key{old[0].Key, rows[1].Key})
-	if err != nil || there[old[0].Key] || !there[rows[1].Key] {
+	const form = "2006-01-02 15:04:05.000000" // of the ledger
+	later := rows[1].Key
+	if later.Created, err = time.Parse(form, later.Created.Format(form)); err != nil {
+		t.Fatal(err)
+	}
+	there, err := session.Present(t.Context(), []outboxrow.Key{old[0].Key, later})
+	if err != nil || there[old[0].Key] || !there[later] || later != rows[1].Key {
 		t.Error(there, err)
 	}
 	if err := session.SetAside(t.Context(), old[0].Key, "x"); err != nil {

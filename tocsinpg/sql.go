@@ -68,8 +68,8 @@ const dropSQL = `DELETE /* tocsin outbox drop */ FROM {outbox}
 WHERE last_error <> ''
     AND ($1 OR id = ANY (CAST($2 AS bigint[])))`
 
-// writersSQL finds the transactions that have written into the table, or are about to: each holds this lock until it ends.
-// A prepared one has "-1/" before its number. Parameter: quoted name of the table.
+// writersSQL finds the transactions that have written into the table, or are about to: each holds this lock until it ends,
+// prepared or not. Parameter: quoted name of the table.
 const writersSQL = `SELECT /* tocsin outbox writers */
     virtualtransaction
 FROM pg_catalog.pg_locks

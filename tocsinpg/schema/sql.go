@@ -29,7 +29,7 @@ COMMIT;
 
 // rightsSQL stands below them. The rights on columns are all that a relay may change of a row.
 const rightsSQL = `
--- The rights that users need, both also CONNECT on the database. A service that adds, cancels and reschedules:
+-- The rights that users need, all also CONNECT on the database. A service that adds, cancels and reschedules:
 --     GRANT USAGE ON SCHEMA {schema} TO service;
 --     GRANT INSERT ON {outbox} TO service;
 -- A relay:

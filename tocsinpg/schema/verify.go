@@ -14,8 +14,9 @@ import (
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
-// minVersion is that of the oldest server that a relay works with: idle_session_timeout is new in it.
-const minVersion = 140000
+// minVersion is that of the oldest server that a relay works with. idle_session_timeout is new in 14, and since 14.1 a
+// transaction keeps its virtual id when it is prepared.
+const minVersion = 140001
 
 // wantColumns are the columns as columnsSQL reads them.
 var wantColumns = []struct{ name, is string }{
@@ -79,7 +80,7 @@ func (r *report) settings(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	if version < minVersion {
-		r.add(r.table, "is on PostgreSQL %d: a relay needs 14 or newer", version/10000)
+		r.add(r.table, "is on PostgreSQL %d.%d: a relay needs 14.1 or newer", version/10000, version%10000)
 	}
 	if encoding != "UTF8" {
 		r.add(r.table, "is in a database with the encoding %s, want UTF8", encoding)
