@@ -155,6 +155,24 @@ func TestParkedRowsOfSeveralLanesAreReadTogether(t *testing.T) {
 	}
 }
 
+// The next rows of a lane are read while others of it are in flight.
+func TestParkedRowsAreReadAhead(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.fillRows(100, 10)
+	turn := s.turn()
+	l := &lane{database: 0, flight: []outboxrow.Row{{Key: outboxrow.Key{ID: 1000}}}}
+	turn.lanes[0] = l
+	turn.known.addRange(outbox.Range{First: 0, Last: 100})
+	l.parked.addRange(outbox.Range{First: 1, Last: 100})
+	if err := turn.launch(t.Context(), t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.queue) == 0 || len(l.parked) > 0 || len(l.flight) != 1 || turn.flying != 0 {
+		t.Errorf("%d rows in memory, %v parked, %d in flight", len(l.queue), l.parked, len(l.flight))
+	}
+}
+
 // A lane that is away keeps nothing in memory.
 func TestALaneThatIsAwayParksItsRows(t *testing.T) {
 	t.Parallel()

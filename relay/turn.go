@@ -219,9 +219,9 @@ func (t *turn) block(row outboxrow.Row) {
 	})
 }
 
-// launch refills a lane, and moves its next rows in a goroutine of their own.
+// launch refills a lane, while rows are in flight too, and moves its next rows in a goroutine of their own.
 func (t *turn) launch(ctx, moves context.Context, l *lane) error {
-	if len(l.flight) > 0 || time.Now().Before(l.until) {
+	if time.Now().Before(l.until) || len(l.flight) > 0 && l.away > 0 {
 		return nil
 	}
 	t.unreadStale(l)
@@ -229,6 +229,9 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 		if err := t.refill(ctx, l); err != nil {
 			return err
 		}
+	}
+	if len(l.flight) > 0 {
+		return nil
 	}
 	if l.flight = l.next(); len(l.flight) == 0 {
 		return nil
