@@ -16,17 +16,21 @@ func (t *turn) full(l *lane) bool {
 // short reports whether all lanes together have as much in memory as they may have.
 func (t *turn) short() bool { return t.memory.Load() >= allBytes }
 
-// weigh counts the bytes of the rows in memory.
+// weigh counts the bytes of a lane's rows in memory, after some have left.
+func (l *lane) weigh() {
+	l.bytes = 0
+	for i := range l.queue {
+		l.bytes += l.queue[i].Size()
+	}
+	for i := range l.flight {
+		l.bytes += l.flight[i].Size()
+	}
+}
+
+// weigh adds up the bytes of all lanes.
 func (t *turn) weigh() {
 	held := 0
 	for _, l := range t.lanes {
-		l.bytes = 0
-		for i := range l.queue {
-			l.bytes += l.queue[i].Size()
-		}
-		for i := range l.flight {
-			l.bytes += l.flight[i].Size()
-		}
 		held += l.bytes
 	}
 	t.memory.Add(int64(held - t.held))

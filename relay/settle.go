@@ -14,6 +14,7 @@ func (t *turn) settle(got landing) {
 	t.flying--
 	flight := l.flight
 	l.flight = nil
+	defer l.weigh()
 	if t.databaseIsAway(l, flight, got.results) {
 		return
 	}

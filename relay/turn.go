@@ -217,6 +217,7 @@ func (t *turn) block(row outboxrow.Row) {
 		delete(t.hand, behind.ID)
 		return true
 	})
+	l.weigh()
 }
 
 // launch refills a lane, while rows are in flight too, and moves its next rows in a goroutine of their own.
@@ -224,7 +225,9 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 	if time.Now().Before(l.until) || len(l.flight) > 0 && l.away > 0 {
 		return nil
 	}
-	t.unreadStale(l)
+	if len(l.flight) == 0 {
+		t.unreadStale(l)
+	}
 	if len(l.queue) < flightRows && len(l.parked) > 0 && !t.full(l) {
 		if err := t.refill(ctx, l); err != nil {
 			return err
@@ -244,8 +247,17 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 
 // unreadStale parks what was read too long ago, with all that stands behind it.
 func (t *turn) unreadStale(l *lane) {
-	if slices.ContainsFunc(l.queue, func(row outboxrow.Row) bool { return row.SinceRead() > freshFor }) {
-		t.unreadAll(l)
+	var fresh time.Time // rows of one page have been read at the same time
+	for i := range l.queue {
+		row := &l.queue[i]
+		switch {
+		case row.Read == fresh:
+		case row.SinceRead() > freshFor:
+			t.unreadAll(l)
+			return
+		default:
+			fresh = row.Read
+		}
 	}
 }
 
@@ -255,6 +267,7 @@ func (t *turn) unreadAll(l *lane) {
 		t.unhand(l, row)
 	}
 	l.queue = nil
+	l.weigh()
 }
 
 // unhand parks a row that was in memory.
