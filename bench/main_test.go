@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/node"
 )
 
 func TestMain(m *testing.M) { devtest.Main(m) }
@@ -17,7 +17,7 @@ func given(t *testing.T, l tocsin.Layout) Options {
 	t.Helper()
 	return Options{
 		Layout: l, Servers: []tocsin.Server{{Name: "test", DSN: devtest.DSN(t)}},
-		Etcd: assign.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}},
+		Etcd: node.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}},
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -17,7 +16,7 @@ import (
 type Options struct {
 	Layout  tocsin.Layout   // its prefix is ignored: a run has databases of its own
 	Servers []tocsin.Server // nil: a private, durable one; else databases are spread over them and dropped again
-	Etcd    assign.EtcdConfig
+	Etcd    node.EtcdConfig
 	Server  string // what the private one is, "mariadb" or "mysql"; "": MariaDB, or MySQL if it alone is in PATH
 
 	Tasks       int           // Drain, Insert: at least 1

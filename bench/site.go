@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
@@ -42,7 +41,7 @@ const payload = `{"order":"A-1234567890","reason":"unpaid","customer":4711,"note
 type site struct {
 	opts   Options
 	config tocsin.Config
-	etcd   assign.EtcdConfig
+	etcd   node.EtcdConfig
 	own    *devserver.MariaDB // nil: the servers were given
 	keeper *devserver.Etcd    // nil: so was etcd
 	client *tocsin.Client
@@ -95,7 +94,7 @@ func (s *site) findServers(ctx context.Context) (err error) {
 	if s.keeper, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
 		return err
 	}
-	s.etcd = assign.EtcdConfig{Endpoints: []string{s.keeper.Endpoint()}}
+	s.etcd = node.EtcdConfig{Endpoints: []string{s.keeper.Endpoint()}}
 	return nil
 }
 

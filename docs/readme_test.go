@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/node"
 )
 

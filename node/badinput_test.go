@@ -69,9 +69,13 @@ func TestConfigsThatNoNodeCanRunWithAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var none context.Context
-	_, swept := n.Sweep(none)
-	_, dry := n.SweepDry(none)
-	for name, err := range map[string]error{"Run": n.Run(none), "Sweep": swept, "SweepDry": dry, "SweepOn": n.SweepOn(none, "@every 1m")} {
+	s, err := node.NewSweeper(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, swept := s.Sweep(none)
+	_, dry := s.DryRun(none)
+	for name, err := range map[string]error{"Run": n.Run(none), "Sweep": swept, "DryRun": dry, "the sweeper's Run": s.Run(none, "@every 1m")} {
 		if err == nil || err.Error() != "node: the context is nil" {
 			t.Errorf("%s: %v", name, err)
 		}

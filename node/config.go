@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -32,15 +32,15 @@ const (
 
 // Config of a Node. Tables must be set, the endpoints of Etcd unless Ownership is
 // ByRows, and Group if there are Go handlers. The zero value of every other field is
-// usable. Sweep needs no Etcd.
+// usable. A Sweeper needs no Etcd.
 type Config struct {
-	Tables    tocsin.Config     // the servers and the layout
-	Ownership string            // ByEtcd or ByRows; "": ByEtcd
-	Etcd      assign.EtcdConfig // endpoints and access
-	Group     string            // as named by the policies of the biz types; must be set with Go handlers; "" means "callback", the group of tocsin serve
-	Outboxes  []outbox.Config   // outboxes that this node relays to Tables while no other process does; their names must differ
-	Name      string            // of this node, at most 40 of [A-Za-z0-9._-]; "" means the host name, adapted. A random part is appended at each start.
-	Weight    int               // share of the tables against other nodes; 0: 1
+	Tables    tocsin.Config   // the servers and the layout
+	Ownership string          // ByEtcd or ByRows; "": ByEtcd
+	Etcd      EtcdConfig      // endpoints and access
+	Group     string          // as named by the policies of the biz types; must be set with Go handlers; "" means "callback", the group of tocsin serve
+	Outboxes  []outbox.Config // outboxes that this node relays to Tables while no other process does; their names must differ
+	Name      string          // of this node, at most 40 of [A-Za-z0-9._-]; "" means the host name, adapted. A random part is appended at each start.
+	Weight    int             // share of the tables against other nodes; 0: 1
 
 	LeaseTTL     time.Duration // at least 2s, rounded up to whole seconds; 0: 10s
 	ScanInterval time.Duration // 0: 5s
@@ -50,7 +50,7 @@ type Config struct {
 	PayloadBytes int64         // of payloads held in memory, at least 1 MiB; one biz type uses at most half of it; 0: 128 MiB
 	Strict       bool          // Run fails, before it delivers anything, if a handler gets no task, or if no node of the group can deliver one of its biz types; false: these are logged. For groups whose nodes run the same program.
 	SweepGrace   time.Duration // of the cluster's sweeper; 0: 60s
-	SweepTimeout time.Duration // of Sweep and each sweep of SweepOn; 0: 50s, or 5/6 of the time to the next; negative: none
+	SweepTimeout time.Duration // of Sweeper.Sweep and each sweep of Sweeper.Run; 0: 50s, or 5/6 of the time to the next; negative: none
 
 	Version    string                                      // shown in `cluster nodes`
 	Listen     string                                      // address of the status page, shown in `cluster nodes`
@@ -59,6 +59,14 @@ type Config struct {
 	Getenv     func(string) string                         // where webhook secrets come from; nil: os.Getenv
 	OnOutcome  func(context.Context, tocsin.Info, Outcome) // called when a delivery has ended, before its outcome is stored; concurrently, must be quick; nil: not called
 	SecretsDir string                                      // directory of secrets, one file each under the secret's name, read before the environment and again every 2 s; absolute; "": none
+}
+
+// EtcdConfig says where etcd is, and how to get in.
+type EtcdConfig struct {
+	Endpoints          []string      // host:port, or a URL
+	Username, Password string        // "" where etcd asks for none
+	TLS                *tls.Config   // nil: plain text, unless an endpoint is an https URL
+	Timeout            time.Duration // for etcd to answer; 0: 5 s
 }
 
 // minLeaseTTL is the lower bound of Config.LeaseTTL: a short pause of the process

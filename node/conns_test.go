@@ -77,9 +77,13 @@ func TestAClientANodeAndASweepOpenNoMoreConnectionsThanAProcessMay(t *testing.T)
 	s := sample(t, db, user)
 	n, _ := run(t, cfg, &h)
 	until(t, "the node has all tables", func() bool { return owned(n) == 8 })
+	sweeper, err := node.NewSweeper(cfg, &h)
+	if err != nil {
+		t.Fatal(err)
+	}
 	sweeping, stop := context.WithCancel(t.Context())
 	swept := make(chan error, 1)
-	go func() { swept <- n.SweepOn(sweeping, "@every 1s") }()
+	go func() { swept <- sweeper.Run(sweeping, "@every 1s") }()
 	var adding sync.WaitGroup
 	for worker := range uint64(40) {
 		adding.Go(func() {

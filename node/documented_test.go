@@ -127,7 +127,7 @@ func everyMetric(t *testing.T) map[string]metric {
 	}
 	sweep := p.config("orders")
 	sweep.Registerer = &keeper{ofUpkeep}
-	sweeping, err := node.New(sweep, &h)
+	sweeping, err := node.NewSweeper(sweep, &h)
 	if err != nil {
 		t.Fatal(err)
 	}

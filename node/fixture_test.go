@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -21,7 +20,7 @@ type order struct {
 // place is a cluster of its own: tables, biz types and an etcd prefix.
 type place struct {
 	cfg       tocsin.Config
-	etcd      assign.EtcdConfig
+	etcd      node.EtcdConfig
 	ownership string // "": etcd
 	client    *tocsin.Client
 }
@@ -40,7 +39,7 @@ func newPlaceOf(t *testing.T, tables int, policies ...biztype.Policy) place {
 			Layout: tocsin.Layout{Databases: 2, Tables: tables, Prefix: prefix}, Cluster: prefix,
 			Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
 		},
-		etcd: assign.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}},
+		etcd: node.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}},
 	}.made(t, policies...)
 }
 

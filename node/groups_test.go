@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
@@ -52,7 +51,7 @@ func childMain() {
 		return nil
 	})
 	n, err := node.New(node.Config{
-		Tables: c.Tables, Etcd: assign.EtcdConfig{Endpoints: c.Endpoints}, Group: c.Group, Name: "child", LeaseTTL: 2 * time.Second,
+		Tables: c.Tables, Etcd: node.EtcdConfig{Endpoints: c.Endpoints}, Group: c.Group, Name: "child", LeaseTTL: 2 * time.Second,
 	}, &h)
 	if err == nil {
 		err = n.Run(ctx)

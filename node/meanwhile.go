@@ -73,7 +73,7 @@ func (n *Node) awaitEtcd(ctx context.Context) error {
 
 // etcdAnswers returns nil if an endpoint answers.
 func (n *Node) etcdAnswers(ctx context.Context) error {
-	client, err := assign.Dial(ctx, n.cfg.Etcd)
+	client, err := assign.Dial(ctx, assign.EtcdConfig(n.cfg.Etcd))
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (n *Node) sweepMeanwhile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.sweepIn(ctx, sweepMode{stays: true, ownership: n.cfg.Ownership}, func(ctx context.Context, s *sweeper.Sweeper) error {
+	_, err = n.sweeper().sweep(ctx, sweepMode{stays: true, ownership: n.cfg.Ownership}, func(ctx context.Context, s *sweeper.Sweeper) error {
 		return s.Run(ctx, schedule)
 	})
 	return err

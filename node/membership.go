@@ -30,7 +30,7 @@ func (p *parts) join(ctx context.Context) (err error) {
 		p.group = p.claimers
 		return err
 	}
-	etcd := p.cfg.Etcd
+	etcd := assign.EtcdConfig(p.cfg.Etcd)
 	etcd.TLS = p.expires.Watch(etcd.TLS)
 	client, err := assign.Dial(ctx, etcd)
 	if err != nil {

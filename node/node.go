@@ -17,7 +17,6 @@ type Node struct {
 	handlers *Handlers
 	begun    atomic.Bool           // Run is under way
 	running  atomic.Pointer[parts] // nil before its parts are made and after their end
-	swept    atomic.Bool           // Sweep is under way
 	sweeps   atomic.Bool           // Run sweeps until etcd answers
 }
 

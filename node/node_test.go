@@ -293,7 +293,11 @@ func TestTwoNodesOnOneRegistererAreAnErrorAndNoPanic(t *testing.T) {
 		if err := n.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "a Registerer of its own") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: Run ended with %v", name, err)
 		}
-		if _, err := n.Sweep(t.Context()); err != nil {
+		s, err := node.NewSweeper(cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Sweep(t.Context()); err != nil {
 			t.Errorf("%s: Sweep ended with %v: its metrics are no other's", name, err)
 		}
 	}

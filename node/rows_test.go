@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
@@ -94,7 +93,7 @@ func TestANodeOfTheOtherKindIsRefused(t *testing.T) {
 				p = newPlace(t, closePolicy())
 			}
 			cfg := p.config("orders")
-			cfg.Ownership, cfg.Etcd = c.node, assign.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}}
+			cfg.Ownership, cfg.Etcd = c.node, node.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}}
 			n, err := node.New(cfg, (&tallied{}).handlers())
 			if err != nil {
 				t.Fatal(err)

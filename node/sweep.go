@@ -24,13 +24,30 @@ import (
 	"github.com/tocsinhq/tocsin/sweeper"
 )
 
-// SweepResult counts what a sweep found and did.
-type SweepResult = sweeper.Result
+// Sweeper delivers overdue tasks of any table. It needs only MySQL: no etcd, and no node
+// need be running.
+type Sweeper struct {
+	cfg      Config
+	handlers *Handlers
+	swept    atomic.Bool // a sweep is under way
+}
+
+// NewSweeper checks the config, as New does; Etcd need not be set. It connects to
+// nothing. h may be nil: the sweeper then delivers every HTTP callback.
+func NewSweeper(cfg Config, h *Handlers) (*Sweeper, error) {
+	n, err := New(cfg, h)
+	if err != nil {
+		return nil, err
+	}
+	return n.sweeper(), nil
+}
+
+// sweeper returns a sweeper like the node.
+func (n *Node) sweeper() *Sweeper { return &Sweeper{cfg: n.cfg, handlers: n.handlers} }
 
 // Sweep walks every table of every database once. It recovers claims that have run
 // out, and claims and delivers tasks that are overdue by more than Config.SweepGrace
-// and have a handler here; a node without handlers delivers every HTTP callback. It
-// needs only MySQL: no etcd, and Run need not be running.
+// and have a handler here; a sweeper without handlers delivers every HTTP callback.
 //
 // When ctx ends or Config.SweepTimeout is over, Sweep starts no more, gives back the
 // tasks that it has claimed and not begun, and returns within about two seconds. A
@@ -39,36 +56,36 @@ type SweepResult = sweeper.Result
 //
 // The error joins those of servers that could not be swept; the result is valid for
 // the others. SweepResult.Err says whether anything was left that should not be.
-func (n *Node) Sweep(ctx context.Context) (SweepResult, error) {
-	var result SweepResult
-	outcomes, err := n.sweeping(ctx, sweepMode{}, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
-		result, err = s.Sweep(ctx)
+func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
+	var result sweeper.Result
+	outcomes, err := s.alone(ctx, sweepMode{}, func(ctx context.Context, e *sweeper.Sweeper) (err error) {
+		result, err = e.Sweep(ctx)
 		return err
 	})
-	return result.Settled(outcomes), err
+	return resultOf(result.Settled(outcomes)), err
 }
 
-// SweepDry reports what Sweep would find and changes nothing.
-func (n *Node) SweepDry(ctx context.Context) (SweepResult, error) {
-	var result SweepResult
-	_, err := n.sweeping(ctx, sweepMode{dry: true}, func(ctx context.Context, s *sweeper.Sweeper) (err error) {
-		result, err = s.Sweep(ctx)
+// DryRun reports what Sweep would find and changes nothing.
+func (s *Sweeper) DryRun(ctx context.Context) (SweepResult, error) {
+	var result sweeper.Result
+	_, err := s.alone(ctx, sweepMode{dry: true}, func(ctx context.Context, e *sweeper.Sweeper) (err error) {
+		result, err = e.Sweep(ctx)
 		return err
 	})
-	return result, err
+	return resultOf(result), err
 }
 
-// SweepOn sweeps at the times of a cron expression ("*/5 * * * *", "@every 1m") until
+// Run sweeps at the times of a cron expression ("*/5 * * * *", "@every 1m") until
 // ctx ends, and then returns nil. Each sweep that found something is logged, with
 // what it left. Without a Config.SweepTimeout a sweep gets 5/6 of the time to the
 // next one; deliveries in progress at its end go on.
-func (n *Node) SweepOn(ctx context.Context, expression string) error {
+func (s *Sweeper) Run(ctx context.Context, expression string) error {
 	schedule, err := sweeper.ParseSchedule(expression)
 	if err != nil {
 		return err
 	}
-	_, err = n.sweeping(ctx, sweepMode{stays: true}, func(ctx context.Context, s *sweeper.Sweeper) error {
-		return s.Run(ctx, schedule)
+	_, err = s.alone(ctx, sweepMode{stays: true}, func(ctx context.Context, e *sweeper.Sweeper) error {
+		return e.Run(ctx, schedule)
 	})
 	return err
 }
@@ -87,31 +104,32 @@ type sweepMode struct {
 
 var errSweeping = errors.New("node: a sweep is under way already")
 
-// sweeping runs use with a sweeper and its dispatcher. All tasks that use has handed
-// over are settled or cut off before sweeping returns their outcomes.
-func (n *Node) sweeping(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
+// alone runs use with the engine and its dispatcher, unless another sweep of this
+// Sweeper is under way. All tasks that use has handed over are settled or cut off
+// before alone returns their outcomes.
+func (s *Sweeper) alone(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
 	if ctx == nil {
 		return nil, errNoContext
 	}
-	if !n.swept.CompareAndSwap(false, true) {
+	if !s.swept.CompareAndSwap(false, true) {
 		return nil, errSweeping
 	}
-	defer n.swept.Store(false)
-	return n.sweepIn(ctx, mode, use)
+	defer s.swept.Store(false)
+	return s.sweep(ctx, mode, use)
 }
 
-// sweepIn is sweeping beside other sweeps of this node.
-func (n *Node) sweepIn(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
-	db, err := store.Connect(ctx, n.cfg.Tables, store.Ownership(mode.ownership))
+// sweep is alone beside other sweeps.
+func (s *Sweeper) sweep(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
+	db, err := store.Connect(ctx, s.cfg.Tables, store.Ownership(mode.ownership))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	policies, err := biztype.Load(ctx, n.cfg.Tables)
+	policies, err := biztype.Load(ctx, s.cfg.Tables)
 	if err != nil {
 		return nil, err
 	}
-	w := &sweepParts{node: n, store: db, mode: mode}
+	w := &sweepParts{cfg: s.cfg, handlers: s.handlers, store: db, mode: mode}
 	w.policies.Store(&policies)
 	err = w.run(ctx, use)
 	return w.counts.read(), err
@@ -119,7 +137,8 @@ func (n *Node) sweepIn(ctx context.Context, mode sweepMode, use func(context.Con
 
 // sweepParts are the engines of a sweep, wired to one another.
 type sweepParts struct {
-	node       *Node
+	cfg        Config
+	handlers   *Handlers
 	mode       sweepMode
 	store      *store.Store
 	dispatcher *dispatcher.Dispatcher
@@ -130,20 +149,20 @@ type sweepParts struct {
 }
 
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
-	targets := newTargets(w.node.cfg, w.node.handlers, w.mine)
+	targets := newTargets(w.cfg, w.handlers, w.mine)
 	defer targets.close()
 	var err error
 	w.dispatcher, err = dispatcher.New(dispatcher.Config{
-		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.node.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
-		QueueCap: w.node.cfg.QueueCap, PayloadBytes: w.node.cfg.PayloadBytes, SweepGrace: w.node.cfg.SweepGrace, DrainTimeout: cutOffAfter,
-		Target: targets.of, ClaimAll: true, Settled: w.counts.settled, Observe: w.node.cfg.observer(ctx),
-		Logger: w.node.cfg.Logger, // its metrics would be those of Run's dispatcher
+		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
+		QueueCap: w.cfg.QueueCap, PayloadBytes: w.cfg.PayloadBytes, SweepGrace: w.cfg.SweepGrace, DrainTimeout: cutOffAfter,
+		Target: targets.of, ClaimAll: true, Settled: w.counts.settled, Observe: w.cfg.observer(ctx),
+		Logger: w.cfg.Logger, // its metrics would be those of Run's dispatcher
 	})
 	if err != nil {
 		return err
 	}
 	w.follow(*w.policies.Load())
-	metrics := newScope(w.node.cfg.Registerer)
+	metrics := newScope(w.cfg.Registerer)
 	defer metrics.end()
 	s, err := sweeper.New(w.config(targets, metrics.registerer()))
 	if err = cmp.Or(err, metrics.check()); err != nil {
@@ -165,8 +184,8 @@ func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config 
 		Tables: w.store, Now: w.store.Now, Servers: w.store.Servers(), TablesOf: w.store.TablesOf, Intake: w.dispatcher,
 		Policies: func() []biztype.Policy { w.refresh(t); return *w.policies.Load() },
 		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
-		Grace:    w.node.cfg.SweepGrace, Timeout: w.node.cfg.SweepTimeout, Outcomes: w.counts.read, Claimed: w.dispatcher.Claimed,
-		Sick: w.sick, Logger: w.node.cfg.Logger, Registerer: r,
+		Grace:    w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.counts.read, Claimed: w.dispatcher.Claimed,
+		Sick: w.sick, Logger: w.cfg.Logger, Registerer: r,
 	}
 	if w.mode.dry {
 		cfg.Intake = nil
@@ -184,17 +203,17 @@ func (w *sweepParts) sick(server int) error {
 
 // mine is every callback for a node without handlers, else those of its group.
 func (w *sweepParts) mine(p biztype.Policy) bool {
-	return len(w.node.handlers.targets) == 0 || p.Webhook == nil || p.WithDefaults().Group == w.node.cfg.Group
+	return len(w.handlers.targets) == 0 || p.Webhook == nil || p.WithDefaults().Group == w.cfg.Group
 }
 
 // watch follows changes of the policies while the sweep runs. A single sweep does not
 // log that it has read them: cron mails whatever a command prints.
 func (w *sweepParts) watch(ctx context.Context) error {
-	log := w.node.cfg.Logger
+	log := w.cfg.Logger
 	if !w.mode.stays {
 		log = loglimit.AtLeast(log, slog.LevelWarn)
 	}
-	watcher, err := biztype.NewWatcher(biztype.WatchConfig{Cluster: w.node.cfg.Tables, Changed: w.follow, Logger: log})
+	watcher, err := biztype.NewWatcher(biztype.WatchConfig{Cluster: w.cfg.Tables, Changed: w.follow, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -204,7 +223,7 @@ func (w *sweepParts) watch(ctx context.Context) error {
 // raiseMarks raises the marks of the databases once, and in a resident sweep until work
 // ends: nodes need not be running.
 func (w *sweepParts) raiseMarks(ctx, work context.Context, g *errgroup.Group) {
-	m := &marks{store: w.store, log: w.node.cfg.Logger}
+	m := &marks{store: w.store, log: w.cfg.Logger}
 	switch {
 	case w.mode.stays:
 		g.Go(func() error { m.run(work); return nil })
@@ -220,7 +239,7 @@ func (w *sweepParts) refresh(t *targets) {
 		w.dispatcher.SetPolicies(policies)
 	}
 	for name, why := range t.lacks(callbacks(policies)) {
-		w.limit.Of(w.node.cfg.Logger, name).Error("callback can't be delivered here", "biz_type", name, "why", why)
+		w.limit.Of(w.cfg.Logger, name).Error("callback can't be delivered here", "biz_type", name, "why", why)
 	}
 }
 

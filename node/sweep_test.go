@@ -45,12 +45,12 @@ func TestTwoSweepsAtOnceDeliverEachOverdueTaskOnce(t *testing.T) {
 	})
 	results := make(chan node.SweepResult, 2)
 	for range 2 {
-		n, err := node.New(p.sweepConfig(), &h)
+		s, err := node.NewSweeper(p.sweepConfig(), &h)
 		if err != nil {
 			t.Fatal(err)
 		}
 		go func() {
-			result, err := n.Sweep(context.Background())
+			result, err := s.Sweep(context.Background())
 			if err != nil {
 				t.Error(err)
 			}
@@ -85,15 +85,15 @@ func TestSweepLeavesWhatItCannotDeliver(t *testing.T) {
 		t.Error("a paused type was delivered")
 		return nil
 	})
-	n, err := node.New(p.sweepConfig(), &h)
+	s, err := node.NewSweeper(p.sweepConfig(), &h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dry, err := n.SweepDry(t.Context())
+	dry, err := s.DryRun(t.Context())
 	if err != nil || dry.Overdue != 3 || dry.Delivered != 0 || dry.LeftTotal() != 2 {
 		t.Fatalf("dry run: %s, %v", dry, err)
 	}
-	result, err := n.Sweep(t.Context())
+	result, err := s.Sweep(t.Context())
 	if err != nil || result.Overdue != 3 || result.Delivered != 1 {
 		t.Fatalf("%s, %v", result, err)
 	}
@@ -122,11 +122,11 @@ func TestSweepCountsWhatHandlersComplete(t *testing.T) {
 		}
 		return errors.Join(tocsin.CompleteTx(ctx, tx, task.Info), tx.Commit())
 	})
-	n, err := node.New(p.sweepConfig(), &h)
+	s, err := node.NewSweeper(p.sweepConfig(), &h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result, err := n.Sweep(t.Context()); err != nil || result.Delivered != 20 || result.Elsewhere != 0 {
+	if result, err := s.Sweep(t.Context()); err != nil || result.Delivered != 20 || result.Elsewhere != 0 {
 		t.Errorf("%s, %v", result, err)
 	}
 }
@@ -153,7 +153,7 @@ func TestATypeThatHangsHoldsUpNoOther(t *testing.T) {
 	})
 	cfg := p.sweepConfig()
 	cfg.QueueCap, cfg.SweepTimeout = 20, node.NoTimeout
-	n, err := node.New(cfg, &h)
+	s, err := node.NewSweeper(cfg, &h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestATypeThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 	results := make(chan swept, 1)
 	go func() {
-		result, err := n.Sweep(ctx)
+		result, err := s.Sweep(ctx)
 		results <- swept{result, err}
 	}()
 	for _, id := range ids {
@@ -180,10 +180,10 @@ func TestATypeThatHangsHoldsUpNoOther(t *testing.T) {
 		t.Error(err)
 	}
 	again := p.sweepConfig()
-	if n, err = node.New(again, nil); err != nil {
+	if s, err = node.NewSweeper(again, nil); err != nil {
 		t.Fatal(err)
 	}
-	if dry, err := n.SweepDry(t.Context()); err != nil || dry.Overdue != hanging {
+	if dry, err := s.DryRun(t.Context()); err != nil || dry.Overdue != hanging {
 		t.Errorf("%s, %v: the next sweep finds all that were left", dry, err)
 	}
 }
@@ -196,11 +196,11 @@ func TestSweepWaitsForTheGraceTime(t *testing.T) {
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	cfg := p.sweepConfig()
 	cfg.SweepGrace = 0 // the default, a minute
-	n, err := node.New(cfg, &h)
+	s, err := node.NewSweeper(cfg, &h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result, err := n.Sweep(t.Context()); err != nil || result.Overdue != 0 {
+	if result, err := s.Sweep(t.Context()); err != nil || result.Overdue != 0 {
 		t.Errorf("%s, %v", result, err)
 	}
 }
@@ -211,19 +211,19 @@ func TestResidentSweeperStopsWithItsContext(t *testing.T) {
 	id := add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	n, err := node.New(p.sweepConfig(), &h)
+	s, err := node.NewSweeper(p.sweepConfig(), &h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- n.SweepOn(ctx, "@every 1s") }()
+	go func() { ended <- s.Run(ctx, "@every 1s") }()
 	await(t, p, id, "the resident sweeper", withStatus(tocsin.Done))
 	cancel()
 	if err := receive(t, ended, "the end of the resident sweeper"); err != nil {
 		t.Error(err)
 	}
-	if err := n.SweepOn(t.Context(), "every minute"); err == nil {
+	if err := s.Run(t.Context(), "every minute"); err == nil {
 		t.Error("a wrong cron expression was accepted")
 	}
 }
@@ -246,11 +246,11 @@ func TestASweepNamesTheServerWhoseDiskIsFull(t *testing.T) {
 	})
 	cfg := p.sweepConfig()
 	cfg.SweepTimeout = 4 * time.Second
-	n, err := node.New(cfg, &h)
+	s, err := node.NewSweeper(cfg, &h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := n.Sweep(t.Context())
+	result, err := s.Sweep(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "sweep server "+p.cfg.Servers[0].Name) || !strings.Contains(err.Error(), "No space left on device") {
 		t.Errorf("%s, %v", result, err)
 	}
@@ -271,11 +271,11 @@ func TestASweepNamesTheServerThatHangs(t *testing.T) {
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	cfg := p.sweepConfig()
 	cfg.SweepTimeout = 4 * time.Second
-	n, err := node.New(cfg, &h)
+	s, err := node.NewSweeper(cfg, &h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result, err := n.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "sweep server db1: a statement has no answer") {
+	if result, err := s.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "sweep server db1: a statement has no answer") {
 		t.Errorf("%s, %v", result, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/node"
 )
 
 func newCluster(a *app) *cobra.Command {
@@ -23,19 +24,19 @@ var errNoOwners = errors.New("nobody owns tables, as layout.ownership of the con
 	"`tocsin cluster nodes` shows the nodes, and SIGTERM ends one")
 
 // etcd reads where etcd is and under which cluster id the keys stand.
-func (a *app) etcd() (assign.EtcdConfig, string, error) {
+func (a *app) etcd() (node.EtcdConfig, string, error) {
 	file, err := a.load()
 	if err != nil {
-		return assign.EtcdConfig{}, "", err
+		return node.EtcdConfig{}, "", err
 	}
 	if file.Layout.Ownership == ddl.ByRows {
-		return assign.EtcdConfig{}, "", errNoOwners
+		return node.EtcdConfig{}, "", errNoOwners
 	}
 	return etcdOf(file)
 }
 
 // etcdOf is etcd for a config file, whoever owns tables.
-func etcdOf(file config.File) (assign.EtcdConfig, string, error) {
+func etcdOf(file config.File) (node.EtcdConfig, string, error) {
 	cfg, err := file.EtcdConfig()
 	if err != nil {
 		return cfg, "", err
@@ -60,7 +61,7 @@ func (a *app) registry(ctx context.Context) (*assign.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return assign.OpenRegistry(ctx, cfg, cluster, tables.Layout.Total())
+	return assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, tables.Layout.Total())
 }
 
 // groupNames gives one group, or all that have keys if only is "".

@@ -90,7 +90,7 @@ func registered(ctx context.Context, file config.File) ([]groupNodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := assign.OpenRegistry(ctx, cfg, cluster, file.Tocsin().Layout.Total())
+	keys, err := assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, file.Tocsin().Layout.Total())
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/doctor"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -176,8 +177,8 @@ func patient(cfg tocsin.Config, ownership string) (p doctor.Patient, closeAll fu
 }
 
 // askEtcd wants a read that a majority agrees to, not just an open port.
-func askEtcd(ctx context.Context, cfg assign.EtcdConfig, cluster string, tables int) (string, error) {
-	keys, err := assign.OpenRegistry(ctx, cfg, cluster, tables)
+func askEtcd(ctx context.Context, cfg node.EtcdConfig, cluster string, tables int) (string, error) {
+	keys, err := assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, tables)
 	if err != nil {
 		return "", err
 	}

@@ -38,7 +38,7 @@ func (s *site) wantPasswords() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	client, err := assign.Dial(s.t.Context(), cfg)
+	client, err := assign.Dial(s.t.Context(), assign.EtcdConfig(cfg))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -81,27 +81,27 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	}
 	registry := prometheus.NewRegistry()
 	cfg.Registerer = prometheus.WrapRegistererWith(ofCluster(file), registry)
-	n, err := node.New(cfg, nil)
+	s, err := node.NewSweeper(cfg, nil)
 	if err != nil {
 		return err
 	}
 	if cron != "" && !f.once && !f.dryRun {
-		return f.out.whileResident(ctx, outletOf("sweep", file), registry, func() error { return n.SweepOn(ctx, cron) })
+		return f.out.whileResident(ctx, outletOf("sweep", file), registry, func() error { return s.Run(ctx, cron) })
 	}
-	return a.sweepOnce(ctx, n, file, f)
+	return a.sweepOnce(ctx, s, file, f)
 }
 
-func (a *app) sweepOnce(ctx context.Context, n *node.Node, file config.File, f sweepFlags) (err error) {
-	once, label := n.Sweep, "sweep: "
+func (a *app) sweepOnce(ctx context.Context, s *node.Sweeper, file config.File, f sweepFlags) (err error) {
+	once, label := s.Sweep, "sweep: "
 	if f.dryRun {
-		once, label = n.SweepDry, "sweep (dry run): "
+		once, label = s.DryRun, "sweep (dry run): "
 	}
 	result, err := once(ctx)
 	name, labels, swept := outletOf("sweep", file), ofCluster(file), err
 	left := f.out.once(
-		func(dir string) error { return sweeper.WriteTextfile(dir, name, labels, result, swept) },
+		func(dir string) error { return sweeper.WriteTextfile(dir, name, labels, engineResult(result), swept) },
 		func(url string) error {
-			return sweeper.Push(context.WithoutCancel(ctx), url, name, labels, result, swept)
+			return sweeper.Push(context.WithoutCancel(ctx), url, name, labels, engineResult(result), swept)
 		})
 	defer func() {
 		if left != nil {
@@ -115,4 +115,13 @@ func (a *app) sweepOnce(ctx context.Context, n *node.Node, file config.File, f s
 		return printed
 	}
 	return errors.Join(err, result.Err())
+}
+
+// engineResult is a result for the metrics of a single sweep.
+func engineResult(r node.SweepResult) sweeper.Result {
+	return sweeper.Result{
+		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Counts: sweeper.Counts{Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead},
+		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread,
+		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Took: r.Took,
+	}
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/purger"
-	"github.com/tocsinhq/tocsin/sweeper"
 )
 
 // Every command does its work on the correct database, names the wrong one once, and
@@ -43,7 +43,7 @@ func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
 				}
 				return r
 			}
-			if got := decodeText[sweeper.Result](t, fails("sweep", "--json").stdout); got.Tables != 4 || got.Overdue != 1 {
+			if got := decodeText[node.SweepResult](t, fails("sweep", "--json").stdout); got.Tables != 4 || got.Overdue != 1 {
 				t.Errorf("sweep: %+v, want 4 tables, 1 overdue", got)
 			}
 			if got := decodeText[auditor.Report](t, fails("audit", "--json").stdout); got.Tables != 4 || got.Faults["overdue"] != 1 {

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -93,15 +92,27 @@ func (r role) run() error {
 	defer stop()
 	switch r.Kind {
 	case roleNode:
-		return r.withNode(func(n *node.Node) error { return n.Run(ctx) })
+		return r.with(func(cfg node.Config, h *node.Handlers) error {
+			n, err := node.New(cfg, h)
+			if err != nil {
+				return err
+			}
+			return n.Run(ctx)
+		})
 	case roleSweep:
-		return r.withNode(func(n *node.Node) error { return r.sweep(ctx, n) })
+		return r.with(func(cfg node.Config, h *node.Handlers) error {
+			s, err := node.NewSweeper(cfg, h)
+			if err != nil {
+				return err
+			}
+			return r.sweep(ctx, s)
+		})
 	}
 	return fmt.Errorf("unknown role %q", r.Kind)
 }
 
-// withNode makes the node whose handlers write the journal.
-func (r role) withNode(use func(*node.Node) error) error {
+// with runs use with the config of the role, and handlers that write the journal.
+func (r role) with(use func(node.Config, *node.Handlers) error) error {
 	j, err := openJournal(r.Journal, r.Node)
 	if err != nil {
 		return err
@@ -111,18 +122,15 @@ func (r role) withNode(use func(*node.Node) error) error {
 		grace = max(r.Grace, node.NoGrace)
 	}
 	claims := prometheus.NewRegistry()
-	n, err := node.New(node.Config{
-		Tables: r.Tables, Ownership: r.Ownership, Registerer: claims, Etcd: assign.EtcdConfig{Endpoints: r.Etcd},
+	cfg := node.Config{
+		Tables: r.Tables, Ownership: r.Ownership, Registerer: claims, Etcd: node.EtcdConfig{Endpoints: r.Etcd},
 		Group: group, Name: r.Node, LeaseTTL: r.Timing.Lease, ScanInterval: r.Timing.Scan, SweepGrace: grace,
 		DrainTimeout: r.Timing.withDefaults().Drain, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
-	}, handlers(j))
-	if err != nil {
-		return err
 	}
 	ended := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() { tellClaims(ended, claims) })
-	err = use(n)
+	err = use(cfg, handlers(j))
 	close(ended)
 	telling.Wait()
 	return errors.Join(err, j.close())
@@ -163,9 +171,9 @@ func countClaims(r *prometheus.Registry) (got, vain int) {
 }
 
 // sweep sweeps again and again. What a round could not do, the next one may.
-func (r role) sweep(ctx context.Context, n *node.Node) error {
+func (r role) sweep(ctx context.Context, s *node.Sweeper) error {
 	for ctx.Err() == nil {
-		result, err := n.Sweep(ctx)
+		result, err := s.Sweep(ctx)
 		if err != nil && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "sweep: %v\n", err)
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
@@ -191,7 +190,7 @@ func (c *Cluster) newNode(i int) (*node.Node, string, error) {
 
 func (c *Cluster) nodeConfig(name string) node.Config {
 	cfg := node.Config{
-		Tables: c.config, Ownership: c.ownership(), Etcd: assign.EtcdConfig{Endpoints: c.endpoints()},
+		Tables: c.config, Ownership: c.ownership(), Etcd: node.EtcdConfig{Endpoints: c.endpoints()},
 		Group: Group, Name: name, Version: c.opts.Version, Logger: c.opts.Logger, Getenv: getenv,
 	}
 	if c.opts.Demo {

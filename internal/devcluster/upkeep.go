@@ -29,7 +29,7 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 	registry := prometheus.WrapRegistererWith(prometheus.Labels{"cluster": ClusterID}, c.page.registry(pageUpkeep))
 	cfg := c.nodeConfig("sweeper")
 	cfg.Registerer = registry
-	sweeper, err := node.New(cfg, c.handlers("sweeper"))
+	sweeper, err := node.NewSweeper(cfg, c.handlers("sweeper"))
 	if err != nil {
 		return nil, errors.Join(err, tables.Close())
 	}
@@ -49,7 +49,7 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 	purgeAndAudit(ctx) // nothing is overdue yet: both have succeeded once, whatever comes
 	var group sync.WaitGroup
 	var swept error
-	group.Go(func() { swept = sweeper.SweepOn(ctx, "@every "+opts.Sweep.String()) })
+	group.Go(func() { swept = sweeper.Run(ctx, "@every "+opts.Sweep.String()) })
 	group.Go(func() { schedule.Each(ctx, every(opts.Upkeep), purgeAndAudit) })
 	return func() error {
 		group.Wait()

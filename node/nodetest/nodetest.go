@@ -72,13 +72,13 @@ func RunDue(tb testing.TB, c *tocsintest.Cluster, h *node.Handlers, until time.T
 	r := &run{cluster: c, until: until, times: map[tocsin.JobID]int{}, held: map[tocsin.JobID]bool{}}
 	cfg := config(tb, c)
 	cfg.OnOutcome = r.note
-	n, err := node.New(cfg, h)
+	s, err := node.NewSweeper(cfg, h)
 	if err != nil {
 		tb.Fatalf("nodetest: %v", err)
 	}
 	for more := true; more; {
 		before := len(r.all)
-		if more, err = r.step(tb.Context(), n); err != nil {
+		if more, err = r.step(tb.Context(), s); err != nil {
 			tb.Fatalf("nodetest: %v", err)
 		}
 		for _, d := range r.all[before:] {

@@ -41,7 +41,7 @@ type pending struct {
 }
 
 // step brings the next tasks forward and delivers them; false: there are none.
-func (r *run) step(ctx context.Context, n *node.Node) (bool, error) {
+func (r *run) step(ctx context.Context, s *node.Sweeper) (bool, error) {
 	rows, err := r.due(ctx)
 	if err != nil || len(rows) == 0 {
 		return false, err
@@ -53,7 +53,7 @@ func (r *run) step(ctx context.Context, n *node.Node) (bool, error) {
 			return false, err
 		}
 	}
-	if _, err := n.Sweep(ctx); err != nil {
+	if _, err := s.Sweep(ctx); err != nil {
 		return false, err
 	}
 	for _, row := range next { // what was not delivered gets its time back

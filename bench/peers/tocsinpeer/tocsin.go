@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/bench/peers/contest"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
@@ -134,7 +133,7 @@ func (p *peer) Start(ctx context.Context, deliver func(string)) error {
 		return nil
 	})
 	n, err := node.New(node.Config{
-		Tables: p.config, Etcd: assign.EtcdConfig{Endpoints: []string{p.keeper.Endpoint()}}, Group: group, Name: "contest",
+		Tables: p.config, Etcd: node.EtcdConfig{Endpoints: []string{p.keeper.Endpoint()}}, Group: group, Name: "contest",
 	}, &handlers)
 	if err != nil {
 		return err
