@@ -67,7 +67,7 @@ func TestEveryAddGoesThroughTheFunctionsOfUse(t *testing.T) {
 				return func(ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
 					calls = append(calls, fmt.Sprint("inner ", ctx.Value(traceKey{})))
 					for i := range call.Tasks {
-						call.Tasks[i] = call.Tasks[i].Dedup("set by use")
+						call.Tasks[i] = call.Tasks[i].Dedup("set by use").Header("traceparent", fmt.Sprint(ctx.Value(traceKey{}), i))
 					}
 					return next(ctx, call)
 				}
@@ -89,7 +89,7 @@ func TestEveryAddGoesThroughTheFunctionsOfUse(t *testing.T) {
 					t.Errorf("round %d: called %q, want %q", round, calls, want)
 				}
 				for i, a := range added {
-					if info := get(t, c, a.JobID); a.Existing != existing || info.DedupKey != "set by use" || info.BizID != tasks[i].BizID() {
+					if info := get(t, c, a.JobID); a.Existing != existing || info.DedupKey != "set by use" || info.Header("traceparent") != fmt.Sprint("trace", i) || info.BizID != tasks[i].BizID() {
 						t.Errorf("round %d: added %+v, stored %+v", round, a, info)
 					}
 				}
