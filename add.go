@@ -20,11 +20,12 @@ const nearMargin = 10 * time.Minute
 
 // Added is what became of a task that was to be added.
 type Added struct {
-	JobID    JobID  // 0 where Err is set, unless it is ErrUnknownOutcome
-	Existing bool   // a task with this dedup_key was there; JobID and Status are that one's
-	Status   Status // Pending, unless Existing
-	Relayed  bool   // AddTx and AddManyTx: it is in the outbox, and a relay stores it after the commit; JobID is 0, and whether it exists already is not known
-	Err      error  // of AddMany: why this task is not stored; nil from Add and AddTx
+	JobID       JobID  // 0 where Err is set, unless it is ErrUnknownOutcome
+	Existing    bool   // a task with this dedup_key was there; JobID and Status are that one's
+	Rescheduled bool   // OnConflict(Reschedule): the task that was there has the new action time
+	Status      Status // Pending, unless Existing
+	Relayed     bool   // AddTx and AddManyTx: it is in the outbox, and a relay stores it after the commit; JobID is 0, and whether it exists already is not known
+	Err         error  // of AddMany: why this task is not stored; nil from Add and AddTx
 }
 
 // Add stores a task. An error means that it is not there; one that wraps
@@ -54,8 +55,13 @@ func (c *Client) addTask(ctx context.Context, t NewTask) (Added, error) {
 	if err != nil {
 		return Added{}, err
 	}
+	return c.addRow(ctx, s, &r)
+}
+
+// addRow stores a row, under another id if its own is taken.
+func (c *Client) addRow(ctx context.Context, s *server, r *row) (Added, error) {
 	for range maxCollisions {
-		added, err := c.add(ctx, s, &r)
+		added, err := c.add(ctx, s, r)
 		if !errors.Is(err, errCollision) {
 			return added, err
 		}
@@ -91,6 +97,9 @@ func unsureID(maybe bool, id JobID) JobID {
 // addOnce stores a row over one connection. maybe says that an earlier try may
 // have stored it.
 func (c *Client) addOnce(ctx context.Context, s *server, r *row, maybe bool) (added Added, sent bool, err error) {
+	if r.unique.asked {
+		return c.uniqueOnce(ctx, s, r, maybe)
+	}
 	conn, err := s.DB.Conn(ctx)
 	if err != nil {
 		return Added{}, false, err

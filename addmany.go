@@ -82,6 +82,11 @@ func (c *Client) addAll(ctx context.Context, s *server, rows []*row) {
 		return
 	}
 	sortRows(rows)
+	unique, rows := splitUnique(rows)
+	defer c.addEach(ctx, s, unique)
+	if len(rows) == 0 {
+		return
+	}
 	chunks := make(chan []*row)
 	b := &batch{client: c, server: s, facts: f}
 	var group sync.WaitGroup

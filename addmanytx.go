@@ -26,6 +26,9 @@ func (c *Client) addTasksTx(ctx context.Context, tx *sql.Tx, tasks []NewTask) (a
 	rows := make([]row, len(tasks))
 	for i, t := range tasks {
 		r, err := c.row(ctx, t)
+		if err == nil && c.relays(r.table) {
+			err = c.noUnique(&r)
+		}
 		if err != nil {
 			return added, failAll(added, err)
 		}

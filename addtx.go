@@ -36,6 +36,9 @@ func (c *Client) addTaskTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, e
 		return Added{}, err
 	}
 	if c.relays(r.table) {
+		if err := c.noUnique(&r); err != nil {
+			return Added{}, err
+		}
 		return relayed(c.put(ctx, execIn(tx), wishFor(t, r)))
 	}
 	return c.addRowTx(ctx, tx, &r)
@@ -48,6 +51,9 @@ func relayed(err error) (Added, error) { return Added{Relayed: err == nil}, err 
 func (c *Client) addRowTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
 	if err := c.mayAdd(ctx, r); err != nil {
 		return Added{}, err
+	}
+	if r.unique.asked {
+		return c.uniqueTx(ctx, tx, r)
 	}
 	for range maxCollisions {
 		added, err := c.addTx(ctx, tx, r)
@@ -71,10 +77,7 @@ func (c *Client) addTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
 	case n == 0:
 		return Added{}, c.elsewhere(ctx, r.table)
 	}
-	if !c.near(r.when) {
-		return Added{JobID: r.id}, nil
-	}
-	if _, err := execute(ctx, tx, c.layout.render(ringSQL, r.table), r.table, uint64(r.id)); err != nil {
+	if err := c.ring(ctx, tx, r.when, r.table, r.id); err != nil {
 		return Added{}, c.inTx(ctx, "ring for task in", r.table, err)
 	}
 	return Added{JobID: r.id}, nil

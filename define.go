@@ -71,6 +71,7 @@ type NewTask struct {
 	bizKey    string // "": bizID is the key
 	when      When
 	dedup     string
+	unique    uniqueness
 	attribute string
 	headers   *header // the last one; nil: none
 	err       error   // why the payload has no attribute, or the key no biz_id
@@ -81,7 +82,7 @@ type NewTask struct {
 // there. The key is bytes, at most MaxDedupKey, compared as they are. The empty
 // key means no de-duplication.
 func (t NewTask) Dedup(key string) NewTask {
-	t.dedup = key
+	t.dedup, t.unique = key, uniqueness{}
 	return t
 }
 

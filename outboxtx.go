@@ -52,6 +52,9 @@ func (o OutboxTx) Add(ctx context.Context, t NewTask) (added Added, err error) {
 // addTask is Add without Config.Use.
 func (o OutboxTx) addTask(ctx context.Context, t NewTask) (Added, error) {
 	r, err := o.client.row(ctx, t)
+	if err == nil {
+		err = o.client.noUnique(&r)
+	}
 	if err != nil {
 		return Added{}, err
 	}
@@ -78,6 +81,9 @@ func (o OutboxTx) addTasks(ctx context.Context, tasks []NewTask) (added []Added,
 	wishes := make([]wish, len(tasks))
 	for i, t := range tasks {
 		r, err := o.client.row(ctx, t)
+		if err == nil {
+			err = o.client.noUnique(&r)
+		}
 		if err != nil {
 			return added, failAll(added, err)
 		}

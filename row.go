@@ -15,9 +15,10 @@ type row struct {
 	bizKey    string // "": bizID is the key
 	bizType   uint64
 	when      When
-	dedup     []byte  // nil: none
-	attribute []byte  // never nil
-	headers   []byte  // nil: none
+	dedup     []byte // nil: none
+	attribute []byte // never nil
+	headers   []byte // nil: none
+	unique    uniqueness
 	out       *Added  // of AddMany: where its fate goes
 	origin    *origin // of Move: the row of the outbox; nil of others
 }
@@ -38,6 +39,7 @@ func (c *Client) row(ctx context.Context, t NewTask) (row, error) {
 		table:     table,
 		bizID:     t.bizID,
 		bizKey:    t.bizKey,
+		unique:    t.unique,
 		bizType:   number,
 		when:      t.when,
 		attribute: []byte(t.attribute),
@@ -56,6 +58,9 @@ func (c *Client) row(ctx context.Context, t NewTask) (row, error) {
 // valid says what is wrong with the task, but for its biz type's name.
 func (t NewTask) valid(now time.Time) error {
 	if err := t.when.valid(now); err != nil {
+		return err
+	}
+	if err := t.unique.valid(t.dedup); err != nil {
 		return err
 	}
 	switch {
@@ -105,12 +110,12 @@ type stored struct {
 	bizKey    string
 }
 
-// made reports whether s is r as this client wrote it. A cancel has taken the
-// dedup_key away.
+// made reports whether s is r as this client wrote it. A cancel, or an add with a unique
+// key, may have taken the dedup_key away.
 func (r *row) made(s *stored) bool {
 	return s.id == r.id && s.bizID == r.bizID && s.bizType == r.bizType &&
 		bytes.Equal(s.attribute, r.attribute) && bytes.Equal(s.headers, r.headers) && s.bizKey == r.bizKey &&
-		(s.status == Cancelled || bytes.Equal(s.dedup, r.dedup))
+		(s.dedup == nil || bytes.Equal(s.dedup, r.dedup))
 }
 
 // sameKey reports whether s holds r's dedup_key. It may be another business key's.

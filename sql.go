@@ -76,6 +76,19 @@ var addSQL = addColumns(`INSERT /* tocsin add */` + addInto + `SELECT
 FROM {database}.layout
 WHERE ` + oursSQL)
 
+// addUniqueSQL is addSQL for a task with a unique key. If it meets the task that has the key, or the id, it changes nothing
+// and locks that task.
+var addUniqueSQL = columns{addSQL.narrow + addNothingSQL, addSQL.wide + addNothingSQL}
+
+const addNothingSQL = `
+ON DUPLICATE KEY UPDATE job_id = job_id`
+
+// activeSQL counts the layout row if it is ours. Parameters: oursSQL's.
+const activeSQL = `SELECT /* tocsin active */
+    COUNT(*)
+FROM {database}.layout
+WHERE ` + oursSQL
+
 // oursSQL is true of the layout row if the database is the one that the config
 // means. Client.ours fills the slots. Parameters: cluster id; identity, where it is
 // known.
@@ -143,6 +156,23 @@ WHERE t.biz_id = ?
     AND t.status = 0
     AND l.id = 1
     AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL (l.doorbell_horizon_ms * 1000) MICROSECOND`)
+
+// holderSQL locks the task that holds a unique key. Parameters: biz_id, biz type, key. Index uk_biz.
+var holderSQL = readColumns(`SELECT /* tocsin holder */
+    job_id,
+    status,
+    {biz_key}
+FROM {task} FORCE INDEX (uk_biz)
+WHERE biz_id = ?
+    AND biz_type = ?
+    AND dedup_key = CAST(? AS BINARY)
+FOR UPDATE`)
+
+// freeSQL takes the unique key from a task that does not need it any more, and is locked. Parameter: job_id. Primary key.
+const freeSQL = `UPDATE /* tocsin free */ {task} FORCE INDEX (PRIMARY)
+SET dedup_key = NULL,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = ?`
 
 // byKeySQL reads back the task that holds a dedup_key. Parameters: biz_id, biz
 // type, key. Index uk_biz. Locks, to see what committed after the snapshot.

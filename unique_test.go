@@ -1,0 +1,263 @@
+package tocsin_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+var live = tocsin.While(tocsin.Pending, tocsin.Claimed)
+
+// unique is a task with a unique key, which no other has.
+func unique(key string, when tocsin.When) tocsin.NewTask {
+	return remind.New(uint64(len(key)+100), "x", when).Unique(key, live)
+}
+
+// What becomes of an add depends on the status of the task that has the key.
+func TestAUniqueKeyIsTakenWhileItsTaskLives(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	db := session(t, devtest.DSN(t), "")
+	type want struct{ existing, rescheduled, keeps bool }
+	for name, status := range map[string]tocsin.Status{
+		"pending": tocsin.Pending, "claimed": tocsin.Claimed, "done": tocsin.Done, "dead": tocsin.Dead, "cancelled": tocsin.Cancelled, "purged": 9,
+	} {
+		for kind, of := range map[string]struct {
+			with func(tocsin.NewTask) tocsin.NewTask
+			want want
+		}{
+			"keep": {
+				func(t tocsin.NewTask) tocsin.NewTask { return t },
+				want{existing: status <= tocsin.Claimed, keeps: status <= tocsin.Claimed},
+			},
+			"while it is not dead": {
+				func(t tocsin.NewTask) tocsin.NewTask {
+					return t.Unique("k"+name+"while it is not dead", tocsin.While(tocsin.Pending, tocsin.Claimed, tocsin.Done))
+				},
+				want{existing: status <= tocsin.Done, keeps: status <= tocsin.Done},
+			},
+			"debounce": {
+				func(t tocsin.NewTask) tocsin.NewTask { return t.OnConflict(tocsin.Reschedule) },
+				want{existing: status == tocsin.Pending, rescheduled: status == tocsin.Pending, keeps: status == tocsin.Pending},
+			},
+		} {
+			for way, add := range waysToAdd(c, db) {
+				exec(t, db, "DELETE FROM "+c.Layout().Table(c.Layout().TableOf(uint64(len("k"+name+kind)+100))))
+				first := must[[]tocsin.Added](t)(add(t.Context(), of.with(unique("k"+name+kind, tocsin.In(day)))))[0]
+				if first.Existing || first.JobID == 0 {
+					t.Fatalf("%s, %s, %s: first %+v", name, kind, way, first)
+				}
+				table := c.Layout().Table(first.JobID.Table())
+				switch status {
+				case 9:
+					exec(t, db, "DELETE FROM "+table)
+				case tocsin.Cancelled:
+					must[tocsin.Change](t)(c.Cancel(t.Context(), tocsin.ByID(first.JobID)))
+				default:
+					exec(t, db, "UPDATE "+table+" SET status = ?, attempts = 2", uint8(status))
+				}
+				second := must[[]tocsin.Added](t)(add(t.Context(), of.with(unique("k"+name+kind, tocsin.In(2*day)))))[0]
+				got := want{second.Existing, second.Rescheduled, second.JobID == first.JobID}
+				if got != of.want || !second.Existing && second.Status != tocsin.Pending || second.Existing && second.Status != status {
+					t.Errorf("%s, %s, %s: %+v", name, kind, way, second)
+				}
+				last := get(t, c, second.JobID)
+				if last.DedupKey != "k"+name+kind || second.Rescheduled != (last.Version == 1) || second.Rescheduled && (last.Attempts != 0 || last.DueTime.Sub(last.Created) < 47*time.Hour) {
+					t.Errorf("%s, %s, %s: %+v", name, kind, way, last)
+				}
+				if n := count(t, db, "SELECT COUNT(*) FROM "+table+" WHERE dedup_key IS NOT NULL"); n != 1 {
+					t.Errorf("%s, %s, %s: %d tasks have the key", name, kind, way, n)
+				}
+			}
+		}
+	}
+}
+
+// Whatever the interleaving, a key has one live task, and every add got that one.
+func TestManyAddsOfOneUniqueKeyAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	clients := []*tocsin.Client{open(t, cfg), open(t, cfg)}
+	db := session(t, devtest.DSN(t), "")
+	for name, task := range map[string]tocsin.NewTask{
+		"keep": unique("keep", tocsin.In(day)), "debounce": unique("debounce", tocsin.In(day)).OnConflict(tocsin.Reschedule),
+	} {
+		for round := range 5 {
+			const adders = 12
+			added := make([]tocsin.Added, adders)
+			var group sync.WaitGroup
+			for i := range adders {
+				group.Go(func() { added[i] = addWithin(t, clients[i%2], db, i, task) })
+			}
+			group.Wait()
+			created, moved := 0, 0
+			for _, a := range added {
+				if a.JobID != added[0].JobID {
+					t.Errorf("%s: %+v and %+v", name, a, added[0])
+				}
+				if !a.Existing {
+					created++
+				}
+				if a.Rescheduled {
+					moved++
+				}
+			}
+			info := get(t, clients[0], added[0].JobID)
+			if created != 1 || moved != int(info.Version) || (moved == adders-1) != (name == "debounce") {
+				t.Errorf("%s: %d stored, %d rescheduled, version %d", name, created, moved, info.Version)
+			}
+			status := []string{"status = 2", "status = 4", "status = 2, dedup_key = NULL"}[round%3] // the next round takes the key over
+			exec(t, db, "UPDATE "+info.Table+" SET "+status+" WHERE job_id = ?", uint64(info.JobID))
+		}
+	}
+}
+
+// addWithin adds by Add, or in a transaction that is repeated after a deadlock.
+func addWithin(t *testing.T, c *tocsin.Client, db *sql.DB, i int, task tocsin.NewTask) (added tocsin.Added) {
+	var err error
+	if i%3 == 0 {
+		added, err = c.Add(t.Context(), task)
+	} else {
+		for range 50 {
+			if added, err = inOwnTx(t.Context(), c, db, task); err == nil || !strings.Contains(err.Error(), "1213") && !strings.Contains(err.Error(), "1020") {
+				break
+			}
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return added
+}
+
+func inOwnTx(ctx context.Context, c *tocsin.Client, db *sql.DB, task tocsin.NewTask) (tocsin.Added, error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		return tocsin.Added{}, err
+	}
+	added, err := c.AddTx(ctx, tx, task)
+	if err != nil {
+		return added, errors.Join(err, tx.Rollback())
+	}
+	return added, tx.Commit()
+}
+
+// A transaction that has not committed holds up others of its key, and counts only if it commits.
+func TestAnAddWaitsForAnotherOfItsUniqueKey(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	db := session(t, devtest.DSN(t), "")
+	for name, end := range map[string]func(*sql.Tx) error{"commit": (*sql.Tx).Commit, "rollback": (*sql.Tx).Rollback} {
+		tx := must[*sql.Tx](t)(db.BeginTx(t.Context(), nil))
+		first := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, unique(name, tocsin.In(day))))
+		second := make(chan tocsin.Added, 1)
+		go func() { second <- addWithin(t, c, db, 0, unique(name, tocsin.In(day)).OnConflict(tocsin.Reschedule)) }()
+		lockWait(t, db, "tocsin add")
+		if err := end(tx); err != nil {
+			t.Fatal(err)
+		}
+		got := <-second
+		if (got.JobID == first.JobID) != (name == "commit") || got.Rescheduled != (name == "commit") {
+			t.Errorf("%s: %+v, after %+v", name, got, first)
+		}
+	}
+}
+
+// lockWait waits until a statement of the comment waits for a lock.
+func lockWait(t *testing.T, db *sql.DB, comment string) {
+	t.Helper()
+	for late := time.Now().Add(30 * time.Second); count(t, db, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE ?", "%"+comment+"%") == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("no statement waits for a lock")
+		}
+	}
+}
+
+func TestTheBellRingsForWhatADebounceMoves(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	db := session(t, devtest.DSN(t), "")
+	task := unique("bell", tocsin.In(day)).OnConflict(tocsin.Reschedule)
+	first := add(t, c, task)
+	near := add(t, c, unique("bell", tocsin.In(0)).OnConflict(tocsin.Reschedule))
+	if near.JobID != first.JobID || !near.Rescheduled || bells(t, c, db, first.JobID) != 1 {
+		t.Errorf("%+v, %d bells", near, bells(t, c, db, first.JobID))
+	}
+	if fresh := add(t, c, unique("fresh", tocsin.In(0))); bells(t, c, db, fresh.JobID) != 1 {
+		t.Errorf("%+v rang %d bells", fresh, bells(t, c, db, fresh.JobID))
+	}
+}
+
+func TestBadUniqueKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	x := remind.New(7, "x", tocsin.In(day))
+	for text, task := range map[string]tocsin.NewTask{
+		"the unique key is empty":             x.Unique("", live),
+		"OnConflict without Unique":           x.Dedup("k").OnConflict(tocsin.Reschedule),
+		"use Keep or Reschedule":              x.Unique("k", live).OnConflict(9),
+		"Pending and Claimed must be":         x.Unique("k", tocsin.While(tocsin.Pending)),
+		"unique while: Pending and Claimed":   x.Unique("k", tocsin.Span{}),
+		"a cancel frees the key":              x.Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed, tocsin.Cancelled)),
+		"use Pending, Claimed, Done and Dead": x.Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed, tocsin.Status(200))),
+		"dedup_key has 65 bytes":              x.Unique(strings.Repeat("k", 65), live),
+	} {
+		if _, err := c.Add(t.Context(), task); !errors.Is(err, tocsin.ErrInvalid) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q", err, text)
+		}
+	}
+	outboxed := open(t, withOutbox(t, cluster(t)))
+	tx := begin(t, session(t, devtest.DSN(t), ""))
+	_, one := outboxed.AddTx(t.Context(), tx, x.Unique("k", live))
+	_, many := outboxed.AddManyTx(t.Context(), tx, []tocsin.NewTask{x, x.Unique("k", live)})
+	for _, err := range []error{one, many} {
+		if !errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), "unique key") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAUniqueKeyOfAnotherBusinessKeyIsACollision(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	db := session(t, devtest.DSN(t), "")
+	task := remind.NewKey("ord_1", "x", tocsin.In(day)).Unique("k", live)
+	first := add(t, c, task)
+	if again := add(t, c, task); again.JobID != first.JobID || !again.Existing {
+		t.Errorf("%+v", again)
+	}
+	exec(t, db, "UPDATE "+c.Layout().Table(first.JobID.Table())+" SET biz_key = 'evil', status = 2")
+	for way, add := range waysToAdd(c, db) {
+		if _, err := add(t.Context(), task.OnConflict(tocsin.Reschedule)); !errors.Is(err, tocsin.ErrKeyCollision) {
+			t.Errorf("%s: %v", way, err)
+		}
+	}
+	if info := get(t, c, first.JobID); info.DedupKey != "k" || info.Version != 0 {
+		t.Errorf("the other task is %+v", info)
+	}
+}
+
+func TestAUniqueAddWhoseAnswerIsLostIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	for _, statement := range []string{"/* tocsin add */", "/* tocsin holder */", "COMMIT"} {
+		for _, before := range []bool{true, false} {
+			for _, conflict := range []tocsin.Conflict{tocsin.Keep, tocsin.Reschedule} {
+				t.Run(fmt.Sprint(statement, before, conflict), func(t *testing.T) {
+					t.Parallel()
+					c, p := throughProxy(t)
+					p.BreakAt(statement, before, 1)
+					added := add(t, c, remind.New(11, "x", tocsin.In(day)).Unique("k", live).OnConflict(conflict))
+					one(t, c, p, added, 1)
+				})
+			}
+		}
+	}
+}
