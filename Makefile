@@ -23,7 +23,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe example build test test-sql test-java test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
+.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -63,9 +63,17 @@ test-sql: ## the part of make test that depends on the database server, without 
 	@go run ./internal/house/servertests left-out-of-sql
 
 # Apart from make test, as a JDK is 250 MB.
-test-java: ## install a JDK if it is missing, run the programs of docs/sql.md that are in Java
+test-java: ## install a JDK if it is missing, run the programs of docs/sql.md and docs/http.md that are in Java
 	@scripts/install-deps.sh test-java
 	TOCSIN_TEST_JAVA=1 go test -v -count=1 -timeout 10m -run 'Java' $(TESTARGS) ./docs
+
+# Apart from make test, and from CI, as it needs npm's registry.
+test-node: ## get the npm package standardwebhooks into bin/npm, and verify callbacks with it
+	@scripts/install-deps.sh test-node
+	@mkdir -p bin/npm
+	cp docs/testdata/standardwebhooks/package*.json bin/npm/
+	npm ci --prefix bin/npm --ignore-scripts --no-audit --no-fund
+	TOCSIN_TEST_NPM=$(CURDIR)/bin/npm go test -v -count=1 -timeout 5m -run 'Npm' $(TESTARGS) ./docs
 
 test-mysql: ## make test on MySQL 9.7, which it installs into a folder of its own without root
 	@$(MAKE) --no-print-directory test SERVER=mysql

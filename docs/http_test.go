@@ -19,6 +19,9 @@ import (
 	"github.com/tocsinhq/tocsin/sink/webhook"
 )
 
+// secretName is where nodes and receivers find the secret: see TestMain.
+const secretName = "TOCSIN_COUPON_SECRET"
+
 const couponSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 // deliver sends a callback as a node does.
@@ -92,6 +95,21 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// awaitListener waits until somebody listens.
+func awaitListener(t *testing.T, address string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nobody listens: %v", err)
+		}
+	}
+}
+
 func TestTheShownReceiverTakesCallbacks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -104,8 +122,7 @@ func TestTheShownReceiverTakesCallbacks(t *testing.T) {
 	}
 	address := freeAddress(t)
 	run := exec.CommandContext(t.Context(), program)
-	run.Env = append(os.Environ(), "TOCSIN_COUPON_SECRET="+couponSecret, "LISTEN="+address)
-	begin := time.Now()
+	run.Env = append(os.Environ(), secretName+"="+couponSecret, "LISTEN="+address)
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,16 +130,7 @@ func TestTheShownReceiverTakesCallbacks(t *testing.T) {
 		_ = run.Process.Kill()
 		_ = run.Wait()
 	}()
-	for conn, err := net.Dial("tcp", address); ; conn, err = net.Dial("tcp", address) {
-		if err == nil {
-			_ = conn.Close()
-			break
-		}
-		if time.Now().After(begin.Add(time.Minute)) {
-			t.Fatalf("it does not listen: %v", err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	awaitListener(t, address)
 	for attribute, want := range map[string]tocsin.Verb{"SPRING": tocsin.Completed, "": tocsin.Buried, "busy": tocsin.Retried} {
 		verb, in, reason := tocsin.AsOutcome(deliver(t, "http://"+address+"/hooks/remind", attribute))
 		if verb != want || verb == tocsin.Retried && in != time.Minute {

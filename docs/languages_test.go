@@ -19,23 +19,26 @@ import (
 	"github.com/tocsinhq/tocsin/relay"
 )
 
-// jdbc is Debian's driver.
-const jdbc = "/usr/share/java/mariadb-java-client.jar"
+// Debian's driver, and its reader of JSON.
+const (
+	jdbc = "/usr/share/java/mariadb-java-client.jar"
+	gson = "/usr/share/java/gson.jar"
+)
 
 // language runs programs of the document.
 type language struct {
 	kind        string     // of the program's block: "php orders.php"
 	interpreter [][]string // commands that run a file; the first one that passes the check is used
 	check       []string   // arguments with which the command fails if it lacks a part
-	driver      string     // a file that has to be there too; "": none
+	jars        []string   // files that have to be there too
 	debian      string     // packages
 	target      string     // of the Makefile
 }
 
 var (
-	php    = language{"php orders.php", [][]string{{"php"}}, []string{"-r", "exit(extension_loaded('pdo_mysql') ? 0 : 1);"}, "", "php-cli and php-mysql", "test"}
-	python = language{"python orders.py", [][]string{{"python3"}, {"/usr/bin/python3"}}, []string{"-c", "import pymysql"}, "", "python3-pymysql", "test"}
-	java   = language{"java Orders.java", [][]string{{"java", "-cp", jdbc}}, []string{"--describe-module", "jdk.compiler"}, jdbc, "default-jdk-headless and libmariadb-java", "test-java"}
+	php    = language{"php orders.php", [][]string{{"php"}}, []string{"-r", "exit(extension_loaded('pdo_mysql') ? 0 : 1);"}, nil, "php-cli and php-mysql", "test"}
+	python = language{"python orders.py", [][]string{{"python3"}, {"/usr/bin/python3"}}, []string{"-c", "import pymysql"}, nil, "python3-pymysql", "test"}
+	java   = language{"java Orders.java", [][]string{{"java", "-cp", jdbc}}, []string{"--describe-module", "jdk.compiler"}, []string{jdbc}, "default-jdk-headless and libmariadb-java", "test-java"}
 )
 
 // command returns the one that runs a file. That it is missing is a failure: a skipped test would hide a broken document.
@@ -44,16 +47,18 @@ func (l language) command(t *testing.T) []string {
 	var tried []string
 	for _, c := range l.interpreter {
 		out, err := exec.CommandContext(t.Context(), c[0], append(c[1:len(c):len(c)], l.check...)...).CombinedOutput()
-		if err == nil && l.driver != "" {
-			out = nil
-			_, err = os.Stat(l.driver)
+		for _, jar := range l.jars {
+			if err == nil {
+				out = nil
+				_, err = os.Stat(jar)
+			}
 		}
 		if err == nil {
 			return c
 		}
 		tried = append(tried, strings.TrimSpace(strings.Join(c, " ")+": "+err.Error()+" "+string(out)))
 	}
-	t.Fatalf("this test runs %s of docs/sql.md, and nothing here can: install %s, or run make %s, which does\n%s",
+	t.Fatalf("this test runs %s of the documents, and nothing here can: install %s, or run make %s, which does\n%s",
 		strings.Fields(l.kind)[1], l.debian, l.target, strings.Join(tried, "\n"))
 	return nil
 }
@@ -78,7 +83,7 @@ func (l language) write(t *testing.T, text string) *program {
 	}
 	host, port, err := net.SplitHostPort(cfg.Addr)
 	if err != nil {
-		t.Fatalf("the programs of docs/sql.md connect by TCP: %v", err)
+		t.Fatalf("the programs of the documents connect by TCP: %v", err)
 	}
 	return &program{t, append(l.command(t), file), []string{"DB_HOST=" + host, "DB_PORT=" + port, "DB_USER=" + cfg.User, "DB_PASSWORD=" + cfg.Passwd}}
 }

@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +13,12 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-func TestMain(m *testing.M) { devtest.Main(m) }
+func TestMain(m *testing.M) {
+	if err := os.Setenv(secretName, couponSecret); err != nil {
+		panic(err)
+	}
+	devtest.Main(m)
+}
 
 const (
 	minutes30 = 30 * time.Minute

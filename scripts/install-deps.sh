@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs what `make run`, `make test`, `make test-java`, `make observe` and `make bench-peers` need and is missing; says nothing if nothing is.
+# Installs what `make run`, `make test`, `make test-java`, `make test-node`, `make observe` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server, etcd
-#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, PHP and Python with drivers for MySQL
-#   scripts/install-deps.sh test-java  MariaDB's server, etcd, a JDK with a driver for MySQL
+#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, PHP and Python with drivers for MySQL, Node.js
+#   scripts/install-deps.sh test-java  MariaDB's server, etcd, a JDK with a driver for MySQL and a reader of JSON
+#   scripts/install-deps.sh test-node  MariaDB's server, etcd, Node.js, npm
 #   scripts/install-deps.sh observe MariaDB's server, etcd, Prometheus
 #   scripts/install-deps.sh peers   the servers, PostgreSQL, Redis, beanstalkd
 #
@@ -71,9 +72,15 @@ has_php() { command -v php >/dev/null && php -m | grep -q '^pdo_mysql$'; }
 # Debian's Python has Debian's modules, another one in PATH may not: the same places as docs/languages_test.go.
 has_pymysql() { python3 -c 'import pymysql' 2>/dev/null || /usr/bin/python3 -c 'import pymysql' 2>/dev/null; }
 
+has_node() { command -v node >/dev/null; }
+
+has_npm() { command -v npm >/dev/null; }
+
 has_jdk() { command -v javac >/dev/null; }
 
 has_jdbc() { [ -e /usr/share/java/mariadb-java-client.jar ]; }
+
+has_gson() { [ -e /usr/share/java/gson.jar ]; }
 
 # In PATH, or among Debian's PostgreSQL versions: the same places as bench/peers/daemon.
 has_peer() { command -v "$1" >/dev/null || [ -n "$(find /usr/lib/postgresql/*/bin /usr/sbin /usr/local/sbin /usr/local/bin -name "$1" 2>/dev/null | head -n 1)" ]; }
@@ -92,10 +99,16 @@ missing() {
 		has_peer postgres || echo postgresql
 		has_php || echo php-cli php-mysql
 		has_pymysql || echo python3-pymysql
+		has_node || echo nodejs
 	fi
 	if [ "$1" = test-java ]; then
 		has_jdk || echo default-jdk-headless
 		has_jdbc || echo libmariadb-java
+		has_gson || echo libgoogle-gson-java
+	fi
+	if [ "$1" = test-node ]; then
+		has_node || echo nodejs
+		has_npm || echo npm
 	fi
 	if [ "$1" = peers ]; then
 		has_peer postgres || echo postgresql
@@ -164,7 +177,7 @@ tell_service() {
 target() { if [ "$1" = peers ]; then echo bench-peers; else echo "$1"; fi; }
 
 main() {
-	case "${1:-test}" in run | test | test-java | peers | observe) ;; *) fail "want run, test, test-java, peers or observe, not $1" ;; esac
+	case "${1:-test}" in run | test | test-java | test-node | peers | observe) ;; *) fail "want run, test, test-java, test-node, peers or observe, not $1" ;; esac
 	check_go
 	[ -z "$(other_server)" ] || scripts/install-server.sh "$(other_server)" >/dev/null
 	# shellcheck disable=SC2046 # one word a package
