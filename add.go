@@ -20,12 +20,12 @@ const nearMargin = 10 * time.Minute
 
 // Added is what became of a task that was to be added.
 type Added struct {
-	JobID       JobID  // 0 where Err is set, unless it is ErrUnknownOutcome
-	Existing    bool   // a task with this dedup_key was there; JobID and Status are that one's
-	Rescheduled bool   // OnConflict(Reschedule): the task that was there has the new action time
-	Status      Status // Pending, unless Existing
-	Relayed     bool   // AddTx and AddManyTx: it is in the outbox, and a relay stores it after the commit; JobID is 0, and whether it exists already is not known
-	Err         error  // of AddMany: why this task is not stored; nil from Add and AddTx
+	JobID       JobID  `json:"job_id"`                // 0 where Err is set, unless it is ErrUnknownOutcome
+	Existing    bool   `json:"existing"`              // a task with this dedup_key was there; JobID and Status are that one's
+	Rescheduled bool   `json:"rescheduled,omitempty"` // OnConflict(Reschedule): the task that was there has the new action time
+	Status      Status `json:"status"`                // Pending, unless Existing
+	Relayed     bool   `json:"relayed,omitempty"`     // AddTx and AddManyTx: it is in the outbox, and a relay stores it after the commit; JobID is 0, and whether it exists already is not known
+	Err         error  `json:"-"`                     // of AddMany: why this task is not stored; nil from Add and AddTx
 }
 
 // Add stores a task. An error means that it is not there; one that wraps

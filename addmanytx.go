@@ -2,13 +2,12 @@ package tocsin
 
 import (
 	"context"
-	"database/sql"
 )
 
 // AddManyTx is AddTx for many tasks: all of them exist exactly if the caller's transaction commits. It returns what became
 // of each, in the order given. Nothing is sent if a task is wrong in itself; after any other error roll the transaction
 // back. Tasks that go through an outbox are written a few hundred to a statement, others one by one.
-func (c *Client) AddManyTx(ctx context.Context, tx *sql.Tx, tasks []NewTask) (added []Added, err error) {
+func (c *Client) AddManyTx(ctx context.Context, tx Tx, tasks []NewTask) (added []Added, err error) {
 	defer c.observeAll("add_many_tx", c.begin(), tasks, &added, &err)
 	if err := noTx(ctx, tx); err != nil {
 		added = make([]Added, len(tasks))
@@ -21,7 +20,7 @@ func (c *Client) AddManyTx(ctx context.Context, tx *sql.Tx, tasks []NewTask) (ad
 }
 
 // addTasksTx is AddManyTx without Config.Use.
-func (c *Client) addTasksTx(ctx context.Context, tx *sql.Tx, tasks []NewTask) (added []Added, err error) {
+func (c *Client) addTasksTx(ctx context.Context, tx Tx, tasks []NewTask) (added []Added, err error) {
 	added = make([]Added, len(tasks))
 	rows := make([]row, len(tasks))
 	for i, t := range tasks {

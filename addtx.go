@@ -18,7 +18,7 @@ import (
 // level and character set. A duplicate leaves the transaction usable; after any
 // other error roll it back. MariaDB's 1020 (a row is newer than the snapshot) and
 // 1213 (deadlock) mean: repeat the transaction.
-func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (added Added, err error) {
+func (c *Client) AddTx(ctx context.Context, tx Tx, t NewTask) (added Added, err error) {
 	defer c.observeAdd("add_tx", c.begin(), t, &added, &err)
 	if err := noTx(ctx, tx); err != nil {
 		return Added{}, err
@@ -30,7 +30,7 @@ func (c *Client) AddTx(ctx context.Context, tx *sql.Tx, t NewTask) (added Added,
 }
 
 // addTaskTx is AddTx without Config.Use.
-func (c *Client) addTaskTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, error) {
+func (c *Client) addTaskTx(ctx context.Context, tx Tx, t NewTask) (Added, error) {
 	r, err := c.row(ctx, t)
 	if err != nil {
 		return Added{}, err
@@ -48,7 +48,7 @@ func (c *Client) addTaskTx(ctx context.Context, tx *sql.Tx, t NewTask) (Added, e
 func relayed(err error) (Added, error) { return Added{Relayed: err == nil}, err }
 
 // addRowTx stores a row in its table.
-func (c *Client) addRowTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
+func (c *Client) addRowTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 	if err := c.mayAdd(ctx, r); err != nil {
 		return Added{}, err
 	}
@@ -65,7 +65,7 @@ func (c *Client) addRowTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error
 	return Added{}, fmt.Errorf("add task to %s: %d ids in a row are taken", c.where(r.table), maxCollisions)
 }
 
-func (c *Client) addTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
+func (c *Client) addTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 	text, micros := r.when.args()
 	query, ours := c.ours(addSQL.of(r.wide()), r.table)
 	n, err := execute(ctx, tx, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
@@ -85,13 +85,13 @@ func (c *Client) addTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
 
 // standingTx finds the task that holds r's dedup_key. If there is none, the id
 // is what stood in the way.
-func (c *Client) standingTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
+func (c *Client) standingTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 	if r.dedup == nil {
 		return Added{}, errCollision
 	}
 	s := stored{dedup: r.dedup}
 	query := c.layout.render(byKeySQL.of(c.wide(ctx, r.table)), r.table)
-	err := tx.QueryRowContext(ctx, query, r.bizID, r.bizType, r.dedup).Scan(&s.id, &s.status, &s.bizKey)
+	err := queryRow(ctx, tx, query, r.bizID, r.bizType, r.dedup)(&s.id, &s.status, &s.bizKey)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return Added{}, errCollision
@@ -134,19 +134,4 @@ const useOutbox = "an outbox relays such a task, see `tocsin outbox apply` and C
 // isOn says "toc_3.task_0517 is on server db2".
 func (c *Client) isOn(table int) string {
 	return c.layout.Table(table) + " is on server " + c.home[c.layout.DatabaseOf(table)].Name
-}
-
-// session is what runs a statement: the caller's transaction or our own.
-type session interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// execute runs a statement and gives the rows it affected.
-func execute(ctx context.Context, in session, query string, args ...any) (int64, error) {
-	res, err := in.ExecContext(ctx, query, args...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
 }

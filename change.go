@@ -15,13 +15,13 @@ import (
 
 // Change says what became of the tasks that a Cancel or Reschedule was about.
 type Change struct {
-	Changed    int // were pending, and are now cancelled or rescheduled
-	InDelivery int // are claimed: a delivery may be under way; not changed
-	Final      int // were done, cancelled or dead before; not changed
+	Changed    int `json:"changed"`     // were pending, and are now cancelled or rescheduled
+	InDelivery int `json:"in_delivery"` // are claimed: a delivery may be under way; not changed
+	Final      int `json:"final"`       // were done, cancelled or dead before; not changed
 
 	// Relayed: it is in the outbox, and a relay makes the change after the commit, once no delivery is under way. What it
 	// changes is not known yet.
-	Relayed bool
+	Relayed bool `json:"relayed,omitempty"`
 }
 
 // Cancel cancels pending tasks. Of a strict biz type no delivery starts after it
@@ -43,7 +43,7 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
 // CancelTx is Cancel in the caller's own transaction; see AddTx. Through an outbox
 // it takes a biz type and biz_id, no job_id. What was added through an outbox must be cancelled through it:
 // only there are both in order.
-func (c *Client) CancelTx(ctx context.Context, tx *sql.Tx, ref Ref) (done Change, err error) {
+func (c *Client) CancelTx(ctx context.Context, tx Tx, ref Ref) (done Change, err error) {
 	defer c.observe("cancel_tx", c.begin(), &err)
 	if err := noTx(ctx, tx); err != nil {
 		return Change{}, err
@@ -73,7 +73,7 @@ func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (done Chang
 }
 
 // RescheduleTx is Reschedule in the caller's own transaction; see CancelTx.
-func (c *Client) RescheduleTx(ctx context.Context, tx *sql.Tx, ref Ref, when When) (done Change, err error) {
+func (c *Client) RescheduleTx(ctx context.Context, tx Tx, ref Ref, when When) (done Change, err error) {
 	defer c.observe("reschedule_tx", c.begin(), &err)
 	if err := noTx(ctx, tx); err != nil {
 		return Change{}, err
@@ -198,7 +198,7 @@ func (c *Client) run(ctx context.Context, ch change) (Change, error) {
 }
 
 // runTx makes the change in the caller's transaction.
-func (c *Client) runTx(ctx context.Context, tx *sql.Tx, ch change) (Change, error) {
+func (c *Client) runTx(ctx context.Context, tx Tx, ch change) (Change, error) {
 	done, err := c.apply(ctx, tx, ch)
 	switch {
 	case err == nil:
@@ -216,7 +216,7 @@ func (c *Client) runTx(ctx context.Context, tx *sql.Tx, ch change) (Change, erro
 var errElsewhere = errors.New("database is retired or of another cluster")
 
 // apply locks and counts the tasks, then changes those that are pending.
-func (c *Client) apply(ctx context.Context, in session, ch change) (Change, error) {
+func (c *Client) apply(ctx context.Context, in Tx, ch change) (Change, error) {
 	all, pending, claimed, err := c.count(ctx, in, ch)
 	if err != nil {
 		return Change{}, err
@@ -237,10 +237,9 @@ func (c *Client) apply(ctx context.Context, in session, ch change) (Change, erro
 	return done, err
 }
 
-func (c *Client) count(ctx context.Context, in session, ch change) (all, pending, claimed int, err error) {
+func (c *Client) count(ctx context.Context, in Tx, ch change) (all, pending, claimed int, err error) {
 	var active int
-	row := in.QueryRowContext(ctx, ch.status, append(ch.ours, ch.where...)...)
-	err = row.Scan(&all, &pending, &claimed, &active)
+	err = queryRow(ctx, in, ch.status, append(ch.ours, ch.where...)...)(&all, &pending, &claimed, &active)
 	switch {
 	case err != nil:
 	case active == 0:

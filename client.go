@@ -65,6 +65,12 @@ func (c *Client) Close() error {
 	return errors.Join(errs...)
 }
 
+// ServerOf gives the name of the server on which the tasks of a biz_id are: where a transaction that is to hold them without an
+// outbox must be.
+func (c *Client) ServerOf(bizID uint64) string {
+	return c.home[c.layout.DatabaseOf(c.layout.TableOf(bizID))].Name
+}
+
 // Layout gives the layout of the config.
 func (c *Client) Layout() Layout { return c.layout }
 

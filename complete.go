@@ -23,7 +23,7 @@ const CompletedInTx = "CompleteTx"
 // the task was meanwhile cancelled, rescheduled or completed by another
 // delivery, ErrOtherServer that the transaction's server does not hold it. The
 // handler returns nil after the commit.
-func CompleteTx(ctx context.Context, tx *sql.Tx, info Info) error {
+func CompleteTx(ctx context.Context, tx Tx, info Info) error {
 	if err := noTx(ctx, tx); err != nil {
 		return err
 	}
@@ -41,11 +41,11 @@ func CompleteTx(ctx context.Context, tx *sql.Tx, info Info) error {
 }
 
 // conflict names the reason why nothing was completed.
-func conflict(ctx context.Context, tx *sql.Tx, info Info) error {
+func conflict(ctx context.Context, tx Tx, info Info) error {
 	var status uint8
 	var version uint32
 	query := strings.ReplaceAll(completedSQL, "{task}", info.Table)
-	err := tx.QueryRowContext(ctx, query, uint64(info.JobID)).Scan(&status, &version)
+	err := queryRow(ctx, tx, query, uint64(info.JobID))(&status, &version)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return refuse(ErrConflict, "complete task %s: it is not in %s any more", info.JobID, info.Table)

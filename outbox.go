@@ -2,7 +2,6 @@ package tocsin
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -154,7 +153,7 @@ func (w wish) size() int {
 }
 
 // execIn runs statements in a transaction of database/sql.
-func execIn(tx *sql.Tx) Exec {
+func execIn(tx Tx) Exec {
 	return func(ctx context.Context, statement string, args ...any) error {
 		_, err := tx.ExecContext(ctx, statement, args...)
 		return err

@@ -11,13 +11,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// changed is the JSON of cancel and reschedule.
-type changed struct {
-	Changed    int `json:"changed"`     // were pending
-	InDelivery int `json:"in_delivery"` // are claimed; not changed
-	Final      int `json:"final"`       // were done, cancelled or dead before; not changed
-}
-
 func newTaskCancel(a *app) *cobra.Command {
 	var of ofBiz
 	cmd := &cobra.Command{
@@ -75,7 +68,7 @@ func (a *app) change(ctx context.Context, done string, do func(context.Context, 
 	if err != nil {
 		return misused(err)
 	}
-	err = a.print(changed{c.Changed, c.InDelivery, c.Final}, func(w io.Writer) {
+	err = a.print(c, func(w io.Writer) {
 		fmt.Fprintf(w, "%d %s, %d in delivery, %d finished before\n", c.Changed, done, c.InDelivery, c.Final)
 	})
 	return errors.Join(err, unchanged(c, done))

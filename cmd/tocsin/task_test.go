@@ -88,8 +88,8 @@ func TestTaskCancel(t *testing.T) {
 	claimed := s.add(2)
 	s.add(2)
 	s.set(claimed, "status = 1")
-	got := decode[changed](t, s.run("task", "cancel", "--json", "--type", "order.close", "--biz-id", "2"))
-	if want := (changed{Changed: 2, InDelivery: 1}); got != want {
+	got := decode[tocsin.Change](t, s.run("task", "cancel", "--json", "--type", "order.close", "--biz-id", "2"))
+	if want := (tocsin.Change{Changed: 2, InDelivery: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	r := s.run("task", "cancel", "--json", claimed.String())
@@ -110,7 +110,7 @@ func TestTaskReschedule(t *testing.T) {
 	if want := time.Date(2031, 2, 3, 4, 5, 6, 789e6, time.UTC); !got.ActionTime.Equal(want) || got.Attempts != 0 || got.Version != 1 {
 		t.Errorf("got %+v", got)
 	}
-	if got := decode[changed](t, s.run("task", "reschedule", "--json", "--type", "order.close", "--biz-id", "1", "--in", "1m")); got.Changed != 1 {
+	if got := decode[tocsin.Change](t, s.run("task", "reschedule", "--json", "--type", "order.close", "--biz-id", "1", "--in", "1m")); got.Changed != 1 {
 		t.Errorf("got %+v", got)
 	}
 	s.set(id, "status = 2")
