@@ -94,7 +94,7 @@ func TestTaskCancel(t *testing.T) {
 	}
 	r := s.run("task", "cancel", "--json", claimed.String())
 	r.refused(t, exitFailed, "nothing was cancelled: it is being delivered")
-	if got := decodeText[changed](t, r.stdout); got.InDelivery != 1 {
+	if got := decodeText[tocsin.Change](t, r.stdout); got.InDelivery != 1 {
 		t.Errorf("got %+v", got)
 	}
 	s.run("task", "cancel", "--type", "order.close", "--biz-id", "77").says(t, "0 cancelled, 0 in delivery, 0 finished before")
