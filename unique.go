@@ -117,7 +117,7 @@ func (c *Client) uniqueOnce(ctx context.Context, s *server, r *row, maybe bool) 
 }
 
 // uniqueTx is uniqueOnce in a caller's transaction.
-func (c *Client) uniqueTx(ctx context.Context, tx *sql.Tx, r *row) (Added, error) {
+func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 	c.wide(ctx, r.table) // so that it is known
 	added, err := c.addUnique(ctx, tx, r)
 	switch {
@@ -142,7 +142,7 @@ func (c *Client) noUnique(r *row) error {
 // addUnique stores a row with a unique key in a transaction, or does what it says on a conflict. The insert locks a task
 // that is in its way exclusively, so that transactions which meet there wait for each other. What it reports is not
 // enough to know what it did, as a caller's session may count found rows.
-func (c *Client) addUnique(ctx context.Context, in session, r *row) (Added, error) {
+func (c *Client) addUnique(ctx context.Context, in Tx, r *row) (Added, error) {
 	query, ours := c.ours(addUniqueSQL.of(r.wide()), r.table)
 	text, micros := r.when.args()
 	for range maxCollisions {
@@ -170,14 +170,14 @@ func (c *Client) addUnique(ctx context.Context, in session, r *row) (Added, erro
 }
 
 // isOurs reports whether the database of a table takes tasks.
-func (c *Client) isOurs(ctx context.Context, in session, table int) bool {
+func (c *Client) isOurs(ctx context.Context, in Tx, table int) bool {
 	query, args := c.ours(activeSQL, table)
 	var active int
-	return in.QueryRowContext(ctx, query, args...).Scan(&active) == nil && active > 0
+	return queryRow(ctx, in, query, args...)(&active) == nil && active > 0
 }
 
 // ring rings the doorbell for a task if it is near.
-func (c *Client) ring(ctx context.Context, in session, when When, table int, id JobID) error {
+func (c *Client) ring(ctx context.Context, in Tx, when When, table int, id JobID) error {
 	if !c.near(when) {
 		return nil
 	}
@@ -186,10 +186,10 @@ func (c *Client) ring(ctx context.Context, in session, when When, table int, id 
 }
 
 // holder locks the task that has r's key; nil: there is none.
-func (c *Client) holder(ctx context.Context, in session, r *row) (*stored, error) {
+func (c *Client) holder(ctx context.Context, in Tx, r *row) (*stored, error) {
 	s := &stored{bizID: r.bizID, bizType: r.bizType, dedup: r.dedup}
 	query := c.layout.render(holderSQL.of(c.knownWide(r.table)), r.table)
-	err := in.QueryRowContext(ctx, query, r.bizID, r.bizType, r.dedup).Scan(&s.id, &s.status, &s.bizKey)
+	err := queryRow(ctx, in, query, r.bizID, r.bizType, r.dedup)(&s.id, &s.status, &s.bizKey)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -197,7 +197,7 @@ func (c *Client) holder(ctx context.Context, in session, r *row) (*stored, error
 }
 
 // meetHolder does what has to be done with the task that has r's key, which is locked. met: r must not be stored any more.
-func (c *Client) meetHolder(ctx context.Context, in session, r *row, s *stored) (added Added, met bool, err error) {
+func (c *Client) meetHolder(ctx context.Context, in Tx, r *row, s *stored) (added Added, met bool, err error) {
 	added, err = r.existing(s)
 	debounced := r.unique.conflict == Reschedule && (s.status == Pending || s.status == Claimed)
 	switch {
@@ -214,7 +214,7 @@ func (c *Client) meetHolder(ctx context.Context, in session, r *row, s *stored) 
 }
 
 // postpone gives a pending task, which is locked, r's action time.
-func (c *Client) postpone(ctx context.Context, in session, r *row, id JobID) error {
+func (c *Client) postpone(ctx context.Context, in Tx, r *row, id JobID) error {
 	text, micros := r.when.args()
 	query := strings.ReplaceAll(rescheduleSQL+ofIDSQL+pendingSQL, "{index}", "PRIMARY")
 	if _, err := execute(ctx, in, c.layout.render(query, r.table), text, micros, text, micros, uint64(id)); err != nil {
