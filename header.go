@@ -2,10 +2,13 @@ package tocsin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -100,6 +103,7 @@ func writeHeaders(all map[string]string) (Headers, error) {
 // share it.
 type header struct {
 	name, text string
+	optional   bool
 	before     *header
 }
 
@@ -108,7 +112,15 @@ type header struct {
 // the task is added, as ErrInvalid. Headers need schema version 2 in the whole cluster: until `tocsin ddl finish` a
 // task with headers is refused with ErrSchema.
 func (t NewTask) Header(name, text string) NewTask {
-	t.headers = &header{name, text, t.headers}
+	t.headers = &header{name, text, false, t.headers}
+	return t
+}
+
+// OptionalHeader is Header for what a task can do without, such as trace context: the header is left out if it can't be
+// stored. That is so if its name or text is not valid, if there is no room left, and until `tocsin ddl finish`. Of several
+// optional headers those that were set first have priority.
+func (t NewTask) OptionalHeader(name, text string) NewTask {
+	t.headers = &header{name, text, true, t.headers}
 	return t
 }
 
@@ -121,6 +133,57 @@ func (t NewTask) Headers() map[string]string {
 		}
 	}
 	return all
+}
+
+// optional returns the names of headers that may be left out, in the order in which they were set.
+func (t NewTask) optional() (names []string) {
+	seen := make(map[string]bool)
+	for h := t.headers; h != nil; h = h.before {
+		if !seen[h.name] && h.optional {
+			names = append(names, h.name)
+		}
+		seen[h.name] = true
+	}
+	slices.Reverse(names)
+	return names
+}
+
+// hasOptional reports whether a header may be left out.
+func (t NewTask) hasOptional() bool {
+	for h := t.headers; h != nil; h = h.before {
+		if h.optional {
+			return true
+		}
+	}
+	return false
+}
+
+// headersFor returns the headers of a task as they are stored in a table.
+func (c *Client) headersFor(ctx context.Context, t NewTask, table int) (Headers, error) {
+	all := t.Headers()
+	if !t.hasOptional() {
+		return headersOf(all)
+	}
+	mayWrite := c.mayWriteHeaders(ctx, table)
+	if h, err := headersOf(all); err == nil && mayWrite {
+		return h, nil
+	}
+	optional := t.optional()
+	kept := maps.Clone(all)
+	maps.DeleteFunc(kept, func(name, _ string) bool { return slices.Contains(optional, name) })
+	h, err := headersOf(kept)
+	if err != nil || !mayWrite {
+		return h, err
+	}
+	for _, name := range optional {
+		kept[name] = all[name]
+		if more, err := headersOf(kept); err == nil {
+			h = more
+		} else {
+			delete(kept, name)
+		}
+	}
+	return h, nil
 }
 
 // withHeaders gives the task all of the headers.

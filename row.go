@@ -50,8 +50,10 @@ func (c *Client) row(ctx context.Context, t NewTask) (row, error) {
 	if t.headers == nil {
 		return r, nil
 	}
-	headers, err := headersOf(t.Headers())
-	r.headers = []byte(headers)
+	headers, err := c.headersFor(ctx, t, table)
+	if headers != "" {
+		r.headers = []byte(headers)
+	}
 	return r, err
 }
 

@@ -35,6 +35,22 @@ func (c *Client) knownWide(table int) bool {
 	return c.home[db].wide[db].Load()
 }
 
+// askWithin bounds a look at a server's schema that is taken only for an optional header.
+const askWithin = time.Second
+
+// mayWriteHeaders reports whether headers may be stored in a table; false if its server can't be asked. It asks the server
+// only if nothing is known of it, after a fail-over, and once a second while headers may not be stored.
+func (c *Client) mayWriteHeaders(ctx context.Context, table int) bool {
+	db := c.layout.DatabaseOf(table)
+	if c.home[db].facts.Load() == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, askWithin)
+		defer cancel()
+	}
+	f := c.schema(ctx, table)
+	return f != nil && f.rows[db].MayWrite(wideSchema)
+}
+
 // mayAdd refuses a row that needs columns which programs must not write yet: older ones would ignore them.
 func (c *Client) mayAdd(ctx context.Context, r *row) error {
 	if !r.wide() {

@@ -278,6 +278,12 @@ func TestHeadersAndKeysWaitForTheEndOfTheUpgrade(t *testing.T) {
 		if _, err := client.Add(t.Context(), orderClose.New(number, "plain", tocsin.In(time.Hour)).Dedup("d")); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
+		added, err := client.Add(t.Context(), orderClose.New(number, "traced", tocsin.In(time.Hour)).OptionalHeader("traceparent", "00"))
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+		} else if info, err := client.Get(t.Context(), added.JobID); err != nil || info.Headers != "" {
+			t.Errorf("%s: %+v, %v", when, info, err)
+		}
 	}
 	refused("version 1")
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
@@ -296,7 +302,7 @@ func TestHeadersAndKeysWaitForTheEndOfTheUpgrade(t *testing.T) {
 	if infos, err := client.ListKey(t.Context(), "ord_1"); err != nil || len(infos) != 1 || infos[0].Header("a") != "b" {
 		t.Errorf("%v, %v", infos, err)
 	}
-	if change, err := client.Cancel(t.Context(), orderClose.Of(number)); err != nil || change != (tocsin.Change{Changed: 1}) {
+	if change, err := client.Cancel(t.Context(), orderClose.Of(number)); err != nil || change != (tocsin.Change{Changed: 3}) {
 		t.Errorf("%+v, %v", change, err)
 	}
 	if change, err := client.Cancel(t.Context(), orderClose.OfKey("ord_1")); err != nil || change.Changed != 1 {

@@ -17,6 +17,7 @@ import (
 type Handlers struct {
 	targets    map[string]dispatcher.Target
 	middleware []func(HandlerFunc) HandlerFunc
+	callbacks  []func(HandlerFunc) HandlerFunc
 }
 
 // Handle registers the handler of one biz type. The handler is called concurrently,
@@ -82,31 +83,51 @@ type HandlerFunc func(ctx context.Context, tasks []tocsin.Info) []error
 // first middleware is the outermost. It sees every delivery, before the payload is
 // decoded, and what the handler returned; it may pass another context on, replace
 // errors, or not call next at all. New calls each middleware once per biz type.
-// Callbacks are not wrapped.
+// Callbacks are not wrapped: see UseCallbacks.
 func (h *Handlers) Use(middleware ...func(next HandlerFunc) HandlerFunc) {
+	h.middleware = appendTo(h.middleware, middleware)
+}
+
+// UseCallbacks wraps all HTTP callbacks of the node as Use wraps handlers. Each delivery
+// is of one task. The context that a middleware passes on may have headers for the
+// request, from WithHeaders of package sink/webhook. A middleware is called again for a
+// biz type whose target or secrets have changed.
+func (h *Handlers) UseCallbacks(middleware ...func(next HandlerFunc) HandlerFunc) {
+	h.callbacks = appendTo(h.callbacks, middleware)
+}
+
+func appendTo(all, middleware []func(HandlerFunc) HandlerFunc) []func(HandlerFunc) HandlerFunc {
 	for _, m := range middleware {
 		if m == nil {
 			panic("node: a middleware is nil")
 		}
 	}
-	h.middleware = append(h.middleware, middleware...)
+	return append(all, middleware...)
 }
 
-// wrapped returns the targets with the middleware around each.
-func (h *Handlers) wrapped() map[string]dispatcher.Target {
-	all := maps.Clone(h.targets)
-	if len(h.middleware) == 0 {
-		return all
+// wrapped returns the handlers with the middleware around each target.
+func (h *Handlers) wrapped() *Handlers {
+	if h == nil {
+		return &Handlers{}
 	}
+	all := maps.Clone(h.targets)
 	for name, t := range all {
-		f := HandlerFunc(t.Sink.Deliver)
-		for _, m := range slices.Backward(h.middleware) {
-			f = m(f)
-		}
-		t.Sink = f
+		t.Sink = wrap(t.Sink, h.middleware)
 		all[name] = t
 	}
-	return all
+	return &Handlers{targets: all, callbacks: h.callbacks}
+}
+
+// wrap puts the middleware around a sink, the first outermost.
+func wrap(sink dispatcher.Sink, middleware []func(HandlerFunc) HandlerFunc) dispatcher.Sink {
+	if len(middleware) == 0 {
+		return sink
+	}
+	f := HandlerFunc(sink.Deliver)
+	for _, m := range slices.Backward(middleware) {
+		f = m(f)
+	}
+	return f
 }
 
 // Deliver implements dispatcher.Sink.

@@ -3,6 +3,8 @@ package node_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/sink/webhook"
 )
 
 // traced returns a middleware that notes its name before and after the next one.
@@ -176,4 +179,35 @@ func TestAHookThatPanicsChangesNothing(t *testing.T) {
 	if len(lines) != 1 || lines[0]["panic"] != "no dashboard" || !strings.Contains(lines[0]["stack"].(string), "middleware_test.go") {
 		t.Errorf("logged %v", lines)
 	}
+}
+
+func TestMiddlewareWrapsCallbacksAndAddsToTheirRequests(t *testing.T) {
+	t.Parallel()
+	requests := make(chan http.Header, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests <- r.Header
+		w.WriteHeader(http.StatusGone)
+	}))
+	t.Cleanup(server.Close)
+	p := newPlace(t, closePolicy(), biztype.Policy{Name: "coupon.remind", Number: 2, Webhook: &biztype.Webhook{URL: server.URL, Allow: []string{"127.0.0.0/8"}}})
+	verbs := make(chan tocsin.Verb, 1)
+	serves := func(next node.HandlerFunc) node.HandlerFunc {
+		return func(ctx context.Context, tasks []tocsin.Info) []error {
+			errs := next(webhook.WithHeaders(ctx, http.Header{"X-Tenant": {tasks[0].BizType}}), tasks)
+			verb, _, _ := tocsin.AsOutcome(errs[0])
+			verbs <- verb
+			return errs
+		}
+	}
+	var h node.Handlers
+	h.UseCallbacks(serves)
+	run(t, p.config(""), &h)
+	id := add(t, p, tocsin.Define[string]("coupon.remind").New(7, "x", tocsin.In(0)))
+	if got := receive(t, requests, "the callback").Get("X-Tenant"); got != "coupon.remind" {
+		t.Errorf("the request's header is %q", got)
+	}
+	if verb := receive(t, verbs, "the answer"); verb != tocsin.Buried {
+		t.Errorf("the middleware saw %s", verb)
+	}
+	await(t, p, id, "the end", withStatus(tocsin.Dead))
 }

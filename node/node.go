@@ -34,7 +34,7 @@ func New(cfg Config, h *Handlers) (*Node, error) {
 	if cfg.Group == "" && len(h.targets) > 0 {
 		return nil, fmt.Errorf("no group for the Go handlers of %s: set Group to that of the policies of these biz types", strings.Join(h.names(), ", "))
 	}
-	return &Node{cfg: cfg.withDefaults(), handlers: &Handlers{targets: h.wrapped()}}, nil
+	return &Node{cfg: cfg.withDefaults(), handlers: h.wrapped()}, nil
 }
 
 var errNoContext = errors.New("node: the context is nil")

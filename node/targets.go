@@ -27,9 +27,10 @@ type targets struct {
 // callback is a callback's sink and the settings it was made from.
 type callback struct {
 	*webhook.Sink
-	key    string
-	values []string // of its secrets
-	stale  error    // why the secrets can no longer be read; nil: they can
+	wrapped dispatcher.Sink // in the middleware of callbacks
+	key     string
+	values  []string // of its secrets
+	stale   error    // why the secrets can no longer be read; nil: they can
 }
 
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
@@ -62,7 +63,7 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 // concurrency or secrets have changed, so that connections stay open. Secrets are
 // read each time. If they can't be read for the moment, say while a file is being
 // written, the former ones stay in use.
-func (t *targets) webhook(p biztype.Policy) (*webhook.Sink, error) {
+func (t *targets) webhook(p biztype.Policy) (dispatcher.Sink, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := callback{key: fmt.Sprint(*p.Webhook, p.Concurrency)}
@@ -77,18 +78,20 @@ func (t *targets) webhook(p biztype.Policy) (*webhook.Sink, error) {
 	if same && (err != nil || slices.Equal(old.values, c.values)) {
 		old.stale = err
 		t.webhooks[p.Name] = old
-		return old.Sink, nil
+		return old.wrapped, nil
 	}
 	if known {
 		old.Close()
 		delete(t.webhooks, p.Name)
 		t.changes++
 	}
-	if err == nil {
-		t.webhooks[p.Name] = c
-		t.changes++
+	if err != nil {
+		return nil, err
 	}
-	return c.Sink, err
+	c.wrapped = wrap(c.Sink, t.handlers.callbacks)
+	t.webhooks[p.Name] = c
+	t.changes++
+	return c.wrapped, nil
 }
 
 // reload checks all policies again, and reports whether a callback's target has

@@ -33,9 +33,6 @@ type data struct {
 }
 
 func bodyOf(task tocsin.Info, now time.Time) ([]byte, error) {
-	if _, err := task.Headers.All(); err != nil {
-		return nil, fmt.Errorf("body of the callback: %w", err)
-	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -116,6 +116,10 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	now := time.Now()
+	stored, err := task.Headers.All()
+	if err != nil {
+		return fmt.Errorf("callback: %w", err)
+	}
 	body, err := bodyOf(task, now)
 	if err != nil {
 		return err
@@ -124,6 +128,7 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	if err != nil {
 		return err
 	}
+	trace(req, stored)
 	if err := s.head(req, task, now, body); err != nil {
 		return err
 	}
