@@ -171,10 +171,11 @@ func TestAnAddWaitsForAnotherOfItsUniqueKey(t *testing.T) {
 	}
 }
 
-// lockWait waits until a statement of the comment waits for a lock.
+// lockWait waits until a statement of the comment waits for a lock. The server renews
+// what it says of transactions only if nobody asked for 100 ms.
 func lockWait(t *testing.T, db *sql.DB, comment string) {
 	t.Helper()
-	for late := time.Now().Add(30 * time.Second); count(t, db, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE ?", "%"+comment+"%") == 0; time.Sleep(5 * time.Millisecond) {
+	for late := time.Now().Add(30 * time.Second); count(t, db, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE ?", "%"+comment+"%") == 0; time.Sleep(150 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("no statement waits for a lock")
 		}
