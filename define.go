@@ -9,16 +9,33 @@ import (
 
 // BizType is a kind of task whose payload is a T. Declare it once with Define,
 // in a place that both who adds and who handles can import.
-type BizType[T any] struct{ name string }
+type BizType[T any] struct {
+	name    string
+	version int
+}
 
 // Define names a biz type that is stored in the biz_type tables. T travels as JSON in
 // the task's attribute; a T whose kind is string travels as it is. A name that is not
 // valid for a biz type, such as the empty one of a zero BizType, is refused with
 // ErrInvalid when a task is added, and by node.Handle.
-func Define[T any](name string) BizType[T] { return BizType[T]{name} }
+func Define[T any](name string) BizType[T] { return BizType[T]{name: name} }
 
 // Name gives the name.
 func (b BizType[T]) Name() string { return b.name }
+
+// Version returns the biz type with the version of its payload, from 1 on; 0: none.
+// Raise it when the programs that run already would not read new payloads, or would
+// misread them. The new program must read the old ones too, say with an UnmarshalJSON
+// of T. While a node with a handler of a higher version takes on work, nodes with
+// lower ones leave all tasks of the type to it. The version is not stored with tasks:
+// if no newer node is there, older ones deliver them as they can.
+func (b BizType[T]) Version(n int) BizType[T] {
+	b.version = n
+	return b
+}
+
+// PayloadVersion returns what Version has set.
+func (b BizType[T]) PayloadVersion() int { return b.version }
 
 // New makes a task that acts on behalf of bizID. What is wrong with it, a
 // payload that does not marshal for instance, is said when it is added.

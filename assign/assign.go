@@ -67,6 +67,7 @@ type Assign struct {
 	identified atomic.Pointer[Identity]        // last known
 	told       atomic.Pointer[Told]            // see Tell; nil: Config.Info is complete
 	others     atomic.Pointer[map[string]bool] // types that other nodes deliver
+	newest     atomic.Pointer[map[string]int]  // versions of payloads that other nodes deliver
 	claiming   atomic.Pointer[time.Time]       // start of claim mode; nil: not in claim mode
 	reserved   atomic.Int64                    // owner revision of the epoch that this node reserved last; 0: none
 }

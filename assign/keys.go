@@ -46,6 +46,8 @@ type NodeInfo struct {
 	// Lacks are the biz types of its group that it does not deliver, with the reasons: others stand in for it. null: an
 	// older program, which does not tell.
 	Lacks map[string]string `json:"lacks"`
+	// Versions are those of the payloads that its handlers know, by biz type.
+	Versions map[string]int `json:"versions,omitempty"`
 }
 
 // nodeRecord is the value of a node's key.

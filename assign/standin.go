@@ -25,14 +25,16 @@ type Duty struct {
 type Told struct {
 	Types []string          // the ones it delivers, sorted
 	Lacks map[string]string // types of its group that it does not deliver -> why; it will deliver none of them before the next Tell
+
+	Versions map[string]int // of the payloads of its types; without those that have none. They must not change
 }
 
 func (t Told) equal(o Told) bool {
-	return slices.Equal(t.Types, o.Types) && maps.Equal(t.Lacks, o.Lacks)
+	return slices.Equal(t.Types, o.Types) && maps.Equal(t.Lacks, o.Lacks) && maps.Equal(t.Versions, o.Versions)
 }
 
 // told returns the biz types that the key publishes.
-func (r nodeRecord) told() Told { return Told{r.Types, r.Lacks} }
+func (r nodeRecord) told() Told { return Told{r.Types, r.Lacks, r.Versions} }
 
 // Tell publishes which biz types the node delivers, and which it lacks. It may be called at any time, even before Run;
 // the maps and slices must not change afterwards.
@@ -51,7 +53,7 @@ func (a *Assign) Tell(t Told) {
 func (a *Assign) infoNow() NodeInfo {
 	info := a.cfg.Info
 	if told := a.told.Load(); told != nil {
-		info.Types, info.Lacks = told.Types, told.Lacks
+		info.Types, info.Lacks, info.Versions = told.Types, told.Lacks, told.Versions
 	}
 	return info
 }
@@ -64,6 +66,15 @@ func (a *Assign) Elsewhere(bizType string) (delivered, known bool) {
 		return false, false
 	}
 	return (*others)[bizType], true
+}
+
+// Newest returns the newest version of a biz type's payload that another node of the group delivers; 0: none is known.
+func (a *Assign) Newest(bizType string) int {
+	newest := a.newest.Load()
+	if newest == nil {
+		return 0
+	}
+	return (*newest)[bizType]
 }
 
 // Delivered reads the biz types that live nodes of the group deliver. It does not need Run.
@@ -83,10 +94,27 @@ func (v view) delivered(id string) map[string]bool {
 	return all
 }
 
+// newest returns the newest versions of payloads that nodes but one deliver: those that take on work and reach all tables,
+// since they will have to stand in for older ones.
+func (v view) newest(but string) map[string]int {
+	newest := make(map[string]int)
+	for _, m := range v.members() {
+		is := v.nodes[m.ID].record
+		if m.ID == but || m.Weight == 0 || is.Leaving || len(is.Misses) > 0 {
+			continue
+		}
+		for _, name := range is.Types {
+			newest[name] = max(newest[name], is.Versions[name])
+		}
+	}
+	return newest
+}
+
 // noteOthers remembers the types that the other nodes deliver.
 func (s *session) noteOthers(v view) {
-	all := v.delivered(s.id)
+	all, newest := v.delivered(s.id), v.newest(s.id)
 	s.others.Store(&all)
+	s.newest.Store(&newest)
 }
 
 // standIn passes the node's duties to Config.StandIn if they have changed.

@@ -153,3 +153,28 @@ func TestANodeThatLosesItsLeaseStandsInForNobody(t *testing.T) {
 		return len(b.held) == 16 && len(a.held) == 16 && tablesOf(duties, a.ID(), "y") == 16
 	})
 }
+
+func TestNewestPayloadsAreThoseOfNodesThatTakeOnWorkAndReachAllTables(t *testing.T) {
+	t.Parallel()
+	is := func(weight, version int, change func(*nodeRecord)) nodeKey {
+		r := nodeRecord{Weight: weight}
+		r.Types, r.Versions = []string{"x"}, map[string]int{"x": version, "y": 9} // y is one that it lacks
+		if change != nil {
+			change(&r)
+		}
+		return nodeKey{lease: 1, record: r}
+	}
+	v := view{drains: map[string]int64{"drained": 1}, nodes: map[string]nodeKey{
+		"own":     is(1, 9, nil),
+		"one":     is(1, 2, nil),
+		"two":     is(1, 3, nil),
+		"none":    is(1, 0, nil),
+		"idle":    is(0, 8, nil),
+		"drained": is(1, 8, nil),
+		"leaving": is(1, 8, func(r *nodeRecord) { r.Leaving = true }),
+		"cut off": is(1, 8, func(r *nodeRecord) { r.Misses = []int{1} }),
+	}}
+	if got := v.newest("own"); got["x"] != 3 || got["y"] != 0 {
+		t.Errorf("newest %v, want 3 of x and none of y", got)
+	}
+}

@@ -15,6 +15,7 @@ const (
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"log"
 	"log/slog"
@@ -66,8 +67,8 @@ func TestTheGuidesPackageCompilesAndPassesItsTests(t *testing.T) {
 		if err != nil {
 			t.Fatalf("go %s: %v\n%s", command[0], err, out)
 		}
-		if command[0] == "test" && strings.Count(string(out), "--- PASS") != 3 {
-			t.Errorf("want three tests that pass:\n%s", out)
+		if command[0] == "test" && strings.Count(string(out), "--- PASS") != 4 {
+			t.Errorf("want four tests that pass:\n%s", out)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 // afterwards. The zero value is empty and ready.
 type Handlers struct {
 	targets    map[string]dispatcher.Target
+	versions   map[string]int // of payloads, by biz type; without those that have none
 	middleware []func(HandlerFunc) HandlerFunc
 	callbacks  []func(HandlerFunc) HandlerFunc
 }
@@ -31,7 +32,8 @@ type Handlers struct {
 //
 // A payload that does not decode does not reach the handler. That is a failed
 // attempt, retried by the policy: during a rolling deploy the next one may find a
-// program that can read it.
+// program that can read it. If the type has a Version, nodes with an older one leave
+// its tasks to newer nodes, so that this does not happen.
 //
 // Handle panics if the handler is nil, if the type already has a handler, or if its
 // name is not valid for a biz type: these are mistakes in the program, not in its
@@ -66,12 +68,15 @@ func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler fu
 		panic(err.Error())
 	}
 	if h.targets == nil {
-		h.targets = make(map[string]dispatcher.Target)
+		h.targets, h.versions = make(map[string]dispatcher.Target), make(map[string]int)
 	}
 	if _, taken := h.targets[biz.Name()]; taken {
 		panic(fmt.Sprintf("node: biz type %q has two handlers", biz.Name()))
 	}
 	h.targets[biz.Name()] = dispatcher.Target{Batch: max(most, 1), Sink: sink[T]{biz, handler}}
+	if v := biz.PayloadVersion(); v > 0 {
+		h.versions[biz.Name()] = v
+	}
 }
 
 // HandlerFunc delivers tasks of one biz type: one, or several if the type has a batch
@@ -115,7 +120,7 @@ func (h *Handlers) wrapped() *Handlers {
 		t.Sink = wrap(t.Sink, h.middleware)
 		all[name] = t
 	}
-	return &Handlers{targets: all, callbacks: h.callbacks}
+	return &Handlers{targets: all, versions: h.versions, callbacks: h.callbacks}
 }
 
 // wrap puts the middleware around a sink, the first outermost.

@@ -30,11 +30,12 @@ type lanes interface {
 type group interface {
 	Tell(assign.Told)
 	Elsewhere(bizType string) (delivered, known bool)
+	Newest(bizType string) int // version of its payload that other nodes deliver; 0: none
 }
 
 // roster knows which biz types of its group this node delivers and which it lacks,
 // because their callback's secret is missing here or this program has no handler for
-// them. It tells the dispatcher and the other nodes, which then stand in for this
+// them, or because other nodes know newer payloads of it. It tells the dispatcher and the other nodes, which then stand in for this
 // one. When this node ceases to deliver a type, roster publishes that only after the
 // last delivery in hand has ended: from then on others deliver the type in this
 // node's tables.
@@ -75,6 +76,7 @@ func (r *roster) set(policies []biztype.Policy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.policies = policies
+	r.targets.leave(r.group.Newest)
 	r.targets.reload(policies, &r.seen)
 	r.lanes.SetPolicies(policies)
 	r.tell()
@@ -85,6 +87,7 @@ func (r *roster) set(policies []biztype.Policy) {
 func (r *roster) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.targets.leave(r.group.Newest)
 	if r.targets.reload(r.policies, &r.seen) {
 		r.lanes.SetPolicies(r.policies)
 	}
@@ -94,7 +97,7 @@ func (r *roster) look() {
 
 // tell publishes changes to the other nodes. Called under mu.
 func (r *roster) tell() {
-	now := assign.Told{Types: r.targets.types(r.policies), Lacks: r.targets.lacks(r.policies)}
+	now := assign.Told{Types: r.targets.types(r.policies), Lacks: r.targets.lacks(r.policies), Versions: r.targets.versions()}
 	for _, p := range r.policies {
 		if _, new := now.Lacks[p.Name]; new && r.told.Lacks[p.Name] == "" && r.lanes.InHand(p.Number) {
 			delete(now.Lacks, p.Name) // not yet; the next look will add it

@@ -30,10 +30,12 @@ type desk struct {
 	inHand    bool
 	elsewhere bool
 	unknown   bool
+	newest    int
 }
 
 func (d *desk) Tell(t assign.Told)             { d.told = append(d.told, t) }
 func (d *desk) Elsewhere(string) (bool, bool)  { return d.elsewhere, !d.unknown }
+func (d *desk) Newest(string) int              { return d.newest }
 func (d *desk) SetPolicies([]biztype.Policy)   { d.set++ }
 func (d *desk) InHand(uint64) bool             { return d.inHand }
 func (d *desk) last() assign.Told              { return d.told[len(d.told)-1] }
@@ -169,5 +171,30 @@ func TestASecretsDirectoryThatIsNotThereIsRefused(t *testing.T) {
 	}}
 	if _, err := New(cfg, nil); err == nil || !strings.Contains(err.Error(), cfg.SecretsDir) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestANodeLeavesATypeWhileOthersKnowANewerPayload(t *testing.T) {
+	t.Parallel()
+	r, d := newDesk(t, Config{}, new(devtest.Log))
+	r.targets.handlers.versions["order.close"] = 2
+	policies := []biztype.Policy{{Name: "order.close", Number: 1}}
+	for _, c := range []struct {
+		newest, set int // calls of SetPolicies so far
+		lacks       bool
+	}{{0, 1, false}, {2, 1, false}, {3, 2, true}, {3, 2, true}, {1, 3, false}} {
+		if d.newest = c.newest; d.set == 0 {
+			r.set(policies)
+		} else {
+			r.look()
+		}
+		_, delivers := r.targets.of(policies[0])
+		told := d.last()
+		if (told.Lacks["order.close"] != "") != c.lacks || delivers == c.lacks || slices.Contains(told.Types, "order.close") == c.lacks || d.set != c.set {
+			t.Errorf("others have version %d: told %+v, delivers %t, the dispatcher %d times, want %d", c.newest, told, delivers, d.set, c.set)
+		}
+		if told.Versions["order.close"] != 2 {
+			t.Errorf("told the versions %v", told.Versions)
+		}
 	}
 }

@@ -21,7 +21,8 @@ type targets struct {
 
 	mu       sync.Mutex
 	webhooks map[string]callback // by policy name
-	changes  int                 // of webhooks, so far
+	changes  int                 // of webhooks and outdated, so far
+	outdated map[string]error    // biz types that newer nodes deliver, with the reasons
 }
 
 // callback is a callback's sink and the settings it was made from.
@@ -53,6 +54,9 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 		return dispatcher.Target{Sink: sink}, err
 	}
 	target, ok := t.handlers.targets[p.Name]
+	if err := t.left(p.Name); err != nil {
+		return target, err
+	}
 	if !ok {
 		return target, fmt.Errorf("biz type %s has no handler in this program: add one, or have its policy name another group", p.Name)
 	}
@@ -109,6 +113,30 @@ func (t *targets) reload(policies []biztype.Policy, before *int) bool {
 	return changed
 }
 
+// leave sets which types are left to nodes that know newer payloads. newest returns the
+// newest version that other nodes deliver.
+func (t *targets) leave(newest func(bizType string) int) {
+	now := make(map[string]error)
+	for _, name := range t.handlers.names() {
+		if own, theirs := t.handlers.versions[name], newest(name); theirs > own {
+			now[name] = fmt.Errorf("this program has version %d of the payload of %s, and other nodes have version %d", own, name, theirs)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !maps.EqualFunc(now, t.outdated, func(a, b error) bool { return a.Error() == b.Error() }) {
+		t.outdated = now
+		t.changes++
+	}
+}
+
+// left returns why a type's tasks are left to other nodes; nil: they are not.
+func (t *targets) left(bizType string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.outdated[bizType]
+}
+
 // lacks returns the reasons why policies of this node's group can't be delivered
 // here, by name.
 func (t *targets) lacks(policies []biztype.Policy) map[string]string {
@@ -142,7 +170,7 @@ func (t *targets) stale() map[string]error {
 func (t *targets) types(policies []biztype.Policy) []string {
 	names := make(map[string]bool)
 	for _, name := range t.handlers.names() {
-		names[name] = true
+		names[name] = t.left(name) == nil
 	}
 	for _, p := range policies {
 		if p.Webhook == nil || !t.mine(p) {
@@ -152,6 +180,14 @@ func (t *targets) types(policies []biztype.Policy) []string {
 	}
 	maps.DeleteFunc(names, func(_ string, here bool) bool { return !here })
 	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(names))))
+}
+
+// versions returns the versions of payloads that the handlers know, by biz type.
+func (t *targets) versions() map[string]int {
+	if t.handlers == nil {
+		return nil
+	}
+	return t.handlers.versions
 }
 
 // close gives back the connections of all callbacks.

@@ -47,12 +47,16 @@ type About struct {
 	Started time.Time         `json:"started"`
 	Types   []string          `json:"types"` // names of the biz types it delivers; null: there are too many to name
 	Lacks   map[string]string `json:"lacks"` // biz types of its group that it can't deliver -> why
+
+	Versions map[string]int `json:"versions,omitempty"` // of the payloads of its types
 }
 
 // Told is what a node says about its biz types.
 type Told struct {
 	Types []string          // the ones it delivers
 	Lacks map[string]string // types of its group that it does not deliver -> why
+
+	Versions map[string]int // of the payloads of its types; without those that have none
 }
 
 // Config says whose presence to keep.
@@ -83,7 +87,9 @@ type Presence struct {
 	lists map[int][]member // by database; missing: never read
 	peers map[int][]string // ids, by server
 	types map[string]bool  // that other nodes deliver
-	first []int
+
+	newest map[int]map[string]int // versions of payloads that other nodes deliver, by server
+	first  []int
 }
 
 // New makes a Presence. Nothing is written before Run.
@@ -95,7 +101,7 @@ func New(cfg Config) (*Presence, error) {
 	if cfg.Every <= 0 {
 		cfg.Every = DefaultEvery
 	}
-	p := &Presence{cfg: cfg, id: name.NewID(cfg.Node), about: cfg.About, lists: map[int][]member{}, peers: map[int][]string{}}
+	p := &Presence{cfg: cfg, id: name.NewID(cfg.Node), about: cfg.About, lists: map[int][]member{}, peers: map[int][]string{}, newest: map[int]map[string]int{}}
 	p.metrics = newMetrics(cfg.Registerer)
 	for range cfg.Tables.Servers() {
 		p.nudges = append(p.nudges, make(chan struct{}, 1))
@@ -166,7 +172,7 @@ func (p *Presence) note(server int, found []store.Attendee) {
 	p.mu.Lock()
 	read := map[int][]member{}
 	var ids []string
-	types := map[string]bool{}
+	types, newest := map[string]bool{}, map[string]int{}
 	for _, a := range found {
 		if a.Group != p.cfg.Group {
 			continue
@@ -178,13 +184,16 @@ func (p *Presence) note(server int, found []store.Attendee) {
 		}
 		for _, name := range about.Types {
 			types[name] = types[name] || a.Node != p.id
+			if a.Node != p.id {
+				newest[name] = max(newest[name], about.Versions[name])
+			}
 		}
 	}
 	for database, members := range read {
 		p.lists[database] = members
 	}
 	if len(ids) > 0 {
-		p.peers[server], p.types = ids, types
+		p.peers[server], p.types, p.newest[server] = ids, types, newest
 	}
 	now := p.firsts()
 	changed := !slices.Equal(now, p.first)
@@ -234,7 +243,7 @@ func (p *Presence) First() int {
 // afterwards.
 func (p *Presence) Tell(t Told) {
 	p.mu.Lock()
-	p.about.Types, p.about.Lacks = t.Types, t.Lacks
+	p.about.Types, p.about.Lacks, p.about.Versions = t.Types, t.Lacks, t.Versions
 	p.mu.Unlock()
 	for _, nudge := range p.nudges {
 		select {
@@ -249,6 +258,20 @@ func (p *Presence) Elsewhere(bizType string) (delivered, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.types[bizType], p.types != nil
+}
+
+// Newest returns the newest version of a biz type's payload that other nodes of the group deliver on each server; 0: none is
+// known, or a server has none.
+func (p *Presence) Newest(bizType string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	least := 0
+	for server := range p.nudges {
+		if n := p.newest[server][bizType]; server == 0 || n < least {
+			least = n
+		}
+	}
+	return least
 }
 
 // Delivered reads the biz types that nodes of the group deliver. It does not need Run. The error names what could not be
@@ -280,7 +303,7 @@ func (p *Presence) text() string {
 	p.mu.Unlock()
 	text, err := json.Marshal(about)
 	if len(text) > maxAbout {
-		about.Types = nil
+		about.Types, about.Versions = nil, nil
 		if len(about.Lacks) > 0 {
 			about.Lacks = map[string]string{"": "too many to name"}
 		}

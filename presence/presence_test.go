@@ -178,3 +178,28 @@ func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 		t.Errorf("%d bytes: %+v", len(text), Read(text))
 	}
 }
+
+func TestANewerPayloadCountsIfEachServerHasANodeThatKnowsIt(t *testing.T) {
+	t.Parallel()
+	p, err := New(Config{Tables: &tables{}, Layout: tocsin.Layout{Databases: 2, Tables: 1}, Group: "g", Node: "n", Changed: func([]int) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.nudges = make([]chan struct{}, 2) // two servers
+	old := store.Attendee{Group: "g", Node: "old", About: `{"types":["x"],"versions":{"x":1}}`}
+	newer := store.Attendee{Group: "g", Node: "new", About: `{"types":["x"],"versions":{"x":3}}`}
+	self := store.Attendee{Group: "g", Node: p.ID(), About: `{"types":["x"],"versions":{"x":9}}`}
+	foreign := store.Attendee{Group: "h", Node: "foreign", About: newer.About}
+	p.note(0, []store.Attendee{self, old, newer, foreign})
+	if got := p.Newest("x"); got != 0 {
+		t.Errorf("version %d before the second server was read", got)
+	}
+	p.note(1, []store.Attendee{self, old, foreign})
+	if got := p.Newest("x"); got != 1 {
+		t.Errorf("version %d, and the second server has 1", got)
+	}
+	p.note(1, []store.Attendee{self, newer})
+	if got := p.Newest("x"); got != 3 {
+		t.Errorf("version %d, want 3", got)
+	}
+}
