@@ -308,7 +308,7 @@ const layoutSQL = `SELECT /* tocsin layout */
     state,
     (SELECT (SELECT mark FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked),
     @@max_allowed_packet,
-    CAST(UTC_TIMESTAMP(3) AS CHAR)
+    CAST(UTC_TIMESTAMP(6) AS CHAR)
 FROM {database}.layout
 WHERE id = 1`
 

@@ -17,10 +17,11 @@ type layoutRow struct {
 	now    time.Time
 }
 
-func (r *layoutRow) scan(scan func(...any) error) error {
+func (r *layoutRow) scan(scan func(...any) error) (err error) {
 	var now string
 	if err := scan(append(r.Fields(), &r.Mark, &r.packet, &now)...); err != nil {
 		return err
 	}
-	return setTime(&r.now, now)
+	r.now, err = time.Parse(microForm, now) // whole milliseconds would be up to one behind the clock
+	return err
 }
