@@ -108,11 +108,11 @@ modules: ## print what a program that adds tasks, one with a node, and the comma
 fuzz: ## run each fuzz target for FUZZTIME (1m)
 	@scripts/fuzz.sh $(FUZZTIME)
 
-chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 SERVER=mysql OWNERSHIP=rows
-	@scripts/install-deps.sh run
+chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 SERVER=mysql OWNERSHIP=rows OUTBOXES=3
+	@scripts/install-deps.sh $(if $(OUTBOXES),test,run)
 	@mkdir -p bin
 	@go build -o bin/chaosrun ./internal/chaos/chaosrun
-	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true)
+	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true) $(if $(OUTBOXES),-outboxes $(OUTBOXES))
 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test

@@ -82,7 +82,7 @@ func (i incident) delays(at place) bool {
 		return i.Server == at.server
 	case KillServer, ReadOnly, MoveServer, CutServer, SlowServer, Reset, LockTable, SickServer, FreezeServer, WrongCluster, NoLayout:
 		return i.harms(at)
-	case LowSweep, KillSweep:
+	case LowSweep, KillSweep, TwoRelays, KillShop:
 		return false
 	}
 	return true

@@ -33,6 +33,7 @@ type evidence struct {
 	finals     map[tocsin.JobID]row // final states seen during the run
 	intrusions []intrusion
 	place      func(table int) place
+	sold       *sold // nil: there are no outboxes
 }
 
 // Breach is a promise that was broken, with all that is known of the task.
@@ -56,6 +57,7 @@ func (e *evidence) check() *Report {
 	for _, task := range e.entries {
 		v.task(task)
 	}
+	v.sales()
 	v.strangers()
 	v.closed()
 	v.report.finish()
@@ -67,6 +69,13 @@ func (v verdict) strangers() {
 	known := map[tocsin.JobID]bool{}
 	for _, r := range v.rows {
 		known[r.JobID] = true
+	}
+	if v.sold != nil {
+		for _, rows := range v.sold.rows {
+			for _, r := range rows {
+				known[r.JobID] = true
+			}
+		}
 	}
 	for id, all := range v.deliveries {
 		if !known[id] {

@@ -30,7 +30,7 @@ func (d delivery) String() string {
 
 // deliveries pairs begins and ends, by job_id, each in order of time.
 func deliveries(records []record) map[tocsin.JobID][]delivery {
-	slices.SortStableFunc(records, func(a, b record) int { return cmp.Or(a.At.Compare(b.At), order(a)-order(b)) })
+	slices.SortStableFunc(records, func(a, b record) int { return cmp.Or(a.At.Compare(b.At), rank(a)-rank(b)) })
 	all := map[tocsin.JobID][]delivery{}
 	for _, r := range records {
 		if r.Begin {
@@ -48,8 +48,8 @@ func deliveries(records []record) map[tocsin.JobID][]delivery {
 	return all
 }
 
-// order puts a begin before an end of the same microsecond.
-func order(r record) int {
+// rank puts a begin before an end of the same microsecond.
+func rank(r record) int {
 	if r.Begin {
 		return 0
 	}

@@ -60,6 +60,8 @@ type entry struct {
 	Back   time.Time
 	Word   word
 	Change *op // at most one
+
+	order *order // that the task is of; nil: it was added directly
 }
 
 // due is when a version of the task was asked for.
@@ -81,6 +83,9 @@ func (e *entry) awaited(version uint32) time.Time {
 
 // String is for a breach's trace.
 func (e *entry) String() string {
+	if e.order != nil {
+		return e.order.String()
+	}
 	text := fmt.Sprintf("biz_id %d, job_id %s, %s, fails %d %s: add for %s sent %s, %s %s", e.BizID, e.JobID, e.Type, e.Fail, e.Do,
 		e.Due.UTC().Format(clockForm), e.Sent.UTC().Format(clockForm), e.Word, e.Back.UTC().Format(clockForm))
 	if o := e.Change; o != nil {

@@ -83,12 +83,22 @@ func (s *Site) do(ctx context.Context, step Step) error {
 		return s.etcd[step.Member].restart(ctx, step.Length)
 	case LowSweep:
 		return s.sweepLow(ctx, step.Length)
+	case KillShop:
+		return s.shops[step.Shop].restart(ctx, step.Length)
+	case KillActive, FreezeActive:
+		return s.harmActive(ctx, step)
+	case KillRelay, FreezeRelay:
+		return s.harmRelay(ctx, step)
+	case TwoRelays:
+		return s.relayTwice(ctx, step.Length)
 	}
 	return errors.New("unknown fault")
 }
 
 func (s *Site) harmProcess(ctx context.Context, step Step) error {
 	at := s.seats[step.Node]
+	at.harm.Lock()
+	defer at.harm.Unlock()
 	switch step.Fault {
 	case FreezeNode:
 		at.freeze(ctx, step.Length)
@@ -146,7 +156,7 @@ func (s *Site) Revive(ctx context.Context) error {
 // onServer harms the links of all processes to one server.
 func (s *Site) onServer(ctx context.Context, step Step, harm func(*link) error) error {
 	var all []*link
-	for _, at := range append(append([]*seat(nil), s.seats...), s.sweeper, s.harness) {
+	for _, at := range s.everybody() {
 		all = append(all, at.servers[step.Server])
 	}
 	return onLinks(ctx, step.Length, all, harm)
@@ -181,7 +191,7 @@ func (s *Site) moveServer(ctx context.Context, step Step) error {
 	if err := d.replace(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	for _, at := range append(append([]*seat(nil), s.seats...), s.sweeper, s.harness) {
+	for _, at := range s.everybody() {
 		if err := at.servers[step.Server].move(d.port); err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ type Report struct {
 	HeldBack     int            // part of these: with a write by a node that was frozen or cut off, its statement on the way
 	Calm         Lateness       // of tasks that no fault was near
 	Troubled     Lateness       // of the others
+	Orders       *OrderFigures  // nil: there are no outboxes
 	Drained      time.Duration  // from the end of load and faults until every task was final
 	Breaches     []Breach
 }
@@ -43,7 +44,7 @@ func (l Lateness) Quantile(q float64) time.Duration {
 // Lost counts the tasks that were acknowledged and are not as they should be.
 func (r *Report) Lost() (n int) {
 	for _, b := range r.Breaches {
-		if b.Promise == promiseStored || b.Promise == promiseEnds || b.Promise == promiseDelivered {
+		if b.Promise == promiseStored || b.Promise == promiseEnds || b.Promise == promiseDelivered || b.Promise == promiseMoved {
 			n++
 		}
 	}
@@ -89,6 +90,9 @@ func (r *Report) String() string {
 	line("wrong databases", "%d, %d of them written to by a node that was frozen or cut off", r.Closed, r.HeldBack)
 	line("lateness outside faults", "%s", r.Calm)
 	line("lateness inside faults", "%s", r.Troubled)
+	if r.Orders != nil {
+		r.Orders.lines(line)
+	}
 	line("drained", "%s after the last fault", r.Drained.Round(time.Millisecond))
 	line("promises broken", "%d", len(r.Breaches))
 	b.WriteString(r.traces())

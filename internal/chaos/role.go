@@ -16,6 +16,8 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
 // roleEnv holds the role of a process, as JSON.
@@ -25,6 +27,8 @@ const roleEnv = "TOCSIN_CHAOS_ROLE"
 const (
 	roleNode  = "node"
 	roleSweep = "sweep"
+	roleRelay = "relay" // as `tocsin relay`
+	roleSpare = "spare" // a relay of all outboxes that ignores their locks
 )
 
 // group is that of the harness's nodes.
@@ -36,9 +40,10 @@ type role struct {
 	Name      string // of this process
 	Node      string // of a node, as etcd, journals and callbacks tell it, before the incarnation; mostly Name
 	Tables    tocsin.Config
-	Etcd      []string // endpoints
-	Ownership string   // of the tables
-	Journal   string   // file to append to
+	Etcd      []string        // endpoints
+	Outboxes  []outbox.Config // of the business servers
+	Ownership string          // of the tables
+	Journal   string          // file to append to
 	Timing    Timing
 	Grace     time.Duration // sweep: below zero takes whatever is due
 	Pause     time.Duration // sweep: between two rounds
@@ -107,6 +112,10 @@ func (r role) run() error {
 			}
 			return r.sweep(ctx, s)
 		})
+	case roleRelay:
+		return r.relay(ctx)
+	case roleSpare:
+		return r.relayUnlocked(ctx)
 	}
 	return fmt.Errorf("unknown role %q", r.Kind)
 }
@@ -122,8 +131,12 @@ func (r role) with(use func(node.Config, *node.Handlers) error) error {
 		grace = max(r.Grace, node.NoGrace)
 	}
 	claims := prometheus.NewRegistry()
+	var outboxes []outbox.Config
+	if r.Kind == roleNode {
+		outboxes = tocsinpg.Drive(r.Outboxes)
+	}
 	cfg := node.Config{
-		Tables: r.Tables, Ownership: r.Ownership, Registerer: claims, Etcd: node.EtcdConfig{Endpoints: r.Etcd},
+		Tables: r.Tables, Outboxes: outboxes, Ownership: r.Ownership, Registerer: claims, Etcd: node.EtcdConfig{Endpoints: r.Etcd},
 		Group: group, Name: r.Node, LeaseTTL: r.Timing.Lease, ScanInterval: r.Timing.Scan, SweepGrace: grace,
 		DrainTimeout: r.Timing.withDefaults().Drain, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,16 @@ func (s *Site) open(ctx context.Context) (int, error) {
 
 // rows reads every task, by biz_id, and those that share one with another.
 func (s *Site) rows(ctx context.Context) (map[uint64]row, []row, error) {
+	all, err := s.allRows(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, doubles := byBizID(all)
+	return rows, doubles, nil
+}
+
+// allRows reads every task.
+func (s *Site) allRows(ctx context.Context) ([]row, error) {
 	parts := make([][]row, s.opts.Layout.Total())
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4)
@@ -69,20 +80,23 @@ func (s *Site) rows(ctx context.Context) (map[uint64]row, []row, error) {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	return slices.Concat(parts...), nil
+}
+
+// byBizID returns the first row of each biz_id, and the others.
+func byBizID(rows []row) (map[uint64]row, []row) {
 	all := map[uint64]row{}
 	var doubles []row
-	for _, part := range parts {
-		for _, r := range part {
-			if _, known := all[r.BizID]; known {
-				doubles = append(doubles, r)
-				continue
-			}
-			all[r.BizID] = r
+	for _, r := range rows {
+		if _, known := all[r.BizID]; known {
+			doubles = append(doubles, r)
+			continue
 		}
+		all[r.BizID] = r
 	}
-	return all, doubles, nil
+	return all, doubles
 }
 
 func (s *Site) rowsOf(ctx context.Context, table int) ([]row, error) {

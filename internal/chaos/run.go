@@ -21,6 +21,7 @@ type Config struct {
 	Seed   uint64
 	Length time.Duration // of the load and the faults
 	Load   Load
+	Orders OrderLoad // through the outboxes of the options
 	Out    io.Writer // gets the schedule before anything starts, and lines of progress
 }
 
@@ -48,7 +49,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 func (s *Site) run(ctx context.Context, cfg Config, steps []Step) (*Report, error) {
 	l := newLedger()
 	finals := map[tocsin.JobID]row{}
-	err := s.Under(ctx, cfg.Seed, cfg.Load, l, func(ctx context.Context) error {
+	err := s.loaded(ctx, cfg, l, func(ctx context.Context) error {
 		g, played := errgroup.WithContext(ctx)
 		g.Go(func() error {
 			err := s.Play(ctx, steps)
@@ -64,6 +65,16 @@ func (s *Site) run(ctx context.Context, cfg Config, steps []Step) (*Report, erro
 		return nil, err
 	}
 	return s.verdict(ctx, l, finals)
+}
+
+// loaded does something while tasks are added, directly and through outboxes.
+func (s *Site) loaded(ctx context.Context, cfg Config, l *ledger, do func(context.Context) error) error {
+	return s.Under(ctx, cfg.Seed, cfg.Load, l, func(ctx context.Context) error {
+		if len(s.shops) == 0 {
+			return do(ctx)
+		}
+		return s.Selling(ctx, cfg.Seed, cfg.Orders, do)
+	})
 }
 
 // errPlayed ends what goes on beside the schedule.
@@ -107,8 +118,11 @@ func (s *Site) glance(ctx context.Context, finals map[tocsin.JobID]row, out io.W
 // note adds the final states of now to those seen before; it gives how many tasks
 // there are.
 func (s *Site) note(ctx context.Context, finals map[tocsin.JobID]row) (int, error) {
-	rows, _, err := s.rows(ctx)
+	rows, err := s.allRows(ctx)
 	if err != nil {
+		return 0, err
+	}
+	if err := s.moves(ctx, s.moved); err != nil { // the ledger forgets them after a while
 		return 0, err
 	}
 	for _, r := range rows {
@@ -125,6 +139,9 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 	if err := s.Revive(ctx); err != nil {
 		return nil, err
 	}
+	if err := untilNone(ctx, s.left, drainWithin); err != nil {
+		return nil, err
+	}
 	if err := s.Drain(ctx, drainWithin); err != nil {
 		return nil, err
 	}
@@ -132,10 +149,15 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 	if err := s.leaveAll(ctx); err != nil {
 		return nil, err
 	}
-	rows, doubles, err := s.rows(ctx)
+	all, err := s.allRows(ctx)
 	if err != nil {
 		return nil, err
 	}
+	of, err := s.sold(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	rows, doubles := byBizID(slices.DeleteFunc(all, func(r row) bool { return s.orders.all[r.BizID] != nil }))
 	records, err := readJournals(s.opts.Dir)
 	if err != nil {
 		return nil, err
@@ -147,7 +169,7 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 	}
 	e := evidence{
 		opts: s.opts, entries: l.all, rows: rows, doubles: doubles, deliveries: deliveries(records),
-		incidents: s.incidents.list(), intrusions: s.intrusions.list(), finals: finals, place: s.opts.placeOf,
+		incidents: s.incidents.list(), intrusions: s.intrusions.list(), finals: finals, place: s.opts.placeOf, sold: of,
 	}
 	report := e.check()
 	report.Drained = drained
@@ -157,9 +179,14 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 // Drain returns when every task has a final state, or none got one for so long:
 // those are for the check to find.
 func (s *Site) Drain(ctx context.Context, within time.Duration) error {
+	return untilNone(ctx, s.open, within)
+}
+
+// untilNone returns when count is 0, or has not become less for so long.
+func untilNone(ctx context.Context, count func(context.Context) (int, error), within time.Duration) error {
 	least, since := -1, time.Now()
 	for time.Since(since) < within {
-		n, err := s.open(ctx)
+		n, err := count(ctx)
 		if err != nil {
 			return err
 		}
@@ -182,7 +209,7 @@ func (s *Site) leaveAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
 	var g errgroup.Group
-	for _, at := range slices.Concat(s.seats, []*seat{s.sweeper}) {
+	for _, at := range slices.Concat(s.relays, s.seats, []*seat{s.sweeper}) {
 		g.Go(func() error { return at.term(ctx) })
 	}
 	return g.Wait()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Fault is a kind of harm.
@@ -39,6 +41,17 @@ const (
 	SickServer   Fault = "sick server" // not in schedules: the matrix has many of that kind
 )
 
+// The faults of outboxes, in schedules of clusters that have some. The relay that is active is in a node or in a process
+// of its own.
+const (
+	KillShop     Fault = "kill -9 business server"
+	KillActive   Fault = "kill -9 active relay"
+	FreezeActive Fault = "freeze active relay" // for longer than its server waits for it: another is active when it goes on
+	TwoRelays    Fault = "relay without the lock"
+	KillRelay    Fault = "kill -9 relay" // not in schedules: KillActive does it if the active relay is no node's
+	FreezeRelay  Fault = "freeze relay"  // nor this: FreezeActive does it
+)
+
 // Step is one fault of a schedule.
 type Step struct {
 	At       time.Duration // from the start of the run
@@ -49,6 +62,8 @@ type Step struct {
 	Member   int           // of KillMember
 	Table    int           // of LockTable: table number
 	Database int           // of WrongCluster and NoLayout
+	Shop     int           // of KillShop, KillActive and FreezeActive: the business server
+	Relay    int           // of KillRelay and FreezeRelay
 	By       time.Duration // of SlowServer: latency
 }
 
@@ -66,6 +81,8 @@ func (s Step) String() string {
 		what += fmt.Sprintf(", table %d", s.Table)
 	case WrongCluster, NoLayout:
 		what += fmt.Sprintf(", database %d, db%d", s.Database, s.Server)
+	case KillShop, KillActive, FreezeActive:
+		what += fmt.Sprintf(", business server %d", s.Shop)
 	case FreezeServer, KillServer, ReadOnly, MoveServer, CutServer, Reset, SickServer:
 		what += fmt.Sprintf(", db%d", s.Server)
 	}
@@ -84,6 +101,9 @@ func ofNode(s Step) string   { return fmt.Sprint("node ", s.Node) }
 func ofServer(s Step) string { return fmt.Sprint("server ", s.Server) }
 func ofEtcd(Step) string     { return "etcd" }
 func ofSweeper(Step) string  { return "sweeper" }
+func ofShop(s Step) string   { return fmt.Sprint("shop ", s.Shop) }
+func ofActive(Step) string   { return "active" }
+func ofSpare(Step) string    { return "spare" }
 
 // shapes are all faults and how often they happen. Frozen nodes and etcd are away
 // for less and for more than a lease.
@@ -106,6 +126,28 @@ var shapes = []shape{
 	{LowSweep, 1, 5 * time.Second, 10 * time.Second, ofSweeper},
 }
 
+// pastLock is how long the active relay is frozen at least: its server ends its session, and another takes the lock.
+const pastLock = outbox.WaitTimeout + 3*time.Second
+
+// outboxShapes are the faults of a cluster with outboxes. There are fewer, so that each has time without others.
+var outboxShapes = []shape{
+	{KillNode, 2, 500 * time.Millisecond, 4 * time.Second, ofNode},
+	{FreezeNode, 2, time.Second, pastLock, ofNode},
+	{KillServer, 3, 500 * time.Millisecond, 6 * time.Second, ofServer},
+	{KillShop, 3, 500 * time.Millisecond, 6 * time.Second, ofShop},
+	{KillActive, 4, 500 * time.Millisecond, 3 * time.Second, ofActive},
+	{FreezeActive, 3, pastLock, pastLock + 4*time.Second, ofActive},
+	{TwoRelays, 3, 5 * time.Second, 15 * time.Second, ofSpare},
+}
+
+// shapes are the faults of the options.
+func (o Options) shapes() []shape {
+	if o.Shops > 0 {
+		return outboxShapes
+	}
+	return shapes
+}
+
 // The pace of a schedule.
 const (
 	calmBegin  = 5 * time.Second  // before the first fault
@@ -121,7 +163,11 @@ func NewSchedule(seed uint64, length time.Duration, o Options) []Step {
 	rng := rand.New(rand.NewPCG(seed, 0x70c51))
 	busy := map[string]time.Duration{}
 	var steps []Step
-	for at := calmBegin; ; at += draw(rng, time.Second, gapMost) {
+	gaps := time.Duration(1)
+	if o.Shops > 0 {
+		gaps = 2
+	}
+	for at := calmBegin; ; at += gaps * draw(rng, time.Second, gapMost) {
 		step, target := drawStep(rng, at, o)
 		if at+calmEnd > length {
 			break
@@ -139,14 +185,17 @@ func NewSchedule(seed uint64, length time.Duration, o Options) []Step {
 // drawStep draws the same number of values for each step, used or not.
 func drawStep(rng *rand.Rand, at time.Duration, o Options) (Step, string) {
 	sum := 0
-	for _, s := range shapes {
+	for _, s := range o.shapes() {
 		sum += s.weight
 	}
 	pick := rng.IntN(sum)
 	step := Step{At: at, Node: rng.IntN(o.Nodes), Server: rng.IntN(o.Servers), Table: rng.IntN(o.Layout.Total())}
 	step.By = draw(rng, 200*time.Millisecond, 5*time.Second)
 	share := rng.Float64()
-	for _, s := range shapes {
+	if o.Shops > 0 {
+		step.Shop = rng.IntN(o.Shops)
+	}
+	for _, s := range o.shapes() {
 		if pick -= s.weight; pick < 0 {
 			step.Fault = s.fault
 			step.Length = (s.least + time.Duration(share*float64(s.most-s.least))).Round(100 * time.Millisecond)

@@ -13,7 +13,7 @@ func TestSchedule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		length := time.Duration(rapid.IntRange(20, 1200).Draw(t, "seconds")) * time.Second
-		o := Options{Nodes: rapid.IntRange(1, 5).Draw(t, "nodes"), Servers: rapid.IntRange(1, 4).Draw(t, "servers")}
+		o := Options{Nodes: rapid.IntRange(1, 5).Draw(t, "nodes"), Servers: rapid.IntRange(1, 4).Draw(t, "servers"), Shops: rapid.IntRange(0, 3).Draw(t, "shops")}
 		steps := NewSchedule(seed, length, o)
 		if again := NewSchedule(seed, length, o); !slices.Equal(steps, again) {
 			t.Fatalf("the same seed gave\n%s\nand\n%s", Text(steps), Text(again))
@@ -23,7 +23,7 @@ func TestSchedule(t *testing.T) {
 			if step.At < calmBegin || step.At+step.Length+calmEnd > length {
 				t.Fatalf("too near the begin or the end of %s: %s", length, step)
 			}
-			target := targetOf(step)
+			target := targetOf(step, o)
 			if step.At < busy[target] {
 				t.Fatalf("%s is hit twice at once:\n%s", target, Text(steps))
 			}
@@ -32,8 +32,8 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-func targetOf(step Step) string {
-	for _, s := range shapes {
+func targetOf(step Step, o Options) string {
+	for _, s := range o.shapes() {
 		if s.fault == step.Fault {
 			return s.target(step)
 		}
@@ -47,9 +47,12 @@ func TestSeedsDifferAndLongSchedulesHaveEveryFault(t *testing.T) {
 	if slices.Equal(one, two) {
 		t.Error("two seeds gave one schedule")
 	}
-	for _, s := range shapes {
-		if !slices.ContainsFunc(one, func(step Step) bool { return step.Fault == s.fault }) {
-			t.Errorf("an hour without %q", s.fault)
+	for _, o := range []Options{{}, {Shops: 3}} {
+		hour := NewSchedule(1, time.Hour, o)
+		for _, s := range o.shapes() {
+			if !slices.ContainsFunc(hour, func(step Step) bool { return step.Fault == s.fault }) {
+				t.Errorf("an hour without %q", s.fault)
+			}
 		}
 	}
 }

@@ -18,6 +18,8 @@ type seat struct {
 	servers []*link // by server number
 	etcd    []*link // by member
 
+	harm sync.Mutex // held by a fault of the process
+
 	mu   sync.Mutex
 	past int      // processes so far
 	log  string   // of the present one
@@ -65,6 +67,7 @@ func (s *Site) sit(at *seat, r role) error {
 	if r.Node == "" {
 		r.Node = r.Name
 	}
+	r.Outboxes = s.outboxes()
 	r.Tables, r.Etcd, r.Ownership, r.Timing = s.tables(at), at.endpoints(), s.opts.ownership(), s.opts.Timing
 	r.Journal = filepath.Join(s.opts.Dir, r.Name+journalSuffix)
 	at.log = filepath.Join(s.opts.Dir, r.Name+".log")

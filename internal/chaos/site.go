@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type Options struct {
 	NoEtcd  bool          // there is none: every node claims each row
 	Sweeper bool          // a sweeper runs beside the nodes all the time
 	OneName bool          // nodes keep their seat's name when they start again, as those of a host do
+	Shops   int           // business servers with an outbox; the last of several is PostgreSQL. All nodes relay them
+	Relays  int           // processes that only relay; 0: 1, if there are outboxes
 	Purged  bool          // final rows may go: the check takes them as they were last seen
 	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
 
@@ -63,6 +66,9 @@ func (o Options) withDefaults() Options {
 	if o.Etcd == 0 {
 		o.Etcd = 1
 	}
+	if o.Relays == 0 && o.Shops > 0 {
+		o.Relays = 1
+	}
 	if o.Timing == (Timing{}) {
 		o.Timing = Timing{Lease: 4 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
 	}
@@ -79,6 +85,11 @@ type Site struct {
 	seats      []*seat // of nodes; the sweeper's is apart
 	sweeper    *seat
 	harness    *seat // the links of this process
+	shops      []*shop
+	relays     []*seat // of processes that only relay
+	spare      *seat   // of one that relays without the lock
+	orders     *orders
+	moved      map[outboxKey]move // seen in the ledgers so far
 	client     *tocsin.Client
 	incidents  *incidents
 	intrusions intrusions
@@ -90,8 +101,8 @@ func Start(ctx context.Context, opts Options) (*Site, error) {
 	if !supported {
 		return nil, errors.New("chaos: only Linux can freeze processes and end them with their parent")
 	}
-	s := &Site{opts: opts.withDefaults(), links: newLinks(), incidents: &incidents{}}
-	for _, step := range []func(context.Context) error{s.startServers, s.openSeats, s.makeSchema, s.startNodes} {
+	s := &Site{opts: opts.withDefaults(), links: newLinks(), incidents: &incidents{}, orders: &orders{all: map[uint64]*order{}}, moved: map[outboxKey]move{}}
+	for _, step := range []func(context.Context) error{s.startServers, s.startShops, s.openSeats, s.makeSchema, s.openShops, s.startNodes, s.startRelays} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Stop())
 		}
@@ -138,7 +149,7 @@ func (s *Site) openSeats(context.Context) (err error) {
 		}
 		s.seats = append(s.seats, seat)
 	}
-	return nil
+	return s.openRelays()
 }
 
 func (s *Site) makeSchema(ctx context.Context) (err error) {
@@ -247,21 +258,26 @@ func (s *Site) balanced(found []assign.NodeState, nodes int) bool {
 	return live == min(nodes, total) && sum == total
 }
 
+// everybody are all seats that were opened.
+func (s *Site) everybody() []*seat {
+	all := slices.Concat(s.seats, s.relays, []*seat{s.spare, s.sweeper, s.harness})
+	return slices.DeleteFunc(all, func(at *seat) bool { return at == nil })
+}
+
 // Stop kills everything.
 func (s *Site) Stop() error {
 	var errs []error
-	for _, seat := range append(s.seats, s.sweeper, s.harness) {
-		if seat != nil {
-			seat.kill()
-		}
+	for _, seat := range s.everybody() {
+		seat.kill()
 	}
 	if s.client != nil {
 		errs = append(errs, s.client.Close())
 	}
-	for _, seat := range append(s.seats, s.sweeper, s.harness) {
-		if seat != nil {
-			seat.close()
-		}
+	for _, b := range s.shops {
+		errs = append(errs, b.stop())
+	}
+	for _, seat := range s.everybody() {
+		seat.close()
 	}
 	for _, e := range s.etcd {
 		errs = append(errs, e.kill())

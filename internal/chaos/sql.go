@@ -79,3 +79,33 @@ const countNodes = `
 SELECT /* tocsin chaos */ COUNT(*)
 FROM {database}.node
 WHERE seen > UTC_TIMESTAMP(3) - INTERVAL 5 SECOND`
+
+// The statements of services on business servers, of any kind. {biz_id} and so on are numbers.
+const (
+	// makeShopSQL makes the database of a business server of MySQL.
+	makeShopSQL = `CREATE DATABASE IF NOT EXISTS shop_0`
+
+	// makeOrdersSQL makes the table of the business. A row is one operation on an order, in the transaction of the operation.
+	makeOrdersSQL = `CREATE TABLE orders (biz_id BIGINT NOT NULL, seq INT NOT NULL, PRIMARY KEY (biz_id, seq))`
+
+	// orderSQL writes an operation.
+	orderSQL = `INSERT /* tocsin chaos */ INTO orders (biz_id, seq) VALUES ({biz_id}, {seq})`
+
+	// lockOrderSQL locks an order.
+	lockOrderSQL = `SELECT /* tocsin chaos */ seq FROM orders WHERE biz_id = {biz_id} AND seq = 0 FOR UPDATE`
+
+	// lastOutboxSQL and lastOutboxPgSQL read the id that the outbox gave last in this session.
+	lastOutboxSQL   = `SELECT /* tocsin chaos */ LAST_INSERT_ID()`
+	lastOutboxPgSQL = `SELECT /* tocsin chaos */ lastval()`
+
+	// readOrdersSQL reads all operations.
+	readOrdersSQL = `SELECT /* tocsin chaos */ biz_id, seq FROM orders`
+
+	// countOutboxSQL counts the rows of an outbox.
+	countOutboxSQL = `SELECT /* tocsin chaos */ COUNT(*) FROM tocsin_outbox`
+)
+
+// ledgerSQL reads what relays have moved into a database.
+const ledgerSQL = `
+SELECT /* tocsin chaos */ outbox, id, job_id, gmt_create
+FROM {database}.relayed`

@@ -28,7 +28,9 @@ type PostgreSQL struct {
 	log    *logTail
 	file   *os.File // of the log
 	port   int
-	proc   *process // nil until it has been launched; constant once StartPostgreSQL has returned
+
+	mu   sync.Mutex // held while the server is started, killed or stopped
+	proc *process   // nil until it has been launched
 
 	stopOnce sync.Once
 	stopErr  error
@@ -178,6 +180,33 @@ func postgresFailure(line string) string {
 	return ""
 }
 
+// Kill ends the server with SIGKILL, as a crash would. Its sessions end by themselves. The data stays: Restart brings it back.
+func (p *PostgreSQL) Kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.proc.kill()
+}
+
+// Restart launches a server that was killed, on its port and with what it held. It returns when the server answers. It tries
+// again while sessions of the killed server still use the data.
+func (p *PostgreSQL) Restart(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		err := p.launch(ctx)
+		if err == nil {
+			return nil
+		}
+		pause := time.NewTimer(10 * answerEvery)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return fmt.Errorf("restart postgres in %s: %w", p.folder.path, err)
+		case <-pause.C:
+		}
+	}
+}
+
 // URL returns how a driver reaches a database of the server.
 func (p *PostgreSQL) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", loopback(p.port), database)
@@ -191,6 +220,8 @@ func (p *PostgreSQL) Stop() error {
 }
 
 func (p *PostgreSQL) stop() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var errs []error
 	if p.proc != nil {
 		p.end()

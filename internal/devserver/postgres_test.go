@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,4 +66,35 @@ func TestPostgreSQLIsFoundByAllItsPrograms(t *testing.T) {
 	if got := postgresFailure(`2026 [1] FATAL:  no room`); got != "no room" {
 		t.Error(got)
 	}
+}
+
+// A PostgreSQL that was killed comes back on its port, with its folder. A session of it may still hold the data when it is
+// started again: Restart waits for that.
+func TestAKilledPostgreSQLComesBack(t *testing.T) {
+	t.Parallel()
+	p, err := StartPostgreSQL(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	before := p.URL("postgres")
+	p.Kill()
+	if ready(t.Context(), p, before) {
+		t.Fatal("it answers after it was killed")
+	}
+	if err := p.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !ready(t.Context(), p, before) || p.URL("postgres") != before {
+		t.Errorf("it does not answer at %s, and is now at %s", before, p.URL("postgres"))
+	}
+}
+
+// ready asks a server whether it answers.
+func ready(ctx context.Context, p *PostgreSQL, at string) bool {
+	return exec.CommandContext(ctx, p.program("pg_isready"), "-q", "-d", at, "-t", "1").Run() == nil
 }

@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
 	"internal/devcluster":    {".", "assign", "auditor", "biztype", "ddl", "dispatcher", "node", "purger", "store", "tocsinprom", "webhook", "internal/..."},
-	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "internal/devserver", "internal/wait"},
+	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "outbox", "relay", "tocsinpg", "tocsinpg/...", "internal/devserver", "internal/wait"},
 	"internal/chaos/...":     {"internal/chaos"},
 	"internal/dashboards":    {},
 	"internal/yamlfile":      {},
@@ -85,7 +85,7 @@ var foreign = []struct {
 	{"github.com/Shopify/toxiproxy/", []string{"internal/chaos"}},
 	{"github.com/grafana/", []string{"internal/dashboards"}},
 	{"go.opentelemetry.io/", []string{"tocsinotel", "tocsinotel/..."}},
-	{"github.com/jackc/", []string{"tocsinpg", "tocsinpg/..."}},
+	{"github.com/jackc/", []string{"tocsinpg", "tocsinpg/...", "internal/chaos"}},
 	{"testing", []string{"tocsintest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest", "relay/relaytest"}},
 	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "bench", "internal/devserver/...", "internal/..."}},
 }

@@ -25,12 +25,17 @@ func main() {
 	servers := flag.Int("servers", 2, "database servers")
 	server := flag.String("server", "", "what they are, as in tocsin dev --server (default mariadb)")
 	etcd := flag.Bool("etcd", true, "false: every node claims each row, without etcd")
+	outboxes := flag.Int("outboxes", 0, "business servers with an outbox, to which all tasks go; the last of several is PostgreSQL")
+	orders := flag.Int("orders", 300, "orders a second, if there are outboxes")
 	dry := flag.Bool("print", false, "print the schedule and end")
 	flag.Parse()
 	cfg := chaos.Config{
 		Options: chaos.Options{Nodes: *nodes, Servers: *servers, Product: *server, Sweeper: true, NoEtcd: !*etcd},
 		Seed:    *seed, Length: time.Duration(*minutes * float64(time.Minute)), Out: os.Stdout,
 		Load: chaos.Load{Rate: *rate, Changes: 0.12, Fails: true},
+	}
+	if *outboxes > 0 {
+		cfg.Shops, cfg.Load, cfg.Orders = *outboxes, chaos.Load{}, chaos.OrderLoad{Rate: *orders}
 	}
 	if *dry {
 		fmt.Print(chaos.Text(chaos.NewSchedule(cfg.Seed, cfg.Length, cfg.Options)))

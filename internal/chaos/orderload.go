@@ -1,0 +1,281 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
+)
+
+// OrderLoad says what the services of the business servers do.
+type OrderLoad struct {
+	Rate int           // orders a second, over all business servers
+	Far  time.Duration // a task is due this far ahead at most; 0: 20s
+}
+
+// Bounds of the services.
+const (
+	ordersOpen = 1500             // of one business server, that are under way
+	txWithin   = 15 * time.Second // one transaction
+	atOnce     = 0.2              // share of the tasks that are due at once
+	laterMost  = 2500 * time.Millisecond
+	soonMost   = 50 * time.Millisecond
+	heldMost   = 3 * time.Second // a transaction stays open
+)
+
+// txn is one transaction of a service.
+type txn struct {
+	ops  []string
+	back bool          // it is rolled back
+	held time.Duration // how long it stays open behind its last statement
+}
+
+// stage is a step in the life of an order: its transactions run at once.
+type stage struct {
+	after time.Duration // the stage before
+	txns  []txn
+}
+
+// recipe is how an order may go, and how often.
+type recipe struct {
+	share int // of a hundred
+	make  func(*rand.Rand) []stage
+}
+
+func commits(ops ...string) txn { return txn{ops: ops} }
+func rollsBack(op string) txn   { return txn{ops: []string{op}, back: true} }
+
+func opens(t txn) stage { return stage{txns: []txn{t}} }
+
+// later and soon are a stage some time after the one before.
+func later(r *rand.Rand, all ...txn) stage {
+	return stage{time.Duration(r.Int64N(int64(laterMost))), all}
+}
+
+func soon(r *rand.Rand, all ...txn) stage {
+	return stage{time.Duration(r.Int64N(int64(soonMost))), all}
+}
+
+// recipes are all orders; their shares make a hundred.
+var recipes = []recipe{
+	{55, func(*rand.Rand) []stage { return []stage{opens(commits(opAdd))} }},
+	{2, func(r *rand.Rand) []stage {
+		return []stage{opens(txn{ops: []string{opAdd}, held: time.Duration(r.Int64N(int64(heldMost)))})}
+	}},
+	{8, func(*rand.Rand) []stage { return []stage{opens(rollsBack(opAdd))} }},
+	{4, func(r *rand.Rand) []stage { return []stage{opens(rollsBack(opAdd)), soon(r, commits(opAdd))} }},
+	{10, func(r *rand.Rand) []stage { return []stage{opens(commits(opAdd)), later(r, commits(opCancel))} }},
+	{4, func(r *rand.Rand) []stage { return []stage{opens(commits(opAdd)), later(r, rollsBack(opCancel))} }},
+	{5, func(r *rand.Rand) []stage { return []stage{opens(commits(opAdd)), later(r, commits(opReschedule))} }},
+	{4, func(r *rand.Rand) []stage {
+		return []stage{opens(commits(opAdd)), later(r, commits(opReschedule)), soon(r, commits(opReschedule))}
+	}},
+	{4, func(r *rand.Rand) []stage {
+		return []stage{opens(commits(opAdd)), soon(r, commits(opCancel)), soon(r, commits(opAdd))}
+	}},
+	{2, func(*rand.Rand) []stage { return []stage{opens(commits(opAdd, opCancel, opAdd))} }},
+	{2, func(r *rand.Rand) []stage {
+		return []stage{opens(commits(opAdd)), soon(r, commits(opCancel), commits(opAdd))}
+	}},
+}
+
+// seller runs the services: it opens orders and takes each through its stages.
+type seller struct {
+	site  *Site
+	load  OrderLoad
+	lanes []*errgroup.Group // of orders, by business server
+
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+// Selling does something while services write orders; they end with it.
+func (s *Site) Selling(ctx context.Context, seed uint64, load OrderLoad, do func(context.Context) error) error {
+	if load.Far == 0 {
+		load.Far = 20 * time.Second
+	}
+	p := &seller{site: s, load: load, rng: rand.New(rand.NewPCG(seed, 0x0de2))}
+	for range s.shops {
+		lane := new(errgroup.Group)
+		lane.SetLimit(ordersOpen)
+		p.lanes = append(p.lanes, lane)
+	}
+	selling, end := context.WithCancel(ctx)
+	var sold sync.WaitGroup
+	sold.Go(func() { p.run(selling) })
+	err := do(ctx)
+	end()
+	sold.Wait()
+	return err
+}
+
+// run opens orders at the rate until ctx ends, and returns when all have gone through their stages.
+func (p *seller) run(ctx context.Context) {
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	work := context.WithoutCancel(ctx)
+	due := 0.0
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticks.C:
+			for due += float64(p.load.Rate) * tick.Seconds(); due >= 1; due-- {
+				p.begin(work)
+			}
+		}
+	}
+	for _, lane := range p.lanes {
+		_ = lane.Wait()
+	}
+}
+
+// begin opens an order.
+func (p *seller) begin(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.site.shops[p.rng.IntN(len(p.site.shops))]
+	kind := []string{plain.Name(), strict.Name(), hook.Name()}[p.rng.IntN(3)]
+	stages := drawStages(p.rng)
+	if !p.lanes[b.number].TryGo(func() error { p.sell(ctx, b, kind, stages); return nil }) {
+		p.site.orders.drop()
+	}
+}
+
+func drawStages(r *rand.Rand) []stage {
+	pick := r.IntN(100)
+	for _, way := range recipes {
+		if pick -= way.share; pick < 0 {
+			return way.make(r)
+		}
+	}
+	panic("the shares make less than a hundred")
+}
+
+// sell takes an order through its stages. It ends if the first row of the order may not be there: what locks nothing has no
+// order.
+func (p *seller) sell(ctx context.Context, b *shop, kind string, stages []stage) {
+	o := p.site.orders.open(b.number, kind)
+	for _, s := range stages {
+		_ = wait.For(ctx, s.after)
+		var at errgroup.Group
+		for _, t := range s.txns {
+			at.Go(func() error { p.transact(ctx, b, o, t); return nil })
+		}
+		_ = at.Wait()
+		if o.broken() {
+			return
+		}
+	}
+}
+
+// transact runs one transaction of an order. Its business rows are locked first, and the outbox is written last.
+func (p *seller) transact(ctx context.Context, b *shop, o *order, t txn) {
+	ctx, cancel := context.WithTimeout(ctx, txWithin+t.held)
+	defer cancel()
+	var ops []*orderOp
+	for _, op := range t.ops {
+		ops = append(ops, o.open(op))
+	}
+	said, commit := p.inTx(ctx, b, o, t, ops)
+	for _, op := range ops {
+		op.Commit, op.Back, op.Word = commit, time.Now(), said
+	}
+}
+
+// inTx returns what the business server said, and when the transaction was ended.
+func (p *seller) inTx(ctx context.Context, b *shop, o *order, t txn, ops []*orderOp) (word, time.Time) {
+	tx, err := b.db.BeginTx(ctx, nil)
+	if err != nil {
+		return refusedWord, time.Now()
+	}
+	if err := p.write(ctx, tx, b, o, ops); err != nil {
+		_ = tx.Rollback()
+		return refusedWord, time.Now()
+	}
+	_ = wait.For(ctx, t.held)
+	now := time.Now()
+	if t.back {
+		_ = tx.Rollback()
+		return rolledBack, now
+	}
+	if tx.Commit() != nil {
+		return unknownWord, now
+	}
+	return acknowledged, now
+}
+
+// write writes the business rows, then the rows of the outbox.
+func (p *seller) write(ctx context.Context, tx *sql.Tx, b *shop, o *order, ops []*orderOp) error {
+	if ops[0].Seq > 0 {
+		var seq int
+		if err := tx.QueryRowContext(ctx, ofOrder(lockOrderSQL, o, ops[0])).Scan(&seq); err != nil && err != sql.ErrNoRows {
+			return err
+		}
+	}
+	for _, op := range ops {
+		if _, err := tx.ExecContext(ctx, ofOrder(orderSQL, o, op)); err != nil {
+			return err
+		}
+	}
+	for _, op := range ops {
+		if err := p.relay(ctx, tx, b, o, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ofOrder(statement string, o *order, op *orderOp) string {
+	return strings.NewReplacer("{biz_id}", strconv.FormatUint(o.BizID, 10), "{seq}", strconv.Itoa(op.Seq)).Replace(statement)
+}
+
+// relay writes a row of the outbox, through the client as any service does, and learns its id.
+func (p *seller) relay(ctx context.Context, tx *sql.Tx, b *shop, o *order, op *orderOp) (err error) {
+	of := map[string]tocsin.BizType[Work]{plain.Name(): plain, strict.Name(): strict, hook.Name(): hook}[o.Type]
+	when, work := p.when(op)
+	op.Sent = time.Now()
+	switch op.Op {
+	case opAdd:
+		_, err = b.client.AddTx(ctx, tx, of.New(o.BizID, work, when))
+	case opCancel:
+		_, err = b.client.CancelTx(ctx, tx, of.Of(o.BizID))
+	case opReschedule:
+		_, err = b.client.RescheduleTx(ctx, tx, of.Of(o.BizID), when)
+	}
+	if err != nil {
+		return err
+	}
+	last := lastOutboxSQL
+	if b.postgres != nil {
+		last = lastOutboxPgSQL
+	}
+	return tx.QueryRowContext(ctx, last).Scan(&op.Outbox)
+}
+
+// when draws the time of a task, half of them as a delay, and its work.
+func (p *seller) when(op *orderOp) (tocsin.When, Work) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if op.Op == opCancel {
+		return tocsin.When{}, Work{}
+	}
+	work := Work{Millis: p.rng.IntN(20)}
+	ahead := time.Duration(p.rng.Int64N(int64(p.load.Far)))
+	if p.rng.Float64() < atOnce {
+		ahead = 0
+	}
+	if p.rng.IntN(2) == 0 {
+		op.Delay = ahead.Truncate(time.Millisecond)
+		return tocsin.In(op.Delay), work
+	}
+	op.Due = time.Now().Add(ahead + time.Millisecond - 1).Truncate(time.Millisecond)
+	return tocsin.At(op.Due), work
+}

@@ -1,0 +1,198 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/relay"
+	"github.com/tocsinhq/tocsin/tocsinpg"
+)
+
+func (s *Site) openRelays() (err error) {
+	if s.opts.Shops == 0 {
+		return nil
+	}
+	for i := range s.opts.Relays {
+		at, err := s.openSeat(fmt.Sprintf("r%d", i+1))
+		if err != nil {
+			return err
+		}
+		s.relays = append(s.relays, at)
+	}
+	s.spare, err = s.openSeat("spare")
+	return err
+}
+
+func (s *Site) startRelays(ctx context.Context) error {
+	for _, at := range s.relays {
+		if err := s.sit(at, role{Kind: roleRelay}); err != nil {
+			return err
+		}
+	}
+	for i := range s.shops {
+		if s.active(ctx, i) == nil {
+			return fmt.Errorf("no relay takes outbox %d", i)
+		}
+	}
+	return nil
+}
+
+// relay relays all outboxes until ctx ends.
+func (r role) relay(ctx context.Context) error {
+	all, err := relay.New(r.relayConfig(r.Outboxes))
+	if err != nil {
+		return err
+	}
+	return all.Run(ctx)
+}
+
+func (r role) relayConfig(outboxes []outbox.Config) relay.Config {
+	return relay.Config{Tables: r.Tables, Outboxes: tocsinpg.Drive(outboxes), Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+}
+
+// relayUnlocked relays all outboxes until ctx ends, whoever has their locks.
+func (r role) relayUnlocked(ctx context.Context) error {
+	client, err := tocsin.Open(ctx, r.Tables)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	var all sync.WaitGroup
+	for _, from := range r.Outboxes {
+		cfg := r.relayConfig([]outbox.Config{from})
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if err := relay.Turn(ctx, cfg, client); err != nil && ctx.Err() == nil {
+					fmt.Fprintf(os.Stderr, "%s: %v\n", from.Name, err)
+				}
+				_ = wait.For(ctx, 100*time.Millisecond) // the loop ends with ctx
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+// activeLine is what a relay logs when it has taken the lock of an outbox.
+const activeLine = "outbox is relayed by this process"
+
+// activeWithin is how long an outbox may be without an active relay.
+const activeWithin = 30 * time.Second
+
+// active returns the seat of the relay that took the lock of an outbox last; nil: nobody did for long.
+func (s *Site) active(ctx context.Context, shop int) *seat {
+	ctx, cancel := context.WithTimeout(ctx, activeWithin)
+	defer cancel()
+	for ctx.Err() == nil {
+		took := map[time.Time]*seat{}
+		for _, at := range slices.Concat(s.seats, s.relays) {
+			if when := at.tookLock(s.shops[shop].config().Name); !when.IsZero() {
+				took[when] = at
+			}
+		}
+		if len(took) > 0 {
+			return took[slices.MaxFunc(slices.Collect(maps.Keys(took)), time.Time.Compare)]
+		}
+		_ = wait.For(ctx, 50*time.Millisecond) // the loop ends with ctx
+	}
+	return nil
+}
+
+// tookLock tells when the process in the seat took the lock of an outbox last; zero: it has not.
+func (at *seat) tookLock(outbox string) (last time.Time) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.proc == nil || !at.proc.alive() {
+		return last
+	}
+	text, err := os.ReadFile(at.log)
+	if err != nil {
+		return last
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		var line struct {
+			Time        time.Time
+			Msg, Outbox string
+		}
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == activeLine && line.Outbox == outbox {
+			last = line.Time
+		}
+	}
+	return last
+}
+
+// harmActive kills or freezes the process whose relay is active.
+func (s *Site) harmActive(ctx context.Context, step Step) error {
+	at := s.active(ctx, step.Shop)
+	if at == nil {
+		return errors.New("no relay is active")
+	}
+	faults := map[Fault][]Fault{KillActive: {KillNode, KillRelay}, FreezeActive: {FreezeNode, FreezeRelay}}[step.Fault]
+	if i := slices.Index(s.seats, at); i >= 0 {
+		return s.Do(ctx, Step{Fault: faults[0], Node: i, Length: step.Length})
+	}
+	return s.Do(ctx, Step{Fault: faults[1], Relay: slices.Index(s.relays, at), Length: step.Length})
+}
+
+// harmRelay kills or freezes a process that only relays.
+func (s *Site) harmRelay(ctx context.Context, step Step) error {
+	at := s.relays[step.Relay]
+	at.harm.Lock()
+	defer at.harm.Unlock()
+	if step.Fault == FreezeRelay {
+		at.freeze(ctx, step.Length)
+		return nil
+	}
+	at.kill()
+	_ = wait.For(ctx, step.Length)
+	return s.sit(at, role{Kind: roleRelay})
+}
+
+// relayTwice has all outboxes relayed by one more process, which asks for no lock, for a while; then it is killed.
+func (s *Site) relayTwice(ctx context.Context, length time.Duration) error {
+	if err := s.sit(s.spare, role{Kind: roleSpare}); err != nil {
+		return err
+	}
+	_ = wait.For(ctx, length)
+	s.spare.kill()
+	return nil
+}
+
+// sold collects what is known of the orders.
+func (s *Site) sold(ctx context.Context, rows []row) (*sold, error) {
+	if len(s.shops) == 0 {
+		return nil, nil
+	}
+	k := &sold{orders: slices.Collect(maps.Values(s.orders.all)), stored: map[opKey]bool{}, rows: map[uint64][]row{}, failed: s.orders.dropped}
+	for _, b := range s.shops {
+		some, err := b.stored(ctx)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(k.stored, some)
+	}
+	var err error
+	if k.left, err = s.left(ctx); err != nil {
+		return nil, err
+	}
+	k.moves = s.moved
+	for _, r := range rows {
+		if s.orders.all[r.BizID] != nil {
+			k.rows[r.BizID] = append(k.rows[r.BizID], r)
+		}
+	}
+	return k, s.moves(ctx, s.moved)
+}
