@@ -48,3 +48,17 @@ func TestADelayIsNeverCountedShort(t *testing.T) {
 		t.Errorf("due in %s: 4 s are left, and the server's clock may be 2 s ahead", left)
 	}
 }
+
+// The server's clock and what is left of a delay are taken at one moment. A process that waited for a core in between would
+// move the task early by that.
+func TestADelayLosesNothingWhileItIsCounted(t *testing.T) {
+	t.Parallel()
+	delay, clock := 5*time.Second, time.Date(2026, 5, 1, 0, 0, 0, 1, time.UTC) // a nanosecond less is a millisecond, rounded up
+	for range 100 {
+		now := time.Now()
+		row := outboxrow.Row{Op: outboxrow.Add, Delay: &delay, Read: now, Answered: now}
+		if got := (&move{}).when(row, &facts{now: clock, asked: now, read: now}); got.at.Before(clock.Add(delay)) {
+			t.Fatalf("due %s, want %s or later", got.at, clock.Add(delay))
+		}
+	}
+}

@@ -104,7 +104,8 @@ func (m *move) when(r outboxrow.Row, f *facts) When {
 	case r.Op == outboxrow.Cancel:
 		return When{}
 	case r.Delay != nil:
-		return At(f.latest().Add(r.Left()))
+		now := time.Now() // one for both: what passes between two would be missing
+		return At(f.latest(now).Add(r.Left(now)))
 	}
 	return At(r.Due)
 }

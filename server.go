@@ -41,8 +41,8 @@ type facts struct {
 	problems map[int]layoutrow.Problem // the problems behind refused
 }
 
-// latest is an upper bound of the server's clock, give or take what it was set by: the answer may have been long under way.
-func (f *facts) latest() time.Time { return f.now.Add(time.Since(f.asked)) }
+// latest is an upper bound of the server's clock at a time of this machine, give or take what it was set by: the answer may have been long under way.
+func (f *facts) latest(at time.Time) time.Time { return f.now.Add(at.Sub(f.asked)) }
 
 // clock estimates the server's clock.
 func (f *facts) clock() time.Time { return f.now.Add(time.Since(f.read)) }

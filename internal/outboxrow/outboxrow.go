@@ -80,8 +80,8 @@ func (r Row) SinceRead() time.Duration {
 	return max(now.Sub(r.Read), now.Round(0).Sub(r.Read.Round(0)))
 }
 
-// Left returns how much is left of the row's delay, at least: no task may be early.
-func (r Row) Left() time.Duration { return *r.Delay - r.Age - time.Since(r.Answered) }
+// Left returns how much is left of the row's delay at a time, at least: no task may be early.
+func (r Row) Left(at time.Time) time.Duration { return *r.Delay - r.Age - at.Sub(r.Answered) }
 
 // Place gives a row that was read the biz_id of its key, if it has one.
 func (r *Row) Place() {
