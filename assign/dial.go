@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -134,13 +135,14 @@ func refusedTLS(conn net.Conn, cfg EtcdConfig) error {
 	}
 	probe := tls.Client(conn, with)
 	err := probe.Handshake()
+	dropped := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 	if err == nil {
 		_, err = probe.Read(make([]byte, 1)) // a refusal of our certificate comes here
 	}
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
-	if errors.As(err, new(tls.RecordHeaderError)) || errors.Is(err, io.EOF) {
+	if dropped || errors.As(err, new(tls.RecordHeaderError)) || errors.Is(err, io.EOF) {
 		return fmt.Errorf("the config asks for TLS, and it speaks none: %w", err)
 	}
 	return fmt.Errorf("no TLS with it: %w", err)
