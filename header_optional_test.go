@@ -41,3 +41,20 @@ func TestOptionalHeadersAreStoredIfTheyFit(t *testing.T) {
 		t.Errorf("a bad header that is not optional: %v", err)
 	}
 }
+
+func TestOptionalHeadersGoThroughAnOutbox(t *testing.T) {
+	t.Parallel()
+	cfg := withOutbox(t, cluster(t))
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	tx := begin(t, db)
+	task := remind.New(7, "x", tocsin.In(0)).OptionalHeader("b", "2").OptionalHeader("a b", "1")
+	must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
+	must[[]tocsin.Added](t)(c.AddManyTx(t.Context(), tx, []tocsin.NewTask{task}))
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, db, "SELECT COUNT(*) FROM "+cfg.Outbox.Table+` WHERE headers = '{"b":"2"}'`); n != 2 {
+		t.Errorf("%d rows with the header that can be stored", n)
+	}
+}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints what each kind of program needs: one that only adds tasks, one that runs a node, and the command. A line each:
+# Prints what each kind of program needs: one that only adds tasks, one that traces this, one that runs a node, and the command. A line each:
 # edges of the module graph, lines of go.sum after go mod tidy, modules in the binary, bytes as built and with -s -w, and
 # the Go version of its go.mod.
 set -eu
@@ -17,9 +17,14 @@ program() {
 
 		go $(sed -n 's/^go //p' "$root/go.mod")
 
-		require github.com/tocsinhq/tocsin v0.0.0
+		require (
+			github.com/tocsinhq/tocsin v0.0.0
+			github.com/tocsinhq/tocsin/tocsinotel v0.0.0
+		)
 
 		replace github.com/tocsinhq/tocsin => $root
+
+		replace github.com/tocsinhq/tocsin/tocsinotel => $root/tocsinotel
 	EOF
 	(cd "$tmp/$1" && go mod tidy 2>"$tmp/said") || { cat "$tmp/said" >&2 && exit 1; }
 }
@@ -52,6 +57,29 @@ program add <<-'EOF'
 		_, _ = client.Add(context.Background(), ring.New(1, "", tocsin.In(0)))
 	}
 EOF
+program traced <<-'EOF'
+	package main
+
+	import (
+		"context"
+
+		"github.com/tocsinhq/tocsin"
+		"github.com/tocsinhq/tocsin/tocsinotel"
+	)
+
+	func main() {
+		telemetry, err := tocsinotel.New(tocsinotel.Config{})
+		if err != nil {
+			panic(err)
+		}
+		client, err := tocsin.Open(context.Background(), tocsin.Config{Use: []func(tocsin.AddFunc) tocsin.AddFunc{telemetry.Add}})
+		if err != nil {
+			panic(err)
+		}
+		ring := tocsin.Define[string]("ring")
+		_, _ = client.Add(context.Background(), ring.New(1, "", tocsin.In(0)))
+	}
+EOF
 program node <<-'EOF'
 	package main
 
@@ -75,5 +103,6 @@ EOF
 
 printf '%-8s %5s %6s %6s %10s %10s  %s\n' program graph go.sum linked bytes stripped go
 measure add "$tmp/add"
+measure traced "$tmp/traced"
 measure node "$tmp/node"
 measure command "$root/cmd/tocsin"

@@ -27,7 +27,7 @@ func (t *Telemetry) Add(next tocsin.AddFunc) tocsin.AddFunc {
 		defer span.End()
 		t.carry(ctx, span, call.Tasks)
 		added, err := next(ctx, call)
-		t.added(ctx, span, call.Tasks, added, err)
+		t.added(span, call.Tasks, added, err)
 		t.metrics.sent(ctx, call.Tasks, added, err, time.Since(begin))
 		return added, err
 	}
@@ -59,7 +59,7 @@ func (t *Telemetry) carry(ctx context.Context, span trace.Span, tasks []tocsin.N
 }
 
 // added tells the span what became of the tasks.
-func (t *Telemetry) added(_ context.Context, span trace.Span, tasks []tocsin.NewTask, added []tocsin.Added, err error) {
+func (t *Telemetry) added(span trace.Span, tasks []tocsin.NewTask, added []tocsin.Added, err error) {
 	if !span.IsRecording() {
 		return
 	}
