@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -54,8 +56,8 @@ type uniqueness struct {
 // in the given part of its life: tocsin.While(tocsin.Pending, tocsin.Claimed). An add that meets such a task returns
 // that one, or does as OnConflict says. A task that is past it gives the key up to the new one, and keeps no key. The unique key is
 // bytes, at most MaxDedupKey, and stands where Dedup's stands, so use one key with one of both: Unique takes the key
-// of a finished task that Dedup would still find. In AddMany, tasks with a unique key cost a transaction each. An
-// outbox does not take them: AddTx returns ErrOtherServer.
+// of a finished task that Dedup would still find. In AddMany, tasks with a unique key cost a transaction each, and
+// those of one key keep their order. An outbox does not take them: AddTx returns ErrOtherServer.
 func (t NewTask) Unique(key string, while Span) NewTask {
 	t.dedup, t.unique.asked, t.unique.while = key, true, while
 	return t
@@ -106,7 +108,7 @@ func (c *Client) uniqueOnce(ctx context.Context, s *server, r *row, maybe bool) 
 					return nil
 				}
 			}
-			added, err = c.addUnique(ctx, conn, r)
+			added, err = c.addUnique(ctx, conn, r, maybe)
 			return err
 		})
 	})
@@ -119,7 +121,7 @@ func (c *Client) uniqueOnce(ctx context.Context, s *server, r *row, maybe bool) 
 // uniqueTx is uniqueOnce in a caller's transaction.
 func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 	c.wide(ctx, r.table) // so that it is known
-	added, err := c.addUnique(ctx, tx, r)
+	added, err := c.addUnique(ctx, tx, r, false)
 	switch {
 	case err == nil:
 		return added, nil
@@ -141,8 +143,9 @@ func (c *Client) noUnique(r *row) error {
 
 // addUnique stores a row with a unique key in a transaction, or does what it says on a conflict. The insert locks a task
 // that is in its way exclusively, so that transactions which meet there wait for each other. What it reports is not
-// enough to know what it did, as a caller's session may count found rows.
-func (c *Client) addUnique(ctx context.Context, in Tx, r *row) (Added, error) {
+// enough to know what it did, as a caller's session may count found rows; but if it counts none, it stored nothing, and a
+// holder with r's id is another client's. maybe: an earlier try may have stored r.
+func (c *Client) addUnique(ctx context.Context, in Tx, r *row, maybe bool) (Added, error) {
 	query, ours := c.ours(addUniqueSQL.of(r.wide()), r.table)
 	text, micros := r.when.args()
 	for range maxCollisions {
@@ -159,7 +162,7 @@ func (c *Client) addUnique(ctx context.Context, in Tx, r *row) (Added, error) {
 		case holder == nil: // the id is taken
 			r.id = c.ids.next(time.Now(), r.table)
 			continue
-		case holder.id == r.id:
+		case holder.id == r.id && (n > 0 || maybe):
 			return Added{JobID: r.id}, c.ring(ctx, in, r.when, r.table, r.id)
 		}
 		if added, met, err := c.meetHolder(ctx, in, r, holder); met || err != nil {
@@ -238,22 +241,56 @@ func splitUnique(rows []*row) (unique, others []*row) {
 	return unique, others
 }
 
-// addEach stores rows with unique keys, which are of one server, some at a time.
+// addEach stores rows with unique keys, which are of one server, some at a time. Those of one key come one after the other,
+// in the order of the call: the last of them has the last word. Once the server can't be reached, no more are tried.
 func (c *Client) addEach(ctx context.Context, s *server, rows []*row) {
-	each := make(chan *row)
+	each := make(chan []*row)
+	var gone atomic.Bool
 	var group sync.WaitGroup
 	for range chunksATime {
 		group.Go(func() {
-			for r := range each {
-				added, err := c.addRow(ctx, s, r)
-				added.Err = err
-				*r.out = added
+			for same := range each {
+				for _, r := range same {
+					*r.out = c.addUnless(ctx, &gone, s, r)
+				}
 			}
 		})
 	}
-	for _, r := range rows {
-		each <- r
+	for _, same := range byUniqueKey(rows) {
+		each <- same
 	}
 	close(each)
 	group.Wait()
+}
+
+// addUnless stores a row of AddMany, unless its server is gone.
+func (c *Client) addUnless(ctx context.Context, gone *atomic.Bool, s *server, r *row) Added {
+	if gone.Load() {
+		return Added{Err: fmt.Errorf("server %s is %w: an earlier task of the call could not be stored there", s.Name, ErrUnreachable)}
+	}
+	added, err := c.addRow(ctx, s, r)
+	if mysql.ClassOf(err).OfServer() {
+		gone.Store(true)
+	}
+	added.Err = err
+	return added
+}
+
+// byUniqueKey groups rows by their unique keys and keeps their order.
+func byUniqueKey(rows []*row) (groups [][]*row) {
+	type key struct {
+		bizID, bizType uint64
+		dedup          string
+	}
+	at := make(map[key]int, len(rows))
+	for _, r := range rows {
+		k := key{r.bizID, r.bizType, string(r.dedup)}
+		i, some := at[k]
+		if !some {
+			i, groups = len(groups), append(groups, nil)
+			at[k] = i
+		}
+		groups[i] = append(groups[i], r)
+	}
+	return groups
 }

@@ -262,3 +262,78 @@ func TestAUniqueAddWhoseAnswerIsLostIsStoredOnce(t *testing.T) {
 		}
 	}
 }
+
+// The last event of a key in a call decides, and the first one's task is stored.
+func TestUniqueKeysOfOneCallKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	const keys, events = 8, 6
+	var tasks []tocsin.NewTask
+	for event := range events {
+		for key := range keys {
+			tasks = append(tasks, remind.New(uint64(key+1), "x", tocsin.In(time.Duration(events-event)*day)).Unique("k", live).OnConflict(tocsin.Reschedule))
+		}
+	}
+	added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), tasks))
+	for i, a := range added {
+		if first := added[i%keys]; a.JobID != first.JobID || a.Existing != (i >= keys) || a.Rescheduled != (i >= keys) {
+			t.Errorf("event %d of key %d: %+v, first %+v", i/keys, i%keys, a, first)
+		}
+	}
+	for _, a := range added[:keys] {
+		if info := get(t, c, a.JobID); info.DueTime.Sub(info.Created) > day+time.Hour || info.Version != events-1 {
+			t.Errorf("due %s after it was added, version %d", info.DueTime.Sub(info.Created), info.Version)
+		}
+	}
+}
+
+// A server that dies during the call is waited for by the tasks under way alone, not by each in turn.
+func TestUniqueKeysOfOneCallGiveUpAServerThatIsGone(t *testing.T) {
+	t.Parallel()
+	c, p := throughProxy(t)
+	p.BreakAt("/* tocsin add */", true, 1000)
+	p.DownAtBreak()
+	var tasks []tocsin.NewTask
+	for i := range 20 {
+		tasks = append(tasks, remind.New(uint64(i+1), "x", tocsin.In(day)).Unique("k", live))
+	}
+	added, err := c.AddMany(t.Context(), tasks)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	tried := 0
+	for _, a := range added {
+		switch {
+		case a.Err == nil:
+		case !strings.HasPrefix(a.Err.Error(), "server "):
+			tried++
+		case errors.Is(a.Err, tocsin.ErrUnknownOutcome), !errors.Is(a.Err, tocsin.ErrUnreachable), a.JobID != 0:
+			t.Errorf("%+v", a)
+		}
+	}
+	if tried == 0 || tried > 4 { // four at once
+		t.Errorf("%d of %d tasks were tried at a server that is gone", tried, len(tasks))
+	}
+}
+
+// Another client's task may have the very id that the new one would have: it is that client's all the same.
+func TestAUniqueKeyOfATaskWithTheSameIDIsTaken(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	first, second := open(t, cfg), open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	at := time.Now().Add(time.Hour)
+	for way, add := range waysToAdd(second, db) {
+		at = at.Add(time.Second)
+		first.NextIDAt(at)
+		second.NextIDAt(at)
+		there := must[tocsin.Added](t)(first.Add(t.Context(), unique(way, tocsin.In(2*day))))
+		got := must[[]tocsin.Added](t)(add(t.Context(), unique(way, tocsin.In(day)).OnConflict(tocsin.Reschedule)))[0]
+		if got.JobID != there.JobID || !got.Existing || !got.Rescheduled {
+			t.Errorf("%s: %+v, after %+v", way, got, there)
+		}
+		if info := get(t, first, there.JobID); info.Version != 1 || info.DueTime.Sub(info.Created) > day+time.Hour {
+			t.Errorf("%s: %+v", way, info)
+		}
+	}
+}

@@ -169,3 +169,20 @@ func TestTheRelayOfACopySaysWhoHasTheLock(t *testing.T) {
 		t.Errorf("says %q, want %q", text, want)
 	}
 }
+
+// A row waits behind an earlier one of its biz_id that was set aside, never for a later one: nobody else would move it.
+func TestARowBeforeOneThatWasSetAsideIsMoved(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for i, why := range []string{"", "no room", ""} {
+		s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms, attribute, last_error) VALUES (?, 'order.close', 1, 86400000, ?, ?)", i+1, string(rune('a'+i)), why)
+	}
+	s.relay(s.config())
+	s.want(1, "a pending")
+	s.rows(2)
+	if _, err := s.outbox().Retry(t.Context(), nil, true); err != nil {
+		t.Fatal(err)
+	}
+	s.want(1, "a pending, b pending, c pending")
+	s.rows(0)
+}

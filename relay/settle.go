@@ -89,7 +89,7 @@ func (t *turn) databaseIsAway(l *lane, flight []outboxrow.Row, results []outboxr
 func (t *turn) again(ctx context.Context) error {
 	begin := time.Now()
 	left := t.aside
-	t.aside, t.blocked, t.stuck = nil, map[uint64]bool{}, 0
+	t.aside, t.blocked, t.stuck = nil, map[uint64]uint64{}, 0
 	for len(left) > 0 {
 		in := left[:min(len(left), mostRanges)]
 		limit := t.page
@@ -103,7 +103,7 @@ func (t *turn) again(ctx context.Context) error {
 		}
 		left.remove(outbox.Range{First: 0, Last: last})
 		for _, row := range rows {
-			if row.LastError == "" && !t.blocked[row.BizID] && t.laneOf(row).parked.has(row.ID) {
+			if row.LastError == "" && !t.waits(row) && t.laneOf(row).parked.has(row.ID) {
 				continue // it waits there
 			}
 			t.take(row, nil)

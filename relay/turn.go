@@ -30,15 +30,15 @@ var errReused = errors.New("the outbox has given ids again")
 type turn struct {
 	*line
 	session *outbox.Session
-	known   ids             // that were read: polls leave them out
-	aside   ids             // among them, of rows that were set aside and of what waits behind them
-	blocked map[uint64]bool // biz_ids of such rows
-	lanes   map[int]*lane   // by database
-	hand    map[uint64]bool // ids of rows in memory, up to their deletion
-	met     map[uint64]bool // ids of rows that met a delivery, and have been tried
-	stuck   int             // rows that were set aside, as counted last
-	refused []refusal       // to be noted in the outbox
-	done    []outboxrow.Key // to be deleted from it
+	known   ids               // that were read: polls leave them out
+	aside   ids               // among them, of rows that were set aside and of what waits behind them
+	blocked map[uint64]uint64 // biz_id -> the first of such rows: later ones wait behind it
+	lanes   map[int]*lane     // by database
+	hand    map[uint64]bool   // ids of rows in memory, up to their deletion
+	met     map[uint64]bool   // ids of rows that met a delivery, and have been tried
+	stuck   int               // rows that were set aside, as counted last
+	refused []refusal         // to be noted in the outbox
+	done    []outboxrow.Key   // to be deleted from it
 	landed  chan landing
 	flying  int
 	eraser  eraser
@@ -65,7 +65,7 @@ type landing struct {
 func newTurn(l *line, session *outbox.Session) *turn {
 	now := time.Now()
 	return &turn{
-		line: l, session: session, blocked: map[uint64]bool{}, met: map[uint64]bool{}, lanes: map[int]*lane{}, hand: map[uint64]bool{},
+		line: l, session: session, blocked: map[uint64]uint64{}, met: map[uint64]bool{}, lanes: map[int]*lane{}, hand: map[uint64]bool{},
 		landed: make(chan landing), eraser: eraser{ended: make(chan erased)}, page: pageRows, nextWhole: now.Add(l.cfg.Whole), nextAside: now.Add(l.cfg.Whole),
 	}
 }
@@ -188,7 +188,7 @@ func (t *turn) take(row outboxrow.Row, own *lane) {
 			t.stuck++
 		}
 		t.block(row)
-	case t.blocked[row.BizID]:
+	case t.waits(row):
 		t.aside.addNear(row.ID, t.known)
 	case l != own && (len(l.parked) > 0 || t.full(l)):
 		l.park(row, t.known)
@@ -200,17 +200,26 @@ func (t *turn) take(row outboxrow.Row, own *lane) {
 	}
 }
 
+// waits reports whether a row has to wait for an earlier one of its biz_id, or is blocked itself. Rows before those that
+// were set aside do not wait: nothing else would move them.
+func (t *turn) waits(row outboxrow.Row) bool {
+	first, some := t.blocked[row.BizID]
+	return some && row.ID >= first
+}
+
 // block leaves a row in the outbox, and so the rows of its biz_id behind it.
 func (t *turn) block(row outboxrow.Row) {
 	if len(t.aside) == 0 {
 		t.nextAside = later(time.Now().Add(t.cfg.Whole), t.asideFrom)
 	}
-	t.blocked[row.BizID] = true
+	if !t.waits(row) {
+		t.blocked[row.BizID] = row.ID
+	}
 	t.aside.addNear(row.ID, t.known)
 	delete(t.hand, row.ID)
 	l := t.laneOf(row)
 	l.queue = slices.DeleteFunc(l.queue, func(behind outboxrow.Row) bool {
-		if behind.BizID != row.BizID {
+		if behind.BizID != row.BizID || behind.ID < row.ID {
 			return false
 		}
 		t.aside.addNear(behind.ID, t.known)
@@ -228,7 +237,7 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 	if len(l.flight) == 0 {
 		t.unreadStale(l)
 	}
-	if len(l.queue) < flightRows && len(l.parked) > 0 && !t.full(l) {
+	if len(l.queue) < flightRows && len(l.parked) > 0 && !t.full(l) && len(t.done) < mostDone {
 		if err := t.refill(ctx, l); err != nil {
 			return err
 		}
