@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -26,7 +27,7 @@ var (
 // Adds are stored together, as far as they can be. Of one biz_id the rows must be adds alone, or one other row.
 func (c *Client) Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result {
 	m := &move{client: c, identity: identity, results: make([]outboxrow.Result, len(rows)), refused: map[uint64]uint64{}}
-	var adds []int
+	var adds, changes []int
 	for i, r := range rows {
 		m.lookFor(r.BizType)
 		if why := r.Problem(); why != "" {
@@ -34,11 +35,32 @@ func (c *Client) Move(ctx context.Context, identity string, rows []outboxrow.Row
 		} else if r.Op == outboxrow.Add {
 			adds = append(adds, i)
 		} else {
-			m.results[i] = fateOf(m.change(ctx, r))
+			changes = append(changes, i)
 		}
 	}
+	wait := m.changeAll(ctx, rows, changes)
 	m.add(ctx, rows, adds)
+	wait()
 	return m.results
+}
+
+// changesAtOnce is how many cancels and reschedules of a Move run side by side. Each is a transaction, which mostly waits for
+// the server's disk; they are of different biz_ids, as are the adds beside them.
+const changesAtOnce = 4
+
+// changeAll begins to make the changes; the function that it returns waits for the last.
+func (m *move) changeAll(ctx context.Context, rows []outboxrow.Row, changes []int) (wait func()) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(changesAtOnce, len(changes)) {
+		all.Go(func() {
+			for n := next.Add(1) - 1; n < int64(len(changes)); n = next.Add(1) - 1 {
+				i := changes[n]
+				m.results[i] = fateOf(m.change(ctx, rows[i]))
+			}
+		})
+	}
+	return all.Wait
 }
 
 // move is one Move under way.

@@ -186,3 +186,47 @@ func TestARowBeforeOneThatWasSetAsideIsMoved(t *testing.T) {
 	s.want(1, "a pending, b pending, c pending")
 	s.rows(0)
 }
+
+// A cancel that waits for a lock holds up neither the other changes of its Move nor the adds.
+func TestAChangeThatWaitsHoldsUpNoOthersOfItsMove(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	held := s.bizOn(0, 1)
+	other := s.bizOn(0, held+1)
+	added := s.bizOn(0, other+1)
+	for _, id := range []uint64{held, other} {
+		if _, err := s.client.Add(t.Context(), closeOrder.New(id, "x", tocsin.In(day))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tables := func(id uint64) string { return s.cfg.Layout.Table(s.cfg.Layout.TableOf(id)) }
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), "SELECT job_id FROM "+tables(held)+" WHERE biz_id = ? FOR UPDATE", held); err != nil {
+		t.Fatal(err)
+	}
+	s.cancel(held)
+	s.cancel(other)
+	s.add(added, "new", tocsin.In(day))
+	rows, err := s.outbox().List(t.Context(), 0, 10, false)
+	if err != nil || len(rows) != 3 {
+		t.Fatal(rows, err)
+	}
+	moved := make(chan []outboxrow.Result, 1)
+	go func() { moved <- s.client.Move(t.Context(), s.identity(), rows) }()
+	s.await("the cancel and the add behind it", func() bool {
+		return s.tasks(other) == "x cancelled" && s.tasks(added) == "new pending"
+	})
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range <-moved {
+		if got.Fate != outboxrow.Moved {
+			t.Errorf("%+v", got)
+		}
+	}
+	s.want(held, "x cancelled")
+}
