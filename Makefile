@@ -49,11 +49,10 @@ build: ## build bin/tocsin
 	@echo "building bin/tocsin: the first time takes a few minutes, later ones seconds" >&2
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tocsin ./cmd/tocsin
 
-# One package at a time, as two of them starve each other of the cores; six tests of it at once, as most of them wait.
-# Without the race detector there is room for two packages.
+# Two packages at once, and four tests of each, as most of them wait: for servers, leases, time-outs.
 test: ## install what is missing, run all tests with the race detector, then the model
 	@scripts/install-deps.sh test
-	go test -race -p 1 -parallel 6 -timeout 15m $(TESTARGS) $(ALL)
+	go test -race -p 2 -parallel 4 -timeout 15m $(TESTARGS) $(ALL)
 	@$(MAKE) --no-print-directory model
 	@go run ./internal/house/servertests left-out
 
