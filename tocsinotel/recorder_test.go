@@ -84,7 +84,7 @@ func (r *recorder) spans() (all []seen) {
 func texts(all []attribute.KeyValue) map[string]string {
 	m := make(map[string]string)
 	for _, a := range all {
-		m[string(a.Key)] = a.Value.Emit()
+		m[string(a.Key)] = a.Value.String()
 	}
 	return m
 }

@@ -244,7 +244,7 @@ func TestADeliveriesSpanTellsItsOutcomeAndNoText(t *testing.T) {
 }
 
 // answered is an error as callbacks return it.
-type answered struct{ error }
+type answered struct{}
 
 func (answered) Error() string        { return "callback answered 404 Not Found" }
 func (answered) FailureCause() string { return "status_4xx" }

@@ -213,7 +213,7 @@ func (w *outboxWorld) deletes(s *outboxes, r int) {
 		for last&(last-1) != 0 {
 			last &= last - 1
 		}
-		ids = last | last - first
+		ids = last | (last - first)
 	}
 	for h := range s.rows {
 		if s.rows[h].stage == open && ids.has(int(s.rows[h].id)) && w.off[DeleteList] {
