@@ -152,7 +152,7 @@ func TestAddManyKeepsGoodTasksFromBadOnes(t *testing.T) {
 		remind.New(1, "y", tocsin.In(day)),
 		tocsin.Define[int]("no.such").New(1, 1, tocsin.In(day)),
 	})
-	if !errors.Is(err, tocsin.ErrInvalid) || !strings.HasPrefix(err.Error(), "2 of 4 tasks are not stored: 2 refused (biz_id is 0)") {
+	if !errors.Is(err, tocsin.ErrInvalid) || !strings.HasPrefix(err.Error(), "2 of 4 tasks are not stored: 2 refused (biz type \"coupon.remind\": biz_id is 0)") {
 		t.Errorf("got %v", err)
 	}
 	for i, want := range []error{nil, tocsin.ErrInvalid, nil, tocsin.ErrUnknownBizType} {

@@ -99,9 +99,9 @@ func ExampleClient_AddMany() {
 		fmt.Println(i, a.JobID != 0, a.Err)
 	}
 	// Output:
-	// 2 of 3 tasks are not stored: 2 refused (biz_id is 0)
+	// 2 of 3 tasks are not stored: 2 refused (biz type "coupon.remind": biz_id is 0)
 	// 0 true <nil>
-	// 1 false biz_id is 0
+	// 1 false biz type "coupon.remind": biz_id is 0
 	// 2 false no action time: use tocsin.In or tocsin.At
 }
 

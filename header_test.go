@@ -98,18 +98,18 @@ func bad() map[string]tocsin.NewTask {
 	x := remind.New(7, "x", tocsin.In(0))
 	key := func(key string) tocsin.NewTask { return remind.NewKey(key, "x", tocsin.In(0)) }
 	return map[string]tocsin.NewTask{
-		`header "": use letters`:               x.Header("", "x"),
-		`header "a b": use letters`:            x.Header("a b", "x"),
-		`header "-a": use letters`:             x.Header("-a", "x"),
-		`header "ü": use letters`:              x.Header("ü", "x"),
-		`header "a\n": use letters`:            x.Header("a\n", "x"),
-		"header tenant is not UTF-8":           x.Header("tenant", "\xff"),
-		"at most 64, a letter or digit first":  x.Header(strings.Repeat("a", 65), "x"),
-		"headers have 1025 characters as JSON": x.Header("a", strings.Repeat("ü", 1025-len(`{"a":""}`))),
-		"headers have 1026 characters as JSON": x.Header("a", strings.Repeat("\n", 509)), // each is two characters there
-		"biz_key is empty":                     key(""),
-		"biz_key has 65 bytes: at most 64":     key(strings.Repeat("k", 65)),
-		`biz_key "a\xff" is not UTF-8`:         key("a\xff"),
+		`header "": use letters`:                     x.Header("", "x"),
+		`header "a b": use letters`:                  x.Header("a b", "x"),
+		`header "-a": use letters`:                   x.Header("-a", "x"),
+		`header "ü": use letters`:                    x.Header("ü", "x"),
+		`header "a\n": use letters`:                  x.Header("a\n", "x"),
+		"header tenant is not UTF-8":                 x.Header("tenant", "\xff"),
+		"at most 64, a letter or digit first":        x.Header(strings.Repeat("a", 65), "x"),
+		"headers have 1025 characters as JSON":       x.Header("a", strings.Repeat("ü", 1025-len(`{"a":""}`))),
+		"headers have 1026 characters as JSON":       x.Header("a", strings.Repeat("\n", 509)), // each is two characters there
+		`biz type "coupon.remind": biz_key is empty`: key(""),
+		"biz_key has 65 bytes: at most 64":           key(strings.Repeat("k", 65)),
+		`biz_key "a\xff" is not UTF-8`:               key("a\xff"),
 	}
 }
 

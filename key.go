@@ -22,6 +22,14 @@ func checkKey(key string) error {
 	return nil
 }
 
+// checkKey names the biz type in the error too.
+func (b BizType[T]) checkKey(key string) error {
+	if err := bizkey.Check(key); err != nil {
+		return refuse(ErrInvalid, "biz type %q: %s", b.name, err)
+	}
+	return nil
+}
+
 // NewKey is New for a business key that is no number, "ord_01J8Z3" for instance: 1 to MaxKey bytes of UTF-8, compared as they
 // are. The task's biz_id is KeyID(key), and its Info.BizKey is the key. Tasks of a key and tasks of a number
 // never meet, even if their biz_ids are the same. Keys need schema version 2 in the whole cluster: until `tocsin ddl finish`
@@ -29,7 +37,7 @@ func checkKey(key string) error {
 func (b BizType[T]) NewKey(key string, payload T, when When) NewTask {
 	t := b.New(KeyID(key), payload, when)
 	t.bizKey = key
-	if err := checkKey(key); err != nil {
+	if err := b.checkKey(key); err != nil {
 		t.err = err
 	}
 	return t
@@ -40,7 +48,7 @@ func (t NewTask) BizKey() string { return t.bizKey }
 
 // OfKey means all pending tasks of this biz type that act on behalf of a business key; see NewKey.
 func (b BizType[T]) OfKey(key string) Ref {
-	return Ref{bizType: b.name, bizID: KeyID(key), bizKey: key, err: checkKey(key)}
+	return Ref{bizType: b.name, bizID: KeyID(key), bizKey: key, err: b.checkKey(key)}
 }
 
 // ListKey is List for a business key.

@@ -69,7 +69,7 @@ func (t NewTask) valid(now time.Time) error {
 	case t.err != nil:
 		return t.err
 	case t.bizID == 0:
-		return refuse(ErrInvalid, "biz_id is 0")
+		return refuse(ErrInvalid, "biz type %q: biz_id is 0", t.bizType)
 	case len(t.dedup) > MaxDedupKey:
 		return refuse(ErrInvalid, "dedup_key has %d bytes: at most %d", len(t.dedup), MaxDedupKey)
 	case !utf8.ValidString(t.attribute):

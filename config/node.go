@@ -3,7 +3,8 @@ package config
 import "github.com/tocsinhq/tocsin/node"
 
 // NodeConfig gives the config of a node, or of a sweeper, inside a program: all that a file says of one, with etcd and the
-// outboxes. The program sets Group if it has Go handlers, and Logger and Registerer. It reads the files of etcd.tls.
+// outboxes. The program sets Group if it has Go handlers, and Logger and Registerer. Listen stays empty: node.listen of the
+// file is the address of tocsin serve, and a program that serves Node.Status sets its own. It reads the files of etcd.tls.
 func (f File) NodeConfig() (node.Config, error) {
 	cfg := node.Config{
 		Tables:       f.Tocsin(),
@@ -18,7 +19,6 @@ func (f File) NodeConfig() (node.Config, error) {
 		SweepTimeout: f.Sweep.Timeout.D(),
 		DrainTimeout: f.Node.DrainTimeout.D(),
 		SecretsDir:   f.Node.SecretsDir,
-		Listen:       f.Node.Listen,
 	}
 	if cfg.Ownership == node.ByRows || len(f.Etcd.Endpoints) == 0 {
 		return cfg, nil

@@ -31,7 +31,7 @@ func TestNodeConfigHasAllThatTheFileSaysOfANode(t *testing.T) {
 		}
 		if got.Tables.Cluster != "shop" || len(got.Tables.Servers) != 1 || got.Ownership != ownership || len(got.Outboxes) != 1 ||
 			got.Outboxes[0].Name != "shop" || got.Name != "n1" || got.Weight != 3 || got.PayloadBytes != 2<<20 || got.DrainTimeout != 7*time.Second ||
-			got.Listen != "127.0.0.1:1" || got.ScanInterval != time.Second || got.LookAhead != 9*time.Second ||
+			got.Listen != "" || got.ScanInterval != time.Second || got.LookAhead != 9*time.Second ||
 			got.SweepGrace != 11*time.Second || got.SweepTimeout != 13*time.Second {
 			t.Errorf("%s: %+v", ownership, got)
 		}

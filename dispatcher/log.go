@@ -43,6 +43,9 @@ func (k *kind) tell(results []result, took time.Duration, timedOut bool) {
 			continue
 		}
 		args := []any{"biz_type", r.row.BizType, "job_id", r.row.JobID.String(), "biz_id", r.row.BizID, "attempt", r.row.Attempts + 1}
+		if r.row.BizKey != "" {
+			args = append(args, "biz_key", r.row.BizKey)
+		}
 		if r.verb == tocsin.Retried {
 			args = append(args, "next", time.UnixMilli(r.next).UTC())
 		}

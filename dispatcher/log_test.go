@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // inBubbleLogged is inBubble with a log.
@@ -66,6 +67,21 @@ func TestAttemptsThatFailAreLogged(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestALineOfAFailedDeliveryHasTheBusinessKey(t *testing.T) {
+	var log devtest.Log
+	for i, verb := range []tocsin.Verb{tocsin.Retried, tocsin.Buried} {
+		for _, key := range []string{"ord_1", ""} {
+			r := result{task: &task{row: &store.Row{Info: tocsin.Info{BizID: tocsin.KeyID("ord_1"), BizKey: key}}}, ending: ending{verb: verb}}
+			k := &kind{d: &Dispatcher{cfg: Config{Logger: log.Logger()}}} // a second line of one kind would be suppressed
+			k.tell([]result{r}, time.Second, false)
+			line := log.Lines()[len(log.Lines())-1]
+			if got, ok := line["biz_key"]; ok != (key != "") || ok && got != key || line["level"] != []string{"warn", "error"}[i] {
+				t.Errorf("%s of a task of key %q: logged %v", verb, key, line)
+			}
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func TestConfigsThatNoNodeCanRunWithAreRefused(t *testing.T) {
 		Tables: tocsin.Config{
 			Cluster: "c", Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{DSN: "root@tcp(127.0.0.1:1)/"}},
 		},
-		Group: "orders", Name: "test",
+		Group: "orders", Name: "test", Etcd: node.EtcdConfig{Endpoints: []string{"127.0.0.1:1"}},
 	}
 	for want, change := range map[string]func(*node.Config){
 		"": func(*node.Config) {},
@@ -61,6 +61,21 @@ func TestConfigsThatNoNodeCanRunWithAreRefused(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+	noEtcd := good
+	noEtcd.Etcd = node.EtcdConfig{}
+	for _, ownership := range []string{"", node.ByEtcd} {
+		noEtcd.Ownership = ownership
+		if _, err := node.New(noEtcd, nil); err == nil || !strings.Contains(err.Error(), "set Etcd.Endpoints, or Ownership: node.ByRows") {
+			t.Errorf("without etcd, ownership %q: %v", ownership, err)
+		}
+		if _, err := node.NewSweeper(noEtcd, nil); err != nil {
+			t.Errorf("a sweeper without etcd: %v", err)
+		}
+	}
+	noEtcd.Ownership = node.ByRows
+	if _, err := node.New(noEtcd, nil); err != nil {
+		t.Errorf("by rows: %v", err)
 	}
 	cfg := good
 	cfg.LeaseTTL = 2 * time.Second

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -184,8 +183,14 @@ func (s sink[T]) Deliver(ctx context.Context, infos []tocsin.Info) []error {
 	return errs
 }
 
-// errShort fails the tasks that a batch handler gave no answer for.
-var errShort = errors.New("the batch handler returned fewer errors than it got tasks")
+// short fails the tasks that a batch handler returned no error for.
+func short(got, tasks int) error {
+	plural := "s"
+	if got == 1 {
+		plural = ""
+	}
+	return fmt.Errorf("the batch handler returned %d error%s for %d tasks: return one per task, or nil", got, plural, tasks)
+}
 
 // place puts the handler's answers where their tasks stood; nil means success of all.
 func (sink[T]) place(errs []error, at []int, got []error) {
@@ -193,9 +198,10 @@ func (sink[T]) place(errs []error, at []int, got []error) {
 		return
 	}
 	for k, i := range at {
-		errs[i] = errShort
 		if k < len(got) {
 			errs[i] = got[k]
+		} else {
+			errs[i] = short(len(got), len(at))
 		}
 	}
 }

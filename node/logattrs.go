@@ -5,10 +5,11 @@ import (
 	"log/slog"
 )
 
-// LogAttrs returns what a log line of a delivery should name: biz_type, job_id, biz_id
-// and attempt (the first is 1) of the task under a handler's context, or one derived
-// from it. For a batch of several tasks these are biz_type, tasks (their number) and
-// job_ids. It returns nil for any other context, and once the handler has returned.
+// LogAttrs returns what a log line of a delivery should name: biz_type, job_id, biz_id,
+// biz_key (if the task has one) and attempt (the first is 1) of the task under a
+// handler's context, or one derived from it. For a batch of several tasks these are
+// biz_type, tasks (their number) and job_ids. It returns nil for any other context, and
+// once the handler has returned.
 func LogAttrs(ctx context.Context) []slog.Attr {
 	tasks := Tasks(ctx)
 	if len(tasks) == 0 {
@@ -16,10 +17,11 @@ func LogAttrs(ctx context.Context) []slog.Attr {
 	}
 	t := tasks[0]
 	if len(tasks) == 1 {
-		return []slog.Attr{
-			slog.String("biz_type", t.BizType), slog.String("job_id", t.JobID.String()),
-			slog.Uint64("biz_id", t.BizID), slog.Int("attempt", t.Attempts+1),
+		attrs := []slog.Attr{slog.String("biz_type", t.BizType), slog.String("job_id", t.JobID.String()), slog.Uint64("biz_id", t.BizID)}
+		if t.BizKey != "" {
+			attrs = append(attrs, slog.String("biz_key", t.BizKey))
 		}
+		return append(attrs, slog.Int("attempt", t.Attempts+1))
 	}
 	ids := make([]string, len(tasks))
 	for i, t := range tasks {

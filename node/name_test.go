@@ -10,7 +10,7 @@ import (
 
 func named(group, name string) Config {
 	return Config{
-		Group: group, Name: name,
+		Group: group, Name: name, Ownership: ByRows,
 		Tables: tocsin.Config{
 			Cluster: "c", Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{DSN: "root@tcp(127.0.0.1:1)/"}},
 		},

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +21,23 @@ type Node struct {
 	sweeps   atomic.Bool           // Run sweeps until etcd answers
 }
 
-// New checks the config. It connects to nothing. h may be nil: the node then delivers
+// New checks the config. It connects to nothing. Without endpoints of etcd it returns an
+// error, unless Ownership is ByRows. h may be nil: the node then delivers
 // HTTP callbacks only. With Go handlers the config must name the group: in the
 // default group "callback" the node would take tables of tocsin serve and get no task
 // for its handlers.
 func New(cfg Config, h *Handlers) (*Node, error) {
+	if len(cfg.Etcd.Endpoints) == 0 && cfg.Ownership != ByRows {
+		return nil, cmp.Or(cfg.Validate(), errNoEtcd)
+	}
+	return newNode(cfg, h)
+}
+
+var errNoEtcd = errors.New("no etcd endpoints: set Etcd.Endpoints, or Ownership: node.ByRows " +
+	"(in a config file etcd.endpoints, or ownership: rows under layout)")
+
+// newNode is New for a sweeper too, which needs no etcd.
+func newNode(cfg Config, h *Handlers) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func TestANodeOfTheOtherKindIsRefused(t *testing.T) {
 			if !errors.Is(err, tocsin.ErrLayout) || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%v", err)
 			}
-			for _, part := range []string{`ownership of this node is "` + c.node, `is "` + c.stored, "tocsin ddl ownership " + c.node} {
+			for _, part := range []string{`ownership of this node is "` + c.node, `is "` + c.stored, "tocsin ddl ownership " + c.node, "node.Config.Ownership"} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("%v: says nothing of %q", err, part)
 				}

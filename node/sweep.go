@@ -35,7 +35,7 @@ type Sweeper struct {
 // NewSweeper checks the config, as New does; Etcd need not be set. It connects to
 // nothing. h may be nil: the sweeper then delivers every HTTP callback.
 func NewSweeper(cfg Config, h *Handlers) (*Sweeper, error) {
-	n, err := New(cfg, h)
+	n, err := newNode(cfg, h)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func Example() {
 
 	var handlers node.Handlers
 	node.Handle(&handlers, remind, func(context.Context, *tocsin.Task[string]) error { return nil })
-	cfg := node.Config{Tables: cluster, Group: "coupons"}
+	cfg := node.Config{Tables: cluster, Etcd: node.EtcdConfig{Endpoints: []string{"127.0.0.1:2379"}}, Group: "coupons"}
 	nodeotel.Instrument(telemetry, &cfg, &handlers)
 	n, err := node.New(cfg, &handlers)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -51,8 +52,8 @@ func Start(tb testing.TB, types ...Named) *Cluster {
 	return StartWith(tb, policies...)
 }
 
-// StartWith is Start with policies of the test's own: other groups, attempts,
-// time-outs.
+// StartWith is Start with policies of the test's own: attempts, time-outs, other
+// groups. A policy without a group and without a webhook gets Group.
 func StartWith(tb testing.TB, policies ...biztype.Policy) *Cluster {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), startTimeout)
@@ -62,7 +63,7 @@ func StartWith(tb testing.TB, policies ...biztype.Policy) *Cluster {
 		tb.Fatalf("tocsintest: %v", err)
 	}
 	tb.Cleanup(func() { _ = server.Stop() })
-	c, err := newCluster(ctx, server.DSN(), policies)
+	c, err := newCluster(ctx, server.DSN(), grouped(policies))
 	if err != nil {
 		tb.Fatalf("tocsintest: %v", err)
 	}
@@ -72,6 +73,17 @@ func StartWith(tb testing.TB, policies ...biztype.Policy) *Cluster {
 		}
 	})
 	return c
+}
+
+// grouped gives Group to the policies for Go handlers that name none.
+func grouped(policies []biztype.Policy) []biztype.Policy {
+	all := slices.Clone(policies)
+	for i, p := range all {
+		if p.Group == "" && p.Webhook == nil {
+			all[i].Group = Group
+		}
+	}
+	return all
 }
 
 // newCluster makes the tables, then opens what the test uses.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -99,11 +100,25 @@ func TestStartGivesAWorkingCluster(t *testing.T) {
 
 func TestStartWithTakesPolicies(t *testing.T) {
 	t.Parallel()
-	c := tocsintest.StartWith(t, biztype.Policy{Name: "order.close", Number: 42, Group: "shop"})
-	var number int
-	err := c.DB.QueryRowContext(t.Context(), "SELECT number FROM "+c.Config.Layout.Database(0)+".biz_type").Scan(&number)
-	if err != nil || number != 42 {
-		t.Errorf("number %d, %v", number, err)
+	policies := []biztype.Policy{
+		{Name: "order.close", Number: 42, Group: "shop"},
+		{Name: "order.ship", Number: 43},
+		{Name: "order.tell", Number: 44, Webhook: &biztype.Webhook{URL: "http://127.0.0.1/"}},
+	}
+	c := tocsintest.StartWith(t, policies...)
+	stored, err := biztype.Load(t.Context(), c.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, p := range stored {
+		got[p.Name] = fmt.Sprint(p.Number, " ", p.WithDefaults().Group)
+	}
+	if want := map[string]string{"order.close": "42 shop", "order.ship": "43 test", "order.tell": "44 callback"}; !maps.Equal(got, want) {
+		t.Errorf("stored %v, want %v", got, want)
+	}
+	if policies[1].Group != "" {
+		t.Errorf("the caller's policy has got the group %s", policies[1].Group)
 	}
 }
 

@@ -28,7 +28,7 @@ var badTasks = map[string]refusal{
 	"more than 10 years in":       {addFor + "--in 87700h", exitUsage, "action time in 87700h0m0s: more than 10 years away"},
 	"both times":                  {addFor + "--in 1h --at 2030-01-02T15:04:05Z", exitUsage, "use --in or --at, not both"},
 	"no duration":                 {addFor + "--in soon", exitUsage, "invalid argument \"soon\" for \"--in\" flag: time: invalid duration \"soon\": see `tocsin task add --help`"},
-	"biz_id 0":                    {"task add --type order.close --biz-id 0 --in 1h", exitUsage, "biz_id is 0"},
+	"biz_id 0":                    {"task add --type order.close --biz-id 0 --in 1h", exitUsage, `biz type "order.close": biz_id is 0`},
 	"no biz_id":                   {"task add --type order.close --in 1h", exitUsage, "--type and one of --biz-id and --key are needed: see `tocsin task add --help`"},
 	"no biz type":                 {"task add --biz-id 1 --in 1h", exitUsage, "--type and one of --biz-id and --key are needed: see `tocsin task add --help`"},
 	"a negative biz_id":           {"task add --type order.close --biz-id -1 --in 1h", exitUsage, "invalid argument \"-1\" for \"--biz-id\" flag: strconv.ParseUint: parsing \"-1\": invalid syntax: see `tocsin task add --help`"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,9 +26,7 @@ func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, g
 	if f.name != "" {
 		cfg.Name = f.name
 	}
-	if f.listen != "" {
-		cfg.Listen = f.listen
-	}
+	cfg.Listen = cmp.Or(f.listen, file.Node.Listen)
 	if cfg.Ownership != node.ByRows && len(file.Etcd.Endpoints) == 0 {
 		return cfg, guard{}, errors.New("no etcd endpoints in the config: a node registers there, unless layout.ownership is rows")
 	}
@@ -41,7 +40,7 @@ func (a *app) sweepConfig(file config.File, f sweepFlags) (cfg node.Config, cron
 	if cfg, err = file.NodeConfig(); err != nil {
 		return cfg, "", err
 	}
-	cfg.Version, cfg.Logger, cfg.Listen = version, a.logger(file.Log.Level, file.Log.Format), ""
+	cfg.Version, cfg.Logger = version, a.logger(file.Log.Level, file.Log.Format)
 	if cron = file.Sweep.Cron; f.cron != "" {
 		cron = f.cron
 	}

@@ -115,7 +115,7 @@ func (s *Shop) node(file config.File, dsn string) (*node.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Group, cfg.Logger, cfg.Listen = Group, s.Log, "" // a status page would be served with n.Status()
+	cfg.Group, cfg.Logger = Group, s.Log // a program that serves n.Status() sets cfg.Listen to the address
 	cfg.Outboxes = append(cfg.Outboxes, outbox.Config{Name: "shop", DSN: dsn, Table: outboxTable})
 	return node.New(cfg, s.Handlers())
 }

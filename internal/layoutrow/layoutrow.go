@@ -101,7 +101,7 @@ func (w Want) Refuse(r Row, where string) string {
 	case r.State != Active:
 		return fmt.Sprintf("%s is %s: its tables have moved, correct the servers of the config", where, r.State)
 	case w.Ownership != "" && r.Ownership != "" && r.Ownership != w.Ownership:
-		return fmt.Sprintf("ownership of this node is %q, that of %s is %q: set layout.ownership of the config, or stop all nodes and run `tocsin ddl ownership %s`",
+		return fmt.Sprintf("ownership of this node is %q, that of %s is %q: set layout.ownership of the config (in Go, node.Config.Ownership), or stop all nodes and run `tocsin ddl ownership %s`",
 			w.Ownership, where, r.Ownership, w.Ownership)
 	}
 	return ""

@@ -20,7 +20,7 @@ func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 		"other hash":                 {func(r *Row) { r.Hash = "fnv" }, `this program places tasks by "crc32", toc_1 on db1 by "fnv"`},
 		"schema is older":            {func(r *Row) { r.Version = 0 }, "this program works with schema versions 1 to 2, toc_1 on db1 has 0: run `tocsin ddl apply`"},
 		"program is too old":         {func(r *Row) { r.Version, r.WorksWith = 4, 3 }, "this program is for schema version 2, toc_1 on db1 has 4 and works with programs for 3 or newer: upgrade the program"},
-		"other ownership":            {func(r *Row) { r.Ownership = ByEtcd }, `ownership of this node is "rows", that of toc_1 on db1 is "etcd": set layout.ownership of the config, or stop all nodes and run ` + "`tocsin ddl ownership rows`"},
+		"other ownership":            {func(r *Row) { r.Ownership = ByEtcd }, `ownership of this node is "rows", that of toc_1 on db1 is "etcd": set layout.ownership of the config (in Go, node.Config.Ownership), or stop all nodes and run ` + "`tocsin ddl ownership rows`"},
 		"ownership was not read":     {func(r *Row) { r.Ownership = "" }, ""},
 		"database was retired":       {func(r *Row) { r.State = "retired" }, "toc_1 on db1 is retired: its tables have moved, correct the servers of the config"},
 	} {

@@ -1,9 +1,11 @@
 package nodetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -45,9 +47,11 @@ type Delivery struct {
 	Outcome node.Outcome
 }
 
-// String gives a line: "order.close 7: retry: no stock".
+// String gives a line: "order.close 7: retry: no stock". A task with a business key is
+// named by the key: "order.close ord_01J8Z3: complete".
 func (d Delivery) String() string {
-	text := fmt.Sprintf("%s %d: %s", d.Task.BizType, d.Task.BizID, d.Outcome.Verb)
+	of := cmp.Or(d.Task.BizKey, strconv.FormatUint(d.Task.BizID, 10))
+	text := fmt.Sprintf("%s %s: %s", d.Task.BizType, of, d.Outcome.Verb)
 	if d.Outcome.Reason != "" {
 		text += ": " + d.Outcome.Reason
 	}
@@ -67,6 +71,9 @@ const mostDeliveries = 100
 // each time has all its attempts if until is an hour ahead. A handler sees the task's own DueTime, which may be in the
 // future, and an ActionTime of now. Tasks that are due later stay as they are, and those of paused types or without a handler
 // too. No node may run on the cluster meanwhile.
+//
+// The clock does not move: a task that a handler adds with tocsin.In counts from now, not from the time of the handler's own
+// task. In a chain use tocsin.At(task.DueTime.Add(d)), or the next link comes too early here.
 func RunDue(tb testing.TB, c *tocsintest.Cluster, h *node.Handlers, until time.Time) []Delivery {
 	tb.Helper()
 	r := &run{cluster: c, until: until, times: map[tocsin.JobID]int{}, held: map[tocsin.JobID]bool{}}

@@ -102,6 +102,34 @@ func TestRunDueDeliversAChainOfDaysNow(t *testing.T) {
 	}
 }
 
+func TestABusinessKeyIsInLinesAndDeliveries(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.Start(t, remind)
+	if _, err := c.Client.Add(t.Context(), remind.NewKey("ord_1", "x", tocsin.In(0))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Client.Add(t.Context(), remind.New(7, "x", tocsin.In(time.Hour))); err != nil {
+		t.Fatal(err)
+	}
+	h := &node.Handlers{}
+	var attrs []string
+	node.Handle(h, remind, func(ctx context.Context, task *tocsin.Task[string]) error {
+		attrs = append(attrs, fmt.Sprint(node.LogAttrs(ctx)))
+		return nil
+	})
+	all := nodetest.RunDue(t, c, h, time.Now().Add(2*time.Hour))
+	if got, want := texts(all), []string{"cart.remind ord_1: complete", "cart.remind 7: complete"}; !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	want := []string{
+		fmt.Sprintf("[biz_type=cart.remind job_id=%s biz_id=%d biz_key=ord_1 attempt=1]", all[0].Task.JobID, tocsin.KeyID("ord_1")),
+		fmt.Sprintf("[biz_type=cart.remind job_id=%s biz_id=7 attempt=1]", all[1].Task.JobID),
+	}
+	if !slices.Equal(attrs, want) {
+		t.Errorf("attributes %q, want %q", attrs, want)
+	}
+}
+
 func TestRunDueLeavesWhatIsPausedAndHasNoHandler(t *testing.T) {
 	t.Parallel()
 	c := tocsintest.StartWith(t, biztype.Policy{Name: remind.Name(), Number: 1, Group: tocsintest.Group, Paused: true}, biztype.Policy{Name: expire.Name(), Number: 2, Group: tocsintest.Group})
