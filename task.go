@@ -79,7 +79,8 @@ type Info struct {
 }
 
 // Key is the idempotency key "job_id.version": the same for every attempt, new
-// after a reschedule or redrive.
+// after a reschedule or redrive. For a payment use JobID.String(), which never
+// changes: after a redrive a provider would charge a new key again.
 func (i Info) Key() string {
 	return i.JobID.String() + "." + strconv.FormatUint(uint64(i.Version), 10)
 }

@@ -13,14 +13,20 @@ const (
 	aroundGo = `package shop
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"log"
 	"log/slog"
+	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/config"
@@ -34,10 +40,12 @@ import (
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/tocsintest"
@@ -67,8 +75,8 @@ func TestTheGuidesPackageCompilesAndPassesItsTests(t *testing.T) {
 		if err != nil {
 			t.Fatalf("go %s: %v\n%s", command[0], err, out)
 		}
-		if command[0] == "test" && strings.Count(string(out), "--- PASS") != 4 {
-			t.Errorf("want four tests that pass:\n%s", out)
+		if command[0] == "test" && strings.Count(string(out), "--- PASS") != 5 {
+			t.Errorf("want five tests that pass:\n%s", out)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func Handle[T any](h *Handlers, biz tocsin.BizType[T], handler func(context.Cont
 
 // HandleBatch registers a handler that takes up to most tasks at once. It returns one
 // error per task, in their order, each read as Handle's; nil means that all
-// succeeded.
+// succeeded. A batch never waits for more tasks: it holds those that are due already.
 //
 // Tasks that failed are delivered again one by one, apart from new ones: a batch that
 // failed as a whole, say by a panic, does not show which task was to blame. Once as

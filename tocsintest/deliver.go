@@ -63,7 +63,7 @@ func Late(d time.Duration) Option {
 
 // Deliver hands a task to a handler as a node would: the payload goes through
 // its stored form, a panic is a failed attempt. No server is needed and nothing
-// is stored. A payload that can't be stored, or not be read back, is a failed
+// is stored. Middleware, batches and CompleteTx are for nodetest.RunDue. A payload that can't be stored, or not be read back, is a failed
 // attempt with that reason. An Option that sets the Attribute shows what becomes of
 // a payload as another version of the program wrote it.
 func Deliver[T any](ctx context.Context, handler Handler[T], biz tocsin.BizType[T], payload T, options ...Option) Outcome {

@@ -82,7 +82,8 @@ func (s *Shop) checkPayment(ctx context.Context, task *tocsin.Task[Payment]) err
 	if err != nil {
 		return err
 	}
-	paid, err := s.Provider.Charge(ctx, task.Key(), task.Payload.Card, order.Cents)
+	key := task.JobID.String() // not task.Key(), which changes with a redrive: the provider might charge again
+	paid, err := s.Provider.Charge(ctx, key, task.Payload.Card, order.Cents)
 	switch {
 	case errors.Is(err, ErrRefused):
 		return tocsin.Bury(err) // stays as a dead task, for people to look at; the order is closed in its time
