@@ -22,6 +22,8 @@ endif
 # The packages of all modules in go.work, where ./... stands for those of the root module alone.
 ALL = work
 
+space := $(subst ,, )
+
 .DEFAULT_GOAL := help
 .PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
 
@@ -49,10 +51,15 @@ build: ## build bin/tocsin
 	@echo "building bin/tocsin: the first time takes a few minutes, later ones seconds" >&2
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tocsin ./cmd/tocsin
 
-# Two packages at once, and four tests of each, as most of them wait: for servers, leases, time-outs.
+# Packages whose tests start many processes, or judge how long a fault lasts: one at a time, six tests of it at once, as most of
+# them wait. Of the others there is room for two packages at once.
+ALONE = internal/chaos cmd/tocsin node internal/dashboards/live assign
+
 test: ## install what is missing, run all tests with the race detector, then the model
 	@scripts/install-deps.sh test
-	go test -race -p 2 -parallel 4 -timeout 15m $(TESTARGS) $(ALL)
+	go test -race -p 1 -parallel 6 -timeout 15m $(TESTARGS) $(ALONE:%=./%)
+	packages=$$(go list $(ALL) | grep -vxE 'github.com/tocsinhq/tocsin/($(subst $(space),|,$(ALONE)))') && \
+		go test -race -p 2 -parallel 4 -timeout 15m $(TESTARGS) $$packages
 	@$(MAKE) --no-print-directory model
 	@go run ./internal/house/servertests left-out
 

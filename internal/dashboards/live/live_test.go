@@ -85,6 +85,7 @@ var emptyHere = []struct{ part, why string }{
 	{"certificate", "nothing uses TLS in the demo"},
 	{"node_filesystem_", "no node_exporter runs in the demo"},
 	{"tocsin_relay_", "the demo has no outbox"},
+	{"tocsin_auditor_outbox_", "the demo has no outbox"},
 	{"tocsin_backlog_drain_seconds", "not known before the second measurement of a backlog, a minute after the first"},
 }
 
