@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,7 +189,7 @@ func TestARelayWhoseSessionEndsIsFollowedByAnother(t *testing.T) {
 		}
 	}
 	id := s.number("SELECT IS_USED_LOCK(?)", outbox.LockName(s.identity()))
-	s.exec("KILL ?", id)
+	s.exec(fmt.Sprintf("KILL %d", id))
 	s.add(1, "x", tocsin.In(day))
 	s.want(1, "x pending")
 	if first, second := len(logs[0].Lines("outbox is relayed by this process")), len(logs[1].Lines("outbox is relayed by this process")); first+second != 2 {
