@@ -40,7 +40,7 @@ func (p *part) oldRows(ctx context.Context, box *outbox.Outbox) (old []outboxrow
 		p.waiting += len(rows)
 		after, more = rows[len(rows)-1].ID, len(rows) == outboxPage
 		for _, row := range rows {
-			if row.Age > p.Older || row.Created.IsZero() && row.LastError != "" { // of which the age is unknown
+			if row.Age > p.Older || row.Created.IsZero() && row.LastError != "" { // whose age is unknown
 				row.Attribute = ""
 				old = append(old, row)
 			}

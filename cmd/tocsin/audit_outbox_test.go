@@ -10,7 +10,7 @@ import (
 	"github.com/tocsinhq/tocsin/auditor"
 )
 
-// relayedSite has an outbox of which a relay has moved the rows: adds of the biz_ids 1 to 4, another of 4 with the same
+// relayedSite has an outbox whose rows a relay has moved: adds of the biz_ids 1 to 4, another of 4 with the same
 // dedup_key, and a cancel of 3. The policies were last changed long ago.
 func relayedSite(t *testing.T) *site {
 	t.Helper()

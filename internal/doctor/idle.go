@@ -36,7 +36,7 @@ func Idle(policies []biztype.Policy, members []Member) (checks []Check) {
 	return checks
 }
 
-// Away finds the biz types of a group of which no node runs: their tasks wait.
+// Away finds the biz types of groups without a running node: their tasks wait.
 func Away(policies []biztype.Policy, group string) []Check {
 	var waiting []string
 	for _, p := range policies {
@@ -52,7 +52,7 @@ func Away(policies []biztype.Policy, group string) []Check {
 		fmt.Sprintf("start a node of group %s, or name in the policies a group that has nodes", group))}
 }
 
-// groupsAway finds the groups of which no node runs, though others do. It fails if nodes of another group have the
+// groupsAway finds the groups without a running node, while other groups have one. It fails if nodes of another group have the
 // handlers. Without any node nothing is said: they may not have been started yet.
 func groupsAway(policies []biztype.Policy, members []Member) (checks []Check) {
 	away := map[string]bool{}

@@ -10,7 +10,7 @@ import "fmt"
 //	  an emptied outbox gives ids again                      +-----delete------+     deliver, purge <---+     forget
 //
 // Its promises: every committed row is moved, or dropped by an operator; none is moved twice, and none of a transaction
-// that was rolled back; of one biz_id the order of the ids is kept, but for adds among themselves; an add is not cancelled
+// that was rolled back; within a biz_id the order of the ids is kept, except among adds; an add is not cancelled
 // by what came before it, and no task is delivered that was cancelled; outbox and ledger are empty in the end.
 //
 // A relay that hangs is one that makes no step while time passes. Time is counted in ticks of a minute: a copy of a row is
@@ -139,7 +139,7 @@ const (
 	Gaps                             // a poll reads gaps too
 	GapsLocked                       // a gap is closed if no transaction has a row in it
 	GapsOld                          // ... and a minute after: a statement that takes an id has inserted its row by then
-	Whole                            // all ids are read now and then
+	Whole                            // all ids are read from time to time
 	RowFirst                         // a business locks its own row first and writes the outbox last
 	DeleteList                       // what was moved is deleted by a list, not by a range
 	DeleteKey                        // ... of ids and times of creation

@@ -65,7 +65,7 @@ type Row struct {
 	Again     bool          // it was tried before and met a delivery: what was pending then is changed
 }
 
-// rowBytes is about what a row takes in memory, but for its texts of any length.
+// rowBytes is about what a row takes in memory without its texts.
 const rowBytes = 400
 
 // Size returns about how many bytes the row takes in memory.

@@ -111,7 +111,7 @@ func (f *Facts) ownerless(a *Answer) {
 	}
 }
 
-// withoutEtcd explains a table of which only etcd knows whether it has an owner.
+// withoutEtcd explains a table when only etcd knows whether it has an owner.
 func (f *Facts) withoutEtcd(a *Answer) {
 	says := "etcd does not answer, so its table gets no new owner"
 	if last := f.Group.Last; last != "" {
