@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/verdict"
 )
 
 // What a handler may return: nil completes the task; Bury, RetryIn and Snooze
@@ -53,9 +55,10 @@ const (
 	Retried               // any error; In is -1 where the policy's back-off decides
 	Snoozed               // Snooze
 	Buried                // Bury
+	Skipped               // a run of a schedule that is not delivered and ends as cancelled; no handler can ask for it
 )
 
-var verbNames = [...]string{"complete", "retry", "snooze", "bury"}
+var verbNames = [...]string{"complete", "retry", "snooze", "bury", "skip"}
 
 // String gives the lower-case word.
 func (v Verb) String() string { return verbNames[v] }
@@ -66,9 +69,12 @@ func AsOutcome(err error) (verb Verb, in time.Duration, reason string) {
 	var b buried
 	var r retried
 	var s snoozed
+	var skip verdict.Skip
 	switch {
 	case err == nil:
 		return Completed, 0, ""
+	case errors.As(err, &skip):
+		return Skipped, 0, skip.Reason
 	case errors.As(err, &b):
 		return Buried, 0, b.err.Error()
 	case errors.As(err, &r):

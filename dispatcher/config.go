@@ -64,7 +64,7 @@ const (
 // Sink delivers tasks to their target.
 type Sink interface {
 	// Deliver acts on the tasks and returns one error for each, nil for
-	// complete. tocsin.Bury, RetryIn and Snooze are understood. It must return
+	// complete. tocsin.Bury, RetryIn and Snooze are understood, and verdict.Skip of internal/verdict. It must return
 	// soon after ctx ends and be safe for concurrent use. The slice, not what it
 	// holds, is the dispatcher's again once Deliver has returned.
 	Deliver(ctx context.Context, tasks []tocsin.Info) []error

@@ -173,6 +173,8 @@ func (m *memory) apply(row *store.Row, o store.Outcome) {
 	case tocsin.Buried:
 		row.Status, row.LastError = tocsin.Dead, o.Reason
 		row.Attempts++
+	case tocsin.Skipped:
+		row.Status, row.LastError = tocsin.Cancelled, o.Reason
 	}
 	row.ActionTime = time.UnixMilli(row.Action).UTC()
 }

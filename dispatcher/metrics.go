@@ -13,7 +13,7 @@ import (
 )
 
 // verbLabels are the values of the label "verb", by verb.
-var verbLabels = [...]string{tocsin.Completed: "complete", tocsin.Retried: "retry", tocsin.Snoozed: "snooze", tocsin.Buried: "bury"}
+var verbLabels = [...]string{tocsin.Completed: "complete", tocsin.Retried: "retry", tocsin.Snoozed: "snooze", tocsin.Buried: "bury", tocsin.Skipped: "skip"}
 
 // The classic buckets are few, since each is a series for each biz type. Lateness goes from a millisecond, which is normal,
 // to an hour. Native histograms, which Prometheus stores as one series, have the fine ones.

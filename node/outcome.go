@@ -12,8 +12,8 @@ import (
 
 // Outcome is how a delivery ended, for Config.OnOutcome.
 type Outcome struct {
-	Verb     tocsin.Verb   // Completed, Retried, Snoozed or Buried (the task is dead: Bury, or its last attempt failed)
-	Reason   string        // Retried, Buried: what is stored as last_error
+	Verb     tocsin.Verb   // Completed, Retried, Snoozed, Buried (the task is dead: Bury, or its last attempt failed) or Skipped (a run that its schedule does not want)
+	Reason   string        // Retried, Buried, Skipped: what is stored as last_error
 	Next     time.Time     // Retried, Snoozed: the next action time, by the server's clock
 	Lateness time.Duration // the start minus the action time, by the server's clock
 	Took     time.Duration // from the start until the handler returned or the time-out passed

@@ -278,6 +278,8 @@ func (c *counts) settled(s dispatcher.Settlement) {
 		n.Delivered++
 	case tocsin.Buried:
 		n.Dead++
+	case tocsin.Skipped:
+		n.Skipped++
 	default:
 		n.Retried++
 	}

@@ -14,6 +14,7 @@ type SweepResult struct {
 	Delivered  int            `json:"delivered"`   // completed
 	Retried    int            `json:"retried"`     // failed or snoozed: due again later
 	Dead       int            `json:"dead"`        // buried, or their last attempt failed
+	Skipped    int            `json:"skipped"`     // runs of schedules that are not delivered, by their schedules' policies
 	Elsewhere  int            `json:"elsewhere"`   // claimed, settled, cancelled or rescheduled by another meanwhile
 	CutOff     int            `json:"cut_off"`     // left because the time was over, or the sweep was told to end
 	InDelivery int            `json:"in_delivery"` // in progress when the time of a resident sweep was over; they go on
@@ -30,7 +31,7 @@ type SweepResult struct {
 // resultOf is the engine's result.
 func resultOf(r sweeper.Result) SweepResult {
 	return SweepResult{
-		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead,
+		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead, Skipped: r.Skipped,
 		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread,
 		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Took: r.Took,
 	}
@@ -39,7 +40,7 @@ func resultOf(r sweeper.Result) SweepResult {
 // engine returns the result in the words of the engine.
 func (r SweepResult) engine() sweeper.Result {
 	return sweeper.Result{
-		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Counts: sweeper.Counts{Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead},
+		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Counts: sweeper.Counts{Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead, Skipped: r.Skipped},
 		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread,
 		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Took: r.Took,
 	}

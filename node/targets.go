@@ -18,11 +18,20 @@ type targets struct {
 	secrets  webhook.Secrets
 	handlers *Handlers
 	mine     func(biztype.Policy) bool
+	judge    judge // nil: nothing is judged
 
 	mu       sync.Mutex
 	webhooks map[string]callback // by policy name
 	changes  int                 // of webhooks and outdated, so far
 	outdated map[string]error    // biz types that newer nodes deliver, with the reasons
+}
+
+// judge decides about runs of schedules before they are delivered.
+type judge interface {
+	// Around returns what delivers instead of next: it judges the runs of schedules
+	// among the tasks and leaves those that are to be delivered, and all other
+	// tasks, to next.
+	Around(p biztype.Policy, next dispatcher.Sink) dispatcher.Sink
 }
 
 // callback is a callback's sink and the settings it was made from.
@@ -41,6 +50,9 @@ func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *target
 // of gives the target of a policy; false where this process can't deliver it.
 func (t *targets) of(p biztype.Policy) (dispatcher.Target, bool) {
 	target, err := t.find(p)
+	if err == nil && t.judge != nil {
+		target.Sink = t.judge.Around(p, target.Sink)
+	}
 	return target, err == nil
 }
 

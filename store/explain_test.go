@@ -153,6 +153,7 @@ func (b *bench) keyPlans(t *testing.T) {
 		"retry":     b.changeText(nil, retry, &Outcome{JobID: ids[0]}),
 		"snooze":    b.changeText(nil, snooze, &Outcome{JobID: ids[0]}),
 		"bury":      b.changeText(nil, bury, &Outcome{JobID: ids[0]}),
+		"skip":      b.changeText(nil, skip, &Outcome{JobID: ids[0]}),
 		"recover":   b.recoverText(parts),
 		"fate":      fate.render(nil, b.fill(parts[0])),
 		"redrive":   redrive.render(nil, b.fillRow(ids[0])),

@@ -82,7 +82,7 @@ func scanFound(rows *sql.Rows, into map[tocsin.JobID]found) error {
 // fateOf names why o did not hit its row, which is row now.
 func fateOf(o *Outcome, row found) Fate {
 	switch {
-	case row.status == tocsin.Cancelled:
+	case row.status == tocsin.Cancelled && !o.wrote(row):
 		return Cancelled
 	case row.version != o.Version:
 		return Rescheduled
@@ -108,6 +108,8 @@ func (o *Outcome) wrote(row found) bool {
 		return row.status == tocsin.Pending && row.attempts == o.Attempts && row.action == o.Next
 	case tocsin.Buried:
 		return row.status == tocsin.Dead && row.attempts == o.Attempts+1 && row.lastError == cut(o.Reason)
+	case tocsin.Skipped:
+		return row.status == tocsin.Cancelled && row.attempts == o.Attempts && row.lastError == cut(o.Reason)
 	}
 	return false
 }

@@ -151,6 +151,8 @@ func (s *Store) settleText(outcomes []Outcome, groups [][]int) (b []byte, args [
 			b = s.changeText(b, snooze, o)
 		case tocsin.Buried:
 			b, args = s.changeText(b, bury, o), append(args, cut(o.Reason))
+		case tocsin.Skipped:
+			b, args = s.changeText(b, skip, o), append(args, cut(o.Reason))
 		}
 		if o.Verb != tocsin.Completed && o.byClaimer() {
 			args = append(args, o.By)
@@ -181,7 +183,7 @@ func (s *Store) completeText(b []byte, outcomes []Outcome, group []int) []byte {
 	})
 }
 
-// changeText renders retry, snooze or bury.
+// changeText renders retry, snooze, bury or skip.
 func (s *Store) changeText(b []byte, st statement, o *Outcome) []byte {
 	return st.render(b, func(b []byte, slot string) []byte {
 		switch slot {

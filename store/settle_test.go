@@ -65,6 +65,14 @@ var settleCases = map[string]struct {
 	"bury a rescheduled row":             {task{}, tocsin.Buried, wrongVersion, Rescheduled, stays},
 	"bury a row another retried":         {task{attempts: 1}, tocsin.Buried, wrongAttempts, Settled, stays},
 	"bury a row that moved":              {task{}, tocsin.Buried, wrongAction, ClaimLost, stays},
+	"skip a pending row":                 {task{attempts: 2}, tocsin.Skipped, nil, Stored, tocsin.Cancelled},
+	"skip a claimed row":                 {task{status: tocsin.Claimed}, tocsin.Skipped, nil, Stored, tocsin.Cancelled},
+	"skip with another's claim":          {task{status: tocsin.Claimed, by: "me"}, tocsin.Skipped, wrongClaimer, ClaimLost, stays},
+	"skip a rescheduled row":             {task{}, tocsin.Skipped, wrongVersion, Rescheduled, stays},
+	"skip a row another retried":         {task{attempts: 1}, tocsin.Skipped, wrongAttempts, Settled, stays},
+	"skip a row that moved":              {task{}, tocsin.Skipped, wrongAction, ClaimLost, stays},
+	"skip a cancelled row":               {task{status: tocsin.Cancelled}, tocsin.Skipped, nil, Cancelled, stays},
+	"skip a done row":                    {task{status: tocsin.Done}, tocsin.Skipped, nil, Settled, stays},
 	"bury a done row":                    {task{status: tocsin.Done}, tocsin.Buried, nil, Settled, stays},
 }
 
@@ -76,6 +84,7 @@ func TestSettleWritesOnlyUnderItsCondition(t *testing.T) {
 		c.from.id = id(seq%small.Total(), seq)
 		seq++
 		b.add(c.from)
+		b.exec("UPDATE " + b.layout.Table(c.from.id.Table()) + " SET dedup_key = job_id WHERE job_id = " + c.from.id.String())
 		before := b.row(c.from.id)
 		o := b.outcome(c.from.id, c.verb)
 		if c.mistake != nil {
@@ -108,6 +117,8 @@ func (b *bench) checkWritten(name string, o Outcome, before, after Row, status t
 		want.ClaimedBy = ""
 	case tocsin.Buried:
 		want.Attempts, want.LastError = before.Attempts+1, o.Reason
+	case tocsin.Skipped:
+		want.DedupKey, want.LastError = "", o.Reason
 	}
 	want.Action = o.Next
 	if status != tocsin.Pending {
@@ -134,7 +145,7 @@ func TestSettleOfAPurgedRowIsGone(t *testing.T) {
 func TestSettleTwiceIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
-	want := map[tocsin.Verb]Fate{tocsin.Completed: Settled, tocsin.Retried: Stored, tocsin.Snoozed: Stored, tocsin.Buried: Stored}
+	want := map[tocsin.Verb]Fate{tocsin.Completed: Settled, tocsin.Retried: Stored, tocsin.Snoozed: Stored, tocsin.Buried: Stored, tocsin.Skipped: Stored}
 	for verb, again := range want {
 		job := id(1, int(verb))
 		b.add(task{id: job})

@@ -75,7 +75,7 @@ type Outcome struct {
 	InTx     bool   // Complete: it is probably InTx; such outcomes get a statement apart from those that hit all their rows
 	Action   int64  // as loaded; claimed: the deadline
 	Next     int64  // Retried, Snoozed: the next action_time
-	Reason   string // Retried, Buried: for last_error; cut to fit here
+	Reason   string // Retried, Buried, Skipped: for last_error; cut to fit here
 }
 
 // Fate is what became of an outcome. Zero rows affected is a fate, not an error.

@@ -44,7 +44,7 @@ func newLast(r prometheus.Registerer) *last {
 		buried:    f.NewGauge(opts("buried", "Those that it buried after the last crash.")),
 		unread:    f.NewGauge(opts("unread_tables", "Tables that the last sweep did not read to their end.")),
 		failed:    f.NewGauge(opts("failed_servers", "Servers that the last sweep could not sweep in full.")),
-		tasks:     f.NewGaugeVec(opts("tasks", "Overdue tasks by what the last sweep did with them: delivered, retried, dead, elsewhere (another had them), in_delivery (they go on)."), []string{"outcome"}),
+		tasks:     f.NewGaugeVec(opts("tasks", "Overdue tasks by what the last sweep did with them: delivered, retried, dead, skipped (by their schedules), elsewhere (another had them), in_delivery (they go on)."), []string{"outcome"}),
 		left:      f.NewGaugeVec(opts("left", "Overdue tasks that the last sweep left, by reason."), []string{"biz_type", "reason"}),
 	}
 }
@@ -71,7 +71,7 @@ func (l *last) observe(r Result, at time.Time, ok bool) {
 
 // outcomes are the tasks that a sweep is through with, by what became of them.
 func (r Result) outcomes() map[string]int {
-	return map[string]int{"delivered": r.Delivered, "retried": r.Retried, "dead": r.Dead, "elsewhere": r.Elsewhere}
+	return map[string]int{"delivered": r.Delivered, "retried": r.Retried, "dead": r.Dead, "skipped": r.Skipped, "elsewhere": r.Elsewhere}
 }
 
 // WriteTextfile writes the metrics of a single sweep, which are those of the last sweep of a resident one, into a directory
@@ -104,7 +104,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		sweeps:    f.NewCounterVec(name("sweeps_total", "Sweeps ended, by result: ok, failed, timed_out."), []string{"result"}),
 		overdue:   f.NewCounter(name("overdue_total", "Overdue entries found.")),
 		claimed:   f.NewCounter(name("claimed_total", "Overdue tasks claimed, whatever became of them.")),
-		tasks:     f.NewCounterVec(name("tasks_total", "Overdue tasks by what sweeps did with them: delivered, retried, dead, elsewhere (another had them)."), []string{"outcome"}),
+		tasks:     f.NewCounterVec(name("tasks_total", "Overdue tasks by what sweeps did with them: delivered, retried, dead, skipped (by their schedules), elsewhere (another had them)."), []string{"outcome"}),
 		recovered: f.NewCounter(name("recovered_total", "Run-out claims given back.")),
 		buried:    f.NewCounter(name("buried_total", "Run-out claims buried after the last crash.")),
 		left: f.NewGauge(prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "sweeper", Name: "left",

@@ -15,17 +15,18 @@ type Counts struct {
 	Delivered int `json:"delivered"` // completed
 	Retried   int `json:"retried"`   // failed or snoozed: due again later
 	Dead      int `json:"dead"`      // given up
+	Skipped   int `json:"skipped"`   // runs of schedules that are not delivered, by their schedules' policies
 }
 
 func (c Counts) plus(b Counts) Counts {
-	return Counts{c.Delivered + b.Delivered, c.Retried + b.Retried, c.Dead + b.Dead}
+	return Counts{c.Delivered + b.Delivered, c.Retried + b.Retried, c.Dead + b.Dead, c.Skipped + b.Skipped}
 }
 
 func (c Counts) minus(b Counts) Counts {
-	return Counts{c.Delivered - b.Delivered, c.Retried - b.Retried, c.Dead - b.Dead}
+	return Counts{c.Delivered - b.Delivered, c.Retried - b.Retried, c.Dead - b.Dead, c.Skipped - b.Skipped}
 }
 
-func (c Counts) total() int { return c.Delivered + c.Retried + c.Dead }
+func (c Counts) total() int { return c.Delivered + c.Retried + c.Dead + c.Skipped }
 
 // Result of one sweep.
 type Result struct {
@@ -146,6 +147,7 @@ func (r Result) String() string {
 		holds bool
 		text  string
 	}{
+		{r.Skipped > 0, strconv.Itoa(r.Skipped) + " runs skipped by their schedules"},
 		{r.TimedOut, "its time was over"},
 		{r.Stopped, "stopped before its end"},
 		{r.InDelivery > 0, strconv.Itoa(r.InDelivery) + " in delivery"},

@@ -78,7 +78,7 @@ func TestSweepsCountWhatBecameOfTheirTasks(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := newMetrics(registry)
 	for range 2 {
-		m.observe(Result{Overdue: 9, Claimed: 7, Counts: Counts{Delivered: 3, Retried: 2, Dead: 1}, Elsewhere: 2, InDelivery: 1})
+		m.observe(Result{Overdue: 9, Claimed: 7, Counts: Counts{Delivered: 3, Retried: 2, Dead: 1, Skipped: 3}, Elsewhere: 2, InDelivery: 1})
 	}
 	families, err := registry.Gather()
 	if err != nil {
@@ -95,7 +95,7 @@ func TestSweepsCountWhatBecameOfTheirTasks(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]float64{"overdue_total": 18, "claimed_total": 14, "last_claimed": 7, "delivered": 6, "retried": 4, "dead": 2, "elsewhere": 4}
+	want := map[string]float64{"overdue_total": 18, "claimed_total": 14, "last_claimed": 7, "delivered": 6, "retried": 4, "dead": 2, "skipped": 6, "elsewhere": 4}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -46,7 +46,7 @@ func bizTypeTimes() []panel {
 func bizTypeFailures() []panel {
 	return []panel{{
 		title: "Attempts, by outcome", look: stacked, unit: perSec, runbook: "TocsinAttemptsFail",
-		means:   "complete: done. retry: failed, tried again later. snooze: put off by the handler. bury: made dead.",
+		means:   "complete: done. retry: failed, tried again later. snooze: put off by the handler. bury: made dead. skip: a run that its schedule does not want.",
 		queries: []query{{`sum by (verb) (rate(tocsin_dispatcher_attempts_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{verb}}"}},
 	}, {
 		title: "Failed attempts, by biz type and cause", look: stacked, unit: perSec, runbook: "TocsinAttemptsFail",

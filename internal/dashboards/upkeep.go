@@ -95,7 +95,7 @@ func upkeepSweeps() []panel {
 		},
 	}, {
 		title: "What the last sweep did", look: stacked, unit: count,
-		means:   "Overdue tasks by what became of them: delivered, retried, dead, elsewhere (another had them), in_delivery (they go on).",
+		means:   "Overdue tasks by what became of them: delivered, retried, dead, skipped (runs, by their schedules), elsewhere (another had them), in_delivery (they go on).",
 		queries: []query{{`max by (outcome) (tocsin_sweeper_last_tasks)`, "{{outcome}}"}},
 	}, {
 		title: "What the last sweep left", look: stacked, unit: count, limits: limits{1, 1000}, runbook: "TocsinSweepLeavesTasks",

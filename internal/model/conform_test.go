@@ -288,6 +288,9 @@ func TestRetryConforms(t *testing.T)    { conform(t, Retry, settle(tocsin.Retrie
 func TestSnoozeConforms(t *testing.T)   { conform(t, Snooze, settle(tocsin.Snoozed)) }
 func TestBuryConforms(t *testing.T)     { conform(t, Bury, settle(tocsin.Buried)) }
 
+// TestSkipConformsToBury since both end a row for good under one condition.
+func TestSkipConformsToBury(t *testing.T) { conform(t, Bury, settle(tocsin.Skipped)) }
+
 func TestCompleteTxConforms(t *testing.T) {
 	conform(t, Complete, func(ctx context.Context, s *server, r real, o offer) (bool, error) {
 		tx, err := s.db.BeginTx(ctx, nil)
