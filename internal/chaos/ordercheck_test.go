@@ -115,6 +115,26 @@ var soldForgeries = map[string]struct {
 	"done, and nobody has delivered it": {func(e *evidence, _ *order) { e.deliveries[70] = nil }, promiseDelivered},
 }
 
+// TestOutboxCounts: the report's line of outboxes counts each broken promise under its own name.
+func TestOutboxCounts(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"":                             "1 rows, 1 tasks, 0 lost, 0 of rolled-back transactions, 0 twice in the tables, 0 out of order, 0 changes lost, 0 early",
+		"stored twice":                 "1 rows, 1 tasks, 0 lost, 0 of rolled-back transactions, 1 twice in the tables, 0 out of order, 0 changes lost, 0 early",
+		"of a rolled back transaction": "1 rows, 1 tasks, 0 lost, 1 of rolled-back transactions, 0 twice in the tables, 0 out of order, 0 changes lost, 0 early",
+		"early":                        "1 rows, 1 tasks, 0 lost, 0 of rolled-back transactions, 0 twice in the tables, 0 out of order, 0 changes lost, 1 early",
+		"a reschedule played twice":    "2 rows, 1 tasks, 0 lost, 0 of rolled-back transactions, 0 twice in the tables, 0 out of order, 1 changes lost, 0 early",
+	} {
+		e, o := soldEvidence()
+		if name != "" {
+			soldForgeries[name].forge(e, o)
+		}
+		if got := e.check().outboxes(); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
 // TestOrderChecker: each broken promise of outboxes is found, and what is allowed is not called one.
 func TestOrderChecker(t *testing.T) {
 	t.Parallel()

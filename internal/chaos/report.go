@@ -91,12 +91,34 @@ func (r *Report) String() string {
 	line("lateness outside faults", "%s", r.Calm)
 	line("lateness inside faults", "%s", r.Troubled)
 	if r.Orders != nil {
+		line("outboxes", "%s", r.outboxes())
 		r.Orders.lines(line)
 	}
 	line("drained", "%s after the last fault", r.Drained.Round(time.Millisecond))
 	line("promises broken", "%d", len(r.Breaches))
 	b.WriteString(r.traces())
 	return b.String()
+}
+
+// outboxes counts what was promised of outboxes, and how often it was broken.
+func (r *Report) outboxes() string {
+	rows, tasks := 0, 0
+	for _, n := range r.Orders.Rows {
+		rows += n
+	}
+	for _, n := range r.States {
+		tasks += n
+	}
+	of := func(promises ...string) (n int) {
+		for _, b := range r.Breaches {
+			if slices.Contains(promises, b.Promise) {
+				n++
+			}
+		}
+		return n
+	}
+	return fmt.Sprintf("%d rows, %d tasks, %d lost, %d of rolled-back transactions, %d twice in the tables, %d out of order, %d changes lost, %d early",
+		rows, tasks, r.Lost(), of(promiseRolledBack), of(promiseOnce), of(promiseInOrder), of(promiseCancel, promiseReschedule), r.Early)
 }
 
 // String gives the usual quantiles.

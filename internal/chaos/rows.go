@@ -49,9 +49,10 @@ func (s *Site) open(ctx context.Context) (int, error) {
 	total := 0
 	for table := range s.opts.Layout.Total() {
 		var n int
+		d := s.databaseOf(table)
 		query := strings.ReplaceAll(openSQL, "{table}", s.opts.Layout.Table(table))
-		if err := s.databaseOf(table).direct.QueryRowContext(ctx, query).Scan(&n); err != nil {
-			return 0, fmt.Errorf("count %s: %w", s.opts.Layout.Table(table), err)
+		if err := d.direct.QueryRowContext(ctx, query).Scan(&n); err != nil {
+			return 0, fmt.Errorf("count %s of server db%d: %w", s.opts.Layout.Table(table), d.number, err)
 		}
 		total += n
 	}
@@ -100,13 +101,17 @@ func byBizID(rows []row) (map[uint64]row, []row) {
 }
 
 func (s *Site) rowsOf(ctx context.Context, table int) ([]row, error) {
-	name := s.opts.Layout.Table(table)
-	found, err := s.databaseOf(table).direct.QueryContext(ctx, strings.ReplaceAll(rowsSQL, "{table}", name))
+	name, d := s.opts.Layout.Table(table), s.databaseOf(table)
+	found, err := d.direct.QueryContext(ctx, strings.ReplaceAll(rowsSQL, "{table}", name))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s of server db%d: %w", name, d.number, err)
 	}
 	defer func() { _ = found.Close() }()
-	return scanRows(found)
+	rows, err := scanRows(found)
+	if err != nil {
+		return nil, fmt.Errorf("read %s of server db%d: %w", name, d.number, err)
+	}
+	return rows, nil
 }
 
 func scanRows(found *sql.Rows) (all []row, err error) {

@@ -34,7 +34,7 @@ const glanceEvery = 15 * time.Second
 
 // Run starts a cluster, plays the schedule of the seed while the load goes on, and
 // checks every task. The error is the harness's own; broken promises are in the
-// Report.
+// Report, which is there beside an error too if every task was checked.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	steps := NewSchedule(cfg.Seed, cfg.Length, cfg.Options)
 	fmt.Fprintf(cfg.Out, "seed %d, %s, %d faults\n%s\n", cfg.Seed, cfg.Length, len(steps), Text(steps))
@@ -139,7 +139,7 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 	if err := s.Revive(ctx); err != nil {
 		return nil, err
 	}
-	if err := untilNone(ctx, s.left, drainWithin); err != nil {
+	if err := untilNone(ctx, patient(s.left), drainWithin); err != nil {
 		return nil, err
 	}
 	if err := s.Drain(ctx, drainWithin); err != nil {
@@ -149,11 +149,11 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 	if err := s.leaveAll(ctx); err != nil {
 		return nil, err
 	}
-	all, err := s.allRows(ctx)
+	all, err := patient(s.allRows)(ctx)
 	if err != nil {
 		return nil, err
 	}
-	of, err := s.sold(ctx, all)
+	of, err := patient(func(ctx context.Context) (*sold, error) { return s.sold(ctx, all) })(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 // Drain returns when every task has a final state, or none got one for so long:
 // those are for the check to find.
 func (s *Site) Drain(ctx context.Context, within time.Duration) error {
-	return untilNone(ctx, s.open, within)
+	return untilNone(ctx, patient(s.open), within)
 }
 
 // untilNone returns when count is 0, or has not become less for so long.

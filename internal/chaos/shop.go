@@ -159,10 +159,10 @@ func (b *shop) restart(ctx context.Context, down time.Duration) error {
 func (b *shop) stop() error {
 	var errs []error
 	if b.client != nil {
-		errs = append(errs, b.client.Close())
+		_ = b.client.Close() // as below
 	}
 	if b.db != nil {
-		errs = append(errs, b.db.Close())
+		_ = b.db.Close() // connections that died with the server can't say goodbye
 	}
 	if b.mysql != nil {
 		errs = append(errs, b.mysql.stop())
@@ -178,7 +178,7 @@ func (s *Site) left(ctx context.Context) (n int, err error) {
 	for _, b := range s.shops {
 		var some int
 		if err := b.db.QueryRowContext(ctx, countOutboxSQL).Scan(&some); err != nil {
-			return 0, fmt.Errorf("count the rows of outbox %d: %w", b.number, err)
+			return 0, fmt.Errorf("count the rows in the outbox of business server %d: %w", b.number, err)
 		}
 		n += some
 	}
@@ -196,11 +196,14 @@ func (b *shop) stored(ctx context.Context) (map[opKey]bool, error) {
 	for found.Next() {
 		var k opKey
 		if err := found.Scan(&k.bizID, &k.seq); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read an order of business server %d: %w", b.number, err)
 		}
 		all[k] = true
 	}
-	return all, found.Err()
+	if err := found.Err(); err != nil {
+		return nil, fmt.Errorf("read the orders of business server %d: %w", b.number, err)
+	}
+	return all, nil
 }
 
 // opKey is an operation on an order.
@@ -249,9 +252,12 @@ func (d *database) eachMove(ctx context.Context, query string, do func(identity 
 		var id uint64
 		var m move
 		if err := found.Scan(&identity, &id, &m.job, &m.at); err != nil {
-			return err
+			return fmt.Errorf("read the ledger of server db%d: %w", d.number, err)
 		}
 		do(identity, id, m)
 	}
-	return found.Err()
+	if err := found.Err(); err != nil {
+		return fmt.Errorf("read the ledger of server db%d: %w", d.number, err)
+	}
+	return nil
 }

@@ -57,10 +57,12 @@ func play(ctx context.Context, cfg chaos.Config) error {
 	}
 	cfg.Dir = dir
 	report, err := chaos.Run(ctx, cfg)
+	if report != nil {
+		fmt.Printf("\nseed %d, %s\n%s", cfg.Seed, cfg.Length, report)
+	}
 	if err != nil {
 		return fmt.Errorf("%w (see %s)", err, dir)
 	}
-	fmt.Printf("\nseed %d, %s\n%s", cfg.Seed, cfg.Length, report)
 	if len(report.Breaches) > 0 {
 		removeServers(dir)
 		return fmt.Errorf("%d promises broken; logs and journals are in %s", len(report.Breaches), dir)
