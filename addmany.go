@@ -105,10 +105,10 @@ func (c *Client) addAll(ctx context.Context, s *server, rows []*row) {
 	b.finish(ctx)
 }
 
-// sortRows puts rows into the order of their tables.
+// sortRows puts rows into the order of their inserts, and so of their tables.
 func sortRows(rows []*row) {
 	slices.SortFunc(rows, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(insertOf(a), insertOf(b)), cmp.Compare(a.id, b.id))
 	})
 }
 

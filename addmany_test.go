@@ -143,6 +143,39 @@ func TestATakenIDIsFollowedByTheNext(t *testing.T) {
 	}
 }
 
+// Another process's task may have the very id and content that a new one would have. The new one is stored all the same,
+// beside rows that ring or have a key, and beside rows of other tables.
+func TestAnIdenticalTaskOfAnotherProcessIsAnotherTask(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	first, second := open(t, cfg), open(t, cfg)
+	at := time.Now().Add(time.Hour)
+	id := uint64(1)
+	for name, beside := range map[string][]tocsin.NewTask{
+		"alone":                 nil,
+		"with a key":            {remind.New(1, "x", tocsin.In(day)).Dedup("far")},
+		"with a key, and rings": {remind.New(1, "x", tocsin.In(time.Second)).Dedup("near")},
+		"of other tables":       {remind.New(1000, "x", tocsin.In(day)), remind.New(1001, "x", tocsin.In(day)), remind.New(1002, "x", tocsin.In(day))},
+	} {
+		for _, ahead := range []time.Duration{time.Second, day} {
+			id++
+			at = at.Add(time.Minute)
+			same := remind.New(id, "x", tocsin.In(ahead))
+			first.NextIDAt(at)
+			second.NextIDAt(at)
+			there := must[[]tocsin.Added](t)(first.AddMany(t.Context(), []tocsin.NewTask{same, same}))
+			got := must[[]tocsin.Added](t)(second.AddMany(t.Context(), append([]tocsin.NewTask{same, same}, beside...)))
+			ids := map[tocsin.JobID]bool{}
+			for _, a := range append(there, got[:2]...) {
+				ids[a.JobID] = true
+			}
+			if list := must[[]tocsin.Info](t)(first.List(t.Context(), id)); len(list) != 4 || len(ids) != 4 {
+				t.Errorf("%s, in %s: %d rows, %d ids, of 4 tasks", name, ahead, len(list), len(ids))
+			}
+		}
+	}
+}
+
 func TestAddManyKeepsGoodTasksFromBadOnes(t *testing.T) {
 	t.Parallel()
 	c := open(t, cluster(t))

@@ -156,7 +156,7 @@ func (b *batch) report(rows []*row, maybe bool, err error) {
 func (b *batch) try(ctx context.Context, rows []*row) (maybe bool, err error) {
 	t := newTries()
 	for {
-		sent, err := b.once(ctx, rows)
+		sent, err := b.once(ctx, rows, t.maybe)
 		if err == nil || !t.again(ctx, sent, err) {
 			return t.maybe, err
 		}
@@ -164,8 +164,9 @@ func (b *batch) try(ctx context.Context, rows []*row) (maybe bool, err error) {
 }
 
 // once stores a chunk over one connection. The rows that were not inserted are
-// read back, and those whose id was taken go in again under the next one.
-func (b *batch) once(ctx context.Context, rows []*row) (sent bool, err error) {
+// read back, and those whose id was taken go in again under the next one. maybe
+// says that an earlier try may have stored the chunk.
+func (b *batch) once(ctx context.Context, rows []*row, maybe bool) (sent bool, err error) {
 	conn, err := b.server.DB.Conn(ctx)
 	if err != nil {
 		return false, err
@@ -175,13 +176,11 @@ func (b *batch) once(ctx context.Context, rows []*row) (sent bool, err error) {
 		return false, err
 	}
 	for range maxCollisions {
-		rows, err = b.pass(ctx, conn, rows)
+		rows, err = b.pass(ctx, conn, rows, maybe)
 		if err != nil || len(rows) == 0 {
 			return true, err
 		}
-		for _, r := range rows {
-			r.id = b.client.ids.next(time.Now(), r.table)
-		}
+		maybe = false // no earlier try had the ids that they have now
 	}
 	return true, fmt.Errorf("%d ids in a row are taken", maxCollisions)
 }
@@ -195,17 +194,22 @@ func (b *batch) databases(rows []*row) []int {
 	return slices.Compact(all)
 }
 
-// pass inserts rows in one transaction and gives back those whose id was taken.
-func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []*row, err error) {
+// pass inserts rows in one transaction and returns those that have to be sent again: their id was taken, or that of
+// another row, and they have new ones.
+func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row, maybe bool) (taken []*row, err error) {
 	var p *packet
 	err = mysql.RetryFor(ctx, b.patience(), func() (err error) {
-		p = b.packet(rows)
+		p = b.packet(rows, maybe)
 		return b.send(ctx, conn, p)
 	})
-	if b.ledger != nil && err != nil {
-		return b.again(ctx, conn, rows, err)
-	}
-	if err != nil {
+	switch {
+	case err != nil && b.ledger != nil:
+		taken, err = b.again(ctx, conn, rows, err)
+		b.renew(taken)
+		return taken, err
+	case mysql.ClassOf(err) == mysql.Duplicate && !maybe:
+		return rows, b.renewTaken(ctx, conn, rows)
+	case err != nil:
 		return nil, err
 	}
 	for i, group := range p.tables {
@@ -215,7 +219,28 @@ func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*row) (taken []
 			note(group)
 		}
 	}
+	b.renew(taken)
 	return taken, nil
+}
+
+// renew gives rows new ids.
+func (b *batch) renew(rows []*row) {
+	for _, r := range rows {
+		r.id = b.client.ids.next(time.Now(), r.table)
+	}
+}
+
+// renewTaken gives those rows new ids whose own is another task's. Nothing of the rows is stored.
+func (b *batch) renewTaken(ctx context.Context, conn *sql.Conn, rows []*row) (err error) {
+	groups(rows, tableOf, func(group []*row) {
+		if err != nil {
+			return
+		}
+		var found standing
+		found, err = b.client.readBack(ctx, conn, group)
+		b.renew(slices.DeleteFunc(slices.Clone(group), func(r *row) bool { return !found.hasID(r.id) }))
+	})
+	return err
 }
 
 // again returns the rows of a packet from an outbox that have to be sent again with other ids: those that were not moved

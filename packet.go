@@ -6,9 +6,11 @@ import (
 	"time"
 )
 
-// The statements of AddMany are written straight into one packet: one insert for each
-// table, one ring for each database, in one transaction. A row whose job_id or
-// dedup_key exists already changes nothing and does not count. If a row that should
+// The statements of AddMany are written straight into one packet: for each table one
+// insert of the rows without a dedup_key and one of the others, and one ring for each
+// database, in one transaction. A row whose dedup_key exists already changes nothing and
+// does not count. So does a row whose job_id exists if an earlier try may have stored it;
+// else its job_id is another task's, maybe one with the same content, and ends the packet. If a row that should
 // ring has a dedup_key, the rings follow in a second packet, once it is known which
 // rows are new. Times are computed here, by the server's clock as read when the call
 // began, since a ring must hold exactly the action_time of its row.
@@ -36,7 +38,8 @@ type packet struct {
 }
 
 // packet writes the transaction for rows, which are in order of their tables.
-func (b *batch) packet(rows []*row) *packet {
+// maybe says that an earlier try may have stored them.
+func (b *batch) packet(rows []*row, maybe bool) *packet {
 	p := &packet{now: At(b.facts.clock()).at, text: make([]byte, 0, 256*len(rows)), args: make([]any, 0, 2*len(rows)), partly: make(map[int]standing)}
 	p.text = append(p.text, "BEGIN;\n"...)
 	p.ahead = 1
@@ -47,14 +50,13 @@ func (b *batch) packet(rows []*row) *packet {
 		})
 	}
 	near := p.near(rows, b.facts.horizon)
-	hasKey := func(r *row) bool { return r.dedup != nil }
 	p.waits = slices.ContainsFunc(near, hasKey) || b.ledger != nil && slices.ContainsFunc(rows, hasKey)
-	end := addManyEndSQL
-	if b.ledger != nil && !p.waits {
-		end = ";\n" // a row that is not stored must not stand in the ledger: an id that is taken ends the packet
-	}
-	groups(rows, tableOf, func(group []*row) {
+	groups(rows, insertOf, func(group []*row) {
 		p.tables = append(p.tables, group)
+		end := addManyEndSQL
+		if !hasKey(group[0]) && (b.ledger != nil || !maybe) { // the ledger tells what an earlier try has stored
+			end = ";\n"
+		}
 		p.insert(b.client.layout, group, end)
 	})
 	if !p.waits {
@@ -181,6 +183,16 @@ func (p *packet) near(rows []*row, horizon time.Duration) []*row {
 }
 
 func tableOf(r *row) int { return r.table }
+
+func hasKey(r *row) bool { return r.dedup != nil }
+
+// insertOf is the same for rows of one insert.
+func insertOf(r *row) int {
+	if hasKey(r) {
+		return 2*r.table + 1
+	}
+	return 2 * r.table
+}
 
 // groups calls do for each run of rows with the same key.
 func groups(rows []*row, key func(*row) int, do func([]*row)) {

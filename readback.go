@@ -3,6 +3,7 @@ package tocsin
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strconv"
 )
 
@@ -50,6 +51,11 @@ func (s standing) has(r *row) bool {
 		}
 	}
 	return false
+}
+
+// hasID reports whether any task has an id.
+func (s standing) hasID(id JobID) bool {
+	return slices.ContainsFunc(s, func(t stored) bool { return t.id == id })
 }
 
 // holder gives the task that holds r's dedup_key, or nil.
