@@ -29,14 +29,14 @@ func TestApplyCreatesEverythingOnceAndThenNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Databases: 8, Tables: 8 * 23, WorksWith: 2}); first != want || first.Cluster == "" || first.Identity == "" {
+	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Databases: 8, Tables: 8 * 25, WorksWith: 3}); first != want || first.Cluster == "" || first.Identity == "" {
 		t.Errorf("first Apply: %+v, want %+v", first, want)
 	}
-	if done != 184 || total != 184 {
-		t.Errorf("progress ended at %d of %d, want 184 of 184", done, total)
+	if done != 200 || total != 200 {
+		t.Errorf("progress ended at %d of %d, want 200 of 200", done, total)
 	}
 	again, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Existing: 184, From: 2, WorksWith: 2}); err != nil || again != want {
+	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Existing: 200, From: 3, WorksWith: 3}); err != nil || again != want {
 		t.Errorf("second Apply: %+v, %v, want %+v", again, err, want)
 	}
 }
@@ -54,7 +54,7 @@ func TestApplyGoesOnAfterAKill(t *testing.T) {
 		t.Fatalf("the kill came too late to test anything: %d findings, %v", len(before), err)
 	}
 	res, err := Apply(t.Context(), cfg, Options{})
-	if err != nil || res.Existing == 0 || res.Tables == 0 || res.Existing+res.Tables != 8*71 {
+	if err != nil || res.Existing == 0 || res.Tables == 0 || res.Existing+res.Tables != 8*73 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if after, err := Verify(t.Context(), cfg); err != nil || len(after) != 0 {
@@ -188,7 +188,7 @@ func TestWithoutTheCreateDatabaseRight(t *testing.T) {
 		}
 	}
 	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Tables: 18, WorksWith: 2}); err != nil || res != want {
+	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Tables: 22, WorksWith: 3}); err != nil || res != want {
 		t.Errorf("databases made by an administrator: %+v, %v, want %+v", res, err, want)
 	}
 	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
@@ -220,7 +220,7 @@ func TestDatabasesSplitOverTwoServersShareOneCluster(t *testing.T) {
 		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0, 2}},
 	}
 	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Databases: 4, Tables: 36, WorksWith: 2}); err != nil || res != want {
+	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Databases: 4, Tables: 44, WorksWith: 3}); err != nil || res != want {
 		t.Fatalf("%+v, %v, want %+v", res, err, want)
 	}
 	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
@@ -268,7 +268,7 @@ func TestApplyRefusesWhatIsStoredOtherwiseAndWritesNothing(t *testing.T) {
 			t.Errorf("%s: got  %v\nwant %s", about, err, c.want)
 		}
 	}
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 18, From: 2, WorksWith: 2}) {
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 22, From: 3, WorksWith: 3}) {
 		t.Errorf("afterwards: %+v, %v", res, err)
 	}
 }

@@ -38,7 +38,7 @@ func (c *dbCopy) digest(ctx context.Context, name string) (d digest, err error) 
 	return d, err
 }
 
-// sum runs sumTasks or sumTypes.
+// sum runs sumTasks, sumTypes, sumSchedules or spanRuns.
 func (c *dbCopy) sum(ctx context.Context, name, query string) (string, error) {
 	var rows, sum, xor uint64
 	if err := c.DB.QueryRowContext(ctx, query).Scan(&rows, &sum, &xor); err != nil {
@@ -70,7 +70,7 @@ func (p *pair) differences(ctx context.Context, want expectations, parallel int,
 		return r.findings, nil
 	}
 	p.layouts(&r)
-	if err := p.types(ctx, &r); err != nil {
+	if err := p.whole(ctx, &r, version); err != nil {
 		return nil, err
 	}
 	return r.findings, p.rows(ctx, &r, parallel, done)
@@ -95,17 +95,30 @@ func (p *pair) layouts(r *report) {
 	}
 }
 
-func (p *pair) types(ctx context.Context, r *report) error {
-	query := in(p.from.name(), sumTypes)
-	from, err := p.from.sum(ctx, "biz_type", query)
-	if err != nil {
-		return err
+// whole compares the tables that are compared as a whole.
+func (p *pair) whole(ctx context.Context, r *report, version int) error {
+	for _, t := range []struct{ name, query string }{{"biz_type", sumTypes}, {"schedule", sumSchedules}, {"run", spanRuns}} {
+		if since(t.name) > version {
+			continue
+		}
+		from, err := p.from.sumNamed(ctx, t.name, t.query)
+		if err != nil {
+			return err
+		}
+		to, err := p.to.sumNamed(ctx, t.name, t.query)
+		if err != nil {
+			return err
+		}
+		if from != to {
+			r.add(p.to.name()+"."+t.name, "differs from that on "+p.from.Name)
+		}
 	}
-	to, err := p.to.sum(ctx, "biz_type", query)
-	if err == nil && from != to {
-		r.add(p.to.name()+".biz_type", "differs from that on "+p.from.Name)
-	}
-	return err
+	return nil
+}
+
+// sumNamed is sum of a table that may be retired.
+func (c *dbCopy) sumNamed(ctx context.Context, name, query string) (string, error) {
+	return c.sum(ctx, name, inTable(c.name(), c.standing(name), query))
 }
 
 // rows compares the task tables, several at a time.

@@ -10,7 +10,7 @@
 // The SQL files describe the newest schema version. additions lists what came with
 // each version after the first:
 //
-//	version 1 --Apply--> version 2 that works with programs for 1 --Finish--> for 2 only
+//	version 1 or 2 --Apply--> version 3 that works with programs for 1 or 2 --Finish--> for 3 only
 //
 // Nothing here drops a table or copies a row. Apply only creates and adds; Move
 // renames tables, and back. Apply may be run again at any time, and two at once do

@@ -64,7 +64,7 @@ func TestApplyGivesAnOlderClusterItsIdentity(t *testing.T) {
 	}
 	_ = client.Close()
 	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: "c1", Identity: res.Identity, Existing: 18, From: 2, WorksWith: 2}); err != nil || res != want || res.Identity == "" {
+	if want := (Result{Cluster: "c1", Identity: res.Identity, Existing: 22, From: 3, WorksWith: 3}); err != nil || res != want || res.Identity == "" {
 		t.Fatalf("%+v, %v, want %+v", res, err, want)
 	}
 	for range 2 {
@@ -175,7 +175,7 @@ func TestAnIdentityThatCantBeWrittenIsAWarning(t *testing.T) {
 			admin := older(t)
 			cfg := c.prevent(t, admin)
 			res, err := Apply(t.Context(), cfg, Options{})
-			want := Result{Cluster: "c1", Existing: 18, From: 2, WorksWith: 2, Warning: res.Warning}
+			want := Result{Cluster: "c1", Existing: 22, From: 3, WorksWith: 3, Warning: res.Warning}
 			if err != nil || res != want || !strings.Contains(res.Warning, c.want) || strings.Contains(res.Warning, "\n") {
 				t.Errorf("%+v, %v", res, err)
 			}

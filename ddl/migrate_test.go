@@ -46,7 +46,7 @@ func open1(t *testing.T, cfg tocsin.Config) *sql.DB {
 	return server.DB.DB
 }
 
-// versions reads schema_version and works_with of every database: "2/1".
+// versions reads schema_version and works_with of every database: "3/1".
 func versions(t *testing.T, cfg tocsin.Config) (all []string) {
 	t.Helper()
 	db := open1(t, cfg)
@@ -108,7 +108,7 @@ func TestTablesOfVersion1BecomeWhatApplyMakes(t *testing.T) {
 	cfg, fresh := version1(t), config(t, 2, 4)
 	var done, total int
 	res, err := Apply(t.Context(), cfg, Options{Migrated: func(d, n int) { done, total = d, n }})
-	want := Result{Cluster: cfg.Cluster, Identity: res.Identity, Tables: 6, Existing: 16, Altered: changesOf1, From: 1, WorksWith: 1}
+	want := Result{Cluster: cfg.Cluster, Identity: res.Identity, Tables: 10, Existing: 16, Altered: changesOf1, From: 1, WorksWith: 1}
 	if err != nil || res != want {
 		t.Fatalf("%+v, %v, want %+v", res, err, want)
 	}
@@ -129,11 +129,11 @@ func TestTablesOfVersion1BecomeWhatApplyMakes(t *testing.T) {
 			t.Errorf("table %d: %d rows, %v", table, rows, err)
 		}
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"2/1", "2/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"3/1", "3/1"}) {
 		t.Errorf("versions %q", got)
 	}
 	again, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: cfg.Cluster, Identity: res.Identity, Existing: 22, From: 2, WorksWith: 1}); err != nil || again != want {
+	if want := (Result{Cluster: cfg.Cluster, Identity: res.Identity, Existing: 26, From: 3, WorksWith: 1}); err != nil || again != want {
 		t.Errorf("again: %+v, %v, want %+v", again, err, want)
 	}
 }
@@ -159,7 +159,7 @@ func TestVerifyNamesBothVersionsAndTheCommandThatHelps(t *testing.T) {
 		}
 	}
 	of := func(db, tables int) string {
-		return fmt.Sprintf("server db1: %s has schema version 1, this program is for 2, which %d of 11 tables have: run `tocsin ddl apply`", cfg.Layout.Database(db), tables)
+		return fmt.Sprintf("server db1: %s has schema version 1, this program is for 3, which %d of 13 tables have: run `tocsin ddl apply`", cfg.Layout.Database(db), tables)
 	}
 	says("not migrated", of(0, 3), of(1, 3)) // biz_type, owner and doorbell stay as they are
 	execute(t, cfg, "ALTER TABLE $1.task_0002 ADD COLUMN headers VARCHAR(1024) NULL, ADD COLUMN biz_key VARBINARY(64) NOT NULL DEFAULT ''")
@@ -170,22 +170,22 @@ func TestVerifyNamesBothVersionsAndTheCommandThatHelps(t *testing.T) {
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	says("migrated", "warning: server db1: "+name+".layout has schema version 2 and works with programs for 1 or newer, "+
-		"as 1 more databases do: when all programs are for version 2, run `tocsin ddl finish`")
+	says("migrated", "warning: server db1: "+name+".layout has schema version 3 and works with programs for 1 or newer, "+
+		"as 1 more databases do: when all programs are for version 3, run `tocsin ddl finish`")
 	execute(t, cfg, "ALTER TABLE $1.task_0001 DROP COLUMN headers")
-	if _, err := Finish(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "schema version 2: server db1: "+cfg.Layout.Database(1)+".task_0001, column headers is missing") {
+	if _, err := Finish(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "schema version 3: server db1: "+cfg.Layout.Database(1)+".task_0001, column headers is missing") {
 		t.Errorf("finish of damaged tables: %v", err)
 	}
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil { // what a restored table lacks is added, whatever the layout row says
 		t.Fatal(err)
 	}
-	for _, want := range []Finished{{2, 1, 2}, {2, 2, 0}} {
+	for _, want := range []Finished{{3, 1, 2}, {3, 3, 0}} {
 		if done, err := Finish(t.Context(), cfg); err != nil || done != want {
 			t.Errorf("finish: %+v, %v, want %+v", done, err, want)
 		}
 	}
 	says("finished")
-	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "2/2"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"3/3", "3/3"}) {
 		t.Errorf("versions %q", got)
 	}
 }
@@ -194,7 +194,7 @@ func TestFinishRefusesTablesOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	cfg := version1(t)
 	_, err := Finish(t.Context(), cfg)
-	want := cfg.Layout.Database(0) + " has schema version 1, this program is for 2, which 3 of 11 tables have: run `tocsin ddl apply`"
+	want := cfg.Layout.Database(0) + " has schema version 1, this program is for 3, which 3 of 13 tables have: run `tocsin ddl apply`"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
@@ -209,10 +209,10 @@ func TestANewerSchemaIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, cfg, "UPDATE $1.layout SET schema_version = 3")
+	execute(t, cfg, "UPDATE $1.layout SET schema_version = 4")
 	execute(t, cfg, "DROP TABLE $0.owner")
 	place := cfg.Layout.Database(1)
-	want := " has schema version 3, this program is for 2: use the tocsin that migrated it, or a newer one"
+	want := " has schema version 4, this program is for 3: use the tocsin that migrated it, or a newer one"
 	if _, err := Apply(t.Context(), cfg, Options{}); err == nil || err.Error() != place+" on server db1"+want {
 		t.Errorf("apply: %v", err)
 	}
@@ -320,11 +320,11 @@ func TestALayoutRowIsNotOfAVersionWhoseTablesAreMissing(t *testing.T) {
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, lacks := range []string{"ALTER TABLE $0.task_0003 DROP COLUMN biz_key", "ALTER TABLE $0.layout DROP COLUMN ownership", "DROP TABLE $0.relayed"} {
+	for _, lacks := range []string{"ALTER TABLE $0.task_0003 DROP COLUMN biz_key", "ALTER TABLE $0.layout DROP COLUMN ownership", "DROP TABLE $0.relayed", "DROP TABLE $0.schedule"} {
 		execute(t, cfg, lacks)
 		execute(t, cfg, "UPDATE $0.layout SET schema_version = 1")
 		execute(t, cfg, raise(cfg.Layout, 0))
-		if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "2/1"}) {
+		if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "3/1"}) {
 			t.Errorf("versions %q after %s", got, lacks)
 		}
 		if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.From != 1 {
@@ -348,7 +348,7 @@ func TestATableThatIsHeldHoldsUpNoOther(t *testing.T) {
 	if res.Altered != changesOf1-1 {
 		t.Errorf("%d changes, want all but one", res.Altered)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "2/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "3/1"}) {
 		t.Errorf("versions %q", got)
 	}
 	release()
@@ -374,7 +374,7 @@ func TestAppliesAtOnceMakeEachChangeOnce(t *testing.T) {
 		}
 		altered += results[i].Altered
 	}
-	if got := versions(t, cfg); altered != changesOf1 || !slices.Equal(got, []string{"2/1", "2/1"}) {
+	if got := versions(t, cfg); altered != changesOf1 || !slices.Equal(got, []string{"3/1", "3/1"}) {
 		t.Errorf("%d changes, versions %q", altered, got)
 	}
 }
@@ -488,7 +488,7 @@ func TestAMigrationGoesOnAfterAKill(t *testing.T) {
 	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf1/2 || res.From != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"2/1", "2/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"3/1", "3/1"}) {
 		t.Errorf("versions %q", got)
 	}
 }

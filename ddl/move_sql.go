@@ -54,8 +54,9 @@ FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
 GROUP BY status
 ORDER BY status`
 
-// sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types. Sums and
-// BIT_XOR don't depend on the order of rows. {added} is sumAdded in tables of schema version sumAddedSince or
+// sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types, sumSchedules
+// the schedules. Sums and BIT_XOR don't depend on the order of rows. spanRuns reads how far the history of runs goes, from both
+// ends of its indexes: nothing depends on its rows, which may be many. {added} is sumAdded in tables of schema version sumAddedSince or
 // newer; nobody writes these columns in older ones.
 const (
 	sumAddedSince = 2
@@ -80,4 +81,22 @@ FROM (
     SELECT CONCAT_WS('|', number, name, group_name, policy, revision) AS text
     FROM ` + "`{database}`" + `.biz_type
 ) AS r`
+
+	sumSchedules = `SELECT /* tocsin ddl move */
+    COUNT(*),
+    COALESCE(SUM(CRC32(r.text)), 0),
+    COALESCE(BIT_XOR(CRC32(r.text)), 0)
+FROM (
+    SELECT CONCAT_WS('|', schedule_id, gmt_create, gmt_modified, name, app, table_no, biz_type, biz_id, HEX(biz_key), cron, zone,
+        COALESCE(start_time, '-'), COALESCE(end_time, '-'), jitter_ms, start_within_ms, missed, missed_most, overlap, pause_after,
+        state, revision, anchor, made_until, COALESCE(next_fire, '-'), failures, made, passed_over, reason, attribute,
+        COALESCE(HEX(headers), '-')) AS text
+    FROM ` + "`{database}`.`{table}`" + `
+) AS r`
+
+	spanRuns = `SELECT /* tocsin ddl move */
+    COALESCE(MIN(run_id), 0),
+    COALESCE(MAX(run_id), 0),
+    COALESCE(MAX(job_id), 0)
+FROM ` + "`{database}`.`{table}`"
 )

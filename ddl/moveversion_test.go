@@ -82,7 +82,22 @@ func TestAMoveBetweenSchemaVersionsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.must((*Move).Retire)
-	r.refused((*Move).Activate, r.name+" has schema version 1, on db1 it has 2: drop it, and copy it again")
+	r.refused((*Move).Activate, r.name+" has schema version 1, on db1 it has 3: drop it, and copy it again")
 	devtest.CopyDatabase(t, r.from, r.dest, r.name)
 	r.must((*Move).Activate)
+}
+
+func TestADatabaseOfVersion2MovesWithoutTheTablesOfVersion3(t *testing.T) {
+	t.Parallel()
+	r := removalOf(t, version2(t), otherServer(t))
+	r.must((*Move).Retire)
+	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	if found := r.differences(); len(found) > 0 {
+		t.Fatalf("differences after a copy: %v", found)
+	}
+	r.must((*Move).Activate)
+	if got := versions(t, r.new); !slices.Equal(got, []string{"2/2", "2/2"}) {
+		t.Errorf("the move migrated something: versions %q", got)
+	}
+	r.migrated()
 }

@@ -115,7 +115,7 @@ func TestWhatPlanWritesGivesExactlyWhatApplyGives(t *testing.T) {
 	if findings, err := Verify(t.Context(), planned); err != nil || len(findings) != 0 {
 		t.Errorf("verify: %v, %v", findings, err)
 	}
-	if res, err := Apply(t.Context(), planned, opt); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 20, From: 2, WorksWith: 2}) {
+	if res, err := Apply(t.Context(), planned, opt); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 24, From: 3, WorksWith: 3}) {
 		t.Errorf("Apply after the plan: %+v, %v", res, err)
 	}
 }

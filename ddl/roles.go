@@ -33,14 +33,15 @@ var roles = []Role{
 		Name: "ddl", Does: "tocsin ddl apply, verify, plan, finish and ownership",
 		rights: map[string][]string{
 			layoutTable: append([]string{"SELECT", "UPDATE"}, changing...), "biz_type": changing, "owner": changing, "doorbell": changing,
-			"relayed": changing, "node": append([]string{"SELECT", "DELETE"}, changing...), "mark": changing, taskFile: changing,
+			"relayed": changing, "node": append([]string{"SELECT", "DELETE"}, changing...), "mark": changing,
+			"schedule": changing, "run": changing, taskFile: changing,
 		},
 	},
 	{
 		Name: "move", Does: "tocsin ddl move", aside: true,
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": moving, "doorbell": moving, "relayed": moving,
-			"node": moving, "mark": moving, taskFile: moving,
+			"node": moving, "mark": moving, "schedule": moving, "run": moving, taskFile: moving,
 		},
 	},
 	{
@@ -100,7 +101,7 @@ var roles = []Role{
 		Name: "read-only", Does: "every command that only reads: tocsin task get, list and why, biz list, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,
-			"mark": selected, taskFile: selected,
+			"mark": selected, "schedule": selected, "run": selected, taskFile: selected,
 		},
 	},
 }

@@ -24,6 +24,8 @@ var additions = []addition{
 	{version: 2, file: "relayed"},
 	{version: 2, file: "node"},
 	{version: 2, file: "mark"},
+	{version: 3, file: "schedule"},
+	{version: 3, file: "run"},
 }
 
 // since returns the version that a table came with.

@@ -59,12 +59,12 @@ func (p *place) createDatabase(t *testing.T, number int) {
 	t.Helper()
 	name := p.layout.Database(number)
 	p.exec(t, "CREATE DATABASE "+name)
-	for _, file := range []string{"layout", "biz_type", "doorbell", "owner", "relayed"} {
+	for _, file := range []string{"layout", "biz_type", "doorbell", "owner", "relayed", "schedule"} {
 		p.create(t, file, name, "")
 	}
 	p.exec(t, `INSERT INTO `+name+`.layout (id, cluster_id, database_no, databases_total, tables_per_database, hash, doorbell_horizon_ms,
     schema_version, works_with, state, gmt_create, identity)
-VALUES (1, 'docs', ?, 8, 1024, 'crc32', ?, 2, 2, 'active', UTC_TIMESTAMP(3), 'docs-identity')`,
+VALUES (1, 'docs', ?, 8, 1024, 'crc32', ?, 3, 3, 'active', UTC_TIMESTAMP(3), 'docs-identity')`,
 		number, horizon)
 	p.exec(t, `INSERT INTO `+name+`.biz_type (number, name, group_name, policy, revision, gmt_modified) VALUES (?, 'order.close', 'shop', '{}', 1, UTC_TIMESTAMP(3))`, orderType)
 }

@@ -41,7 +41,7 @@ var verbs = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 // updates has a statement for each table that a role may update.
 var updates = map[string]statement{
-	TaskTables: tryStatus, "owner": tryRevision, "biz_type": tryRevision, "layout": tryState, "node": tryAbout, "mark": tryMark,
+	TaskTables: tryStatus, "owner": tryRevision, "biz_type": tryRevision, "layout": tryState, "node": tryAbout, "mark": tryMark, "schedule": tryState,
 }
 
 // trial returns the statement that tries a verb on a table; false if there is none that needs only rights in r.

@@ -61,21 +61,21 @@ func (s *site) killedApply(tables int) {
 	})
 }
 
-// A cluster of version 1 becomes one of version 2 while a node delivers.
+// A cluster of version 1 becomes one of the newest version while a node delivers.
 func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 	t.Parallel()
 	const tasks = 200
 	s, c := version1Site(t)
-	s.fill(tasks, time.Second) // by a client for version 2
+	s.fill(tasks, time.Second) // by a client of the newest version
 	node := s.serve("worker")
 	s.waitFor("tasks are delivered from tables of version 1", func() bool { seen, _, _ := c.counts(); return seen == tasks })
 
 	r := s.run("ddl", "verify")
-	if want := s.prefix + "_0 has schema version 1, this program is for 2, which 3 of 11 tables have: run `tocsin ddl apply`"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
+	if want := s.prefix + "_0 has schema version 1, this program is for 3, which 3 of 13 tables have: run `tocsin ddl apply`"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
 		t.Errorf("verify: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
 	}
-	s.run("ddl", "finish").refused(t, exitFailed, "has schema version 1, this program is for 2", "run `tocsin ddl apply`")
-	s.run("ddl", "plan", "--migrate").says(t, "from version 1 to 2, for server db1", "ALTER /* tocsin ddl migrate */ TABLE ", "`"+s.prefix+"_1`.`task_0003`", "ADD COLUMN /*M! IF NOT EXISTS */ biz_key")
+	s.run("ddl", "finish").refused(t, exitFailed, "has schema version 1, this program is for 3", "run `tocsin ddl apply`")
+	s.run("ddl", "plan", "--migrate").says(t, "from version 1 to 3, for server db1", "ALTER /* tocsin ddl migrate */ TABLE ", "`"+s.prefix+"_1`.`task_0003`", "ADD COLUMN /*M! IF NOT EXISTS */ biz_key")
 	s.run("ddl", "plan", "--migrate", "--out", "sql").says(t, filepath.Join("sql", "db1.sql"))
 	if n := s.migratedTables(); n != 0 {
 		t.Errorf("the plan migrated %d tables", n)
@@ -83,19 +83,19 @@ func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 
 	s.killedApply(s.layout.Total() - 1)
 	r = s.run("ddl", "verify")
-	if want := s.prefix + "_0 has schema version 1, this program is for 2, which "; r.code != exitFailed || !strings.Contains(r.stdout, want) {
+	if want := s.prefix + "_0 has schema version 1, this program is for 3, which "; r.code != exitFailed || !strings.Contains(r.stdout, want) {
 		t.Errorf("verify of a half: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
 	}
-	s.run("ddl", "apply").says(t, "schema version 2, was 1: 1 changes to tables\n",
-		"programs for schema version 1 or newer work with it: when all are for version 2, run `tocsin ddl finish`")
-	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_0.layout has schema version 2 and works with programs for 1 or newer")
+	s.run("ddl", "apply").says(t, "schema version 3, was 1: 1 changes to tables\n",
+		"programs for schema version 1 or newer work with it: when all are for version 3, run `tocsin ddl finish`")
+	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_0.layout has schema version 3 and works with programs for 1 or newer")
 
 	s.add2(t, tasks, c)
-	s.run("ddl", "finish").says(t, "schema version 2: 2 databases refuse programs for older ones from now on; until now those for version 1 worked")
-	if got := decode[finishedDDL](t, s.run("ddl", "finish", "--json")); got != (finishedDDL{2, 2, 0}) {
+	s.run("ddl", "finish").says(t, "schema version 3: 2 databases refuse programs for older ones from now on; until now those for version 1 worked")
+	if got := decode[finishedDDL](t, s.run("ddl", "finish", "--json")); got != (finishedDDL{3, 3, 0}) {
 		t.Errorf("finish again: %+v", got)
 	}
-	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be: schema version 2")
+	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be: schema version 3")
 	s.add2(t, 2*tasks, c)
 	if _, again, early := c.counts(); again+early != 0 || strings.Contains(node.log.String(), "can't be used") {
 		t.Errorf("%d tasks came more than once, %d early; log:\n%s", again, early, node.log)
@@ -115,13 +115,13 @@ func TestFinishWaitsForNodesOfOlderPrograms(t *testing.T) {
 	s.applyDDL()
 	old := s.node("orders", "old", 8)
 	s.run("ddl", "finish").refused(t, exitFailed,
-		"node "+old+" of group orders runs a program for schema version 1, the tables are of version 2: replace it by a newer program (--force finishes all the same)")
+		"node "+old+" of group orders runs a program for schema version 1, the tables are of version 3: replace it by a newer program (--force finishes all the same)")
 	s.run("ddl", "verify").says(t, "works with programs for 1 or newer")
 	withEtcd := s.text("tocsin.yaml")
 	s.write("tocsin.yaml", withoutEtcd(withEtcd))
 	s.run("ddl", "finish").refused(t, exitFailed, "etcd 127.0.0.1:1", "--force")
 	s.write("tocsin.yaml", withEtcd)
-	s.run("ddl", "finish", "--force").says(t, "schema version 2: 2 databases refuse programs for older ones from now on")
+	s.run("ddl", "finish", "--force").says(t, "schema version 3: 2 databases refuse programs for older ones from now on")
 }
 
 // A program that is older than the tables: they have columns that it does not know, in front and behind.
@@ -136,10 +136,10 @@ func TestEveryCommandWorksBesideColumnsThatItDoesNotKnow(t *testing.T) {
 		for _, table := range tables {
 			s.exec(fmt.Sprintf("ALTER TABLE {prefix}_%d.%s ADD COLUMN first VARCHAR(9) NULL FIRST, ADD COLUMN last VARBINARY(64) NOT NULL DEFAULT ''", db, table))
 		}
-		s.exec(fmt.Sprintf("UPDATE {prefix}_%d.layout SET schema_version = 3", db))
+		s.exec(fmt.Sprintf("UPDATE {prefix}_%d.layout SET schema_version = 4", db))
 	}
-	s.run("ddl", "apply").refused(t, exitFailed, "has schema version 3, this program is for 2: use the tocsin that migrated it, or a newer one")
-	if r := s.run("ddl", "verify"); r.code != exitFailed || strings.Count(r.stdout, "\n") != 2 || strings.Count(r.stdout, "has schema version 3, this program is for 2") != 2 {
+	s.run("ddl", "apply").refused(t, exitFailed, "has schema version 4, this program is for 3: use the tocsin that migrated it, or a newer one")
+	if r := s.run("ddl", "verify"); r.code != exitFailed || strings.Count(r.stdout, "\n") != 2 || strings.Count(r.stdout, "has schema version 4, this program is for 3") != 2 {
 		t.Errorf("verify: exit code %d\n%s", r.code, r.stdout)
 	}
 	s.write("biz.yaml", strings.Replace(s.text("biz.yaml"), "timeout: 5s", "timeout: 6s", 1))

@@ -246,12 +246,12 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	waits := u.watchLocks()
 	u.killedApply(u.layout.Total() / 2)
 	r := u.run("ddl", "apply") // a slow machine has it print its progress
-	if r.code != exitOK || !strings.Contains(r.stdout, "schema version 2, was 1: ") {
+	if r.code != exitOK || !strings.Contains(r.stdout, "schema version 3, was 1: ") {
 		t.Fatalf("exit code %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 	t.Logf("ddl apply again: %s", r.stdout)
 	waits.end(t)
-	u.begin("old program, version 2")
+	u.begin("old program, new version")
 	u.tries("new tables")
 	time.Sleep(u.size.rest)
 
@@ -261,9 +261,9 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	}
 	newService := u.add(u.new, "-rate", rate, "-first", "500000000")
 	byOld := oldService.stop(t)
-	u.begin("new program, version 2")
+	u.begin("new program, new version")
 	u.run("ddl", "finish").says(t, "refuse programs for older ones from now on")
-	u.run("ddl", "verify").says(t, "as they should be: schema version 2")
+	u.run("ddl", "verify").says(t, "as they should be: schema version 3")
 	time.Sleep(u.size.rest)
 	u.oldIsRefused()
 	u.goBack()

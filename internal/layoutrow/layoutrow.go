@@ -18,7 +18,7 @@ import (
 
 // What this program expects of a database.
 const (
-	SchemaVersion = 2         // version of the tables that this program writes for, the newest that it knows
+	SchemaVersion = 3         // version of the tables that this program writes for, the newest that it knows
 	OldestSchema  = 1         // the oldest that it works with, without what is newer
 	Hash          = "crc32"   // how a biz_id becomes a table number
 	Active        = "active"  // state of a database that is in use
