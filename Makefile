@@ -63,9 +63,12 @@ test: ## install what is missing, run all tests with the race detector, then the
 	@$(MAKE) --no-print-directory model
 	@go run ./internal/house/servertests left-out
 
+# Of internal/model only what compares it with a server: its searches need none, and make test has run them.
 test-sql: ## the part of make test that depends on the database server, without the race detector: make test-sql SERVER=mysql
 	@scripts/install-deps.sh test
-	packages=$$(go run ./internal/house/servertests packages) && go test -p 2 -parallel 4 -timeout 10m $(TESTARGS) $$packages
+	packages=$$(go run ./internal/house/servertests packages | grep -vx ./internal/model) && \
+		go test -p 2 -parallel 4 -timeout 10m $(TESTARGS) $$packages
+	go test -timeout 10m -run Conform $(TESTARGS) ./internal/model
 	@go run ./internal/house/servertests left-out-of-sql
 
 # Apart from make test, as a JDK is 250 MB.

@@ -217,7 +217,7 @@ func conform(t *testing.T, w Write, made func(ctx context.Context, s *server, r 
 	}
 }
 
-func TestLoadReadsWhatTheModelLoads(t *testing.T) {
+func TestLoadConforms(t *testing.T) {
 	conform(t, Load, func(ctx context.Context, s *server, r real, _ offer) (bool, error) {
 		loaded, err := s.store.Load(ctx, 0, []tocsin.JobID{r.id})
 		return len(loaded.Rows) == 1, err
