@@ -89,7 +89,7 @@ FROM (
 FROM (
     SELECT CONCAT_WS('|', schedule_id, gmt_create, gmt_modified, name, app, table_no, biz_type, biz_id, HEX(biz_key), cron, zone,
         COALESCE(start_time, '-'), COALESCE(end_time, '-'), jitter_ms, start_within_ms, missed, missed_most, overlap, pause_after,
-        state, revision, anchor, made_until, COALESCE(next_fire, '-'), failures, made, passed_over, reason, attribute,
+        state, revision, anchor, made_until, COALESCE(next_fire, '-'), failures, made, passed_over, COALESCE(HEX(open_from), '-'), reason, attribute,
         COALESCE(HEX(headers), '-')) AS text
     FROM ` + "`{database}`.`{table}`" + `
 ) AS r`

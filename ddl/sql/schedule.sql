@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS `{database}`.schedule (
     failures        INT UNSIGNED      NOT NULL DEFAULT 0 COMMENT 'failed runs in a row',
     made            BIGINT UNSIGNED   NOT NULL DEFAULT 0 COMMENT 'runs made for fire times',
     passed_over     BIGINT UNSIGNED   NOT NULL DEFAULT 0 COMMENT 'fire times that were missed and no run was made for',
+    open_from       VARBINARY(64)     NULL COMMENT 'runs with a lower dedup_key are settled, so that nobody looks for open ones among them; NULL: not known',
     reason          VARCHAR(255)      NOT NULL DEFAULT '' COMMENT 'why it is paused or has ended',
     attribute       VARCHAR(8192)     NOT NULL COMMENT 'the payload of its runs, passed through unread',
     headers         VARCHAR(1024)     NULL COMMENT 'JSON object of texts: headers of its runs',
