@@ -32,6 +32,8 @@ func TestBadInputIsRefusedInOneLineAndNothingIsStored(t *testing.T) {
 		"long attribute":       {remind.New(1, strings.Repeat("ä", 8193), day), "attribute has 8193 characters: at most 8192", tocsin.ErrInvalid},
 		"attribute not UTF-8":  {remind.New(1, "a\xff", day), "attribute is not UTF-8", tocsin.ErrInvalid},
 		"long dedup_key":       {remind.New(1, "x", day).Dedup(strings.Repeat("k", 65)), "dedup_key has 65 bytes: at most 64", tocsin.ErrInvalid},
+		"dedup_key of a run":   {remind.New(1, "x", day).Dedup("\x00k"), "dedup_key begins with a zero byte: such keys are reserved for runs of schedules", tocsin.ErrInvalid},
+		"unique key of a run":  {remind.New(1, "x", day).Unique("\x00", live), "dedup_key begins with a zero byte: such keys are reserved for runs of schedules", tocsin.ErrInvalid},
 		"no biz_id":            {remind.New(0, "x", day), `biz type "coupon.remind": biz_id is 0`, tocsin.ErrInvalid},
 		"unknown biz type":     {tocsin.Define[string]("no.such").New(1, "x", day), `unknown biz type "no.such": apply it with 'tocsin biz apply'`, tocsin.ErrUnknownBizType},
 		"a name none can have": {tocsin.Define[string]("Order.Close").New(1, "x", day), `biz type "Order.Close": use lower-case letters`, tocsin.ErrInvalid},

@@ -97,7 +97,7 @@ type NewTask struct {
 // Dedup makes the task the only one of its biz_id and biz type with this key,
 // until it is cancelled or purged: adding it again returns the task that is
 // there. The key is bytes, at most MaxDedupKey, compared as they are. The empty
-// key means no de-duplication.
+// key means no de-duplication. A key that begins with a zero byte is refused: such keys are those of runs of schedules.
 func (t NewTask) Dedup(key string) NewTask {
 	t.dedup, t.unique = key, uniqueness{}
 	return t

@@ -5,6 +5,8 @@ import (
 	"context"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
 // row is a task that is ready to be stored.
@@ -72,6 +74,8 @@ func (t NewTask) valid(now time.Time) error {
 		return refuse(ErrInvalid, "biz type %q: biz_id is 0", t.bizType)
 	case len(t.dedup) > MaxDedupKey:
 		return refuse(ErrInvalid, "dedup_key has %d bytes: at most %d", len(t.dedup), MaxDedupKey)
+	case runkey.Reserved(t.dedup):
+		return refuse(ErrInvalid, "dedup_key begins with a zero byte: such keys are reserved for runs of schedules")
 	case !utf8.ValidString(t.attribute):
 		return refuse(ErrInvalid, "attribute is not UTF-8")
 	case utf8.RuneCountInString(t.attribute) > MaxAttribute:

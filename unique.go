@@ -55,7 +55,7 @@ type uniqueness struct {
 // Unique makes the task the only one of its biz_id, or key, and biz type with this unique key while a task that has it is
 // in the given part of its life: tocsin.While(tocsin.Pending, tocsin.Claimed). An add that meets such a task returns
 // that one, or does as OnConflict says. A task that is past it gives the key up to the new one, and keeps no key. The unique key is
-// bytes, at most MaxDedupKey, and stands where Dedup's stands, so use one key with one of both: Unique takes the key
+// bytes, at most MaxDedupKey, the first not zero, and stands where Dedup's stands, so use one key with one of both: Unique takes the key
 // of a finished task that Dedup would still find. In AddMany, tasks with a unique key cost a transaction each, and
 // those of one key keep their order. An outbox does not take them: AddTx returns ErrOtherServer.
 func (t NewTask) Unique(key string, while Span) NewTask {

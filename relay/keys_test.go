@@ -63,10 +63,12 @@ func TestBadHeadersAndKeysOfPlainSQLAreSetAside(t *testing.T) {
 	stray(1, []byte{}, []byte(`{"a":1}`), nil)
 	stray(2, []byte{}, []byte(`{"a b":"1"}`), nil)
 	stray(0, []byte("\xff"), nil, nil)
+	stray(3, []byte{}, nil, []byte("\x00run"))
 	want := map[string]string{
-		"no texts":   "biz_id = 1 AND last_error = 'headers are not a JSON object of texts'",
-		"a bad name": "biz_id = 2 AND last_error LIKE 'header \"a b\": use letters%'",
-		"no UTF-8":   "biz_id = 0 AND last_error LIKE 'biz_key %is not UTF-8'",
+		"no texts":    "biz_id = 1 AND last_error = 'headers are not a JSON object of texts'",
+		"a bad name":  "biz_id = 2 AND last_error LIKE 'header \"a b\": use letters%'",
+		"a run's key": "biz_id = 3 AND last_error LIKE 'dedup_key begins with a zero byte%'",
+		"no UTF-8":    "biz_id = 0 AND last_error LIKE 'biz_key %is not UTF-8'",
 	}
 	for what, where := range want {
 		s.await(what+" to be set aside", func() bool { return s.number("SELECT COUNT(*) FROM {outbox} WHERE "+where) == 1 })

@@ -1,0 +1,113 @@
+// Package runkey is the authority for the dedup_keys of runs, the tasks that schedules make. It is pure.
+//
+//	byte  0      1..8                      9..12                    13..20
+//	      zero   schedule_id, big-endian   revision, big-endian     number, big-endian
+//
+//	kind        revision            number
+//	FireTime    of the schedule     Unix ms of the nominal fire time, without jitter
+//	Backfill    0xFFFFFFFE          the same
+//	Manual      0xFFFFFFFF          job_id of the run
+//
+// No key that begins with a zero byte is taken from a user, so a run's key can't be forged. Keys of one schedule stand
+// together in the index uk_biz: those of its revisions in order, then backfills, then manual ones.
+package runkey
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+)
+
+// Revisions that no schedule has.
+const (
+	backfill = math.MaxUint32 - 1
+	manual   = math.MaxUint32
+
+	// MaxRevision is the highest that a schedule may have.
+	MaxRevision = backfill - 1
+)
+
+// size is the length of a key.
+const size = 1 + 8 + 4 + 8
+
+// Kind says what a run was made for.
+type Kind uint8
+
+// The kinds.
+const (
+	FireTime Kind = iota // a fire time
+	Backfill             // a fire time of the past, by hand
+	Manual               // none: now, by hand
+)
+
+// Key is what a run's dedup_key says.
+type Key struct {
+	Schedule uint64 // schedule_id
+	Kind     Kind
+	Revision uint32 // of FireTime
+	Number   uint64 // Unix ms of the nominal time; of Manual, the job_id of the run
+}
+
+// OfTime returns the key of the run for a fire time.
+func OfTime(schedule uint64, revision uint32, nominal time.Time) Key {
+	return Key{Schedule: schedule, Revision: revision, Number: uint64(nominal.UnixMilli())}
+}
+
+// OfBackfill returns the key of a run that makes up for a fire time.
+func OfBackfill(schedule uint64, nominal time.Time) Key {
+	return Key{Schedule: schedule, Kind: Backfill, Number: uint64(nominal.UnixMilli())}
+}
+
+// OfManual returns the key of a run by hand.
+func OfManual(schedule, jobID uint64) Key {
+	return Key{Schedule: schedule, Kind: Manual, Number: jobID}
+}
+
+// Nominal returns the fire time; the zero time of a Manual key.
+func (k Key) Nominal() time.Time {
+	if k.Kind == Manual {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(k.Number)).UTC()
+}
+
+// String returns the bytes of the dedup_key.
+func (k Key) String() string {
+	revision := k.Revision
+	switch k.Kind {
+	case Backfill:
+		revision = backfill
+	case Manual:
+		revision = manual
+	}
+	return First(k.Schedule, revision)[:size-8] + string(binary.BigEndian.AppendUint64(nil, k.Number))
+}
+
+// Parse reads a dedup_key. False: it is not that of a run.
+func Parse(key string) (Key, bool) {
+	if len(key) != size || key[0] != 0 {
+		return Key{}, false
+	}
+	b := []byte(key)
+	k := Key{Schedule: binary.BigEndian.Uint64(b[1:]), Revision: binary.BigEndian.Uint32(b[9:]), Number: binary.BigEndian.Uint64(b[13:])}
+	switch k.Revision {
+	case backfill:
+		k.Kind, k.Revision = Backfill, 0
+	case manual:
+		k.Kind, k.Revision = Manual, 0
+	}
+	return k, true
+}
+
+// First returns the lowest key that a run of a revision may have. Those of earlier revisions are lower.
+func First(schedule uint64, revision uint32) string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 1, size), schedule)
+	b = binary.BigEndian.AppendUint32(b, revision)
+	return string(binary.BigEndian.AppendUint64(b, 0))
+}
+
+// Range returns the lowest key of a schedule and the lowest above all of its keys.
+func Range(schedule uint64) (from, until string) { return First(schedule, 0), First(schedule+1, 0) }
+
+// Reserved reports whether a dedup_key is not a user's to give.
+func Reserved(key string) bool { return key != "" && key[0] == 0 }
