@@ -87,6 +87,7 @@ type Node struct {
 	SecretsDir   string           `yaml:"secrets_dir"` // directory with a file for each callback secret, named after it; absolute; "": secrets come from the environment
 	Listen       string           `yaml:"listen"`      // of /metrics, /status, /healthz and /readyz; "": 127.0.0.1:8480; "off": none
 	Status       StatusPage       `yaml:"status"`      // who may read that page, and how
+	API          API              `yaml:"api"`         // the HTTP API of tocsin serve
 }
 
 // StatusPage protects the status page. The zero value: everybody who reaches it may read it, in plain text.
@@ -125,7 +126,7 @@ type Log struct {
 func Default() File {
 	return File{
 		Layout: Layout{Databases: 8, Tables: 16, Prefix: tocsin.DefaultPrefix},
-		Node:   Node{Weight: DefaultWeight, PayloadMiB: DefaultPayloadMiB, Listen: DefaultListen, DrainTimeout: biztype.Duration(DefaultDrainTimeout)},
+		Node:   Node{Weight: DefaultWeight, PayloadMiB: DefaultPayloadMiB, Listen: DefaultListen, DrainTimeout: biztype.Duration(DefaultDrainTimeout), API: API{Limits: APILimits{}.withDefaults()}},
 		Scan:   Scan{Interval: biztype.Duration(DefaultScanInterval), LookAhead: biztype.Duration(2 * DefaultScanInterval)},
 		Sweep:  Sweep{Grace: biztype.Duration(DefaultGrace)},
 		Log:    Log{Level: DefaultLogLevel},
@@ -140,6 +141,7 @@ func (f File) withDefaults() File {
 	fill(&f.Node.PayloadMiB, d.Node.PayloadMiB)
 	fill(&f.Node.Listen, d.Node.Listen)
 	fill(&f.Node.DrainTimeout, d.Node.DrainTimeout)
+	f.Node.API.Limits = f.Node.API.Limits.withDefaults()
 	fill(&f.Scan.Interval, d.Scan.Interval)
 	fill(&f.Scan.LookAhead, 2*f.Scan.Interval)
 	fill(&f.Sweep.Grace, d.Sweep.Grace)

@@ -51,13 +51,17 @@ func (s StatusPage) readToken() (string, error) {
 }
 
 // ServerTLS reads the page's certificate, and again for each connection; nil: the page is plain text.
-func (s StatusPage) ServerTLS() (*tls.Config, error) {
-	if s.TLS.Cert == "" {
+func (s StatusPage) ServerTLS() (*tls.Config, error) { return s.TLS.serve("node.status.tls") }
+
+// serve reads the certificate of a listener, and again for each connection; nil: it is plain text. key names the files in
+// messages.
+func (t TLS) serve(key string) (*tls.Config, error) {
+	if t.Cert == "" {
 		return nil, nil
 	}
-	c := &renewed{cert: s.TLS.Cert, key: s.TLS.Key}
+	c := &renewed{cert: t.Cert, key: t.Key}
 	if _, err := c.read(); err != nil {
-		return nil, fmt.Errorf("node.status.tls: %w", err)
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,

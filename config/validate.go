@@ -168,6 +168,7 @@ func (c *check) node(n Node) {
 		c.refuse(listenError(n.Listen) != nil, "$.node.listen", "node.listen %q: want host:port such as %s, or %s", n.Listen, DefaultListen, Off)
 	}
 	c.status(n.Status)
+	c.api(n.API)
 }
 
 func (c *check) status(s StatusPage) {

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/tocsinhq/tocsin"
@@ -58,17 +57,16 @@ func (o *Operator) get(ctx context.Context, id tocsin.JobID) (tocsin.Info, error
 // RedriveAll makes all dead tasks of a biz type, or with "" all there are, pending and due at once, and returns how many.
 // Those that die while it runs are left. It goes through all servers at once, 500 tasks to a transaction. progress, unless
 // nil, is called with the number of tables done since its last call, concurrently. What was redriven stands beside an
-// error, which names what could not be done; a further call does the rest.
+// error, a Partial, which names what could not be done; a further call does the rest.
 func (o *Operator) RedriveAll(ctx context.Context, bizType string, progress func(tables int)) (int, error) {
-	var only []uint64
-	if bizType != "" {
-		policies, err := biztype.Load(ctx, o.cfg)
-		if err != nil {
-			return 0, err
-		}
-		if only, err = numbers(policies, bizType); err != nil {
-			return 0, err
-		}
+	return o.RedriveSeen(ctx, bizType, nil, progress)
+}
+
+// RedriveSeen is RedriveAll for the biz types whose names sees allows; nil: all.
+func (o *Operator) RedriveSeen(ctx context.Context, bizType string, sees func(string) bool, progress func(tables int)) (int, error) {
+	only, err := o.numbers(ctx, bizType, sees)
+	if err != nil {
+		return 0, err
 	}
 	counts := make([]int, len(o.tables.Servers()))
 	errs := make([]error, len(counts))
@@ -79,7 +77,19 @@ func (o *Operator) RedriveAll(ctx context.Context, bizType string, progress func
 	for _, n := range counts {
 		total += n
 	}
-	return total, errors.Join(errs...)
+	return total, partial(o.tables.Servers(), errs)
+}
+
+// numbers reads the policies if they matter.
+func (o *Operator) numbers(ctx context.Context, bizType string, sees func(string) bool) ([]uint64, error) {
+	if bizType == "" && sees == nil {
+		return nil, nil
+	}
+	policies, err := biztype.Load(ctx, o.cfg)
+	if err != nil {
+		return nil, err
+	}
+	return numbers(policies, bizType, sees)
 }
 
 // redriveLimit is the number of tasks in one transaction.

@@ -1,10 +1,10 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -19,74 +19,115 @@ const MaxFound = 10_000
 // Query names tasks of all tables.
 type Query struct {
 	Status  tocsin.Status
-	BizType string // "": all
-	Limit   int    // 1 to MaxFound
+	BizType string            // "": all
+	Sees    func(string) bool // the biz types that may be found, by name; nil: all, also those without a name
+	After   *Place            // where a former page ended; nil: from the first task on
+	Limit   int               // 1 to MaxFound
+}
+
+// Place is a task's place in the order of Find.
+type Place struct {
+	ActionTime time.Time // in whole milliseconds
+	Type       uint64    // number of the biz type
+	JobID      tocsin.JobID
+}
+
+// Page is some of the tasks that a Query names.
+type Page struct {
+	Tasks []tocsin.Info
+	Next  *Place // where the page ended; nil: there is no more
 }
 
 // Find returns tasks in a status: pending and claimed ones by action time, the earliest first; done, cancelled and dead ones
 // from the latest on. It reads an index of each table, then the rows that it returns. A task that leaves the status
-// meanwhile is left out. The tasks that were found stand beside an error.
+// meanwhile is left out. The tasks that were found stand beside an error, a Partial.
 func (o *Operator) Find(ctx context.Context, q Query) ([]tocsin.Info, error) {
+	page, err := o.FindPage(ctx, q)
+	return page.Tasks, err
+}
+
+// FindPage is Find, and says where the next page begins. A page may be short, or empty, though more follow: tasks leave the
+// status meanwhile. A task that enters it, or gets another time, may be in no page or in two.
+func (o *Operator) FindPage(ctx context.Context, q Query) (Page, error) {
 	if q.Limit < 1 || q.Limit > MaxFound {
-		return nil, refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxFound)
+		return Page{}, refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxFound)
 	}
 	policies, err := biztype.Load(ctx, o.cfg)
 	if err != nil {
-		return nil, err
+		return Page{}, err
 	}
-	only, err := numbers(policies, q.BizType)
+	only, err := numbers(policies, q.BizType, q.Sees)
 	if err != nil {
-		return nil, err
+		return Page{}, err
 	}
-	of := store.FindQuery{Status: q.Status, Latest: q.Status.Final(), Limit: q.Limit, Types: only}
-	found := make([][]tocsin.Info, len(o.tables.Servers()))
+	of := store.FindQuery{Status: q.Status, Latest: q.Status.Final(), After: q.After.entry(), Limit: q.Limit, Types: only}
+	entries, errs := o.entries(ctx, of)
+	page := Page{}
+	if len(entries) == q.Limit {
+		last := entries[len(entries)-1]
+		page.Next = &Place{time.UnixMilli(last.Due).UTC(), last.Type, last.JobID}
+	}
+	rows := o.rows(ctx, q.Status, entries, errs)
+	slices.SortFunc(rows, func(a, b store.Row) int { return of.Compare(entryOf(a), entryOf(b)) })
+	for _, row := range rows {
+		page.Tasks = append(page.Tasks, o.info(policies, row))
+	}
+	return page, partial(o.tables.Servers(), errs)
+}
+
+// entry is a place as the store knows it; nil for none.
+func (p *Place) entry() *duequeue.Entry {
+	if p == nil {
+		return nil
+	}
+	return &duequeue.Entry{JobID: p.JobID, Type: p.Type, Due: p.ActionTime.UnixMilli()}
+}
+
+func entryOf(row store.Row) duequeue.Entry {
+	return duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.ActionTime.UnixMilli()}
+}
+
+// entries asks all servers at once, and returns the first entries of all of them, and what went wrong by server.
+func (o *Operator) entries(ctx context.Context, q store.FindQuery) ([]duequeue.Entry, []error) {
+	found := make([][]duequeue.Entry, len(o.tables.Servers()))
 	errs := make([]error, len(found))
 	tablewalk.Servers(len(found), func(server int) {
-		one := of
+		one := q
 		one.Server = server
-		found[server], errs[server] = o.findOn(ctx, policies, one)
+		found[server], errs[server] = o.tables.Find(ctx, one)
 	})
-	infos := slices.Concat(found...)
-	slices.SortFunc(infos, func(a, b tocsin.Info) int {
-		if of.Latest {
-			a, b = b, a
-		}
-		return cmp.Or(a.ActionTime.Compare(b.ActionTime), cmp.Compare(a.JobID, b.JobID))
-	})
-	return infos[:min(len(infos), q.Limit)], errors.Join(errs...)
+	all := slices.Concat(found...)
+	slices.SortFunc(all, q.Compare)
+	return all[:min(len(all), q.Limit)], errs
 }
 
 // lookAtOnce is how many rows are read at once.
 const lookAtOnce = 500
 
-// findOn gives the tasks of one server that are still in the status.
-func (o *Operator) findOn(ctx context.Context, policies []biztype.Policy, q store.FindQuery) ([]tocsin.Info, error) {
-	entries, failed := o.tables.Find(ctx, q)
-	var infos []tocsin.Info
-	for chunk := range slices.Chunk(entries, lookAtOnce) {
-		rows, err := o.tables.Look(ctx, q.Server, jobIDs(chunk))
-		if err != nil {
-			return infos, errors.Join(failed, err)
-		}
-		for _, row := range rows {
-			if row.Status == q.Status {
-				infos = append(infos, o.info(policies, row))
-			}
+// rows reads the rows of entries that are still in the status, from all servers at once. It adds what goes wrong to errs.
+func (o *Operator) rows(ctx context.Context, status tocsin.Status, entries []duequeue.Entry, errs []error) []store.Row {
+	ids := make([][]tocsin.JobID, len(errs))
+	for _, e := range entries {
+		if server := o.tables.ServerOf(e.JobID.Table()); server >= 0 {
+			ids[server] = append(ids[server], e.JobID)
 		}
 	}
-	return infos, failed
+	found := make([][]store.Row, len(errs))
+	tablewalk.Servers(len(errs), func(server int) {
+		for chunk := range slices.Chunk(ids[server], lookAtOnce) {
+			rows, err := o.tables.Look(ctx, server, chunk)
+			if err != nil {
+				errs[server] = errors.Join(errs[server], err)
+				return
+			}
+			found[server] = append(found[server], rows...)
+		}
+	})
+	return slices.DeleteFunc(slices.Concat(found...), func(row store.Row) bool { return row.Status != status })
 }
 
 // info is a row as users see it.
 func (o *Operator) info(policies []biztype.Policy, row store.Row) tocsin.Info {
 	row.BizType, row.Table = biztype.NameOf(policies, row.Type), o.tables.Layout().Table(row.JobID.Table())
 	return row.Info
-}
-
-func jobIDs(entries []duequeue.Entry) []tocsin.JobID {
-	ids := make([]tocsin.JobID, len(entries))
-	for i, e := range entries {
-		ids[i] = e.JobID
-	}
-	return ids
 }

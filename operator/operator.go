@@ -56,17 +56,22 @@ func (o *Operator) BizTypes(ctx context.Context) ([]biztype.Policy, error) {
 	return policies, err
 }
 
-// numbers gives the number of one biz type; none for "", which means all.
-func numbers(policies []biztype.Policy, name string) ([]uint64, error) {
-	if name == "" {
+// numbers returns the number of one biz type; for "" those that sees allows, or nil, which means all, if there is no sees. A
+// biz type that sees does not allow is unknown.
+func numbers(policies []biztype.Policy, name string, sees func(string) bool) ([]uint64, error) {
+	if name == "" && sees == nil {
 		return nil, nil
 	}
+	only := []uint64{}
 	for _, p := range policies {
-		if p.Name == name {
-			return []uint64{p.Number}, nil
+		if (name == "" || p.Name == name) && (sees == nil || sees(p.Name)) {
+			only = append(only, p.Number)
 		}
 	}
-	return nil, refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: `tocsin biz list` names those that are applied", name)
+	if name != "" && len(only) == 0 {
+		return nil, refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: `tocsin biz list` names those that are applied", name)
+	}
+	return only, nil
 }
 
 // ErrStatus says that a task is not in the status that the operation is for; it was not changed.

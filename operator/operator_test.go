@@ -161,3 +161,82 @@ func TestABizTypeIsPausedAndResumed(t *testing.T) {
 		}
 	}
 }
+
+func TestPagesHoldEachTaskOnce(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	want := map[tocsin.JobID]bool{}
+	at := time.Now().Add(time.Hour)
+	for n := range 25 {
+		of := closing
+		if n%5 == 0 {
+			of = remind
+		}
+		id := add(t, cluster, of.New(uint64(n+1), "", tocsin.At(at.Add(time.Duration(n/10)*time.Second))))
+		want[id] = n%5 != 0
+	}
+	sees := func(name string) bool { return name == "order.close" }
+	q := operator.Query{Status: tocsin.Pending, Sees: sees, Limit: 7}
+	seen, last := 0, time.Time{}
+	for {
+		page, err := o.FindPage(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range page.Tasks {
+			if !want[info.JobID] || info.ActionTime.Before(last) {
+				t.Errorf("%+v: twice, of another biz type, or not in order", info)
+			}
+			want[info.JobID], last = false, info.ActionTime
+			seen++
+		}
+		if q.After = page.Next; q.After == nil {
+			break
+		}
+	}
+	if seen != 20 {
+		t.Errorf("%d tasks", seen)
+	}
+	if _, err := o.FindPage(t.Context(), operator.Query{BizType: "coupon.remind", Sees: sees, Limit: 1}); !errors.Is(err, tocsin.ErrUnknownBizType) {
+		t.Errorf("a biz type that is not seen: %v", err)
+	}
+	page, err := o.FindPage(t.Context(), operator.Query{Sees: func(string) bool { return false }, Limit: 100})
+	if len(page.Tasks) > 0 || page.Next != nil || err != nil {
+		t.Errorf("none is seen: %+v, %v", page, err)
+	}
+}
+
+func TestOnlyDeadTasksOfSeenTypesAreRedriven(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	for n := range 6 {
+		of := closing
+		if n%3 == 0 {
+			of = remind
+		}
+		if _, err := o.Bury(t.Context(), add(t, cluster, of.New(uint64(n+1), "", tocsin.In(time.Hour))), "for the test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sees := func(name string) bool { return name == "coupon.remind" }
+	if n, err := o.RedriveSeen(t.Context(), "order.close", sees, nil); n != 0 || !errors.Is(err, tocsin.ErrUnknownBizType) {
+		t.Errorf("redriven %d, %v", n, err)
+	}
+	if n, err := o.RedriveSeen(t.Context(), "", sees, nil); n != 2 || err != nil {
+		t.Errorf("redriven %d, %v", n, err)
+	}
+}
+
+func TestAPartialResultNamesTheServers(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	add(t, cluster, closing.New(1, "", tocsin.In(time.Hour)))
+	if _, err := cluster.DB.ExecContext(t.Context(), "DROP TABLE "+cluster.Client.Layout().Table(0)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := o.FindPage(t.Context(), operator.Query{Limit: 10})
+	var partial *operator.Partial
+	if !errors.As(err, &partial) || len(partial.Servers) != 1 || partial.Servers[0] != "test" || !partial.All {
+		t.Errorf("%+v, %v", partial, err)
+	}
+}

@@ -3,7 +3,6 @@ package operator
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -26,7 +25,7 @@ type Stats struct {
 
 // Stats counts all tasks by biz type and status, in the order of the names; a biz type without tasks is there too. It reads a
 // whole index of each table: seconds for millions of rows. Nodes export much of it as metrics, at less cost. progress is as
-// RedriveAll's. The counts of what could be read stand beside an error.
+// RedriveAll's. The counts of what could be read stand beside an error, a Partial.
 func (o *Operator) Stats(ctx context.Context, progress func(tables int)) ([]Stats, error) {
 	policies, err := biztype.Load(ctx, o.cfg)
 	if err != nil {
@@ -52,7 +51,7 @@ func (o *Operator) Stats(ctx context.Context, progress func(tables int)) ([]Stat
 		all = append(all, *s)
 	}
 	slices.SortFunc(all, func(a, b Stats) int { return cmp.Compare(a.BizType, b.BizType) })
-	return all, errors.Join(errs...)
+	return all, partial(o.tables.Servers(), errs)
 }
 
 // statsOf counts the tasks of one server, by the number of their biz type.

@@ -6,14 +6,15 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
 )
 
-// find reads entries of one table in one status, from idx_due alone. {types} is
-// a condition or nothing; {direction} DESC or nothing.
+// find reads entries of one table in one status, from idx_due alone. {types} and {after} are
+// conditions or nothing; {direction} DESC or nothing.
 var find = prepare(`
 (SELECT /* tocsin find */
     job_id,
@@ -22,11 +23,21 @@ var find = prepare(`
 FROM {table} FORCE INDEX (idx_due)
 WHERE status = {status}
   {types}
+  {after}
 ORDER BY action_time {direction}, biz_type {direction}, job_id {direction}
 LIMIT {limit})`)
 
 // ofTypes is the condition of find that may be left out.
 var ofTypes = prepare(`AND biz_type IN ({types})`)
+
+// afterEntry and beforeEntry are the condition of find that leaves out what a former page has shown. The first line bounds the
+// range of the index.
+var (
+	afterEntry = prepare(`AND action_time >= {action_time}
+  AND (action_time > {action_time} OR biz_type > {biz_type} OR biz_type = {biz_type} AND job_id > {job_id})`)
+	beforeEntry = prepare(`AND action_time <= {action_time}
+  AND (action_time < {action_time} OR biz_type < {biz_type} OR biz_type = {biz_type} AND job_id < {job_id})`)
+)
 
 // look reads rows of one table in any status, by primary key.
 var look = prepare(`
@@ -38,9 +49,10 @@ WHERE job_id IN ({ids}))`)
 type FindQuery struct {
 	Server int
 	Status tocsin.Status
-	Types  []uint64 // numbers of biz types; nil: all, also those that no policy names
-	Latest bool     // the latest action times instead of the earliest
-	Limit  int      // entries in all
+	Types  []uint64        // numbers of biz types; nil: all, also those that no policy names
+	Latest bool            // the latest action times instead of the earliest
+	After  *duequeue.Entry // the last entry of a former page: those that follow it in the order asked for; nil: from the first on
+	Limit  int             // entries in all
 }
 
 // Find gives the earliest or latest entries of a server, in that order. It asks
@@ -68,12 +80,7 @@ func (s *Store) Find(ctx context.Context, q FindQuery) ([]duequeue.Entry, error)
 
 // first sorts the entries as asked and keeps those within the limit.
 func (q FindQuery) first(entries []duequeue.Entry) []duequeue.Entry {
-	slices.SortFunc(entries, func(a, b duequeue.Entry) int {
-		if q.Latest {
-			a, b = b, a
-		}
-		return compareEntries(a, b)
-	})
+	slices.SortFunc(entries, q.Compare)
 	return entries[:min(len(entries), max(q.Limit, 0))]
 }
 
@@ -124,10 +131,32 @@ func (q FindQuery) fill(b []byte, slot string) []byte {
 		return appendInt(b, int(q.Status))
 	case slot == "types" && q.Types != nil:
 		return ofTypes.render(b, func(b []byte, _ string) []byte { return appendTypes(b, q.Types) })
+	case slot == "after" && q.After != nil && q.Latest:
+		return beforeEntry.render(b, q.fillAfter)
+	case slot == "after" && q.After != nil:
+		return afterEntry.render(b, q.fillAfter)
 	case slot == "direction" && q.Latest:
 		return append(b, "DESC"...)
 	}
 	return b
+}
+
+func (q FindQuery) fillAfter(b []byte, slot string) []byte {
+	switch slot {
+	case "action_time":
+		return appendTime(b, q.After.Due)
+	case "biz_type":
+		return strconv.AppendUint(b, q.After.Type, 10)
+	}
+	return append(b, q.After.JobID.String()...)
+}
+
+// Compare is the order of Find, earliest or latest first.
+func (q FindQuery) Compare(a, b duequeue.Entry) int {
+	if q.Latest {
+		a, b = b, a
+	}
+	return compareEntries(a, b)
 }
 
 // appendTypes appends numbers of biz types, or 0, which is none, where there

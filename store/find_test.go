@@ -1,10 +1,12 @@
 package store
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
 )
 
 func TestFindGivesTheEarliestOrTheLatestOfAllTables(t *testing.T) {
@@ -40,10 +42,41 @@ func TestFindGivesTheEarliestOrTheLatestOfAllTables(t *testing.T) {
 	}
 }
 
+// Entries with the same time and type are told apart by their id.
+func TestFindGoesOnAfterThePageBefore(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	now := b.clock()
+	for i := range 20 {
+		b.add(task{id: id(i%4, i), kind: uint64(i%2 + 1), status: tocsin.Dead, action: now - int64(1000*(i/8))})
+	}
+	for _, latest := range []bool{false, true} {
+		q := FindQuery{Status: tocsin.Dead, Latest: latest, Limit: 100}
+		all, err := b.Find(t.Context(), q)
+		if err != nil || len(all) != 20 {
+			t.Fatalf("%d entries, %v", len(all), err)
+		}
+		q.Limit = 3
+		for at := 0; at < len(all); at += 3 {
+			page, err := b.Find(t.Context(), q)
+			if want := all[at:min(at+3, len(all))]; err != nil || !slices.Equal(page, want) {
+				t.Fatalf("latest %t, from %d: %v, want %v, %v", latest, at, page, want, err)
+			}
+			q.After = &page[len(page)-1]
+		}
+		if page, err := b.Find(t.Context(), q); len(page) > 0 || err != nil {
+			t.Errorf("after the last: %v, %v", page, err)
+		}
+	}
+}
+
 func TestFindIsAnsweredFromTheIndexUnsorted(t *testing.T) {
 	t.Parallel()
 	b := filled(t, 6000)
-	for _, q := range []FindQuery{{Limit: 100}, {Limit: 100, Latest: true}, {Limit: 100, Latest: true, Types: []uint64{1, 2}}} {
+	after := &duequeue.Entry{Due: b.clock(), Type: 1, JobID: id(0, 1)}
+	for _, q := range []FindQuery{
+		{Limit: 100}, {Limit: 100, Latest: true}, {Limit: 100, Latest: true, Types: []uint64{1, 2}}, {Limit: 100, After: after}, {Limit: 100, After: after, Latest: true},
+	} {
 		q.Status = tocsin.Done
 		for _, p := range b.explain(string(b.findText([]int{0, 1}, q))) {
 			if p.key != "idx_due" || !strings.Contains(p.extra, "Using index") || strings.Contains(p.extra, "filesort") {

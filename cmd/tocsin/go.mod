@@ -12,6 +12,7 @@ require (
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/spf13/cobra v1.10.2
 	github.com/tocsinhq/tocsin v0.0.0
+	github.com/tocsinhq/tocsin/api v0.0.0
 	github.com/tocsinhq/tocsin/tocsinpg v0.0.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
@@ -27,6 +28,7 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
+	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
 	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
@@ -61,5 +63,7 @@ require (
 )
 
 replace github.com/tocsinhq/tocsin => ../..
+
+replace github.com/tocsinhq/tocsin/api => ../../api
 
 replace github.com/tocsinhq/tocsin/tocsinpg => ../../tocsinpg

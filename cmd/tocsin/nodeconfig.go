@@ -11,15 +11,15 @@ import (
 	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
-// serveConfig is that of a node that runs, with the flags over the file, and what guards its status page.
-func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, guard, error) {
+// serveConfig is that of a node that runs, with the flags over the file, the file, and what guards its status page.
+func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, config.File, guard, error) {
 	file, err := a.load()
 	if err != nil {
-		return node.Config{}, guard{}, err
+		return node.Config{}, file, guard{}, err
 	}
 	cfg, err := file.NodeConfig()
 	if err != nil {
-		return cfg, guard{}, err
+		return cfg, file, guard{}, err
 	}
 	cfg.Version, cfg.Logger, cfg.Registerer, cfg.Group = version, a.logger(file.Log.Level, file.Log.Format), r, f.group
 	cfg.Outboxes = tocsinpg.Drive(cfg.Outboxes)
@@ -28,10 +28,10 @@ func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, g
 	}
 	cfg.Listen = cmp.Or(f.listen, file.Node.Listen)
 	if cfg.Ownership != node.ByRows && len(file.Etcd.Endpoints) == 0 {
-		return cfg, guard{}, errors.New("no etcd endpoints in the config: a node registers there, unless layout.ownership is rows")
+		return cfg, file, guard{}, errors.New("no etcd endpoints in the config: a node registers there, unless layout.ownership is rows")
 	}
 	guarded, err := newGuard(file.Node.Status)
-	return cfg, guarded, err
+	return cfg, file, guarded, err
 }
 
 // sweepConfig is that of a sweeper, with the flags over the file. It needs no etcd and moves no rows of outboxes.

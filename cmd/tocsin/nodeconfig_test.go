@@ -18,7 +18,7 @@ func TestOnlyServeListensWhereTheFileSays(t *testing.T) {
 	}
 	a := &app{configPath: path, err: os.Stderr}
 	for flag, want := range map[string]string{"": "127.0.0.1:1", "127.0.0.1:2": "127.0.0.1:2", "off": "off"} {
-		cfg, _, err := a.serveConfig(serveFlags{listen: flag}, prometheus.NewRegistry())
+		cfg, _, _, err := a.serveConfig(serveFlags{listen: flag}, prometheus.NewRegistry())
 		if err != nil || cfg.Listen != want {
 			t.Errorf("--listen %q: %q, %v, want %q", flag, cfg.Listen, err, want)
 		}

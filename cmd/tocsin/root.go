@@ -40,7 +40,7 @@ func newRoot(out, errOut *os.File) *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
 		newServe(a), newRelay(a), newDev(a), newSweep(a), newPurge(a), newAudit(a), newDDL(a), newOutbox(a), newTask(a), newBiz(a),
-		newCluster(a), newTop(a), newBench(a), newDoctor(a), newVersion(a),
+		newCluster(a), newTop(a), newBench(a), newDoctor(a), newToken(a), newVersion(a),
 	)
 	return root
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // serveFlags are those of `tocsin serve`; they win over the config file.
-type serveFlags struct{ name, listen, group, pprof string }
+type serveFlags struct{ name, listen, group, pprof, api string }
 
 func newServe(a *app) *cobra.Command {
 	var f serveFlags
@@ -27,11 +28,16 @@ most, settles them and exits with 0. The log says what was left.
 
 The listen address serves /metrics for Prometheus, /status (200 while the node may
 deliver, else 503), /readyz (the same without the report) and /healthz (200 while the
-process lives). node.status of the config sets a token and TLS.`,
+process lives). node.status of the config sets a token and TLS.
+
+With --api, or node.api.listen of the config, it also serves the HTTP API: tasks, biz types,
+nodes and counts, as docs/api.md describes. Without tokens (node.api.tokens or tokens_file)
+the address must be a loopback one: make a token with ` + "`tocsin token new`" + `.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
 	c.Flags().StringVar(&f.name, "name", "", "name of the node (default: node.name of the config, then the host name)")
 	c.Flags().StringVar(&f.listen, "listen", "", "address of the status page (default: node.listen of the config); off for none")
+	c.Flags().StringVar(&f.api, "api", "", "address of the HTTP API, such as 127.0.0.1:8481 (default: node.api.listen of the config); off for none")
 	c.Flags().StringVar(&f.group, "group", biztype.CallbackGroup, "group whose callbacks to deliver")
 	c.Flags().StringVar(&f.pprof, "pprof", "", "loopback address for Go's profiles, 127.0.0.1:6060 say (default: none)")
 	return c
@@ -39,7 +45,7 @@ process lives). node.status of the config sets a token and TLS.`,
 
 func (a *app) serve(ctx context.Context, f serveFlags) error {
 	registry := newRegistry()
-	cfg, guard, err := a.serveConfig(f, registry)
+	cfg, file, guard, err := a.serveConfig(f, registry)
 	if err != nil {
 		return err
 	}
@@ -55,11 +61,16 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return errors.Join(err, page.close())
 	}
+	requests, err := a.listenAPI(file, cmp.Or(f.api, file.Node.API.Listen))
+	if err != nil {
+		return errors.Join(err, page.close(), profiles.close())
+	}
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var g errgroup.Group
 	g.Go(func() error { return page.serve(work, statusMux(n.Status(), registry, page.token, n.ID)) })
 	g.Go(func() error { return profiles.serve(work, pprofMux()) })
+	g.Go(func() error { return requests.serve(ctx) })
 	g.Go(func() error {
 		defer end() // the page lives as long as the node
 		return n.Run(ctx)

@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/apitoken"
+)
+
+// bizTypes registers what shows, pauses and resumes biz types.
+func (a *API) bizTypes() {
+	register(a, operation{
+		id: "list_biz_types", method: http.MethodGet, path: "/biz-types", tag: "biz types", needs: apitoken.Read, summary: "List the biz types that the token is for",
+	}, a.listBizTypes)
+	register(a, operation{
+		id: "get_biz_type", method: http.MethodGet, path: "/biz-types/{name}", tag: "biz types", needs: apitoken.Read, summary: "Get a biz type",
+		errors: []int{http.StatusNotFound},
+	}, a.getBizType)
+	register(a, operation{
+		id: "pause_biz_type", method: http.MethodPost, path: "/biz-types/{name}:pause", tag: "biz types", needs: apitoken.Operate, summary: "Let the tasks of a biz type wait",
+		about:  "Nodes and sweepers start none of its tasks within two seconds; deliveries in hand end. Tasks are added as before, and wait.",
+		errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, c *call, in *byName) (*body[BizType], error) {
+		return a.pause(ctx, c, in.Name, true)
+	})
+	register(a, operation{
+		id: "resume_biz_type", method: http.MethodPost, path: "/biz-types/{name}:resume", tag: "biz types", needs: apitoken.Operate, summary: "Deliver the tasks of a paused biz type again",
+		errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, c *call, in *byName) (*body[BizType], error) {
+		return a.pause(ctx, c, in.Name, false)
+	})
+}
+
+// byName names a biz type in a path.
+type byName struct {
+	Name string `path:"name" maxLength:"64" doc:"Name of the biz type" example:"order.close"`
+}
+
+// BizType is a policy, with its defaults.
+type BizType struct {
+	Name        string  `json:"name" example:"order.close"`
+	Number      ID      `json:"number"`
+	Group       string  `json:"group" doc:"The nodes that deliver it" example:"callback"`
+	Webhook     string  `json:"webhook,omitempty" doc:"URL of the callback; left out if a Go handler delivers it"`
+	TimeoutMS   int64   `json:"timeout_ms" doc:"Of one delivery"`
+	Attempts    int     `json:"attempts" doc:"At most, then the task is dead"`
+	Concurrency int     `json:"concurrency" doc:"Deliveries at once in each node"`
+	Rate        float64 `json:"rate" doc:"Deliveries a second over the whole group; 0: no limit"`
+	Strict      bool    `json:"strict" doc:"Tasks are claimed before every delivery"`
+	Paused      bool    `json:"paused"`
+	RetentionMS int64   `json:"retention_ms" doc:"How long finished tasks are kept"`
+}
+
+func bizTypeOf(p biztype.Policy) BizType {
+	b := BizType{
+		Name: p.Name, Number: idOf(p.Number), Group: p.Group, TimeoutMS: p.Timeout.D().Milliseconds(), Attempts: p.Attempts, Concurrency: p.Concurrency,
+		Rate: p.Rate, Strict: p.Strict, Paused: p.Paused, RetentionMS: p.Retention.D().Milliseconds(),
+	}
+	if p.Webhook != nil {
+		b.Webhook = p.Webhook.URL
+	}
+	return b
+}
+
+// BizTypes are all that a token is for.
+type BizTypes struct {
+	BizTypes []BizType `json:"biz_types"`
+}
+
+// seenTypes reads the biz types that the caller may see.
+func (a *API) seenTypes(ctx context.Context, c *call) ([]BizType, error) {
+	people, err := a.backend.people.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := people.BizTypes(ctx)
+	seen := []BizType{}
+	for _, p := range policies {
+		if c.sees(p.Name) {
+			seen = append(seen, bizTypeOf(p))
+		}
+	}
+	return seen, err
+}
+
+func (a *API) listBizTypes(ctx context.Context, c *call, _ *struct{}) (*body[BizTypes], error) {
+	seen, err := a.seenTypes(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &body[BizTypes]{BizTypes{seen}}, nil
+}
+
+func (a *API) getBizType(ctx context.Context, c *call, in *byName) (*body[BizType], error) {
+	seen, err := a.seenTypes(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range seen {
+		if b.Name == in.Name {
+			return &body[BizType]{b}, nil
+		}
+	}
+	return nil, noType(in.Name)
+}
+
+func (a *API) pause(ctx context.Context, c *call, name string, paused bool) (*body[BizType], error) {
+	c.object = "biz type " + line(name)
+	if _, err := a.getBizType(ctx, c, &byName{name}); err != nil {
+		return nil, err
+	}
+	people, err := a.backend.people.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res, err := people.Pause(ctx, name, paused)
+	if err != nil {
+		return nil, err
+	}
+	c.outcome = "unchanged"
+	if len(res.Types) > 0 {
+		c.outcome = string(res.Types[0].Verdict)
+	}
+	b, err := a.getBizType(ctx, c, &byName{name})
+	if err == nil && b.Body.Paused != paused {
+		err = errors.Join(problem(http.StatusConflict, "changed_meanwhile", "somebody else changed biz type %s at the same time: look at it again", name))
+	}
+	return b, err
+}

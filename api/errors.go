@@ -1,0 +1,81 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/operator"
+)
+
+// retrySoon is the Retry-After of what may work in a moment, in seconds.
+const retrySoon = 1
+
+// known maps errors of packages tocsin and operator. The first that fits counts. An empty detail is the error's own text,
+// which names what the caller has sent, but no payload.
+var known = []struct {
+	err    error
+	status int
+	code   string
+	detail string
+}{
+	{tocsin.ErrUnknownOutcome, http.StatusServiceUnavailable, "outcome_unknown",
+		"the connection to the database broke, and the change may or may not be stored: repeat the request with the same dedup_key, or look the task up"},
+	{tocsin.ErrUnreachable, http.StatusServiceUnavailable, "unavailable", "a database server can't be used now, and nothing was stored on it: repeat the request later"},
+	{tocsin.ErrLayout, http.StatusServiceUnavailable, "unavailable", "a database is not the one that the node's config describes: its log and `tocsin doctor` say more"},
+	{tocsin.ErrKeyCollision, http.StatusConflict, "key_collision", ""},
+	{tocsin.ErrSchema, http.StatusConflict, "schema_too_old", "headers and business keys need `tocsin ddl finish`: see docs/operations.md"},
+	{tocsin.ErrNotFound, http.StatusNotFound, "not_found", "there is no such task that this token may see"},
+	{tocsin.ErrUnknownBizType, http.StatusNotFound, "unknown_biz_type", "this token knows no such biz type: GET /v1/biz-types lists those that it may use"},
+	{operator.ErrStatus, http.StatusConflict, "wrong_status", ""},
+	{tocsin.ErrInvalid, http.StatusUnprocessableEntity, "invalid", ""},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, "timeout", "the request took longer than node.api.limits.timeout: repeat it later; what was changed stays changed"},
+	{context.Canceled, http.StatusServiceUnavailable, "stopping", "the request was cut off, as its node stops or its caller is gone: repeat it"},
+}
+
+// problemOf returns what the caller is told of an error.
+func problemOf(err error) *Problem {
+	for _, k := range known {
+		if !errors.Is(err, k.err) {
+			continue
+		}
+		detail := k.detail
+		if detail == "" {
+			detail = err.Error()
+		}
+		p := problem(k.status, k.code, "%s", detail)
+		if k.status == http.StatusServiceUnavailable {
+			p.retry = retrySoon
+		}
+		return p
+	}
+	switch mysql.ClassOf(err) {
+	case mysql.Other, mysql.OK, mysql.Duplicate:
+		return problem(http.StatusInternalServerError, "internal", "the API failed: its log has the cause")
+	}
+	return problem(http.StatusServiceUnavailable, "unavailable", "a database server refused, or is busy: repeat the request later; the node's log has the cause").after(retrySoon)
+}
+
+// noTask is the answer for a task that is not there, and for one of a biz type that the token is not for.
+func noTask(id tocsin.JobID) *Problem {
+	return problem(http.StatusNotFound, "not_found", "there is no task %s that this token may see", id)
+}
+
+// noType is the answer for a biz type that is not there, and for one that the token is not for.
+func noType(name string) *Problem {
+	return problem(http.StatusNotFound, "unknown_biz_type", "this token knows no biz type %q: GET /v1/biz-types lists those that it may use", name)
+}
+
+// incomplete returns the servers that a result lacks, or the error if nothing else is known.
+func incomplete(err error, some bool) ([]string, error) {
+	var partial *operator.Partial
+	switch {
+	case err == nil:
+		return nil, nil
+	case !errors.As(err, &partial), partial.All && !some:
+		return nil, err
+	}
+	return partial.Servers, nil
+}

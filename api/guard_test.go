@@ -1,0 +1,249 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/api"
+	"github.com/tocsinhq/tocsin/tocsintest"
+)
+
+func TestAnAPIWithoutTokensIsForProgramsOfThisHost(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *api.Config) { c.Tokens = nil; c.Origins = []string{"https://admin.example.com"} })
+	add := post("/tasks", task(`"payload": ""`)).by("-")
+	for name, b := range map[string]struct {
+		request
+		status int
+		code   string
+	}{
+		"curl":                        {add, 201, ""},
+		"localhost":                   {with(add, "Host", "localhost:8481"), 201, ""},
+		"IPv6":                        {with(add, "Host", "[::1]:8481"), 201, ""},
+		"an address of the network":   {with(add, "Host", "10.0.0.7:8481"), 403, "host"},
+		"a name that was rebound":     {with(add, "Host", "evil.example.com"), 403, "host"},
+		"a name like localhost":       {with(add, "Host", "localhost.evil.example.com:8481"), 403, "host"},
+		"a web page":                  {with(add, "Origin", "https://evil.example.com"), 403, "origin"},
+		"a sandboxed page":            {with(add, "Origin", "null"), 403, "origin"},
+		"an image of a page":          {with(get("/tasks?biz_id=1").by("-"), "Sec-Fetch-Site", "cross-site"), 403, "origin"},
+		"a page of another port":      {with(add, "Sec-Fetch-Site", "same-site"), 403, "origin"},
+		"a link that somebody opens":  {with(get("/tasks?biz_id=1").by("-"), "Sec-Fetch-Site", "none"), 200, ""},
+		"a page of the configuration": {with(add, "Origin", "https://admin.example.com"), 201, ""},
+		"a form":                      {with(add, "Content-Type", "text/plain"), 415, "unsupported_media_type"},
+	} {
+		b.header = clone(b.header)
+		got := s.do(b.request)
+		if got.status != b.status || got.Code != b.code {
+			t.Errorf("%s: %d %s", name, got.status, got.text)
+		}
+		if b.code != "" {
+			s.isProblem(name, got)
+		}
+	}
+}
+
+func clone(of map[string]string) map[string]string {
+	m := map[string]string{}
+	for k, v := range of {
+		m[k] = v
+	}
+	return m
+}
+
+func TestPagesOfConfiguredOriginsMayCall(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *api.Config) { c.Origins = []string{"https://admin.example.com"} })
+	ask := request{as: "-", method: "OPTIONS", path: "/v1/tasks", header: map[string]string{"Origin": "https://admin.example.com", "Access-Control-Request-Method": "POST"}}
+	got := s.do(ask)
+	if got.status != http.StatusNoContent || got.header.Get("Access-Control-Allow-Origin") != "https://admin.example.com" || !strings.Contains(got.header.Get("Access-Control-Allow-Headers"), "Authorization") {
+		t.Errorf("%d %v", got.status, got.header)
+	}
+	ask.header["Origin"] = "https://evil.example.com"
+	if got := s.do(ask); got.status != http.StatusUnauthorized || got.header.Get("Access-Control-Allow-Origin") != "" || got.header.Get("Vary") != "Origin" {
+		t.Errorf("%d %v", got.status, got.header)
+	}
+	if got := s.do(with(get("/tasks?biz_id=1"), "Origin", "https://admin.example.com")); got.status != 200 || got.header.Get("Access-Control-Allow-Origin") == "" {
+		t.Errorf("%d %v", got.status, got.header)
+	}
+	without := over(t, s.Cluster, nil)
+	if got := without.do(with(get("/tasks?biz_id=1"), "Origin", "https://admin.example.com")); got.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("%v", got.header)
+	}
+}
+
+func TestATokenHasARate(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *api.Config) { c.Rate = 0.5 })
+	if got := s.do(get("/tasks/1")); got.status != http.StatusNotFound {
+		t.Fatalf("%d %s", got.status, got.text)
+	}
+	got := s.do(get("/tasks/1"))
+	if got.status != http.StatusTooManyRequests || got.Code != "rate" || got.header.Get("Retry-After") != "2" {
+		t.Errorf("%d %s, retry after %s", got.status, got.text, got.header.Get("Retry-After"))
+	}
+	s.isProblem("rate", got)
+	if got := s.do(get("/tasks/1").by("read")); got.status != http.StatusNotFound {
+		t.Errorf("another token: %d %s", got.status, got.text)
+	}
+}
+
+func TestEachWriteIsALineInTheLog(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	id := s.add(closing.New(5, "", tocsin.In(time.Hour)))
+	for _, r := range []request{
+		post("/tasks", `{"biz_type": "order.close", "biz_id": "42", "delay_ms": 9, "dedup_key": "private", "payload": "`+secret+`"}`),
+		post("/tasks", `{"biz_type": "coupon.remind", "biz_id": "43", "delay_ms": 9}`),
+		post("/tasks/"+id+":cancel", ""),
+		post("/tasks/"+id+":bury", "").by("write"),
+		post("/tasks:redrive", `{"all": true}`).by("operate"),
+		get("/tasks/" + id),
+	} {
+		s.do(r)
+	}
+	log := s.log.String()
+	for _, want := range []string{
+		`token=write .*operation=add_task object="task \d+, order.close of biz_id 42" outcome=added status=201`,
+		`token=write .*operation=add_task object="coupon.remind of biz_id 43" outcome=unknown_biz_type status=404`,
+		`token=write .*operation=cancel_task object="task ` + id + ` of order.close" outcome=cancelled status=200`,
+		`token=write .*operation=bury_task .*outcome=scope status=403`,
+		`token=operate .*operation=redrive_tasks object="dead tasks of all biz types of the token" outcome="0 redriven, complete true, dry run false" status=200`,
+	} {
+		if !regexp.MustCompile(want).MatchString(log) {
+			t.Errorf("no line %s in\n%s", want, log)
+		}
+	}
+	if n := strings.Count(log, "API write"); n != 5 || strings.Contains(log, secret) || strings.Contains(log, "private") || strings.Contains(log, s.tokens["write"]) {
+		t.Errorf("%d lines:\n%s", n, log)
+	}
+}
+
+func TestWithoutAServerTheAnswerIsToRepeatTheRequest(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	away := &tocsintest.Cluster{Config: tocsin.Config{
+		Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{Name: "away", DSN: "root@tcp(" + address + ")/"}},
+	}}
+	s := over(t, away, nil)
+	for _, r := range []request{get("/tasks/1"), get("/tasks?status=dead"), get("/biz-types"), post("/tasks", task(`"payload": "`+secret+`"`))} {
+		got := s.do(r)
+		if got.status != http.StatusServiceUnavailable || got.Code != "unavailable" || got.header.Get("Retry-After") == "" || strings.Contains(got.text, address) {
+			t.Errorf("%s: %d %s", r.path, got.status, got.text)
+		}
+		s.isProblem(r.path, got)
+	}
+	if !strings.Contains(s.log.String(), "an API request failed") || !strings.Contains(s.log.String(), address) {
+		t.Errorf("the log does not say why:\n%s", s.log)
+	}
+}
+
+func TestARequestEndsAtItsTimeOut(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *api.Config) { c.Timeout = time.Second })
+	table := s.Client.Layout().Table(s.Client.Layout().TableOf(1))
+	held, err := s.DB.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if _, err := held.ExecContext(t.Context(), "LOCK TABLES "+table+" WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	got := s.do(post("/tasks", task(`"payload": ""`)))
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", got.status, got.text)
+	}
+	s.isProblem("timeout", got)
+}
+
+// When the API stops, it takes no more, and requests in hand end.
+func TestARequestInHandEndsBeforeTheAPIStops(t *testing.T) {
+	t.Parallel()
+	cluster := tocsintest.Start(t, closing)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	a := api.New(limits(cluster))
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(ctx, l, nil) }()
+	url := "http://" + l.Addr().String() + "/v1/tasks"
+	body, send := io.Pipe()
+	answered := make(chan string, 1)
+	go func() {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Expect", "100-continue") // the body is sent when the API reads it: the request is in hand
+		resp, err := (&http.Transport{ExpectContinueTimeout: time.Hour, DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		answered <- resp.Status
+	}()
+	if _, err := io.WriteString(send, `{"biz_type": "order.close", "biz_id": "1",`); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for { // until the listener is closed
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+	}
+	if _, err := io.WriteString(send, ` "delay_ms": 1}`); err != nil {
+		t.Fatal(err)
+	}
+	_ = send.Close()
+	if got := <-answered; got != "201 Created" {
+		t.Error(got)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsStillInHandAfterTheDrainIsCutOff(t *testing.T) {
+	t.Parallel()
+	cluster := tocsintest.Start(t, closing)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	cfg := limits(cluster)
+	cfg.Drain = time.Millisecond
+	a := api.New(cfg)
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(ctx, l, nil) }()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/tasks HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", l.Addr())
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if answer, err := io.ReadAll(conn); err == nil && strings.Contains(string(answer), "201") {
+		t.Errorf("answered %s", answer)
+	}
+}

@@ -1,0 +1,26 @@
+package api
+
+import (
+	"cmp"
+	"log/slog"
+	"net/http"
+
+	"github.com/tocsinhq/tocsin/internal/apitoken"
+)
+
+// report writes a line for each write, whatever became of it, and one for what failed here.
+func (a *API) report(r *http.Request, c *call, status int) {
+	if c.cause != nil {
+		level := slog.LevelWarn
+		if status == http.StatusInternalServerError {
+			level = slog.LevelError
+		}
+		a.faults.Of(a.log, c.operation+c.code).Log(r.Context(), level, "an API request failed",
+			"operation", c.operation, "token", c.token.Name, "code", c.code, "error", line(c.cause.Error()))
+	}
+	if c.operation == "" || !c.needs.Allows(apitoken.Write) {
+		return
+	}
+	a.log.Info("API write", "token", c.token.Name, "token_id", c.token.ID, "from", r.RemoteAddr,
+		"operation", c.operation, "object", c.object, "outcome", cmp.Or(c.code, c.outcome, "ok"), "status", status)
+}

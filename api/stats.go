@@ -1,0 +1,53 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/tocsinhq/tocsin/internal/apitoken"
+)
+
+// stats registers what counts tasks.
+func (a *API) stats() {
+	register(a, operation{
+		id: "get_stats", method: http.MethodGet, path: "/stats", tag: "cluster", needs: apitoken.Read, summary: "Count tasks by biz type and status",
+		about: "Reads a whole index of each table: seconds for millions of tasks. For watching, use the metrics of the nodes.",
+	}, a.getStats)
+}
+
+// Counts are the tasks of a biz type by status.
+type Counts struct {
+	BizType   string `json:"biz_type" example:"order.close"`
+	Pending   int    `json:"pending"`
+	Claimed   int    `json:"claimed"`
+	Done      int    `json:"done" doc:"Those that are not purged yet"`
+	Cancelled int    `json:"cancelled"`
+	Dead      int    `json:"dead"`
+	OverdueMS int64  `json:"overdue_ms" doc:"How long ago the earliest pending task was due; 0: none is due"`
+}
+
+// Stats are the counts of all biz types that a token is for.
+type Stats struct {
+	BizTypes   []Counts `json:"biz_types"`
+	Incomplete []string `json:"incomplete,omitempty" doc:"Servers that could not be asked in full: their tasks are not counted"`
+}
+
+func (a *API) getStats(ctx context.Context, c *call, _ *struct{}) (*body[Stats], error) {
+	people, err := a.backend.people.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := people.Stats(ctx, nil)
+	out := Stats{BizTypes: []Counts{}}
+	if out.Incomplete, err = incomplete(err, len(counts) > 0); err != nil {
+		return nil, err
+	}
+	for _, s := range counts {
+		if c.sees(s.BizType) {
+			out.BizTypes = append(out.BizTypes, Counts{
+				BizType: s.BizType, Pending: s.Pending, Claimed: s.Claimed, Done: s.Done, Cancelled: s.Cancelled, Dead: s.Dead, OverdueMS: int64(s.Overdue * 1000),
+			})
+		}
+	}
+	return &body[Stats]{out}, nil
+}

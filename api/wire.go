@@ -1,0 +1,107 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// Time is a time on the wire: RFC 3339, written in UTC with milliseconds.
+type Time struct{ time.Time }
+
+const timeForm = "2006-01-02T15:04:05.000Z"
+
+// MarshalJSON writes UTC with milliseconds.
+func (t Time) MarshalJSON() ([]byte, error) { return []byte(t.UTC().Format(`"` + timeForm + `"`)), nil }
+
+// UnmarshalJSON reads RFC 3339.
+func (t *Time) UnmarshalJSON(b []byte) (err error) {
+	var text string
+	if err = json.Unmarshal(b, &text); err == nil {
+		t.Time, err = time.Parse(time.RFC3339Nano, text)
+	}
+	if err != nil {
+		return errors.New("want RFC 3339, as 2030-01-02T15:04:05Z")
+	}
+	return nil
+}
+
+// Schema describes a Time, for huma.
+func (Time) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: "string", Format: "date-time", Examples: []any{"2030-01-02T15:04:05.000Z"}}
+}
+
+// ID is a 64-bit number as a decimal text: not every JSON reader keeps 64 bits.
+type ID string
+
+// Schema describes an ID, for huma.
+func (ID) Schema(huma.Registry) *huma.Schema {
+	s := &huma.Schema{Type: "string", Pattern: "^[1-9][0-9]{0,19}$", PatternDescription: "a decimal number from 1 on", Examples: []any{"1523399873241099"}}
+	s.PrecomputeMessages()
+	return s
+}
+
+// number reads an ID. Its form has been checked.
+func (id ID) number() (uint64, error) { return strconv.ParseUint(string(id), 10, 64) }
+
+func idOf(n uint64) ID { return ID(strconv.FormatUint(n, 10)) }
+
+// Status is the status of a task.
+type Status string
+
+// Schema describes a Status, for huma.
+func (Status) Schema(r huma.Registry) *huma.Schema {
+	const name = "Status"
+	if r.Map()[name] == nil {
+		s := &huma.Schema{Type: "string", Enum: []any{"pending", "claimed", "done", "cancelled", "dead"}}
+		s.PrecomputeMessages()
+		r.Map()[name] = s
+	}
+	return &huma.Schema{Ref: "#/components/schemas/" + name}
+}
+
+// Task is a task's row.
+type Task struct {
+	JobID      ID                `json:"job_id" doc:"Names the task"`
+	BizType    string            `json:"biz_type" doc:"Name of its biz type; #7 if number 7 has no name" example:"order.close"`
+	BizID      ID                `json:"biz_id" doc:"What the task is about"`
+	BizKey     string            `json:"biz_key,omitempty" doc:"The business key that biz_id is made of; left out if biz_id itself is the key"`
+	Status     Status            `json:"status"`
+	ActionTime Time              `json:"action_time" doc:"pending: when to act next; claimed: the claim's deadline; else when it ended"`
+	DueTime    Time              `json:"due_time" doc:"The time that was last asked for"`
+	Attempts   int               `json:"attempts" doc:"Failed deliveries so far"`
+	Crashes    int               `json:"crashes" doc:"Claims that ran out without an outcome"`
+	Version    int64             `json:"version" doc:"Grows with each reschedule and redrive"`
+	ClaimedBy  string            `json:"claimed_by,omitempty"`
+	DedupKey   string            `json:"dedup_key,omitempty" doc:"Left out if it is not UTF-8, or of a schedule's run"`
+	LastError  string            `json:"last_error,omitempty"`
+	Payload    string            `json:"payload" doc:"As it was added"`
+	Headers    map[string]string `json:"headers,omitempty"`
+	Created    Time              `json:"created"`
+	Modified   Time              `json:"modified"`
+	Table      string            `json:"table,omitempty" example:"toc_3.task_0517"`
+}
+
+// taskOf returns a row as the wire shows it.
+func taskOf(i tocsin.Info) Task {
+	t := Task{
+		JobID: idOf(uint64(i.JobID)), BizType: i.BizType, BizID: idOf(i.BizID), BizKey: i.BizKey, Status: Status(i.Status.String()),
+		ActionTime: Time{i.ActionTime}, DueTime: Time{i.DueTime}, Attempts: i.Attempts, Crashes: i.Crashes, Version: int64(i.Version),
+		ClaimedBy: i.ClaimedBy, LastError: i.LastError, Payload: i.Attribute, Created: Time{i.Created}, Modified: Time{i.Modified}, Table: i.Table,
+	}
+	if utf8.ValidString(i.DedupKey) && !strings.HasPrefix(i.DedupKey, "\x00") {
+		t.DedupKey = i.DedupKey
+	}
+	t.Headers, _ = i.Headers.All() // written by plain SQL they may be none
+	return t
+}
+
+// body is an answer.
+type body[T any] struct{ Body T }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+// apiAddress finds the address of the API in the log.
+var apiAddress = regexp.MustCompile(`"address":"([^"]+)"[^\n]*"the API listens"|the API listens[^\n]*address=(\S+)`)
+
+// apiOf waits until a process serves its API, and returns its URL.
+func (s *site) apiOf(n *serving) string {
+	s.t.Helper()
+	var found []string
+	s.waitFor("the API listens", func() bool {
+		found = apiAddress.FindStringSubmatch(n.log.String())
+		return found != nil
+	})
+	return found[1] + found[2]
+}
+
+// request sends a request with a token, and returns the status and the answer.
+func (s *site) request(client *http.Client, token, method, url, body string) (int, string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// newToken makes a token, and adds what the config keeps of it to a file.
+func (s *site) newToken(file string, args ...string) string {
+	s.t.Helper()
+	out := s.run(append([]string{"token", "new"}, args...)...).ok(s.t)
+	token := regexp.MustCompile(`toc_[a-z2-7]{8}_[a-z2-7]{52}`).FindString(out)
+	if token == "" || strings.Count(out, token) != 1 {
+		s.t.Fatalf("no token in\n%s", out)
+	}
+	s.write(file, strings.ReplaceAll(out, token, "(gone)"))
+	return token
+}
+
+func TestTheAPIIsServedWithTokensThatMayChange(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	authority := devtest.NewAuthority(t)
+	cert, key := authority.Issue(t, "api")
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+fmt.Sprintf("node:\n  api:\n    tokens_file: %s/tokens.yaml\n    tls: {cert: %s, key: %s}\n", s.dir, cert, key))
+	first := s.newToken("tokens.yaml", "--name", "shop", "--scope", "write", "--types", "order.*")
+	n := s.serve("api", "--api", "127.0.0.1:0", "--group", "orders")
+	pem, err := os.ReadFile(authority.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	client, url := &http.Client{Transport: transport}, "https://"+s.apiOf(n)+"/v1/tasks"
+	body := `{"biz_type": "order.close", "biz_id": "42", "delay_ms": 3600000}`
+	if status, text := s.request(client, first, "POST", url, body); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, text)
+	}
+	second := s.newToken("tokens.yaml", "--name", "shop", "--scope", "write", "--types", "order.*", "--expires", "1h")
+	for token, want := range map[string]int{first: http.StatusUnauthorized, second: http.StatusCreated, "": http.StatusUnauthorized} {
+		if status, text := s.request(client, token, "POST", url, body); status != want {
+			t.Errorf("%d %s, want %d", status, text, want)
+		}
+	}
+	s.write("tokens.yaml", "tokens: [{}]")
+	if status, text := s.request(client, second, "POST", url, body); status != http.StatusCreated || !strings.Contains(n.log.String(), "the API keeps its last tokens") {
+		t.Errorf("with a wrong file: %d %s", status, text)
+	}
+	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Wait(); err != nil || strings.Contains(n.log.String(), first) {
+		t.Errorf("exit after SIGTERM: %v\n%s", err, n.log)
+	}
+	if s.rows() != 3 {
+		t.Errorf("%d tasks", s.rows())
+	}
+}
+
+func TestTheAPIWithoutTokensKeepsToLoopback(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, address := range []string{"0.0.0.0:0", ":8481", "10.0.0.7:8481", "example.com:8481"} {
+		s.run("serve", "--listen", "off", "--api", address).refused(t, exitUsage, "address of the API", "without tokens it must be a loopback address", "tocsin token new")
+	}
+	s.run("serve", "--listen", "off", "--api", "here").refused(t, exitUsage, "want host:port")
+	yaml := s.yaml(s.layout, s.dsn())
+	s.write("tocsin.yaml", yaml+"node:\n  api: {listen: '0.0.0.0:8481'}\n")
+	s.run("serve", "--listen", "off").refused(t, exitFailed, "tocsin.yaml:", "without tokens it must be a loopback address")
+	s.write("tocsin.yaml", yaml)
+	n := s.serve("api", "--api", "localhost:0")
+	if status, text := s.request(http.DefaultClient, "", "GET", "http://"+s.apiOf(n)+"/v1/biz-types", ""); status != http.StatusOK || !strings.Contains(text, "coupon.remind") {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+func TestTokensAreMadeWithWhatTheConfigKeeps(t *testing.T) {
+	t.Parallel()
+	made := decode[madeToken](t, call(t, "token", "new", "--name", "shop", "--scope", "read", "--types", "order.*,coupon.remind", "--expires", "2090-01-02T15:04:05Z", "--json"))
+	if !strings.HasPrefix(made.Token, "toc_"+made.ID+"_") || made.Expires != "2090-01-02T15:04:05Z" || len(made.BizTypes) != 2 || made.Scope != "read" || len(made.SHA256) != 64 {
+		t.Errorf("%+v", made)
+	}
+	for want, args := range map[string][]string{
+		`scope "": use read, write or operate`:           {"--name", "shop", "--types", "*"},
+		"biz_types is empty":                             {"--name", "shop", "--scope", "read"},
+		`name "": use letters`:                           {"--scope", "read", "--types", "*"},
+		`--expires "tomorrow": want a time to come`:      {"--name", "shop", "--scope", "read", "--types", "*", "--expires", "tomorrow"},
+		`--expires "2020-01-02T15:04:05Z": want a time`:  {"--name", "shop", "--scope", "read", "--types", "*", "--expires", "2020-01-02T15:04:05Z"},
+		`biz type "order/*": use a name, or one with *,`: {"--name", "shop", "--scope", "read", "--types", "order/*"},
+	} {
+		call(t, append([]string{"token", "new"}, args...)...).refused(t, exitUsage, want)
+	}
+}
