@@ -22,6 +22,7 @@ type Config struct {
 	Length time.Duration // of the load and the faults
 	Load   Load
 	Orders OrderLoad // through the outboxes of the options
+	Calm   bool      // no faults
 	Out    io.Writer // gets the schedule before anything starts, and lines of progress
 }
 
@@ -36,7 +37,10 @@ const glanceEvery = 15 * time.Second
 // checks every task. The error is the harness's own; broken promises are in the
 // Report, which is there beside an error too if every task was checked.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	steps := NewSchedule(cfg.Seed, cfg.Length, cfg.Options)
+	var steps []Step
+	if !cfg.Calm {
+		steps = NewSchedule(cfg.Seed, cfg.Length, cfg.Options)
+	}
 	fmt.Fprintf(cfg.Out, "seed %d, %s, %d faults\n%s\n", cfg.Seed, cfg.Length, len(steps), Text(steps))
 	site, err := Start(ctx, cfg.Options)
 	if err != nil {

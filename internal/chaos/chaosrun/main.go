@@ -27,11 +27,12 @@ func main() {
 	etcd := flag.Bool("etcd", true, "false: every node claims each row, without etcd")
 	outboxes := flag.Int("outboxes", 0, "business servers with an outbox, to which all tasks go; the last of several is PostgreSQL")
 	orders := flag.Int("orders", 300, "orders a second, if there are outboxes")
+	calm := flag.Bool("calm", false, "no faults")
 	dry := flag.Bool("print", false, "print the schedule and end")
 	flag.Parse()
 	cfg := chaos.Config{
 		Options: chaos.Options{Nodes: *nodes, Servers: *servers, Product: *server, Sweeper: true, NoEtcd: !*etcd},
-		Seed:    *seed, Length: time.Duration(*minutes * float64(time.Minute)), Out: os.Stdout,
+		Seed:    *seed, Length: time.Duration(*minutes * float64(time.Minute)), Out: os.Stdout, Calm: *calm,
 		Load: chaos.Load{Rate: *rate, Changes: 0.12, Fails: true},
 	}
 	if *outboxes > 0 {
