@@ -50,6 +50,49 @@ func TestARowThatMeetsADeliveryWaitsForTheShareOfTheTime(t *testing.T) {
 	}
 }
 
+// A row that met a delivery is tried again soon, then less and less often, and not because another one is.
+func TestARowThatMeetsADeliveryIsTriedLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for id := uint64(1); id <= 2; id++ {
+		s.add(s.bizOn(0, 10*id), "x", tocsin.In(day))
+	}
+	turn := s.turn()
+	turn.cfg.Whole = time.Hour
+	turn.polls(s)
+	l := turn.lanes[0]
+	meet := func() {
+		l.flight = l.next()
+		turn.flying++
+		turn.settle(landing{l, []outboxrow.Result{{Fate: outboxrow.InDelivery}, {Fate: outboxrow.InDelivery}}[:len(l.flight)]})
+	}
+	meet()
+	if turn.nextAside.IsZero() || len(turn.met) != 2 {
+		t.Fatalf("%d rows have met a delivery", len(turn.met))
+	}
+	if first := turn.met[1].next; !turn.nextAside.Equal(first) {
+		t.Errorf("the first row is tried again at %s, but all are read again at %s", first, turn.nextAside)
+	}
+	due := turn.met[1]
+	last := due.next.Add(-laterFirst)
+	for n, want := range []time.Duration{2 * laterFirst, 4 * laterFirst, 8 * laterFirst, 16 * laterFirst, 32 * laterFirst, laterPause, laterPause} {
+		turn.met[1] = meeting{times: n + 1, next: last}
+		turn.met[2] = meeting{times: 9, next: time.Now().Add(time.Hour)}
+		turn.asideFrom = time.Time{}
+		if err := turn.again(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.queue) != 1 || l.queue[0].ID != 1 || !turn.aside.has(2) {
+			t.Fatalf("%d rows are tried, aside are %v", len(l.queue), turn.aside)
+		}
+		begin := time.Now()
+		meet()
+		if pause := turn.met[1].next.Sub(begin); pause < want || turn.met[1].next.After(time.Now().Add(want)) {
+			t.Errorf("time %d: tried again in %s, want %s", n, pause, want)
+		}
+	}
+}
+
 // contended fails the first flight as if a table were locked for a moment.
 type contended struct {
 	tasks

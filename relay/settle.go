@@ -37,10 +37,8 @@ func (t *turn) settle(got landing) {
 				"error", result.Err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
 		default: // a delivery is under way, or a lock is held
 			t.block(row)
-			t.soon()
-			if result.Fate == outboxrow.InDelivery {
-				t.met[row.ID] = true
-			} else {
+			t.meet(row, result.Fate)
+			if result.Fate != outboxrow.InDelivery {
 				t.limit.Of(t.cfg.Logger, "failed "+t.outbox.Name).Warn("rows of an outbox can't be moved now: they are tried again",
 					"error", result.Err, "outbox", t.outbox.Name)
 			}
@@ -49,10 +47,18 @@ func (t *turn) settle(got landing) {
 	t.gauges.moved.Add(float64(moved))
 }
 
-// soon has what is aside read again before long, though not so often that reading it takes more than its share of the time.
-func (t *turn) soon() {
-	t.nextAside = later(earlier(t.nextAside, time.Now().Add(laterPause)), t.asideFrom)
+// meet notes that a row met a delivery or a lock: most are over in a moment, and others are asked for less and less often.
+func (t *turn) meet(row outboxrow.Row, fate outboxrow.Fate) {
+	m := t.met[row.ID]
+	m.next = time.Now().Add(min(laterFirst<<min(m.times, 10), laterPause))
+	m.times++
+	m.delivery = m.delivery || fate == outboxrow.InDelivery
+	t.met[row.ID] = m
+	t.soon(m.next)
 }
+
+// soon has what is aside read again at a time, though not so often that reading it takes more than its share of the time.
+func (t *turn) soon(at time.Time) { t.nextAside = later(earlier(t.nextAside, at), t.asideFrom) }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -88,6 +94,7 @@ func (t *turn) databaseIsAway(l *lane, flight []outboxrow.Row, results []outboxr
 // biz_id. If there is much, it happens less often.
 func (t *turn) again(ctx context.Context) error {
 	begin := time.Now()
+	t.nextAside = begin.Add(t.cfg.Whole)
 	left := t.aside
 	t.aside, t.blocked, t.stuck = nil, map[uint64]uint64{}, 0
 	for len(left) > 0 {
@@ -110,7 +117,7 @@ func (t *turn) again(ctx context.Context) error {
 		}
 	}
 	t.asideFrom = begin.Add(asideShare * time.Since(begin))
-	t.nextAside = later(begin.Add(t.cfg.Whole), t.asideFrom)
+	t.nextAside = later(t.nextAside, t.asideFrom)
 	return nil
 }
 

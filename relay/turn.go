@@ -12,12 +12,13 @@ import (
 
 // Bounds of a turn.
 const (
-	pageRows      = 1000          // that one poll takes, and one delete
-	probeRows     = 10            // that are read again for a database that is away, and a lane's share if memory is short
-	mostDone      = 10 * pageRows // rows to delete, before reading waits for the deletes
-	mostRanges    = 500           // in one statement
-	laterPause    = time.Second   // before rows that met a delivery, or a lock, are tried again
-	asideShare    = 10            // reading what is set aside takes a tenth of the time at most
+	pageRows      = 1000                  // that one poll takes, and one delete
+	probeRows     = 10                    // that are read again for a database that is away, and a lane's share if memory is short
+	mostDone      = 10 * pageRows         // rows to delete, before reading waits for the deletes
+	mostRanges    = 500                   // in one statement
+	laterFirst    = 25 * time.Millisecond // before a row that met a delivery, or a lock, is tried again; it doubles
+	laterPause    = time.Second           // the longest such pause
+	asideShare    = 10                    // reading what is set aside takes a tenth of the time at most
 	defaultGapAge = time.Minute
 	figuresRate   = 500 * time.Millisecond // between two updates of the metrics
 )
@@ -30,15 +31,15 @@ var errReused = errors.New("the outbox has given ids again")
 type turn struct {
 	*line
 	session *outbox.Session
-	known   ids               // that were read: polls leave them out
-	aside   ids               // among them, of rows that were set aside and of what waits behind them
-	blocked map[uint64]uint64 // biz_id -> the first of such rows: later ones wait behind it
-	lanes   map[int]*lane     // by database
-	hand    map[uint64]bool   // ids of rows in memory, up to their deletion
-	met     map[uint64]bool   // ids of rows that met a delivery, and have been tried
-	stuck   int               // rows that were set aside, as counted last
-	refused []refusal         // to be noted in the outbox
-	done    []outboxrow.Key   // to be deleted from it
+	known   ids                // that were read: polls leave them out
+	aside   ids                // among them, of rows that were set aside and of what waits behind them
+	blocked map[uint64]uint64  // biz_id -> the first of such rows: later ones wait behind it
+	lanes   map[int]*lane      // by database
+	hand    map[uint64]bool    // ids of rows in memory, up to their deletion
+	met     map[uint64]meeting // ids of rows that met a delivery or a lock, and have been tried
+	stuck   int                // rows that were set aside, as counted last
+	refused []refusal          // to be noted in the outbox
+	done    []outboxrow.Key    // to be deleted from it
 	landed  chan landing
 	flying  int
 	eraser  eraser
@@ -56,6 +57,13 @@ type refusal struct {
 	reason string
 }
 
+// meeting is what a row has met so far.
+type meeting struct {
+	times    int
+	next     time.Time // it is not tried before
+	delivery bool
+}
+
 // landing is what became of the rows that a lane had in flight.
 type landing struct {
 	lane    *lane
@@ -65,7 +73,7 @@ type landing struct {
 func newTurn(l *line, session *outbox.Session) *turn {
 	now := time.Now()
 	return &turn{
-		line: l, session: session, blocked: map[uint64]uint64{}, met: map[uint64]bool{}, lanes: map[int]*lane{}, hand: map[uint64]bool{},
+		line: l, session: session, blocked: map[uint64]uint64{}, met: map[uint64]meeting{}, lanes: map[int]*lane{}, hand: map[uint64]bool{},
 		landed: make(chan landing), eraser: eraser{ended: make(chan erased)}, page: pageRows, nextWhole: now.Add(l.cfg.Whole), nextAside: now.Add(l.cfg.Whole),
 	}
 }
@@ -190,10 +198,13 @@ func (t *turn) take(row outboxrow.Row, own *lane) {
 		t.block(row)
 	case t.waits(row):
 		t.aside.addNear(row.ID, t.known)
+	case time.Now().Before(t.met[row.ID].next):
+		t.block(row)
+		t.soon(t.met[row.ID].next)
 	case l != own && (len(l.parked) > 0 || t.full(l)):
 		l.park(row, t.known)
 	default:
-		row.Again = t.met[row.ID]
+		row.Again = t.met[row.ID].delivery
 		l.queue = append(l.queue, row)
 		t.hand[row.ID] = true
 		l.bytes += row.Size()
