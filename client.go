@@ -174,21 +174,38 @@ func (c *Client) accept(a answer) {
 	c.types.set(a.types)
 }
 
-// readBizTypes asks the servers in turn until one answers.
-func (c *Client) readBizTypes(ctx context.Context) (map[string]uint64, error) {
-	var errs []error
+// readBizTypes asks all servers at once and takes the first answer: one that hangs holds up nobody. It returns when all
+// have ended.
+func (c *Client) readBizTypes(ctx context.Context) (types map[string]uint64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer, len(c.servers))
+	asked := 0
 	for _, s := range c.servers {
 		if len(s.Databases) == 0 {
 			continue
 		}
-		f, err := s.checked(ctx, c.want)
-		if err == nil {
-			var types map[string]uint64
-			if types, err = s.bizTypes(ctx, f); err == nil {
-				return types, nil
+		asked++
+		go func() {
+			f, err := s.checked(ctx, c.want)
+			a := answer{server: s, facts: f, err: err}
+			if err == nil {
+				a.types, a.err = s.bizTypes(ctx, f)
 			}
+			answers <- a
+		}()
+	}
+	var errs []error
+	for range asked {
+		a := <-answers
+		if a.err == nil && types == nil {
+			types = a.types
+			cancel()
 		}
-		errs = append(errs, err)
+		errs = append(errs, a.err)
+	}
+	if types != nil {
+		return types, nil
 	}
 	return nil, errors.Join(errs...)
 }
