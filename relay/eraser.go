@@ -46,6 +46,7 @@ func (t *turn) cleared(got erased) error {
 	}
 	for _, key := range got.keys {
 		delete(t.hand, key.ID)
+		t.gone.add(key.ID)
 	}
 	return nil
 }

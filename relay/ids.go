@@ -125,6 +125,19 @@ func (s ids) gaps() ids {
 	return append(gaps, outbox.Range{First: next, Last: math.MaxUint64})
 }
 
+// joined joins ranges with at most that many ids between them if all of these are in bridge.
+func (s ids) joined(bridge ids, most uint64) ids {
+	var joined ids
+	for _, r := range s {
+		if n := len(joined); n > 0 && r.First-joined[n-1].Last-1 <= most && bridge.covers(outbox.Range{First: joined[n-1].Last + 1, Last: r.First - 1}) {
+			joined[n-1].Last = r.Last
+			continue
+		}
+		joined = append(joined, r)
+	}
+	return joined
+}
+
 // upTo returns the ids of s up to a limit.
 func (s ids) upTo(last uint64) ids {
 	some := slices.Clone(s)

@@ -16,6 +16,10 @@ const aliveEvery = time.Second
 // until its first gap is closed. Such polls take half of the time at most.
 const fewRows = 100
 
+// bridgeIDs is how many ids without rows a poll reads over between two gaps: to begin another range costs more. A transaction
+// that stays open keeps all gaps that come after it in the polls, those of transactions that were rolled back.
+const bridgeIDs = 16
+
 // pollIfRoom polls, unless what it would read could only be parked, to be read again.
 func (t *turn) pollIfRoom(ctx context.Context, now time.Time) error {
 	if now.Sub(t.lastPoll) < aliveEvery && !t.hungry() {
@@ -44,9 +48,12 @@ func (t *turn) hungry() bool {
 // poll reads all gaps and what is above them, as one snapshot.
 func (t *turn) poll(ctx context.Context) error {
 	begin, limit := time.Now(), t.page
-	rows, err := t.session.Read(ctx, t.known.gaps(), limit, nil)
+	rows, err := t.session.Read(ctx, t.known.gaps().joined(t.gone, bridgeIDs), limit, nil)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(rows, func(row outboxrow.Row) bool { return t.known.has(row.ID) }) {
+		return errReused
 	}
 	for _, row := range rows {
 		t.take(row, nil)

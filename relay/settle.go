@@ -172,6 +172,7 @@ func (t *turn) closeGaps(ctx context.Context) error {
 	}
 	for _, gap := range settled {
 		t.known.addRange(gap)
+		t.gone.addRange(gap)
 	}
 	t.aside.join(t.known)
 	for _, l := range t.lanes {

@@ -32,6 +32,7 @@ type turn struct {
 	*line
 	session *outbox.Session
 	known   ids                // that were read: polls leave them out
+	gone    ids                // among them, of rows that were deleted, and of gaps that were closed
 	aside   ids                // among them, of rows that were set aside and of what waits behind them
 	blocked map[uint64]uint64  // biz_id -> the first of such rows: later ones wait behind it
 	lanes   map[int]*lane      // by database

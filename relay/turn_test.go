@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -107,6 +108,37 @@ func TestManyGapsAreReadAsOneSnapshot(t *testing.T) {
 	s.want(3, " pending")
 	s.want(1001, " pending")
 	s.rows(0)
+}
+
+// Gaps close together are read as one range, so thousands of them cost little. What commits in one is found, and a row where
+// none should be is not taken for it.
+func TestGapsThatAreCloseTogetherAreReadAsOne(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	turn := s.turn()
+	for id := uint64(1); id <= 20_000; id += 2 {
+		turn.known.add(id)
+		turn.gone.add(id)
+	}
+	turn.known.addRange(outbox.Range{First: 20_001, Last: 30_000})
+	for id := uint64(40_000); id <= 40_000+10*bridgeIDs; id += 2 {
+		turn.known.add(id) // rows wait here
+	}
+	in := turn.known.gaps().joined(turn.gone, bridgeIDs)
+	if want := 2 + 5*bridgeIDs + 1; len(in) != want || !in.covers(outbox.Range{First: 0, Last: 20_000}) || in.has(20_001) || in.has(40_000) {
+		t.Errorf("%d ranges, want %d: %v", len(in), want, in[:min(len(in), 5)])
+	}
+	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (10000, 'order.close', 9, 1000), (40001, 'order.close', 10, 1000)")
+	if err := turn.poll(t.Context()); err != nil || !turn.hand[10_000] || !turn.hand[40_001] {
+		t.Errorf("rows in gaps are not read: %v", err)
+	}
+	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (15001, 'order.close', 9, 1000)")
+	if err := turn.poll(t.Context()); !errors.Is(err, errReused) {
+		t.Errorf("a row with the id of another: %v", err)
+	}
+	if turn.hand[15_001] {
+		t.Error("it was taken")
+	}
 }
 
 // With gaps between all ids, rows that wait are many ranges, until the gaps are closed.
