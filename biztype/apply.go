@@ -42,7 +42,7 @@ func Apply(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, e
 			return Result{}, err
 		}
 	}
-	return apply(ctx, cfg, func([]database) ([]row, error) { return rows, nil })
+	return apply(ctx, cfg, func(stored []database) ([]row, error) { return rows, checkAlarms(stored, policies) })
 }
 
 // apply writes what wanted makes of what is stored, and asks it again where

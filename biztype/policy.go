@@ -1,6 +1,7 @@
 package biztype
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
@@ -17,6 +18,7 @@ const (
 	DefaultBackoffMax  = time.Hour
 	DefaultConcurrency = 64
 	DefaultRetention   = 30 * 24 * time.Hour
+	DefaultAlarmEvery  = 5 * time.Minute
 )
 
 // Policy says how the tasks of one biz type are delivered. Durations are
@@ -35,6 +37,7 @@ type Policy struct {
 	Strict      bool       `yaml:"strict,omitempty" json:"strict,omitempty"`           // claim before every delivery: none starts after a cancel
 	Paused      bool       `yaml:"paused,omitempty" json:"paused,omitempty"`           // tasks wait
 	Retention   Duration   `yaml:"retention,omitempty" json:"retention,omitempty"`     // of finished rows; 0: 720h
+	Alarm       *Alarm     `yaml:"alarm,omitempty" json:"alarm,omitempty"`             // nil: nobody is told of dead tasks and missed runs
 }
 
 // Webhook is the target of an HTTP callback.
@@ -49,6 +52,24 @@ type Webhook struct {
 type Backoff struct {
 	Base Duration `yaml:"base,omitempty" json:"base,omitempty"` // 0: 5s
 	Max  Duration `yaml:"max,omitempty" json:"max,omitempty"`   // 0: 1h
+}
+
+// What an Alarm may be raised on.
+const (
+	OnDead   = "dead"   // tasks became dead
+	OnMissed = "missed" // a schedule missed a run, or was paused after failures
+)
+
+// Alarm has people told of what only they can mend: by a task of another biz type, which is delivered and retried as any task.
+type Alarm struct {
+	To          string   `yaml:"to" json:"to"`                                           // name of the biz type whose tasks are the alarms; it has no alarm itself
+	On          []string `yaml:"on,omitempty" json:"on,omitempty"`                       // OnDead, OnMissed; none: both
+	AtMostEvery Duration `yaml:"at_most_every,omitempty" json:"at_most_every,omitempty"` // between two alarms of one kind, 1m to 24h; 0: 5m
+}
+
+// AlarmOn reports whether an alarm is to be raised on OnDead or OnMissed.
+func (p Policy) AlarmOn(kind string) bool {
+	return p.Alarm != nil && (len(p.Alarm.On) == 0 || slices.Contains(p.Alarm.On, kind))
 }
 
 // NameOf returns the name of a biz type's number; "#7" where no policy has number 7.

@@ -56,6 +56,7 @@ func label(p Policy) string {
 func problems(policies []Policy) []problem {
 	var found []problem
 	names, numbers := map[string]bool{}, map[uint64]string{}
+	targets, chained := byName(policies), map[string]bool{}
 	for i, p := range policies {
 		c := check{index: i}
 		c.policy(p)
@@ -64,6 +65,13 @@ func problems(policies []Policy) []problem {
 			c.refuse(true, "number", "number %d is that of %s too", p.Number, other)
 		}
 		names[p.Name], numbers[p.Number] = true, p.Name
+		if p.Alarm != nil {
+			if to, there := targets[p.Alarm.To]; there && !chained[to.Name] { // a cycle is one mistake
+				before := len(c.found)
+				c.alarmTarget(p, to)
+				chained[p.Name] = len(c.found) > before
+			}
+		}
 		found = append(found, c.found...)
 	}
 	return found
@@ -99,6 +107,7 @@ func (c *check) policy(p Policy) {
 	c.refuse(p.Concurrency < 0 || p.Concurrency > maxConcurrency, "concurrency", "concurrency %d: use 1 to %d", p.Concurrency, maxConcurrency)
 	c.refuse(!(p.Rate >= 0 && p.Rate <= maxRate), "rate", "rate %g: use 0 (no limit) to %g a second", p.Rate, maxRate)
 	c.waits(p)
+	c.alarm(p)
 }
 
 // target checks the group: nodes of any group can deliver webhooks, but those of

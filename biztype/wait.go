@@ -38,6 +38,11 @@ func (p Policy) WithDefaults() Policy {
 	fill(&p.Retention, DefaultRetention)
 	fill(&p.Backoff.Base, DefaultBackoffBase)
 	fill(&p.Backoff.Max, max(DefaultBackoffMax, p.Backoff.Base.D()))
+	if p.Alarm != nil {
+		alarm := *p.Alarm // the caller's stays as it is
+		fill(&alarm.AtMostEvery, DefaultAlarmEvery)
+		p.Alarm = &alarm
+	}
 	if p.Attempts == 0 {
 		p.Attempts = DefaultAttempts
 	}

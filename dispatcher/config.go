@@ -114,6 +114,7 @@ type Delivery struct {
 
 // Settlement describes a stored outcome, for Config.Settled.
 type Settlement struct {
+	JobID  tocsin.JobID
 	Type   uint64 // number of the biz type
 	Fate   store.Fate
 	Verb   tocsin.Verb

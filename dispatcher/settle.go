@@ -266,7 +266,7 @@ func (r result) dueAgain(fate store.Fate, now int64) (due int64, again bool) {
 func (s *server) tell(batch []result, fates []store.Fate) {
 	for i, r := range batch {
 		if !r.after {
-			s.d.cfg.Settled(Settlement{Type: r.row.Type, Fate: fates[i], Verb: r.verb, Undone: r.undone})
+			s.d.cfg.Settled(Settlement{JobID: r.row.JobID, Type: r.row.Type, Fate: fates[i], Verb: r.verb, Undone: r.undone})
 		}
 	}
 }

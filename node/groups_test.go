@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,9 @@ import (
 
 // childEnv holds what a node in a process of its own needs.
 const childEnv = "TOCSIN_TEST_CHILD"
+
+// childBuries makes the child bury each task, if it is set.
+const childBuries = "TOCSIN_TEST_CHILD_BURIES"
 
 // child is a node that prints the biz_id of each task it gets.
 type child struct {
@@ -48,6 +52,9 @@ func childMain() {
 			fmt.Println("early by", early)
 		}
 		fmt.Println(task.BizType, task.BizID)
+		if os.Getenv(childBuries) != "" {
+			return tocsin.Bury(errors.New("as asked"))
+		}
 		return nil
 	})
 	n, err := node.New(node.Config{

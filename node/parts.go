@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/backlog"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -41,6 +42,7 @@ type parts struct {
 	assign       *assign.Assign // nil: nobody owns tables
 	roster       *roster
 	backlog      *backlog.Backlog
+	alarms       *alarms.Alarms
 	standin      *standin.StandIn
 	marks        *marks
 	relay        *relay.Relay // nil: there are no outboxes
@@ -87,12 +89,15 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 
 // openEngines makes what stands between the assignment and the database.
 func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err error) {
+	if err := p.newAlarms(); err != nil {
+		return err
+	}
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.group.ID(),
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
 		Woken: func(server int) { p.scanner.Wake(server) },
-		Alarm: alarm.New, Observe: p.cfg.observer(ctx),
+		Alarm: alarm.New, Settled: func(s dispatcher.Settlement) { died(p.alarms, s) }, Observe: p.cfg.observer(ctx),
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
@@ -144,6 +145,7 @@ type sweepParts struct {
 	dispatcher *dispatcher.Dispatcher
 	policies   atomic.Pointer[[]biztype.Policy]
 	counts     counts
+	alarms     *alarms.Alarms
 	seen       int // changes of targets up to the last sweep
 	limit      loglimit.Limit
 }
@@ -151,19 +153,22 @@ type sweepParts struct {
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
 	targets := newTargets(w.cfg, w.handlers, w.mine)
 	defer targets.close()
-	var err error
+	metrics := newScope(w.cfg.Registerer)
+	defer metrics.end()
+	err := w.newAlarms(metrics.registerer())
+	if err != nil {
+		return err
+	}
 	w.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
 		QueueCap: w.cfg.QueueCap, PayloadBytes: w.cfg.PayloadBytes, SweepGrace: w.cfg.SweepGrace, DrainTimeout: cutOffAfter,
-		Target: targets.of, ClaimAll: true, Settled: w.counts.settled, Observe: w.cfg.observer(ctx),
+		Target: targets.of, ClaimAll: true, Settled: w.settled, Observe: w.cfg.observer(ctx),
 		Logger: w.cfg.Logger, // its metrics would be those of Run's dispatcher
 	})
 	if err != nil {
 		return err
 	}
 	w.follow(*w.policies.Load())
-	metrics := newScope(w.cfg.Registerer)
-	defer metrics.end()
 	s, err := sweeper.New(w.config(targets, metrics.registerer()))
 	if err = cmp.Or(err, metrics.check()); err != nil {
 		return err
@@ -174,9 +179,12 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	g.Go(func() error { return w.dispatcher.Run(work) })
 	g.Go(func() error { return w.watch(work) })
 	w.raiseMarks(ctx, work, &g)
+	raised := w.startAlarms(ctx)
 	err = use(ctx, s)
 	end()
-	return errors.Join(err, g.Wait())
+	err = errors.Join(err, g.Wait())
+	raised()
+	return err
 }
 
 func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config {

@@ -31,9 +31,10 @@ var mayImport = map[string][]string{
 	"operator":               {".", "biztype", "duequeue", "store", "internal/tablewalk"},
 	"standin":                {".", "duequeue", "store", "internal/loglimit"},
 	"backlog":                {".", "biztype", "store", "internal/loglimit", "internal/tablewalk", "internal/wait"},
+	"alarms":                 {".", "biztype", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/tablewalk", "internal/wait"},
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
-	"node":                   {".", "assign", "backlog", "health", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node":                   {".", "alarms", "assign", "backlog", "health", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"node/nodetest":          {".", "biztype", "ddl", "node", "tocsintest", "webhook"},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
 	"tocsinprom":             {"."},
@@ -76,7 +77,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "standin", "presence", "backlog", "relay"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "standin", "presence", "backlog", "relay", "alarms"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

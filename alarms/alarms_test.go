@@ -1,0 +1,325 @@
+package alarms
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/webhook"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }
+
+const (
+	closeOrder = 3
+	remind     = 4
+)
+
+// site is a cluster of two databases with two tables each.
+type site struct {
+	t   *testing.T
+	cfg tocsin.Config
+	db  *sql.DB
+	seq int
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, cfg: tocsin.Config{Layout: tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)}, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}}}
+	if _, err := ddl.Apply(t.Context(), s.cfg, ddl.Options{Cluster: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(t.Context(), s.cfg, policies); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.db, err = sql.Open("mysql", devtest.DSN(t)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.db.Close() })
+	return s
+}
+
+var policies = []biztype.Policy{
+	{Name: "order.close", Number: closeOrder, Group: "orders", Alarm: &biztype.Alarm{To: "ops.alarm"}},
+	{Name: "coupon.remind", Number: remind, Group: "orders", Alarm: &biztype.Alarm{To: "ops.alarm", On: []string{biztype.OnMissed}}},
+	{Name: "ops.alarm", Number: 9, Group: "ops"},
+}
+
+// process is an Alarms with a store of its own, as processes have it.
+func (s *site) process(cfg tocsin.Config, log *devtest.Log) *Alarms {
+	s.t.Helper()
+	tables, err := store.Connect(s.t.Context(), cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = tables.Close() })
+	var leads atomic.Bool
+	leads.Store(true)
+	c := Config{Tables: tables, Cluster: cfg, Policies: func() []biztype.Policy { return policies }, Leads: leads.Load}
+	if log != nil {
+		c.Logger = log.Logger()
+	}
+	a, err := New(c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { a.end(context.Background()) })
+	return a
+}
+
+func (s *site) exec(query string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.Exec(query, args...); err != nil {
+		s.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// die adds tasks that became dead some seconds ago, one after the other over all tables.
+func (s *site) die(bizType, n int, seconds float64) (ids []tocsin.JobID) {
+	s.t.Helper()
+	rows := make([][]string, s.cfg.Layout.Total())
+	for range n {
+		s.seq++
+		table := s.seq % len(rows)
+		id := tocsin.JobID(s.seq)<<22 | tocsin.JobID(table)<<9
+		rows[table] = append(rows[table], fmt.Sprintf("(%d, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), %d, %d, 4, UTC_TIMESTAMP(3) - INTERVAL %f SECOND, UTC_TIMESTAMP(3), 16, 0, 0, '', 'no route to host', '')", id, s.seq, bizType, seconds))
+		ids = append(ids, id)
+	}
+	for table, values := range rows {
+		if len(values) > 0 {
+			s.exec("INSERT INTO " + s.cfg.Layout.Table(table) + ` (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time,
+				due_time, attempts, crashes, version, claimed_by, last_error, attribute) VALUES ` + strings.Join(values, ","))
+		}
+	}
+	return ids
+}
+
+// raised returns the alarms about a biz type, the first first.
+func (s *site) raised(bizType uint64) (all []webhook.Alarm) {
+	s.t.Helper()
+	client, err := tocsin.Open(s.t.Context(), s.cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	infos, err := client.List(s.t.Context(), bizType)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, info := range infos {
+		if info.BizType == "ops.alarm" {
+			alarm, err := webhook.AlarmOf(webhook.Task{JobID: info.JobID, Attribute: info.Attribute})
+			if err != nil {
+				s.t.Error(err)
+			}
+			all = append(all, alarm)
+		}
+	}
+	return all
+}
+
+// later makes the alarms so far older, by their time and what they say.
+func (s *site) later(bizType uint64, by time.Duration) {
+	s.t.Helper()
+	s.exec("UPDATE "+s.cfg.Layout.Table(s.cfg.Layout.TableOf(bizType))+" SET gmt_create = gmt_create - INTERVAL ? SECOND WHERE biz_type = 9", int(by.Seconds()))
+}
+
+// now raises what waits, whether its time has come or not.
+func (a *Alarms) now(t *testing.T) { a.raiseAll(t.Context(), true) }
+
+func TestAThousandDeadTasksMakeOneAlarmWhoeverNotices(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	all := []*Alarms{s.process(s.cfg, nil), s.process(s.cfg, nil), s.process(s.cfg, nil)}
+	ids := s.die(closeOrder, 1000, 10)
+	s.die(remind, 5, 10) // is told of missed runs only
+	for i, id := range ids {
+		all[i%2].Died(closeOrder, id)
+	}
+	all[0].Died(remind, 7)
+	all[2].look(t.Context(), lag) // by the process that was told of none
+	ended := make(chan struct{})
+	for _, a := range all {
+		go func() { a.now(t); ended <- struct{}{} }()
+	}
+	for range all {
+		<-ended
+	}
+	got := s.raised(closeOrder)
+	if len(got) != 1 {
+		t.Fatalf("%d alarms: %+v", len(got), got)
+	}
+	a := got[0]
+	if a.Kind != "dead" || a.BizType != "order.close" || a.Count != 1000 || a.AtLeast || len(a.JobIDs) < s.cfg.Layout.Total() || len(a.JobIDs) > examples || a.LastError != "no route to host" || a.Unread != nil ||
+		!slices.Contains(a.Do, "tocsin task redrive --type order.close") {
+		t.Errorf("got %+v", a)
+	}
+	if other := s.raised(remind); len(other) != 0 {
+		t.Errorf("an alarm that no policy asks for: %+v", other)
+	}
+	for _, a := range all { // they know it all by now
+		a.looked = nil
+		a.look(t.Context(), lag)
+		a.now(t)
+	}
+	s.later(closeOrder, time.Hour)
+	all[1].looked = nil
+	all[1].look(t.Context(), lag)
+	all[1].now(t)
+	if got := s.raised(closeOrder); len(got) != 1 {
+		t.Errorf("deaths were told twice: %+v", got)
+	}
+}
+
+func TestTheNextAlarmComesInItsTimeAndCountsWhatDiedSince(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	one, other := s.process(s.cfg, nil), s.process(s.cfg, nil)
+	s.die(closeOrder, 3, 10)
+	one.look(t.Context(), lag)
+	one.now(t)
+	first := s.raised(closeOrder)
+	if len(first) != 1 || first[0].Count != 3 {
+		t.Fatalf("first %+v", first)
+	}
+	until := first[0].Until
+	s.exec("UPDATE "+s.cfg.Layout.Table(s.cfg.Layout.TableOf(closeOrder))+` SET attribute = REPLACE(attribute, ?, ?) WHERE biz_type = 9`,
+		until.Format("15:04:05"), until.Add(-6*time.Second).Format("15:04:05"))
+	ids := s.die(closeOrder, 7, 4) // after it
+	n := &noted{count: 1, first: time.Now(), last: time.Now(), jobs: ids[:1]}
+	if again := other.raise(t.Context(), about{closeOrder, biztype.OnDead}, n); !again || time.Until(n.at) < 4*time.Minute || time.Until(n.at) > 5*time.Minute {
+		t.Errorf("again %v, in %s: want in not quite five minutes", again, time.Until(n.at))
+	}
+	if got := s.raised(closeOrder); len(got) != 1 {
+		t.Fatalf("too early: %+v", got)
+	}
+	s.later(closeOrder, 5*time.Minute)
+	if again := other.raise(t.Context(), about{closeOrder, biztype.OnDead}, n); !again || n.count != 0 {
+		t.Errorf("again %v, %+v: the last death may not be counted yet", again, n)
+	}
+	got := s.raised(closeOrder)
+	if len(got) != 2 || got[1].Count != 7 || !got[1].Since.Equal(until.Add(-6*time.Second)) || !slices.Contains(ids, got[1].JobIDs[0]) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A transaction may end so late that no count sees its row.
+func TestAProcessTellsWhatItWasToldOfEvenIfTheTablesDoNotShowIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a := s.process(s.cfg, nil)
+	a.Died(closeOrder, 77)
+	a.Died(closeOrder, 78)
+	a.now(t)
+	if got := s.raised(closeOrder); len(got) != 1 || got[0].Count != 2 || !got[0].AtLeast || !slices.Equal(got[0].JobIDs, []tocsin.JobID{77, 78}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestADatabaseThatCannotBeReadIsCountedByTheNextAlarm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a := s.process(s.cfg, nil)
+	s.die(closeOrder, 8, 10)
+	gone := s.cfg.Layout.Table(3 - s.cfg.Layout.TableOf(closeOrder)) // in the other database
+	s.exec("RENAME TABLE " + gone + " TO " + gone + "_away")
+	a.look(t.Context(), lag)
+	a.now(t)
+	first := s.raised(closeOrder)
+	name := s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(3 - s.cfg.Layout.TableOf(closeOrder)))
+	if len(first) != 1 || first[0].Count != 4 || !first[0].AtLeast || len(first[0].Unread) != 1 || first[0].Unread[name].IsZero() {
+		t.Fatalf("first %+v", first)
+	}
+	s.exec("RENAME TABLE " + gone + "_away TO " + gone)
+	s.later(closeOrder, 5*time.Minute)
+	a.look(t.Context(), lag)
+	if a.count() != 1 {
+		t.Fatal("the look does not begin where it failed")
+	}
+	a.now(t)
+	if got := s.raised(closeOrder); len(got) != 2 || got[1].Count != 4 || got[1].Unread != nil {
+		t.Errorf("then %+v", got)
+	}
+}
+
+func TestMissedRunsAreTold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	one, other := s.process(s.cfg, nil), s.process(s.cfg, nil)
+	at := time.Date(2026, 3, 1, 2, 30, 0, 0, time.UTC)
+	for i := range 7 {
+		one.Missed(Missed{BizType: remind, Schedule: "nightly", Time: at.AddDate(0, 0, i), Why: "later than start_within"})
+	}
+	other.Missed(Missed{BizType: remind, Schedule: "hourly", Why: "paused after 3 failures in a row"})
+	one.now(t)
+	if again := other.raise(t.Context(), about{remind, biztype.OnMissed}, other.waiting[about{remind, biztype.OnMissed}]); !again {
+		t.Error("what came second is forgotten")
+	}
+	s.later(remind, 5*time.Minute)
+	other.now(t)
+	got := s.raised(remind)
+	if len(got) != 2 || got[0].Kind != "missed" || got[0].Count != 7 || len(got[0].Runs) != examples || got[0].Runs[0] != "nightly 2026-03-01T02:30:00Z: later than start_within" ||
+		!slices.Equal(got[0].Do, []string{"tocsin schedule runs nightly", "tocsin schedule run-now nightly"}) {
+		t.Fatalf("got %+v", got)
+	}
+	if got[1].Count != 1 || got[1].Runs[0] != "hourly: paused after 3 failures in a row" || !slices.Contains(got[1].Do, "tocsin schedule activate hourly") {
+		t.Errorf("then %+v", got[1])
+	}
+}
+
+func TestAnAlarmThatMayNotBeAddedWaitsAndTheLogSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	user := s.cfg.Layout.Prefix + "u"
+	s.exec("CREATE USER '" + user + "'@'%' IDENTIFIED BY 'x'")
+	t.Cleanup(func() { _, _ = s.db.Exec("DROP USER '" + user + "'@'%'") })
+	grant := func(role string) {
+		plans, err := ddl.Grants(s.cfg, ddl.GrantOptions{Roles: []string{role}, User: user})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(plans[0].Text) {
+			if strings.HasPrefix(line, "GRANT") {
+				s.exec(strings.TrimSuffix(strings.TrimSpace(line), ";"))
+			}
+		}
+	}
+	grant("node")
+	parsed, err := mysql.ParseDSN(devtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.User, parsed.Passwd = user, "x"
+	cfg := s.cfg
+	cfg.Servers = []tocsin.Server{{Name: "db1", DSN: parsed.FormatDSN()}}
+	var log devtest.Log
+	a := s.process(cfg, &log)
+	s.die(closeOrder, 1, 10)
+	a.look(t.Context(), lag)
+	n := a.waiting[about{closeOrder, biztype.OnDead}]
+	if again := a.raise(t.Context(), about{closeOrder, biztype.OnDead}, n); !again || len(s.raised(closeOrder)) != 0 {
+		t.Errorf("again %v, with %+v", again, s.raised(closeOrder))
+	}
+	lines := log.Lines("an alarm can't be added for lack of rights: grant the role client-add too, see `tocsin ddl grants --role client-add`")
+	if len(lines) != 1 || lines[0]["level"] != "error" || lines[0]["biz_type"] != "order.close" || !strings.Contains(fmt.Sprint(lines[0]["error"]), "INSERT command denied") {
+		t.Errorf("the log says %v", log.Lines())
+	}
+	grant("client-add")
+	a.now(t)
+	if got := s.raised(closeOrder); len(got) != 1 {
+		t.Errorf("with the right: %+v; the log says %v", got, log.Lines())
+	}
+}
