@@ -3,8 +3,6 @@ package node
 import (
 	"context"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -29,10 +27,10 @@ func died(a *alarms.Alarms, s dispatcher.Settlement) {
 }
 
 // newAlarms makes the alarms of a sweep, which is about all tasks.
-func (w *sweepParts) newAlarms(r prometheus.Registerer) (err error) {
+func (w *sweepParts) newAlarms() (err error) {
 	w.alarms, err = alarms.New(alarms.Config{
 		Tables: w.store, Cluster: w.cfg.Tables, Policies: func() []biztype.Policy { return *w.policies.Load() },
-		Leads: func() bool { return true }, Logger: w.cfg.Logger, Registerer: r,
+		Leads: func() bool { return true }, Logger: w.cfg.Logger, // its metrics would be those of Run's alarms
 	})
 	return err
 }

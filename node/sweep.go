@@ -153,9 +153,7 @@ type sweepParts struct {
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
 	targets := newTargets(w.cfg, w.handlers, w.mine)
 	defer targets.close()
-	metrics := newScope(w.cfg.Registerer)
-	defer metrics.end()
-	err := w.newAlarms(metrics.registerer())
+	err := w.newAlarms()
 	if err != nil {
 		return err
 	}
@@ -169,6 +167,8 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 		return err
 	}
 	w.follow(*w.policies.Load())
+	metrics := newScope(w.cfg.Registerer)
+	defer metrics.end()
 	s, err := sweeper.New(w.config(targets, metrics.registerer()))
 	if err = cmp.Or(err, metrics.check()); err != nil {
 		return err
