@@ -69,6 +69,10 @@ func bizTypeFailures() []panel {
 		title: "Tasks that became dead in 5 minutes", look: stacked, unit: count, runbook: "TocsinTasksDie",
 		means:   "Attempts after which a task was given up.",
 		queries: []query{{`sum by (biz_type) (increase(tocsin_dispatcher_attempts_total{biz_type=~"$biz_type", verb="bury"}[5m]))`, "{{biz_type}}"}},
+	}, {
+		title: "Alarms raised in an hour", look: stacked, unit: count, runbook: "TocsinAlarmFails",
+		means:   "Tasks that nodes have added to tell people of dead tasks or missed runs of the type. Empty if its policy has no alarm.",
+		queries: []query{{`sum by (biz_type, kind) (increase(tocsin_alarms_raised_total{biz_type=~"$biz_type"}[1h]))`, "{{biz_type}}: {{kind}}"}},
 	}}
 }
 

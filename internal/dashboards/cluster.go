@@ -174,6 +174,13 @@ func clusterOutcomes() []panel {
 			{`sum by (instance) (increase(tocsin_dispatcher_overlapped_total[5m]))`, "{{instance}}, overlapped"},
 			{`sum by (instance) (increase(tocsin_dispatcher_set_aside_total[5m]))`, "{{instance}}, refused"},
 		},
+	}, {
+		title: "Alarms that wait", unit: count, runbook: "TocsinAlarmFails",
+		means: "Alarms about dead tasks or missed runs that a node has to raise: one waits for a few seconds, or until the next one may come. Failed: tries to raise one, in 15 minutes.",
+		queries: []query{
+			{`tocsin_alarms_waiting`, "{{instance}}"},
+			{`sum by (instance) (increase(tocsin_alarms_failures_total[15m]))`, "{{instance}}, failed"},
+		},
 	}}
 }
 

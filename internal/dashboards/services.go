@@ -72,19 +72,19 @@ func servicesTasks() []panel {
 
 func servicesOutboxes() []panel {
 	return []panel{{
-		title: "How far relays are behind", unit: seconds, limits: limits{5, 60},
+		title: "How far relays are behind", unit: seconds, limits: limits{10, 300}, runbook: "TocsinOutboxBehind",
 		means:   "Age of the oldest row of each outbox that waits to be moved, without rows that were set aside.",
 		queries: []query{{`max by (outbox) (tocsin_relay_lag_seconds)`, "{{outbox}}"}},
 	}, {
-		title: "Rows moved", look: stacked, unit: perSec,
+		title: "Rows moved", look: stacked, unit: perSec, runbook: "TocsinOutboxBehind",
 		means:   "Rows that relays move from each outbox each second.",
 		queries: []query{{`sum by (outbox) (rate(tocsin_relay_moved_total[$__rate_interval]))`, "{{outbox}}"}},
 	}, {
-		title: "Rows set aside", unit: count, limits: limits{1, 100},
+		title: "Rows set aside", unit: count, limits: limits{1, 100}, runbook: "TocsinOutboxRowsAside",
 		means:   "Rows that can't be moved, because their biz type is unknown for example. They wait for an operator, and later rows of their biz_id behind them: tocsin outbox list --stuck.",
 		queries: []query{{`max by (outbox) (tocsin_relay_stuck)`, "{{outbox}}"}},
 	}, {
-		title: "Active relays", unit: count, limits: limits{1, 0},
+		title: "Active relays", unit: count, limits: limits{1, 0}, runbook: "TocsinOutboxNotRelayed",
 		means:   "Processes that move the rows of an outbox. One is normal; 0: nobody does.",
 		queries: []query{{`sum by (outbox) (tocsin_relay_active)`, "{{outbox}}"}},
 	}}
