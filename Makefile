@@ -25,7 +25,7 @@ ALL = work
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check dashboards pictures clean
+.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check openapi lint-openapi dashboards pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -164,6 +164,17 @@ test-peers: ## install what is missing, vet and test bench/peers, which is a Go 
 
 deploy-check: ## have systemd-analyze, Helm and Kubernetes' types look at deploy/, as far as they can be had
 	@scripts/check-deploy.sh
+
+openapi: ## write api/openapi.yaml, after a change of the HTTP API, and the client that its tests use
+	@mkdir -p bin
+	go run ./api/openapi >bin/openapi.yaml && mv bin/openapi.yaml api/openapi.yaml
+	cd api && go tool oapi-codegen -config testdata/client.yaml openapi.yaml
+	cd api && sha256sum openapi.yaml >testdata/client/openapi.sha256
+
+# Apart from make lint, as it needs npm's registry.
+lint-openapi: ## have Redocly's linter look at api/openapi.yaml
+	@scripts/install-deps.sh test-node
+	npx --yes @redocly/cli@2.77.0 lint --extends=recommended api/openapi.yaml
 
 dashboards: ## write deploy/grafana/dashboards, after a change in internal/dashboards
 	go run ./internal/dashboards/gen deploy/grafana/dashboards

@@ -47,6 +47,7 @@ func New(cfg Config) *API {
 	a.dead()
 	a.bizTypes()
 	a.stats()
+	open(a.huma.OpenAPI())
 	return a
 }
 

@@ -3,8 +3,26 @@ module github.com/tocsinhq/tocsin/api
 go 1.26.0
 
 require (
+	github.com/oapi-codegen/runtime v1.8.0
 	github.com/tocsinhq/tocsin v0.0.0
+	go.uber.org/goleak v1.3.0
 	golang.org/x/time v0.16.0
+)
+
+require (
+	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+)
+
+require (
+	github.com/getkin/kin-openapi v0.152.0
+	github.com/go-openapi/jsonpointer v0.22.5 // indirect
+	github.com/go-openapi/swag/jsonname v0.25.5 // indirect
+	github.com/oasdiff/yaml v0.1.1 // indirect
+	github.com/oasdiff/yaml3 v0.0.14 // indirect
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
 )
 
 require (

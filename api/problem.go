@@ -111,13 +111,16 @@ func refused(status int, text string, errs []error) *Problem {
 			continue // of another kind: its text may hold anything
 		}
 		d := detailer.ErrorDetail()
-		p.Errors = append(p.Errors, Fault{Location: place(d.Location), Message: line(d.Message)})
+		p.Errors = append(p.Errors, Fault{Location: place(d.Location), Message: line(plain.Replace(d.Message))})
 	}
 	if len(p.Errors) > 0 {
 		p.Detail = line(strings.TrimPrefix(p.Errors[0].Location+": "+p.Errors[0].Message, ": "))
 	}
 	return p
 }
+
+// plain says in words what huma says in a pattern.
+var plain = strings.NewReplacer("expected string to match pattern "+idPattern, "expected a text with a decimal number from 1 on")
 
 // codes are those of refusals that huma makes.
 var codes = map[int]string{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -20,10 +21,10 @@ type operation struct {
 	summary  string
 	about    string // more of it, in Markdown
 	needs    apitoken.Scope
-	allTypes bool        // only tokens for all biz types
-	status   int         // of a success; 0: 200
-	also     map[int]any // further successes: a body's type of the same operation, nil for the same one
-	errors   []int       // beyond those of every operation
+	allTypes bool           // only tokens for all biz types
+	status   int            // of a success; 0: 200
+	also     map[int]string // further successes with the same body, and what they mean
+	errors   []int          // beyond those of every operation
 }
 
 // everywhere are the refusals of every operation.
@@ -53,6 +54,17 @@ func register[I, O any](a *API, op operation, do func(context.Context, *call, *I
 		}
 		return nil, p
 	})
+	a.document(op)
+}
+
+// document adds further successes to openapi.yaml.
+func (a *API) document(op operation) {
+	item := a.huma.OpenAPI().Paths["/v1"+op.path]
+	for status, about := range op.also {
+		same := *item.Post.Responses[strconv.Itoa(op.status)]
+		same.Description = about
+		item.Post.Responses[strconv.Itoa(status)] = &same
+	}
 }
 
 // describe adds who may call the operation.

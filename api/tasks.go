@@ -15,6 +15,7 @@ func (a *API) tasks() {
 		summary: "Add a task",
 		about: "Stores a task. dedup_key makes the request safe to repeat: if a task of this biz type and biz_id (or biz_key) has the key already, nothing is " +
 			"stored, and the answer is 200 with that task.",
+		also:   map[int]string{http.StatusOK: "The task was there already"},
 		errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.addTask)
 	register(a, operation{

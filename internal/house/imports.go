@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"tocsinpg/schema":        {"ddl", "outbox", "tocsinpg", "internal/outboxrow"},
 	"config":                 {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "sweeper", "internal/apitoken", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
 	"api":                    {".", "biztype", "operator", "operator/...", "internal/apitoken", "internal/loglimit", "internal/mysql", "internal/why"},
+	"api/openapi":            {"api"},
 	"examples/shop":          {".", "config", "node", "outbox"},
 	"cmd/tocsin":             {"..."},
 	"cmd/tocsin/...":         {"..."},
