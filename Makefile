@@ -25,7 +25,7 @@ ALL = work
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check openapi lint-openapi dashboards pictures clean
+.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check openapi lint-openapi dashboards pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ test-debian13: ## make test on MariaDB 11.8 and etcd 3.5, installed like MySQL
 
 model: ## search every cast of the row's model, without the race detector, which would take ten times as long
 	go test -timeout 10m $(TESTARGS) ./internal/model
+
+firetimes: ## compare fire times of 10,000 random cron expressions with a walk along the clock
+	TOCSIN_FIRETIMES=10000 go test -v -count=1 -timeout 30m -run '^TestFireTimes' $(TESTARGS) ./schedule/firetimes
 
 check: lint test ## format, vet, staticcheck and race tests: what a change must pass
 

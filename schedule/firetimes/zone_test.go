@@ -1,0 +1,79 @@
+package firetimes
+
+import (
+	"archive/zip"
+	"go/build"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// names returns every zone that Go knows.
+func names(t *testing.T) (names []string) {
+	t.Helper()
+	r, err := zip.OpenReader(filepath.Join(build.Default.GOROOT, "lib", "time", "zoneinfo.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	for _, f := range r.File {
+		if !strings.HasSuffix(f.Name, "/") {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// TestSpansOfEveryZoneMeet walks the spans of 700 years: each begins where the one before ended, and has the offset that
+// the time package shows.
+func TestSpansOfEveryZoneMeet(t *testing.T) {
+	t.Parallel()
+	all := names(t)
+	if len(all) < 500 {
+		t.Fatalf("only %d zones", len(all))
+	}
+	until := time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+	for _, name := range all {
+		z, err := zoneOf(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		at := time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+		for n := 0; at < until; n++ {
+			s := z.spanAt(at)
+			if s.start > at || s.end <= at || n > 3000 {
+				t.Errorf("%s: %v is in the span %+v", name, time.Unix(at, 0).UTC(), s)
+				break
+			}
+			for _, instant := range []int64{s.start, at, at + (min(s.end, until)-at)/2, s.end - 1} {
+				if _, offset := time.Unix(max(instant, -1<<40), 0).In(z.loc).Zone(); s.end < until && int64(offset) != s.offset {
+					t.Errorf("%s: offset %d at %v, the span has %d", name, offset, time.Unix(instant, 0).UTC(), s.offset)
+				}
+			}
+			at = s.end
+		}
+	}
+}
+
+// TestChangesAreDaysApart guards shortest, which looks at one change at a time.
+func TestChangesAreDaysApart(t *testing.T) {
+	t.Parallel()
+	for _, name := range names(t) {
+		z, err := zoneOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last int64
+		for s := z.spanAt(changesFrom); s.end < changesTo; s = z.spanAt(s.end) {
+			if z.spanAt(s.end).offset == s.offset {
+				continue
+			}
+			if s.end-last < 2*secondsDay {
+				t.Errorf("%s changes at %v and %v", name, time.Unix(last, 0).UTC(), time.Unix(s.end, 0).UTC())
+			}
+			last = s.end
+		}
+	}
+}
