@@ -68,8 +68,8 @@ func (h *Headers) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// headersOf returns headers as they are stored. It refuses what must not be stored.
-func headersOf(all map[string]string) (Headers, error) {
+// HeadersOf returns headers as they are stored. It refuses what must not be stored, as ErrInvalid.
+func HeadersOf(all map[string]string) (Headers, error) {
 	for name, text := range all {
 		switch {
 		case !headerForm.MatchString(name):
@@ -162,22 +162,22 @@ func (t NewTask) hasOptional() bool {
 func (c *Client) headersFor(ctx context.Context, t NewTask, table int) (Headers, error) {
 	all := t.Headers()
 	if !t.hasOptional() {
-		return headersOf(all)
+		return HeadersOf(all)
 	}
 	mayWrite := c.mayWriteHeaders(ctx, table)
-	if h, err := headersOf(all); err == nil && mayWrite {
+	if h, err := HeadersOf(all); err == nil && mayWrite {
 		return h, nil
 	}
 	optional := t.optional()
 	kept := maps.Clone(all)
 	maps.DeleteFunc(kept, func(name, _ string) bool { return slices.Contains(optional, name) })
-	h, err := headersOf(kept)
+	h, err := HeadersOf(kept)
 	if err != nil || !mayWrite {
 		return h, err
 	}
 	for _, name := range optional {
 		kept[name] = all[name]
-		if more, err := headersOf(kept); err == nil {
+		if more, err := HeadersOf(kept); err == nil {
 			h = more
 		} else {
 			delete(kept, name)

@@ -13,7 +13,7 @@ func FuzzHeadersComeBackAsTheyWereGiven(f *testing.F) {
 	f.Add("", "x", "a b", "\xff")
 	f.Fuzz(func(t *testing.T, name, text, name2, text2 string) {
 		task := NewTask{}.Header(name, text).Header(name2, text2)
-		h, err := headersOf(task.Headers())
+		h, err := HeadersOf(task.Headers())
 		fine := headerForm.MatchString(name) && headerForm.MatchString(name2) && utf8.ValidString(text2) && (name == name2 || utf8.ValidString(text))
 		if err != nil {
 			if fine && len(text)+len(text2) < 100 {

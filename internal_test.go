@@ -39,18 +39,6 @@ func TestJobIDsOfOneProcessNeverRepeatAndGrow(t *testing.T) {
 	}
 }
 
-func TestJobIDKeepsItsParts(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		milli := rapid.Int64Range(0, 1<<milliBits-1).Draw(t, "milli")
-		table := rapid.IntRange(0, MaxTables-1).Draw(t, "table")
-		id := newJobID(milli, table, rapid.IntRange(0, seqMask).Draw(t, "seq"))
-		if id.Table() != table || id.Time().Sub(Epoch).Milliseconds() != milli || id>>63 != 0 {
-			t.Fatalf("%d: table %d, time %s", id, id.Table(), id.Time())
-		}
-	})
-}
-
 func TestTimesAreRoundedUpToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	zone := time.FixedZone("here", 8*3600)

@@ -3,25 +3,17 @@ package tocsin
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
-	"sync/atomic"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/jobid"
 )
 
-// The bits of a JobID, from high to low: 41 of milliseconds, 13 of table
-// number, 9 of sequence. The highest bit of the 64 stays zero, so that a job_id
-// fits a signed BIGINT of other languages.
-const (
-	milliBits = 41
-	tableBits = 13
-	seqBits   = 9
-	seqMask   = 1<<seqBits - 1
-	tableMask = 1<<tableBits - 1
-)
+// tableBits are the bits of a JobID for the table number.
+const tableBits = jobid.TableBits
 
 // Epoch is the time that a JobID's milliseconds count from.
-var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var Epoch = jobid.Epoch
 
 // JobID is a task's primary key. It holds the task's table number, so the task
 // can be found from it alone, and grows with time within a table. In JSON it is
@@ -38,12 +30,10 @@ func ParseJobID(s string) (JobID, error) {
 }
 
 // Table is the number of the table that holds the task.
-func (id JobID) Table() int { return int(id>>seqBits) & tableMask }
+func (id JobID) Table() int { return jobid.Table(uint64(id)) }
 
 // Time is when the id was made, by the clock of its maker, in milliseconds.
-func (id JobID) Time() time.Time {
-	return Epoch.Add(time.Duration(id>>(seqBits+tableBits)) * time.Millisecond)
-}
+func (id JobID) Time() time.Time { return jobid.Time(uint64(id)) }
 
 // String gives the decimal form.
 func (id JobID) String() string { return strconv.FormatUint(uint64(id), 10) }
@@ -62,25 +52,8 @@ func (id *JobID) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-func newJobID(milli int64, table, seq int) JobID {
-	return JobID(milli)<<(seqBits+tableBits) | JobID(table&tableMask)<<seqBits | JobID(seq&seqMask)
-}
-
-// jobIDs makes ids that never repeat within one process: it counts ticks of
-// 1/512 ms and never goes back, so a burst borrows from the coming
-// milliseconds. Each millisecond starts at a random sequence, so that two
-// processes seldom meet; where they do, the primary key refuses and the next id
-// is taken. The zero value is ready. Safe for concurrent use.
-type jobIDs struct{ last atomic.Int64 }
+// jobIDs makes ids; see jobid.Maker.
+type jobIDs struct{ maker jobid.Maker }
 
 // next gives an id for the table, made at now.
-func (g *jobIDs) next(now time.Time, table int) JobID {
-	start := now.Sub(Epoch).Milliseconds()<<seqBits | rand.Int64N(1<<seqBits)
-	for {
-		last := g.last.Load()
-		tick := max(start, last+1)
-		if g.last.CompareAndSwap(last, tick) {
-			return newJobID(tick>>seqBits, table, int(tick&seqMask))
-		}
-	}
-}
+func (g *jobIDs) next(now time.Time, table int) JobID { return JobID(g.maker.Next(now, table)) }

@@ -166,6 +166,7 @@ func (s *Store) judge(sv *server, known layoutrow.Known, rows map[int]layoutrow.
 	for database, row := range rows {
 		if _, wrong := problems[database]; !wrong {
 			s.wide[database].Store(row.Version >= wideSchema)
+			s.versions[database].Store(int32(row.Version))
 		}
 	}
 	r := make(refusals)

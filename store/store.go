@@ -20,9 +20,10 @@ type Store struct {
 	cluster   string // "" takes any
 	ownership string // "" takes any
 	servers   []*server
-	home      []int         // database number -> server
-	names     []string      // table number -> full name
-	wide      []atomic.Bool // database number -> its task tables have the columns of schema version 2
+	home      []int          // database number -> server
+	names     []string       // table number -> full name
+	wide      []atomic.Bool  // database number -> its task tables have the columns of schema version 2
+	versions  []atomic.Int32 // database number -> its schema version, as last read
 	metrics   *metrics
 
 	held atomic.Bool // see Hold
@@ -72,12 +73,13 @@ func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		layout:  cfg.Layout,
-		cluster: cfg.Cluster,
-		home:    make([]int, cfg.Layout.Databases),
-		names:   make([]string, cfg.Layout.Total()),
-		wide:    make([]atomic.Bool, cfg.Layout.Databases),
-		metrics: newMetrics(),
+		layout:   cfg.Layout,
+		cluster:  cfg.Cluster,
+		home:     make([]int, cfg.Layout.Databases),
+		names:    make([]string, cfg.Layout.Total()),
+		wide:     make([]atomic.Bool, cfg.Layout.Databases),
+		versions: make([]atomic.Int32, cfg.Layout.Databases),
+		metrics:  newMetrics(),
 	}
 	for _, option := range options {
 		option(s)

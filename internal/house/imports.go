@@ -11,7 +11,7 @@ import (
 // mayImport says which packages of the module each folder's shipped files may import; "..." stands for every folder below.
 // A folder that is not named here is a complaint: whoever adds a package decides here where it stands.
 var mayImport = map[string][]string{
-	".":                      {"internal/bizkey", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/runkey", "internal/verdict"},
+	".":                      {"internal/bizkey", "internal/jobid", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/runkey", "internal/verdict"},
 	"ddl":                    {".", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/wait"},
 	"outbox":                 {"internal/mysql", "internal/name", "internal/outboxrow"},
 	"relay/relaytest":        {".", "internal/outboxrow", "internal/wait"},
@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"purger":                 {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/loglimit", "internal/mysql", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"auditor":                {".", "biztype", "duequeue", "outbox", "store", "internal/lastrun", "internal/mysql", "internal/outboxrow", "internal/tablewalk", "internal/wait"},
 	"operator":               {".", "biztype", "duequeue", "store", "internal/tablewalk"},
+	"schedule":               {".", "biztype", "schedule/firetimes", "store", "internal/bizkey", "internal/jobid", "internal/mysql", "internal/name", "internal/runkey", "internal/tablewalk", "internal/wait", "internal/yamlfile"},
 	"standin":                {".", "duequeue", "store", "internal/loglimit"},
 	"backlog":                {".", "biztype", "store", "internal/loglimit", "internal/tablewalk", "internal/wait"},
 	"alarms":                 {".", "biztype", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/tablewalk", "internal/wait"},
@@ -55,6 +56,7 @@ var mayImport = map[string][]string{
 	"internal/bizkey":        {},
 	"internal/verdict":       {},
 	"internal/runkey":        {},
+	"internal/jobid":         {},
 	"internal/outboxrow":     {"internal/bizkey"},
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},

@@ -1,0 +1,35 @@
+package jobid
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestAnIDKeepsItsParts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		milli := rapid.Int64Range(0, 1<<41-1).Draw(t, "milli")
+		table := rapid.IntRange(0, 1<<TableBits-1).Draw(t, "table")
+		id := Of(milli, table, rapid.IntRange(0, seqMask).Draw(t, "seq"))
+		if Table(id) != table || Time(id).Sub(Epoch).Milliseconds() != milli || id>>63 != 0 {
+			t.Fatalf("%d: table %d, time %s", id, Table(id), Time(id))
+		}
+	})
+}
+
+func TestAMakerNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	var m Maker
+	at := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	m.Start(at.Add(time.Hour))
+	last := uint64(0)
+	for range 2000 {
+		id := m.Next(at, 7)
+		if id <= last || Time(id).Before(at.Add(time.Hour)) || Table(id) != 7 {
+			t.Fatalf("%d after %d", id, last)
+		}
+		last = id
+	}
+}

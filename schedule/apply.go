@@ -1,0 +1,255 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// Verdict is what Apply did with one schedule.
+type Verdict string
+
+// The verdicts.
+const (
+	Created   Verdict = "created"
+	Changed   Verdict = "changed"
+	Unchanged Verdict = "unchanged" // nothing was written
+)
+
+// Applied is what Apply did, or would do, with one schedule.
+type Applied struct {
+	Name     string       `json:"name"`
+	Verdict  Verdict      `json:"verdict,omitempty"` // "": it failed
+	Changes  []Change     `json:"changes,omitempty"` // of Changed
+	ID       tocsin.JobID `json:"schedule_id"`       // 0: it is not created
+	State    State        `json:"state,omitempty"`
+	Revision uint32       `json:"revision"`
+	Err      error        `json:"-"` // why it failed
+}
+
+// applyAtOnce is how many schedules Apply writes side by side. Each is a transaction.
+const applyAtOnce = 8
+
+// Apply makes the cluster's schedules of these names be as the definitions say: it creates those that are missing, active, and
+// changes those that differ, which keep their state. Other schedules stay as they are. With dryRun it only says what it
+// would do. The results are in the order of the definitions. Nothing is written if a definition is not valid, or if it
+// can't be known whether one of a name exists. A schedule that fails later holds up no other; the error names it.
+//
+// A change raises the revision, cancels the pending runs of earlier ones, and makes the first runs anew. Runs that are
+// claimed go on, and so do those that are due within a second of the change, as they may have started.
+func (s *Schedules) Apply(ctx context.Context, definitions []Definition, dryRun bool) ([]Applied, error) {
+	if err := ValidateAll(definitions); err != nil {
+		return nil, err
+	}
+	types, err := s.types(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, numbers := make([]string, len(definitions)), make([]uint64, len(definitions))
+	for i, d := range definitions {
+		names[i] = d.Name
+		if numbers[i], err = types.number(d.BizType); err != nil {
+			return nil, invalid(d.Name, "%s", err)
+		}
+	}
+	found, err := s.named(ctx, types, names...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Applied, len(definitions))
+	var g errgroup.Group
+	g.SetLimit(applyAtOnce)
+	for i, d := range definitions {
+		g.Go(func() error {
+			all[i] = s.applyOne(ctx, types, d, found[d.Name], dryRun, 0)
+			return nil
+		})
+	}
+	err = g.Wait()
+	for _, a := range all {
+		err = errors.Join(err, a.Err)
+	}
+	return all, err
+}
+
+// Create stores a new schedule, active, and makes its first runs. If one of its name is there, the error is ErrExists.
+func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) {
+	if err := d.Validate(); err != nil {
+		return Schedule{}, err
+	}
+	types, err := s.types(ctx)
+	if err != nil {
+		return Schedule{}, err
+	}
+	found, err := s.named(ctx, types, d.Name)
+	if err != nil {
+		return Schedule{}, err
+	}
+	if found[d.Name] != nil {
+		return Schedule{}, exists(d.Name)
+	}
+	r, err := s.create(ctx, types, d)
+	if err != nil {
+		return Schedule{}, err
+	}
+	return r.Schedule, nil
+}
+
+// Update is Apply of one schedule that exists. If revision is not 0, the schedule must have it, or the error is ErrRevision.
+func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (Applied, error) {
+	if err := d.Validate(); err != nil {
+		return Applied{}, err
+	}
+	types, err := s.types(ctx)
+	if err != nil {
+		return Applied{}, err
+	}
+	found, err := s.named(ctx, types, d.Name)
+	if err != nil {
+		return Applied{}, err
+	}
+	if found[d.Name] == nil {
+		return Applied{}, refuse(ErrNotFound, "no schedule %q", d.Name)
+	}
+	a := s.applyOne(ctx, types, d, found[d.Name], false, revision)
+	return a, a.Err
+}
+
+func exists(name string) error { return refuse(ErrExists, "there is a schedule %q", name) }
+
+// applyOne creates or changes one schedule. revision is the one that it must have, 0 for any.
+func (s *Schedules) applyOne(ctx context.Context, types bizTypes, d Definition, found *row, dryRun bool, revision uint32) (a Applied) {
+	a.Name = d.Name
+	if found == nil {
+		a.Verdict = Created
+		if dryRun {
+			return a
+		}
+		r, err := s.create(ctx, types, d)
+		if err != nil {
+			return Applied{Name: d.Name, Err: err}
+		}
+		a.ID, a.State, a.Revision = r.ID, r.State, r.Revision
+		return a
+	}
+	a.ID, a.State, a.Revision, a.Verdict = found.ID, found.State, found.Revision, Unchanged
+	if a.Changes, a.Err = edits(found, d); a.Err != nil {
+		return Applied{Name: d.Name, ID: found.ID, Err: a.Err}
+	}
+	if len(a.Changes) > 0 {
+		a.Verdict = Changed
+	}
+	if dryRun || len(a.Changes) == 0 && revision == 0 {
+		return a
+	}
+	return s.edit(ctx, types, d, found, revision)
+}
+
+// edits lists what a definition changes of a schedule, and refuses what never changes.
+func edits(r *row, d Definition) ([]Change, error) {
+	changes := differences(r.Definition, d)
+	for _, c := range changes {
+		if c.Field == "biz_id" || c.Field == "key" {
+			return nil, invalid(d.Name, "%s is %q and never changes: delete the schedule, and make another instead of %q", c.Field, c.Old, c.New)
+		}
+	}
+	return changes, nil
+}
+
+// edit changes one schedule.
+func (s *Schedules) edit(ctx context.Context, types bizTypes, d Definition, found *row, revision uint32) Applied {
+	var changes []Change
+	r, changed, err := s.change(ctx, place{found.ID, types}, "the schedule was changed", func(next *row, now time.Time) (_ bool, err error) {
+		if revision != 0 && next.Revision != revision {
+			return false, refuse(ErrRevision, "schedule %s has revision %d, not %d: somebody has changed it", d.Name, next.Revision, revision)
+		}
+		if changes, err = edits(next, d); err != nil || len(changes) == 0 {
+			return false, err
+		}
+		return true, next.take(types, d, now)
+	})
+	if err != nil {
+		return Applied{Name: d.Name, ID: found.ID, Err: fmt.Errorf("change schedule %s: %w", d.Name, err)}
+	}
+	a := Applied{Name: d.Name, Verdict: Unchanged, ID: r.ID, State: r.State, Revision: r.Revision}
+	if changed {
+		a.Verdict, a.Changes = Changed, changes
+	}
+	return a
+}
+
+// take makes a row be as a definition says. A schedule that has ended may go on.
+func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
+	if r.Cron != d.Cron {
+		r.Anchor = now
+	}
+	if r.State == Ended {
+		r.State, r.Reason = Active, ""
+	}
+	if r.number, err = types.number(d.BizType); err != nil {
+		return err
+	}
+	headers, err := tocsin.HeadersOf(d.Headers)
+	r.Definition, r.headers = d.WithDefaults(), string(headers)
+	return err
+}
+
+// create stores a new schedule.
+func (s *Schedules) create(ctx context.Context, types bizTypes, d Definition) (*row, error) {
+	wanted := &row{}
+	if err := wanted.take(types, d, time.Time{}); err != nil {
+		return nil, err
+	}
+	table := s.tables.Layout().TableOf(wanted.subject())
+	for range insertTries {
+		id := tocsin.JobID(s.maker.ids.Next(time.Now(), table))
+		var stored *row
+		err := s.within(ctx, place{id, types}, func(h *here) (err error) {
+			stored, err = h.create(ctx, wanted, id)
+			return err
+		})
+		if !errors.Is(err, errTaken) {
+			if err != nil {
+				return nil, fmt.Errorf("create schedule %s: %w", d.Name, err)
+			}
+			return stored, nil
+		}
+	}
+	return nil, fmt.Errorf("create schedule %s: %d ids in a row are taken", d.Name, insertTries)
+}
+
+// errTaken says that another schedule has the id.
+var errTaken = errors.New("schedule_id is taken")
+
+// create inserts a new row and makes the first window.
+func (h *here) create(ctx context.Context, wanted *row, id tocsin.JobID) (*row, error) {
+	if h.row != nil {
+		if h.row.Name == wanted.Name && h.row.alike(wanted.asCreated(h.row.Anchor, id, h.table)) {
+			return h.row, nil // the answer to the commit was lost
+		}
+		return nil, errTaken
+	}
+	r := wanted.asCreated(h.now, id, h.table)
+	if _, err := h.window(ctx, r); err != nil {
+		return nil, err
+	}
+	_, err := h.exec(ctx, insertRow, append(r.fixed(), r.stored()...)...)
+	if mysql.ClassOf(err) == mysql.Duplicate {
+		return nil, exists(r.Name)
+	}
+	return r, err
+}
+
+// asCreated is a new row that was activated at a time.
+func (r *row) asCreated(now time.Time, id tocsin.JobID, table int) *row {
+	next := r.clone()
+	next.ID, next.Table, next.State, next.Revision = id, table, Active, 1
+	next.Anchor, next.MadeUntil, next.Created, next.Modified = now, now, now, now
+	return next
+}

@@ -1,0 +1,327 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+)
+
+func TestApplyCreatesChangesAndLeavesAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	other := s.create(every("other", "1m"))
+	a, b := every("a", "1m"), every("b", "1h")
+	b.BizID, b.App = 77, "billing"
+	dry, err := s.Apply(t.Context(), []Definition{a, b}, true)
+	if err != nil || len(dry) != 2 || dry[0].Verdict != Created || dry[1].Verdict != Created || dry[1].ID != 0 {
+		t.Fatalf("%+v, %v", dry, err)
+	}
+	if _, err := s.Get(t.Context(), "a"); !errors.Is(err, ErrNotFound) {
+		t.Fatalf("a dry run created it: %v", err)
+	}
+	made, err := s.Apply(t.Context(), []Definition{a, b}, false)
+	if err != nil || made[0].Verdict != Created || made[0].Revision != 1 || made[0].ID == 0 || made[1].State != Active {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	before := s.get("b")
+	if before.BizID != 77 || before.Key != "" || before.App != "billing" || before.Table != s.cfg.Layout.TableOf(77) {
+		t.Errorf("%+v", before)
+	}
+	for range 2 {
+		same, err := s.Apply(t.Context(), []Definition{a, b}, false)
+		if err != nil || same[0].Verdict != Unchanged || same[1].Verdict != Unchanged || same[1].Changes != nil {
+			t.Fatalf("%+v, %v", same, err)
+		}
+	}
+	if now := s.get("b"); !now.Modified.Equal(before.Modified) || now.Revision != 1 {
+		t.Errorf("%+v was written, was %+v", now, before)
+	}
+	b.Payload, b.Jitter, b.BizType, b.Headers = "new", biztype.Duration(time.Minute), "mail.send", map[string]string{"a": "b"}
+	want := []Change{{"biz_type", "report.make", "mail.send"}, {"jitter", "0s", "1m0s"}, {"payload", "p of b", "new"}, {"headers", "", `{"a":"b"}`}}
+	dry, err = s.Apply(t.Context(), []Definition{b}, true)
+	if err != nil || dry[0].Verdict != Changed || !slices.Equal(dry[0].Changes, want) || dry[0].Revision != 1 {
+		t.Errorf("%+v, %v", dry, err)
+	}
+	if got := s.apply(b); got.Verdict != Changed || !slices.Equal(got.Changes, want) || got.Revision != 2 {
+		t.Errorf("%+v", got)
+	}
+	if got := s.get("b"); got.Payload != "new" || got.BizType != "mail.send" || got.Jitter.D() != time.Minute || got.Headers["a"] != "b" || !got.Anchor.Equal(before.Anchor) {
+		t.Errorf("%+v", got)
+	}
+	if got := s.get("other"); got.Revision != other.Revision || !got.Modified.Equal(other.Modified) && got.Modified.Sub(other.Modified) > time.Second {
+		t.Errorf("%+v, was %+v", got, other)
+	}
+}
+
+func TestApplyRefusesInOneLine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create(every("a", "1m"))
+	moved, keyed := every("a", "1m"), every("a", "1m")
+	moved.BizID, keyed.Key = 5, "k"
+	unknown := every("b", "1m")
+	unknown.BizType = "no.such"
+	for want, all := range map[string][]Definition{
+		`schedule a: key is "a" and never changes: delete the schedule, and make another instead of "k"`: {keyed},
+		`schedule a: biz_id is "" and never changes`:                                                     {moved},
+		"schedule b: unknown biz type \"no.such\": apply it with `tocsin biz apply`":                     {unknown},
+		"schedule b: the name stands twice":                                                              {every("b", "1m"), every("b", "2m")},
+		"schedule c: cron expression \"@every 1x\"":                                                      {every("b", "1m"), every("c", "1x")},
+	} {
+		_, err := s.Apply(t.Context(), all, false)
+		if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := s.Get(t.Context(), "b"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("something was written: %v", err)
+	}
+	if _, err := s.Create(t.Context(), every("a", "1m")); !errors.Is(err, ErrExists) {
+		t.Error(err)
+	}
+	if _, err := s.Update(t.Context(), every("b", "1m"), 0); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := s.Update(t.Context(), every("a", "2m"), 7); !errors.Is(err, ErrRevision) {
+		t.Error(err)
+	}
+	if a, err := s.Update(t.Context(), every("a", "2m"), 1); err != nil || a.Verdict != Changed || a.Revision != 2 {
+		t.Error(a, err)
+	}
+}
+
+func TestAnEditReplacesPendingRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := every("report", "1m")
+	made := s.create(d)
+	old := s.runs(made)
+	s.exec(made, "UPDATE {task} SET status = 1 WHERE job_id = ?", uint64(old[3].ID))                                                                    // claimed
+	s.exec(made, "UPDATE {task} SET attempts = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR WHERE job_id = ?", uint64(old[4].ID))                // waits for a retry
+	s.exec(made, "UPDATE {task} SET due_time = UTC_TIMESTAMP(3), action_time = UTC_TIMESTAMP(3) WHERE job_id = ?", uint64(old[0].ID))                   // may have started
+	s.exec(made, "UPDATE {task} SET due_time = UTC_TIMESTAMP(3), action_time = UTC_TIMESTAMP(3) - INTERVAL 1 HOUR WHERE job_id = ?", uint64(old[5].ID)) // overdue
+	manual, err := s.RunNow(t.Context(), "report")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec(made, "UPDATE {task} SET action_time = action_time + INTERVAL 1 HOUR WHERE job_id = ?", uint64(manual.JobID))
+	d.Payload = "new"
+	s.apply(d)
+	left := map[tocsin.JobID]bool{old[3].ID: true, old[0].ID: true, manual.JobID: true}
+	now, fresh := s.get("report"), 0
+	for _, r := range s.runs(now) {
+		switch {
+		case r.Attribute == "new" && r.Key.Revision == 2 && r.Status == tocsin.Pending:
+			fresh++
+		case r.Status == tocsin.Cancelled && r.Key == runkey.Key{} && !left[r.ID]:
+		case r.Status != tocsin.Cancelled && left[r.ID]:
+		default:
+			t.Errorf("%+v", r)
+		}
+	}
+	if fresh != 20 || now.Revision != 2 || !now.Anchor.Equal(made.Anchor) {
+		t.Errorf("%d new runs of %+v", fresh, now)
+	}
+	if n := s.count("SELECT COUNT(*) FROM " + s.cfg.Layout.Table(made.Table) + " WHERE status = 3 AND last_error = 'the schedule was changed'"); n != 18 {
+		t.Errorf("%d runs are cancelled", n)
+	}
+}
+
+// The run for a fire time that has passed waits for its jitter: an edit must neither lose it nor make it twice.
+func TestAnEditKeepsFireTimesThatWaitForTheirJitter(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := every("report", "1h")
+	d.Jitter = biztype.Duration(59 * time.Minute)
+	made := s.create(d)
+	times, _ := made.Times()
+	if times.Offset() < 5*time.Second {
+		t.Fatal("the schedule_id draws no jitter to test with")
+	}
+	// Half of the jitter has passed since the fire time.
+	s.exec(made, "UPDATE {schedule} SET anchor = UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND - INTERVAL 1 HOUR, made_until = UTC_TIMESTAMP(3) + INTERVAL 20 MINUTE", times.Offset().Microseconds()/2)
+	d.Payload = "new"
+	s.apply(d)
+	now := s.get("report")
+	nominal := now.Anchor.Add(time.Hour)
+	runs := s.pending(now)
+	if len(runs) != 1 || !runs[0].Key.Nominal().Equal(nominal) || !runs[0].Due.Equal(nominal.Add(times.Offset())) || runs[0].Attribute != "new" {
+		t.Errorf("%+v, want one for %s", runs, nominal)
+	}
+}
+
+func TestDeactivateAndActivate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("report", "90s"))
+	claimed := s.runs(made)[0]
+	s.exec(made, "UPDATE {task} SET status = 1 WHERE job_id = ?", uint64(claimed.ID))
+	off, changed, err := s.Deactivate(t.Context(), "report")
+	if err != nil || !changed || off.State != Inactive || off.Revision != 2 || !off.NextFire.IsZero() {
+		t.Fatalf("%+v, %t, %v", off, changed, err)
+	}
+	if got := s.make(made.ID); got != (Made{}) || len(s.pending(made)) != 0 || len(s.runs(made)) != 13 {
+		t.Errorf("%+v, %d pending", got, len(s.pending(made)))
+	}
+	if again, changed, err := s.Deactivate(t.Context(), "report"); err != nil || changed || again.Revision != 2 {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	d := every("report", "90s")
+	d.Payload = "new"
+	if a := s.apply(d); a.Verdict != Changed || a.State != Inactive || len(s.pending(made)) != 0 {
+		t.Errorf("an edit of an inactive schedule: %+v", a)
+	}
+	on, changed, err := s.Activate(t.Context(), "report")
+	if err != nil || !changed || on.State != Active || on.Revision != 4 || !on.Anchor.After(made.Anchor) {
+		t.Fatalf("%+v, %v", on, err)
+	}
+	runs := s.pending(on)
+	if len(runs) != 13 || !runs[0].Due.Equal(on.Anchor.Add(90*time.Second)) || runs[0].Key.Revision != 4 || runs[0].Attribute != "new" {
+		t.Errorf("%+v", runs)
+	}
+	if again, changed, err := s.Activate(t.Context(), "report"); err != nil || changed || again.Revision != 4 {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	if _, _, err := s.Activate(t.Context(), "no.such"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestADeletedScheduleLeavesNoPendingRun(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made, other := s.create(every("report", "1m")), s.create(every("other", "1m"))
+	if _, err := s.RunNow(t.Context(), "report"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), "report"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.pending(made)); n != 0 || len(s.runs(made)) != 21 || len(s.pending(other)) != 20 {
+		t.Errorf("%d runs are pending, %d of the other schedule", n, len(s.pending(other)))
+	}
+	if err := s.Delete(t.Context(), "report"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if got := s.make(made.ID); got != (Made{}) {
+		t.Errorf("%+v", got)
+	}
+	if again := s.create(every("report", "1m")); again.ID == made.ID || len(s.pending(again)) != 20 {
+		t.Errorf("%+v", again)
+	}
+}
+
+func TestSchedulesOfOneNameAreNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("report", "1m"))
+	from, to := s.database(made), s.cfg.Layout.Database(1-s.cfg.Layout.DatabaseOf(made.Table))
+	for _, statement := range []string{
+		"CREATE TABLE %[2]s.copied AS SELECT * FROM %[1]s.schedule",
+		"UPDATE %[2]s.copied SET schedule_id = schedule_id ^ (2 << 9), table_no = table_no ^ 2",
+		"INSERT INTO %[2]s.schedule SELECT * FROM %[2]s.copied",
+	} {
+		if _, err := s.db.Exec(fmt.Sprintf(statement, from, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := s.Get(t.Context(), "report")
+	if !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), made.ID.String()) || !strings.Contains(err.Error(), from) || !strings.Contains(err.Error(), to) {
+		t.Fatal(err)
+	}
+	if _, err := s.Apply(t.Context(), []Definition{every("report", "2m")}, false); !errors.Is(err, ErrAmbiguous) {
+		t.Error(err)
+	}
+	if err := s.DeleteID(t.Context(), made.ID^(2<<9)); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.get("report"); got.ID != made.ID {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestCreatesAtOnceMakeOneSchedule(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	made := map[tocsin.JobID]bool{}
+	for range 8 {
+		all.Go(func() {
+			d, err := s.Create(context.Background(), every("report", "1m"))
+			if err != nil && !errors.Is(err, ErrExists) {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				made[d.ID] = true
+			}
+		})
+	}
+	all.Wait()
+	got := s.get("report")
+	if len(made) != 1 || !made[got.ID] || len(s.runs(got)) != 20 {
+		t.Errorf("%d were made, %d runs", len(made), len(s.runs(got)))
+	}
+}
+
+func TestAllSchedulesAreListedInPages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var definitions []Definition
+	for i := range 30 {
+		d := every(fmt.Sprintf("s%02d", i), "1h")
+		if i%3 == 0 {
+			d.App, d.BizType = "billing", "mail.send"
+		}
+		definitions = append(definitions, d)
+	}
+	if _, err := s.Apply(t.Context(), definitions, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Deactivate(t.Context(), "s06"); err != nil {
+		t.Fatal(err)
+	}
+	names := func(q Query) (names []string) {
+		t.Helper()
+		for {
+			page, err := s.List(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range page {
+				names = append(names, one.Name)
+			}
+			if len(page) < q.Limit {
+				return names
+			}
+			q.After = names[len(names)-1]
+		}
+	}
+	if got := names(Query{Limit: 7}); len(got) != 30 || !slices.IsSorted(got) {
+		t.Errorf("%v", got)
+	}
+	for want, q := range map[int]Query{10: {App: "billing", Limit: 3}, 20: {BizType: "report.make", Limit: 100}, 9: {BizType: "mail.send", State: Active, Limit: 9}, 1: {State: Inactive, Limit: 9}} {
+		if got := names(q); len(got) != want {
+			t.Errorf("%+v: %v", q, got)
+		}
+	}
+	for _, q := range []Query{{}, {Limit: MaxListed + 1}} {
+		if _, err := s.List(t.Context(), q); !errors.Is(err, ErrInvalid) {
+			t.Error(err)
+		}
+	}
+	if _, err := s.List(t.Context(), Query{BizType: "no.such", Limit: 1}); !errors.Is(err, tocsin.ErrUnknownBizType) {
+		t.Error(err)
+	}
+}

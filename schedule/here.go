@@ -1,0 +1,234 @@
+package schedule
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+)
+
+// here is a transaction in the database of one schedule, whose row it has locked.
+type here struct {
+	ids     *jobid.Maker
+	layout  tocsin.Layout
+	conn    *sql.Conn
+	table   int
+	row     *row          // as it was read; nil: there is none
+	now     time.Time     // the server's clock, read when the row was locked
+	horizon time.Duration // nearer runs ring the doorbell
+}
+
+// at runs fn in a transaction with the row of a schedule locked.
+func (m *Maker) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) error {
+	table := id.Table()
+	if m.tables.ServerOf(table) < 0 {
+		return refuse(ErrNotFound, "layout %s has no table %d, which schedule_id %s names", m.tables.Layout(), table, id)
+	}
+	layout := m.tables.Layout()
+	return explain(m.tables.Transact(ctx, layout.DatabaseOf(table), func(conn *sql.Conn) error {
+		h := &here{ids: &m.ids, layout: layout, conn: conn, table: table}
+		if err := h.lock(ctx, id); err != nil {
+			return err
+		}
+		return fn(h)
+	}))
+}
+
+// sql fills in the names of database and task table.
+func (h *here) sql(statement string) string {
+	return strings.NewReplacer("{database}", h.database(), "{task}", h.layout.Table(h.table)).Replace(statement)
+}
+
+func (h *here) database() string { return h.layout.Database(h.layout.DatabaseOf(h.table)) }
+
+// lock locks the row, and then reads the clock: waiting for the lock may take long.
+func (h *here) lock(ctx context.Context, id tocsin.JobID) error {
+	rows, err := h.conn.QueryContext(ctx, h.sql(lockRow+";\n"+readNow), uint64(id))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	if rows.Next() {
+		if h.row, err = scanRow(rows); err != nil {
+			return err
+		}
+	}
+	if !rows.NextResultSet() || !rows.Next() {
+		return errors.Join(rows.Err(), fmt.Errorf("%s has no layout row", h.database()))
+	}
+	var horizon, worksWith int64
+	if err := rows.Scan(&h.now, &horizon, &worksWith); err != nil {
+		return err
+	}
+	h.horizon = time.Duration(horizon) * time.Millisecond
+	if worksWith < schema {
+		return refuse(tocsin.ErrSchema, "schedules need schema version %d, and programs for version %d may still use %s: %s", schema, worksWith, h.database(), oldTables)
+	}
+	return rows.Close()
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (h *here) exec(ctx context.Context, statement string, args ...any) (int64, error) {
+	res, err := h.conn.ExecContext(ctx, h.sql(statement), args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// run is a task that is to be made.
+type run struct {
+	id  tocsin.JobID
+	key string
+	due time.Time // asked for
+}
+
+// window inserts the runs of a window, and moves the cursor in the row. Nobody but the caller stores the row.
+func (h *here) window(ctx context.Context, r *row) (window, error) {
+	times, err := r.Times()
+	if err != nil {
+		return window{}, err
+	}
+	w := windowOf(r.Schedule, times, h.now)
+	r.MadeUntil, r.NextFire = w.until, w.next
+	r.Made, r.PassedOver = r.Made+uint64(len(w.fires)), r.PassedOver+uint64(w.passedOver)
+	if w.next.IsZero() {
+		r.State, r.Reason = Ended, "no fire time is left"
+	}
+	runs := make([]run, len(w.fires))
+	for i, t := range w.fires {
+		runs[i] = run{key: runkey.OfTime(uint64(r.ID), r.Revision, t).String(), due: t.Add(times.Offset())}
+	}
+	_, err = h.insert(ctx, r, runs)
+	return w, err
+}
+
+// Bounds of one INSERT.
+const (
+	atOnce      = MaxRuns
+	bytesAtOnce = 1 << 20
+)
+
+// insert stores runs and rings for those that are near. It leaves out those whose keys are there already, and returns the
+// rest with their ids.
+func (h *here) insert(ctx context.Context, r *row, runs []run) (made []run, err error) {
+	size := max(1, bytesAtOnce/(len(r.Payload)+len(r.headers)+200))
+	for len(runs) > 0 {
+		n := min(size, atOnce, len(runs))
+		stored, err := h.insertSome(ctx, r, runs[:n])
+		if err != nil {
+			return nil, fmt.Errorf("make runs in %s: %w", h.layout.Table(h.table), err)
+		}
+		made, runs = append(made, stored...), runs[n:]
+	}
+	return made, h.ring(ctx, r, made)
+}
+
+// insertTries bounds how often other ids are tried: an id is taken with a chance of some per mille.
+const insertTries = 16
+
+func (h *here) insertSome(ctx context.Context, r *row, runs []run) ([]run, error) {
+	for range insertTries {
+		for i := range runs {
+			if runs[i].id == 0 {
+				runs[i].id = tocsin.JobID(h.ids.Next(time.Now(), h.table))
+			}
+		}
+		args := make([]any, 0, 10*len(runs))
+		for _, one := range runs {
+			args = append(args, r.args(one, h.now)...)
+		}
+		_, err := h.exec(ctx, insertRuns+list(insertRun, len(runs)), args...)
+		if mysql.ClassOf(err) != mysql.Duplicate {
+			return runs, err
+		}
+		if runs, err = h.others(ctx, r, runs); err != nil || len(runs) == 0 {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%d ids in a row are taken", insertTries)
+}
+
+// args are the parameters of insertRun. A run whose time has passed is due now: a scan looks no farther back.
+func (r *row) args(one run, now time.Time) []any {
+	var headers any
+	if r.headers != "" {
+		headers = r.headers
+	}
+	return []any{
+		uint64(one.id), r.subject(), []byte(r.Key), r.number, []byte(one.key), r.Payload, headers,
+		at(one.due), at(later(one.due, now)),
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// others returns the runs that are not there yet, with other ids: one of theirs, or one of the keys, was taken.
+func (h *here) others(ctx context.Context, r *row, runs []run) (left []run, err error) {
+	args := []any{r.subject(), r.number}
+	for _, one := range runs {
+		args = append(args, []byte(one.key))
+	}
+	found, err := h.conn.QueryContext(ctx, strings.Replace(h.sql(readKeys), "{keys}", list("?", len(runs)), 1), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = found.Close() }()
+	there := map[string]bool{}
+	for found.Next() {
+		var key []byte
+		var id uint64
+		if err := found.Scan(&key, &id); err != nil {
+			return nil, err
+		}
+		there[string(key)] = true
+	}
+	for _, one := range runs {
+		if !there[one.key] {
+			one.id = 0
+			left = append(left, one)
+		}
+	}
+	return left, found.Err()
+}
+
+// ring rings the doorbell for the runs that are near.
+func (h *here) ring(ctx context.Context, r *row, runs []run) error {
+	var args []any
+	near := 0
+	for _, one := range runs {
+		if due := later(one.due, h.now); due.Before(h.now.Add(h.horizon)) {
+			args = append(args, h.table, uint64(one.id), r.number, at(due))
+			near++
+		}
+	}
+	if near == 0 {
+		return nil
+	}
+	_, err := h.exec(ctx, ringRuns+list(ringRun, near), args...)
+	return err
+}
+
+// list repeats a text with commas between.
+func list(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") }
+
+// cancel cancels the pending runs with keys of a range, apart from those that are due after one time and until another.
+func (h *here) cancel(ctx context.Context, from, until, reason string, after, before time.Time) error {
+	_, err := h.exec(ctx, cancelRuns, reason, h.row.subject(), h.row.number, []byte(from), []byte(until), at(after), at(before))
+	if err != nil {
+		return fmt.Errorf("cancel runs in %s: %w", h.layout.Table(h.table), err)
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+func TestANewScheduleHasItsFirstRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := every("report", "1m")
+	d.Headers, d.Jitter = map[string]string{"tenant": "shop-7"}, biztype.Duration(30*time.Second)
+	made := s.create(d)
+	times, err := made.Times()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := s.runs(made)
+	if made.State != Active || made.Revision != 1 || made.Made != 20 || len(runs) != 20 || !made.MadeUntil.Equal(made.Anchor.Add(2*Step)) {
+		t.Fatalf("%d runs of %+v", len(runs), made)
+	}
+	for i, r := range runs {
+		nominal := made.Anchor.Add(time.Duration(i+1) * time.Minute)
+		if !r.Key.Nominal().Equal(nominal) || r.Key.Revision != 1 || !r.Due.Equal(nominal.Add(times.Offset())) || !r.Action.Equal(r.Due) || r.Attribute != "p of report" || r.ID.Table() != made.Table {
+			t.Errorf("run %d: %+v", i, r)
+		}
+	}
+	if got := s.get("report"); got.NextFire != made.Anchor.Add(21*time.Minute) || got.Key != "report" || got.BizType != "report.make" || got.Headers["tenant"] != "shop-7" {
+		t.Errorf("%+v", got)
+	}
+	if n := s.count("SELECT COUNT(*) FROM " + s.cfg.Layout.Table(made.Table) + " WHERE biz_type = 1 AND headers = '{\"tenant\":\"shop-7\"}' AND gmt_create <= UTC_TIMESTAMP(3)"); n != 20 {
+		t.Errorf("%d runs have the headers", n)
+	}
+}
+
+func TestNearRunsRingTheDoorbell(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("each.second", "1s"))
+	near := 0
+	horizon := s.count("SELECT doorbell_horizon_ms FROM " + s.database(made) + ".layout")
+	for _, r := range s.runs(made) {
+		if r.Due.Sub(made.Anchor) < time.Duration(horizon)*time.Millisecond {
+			near++
+		}
+	}
+	bells := s.count("SELECT COUNT(*) FROM " + s.database(made) + ".doorbell AS b JOIN " + s.cfg.Layout.Table(made.Table) +
+		fmt.Sprintf(" AS t ON t.job_id = b.job_id AND t.action_time = b.action_time AND t.biz_type = b.biz_type WHERE b.table_no = %d", made.Table))
+	if near == 0 || bells != near {
+		t.Errorf("%d bells for %d near runs", bells, near)
+	}
+}
+
+func TestAWindowIsCutAndGoneOnWith(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("each.second", "1s"))
+	if made.Made != MaxRuns || !made.MadeUntil.Equal(made.Anchor.Add(MaxRuns*time.Second)) {
+		t.Fatalf("%+v", made)
+	}
+	last := s.make(made.ID)
+	if last.Runs != MaxRuns || !last.Next.Equal(made.Anchor.Add((2*MaxRuns+1)*time.Second)) {
+		t.Errorf("%+v", last)
+	}
+	if again := s.make(made.ID); again.Runs != 0 || again.Next != last.Next {
+		t.Errorf("once more: %+v", again)
+	}
+	runs := s.pending(made)
+	for i, r := range runs {
+		if want := made.Anchor.Add(time.Duration(i+1) * time.Second); !r.Key.Nominal().Equal(want) {
+			t.Fatalf("run %d is for %s, want %s", i, r.Key.Nominal(), want)
+		}
+	}
+	if got := s.get("each.second"); uint64(len(runs)) != got.Made {
+		t.Errorf("%d runs of %+v", len(runs), got)
+	}
+}
+
+func TestMakersAtOnceMakeEachRunOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("each.second", "1s"))
+	makers := []*Maker{s.maker, s.another(), s.another()}
+	var total sync.Map
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			got, err := makers[i%3].Make(context.Background(), made.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			total.Store(i, got.Runs)
+		})
+	}
+	all.Wait()
+	sum := MaxRuns
+	total.Range(func(_, n any) bool { sum += n.(int); return true })
+	runs := s.runs(made)
+	if len(runs) != sum || sum != 2*MaxRuns {
+		t.Errorf("%d runs, %d were made", len(runs), sum)
+	}
+	once(t, runs)
+}
+
+// once wants one run for each fire time.
+func once(t *testing.T, runs []stored) {
+	t.Helper()
+	seen := map[time.Time]bool{}
+	for _, r := range runs {
+		if r.Status == tocsin.Cancelled {
+			continue
+		}
+		if nominal := r.Key.Nominal(); seen[nominal] {
+			t.Errorf("two runs for %s", nominal)
+		} else {
+			seen[nominal] = true
+		}
+	}
+}
+
+// Edits, deactivations and makers at once: each fire time from the last change on has one run, of the last revision.
+func TestChangesAgainstMakers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := every("each.second", "1s")
+	made := s.create(d)
+	ctx, end := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for _, m := range []*Maker{s.maker, s.another()} {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := m.Make(ctx, made.ID); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 20 {
+		d.Payload = fmt.Sprint(i)
+		if a := s.apply(d); a.Verdict != Changed {
+			t.Errorf("edit %d: %+v", i, a)
+		}
+		if i%5 == 0 {
+			if _, changed, err := s.Deactivate(t.Context(), d.Name); err != nil || !changed {
+				t.Error(changed, err)
+			}
+			if _, changed, err := s.Activate(t.Context(), d.Name); err != nil || !changed {
+				t.Error(changed, err)
+			}
+		}
+	}
+	end()
+	all.Wait()
+	s.make(made.ID)
+	now := s.get(d.Name)
+	if now.Revision != 1+20+2*4 {
+		t.Errorf("revision %d", now.Revision)
+	}
+	pending := s.pending(now)
+	once(t, pending)
+	var last []time.Time
+	for _, r := range pending {
+		if r.Key.Revision == now.Revision {
+			last = append(last, r.Due)
+		} else if r.Due.After(s.now().Add(2 * time.Second)) {
+			t.Errorf("a run of revision %d is pending: %+v", r.Key.Revision, r)
+		}
+	}
+	times, _ := now.Times()
+	for i, due := range last {
+		if i > 0 && times.Next(last[i-1]) != due {
+			t.Errorf("%s is followed by %s", last[i-1], due)
+		}
+	}
+	if n := len(last); n != 2*MaxRuns || last[n-1] != now.MadeUntil && times.Next(last[n-1]).Before(now.MadeUntil) {
+		t.Errorf("%d runs of the last revision, made until %s", n, now.MadeUntil)
+	}
+}
+
+func TestWhatBecameOfARunIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("each.second", "1s"))
+	client, err := tocsin.Open(t.Context(), s.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	runs := s.runs(made)
+	for _, r := range runs[:10] {
+		if change, err := client.Cancel(t.Context(), tocsin.ByID(r.ID)); err != nil || change.Changed != 1 {
+			t.Fatal(change, err)
+		}
+	}
+	for _, r := range runs[10:20] { // delivered and purged
+		s.exec(made, "DELETE FROM {task} WHERE job_id = ?", uint64(r.ID))
+	}
+	s.make(made.ID)
+	s.make(made.ID)
+	left := s.runs(made)
+	for _, r := range left {
+		if slices.ContainsFunc(runs[:20], func(gone stored) bool { return r.Due.Equal(gone.Due) && r.Status == tocsin.Pending }) {
+			t.Errorf("it was made again: %+v", r)
+		}
+	}
+	if got := s.get(made.Name); uint64(len(left)) != got.Made-10 {
+		t.Errorf("%d rows of %d runs", len(left), got.Made)
+	}
+}
+
+// An outage of two years ends with one transaction, and as many late runs as the policy wants.
+func TestMissedFireTimesDoNotFlood(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		missed     Missed
+		most, late int
+	}{
+		"skip": {MissedSkip, 0, 0}, "once": {MissedOnce, 0, 1}, "all": {MissedAll, 7, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			d := every("report", "1h")
+			d.Missed, d.MissedMost = c.missed, c.most
+			made := s.create(d)
+			s.rewind(made, 2*365*24*time.Hour+30*time.Minute)
+			got := s.make(made.ID)
+			runs := s.runs(made)
+			if got.Runs != c.late || len(runs) != c.late || got.PassedOver != maxCounted-c.late {
+				t.Errorf("%+v, %d runs", got, len(runs))
+			}
+			for i, r := range runs {
+				if now := s.now(); r.Action.Before(made.Created) || !r.Due.Before(now.Add(-DefaultStartWithin)) || r.Due.Before(now.Add(-time.Hour*time.Duration(len(runs)-i)-DefaultStartWithin)) {
+					t.Errorf("run %d: %+v", i, r)
+				}
+			}
+			if again := s.make(made.ID); again.Runs+again.PassedOver != 0 || again.Next != got.Next {
+				t.Errorf("again: %+v", again)
+			}
+			if stored := s.get(d.Name); stored.PassedOver != uint64(got.PassedOver) || stored.Made != made.Made+uint64(c.late) {
+				t.Errorf("%+v", stored)
+			}
+		})
+	}
+}
+
+func TestAScheduleEndsAndMayGoOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := every("short", "1m")
+	d.End = s.now().Add(5*time.Minute + 30*time.Second)
+	made := s.create(d)
+	if made.State != Ended || !made.NextFire.IsZero() || made.Reason == "" || len(s.pending(made)) != 5 {
+		t.Fatalf("%+v", made)
+	}
+	if got := s.make(made.ID); got != (Made{}) {
+		t.Errorf("%+v", got)
+	}
+	d.End = s.now().Add(15*time.Minute + 30*time.Second)
+	if a := s.apply(d); a.Verdict != Changed || a.Changes[0].Field != "end" {
+		t.Errorf("%+v", a)
+	}
+	if got := s.get(d.Name); got.State != Ended || len(s.pending(got)) < 14 {
+		t.Errorf("%d runs of %+v", len(s.pending(got)), got)
+	}
+	d.End = time.Time{}
+	s.apply(d)
+	if got := s.get(d.Name); got.State != Active || got.Reason != "" || got.NextFire.IsZero() {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPauseIsForTheRevisionThatFailed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("report", "1m"))
+	if paused, err := s.maker.Pause(t.Context(), made.ID, 2, "x"); paused || err != nil {
+		t.Error(paused, err)
+	}
+	if paused, err := s.maker.Pause(t.Context(), made.ID, 1, "3 runs in a row failed: no route"); !paused || err != nil {
+		t.Error(paused, err)
+	}
+	got := s.get(made.Name)
+	if got.State != Paused || got.Revision != 2 || got.Reason != "3 runs in a row failed: no route" || !got.NextFire.IsZero() || len(s.pending(got)) != 0 {
+		t.Errorf("%+v", got)
+	}
+	again, changed, err := s.Activate(t.Context(), made.Name)
+	if err != nil || !changed || again.State != Active || again.Reason != "" || again.Revision != 3 || len(s.pending(again)) != 20 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if _, err := s.maker.Pause(t.Context(), 1<<62, 1, "x"); !errors.Is(err, ErrNotFound) && err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,121 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Maker makes the runs of schedules when their time has come near, for nodes and sweepers. Safe for concurrent use; any
+// number of makers may work on the same schedules.
+type Maker struct {
+	tables *store.Store
+	ids    jobid.Maker
+}
+
+// NewMaker makes a Maker that sends its statements through the pools of a store.
+func NewMaker(tables *store.Store) *Maker { return &Maker{tables: tables} }
+
+// Due is a schedule whose next fire time is near.
+type Due struct {
+	Next  time.Time // next_fire when it was read
+	Table int       // table number of its runs; their owner makes them
+	ID    tocsin.JobID
+}
+
+// compare is the order of Due.
+func (d Due) compare(other Due) int {
+	return cmp.Or(d.Next.Compare(other.Next), cmp.Compare(d.Table, other.Table), cmp.Compare(d.ID, other.ID))
+}
+
+// firstDue is before every Due.
+var firstDue = Due{Next: time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC)}
+
+// pageOfDue is how many entries of the index one statement reads for each database.
+const pageOfDue = 1000
+
+// Due returns the schedules of one server whose next fire time is less than a time ahead, by the server's clock, the
+// earliest first, at most limit: those of tables that mine has, nil for all. Usually ahead is Step, or less than 0 for those
+// that are overdue. It reads the index alone, and no page of it holds back another: entries of other tables are read, a
+// thousand in a statement, and left out. Databases that are older than schedules are left out too. What was found stands
+// beside an error.
+func (m *Maker) Due(ctx context.Context, server int, ahead time.Duration, limit int, mine func(table int) bool) (due []Due, err error) {
+	databases := m.tables.Databases(server, schema)
+	after := firstDue
+	for len(databases) > 0 && len(due) < limit {
+		page, err := m.page(ctx, server, databases, ahead, after)
+		for _, d := range page {
+			if len(due) < limit && (mine == nil || mine(d.Table)) {
+				due = append(due, d)
+			}
+		}
+		if err != nil || len(page) < pageOfDue {
+			return due, err
+		}
+		after = page[len(page)-1]
+	}
+	return due, nil
+}
+
+// page reads the next entries of a server.
+func (m *Maker) page(ctx context.Context, server int, databases []int, ahead time.Duration, after Due) ([]Due, error) {
+	next := at(after.Next)
+	page, err := store.Gather(ctx, m.tables, server, databases, "schedules due", peekDue, func(rows *sql.Rows) (d Due, err error) {
+		var id uint64
+		err = rows.Scan(&d.Next, &d.Table, &id)
+		d.ID = tocsin.JobID(id)
+		return d, err
+	}, ahead.Microseconds(), next, next, after.Table, after.Table, uint64(after.ID), pageOfDue)
+	slices.SortFunc(page, Due.compare)
+	return page[:min(len(page), pageOfDue)], err
+}
+
+// Made is what a Make has done.
+type Made struct {
+	Runs       int       // made
+	PassedOver int       // fire times that were missed, and no run was made for
+	Next       time.Time // next_fire now; zero: the schedule is not active, or has ended
+}
+
+// Make makes the next runs of a schedule, at most MaxRuns and two Steps ahead. If another maker was faster, or the schedule
+// was changed, there is nothing to do, or other runs are made. If a Make is not complete, Next is still near, and the
+// schedule is Due again. It may be repeated after any error.
+func (m *Maker) Make(ctx context.Context, id tocsin.JobID) (made Made, err error) {
+	err = m.at(ctx, id, func(h *here) error {
+		made = Made{}
+		if h.row == nil || h.row.State != Active {
+			return nil
+		}
+		made.Next = h.row.NextFire
+		if h.row.NextFire.After(h.now.Add(Step)) {
+			return nil
+		}
+		before := h.row.MadeUntil
+		w, err := h.window(ctx, h.row)
+		if err != nil {
+			return err
+		}
+		made = Made{Runs: len(w.fires), PassedOver: w.passedOver, Next: w.next}
+		return h.moveCursor(ctx, before, w)
+	})
+	if err != nil {
+		return Made{}, err
+	}
+	return made, nil
+}
+
+// moveCursor stores what a window changes in the row.
+func (h *here) moveCursor(ctx context.Context, before time.Time, w window) error {
+	r := h.row
+	n, err := h.exec(ctx, moveCursor, string(r.State), at(w.until), at(w.next), r.Reason, len(w.fires), w.passedOver, uint64(r.ID), r.Revision, at(before))
+	if err == nil && n != 1 {
+		err = refuse(ErrRevision, "schedule %s was changed while it was locked", r.Name)
+	}
+	return err
+}

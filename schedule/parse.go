@@ -1,0 +1,48 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tocsinhq/tocsin/internal/yamlfile"
+)
+
+// Parse reads the definitions of a YAML file of the form
+//
+//	schedules:
+//	  - name: report.daily
+//	    biz_type: report.make
+//	    cron: 0 4 * * *
+//	    zone: Europe/Berlin
+//
+// and validates them. file stands in the messages, each of which is one line with its place:
+// configs/schedules.yaml:4: unknown key "corn".
+func Parse(text []byte, file string) ([]Definition, error) {
+	f, err := yamlfile.Parse(text, file)
+	if err != nil {
+		return nil, err
+	}
+	var content struct {
+		Schedules []Definition `yaml:"schedules"`
+	}
+	if err := f.Decode(&content); err != nil {
+		return nil, err
+	}
+	all := content.Schedules
+	if len(all) == 0 {
+		return nil, f.Errorf("$.schedules", "no schedules")
+	}
+	var errs []error
+	seen := map[string]bool{}
+	for i, d := range all {
+		at := fmt.Sprintf("$.schedules[%d]", i)
+		for _, p := range d.problems() {
+			errs = append(errs, f.Errorf(at+"."+p.key, "schedule %s: %w", label(d.Name), p.err))
+		}
+		if seen[d.Name] {
+			errs = append(errs, f.Errorf(at+".name", "schedule %s: the name stands twice", label(d.Name)))
+		}
+		seen[d.Name] = true
+	}
+	return all, errors.Join(errs...)
+}

@@ -1,0 +1,190 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Schedules are what people and programs do to the schedules of a cluster. Make one with Open. Its methods are safe for
+// concurrent use. They need MySQL alone, and the rights of the role schedule (see ddl.Grants).
+type Schedules struct {
+	cfg    tocsin.Config
+	tables *store.Store
+	maker  *Maker
+}
+
+// Open connects to all servers at once. One that answers is enough; it refuses a cluster that is not the config's.
+func Open(ctx context.Context, cfg tocsin.Config) (*Schedules, error) {
+	tables, err := store.Connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Schedules{cfg, tables, NewMaker(tables)}, nil
+}
+
+// Close closes the pools. Calls under way fail.
+func (s *Schedules) Close() error { return s.tables.Close() }
+
+// Query says which schedules List returns.
+type Query struct {
+	App     string // "": any
+	BizType string // "": any
+	State   State  // "": any
+	After   string // names behind this one
+	Limit   int    // 1 to MaxListed
+}
+
+// MaxListed is the most schedules that List returns.
+const MaxListed = 10_000
+
+// List returns schedules in the order of their names. It asks all servers at once. What was found stands beside an error,
+// which names the servers and databases that could not be asked.
+func (s *Schedules) List(ctx context.Context, q Query) ([]Schedule, error) {
+	if q.Limit < 1 || q.Limit > MaxListed {
+		return nil, refuse(ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxListed)
+	}
+	types, err := s.types(ctx)
+	if err != nil {
+		return nil, err
+	}
+	number := uint64(0)
+	if q.BizType != "" {
+		if number, err = types.number(q.BizType); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := s.everywhere(ctx, types, "schedules list", readList, q.After, q.App, q.App, number, number, string(q.State), string(q.State), q.Limit)
+	all := make([]Schedule, 0, min(len(rows), q.Limit))
+	for _, r := range rows[:min(len(rows), q.Limit)] {
+		all = append(all, r.Schedule)
+	}
+	return all, err
+}
+
+// Get returns the schedule of a name. It asks all servers at once: ErrNotFound is certain. One that is found is returned
+// even if other servers don't answer.
+func (s *Schedules) Get(ctx context.Context, name string) (Schedule, error) {
+	r, err := s.find(ctx, name)
+	if err != nil {
+		return Schedule{}, err
+	}
+	return r.Schedule, nil
+}
+
+// find is Get of the whole row.
+func (s *Schedules) find(ctx context.Context, name string) (*row, error) {
+	types, err := s.types(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.named(ctx, types, name)
+	if err != nil {
+		return nil, err
+	}
+	if found[name] == nil {
+		return nil, refuse(ErrNotFound, "no schedule %q", name)
+	}
+	return found[name], nil
+}
+
+// namesAtOnce bounds the names of one question.
+const namesAtOnce = 500
+
+// named finds schedules by their names. A name that is not found is certain: an error of a server counts only then.
+func (s *Schedules) named(ctx context.Context, types bizTypes, names ...string) (map[string]*row, error) {
+	found := map[string]*row{}
+	for part := range slices.Chunk(names, namesAtOnce) {
+		args := make([]any, len(part))
+		for i, name := range part {
+			args[i] = name
+		}
+		rows, failed := s.everywhere(ctx, types, "schedules named", strings.Replace(readNamed, "{names}", list("?", len(part)), 1), args...)
+		for _, r := range rows {
+			if other := found[r.Name]; other != nil {
+				return nil, s.ambiguous(other, r)
+			}
+			found[r.Name] = r
+		}
+		for _, name := range part {
+			if found[name] == nil && failed != nil {
+				return nil, failed
+			}
+		}
+	}
+	return found, nil
+}
+
+// ambiguous names two schedules of one name.
+func (s *Schedules) ambiguous(a, b *row) error {
+	where := func(r *row) string { return s.tables.Layout().Database(s.tables.Layout().DatabaseOf(r.Table)) }
+	return refuse(ErrAmbiguous, "two schedules are named %q: schedule_id %s in %s and %s in %s: delete one by DeleteID", a.Name, a.ID, where(a), b.ID, where(b))
+}
+
+// everywhere asks all databases for rows, and returns them in the order of their names.
+func (s *Schedules) everywhere(ctx context.Context, types bizTypes, name, question string, args ...any) ([]*row, error) {
+	found := make([][]*row, len(s.tables.Servers()))
+	errs := make([]error, len(found))
+	tablewalk.Servers(len(found), func(server int) {
+		var err error
+		found[server], err = store.Gather(ctx, s.tables, server, s.tables.Databases(server, 0), name, question, scanRow, args...)
+		errs[server] = explain(err)
+	})
+	all := slices.Concat(found...)
+	for _, r := range all {
+		r.BizType = types.name(r.number)
+	}
+	slices.SortFunc(all, func(a, b *row) int { return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return all, errors.Join(errs...)
+}
+
+// bizTypes are the stored policies.
+type bizTypes []biztype.Policy
+
+func (s *Schedules) types(ctx context.Context) (bizTypes, error) {
+	policies, err := biztype.Load(ctx, s.cfg)
+	return policies, err
+}
+
+// number returns the number of a biz type.
+func (t bizTypes) number(name string) (uint64, error) {
+	for _, p := range t {
+		if p.Name == name {
+			return p.Number, nil
+		}
+	}
+	return 0, refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: apply it with `tocsin biz apply`", name)
+}
+
+// name returns the name of a number.
+func (t bizTypes) name(number uint64) string { return biztype.NameOf(t, number) }
+
+// place is a schedule that is to be changed.
+type place struct {
+	id    tocsin.JobID
+	types bizTypes
+}
+
+// within runs fn in a transaction with the row locked. If the connection breaks, it asks again: fn must recognise what it
+// has done before.
+func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) error {
+	t := tries{}
+	for {
+		err := s.maker.at(ctx, p.id, func(h *here) error {
+			if h.row != nil {
+				h.row.BizType = p.types.name(h.row.number)
+			}
+			return fn(h)
+		})
+		if err == nil || !t.again(ctx, err) {
+			return t.failure(err)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package schedule
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// The statements of this package. {database} is the name of a database, {task} the full name of the task table of a
+// schedule's runs.
+
+// columns are what a stored row is scanned from.
+const columns = `
+    schedule_id, gmt_create, gmt_modified, name, app, table_no, biz_type, biz_id, biz_key, cron, zone, start_time, end_time, jitter_ms,
+    start_within_ms, missed, missed_most, overlap, pause_after, state, revision, anchor, made_until, next_fire, failures,
+    made, passed_over, reason, attribute, headers`
+
+// lockRow reads one schedule and keeps others from changing it. Primary key. Parameter: schedule_id. Zero rows: there is none.
+const lockRow = `SELECT /* tocsin schedule lock */` + columns + `
+FROM {database}.schedule FORCE INDEX (PRIMARY)
+WHERE schedule_id = ?
+FOR UPDATE`
+
+// readNow reads the server's clock, the horizon of the doorbell, and which programs may use the database. Primary key.
+const readNow = `SELECT /* tocsin schedule now */
+    UTC_TIMESTAMP(3),
+    doorbell_horizon_ms,
+    works_with
+FROM {database}.layout
+WHERE id = 1`
+
+// readNamed reads schedules by their names, in one of the databases of a union. uk_name. {names} are parameters.
+const readNamed = `SELECT /* tocsin schedules named */` + columns + `
+FROM {database}.schedule FORCE INDEX (uk_name)
+WHERE name IN ({names})`
+
+// readList reads a page of schedules in the order of their names, in one of the databases of a union. uk_name. Parameters: the
+// last name of the page before; app, biz type and state, each twice, ” and 0 for any; how many.
+const readList = `SELECT /* tocsin schedules list */` + columns + `
+FROM {database}.schedule FORCE INDEX (uk_name)
+WHERE name > ?
+    AND (? = '' OR app = ?)
+    AND (? = 0 OR biz_type = ?)
+    AND (? = '' OR state = ?)
+ORDER BY name
+LIMIT ?`
+
+// peekDue reads which schedules have runs to be made, the earliest first, in one of the databases of a union: a range of
+// idx_next alone. Parameters: how far ahead, in microseconds; the next_fire, table_no and schedule_id of the last one
+// of the page before, the first two twice; how many.
+const peekDue = `SELECT /* tocsin schedules due */
+    next_fire, table_no, schedule_id
+FROM {database}.schedule FORCE INDEX (idx_next)
+WHERE next_fire <= UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND
+    AND next_fire >= ?
+    AND (next_fire > ? OR table_no > ? OR table_no = ? AND schedule_id > ?)
+ORDER BY next_fire, table_no, schedule_id
+LIMIT ?`
+
+// insertRow stores a new schedule. Parameters: row.stored.
+const insertRow = `INSERT /* tocsin schedule create */ INTO {database}.schedule (
+    schedule_id, name, table_no, biz_id, biz_key,
+    app, biz_type, cron, zone, start_time, end_time, jitter_ms, start_within_ms, missed, missed_most, overlap, pause_after,
+    state, revision, anchor, made_until, next_fire, failures, made, passed_over, reason, attribute, headers,
+    gmt_create, gmt_modified)
+VALUES (
+    ?, ?, ?, ?, ?,
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))`
+
+// updateRow stores what a change made of a schedule that is locked. Primary key. Parameters: those of row.stored that may
+// change; schedule_id and the revision before. Zero rows: it was changed by somebody who ignores locks.
+const updateRow = `UPDATE /* tocsin schedule change */ {database}.schedule
+SET app = ?, biz_type = ?, cron = ?, zone = ?, start_time = ?, end_time = ?, jitter_ms = ?, start_within_ms = ?, missed = ?,
+    missed_most = ?, overlap = ?, pause_after = ?,
+    state = ?, revision = ?, anchor = ?, made_until = ?, next_fire = ?, failures = ?, made = ?, passed_over = ?, reason = ?,
+    attribute = ?, headers = ?, gmt_modified = UTC_TIMESTAMP(3)
+WHERE schedule_id = ?
+    AND revision = ?`
+
+// moveCursor notes that a window is made. Primary key. Parameters: state, made_until, next_fire, reason; runs made, fire
+// times passed over; schedule_id, and the revision and made_until before. Zero rows: another maker was faster.
+const moveCursor = `UPDATE /* tocsin schedule made */ {database}.schedule
+SET state = ?,
+    made_until = ?,
+    next_fire = ?,
+    reason = ?,
+    made = made + ?,
+    passed_over = passed_over + ?,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE schedule_id = ?
+    AND revision = ?
+    AND made_until = ?
+    AND state = 'active'`
+
+// deleteRow forgets a schedule. Primary key. Parameter: schedule_id.
+const deleteRow = `DELETE /* tocsin schedule delete */ FROM {database}.schedule
+WHERE schedule_id = ?`
+
+// insertRuns stores runs. insertRun stands for each, with commas between. Parameters: run.args.
+const (
+	insertRuns = `INSERT /* tocsin schedule runs */ INTO {task} (
+    job_id, biz_id, biz_key, biz_type, status, dedup_key, attribute, headers, due_time, action_time, gmt_create, gmt_modified)
+VALUES `
+	insertRun = `(?, ?, ?, ?, 0, ?, ?, ?, ?, ?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))`
+)
+
+// readKeys finds runs by their keys. uk_biz. Parameters: biz_id, biz type, {keys}.
+const readKeys = `SELECT /* tocsin schedule keys */
+    dedup_key, job_id
+FROM {task} FORCE INDEX (uk_biz)
+WHERE biz_id = ?
+    AND biz_type = ?
+    AND dedup_key IN ({keys})`
+
+// ringRuns rings the doorbell; ringRun stands for each run, with commas between. Parameters: table_no, job_id, biz type,
+// action time.
+const (
+	ringRuns = `INSERT /* tocsin schedule ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
+VALUES `
+	ringRun = `(?, ?, ?, ?)`
+)
+
+// cancelRuns cancels the pending runs of one schedule whose keys are in a range, apart from those that are due within a
+// span. A range of uk_biz. Parameters: reason; biz_id, biz type, the first key, the first key behind them; the span's ends.
+// Zero rows: none is pending.
+const cancelRuns = `UPDATE /* tocsin schedule cancel */ {task} FORCE INDEX (uk_biz)
+SET status = 3,
+    action_time = UTC_TIMESTAMP(3),
+    dedup_key = NULL,
+    last_error = ?,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE biz_id = ?
+    AND biz_type = ?
+    AND dedup_key >= ?
+    AND dedup_key < ?
+    AND status = 0
+    AND NOT (action_time > ? AND action_time <= ?)`
+
+// timeForm is a DATETIME(3) as text.
+const timeForm = "2006-01-02 15:04:05.000"
+
+// at writes an instant; NULL for the zero time.
+func at(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(timeForm)
+}
+
+// row is a schedule as it is stored.
+type row struct {
+	Schedule
+	number  uint64 // of the biz type
+	headers string // "": none
+}
+
+// scanRow reads one row.
+func scanRow(rows *sql.Rows) (*row, error) {
+	r := &row{}
+	var id, table, jitter, within uint64
+	var key []byte
+	var start, end, next sql.NullTime
+	var headers sql.NullString
+	err := rows.Scan(&id, &r.Created, &r.Modified, &r.Name, &r.App, &table, &r.number, &r.BizID, &key, &r.Cron, &r.Zone, &start, &end, &jitter,
+		&within, &r.Missed, &r.MissedMost, &r.Overlap, &r.PauseAfter, &r.State, &r.Revision, &r.Anchor, &r.MadeUntil, &next, &r.Failures,
+		&r.Made, &r.PassedOver, &r.Reason, &r.Payload, &headers)
+	if err != nil {
+		return nil, err
+	}
+	r.ID, r.Table, r.headers = tocsin.JobID(id), int(table), headers.String
+	if r.Key = string(key); r.Key != "" {
+		r.BizID = 0
+	}
+	r.Start, r.End, r.NextFire = start.Time, end.Time, next.Time
+	r.Jitter, r.StartWithin = millis(jitter), millis(within)
+	if r.Headers, err = tocsin.Headers(r.headers).All(); err != nil {
+		return nil, fmt.Errorf("schedule %s: %w", r.Name, err)
+	}
+	return r, nil
+}
+
+func millis(n uint64) biztype.Duration {
+	return biztype.Duration(n) * biztype.Duration(time.Millisecond)
+}
+
+// subject is the biz_id of the runs.
+func (r *row) subject() uint64 {
+	if r.Key != "" {
+		return tocsin.KeyID(r.Key)
+	}
+	return r.BizID
+}
+
+// fixed are the parameters of insertRow that never change.
+func (r *row) fixed() []any {
+	return []any{uint64(r.ID), r.Name, r.Table, r.subject(), []byte(r.Key)}
+}
+
+// stored are the other parameters of insertRow, and those of updateRow.
+func (r *row) stored() []any {
+	var headers any
+	if r.headers != "" {
+		headers = r.headers
+	}
+	return []any{
+		r.App, r.number, r.Cron, r.Zone, at(r.Start), at(r.End), r.Jitter.D().Milliseconds(), r.StartWithin.D().Milliseconds(),
+		string(r.Missed), r.MissedMost, string(r.Overlap), r.PauseAfter,
+		string(r.State), r.Revision, at(r.Anchor), at(r.MadeUntil), at(r.NextFire), r.Failures, r.Made, r.PassedOver, cut(r.Reason),
+		r.Payload, headers,
+	}
+}
+
+// maxReason is the length of the column reason.
+const maxReason = 255
+
+// cut shortens a reason to what its column takes.
+func cut(reason string) string {
+	if text := []rune(strings.ToValidUTF8(reason, "?")); len(text) > maxReason {
+		return string(text[:maxReason])
+	}
+	return strings.ToValidUTF8(reason, "?")
+}
+
+// oldTables says what to do about databases without the table, or that older programs may use.
+const oldTables = "run `tocsin ddl apply`, then `tocsin ddl finish`"
+
+// explain turns a missing table into an error that says what to do.
+func explain(err error) error {
+	if mysql.ClassOf(err) == mysql.Missing {
+		return refuse(tocsin.ErrSchema, "schedules need schema version %d, and there is no table for them: %s (%s)", schema, oldTables, err)
+	}
+	return err
+}

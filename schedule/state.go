@@ -1,0 +1,118 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+)
+
+// Activate lets an inactive, paused or ended schedule make runs again, for fire times from now on; @every counts from now.
+// What was missed meanwhile is not made up for. The result says how the schedule stands then; changed is false if it was
+// active.
+func (s *Schedules) Activate(ctx context.Context, name string) (after Schedule, changed bool, err error) {
+	return s.turn(ctx, name, "the schedule was activated anew", func(next *row, now time.Time) (bool, error) {
+		if next.State == Active {
+			return false, nil
+		}
+		next.State, next.Reason, next.Failures, next.Anchor = Active, "", 0, now
+		return true, nil
+	})
+}
+
+// Deactivate keeps a schedule from making runs, and cancels those that are pending. Runs that are claimed go on, and so do
+// runs by hand and backfills. changed is false if it was inactive.
+func (s *Schedules) Deactivate(ctx context.Context, name string) (after Schedule, changed bool, err error) {
+	return s.turn(ctx, name, "the schedule was deactivated", func(next *row, _ time.Time) (bool, error) {
+		if next.State == Inactive {
+			return false, nil
+		}
+		next.State, next.Reason = Inactive, ""
+		return true, nil
+	})
+}
+
+// turn changes the state of a schedule.
+func (s *Schedules) turn(ctx context.Context, name, reason string, decide decision) (Schedule, bool, error) {
+	p, err := s.place(ctx, name)
+	if err != nil {
+		return Schedule{}, false, err
+	}
+	after, changed, err := s.change(ctx, p, reason, decide)
+	if err != nil {
+		return Schedule{}, false, fmt.Errorf("schedule %s: %w", name, err)
+	}
+	return after.Schedule, changed, nil
+}
+
+// place finds a schedule that is to be changed.
+func (s *Schedules) place(ctx context.Context, name string) (place, error) {
+	types, err := s.types(ctx)
+	if err != nil {
+		return place{}, err
+	}
+	found, err := s.named(ctx, types, name)
+	if err != nil {
+		return place{}, err
+	}
+	if found[name] == nil {
+		return place{}, refuse(ErrNotFound, "no schedule %q", name)
+	}
+	return place{found[name].ID, types}, nil
+}
+
+// Pause pauses an active schedule that still has a revision, as Deactivate does. False: it has not, or is not active. It is for
+// whoever counts failed runs.
+func (m *Maker) Pause(ctx context.Context, id tocsin.JobID, revision uint32, reason string) (paused bool, err error) {
+	err = m.at(ctx, id, func(h *here) error {
+		paused = h.row != nil && h.row.State == Active && h.row.Revision == revision
+		if !paused {
+			return nil
+		}
+		next := h.row.clone()
+		next.State, next.Reason = Paused, reason
+		next.Revision++
+		return h.replace(ctx, next, "the schedule was paused", 0)
+	})
+	return paused, err
+}
+
+// Delete forgets a schedule and cancels its pending runs, also those by hand and backfills. Runs that are claimed go on. The
+// history of its runs stays until it is purged.
+func (s *Schedules) Delete(ctx context.Context, name string) error {
+	p, err := s.place(ctx, name)
+	if err != nil {
+		return err
+	}
+	return s.delete(ctx, p)
+}
+
+// DeleteID is Delete by schedule_id, for one of two schedules that have the same name.
+func (s *Schedules) DeleteID(ctx context.Context, id tocsin.JobID) error {
+	return s.delete(ctx, place{id: id})
+}
+
+func (s *Schedules) delete(ctx context.Context, p place) error {
+	tried := false
+	err := s.within(ctx, p, func(h *here) error {
+		if h.row == nil && tried {
+			return nil // the answer to the commit was lost
+		}
+		if h.row == nil {
+			return refuse(ErrNotFound, "no schedule has schedule_id %s", p.id)
+		}
+		tried = true
+		from, until := runkey.Range(uint64(p.id))
+		if err := h.cancel(ctx, from, until, "the schedule was deleted", h.now, h.now); err != nil {
+			return err
+		}
+		_, err := h.exec(ctx, deleteRow, uint64(p.id))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete schedule %s: %w", p.id, err)
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/bizkey"
+	"github.com/tocsinhq/tocsin/internal/name"
+	"github.com/tocsinhq/tocsin/schedule/firetimes"
+)
+
+// Bounds of a definition.
+const (
+	minStartWithin = time.Second
+	maxStartWithin = 366 * 24 * time.Hour
+	maxMissedMost  = MaxRuns
+	maxPauseAfter  = 1_000_000
+)
+
+// problem is one fault of a definition.
+type problem struct {
+	key string // of the YAML and JSON
+	err error
+}
+
+// Validate returns what is wrong with the definition, in one line for each fault; nil: nothing. It can't know whether the
+// biz type exists.
+func (d Definition) Validate() error {
+	var errs []error
+	for _, p := range d.problems() {
+		errs = append(errs, invalid(d.Name, "%s", p.err))
+	}
+	return errors.Join(errs...)
+}
+
+// problems lists the faults in the order of the fields.
+func (d Definition) problems() []problem {
+	c := &check{}
+	c.note("name", name.CheckLower("name", d.Name))
+	if d.App != "" {
+		c.note("app", name.Check("app", d.App))
+	}
+	c.refuse(d.BizType == "", "biz_type", "needs the biz_type of its runs")
+	c.subject(d)
+	c.times(d)
+	c.payload(d)
+	c.policies(d.WithDefaults())
+	return c.found
+}
+
+type check struct{ found []problem }
+
+func (c *check) refuse(bad bool, key, format string, args ...any) {
+	if bad {
+		c.found = append(c.found, problem{key, fmt.Errorf(format, args...)})
+	}
+}
+
+// note records what is wrong with the key, if anything is.
+func (c *check) note(key string, err error) {
+	if err != nil {
+		c.found = append(c.found, problem{key, err})
+	}
+}
+
+func (c *check) subject(d Definition) {
+	c.refuse(d.BizID != 0 && d.Key != "", "key", "give either biz_id or key")
+	if d.Key != "" {
+		c.note("key", bizkey.Check(d.Key))
+	}
+}
+
+func (c *check) times(d Definition) {
+	c.refuse(d.Cron == "", "cron", `needs cron, such as "0 4 * * *" or "@every 90s"`)
+	if d.Cron == "" {
+		return
+	}
+	c.refuse(!whole(d.Start), "start", "start %s is finer than a millisecond", d.Start.Format(time.RFC3339Nano))
+	c.refuse(!whole(d.End), "end", "end %s is finer than a millisecond", d.End.Format(time.RFC3339Nano))
+	_, err := firetimes.Parse(d.spec(time.Now(), 0))
+	c.note("cron", err)
+}
+
+func whole(t time.Time) bool { return t.Equal(t.Truncate(time.Millisecond)) }
+
+func (c *check) payload(d Definition) {
+	c.refuse(!utf8.ValidString(d.Payload), "payload", "payload is not UTF-8")
+	n := utf8.RuneCountInString(d.Payload)
+	c.refuse(n > tocsin.MaxAttribute, "payload", "payload has %d characters: at most %d", n, tocsin.MaxAttribute)
+	_, err := tocsin.HeadersOf(d.Headers)
+	c.note("headers", err)
+}
+
+func (c *check) policies(d Definition) {
+	within := d.StartWithin.D()
+	c.refuse(within < minStartWithin || within > maxStartWithin || within%time.Millisecond != 0, "start_within",
+		"start_within %s: use %s to %s, in whole milliseconds", d.StartWithin, minStartWithin, maxStartWithin)
+	c.refuse(d.Missed != MissedSkip && d.Missed != MissedOnce && d.Missed != MissedAll, "missed",
+		"missed %q: use %s, %s or %s", d.Missed, MissedSkip, MissedOnce, MissedAll)
+	c.refuse(d.MissedMost < 1 || d.MissedMost > maxMissedMost, "missed_most", "missed_most %d: use 1 to %d", d.MissedMost, maxMissedMost)
+	switch d.Overlap {
+	case OverlapAllow, OverlapSkip, OverlapQueue, OverlapReplace:
+	default:
+		c.refuse(true, "overlap", "overlap %q: use %s, %s, %s or %s", d.Overlap, OverlapAllow, OverlapSkip, OverlapQueue, OverlapReplace)
+	}
+	c.refuse(d.PauseAfter < 0 || d.PauseAfter > maxPauseAfter, "pause_after", "pause_after %d: use 0 (never) to %d", d.PauseAfter, maxPauseAfter)
+}
+
+// ValidateAll is Validate of each definition, and refuses a name that stands twice.
+func ValidateAll(all []Definition) error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, d := range all {
+		errs = append(errs, d.Validate())
+		if seen[d.Name] {
+			errs = append(errs, invalid(d.Name, "the name stands twice"))
+		}
+		seen[d.Name] = true
+	}
+	return errors.Join(errs...)
+}
