@@ -25,10 +25,13 @@ const (
 	lookBack  = 24 * time.Hour   // older deaths raise no alarm
 	retry     = 10 * time.Second // after a failure
 	idleLook  = 2 * time.Second  // between two looks whether this process is to look at the tables
-	atMost    = 10_000           // dead tasks that are counted in one table
+	atMost    = 1000             // dead tasks of one table that an alarm counts
+	anyOf     = 100              // and that a look reads: it only wants to know whether there are any
 	examples  = 5                // job_ids, or runs, that an alarm names
-	statement = 30 * time.Second // time-out
-	lastWords = 5 * time.Second  // for what is noted when Run ends
+	bound     = 10 * time.Second // of the work for one alarm
+	lookBound = 30 * time.Second // of a look at all tables
+	hangs     = 2 * time.Second  // a server that has not answered for so long is left alone
+	lastWords = 2 * time.Second  // for what waits when Run ends
 )
 
 // Tables is what is read of the databases.
@@ -37,7 +40,8 @@ type Tables interface {
 	Deaths(ctx context.Context, q store.DeathsQuery) ([]store.Deaths, map[int]error, error)
 	LatestKey(ctx context.Context, bizID, typeCode uint64, prefix string) (*store.Row, error)
 	Look(ctx context.Context, server int, ids []tocsin.JobID) ([]store.Row, error)
-	Now(server int) int64 // that server's clock, Unix ms; valid after Measure
+	Now(server int) int64             // that server's clock, Unix ms; valid after Measure; 0: not known just now
+	Waiting(server int) time.Duration // for how long the oldest statement there has had no answer
 	Servers() []string
 	ServerOf(table int) int
 	TablesOf(server int) []int
@@ -142,13 +146,18 @@ func (m Missed) text() string {
 	return fmt.Sprintf("%s %s: %s", m.Schedule, m.Time.UTC().Format(time.RFC3339), m.Why)
 }
 
-// note adds one event to what waits. It never blocks for longer than a few words take.
+// note adds one event to what waits, if its biz type has an alarm. It never blocks for longer than a few words take.
 func (a *Alarms) note(of about, add func(*noted)) {
+	_, wanted := a.policy(of)
 	now := time.Now()
 	a.mu.Lock()
 	n := a.waiting[of]
 	fresh := n == nil
 	if fresh {
+		if !wanted {
+			a.mu.Unlock()
+			return
+		}
 		n = &noted{at: now.Add(collect)}
 		a.waiting[of] = n
 	}
@@ -161,6 +170,16 @@ func (a *Alarms) note(of about, add func(*noted)) {
 	if fresh {
 		signal(a.wake)
 	}
+}
+
+// policy returns the policy that asks for the alarm.
+func (a *Alarms) policy(of about) (p biztype.Policy, there bool) {
+	for _, p := range a.cfg.Policies() {
+		if p.Number == of.bizType {
+			return p, p.AlarmOn(of.kind)
+		}
+	}
+	return p, false
 }
 
 // found notes that a look has found deaths.

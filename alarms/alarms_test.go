@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/webhook"
@@ -37,7 +40,12 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, cfg: tocsin.Config{Layout: tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)}, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}}}
+	return newSiteOn(t, tocsin.Config{Layout: tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)}, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}})
+}
+
+func newSiteOn(t *testing.T, cfg tocsin.Config) *site {
+	t.Helper()
+	s := &site{t: t, cfg: cfg}
 	if _, err := ddl.Apply(t.Context(), s.cfg, ddl.Options{Cluster: "test"}); err != nil {
 		t.Fatal(err)
 	}
@@ -321,5 +329,47 @@ func TestAnAlarmThatMayNotBeAddedWaitsAndTheLogSaysWhatIsMissing(t *testing.T) {
 	a.now(t)
 	if got := s.raised(closeOrder); len(got) != 1 {
 		t.Errorf("with the right: %+v; the log says %v", got, log.Lines())
+	}
+}
+
+// An alarm about tasks of one server does not wait for another one that hangs.
+func TestAServerThatHangsIsLeftOut(t *testing.T) {
+	t.Parallel()
+	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Stop() })
+	layout := tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)}
+	home := layout.DatabaseOf(layout.TableOf(closeOrder))
+	s := newSiteOn(t, tocsin.Config{Layout: layout, Servers: []tocsin.Server{
+		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{home}}, {Name: "db2", DSN: other.DSN(), Databases: []int{1 - home}},
+	}})
+	var log devtest.Log
+	a := s.process(s.cfg, &log)
+	if err := syscall.Kill(other.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	thaw := sync.OnceFunc(func() { _ = syscall.Kill(other.Pid(), syscall.SIGCONT) })
+	t.Cleanup(thaw)
+	a.Died(closeOrder, 77)
+	a.now(t)
+	got := s.raised(closeOrder)
+	if len(got) != 1 || got[0].Count != 1 || len(got[0].Unread) != 1 || got[0].Unread[layout.Database(1-home)].IsZero() {
+		t.Errorf("got %+v; the log says %v", got, log.Lines())
+	}
+	thaw()
+}
+
+func TestATypeWithoutAnAlarmWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a := s.process(s.cfg, nil)
+	a.Died(9, 1)      // alarms themselves
+	a.Died(remind, 1) // has an alarm for missed runs
+	a.Died(1234, 1)
+	a.Missed(Missed{BizType: 9, Schedule: "x"})
+	if n := a.count(); n != 0 {
+		t.Errorf("%d wait", n)
 	}
 }

@@ -2,6 +2,7 @@ package alarms
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -27,9 +28,9 @@ func (a *Alarms) look(ctx context.Context, behind time.Duration) {
 	if len(types) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, statement)
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	t := a.tally(ctx, types, behind, func(server, database int) int64 {
+	t := a.tally(ctx, count{types: types, behind: behind, limit: anyOf}, func(server, database int) int64 {
 		return max(a.looked[database], a.cfg.Tables.Now(server)-lookBack.Milliseconds())
 	})
 	a.looked = t.until
@@ -43,6 +44,7 @@ func (a *Alarms) look(ctx context.Context, behind time.Duration) {
 // tally is what died in all tables.
 type tally struct {
 	types  map[uint64]deaths
+	limit  int
 	capped bool          // not all were counted
 	until  map[int]int64 // by database: up to when it was read, by its server's clock; a database that could not be read is left out, or is as it was
 	unread map[int]int64 // by database: from when on it was to be read
@@ -54,30 +56,51 @@ type deaths struct {
 	jobs  []tocsin.JobID // some of them
 }
 
-// tally counts the tasks that became dead until behind before now, on all servers side by side. A database that can't be
-// read is not counted.
-func (a *Alarms) tally(ctx context.Context, types []uint64, behind time.Duration, from func(server, database int) int64) tally {
-	all := tally{types: map[uint64]deaths{}, until: map[int]int64{}, unread: map[int]int64{}}
+// count says what to count.
+type count struct {
+	types  []uint64
+	behind time.Duration // deaths until so long before now
+	limit  int           // of each table
+}
+
+// tally counts the tasks that became dead, on all servers side by side. A database that can't be read is not counted.
+func (a *Alarms) tally(ctx context.Context, c count, from func(server, database int) int64) tally {
+	all := tally{types: map[uint64]deaths{}, limit: c.limit, until: map[int]int64{}, unread: map[int]int64{}}
 	var mu sync.Mutex
 	tablewalk.Servers(len(a.cfg.Tables.Servers()), func(server int) {
-		_, err := a.cfg.Tables.Measure(ctx, server)
-		until := a.cfg.Tables.Now(server) - behind.Milliseconds()
+		away := a.measure(ctx, server)
+		until := a.cfg.Tables.Now(server) - c.behind.Milliseconds()
 		for database, tables := range a.databases(server) {
-			start := from(server, database)
+			q := store.DeathsQuery{Server: server, Tables: tables, Types: c.types, From: from(server, database), Until: until, Limit: c.limit}
 			var found []store.Deaths
+			err := away
 			if err == nil {
-				found, err = a.deathsIn(ctx, store.DeathsQuery{Server: server, Tables: tables, Types: types, From: start, Until: until, Limit: atMost})
+				found, err = a.deathsIn(ctx, q)
 			}
 			mu.Lock()
-			all.take(database, start, until, found, err)
+			all.take(database, q, found, err)
 			mu.Unlock()
 			if err != nil {
 				a.limit.Of(a.cfg.Logger, "look "+a.cfg.Tables.Servers()[server]).Warn("dead tasks can't be counted for alarms", "error", err)
-				err = ctx.Err() // the next database may be well
 			}
 		}
 	})
 	return all
+}
+
+// measure asks for a server's clock. It does not wait for a server that hangs.
+func (a *Alarms) measure(ctx context.Context, server int) error {
+	name := a.cfg.Tables.Servers()[server]
+	if waiting := a.cfg.Tables.Waiting(server); waiting > hangs {
+		return fmt.Errorf("server %s: a statement has no answer after %s", name, waiting.Round(100*time.Millisecond))
+	}
+	if _, err := a.cfg.Tables.Measure(ctx, server); err != nil {
+		return err
+	}
+	if a.cfg.Tables.Now(server) == 0 {
+		return fmt.Errorf("server %s: its clock is not known just now", name)
+	}
+	return nil
 }
 
 // deathsIn is Deaths with one error.
@@ -102,13 +125,13 @@ func (a *Alarms) databases(server int) map[int][]int {
 }
 
 // take adds what one database has. What can't be read in full is read again from the same time on, and not counted now.
-func (t *tally) take(database int, from, until int64, found []store.Deaths, err error) {
+func (t *tally) take(database int, q store.DeathsQuery, found []store.Deaths, err error) {
 	if err != nil {
-		t.unread[database] = from
-		t.until[database] = from
+		t.unread[database] = q.From
+		t.until[database] = q.From
 		return
 	}
-	t.until[database] = max(from, until)
+	t.until[database] = max(q.From, q.Until)
 	rows := map[int]int{} // by table
 	for _, d := range found {
 		of := t.types[d.Type]
@@ -117,7 +140,7 @@ func (t *tally) take(database int, from, until int64, found []store.Deaths, err 
 			of.jobs = append(of.jobs, d.Job)
 		}
 		t.types[d.Type] = of
-		if rows[d.Table] += d.Rows; rows[d.Table] >= atMost {
+		if rows[d.Table] += d.Rows; rows[d.Table] >= t.limit {
 			t.capped = true
 		}
 	}

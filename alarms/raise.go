@@ -34,14 +34,14 @@ var errNoTarget = errors.New("its policy names a biz type that there is not: run
 // raise adds an alarm, if its time has come and there is anything to tell. It reports whether it has to be called again, at
 // n.at.
 func (a *Alarms) raise(ctx context.Context, of about, n *noted) (again bool) {
-	policies := a.cfg.Policies()
-	i := slices.IndexFunc(policies, func(p biztype.Policy) bool { return p.Number == of.bizType })
-	if i < 0 || !policies[i].AlarmOn(of.kind) {
+	policy, wanted := a.policy(of)
+	if !wanted {
 		return false
 	}
-	l := &link{about: of, policy: policies[i].WithDefaults()}
+	l := &link{about: of, policy: policy.WithDefaults()}
 	err := errNoTarget
-	if i = slices.IndexFunc(policies, func(p biztype.Policy) bool { return p.Name == l.policy.Alarm.To }); i >= 0 {
+	policies := a.cfg.Policies()
+	if i := slices.IndexFunc(policies, func(p biztype.Policy) bool { return p.Name == policy.Alarm.To }); i >= 0 {
 		l.to = policies[i]
 		again, err = a.add(ctx, l, n)
 	}
@@ -107,7 +107,7 @@ func prefix(kind string) string { return kind + " since " }
 // follow finds the alarm before.
 func (a *Alarms) follow(ctx context.Context, l *link) error {
 	l.home = a.cfg.Tables.ServerOf(a.cfg.Tables.Layout().TableOf(l.policy.Number))
-	if _, err := a.cfg.Tables.Measure(ctx, l.home); err != nil {
+	if err := a.measure(ctx, l.home); err != nil {
 		return err
 	}
 	latest, err := a.cfg.Tables.LatestKey(ctx, l.policy.Number, l.to.Number, prefix(l.about.kind))
@@ -160,7 +160,9 @@ func (a *Alarms) tell(ctx context.Context, l *link, n *noted) (alarm *webhook.Al
 		return a.tellMissed(l, n), false
 	}
 	began := time.Now()
-	t := a.tally(ctx, []uint64{l.policy.Number}, lag, a.from(l))
+	counting, cancel := context.WithTimeout(ctx, bound/2) // a server that hangs leaves time to add the alarm
+	defer cancel()
+	t := a.tally(counting, count{types: []uint64{l.policy.Number}, behind: lag, limit: atMost}, a.from(l))
 	found := t.types[l.policy.Number]
 	alarm = &webhook.Alarm{
 		Kind: l.about.kind, BizType: l.policy.Name, Count: found.count, AtLeast: t.capped || len(t.unread) > 0,
@@ -237,6 +239,8 @@ func (m Missed) commands() []string {
 
 // errorOf returns the last error of the first task that has one; "" if none can be read.
 func (a *Alarms) errorOf(ctx context.Context, ids []tocsin.JobID) string {
+	ctx, cancel := context.WithTimeout(ctx, hangs)
+	defer cancel()
 	for _, id := range ids {
 		rows, err := a.cfg.Tables.Look(ctx, a.cfg.Tables.ServerOf(id.Table()), []tocsin.JobID{id})
 		if err == nil && len(rows) > 0 && rows[0].LastError != "" {

@@ -32,12 +32,14 @@ func (a *Alarms) rest(ctx context.Context, until time.Time) {
 	}
 }
 
-// Once looks at all tables once and raises what is to be raised, instead of Run: for a process that ends then. What was
-// noted waits for others as in Run.
+// Once looks at all tables once and raises what is to be raised, instead of Run: for a process that ends then. It waits a few
+// seconds for further deaths, unless ctx has ended.
 func (a *Alarms) Once(ctx context.Context) {
-	a.look(ctx, 0)
-	if a.count() > 0 {
-		_ = wait.For(ctx, collect) // raised all the same
+	if ctx.Err() == nil {
+		a.look(ctx, 0)
+	}
+	if a.count() > 0 && wait.For(ctx, collect) == nil {
+		a.raiseAll(ctx, false)
 	}
 	a.end(ctx)
 }
@@ -66,7 +68,7 @@ func (a *Alarms) raiseAll(ctx context.Context, last bool) (next time.Time) {
 			next = at
 			break
 		}
-		bounded, cancel := context.WithTimeout(ctx, statement)
+		bounded, cancel := context.WithTimeout(ctx, bound)
 		again := a.raise(bounded, of, n)
 		cancel()
 		if again {
