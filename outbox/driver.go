@@ -51,6 +51,9 @@ type Conn interface {
 	Delete(ctx context.Context, keys []outboxrow.Key) error
 	// SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
 	SetAside(ctx context.Context, key outboxrow.Key, reason string) error
+	// Next returns an id that the outbox has not given yet, and above which or at which it will give the next one; 0: not
+	// known. A server that was emptied, or has lost its last transactions, may return a lower one than before.
+	Next(ctx context.Context) (uint64, error)
 	// Present returns which of the rows are in the outbox.
 	Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error)
 	// Writers returns the open transactions that may have written into the outbox, for Settled.

@@ -133,6 +133,17 @@ func (s *mysqlConn) SetAside(ctx context.Context, key outboxrow.Key, reason stri
 // maxReason is the size of last_error, in characters.
 const maxReason = 255
 
+// Next returns the next id that the outbox will give, as the server has it now.
+func (s *mysqlConn) Next(ctx context.Context) (uint64, error) {
+	if _, err := s.conn.ExecContext(ctx, freshSQL); err != nil {
+		return 0, s.outbox.wrap("ask for the next id of", err)
+	}
+	database, table := outboxrow.Split(s.outbox.table)
+	var next sql.Null[uint64]
+	err := s.conn.QueryRowContext(ctx, nextSQL, database, table).Scan(&next)
+	return next.V, s.outbox.wrap("ask for the next id of", err)
+}
+
 // Present returns which of the rows are in the outbox.
 func (s *mysqlConn) Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error) {
 	found, err := s.conn.QueryContext(ctx, s.outbox.render(presentSQL, list(idsOf(keys))))
@@ -187,8 +198,12 @@ func (s *mysqlConn) Settled(ctx context.Context, in []Range, _ Writers) (settled
 
 // settled reports whether no row is in any of the ranges, neither committed nor of an open transaction.
 func (s *mysqlConn) settled(ctx context.Context, in []Range) (bool, error) {
+	statement := settledSQL
+	if len(in) == 1 && in[0].First == 0 {
+		statement = settledDownSQL
+	}
 	var id uint64
-	err := s.conn.QueryRowContext(ctx, s.outbox.render(settledSQL, ranges(in))).Scan(&id)
+	err := s.conn.QueryRowContext(ctx, s.outbox.render(statement, ranges(in))).Scan(&id)
 	var said *driverlib.MySQLError
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

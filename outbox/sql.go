@@ -79,6 +79,28 @@ FROM information_schema.tables
 WHERE table_schema = ?
     AND table_name = ?`
 
+// settledDownSQL is settledSQL for all ids up to one. The server locks the row behind the last of a range, too: read upwards it
+// would fail while a transaction is open there.
+const settledDownSQL = `SELECT /* tocsin outbox settled down */
+    id
+FROM {outbox} FORCE INDEX (PRIMARY)
+WHERE {ranges}
+ORDER BY id DESC
+LIMIT 1
+FOR UPDATE NOWAIT`
+
+// nextSQL reads the next id of the table. Parameters: database; table. Without freshSQL MySQL may answer what was so a day ago;
+// MariaDB has no such setting.
+const (
+	freshSQL = `/*!80000 SET SESSION information_schema_stats_expiry = 0 */`
+
+	nextSQL = `SELECT /* tocsin outbox next */
+    auto_increment
+FROM information_schema.tables
+WHERE table_schema = ?
+    AND table_name = ?`
+)
+
 // holderSQL finds the connection that has a lock. Parameter: its name.
 const holderSQL = `SELECT /* tocsin outbox holder */
     IS_USED_LOCK(?)`

@@ -161,6 +161,16 @@ func TestPollsDoNotReadWhatCantBePurged(t *testing.T) {
 	going, anew := pollTimes(s, turn), pollTimes(s, fresh)
 	t.Logf("%d deleted rows are not purged: a poll takes p50 %s, max %s; of a turn that begins p50 %s, max %s", rows,
 		going[len(going)/2], going[len(going)-1], anew[len(anew)/2], anew[len(anew)-1])
+	behind := turn.known.gaps()[1].First
+	s.settle(behind)
+	begin := time.Now()
+	begun, first := s.begins()
+	took := time.Since(begin)
+	noted := pollTimes(s, begun)
+	t.Logf("of a turn that begins at row %d p50 %s, max %s, after %s", first, noted[len(noted)/2], noted[len(noted)-1], took)
+	if first != behind {
+		t.Errorf("a turn begins at row %d", first)
+	}
 	if len(turn.known.gaps()) != 2 {
 		t.Errorf("polls %v", turn.known.gaps())
 	}

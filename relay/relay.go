@@ -69,6 +69,8 @@ type tasks interface {
 	Layout() tocsin.Layout
 	Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result
 	Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error)) error
+	NoteSettled(ctx context.Context, identity string, database int, id uint64) error
+	SettledBelow(ctx context.Context, identity string) (uint64, error)
 }
 
 // Relay moves the rows of some outboxes.
@@ -162,6 +164,8 @@ type line struct {
 	outbox *outbox.Outbox
 	tasks  tasks
 	gauges gauges
+
+	settled atomic.Uint64 // the outbox has no rows with ids below it, for the next turns; 0: not known
 }
 
 // run takes turns until ctx ends.
@@ -238,5 +242,10 @@ func (l *line) forgetIn(ctx context.Context, database int) error {
 		return err
 	}
 	defer session.Close()
+	if id := l.settled.Load(); id > 0 {
+		if err := l.tasks.NoteSettled(ctx, session.Identity, database, id); err != nil {
+			return err
+		}
+	}
 	return l.tasks.Upkeep(ctx, session.Identity, database, session.Present)
 }

@@ -127,8 +127,8 @@ func (t *turn) whole(ctx context.Context) error {
 	t.nextWhole = time.Now().Add(t.cfg.Whole)
 	gone := append(ids(nil), t.known...)
 	gone.removeAll(t.waiting())
-	for len(gone) > 0 {
-		in := gone[:min(len(gone), mostRanges)]
+	for left := gone; len(left) > 0; {
+		in := left[:min(len(left), mostRanges)]
 		rows, err := t.session.Read(ctx, in, len(t.hand)+1, func(id uint64) bool { return t.hand[id] })
 		if err != nil {
 			return err
@@ -136,9 +136,11 @@ func (t *turn) whole(ctx context.Context) error {
 		if len(rows) > 0 {
 			return errReused
 		}
-		gone = gone[len(in):]
+		left = left[len(in):]
 	}
-	return t.closeGaps(ctx)
+	err := t.closeGaps(ctx)
+	t.noteGone(gone)
+	return err
 }
 
 // mark says how far the ids went at a time, and which transactions wrote into the outbox then.
@@ -150,15 +152,20 @@ type mark struct {
 
 // closeGaps takes gaps out of the polls that are a minute old and in which no transaction is open.
 func (t *turn) closeGaps(ctx context.Context) error {
-	if len(t.known) == 0 {
-		return nil
+	next, err := t.session.Next(ctx) // before the writers: who has a lower id is among them
+	if err != nil {
+		return err
+	}
+	last := max(next, 1) - 1
+	if n := len(t.known); n > 0 {
+		last = max(last, t.known[n-1].Last)
 	}
 	writers, err := t.session.Writers(ctx)
 	if err != nil {
 		return err
 	}
 	now, old := time.Now(), mark{}
-	t.marks = append(t.marks, mark{now, t.known[len(t.known)-1].Last, writers})
+	t.marks = append(t.marks, mark{now, last, writers})
 	for len(t.marks) > 0 && now.Sub(t.marks[0].at) >= t.cfg.GapAge {
 		old, t.marks = t.marks[0], t.marks[1:]
 	}

@@ -85,8 +85,14 @@ func (t *turn) run(ctx context.Context) error {
 	defer t.release()
 	defer t.drain()
 	defer end()
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
 		if err := t.round(ctx, moves); err != nil {
+			if errors.Is(err, errReused) {
+				t.void(ctx)
+			}
 			return err
 		}
 		pause := time.NewTimer(time.Until(t.nextPoll))

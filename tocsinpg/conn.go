@@ -217,6 +217,18 @@ func (c *conn) SetAside(ctx context.Context, key outboxrow.Key, reason string) e
 // maxReason is the size of last_error, in characters.
 const maxReason = 255
 
+// Next returns an id above all that were drawn; 0 if this user has no right to read the sequence.
+func (c *conn) Next(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	var next int64
+	err := c.conn.QueryRow(ctx, nextSQL, c.server.quoted()).Scan(&next)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	return uint64(next), c.server.wrap("ask for the next id of", err)
+}
+
 // Present returns which of the rows are in the outbox.
 func (c *conn) Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error) {
 	ids := make([]uint64, len(keys))

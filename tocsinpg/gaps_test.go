@@ -173,6 +173,32 @@ func TestAPreparedTransactionIsMovedWhenItCommits(t *testing.T) {
 	s.rows(0)
 }
 
+// The next id is that of the sequence, drawn or not; a user without the right to read it is told none.
+func TestTheNextIDIsThatOfTheSequence(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	next := func(session *outbox.Session, want uint64) {
+		t.Helper()
+		if got, err := session.Next(t.Context()); got != want || err != nil {
+			t.Errorf("next id %d, %v, want %d", got, err, want)
+		}
+	}
+	session := s.session()
+	next(session, 0) // none was drawn
+	s.add(1, "x", tocsin.In(day))
+	next(session, 2)
+	if err := s.addTx(s.begin(), 2, "open", tocsin.In(day)); err != nil {
+		t.Fatal(err)
+	}
+	next(session, 3)
+	other := s.cfg.Layout.Prefix + "_other"
+	s.exec("CREATE ROLE " + other + " LOGIN")
+	t.Cleanup(func() { s.exec("DROP OWNED BY " + other); s.exec("DROP ROLE " + other) })
+	s.exec("GRANT SELECT, DELETE ON tocsin_outbox TO " + other)
+	s.from.DSN = strings.Replace(s.from.DSN, "postgres@", other+"@", 1)
+	next(s.session(), 0)
+}
+
 // Operators see a lock of a relay in pg_locks, and it is one for each outbox.
 func TestTheLockIsOneForEachOutboxAndEndsWithItsSession(t *testing.T) {
 	t.Parallel()

@@ -95,6 +95,12 @@ WHERE NOT EXISTS (
 const identitySQL = `SELECT /* tocsin outbox identity */
     COALESCE(obj_description(to_regclass($1), 'pg_class'), '')`
 
+// nextSQL reads the next id of the table's sequence. Parameter: quoted name of the table.
+const nextSQL = `SELECT /* tocsin outbox next */
+    COALESCE(last_value + 1, 0)
+FROM pg_catalog.pg_sequences
+WHERE to_regclass(format('%I.%I', schemaname, sequencename)) = to_regclass(pg_get_serial_sequence($1, 'id'))`
+
 // pidSQL asks which process of the server answers.
 const pidSQL = `SELECT /* tocsin outbox pid */
     pg_backend_pid()`

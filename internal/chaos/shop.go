@@ -233,7 +233,9 @@ func (s *Site) moves(ctx context.Context, all map[outboxKey]move) error {
 	for db := range s.opts.Layout.Databases {
 		query := strings.ReplaceAll(ledgerSQL, "{database}", s.opts.Layout.Database(db))
 		if err := s.databases[db%len(s.databases)].eachMove(ctx, query, func(identity string, id uint64, m move) {
-			all[outboxKey{byIdentity[identity], id}] = m
+			if shop, known := byIdentity[identity]; known {
+				all[outboxKey{shop, id}] = m
+			}
 		}); err != nil {
 			return err
 		}

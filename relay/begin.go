@@ -1,0 +1,71 @@
+package relay
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin/outbox"
+)
+
+// askWithin bounds the question where a turn may begin: without an answer it begins at the first id.
+const askWithin = 300 * time.Millisecond
+
+// begin leaves out the ids below which an earlier turn has found all rows gone and all gaps closed: to read over rows that
+// were deleted and can't be purged takes long.
+//
+// The note of that turn is void if the outbox has given ids again since: it was emptied, or its server has lost its last
+// transactions. So the outbox must say that its next id is not a lower one, then that no transaction is open below, and
+// then that no row is there. If it does not, the turn begins at the first id.
+func (t *turn) begin(ctx context.Context) error {
+	t.settled.Store(0)
+	asked, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	below, err := t.tasks.SettledBelow(asked, t.session.Identity)
+	if err != nil || below == 0 { // the databases of the tasks are no reason not to begin
+		return nil
+	}
+	settled := []outbox.Range{{First: 0, Last: below - 1}}
+	next, err := t.session.Next(ctx)
+	if err != nil {
+		return err
+	}
+	if next < below {
+		t.void(ctx)
+		return nil
+	}
+	open, err := t.session.Writers(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := t.session.Settled(ctx, settled, open)
+	if err != nil || !slices.Equal(found, settled) {
+		return err
+	}
+	t.known.addRange(settled[0])
+	t.gone.addRange(settled[0])
+	return nil
+}
+
+// void notes that the outbox has given ids again. A database that can't be reached keeps its note: a 0 in any other is enough.
+func (t *turn) void(ctx context.Context) {
+	t.settled.Store(0)
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	for database := range t.tasks.Layout().Databases {
+		_ = t.tasks.NoteSettled(ctx, t.session.Identity, database, 0) // see above
+	}
+}
+
+// noteGone notes which ids have no rows any more, after all were read, and for the next turns how far these go without a gap.
+func (t *turn) noteGone(gone ids) {
+	for id := range t.hand {
+		gone.remove(outbox.Range{First: id, Last: id})
+	}
+	for _, r := range gone {
+		t.gone.addRange(r)
+	}
+	if len(t.gone) > 0 && t.gone[0].First == 0 {
+		t.settled.Store(t.gone[0].Last + 1)
+	}
+}

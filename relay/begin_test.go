@@ -1,0 +1,196 @@
+package relay
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
+)
+
+// settle lets a turn move what it can and close its gaps, until it has seen that no row is below an id, and notes what it
+// has found for other turns.
+func (s *shop) settle(below uint64) {
+	s.tb.Helper()
+	turn := s.turn()
+	turn.cfg.Whole, turn.cfg.GapAge = 10*time.Millisecond, time.Millisecond
+	end := s.run(func(ctx context.Context) { _ = turn.run(ctx) })
+	s.await("a turn to settle", func() bool { return turn.settled.Load() >= below })
+	end()
+	if got := turn.settled.Load(); got != below {
+		s.tb.Errorf("settled below %d, want %d", got, below)
+	}
+	if err := turn.forget(s.tb.Context()); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// begins begins another turn, and returns the first id that it polls.
+func (s *shop) begins() (*turn, uint64) {
+	s.tb.Helper()
+	turn := s.turn()
+	if err := turn.begin(s.tb.Context()); err != nil {
+		s.tb.Fatal(err)
+	}
+	return turn, turn.known.gaps()[0].First
+}
+
+// put writes a row with an id.
+func (s *shop) put(id int, lastError string) {
+	s.tb.Helper()
+	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms, last_error) VALUES (?, 'order.close', ?, 86400000, ?)", id, id, lastError)
+}
+
+// A turn does not read over what was deleted long ago, but it leaves out no row that may still be there, or come.
+func TestATurnBeginsWhereAnotherHasSettled(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before func(*shop) // ids 1 to 9 and 11 to 20 are moved
+		below  uint64
+	}{
+		"a gap is closed":                      {func(*shop) {}, 21},
+		"a transaction is open in it":          {func(s *shop) { s.hold(10) }, 10},
+		"a row was set aside":                  {func(s *shop) { s.put(10, "no room") }, 10},
+		"a row waits behind one set aside":     {func(s *shop) { s.put(10, ""); s.exec("UPDATE {outbox} SET biz_type = 'no.such' WHERE id = 10") }, 10},
+		"a transaction is open behind the end": {func(s *shop) { s.hold(25) }, 21},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			c.before(s)
+			for id := 1; id <= 20; id++ {
+				if id != 10 {
+					s.put(id, "")
+				}
+			}
+			s.settle(c.below)
+			if _, first := s.begins(); first != c.below {
+				t.Errorf("begins at %d, want %d", first, c.below)
+			}
+		})
+	}
+}
+
+// hold writes a row in a transaction that stays open until the test ends.
+func (s *shop) hold(id int) {
+	s.tb.Helper()
+	tx, err := s.db.Begin()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.tb.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.Exec(s.fill("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (?, 'order.close', 1, 1)"), id); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// What was settled is void if the outbox gives ids again, or a server that has lost its last transactions has rows again.
+func TestATurnBeginsAtTheFirstIDIfIDsAreGivenAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		again string
+		void  bool
+	}{
+		"it was emptied":                {"TRUNCATE TABLE {outbox}", true},
+		"its next id is a lower one":    {"ALTER TABLE {outbox} AUTO_INCREMENT = 5", true},
+		"a row is there again":          {"INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (7, 'order.close', 7, 86400000)", false},
+		"a row set aside is there":      {"INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms, last_error) VALUES (7, 'order.close', 7, 1, 'no')", false},
+		"the first row is there":        {"INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (1, 'order.close', 7, 86400000)", false},
+		"the last settled one is there": {"INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (20, 'order.close', 7, 86400000)", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			for id := 1; id <= 20; id++ {
+				s.put(id, "")
+			}
+			s.settle(21)
+			s.exec(c.again)
+			turn, first := s.begins()
+			if first != 0 {
+				t.Errorf("begins at %d", first)
+			}
+			if below, err := s.client.SettledBelow(t.Context(), turn.session.Identity); c.void != (below == 0) || err != nil {
+				t.Errorf("settled below %d, %v", below, err)
+			}
+		})
+	}
+}
+
+// An id was given again while no relay ran, by a transaction that is still open, and the next id is past the note.
+func TestATurnBeginsAtTheFirstIDIfATransactionIsOpenBelow(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for id := 1; id <= 20; id++ {
+		s.put(id, "")
+	}
+	s.settle(21)
+	s.exec("TRUNCATE TABLE {outbox}")
+	s.hold(7)
+	s.put(40, "")
+	if _, first := s.begins(); first != 0 {
+		t.Errorf("begins at %d", first)
+	}
+}
+
+// The notes are no rows of an outbox: the ledger keeps them, and one for each outbox and database.
+func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	note := func(database int, id uint64) {
+		t.Helper()
+		if err := s.client.NoteSettled(t.Context(), "one", database, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(identity string, below uint64) {
+		t.Helper()
+		if got, err := s.client.SettledBelow(t.Context(), identity); got != below || err != nil {
+			t.Errorf("%s: settled below %d, %v, want %d", identity, got, err, below)
+		}
+	}
+	for _, id := range []uint64{5, 9, 7} {
+		note(0, id)
+	}
+	want("one", 0) // a database has no note
+	note(1, 8)
+	want("one", 7)
+	want("two", 0)
+	none := func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error) { return nil, nil }
+	for database := range s.cfg.Layout.Databases {
+		if err := s.client.Upkeep(t.Context(), "one", database, none); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.number("SELECT COUNT(*) FROM " + s.cfg.Layout.Database(database) + ".relayed WHERE gone IS NULL"); n != 1 {
+			t.Errorf("%d notes", n)
+		}
+	}
+	want("one", 7)
+	note(0, 0)
+	want("one", 0)
+}
+
+// A turn begins although no database of the tasks answers.
+func TestATurnBeginsWithoutTheDatabasesOfTheTasks(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.put(1, "")
+	turn := s.turn()
+	turn.tasks = silent{s.client}
+	if err := turn.begin(t.Context()); err != nil || len(turn.known) > 0 {
+		t.Error(turn.known, err)
+	}
+	if rows, err := turn.session.Read(t.Context(), []outbox.Range{{First: 0, Last: 5}}, 5, nil); len(rows) != 1 || err != nil {
+		t.Error(rows, err)
+	}
+}
+
+// silent answers no question.
+type silent struct{ *tocsin.Client }
+
+func (silent) SettledBelow(ctx context.Context, _ string) (uint64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
