@@ -3,12 +3,15 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -16,7 +19,6 @@ import (
 // Schedules are what people and programs do to the schedules of a cluster. Make one with Open. Its methods are safe for
 // concurrent use. They need MySQL alone, and the rights of the role schedule (see ddl.Grants).
 type Schedules struct {
-	cfg    tocsin.Config
 	tables *store.Store
 	maker  *Maker
 }
@@ -27,7 +29,7 @@ func Open(ctx context.Context, cfg tocsin.Config) (*Schedules, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schedules{cfg, tables, NewMaker(tables)}, nil
+	return &Schedules{tables, NewMaker(tables)}, nil
 }
 
 // Close closes the pools. Calls under way fail.
@@ -77,6 +79,15 @@ func (s *Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 		return Schedule{}, err
 	}
 	return r.Schedule, nil
+}
+
+// Next returns the next fire times of a schedule, at most n, by this machine's clock: those that it has if it is active.
+func (s *Schedules) Next(ctx context.Context, name string, n int) ([]Fire, error) {
+	found, err := s.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return found.Following(time.Now(), n)
 }
 
 // find is Get of the whole row.
@@ -145,26 +156,48 @@ func (s *Schedules) everywhere(ctx context.Context, types bizTypes, name, questi
 	return all, errors.Join(errs...)
 }
 
-// bizTypes are the stored policies.
-type bizTypes []biztype.Policy
+// bizTypes are the numbers of the biz types by name.
+type bizTypes map[string]uint64
 
+// types reads the biz types, which are the same in all databases: one answer is enough.
 func (s *Schedules) types(ctx context.Context) (bizTypes, error) {
-	policies, err := biztype.Load(ctx, s.cfg)
-	return policies, err
+	all := bizTypes{}
+	var mu sync.Mutex // guards all
+	errs := make([]error, len(s.tables.Servers()))
+	tablewalk.Servers(len(errs), func(server int) {
+		_, errs[server] = store.Gather(ctx, s.tables, server, s.tables.Databases(server, 0), "schedule types", readTypes, func(rows *sql.Rows) (struct{}, error) {
+			var number uint64
+			var name string
+			err := rows.Scan(&number, &name)
+			mu.Lock()
+			defer mu.Unlock()
+			all[name] = number
+			return struct{}{}, err
+		})
+	})
+	if len(all) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	return all, nil
 }
 
 // number returns the number of a biz type.
 func (t bizTypes) number(name string) (uint64, error) {
-	for _, p := range t {
-		if p.Name == name {
-			return p.Number, nil
-		}
+	if number, ok := t[name]; ok {
+		return number, nil
 	}
 	return 0, refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: apply it with `tocsin biz apply`", name)
 }
 
-// name returns the name of a number.
-func (t bizTypes) name(number uint64) string { return biztype.NameOf(t, number) }
+// name returns the name of a number; "#7" if none has it.
+func (t bizTypes) name(number uint64) string {
+	for name, n := range t {
+		if n == number {
+			return name
+		}
+	}
+	return "#" + strconv.FormatUint(number, 10)
+}
 
 // place is a schedule that is to be changed.
 type place struct {

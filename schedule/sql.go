@@ -50,6 +50,11 @@ WHERE name > ?
 ORDER BY name
 LIMIT ?`
 
+// readTypes reads the names of the biz types, in one of the databases of a union: some dozens of rows.
+const readTypes = `SELECT /* tocsin schedule types */
+    number, name
+FROM {database}.biz_type`
+
 // peekDue reads which schedules have runs to be made, the earliest first, in one of the databases of a union: a range of
 // idx_next alone. Parameters: how far ahead, in microseconds; the next_fire, table_no and schedule_id of the last one
 // of the page before, the first two twice; how many.
