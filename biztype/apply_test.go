@@ -47,6 +47,22 @@ func TestApplyReportsPerTypeAndWritesOnlyWhatDiffers(t *testing.T) {
 	}
 }
 
+func TestAHistoryIsAChangeLikeAnother(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	apply(t, cfg, closeOrder)
+	kept := closeOrder
+	kept.History = true
+	for _, want := range []biztype.Policy{kept, closeOrder} {
+		if got := apply(t, cfg, want); !slices.Equal(verdicts(got), []biztype.Verdict{biztype.Changed}) {
+			t.Errorf("history %t: %+v", want.History, got)
+		}
+		if stored, err := biztype.Load(t.Context(), cfg); err != nil || !reflect.DeepEqual(stored, []biztype.Policy{want}) {
+			t.Errorf("stored %+v, %v", stored, err)
+		}
+	}
+}
+
 func TestApplyLeavesTypesAloneThatAreNotAmongThePolicies(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)

@@ -36,7 +36,8 @@ type Policy struct {
 	Rate        float64    `yaml:"rate,omitempty" json:"rate,omitempty"`               // deliveries a second over the whole group; 0: no limit
 	Strict      bool       `yaml:"strict,omitempty" json:"strict,omitempty"`           // claim before every delivery: none starts after a cancel
 	Paused      bool       `yaml:"paused,omitempty" json:"paused,omitempty"`           // tasks wait
-	Retention   Duration   `yaml:"retention,omitempty" json:"retention,omitempty"`     // of finished rows; 0: 720h
+	History     bool       `yaml:"history,omitempty" json:"history,omitempty"`         // keep each attempt, with its outcome and output, in the table run; runs of schedules are always kept
+	Retention   Duration   `yaml:"retention,omitempty" json:"retention,omitempty"`     // of finished rows, and of runs; 0: 720h
 	Alarm       *Alarm     `yaml:"alarm,omitempty" json:"alarm,omitempty"`             // nil: nobody is told of dead tasks and missed runs
 }
 

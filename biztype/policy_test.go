@@ -42,6 +42,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"backoff upside down":   {good + "    backoff:\n      base: 2m\n      max: 1m\n", `biz.yaml:7: biz type order.close: backoff.max 1m0s is below backoff.base 2m0s`},
 		"no url":                {hook + "      secrets: [A]\n", `biz.yaml:5: biz type a: the webhook needs a url`},
 		"other scheme":          {hook + "      url: ftp://host/\n", `biz.yaml:5: biz type a: the url is not of the form http://host/path or https://host/path`},
+		"a history of words":    {good + "    history: much\n", `biz.yaml:5: "much" is not true or false`},
 		"password in the url":   {hook + "      url: https://me:pw@host/\n", `biz.yaml:5: biz type a: the url holds a user name or password: deliveries are signed instead, see secrets`},
 		"three secrets":         {hook + "      url: https://host/\n      secrets: [A, B, C]\n", `biz.yaml:6: biz type a: 3 secrets: at most 2, the one in use and one for rotation`},
 		"the secret itself":     {hook + "      url: https://host/\n      secrets: [whsec_MfKQ9r8]\n", `biz.yaml:6: biz type a: a secret is given by the name of its environment variable, never by its value`},

@@ -58,19 +58,19 @@ var roles = []Role{
 		Name: "node", Does: "tocsin serve, and nodes inside services",
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": {"SELECT", "INSERT", "UPDATE"}, "doorbell": selected,
-			"node": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "mark": keeping, taskFile: {"SELECT", "UPDATE"},
+			"node": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "mark": keeping, "run": {"INSERT"}, taskFile: {"SELECT", "UPDATE"},
 		},
 	},
 	{
 		Name: "sweep", Does: "tocsin sweep",
 		rights: map[string][]string{
-			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "mark": keeping, taskFile: {"SELECT", "UPDATE"},
+			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "mark": keeping, "run": {"INSERT"}, taskFile: {"SELECT", "UPDATE"},
 		},
 	},
 	{
 		Name: "purge", Does: "tocsin purge",
 		rights: map[string][]string{
-			layoutTable: selected, "biz_type": selected, "doorbell": {"SELECT", "DELETE"}, taskFile: {"SELECT", "DELETE"},
+			layoutTable: selected, "biz_type": selected, "doorbell": {"SELECT", "DELETE"}, "run": {"SELECT", "DELETE"}, taskFile: {"SELECT", "DELETE"},
 		},
 	},
 	{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/output"
 )
 
 // tasksKey is the key of a delivery's tasks among the values of its context.
@@ -29,6 +30,7 @@ type attemptContext struct {
 
 	mu     sync.Mutex
 	tasks  []tocsin.Info   // the worker's own slice; nil after the delivery
+	output *output.Outputs // nil: none is kept
 	full   context.Context // nil until it is needed
 	cancel context.CancelFunc
 	ended  bool
@@ -40,13 +42,19 @@ func (c *attemptContext) Deadline() (time.Time, bool) { return c.deadline, true 
 // Done is closed at the deadline, when the node stops, and after the delivery.
 func (c *attemptContext) Done() <-chan struct{} { return c.real().Done() }
 
-// Value returns the tasks, or what the real context does: that is also how the
-// standard library finds out that its own kind of context is behind this one.
+// Value returns the tasks, what keeps their outputs, or what the real context does:
+// that is also how the standard library finds out that its own kind of context is
+// behind this one.
 func (c *attemptContext) Value(key any) any {
-	if key == (tasksKey{}) {
+	switch key {
+	case tasksKey{}:
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return slices.Clone(c.tasks)
+	case output.Key:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.output
 	}
 	return c.real().Value(key)
 }
@@ -78,7 +86,7 @@ func (c *attemptContext) real() context.Context {
 func (c *attemptContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended, c.tasks = true, nil
+	c.ended, c.tasks, c.output = true, nil, nil
 	if c.cancel != nil {
 		c.cancel()
 	}

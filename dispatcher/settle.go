@@ -222,6 +222,7 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 	if woken {
 		s.d.cfg.Woken(s.index)
 	}
+	s.record(batch, fates)
 	s.d.metrics.settled(fates)
 	s.d.metrics.countElsewhere(batch, fates)
 }

@@ -65,7 +65,8 @@ type ending struct {
 	verb   tocsin.Verb
 	next   int64 // Retried, Snoozed: the next action time
 	reason string
-	undone bool // not an attempt: it never started, or the end of the dispatcher cut it off
+	undone bool       // not an attempt: it never started, or the end of the dispatcher cut it off
+	run    *store.Run // for the history; nil: none is kept of it
 }
 
 // result is an ending on its way to the database.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/output"
 )
 
 // worker makes the deliveries of one slot of a kind, one after another, and
@@ -30,6 +31,7 @@ type attempt struct {
 	tasks    []*task
 	began    time.Time
 	deadline time.Time
+	outputs  *output.Outputs // nil: no history is kept
 }
 
 type attemptState uint8
@@ -71,14 +73,14 @@ func (w *worker) work() {
 // ended. At the time-out they are settled as failed whether or not the target
 // has returned; deliver itself, and with it the slot, waits until it has.
 func (w *worker) deliver(tasks []*task, r *rule, began time.Time) {
-	a := attempt{state: delivering, rule: r, tasks: tasks, began: began, deadline: began.Add(r.timeout)}
+	a := attempt{state: delivering, rule: r, tasks: tasks, began: began, deadline: began.Add(r.timeout), outputs: w.kind.outputs(r, tasks)}
 	w.infos = w.infos[:0]
 	for _, t := range tasks {
 		w.infos = append(w.infos, t.row.Info)
 		w.kind.metrics.lateness.Observe(t.late.Seconds())
 	}
 	w.begin(a) // from here on it may end, which releases the payloads
-	ctx := &attemptContext{parent: w.kind.d.work, deadline: a.deadline, tasks: w.infos}
+	ctx := &attemptContext{parent: w.kind.d.work, deadline: a.deadline, tasks: w.infos, output: a.outputs}
 	var errs []error
 	returned := false
 	defer func() { // deferred for a target that ends the goroutine
@@ -194,6 +196,7 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 	k.metrics.took.Observe(took.Seconds())
 	k.tell(results, took, timedOut || took >= a.rule.timeout)
 	k.observe(results, took, timedOut)
+	k.note(a, results, took)
 	for _, t := range a.tasks {
 		t.row.Attribute, t.row.Headers = "", "" // the target has its own copy, and outcomes may wait for long
 	}
@@ -236,6 +239,7 @@ func afterwards(a attempt, errs []error) {
 			failed = append(failed, t)
 		}
 	}
+	a.tasks[0].lane.kind.note(a, done, time.Since(a.began))
 	a.server().report(done) // these count as returned once their outcomes are stored
 	a.server().returned(failed)
 }

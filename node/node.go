@@ -109,11 +109,12 @@ func (p *parts) run(ctx context.Context) error {
 	g.Go(func() error { return ended(failed, "policies", p.watcher.Run(failed)) })
 	g.Go(func() error { return ended(failed, "scanner", p.scanner.Run(failed)) })
 	drained := make(chan struct{})
-	raising, silence := context.WithCancel(context.WithoutCancel(ctx))
-	g.Go(func() error { p.alarms.Run(raising); return nil })
+	settling, settled := context.WithCancel(context.WithoutCancel(ctx))
+	g.Go(func() error { p.alarms.Run(settling); return nil })
+	g.Go(func() error { p.history.Run(settling); return nil })
 	g.Go(func() error {
+		defer settled() // the last outcome, too, may be recorded or raise an alarm
 		defer close(drained)
-		defer silence() // after the last outcome
 		return ended(failed, "dispatcher", p.dispatcher.Run(failed))
 	})
 	g.Go(func() error { p.tellStop(ctx, failed, drained); return nil })

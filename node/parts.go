@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/health"
+	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/internal/expiry"
 	"github.com/tocsinhq/tocsin/relay"
@@ -32,6 +33,7 @@ type parts struct {
 	watcher      *biztype.Watcher
 	targets      *targets // nil until the engines are made
 	dispatcher   *dispatcher.Dispatcher
+	history      *history.Recorder
 	scanner      *scanner.Scanner
 	holder       *holder   // nil: nobody owns tables
 	claimers     *claimers // nil: nodes own tables
@@ -87,9 +89,12 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	return p, p.strict(ctx)
 }
 
-// openEngines makes what stands between the assignment and the database.
-func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err error) {
-	if err := p.newAlarms(); err != nil {
+// openDispatcher makes what delivers, settles and records.
+func (p *parts) openDispatcher(ctx context.Context) (err error) {
+	p.history, err = history.New(history.Config{
+		Runs: p.store, Servers: p.store.Servers(), Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+	})
+	if err != nil {
 		return err
 	}
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
@@ -97,10 +102,18 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
 		Woken: func(server int) { p.scanner.Wake(server) },
-		Alarm: alarm.New, Settled: func(s dispatcher.Settlement) { died(p.alarms, s) }, Observe: p.cfg.observer(ctx),
+		Alarm: alarm.New, Settled: func(s dispatcher.Settlement) { died(p.alarms, s) }, Record: p.history.Record, Observe: p.cfg.observer(ctx),
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
-	if err != nil {
+	return err
+}
+
+// openEngines makes what stands between the assignment and the database.
+func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err error) {
+	if err := p.newAlarms(); err != nil {
+		return err
+	}
+	if err := p.openDispatcher(ctx); err != nil {
 		return err
 	}
 	p.scanner, err = scanner.New(scanner.Config{

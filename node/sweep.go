@@ -20,6 +20,7 @@ import (
 	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/sweeper"
@@ -153,14 +154,17 @@ type sweepParts struct {
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
 	targets := newTargets(w.cfg, w.handlers, w.mine)
 	defer targets.close()
-	err := w.newAlarms()
+	if err := w.newAlarms(); err != nil {
+		return err
+	}
+	recorder, err := history.New(history.Config{Runs: w.store, Servers: w.store.Servers(), Logger: w.cfg.Logger}) // its metrics, too, would be those of Run
 	if err != nil {
 		return err
 	}
 	w.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
 		QueueCap: w.cfg.QueueCap, PayloadBytes: w.cfg.PayloadBytes, SweepGrace: w.cfg.SweepGrace, DrainTimeout: cutOffAfter,
-		Target: targets.of, ClaimAll: true, Settled: w.settled, Observe: w.cfg.observer(ctx),
+		Target: targets.of, ClaimAll: true, Settled: w.settled, Record: recorder.Record, Observe: w.cfg.observer(ctx),
 		Logger: w.cfg.Logger, // its metrics would be those of Run's dispatcher
 	})
 	if err != nil {
@@ -176,7 +180,12 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var g errgroup.Group
-	g.Go(func() error { return w.dispatcher.Run(work) })
+	settling, settled := context.WithCancel(context.WithoutCancel(ctx))
+	g.Go(func() error { recorder.Run(settling); return nil })
+	g.Go(func() error {
+		defer settled()
+		return w.dispatcher.Run(work)
+	})
 	g.Go(func() error { return w.watch(work) })
 	w.raiseMarks(ctx, work, &g)
 	raised := w.startAlarms(ctx)

@@ -11,7 +11,7 @@ import (
 // mayImport says which packages of the module each folder's shipped files may import; "..." stands for every folder below.
 // A folder that is not named here is a complaint: whoever adds a package decides here where it stands.
 var mayImport = map[string][]string{
-	".":                      {"internal/bizkey", "internal/jobid", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/runkey", "internal/verdict"},
+	".":                      {"internal/bizkey", "internal/jobid", "internal/layoutrow", "internal/mysql", "internal/name", "internal/output", "internal/outboxrow", "internal/runkey", "internal/verdict"},
 	"ddl":                    {".", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/wait"},
 	"outbox":                 {"internal/mysql", "internal/name", "internal/outboxrow"},
 	"relay/relaytest":        {".", "internal/outboxrow", "internal/wait"},
@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"store":                  {".", "duequeue", "biztype", "internal/layoutrow", "internal/mysql"},
 	"assign":                 {".", "internal/loglimit", "internal/name"},
 	"scanner":                {".", "duequeue", "store", "internal/loglimit"},
-	"dispatcher":             {".", "biztype", "duequeue", "store", "internal/alarm", "internal/loglimit", "internal/mysql", "internal/wait"},
+	"dispatcher":             {".", "biztype", "duequeue", "store", "internal/alarm", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
 	"sink":                   {"."},
 	"sink/...":               {".", "biztype", "sink", "internal/whsec"},
 	"webhook":                {".", "internal/whsec"},
@@ -34,8 +34,9 @@ var mayImport = map[string][]string{
 	"backlog":                {".", "biztype", "store", "internal/loglimit", "internal/tablewalk", "internal/wait"},
 	"alarms":                 {".", "biztype", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/tablewalk", "internal/wait"},
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
+	"history":                {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
-	"node":                   {".", "alarms", "assign", "backlog", "health", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node":                   {".", "alarms", "assign", "backlog", "health", "history", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"node/nodetest":          {".", "biztype", "ddl", "node", "tocsintest", "webhook"},
 	"schedule/firetimes":     {},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
@@ -71,6 +72,7 @@ var mayImport = map[string][]string{
 	"internal/loglimit":      {},
 	"internal/alarm":         {},
 	"internal/name":          {},
+	"internal/output":        {},
 	"internal/wait":          {},
 	"internal/apitoken":      {"internal/name"},
 	"internal/why":           {".", "assign", "biztype", "dispatcher", "health", "node"},
@@ -81,7 +83,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "standin", "presence", "backlog", "relay", "alarms"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "purger", "auditor", "health", "history", "standin", "presence", "backlog", "relay", "alarms"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

@@ -26,6 +26,8 @@ const (
 	bodyCap = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
 	snippet = 120      // bytes of an answer that go into last_error
 
+	outputCap = 4 * tocsin.MaxOutput // bytes of an answer that hold as many characters as a run's output may have
+
 	bodyWait = time.Second // for the rest of an answer whose status is known; then its connection is closed
 
 	maxSecrets = 2 // the new one and the one it replaces
@@ -139,7 +141,11 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	defer answer.Body.Close()
 	defer time.AfterFunc(bodyWait, cancel).Stop()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, bodyCap)) // the status alone decides
-	return verdict(answer, text, now)
+	err = verdict(answer, text, now)
+	if err == nil || len(text) > snippet { // else the error says it all
+		tocsin.OutputOf(ctx, task.JobID, strings.TrimSpace(string(text[:min(len(text), outputCap)])))
+	}
+	return err
 }
 
 // head sets the headers and signs with every secret.

@@ -1,0 +1,113 @@
+package dispatcher
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/output"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// kept reports whether the history has the attempts of a task: its biz type says so, or it is a schedule's run.
+func (k *kind) kept(r *rule, t *task) bool {
+	return k.d.cfg.Record != nil && (r.policy.History || scheduleOf(t) != 0)
+}
+
+// scheduleOf returns the schedule whose run the task is; 0: of none.
+func scheduleOf(t *task) uint64 {
+	key, _ := runkey.Parse(t.row.DedupKey)
+	return key.Schedule
+}
+
+// outputs returns what the outputs of a delivery are put into; nil if none of its tasks is kept.
+func (k *kind) outputs(r *rule, tasks []*task) *output.Outputs {
+	for _, t := range tasks {
+		if k.kept(r, t) {
+			return &output.Outputs{}
+		}
+	}
+	return nil
+}
+
+// note adds to each result what the history is to say of the attempt. How it ended is known when its outcome is stored.
+func (k *kind) note(a attempt, results []result, took time.Duration) {
+	if a.outputs == nil || len(results) == 0 {
+		return
+	}
+	runs := make([]store.Run, len(results))
+	for i := range results {
+		r := &results[i]
+		if !k.kept(a.rule, r.task) || a.outputs.Left(uint64(r.row.JobID)) {
+			continue
+		}
+		runs[i] = store.Run{
+			JobID: r.row.JobID, Schedule: scheduleOf(r.task), Type: r.row.Type,
+			Version: r.row.Version, Attempt: r.row.Attempts + 1, Node: k.d.cfg.Node,
+			Started: r.row.ActionTime.UnixMilli() + r.late.Milliseconds(), Lateness: r.late.Milliseconds(),
+			Took: took.Milliseconds(), Output: said(r.reason, a.outputs.Of(uint64(r.row.JobID))),
+		}
+		r.run = &runs[i]
+	}
+}
+
+// said is the output of an attempt; of a failed one, its reason comes first.
+func said(reason, text string) string {
+	switch {
+	case reason == "":
+		return text
+	case text == "":
+		return output.Cut(reason)
+	}
+	return output.Cut(reason + "\n" + text)
+}
+
+// record hands over the runs of outcomes that are stored.
+func (s *server) record(batch []result, fates []store.Fate) {
+	var runs []store.Run
+	for i, r := range batch {
+		if r.run == nil {
+			continue
+		}
+		if runs == nil {
+			runs = make([]store.Run, 0, len(batch)-i)
+		}
+		r.run.Outcome = r.became(fates[i])
+		runs = append(runs, *r.run)
+	}
+	if len(runs) > 0 {
+		s.d.cfg.Record(s.index, runs)
+	}
+}
+
+// ended are the outcomes of runs by verb, if the verb was stored.
+var ended = [...]string{tocsin.Completed: store.RunCompleted, tocsin.Retried: store.RunRetried, tocsin.Snoozed: store.RunSnoozed, tocsin.Buried: store.RunBuried}
+
+// became returns the outcome of a run.
+func (r result) became(fate store.Fate) string {
+	switch {
+	case fate == store.Cancelled:
+		return store.RunCancelled
+	case fate == store.Rescheduled:
+		return store.RunRescheduled
+	case fate == store.InTx:
+		return store.RunCompleted
+	case fate != store.Stored:
+		return store.RunLost
+	case r.undone:
+		return store.RunCutOff
+	case r.verb == tocsin.Skipped:
+		return firstWord(r.reason)
+	}
+	return ended[r.verb]
+}
+
+// firstWord returns what a verdict.Skip says became of a run, "missed" of "missed: 5m0s late".
+func firstWord(reason string) string {
+	word, _, _ := strings.Cut(reason, ":")
+	if word == store.RunMissed {
+		return word
+	}
+	return store.RunSkipped
+}

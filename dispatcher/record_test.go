@@ -1,0 +1,238 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/verdict"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// book keeps what is recorded.
+type book struct {
+	mu   sync.Mutex
+	runs []store.Run
+}
+
+func (b *book) record(_ int, runs []store.Run) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.runs = append(b.runs, runs...)
+}
+
+// lines are the runs so far: "1 completed: text".
+func (b *book) lines() (lines []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.runs {
+		lines = append(lines, fmt.Sprintf("%d %s: %s", r.Attempt, r.Outcome, r.Output))
+	}
+	return lines
+}
+
+// kept is a policy that keeps a history.
+func kept(p biztype.Policy) biztype.Policy {
+	p.History = true
+	return p
+}
+
+// recorded runs f with a dispatcher that keeps a book.
+func recorded(t *testing.T, p biztype.Policy, sink Sink, f func(*rig, *book)) {
+	t.Helper()
+	var b *book
+	inBubbleWith(t, map[string]Sink{p.Name: sink}, func(cfg *Config) {
+		b = &book{}
+		cfg.Record = b.record
+	}, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		f(r, b)
+	})
+}
+
+func TestEachAttemptLeavesARun(t *testing.T) {
+	say := func(text string, err error) handler {
+		return func(ctx context.Context, _ tocsin.Info) error {
+			tocsin.Output(ctx, text)
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		handler handler
+		change  func(*store.Row) // of the row, in flight
+		want    []string
+	}{
+		"a success":                  {say("sent", nil), nil, []string{"1 completed: sent"}},
+		"a success without output":   {say("", nil), nil, []string{"1 completed: "}},
+		"failures tell why":          {say("", errors.New("no answer")), nil, []string{"1 retried: no answer", "2 retried: no answer"}},
+		"failures with output":       {say("tried 3 hosts", errors.New("no answer")), nil, []string{"1 retried: no answer\ntried 3 hosts", "2 retried: no answer\ntried 3 hosts"}},
+		"given up":                   {say("", tocsin.Bury(errors.New("no such order"))), nil, []string{"1 buried: no such order"}},
+		"put off":                    {say("not yet", tocsin.Snooze(time.Hour)), nil, []string{"1 snoozed: not yet"}},
+		"too late for its schedule":  {say("", verdict.Skip{Reason: "missed: 5m0s late"}), nil, []string{"1 missed: missed: 5m0s late"}},
+		"not wanted by its schedule": {say("", verdict.Skip{Reason: "skipped: run of 12:00 is still open"}), nil, []string{"1 skipped: skipped: run of 12:00 is still open"}},
+		"a panic":                    {func(context.Context, tocsin.Info) error { panic("nil order") }, nil, []string{"1 retried: panic: nil order", "2 retried: panic: nil order"}},
+		"cancelled in flight":        {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Cancelled }, []string{"1 cancelled: sent"}},
+		"rescheduled in flight":      {say("sent", nil), func(row *store.Row) { row.Version, row.Action = row.Version+1, row.Action+hourMilli }, []string{"1 rescheduled: sent"}},
+		"settled by another":         {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Done }, []string{"1 lost: sent"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slow := handler(func(ctx context.Context, task tocsin.Info) error {
+				time.Sleep(time.Second)
+				return c.handler(ctx, task)
+			})
+			recorded(t, kept(policy("order.close", 1)), slow, func(r *rig, b *book) {
+				id := r.add(0, 1, 0)
+				time.Sleep(500 * time.Millisecond)
+				if c.change != nil {
+					r.store.change(id, c.change)
+				}
+				time.Sleep(5 * time.Second)
+				if got := b.lines(); !slices.Equal(got, c.want) {
+					t.Errorf("%q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+const hourMilli = int64(time.Hour / time.Millisecond)
+
+func TestARunSaysWhenAndHowLong(t *testing.T) {
+	sink := handler(func(context.Context, tocsin.Info) error {
+		time.Sleep(700 * time.Millisecond)
+		return nil
+	})
+	recorded(t, kept(policy("order.close", 1)), sink, func(r *rig, b *book) {
+		due := time.Now().Add(time.Second)
+		id := r.add(0, 1, time.Second)
+		time.Sleep(3 * time.Second)
+		if len(b.runs) != 1 {
+			t.Fatalf("%+v", b.runs)
+		}
+		run := b.runs[0]
+		if run.JobID != id || run.Type != 1 || run.Node != r.cfg.Node || run.Took != 700 || run.Schedule != 0 {
+			t.Errorf("%+v", run)
+		}
+		if run.Lateness > 50 || run.Started != due.UnixMilli()+run.Lateness {
+			t.Errorf("started at %d, %d ms late, due at %d", run.Started, run.Lateness, due.UnixMilli())
+		}
+	})
+}
+
+func TestATimeoutAndTheLateSuccessAreTwoRuns(t *testing.T) {
+	p := kept(policy("order.close", 1))
+	p.Ladder = []biztype.Duration{biztype.Duration(time.Hour)}
+	sink := handler(func(ctx context.Context, _ tocsin.Info) error {
+		tocsin.Output(ctx, "half")
+		time.Sleep(7 * time.Second) // ignores its context
+		tocsin.Output(ctx, "whole")
+		return nil
+	})
+	recorded(t, p, sink, func(r *rig, b *book) {
+		r.add(0, 1, 0)
+		time.Sleep(10 * time.Second)
+		want := []string{"1 retried: delivery timed out after 2s\nhalf", "1 completed: whole"}
+		if got := b.lines(); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+func TestADeliveryThatIsCutOffLeavesARun(t *testing.T) {
+	p := kept(policy("order.close", 1))
+	p.Timeout = biztype.Duration(time.Hour)
+	sink := handler(func(ctx context.Context, _ tocsin.Info) error {
+		tocsin.Output(ctx, "half")
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	var b *book
+	inBubbleWith(t, map[string]Sink{p.Name: sink}, func(cfg *Config) {
+		b = &book{}
+		cfg.Record, cfg.DrainTimeout = b.record, time.Second
+	}, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		r.stop()
+		err := <-r.ended
+		r.ended <- err // for finish
+		if got := b.lines(); !slices.Equal(got, []string{"1 cut_off: half"}) {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+func TestABatchGivesAnOutputToEachTaskOrToAll(t *testing.T) {
+	sink := batchHandler(func(ctx context.Context, tasks []tocsin.Info) []error {
+		tocsin.Output(ctx, fmt.Sprintf("one of %d", len(tasks)))
+		tocsin.OutputOf(ctx, tasks[0].JobID, "the first")
+		return make([]error, len(tasks))
+	})
+	var b *book
+	inBubbleWith(t, map[string]Sink{"order.close": sink}, func(cfg *Config) {
+		b = &book{}
+		target := cfg.Target
+		cfg.Record = b.record
+		cfg.Target = func(p biztype.Policy) (Target, bool) {
+			found, ok := target(p)
+			found.Batch = 10
+			return found, ok
+		}
+	}, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{kept(policy("order.close", 1))})
+		r.together(3)
+		time.Sleep(2 * time.Second)
+		got := b.lines()
+		slices.Sort(got)
+		if want := []string{"1 completed: one of 3", "1 completed: one of 3", "1 completed: the first"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+// batchHandler is a Sink of batches.
+type batchHandler func(context.Context, []tocsin.Info) []error
+
+// Deliver calls the handler.
+func (h batchHandler) Deliver(ctx context.Context, tasks []tocsin.Info) []error { return h(ctx, tasks) }
+
+func TestOnlyTypesWithAHistoryAndRunsOfSchedulesAreRecorded(t *testing.T) {
+	sink := handler(func(ctx context.Context, _ tocsin.Info) error {
+		tocsin.Output(ctx, "sent")
+		tocsin.Output(context.Background(), "nowhere")
+		return nil
+	})
+	recorded(t, policy("order.close", 1), sink, func(r *rig, b *book) {
+		r.add(0, 1, 0)
+		of := r.insert(0, 1, 0)
+		r.store.change(of, func(row *store.Row) { row.DedupKey = runkey.OfTime(4711, 3, time.Now()).String() })
+		r.offer(of)
+		time.Sleep(time.Second)
+		if len(b.runs) != 1 || b.runs[0].JobID != of || b.runs[0].Schedule != 4711 || b.runs[0].Output != "sent" {
+			t.Errorf("%+v", b.runs)
+		}
+	})
+}
+
+func TestALongOutputIsCutWithItsReason(t *testing.T) {
+	sink := handler(func(ctx context.Context, _ tocsin.Info) error {
+		tocsin.Output(ctx, strings.Repeat("é", 3000))
+		return tocsin.Bury(errors.New("no answer"))
+	})
+	recorded(t, kept(policy("order.close", 1)), sink, func(r *rig, b *book) {
+		r.add(0, 1, 0)
+		time.Sleep(time.Second)
+		if len(b.runs) != 1 || b.runs[0].Output != "no answer\n"+strings.Repeat("é", tocsin.MaxOutput-10) {
+			t.Errorf("%+v", b.runs)
+		}
+	})
+}
