@@ -1,5 +1,5 @@
-// Package purger removes rows that are of no more use: finished tasks past the
-// retention of their biz type, and old rings of the doorbell. It is the
+// Package purger removes rows that are of no more use: finished tasks, and runs of
+// the history, past the retention of their biz type, and old rings of the doorbell. It is the
 // authority for how long a finished task is kept: by its biz type's policy, 30
 // days unless that says otherwise. It never removes a pending or claimed task,
 // and dead ones only if asked.

@@ -14,6 +14,7 @@ type metrics struct {
 	purges   *prometheus.CounterVec
 	removed  *prometheus.CounterVec
 	bells    prometheus.Counter
+	runs     prometheus.Counter
 	timeouts prometheus.Counter
 	locked   prometheus.Counter
 	seconds  prometheus.Histogram
@@ -23,7 +24,7 @@ type metrics struct {
 // last is what the last purge did.
 type last struct {
 	*lastrun.Run
-	bells, locked, failed prometheus.Gauge
+	bells, runs, locked, failed prometheus.Gauge
 
 	removed *prometheus.GaugeVec
 }
@@ -36,6 +37,7 @@ func newLast(r prometheus.Registerer) *last {
 	return &last{
 		Run:     lastrun.New(r, "purger"),
 		bells:   f.NewGauge(opts("bells", "Rings of the doorbell that the last purge removed.")),
+		runs:    f.NewGauge(opts("runs", "Runs of the history that the last purge removed.")),
 		locked:  f.NewGauge(opts("locked", "Finished tasks that the last purge left because their row stayed locked.")),
 		failed:  f.NewGauge(opts("failed_servers", "Servers that the last purge could not purge in full.")),
 		removed: f.NewGaugeVec(opts("removed", "Finished tasks that the last purge removed, by status."), []string{"status"}),
@@ -46,6 +48,7 @@ func newLast(r prometheus.Registerer) *last {
 func (l *last) observe(r Result, at time.Time, ok bool) {
 	l.End(at, r.Took, ok)
 	l.bells.Set(float64(r.Bells))
+	l.runs.Set(float64(r.Runs))
 	l.locked.Set(float64(r.Locked))
 	l.failed.Set(float64(len(r.Failed)))
 	total := r.Total()
@@ -84,6 +87,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		purges:   f.NewCounterVec(name("purges_total", "Purges ended, by result: ok, failed."), []string{"result"}),
 		removed:  f.NewCounterVec(name("removed_total", "Finished tasks removed, by status."), []string{"status"}),
 		bells:    f.NewCounter(name("bells_total", "Rings of the doorbell removed.")),
+		runs:     f.NewCounter(name("runs_total", "Runs of the history removed.")),
 		timeouts: f.NewCounter(name("timeouts_total", "Batches that another's lock held up, and that were tried again with fewer rows.")),
 		locked:   f.NewCounter(name("locked_total", "Finished tasks left because their row stayed locked.")),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{Namespace: "tocsin", Subsystem: "purger", Name: "purge_seconds",
@@ -107,6 +111,7 @@ func (m *metrics) observe(r Result) {
 	m.removed.WithLabelValues("cancelled").Add(float64(total.Cancelled))
 	m.removed.WithLabelValues("dead").Add(float64(total.Dead))
 	m.bells.Add(float64(r.Bells))
+	m.runs.Add(float64(r.Runs))
 	m.timeouts.Add(float64(r.Timeouts))
 	m.locked.Add(float64(r.Locked))
 }

@@ -39,10 +39,17 @@ type Bells interface {
 	PurgeBells(ctx context.Context, server, database int, after uint64, before int64, limit int) (removed int, next uint64, err error)
 }
 
+// Runs is where runs of the history are removed.
+type Runs interface {
+	DatabasesOf(server int) []int
+	PurgeRuns(ctx context.Context, server, database int, kept []store.Kept, after uint64, limit int, dry bool) (removed int, next uint64, err error)
+}
+
 // Config of a Purger.
 type Config struct {
 	Tables     Tables
 	Bells      Bells                                           // nil: bells are left
+	Runs       Runs                                            // nil: runs are left
 	Now        func(server int) int64                          // that server's clock, Unix ms; valid after Measure
 	Servers    []string                                        // names, by index
 	TablesOf   func(server int) []int                          // table numbers on a server

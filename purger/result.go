@@ -38,6 +38,7 @@ type Result struct {
 	Tables   int                `json:"tables"`   // looked through without an error
 	Types    map[string]Removed `json:"types"`    // by biz type, those of which something was removed
 	Bells    int                `json:"bells"`    // rings of the doorbell removed; not counted in a dry run
+	Runs     int                `json:"runs"`     // of the history, removed
 	Batches  int                `json:"batches"`  // transactions
 	Timeouts int                `json:"timeouts"` // of those: held up by another's lock, and tried again with fewer rows
 	Locked   int                `json:"locked"`   // rows left because they stayed locked
@@ -57,6 +58,7 @@ func (r Result) Total() (total Removed) {
 func (r *Result) merge(o Result) {
 	r.Tables += o.Tables
 	r.Bells += o.Bells
+	r.Runs += o.Runs
 	r.Batches += o.Batches
 	r.Timeouts += o.Timeouts
 	r.Locked += o.Locked
@@ -75,6 +77,9 @@ func (r Result) String() string {
 	for _, name := range slices.Sorted(maps.Keys(r.Types)) {
 		n := r.Types[name]
 		fmt.Fprintf(&b, "; %s: %d", name, n.Done+n.Cancelled+n.Dead)
+	}
+	if r.Runs > 0 {
+		fmt.Fprintf(&b, "; %d runs", r.Runs)
 	}
 	if len(r.Failed) > 0 {
 		fmt.Fprintf(&b, "; failed servers: %s", strings.Join(r.Failed, ", "))

@@ -45,6 +45,9 @@ func (w *walk) run(ctx context.Context) {
 	if err == nil && w.cfg.Bells != nil && !w.cfg.DryRun {
 		err = w.bells(ctx)
 	}
+	if err == nil && w.cfg.Runs != nil {
+		err = w.runs(ctx)
+	}
 	if err != nil {
 		w.fail(err)
 	}

@@ -30,10 +30,10 @@ type purgeFlags struct {
 func newPurge(a *app) *cobra.Command {
 	var f purgeFlags
 	c := &cobra.Command{
-		Use: "purge", Short: "Remove finished tasks past their retention, and old rings of the doorbell", Args: noArgs,
+		Use: "purge", Short: "Remove finished tasks and runs past their retention, and old rings of the doorbell", Args: noArgs,
 		Long: `Removes done and cancelled tasks that were settled longer ago than the retention of their
-biz type (30 days unless its policy says otherwise), and rings of the doorbell older than an
-hour. Pending and claimed tasks stay, and dead ones too without --dead. Batches are short,
+biz type (30 days unless its policy says otherwise), runs of the history that began longer ago
+than that, and rings of the doorbell older than an hour. Pending and claimed tasks stay, and dead ones too without --dead. Batches are short,
 shrink where a row is locked, and leave the servers half of the time. It needs MySQL only;
 several may run at once. For cron: one summary line, exit code 1 if a server could not be
 purged. With --cron, or purge.cron in the config, it stays and purges at those times.`,
@@ -121,7 +121,7 @@ func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tab
 
 func purgerConfig(f purgeFlags, file config.File, tables *store.Store) purger.Config {
 	return purger.Config{
-		Tables: tables, Bells: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
+		Tables: tables, Bells: tables, Runs: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
 		Policies: func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, file.Tocsin()) },
 		Dead:     f.dead, DryRun: f.dryRun, Logger: slog.New(slog.DiscardHandler),
 	}

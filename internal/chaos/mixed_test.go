@@ -70,7 +70,7 @@ func (s *scenario) purge(ctx context.Context, removed *int) error {
 	}
 	defer func() { _ = tables.Close() }()
 	p, err := purger.New(purger.Config{
-		Tables: tables, Bells: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf, Policies: shortlyKept, Dead: true,
+		Tables: tables, Bells: tables, Runs: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf, Policies: shortlyKept, Dead: true,
 	})
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 		return nil, errors.Join(err, tables.Close())
 	}
 	purge, err := purger.New(purger.Config{
-		Tables: tables, Bells: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
+		Tables: tables, Bells: tables, Runs: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
 		Policies:   func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, c.config) },
 		Logger:     c.opts.Logger,
 		Registerer: registry,
