@@ -116,7 +116,23 @@ func (u *roleUser) actSweep() error {
 	u.overdue("coupon.remind", 8)
 	id := u.addOne("coupon.remind") // one whose claim ran out
 	u.set(id, "status = 1, claimed_by = 'gone', action_time = UTC_TIMESTAMP(3) - INTERVAL 10 MINUTE")
-	return errors.Join(u.runAll("sweep --once"), u.left("status = 1"), u.left("status <> 2 AND biz_id < 99"))
+	return errors.Join(u.runAll("sweep --once"), u.left("status = 1"), u.left("status <> 2 AND biz_id < 99"), u.recorded())
+}
+
+// recorded returns an error if there are no runs: a sweep that may not write them only logs it.
+func (u *roleUser) recorded() error {
+	u.t.Helper()
+	var n, all int
+	for db := range u.layout.Databases {
+		if err := u.db.QueryRow("SELECT COUNT(*) FROM " + u.layout.Database(db) + ".run").Scan(&n); err != nil {
+			u.t.Fatal(err)
+		}
+		all += n
+	}
+	if all == 0 {
+		return errors.New("no run is recorded: denied")
+	}
+	return nil
 }
 
 // addOne adds one task of a type, as root.
@@ -140,6 +156,7 @@ func (u *roleUser) actPurge() error {
 		u.exec("UPDATE " + u.layout.Table(table) + " SET status = 2, action_time = UTC_TIMESTAMP(3) - INTERVAL 31 DAY")
 	}
 	for db := range u.layout.Databases {
+		u.exec("INSERT INTO " + u.layout.Database(db) + ".run (job_id, biz_type, version, attempt, node, started, lateness_ms, duration_ms, outcome) VALUES (1, 1, 0, 1, 'n', UTC_TIMESTAMP(3) - INTERVAL 31 DAY, 0, 0, 'completed')")
 		for range 3 { // the last one always stays
 			u.exec("INSERT INTO " + u.layout.Database(db) + ".doorbell (table_no, job_id, biz_type, action_time) VALUES (0, 1, 1, UTC_TIMESTAMP(3) - INTERVAL 2 HOUR)")
 		}
@@ -209,7 +226,7 @@ func (u *roleUser) actCancel() error {
 
 func (u *roleUser) actRead() error {
 	id := u.addOne("order.close").String()
-	return u.runAll("task get "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "cluster nodes", "cluster tables",
+	return u.runAll("task get "+id, "task runs "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "cluster nodes", "cluster tables",
 		"ddl verify", "ddl plan --migrate", "ddl restore-check", "audit", "audit --outbox", "sweep --dry-run", "purge --dry-run")
 }
 

@@ -48,6 +48,8 @@ func emptySite(t *testing.T) *site {
 
 func remindingSite(t *testing.T) *site {
 	s, _ := callbackSite(t)
+	s.write("biz.yaml", s.text("biz.yaml")+"    history: true\n")
+	s.run("biz", "apply", "biz.yaml").ok(t)
 	return s
 }
 

@@ -15,7 +15,7 @@ import (
 
 func newTask(a *app) *cobra.Command {
 	return group("task", "Add, look up, explain, cancel, reschedule, redrive and bury tasks",
-		newTaskAdd(a), newTaskGet(a), newTaskWhy(a), newTaskList(a), newTaskCancel(a), newTaskReschedule(a), newTaskRedrive(a), newTaskBury(a))
+		newTaskAdd(a), newTaskGet(a), newTaskRuns(a), newTaskWhy(a), newTaskList(a), newTaskCancel(a), newTaskReschedule(a), newTaskRedrive(a), newTaskBury(a))
 }
 
 // misused makes what the root package refuses without asking a server an error
