@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -31,10 +32,13 @@ type Options struct {
 	Concurrency int           // of the biz types, as in their policy; 0: its default
 	Pending     int           // rows that wait in the tables for a day far ahead
 	NoMetrics   bool          // Drain, Lateness, Idle: the nodes export no metrics; else these are read every 5 s, as Prometheus would
+	Outputs     []int         // History: characters of a run's output, one drain for each; nil: 0, 200 and 1,000
+	Rounds      int           // History: of drains without a history and with one; 0: 3
 	Burst       int           // Lateness: tasks of another biz type, all due at one instant half-way
 
 	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks
 	Profile  io.Writer                           // takes a CPU profile of this process while Tocsin is measured; nil: none
+	drains   int                                 // History: how many drains fill the tables; 0: not History
 	Logger   *slog.Logger                        // of the nodes; nil: warnings and errors go to slog.Default()
 }
 
@@ -45,6 +49,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Spread == 0 {
 		o.Spread = time.Second
+	}
+	if o.Outputs == nil {
+		o.Outputs = []int{0, 200, 1000}
+	}
+	if o.Rounds == 0 {
+		o.Rounds = 3
 	}
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
@@ -75,6 +85,8 @@ func (o Options) Validate() error {
 		return wrong("%d nodes: want 1 to 64", o.Nodes)
 	case o.Pending < 0 || o.Pending > maxRows || o.Burst < 0 || o.Burst > maxRows:
 		return wrong("%d pending and %d in a burst: want 0 to %d", o.Pending, o.Burst, maxRows)
+	case slices.ContainsFunc(o.Outputs, func(n int) bool { return n < 0 || n > tocsin.MaxOutput }) || len(o.Outputs) > 10 || o.Rounds < 0 || o.Rounds > 100:
+		return wrong("outputs %v and %d rounds: want at most 10 of 0 to %d characters, and 1 to 100 rounds", o.Outputs, o.Rounds, tocsin.MaxOutput)
 	case o.Concurrency < 0:
 		return wrong("concurrency %d: want at least 1", o.Concurrency)
 	case o.Servers != nil && o.Server != "":
@@ -99,6 +111,9 @@ const maxRows = 20_000_000
 
 // rows is how many a command puts into its tables, for the server's memory.
 func (o Options) rows() int {
-	const sides = 3 // before, Tocsin, after
+	sides := 3        // before, Tocsin, after
+	if o.drains > 0 { // and the runs of one
+		sides = o.drains + 3
+	}
 	return o.Pending + o.Burst + sides*o.Tasks + int(o.Rate*o.Duration.Seconds())
 }

@@ -141,10 +141,15 @@ func (s *site) makeTables(ctx context.Context) error {
 
 // applyTypes writes the policies of the two biz types.
 func (s *site) applyTypes(ctx context.Context, paused bool) error {
+	return s.applyHistory(ctx, paused, false)
+}
+
+// applyHistory is applyTypes with a history of both types, or none.
+func (s *site) applyHistory(ctx context.Context, paused, history bool) error {
 	policy := func(name string, number uint64) biztype.Policy {
 		return biztype.Policy{
 			Name: name, Number: number, Group: group, Paused: paused,
-			Timeout: biztype.Duration(deliverLimit), Concurrency: s.opts.Concurrency,
+			Timeout: biztype.Duration(deliverLimit), Concurrency: s.opts.Concurrency, History: history,
 		}
 	}
 	_, err := biztype.Apply(ctx, s.config, []biztype.Policy{

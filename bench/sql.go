@@ -77,3 +77,16 @@ const (
 	glanceSQL   = `SELECT /* tocsin bench_hold */ job_id FROM {table} LIMIT 1`
 	rollbackSQL = `ROLLBACK /* tocsin bench_hold */`
 )
+
+// runsSizeSQL reads what the table run of one database takes, by the statistics that analyzeSQL has counted.
+const (
+	analyzeSQL  = `ANALYZE /* tocsin bench_size */ TABLE {database}.run`
+	runsSizeSQL = `SELECT /* tocsin bench_size */
+    data_length + index_length
+FROM information_schema.tables
+WHERE table_schema = ?
+  AND table_name = 'run'`
+	runsSQL = `SELECT /* tocsin bench_runs */ COUNT(*) FROM {database}.run`
+	// emptyRunsSQL makes room for the next drain.
+	emptyRunsSQL = `TRUNCATE TABLE {database}.run`
+)

@@ -24,7 +24,7 @@ type benchFlags struct {
 
 func newBench(a *app) *cobra.Command {
 	c := group("bench", "Measure this machine, beside the least that the same work costs in plain SQL",
-		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a), newBenchPeek(a), newBenchOutbox(a))
+		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a), newBenchPeek(a), newBenchOutbox(a), newBenchHistory(a))
 	c.Long = `Each starts a private MariaDB or MySQL, which flushes its log at every commit, and a private
 etcd, and removes them in the end. With --config it takes the file's servers and etcd instead, in
 databases of its own, "bench_...", which it drops in the end. It measures the raw SQL of the
@@ -126,6 +126,21 @@ commits on their lateness counts, and in the end a relay with nothing to do is w
 	c.Flags().Float64Var(&f.Rate, "rate", 300, "tasks added a second, due at once")
 	c.Flags().DurationVar(&f.Duration, "duration", 10*time.Second, "how long they are added, and how long to watch a relay with nothing to do")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
+	return c
+}
+
+func newBenchHistory(a *app) *cobra.Command {
+	var f benchFlags
+	c := benchCommand(a, "history", "How much slower nodes deliver if a history is kept",
+		`The drain of bench drain, without a history and with outputs of several lengths, in turn with the
+same nodes. The ratios are those of one round. A run is recorded after its outcome: the second
+ratio counts until the last run is recorded.`, &f, bench.History)
+	c.Flags().IntVar(&f.Tasks, "tasks", 100_000, "tasks of each drain")
+	c.Flags().IntSliceVar(&f.Outputs, "outputs", []int{0, 200, 1000}, "characters of the outputs, a drain each")
+	c.Flags().IntVar(&f.Rounds, "rounds", 3, "rounds")
+	c.Flags().DurationVar(&f.Warm, "warm", time.Minute+time.Second, "how long the nodes own their tables before the first tasks fall due")
+	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
+	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")
 	return c
 }
 
