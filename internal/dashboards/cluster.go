@@ -181,6 +181,18 @@ func clusterOutcomes() []panel {
 			{`tocsin_alarms_waiting`, "{{instance}}"},
 			{`sum by (instance) (increase(tocsin_alarms_failures_total[15m]))`, "{{instance}}, failed"},
 		},
+	}, {
+		title: "Runs of the history", unit: perSec,
+		means: "Recorded; dropped, since too many waited or the process ended; failed, since their database did not take them. Deliveries are not affected.",
+		queries: []query{
+			{`sum(rate(tocsin_history_recorded_total[$__rate_interval]))`, "recorded"},
+			{`sum(rate(tocsin_history_dropped_total[$__rate_interval]))`, "dropped"},
+			{`sum(rate(tocsin_history_failed_total[$__rate_interval]))`, "failed"},
+		},
+	}, {
+		title: "Runs that wait to be recorded", unit: share, limits: limits{.5, 1},
+		means:   "As a share of the room for them. While it is full, runs are dropped.",
+		queries: []query{{`tocsin_history_queue_bytes / tocsin_history_queue_capacity_bytes`, "{{instance}}"}},
 	}}
 }
 

@@ -132,10 +132,11 @@ func upkeepSweeps() []panel {
 func upkeepPurges() []panel {
 	return []panel{{
 		title: "What the last purge removed", look: stacked, unit: count, runbook: "TocsinPurgeNotRun",
-		means: "Finished tasks past their retention, by status, and old rings of the doorbell.",
+		means: "Finished tasks past their retention, by status, runs of the history, and old rings of the doorbell.",
 		queries: []query{
 			{`max by (status) (tocsin_purger_last_removed)`, "{{status}}"},
 			{`max(tocsin_purger_last_bells)`, "rings of the doorbell"},
+			{`max(tocsin_purger_last_runs)`, "runs"},
 		},
 	}, {
 		title: "What a resident purger removed in a day", look: stacked, unit: count,
@@ -143,6 +144,7 @@ func upkeepPurges() []panel {
 		queries: []query{
 			{`sum by (status) (increase(tocsin_purger_removed_total[1d]))`, "{{status}}"},
 			{`sum(increase(tocsin_purger_bells_total[1d]))`, "rings of the doorbell"},
+			{`sum(increase(tocsin_purger_runs_total[1d]))`, "runs"},
 		},
 	}, {
 		title: "Purges of a resident purger in a day, by result", look: stacked, unit: count, runbook: "TocsinPurgeNotRun",
