@@ -106,7 +106,7 @@ func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redriv
 	}
 	n, err := redrive(ctx, people, of.BizType, c.filter())
 	done := Redriven{Redriven: n, DryRun: of.DryRun, Complete: err == nil}
-	if done.Incomplete, err = incomplete(err, n > 0); err != nil {
+	if done.Incomplete, err = c.incomplete(err, n > 0); err != nil {
 		return nil, addProblem(err, of.BizType)
 	}
 	c.outcome = fmt.Sprintf("%d redriven, complete %t, dry run %t", n, done.Complete, of.DryRun)

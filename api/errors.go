@@ -69,7 +69,7 @@ func noType(name string) *Problem {
 }
 
 // incomplete returns the servers that a result lacks, or the error if nothing else is known.
-func incomplete(err error, some bool) ([]string, error) {
+func (c *call) incomplete(err error, some bool) ([]string, error) {
 	var partial *operator.Partial
 	switch {
 	case err == nil:
@@ -77,5 +77,6 @@ func incomplete(err error, some bool) ([]string, error) {
 	case !errors.As(err, &partial), partial.All && !some:
 		return nil, err
 	}
+	c.cause = err
 	return partial.Servers, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
@@ -30,7 +31,7 @@ var (
 // served is an API over HTTP, with a token of each scope for order.*, and one for everything.
 type served struct {
 	*tocsintest.Cluster
-	t      *testing.T
+	t      testing.TB
 	api    *api.API
 	url    string
 	tokens map[string]string // read, write, operate: of order.*; all: of everything; expired
@@ -57,17 +58,18 @@ func (l *lines) String() string {
 
 // limits are those of an API under test.
 func limits(c *tocsintest.Cluster) api.Config {
-	return api.Config{Tables: c.Config, Body: 64 << 10, Rate: 100_000, Timeout: time.Minute, Drain: time.Minute}
+	view := cluster.New(cluster.Config{Tables: c.Config, ByRows: true, Grace: time.Minute, Pages: cluster.Asker{Client: http.DefaultClient, Scheme: "http"}})
+	return api.Config{Tables: c.Config, Cluster: view, Body: 64 << 10, Rate: 100_000, Timeout: time.Minute, Drain: time.Minute}
 }
 
 // serve starts an API, whose config may be changed.
-func serve(t *testing.T, change func(*api.Config)) *served {
+func serve(t testing.TB, change func(*api.Config)) *served {
 	t.Helper()
 	return over(t, tocsintest.Start(t, closing, remind), change)
 }
 
 // over is serve for a cluster that is there.
-func over(t *testing.T, c *tocsintest.Cluster, change func(*api.Config)) *served {
+func over(t testing.TB, c *tocsintest.Cluster, change func(*api.Config)) *served {
 	t.Helper()
 	s := &served{Cluster: c, t: t, tokens: map[string]string{}, log: &lines{}}
 	var all []apitoken.Token

@@ -105,7 +105,7 @@ func (a *API) listIn(ctx context.Context, c *call, in *listQuery, after *operato
 		return page, problem(http.StatusUnprocessableEntity, "invalid", "status: use pending, claimed, done, cancelled or dead")
 	}
 	found, err := people.FindPage(ctx, q)
-	if page.Incomplete, err = incomplete(err, len(found.Tasks) > 0); err != nil {
+	if page.Incomplete, err = c.incomplete(err, len(found.Tasks) > 0); err != nil {
 		return page, addProblem(err, in.BizType)
 	}
 	page.Tasks = make([]Task, len(found.Tasks))

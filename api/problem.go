@@ -58,6 +58,14 @@ func problem(status int, code, format string, args ...any) *Problem {
 	}
 }
 
+// failure is a problem, and its cause for the log.
+type failure struct {
+	*Problem
+	cause error
+}
+
+func (f *failure) Unwrap() []error { return []error{f.Problem, f.cause} }
+
 // after sets Retry-After.
 func (p *Problem) after(seconds int) *Problem {
 	p.retry = seconds

@@ -37,19 +37,21 @@ func with(r request, name, value string) request {
 func badTokens(good string) map[string]bad {
 	add := post("/tasks", task(`"payload": "`+secret+`"`))
 	return map[string]bad{
-		"no token":                  {add.by("-"), 401, "token", "send a token that is known and has not expired"},
-		"an expired token":          {add.by("expired"), 401, "token", "send a token"},
-		"an unknown token":          {with(add.by("-"), "Authorization", "Bearer toc_aaaaaaaa_"+strings.Repeat("a", 52)), 401, "token", "send a token"},
-		"half a token":              {with(add.by("-"), "Authorization", "Bearer "+good[:20]), 401, "token", "send a token"},
-		"another scheme":            {with(add.by("-"), "Authorization", "Basic "+good), 401, "token", "send a token"},
-		"a token as a parameter":    {request{"-", "GET", "/v1/tasks?biz_id=1&access_token=" + good, "", nil}, 401, "token", "send a token"},
-		"to add with read":          {add.by("read"), 403, "scope", "add_task needs a token of scope write, and this one has scope read"},
-		"to add many with read":     {post("/tasks:batch", `{"tasks": []}`).by("read"), 403, "scope", "add_tasks needs a token of scope write"},
-		"to cancel with read":       {post("/tasks/1:cancel", "").by("read"), 403, "scope", "cancel_task needs a token of scope write"},
-		"to redrive with write":     {post("/tasks/1:redrive", "").by("write"), 403, "scope", "redrive_task needs a token of scope operate"},
-		"to redrive all with write": {post("/tasks:redrive", `{"all": true}`).by("write"), 403, "scope", "redrive_tasks needs a token of scope operate"},
-		"to bury with write":        {post("/tasks/1:bury", "").by("write"), 403, "scope", "bury_task needs a token of scope operate"},
-		"to pause with write":       {post("/biz-types/order.close:pause", "").by("write"), 403, "scope", "pause_biz_type needs a token of scope operate"},
+		"no token":                   {add.by("-"), 401, "token", "send a token that is known and has not expired"},
+		"an expired token":           {add.by("expired"), 401, "token", "send a token"},
+		"an unknown token":           {with(add.by("-"), "Authorization", "Bearer toc_aaaaaaaa_"+strings.Repeat("a", 52)), 401, "token", "send a token"},
+		"half a token":               {with(add.by("-"), "Authorization", "Bearer "+good[:20]), 401, "token", "send a token"},
+		"another scheme":             {with(add.by("-"), "Authorization", "Basic "+good), 401, "token", "send a token"},
+		"a token as a parameter":     {request{"-", "GET", "/v1/tasks?biz_id=1&access_token=" + good, "", nil}, 401, "token", "send a token"},
+		"to add with read":           {add.by("read"), 403, "scope", "add_task needs a token of scope write, and this one has scope read"},
+		"to add many with read":      {post("/tasks:batch", `{"tasks": []}`).by("read"), 403, "scope", "add_tasks needs a token of scope write"},
+		"to cancel with read":        {post("/tasks/1:cancel", "").by("read"), 403, "scope", "cancel_task needs a token of scope write"},
+		"to redrive with write":      {post("/tasks/1:redrive", "").by("write"), 403, "scope", "redrive_task needs a token of scope operate"},
+		"to redrive all with write":  {post("/tasks:redrive", `{"all": true}`).by("write"), 403, "scope", "redrive_tasks needs a token of scope operate"},
+		"to bury with write":         {post("/tasks/1:bury", "").by("write"), 403, "scope", "bury_task needs a token of scope operate"},
+		"the nodes, for some types":  {get("/cluster/nodes").by("operate"), 403, "biz_types", "list_nodes needs a token for all biz types"},
+		"the tables, for some types": {get("/cluster/tables").by("operate"), 403, "biz_types", "list_tables needs a token for all biz types"},
+		"to pause with write":        {post("/biz-types/order.close:pause", "").by("write"), 403, "scope", "pause_biz_type needs a token of scope operate"},
 	}
 }
 

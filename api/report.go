@@ -11,11 +11,14 @@ import (
 // report writes a line for each write, whatever became of it, and one for what failed here.
 func (a *API) report(r *http.Request, c *call, status int) {
 	if c.cause != nil {
-		level := slog.LevelWarn
-		if status == http.StatusInternalServerError {
+		level, message := slog.LevelWarn, "an API request failed"
+		switch {
+		case c.code == "":
+			message = "an API answer is incomplete"
+		case status == http.StatusInternalServerError:
 			level = slog.LevelError
 		}
-		a.faults.Of(a.log, c.operation+c.code).Log(r.Context(), level, "an API request failed",
+		a.faults.Of(a.log, c.operation+c.code).Log(r.Context(), level, message,
 			"operation", c.operation, "token", c.token.Name, "code", c.code, "error", line(c.cause.Error()))
 	}
 	if c.operation == "" || !c.needs.Allows(apitoken.Write) {

@@ -39,7 +39,7 @@ func (a *API) getStats(ctx context.Context, c *call, _ *struct{}) (*body[Stats],
 	}
 	counts, err := people.Stats(ctx, nil)
 	out := Stats{BizTypes: []Counts{}}
-	if out.Incomplete, err = incomplete(err, len(counts) > 0); err != nil {
+	if out.Incomplete, err = c.incomplete(err, len(counts) > 0); err != nil {
 		return nil, err
 	}
 	for _, s := range counts {

@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 func newCluster(a *app) *cobra.Command {
@@ -92,34 +93,30 @@ func groupFlag(cmd *cobra.Command) *string {
 
 // nodes reads the nodes of one group, or of all if only is "".
 func (a *app) nodes(ctx context.Context, only string) ([]groupNodes, error) {
-	file, err := a.load()
+	v, err := a.view()
 	if err != nil {
 		return nil, err
 	}
-	if file.Layout.Ownership == ddl.ByRows {
-		return a.presentNodes(ctx, only)
-	}
-	keys, err := a.registry(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer keys.Close()
-	return nodesIn(ctx, keys, only)
+	return v.Nodes(ctx, only)
 }
 
-// nodesIn reads the nodes that are registered in etcd.
-func nodesIn(ctx context.Context, keys *assign.Registry, only string) ([]groupNodes, error) {
-	names, err := groupNames(ctx, keys, only)
+// byRows reports whether nobody owns tables.
+func (a *app) byRows() bool {
+	file, err := a.load()
+	return err == nil && file.Layout.Ownership == ddl.ByRows
+}
+
+// view asks the config's cluster.
+func (a *app) view() (cluster.View, error) {
+	file, err := a.load()
 	if err != nil {
-		return nil, err
+		return cluster.View{}, err
 	}
-	groups := []groupNodes{}
-	for _, name := range names {
-		nodes, err := keys.Nodes(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		groups = append(groups, groupNodes{Group: name, Nodes: nodes, Unlisted: []lastOwner{}})
+	cfg := cluster.Config{
+		Tables: file.Tocsin(), ByRows: file.Layout.Ownership == ddl.ByRows, Grace: file.Sweep.Grace.D(), Listen: file.Node.Listen,
+		Registry: a.registry, Pages: a.asker(),
+		Foreign: func(ctx context.Context) error { _, err := a.identityInEtcd(ctx); return err },
 	}
-	return groups, nil
+	_, _, cfg.NoEtcd = a.etcd()
+	return cluster.New(cfg), nil
 }

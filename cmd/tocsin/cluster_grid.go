@@ -27,11 +27,11 @@ func (a *app) terminal() (width int, is bool) {
 
 // writeGrid draws one character per table, a line or more per database.
 func writeGrid(w io.Writer, g groupTables, width int) {
-	name := len(g.layout.Database(g.layout.Databases - 1))
-	digits := len(fmt.Sprint(g.layout.Tables - 1))
+	name := len(g.Layout.Database(g.Layout.Databases - 1))
+	digits := len(fmt.Sprint(g.Layout.Tables - 1))
 	room := width - name - digits - 3
-	for _, line := range ownership.Grid(g.owners, g.marks, g.layout.Tables, room) {
-		fmt.Fprintf(w, "%-*s %*d  %s\n", name, g.layout.Database(line.Database), digits, line.First, line.Marks)
+	for _, line := range ownership.Grid(g.Owners, ownership.Marks(g.Owners), g.Layout.Tables, room) {
+		fmt.Fprintf(w, "%-*s %*d  %s\n", name, g.Layout.Database(line.Database), digits, line.First, line.Marks)
 	}
 	fmt.Fprintln(w)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,51 +8,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/doctor"
-	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
-const (
-	askWithin = 3 * time.Second // one status page
-	maxReport = 1 << 20         // bytes of one
+// The JSON of `cluster nodes`.
+type (
+	groupNodes = cluster.Group
+	lastOwner  = cluster.LastOwner
+	askedNode  = cluster.AskedNode
 )
-
-// groupNodes is the JSON of `cluster nodes` for one group.
-type groupNodes struct {
-	Group    string             `json:"group"`
-	Nodes    []assign.NodeState `json:"nodes"` // null: etcd did not answer
-	Unlisted []lastOwner        `json:"unlisted"`
-	Asked    []askedNode        `json:"asked,omitempty"`
-	Faults   []fault            `json:"faults,omitempty"` // handlers that get no task, biz types of a group without nodes
-}
-
-// fault is something wrong with what a group delivers.
-type fault struct {
-	Is  string `json:"is"`
-	Fix string `json:"fix"` // what to change
-}
-
-// lastOwner is a node without a key in etcd that the owner rows in MySQL name for
-// tables which no live node has: it has ended, or goes on in claim mode.
-type lastOwner struct {
-	ID     string `json:"id"`
-	Tables int    `json:"tables"`
-}
-
-// askedNode is what a node's status page says.
-type askedNode struct {
-	Address string       `json:"address"`
-	Report  *node.Report `json:"report"` // null: it does not answer
-	Error   string       `json:"error,omitempty"`
-}
 
 func newClusterNodes(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -70,188 +38,17 @@ that a node looks at first, and LEASE LEFT is when it counts as gone unless it i
 		if err := checkAddresses("--ask", *ask); err != nil {
 			return err
 		}
-		groups, err := a.allNodes(cmd.Context(), *only, *ask)
+		v, err := a.view()
+		if err != nil {
+			return err
+		}
+		groups, err := v.List(cmd.Context(), *only, *ask)
 		if err != nil && len(groups) == 0 {
 			return err // "no nodes" would be a claim, and nothing is known
 		}
 		return errors.Join(a.print(groups, func(w io.Writer) { writeGroups(w, groups) }), err)
 	}
 	return cmd
-}
-
-// allNodes reads etcd, MySQL and the status pages. An error beside a result says
-// what could not be read.
-func (a *app) allNodes(ctx context.Context, only string, ask []string) ([]groupNodes, error) {
-	if a.byRows() {
-		return a.listPresent(ctx, only, ask)
-	}
-	asked := a.askAll(ctx, ask)
-	groups, failed := a.nodes(ctx, only)
-	if failed != nil {
-		if _, _, err := a.etcd(); err != nil {
-			return nil, err
-		}
-		groups = []groupNodes{}
-	}
-	policies, unread := a.policies(ctx)
-	groups = addGroups(groups, policies, only, nodesOf(failed))
-	if len(groups) > 0 {
-		unread = errors.Join(unread, a.addUnlisted(ctx, groups, failed == nil))
-	}
-	if failed == nil && unread == nil {
-		addFaults(groups, policies, only)
-	}
-	var foreign error
-	if failed == nil {
-		_, foreign = a.identityInEtcd(ctx)
-	}
-	groups = addAsked(groups, asked, nodesOf(failed))
-	groups = slices.DeleteFunc(groups, func(g groupNodes) bool { return len(g.Nodes)+len(g.Unlisted)+len(g.Asked)+len(g.Faults) == 0 })
-	slices.SortFunc(groups, func(x, y groupNodes) int { return strings.Compare(x.Group, y.Group) })
-	return groups, errors.Join(failed, unread, foreign)
-}
-
-// nodesOf returns the nodes of a group that etcd does not list: none, or nil if etcd
-// could not be read.
-func nodesOf(failed error) []assign.NodeState {
-	if failed != nil {
-		return nil
-	}
-	return []assign.NodeState{}
-}
-
-// addGroups adds the groups of the policies that are not listed yet, with the given nodes.
-func addGroups(groups []groupNodes, policies []biztype.Policy, only string, nodes []assign.NodeState) []groupNodes {
-	for _, p := range policies {
-		name := p.WithDefaults().Group
-		if (only == "" || only == name) && !slices.ContainsFunc(groups, func(g groupNodes) bool { return g.Group == name }) {
-			groups = append(groups, groupNodes{Group: name, Nodes: nodes, Unlisted: []lastOwner{}})
-		}
-	}
-	return groups
-}
-
-// addFaults adds to each group its handlers that get no task, and its biz types if it has no node. Nothing is said of
-// groups without nodes if no group has any: a cluster that has not been started yet has no fault.
-func addFaults(groups []groupNodes, policies []biztype.Policy, only string) {
-	some := only != "" || slices.ContainsFunc(groups, func(g groupNodes) bool { return len(g.Nodes) > 0 })
-	for i, g := range groups {
-		checks := doctor.Idle(policies, membersOf(g))
-		if some && len(g.Nodes) == 0 {
-			checks = append(checks, doctor.Away(policies, g.Group)...)
-		}
-		for _, c := range checks {
-			groups[i].Faults = append(groups[i].Faults, fault{c.Is, c.Fix})
-		}
-	}
-}
-
-// addUnlisted adds the last owners of tables without an owner. The error names what
-// could not be read.
-func (a *app) addUnlisted(ctx context.Context, groups []groupNodes, etcd bool) error {
-	db, err := a.store()
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	owners := map[string][]string{}
-	if etcd {
-		if owners, err = a.owners(ctx); err != nil {
-			return err
-		}
-	}
-	names := make([]string, len(groups))
-	for i, g := range groups {
-		names[i] = g.Group
-	}
-	rows, unread := ownerRows(ctx, db, names)
-	for i, g := range groups {
-		groups[i].Unlisted = lastOwners(g, rows[i], owners[g.Group])
-	}
-	return unread
-}
-
-// ownerRows reads the last owner of each table, for each of the groups, from all
-// servers at once. The error names the servers that could not be read in full.
-func ownerRows(ctx context.Context, db *store.Store, groups []string) ([]map[int]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
-	defer cancel()
-	rows, errs := make([]map[int]string, len(groups)), make([]error, len(db.Servers()))
-	for i := range rows {
-		rows[i] = map[int]string{}
-	}
-	var mu sync.Mutex // guards rows
-	var readers sync.WaitGroup
-	for server := range errs {
-		readers.Go(func() {
-			for i, group := range groups {
-				found, err := db.Owners(ctx, server, group)
-				mu.Lock()
-				maps.Copy(rows[i], found)
-				mu.Unlock()
-				if errs[server] = err; err != nil {
-					return // the next group would fail the same way
-				}
-			}
-		})
-	}
-	readers.Wait()
-	return rows, errors.Join(errs...)
-}
-
-// lastOwners counts the tables of a group that have no owner by etcd, by who took
-// them last. owners nil: no table has one, or nobody knows.
-func lastOwners(g groupNodes, rows map[int]string, owners []string) []lastOwner {
-	tables := map[string]int{}
-	for table, id := range rows {
-		if owners == nil || owners[table] == "" {
-			tables[id]++
-		}
-	}
-	unlisted := []lastOwner{}
-	for id, n := range tables {
-		if !slices.ContainsFunc(g.Nodes, func(n assign.NodeState) bool { return n.ID == id }) {
-			unlisted = append(unlisted, lastOwner{id, n})
-		}
-	}
-	slices.SortFunc(unlisted, func(x, y lastOwner) int { return strings.Compare(x.ID, y.ID) })
-	return unlisted
-}
-
-// askAll asks all status pages at once.
-func (a *app) askAll(ctx context.Context, addresses []string) []askedNode {
-	asked := make([]askedNode, len(addresses))
-	as := a.asker()
-	var wg sync.WaitGroup
-	for i, address := range addresses {
-		wg.Go(func() {
-			asked[i] = askedNode{Address: address}
-			var err error
-			if asked[i].Report, err = as.ask(ctx, address); err != nil {
-				asked[i].Error = oneLine(err)
-			}
-		})
-	}
-	wg.Wait()
-	return asked
-}
-
-// addAsked adds what the status pages answered to their groups. Pages that don't
-// answer are shown with the first group. A group that is not listed yet gets the
-// given nodes.
-func addAsked(groups []groupNodes, asked []askedNode, nodes []assign.NodeState) []groupNodes {
-	for _, one := range asked {
-		name := ""
-		if one.Report != nil {
-			name = one.Report.Group
-		}
-		i := slices.IndexFunc(groups, func(g groupNodes) bool { return name == "" || g.Group == name })
-		if i < 0 {
-			groups, i = append(groups, groupNodes{Group: name, Nodes: nodes, Unlisted: []lastOwner{}}), len(groups)
-		}
-		groups[i].Asked = append(groups[i].Asked, one)
-	}
-	return groups
 }
 
 const noNodes = "no nodes: start one with `tocsin serve`"

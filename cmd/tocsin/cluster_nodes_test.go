@@ -57,7 +57,7 @@ func TestClusterNodesShowsANodeInClaimMode(t *testing.T) {
 		t.Errorf("without etcd:\n%s", r.stdout)
 	}
 	groups := decode[[]groupNodes](t, s.run("cluster", "nodes", "--json", "--ask", page+",127.0.0.1:1"))
-	if len(groups) != 1 || len(groups[0].Unlisted) != 1 || groups[0].Unlisted[0] != (lastOwner{id, 8}) || len(groups[0].Asked) != 2 ||
+	if len(groups) != 1 || len(groups[0].Unlisted) != 1 || groups[0].Unlisted[0] != (lastOwner{ID: id, Tables: 8}) || len(groups[0].Asked) != 2 ||
 		groups[0].Asked[0].Report.Mode != "claim" || !strings.Contains(groups[0].Asked[1].Error, "refused") {
 		t.Errorf("got %+v", groups)
 	}

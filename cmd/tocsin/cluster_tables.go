@@ -1,39 +1,24 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/ownership"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // maxRanges is how many ranges of tables stand in one line for people.
 const maxRanges = 6
 
 // groupTables is the JSON of `cluster tables` for one group.
-type groupTables struct {
-	Group  string            `json:"group"`
-	Tables int               `json:"tables"` // of the layout
-	Owned  int               `json:"owned"`
-	Shares []ownership.Share `json:"shares"`
-
-	layout tocsin.Layout
-	owners []string          // by table number
-	marks  map[string]string // of the owners, in the grid
-}
+type groupTables = cluster.Tables
 
 func newClusterTables(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -51,129 +36,17 @@ func newClusterTables(a *app) *cobra.Command {
 		if drawn := *grid || onTerminal && !cmd.Flags().Changed("grid"); !drawn {
 			width = 0
 		}
-		groups, err := a.tables(cmd.Context(), *only, *count)
+		v, err := a.view()
+		if err != nil {
+			return err
+		}
+		groups, err := v.Tables(cmd.Context(), *only, *count)
 		if groups == nil {
 			return err
 		}
 		return errors.Join(a.print(groups, func(w io.Writer) { writeTables(w, groups, *count, width) }), err)
 	}
 	return cmd
-}
-
-// tables reads who owns what. An error beside a result names what is missing in
-// the counts.
-func (a *app) tables(ctx context.Context, only string, count bool) ([]groupTables, error) {
-	cfg, err := a.cluster()
-	if err != nil {
-		return nil, err
-	}
-	owners, err := a.owners(ctx)
-	if err != nil {
-		return nil, err
-	}
-	types, counts, failed := map[uint64]biztype.Policy{}, []counted{}, error(nil)
-	if count {
-		types, counts, failed = census(ctx, cfg)
-	}
-	for _, p := range types {
-		if name := p.Group; owners[name] == nil {
-			owners[name] = make([]string, cfg.Layout.Total()) // a group without nodes
-		}
-	}
-	groups := []groupTables{}
-	for _, name := range slices.Sorted(maps.Keys(owners)) {
-		if only == "" || only == name {
-			groups = append(groups, divide(name, cfg.Layout, owners[name], types, counts))
-		}
-	}
-	return groups, failed
-}
-
-// owners reads the owner of each table by group; if nobody owns tables, who looks at
-// it first.
-func (a *app) owners(ctx context.Context) (map[string][]string, error) {
-	if a.byRows() {
-		return a.firsts(ctx)
-	}
-	keys, err := a.registry(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer keys.Close()
-	names, err := keys.Groups(ctx)
-	if err != nil {
-		return nil, err
-	}
-	owners := map[string][]string{}
-	for _, name := range names {
-		if owners[name], err = keys.Owners(ctx, name); err != nil {
-			return nil, err
-		}
-	}
-	return owners, nil
-}
-
-// counted is what one server holds, and its clock at that time.
-type counted struct {
-	counts []store.Count
-	now    int64
-}
-
-// census reads the biz types by number, with their groups, and counts the rows of all
-// servers at once. The error names what could not be read.
-func census(ctx context.Context, cfg tocsin.Config) (map[uint64]biztype.Policy, []counted, error) {
-	policies, err := biztype.Load(ctx, cfg)
-	types := map[uint64]biztype.Policy{}
-	for _, p := range policies {
-		types[p.Number] = p.WithDefaults()
-	}
-	tables, openErr := store.Open(cfg)
-	if openErr != nil {
-		return types, nil, openErr
-	}
-	defer tables.Close()
-	counts := make([]counted, len(tables.Servers()))
-	errs := make([]error, len(counts))
-	var wg sync.WaitGroup
-	for i := range counts {
-		wg.Go(func() { counts[i], errs[i] = countServer(ctx, tables, i) })
-	}
-	wg.Wait()
-	return types, counts, errors.Join(err, errors.Join(errs...))
-}
-
-func countServer(ctx context.Context, tables *store.Store, server int) (c counted, err error) {
-	if _, err = tables.Measure(ctx, server); err != nil {
-		return c, err
-	}
-	c.counts, err = tables.Counts(ctx, server, tables.TablesOf(server))
-	c.now = tables.Now(server)
-	return c, err
-}
-
-// divide gives the shares of one group.
-func divide(group string, layout tocsin.Layout, owners []string, types map[uint64]biztype.Policy, counts []counted) groupTables {
-	part := func(number uint64) ownership.Part {
-		switch p, known := types[number]; {
-		case !known || p.Group != group:
-			return ownership.Not
-		case p.Paused:
-			return ownership.Waits
-		}
-		return ownership.Counts
-	}
-	tallies := map[int]ownership.Tally{}
-	for _, c := range counts {
-		maps.Copy(tallies, ownership.Tallies(c.counts, c.now, part))
-	}
-	g := groupTables{Group: group, Tables: len(owners), Shares: ownership.Shares(owners, tallies)}
-	g.layout, g.owners, g.marks = layout, owners, ownership.Marks(owners)
-	for _, s := range g.Shares {
-		if s.Node != "" {
-			g.Owned += s.Tables
-		}
-	}
-	return g
 }
 
 // writeTables draws the grid in so many columns; 0: none.
@@ -199,6 +72,7 @@ func writeShares(w io.Writer, g groupTables, count, grid bool) {
 	if grid {
 		last = "MARK"
 	}
+	marks := ownership.Marks(g.Owners)
 	rows := [][]string{{"NODE", "TABLES", "PENDING", "CLAIMED", "DEAD", "OLDEST OVERDUE", last}}
 	for _, s := range g.Shares {
 		row := []string{nodeName(s.Node), strconv.Itoa(s.Tables), "-", "-", "-", "-", ranges(s.Ranges)}
@@ -206,7 +80,7 @@ func writeShares(w io.Writer, g groupTables, count, grid bool) {
 			copy(row[2:], []string{strconv.Itoa(s.Pending), strconv.Itoa(s.Claimed), strconv.Itoa(s.Dead), overdue(s.Overdue)})
 		}
 		if grid {
-			row[6] = g.marks[s.Node]
+			row[6] = marks[s.Node]
 		}
 		rows = append(rows, row)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // ownedDDL is the JSON of `ddl ownership`.
@@ -86,16 +87,16 @@ func (a *app) noOwner(ctx context.Context, force bool) error {
 
 // registered reads the nodes of all groups from etcd, whoever owns tables.
 func registered(ctx context.Context, file config.File) ([]groupNodes, error) {
-	cfg, cluster, err := etcdOf(file)
+	cfg, id, err := etcdOf(file)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, file.Tocsin().Layout.Total())
+	keys, err := assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), id, file.Tocsin().Layout.Total())
 	if err != nil {
 		return nil, err
 	}
 	defer keys.Close()
-	return nodesIn(ctx, keys, "")
+	return cluster.NodesIn(ctx, keys, "")
 }
 
 // owned reads the servers, the layout and its ownership from the config file; "" if the file does not say.

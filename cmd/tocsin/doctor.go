@@ -139,17 +139,9 @@ func secretsHere(dir string) func(biztype.Policy) error {
 func (a *app) members(ctx context.Context) (all []doctor.Member, err error) {
 	groups, err := a.nodes(ctx, "")
 	for _, g := range groups {
-		all = append(all, membersOf(g)...)
+		all = append(all, g.Members()...)
 	}
 	return all, err
-}
-
-// membersOf returns what the live nodes of a group deliver.
-func membersOf(g groupNodes) (all []doctor.Member) {
-	for _, n := range g.Nodes {
-		all = append(all, doctor.Member{ID: n.ID, Group: g.Group, Types: n.Info.Types, Lacks: n.Info.Lacks})
-	}
-	return all
 }
 
 func serverNames(uses []doctor.Use) string {

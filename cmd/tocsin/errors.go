@@ -2,8 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"strings"
+
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // usageError marks what the caller must change in the command line: exit code 2.
@@ -23,15 +23,5 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
-// errorsShown bounds the joined errors of one line: a server that is down may
-// give one for each of a thousand tables.
-const errorsShown = 4
-
 // oneLine folds joined errors into one line.
-func oneLine(err error) string {
-	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
-	if more := len(lines) - errorsShown; more > 1 {
-		lines = append(lines[:errorsShown], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(lines, "; ")
-}
+func oneLine(err error) string { return cluster.OneLine(err) }

@@ -30,23 +30,19 @@ func (a *app) listenAPI(file config.File, address string) (*apiServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	view, err := a.view()
+	if err != nil {
+		return nil, err
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("API: %w: free the port, or choose another with --api or node.api.listen", err)
 	}
 	log.Info("the API listens", "address", l.Addr().String(), "tokens", of.HasTokens(), "tls", of.TLS.Cert != "")
 	return &apiServer{api.New(api.Config{
-		Tables: file.Tocsin(), Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
+		Tables: file.Tocsin(), Cluster: view, Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
 		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Logger: log,
 	}), of, l}, nil
-}
-
-// close frees the address of an API that never served.
-func (s *apiServer) close() error {
-	if s == nil {
-		return nil
-	}
-	return s.listener.Close()
 }
 
 // serve answers until ctx ends, and lets requests in hand end.

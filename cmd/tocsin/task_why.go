@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/why"
 )
 
@@ -36,7 +36,11 @@ older_copy, done, cancelled, dead or gone.`,
 		if err != nil {
 			return err
 		}
-		answer, err := a.why(cmd.Context(), id, *ask)
+		v, err := a.view()
+		if err != nil {
+			return err
+		}
+		answer, err := v.Why(cmd.Context(), id, *ask, nil)
 		if err != nil {
 			return err
 		}
@@ -68,7 +72,12 @@ func namesOf(a why.Answer) []string {
 	return names
 }
 
-// noTable is the error for a job_id that names a table beyond the layout.
-func noTable(id tocsin.JobID, layout tocsin.Layout) error {
-	return fmt.Errorf("no task %s: it names table %d, and the layout of the config, %s, has none of that number", id, id.Table(), layout)
+// checkAddresses refuses what is no address of a status page.
+func checkAddresses(flag string, addresses []string) error {
+	for _, address := range addresses {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return usage("%s %q: want host:port", flag, address)
+		}
+	}
+	return nil
 }

@@ -12,7 +12,11 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/top"
 	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
+
+// listWithin bounds one look at etcd, or the node tables.
+const listWithin = 4 * time.Second
 
 const (
 	topInterval   = 2 * time.Second
@@ -153,7 +157,7 @@ func (w *watch) list(ctx context.Context) {
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, factWithin)
+	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
 	groups, err := w.nodes(ctx, w.flags.group)
 	if w.failed = err; err != nil && len(groups) == 0 {
@@ -162,7 +166,7 @@ func (w *watch) list(ctx context.Context) {
 	w.pages = nil
 	for _, g := range groups {
 		for _, n := range g.Nodes {
-			w.pages = append(w.pages, pageOfNode{n.ID, g.Group, pageOf(n)})
+			w.pages = append(w.pages, pageOfNode{n.ID, g.Group, cluster.PageOf(n)})
 		}
 	}
 }

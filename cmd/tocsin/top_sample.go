@@ -33,7 +33,7 @@ func (w *watch) sample(ctx context.Context, p pageOfNode) top.Sample {
 	ctx, cancel := context.WithTimeout(ctx, max(w.flags.interval, time.Second))
 	defer cancel()
 	var found families
-	header, err := w.asker.get(ctx, p.address, "/metrics", func(body io.Reader) (err error) {
+	header, err := w.asker.Get(ctx, p.address, "/metrics", func(body io.Reader) (err error) {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		found, err = parser.TextToMetricFamilies(io.LimitReader(body, maxMetrics))
 		return err

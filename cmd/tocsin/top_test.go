@@ -121,7 +121,7 @@ func TestTopAsksEachNodeOnceInAnInterval(t *testing.T) {
 	if n := asked.Load(); n != 2 {
 		t.Errorf("%d requests for two looks", n)
 	}
-	w := &watch{asker: asker{client: http.DefaultClient, scheme: "http"}, flags: topFlags{interval: time.Second}}
+	w := &watch{asker: asker{Client: http.DefaultClient, Scheme: "http"}, flags: topFlags{interval: time.Second}}
 	if got := w.sample(t.Context(), pageOfNode{"host-a", "orders", address}); got.Err == nil || !strings.Contains(got.Err.Error(), "another node answers there") {
 		t.Errorf("got %+v", got)
 	}

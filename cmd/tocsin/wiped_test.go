@@ -119,7 +119,7 @@ func (s *site) mode(page string) string {
 
 // report reads a node's status page.
 func (s *site) report(page string) (*node.Report, error) {
-	return asker{client: http.DefaultClient, scheme: "http"}.ask(s.t.Context(), page)
+	return asker{Client: http.DefaultClient, Scheme: "http"}.Ask(s.t.Context(), page)
 }
 
 // etcd is lost with all its data under load, and starts empty.

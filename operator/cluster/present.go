@@ -1,33 +1,22 @@
-package main
+package cluster
 
 import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/doctor"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/presence"
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// byRows reports whether nobody owns tables.
-func (a *app) byRows() bool {
-	file, err := a.load()
-	return err == nil && file.Layout.Ownership == ddl.ByRows
-}
-
 // present reads the nodes from the node tables of all servers at once. The error names what could not be read.
-func (a *app) present(ctx context.Context) ([]presence.Node, tocsin.Layout, error) {
-	cfg, err := a.cluster()
-	if err != nil {
-		return nil, cfg.Layout, err
-	}
+func (v View) present(ctx context.Context) ([]presence.Node, tocsin.Layout, error) {
+	cfg := v.cfg.Tables
 	db, err := store.Open(cfg)
 	if err != nil {
 		return nil, cfg.Layout, err
@@ -45,18 +34,18 @@ func (a *app) present(ctx context.Context) ([]presence.Node, tocsin.Layout, erro
 }
 
 // presentNodes reads the nodes of one group, or of all if only is "", where nobody owns tables.
-func (a *app) presentNodes(ctx context.Context, only string) ([]groupNodes, error) {
-	nodes, _, err := a.present(ctx)
+func (v View) presentNodes(ctx context.Context, only string) ([]Group, error) {
+	nodes, _, err := v.present(ctx)
 	if len(nodes) == 0 && err != nil {
 		return nil, err
 	}
-	groups := []groupNodes{}
+	groups := []Group{}
 	for _, n := range nodes {
 		if only != "" && n.Group != only {
 			continue
 		}
 		if len(groups) == 0 || groups[len(groups)-1].Group != n.Group {
-			groups = append(groups, groupNodes{Group: n.Group, Nodes: []assign.NodeState{}, Unlisted: []lastOwner{}})
+			groups = append(groups, Group{Group: n.Group, Nodes: []assign.NodeState{}, Unlisted: []LastOwner{}})
 		}
 		g := &groups[len(groups)-1]
 		g.Nodes = append(g.Nodes, stateOf(n))
@@ -77,23 +66,23 @@ func stateOf(n presence.Node) assign.NodeState {
 }
 
 // listPresent is allNodes where nobody owns tables.
-func (a *app) listPresent(ctx context.Context, only string, ask []string) ([]groupNodes, error) {
-	asked := a.askAll(ctx, ask)
-	groups, err := a.presentNodes(ctx, only)
-	policies, unread := a.policies(ctx)
+func (v View) listPresent(ctx context.Context, only string, ask []string) ([]Group, error) {
+	asked := v.askAll(ctx, ask)
+	groups, err := v.presentNodes(ctx, only)
+	policies, unread := v.policies(ctx)
 	if err == nil && unread == nil {
 		groups = addGroups(groups, policies, only, []assign.NodeState{})
 		addFaults(groups, policies, only)
-		groups = slices.DeleteFunc(groups, func(g groupNodes) bool { return len(g.Nodes)+len(g.Faults) == 0 })
+		groups = slices.DeleteFunc(groups, func(g Group) bool { return len(g.Nodes)+len(g.Faults) == 0 })
 	}
 	groups = addAsked(groups, asked, []assign.NodeState{})
-	slices.SortFunc(groups, func(x, y groupNodes) int { return strings.Compare(x.Group, y.Group) })
+	byName(groups)
 	return groups, errors.Join(err, unread)
 }
 
 // firsts returns, by group, which node looks at each table first.
-func (a *app) firsts(ctx context.Context) (map[string][]string, error) {
-	nodes, layout, err := a.present(ctx)
+func (v View) firsts(ctx context.Context) (map[string][]string, error) {
+	nodes, layout, err := v.present(ctx)
 	if err != nil {
 		return nil, err
 	}

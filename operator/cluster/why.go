@@ -1,9 +1,10 @@
-package main
+package cluster
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/why"
 	"github.com/tocsinhq/tocsin/store"
@@ -27,18 +27,17 @@ const (
 
 // inquiry reads what is known of one task.
 type inquiry struct {
-	*app
-	file   config.File
-	cfg    tocsin.Config
+	View
 	db     *store.Store
 	server int
 	number uint64 // of the task's biz type
 	facts  why.Facts
 }
 
-// why reads what is known of a task, and explains it.
-func (a *app) why(ctx context.Context, id tocsin.JobID, ask []string) (why.Answer, error) {
-	q, err := a.inquire(id)
+// Why reads what is known of a task, also from the status pages at ask, and explains it. A task of a biz type that sees does not
+// allow is as one that is not there; sees nil allows all.
+func (v View) Why(ctx context.Context, id tocsin.JobID, ask []string, sees func(string) bool) (why.Answer, error) {
+	q, err := v.inquire(id)
 	if err != nil {
 		return why.Answer{}, err
 	}
@@ -48,6 +47,9 @@ func (a *app) why(ctx context.Context, id tocsin.JobID, ask []string) (why.Answe
 	both.Go(func() { q.row(ctx) })
 	both.Wait()
 	q.nameType()
+	if q.facts.Task != nil && sees != nil && !sees(q.facts.Task.BizType) {
+		q.facts.Task = nil
+	}
 	if task := q.facts.Task; task == nil && q.facts.Unread == nil || task != nil && task.Status.Final() {
 		return why.Explain(q.facts), nil
 	}
@@ -56,36 +58,37 @@ func (a *app) why(ctx context.Context, id tocsin.JobID, ask []string) (why.Answe
 	return why.Explain(q.facts), nil
 }
 
-func (a *app) inquire(id tocsin.JobID) (*inquiry, error) {
-	file, err := a.load()
+// noTable is the error for a job_id that names a table beyond the layout. It is a tocsin.ErrNotFound.
+type noTable struct{ text string }
+
+func (e noTable) Error() string { return e.text }
+func (e noTable) Unwrap() error { return tocsin.ErrNotFound }
+
+func (v View) inquire(id tocsin.JobID) (*inquiry, error) {
+	layout := v.cfg.Tables.Layout
+	if id.Table() >= layout.Total() {
+		return nil, noTable{fmt.Sprintf("no task %s: it names table %d, and the layout of the config, %s, has none of that number", id, id.Table(), layout)}
+	}
+	db, err := store.Open(v.cfg.Tables)
 	if err != nil {
 		return nil, err
 	}
-	q := &inquiry{app: a, file: file, cfg: file.Tocsin()}
-	if id.Table() >= q.cfg.Layout.Total() {
-		return nil, noTable(id, q.cfg.Layout)
-	}
-	if q.db, err = store.Open(q.cfg); err != nil {
-		return nil, err
-	}
-	q.server = q.db.ServerOf(id.Table())
+	q := &inquiry{View: v, db: db, server: db.ServerOf(id.Table())}
 	q.facts = why.Facts{
-		JobID: id, Now: time.Now(), Grace: file.Sweep.Grace.D(),
-		Server: why.Server{
-			Name: q.db.Servers()[q.server], Table: q.cfg.Layout.Table(id.Table()), Database: q.cfg.Layout.Database(q.database(id)),
-		},
+		JobID: id, Now: time.Now(), Grace: v.cfg.Grace,
+		Server: why.Server{Name: db.Servers()[q.server], Table: layout.Table(id.Table()), Database: layout.Database(q.database(id))},
 	}
-	q.facts.Group.Open = a.byRows()
+	q.facts.Group.Open = v.cfg.ByRows
 	return q, nil
 }
 
-func (q *inquiry) database(id tocsin.JobID) int { return q.cfg.Layout.DatabaseOf(id.Table()) }
+func (q *inquiry) database(id tocsin.JobID) int { return q.cfg.Tables.Layout.DatabaseOf(id.Table()) }
 
 // policies reads the biz types.
 func (q *inquiry) policies(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, factWithin)
 	defer cancel()
-	q.facts.Policies, q.facts.NoTypes = biztype.LoadStored(ctx, q.cfg)
+	q.facts.Policies, q.facts.NoTypes = biztype.LoadStored(ctx, q.cfg.Tables)
 }
 
 // row reads the task's server and row. The name of its biz type is filled in by nameType.
@@ -193,12 +196,12 @@ func (q *inquiry) group(ctx context.Context) []assign.NodeState {
 }
 
 // asRegistered reads the nodes, and the owners of the tables by group, from etcd or the node tables.
-func (q *inquiry) asRegistered(ctx context.Context) (groups []groupNodes, owners map[string][]string) {
+func (q *inquiry) asRegistered(ctx context.Context) (groups []Group, owners map[string][]string) {
 	ctx, cancel := context.WithTimeout(ctx, factWithin)
 	defer cancel()
-	groups, err := q.nodes(ctx, q.facts.Group.Name)
+	groups, err := q.Nodes(ctx, q.facts.Group.Name)
 	if err == nil {
-		owners, err = q.owners(ctx)
+		owners, err = q.Owners(ctx)
 	}
 	q.facts.NoEtcd = err
 	return groups, owners
@@ -214,7 +217,7 @@ func (q *inquiry) last(ctx context.Context) string {
 }
 
 // ownersOf returns the nodes that own a table in any group.
-func ownersOf(groups []groupNodes, owners map[string][]string, table int) (nodes []assign.NodeState) {
+func ownersOf(groups []Group, owners map[string][]string, table int) (nodes []assign.NodeState) {
 	for _, g := range groups {
 		for _, n := range g.Nodes {
 			if of := owners[g.Group]; of != nil && of[table] == n.ID {
@@ -254,7 +257,7 @@ var errNoPage = errors.New("it publishes no address: give one with --ask")
 func (q *inquiry) pages(ctx context.Context, nodes []assign.NodeState, ask []string) {
 	pages := make([]why.Page, 0, len(nodes)+len(ask))
 	for _, n := range nodes {
-		pages = append(pages, why.Page{Node: n.ID, Address: pageOf(n)})
+		pages = append(pages, why.Page{Node: n.ID, Address: PageOf(n)})
 	}
 	for _, address := range ask {
 		pages = append(pages, why.Page{Address: address})
@@ -263,7 +266,7 @@ func (q *inquiry) pages(ctx context.Context, nodes []assign.NodeState, ask []str
 	if guess != "" && !slices.Contains(ask, guess) {
 		pages = append(pages, why.Page{Address: guess})
 	}
-	as, id := q.asker(), q.facts.JobID.String()
+	as, id := q.cfg.Pages, q.facts.JobID.String()
 	var all sync.WaitGroup
 	for i := range pages {
 		p := &pages[i]
@@ -271,7 +274,7 @@ func (q *inquiry) pages(ctx context.Context, nodes []assign.NodeState, ask []str
 			p.Err = errNoPage
 			continue
 		}
-		all.Go(func() { p.Report, p.Err = as.report(ctx, p.Address, "/status?job_id="+id) })
+		all.Go(func() { p.Report, p.Err = as.Report(ctx, p.Address, "/status?job_id="+id) })
 	}
 	all.Wait()
 	q.facts.Pages = slices.DeleteFunc(pages, func(p why.Page) bool { return p.Address == guess && p.Err != nil && !slices.Contains(ask, guess) })
@@ -284,12 +287,12 @@ func (q *inquiry) guess() string {
 	if q.facts.NoEtcd == nil || g.Open || g.Last == "" {
 		return ""
 	}
-	return pageOf(assign.NodeState{ID: g.Last, Info: assign.NodeInfo{Listen: q.file.Node.Listen}})
+	return PageOf(assign.NodeState{ID: g.Last, Info: assign.NodeInfo{Listen: q.cfg.Listen}})
 }
 
-// pageOf returns the address of a node's status page, "" if it has none. A node that listens on all addresses of its host is
+// PageOf returns the address of a node's status page, "" if it has none. A node that listens on all addresses of its host is
 // asked by its name, which by default is the host's.
-func pageOf(n assign.NodeState) string {
+func PageOf(n assign.NodeState) string {
 	host, port, err := net.SplitHostPort(n.Info.Listen)
 	if err != nil {
 		return ""
@@ -298,14 +301,4 @@ func pageOf(n assign.NodeState) string {
 		host = n.ID[:max(strings.LastIndex(n.ID, "-"), 0)]
 	}
 	return net.JoinHostPort(host, port)
-}
-
-// checkAddresses refuses what is no address of a status page.
-func checkAddresses(flag string, addresses []string) error {
-	for _, address := range addresses {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return usage("%s %q: want host:port", flag, address)
-		}
-	}
-	return nil
 }
