@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,8 @@ const (
 	allHours      = 1<<24 - 1
 	hint          = `want five fields such as "*/5 * * * *", a descriptor such as @daily, or "@every 90s"`
 )
+
+var descriptors = []string{"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
 
 // field is one of the five, in their order.
 type field struct {
@@ -119,8 +122,10 @@ func checkText(e string) error {
 		return fmt.Errorf("the cron expression has %d characters: want at most %d", len(e), maxExpression)
 	case strings.HasPrefix(e, "TZ=") || strings.HasPrefix(e, "CRON_TZ="):
 		return errors.New("it names a time zone: put the zone into the field zone")
-	case strings.HasPrefix(e, "@"):
+	case slices.Contains(descriptors, e):
 		return nil
+	case strings.HasPrefix(e, "@"):
+		return fmt.Errorf(`there is no such descriptor: want one of %s, or "@every 90s"`, strings.Join(descriptors, ", "))
 	}
 	texts := strings.Fields(e)
 	switch len(texts) {

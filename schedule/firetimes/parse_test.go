@@ -40,7 +40,8 @@ var refusals = map[string]struct {
 	"no period":                     {spec{Cron: "@every"}, "no period"},
 	"six fields":                    {spec{Cron: "0 */5 * * * *"}, `it has six fields, and there are no seconds: want five, or "@every 30s" for periods under a minute`},
 	"four fields":                   {spec{Cron: "* * * *"}, "it has 4 fields: want five fields"},
-	"an unknown descriptor":         {spec{Cron: "@reboot"}, `cron expression "@reboot": unrecognized descriptor: @reboot: want five fields`},
+	"an unknown descriptor":         {spec{Cron: "@reboot"}, `cron expression "@reboot": there is no such descriptor: want one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, or "@every 90s"`},
+	"a terminal's control codes":    {spec{Cron: "@\x00\x1b[2J"}, `cron expression "@\x00\x1b[2J": there is no such descriptor`},
 	"minute 60":                     {spec{Cron: "60 * * * *"}, "end of range (60) above maximum (59): 60: want five fields"},
 	"Sunday as 7":                   {spec{Cron: "0 0 * * 7"}, "end of range (7) above maximum (6)"},
 	"a name":                        {spec{Cron: "0 0 * * freitag"}, "failed to parse int from freitag"},
@@ -128,6 +129,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add("@every 90s", "Local", int64(-1), int64(1000))
 	f.Add("TZ=", "", int64(0), int64(0))
+	f.Add("@\x00", "", int64(0), int64(0))
 	f.Fuzz(func(t *testing.T, text, zone string, anchor, jitter int64) {
 		s := firetimes.Spec{Cron: text, Zone: zone, Anchor: time.UnixMilli(anchor), Jitter: time.Duration(jitter), Seed: uint64(anchor)}
 		times, err := firetimes.Parse(s)
