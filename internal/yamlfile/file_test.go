@@ -22,13 +22,14 @@ func (w *wait) UnmarshalYAML(node ast.Node) error {
 
 type sample struct {
 	Items []struct {
-		Name  string  `yaml:"name"`
-		Count int     `yaml:"count"`
-		Big   uint64  `yaml:"big"`
-		On    bool    `yaml:"on"`
-		Rate  float64 `yaml:"rate"`
-		Wait  wait    `yaml:"wait"`
-		Waits []wait  `yaml:"waits"`
+		Name  string    `yaml:"name"`
+		Count int       `yaml:"count"`
+		Big   uint64    `yaml:"big"`
+		On    bool      `yaml:"on"`
+		Rate  float64   `yaml:"rate"`
+		Wait  wait      `yaml:"wait"`
+		When  time.Time `yaml:"when"`
+		Waits []wait    `yaml:"waits"`
 		Deep  *struct {
 			Key string `yaml:"key"`
 		} `yaml:"deep"`
@@ -55,6 +56,13 @@ func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 		"number for a list":     {"items: 3\n", `f.yaml:1: a sequence belongs here, not int`},
 		"own reader":            {"items:\n  - name: a\n    wait: 3x\n", `f.yaml:3: "3x" is not a duration`},
 		"own reader in a list":  {"items:\n  - waits:\n      - 1s\n      - 3x\n", `f.yaml:4: "3x" is not a duration`},
+		"text for a time":       {"items:\n  - when: soon\n", `f.yaml:2: "soon" is not a time with a zone, such as 2030-01-02T15:04:05Z`},
+		"no such day":           {"items:\n  - when: 2030-02-30T15:04:05Z\n", `f.yaml:2: "2030-02-30T15:04:05Z" is not a time with a zone, such as 2030-01-02T15:04:05Z`},
+		"time without a zone":   {"items:\n  - when: 2030-01-02 15:04:05\n", `f.yaml:2: "2030-01-02 15:04:05" is not a time with a zone, such as 2030-01-02T15:04:05Z`},
+		"number for a time":     {"items:\n  - when: 12\n", `f.yaml:2: "12" is not a time with a zone, such as 2030-01-02T15:04:05Z`},
+		"star without quotes":   {"items:\n  - name: */5 * * * *\n", `f.yaml:2: value is not allowed in this context. map key-value is pre-defined: a value that begins with * or @ needs quotes, such as cron: "*/5 * * * *"`},
+		"stars without quotes":  {"items:\n  - name: * * * * *\n", `f.yaml:2: undefined alias name: a value that begins with * or @ needs quotes, such as cron: "*/5 * * * *"`},
+		"at without quotes":     {"items:\n  - name: @daily\n", `f.yaml:2: '@' is a reserved character: a value that begins with * or @ needs quotes, such as cron: "*/5 * * * *"`},
 		"broken brackets":       {"items:\n  - name: [\n", `f.yaml:2: sequence end token ']' not found`},
 		"tab":                   {"items:\n\t- name: a\n", "f.yaml:2: found character '\t' that cannot start any token"},
 		"tag on nothing":        {"items:\n  - waits: !x \n", `f.yaml:1: the file is not YAML that can be read: runtime error: invalid memory address or nil pointer dereference`},
@@ -73,6 +81,21 @@ func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
+	}
+}
+
+func TestTimesAreRead(t *testing.T) {
+	t.Parallel()
+	want := time.Date(2030, 1, 2, 13, 4, 5, 500_000_000, time.UTC)
+	for _, text := range []string{"2030-01-02T15:04:05.5+02:00", `"2030-01-02T13:04:05.5Z"`, "null", ""} {
+		f, err := Parse([]byte("items:\n  - when: "+text+"\n"), "f.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s sample
+		if err := f.Decode(&s); err != nil || !s.Items[0].When.Equal(want) && len(text) > 4 {
+			t.Errorf("%s: %v, %v", text, s.Items[0].When, err)
+		}
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 )
@@ -30,10 +32,17 @@ func message(err yaml.Error) string {
 	// A repeated key's message ends with the place of the first one as
 	// [line:column]; the rest are plain.
 	text, place, found := strings.Cut(firstLine(err.GetMessage()), " at [")
+	if hasAny(text, "'@' is a reserved character", "undefined alias name", "value is not allowed in this context") {
+		text += `: a value that begins with * or @ needs quotes, such as cron: "*/5 * * * *"`
+	}
 	if found {
 		text += " in line " + strings.Split(place, ":")[0]
 	}
 	return text
+}
+
+func hasAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // written names what stands in a field, by its first token.
@@ -49,6 +58,9 @@ func written(token string) string {
 
 // noun names what belongs into a field.
 func noun(t reflect.Type) string {
+	if t == reflect.TypeFor[time.Time]() {
+		return "a time with a zone, such as 2030-01-02T15:04:05Z"
+	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"

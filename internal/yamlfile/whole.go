@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -15,10 +16,13 @@ var (
 )
 
 // whole refuses what the YAML library would bend into a whole number of a field
-// of type t: it cuts 4.5 to 4 and reads 010 as 8.
+// of type t: it cuts 4.5 to 4 and reads 010 as 8. It also refuses bad times.
 func whole(node ast.Node, t reflect.Type) error {
 	if t.Kind() == reflect.Pointer {
 		return whole(node, t.Elem())
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		return instant(node)
 	}
 	if reflect.PointerTo(t).Implements(ownReaders) {
 		return nil
@@ -34,6 +38,18 @@ func whole(node ast.Node, t reflect.Type) error {
 		if text := n.GetToken().Value; noun(t) == noun(reflect.TypeFor[int]()) && !decimal.MatchString(text) {
 			return ErrorAt(n, "%q is not a whole number", text)
 		}
+	}
+	return nil
+}
+
+// instant refuses what the YAML library would read as no time at all, and times without a zone, which it takes for UTC.
+func instant(node ast.Node) error {
+	if _, null := node.(*ast.NullNode); null {
+		return nil
+	}
+	text, _ := Text(node)
+	if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
+		return ErrorAt(node, "%s is not %s", written(node.GetToken().Value), noun(reflect.TypeFor[time.Time]()))
 	}
 	return nil
 }
