@@ -98,6 +98,13 @@ var roles = []Role{
 		},
 	},
 	{
+		Name: "schedule", Does: "those who write schedules: package schedule",
+		rights: map[string][]string{
+			layoutTable: selected, "biz_type": selected, "doorbell": {"INSERT"}, "schedule": {"SELECT", "INSERT", "UPDATE", "DELETE"},
+			taskFile: {"SELECT", "INSERT", "UPDATE"},
+		},
+	},
+	{
 		Name: "read-only", Does: "every command that only reads: tocsin task get, list and why, biz list, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,

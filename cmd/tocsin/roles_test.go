@@ -34,6 +34,7 @@ func plays() map[string]played {
 		"client-add":    {newSite, (*roleUser).actAdd, "UPDATE {db}.task_0000 SET status = 3"},
 		"client-cancel": {newSite, (*roleUser).actCancel, "DELETE FROM {db}.task_0000"},
 		"relay":         {newSite, (*roleUser).actRelay, "DELETE FROM {db}.task_0000"},
+		"schedule":      {newSite, (*roleUser).actSchedule, "DELETE FROM {db}.task_0000"},
 		"read-only":     {newSite, (*roleUser).actRead, "INSERT INTO {db}.doorbell (table_no, job_id, biz_type, action_time) VALUES (0, 1, 1, NOW())"},
 	}
 }
