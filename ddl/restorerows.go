@@ -157,6 +157,9 @@ func (r *restore) accept(ctx context.Context, c *restored) error {
 	if err := r.eachTable(ctx, c, func(ctx context.Context, table string) error { return r.settleTable(ctx, c, table) }); err != nil {
 		return err
 	}
+	if err := r.advance(ctx, c); err != nil {
+		return err
+	}
 	err := patient(ctx, DefaultWait, func() error {
 		if _, err := c.DB.ExecContext(ctx, in(c.name(), releaseLayout), c.known); err != nil {
 			return fmt.Errorf("put %s into use: %w", c.where(), err)
@@ -167,6 +170,27 @@ func (r *restore) accept(ctx context.Context, c *restored) error {
 		c.found.State, c.found.Older = Active, false
 	}
 	return err
+}
+
+// schedulesSince is the schema version that brought schedules.
+const schedulesSince = 3
+
+// advance keeps schedules from making runs again that count as settled.
+func (r *restore) advance(ctx context.Context, c *restored) error {
+	settled := slices.Concat(r.opt.Cancelled, r.opt.Dead)
+	if len(settled) == 0 || c.row.Version < schedulesSince {
+		return nil
+	}
+	until := c.found.Until.Format(timeForm)
+	query := strings.ReplaceAll(in(c.name(), advanceSchedules), "{types}", r.condition(settled, nil))
+	err := mysql.Retry(ctx, func() error {
+		_, err := c.DB.ExecContext(ctx, query, until, until)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("advance the schedules of %s: %w", c.where(), err)
+	}
+	return nil
 }
 
 // settleTable settles tasks of one table.

@@ -59,6 +59,14 @@ WHERE job_id IN (?)
     AND status IN (0, 1)
     AND action_time <= ?`
 
+// advanceSchedules has fire times until a time, jitter included, count as made: their runs are among the tasks that count as
+// settled. {types} restricts it to biz types. All schedules are read. Parameters: the time, twice.
+const advanceSchedules = `UPDATE /* tocsin ddl restore */ ` + "`{database}`" + `.schedule
+SET made_until = ? - INTERVAL jitter_ms * 1000 MICROSECOND,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE state = 'active'
+    AND made_until < ? - INTERVAL jitter_ms * 1000 MICROSECOND{types}`
+
 // holdLayout takes a database out of use, holdNow does so and raises its mark to the present. releaseLayout puts a database
 // into use with a mark that no other place exceeds. Primary key. Zero rows: it was so already, or is in neither state.
 // Parameter of releaseLayout: the highest mark known.

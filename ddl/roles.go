@@ -47,7 +47,8 @@ var roles = []Role{
 	{
 		Name: "restore", Does: "tocsin ddl restore-check",
 		rights: map[string][]string{
-			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "mark": keeping, taskFile: {"SELECT", "UPDATE"},
+			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "mark": keeping, "schedule": {"SELECT", "UPDATE"},
+			taskFile: {"SELECT", "UPDATE"},
 		},
 	},
 	{
