@@ -76,6 +76,10 @@ type Info struct {
 	Created    time.Time `json:"gmt_create"`
 	Modified   time.Time `json:"gmt_modified"`
 	Table      string    `json:"table,omitempty"` // full name of its table, "toc_3.task_0517"
+
+	// In a delivery of a schedule's run; else zero.
+	Schedule string    `json:"schedule,omitempty"` // the schedule's name
+	FireTime time.Time `json:"fire_time,omitzero"` // the time that the run is for, without jitter
 }
 
 // Key is the idempotency key "job_id.version": the same for every attempt, new

@@ -7,6 +7,7 @@ import (
 	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/judge"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -25,6 +26,9 @@ func died(a *alarms.Alarms, s dispatcher.Settlement) {
 		a.Died(s.Type, s.JobID)
 	}
 }
+
+// missed tells alarms of a run that was too late.
+func missed(a *alarms.Alarms, m judge.Missed) { a.Missed(alarms.Missed(m)) }
 
 // newAlarms makes the alarms of a sweep, which is about all tasks.
 func (w *sweepParts) newAlarms() (err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/internal/expiry"
+	"github.com/tocsinhq/tocsin/judge"
 	"github.com/tocsinhq/tocsin/relay"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/standin"
@@ -31,6 +32,7 @@ type parts struct {
 	etcd         io.Closer    // nil until dialled
 	expires      expiry.First // of the connection to etcd
 	watcher      *biztype.Watcher
+	judge        *judge.Judge
 	targets      *targets // nil until the engines are made
 	dispatcher   *dispatcher.Dispatcher
 	history      *history.Recorder
@@ -77,7 +79,10 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.targets = newTargets(p.cfg, p.handlers, p.cfg.mine)
+	if p.judge, err = newJudge(p.store, func() *alarms.Alarms { return p.alarms }, n.cfg.Logger, p.cfg.Registerer); err != nil {
+		return p, err
+	}
+	p.targets = newTargets(p.cfg, p.handlers, p.judge, p.cfg.mine)
 	p.compareHorizon(ctx)
 	p.lookForIdentity()
 	p.cfg.export(p.cfg.Registerer, p.mode)

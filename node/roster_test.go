@@ -53,7 +53,7 @@ func newDesk(t *testing.T, cfg Config, log *devtest.Log) (*roster, *desk) {
 	var h Handlers
 	Handle(&h, tocsin.Define[string]("order.close"), func(context.Context, *tocsin.Task[string]) error { return nil })
 	d := &desk{}
-	r := newRoster(newTargets(cfg.withDefaults(), &h, func(p biztype.Policy) bool { return p.Group != "other" }), d, cfg.Logger, nil)
+	r := newRoster(newTargets(cfg.withDefaults(), &h, nil, func(p biztype.Policy) bool { return p.Group != "other" }), d, cfg.Logger, nil)
 	r.lanes = d
 	t.Cleanup(r.targets.close)
 	return r, d

@@ -152,12 +152,16 @@ type sweepParts struct {
 }
 
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
-	targets := newTargets(w.cfg, w.handlers, w.mine)
+	judge, err := newJudge(w.store, func() *alarms.Alarms { return w.alarms }, w.cfg.Logger, nil) // its metrics, too, would be those of Run
+	if err != nil {
+		return err
+	}
+	targets := newTargets(w.cfg, w.handlers, judge, w.mine)
 	defer targets.close()
 	if err := w.newAlarms(); err != nil {
 		return err
 	}
-	recorder, err := history.New(history.Config{Runs: w.store, Servers: w.store.Servers(), Logger: w.cfg.Logger}) // its metrics, too, would be those of Run
+	recorder, err := history.New(history.Config{Runs: w.store, Servers: w.store.Servers(), Logger: w.cfg.Logger}) // and its
 	if err != nil {
 		return err
 	}

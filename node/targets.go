@@ -2,13 +2,19 @@ package node
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/judge"
 	"github.com/tocsinhq/tocsin/sink/webhook"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // targets finds where the tasks of a policy go: a webhook if it names one, else
@@ -18,20 +24,12 @@ type targets struct {
 	secrets  webhook.Secrets
 	handlers *Handlers
 	mine     func(biztype.Policy) bool
-	judge    judge // nil: nothing is judged
+	judge    *judge.Judge // decides about runs of schedules; nil: nobody does
 
 	mu       sync.Mutex
 	webhooks map[string]callback // by policy name
 	changes  int                 // of webhooks and outdated, so far
 	outdated map[string]error    // biz types that newer nodes deliver, with the reasons
-}
-
-// judge decides about runs of schedules before they are delivered.
-type judge interface {
-	// Around returns what delivers instead of next: it judges the runs of schedules
-	// among the tasks and leaves those that are to be delivered, and all other
-	// tasks, to next.
-	Around(p biztype.Policy, next dispatcher.Sink) dispatcher.Sink
 }
 
 // callback is a callback's sink and the settings it was made from.
@@ -43,8 +41,15 @@ type callback struct {
 	stale   error    // why the secrets can no longer be read; nil: they can
 }
 
-func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
-	return &targets{cfg: cfg, secrets: cfg.secrets(), handlers: h, mine: mine, webhooks: map[string]callback{}}
+func newTargets(cfg Config, h *Handlers, j *judge.Judge, mine func(biztype.Policy) bool) *targets {
+	return &targets{cfg: cfg, secrets: cfg.secrets(), handlers: h, mine: mine, judge: j, webhooks: map[string]callback{}}
+}
+
+// newJudge makes what decides about the runs of schedules.
+func newJudge(s *store.Store, alarms func() *alarms.Alarms, log *slog.Logger, r prometheus.Registerer) (*judge.Judge, error) {
+	return judge.New(judge.Config{
+		Store: s, Now: s.Now, ServerOf: s.ServerOf, Missed: func(m judge.Missed) { missed(alarms(), m) }, Logger: log, Registerer: r,
+	})
 }
 
 // of gives the target of a policy; false where this process can't deliver it.

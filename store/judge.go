@@ -87,6 +87,7 @@ type RunRow struct {
 	Attempts int
 	Crashes  int
 	Key      string // the dedup_key
+	Created  int64
 }
 
 // RunsFrom reads runs of ranges of one table in one round trip, each range in the order of its keys.
@@ -141,10 +142,10 @@ func appendKey(b []byte, key string) []byte {
 }
 
 func scanRunRow(rows *sql.Rows) (r RunRow, err error) {
-	var action, due time.Time
+	var action, due, created time.Time
 	var key []byte
-	err = rows.Scan(&r.JobID, &r.Status, &action, &due, &r.Attempts, &r.Crashes, &key)
-	r.Action, r.Due, r.Key = action.UnixMilli(), due.UnixMilli(), string(key)
+	err = rows.Scan(&r.JobID, &r.Status, &action, &due, &r.Attempts, &r.Crashes, &key, &created)
+	r.Action, r.Due, r.Created, r.Key = action.UnixMilli(), due.UnixMilli(), created.UnixMilli(), string(key)
 	return r, err
 }
 

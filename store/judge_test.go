@@ -79,7 +79,7 @@ func TestRunsAreReadInOrderOfTheirKeys(t *testing.T) {
 		}
 	}
 	row := b.row(ids[1])
-	want := RunRow{JobID: ids[1], Status: tocsin.Claimed, Action: row.Action, Due: row.DueTime.UnixMilli(), Key: runKey(id(1, 0), 1)}
+	want := RunRow{JobID: ids[1], Status: tocsin.Claimed, Action: row.Action, Due: row.DueTime.UnixMilli(), Created: row.Created.UnixMilli(), Key: runKey(id(1, 0), 1)}
 	if got[0][1] != want {
 		t.Errorf("got %+v, want %+v", got[0][1], want)
 	}

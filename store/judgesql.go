@@ -33,7 +33,8 @@ SELECT /* tocsin runs_from */
     due_time,
     attempts,
     crashes,
-    dedup_key
+    dedup_key,
+    gmt_create
 FROM {table} FORCE INDEX (uk_biz)
 WHERE biz_id = {biz_id}
   AND biz_type = {type}

@@ -12,6 +12,7 @@ func services() board {
 		rows: []row{
 			{"Calls of the client", servicesCalls()},
 			{"Tasks", servicesTasks()},
+			{"Schedules", servicesSchedules()},
 			{"Outboxes", servicesOutboxes()},
 		},
 	}
@@ -39,6 +40,14 @@ func servicesCalls() []panel {
   / sum by (op) (rate(tocsin_client_call_seconds_count{op=~"$op"}[$__rate_interval]))`, "{{op}}, mean"},
 			{`histogram_quantile(0.99, sum by (op, le) (rate(tocsin_client_call_seconds_bucket{op=~"$op"}[$__rate_interval])))`, "{{op}}, 99 % below"},
 		},
+	}}
+}
+
+func servicesSchedules() []panel {
+	return []panel{{
+		title: "Runs, by what was decided about them", look: stacked, unit: perSec,
+		means:   "By the policies of their schedules. missed: too late. skipped: an earlier run was open. queued: waits for an earlier run, counted each time it looks. replaced: by a later run. outdated: of a former revision of its schedule. failed: its schedule could not be read, so it is judged again.",
+		queries: []query{{`sum by (verdict) (rate(tocsin_judge_runs_total[$__rate_interval]))`, "{{verdict}}"}},
 	}}
 }
 

@@ -1,0 +1,97 @@
+package judge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+const (
+	remembered = 20_000           // schedules whose definitions are kept, and as many marks; twice as many for a while
+	freshFor   = time.Second      // a definition that was read so long ago counts as new
+	cleanFor   = time.Minute      // so long after its time a sweep leaves a run alone
+	readWithin = 5 * time.Second  // the time-out of the reads about one run
+	putOffTime = time.Second      // a run whose judgment failed is judged again after this, or twice as long
+	shortest   = time.Second      // a run that waits for an earlier one looks again after half of this, or all of it ...
+	longest    = 10 * time.Second // ... and after at most this, if it has waited for long
+	patience   = 10               // the part of the time it has waited
+	settleTime = 10 * time.Second // after its time-out a delivery that began is settled
+	page       = 500              // runs read at once; the mark of a schedule is stored when it has passed as many
+	mostByHand = 1000             // open runs that people asked for are read up to this many
+	keepStruck = 10 * time.Second // runs that were replaced before they began are remembered for this long
+)
+
+// Store is what the judge needs of the database.
+type Store interface {
+	Judged(ctx context.Context, schedule tocsin.JobID) (j store.Judged, found bool, err error)
+	RunsFrom(ctx context.Context, ranges ...store.RunRange) ([][]store.RunRow, error)
+	Replace(ctx context.Context, ids []tocsin.JobID, reason string) error
+	OpenFrom(ctx context.Context, schedule tocsin.JobID, key string) error
+}
+
+// Config of a Judge.
+type Config struct {
+	Store      Store                  // required
+	Now        func(server int) int64 // a lower bound of the server's clock in Unix ms; 0: unknown. Required
+	ServerOf   func(table int) int    // the server that holds a table; required
+	Missed     func(Missed)           // called for each run that is missed, concurrently, must be quick; nil: not called
+	Logger     *slog.Logger           // nil: warnings and errors go to slog.Default()
+	Registerer prometheus.Registerer  // nil: unregistered
+}
+
+// Missed is a run that was not delivered since it was too late.
+type Missed struct {
+	BizType  uint64 // number
+	Schedule string // its name
+	Time     time.Time
+	Why      string
+}
+
+// Judge decides about runs. Make one with New. Safe for concurrent use.
+type Judge struct {
+	cfg     Config
+	metrics *metrics
+	limit   loglimit.Limit
+
+	mu      sync.Mutex
+	known   *cache[tocsin.JobID, *definition]
+	marks   *cache[tocsin.JobID, mark]
+	running map[tocsin.JobID]*delivery // runs that a later one may replace
+	struck  map[tocsin.JobID]struck    // runs that were replaced before their delivery began here
+}
+
+// New makes a Judge.
+func New(cfg Config) (*Judge, error) {
+	if cfg.Store == nil || cfg.Now == nil || cfg.ServerOf == nil {
+		return nil, errors.New("judge: Store, Now and ServerOf are required")
+	}
+	cfg.Logger = loglimit.Or(cfg.Logger)
+	if cfg.Missed == nil {
+		cfg.Missed = func(Missed) {}
+	}
+	return &Judge{
+		cfg: cfg, metrics: newMetrics(cfg.Registerer),
+		known: newCache[tocsin.JobID, *definition](remembered), marks: newCache[tocsin.JobID, mark](remembered),
+		running: map[tocsin.JobID]*delivery{}, struck: map[tocsin.JobID]struck{},
+	}, nil
+}
+
+// Sink delivers tasks to their target, and returns one error for each.
+type Sink interface {
+	Deliver(ctx context.Context, tasks []tocsin.Info) []error
+}
+
+// Around returns a sink that judges the runs among the tasks of a biz type, and delivers those that are to be, and all
+// other tasks, by next.
+func (j *Judge) Around(p biztype.Policy, next Sink) Sink {
+	return &sink{judge: j, policy: p.WithDefaults(), next: next}
+}
