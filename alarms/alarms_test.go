@@ -358,7 +358,18 @@ func TestAServerThatHangsIsLeftOut(t *testing.T) {
 	if len(got) != 1 || got[0].Count != 1 || len(got[0].Unread) != 1 || got[0].Unread[layout.Database(1-home)].IsZero() {
 		t.Errorf("got %+v; the log says %v", got, log.Lines())
 	}
+	hung := make(chan error, 1)
+	go func() { _, err := a.cfg.Tables.Measure(context.WithoutCancel(t.Context()), 1); hung <- err }()
+	for a.cfg.Tables.Waiting(1) <= hangs {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := a.measure(context.WithoutCancel(t.Context()), 1); err == nil || !strings.Contains(err.Error(), "server db2: a statement has no answer after") {
+		t.Errorf("got %v", err)
+	}
 	thaw()
+	if err := <-hung; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestATypeWithoutAnAlarmWaitsForNothing(t *testing.T) {
