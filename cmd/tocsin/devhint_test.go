@@ -100,6 +100,7 @@ var notForDev = map[string]string{
 	"tocsin doctor": "it fails, since a demo's server does not flush its log at each commit",
 	"tocsin outbox": "there is no business database",
 	"tocsin serve":  "it does not end",
+	"tocsin token":  "it needs a name and a scope",
 }
 
 // readmeCommands returns the commands of README's block for production that a demo can run. To drain a node takes its id.
