@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -72,10 +73,35 @@ func (s *Schedules) Apply(ctx context.Context, definitions []Definition, dryRun 
 		})
 	}
 	err = g.Wait()
+	if !dryRun {
+		s.alone(ctx, types, all)
+	}
 	for _, a := range all {
 		err = errors.Join(err, a.Err)
 	}
 	return all, err
+}
+
+// alone looks whether somebody else has created schedules of the same names meanwhile, in other databases, and then deletes
+// its own. If both see each other, both go: the one that looks last can't know what the other one has seen.
+func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
+	var names []any
+	for _, a := range all {
+		if a.Verdict == Created {
+			names = append(names, a.Name)
+		}
+	}
+	for part := range slices.Chunk(names, namesAtOnce) {
+		rows, _ := s.everywhere(ctx, types, "schedules named", namedIn(len(part)), part...) // a server that is away was asked before
+		for i := range all {
+			a := &all[i]
+			other := slices.IndexFunc(rows, func(r *row) bool { return r.Name == a.Name && r.ID != a.ID })
+			if a.Verdict == Created && other >= 0 {
+				err := s.delete(ctx, place{a.ID, types})
+				*a = Applied{Name: a.Name, Err: errors.Join(exists(a.Name), err)}
+			}
+		}
+	}
 }
 
 // Create stores a new schedule, active, and makes its first runs. If one of its name is there, the error is ErrExists.
@@ -97,6 +123,10 @@ func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) 
 	r, err := s.create(ctx, types, d)
 	if err != nil {
 		return Schedule{}, err
+	}
+	made := []Applied{{Name: d.Name, Verdict: Created, ID: r.ID}}
+	if s.alone(ctx, types, made); made[0].Err != nil {
+		return Schedule{}, made[0].Err
 	}
 	return r.Schedule, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
@@ -272,6 +273,38 @@ func TestCreatesAtOnceMakeOneSchedule(t *testing.T) {
 	got := s.get("report")
 	if len(made) != 1 || !made[got.ID] || len(s.runs(got)) != 20 {
 		t.Errorf("%d were made, %d runs", len(made), len(s.runs(got)))
+	}
+}
+
+// Whoever creates a schedule in one database does not see, before its commit, what another creates in another one.
+func TestCreatesAtOnceInTwoDatabasesLeaveOne(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	p, dsn := devtest.NewProxy(t, devtest.DSN(t))
+	slow, fast := openSite(t, withDSN(cfg, dsn)), openSite(t, cfg)
+	mine, theirs := every("report", "1m"), every("report", "1m")
+	mine.BizID, theirs.BizID = slow.bizID(0), slow.bizID(1)
+	for name, create := range map[string]func() error{
+		"Create": func() error { return second(slow.Create(context.Background(), mine)) },
+		"Apply": func() error {
+			return second(slow.Apply(context.Background(), []Definition{every("a", "1m"), mine}, false))
+		},
+	} {
+		held, release := p.HoldAt("INSERT /* tocsin schedule create */ INTO " + cfg.Layout.Database(0))
+		created := make(chan error)
+		go func() { created <- create() }()
+		<-held
+		made := fast.create(theirs)
+		release()
+		if err := <-created; !errors.Is(err, ErrExists) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := fast.get("report"); got.ID != made.ID || len(fast.pending(got)) != 20 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if err := fast.Delete(t.Context(), "report"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ func TestDueIsInOrderAndOfTheTablesAskedFor(t *testing.T) {
 		seen[d.ID] = true
 	}
 	for table, want := range map[int]int{0: 40, 1: 10, 2: 40, 3: 5} { // thousands of others don't hold a table back
-		due, err := s.maker.Due(t.Context(), 0, Step, 40, func(n int) bool { return n == table })
+		due, err := s.maker.Due(t.Context(), 0, Step, 40, func(d Due) bool { return d.Table == table })
 		if err != nil || len(due) != want {
 			t.Errorf("table %d: %d are due, %v", table, len(due), err)
 		}

@@ -41,17 +41,17 @@ var firstDue = Due{Next: time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC)}
 const pageOfDue = 1000
 
 // Due returns the schedules of one server whose next fire time is less than a time ahead, by the server's clock, the
-// earliest first, at most limit: those of tables that mine has, nil for all. Usually ahead is Step, or less than 0 for those
-// that are overdue. It reads the index alone, and no page of it holds back another: entries of other tables are read, a
-// thousand in a statement, and left out. Databases that are older than schedules are left out too. What was found stands
+// earliest first, at most limit: those that which takes, nil for all. A node takes those of its tables, but for a while none
+// whose Make has failed. Usually ahead is Step, or less than 0 for those that are overdue. It reads the index alone, and
+// schedules that are left out hold up no other: it reads on, a thousand entries in a statement. Databases that are older than schedules are left out too. What was found stands
 // beside an error.
-func (m *Maker) Due(ctx context.Context, server int, ahead time.Duration, limit int, mine func(table int) bool) (due []Due, err error) {
+func (m *Maker) Due(ctx context.Context, server int, ahead time.Duration, limit int, which func(Due) bool) (due []Due, err error) {
 	databases := m.tables.Databases(server, schema)
 	after := firstDue
 	for len(databases) > 0 && len(due) < limit {
 		page, err := m.page(ctx, server, databases, ahead, after)
 		for _, d := range page {
-			if len(due) < limit && (mine == nil || mine(d.Table)) {
+			if len(due) < limit && (which == nil || which(d)) {
 				due = append(due, d)
 			}
 		}

@@ -117,7 +117,7 @@ func (s *Schedules) named(ctx context.Context, types bizTypes, names ...string) 
 		for i, name := range part {
 			args[i] = name
 		}
-		rows, failed := s.everywhere(ctx, types, "schedules named", strings.Replace(readNamed, "{names}", list("?", len(part)), 1), args...)
+		rows, failed := s.everywhere(ctx, types, "schedules named", namedIn(len(part)), args...)
 		for _, r := range rows {
 			if other := found[r.Name]; other != nil {
 				return nil, s.ambiguous(other, r)
@@ -132,6 +132,9 @@ func (s *Schedules) named(ctx context.Context, types bizTypes, names ...string) 
 	}
 	return found, nil
 }
+
+// namedIn is readNamed for a number of names.
+func namedIn(n int) string { return strings.Replace(readNamed, "{names}", list("?", n), 1) }
 
 // ambiguous names two schedules of one name.
 func (s *Schedules) ambiguous(a, b *row) error {
