@@ -178,6 +178,9 @@ func (a *API) addTasks(ctx context.Context, c *call, in *struct{ Body NewTasks }
 		}
 	}
 	out := tally(results)
+	if p := out.failed(); p != nil {
+		return nil, p
+	}
 	c.outcome = fmt.Sprintf("%d added, %d existing, %d failed", out.Added, out.Existing, out.Failed)
 	return &body[AddedMany]{out}, nil
 }
@@ -188,6 +191,16 @@ func resultOf(done tocsin.Added, bizType string) Result {
 	}
 	added := addedOf(done)
 	return Result{Added: &added}
+}
+
+// failed returns the problem of a batch of which no task is stored, or may be, for want of servers; nil if there is an answer.
+func (m AddedMany) failed() error {
+	for _, r := range m.Results {
+		if r.Problem == nil || r.Problem.Status < http.StatusInternalServerError {
+			return nil
+		}
+	}
+	return m.Results[0].Problem
 }
 
 // tally counts the results.

@@ -46,6 +46,7 @@ func New(cfg Config) *API {
 	a.huma = humago.New(a.router, describe())
 	a.tasks()
 	a.why()
+	a.runs()
 	a.changes()
 	a.dead()
 	a.bizTypes()

@@ -51,12 +51,13 @@ type BizType struct {
 	Strict      bool    `json:"strict" doc:"Tasks are claimed before every delivery"`
 	Paused      bool    `json:"paused"`
 	RetentionMS int64   `json:"retention_ms" doc:"How long finished tasks are kept"`
+	History     bool    `json:"history" doc:"What becomes of each attempt is kept: see GET /v1/tasks/{id}/runs"`
 }
 
 func bizTypeOf(p biztype.Policy) BizType {
 	b := BizType{
 		Name: p.Name, Number: idOf(p.Number), Group: p.Group, TimeoutMS: p.Timeout.D().Milliseconds(), Attempts: p.Attempts, Concurrency: p.Concurrency,
-		Rate: p.Rate, Strict: p.Strict, Paused: p.Paused, RetentionMS: p.Retention.D().Milliseconds(),
+		Rate: p.Rate, Strict: p.Strict, Paused: p.Paused, RetentionMS: p.Retention.D().Milliseconds(), History: p.History,
 	}
 	if p.Webhook != nil {
 		b.Webhook = p.Webhook.URL

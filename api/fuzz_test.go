@@ -22,6 +22,8 @@ var seeds = [][3]string{
 	{"GET", "/v1/tasks?biz_key=ord%C3%BC", ""},
 	{"GET", "/v1/tasks?status=pending&biz_type=order.close&cursor=AAAA", ""},
 	{"GET", "/v1/tasks/117904638606316173", ""},
+	{"GET", "/v1/tasks/117904638606316173/runs?limit=2&cursor=AAAA", ""},
+	{"GET", "/v1/tasks/117904638606316173/why", ""},
 	{"POST", "/v1/tasks/117904638606316173:cancel", ""},
 	{"POST", "/v1/tasks/117904638606316173:reschedule", `{"delay_ms": 5}`},
 	{"POST", "/v1/tasks/117904638606316173:bury", `{"reason": "void"}`},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
+	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
@@ -138,7 +139,8 @@ func TestWithoutAServerTheAnswerIsToRepeatTheRequest(t *testing.T) {
 		Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{Name: "away", DSN: "root@tcp(" + address + ")/"}},
 	}}
 	s := over(t, away, nil)
-	for _, r := range []request{get("/tasks/1"), get("/tasks?status=dead"), get("/biz-types"), post("/tasks", task(`"payload": "`+secret+`"`))} {
+	for _, r := range []request{get("/tasks/1"), get("/tasks?status=dead"), get("/biz-types"), post("/tasks", task(`"payload": "`+secret+`"`)),
+		post("/tasks:batch", `{"tasks": [`+task(`"payload": "`+secret+`"`)+`]}`), get("/cluster/nodes").by("all"), get("/stats")} {
 		got := s.do(r)
 		if got.status != http.StatusServiceUnavailable || got.Code != "unavailable" || got.header.Get("Retry-After") == "" || strings.Contains(got.text, address) {
 			t.Errorf("%s: %d %s", r.path, got.status, got.text)
@@ -245,5 +247,18 @@ func TestWhatIsStillInHandAfterTheDrainIsCutOff(t *testing.T) {
 	}
 	if answer, err := io.ReadAll(conn); err == nil && strings.Contains(string(answer), "201") {
 		t.Errorf("answered %s", answer)
+	}
+}
+
+func TestAPanicIsAProblem(t *testing.T) {
+	t.Parallel()
+	s := over(t, &tocsintest.Cluster{}, func(c *api.Config) { c.Tokens = func() apitoken.Set { panic("a fault of the program") } })
+	got := s.do(get("/tasks/1"))
+	if got.status != http.StatusInternalServerError || got.Code != "internal" || strings.Contains(got.text, "fault of the program") {
+		t.Errorf("%d %s", got.status, got.text)
+	}
+	s.isProblem("panic", got)
+	if !strings.Contains(s.log.String(), "panic: a fault of the program") {
+		t.Errorf("the log does not say why:\n%s", s.log)
 	}
 }
