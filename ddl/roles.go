@@ -58,14 +58,16 @@ var roles = []Role{
 	{
 		Name: "node", Does: "tocsin serve, and nodes inside services",
 		rights: map[string][]string{
-			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": {"SELECT", "INSERT", "UPDATE"}, "doorbell": selected,
-			"node": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "mark": keeping, "run": {"INSERT"}, taskFile: {"SELECT", "UPDATE"},
+			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": {"SELECT", "INSERT", "UPDATE"}, "doorbell": {"SELECT", "INSERT"},
+			"node": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "mark": keeping, "schedule": {"SELECT", "UPDATE"}, "run": {"INSERT"},
+			taskFile: {"SELECT", "INSERT", "UPDATE"},
 		},
 	},
 	{
 		Name: "sweep", Does: "tocsin sweep",
 		rights: map[string][]string{
-			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "mark": keeping, "run": {"INSERT"}, taskFile: {"SELECT", "UPDATE"},
+			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "doorbell": {"INSERT"}, "mark": keeping, "schedule": {"SELECT", "UPDATE"},
+			"run": {"INSERT"}, taskFile: {"SELECT", "INSERT", "UPDATE"},
 		},
 	},
 	{

@@ -105,6 +105,7 @@ func (p *parts) run(ctx context.Context) error {
 	if p.relay != nil {
 		g.Go(func() error { return ended(failed, "relay", p.relay.Run(failed)) })
 	}
+	g.Go(func() error { return ended(failed, "generator", p.generator.Run(failed)) })
 	g.Go(func() error { return ended(failed, "standin", p.standin.Run(failed)) })
 	g.Go(func() error { return ended(failed, "policies", p.watcher.Run(failed)) })
 	g.Go(func() error { return ended(failed, "scanner", p.scanner.Run(failed)) })

@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/backlog"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/generator"
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/alarm"
@@ -48,6 +49,7 @@ type parts struct {
 	backlog      *backlog.Backlog
 	alarms       *alarms.Alarms
 	standin      *standin.StandIn
+	generator    *generator.Generator
 	marks        *marks
 	relay        *relay.Relay // nil: there are no outboxes
 	metrics      *scope
@@ -144,6 +146,9 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	if err != nil {
+		return err
+	}
+	if p.generator, err = p.newGenerator(); err != nil {
 		return err
 	}
 	if len(p.cfg.Outboxes) > 0 {

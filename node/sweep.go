@@ -177,7 +177,11 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	w.follow(*w.policies.Load())
 	metrics := newScope(w.cfg.Registerer)
 	defer metrics.end()
-	s, err := sweeper.New(w.config(targets, metrics.registerer()))
+	swept := w.config(targets, metrics.registerer())
+	if swept.Make, err = w.overdueRuns(); err != nil {
+		return err
+	}
+	s, err := sweeper.New(swept)
 	if err = cmp.Or(err, metrics.check()); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type SweepResult struct {
 	InDelivery int            `json:"in_delivery"` // in progress when the time of a resident sweep was over; they go on
 	Left       map[string]int `json:"left"`        // overdue and not delivered: by biz type and reason, "order.close (paused)"
 	Unread     int            `json:"unread"`      // tables not read to their end: more may be left
+	Made       int            `json:"made"`        // runs of schedules whose fire times had passed, and no node had made them
 	Recovered  int            `json:"recovered"`   // run-out claims given back
 	Buried     int            `json:"buried"`      // part of these: dead after the last crash
 	Failed     []string       `json:"failed"`      // servers that could not be swept in full
@@ -32,7 +33,7 @@ type SweepResult struct {
 func resultOf(r sweeper.Result) SweepResult {
 	return SweepResult{
 		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead, Skipped: r.Skipped,
-		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread,
+		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread, Made: r.Made,
 		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Took: r.Took,
 	}
 }
@@ -41,7 +42,7 @@ func resultOf(r sweeper.Result) SweepResult {
 func (r SweepResult) engine() sweeper.Result {
 	return sweeper.Result{
 		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Counts: sweeper.Counts{Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead, Skipped: r.Skipped},
-		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread,
+		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread, Made: r.Made,
 		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Took: r.Took,
 	}
 }

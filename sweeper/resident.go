@@ -40,7 +40,7 @@ func untilNext(at schedule.Schedule, now time.Time) time.Duration {
 func (s *Sweeper) log(ctx context.Context, result Result, err error) {
 	log := s.cfg.Logger
 	switch left := result.Err(); {
-	case result.Overdue+result.Recovered+result.Buried == 0 && (ctx.Err() != nil || err == nil && left == nil):
+	case result.Overdue+result.Recovered+result.Buried+result.Made == 0 && (ctx.Err() != nil || err == nil && left == nil):
 	case ctx.Err() != nil:
 		log.Info("sweep stopped before its end", "result", result.String())
 	case err != nil:

@@ -39,6 +39,7 @@ type Result struct {
 	InDelivery int            `json:"in_delivery"` // in progress when the time of a resident sweep was over; they go on
 	Left       map[string]int `json:"left"`        // overdue and not delivered: by biz type and reason, "order.close (paused)"
 	Unread     int            `json:"unread"`      // tables not read to their end: more may be left
+	Made       int            `json:"made"`        // runs of schedules whose fire times had passed, and no node had made them
 	Recovered  int            `json:"recovered"`   // run-out claims given back
 	Buried     int            `json:"buried"`      // part of these: dead after the last crash
 	Failed     []string       `json:"failed"`      // servers that could not be swept in full
@@ -147,6 +148,7 @@ func (r Result) String() string {
 		holds bool
 		text  string
 	}{
+		{r.Made > 0, strconv.Itoa(r.Made) + " runs of schedules made"},
 		{r.Skipped > 0, strconv.Itoa(r.Skipped) + " runs skipped by their schedules"},
 		{r.TimedOut, "its time was over"},
 		{r.Stopped, "stopped before its end"},

@@ -67,9 +67,23 @@ func (r *run) walk(ctx context.Context) {
 	var telling sync.WaitGroup
 	telling.Go(func() { r.tell(told) })
 	telling.Go(func() { r.examine(told) })
+	var making sync.WaitGroup
+	making.Go(func() { r.make(ctx) })
 	tablewalk.Servers(len(r.walks), func(server int) { r.walks[server].through(ctx) })
+	making.Wait()
 	stop()
 	telling.Wait()
+}
+
+// make makes runs of schedules that are overdue. They are swept next time, unless a node delivers them.
+func (r *run) make(ctx context.Context) {
+	made, err := r.cfg.Make(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.total.Made = made
+	if err != nil && ctx.Err() == nil {
+		r.errs = append(r.errs, fmt.Errorf("make overdue runs of schedules: %w", err))
+	}
 }
 
 // tell logs the progress of the sweep, each minute.

@@ -55,21 +55,24 @@ type Intake interface {
 
 // Config of a Sweeper.
 type Config struct {
-	Tables     Tables
-	Now        func(server int) int64      // that server's clock, Unix ms; valid after Measure
-	Servers    []string                    // names, by index
-	TablesOf   func(server int) []int      // table numbers on a server
-	Intake     Intake                      // nil: a dry run, which reports only and changes nothing
-	Policies   func() []biztype.Policy     // asked at the start of each sweep
-	Can        func(p biztype.Policy) bool // whether Intake can deliver the type
-	Grace      time.Duration               // how long overdue; 0: 60s; below zero: no grace at all, for tests
-	Timeout    time.Duration               // of a sweep; 0: 50s, in Run 5/6 of the time to the next sweep; negative: none
-	Page       int                         // entries of a table that is read on its own; 0: 500
-	Outcomes   func() map[uint64]Counts    // all outcomes of Intake so far, by biz type; nil: none are known
-	Claimed    func() int                  // rows that Intake has claimed so far; nil: none are known
-	Sick       func(server int) error      // why a server does not answer, or takes no writes, just now; nil: nobody knows
-	Logger     *slog.Logger                // of progress, and of Run; nil: warnings and errors go to slog.Default()
-	Registerer prometheus.Registerer       // nil: metrics are not exported
+	Tables   Tables
+	Now      func(server int) int64      // that server's clock, Unix ms; valid after Measure
+	Servers  []string                    // names, by index
+	TablesOf func(server int) []int      // table numbers on a server
+	Intake   Intake                      // nil: a dry run, which reports only and changes nothing
+	Policies func() []biztype.Policy     // asked at the start of each sweep
+	Can      func(p biztype.Policy) bool // whether Intake can deliver the type
+	Grace    time.Duration               // how long overdue; 0: 60s; below zero: no grace at all, for tests
+	Timeout  time.Duration               // of a sweep; 0: 50s, in Run 5/6 of the time to the next sweep; negative: none
+	Page     int                         // entries of a table that is read on its own; 0: 500
+	Outcomes func() map[uint64]Counts    // all outcomes of Intake so far, by biz type; nil: none are known
+	Claimed  func() int                  // rows that Intake has claimed so far; nil: none are known
+	// Make makes the runs of schedules whose fire times have passed and were not made, and returns how many; called once in
+	// each sweep, beside it. nil: there are none.
+	Make       func(ctx context.Context) (int, error)
+	Sick       func(server int) error // why a server does not answer, or takes no writes, just now; nil: nobody knows
+	Logger     *slog.Logger           // of progress, and of Run; nil: warnings and errors go to slog.Default()
+	Registerer prometheus.Registerer  // nil: metrics are not exported
 }
 
 // Sweeper walks all tables. Sweep may be called again, not concurrently.
@@ -96,6 +99,9 @@ func New(cfg Config) (*Sweeper, error) {
 	}
 	if cfg.Claimed == nil {
 		cfg.Claimed = func() int { return 0 }
+	}
+	if cfg.Make == nil || cfg.Intake == nil {
+		cfg.Make = func(context.Context) (int, error) { return 0, nil }
 	}
 	if cfg.Sick == nil {
 		cfg.Sick = func(int) error { return nil }

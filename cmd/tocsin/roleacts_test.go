@@ -85,6 +85,7 @@ func (u *roleUser) actNode() error {
 func (u *roleUser) serveAll(turn int) error {
 	u.age(0, 1)
 	u.fill(8*turn, 0)
+	u.hourly(fmt.Sprintf("hourly%d", turn), time.Second)
 	n := u.serve(fmt.Sprintf("limited%d", turn))
 	u.waitFor("the tasks are done, or something is refused", func() bool {
 		refused := strings.Contains(n.log.String(), "denied")
@@ -117,6 +118,7 @@ func (u *roleUser) actSweep() error {
 	u.overdue("coupon.remind", 8)
 	id := u.addOne("coupon.remind") // one whose claim ran out
 	u.set(id, "status = 1, claimed_by = 'gone', action_time = UTC_TIMESTAMP(3) - INTERVAL 10 MINUTE")
+	u.hourly("hourly", -time.Second)
 	return errors.Join(u.runAll("sweep --once"), u.left("status = 1"), u.left("status <> 2 AND biz_id < 99"), u.recorded())
 }
 
@@ -134,6 +136,23 @@ func (u *roleUser) recorded() error {
 		return errors.New("no run is recorded: denied")
 	}
 	return nil
+}
+
+// hourly makes a schedule whose next run is due in so long, and is not made yet, as root.
+func (u *roleUser) hourly(name string, in time.Duration) {
+	u.t.Helper()
+	s, err := schedule.Open(u.t.Context(), tocsin.Config{Layout: u.layout, Servers: []tocsin.Server{{Name: "db1", DSN: u.dsn()}}})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if _, err := s.Create(u.t.Context(), schedule.Definition{Name: name, BizType: "coupon.remind", Cron: "@every 1h"}); err != nil {
+		u.t.Fatal(err)
+	}
+	for db := range u.layout.Databases {
+		u.exec(fmt.Sprintf(`UPDATE %s.schedule SET anchor = UTC_TIMESTAMP(3) + INTERVAL %d MICROSECOND, made_until = anchor,
+			next_fire = anchor + INTERVAL 1 HOUR WHERE name = '%s'`, u.layout.Database(db), (in - time.Hour).Microseconds(), name))
+	}
 }
 
 // addOne adds one task of a type, as root.

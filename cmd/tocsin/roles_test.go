@@ -28,7 +28,7 @@ func plays() map[string]played {
 		"restore":       {newSite, (*roleUser).actRestore, "DELETE FROM {db}.task_0000"},
 		"biz":           {newSite, (*roleUser).actBiz, "SELECT COUNT(*) FROM {db}.task_0000"},
 		"node":          {remindingSite, (*roleUser).actNode, "DELETE FROM {db}.task_0000"},
-		"sweep":         {remindingSite, (*roleUser).actSweep, "INSERT INTO {db}.owner (group_name, table_no, node, revision, gmt_modified) VALUES ('g', 0, 'n', 1, NOW())"},
+		"sweep":         {remindingSite, (*roleUser).actSweep, "DELETE FROM {db}.task_0000"},
 		"purge":         {newSite, (*roleUser).actPurge, "UPDATE {db}.task_0000 SET status = 2"},
 		"audit":         {newSite, (*roleUser).actAudit, "DELETE FROM {db}.task_0000"},
 		"client-add":    {newSite, (*roleUser).actAdd, "UPDATE {db}.task_0000 SET status = 3"},

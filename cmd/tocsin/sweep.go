@@ -121,7 +121,7 @@ func (a *app) sweepOnce(ctx context.Context, s *node.Sweeper, file config.File, 
 func engineResult(r node.SweepResult) sweeper.Result {
 	return sweeper.Result{
 		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Counts: sweeper.Counts{Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead, Skipped: r.Skipped},
-		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread,
+		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread, Made: r.Made,
 		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Took: r.Took,
 	}
 }

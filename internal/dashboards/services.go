@@ -45,6 +45,25 @@ func servicesCalls() []panel {
 
 func servicesSchedules() []panel {
 	return []panel{{
+		title: "Runs made", look: stacked, unit: perSec, runbook: "TocsinSchedulesBehind",
+		means: "made: tasks that schedules made, ten minutes or more ahead of their times. passed over: fire times that were missed, and for which no run was made, by the policies of their schedules.",
+		queries: []query{
+			{`sum(rate(tocsin_generator_runs_total[$__rate_interval]))`, "made"},
+			{`sum(rate(tocsin_generator_passed_over_total[$__rate_interval]))`, "passed over"},
+		},
+	}, {
+		title: "Fire times that are behind", unit: seconds, limits: limits{1, 60}, runbook: "TocsinSchedulesBehind",
+		means:   "How long the earliest fire time has passed for which a node should have made a run, and has not.",
+		queries: []query{{`max(tocsin_generator_behind_seconds)`, ""}},
+	}, {
+		title: "Passes over schedules", unit: perSec, runbook: "TocsinSchedulesBehind",
+		means: "Each node passes over the schedules of each server every two minutes or so. failed: schedules whose runs could not be made, and passes that could not read all. another was first: the run was made by another node, as is normal without etcd.",
+		queries: []query{
+			{`sum(rate(tocsin_generator_passes_total[$__rate_interval]))`, "passes"},
+			{`sum(rate(tocsin_generator_failures_total[$__rate_interval]))`, "failed"},
+			{`sum(rate(tocsin_generator_lost_total[$__rate_interval]))`, "another was first"},
+		},
+	}, {
 		title: "Runs, by what was decided about them", look: stacked, unit: perSec,
 		means:   "By the policies of their schedules. missed: too late. skipped: an earlier run was open. queued: waits for an earlier run, counted each time it looks. replaced: by a later run. outdated: of a former revision of its schedule. failed: its schedule could not be read, so it is judged again.",
 		queries: []query{{`sum by (verdict) (rate(tocsin_judge_runs_total[$__rate_interval]))`, "{{verdict}}"}},

@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 	"assign":                 {".", "internal/loglimit", "internal/name"},
 	"scanner":                {".", "duequeue", "store", "internal/loglimit"},
 	"dispatcher":             {".", "biztype", "duequeue", "store", "internal/alarm", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
+	"generator":              {".", "schedule", "internal/loglimit", "internal/wait"},
 	"judge":                  {".", "biztype", "schedule/firetimes", "store", "internal/loglimit", "internal/runkey", "internal/verdict"},
 	"sink":                   {"."},
 	"sink/...":               {".", "biztype", "sink", "internal/whsec"},
@@ -38,7 +39,7 @@ var mayImport = map[string][]string{
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"history":                {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
-	"node":                   {".", "alarms", "assign", "backlog", "health", "history", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "judge", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node":                   {".", "alarms", "assign", "backlog", "health", "history", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "generator", "judge", "schedule", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"node/nodetest":          {".", "biztype", "ddl", "node", "tocsintest", "webhook"},
 	"schedule/firetimes":     {},
 	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
@@ -85,7 +86,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "judge", "sweeper", "purger", "auditor", "health", "history", "standin", "presence", "backlog", "relay", "alarms"}
+var engines = []string{"assign", "scanner", "dispatcher", "generator", "judge", "sweeper", "purger", "auditor", "health", "history", "standin", "presence", "backlog", "relay", "alarms"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

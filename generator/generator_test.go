@@ -1,0 +1,374 @@
+package generator
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/schedule"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+func TestMain(m *testing.M) { devtest.Main(m) }
+
+// site is a cluster of two databases of its own.
+type site struct {
+	*testing.T
+	*schedule.Schedules
+	cfg tocsin.Config
+	db  *sql.DB
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	cfg := tocsin.Config{
+		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)},
+		Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}}, {Name: "db2", DSN: devtest.DSN(t), Databases: []int{1}}},
+	}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "report", Number: 1, Group: "reports"}}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := schedule.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", devtest.DSN(t)+"?parseTime=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = s.Close(), db.Close() })
+	return &site{T: t, Schedules: s, cfg: cfg, db: db}
+}
+
+// generator makes one with pools of its own.
+func (s *site) generator(change func(*Config)) *Generator {
+	s.Helper()
+	return s.generatorOn(s.cfg, change)
+}
+
+func (s *site) generatorOn(cfg tocsin.Config, change func(*Config)) *Generator {
+	s.Helper()
+	tables, err := store.Connect(s.Context(), cfg)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = tables.Close() })
+	for server := range tables.Servers() {
+		_, _ = tables.Measure(s.Context(), server) // one may be away
+	}
+	c := Config{Maker: schedule.NewMaker(tables), Servers: tables.Servers(), Now: tables.Now}
+	if change != nil {
+		change(&c)
+	}
+	g, err := New(c)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return g
+}
+
+func (s *site) create(n int, cron string) {
+	s.Helper()
+	for i := range n {
+		if _, err := s.Create(s.Context(), schedule.Definition{Name: fmt.Sprintf("s%d-%d", len(s.all()), i), BizType: "report", Cron: cron}); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func (s *site) all() []schedule.Schedule {
+	s.Helper()
+	all, err := s.List(s.Context(), schedule.Query{Limit: schedule.MaxListed})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return all
+}
+
+// age moves all cursors back, as if nothing had been made since. Runs for later fire times go.
+func (s *site) age(by time.Duration) {
+	s.Helper()
+	for _, one := range s.all() {
+		database := s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))
+		s.exec("UPDATE "+database+".schedule SET anchor = anchor - INTERVAL ? SECOND, made_until = UTC_TIMESTAMP(3) - INTERVAL ? SECOND, "+
+			"next_fire = UTC_TIMESTAMP(3) - INTERVAL ? SECOND WHERE schedule_id = ?", by.Seconds(), by.Seconds(), by.Seconds(), uint64(one.ID))
+	}
+	for table := range s.cfg.Layout.Total() {
+		s.exec("DELETE FROM " + s.cfg.Layout.Table(table))
+	}
+}
+
+func (s *site) exec(query string, args ...any) {
+	s.Helper()
+	if _, err := s.db.ExecContext(s.Context(), query, args...); err != nil {
+		s.Fatalf("%s: %v", query, err)
+	}
+}
+
+// made returns the nominal times of a schedule's runs, ascending.
+func (s *site) made(one schedule.Schedule) (times []time.Time) {
+	s.Helper()
+	rows, err := s.db.QueryContext(s.Context(), "SELECT dedup_key FROM "+s.cfg.Layout.Table(one.Table)+" ORDER BY dedup_key")
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var key []byte
+		if err := rows.Scan(&key); err != nil {
+			s.Fatal(err)
+		}
+		if k, _ := runkey.Parse(string(key)); k.Schedule == uint64(one.ID) {
+			times = append(times, k.Nominal())
+		}
+	}
+	return times
+}
+
+// TestTwoGeneratorsAtOnceMakeEachFireTimeOnce over three windows of schedules that fire each second, and others.
+func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create(12, "@every 1s")
+	s.create(12, "* * * * *")
+	s.age(5 * time.Second)
+	first := make(map[tocsin.JobID]time.Time)
+	for _, one := range s.all() {
+		first[one.ID] = one.MadeUntil
+	}
+	registry := prometheus.NewRegistry()
+	a, b := s.generator(func(c *Config) { c.Registerer = registry }), s.generator(nil)
+	ctx, stop := context.WithCancel(t.Context())
+	var both sync.WaitGroup
+	for _, g := range []*Generator{a, b} {
+		both.Go(func() {
+			if err := g.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	s.await("all windows", func() bool {
+		return !slices.ContainsFunc(s.all(), func(one schedule.Schedule) bool { return time.Until(one.NextFire) < schedule.Step+time.Minute })
+	})
+	stop()
+	both.Wait()
+	for _, one := range s.all() {
+		times, err := one.Times()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []time.Time
+		for f := times.Next(first[one.ID]); !f.After(one.MadeUntil); f = times.Next(f) {
+			want = append(want, f)
+		}
+		if got := s.made(one); !slices.EqualFunc(got, want, time.Time.Equal) || uint64(len(got)) < 10 {
+			t.Errorf("%s: %d runs, want %d", one.Name, len(got), len(want))
+		}
+	}
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 6 {
+		t.Errorf("%d series, %v", n, err)
+	}
+}
+
+// await polls until a condition holds.
+func (s *site) await(what string, holds func() bool) {
+	s.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+func TestAGeneratorMakesTheRunsOfItsTablesAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create(40, "@every 1m")
+	s.age(0)
+	g := s.generator(func(c *Config) { c.Mine = func(table int) bool { return table == 1 } })
+	for server := range 2 {
+		if _, err := g.pass(t.Context(), server, schedule.Step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[bool]int{}
+	for _, one := range s.all() {
+		mine := one.Table == 1
+		seen[mine]++
+		if got := len(s.made(one)) > 0; got != mine {
+			t.Errorf("%s of table %d: made %v", one.Name, one.Table, got)
+		}
+	}
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("schedules of this generator and others: %v", seen)
+	}
+}
+
+// TestMoreTablesBeginAPass: a generator that has just taken tables does not wait for its next pass.
+func TestMoreTablesBeginAPass(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create(10, "@every 1m")
+	s.age(time.Minute)
+	var mu sync.Mutex
+	tables := 0
+	asked := make(chan struct{}, 100)
+	g := s.generator(func(c *Config) {
+		c.Tables = func() int { mu.Lock(); defer mu.Unlock(); return tables }
+		c.Mine = func(int) bool {
+			asked <- struct{}{}
+			return c.Tables() > 0
+		}
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- g.Run(ctx) }()
+	<-asked // the first passes find nothing that is theirs
+	if n := len(s.made(s.all()[0])); n != 0 {
+		t.Errorf("%d runs are made", n)
+	}
+	mu.Lock()
+	tables = 4
+	mu.Unlock()
+	s.await("the runs", func() bool {
+		for len(asked) > 0 {
+			<-asked
+		}
+		return !slices.ContainsFunc(s.all(), func(one schedule.Schedule) bool { return len(s.made(one)) == 0 })
+	})
+	stop()
+	go func() {
+		for range asked { // whatever a pass still asks
+		}
+	}()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	close(asked)
+}
+
+// TestAServerThatIsAwayHidesNoOther, and its schedules are behind.
+func TestAServerThatIsAwayHidesNoOther(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create(30, "@every 1m")
+	s.age(10 * time.Minute)
+	away := s.cfg
+	away.Servers = slices.Clone(away.Servers)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	away.Servers[0].DSN = "root@tcp(" + closed.Addr().String() + ")/"
+	result, err := s.generatorOn(away, nil).Overdue(t.Context())
+	if err != nil { // who sweeps says so itself
+		t.Error(err)
+	}
+	there := 0
+	for _, one := range s.all() {
+		on2 := s.cfg.Layout.DatabaseOf(one.Table) == 1
+		if got := len(s.made(one)) > 0; got != on2 {
+			t.Errorf("%s of table %d: made %v", one.Name, one.Table, got)
+		}
+		if on2 {
+			there++
+		}
+	}
+	if result.Schedules != there || there == 0 || there == 30 {
+		t.Errorf("%+v, %d schedules are on the server that answers", result, there)
+	}
+}
+
+// faulty is a maker that can't make the runs of some schedules.
+type faulty struct {
+	Maker
+	fails func(tocsin.JobID) bool
+}
+
+func (f faulty) Make(ctx context.Context, id tocsin.JobID) (schedule.Made, error) {
+	if f.fails(id) {
+		return schedule.Made{}, errors.New("refused")
+	}
+	return f.Maker.Make(ctx, id)
+}
+
+// TestSchedulesThatFailHoldUpNoOthers, though they are the earliest, and tell that they are behind.
+func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create(20, "@every 1m")
+	s.age(10 * time.Minute)
+	all := s.all()
+	slices.SortFunc(all, func(a, b schedule.Schedule) int {
+		return cmp.Or(a.NextFire.Compare(b.NextFire), cmp.Compare(a.Table, b.Table), cmp.Compare(a.ID, b.ID))
+	})
+	bad := map[tocsin.JobID]bool{}
+	for _, one := range all[:10] {
+		bad[one.ID] = true
+	}
+	fails := true
+	g := s.generator(func(c *Config) { c.Maker = faulty{c.Maker, func(id tocsin.JobID) bool { return fails && bad[id] }} })
+	result, err := g.Overdue(t.Context())
+	if err != nil || result.Failed != 10 || result.Schedules != 10 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	for _, one := range s.all() {
+		if got := len(s.made(one)) > 0; got == bad[one.ID] {
+			t.Errorf("%s: made %v", one.Name, got)
+		}
+	}
+	if late := g.Behind(); late < 9*time.Minute || late > 15*time.Minute {
+		t.Errorf("behind by %s", late)
+	}
+	fails = false
+	if result, err := g.Overdue(t.Context()); err != nil || result.Failed != 0 || result.Schedules != 10 || g.Behind() != 0 {
+		t.Errorf("then %+v, %v, behind by %s", result, err, g.Behind())
+	}
+}
+
+// TestARowThatMakesNothingEndsThePass: somebody has changed it by hand.
+func TestARowThatMakesNothingEndsThePass(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create(1, "@every 1m")
+	s.age(time.Minute)
+	one := s.all()[0]
+	s.exec("UPDATE "+s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))+".schedule SET state = 'inactive' WHERE schedule_id = ?", uint64(one.ID))
+	if result, err := s.generator(nil).Overdue(t.Context()); err != nil || result != (Result{Lost: 1}) {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// TestDistantRunsAreSpread: of many schedules, only those whose runs are near are made at once.
+func TestDistantRunsAreSpread(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	p := &pass{Generator: &Generator{cfg: Config{Now: func(int) int64 { return now.UnixMilli() }}}}
+	for ahead, want := range map[time.Duration]time.Duration{-time.Hour: 0, 4 * time.Minute: 0, 6 * time.Minute: spread / 1000} {
+		if got := p.pause(schedule.Due{Next: now.Add(ahead)}, 1000); got != want {
+			t.Errorf("%s ahead: %s, want %s", ahead, got, want)
+		}
+	}
+	if got := p.pause(schedule.Due{Next: now.Add(9 * time.Minute)}, 2); got != longest {
+		t.Errorf("one of two: %s", got)
+	}
+}

@@ -1,0 +1,140 @@
+package generator
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/schedule"
+)
+
+// Result counts what a pass did.
+type Result struct {
+	Schedules  int // whose runs were made
+	Runs       int // made
+	PassedOver int // fire times that were missed, and no run was made for
+	Lost       int // looks in vain: another process was faster
+	Failed     int // schedules whose runs could not be made
+}
+
+func (r Result) plus(o Result) Result {
+	return Result{r.Schedules + o.Schedules, r.Runs + o.Runs, r.PassedOver + o.PassedOver, r.Lost + o.Lost, r.Failed + o.Failed}
+}
+
+// pass is one pass over a server.
+type pass struct {
+	*Generator
+	server int
+	ahead  time.Duration
+
+	mu     sync.Mutex
+	result Result
+	makes  map[tocsin.JobID]int // of schedules that were due
+	done   map[tocsin.JobID]bool
+	failed []schedule.Due
+}
+
+// pass makes the runs of all schedules of a server whose next fire time is less than a time ahead. The error says that they
+// could not be found, or not all of them.
+func (g *Generator) pass(ctx context.Context, server int, ahead time.Duration) (Result, error) {
+	p := &pass{Generator: g, server: server, ahead: ahead, makes: map[tocsin.JobID]int{}, done: map[tocsin.JobID]bool{}}
+	var err error
+	for more := true; more && err == nil; {
+		more, err = p.next(ctx)
+	}
+	if ctx.Err() != nil {
+		return p.result, ctx.Err()
+	}
+	g.metrics.observe(p.result, err)
+	if err != nil {
+		g.limit.Of(g.cfg.Logger, "due "+g.cfg.Servers[server]).Warn("schedules can't be read: their next runs are made later", "error", err, "server", g.cfg.Servers[server])
+		return p.result, err
+	}
+	g.overdue[server].Store(earliest(p.failed))
+	if p.result.Runs+p.result.PassedOver > 0 {
+		g.cfg.Logger.Debug("runs of schedules made", "server", g.cfg.Servers[server], "schedules", p.result.Schedules,
+			"runs", p.result.Runs, "passed_over", p.result.PassedOver)
+	}
+	return p.result, nil
+}
+
+// earliest returns the earliest fire time in Unix ms; 0: there is none.
+func earliest(due []schedule.Due) int64 {
+	if len(due) == 0 {
+		return 0
+	}
+	return slices.MinFunc(due, func(a, b schedule.Due) int { return a.Next.Compare(b.Next) }).Next.UnixMilli()
+}
+
+// next works on the schedules that are due now, a batch of them. False: there are none but those that this pass is through
+// with.
+func (p *pass) next(ctx context.Context) (more bool, err error) {
+	asked, cancel := context.WithTimeout(ctx, dueWithin)
+	defer cancel()
+	due, err := p.cfg.Maker.Due(asked, p.server, p.ahead, batch, func(d schedule.Due) bool {
+		return !p.done[d.ID] && (p.cfg.Mine == nil || p.cfg.Mine(d.Table))
+	})
+	if len(due)+len(p.failed) > 0 {
+		p.overdue[p.server].Store(earliest(slices.Concat(p.failed, due)))
+	}
+	p.makeAll(ctx, due)
+	return len(due) > 0 && ctx.Err() == nil, err
+}
+
+// makeAll makes the next runs of these schedules.
+func (p *pass) makeAll(ctx context.Context, due []schedule.Due) {
+	var workers sync.WaitGroup
+	free := make(chan struct{}, width)
+	for _, d := range due {
+		if wait.For(ctx, p.pause(d, len(due))) != nil {
+			break
+		}
+		free <- struct{}{}
+		workers.Go(func() {
+			defer func() { <-free }()
+			p.make(ctx, d)
+		})
+	}
+	workers.Wait()
+}
+
+// pause is how long the Make of one of so many schedules is put off after the one before. It is none if the run is nearer
+// than half of what is normal.
+func (p *pass) pause(d schedule.Due, of int) time.Duration {
+	if now := p.cfg.Now(p.server); d.Next.UnixMilli() < now+(schedule.Step/2).Milliseconds() {
+		return 0
+	}
+	return min(spread/time.Duration(of), longest)
+}
+
+// make makes the next runs of one schedule. A schedule of which nothing was made, or that is due again and again, is left
+// alone for the rest of the pass.
+func (p *pass) make(ctx context.Context, d schedule.Due) {
+	bounded, cancel := context.WithTimeout(ctx, makeWithin)
+	defer cancel()
+	made, err := p.cfg.Maker.Make(bounded, d.ID)
+	if ctx.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.makes[d.ID]++; p.makes[d.ID] == 1 && err == nil && made.Runs+made.PassedOver > 0 {
+		p.result.Schedules++
+	}
+	p.result.Runs, p.result.PassedOver = p.result.Runs+made.Runs, p.result.PassedOver+made.PassedOver
+	switch {
+	case err != nil:
+		p.done[d.ID] = true
+		p.result.Failed++
+		p.failed = append(p.failed, d)
+		p.limit.Of(p.cfg.Logger, "make").Error("runs of a schedule can't be made", "error", err, "schedule_id", d.ID.String(), "next_fire", d.Next)
+	case made.Runs+made.PassedOver == 0 && p.makes[d.ID] == 1:
+		p.done[d.ID] = true
+		p.result.Lost++
+	case made.Runs+made.PassedOver == 0 || p.makes[d.ID] >= most:
+		p.done[d.ID] = true
+	}
+}
