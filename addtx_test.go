@@ -60,6 +60,42 @@ func beginWith(tb testing.TB, db *sql.DB, snapshotIsolation string) *sql.Tx {
 	return tx
 }
 
+// A text must not be taken for one of the session's character set, prepared or interpolated, however much it looks like one.
+func TestTextsFromSessionsOfOtherCharacterSets(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c, own := open(t, cfg), session(t, devtest.DSN(t), "")
+	withOutbox := withOutbox(t, cfg)
+	relaying := open(t, withOutbox)
+	bizID := uint64(0)
+	for _, params := range []string{"charset=gbk", "charset=big5", "charset=sjis", "charset=cp932", "charset=latin1", "charset=utf8mb4", "charset=latin1&interpolateParams=true"} {
+		db := session(t, devtest.DSN(t), params)
+		for _, text := range []string{"刊:", "25ı而", "虮", "!幽s🎧\"划", "ü 🔔 \\ ' \" x", "订单", "Заказ", ""} {
+			bizID++
+			task := remind.New(bizID, text, tocsin.In(day)).Header("h", text)
+			for _, client := range []*tocsin.Client{c, relaying} {
+				tx := begin(t, db)
+				must[tocsin.Added](t)(client.AddTx(t.Context(), tx, task))
+				if err := tx.Commit(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stored := must[[]tocsin.Info](t)(c.List(t.Context(), bizID))
+			if len(stored) != 1 || stored[0].Attribute != text || stored[0].Headers.Get("h") != text {
+				t.Errorf("%s: %q became %+v", params, text, stored)
+			}
+			var attribute, headers string
+			query := "SELECT attribute, headers FROM " + withOutbox.Outbox.Table + " WHERE biz_id = ?"
+			if err := own.QueryRow(query, bizID).Scan(&attribute, &headers); err != nil {
+				t.Fatal(err)
+			}
+			if attribute != text || tocsin.Headers(headers).Get("h") != text {
+				t.Errorf("%s: %q became %q, with headers %q, in the outbox", params, text, attribute, headers)
+			}
+		}
+	}
+}
+
 func TestAddTxFromAnySession(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)

@@ -14,6 +14,10 @@ import "strings"
 // for the database's now; microseconds to add to it.
 const dueSQL = `COALESCE(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)) + INTERVAL ? MICROSECOND`
 
+// utf8SQL is a parameter that is UTF-8, whatever the session takes parameters for. Without CONCAT MariaDB converts parameters of
+// prepared statements from GBK, Big5 and Shift JIS all the same.
+const utf8SQL = `CONVERT(CONCAT(CAST(? AS BINARY), _binary'') USING utf8mb4)`
+
 // The columns that came with schema version 2 stand in statements as {headers} and {biz_key}. Tables of version 1 lack them,
 // and adds that need none leave them out.
 type columns struct{ narrow, wide string }
@@ -23,7 +27,7 @@ func addColumns(statement string) columns {
 	return columns{
 		strings.NewReplacer("{columns}", "", "{values}", "", "{cast_values}", "").Replace(statement),
 		strings.NewReplacer("{columns}", "\n    headers,\n    biz_key,", "{values}", "?, ?, ",
-			"{cast_values}", "\n    CONVERT(CAST(? AS BINARY) USING utf8mb4),\n    CAST(? AS BINARY),").Replace(statement),
+			"{cast_values}", "\n    "+utf8SQL+",\n    CAST(? AS BINARY),").Replace(statement),
 	}
 }
 
@@ -70,7 +74,7 @@ var addSQL = addColumns(`INSERT /* tocsin add */` + addInto + `SELECT
     ?,
     0,
     CAST(? AS BINARY),
-    CONVERT(CAST(? AS BINARY) USING utf8mb4),{cast_values}
+    ` + utf8SQL + `,{cast_values}
     ` + dueSQL + `,
     GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3))
 FROM {database}.layout

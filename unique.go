@@ -125,9 +125,9 @@ func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 	switch {
 	case err == nil:
 		return added, nil
-	case errors.Is(err, errElsewhere):
+	case errors.Is(err, errElsewhere), errors.Is(err, errCollision): // many ids in a row are not taken: the snapshot is older than a retirement
 		return Added{}, c.elsewhere(ctx, r.table)
-	case errors.Is(err, ErrKeyCollision), errors.Is(err, errCollision):
+	case errors.Is(err, ErrKeyCollision):
 		return Added{}, err
 	}
 	return Added{}, c.inTx(ctx, "add task to", r.table, err)

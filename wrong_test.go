@@ -70,6 +70,28 @@ func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 	}
 }
 
+// A snapshot of the caller's may be older than the retirement of the database.
+func TestARetirementAfterTheSnapshotOfATransactionIsRefused(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	there := bizOn(cfg.Layout, 0, 1)
+	for name, task := range map[string]tocsin.NewTask{
+		"a task":                   remind.New(there, "x", tocsin.In(day)),
+		"a task with a unique key": remind.New(there, "x", tocsin.In(day)).Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed)),
+	} {
+		tx := begin(t, db)
+		exec(t, db, "UPDATE "+cfg.Layout.Database(0)+".layout SET state = 'retired'")
+		_, err := c.AddTx(t.Context(), tx, task)
+		if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "retired") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = tx.Rollback()
+		exec(t, db, "UPDATE "+cfg.Layout.Database(0)+".layout SET state = 'active'")
+	}
+}
+
 // rolledBack calls do in a transaction that does not last.
 func rolledBack(t *testing.T, db *sql.DB, do func(*sql.Tx) error) error {
 	t.Helper()
