@@ -64,15 +64,28 @@ func (a *app) relay(ctx context.Context, f outboxFlags, listenOn string) error {
 		return err
 	}
 	alive := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	return beside(ctx, r.Run, func(work context.Context) error {
+		return page.serve(work, statusMux(alive, registry, page.token, func() string { return "relay" }))
+	})
+}
+
+// beside runs a page for as long as the work; a page that fails ends the work, so that its error is told at once.
+func beside(ctx context.Context, work, page func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	shown, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var g errgroup.Group
 	g.Go(func() error {
-		return page.serve(work, statusMux(alive, registry, page.token, func() string { return "relay" }))
+		err := page(shown)
+		if err != nil {
+			stop()
+		}
+		return err
 	})
 	g.Go(func() error {
-		defer end() // the page lives as long as the relay
-		return r.Run(ctx)
+		defer end()
+		return work(ctx)
 	})
 	return g.Wait()
 }
