@@ -65,16 +65,19 @@ func (c *conn) exec(ctx context.Context, tried, statement string, args ...any) (
 }
 
 // Lead takes the lock of this table before that of the identity. Whoever has the one and not the other has met the relay of
-// another table with the same identity.
+// another table with the same identity. Locks are apart by database, so it looks into the others for a copy, too.
 func (c *conn) Lead(ctx context.Context, within time.Duration) (bool, error) {
 	if own, err := c.take(ctx, c.own, within); err != nil || !own {
 		return false, err
 	}
 	leads, err := c.take(ctx, c.lock, within)
-	if err == nil && !leads {
-		return false, c.copied(ctx)
+	if err != nil {
+		return false, err
 	}
-	return leads, err
+	if err := c.copied(ctx, !leads); err != nil {
+		return false, err
+	}
+	return leads, nil
 }
 
 // take asks for a lock again and again: a statement that waits for it would keep the server from cleaning up meanwhile.
@@ -100,20 +103,21 @@ func (c *conn) try(ctx context.Context, lock int64) (got bool, err error) {
 	return got, err
 }
 
-// copied says who has the lock of the identity.
-func (c *conn) copied(ctx context.Context) error {
+// copied says who has the lock of the identity, in this database or in another one of the server.
+func (c *conn) copied(ctx context.Context, here bool) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	var holder int
-	err := c.conn.QueryRow(ctx, holderSQL, c.lock).Scan(&holder)
+	var database string
+	err := c.conn.QueryRow(ctx, holderSQL, c.lock, here).Scan(&holder, &database)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil // it is free by now
+		return nil // nobody, or no more
 	case err != nil:
 		return c.server.wrap("look who has the lock of", err)
 	}
-	return fmt.Errorf("%s: another table of this database has the same identity, and the server's process %d relays it: one is a copy of the other; empty the comment of the copy and run `tocsin outbox apply`",
-		c.server, holder)
+	return fmt.Errorf("%s: another table, in database %s, has the same identity, and the server's process %d relays it: one is a copy of the other; empty the comment of the copy and run `tocsin outbox apply`",
+		c.server, database, holder)
 }
 
 // bounds are the ends of ranges. Ids that PostgreSQL can't have are left out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -195,8 +196,36 @@ func TestACopyWithTheSameIdentityIsRefused(t *testing.T) {
 	s.relay(s.config(&log))
 	log.Await(t, "outbox is relayed by this process")
 	s.from.Table = "copy.tocsin_outbox"
-	if leads, err := s.session().Lead(t.Context(), 2*time.Second); leads || err == nil || !strings.Contains(err.Error(), "another table of this database has the same identity") {
+	if leads, err := s.session().Lead(t.Context(), 2*time.Second); leads || err == nil || !strings.Contains(err.Error(), "another table, in database "+s.cfg.Layout.Prefix+", has the same identity") {
 		t.Error(leads, err)
+	}
+	s.warns("one is a copy of the other")
+}
+
+// A copy of a database has the identities of its outboxes, and locks of its own.
+func TestACopyInAnotherDatabaseIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	name := s.cfg.Layout.Prefix + "_copy"
+	_ = s.db.Close() // a database in use is not copied
+	s.db = openDB(t, devtest.PostgreSQL(t, "postgres"))
+	s.exec("CREATE DATABASE " + name + " TEMPLATE " + s.cfg.Layout.Prefix)
+	var log devtest.Log
+	s.relay(s.config(&log))
+	log.Await(t, "outbox is relayed by this process")
+	s.from.DSN = devtest.PostgreSQL(t, name)
+	s.warns("in database " + s.cfg.Layout.Prefix + ", has the same identity")
+}
+
+// warns runs a relay, which logs once why it relays nothing.
+func (s *shop) warns(why string) {
+	s.tb.Helper()
+	var log devtest.Log
+	stop := s.relay(s.config(&log))
+	line := log.Await(s.tb, "outbox can't be relayed: its rows wait")
+	stop()
+	if text := fmt.Sprint(line["error"]); !strings.Contains(text, why) || len(log.Lines("outbox is relayed by this process")) > 0 {
+		s.tb.Errorf("says %q", text)
 	}
 }
 

@@ -109,13 +109,17 @@ const pidSQL = `SELECT /* tocsin outbox pid */
 const leadSQL = `SELECT /* tocsin outbox lead */
     pg_try_advisory_lock($1)`
 
-// holderSQL finds the process of the server that has a lock. Parameter: its number.
+// holderSQL finds the process of the server that has a lock, and the database of the lock. Parameters: its number; whether that
+// is this database, else any other.
 const holderSQL = `SELECT /* tocsin outbox holder */
-    pid
-FROM pg_catalog.pg_locks
-WHERE locktype = 'advisory'
-    AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-    AND (CAST(classid AS bigint) << 32 | CAST(objid AS bigint)) = $1
-    AND objsubid = 1
-    AND granted
+    l.pid,
+    CAST(d.datname AS text)
+FROM pg_catalog.pg_locks AS l
+JOIN pg_catalog.pg_database AS d
+    ON d.oid = l.database
+WHERE l.locktype = 'advisory'
+    AND (d.datname = current_database()) = $2
+    AND (CAST(l.classid AS bigint) << 32 | CAST(l.objid AS bigint)) = $1
+    AND l.objsubid = 1
+    AND l.granted
 LIMIT 1`

@@ -62,3 +62,37 @@ func TestAnOutboxInPostgreSQL(t *testing.T) {
 	_ = relay.Process.Kill()
 	_ = relay.Wait()
 }
+
+// An audit finds in PostgreSQL what it finds in MySQL: a moved task that is gone, a row that no relay has moved, and one that
+// was set aside.
+func TestAnAuditOfAnOutboxInPostgreSQL(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	dsn, exec := postgresShop(t, s.prefix)
+	s.write("tocsin.yaml", s.text("tocsin.yaml")+"\noutboxes:\n  - {name: shop, dsn: \""+dsn+"\", table: public.tocsin_outbox}\n")
+	s.run("outbox", "apply").ok(t)
+	for database := range s.layout.Databases {
+		s.exec("UPDATE " + s.layout.Database(database) + ".biz_type SET gmt_modified = gmt_modified - INTERVAL 2 HOUR")
+	}
+	exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('order.close', 1, 3600000), ('order.close', 2, 3600000)")
+	relay := s.serveBy(command(t.Context(), s.dir, "relay"), "relay")
+	s.waitFor("the outbox is empty", func() bool { return len(decode[[]outboxRow](t, s.run("outbox", "list", "--json"))) == 0 })
+	s.run("audit", "--outbox").says(t, "audit: all fits; 2 moved tasks looked for, 0 of them may be purged, 0 rows wait in 1 outboxes; ")
+	_ = relay.Process.Kill()
+	_ = relay.Wait()
+	table, id := s.taskOf(2)
+	s.exec("DELETE FROM "+table+" WHERE job_id = ?", uint64(id))
+	exec(`INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms, created, last_error)
+VALUES ('order.close', 3, 3600000, now() - INTERVAL '6 minutes', ''), ('order.close', 4, 3600000, now(), ''),
+    ('no.such', 5, 0, now() - INTERVAL '1 day', 'unknown biz type')`)
+	r := s.run("audit", "--outbox")
+	want := "audit: moved_without_task 1, not_moved 1, set_aside 1; 2 moved tasks looked for, 0 of them may be purged, 3 rows wait in 1 outboxes; "
+	if r.code != exitFailed || r.stderr != "" || !strings.HasPrefix(r.stdout, want) || !strings.Contains(r.stdout, id.String()) {
+		t.Errorf("exit code %d, stderr %q:\n%s", r.code, r.stderr, r.stdout)
+	}
+	s.write("tocsin.yaml", strings.Replace(s.text("tocsin.yaml"), "dsn: \""+dsn, "dsn: \"postgres://postgres@127.0.0.1:1/shop", 1))
+	r = s.run("audit", "--outbox")
+	if r.code != exitFailed || !strings.Contains(r.stderr, "audit shop: ") || !strings.Contains(r.stdout, "not read in full: shop") {
+		t.Errorf("without the business server: exit code %d, stderr %q:\n%s", r.code, r.stderr, r.stdout)
+	}
+}
