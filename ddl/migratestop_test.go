@@ -1,0 +1,175 @@
+package ddl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+func TestATableThatIsHeldHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	table := cfg.Layout.Database(0) + ".task_0002"
+	release := hold(t, cfg, table)
+	res, err := Apply(t.Context(), cfg, Options{Wait: time.Second})
+	if want := "server db1: 1 tables are not migrated, the first is " + table + ": an open transaction of somebody holds it: end it, then run this again ("; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	if !strings.Contains(fmt.Sprint(err), "the table was in use for 100ms") {
+		t.Errorf("the last ALTER was not ended by its patience: %v", err)
+	}
+	if res.Altered != changesOf1-1 {
+		t.Errorf("%d changes, want all but one", res.Altered)
+	}
+	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "3/1"}) {
+		t.Errorf("versions %q", got)
+	}
+	release()
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != 1 {
+		t.Errorf("when it is free: %+v, %v", res, err)
+	}
+}
+
+func TestAppliesAtOnceMakeEachChangeOnce(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	var wg sync.WaitGroup
+	var results [3]Result
+	var errs [3]error
+	for i := range results {
+		wg.Go(func() { results[i], errs[i] = Apply(context.Background(), cfg, Options{}) })
+	}
+	wg.Wait()
+	altered := 0
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("Apply %d: %v", i, err)
+		}
+		altered += results[i].Altered
+	}
+	if got := versions(t, cfg); altered != changesOf1 || !slices.Equal(got, []string{"3/1", "3/1"}) {
+		t.Errorf("%d changes, versions %q", altered, got)
+	}
+}
+
+func TestAnApplyThatWaitsForAnotherNamesIt(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	conn, err := open1(t, cfg).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var taken, id int
+	name := (&site{layout: cfg.Layout}).lockName()
+	if err := conn.QueryRowContext(t.Context(), "SELECT GET_LOCK(?, 0), CONNECTION_ID()", name).Scan(&taken, &id); err != nil || taken != 1 {
+		t.Fatal(taken, err)
+	}
+	want := fmt.Sprintf("server db1: another `tocsin ddl apply` migrates it, over connection %d: wait for its end, then run this again", id)
+	if _, err := Apply(t.Context(), cfg, Options{Wait: time.Millisecond}); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	waits := make(chan error)
+	go func() {
+		_, err := Apply(context.Background(), cfg, Options{})
+		waits <- err
+	}()
+	if _, err := conn.ExecContext(t.Context(), "DO RELEASE_LOCK(?)", name); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAChangeThatAnotherMadeIsNoError(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	sites, err := openSites(cfg, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeSites(sites)
+	want, err := expectationsAt(tocsin.SchemaVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sites[0].survey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	u, err := sites[0].needed(t.Context(), want)
+	if err != nil || len(u.changes) != changesOf1 {
+		t.Fatal(u, err)
+	}
+	for range 2 {
+		if err := u.change(t.Context(), u.changes[0], false); err != nil {
+			t.Error(err)
+		}
+	}
+	bad := u.changes[1]
+	bad.text = "ADD COLUMN job_id INT"
+	if err := u.change(t.Context(), bad, false); err == nil || !strings.Contains(err.Error(), "alter "+bad.table.full()) {
+		t.Errorf("a change that is wrong: %v", err)
+	}
+}
+
+func TestWithoutTheRightToAlter(t *testing.T) {
+	t.Parallel()
+	admin := version1(t)
+	cfg := limited(t, admin)
+	for db := range 2 {
+		execute(t, admin, "GRANT CREATE, UPDATE ON `"+cfg.Layout.Database(db)+"`.* TO '"+cfg.Layout.Prefix+"'@'%'")
+	}
+	_, err := Apply(t.Context(), cfg, Options{})
+	if err == nil || !strings.Contains(err.Error(), "grant ALTER, CREATE and INSERT on its database, or let an administrator run what `tocsin ddl plan --migrate` shows") {
+		t.Errorf("%v", err)
+	}
+	for db := range 2 {
+		execute(t, admin, "GRANT ALTER ON `"+cfg.Layout.Database(db)+"`.* TO '"+cfg.Layout.Prefix+"'@'%'")
+	}
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf1 {
+		t.Errorf("with it: %+v, %v", res, err)
+	}
+}
+
+// envMigrate holds the config of an Apply that stops half-way.
+const envMigrate = "TOCSIN_TEST_MIGRATE"
+
+// migrateHalf is the process that TestAMigrationGoesOnAfterAKill kills: it makes half of the changes.
+func migrateHalf(text string) int {
+	var cfg tocsin.Config
+	err := json.Unmarshal([]byte(text), &cfg)
+	if err == nil {
+		_, err = Apply(context.Background(), cfg, Options{Migrated: func(done, _ int) {
+			if done == changesOf1/2 {
+				fmt.Println("half")
+				select {}
+			}
+		}})
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func TestAMigrationGoesOnAfterAKill(t *testing.T) {
+	t.Parallel()
+	cfg := version1(t)
+	killApply(t, cfg, envMigrate, func(line string) bool { return line == "half" })
+	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "1/1"}) {
+		t.Errorf("versions %q", got)
+	}
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf1/2 || res.From != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if got := versions(t, cfg); !slices.Equal(got, []string{"3/1", "3/1"}) {
+		t.Errorf("versions %q", got)
+	}
+}
