@@ -17,19 +17,19 @@ import (
 type HistoryResult struct {
 	Tasks     int             `json:"tasks"` // of each drain
 	Rounds    int             `json:"rounds"`
-	Rate      []float64       `json:"tasks_per_second"` // without a history, by round
-	PerTask   PerTask         `json:"per_task"`         // without a history, in the last round
+	Rate      []float64       `json:"tasks_per_second"` // without a history: before the first drain with one, and after each
+	PerTask   PerTask         `json:"per_task"`         // without a history, in the last of these
 	Histories []HistoryFigure `json:"histories"`
 	Run
 }
 
 // HistoryFigure is about drains with a history.
 type HistoryFigure struct {
-	Output      int       `json:"output"`           // characters of each run
-	Rate        []float64 `json:"tasks_per_second"` // from the first delivery to the last outcome stored, by round
-	Ratio       []float64 `json:"ratio"`            // to the drain without a history in the same round
-	ToRecord    []float64 `json:"ratio_recorded"`   // the same, to the last run recorded
-	Recorded    int       `json:"recorded"`         // runs, over all rounds
+	Output      int       `json:"output"`            // characters of each run
+	Rate        []float64 `json:"tasks_per_second"`  // from the first delivery to the last outcome stored, by round
+	Ratio       []float64 `json:"ratio"`             // to the mean of the drains without a history before and after it
+	ToRecord    []float64 `json:"seconds_to_record"` // from the last outcome to the last run recorded, by round
+	Recorded    int       `json:"recorded"`          // runs, over all rounds
 	Dropped     int       `json:"dropped"`
 	Failed      int       `json:"failed"`
 	BytesPerRun float64   `json:"bytes_per_run"` // of the table run, with its indexes, in the last round
@@ -46,7 +46,7 @@ func History(ctx context.Context, opts Options) (r HistoryResult, err error) {
 		return r, wrong("history: wants at least 1 task, and the nodes' metrics")
 	}
 	opts = opts.withDefaults()
-	opts.drains = opts.Rounds * (1 + len(opts.Outputs))
+	opts.drains = 1 + 2*opts.Rounds*len(opts.Outputs)
 	s, err := openSite(ctx, opts, true)
 	if err != nil {
 		return r, err
@@ -97,39 +97,50 @@ func (h *histories) measure(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.nodes.stop()) }()
-	earliest := h.warm()
+	if err := h.bare(ctx, h.warm()); err != nil {
+		return err
+	}
 	for range h.site.opts.Rounds {
-		usage, _, err := h.once(ctx, earliest, false, 0)
-		if err != nil {
-			return err
-		}
-		h.without, h.perTask = append(h.without, round(usage.rate(h.n), 0)), usage.perTask(h.n)
 		for i := range h.figures {
-			if err := h.with(ctx, &h.figures[i], usage.rate(h.n)); err != nil {
+			if err := h.with(ctx, &h.figures[i]); err != nil {
 				return err
 			}
 		}
-		earliest = time.Time{}
 	}
 	return nil
 }
 
-// with measures one drain with a history, beside the rate of one without.
-func (h *histories) with(ctx context.Context, f *HistoryFigure, without float64) error {
+// bare measures one drain without a history.
+func (h *histories) bare(ctx context.Context, earliest time.Time) error {
+	usage, _, err := h.once(ctx, earliest, false, 0)
+	if err == nil {
+		h.without, h.perTask = append(h.without, round(usage.rate(h.n), 0)), usage.perTask(h.n)
+	}
+	return err
+}
+
+// with measures one drain with a history, and then one without.
+func (h *histories) with(ctx context.Context, f *HistoryFigure) error {
 	before := h.counted
 	usage, recorded, err := h.once(ctx, time.Time{}, true, f.Output)
 	if err != nil {
 		return err
 	}
-	f.Rate = append(f.Rate, round(usage.rate(h.n), 0))
-	f.Ratio = append(f.Ratio, ratio(usage.rate(h.n), without))
-	f.ToRecord = append(f.ToRecord, ratio(recorded.rate(h.n), without))
 	f.Recorded += h.counted[0] - before[0]
 	f.Dropped += h.counted[1] - before[1]
 	f.Failed += h.counted[2] - before[2]
 	f.PerTask = recorded.perTask(h.n)
-	f.BytesPerRun, err = h.site.emptyRuns(ctx)
-	return err
+	if f.BytesPerRun, err = h.site.emptyRuns(ctx); err != nil {
+		return err
+	}
+	if err := h.bare(ctx, time.Time{}); err != nil {
+		return err
+	}
+	bare := h.without[len(h.without)-2:]
+	f.Rate = append(f.Rate, round(usage.rate(h.n), 0))
+	f.Ratio = append(f.Ratio, ratio(usage.rate(h.n), (bare[0]+bare[1])/2))
+	f.ToRecord = append(f.ToRecord, round(recorded.Seconds-usage.Seconds, 2))
+	return nil
 }
 
 // once drains one backlog. usage ends with the last outcome, recorded with the last run.
@@ -184,8 +195,12 @@ func (h *histories) since(ctx context.Context, begin glance) (Usage, error) {
 func (h *histories) awaitRuns(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stallWithin)
 	defer cancel()
-	before := h.counted
-	return h.nodes.await(ctx, func() bool {
+	before, looked := h.counted, time.Time{}
+	err := h.nodes.await(ctx, func() bool {
+		if time.Since(looked) < recordedEvery {
+			return false
+		}
+		looked = time.Now()
 		total := -before[0] - before[1] - before[2]
 		for i, name := range []string{"recorded", "dropped", "failed"} {
 			h.counted[i] = int(h.nodes.counted("tocsin_history_" + name + "_total"))
@@ -193,7 +208,14 @@ func (h *histories) awaitRuns(ctx context.Context) error {
 		}
 		return total >= h.n
 	})
+	if err != nil {
+		return fmt.Errorf("wait for the runs: %v recorded, dropped and failed, %v before: %w", h.counted, before, err)
+	}
+	return nil
 }
+
+// recordedEvery is how often the nodes' metrics are read while runs are waited for: they cost a millisecond.
+const recordedEvery = 50 * time.Millisecond
 
 // emptyRuns returns how many bytes a run takes, and removes all runs.
 func (s *site) emptyRuns(ctx context.Context) (perRun float64, err error) {
@@ -222,11 +244,11 @@ func (s *site) emptyRuns(ctx context.Context) (perRun float64, err error) {
 // String is the result for people.
 func (r HistoryResult) String() string {
 	var l lines
-	l.line("drained", "%d tasks, %d times without a history: %s tasks/s", r.Tasks, r.Rounds, listed("%.0f", r.Rate))
+	l.line("drained", "%d tasks, %d times without a history: %s tasks/s", r.Tasks, len(r.Rate), listed("%.0f", r.Rate))
 	l.cost("a task", r.PerTask)
 	for _, f := range r.Histories {
-		l.line("output", "of %d characters: %s tasks/s, %s of without; to the last run recorded %s", f.Output,
-			listed("%.0f", f.Rate), listed("%.2f", f.Ratio), listed("%.2f", f.ToRecord))
+		l.line("output", "of %d characters: %s tasks/s, %s of without; the last run %s s after the last outcome", f.Output,
+			listed("%.0f", f.Rate), listed("%.2f", f.Ratio), listed("%.1f", f.ToRecord))
 		l.line("", "%d recorded, %d dropped, %d failed; %.0f bytes a run", f.Recorded, f.Dropped, f.Failed, f.BytesPerRun)
 		l.cost("a task", f.PerTask)
 	}

@@ -38,7 +38,7 @@ type Options struct {
 
 	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks
 	Profile  io.Writer                           // takes a CPU profile of this process while Tocsin is measured; nil: none
-	drains   int                                 // History: how many drains fill the tables; 0: not History
+	drains   int                                 // History: how many drains fill the tables; 0: of another command
 	Logger   *slog.Logger                        // of the nodes; nil: warnings and errors go to slog.Default()
 }
 

@@ -140,7 +140,7 @@ type Config struct {
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
 	ClaimEach    bool                                // the same for a node of a group in which nobody owns tables: see Guest
 	Settled      func(Settlement)                    // called when an outcome is stored, concurrently, must be quick; nil: not called
-	Record       func(server int, runs []store.Run)  // called with the runs of a server's stored outcomes, concurrently, must be quick; it may keep the slice; nil: no history is kept
+	Record       func(server int, runs []*store.Run) // called with the runs of a server's stored outcomes, concurrently, must be quick; it may keep the slice; nil: no history is kept
 	Observe      func(Delivery)                      // called after each attempt, concurrently, must be quick; nil: not called
 	Logger       *slog.Logger                        // nil: warnings and errors go to slog.Default()
 	Registerer   prometheus.Registerer               // nil: unregistered

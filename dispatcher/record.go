@@ -65,16 +65,16 @@ func said(reason, text string) string {
 
 // record hands over the runs of outcomes that are stored.
 func (s *server) record(batch []result, fates []store.Fate) {
-	var runs []store.Run
+	var runs []*store.Run
 	for i, r := range batch {
 		if r.run == nil {
 			continue
 		}
 		if runs == nil {
-			runs = make([]store.Run, 0, len(batch)-i)
+			runs = make([]*store.Run, 0, len(batch)-i)
 		}
 		r.run.Outcome = r.became(fates[i])
-		runs = append(runs, *r.run)
+		runs = append(runs, r.run)
 	}
 	if len(runs) > 0 {
 		s.d.cfg.Record(s.index, runs)

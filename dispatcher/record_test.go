@@ -20,20 +20,25 @@ import (
 // book keeps what is recorded.
 type book struct {
 	mu   sync.Mutex
-	runs []store.Run
+	runs []*store.Run
 }
 
-func (b *book) record(_ int, runs []store.Run) {
+func (b *book) record(_ int, runs []*store.Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.runs = append(b.runs, runs...)
 }
 
-// lines are the runs so far: "1 completed: text".
-func (b *book) lines() (lines []string) {
+// all returns the runs so far.
+func (b *book) all() []*store.Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, r := range b.runs {
+	return slices.Clone(b.runs)
+}
+
+// lines are the runs so far: "1 completed: text".
+func (b *book) lines() (lines []string) {
+	for _, r := range b.all() {
 		lines = append(lines, fmt.Sprintf("%d %s: %s", r.Attempt, r.Outcome, r.Output))
 	}
 	return lines
@@ -114,10 +119,11 @@ func TestARunSaysWhenAndHowLong(t *testing.T) {
 		due := time.Now().Add(time.Second)
 		id := r.add(0, 1, time.Second)
 		time.Sleep(3 * time.Second)
-		if len(b.runs) != 1 {
-			t.Fatalf("%+v", b.runs)
+		runs := b.all()
+		if len(runs) != 1 {
+			t.Fatalf("%+v", runs)
 		}
-		run := b.runs[0]
+		run := runs[0]
 		if run.JobID != id || run.Type != 1 || run.Node != r.cfg.Node || run.Took != 700 || run.Schedule != 0 {
 			t.Errorf("%+v", run)
 		}
@@ -217,8 +223,8 @@ func TestOnlyTypesWithAHistoryAndRunsOfSchedulesAreRecorded(t *testing.T) {
 		r.store.change(of, func(row *store.Row) { row.DedupKey = runkey.OfTime(4711, 3, time.Now()).String() })
 		r.offer(of)
 		time.Sleep(time.Second)
-		if len(b.runs) != 1 || b.runs[0].JobID != of || b.runs[0].Schedule != 4711 || b.runs[0].Output != "sent" {
-			t.Errorf("%+v", b.runs)
+		if runs := b.all(); len(runs) != 1 || runs[0].JobID != of || runs[0].Schedule != 4711 || runs[0].Output != "sent" {
+			t.Errorf("%+v", runs)
 		}
 	})
 }
@@ -231,8 +237,29 @@ func TestALongOutputIsCutWithItsReason(t *testing.T) {
 	recorded(t, kept(policy("order.close", 1)), sink, func(r *rig, b *book) {
 		r.add(0, 1, 0)
 		time.Sleep(time.Second)
-		if len(b.runs) != 1 || b.runs[0].Output != "no answer\n"+strings.Repeat("é", tocsin.MaxOutput-10) {
-			t.Errorf("%+v", b.runs)
+		if runs := b.all(); len(runs) != 1 || runs[0].Output != "no answer\n"+strings.Repeat("é", tocsin.MaxOutput-10) {
+			t.Errorf("%+v", runs)
+		}
+	})
+}
+
+// An outcome whose row was claimed by a claim without an answer is settled twice.
+func TestAnOutcomeThatIsSettledTwiceLeavesOneRun(t *testing.T) {
+	sink := handler(func(context.Context, tocsin.Info) error {
+		time.Sleep(1900 * time.Millisecond)
+		return errors.New("no route")
+	})
+	recorded(t, kept(policy("order.close", 1)), sink, func(r *rig, b *book) {
+		r.add(0, 1, 0)
+		time.Sleep(time.Millisecond)
+		r.loseCommits(30*time.Second, false)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		r.Drop([]int{0})
+		_ = r.Drain(ctx, []int{0}) // the server is away
+		time.Sleep(40 * time.Second)
+		if got := b.lines(); !slices.Equal(got, []string{"1 retried: no route"}) {
+			t.Errorf("%q", got)
 		}
 	})
 }

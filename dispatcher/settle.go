@@ -210,7 +210,9 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 	full := s.unsettled >= settleBound
 	s.unsettled -= len(batch)
 	for i, r := range batch {
-		s.close(r, fates[i], now)
+		if s.close(r, fates[i], now) {
+			batch[i].run = nil // not yet
+		}
 	}
 	room := full && s.unsettled < settleBound
 	woken := s.roomAgain()
@@ -227,27 +229,28 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 	s.d.metrics.countElsewhere(batch, fates)
 }
 
-// close forgets the task, or queues it again if it is due again soon. Called
-// under s.mu.
-func (s *server) close(r result, fate store.Fate, now int64) {
+// close forgets the task, or queues it again if it is due again soon. It reports
+// whether the outcome is to be settled once more. Called under s.mu.
+func (s *server) close(r result, fate store.Fate, now int64) (again bool) {
 	if r.after {
 		s.endOverrun(r.task)
-		return
+		return false
 	}
 	if s.again(r, fate) {
-		return
+		return true
 	}
 	s.open.remove(r.task)
 	r.acquit()
 	r.lane.kind.noteFate(r.verb, fate)
-	due, again := r.dueAgain(fate, now)
-	again = again && (!s.d.cfg.ClaimAll || r.undone) // a sweep delivers a task once
-	if again && due <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
+	due, soon := r.dueAgain(fate, now)
+	soon = soon && (!s.d.cfg.ClaimAll || r.undone) // a sweep delivers a task once
+	if soon && due <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
 		r.lane.queue.Requeue(r.entry(due))
 		signal(s.wake)
-		return
+		return false
 	}
 	r.lane.queue.Done(r.row.JobID)
+	return false
 }
 
 // dueAgain is when to look at the row again, false for never. One that somebody

@@ -16,17 +16,17 @@ import (
 
 // fake is a server that answers as a test says. Its one database is 0.
 type fake struct {
-	answer func(ctx context.Context, runs []store.Run) (sent bool, err error)
+	answer func(ctx context.Context, runs []*store.Run) (sent bool, err error)
 }
 
-func (f fake) RecordRuns(ctx context.Context, _ int, runs []store.Run) (bool, error) {
+func (f fake) RecordRuns(ctx context.Context, _ int, runs []*store.Run) (bool, error) {
 	return f.answer(ctx, runs)
 }
 
 func (fake) RunsIn(tocsin.JobID) int { return 0 }
 
 // inBubble runs a recorder beside f, which ends it by calling stop.
-func inBubble(t *testing.T, answer func(context.Context, []store.Run) (bool, error), f func(s *site, stop func())) {
+func inBubble(t *testing.T, answer func(context.Context, []*store.Run) (bool, error), f func(s *site, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{t: t, log: &lockedLog{}}
@@ -41,7 +41,7 @@ func inBubble(t *testing.T, answer func(context.Context, []store.Run) (bool, err
 func TestABatchWaitsForItsServerAndTheQueueFills(t *testing.T) {
 	var back atomic.Bool
 	var writes atomic.Int32
-	inBubble(t, func(context.Context, []store.Run) (bool, error) {
+	inBubble(t, func(context.Context, []*store.Run) (bool, error) {
 		if writes.Add(1); !back.Load() {
 			return false, driver.ErrInvalidConn
 		}
@@ -63,7 +63,7 @@ func TestABatchWaitsForItsServerAndTheQueueFills(t *testing.T) {
 
 func TestABatchThatMayBeStoredIsNotSentAgain(t *testing.T) {
 	var writes atomic.Int32
-	inBubble(t, func(context.Context, []store.Run) (bool, error) {
+	inBubble(t, func(context.Context, []*store.Run) (bool, error) {
 		writes.Add(1)
 		return true, driver.ErrInvalidConn
 	}, func(s *site, stop func()) {
@@ -78,7 +78,7 @@ func TestABatchThatMayBeStoredIsNotSentAgain(t *testing.T) {
 }
 
 func TestTheEndWaitsTwoSecondsForAServerThatHangs(t *testing.T) {
-	inBubble(t, func(ctx context.Context, _ []store.Run) (bool, error) {
+	inBubble(t, func(ctx context.Context, _ []*store.Run) (bool, error) {
 		<-ctx.Done()
 		return false, ctx.Err()
 	}, func(s *site, stop func()) {
@@ -95,7 +95,7 @@ func TestTheEndWaitsTwoSecondsForAServerThatHangs(t *testing.T) {
 
 func TestABurstComesBeforeItsHistory(t *testing.T) {
 	var writes []time.Time
-	inBubble(t, func(context.Context, []store.Run) (bool, error) {
+	inBubble(t, func(context.Context, []*store.Run) (bool, error) {
 		writes = append(writes, time.Now())
 		time.Sleep(100 * time.Millisecond)
 		return true, nil
@@ -122,7 +122,7 @@ func TestABurstComesBeforeItsHistory(t *testing.T) {
 
 func TestAnErrorOfTheBatchIsNoEndlessHalving(t *testing.T) {
 	var writes atomic.Int32
-	inBubble(t, func(context.Context, []store.Run) (bool, error) {
+	inBubble(t, func(context.Context, []*store.Run) (bool, error) {
 		writes.Add(1)
 		return false, errors.New("unknown column")
 	}, func(s *site, stop func()) {

@@ -93,12 +93,12 @@ func (s *site) exec(query string) {
 }
 
 // run makes the n-th run of a table.
-func run(table, n int) store.Run {
-	return store.Run{JobID: tocsin.JobID(n+1)<<22 | tocsin.JobID(table)<<9, Type: 1, Attempt: 1, Node: "shop", Started: 1_800_000_000_000, Outcome: store.RunCompleted}
+func run(table, n int) *store.Run {
+	return &store.Run{JobID: tocsin.JobID(n+1)<<22 | tocsin.JobID(table)<<9, Type: 1, Attempt: 1, Node: "shop", Started: 1_800_000_000_000, Outcome: store.RunCompleted}
 }
 
 // runs makes n runs over all tables.
-func runs(n int) (all []store.Run) {
+func runs(n int) (all []*store.Run) {
 	for i := range n {
 		all = append(all, run(i%4, i))
 	}
@@ -153,7 +153,7 @@ func TestRunsAreWrittenBeforeTheEndToo(t *testing.T) {
 	s := newSite(t)
 	defer s.start()()
 	for n := range 3 {
-		s.Record(0, []store.Run{run(0, n)})
+		s.Record(0, []*store.Run{run(0, n)})
 		s.until("the run", func() bool { return s.in(0) == n+1 })
 	}
 }
@@ -224,7 +224,7 @@ func TestAMissingOrLockedTableCostsItsOwnDatabaseOnly(t *testing.T) {
 			s.until("the failures", func() bool { _, _, failed := s.counts(); return failed == 20 })
 			exec(c.well)
 			s.until("runs of both", func() bool {
-				s.Record(0, []store.Run{run(0, 100), run(3, 100)})
+				s.Record(0, []*store.Run{run(0, 100), run(3, 100)})
 				return s.in(0) > 0
 			})
 			stop()
@@ -271,7 +271,7 @@ func TestManyRecordAtOnce(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			for n := range 50 {
-				s.Record(0, []store.Run{run(g%4, 50*g+n)})
+				s.Record(0, []*store.Run{run(g%4, 50*g+n)})
 			}
 		})
 	}

@@ -20,21 +20,21 @@ type queue struct {
 	more  chan struct{} // 1 slot: there are more runs than before
 
 	mu    sync.Mutex
-	runs  []store.Run
+	runs  []*store.Run
 	bytes int // of runs
 }
 
 func newQueue(limit int) *queue { return &queue{limit: limit, more: make(chan struct{}, 1)} }
 
 // put queues runs as far as there is room, and returns how many there was none for.
-func (q *queue) put(runs []store.Run) (refused int) {
+func (q *queue) put(runs []*store.Run) (refused int) {
 	q.mu.Lock()
 	for i := range runs {
-		if q.bytes+cost(&runs[i]) > q.limit {
+		if q.bytes+cost(runs[i]) > q.limit {
 			refused = len(runs) - i
 			break
 		}
-		q.bytes += cost(&runs[i])
+		q.bytes += cost(runs[i])
 		q.runs = append(q.runs, runs[i])
 	}
 	q.mu.Unlock()
@@ -60,7 +60,7 @@ func (q *queue) plenty() bool {
 
 // next waits for the first run, then for a whole batch, but not for long. Once ctx has ended it returns what is left
 // without waiting; nothing: there is none.
-func (q *queue) next(ctx context.Context) []store.Run {
+func (q *queue) next(ctx context.Context) []*store.Run {
 	for q.size() == 0 {
 		select {
 		case <-ctx.Done():
@@ -83,12 +83,12 @@ func (q *queue) next(ctx context.Context) []store.Run {
 }
 
 // take removes the runs of one batch.
-func (q *queue) take() []store.Run {
+func (q *queue) take() []*store.Run {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, bytes := 0, 0
-	for n < len(q.runs) && n < batchRuns && (n == 0 || bytes+cost(&q.runs[n]) <= batchBytes) {
-		bytes += cost(&q.runs[n])
+	for n < len(q.runs) && n < batchRuns && (n == 0 || bytes+cost(q.runs[n]) <= batchBytes) {
+		bytes += cost(q.runs[n])
 		n++
 	}
 	batch := slices.Clone(q.runs[:n])

@@ -15,21 +15,22 @@ import (
 )
 
 // DefaultQueueBytes is the default of Config.QueueBytes.
-const DefaultQueueBytes = 16 << 20
+const DefaultQueueBytes = 32 << 20
 
 const (
 	linger     = 200 * time.Millisecond // how long the first run of a batch waits for others
 	batchRuns  = 2000                   // of one transaction at most
-	batchBytes = 512 << 10              // the same, by cost
+	batchBytes = 2 << 20                // the same, by cost
 	avoidFor   = 5 * time.Second        // a database that took no runs is left alone for this long
 	refusedMax = 8                      // runs of a batch that a database may refuse one by one, before the others fail with them
 	restFor    = 3                      // times what a batch took comes before the next, while the queue is nearly empty
+	restMost   = 500 * time.Millisecond // longest such pause
 	endWithin  = 2 * time.Second        // for what is queued when Run's context ends
 )
 
 // Runs is the table run of every database.
 type Runs interface {
-	RecordRuns(ctx context.Context, server int, runs []store.Run) (sent bool, err error)
+	RecordRuns(ctx context.Context, server int, runs []*store.Run) (sent bool, err error)
 	RunsIn(id tocsin.JobID) (database int)
 }
 
@@ -37,7 +38,7 @@ type Runs interface {
 type Config struct {
 	Runs       Runs
 	Servers    []string              // names, by index
-	QueueBytes int                   // of runs that wait, over all servers; 0: 16 MiB
+	QueueBytes int                   // of runs that wait, over all servers; 0: 32 MiB
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
 }
@@ -69,7 +70,7 @@ func New(cfg Config) (*Recorder, error) {
 
 // Record queues runs of a server's tasks, delivered or not. It never blocks: runs that find no room are dropped and counted.
 // The slice is the Recorder's from then on. It is safe for concurrent use.
-func (r *Recorder) Record(server int, runs []store.Run) {
+func (r *Recorder) Record(server int, runs []*store.Run) {
 	if refused := r.queues[server].put(runs); refused > 0 {
 		r.drop(server, refused)
 	}

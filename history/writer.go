@@ -40,16 +40,16 @@ func (w *writer) rest(took time.Duration) time.Duration {
 	q := w.queues[w.server]
 	switch full := q.size(); {
 	case full < q.limit/4:
-		return restFor * took
+		return min(restFor*took, restMost)
 	case full < q.limit/2:
-		return took
+		return min(took, restMost)
 	}
 	return 0
 }
 
 // put writes runs, all together if all are well. Otherwise it writes those of each database apart, then halves of these, until
 // only what can't be written is left out.
-func (w *writer) put(ctx context.Context, runs []store.Run) {
+func (w *writer) put(ctx context.Context, runs []*store.Run) {
 	if runs = w.open(runs); len(runs) == 0 {
 		return
 	}
@@ -67,7 +67,7 @@ func (w *writer) put(ctx context.Context, runs []store.Run) {
 }
 
 // try sends runs, again and again while the server does not answer.
-func (w *writer) try(ctx context.Context, runs []store.Run) (sent bool, err error) {
+func (w *writer) try(ctx context.Context, runs []*store.Run) (sent bool, err error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
 	return backoff.Retry(ctx, func() (bool, error) {
@@ -80,7 +80,7 @@ func (w *writer) try(ctx context.Context, runs []store.Run) (sent bool, err erro
 }
 
 // apart writes parts of runs that were refused together. RecordRuns has put them in the order of their databases.
-func (w *writer) apart(ctx context.Context, runs []store.Run, err error) {
+func (w *writer) apart(ctx context.Context, runs []*store.Run, err error) {
 	first, last := w.database(runs[0]), w.database(runs[len(runs)-1])
 	switch {
 	case first != last:
@@ -107,7 +107,7 @@ func (w *writer) apart(ctx context.Context, runs []store.Run, err error) {
 }
 
 // open leaves out the runs of databases that are left alone just now: they have failed.
-func (w *writer) open(runs []store.Run) []store.Run {
+func (w *writer) open(runs []*store.Run) []*store.Run {
 	if len(w.shut) == 0 {
 		return runs
 	}
@@ -126,9 +126,9 @@ func (w *writer) open(runs []store.Run) []store.Run {
 	return kept
 }
 
-func (w *writer) database(r store.Run) int { return w.cfg.Runs.RunsIn(r.JobID) }
+func (w *writer) database(r *store.Run) int { return w.cfg.Runs.RunsIn(r.JobID) }
 
-func (w *writer) fail(runs []store.Run, err error) {
+func (w *writer) fail(runs []*store.Run, err error) {
 	w.metrics.failed.Add(float64(len(runs)))
 	w.limit.Of(w.cfg.Logger, "failed "+w.cfg.Servers[w.server]).Warn("runs can't be recorded: the history lacks them, their tasks are not affected",
 		"error", err, "server", w.cfg.Servers[w.server], "runs", len(runs))

@@ -24,7 +24,7 @@ func TestRunsArePurgedByTheirBizTypesRetention(t *testing.T) {
 	b := open(t, small)
 	const day = 24 * hour
 	now := time.Now().UnixMilli()
-	var runs []Run
+	var runs []*Run
 	for age := int64(9); age >= 0; age-- { // ten runs a day: five of type 1, four of type 2, one of a type without a policy
 		for i := range 10 {
 			runs = append(runs, run(id(0, 0), func(r *Run) {
@@ -75,7 +75,7 @@ func TestAPurgeOfRunsInTablesOfAnOlderVersionDoesNothing(t *testing.T) {
 	if n, pages := b.purged([]Kept{{Types: []uint64{1}, Since: time.Now().UnixMilli()}}, 10, false); n != 0 || pages != 1 {
 		t.Errorf("%d removed in %d pages", n, pages)
 	}
-	if _, err := b.RecordRuns(t.Context(), 0, []Run{run(id(0, 1), nil)}); err == nil {
+	if _, err := b.RecordRuns(t.Context(), 0, []*Run{run(id(0, 1), nil)}); err == nil {
 		t.Error("recorded without a table")
 	}
 }
@@ -83,7 +83,7 @@ func TestAPurgeOfRunsInTablesOfAnOlderVersionDoesNothing(t *testing.T) {
 func TestPlansOfPurgingRuns(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
-	var runs []Run
+	var runs []*Run
 	for i := range 2000 {
 		runs = append(runs, run(id(0, i), nil))
 	}

@@ -77,7 +77,7 @@ type Run struct {
 
 // RecordRuns stores runs of one server's databases in one transaction, all of them or none. It sorts runs. sent says, with an
 // error, that they may be stored all the same.
-func (s *Store) RecordRuns(ctx context.Context, server int, runs []Run) (sent bool, err error) {
+func (s *Store) RecordRuns(ctx context.Context, server int, runs []*Run) (sent bool, err error) {
 	sv := s.servers[server]
 	for i := range runs {
 		if err := s.refuse(server, runs[i].JobID.Table()); err != nil {
@@ -87,8 +87,11 @@ func (s *Store) RecordRuns(ctx context.Context, server int, runs []Run) (sent bo
 	if len(runs) == 0 {
 		return false, nil
 	}
-	slices.SortStableFunc(runs, func(a, b Run) int {
-		return cmp.Or(cmp.Compare(s.RunsIn(a.JobID), s.RunsIn(b.JobID)), cmp.Compare(a.JobID, b.JobID))
+	slices.SortStableFunc(runs, func(a, b *Run) int {
+		if c := cmp.Compare(s.RunsIn(a.JobID), s.RunsIn(b.JobID)); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.JobID, b.JobID)
 	})
 	text, args, databases := s.recordText(runs)
 	err = s.transactIn(ctx, sv, databases, func(conn *sql.Conn) error {
@@ -107,7 +110,7 @@ func (s *Store) RecordRuns(ctx context.Context, server int, runs []Run) (sent bo
 func (s *Store) RunsIn(id tocsin.JobID) int { return s.layout.DatabaseOf(id.Table()) }
 
 // recordText is a statement for each database and at most maxIDs of its runs, which are in order.
-func (s *Store) recordText(runs []Run) (b []byte, args []any, databases []int) {
+func (s *Store) recordText(runs []*Run) (b []byte, args []any, databases []int) {
 	b = make([]byte, 0, 160*len(runs)+256)
 	for start := 0; start < len(runs); {
 		database, end := s.RunsIn(runs[start].JobID), start
@@ -130,9 +133,8 @@ func (s *Store) recordText(runs []Run) (b []byte, args []any, databases []int) {
 }
 
 // appendRuns appends the {values}.
-func appendRuns(b []byte, args []any, runs []Run) ([]byte, []any) {
-	for i := range runs {
-		r := &runs[i]
+func appendRuns(b []byte, args []any, runs []*Run) ([]byte, []any) {
+	for i, r := range runs {
 		if i > 0 {
 			b = append(b, ',')
 		}

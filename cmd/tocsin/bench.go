@@ -132,9 +132,10 @@ commits on their lateness counts, and in the end a relay with nothing to do is w
 func newBenchHistory(a *app) *cobra.Command {
 	var f benchFlags
 	c := benchCommand(a, "history", "How much slower nodes deliver if a history is kept",
-		`The drain of bench drain, without a history and with outputs of several lengths, in turn with the
-same nodes. The ratios are those of one round. A run is recorded after its outcome: the second
-ratio counts until the last run is recorded.`, &f, bench.History)
+		`The drain of bench drain, with outputs of several lengths, and before and after each of these without
+a history, by the same nodes. A ratio is that of a drain to the mean of those two. The clock of a drain
+ends with the last outcome. Runs are recorded later; how much later is said too, and what a task
+costs counts until then.`, &f, bench.History)
 	c.Flags().IntVar(&f.Tasks, "tasks", 100_000, "tasks of each drain")
 	c.Flags().IntSliceVar(&f.Outputs, "outputs", []int{0, 200, 1000}, "characters of the outputs, a drain each")
 	c.Flags().IntVar(&f.Rounds, "rounds", 3, "rounds")
