@@ -26,7 +26,7 @@ func TestRunsOfATaskArePagedAndOutliveItsRow(t *testing.T) {
 		}
 		for attempt := range 3 {
 			run := store.Run{JobID: id, Type: number, Attempt: attempt + 1, Node: "host-1", Started: time.Now().UnixMilli(), Took: 7, Outcome: "retried", Output: "no answer"}
-			if _, err := db.RecordRuns(t.Context(), 0, []store.Run{run}); err != nil {
+			if _, err := db.RecordRuns(t.Context(), 0, []*store.Run{&run}); err != nil {
 				t.Fatal(err)
 			}
 		}
