@@ -15,6 +15,9 @@
 //
 // If the schedule, or its open runs, can't be read, the run is put off for a second or two and no attempt is counted.
 //
+// A schedule may be paused after failed runs in a row: a run has failed when its task becomes dead. The outcomes are counted in
+// the schedule's row, after they are stored, by Run.
+//
 // Runs that are not delivered end as cancelled, with the reason as their last error. One exception is left: an operator's
 // redrive of an old dead run is not seen as an open run by others.
 package judge

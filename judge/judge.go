@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,8 @@ const (
 	settleTime = 10 * time.Second // after its time-out a delivery that began is settled
 	page       = 500              // runs read at once; the mark of a schedule is stored when it has passed as many
 	mostByHand = 1000             // open runs that people asked for are read up to this many
+	restWithin = 5 * time.Second  // for counting outcomes after the end of Run's context
+	mostEnded  = 10_000           // outcomes that wait to be counted
 	keepStruck = 10 * time.Second // runs that were replaced before they began are remembered for this long
 )
 
@@ -36,23 +39,26 @@ type Store interface {
 	RunsFrom(ctx context.Context, ranges ...store.RunRange) ([][]store.RunRow, error)
 	Replace(ctx context.Context, ids []tocsin.JobID, reason string) error
 	OpenFrom(ctx context.Context, schedule tocsin.JobID, key string) error
+	CountFailure(ctx context.Context, schedule tocsin.JobID, revision uint32) (failures int, err error)
+	ClearFailures(ctx context.Context, schedule tocsin.JobID) error
 }
 
 // Config of a Judge.
 type Config struct {
 	Store      Store                  // required
+	Pauser     Pauser                 // required
 	Now        func(server int) int64 // a lower bound of the server's clock in Unix ms; 0: unknown. Required
 	ServerOf   func(table int) int    // the server that holds a table; required
-	Missed     func(Missed)           // called for each run that is missed, concurrently, must be quick; nil: not called
+	Missed     func(Missed)           // called for each run that is missed and each schedule that is paused, concurrently, must be quick; nil: not called
 	Logger     *slog.Logger           // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer  // nil: unregistered
 }
 
-// Missed is a run that was not delivered since it was too late.
+// Missed is a run that was not delivered since it was too late, or a schedule that was paused.
 type Missed struct {
-	BizType  uint64 // number
-	Schedule string // its name
-	Time     time.Time
+	BizType  uint64    // number
+	Schedule string    // its name
+	Time     time.Time // nominal; zero: the schedule was paused
 	Why      string
 }
 
@@ -61,18 +67,22 @@ type Judge struct {
 	cfg     Config
 	metrics *metrics
 	limit   loglimit.Limit
+	ended   chan counted // outcomes that wait to be counted
+
+	watching atomic.Int32 // len(watched)
 
 	mu      sync.Mutex
 	known   *cache[tocsin.JobID, *definition]
 	marks   *cache[tocsin.JobID, mark]
+	watched map[tocsin.JobID]counted   // runs whose outcome counts
 	running map[tocsin.JobID]*delivery // runs that a later one may replace
 	struck  map[tocsin.JobID]struck    // runs that were replaced before their delivery began here
 }
 
 // New makes a Judge.
 func New(cfg Config) (*Judge, error) {
-	if cfg.Store == nil || cfg.Now == nil || cfg.ServerOf == nil {
-		return nil, errors.New("judge: Store, Now and ServerOf are required")
+	if cfg.Store == nil || cfg.Pauser == nil || cfg.Now == nil || cfg.ServerOf == nil {
+		return nil, errors.New("judge: Store, Pauser, Now and ServerOf are required")
 	}
 	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.Missed == nil {
@@ -81,6 +91,7 @@ func New(cfg Config) (*Judge, error) {
 	return &Judge{
 		cfg: cfg, metrics: newMetrics(cfg.Registerer),
 		known: newCache[tocsin.JobID, *definition](remembered), marks: newCache[tocsin.JobID, mark](remembered),
+		ended: make(chan counted, mostEnded), watched: map[tocsin.JobID]counted{},
 		running: map[tocsin.JobID]*delivery{}, struck: map[tocsin.JobID]struck{},
 	}, nil
 }

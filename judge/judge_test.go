@@ -114,7 +114,7 @@ func TestDecisions(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for name, c := range decisions {
-		schedule := r.schedule(c.plan)
+		schedule := r.plan(c.plan)
 		var ids []tocsin.JobID
 		var before []string
 		for _, run := range c.beside {
@@ -158,7 +158,7 @@ func TestAnOutageUnderEachPolicy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for missed, want := range map[string]int{"skip": 2, "once": 2, "all": 2 + 7} {
-		schedule := r.schedule(plan{missed: missed, most: 7, within: 70 * time.Second})
+		schedule := r.plan(plan{missed: missed, most: 7, within: 70 * time.Second})
 		var ids []tocsin.JobID
 		for minute := range 60 {
 			ids = append(ids, r.add(schedule, is{at: -time.Duration(minute) * time.Minute}))
@@ -194,7 +194,7 @@ func TestTasksThatAreNoRunsPassUntouched(t *testing.T) {
 func TestRunsInTimeCostNoStatement(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	schedule := r.schedule(plan{})
+	schedule := r.plan(plan{})
 	var got []tocsin.Info
 	r.handler = func(_ context.Context, task tocsin.Info) error {
 		got = append(got, task)
@@ -215,7 +215,7 @@ func TestRunsInTimeCostNoStatement(t *testing.T) {
 func TestAnEditIsSeenByARunThatWasInADelivery(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	schedule := r.schedule(plan{within: time.Hour})
+	schedule := r.plan(plan{within: time.Hour})
 	r.deliver(r.sink, r.load(r.add(schedule, inTime))) // the judge knows revision 3 now
 	r.exec("UPDATE $.schedule SET revision = 4")
 	r.mu.Lock()
@@ -234,7 +234,7 @@ func TestAnEditIsSeenByARunThatWasInADelivery(t *testing.T) {
 func TestARunWaitsWhileItsScheduleCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	id := r.add(r.schedule(plan{}), inTime)
+	id := r.add(r.plan(plan{}), inTime)
 	r.seen.away.Store(true)
 	infos := r.load(id)
 	verb, in, _ := tocsin.AsOutcome(r.sink.Deliver(t.Context(), infos)[0])
@@ -254,7 +254,7 @@ func TestRunsOfOneBatch(t *testing.T) {
 	for overlap, want := range map[string][2]string{
 		"allow": {isDone, isDone}, "skip": {isDone, skips}, "queue": {isDone, isWait}, "replace": {"replaced: ", isDone},
 	} {
-		schedule := r.schedule(plan{overlap: overlap, within: time.Hour})
+		schedule := r.plan(plan{overlap: overlap, within: time.Hour})
 		ids := []tocsin.JobID{r.add(schedule, earlier(1, pending)), r.add(schedule, inTime)}
 		plain := tocsin.Info{JobID: 5}
 		infos := r.load(ids...)
@@ -277,7 +277,7 @@ func TestAReplacedDeliveryEnds(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]error{"success": nil, "failure": errors.New("interrupted")} {
 		r := newRig(t)
-		schedule := r.schedule(plan{overlap: "replace", within: time.Hour})
+		schedule := r.plan(plan{overlap: "replace", within: time.Hour})
 		first, second := r.add(schedule, earlier(1, pending)), r.add(schedule, inTime)
 		infos := r.load(first, second)
 		began, ended := make(chan struct{}), make(chan []error)
@@ -309,7 +309,7 @@ func TestAReplacedDeliveryEnds(t *testing.T) {
 func TestARunThatWasReplacedBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	schedule := r.schedule(plan{overlap: "replace", within: time.Hour})
+	schedule := r.plan(plan{overlap: "replace", within: time.Hour})
 	first, second := r.add(schedule, earlier(1, pending)), r.add(schedule, inTime)
 	infos := r.load(first, second)
 	r.deliver(r.sink, infos[1:])
@@ -328,7 +328,7 @@ func TestARunThatWasReplacedBeforeItBegan(t *testing.T) {
 func TestSettledRunsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	schedule := r.schedule(plan{cron: "@every 1s", overlap: "skip"})
+	schedule := r.plan(plan{cron: "@every 1s", overlap: "skip"})
 	for i := range 1700 {
 		r.add(schedule, is{at: -time.Hour + time.Duration(i)*time.Second, status: tocsin.Done})
 	}
@@ -363,7 +363,7 @@ func TestOneOfManyIsAlwaysDelivered(t *testing.T) {
 	for _, missed := range []string{"skip", "once", "all"} {
 		for _, overlap := range []string{"skip", "queue"} {
 			for order := range 6 {
-				schedule := r.schedule(plan{missed: missed, overlap: overlap, most: 2})
+				schedule := r.plan(plan{missed: missed, overlap: overlap, most: 2})
 				var ids []tocsin.JobID
 				for i := range 3 {
 					ids = append(ids, r.add(schedule, is{at: -time.Duration(i) * time.Minute}))

@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -88,7 +89,7 @@ func newRig(t *testing.T) *rig {
 
 // another makes a judge that knows nothing yet, as a node does that has started.
 func (r *rig) another() *Judge {
-	j, err := New(Config{Store: &r.seen, Now: func(int) int64 { return base.Add(after).UnixMilli() }, ServerOf: r.store.ServerOf, Missed: func(m Missed) { r.told = append(r.told, m) }})
+	j, err := New(Config{Store: &r.seen, Pauser: schedule.NewMaker(r.store), Now: func(int) int64 { return base.Add(after).UnixMilli() }, ServerOf: r.store.ServerOf, Missed: func(m Missed) { r.told = append(r.told, m) }})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -123,19 +124,20 @@ type plan struct {
 	missed   string        // "": skip
 	most     int
 	overlap  string // "": allow
+	pause    int    // failures in a row after which it is paused
 	revision int
 }
 
 // schedule stores a schedule and returns its id.
-func (r *rig) schedule(p plan) uint64 {
+func (r *rig) plan(p plan) uint64 {
 	r.Helper()
 	r.last++
 	id := uint64(r.last) << 22
 	r.exec(`INSERT INTO $.schedule (schedule_id, gmt_create, gmt_modified, name, table_no, biz_type, biz_id, cron, zone, start_within_ms, missed,
-		missed_most, overlap, state, revision, anchor, made_until, attribute)
-		VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ?, 0, 1, 7, ?, 'UTC', ?, ?, ?, ?, 'active', ?, '2026-01-01', UTC_TIMESTAMP(3), '')`,
+		missed_most, overlap, pause_after, state, revision, anchor, made_until, attribute)
+		VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ?, 0, 1, 7, ?, 'UTC', ?, ?, ?, ?, ?, 'active', ?, '2026-01-01', UTC_TIMESTAMP(3), '')`,
 		id, fmt.Sprintf("s%d", id), cmp.Or(p.cron, "* * * * *"), cmp.Or(p.within, time.Minute).Milliseconds(), cmp.Or(p.missed, "skip"), p.most,
-		cmp.Or(p.overlap, "allow"), cmp.Or(p.revision, 3))
+		cmp.Or(p.overlap, "allow"), p.pause, cmp.Or(p.revision, 3))
 	return id
 }
 
@@ -213,9 +215,11 @@ func (r *rig) settle(infos []tocsin.Info, errs []error) {
 			JobID: info.JobID, Verb: verb, Version: info.Version, Attempts: info.Attempts, Action: info.ActionTime.UnixMilli(),
 			Next: base.Add(after + max(in, 0)).UnixMilli(), Reason: reason,
 		}
-		if _, err := r.store.Settle(r.Context(), 0, []store.Outcome{outcome}); err != nil {
+		fates, err := r.store.Settle(r.Context(), 0, []store.Outcome{outcome})
+		if err != nil {
 			r.Fatal(err)
 		}
+		r.Settled(info.JobID, verb, fates[0] == store.Stored)
 	}
 }
 

@@ -117,6 +117,7 @@ func (j *Judge) judge(ctx context.Context, d *delivery, p biztype.Policy, task *
 	if h.Overlap == overlapReplace {
 		d.may(task.JobID)
 	}
+	j.watch(&h)
 	j.metrics.count(delivered)
 	return nil
 }

@@ -27,6 +27,17 @@ func died(a *alarms.Alarms, s dispatcher.Settlement) {
 	}
 }
 
+// settled has people told of a dead task, and runs counted.
+func (p *parts) settled(s dispatcher.Settlement) {
+	died(p.alarms, s)
+	tellJudge(p.judge, s)
+}
+
+// tellJudge tells the judge of runs how a delivery ended.
+func tellJudge(j *judge.Judge, s dispatcher.Settlement) {
+	j.Settled(s.JobID, s.Verb, (s.Fate == store.Stored || s.Fate == store.InTx) && !s.Undone)
+}
+
 // missed tells alarms of a run that was too late.
 func missed(a *alarms.Alarms, m judge.Missed) { a.Missed(alarms.Missed(m)) }
 
@@ -43,6 +54,7 @@ func (w *sweepParts) newAlarms() (err error) {
 func (w *sweepParts) settled(s dispatcher.Settlement) {
 	w.counts.settled(s)
 	died(w.alarms, s)
+	tellJudge(w.judge, s)
 }
 
 // startAlarms raises alarms while a resident sweep runs. The function that it returns is to be called after the last outcome: it

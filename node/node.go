@@ -113,6 +113,7 @@ func (p *parts) run(ctx context.Context) error {
 	settling, settled := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { p.alarms.Run(settling); return nil })
 	g.Go(func() error { p.history.Run(settling); return nil })
+	g.Go(func() error { p.judge.Run(settling); return nil })
 	g.Go(func() error {
 		defer settled() // the last outcome, too, may be recorded or raise an alarm
 		defer close(drained)

@@ -109,7 +109,7 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
 		Woken: func(server int) { p.scanner.Wake(server) },
-		Alarm: alarm.New, Settled: func(s dispatcher.Settlement) { died(p.alarms, s) }, Record: p.history.Record, Observe: p.cfg.observer(ctx),
+		Alarm: alarm.New, Settled: p.settled, Record: p.history.Record, Observe: p.cfg.observer(ctx),
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	return err

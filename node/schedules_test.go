@@ -2,7 +2,9 @@ package node_test
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -225,5 +227,30 @@ func TestASweepMakesOverdueRuns(t *testing.T) {
 	}
 	if got := s.delivered("late"); len(got) != 1 {
 		t.Errorf("delivered %v", got)
+	}
+}
+
+// TestAScheduleIsPausedWhoseRunsDie: after two in a row, with its pending runs.
+func TestAScheduleIsPausedWhoseRunsDie(t *testing.T) {
+	t.Parallel()
+	policy := closePolicy()
+	policy.Attempts = 1
+	s := newPlanned(t, newPlace(t, policy))
+	s.create(schedule.Definition{Name: "beat", Cron: "@every 1s", PauseAfter: 2})
+	var h node.Handlers
+	var calls atomic.Int32
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error {
+		calls.Add(1)
+		return errors.New("no paper")
+	})
+	run(t, s.p.config("orders"), &h)
+	until(t, "the pause", func() bool { return s.get("beat").State == schedule.Paused })
+	one := s.get("beat")
+	if n := calls.Load(); n < 2 || n > 3 || one.Failures < 2 || !one.NextFire.IsZero() || !strings.HasPrefix(one.Reason, "paused after 2 failures in a row at ") {
+		t.Errorf("after %d deliveries it is %+v", n, one)
+	}
+	var pending int
+	if err := s.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+s.p.cfg.Layout.Table(one.Table)+" WHERE status = 0").Scan(&pending); err != nil || pending != 0 {
+		t.Errorf("%d runs are pending, %v", pending, err)
 	}
 }

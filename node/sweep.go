@@ -22,6 +22,7 @@ import (
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/judge"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/sweeper"
 )
@@ -147,16 +148,18 @@ type sweepParts struct {
 	policies   atomic.Pointer[[]biztype.Policy]
 	counts     counts
 	alarms     *alarms.Alarms
+	judge      *judge.Judge
 	seen       int // changes of targets up to the last sweep
 	limit      loglimit.Limit
 }
 
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
-	judge, err := newJudge(w.store, func() *alarms.Alarms { return w.alarms }, w.cfg.Logger, nil) // its metrics, too, would be those of Run
+	var err error
+	w.judge, err = newJudge(w.store, func() *alarms.Alarms { return w.alarms }, w.cfg.Logger, nil) // its metrics, too, would be those of Run
 	if err != nil {
 		return err
 	}
-	targets := newTargets(w.cfg, w.handlers, judge, w.mine)
+	targets := newTargets(w.cfg, w.handlers, w.judge, w.mine)
 	defer targets.close()
 	if err := w.newAlarms(); err != nil {
 		return err
@@ -190,6 +193,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	var g errgroup.Group
 	settling, settled := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { recorder.Run(settling); return nil })
+	g.Go(func() error { w.judge.Run(settling); return nil })
 	g.Go(func() error {
 		defer settled()
 		return w.dispatcher.Run(work)

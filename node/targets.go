@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/judge"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -48,7 +49,7 @@ func newTargets(cfg Config, h *Handlers, j *judge.Judge, mine func(biztype.Polic
 // newJudge makes what decides about the runs of schedules.
 func newJudge(s *store.Store, alarms func() *alarms.Alarms, log *slog.Logger, r prometheus.Registerer) (*judge.Judge, error) {
 	return judge.New(judge.Config{
-		Store: s, Now: s.Now, ServerOf: s.ServerOf, Missed: func(m judge.Missed) { missed(alarms(), m) }, Logger: log, Registerer: r,
+		Store: s, Pauser: schedule.NewMaker(s), Now: s.Now, ServerOf: s.ServerOf, Missed: func(m judge.Missed) { missed(alarms(), m) }, Logger: log, Registerer: r,
 	})
 }
 

@@ -185,3 +185,39 @@ func (s *Store) OpenFrom(ctx context.Context, schedule tocsin.JobID, key string)
 	}
 	return nil
 }
+
+// CountFailure counts a failed run of an active schedule that still has a revision, and returns how many have failed in a
+// row by now; 0: the schedule has another revision, or is not active.
+func (s *Store) CountFailure(ctx context.Context, schedule tocsin.JobID, revision uint32) (failures int, err error) {
+	table := schedule.Table()
+	sv := s.servers[s.ServerOf(table)]
+	of := s.fillSchedule(schedule)
+	fill := func(b []byte, slot string) []byte {
+		if slot == "revision" {
+			return strconv.AppendUint(b, uint64(revision), 10)
+		}
+		return of(b, slot)
+	}
+	err = s.transact(ctx, sv, []int{table}, func(conn *sql.Conn) error {
+		failures = 0
+		if _, err := s.write(ctx, conn, countFailure.name, countFailure.render(nil, fill)); err != nil {
+			return err
+		}
+		return s.read(ctx, conn, failuresOf.name, failuresOf.render(nil, fill), func(_ int, rows *sql.Rows) error { return rows.Scan(&failures) })
+	})
+	if err != nil {
+		return 0, s.wrap(err, "count a failed run of schedule "+schedule.String()+" in", sv, table)
+	}
+	return failures, nil
+}
+
+// ClearFailures notes that a run of a schedule succeeded.
+func (s *Store) ClearFailures(ctx context.Context, schedule tocsin.JobID) error {
+	table := schedule.Table()
+	sv := s.servers[s.ServerOf(table)]
+	err := s.exec(ctx, sv, s.layout.DatabaseOf(table), clearFailures.name, clearFailures.render(nil, s.fillSchedule(schedule)))
+	if err != nil {
+		return s.wrap(err, "note a success of schedule "+schedule.String()+" in", sv, table)
+	}
+	return nil
+}

@@ -65,3 +65,28 @@ UPDATE /* tocsin open_from */ {database}.schedule FORCE INDEX (PRIMARY)
 SET open_from = {from}
 WHERE schedule_id = {schedule_id}
   AND (open_from IS NULL OR open_from < {from})`)
+
+// countFailure counts a failed run of an active schedule that still has a revision; failuresOf reads what it is then.
+// Primary key. Zero rows: the schedule was changed.
+var (
+	countFailure = prepare(`
+UPDATE /* tocsin count_failure */ {database}.schedule FORCE INDEX (PRIMARY)
+SET failures = failures + 1
+WHERE schedule_id = {schedule_id}
+  AND revision = {revision}
+  AND state = 'active'`)
+	failuresOf = prepare(`
+SELECT /* tocsin failures */
+    failures
+FROM {database}.schedule FORCE INDEX (PRIMARY)
+WHERE schedule_id = {schedule_id}
+  AND revision = {revision}
+  AND state = 'active'`)
+)
+
+// clearFailures notes that a run succeeded. Primary key. Zero rows: none has failed before it.
+var clearFailures = prepare(`
+UPDATE /* tocsin clear_failures */ {database}.schedule FORCE INDEX (PRIMARY)
+SET failures = 0
+WHERE schedule_id = {schedule_id}
+  AND failures > 0`)
