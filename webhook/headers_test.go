@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	sender "github.com/tocsinhq/tocsin/sink/webhook"
@@ -38,5 +39,28 @@ func TestACallbackCarriesHeadersAndKey(t *testing.T) {
 	}
 	if err := errors.Join(send("", "")); err != nil || got.Headers != "" || got.BizKey != "" || got.Attribute != "x" {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestACallbackOfARun: it names the schedule and the fire time; those of other tasks have neither field.
+func TestACallbackOfARun(t *testing.T) {
+	t.Parallel()
+	fire := time.Date(2026, 11, 22, 4, 0, 0, 5e6, time.UTC)
+	for _, want := range []webhook.Task{{Schedule: "report.daily", FireTime: fire}, {Schedule: "report.daily"}, {}} {
+		var got webhook.Task
+		url := receive(t, webhook.Config{Secrets: []string{secretA}}, func(_ context.Context, task webhook.Task) error {
+			got = task
+			return nil
+		})
+		s, err := sender.New(sender.Config{URL: url, Secrets: []string{secretA}, Allow: []string{"127.0.0.0/8"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		info := task("x")
+		info.Schedule, info.FireTime = want.Schedule, want.FireTime
+		if err := s.Deliver(t.Context(), []tocsin.Info{info})[0]; err != nil || got.Schedule != want.Schedule || got.FireTime != want.FireTime {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
 	}
 }

@@ -51,7 +51,9 @@ type Task struct {
 	Attempt    int       // 1 for the first
 	Attribute  string    // as it was added
 	Headers    tocsin.Headers
-	Node       string // that sent the callback
+	Schedule   string    // the schedule whose run the task is; "": it is none
+	FireTime   time.Time // the fire time that the run is for, without jitter, UTC; zero: for none, as of a run by hand
+	Node       string    // that sent the callback
 }
 
 // Receiver is an http.Handler for callbacks. Safe for concurrent use.
@@ -174,6 +176,8 @@ func decode(body []byte) (Task, error) {
 			Attempt    int            `json:"attempt"`
 			Attribute  string         `json:"attribute"`
 			Headers    tocsin.Headers `json:"headers"`
+			Schedule   string         `json:"schedule"`
+			FireTime   time.Time      `json:"fire_time"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -185,7 +189,7 @@ func decode(body []byte) (Task, error) {
 	}
 	return Task{
 		JobID: d.JobID, BizID: d.BizID, BizKey: d.BizKey, BizType: d.BizType, ActionTime: d.ActionTime, DueTime: d.DueTime,
-		Attempt: d.Attempt, Attribute: d.Attribute, Headers: d.Headers,
+		Attempt: d.Attempt, Attribute: d.Attribute, Headers: d.Headers, Schedule: d.Schedule, FireTime: d.FireTime,
 	}, nil
 }
 

@@ -30,6 +30,8 @@ type data struct {
 	Attempt    int            `json:"attempt"` // 1 for the first
 	Attribute  string         `json:"attribute"`
 	Headers    tocsin.Headers `json:"headers,omitempty"`
+	Schedule   string         `json:"schedule,omitempty"`
+	FireTime   string         `json:"fire_time,omitempty"` // of a run that a schedule has made for a time
 }
 
 func bodyOf(task tocsin.Info, now time.Time) ([]byte, error) {
@@ -42,10 +44,19 @@ func bodyOf(task tocsin.Info, now time.Time) ([]byte, error) {
 			JobID: task.JobID, BizID: task.BizID, BizKey: task.BizKey, BizType: task.BizType,
 			ActionTime: task.ActionTime.UTC().Format(millis), DueTime: task.DueTime.UTC().Format(millis),
 			Attempt: task.Attempts + 1, Attribute: task.Attribute, Headers: task.Headers,
+			Schedule: task.Schedule, FireTime: text(task.FireTime),
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("body of the callback: %w", err)
 	}
 	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// text writes a time; "" for the zero time.
+func text(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(millis)
 }
