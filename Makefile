@@ -25,7 +25,7 @@ ALL = work
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos faults matrix alerts cluster clock bench bench-peers test-peers deploy-check openapi lint-openapi dashboards pictures clean
+.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check openapi lint-openapi dashboards pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -125,6 +125,12 @@ chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 
 	@mkdir -p bin
 	@go build -o bin/chaosrun ./internal/chaos/chaosrun
 	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true) $(if $(OUTBOXES),-outboxes $(OUTBOXES))
+
+chaos-schedules: ## 2,000 schedules under faults and changes, every fire time checked, and what they cost: make chaos-schedules SEED=7 MINUTES=10
+	@scripts/install-deps.sh run
+	@mkdir -p bin
+	@go build -o bin/chaosrun ./internal/chaos/chaosrun
+	@exec bin/chaosrun -schedules 2000 -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true)
 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test

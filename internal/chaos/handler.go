@@ -18,6 +18,7 @@ type Work struct {
 	Millis int    `json:"ms"`             // how long it takes
 	Fail   int    `json:"fail,omitempty"` // so many attempts fail before one succeeds
 	Do     string `json:"do,omitempty"`   // something worse, see the constants
+	Mark   int    `json:"mark,omitempty"` // of a schedule's revision
 }
 
 // What a handler may be told to do.
@@ -44,6 +45,12 @@ var (
 	hook   = tocsin.Define[Work]("chaos.hook")
 	slow   = tocsin.Define[Work]("chaos.slow")
 	spare  = tocsin.Define[Work]("chaos.spare") // of a group without nodes: only sweepers deliver it
+
+	// Those of schedules' runs. Rows of brief and hook runs are kept for a second once they are finished.
+	briefRun  = tocsin.Define[Work]("chaos.run.brief")
+	keptRun   = tocsin.Define[Work]("chaos.run.kept")
+	strictRun = tocsin.Define[Work]("chaos.run.strict")
+	hookRun   = tocsin.Define[Work]("chaos.run.hook")
 )
 
 // deliveryTimeout is that of every biz type but slow, which has slowTimeout.
@@ -75,9 +82,13 @@ func policies(url string) []biztype.Policy {
 }
 
 // handlers do as the payload says and write the journal.
-func handlers(j *journal) *node.Handlers {
+func (r role) handlers(j *journal) *node.Handlers {
 	var h node.Handlers
-	for _, b := range []tocsin.BizType[Work]{plain, strict} {
+	types := []tocsin.BizType[Work]{plain, strict}
+	if r.Runs {
+		types = append(types, briefRun, keptRun, strictRun)
+	}
+	for _, b := range types {
 		node.Handle(&h, b, func(ctx context.Context, t *tocsin.Task[Work]) error { return j.handle(ctx, t) })
 	}
 	return &h
@@ -86,6 +97,9 @@ func handlers(j *journal) *node.Handlers {
 // handle notes the delivery's begin and its end.
 func (j *journal) handle(ctx context.Context, t *tocsin.Task[Work]) error {
 	r := record{Begin: true, JobID: t.JobID, Version: t.Version, Attempts: t.Attempts, At: time.Now(), Due: t.DueTime}
+	if t.Schedule != "" {
+		r.ofRun = ofRun{t.Schedule, t.FireTime, t.Payload.Mark}
+	}
 	j.write(r)
 	err := t.Payload.do(ctx, t.Attempts)
 	r.Begin, r.At, r.OK = false, time.Now(), err == nil

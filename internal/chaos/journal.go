@@ -23,6 +23,14 @@ type record struct {
 	Node     string
 	At       time.Time
 	Due      time.Time // the row's due_time as delivered; zero where the delivery did not tell
+	ofRun
+}
+
+// ofRun is what the delivery of a schedule's run was told.
+type ofRun struct {
+	Schedule string    // its name; "": the task is no run
+	Fire     time.Time // the nominal time; zero: of no fire time
+	Mark     int       // in the payload
 }
 
 // journal is the file of one process. A line is one write, so that a process
@@ -58,7 +66,7 @@ func (j *journal) write(r record) {
 
 func (j *journal) close() error { return j.file.Close() }
 
-// line is "b|s|f job_id version attempts node at due", times in microseconds.
+// line is "b|s|f job_id version attempts node at due", times in microseconds; of a run, then "schedule fire mark".
 func (r record) line() []byte {
 	what := "f"
 	switch {
@@ -67,27 +75,36 @@ func (r record) line() []byte {
 	case r.OK:
 		what = "s"
 	}
-	return fmt.Appendf(nil, "%s %d %d %d %s %d %d\n", what, r.JobID, r.Version, r.Attempts, r.Node, r.At.UnixMicro(), r.Due.UnixMicro())
+	line := fmt.Appendf(nil, "%s %d %d %d %s %d %d", what, r.JobID, r.Version, r.Attempts, r.Node, r.At.UnixMicro(), r.Due.UnixMicro())
+	if r.Schedule != "" {
+		line = fmt.Appendf(line, " %s %d %d", r.Schedule, r.Fire.UnixMicro(), r.Mark)
+	}
+	return append(line, '\n')
 }
 
 // parseRecord reads what line wrote.
 func parseRecord(line []byte) (record, error) {
 	f := bytes.Fields(line)
-	if len(f) != 7 {
+	if len(f) != 7 && len(f) != 10 {
 		return record{}, fmt.Errorf("journal: %d words in %q", len(f), line)
 	}
-	var n [5]int64
-	for i, word := range [][]byte{f[1], f[2], f[3], f[5], f[6]} {
+	var n [7]int64
+	numbers := append([][]byte{f[1], f[2], f[3], f[5], f[6]}, f[min(8, len(f)):]...)
+	for i, word := range numbers {
 		v, err := strconv.ParseInt(string(word), 10, 64)
 		if err != nil {
 			return record{}, fmt.Errorf("journal: %w", err)
 		}
 		n[i] = v
 	}
-	return record{
+	r := record{
 		Begin: f[0][0] == 'b', OK: f[0][0] == 's', JobID: tocsin.JobID(n[0]), Version: uint32(n[1]), Attempts: int(n[2]),
 		Node: string(f[4]), At: time.UnixMicro(n[3]), Due: time.UnixMicro(n[4]),
-	}, nil
+	}
+	if len(f) == 10 {
+		r.ofRun = ofRun{Schedule: string(f[7]), Fire: time.UnixMicro(n[5]), Mark: int(n[6])}
+	}
+	return r, nil
 }
 
 // readJournals reads all records below a folder. A last line without an end was

@@ -20,6 +20,9 @@ func TestRecordReadsBackAsWritten(t *testing.T) {
 			Node: rapid.StringMatching(`[a-z]+[0-9]-[0-9]+`).Draw(t, "node"),
 			At:   time.UnixMicro(rapid.Int64Range(0, 4e15).Draw(t, "at")), Due: time.UnixMicro(rapid.Int64Range(0, 4e15).Draw(t, "due")),
 		}
+		if rapid.Bool().Draw(t, "run") {
+			r.ofRun = ofRun{"every-second-7", time.UnixMicro(rapid.Int64Range(-62135596800000000, 4e15).Draw(t, "fire")), rapid.IntRange(0, 1000).Draw(t, "mark")}
+		}
 		r.OK = !r.Begin && rapid.Bool().Draw(t, "ok")
 		got, err := parseRecord(r.line())
 		if err != nil || got != r {

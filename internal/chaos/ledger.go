@@ -61,7 +61,8 @@ type entry struct {
 	Word   word
 	Change *op // at most one
 
-	order *order // that the task is of; nil: it was added directly
+	order  *order  // that the task is of; nil: it was added directly
+	firing *firing // that the task is; nil: it is no run of a schedule
 }
 
 // due is when a version of the task was asked for.
@@ -85,6 +86,9 @@ func (e *entry) awaited(version uint32) time.Time {
 func (e *entry) String() string {
 	if e.order != nil {
 		return e.order.String()
+	}
+	if e.firing != nil {
+		return e.firing.String()
 	}
 	text := fmt.Sprintf("biz_id %d, job_id %s, %s, fails %d %s: add for %s sent %s, %s %s", e.BizID, e.JobID, e.Type, e.Fail, e.Do,
 		e.Due.UTC().Format(clockForm), e.Sent.UTC().Format(clockForm), e.Word, e.Back.UTC().Format(clockForm))

@@ -48,6 +48,8 @@ type callback struct {
 		DueTime   time.Time    `json:"due_time"`
 		Attempt   int          `json:"attempt"`
 		Attribute string       `json:"attribute"`
+		Schedule  string       `json:"schedule"`
+		FireTime  time.Time    `json:"fire_time"`
 	} `json:"data"`
 }
 
@@ -128,9 +130,11 @@ func parseCallback(req *http.Request) (record, Work, error) {
 	if err != nil {
 		return record{}, work, fmt.Errorf("webhook-id: %w", err)
 	}
-	return record{
-		JobID: c.Data.JobID, Version: uint32(v), Attempts: c.Data.Attempt - 1, Node: req.Header.Get("Tocsin-Node"), Due: c.Data.DueTime,
-	}, work, nil
+	r := record{JobID: c.Data.JobID, Version: uint32(v), Attempts: c.Data.Attempt - 1, Node: req.Header.Get("Tocsin-Node"), Due: c.Data.DueTime}
+	if c.Data.Schedule != "" {
+		r.ofRun = ofRun{c.Data.Schedule, c.Data.FireTime, work.Mark}
+	}
+	return r, work, nil
 }
 
 // stop ends it and waits.

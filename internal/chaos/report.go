@@ -23,6 +23,7 @@ type Report struct {
 	Calm         Lateness       // of tasks that no fault was near
 	Troubled     Lateness       // of the others
 	Orders       *OrderFigures  // nil: there are no outboxes
+	Fires        *FireFigures   // nil: there are no schedules
 	Drained      time.Duration  // from the end of load and faults until every task was final
 	Breaches     []Breach
 }
@@ -77,15 +78,26 @@ func (r *Report) String() string {
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(&b, "%-28s %s\n", what, fmt.Sprintf(format, args...))
 	}
+	if r.Fires != nil {
+		r.fires(line)
+	} else {
+		r.tasks(line)
+	}
+	line("drained", "%s after the last fault", r.Drained.Round(time.Millisecond))
+	line("promises broken", "%d", len(r.Breaches))
+	b.WriteString(r.traces())
+	return b.String()
+}
+
+// tasks are the lines of tasks that no schedule makes.
+func (r *Report) tasks(line func(what, format string, args ...any)) {
 	line("adds", "%s", counted(r.Words))
 	line("tasks", "%s", counted(r.States))
 	line("deliveries", "%d", r.Deliveries)
 	line("lost", "%d", r.Lost())
 	line("early", "%d", r.Early)
 	line("second deliveries", "%d, of one task at most %d", r.Seconds(), r.MostAgain)
-	for _, cause := range slices.Sorted(maps.Keys(r.Again)) {
-		line("  "+cause, "%d", r.Again[cause])
-	}
+	r.again(line)
 	line("started after a cancel", "%d loaded before it, %d by a node that was frozen", r.LoadedBefore, r.FrozenBefore)
 	line("wrong databases", "%d, %d of them written to by a node that was frozen or cut off", r.Closed, r.HeldBack)
 	line("lateness outside faults", "%s", r.Calm)
@@ -94,10 +106,13 @@ func (r *Report) String() string {
 		line("outboxes", "%s", r.outboxes())
 		r.Orders.lines(line)
 	}
-	line("drained", "%s after the last fault", r.Drained.Round(time.Millisecond))
-	line("promises broken", "%d", len(r.Breaches))
-	b.WriteString(r.traces())
-	return b.String()
+}
+
+// again are the causes of second deliveries.
+func (r *Report) again(line func(what, format string, args ...any)) {
+	for _, cause := range slices.Sorted(maps.Keys(r.Again)) {
+		line("  "+cause, "%d", r.Again[cause])
+	}
 }
 
 // outboxes counts what was promised of outboxes, and how often it was broken.

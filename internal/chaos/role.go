@@ -29,6 +29,7 @@ const (
 	roleSweep = "sweep"
 	roleRelay = "relay" // as `tocsin relay`
 	roleSpare = "spare" // a relay of all outboxes that ignores their locks
+	rolePurge = "purge" // deletes finished rows, again and again
 )
 
 // group is that of the harness's nodes.
@@ -43,10 +44,11 @@ type role struct {
 	Etcd      []string        // endpoints
 	Outboxes  []outbox.Config // of the business servers
 	Ownership string          // of the tables
+	Runs      bool            // there are biz types of schedules' runs
 	Journal   string          // file to append to
 	Timing    Timing
 	Grace     time.Duration // sweep: below zero takes whatever is due
-	Pause     time.Duration // sweep: between two rounds
+	Pause     time.Duration // sweep and purge: between two rounds
 }
 
 // Timing is how fast the cluster reacts.
@@ -116,6 +118,8 @@ func (r role) run() error {
 		return r.relay(ctx)
 	case roleSpare:
 		return r.relayUnlocked(ctx)
+	case rolePurge:
+		return r.purge(ctx)
 	}
 	return fmt.Errorf("unknown role %q", r.Kind)
 }
@@ -143,7 +147,7 @@ func (r role) with(use func(node.Config, *node.Handlers) error) error {
 	ended := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() { tellClaims(ended, claims) })
-	err = use(cfg, handlers(j))
+	err = use(cfg, r.handlers(j))
 	close(ended)
 	telling.Wait()
 	return errors.Join(err, j.close())
@@ -164,6 +168,7 @@ func tellClaims(ended <-chan struct{}, r *prometheus.Registry) {
 		}
 		got, vain := countClaims(r)
 		fmt.Fprintf(os.Stderr, claimsForm, got, vain)
+		tellStatements(r)
 	}
 }
 

@@ -22,6 +22,7 @@ type Config struct {
 	Length time.Duration // of the load and the faults
 	Load   Load
 	Orders OrderLoad // through the outboxes of the options
+	Timers TimerLoad // if the options have Runs
 	Calm   bool      // no faults
 	Out    io.Writer // gets the schedule before anything starts, and lines of progress
 }
@@ -46,7 +47,11 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	report, err := site.run(ctx, cfg, steps)
+	run := site.run
+	if cfg.Runs {
+		run = site.runTimers
+	}
+	report, err := run(ctx, cfg, steps)
 	return report, errors.Join(err, site.Stop())
 }
 
@@ -213,7 +218,7 @@ func (s *Site) leaveAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
 	var g errgroup.Group
-	for _, at := range slices.Concat(s.relays, s.seats, []*seat{s.sweeper}) {
+	for _, at := range slices.Concat(s.relays, s.seats, []*seat{s.sweeper}, s.purgers()) {
 		g.Go(func() error { return at.term(ctx) })
 	}
 	return g.Wait()

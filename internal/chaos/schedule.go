@@ -140,8 +140,20 @@ var outboxShapes = []shape{
 	{TwoRelays, 3, 5 * time.Second, 15 * time.Second, ofSpare},
 }
 
+// timerShapes are the faults of a cluster with schedules. A frozen node is frozen past its lease.
+var timerShapes = []shape{
+	{KillNode, 4, 500 * time.Millisecond, 6 * time.Second, ofNode},
+	{FreezeNode, 4, 5 * time.Second, 12 * time.Second, ofNode},
+	{TermNode, 3, time.Second, 4 * time.Second, ofNode},
+	{KillServer, 4, 500 * time.Millisecond, 6 * time.Second, ofServer},
+	{StopEtcd, 3, 3 * time.Second, 20 * time.Second, ofEtcd},
+}
+
 // shapes are the faults of the options.
 func (o Options) shapes() []shape {
+	if o.Runs {
+		return timerShapes
+	}
 	if o.Shops > 0 {
 		return outboxShapes
 	}
@@ -164,7 +176,7 @@ func NewSchedule(seed uint64, length time.Duration, o Options) []Step {
 	busy := map[string]time.Duration{}
 	var steps []Step
 	gaps := time.Duration(1)
-	if o.Shops > 0 {
+	if o.Shops > 0 || o.Runs {
 		gaps = 2
 	}
 	for at := calmBegin; ; at += gaps * draw(rng, time.Second, gapMost) {

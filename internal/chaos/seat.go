@@ -67,7 +67,7 @@ func (s *Site) sit(at *seat, r role) error {
 	if r.Node == "" {
 		r.Node = r.Name
 	}
-	r.Outboxes = s.outboxes()
+	r.Outboxes, r.Runs = s.outboxes(), s.opts.Runs
 	r.Tables, r.Etcd, r.Ownership, r.Timing = s.tables(at), at.endpoints(), s.opts.ownership(), s.opts.Timing
 	r.Journal = filepath.Join(s.opts.Dir, r.Name+journalSuffix)
 	at.log = filepath.Join(s.opts.Dir, r.Name+".log")
@@ -89,6 +89,14 @@ func (s *Site) startNode(i int) error {
 // startSweeper starts one that takes what is overdue by grace, again and again.
 func (s *Site) startSweeper(grace time.Duration) error {
 	return s.sit(s.sweeper, role{Kind: roleSweep, Grace: grace, Pause: 200 * time.Millisecond})
+}
+
+// startPurger starts one that deletes finished rows, if there are schedules.
+func (s *Site) startPurger(context.Context) error {
+	if s.purger == nil {
+		return nil
+	}
+	return s.sit(s.purger, role{Kind: rolePurge, Pause: 500 * time.Millisecond})
 }
 
 // guard starts a node again each time that it ends by itself, until ctx ends.

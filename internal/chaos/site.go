@@ -34,6 +34,7 @@ type Options struct {
 	Shops   int           // business servers with an outbox; the last of several is PostgreSQL. All nodes relay them
 	Relays  int           // processes that only relay; 0: 1, if there are outboxes
 	Purged  bool          // final rows may go: the check takes them as they were last seen
+	Runs    bool          // the tables of schedules' runs are watched, finished ones are purged, and there are biz types of runs
 	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
 
 	servers []serverOptions // by number; those that are left out are plain
@@ -84,6 +85,7 @@ type Site struct {
 	receiver   *receiver
 	seats      []*seat // of nodes; the sweeper's is apart
 	sweeper    *seat
+	purger     *seat // nil: nothing is purged
 	harness    *seat // the links of this process
 	shops      []*shop
 	relays     []*seat // of processes that only relay
@@ -102,7 +104,7 @@ func Start(ctx context.Context, opts Options) (*Site, error) {
 		return nil, errors.New("chaos: only Linux can freeze processes and end them with their parent")
 	}
 	s := &Site{opts: opts.withDefaults(), links: newLinks(), incidents: &incidents{}, orders: &orders{all: map[uint64]*order{}}, moved: map[outboxKey]move{}}
-	for _, step := range []func(context.Context) error{s.startServers, s.startShops, s.openSeats, s.makeSchema, s.openShops, s.startNodes, s.startRelays} {
+	for _, step := range []func(context.Context) error{s.startServers, s.startShops, s.openSeats, s.makeSchema, s.openShops, s.startNodes, s.startRelays, s.startPurger} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Stop())
 		}
@@ -142,6 +144,11 @@ func (s *Site) openSeats(context.Context) (err error) {
 	if s.sweeper, err = s.openSeat("sweeper"); err != nil {
 		return err
 	}
+	if s.opts.Runs {
+		if s.purger, err = s.openSeat("purger"); err != nil {
+			return err
+		}
+	}
 	for i := range s.opts.Nodes {
 		seat, err := s.openSeat(fmt.Sprintf("n%d", i+1))
 		if err != nil {
@@ -162,7 +169,14 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 	if _, err := ddl.Apply(ctx, direct, ddl.Options{Cluster: direct.Cluster, Ownership: s.opts.ownership()}); err != nil {
 		return err
 	}
-	if _, err := biztype.Apply(ctx, direct, policies(s.receiver.url())); err != nil {
+	all := policies(s.receiver.url())
+	if s.opts.Runs {
+		all = append(all, runPolicies(all)...)
+		if err := s.watchRuns(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := biztype.Apply(ctx, direct, all); err != nil {
 		return err
 	}
 	s.client, err = tocsin.Open(ctx, cfg)
@@ -260,7 +274,7 @@ func (s *Site) balanced(found []assign.NodeState, nodes int) bool {
 
 // everybody are all seats that were opened.
 func (s *Site) everybody() []*seat {
-	all := slices.Concat(s.seats, s.relays, []*seat{s.spare, s.sweeper, s.harness})
+	all := slices.Concat(s.seats, s.relays, []*seat{s.spare, s.sweeper, s.purger, s.harness})
 	return slices.DeleteFunc(all, func(at *seat) bool { return at == nil })
 }
 

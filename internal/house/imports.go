@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
 	"internal/devcluster":    {".", "assign", "auditor", "biztype", "ddl", "dispatcher", "node", "purger", "store", "tocsinprom", "webhook", "internal/..."},
-	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "outbox", "relay", "tocsinpg", "tocsinpg/...", "internal/devserver", "internal/wait"},
+	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "outbox", "purger", "relay", "schedule", "store", "tocsinpg", "tocsinpg/...", "internal/devserver", "internal/wait"},
 	"internal/chaos/...":     {"internal/chaos"},
 	"internal/dashboards":    {},
 	"internal/yamlfile":      {},

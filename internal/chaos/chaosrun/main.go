@@ -28,6 +28,9 @@ func main() {
 	outboxes := flag.Int("outboxes", 0, "business servers with an outbox, to which all tasks go; the last of several is PostgreSQL")
 	orders := flag.Int("orders", 300, "orders a second, if there are outboxes")
 	calm := flag.Bool("calm", false, "no faults")
+	schedules := flag.Int("schedules", 0, "schedules that are changed under faults, which make all tasks")
+	changes := flag.Float64("changes", 4, "changes of schedules a second, if there are some")
+	measure := flag.Duration("measure", 30*time.Second, "how long each cost of schedules is measured; 0: not at all")
 	dry := flag.Bool("print", false, "print the schedule and end")
 	flag.Parse()
 	cfg := chaos.Config{
@@ -37,6 +40,10 @@ func main() {
 	}
 	if *outboxes > 0 {
 		cfg.Shops, cfg.Load, cfg.Orders = *outboxes, chaos.Load{}, chaos.OrderLoad{Rate: *orders}
+	}
+	if *schedules > 0 {
+		cfg.Runs, cfg.Load = true, chaos.Load{}
+		cfg.Timers = chaos.TimerLoad{Schedules: *schedules, Changes: *changes, Measure: *measure}
 	}
 	if *dry {
 		fmt.Print(chaos.Text(chaos.NewSchedule(cfg.Seed, cfg.Length, cfg.Options)))

@@ -1,0 +1,57 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/purger"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// briefly is how long finished rows of some runs are kept.
+const briefly = time.Second
+
+// runPolicies are those of schedules' runs, made of those of other tasks.
+func runPolicies(of []biztype.Policy) []biztype.Policy {
+	brief, kept, claimed, called := of[0], of[0], of[1], of[2]
+	brief.Name, brief.Number, brief.Retention = briefRun.Name(), 11, biztype.Duration(briefly)
+	kept.Name, kept.Number = keptRun.Name(), 12
+	claimed.Name, claimed.Number, claimed.Concurrency = strictRun.Name(), 13, 64
+	called.Name, called.Number, called.Retention = hookRun.Name(), 14, biztype.Duration(briefly)
+	return []biztype.Policy{brief, kept, claimed, called}
+}
+
+// purgers are the seat of the purger, if there is one.
+func (s *Site) purgers() []*seat {
+	if s.purger == nil {
+		return nil
+	}
+	return []*seat{s.purger}
+}
+
+// purge deletes finished rows until ctx ends. What a round could not do, the next one may.
+func (r role) purge(ctx context.Context) (err error) {
+	tables, err := store.Connect(ctx, r.Tables)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tables.Close()) }()
+	p, err := purger.New(purger.Config{
+		Tables: tables, Bells: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
+		Policies: func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, r.Tables) },
+	})
+	if err != nil {
+		return err
+	}
+	for wait.For(ctx, r.Pause) == nil {
+		if _, err := p.Purge(ctx); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "purge: %v\n", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// beat is when a schedule fires, as the harness counts it: from an anchor, or by the wall clock of a zone.
+type beat struct {
+	Every  time.Duration // from the anchor; 0: by the clock
+	Step   int           // by the clock: each minute that it divides; 0: see Minute
+	Minute int           // of each hour
+	Daily  bool          // at Hour and Minute of each day, not of each hour
+	Hour   int
+}
+
+// cron is the beat as a schedule has it.
+func (b beat) cron() string {
+	switch {
+	case b.Every > 0:
+		return "@every " + b.Every.String()
+	case b.Step == 1:
+		return "* * * * *"
+	case b.Step > 1:
+		return fmt.Sprintf("*/%d * * * *", b.Step)
+	case b.Daily:
+		return fmt.Sprintf("%d %d * * *", b.Minute, b.Hour)
+	}
+	return fmt.Sprintf("%d * * * *", b.Minute)
+}
+
+// strikes reports whether t is a fire time.
+func (b beat) strikes(zone *time.Location, anchor, t time.Time) bool {
+	if b.Every > 0 {
+		return t.After(anchor) && t.Sub(anchor)%b.Every == 0
+	}
+	wall := t.In(zone)
+	switch {
+	case wall.Second() != 0 || wall.Nanosecond() != 0:
+		return false
+	case b.Step > 0:
+		return wall.Minute()%b.Step == 0
+	}
+	return wall.Minute() == b.Minute && (!b.Daily || wall.Hour() == b.Hour)
+}
+
+// fires are the fire times between two times, without both, in UTC. It asks each moment that may be one.
+func (b beat) fires(zone *time.Location, anchor, after, before time.Time) (all []time.Time) {
+	first, step := after.Truncate(time.Minute), time.Minute
+	if b.Every > 0 {
+		first, step = anchor, b.Every
+		if after.After(anchor) {
+			first = anchor.Add(after.Sub(anchor).Truncate(b.Every))
+		}
+	}
+	for t := first; t.Before(before); t = t.Add(step) {
+		if t.After(after) && b.strikes(zone, anchor, t) {
+			all = append(all, t.UTC())
+		}
+	}
+	return all
+}
+
+// What people do to schedules.
+const (
+	createTimer     = "create"
+	editTimer       = "edit"
+	activateTimer   = "activate"
+	deactivateTimer = "deactivate"
+	runTimer        = "run-now"
+	cancelRun       = "cancel of a run"
+)
+
+// timing is what a change wants a schedule to be.
+type timing struct {
+	Beat   beat
+	Mark   int // in the payload: tells the runs of one revision from those of another
+	Active bool
+}
+
+// timerOp is one thing that was done to a schedule.
+type timerOp struct {
+	Kind     string
+	Want     timing // after it
+	Sent     time.Time
+	Back     time.Time // when the answer came
+	Word     word
+	Revision uint32       // as answered; 0: none, as of a run
+	Job      tocsin.JobID // of a run
+	Changed  bool         // of a cancel: it took hold
+	after    *timing      // what the schedule was found to be after a change without success; nil: as wanted
+}
+
+// revises reports whether the change makes a revision.
+func (c *timerOp) revises() bool { return c.Kind != runTimer && c.Kind != cancelRun }
+
+// String is for a breach's trace.
+func (c *timerOp) String() string {
+	text := fmt.Sprintf("%s sent %s, %s %s", c.Kind, c.Sent.UTC().Format(clockForm), c.Word, c.Back.UTC().Format(clockForm))
+	if !c.revises() {
+		return fmt.Sprintf("%s, job_id %s, changed %t", text, c.Job, c.Changed)
+	}
+	return fmt.Sprintf("%s, revision %d: %s, mark %d, active %t", text, c.Revision, c.Want.Beat.cron(), c.Want.Mark, c.Want.Active)
+}
+
+// timer is a schedule of the cluster as the harness asked for it. Its changes are made one after the other, and belong to the
+// load until that has ended.
+type timer struct {
+	Name        string
+	ID          tocsin.JobID // its schedule_id; 0: nobody has told
+	Type        string
+	Zone        string
+	Jitter      time.Duration
+	StartWithin time.Duration // 0: no run is ever missed
+	changes     []*timerOp
+}
+
+// strict reports whether runs are claimed before each delivery.
+func (t *timer) strict() bool { return t.Type == strictRun.Name() }
+
+// String is for a breach's trace.
+func (t *timer) String() string {
+	text := []string{fmt.Sprintf("schedule %s, %s, of %s in %s", t.ID, t.Name, t.Type, t.Zone)}
+	for _, c := range t.changes {
+		text = append(text, c.String())
+	}
+	return strings.Join(text, "\n  ")
+}
+
+// location is the schedule's zone. The harness draws from a list of its own, so the zone is there.
+func (t *timer) location() *time.Location {
+	zone, err := time.LoadLocation(t.Zone)
+	if err != nil {
+		panic(err)
+	}
+	return zone
+}

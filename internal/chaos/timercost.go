@@ -1,0 +1,150 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
+)
+
+// cost is what servers and nodes did in a part of a run without faults.
+type cost struct {
+	name       string
+	from, to   time.Time
+	deliveries int
+	made       int                // runs
+	questions  float64            // statements that the servers were sent, by all clients
+	statements map[string]float64 // round trips of nodes, by what they are for
+	nodes      time.Duration      // CPU time of the nodes
+	servers    time.Duration      // and of the database servers
+}
+
+// String is for the report.
+func (c cost) String() string {
+	a := func(of float64) float64 { return of / c.to.Sub(c.from).Seconds() }
+	text := fmt.Sprintf("%.0f s: %.0f deliveries/s, %.0f runs made/s, %.0f statements/s; of a core, nodes %.1f %%, servers %.1f %%", c.to.Sub(c.from).Seconds(),
+		a(float64(c.deliveries)), a(float64(c.made)), a(c.questions), 100*a(c.nodes.Seconds()), 100*a(c.servers.Seconds()))
+	for _, name := range ofSchedules {
+		if n := c.statements[name]; n > 0 {
+			text += fmt.Sprintf("; %s %.1f/s", name, a(n))
+		}
+	}
+	return text
+}
+
+// ofSchedules are the round trips that only schedules need.
+var ofSchedules = []string{"schedules due", "judged", "runs_from", "replace", "open_from"}
+
+// measure measures what the cluster does for a while.
+func (s *Site) measure(ctx context.Context, name string, during time.Duration) (cost, error) {
+	before, err := s.spent(ctx)
+	if err != nil {
+		return before, err
+	}
+	if err := wait.For(ctx, during); err != nil {
+		return before, err
+	}
+	after, err := s.spent(ctx)
+	c := cost{name: name, from: before.from, to: after.from, questions: after.questions - before.questions, statements: map[string]float64{},
+		nodes: after.nodes - before.nodes, servers: after.servers - before.servers}
+	for statement, n := range after.statements {
+		c.statements[statement] = n - before.statements[statement]
+	}
+	return c, err
+}
+
+// spent reads the counters.
+func (s *Site) spent(ctx context.Context) (c cost, err error) {
+	c.from, c.statements = time.Now(), map[string]float64{}
+	for _, d := range s.databases {
+		var name string
+		var n float64
+		if err := d.direct.QueryRowContext(ctx, questionsSQL).Scan(&name, &n); err != nil {
+			return c, fmt.Errorf("count statements of server db%d: %w", d.number, err)
+		}
+		c.questions += n
+		took, err := cpuOf(d.server.Pid())
+		if err != nil {
+			return c, err
+		}
+		c.servers += took
+	}
+	for _, at := range s.seats {
+		took, err := cpuOf(at.present().os.Pid)
+		if err != nil {
+			return c, err
+		}
+		c.nodes += took
+		for statement, n := range at.statements() {
+			c.statements[statement] += n
+		}
+	}
+	return c, nil
+}
+
+// ticks are the parts of a second in which the kernel counts CPU time.
+const ticks = 100
+
+// cpuOf reads the CPU time that a process has used.
+func cpuOf(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	var user, system int64
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before may have blanks
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))
+	}
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		return 0, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+	}
+	return time.Duration(user+system) * time.Second / ticks, nil
+}
+
+// statementsForm begins the line of a node's log that has its round trips.
+const statementsForm = "statements: "
+
+// tellStatements writes how many round trips there were, by what they are for.
+func tellStatements(r *prometheus.Registry) {
+	counts := map[string]uint64{}
+	families, _ := r.Gather()
+	for _, f := range families {
+		if f.GetName() != "tocsin_store_round_trip_seconds" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			counts[m.GetLabel()[0].GetValue()] += m.GetHistogram().GetSampleCount()
+		}
+	}
+	text, err := json.Marshal(counts)
+	if err != nil {
+		panic(err) // plain values only
+	}
+	fmt.Fprintf(os.Stderr, "%s%s\n", statementsForm, text)
+}
+
+// statements are the round trips of the process in the seat, as it told last.
+func (at *seat) statements() (counts map[string]float64) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	text, err := os.ReadFile(at.log)
+	if err != nil {
+		return nil
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		if told, found := bytes.CutPrefix(lines.Bytes(), []byte(statementsForm)); found {
+			counts = nil
+			_ = json.Unmarshal(told, &counts) // half a line is none
+		}
+	}
+	return counts
+}

@@ -1,0 +1,273 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/schedule"
+)
+
+// TimerLoad says which schedules there are, and what is done to them.
+type TimerLoad struct {
+	Schedules int           // a quarter fires each second, the others each minute, hour and day
+	Changes   float64       // a second: edits, deactivations, activations, runs by hand and cancels of single runs
+	Measure   time.Duration // how long the cost is measured, before the faults; 0: it is not
+}
+
+// Bounds of the load.
+const (
+	timersAtOnce  = 8                // changes side by side
+	changeWithin  = 20 * time.Second // one change
+	recallWithin  = time.Minute      // to find out what became of one
+	missedWithin  = 2 * time.Second  // start_within of the schedules whose late runs are passed over
+	smallJitter   = 300 * time.Millisecond
+	cancelsWithin = 100 // a run that is cancelled alone is one of the next so many
+)
+
+// zones are those of the schedules, by turns. In three of them hours begin at other minutes than in UTC.
+var zones = []string{
+	"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Africa/Cairo", "America/St_Johns", "Pacific/Apia",
+}
+
+// keeper makes schedules and changes them.
+type keeper struct {
+	site      *Site
+	load      TimerLoad
+	schedules *schedule.Schedules
+	timers    []*timer
+	busy      []sync.Mutex // by timer: it is being changed
+
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+// newKeeper draws the schedules. Those that fire each hour or day do so once within length.
+func (s *Site) newKeeper(ctx context.Context, seed uint64, load TimerLoad) (*keeper, error) {
+	schedules, err := schedule.Open(ctx, s.tables(s.harness))
+	if err != nil {
+		return nil, err
+	}
+	k := &keeper{site: s, load: load, schedules: schedules, rng: rand.New(rand.NewPCG(seed, 0x71e5)), busy: make([]sync.Mutex, load.Schedules)}
+	types := []string{briefRun.Name(), keptRun.Name(), strictRun.Name(), hookRun.Name()}
+	for i := range load.Schedules {
+		t := &timer{Name: fmt.Sprintf("timer-%04d", i), Type: types[i/4%len(types)], Zone: zones[i/16%len(zones)]}
+		if i%5 == 1 {
+			t.StartWithin = missedWithin
+		}
+		if i%20 < 4 {
+			t.Jitter = smallJitter
+		}
+		k.timers = append(k.timers, t)
+	}
+	return k, nil
+}
+
+// firstBeat is what the schedule of a number has first: a quarter fires each second. Of those of each hour and day the first
+// fire time is within so long after now.
+func firstBeat(number int, zone string, now time.Time, length time.Duration) beat {
+	minutes := max(int(length/time.Minute)-1, 1)
+	at := now.Add(time.Duration(1+number/8%minutes) * time.Minute).In((&timer{Zone: zone}).location())
+	switch number % 8 {
+	case 0, 4:
+		return beat{Every: time.Second}
+	case 3:
+		return beat{Minute: at.Minute()}
+	case 7:
+		return beat{Daily: true, Hour: at.Hour(), Minute: at.Minute()}
+	}
+	return beat{Step: 1}
+}
+
+// definition is the schedule as it is to be.
+func (k *keeper) definition(number int, want timing) schedule.Definition {
+	t := k.timers[number]
+	d := schedule.Definition{
+		Name: t.Name, BizType: t.Type, BizID: uint64(number + 1), Cron: want.Beat.cron(), Zone: t.Zone, Jitter: biztype.Duration(t.Jitter),
+		Payload: fmt.Sprintf(`{"ms":%d,"fail":%d,"mark":%d}`, number%10, failsOf(want.Mark), want.Mark), Missed: schedule.MissedAll,
+	}
+	if t.StartWithin > 0 {
+		d.StartWithin, d.Missed = biztype.Duration(t.StartWithin), schedule.MissedSkip
+	}
+	return d
+}
+
+// failsOf is how many attempts of a revision's runs fail: one, of each fifth.
+func failsOf(mark int) int {
+	if mark%5 == 4 {
+		return 1
+	}
+	return 0
+}
+
+// create makes all schedules. Nothing is broken yet.
+func (k *keeper) create(ctx context.Context, length time.Duration) error {
+	var g errgroup.Group
+	g.SetLimit(timersAtOnce)
+	for i, t := range k.timers {
+		g.Go(func() error {
+			want := timing{firstBeat(i, t.Zone, time.Now(), length), 1, true}
+			by := t.begin(createTimer, want)
+			made, err := k.schedules.Create(ctx, k.definition(i, want))
+			by.answered(err, made.Revision)
+			t.ID = made.ID
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// begin notes what is about to be done.
+func (t *timer) begin(kind string, want timing) *timerOp {
+	by := &timerOp{Kind: kind, Want: want, Sent: time.Now()}
+	t.changes = append(t.changes, by)
+	return by
+}
+
+func (c *timerOp) answered(err error, revision uint32) {
+	c.Back, c.Word, c.Revision = time.Now(), wordOf(err), revision
+}
+
+// run changes schedules at the rate until ctx ends, and returns when all answers are there.
+func (k *keeper) run(ctx context.Context) {
+	if k.load.Changes <= 0 {
+		return
+	}
+	work := context.WithoutCancel(ctx)
+	var g errgroup.Group
+	g.SetLimit(timersAtOnce)
+	for wait.For(ctx, time.Duration(float64(time.Second)/k.load.Changes)) == nil {
+		number := k.draw(len(k.timers))
+		g.TryGo(func() error {
+			if k.busy[number].TryLock() {
+				defer k.busy[number].Unlock()
+				k.change(work, number)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+}
+
+func (k *keeper) draw(n int) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.rng.IntN(n)
+}
+
+// change does one thing to a schedule that nobody else changes.
+func (k *keeper) change(ctx context.Context, number int) {
+	ctx, cancel := context.WithTimeout(ctx, changeWithin)
+	defer cancel()
+	t := k.timers[number]
+	want := t.want()
+	pick := k.draw(100)
+	switch {
+	case !want.Active && pick < 70:
+		k.turn(ctx, t, true)
+	case pick < 20:
+		want.Mark++
+		k.edit(ctx, number, want)
+	case pick < 35:
+		want.Beat, want.Mark = k.otherBeat(want.Beat), want.Mark+1
+		k.edit(ctx, number, want)
+	case pick < 50:
+		k.turn(ctx, t, false)
+	case pick < 65:
+		k.runNow(ctx, t)
+	default:
+		k.cancelOne(ctx, number)
+	}
+}
+
+// otherBeat is another expression of about the same pace.
+func (k *keeper) otherBeat(b beat) beat {
+	switch {
+	case b.Every > 0:
+		b.Every = 3*time.Second - b.Every // each second, or each two
+	case b.Step > 0:
+		b.Step = 3 - b.Step
+	default:
+		b.Minute = (b.Minute + 1 + k.draw(5)) % 60
+	}
+	return b
+}
+
+func (k *keeper) edit(ctx context.Context, number int, want timing) {
+	t := k.timers[number]
+	by := t.begin(editTimer, want)
+	made, err := k.schedules.Update(ctx, k.definition(number, want), 0)
+	by.answered(err, made.Revision)
+	k.recall(ctx, t, by)
+}
+
+func (k *keeper) turn(ctx context.Context, t *timer, on bool) {
+	want, kind, do := t.want(), deactivateTimer, k.schedules.Deactivate
+	if on {
+		kind, do = activateTimer, k.schedules.Activate
+	}
+	want.Active = on
+	by := t.begin(kind, want)
+	after, _, err := do(ctx, t.Name)
+	by.answered(err, after.Revision)
+	k.recall(ctx, t, by)
+}
+
+func (k *keeper) runNow(ctx context.Context, t *timer) {
+	by := t.begin(runTimer, t.want())
+	made, err := k.schedules.RunNow(ctx, t.Name)
+	by.answered(err, 0)
+	by.Job = made.JobID
+}
+
+// recall finds out what a schedule is after a change whose answer was no success, so that the next change follows from it.
+func (k *keeper) recall(ctx context.Context, t *timer, by *timerOp) {
+	if by.Word == acknowledged {
+		return
+	}
+	before := t.wantBefore(by)
+	found, err := patientFor(recallWithin, func(ctx context.Context) (schedule.Schedule, error) { return k.schedules.Get(ctx, t.Name) })(context.WithoutCancel(ctx))
+	if err == nil && found.Cron == by.Want.Beat.cron() && markOf(found.Payload) == by.Want.Mark && (found.State == schedule.Active) == by.Want.Active {
+		return
+	}
+	by.after = &before
+}
+
+// finish deactivates all schedules, so that the checker knows which fire times there were.
+func (k *keeper) finish(ctx context.Context) error {
+	var g errgroup.Group
+	g.SetLimit(timersAtOnce)
+	for _, t := range k.timers {
+		g.Go(func() error {
+			for until := time.Now().Add(recallWithin); t.want().Active; {
+				k.turn(ctx, t, false)
+				if time.Now().After(until) {
+					return errors.New("schedule " + t.Name + " can't be deactivated: " + t.String())
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// cancelOne cancels one of the next runs of a schedule.
+func (k *keeper) cancelOne(ctx context.Context, number int) {
+	t := k.timers[number]
+	table := k.site.opts.Layout.TableOf(uint64(number + 1))
+	rows, err := k.site.databaseOf(table).jobs(ctx, strings.ReplaceAll(nextRunsSQL, "{table}", k.site.opts.Layout.Table(table)), number+1, cancelsWithin)
+	if err != nil || len(rows) == 0 {
+		return // the server is away, or there is no run
+	}
+	by := t.begin(cancelRun, t.want())
+	by.Job = rows[k.draw(1+k.draw(len(rows)))] // sooner ones more often
+	k.site.cancelRun(ctx, by)
+}

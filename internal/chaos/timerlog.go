@@ -1,0 +1,203 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// revised is a revision of a schedule, as the server noted it when it was stored.
+type revised struct {
+	ID        tocsin.JobID
+	Revision  uint32
+	State     string
+	Cron      string
+	Zone      string
+	Anchor    time.Time
+	Attribute string
+	At        time.Time
+}
+
+func (r revised) active() bool { return r.State == "active" }
+
+// String is for a breach's trace.
+func (r revised) String() string {
+	return fmt.Sprintf("revision %d stored %s: %s, %s in %s, anchor %s, payload %s", r.Revision, r.At.Format(clockForm), r.State, r.Cron, r.Zone,
+		r.Anchor.Format(clockForm), r.Attribute)
+}
+
+// end is a final state of a run, as the server noted it.
+type end struct {
+	row
+	at time.Time
+}
+
+// firing is a run, as the server noted it when it was made.
+type firing struct {
+	JobID    tocsin.JobID
+	BizID    uint64
+	Schedule tocsin.JobID
+	Revision uint32    // of the schedule; ofHand: the run was made by hand
+	Fire     time.Time // the nominal time; of one by hand nothing
+	Due      time.Time
+	Made     time.Time
+	ends     []end
+	gone     time.Time // when its row was deleted; zero: it is there
+
+	trace string // of its schedule, for a breach
+}
+
+// ofHand is the revision in the keys of runs that were made by hand.
+const ofHand = 1<<32 - 1
+
+// String is for a breach's trace.
+func (f *firing) String() string {
+	text := fmt.Sprintf("job_id %s, revision %d, for %s, due %s, made %s", f.JobID, f.Revision, f.Fire.Format(clockForm), f.Due.Format(clockForm), f.Made.Format(clockForm))
+	for _, e := range f.ends {
+		text += "\n  at " + e.at.Format(clockForm) + " " + e.row.String()
+	}
+	if !f.gone.IsZero() {
+		text += "\n  deleted " + f.gone.Format(clockForm)
+	}
+	return text + "\n  " + f.trace
+}
+
+// last is the run's final state; false: it has none.
+func (f *firing) last() (end, bool) {
+	if len(f.ends) == 0 {
+		return end{row: row{JobID: f.JobID, BizID: f.BizID, Due: f.Due}}, false
+	}
+	return f.ends[len(f.ends)-1], true
+}
+
+// runKey reads a run's dedup_key: a zero byte, the schedule_id, its revision, the nominal time in Unix ms. False: it is a
+// user's.
+func runKey(key []byte) (schedule tocsin.JobID, revision uint32, fire time.Time, ok bool) {
+	if len(key) != 21 || key[0] != 0 {
+		return 0, 0, fire, false
+	}
+	schedule, revision = tocsin.JobID(binary.BigEndian.Uint64(key[1:])), binary.BigEndian.Uint32(key[9:])
+	if revision != ofHand {
+		fire = time.UnixMilli(int64(binary.BigEndian.Uint64(key[13:]))).UTC()
+	}
+	return schedule, revision, fire, true
+}
+
+// timeLog is what the servers noted of schedules and of their runs.
+type timeLog struct {
+	revisions map[tocsin.JobID][]revised // in their order
+	runs      map[tocsin.JobID]*firing
+}
+
+// watchRuns has the servers note, in the transactions of whoever does it, which revisions of schedules are stored and which
+// runs are made, end, and are deleted. So a run that lives for a moment only is not overlooked, and no clock but the
+// server's counts.
+func (s *Site) watchRuns(ctx context.Context) error {
+	for _, d := range s.databases {
+		for _, statement := range []string{makeLogSQL, makeRevisedSQL, makeFiringSQL} {
+			if err := d.exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+	}
+	for db := range s.opts.Layout.Databases {
+		for _, statement := range []string{onCreateSQL, onReviseSQL} {
+			name := s.opts.Layout.Database(db)
+			if err := s.databases[db%len(s.databases)].exec(ctx, strings.ReplaceAll(statement, "{database}", name)); err != nil {
+				return err
+			}
+		}
+	}
+	for table := range s.opts.Layout.Total() {
+		fill := strings.NewReplacer("{table}", s.opts.Layout.Table(table), "{database}", s.opts.Layout.Database(s.opts.Layout.DatabaseOf(table)), "{no}", itoa(table))
+		for _, statement := range []string{onMakeSQL, onEndSQL, onDeleteSQL} {
+			if err := s.databaseOf(table).exec(ctx, fill.Replace(statement)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// timeLog reads what the servers noted.
+func (s *Site) timeLog(ctx context.Context) (*timeLog, error) {
+	l := &timeLog{revisions: map[tocsin.JobID][]revised{}, runs: map[tocsin.JobID]*firing{}}
+	for _, d := range s.databases {
+		if err := d.each(ctx, readRevisedSQL, l.scanRevised); err != nil {
+			return nil, err
+		}
+		if err := d.each(ctx, readFiringSQL, l.scanFiring); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// each hands over the rows of a query.
+func (d *database) each(ctx context.Context, query string, scan func(*sql.Rows) error) error {
+	found, err := d.direct.QueryContext(ctx, query)
+	if err != nil {
+		return fmt.Errorf("read the log of server db%d: %w", d.number, err)
+	}
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		if err := scan(found); err != nil {
+			return fmt.Errorf("read the log of server db%d: %w", d.number, err)
+		}
+	}
+	if err := found.Err(); err != nil {
+		return fmt.Errorf("read the log of server db%d: %w", d.number, err)
+	}
+	return nil
+}
+
+func (l *timeLog) scanRevised(found *sql.Rows) error {
+	var r revised
+	if err := found.Scan(&r.At, &r.ID, &r.Revision, &r.State, &r.Cron, &r.Zone, &r.Anchor, &r.Attribute); err != nil {
+		return err
+	}
+	l.revisions[r.ID] = append(l.revisions[r.ID], r)
+	return nil
+}
+
+func (l *timeLog) scanFiring(found *sql.Rows) error {
+	var what string
+	var at time.Time
+	var key []byte
+	var r row
+	err := found.Scan(&what, &at, &r.JobID, &r.BizID, &key, &r.Status, &r.Action, &r.Due, &r.Attempts, &r.Crashes, &r.Version, &r.LastError)
+	if err != nil {
+		return err
+	}
+	l.note(what, at, key, r)
+	return nil
+}
+
+// What the server notes of a run.
+const (
+	noteMade    = "m"
+	noteEnd     = "e"
+	noteDeleted = "d"
+)
+
+// note takes a line of the log. Tasks that are no runs are left out.
+func (l *timeLog) note(what string, at time.Time, key []byte, r row) {
+	if what == noteMade {
+		if schedule, revision, fire, ok := runKey(key); ok {
+			l.runs[r.JobID] = &firing{JobID: r.JobID, BizID: r.BizID, Schedule: schedule, Revision: revision, Fire: fire, Due: r.Due, Made: at}
+		}
+		return
+	}
+	switch f := l.runs[r.JobID]; {
+	case f == nil:
+	case what == noteEnd:
+		f.ends = append(f.ends, end{r, at})
+	default:
+		f.gone = at
+	}
+}
