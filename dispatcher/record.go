@@ -105,8 +105,8 @@ func (r result) became(fate store.Fate) string {
 
 // firstWord returns what a verdict.Skip says became of a run, "missed" of "missed: 5m0s late".
 func firstWord(reason string) string {
-	word, _, _ := strings.Cut(reason, ":")
-	if word == store.RunMissed {
+	switch word, _, _ := strings.Cut(reason, ":"); word {
+	case store.RunMissed, store.RunCancelled:
 		return word
 	}
 	return store.RunSkipped

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/output"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 	"github.com/tocsinhq/tocsin/internal/verdict"
 	"github.com/tocsinhq/tocsin/store"
@@ -83,10 +84,15 @@ func TestEachAttemptLeavesARun(t *testing.T) {
 		"put off":                    {say("not yet", tocsin.Snooze(time.Hour)), nil, []string{"1 snoozed: not yet"}},
 		"too late for its schedule":  {say("", verdict.Skip{Reason: "missed: 5m0s late"}), nil, []string{"1 missed: missed: 5m0s late"}},
 		"not wanted by its schedule": {say("", verdict.Skip{Reason: "skipped: run of 12:00 is still open"}), nil, []string{"1 skipped: skipped: run of 12:00 is still open"}},
-		"a panic":                    {func(context.Context, tocsin.Info) error { panic("nil order") }, nil, []string{"1 retried: panic: nil order", "2 retried: panic: nil order"}},
-		"cancelled in flight":        {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Cancelled }, []string{"1 cancelled: sent"}},
-		"rescheduled in flight":      {say("sent", nil), func(row *store.Row) { row.Version, row.Action = row.Version+1, row.Action+hourMilli }, []string{"1 rescheduled: sent"}},
-		"settled by another":         {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Done }, []string{"1 lost: sent"}},
+		"of a revision that is gone": {say("", verdict.Skip{Reason: "cancelled: its schedule was deleted"}), nil, []string{"1 cancelled: cancelled: its schedule was deleted"}},
+		"put off by a judge": {func(ctx context.Context, task tocsin.Info) error {
+			output.Leave(ctx, uint64(task.JobID))
+			return tocsin.Snooze(time.Hour)
+		}, nil, nil},
+		"a panic":               {func(context.Context, tocsin.Info) error { panic("nil order") }, nil, []string{"1 retried: panic: nil order", "2 retried: panic: nil order"}},
+		"cancelled in flight":   {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Cancelled }, []string{"1 cancelled: sent"}},
+		"rescheduled in flight": {say("sent", nil), func(row *store.Row) { row.Version, row.Action = row.Version+1, row.Action+hourMilli }, []string{"1 rescheduled: sent"}},
+		"settled by another":    {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Done }, []string{"1 lost: sent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slow := handler(func(ctx context.Context, task tocsin.Info) error {

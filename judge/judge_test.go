@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/output"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
@@ -237,7 +238,11 @@ func TestARunWaitsWhileItsScheduleCannotBeRead(t *testing.T) {
 	id := r.add(r.plan(plan{}), inTime)
 	r.seen.away.Store(true)
 	infos := r.load(id)
-	verb, in, _ := tocsin.AsOutcome(r.sink.Deliver(t.Context(), infos)[0])
+	var kept output.Outputs
+	verb, in, _ := tocsin.AsOutcome(r.sink.Deliver(context.WithValue(t.Context(), output.Key, &kept), infos)[0])
+	if !kept.Left(uint64(id)) {
+		t.Error("the history would have a run each time that it waits")
+	}
 	if verb != tocsin.Snoozed || in < putOffTime || in > 2*putOffTime {
 		t.Errorf("%s in %s", verb, in)
 	}

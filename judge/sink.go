@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/output"
 	"github.com/tocsinhq/tocsin/internal/verdict"
 )
 
@@ -60,6 +61,9 @@ func (s *sink) hear(ctx context.Context, d *delivery, tasks []tocsin.Info, errs 
 	for i := range tasks {
 		if isRun(tasks[i].DedupKey) {
 			errs[i] = s.judge.judge(ctx, d, s.policy, &tasks[i])
+			if verb, _, _ := tocsin.AsOutcome(errs[i]); verb == tocsin.Snoozed { // no attempt, and may be one of many
+				output.Leave(ctx, uint64(tasks[i].JobID))
+			}
 		}
 	}
 }

@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"scanner":                {".", "duequeue", "store", "internal/loglimit"},
 	"dispatcher":             {".", "biztype", "duequeue", "store", "internal/alarm", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
 	"generator":              {".", "schedule", "internal/loglimit", "internal/wait"},
-	"judge":                  {".", "biztype", "schedule/firetimes", "store", "internal/loglimit", "internal/runkey", "internal/verdict"},
+	"judge":                  {".", "biztype", "schedule/firetimes", "store", "internal/loglimit", "internal/output", "internal/runkey", "internal/verdict"},
 	"sink":                   {"."},
 	"sink/...":               {".", "biztype", "sink", "internal/whsec"},
 	"webhook":                {".", "internal/whsec"},

@@ -4,6 +4,7 @@
 package output
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -55,8 +56,13 @@ func (o *Outputs) Of(jobID uint64) string {
 	return o.all
 }
 
-// Leave leaves the attempt of a task out of the history: it was put off before its handler was called.
-func (o *Outputs) Leave(jobID uint64) {
+// Leave leaves the attempt of a task out of the history, if ctx is that of its delivery: it was put off before its handler
+// was called.
+func Leave(ctx context.Context, jobID uint64) {
+	o, _ := ctx.Value(Key).(*Outputs)
+	if o == nil {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.out == nil {
