@@ -101,14 +101,14 @@ var roles = []Role{
 		},
 	},
 	{
-		Name: "schedule", Does: "those who write schedules: package schedule",
+		Name: "schedule", Does: "tocsin schedule, and those who use package schedule",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "doorbell": {"INSERT"}, "schedule": {"SELECT", "INSERT", "UPDATE", "DELETE"},
-			taskFile: {"SELECT", "INSERT", "UPDATE"},
+			"run": selected, taskFile: {"SELECT", "INSERT", "UPDATE"},
 		},
 	},
 	{
-		Name: "read-only", Does: "every command that only reads: tocsin task get, list and why, biz list, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
+		Name: "read-only", Does: "every command that only reads: tocsin task get, list, runs and why, biz list, schedule list, show, next and runs, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,
 			"mark": selected, "schedule": selected, "run": selected, taskFile: selected,

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
-	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // left returns an error if a condition still counts tasks.
@@ -246,26 +245,17 @@ func (u *roleUser) actCancel() error {
 
 func (u *roleUser) actRead() error {
 	id := u.addOne("order.close").String()
-	return u.runAll("task get "+id, "task runs "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "cluster nodes", "cluster tables",
+	return u.runAll("task get "+id, "task runs "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "schedule list", "cluster nodes", "cluster tables",
 		"ddl verify", "ddl plan --migrate", "ddl restore-check", "audit", "audit --outbox", "sweep --dry-run", "purge --dry-run")
 }
 
-// actSchedule does all that is done to schedules.
+// actSchedule does all that is done to schedules. The second apply changes one, and so cancels runs.
 func (u *roleUser) actSchedule() error {
-	s, err := schedule.Open(u.t.Context(), tocsin.Config{Layout: u.layout, Servers: []tocsin.Server{{Name: "db1", DSN: u.asUser(u.dsn())}}})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }()
-	d := schedule.Definition{Name: "beat", BizType: "order.close", Cron: "@every 1s"}
-	_, created := s.Create(u.t.Context(), d)
-	d.Payload = "new"
-	_, changed := s.Apply(u.t.Context(), []schedule.Definition{d}, false)
-	_, ran := s.RunNow(u.t.Context(), "beat")
-	_, _, off := s.Deactivate(u.t.Context(), "beat")
-	_, filled := s.Backfill(u.t.Context(), "beat", time.Now().Add(-time.Hour), time.Now().Add(-time.Hour+3*time.Second), false)
-	_, listed := s.List(u.t.Context(), schedule.Query{Limit: 9})
-	return errors.Join(created, changed, ran, off, filled, listed, s.Delete(u.t.Context(), "beat"))
+	const beat = "schedules:\n  - {name: beat, biz_type: order.close, cron: '@every 1s', payload: "
+	u.write("beat.yaml", beat+"old}\n")
+	u.write("changed.yaml", beat+"new}\n")
+	return u.runAll("schedule apply beat.yaml", "schedule apply changed.yaml", "schedule run-now beat", "schedule runs beat", "schedule deactivate beat",
+		"schedule backfill beat --from 2026-01-01T00:00:00Z --to 2026-01-01T00:00:03Z", "schedule activate beat", "schedule next beat", "schedule list", "schedule show beat", "schedule delete beat")
 }
 
 // actRelay moves rows of every kind, meets what it has moved before, and cleans up the ledger.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -39,7 +40,7 @@ func newRoot(out, errOut *os.File) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.configPath, "config", "", "config file (default $TOCSIN_CONFIG, then ./tocsin.yaml)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
-		newServe(a), newRelay(a), newDev(a), newSweep(a), newPurge(a), newAudit(a), newDDL(a), newOutbox(a), newTask(a), newBiz(a),
+		newServe(a), newRelay(a), newDev(a), newSweep(a), newPurge(a), newAudit(a), newDDL(a), newOutbox(a), newTask(a), newBiz(a), newSchedule(a),
 		newCluster(a), newTop(a), newBench(a), newDoctor(a), newToken(a), newVersion(a),
 	)
 	return root
@@ -86,6 +87,15 @@ func (a *app) print(v any, text func(io.Writer)) error {
 
 // interactive reports whether progress is drawn: on a terminal and not for a program.
 func (a *app) interactive() bool { return !a.json && isatty.IsTerminal(a.err.Fd()) }
+
+// parseTime reads the time of a flag.
+func parseTime(flag, text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return t, usage("--%s %q: want RFC 3339, as 2030-01-02T15:04:05Z", flag, text)
+	}
+	return t, nil
+}
 
 // usage makes an error of exit code 2.
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }

@@ -48,9 +48,9 @@ func (w *when) read(cmd *cobra.Command) (tocsin.When, error) {
 	case !at:
 		return tocsin.When{}, usage("no action time: use --in 30m or --at 2030-01-02T15:04:05Z")
 	}
-	t, err := time.Parse(time.RFC3339Nano, w.at)
+	t, err := parseTime("at", w.at)
 	if err != nil {
-		return tocsin.When{}, usage("--at %q: want RFC 3339, as 2030-01-02T15:04:05Z", w.at)
+		return tocsin.When{}, err
 	}
 	return tocsin.At(t), nil
 }

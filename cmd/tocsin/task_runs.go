@@ -53,14 +53,20 @@ func writeRuns(w io.Writer, of string, runs []operator.Run) {
 		fmt.Fprintf(w, "no runs of %s: its biz type has no \"history: true\", it was not delivered since, or they were purged\n", of)
 		return
 	}
-	rows := [][]string{{"STARTED", "VERSION", "ATTEMPT", "OUTCOME", "LATE", "TOOK", "NODE", "OUTPUT"}}
+	rows := [][]string{runHead}
 	for _, r := range runs {
-		rows = append(rows, []string{
-			r.Started.Format(timeText), strconv.FormatUint(uint64(r.Version), 10), strconv.Itoa(r.Attempt), r.Outcome,
-			millisText(r.LatenessMS), millisText(r.DurationMS), oneCell(r.Node), shortened(oneCell(r.Output)),
-		})
+		rows = append(rows, runRow(r))
 	}
 	columns(w, rows...)
+}
+
+var runHead = []string{"STARTED", "VERSION", "ATTEMPT", "OUTCOME", "LATE", "TOOK", "NODE", "OUTPUT"}
+
+func runRow(r operator.Run) []string {
+	return []string{
+		r.Started.Format(timeText), strconv.FormatUint(uint64(r.Version), 10), strconv.Itoa(r.Attempt), r.Outcome,
+		millisText(r.LatenessMS), millisText(r.DurationMS), oneCell(r.Node), shortened(oneCell(r.Output)),
+	}
 }
 
 func millisText(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsinhq/tocsin/schedule"
+	"github.com/tocsinhq/tocsin/schedule/firetimes"
+)
+
+// scheduleNext is the flags of `schedule next`.
+type scheduleNext struct {
+	*app
+	spec              firetimes.Spec
+	start, end, after string
+	file              string
+	n                 int
+}
+
+// maxNext bounds what is printed.
+const maxNext = 10_000
+
+func newScheduleNext(a *app) *cobra.Command {
+	f := &scheduleNext{app: a}
+	cmd := &cobra.Command{
+		Use: "next (NAME | --file FILE [NAME] | --cron EXPRESSION)", Short: "Show the next fire times",
+		Long: `Shows the next fire times of a schedule, of the schedules of a file, or of a cron expression. With --file
+and --cron it needs neither a config nor a database; @every counts from --after then. Runs are due later
+than their fire time by the schedule's jitter: a constant that is known once the schedule is applied.`,
+		Example: `  tocsin schedule next report.daily
+  tocsin schedule next --cron '30 2 * * *' --zone Europe/Berlin -n 5
+  tocsin schedule next --file configs/schedules.yaml --after 2027-03-27T00:00:00Z`,
+		Args: oneNameAtMost, ValidArgsFunction: a.completeSchedules,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args) },
+	}
+	cmd.Flags().StringVar(&f.spec.Cron, "cron", "", `five fields, @daily and the like, or "@every 90s"`)
+	cmd.Flags().StringVar(&f.spec.Zone, "zone", "", "with --cron: IANA time zone (default UTC)")
+	cmd.Flags().StringVar(&f.start, "start", "", "with --cron: no fire time before, RFC 3339")
+	cmd.Flags().StringVar(&f.end, "end", "", "with --cron: no fire time from then on, RFC 3339")
+	cmd.Flags().StringVar(&f.file, "file", "", "of the schedules of this YAML file")
+	cmd.Flags().StringVar(&f.after, "after", "", "fire times after this time, RFC 3339 (default now)")
+	cmd.Flags().IntVarP(&f.n, "count", "n", 5, "fire times at most")
+	return cmd
+}
+
+// oneNameAtMost takes a NAME or none.
+func oneNameAtMost(cmd *cobra.Command, args []string) error {
+	if len(args) <= 1 {
+		return nil
+	}
+	return usageError{fmt.Errorf("want one NAME, got %d arguments: see `%s --help`", len(args), cmd.CommandPath())}
+}
+
+func (f *scheduleNext) run(ctx context.Context, args []string) error {
+	after, err := f.times()
+	if err != nil {
+		return err
+	}
+	cron, file := f.spec.Cron != "", f.file != ""
+	if !cron && (f.spec.Zone != "" || f.start != "" || f.end != "") {
+		return usage("--zone, --start and --end belong to --cron: a schedule has its own")
+	}
+	switch {
+	case cron && !file && len(args) == 0:
+		return f.ofCron(after)
+	case file && !cron:
+		return f.ofFile(after, args)
+	case !file && !cron && len(args) == 1:
+		return f.ofStored(ctx, after, args[0])
+	}
+	return usage("name one schedule, or give either --file FILE or --cron EXPRESSION")
+}
+
+// times reads the flags that are times and numbers.
+func (f *scheduleNext) times() (after time.Time, err error) {
+	if f.n < 1 || f.n > maxNext {
+		return after, usage("--count %d: use 1 to %d", f.n, maxNext)
+	}
+	after = time.Now()
+	for flag, value := range map[string]struct {
+		text string
+		into *time.Time
+	}{"after": {f.after, &after}, "start": {f.start, &f.spec.Start}, "end": {f.end, &f.spec.End}} {
+		if value.text == "" {
+			continue
+		}
+		if *value.into, err = parseTime(flag, value.text); err != nil {
+			return after, err
+		}
+	}
+	return after, nil
+}
+
+// nextTimes is the JSON of `schedule next`, one for each schedule.
+type nextTimes struct {
+	Name  string     `json:"name,omitempty"`
+	Cron  string     `json:"cron"`
+	Zone  string     `json:"zone"`
+	Times []nextTime `json:"times"`
+
+	jitter time.Duration // that is not drawn yet
+}
+
+type nextTime struct {
+	Time  time.Time  `json:"time"`  // UTC
+	Local string     `json:"local"` // in the schedule's zone
+	Due   *time.Time `json:"due,omitempty"`
+}
+
+func (f *scheduleNext) ofCron(after time.Time) error {
+	f.spec.Anchor = after
+	times, err := firetimes.Parse(f.spec)
+	if err != nil {
+		return usageError{err}
+	}
+	one := nextTimes{Cron: f.spec.Cron, Zone: times.Location().String()}
+	for t := times.Next(after); !t.IsZero() && len(one.Times) < f.n; t = times.Next(t) {
+		one.add(t, nil, times.Location())
+	}
+	return f.printNext([]nextTimes{one})
+}
+
+func (f *scheduleNext) ofFile(after time.Time, names []string) error {
+	definitions, err := readSchedules(f.file)
+	if err != nil {
+		return err
+	}
+	var all []nextTimes
+	for _, d := range definitions {
+		if len(names) > 0 && names[0] != d.Name {
+			continue
+		}
+		d = d.WithDefaults()
+		fires, err := d.Next(after, f.n)
+		if err != nil {
+			return err
+		}
+		one := nextTimes{Name: d.Name, Cron: d.Cron, Zone: d.Zone, jitter: d.Jitter.D()}
+		loc := locationOf(d)
+		for _, t := range fires {
+			one.add(t, nil, loc)
+		}
+		all = append(all, one)
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("%s has no schedule %q", f.file, names[0])
+	}
+	return f.printNext(all)
+}
+
+func (f *scheduleNext) ofStored(ctx context.Context, after time.Time, name string) error {
+	return f.withSchedules(ctx, func(s *schedule.Schedules) error {
+		stored, err := s.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		fires, err := stored.Following(after, f.n)
+		if err != nil {
+			return err
+		}
+		one := nextTimes{Name: stored.Name, Cron: stored.Cron, Zone: stored.Zone}
+		loc := locationOf(stored.Definition)
+		for _, fire := range fires {
+			one.add(fire.Time, &fire.Due, loc)
+		}
+		return f.printNext([]nextTimes{one})
+	})
+}
+
+// locationOf is the zone of a definition that was validated.
+func locationOf(d schedule.Definition) *time.Location {
+	loc, err := time.LoadLocation(d.Zone)
+	if err != nil {
+		return time.UTC
+	}
+	return loc
+}
+
+func (n *nextTimes) add(t time.Time, due *time.Time, loc *time.Location) {
+	n.Times = append(n.Times, nextTime{t.UTC(), t.In(loc).Format("Mon 2006-01-02 15:04:05 MST"), due})
+}
+
+func (f *scheduleNext) printNext(all []nextTimes) error {
+	for i := range all {
+		if all[i].Times == nil {
+			all[i].Times = []nextTime{}
+		}
+	}
+	return f.print(all, func(w io.Writer) {
+		for _, one := range all {
+			one.write(w, len(all) > 1)
+		}
+	})
+}
+
+// write prints the times for people, under the name if there are several schedules.
+func (n nextTimes) write(w io.Writer, named bool) {
+	if named {
+		fmt.Fprintf(w, "%s: %s in %s\n", n.Name, oneCell(n.Cron), n.Zone)
+	}
+	if len(n.Times) == 0 {
+		fmt.Fprintln(w, "no fire time is left")
+	}
+	rows := make([][]string, len(n.Times))
+	for i, t := range n.Times {
+		rows[i] = []string{t.Local, t.Time.Format(timeText)}
+		if t.Due != nil && !t.Due.Equal(t.Time) {
+			rows[i] = append(rows[i], "due "+t.Due.UTC().Format(timeText))
+		}
+	}
+	columns(w, rows...)
+	if n.jitter > 0 {
+		fmt.Fprintf(w, "runs are due later by a constant below %s (jitter)\n", n.jitter)
+	}
+}
