@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // env is the environment of the tests.
@@ -67,9 +68,12 @@ func TestTheExampleConfigsLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if filepath.Base(path) == "biz.yaml" {
+		switch filepath.Base(path) {
+		case "biz.yaml":
 			_, err = biztype.Parse(text, path)
-		} else {
+		case "schedules.yaml":
+			_, err = schedule.Parse(text, path)
+		default:
 			_, err = Parse(text, path, env)
 		}
 		if err != nil {

@@ -107,7 +107,7 @@ func (d appliedSchedules) write(w io.Writer) {
 		}
 		rows = append(rows, row)
 		for _, c := range s.Changes {
-			rows = append(rows, []string{"  " + c.Field + ": " + oneCell(orNothing(c.Old)) + " -> " + oneCell(orNothing(c.New))})
+			rows = append(rows, []string{"  " + c.Field + ": " + shortened(oneCell(orNothing(c.Old))) + " -> " + shortened(oneCell(orNothing(c.New)))})
 		}
 	}
 	columns(w, rows...)

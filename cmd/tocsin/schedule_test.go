@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -322,4 +323,50 @@ func TestTheExampleSchedulesCanBeApplied(t *testing.T) {
 	}
 	s.run("schedule", "apply", "schedules.example.yaml").says(t, "2 created")
 	s.run("schedule", "next", "--file", "schedules.example.yaml").says(t, "orders.close_overdue: 30 2 * * * in Europe/Berlin")
+}
+
+var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
+
+// The statements of the page are answered, for each database and its task tables.
+func TestTheSQLOfTheSchedulesPageIsAnswered(t *testing.T) {
+	t.Parallel()
+	s := scheduleSite(t)
+	page, err := os.ReadFile("../../docs/schedules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := sqlBlock.FindAllStringSubmatch(string(page), -1)
+	found := map[int]int{}
+	for _, one := range s.everySchedule() {
+		names := strings.NewReplacer("toc_0.task_0001", s.layout.Table(one.Table), "toc_0.", s.layout.Database(s.layout.DatabaseOf(one.Table))+".", "report.daily", one.Name)
+		for i, block := range blocks {
+			found[i] += s.answered(names.Replace(block[1]))
+		}
+	}
+	// Active, behind, not active, punctual, open: two schedules with runs of which none was delivered.
+	if len(blocks) != 5 || found[0] < 2 || found[1] != 0 || found[2] != 0 || found[3] != 0 || found[4] < 10 {
+		t.Errorf("%d statements: %v rows", len(blocks), found)
+	}
+}
+
+func (s *site) everySchedule() []schedule.Schedule {
+	s.t.Helper()
+	return decode[[]schedule.Schedule](s.t, s.run("schedule", "list", "--json"))
+}
+
+// answered counts the rows of an answer.
+func (s *site) answered(question string) (n int) {
+	s.t.Helper()
+	rows, err := s.db.Query(question)
+	if err != nil {
+		s.t.Fatalf("%s: %v", question, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		n++
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
 }
