@@ -27,6 +27,10 @@ type Report struct {
 	Idle map[string]string `json:"handlers_idle"`
 	Work Work              `json:"work"`
 
+	// Behind is how long the earliest fire time of a schedule has passed for which this node should have made a run, and
+	// has not.
+	Behind float64 `json:"schedules_behind_seconds"`
+
 	Lanes []dispatcher.LaneReport `json:"lanes"` // the biz types, one that is lacking by now included
 
 	Databases []health.Database `json:"databases"` // the ones that this node can't use, or that have a fault
@@ -88,7 +92,7 @@ func (n *Node) Report() (Report, bool) {
 		Node: p.group.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.group.Owned(), Wanted: p.group.Wanted(),
 		Types: told.Types, Lacks: told.Lacks, Idle: p.roster.without(), Work: Work(p.dispatcher.Stats()), Lanes: p.dispatcher.Lanes(),
-		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.stalls.hanging(),
+		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.stalls.hanging(), Behind: p.generator.Behind().Seconds(),
 	}, true
 }
 
