@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -32,6 +31,7 @@ type devFlags struct {
 	over                          time.Duration
 	exit, etcd, prometheus        bool
 	mysqlPort, etcdPort, httpPort int
+	apiPort                       int
 	prometheusPort                int
 }
 
@@ -41,8 +41,9 @@ func newDev(a *app) *cobra.Command {
 		Use: "dev", Short: "Run everything on this machine and deliver sample tasks", Args: noArgs,
 		Long: `Starts a private MariaDB or MySQL, etcd (unless --etcd=false), nodes and a small HTTP
 receiver, adds sample tasks of two biz types due over the next seconds, and sums up what
-became of them. It then stays up until Ctrl-C; nothing is left behind. If Prometheus is
-installed, it collects the metrics of all parts.
+became of them. It then stays up until Ctrl-C, with a schedule that makes a task every 5
+seconds, and serves the HTTP API; nothing is left behind. If Prometheus is installed, it
+collects the metrics of all parts.
 
 With --load it goes on adding tasks, also of biz types that fail, hang, have a low rate, are
 paused or have no handler; it sweeps every 10 seconds, and purges and audits each minute.
@@ -69,6 +70,7 @@ sample tasks and no nodes. Your program reads the config that is printed, and ru
 	c.Flags().StringVar(&f.rules, "rules", "", "folder whose files *.rules.yaml Prometheus loads, such as deploy/prometheus")
 	c.Flags().IntVar(&f.mysqlPort, "mysql-port", 0, "port of the first database server; 0: a free one")
 	c.Flags().IntVar(&f.etcdPort, "etcd-port", 0, "port of etcd; 0: a free one")
+	c.Flags().IntVar(&f.apiPort, "api-port", 0, "port of the HTTP API; 0: a free one")
 	c.Flags().IntVar(&f.httpPort, "http-port", 0, "port of the HTTP receiver; 0: a free one")
 	return c
 }
@@ -229,28 +231,6 @@ func (f devFlags) writeConfig(c *devcluster.Cluster) (path string, remove func()
 	return path, func() { _ = os.RemoveAll(dir) }, c.WriteConfig(path)
 }
 
-// stayUp shows how to use the cluster from a second terminal, and keeps the load up, until ctx ends.
-func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, view *devView) error {
-	path, remove, err := f.writeConfig(c)
-	defer remove()
-	if err != nil {
-		return err
-	}
-	if !a.json {
-		fmt.Fprint(a.out, f.hint(c, path), f.closing(c))
-	}
-	if f.load == 0 {
-		view.follow()
-		return c.Wait(ctx)
-	}
-	g, work := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		return c.Demo(work, devcluster.DemoOptions{Rate: f.load, Sweep: demoSweep, Upkeep: demoUpkeep})
-	})
-	g.Go(func() error { return c.Wait(work) })
-	return g.Wait()
-}
-
 // How often a demo sweeps, and how often it purges and audits.
 const (
 	demoSweep  = 10 * time.Second
@@ -258,17 +238,17 @@ const (
 )
 
 // hint says what to do in a second terminal.
-func (f devFlags) hint(c *devcluster.Cluster, path string) string {
+func (f devFlags) hint(c *devcluster.Cluster, path, api string) string {
 	if f.biz != "" {
-		return fmt.Sprintf(bizHint, programName(), path, f.biz, c.MySQLPort())
+		return fmt.Sprintf(bizHint, programName(), path, f.biz, c.MySQLPort(), api)
 	}
 	name, value := devcluster.Secret()
-	return fmt.Sprintf(devHint, programName(), path, name, value, c.MySQLPort())
+	return fmt.Sprintf(devHint, programName(), path, name, value, c.MySQLPort(), api)
 }
 
 // closing ends the hint.
 func (f devFlags) closing(c *devcluster.Cluster) string {
-	text := "Deliveries appear here."
+	text := "Deliveries appear here, one every 5 seconds by a schedule."
 	switch {
 	case f.biz != "":
 		text = "Until your program runs a node, tasks wait."
@@ -302,8 +282,13 @@ It is still up. From a second terminal, paste for example:
   tocsin task add --type coupon.remind --biz-id 700042 --in 30m --attribute '{"user_id":700042,"code":"SAVE10"}'
   tocsin task list --biz-id 700042
   tocsin task why JOB_ID
+  tocsin schedule show coupon-every-5s
   tocsin cluster nodes
   tocsin top
+
+Or from any program, over HTTP:
+
+  curl -sS %[6]s/v1/tasks -H 'Content-Type: application/json' -d '{"biz_type": "order.close", "biz_id": "700043", "delay_ms": 5000, "payload": "{\"order_id\":700043,\"cents\":990}"}'
 
 Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
 `
@@ -316,5 +301,6 @@ A cluster with the biz types of %[3]s is up, without nodes. For your program, an
   tocsin biz list
   tocsin cluster nodes
 
+The HTTP API is at %[5]s/v1.
 Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[4]d
 `

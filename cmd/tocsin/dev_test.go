@@ -42,6 +42,12 @@ func TestDevStaysUpForASecondTerminal(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("no hint for a second terminal")
 	}
+	out.expect("delivered coupon.remind biz_id 700001")
+	select {
+	case <-out.found:
+	case <-time.After(time.Minute):
+		t.Fatal("the schedule does not fire")
+	}
 	out.expect("delivered order.close biz_id 77")
 	call(t, "--config", path, "task", "add", "--type", "order.close", "--biz-id", "77", "--in", "0s", "--attribute", `{"order_id":77}`).ok(t)
 	select {

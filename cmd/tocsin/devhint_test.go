@@ -14,7 +14,7 @@ import (
 type hinted struct {
 	t        *testing.T
 	set      string   // export and alias lines
-	commands []string // "tocsin task add ..."
+	commands []string // "tocsin task add ...", "curl ..."
 }
 
 func startHinted(t *testing.T) *hinted {
@@ -37,7 +37,7 @@ func startHinted(t *testing.T) *hinted {
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "export "), strings.HasPrefix(line, "alias "):
 			h.set += line + "\n"
-		case strings.HasPrefix(line, "tocsin "):
+		case strings.HasPrefix(line, "tocsin "), strings.HasPrefix(line, "curl "):
 			h.commands = append(h.commands, line)
 		}
 	}
@@ -71,10 +71,16 @@ func TestDevsCommandsReachItsNodes(t *testing.T) {
 			id = m[1]
 		}
 		words := strings.Fields(line)
+		if words[0] == "curl" {
+			said["curl"] = out
+			continue
+		}
 		said[strings.Join(words[1:min(3, len(words))], " ")] = out
 	}
 	for command, parts := range map[string][]string{
 		"task add":      {"job_id"},
+		"curl":          {`"status":"pending"`},
+		"schedule show": {"@every 5s", "active"},
 		"task list":     {"order.close", "coupon.remind"},
 		"task why":      {"task " + id, "coupon.remind", "not_due: "},
 		"cluster nodes": {"2 nodes", "127.0.0.1:"},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 
 	"github.com/tocsinhq/tocsin/api"
@@ -17,7 +18,7 @@ type apiServer struct {
 }
 
 // listenAPI takes the address of the API at once, as listen does.
-func (a *app) listenAPI(file config.File, address string) (*apiServer, error) {
+func (a *app) listenAPI(file config.File, address string, log *slog.Logger) (*apiServer, error) {
 	of := file.Node.API
 	if address == "" || address == config.Off {
 		return nil, nil
@@ -25,7 +26,6 @@ func (a *app) listenAPI(file config.File, address string) (*apiServer, error) {
 	if err := of.LoopbackOnly(address); err != nil {
 		return nil, usageError{err}
 	}
-	log := a.logger(file.Log.Level, file.Log.Format)
 	tokens, err := of.TokenSource(func(err error) { log.Warn("the API keeps its last tokens", "error", err) })
 	if err != nil {
 		return nil, err
@@ -56,3 +56,6 @@ func (s *apiServer) serve(ctx context.Context) error {
 	}
 	return s.served.Serve(ctx, s.listener, cfg)
 }
+
+// url is where the API is.
+func (s *apiServer) url() string { return "http://" + s.listener.Addr().String() }
