@@ -52,6 +52,10 @@ func New(cfg Config) *API {
 	a.bizTypes()
 	a.cluster()
 	a.stats()
+	a.schedules()
+	a.scheduleChanges()
+	a.scheduleActs()
+	a.scheduleRuns()
 	open(a.huma.OpenAPI())
 	return a
 }
@@ -62,7 +66,7 @@ func (a *API) Close() error { return a.backend.close() }
 // describe returns what openapi.yaml says of the whole API.
 func describe() huma.Config {
 	c := huma.DefaultConfig("Tocsin", "1")
-	c.Info.Description = "Adds, finds and changes delayed tasks. docs/api.md explains tokens, errors, pages and limits."
+	c.Info.Description = "Adds, finds and changes delayed tasks, and schedules, which are tasks that repeat. docs/api.md explains tokens, errors, pages and limits."
 	c.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", "", nil
 	c.RejectUnknownQueryParameters = true
@@ -73,6 +77,7 @@ func describe() huma.Config {
 	c.Tags = []*huma.Tag{
 		{Name: "tasks", Description: "Tasks, one by one and many at once"},
 		{Name: "biz types", Description: "Kinds of tasks, and how they are delivered"},
+		{Name: "schedules", Description: "Tasks that repeat"},
 		{Name: "cluster", Description: "Nodes, tables and counts"},
 	}
 	return c

@@ -7,22 +7,27 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // backend opens what operations work with when they first need it, as the servers may be away when the API starts.
 type backend struct {
 	client opened[*tocsin.Client]
 	people opened[*operator.Operator]
+	timers opened[*schedule.Schedules]
 }
 
 func newBackend(cfg tocsin.Config) *backend {
 	return &backend{
 		client: opened[*tocsin.Client]{open: func(ctx context.Context) (*tocsin.Client, error) { return tocsin.Open(ctx, cfg) }},
 		people: opened[*operator.Operator]{open: func(ctx context.Context) (*operator.Operator, error) { return operator.Open(ctx, cfg) }},
+		timers: opened[*schedule.Schedules]{open: func(ctx context.Context) (*schedule.Schedules, error) { return schedule.Open(ctx, cfg) }},
 	}
 }
 
-func (b *backend) close() error { return errors.Join(b.client.close(), b.people.close()) }
+func (b *backend) close() error {
+	return errors.Join(b.client.close(), b.people.close(), b.timers.close())
+}
 
 // opened is something that is opened once.
 type opened[T interface{ Close() error }] struct {

@@ -52,9 +52,17 @@ type BizType struct {
 	Paused      bool    `json:"paused"`
 	RetentionMS int64   `json:"retention_ms" doc:"How long finished tasks are kept"`
 	History     bool    `json:"history" doc:"What becomes of each attempt is kept: see GET /v1/tasks/{id}/runs"`
+	Alarm       *Alarm  `json:"alarm,omitempty" doc:"Left out: nobody is told of dead tasks and missed runs"`
 }
 
-func bizTypeOf(p biztype.Policy) BizType {
+// Alarm says who is told of dead tasks and missed runs.
+type Alarm struct {
+	To            string   `json:"to,omitempty" doc:"Biz type whose tasks are the alarms; left out if the token is not for it" example:"ops.alarm"`
+	On            []string `json:"on" enum:"dead,missed" doc:"What is told"`
+	AtMostEveryMS int64    `json:"at_most_every_ms" doc:"Between two alarms of one kind"`
+}
+
+func bizTypeOf(p biztype.Policy, c *call) BizType {
 	b := BizType{
 		Name: p.Name, Number: idOf(p.Number), Group: p.Group, TimeoutMS: p.Timeout.D().Milliseconds(), Attempts: p.Attempts, Concurrency: p.Concurrency,
 		Rate: p.Rate, Strict: p.Strict, Paused: p.Paused, RetentionMS: p.Retention.D().Milliseconds(), History: p.History,
@@ -62,7 +70,23 @@ func bizTypeOf(p biztype.Policy) BizType {
 	if p.Webhook != nil {
 		b.Webhook = p.Webhook.URL
 	}
+	if p.Alarm != nil {
+		b.Alarm = alarmOf(p, c)
+	}
 	return b
+}
+
+func alarmOf(p biztype.Policy, c *call) *Alarm {
+	alarm := &Alarm{On: []string{}, AtMostEveryMS: p.Alarm.AtMostEvery.D().Milliseconds()}
+	if c.sees(p.Alarm.To) {
+		alarm.To = p.Alarm.To
+	}
+	for _, kind := range []string{biztype.OnDead, biztype.OnMissed} {
+		if p.AlarmOn(kind) {
+			alarm.On = append(alarm.On, kind)
+		}
+	}
+	return alarm
 }
 
 // BizTypes are all that a token is for.
@@ -80,7 +104,7 @@ func (a *API) seenTypes(ctx context.Context, c *call) ([]BizType, error) {
 	seen := []BizType{}
 	for _, p := range policies {
 		if c.sees(p.Name) {
-			seen = append(seen, bizTypeOf(p))
+			seen = append(seen, bizTypeOf(p, c))
 		}
 	}
 	return seen, err

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
@@ -14,21 +15,43 @@ import (
 // A cursor is a place in a list, the sum of the list's parameters, and a sum of all that. It gives no rights: whoever makes one
 // up reads on from another place of a list that the token may read anyway. So it is checked, and not signed.
 const (
-	placeBytes  = 8 + 8 + 8
-	cursorBytes = placeBytes + 4 + 4
+	placeBytes = 8 + 8 + 8
+	sumBytes   = 4
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// cursor writes a place of the list that the filter describes.
+// seal writes a place of the list that the filter describes.
+func seal(place []byte, filter string) string {
+	b := binary.BigEndian.AppendUint32(place, crc32.Checksum([]byte(filter), castagnoli))
+	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// unseal reads what seal wrote.
+func unseal(text, filter string) ([]byte, error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	place := len(b) - 2*sumBytes
+	if err != nil || place < 0 || crc32.Checksum(b[:place+sumBytes], castagnoli) != binary.BigEndian.Uint32(b[place+sumBytes:]) {
+		return nil, badCursor("this is no cursor: use next_cursor as it was given, or begin again without one")
+	}
+	if crc32.Checksum([]byte(filter), castagnoli) != binary.BigEndian.Uint32(b[place:]) {
+		return nil, badCursor(foreignCursor)
+	}
+	return b[:place], nil
+}
+
+const foreignCursor = "the cursor is of another list: send it with the parameters of the page before"
+
+func badCursor(detail string) error { return problem(http.StatusBadRequest, "cursor", "%s", detail) }
+
+// cursor writes a place of a list of tasks.
 func cursor(p operator.Place, filter string) string {
-	b := make([]byte, 0, cursorBytes)
+	b := make([]byte, 0, placeBytes+2*sumBytes)
 	b = binary.BigEndian.AppendUint64(b, uint64(p.ActionTime.UnixMilli()))
 	b = binary.BigEndian.AppendUint64(b, p.Type)
 	b = binary.BigEndian.AppendUint64(b, uint64(p.JobID))
-	b = binary.BigEndian.AppendUint32(b, crc32.Checksum([]byte(filter), castagnoli))
-	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	return base64.RawURLEncoding.EncodeToString(b)
+	return seal(b, filter)
 }
 
 // readCursor reads what cursor wrote; nil for "".
@@ -36,12 +59,9 @@ func readCursor(text, filter string) (*operator.Place, error) {
 	if text == "" {
 		return nil, nil
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) != cursorBytes || crc32.Checksum(b[:cursorBytes-4], castagnoli) != binary.BigEndian.Uint32(b[cursorBytes-4:]) {
-		return nil, problem(http.StatusBadRequest, "cursor", "this is no cursor: use next_cursor as it was given, or begin again without one")
-	}
-	if crc32.Checksum([]byte(filter), castagnoli) != binary.BigEndian.Uint32(b[placeBytes:]) {
-		return nil, problem(http.StatusBadRequest, "cursor", "the cursor is of another list: send it with the parameters of the page before")
+	b, err := unseal(text, filter)
+	if err != nil || len(b) != placeBytes {
+		return nil, cmp.Or(err, badCursor(foreignCursor))
 	}
 	return &operator.Place{
 		ActionTime: time.UnixMilli(int64(binary.BigEndian.Uint64(b))).UTC(), Type: binary.BigEndian.Uint64(b[8:]),

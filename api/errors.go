@@ -8,12 +8,13 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // retrySoon is the Retry-After of what may work in a moment, in seconds.
 const retrySoon = 1
 
-// known maps errors of packages tocsin and operator. The first that fits counts. An empty detail is the error's own text,
+// known maps errors of packages tocsin, schedule and operator. The first that fits counts. An empty detail is the error's own text,
 // which names what the caller has sent, but no payload.
 var known = []struct {
 	err    error
@@ -22,13 +23,18 @@ var known = []struct {
 	detail string
 }{
 	{tocsin.ErrUnknownOutcome, http.StatusServiceUnavailable, "outcome_unknown",
-		"the connection to the database broke, and the change may or may not be stored: repeat the request with the same dedup_key, or look the task up"},
+		"the connection to the database broke, and the change may or may not be stored: repeat an add with the same dedup_key, and look at the task or schedule before anything else"},
 	{tocsin.ErrUnreachable, http.StatusServiceUnavailable, "unavailable", "a database server can't be used now, and nothing was stored on it: repeat the request later"},
 	{tocsin.ErrLayout, http.StatusServiceUnavailable, "unavailable", "a database is not the one that the node's config describes: its log and `tocsin doctor` say more"},
 	{tocsin.ErrKeyCollision, http.StatusConflict, "key_collision", ""},
-	{tocsin.ErrSchema, http.StatusConflict, "schema_too_old", "headers and business keys need `tocsin ddl finish`: see docs/operations.md"},
+	{tocsin.ErrSchema, http.StatusConflict, "schema_too_old", "schedules, headers and business keys need `tocsin ddl apply`, then `tocsin ddl finish`: see docs/operations.md"},
 	{tocsin.ErrNotFound, http.StatusNotFound, "not_found", "there is no such task that this token may see"},
 	{tocsin.ErrUnknownBizType, http.StatusNotFound, "unknown_biz_type", "this token knows no such biz type: GET /v1/biz-types lists those that it may use"},
+	{schedule.ErrNotFound, http.StatusNotFound, "not_found", "there is no such schedule that this token may see"},
+	{schedule.ErrExists, http.StatusConflict, "exists", "there is a schedule of this name: choose another one, or change that one by PUT; names are those of all biz types together"},
+	{schedule.ErrAmbiguous, http.StatusConflict, "ambiguous", "two schedules have this name, and somebody with the command must delete one of them: `tocsin schedule delete` names both"},
+	{schedule.ErrRevision, http.StatusPreconditionFailed, "changed", "somebody has changed the schedule since you read it: read it again, and repeat the change with its ETag"},
+	{schedule.ErrInvalid, http.StatusUnprocessableEntity, "invalid", ""},
 	{operator.ErrStatus, http.StatusConflict, "wrong_status", ""},
 	{tocsin.ErrInvalid, http.StatusUnprocessableEntity, "invalid", ""},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "timeout", "the request took longer than node.api.limits.timeout: repeat it later; what was changed stays changed"},
@@ -66,6 +72,11 @@ func noTask(id tocsin.JobID) *Problem {
 // noType is the answer for a biz type that is not there, and for one that the token is not for.
 func noType(name string) *Problem {
 	return problem(http.StatusNotFound, "unknown_biz_type", "this token knows no biz type %q: GET /v1/biz-types lists those that it may use", name)
+}
+
+// noSchedule is the answer for a schedule that is not there, and for one of a biz type that the token is not for.
+func noSchedule(name string) *Problem {
+	return problem(http.StatusNotFound, "not_found", "there is no schedule %q that this token may see", name)
 }
 
 // incomplete returns the servers that a result lacks, or the error if nothing else is known.

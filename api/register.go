@@ -38,7 +38,7 @@ func register[I, O any](a *API, op operation, do func(context.Context, *call, *I
 		BodyReadTimeout: -1, MaxBodyBytes: -1, // the body has been read
 		Security: []map[string][]string{{"token": {}}},
 	}
-	if op.method == http.MethodPost {
+	if op.method == http.MethodPost || op.method == http.MethodPut {
 		h.Errors = append(h.Errors, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {

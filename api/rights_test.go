@@ -18,7 +18,7 @@ func TestEveryOperationWorksWithTheRolesOfThePage(t *testing.T) {
 	t.Parallel()
 	cluster := tocsintest.Start(t, closing, remind)
 	root := *cluster
-	plans, err := ddl.Grants(cluster.Config, ddl.GrantOptions{Roles: []string{"node", "client-add", "client-cancel", "biz", "read-only"}, User: "tocsin_api"})
+	plans, err := ddl.Grants(cluster.Config, ddl.GrantOptions{Roles: []string{"node", "client-add", "client-cancel", "biz", "schedule", "read-only"}, User: "tocsin_api"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +42,9 @@ func TestEveryOperationWorksWithTheRolesOfThePage(t *testing.T) {
 		get("/tasks/" + id), get("/tasks/" + id + "/why"), get("/tasks/" + id + "/runs"), post("/tasks/"+id+":reschedule", `{"delay_ms": 5000}`), post("/tasks/"+id+":bury", "{}"),
 		post("/tasks/"+id+":redrive", ""), post("/tasks/"+id+":cancel", ""), post("/tasks:redrive", `{"all": true}`), get("/biz-types"),
 		post("/biz-types/order.close:pause", ""), post("/biz-types/order.close:resume", ""), get("/cluster/nodes"), get("/cluster/tables?counts=true"), get("/stats"),
+		post("/schedules", hourly("here", `, "jitter": "1m"`)), get("/schedules"), get("/schedules/here"), get("/schedules/here/next"), get("/schedules/here/runs"),
+		put("here", "*", hourly("here", `, "payload": "p"`)), post("/schedules/here:deactivate", ""), post("/schedules/here:run", ""), post("/schedules/here:activate", ""),
+		post("/schedules/here:backfill", `{"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T03:00:00Z"}`), drop("here", "*"),
 	} {
 		if got := s.do(r.by("all")); got.status >= 300 || strings.Contains(got.text, "incomplete") || strings.Contains(got.text, `"problem"`) {
 			t.Errorf("%s %s: %d %s", r.method, r.path, got.status, got.text)

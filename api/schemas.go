@@ -10,8 +10,11 @@ import (
 func open(doc *huma.OpenAPI) {
 	asked := map[string]bool{}
 	for _, item := range doc.Paths {
-		if item.Post != nil && item.Post.RequestBody != nil {
-			for _, content := range item.Post.RequestBody.Content {
+		for _, op := range []*huma.Operation{item.Post, item.Put} {
+			if op == nil || op.RequestBody == nil {
+				continue
+			}
+			for _, content := range op.RequestBody.Content {
 				reach(doc.Components.Schemas.Map(), content.Schema, asked)
 			}
 		}

@@ -77,7 +77,7 @@ func (o *Operator) RedriveSeen(ctx context.Context, bizType string, sees func(st
 	for _, n := range counts {
 		total += n
 	}
-	return total, partial(o.tables.Servers(), errs)
+	return total, store.Lacking(o.tables.Servers(), errs)
 }
 
 // numbers reads the policies if they matter.

@@ -72,7 +72,7 @@ func (o *Operator) FindPage(ctx context.Context, q Query) (Page, error) {
 	for _, row := range rows {
 		page.Tasks = append(page.Tasks, o.info(policies, row))
 	}
-	return page, partial(o.tables.Servers(), errs)
+	return page, store.Lacking(o.tables.Servers(), errs)
 }
 
 // entry is a place as the store knows it; nil for none.

@@ -51,7 +51,7 @@ func (o *Operator) Stats(ctx context.Context, progress func(tables int)) ([]Stat
 		all = append(all, *s)
 	}
 	slices.SortFunc(all, func(a, b Stats) int { return cmp.Compare(a.BizType, b.BizType) })
-	return all, partial(o.tables.Servers(), errs)
+	return all, store.Lacking(o.tables.Servers(), errs)
 }
 
 // statsOf counts the tasks of one server, by the number of their biz type.

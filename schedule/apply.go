@@ -97,7 +97,7 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 			a := &all[i]
 			other := slices.IndexFunc(rows, func(r *row) bool { return r.Name == a.Name && r.ID != a.ID })
 			if a.Verdict == Created && other >= 0 {
-				err := s.delete(ctx, place{a.ID, types})
+				err := s.delete(ctx, place{a.ID, types}, 0)
 				*a = Applied{Name: a.Name, Err: errors.Join(exists(a.Name), err)}
 			}
 		}
@@ -151,6 +151,32 @@ func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (
 	return a, a.Err
 }
 
+// Edit changes a schedule that was read before, unless somebody has changed it since (ErrRevision) or it is gone (ErrNotFound).
+// It returns the schedule as it is then, and what was changed. With dryRun it only says what it would change.
+func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRun bool) (Schedule, []Change, error) {
+	if err := d.Validate(); err != nil {
+		return Schedule{}, nil, err
+	}
+	if d.Name != read.Name {
+		return Schedule{}, nil, invalid(read.Name, "the name never changes: delete the schedule, and make another")
+	}
+	types, err := s.types(ctx)
+	if err != nil {
+		return Schedule{}, nil, err
+	}
+	if _, err = types.number(d.BizType); err != nil {
+		return Schedule{}, nil, err
+	}
+	if changes, err := edits(&row{Schedule: read}, d); err != nil || dryRun {
+		return read, changes, err
+	}
+	r, changes, err := s.edit(ctx, types, d, read.ID, read.Revision)
+	if err != nil {
+		return Schedule{}, nil, err
+	}
+	return r.Schedule, changes, nil
+}
+
 func exists(name string) error { return refuse(ErrExists, "there is a schedule %q", name) }
 
 // applyOne creates or changes one schedule. revision is the one that it must have, 0 for any.
@@ -178,7 +204,15 @@ func (s *Schedules) applyOne(ctx context.Context, types bizTypes, d Definition, 
 	if dryRun || len(a.Changes) == 0 && revision == 0 {
 		return a
 	}
-	return s.edit(ctx, types, d, found, revision)
+	r, changes, err := s.edit(ctx, types, d, found.ID, revision)
+	if err != nil {
+		return Applied{Name: d.Name, ID: found.ID, Err: err}
+	}
+	a = Applied{Name: d.Name, Verdict: Unchanged, ID: r.ID, State: r.State, Revision: r.Revision, Changes: changes}
+	if len(changes) > 0 {
+		a.Verdict = Changed
+	}
+	return a
 }
 
 // edits lists what a definition changes of a schedule, and refuses what never changes.
@@ -192,12 +226,12 @@ func edits(r *row, d Definition) ([]Change, error) {
 	return changes, nil
 }
 
-// edit changes one schedule.
-func (s *Schedules) edit(ctx context.Context, types bizTypes, d Definition, found *row, revision uint32) Applied {
+// edit changes one schedule. The result is its row then, and what was changed.
+func (s *Schedules) edit(ctx context.Context, types bizTypes, d Definition, id tocsin.JobID, revision uint32) (*row, []Change, error) {
 	var changes []Change
-	r, changed, err := s.change(ctx, place{found.ID, types}, "the schedule was changed", func(next *row, now time.Time) (_ bool, err error) {
-		if revision != 0 && next.Revision != revision {
-			return false, refuse(ErrRevision, "schedule %s has revision %d, not %d: somebody has changed it", d.Name, next.Revision, revision)
+	r, changed, err := s.change(ctx, place{id, types}, "the schedule was changed", func(next *row, now time.Time) (_ bool, err error) {
+		if err := next.has(revision); err != nil {
+			return false, err
 		}
 		if changes, err = edits(next, d); err != nil || len(changes) == 0 {
 			return false, err
@@ -205,13 +239,20 @@ func (s *Schedules) edit(ctx context.Context, types bizTypes, d Definition, foun
 		return true, next.take(types, d, now)
 	})
 	if err != nil {
-		return Applied{Name: d.Name, ID: found.ID, Err: fmt.Errorf("change schedule %s: %w", d.Name, err)}
+		return nil, nil, fmt.Errorf("change schedule %s: %w", d.Name, err)
 	}
-	a := Applied{Name: d.Name, Verdict: Unchanged, ID: r.ID, State: r.State, Revision: r.Revision}
-	if changed {
-		a.Verdict, a.Changes = Changed, changes
+	if !changed {
+		changes = nil
 	}
-	return a
+	return r, changes, nil
+}
+
+// has refuses a revision that is not the row's; 0 is any.
+func (r *row) has(revision uint32) error {
+	if revision != 0 && r.Revision != revision {
+		return refuse(ErrRevision, "schedule %s has revision %d, not %d: somebody has changed it", r.Name, r.Revision, revision)
+	}
+	return nil
 }
 
 // take makes a row be as a definition says. A schedule that has ended may go on.

@@ -36,8 +36,8 @@ func Parse(text []byte, file string) ([]Definition, error) {
 	seen := map[string]bool{}
 	for i, d := range all {
 		at := fmt.Sprintf("$.schedules[%d]", i)
-		for _, p := range d.problems() {
-			errs = append(errs, f.Errorf(at+"."+p.key, "schedule %s: %w", label(d.Name), p.err))
+		for _, p := range d.Faults() {
+			errs = append(errs, f.Errorf(at+"."+p.Field, "schedule %s: %w", label(d.Name), p.Err))
 		}
 		if seen[d.Name] {
 			errs = append(errs, f.Errorf(at+".name", "schedule %s: the name stands twice", label(d.Name)))

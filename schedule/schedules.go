@@ -37,18 +37,19 @@ func (s *Schedules) Close() error { return s.tables.Close() }
 
 // Query says which schedules List returns.
 type Query struct {
-	App     string // "": any
-	BizType string // "": any
-	State   State  // "": any
-	After   string // names behind this one
-	Limit   int    // 1 to MaxListed
+	App     string                    // "": any
+	BizType string                    // "": any
+	Sees    func(bizType string) bool // only those of biz types for which it is true; nil: any
+	State   State                     // "": any
+	After   string                    // names behind this one
+	Limit   int                       // 1 to MaxListed
 }
 
 // MaxListed is the most schedules that List returns.
 const MaxListed = 10_000
 
-// List returns schedules in the order of their names. It asks all servers at once. What was found stands beside an error,
-// which names the servers and databases that could not be asked.
+// List returns schedules in the order of their names. It asks all servers at once. What was found stands beside an error, a
+// *store.Partial, which names the servers and databases that could not be asked.
 func (s *Schedules) List(ctx context.Context, q Query) ([]Schedule, error) {
 	if q.Limit < 1 || q.Limit > MaxListed {
 		return nil, refuse(ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxListed)
@@ -57,13 +58,12 @@ func (s *Schedules) List(ctx context.Context, q Query) ([]Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	number := uint64(0)
-	if q.BizType != "" {
-		if number, err = types.number(q.BizType); err != nil {
-			return nil, err
-		}
+	only, err := types.only(q)
+	if err != nil {
+		return nil, err
 	}
-	rows, err := s.everywhere(ctx, types, "schedules list", readList, q.After, q.App, q.App, number, number, string(q.State), string(q.State), q.Limit)
+	question := strings.Replace(readList, "{types}", only, 1)
+	rows, err := s.everywhere(ctx, types, "schedules list", question, q.After, q.App, q.App, string(q.State), string(q.State), q.Limit)
 	all := make([]Schedule, 0, min(len(rows), q.Limit))
 	for _, r := range rows[:min(len(rows), q.Limit)] {
 		all = append(all, r.Schedule)
@@ -156,7 +156,7 @@ func (s *Schedules) everywhere(ctx context.Context, types bizTypes, name, questi
 		r.BizType = types.name(r.number)
 	}
 	slices.SortFunc(all, func(a, b *row) int { return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
-	return all, errors.Join(errs...)
+	return all, store.Lacking(s.tables.Servers(), errs)
 }
 
 // bizTypes are the numbers of the biz types by name.
@@ -190,6 +190,24 @@ func (t bizTypes) number(name string) (uint64, error) {
 		return number, nil
 	}
 	return 0, refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: apply it with `tocsin biz apply`", name)
+}
+
+// only is the condition that keeps a list to the biz types that are asked for.
+func (t bizTypes) only(q Query) (string, error) {
+	if q.BizType != "" {
+		if _, err := t.number(q.BizType); err != nil {
+			return "", err
+		}
+	} else if q.Sees == nil {
+		return "TRUE", nil
+	}
+	numbers := []string{"0"} // no biz type has it
+	for name, number := range t {
+		if (q.BizType == "" || q.BizType == name) && (q.Sees == nil || q.Sees(name)) {
+			numbers = append(numbers, strconv.FormatUint(number, 10))
+		}
+	}
+	return "biz_type IN (" + strings.Join(numbers, ", ") + ")", nil
 }
 
 // name returns the name of a number; "#7" if none has it.

@@ -40,12 +40,12 @@ FROM {database}.schedule FORCE INDEX (uk_name)
 WHERE name IN ({names})`
 
 // readList reads a page of schedules in the order of their names, in one of the databases of a union. uk_name. Parameters: the
-// last name of the page before; app, biz type and state, each twice, ” and 0 for any; how many.
+// last name of the page before; app and state, each twice, "" for any; how many. {types} is a condition on biz_type.
 const readList = `SELECT /* tocsin schedules list */` + columns + `
 FROM {database}.schedule FORCE INDEX (uk_name)
 WHERE name > ?
     AND (? = '' OR app = ?)
-    AND (? = 0 OR biz_type = ?)
+    AND {types}
     AND (? = '' OR state = ?)
 ORDER BY name
 LIMIT ?`

@@ -86,15 +86,21 @@ func (s *Schedules) Delete(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return s.delete(ctx, p)
+	return s.delete(ctx, p, 0)
 }
 
 // DeleteID is Delete by schedule_id, for one of two schedules that have the same name.
 func (s *Schedules) DeleteID(ctx context.Context, id tocsin.JobID) error {
-	return s.delete(ctx, place{id: id})
+	return s.delete(ctx, place{id: id}, 0)
 }
 
-func (s *Schedules) delete(ctx context.Context, p place) error {
+// DeleteRead is Delete of a schedule that was read before, unless somebody has changed it since: ErrRevision.
+func (s *Schedules) DeleteRead(ctx context.Context, read Schedule) error {
+	return s.delete(ctx, place{id: read.ID}, read.Revision)
+}
+
+// delete deletes a schedule that has a revision; 0 is any.
+func (s *Schedules) delete(ctx context.Context, p place, revision uint32) error {
 	tried := false
 	err := s.within(ctx, p, func(h *here) error {
 		if h.row == nil && tried {
@@ -102,6 +108,9 @@ func (s *Schedules) delete(ctx context.Context, p place) error {
 		}
 		if h.row == nil {
 			return refuse(ErrNotFound, "no schedule has schedule_id %s", p.id)
+		}
+		if err := h.row.has(revision); err != nil {
+			return err
 		}
 		tried = true
 		from, until := runkey.Range(uint64(p.id))

@@ -20,24 +20,24 @@ const (
 	maxPauseAfter  = 1_000_000
 )
 
-// problem is one fault of a definition.
-type problem struct {
-	key string // of the YAML and JSON
-	err error
+// Fault is what is wrong with one field of a definition.
+type Fault struct {
+	Field string // its name in YAML and JSON
+	Err   error
 }
 
 // Validate returns what is wrong with the definition, in one line for each fault; nil: nothing. It can't know whether the
 // biz type exists.
 func (d Definition) Validate() error {
 	var errs []error
-	for _, p := range d.problems() {
-		errs = append(errs, invalid(d.Name, "%s", p.err))
+	for _, p := range d.Faults() {
+		errs = append(errs, invalid(d.Name, "%s", p.Err))
 	}
 	return errors.Join(errs...)
 }
 
-// problems lists the faults in the order of the fields.
-func (d Definition) problems() []problem {
+// Faults is Validate field by field, in the order of the fields.
+func (d Definition) Faults() []Fault {
 	c := &check{}
 	c.note("name", name.CheckLower("name", d.Name))
 	if d.App != "" {
@@ -51,18 +51,18 @@ func (d Definition) problems() []problem {
 	return c.found
 }
 
-type check struct{ found []problem }
+type check struct{ found []Fault }
 
 func (c *check) refuse(bad bool, key, format string, args ...any) {
 	if bad {
-		c.found = append(c.found, problem{key, fmt.Errorf(format, args...)})
+		c.found = append(c.found, Fault{key, fmt.Errorf(format, args...)})
 	}
 }
 
 // note records what is wrong with the key, if anything is.
 func (c *check) note(key string, err error) {
 	if err != nil {
-		c.found = append(c.found, problem{key, err})
+		c.found = append(c.found, Fault{key, err})
 	}
 }
 

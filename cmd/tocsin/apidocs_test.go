@@ -112,6 +112,17 @@ func TestTheStepsOfTheAPIsPageCanBePasted(t *testing.T) {
 		return strings.Contains(node.String(), "received ") && strings.Contains(node.String(), id[1]) && strings.Contains(node.String(), `{\"order\":42}`)
 	})
 	r.waitFor("the task is done", func() bool { return strings.Contains(r.paste("list"), `"status":"done"`) })
+	if out := r.paste("schedule"); !strings.Contains(out, `"state":"active"`) {
+		t.Errorf("created %s", out)
+	}
+	r.waitFor("the receiver has a run", func() bool { return strings.Contains(node.String(), `{\"check\":true}`) })
+	r.waitFor("the history has a run", func() bool { return strings.Contains(r.paste("runs"), `"outcome":"completed"`) })
+	if out := r.paste("change"); !strings.Contains(out, `{"field":"cron","old":"@every 2s","new":"0 4 * * *"}`) {
+		t.Errorf("changed %s", out)
+	}
+	if out := r.paste("stop"); !strings.Contains(out, `"state":"inactive"`) || strings.Contains(out, `"status"`) {
+		t.Errorf("stopped %s", out)
+	}
 	if out := r.paste("token"); !strings.Contains(out, "toc_") || !strings.Contains(out, "scope: write") {
 		t.Errorf("the token is\n%s", out)
 	}

@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"tocsinpg":               {".", "outbox", "internal/outboxrow", "internal/wait"},
 	"tocsinpg/schema":        {"ddl", "outbox", "tocsinpg", "internal/outboxrow"},
 	"config":                 {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "sweeper", "internal/apitoken", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
-	"api":                    {".", "assign", "biztype", "operator", "operator/...", "internal/apitoken", "internal/loglimit", "internal/mysql", "internal/why"},
+	"api":                    {".", "assign", "biztype", "operator", "operator/...", "schedule", "internal/apitoken", "internal/loglimit", "internal/mysql", "internal/name", "internal/why"},
 	"api/openapi":            {"api"},
 	"examples/shop":          {".", "config", "node", "outbox"},
 	"cmd/tocsin":             {"..."},

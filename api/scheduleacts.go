@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/schedule"
+)
+
+// scheduleActs registers what starts and stops schedules, and makes runs by hand.
+func (a *API) scheduleActs() {
+	missing := []int{http.StatusNotFound, http.StatusConflict}
+	register(a, operation{
+		id: "activate_schedule", method: http.MethodPost, path: "/schedules/{name}:activate", tag: "schedules", needs: apitoken.Write,
+		summary: "Let a schedule make runs again",
+		about:   "For fire times from now on; what was missed meanwhile is not made up for. A schedule that is active is returned as it is.",
+		errors:  missing,
+	}, a.turn((*schedule.Schedules).Activate, "activated", "active already"))
+	register(a, operation{
+		id: "deactivate_schedule", method: http.MethodPost, path: "/schedules/{name}:deactivate", tag: "schedules", needs: apitoken.Write,
+		summary: "Keep a schedule from making runs",
+		about:   "Cancels its pending runs. Those in delivery go on, and so do runs by hand and backfills. A schedule that is inactive is returned as it is.",
+		errors:  missing,
+	}, a.turn((*schedule.Schedules).Deactivate, "deactivated", "inactive already"))
+	register(a, operation{
+		id: "run_schedule", method: http.MethodPost, path: "/schedules/{name}:run", tag: "schedules", needs: apitoken.Write, status: http.StatusCreated,
+		summary: "Make a run that is due now",
+		about:   "Whatever the state of the schedule is. Each request makes a run: after a lost answer look at the tasks of the schedule first.",
+		errors:  missing,
+	}, a.runSchedule)
+	register(a, operation{
+		id: "backfill_schedule", method: http.MethodPost, path: "/schedules/{name}:backfill", tag: "schedules", needs: apitoken.Operate,
+		summary: "Make runs for the fire times of a span of the past",
+		about: "At most 1000 of them, all due now, whatever became of the runs that they had. A fire time that was backfilled before gets no other run until " +
+			"that one is cancelled or purged, so the request is safe to repeat. With dry_run it lists the fire times.",
+		errors: missing,
+	}, a.backfillSchedule)
+}
+
+// turning changes the state of a schedule, and reports whether it had another.
+type turning func(s *schedule.Schedules, ctx context.Context, name string) (schedule.Schedule, bool, error)
+
+// turn is the operation that does so.
+func (a *API) turn(do turning, done, already string) func(context.Context, *call, *BySchedule) (*TaggedSchedule, error) {
+	return func(ctx context.Context, c *call, in *BySchedule) (*TaggedSchedule, error) {
+		timers, read, err := a.timer(ctx, c, *in)
+		if err != nil {
+			return nil, err
+		}
+		after, changed, err := do(timers, ctx, in.Name)
+		if err != nil {
+			return nil, scheduleProblem(err, in.Name, read.BizType)
+		}
+		if c.outcome = already; changed {
+			c.outcome = done
+		}
+		if !c.sees(after.BizType) { // it was changed since it was read
+			return nil, noSchedule(in.Name)
+		}
+		return taggedOf(after), nil
+	}
+}
+
+// RunByHand is a run that a request made.
+type RunByHand struct {
+	JobID ID   `json:"job_id" doc:"Of the task that the run is"`
+	Due   Time `json:"due"`
+}
+
+func (a *API) runSchedule(ctx context.Context, c *call, in *BySchedule) (*struct {
+	Location string `header:"Location" doc:"Path of the task"`
+	Body     RunByHand
+}, error) {
+	timers, read, err := a.timer(ctx, c, *in)
+	if err != nil {
+		return nil, err
+	}
+	run, err := timers.RunNow(ctx, in.Name)
+	if err != nil {
+		return nil, scheduleProblem(err, in.Name, read.BizType)
+	}
+	c.outcome = "made task " + run.JobID.String()
+	return &struct {
+		Location string `header:"Location" doc:"Path of the task"`
+		Body     RunByHand
+	}{"/v1/tasks/" + run.JobID.String(), RunByHand{idOf(uint64(run.JobID)), Time{run.Due}}}, nil
+}
+
+// Backfill is a span of the past.
+type Backfill struct {
+	From   Time `json:"from" doc:"The first fire time may be this"`
+	To     Time `json:"to" doc:"All fire times are before this, which is not in the future"`
+	DryRun bool `json:"dry_run,omitempty" doc:"Only list the fire times"`
+}
+
+// Backfilled is what became of its fire times.
+type Backfilled struct {
+	Times  []FireTime `json:"times" doc:"The fire times of the span"`
+	Made   int        `json:"made" doc:"Runs that were made now"`
+	There  int        `json:"there" doc:"Runs that an earlier backfill has made, and that are still stored"`
+	DryRun bool       `json:"dry_run"`
+}
+
+func (a *API) backfillSchedule(ctx context.Context, c *call, in *struct {
+	BySchedule
+	Body Backfill
+}) (*body[Backfilled], error) {
+	timers, read, err := a.timer(ctx, c, in.BySchedule)
+	if err != nil {
+		return nil, err
+	}
+	done, err := timers.Backfill(ctx, in.Name, in.Body.From.Time, in.Body.To.Time, in.Body.DryRun)
+	if err != nil {
+		return nil, scheduleProblem(err, in.Name, read.BizType)
+	}
+	c.outcome = fmt.Sprintf("%d runs made, %d there, dry run %t", done.Made, done.There, in.Body.DryRun)
+	return &body[Backfilled]{Backfilled{fireTimesOf(done.Times), done.Made, done.There, in.Body.DryRun}}, nil
+}

@@ -1,0 +1,153 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/schedule"
+)
+
+// scheduleChanges registers what creates, changes and deletes schedules.
+func (a *API) scheduleChanges() {
+	register(a, operation{
+		id: "create_schedule", method: http.MethodPost, path: "/schedules", tag: "schedules", needs: apitoken.Write, status: http.StatusCreated,
+		summary: "Create a schedule",
+		about:   "It is active, and its first runs are made. Its name must be free, also among schedules of other biz types.",
+		errors:  []int{http.StatusNotFound, http.StatusConflict},
+	}, a.createSchedule)
+	register(a, operation{
+		id: "put_schedule", method: http.MethodPut, path: "/schedules/{name}", tag: "schedules", needs: apitoken.Write,
+		summary: "Change a schedule",
+		about: "Makes a schedule be as the body says; what is left out gets its default. Its state stays, except that one that has ended goes on. A change cancels " +
+			"the pending runs and makes them anew. With dry_run it only says what it would change.",
+		errors: changeErrors,
+	}, a.putSchedule)
+	register(a, operation{
+		id: "delete_schedule", method: http.MethodDelete, path: "/schedules/{name}", tag: "schedules", needs: apitoken.Write, status: http.StatusNoContent,
+		summary: "Delete a schedule",
+		about:   "Cancels its pending runs too, also those by hand and of backfills. Runs in delivery go on; the history of runs stays until it is purged.",
+		errors:  changeErrors,
+	}, a.deleteSchedule)
+}
+
+// changeErrors are refusals of conditional changes.
+var changeErrors = []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed, http.StatusPreconditionRequired}
+
+// createdSchedule is the answer of create_schedule.
+type createdSchedule struct {
+	Location string `header:"Location" doc:"Path of the schedule"`
+	ETag     string `header:"ETag" doc:"For the If-Match of a change"`
+	Body     Schedule
+}
+
+func (a *API) createSchedule(ctx context.Context, c *call, in *struct{ Body ScheduleDefinition }) (*createdSchedule, error) {
+	c.object = "schedule " + line(in.Body.Name) + " of " + line(in.Body.BizType)
+	wanted, err := in.Body.definition(c)
+	if err != nil {
+		return nil, err
+	}
+	timers, err := a.backend.timers.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	made, err := timers.Create(ctx, wanted)
+	if err != nil {
+		return nil, addProblem(err, wanted.BizType)
+	}
+	c.outcome = "created"
+	return &createdSchedule{"/v1/schedules/" + made.Name, tagOf(made), scheduleOf(made)}, nil
+}
+
+// ScheduleChange is what a PUT has changed, or would change.
+type ScheduleChange struct {
+	Changes  []FieldChange `json:"changes" doc:"None: the schedule is as the body says, and keeps its revision"`
+	DryRun   bool          `json:"dry_run"`
+	Schedule Schedule      `json:"schedule" doc:"As it is now; with dry_run it is unchanged"`
+}
+
+// FieldChange is one field of a definition that differs.
+type FieldChange struct {
+	Field string `json:"field" example:"cron"`
+	Old   string `json:"old"`
+	New   string `json:"new"`
+}
+
+// changedSchedule is the answer of put_schedule.
+type changedSchedule struct {
+	ETag string `header:"ETag" doc:"For the If-Match of the next change"`
+	Body ScheduleChange
+}
+
+func (a *API) putSchedule(ctx context.Context, c *call, in *struct {
+	BySchedule
+	IfMatch
+	DryRun bool `query:"dry_run" doc:"Only say what would be changed"`
+	Body   ScheduleDefinition
+}) (*changedSchedule, error) {
+	timers, read, err := a.readToChange(ctx, c, in.BySchedule, in.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	in.Body.Name = cmp.Or(in.Body.Name, in.Name)
+	wanted, err := in.Body.definition(c)
+	if err != nil {
+		return nil, err
+	}
+	if wanted.Name != in.Name {
+		return nil, invalid("name", "the name never changes, and is that of the path")
+	}
+	after, changes, err := timers.Edit(ctx, read, wanted, in.DryRun)
+	if err != nil {
+		return nil, scheduleProblem(err, in.Name, wanted.BizType)
+	}
+	switch c.outcome = "changed"; {
+	case len(changes) == 0:
+		c.outcome = "unchanged"
+	case in.DryRun:
+		c.outcome = "dry run"
+	}
+	out := ScheduleChange{Changes: []FieldChange{}, DryRun: in.DryRun, Schedule: scheduleOf(after)}
+	for _, change := range changes {
+		out.Changes = append(out.Changes, FieldChange(change))
+	}
+	return &changedSchedule{tagOf(after), out}, nil
+}
+
+// readToChange reads a schedule that the caller may see and wants to change as it is.
+func (a *API) readToChange(ctx context.Context, c *call, of BySchedule, m IfMatch) (*schedule.Schedules, schedule.Schedule, error) {
+	c.object = "schedule " + line(of.Name)
+	if err := m.check(); err != nil {
+		return nil, schedule.Schedule{}, err
+	}
+	timers, read, err := a.timer(ctx, c, of)
+	if err == nil && !m.met(read) {
+		err = schedule.ErrRevision
+	}
+	return timers, read, err
+}
+
+// scheduleProblem is problemOf in the same words for what is gone as for what the caller may not see.
+func scheduleProblem(err error, name, bizType string) error {
+	if errors.Is(err, schedule.ErrNotFound) {
+		return noSchedule(name)
+	}
+	return addProblem(err, bizType)
+}
+
+func (a *API) deleteSchedule(ctx context.Context, c *call, in *struct {
+	BySchedule
+	IfMatch
+}) (*struct{}, error) {
+	timers, read, err := a.readToChange(ctx, c, in.BySchedule, in.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	if err := timers.DeleteRead(ctx, read); err != nil {
+		return nil, scheduleProblem(err, in.Name, read.BizType)
+	}
+	c.outcome = "deleted"
+	return nil, nil
+}
