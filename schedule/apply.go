@@ -310,7 +310,7 @@ func (h *here) create(ctx context.Context, wanted *row, id tocsin.JobID) (*row, 
 	if _, err := h.window(ctx, r); err != nil {
 		return nil, err
 	}
-	_, err := h.exec(ctx, insertRow, append(r.fixed(), r.stored()...)...)
+	_, err := h.exec(ctx, insertRow, slices.Concat(r.fixed(), r.stored(), []any{at(r.Created), at(r.Modified)})...)
 	if mysql.ClassOf(err) == mysql.Duplicate {
 		return nil, exists(r.Name)
 	}

@@ -68,6 +68,7 @@ func (c *changing) try(ctx context.Context, h *here, reason string, decide decis
 // replace stores a row in place of the one that is locked: it cancels pending runs, and makes the first window.
 func (h *here) replace(ctx context.Context, next *row, reason string, lead time.Duration) error {
 	old := h.row
+	next.Modified = h.now
 	from, to := h.cursor(next, lead)
 	first, _ := runkey.Range(uint64(old.ID))
 	if err := h.cancel(ctx, first, runkey.First(uint64(old.ID), next.Revision), reason, from, to); err != nil {
@@ -78,7 +79,7 @@ func (h *here) replace(ctx context.Context, next *row, reason string, lead time.
 			return err
 		}
 	}
-	n, err := h.exec(ctx, updateRow, append(next.stored(), uint64(old.ID), old.Revision)...)
+	n, err := h.exec(ctx, updateRow, append(next.stored(), at(next.Modified), uint64(old.ID), old.Revision)...)
 	switch {
 	case err != nil:
 		return err

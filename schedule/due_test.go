@@ -151,14 +151,14 @@ func TestPlansOfStatements(t *testing.T) {
 	s := newSite(t)
 	s.db.SetMaxOpenConns(1)
 	s.fill(0, 2000, "0", time.Hour)
-	fill := strings.NewReplacer("{database}", s.cfg.Layout.Database(0), "{task}", s.cfg.Layout.Table(0), "{names}", "?", "{keys}", "?").Replace
+	fill := strings.NewReplacer("{database}", s.cfg.Layout.Database(0), "{task}", s.cfg.Layout.Table(0), "{names}", "?", "{keys}", "?", "{types}", "biz_type IN (0, 1)").Replace
 	for name, c := range map[string]struct {
 		question string
 		args     []any
 		key      string
 	}{
 		"named":  {readNamed, []any{"x"}, "uk_name"},
-		"list":   {readList, []any{"x", "", "", 0, 0, "", "", 10}, "uk_name"},
+		"list":   {readList, []any{"x", "", "", "", "", 10}, "uk_name"},
 		"lock":   {lockRow, []any{1}, "PRIMARY"},
 		"cancel": {cancelRuns, []any{"", 7, 1, []byte{0}, []byte{0, 1}, "2026-01-01", "2026-01-01"}, "uk_biz"},
 		"change": {moveCursor, []any{"active", "2026-01-01", "2026-01-01", "", 1, 1, 1, 1, "2026-01-01"}, "PRIMARY"},

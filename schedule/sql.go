@@ -67,7 +67,7 @@ WHERE next_fire <= UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND
 ORDER BY next_fire, table_no, schedule_id
 LIMIT ?`
 
-// insertRow stores a new schedule. Parameters: row.stored.
+// insertRow stores a new schedule. Parameters: row.fixed, row.stored, and the server's clock, twice.
 const insertRow = `INSERT /* tocsin schedule create */ INTO {database}.schedule (
     schedule_id, name, table_no, biz_id, biz_key,
     app, biz_type, cron, zone, start_time, end_time, jitter_ms, start_within_ms, missed, missed_most, overlap, pause_after,
@@ -77,15 +77,15 @@ VALUES (
     ?, ?, ?, ?, ?,
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-    UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))`
+    ?, ?)`
 
-// updateRow stores what a change made of a schedule that is locked. Primary key. Parameters: those of row.stored that may
-// change; schedule_id and the revision before. Zero rows: it was changed by somebody who ignores locks.
+// updateRow stores what a change made of a schedule that is locked. Primary key. Parameters: row.stored, the
+// server's clock; schedule_id and the revision before. Zero rows: it was changed by somebody who ignores locks.
 const updateRow = `UPDATE /* tocsin schedule change */ {database}.schedule
 SET app = ?, biz_type = ?, cron = ?, zone = ?, start_time = ?, end_time = ?, jitter_ms = ?, start_within_ms = ?, missed = ?,
     missed_most = ?, overlap = ?, pause_after = ?,
     state = ?, revision = ?, anchor = ?, made_until = ?, next_fire = ?, failures = ?, made = ?, passed_over = ?, reason = ?,
-    attribute = ?, headers = ?, gmt_modified = UTC_TIMESTAMP(3)
+    attribute = ?, headers = ?, gmt_modified = ?
 WHERE schedule_id = ?
     AND revision = ?`
 
