@@ -28,7 +28,7 @@ func TestThePageNamesEveryOperationAndProblem(t *testing.T) {
 			}
 		}
 	}
-	for _, table := range []map[string]bad{badTokens(strings.Repeat("x", 70)), badBodies(), badPaths(), badLists(), badSchedules()} {
+	for _, table := range []map[string]bad{badTokens(strings.Repeat("x", 70)), badBodies(), badPaths(), badLists(), badSchedules(), badChanges()} {
 		for _, b := range table {
 			if !strings.Contains(page, "`"+b.code+"`") {
 				t.Errorf("docs/api.md lacks the code %s", b.code)
