@@ -1,11 +1,12 @@
-// Package api serves the HTTP API: tasks, biz types, the cluster and counts, as openapi.yaml describes them.
+// Package api serves the HTTP API: tasks, schedules, biz types, the cluster and counts, as
+// openapi.yaml describes them.
 //
-//	request --> Host and Origin --> token --> rate --> body --> route --> scope --> operation --> package tocsin or operator
-//	               403              401       429     400 413    404      403      404 409 422          503
-//	                                                    415      405
+//	request --> Host and Origin --> token --> rate --> body --> route --> scope --> operation --> package tocsin, schedule or operator
+//	               403              401       429     400 413    404      403      404 409 412          503
+//	                                                    415      405               422 428
 //
 // It is the authority for what a request may look like and which token may send it. What an operation does is decided by
-// packages tocsin and operator; nothing is done here a second time. Every refusal is an RFC 9457 problem (Problem) with a
+// packages tocsin, schedule and operator; nothing is done here a second time. Every refusal is an RFC 9457 problem (Problem) with a
 // stable code, and repeats no payload.
 //
 // On failure: without a database server the API answers with 503 and opens the server later. A panic is a 500 and a line in

@@ -22,9 +22,9 @@ type Scope string
 
 // The scopes.
 const (
-	Read    Scope = "read"    // look up tasks, biz types, nodes, counts
-	Write   Scope = "write"   // and add, cancel and reschedule tasks
-	Operate Scope = "operate" // and redrive and bury tasks, pause and resume biz types
+	Read    Scope = "read"    // look up tasks, schedules, runs, biz types, nodes, counts
+	Write   Scope = "write"   // and add, cancel and reschedule tasks, create, change, run and delete schedules
+	Operate Scope = "operate" // and redrive and bury tasks, backfill schedules, pause and resume biz types
 )
 
 var scopes = []Scope{Read, Write, Operate}
