@@ -43,8 +43,17 @@ type Config struct {
 	Now        func(server int) int64 // a server's clock, Unix ms; 0: unknown. Required
 	Mine       func(table int) bool   // whose schedules this process makes runs of; asked at each pass; nil: all
 	Tables     func() int             // how many tables Mine has; a pass begins soon after it grew; nil: it does not
+	Missed     func(Missed)           // called after the commit for each schedule of which fire times were passed over, concurrently; nil: not called
 	Logger     *slog.Logger           // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer  // nil: unregistered
+}
+
+// Missed is a schedule of which fire times were passed over: nobody made their runs in time.
+type Missed struct {
+	BizType  uint64    // number
+	Schedule string    // its name
+	Time     time.Time // the first of these fire times
+	Times    int       // how many
 }
 
 // Generator makes runs ahead of their times. Make one with New.
@@ -63,6 +72,9 @@ func New(cfg Config) (*Generator, error) {
 	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.Tables == nil {
 		cfg.Tables = func() int { return 0 }
+	}
+	if cfg.Missed == nil {
+		cfg.Missed = func(Missed) {}
 	}
 	g := &Generator{cfg: cfg, overdue: make([]atomic.Int64, len(cfg.Servers))}
 	g.metrics = newMetrics(cfg.Registerer, g.Behind)

@@ -372,3 +372,24 @@ func TestDistantRunsAreSpread(t *testing.T) {
 		t.Errorf("one of two: %s", got)
 	}
 }
+
+// TestFireTimesThatArePassedOverAreTold: once, with the first of them and their number.
+func TestFireTimesThatArePassedOverAreTold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create(1, "@every 1m")
+	s.age(time.Hour)
+	one := s.all()[0]
+	var told []Missed
+	g := s.generator(func(c *Config) { c.Missed = func(m Missed) { told = append(told, m) } })
+	result, err := g.Overdue(t.Context())
+	if err != nil || result.PassedOver == 0 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if want := (Missed{BizType: 1, Schedule: one.Name, Time: one.NextFire, Times: result.PassedOver}); len(told) != 1 || told[0] != want {
+		t.Errorf("told %+v, want %+v", told, want)
+	}
+	if result, err := g.Overdue(t.Context()); err != nil || result.PassedOver != 0 || len(told) != 1 {
+		t.Errorf("then %+v, %v, told %+v", result, err, told)
+	}
+}

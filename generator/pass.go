@@ -116,6 +116,9 @@ func (p *pass) make(ctx context.Context, d schedule.Due) {
 	bounded, cancel := context.WithTimeout(ctx, makeWithin)
 	defer cancel()
 	made, err := p.cfg.Maker.Make(bounded, d.ID)
+	if made.PassedOver > 0 {
+		p.cfg.Missed(Missed{BizType: made.BizType, Schedule: made.Name, Time: d.Next, Times: made.PassedOver})
+	}
 	if ctx.Err() != nil {
 		return
 	}

@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/generator"
 	"github.com/tocsinhq/tocsin/judge"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -40,6 +42,11 @@ func tellJudge(j *judge.Judge, s dispatcher.Settlement) {
 
 // missed tells alarms of a run that was too late.
 func missed(a *alarms.Alarms, m judge.Missed) { a.Missed(alarms.Missed(m)) }
+
+// passedOver tells alarms of fire times that no run was made for.
+func passedOver(a *alarms.Alarms, m generator.Missed) {
+	a.Missed(alarms.Missed{BizType: m.BizType, Schedule: m.Schedule, Time: m.Time, Why: fmt.Sprintf("missed, with all that the schedule's policy passes over from then on: %d fire times", m.Times)})
+}
 
 // newAlarms makes the alarms of a sweep, which is about all tasks.
 func (w *sweepParts) newAlarms() (err error) {

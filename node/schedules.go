@@ -12,7 +12,7 @@ import (
 func (p *parts) newGenerator() (*generator.Generator, error) {
 	cfg := generator.Config{
 		Maker: schedule.NewMaker(p.store), Servers: p.store.Servers(), Now: p.store.Now, Tables: p.group.Owned,
-		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+		Missed: func(m generator.Missed) { passedOver(p.alarms, m) }, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	}
 	if p.holder != nil {
 		cfg.Mine = p.holder.has
@@ -24,7 +24,7 @@ func (p *parts) newGenerator() (*generator.Generator, error) {
 func (w *sweepParts) overdueRuns() (func(context.Context) (int, error), error) {
 	g, err := generator.New(generator.Config{
 		Maker: schedule.NewMaker(w.store), Servers: w.store.Servers(), Now: w.store.Now,
-		Logger: w.cfg.Logger, // its metrics would be those of Run's generator
+		Missed: func(m generator.Missed) { passedOver(w.alarms, m) }, Logger: w.cfg.Logger, // its metrics would be those of Run's generator
 	})
 	return func(ctx context.Context) (int, error) {
 		result, err := g.Overdue(ctx)

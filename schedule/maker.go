@@ -81,6 +81,8 @@ type Made struct {
 	Runs       int       // made
 	PassedOver int       // fire times that were missed, and no run was made for
 	Next       time.Time // next_fire now; zero: the schedule is not active, or has ended
+	Name       string    // of the schedule, if a window was made
+	BizType    uint64    // number of its biz type, likewise
 }
 
 // Make makes the next runs of a schedule, at most MaxRuns and two Steps ahead. If another maker was faster, or the schedule
@@ -101,7 +103,7 @@ func (m *Maker) Make(ctx context.Context, id tocsin.JobID) (made Made, err error
 		if err != nil {
 			return err
 		}
-		made = Made{Runs: len(w.fires), PassedOver: w.passedOver, Next: w.next}
+		made = Made{Runs: len(w.fires), PassedOver: w.passedOver, Next: w.next, Name: h.row.Name, BizType: h.row.number}
 		return h.moveCursor(ctx, before, w)
 	})
 	if err != nil {
