@@ -25,9 +25,9 @@ the lines into the file of node.api.tokens_file, which tocsin serve reads again 
 below node.api.tokens. To take a token back, remove its lines.
 
   scope    allows
-  read     to look up tasks, biz types, nodes and counts
-  write    and to add, cancel and reschedule tasks
-  operate  and to redrive and bury tasks, to pause and resume biz types`,
+  read     to look up tasks, schedules, runs, biz types, nodes and counts
+  write    and to add, cancel and reschedule tasks, to create, change, run and delete schedules
+  operate  and to redrive and bury tasks, to backfill schedules, to pause and resume biz types`,
 		Example: "  tocsin token new --name shop --scope write --types 'order.*'\n" +
 			"  tocsin token new --name grafana --scope read --types '*' --expires 2160h",
 		RunE: func(*cobra.Command, []string) error {
