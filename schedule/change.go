@@ -34,8 +34,10 @@ type decision func(next *row, now time.Time) (bool, error)
 // The result is the row as it is stored then, and whether it was changed.
 func (s *Schedules) change(ctx context.Context, p place, reason string, decide decision) (after *row, changed bool, err error) {
 	c := &changing{lead: firstLead}
+	from := s.maker.openFrom(ctx, p.id)
 	for {
 		err = s.within(ctx, p, func(h *here) error {
+			h.from = from
 			after, changed, err = c.try(ctx, h, reason, decide)
 			return err
 		})
@@ -61,6 +63,7 @@ func (c *changing) try(ctx context.Context, h *here, reason string, decide decis
 	if next.Revision++; next.Revision > runkey.MaxRevision {
 		return nil, false, refuse(ErrInvalid, "schedule %s has been changed too often: delete it, and make another", next.Name)
 	}
+	next.Failures = 0 // they were those of another revision
 	c.tried = next
 	return next, true, h.replace(ctx, next, reason, c.lead)
 }
@@ -70,8 +73,7 @@ func (h *here) replace(ctx context.Context, next *row, reason string, lead time.
 	old := h.row
 	next.Modified = h.now
 	from, to := h.cursor(next, lead)
-	first, _ := runkey.Range(uint64(old.ID))
-	if err := h.cancel(ctx, first, runkey.First(uint64(old.ID), next.Revision), reason, from, to); err != nil {
+	if err := h.cancel(ctx, h.from, runkey.First(uint64(old.ID), next.Revision), reason, from, to); err != nil {
 		return err
 	}
 	if next.NextFire = (time.Time{}); next.State == Active {
@@ -95,7 +97,7 @@ func (h *here) replace(ctx context.Context, next *row, reason string, lead time.
 // schedule goes on.
 func (h *here) cursor(next *row, lead time.Duration) (from, to time.Time) {
 	next.MadeUntil = h.now
-	if h.row.State != Active || next.State != Active {
+	if h.row.State != Active && h.row.State != Ended || next.State != Active { // one that has ended may have runs to come
 		return h.now, h.now
 	}
 	offset := time.Duration(0)

@@ -23,6 +23,7 @@ type here struct {
 	row     *row          // as it was read; nil: there is none
 	now     time.Time     // the server's clock, read when the row was locked
 	horizon time.Duration // nearer runs ring the doorbell
+	from    string        // of a change: runs with lower keys are settled
 }
 
 // at runs fn in a transaction with the row of a schedule locked.
@@ -110,10 +111,10 @@ func (h *here) window(ctx context.Context, r *row) (window, error) {
 	return w, err
 }
 
-// Bounds of one INSERT.
+// Bounds of one INSERT. A text that is escaped may need twice its bytes, and max_allowed_packet may be as low as 1 MiB.
 const (
 	atOnce      = MaxRuns
-	bytesAtOnce = 1 << 20
+	bytesAtOnce = 400_000
 )
 
 // insert stores runs and rings for those that are near. It leaves out those whose keys are there already, and returns the

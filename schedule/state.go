@@ -66,7 +66,9 @@ func (s *Schedules) place(ctx context.Context, name string) (place, error) {
 // Pause pauses an active schedule that still has a revision, as Deactivate does. False: it has not, or is not active. It is for
 // whoever counts failed runs.
 func (m *Maker) Pause(ctx context.Context, id tocsin.JobID, revision uint32, reason string) (paused bool, err error) {
+	from := m.openFrom(ctx, id)
 	err = m.at(ctx, id, func(h *here) error {
+		h.from = from
 		paused = h.row != nil && h.row.State == Active && h.row.Revision == revision
 		if !paused {
 			return nil
@@ -101,7 +103,7 @@ func (s *Schedules) DeleteRead(ctx context.Context, read Schedule) error {
 
 // delete deletes a schedule that has a revision; 0 is any.
 func (s *Schedules) delete(ctx context.Context, p place, revision uint32) error {
-	tried := false
+	tried, from := false, s.maker.openFrom(ctx, p.id)
 	err := s.within(ctx, p, func(h *here) error {
 		if h.row == nil && tried {
 			return nil // the answer to the commit was lost
@@ -113,7 +115,7 @@ func (s *Schedules) delete(ctx context.Context, p place, revision uint32) error 
 			return err
 		}
 		tried = true
-		from, until := runkey.Range(uint64(p.id))
+		_, until := runkey.Range(uint64(p.id))
 		if err := h.cancel(ctx, from, until, "the schedule was deleted", h.now, h.now); err != nil {
 			return err
 		}

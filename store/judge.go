@@ -13,6 +13,8 @@ import (
 // Judged is what a judge of runs needs of a schedule's row.
 type Judged struct {
 	Name        string
+	BizType     uint64 // number
+	BizID       uint64 // of its runs
 	Cron        string
 	Zone        string
 	Start       time.Time // zero: no limit
@@ -51,7 +53,7 @@ func (j *Judged) scan(rows *sql.Rows) error {
 	var start, end sql.NullTime
 	var jitter, within int64
 	var from []byte
-	err := rows.Scan(&j.Name, &j.Cron, &j.Zone, &start, &end, &j.Anchor, &jitter, &within,
+	err := rows.Scan(&j.Name, &j.BizType, &j.BizID, &j.Cron, &j.Zone, &start, &end, &j.Anchor, &jitter, &within,
 		&j.Missed, &j.MissedMost, &j.Overlap, &j.PauseAfter, &j.Failures, &j.Revision, &from)
 	j.Start, j.End, j.OpenFrom = start.Time, end.Time, string(from)
 	j.Jitter, j.StartWithin = time.Duration(jitter)*time.Millisecond, time.Duration(within)*time.Millisecond

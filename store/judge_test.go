@@ -40,7 +40,7 @@ func TestJudgedReadsASchedule(t *testing.T) {
 	b.addSchedule(id(3, 1))
 	got, found, err := b.Judged(t.Context(), id(3, 1))
 	want := Judged{
-		Name: "s" + id(3, 1).String(), Cron: "0 4 * * *", Zone: "Europe/Berlin", Start: time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC),
+		Name: "s" + id(3, 1).String(), BizType: 1, BizID: 7, Cron: "0 4 * * *", Zone: "Europe/Berlin", Start: time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC),
 		Anchor: time.Date(2026, 1, 1, 0, 0, 0, 5e8, time.UTC), Jitter: 1500 * time.Millisecond, StartWithin: time.Minute, Missed: "all",
 		MissedMost: 100, Overlap: "queue", PauseAfter: 5, Failures: 2, Revision: 3,
 	}

@@ -6,6 +6,8 @@ package store
 var judged = prepare(`
 SELECT /* tocsin judged */
     name,
+    biz_type,
+    biz_id,
     cron,
     zone,
     start_time,

@@ -1,0 +1,134 @@
+package schedule
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+)
+
+// A text doubles in a statement if all of it is escaped, so a window of long payloads has several packets.
+func TestWindowsOfLongPayloadsFitASmallPacket(t *testing.T) {
+	t.Parallel()
+	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{Dir: t.TempDir(), Args: []string{"--max-allowed-packet=1M"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	cfg := tocsin.Config{Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{Name: "small", DSN: server.DSN()}}}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(t.Context(), cfg, policies); err != nil {
+		t.Fatal(err)
+	}
+	s := openSite(t, cfg)
+	for name, payload := range map[string]string{
+		"quotes":    strings.Repeat(`"`, tocsin.MaxAttribute),
+		"four.byte": strings.Repeat("😀", tocsin.MaxAttribute),
+	} {
+		d := every(name, "1s")
+		d.Payload = payload
+		if made, err := s.Create(t.Context(), d); err != nil || made.Made != MaxRuns {
+			t.Errorf("%s: %d runs, %v", name, made.Made, err)
+		}
+	}
+}
+
+// A schedule that has made its last runs goes on with an edit: it is no different from one that has not.
+func TestAnEditOfAScheduleThatHasEndedLosesNoFireTime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := every("report", "1h")
+	d.Jitter = biztype.Duration(59 * time.Minute)
+	made := s.create(d)
+	times, _ := made.Times()
+	if times.Offset() < 5*time.Second {
+		t.Fatal("the schedule_id draws no jitter to test with")
+	}
+	s.exec(made, "UPDATE {schedule} SET anchor = UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND - INTERVAL 1 HOUR, made_until = UTC_TIMESTAMP(3) + INTERVAL 20 MINUTE, next_fire = NULL, state = 'ended'", times.Offset().Microseconds()/2)
+	d.Payload = "new"
+	s.apply(d)
+	now := s.get("report")
+	nominal := now.Anchor.Add(time.Hour)
+	if runs := s.pending(now); len(runs) != 1 || !runs[0].Key.Nominal().Equal(nominal) {
+		t.Errorf("%+v, want one for %s", runs, nominal)
+	}
+}
+
+// history stores runs of a schedule's first revision that are done, a second apart, before those that it has.
+func (s *site) history(of Schedule, n int) {
+	s.t.Helper()
+	prefix := runkey.First(uint64(of.ID), 1)
+	rows := make([]string, n)
+	for i := range rows {
+		rows[i] = fmt.Sprintf("(%d, %d, ?, 1, 2, CONCAT(?, UNHEX(LPAD(HEX(%d), 16, '0'))), '', UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))",
+			i+1, (&row{Schedule: of}).subject(), of.Anchor.UnixMilli()-int64(n-i)*1000)
+	}
+	for part := range slices.Chunk(rows, 1000) {
+		var args []any
+		for range part {
+			args = append(args, []byte(of.Key), []byte(prefix[:len(prefix)-8]))
+		}
+		s.exec(of, "INSERT INTO {task} (job_id, biz_id, biz_key, biz_type, status, dedup_key, attribute, due_time, action_time, gmt_create, gmt_modified) VALUES "+
+			strings.Join(part, ", "), args...)
+	}
+}
+
+// Of a schedule that fires each second millions of runs may be done and not purged.
+func TestAChangeDoesNotReadSettledRunsUnderItsLock(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("report", "1m"))
+	s.history(made, pageSettled+1)
+	lock, err := s.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Rollback() }()
+	if _, err := lock.ExecContext(t.Context(), "UPDATE "+s.cfg.Layout.Table(made.Table)+" SET claimed_by = 'x' WHERE job_id IN (1, ?)", pageSettled+1); err != nil {
+		t.Fatal(err)
+	}
+	first := s.pending(made)[0].Key.String()
+	d := every("report", "1m")
+	d.Payload = "new"
+	s.apply(d)
+	for _, r := range s.pending(made) {
+		if r.Attribute != "new" {
+			t.Errorf("pending %+v", r)
+		}
+	}
+	if n := s.count("SELECT COUNT(*) FROM " + s.database(made) + ".schedule WHERE open_from = X'" + hex.EncodeToString([]byte(first)) + "'"); n != 1 {
+		t.Error("the row does not say how far its runs are settled")
+	}
+	if _, changed, err := s.Deactivate(t.Context(), d.Name); err != nil || !changed || len(s.pending(made)) != 0 {
+		t.Errorf("changed %v, %v, %d pending", changed, err, len(s.pending(made)))
+	}
+	if err := s.Delete(t.Context(), d.Name); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnEditBeginsToCountFailuresAnew(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := every("report", "1m")
+	d.PauseAfter = 3
+	made := s.create(d)
+	s.exec(made, "UPDATE {schedule} SET failures = 2")
+	if s.apply(d); s.get(d.Name).Failures != 2 {
+		t.Error("an apply that changes nothing clears the failures")
+	}
+	d.Payload = "mended"
+	if s.apply(d); s.get(d.Name).Failures != 0 {
+		t.Errorf("%+v", s.get(d.Name))
+	}
+}
