@@ -32,6 +32,7 @@ type field struct {
 	min, max int
 	form     *regexp.Regexp
 	values   string
+	names    []string // of the values from min on
 }
 
 var (
@@ -39,11 +40,11 @@ var (
 	named  = regexp.MustCompile(`^(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?$`)
 
 	five = [...]field{
-		{"minute", 0, 59, number, "0-59"},
-		{"hour", 0, 23, number, "0-23"},
-		{"day of month", 1, 31, number, "1-31"},
-		{"month", 1, 12, named, "1-12 or jan-dec"},
-		{"day of week", 0, 6, named, "0-6 or sun-sat, Sunday is 0"},
+		{"minute", 0, 59, number, "0-59", nil},
+		{"hour", 0, 23, number, "0-23", nil},
+		{"day of month", 1, 31, number, "1-31", nil},
+		{"month", 1, 12, named, "1-12 or jan-dec", strings.Fields("jan feb mar apr may jun jul aug sep oct nov dec")},
+		{"day of week", 0, 6, named, "0-6 or sun-sat, Sunday is 0", strings.Fields("sun mon tue wed thu fri sat")},
 	}
 )
 
@@ -150,12 +151,37 @@ func (f field) check(item string) error {
 	if !f.form.MatchString(item) {
 		return fmt.Errorf("field %s has %q: want *, values of %s, ranges such as 1-5, steps such as */2, and commas between them", f.name, item, f.values)
 	}
-	_, step, ok := strings.Cut(item, "/")
+	values, step, ok := strings.Cut(item, "/")
+	if err := f.checkValues(values); err != nil {
+		return err
+	}
 	if !ok {
 		return nil
 	}
 	if n, err := strconv.Atoi(step); err != nil || n < 1 || n > f.max-f.min+1 {
 		return fmt.Errorf(`field %s has a step of %s: want 1 to %d, or "@every" with a period`, f.name, step, f.max-f.min+1)
+	}
+	return nil
+}
+
+// checkValues refuses a value or a range of values that the field does not have.
+func (f field) checkValues(text string) error {
+	if text == "*" || text == "?" {
+		return nil
+	}
+	last := -1
+	for value := range strings.SplitSeq(text, "-") {
+		n, err := strconv.Atoi(value)
+		if i := slices.Index(f.names, strings.ToLower(value)); i >= 0 {
+			n, err = i+f.min, nil
+		}
+		if err != nil || n < f.min || n > f.max {
+			return fmt.Errorf("field %s has %q: want values of %s", f.name, value, f.values)
+		}
+		if n < last {
+			return fmt.Errorf("field %s has the range %s: want its lower value first, or two ranges", f.name, text)
+		}
+		last = n
 	}
 	return nil
 }
