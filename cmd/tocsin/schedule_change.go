@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,8 +51,8 @@ func writeTurned(w io.Writer, s schedule.Schedule, changed bool) {
 		state = "was " + state + " already"
 	}
 	row := []string{s.Name, state, fmt.Sprint("revision ", s.Revision)}
-	if !s.NextFire.IsZero() {
-		row = append(row, "next run to make: "+s.NextFire.UTC().Format(timeText))
+	if next := nextFire(s, time.Now()); !next.IsZero() {
+		row = append(row, "next fire time: "+next.UTC().Format(timeText))
 	}
 	columns(w, row)
 }
@@ -148,7 +149,7 @@ end, and the history of its runs stays until it is purged. --id is for one of tw
 		ValidArgsFunction: a.completeSchedules,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.deleteSchedule(cmd.Context(), args, id) },
 	}
-	cmd.Flags().StringVar(&id, "id", "", "schedule_id, as `tocsin schedule show` prints it")
+	cmd.Flags().StringVar(&id, "id", "", "`SCHEDULE_ID`, as tocsin schedule show prints it")
 	return cmd
 }
 

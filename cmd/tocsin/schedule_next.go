@@ -30,7 +30,8 @@ func newScheduleNext(a *app) *cobra.Command {
 		Use: "next (NAME | --file FILE [NAME] | --cron EXPRESSION)", Short: "Show the next fire times",
 		Long: `Shows the next fire times of a schedule, of the schedules of a file, or of a cron expression. With --file
 and --cron it needs neither a config nor a database; @every counts from --after then. Runs are due later
-than their fire time by the schedule's jitter: a constant that is known once the schedule is applied.`,
+than their fire time by the schedule's jitter: a constant that is known once the schedule is applied. Of
+a schedule that is inactive or paused they are those that it would have.`,
 		Example: `  tocsin schedule next report.daily
   tocsin schedule next --cron '30 2 * * *' --zone Europe/Berlin -n 5
   tocsin schedule next --file configs/schedules.yaml --after 2027-03-27T00:00:00Z`,
@@ -103,6 +104,7 @@ type nextTimes struct {
 	Times []nextTime `json:"times"`
 
 	jitter time.Duration // that is not drawn yet
+	idle   string        // why none of the times makes a run
 }
 
 type nextTime struct {
@@ -163,6 +165,9 @@ func (f *scheduleNext) ofStored(ctx context.Context, after time.Time, name strin
 			return err
 		}
 		one := nextTimes{Name: stored.Name, Cron: stored.Cron, Zone: stored.Zone}
+		if stored.State == schedule.Inactive || stored.State == schedule.Paused {
+			one.idle = fmt.Sprintf("%s is %s and makes no runs: `tocsin schedule activate %s` lets it", stored.Name, stored.State, stored.Name)
+		}
 		loc := locationOf(stored.Definition)
 		for _, fire := range fires {
 			one.add(fire.Time, &fire.Due, loc)
@@ -213,6 +218,9 @@ func (n nextTimes) write(w io.Writer, named bool) {
 		}
 	}
 	columns(w, rows...)
+	if n.idle != "" {
+		fmt.Fprintln(w, n.idle)
+	}
 	if n.jitter > 0 {
 		fmt.Fprintf(w, "runs are due later by a constant below %s (jitter)\n", n.jitter)
 	}

@@ -33,7 +33,7 @@ func newScheduleList(a *app) *cobra.Command {
 				if len(all) == 0 && failed != nil {
 					return failed
 				}
-				return errors.Join(a.print(all, func(w io.Writer) { writeSchedules(w, all) }), failed)
+				return errors.Join(a.print(all, func(w io.Writer) { writeSchedules(w, all, time.Now()) }), failed)
 			})
 		},
 	}
@@ -46,7 +46,20 @@ func newScheduleList(a *app) *cobra.Command {
 	return cmd
 }
 
-func writeSchedules(w io.Writer, all []schedule.Schedule) {
+// nextFire returns when an active schedule fires next, or fired if nothing made that run: s.NextFire is that of the next
+// run to make, up to 20 minutes after those that are pending. Zero: the schedule is not active.
+func nextFire(s schedule.Schedule, now time.Time) time.Time {
+	if s.State != schedule.Active || s.NextFire.Before(now) {
+		return s.NextFire
+	}
+	fires, err := s.Following(now, 1)
+	if err != nil || len(fires) == 0 {
+		return s.NextFire
+	}
+	return fires[0].Time
+}
+
+func writeSchedules(w io.Writer, all []schedule.Schedule, now time.Time) {
 	if len(all) == 0 {
 		fmt.Fprintln(w, "no schedules")
 		return
@@ -54,8 +67,8 @@ func writeSchedules(w io.Writer, all []schedule.Schedule) {
 	rows := [][]string{{"NAME", "STATE", "CRON", "ZONE", "BIZ TYPE", "NEXT FIRE TIME", "RUNS MADE"}}
 	for _, s := range all {
 		next := "-"
-		if !s.NextFire.IsZero() {
-			next = s.NextFire.UTC().Format(timeText)
+		if at := nextFire(s, now); !at.IsZero() {
+			next = at.UTC().Format(timeText)
 		}
 		rows = append(rows, []string{s.Name, string(s.State), oneCell(s.Cron), s.Zone, s.BizType, next, fmt.Sprint(s.Made)})
 	}
@@ -104,6 +117,9 @@ func standing(s schedule.Schedule, now time.Time) []string {
 		fmt.Sprintf("schedule_id %s in table %04d, revision %d of %s", s.ID, s.Table, s.Revision, s.Modified.UTC().Format(timeText)),
 		state,
 		fmt.Sprintf("%d runs made for fire times until %s, %d fire times passed over", s.Made, s.MadeUntil.UTC().Format(timeText), s.PassedOver),
+	}
+	if next := nextFire(s, now); !next.IsZero() {
+		lines = append(lines, "next fire time: "+next.UTC().Format(timeText)+" ("+away(next.Sub(now))+")")
 	}
 	if !s.NextFire.IsZero() {
 		lines = append(lines, "next run to make: "+s.NextFire.UTC().Format(timeText)+" ("+away(s.NextFire.Sub(now))+")")

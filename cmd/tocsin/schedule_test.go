@@ -171,6 +171,7 @@ func TestScheduleDeactivateAndActivate(t *testing.T) {
 	pending := s.count(tocsin.Pending)
 	s.run("schedule", "deactivate", "poll").says(t, "poll  inactive  revision 2\n")
 	s.run("schedule", "deactivate", "poll").says(t, "poll  was inactive already  revision 2\n")
+	s.run("schedule", "next", "poll").says(t, "poll is inactive and makes no runs: `tocsin schedule activate poll` lets it")
 	if n := s.count(tocsin.Pending); n >= pending || n > 1 {
 		t.Errorf("%d runs are pending, %d were before", n, pending) // one of them may be due at this very moment
 	}
@@ -179,7 +180,7 @@ func TestScheduleDeactivateAndActivate(t *testing.T) {
 	if !got.Changed || got.State != schedule.Active || got.Revision != 3 || got.Name != "poll" || s.count(tocsin.Pending) < pending {
 		t.Errorf("%+v", got)
 	}
-	s.run("schedule", "activate", "poll").says(t, "poll  was active already  revision 3  next run to make: 20")
+	s.run("schedule", "activate", "poll").says(t, "poll  was active already  revision 3  next fire time: 20")
 }
 
 // count counts the tasks in a status.

@@ -31,6 +31,9 @@ below node.api.tokens. To take a token back, remove its lines.
 		Example: "  tocsin token new --name shop --scope write --types 'order.*'\n" +
 			"  tocsin token new --name grafana --scope read --types '*' --expires 2160h",
 		RunE: func(*cobra.Command, []string) error {
+			if t.Name == "" || scope == "" || len(t.BizTypes) == 0 {
+				return usage("--name, --scope and --types are needed: see `tocsin token new --help`")
+			}
 			t.Scope = apitoken.Scope(scope)
 			var err error
 			if t.Expires, err = expiry(expires, time.Now()); err != nil {
