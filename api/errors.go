@@ -28,9 +28,9 @@ var known = []struct {
 	{tocsin.ErrLayout, http.StatusServiceUnavailable, "unavailable", "a database is not the one that the node's config describes: its log and `tocsin doctor` say more"},
 	{tocsin.ErrKeyCollision, http.StatusConflict, "key_collision", ""},
 	{tocsin.ErrSchema, http.StatusConflict, "schema_too_old", "schedules, headers and business keys need `tocsin ddl apply`, then `tocsin ddl finish`: see docs/operations.md"},
-	{tocsin.ErrNotFound, http.StatusNotFound, "not_found", "there is no such task that this token may see"},
-	{tocsin.ErrUnknownBizType, http.StatusNotFound, "unknown_biz_type", "this token knows no such biz type: GET /v1/biz-types lists those that it may use"},
-	{schedule.ErrNotFound, http.StatusNotFound, "not_found", "there is no such schedule that this token may see"},
+	{tocsin.ErrNotFound, http.StatusNotFound, "not_found", "there is no such task that you may see"},
+	{tocsin.ErrUnknownBizType, http.StatusNotFound, "unknown_biz_type", "there is no such biz type that you may use: GET /v1/biz-types lists yours"},
+	{schedule.ErrNotFound, http.StatusNotFound, "not_found", "there is no such schedule that you may see"},
 	{schedule.ErrExists, http.StatusConflict, "exists", "there is a schedule of this name: choose another one, or change that one by PUT; names are those of all biz types together"},
 	{schedule.ErrAmbiguous, http.StatusConflict, "ambiguous", "two schedules have this name, and somebody with the command must delete one of them: `tocsin schedule delete` names both"},
 	{schedule.ErrRevision, http.StatusPreconditionFailed, "changed", "somebody has changed the schedule since you read it: read it again, and repeat the change with its ETag"},
@@ -66,17 +66,17 @@ func problemOf(err error) *Problem {
 
 // noTask is the answer for a task that is not there, and for one of a biz type that the token is not for.
 func noTask(id tocsin.JobID) *Problem {
-	return problem(http.StatusNotFound, "not_found", "there is no task %s that this token may see", id)
+	return problem(http.StatusNotFound, "not_found", "there is no task %s that you may see", id)
 }
 
 // noType is the answer for a biz type that is not there, and for one that the token is not for.
 func noType(name string) *Problem {
-	return problem(http.StatusNotFound, "unknown_biz_type", "this token knows no biz type %q: GET /v1/biz-types lists those that it may use", name)
+	return problem(http.StatusNotFound, "unknown_biz_type", "there is no biz type %q that you may use: GET /v1/biz-types lists yours", name)
 }
 
 // noSchedule is the answer for a schedule that is not there, and for one of a biz type that the token is not for.
 func noSchedule(name string) *Problem {
-	return problem(http.StatusNotFound, "not_found", "there is no schedule %q that this token may see", name)
+	return problem(http.StatusNotFound, "not_found", "there is no schedule %q that you may see", name)
 }
 
 // incomplete returns the servers that a result lacks, or the error if nothing else is known.

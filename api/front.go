@@ -145,12 +145,21 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, c *call) *Problem
 	case !utf8.Valid(read):
 		return problem(http.StatusBadRequest, "invalid_utf8", "the body is not UTF-8")
 	case !json.Valid(read):
-		return problem(http.StatusBadRequest, "malformed", "the body is not JSON")
+		return notJSON(read)
 	case loneSurrogate(read):
 		return problem(http.StatusBadRequest, "invalid_utf8", `the body has half of a surrogate pair, such as \ud800, which is no character`)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	return nil
+}
+
+// notJSON says where a body stops being JSON, and not what stands there.
+func notJSON(body []byte) *Problem {
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(body, new(any)); !errors.As(err, &syntax) {
+		return problem(http.StatusBadRequest, "malformed", "the body is not JSON")
+	}
+	return problem(http.StatusBadRequest, "malformed", "the body is not JSON: see byte %d", syntax.Offset)
 }
 
 // checkQuery refuses parameters that are given twice, or are not UTF-8.

@@ -19,7 +19,7 @@ type Problem struct {
 	Title  string  `json:"title" doc:"The status in words" example:"Not Found"`
 	Status int     `json:"status" doc:"The HTTP status" example:"404"`
 	Code   string  `json:"code" doc:"The last part of type; stable" example:"not_found"`
-	Detail string  `json:"detail" doc:"One line: what is wrong, and what to do" example:"no task 4711 that this token may see"`
+	Detail string  `json:"detail" doc:"One line: what is wrong, and what to do" example:"there is no task 4711 that you may see"`
 	Errors []Fault `json:"errors,omitempty" doc:"What is wrong with single values"`
 
 	retry int // seconds of Retry-After; 0: none
@@ -109,7 +109,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 
 // refused makes a problem of what huma finds wrong with a request.
 func refused(status int, text string, errs []error) *Problem {
-	p := problem(status, codes[status], "%s", text)
+	p := problem(status, codes[status], "%s", plain.Replace(text))
 	if p.Code == "" {
 		p = problem(status, "internal", "the API failed: its log has the cause")
 	}
@@ -119,7 +119,7 @@ func refused(status int, text string, errs []error) *Problem {
 			continue // of another kind: its text may hold anything
 		}
 		d := detailer.ErrorDetail()
-		p.Errors = append(p.Errors, Fault{Location: place(d.Location), Message: line(plain.Replace(d.Message))})
+		p.Errors = append(p.Errors, Fault{Location: place(d.Location), Message: inPlain(d.Location, d.Message)})
 	}
 	if len(p.Errors) > 0 {
 		p.Detail = line(strings.TrimPrefix(p.Errors[0].Location+": "+p.Errors[0].Message, ": "))
@@ -128,7 +128,22 @@ func refused(status int, text string, errs []error) *Problem {
 }
 
 // plain says in words what huma says in a pattern.
-var plain = strings.NewReplacer("expected string to match pattern "+idPattern, "expected a text with a decimal number from 1 on")
+var plain = strings.NewReplacer(
+	"expected string to match pattern "+idPattern, "expected a text with a decimal number from 1 on",
+	"expected number <= 3.1536e+11", "expected a number of at most 315360000000, which is ten years",
+	"request body is required", "this operation needs a body of JSON: docs/api.md and openapi.yaml say with which fields",
+)
+
+// texts says how to write a text that is often sent as an object or a number.
+var texts = map[string]string{"payload": ": write JSON as a text, with its quotes escaped", "biz_id": `, such as "42"`}
+
+// inPlain says in words what is wrong with the value at a place.
+func inPlain(location, message string) string {
+	if message == "expected string" {
+		message += texts[location[strings.LastIndex(location, ".")+1:]]
+	}
+	return line(plain.Replace(message))
+}
 
 // codes are those of refusals that huma makes.
 var codes = map[int]string{

@@ -45,7 +45,7 @@ type byID struct {
 func (in byID) jobID() (tocsin.JobID, error) {
 	id, err := tocsin.ParseJobID(string(in.ID))
 	if err != nil {
-		return 0, problem(http.StatusNotFound, "not_found", "there is no task %s that this token may see", in.ID)
+		return 0, problem(http.StatusNotFound, "not_found", "there is no task %s that you may see", in.ID)
 	}
 	return id, nil
 }

@@ -117,7 +117,7 @@ type Problem struct {
 
 	// Detail One line: what is wrong, and what to do
 	//
-	// Examples: no task 4711 that this token may see
+	// Examples: there is no task 4711 that you may see
 	Detail string `json:"detail"`
 
 	// Errors What is wrong with single values
