@@ -77,7 +77,7 @@ func badChanges() map[string]bad {
 		"an If-Match without quotes":  {change("1.1", hourly("here", "")), 400, "malformed", "with its quotes"},
 		"half an If-Match":            {change(`"1.1", "2`, hourly("here", "")), 400, "malformed", "with its quotes"},
 		"a long If-Match":             {change(`"`+strings.Repeat("1", 1000)+`"`, hourly("here", "")), 422, "invalid", "expected length <= 1000"},
-		"a change of nothing":         {change("*", ""), 400, "malformed", "request body is required"},
+		"a change of nothing":         {change("*", ""), 400, "malformed", "this operation needs a body of JSON"},
 		"a change of the name":        {change("*", hourly("other", "")), 422, "invalid", "the name never changes"},
 		"a change of the key":         {change("*", hourly("here", `, "key": "other"`)), 422, "invalid", "never changes"},
 		"a change of a wrong cron":    {change("*", `{"biz_type": "order.close", "cron": "x"}`), 422, "invalid", "cron expression"},
