@@ -19,5 +19,5 @@ targets=$(echo "$listed" | awk '
 
 echo "$targets" | while read -r package target; do
 	echo "== $package $target"
-	go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" </dev/null
+	go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 5s "$package" </dev/null
 done
