@@ -145,7 +145,9 @@ func (c *Cluster) policies() []biztype.Policy {
 	}
 	all := append(samples, c.demoPolicies()...)
 	for i := range all {
-		all[i].Retention = biztype.Duration(demoRetention)
+		if all[i].Name != demoAlarms {
+			all[i].Retention = biztype.Duration(demoRetention)
+		}
 	}
 	return all
 }

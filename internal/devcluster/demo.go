@@ -22,6 +22,9 @@ var (
 	InvoicePrint = tocsin.Define[Order]("invoice.print") // no node has its handler
 )
 
+// demoAlarms delivers the alarms of a demo, to its receiver.
+const demoAlarms = "ops.alarm"
+
 // demoBizIDs is the first biz_id of a demo, above those of samples.
 const demoBizIDs = 1 << 32
 
@@ -35,12 +38,17 @@ const (
 func (c *Cluster) demoPolicies() []biztype.Policy {
 	second := biztype.Duration(time.Second)
 	hang := &biztype.Webhook{URL: c.receiver.HangURL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"}}
+	tell := &biztype.Webhook{URL: c.receiver.URL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"}}
 	return []biztype.Policy{
-		{Name: RefundSend.Name(), Number: 3, Group: Group, Attempts: 3, Ladder: []biztype.Duration{second}},
+		{
+			Name: RefundSend.Name(), Number: 3, Group: Group, Attempts: 3, Ladder: []biztype.Duration{second},
+			Alarm: &biztype.Alarm{To: demoAlarms, AtMostEvery: 60 * second},
+		},
 		{Name: StockSync.Name(), Number: 4, Group: Group, Attempts: 2, Timeout: 2 * second, Concurrency: 4, Ladder: []biztype.Duration{second}, Webhook: hang},
 		{Name: ReportBuild.Name(), Number: 5, Group: Group, Rate: 2},
 		{Name: MailDigest.Name(), Number: 6, Group: Group, Paused: true},
 		{Name: InvoicePrint.Name(), Number: 7, Group: Group},
+		{Name: demoAlarms, Number: 8, Group: Group, Webhook: tell},
 	}
 }
 
@@ -71,6 +79,9 @@ type DemoOptions struct {
 func (c *Cluster) Demo(ctx context.Context, opts DemoOptions) error {
 	if !c.opts.Demo {
 		return errors.New("devcluster: started without Options.Demo")
+	}
+	if err := c.AddSchedule(ctx); err != nil {
+		return err
 	}
 	ended, err := c.startUpkeep(ctx, opts)
 	if err != nil {

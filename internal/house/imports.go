@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"internal/outboxrow":     {"internal/bizkey"},
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
-	"internal/devcluster":    {".", "assign", "auditor", "biztype", "ddl", "dispatcher", "node", "purger", "store", "tocsinprom", "webhook", "internal/..."},
+	"internal/devcluster":    {".", "assign", "auditor", "biztype", "ddl", "dispatcher", "node", "purger", "schedule", "store", "tocsinprom", "webhook", "internal/..."},
 	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "outbox", "purger", "relay", "schedule", "store", "tocsinpg", "tocsinpg/...", "internal/devserver", "internal/wait"},
 	"internal/chaos/...":     {"internal/chaos"},
 	"internal/dashboards":    {},
