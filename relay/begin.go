@@ -16,7 +16,8 @@ const askWithin = 300 * time.Millisecond
 //
 // The note of that turn is void if the outbox has given ids again since: it was emptied, or its server has lost its last
 // transactions. So the outbox must say that its next id is not a lower one, then that no transaction is open below, and
-// then that no row is there. If it does not, the turn begins at the first id.
+// then that no row is there. If it does not, the turn begins at the first id. On MySQL it does not while a transaction is open
+// just behind, since the question locks that row too.
 func (t *turn) begin(ctx context.Context) error {
 	t.settled.Store(0)
 	asked, cancel := context.WithTimeout(ctx, askWithin)

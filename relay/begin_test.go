@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -49,12 +50,13 @@ func TestATurnBeginsWhereAnotherHasSettled(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*shop) // ids 1 to 9 and 11 to 20 are moved
 		below  uint64
+		open   bool // a transaction; MySQL, unlike MariaDB, locks the row behind a range that is read downwards
 	}{
-		"a gap is closed":                      {func(*shop) {}, 21},
-		"a transaction is open in it":          {func(s *shop) { s.hold(10) }, 10},
-		"a row was set aside":                  {func(s *shop) { s.put(10, "no room") }, 10},
-		"a row waits behind one set aside":     {func(s *shop) { s.put(10, ""); s.exec("UPDATE {outbox} SET biz_type = 'no.such' WHERE id = 10") }, 10},
-		"a transaction is open behind the end": {func(s *shop) { s.hold(25) }, 21},
+		"a gap is closed":                      {func(*shop) {}, 21, false},
+		"a transaction is open in it":          {func(s *shop) { s.hold(10) }, 10, true},
+		"a row was set aside":                  {func(s *shop) { s.put(10, "no room") }, 10, false},
+		"a row waits behind one set aside":     {func(s *shop) { s.put(10, ""); s.exec("UPDATE {outbox} SET biz_type = 'no.such' WHERE id = 10") }, 10, false},
+		"a transaction is open behind the end": {func(s *shop) { s.hold(25) }, 21, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,8 +68,12 @@ func TestATurnBeginsWhereAnotherHasSettled(t *testing.T) {
 				}
 			}
 			s.settle(c.below)
-			if _, first := s.begins(); first != c.below {
-				t.Errorf("begins at %d, want %d", first, c.below)
+			want := c.below
+			if c.open && devtest.IsMySQL(t) {
+				want = 0
+			}
+			if _, first := s.begins(); first != want {
+				t.Errorf("begins at %d, want %d", first, want)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +136,8 @@ func TestRunsAreFoundByTheirKeys(t *testing.T) {
 	r := RunRange{Table: 1, BizID: 7, Type: 1, From: runKey(id(1, 0), 290), Until: runKey(id(1, 0), 300), Limit: 500}
 	for _, r.Open = range []bool{false, true} {
 		for _, p := range b.explain(string(b.runsFromText(nil, r))) {
-			if p.key != "uk_biz" || p.access != "range" || p.rows != "10" || strings.Contains(p.extra, "filesort") {
+			rows, err := strconv.Atoi(p.rows) // MySQL estimates 1
+			if p.key != "uk_biz" || p.access != "range" || rows > 10 || err != nil || strings.Contains(p.extra, "filesort") {
 				t.Errorf("open %v: %+v", r.Open, p)
 			}
 		}
