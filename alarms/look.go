@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// look notes the biz types of which tasks became dead since the last look: what no process has raised an alarm about, or
+// look notes the biz types whose tasks became dead since the last look: what no process has raised an alarm about, or
 // what another one waits with. Deaths later than behind before now are left to the next look.
 func (a *Alarms) look(ctx context.Context, behind time.Duration) {
 	var types []uint64

@@ -193,7 +193,7 @@ func resultOf(done tocsin.Added, bizType string) Result {
 	return Result{Added: &added}
 }
 
-// failed returns the problem of a batch of which no task is stored, or may be, for want of servers; nil if there is an answer.
+// failed returns the problem of a batch if all of its tasks failed for want of servers; nil if any of them has another answer.
 func (m AddedMany) failed() error {
 	for _, r := range m.Results {
 		if r.Problem == nil || r.Problem.Status < http.StatusInternalServerError {

@@ -9,7 +9,7 @@ import (
 )
 
 // The copy's schedules had made runs until it was made. Those that would follow until the last time known were made too, and
-// are lost with the rest; whoever has tasks of that time count as settled does not want them again.
+// are lost with the rest; an operator who lets tasks of that time count as settled does not want them again.
 func TestSchedulesOfACopyDoNotRepeatWhatCountsAsSettled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

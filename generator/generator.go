@@ -43,12 +43,12 @@ type Config struct {
 	Now        func(server int) int64 // a server's clock, Unix ms; 0: unknown. Required
 	Mine       func(table int) bool   // whose schedules this process makes runs of; asked at each pass; nil: all
 	Tables     func() int             // how many tables Mine has; a pass begins soon after it grew; nil: it does not
-	Missed     func(Missed)           // called after the commit for each schedule of which fire times were passed over, concurrently; nil: not called
+	Missed     func(Missed)           // called after the commit for each schedule whose fire times were passed over, concurrently; nil: not called
 	Logger     *slog.Logger           // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer  // nil: unregistered
 }
 
-// Missed is a schedule of which fire times were passed over: nobody made their runs in time.
+// Missed tells of fire times of a schedule that were passed over, since nobody made their runs in time.
 type Missed struct {
 	BizType  uint64    // number
 	Schedule string    // its name

@@ -24,7 +24,7 @@ func newMetrics(r prometheus.Registerer, behind func() time.Duration) *metrics {
 		passes:     count("passes", "Passes over the schedules of a server that ended."),
 		runs:       count("runs", "Runs of schedules made."),
 		passedOver: count("passed_over", "Fire times that were missed, and no run was made for, by the policies of their schedules."),
-		lost:       count("lost", "Schedules that were due and of which another process made the runs first."),
+		lost:       count("lost", "Schedules that were due, but whose runs another process made first."),
 		failures:   count("failures", "Schedules whose runs could not be made, and passes in which not all schedules could be read."),
 	}
 }

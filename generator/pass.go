@@ -101,7 +101,7 @@ func (p *pass) makeAll(ctx context.Context, due []schedule.Due) {
 	workers.Wait()
 }
 
-// pause is how long the Make of one of so many schedules is put off after the one before. It is none if the run is nearer
+// pause is the time between two Makes when so many schedules are due. There is none if the run is nearer
 // than half of what is normal.
 func (p *pass) pause(d schedule.Due, of int) time.Duration {
 	if now := p.cfg.Now(p.server); d.Next.UnixMilli() < now+(schedule.Step/2).Milliseconds() {
@@ -110,7 +110,7 @@ func (p *pass) pause(d schedule.Due, of int) time.Duration {
 	return min(spread/time.Duration(of), longest)
 }
 
-// make makes the next runs of one schedule. A schedule of which nothing was made, or that is due again and again, is left
+// make makes the next runs of one schedule. A schedule that needed none, or that is due again and again, is left
 // alone for the rest of the pass.
 func (p *pass) make(ctx context.Context, d schedule.Due) {
 	bounded, cancel := context.WithTimeout(ctx, makeWithin)

@@ -344,7 +344,7 @@ func TestTheSQLOfTheSchedulesPageIsAnswered(t *testing.T) {
 			found[i] += s.answered(names.Replace(block[1]))
 		}
 	}
-	// Active, behind, not active, punctual, open: two schedules with runs of which none was delivered.
+	// Active, behind, not active, punctual, open: for two schedules whose runs were not delivered.
 	if len(blocks) != 5 || found[0] < 2 || found[1] != 0 || found[2] != 0 || found[3] != 0 || found[4] < 10 {
 		t.Errorf("%d statements: %v rows", len(blocks), found)
 	}
