@@ -170,6 +170,7 @@ func TestLanesAreExported(t *testing.T) {
 			r.add(0, 3, 0)
 		}
 		time.Sleep(2 * time.Second)
+		synctest.Wait() // the rate is asked again each second, so at this moment too
 		got := values(t, registry, "lane_")
 		for key, want := range map[string]float64{
 			"running order.close": 2, "limit order.close": 2, "state order.close": stateValues[Open],
