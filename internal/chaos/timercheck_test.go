@@ -224,7 +224,15 @@ var timeForgeries = map[string]timeForgery{
 	}, promiseDead),
 	"claimed when its revision died":                  breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].At = at(3520) }),
 	"overdue when its revision died, and begun later": breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].At = at(6600) }, promiseDead),
-	"begun long after a deactivation":                 breaks(func(f *forgedTimes) { f.deliver(f.of(3, 13500), 2000) }, promiseDead),
+	"overdue when a slow change came to its schedule": breaks(func(f *forgedTimes) {
+		f.t.changes[1].Sent = at(500)
+		f.cancel(f.undone(f.of(1, 2000)), 3500, "")
+	}),
+	"due just before a slow change, and cancelled": breaks(func(f *forgedTimes) {
+		f.t.changes[1].Sent = at(500)
+		f.cancel(f.undone(f.of(1, 3000)), 3500, "")
+	}, promiseCut),
+	"begun long after a deactivation": breaks(func(f *forgedTimes) { f.deliver(f.of(3, 13500), 2000) }, promiseDead),
 
 	"early":                             breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].At = at(1999) }, "never early"),
 	"due later than the others":         breaks(func(f *forgedTimes) { f.of(1, 2000).Due = at(2001) }, promiseOffset),

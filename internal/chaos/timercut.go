@@ -57,7 +57,8 @@ func (c *timerCheck) cut(s, next *spell) {
 }
 
 // stayed reports whether the run for a fire time stayed with its revision at a change: it may have been begun, and its retry
-// cancelled. It is not known if somebody cancelled the run alone, or another change was near.
+// cancelled. It is not known if somebody cancelled the run alone, another change was near, or the run was overdue at the change:
+// that is cancelled whoever has the fire times after it.
 func (c *timerCheck) stayed(s, next *spell, t time.Time) (stayed, known bool) {
 	f := c.made[runOf{s.Revision, t}]
 	if f == nil {
@@ -67,7 +68,8 @@ func (c *timerCheck) stayed(s, next *spell, t time.Time) (stayed, known bool) {
 	switch {
 	case !ended || last.Status != tocsin.Cancelled, len(c.deliveries[f.JobID]) > 0 && c.deliveries[f.JobID][0].At.Before(last.at):
 		return true, true
-	case c.ofUser(f, last) != nil || next.next != nil && !last.at.Before(next.next.lo) || strings.HasPrefix(last.LastError, missedReason):
+	case c.ofUser(f, last) != nil || next.next != nil && !last.at.Before(next.next.lo) || strings.HasPrefix(last.LastError, missedReason),
+		last.at.After(f.Due.Add(staying)):
 		return false, false
 	}
 	return false, true
