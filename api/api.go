@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
@@ -26,6 +27,8 @@ type Config struct {
 	Timeout time.Duration       // of a request
 	Drain   time.Duration       // how long requests in hand may go on when the API stops
 	Logger  *slog.Logger        // nil: none but warnings
+
+	Registerer prometheus.Registerer // of the metrics; nil: none
 }
 
 // API serves requests. Make one with New, and close it.
@@ -37,12 +40,14 @@ type API struct {
 	router  *router
 	rates   *rates
 	backend *backend
+	metrics *metrics
 	inHand  sync.WaitGroup // requests
 }
 
 // New makes an API. It connects to no server before the first request.
 func New(cfg Config) *API {
 	a := &API{cfg: cfg, log: loglimit.Or(cfg.Logger), router: &router{}, rates: newRates(cfg.Rate), backend: newBackend(cfg.Tables)}
+	a.metrics = newMetrics(cfg.Registerer)
 	a.huma = humago.New(a.router, describe())
 	a.tasks()
 	a.why()

@@ -43,7 +43,8 @@ func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (a *API) front(to http.ResponseWriter, r *http.Request) {
 	a.inHand.Add(1)
 	defer a.inHand.Done()
-	c := &call{}
+	a.metrics.begin()
+	c, began := &call{}, time.Now()
 	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), a.cfg.Timeout)
 	defer cancel()
 	w, r := &answer{ResponseWriter: to}, r.WithContext(ctx)
@@ -55,6 +56,7 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 			}
 		}
 		a.report(r, c, w.status)
+		a.metrics.end(c, w.status, time.Since(began))
 	}()
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")

@@ -123,6 +123,22 @@ func TestTheAPIWithoutTokensKeepsToLoopback(t *testing.T) {
 	}
 }
 
+// The metrics of the API stand on the page of its node.
+func TestTheNodesPageHasTheMetricsOfTheAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	page := freePage(t)
+	n := s.serve("api", "--api", "127.0.0.1:0", "--listen", page)
+	url := "http://" + s.apiOf(n) + "/v1/biz-types"
+	if status, text := s.request(http.DefaultClient, "", "GET", url, ""); status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	want := `tocsin_api_requests_total{class="2xx",operation="list_biz_types"} 1`
+	if _, text := s.request(http.DefaultClient, "", "GET", "http://"+page+"/metrics", ""); !strings.Contains(text, want) {
+		t.Errorf("the page lacks %s\n%s", want, text)
+	}
+}
+
 func TestTokensAreMadeWithWhatTheConfigKeeps(t *testing.T) {
 	t.Parallel()
 	made := decode[madeToken](t, call(t, "token", "new", "--name", "shop", "--scope", "read", "--types", "order.*,coupon.remind", "--expires", "2090-01-02T15:04:05Z", "--json"))

@@ -12,14 +12,14 @@ import (
 )
 
 // upAPI listens for the HTTP API of a cluster that stays up.
-func (a *app) upAPI(f devFlags, path string) (*apiServer, error) {
+func (a *app) upAPI(c *devcluster.Cluster, f devFlags, path string) (*apiServer, error) {
 	up := *a
 	up.configPath = path
 	file, err := up.load()
 	if err != nil {
 		return nil, err
 	}
-	return up.listenAPI(file, net.JoinHostPort("127.0.0.1", strconv.Itoa(f.apiPort)), a.logger("warn", "text"))
+	return up.listenAPI(file, net.JoinHostPort("127.0.0.1", strconv.Itoa(f.apiPort)), a.logger("warn", "text"), c.Registerer())
 }
 
 // stayUp shows how to use the cluster from a second terminal, serves the API and keeps the load up, until ctx ends.
@@ -34,7 +34,7 @@ func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, vie
 			return interrupted(ctx, err)
 		}
 	}
-	requests, err := a.upAPI(f, path)
+	requests, err := a.upAPI(c, f, path)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return errors.Join(err, page.close())
 	}
-	requests, err := a.listenAPI(file, cmp.Or(f.api, file.Node.API.Listen), a.logger(file.Log.Level, file.Log.Format))
+	requests, err := a.listenAPI(file, cmp.Or(f.api, file.Node.API.Listen), a.logger(file.Log.Level, file.Log.Format), registry)
 	if err != nil {
 		return errors.Join(err, page.close(), profiles.close())
 	}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/config"
 )
@@ -17,8 +19,8 @@ type apiServer struct {
 	listener net.Listener
 }
 
-// listenAPI takes the address of the API at once, as listen does.
-func (a *app) listenAPI(file config.File, address string, log *slog.Logger) (*apiServer, error) {
+// listenAPI takes the address of the API at once, as listen does. r may be nil.
+func (a *app) listenAPI(file config.File, address string, log *slog.Logger, r prometheus.Registerer) (*apiServer, error) {
 	of := file.Node.API
 	if address == "" || address == config.Off {
 		return nil, nil
@@ -41,7 +43,7 @@ func (a *app) listenAPI(file config.File, address string, log *slog.Logger) (*ap
 	log.Info("the API listens", "address", l.Addr().String(), "tokens", of.HasTokens(), "tls", of.TLS.Cert != "")
 	return &apiServer{api.New(api.Config{
 		Tables: file.Tocsin(), Cluster: view, Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
-		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Logger: log,
+		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Logger: log, Registerer: r,
 	}), of, l}, nil
 }
 

@@ -4,13 +4,14 @@ package dashboards
 func services() board {
 	return board{
 		name: "services", title: "Service developers",
-		means: "What services see that use Tocsin's client: their calls, errors and waiting times, and what becomes of their tasks. Needs tocsinprom.Observe in the service.",
+		means: "What services see that use Tocsin's client or the HTTP API: their calls, errors and waiting times, and what becomes of their tasks. The client's needs tocsinprom.Observe in the service.",
 		vars: []variable{
 			{"op", "op", "tocsin_client_calls_total"},
 			{"biz_type", "biz_type", "tocsin_client_tasks_total"},
 		},
 		rows: []row{
 			{"Calls of the client", servicesCalls()},
+			{"The HTTP API", servicesAPI()},
 			{"Tasks", servicesTasks()},
 			{"Schedules", servicesSchedules()},
 			{"Outboxes", servicesOutboxes()},
@@ -40,6 +41,33 @@ func servicesCalls() []panel {
   / sum by (op) (rate(tocsin_client_call_seconds_count{op=~"$op"}[$__rate_interval]))`, "{{op}}, mean"},
 			{`histogram_quantile(0.99, sum by (op, le) (rate(tocsin_client_call_seconds_bucket{op=~"$op"}[$__rate_interval])))`, "{{op}}, 99 % below"},
 		},
+	}}
+}
+
+func servicesAPI() []panel {
+	return []panel{{
+		title: "Requests to the HTTP API", look: stacked, unit: perSec,
+		means:   "Requests to all nodes each second, by operation; none: refused before an operation was found.",
+		queries: []query{{`sum by (operation) (rate(tocsin_api_requests_total[$__rate_interval]))`, "{{operation}}"}},
+	}, {
+		title: "Requests that failed", look: stacked, unit: perSec,
+		means:   "Answers with 500 or 503, each second. 503 is a server's fault, and the request can be repeated; for 500 the log of the node has the cause.",
+		queries: []query{{`sum by (operation) (rate(tocsin_api_requests_total{class="5xx"}[$__rate_interval]))`, "{{operation}}"}},
+	}, {
+		title: "Requests refused", look: stacked, unit: perSec,
+		means:   "By reason. token: unknown or expired. scope: not allowed by its scope or for its biz types. rate: more requests than node.api.limits.rate. size: a body above its limit. page: a web page or host name that may not call. path: no such operation. malformed: not the JSON or the query that it should be.",
+		queries: []query{{`sum by (reason) (rate(tocsin_api_refusals_total[$__rate_interval]))`, "{{reason}}"}},
+	}, {
+		title: "How long requests take", unit: seconds, limits: limits{.1, 1},
+		means: "The mean of each operation, and what 99 of 100 requests stay below, read from buckets that end at 10 ms, 100 ms and 1 s. At 1 s it may be more.",
+		queries: []query{
+			{`sum by (operation) (rate(tocsin_api_request_seconds_sum[$__rate_interval])) / sum by (operation) (rate(tocsin_api_request_seconds_count[$__rate_interval]))`, "{{operation}}, mean"},
+			{`histogram_quantile(0.99, sum by (operation, le) (rate(tocsin_api_request_seconds_bucket[$__rate_interval])))`, "{{operation}}, 99 % below"},
+		},
+	}, {
+		title: "Requests in flight", unit: count,
+		means:   "Requests that each node is answering. If it grows, a database server is slow, or callers are.",
+		queries: []query{{`sum by (instance) (tocsin_api_requests_in_flight)`, "{{instance}}"}},
 	}}
 }
 

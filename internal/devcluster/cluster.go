@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
@@ -188,6 +190,14 @@ func (c *Cluster) newNode(i int) (*node.Node, string, error) {
 	}
 	c.statuses = append(c.statuses, startWeb(l, c.page.status(name, n)))
 	return n, name, nil
+}
+
+// Registerer is that of the first node, for what its process exports beside it, as tocsin serve does; nil without nodes.
+func (c *Cluster) Registerer() prometheus.Registerer {
+	if len(c.names) == 0 {
+		return nil
+	}
+	return c.page.registry(c.names[0])
 }
 
 func (c *Cluster) nodeConfig(name string) node.Config {

@@ -84,6 +84,7 @@ var emptyHere = []struct{ part, why string }{
 	{"etcd_disk_wal_fsync_duration_seconds", "the demo's etcd does not wait for its disk"},
 	{"certificate", "nothing uses TLS in the demo"},
 	{"node_filesystem_", "no node_exporter runs in the demo"},
+	{"tocsin_api_", "the demo does not serve the HTTP API"},
 	{"tocsin_relay_", "the demo has no outbox"},
 	{"tocsin_auditor_outbox_", "the demo has no outbox"},
 	{"tocsin_backlog_drain_seconds", "not known before the second measurement of a backlog, a minute after the first"},

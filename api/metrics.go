@@ -1,0 +1,93 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// tookBuckets are the classic buckets, which are few, since each is a series for each operation. Native histograms, which
+// Prometheus stores as one series, have the fine ones.
+var tookBuckets = []float64{.01, .1, 1}
+
+// noOperation is the label of requests that were answered before an operation was found.
+const noOperation = "none"
+
+// reasons are the values of the label "reason", by the code of the problem. Other problems are answers of an operation.
+var reasons = map[string]string{
+	"token": "token", "scope": "scope", "biz_types": "scope", "rate": "rate", "body_too_large": "size", "host": "page", "origin": "page",
+	"no_such_path": "path", "method_not_allowed": "path", "malformed": "malformed", "invalid_utf8": "malformed", "unsupported_media_type": "malformed",
+}
+
+// metrics of an API. No label repeats anything of a request: operations, classes and reasons are those of the code.
+type metrics struct {
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	refusals map[string]prometheus.Counter // by reason
+	inFlight prometheus.Gauge
+
+	mu sync.Mutex
+	of map[served]measured // guarded by mu; looked up once for each operation and class
+}
+
+// served is an operation and the class of its answer.
+type served struct{ operation, class string }
+
+type measured struct {
+	requests prometheus.Counter
+	took     prometheus.Observer
+}
+
+// newMetrics registers the metrics; r may be nil.
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := promauto.With(r)
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "tocsin", Subsystem: "api", Name: name, Help: help}
+	}
+	m := &metrics{
+		refusals: map[string]prometheus.Counter{}, of: map[served]measured{},
+		requests: f.NewCounterVec(prometheus.CounterOpts(opts("requests_total",
+			"Requests answered, by operation (none: it was refused before one was found) and class of the status: 2xx, 4xx, 5xx.")), []string{"operation", "class"}),
+		took: f.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "tocsin", Subsystem: "api", Name: "request_seconds", Help: "Time from the headers of a request to the end of its answer, its body included.",
+			Buckets: tookBuckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+		}, []string{"operation"}),
+		inFlight: f.NewGauge(prometheus.GaugeOpts(opts("requests_in_flight", "Requests that are being answered."))),
+	}
+	refusals := f.NewCounterVec(prometheus.CounterOpts(opts("refusals_total",
+		"Requests refused whatever they ask for, by reason: token, scope (or biz types), rate, size, page (host or origin), path, malformed.")), []string{"reason"})
+	for _, reason := range reasons {
+		m.refusals[reason] = refusals.WithLabelValues(reason)
+	}
+	return m
+}
+
+// begin counts a request as under way.
+func (m *metrics) begin() { m.inFlight.Inc() }
+
+// end counts an answer.
+func (m *metrics) end(c *call, status int, took time.Duration) {
+	m.inFlight.Dec()
+	of := m.find(served{cmp.Or(c.operation, noOperation), strconv.Itoa(cmp.Or(status, http.StatusOK)/100) + "xx"})
+	of.requests.Inc()
+	of.took.Observe(took.Seconds())
+	if refused := m.refusals[reasons[c.code]]; refused != nil {
+		refused.Inc()
+	}
+}
+
+func (m *metrics) find(s served) measured {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found, ok := m.of[s]
+	if !ok {
+		found = measured{m.requests.WithLabelValues(s.operation, s.class), m.took.WithLabelValues(s.operation)}
+		m.of[s] = found
+	}
+	return found
+}
