@@ -25,6 +25,7 @@ const (
 	shortest   = time.Second      // a run that waits for an earlier one looks again after half of this, or all of it ...
 	longest    = 10 * time.Second // ... and after at most this, if it has waited for long
 	patience   = 10               // the part of the time it has waited
+	commitTime = time.Second      // a run by hand can be seen by others so long after it was made
 	settleTime = 10 * time.Second // after its time-out a delivery that began is settled
 	page       = 500              // runs read at once; the mark of a schedule is stored when it has passed as many
 	mostByHand = 1000             // open runs that people asked for are read up to this many

@@ -87,18 +87,20 @@ func (j *Judge) earlier(ctx context.Context, h *hearing) (open, doubtful []store
 	return open, doubtful, err
 }
 
-// after reports whether this run comes after another. Runs that people asked for have the time at which they were made.
+// after reports whether this run comes after another. Runs that people asked for come in the order in which they were stored,
+// which is that of the lock on their schedule. Beside the others they come commitTime after that: a run whose time is sooner may
+// have begun before the one by hand could be seen, so it has to be the earlier one of the two.
 func (h *hearing) after(r store.RunRow) bool {
-	other := parse(r.Key)
+	other, made := parse(r.Key), h.task.Created.UnixMilli()
 	switch {
 	case r.JobID == h.task.JobID:
 		return false
 	case h.byHand() && other.byHand():
-		return r.JobID < h.task.JobID
+		return r.Created < made || r.Created == made && r.JobID < h.task.JobID
 	case h.byHand():
-		return other.nominal() <= h.task.JobID.Time().UnixMilli()
+		return max(r.Due, r.Created) <= made+commitTime.Milliseconds()
 	case other.byHand():
-		return r.JobID.Time().UnixMilli() < h.nominal()
+		return r.Created+commitTime.Milliseconds() < max(h.task.DueTime.UnixMilli(), made)
 	}
 	return true // its key is lower
 }

@@ -152,6 +152,7 @@ type is struct {
 	revision uint32
 	kind     runkey.Kind   // by hand
 	made     time.Duration // by hand: when, after base
+	stored   time.Duration // by hand: so long after that
 }
 
 // add stores a run and returns its id.
@@ -171,6 +172,7 @@ func (r *rig) add(schedule uint64, run is) tocsin.JobID {
 	case runkey.Manual:
 		key = runkey.OfManual(schedule, uint64(id))
 	}
+	made = made.Add(run.stored)
 	action, by := due, ""
 	switch {
 	case run.afterIt:

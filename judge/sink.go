@@ -114,6 +114,8 @@ func (j *Judge) judge(ctx context.Context, d *delivery, p biztype.Policy, task *
 			j.cfg.Missed(Missed{BizType: h.number, Schedule: h.Name, Time: h.Nominal(), Why: why})
 			return j.drop(missed, why)
 		}
+	}
+	if task.Attempts == 0 { // of one that crashed nobody knows whether it had come to this
 		if err := j.overlap(ctx, &h); err != nil {
 			return err
 		}
