@@ -16,8 +16,7 @@ const askWithin = 300 * time.Millisecond
 //
 // The note of that turn is void if the outbox has given ids again since: it was emptied, or its server has lost its last
 // transactions. So the outbox must say that its next id is not a lower one, then that no transaction is open below, and
-// then that no row is there. If it does not, the turn begins at the first id. On MySQL it does not while a transaction is open
-// just behind, since the question locks that row too.
+// then that no row is there. If it does not, the turn begins at the first id.
 func (t *turn) begin(ctx context.Context) error {
 	t.settled.Store(0)
 	asked, cancel := context.WithTimeout(ctx, askWithin)
@@ -31,7 +30,12 @@ func (t *turn) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if next < below {
+	switch {
+	case next == 0:
+		t.limit.Of(t.cfg.Logger, "next "+t.outbox.Name).Warn("the next id of the outbox can't be read: the relay begins at the first id, see `tocsin outbox verify`",
+			"outbox", t.outbox.Name)
+		return nil
+	case next < below:
 		t.void(ctx)
 		return nil
 	}

@@ -41,6 +41,9 @@ func TestTheRightsOfThePlanAreEnough(t *testing.T) {
 	as := func(user string) string { return strings.Replace(admins, "//postgres@", "//"+user+"@", 1) }
 	s.from.DSN = as(relays)
 	var log devtest.Log
+	if next, err := s.session().Next(t.Context()); next == 0 || err != nil {
+		t.Errorf("a relay reads the next id %d, %v", next, err)
+	}
 	cfg := s.config(&log)
 	cfg.GapAge = 1
 	s.relay(cfg)

@@ -184,7 +184,7 @@ func TestTheNextIDIsThatOfTheSequence(t *testing.T) {
 		}
 	}
 	session := s.session()
-	next(session, 0) // none was drawn
+	next(session, 1) // none was drawn
 	s.add(1, "x", tocsin.In(day))
 	next(session, 2)
 	if err := s.addTx(s.begin(), 2, "open", tocsin.In(day)); err != nil {
@@ -197,6 +197,32 @@ func TestTheNextIDIsThatOfTheSequence(t *testing.T) {
 	s.exec("GRANT SELECT, DELETE ON tocsin_outbox TO " + other)
 	s.from.DSN = strings.Replace(s.from.DSN, "postgres@", other+"@", 1)
 	next(s.session(), 0)
+}
+
+// A relay that may not read the sequence says so, and leaves the note of where a turn may begin to those that may.
+func TestARelaySaysThatItMayNotReadTheSequence(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.add(1, "x", tocsin.In(day))
+	identity := s.session().Identity
+	for database := range s.cfg.Layout.Databases {
+		if err := s.client.NoteSettled(t.Context(), identity, database, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := s.cfg.Layout.Prefix + "_other"
+	s.exec("CREATE ROLE " + other + " LOGIN")
+	t.Cleanup(func() { s.exec("DROP OWNED BY " + other); s.exec("DROP ROLE " + other) })
+	s.exec("GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON tocsin_outbox TO " + other)
+	s.from.DSN = strings.Replace(s.from.DSN, "postgres@", other+"@", 1)
+	var log devtest.Log
+	stop := s.relay(s.config(&log))
+	log.Await(t, "the next id of the outbox can't be read: the relay begins at the first id, see `tocsin outbox verify`")
+	s.want(1, "x pending")
+	stop()
+	if below, err := s.client.SettledBelow(t.Context(), identity); below != 1 || err != nil {
+		t.Errorf("settled below %d, %v", below, err)
+	}
 }
 
 // Operators see a lock of a relay in pg_locks, and it is one for each outbox.

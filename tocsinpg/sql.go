@@ -95,9 +95,13 @@ WHERE NOT EXISTS (
 const identitySQL = `SELECT /* tocsin outbox identity */
     COALESCE(obj_description(to_regclass($1), 'pg_class'), '')`
 
-// nextSQL reads the next id of the table's sequence. Parameter: quoted name of the table.
+// nextSQL reads the next id of the table's sequence, 0 without the right to read it. The last value is NULL for that reason or
+// because no id was drawn. Parameter: quoted name of the table.
 const nextSQL = `SELECT /* tocsin outbox next */
-    COALESCE(last_value + 1, 0)
+    CASE WHEN has_sequence_privilege(pg_get_serial_sequence($1, 'id'), 'SELECT, USAGE')
+        THEN COALESCE(last_value + 1, start_value)
+        ELSE 0
+    END
 FROM pg_catalog.pg_sequences
 WHERE to_regclass(format('%I.%I', schemaname, sequencename)) = to_regclass(pg_get_serial_sequence($1, 'id'))`
 

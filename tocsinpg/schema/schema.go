@@ -34,9 +34,17 @@ func checkTable(table string) error {
 
 // render fills in the names.
 func render(statement, table string) string {
-	in, _ := outboxrow.Split(table)
-	return strings.NewReplacer("{table}", table, "{outbox}", outboxrow.QuotedPostgreSQL(table), "{schema}", outboxrow.QuotedPostgreSQL(in)).Replace(statement)
+	in, name := outboxrow.Split(table)
+	return strings.NewReplacer(
+		"{table}", table,
+		"{outbox}", outboxrow.QuotedPostgreSQL(table),
+		"{schema}", outboxrow.QuotedPostgreSQL(in),
+		"{sequence}", outboxrow.QuotedPostgreSQL(in)+`."`+name[:min(len(name), maxName-len(sequenceEnd))]+sequenceEnd+`"`,
+	).Replace(statement)
 }
+
+// sequenceEnd is how PostgreSQL names the sequence of the ids: behind the table's name, which it cuts if both are too long.
+const sequenceEnd = "_id_seq"
 
 // Plan returns what Apply would run for a table, schema.table, and the rights that users need. It connects to nothing.
 func Plan(table string) (string, error) {

@@ -109,6 +109,52 @@ func TestVerifyNamesWhatDiffers(t *testing.T) {
 	verifies(t, cfg)
 }
 
+// as is a config of a new user who has some rights on the outbox.
+func as(t *testing.T, cfg outbox.Config, conn *pgx.Conn, rights string) (outbox.Config, string) {
+	t.Helper()
+	user := fmt.Sprintf("u%x", rand.Uint64())
+	exec(t, conn, "CREATE ROLE "+user+" LOGIN; GRANT "+rights+" ON tocsin_outbox TO "+user)
+	cfg.DSN = strings.Replace(cfg.DSN, "//postgres@", "//"+user+"@", 1)
+	return cfg, user
+}
+
+// Without the right to read the sequence, a relay begins at the first id each time.
+func TestVerifyNamesTheRightOnTheSequenceThatARelayLacks(t *testing.T) {
+	t.Parallel()
+	cfg, conn := business(t)
+	if _, err := Apply(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	relays, user := as(t, cfg, conn, "SELECT, DELETE, UPDATE (attempts, last_error)")
+	grant := "GRANT SELECT ON SEQUENCE public.tocsin_outbox_id_seq TO "
+	verifies(t, relays, grant+`"`+user+`"`)
+	exec(t, conn, grant+user)
+	verifies(t, relays)
+	audits, _ := as(t, cfg, conn, "SELECT")
+	verifies(t, audits)
+}
+
+// The sequence is named as PostgreSQL names it.
+func TestThePlanNamesTheSequence(t *testing.T) {
+	t.Parallel()
+	_, conn := business(t)
+	for _, name := range []string{"tocsin_outbox", "Out-box", strings.Repeat("x", 56), strings.Repeat("x", 57), strings.Repeat("x", maxName)} {
+		text, err := Plan("public." + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, conn, text)
+		_, right, _ := strings.Cut(text, "ON SEQUENCE ")
+		sequence, _, _ := strings.Cut(right, " ")
+		var is bool
+		same := `SELECT to_regclass($1) = to_regclass(pg_get_serial_sequence('public."` + name + `"', 'id'))`
+		if err := conn.QueryRow(t.Context(), same, sequence).Scan(&is); err != nil || !is {
+			t.Errorf("%s: %s is not its sequence, %v", name, sequence, err)
+		}
+		exec(t, conn, `DROP TABLE "`+name+`"`)
+	}
+}
+
 func TestThePlanIsWhatApplyDoes(t *testing.T) {
 	t.Parallel()
 	cfg, conn := business(t)

@@ -35,6 +35,7 @@ const rightsSQL = `
 -- A relay:
 --     GRANT USAGE ON SCHEMA {schema} TO tocsin_relay;
 --     GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON {outbox} TO tocsin_relay;
+--     GRANT SELECT ON SEQUENCE {sequence} TO tocsin_relay;
 -- An audit of outboxes:
 --     GRANT USAGE ON SCHEMA {schema} TO tocsin_audit;
 --     GRANT SELECT ON {outbox} TO tocsin_audit;
@@ -86,13 +87,21 @@ FROM pg_catalog.pg_index AS i
 WHERE i.indrelid = to_regclass($1)
     AND i.indisunique`
 
-// sequenceSQL reads the sequence of the ids. Parameters: quoted name of the table, twice.
+// sequenceSQL reads the sequence of the ids. Parameter: quoted name of the table.
 const sequenceSQL = `SELECT /* tocsin outbox verify */
     s.seqincrement,
     s.seqcache,
     s.seqcycle
 FROM pg_catalog.pg_sequence AS s
 WHERE s.seqrelid = to_regclass(pg_get_serial_sequence($1, 'id'))`
+
+// sequenceRightSQL finds the sequence of the ids if this user may delete rows, as a relay's may, but not read the sequence.
+// Parameter: quoted name of the table.
+const sequenceRightSQL = `SELECT /* tocsin outbox verify */
+    CAST(current_user AS text),
+    pg_get_serial_sequence($1, 'id')
+WHERE has_table_privilege(to_regclass($1), 'DELETE')
+    AND NOT has_sequence_privilege(pg_get_serial_sequence($1, 'id'), 'SELECT, USAGE')`
 
 // serverSQL reads the settings of the server that a relay depends on.
 const serverSQL = `SELECT /* tocsin outbox verify */

@@ -113,7 +113,7 @@ func (r *report) relation(ctx context.Context, conn *pgx.Conn) error {
 	if outboxrow.Identity(comment) == "" {
 		r.add(r.table, "has the comment %q, want %q and an identity: run `tocsin outbox apply`", comment, outboxrow.Comment)
 	}
-	return errors.Join(r.columns(ctx, conn, name), r.constraints(ctx, conn, name), r.sequence(ctx, conn, name))
+	return errors.Join(r.columns(ctx, conn, name), r.constraints(ctx, conn, name), r.sequence(ctx, conn, name), r.sequenceRight(ctx, conn, name))
 }
 
 // columns compares the columns. Further ones must not need a value.
@@ -196,5 +196,20 @@ func (r *report) sequence(ctx context.Context, conn *pgx.Conn, table string) err
 	if increment < 1 || cache != 1 || cycle {
 		r.add(r.table+", the sequence of id", "has increment %d, cache %d and cycle %v, want an increment above 0, cache 1 and no cycle: the ids would not be the order", increment, cache, cycle)
 	}
+	return nil
+}
+
+// sequenceRight reports that this user may relay but not read the sequence.
+func (r *report) sequenceRight(ctx context.Context, conn *pgx.Conn, table string) error {
+	var user, sequence string
+	err := conn.QueryRow(ctx, sequenceRightSQL, table).Scan(&user, &sequence)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	user = pgx.Identifier{user}.Sanitize()
+	r.add(r.table+", the sequence of id", "can't be read by user %s: a relay that takes over would begin at the first id: GRANT SELECT ON SEQUENCE %s TO %s", user, sequence, user)
 	return nil
 }
