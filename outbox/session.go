@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	driverlib "github.com/go-sql-driver/mysql"
-
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
@@ -139,9 +137,9 @@ func (s *mysqlConn) Next(ctx context.Context) (uint64, error) {
 		return 0, s.outbox.wrap("ask for the next id of", err)
 	}
 	database, table := outboxrow.Split(s.outbox.table)
-	var next sql.Null[uint64]
+	var next uint64
 	err := s.conn.QueryRowContext(ctx, nextSQL, database, table).Scan(&next)
-	return next.V, s.outbox.wrap("ask for the next id of", err)
+	return next, s.outbox.wrap("ask for the next id of", err)
 }
 
 // Present returns which of the rows are in the outbox.
@@ -166,16 +164,13 @@ func (s *mysqlConn) Present(ctx context.Context, keys []outboxrow.Key) (map[outb
 	return present, s.outbox.wrap("look into", found.Err())
 }
 
-// lockNowait is MySQL's error number for NOWAIT; MariaDB's is that of a lock time-out.
-const lockNowait = 3572
-
 // Writers returns none: Settled asks for the locks on rows.
 func (s *mysqlConn) Writers(context.Context) (Writers, error) { return nil, nil }
 
 // Settled asks for many ranges at once, and for each of them if a transaction is open in any.
 func (s *mysqlConn) Settled(ctx context.Context, in []Range, _ Writers) (settled []Range, err error) {
 	for part := range slices.Chunk(in, rangesAtOnce) {
-		all, err := s.settled(ctx, part)
+		all, err := s.settled(ctx, settledSQL, part)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +179,7 @@ func (s *mysqlConn) Settled(ctx context.Context, in []Range, _ Writers) (settled
 			continue
 		}
 		for _, r := range part {
-			one, err := s.settled(ctx, []Range{r})
+			one, err := s.settledOne(ctx, r)
 			if err != nil {
 				return nil, err
 			}
@@ -196,19 +191,23 @@ func (s *mysqlConn) Settled(ctx context.Context, in []Range, _ Writers) (settled
 	return settled, nil
 }
 
-// settled reports whether no row is in any of the ranges, neither committed nor of an open transaction.
-func (s *mysqlConn) settled(ctx context.Context, in []Range) (bool, error) {
-	statement := settledSQL
-	if len(in) == 1 && in[0].First == 0 {
-		statement = settledDownSQL
+// settledOne reports whether no row is in a range, neither committed nor of an open transaction. If open rows are on both sides
+// of a range of several ids, it may not see that.
+func (s *mysqlConn) settledOne(ctx context.Context, r Range) (bool, error) {
+	if settled, err := s.settled(ctx, settledDownSQL, []Range{r}); err != nil || settled {
+		return settled, err
 	}
-	var id uint64
+	return s.settled(ctx, settledSQL, []Range{r})
+}
+
+// settled reports whether a statement finds no row in any of the ranges, and none that is locked.
+func (s *mysqlConn) settled(ctx context.Context, statement string, in []Range) (bool, error) {
+	var id sql.Null[uint64]
 	err := s.conn.QueryRowContext(ctx, s.outbox.render(statement, ranges(in))).Scan(&id)
-	var said *driverlib.MySQLError
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	case errors.Is(err, sql.ErrNoRows), err == nil && !id.Valid:
 		return true, nil
-	case err == nil, mysql.ClassOf(err) == mysql.Contended, errors.As(err, &said) && said.Number == lockNowait:
+	case err == nil, mysql.ClassOf(err) == mysql.Contended:
 		return false, nil
 	}
 	return false, s.outbox.wrap("look for open transactions in", err)

@@ -2,11 +2,12 @@ package relay
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -50,13 +51,12 @@ func TestATurnBeginsWhereAnotherHasSettled(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*shop) // ids 1 to 9 and 11 to 20 are moved
 		below  uint64
-		open   bool // a transaction; MySQL, unlike MariaDB, locks the row behind a range that is read downwards
 	}{
-		"a gap is closed":                      {func(*shop) {}, 21, false},
-		"a transaction is open in it":          {func(s *shop) { s.hold(10) }, 10, true},
-		"a row was set aside":                  {func(s *shop) { s.put(10, "no room") }, 10, false},
-		"a row waits behind one set aside":     {func(s *shop) { s.put(10, ""); s.exec("UPDATE {outbox} SET biz_type = 'no.such' WHERE id = 10") }, 10, false},
-		"a transaction is open behind the end": {func(s *shop) { s.hold(25) }, 21, true},
+		"a gap is closed":                      {func(*shop) {}, 21},
+		"a transaction is open in it":          {func(s *shop) { s.hold(10) }, 10},
+		"a row was set aside":                  {func(s *shop) { s.put(10, "no room") }, 10},
+		"a row waits behind one set aside":     {func(s *shop) { s.put(10, ""); s.exec("UPDATE {outbox} SET biz_type = 'no.such' WHERE id = 10") }, 10},
+		"a transaction is open behind the end": {func(s *shop) { s.hold(25) }, 21},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,12 +68,8 @@ func TestATurnBeginsWhereAnotherHasSettled(t *testing.T) {
 				}
 			}
 			s.settle(c.below)
-			want := c.below
-			if c.open && devtest.IsMySQL(t) {
-				want = 0
-			}
-			if _, first := s.begins(); first != want {
-				t.Errorf("begins at %d, want %d", first, want)
+			if _, first := s.begins(); first != c.below {
+				t.Errorf("begins at %d, want %d", first, c.below)
 			}
 		})
 	}
@@ -82,13 +78,58 @@ func TestATurnBeginsWhereAnotherHasSettled(t *testing.T) {
 // hold writes a row in a transaction that stays open until the test ends.
 func (s *shop) hold(id int) {
 	s.tb.Helper()
+	s.keep(fmt.Sprintf("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (%d, 'order.close', 1, 1)", id))
+}
+
+// keep runs statements in a transaction that stays open until the test ends.
+func (s *shop) keep(statements ...string) *sql.Tx {
+	s.tb.Helper()
 	tx, err := s.db.Begin()
 	if err != nil {
 		s.tb.Fatal(err)
 	}
 	s.tb.Cleanup(func() { _ = tx.Rollback() })
-	if _, err := tx.Exec(s.fill("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (?, 'order.close', 1, 1)"), id); err != nil {
-		s.tb.Fatal(err)
+	for _, statement := range statements {
+		if _, err := tx.Exec(s.fill(statement)); err != nil {
+			s.tb.Fatal(err)
+		}
+	}
+	return tx
+}
+
+// A range is settled unless a row is in it, whatever an open transaction has done with the row, and although rows before and
+// behind it are of open transactions.
+func TestARangeIsSettledUnlessARowIsInIt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for _, id := range []int{10, 20, 22} {
+		s.put(id, "")
+	}
+	for _, id := range []int{5, 25, 40} {
+		s.hold(id)
+	}
+	s.keep("DELETE FROM {outbox} WHERE id = 20")
+	s.keep("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (30, 'order.close', 1, 1)", "SAVEPOINT written", "DELETE FROM {outbox} WHERE id = 30")
+	for name, c := range map[string]struct {
+		in   outbox.Range
+		want bool
+	}{
+		"below all rows":                {outbox.Range{First: 0, Last: 4}, true},
+		"from the first id to an open":  {outbox.Range{First: 0, Last: 5}, false},
+		"between an open and committed": {outbox.Range{First: 6, Last: 9}, true},
+		"one id before an open row":     {outbox.Range{First: 39, Last: 39}, true},
+		"one open row":                  {outbox.Range{First: 40, Last: 40}, false},
+		"a committed row":               {outbox.Range{First: 6, Last: 15}, false},
+		"before a row being deleted":    {outbox.Range{First: 11, Last: 19}, true},
+		"a row being deleted":           {outbox.Range{First: 11, Last: 24}, false},
+		"before an open row":            {outbox.Range{First: 23, Last: 24}, true},
+		"a row that is taken back":      {outbox.Range{First: 26, Last: 39}, false},
+		"above all rows":                {outbox.Range{First: 41, Last: 1000}, true},
+	} {
+		settled, err := s.turn().session.Settled(t.Context(), []outbox.Range{c.in}, nil)
+		if got := len(settled) == 1; err != nil || got != c.want {
+			t.Errorf("%s: settled %v, %v", name, got, err)
+		}
 	}
 }
 

@@ -47,9 +47,9 @@ const (
 
 // byNumber maps the servers' error numbers, the same in MySQL and MariaDB but
 // for 1020, which MariaDB sends where a row changed since the snapshot, and 1412,
-// which MySQL sends where the table did: it was migrated.
+// which MySQL sends where the table did: it was migrated. 3572 is MySQL's for NOWAIT; MariaDB's is 1205.
 var byNumber = map[uint16]Class{
-	1213: Contended, 1205: Contended, 1020: Contended, 1412: Contended,
+	1213: Contended, 1205: Contended, 1020: Contended, 1412: Contended, 3572: Contended,
 	1062: Duplicate, 1586: Duplicate,
 	1146: Missing, 1049: Missing, 1109: Missing,
 	1044: Denied, 1142: Denied, 1143: Denied, 1227: Denied, 1370: Denied,
