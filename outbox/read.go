@@ -34,10 +34,10 @@ func ranges(all []Range) string {
 	return b.String() + ")"
 }
 
-// list is the condition for ids of a list.
+// list is the condition for ids of a list, which may be empty.
 func list(ids []uint64) string {
 	var b strings.Builder
-	b.WriteString("id IN (0")
+	b.WriteString("id IN (NULL")
 	for _, id := range ids {
 		b.WriteString("," + strconv.FormatUint(id, 10))
 	}
