@@ -161,7 +161,7 @@ func TestPollsDoNotReadWhatCantBePurged(t *testing.T) {
 	going, anew := pollTimes(s, turn), pollTimes(s, fresh)
 	t.Logf("%d deleted rows are not purged: a poll takes p50 %s, max %s; of a turn that begins p50 %s, max %s", rows,
 		going[len(going)/2], going[len(going)-1], anew[len(anew)/2], anew[len(anew)-1])
-	behind := turn.known.gaps()[1].First
+	behind := turn.known.gaps()[len(turn.known.gaps())-1].First
 	s.settle(behind)
 	begin := time.Now()
 	begun, first := s.begins()
@@ -171,7 +171,7 @@ func TestPollsDoNotReadWhatCantBePurged(t *testing.T) {
 	if first != behind {
 		t.Errorf("a turn begins at row %d", first)
 	}
-	if len(turn.known.gaps()) != 2 {
+	if len(turn.known.gaps()) > 2 { // id 0 and all above; after a minute the latter alone
 		t.Errorf("polls %v", turn.known.gaps())
 	}
 }
