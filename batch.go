@@ -92,7 +92,10 @@ func (b *batch) finish(ctx context.Context) {
 
 // patience is how long the locks of one chunk are waited for.
 func (b *batch) patience() time.Duration {
-	if b.until.IsZero() {
+	switch {
+	case b.ledger != nil:
+		return moveBrief
+	case b.until.IsZero():
 		return lockBrief
 	}
 	return max(time.Until(b.until), time.Millisecond)

@@ -63,19 +63,23 @@ func (m *move) changeAll(ctx context.Context, rows []outboxrow.Row, changes []in
 	return all.Wait
 }
 
+// moveBrief is how long a Move waits for locks on tasks, a lane's other rows with it. A relay tries again by itself. An insert
+// waits once, as long as the session says.
+const moveBrief = 50 * time.Millisecond
+
 // move is one Move under way.
 type move struct {
 	client   *Client
 	identity string
 	results  []outboxrow.Result
 	asked    bool              // for a biz type that was not known
-	refused  map[uint64]uint64 // biz_id -> its first row that is wrong in itself: later ones wait
+	refused  map[uint64]uint64 // biz_id -> its first row that is not tried: later ones wait
 }
 
 // refuse notes the fate of a row that is not stored.
 func (m *move) refuse(i int, r outboxrow.Row, err error) {
 	m.results[i] = fateOf(err)
-	if first, some := m.refused[r.BizID]; m.results[i].Fate == outboxrow.Refused && (!some || r.ID < first) {
+	if first, some := m.refused[r.BizID]; !some || r.ID < first {
 		m.refused[r.BizID] = r.ID
 	}
 }
@@ -184,7 +188,10 @@ func (m *move) add(ctx context.Context, rows []outboxrow.Row, adds []int) {
 	for n, i := range adds {
 		r, err := m.row(ctx, rows[i], f)
 		if first, some := m.refused[rows[i].BizID]; some && first < rows[i].ID {
-			err = fmt.Errorf("row %d of its biz_id is refused", first)
+			err = fmt.Errorf("row %d of its biz_id is not stored", first)
+		}
+		if err == nil && rows[i].Locked {
+			err = m.unlocked(ctx, s, &r)
 		}
 		if err != nil {
 			added[n].Err = err
@@ -198,6 +205,21 @@ func (m *move) add(ctx context.Context, rows []outboxrow.Row, adds []int) {
 	for n, i := range adds {
 		m.results[i] = fateOf(added[n].Err)
 	}
+}
+
+// unlocked asks, for a row that has met a lock, whether the task with its dedup_key is locked still. An insert would wait for
+// that, and all rows that are stored with it.
+func (m *move) unlocked(ctx context.Context, s *server, r *row) error {
+	if r.dedup == nil {
+		return nil
+	}
+	var holder stored
+	query := m.client.layout.render(holderSQL.of(m.client.knownWide(r.table))+noWaitSQL, r.table)
+	err := queryRow(ctx, s.DB, query, r.bizID, r.bizType, r.dedup)(&holder.id, &holder.status, &holder.bizKey)
+	if mysql.ClassOf(err) == mysql.Contended {
+		return fmt.Errorf("the task with its dedup_key in %s: %w", m.client.where(r.table), err)
+	}
+	return nil // another error comes again
 }
 
 // row makes a task of a row of the outbox.
@@ -250,10 +272,11 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 	if err != nil {
 		return err
 	}
+	ch.status += noWaitSQL
 	note := &row{table: ch.table, origin: &origin{r.Key, m.until(r, s, f)}}
 	l := &ledger{client: c, identity: m.identity}
 	busy := false
-	err = mysql.Retry(ctx, func() error {
+	err = mysql.RetryFor(ctx, moveBrief, func() error {
 		return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
 			if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
 				return err

@@ -219,6 +219,8 @@ WHERE biz_id = ?
 
 	forUpdateSQL = `
 FOR UPDATE`
+
+	noWaitSQL = ` NOWAIT`
 )
 
 // cancelSQL and rescheduleSQL change pending tasks; a condition (ofIDSQL,

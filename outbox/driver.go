@@ -61,6 +61,8 @@ type Conn interface {
 	// Settled returns those of the ranges in which no row is, neither committed nor of an open transaction. since are the
 	// writers after a row with an id above the ranges was read.
 	Settled(ctx context.Context, in []Range, since Writers) ([]Range, error)
+	// IdentityNow returns the identity that the outbox has now: its table may have been replaced.
+	IdentityNow(ctx context.Context) (string, error)
 	// Close ends the connection, and so gives the lock up.
 	Close()
 }

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
@@ -62,8 +61,8 @@ func (t *turn) erase(ctx context.Context, keys []outboxrow.Key) (err error) {
 		if e.session, err = t.outbox.Session(ctx); err != nil {
 			return err
 		}
-		if e.session.Identity != t.session.Identity {
-			return fmt.Errorf("%s has become another outbox", t.outbox)
+		if err := t.same(e.session.Identity); err != nil {
+			return err
 		}
 	}
 	e.used = time.Now()

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -230,8 +231,61 @@ func TestARowBeforeOneThatWasSetAsideIsMoved(t *testing.T) {
 	s.rows(0)
 }
 
-// A cancel that waits for a lock holds up neither the other changes of its Move nor the adds.
-func TestAChangeThatWaitsHoldsUpNoOthersOfItsMove(t *testing.T) {
+// watchWaits counts how often a statement on the tasks is seen to wait for a lock, until the function that it returns is called.
+func (s *shop) watchWaits() (watched func() int) {
+	s.tb.Helper()
+	waits := 0
+	end := s.run(func(ctx context.Context) {
+		for ; ctx.Err() == nil; time.Sleep(150 * time.Millisecond) { // the server renews the table if nobody has read it for 100 ms
+			waits += s.number("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND INSTR(trx_query, ?)", s.cfg.Layout.Prefix)
+		}
+	})
+	return func() int { end(); return waits }
+}
+
+// An add that has met a lock on the task with its dedup_key holds up no other row again, but those of its biz_id.
+func TestAnAddThatHasMetALockHoldsUpNoOthers(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	there := closeOrder.New(1, "x", tocsin.In(day)).Dedup("key")
+	if _, err := s.client.Add(t.Context(), there); err != nil {
+		t.Fatal(err)
+	}
+	beside := uint64(2)
+	for s.cfg.Layout.TableOf(beside) != s.cfg.Layout.TableOf(1) {
+		beside++
+	}
+	table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(1))
+	tx := s.keep("SELECT job_id FROM " + table + " FORCE INDEX (uk_biz) WHERE biz_id = 1 AND biz_type = 7 AND dedup_key = 'key' FOR UPDATE")
+	s.in(func(tx *sql.Tx) error { _, err := s.client.AddTx(t.Context(), tx, there); return err })
+	s.add(1, "behind", tocsin.In(day))
+	s.add(beside, "beside", tocsin.In(day))
+	rows, err := s.outbox().List(t.Context(), 0, 10, false)
+	if err != nil || len(rows) != 3 {
+		t.Fatal(rows, err)
+	}
+	rows[0].Locked, rows[1].Locked, rows[2].Locked = true, true, true
+	watched := s.watchWaits()
+	results := s.client.Move(t.Context(), s.identity(), rows)
+	for i, fate := range []outboxrow.Fate{outboxrow.Failed, outboxrow.Failed, outboxrow.Moved} {
+		if results[i].Fate != fate {
+			t.Errorf("row %d: %+v, want %d", i, results[i], fate)
+		}
+	}
+	if waits := watched(); waits > 0 {
+		t.Errorf("the add waits for a lock")
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	s.relay(s.config())
+	s.rows(0)
+	s.want(1, "x pending, behind pending")
+	s.want(beside, "beside pending")
+}
+
+// A cancel that meets a lock on its task does not wait for it: other rows of its database would wait, too.
+func TestAChangeThatMeetsALockIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	held := s.bizOn(0, 1)
@@ -242,15 +296,8 @@ func TestAChangeThatWaitsHoldsUpNoOthersOfItsMove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tables := func(id uint64) string { return s.cfg.Layout.Table(s.cfg.Layout.TableOf(id)) }
-	tx, err := s.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), "SELECT job_id FROM "+tables(held)+" WHERE biz_id = ? FOR UPDATE", held); err != nil {
-		t.Fatal(err)
-	}
+	table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(held))
+	tx := s.keep(fmt.Sprintf("SELECT job_id FROM %s WHERE biz_id = %d FOR UPDATE", table, held))
 	s.cancel(held)
 	s.cancel(other)
 	s.add(added, "new", tocsin.In(day))
@@ -258,18 +305,22 @@ func TestAChangeThatWaitsHoldsUpNoOthersOfItsMove(t *testing.T) {
 	if err != nil || len(rows) != 3 {
 		t.Fatal(rows, err)
 	}
-	moved := make(chan []outboxrow.Result, 1)
-	go func() { moved <- s.client.Move(t.Context(), s.identity(), rows) }()
-	s.await("the cancel and the add behind it", func() bool {
-		return s.tasks(other) == "x cancelled" && s.tasks(added) == "new pending"
-	})
+	watched := s.watchWaits()
+	results := s.client.Move(t.Context(), s.identity(), rows)
+	for i, fate := range []outboxrow.Fate{outboxrow.Failed, outboxrow.Moved, outboxrow.Moved} {
+		if results[i].Fate != fate {
+			t.Errorf("row %d: %+v, want %d", i, results[i], fate)
+		}
+	}
+	if waits := watched(); waits > 0 {
+		t.Errorf("the cancel waits for a lock")
+	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	for _, got := range <-moved {
-		if got.Fate != outboxrow.Moved {
-			t.Errorf("%+v", got)
-		}
+	s.relay(s.config())
+	s.rows(0)
+	for id, want := range map[uint64]string{held: "x cancelled", other: "x cancelled", added: "new pending"} {
+		s.want(id, want)
 	}
-	s.want(held, "x cancelled")
 }

@@ -53,6 +53,7 @@ func (t *turn) meet(row outboxrow.Row, fate outboxrow.Fate) {
 	m.next = time.Now().Add(min(laterFirst<<min(m.times, 10), laterPause))
 	m.times++
 	m.delivery = m.delivery || fate == outboxrow.InDelivery
+	m.lock = m.lock || fate == outboxrow.Failed
 	t.met[row.ID] = m
 	t.soon(m.next)
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -49,6 +50,7 @@ type turn struct {
 
 	lastPoll, nextPoll, nextAside, nextWhole, nextFigures time.Time
 	asideFrom                                             time.Time // what is aside is not read again before
+	confirmed                                             time.Time // rows that were read before are of the outbox with the turn's identity
 	marks                                                 []mark
 }
 
@@ -63,6 +65,7 @@ type meeting struct {
 	times    int
 	next     time.Time // it is not tried before
 	delivery bool
+	lock     bool
 }
 
 // landing is what became of the rows that a lane had in flight.
@@ -211,7 +214,7 @@ func (t *turn) take(row outboxrow.Row, own *lane) {
 	case l != own && (len(l.parked) > 0 || t.full(l)):
 		l.park(row, t.known)
 	default:
-		row.Again = t.met[row.ID].delivery
+		row.Again, row.Locked = t.met[row.ID].delivery, t.met[row.ID].lock
 		l.queue = append(l.queue, row)
 		t.hand[row.ID] = true
 		l.bytes += row.Size()
@@ -263,13 +266,40 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 	if len(l.flight) > 0 {
 		return nil
 	}
-	if l.flight = l.next(); len(l.flight) == 0 {
+	if len(l.queue) == 0 {
 		return nil
 	}
+	if err := t.confirm(ctx, l); err != nil {
+		return err
+	}
+	l.flight = l.next()
 	t.flying++
 	identity, flight := t.session.Identity, l.flight
 	go func() { t.landed <- landing{l, t.tasks.Move(moves, identity, flight)} }()
 	return nil
+}
+
+// confirm reports an error if the outbox's table was replaced by another one before the next rows of a lane were read: they would
+// stand in the ledger under the identity of the former, and be moved again under their own.
+func (t *turn) confirm(ctx context.Context, l *lane) error {
+	if !slices.ContainsFunc(l.queue, func(row outboxrow.Row) bool { return row.Read.After(t.confirmed) }) {
+		return nil
+	}
+	begin := time.Now()
+	identity, err := t.session.IdentityNow(ctx)
+	if err != nil {
+		return err
+	}
+	t.confirmed = begin
+	return t.same(identity)
+}
+
+// same returns an error unless an identity is that of the turn.
+func (t *turn) same(identity string) error {
+	if identity == t.session.Identity {
+		return nil
+	}
+	return fmt.Errorf("%s has become another outbox", t.outbox)
 }
 
 // unreadStale parks what was read too long ago, with all that stands behind it.

@@ -243,3 +243,25 @@ func TestOutboxesWithOneIdentityAreRefused(t *testing.T) {
 		t.Errorf("%v", line)
 	}
 }
+
+// A table that another one has replaced is another outbox, whatever the turn has read before: its rows are not moved under the
+// identity of the former.
+func TestARowOfATableThatWasReplacedIsMovedUnderItsOwnIdentity(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	turn := s.turn()
+	s.exec("RENAME TABLE {outbox} TO {prefix}_shop.former")
+	if _, err := ddl.ApplyOutbox(t.Context(), ddl.Outbox{DSN: devtest.DSN(t), Table: s.cfg.Outbox.Table}); err != nil {
+		t.Fatal(err)
+	}
+	s.add(1, "x", tocsin.In(day))
+	if err := turn.run(t.Context()); err == nil || !strings.Contains(err.Error(), "has become another outbox") {
+		t.Error(err)
+	}
+	if got := s.tasks(1); got != "" {
+		t.Errorf("moved under the identity of the former table: %s", got)
+	}
+	s.relay(s.config())
+	s.want(1, "x pending")
+	s.rows(0)
+}

@@ -42,7 +42,8 @@ func lockOf(name string) int64 {
 // Close ends the connection, and so gives the lock up.
 func (c *conn) Close() { _ = closeNow(c.conn) }
 
-func (c *conn) identity(ctx context.Context) (string, error) {
+// IdentityNow returns the identity that the outbox has now: its table may have been replaced.
+func (c *conn) IdentityNow(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	var comment string

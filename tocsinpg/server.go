@@ -34,7 +34,7 @@ func (s *server) Session(ctx context.Context) (*outbox.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	identity, err := c.identity(ctx)
+	identity, err := c.IdentityNow(ctx)
 	if err != nil {
 		c.Close()
 		return nil, err

@@ -63,6 +63,7 @@ type Row struct {
 	Read      time.Time     // before it was read, by this process
 	Answered  time.Time     // after that, by this process
 	Again     bool          // it was tried before and met a delivery: what was pending then is changed
+	Locked    bool          // it was tried before and met a lock, perhaps of another row
 }
 
 // rowBytes is about what a row takes in memory without its texts.
