@@ -109,7 +109,9 @@ func (s *mysqlConn) Read(ctx context.Context, in []Range, limit int, skip func(i
 }
 
 // IdentityNow returns the identity that the outbox has now: its table may have been replaced.
-func (s *mysqlConn) IdentityNow(ctx context.Context) (string, error) { return s.outbox.identity(ctx, s.conn) }
+func (s *mysqlConn) IdentityNow(ctx context.Context) (string, error) {
+	return s.outbox.identity(ctx, s.conn)
+}
 
 // Delete deletes rows that were moved. Rows that got their ids later stay.
 func (s *mysqlConn) Delete(ctx context.Context, keys []outboxrow.Key) error {
