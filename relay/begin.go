@@ -17,6 +17,9 @@ const askWithin = 300 * time.Millisecond
 // The note of that turn is void if the outbox has given ids again since: it was emptied, or its server has lost its last
 // transactions. So the outbox must say that its next id is not a lower one, then that no transaction is open below, and
 // then that no row is there. If it does not, the turn begins at the first id.
+//
+// A statement that has taken an id and not inserted its row yet is seen by none of these questions. The notes are for it:
+// their gaps were closed a minute after, and a turn that sees a lower next id voids them.
 func (t *turn) begin(ctx context.Context) error {
 	t.settled.Store(0)
 	asked, cancel := context.WithTimeout(ctx, askWithin)

@@ -8,6 +8,7 @@ import "fmt"
 //	business --take an id, insert, commit or roll back--> outbox --poll--> memory of a relay --move--> tasks and ledger
 //	  operator: retry, drop                                  ^                 |                        |        |
 //	  an emptied outbox gives ids again                      +-----delete------+     deliver, purge <---+     forget
+//	                                                                 \--note what is gone, for the next turns
 //
 // Its promises: every committed row is moved, or dropped by an operator; none is moved twice, and none of a transaction
 // that was rolled back; within a biz_id the order of the ids is kept, except among adds; an add is not cancelled
@@ -105,6 +106,9 @@ type memory struct {
 	refused set // rows, to be set aside
 	aside   set // ids that are, and of what waits behind them
 	blocked set // biz_ids of those
+
+	stage turnStage
+	below uint8 // the id of the note with which a turn begins, then the one to be noted; 0: none
 }
 
 // number orders memories.
@@ -112,7 +116,7 @@ func (m *memory) number() (n uint64) {
 	for _, s := range [...]set{m.known, m.queue, m.old, m.done, m.refused, m.aside, m.blocked} {
 		n = n<<8 | uint64(s)
 	}
-	return n
+	return n<<8 | uint64(m.stage)<<4 | uint64(m.below)
 }
 
 // outboxes is one state of the world.
@@ -121,51 +125,23 @@ type outboxes struct {
 	relays  [relays]memory
 	next    uint8 // id
 	applied bool  // the unknown biz type is, now
+	notes   [databases]uint8
+	late    uint8 // a note under way to database 2, whatever became of who sent it; 0: none
+	unseen  bool  // ids begin anew, and no relay has begun since
 }
-
-// OutboxGuard is a rule of outboxes. Each can be switched off to show what it prevents.
-type OutboxGuard uint8
-
-// The guards.
-const (
-	Ledger        OutboxGuard = iota // what stands in the ledger is not moved
-	LedgerKey                        // the ledger knows a row by its id and its time of creation
-	LedgerLooks                      // the ledger's row stays while the row is in the outbox
-	LedgerStays                      // ... and for a while after it
-	Fresh                            // what was read long ago is read again before it is moved
-	FreshAll                         // ... with all that was read
-	CommittedOnly                    // a poll reads what is committed
-	Snapshot                         // a poll is one snapshot
-	Gaps                             // a poll reads gaps too
-	GapsLocked                       // a gap is closed if no transaction has a row in it
-	GapsOld                          // ... and a minute after: a statement that takes an id has inserted its row by then
-	Whole                            // all ids are read from time to time
-	RowFirst                         // a business locks its own row first and writes the outbox last
-	DeleteList                       // what was moved is deleted by a list, not by a range
-	DeleteKey                        // ... of ids and times of creation
-	Aside                            // behind a row that can't be moved its biz_id waits
-	AfterDelivery                    // a cancel that meets a delivery is tried again after it
-	outboxGuards
-)
-
-var outboxGuardNames = [outboxGuards]string{
-	"what stands in the ledger is not moved", "the ledger tells rows with one id apart", "the ledger remembers what is in the outbox",
-	"the ledger remembers a while longer", "what was read long ago is read again", "all of it is", "polls read what is committed",
-	"a poll is one snapshot", "polls read gaps", "a gap with a row of an open transaction is not closed",
-	"a gap is not closed before its statement has ended", "all ids are read now and then",
-	"writers lock their own row first", "moved rows are deleted by a list", "deletes tell rows with one id apart",
-	"a biz_id waits behind a row that can't be moved", "a cancel is tried again after a delivery",
-}
-
-// String names the guard.
-func (g OutboxGuard) String() string { return outboxGuardNames[g] }
 
 // outboxWorld makes the steps of a play.
 type outboxWorld struct {
 	name     string
 	wishes   []wish
+	before   uint8  // ids that were given before the play
 	dedup    bool   // adds of one biz_id have the same dedup_key
-	restarts bool   // an empty outbox may begin its ids anew
+	restarts bool   // an empty outbox may begin its ids anew, as turns go on
+	notes    bool   // relays note what is gone
+	lates    bool   // ... and notes may arrive late in database 2
+	falls    bool   // the server may restart, and give ids again that no row has
+	seen     bool   // ... which a relay notices before programs write again
+	halves   bool   // a statement may have taken its id, and not inserted its row yet
 	drops    bool   // an operator may drop what is set aside
 	lacks    bool   // ... and applies no biz type
 	calm     bool   // no task is due, and no minute passes
@@ -174,8 +150,6 @@ type outboxWorld struct {
 	off      [outboxGuards]bool
 	out      []step[outboxes]
 }
-
-func (w *outboxWorld) on(g OutboxGuard) bool { return !w.off[g] }
 
 // emit adds a step that changes a copy of s, unless it changes nothing.
 func (w *outboxWorld) emit(s *outboxes, who int, what string, progress bool, change func(*outboxes) string) {
@@ -206,6 +180,9 @@ func (w *outboxWorld) moves(s *outboxes) []step[outboxes] {
 	if w.restarts && s.empty() {
 		w.emit(s, nobody, "the empty outbox begins its ids anew", false, func(t *outboxes) string { t.next = 1; return "" })
 	}
+	if w.notes {
+		w.restart(s)
+	}
 	for r := range s.relays {
 		w.relay(s, r)
 	}
@@ -231,10 +208,10 @@ func (w *outboxWorld) business(s *outboxes, h int) {
 }
 
 // begins lets the row's transaction take an id and insert the row. Nobody can tell the two apart unless young gaps are
-// closed.
+// closed, or a turn begins above them.
 func (w *outboxWorld) begins(s *outboxes, h int) {
 	what, stage := "a transaction inserts "+w.row(h), open
-	if w.off[GapsOld] {
+	if w.off[GapsOld] || w.halves {
 		what, stage = "a transaction takes an id for "+w.row(h), numbered
 	}
 	w.emit(s, nobody, what, false, func(t *outboxes) string {
@@ -247,6 +224,9 @@ func (w *outboxWorld) begins(s *outboxes, h int) {
 // mayBegin reports whether the row's transaction may begin: those of one biz_id follow one another, as each locks the
 // business's own row first.
 func (w *outboxWorld) mayBegin(s *outboxes, h int) bool {
+	if w.seen && s.unseen {
+		return false
+	}
 	for k := range h {
 		switch stage := s.rows[k].stage; {
 		case w.wishes[k].biz != w.wishes[h].biz:
@@ -369,6 +349,9 @@ func (w *outboxWorld) line(mv *step[outboxes]) string {
 		if row.ledger != notThere {
 			ledger += fmt.Sprintf(" %d", row.id)
 		}
+	}
+	if w.notes {
+		ledger += fmt.Sprintf("; notes: %d", mv.to.notes)
 	}
 	return fmt.Sprintf("%-62s outbox:%s; tasks:%s; ledger:%s", who+mv.what, rows, tasks, ledger)
 }

@@ -3,6 +3,11 @@ package model
 // relay adds the steps of one relay.
 func (w *outboxWorld) relay(s *outboxes, r int) {
 	m := &s.relays[r]
+	w.emit(s, r, "crashes", false, func(t *outboxes) string { t.relays[r] = w.anew(); return "" })
+	if m.stage != works {
+		w.begin(s, r)
+		return
+	}
 	w.polls(s, r)
 	for h := range w.wishes {
 		if w.mayMove(m, h) {
@@ -18,11 +23,23 @@ func (w *outboxWorld) relay(s *outboxes, r int) {
 	if m.aside != 0 && m.refused == 0 {
 		w.emit(s, r, "reads again what is aside", true, func(t *outboxes) string { return w.again(t, r) })
 	}
-	if w.on(Whole) && s.reused(m) {
-		w.emit(s, r, "reads all ids, finds one that it knows, and begins anew", true, func(t *outboxes) string { t.relays[r] = memory{}; return "" })
+	w.whole(s, r)
+}
+
+// whole adds what follows when a relay reads all ids.
+func (w *outboxWorld) whole(s *outboxes, r int) {
+	m := &s.relays[r]
+	reused := s.reused(m)
+	switch {
+	case reused && w.on(Whole):
+		w.void(s, r, "reads all ids, finds one that it knows, and begins anew", w.anew().stage)
+	case reused && w.notes:
+	default:
+		w.emit(s, r, "closes gaps", true, func(t *outboxes) string { return w.closeGaps(t, r) })
 	}
-	w.emit(s, r, "closes gaps", true, func(t *outboxes) string { return w.closeGaps(t, r) })
-	w.emit(s, r, "crashes", false, func(t *outboxes) string { t.relays[r] = memory{}; return "" })
+	if w.notes {
+		w.writeNotes(s, r)
+	}
 }
 
 // polls adds the ways in which a poll may go: it reads what is in the gaps of the known ids and above them, or the first
@@ -271,22 +288,4 @@ func (s *outboxes) reused(m *memory) bool {
 		}
 	}
 	return false
-}
-
-// closeGaps takes ids below the highest known one out of the polls that no row has, committed or of an open transaction.
-func (w *outboxWorld) closeGaps(s *outboxes, r int) string {
-	m := &s.relays[r]
-	var held set
-	for h := range s.rows {
-		switch stage := s.rows[h].stage; {
-		case stage == committed, stage == open && w.on(GapsLocked), stage == numbered && w.on(GapsOld):
-			held.put(int(s.rows[h].id))
-		}
-	}
-	for id := uint8(1); m.known>>id != 0; id++ {
-		if !held.has(int(id)) {
-			m.known.put(int(id))
-		}
-	}
-	return ""
 }
