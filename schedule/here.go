@@ -17,6 +17,7 @@ import (
 // here is a transaction in the database of one schedule, whose row it has locked.
 type here struct {
 	ids     *jobid.Maker
+	observe func(query string, start time.Time, err error)
 	layout  tocsin.Layout
 	conn    *sql.Conn
 	table   int
@@ -34,7 +35,7 @@ func (m *Maker) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) e
 	}
 	layout := m.tables.Layout()
 	return explain(m.tables.Transact(ctx, layout.DatabaseOf(table), func(conn *sql.Conn) error {
-		h := &here{ids: &m.ids, layout: layout, conn: conn, table: table}
+		h := &here{ids: &m.ids, observe: m.tables.Observe, layout: layout, conn: conn, table: table}
 		if err := h.lock(ctx, id); err != nil {
 			return err
 		}
@@ -50,7 +51,8 @@ func (h *here) sql(statement string) string {
 func (h *here) database() string { return h.layout.Database(h.layout.DatabaseOf(h.table)) }
 
 // lock locks the row, and then reads the clock: waiting for the lock may take long.
-func (h *here) lock(ctx context.Context, id tocsin.JobID) error {
+func (h *here) lock(ctx context.Context, id tocsin.JobID) (err error) {
+	defer func(start time.Time) { h.observe(lockRow, start, err) }(time.Now())
 	rows, err := h.conn.QueryContext(ctx, h.sql(lockRow+";\n"+readNow), uint64(id))
 	if err != nil {
 		return err
@@ -76,7 +78,8 @@ func (h *here) lock(ctx context.Context, id tocsin.JobID) error {
 }
 
 // exec runs a statement and returns how many rows it changed.
-func (h *here) exec(ctx context.Context, statement string, args ...any) (int64, error) {
+func (h *here) exec(ctx context.Context, statement string, args ...any) (n int64, err error) {
+	defer func(start time.Time) { h.observe(statement, start, err) }(time.Now())
 	res, err := h.conn.ExecContext(ctx, h.sql(statement), args...)
 	if err != nil {
 		return 0, err

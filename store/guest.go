@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Transact runs fn in a transaction of one database, and repeats it after a deadlock. It refuses a database that must not
@@ -12,6 +13,12 @@ import (
 // Lost, and the transaction may have been committed.
 func (s *Store) Transact(ctx context.Context, database int, fn func(*sql.Conn) error) error {
 	return s.transactIn(ctx, s.servers[s.home[database]], []int{database}, fn)
+}
+
+// Observe counts a round trip in the metrics by statement, under the word in its comment. It is for packages that have
+// statements of their own, inside Transact.
+func (s *Store) Observe(query string, start time.Time, err error) {
+	s.metrics.observe(senderIn(query), start, 0, err)
 }
 
 // Databases returns the numbers of a server's databases that may be used and had at least this schema version when they
