@@ -19,6 +19,7 @@ type Work struct {
 	Fail   int    `json:"fail,omitempty"` // so many attempts fail before one succeeds
 	Do     string `json:"do,omitempty"`   // something worse, see the constants
 	Mark   int    `json:"mark,omitempty"` // of a schedule's revision
+	Good   int    `json:"good,omitempty"` // of a schedule's runs: all fail but those whose fire time, in Unix seconds, it divides
 }
 
 // What a handler may be told to do.
@@ -51,6 +52,8 @@ var (
 	keptRun   = tocsin.Define[Work]("chaos.run.kept")
 	strictRun = tocsin.Define[Work]("chaos.run.strict")
 	hookRun   = tocsin.Define[Work]("chaos.run.hook")
+
+	brittleRun = tocsin.Define[Work]("chaos.run.brittle") // of schedules that are paused after failures
 )
 
 // deliveryTimeout is that of every biz type but slow, which has slowTimeout.
@@ -59,8 +62,11 @@ const (
 	slowTimeout     = 45 * time.Second
 )
 
-// attempts is after how many a task is dead.
-const attempts = 6
+// attempts is after how many a task is dead; brittleAttempts of a brittle run.
+const (
+	attempts        = 6
+	brittleAttempts = 2
+)
 
 // policies are those of the biz types.
 func policies(url string) []biztype.Policy {
@@ -86,7 +92,7 @@ func (r role) handlers(j *journal) *node.Handlers {
 	var h node.Handlers
 	types := []tocsin.BizType[Work]{plain, strict}
 	if r.Runs {
-		types = append(types, briefRun, keptRun, strictRun)
+		types = append(types, briefRun, keptRun, strictRun, brittleRun)
 	}
 	for _, b := range types {
 		node.Handle(&h, b, func(ctx context.Context, t *tocsin.Task[Work]) error { return j.handle(ctx, t) })
@@ -102,6 +108,9 @@ func (j *journal) handle(ctx context.Context, t *tocsin.Task[Work]) error {
 	}
 	j.write(r)
 	err := t.Payload.do(ctx, t.Attempts)
+	if err == nil && t.Payload.Good > 0 && t.FireTime.Unix()%int64(t.Payload.Good) != 0 {
+		err = errAsked
+	}
 	r.Begin, r.At, r.OK = false, time.Now(), err == nil
 	j.write(r)
 	return err

@@ -67,6 +67,9 @@ func (r *Report) breach(promise, trace string) {
 func (r *Report) finish() {
 	slices.Sort(r.Calm)
 	slices.Sort(r.Troubled)
+	if r.Fires != nil {
+		slices.Sort(r.Fires.Waits)
+	}
 }
 
 // tracesShown bounds the traces of one broken promise.

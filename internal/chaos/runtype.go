@@ -18,12 +18,13 @@ const briefly = time.Second
 
 // runPolicies are those of schedules' runs, made of those of other tasks.
 func runPolicies(of []biztype.Policy) []biztype.Policy {
-	brief, kept, claimed, called := of[0], of[0], of[1], of[2]
+	brief, kept, claimed, called, brittle := of[0], of[0], of[1], of[2], of[0]
 	brief.Name, brief.Number, brief.Retention = briefRun.Name(), 11, biztype.Duration(briefly)
 	kept.Name, kept.Number = keptRun.Name(), 12
 	claimed.Name, claimed.Number, claimed.Concurrency = strictRun.Name(), 13, 64
 	called.Name, called.Number, called.Retention = hookRun.Name(), 14, biztype.Duration(briefly)
-	return []biztype.Policy{brief, kept, claimed, called}
+	brittle.Name, brittle.Number, brittle.Attempts = brittleRun.Name(), 15, brittleAttempts
+	return []biztype.Policy{brief, kept, claimed, called, brittle}
 }
 
 // purgers are the seat of the purger, if there is one.

@@ -14,8 +14,8 @@ var shortTimers = []Step{
 	{At: 36 * time.Second, Length: 2 * time.Second, Fault: TermNode, Node: 2},
 }
 
-// TestSchedulesUnderFaults: schedules are made, edited, deactivated and activated, and their runs made by hand and cancelled,
-// while nodes, servers and etcd die, and a purger deletes what has ended a second ago.
+// TestSchedulesUnderFaults: schedules are made, edited, deactivated, activated and deleted, and their runs made by hand, backfilled
+// and cancelled, under each policy for overlaps and with pauses after failures, while nodes, servers and etcd die, and a purger deletes what has ended a second ago.
 func TestSchedulesUnderFaults(t *testing.T) {
 	o := Options{Servers: 2, Nodes: 3, Sweeper: true, Runs: true}
 	steps := shortTimers
@@ -36,12 +36,13 @@ func TestSchedulesUnderFaults(t *testing.T) {
 		t.Errorf("%d promises broken", len(r.Breaches))
 	}
 	f := r.Fires
-	for _, kind := range []string{createTimer, editTimer, activateTimer, deactivateTimer, runTimer, cancelRun} {
+	for _, kind := range []string{createTimer, editTimer, activateTimer, deactivateTimer, deleteTimer, runTimer, backfillTimer, cancelRun} {
 		if f.Changes[kind+" "+string(acknowledged)] == 0 {
 			t.Errorf("no %s was acknowledged", kind)
 		}
 	}
-	if f.Fires < 45*50/2 || f.Purged == 0 || f.Cancelled["by a change"] == 0 || f.Cancelled["by hand"] == 0 || len(r.Troubled) == 0 {
+	if f.Fires < 45*50/2 || f.Purged == 0 || f.Cancelled["by a change"] == 0 || f.Cancelled["by hand"] == 0 || len(r.Troubled) == 0 ||
+		f.Cancelled["skipped"] == 0 || f.Cancelled["replaced"] == 0 || f.Backfilled == 0 || f.Paused == 0 || len(f.Waits) == 0 {
 		t.Errorf("too little happened: %+v", f)
 	}
 }

@@ -72,6 +72,8 @@ const (
 	deactivateTimer = "deactivate"
 	runTimer        = "run-now"
 	cancelRun       = "cancel of a run"
+	backfillTimer   = "backfill"
+	deleteTimer     = "delete"
 )
 
 // timing is what a change wants a schedule to be.
@@ -91,15 +93,22 @@ type timerOp struct {
 	Revision uint32       // as answered; 0: none, as of a run
 	Job      tocsin.JobID // of a run
 	Changed  bool         // of a cancel: it took hold
+	From, To time.Time    // of a backfill
+	Runs     int          // of a backfill: the fire times that it names, made now or there
 	after    *timing      // what the schedule was found to be after a change without success; nil: as wanted
 }
 
 // revises reports whether the change makes a revision.
-func (c *timerOp) revises() bool { return c.Kind != runTimer && c.Kind != cancelRun }
+func (c *timerOp) revises() bool {
+	return c.Kind != runTimer && c.Kind != cancelRun && c.Kind != backfillTimer
+}
 
 // String is for a breach's trace.
 func (c *timerOp) String() string {
 	text := fmt.Sprintf("%s sent %s, %s %s", c.Kind, c.Sent.UTC().Format(clockForm), c.Word, c.Back.UTC().Format(clockForm))
+	if c.Kind == backfillTimer {
+		return fmt.Sprintf("%s, from %s to %s, %d fire times", text, c.From.UTC().Format(clockForm), c.To.UTC().Format(clockForm), c.Runs)
+	}
 	if !c.revises() {
 		return fmt.Sprintf("%s, job_id %s, changed %t", text, c.Job, c.Changed)
 	}
@@ -115,7 +124,8 @@ type timer struct {
 	Zone        string
 	Jitter      time.Duration
 	StartWithin time.Duration // 0: no run is ever missed
-	changes     []*timerOp
+	plan
+	changes []*timerOp
 }
 
 // strict reports whether runs are claimed before each delivery.
@@ -123,7 +133,7 @@ func (t *timer) strict() bool { return t.Type == strictRun.Name() }
 
 // String is for a breach's trace.
 func (t *timer) String() string {
-	text := []string{fmt.Sprintf("schedule %s, %s, of %s in %s", t.ID, t.Name, t.Type, t.Zone)}
+	text := []string{fmt.Sprintf("schedule %s, %s, of %s in %s, overlap %s, pause_after %d", t.ID, t.Name, t.Type, t.Zone, t.overlap, t.pauseAfter)}
 	for _, c := range t.changes {
 		text = append(text, c.String())
 	}

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -54,5 +55,18 @@ func TestFireTimesOfTheHarness(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCostOfGenerators: the statements of those who make runs are counted apart from all others.
+func TestCostOfGenerators(t *testing.T) {
+	t.Parallel()
+	c := cost{generates: true, from: noon, to: noon.Add(100 * time.Second), questions: 10_000, statements: map[string]float64{
+		"schedules due": 6, "schedule lock": 20, "schedule runs": 20, "schedule ring": 4, "schedule made": 20, "peek": 500, "judged": 100,
+		passesTold: 6, runsTold: 4000,
+	}}
+	want := "generators in 6 passes: 1.3 statements/s, 1.30 % of all, for 20 transactions and 4000 runs"
+	if got := c.String(); !strings.HasSuffix(got, want) {
+		t.Errorf("%s, want %s at its end", got, want)
 	}
 }

@@ -31,6 +31,13 @@ const (
 	promiseUser      = "nobody cancels but the user"
 	promiseCancelled = "a cancelled task stays cancelled"
 	promiseLastTry   = "a task is buried after its last attempt or fifth crash only"
+	promiseBackfill  = "a backfill makes a run for each fire time of its span"
+	promiseTurn      = "no run begins while an earlier one of its schedule is open, unless overlap is allow"
+	promiseAlone     = "two runs of a schedule that skips or queues are not in delivery at once"
+	promiseSkipped   = "a run is skipped beside an open one only: one, or two of a queue"
+	promiseReplaced  = "a run is replaced by a later one only, which is delivered"
+	promiseWaits     = "a run that waits begins when the earlier ones have ended"
+	promisePause     = "a schedule is paused after as many failed runs in a row as pause_after says"
 )
 
 // Slacks of the checker.
@@ -39,6 +46,7 @@ const (
 	staying     = time.Second          // runs that are due so long before or after a change may stay with the revision before it
 	quickChange = staying / 2          // a change that takes longer may be made anew, so that more runs stay
 	slowStaying = 16 * time.Second     // as many as this at most
+	pausing     = 5 * time.Second      // of a transaction that pauses a schedule, until the revision is noted
 	lateAnswer  = 20 * time.Second     // a change that nobody acknowledged may be stored this long after its answer
 	firstWindow = time.Minute          // after a change: its first runs
 )
@@ -55,6 +63,9 @@ type spell struct {
 
 // back is when whoever asked for the revision was told of it.
 func (s *spell) back() time.Time {
+	if s.State == statePaused && s.asked == nil {
+		return s.At.Add(staying) // whoever paused it says nothing; by then it is committed
+	}
 	if s.asked == nil || s.asked.Word != acknowledged {
 		return s.At
 	}
@@ -122,13 +133,15 @@ func (c *timerCheck) check() {
 	}
 	c.once()
 	c.offsets()
+	c.turns()
+	c.pauses()
 	for _, s := range c.order {
 		if s.active() {
 			c.fired(s)
 		}
 	}
 	for _, f := range c.runs {
-		if f.Revision == ofHand {
+		if f.byHand() {
 			c.byHand(f)
 		} else {
 			c.belongs(f)
@@ -146,13 +159,15 @@ func (c *timerCheck) resolve() {
 	var last *spell
 	for _, r := range c.table.revisions[c.ID] {
 		s := &spell{revised: r, lo: r.At, hi: r.At.Add(clockSlack), asked: c.whoAsked(r), goesOn: last != nil && last.active() && r.active()}
-		if s.asked == nil || !s.asked.made(r, c.Zone) {
+		if c.pauseAfter > 0 && last != nil && r.pauses(last.revised) {
+			s.asked, s.lo = nil, r.At.Add(-pausing)
+		} else if s.asked == nil || !s.asked.made(r, c.Zone) || r.State == statePaused && last.State != statePaused {
 			c.broken(promiseAsked, r.String())
 		}
 		if s.asked != nil {
 			s.lo = s.asked.Sent.Add(-clockSlack)
-			c.anchored(s, last)
 		}
+		c.anchored(s, last)
 		if s.goesOn {
 			s.hi = s.hi.Add(s.stays())
 		}
@@ -184,22 +199,26 @@ func (c *timerCheck) whoAsked(r revised) (asked *timerOp) {
 
 // mayHaveMade reports whether the change may be why a revision was stored.
 func (c *timerOp) mayHaveMade(r revised) bool {
-	if !c.revises() || r.At.Before(c.Sent.Add(-clockSlack)) {
+	if !c.revises() || r.At.Before(c.Sent.Add(-clockSlack)) || (c.Kind == deleteTimer) != (r.State == stateDeleted) {
 		return false
 	}
 	if c.Word == acknowledged {
-		return c.Revision == r.Revision && !r.At.After(c.Back.Add(clockSlack))
+		return (c.Kind == deleteTimer || c.Revision == r.Revision) && !r.At.After(c.Back.Add(clockSlack))
 	}
 	return !r.At.After(c.Back.Add(lateAnswer))
 }
 
-// made reports whether a revision is what the change asked for.
+// made reports whether a revision is what the change asked for. What is paused stays so when it is edited.
 func (c *timerOp) made(r revised, zone string) bool {
-	return c.Word != refusedWord && r.active() == c.Want.Active && r.Cron == c.Want.Beat.cron() && r.Zone == zone && markOf(r.Attribute) == c.Want.Mark
+	state := r.active() == c.Want.Active || c.Want.Active && c.Kind == editTimer && r.State == statePaused
+	return c.Word != refusedWord && state && r.Cron == c.Want.Beat.cron() && r.Zone == zone && markOf(r.Attribute) == c.Want.Mark
 }
 
 // anchored checks what @every counts from: the activation, or the last change of the expression.
 func (c *timerCheck) anchored(s, last *spell) {
+	if s.asked == nil && s.State != statePaused {
+		return // nobody knows what it should be
+	}
 	began := last == nil || s.active() && !last.active() || s.Cron != last.Cron
 	if began && (s.Anchor.Before(s.lo) || s.Anchor.After(s.At.Add(clockSlack))) || !began && !s.Anchor.Equal(last.Anchor) {
 		c.broken(promiseAnchor, s.String())
@@ -213,10 +232,16 @@ func (c *timerCheck) stored() {
 		if by.Word == acknowledged && by.Kind == runTimer && c.table.runs[by.Job] == nil {
 			c.broken(promiseStored, by.String())
 		}
+		if by.Word == acknowledged && by.Kind == backfillTimer {
+			c.backfilled(by)
+		}
 		if by.Word != acknowledged || !by.revises() {
 			continue
 		}
 		s := c.spells[by.Revision]
+		if last := len(c.order) - 1; by.Kind == deleteTimer && last >= 0 && c.order[last].State == stateDeleted {
+			s = c.order[last]
+		}
 		if s == nil || !by.made(s.revised, c.Zone) || s.next != nil && s.next.hi.Before(by.Sent) {
 			c.broken(promiseChange, by.String())
 		}
@@ -230,12 +255,12 @@ func (c *timerCheck) once() {
 		if f.Revision == ofHand {
 			continue
 		}
-		if before := c.made[runOf{f.Revision, f.Fire}]; before != nil {
+		if before := c.made[runOf{f.Revision, f.Fire}]; before != nil && !(f.Revision == ofBackfill && c.free(before, f)) {
 			c.report.Fires.Twice++
 			c.broken(promiseOneTask, before.String()+"\n"+f.String())
 		}
 		c.made[runOf{f.Revision, f.Fire}] = f
-		if last, ended := f.last(); !ended || last.Status != tocsin.Done {
+		if last, ended := f.last(); !ended || last.Status != tocsin.Done || f.byHand() {
 			continue
 		}
 		if before := done[f.Fire]; before != nil && before.Revision != f.Revision {
@@ -310,10 +335,10 @@ func (c *timerCheck) belongs(f *firing) {
 // byHand checks that somebody asked for a run.
 func (c *timerCheck) byHand(f *firing) {
 	c.report.Fires.ByHand++
-	asked := func(by *timerOp) bool {
-		return by.Kind == runTimer && (by.Job == f.JobID || by.Word != acknowledged && !f.Made.Before(by.Sent.Add(-clockSlack)) && !f.Made.After(by.Back.Add(lateAnswer)))
+	if f.Revision == ofBackfill {
+		c.report.Fires.Backfilled++
 	}
-	if !slices.ContainsFunc(c.changes, asked) {
+	if !slices.ContainsFunc(c.changes, func(by *timerOp) bool { return c.askedFor(by, f) }) {
 		c.broken(promiseHand, f.String())
 	}
 }

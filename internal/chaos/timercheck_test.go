@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // forgedTimes is the evidence of one schedule: made at 0 to fire each second, edited at 3.5 s to fire each two seconds, its
@@ -29,7 +30,7 @@ func forgeTimes() *forgedTimes {
 	f := &forgedTimes{&evidence{
 		opts: o, place: o.placeOf, deliveries: map[tocsin.JobID][]delivery{}, finals: map[tocsin.JobID]row{},
 		table: &timetable{timeLog: &timeLog{revisions: map[tocsin.JobID][]revised{}, runs: map[tocsin.JobID]*firing{}}},
-	}, &timer{Name: "forged", ID: forgedSchedule, Type: keptRun.Name(), Zone: "Asia/Kathmandu"}}
+	}, &timer{Name: "forged", ID: forgedSchedule, Type: keptRun.Name(), Zone: "Asia/Kathmandu", plan: plan{overlap: schedule.OverlapAllow}}}
 	f.table.timers = []*timer{f.t}
 	f.change(createTimer, 0, timing{beat{Every: time.Second}, 1, true}, 0)
 	for ms := 1000; ms <= 4000; ms += 1000 {
@@ -315,7 +316,14 @@ var timeForgeries = map[string]timeForgery{
 // TestTimerChecker: each broken promise of schedules is found, and what is allowed is not called one.
 func TestTimerChecker(t *testing.T) {
 	t.Parallel()
-	for name, c := range timeForgeries {
+	all := maps.Clone(timeForgeries)
+	for _, more := range []map[string]timeForgery{turnForgeries, handForgeries, pauseForgeries} {
+		maps.Copy(all, more)
+	}
+	if n := len(timeForgeries) + len(turnForgeries) + len(handForgeries) + len(pauseForgeries); len(all) != n {
+		t.Fatalf("%d forgeries have %d names", n, len(all))
+	}
+	for name, c := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := forgeTimes()

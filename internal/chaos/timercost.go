@@ -18,11 +18,13 @@ import (
 // cost is what servers and nodes did in a part of a run without faults.
 type cost struct {
 	name       string
+	generates  bool // runs of schedules are made
 	from, to   time.Time
 	deliveries int
 	made       int                // runs
 	questions  float64            // statements that the servers were sent, by all clients
-	statements map[string]float64 // round trips of nodes, by what they are for
+	statements map[string]float64 // round trips of nodes, by what they are for; also passes
+	passes     []float64          // by node
 	nodes      time.Duration      // CPU time of the nodes
 	servers    time.Duration      // and of the database servers
 }
@@ -32,19 +34,40 @@ func (c cost) String() string {
 	a := func(of float64) float64 { return of / c.to.Sub(c.from).Seconds() }
 	text := fmt.Sprintf("%.0f s: %.0f deliveries/s, %.0f runs made/s, %.0f statements/s; of a core, nodes %.1f %%, servers %.1f %%", c.to.Sub(c.from).Seconds(),
 		a(float64(c.deliveries)), a(float64(c.made)), a(c.questions), 100*a(c.nodes.Seconds()), 100*a(c.servers.Seconds()))
-	for _, name := range ofSchedules {
+	for _, name := range ofJudges {
 		if n := c.statements[name]; n > 0 {
 			text += fmt.Sprintf("; %s %.1f/s", name, a(n))
 		}
 	}
+	if c.generates {
+		own := c.generator()
+		text += fmt.Sprintf("; generators in %.0f passes: %.1f statements/s, %.2f %% of all, for %.0f transactions and %.0f runs", c.statements[passesTold], a(own),
+			100*own/max(c.questions, 1), c.statements["schedule lock"], c.statements[runsTold])
+	}
 	return text
 }
 
-// ofSchedules are the round trips that only schedules need.
-var ofSchedules = []string{"schedules due", "judged", "runs_from", "replace", "open_from"}
+// ofJudges are the round trips that only the judges of runs need.
+var ofJudges = []string{"judged", "runs_from", "replace", "open_from"}
 
-// measure measures what the cluster does for a while.
-func (s *Site) measure(ctx context.Context, name string, during time.Duration) (cost, error) {
+// ofGenerators are the round trips of whoever makes runs, and how many statements each is: a transaction begins, locks the schedule,
+// reads the clock, and commits. Nothing else makes them while nobody changes schedules.
+var ofGenerators = map[string]float64{"schedules due": 1, "schedule lock": 4, "schedule runs": 1, "schedule keys": 1, "schedule ring": 1, "schedule made": 1}
+
+// generator is how many statements the nodes needed to make runs.
+func (c cost) generator() (n float64) {
+	for name, statements := range ofGenerators {
+		n += statements * c.statements[name]
+	}
+	return n
+}
+
+// passWithin is how long after its last pass over a server a generator begins another one at most, and what that takes.
+const passWithin = 4 * time.Minute
+
+// measure measures what the cluster does for a while. With schedules it goes on until each node has ended a pass over each
+// server, and so made the runs that were to be made then.
+func (s *Site) measure(ctx context.Context, name string, during time.Duration, generates bool) (cost, error) {
 	before, err := s.spent(ctx)
 	if err != nil {
 		return before, err
@@ -52,8 +75,13 @@ func (s *Site) measure(ctx context.Context, name string, during time.Duration) (
 	if err := wait.For(ctx, during); err != nil {
 		return before, err
 	}
+	if generates {
+		if err := s.awaitPasses(ctx, before.passes); err != nil {
+			return before, err
+		}
+	}
 	after, err := s.spent(ctx)
-	c := cost{name: name, from: before.from, to: after.from, questions: after.questions - before.questions, statements: map[string]float64{},
+	c := cost{name: name, generates: generates, from: before.from, to: after.from, questions: after.questions - before.questions, statements: map[string]float64{},
 		nodes: after.nodes - before.nodes, servers: after.servers - before.servers}
 	for statement, n := range after.statements {
 		c.statements[statement] = n - before.statements[statement]
@@ -83,11 +111,27 @@ func (s *Site) spent(ctx context.Context) (c cost, err error) {
 			return c, err
 		}
 		c.nodes += took
-		for statement, n := range at.statements() {
+		counts := at.statements()
+		for statement, n := range counts {
 			c.statements[statement] += n
 		}
+		c.passes = append(c.passes, counts[passesTold])
 	}
 	return c, nil
+}
+
+// awaitPasses returns when each node has ended a pass over each server more than it had.
+func (s *Site) awaitPasses(ctx context.Context, before []float64) error {
+	ctx, cancel := context.WithTimeout(ctx, passWithin)
+	defer cancel()
+	for i, at := range s.seats {
+		for at.statements()[passesTold] < before[i]+float64(len(s.databases)) {
+			if err := wait.For(ctx, time.Second); err != nil {
+				return fmt.Errorf("node %s ended no pass over each server within %s: %w", at.name, passWithin, err)
+			}
+		}
+	}
+	return nil
 }
 
 // ticks are the parts of a second in which the kernel counts CPU time.
@@ -110,6 +154,15 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / ticks, nil
 }
 
+// What nodes tell beside their round trips: counters of their generators.
+const (
+	passesTold = "passes"
+	runsTold   = "runs made"
+)
+
+// told are the counters that nodes tell, by their names there.
+var told = map[string]string{"tocsin_generator_passes_total": passesTold, "tocsin_generator_runs_total": runsTold}
+
 // statementsForm begins the line of a node's log that has its round trips.
 const statementsForm = "statements: "
 
@@ -118,6 +171,9 @@ func tellStatements(r *prometheus.Registry) {
 	counts := map[string]uint64{}
 	families, _ := r.Gather()
 	for _, f := range families {
+		if name := told[f.GetName()]; name != "" {
+			counts[name] = uint64(f.GetMetric()[0].GetCounter().GetValue())
+		}
 		if f.GetName() != "tocsin_store_round_trip_seconds" {
 			continue
 		}

@@ -57,8 +57,8 @@ func (c *timerCheck) cut(s, next *spell) {
 }
 
 // stayed reports whether the run for a fire time stayed with its revision at a change: it may have been begun, and its retry
-// cancelled. It is not known if somebody cancelled the run alone, another change was near, or the run was overdue at the change:
-// that is cancelled whoever has the fire times after it.
+// cancelled. It is not known if somebody cancelled the run alone, another change was near, or the run was overdue at the change
+// or waited for another one: that is cancelled whoever has the fire times after it.
 func (c *timerCheck) stayed(s, next *spell, t time.Time) (stayed, known bool) {
 	f := c.made[runOf{s.Revision, t}]
 	if f == nil {
@@ -66,10 +66,11 @@ func (c *timerCheck) stayed(s, next *spell, t time.Time) (stayed, known bool) {
 	}
 	last, ended := f.last()
 	switch {
-	case !ended || last.Status != tocsin.Cancelled, len(c.deliveries[f.JobID]) > 0 && c.deliveries[f.JobID][0].At.Before(last.at):
+	case !ended || last.Status != tocsin.Cancelled || strings.HasPrefix(last.LastError, skippedReason) || strings.HasPrefix(last.LastError, replacedReason),
+		len(c.deliveries[f.JobID]) > 0 && c.deliveries[f.JobID][0].At.Before(last.at):
 		return true, true
 	case c.ofUser(f, last) != nil || next.next != nil && !last.at.Before(next.next.lo) || strings.HasPrefix(last.LastError, missedReason),
-		last.at.After(f.Due.Add(staying)):
+		last.at.After(f.Due.Add(staying)), c.judged() && last.at.After(f.Due):
 		return false, false
 	}
 	return false, true

@@ -1,23 +1,31 @@
 package chaos
 
+import "cmp"
+
 // FireFigures are those of schedules.
 type FireFigures struct {
-	Schedules map[string]int // by how often they fire
-	Zones     int
-	Changes   map[string]int // by kind and answer
-	Fires     int            // that were to be, while a revision was in force
-	First     int            // of those, the ones in the first minute after a change
-	Lost      int            // without a task
-	FirstLost int            // of those, in the first minute after a change
-	Twice     int            // with two tasks, or done for two revisions
-	Made      int            // runs
-	ByHand    int            // of those, the ones that people made
-	Cancelled map[string]int // by why
-	Overdue   int            // cancelled by a change 3 s after their time, or later
-	Purged    int
-	Faults    map[string]int // by kind
-	Dead      Dead
-	Costs     []cost
+	Schedules  map[string]int // by how often they fire
+	Zones      int
+	Changes    map[string]int // by kind and answer
+	Fires      int            // that were to be, while a revision was in force
+	First      int            // of those, the ones in the first minute after a change
+	Lost       int            // without a task
+	FirstLost  int            // of those, in the first minute after a change
+	Twice      int            // with two tasks, or done for two revisions
+	Made       int            // runs
+	ByHand     int            // of those, the ones that people made
+	Backfilled int            // of those, the ones of backfills
+	Policies   map[string]int // schedules
+	AtOnce     map[string]int // deliveries beside one of another run that is to be alone, by why
+	Waits      Lateness       // of runs that depend on others: from the end of these, or their time, to their begin, outside faults
+	Paused     int            // revisions that were paused after as many failed runs as was asked for
+	PausedNear int            // likewise with more or fewer, or not, beside a fault
+	Cancelled  map[string]int // by why
+	Overdue    int            // cancelled by a change 3 s after their time, or later
+	Purged     int
+	Faults     map[string]int // by kind
+	Dead       Dead
+	Costs      []cost
 }
 
 // Dead are deliveries that began after their run was cancelled.
@@ -28,10 +36,11 @@ type Dead struct {
 }
 
 func newFireFigures(of *timetable) *FireFigures {
-	f := &FireFigures{Schedules: map[string]int{}, Changes: map[string]int{}, Cancelled: map[string]int{}, Made: len(of.runs), Costs: of.costs}
+	f := &FireFigures{Schedules: map[string]int{}, Changes: map[string]int{}, Cancelled: map[string]int{}, Policies: map[string]int{}, AtOnce: map[string]int{}, Made: len(of.runs), Costs: of.costs}
 	zones := map[string]bool{}
 	for _, t := range of.timers {
 		zones[t.Zone] = true
+		f.Policies[t.plan.String()]++
 		if len(t.changes) > 0 {
 			f.Schedules[t.changes[0].Want.Beat.pace()]++
 		}
@@ -88,10 +97,14 @@ func (r *Report) fires(line func(what, format string, args ...any)) {
 	line("changes", "%s", counted(f.Changes))
 	line("fire times", "%d, %d lost, %d twice, %d early", f.Fires, f.Lost, f.Twice, r.Early)
 	line("  first minute of a change", "%d, %d lost", f.First, f.FirstLost)
-	line("runs", "%d made, %d of them by hand; %d purged", f.Made, f.ByHand, f.Purged)
+	line("runs", "%d made, %d of them by hand, %d of these backfilled; %d purged", f.Made, f.ByHand, f.Backfilled, f.Purged)
 	line("  final states", "%s", counted(r.States))
 	line("  cancelled", "%s; %d of those by a change were overdue", counted(f.Cancelled), f.Overdue)
 	line("begun after a cancel", "%d loaded or claimed before it, %d by a node that was frozen, %d others", f.Dead.Loaded, f.Dead.Frozen, f.Dead.Begun)
+	line("policies", "%s", counted(f.Policies))
+	line("  two runs at once", "%s", cmp.Or(counted(f.AtOnce), "never, where a policy forbids it"))
+	line("  began after others", "%s", f.Waits)
+	line("  paused", "%d after as many failed runs as asked for, %d with another count beside a fault", f.Paused, f.PausedNear)
 	line("deliveries", "%d", r.Deliveries)
 	line("dead revisions", "%d runs begun or made for one", r.count(promiseDead))
 	line("second deliveries", "%d, of one task at most %d", r.Seconds(), r.MostAgain)

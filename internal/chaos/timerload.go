@@ -3,15 +3,14 @@ package chaos
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/schedule"
 )
@@ -19,7 +18,7 @@ import (
 // TimerLoad says which schedules there are, and what is done to them.
 type TimerLoad struct {
 	Schedules int           // a quarter fires each second, the others each minute, hour and day
-	Changes   float64       // a second: edits, deactivations, activations, runs by hand and cancels of single runs
+	Changes   float64       // a second: edits, deactivations, activations, deletes, runs by hand, backfills and cancels of single runs
 	Measure   time.Duration // how long the cost is measured, before the faults; 0: it is not
 }
 
@@ -43,11 +42,12 @@ type keeper struct {
 	site      *Site
 	load      TimerLoad
 	schedules *schedule.Schedules
-	timers    []*timer
+	timers    []*timer     // by number
 	busy      []sync.Mutex // by timer: it is being changed
 
 	mu  sync.Mutex
 	rng *rand.Rand
+	all []*timer // also those that were deleted
 }
 
 // newKeeper draws the schedules. Those that fire each hour or day do so once within length.
@@ -57,17 +57,10 @@ func (s *Site) newKeeper(ctx context.Context, seed uint64, load TimerLoad) (*kee
 		return nil, err
 	}
 	k := &keeper{site: s, load: load, schedules: schedules, rng: rand.New(rand.NewPCG(seed, 0x71e5)), busy: make([]sync.Mutex, load.Schedules)}
-	types := []string{briefRun.Name(), keptRun.Name(), strictRun.Name(), hookRun.Name()}
 	for i := range load.Schedules {
-		t := &timer{Name: fmt.Sprintf("timer-%04d", i), Type: types[i/4%len(types)], Zone: zones[i/16%len(zones)]}
-		if i%5 == 1 {
-			t.StartWithin = missedWithin
-		}
-		if i%20 < 4 {
-			t.Jitter = smallJitter
-		}
-		k.timers = append(k.timers, t)
+		k.timers = append(k.timers, newTimer(i))
 	}
+	k.all = slices.Clone(k.timers)
 	return k, nil
 }
 
@@ -87,27 +80,6 @@ func firstBeat(number int, zone string, now time.Time, length time.Duration) bea
 	return beat{Step: 1}
 }
 
-// definition is the schedule as it is to be.
-func (k *keeper) definition(number int, want timing) schedule.Definition {
-	t := k.timers[number]
-	d := schedule.Definition{
-		Name: t.Name, BizType: t.Type, BizID: uint64(number + 1), Cron: want.Beat.cron(), Zone: t.Zone, Jitter: biztype.Duration(t.Jitter),
-		Payload: fmt.Sprintf(`{"ms":%d,"fail":%d,"mark":%d}`, number%10, failsOf(want.Mark), want.Mark), Missed: schedule.MissedAll,
-	}
-	if t.StartWithin > 0 {
-		d.StartWithin, d.Missed = biztype.Duration(t.StartWithin), schedule.MissedSkip
-	}
-	return d
-}
-
-// failsOf is how many attempts of a revision's runs fail: one, of each fifth.
-func failsOf(mark int) int {
-	if mark%5 == 4 {
-		return 1
-	}
-	return 0
-}
-
 // create makes all schedules. Nothing is broken yet.
 func (k *keeper) create(ctx context.Context, length time.Duration) error {
 	var g errgroup.Group
@@ -116,7 +88,7 @@ func (k *keeper) create(ctx context.Context, length time.Duration) error {
 		g.Go(func() error {
 			want := timing{firstBeat(i, t.Zone, time.Now(), length), 1, true}
 			by := t.begin(createTimer, want)
-			made, err := k.schedules.Create(ctx, k.definition(i, want))
+			made, err := k.schedules.Create(ctx, t.definition(i, want))
 			by.answered(err, made.Revision)
 			t.ID = made.ID
 			return err
@@ -171,18 +143,22 @@ func (k *keeper) change(ctx context.Context, number int) {
 	want := t.want()
 	pick := k.draw(100)
 	switch {
-	case !want.Active && pick < 70:
+	case !want.Active && pick < 70, t.pauseAfter > 0 && pick < 35: // it may be paused
 		k.turn(ctx, t, true)
-	case pick < 20:
+	case pick < 18:
 		want.Mark++
 		k.edit(ctx, number, want)
-	case pick < 35:
+	case pick < 32:
 		want.Beat, want.Mark = k.otherBeat(want.Beat), want.Mark+1
 		k.edit(ctx, number, want)
-	case pick < 50:
+	case pick < 45:
 		k.turn(ctx, t, false)
-	case pick < 65:
+	case pick < 58:
 		k.runNow(ctx, t)
+	case pick < 70:
+		k.backfill(ctx, t)
+	case pick < 75:
+		k.remove(ctx, number)
 	default:
 		k.cancelOne(ctx, number)
 	}
@@ -204,7 +180,7 @@ func (k *keeper) otherBeat(b beat) beat {
 func (k *keeper) edit(ctx context.Context, number int, want timing) {
 	t := k.timers[number]
 	by := t.begin(editTimer, want)
-	made, err := k.schedules.Update(ctx, k.definition(number, want), 0)
+	made, err := k.schedules.Update(ctx, t.definition(number, want), 0)
 	by.answered(err, made.Revision)
 	k.recall(ctx, t, by)
 }
@@ -235,7 +211,8 @@ func (k *keeper) recall(ctx context.Context, t *timer, by *timerOp) {
 	}
 	before := t.wantBefore(by)
 	found, err := patientFor(recallWithin, func(ctx context.Context) (schedule.Schedule, error) { return k.schedules.Get(ctx, t.Name) })(context.WithoutCancel(ctx))
-	if err == nil && found.Cron == by.Want.Beat.cron() && markOf(found.Payload) == by.Want.Mark && (found.State == schedule.Active) == by.Want.Active {
+	active := found.State == schedule.Active || found.State == schedule.Paused // what is paused is to be active, for the harness
+	if err == nil && found.Cron == by.Want.Beat.cron() && markOf(found.Payload) == by.Want.Mark && active == by.Want.Active {
 		return
 	}
 	by.after = &before

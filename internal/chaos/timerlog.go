@@ -23,7 +23,19 @@ type revised struct {
 	At        time.Time
 }
 
-func (r revised) active() bool { return r.State == "active" }
+// What the harness asks for of states: stateDeleted is what the server notes when a schedule is deleted.
+const (
+	stateActive  = "active"
+	statePaused  = "paused"
+	stateDeleted = "deleted"
+)
+
+func (r revised) active() bool { return r.State == stateActive }
+
+// pauses reports whether a revision pauses the one before it. Nobody asks for that: whoever counts failed runs does it.
+func (r revised) pauses(last revised) bool {
+	return r.State == statePaused && last.active() && r.Cron == last.Cron && r.Zone == last.Zone && r.Attribute == last.Attribute
+}
 
 // String is for a breach's trace.
 func (r revised) String() string {
@@ -42,8 +54,8 @@ type firing struct {
 	JobID    tocsin.JobID
 	BizID    uint64
 	Schedule tocsin.JobID
-	Revision uint32    // of the schedule; ofHand: the run was made by hand
-	Fire     time.Time // the nominal time; of one by hand nothing
+	Revision uint32    // of the schedule; ofHand and ofBackfill: the run was made by hand
+	Fire     time.Time // the nominal time; ofHand nothing
 	Due      time.Time
 	Made     time.Time
 	ends     []end
@@ -52,8 +64,25 @@ type firing struct {
 	trace string // of its schedule, for a breach
 }
 
-// ofHand is the revision in the keys of runs that were made by hand.
-const ofHand = 1<<32 - 1
+// The revisions in the keys of runs that were made by hand: by run-now, and by a backfill.
+const (
+	ofHand     = 1<<32 - 1
+	ofBackfill = 1<<32 - 2
+)
+
+// byHand reports whether somebody asked for the run.
+func (f *firing) byHand() bool { return f.Revision >= ofBackfill }
+
+// time is from when on the run may begin.
+func (f *firing) time() time.Time {
+	if f.Made.After(f.Due) {
+		return f.Made
+	}
+	return f.Due
+}
+
+// endedBy reports whether the run had a final state at a time.
+func (f *firing) endedBy(t time.Time) bool { return len(f.ends) > 0 && !f.ends[0].at.After(t) }
 
 // String is for a breach's trace.
 func (f *firing) String() string {
@@ -106,7 +135,7 @@ func (s *Site) watchRuns(ctx context.Context) error {
 		}
 	}
 	for db := range s.opts.Layout.Databases {
-		for _, statement := range []string{onCreateSQL, onReviseSQL} {
+		for _, statement := range []string{onCreateSQL, onReviseSQL, onForgetSQL} {
 			name := s.opts.Layout.Database(db)
 			if err := s.databases[db%len(s.databases)].exec(ctx, strings.ReplaceAll(statement, "{database}", name)); err != nil {
 				return err

@@ -2,9 +2,13 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // cancelRun cancels one run as a user would.
@@ -12,6 +16,67 @@ func (s *Site) cancelRun(ctx context.Context, by *timerOp) {
 	change, err := s.client.Cancel(ctx, tocsin.ByID(by.Job))
 	by.answered(err, 0)
 	by.Changed = change.Changed == 1
+}
+
+// backfill makes runs of fire times that have just passed, one or some.
+func (k *keeper) backfill(ctx context.Context, t *timer) {
+	span := time.Duration(1+k.draw(5)) * time.Second
+	if t.want().Beat.Every == 0 {
+		span *= 60
+	}
+	by := t.begin(backfillTimer, t.want())
+	by.To = by.Sent.Add(-time.Second).Truncate(time.Millisecond)
+	by.From = by.To.Add(-span)
+	b, err := k.schedules.Backfill(ctx, t.Name, by.From, by.To, false)
+	by.answered(err, 0)
+	by.Runs = b.Made + b.There
+}
+
+// remove deletes a schedule, and makes one of the same name.
+func (k *keeper) remove(ctx context.Context, number int) {
+	t := k.timers[number]
+	want := t.want()
+	want.Active = false
+	by := t.begin(deleteTimer, want)
+	err := k.schedules.Delete(ctx, t.Name)
+	by.answered(err, 0)
+	gone := err == nil
+	if !gone {
+		gone, err = patientFor(recallWithin, func(ctx context.Context) (bool, error) {
+			_, err := k.schedules.Get(ctx, t.Name)
+			if errors.Is(err, schedule.ErrNotFound) {
+				return true, nil
+			}
+			return false, err
+		})(context.WithoutCancel(ctx))
+	}
+	if gone && err == nil {
+		k.again(context.WithoutCancel(ctx), number, t.wantBefore(by).Beat)
+		return
+	}
+	by.after = new(t.wantBefore(by))
+}
+
+// again makes a schedule in place of one that was deleted. One that is there after an error is the harness's own.
+func (k *keeper) again(ctx context.Context, number int, b beat) {
+	ctx, cancel := context.WithTimeout(ctx, recallWithin)
+	defer cancel()
+	t := newTimer(number)
+	want := timing{b, 1, true}
+	by := t.begin(createTimer, want)
+	for first := true; ; first = false {
+		made, err := k.schedules.Create(ctx, t.definition(number, want))
+		if by.answered(err, made.Revision); errors.Is(err, schedule.ErrExists) && !first {
+			by.Word = unknownWord
+			made, err = k.schedules.Get(ctx, t.Name)
+		}
+		if t.ID = made.ID; err == nil || wait.For(ctx, evidencePause) != nil {
+			break
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.timers[number], k.all = t, append(k.all, t)
 }
 
 // want is what the schedule should be after its changes so far.

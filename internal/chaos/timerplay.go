@@ -11,9 +11,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// passes is how many times longer the cost is measured with schedules than without: nodes make runs in passes, minutes apart.
-const passes = 5
-
 // kindle is how long schedules and direct tasks go on before their cost is measured.
 const kindle = 5 * time.Second
 
@@ -25,7 +22,7 @@ func (s *Site) runTimers(ctx context.Context, cfg Config, steps []Step) (*Report
 	}
 	defer func() { _ = k.schedules.Close() }() // connections that died with a server can't say goodbye
 	l := newLedger()
-	table := &timetable{timers: k.timers}
+	table := &timetable{}
 	say := func(what string) { fmt.Fprintf(cfg.Out, "%s  %s\n", time.Now().Format(clockForm), what) }
 	if cfg.Timers.Measure > 0 {
 		say("measure without schedules")
@@ -42,7 +39,7 @@ func (s *Site) runTimers(ctx context.Context, cfg Config, steps []Step) (*Report
 		if err := wait.For(ctx, kindle); err != nil {
 			return nil, err
 		}
-		c, err := s.measure(ctx, "with schedules", passes*cfg.Timers.Measure)
+		c, err := s.measure(ctx, "with schedules", cfg.Timers.Measure, true)
 		if err != nil {
 			return nil, err
 		}
@@ -60,6 +57,7 @@ func (s *Site) runTimers(ctx context.Context, cfg Config, steps []Step) (*Report
 	if err := errors.Join(s.Revive(ctx), k.finish(ctx)); err != nil {
 		return nil, err
 	}
+	table.timers = k.all
 	return s.timerVerdict(ctx, l, table, begin)
 }
 
@@ -76,7 +74,7 @@ func (k *keeper) beside(ctx context.Context, do func(context.Context) error) err
 
 // costsBefore measures the cluster at rest, and while as many tasks are added directly as the schedules will make.
 func (s *Site) costsBefore(ctx context.Context, cfg Config, l *ledger) ([]cost, error) {
-	rest, err := s.measure(ctx, "at rest", cfg.Timers.Measure)
+	rest, err := s.measure(ctx, "at rest", cfg.Timers.Measure, false)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +84,7 @@ func (s *Site) costsBefore(ctx context.Context, cfg Config, l *ledger) ([]cost, 
 		if err := wait.For(ctx, load.withDefaults().Far); err != nil {
 			return err
 		}
-		direct, err = s.measure(ctx, "same tasks, no schedules", cfg.Timers.Measure)
+		direct, err = s.measure(ctx, "same tasks, no schedules", cfg.Timers.Measure, false)
 		return err
 	})
 	return []cost{rest, direct}, errors.Join(err, s.Drain(ctx, drainWithin))

@@ -8,8 +8,13 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// missedReason begins the reason of a run that was too late to be started.
-const missedReason = "missed"
+// What the reasons of runs that were not delivered begin with.
+const (
+	missedReason   = "missed"
+	skippedReason  = "skipped"
+	replacedReason = "replaced: by the run of "
+	outdatedReason = "cancelled: of revision"
+)
 
 // run checks how one run ended, and its deliveries.
 func (c *timerCheck) run(f *firing) {
@@ -32,10 +37,13 @@ func (c *timerCheck) run(f *firing) {
 		c.breach(e, &last.row, of, promiseEnds)
 	case last.Status == tocsin.Done:
 		c.doneRun(f, e, last, of)
+		c.inForce(f, e, last, of)
 	case last.Status == tocsin.Cancelled:
 		c.cancelledRun(f, e, last, of)
-	case last.Attempts < attempts && last.Crashes < crashesMost:
+	case last.Attempts < c.attempts() && last.Crashes < crashesMost:
 		c.breach(e, &last.row, of, promiseLastTry)
+	default:
+		c.inForce(f, e, last, of)
 	}
 	c.asked(f, e, last, of)
 	c.delivered(f, e, last, of)
@@ -51,29 +59,61 @@ func (c *timerCheck) asked(f *firing, e *entry, last end, of []delivery) {
 	}
 }
 
-// doneRun checks that a delivery stands behind it, which began before the revision was dead.
+// doneRun checks that a delivery stands behind it.
 func (c *timerCheck) doneRun(f *firing, e *entry, last end, of []delivery) {
 	if !slices.ContainsFunc(of, func(d delivery) bool { return d.OK && d.Version == last.Version }) {
 		c.breach(e, &last.row, of, promiseDelivered)
+	}
+}
+
+// inForce checks that the deliveries of a run that was done or failed began before its revision was dead, but for what was
+// loaded or claimed then.
+func (c *timerCheck) inForce(f *firing, e *entry, last end, of []delivery) {
+	next := c.endOf(f)
+	if next == nil {
 		return
 	}
-	s := c.spells[f.Revision]
-	if s == nil || s.next == nil {
-		return
+	for i, d := range of {
+		after := d.At.Sub(next.back())
+		stays := i == 0 && next.goesOn && f.Due.After(next.lo.Add(-staying)) && !f.Due.After(next.hi)
+		switch {
+		case after <= 0 || stays:
+		case i == 0 && (!f.byHand() && f.Due.After(next.hi) || c.strict() && after > c.judging()), after > loadedBefore && !c.frozen(d):
+			c.breach(e, &last.row, of, promiseDead)
+		default:
+			c.report.Fires.Dead.Loaded++ // it was claimed when the revision died, and nothing may cancel it
+		}
 	}
-	begun, dead := of[0].At, s.next.back()
-	switch after := begun.Sub(dead); {
-	case after <= 0 || s.next.goesOn && f.Due.After(s.next.lo.Add(-staying)) && !f.Due.After(s.next.hi):
-	case f.Due.After(s.next.hi) || c.strict() || after > loadedBefore && !c.frozen(of[0]):
-		c.breach(e, &last.row, of, promiseDead)
-	default:
-		c.report.Fires.Dead.Loaded++ // it was claimed when the revision died, and nothing may cancel it
+}
+
+// endOf is the revision that ends a run: the next one, and for one by hand the schedule's end.
+func (c *timerCheck) endOf(f *firing) *spell {
+	if !f.byHand() {
+		if s := c.spells[f.Revision]; s != nil {
+			return s.next
+		}
+		return nil
 	}
+	if n := len(c.order); n > 0 && c.order[n-1].State == stateDeleted {
+		return c.order[n-1]
+	}
+	return nil
+}
+
+// judging is how long a run that is claimed may be looked at, beside others, before it begins.
+func (c *timerCheck) judging() time.Duration {
+	if c.judged() {
+		return deliveryTimeout / 2
+	}
+	return 0
 }
 
 // cancelledRun checks why the run was cancelled, and that it was not begun after that.
 func (c *timerCheck) cancelledRun(f *firing, e *entry, last end, of []delivery) {
-	since := c.ofChange(f, last)
+	since, grace := c.ofChange(f, last), loadedBefore
+	if c.strict() {
+		grace = 0
+	}
 	switch by := c.ofUser(f, last); {
 	case by != nil:
 		c.report.Fires.Cancelled["by hand"]++
@@ -81,6 +121,14 @@ func (c *timerCheck) cancelledRun(f *firing, e *entry, last end, of []delivery) 
 		if by.Word == acknowledged {
 			since = by.Back
 		}
+	case strings.HasPrefix(last.LastError, skippedReason):
+		c.report.Fires.Cancelled["skipped"]++
+		since = last.at
+		c.skipped(f, e, last, of)
+	case strings.HasPrefix(last.LastError, replacedReason):
+		c.report.Fires.Cancelled["replaced"]++
+		since, grace = last.at, max(grace, c.judging()) // a claimed run is replaced too
+		c.replaced(f, e, last, of)
 	case !since.IsZero():
 		c.report.Fires.Cancelled["by a change"]++
 		c.overdue(f, last)
@@ -94,7 +142,7 @@ func (c *timerCheck) cancelledRun(f *firing, e *entry, last end, of []delivery) 
 		c.breach(e, &last.row, of, promiseUser)
 		return
 	}
-	c.begunAfter(since, e, last, of)
+	c.begunAfter(since, grace, e, last, of)
 }
 
 // overdue counts runs that were cancelled by a change although they were due before.
@@ -115,13 +163,10 @@ func (c *timerCheck) ofUser(f *firing, last end) *timerOp {
 }
 
 // ofChange is when whoever changed the schedule was told so, if that may have cancelled the run; zero: it can't have. A change
-// leaves alone what people asked for.
+// leaves alone what people asked for, unless it deletes the schedule.
 func (c *timerCheck) ofChange(f *firing, last end) (since time.Time) {
-	if f.Revision == ofHand {
-		return since
-	}
 	for _, s := range c.order {
-		if s.Revision <= f.Revision || last.at.Before(s.lo) {
+		if s.State != stateDeleted && s.Revision <= f.Revision || last.at.Before(s.lo) {
 			continue
 		}
 		if since = s.back(); since.Before(last.at) {
@@ -132,11 +177,11 @@ func (c *timerCheck) ofChange(f *firing, last end) (since time.Time) {
 }
 
 // begunAfter checks that no delivery began after the cancel, but for what had been loaded before.
-func (c *timerCheck) begunAfter(since time.Time, e *entry, last end, of []delivery) {
+func (c *timerCheck) begunAfter(since time.Time, grace time.Duration, e *entry, last end, of []delivery) {
 	for _, d := range of {
 		switch after := d.At.Sub(since); {
 		case after <= 0:
-		case after <= loadedBefore && !c.strict():
+		case after <= grace:
 			c.report.Fires.Dead.Loaded++
 		case c.frozen(d):
 			c.report.Fires.Dead.Frozen++
@@ -163,7 +208,7 @@ func (c *timerCheck) delivered(f *firing, e *entry, last end, of []delivery) {
 			c.breach(e, &last.row, of, promiseTold)
 		}
 	}
-	if len(of) > 0 && f.Revision != ofHand {
+	if len(of) > 0 && !f.byHand() && !c.judged() {
 		c.lateness(f, s, of[0])
 	}
 }

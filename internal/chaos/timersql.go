@@ -49,6 +49,11 @@ IF NEW.revision <> OLD.revision OR NEW.state <> OLD.state THEN
     ` + noteRevisedSQL + `;
 END IF`
 
+	// onForgetSQL notes the end of a schedule as a revision after the last one.
+	onForgetSQL = `CREATE TRIGGER {database}.chaos_forget AFTER DELETE ON {database}.schedule FOR EACH ROW
+INSERT INTO chaos_log.revised (at, schedule_id, revision, state, cron, zone, anchor, attribute)
+    VALUES (` + nowSQL + `, OLD.schedule_id, OLD.revision + 1, '` + stateDeleted + `', OLD.cron, OLD.zone, OLD.anchor, OLD.attribute)`
+
 	noteFiringSQL = `INSERT INTO chaos_log.firing (what, at, job_id, biz_id, dedup_key, status, action_time, due_time, attempts, crashes, version, last_error)
     VALUES `
 

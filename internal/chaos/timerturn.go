@@ -1,0 +1,191 @@
+package chaos
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/schedule"
+)
+
+// Slacks of the order of runs.
+const (
+	handAfter  = time.Second           // a run by hand comes so long after it was made
+	orderSlack = 50 * time.Millisecond // between the time that a row has and that at which a trigger saw it
+	waitMost   = 20 * time.Second      // from the end of earlier runs until one that waited begins, without a fault
+)
+
+// What lets two runs of a schedule be in delivery at once that are not to be.
+const (
+	besideFrozen    = "a node was frozen"
+	besideCancelled = "the earlier one was cancelled in its delivery"
+	besideAgain     = "one was delivered a second time"
+)
+
+// precedes reports whether a run comes before another one for certain.
+func (f *firing) precedes(g *firing) bool {
+	switch {
+	case f == g:
+		return false
+	case f.byHand() && g.byHand() && f.Made.Sub(g.Made).Abs() < clockSlack:
+		return f.JobID < g.JobID
+	case f.byHand() && g.byHand():
+		return f.Made.Before(g.Made)
+	case f.byHand():
+		return f.Made.Add(handAfter + orderSlack).Before(g.time())
+	case g.byHand():
+		return !f.time().After(g.Made)
+	}
+	return cmp.Or(cmp.Compare(f.Revision, g.Revision), f.Fire.Compare(g.Fire)) < 0
+}
+
+// mayPrecede reports whether a run comes before another one, or one of them was made by hand when the time of the other was near.
+func (f *firing) mayPrecede(g *firing) bool {
+	if f == g || f.byHand() == g.byHand() {
+		return f.precedes(g)
+	}
+	return !g.precedes(f)
+}
+
+// openIn reports whether the run was open at some time of a span.
+func (f *firing) openIn(from, to time.Time) bool { return !f.time().After(to) && !f.endedBy(from) }
+
+// because reports whether the run ended for a reason.
+func (f *firing) because(reason string) bool {
+	last, _ := f.last()
+	return strings.HasPrefix(last.LastError, reason)
+}
+
+// turns checks when runs began that depend on earlier ones.
+func (c *timerCheck) turns() {
+	if !c.judged() {
+		return
+	}
+	for _, f := range c.runs {
+		of := c.deliveries[f.JobID]
+		for _, d := range of {
+			c.turn(f, d)
+		}
+		if len(of) > 0 {
+			c.waited(f, of[0])
+		}
+	}
+	if c.alone() {
+		c.atOnce()
+	}
+}
+
+// turn checks that every earlier run had ended when a delivery began. One that was too late to be delivered holds up none.
+func (c *timerCheck) turn(f *firing, d delivery) {
+	for _, before := range c.runs {
+		if before.precedes(f) && before.openIn(d.At, d.At) && !before.because(missedReason) {
+			c.broken(promiseTurn, d.String()+" beside\n"+before.String()+"\nof\n"+f.String())
+		}
+	}
+}
+
+// waited checks that a run did not wait on when the earlier ones had ended.
+func (c *timerCheck) waited(f *firing, d delivery) {
+	since := f.time()
+	for _, before := range c.runs {
+		if last, ended := before.last(); ended && before.mayPrecede(f) && before.openIn(f.time(), d.At) && last.at.After(since) && last.at.Before(d.At) {
+			since = last.at
+		}
+	}
+	wait := d.At.Sub(since)
+	at := c.place(f.JobID.Table())
+	troubled := slices.ContainsFunc(c.incidents, func(i incident) bool { return i.delays(at) && i.touches(since, d.At, c.opts.recovery()) })
+	if !troubled {
+		c.report.Fires.Waits = append(c.report.Fires.Waits, wait)
+	}
+	if wait > waitMost && !troubled {
+		c.broken(promiseWaits, wait.String()+" "+d.String()+"\n"+f.String())
+	}
+}
+
+// atOnce checks that no two runs are in delivery at once.
+func (c *timerCheck) atOnce() {
+	var all []delivery
+	for _, f := range c.runs {
+		all = append(all, c.deliveries[f.JobID]...)
+	}
+	slices.SortFunc(all, func(a, b delivery) int { return a.At.Compare(b.At) })
+	var going []delivery
+	for _, d := range all {
+		going = slices.DeleteFunc(going, func(a delivery) bool { return !c.over(a).After(d.At) })
+		for _, a := range going {
+			if a.JobID == d.JobID {
+				continue
+			}
+			why := c.beside(a, d)
+			if c.report.Fires.AtOnce[why]++; why == causeNone {
+				c.broken(promiseAlone, a.String()+"\n"+d.String()+"\n"+c.table.runs[a.JobID].String()+"\n"+c.table.runs[d.JobID].String())
+			}
+		}
+		going = append(going, d)
+	}
+}
+
+// over is when a delivery ended: by itself, with its process, or at its time-out.
+func (c *timerCheck) over(d delivery) time.Time {
+	if !d.End.IsZero() {
+		return d.End
+	}
+	end := d.At.Add(deliveryTimeout)
+	for _, i := range c.incidents {
+		if i.hits(d.Node, KillNode, EndedNode, TermNode) && i.from.After(d.At) && i.from.Before(end) {
+			end = i.from
+		}
+	}
+	return end
+}
+
+// beside says why a delivery could begin beside that of another run. A run that is not claimed may be cancelled in its delivery, and
+// a delivery that is made a second time may outlast its run. With strict types only a node that was frozen explains it.
+func (c *timerCheck) beside(a, b delivery) string {
+	frozen := func(i incident) bool {
+		return (i.hits(a.Node, FreezeNode) || i.hits(b.Node, FreezeNode)) && i.touches(a.At, b.At, time.Second)
+	}
+	first, second := c.table.runs[a.JobID], c.table.runs[b.JobID]
+	switch last, _ := first.last(); {
+	case slices.ContainsFunc(c.incidents, frozen):
+		return besideFrozen
+	case c.strict():
+	case first.endedBy(b.At) && last.Status == tocsin.Cancelled:
+		return besideCancelled
+	case first.endedBy(b.At) && len(c.deliveries[a.JobID]) > 1, second.endedBy(b.At):
+		return besideAgain
+	}
+	return causeNone
+}
+
+// skipped checks that enough earlier runs were open between the time of a run and its end.
+func (c *timerCheck) skipped(f *firing, e *entry, last end, of []delivery) {
+	beside, open := 1, 0
+	if c.overlap == schedule.OverlapQueue {
+		beside = 2
+	}
+	for _, before := range c.runs {
+		if before.mayPrecede(f) && before.openIn(f.time(), last.at) {
+			open++
+		}
+	}
+	if !c.alone() || f.byHand() || open < beside {
+		c.breach(e, &last.row, of, promiseSkipped)
+	}
+}
+
+// replaced checks that the run that its reason names comes later and was due, and was delivered or cancelled itself.
+func (c *timerCheck) replaced(f *firing, e *entry, last end, of []delivery) {
+	fire, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(last.LastError, replacedReason))
+	later := func(g *firing) bool {
+		end, _ := g.last()
+		begun := len(c.deliveries[g.JobID]) > 0 || end.Status == tocsin.Cancelled
+		return !g.byHand() && g.Fire.Equal(fire) && f.mayPrecede(g) && !g.time().After(last.at) && begun
+	}
+	if err != nil || c.overlap != schedule.OverlapReplace || !slices.ContainsFunc(c.runs, later) {
+		c.breach(e, &last.row, of, promiseReplaced)
+	}
+}
