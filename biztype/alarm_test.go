@@ -26,7 +26,7 @@ func TestEachMistakeInAnAlarmHasItsLineAndMessage(t *testing.T) {
 		"no duration":         {withAlarm + "      to: ops.alarm\n      at_most_every: often\n", `biz.yaml:7: "often" is not a duration such as 30s, 10m or 24h`},
 		"unknown kind":        {withAlarm + "      to: ops.alarm\n      on: [dead, late]\n", `biz.yaml:7: biz type order.close: alarm.on "late": use dead or missed`},
 		"a kind twice":        {withAlarm + "      to: ops.alarm\n      on: [dead, dead]\n", `biz.yaml:7: biz type order.close: alarm.on has "dead" twice`},
-		"unknown key":         {withAlarm + "      to: ops.alarm\n      url: http://host/\n", `biz.yaml:7: unknown key "url"`},
+		"unknown key":         {withAlarm + "      to: ops.alarm\n      url: http://host/\n", `biz.yaml:7: unknown key "url": use to, on, at_most_every`},
 		"alarms not kept":     {withAlarm + "      to: ops.alarm\n" + ops + "    retention: 1h\n", `biz.yaml:6: biz type order.close: its alarm is to ops.alarm, whose retention is 1h0m0s: use at least 48h0m0s`},
 		"a name for an alarm": {good + "    alarm: ops.alarm\n", ""},
 	} {

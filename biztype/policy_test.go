@@ -21,7 +21,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 	t.Parallel()
 	hook := "biz_types:\n  - name: a\n    number: 1\n    webhook:\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":           {good + "    tmeout: 3s\n", `biz.yaml:5: unknown key "tmeout"`},
+		"unknown key":           {good + "    tmeout: 3s\n", `biz.yaml:5: unknown key "tmeout": use name, number, group, webhook, timeout, attempts, backoff, ladder, concurrency, rate, strict, paused, history, retention, alarm`},
 		"no duration":           {good + "    timeout: 3 s\n", `biz.yaml:5: "3 s" is not a duration such as 30s, 10m or 24h`},
 		"a list as duration":    {good + "    timeout: [3s]\n", `biz.yaml:5: a duration such as 30s, 10m or 24h belongs here`},
 		"no types":              {"biz_types: []\n", `biz.yaml:1: no biz types`},

@@ -113,7 +113,7 @@ var badConfigs = map[string]struct {
 }{
 	"an unknown key": {
 		func(y string) string { return strings.Replace(y, "  tables:", "  tabels:", 1) },
-		refusal{"task list --biz-id 1", exitFailed, `tocsin.yaml:4: unknown key "tabels"`},
+		refusal{"task list --biz-id 1", exitFailed, `tocsin.yaml:4: unknown key "tabels": use databases, tables, prefix, ownership`},
 	},
 	"another layout": {
 		func(y string) string { return strings.Replace(y, "tables: 4", "tables: 8", 1) },

@@ -49,7 +49,7 @@ func (f *File) Decode(v any) (err error) {
 	defer rescue(f.name, &err)
 	body := f.tree.Docs[0].Body
 	if err := yaml.NodeToValue(body, v, yaml.Strict()); err != nil {
-		return explain(f.name, err)
+		return explain(f.name, withKeys(err, body, v))
 	}
 	if err := whole(body, reflect.TypeOf(v)); err != nil {
 		return explain(f.name, err)

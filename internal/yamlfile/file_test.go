@@ -39,9 +39,9 @@ type sample struct {
 func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":           {"items:\n  - name: a\n    nmae: b\n", `f.yaml:3: unknown key "nmae"`},
-		"unknown key deep down": {"items:\n  - name: a\n    deep:\n      kye: b\n", `f.yaml:4: unknown key "kye"`},
-		"unknown key on top":    {"item: []\n", `f.yaml:1: unknown key "item"`},
+		"unknown key":           {"items:\n  - name: a\n    nmae: b\n", `f.yaml:3: unknown key "nmae": use name, count, big, on, rate, wait, when, waits, deep`},
+		"unknown key deep down": {"items:\n  - name: a\n    deep:\n      kye: b\n", `f.yaml:4: unknown key "kye": use key`},
+		"unknown key on top":    {"item: []\n", `f.yaml:1: unknown key "item": use items`},
 		"repeated key":          {"items:\n  - name: a\n    name: b\n", `f.yaml:3: mapping key "name" already defined in line 2`},
 		"text for a number":     {"items:\n  - count: many\n", `f.yaml:2: "many" is not a whole number`},
 		"fraction for a number": {"items:\n  - name: a\n    count: 4.5\n", `f.yaml:3: "4.5" is not a whole number`},
@@ -68,7 +68,7 @@ func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 		"tag on nothing":        {"items:\n  - waits: !x \n", `f.yaml:1: the file is not YAML that can be read: runtime error: invalid memory address or nil pointer dereference`},
 		"empty":                 {"", `f.yaml:1: the file is empty`},
 		"comments only":         {"# nothing\n", `f.yaml:1: the file is empty`},
-		"byte order mark":       {"\ufeffitem: []\n", `f.yaml:1: unknown key "item"`},
+		"byte order mark":       {"\ufeffitem: []\n", `f.yaml:1: unknown key "item": use items`},
 		"two documents":         {"items: []\n---\nitems: []\n", `f.yaml:3: a second document: one file holds one`},
 	} {
 		t.Run(name, func(t *testing.T) {
