@@ -169,4 +169,13 @@ func TestEachFaultOfADefinitionIsNamed(t *testing.T) {
 	if strings.Join(fields, " ") != "body.name body.app body.cron body.start_within" {
 		t.Errorf("%d %s", got.status, got.text)
 	}
+	for field, text := range map[string]string{
+		"zone": `"cron": "@daily", "zone": "Europe/Berlim"`, "end": `"cron": "@daily", "start": "2031-01-02T00:00:00Z", "end": "2031-01-01T00:00:00Z"`,
+		"jitter": `"cron": "@daily", "jitter": "24h"`, "cron": `"cron": "x", "zone": "Europe/Berlin"`,
+	} {
+		got := s.do(post("/schedules", `{"name": "a", "biz_type": "order.close", `+text+`}`))
+		if len(got.Errors) != 1 || got.Errors[0].Location != "body."+field {
+			t.Errorf("%s: %d %s", field, got.status, got.text)
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/internal/name"
@@ -27,7 +26,7 @@ func (a *API) schedules() {
 	register(a, operation{
 		id: "list_fire_times", method: http.MethodGet, path: "/schedules/{name}/next", tag: "schedules", needs: apitoken.Read,
 		summary: "List the next fire times of a schedule",
-		about:   "Those from now on that the schedule has if it is active. A schedule that ends has fewer.",
+		about:   "Those from now on, by the clock of its database, that the schedule has if it is active. A schedule that ends has fewer.",
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 	}, a.listFireTimes)
 }
@@ -121,7 +120,8 @@ func (a *API) getSchedule(ctx context.Context, c *call, in *BySchedule) (*Tagged
 
 // FireTimes are fire times of a schedule.
 type FireTimes struct {
-	Times []FireTime `json:"times"`
+	State ScheduleState `json:"state" doc:"Of the schedule: unless it is active, no runs are made for these times"`
+	Times []FireTime    `json:"times"`
 }
 
 func (a *API) listFireTimes(ctx context.Context, c *call, in *struct {
@@ -132,9 +132,9 @@ func (a *API) listFireTimes(ctx context.Context, c *call, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	fires, err := found.Following(time.Now(), in.N)
+	fires, err := found.Following(found.ReadAt, in.N)
 	if err != nil {
 		return nil, err
 	}
-	return &body[FireTimes]{FireTimes{fireTimesOf(fires)}}, nil
+	return &body[FireTimes]{FireTimes{ScheduleState(found.State), fireTimesOf(fires)}}, nil
 }

@@ -164,7 +164,11 @@ func TestSchedulesAreTurnedOffAndOn(t *testing.T) {
 		}
 	}
 	next := want[api.FireTimes](s, http.StatusOK, get("/schedules/report.hourly/next?n=3"))
-	if len(next.Times) != 3 || next.Times[0].Time.Minute() != 30 || next.Times[1].Time.Sub(next.Times[0].Time.Time) != time.Hour || next.Times[0].Due.Before(next.Times[0].Time.Time) {
+	if next.State != "active" || len(next.Times) != 3 || next.Times[0].Time.Minute() != 30 || next.Times[1].Time.Sub(next.Times[0].Time.Time) != time.Hour || next.Times[0].Due.Before(next.Times[0].Time.Time) {
+		t.Errorf("%+v", next)
+	}
+	want[api.Schedule](s, http.StatusOK, post("/schedules/report.hourly:deactivate", ""))
+	if next := want[api.FireTimes](s, http.StatusOK, get("/schedules/report.hourly/next")); next.State != "inactive" || len(next.Times) != 10 {
 		t.Errorf("%+v", next)
 	}
 }

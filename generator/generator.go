@@ -24,7 +24,8 @@ const (
 	batch      = 1000                   // schedules asked for at once
 	width      = 4                      // Makes of one server at a time
 	most       = 20                     // Makes of one schedule in a pass
-	look       = time.Second            // between two looks whether tables were added
+	look       = time.Second            // between two looks whether tables were added, or a clock was set back
+	slow       = time.Second / 4        // a Make that takes longer makes way for those of other databases
 	againAfter = 5 * time.Second        // from a pass that failed to the next; doubles
 	dueWithin  = 30 * time.Second       // time-out of Due
 	makeWithin = 10 * time.Second       // time-out of one Make
@@ -34,6 +35,7 @@ const (
 type Maker interface {
 	Due(ctx context.Context, server int, ahead time.Duration, limit int, wanted func(schedule.Due) bool) ([]schedule.Due, error)
 	Make(ctx context.Context, id tocsin.JobID) (schedule.Made, error)
+	Ahead(ctx context.Context, server int, after tocsin.JobID) ([]schedule.Due, error)
 }
 
 // Config of a Generator.
@@ -94,8 +96,12 @@ func (g *Generator) Run(ctx context.Context) error {
 // serve makes pass after pass on one server. After one that failed the next follows soon.
 func (g *Generator) serve(ctx context.Context, server int) {
 	failures := 0
+	var c clock
 	for tables := 0; ctx.Err() == nil; {
 		tables = g.cfg.Tables()
+		if c.suspect(g.cfg.Now(server), time.Now()) && g.takeBack(ctx, server) {
+			c.looked = time.Now()
+		}
 		result, err := g.pass(ctx, server, schedule.Step)
 		pause := every - rand.N(every/4)
 		if failures++; err == nil && result.Failed == 0 {
@@ -106,13 +112,15 @@ func (g *Generator) serve(ctx context.Context, server int) {
 		if g.cfg.Now(server) == 0 { // it has not answered yet, so its schedules are not known
 			pause = min(againAfter, pause)
 		}
-		g.rest(ctx, pause, tables)
+		g.rest(ctx, pause, func() bool {
+			return g.cfg.Tables() > tables || c.setBack(g.cfg.Now(server), time.Now())
+		})
 	}
 }
 
-// rest waits for the time of the next pass, or until there are more tables than before.
-func (g *Generator) rest(ctx context.Context, pause time.Duration, tables int) {
-	for end := time.Now().Add(pause); time.Now().Before(end) && g.cfg.Tables() <= tables; {
+// rest waits for the time of the next pass, or until there is a reason for it.
+func (g *Generator) rest(ctx context.Context, pause time.Duration, reason func() bool) {
+	for end := time.Now().Add(pause); time.Now().Before(end) && !reason(); {
 		if wait.For(ctx, min(look, time.Until(end))) != nil {
 			return
 		}

@@ -36,12 +36,16 @@ func newDefinition(id tocsin.JobID, row store.Judged) *definition {
 }
 
 // definition returns the schedule of a run, nil if it was deleted. One that was read before counts if its revision is that of
-// the run or a later one, and for fresh if that was a moment ago.
+// the run or a later one, and if that was less than a minute ago, for fresh a second.
 func (j *Judge) definition(ctx context.Context, r run, fresh bool) (*definition, error) {
+	age := knownFor
+	if fresh {
+		age = freshFor
+	}
 	j.mu.Lock()
 	d, known := j.known.get(tocsin.JobID(r.Schedule))
 	j.mu.Unlock()
-	if known && (r.byHand() || d.Revision >= r.Revision) && (!fresh || time.Since(d.read) < freshFor) {
+	if known && (r.byHand() || d.Revision >= r.Revision) && time.Since(d.read) < age {
 		return d, nil
 	}
 	row, found, err := j.cfg.Store.Judged(ctx, tocsin.JobID(r.Schedule))

@@ -10,8 +10,9 @@
 // anything, and two judges need no lock: whether a run is missed follows from its schedule's fire times, and of two runs
 // that are due together only the later one asks about the earlier one.
 //
-// Tasks that are no runs pass untouched. A run in time whose schedule allows overlaps costs no statement, as a schedule of
-// one revision never changes. A retry is delivered unless its revision is no longer the schedule's.
+// Tasks that are no runs pass untouched. A run in time whose schedule allows overlaps costs no statement if one of the same
+// schedule was judged within a minute: a schedule of one revision never changes, unless a fail-over loses an edit and another
+// one gets its revision. A retry is delivered unless its revision is no longer the schedule's.
 //
 // If the schedule, or its open runs, can't be read, the run is put off for a second or two and no attempt is counted.
 //

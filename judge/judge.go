@@ -19,6 +19,7 @@ import (
 const (
 	remembered = 20_000           // schedules whose definitions are kept, and as many marks; twice as many for a while
 	freshFor   = time.Second      // a definition that was read so long ago counts as new
+	knownFor   = time.Minute      // a definition is read again after this: a fail-over may have lost an edit, and another one then had its revision
 	cleanFor   = time.Minute      // so long after its time a sweep leaves a run alone
 	readWithin = 5 * time.Second  // the time-out of the reads about one run
 	putOffTime = time.Second      // a run whose judgment failed is judged again after this, or twice as long

@@ -117,7 +117,32 @@ var decisions = map[string]struct {
 	"by hand, one stored before it":           {plan{overlap: "skip"}, byHand, []is{{kind: runkey.Manual, made: -10 * time.Minute, stored: -time.Millisecond}}, isWait, ""},
 	"by hand, one stored after it":            {plan{overlap: "skip"}, byHand, []is{{kind: runkey.Manual, made: -11 * time.Minute, stored: 2 * time.Minute}}, isDone, ""},
 	"by hand, later ones":                     {plan{overlap: "skip"}, byHand, []is{earlier(1, willRetry), {kind: runkey.Manual, made: time.Minute}}, isDone, ""},
+	"by hand, by a clock that is ahead":       {plan{overlap: "skip"}, is{kind: runkey.Manual, made: -10 * time.Minute, wrong: 2 * time.Minute}, []is{earlier(9, willRetry)}, isDone, ""},
+	"by hand, by a clock that is behind":      {plan{overlap: "skip"}, is{kind: runkey.Manual, made: -10 * time.Minute, wrong: -2 * time.Minute}, []is{earlier(11, willRetry)}, isWait, ""},
+	"skip, by hand, open, by a clock ahead":   {plan{overlap: "skip"}, inTime, []is{{kind: runkey.Manual, made: -time.Minute, wrong: 2 * time.Minute, status: tocsin.Claimed}}, skips, ""},
+	"by hand, later, by a clock behind":       {plan{overlap: "skip"}, byHand, []is{{kind: runkey.Manual, made: -9 * time.Minute, wrong: -2 * time.Minute, status: tocsin.Claimed}}, isDone, ""},
 	"backfill, one before it":                 {plan{overlap: "queue"}, backfill, []is{{at: -72 * time.Hour, kind: runkey.Backfill, made: -11 * time.Minute}}, isWait, ""},
+}
+
+// TestADefinitionIsReadAgainAfterAMinute: a fail-over may have lost an edit, and another one has its revision now.
+func TestADefinitionIsReadAgainAfterAMinute(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	schedule := r.plan(plan{within: time.Hour})
+	first, second, third := r.add(schedule, is{at: -30 * time.Second}), r.add(schedule, is{at: -20 * time.Second}), r.add(schedule, inTime)
+	r.add(schedule, earlier(3, claimed))
+	r.deliver(r.sink, r.load(first))
+	r.exec("UPDATE $.schedule SET overlap = 'skip' WHERE schedule_id = ?", schedule)
+	r.deliver(r.sink, r.load(second))
+	if n := r.seen.judged.Load(); n != 1 || r.became(second) != isDone {
+		t.Errorf("read %d times, %s: within a minute what was read counts", n, r.became(second))
+	}
+	d, _ := r.known.get(tocsin.JobID(schedule))
+	d.read = d.read.Add(-knownFor)
+	r.deliver(r.sink, r.load(third))
+	if got := r.became(third); !strings.HasPrefix(got, skips) || r.seen.judged.Load() != 2 {
+		t.Errorf("read %d times, %s", r.seen.judged.Load(), got)
+	}
 }
 
 func TestDecisions(t *testing.T) {

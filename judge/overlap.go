@@ -88,7 +88,7 @@ func (j *Judge) earlier(ctx context.Context, h *hearing) (open, doubtful []store
 }
 
 // after reports whether this run comes after another. Runs that people asked for come in the order in which they were stored,
-// which is that of the lock on their schedule. Beside the others they come commitTime after that: a run whose time is sooner may
+// by the server's clock, which is that of the lock on their schedule; job_ids go by the clocks of their makers. Beside the others they come commitTime after that: a run whose time is sooner may
 // have begun before the one by hand could be seen, so it has to be the earlier one of the two.
 func (h *hearing) after(r store.RunRow) bool {
 	other, made := parse(r.Key), h.task.Created.UnixMilli()
@@ -145,12 +145,18 @@ func (j *Judge) unsettled(ctx context.Context, h *hearing) (found []store.RunRow
 	}
 }
 
-// markOf returns the key from which on runs of the schedule may be open.
+// markOf returns the key from which on runs of the schedule may be open. A mark above the run itself, which is open, is of a
+// time when the server's clock was ahead: see schedule.Maker.
 func (j *Judge) markOf(h *hearing) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	m, _ := j.marks.get(tocsin.JobID(h.Schedule))
-	return max(m.key, h.OpenFrom, firstKey(h.Schedule))
+	key := max(m.key, h.OpenFrom)
+	if !h.byHand() && key > h.task.DedupKey {
+		j.marks.set(tocsin.JobID(h.Schedule), mark{})
+		key = ""
+	}
+	return max(key, firstKey(h.Schedule))
 }
 
 // advance moves the mark over the settled runs at the beginning of rows, which begin at the mark. It is stored now and

@@ -153,6 +153,7 @@ type is struct {
 	kind     runkey.Kind   // by hand
 	made     time.Duration // by hand: when, after base
 	stored   time.Duration // by hand: so long after that
+	wrong    time.Duration // by hand: how far ahead the clock of the process that made its id is
 }
 
 // add stores a run and returns its id.
@@ -164,7 +165,7 @@ func (r *rig) add(schedule uint64, run is) tocsin.JobID {
 	if run.kind != runkey.FireTime {
 		made = base.Add(run.made)
 	}
-	id := tocsin.JobID(made.Sub(tocsin.Epoch).Milliseconds())<<22 | tocsin.JobID(r.last%512)
+	id := tocsin.JobID(made.Add(run.wrong).Sub(tocsin.Epoch).Milliseconds())<<22 | tocsin.JobID(r.last%512)
 	key := runkey.OfTime(schedule, cmp.Or(run.revision, 3), due)
 	switch run.kind {
 	case runkey.Backfill:

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -81,13 +81,7 @@ func (s *stepPlay) place(t *testing.T) place {
 	_ = p.client.Close()
 	p.cfg.Layout.Databases, p.cfg.Servers = 3, nil
 	for i, clock := range []string{"FAKETIME_TIMESTAMP_FILE=" + s.offset, "FAKETIME=+0 x1.0005", "FAKETIME=+0 x0.9995"} {
-		m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
-			Env: []string{"LD_PRELOAD=" + faketime(t), clock, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_FORCE_MONOTONIC_FIX=0"},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = m.Stop() })
+		m := devtest.ClockOf(t, clock)
 		p.cfg.Servers = append(p.cfg.Servers, tocsin.Server{Name: fmt.Sprint("db", i), DSN: m.DSN(), Databases: []int{i}})
 		db, err := sql.Open("mysql", m.DSN())
 		if err != nil {

@@ -41,7 +41,7 @@ type drill struct {
 const behind = 3 * time.Second
 
 func newDrill(t *testing.T, semi bool, ownership string) *drill {
-	d := &drill{pair: devtest.NewPair(t, semi, "LD_PRELOAD="+faketime(t), "FAKETIME=-3s", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_FORCE_MONOTONIC_FIX=0"),
+	d := &drill{pair: devtest.NewPair(t, semi, "LD_PRELOAD="+devtest.FakeTime(t), "FAKETIME=-3s", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_FORCE_MONOTONIC_FIX=0"),
 		rate: 100, lead: 2 * time.Second, delivered: map[tocsin.JobID]int{}}
 	if long() {
 		d.rate, d.lead = 1000, 20*time.Second

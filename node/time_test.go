@@ -4,38 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
-
-// wrongClock starts a server whose clock is off by so much.
-func wrongClock(t *testing.T, off time.Duration) *devserver.MariaDB {
-	t.Helper()
-	m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
-		Env: []string{"LD_PRELOAD=" + faketime(t), fmt.Sprintf("FAKETIME=%+ds", int(off.Seconds())), "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_FORCE_MONOTONIC_FIX=0"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.Stop() })
-	return m
-}
-
-// faketime returns the library that shifts a server's time.
-func faketime(t *testing.T) string {
-	t.Helper()
-	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-	if len(found) == 0 {
-		t.Fatal("libfaketime is missing: run scripts/install-deps.sh test")
-	}
-	return found[0]
-}
 
 // clockOf asks a server for its time, to the microsecond.
 func clockOf(t *testing.T, db *sql.DB) time.Time {
@@ -56,7 +32,7 @@ func TestNothingIsEarlyByTheClockOfAServerThatIsTwoMinutesOff(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": 2 * time.Minute, "behind": -2 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlaceOn(t, wrongClock(t, off).DSN(), closePolicy())
+			p := newPlaceOn(t, devtest.WrongClock(t, off).DSN(), closePolicy())
 			db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
 			if err != nil {
 				t.Fatal(err)

@@ -321,6 +321,6 @@ func (h *here) create(ctx context.Context, wanted *row, id tocsin.JobID) (*row, 
 func (r *row) asCreated(now time.Time, id tocsin.JobID, table int) *row {
 	next := r.clone()
 	next.ID, next.Table, next.State, next.Revision = id, table, Active, 1
-	next.Anchor, next.MadeUntil, next.Created, next.Modified = now, now, now, now
+	next.Anchor, next.MadeUntil, next.Created, next.Modified, next.ReadAt = now, now, now, now, now
 	return next
 }

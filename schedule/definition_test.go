@@ -69,13 +69,36 @@ func TestFilesAreRefusedWithTheLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"schedules: []":                      "s.yaml:1: no schedules",
-		"schedules:\n  - {name: a, corn: x}": `s.yaml:2: unknown key "corn"`,
+		"schedules:\n  - {name: a, corn: x}": `s.yaml:2: unknown key "corn": use name, app, biz_type, biz_id, key, cron, zone, start, end, jitter, payload, headers, start_within, missed, missed_most, overlap, pause_after`,
 		"schedules:\n  - name: a\n    biz_type: b\n    cron: 61 * * * *":                                           "s.yaml:4: schedule a: cron expression \"61 * * * *\"",
 		"schedules:\n  - {name: a, biz_type: b, cron: '* * * * *'}\n  - {name: a, biz_type: b, cron: '* * * * *'}": "s.yaml:3: schedule a: the name stands twice",
 		"schedules:\n  - biz_type: b\n    cron: '* * * * *'":                                                       "s.yaml:2: schedule without a name: name \"\": use lower-case letters",
 	} {
 		if _, err := Parse([]byte(text), "s.yaml"); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+}
+
+func TestFaultsOfTimesAreOfTheirField(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for want, change := range map[string]func(*Definition){
+		"":       func(d *Definition) {},
+		"zone":   func(d *Definition) { d.Zone = "Europe/Berlim" },
+		"cron":   func(d *Definition) { d.Cron = "0 0 30 2 *" },
+		"start":  func(d *Definition) { d.Start = at.AddDate(7990, 0, 0) },
+		"end":    func(d *Definition) { d.Start, d.End = at, at },
+		"jitter": func(d *Definition) { d.Jitter = biztype.Duration(time.Minute) },
+	} {
+		d := every("report", "1m")
+		change(&d)
+		field := ""
+		if found := d.Faults(); len(found) == 1 {
+			field = found[0].Field
+		}
+		if field != want {
+			t.Errorf("%q: %+v", want, d.Faults())
 		}
 	}
 }

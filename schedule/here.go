@@ -71,6 +71,9 @@ func (h *here) lock(ctx context.Context, id tocsin.JobID) (err error) {
 		return err
 	}
 	h.horizon = time.Duration(horizon) * time.Millisecond
+	if h.row != nil {
+		h.row.ReadAt = h.now
+	}
 	if worksWith < schema {
 		return refuse(tocsin.ErrSchema, "schedules need schema version %d, and programs for version %d may still use %s: %s", schema, worksWith, h.database(), oldTables)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -275,6 +276,25 @@ func TestAScheduleEndsAndMayGoOn(t *testing.T) {
 	s.apply(d)
 	if got := s.get(d.Name); got.State != Active || got.Reason != "" || got.NextFire.IsZero() {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestOneWhoseEndIsPastIsNotActivated: it would end at once.
+func TestOneWhoseEndIsPastIsNotActivated(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, state := range []State{Inactive, Paused, Ended} {
+		d := every("short."+string(state), "1m")
+		d.End = s.now().Add(time.Hour)
+		made := s.create(d)
+		s.exec(made, "UPDATE {schedule} SET state = ?, next_fire = NULL, end_time = UTC_TIMESTAMP(3) - INTERVAL 1 SECOND WHERE schedule_id = ?", string(state), uint64(made.ID))
+		_, _, err := s.Activate(t.Context(), d.Name)
+		if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), "schedule "+d.Name+": its end 20") || !strings.HasSuffix(err.Error(), "leaves it no fire time: apply it with a later end") {
+			t.Errorf("%s: %v", state, err)
+		}
+		if got := s.get(d.Name); got.State != state || got.Revision != 1 {
+			t.Errorf("%s: %+v", state, got)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ type Due struct {
 	Next  time.Time // next_fire when it was read
 	Table int       // table number of its runs; their owner makes them
 	ID    tocsin.JobID
+
+	Database int // number of its database
 }
 
 // compare is the order of Due.
@@ -69,7 +71,7 @@ func (m *Maker) page(ctx context.Context, server int, databases []int, ahead tim
 	page, err := store.Gather(ctx, m.tables, server, databases, "schedules due", peekDue, func(rows *sql.Rows) (d Due, err error) {
 		var id uint64
 		err = rows.Scan(&d.Next, &d.Table, &id)
-		d.ID = tocsin.JobID(id)
+		d.ID, d.Database = tocsin.JobID(id), m.tables.Layout().DatabaseOf(d.Table)
 		return d, err
 	}, ahead.Microseconds(), next, next, after.Table, after.Table, uint64(after.ID), pageOfDue)
 	slices.SortFunc(page, Due.compare)
@@ -83,14 +85,22 @@ type Made struct {
 	Next       time.Time // next_fire now; zero: the schedule is not active, or has ended
 	Name       string    // of the schedule, if a window was made
 	BizType    uint64    // number of its biz type, likewise
+	Back       time.Time // made_until before it was taken back: it was too far ahead; zero: it was not
 }
 
 // Make makes the next runs of a schedule, at most MaxRuns and two Steps ahead. If another maker was faster, or the schedule
 // was changed, there is nothing to do, or other runs are made. If a Make is not complete, Next is still near, and the
 // schedule is Due again. It may be repeated after any error.
+//
+// A schedule whose runs count as made until more than 25 minutes ahead, by the database's clock and by this machine's, is taken
+// back to now: the database's clock was ahead when they were made. See Ahead.
 func (m *Maker) Make(ctx context.Context, id tocsin.JobID) (made Made, err error) {
 	err = m.at(ctx, id, func(h *here) error {
 		made = Made{}
+		if h.row != nil && h.row.wrongly(h.now) {
+			made, err = h.takeBack(ctx)
+			return err
+		}
 		if h.row == nil || h.row.State != Active {
 			return nil
 		}

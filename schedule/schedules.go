@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/tablewalk"
@@ -81,13 +80,13 @@ func (s *Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 	return r.Schedule, nil
 }
 
-// Next returns the next fire times of a schedule, at most n, by this machine's clock: those that it has if it is active.
+// Next returns the next fire times of a schedule, at most n, by its database's clock: those that it has if it is active.
 func (s *Schedules) Next(ctx context.Context, name string, n int) ([]Fire, error) {
 	found, err := s.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return found.Following(time.Now(), n)
+	return found.Following(found.ReadAt, n)
 }
 
 // find is Get of the whole row.

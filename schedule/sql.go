@@ -18,7 +18,7 @@ import (
 const columns = `
     schedule_id, gmt_create, gmt_modified, name, app, table_no, biz_type, biz_id, biz_key, cron, zone, start_time, end_time, jitter_ms,
     start_within_ms, missed, missed_most, overlap, pause_after, state, revision, anchor, made_until, next_fire, failures,
-    made, passed_over, reason, attribute, headers`
+    made, passed_over, reason, attribute, headers, UTC_TIMESTAMP(3)`
 
 // lockRow reads one schedule and keeps others from changing it. Primary key. Parameter: schedule_id. Zero rows: there is none.
 const lockRow = `SELECT /* tocsin schedule lock */` + columns + `
@@ -67,6 +67,25 @@ WHERE next_fire <= UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND
 ORDER BY next_fire, table_no, schedule_id
 LIMIT ?`
 
+// peekAhead reads which schedules count as made until a time that is too far ahead, in one of the databases of a union: all
+// rows from behind an id on, by the primary key. Parameters: that id; how far ahead is too far, in microseconds; a time that
+// is too far by another clock; how many.
+const peekAhead = `SELECT /* tocsin schedules ahead */
+    made_until, table_no, schedule_id
+FROM {database}.schedule FORCE INDEX (PRIMARY)
+WHERE schedule_id > ?
+    AND state IN ('active', 'ended')
+    AND made_until > UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND
+    AND made_until > ?
+ORDER BY schedule_id
+LIMIT ?`
+
+// forgetOpen forgets below which key all runs of a schedule are settled: runs with lower keys may be made. Primary key.
+// Parameter: schedule_id.
+const forgetOpen = `UPDATE /* tocsin schedule back */ {database}.schedule
+SET open_from = NULL
+WHERE schedule_id = ?`
+
 // insertRow stores a new schedule. Parameters: row.fixed, row.stored, and the server's clock, twice.
 const insertRow = `INSERT /* tocsin schedule create */ INTO {database}.schedule (
     schedule_id, name, table_no, biz_id, biz_key,
@@ -102,7 +121,7 @@ SET state = ?,
 WHERE schedule_id = ?
     AND revision = ?
     AND made_until = ?
-    AND state = 'active'`
+    AND state IN ('active', 'ended')`
 
 // deleteRow forgets a schedule. Primary key. Parameter: schedule_id.
 const deleteRow = `DELETE /* tocsin schedule delete */ FROM {database}.schedule
@@ -175,7 +194,7 @@ func scanRow(rows *sql.Rows) (*row, error) {
 	var headers sql.NullString
 	err := rows.Scan(&id, &r.Created, &r.Modified, &r.Name, &r.App, &table, &r.number, &r.BizID, &key, &r.Cron, &r.Zone, &start, &end, &jitter,
 		&within, &r.Missed, &r.MissedMost, &r.Overlap, &r.PauseAfter, &r.State, &r.Revision, &r.Anchor, &r.MadeUntil, &next, &r.Failures,
-		&r.Made, &r.PassedOver, &r.Reason, &r.Payload, &headers)
+		&r.Made, &r.PassedOver, &r.Reason, &r.Payload, &headers, &r.ReadAt)
 	if err != nil {
 		return nil, err
 	}

@@ -10,16 +10,28 @@ import (
 )
 
 // Activate lets an inactive, paused or ended schedule make runs again, for fire times from now on; @every counts from now.
-// What was missed meanwhile is not made up for. The result says how the schedule stands then; changed is false if it was
-// active.
+// What was missed meanwhile is not made up for. One that has no fire time left is refused: ErrInvalid. The result says how the
+// schedule stands then; changed is false if it was active.
 func (s *Schedules) Activate(ctx context.Context, name string) (after Schedule, changed bool, err error) {
 	return s.turn(ctx, name, "the schedule was activated anew", func(next *row, now time.Time) (bool, error) {
 		if next.State == Active {
 			return false, nil
 		}
 		next.State, next.Reason, next.Failures, next.Anchor = Active, "", 0, now
-		return true, nil
+		return true, next.goesOn(now)
 	})
+}
+
+// goesOn refuses a schedule that has no fire time after a time.
+func (r *row) goesOn(now time.Time) error {
+	times, err := r.Times()
+	if err != nil || !times.Next(now).IsZero() {
+		return err
+	}
+	if r.End.IsZero() {
+		return refuse(ErrInvalid, "it has no fire time left: apply it with another cron expression")
+	}
+	return refuse(ErrInvalid, "its end %s leaves it no fire time: apply it with a later end", shown(r.End))
 }
 
 // Deactivate keeps a schedule from making runs, and cancels those that are pending. Runs that are claimed go on, and so do

@@ -38,6 +38,7 @@ type Schedule struct {
 	PassedOver uint64       `json:"passed_over"` // fire times that were missed, and no run was made for
 	Created    time.Time    `json:"created"`
 	Modified   time.Time    `json:"modified"`
+	ReadAt     time.Time    `json:"-"` // when it was read, by its database's clock
 }
 
 // Fire is one fire time: its nominal time, and when its run is due, later by the jitter.

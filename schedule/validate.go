@@ -80,8 +80,28 @@ func (c *check) times(d Definition) {
 	}
 	c.refuse(!whole(d.Start), "start", "start %s is finer than a millisecond", d.Start.Format(time.RFC3339Nano))
 	c.refuse(!whole(d.End), "end", "end %s is finer than a millisecond", d.End.Format(time.RFC3339Nano))
-	_, err := firetimes.Parse(d.spec(time.Now(), 0))
-	c.note("cron", err)
+	c.fires(d)
+}
+
+// fires notes the first field with which there are no fire times, or wrong ones.
+func (c *check) fires(d Definition) {
+	spec := firetimes.Spec{Cron: "@daily", Anchor: time.Now()}
+	for _, add := range []struct {
+		field string
+		set   func()
+	}{
+		{"zone", func() { spec.Zone = d.Zone }},
+		{"cron", func() { spec.Cron = d.Cron }},
+		{"start", func() { spec.Start = d.Start }},
+		{"end", func() { spec.End = d.End }},
+		{"jitter", func() { spec.Jitter = d.Jitter.D() }},
+	} {
+		add.set()
+		if _, err := firetimes.Parse(spec); err != nil {
+			c.note(add.field, err)
+			return
+		}
+	}
 }
 
 func whole(t time.Time) bool { return t.Equal(t.Truncate(time.Millisecond)) }

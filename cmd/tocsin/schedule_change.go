@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +50,7 @@ func writeTurned(w io.Writer, s schedule.Schedule, changed bool) {
 		state = "was " + state + " already"
 	}
 	row := []string{s.Name, state, fmt.Sprint("revision ", s.Revision)}
-	if next := nextFire(s, time.Now()); !next.IsZero() {
+	if next := nextFire(s); !next.IsZero() {
 		row = append(row, "next fire time: "+next.UTC().Format(timeText))
 	}
 	columns(w, row)

@@ -29,9 +29,10 @@ func newScheduleNext(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "next (NAME | --file FILE [NAME] | --cron EXPRESSION)", Short: "Show the next fire times",
 		Long: `Shows the next fire times of a schedule, of the schedules of a file, or of a cron expression. With --file
-and --cron it needs neither a config nor a database; @every counts from --after then. Runs are due later
-than their fire time by the schedule's jitter: a constant that is known once the schedule is applied. Of
-a schedule that is inactive or paused they are those that it would have.`,
+and --cron it needs neither a config nor a database; @every counts from --after then. Now is the time of
+the schedule's database, and with --file and --cron that of this machine. Runs are due later than their
+fire time by the schedule's jitter: a constant that is known once the schedule is applied. Of a schedule
+that is inactive or paused they are those that it would have.`,
 		Example: `  tocsin schedule next report.daily
   tocsin schedule next --cron '30 2 * * *' --zone Europe/Berlin -n 5
   tocsin schedule next --file configs/schedules.yaml --after 2027-03-27T00:00:00Z`,
@@ -57,7 +58,7 @@ func oneNameAtMost(cmd *cobra.Command, args []string) error {
 }
 
 func (f *scheduleNext) run(ctx context.Context, args []string) error {
-	after, err := f.times()
+	after, err := f.times() // zero: now
 	if err != nil {
 		return err
 	}
@@ -67,13 +68,21 @@ func (f *scheduleNext) run(ctx context.Context, args []string) error {
 	}
 	switch {
 	case cron && !file && len(args) == 0:
-		return f.ofCron(after)
+		return f.ofCron(orNow(after))
 	case file && !cron:
-		return f.ofFile(after, args)
+		return f.ofFile(orNow(after), args)
 	case !file && !cron && len(args) == 1:
 		return f.ofStored(ctx, after, args[0])
 	}
 	return usage("name one schedule, or give either --file FILE or --cron EXPRESSION")
+}
+
+// orNow is this machine's time for the zero time.
+func orNow(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Now()
+	}
+	return t
 }
 
 // times reads the flags that are times and numbers.
@@ -81,7 +90,6 @@ func (f *scheduleNext) times() (after time.Time, err error) {
 	if f.n < 1 || f.n > maxNext {
 		return after, usage("--count %d: use 1 to %d", f.n, maxNext)
 	}
-	after = time.Now()
 	for flag, value := range map[string]struct {
 		text string
 		into *time.Time
@@ -159,6 +167,9 @@ func (f *scheduleNext) ofStored(ctx context.Context, after time.Time, name strin
 		stored, err := s.Get(ctx, name)
 		if err != nil {
 			return err
+		}
+		if after.IsZero() {
+			after = stored.ReadAt
 		}
 		fires, err := stored.Following(after, f.n)
 		if err != nil {

@@ -33,7 +33,7 @@ func newScheduleList(a *app) *cobra.Command {
 				if len(all) == 0 && failed != nil {
 					return failed
 				}
-				return errors.Join(a.print(all, func(w io.Writer) { writeSchedules(w, all, time.Now()) }), failed)
+				return errors.Join(a.print(all, func(w io.Writer) { writeSchedules(w, all) }), failed)
 			})
 		},
 	}
@@ -48,18 +48,18 @@ func newScheduleList(a *app) *cobra.Command {
 
 // nextFire returns when an active schedule fires next, or fired if nothing made that run: s.NextFire is that of the next
 // run to make, up to 20 minutes after those that are pending. Zero: the schedule is not active.
-func nextFire(s schedule.Schedule, now time.Time) time.Time {
-	if s.State != schedule.Active || s.NextFire.Before(now) {
+func nextFire(s schedule.Schedule) time.Time {
+	if s.State != schedule.Active || s.NextFire.Before(s.ReadAt) {
 		return s.NextFire
 	}
-	fires, err := s.Following(now, 1)
+	fires, err := s.Following(s.ReadAt, 1)
 	if err != nil || len(fires) == 0 {
 		return s.NextFire
 	}
 	return fires[0].Time
 }
 
-func writeSchedules(w io.Writer, all []schedule.Schedule, now time.Time) {
+func writeSchedules(w io.Writer, all []schedule.Schedule) {
 	if len(all) == 0 {
 		fmt.Fprintln(w, "no schedules")
 		return
@@ -67,7 +67,7 @@ func writeSchedules(w io.Writer, all []schedule.Schedule, now time.Time) {
 	rows := [][]string{{"NAME", "STATE", "CRON", "ZONE", "BIZ TYPE", "NEXT FIRE TIME", "RUNS MADE"}}
 	for _, s := range all {
 		next := "-"
-		if at := nextFire(s, now); !at.IsZero() {
+		if at := nextFire(s); !at.IsZero() {
 			next = at.UTC().Format(timeText)
 		}
 		rows = append(rows, []string{s.Name, string(s.State), oneCell(s.Cron), s.Zone, s.BizType, next, fmt.Sprint(s.Made)})
@@ -100,7 +100,7 @@ func (a *app) showSchedule(s schedule.Schedule) error {
 		return fmt.Errorf("show schedule %s: %w", s.Name, err)
 	}
 	return a.print(s, func(w io.Writer) {
-		for _, line := range standing(s, time.Now()) {
+		for _, line := range standing(s) {
 			fmt.Fprintln(w, "# "+line)
 		}
 		_, _ = w.Write(text)
@@ -108,7 +108,7 @@ func (a *app) showSchedule(s schedule.Schedule) error {
 }
 
 // standing says how a schedule stands, a line for each fact.
-func standing(s schedule.Schedule, now time.Time) []string {
+func standing(s schedule.Schedule) []string {
 	state := string(s.State)
 	if s.Reason != "" {
 		state += ": " + oneCell(s.Reason)
@@ -118,11 +118,14 @@ func standing(s schedule.Schedule, now time.Time) []string {
 		state,
 		fmt.Sprintf("%d runs made for fire times until %s, %d fire times passed over", s.Made, s.MadeUntil.UTC().Format(timeText), s.PassedOver),
 	}
-	if next := nextFire(s, now); !next.IsZero() {
-		lines = append(lines, "next fire time: "+next.UTC().Format(timeText)+" ("+away(next.Sub(now))+")")
+	if next := nextFire(s); !next.IsZero() {
+		lines = append(lines, "next fire time: "+next.UTC().Format(timeText)+" ("+away(next.Sub(s.ReadAt))+")")
 	}
 	if !s.NextFire.IsZero() {
-		lines = append(lines, "next run to make: "+s.NextFire.UTC().Format(timeText)+" ("+away(s.NextFire.Sub(now))+")")
+		lines = append(lines, "next run to make: "+s.NextFire.UTC().Format(timeText)+" ("+away(s.NextFire.Sub(s.ReadAt))+")")
+	}
+	if s.FarAhead() {
+		lines = append(lines, "no runs are made until then, as the clock of its database was ahead, or is behind: if it is right, a node mends this within an hour, and an edit at once")
 	}
 	if strings.HasPrefix(strings.TrimSpace(s.Cron), "@every") {
 		lines = append(lines, "counts from "+s.Anchor.UTC().Format(timeText))

@@ -183,6 +183,18 @@ func TestScheduleDeactivateAndActivate(t *testing.T) {
 	s.run("schedule", "activate", "poll").says(t, "poll  was active already  revision 3  next fire time: 20")
 }
 
+// TestScheduleActivateRefusesOneThatIsOver, and leaves it as it is.
+func TestScheduleActivateRefusesOneThatIsOver(t *testing.T) {
+	t.Parallel()
+	s := scheduleSite(t)
+	s.run("schedule", "deactivate", "poll").ok(t)
+	for database := range s.layout.Databases {
+		s.exec("UPDATE " + s.layout.Database(database) + ".schedule SET end_time = '2026-03-01 00:00:00' WHERE name = 'poll'")
+	}
+	s.run("schedule", "activate", "poll").refused(t, exitUsage, "schedule poll: its end 2026-03-01T00:00:00Z leaves it no fire time: apply it with a later end")
+	s.run("schedule", "list", "--state", "inactive").says(t, "poll")
+}
+
 // count counts the tasks in a status.
 func (s *site) count(status tocsin.Status) (total int) {
 	s.t.Helper()

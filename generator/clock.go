@@ -1,0 +1,84 @@
+package generator
+
+import (
+	"context"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+const (
+	lookEvery = time.Hour   // from one look for schedules that are made too far ahead to the next
+	backBy    = time.Minute // a clock that was set back by less has done no harm: runs are made ten minutes ahead and more
+)
+
+// clock watches the clock of one server, beside this process's monotonic one. If it was far ahead, the runs of schedules
+// count as made until that time.
+type clock struct {
+	server int64     // what it said last, Unix ms; 0: nothing yet
+	at     time.Time // when
+	looked time.Time // when schedules were looked for that are made too far ahead; zero: look
+}
+
+// setBack notes what a server's clock says, 0 for nothing, and reports whether it was set back and nobody has looked since.
+func (c *clock) setBack(server int64, now time.Time) bool {
+	if server == 0 {
+		return false
+	}
+	known := c.server != 0
+	if known && server < c.server+now.Sub(c.at).Milliseconds()-backBy.Milliseconds() {
+		c.looked = time.Time{}
+	}
+	c.server, c.at = server, now
+	return known && c.looked.IsZero()
+}
+
+// suspect reports whether to look: at first, when the clock was set back, and each hour.
+func (c *clock) suspect(server int64, now time.Time) bool {
+	c.setBack(server, now)
+	return c.server != 0 && (c.looked.IsZero() || now.Sub(c.looked) >= lookEvery)
+}
+
+// takeBack looks for schedules that are made too far ahead, and makes their next runs. False: it could not.
+func (g *Generator) takeBack(ctx context.Context, server int) bool {
+	for after := tocsin.JobID(0); ; {
+		found, err := g.ahead(ctx, server, after)
+		if err != nil {
+			g.limit.Of(g.cfg.Logger, "ahead "+g.cfg.Servers[server]).Warn("it can't be known whether schedules are made too far ahead", "error", err, "server", g.cfg.Servers[server])
+			return false
+		}
+		if len(found) == 0 {
+			return true
+		}
+		for _, id := range found {
+			g.takeBackOne(ctx, id)
+			after = id
+		}
+	}
+}
+
+func (g *Generator) ahead(ctx context.Context, server int, after tocsin.JobID) (ids []tocsin.JobID, err error) {
+	ctx, cancel := context.WithTimeout(ctx, dueWithin)
+	defer cancel()
+	found, err := g.cfg.Maker.Ahead(ctx, server, after)
+	for _, d := range found {
+		ids = append(ids, d.ID)
+	}
+	return ids, err
+}
+
+// takeBackOne makes the next runs of one schedule. If it fails, the next look finds it again.
+func (g *Generator) takeBackOne(ctx context.Context, id tocsin.JobID) {
+	ctx, cancel := context.WithTimeout(ctx, makeWithin)
+	defer cancel()
+	made, err := g.cfg.Maker.Make(ctx, id)
+	switch {
+	case err != nil:
+		g.metrics.failures.Inc()
+		g.limit.Of(g.cfg.Logger, "make").Error("runs of a schedule can't be made", "error", err, "schedule_id", id.String())
+	case !made.Back.IsZero():
+		g.metrics.takenBack.Inc()
+		g.metrics.runs.Add(float64(made.Runs))
+		g.limit.Of(g.cfg.Logger, "back").Warn("the server's clock was ahead: the runs of a schedule are made from now on again", "schedule", made.Name, "made_until", made.Back)
+	}
+}

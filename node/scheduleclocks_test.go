@@ -1,0 +1,172 @@
+package node_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/schedule"
+)
+
+// twoClocks is a cluster of two servers, one two minutes ahead of this machine and one two minutes behind.
+type twoClocks struct {
+	*planned
+	pools []*sql.DB // by database number
+	early atomic.Int32
+}
+
+// onClocks makes the cluster of a place that is not made yet.
+func onClocks(t *testing.T, p place, dsns ...string) *twoClocks {
+	t.Helper()
+	s := &twoClocks{}
+	p.cfg.Servers = nil
+	for i, dsn := range dsns {
+		p.cfg.Servers = append(p.cfg.Servers, tocsin.Server{Name: fmt.Sprint("db", i), DSN: dsn, Databases: []int{i}})
+		db, err := sql.Open("mysql", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		s.pools = append(s.pools, db)
+	}
+	p = p.made(t, closePolicy())
+	timers, err := schedule.Open(t.Context(), p.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = timers.Close() })
+	s.planned = &planned{hourly: &hourly{T: t, p: p}, Schedules: timers, seen: map[string][]time.Time{}}
+	return s
+}
+
+// handlers record, and count what is early by the clock of its own server.
+func (s *twoClocks) handlers() *node.Handlers {
+	h := s.planned.handlers()
+	h.Use(func(next node.HandlerFunc) node.HandlerFunc {
+		return func(ctx context.Context, tasks []tocsin.Info) []error {
+			for _, task := range tasks {
+				if clockOf(s.T, s.pools[s.database(task.JobID.Table())]).Before(task.FireTime) {
+					s.early.Add(1)
+				}
+			}
+			return next(ctx, tasks)
+		}
+	})
+	return h
+}
+
+func (s *twoClocks) database(table int) int { return s.p.cfg.Layout.DatabaseOf(table) }
+
+// beat creates a schedule of each second in a database.
+func (s *twoClocks) beat(name string, database int, overlap schedule.Overlap) schedule.Schedule {
+	s.Helper()
+	id := uint64(1)
+	for s.database(s.p.cfg.Layout.TableOf(id)) != database {
+		id++
+	}
+	return s.create(schedule.Definition{Name: name, BizID: id, Cron: "@every 1s", Overlap: overlap})
+}
+
+// all waits until the fire times of so many seconds after a time were delivered.
+func (s *twoClocks) all(name string, after time.Time, seconds int) {
+	s.Helper()
+	until(s.T, "all fire times of "+name, func() bool {
+		got := s.delivered(name)
+		for i := range seconds {
+			want := after.Add(time.Duration(i+1) * time.Second)
+			if !slices.ContainsFunc(got, want.Equal) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// nextIsRight holds the next fire time against the clock of the schedule's server.
+func (s *twoClocks) nextIsRight(name string, database int) {
+	s.Helper()
+	from := clockOf(s.T, s.pools[database])
+	next, err := s.Next(s.Context(), name, 1)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if to := clockOf(s.T, s.pools[database]).Add(time.Second); next[0].Time.Before(from.Truncate(time.Millisecond)) || next[0].Time.After(to) {
+		s.Errorf("the next fire time of %s is %s, want one between %s and %s", name, next[0].Time, from, to)
+	}
+}
+
+// TestFireTimesByClocksThatAreMinutesOff: the clock of the server that holds a schedule counts, whatever the clocks of other
+// servers, of nodes and of commands say. Each fire time is delivered once, and none early, over an edit, a deactivation and an
+// activation.
+func TestFireTimesByClocksThatAreMinutesOff(t *testing.T) {
+	t.Parallel()
+	ahead, behind := devtest.WrongClock(t, 2*time.Minute).DSN(), devtest.WrongClock(t, -2*time.Minute).DSN()
+	for ownership, kind := range map[string]place{
+		"etcd": {etcd: node.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}}}, "rows": {ownership: node.ByRows},
+	} {
+		t.Run(ownership, func(t *testing.T) {
+			t.Parallel()
+			kind.cfg.Cluster = devtest.Prefix(t)
+			kind.cfg.Layout = tocsin.Layout{Databases: 2, Tables: 2, Prefix: kind.cfg.Cluster}
+			s := onClocks(t, kind, ahead, behind)
+			run(t, s.p.config("orders"), s.handlers())
+			for database, name := range []string{"ahead", "behind"} {
+				s.changes(name, database)
+			}
+			for database, name := range []string{"by.hand.ahead", "by.hand.behind"} {
+				s.beat(name, database, schedule.OverlapQueue)
+				if _, err := s.RunNow(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+				until(t, "the run by hand of "+name, func() bool { return slices.ContainsFunc(s.delivered(name), time.Time.IsZero) })
+			}
+			if n := s.early.Load(); n > 0 {
+				t.Errorf("%d were early", n)
+			}
+		})
+	}
+}
+
+// changes edits, deactivates and activates a schedule between its runs.
+func (s *twoClocks) changes(name string, database int) {
+	s.Helper()
+	one := s.beat(name, database, schedule.OverlapAllow)
+	if off := one.Anchor.Sub(clockOf(s.T, s.pools[database])).Abs(); off > time.Minute {
+		s.Fatalf("%s began %s from its server's time", name, off)
+	}
+	s.all(name, one.Anchor, 2)
+	edited := one.Definition
+	edited.Payload = `{"id":8}`
+	if after, err := s.Update(s.Context(), edited, 0); err != nil || after.Revision != 2 {
+		s.Fatalf("%+v, %v", after, err)
+	}
+	s.nextIsRight(name, database)
+	s.all(name, one.Anchor, int(clockOf(s.T, s.pools[database]).Sub(one.Anchor).Seconds())+3)
+	idle, changed, err := s.Deactivate(s.Context(), name)
+	if err != nil || !changed {
+		s.Fatal(changed, err)
+	}
+	back, changed, err := s.Activate(s.Context(), name)
+	if err != nil || !changed {
+		s.Fatal(changed, err)
+	}
+	s.nextIsRight(name, database)
+	s.all(name, back.Anchor, 3)
+	got := s.delivered(name)
+	slices.SortFunc(got, time.Time.Compare)
+	for i, f := range got {
+		if i > 0 && f.Equal(got[i-1]) {
+			s.Errorf("%s: %s was delivered twice", name, f)
+		}
+		if f.After(idle.Modified) && !f.After(back.Anchor) {
+			s.Errorf("%s: %s was delivered, when the schedule was inactive from %s to %s", name, f, idle.Modified, back.Anchor)
+		}
+	}
+}
