@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,7 +184,7 @@ func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 			t.Errorf("%s: %d runs, want %d", one.Name, len(got), len(want))
 		}
 	}
-	if n, err := testutil.GatherAndCount(registry); err != nil || n != 6 {
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 7 {
 		t.Errorf("%d series, %v", n, err)
 	}
 }
@@ -342,6 +343,62 @@ func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
 	fails = false
 	if result, err := g.Overdue(t.Context()); err != nil || result.Failed != 0 || result.Schedules != 10 || g.Behind() != 0 {
 		t.Errorf("then %+v, %v, behind by %s", result, err, g.Behind())
+	}
+}
+
+// counting counts the Makes of some schedules.
+type counting struct {
+	Maker
+	which func(tocsin.JobID) bool
+	n     atomic.Int32
+}
+
+func (c *counting) Make(ctx context.Context, id tocsin.JobID) (schedule.Made, error) {
+	if c.which(id) {
+		c.n.Add(1)
+	}
+	return c.Maker.Make(ctx, id)
+}
+
+// TestLockedRowsHoldUpNoOtherDatabase of their server: a few wait, and the others come up again when the rows are free.
+func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}
+	s.create(60, "@every 1m")
+	s.age(10 * time.Minute)
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked, err := tx.QueryContext(t.Context(), "SELECT schedule_id FROM "+s.cfg.Layout.Database(0)+".schedule FOR UPDATE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = locked.Close()
+	in := func(database int, id tocsin.JobID) bool { return s.cfg.Layout.DatabaseOf(id.Table()) == database }
+	count := &counting{which: func(id tocsin.JobID) bool { return in(0, id) }}
+	g := s.generator(func(c *Config) { count.Maker, c.Maker = c.Maker, count })
+	ended := make(chan error)
+	go func() {
+		_, err := g.pass(t.Context(), 0, schedule.Step)
+		ended <- err
+	}()
+	made := func(database int) bool {
+		return !slices.ContainsFunc(s.all(), func(one schedule.Schedule) bool { return in(database, one.ID) && len(s.made(one)) == 0 })
+	}
+	s.await("the runs of the other database", func() bool { return made(1) })
+	if n := count.n.Load(); n >= 2*width {
+		t.Errorf("%d Makes met the lock before all of the other database were made", n)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := g.pass(t.Context(), 0, schedule.Step); err != nil || !made(0) {
+		t.Errorf("the runs of the database that was locked: %v", err)
 	}
 }
 

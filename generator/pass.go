@@ -34,13 +34,15 @@ type pass struct {
 	result Result
 	makes  map[tocsin.JobID]int // of schedules that were due
 	done   map[tocsin.JobID]bool
+	under  map[int]int // Makes under way, by database
+	stuck  map[int]int // Makes that took long and failed, by database
 	failed []schedule.Due
 }
 
 // pass makes the runs of all schedules of a server whose next fire time is less than a time ahead. The error says that they
 // could not be found, or not all of them.
 func (g *Generator) pass(ctx context.Context, server int, ahead time.Duration) (Result, error) {
-	p := &pass{Generator: g, server: server, ahead: ahead, makes: map[tocsin.JobID]int{}, done: map[tocsin.JobID]bool{}}
+	p := &pass{Generator: g, server: server, ahead: ahead, makes: map[tocsin.JobID]int{}, done: map[tocsin.JobID]bool{}, under: map[int]int{}, stuck: map[int]int{}}
 	var err error
 	for more := true; more && err == nil; {
 		more, err = p.next(ctx)
@@ -84,7 +86,8 @@ func (p *pass) next(ctx context.Context) (more bool, err error) {
 	return len(due) > 0 && ctx.Err() == nil, err
 }
 
-// makeAll makes the next runs of these schedules.
+// makeAll makes the next runs of these schedules, width at a time in each database. A Make that takes long makes way for one
+// of another database: rows that are locked in one hold up no other.
 func (p *pass) makeAll(ctx context.Context, due []schedule.Due) {
 	var workers sync.WaitGroup
 	free := make(chan struct{}, width)
@@ -93,12 +96,52 @@ func (p *pass) makeAll(ctx context.Context, due []schedule.Due) {
 			break
 		}
 		free <- struct{}{}
+		if !p.begin(d) {
+			<-free
+			continue
+		}
 		workers.Go(func() {
-			defer func() { <-free }()
-			p.make(ctx, d)
+			release := sync.OnceFunc(func() { <-free })
+			late := time.AfterFunc(slow, release)
+			began := time.Now()
+			failed := p.make(ctx, d) != nil
+			p.end(d, failed && time.Since(began) > slow)
+			late.Stop()
+			release()
 		})
 	}
 	workers.Wait()
+}
+
+// begin notes that a Make begins. False: all that may be under way in its database are, and take long: the schedule comes up
+// again when they have ended. If as many have failed, the rest of the database is left to the next pass.
+func (p *pass) begin(d schedule.Due) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stuck[d.Database] >= width {
+		p.fail(d)
+		return false
+	}
+	if p.under[d.Database] == width {
+		return false
+	}
+	p.under[d.Database]++
+	return true
+}
+
+func (p *pass) end(d schedule.Due, stuck bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.under[d.Database]--; stuck {
+		p.stuck[d.Database]++
+	}
+}
+
+// fail leaves a schedule alone for the rest of the pass. Called under mu.
+func (p *pass) fail(d schedule.Due) {
+	p.done[d.ID] = true
+	p.result.Failed++
+	p.failed = append(p.failed, d)
 }
 
 // pause is the time between two Makes when so many schedules are due. There is none if the run is nearer
@@ -112,7 +155,7 @@ func (p *pass) pause(d schedule.Due, of int) time.Duration {
 
 // make makes the next runs of one schedule. A schedule that needed none, or that is due again and again, is left
 // alone for the rest of the pass.
-func (p *pass) make(ctx context.Context, d schedule.Due) {
+func (p *pass) make(ctx context.Context, d schedule.Due) error {
 	bounded, cancel := context.WithTimeout(ctx, makeWithin)
 	defer cancel()
 	made, err := p.cfg.Maker.Make(bounded, d.ID)
@@ -120,7 +163,7 @@ func (p *pass) make(ctx context.Context, d schedule.Due) {
 		p.cfg.Missed(Missed{BizType: made.BizType, Schedule: made.Name, Time: d.Next, Times: made.PassedOver})
 	}
 	if ctx.Err() != nil {
-		return
+		return ctx.Err()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,9 +173,7 @@ func (p *pass) make(ctx context.Context, d schedule.Due) {
 	p.result.Runs, p.result.PassedOver = p.result.Runs+made.Runs, p.result.PassedOver+made.PassedOver
 	switch {
 	case err != nil:
-		p.done[d.ID] = true
-		p.result.Failed++
-		p.failed = append(p.failed, d)
+		p.fail(d)
 		p.limit.Of(p.cfg.Logger, "make").Error("runs of a schedule can't be made", "error", err, "schedule_id", d.ID.String(), "next_fire", d.Next)
 	case made.Runs+made.PassedOver == 0 && p.makes[d.ID] == 1:
 		p.done[d.ID] = true
@@ -140,4 +181,5 @@ func (p *pass) make(ctx context.Context, d schedule.Due) {
 	case made.Runs+made.PassedOver == 0 || p.makes[d.ID] >= most:
 		p.done[d.ID] = true
 	}
+	return err
 }
