@@ -124,6 +124,27 @@ var decisions = map[string]struct {
 	"backfill, one before it":                 {plan{overlap: "queue"}, backfill, []is{{at: -72 * time.Hour, kind: runkey.Backfill, made: -11 * time.Minute}}, isWait, ""},
 }
 
+// TestAMarkAboveARunIsForgotten: it is of a time when the server's clock was ahead, and earlier runs may be made again.
+func TestAMarkAboveARunIsForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for name, set := range map[string]func(schedule uint64, key string){
+		"in memory": func(schedule uint64, key string) { r.marks.set(tocsin.JobID(schedule), mark{key: key}) },
+		"in the row": func(schedule uint64, key string) {
+			r.exec("UPDATE $.schedule SET open_from = ? WHERE schedule_id = ?", []byte(key), schedule)
+		},
+	} {
+		schedule := r.plan(plan{overlap: "skip", within: time.Hour})
+		set(schedule, runkey.OfTime(schedule, 3, base.Add(3*time.Hour)).String())
+		r.add(schedule, earlier(1, claimed))
+		id := r.add(schedule, inTime)
+		r.deliver(r.sink, r.load(id))
+		if got := r.became(id); !strings.HasPrefix(got, skips) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 // TestADefinitionIsReadAgainAfterAMinute: a fail-over may have lost an edit, and another one has its revision now.
 func TestADefinitionIsReadAgainAfterAMinute(t *testing.T) {
 	t.Parallel()
