@@ -109,14 +109,14 @@ func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
 					s.set(is, nil)
 				}
 				r.offer(culprit)
-				time.Sleep(3 * time.Second)
+				pass(3 * time.Second)
 				s.failed()
 				for range 20 {
 					var ids []tocsin.JobID
 					for i := range 50 {
 						ids = append(ids, r.add(i%rigTables, 1, 0))
 					}
-					time.Sleep(500 * time.Millisecond)
+					pass(500 * time.Millisecond)
 					if n := r.undone(ids); n > 0 {
 						t.Errorf("%d healthy outcomes are not stored", n)
 					}
@@ -131,7 +131,7 @@ func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
 					t.Errorf("it was tried %d times", len(tries))
 				}
 				s.set(nil, nil)
-				time.Sleep(20 * time.Second)
+				pass(20 * time.Second)
 				r.status(culprit, tocsin.Done)
 			})
 		})
@@ -159,7 +159,7 @@ func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
 				for _, id := range ids {
 					r.offer(id)
 				}
-				time.Sleep(15 * time.Second)
+				pass(15 * time.Second)
 				if n := r.undone(others); n > 0 {
 					t.Errorf("%d of %d outcomes beside the locked rows are not stored", n, len(others))
 				}
@@ -167,7 +167,7 @@ func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
 					t.Errorf("%d are not stored, %d are locked", st.Unsettled, len(locked))
 				}
 				s.set(nil, nil)
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				if n := r.undone(ids); n > 0 {
 					t.Errorf("%d are not stored after the lock is gone", n)
 				}
@@ -185,13 +185,13 @@ func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
 		for range 5 {
 			shut = append(shut, r.add(1, 1, 0))
 		}
-		time.Sleep(6 * time.Second)
+		pass(6 * time.Second)
 		s.failed()
 		for range 20 {
 			for range 10 {
 				shut, others = append(shut, r.add(1, 1, 0)), append(others, r.add(2, 1, 0))
 			}
-			time.Sleep(500 * time.Millisecond)
+			pass(500 * time.Millisecond)
 			if n := r.undone(others); n > 0 {
 				t.Fatalf("%d outcomes beside the locked table are not stored", n)
 			}
@@ -202,7 +202,7 @@ func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
 			}
 		}
 		s.set(nil, nil)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if n := r.undone(shut); n > 0 || r.Stats().Aside != 0 {
 			t.Errorf("%d are not stored after the lock is gone", n)
 		}
@@ -225,12 +225,12 @@ func TestATableThatIsGoneIsTriedAsAWhole(t *testing.T) {
 		for range 300 {
 			r.add(1, 1, 0)
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if n := len(s.failed()); n == 0 || n > 60 {
 			t.Errorf("%d statements for 300 outcomes", n)
 		}
 		r.store.fail(nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if st := r.Stats(); st.Unsettled != 0 {
 			t.Errorf("%+v", st)
 		}

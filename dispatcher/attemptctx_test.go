@@ -91,22 +91,22 @@ func TestEveryDeliveryHasItsOwnTimeout(t *testing.T) {
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		began := make(map[tocsin.JobID]time.Time)
 		for _, pause := range []time.Duration{0, 700 * time.Millisecond, time.Minute} {
-			time.Sleep(pause)
+			pass(pause)
 			id := r.add(0, 1, 0)
 			began[id] = time.Now()
 		}
-		time.Sleep(1900 * time.Millisecond)
+		pass(1900 * time.Millisecond)
 		for id, at := range began {
 			if want := min(int(time.Since(at)/(2*time.Second)), 1); r.store.row(id).Attempts != want {
 				t.Errorf("%s after its start it has %d failed attempts, want %d", time.Since(at), r.store.row(id).Attempts, want)
 			}
 		}
-		time.Sleep(200 * time.Millisecond)
+		pass(200 * time.Millisecond)
 		for id := range began {
 			if got := r.store.row(id).Attempts; got != 1 {
 				t.Errorf("%d failed attempts, want 1", got)
 			}
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 	})
 }

@@ -99,7 +99,7 @@ func TestATaskThatItsBatchFailsForKillsNoOther(t *testing.T) {
 				p.Attempts, p.Concurrency = attempts, 2
 				b.inBubble(t, p, 12, func(r *rig) {
 					ids := r.together(12)
-					time.Sleep(5 * time.Minute)
+					pass(5 * time.Minute)
 					for i, id := range ids {
 						switch row := r.store.row(id); {
 						case i == 4 && (row.Status != tocsin.Dead || row.Attempts != attempts):
@@ -132,7 +132,7 @@ func TestErrorsOfSingleTasksAreNoFailingBatch(t *testing.T) {
 	}}
 	b.inBubble(t, policy("order.close", 1), 12, func(r *rig) {
 		ids := r.together(12)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		for i, id := range ids {
 			if row := r.store.row(id); i != 4 && (row.Status != tocsin.Done || row.Attempts != 0) {
 				t.Errorf("task %d is %s after %d failed attempts", i, row.Status, row.Attempts)
@@ -158,7 +158,7 @@ func TestBatchesGrowBackAfterAnOutageOfTheirTarget(t *testing.T) {
 	p.Ladder = []biztype.Duration{biztype.Duration(5 * time.Minute)}
 	b.inBubble(t, p, 100, func(r *rig) {
 		ids := r.together(20_000)
-		time.Sleep(4 * time.Minute)
+		pass(4 * time.Minute)
 		for _, id := range ids {
 			if row := r.store.row(id); row.Attempts != 1 {
 				t.Fatalf("%s has %d attempts", id, row.Attempts)
@@ -170,7 +170,7 @@ func TestBatchesGrowBackAfterAnOutageOfTheirTarget(t *testing.T) {
 		for _, id := range ids { // as the next peek does
 			r.offer(id)
 		}
-		time.Sleep(90 * time.Second)
+		pass(90 * time.Second)
 		for _, id := range ids {
 			r.status(id, tocsin.Done)
 		}
@@ -191,7 +191,7 @@ func TestATaskInTheSecondHalfOfItsAttemptsIsAlone(t *testing.T) {
 			r.store.change(id, func(row *store.Row) { row.Attempts = 1 + 4*(i%2) })
 			r.offer(id)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		// Two that are not near their end may share a batch, if they were loaded one after the other.
 		if late := b.largest(func(i tocsin.Info) bool { return i.Attempts == 5 }); late != 1 {
 			t.Errorf("mixed: a batch of %d has a task in the second half of its attempts, want 1", late)
@@ -201,7 +201,7 @@ func TestATaskInTheSecondHalfOfItsAttemptsIsAlone(t *testing.T) {
 			r.store.change(id, func(row *store.Row) { row.Attempts = 1 })
 			r.offer(id)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if early := b.largest(func(i tocsin.Info) bool { return i.Attempts == 1 }); early != 10 {
 			t.Errorf("none is near its end: batches of %d, want 10", early)
 		}
@@ -219,7 +219,7 @@ func TestATaskThatEndedAProcessIsAlone(t *testing.T) {
 		for _, id := range ids {
 			r.offer(id)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		for _, id := range ids {
 			r.status(id, tocsin.Done)
 		}

@@ -36,12 +36,12 @@ func TestAClaimOutlivesTheDeliveryAfterTheTimeoutHasGrown(t *testing.T) {
 		r.run()
 		r.add(0, 1, 0)
 		r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if n, _ := r.store.counts(store.Stored); n != 2 {
 			t.Fatalf("%d claims, want the second row claimed ahead", n)
 		}
 		r.SetPolicies([]biztype.Policy{grown})
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if calls.Load() != 2 {
 			t.Errorf("%d deliveries, want 2", calls.Load())
 		}
@@ -55,7 +55,7 @@ func TestAHandedOverClaimOutlivesTheDeliveryAfterTheTimeoutHasShrunk(t *testing.
 	policies, sinks := one(p, func(context.Context, tocsin.Info) error { time.Sleep(30 * time.Second); return nil })
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
 		r.Drop([]int{0})
 		if err := r.Drain(context.Background(), []int{0}); err != nil {
@@ -64,7 +64,7 @@ func TestAHandedOverClaimOutlivesTheDeliveryAfterTheTimeoutHasShrunk(t *testing.
 		if left := time.Until(time.UnixMilli(r.store.row(id).Action)); left < time.Minute {
 			t.Errorf("claimed for %s, the delivery may take a minute", left)
 		}
-		time.Sleep(40 * time.Second)
+		pass(40 * time.Second)
 		r.status(id, tocsin.Done)
 	})
 }
@@ -89,9 +89,9 @@ func TestNothingStartsUnclaimedOnceATypeIsStrict(t *testing.T) {
 		r.run()
 		r.add(0, 1, 0)
 		r.add(0, 1, 0)
-		time.Sleep(500 * time.Millisecond)
+		pass(500 * time.Millisecond)
 		r.SetPolicies([]biztype.Policy{strict})
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if calls.Load() != 2 {
 			t.Errorf("%d deliveries, want 2", calls.Load())
 		}
@@ -116,11 +116,11 @@ func TestARowReadBeforeItsTableWasAnothersIsReadAgain(t *testing.T) {
 		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
 		r.run()
 		theirs, ours := r.add(0, 1, 0), r.add(0, 1, 0)
-		time.Sleep(500 * time.Millisecond)
+		pass(500 * time.Millisecond)
 		r.Drop([]int{0})
 		r.store.change(theirs, func(row *store.Row) { row.Status = tocsin.Done })
 		r.Admit([]int{0}, "me", false)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if calls.Load() != 1 {
 			t.Errorf("%d deliveries, want that of the row which is still pending", calls.Load())
 		}

@@ -43,7 +43,7 @@ func TestClaimsFirst(t *testing.T) {
 					r.store.change(id, c.row)
 				}
 				r.offer(id)
-				time.Sleep(time.Second)
+				pass(time.Second)
 				if n, _ := r.store.counts(store.Stored); n != c.claims {
 					t.Errorf("%d claims, want %d", n, c.claims)
 				}
@@ -81,7 +81,7 @@ func TestAClaimUnderWayAtTheEndIsNotLeftBehind(t *testing.T) {
 		})
 		id := r.insert(0, 1, 0)
 		r.offer(id)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if n, _ := r.store.counts(store.Stored); n != 1 {
 			t.Errorf("%d claims", n)
 		}
@@ -117,13 +117,13 @@ func TestWithoutTheLeaseRowsAreClaimedBehindTheFence(t *testing.T) {
 				r.store.owner = c.owner
 				r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
 				r.add(0, 1, 0)
-				time.Sleep(2 * time.Second)
+				pass(2 * time.Second)
 				if calls.Load() != c.calls || r.store.claims != int(c.calls) {
 					t.Errorf("%d deliveries and %d claims, want %d", calls.Load(), r.store.claims, c.calls)
 				}
 				lease.Store(true)
 				r.add(0, 1, 0)
-				time.Sleep(2 * time.Second)
+				pass(2 * time.Second)
 				if calls.Load() != c.calls+1 || r.store.claims != int(c.calls) {
 					t.Errorf("with the lease back: %d deliveries and %d claims, want %d and %d", calls.Load(), r.store.claims, c.calls+1, c.calls)
 				}
@@ -140,7 +140,7 @@ func TestLoosenClaimsWhatIsInDelivery(t *testing.T) {
 		r.store.owner = store.Fence{Group: "g", Node: "me"}
 		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
 		id := r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(id, tocsin.Pending)
 		lease.Store(false)
 		if err := r.Loosen(t.Context(), "somebody else"); err != nil {
@@ -151,7 +151,7 @@ func TestLoosenClaimsWhatIsInDelivery(t *testing.T) {
 			t.Error(err)
 		}
 		r.status(id, tocsin.Claimed)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		r.status(id, tocsin.Done)
 	})
 }
@@ -181,11 +181,11 @@ func TestRowsThatEndedProcessesAreInHandOneAtATime(t *testing.T) {
 		for _, id := range ids {
 			r.offer(id)
 		}
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		if n := calls.Load(); n != 9 {
 			t.Errorf("%d deliveries at once, want the 8 without suspicion and 1 suspect", n)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		for _, id := range ids {
 			r.status(id, tocsin.Done)
 		}

@@ -37,7 +37,7 @@ func TestDeliversOnTimeAndNeverEarly(t *testing.T) {
 		for i := range 200 {
 			ids = append(ids, r.add(i%rigTables, 1, time.Duration(i)*37*time.Millisecond))
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		for _, id := range ids {
 			r.status(id, tocsin.Done)
 		}
@@ -95,7 +95,7 @@ func TestOutcomes(t *testing.T) {
 			inBubble(t, 1, policies, sinks, func(r *rig) {
 				began := time.Now()
 				id := r.add(0, 1, 0)
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				row := r.store.row(id)
 				if row.Status != c.status || calls.Load() != c.calls || row.Attempts != c.tries || row.LastError != c.reason {
 					t.Errorf("got %s after %d calls, %d attempts, %q", row.Status, calls.Load(), row.Attempts, row.LastError)
@@ -119,7 +119,7 @@ func TestDeadAfterTheLastAttempt(t *testing.T) {
 	})
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.add(0, 1, 0)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		row := r.store.row(id)
 		if row.Status != tocsin.Dead || row.Attempts != 3 || row.LastError != "attempt 3" {
 			t.Errorf("got %s, %d attempts, %q", row.Status, row.Attempts, row.LastError)
@@ -140,14 +140,14 @@ func TestHangIsSettledAtTheTimeoutAndALateSuccessCounts(t *testing.T) {
 	})
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		hung := r.add(0, 1, 0)
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		if row := r.store.row(hung); row.Attempts != 1 || row.LastError != "delivery timed out after 2s" {
 			t.Errorf("after the time-out: %d attempts, %q", row.Attempts, row.LastError)
 		}
 		other := r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(other, tocsin.Pending) // the slot is still taken
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		r.status(other, tocsin.Done)
 		r.status(hung, tocsin.Done)
 	})
@@ -167,13 +167,13 @@ func TestLanesAreIsolated(t *testing.T) {
 			r.add(0, 1, 0)
 		}
 		quick := r.add(0, 2, 0)
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		r.status(quick, tocsin.Done)
 		if st := r.Stats(); st.Loaded > 10 || st.Open != 2 {
 			t.Errorf("%d rows loaded and %d in delivery for two slots", st.Loaded, st.Open)
 		}
 		close(block)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if st := r.Stats(); st.Queued+st.Loaded+st.Open+st.Unsettled != 0 {
 			t.Errorf("left: %+v", st)
 		}
@@ -191,11 +191,11 @@ func TestADeadServerStopsItsOwnTablesOnly(t *testing.T) {
 		})
 		sick := r.add(1, 1, 0)
 		well := r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(well, tocsin.Done)
 		r.status(sick, tocsin.Pending)
 		r.store.fail(nil)
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		r.status(sick, tocsin.Done)
 	})
 }
@@ -215,7 +215,7 @@ func TestRowsThatChangedAreNotDelivered(t *testing.T) {
 			inBubble(t, 1, policies, sinks, func(r *rig) {
 				id := r.add(0, 1, time.Second)
 				r.store.change(id, c.change)
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				if calls.Load() != 0 {
 					t.Error("it was delivered")
 				}
@@ -244,9 +244,9 @@ func TestFatesOfRowsChangedInFlight(t *testing.T) {
 			})
 			inBubble(t, 1, policies, sinks, func(r *rig) {
 				id := r.add(0, 1, 0)
-				time.Sleep(500 * time.Millisecond)
+				pass(500 * time.Millisecond)
 				r.store.change(id, c.change)
-				time.Sleep(2 * time.Second)
+				pass(2 * time.Second)
 				if _, n := r.store.counts(c.want); n != 1 {
 					t.Errorf("%d of fate %s, want 1", n, c.want)
 				}
@@ -275,11 +275,11 @@ func TestPausedAndForeignTypesAreLeftAlone(t *testing.T) {
 		queued := r.add(0, 3, time.Second)
 		own.Paused = true
 		r.SetPolicies([]biztype.Policy{own})
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		r.status(queued, tocsin.Pending)
 		own.Paused = false
 		r.SetPolicies([]biztype.Policy{own})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(queued, tocsin.Done)
 	})
 }
@@ -294,11 +294,11 @@ func TestRateIsSharedByThePeers(t *testing.T) {
 		for range 100 {
 			r.add(0, 1, 0)
 		}
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if n := calls.Load(); n < 48 || n > 52 {
 			t.Errorf("%d deliveries in 5 s, want 10 a second", n)
 		}
-		time.Sleep(6 * time.Second)
+		pass(6 * time.Second)
 		if n := calls.Load(); n != 100 {
 			t.Errorf("%d of 100 delivered", n)
 		}
@@ -318,7 +318,7 @@ func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
 		for range 4 {
 			r.add(0, 1, 0)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		late := r.insert(0, 1, 0)
 		due := r.store.row(late).Action
 		if got := r.Offer(0, []duequeue.Entry{{JobID: late, Type: 1, Due: due}}); got[1] != due {
@@ -328,7 +328,7 @@ func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
 			t.Errorf("full, and yet wanted %v, woken %d times", r.Wanted(0), woken.Load())
 		}
 		close(block)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if len(r.Wanted(0)) != 1 || woken.Load() == 0 {
 			t.Errorf("empty, and yet wanted %v, woken %d times", r.Wanted(0), woken.Load())
 		}
@@ -364,7 +364,7 @@ func TestAFullLaneTakesWhatIsDueSooner(t *testing.T) {
 				if len(refused) != 1 || refused[1] != later {
 					t.Errorf("refused %v, want the later ones due at %d", refused, later)
 				}
-				time.Sleep(time.Second)
+				pass(time.Second)
 				r.status(id, tocsin.Done)
 				if calls.Load() != 1 {
 					t.Errorf("%d deliveries", calls.Load())

@@ -64,7 +64,7 @@ func TestAClaimWithoutAnAnswerIsReadBack(t *testing.T) {
 					both = append(both, duequeue.Entry{JobID: id, Type: 1, Due: r.store.row(id).Action})
 				}
 				r.Offer(0, both)
-				time.Sleep(c.within)
+				pass(c.within)
 				for _, id := range ids {
 					r.status(id, tocsin.Done)
 				}
@@ -86,11 +86,11 @@ func TestAClaimThatIsReadBackTooLateIsAnothers(t *testing.T) {
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		r.loseCommits(time.Minute, false)
 		id := r.add(0, 1, 0)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		r.store.change(id, func(row *store.Row) { // recovered, and claimed by another process
 			row.Crashes, row.ClaimedBy, row.Action = 1, "node-2", time.Now().Add(time.Hour).UnixMilli()
 		})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if row := r.store.row(id); row.ClaimedBy != "node-2" || calls.Load() != 0 {
 			t.Errorf("claimed by %s, %d deliveries", row.ClaimedBy, calls.Load())
 		}
@@ -107,7 +107,7 @@ func TestTheEndOfRunDoesNotWaitForAClaimInDoubt(t *testing.T) {
 		r.SetPolicies([]biztype.Policy{p})
 		r.loseCommits(time.Hour, false)
 		r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		stopped := time.Now()
 		r.finish()
 		if took := time.Since(stopped); took > 4*time.Second {
@@ -138,7 +138,7 @@ func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 			})
 			inBubble(t, 1, policies, sinks, func(r *rig) {
 				id := r.add(0, 1, 0)
-				time.Sleep(time.Millisecond)
+				pass(time.Millisecond)
 				lost := r.loseCommits(c.away, c.undone)
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 				defer cancel()
@@ -147,7 +147,7 @@ func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 				if stuck := (*Undrained)(nil); errors.As(err, &stuck) != (c.away > 5*time.Second) {
 					t.Errorf("drained: %v", err)
 				}
-				time.Sleep(40 * time.Second)
+				pass(40 * time.Second)
 				if row := r.store.row(id); row.Status != tocsin.Pending || row.Attempts != 1 || !lost.Load() {
 					t.Errorf("%s after %d attempts", row.Status, row.Attempts)
 				}

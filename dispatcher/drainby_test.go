@@ -36,13 +36,13 @@ func TestDeliveriesAreCutOffOnceTheDrainTimeoutIsOver(t *testing.T) {
 				cut = make(chan time.Time, 1)
 				r.SetPolicies([]biztype.Policy{p})
 				r.add(0, 1, 0)
-				time.Sleep(time.Second)
+				pass(time.Second)
 				if c.away {
 					r.store.fail(func(string, []tocsin.JobID) error { return errLost })
 				}
 				end := time.Now()
 				r.DrainBy(end.Add(10 * time.Second))
-				time.Sleep(c.left)
+				pass(c.left)
 				r.stop()
 				if got := (<-cut).Sub(end); !near(got, c.cut) {
 					t.Errorf("cut off after %s, want %s", got, c.cut)

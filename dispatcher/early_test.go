@@ -103,7 +103,7 @@ func TestRowsAreLoadedAheadTogetherAndStartedAtTheirTime(t *testing.T) {
 		for i, due := range dues {
 			ids[i] = r.add(i%rigTables, 1, due*time.Millisecond)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		for i, due := range dues {
 			at, _ := begun.of(ids[i])
 			if got := at.Sub(origin); got != due*time.Millisecond {
@@ -126,10 +126,10 @@ func TestARowCancelledBeforeItIsLoadedIsNeverDelivered(t *testing.T) {
 		ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *starts) {
 			first := r.add(0, 1, 96*time.Millisecond) // first loads its neighbour with it, as early as possible
 			id := r.add(1, 1, 100*time.Millisecond)
-			time.Sleep(100*time.Millisecond - time.Duration(before)*time.Millisecond)
+			pass(100*time.Millisecond - time.Duration(before)*time.Millisecond)
 			r.store.change(id, func(row *store.Row) { row.Status = tocsin.Cancelled })
 			cancelled := time.Now()
-			time.Sleep(time.Second)
+			pass(time.Second)
 			r.status(first, tocsin.Done)
 			_, delivered := begun.of(id)
 			for i, ids := range w.rows {
@@ -149,10 +149,10 @@ func TestAHeldRowTakesNoSlotFromOneThatIsDue(t *testing.T) {
 	p.Concurrency = 1
 	ahead(t, p, nil, func(r *rig, _ *watched, begun *starts) {
 		held := r.add(0, 1, 100*time.Millisecond)
-		time.Sleep(97 * time.Millisecond)
+		pass(97 * time.Millisecond)
 		now := r.add(1, 1, 0)
 		offered := time.Now()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if at, _ := begun.of(now); !at.Equal(offered) {
 			t.Errorf("the row that was due at once waited %v", at.Sub(offered))
 		}
@@ -166,7 +166,7 @@ func TestRowsOfStrictTypesAreLoadedWhenTheyAreDue(t *testing.T) {
 	ahead(t, p, nil, func(r *rig, w *watched, _ *starts) {
 		origin := time.Now()
 		id := r.add(0, 1, 100*time.Millisecond)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(id, tocsin.Done)
 		if len(w.reads()) != 1 || w.reads()[0].Sub(origin) < 100*time.Millisecond {
 			t.Errorf("loaded at %v", w.reads())
@@ -202,12 +202,12 @@ func TestHeldRowsAreGivenBack(t *testing.T) {
 			lease := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return !lost.Load() } }
 			ahead(t, p, lease, func(r *rig, w *watched, begun *starts) {
 				id := r.add(0, 1, 100*time.Millisecond)
-				time.Sleep(97 * time.Millisecond)
+				pass(97 * time.Millisecond)
 				if len(w.reads()) != 1 {
 					t.Fatal("the row is not held by now")
 				}
 				c.lose(r, &lost)
-				time.Sleep(time.Second)
+				pass(time.Second)
 				_, started := begun.of(id)
 				if claims, _ := r.store.counts(store.Stored); started != (c.regain == nil) || claims > 0 != started {
 					t.Errorf("delivered is %v after %d claims", started, claims)
@@ -215,7 +215,7 @@ func TestHeldRowsAreGivenBack(t *testing.T) {
 				if c.regain != nil {
 					c.regain(r)
 					r.offer(id)
-					time.Sleep(time.Second)
+					pass(time.Second)
 				}
 				r.status(id, tocsin.Done)
 				if st := r.Stats(); st.Loaded != 0 || st.Queued != 0 || st.PayloadBytes != 0 {
@@ -237,14 +237,14 @@ func TestNothingStartsOnceTheClockWasSetBack(t *testing.T) {
 				busy := r.add(0, 1, 50*time.Millisecond)
 				begun.lasts(busy, 500*time.Millisecond)
 				id := r.add(1, 1, 100*time.Millisecond)
-				time.Sleep(100*time.Millisecond - before)
+				pass(100*time.Millisecond - before)
 				w.skew.Store(-60_000)
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				if _, started := begun.of(id); started {
 					t.Error("started")
 				}
 				w.skew.Store(0)
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				r.status(id, tocsin.Done)
 			})
 		})
@@ -254,9 +254,9 @@ func TestNothingStartsOnceTheClockWasSetBack(t *testing.T) {
 func TestAStopGivesHeldRowsBack(t *testing.T) {
 	ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *starts) {
 		id := r.add(0, 1, 100*time.Millisecond)
-		time.Sleep(97 * time.Millisecond)
+		pass(97 * time.Millisecond)
 		r.stop()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(id, tocsin.Pending)
 		if _, started := begun.of(id); started || len(w.reads()) != 1 {
 			t.Errorf("started is %v after %d loads, want a row that was held and did not start", started, len(w.reads()))
@@ -288,7 +288,7 @@ func TestATableThatCannotBeReadDelaysNoOther(t *testing.T) {
 		for range 20 {
 			due := time.Now().Add(250 * time.Millisecond)
 			id := r.add(1, 1, 250*time.Millisecond)
-			time.Sleep(300 * time.Millisecond)
+			pass(300 * time.Millisecond)
 			r.status(id, tocsin.Done)
 			reads := w.reads()
 			if last := reads[len(reads)-1]; due.Sub(last) != holdLead {
@@ -322,10 +322,10 @@ func TestARowThatWaitsIsNotStartedAMomentEarly(t *testing.T) {
 	ahead(t, p, func(c *Config) { c.Store = stepping{c.Store.(*watched), &back, &known} }, func(r *rig, _ *watched, begun *starts) {
 		origin := time.Now()
 		first, second := r.add(0, 1, 100*time.Millisecond), r.add(1, 1, 100*time.Millisecond)
-		time.Sleep(102 * time.Millisecond)
+		pass(102 * time.Millisecond)
 		back.Store(8)
 		r.add(2, 1, 0) // its load reads the clock
-		time.Sleep(time.Second)
+		pass(time.Second)
 		one, _ := begun.of(first)
 		two, _ := begun.of(second)
 		if two.Before(one) {
@@ -352,9 +352,9 @@ func TestARowThatWasPutOffIsNotHeldByAnOldRead(t *testing.T) {
 	ahead(t, policy("order.close", 1), slow, func(r *rig, w *watched, begun *starts) {
 		id := r.add(0, 1, 100*time.Millisecond)
 		r.store.change(id, func(row *store.Row) { row.Action, row.Version = row.Action+24, row.Version+1 })
-		time.Sleep(110 * time.Millisecond) // it was read at 95 ms; the clock will be at 115
+		pass(110 * time.Millisecond) // it was read at 95 ms; the clock will be at 115
 		r.store.change(id, func(row *store.Row) { row.Status = tocsin.Cancelled })
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if _, started := begun.of(id); started {
 			t.Errorf("delivered although cancelled 14 ms before it was due; loads at %v", w.reads())
 		}

@@ -63,16 +63,16 @@ func TestALockedTableHoldsUpNoOtherOfItsLane(t *testing.T) {
 			r.add(0, 1, -10*time.Second)
 		}
 		r.run()
-		time.Sleep(5 * time.Second) // to meet the lock takes its time
+		pass(5 * time.Second) // to meet the lock takes its time
 		for i := range 200 {
 			r.add(1, 1, time.Duration(i)*50*time.Millisecond)
 		}
-		time.Sleep(12 * time.Second)
+		pass(12 * time.Second)
 		if got := time.Duration(late.Load()); last.Load() != 200 || got > 200*time.Millisecond {
 			t.Errorf("%d of 200 delivered beside the locked table, the latest %s late", last.Load(), got)
 		}
 		locked.open.Store(true)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if _, n := r.store.counts(store.Stored); n != 3200 {
 			t.Errorf("%d of 3200 stored after the lock is gone", n)
 		}
@@ -89,14 +89,14 @@ func TestATaskRescheduledInFlightIsDeliveredAgainAtOnce(t *testing.T) {
 	})
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.add(0, 1, 0)
-		time.Sleep(500 * time.Millisecond)
+		pass(500 * time.Millisecond)
 		r.store.change(id, func(row *store.Row) { row.Version++; row.Action = time.Now().UnixMilli() })
 		r.offer(id) // the bell
-		time.Sleep(600 * time.Millisecond)
+		pass(600 * time.Millisecond)
 		if calls.Load() != 2 {
 			t.Errorf("%d deliveries, want the second at once", calls.Load())
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(id, tocsin.Done)
 	})
 }
@@ -113,7 +113,7 @@ func TestAHandlerThatEndsItsGoroutineFailsItsTaskOnly(t *testing.T) {
 	})
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		ids := []tocsin.JobID{r.add(0, 1, 0), r.add(0, 1, 0), r.add(0, 1, 0), r.add(0, 1, 0)}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		failed := 0
 		for _, id := range ids {
 			if row := r.store.row(id); row.Attempts == 1 && row.LastError == errExited.Error() {
@@ -123,7 +123,7 @@ func TestAHandlerThatEndsItsGoroutineFailsItsTaskOnly(t *testing.T) {
 		if failed != 3 {
 			t.Errorf("%d failed attempts, want 3", failed)
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		for _, id := range ids {
 			r.status(id, tocsin.Done)
 		}
@@ -142,7 +142,7 @@ func TestAnErrorThatPanicsFailsItsTaskOnly(t *testing.T) {
 	})
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if row := r.store.row(id); row.Attempts != 1 || row.LastError == "" {
 			t.Errorf("%d attempts, %q", row.Attempts, row.LastError)
 		}
@@ -166,12 +166,12 @@ func TestANewRateCountsAtOnce(t *testing.T) {
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		r.add(0, 1, 0)
 		r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if calls.Load() != 1 {
 			t.Errorf("%d deliveries at the slow rate, want 1", calls.Load())
 		}
 		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if calls.Load() != 2 {
 			t.Error("the old rate holds on")
 		}
@@ -192,7 +192,7 @@ func TestADrainNamesTheTablesThatAreStuck(t *testing.T) {
 				r.add(table, 1, 0)
 			}
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
 		r.Drop([]int{0, 1, 2, 3})
@@ -230,7 +230,7 @@ func TestTheEndOfRunWaitsForALock(t *testing.T) {
 		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
 		r.run()
 		id := r.add(0, 1, 0)
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		r.finish()
 		r.status(id, tocsin.Done)
 	})

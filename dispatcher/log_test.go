@@ -50,7 +50,7 @@ func TestAttemptsThatFailAreLogged(t *testing.T) {
 			policies, sinks := one(c.policy, c.handler)
 			inBubbleLogged(t, policies, sinks, func(r *rig, log *devtest.Log) {
 				id := r.add(0, 1, 0)
-				time.Sleep(2500 * time.Millisecond)
+				pass(2500 * time.Millisecond)
 				var got []string
 				for _, line := range log.Lines() {
 					got = append(got, fmt.Sprint(line["level"], " ", line["message"]))
@@ -104,7 +104,7 @@ func TestABizTypeThatFailsIsLoggedOnceAMinuteAndHidesNoOther(t *testing.T) {
 		}
 		r.add(0, 2, 30*time.Second)
 		r.add(0, 1, 65*time.Second)
-		time.Sleep(66 * time.Second)
+		pass(66 * time.Second)
 		lines := log.Lines("delivery failed")
 		if len(lines) != 3 || lines[1]["biz_type"] != "coupon.remind" || lines[2]["suppressed"] != 599.0 {
 			t.Errorf("logged %v", lines)
@@ -137,17 +137,17 @@ func TestAServerThatFailsIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
 				for range 100 {
 					r.add(0, 1, 0)
 				}
-				time.Sleep(50 * time.Millisecond)
+				pass(50 * time.Millisecond)
 				if lines := log.Lines(); len(lines) != 1 || lines[0]["message"] != c.message {
 					t.Errorf("at once: %v", lines)
 				}
-				time.Sleep(4*time.Minute + 30*time.Second)
+				pass(4*time.Minute + 30*time.Second)
 				lines := log.Lines()
 				if len(lines) < 4 || len(lines) > 5 || tries.Load() < 100 || lines[1]["suppressed"] == nil {
 					t.Errorf("after %d tries in 4.5 minutes: %d lines: %v", tries.Load(), len(lines), lines)
 				}
 				r.store.fail(nil)
-				time.Sleep(2 * time.Minute)
+				pass(2 * time.Minute)
 			})
 		})
 	}

@@ -236,6 +236,13 @@ func inBubble(t *testing.T, servers int, policies []biztype.Policy, sinks map[st
 	})
 }
 
+// pass lets d go by, and waits until all that happens at its end has happened: a timer of the dispatcher may fire at the very
+// moment at which the test reads.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func newRig(t *testing.T, servers int, sinks map[string]Sink, adapt func(*Config)) *rig {
 	r := &rig{t: t, store: &memory{rows: make(map[tocsin.JobID]*store.Row), fates: make(map[store.Fate]int)}}
 	cfg := Config{

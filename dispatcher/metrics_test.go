@@ -85,7 +85,7 @@ func TestFailuresAreCountedByCause(t *testing.T) {
 			policies, sinks := one(c.policy, c.handler)
 			inBubbleMetered(t, policies, sinks, func(r *rig, read func(string) map[string]float64) {
 				r.add(0, 1, 0)
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				want := map[string]float64{}
 				if c.want != "" {
 					want[" order.close "+c.want] = 1
@@ -104,7 +104,7 @@ func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
 		crashed := r.add(0, 1, time.Minute)
 		r.store.change(crashed, func(row *store.Row) { row.Crashes = 1 })
 		r.add(0, 1, time.Minute)
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		if got := read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" crashed": 1}) {
 			t.Errorf("got %v", got)
 		}
@@ -123,7 +123,7 @@ func TestDeliveriesThatTheEndOfTheNodeCutsOffAreMadeAgain(t *testing.T) {
 		r.SetPolicies(policies)
 		r.run()
 		r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.finish()
 		if got := values(t, registry, "second_deliveries_total"); !maps.Equal(got, map[string]float64{" cut_off": 1}) {
 			t.Errorf("got %v", got)
@@ -143,7 +143,7 @@ func TestOutcomesOfTasksThatAnotherHasSettledAreSecondDeliveries(t *testing.T) {
 	inBubbleMetered(t, policies, sinks, func(of *rig, read func(string) map[string]float64) {
 		r = of
 		r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if got := read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" elsewhere": 1}) {
 			t.Errorf("got %v", got)
 		}
@@ -169,8 +169,7 @@ func TestLanesAreExported(t *testing.T) {
 			r.add(0, 1, 0)
 			r.add(0, 3, 0)
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait() // the rate is asked again each second, so at this moment too
+		pass(2 * time.Second)
 		got := values(t, registry, "lane_")
 		for key, want := range map[string]float64{
 			"running order.close": 2, "limit order.close": 2, "state order.close": stateValues[Open],
@@ -202,12 +201,12 @@ func TestTheAgeOfUnsettledOutcomesIsExported(t *testing.T) {
 			return nil
 		})
 		r.add(0, 1, 0)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if age := read("unsettled_age")["_seconds"]; age < 59 || age > 61 {
 			t.Errorf("after a minute the age is %v", age)
 		}
 		r.store.fail(nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if age := read("unsettled_age")["_seconds"]; age != 0 {
 			t.Errorf("nothing waits any more, and the age is %v", age)
 		}

@@ -101,7 +101,7 @@ func TestOutcomesOfAMomentAreSettledTogether(t *testing.T) {
 		for range tasks {
 			r.add(0, 1, time.Second)
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		r.store.mu.Lock()
 		defer r.store.mu.Unlock()
 		if most := int(tasks*each/linger) + 1; r.store.fates[store.Stored] != tasks || r.store.settles > most {
@@ -127,7 +127,7 @@ func TestOutcomesOfHandlersWithTransactionsAreSettledApart(t *testing.T) {
 		deliver := func(tx bool) store.Outcome {
 			inTx.Store(tx)
 			id := r.add(0, 1, 0)
-			time.Sleep(time.Second)
+			pass(time.Second)
 			r.status(id, tocsin.Done)
 			if got := r.Oldest(0); got != math.MaxInt64 {
 				t.Errorf("it is still known, due at %d", got)

@@ -106,7 +106,7 @@ func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
 				r.SetPolicies(policies)
 				begun, id := time.Now(), r.add(0, 1, 0)
 				for range 60 { // peeks and bells find it again and again
-					time.Sleep(100 * time.Millisecond)
+					pass(100 * time.Millisecond)
 					if r.store.row(id).Status == tocsin.Pending {
 						r.offer(id)
 					}
@@ -134,9 +134,9 @@ func TestWholeRowsWaitForTheirLastAttemptToo(t *testing.T) {
 	policies, sinks := one(overrunPolicy(), s.deliver)
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.add(0, 1, 0)
-		time.Sleep(2600 * time.Millisecond)
+		pass(2600 * time.Millisecond)
 		r.hand(r.room(10), r.rows(id))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(id, tocsin.Done)
 		if began, most := s.seen(); most != 1 || began != 2 {
 			t.Errorf("%d deliveries, %d at the same time; want 2 and 1", began, most)
@@ -150,15 +150,15 @@ func TestASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
 	inBubbleWith(t, sinks, func(c *Config) { c.ClaimAll, c.SweepGrace = true, time.Nanosecond }, func(r *rig) {
 		r.SetPolicies([]biztype.Policy{overrunPolicy()})
 		id := r.add(0, 1, 0)
-		time.Sleep(2600 * time.Millisecond)
+		pass(2600 * time.Millisecond)
 		r.offer(id) // as the next sweep does
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if began, _ := s.seen(); began != 1 || r.Stats().Queued != 0 {
 			t.Errorf("%d deliveries, %d queued; want 1 and 0: a sweep waits for nothing", began, r.Stats().Queued)
 		}
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		r.offer(id)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(id, tocsin.Done)
 	})
 }
@@ -168,9 +168,9 @@ func TestTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *test
 	policies, sinks := one(overrunPolicy(), s.deliver)
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.add(0, 1, 0)
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		r.Drop([]int{0})
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		r.status(id, tocsin.Pending)
 		began, _ := s.seen()
 		if st := r.Stats(); st.Queued != 0 || st.Overrun != 0 || began != 1 {
@@ -191,11 +191,11 @@ func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 		for range 2 {
 			r.add(0, 1, 0)
 		}
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		if st := r.Stats(); st.Overrun != 2 || st.Open != 0 {
 			t.Errorf("%+v, want 2 overrun", st)
 		}
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 	})
 	text := log.String()
 	for part, want := range map[string]int{
@@ -213,15 +213,15 @@ func TestARescheduledTaskWaitsForItsLastDelivery(t *testing.T) {
 	policies, sinks := one(overrunPolicy(), s.deliver)
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.store.change(id, func(row *store.Row) {
 			row.Action, row.Version = time.Now().UnixMilli(), row.Version+1
 		})
-		time.Sleep(1900 * time.Millisecond)
+		pass(1900 * time.Millisecond)
 		if began, most := s.seen(); most != 1 || began != 1 {
 			t.Errorf("%d deliveries, %d at the same time; want 1 and 1", began, most)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if began, _ := s.seen(); began != 2 {
 			t.Errorf("%d deliveries, want the second one once the first has returned", began)
 		}
@@ -242,12 +242,12 @@ func TestARescheduledTaskWaitsForADeliveryOverItsTimeout(t *testing.T) {
 	})
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.add(0, 1, 0)
-		time.Sleep(200 * time.Millisecond)
+		pass(200 * time.Millisecond)
 		r.store.change(id, func(row *store.Row) {
 			row.Action, row.Version = time.Now().Add(100*time.Millisecond).UnixMilli(), row.Version+1
 		})
 		for range 20 {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			if row := r.store.row(id); row.Status == tocsin.Pending {
 				_ = r.Offer(0, []duequeue.Entry{{JobID: id, Type: 1, Due: row.Action}}) // a peek
 			}

@@ -49,15 +49,15 @@ func TestPayloadsInMemoryAreBounded(t *testing.T) {
 		for i := range 300 {
 			r.offer(r.inflate(r.insert(i%rigTables, 1, 0), large))
 		}
-		time.Sleep(500 * time.Millisecond)
+		pass(500 * time.Millisecond)
 		for i := range 300 {
 			r.offer(r.insert(i%rigTables, 2, 0))
 		}
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		if n := small.Load(); n != 300 {
 			t.Errorf("%d of 300 of the type with small payloads are delivered", n)
 		}
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		if n := big.Load(); n != 300 {
 			t.Errorf("%d of 300 of the type with large payloads are delivered", n)
 		}
@@ -106,7 +106,7 @@ func TestPayloadsAreGivenBack(t *testing.T) {
 				if c.then != nil {
 					c.then(r, id)
 				}
-				time.Sleep(10 * time.Second)
+				pass(10 * time.Second)
 				if n := r.Stats().PayloadBytes; n != 0 {
 					t.Errorf("%d bytes are still counted", n)
 				}
@@ -132,14 +132,14 @@ func failing(statement string) func(*rig, tocsin.JobID) {
 func TestPayloadsOfWholeRowsAreGivenBack(t *testing.T) {
 	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
 	inBubble(t, 1, policies, sinks, func(r *rig) {
-		time.Sleep(time.Millisecond) // it runs by then
+		pass(time.Millisecond) // it runs by then
 		room := r.Reserve(context.Background(), 0, 1, 10)
 		if room.Rows == 0 || r.Stats().PayloadBytes < int64(room.Rows) {
 			t.Errorf("%+v, %d bytes", room, r.Stats().PayloadBytes)
 		}
 		id := r.inflate(r.insert(0, 1, 0), 5000)
 		r.Take(context.Background(), 0, 1, room, []store.Row{r.store.row(id)}, time.Now())
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(id, tocsin.Done)
 		if n := r.Stats().PayloadBytes; n != 0 {
 			t.Errorf("%d bytes are still counted", n)

@@ -32,16 +32,16 @@ func TestALaneSaysSinceWhenItIsFull(t *testing.T) {
 		r.SetPolicies([]biztype.Policy{slow})
 		r.run()
 		first := r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if l := r.laneReport(slow.Name); l.Running != 1 || l.Limit != 2 || l.State != Open || !l.FullSince.IsZero() {
 			t.Errorf("one slot is in use: %+v", l)
 		}
 		r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		full := time.Now()
 		third := r.add(0, 1, 0)
 		later := r.add(0, 1, time.Hour)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if l := r.laneReport(slow.Name); l.Running != 2 || full.Sub(l.FullSince) > time.Second || l.FullSince.After(full) || l.Queued+l.Ready != 2 {
 			t.Errorf("both slots are in use since %s: %+v", full, l)
 		}
@@ -55,12 +55,12 @@ func TestALaneSaysSinceWhenItIsFull(t *testing.T) {
 		}
 		slow.Concurrency = 3
 		r.SetPolicies([]biztype.Policy{slow})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if l := r.laneReport(slow.Name); l.Limit != 3 || !l.FullSince.After(full) {
 			t.Errorf("a third slot was added, and taken at once: %+v", l)
 		}
 		close(release)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if l := r.laneReport(slow.Name); l.Running != 0 || !l.FullSince.IsZero() {
 			t.Errorf("all slots are free: %+v", l)
 		}
@@ -78,12 +78,12 @@ func TestATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
 			return nil
 		})
 		id, began := r.add(0, 1, 0), time.Now()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if p := r.Place(0, id); p.Stage != Unsettled || p.Since.Sub(began) > time.Second {
 			t.Errorf("while nothing can be stored: %+v", p)
 		}
 		r.store.fail(nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if p := r.Place(0, id); p.Stage != Nowhere {
 			t.Errorf("afterwards: %+v", p)
 		}

@@ -152,9 +152,9 @@ func (p *play) run() {
 			break
 		}
 		p.peek()
-		time.Sleep(time.Second)
+		pass(time.Second)
 	}
-	time.Sleep(requeueWithin)
+	pass(requeueWithin)
 	left, st := p.open(), p.Stats()
 	if left > 0 || st.Queued+st.Loaded+st.Open+st.Unsettled > 0 || st.PayloadBytes != 0 || len(p.wrong) > 0 {
 		p.draws.Fatalf("%d of %d rows are left, %+v, %v", left, p.seq, st, p.wrong)

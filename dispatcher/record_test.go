@@ -101,11 +101,11 @@ func TestEachAttemptLeavesARun(t *testing.T) {
 			})
 			recorded(t, kept(policy("order.close", 1)), slow, func(r *rig, b *book) {
 				id := r.add(0, 1, 0)
-				time.Sleep(500 * time.Millisecond)
+				pass(500 * time.Millisecond)
 				if c.change != nil {
 					r.store.change(id, c.change)
 				}
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				if got := b.lines(); !slices.Equal(got, c.want) {
 					t.Errorf("%q, want %q", got, c.want)
 				}
@@ -124,7 +124,7 @@ func TestARunSaysWhenAndHowLong(t *testing.T) {
 	recorded(t, kept(policy("order.close", 1)), sink, func(r *rig, b *book) {
 		due := time.Now().Add(time.Second)
 		id := r.add(0, 1, time.Second)
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		runs := b.all()
 		if len(runs) != 1 {
 			t.Fatalf("%+v", runs)
@@ -150,7 +150,7 @@ func TestATimeoutAndTheLateSuccessAreTwoRuns(t *testing.T) {
 	})
 	recorded(t, p, sink, func(r *rig, b *book) {
 		r.add(0, 1, 0)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		want := []string{"1 retried: delivery timed out after 2s\nhalf", "1 completed: whole"}
 		if got := b.lines(); !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
@@ -173,7 +173,7 @@ func TestADeliveryThatIsCutOffLeavesARun(t *testing.T) {
 	}, func(r *rig) {
 		r.SetPolicies([]biztype.Policy{p})
 		r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.stop()
 		err := <-r.ended
 		r.ended <- err // for finish
@@ -202,7 +202,7 @@ func TestABatchGivesAnOutputToEachTaskOrToAll(t *testing.T) {
 	}, func(r *rig) {
 		r.SetPolicies([]biztype.Policy{kept(policy("order.close", 1))})
 		r.together(3)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		got := b.lines()
 		slices.Sort(got)
 		if want := []string{"1 completed: one of 3", "1 completed: one of 3", "1 completed: the first"}; !slices.Equal(got, want) {
@@ -228,7 +228,7 @@ func TestOnlyTypesWithAHistoryAndRunsOfSchedulesAreRecorded(t *testing.T) {
 		of := r.insert(0, 1, 0)
 		r.store.change(of, func(row *store.Row) { row.DedupKey = runkey.OfTime(4711, 3, time.Now()).String() })
 		r.offer(of)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if runs := b.all(); len(runs) != 1 || runs[0].JobID != of || runs[0].Schedule != 4711 || runs[0].Output != "sent" {
 			t.Errorf("%+v", runs)
 		}
@@ -242,7 +242,7 @@ func TestALongOutputIsCutWithItsReason(t *testing.T) {
 	})
 	recorded(t, kept(policy("order.close", 1)), sink, func(r *rig, b *book) {
 		r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if runs := b.all(); len(runs) != 1 || runs[0].Output != "no answer\n"+strings.Repeat("é", tocsin.MaxOutput-10) {
 			t.Errorf("%+v", runs)
 		}
@@ -257,13 +257,13 @@ func TestAnOutcomeThatIsSettledTwiceLeavesOneRun(t *testing.T) {
 	})
 	recorded(t, kept(policy("order.close", 1)), sink, func(r *rig, b *book) {
 		r.add(0, 1, 0)
-		time.Sleep(time.Millisecond)
+		pass(time.Millisecond)
 		r.loseCommits(30*time.Second, false)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		r.Drop([]int{0})
 		_ = r.Drain(ctx, []int{0}) // the server is away
-		time.Sleep(40 * time.Second)
+		pass(40 * time.Second)
 		if got := b.lines(); !slices.Equal(got, []string{"1 retried: no route"}) {
 			t.Errorf("%q", got)
 		}

@@ -42,7 +42,7 @@ func TestAStandInClaimsRowsOfItsTypesAsLongAsTheOwnerIsTheSame(t *testing.T) {
 		r.ownedBy("other")
 		r.StandIn([]int{3}, "other", []uint64{2})
 		mine, others := r.add(3, 2, time.Second), r.add(3, 1, time.Second) // neither is refused
-		time.Sleep(1100 * time.Millisecond)
+		pass(1100 * time.Millisecond)
 		r.status(mine, tocsin.Done)
 		r.status(others, tocsin.Pending)
 		if n := r.claims(); n != 1 {
@@ -50,7 +50,7 @@ func TestAStandInClaimsRowsOfItsTypesAsLongAsTheOwnerIsTheSame(t *testing.T) {
 		}
 		r.ownedBy("a third")
 		late := r.add(3, 2, 0)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		r.status(late, tocsin.Pending)
 		r.StandDown([]int{3})
 		if refused := r.Offer(0, []duequeue.Entry{{JobID: late, Type: 2, Due: 1}}); len(refused) == 0 {
@@ -66,14 +66,14 @@ func TestTheOwnerOfATableIsNoStandIn(t *testing.T) {
 		r.StandIn([]int{0}, "other", []uint64{2}) // as if from an old view: the table has been ours since
 		own := r.add(0, 1, 0)
 		r.StandDown([]int{0})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(own, tocsin.Done)
 		r.Drop([]int{1})
 		r.StandIn([]int{1}, "other", []uint64{2})
 		r.ownedBy("me")
 		r.Admit([]int{1}, "me", false)
 		taken := r.add(1, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(taken, tocsin.Done)
 		if n := r.claims(); n != 0 {
 			t.Errorf("%d rows of own tables were claimed", n)
@@ -89,7 +89,7 @@ func TestRowsOfATypeThatCouldNotBeDeliveredAreClaimedForAMinute(t *testing.T) {
 			t.Helper()
 			before := r.claims()
 			id := r.add(0, kind, 10*time.Millisecond)
-			time.Sleep(time.Second)
+			pass(time.Second)
 			r.status(id, tocsin.Done)
 			if n := r.claims() - before; n != claims {
 				t.Errorf("%s %d rows of type %d were claimed, want %d", when, n, kind, claims)
@@ -101,9 +101,9 @@ func TestRowsOfATypeThatCouldNotBeDeliveredAreClaimedForAMinute(t *testing.T) {
 		deliver(1, 0, "a type that was always there:")
 		deliver(2, 1, "just after it was lacked")
 		r.SetPolicies(policies) // these types are not newly gained
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		deliver(2, 1, "within the minute")
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		deliver(2, 0, "after the minute")
 		fresh := policy("order.open", 3)
 		sinks[fresh.Name] = sinks["order.close"]
@@ -116,12 +116,12 @@ func TestWhatIsInHandOfATypeIsKnown(t *testing.T) {
 	policies, sinks := twoTypes(time.Second)
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		r.add(0, 2, 0)
-		time.Sleep(500 * time.Millisecond)
+		pass(500 * time.Millisecond)
 		r.SetPolicies(policies[:1])
 		if r.InHand(1) || !r.InHand(2) {
 			t.Errorf("in hand: %t, %t; want only the second", r.InHand(1), r.InHand(2))
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if r.InHand(2) {
 			t.Error("in hand after its outcome is stored")
 		}
@@ -213,7 +213,7 @@ func playStandIn(t *testing.T, draws *rapid.T) {
 	}
 	for range 3 { // a later peek finds the rows that a claim did not get
 		p.offer(ids...)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 	}
 	for _, id := range ids {
 		if n := p.started[id]; n != 1 || p.owner.store.row(id).Status != tocsin.Done {

@@ -149,7 +149,7 @@ func TestWholeRowsStartWithoutALoad(t *testing.T) {
 		if refused := r.hand(r.room(len(ids)), r.rows(ids...)); refused != 0 {
 			t.Errorf("refused what is due at %d", refused)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		for _, id := range ids {
 			r.status(id, tocsin.Done)
 		}
@@ -167,14 +167,14 @@ func TestRoomGrowsWhileTheLaneIsQuick(t *testing.T) {
 				first = room.Rows
 			}
 			r.hand(room, r.rows(r.inserts(room.Rows)...))
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 		}
 		room := r.reserve(1000)
 		if first == 0 || first > 10 || room.Rows != 1000 {
 			t.Errorf("room for %d rows at first and %d in the end", first, room.Rows)
 		}
 		r.hand(room, nil)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.idle()
 	})
 }
@@ -186,11 +186,11 @@ func TestRoomGrowsThoughAnotherReads(t *testing.T) {
 		other, first := r.reserve(1), r.reserve(1000)
 		r.hand(first, r.rows(r.inserts(first.Rows)...))
 		for range 12 {
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 			room := r.reserve(1000)
 			r.hand(room, r.rows(r.inserts(room.Rows)...))
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		room := r.reserve(1000)
 		if first.Rows == 0 || first.Rows > 10 || room.Rows != 1000 {
 			t.Errorf("room for %d rows at first and %d in the end", first.Rows, room.Rows)
@@ -243,7 +243,7 @@ func TestASlowLaneHasNoRoom(t *testing.T) {
 			if room := r.reserve(100); room.Rows > 0 {
 				r.hand(room, r.rows(r.inserts(room.Rows)...))
 			}
-			time.Sleep(300 * time.Millisecond)
+			pass(300 * time.Millisecond)
 		}
 		if st := r.Stats(); st.Loaded > 2 {
 			t.Errorf("%d rows wait for one slot that takes one a second", st.Loaded)
@@ -255,7 +255,7 @@ func TestASlowLaneHasNoRoom(t *testing.T) {
 		if room.Rows > 0 {
 			r.hand(room, nil)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		r.idle()
 	})
 }

@@ -59,16 +59,16 @@ func TestASweepThatStopsGivesBackWhatItHasNotBegunAsItFoundIt(t *testing.T) {
 		for range 50 {
 			r.add(0, 1, -3*time.Second)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.seq = 0
 		found := map[tocsin.JobID]int64{}
 		for range 10 {
 			found[r.add(0, 1, -2*time.Second)] = time.Now().Add(-2 * time.Second).UnixMilli()
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		stopped := time.Now()
 		r.stop()
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		unbegun := 0
 		for id, action := range found {
 			row := r.store.row(id)
@@ -101,12 +101,12 @@ func TestASweepClaimsAgainWhatWaitedTooLongForASlot(t *testing.T) {
 		for range 50 {
 			r.add(0, 1, -3*time.Second)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		var ids []tocsin.JobID
 		for range 4 {
 			ids = append(ids, r.add(0, 1, -2*time.Second))
 		}
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		if claims, _ := r.store.counts(store.Stored); claims <= 54 {
 			t.Errorf("%d claims: nothing was claimed again", claims)
 		}
@@ -127,7 +127,7 @@ func TestATargetsOwnSnoozeIsNotCutOff(t *testing.T) {
 	inBubbleWith(t, sinks, func(c *Config) { sweeping(c); c.Settled = u.settled }, func(r *rig) {
 		r.SetPolicies([]biztype.Policy{p})
 		r.add(0, 1, -2*time.Second)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if u.back.Load() != 0 || u.other.Load() != 1 {
 			t.Errorf("%d given back, %d snoozed", u.back.Load(), u.other.Load())
 		}
@@ -151,12 +151,12 @@ func TestALaneSaysWhatItHoldsAndTakes(t *testing.T) {
 		for range 3 {
 			r.add(0, 1, -2*time.Second)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		lane("[3 2 true]") // one of them is in delivery
 		p.Paused = true
 		r.SetPolicies([]biztype.Policy{p})
 		lane("[3 2 false]")
-		time.Sleep(3 * time.Second) // it times out
+		pass(3 * time.Second) // it times out
 		lane("[2 3 false]")
 	})
 }
@@ -175,12 +175,12 @@ func TestAClaimOutlastsItsIntakeByTheDrainTimeout(t *testing.T) {
 	}, func(r *rig) {
 		r.SetPolicies([]biztype.Policy{p})
 		r.add(0, 1, -2*time.Second)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if hung.gave.Load() != 0 {
 			t.Error("a claim was cut off while the dispatcher runs")
 		}
 		r.stop()
-		time.Sleep(1100 * time.Millisecond)
+		pass(1100 * time.Millisecond)
 		if hung.gave.Load() != 1 {
 			t.Error("the claim goes on after the drain time-out")
 		}

@@ -24,12 +24,12 @@ func TestDroppedTablesStartNothing(t *testing.T) {
 		if err := r.Drain(context.Background(), []int{0}); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		r.status(gone, tocsin.Pending)
 		r.status(kept, tocsin.Done)
 		r.Admit([]int{0}, "me", false)
 		r.offer(gone)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(gone, tocsin.Done)
 		if calls.Load() != 2 {
 			t.Errorf("%d calls", calls.Load())
@@ -56,7 +56,7 @@ func TestDrainClaimsWhatIsInDelivery(t *testing.T) {
 			})
 			inBubble(t, 1, policies, sinks, func(r *rig) {
 				id := r.add(0, 1, 0)
-				time.Sleep(time.Second)
+				pass(time.Second)
 				r.Drop([]int{0})
 				began := time.Now()
 				if err := r.Drain(context.Background(), []int{0}); err != nil {
@@ -66,7 +66,7 @@ func TestDrainClaimsWhatIsInDelivery(t *testing.T) {
 					t.Errorf("drained in %s", d)
 				}
 				r.status(id, tocsin.Claimed)
-				time.Sleep(9 * time.Second)
+				pass(9 * time.Second)
 				r.status(id, c.want)
 				if _, n := r.store.counts(store.Stored); n != 1 {
 					t.Errorf("%d outcomes stored, want 1", n)
@@ -84,9 +84,9 @@ func TestTheEndOfRunWaitsForDeliveries(t *testing.T) {
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		started := r.add(0, 1, 0)
 		later := r.add(0, 1, 500*time.Millisecond)
-		time.Sleep(200 * time.Millisecond)
+		pass(200 * time.Millisecond)
 		r.stop()
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		r.status(started, tocsin.Done)
 		r.status(later, tocsin.Pending)
 	})
@@ -102,9 +102,9 @@ func TestTheEndOfRunCountsNoAttemptAgainstATask(t *testing.T) {
 	inBubbleWith(t, sinks, func(c *Config) { c.DrainTimeout = 3 * time.Second }, func(r *rig) {
 		r.SetPolicies([]biztype.Policy{p})
 		id := r.add(0, 1, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.stop()
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if row := r.store.row(id); row.Attempts != 0 || row.Status != tocsin.Pending {
 			t.Errorf("%s after %d attempts", row.Status, row.Attempts)
 		}
@@ -135,7 +135,7 @@ func TestARefusedOutcomeHoldsUpNoOther(t *testing.T) {
 		for _, id := range others {
 			r.offer(id)
 		}
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		for _, id := range others {
 			if id != culprit {
 				r.status(id, tocsin.Done)
@@ -145,7 +145,7 @@ func TestARefusedOutcomeHoldsUpNoOther(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		r.store.fail(nil)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		r.status(culprit, tocsin.Done)
 	})
 }
@@ -163,11 +163,11 @@ func TestWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
 		})
 		id := r.insert(0, 1, 0)
 		r.offer(id)
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		r.store.fail(nil)
 		r.Drop([]int{0})
 		r.Admit([]int{0}, "me", true)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		r.status(id, tocsin.Done)
 	})
 }
@@ -193,9 +193,9 @@ func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
 		for range 10 {
 			r.add(0, 1, 0)
 		}
-		time.Sleep(3500 * time.Millisecond)
+		pass(3500 * time.Millisecond)
 		r.stop()
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if claims, _ := r.store.counts(store.Stored); done.Load() != 8 || claims != int(done.Load()+back.Load()) {
 			t.Errorf("%d claimed, %d done, %d given back", claims, done.Load(), back.Load())
 		}
@@ -231,7 +231,7 @@ func TestASweepLeavesWhatWasRetried(t *testing.T) {
 				if refused := r.Offer(0, []duequeue.Entry{peeked}); refused != nil {
 					t.Error("refused")
 				}
-				time.Sleep(10 * time.Millisecond)
+				pass(10 * time.Millisecond)
 				r.status(id, c.want)
 				if left := r.Oldest(0); left != math.MaxInt64 {
 					t.Errorf("the sweep goes on with a row due at %d", left)

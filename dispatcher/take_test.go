@@ -23,7 +23,7 @@ func TestWholeRowsThatAreRefused(t *testing.T) {
 		"beyond the room":                {func(*rig) {}, 2, 2},
 		"of a table that is not ours":    {func(r *rig) { r.Drop([]int{1}) }, 4, 2},
 		"of a type that is paused since": {func(r *rig) { r.SetPolicies(nil) }, 4, 0},
-		"of a node that stopped since":   {func(r *rig) { r.stop(); time.Sleep(time.Second) }, 4, 0},
+		"of a node that stopped since":   {func(r *rig) { r.stop(); pass(time.Second) }, 4, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestWholeRowsThatAreRefused(t *testing.T) {
 				room := r.room(c.room)
 				c.before(r)
 				refused := r.hand(room, r.rows(ids...))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				for _, id := range ids {
 					if due := r.store.row(id).Action; target.of(id) == 0 && (oldest == 0 || due < oldest) {
 						oldest = due
@@ -79,11 +79,11 @@ func TestARowIsNotStartedTwice(t *testing.T) {
 				rows := r.rows(id)
 				stale := r.room(1)
 				r.offer(id)
-				time.Sleep(c.wait)
+				pass(c.wait)
 				if refused := r.hand(stale, rows); refused != 0 {
 					t.Errorf("refused %d", refused)
 				}
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				if target.of(id) != 1 {
 					t.Errorf("%d deliveries", target.of(id))
 				}
@@ -103,17 +103,17 @@ func TestALateBellIsNoReasonToStartTwice(t *testing.T) {
 		stale, rows := r.room(1), r.rows(id)
 		bell := []duequeue.Entry{{JobID: id, Type: 1, Due: rows[0].Action}}
 		r.Offer(0, bell)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.store.skew.Store(-60_000) // so that the queue leaves it alone
 		r.Offer(0, bell)
 		r.hand(stale, rows)
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		if target.of(id) != 1 {
 			t.Errorf("%d deliveries", target.of(id))
 		}
 		r.status(id, tocsin.Done)
 		r.store.skew.Store(0)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		r.idle()
 	})
 }
@@ -130,7 +130,7 @@ func TestAQueuedRowStartsOnce(t *testing.T) {
 		r.store.skew.Store(0) // the row may start now, and no loader looks before the next second
 		r.hand(room, rows)
 		r.hand(r.room(1), rows)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if target.of(id) != 1 {
 			t.Errorf("%d deliveries", target.of(id))
 		}
@@ -146,14 +146,14 @@ func TestARetriedRowIsNotStartedEarly(t *testing.T) {
 		id := r.insert(0, 1, 0)
 		stale, rows := r.room(1), r.rows(id)
 		r.offer(id)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.hand(stale, rows)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if row := r.store.row(id); target.of(id) != 1 || row.Attempts != 1 {
 			t.Errorf("%d deliveries, %d attempts", target.of(id), row.Attempts)
 		}
 		target.answer(nil)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if target.of(id) != 2 {
 			t.Errorf("%d deliveries, want the second after 3 s", target.of(id))
 		}
@@ -190,10 +190,10 @@ func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
 				other := r.room(1) // a read that takes its time
 				end(r, target, id)
 				r.hand(r.room(1), r.rows(id))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				r.status(id, tocsin.Done)
 				r.hand(other, nil)
-				time.Sleep(time.Second)
+				pass(time.Second)
 				r.idle()
 			})
 		})
@@ -225,7 +225,7 @@ func TestWholeRowsAreClaimedWhereTheyMustBe(t *testing.T) {
 				r.noLoad()
 				id := r.insert(0, 1, -c.overdue)
 				r.hand(r.room(1), r.rows(id))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				r.status(id, tocsin.Done)
 				if claims, _ := r.store.counts(store.Stored); claims != c.claims {
 					t.Errorf("%d claims, want %d", claims, c.claims)
@@ -274,7 +274,7 @@ func TestWholeRowsThatChangeBeforeTheyStart(t *testing.T) {
 				room, rows := r.room(1), r.rows(id)
 				c.change(r, id)
 				r.Take(r.t.Context(), 0, 1, room, rows, asked)
-				time.Sleep(3 * time.Second)
+				pass(3 * time.Second)
 				if target.of(id) != c.want {
 					t.Errorf("%d deliveries, want %d", target.of(id), c.want)
 				}
@@ -293,12 +293,12 @@ func TestRowsTakenWhileTheirTableIsDrained(t *testing.T) {
 			ids = append(ids, r.insert(0, 1, 0))
 		}
 		r.hand(r.room(2), r.rows(ids...)) // one starts, one waits for the slot
-		time.Sleep(time.Millisecond)
+		pass(time.Millisecond)
 		r.Drop([]int{0})
 		if err := r.Drain(r.t.Context(), []int{0}); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		if n := target.tasks(); n != 1 {
 			t.Errorf("%d tasks started, want only the first", n)
 		}
@@ -322,10 +322,10 @@ func TestRowsClaimedWhileTheNodeStopsAreGivenBack(t *testing.T) {
 		})
 		taken := make(chan struct{})
 		go func() { r.hand(room, rows); close(taken) }()
-		time.Sleep(50 * time.Millisecond)
+		pass(50 * time.Millisecond)
 		r.stop()
 		<-taken
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.status(id, tocsin.Pending)
 		if target.of(id) != 0 {
 			t.Error("it was delivered")

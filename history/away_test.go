@@ -38,6 +38,12 @@ func inBubble(t *testing.T, answer func(context.Context, []*store.Run) (bool, er
 	})
 }
 
+// pass lets d go by, and waits until all that happens at its end has happened.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func TestABatchWaitsForItsServerAndTheQueueFills(t *testing.T) {
 	var back atomic.Bool
 	var writes atomic.Int32
@@ -48,14 +54,14 @@ func TestABatchWaitsForItsServerAndTheQueueFills(t *testing.T) {
 		return true, nil
 	}, func(s *site, stop func()) {
 		s.Record(0, runs(2000))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		s.Record(0, runs(3500))
 		s.want(0, 500, 0)
 		if n := writes.Load(); n > 30 {
 			t.Errorf("%d tries in a minute", n)
 		}
 		back.Store(true)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		s.want(5000, 500, 0)
 		stop()
 	})
@@ -68,7 +74,7 @@ func TestABatchThatMayBeStoredIsNotSentAgain(t *testing.T) {
 		return true, driver.ErrInvalidConn
 	}, func(s *site, stop func()) {
 		s.Record(0, runs(10))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		s.want(0, 0, 10)
 		if n := writes.Load(); n != 1 {
 			t.Errorf("sent %d times", n)

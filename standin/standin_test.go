@@ -144,7 +144,13 @@ func (w *world) inBubble(t *testing.T, log *devtest.Log, f func(s *StandIn)) {
 }
 
 // soon lets two looks pass.
-func soon() { time.Sleep(2 * DefaultEvery) }
+func soon() { pass(2 * DefaultEvery) }
+
+// pass lets d go by, and waits for the look that comes at its end.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
 
 func TestRowsThatTheOwnerLacksAreOfferedSoonAndNoOthers(t *testing.T) {
 	w := newWorld()
@@ -169,7 +175,7 @@ func TestRowsThatTheOwnerLacksAreOfferedSoonAndNoOthers(t *testing.T) {
 		if got, want := w.standsIn(), "map[4:n1[2]]"; got != want {
 			t.Errorf("stands in for %s, want %s", got, want)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if !w.has(far) {
 			t.Error("what has become due is not offered")
 		}
@@ -202,7 +208,7 @@ func TestAServerThatFailsDelaysItsOwnTablesOnly(t *testing.T) {
 		w.set(func() { w.down = true })
 		s.Set([]Duty{{"n1", []string{"a"}, []int{2, 3}}})
 		sick, well := w.add(2, 1, 0), w.add(3, 1, 0)
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		if w.has(sick) || !w.has(well) {
 			t.Errorf("of the sick server %t, of the other %t", w.has(sick), w.has(well))
 		}
@@ -223,14 +229,14 @@ func TestWhatFoundNoRoomIsOfferedAgain(t *testing.T) {
 		w.set(func() { w.full = true })
 		s.Set([]Duty{{"n1", []string{"a"}, []int{2}}})
 		id := w.add(2, 1, 0)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		w.set(func() { w.full = false })
 		soon()
 		if !w.has(id) {
 			t.Error("not offered when there is room")
 		}
 		w.set(func() { w.queries, w.offered = nil, map[tocsin.JobID]duequeue.Entry{} }) // as if its claim had failed
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		whole, all := 0, 0
 		w.set(func() {
 			for _, q := range w.queries {
