@@ -2,7 +2,6 @@ package tocsin_test
 
 import (
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -10,17 +9,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
-
-// nobody gives an address at which nobody listens.
-func nobody(tb testing.TB) string {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 func TestOpenRefusesWhatIsStoredOtherwise(t *testing.T) {
 	t.Parallel()
@@ -75,7 +63,7 @@ func TestOpenRefusesWhatIsStoredOtherwise(t *testing.T) {
 
 func TestOpenNamesUnreachableServersWithoutTheirPassword(t *testing.T) {
 	t.Parallel()
-	addr := nobody(t)
+	addr := devtest.FreeAddress()
 	_, err := tocsin.Open(t.Context(), tocsin.Config{
 		Layout: tocsin.Layout{Databases: 2, Tables: 1},
 		Servers: []tocsin.Server{

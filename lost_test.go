@@ -77,10 +77,8 @@ func TestWhatCannotBeAskedAgainIsAnUnknownOutcome(t *testing.T) {
 			t.Parallel()
 			c, p := throughProxy(t)
 			p.BreakAt(statement, false, 1)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
 			p.DownAtBreak()
-			id, err := addOne(ctx, c, name)
+			id, err := addOne(p.EndAfterBreak(t, time.Second), c, name)
 			if !errors.Is(err, tocsin.ErrUnknownOutcome) || id == 0 || !strings.Contains(err.Error(), id.String()) {
 				t.Fatalf("job_id %s, %v", id, err)
 			}

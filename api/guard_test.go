@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
@@ -129,12 +130,7 @@ func TestEachWriteIsALineInTheLog(t *testing.T) {
 
 func TestWithoutAServerTheAnswerIsToRepeatTheRequest(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
+	address := devtest.FreeAddress()
 	away := &tocsintest.Cluster{Config: tocsin.Config{
 		Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{Name: "away", DSN: "root@tcp(" + address + ")/"}},
 	}}

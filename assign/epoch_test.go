@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,12 +44,7 @@ type mortal struct {
 
 func startMortal(t *testing.T) *mortal {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &mortal{t: t, cfg: devserver.EtcdConfig{Dir: t.TempDir(), PeerPort: l.Addr().(*net.TCPAddr).Port}}
-	_ = l.Close()
+	m := &mortal{t: t, cfg: devserver.EtcdConfig{Dir: t.TempDir(), PeerPort: devserver.FreePort()}}
 	m.Etcd = startEtcd(t, &m.cfg)
 	return m
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/sink/webhook"
 )
 
@@ -84,17 +85,6 @@ func TestTheShownCallbackIsAsNodesSendIt(t *testing.T) {
 	}
 }
 
-// freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // awaitListener waits until somebody listens.
 func awaitListener(t *testing.T, address string) {
 	t.Helper()
@@ -120,7 +110,7 @@ func TestTheShownReceiverTakesCallbacks(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	address := freeAddress(t)
+	address := devtest.FreeAddress()
 	run := exec.CommandContext(t.Context(), program)
 	run.Env = append(os.Environ(), secretName+"="+couponSecret, "LISTEN="+address)
 	if err := run.Start(); err != nil {

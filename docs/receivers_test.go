@@ -19,6 +19,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/tocsintest"
@@ -261,7 +262,7 @@ func TestPHPReceiverWithoutASecretRefusesAll(t *testing.T) {
 func startPHP(t *testing.T, secret string) receiver {
 	t.Helper()
 	p, program := mails(t, phpReceiver)
-	address := freeAddress(t)
+	address := devtest.FreeAddress()
 	program.command = slices.Insert(program.command, len(program.command)-1, "-d", "display_errors=1", "-S", address)
 	program.serve(secret, address)
 	return receiver{"http://" + address + "/hooks/remind", p.mails(t)}
@@ -270,7 +271,7 @@ func startPHP(t *testing.T, secret string) receiver {
 func startJava(t *testing.T, secret string) receiver {
 	t.Helper()
 	p, program := mails(t, javaReceiver)
-	address := freeAddress(t)
+	address := devtest.FreeAddress()
 	program.serve(secret, address)
 	return receiver{"http://" + address + "/hooks/remind", p.mails(t)}
 }
@@ -279,7 +280,7 @@ func startJava(t *testing.T, secret string) receiver {
 func startNode(t *testing.T, secret string) receiver {
 	t.Helper()
 	program := nodeReceiver.write(t, ofKind(t, blocks(t, "http.md"), nodeReceiver.kind)[0].text)
-	address := freeAddress(t)
+	address := devtest.FreeAddress()
 	printed := program.serve(secret, address)
 	return receiver{"http://" + address + "/hooks/remind", func() []string {
 		text, err := os.ReadFile(printed)

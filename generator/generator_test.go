@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -274,12 +273,7 @@ func TestAServerThatIsAwayHidesNoOther(t *testing.T) {
 	s.age(10 * time.Minute)
 	away := s.cfg
 	away.Servers = slices.Clone(away.Servers)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
-	away.Servers[0].DSN = "root@tcp(" + closed.Addr().String() + ")/"
+	away.Servers[0].DSN = "root@tcp(" + devtest.FreeAddress() + ")/"
 	result, err := s.generatorOn(away, nil).Overdue(t.Context())
 	if err != nil { // who sweeps says so itself
 		t.Error(err)

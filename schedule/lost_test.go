@@ -94,11 +94,9 @@ func TestAChangeThatCannotBeAskedAboutIsUnknown(t *testing.T) {
 	t.Parallel()
 	s, p := throughProxy(t)
 	s.create(every("report", "1m"))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
 	p.BreakAt("\x03COMMIT", false, 1)
 	p.DownAtBreak()
-	if _, _, err := s.Deactivate(ctx, "report"); !errors.Is(err, tocsin.ErrUnknownOutcome) || strings.Contains(err.Error(), "\n") {
+	if _, _, err := s.Deactivate(p.EndAfterBreak(t, time.Second), "report"); !errors.Is(err, tocsin.ErrUnknownOutcome) || strings.Contains(err.Error(), "\n") {
 		t.Fatal(err)
 	}
 	p.SetDown(false)

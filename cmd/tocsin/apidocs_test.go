@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // shellBlock is a block of docs/api.md that is to be pasted: its name and its text.
@@ -27,7 +28,7 @@ func newAPIReader(t *testing.T) *apiReader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports := strings.NewReplacer("127.0.0.1:8000", freeAddress(t), "127.0.0.1:8481", freeAddress(t))
+	ports := strings.NewReplacer("127.0.0.1:8000", devtest.FreeAddress(), "127.0.0.1:8481", devtest.FreeAddress())
 	page := ports.Replace(string(text))
 	receiver := regexp.MustCompile(`url: "http://127\.0\.0\.1:(\d+)/`).FindStringSubmatch(page)
 	page = strings.ReplaceAll(page, `("127.0.0.1", 8000)`, `("127.0.0.1", `+receiver[1]+`)`)
@@ -43,17 +44,6 @@ func newAPIReader(t *testing.T) *apiReader {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// freeAddress returns an address of this host that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (r *apiReader) shell(block string) *exec.Cmd {

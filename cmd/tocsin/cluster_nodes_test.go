@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,21 +21,10 @@ func cutOff(s *site, name string) (way *devtest.Relay, page string) {
 func cutOffFrom(s *site, name, etcd string) (way *devtest.Relay, page string) {
 	s.t.Helper()
 	way = devtest.NewRelay(s.t, etcd)
-	page = freePage(s.t)
+	page = devtest.FreeAddress()
 	s.write("cut.yaml", strings.Replace(s.yaml(s.layout, s.dsn()), devtest.Etcd(s.t), way.Addr, 1))
 	s.serve(name, "--config", "cut.yaml", "--listen", page)
 	return way, page
-}
-
-// freePage returns an address for a status page.
-func freePage(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
 }
 
 func TestClusterNodesShowsANodeInClaimMode(t *testing.T) {

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // servePage is serve with a status page, and returns the page's address.
 func (s *site) servePage(name string) string {
 	s.t.Helper()
-	page := freePage(s.t)
+	page := devtest.FreeAddress()
 	s.serve(name, "--listen", page)
 	return page
 }

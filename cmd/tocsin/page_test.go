@@ -19,7 +19,7 @@ func statusSite(t *testing.T, lines string, flags ...string) (*site, string) {
 	t.Helper()
 	s, _ := callbackSite(t)
 	s.write("tocsin.yaml", s.text("tocsin.yaml")+"node:\n  status:\n"+lines)
-	page := freePage(t)
+	page := devtest.FreeAddress()
 	s.serve("guarded", append(flags, "--listen", page)...)
 	s.ownedBy(map[string]int{"guarded": 8})
 	return s, page
@@ -166,7 +166,7 @@ func TestTheStatusPageHasTLSAndFollowsItsFiles(t *testing.T) {
 
 func TestProfilesAreForThisHostAndOnAPageOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	profiles := freePage(t)
+	profiles := devtest.FreeAddress()
 	s, page := statusSite(t, "    token: token-0123456789abcdef\n", "--pprof", profiles)
 	if code, text := get(t, http.DefaultClient, "http://"+profiles+"/debug/pprof/", ""); code != 200 || !strings.Contains(text, "goroutine") {
 		t.Errorf("%d %s", code, text)

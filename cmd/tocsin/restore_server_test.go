@@ -92,7 +92,7 @@ func TestAServerFromAPhysicalCopyDeliversNothingUnasked(t *testing.T) {
 	p := newPhysicalSite(s)
 	s.applyDDL()
 	s.applyCallbacks(c)
-	page, name := freePage(t), s.layout.Database(1)
+	page, name := devtest.FreeAddress(), s.layout.Database(1)
 	s.serve("node", "--listen", page)
 	s.ownedBy(map[string]int{"node": 8})
 	client, err := tocsin.Open(t.Context(), tocsin.Config{Layout: s.layout, Servers: []tocsin.Server{
@@ -169,7 +169,7 @@ func TestAWholeRestoreIsRecognisedByEtcd(t *testing.T) {
 		devtest.Load(t, s.dsn(), s.layout.Database(database), dump)
 	}
 
-	page := freePage(t)
+	page := devtest.FreeAddress()
 	s.serve("second", "--listen", page)
 	s.waitFor("both databases are held", func() bool {
 		r, err := s.report(page)

@@ -210,7 +210,7 @@ func (s *site) waiting(args ...string) restoredJSON {
 func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	t.Parallel()
 	s, c := callbackSite(t)
-	page, name := freePage(t), s.layout.Database(1)
+	page, name := devtest.FreeAddress(), s.layout.Database(1)
 	s.age(0, 1)
 	first := s.serve("first", "--listen", page)
 	s.ownedBy(map[string]int{"first": 8})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/devcluster"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // byRows makes the config one of a cluster without etcd.
@@ -121,7 +122,7 @@ func TestANodeThatStartsWithoutEtcdSweepsUntilItAnswers(t *testing.T) {
 	}
 	s.write("tocsin.yaml", s.text("tocsin.yaml")+"sweep:\n  grace: 1s\n")
 	s.fill(50, 0)
-	page := freePage(t)
+	page := devtest.FreeAddress()
 	s.serve("early", "--listen", page)
 	s.waitFor("the node says that it sweeps", func() bool { return s.mode(page) == "sweep" })
 	exports := func(line string) bool {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/top"
 )
 
@@ -46,7 +47,7 @@ func TestTopShowsWhatTheNodesDeliver(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
 	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"node:\n  status: {token: token-0123456789abcdef}\n")
-	one, two := freePage(t), freePage(t)
+	one, two := devtest.FreeAddress(), devtest.FreeAddress()
 	s.serve("one", "--listen", one)
 	s.serve("two", "--listen", two)
 	s.ownedBy(map[string]int{"one": 4, "two": 4})
@@ -88,7 +89,7 @@ func TestTopWithoutEtcd(t *testing.T) {
 	if r := s.run("top", "--once"); r.code != exitFailed || !strings.Contains(r.stdout, "0 of 0 nodes answer; no rates yet") || !strings.Contains(r.stdout, noNodes) {
 		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
 	}
-	s.serve("one", "--listen", freePage(t))
+	s.serve("one", "--listen", devtest.FreeAddress())
 	s.ownedBy(map[string]int{"one": 8})
 	s.run("top", "--once", "--interval", "500ms").says(t, "1 of 1 nodes answer", "callback  rows  8       8")
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // terminal opens a pseudo-terminal: what is written to one end is typed at the other.
@@ -41,7 +43,7 @@ func terminal(t *testing.T, width, height int) (person, program *os.File) {
 func TestTopDrawsItsTerminalUntilAKey(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
-	s.serve("one", "--listen", freePage(t))
+	s.serve("one", "--listen", devtest.FreeAddress())
 	s.ownedBy(map[string]int{"one": 8})
 	for _, key := range []string{"q", "\x03"} {
 		person, program := terminal(t, 60, 7)

@@ -107,7 +107,7 @@ func TestWhySaysWhatTheOwnerSays(t *testing.T) {
 	open := s.yaml(s.layout, s.dsn())
 	s.write("tokenless.yaml", open+"sweep: {grace: 20m}\n")
 	s.write("tocsin.yaml", open+"node:\n  status: {token: token-0123456789abcdef}\nscan: {interval: 1m, look_ahead: 2m}\nsweep: {grace: 20m}\n")
-	page := freePage(t)
+	page := devtest.FreeAddress()
 	s.serve("owner", "--listen", page)
 	s.ownedBy(map[string]int{"owner": 8})
 	id := s.nodes()[0].ID
@@ -156,7 +156,7 @@ func TestWhySaysWhoStandsIn(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
 	h := waitingSite(t, s)
-	s.serve("owner", "--listen", freePage(t))
+	s.serve("owner", "--listen", devtest.FreeAddress())
 	s.ownedBy(map[string]int{"owner": 8})
 	id := s.nodes()[0].ID
 	task := s.adding("signed.hook", 1, "0s")
@@ -168,7 +168,7 @@ func TestWhySaysWhoStandsIn(t *testing.T) {
 	s.until(handled, why.NoHandler, nil, "has no handler in this program")
 	s.run("biz", "apply", "biz.yaml").ok(t)
 
-	able := command(t.Context(), s.dir, serveArgs("able", "--listen", freePage(t))...)
+	able := command(t.Context(), s.dir, serveArgs("able", "--listen", devtest.FreeAddress())...)
 	able.Env = append(able.Env, "TOCSIN_TEST_WHY=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	s.serveBy(able, "able")
 	s.ownedBy(map[string]int{"owner": 4, "able": 4})
@@ -196,7 +196,7 @@ func TestWhyWithoutEtcd(t *testing.T) {
 	h := waitingSite(t, s)
 	far := s.adding("slow.hook", 9, "1h")
 	says(t, s.why(far), why.NotDue, "group callback has no node: start one")
-	s.serve("one", "--listen", freePage(t))
+	s.serve("one", "--listen", devtest.FreeAddress())
 	s.ownedBy(map[string]int{"one": 8})
 	if a := s.why(far); a.State != why.NotDue || !strings.HasPrefix(a.Owner, "one-") || len(a.Also)+len(a.Unasked) != 0 {
 		t.Errorf("got %+v", a)
@@ -236,7 +236,7 @@ func TestWhyOfANodeThatWasRestartedWhileEtcdIsFrozen(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
 	waitingSite(t, s)
-	etcd, page := s.ownEtcd(), freePage(t)
+	etcd, page := s.ownEtcd(), devtest.FreeAddress()
 	s.write("tocsin.yaml", s.text("tocsin.yaml")+"node:\n  listen: "+page+"\nsweep: {grace: 20m}\n")
 	first := s.serve("again", "--listen", page)
 	s.ownedBy(map[string]int{"again": 8})
@@ -265,7 +265,7 @@ func TestWhySaysThatTheOwnerCanNotReachTheServer(t *testing.T) {
 	at := mysql.Address(s.dsn())
 	way := devtest.NewRelay(t, at)
 	s.write("far.yaml", s.yaml(s.layout, strings.Replace(s.dsn(), at, way.Addr, 1)))
-	s.serve("far", "--config", "far.yaml", "--listen", freePage(t))
+	s.serve("far", "--config", "far.yaml", "--listen", devtest.FreeAddress())
 	s.ownedBy(map[string]int{"far": 8})
 	id := s.nodes()[0].ID
 	way.Cut()

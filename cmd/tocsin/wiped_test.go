@@ -84,7 +84,7 @@ func TestAfterEtcdWasWipedTheNewOwnerIsTheOneWhoClaims(t *testing.T) {
 	way.Cut()
 	s.waitFor("the old node is in claim mode", func() bool { return s.mode(oldPage) == "claim" })
 	etcd.wipe()
-	page := freePage(t)
+	page := devtest.FreeAddress()
 	s.serve("new", "--listen", page)
 	s.ownedBy(map[string]int{"new": 8})
 	s.waitFor("the owner rows name the new node", func() bool { return slices.Equal(s.lastOwners(), slices.Repeat([]string{"new"}, 8)) })

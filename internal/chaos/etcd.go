@@ -2,10 +2,7 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -33,10 +30,7 @@ type etcdServer struct {
 func startEtcd(ctx context.Context, dir string, n int) (all []*etcdServer, err error) {
 	var members []string
 	for i := range n {
-		e, err := planEtcd(dir, i)
-		if err != nil {
-			return nil, err
-		}
+		e := planEtcd(dir, i)
 		all = append(all, e)
 		members = append(members, fmt.Sprintf("%s=http://%s", e.cfg.Name, upstream(e.cfg.PeerPort)))
 	}
@@ -51,18 +45,11 @@ func startEtcd(ctx context.Context, dir string, n int) (all []*etcdServer, err e
 }
 
 // planEtcd draws the ports of a member.
-func planEtcd(dir string, i int) (*etcdServer, error) {
+func planEtcd(dir string, i int) *etcdServer {
 	name := fmt.Sprintf("etcd%d", i)
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	peer, err := freePort()
-	for err == nil && peer == port {
-		peer, err = freePort()
-	}
-	cfg := devserver.EtcdConfig{Dir: filepath.Join(dir, name), ClientPort: port, PeerPort: peer, Name: name}
-	return &etcdServer{cfg: cfg}, err
+	return &etcdServer{cfg: devserver.EtcdConfig{
+		Dir: filepath.Join(dir, name), ClientPort: devserver.FreePort(), PeerPort: devserver.FreePort(), Name: name,
+	}}
 }
 
 // endpoints are the clients' addresses, past every proxy.
@@ -106,23 +93,4 @@ func (e *etcdServer) restart(ctx context.Context, down time.Duration) error {
 	}
 	_ = wait.For(ctx, down)
 	return e.start(context.WithoutCancel(ctx))
-}
-
-// Ports of etcd are chosen below the range of outgoing connections, one of which
-// could else take the port during an outage.
-const (
-	firstPort = 20000
-	ports     = 12000
-	portTries = 100
-)
-
-// freePort is one that nobody listens on.
-func freePort() (int, error) {
-	for range portTries {
-		port := firstPort + rand.IntN(ports)
-		if l, err := net.Listen("tcp", upstream(port)); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("etcd: found no free port")
 }

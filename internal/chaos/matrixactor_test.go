@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
 // bait is the tasks that a sweep must deliver and those that a purge must remove.
@@ -78,8 +79,7 @@ func (m *matrix) environ() []string {
 // serve starts a node in a seat.
 func (m *matrix) serve(at *seat) {
 	m.t.Helper()
-	port, err := freePort()
-	m.orFail(err)
+	port := devserver.FreePort()
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.past++
@@ -87,8 +87,9 @@ func (m *matrix) serve(at *seat) {
 	cmd := exec.Command(m.program, "serve", "--group", group, "--config", m.config(at, upstream(port)))
 	cmd.Env = m.environ()
 	at.log = filepath.Join(m.opts.Dir, fmt.Sprintf("%s-%d.log", at.name, at.past))
-	at.proc, err = launch(at.name, cmd, at.log)
+	proc, err := launch(at.name, cmd, at.log)
 	m.orFail(err)
+	at.proc = proc
 }
 
 // ended is the result of a command.

@@ -99,10 +99,10 @@ func (e *Etcd) start(ctx context.Context) (err error) {
 // launchOnPorts launches etcd, with other ports if somebody else was faster and we may choose.
 func (e *Etcd) launchOnPorts(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
-		e.port = cmp.Or(e.cfg.ClientPort, freePort())
+		e.port = cmp.Or(e.cfg.ClientPort, FreePort())
 		peer := e.cfg.PeerPort
 		for peer == 0 || peer == e.port {
-			peer = freePort()
+			peer = FreePort()
 		}
 		err := e.launch(ctx, peer)
 		if err == nil || e.cfg.ClientPort != 0 && e.cfg.PeerPort != 0 || attempt == portAttempts || !e.log.portTaken() {

@@ -71,7 +71,7 @@ func TestEtcdComesBackWithItsData(t *testing.T) {
 
 func TestKilledEtcdComesBackWithItsDataOnItsPorts(t *testing.T) {
 	t.Parallel()
-	cfg := EtcdConfig{Dir: t.TempDir(), ClientPort: freePort(), PeerPort: freePort()}
+	cfg := EtcdConfig{Dir: t.TempDir(), ClientPort: FreePort(), PeerPort: FreePort()}
 	first := startTestEtcd(t, cfg)
 	withClient(t, first, func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Put(ctx, "/k", "v")
@@ -118,7 +118,7 @@ func TestThreeEtcdMembersOutliveOne(t *testing.T) {
 	t.Parallel()
 	cfgs, members := make([]EtcdConfig, 3), []string{}
 	for i := range cfgs {
-		cfgs[i] = EtcdConfig{Dir: t.TempDir(), ClientPort: freePort(), PeerPort: freePort(), Name: fmt.Sprint("m", i)}
+		cfgs[i] = EtcdConfig{Dir: t.TempDir(), ClientPort: FreePort(), PeerPort: FreePort(), Name: fmt.Sprint("m", i)}
 		members = append(members, fmt.Sprintf("%s=http://%s", cfgs[i].Name, loopback(cfgs[i].PeerPort)))
 	}
 	started := make([]*Etcd, 3)

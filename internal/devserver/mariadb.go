@@ -112,7 +112,7 @@ func (m *MariaDB) launchOnPort(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		m.port = m.cfg.Port
 		if m.port == 0 {
-			m.port = freePort()
+			m.port = FreePort()
 		}
 		err := m.launch(ctx)
 		if err == nil || m.cfg.Port != 0 || attempt == portAttempts || !m.log.portTaken() {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
 // Ports are chosen below the range that kernels hand out to outgoing connections (32768 and up). A port from that
@@ -28,11 +29,16 @@ func probePort(port int) error {
 	return l.Close()
 }
 
-// freePort returns a port nobody listens on right now. It falls back to a random one: its server then says what is
-// wrong with it.
-func freePort() int {
+// handedOut holds the ports that FreePort has returned. Most are listened on only seconds later.
+var handedOut sync.Map
+
+// FreePort returns a port of 127.0.0.1 that nobody listens on right now, and never the same port twice in one process. The
+// system hands out none of these ports by itself, neither to outgoing connections nor to listeners on port 0. If it
+// finds none it returns a random port: the server on it then reports what is wrong.
+func FreePort() int {
 	for range 100 {
-		if port := randomPort(); probePort(port) == nil {
+		port := randomPort()
+		if _, again := handedOut.LoadOrStore(port, nil); !again && probePort(port) == nil {
 			return port
 		}
 	}

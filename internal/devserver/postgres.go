@@ -99,7 +99,7 @@ func (p *PostgreSQL) start(ctx context.Context) (err error) {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		p.port = freePort()
+		p.port = FreePort()
 		err := p.launch(ctx)
 		if err == nil || attempt == portAttempts || !p.log.portTaken() {
 			return err

@@ -85,7 +85,7 @@ func (p *Prometheus) start(ctx context.Context) (err error) {
 	}
 	p.log = &logTail{dst: p.file, failure: prometheusFailure}
 	for attempt := 1; ; attempt++ {
-		p.port = cmp.Or(p.cfg.Port, freePort())
+		p.port = cmp.Or(p.cfg.Port, FreePort())
 		err := p.launch(ctx)
 		if err == nil || p.cfg.Port != 0 || attempt == portAttempts || !p.log.portTaken() {
 			return err

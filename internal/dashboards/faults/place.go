@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -159,12 +158,8 @@ func (p *place) startNodes() error {
 		return err
 	}
 	for i := range nodes {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		p.pages[i] = free.Addr().String()
-		if err := errors.Join(free.Close(), p.startNode(i)); err != nil {
+		p.pages[i] = fmt.Sprintf("127.0.0.1:%d", devserver.FreePort())
+		if err := p.startNode(i); err != nil {
 			return err
 		}
 	}

@@ -73,6 +73,10 @@ func DSN(tb testing.TB) string {
 	return m.DSN()
 }
 
+// FreeAddress returns an address, "127.0.0.1:port", that nobody listens on, and that no other test of this process gets. A
+// listener on port 0 that is closed again tells of none: the next such listener may get the same port.
+func FreeAddress() string { return fmt.Sprintf("127.0.0.1:%d", devserver.FreePort()) }
+
 // Etcd returns the endpoint, "127.0.0.1:port", of the etcd shared by all tests of this process.
 func Etcd(tb testing.TB) string {
 	tb.Helper()

@@ -2,11 +2,13 @@ package devtest
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Proxy stands between a client and a server and breaks connections at a statement. Safe for concurrent use.
@@ -21,6 +23,8 @@ type Proxy struct {
 	down   bool   // no new connections
 	downAt bool   // refuses new connections from the break on
 	broken int
+
+	atBreak func() // called at the next break; nil: nothing
 
 	heldAt []byte        // of the statement whose answer is held back; nil: none
 	held   chan struct{} // closed when that was sent
@@ -64,6 +68,16 @@ func (p *Proxy) DownAtBreak() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.downAt = true
+}
+
+// EndAfterBreak returns a context that ends d after the next break, however long it takes until then.
+func (p *Proxy) EndAfterBreak(tb testing.TB, d time.Duration) context.Context {
+	ctx, end := context.WithCancel(tb.Context())
+	tb.Cleanup(end)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.atBreak = func() { time.AfterFunc(d, end) }
+	return ctx
 }
 
 // SetDown refuses new connections, or accepts them again.
@@ -212,6 +226,10 @@ func (p *Proxy) hit(b []byte) (hit, before bool) {
 	p.left--
 	p.broken++
 	p.down = p.down || p.downAt
+	if p.atBreak != nil {
+		p.atBreak()
+		p.atBreak = nil
+	}
 	return true, p.before
 }
 
