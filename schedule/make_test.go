@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 func TestANewScheduleHasItsFirstRuns(t *testing.T) {
@@ -138,7 +139,9 @@ func TestChangesAgainstMakers(t *testing.T) {
 	for _, m := range []*Maker{s.maker, s.another()} {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := m.Make(ctx, made.ID); err != nil && ctx.Err() == nil {
+				_, err := m.Make(ctx, made.ID)
+				// An edit may hold the row for longer than a maker waits for it. The maker comes again.
+				if err != nil && ctx.Err() == nil && mysql.ClassOf(err) != mysql.Contended {
 					t.Error(err)
 				}
 			}
