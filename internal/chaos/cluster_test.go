@@ -73,7 +73,7 @@ func (s *scenario) rebalanced(f *figures, h *history, r *Report, all []rebalance
 	for _, one := range all {
 		s.t.Log(one)
 		if one.Takes > one.Least {
-			s.t.Errorf("%s: %d takes, %d would do", one.What, one.Takes, one.Least)
+			s.t.Errorf("%s: %d takes, %d would do:%s", one.What, one.Takes, one.Least, h.during(one.span))
 		}
 	}
 	firsts, spans := s.firsts(), spansOf(all)

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -339,6 +340,19 @@ func (h *history) since(begin time.Time, before []string, seen int) rebalance {
 	}
 	r.Seconds, r.Least = r.span.to.Sub(begin).Seconds(), leastMoves(before, h.nodes)
 	return r
+}
+
+// during lists the changes of keys in a span, a line each.
+func (h *history) during(sp span) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var text strings.Builder
+	for _, c := range h.changes {
+		if !c.At.Before(sp.from) && !c.At.After(sp.to) {
+			fmt.Fprintf(&text, "\n%s table %d: %s", c.At.UTC().Format(clockForm), c.Table, cmp.Or(c.Owner, "no owner"))
+		}
+	}
+	return text.String()
 }
 
 // leastMoves is how many tables must move at least for the nodes to share evenly.
