@@ -55,6 +55,12 @@ func begin(t *testing.T, o Options) *scenario {
 	if !long() {
 		t.Parallel()
 	}
+	return beginAlone(t, o)
+}
+
+// beginAlone starts a cluster of a scenario that no other runs beside.
+func beginAlone(t *testing.T, o Options) *scenario {
+	t.Helper()
 	o.Dir = t.TempDir()
 	if o.Timing == (Timing{}) {
 		o.Timing = Timing{Lease: 2 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
