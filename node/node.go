@@ -70,11 +70,11 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	defer n.begun.Store(false)
 	if err := n.strict(ctx); err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	p, err := n.openWithEtcd(ctx)
 	if p == nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer p.close()
 	n.running.Store(p)
@@ -84,6 +84,15 @@ func (n *Node) Run(ctx context.Context) error {
 	err = p.run(ctx)
 	left := p.dispatcher.Stats()
 	n.cfg.Logger.Info("node has ended", "left_in_delivery", left.Open-left.Unsettled, "left_unsettled", left.Unsettled)
+	return err
+}
+
+// unlessStopped returns the error of a start. If the end of ctx is its cause it returns nil: a node that is stopped while it starts
+// ends well.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -89,5 +90,30 @@ func TestANodeEndsWithinItsDrainTimeoutAndFiveSecondsWhileAServerIsAway(t *testi
 	t.Logf("the node has ended after %s", took.Round(time.Millisecond))
 	if most := drain + 5*time.Second; took > most+2*time.Second {
 		t.Errorf("the node has ended after %s, want at most %s", took, most)
+	}
+}
+
+// A node that is stopped while it asks for its biz types has failed at nothing.
+func TestANodeThatIsStoppedWhileItStartsEndsWell(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	proxy, dsn := devtest.NewProxy(t, p.cfg.Servers[0].DSN)
+	p.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: dsn}}
+	held, release := proxy.HoldAt("/* tocsin biz read */")
+	defer release()
+	var h node.Handlers
+	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	n, err := node.New(p.config("orders"), &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	receive(t, held, "the question for the biz types")
+	stop()
+	if err := receive(t, ended, "the end of the node"); err != nil {
+		t.Errorf("it ended with %v", err)
 	}
 }
