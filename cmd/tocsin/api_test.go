@@ -127,7 +127,7 @@ func TestTheAPIWithoutTokensKeepsToLoopback(t *testing.T) {
 func TestTheNodesPageHasTheMetricsOfTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	page := freePage(t)
+	page := devtest.FreeAddress()
 	n := s.serve("api", "--api", "127.0.0.1:0", "--listen", page)
 	url := "http://" + s.apiOf(n) + "/v1/biz-types"
 	if status, text := s.request(http.DefaultClient, "", "GET", url, ""); status != http.StatusOK {
