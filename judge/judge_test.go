@@ -89,6 +89,7 @@ var decisions = map[string]struct {
 	"skip, by hand, just before":              {plan{overlap: "skip"}, inTime, []is{{kind: runkey.Manual, made: -900 * time.Millisecond, status: tocsin.Claimed}}, isDone, ""},
 	"skip, by hand, a second before":          {plan{overlap: "skip"}, inTime, []is{{kind: runkey.Manual, made: -1001 * time.Millisecond, status: tocsin.Claimed}}, skips, ""},
 	"skip, crashed beside one open":           {plan{overlap: "skip", within: time.Hour}, crashed, []is{earlier(15, claimed)}, skips, ""},
+	"skip, crashed beside one in doubt":       {plan{overlap: "skip"}, crashed, []is{earlier(20, claimed)}, isWait, ""},
 	"queue, crashed beside one open":          {plan{overlap: "queue", within: time.Hour}, crashed, []is{earlier(15, claimed)}, isWait, ""},
 	"replace, crashed beside one open":        {plan{overlap: "replace", within: time.Hour}, crashed, []is{earlier(15, claimed)}, isDone, "replaced: by the run of 2026-11-02T02:50:00Z"},
 	"skip, settled ones":                      {plan{overlap: "skip"}, inTime, []is{earlier(1, done), earlier(2, dead)}, isDone, ""},

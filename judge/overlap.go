@@ -33,7 +33,7 @@ func (j *Judge) overlap(ctx context.Context, h *hearing) error {
 		return j.wait(h, n)
 	case h.Overlap == overlapReplace:
 		return j.replace(ctx, h, append(open, doubtful...))
-	case len(doubtful) > 0 && !h.waited(): // a moment later it is known whether they were delivered, or missed
+	case len(doubtful) > 0 && (!h.waited() || h.task.Crashes > 0): // a moment later it is known whether they were delivered, or missed
 		return j.wait(h, 1)
 	case h.Overlap == overlapQueue:
 		return j.drop(skipped, fmt.Sprintf("skipped: %d earlier runs are open", n))
