@@ -49,7 +49,7 @@ func PlanOutbox(o Outbox) (string, error) {
 }
 
 // ApplyOutbox makes the table, in a database that must be there, and gives it an identity. It reports whether the table
-// is new. It leaves a table that is there as it is: VerifyOutbox says what differs.
+// is new. It leaves an outbox that is there as it is: VerifyOutbox says what differs. A table that is no outbox is an error.
 func ApplyOutbox(ctx context.Context, o Outbox) (created bool, err error) {
 	t, err := o.table()
 	if err != nil {
@@ -60,9 +60,9 @@ func ApplyOutbox(ctx context.Context, o Outbox) (created bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, s.DB.Close()) }()
-	var there int
-	if err := s.DB.GetContext(ctx, &there, t.in(selectOutboxes)); err != nil {
-		return false, fmt.Errorf("look for outbox %s on %s: %w", t.full(), s.Name, err)
+	there, err := s.outboxThere(ctx, t)
+	if err != nil {
+		return false, err
 	}
 	for _, statement := range []string{t.create(), t.in(identifyOutbox)} {
 		err := mysql.ExecBriefly(ctx, s.DB, patience, statement)
@@ -73,7 +73,24 @@ func ApplyOutbox(ctx context.Context, o Outbox) (created bool, err error) {
 			return false, fmt.Errorf("make outbox %s on %s: %w", t.full(), s.Name, err)
 		}
 	}
-	return there == 0, nil
+	return !there, nil
+}
+
+// outboxThere reports whether the table is there. A table of another kind is an error.
+func (s *site) outboxThere(ctx context.Context, t table) (bool, error) {
+	var tables, columns int
+	err := s.DB.GetContext(ctx, &tables, t.in(selectOutboxes))
+	if err == nil {
+		err = s.DB.GetContext(ctx, &columns, t.in(selectOutboxColumns))
+	}
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("look for outbox %s on %s: %w", t.full(), s.Name, err)
+	case tables > 0 && columns < 4:
+		return true, fmt.Errorf("table %s on %s is no outbox, and is left as it is: name a table that is not there yet, such as %s.%s",
+			t.full(), s.Name, t.database, outboxrow.DefaultTable)
+	}
+	return tables > 0, nil
 }
 
 func (o Outbox) open() (*site, error) {
@@ -107,8 +124,10 @@ func VerifyOutbox(ctx context.Context, o Outbox) (findings []Finding, err error)
 		}
 	}
 	r := &report{server: s.Name}
-	r.table(t.full(), want, found[t.name])
-	if found[t.name] != nil {
+	if found[t.name] == nil {
+		r.add(t.full(), "is missing: run `tocsin outbox apply`")
+	} else {
+		r.table(t.full(), want, found[t.name])
 		err = s.identified(ctx, t, r)
 	}
 	return r.findings, errors.Join(err, s.fit(ctx, t, r))

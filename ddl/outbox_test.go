@@ -89,6 +89,27 @@ func TestAnOutboxIsMadeOnceAndVerified(t *testing.T) {
 	verifies(t, o)
 }
 
+// A wrong --table must not mark a business table as an outbox.
+func TestATableThatIsNoOutboxIsLeftAsItIs(t *testing.T) {
+	t.Parallel()
+	o, db := business(t)
+	o.Table = strings.TrimSuffix(o.Table, ".tocsin_outbox") + ".orders"
+	if _, err := db.Exec("CREATE TABLE " + o.Table + " (id BIGINT PRIMARY KEY, op INT, biz_type INT) COMMENT = 'ours'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ApplyOutbox(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is no outbox, and is left as it is: name a table") {
+		t.Error(err)
+	}
+	text, err := PlanOutbox(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	devtest.Load(t, o.DSN, strings.TrimSuffix(o.Table, ".orders"), text)
+	if got := comment(t, db, o.Table); got != "ours" {
+		t.Errorf("the comment is %q", got)
+	}
+}
+
 func TestThePlanOfAnOutboxIsWhatApplyDoes(t *testing.T) {
 	t.Parallel()
 	o, _ := business(t)

@@ -3,8 +3,10 @@ package ddl
 // identifyOutbox gives an outbox its identity, random, in the comment of its table, and leaves one that is there. A relay
 // notes what it has moved under the identity. It is made by the server, so that the same file may be run for several
 // outboxes.
+//
+// A table without the columns of an outbox keeps its comment: somebody has named the wrong table.
 const identifyOutbox = "SET @tocsin_outbox = IF((" + selectOutboxes + `
-    AND table_comment LIKE 'tocsin outbox _%') > 0, 'DO 0',
+    AND table_comment LIKE 'tocsin outbox _%') > 0 OR (` + selectOutboxColumns + `) < 4, 'DO 0',
     CONCAT('ALTER /* tocsin outbox */ TABLE ` + "`{database}`.`{table}`" + ` COMMENT = ''tocsin outbox ', REPLACE(UUID(), '-', ''), ''''));
 PREPARE tocsin_outbox FROM @tocsin_outbox;
 EXECUTE tocsin_outbox;
@@ -16,6 +18,14 @@ const selectOutboxes = `SELECT /* tocsin outbox */
 FROM information_schema.tables
 WHERE table_schema = '{database}'
     AND table_name = '{table}'`
+
+// selectOutboxColumns counts which of four columns the table has that no other table is likely to have all of.
+const selectOutboxColumns = `SELECT /* tocsin outbox */
+    COUNT(*)
+FROM information_schema.columns
+WHERE table_schema = '{database}'
+    AND table_name = '{table}'
+    AND column_name IN ('op', 'biz_type', 'delay_ms', 'last_error')`
 
 // selectOutboxComment reads the comment of the table. Parameters: database, table.
 const selectOutboxComment = `SELECT /* tocsin outbox verify */

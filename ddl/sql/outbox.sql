@@ -1,6 +1,6 @@
--- An outbox: who adds, cancels or reschedules a task in a transaction on this server says so in a row here, with biz_type,
--- biz_id or biz_key and, unless it is a cancel, due_time or delay_ms. A relay moves the row and deletes it. Lock your own row first
--- and write here last: the order of what is asked of one biz_id is that of the ids.
+-- An outbox. A program that adds, cancels or reschedules a task in a transaction on this server inserts a row here: with
+-- biz_type, with biz_id or biz_key, and, unless it cancels, with due_time or delay_ms. A relay moves the row and deletes it. Lock
+-- your own row first and write here last: then the ids are the order of what happens to one biz_id.
 CREATE TABLE IF NOT EXISTS `{database}`.`{table}` (
     id         BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
     op         VARCHAR(16)     NOT NULL DEFAULT 'add' COMMENT 'add, cancel or reschedule',
@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS `{database}`.`{table}` (
     biz_id     BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'above 0; or biz_key',
     biz_key    VARBINARY(64)   NOT NULL DEFAULT '' COMMENT 'a business key that is no number, UTF-8; or biz_id',
     due_time   DATETIME(3)     NULL COMMENT 'when to act, UTC; or delay_ms',
-    delay_ms   BIGINT UNSIGNED NULL COMMENT 'act so many milliseconds after created; or due_time',
+    delay_ms   BIGINT UNSIGNED NULL COMMENT 'act this many milliseconds after created; or due_time',
     dedup_key  VARBINARY(64)   NULL COMMENT 'no second task of the biz_type and biz_id or biz_key with this key',
     headers    VARCHAR(1024)   NULL COMMENT 'JSON object of texts: trace context, tenant',
     attribute  VARCHAR(8192)   NOT NULL DEFAULT '' COMMENT 'the payload, passed through unread',

@@ -61,7 +61,8 @@ const (
 )
 
 // Apply makes the table, in a database and schema that must be there, and gives it an identity. It reports whether the
-// table is new. It leaves a table that is there as it is: Verify says what differs.
+// table is new. It leaves an outbox that is there as it is: Verify says what differs. A table that is no outbox is an
+// error.
 func Apply(ctx context.Context, cfg outbox.Config) (created bool, err error) {
 	text, err := Plan(cfg.Table)
 	if err != nil {
@@ -72,9 +73,9 @@ func Apply(ctx context.Context, cfg outbox.Config) (created bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	var there bool
-	if err := conn.QueryRow(ctx, thereSQL, outboxrow.QuotedPostgreSQL(cfg.Table)).Scan(&there); err != nil {
-		return false, fmt.Errorf("look for outbox %s in %s: %w", cfg.Table, place(conn), err)
+	there, err := isThere(ctx, conn, cfg.Table)
+	if err != nil {
+		return false, err
 	}
 	if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil {
 		if code(err) == noSchema {
@@ -84,6 +85,24 @@ func Apply(ctx context.Context, cfg outbox.Config) (created bool, err error) {
 		return false, fmt.Errorf("make outbox %s in %s: %w", cfg.Table, place(conn), err)
 	}
 	return !there, nil
+}
+
+// isThere reports whether the table is there. A table of another kind is an error.
+func isThere(ctx context.Context, conn *pgx.Conn, table string) (there bool, err error) {
+	var columns int
+	err = conn.QueryRow(ctx, thereSQL, outboxrow.QuotedPostgreSQL(table)).Scan(&there)
+	if err == nil {
+		err = conn.QueryRow(ctx, render(columnsThereSQL, table)).Scan(&columns)
+	}
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("look for outbox %s in %s: %w", table, place(conn), err)
+	case there && columns < 4:
+		in, _ := outboxrow.Split(table)
+		return true, fmt.Errorf("table %s in %s is no outbox, and is left as it is: name a table that is not there yet, such as %s.%s",
+			table, place(conn), in, outboxrow.DefaultTable)
+	}
+	return there, nil
 }
 
 func connect(ctx context.Context, cfg outbox.Config) (*pgx.Conn, error) {

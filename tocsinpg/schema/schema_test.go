@@ -155,6 +155,25 @@ func TestThePlanNamesTheSequence(t *testing.T) {
 	}
 }
 
+// A wrong --table must not mark a business table as an outbox.
+func TestATableThatIsNoOutboxIsLeftAsItIs(t *testing.T) {
+	t.Parallel()
+	cfg, conn := business(t)
+	cfg.Table = "public.orders"
+	exec(t, conn, "CREATE TABLE orders (id bigint PRIMARY KEY, op integer, biz_type integer); COMMENT ON TABLE orders IS 'ours'")
+	if _, err := Apply(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "is no outbox, and is left as it is: name a table") {
+		t.Error(err)
+	}
+	text, err := Plan(cfg.Table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, conn, text)
+	if got := comment(t, conn, cfg.Table); got != "ours" {
+		t.Errorf("the comment is %q", got)
+	}
+}
+
 func TestThePlanIsWhatApplyDoes(t *testing.T) {
 	t.Parallel()
 	cfg, conn := business(t)

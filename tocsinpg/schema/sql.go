@@ -15,11 +15,13 @@ SELECT /* tocsin outbox */ pg_advisory_xact_lock(hashtext('tocsin outbox'));
 `
 
 // identifySQL gives an outbox its identity, random, in the comment of its table, and leaves one that is there. A relay
-// notes what it has moved under the identity.
+// notes what it has moved under the identity. A table without the columns of an outbox keeps its comment: somebody has named
+// the wrong table.
 const identifySQL = `
 DO $tocsin$
 BEGIN
-    IF COALESCE(obj_description('{outbox}'::regclass, 'pg_class'), '') NOT LIKE 'tocsin outbox _%' THEN
+    IF COALESCE(obj_description('{outbox}'::regclass, 'pg_class'), '') NOT LIKE 'tocsin outbox _%'
+        AND (` + columnsThereSQL + `) = 4 THEN
         EXECUTE 'COMMENT ON TABLE {outbox} IS ''tocsin outbox ' || replace(gen_random_uuid()::text, '-', '') || '''';
     END IF;
 END
@@ -44,6 +46,14 @@ const rightsSQL = `
 // thereSQL asks whether the table is there. Parameter: its quoted name.
 const thereSQL = `SELECT /* tocsin outbox apply */
     to_regclass($1) IS NOT NULL`
+
+// columnsThereSQL counts which of four columns the table has that no other table is likely to have all of.
+const columnsThereSQL = `SELECT /* tocsin outbox apply */
+    COUNT(*)
+FROM pg_catalog.pg_attribute
+WHERE attrelid = to_regclass('{outbox}')
+    AND NOT attisdropped
+    AND attname IN ('op', 'biz_type', 'delay_ms', 'last_error')`
 
 // tableSQL reads what the table is. Parameter: its quoted name.
 const tableSQL = `SELECT /* tocsin outbox verify */

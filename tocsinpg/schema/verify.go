@@ -96,7 +96,7 @@ func (r *report) relation(ctx context.Context, conn *pgx.Conn) error {
 	err := conn.QueryRow(ctx, tableSQL, name).Scan(&kind, &persistence, &rowSecurity, &divided, &comment)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		r.add(r.table, "is missing")
+		r.add(r.table, "is missing: run `tocsin outbox apply`")
 		return nil
 	case err != nil:
 		return err
