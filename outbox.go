@@ -206,6 +206,9 @@ func (o Outbox) insert(wishes []wish) (query string, args []any) {
 	return strings.ReplaceAll(outboxSQL, "{outbox}", table) + strings.Join(rows, ",\n"), args
 }
 
+// noDatabase is MySQL's error number for a session without a database.
+const noDatabase = 1046
+
 // noOutbox words an error of the outbox.
 func (c *Client) noOutbox(err error) error {
 	state := sqlState(err)
@@ -215,6 +218,8 @@ func (c *Client) noOutbox(err error) error {
 		return refuse(ErrOtherServer, "this transaction is on MySQL or MariaDB, and Config.Outbox says that outbox %s is in PostgreSQL (%s)", c.outbox.Table, err)
 	case !c.outbox.PostgreSQL && state != "":
 		return refuse(ErrOtherServer, "this transaction is on PostgreSQL: set Config.Outbox.PostgreSQL for outbox %s (%s)", c.outbox.Table, err)
+	case errors.As(err, &ofMySQL) && ofMySQL.Number == noDatabase:
+		return fmt.Errorf("write into outbox %s: %w: name its database in Config.Outbox, as shop.%s", c.outbox.Table, err, c.outbox.Table)
 	case mysql.ClassOf(err) == mysql.Missing, mysql.ClassOf(err) == mysql.Denied, slices.Contains(pgMissing, state):
 		return refuse(ErrOtherServer, "outbox %s is not on this transaction's server, or this user may not insert there (%s): run `tocsin outbox apply`",
 			c.outbox.Table, err)

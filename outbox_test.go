@@ -167,6 +167,11 @@ func TestWithoutAnOutboxTheErrorSaysHowToGetOne(t *testing.T) {
 	if !errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), "run `tocsin outbox apply`") {
 		t.Error(err)
 	}
+	cfg.Outbox.Table = "tocsin_outbox" // in the session's database, of which there is none
+	_, err = open(t, cfg).AddTx(t.Context(), begin(t, session(t, devtest.DSN(t), "")), remind.New(1, "x", tocsin.In(0)))
+	if err == nil || !strings.Contains(err.Error(), "name its database in Config.Outbox, as shop.tocsin_outbox") {
+		t.Error(err)
+	}
 	for want, o := range map[string]tocsin.Outbox{
 		"use database.table":      {Table: "a b"},
 		"no server has that name": {Table: "shop.tocsin_outbox", Beside: "db9"},

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 )
 
 // Problem is every refusal, as RFC 9457 describes it.
@@ -167,6 +168,8 @@ func place(location string) string {
 func init() {
 	huma.ValidateStrictCasing = true
 	huma.DefaultArrayNullable = false
+	validation.MsgExpectedRequiredProperty = `property "%s" is missing`
+	validation.MsgExpectedRFC3339DateTime = "expected a time of RFC 3339, such as 2030-01-02T15:04:05Z"
 	huma.NewError = func(status int, text string, errs ...error) huma.StatusError { return refused(status, text, errs) }
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, text string, errs ...error) huma.StatusError {
 		p := refused(status, text, errs)

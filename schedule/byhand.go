@@ -105,15 +105,18 @@ func (h *here) past(name string, to time.Time) error {
 		return refuse(ErrNotFound, "no schedule %q", name)
 	}
 	if to.After(h.now) {
-		return refuse(ErrInvalid, "backfill of schedule %s until %s: it is %s, and what is to come has runs of its own", name, shown(to), shown(h.now))
+		return refuse(ErrInvalid, "backfill of schedule %s until %s: it is %s now, and a backfill makes runs for the past only", name, shown(to), shown(h.now))
 	}
 	return nil
 }
 
 // span lists the fire times from one time to before another.
 func span(name string, times *firetimes.Times, from, to time.Time) (all []Fire, err error) {
-	if from.IsZero() || !from.Before(to) {
-		return nil, refuse(ErrInvalid, "backfill of schedule %s from %s to %s: give a time, and a later one", name, shown(from), shown(to))
+	if from.IsZero() {
+		return nil, refuse(ErrInvalid, "backfill of schedule %s: from is the zero time", name)
+	}
+	if !from.Before(to) {
+		return nil, refuse(ErrInvalid, "backfill of schedule %s from %s to %s: to must be after from", name, shown(from), shown(to))
 	}
 	for _, t := range between(times, from.Add(-time.Nanosecond), to, MaxBackfill+1) {
 		all = append(all, Fire{Time: t, Due: t.Add(times.Offset())})

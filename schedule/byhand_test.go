@@ -96,10 +96,10 @@ func TestBackfillsAreRefusedInOneLine(t *testing.T) {
 	s.create(d)
 	now := s.now()
 	for want, span := range map[string][2]time.Time{
-		"what is to come has runs of its own":           {now.Add(-time.Hour), now.Add(time.Minute)},
-		"has more than 1000 fire times, the 1000th is ": {now.Add(-24 * time.Hour), now},
-		"give a time, and a later one":                  {now, now.Add(-time.Hour)},
-		"from  to ":                                     {},
+		"now, and a backfill makes runs for the past only": {now.Add(-time.Hour), now.Add(time.Minute)},
+		"has more than 1000 fire times, the 1000th is ":    {now.Add(-24 * time.Hour), now},
+		"to must be after from":                            {now, now.Add(-time.Hour)},
+		"from is the zero time":                            {},
 	} {
 		for _, dry := range []bool{true, false} {
 			if _, err := s.Backfill(t.Context(), "report", span[0], span[1], dry); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

@@ -71,6 +71,8 @@ func TestFilesAreRefusedWithTheLine(t *testing.T) {
 		"schedules: []":                      "s.yaml:1: no schedules",
 		"schedules:\n  - {name: a, corn: x}": `s.yaml:2: unknown key "corn": use name, app, biz_type, biz_id, key, cron, zone, start, end, jitter, payload, headers, start_within, missed, missed_most, overlap, pause_after`,
 		"schedules:\n  - name: a\n    biz_type: b\n    cron: 61 * * * *":                                           "s.yaml:4: schedule a: cron expression \"61 * * * *\"",
+		"schedules:\n  - name: a\n    biz_type: b\n    cron: '@daily'\n    zone: Berlin":                           "s.yaml:5: schedule a: zone \"Berlin\" is unknown",
+		"schedules:\n  - name: a\n    biz_type: b\n    cron: '@daily'\n    jitter: 25h":                            "s.yaml:5: schedule a: jitter 25h0m0s is not below",
 		"schedules:\n  - {name: a, biz_type: b, cron: '* * * * *'}\n  - {name: a, biz_type: b, cron: '* * * * *'}": "s.yaml:3: schedule a: the name stands twice",
 		"schedules:\n  - biz_type: b\n    cron: '* * * * *'":                                                       "s.yaml:2: schedule without a name: name \"\": use lower-case letters",
 	} {

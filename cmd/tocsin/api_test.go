@@ -145,15 +145,20 @@ func TestTokensAreMadeWithWhatTheConfigKeeps(t *testing.T) {
 	if !strings.HasPrefix(made.Token, "toc_"+made.ID+"_") || made.Expires != "2090-01-02T15:04:05Z" || len(made.BizTypes) != 2 || made.Scope != "read" || len(made.SHA256) != 64 {
 		t.Errorf("%+v", made)
 	}
-	for _, args := range [][]string{nil, {"--name", "shop", "--types", "*"}, {"--name", "shop", "--scope", "read"}, {"--scope", "read", "--types", "*"}} {
-		call(t, append([]string{"token", "new"}, args...)...).refused(t, exitUsage, "--name, --scope and --types are needed: see `tocsin token new --help`")
+	for want, args := range map[string][]string{
+		"--name, --scope, --types are missing: see `tocsin token new --help`": nil,
+		"--scope is missing":          {"--name", "shop", "--types", "*"},
+		"--types is missing":          {"--name", "shop", "--scope", "read"},
+		"--name, --types are missing": {"--scope", "read"},
+	} {
+		call(t, append([]string{"token", "new"}, args...)...).refused(t, exitUsage, want)
 	}
 	for want, args := range map[string][]string{
-		`scope "wirte": use read, write or operate`:      {"--name", "shop", "--scope", "wirte", "--types", "*"},
-		`name "a b": use letters`:                        {"--name", "a b", "--scope", "read", "--types", "*"},
-		`--expires "tomorrow": want a time to come`:      {"--name", "shop", "--scope", "read", "--types", "*", "--expires", "tomorrow"},
-		`--expires "2020-01-02T15:04:05Z": want a time`:  {"--name", "shop", "--scope", "read", "--types", "*", "--expires", "2020-01-02T15:04:05Z"},
-		`biz type "order/*": use a name, or one with *,`: {"--name", "shop", "--scope", "read", "--types", "order/*"},
+		`scope "wirte": use read, write or operate`:       {"--name", "shop", "--scope", "wirte", "--types", "*"},
+		`name "a b": use letters`:                         {"--name", "a b", "--scope", "read", "--types", "*"},
+		`--expires "tomorrow": want a time in the future`: {"--name", "shop", "--scope", "read", "--types", "*", "--expires", "tomorrow"},
+		`--expires "2020-01-02T15:04:05Z": want a time`:   {"--name", "shop", "--scope", "read", "--types", "*", "--expires", "2020-01-02T15:04:05Z"},
+		`biz type "order/*": use a name, or one with *,`:  {"--name", "shop", "--scope", "read", "--types", "order/*"},
 	} {
 		call(t, append([]string{"token", "new"}, args...)...).refused(t, exitUsage, want)
 	}

@@ -82,6 +82,9 @@ func (f outboxFlags) ofConfig(a *app) (outbox.Config, error) {
 	case at >= 0:
 		return all[at], nil
 	}
+	if f.name == "" {
+		return outbox.Config{}, usage("the config has several outboxes: name one with --outbox: %s", strings.Join(names, ", "))
+	}
 	return outbox.Config{}, usage("--outbox %q: the config has %s", f.name, strings.Join(names, ", "))
 }
 
@@ -143,7 +146,7 @@ func newOutboxApply(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "apply", Short: "Make an outbox in a business database", Args: noArgs,
 		Long: "Make the table of an outbox in a business database, which must be there, and give it an\n" +
-			"identity. It drops nothing, leaves a table that is there as it is, and may be run again.\n" +
+			"identity. It drops nothing, changes no table that is no outbox, and may be run again.\n" +
 			"Nothing in an outbox is delivered unless a relay runs: list it under outboxes in the\n" +
 			"config of `tocsin serve`, or run `tocsin relay`.",
 		Example: "  tocsin outbox apply --dsn 'root@tcp(shop-db:3306)/' --table shop.tocsin_outbox\n" +

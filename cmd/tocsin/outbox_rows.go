@@ -46,7 +46,7 @@ func newOutboxList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the rows of an outbox, or those that were set aside", Args: noArgs,
 		Long: "List the rows of an outbox that wait to be moved. With --stuck, list those that a relay has\n" +
-			"set aside, and why: what follows of their biz_ids waits until you retry or drop them.",
+			"set aside, and why. Later rows of the same biz_id wait until you retry or drop them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := f.open(a)
 			if err != nil {
@@ -61,8 +61,8 @@ func newOutboxList(a *app) *cobra.Command {
 		},
 	}
 	f.flags(cmd)
-	cmd.Flags().BoolVar(&stuck, "stuck", false, "those that were set aside only")
-	cmd.Flags().IntVar(&limit, "limit", 100, "rows at most")
+	cmd.Flags().BoolVar(&stuck, "stuck", false, "only rows that were set aside")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most this many rows")
 	cmd.Flags().Uint64Var(&after, "after", 0, "rows with ids above this")
 	return cmd
 }
@@ -74,7 +74,7 @@ func (a *app) printRows(rows []outboxrow.Row) error {
 	}
 	return a.print(list, func(w io.Writer) {
 		if len(list) == 0 {
-			fmt.Fprintln(w, "no such row")
+			fmt.Fprintln(w, "no rows")
 			return
 		}
 		table := [][]string{{"ID", "OP", "BIZ TYPE", "BIZ ID", "KEY", "CREATED", "LAST ERROR"}}
@@ -93,12 +93,12 @@ type changedRows struct {
 
 func newOutboxRetry(a *app) *cobra.Command {
 	return outboxChange(a, "retry", "Let relays move rows that were set aside", "will be tried again within seconds", (*outbox.Outbox).Retry,
-		"Let relays move rows that were set aside, once their cause is mended: the biz type was\napplied, say.")
+		"Let relays try rows that were set aside again. Mend the cause first: apply the missing biz\ntype, for example.")
 }
 
 func newOutboxDrop(a *app) *cobra.Command {
 	return outboxChange(a, "drop", "Delete rows that were set aside", "dropped", (*outbox.Outbox).Drop,
-		"Delete rows that were set aside: what they ask for never happens. What follows of their\nbiz_ids is moved then.")
+		"Delete rows that were set aside: what they ask for never happens. Then later rows of the\nsame biz_id are moved.")
 }
 
 // outboxChange makes a command that changes rows that were set aside.

@@ -69,7 +69,7 @@ func TestRowsThatWereSetAsideAreListedRetriedAndDropped(t *testing.T) {
 		t.Errorf("the relay ended with %v:\n%s", err, relay.log.String())
 	}
 	s.run("outbox", "drop", "--all").says(t, "1 rows dropped")
-	s.run("outbox", "list").says(t, "no such row")
+	s.run("outbox", "list").says(t, "no rows")
 	s.write("tocsin.yaml", strings.Split(s.text("tocsin.yaml"), "outboxes:")[0])
 	s.run("relay").refused(t, exitUsage, "the config has no outboxes")
 }

@@ -300,7 +300,7 @@ var badSchedules = map[string]refusal{
 	"run-now of none":             {"schedule run-now x", exitFailed, "no schedule \"x\": `tocsin schedule list` names those that are applied"},
 	"backfill of no span":         {"schedule backfill poll --from 2026-01-01T00:00:00Z", exitUsage, "--from and --to are needed: see `tocsin schedule backfill --help`"},
 	"backfill of no time":         {"schedule backfill poll --from x --to y", exitUsage, `--from "x": want RFC 3339, as 2030-01-02T15:04:05Z`},
-	"backfill backwards":          {"schedule backfill poll --from 2026-01-02T00:00:00Z --to 2026-01-01T00:00:00Z", exitUsage, "backfill of schedule poll from 2026-01-02T00:00:00Z to 2026-01-01T00:00:00Z: give a time, and a later one"},
+	"backfill backwards":          {"schedule backfill poll --from 2026-01-02T00:00:00Z --to 2026-01-01T00:00:00Z", exitUsage, "backfill of schedule poll from 2026-01-02T00:00:00Z to 2026-01-01T00:00:00Z: to must be after from"},
 	"backfill of none":            {"schedule backfill x --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z", exitFailed, "no schedule \"x\": `tocsin schedule list` names those that are applied"},
 	"delete of nothing":           {"schedule delete", exitUsage, "name one schedule, or give its --id"},
 	"delete of name and id":       {"schedule delete poll --id 1", exitUsage, "name one schedule, or give its --id"},

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -31,8 +34,8 @@ below node.api.tokens. To take a token back, remove its lines.
 		Example: "  tocsin token new --name shop --scope write --types 'order.*'\n" +
 			"  tocsin token new --name grafana --scope read --types '*' --expires 2160h",
 		RunE: func(*cobra.Command, []string) error {
-			if t.Name == "" || scope == "" || len(t.BizTypes) == 0 {
-				return usage("--name, --scope and --types are needed: see `tocsin token new --help`")
+			if err := needed(map[string]bool{"--name": t.Name == "", "--scope": scope == "", "--types": len(t.BizTypes) == 0}); err != nil {
+				return err
 			}
 			t.Scope = apitoken.Scope(scope)
 			var err error
@@ -49,6 +52,23 @@ below node.api.tokens. To take a token back, remove its lines.
 	return c
 }
 
+// needed names the flags that are missing.
+func needed(missing map[string]bool) error {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		if missing[name] {
+			names = append(names, name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return usage("%s is missing: see `tocsin token new --help`", names[0])
+	}
+	return usage("%s are missing: see `tocsin token new --help`", strings.Join(names, ", "))
+}
+
 // expiry reads a time, or a duration from now; "" is the zero time.
 func expiry(text string, now time.Time) (time.Time, error) {
 	if text == "" {
@@ -59,7 +79,7 @@ func expiry(text string, now time.Time) (time.Time, error) {
 		at, err = now.Add(d).UTC().Truncate(time.Second), nil
 	}
 	if err != nil || !at.After(now) {
-		return at, usage("--expires %q: want a time to come, such as 2030-01-02T15:04:05Z, or a duration, such as 2160h", text)
+		return at, usage("--expires %q: want a time in the future, such as 2030-01-02T15:04:05Z, or a duration, such as 2160h", text)
 	}
 	return at, nil
 }

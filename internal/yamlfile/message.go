@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 )
 
-// message says in the words of who wrote the file what the parser says in
-// words of Go.
+// message rewords a parser error in terms of the file.
 func message(err yaml.Error) string {
 	var unknown *yaml.UnknownFieldError
 	var mistyped *yaml.TypeError
@@ -23,17 +23,20 @@ func message(err yaml.Error) string {
 	case errors.As(err, &unknown):
 		return fmt.Sprintf("unknown key %q", unknown.Token.Value)
 	case errors.As(err, &mistyped):
-		return fmt.Sprintf("%s is not %s", written(mistyped.Token.Value), noun(mistyped.DstType))
+		return fmt.Sprintf("%s is not %s%s", written(mistyped.Token.Value), noun(mistyped.DstType), quoting(mistyped))
 	case errors.As(err, &overflow):
 		return fmt.Sprintf("%s is out of range", overflow.SrcNum)
 	case errors.As(err, &shape):
-		return fmt.Sprintf("a %s belongs here, not %s", shape.Expected.YAMLName(), shape.Actual.YAMLName())
+		return fmt.Sprintf("%s belongs here, not %s", shapeOf(shape.Expected), shapeOf(shape.Actual))
 	}
 	// A repeated key's message ends with the place of the first one as
 	// [line:column]; the rest are plain.
 	text, place, found := strings.Cut(firstLine(err.GetMessage()), " at [")
 	if hasAny(text, "'@' is a reserved character", "undefined alias name", "value is not allowed in this context") {
 		text += `: a value that begins with * or @ needs quotes, such as cron: "*/5 * * * *"`
+	}
+	if strings.Contains(text, "found character '\t'") {
+		text = "a tab stands here: indent YAML with spaces"
 	}
 	if found {
 		text += " in line " + strings.Split(place, ":")[0]
@@ -49,11 +52,34 @@ func hasAny(text string, parts ...string) bool {
 func written(token string) string {
 	switch token {
 	case ":", "{":
-		return "a mapping (a value with a colon may need quotes)"
+		return "a mapping"
 	case "[":
-		return "a sequence"
+		return "a list"
 	}
 	return strconv.Quote(token)
+}
+
+// quoting advises quotes around a text that YAML reads as a mapping or a list.
+func quoting(err *yaml.TypeError) string {
+	if err.DstType.Kind() != reflect.String || !slices.Contains([]string{":", "{", "["}, err.Token.Value) {
+		return ""
+	}
+	return ": put it in single quotes, such as '{\"order\":42}'"
+}
+
+// shapeOf names a kind of YAML value.
+func shapeOf(t ast.NodeType) string {
+	switch t {
+	case ast.MappingType, ast.MappingValueType:
+		return "a mapping (NAME: VALUE)"
+	case ast.SequenceType:
+		return "a list"
+	case ast.IntegerType, ast.FloatType:
+		return "a number"
+	case ast.StringType, ast.LiteralType:
+		return "a text"
+	}
+	return t.YAMLName()
 }
 
 // noun names what belongs into a field.
