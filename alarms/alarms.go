@@ -84,7 +84,7 @@ type about struct {
 	kind    string // biztype.OnDead or OnMissed
 }
 
-// noted is what waits to be told about one biz type.
+// noted is what the next alarm about one biz type will report.
 type noted struct {
 	at    time.Time      // when it is to be raised
 	count int            // deaths, or runs, that this process has been told of; 0: a look has found some
@@ -94,7 +94,7 @@ type noted struct {
 	runs  []Missed       // some of them
 }
 
-// New makes an Alarms that has nothing to tell. It connects to nothing.
+// New makes an Alarms that has nothing to report yet. It connects to nothing.
 func New(cfg Config) (*Alarms, error) {
 	if cfg.Tables == nil || cfg.Policies == nil || cfg.Leads == nil {
 		return nil, errors.New("alarms: Tables, Policies and Leads are needed")
@@ -121,7 +121,7 @@ func (a *Alarms) Died(bizType uint64, id tocsin.JobID) {
 	})
 }
 
-// Missed is a run of a schedule that was not, or will not be, made.
+// Missed is a run of a schedule that was not delivered or will not be made.
 type Missed struct {
 	BizType  uint64    // number
 	Schedule string    // its name
@@ -129,8 +129,8 @@ type Missed struct {
 	Why      string    // "later than start_within", "paused after 3 failures in a row"
 }
 
-// Missed notes a run that a schedule missed, or that it was paused after failures. Call it after the commit. It is as good as
-// this process: an alarm about missed runs that is not added before the process ends is lost.
+// Missed notes a run that a schedule missed, or that it was paused after failures. Call it after the commit. An alarm
+// about missed runs is lost if the process ends before the alarm is added.
 func (a *Alarms) Missed(m Missed) {
 	a.note(about{m.BizType, biztype.OnMissed}, func(n *noted) {
 		if len(n.runs) < examples {
@@ -146,7 +146,7 @@ func (m Missed) text() string {
 	return fmt.Sprintf("%s %s: %s", m.Schedule, m.Time.UTC().Format(time.RFC3339), m.Why)
 }
 
-// note adds one event to what waits, if its biz type has an alarm. It never blocks for longer than a few words take.
+// note adds one event to what waits, if its biz type has an alarm. It blocks for no longer than a lock.
 func (a *Alarms) note(of about, add func(*noted)) {
 	_, wanted := a.policy(of)
 	now := time.Now()
@@ -198,7 +198,7 @@ func (a *Alarms) count() int {
 	return len(a.waiting)
 }
 
-// due takes one that is to be raised; next is when the next one is, if none is yet.
+// due takes one that is due to be raised. If none is, next is the time of the next one.
 func (a *Alarms) due(now time.Time, all bool) (of about, n *noted, next time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -215,7 +215,7 @@ func (a *Alarms) due(now time.Time, all bool) (of about, n *noted, next time.Tim
 	return about{}, nil, next
 }
 
-// back puts what could not be told yet to what was noted meanwhile.
+// back merges events that could not be reported yet with those noted meanwhile.
 func (a *Alarms) back(of about, n *noted) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -231,7 +231,7 @@ func (a *Alarms) back(of about, n *noted) {
 	a.waiting[of] = n
 }
 
-// own returns a config for a few connections beside those of the node.
+// own returns a config for a few connections besides those of the node.
 func own(cfg tocsin.Config) tocsin.Config {
 	cfg.Outbox, cfg.Observe, cfg.Use = tocsin.Outbox{}, nil, nil
 	servers := make([]tocsin.Server, len(cfg.Servers))

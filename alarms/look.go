@@ -13,8 +13,8 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// look notes the biz types whose tasks became dead since the last look: what no process has raised an alarm about, or
-// what another one waits with. Deaths later than behind before now are left to the next look.
+// look notes the biz types whose tasks became dead since the last look: deaths that no process has raised an alarm about
+// yet, or that another process is about to report. Deaths later than behind before now are left to the next look.
 func (a *Alarms) look(ctx context.Context, behind time.Duration) {
 	var types []uint64
 	for _, p := range a.cfg.Policies() {
@@ -124,7 +124,8 @@ func (a *Alarms) databases(server int) map[int][]int {
 	return all
 }
 
-// take adds what one database has. What can't be read in full is read again from the same time on, and not counted now.
+// take adds what one database has. A database that can't be read in full is not counted now, and is read again from the
+// same time on.
 func (t *tally) take(database int, q store.DeathsQuery, found []store.Deaths, err error) {
 	if err != nil {
 		t.unread[database] = q.From

@@ -31,8 +31,8 @@ type link struct {
 
 var errNoTarget = errors.New("its policy names a biz type that there is not: run `tocsin biz apply` with both")
 
-// raise adds an alarm, if its time has come and there is anything to tell. It reports whether it has to be called again, at
-// n.at.
+// raise adds an alarm if its time has come and there is something to report. It reports whether it has to be called
+// again, at n.at.
 func (a *Alarms) raise(ctx context.Context, of about, n *noted) (again bool) {
 	policy, wanted := a.policy(of)
 	if !wanted {
@@ -63,7 +63,7 @@ func (a *Alarms) failed(l *link, err error) {
 	a.limit.Of(a.cfg.Logger, "add "+l.policy.Name).Error(text, "error", err, "biz_type", l.policy.Name, "kind", l.about.kind, "to", l.policy.Alarm.To)
 }
 
-// add adds the alarm, or says when to try again.
+// add adds the alarm, or returns when to try again.
 func (a *Alarms) add(ctx context.Context, l *link, n *noted) (again bool, err error) {
 	if err := a.follow(ctx, l); err != nil {
 		return false, err
@@ -119,7 +119,8 @@ func (a *Alarms) follow(ctx context.Context, l *link) error {
 	return nil
 }
 
-// after says from when on the alarm counts, and when it may be added, after the one before; nil: there is none. Pure.
+// after returns from when on the alarm counts, and when it may be added, given the alarm before; nil if there is none. It
+// is pure.
 func (l *link) after(latest *store.Row) {
 	if latest == nil {
 		return
@@ -144,7 +145,7 @@ func (l *link) after(latest *store.Row) {
 	}
 }
 
-// until is up to when an alarm counts. It grows along a chain, even if the clock is set back.
+// until returns the time up to which an alarm counts. It grows along a chain, even if the clock is set back.
 func (l *link) until(behind time.Duration) time.Time {
 	return time.UnixMilli(max(l.now-behind.Milliseconds(), l.key+1)).UTC()
 }
@@ -154,7 +155,7 @@ func (a *Alarms) at(t time.Time, server int) int64 {
 	return a.cfg.Tables.Now(server) - time.Since(t).Milliseconds()
 }
 
-// tell makes the alarm; nil: there is nothing to tell, or not yet, if it is to be tried again.
+// tell makes the alarm. It returns nil if there is nothing to report, or if it must be tried again later.
 func (a *Alarms) tell(ctx context.Context, l *link, n *noted) (alarm *webhook.Alarm, again bool) {
 	if l.about.kind == biztype.OnMissed {
 		return a.tellMissed(l, n), false
@@ -168,7 +169,7 @@ func (a *Alarms) tell(ctx context.Context, l *link, n *noted) (alarm *webhook.Al
 		Kind: l.about.kind, BizType: l.policy.Name, Count: found.count, AtLeast: t.capped || len(t.unread) > 0,
 		Since: time.UnixMilli(max(l.since, l.now-lookBack.Milliseconds())).UTC(), Until: l.until(lag), JobIDs: found.jobs,
 	}
-	// What this process was told of counts even if the tables don't show it: a transaction may have ended late.
+	// Deaths that this process has noted count even if the tables don't show them: a transaction may have ended late.
 	told := n.count > 0 && a.at(n.last, l.home) > l.since+lag.Milliseconds()
 	switch {
 	case found.count == 0 && !told:
@@ -211,7 +212,7 @@ func (a *Alarms) from(l *link) func(server, database int) int64 {
 	}
 }
 
-// tellMissed makes an alarm of what this process was told of.
+// tellMissed makes an alarm of the missed runs that this process has noted.
 func (a *Alarms) tellMissed(l *link, n *noted) *webhook.Alarm {
 	alarm := &webhook.Alarm{
 		Kind: l.about.kind, BizType: l.policy.Name, Count: n.count,
@@ -228,7 +229,7 @@ func (a *Alarms) tellMissed(l *link, n *noted) *webhook.Alarm {
 	return alarm
 }
 
-// commands look at the schedule, and let it go on.
+// commands returns the commands that show the schedule and activate it again.
 func (m Missed) commands() []string {
 	all := []string{"tocsin schedule runs " + m.Schedule}
 	if m.Time.IsZero() {

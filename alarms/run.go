@@ -32,8 +32,8 @@ func (a *Alarms) rest(ctx context.Context, until time.Time) {
 	}
 }
 
-// Once looks at all tables once and raises what is to be raised, instead of Run: for a process that ends then. It waits a few
-// seconds for further deaths, unless ctx has ended.
+// Once looks at all tables once and raises the alarms that are due. A process that ends afterwards calls it instead of
+// Run. It waits a few seconds for further deaths, unless ctx has ended.
 func (a *Alarms) Once(ctx context.Context) {
 	if ctx.Err() == nil {
 		a.look(ctx, 0)
@@ -87,7 +87,7 @@ func (a *Alarms) raiseAll(ctx context.Context, last bool) (next time.Time) {
 	return next
 }
 
-// forget tells what is lost with this process. Dead tasks are found by others.
+// forget logs what is lost with this process. Other processes find the dead tasks.
 func (a *Alarms) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
-// backend opens what operations work with when they first need it, as the servers may be away when the API starts.
+// backend opens the client, operator and schedules when operations first need them, since the servers may be away when
+// the API starts.
 type backend struct {
 	client opened[*tocsin.Client]
 	people opened[*operator.Operator]

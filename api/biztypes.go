@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 )
 
-// bizTypes registers what shows, pauses and resumes biz types.
+// bizTypes registers the operations that show, pause and resume biz types.
 func (a *API) bizTypes() {
 	register(a, operation{
 		id: "list_biz_types", method: http.MethodGet, path: "/biz-types", tag: "biz types", needs: apitoken.Read, summary: "List the biz types that the token is for",
@@ -52,10 +52,10 @@ type BizType struct {
 	Paused      bool    `json:"paused"`
 	RetentionMS int64   `json:"retention_ms" doc:"How long finished tasks are kept"`
 	History     bool    `json:"history" doc:"What becomes of each attempt is kept: see GET /v1/tasks/{id}/runs"`
-	Alarm       *Alarm  `json:"alarm,omitempty" doc:"Left out: nobody is told of dead tasks and missed runs"`
+	Alarm       *Alarm  `json:"alarm,omitempty" doc:"Left out if the biz type has no alarm"`
 }
 
-// Alarm says who is told of dead tasks and missed runs.
+// Alarm is the alarm of a policy: the biz type that delivers alarms about dead tasks and missed runs.
 type Alarm struct {
 	To            string   `json:"to,omitempty" doc:"Biz type whose tasks are the alarms; left out if the token is not for it" example:"ops.alarm"`
 	On            []string `json:"on" enum:"dead,missed" doc:"What is told"`
@@ -89,7 +89,7 @@ func alarmOf(p biztype.Policy, c *call) *Alarm {
 	return alarm
 }
 
-// BizTypes are all that a token is for.
+// BizTypes are the biz types that a token allows.
 type BizTypes struct {
 	BizTypes []BizType `json:"biz_types"`
 }

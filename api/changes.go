@@ -8,7 +8,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 )
 
-// changes registers what cancels and reschedules tasks.
+// changes registers the operations that cancel and reschedule tasks.
 func (a *API) changes() {
 	register(a, operation{
 		id: "cancel_task", method: http.MethodPost, path: "/tasks/{id}:cancel", tag: "tasks", needs: apitoken.Write,

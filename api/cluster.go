@@ -9,7 +9,8 @@ import (
 	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
-// cluster registers what shows nodes and tables. They are of all biz types at once, so a token for some of them may not ask.
+// cluster registers the operations that show nodes and tables. They are of all biz types at once, so a token for some of
+// them may not ask.
 func (a *API) cluster() {
 	register(a, operation{
 		id: "list_nodes", method: http.MethodGet, path: "/cluster/nodes", tag: "cluster", needs: apitoken.Read, allTypes: true,
@@ -28,7 +29,7 @@ type groupQuery struct {
 	Group string `query:"group" maxLength:"64" doc:"This group only"`
 }
 
-// tablesQuery names groups, and what to say of them.
+// tablesQuery names groups, and which details to return.
 type tablesQuery struct {
 	Group  string `query:"group" maxLength:"64" doc:"This group only"`
 	Counts bool   `query:"counts" doc:"Count the tasks too"`

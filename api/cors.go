@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// preflight lets pages of the configured origins read answers, and answers what browsers ask before they send a request. True:
-// there is nothing left to answer.
+// preflight lets pages of the configured origins read answers, and answers what browsers ask before they send a request.
+// It returns true if it has answered the request.
 func (a *API) preflight(w http.ResponseWriter, r *http.Request) bool {
 	if len(a.cfg.Origins) == 0 {
 		return false

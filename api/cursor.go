@@ -12,8 +12,8 @@ import (
 	"github.com/tocsinhq/tocsin/operator"
 )
 
-// A cursor is a place in a list, the sum of the list's parameters, and a sum of all that. It gives no rights: whoever makes one
-// up reads on from another place of a list that the token may read anyway. So it is checked, and not signed.
+// A cursor is a place in a list, the sum of the list's parameters, and a sum of all that. It gives no rights: a made-up
+// cursor only reads from another place of a list that the token may read anyway. So it is checked but not signed.
 const (
 	placeBytes = 8 + 8 + 8
 	sumBytes   = 4

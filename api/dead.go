@@ -12,7 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/operator"
 )
 
-// dead registers what redrives and buries tasks.
+// dead registers the operations that redrive and bury tasks.
 func (a *API) dead() {
 	register(a, operation{
 		id: "redrive_task", method: http.MethodPost, path: "/tasks/{id}:redrive", tag: "tasks", needs: apitoken.Operate,
@@ -35,7 +35,7 @@ func (a *API) dead() {
 	}, a.redriveTasks)
 }
 
-// Burial says why a task is given up.
+// Burial is the reason why a task is buried.
 type Burial struct {
 	Reason string `json:"reason,omitempty" maxLength:"255" doc:"For the task's last_error" example:"the order is void"`
 }

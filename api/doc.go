@@ -5,10 +5,10 @@
 //	               403              401       429     400 413    404      403      404 409 412          503
 //	                                                    415      405               422 428
 //
-// It is the authority for what a request may look like and which token may send it. What an operation does is decided by
-// packages tocsin, schedule and operator; nothing is done here a second time. Every refusal is an RFC 9457 problem (Problem) with a
+// It is the authority for what a request may look like and which token may send it. Packages tocsin, schedule and
+// operator decide what an operation does; nothing is repeated here. Every refusal is an RFC 9457 problem (Problem) with a
 // stable code, and repeats no payload.
 //
-// On failure: without a database server the API answers with 503 and opens the server later. A panic is a 500 and a line in
-// the log. What some servers could not say is named beside what the others said.
+// On failure: without a database server the API answers with 503 and opens the server later. A panic is a 500 and a line
+// in the log. A result that lacks some servers names them.
 package api

@@ -10,10 +10,11 @@ import (
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
-// tagOf is the ETag of a schedule. One that was deleted and made anew has another schedule_id.
+// tagOf returns the ETag of a schedule: its schedule_id and revision. A schedule that is deleted and created again gets
+// another schedule_id, and so another ETag.
 func tagOf(s schedule.Schedule) string { return fmt.Sprintf(`"%s.%d"`, s.ID, s.Revision) }
 
-// tags is what If-Match may hold: a list of entity tags, of which weak ones (W/"...") match nothing.
+// tags matches a valid If-Match: a list of entity tags. Weak tags (W/"...") are valid but never match.
 var (
 	tag  = regexp.MustCompile(`(?:W/)?"[!#-~]*"`)
 	tags = regexp.MustCompile(`^` + tag.String() + `(?:[ \t]*,[ \t]*` + tag.String() + `)*$`)

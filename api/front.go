@@ -19,7 +19,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 )
 
-// everyone is the token of callers if none are wanted: they are on this host.
+// everyone is the token of all callers if the API has no tokens: then they are on this host.
 var everyone = apitoken.Token{Name: "none", Scope: apitoken.Operate, BizTypes: []string{"*"}}
 
 // answer remembers the status of what was written.
@@ -88,8 +88,8 @@ func (a *API) check(w http.ResponseWriter, r *http.Request, c *call) *Problem {
 	return checkQuery(r.URL)
 }
 
-// local refuses web pages, and names that lead here, if there are no tokens: a page in a browser of this host could otherwise
-// send requests, or read answers after its name was pointed here.
+// local refuses requests from web pages, and foreign host names, if the API has no tokens. Otherwise a page in a browser
+// of this host could send requests, or read answers after its DNS name was changed to this host (DNS rebinding).
 func (a *API) local(r *http.Request) *Problem {
 	if a.cfg.Tokens != nil {
 		return nil
@@ -155,7 +155,7 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, c *call) *Problem
 	return nil
 }
 
-// notJSON says where a body stops being JSON, and not what stands there.
+// notJSON names the byte at which a body stops being JSON, without repeating any of it.
 func notJSON(body []byte) *Problem {
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(body, new(any)); !errors.As(err, &syntax) {

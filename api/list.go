@@ -52,7 +52,7 @@ func (a *API) listTasks(ctx context.Context, c *call, in *listQuery) (*body[Task
 	return &body[Tasks]{page}, nil
 }
 
-// filter is what a cursor holds for.
+// filter describes the list that a cursor is valid for.
 func (q *listQuery) filter() string {
 	return string(q.BizID) + "\n" + q.BizKey + "\n" + string(q.Status) + "\n" + q.BizType
 }

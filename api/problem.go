@@ -26,7 +26,7 @@ type Problem struct {
 	retry int // seconds of Retry-After; 0: none
 }
 
-// Fault is what is wrong with one value of a request. The value itself is never repeated.
+// Fault is what is wrong with one value of a request. It never repeats the value.
 type Fault struct {
 	Location string `json:"location" doc:"Where the value stands" example:"body.tasks[3].biz_id"`
 	Message  string `json:"message" doc:"What is wrong with it"`
@@ -128,7 +128,7 @@ func refused(status int, text string, errs []error) *Problem {
 	return p
 }
 
-// plain says in words what huma says in a pattern.
+// plain replaces patterns in huma's messages with words.
 var plain = strings.NewReplacer(
 	"expected string to match pattern "+idPattern, "expected a text with a decimal number from 1 on",
 	"expected number <= 3.1536e+11", "expected a number of at most 315360000000, which is ten years",
@@ -138,7 +138,7 @@ var plain = strings.NewReplacer(
 // texts says how to write a text that is often sent as an object or a number.
 var texts = map[string]string{"payload": ": write JSON as a text, with its quotes escaped", "biz_id": `, such as "42"`}
 
-// inPlain says in words what is wrong with the value at a place.
+// inPlain words what is wrong with the value at a place.
 func inPlain(location, message string) string {
 	if message == "expected string" {
 		message += texts[location[strings.LastIndex(location, ".")+1:]]

@@ -12,7 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 )
 
-// operation describes an operation, for callers and for those who let them in.
+// operation describes an operation, for callers and for the code that admits them.
 type operation struct {
 	id       string // in openapi.yaml and in the log
 	method   string
@@ -30,7 +30,7 @@ type operation struct {
 // everywhere are the refusals of every operation.
 var everywhere = []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
-// register adds an operation. What do returns as an error becomes a problem.
+// register adds an operation. An error of do becomes a problem.
 func register[I, O any](a *API, op operation, do func(context.Context, *call, *I) (*O, error)) {
 	h := huma.Operation{
 		OperationID: op.id, Method: op.method, Path: "/v1" + op.path, Summary: op.summary, Description: op.describe(), Tags: []string{op.tag},
@@ -79,7 +79,7 @@ func (op operation) describe() string {
 	return op.about + "\n\n" + who
 }
 
-// admit lets those through whose token allows the operation.
+// admit passes requests on whose token allows the operation.
 func (a *API) admit(op operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		c := callOf(ctx.Context())

@@ -8,7 +8,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 )
 
-// report writes a line for each write, whatever became of it, and one for what failed here.
+// report logs each write with its outcome, and each failure of the API itself.
 func (a *API) report(r *http.Request, c *call, status int) {
 	if c.cause != nil {
 		level, message := slog.LevelWarn, "an API request failed"

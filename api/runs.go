@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/operator"
 )
 
-// runs registers what shows the attempts of tasks.
+// runs registers the operations that show the attempts of tasks.
 func (a *API) runs() {
 	register(a, operation{
 		id: "list_task_runs", method: http.MethodGet, path: "/tasks/{id}/runs", tag: "tasks", needs: apitoken.Read,
@@ -86,7 +86,7 @@ func (a *API) listTaskRuns(ctx context.Context, c *call, in *runsQuery) (*body[R
 	return &body[Runs]{out}, nil
 }
 
-// runsOf reads runs of a task that the caller may see. If its row has been purged, its runs tell the biz type.
+// runsOf reads runs of a task that the caller may see. If its row has been purged, the biz type is read from its runs.
 func (a *API) runsOf(ctx context.Context, c *call, id tocsin.JobID, limit int, after *operator.Place) ([]operator.Run, error) {
 	client, err := a.backend.client.get(ctx)
 	if err != nil {

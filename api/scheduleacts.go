@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
-// scheduleActs registers what starts and stops schedules, and makes runs by hand.
+// scheduleActs registers the operations that activate and deactivate schedules, and make runs by hand.
 func (a *API) scheduleActs() {
 	missing := []int{http.StatusNotFound, http.StatusConflict}
 	register(a, operation{

@@ -10,7 +10,7 @@ import (
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
-// scheduleChanges registers what creates, changes and deletes schedules.
+// scheduleChanges registers the operations that create, change and delete schedules.
 func (a *API) scheduleChanges() {
 	register(a, operation{
 		id: "create_schedule", method: http.MethodPost, path: "/schedules", tag: "schedules", needs: apitoken.Write, status: http.StatusCreated,
@@ -129,7 +129,7 @@ func (a *API) readToChange(ctx context.Context, c *call, of BySchedule, m IfMatc
 	return timers, read, err
 }
 
-// scheduleProblem is problemOf in the same words for what is gone as for what the caller may not see.
+// scheduleProblem is problemOf, with the same words for a schedule that is gone as for one that the caller may not see.
 func scheduleProblem(err error, name, bizType string) error {
 	if errors.Is(err, schedule.ErrNotFound) {
 		return noSchedule(name)

@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/operator"
 )
 
-// scheduleRuns registers what shows the history of a schedule.
+// scheduleRuns registers the operations that show the history of a schedule.
 func (a *API) scheduleRuns() {
 	register(a, operation{
 		id: "list_schedule_runs", method: http.MethodGet, path: "/schedules/{name}/runs", tag: "schedules", needs: apitoken.Read,

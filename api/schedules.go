@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
-// schedules registers what looks schedules up.
+// schedules registers the operations that look up schedules.
 func (a *API) schedules() {
 	register(a, operation{
 		id: "list_schedules", method: http.MethodGet, path: "/schedules", tag: "schedules", needs: apitoken.Read,
@@ -45,7 +45,7 @@ type schedulesQuery struct {
 	Cursor  string        `query:"cursor" maxLength:"200" doc:"next_cursor of the page before, with the same other parameters"`
 }
 
-// filter is what a cursor holds for.
+// filter describes the list that a cursor is valid for.
 func (q *schedulesQuery) filter() string {
 	return "schedules\n" + q.App + "\n" + q.BizType + "\n" + string(q.State)
 }

@@ -73,7 +73,7 @@ type ScheduleDefinition struct {
 	PauseAfter  int               `json:"pause_after,omitempty" minimum:"0" maximum:"1000000" doc:"Failed runs in a row that pause it; 0: never"`
 }
 
-// definition reads a definition, if the caller may have such runs.
+// definition reads a definition, if the caller may use its biz type.
 func (d ScheduleDefinition) definition(c *call) (def schedule.Definition, err error) {
 	if !c.sees(d.BizType) {
 		return def, noType(d.BizType)

@@ -20,8 +20,8 @@ const (
 	maxHeader    = 16 << 10
 )
 
-// Serve answers requests until ctx ends, then takes no more, lets those in hand end for Config.Drain, and closes the API.
-// cfg is nil for plain text.
+// Serve answers requests until ctx ends. Then it takes no more, gives those in hand Config.Drain to end, and closes the
+// API. cfg is nil for plain text.
 func (a *API) Serve(ctx context.Context, l net.Listener, cfg *tls.Config) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()

@@ -7,7 +7,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 )
 
-// stats registers what counts tasks.
+// stats registers the operation that counts tasks.
 func (a *API) stats() {
 	register(a, operation{
 		id: "get_stats", method: http.MethodGet, path: "/stats", tag: "cluster", needs: apitoken.Read, summary: "Count tasks by biz type and status",

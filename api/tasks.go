@@ -8,7 +8,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 )
 
-// tasks registers what adds and looks up tasks.
+// tasks registers the operations that add and look up tasks.
 func (a *API) tasks() {
 	register(a, operation{
 		id: "add_task", method: http.MethodPost, path: "/tasks", tag: "tasks", needs: apitoken.Write, status: http.StatusCreated,

@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/why"
 )
 
-// why registers what explains a task.
+// why registers the operation that explains a task.
 func (a *API) why() {
 	register(a, operation{
 		id: "explain_task", method: http.MethodGet, path: "/tasks/{id}/why", tag: "tasks", needs: apitoken.Read,

@@ -38,7 +38,7 @@ type Policy struct {
 	Paused      bool       `yaml:"paused,omitempty" json:"paused,omitempty"`           // tasks wait
 	History     bool       `yaml:"history,omitempty" json:"history,omitempty"`         // keep each attempt, with its outcome and output, in the table run; runs of schedules are always kept
 	Retention   Duration   `yaml:"retention,omitempty" json:"retention,omitempty"`     // of finished rows, and of runs; 0: 720h
-	Alarm       *Alarm     `yaml:"alarm,omitempty" json:"alarm,omitempty"`             // nil: nobody is told of dead tasks and missed runs
+	Alarm       *Alarm     `yaml:"alarm,omitempty" json:"alarm,omitempty"`             // nil: no alarm
 }
 
 // Webhook is the target of an HTTP callback.

@@ -50,7 +50,7 @@ type Config struct {
 	Registerer prometheus.Registerer  // nil: unregistered
 }
 
-// Missed tells of fire times of a schedule that were passed over, since nobody made their runs in time.
+// Missed reports fire times of a schedule that were passed over because nobody made their runs in time.
 type Missed struct {
 	BizType  uint64    // number
 	Schedule string    // its name
@@ -93,7 +93,7 @@ func (g *Generator) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve makes pass after pass on one server. After one that failed the next follows soon.
+// serve makes pass after pass on one server. After a failed pass the next one follows soon.
 func (g *Generator) serve(ctx context.Context, server int) {
 	failures := 0
 	var c clock
@@ -141,7 +141,7 @@ func (g *Generator) Overdue(ctx context.Context) (all Result, err error) {
 	return all, errors.Join(errs...)
 }
 
-// behind returns how long the earliest fire time of a server that is not made has passed.
+// behind returns how long ago the earliest fire time of a server was for which no run is made.
 func (g *Generator) behind(server int) time.Duration {
 	at, now := g.overdue[server].Load(), g.cfg.Now(server)
 	if at == 0 || now == 0 {
@@ -150,7 +150,7 @@ func (g *Generator) behind(server int) time.Duration {
 	return max(time.Duration(now-at)*time.Millisecond, 0)
 }
 
-// Behind returns how long the earliest fire time for which no run could be made yet has passed; 0: there is none.
+// Behind returns how long ago the earliest fire time was for which no run could be made yet; 0 if there is none.
 func (g *Generator) Behind() (longest time.Duration) {
 	for server := range g.cfg.Servers {
 		longest = max(longest, g.behind(server))

@@ -1,15 +1,15 @@
 // Package history records what became of deliveries: one row of the table run for each attempt of a biz type whose policy
 // says `history: true`, and of each run of a schedule.
 //
-// It is the authority for what recording may cost. A run is recorded after its outcome is stored, as far as that succeeds:
-// nobody waits for it, and the history may lack runs.
+// It is the authority for what recording may cost. A run is recorded after its outcome is stored, on a best-effort basis:
+// nobody waits for the recording, and the history may lack runs.
 //
 //	settled --Record--> queue, one a server --a batch each 200 ms--> table run
 //	                      | full: dropped        | refused: failed
 //
-// A Recorder writes up to 2,000 runs of a server in one transaction: one packet, with a statement for each database and 500
-// runs. It pauses for three times as long as that took, less while the queue is more than a quarter full and not at all from a
-// half on: in a burst, deliveries come first.
+// A Recorder writes up to 2,000 runs of a server in one transaction: one packet, with a statement for each database and
+// 500 runs. Then it pauses for three times as long as the transaction took, so that deliveries come first in a burst. The
+// pause is shorter when the queue is more than a quarter full, and zero when it is half full.
 //
 // What happens on failure:
 //

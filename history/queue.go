@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// perRun is what a run counts for beside its output.
+// perRun is how many bytes a run counts besides its output.
 const perRun = 160
 
 func cost(r *store.Run) int { return perRun + len(r.Output) }
@@ -26,7 +26,7 @@ type queue struct {
 
 func newQueue(limit int) *queue { return &queue{limit: limit, more: make(chan struct{}, 1)} }
 
-// put queues runs as far as there is room, and returns how many there was none for.
+// put queues runs while there is room, and returns the number that did not fit.
 func (q *queue) put(runs []*store.Run) (refused int) {
 	q.mu.Lock()
 	for i := range runs {
@@ -58,8 +58,8 @@ func (q *queue) plenty() bool {
 	return len(q.runs) >= batchRuns || q.bytes >= batchBytes
 }
 
-// next waits for the first run, then for a whole batch, but not for long. Once ctx has ended it returns what is left
-// without waiting; nothing: there is none.
+// next waits for the first run, then for a short time for a whole batch. Once ctx has ended it returns what is left
+// without waiting; an empty result means that nothing is left.
 func (q *queue) next(ctx context.Context) []*store.Run {
 	for q.size() == 0 {
 		select {

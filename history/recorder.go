@@ -68,8 +68,8 @@ func New(cfg Config) (*Recorder, error) {
 	return r, nil
 }
 
-// Record queues runs of a server's tasks, delivered or not. It never blocks: runs that find no room are dropped and counted.
-// The slice is the Recorder's from then on. It is safe for concurrent use.
+// Record queues runs of a server's tasks, delivered or not. It never blocks: runs that find no room are dropped and
+// counted. The Recorder then owns the slice. It is safe for concurrent use.
 func (r *Recorder) Record(server int, runs []*store.Run) {
 	if refused := r.queues[server].put(runs); refused > 0 {
 		r.drop(server, refused)
@@ -93,7 +93,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// queued is how many bytes wait.
+// queued returns how many bytes wait.
 func (r *Recorder) queued() (bytes int) {
 	for _, q := range r.queues {
 		bytes += q.size()
@@ -101,7 +101,7 @@ func (r *Recorder) queued() (bytes int) {
 	return bytes
 }
 
-// drop counts runs that are not written, since there is no room or no time.
+// drop counts runs that are not written because there is no room or no time.
 func (r *Recorder) drop(server, runs int) {
 	r.metrics.dropped.Add(float64(runs))
 	r.limit.Of(r.cfg.Logger, "dropped "+r.cfg.Servers[server]).Warn("runs are dropped: the history lacks them, their tasks are not affected",

@@ -47,8 +47,8 @@ func (w *writer) rest(took time.Duration) time.Duration {
 	return 0
 }
 
-// put writes runs, all together if all are well. Otherwise it writes those of each database apart, then halves of these, until
-// only what can't be written is left out.
+// put writes runs, all together if possible. Otherwise it writes the runs of each database separately, then halves of
+// them, until only the runs that can't be written are left out.
 func (w *writer) put(ctx context.Context, runs []*store.Run) {
 	if runs = w.open(runs); len(runs) == 0 {
 		return
@@ -106,7 +106,7 @@ func (w *writer) apart(ctx context.Context, runs []*store.Run, err error) {
 	}
 }
 
-// open leaves out the runs of databases that are left alone just now: they have failed.
+// open leaves out the runs of databases that failed a moment ago, and counts them as failed.
 func (w *writer) open(runs []*store.Run) []*store.Run {
 	if len(w.shut) == 0 {
 		return runs
@@ -134,7 +134,7 @@ func (w *writer) fail(runs []*store.Run, err error) {
 		"error", err, "server", w.cfg.Servers[w.server], "runs", len(runs))
 }
 
-// ofRun reports whether a database may have refused runs for what one of them holds.
+// ofRun reports whether a database may have refused runs because of the contents of one.
 func ofRun(err error) bool {
 	var unusable *store.Unusable
 	return mysql.ClassOf(err) == mysql.Other && !errors.As(err, &unusable)

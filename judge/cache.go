@@ -1,7 +1,7 @@
 package judge
 
-// cache keeps what was used lately, at most twice its size. The zero value keeps nothing before set is called. Not safe for
-// concurrent use.
+// cache keeps recently used entries, at most twice its size. The zero value keeps nothing before set is called. Not safe
+// for concurrent use.
 type cache[K comparable, V any] struct {
 	most       int
 	young, old map[K]V

@@ -84,7 +84,7 @@ func (d *delivery) endIfEmpty() {
 	d.cancel(errReplaced)
 }
 
-// replaced returns what ends a run that was replaced, nil for others.
+// replaced returns the error that ends a run that was replaced; nil for other runs.
 func (d *delivery) replaced(id tocsin.JobID) error {
 	d.judge.mu.Lock()
 	defer d.judge.mu.Unlock()
@@ -94,7 +94,7 @@ func (d *delivery) replaced(id tocsin.JobID) error {
 	return nil
 }
 
-// context is what the target gets with so many tasks.
+// context returns the context that the target gets for this number of tasks.
 func (d *delivery) context(tasks int) context.Context {
 	if d.ctx == nil {
 		return d.parent

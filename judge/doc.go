@@ -1,5 +1,5 @@
-// Package judge is the authority for which runs of schedules are delivered. A Judge stands around the target of each biz
-// type, in nodes and in sweeps, and decides about a run when its delivery begins:
+// Package judge is the authority for which runs of schedules are delivered. A Judge wraps the target of each biz type, in
+// nodes and in sweeps, and decides about a run when its delivery begins:
 //
 //	run --> is its revision the schedule's?   no: cancelled, if it was in a delivery when its schedule changed
 //	    --> later than start_within?          missed: skip, once (the latest), all (the latest of them)

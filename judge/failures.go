@@ -8,7 +8,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// Pauser pauses an active schedule that still has a revision. False: it has not, or is not active.
+// Pauser pauses an active schedule if it still has the given revision, and reports whether it did.
 type Pauser interface {
 	Pause(ctx context.Context, schedule tocsin.JobID, revision uint32, reason string) (bool, error)
 }
@@ -37,8 +37,8 @@ func (j *Judge) watch(h *hearing) {
 	j.watching.Store(int32(len(j.watched)))
 }
 
-// Settled tells the judge how a delivery ended, and whether that is stored. To be called for all tasks; quick, and may be
-// called concurrently.
+// Settled tells the judge how a delivery ended, and whether the outcome is stored. Call it for all tasks. It is quick and
+// may be called concurrently.
 func (j *Judge) Settled(id tocsin.JobID, verb tocsin.Verb, stored bool) {
 	if j.watching.Load() == 0 {
 		return
@@ -59,7 +59,8 @@ func (j *Judge) Settled(id tocsin.JobID, verb tocsin.Verb, stored bool) {
 	}
 }
 
-// Run counts failures in a row, and pauses schedules, until ctx ends. What is told before is counted yet, for a few seconds.
+// Run counts failures in a row, and pauses schedules, until ctx ends. Outcomes that were reported before ctx ended are
+// still counted, for a few seconds.
 func (j *Judge) Run(ctx context.Context) {
 	for {
 		select {

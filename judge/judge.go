@@ -56,7 +56,7 @@ type Config struct {
 	Registerer prometheus.Registerer  // nil: unregistered
 }
 
-// Missed is a run that was not delivered since it was too late, or a schedule that was paused.
+// Missed reports a run that was not delivered because it was too late, or a schedule that was paused.
 type Missed struct {
 	BizType  uint64    // number
 	Schedule string    // its name
@@ -103,8 +103,8 @@ type Sink interface {
 	Deliver(ctx context.Context, tasks []tocsin.Info) []error
 }
 
-// Around returns a sink that judges the runs among the tasks of a biz type, and delivers those that are to be, and all
-// other tasks, by next.
+// Around returns a sink that judges the runs among the tasks of a biz type. It passes accepted runs and all other tasks
+// to next.
 func (j *Judge) Around(p biztype.Policy, next Sink) Sink {
 	return &sink{judge: j, policy: p.WithDefaults(), next: next}
 }

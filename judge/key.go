@@ -29,7 +29,7 @@ func parse(key string) run {
 	return run{k}
 }
 
-// byHand reports whether somebody asked for the run.
+// byHand reports whether the run was made by hand.
 func (r run) byHand() bool { return r.Kind != runkey.FireTime }
 
 // nominal is the fire time in Unix ms.

@@ -68,7 +68,7 @@ func (s *sink) hear(ctx context.Context, d *delivery, tasks []tocsin.Info, errs 
 	}
 }
 
-// place puts the target's answers where their tasks stood. What a run that was replaced meanwhile answers with its failure is
+// place puts the target's results in the order of the tasks. A run that was replaced meanwhile and failed gets the result
 // that it was replaced.
 func (s *sink) place(errs []error, at []int, d *delivery, chosen []tocsin.Info, got []error) {
 	for k, i := range at {
@@ -94,7 +94,7 @@ type hearing struct {
 	now     int64         // Unix ms; 0: unknown
 }
 
-// judge returns nil for a run that is to be delivered, and else what becomes of it.
+// judge returns nil for a run that is to be delivered, or else the error that decides what becomes of the run.
 func (j *Judge) judge(ctx context.Context, d *delivery, p biztype.Policy, task *tocsin.Info) error {
 	h := hearing{run: parse(task.DedupKey), task: task, number: p.Number, timeout: p.Timeout.D()}
 	h.now = j.cfg.Now(j.cfg.ServerOf(task.JobID.Table()))
@@ -131,7 +131,7 @@ func (j *Judge) judge(ctx context.Context, d *delivery, p biztype.Policy, task *
 // first reports whether this is the first delivery of the run.
 func (h *hearing) first() bool { return h.task.Attempts == 0 && h.task.Crashes == 0 }
 
-// waited reports whether the run was put off. One that was made after its time was due when it was made.
+// waited reports whether the run was put off. A run that was made after its fire time was due when it was made.
 func (h *hearing) waited() bool {
 	return h.task.ActionTime.After(h.task.DueTime) && h.task.ActionTime.After(h.task.Created)
 }
@@ -142,7 +142,7 @@ func (h *hearing) clean() bool {
 	return h.first() && !h.waited() && h.now != 0 && h.now-h.task.DueTime.UnixMilli() < cleanFor.Milliseconds()
 }
 
-// tooLate returns why the run is missed; "": it is not. One that waits for an earlier run was in time.
+// tooLate returns why the run is missed; "" if it is not. A run that waits for an earlier one was in time.
 func (h *hearing) tooLate() string {
 	if h.byHand() || h.Overlap != overlapAllow && h.waited() {
 		return ""

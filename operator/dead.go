@@ -11,14 +11,14 @@ import (
 )
 
 // Redrive makes a dead task pending and due at once, and returns it. Its attempts begin anew, and so does its idempotency
-// key. ErrStatus: it is not dead; it is returned as it is. tocsin.ErrNotFound: there is none.
+// key. It returns ErrStatus, and the task as it is, if the task is not dead, and tocsin.ErrNotFound if there is none.
 func (o *Operator) Redrive(ctx context.Context, id tocsin.JobID) (tocsin.Info, error) {
 	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Redrive(ctx, id) }, "only a dead task can be redriven")
 }
 
 // Bury makes a pending task dead, with the reason as its last error, cut at tocsin.MaxError characters, and returns it. A
-// delivery that is under way at this moment may still complete it. ErrStatus: it is not pending; it is returned as it is.
-// tocsin.ErrNotFound: there is none.
+// delivery that is under way at this moment may still complete it. It returns ErrStatus, and the task as it is, if the
+// task is not pending, and tocsin.ErrNotFound if there is none.
 func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (tocsin.Info, error) {
 	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Bury(ctx, id, reason) }, "only a pending task can be buried")
 }
@@ -54,10 +54,10 @@ func (o *Operator) get(ctx context.Context, id tocsin.JobID) (tocsin.Info, error
 	return o.info(policies, rows[0]), err
 }
 
-// RedriveAll makes all dead tasks of a biz type, or with "" all there are, pending and due at once, and returns how many.
-// Those that die while it runs are left. It goes through all servers at once, 500 tasks to a transaction. progress, unless
-// nil, is called with the number of tables done since its last call, concurrently. What was redriven stands beside an
-// error, a Partial, which names what could not be done; a further call does the rest.
+// RedriveAll makes all dead tasks of a biz type pending and due at once, or all dead tasks for "", and returns their
+// number. Tasks that die while it runs stay dead. It goes through all servers at once, 500 tasks to a transaction.
+// progress, unless nil, is called with the number of tables done since its last call, concurrently. If it could not do
+// everything, it returns the number beside a Partial, which names what failed; a further call does the rest.
 func (o *Operator) RedriveAll(ctx context.Context, bizType string, progress func(tables int)) (int, error) {
 	return o.RedriveSeen(ctx, bizType, nil, progress)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// MaxFound is the most tasks that Find returns.
+// MaxFound is the largest number of tasks that Find returns.
 const MaxFound = 10_000
 
 // Query names tasks of all tables.
@@ -38,16 +38,16 @@ type Page struct {
 	Next  *Place // where the page ended; nil: there is no more
 }
 
-// Find returns tasks in a status: pending and claimed ones by action time, the earliest first; done, cancelled and dead ones
-// from the latest on. It reads an index of each table, then the rows that it returns. A task that leaves the status
-// meanwhile is left out. The tasks that were found stand beside an error, a Partial.
+// Find returns tasks in a status: pending and claimed ones by action time, the earliest first; done, cancelled and dead
+// ones from the latest on. It reads an index of each table, then the rows that it returns. A task that leaves the status
+// meanwhile is left out. If not all servers answer, it returns what it found beside an error, a Partial.
 func (o *Operator) Find(ctx context.Context, q Query) ([]tocsin.Info, error) {
 	page, err := o.FindPage(ctx, q)
 	return page.Tasks, err
 }
 
-// FindPage is Find, and says where the next page begins. A page may be short, or empty, though more follow: tasks leave the
-// status meanwhile. A task that enters it, or gets another time, may be in no page or in two.
+// FindPage is Find, and also returns where the next page begins. A page may be short, or empty, though more follow: tasks
+// leave the status meanwhile. A task that enters it, or gets another time, may be in no page or in two.
 func (o *Operator) FindPage(ctx context.Context, q Query) (Page, error) {
 	if q.Limit < 1 || q.Limit > MaxFound {
 		return Page{}, refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxFound)

@@ -1,13 +1,13 @@
-// Package operator is what people do to the tasks of a running cluster: find those in a status, count them, redrive and
-// bury them, pause biz types. The command tocsin does all this through it, and programs may.
+// Package operator has what operators do to the tasks of a running cluster: find the tasks in a status, count them,
+// redrive and bury them, and pause biz types. The tocsin commands use it, and other programs may too.
 //
 //	Operator --> every server at once --> 64 tables together --> a page of each
 //
-// It is the authority for what such an operation means over all tables. It needs MySQL alone, no etcd and no node, and
-// asks for the rights of the role biz (see ddl.Grants). For tasks of one biz_id, package tocsin's Client is quicker.
+// It is the authority for what such an operation means over all tables. It needs only MySQL, no etcd and no node, and the
+// rights of the role biz (see ddl.Grants). For tasks of one biz_id, package tocsin's Client is quicker.
 //
-// On failure: what could be done stands beside the error, which names the servers, databases and tables that could not be
-// asked. Nothing is half done: each batch is one statement or transaction.
+// On failure: a call returns what it could do beside an error, which names the servers, databases and tables that could
+// not be asked. Nothing is half done: each batch is one statement or transaction.
 package operator
 
 import (
@@ -41,8 +41,8 @@ func (o *Operator) Close() error { return o.tables.Close() }
 // Layout says how many databases and tables there are.
 func (o *Operator) Layout() tocsin.Layout { return o.tables.Layout() }
 
-// Pause lets the tasks of a biz type wait, or with false has them delivered again. Nodes and sweepers follow within two
-// seconds. The result says what was written: a biz type that was so already is unchanged.
+// Pause makes the tasks of a biz type wait; with false they are delivered again. Nodes and sweepers follow within two
+// seconds. The result says what was written: a biz type that was in this state already is unchanged.
 func (o *Operator) Pause(ctx context.Context, bizType string, paused bool) (biztype.Result, error) {
 	return biztype.SetPaused(ctx, o.cfg, bizType, paused)
 }
@@ -56,8 +56,8 @@ func (o *Operator) BizTypes(ctx context.Context) ([]biztype.Policy, error) {
 	return policies, err
 }
 
-// numbers returns the number of one biz type; for "" those that sees allows, or nil, which means all, if there is no sees. A
-// biz type that sees does not allow is unknown.
+// numbers returns the number of one biz type. For "" it returns the numbers that sees allows, or nil, which means all, if
+// sees is nil. A biz type that sees does not allow counts as unknown.
 func numbers(policies []biztype.Policy, name string, sees func(string) bool) ([]uint64, error) {
 	if name == "" && sees == nil {
 		return nil, nil

@@ -2,5 +2,5 @@ package operator
 
 import "github.com/tocsinhq/tocsin/store"
 
-// Partial is the error beside a result that lacks what some servers hold. Its text has what went wrong on each.
+// Partial is the error beside an incomplete result. Its text has what went wrong on each server.
 type Partial = store.Partial

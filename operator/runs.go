@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// MaxRuns is the most runs that Runs returns.
+// MaxRuns is the largest number of runs that Runs returns.
 const MaxRuns = 1000
 
 // Run is what became of one attempt of a task whose biz type keeps a history, or of a schedule's run that was not delivered.
@@ -36,8 +36,8 @@ type RunsQuery struct {
 	Limit    int          // 1 to MaxRuns
 }
 
-// Runs returns runs, the latest first. They may outlive their task or schedule. None may mean that the biz type keeps no
-// history, or that they were purged.
+// Runs returns runs, the latest first. They may outlive their task or schedule. An empty result may mean that the biz
+// type keeps no history, or that the runs were purged.
 func (o *Operator) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 	switch {
 	case q.Limit < 1 || q.Limit > MaxRuns:

@@ -23,9 +23,10 @@ type Stats struct {
 	Overdue float64 `json:"overdue_seconds"`
 }
 
-// Stats counts all tasks by biz type and status, in the order of the names; a biz type without tasks is there too. It reads a
-// whole index of each table: seconds for millions of rows. Nodes export much of it as metrics, at less cost. progress is as
-// RedriveAll's. The counts of what could be read stand beside an error, a Partial.
+// Stats counts all tasks by biz type and status, in the order of the names; biz types without tasks are included. It
+// reads a whole index of each table, which takes seconds for millions of rows. Nodes export most of these counts as
+// metrics, at less cost. progress is that of RedriveAll. If not all servers answer, it returns the counts it has beside
+// an error, a Partial.
 func (o *Operator) Stats(ctx context.Context, progress func(tables int)) ([]Stats, error) {
 	policies, err := biztype.Load(ctx, o.cfg)
 	if err != nil {

@@ -39,27 +39,27 @@ type Session struct {
 
 // Conn sends the statements of a session.
 type Conn interface {
-	// Lead waits for up to a while, whole seconds, to become the one relay that is active. The lock is the server's own: it
-	// is free as soon as the server has ended the session of the relay that had it. It is an error that the relay of another
-	// table with the same identity has it: one is a copy of the other.
+	// Lead waits for up to a while, whole seconds, to become the one relay that is active. The lock is the server's own:
+	// it is free as soon as the server has ended the session of the relay that had it. If the relay of another table with
+	// the same identity has it, Lead returns an error: one table is a copy of the other.
 	Lead(ctx context.Context, wait time.Duration) (bool, error)
-	// Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot. It looks at most at
-	// limit rows, and leaves those to skip out; nil: none. It ends early behind the row with which PageBytes are reached: see
-	// Full.
+	// Read returns the first rows whose ids are in the ranges, as one snapshot. The ranges are in order. It examines at
+	// most limit rows, and leaves out the ids in skip; nil skips none. It ends early after the row that reaches
+	// PageBytes: see Full.
 	Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error)
 	// Delete deletes rows that were moved. Rows that got their ids later stay.
 	Delete(ctx context.Context, keys []outboxrow.Key) error
 	// SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
 	SetAside(ctx context.Context, key outboxrow.Key, reason string) error
-	// Next returns an id that the outbox has not given yet, and above which or at which it will give the next one; 0: not
-	// known. A server that was emptied, or has lost its last transactions, may return a lower one than before.
+	// Next returns an id that the outbox has not given yet: the next row gets this id or a higher one. 0 means unknown. A
+	// server that was emptied, or has lost its last transactions, may return a lower one than before.
 	Next(ctx context.Context) (uint64, error)
 	// Present returns which of the rows are in the outbox.
 	Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error)
 	// Writers returns the open transactions that may have written into the outbox, for Settled.
 	Writers(ctx context.Context) (Writers, error)
-	// Settled returns those of the ranges in which no row is, neither committed nor of an open transaction. since are the
-	// writers after a row with an id above the ranges was read.
+	// Settled returns the ranges that hold no row, neither a committed one nor one of an open transaction. since are the
+	// writers that were open after a row above the ranges had been read.
 	Settled(ctx context.Context, in []Range, since Writers) ([]Range, error)
 	// IdentityNow returns the identity that the outbox has now: its table may have been replaced.
 	IdentityNow(ctx context.Context) (string, error)
@@ -80,6 +80,6 @@ func size(rows []outboxrow.Row) (n int) {
 	return n
 }
 
-// Writers are transactions. It is empty where the locks on rows tell which ids belong to open transactions, as those of
-// MySQL do.
+// Writers are open transactions. They are empty on servers such as MySQL, where row locks show which ids belong to open
+// transactions.
 type Writers []string

@@ -52,7 +52,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// ValidateForm is Validate without the Driver, for those who know it later.
+// ValidateForm is Validate without the Driver, for callers that set the Driver later.
 func (c Config) ValidateForm() error {
 	c = c.WithDefaults()
 	if err := outboxrow.CheckTable(c.Table); err != nil {

@@ -34,7 +34,7 @@ func ranges(all []Range) string {
 	return b.String() + ")"
 }
 
-// list is the condition for ids of a list, which may be empty.
+// list is the condition for the ids of a list, which may be empty.
 func list(ids []uint64) string {
 	var b strings.Builder
 	b.WriteString("id IN (NULL")
@@ -49,7 +49,7 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// read reads rows, in the order of their ids, but those to skip, up to PageBytes.
+// read reads rows in the order of their ids, up to PageBytes, and leaves out the ids in skip.
 func (o *onMySQL) read(ctx context.Context, over queryer, where string, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
 	begin := time.Now() // before the read: a row is at least as old
 	found, err := over.QueryContext(ctx, o.render(readSQL, where), limit)

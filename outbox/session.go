@@ -43,8 +43,8 @@ func (s *mysqlConn) Close() {
 	_ = s.conn.Close()
 }
 
-// Lead takes the lock of this table before that of the identity. Whoever has the one and not the other has met the relay of
-// another table with the same identity.
+// Lead takes the lock of this table before that of the identity. A relay that gets the first lock but not the second has
+// met the relay of another table with the same identity.
 func (s *mysqlConn) Lead(ctx context.Context, wait time.Duration) (bool, error) {
 	if own, err := s.take(ctx, s.own, wait); err != nil || !own {
 		return false, err
@@ -82,8 +82,8 @@ func LockName(identity string) string {
 // rangesAtOnce bounds the ranges of one statement.
 const rangesAtOnce = 500
 
-// Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot. It looks at most at
-// limit rows, and leaves those to skip out; nil: none.
+// Read returns the first rows whose ids are in the ranges, as one snapshot. The ranges are in order. It examines at most
+// limit rows, and leaves out the ids in skip; nil skips none.
 func (s *mysqlConn) Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) (rows []outboxrow.Row, err error) {
 	if len(in) == 0 {
 		return nil, nil
@@ -172,7 +172,7 @@ func (s *mysqlConn) Present(ctx context.Context, keys []outboxrow.Key) (map[outb
 // Writers returns none: Settled asks for the locks on rows.
 func (s *mysqlConn) Writers(context.Context) (Writers, error) { return nil, nil }
 
-// Settled asks for many ranges at once, and for each of them if a transaction is open in any.
+// Settled asks about many ranges at once. If a transaction is open in any of them, it asks about each range.
 func (s *mysqlConn) Settled(ctx context.Context, in []Range, _ Writers) (settled []Range, err error) {
 	for part := range slices.Chunk(in, rangesAtOnce) {
 		all, err := s.settled(ctx, settledSQL, part)

@@ -3,7 +3,7 @@ package outbox
 // The statements. {outbox} stands for the quoted name of the table, {ranges} for a condition on id.
 
 // readSQL reads whole rows in the order of their ids. Times come as text, without the session's time zone. Parameter: the
-// most rows. Primary key.
+// maximum number of rows. Primary key.
 const readSQL = `SELECT /* tocsin outbox read */
     id,
     op,
@@ -32,8 +32,8 @@ START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY`
 const stuckSQL = `
     AND last_error <> ''`
 
-// deleteSQL deletes rows by a list of ids and of {pairs}, which spare a row that got the id of another after the outbox was
-// emptied. Primary key, by the ids: MariaDB finds no rows by pairs.
+// deleteSQL deletes rows by a list of ids and of {pairs}. The pairs spare a row that got the id of a deleted row after
+// the outbox was emptied. Primary key, by the ids: MariaDB finds no rows by pairs.
 const deleteSQL = `DELETE /* tocsin outbox delete */ {outbox}
 FROM {outbox} FORCE INDEX (PRIMARY)
 WHERE {ranges}
@@ -94,8 +94,8 @@ FROM information_schema.tables
 WHERE table_schema = ?
     AND table_name = ?`
 
-// nextSQL reads the next id of the table; of one that has given none, MySQL has NULL. Parameters: database; table. Without freshSQL MySQL may answer what was so a day ago;
-// MariaDB has no such setting.
+// nextSQL reads the next id of the table; MySQL returns NULL for a table that has given none. Parameters: database; table.
+// Without freshSQL, MySQL may return a value that is a day old; MariaDB has no such setting.
 const (
 	freshSQL = `/*!80000 SET SESSION information_schema_stats_expiry = 0 */`
 

@@ -8,18 +8,19 @@ import (
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
-// askWithin bounds the question where a turn may begin: without an answer it begins at the first id.
+// askWithin bounds the search for the id at which a turn begins. Without an answer in time the turn begins at the first
+// id.
 const askWithin = 300 * time.Millisecond
 
-// begin leaves out the ids below which an earlier turn has found all rows gone and all gaps closed: to read over rows that
-// were deleted and can't be purged takes long.
+// begin skips the ids below which an earlier turn found all rows gone and all gaps closed. Reading over rows that were
+// deleted but can't be purged takes long.
 //
 // The note of that turn is void if the outbox has given ids again since: it was emptied, or its server has lost its last
 // transactions. So the outbox must say that its next id is not a lower one, then that no transaction is open below, and
-// then that no row is there. If it does not, the turn begins at the first id.
+// then that no row is there. Otherwise the turn begins at the first id.
 //
-// A statement that has taken an id and not inserted its row yet is seen by none of these questions. The notes are for it:
-// their gaps were closed a minute after, and a turn that sees a lower next id voids them.
+// None of these questions sees a statement that has taken an id but has not inserted its row yet. The notes cover it:
+// their gaps were closed a minute later, and a turn that sees a lower next id voids them.
 func (t *turn) begin(ctx context.Context) error {
 	t.settled.Store(0)
 	asked, cancel := context.WithTimeout(ctx, askWithin)
@@ -65,7 +66,8 @@ func (t *turn) void(ctx context.Context) {
 	}
 }
 
-// noteGone notes which ids have no rows any more, after all were read, and for the next turns how far these go without a gap.
+// noteGone notes which ids have no rows any more, after all were read. For later turns it stores how far these ids go
+// without a gap.
 func (t *turn) noteGone(gone ids) {
 	for id := range t.hand {
 		gone.remove(outbox.Range{First: id, Last: id})

@@ -8,8 +8,8 @@ import (
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
-// eraser deletes rows that were moved, over a session of its own while the turn reads. One delete is under way at a time,
-// and has the session; the turn has the rest.
+// eraser deletes rows that were moved, over a session of its own while the turn reads. One delete is under way at a time.
+// Its goroutine owns the session; the turn owns the other fields.
 type eraser struct {
 	session *outbox.Session // nil: none is open
 	used    time.Time       // when it was used last

@@ -21,7 +21,7 @@ func (s ids) has(id uint64) bool {
 	return i < len(s) && s[i].First <= id
 }
 
-// covers reports whether all ids of the range are in s; those of an empty range are.
+// covers reports whether all ids of the range are in s. An empty range is covered.
 func (s ids) covers(r outbox.Range) bool {
 	if r.First > r.Last {
 		return true
@@ -125,7 +125,7 @@ func (s ids) gaps() ids {
 	return append(gaps, outbox.Range{First: next, Last: math.MaxUint64})
 }
 
-// joined joins ranges with at most that many ids between them if all of these are in bridge.
+// joined joins ranges that have at most that many ids between them, if all of those ids are in bridge.
 func (s ids) joined(bridge ids, most uint64) ids {
 	var joined ids
 	for _, r := range s {

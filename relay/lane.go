@@ -40,8 +40,8 @@ func (l *lane) park(row outboxrow.Row, known ids) {
 // made is when a row was made, by this process's clock.
 func made(row outboxrow.Row) time.Time { return row.Read.Add(-row.Age) }
 
-// next takes the rows to move at once off the queue: of one biz_id adds alone, or one other row, so that their order is
-// kept whatever the order in which they are stored.
+// next takes the rows to move together off the queue. For each biz_id it takes either adds only or one other row, so that
+// the order of a biz_id is kept in whatever order the rows are stored.
 func (l *lane) next() []outboxrow.Row {
 	n := min(len(l.queue), flightRows)
 	ops := make(map[uint64]string, n) // of each biz_id, what is taken first
@@ -67,7 +67,7 @@ func (l *lane) next() []outboxrow.Row {
 	return taken
 }
 
-// isAway notes that the database takes nothing.
+// isAway notes that the database takes no rows.
 func (l *lane) isAway() {
 	l.away = min(max(2*l.away, awayFirst), awayLast)
 	l.until = time.Now().Add(l.away)

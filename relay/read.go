@@ -12,12 +12,12 @@ import (
 // aliveEvery is the longest time between two polls: the server ends a session that sends nothing.
 const aliveEvery = time.Second
 
-// fewRows are no reason for a poll to take long: it walks over rows that were deleted and can't be purged, as a new turn does
-// until its first gap is closed. Such polls take half of the time at most.
+// fewRows is the number of rows below which a slow poll must have walked over rows that were deleted but can't be purged,
+// as in a new turn until its first gap is closed. Such polls take at most half of the time.
 const fewRows = 100
 
-// bridgeIDs is how many ids without rows a poll reads over between two gaps: to begin another range costs more. A transaction
-// that stays open keeps all gaps that come after it in the polls, those of transactions that were rolled back.
+// bridgeIDs is how many ids without rows a poll reads over between two gaps, since another range would cost more. While a
+// transaction stays open, all later gaps, which rolled-back transactions have left, stay in the polls.
 const bridgeIDs = 16
 
 // pollIfRoom polls, unless what it would read could only be parked, to be read again.
@@ -83,7 +83,7 @@ func (t *turn) crowded() bool {
 	return true
 }
 
-// sized bounds the next page by the size of the rows in this one: what a page leaves unread was sent in vain.
+// sized bounds the next page by the size of the rows in this one, since rows that are sent but not read are wasted.
 func (t *turn) sized(rows []outboxrow.Row) {
 	if len(rows) == 0 {
 		return
@@ -131,8 +131,8 @@ func (t *turn) refill(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// takers returns the lanes that may take what was read for one of them: l, and those of whose parked ids up to the last
-// one all were read, so that none is passed over.
+// takers returns the lanes that may take rows that were read for one of them: l, and lanes whose parked ids up to the
+// last one were all read. So no parked row is passed over.
 func (t *turn) takers(l *lane, in ids, last uint64) []*lane {
 	takers := []*lane{l}
 	for _, o := range t.lanes {

@@ -146,8 +146,8 @@ func (r *Relay) open(ctx context.Context) (*tocsin.Client, error) {
 	return nil, nil
 }
 
-// claim refuses an identity that another outbox of this process has: its table was copied with it, and what one outbox
-// has moved would stand in the ledger for the other.
+// claim refuses an identity that another outbox of this process has. One table is a copy of the other, and a row that one
+// outbox has moved would count as moved for the other.
 func (r *Relay) claim(identity, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

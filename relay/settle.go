@@ -47,7 +47,7 @@ func (t *turn) settle(got landing) {
 	t.gauges.moved.Add(float64(moved))
 }
 
-// meet notes that a row met a delivery or a lock: most are over in a moment, and others are asked for less and less often.
+// meet notes that a row met a delivery or a lock. Most end in a moment; the others are tried less and less often.
 func (t *turn) meet(row outboxrow.Row, fate outboxrow.Fate) {
 	m := t.met[row.ID]
 	m.next = time.Now().Add(min(laterFirst<<min(m.times, 10), laterPause))
@@ -90,9 +90,9 @@ func (t *turn) databaseIsAway(l *lane, flight []outboxrow.Row, results []outboxr
 	return true
 }
 
-// again reads all that is aside: rows that were set aside may have been retried or dropped by an operator, others met a
-// delivery that may have ended. It reads all of it before anything else is read, so that no row passes another of its
-// biz_id. If there is much, it happens less often.
+// again reads all rows that are aside. An operator may have retried or dropped some, and deliveries that held up others
+// may have ended. It reads all of them before anything else, so that no row passes another of its biz_id. If there are
+// many, it runs less often.
 func (t *turn) again(ctx context.Context) error {
 	begin := time.Now()
 	t.nextAside = begin.Add(t.cfg.Whole)
@@ -122,7 +122,7 @@ func (t *turn) again(ctx context.Context) error {
 	return nil
 }
 
-// whole looks for rows where none should be: an outbox that was emptied gives ids again. And it takes old gaps out of the
+// whole looks for rows where none should be, since an emptied outbox gives ids again. It also takes old gaps out of the
 // polls if no transaction is open in them.
 func (t *turn) whole(ctx context.Context) error {
 	t.nextWhole = time.Now().Add(t.cfg.Whole)

@@ -24,7 +24,7 @@ const (
 	figuresRate   = 500 * time.Millisecond // between two updates of the metrics
 )
 
-// errReused says that the outbox has given ids again: what was known of ids is void.
+// errReused says that the outbox has given ids again, so nothing known about ids is valid any more.
 var errReused = errors.New("the outbox has given ids again")
 
 // turn is the time for which this process holds the lock of an outbox. One goroutine owns all of it; others only move
@@ -123,7 +123,7 @@ func (t *turn) drain() {
 	t.eraser.end()
 }
 
-// round writes what was decided, reads what is due to be read, and lets rows fly.
+// round writes the decisions, reads what is due to be read, and starts moves.
 func (t *turn) round(ctx, moves context.Context) error {
 	t.clear(ctx)
 	now := time.Now()
@@ -195,7 +195,7 @@ func (t *turn) laneOf(row outboxrow.Row) *lane {
 	return t.lanes[database]
 }
 
-// take gives a row that was read its place. own is the lane that reads its parked rows; nil: none does.
+// take puts a row that was read into its place. own is the lane that reads its parked rows; nil if none does.
 func (t *turn) take(row outboxrow.Row, own *lane) {
 	t.known.add(row.ID)
 	l := t.laneOf(row)
@@ -302,7 +302,7 @@ func (t *turn) same(identity string) error {
 	return fmt.Errorf("%s has become another outbox", t.outbox)
 }
 
-// unreadStale parks what was read too long ago, with all that stands behind it.
+// unreadStale parks rows that were read too long ago, and all rows behind them.
 func (t *turn) unreadStale(l *lane) {
 	var fresh time.Time // rows of one page have been read at the same time
 	for i := range l.queue {
@@ -318,7 +318,7 @@ func (t *turn) unreadStale(l *lane) {
 	}
 }
 
-// unreadAll parks all rows that a lane has in memory, but those in flight.
+// unreadAll parks all rows that a lane has in memory, except those in flight.
 func (t *turn) unreadAll(l *lane) {
 	for _, row := range l.queue {
 		t.unhand(l, row)

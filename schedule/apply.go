@@ -37,10 +37,11 @@ type Applied struct {
 // applyAtOnce is how many schedules Apply writes side by side. Each is a transaction.
 const applyAtOnce = 8
 
-// Apply makes the cluster's schedules of these names be as the definitions say: it creates those that are missing, active, and
-// changes those that differ, which keep their state. Other schedules stay as they are. With dryRun it only says what it
-// would do. The results are in the order of the definitions. Nothing is written if a definition is not valid, or if it
-// can't be known whether one of a name exists. A schedule that fails later holds up no other; the error names it.
+// Apply brings the cluster's schedules of these names in line with the definitions: it creates missing ones as active,
+// and changes those that differ, which keep their state. Other schedules stay as they are. With dryRun it only returns
+// what it would do. The results are in the order of the definitions. Nothing is written if a definition is not valid, or
+// if Apply can't find out whether a name exists. A schedule that fails later does not stop the others; the error names
+// it.
 //
 // A change raises the revision, cancels the pending runs of earlier ones, and makes the first runs anew. Runs that are
 // claimed go on, and so do those that are due within a second of the change, as they may have started.
@@ -82,8 +83,8 @@ func (s *Schedules) Apply(ctx context.Context, definitions []Definition, dryRun 
 	return all, err
 }
 
-// alone looks whether somebody else has created schedules of the same names meanwhile, in other databases, and then deletes
-// its own. If both see each other, both go: the one that looks last can't know what the other one has seen.
+// alone checks whether somebody else has meanwhile created schedules of the same names in other databases. If so, it
+// deletes its own. If both see each other, both delete theirs: the last one to look can't know what the other has seen.
 func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 	var names []any
 	for _, a := range all {
@@ -104,7 +105,7 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 	}
 }
 
-// Create stores a new schedule, active, and makes its first runs. If one of its name is there, the error is ErrExists.
+// Create stores a new schedule, active, and makes its first runs. If the name is taken, the error is ErrExists.
 func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) {
 	if err := d.Validate(); err != nil {
 		return Schedule{}, err
@@ -151,8 +152,9 @@ func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (
 	return a, a.Err
 }
 
-// Edit changes a schedule that was read before, unless somebody has changed it since (ErrRevision) or it is gone (ErrNotFound).
-// It returns the schedule as it is then, and what was changed. With dryRun it only says what it would change.
+// Edit changes a schedule that was read before, unless somebody has changed it since (ErrRevision) or it is gone
+// (ErrNotFound). It returns the schedule as it is afterwards, and what was changed. With dryRun it only returns what it
+// would change.
 func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRun bool) (Schedule, []Change, error) {
 	if err := d.Validate(); err != nil {
 		return Schedule{}, nil, err
@@ -255,7 +257,7 @@ func (r *row) has(revision uint32) error {
 	return nil
 }
 
-// take makes a row be as a definition says. A schedule that has ended may go on.
+// take changes a row to match a definition. A schedule that has ended may become active again.
 func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
 	if r.Cron != d.Cron {
 		r.Anchor = now

@@ -18,7 +18,7 @@ type Run struct {
 	Due   time.Time    `json:"due"`
 }
 
-// RunNow makes a run that is due now, whatever the state of the schedule. It counts as a run of its own beside those of the
+// RunNow makes a run that is due now, whatever the state of the schedule. It is a run of its own besides those of the
 // fire times; the schedule's overlap policy applies to it.
 func (s *Schedules) RunNow(ctx context.Context, name string) (Run, error) {
 	p, err := s.place(ctx, name)
@@ -45,7 +45,7 @@ func (s *Schedules) RunNow(ctx context.Context, name string) (Run, error) {
 	return made, nil
 }
 
-// MaxBackfill is the most fire times of one Backfill.
+// MaxBackfill is the largest number of fire times of one Backfill.
 const MaxBackfill = 1000
 
 // Backfilled is what a Backfill has done, or would do.
@@ -57,8 +57,8 @@ type Backfilled struct {
 
 // Backfill makes a run, due now, for each fire time t of the past with from <= t < to, whatever became of its run; the
 // schedule may have any state. A fire time that was backfilled before gets no other run until that one is cancelled or
-// purged. Spans with more than MaxBackfill fire times, and those that reach into the future, are refused. With
-// dryRun it only says which fire times there are.
+// purged. Spans with more than MaxBackfill fire times, and those that reach into the future, are refused. With dryRun it
+// only returns the fire times.
 func (s *Schedules) Backfill(ctx context.Context, name string, from, to time.Time, dryRun bool) (b Backfilled, err error) {
 	r, err := s.find(ctx, name)
 	if err != nil {

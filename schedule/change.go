@@ -9,9 +9,9 @@ import (
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
-// A run that is due at about the time of a change may have started, so a change leaves it alone: neither is its fire time
-// lost, nor does it get a second run. Those are the runs due from dueBefore before the change to the lead after it. The change
-// must be committed well before the lead has passed, or it is made again with a longer one.
+// A run that is due at about the time of a change may have started, so the change leaves it alone: its fire time is
+// neither lost nor gets a second run. This applies to runs due from dueBefore before the change until the lead after it.
+// The change must be committed well before the lead has passed; otherwise it is made again with a longer lead.
 const (
 	dueBefore = time.Second
 	firstLead = time.Second
@@ -93,8 +93,8 @@ func (h *here) replace(ctx context.Context, next *row, reason string, lead time.
 	return nil
 }
 
-// cursor sets made_until of the next row, and returns between which times pending runs are left alone: none, unless the
-// schedule goes on.
+// cursor sets made_until of the next row. It returns the span in which pending runs are left alone, which is empty unless
+// the schedule stays active.
 func (h *here) cursor(next *row, lead time.Duration) (from, to time.Time) {
 	next.MadeUntil = h.now
 	if h.row.State != Active && h.row.State != Ended || next.State != Active { // one that has ended may have runs to come
@@ -133,7 +133,7 @@ func (r *row) clone() *row {
 	return &next
 }
 
-// alike reports whether a stored row is what a change made of it, apart from what makers and judges move.
+// alike reports whether a stored row is as a change has left it, apart from the columns that makers and judges update.
 func (r *row) alike(other *row) bool {
 	state := r.State == other.State || r.State == Ended
 	return state && r.Anchor.Equal(other.Anchor) && slices.Equal(fieldsOf(r.Definition), fieldsOf(other.Definition))

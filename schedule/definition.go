@@ -80,7 +80,7 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// spec is what fire times follow from.
+// spec is what determines the fire times.
 func (d Definition) spec(anchor time.Time, seed uint64) firetimes.Spec {
 	return firetimes.Spec{Cron: d.Cron, Zone: d.Zone, Start: d.Start, End: d.End, Anchor: anchor, Jitter: d.Jitter.D(), Seed: seed}
 }

@@ -123,8 +123,8 @@ const (
 	bytesAtOnce = 400_000
 )
 
-// insert stores runs and rings for those that are near. It leaves out those whose keys are there already, and returns the
-// rest with their ids.
+// insert stores runs, and rings the doorbell for those that are near. It leaves out runs whose keys are already there,
+// and returns the others with their ids.
 func (h *here) insert(ctx context.Context, r *row, runs []run) (made []run, err error) {
 	size := max(1, bytesAtOnce/(len(r.Payload)+len(r.headers)+200))
 	for len(runs) > 0 {

@@ -34,7 +34,7 @@ type OpenRun struct {
 	Attempts int           `json:"attempts"`
 }
 
-// MaxOpen is the most runs that Open returns.
+// MaxOpen is the largest number of runs that OpenRuns returns.
 const MaxOpen = 1000
 
 // readOpen reads the open ones among the newest runs of a schedule. A range of uk_biz, backwards. Parameters: biz_id, biz
@@ -55,8 +55,8 @@ WHERE status IN (0, 1)
 ORDER BY action_time, job_id
 LIMIT ?`
 
-// lookedAt is how many runs OpenRuns looks at: at most so many are made ahead and retried, while those that are done lie
-// before them, perhaps millions.
+// lookedAt is how many runs OpenRuns examines. No more than that are made ahead or retried; settled runs, perhaps
+// millions, come before them.
 const lookedAt = 5000
 
 // OpenRuns returns runs of a schedule that are pending or being delivered, the first to be delivered first, at most limit

@@ -12,10 +12,10 @@ import (
 // pageSettled is how many runs are read at once. A schedule's row notes how far they are settled after as many.
 const pageSettled = 5000
 
-// openFrom returns a key below which all runs of a schedule are settled. A change looks for pending runs from there on: of a
-// schedule that fires each second millions may be settled and not purged, and reading them with the row locked takes seconds.
-// Keys only grow, and what is settled stays so, unless it is redriven: a judge drops that later. After an error it is the first
-// key.
+// openFrom returns a key below which all runs of a schedule are settled. A change looks for pending runs from there on: a
+// schedule that fires each second may have millions of settled runs that are not purged, and reading them with the row
+// locked would take seconds. Keys only grow, and a settled run stays settled unless it is redriven; a judge drops such a
+// run later. After an error, openFrom returns the first key.
 func (m *Maker) openFrom(ctx context.Context, id tocsin.JobID) string {
 	from, _ := runkey.Range(uint64(id))
 	row, found, err := m.tables.Judged(ctx, id)

@@ -15,8 +15,8 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// Schedules are what people and programs do to the schedules of a cluster. Make one with Open. Its methods are safe for
-// concurrent use. They need MySQL alone, and the rights of the role schedule (see ddl.Grants).
+// Schedules has the operations on the schedules of a cluster. Make one with Open. Its methods are safe for concurrent
+// use. They need MySQL alone, and the rights of the role schedule (see ddl.Grants).
 type Schedules struct {
 	tables *store.Store
 	maker  *Maker

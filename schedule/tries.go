@@ -24,7 +24,7 @@ type tries struct {
 	maybe bool // an earlier try may have been carried out
 }
 
-// again notes a failed try and waits before the next one. False: no further try is to be made.
+// again notes a failed try and waits before the next one. It returns false if there must be no further try.
 func (t *tries) again(ctx context.Context, err error) bool {
 	class := mysql.ClassOf(err)
 	t.maybe = t.maybe || class == mysql.Lost || class == mysql.Canceled

@@ -24,8 +24,8 @@ type window struct {
 	passedOver int
 }
 
-// windowOf returns the next window of an active schedule. A fire time is missed if a run for it would start later than
-// StartWithin; such ones are made up for by the policy, all in one window.
+// windowOf returns the next window of an active schedule. A fire time is missed if its run would start later than
+// StartWithin; missed fire times are made up for by the policy, all in one window.
 func windowOf(s Schedule, times *firetimes.Times, now time.Time) window {
 	w := window{until: s.MadeUntil}
 	if missed := now.Add(-times.Offset() - s.StartWithin.D()); w.until.Before(missed.Add(-time.Millisecond)) {
@@ -60,8 +60,8 @@ func (w *window) missed(d Definition, times *firetimes.Times, before time.Time) 
 	w.until = before.Add(-time.Millisecond)
 }
 
-// newest returns the last fire times in a span, at most n. There is no way back in time, so it looks at longer and longer
-// ends of the span: it reads about four times as many as it returns, however long the span is.
+// newest returns the last fire times in a span, at most n. Fire times can only be computed forward, so newest tries
+// longer and longer tails of the span. It computes about four times as many as it returns, however long the span is.
 func newest(times *firetimes.Times, after, before time.Time, n int) []time.Time {
 	for length := time.Minute; ; length *= 4 {
 		from := before.Add(-length)
