@@ -36,7 +36,7 @@ type auditFlags struct {
 func newAudit(a *app) *cobra.Command {
 	var f auditFlags
 	c := &cobra.Command{
-		Use: "audit [--outbox | --type NAME --against FILE]", Short: "Look for tasks that are not as they should be", Args: noArgs,
+		Use: "audit [--outbox | --type NAME --against FILE]", Short: "Look for faulty rows and lost tasks", Args: noArgs,
 		Long: `Checks each row against itself: the right table for its biz_id and job_id, a known biz type,
 not overdue, no claim that ran out, and status, times, attempts and crashes that fit. It reads
 all live rows, and finished ones that were settled within --settled, and changes nothing. Run
@@ -69,7 +69,7 @@ removed, or if a row waits.`,
 		},
 	}
 	c.Flags().DurationVar(&f.grace, "grace", 0, "how late a task may be (default: sweep.grace of the config, then 60s)")
-	c.Flags().DurationVar(&f.settled, "settled", auditor.DefaultSettled, "read finished tasks that were settled so long ago at most")
+	c.Flags().DurationVar(&f.settled, "settled", auditor.DefaultSettled, "read finished tasks that were settled at most this long ago")
 	c.Flags().BoolVar(&f.all, "all", false, "read every row, however long ago it was settled")
 	outletFlags(c, &f.out)
 	c.Flags().StringVar(&f.name, "type", "", "biz type of --against")

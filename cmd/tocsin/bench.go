@@ -77,7 +77,7 @@ The raw bound is a read of one row by its key at the same rate.`, &f, bench.Late
 	c.Flags().Float64Var(&f.Rate, "rate", 1000, "tasks added a second")
 	c.Flags().DurationVar(&f.Duration, "duration", 30*time.Second, "how long they are added")
 	c.Flags().DurationVar(&f.Delay, "delay", 15*time.Second, "least time between a task's insert and its action time")
-	c.Flags().DurationVar(&f.Spread, "spread", time.Second, "up to so much later")
+	c.Flags().DurationVar(&f.Spread, "spread", time.Second, "at most this much later")
 	c.Flags().IntVar(&f.Burst, "burst", 0, "tasks of another biz type, all due at one instant half-way")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
 	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")

@@ -3,8 +3,8 @@ package main
 import "github.com/spf13/cobra"
 
 func newBizPause(a *app) *cobra.Command {
-	return a.pausing("pause", "Let the tasks of a biz type wait", `Pauses a biz type: nodes and sweepers start none of its tasks within a second or two, and deliveries
-in hand end. Tasks are added as before, and wait. The next `+"`tocsin biz apply`"+` says again what its file says.`, true)
+	return a.pausing("pause", "Make the tasks of a biz type wait", `Pauses a biz type: within two seconds, nodes and sweepers start none of its tasks any more. Deliveries in
+progress go on. Tasks can still be added, and wait. The next `+"`tocsin biz apply`"+` sets the state that its file has.`, true)
 }
 
 func newBizResume(a *app) *cobra.Command {

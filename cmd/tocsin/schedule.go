@@ -57,8 +57,8 @@ func newScheduleApply(a *app) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "apply FILE", Short: "Create and change the schedules of a YAML file", Args: exactArgs("FILE"),
-		Long: `Makes the cluster's schedules be as a YAML file says: creates those that are missing, active, and changes
-those that differ, which keep their state. Schedules that are not in the file are left alone. A change
+		Long: `Brings the cluster's schedules in line with a YAML file: creates missing ones, active, and changes those that
+differ, which keep their state. Schedules that are not in the file are left unchanged. A change
 cancels the pending runs, and makes new ones for the fire times from now on.`,
 		Example: "  tocsin schedule apply configs/schedules.yaml --dry-run\n  tocsin schedule apply configs/schedules.yaml",
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.applySchedules(cmd.Context(), args[0], dryRun) },

@@ -12,15 +12,15 @@ import (
 )
 
 func newScheduleActivate(a *app) *cobra.Command {
-	return a.turning("activate", "Let a schedule make runs again",
-		`Activates a schedule that was deactivated, was paused or has ended, for the fire times from now on. What it
-missed meanwhile is not made up for: see `+"`tocsin schedule backfill`"+`. @every counts from now.`, (*schedule.Schedules).Activate)
+	return a.turning("activate", "Have a schedule make runs again",
+		`Activates a schedule that was deactivated, was paused or has ended, for the fire times from now on. Fire times
+that passed meanwhile are not made up for: see `+"`tocsin schedule backfill`"+`. @every counts from now.`, (*schedule.Schedules).Activate)
 }
 
 func newScheduleDeactivate(a *app) *cobra.Command {
 	return a.turning("deactivate", "Keep a schedule from making runs, and cancel those that are pending",
-		`Deactivates a schedule: it makes no runs, and those that are pending are cancelled. Deliveries in hand end.
-Runs of run-now and backfill go on.`, (*schedule.Schedules).Deactivate)
+		`Deactivates a schedule: it makes no runs, and its pending runs are cancelled. Deliveries in progress go on, and
+so do runs of run-now and backfill.`, (*schedule.Schedules).Deactivate)
 }
 
 // turned is the JSON of `schedule activate` and `deactivate`.
@@ -143,8 +143,8 @@ func newScheduleDelete(a *app) *cobra.Command {
 	var id string
 	cmd := &cobra.Command{
 		Use: "delete (NAME | --id SCHEDULE_ID)", Short: "Delete a schedule, and cancel its pending runs", Args: oneNameAtMost,
-		Long: `Deletes a schedule and cancels its pending runs, also those of run-now and backfill. Deliveries in hand
-end, and the history of its runs stays until it is purged. --id is for one of two schedules of a name.`,
+		Long: `Deletes a schedule and cancels its pending runs, also those of run-now and backfill. Deliveries in
+progress go on, and the history of its runs stays until it is purged. --id is for one of two schedules with the same name.`,
 		ValidArgsFunction: a.completeSchedules,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.deleteSchedule(cmd.Context(), args, id) },
 	}

@@ -43,9 +43,9 @@ that is inactive or paused they are those that it would have.`,
 	cmd.Flags().StringVar(&f.spec.Zone, "zone", "", "with --cron: IANA time zone (default UTC)")
 	cmd.Flags().StringVar(&f.start, "start", "", "with --cron: no fire time before, RFC 3339")
 	cmd.Flags().StringVar(&f.end, "end", "", "with --cron: no fire time from then on, RFC 3339")
-	cmd.Flags().StringVar(&f.file, "file", "", "of the schedules of this YAML file")
+	cmd.Flags().StringVar(&f.file, "file", "", "show those of the schedules in this YAML file")
 	cmd.Flags().StringVar(&f.after, "after", "", "fire times after this time, RFC 3339 (default now)")
-	cmd.Flags().IntVarP(&f.n, "count", "n", 5, "fire times at most")
+	cmd.Flags().IntVarP(&f.n, "count", "n", 5, "show at most this many fire times")
 	return cmd
 }
 

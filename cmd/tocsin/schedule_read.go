@@ -37,11 +37,11 @@ func newScheduleList(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&q.App, "app", "", "of this app only")
-	cmd.Flags().StringVar(&q.BizType, "type", "", "with runs of this biz type only")
+	cmd.Flags().StringVar(&q.App, "app", "", "only schedules of this app")
+	cmd.Flags().StringVar(&q.BizType, "type", "", "only schedules with runs of this biz type")
 	cmd.Flags().StringVar(&state, "state", "", "active, inactive, paused or ended")
-	cmd.Flags().StringVar(&q.After, "after", "", "names behind this one")
-	cmd.Flags().IntVar(&q.Limit, "limit", 1000, "schedules at most")
+	cmd.Flags().StringVar(&q.After, "after", "", "list names after this one")
+	cmd.Flags().IntVar(&q.Limit, "limit", 1000, "list at most this many schedules")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 	return cmd
 }
@@ -78,7 +78,7 @@ func writeSchedules(w io.Writer, all []schedule.Schedule) {
 func newScheduleShow(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "Show a schedule, with its defaults, as YAML", Args: exactArgs("NAME"),
-		Long:              "Shows a schedule as YAML that can be applied again. Comments above it say how it stands. All times are UTC.",
+		Long:              "Shows a schedule as YAML that can be applied again. Comments above it show its state. All times are UTC.",
 		ValidArgsFunction: a.completeSchedules,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {

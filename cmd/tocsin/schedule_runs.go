@@ -23,7 +23,7 @@ type scheduleRuns struct {
 func newScheduleRuns(a *app) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use: "runs NAME", Short: "Show the runs of a schedule: those to come, and what became of others", Args: exactArgs("NAME"),
+		Use: "runs NAME", Short: "Show the pending runs of a schedule, and the history of the others", Args: exactArgs("NAME"),
 		Long: `Shows the runs of a schedule that are pending or being delivered, the first to be delivered first, and then the
 history: a line for each attempt, the latest first, as ` + "`tocsin task runs`" + ` shows it for one task.
 Runs are made up to 20 minutes ahead.`,
@@ -39,7 +39,7 @@ Runs are made up to 20 minutes ahead.`,
 			return a.print(all, func(w io.Writer) { all.write(w, time.Now()) })
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "open runs, and attempts of the history, at most")
+	cmd.Flags().IntVar(&limit, "limit", 20, "show at most this many open runs, and this many attempts of the history")
 	return cmd
 }
 

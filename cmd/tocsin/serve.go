@@ -39,7 +39,7 @@ the address must be a loopback one: make a token with ` + "`tocsin token new`" +
 	c.Flags().StringVar(&f.listen, "listen", "", "address of the status page (default: node.listen of the config); off for none")
 	c.Flags().StringVar(&f.api, "api", "", "address of the HTTP API, such as 127.0.0.1:8481 (default: node.api.listen of the config); off for none")
 	c.Flags().StringVar(&f.group, "group", biztype.CallbackGroup, "group whose callbacks to deliver")
-	c.Flags().StringVar(&f.pprof, "pprof", "", "loopback address for Go's profiles, 127.0.0.1:6060 say (default: none)")
+	c.Flags().StringVar(&f.pprof, "pprof", "", "loopback address for Go's profiles, for example 127.0.0.1:6060 (default: none)")
 	return c
 }
 

@@ -64,8 +64,8 @@ type ofBiz struct {
 
 func (o *ofBiz) flags(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.name, "type", "", "name of the biz type")
-	cmd.Flags().Uint64Var(&o.bizID, "biz-id", 0, "what the task is about, the sharding key")
-	cmd.Flags().StringVar(&o.key, "key", "", "instead of --biz-id: a business key that is no number, at most 64 bytes")
+	cmd.Flags().Uint64Var(&o.bizID, "biz-id", 0, "your own id of what the task belongs to, for example of the order; the sharding key")
+	cmd.Flags().StringVar(&o.key, "key", "", "instead of --biz-id: a business key that is not a number, at most 64 bytes")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 }
 

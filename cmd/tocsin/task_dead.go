@@ -22,8 +22,8 @@ func newTaskRedrive(a *app) *cobra.Command {
 	var f redriveFlags
 	c := &cobra.Command{
 		Use: "redrive (JOB_ID | --type NAME | --all)", Short: "Deliver dead tasks once more, at once",
-		Long: `Makes one dead task, all of a biz type, or all there are, pending again and due at once. Their
-attempts begin anew, and so does their idempotency key. Those that die while it runs are left.`,
+		Long: `Makes dead tasks pending again and due at once: one, those of a biz type, or all. Their attempts
+begin anew, and they get a new idempotency key. Tasks that die while it runs stay dead.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 1 && f == redriveFlags{}:
@@ -82,7 +82,7 @@ func (a *app) redriveMany(ctx context.Context, bizType string) error {
 func newTaskBury(a *app) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "bury JOB_ID", Short: "Give a pending task up: it is dead, and can be redriven", Args: exactArgs("JOB_ID"),
+		Use: "bury JOB_ID", Short: "Make a pending task dead; it can be redriven", Args: exactArgs("JOB_ID"),
 		Long: `Makes a pending task dead, with the reason as its last error. A delivery that is under way at this
 moment may still complete it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -56,11 +56,11 @@ ones by action time, the earliest first, and done, cancelled and dead ones from 
 			return usage("name the tasks: --biz-id N, not 0, --key KEY, or --status dead, with --type NAME or without")
 		},
 	}
-	cmd.Flags().Uint64Var(&bizID, "biz-id", 0, "what the tasks are about, the sharding key")
-	cmd.Flags().StringVar(&key, "key", "", "the business key that the tasks are about, if it is no number")
+	cmd.Flags().Uint64Var(&bizID, "biz-id", 0, "your own id of what the tasks belong to, for example of the order; the sharding key")
+	cmd.Flags().StringVar(&key, "key", "", "instead of --biz-id: a business key that is not a number")
 	cmd.Flags().StringVar(&by.status, "status", "", "pending, claimed, done, cancelled or dead")
-	cmd.Flags().StringVar(&by.name, "type", "", "with --status: of this biz type only")
-	cmd.Flags().IntVar(&by.limit, "limit", 100, "with --status: tasks at most")
+	cmd.Flags().StringVar(&by.name, "type", "", "with --status: only tasks of this biz type")
+	cmd.Flags().IntVar(&by.limit, "limit", 100, "with --status: list at most this many tasks")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 	return cmd
 }

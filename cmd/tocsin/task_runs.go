@@ -40,7 +40,7 @@ policies of a schedule).`,
 			return a.print(runs, func(w io.Writer) { writeRuns(w, "task "+id.String(), runs) })
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "runs at most, "+strconv.Itoa(operator.MaxRuns)+" at most")
+	cmd.Flags().IntVar(&limit, "limit", 100, "show at most this many runs, "+strconv.Itoa(operator.MaxRuns)+" at most")
 	return cmd
 }
 

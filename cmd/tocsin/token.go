@@ -45,9 +45,9 @@ below node.api.tokens. To take a token back, remove its lines.
 			return a.newToken(t)
 		},
 	}
-	c.Flags().StringVar(&t.Name, "name", "", "who has the token, for the log: letters, digits, '.', '_' and '-'")
+	c.Flags().StringVar(&t.Name, "name", "", "holder of the token, as shown in the log: letters, digits, '.', '_' and '-'")
 	c.Flags().StringVar(&scope, "scope", "", "read, write or operate")
-	c.Flags().StringSliceVar(&t.BizTypes, "types", nil, "names of biz types, in which * stands for any text; * alone for all")
+	c.Flags().StringSliceVar(&t.BizTypes, "types", nil, "names of biz types, where * stands for any text; a single * allows all")
 	c.Flags().StringVar(&expires, "expires", "", "when the token ends: a time (2030-01-02T15:04:05Z), or a duration from now (2160h); default: never")
 	return c
 }
