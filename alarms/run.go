@@ -93,7 +93,7 @@ func (a *Alarms) forget() {
 	defer a.mu.Unlock()
 	for of, n := range a.waiting {
 		if len(n.runs) > 0 {
-			a.cfg.Logger.Warn("an alarm was not raised before the end", "biz_type", a.name(of.bizType), "kind", of.kind, "count", n.count)
+			a.cfg.Logger.Warn("the process ends before an alarm was raised", "biz_type", a.name(of.bizType), "kind", of.kind, "count", n.count)
 		}
 		delete(a.waiting, of)
 	}

@@ -44,7 +44,7 @@ var checks = map[string][]func(r reader, t *testing.T, out []string){
 	"8. Look a task up":                      {reader.listed, reader.found},
 	"9. Reschedule":                          {reader.rescheduled},
 	"10. Cancel":                             {reader.cancelledByID, reader.cancelledByOrder},
-	"11. Find what is dead":                  {reader.deadShown},
+	"11. Find dead tasks":                    {reader.deadShown},
 	"13. Headers and business keys":          {reader.keyShown, reader.keyAdded, reader.keyCancelled},
 }
 

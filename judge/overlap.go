@@ -182,6 +182,6 @@ func (j *Judge) advance(ctx context.Context, schedule tocsin.JobID, rows []store
 		return
 	}
 	if err := j.cfg.Store.OpenFrom(ctx, schedule, m.key); err != nil {
-		j.limit.Of(j.cfg.Logger, "mark").Warn("how far a schedule's runs are settled can't be stored", "error", err, "schedule_id", schedule.String())
+		j.limit.Of(j.cfg.Logger, "mark").Warn("the mark below which a schedule's runs are settled can't be stored", "error", err, "schedule_id", schedule.String())
 	}
 }

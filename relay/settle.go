@@ -33,7 +33,7 @@ func (t *turn) settle(got landing) {
 			t.refused = append(t.refused, refusal{row.Key, result.Err.Error()})
 			t.stuck++
 			t.block(row)
-			t.limit.Of(t.cfg.Logger, "refused "+t.outbox.Name).Error("row of an outbox is set aside, and what follows of its biz_id waits: see `tocsin outbox list --stuck`",
+			t.limit.Of(t.cfg.Logger, "refused "+t.outbox.Name).Error("row of an outbox is set aside, and later rows of its biz_id wait: see `tocsin outbox list --stuck`",
 				"error", result.Err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
 		default: // a delivery is under way, or a lock is held
 			t.block(row)
