@@ -77,7 +77,6 @@ func (g *Generator) takeBackOne(ctx context.Context, id tocsin.JobID) {
 		g.metrics.failures.Inc()
 		g.limit.Of(g.cfg.Logger, "make").Error("runs of a schedule can't be made", "error", err, "schedule_id", id.String())
 	case !made.Back.IsZero():
-		g.metrics.takenBack.Inc()
 		g.metrics.runs.Add(float64(made.Runs))
 		g.limit.Of(g.cfg.Logger, "back").Warn("the server's clock was ahead: the runs of a schedule are made from now on again", "schedule", made.Name, "made_until", made.Back)
 	}

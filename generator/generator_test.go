@@ -183,7 +183,7 @@ func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 			t.Errorf("%s: %d runs, want %d", one.Name, len(got), len(want))
 		}
 	}
-	if n, err := testutil.GatherAndCount(registry); err != nil || n != 7 {
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 6 {
 		t.Errorf("%d series, %v", n, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 type metrics struct {
-	passes, runs, passedOver, lost, takenBack, failures prometheus.Counter
+	passes, runs, passedOver, lost, failures prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, behind func() time.Duration) *metrics {
@@ -25,7 +25,6 @@ func newMetrics(r prometheus.Registerer, behind func() time.Duration) *metrics {
 		runs:       count("runs", "Runs of schedules made."),
 		passedOver: count("passed_over", "Fire times that were missed, and no run was made for, by the policies of their schedules."),
 		lost:       count("lost", "Schedules that were due, but whose runs another process made first."),
-		takenBack:  count("taken_back", "Schedules whose runs were made too far ahead, as the clock of their server was ahead, and are made from now on again."),
 		failures:   count("failures", "Schedules whose runs could not be made, and passes in which not all schedules could be read."),
 	}
 }
