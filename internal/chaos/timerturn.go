@@ -12,9 +12,10 @@ import (
 
 // Slacks of the order of runs.
 const (
-	handAfter  = time.Second           // a run by hand comes so long after it was made
-	orderSlack = 50 * time.Millisecond // between the time that a row has and that at which a trigger saw it
-	waitMost   = 20 * time.Second      // from the end of earlier runs until one that waited begins, without a fault
+	handAfter  = time.Second            // a run by hand comes so long after it was made
+	orderSlack = 50 * time.Millisecond  // between the time that a row has and that at which a trigger saw it
+	committing = 500 * time.Millisecond // from the time at which a trigger saw a run's end until others see it
+	waitMost   = 20 * time.Second       // from the end of earlier runs until one that waited begins, without a fault
 )
 
 // What lets two runs of a schedule be in delivery at once that are not to be.
@@ -168,7 +169,7 @@ func (c *timerCheck) skipped(f *firing, e *entry, last end, of []delivery) {
 		beside = 2
 	}
 	for _, before := range c.runs {
-		if before.mayPrecede(f) && before.openIn(f.time(), last.at) {
+		if before.mayPrecede(f) && before.openIn(f.time().Add(-committing), last.at) {
 			open++
 		}
 	}

@@ -115,12 +115,14 @@ var turnForgeries = map[string]timeForgery{
 		f.incidents = []incident{{Step: Step{Fault: KillNode}, from: at(1400), to: at(1450)}}
 	})),
 
-	"skipped beside an open one":         breaks(under(skipping, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)) })),
-	"skipped beside none":                breaks(under(skipping, func(f *forgedTimes) { f.skip(f.of(1, 2000)) }), promiseSkipped),
-	"skipped beside a later one":         breaks(under(skipping, func(f *forgedTimes) { f.lasts(f.of(1, 3000), 500); f.skip(f.of(1, 2000)) }), promiseSkipped),
-	"skipped, of a schedule that allows": breaks(under(allowing, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)) }), promiseSkipped),
-	"skipped from a queue, beside one":   breaks(under(queueing, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)) }), promiseSkipped),
-	"skipped, and begun long after that": breaks(under(skipping, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)); f.deliver(f.of(1, 2000), 3100) }), promiseDead),
+	"skipped beside an open one":             breaks(under(skipping, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)) })),
+	"skipped beside one that has just ended": breaks(under(skipping, func(f *forgedTimes) { f.lasts(f.of(1, 1000), 960); f.skip(f.of(1, 2000)) })),
+	"skipped beside one that ended before":   breaks(under(skipping, func(f *forgedTimes) { f.lasts(f.of(1, 1000), 490); f.skip(f.of(1, 2000)) }), promiseSkipped),
+	"skipped beside none":                    breaks(under(skipping, func(f *forgedTimes) { f.skip(f.of(1, 2000)) }), promiseSkipped),
+	"skipped beside a later one":             breaks(under(skipping, func(f *forgedTimes) { f.lasts(f.of(1, 3000), 500); f.skip(f.of(1, 2000)) }), promiseSkipped),
+	"skipped, of a schedule that allows":     breaks(under(allowing, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)) }), promiseSkipped),
+	"skipped from a queue, beside one":       breaks(under(queueing, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)) }), promiseSkipped),
+	"skipped, and begun long after that":     breaks(under(skipping, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)); f.deliver(f.of(1, 2000), 3100) }), promiseDead),
 	"skipped from a queue, beside two": breaks(under(queueing, func(f *forgedTimes) {
 		f.lasts(f.of(1, 1000), 2490)
 		f.begins(f.of(1, 2000), 3501)
