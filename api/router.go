@@ -12,6 +12,7 @@ type router struct{ routes []route }
 
 // route is one operation's method and path.
 type route struct {
+	pattern  string // "POST /v1/tasks/{id}:cancel"
 	method   string
 	segments []segment
 	serve    http.HandlerFunc
@@ -26,7 +27,7 @@ type segment struct {
 // HandleFunc adds "GET /v1/tasks/{id}".
 func (m *router) HandleFunc(pattern string, serve func(http.ResponseWriter, *http.Request)) {
 	method, path, _ := strings.Cut(pattern, " ")
-	r := route{method: method, serve: serve}
+	r := route{pattern: pattern, method: method, serve: serve}
 	for part := range strings.SplitSeq(path[1:], "/") {
 		s := segment{text: part}
 		if inner, ok := strings.CutPrefix(part, "{"); ok {
@@ -61,12 +62,58 @@ func (m *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) == 0 {
-		writeProblem(w, r, problem(http.StatusNotFound, "no_such_path", "no operation has this path: docs/api.md and openapi.yaml list all"))
+		writeProblem(w, r, problem(http.StatusNotFound, "no_such_path", "no operation has this path%s: docs/api.md and openapi.yaml list all", m.hint(method, r.URL.Path)))
 		return
 	}
 	slices.Sort(allowed)
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	writeProblem(w, r, problem(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes %s", strings.Join(allowed, ", ")))
+	said := problem(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes %s", strings.Join(allowed, ", "))
+	if meant := m.meant(method, r.URL.Path); meant != nil && meant.method == method {
+		said.Detail += "; perhaps you mean " + meant.pattern
+	}
+	writeProblem(w, r, said)
+}
+
+// hint says which operation a path that none has may mean, without repeating the path; "" if nothing is like it.
+func (m *router) hint(method, path string) string {
+	if meant := m.meant(method, path); meant != nil {
+		return ", perhaps you mean " + meant.pattern
+	}
+	_, verb := cutVerb(path)
+	var others []string
+	for _, r := range m.routes {
+		if r.segments[len(r.segments)-1].text == ":"+verb {
+			others = append(others, r.pattern)
+		}
+	}
+	if len(others) == 0 {
+		return ""
+	}
+	return ", and this verb belongs to " + strings.Join(others, ", ")
+}
+
+// meant finds the operation whose path this would be with /v1 before it, without a slash behind it, or with :verb in place of
+// /verb; one of that method first. nil: there is none.
+func (m *router) meant(method, path string) (found *route) {
+	path = "/v1/" + strings.Trim(strings.TrimPrefix(path, "/v1/"), "/")
+	object, verb := cutVerb(path)
+	for _, try := range []string{path, object + ":" + verb} {
+		for i, r := range m.routes {
+			if _, ok := r.match(try); ok && (found == nil || found.method != method && r.method == method) {
+				found = &m.routes[i]
+			}
+		}
+	}
+	return found
+}
+
+// cutVerb cuts what follows the last slash or colon of a path.
+func cutVerb(path string) (object, verb string) {
+	at := strings.LastIndexAny(path, "/:")
+	if at < 0 {
+		return path, ""
+	}
+	return path[:at], path[at+1:]
 }
 
 // match returns the values of the parameters, by segment, if the path is the route's.

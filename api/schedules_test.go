@@ -356,6 +356,40 @@ func TestTheHistoryOfAScheduleIsListed(t *testing.T) {
 	}
 }
 
+// Runs that are not settled stand before the history, on its first page alone.
+func TestTheOpenRunsOfAScheduleAreListed(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	made, _ := s.create(hourly("report.hourly", `, "start": "`+time.Now().Add(24*time.Hour).UTC().Format(time.RFC3339)+`"`)) // no run is made yet
+	const path = "/schedules/report.hourly/runs"
+	if got := s.do(get(path).by("read")); got.status != http.StatusOK || !strings.Contains(got.text, `"open":[]`) {
+		t.Errorf("without an open run: %d %s", got.status, got.text)
+	}
+	var byHand []api.ID
+	for range 3 {
+		byHand = append(byHand, want[api.RunByHand](s, http.StatusCreated, post("/schedules/report.hourly:run", "")).JobID)
+	}
+	id := s.taskOf(made)
+	for range 2 {
+		s.record(&store.Run{JobID: id, Schedule: uint64(id), Type: 1, Outcome: store.RunCompleted})
+	}
+	first := want[api.ScheduleRuns](s, http.StatusOK, get(path+"?limit=2").by("read"))
+	if len(first.Open) != 2 || len(first.Runs.Runs) != 2 || first.NextCursor == "" {
+		t.Fatalf("%+v", first)
+	}
+	for _, r := range first.Open {
+		if !slices.Contains(byHand, r.JobID) || r.For != "run_now" || r.Time != nil || r.Status != "pending" || r.Attempts != 0 || r.ActionTime != r.DueTime || r.DueTime.IsZero() {
+			t.Errorf("%+v", r)
+		}
+	}
+	if got := s.do(get(path + "?limit=2&cursor=" + first.NextCursor).by("read")); got.status != http.StatusOK || strings.Contains(got.text, `"open"`) {
+		t.Errorf("the second page: %d %s", got.status, got.text)
+	}
+	if got := want[api.ScheduleRuns](s, http.StatusOK, get(path).by("read")); len(got.Open) != 3 {
+		t.Errorf("%+v", got.Open)
+	}
+}
+
 // A definition of the API has the fields of one in YAML and Go.
 func TestDefinitionsHaveTheFieldsOfYAML(t *testing.T) {
 	t.Parallel()
