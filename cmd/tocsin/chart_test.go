@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -40,7 +42,7 @@ func newChart(t *testing.T, change func(values map[string]any)) *chart {
 	}
 	c.root = template.New("").Option("missingkey=error").Funcs(c.functions())
 	files, err := filepath.Glob("../../deploy/helm/tocsin/templates/*")
-	if err != nil || len(files) != 6 {
+	if err != nil || len(files) != 7 {
 		t.Fatal(files, err)
 	}
 	for _, path := range files {
@@ -84,11 +86,8 @@ func (c *chart) functions() template.FuncMap {
 			}
 			return d
 		},
-		"merge": func(into, from map[string]any) map[string]any {
-			all := maps.Clone(from)
-			maps.Copy(all, into)
-			return all
-		},
+		"merge": merged,
+		"fail":  func(why string) (string, error) { return "", errors.New(why) },
 		"omit": func(from map[string]any, keys ...string) map[string]any {
 			left := maps.Clone(from)
 			for _, key := range keys {
@@ -97,6 +96,20 @@ func (c *chart) functions() template.FuncMap {
 			return left
 		},
 	}
+}
+
+// merged is into, with what only from has, at any depth.
+func merged(into, from map[string]any) map[string]any {
+	all := maps.Clone(from)
+	for key, value := range into {
+		ours, isMap := value.(map[string]any)
+		theirs, isToo := all[key].(map[string]any)
+		if isMap && isToo {
+			value = merged(ours, theirs)
+		}
+		all[key] = value
+	}
+	return all
 }
 
 // objects renders all templates.
@@ -155,7 +168,11 @@ func words(v any) (all []string) {
 func everything(values map[string]any) {
 	secrets := values["secrets"].(map[string]any)
 	secrets["callbacks"], secrets["status"] = "tocsin-callbacks", "tocsin-status"
-	values["config"].(map[string]any)["node"] = map[string]any{"drain_timeout": "20s"}
+	secrets["apiTokens"], secrets["apiTLS"] = "tocsin-api", "tocsin-api-tls"
+	api := values["api"].(map[string]any)
+	api["enabled"] = true
+	api["service"].(map[string]any)["annotations"] = map[string]any{"a": "b"}
+	values["config"].(map[string]any)["node"] = map[string]any{"drain_timeout": "20s", "api": map[string]any{"limits": map[string]any{"rate": 50}}}
 	values["node"].(map[string]any)["podAnnotations"] = map[string]any{"a": "b"}
 	values["jobs"].(map[string]any)["pushgateway"] = "http://push:9091"
 }
@@ -183,12 +200,22 @@ func TestTheChartRunsCommandsWithAConfigThatLoads(t *testing.T) {
 					}
 				case "Deployment":
 					checkProbes(t, at(pod, "containers", 0))
+					checkAPI(t, at(pod, "containers", 0), name == "everything")
+				case "Service":
+					checkService(t, o)
+				case "NetworkPolicy":
+					if (at(o, "spec", "ingress", 1) != nil) != (name == "everything") {
+						t.Errorf("%v", at(o, "spec", "ingress"))
+					}
 				}
 				if kind == "CronJob" || kind == "Deployment" {
 					checkPod(t, pod)
 				}
 			}
 			want := map[string]int{"ConfigMap": 1, "Deployment": 1, "CronJob": 3, "PodDisruptionBudget": 1, "NetworkPolicy": 1}
+			if name == "everything" {
+				want["Service"] = 1
+			}
 			if !maps.Equal(kinds, want) {
 				t.Errorf("got %v", kinds)
 			}
@@ -208,6 +235,45 @@ func checkChartConfig(t *testing.T, text string, all bool) {
 	if all != (file.Node.SecretsDir == "/var/run/tocsin/callbacks") || all != (file.Node.Status.TokenFile == "/var/run/tocsin/status/token") ||
 		all != (file.Node.DrainTimeout.String() == "20s") {
 		t.Errorf("node %+v", file.Node)
+	}
+	api := file.Node.API
+	if all != (api.TokensFile == "/var/run/tocsin/api/api-tokens.yaml") || all != (api.TLS.Cert == "/var/run/tocsin/api-tls/tls.crt") ||
+		all != (api.TLS.Key == "/var/run/tocsin/api-tls/tls.key") || all != (api.Limits.Rate == 50) {
+		t.Errorf("API %+v", api)
+	}
+}
+
+// checkAPI wants the node to listen for the API only if it is enabled, and its secrets then.
+func checkAPI(t *testing.T, container any, on bool) {
+	t.Helper()
+	mounted := map[string]any{}
+	for i := 0; at(container, "volumeMounts", i) != nil; i++ {
+		mounted[fmt.Sprint(at(container, "volumeMounts", i, "mountPath"))] = at(container, "volumeMounts", i, "readOnly")
+	}
+	port := at(container, "ports", 1, "containerPort")
+	if listens := slices.Contains(words(at(container, "args")), fmt.Sprint("0.0.0.0:", port)); listens != on {
+		t.Errorf("args %v, port %v", at(container, "args"), port)
+	}
+	if on != (mounted["/var/run/tocsin/api"] == true) || on != (mounted["/var/run/tocsin/api-tls"] == true) {
+		t.Errorf("mounts %v", mounted)
+	}
+}
+
+// checkService wants the port of the container that is called api.
+func checkService(t *testing.T, o map[string]any) {
+	t.Helper()
+	if at(o, "metadata", "name") != "prod-api" || at(o, "spec", "type") != "ClusterIP" || at(o, "spec", "ports", 0, "targetPort") != "api" ||
+		fmt.Sprint(at(o, "spec", "ports", 0, "port")) != "8481" || at(o, "spec", "selector", "app.kubernetes.io/component") != "node" {
+		t.Errorf("%v", o)
+	}
+}
+
+func TestTheChartRefusesAnAPIWithoutTokens(t *testing.T) {
+	t.Parallel()
+	c := newChart(t, func(values map[string]any) { values["api"].(map[string]any)["enabled"] = true })
+	err := c.root.ExecuteTemplate(io.Discard, "config.yaml", c.data)
+	if err == nil || !strings.Contains(err.Error(), "api.enabled needs secrets.apiTokens") {
+		t.Error(err)
 	}
 }
 

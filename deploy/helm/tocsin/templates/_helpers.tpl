@@ -55,6 +55,33 @@ capabilities:
 {{- end }}
 {{- end }}
 
+{{- /* The secrets of the API are mounted into nodes alone, as directories, so that a change arrives. */ -}}
+{{- define "tocsin.apiMounts" -}}
+{{- if .Values.api.enabled }}
+- name: api
+  mountPath: /var/run/tocsin/api
+  readOnly: true
+{{- if .Values.secrets.apiTLS }}
+- name: api-tls
+  mountPath: /var/run/tocsin/api-tls
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tocsin.apiVolumes" -}}
+{{- if .Values.api.enabled }}
+- name: api
+  secret:
+    secretName: {{ .Values.secrets.apiTokens }}
+{{- if .Values.secrets.apiTLS }}
+- name: api-tls
+  secret:
+    secretName: {{ .Values.secrets.apiTLS }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "tocsin.job" -}}
 apiVersion: batch/v1
 kind: CronJob
