@@ -52,7 +52,7 @@ func passedOver(a *alarms.Alarms, m generator.Missed) {
 func (w *sweepParts) newAlarms() (err error) {
 	w.alarms, err = alarms.New(alarms.Config{
 		Tables: w.store, Cluster: w.cfg.Tables, Policies: func() []biztype.Policy { return *w.policies.Load() },
-		Leads: func() bool { return true }, Logger: w.cfg.Logger, // its metrics would be those of Run's alarms
+		Leads: func() bool { return true }, Logger: w.cfg.Logger, Registerer: w.upkept,
 	})
 	return err
 }

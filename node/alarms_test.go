@@ -155,8 +155,8 @@ func TestASweepRaisesAlarms(t *testing.T) {
 		if _, err := s.DryRun(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Sweep(t.Context()); err != nil {
-			t.Fatal(err)
+		if result, err := s.Sweep(t.Context()); err != nil || result.Upkeep["alarms_raised"] != 1 || result.Upkeep["alarms_failed"] != 0 {
+			t.Fatalf("%v, %v", result.Upkeep, err)
 		}
 	}
 	id := add(t, p, orderClose.New(42, order{}, tocsin.In(0)))

@@ -24,7 +24,7 @@ func (p *parts) newGenerator() (*generator.Generator, error) {
 func (w *sweepParts) overdueRuns() (func(context.Context) (int, error), error) {
 	g, err := generator.New(generator.Config{
 		Maker: schedule.NewMaker(w.store), Servers: w.store.Servers(), Now: w.store.Now,
-		Missed: func(m generator.Missed) { passedOver(w.alarms, m) }, Logger: w.cfg.Logger, // its metrics would be those of Run's generator
+		Missed: func(m generator.Missed) { passedOver(w.alarms, m) }, Logger: w.cfg.Logger, Registerer: w.upkept,
 	})
 	return func(ctx context.Context) (int, error) {
 		result, err := g.Overdue(ctx)

@@ -224,8 +224,12 @@ func TestASweepMakesOverdueRuns(t *testing.T) {
 	if err != nil || result.Made == 0 || result.Made != int(s.get("late").Made-20) { // 20 of the creation
 		t.Errorf("%s, %v, the schedule is %+v", result, err, s.get("late"))
 	}
-	if _, err := sweeper.Sweep(t.Context()); err != nil {
-		t.Error(err)
+	if result.Upkeep["runs_made"] != result.Made || result.Upkeep["times_passed_over"] != int(s.get("late").PassedOver) || result.Upkeep["schedules_failed"] != 0 {
+		t.Errorf("beside delivering: %v", result.Upkeep)
+	}
+	next, err := sweeper.Sweep(t.Context())
+	if err != nil || next.Upkeep["runs_made"] != 0 || next.Upkeep["runs_recorded"] < next.Delivered || next.Delivered == 0 { // one for the run, and for each that it misses
+		t.Errorf("%+v, %v", next, err)
 	}
 	if got := s.delivered("late"); len(got) != 1 {
 		t.Errorf("delivered %v", got)

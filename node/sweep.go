@@ -61,11 +61,13 @@ func (n *Node) sweeper() *Sweeper { return &Sweeper{cfg: n.cfg, handlers: n.hand
 // the others. SweepResult.Err says whether anything was left that should not be.
 func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
 	var result sweeper.Result
-	outcomes, err := s.alone(ctx, sweepMode{}, func(ctx context.Context, e *sweeper.Sweeper) (err error) {
+	done, err := s.alone(ctx, sweepMode{}, func(ctx context.Context, e *sweeper.Sweeper) (err error) {
 		result, err = e.Sweep(ctx)
 		return err
 	})
-	return resultOf(result.Settled(outcomes)), err
+	result = result.Settled(done.outcomes)
+	result.Upkeep = done.upkeep
+	return resultOf(result), err
 }
 
 // DryRun reports what Sweep would find and changes nothing.
@@ -107,35 +109,41 @@ type sweepMode struct {
 
 var errSweeping = errors.New("node: a sweep is under way already")
 
+// sweepDone is what was done when all engines of a sweep have ended.
+type sweepDone struct {
+	outcomes map[uint64]sweeper.Counts // by biz type
+	upkeep   map[string]int            // by the words of sweeper.Upkept
+}
+
 // alone runs use with the engine and its dispatcher, unless another sweep of this
 // Sweeper is under way. All tasks that use has handed over are settled or cut off
 // before alone returns their outcomes.
-func (s *Sweeper) alone(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
+func (s *Sweeper) alone(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all sweepDone, err error) {
 	if ctx == nil {
-		return nil, errNoContext
+		return all, errNoContext
 	}
 	if !s.swept.CompareAndSwap(false, true) {
-		return nil, errSweeping
+		return all, errSweeping
 	}
 	defer s.swept.Store(false)
 	return s.sweep(ctx, mode, use)
 }
 
 // sweep is alone beside other sweeps.
-func (s *Sweeper) sweep(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all map[uint64]sweeper.Counts, err error) {
+func (s *Sweeper) sweep(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all sweepDone, err error) {
 	db, err := store.Connect(ctx, s.cfg.Tables, store.Ownership(mode.ownership))
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	policies, err := biztype.Load(ctx, s.cfg.Tables)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
-	w := &sweepParts{cfg: s.cfg, handlers: s.handlers, store: db, mode: mode}
+	w := &sweepParts{cfg: s.cfg, handlers: s.handlers, store: db, mode: mode, upkept: newUpkept()}
 	w.policies.Store(&policies)
 	err = w.run(ctx, use)
-	return w.counts.read(), err
+	return sweepDone{w.counts.read(), w.upkept.read()}, err
 }
 
 // sweepParts are the engines of a sweep, wired to one another.
@@ -147,6 +155,7 @@ type sweepParts struct {
 	dispatcher *dispatcher.Dispatcher
 	policies   atomic.Pointer[[]biztype.Policy]
 	counts     counts
+	upkept     upkept
 	alarms     *alarms.Alarms
 	judge      *judge.Judge
 	seen       int // changes of targets up to the last sweep
@@ -155,7 +164,7 @@ type sweepParts struct {
 
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
 	var err error
-	w.judge, err = newJudge(w.store, func() *alarms.Alarms { return w.alarms }, w.cfg.Logger, nil) // its metrics, too, would be those of Run
+	w.judge, err = newJudge(w.store, func() *alarms.Alarms { return w.alarms }, w.cfg.Logger, nil) // its metrics would be those of Run; the sweeper counts what it skips
 	if err != nil {
 		return err
 	}
@@ -164,7 +173,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	if err := w.newAlarms(); err != nil {
 		return err
 	}
-	recorder, err := history.New(history.Config{Runs: w.store, Servers: w.store.Servers(), Logger: w.cfg.Logger}) // and its
+	recorder, err := history.New(history.Config{Runs: w.store, Servers: w.store.Servers(), Logger: w.cfg.Logger, Registerer: w.upkept})
 	if err != nil {
 		return err
 	}
@@ -213,7 +222,7 @@ func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config 
 		Tables: w.store, Now: w.store.Now, Servers: w.store.Servers(), TablesOf: w.store.TablesOf, Intake: w.dispatcher,
 		Policies: func() []biztype.Policy { w.refresh(t); return *w.policies.Load() },
 		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
-		Grace:    w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.counts.read, Claimed: w.dispatcher.Claimed,
+		Grace:    w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.counts.read, Claimed: w.dispatcher.Claimed, Upkeep: w.upkept.read,
 		Sick: w.sick, Logger: w.cfg.Logger, Registerer: r,
 	}
 	if w.mode.dry {

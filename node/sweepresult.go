@@ -26,6 +26,7 @@ type SweepResult struct {
 	Failed     []string       `json:"failed"`      // servers that could not be swept in full
 	TimedOut   bool           `json:"timed_out"`   // its time was over
 	Stopped    bool           `json:"stopped"`     // it was told to end
+	Upkeep     map[string]int `json:"upkeep"`      // what was done beside delivering: runs_made, alarms_raised, runs_recorded and the like, as docs/operations.md lists them
 	Took       time.Duration  `json:"took_ns"`
 }
 
@@ -34,7 +35,7 @@ func resultOf(r sweeper.Result) SweepResult {
 	return SweepResult{
 		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead, Skipped: r.Skipped,
 		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread, Made: r.Made,
-		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Took: r.Took,
+		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Upkeep: r.Upkeep, Took: r.Took,
 	}
 }
 
@@ -43,7 +44,7 @@ func (r SweepResult) engine() sweeper.Result {
 	return sweeper.Result{
 		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Counts: sweeper.Counts{Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead, Skipped: r.Skipped},
 		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread, Made: r.Made,
-		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Took: r.Took,
+		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Upkeep: r.Upkeep, Took: r.Took,
 	}
 }
 

@@ -28,7 +28,7 @@ type last struct {
 	*lastrun.Run
 	overdue, claimed, recovered, buried, unread, failed prometheus.Gauge
 
-	tasks, left *prometheus.GaugeVec
+	tasks, left, upkeep *prometheus.GaugeVec
 }
 
 func newLast(r prometheus.Registerer) *last {
@@ -45,6 +45,7 @@ func newLast(r prometheus.Registerer) *last {
 		unread:    f.NewGauge(opts("unread_tables", "Tables that the last sweep did not read to their end.")),
 		failed:    f.NewGauge(opts("failed_servers", "Servers that the last sweep could not sweep in full.")),
 		tasks:     f.NewGaugeVec(opts("tasks", "Overdue tasks by what the last sweep did with them: delivered, retried, dead, skipped (by their schedules), elsewhere (another had them), in_delivery (they go on)."), []string{"outcome"}),
+		upkeep:    f.NewGaugeVec(opts("upkeep", "What the last sweep did beside delivering, by what; in a resident sweeper since the sweep before."), []string{"what"}),
 		left:      f.NewGaugeVec(opts("left", "Overdue tasks that the last sweep left, by reason."), []string{"biz_type", "reason"}),
 	}
 }
@@ -60,6 +61,9 @@ func (l *last) observe(r Result, at time.Time, ok bool) {
 	l.failed.Set(float64(len(r.Failed)))
 	for outcome, n := range r.outcomes() {
 		l.tasks.WithLabelValues(outcome).Set(float64(n))
+	}
+	for _, what := range Upkept {
+		l.upkeep.WithLabelValues(what).Set(float64(r.Upkeep[what]))
 	}
 	l.tasks.WithLabelValues("in_delivery").Set(float64(r.InDelivery))
 	l.left.Reset()
@@ -94,8 +98,14 @@ func lastOf(labels prometheus.Labels, r Result, err error) (*last, *prometheus.R
 	return l, registry
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer, upkeep func() map[string]int) *metrics {
 	f := promauto.With(r)
+	for _, what := range Upkept {
+		f.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "tocsin", Subsystem: "sweeper", Name: "upkeep_total", ConstLabels: prometheus.Labels{"what": what},
+			Help: "What sweeps did beside delivering: runs_made, times_passed_over and schedules_failed (by schedules), alarms_raised, alarms_failed, runs_recorded and runs_not_recorded (in the history).",
+		}, func() float64 { return float64(upkeep()[what]) })
+	}
 	name := func(n, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "tocsin", Subsystem: "sweeper", Name: n, Help: help}
 	}

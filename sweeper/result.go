@@ -45,12 +45,27 @@ type Result struct {
 	Failed     []string       `json:"failed"`      // servers that could not be swept in full
 	TimedOut   bool           `json:"timed_out"`   // its time was over
 	Stopped    bool           `json:"stopped"`     // it was told to end
+	Upkeep     map[string]int `json:"upkeep"`      // what was done beside delivering, by the words of Upkept
 	Took       time.Duration  `json:"took_ns"`
 
 	accounts map[uint64]account // by biz type
 	underWay bool               // tasks that are not settled may still be
 	dry      bool               // nothing is settled
 }
+
+// What is done beside delivering.
+const (
+	RunsMade        = "runs_made"         // of schedules
+	TimesPassedOver = "times_passed_over" // fire times that were missed, and for which no run was made
+	SchedulesFailed = "schedules_failed"  // their runs could not be made, or they could not be read
+	AlarmsRaised    = "alarms_raised"
+	AlarmsFailed    = "alarms_failed"     // tries; each is tried again
+	RunsRecorded    = "runs_recorded"     // in the history
+	RunsNotRecorded = "runs_not_recorded" // dropped, or refused by their database
+)
+
+// Upkept are the words for it.
+var Upkept = []string{RunsMade, TimesPassedOver, SchedulesFailed, AlarmsRaised, AlarmsFailed, RunsRecorded, RunsNotRecorded}
 
 // account counts the overdue tasks of one biz type.
 type account struct {

@@ -49,7 +49,7 @@ func TestErrNamesWhatIsLeftAgainstAllWill(t *testing.T) {
 func TestMetricsTellHowASweepEnded(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	m := newMetrics(registry)
+	m := newMetrics(registry, func() map[string]int { return nil })
 	m.observe(Result{})
 	m.observe(Result{TimedOut: true, Left: map[string]int{"a (no time left)": 5}})
 	m.observe(Result{TimedOut: true, Failed: []string{"db1"}, Left: map[string]int{"a (server failed)": 2, "b (paused)": 1}})
@@ -76,7 +76,7 @@ func TestMetricsTellHowASweepEnded(t *testing.T) {
 func TestSweepsCountWhatBecameOfTheirTasks(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	m := newMetrics(registry)
+	m := newMetrics(registry, func() map[string]int { return nil })
 	for range 2 {
 		m.observe(Result{Overdue: 9, Claimed: 7, Counts: Counts{Delivered: 3, Retried: 2, Dead: 1, Skipped: 3}, Elsewhere: 2, InDelivery: 1})
 	}
@@ -97,6 +97,34 @@ func TestSweepsCountWhatBecameOfTheirTasks(t *testing.T) {
 	}
 	want := map[string]float64{"overdue_total": 18, "claimed_total": 14, "last_claimed": 7, "delivered": 6, "retried": 4, "dead": 2, "skipped": 6, "elsewhere": 4}
 	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// What is done beside delivering is counted in all, and by each sweep since the one before.
+func TestSweepsCountWhatTheyDoBesideDelivering(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	done := map[string]int{}
+	s := &Sweeper{cfg: Config{Upkeep: func() map[string]int { return maps.Clone(done) }}}
+	s.metrics = newMetrics(registry, s.cfg.Upkeep)
+	done[RunsMade], done[AlarmsRaised] = 3, 1
+	s.metrics.observe(Result{Upkeep: s.sinceLast()})
+	done[RunsMade] = 5
+	s.metrics.observe(Result{Upkeep: s.sinceLast()})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			if value := metric.GetCounter().GetValue() + metric.GetGauge().GetValue(); strings.Contains(f.GetName(), "upkeep") && value != 0 {
+				got[strings.TrimPrefix(f.GetName(), "tocsin_sweeper_")+" "+metric.GetLabel()[0].GetValue()] = value
+			}
+		}
+	}
+	if want := map[string]float64{"upkeep_total runs_made": 5, "upkeep_total alarms_raised": 1, "last_upkeep runs_made": 2}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -67,6 +67,7 @@ type Config struct {
 	Page     int                         // entries of a table that is read on its own; 0: 500
 	Outcomes func() map[uint64]Counts    // all outcomes of Intake so far, by biz type; nil: none are known
 	Claimed  func() int                  // rows that Intake has claimed so far; nil: none are known
+	Upkeep   func() map[string]int       // what was done so far beside delivering, by the words of Upkept; nil: nothing is known
 	// Make makes the runs of schedules whose fire times have passed and were not made, and returns how many; called once in
 	// each sweep, beside it. nil: there are none.
 	Make       func(ctx context.Context) (int, error)
@@ -79,7 +80,8 @@ type Config struct {
 type Sweeper struct {
 	cfg      Config
 	metrics  *metrics
-	counting time.Duration // limit for counting what is left; tests have more time
+	counting time.Duration  // limit for counting what is left; tests have more time
+	upkept   map[string]int // up to the end of the last sweep
 }
 
 // New checks the config and makes a Sweeper.
@@ -100,13 +102,16 @@ func New(cfg Config) (*Sweeper, error) {
 	if cfg.Claimed == nil {
 		cfg.Claimed = func() int { return 0 }
 	}
+	if cfg.Upkeep == nil {
+		cfg.Upkeep = func() map[string]int { return nil }
+	}
 	if cfg.Make == nil || cfg.Intake == nil {
 		cfg.Make = func(context.Context) (int, error) { return 0, nil }
 	}
 	if cfg.Sick == nil {
 		cfg.Sick = func(int) error { return nil }
 	}
-	return &Sweeper{cfg: cfg, metrics: newMetrics(cfg.Registerer), counting: windDown}, nil
+	return &Sweeper{cfg: cfg, metrics: newMetrics(cfg.Registerer, cfg.Upkeep), counting: windDown}, nil
 }
 
 // Sweep walks every table of every server once and returns when all tasks that it handed over are settled. Its error
@@ -132,8 +137,20 @@ func (s *Sweeper) sweep(ctx context.Context, timeout time.Duration) (Result, err
 	run.walk(timed)
 	run.end(timed)
 	result, err := run.result(), run.failure()
+	result.Upkeep = s.sinceLast()
 	s.metrics.observe(result)
 	return result, err
+}
+
+// sinceLast returns what was done beside delivering since the end of the last sweep.
+func (s *Sweeper) sinceLast() map[string]int {
+	before := s.upkept
+	s.upkept = s.cfg.Upkeep()
+	since := map[string]int{}
+	for _, what := range Upkept {
+		since[what] = s.upkept[what] - before[what]
+	}
+	return since
 }
 
 // errTimeout is the cause of a sweep's end when its time is over.

@@ -122,6 +122,6 @@ func engineResult(r node.SweepResult) sweeper.Result {
 	return sweeper.Result{
 		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Counts: sweeper.Counts{Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead, Skipped: r.Skipped},
 		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread, Made: r.Made,
-		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Took: r.Took,
+		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Upkeep: r.Upkeep, Took: r.Took,
 	}
 }
