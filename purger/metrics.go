@@ -24,7 +24,7 @@ type metrics struct {
 // last is what the last purge did.
 type last struct {
 	*lastrun.Run
-	bells, runs, locked, failed prometheus.Gauge
+	bells, runs, locked, lacking, failed prometheus.Gauge
 
 	removed *prometheus.GaugeVec
 }
@@ -39,6 +39,7 @@ func newLast(r prometheus.Registerer) *last {
 		bells:   f.NewGauge(opts("bells", "Rings of the doorbell that the last purge removed.")),
 		runs:    f.NewGauge(opts("runs", "Runs of the history that the last purge removed.")),
 		locked:  f.NewGauge(opts("locked", "Finished tasks that the last purge left because their row stayed locked.")),
+		lacking: f.NewGauge(opts("lacking_databases", "Databases whose runs the last purge left since its user has no right to them.")),
 		failed:  f.NewGauge(opts("failed_servers", "Servers that the last purge could not purge in full.")),
 		removed: f.NewGaugeVec(opts("removed", "Finished tasks that the last purge removed, by status."), []string{"status"}),
 	}
@@ -50,6 +51,7 @@ func (l *last) observe(r Result, at time.Time, ok bool) {
 	l.bells.Set(float64(r.Bells))
 	l.runs.Set(float64(r.Runs))
 	l.locked.Set(float64(r.Locked))
+	l.lacking.Set(float64(len(r.Lacking)))
 	l.failed.Set(float64(len(r.Failed)))
 	total := r.Total()
 	l.removed.WithLabelValues("done").Set(float64(total.Done))

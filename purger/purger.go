@@ -100,6 +100,8 @@ func (p *Purger) Run(ctx context.Context, at schedule.Schedule) error {
 		case ctx.Err() != nil:
 		case err != nil:
 			limit.Of(p.cfg.Logger, "failed").Error("purge failed in part", "error", err, "result", result.String())
+		case len(result.Lacking) > 0:
+			limit.Of(p.cfg.Logger, "lacking").Warn("purge may not remove runs: its user lacks rights on the table run, as `tocsin ddl grants --role purge` prints them", "databases", len(result.Lacking), "result", result.String())
 		case result.Batches > 0:
 			p.cfg.Logger.Info("purged", "result", result.String())
 		}
@@ -112,7 +114,7 @@ func (p *Purger) Run(ctx context.Context, at schedule.Schedule) error {
 // is good for the others all the same. When ctx ends, it returns what it has.
 func (p *Purger) Purge(ctx context.Context) (Result, error) {
 	start := time.Now()
-	result := Result{DryRun: p.cfg.DryRun, Types: map[string]Removed{}, Failed: []string{}}
+	result := Result{DryRun: p.cfg.DryRun, Types: map[string]Removed{}, Lacking: []int{}, Failed: []string{}}
 	policies, err := p.cfg.Policies(ctx)
 	if len(policies) == 0 && err != nil {
 		return result, fmt.Errorf("purge: read the retentions: %w", err)

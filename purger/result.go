@@ -42,6 +42,7 @@ type Result struct {
 	Batches  int                `json:"batches"`  // transactions
 	Timeouts int                `json:"timeouts"` // of those: held up by another's lock, and tried again with fewer rows
 	Locked   int                `json:"locked"`   // rows left because they stayed locked
+	Lacking  []int              `json:"lacking"`  // databases whose runs were left since the user has no right to them; no failure
 	Failed   []string           `json:"failed"`   // servers that could not be purged in full
 	Took     time.Duration      `json:"took_ns"`
 }
@@ -62,6 +63,7 @@ func (r *Result) merge(o Result) {
 	r.Batches += o.Batches
 	r.Timeouts += o.Timeouts
 	r.Locked += o.Locked
+	r.Lacking = append(r.Lacking, o.Lacking...)
 	r.Failed = append(r.Failed, o.Failed...)
 	for name, n := range o.Types {
 		r.Types[name] = r.Types[name].plus(n)
@@ -80,6 +82,9 @@ func (r Result) String() string {
 	}
 	if r.Runs > 0 {
 		fmt.Fprintf(&b, "; %d runs", r.Runs)
+	}
+	if len(r.Lacking) > 0 {
+		fmt.Fprintf(&b, "; no right to the runs of %d databases", len(r.Lacking))
 	}
 	if len(r.Failed) > 0 {
 		fmt.Fprintf(&b, "; failed servers: %s", strings.Join(r.Failed, ", "))

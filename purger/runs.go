@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
 // runs removes runs of every database that began longer ago than the retention of their biz type. A database that can't be
-// purged costs itself only.
+// purged costs itself only. A user that has no right to its runs, as before an upgrade, is no failure: finished tasks are removed.
 func (w *walk) runs(ctx context.Context) error {
 	now := w.cfg.Now(w.server)
 	kept := make([]store.Kept, len(w.rounds))
@@ -21,6 +22,8 @@ func (w *walk) runs(ctx context.Context) error {
 		switch {
 		case err != nil && ofServer(err):
 			return err
+		case mysql.ClassOf(err) == mysql.Denied:
+			w.result.Lacking = append(w.result.Lacking, database)
 		case err != nil:
 			w.fail(err)
 		}

@@ -33,8 +33,8 @@ func (s *Store) Trial(ctx context.Context, server int) (flaws []Flaw, user strin
 // names at most maxFlaws tables of a database for each verb. The error concerns the whole server.
 func (s *Store) TrialOf(ctx context.Context, server int, rights Rights) (flaws []Flaw, user string, err error) {
 	sv := s.servers[server]
-	if err := sv.DB.QueryRowContext(ctx, currentUser).Scan(&user); err != nil {
-		return nil, "", s.wrap(err, "ask who the user is", sv)
+	if user, err = s.User(ctx, server); err != nil {
+		return nil, "", err
 	}
 	usable, err := s.usable(ctx, sv)
 	if err != nil {
@@ -47,6 +47,15 @@ func (s *Store) TrialOf(ctx context.Context, server int, rights Rights) (flaws [
 	}
 	tries.Wait()
 	return slices.Concat(found...), user, errors.Join(errs...)
+}
+
+// User returns the account that the server takes this process for: toc@%.
+func (s *Store) User(ctx context.Context, server int) (user string, err error) {
+	sv := s.servers[server]
+	if err := sv.DB.QueryRowContext(ctx, currentUser).Scan(&user); err != nil {
+		return "", s.wrap(err, "ask who the user is", sv)
+	}
+	return user, nil
 }
 
 // usable returns the server's databases that are the config's.

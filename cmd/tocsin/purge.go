@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/schedule"
 	"github.com/tocsinhq/tocsin/purger"
 	"github.com/tocsinhq/tocsin/store"
@@ -36,7 +39,8 @@ biz type (30 days unless its policy says otherwise), runs of the history that be
 than that, and rings of the doorbell older than an hour. Pending and claimed tasks stay, and dead ones too without --dead. Batches are short,
 shrink where a row is locked, and leave the servers half of the time. It needs MySQL only;
 several may run at once. For cron: one summary line, exit code 1 if a server could not be
-purged. With --cron, or purge.cron in the config, it stays and purges at those times.`,
+purged. If the user has no right to the runs yet, as after an upgrade, all else is purged, a line
+on standard error has the GRANT, and the exit code is 0. With --cron, or purge.cron in the config, it stays and purges at those times.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.purge(cmd.Context(), f) },
 	}
 	c.Flags().StringVar(&f.cron, "cron", "", `stay, and purge at the times of a cron expression: "30 4 * * *", "@every 24h" (default: purge.cron of the config)`)
@@ -116,7 +120,40 @@ func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tab
 	if f.dryRun {
 		label = "purge (dry run): "
 	}
+	a.sayLacking(ctx, file, tables, result.Lacking)
 	return errors.Join(a.print(result, func(w io.Writer) { fmt.Fprintf(w, "%s%s\n", label, result) }), failed)
+}
+
+// sayLacking says in one line which rights the user lacks on the runs of some databases, with the statements that grant them.
+func (a *app) sayLacking(ctx context.Context, file config.File, tables *store.Store, lacking []int) {
+	if len(lacking) == 0 {
+		return
+	}
+	fmt.Fprintf(a.err, "tocsin: the runs of %d databases were left, as the user is denied SELECT or DELETE on their table run; an administrator may run: %s\n",
+		len(lacking), strings.Join(runGrants(ctx, file, tables, lacking), " "))
+}
+
+// runGrants are the statements of role purge for the runs of some databases.
+func runGrants(ctx context.Context, file config.File, tables *store.Store, lacking []int) (all []string) {
+	for server := range tables.Servers() {
+		user, err := tables.User(ctx, server)
+		if err != nil {
+			continue // it is among the failed servers
+		}
+		at := max(strings.LastIndex(user, "@"), 0)
+		plans, err := ddl.Grants(file.Tocsin(), ddl.GrantOptions{Roles: []string{"purge"}, User: user[:at], Host: strings.TrimPrefix(user[at:], "@"), PerTable: true})
+		if err != nil {
+			continue // the layout and the role are right
+		}
+		for line := range strings.Lines(plans[server].Text) {
+			for _, database := range tables.DatabasesOf(server) {
+				if slices.Contains(lacking, database) && strings.Contains(line, " ON `"+tables.Layout().Database(database)+"`.`run` TO ") {
+					all = append(all, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	return all
 }
 
 func purgerConfig(f purgeFlags, file config.File, tables *store.Store) purger.Config {

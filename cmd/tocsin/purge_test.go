@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestPurgeRemovesWhatIsPastItsRetention(t *testing.T) {
 	}
 	got := decode[purger.Result](t, s.run("purge", "--json"))
 	got.Took = 0
-	want := purger.Result{Tables: 8, Types: map[string]purger.Removed{"order.close": {Done: 3, Cancelled: 1}}, Batches: got.Batches, Failed: []string{}}
+	want := purger.Result{Tables: 8, Types: map[string]purger.Removed{"order.close": {Done: 3, Cancelled: 1}}, Batches: got.Batches, Lacking: []int{}, Failed: []string{}}
 	if !reflect.DeepEqual(got, want) || got.Batches == 0 {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -44,6 +45,32 @@ func TestPurgeRemovesWhatIsPastItsRetention(t *testing.T) {
 	}
 	s.run("purge", "--dead").says(t, "purge: 8 tables, 0 done, 0 cancelled, 1 dead")
 	s.run("task", "get", dead.String()).refused(t, exitFailed, "no task "+dead.String())
+}
+
+// A user whose rights were granted before there were runs purges all else, and cron's mail says how to mend it.
+func TestPurgeWithoutARightToRunsPurgesTheRestAndSaysWhichGrant(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.settled(1, tocsin.Done, "31 DAY")
+	u := newRoleUser(s, "purge", func(_, on string) bool { return kind(on) != "run" }, "--per-table")
+	r := s.run("purge", "--json")
+	got := decodeText[purger.Result](t, r.stdout)
+	if r.code != exitOK || got.Total().Done != 1 || len(got.Lacking) != s.layout.Databases || len(got.Failed) != 0 {
+		t.Errorf("exit code %d, %+v", r.code, got)
+	}
+	if strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("not one line:\n%s", r.stderr)
+	}
+	_, grants, _ := strings.Cut(r.stderr, "an administrator may run: ")
+	for grant := range strings.SplitSeq(strings.TrimSpace(grants), "; ") {
+		s.exec(strings.TrimSuffix(grant, ";"))
+	}
+	if r := s.run("purge", "--json"); r.stderr != "" || len(decodeText[purger.Result](t, r.ok(t)).Lacking) != 0 {
+		t.Errorf("after %s: %s %s", grants, r.stdout, r.stderr)
+	}
+	if err := u.runAll("purge --dry-run"); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestPurgeWithAServerDownPurgesTheOtherAndFails(t *testing.T) {
