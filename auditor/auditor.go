@@ -1,9 +1,11 @@
 package auditor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,6 +29,8 @@ const (
 type Tables interface {
 	Measure(ctx context.Context, server int) (store.Offset, error)
 	Audit(ctx context.Context, q store.AuditQuery) (store.AuditPage, error)
+	AuditSchedules(ctx context.Context, q store.AuditRest) (page store.AuditRestPage, there bool, err error)
+	AuditRuns(ctx context.Context, q store.AuditRest) (page store.AuditRestPage, there bool, err error)
 	Lacking(ctx context.Context, server int, typeCode uint64, bizIDs []uint64) (lacking []uint64, failed map[int]error, err error)
 }
 
@@ -87,7 +91,7 @@ func (a *Auditor) name(typeCode uint64) string {
 	return "#" + strconv.FormatUint(typeCode, 10)
 }
 
-// Audit checks the rows of every table of every server, all servers at the same
+// Audit checks the rows of every table of every server, its schedules and the history of its runs, all servers at the same
 // time. Its error joins those of the servers and tables that could not be read;
 // what does not fit is no error but a finding.
 func (a *Auditor) Audit(ctx context.Context) (Report, error) {
@@ -95,15 +99,17 @@ func (a *Auditor) Audit(ctx context.Context) (Report, error) {
 	report := Report{Faults: map[string]int{}, Failed: []string{}}
 	walks := make([]*walk, len(a.cfg.Servers))
 	tablewalk.Servers(len(walks), func(server int) {
-		walks[server] = &walk{Auditor: a, server: server, tally: tally{}, failed: map[int]bool{}}
+		walks[server] = &walk{Auditor: a, server: server, tally: tally{}, failed: map[int]bool{}, unscheduled: map[int]bool{}}
 		walks[server].run(ctx)
 	})
 	all := tally{}
+	var rest []Finding
 	var errs []error
 	for _, w := range walks {
 		for p, f := range w.tally { // a table is on one server
 			all[p] = f
 		}
+		rest = append(rest, w.found...)
 		report.Tables += w.tables
 		report.Cost.plus(w.cost)
 		if len(w.errs) > 0 {
@@ -111,7 +117,10 @@ func (a *Auditor) Audit(ctx context.Context) (Report, error) {
 			errs = append(errs, fmt.Errorf("audit server %s: %w", a.cfg.Servers[w.server], tablewalk.Join(w.errs...)))
 		}
 	}
-	report.Findings = all.findings(a.cfg.Layout, a.name)
+	slices.SortFunc(rest, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Fault, b.Fault))
+	})
+	report.Findings = append(all.findings(a.cfg.Layout, a.name), rest...)
 	for _, f := range report.Findings {
 		report.Faults[f.Fault] += f.Rows
 	}

@@ -22,14 +22,16 @@ type Report struct {
 	Cost     Cost           `json:"cost"`
 }
 
-// Finding counts rows of one table and biz type that have a fault. A row with
+// Finding counts rows of one table and biz type that have a fault. Schedules and runs have findings too, of the table that
+// holds them. A row with
 // two faults is in two findings.
 type Finding struct {
 	Table    string         `json:"table"`    // full name, "toc_3.task_0517"
 	Type     string         `json:"biz_type"` // "#7" where no policy has number 7
 	Fault    string         `json:"fault"`    // a word of store.Fault
 	Rows     int            `json:"rows"`
-	Examples []tocsin.JobID `json:"examples"` // a few
+	Examples []tocsin.JobID `json:"examples"`        // a few tasks; null for schedules and runs
+	Names    []string       `json:"names,omitempty"` // a few schedules, or job_ids of runs
 }
 
 // Cost is what an audit took from the servers.

@@ -18,16 +18,33 @@ type walk struct {
 	server int
 	tally  tally
 	tables int          // read without an error
+	found  found        // in schedules and runs
 	failed map[int]bool // by table
 	cost   Cost
 	errs   []error
+
+	unscheduled map[int]bool // databases whose schedules are not known
 }
 
 func (w *walk) run(ctx context.Context) {
+	err := w.schedules(ctx)
+	if err == nil {
+		err = w.tasks(ctx)
+	}
+	if err == nil {
+		err = w.runs(ctx)
+	}
+	if err != nil {
+		w.errs = append(w.errs, err)
+	}
+}
+
+// tasks checks the rows of all task tables.
+func (w *walk) tasks(ctx context.Context) error {
 	way := tablewalk.Walk{
 		Server: w.server, Tables: w.cfg.TablesOf(w.server), Measure: w.cfg.Tables.Measure, Progress: w.cfg.Progress,
 	}
-	err := way.Run(ctx, func(tables []int) error {
+	return way.Run(ctx, func(tables []int) error {
 		before := len(w.failed)
 		for _, status := range store.AuditStatuses {
 			if err := w.rows(ctx, tables, status); err != nil {
@@ -37,16 +54,13 @@ func (w *walk) run(ctx context.Context) {
 		w.tables += len(tables) - (len(w.failed) - before)
 		return nil
 	})
-	if err != nil {
-		w.errs = append(w.errs, err)
-	}
 }
 
 // rows checks the rows of one status, page by page.
 func (w *walk) rows(ctx context.Context, tables []int, status tocsin.Status) error {
 	q := store.AuditQuery{
 		Server: w.server, Status: status, From: w.from(status),
-		Grace: w.cfg.Grace, Types: w.types, Paused: w.paused, Attempts: w.attempts,
+		Grace: w.cfg.Grace, Types: w.types, Paused: w.paused, Attempts: w.attempts, Unscheduled: w.unscheduled,
 	}
 	pages := tablewalk.Over(w.well(tables))
 	for step := range pages.Steps() {

@@ -78,7 +78,7 @@ var roles = []Role{
 	},
 	{
 		Name: "audit", Does: "tocsin audit",
-		rights: map[string][]string{layoutTable: selected, "biz_type": selected, "relayed": selected, taskFile: selected},
+		rights: map[string][]string{layoutTable: selected, "biz_type": selected, "relayed": selected, "schedule": selected, "run": selected, taskFile: selected},
 	},
 	{
 		Name: "client-add", Does: "Add and AddTx of services, tocsin task add; nodes and sweepers that raise alarms; AddMany needs client-cancel too",

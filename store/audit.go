@@ -71,12 +71,13 @@ const (
 	TooManyAttempts                   // pending or claimed with all the attempts that its policy grants
 	DedupKept                         // cancelled, but holds its dedup_key: it can't be added again
 	OddClaimer                        // pending with a claimer, or claimed without
+	NoSchedule                        // a run, pending and never tried, of a schedule that is not there
 )
 
 // faultNames are in the order of the bits.
 var faultNames = [...]string{
 	"wrong_table", "wrong_job_id", "unknown_type", "unknown_status", "overdue", "claim_run_out", "settled_ahead",
-	"early", "created_after", "modified_ahead", "too_many_crashes", "too_many_attempts", "dedup_kept", "odd_claimer",
+	"early", "created_after", "modified_ahead", "too_many_crashes", "too_many_attempts", "dedup_kept", "odd_claimer", "no_schedule",
 }
 
 // faultConditions are in the order of the bits, and never NULL.
@@ -94,7 +95,17 @@ var faultConditions = prepare(`
   | (status IN (0, 1) AND crashes >= {crashes}) << 10
   | (status IN (0, 1) AND attempts >= {attempts}) << 11
   | (status = 3 AND dedup_key IS NOT NULL) << 12
-  | (status = 0 AND claimed_by <> '' OR status = 1 AND claimed_by = '') << 13`)
+  | (status = 0 AND claimed_by <> '' OR status = 1 AND claimed_by = '') << 13
+  | {no_schedule} << 14`)
+
+// noSchedule finds a run, by its dedup_key as package runkey makes it, that was left behind when its schedule was deleted: that
+// cancels all runs that are pending. One that was being delivered may be tried again.
+var noSchedule = prepare(`
+    (status = 0 AND attempts = 0 AND crashes = 0 AND IFNULL(LENGTH(dedup_key) = 21 AND ORD(dedup_key) = 0, 0) AND NOT EXISTS (
+        SELECT 1
+        FROM {database}.schedule
+        WHERE schedule_id = CAST(CONV(HEX(SUBSTRING(dedup_key, 2, 8)), 16, 10) AS UNSIGNED)
+    ))`)
 
 // The instants of the conditions, by the server's clock.
 var (
@@ -140,6 +151,9 @@ type AuditQuery struct {
 	Types    []uint64       // numbers of all biz types
 	Paused   []uint64       // of those that are paused
 	Attempts map[uint64]int // granted by each type's policy
+
+	// Unscheduled are databases whose schedules can't be read: runs in them are not compared with their schedules.
+	Unscheduled map[int]bool
 }
 
 // Audited are rows of one table and biz type that have the same faults.
@@ -270,7 +284,7 @@ func (s *Store) auditText(tables []int, q AuditQuery) (b []byte) {
 			case "table_no":
 				return appendInt(b, table)
 			case "faults":
-				return s.faultText(b, table, tail)
+				return s.faultText(b, table, tail, q.Unscheduled)
 			}
 			return append(b, tail[slot]...)
 		})
@@ -278,13 +292,18 @@ func (s *Store) auditText(tables []int, q AuditQuery) (b []byte) {
 	return b
 }
 
-func (s *Store) faultText(b []byte, table int, tail map[string][]byte) []byte {
+func (s *Store) faultText(b []byte, table int, tail map[string][]byte, unscheduled map[int]bool) []byte {
 	return faultConditions.render(b, func(b []byte, slot string) []byte {
 		switch slot {
 		case "total":
 			return appendInt(b, s.layout.Total())
 		case "table_no":
 			return appendInt(b, table)
+		case "no_schedule":
+			if database := s.layout.DatabaseOf(table); !unscheduled[database] {
+				return noSchedule.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
+			}
+			return append(b, '0')
 		}
 		return append(b, tail[slot]...)
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,8 +40,9 @@ func newAudit(a *app) *cobra.Command {
 		Use: "audit [--outbox | --type NAME --against FILE]", Short: "Look for faulty rows and lost tasks", Args: noArgs,
 		Long: `Checks each row against itself: the right table for its biz_id and job_id, a known biz type,
 not overdue, no claim that ran out, and status, times, attempts and crashes that fit. It reads
-all live rows, and finished ones that were settled within --settled, and changes nothing. Run
-it each hour; it says what it cost. Exit code 1 if something does not fit.
+all live rows, finished ones that were settled within --settled, all schedules, and the runs of
+the history that began within --settled, and changes nothing. Run it each hour; it says what it
+cost. Exit code 1 if something does not fit.
 
 With --against it does not check rows, but lists the biz_ids of a file, one in each line, that
 have no task of the biz type, whatever its status: never added, or purged by now.
@@ -155,14 +157,26 @@ func writeReport(w io.Writer, r auditor.Report) {
 	if len(r.Findings) == 0 {
 		return
 	}
-	rows := [][]string{{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS"}}
+	rows := [][]string{{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS OR NAMES"}}
 	for _, f := range r.Findings[:min(len(r.Findings), maxFindings)] {
-		rows = append(rows, []string{f.Table, f.Type, f.Fault, strconv.Itoa(f.Rows), someIDs(f.Examples, f.Rows)})
+		rows = append(rows, []string{f.Table, f.Type, f.Fault, strconv.Itoa(f.Rows), examples(f)})
 	}
 	columns(w, rows...)
 	if more := len(r.Findings) - maxFindings; more > 0 {
 		fmt.Fprintf(w, "and %d lines more: --json has all\n", more)
 	}
+}
+
+// examples lists some rows of a finding.
+func examples(f auditor.Finding) string {
+	if len(f.Names) == 0 {
+		return someIDs(f.Examples, f.Rows)
+	}
+	words := f.Names
+	if f.Rows > len(words) {
+		words = append(slices.Clone(words), "...")
+	}
+	return strings.Join(words, " ")
 }
 
 // someIDs lists examples of so many rows.

@@ -72,10 +72,11 @@ func upkeepCosts() []panel {
 		},
 	}, {
 		title: "Servers that the last run did not do in full", unit: count, limits: limits{1, 1}, runbook: "TocsinServerDown",
-		means: "Their tasks were not swept, purged or audited. The next run tries them again.",
+		means: "Their tasks were not swept, purged or audited. The next run tries them again. Runs that may not be purged: the databases in which the purge's user has no right to the table run, which therefore grows.",
 		queries: []query{
 			{`max(tocsin_sweeper_last_failed_servers)`, "sweep"},
 			{`max(tocsin_purger_last_failed_servers)`, "purge"},
+			{`max(tocsin_purger_last_lacking_databases)`, "databases whose runs may not be purged"},
 			{`max(tocsin_auditor_last_failed_servers)`, "audit"},
 			{`max(tocsin_auditor_outbox_last_failed)`, "audit of outboxes"},
 		},
@@ -115,6 +116,13 @@ func upkeepSweeps() []panel {
 		title: "What a resident sweeper did in 5 minutes", look: stacked, unit: count,
 		means:   "Overdue tasks by what became of them.",
 		queries: []query{{`sum by (outcome) (increase(tocsin_sweeper_tasks_total[5m]))`, "{{outcome}}"}},
+	}, {
+		title: "What sweeps did beside delivering", unit: count, runbook: "TocsinSchedulesBehind",
+		means: "Runs of schedules made, fire times passed over, alarms raised, and runs recorded in the history: by the last sweep, and by a resident sweeper in 5 minutes. While nodes work, they make the runs.",
+		queries: []query{
+			{`max by (what) (tocsin_sweeper_last_upkeep)`, "{{what}}"},
+			{`sum by (what) (increase(tocsin_sweeper_upkeep_total[5m]))`, "{{what}}, in 5 minutes"},
+		},
 	}, {
 		title: "Sweeps of a resident sweeper in 5 minutes, by result", look: stacked, unit: count, runbook: "TocsinSweepNotRun",
 		means:   "ok, failed (a server was not swept in full) or timed_out.",
