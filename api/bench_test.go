@@ -1,10 +1,14 @@
 package api_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,4 +76,77 @@ func (s *served) posted(status int, path, body string) error {
 		return fmt.Errorf("%d %s", got.status, got.text)
 	}
 	return nil
+}
+
+// The pace of BenchmarkAddPaced.
+const (
+	pacedRate = 500 // requests a second
+	pacedFor  = 5 * time.Second
+)
+
+// BenchmarkAddPaced sends adds at a steady pace, each at its time whether or not those before it are answered. It reports how long
+// after its time a request was answered, and the CPU time of this process, callers and API together, for a request and, beside it,
+// for a row of AddMany that stores as many.
+func BenchmarkAddPaced(b *testing.B) {
+	s := serve(b, nil)
+	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 64
+	const n = int(pacedRate * pacedFor / time.Second)
+	bizID := uint64(0)
+	for b.Loop() {
+		began := cpuTime(b)
+		took := s.paced(n, bizID)
+		request := (cpuTime(b) - began) / time.Duration(n)
+		began = cpuTime(b)
+		s.addMany(n, bizID+uint64(n))
+		row := (cpuTime(b) - began) / time.Duration(n)
+		bizID += 2 * uint64(n)
+		b.ReportMetric(took[n/2].Seconds()*1000, "p50-ms")
+		b.ReportMetric(took[n*99/100].Seconds()*1000, "p99-ms")
+		b.ReportMetric(float64(request.Microseconds()), "cpu-µs/request")
+		b.ReportMetric(float64(row.Microseconds()), "cpu-µs/AddMany-row")
+		b.ReportMetric(float64(request)/float64(row), "cpu-ratio")
+	}
+}
+
+// paced adds n tasks over HTTP at the pace, and returns how long each took from its time on, sorted.
+func (s *served) paced(n int, bizID uint64) []time.Duration {
+	took, errs := make([]time.Duration, n), make([]error, n)
+	began := time.Now()
+	var all sync.WaitGroup
+	for i := range n {
+		at := began.Add(time.Duration(i) * time.Second / pacedRate)
+		time.Sleep(time.Until(at))
+		all.Go(func() {
+			errs[i] = s.posted(http.StatusCreated, "/tasks", fmt.Sprintf(`{"biz_type": "order.close", "biz_id": "%d", "delay_ms": 3600000, "payload": "{\"order\":42}"}`, bizID+uint64(i)+1))
+			took[i] = time.Since(at)
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		s.t.Fatal(err)
+	}
+	slices.Sort(took)
+	return took
+}
+
+// addMany adds n tasks with the client, in batches.
+func (s *served) addMany(n int, bizID uint64) {
+	for first := 0; first < n; first += inBatch {
+		tasks := make([]tocsin.NewTask, inBatch)
+		for i := range tasks {
+			tasks[i] = closing.New(bizID+uint64(first+i)+1, `{"order":42}`, tocsin.In(time.Hour))
+		}
+		if _, err := s.Client.AddMany(s.t.Context(), tasks); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
