@@ -67,6 +67,32 @@ func quantile(sorted []time.Duration, q float64) float64 {
 	return millis(sorted[min(max(rank, 0), len(sorted)-1)])
 }
 
+// Quartiles are three figures that part sorted ones into quarters.
+type Quartiles struct {
+	Lower  float64 `json:"lower"`
+	Median float64 `json:"median"`
+	Upper  float64 `json:"upper"`
+}
+
+// quartiles are 0 of nothing. Between two figures a quartile is interpolated.
+func quartiles(figures []float64) Quartiles {
+	if len(figures) == 0 {
+		return Quartiles{}
+	}
+	sorted := slices.Sorted(slices.Values(figures))
+	at := func(share float64) float64 {
+		below, part := math.Modf(share * float64(len(sorted)-1))
+		above := min(int(below)+1, len(sorted)-1)
+		return round(sorted[int(below)]*(1-part)+sorted[above]*part, 3)
+	}
+	return Quartiles{at(0.25), at(0.5), at(0.75)}
+}
+
+// text writes them for people: "0.91 (0.85 to 0.97)".
+func (q Quartiles) text(format string) string {
+	return fmt.Sprintf(format+" ("+format+" to "+format+")", q.Median, q.Lower, q.Upper)
+}
+
 // between draws a duration.
 func between(from, to time.Duration) time.Duration { return from + rand.N(to-from+time.Millisecond) }
 

@@ -176,16 +176,16 @@ const (
 )
 
 // calm waits until the servers have purged what was there before, so that one
-// part of a run does not pay for another. Servers that don't count it, or take
-// long, are not waited for.
+// part of a run does not pay for another. Servers that don't tell, for lack of a
+// right, or take long, are not waited for.
 func (s *site) calm(ctx context.Context) error {
 	limit := time.After(calmWithin)
 	tick := time.NewTicker(calmEvery)
 	defer tick.Stop()
 	for {
-		g, err := s.look(ctx)
-		if err != nil || g.counted["Innodb_history_list_length"] <= calmHistory {
-			return err
+		waiting, err := s.history(ctx)
+		if err != nil || waiting <= calmHistory {
+			return ctx.Err()
 		}
 		select {
 		case <-ctx.Done():

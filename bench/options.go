@@ -33,12 +33,13 @@ type Options struct {
 	Pending     int           // rows that wait in the tables for a day far ahead
 	NoMetrics   bool          // Drain, Lateness, Idle: the nodes export no metrics; else these are read every 5 s, as Prometheus would
 	Outputs     []int         // History: characters of a run's output, one drain for each; nil: 0, 200 and 1,000
-	Rounds      int           // History: of drains without a history and with one; 0: 3
+	Rounds      int           // History: of a drain without a history and one for each output; 0: 8
 	Burst       int           // Lateness: tasks of another biz type, all due at one instant half-way
 
 	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks
 	Profile  io.Writer                           // takes a CPU profile of this process while Tocsin is measured; nil: none
 	drains   int                                 // History: how many drains fill the tables; 0: of another command
+	scan     time.Duration                       // History: between two peeks of a table by the nodes; 0: their default
 	Logger   *slog.Logger                        // of the nodes; nil: warnings and errors go to slog.Default()
 }
 
@@ -54,7 +55,7 @@ func (o Options) withDefaults() Options {
 		o.Outputs = []int{0, 200, 1000}
 	}
 	if o.Rounds == 0 {
-		o.Rounds = 3
+		o.Rounds = 8
 	}
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}

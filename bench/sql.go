@@ -86,7 +86,11 @@ const (
 FROM information_schema.tables
 WHERE table_schema = ?
   AND table_name = 'run'`
-	runsSQL = `SELECT /* tocsin bench_runs */ COUNT(*) FROM {database}.run`
+	// runsSQL counts runs, and those whose output does not have as many characters as the parameter.
+	runsSQL = `SELECT /* tocsin bench_runs */
+    COUNT(*),
+    IFNULL(SUM(CHAR_LENGTH(output) <> ?), 0)
+FROM {database}.run`
 	// emptyRunsSQL makes room for the next drain.
 	emptyRunsSQL = `TRUNCATE TABLE {database}.run`
 )

@@ -132,13 +132,14 @@ commits on their lateness counts, and in the end a relay with nothing to do is w
 func newBenchHistory(a *app) *cobra.Command {
 	var f benchFlags
 	c := benchCommand(a, "history", "How much slower nodes deliver if a history is kept",
-		`The drain of bench drain, with outputs of several lengths, and before and after each of these without
-a history, by the same nodes. A ratio is that of a drain to the mean of those two. The clock of a drain
-ends with the last outcome. Runs are recorded later; how much later is said too, and what a task
-costs counts until then.`, &f, bench.History)
-	c.Flags().IntVar(&f.Tasks, "tasks", 100_000, "tasks of each drain")
+		`Drains without a history and with outputs of several lengths, in a random order in each round, by the
+same nodes. A ratio compares a drain with the mean of the nearest drains without a history before and
+after it: by speed, up to the last outcome, and by the CPU time of this process and the server, up to
+the last run recorded, less what they take with nothing to do. CPU time is far steadier on a busy
+machine. It fails if a run is neither stored nor counted as dropped.`, &f, bench.History)
+	c.Flags().IntVar(&f.Tasks, "tasks", 40_000, "tasks of each drain")
 	c.Flags().IntSliceVar(&f.Outputs, "outputs", []int{0, 200, 1000}, "characters of the outputs, a drain each")
-	c.Flags().IntVar(&f.Rounds, "rounds", 3, "rounds")
+	c.Flags().IntVar(&f.Rounds, "rounds", 8, "rounds, each of a drain without a history and one for each output")
 	c.Flags().DurationVar(&f.Warm, "warm", time.Minute+time.Second, "how long the nodes own their tables before the first tasks fall due")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
 	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")
