@@ -14,7 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// record stores runs of one database. {values} are in the order of the columns; an output that is not empty is an argument.
+// record stores runs of one database. {values} are in the order of the columns; an output that is not plain is an argument.
 var record = prepare(`
 INSERT /* tocsin record */ INTO {database}.run
     (job_id, schedule_id, biz_type, version, attempt, node, started, lateness_ms, duration_ms, outcome, output)
@@ -111,7 +111,11 @@ func (s *Store) RunsIn(id tocsin.JobID) int { return s.layout.DatabaseOf(id.Tabl
 
 // recordText is a statement for each database and at most maxIDs of its runs, which are in order.
 func (s *Store) recordText(runs []*Run) (b []byte, args []any, databases []int) {
-	b = make([]byte, 0, 160*len(runs)+256)
+	size := 256
+	for _, r := range runs {
+		size += perRun + len(r.Output)
+	}
+	b = make([]byte, 0, size)
 	for start := 0; start < len(runs); {
 		database, end := s.RunsIn(runs[start].JobID), start
 		for end < len(runs) && end-start < maxIDs && s.RunsIn(runs[end].JobID) == database {
@@ -151,14 +155,29 @@ func appendRuns(b []byte, args []any, runs []*Run) ([]byte, []any) {
 		b = appendTime(append(b, ','), r.Started)
 		b = strconv.AppendInt(append(b, ','), r.Lateness, 10)
 		b = strconv.AppendInt(append(b, ','), r.Took, 10)
-		if b = append(appendName(append(b, ','), r.Outcome), ','); r.Output == "" {
-			b = append(b, "'')"...)
+		b = append(appendName(append(b, ','), r.Outcome), ',')
+		if plain(r.Output) {
+			b = append(append(append(b, '\''), r.Output...), "')"...)
 			continue
 		}
 		b, args = append(b, "?)"...), append(args, r.Output)
 	}
 	return b, args
 }
+
+// plain reports whether a text is the same between quotes in every SQL mode. The driver copies arguments byte by byte, and
+// takes each ? of the statement for one.
+func plain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' && c != '\n' && c != '\t' || c == '\'' || c == '\\' || c == '?' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// perRun is about how many bytes of a statement a run takes, beside its output.
+const perRun = 160
 
 // appendName appends a name as a literal: as it is, or in hexadecimal if it holds more than letters, digits and "._-".
 func appendName(b []byte, name string) []byte {

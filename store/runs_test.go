@@ -43,7 +43,7 @@ func TestRunsAreReadAsTheyWereRecorded(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
 	cut := output.Cut(strings.Repeat("a", 1023) + "😀😀")
-	texts := []string{"", "done", "it's a \\ and a \"?\"", "a\x00b", "ÄÖ 😀", cut, "\\' OR 1=1; --"}
+	texts := []string{"", "done", "two\nlines\tof \"text\"", "it's a \\ and a \"?\"", "a\x00b", "ÄÖ 😀", cut, "\\' OR 1=1; --"}
 	var want []*Run
 	for i, text := range texts {
 		want = append(want, run(id(1, 7), func(r *Run) {

@@ -81,6 +81,9 @@ func (o *Outputs) Left(jobID uint64) bool {
 // Cut returns the first Max characters of a text, with U+FFFD in place of bytes that are no UTF-8. What it returns keeps
 // no longer text in memory.
 func Cut(text string) string {
+	if len(text) <= Max && utf8.ValidString(text) {
+		return text
+	}
 	end, runes := len(text), 0
 	for i := range text {
 		if runes == Max {
