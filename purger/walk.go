@@ -191,8 +191,34 @@ func (w *walk) count(typeCode uint64, n Removed) {
 // bells removes old bells of every database.
 func (w *walk) bells(ctx context.Context) error {
 	before := w.cfg.Now(w.server) - w.cfg.BellAge.Milliseconds()
-	for _, database := range w.cfg.Bells.DatabasesOf(w.server) {
-		err := w.bellsOf(ctx, database, before)
+	return w.databases(ctx, w.cfg.Bells.DatabasesOf(w.server), func(database int, after uint64) (int, uint64, error) {
+		removed, next, err := w.cfg.Bells.PurgeBells(ctx, w.server, database, after, before, w.cfg.Batch)
+		w.result.Bells += removed
+		return removed, next, err
+	})
+}
+
+// runs removes runs of every database that began longer ago than the retention of their biz type.
+func (w *walk) runs(ctx context.Context) error {
+	now := w.cfg.Now(w.server)
+	kept := make([]store.Kept, len(w.rounds))
+	for i, r := range w.rounds {
+		kept[i] = store.Kept{Types: r.types, Since: now - r.retention.Milliseconds()}
+	}
+	return w.databases(ctx, w.cfg.Runs.DatabasesOf(w.server), func(database int, after uint64) (int, uint64, error) {
+		removed, next, err := w.cfg.Runs.PurgeRuns(ctx, w.server, database, kept, after, w.cfg.Batch, w.cfg.DryRun)
+		w.result.Runs += removed
+		return removed, next, err
+	})
+}
+
+// purgePage removes a page of one database's rows behind an id. It returns how many, and where to go on; 0: nowhere.
+type purgePage func(database int, after uint64) (removed int, next uint64, err error)
+
+// databases removes rows of each database. One that can't be purged costs itself only.
+func (w *walk) databases(ctx context.Context, databases []int, page purgePage) error {
+	for _, database := range databases {
+		err := w.pages(ctx, database, page)
 		switch {
 		case err != nil && ofServer(err):
 			return err
@@ -203,15 +229,15 @@ func (w *walk) bells(ctx context.Context) error {
 	return nil
 }
 
-func (w *walk) bellsOf(ctx context.Context, database int, before int64) error {
+// pages removes a database's rows from the first on, and pauses after each page as batch does.
+func (w *walk) pages(ctx context.Context, database int, page purgePage) error {
 	for after, more := uint64(0), true; more; {
 		start := time.Now()
-		removed, next, err := w.cfg.Bells.PurgeBells(ctx, w.server, database, after, before, w.cfg.Batch)
+		removed, next, err := page(database, after)
 		if err != nil {
 			return err
 		}
-		w.result.Bells += removed
-		if removed > 0 {
+		if removed > 0 && !w.cfg.DryRun {
 			w.result.Batches++
 		}
 		if err := wait.For(ctx, time.Since(start)); err != nil {

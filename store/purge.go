@@ -163,11 +163,7 @@ func (s *Store) PurgeBells(ctx context.Context, server, database int, after uint
 		return rows.Scan(&seen, &next)
 	})
 	if err == nil && seen > 1 {
-		err = s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
-			counts, err := s.write(ctx, conn, purgeBells.name, purgeBells.render(nil, fill))
-			removed = int(sum(counts))
-			return err
-		})
+		removed, err = s.deleteIn(ctx, sv, database, purgeBells, fill)
 	}
 	if err != nil {
 		return 0, 0, s.wrap(err, "purge bells of "+s.layout.Database(database), sv)
@@ -176,6 +172,16 @@ func (s *Store) PurgeBells(ctx context.Context, server, database int, after uint
 		return removed, 0, nil
 	}
 	return removed, next - 1, nil
+}
+
+// deleteIn runs a DELETE about one database and returns how many rows it deleted.
+func (s *Store) deleteIn(ctx context.Context, sv *server, database int, st statement, fill func(b []byte, slot string) []byte) (removed int, err error) {
+	err = s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
+		counts, err := s.write(ctx, conn, st.name, st.render(nil, fill))
+		removed = int(sum(counts))
+		return err
+	})
+	return removed, err
 }
 
 // DatabasesOf gives the numbers of a server's databases, ascending. The caller

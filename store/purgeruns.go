@@ -84,12 +84,7 @@ func (s *Store) PurgeRuns(ctx context.Context, server, database int, kept []Kept
 	if removed == 0 || dry {
 		return removed, next, nil
 	}
-	err = s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
-		counts, err := s.write(ctx, conn, purgeRuns.name, purgeRuns.render(nil, fill))
-		removed = int(sum(counts))
-		return err
-	})
-	if err != nil {
+	if removed, err = s.deleteIn(ctx, sv, database, purgeRuns, fill); err != nil {
 		return 0, 0, wrong(err)
 	}
 	return removed, next, nil
