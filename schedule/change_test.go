@@ -47,14 +47,7 @@ func TestWindowsOfLongPayloadsFitASmallPacket(t *testing.T) {
 func TestAnEditOfAScheduleThatHasEndedLosesNoFireTime(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	d := every("report", "1h")
-	d.Jitter = biztype.Duration(59 * time.Minute)
-	made := s.create(d)
-	times, _ := made.Times()
-	if times.Offset() < 5*time.Second {
-		t.Fatal("the schedule_id draws no jitter to test with")
-	}
-	s.exec(made, "UPDATE {schedule} SET anchor = UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND - INTERVAL 1 HOUR, made_until = UTC_TIMESTAMP(3) + INTERVAL 20 MINUTE, next_fire = NULL, state = 'ended'", times.Offset().Microseconds()/2)
+	d, _ := s.jittered(", next_fire = NULL, state = 'ended'")
 	d.Payload = "new"
 	s.apply(d)
 	now := s.get("report")

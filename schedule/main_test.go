@@ -78,6 +78,22 @@ func (s *site) create(d Definition) Schedule {
 	return made
 }
 
+// jittered makes the schedule report, whose run for the last fire time waits: half of its jitter, offset, has passed. set
+// changes more of its row.
+func (s *site) jittered(set string) (d Definition, offset time.Duration) {
+	s.t.Helper()
+	d = every("report", "1h")
+	d.Jitter = biztype.Duration(59 * time.Minute)
+	made := s.create(d)
+	times, _ := made.Times()
+	if offset = times.Offset(); offset < 5*time.Second {
+		s.t.Fatal("the schedule_id draws no jitter to test with")
+	}
+	s.exec(made, "UPDATE {schedule} SET anchor = UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND - INTERVAL 1 HOUR, "+
+		"made_until = UTC_TIMESTAMP(3) + INTERVAL 20 MINUTE"+set, offset.Microseconds()/2)
+	return d, offset
+}
+
 func (s *site) get(name string) Schedule {
 	s.t.Helper()
 	found, err := s.Get(s.t.Context(), name)

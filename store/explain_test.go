@@ -43,6 +43,24 @@ func (b *bench) explain(text string) []plan {
 	return plans
 }
 
+// wantRange checks that every part of a statement reads a range of the index, without a sort; extra is what the plan says more.
+func (b *bench) wantRange(name, text, key, extra string) {
+	b.tb.Helper()
+	seen := false
+	for _, p := range b.explain(text) {
+		if p.table == "" || strings.HasPrefix(p.table, "<derived") { // "": MySQL knows beforehand that a part finds nothing
+			continue
+		}
+		seen = true
+		if p.access != "range" || p.key != key || !strings.Contains(p.extra, extra) || strings.Contains(p.extra, "filesort") {
+			b.tb.Errorf("%s: %+v", name, p)
+		}
+	}
+	if !seen {
+		b.tb.Errorf("%s: no plan", name)
+	}
+}
+
 // filled gives a store whose tables hold so many rows each, half of them
 // settled, analysed.
 func filled(t *testing.T, rows int) *bench {
