@@ -11,6 +11,9 @@
 // 500 runs. Then it pauses for three times as long as the transaction took, so that deliveries come first in a burst. The
 // pause is shorter when the queue is more than a quarter full, and zero when it is half full.
 //
+// A full queue drops the newest runs. It does not make deliveries wait until there is room: they would then stand still whenever
+// a table run is locked or a server takes no more.
+//
 // What happens on failure:
 //
 //	queue full                     the run is dropped, and counted
