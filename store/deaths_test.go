@@ -90,6 +90,10 @@ func TestPlansOfStatementsForAlarms(t *testing.T) {
 		"deaths":     {string(deaths.render(nil, fill)), "idx_due", "Using index"},
 		"latest_key": {strings.Replace(strings.Replace(string(latestKey.render(nil, fill)), "?", "'dead'", 1), "?", "'deae'", 1), "uk_biz", ""},
 	} {
-		b.wantRange(name, strings.ReplaceAll(c.text, small.Table(0), b.layout.Table(0)), c.key, c.index)
+		for _, p := range b.wantRange(name, strings.ReplaceAll(c.text, small.Table(0), b.layout.Table(0)), c.key, c.index) {
+			if strings.Contains(p.extra, "filesort") {
+				t.Errorf("%s sorts: %+v", name, p)
+			}
+		}
 	}
 }

@@ -75,15 +75,15 @@ func TestBenchDrain(t *testing.T) {
 
 func TestBenchHistory(t *testing.T) {
 	t.Parallel()
-	r := benchmark[bench.HistoryResult](t, []string{"tasks_per_second", "histories"}, "history", "--tasks", "400", "--layout", "2x4", "--warm", "0s", "--rounds", "2", "--outputs", "0,300")
-	if len(r.Rate) != 4 || len(r.Histories) != 2 || r.Rates.Median <= 0 {
+	r := benchmark[bench.HistoryResult](t, []string{"tasks_per_second", "histories"}, "history", "--tasks", "400", "--layout", "2x4", "--warm", "0s", "--rounds", "1", "--outputs", "0,300")
+	if len(r.Rate) != 3 || len(r.Histories) != 2 || r.Rates.Median <= 0 {
 		t.Fatalf("%+v", r)
 	}
 	for i, f := range r.Histories {
-		if f.Output != 300*i || f.Recorded != 800 || f.Dropped != 0 || f.ToRecord[1] < 0 || f.BytesPerRun < float64(100+f.Output) {
+		if f.Output != 300*i || f.Recorded != 400 || f.Dropped != 0 || len(f.ToRecord) != 1 || f.ToRecord[0] < 0 || f.BytesPerRun < float64(100+f.Output) {
 			t.Errorf("%+v", f)
 		}
-		if len(f.Ratio) != 2 || f.Ratios.Median <= 0 || len(f.CPURatio) != 2 || f.CPURatios == nil || f.CPURatios.Median <= 0 {
+		if len(f.Ratio) != 1 || f.Ratios.Median <= 0 || len(f.CPURatio) != 1 || f.CPURatios == nil { // of so few tasks it may be anything
 			t.Errorf("ratios %+v", f)
 		}
 	}
