@@ -195,10 +195,11 @@ func (w *walk) bells(ctx context.Context) error {
 		removed, next, err := w.cfg.Bells.PurgeBells(ctx, w.server, database, after, before, w.cfg.Batch)
 		w.result.Bells += removed
 		return removed, next, err
-	})
+	}, func(_ int, err error) { w.fail(err) })
 }
 
-// runs removes runs of every database that began longer ago than the retention of their biz type.
+// runs removes runs of every database that began longer ago than the retention of their biz type. A user that has no right to
+// the runs, as before an upgrade, is no failure: finished tasks are removed.
 func (w *walk) runs(ctx context.Context) error {
 	now := w.cfg.Now(w.server)
 	kept := make([]store.Kept, len(w.rounds))
@@ -209,21 +210,27 @@ func (w *walk) runs(ctx context.Context) error {
 		removed, next, err := w.cfg.Runs.PurgeRuns(ctx, w.server, database, kept, after, w.cfg.Batch, w.cfg.DryRun)
 		w.result.Runs += removed
 		return removed, next, err
+	}, func(database int, err error) {
+		if mysql.ClassOf(err) == mysql.Denied {
+			w.result.Lacking = append(w.result.Lacking, database)
+			return
+		}
+		w.fail(err)
 	})
 }
 
 // purgePage removes a page of one database's rows behind an id. It returns how many, and where to go on; 0: nowhere.
 type purgePage func(database int, after uint64) (removed int, next uint64, err error)
 
-// databases removes rows of each database. One that can't be purged costs itself only.
-func (w *walk) databases(ctx context.Context, databases []int, page purgePage) error {
+// databases removes rows of each database. One that can't be purged costs itself only, and is reported to failed.
+func (w *walk) databases(ctx context.Context, databases []int, page purgePage, failed func(database int, err error)) error {
 	for _, database := range databases {
 		err := w.pages(ctx, database, page)
 		switch {
 		case err != nil && ofServer(err):
 			return err
 		case err != nil:
-			w.fail(err)
+			failed(database, err)
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func TestSchedulesGoByTheClockOfTheirServer(t *testing.T) {
 			between("a run by hand", active.Anchor, run.Due, clock())
 			to := run.Due.Add(-time.Hour).Format(time.RFC3339)
 			s.run("schedule", "backfill", "report.daily", "--from", "2026-01-01T00:00:00Z", "--to", to, "--dry-run").says(t, "nothing was made")
-			s.run("schedule", "backfill", "report.daily", "--from", "2026-01-01T00:00:00Z", "--to", clock().Add(30*time.Second).Format(time.RFC3339)).refused(t, exitUsage, "what is to come has runs of its own")
+			s.run("schedule", "backfill", "report.daily", "--from", "2026-01-01T00:00:00Z", "--to", clock().Add(30*time.Second).Format(time.RFC3339)).refused(t, exitUsage, "a backfill makes runs for the past only")
 		})
 	}
 }
