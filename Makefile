@@ -3,6 +3,7 @@
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  := -X main.version=$(VERSION)
 ARGS     ?=
+TRIMPATH ?= -trimpath
 TESTARGS ?=
 FUZZTIME ?= 1m
 SEED     ?= 1
@@ -43,32 +44,36 @@ observe: ## run `tocsin dev` under a load that fails in part, watched by Prometh
 example: ## run examples/shop, a small web shop, with servers of its own: make example ARGS="--listen 127.0.0.1:8080"
 	@scripts/install-deps.sh run
 	@$(MAKE) --no-print-directory build
-	@go build -trimpath -o bin/shop ./examples/shop
+	@go build $(TRIMPATH) -o bin/shop ./examples/shop
 	@exec scripts/example.sh $(ARGS)
 
 build: ## build bin/tocsin
 	@mkdir -p bin
 	@echo "building bin/tocsin: the first time takes a few minutes, later ones seconds" >&2
-	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tocsin ./cmd/tocsin
+	@go build $(TRIMPATH) -ldflags '$(LDFLAGS)' -o bin/tocsin ./cmd/tocsin
 
 # Packages whose tests start many processes, or judge how long a fault lasts: one at a time, six tests of it at once, as most of
 # them wait. Of the others there is room for two packages at once.
 ALONE = internal/chaos cmd/tocsin node internal/dashboards/live assign
 
-test: ## install what is missing, run all tests with the race detector, then the model
+# The searches take ten times as long with the race detector.
+MODEL = go test -vet=off -timeout 30m $(TESTARGS) ./internal/model
+
+# go vet is left to make lint.
+test: ## install what is missing, run all tests with the race detector, then the model, and list what failed
 	@scripts/install-deps.sh test
-	go test -race -p 1 -parallel 6 -timeout 15m $(TESTARGS) $(ALONE:%=./%)
-	packages=$$(go list $(ALL) | grep -vxE 'github.com/tocsinhq/tocsin/($(subst $(space),|,$(ALONE)))') && \
-		go test -race -p 2 -parallel 4 -timeout 15m $(TESTARGS) $$packages
-	@$(MAKE) --no-print-directory model
-	@go run ./internal/house/servertests left-out
+	@scripts/all.sh \
+		'go test -vet=off -race -p 1 -parallel 6 -timeout 60m $(TESTARGS) $(ALONE:%=./%)' \
+		'go test -vet=off -race -p 2 -parallel 4 -timeout 60m $(TESTARGS) $$(go list $(ALL) | grep -vxE "github.com/tocsinhq/tocsin/($(subst $(space),|,$(ALONE)))")' \
+		'$(MODEL)' \
+		'go run ./internal/house/servertests left-out'
 
 # Of internal/model only what compares it with a server: its searches need none, and make test has run them.
 test-sql: ## the part of make test that depends on the database server, without the race detector: make test-sql SERVER=mysql
 	@scripts/install-deps.sh test
 	packages=$$(go run ./internal/house/servertests packages | grep -vx ./internal/model) && \
-		go test -p 2 -parallel 4 -timeout 10m $(TESTARGS) $$packages
-	go test -timeout 10m -run Conform $(TESTARGS) ./internal/model
+		go test -vet=off -p 2 -parallel 4 -timeout 30m $(TESTARGS) $$packages
+	go test -vet=off -timeout 30m -run Conform $(TESTARGS) ./internal/model
 	@go run ./internal/house/servertests left-out-of-sql
 
 # Apart from make test, as a JDK is 250 MB.
@@ -91,7 +96,7 @@ test-debian13: ## make test on MariaDB 11.8 and etcd 3.5, installed like MySQL
 	@$(MAKE) --no-print-directory test SERVER=mariadb-11.8 ETCD=etcd-3.5
 
 model: ## search every cast of the row's model, without the race detector, which would take ten times as long
-	go test -timeout 10m $(TESTARGS) ./internal/model
+	$(MODEL)
 
 firetimes: ## compare fire times of 10,000 random cron expressions with a walk along the clock
 	TOCSIN_FIRETIMES=10000 go test -v -count=1 -timeout 30m -run '^TestFireTimes' $(TESTARGS) ./schedule/firetimes
@@ -126,11 +131,11 @@ chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 
 	@go build -o bin/chaosrun ./internal/chaos/chaosrun
 	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true) $(if $(OUTBOXES),-outboxes $(OUTBOXES))
 
-chaos-schedules: ## 2,000 schedules under faults and changes, every fire time checked, and what they cost: make chaos-schedules SEED=7 MINUTES=10 PLAIN=1
+chaos-schedules: ## 2,000 schedules under faults and changes, every fire time checked, and what they cost: make chaos-schedules SEED=7 MINUTES=10
 	@scripts/install-deps.sh run
 	@mkdir -p bin
 	@go build -o bin/chaosrun ./internal/chaos/chaosrun
-	@exec bin/chaosrun -schedules 2000 -seed $(SEED) -minutes $(MINUTES) $(if $(PLAIN),-plain) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true)
+	@exec bin/chaosrun -schedules 2000 -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true)
 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test

@@ -22,7 +22,7 @@ func TestAddStoresTheTaskAsAsked(t *testing.T) {
 	want := tocsin.Info{
 		JobID: added.JobID, BizID: math.MaxUint64, BizType: "order.close", Status: tocsin.Pending,
 		ActionTime: at.UTC().Add(999 * time.Microsecond), DueTime: at.UTC().Add(999 * time.Microsecond),
-		DedupKey: "k\x00\xff", Attribute: `{"No":"A-1","Cent":995}`,
+		DedupKey: "k\x00\xff", Payload: `{"No":"A-1","Cent":995}`,
 		Created: got.Created, Modified: got.Created, Table: c.Layout().Table(c.Layout().TableOf(math.MaxUint64)),
 	}
 	want.ActionTime, want.DueTime = want.ActionTime.Round(0), want.DueTime.Round(0)
@@ -148,12 +148,12 @@ func TestTheExistingTaskComesWithItsStatus(t *testing.T) {
 func TestAttributesTravelUnchanged(t *testing.T) {
 	t.Parallel()
 	c := open(t, cluster(t))
-	for _, text := range []string{"", "plain", "'; DROP TABLE x -- ?", `\' \" \\ \0`, "\x00\x1a\r\n\t", "äöü 中文 🔔", strings.Repeat("🔔", tocsin.MaxAttribute)} {
+	for _, text := range []string{"", "plain", "'; DROP TABLE x -- ?", `\' \" \\ \0`, "\x00\x1a\r\n\t", "äöü 中文 🔔", strings.Repeat("🔔", tocsin.MaxPayload)} {
 		one := add(t, c, remind.New(4, text, tocsin.In(day)))
 		many := must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{remind.New(4, text, tocsin.In(day))}))
 		for _, id := range []tocsin.JobID{one.JobID, many[0].JobID} {
-			if got := get(t, c, id); got.Attribute != text {
-				t.Errorf("%.20q came back as %.20q", text, got.Attribute)
+			if got := get(t, c, id); got.Payload != text {
+				t.Errorf("%.20q came back as %.20q", text, got.Payload)
 			}
 		}
 	}

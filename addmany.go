@@ -14,7 +14,7 @@ import (
 const (
 	chunkRows   = 1000    // rows of one transaction
 	chunkBytes  = 1 << 20 // of one packet, or half of max_allowed_packet
-	rowBytes    = 320     // of a row's text, but for its key and attribute
+	rowBytes    = 320     // of a row's text, except its key and payload
 	chunksATime = 4       // transactions at once on one server
 )
 
@@ -140,7 +140,7 @@ func split(rows []*row, limit int) [][]*row {
 }
 
 func (r *row) size() int {
-	return rowBytes + 2*(len(r.dedup)+len(r.attribute)+len(r.headers)+len(r.bizKey))
+	return rowBytes + 2*(len(r.dedup)+len(r.payload)+len(r.headers)+len(r.bizKey))
 }
 
 func fail(rows []*row, err error) {

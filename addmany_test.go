@@ -46,7 +46,7 @@ func TestAddManyStoresAllOverAllTables(t *testing.T) {
 		t.Errorf("%d rows; %d rings do not fit one", rows, rings)
 	}
 	for _, i := range []int{0, 1, n / 2, n - 1} {
-		if got := get(t, c, added[i].JobID); got.BizID != uint64(i+1) || got.Attribute != fmt.Sprint("payload ", i) || added[i].Existing {
+		if got := get(t, c, added[i].JobID); got.BizID != uint64(i+1) || got.Payload != fmt.Sprint("payload ", i) || added[i].Existing {
 			t.Errorf("task %d: %+v, %+v", i, added[i], got)
 		}
 	}
@@ -312,7 +312,7 @@ func TestAddManySplitsByBytes(t *testing.T) {
 	c := open(t, cluster(t))
 	tasks := make([]tocsin.NewTask, 400) // some 26 MB when escaped
 	for i := range tasks {
-		tasks[i] = remind.New(uint64(i+1), strings.Repeat("🔔", tocsin.MaxAttribute), tocsin.In(day))
+		tasks[i] = remind.New(uint64(i+1), strings.Repeat("🔔", tocsin.MaxPayload), tocsin.In(day))
 	}
 	for i, a := range must[[]tocsin.Added](t)(c.AddMany(t.Context(), tasks)) {
 		if a.Err != nil || a.JobID == 0 {

@@ -81,16 +81,16 @@ func TestTextsFromSessionsOfOtherCharacterSets(t *testing.T) {
 				}
 			}
 			stored := must[[]tocsin.Info](t)(c.List(t.Context(), bizID))
-			if len(stored) != 1 || stored[0].Attribute != text || stored[0].Headers.Get("h") != text {
+			if len(stored) != 1 || stored[0].Payload != text || stored[0].Headers.Get("h") != text {
 				t.Errorf("%s: %q became %+v", params, text, stored)
 			}
-			var attribute, headers string
+			var payload, headers string
 			query := "SELECT attribute, headers FROM " + withOutbox.Outbox.Table + " WHERE biz_id = ?"
-			if err := own.QueryRow(query, bizID).Scan(&attribute, &headers); err != nil {
+			if err := own.QueryRow(query, bizID).Scan(&payload, &headers); err != nil {
 				t.Fatal(err)
 			}
-			if attribute != text || tocsin.Headers(headers).Get("h") != text {
-				t.Errorf("%s: %q became %q, with headers %q, in the outbox", params, text, attribute, headers)
+			if payload != text || tocsin.Headers(headers).Get("h") != text {
+				t.Errorf("%s: %q became %q, with headers %q, in the outbox", params, text, payload, headers)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func TestAddTxFromAnySession(t *testing.T) {
 			if kind == "at" {
 				want = at
 			}
-			if got.Attribute != "ü 🔔 \\ ' \" x" || got.DedupKey != "ключ" || !got.ActionTime.Equal(want) || !got.DueTime.Equal(want) {
+			if got.Payload != "ü 🔔 \\ ' \" x" || got.DedupKey != "ключ" || !got.ActionTime.Equal(want) || !got.DueTime.Equal(want) {
 				t.Errorf("%s, %s: stored %+v", name, kind, got)
 			}
 			if age := time.Since(got.Created); age < -time.Minute || age > time.Minute {

@@ -3,6 +3,7 @@ package tocsin_test
 import (
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,12 +25,16 @@ func TestCancelSaysWhatBecameOfEachTask(t *testing.T) {
 	}
 	other := add(t, c, closeOrder.New(bizID, order{}, tocsin.In(day))).JobID
 	more := add(t, c, remind.New(bizID, "x", tocsin.In(day)).Dedup("k")).JobID
+	due := add(t, c, remind.New(bizID, "x", tocsin.In(0))).JobID
 	ch := must[tocsin.Change](t)(c.Cancel(t.Context(), remind.Of(bizID)))
-	if ch != (tocsin.Change{Changed: 2, InDelivery: 1, Final: 3}) {
+	if ch != (tocsin.Change{Changed: 4, InDelivery: 2, Final: 3}) {
 		t.Errorf("got %+v", ch)
 	}
 	if got := get(t, c, more); got.Status != tocsin.Cancelled || got.DedupKey != "" || !got.ActionTime.Equal(got.Modified) {
 		t.Errorf("cancelled: %+v", got)
+	}
+	if got := get(t, c, due); got.Status != tocsin.Cancelled {
+		t.Errorf("a due task: %+v", got)
 	}
 	if got := get(t, c, other); got.Status != tocsin.Pending {
 		t.Errorf("task of another biz type: %+v", got)
@@ -37,8 +42,62 @@ func TestCancelSaysWhatBecameOfEachTask(t *testing.T) {
 	if ch := must[tocsin.Change](t)(c.Cancel(t.Context(), remind.Of(bizID+1))); ch != (tocsin.Change{}) {
 		t.Errorf("nothing there: %+v", ch)
 	}
-	if n := count(t, db, "SELECT COUNT(*) FROM "+table+" WHERE status = 1"); n != 1 {
-		t.Errorf("%d are claimed", n)
+	if n := count(t, db, "SELECT COUNT(*) FROM "+table+" WHERE status IN (0, 1) AND job_id <> ?", uint64(other)); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// strict makes a biz type strict.
+func strict(t *testing.T, cfg tocsin.Config, number int) {
+	t.Helper()
+	db := session(t, devtest.DSN(t), "")
+	for n := range cfg.Layout.Databases {
+		exec(t, db, "UPDATE "+cfg.Layout.Database(n)+`.biz_type SET policy = '{"timeout":"10s","strict":true}' WHERE number = ?`, number)
+	}
+}
+
+// TestAClaimedTaskOfAStrictTypeIsNotChanged, nor are others of its biz_id: the error says so, and nothing is half done. What is
+// due is not claimed, so no delivery of it is under way.
+func TestAClaimedTaskOfAStrictTypeIsNotChanged(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	strict(t, cfg, 8)
+	const bizID = 6
+	table := cfg.Layout.Table(cfg.Layout.TableOf(bizID))
+	waiting, claimed := add(t, c, remind.New(bizID, "x", tocsin.In(0))).JobID, add(t, c, remind.New(bizID, "x", tocsin.In(0))).JobID
+	exec(t, db, "UPDATE "+table+" SET status = 1, claimed_by = 'node-1' WHERE job_id = ?", uint64(claimed))
+	before := must[[]tocsin.Info](t)(c.List(t.Context(), bizID))
+	for name, change := range map[string]func(tocsin.Ref) (tocsin.Change, error){
+		"cancel":     func(ref tocsin.Ref) (tocsin.Change, error) { return c.Cancel(t.Context(), ref) },
+		"reschedule": func(ref tocsin.Ref) (tocsin.Change, error) { return c.Reschedule(t.Context(), ref, tocsin.In(day)) },
+		"cancel in a transaction": func(ref tocsin.Ref) (tocsin.Change, error) {
+			tx := begin(t, db)
+			defer func() { _ = tx.Commit() }()
+			return c.CancelTx(t.Context(), tx, ref)
+		},
+		"reschedule in a transaction": func(ref tocsin.Ref) (tocsin.Change, error) {
+			tx := begin(t, db)
+			defer func() { _ = tx.Commit() }()
+			return c.RescheduleTx(t.Context(), tx, ref, tocsin.In(day))
+		},
+	} {
+		for _, ref := range []tocsin.Ref{tocsin.ByID(claimed), remind.Of(bizID)} {
+			if ch, err := change(ref); !errors.Is(err, tocsin.ErrInDelivery) || ch != (tocsin.Change{}) {
+				t.Errorf("%s: %+v, %v", name, ch, err)
+			}
+		}
+	}
+	if after := must[[]tocsin.Info](t)(c.List(t.Context(), bizID)); !slices.Equal(after, before) {
+		t.Errorf("%+v, was %+v", after, before)
+	}
+	if ch := must[tocsin.Change](t)(c.Cancel(t.Context(), tocsin.ByID(waiting))); ch != (tocsin.Change{Changed: 1}) {
+		t.Errorf("what is due: %+v", ch)
+	}
+	exec(t, db, "UPDATE "+cfg.Layout.Database(cfg.Layout.DatabaseOf(claimed.Table()))+".biz_type SET policy = '{}'") // the policy decides as it is now
+	if ch := must[tocsin.Change](t)(c.Cancel(t.Context(), tocsin.ByID(claimed))); ch != (tocsin.Change{Changed: 1, InDelivery: 1}) {
+		t.Errorf("not strict any more: %+v", ch)
 	}
 }
 
@@ -67,10 +126,14 @@ func TestRescheduleBeginsAnew(t *testing.T) {
 	if got := get(t, c, id); !got.ActionTime.Equal(got.Modified) || got.DueTime.Unix() != 1 || bells(t, c, db, id) != 1 {
 		t.Errorf("into the past: %+v, %d rings", got, bells(t, c, db, id))
 	}
-	exec(t, db, "UPDATE "+cfg.Layout.Table(id.Table())+" SET status = 1")
 	for name, ref := range map[string]tocsin.Ref{"by id": tocsin.ByID(id), "by biz": remind.Of(6)} {
-		if ch := must[tocsin.Change](t)(c.Reschedule(t.Context(), ref, tocsin.In(0))); ch != (tocsin.Change{InDelivery: 1}) {
+		exec(t, db, "UPDATE "+cfg.Layout.Table(id.Table())+" SET status = 1, claimed_by = 'node-1', action_time = action_time + INTERVAL 10 SECOND")
+		version := get(t, c, id).Version
+		if ch := must[tocsin.Change](t)(c.Reschedule(t.Context(), ref, tocsin.At(at))); ch != (tocsin.Change{Changed: 1, InDelivery: 1}) {
 			t.Errorf("claimed, %s: %+v", name, ch)
+		}
+		if got := get(t, c, id); got.Status != tocsin.Pending || got.ClaimedBy != "" || got.Version != version+1 || !got.ActionTime.Equal(at) {
+			t.Errorf("claimed, %s: %+v", name, got)
 		}
 	}
 }

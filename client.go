@@ -28,6 +28,7 @@ type Client struct {
 	outbox  Outbox
 	told    func(Call) // nil: nobody observes
 	use     AddFunc    // Config.Use around all adds; nil: there is none
+	changes ChangeFunc // Config.UseChanges around all changes; nil: there is none
 }
 
 // Open compares the config with the stored layout, cluster, schema version and biz
@@ -41,10 +42,10 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe, use: chain(cfg.Use)}
+	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe, use: chain(cfg.Use), changes: chainChanges(cfg.UseChanges)}
 	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
 	c.types.read = c.readBizTypes
-	for _, spec := range cfg.Specs() {
+	for _, spec := range cfg.specs() {
 		if err := c.addServer(spec); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}

@@ -49,6 +49,10 @@ type Config struct {
 	// another context on, and see what became of the tasks, or return an error instead of calling next. The first function is the outermost.
 	// Open calls each once; what it returns is called concurrently, and calls next at most once. nil: calls are not wrapped.
 	Use []func(next AddFunc) AddFunc `json:"-"`
+
+	// UseChanges wraps Cancel, Reschedule, CancelTx and RescheduleTx, those of OutboxTx, and the calls of package schedule that
+	// change something, as Use wraps adds.
+	UseChanges []func(next ChangeFunc) ChangeFunc `json:"-"`
 }
 
 // Validate reports the first thing that is wrong. It connects to nothing.
@@ -63,7 +67,7 @@ func (c Config) Validate() error {
 		return err
 	}
 	home := make(map[int]string)
-	for _, s := range c.Specs() {
+	for _, s := range c.specs() {
 		for _, db := range s.Databases {
 			if db < 0 || db >= c.Layout.Databases {
 				return fmt.Errorf("server %s: database %d is not in layout %s (0 to %d)", s.Name, db, c.Layout, c.Layout.Databases-1)
@@ -82,10 +86,13 @@ func (c Config) Validate() error {
 	if slices.ContainsFunc(c.Use, func(u func(AddFunc) AddFunc) bool { return u == nil }) {
 		return errors.New("a function of Use is nil")
 	}
+	if slices.ContainsFunc(c.UseChanges, func(u func(ChangeFunc) ChangeFunc) bool { return u == nil }) {
+		return errors.New("a function of UseChanges is nil")
+	}
 	if c.WaitTimeout < 0 || c.WaitTimeout%time.Second != 0 {
 		return fmt.Errorf("wait time-out %s: use whole seconds", c.WaitTimeout)
 	}
-	return c.Outbox.validate(c.Specs())
+	return c.Outbox.validate(c.specs())
 }
 
 func (c Config) checkNames() error {
@@ -102,9 +109,8 @@ func (c Config) checkNames() error {
 	return nil
 }
 
-// Specs gives the servers with every default filled in, for the packages of
-// this module that open connections of their own.
-func (c Config) Specs() []mysql.Spec {
+// specs returns the servers with every default filled in.
+func (c Config) specs() []mysql.Spec {
 	specs := make([]mysql.Spec, len(c.Servers))
 	for i, s := range c.Servers {
 		if s.Name == "" {

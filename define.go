@@ -2,6 +2,7 @@ package tocsin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -12,13 +13,42 @@ import (
 type BizType[T any] struct {
 	name    string
 	version int
+	policy  *Policy // nil: it is applied from a file
 }
 
 // Define names a biz type that is stored in the biz_type tables. T travels as JSON in
-// the task's attribute; a T whose kind is string travels as it is. A name that is not
+// the task's payload; a T whose kind is string travels as it is. A name that is not
 // valid for a biz type, such as the empty one of a zero BizType, is refused with
 // ErrInvalid when a task is added, and by node.Handle.
-func Define[T any](name string) BizType[T] { return BizType[T]{name: name} }
+//
+// One policy may follow, without a Name. A node with a handler of the type stores it when it
+// starts, if its database user may, and gives the type a number. A policy without a group or
+// webhook gets the node's group. What is stored already stays, unless a program has stored it with a lower
+// Edition: see biztype.Bring. Define panics if there are two.
+func Define[T any](name string, policy ...Policy) BizType[T] {
+	b := BizType[T]{name: name}
+	switch len(policy) {
+	case 0:
+	case 1:
+		p := policy[0]
+		p.Name = name
+		if p.Edition == 0 {
+			p.Edition = 1
+		}
+		b.policy = &p
+	default:
+		panic(fmt.Sprintf("tocsin: biz type %q is defined with %d policies: give one", name, len(policy)))
+	}
+	return b
+}
+
+// Policy returns the policy that Define was given, with its name and edition. False: none.
+func (b BizType[T]) Policy() (Policy, bool) {
+	if b.policy == nil {
+		return Policy{}, false
+	}
+	return *b.policy, true
+}
 
 // Name gives the name.
 func (b BizType[T]) Name() string { return b.name }
@@ -26,9 +56,10 @@ func (b BizType[T]) Name() string { return b.name }
 // Version returns the biz type with the version of its payload, from 1 on; 0: none.
 // Raise it when the programs that run already would not read new payloads, or would
 // misread them. The new program must read the old ones too, say with an UnmarshalJSON
-// of T. While a node with a handler of a higher version takes on work, nodes with
-// lower ones leave all tasks of the type to it. The version is not stored with tasks:
-// if no newer node is there, older ones deliver them as they can.
+// of T. The version is stored with each task, from 2 on: a program whose handler has a
+// lower version, or none, never delivers the task. It stays as it is until a node that
+// knows the version comes. While such a node takes on work, older ones leave all tasks
+// of the type to it. Until `tocsin ddl finish` of schema version 2 no version is stored.
 func (b BizType[T]) Version(n int) BizType[T] {
 	b.version = n
 	return b
@@ -40,14 +71,39 @@ func (b BizType[T]) PayloadVersion() int { return b.version }
 // New makes a task that acts on behalf of bizID. What is wrong with it, a
 // payload that does not marshal for instance, is said when it is added.
 func (b BizType[T]) New(bizID uint64, payload T, when When) NewTask {
-	attribute, err := b.Encode(payload)
-	return NewTask{bizType: b.name, bizID: bizID, when: when, attribute: attribute, err: err}
+	text, err := b.Encode(payload)
+	return NewTask{bizType: b.name, bizID: bizID, when: when, payload: text, version: b.version, err: err}
+}
+
+// New is BizType.New for ids of other integer types. A negative id is refused with
+// ErrInvalid when the task is added.
+func New[T any, N ID](b BizType[T], bizID N, payload T, when When) NewTask {
+	t := b.New(uint64(bizID), payload, when)
+	if bizID < 0 {
+		t.err = negative(bizID)
+	}
+	return t
+}
+
+// ID is the type of a biz_id in a program.
+type ID interface{ ~int64 | ~uint64 }
+
+func negative[N ID](bizID N) error { return refuse(ErrInvalid, "biz_id %d is negative", bizID) }
+
+// Of is BizType.Of for ids of other integer types. A negative id is ErrInvalid in the call
+// that gets the Ref.
+func Of[T any, N ID](b BizType[T], bizID N) Ref {
+	ref := b.Of(uint64(bizID))
+	if bizID < 0 {
+		ref.err = negative(bizID)
+	}
+	return ref
 }
 
 // Of means all pending tasks of this biz type that act on behalf of bizID.
 func (b BizType[T]) Of(bizID uint64) Ref { return Ref{bizType: b.name, bizID: bizID} }
 
-// Encode gives the attribute that carries a payload. JSON is written without
+// Encode returns the text that carries a payload. JSON is written without
 // the escapes that only HTML needs: people read it in a SQL client.
 func (b BizType[T]) Encode(payload T) (string, error) {
 	if isText[T]() {
@@ -62,7 +118,7 @@ func (b BizType[T]) Encode(payload T) (string, error) {
 	return string(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), nil
 }
 
-// Decode reads the payload of a stored task. It fails where the attribute is
+// Decode reads the payload of a stored task. It fails if the text is
 // not the JSON of a T, or the headers are none: a task written by another version, or
 // by plain SQL.
 func (b BizType[T]) Decode(info Info) (Task[T], error) {
@@ -71,10 +127,10 @@ func (b BizType[T]) Decode(info Info) (Task[T], error) {
 		return task, fmt.Errorf("task %s: %w", info.JobID, err)
 	}
 	if isText[T]() {
-		reflect.ValueOf(&task.Payload).Elem().SetString(info.Attribute)
+		reflect.ValueOf(&task.Payload).Elem().SetString(info.Payload)
 		return task, nil
 	}
-	if err := json.Unmarshal([]byte(info.Attribute), &task.Payload); err != nil {
+	if err := json.Unmarshal([]byte(info.Payload), &task.Payload); err != nil {
 		return task, fmt.Errorf("payload of task %s is not a %s: %w", info.JobID, reflect.TypeFor[T](), err)
 	}
 	return task, nil
@@ -83,22 +139,27 @@ func (b BizType[T]) Decode(info Info) (Task[T], error) {
 // NewTask is a task to be added. It is a value: a copy may be changed and added
 // again.
 type NewTask struct {
-	bizType   string
-	bizID     uint64
-	bizKey    string // "": bizID is the key
-	when      When
-	dedup     string
-	unique    uniqueness
-	attribute string
-	headers   *header // the last one; nil: none
-	err       error   // why the payload has no attribute, or the key no biz_id
+	bizType string
+	bizID   uint64
+	bizKey  string // "": bizID is the key
+	when    When
+	dedup   string
+	unique  uniqueness
+	payload string
+	version int     // of the payload; below payloadmark.First it is not stored
+	headers *header // the last one; nil: none
+	err     error   // why the payload has no text, or the key no biz_id
 }
 
 // Dedup makes the task the only one of its biz_id and biz type with this key,
 // until it is cancelled or purged: adding it again returns the task that is
 // there. The key is bytes, at most MaxDedupKey, compared as they are. The empty
 // key means no de-duplication. A key that begins with a zero byte is refused: such keys are those of runs of schedules.
+// A task that has a unique key too is refused with ErrInvalid.
 func (t NewTask) Dedup(key string) NewTask {
+	if t.unique.asked && key != "" {
+		t.err = cmp.Or(t.err, errTwoKeys)
+	}
 	t.dedup, t.unique = key, uniqueness{}
 	return t
 }

@@ -16,8 +16,16 @@ var (
 	ErrUnreachable    = errors.New("unreachable")                 // a server, or it takes no writes; nothing was stored on it
 	ErrUnknownOutcome = errors.New("it may or may not be stored") // the connection broke and the server can't be asked
 	ErrConflict       = errors.New("task changed meanwhile")      // CompleteTx: roll back
+	ErrInDelivery     = errors.New("task is in delivery")         // Cancel, Reschedule of a strict biz type: nothing is changed
 	ErrSchema         = errors.New("stored schema is too old")    // headers and keys before `tocsin ddl finish`; nothing was stored
 	ErrKeyCollision   = errors.New("biz_id of another key")       // two business keys have the same biz_id and dedup_key; the task is not stored
+)
+
+// Why the context of a handler ended before its time-out, for context.Cause. What the handler returns has no effect then: the task
+// is cancelled, or waits for its new time.
+var (
+	ErrCancelled   = errors.New("the task was cancelled during its delivery")
+	ErrRescheduled = errors.New("the task was rescheduled or redriven during its delivery")
 )
 
 // refusal is an error of one of the kinds above whose text says everything.

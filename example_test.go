@@ -54,7 +54,7 @@ func Example() {
 	fmt.Println("cancelled:", change.Changed)
 
 	info, _ := client.Get(ctx, added.JobID)
-	fmt.Println(info.BizType, info.BizID, info.Status, info.Attribute)
+	fmt.Println(info.BizType, info.BizID, info.Status, info.Payload)
 	// Output:
 	// the same task: true true pending
 	// cancelled: 1

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/tocsinhq/tocsin/internal/payloadmark"
 )
 
 // Headers are texts by name that travel with a task beside its payload, for middleware: trace context, a tenant. They are
@@ -34,6 +36,9 @@ func (h Headers) All() (map[string]string, error) {
 	if err := json.Unmarshal([]byte(h), &read); err != nil || read == nil {
 		return nil, errNoObject
 	}
+	if _, is := read[payloadmark.Name]; is {
+		return nil, errBadVersion
+	}
 	all := make(map[string]string, len(read))
 	for name, text := range read {
 		if text == nil {
@@ -44,7 +49,10 @@ func (h Headers) All() (map[string]string, error) {
 	return all, nil
 }
 
-var errNoObject = errors.New("headers are not a JSON object of texts")
+var (
+	errNoObject   = errors.New("headers are not a JSON object of texts")
+	errBadVersion = errors.New(payloadmark.Name + " among the headers is not a whole number from 1 on, as a text")
+)
 
 // MarshalJSON writes the object. Headers that are none become a text.
 func (h Headers) MarshalJSON() ([]byte, error) {
@@ -83,6 +91,19 @@ func HeadersOf(all map[string]string) (Headers, error) {
 		return "", refuse(ErrInvalid, "headers have %d characters as JSON: at most %d", n, MaxHeaders)
 	}
 	return h, err
+}
+
+// markedHeaders is HeadersOf with the version of the payload, as both are stored together.
+func markedHeaders(all map[string]string, version int) (Headers, error) {
+	h, err := HeadersOf(all)
+	if err != nil || version < payloadmark.First {
+		return h, err
+	}
+	h = Headers(payloadmark.Set(string(h), version))
+	if n := utf8.RuneCountInString(string(h)); n > MaxHeaders {
+		return "", refuse(ErrInvalid, "headers have %d characters as JSON, with the version of the payload: at most %d", n, MaxHeaders)
+	}
+	return h, nil
 }
 
 // writeHeaders writes headers in the order of their names, without the escapes that only HTML needs.
@@ -158,26 +179,30 @@ func (t NewTask) hasOptional() bool {
 	return false
 }
 
-// headersFor returns the headers of a task as they are stored in a table.
+// headersFor returns the headers of a task as they are stored in a table, with the version of its payload. The version is
+// left out if they are known not to be allowed there yet.
 func (c *Client) headersFor(ctx context.Context, t NewTask, table int) (Headers, error) {
 	all := t.Headers()
-	if !t.hasOptional() {
+	if !t.hasOptional() && t.version < payloadmark.First {
 		return HeadersOf(all)
 	}
-	mayWrite := c.mayWriteHeaders(ctx, table)
-	if h, err := HeadersOf(all); err == nil && mayWrite {
+	mayWrite, known := c.mayWriteHeaders(ctx, table)
+	if known && !mayWrite {
+		t.version = 0
+	}
+	if h, err := markedHeaders(all, t.version); err == nil && mayWrite {
 		return h, nil
 	}
 	optional := t.optional()
 	kept := maps.Clone(all)
 	maps.DeleteFunc(kept, func(name, _ string) bool { return slices.Contains(optional, name) })
-	h, err := HeadersOf(kept)
+	h, err := markedHeaders(kept, t.version)
 	if err != nil || !mayWrite {
 		return h, err
 	}
 	for _, name := range optional {
 		kept[name] = all[name]
-		if more, err := HeadersOf(kept); err == nil {
+		if more, err := markedHeaders(kept, t.version); err == nil {
 			h = more
 		} else {
 			delete(kept, name)

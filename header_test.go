@@ -86,7 +86,7 @@ func TestHeadersAndKeysTravelWithEachWayToAdd(t *testing.T) {
 			if infos[2].Headers != `{"empty":""}` || infos[2].BizKey != "zakaz-№1" || infos[2].BizID != tocsin.KeyID("zakaz-№1") {
 				t.Errorf("%s, %s: %+v", name, way, infos[2])
 			}
-			if infos[3].Headers != "" || infos[3].BizKey != "ord_01J8Z3" || infos[3].Attribute != "y" {
+			if infos[3].Headers != "" || infos[3].BizKey != "ord_01J8Z3" || infos[3].Payload != "y" {
 				t.Errorf("%s, %s: %+v", name, way, infos[3])
 			}
 		}

@@ -62,7 +62,7 @@ func TestAFullSplitKeepsOrderAndBounds(t *testing.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(0, 3000), 1, 3000).Draw(t, "sizes")
 		rows := make([]*row, len(sizes))
 		for i, n := range sizes {
-			rows[i] = &row{id: JobID(i), attribute: make([]byte, n)}
+			rows[i] = &row{id: JobID(i), payload: make([]byte, n)}
 		}
 		const limit = 100_000
 		next := 0
@@ -90,12 +90,12 @@ func TestPayloads(t *testing.T) {
 	type name string
 	type point struct{ X, Y int }
 	for what, c := range map[string]struct{ got, want string }{
-		"a string goes as it is":             {Define[string]("a").New(1, `say "hi"`, In(0)).attribute, `say "hi"`},
-		"and so does a named one":            {Define[name]("a").New(1, "ü", In(0)).attribute, "ü"},
-		"a struct goes as JSON":              {Define[point]("a").New(1, point{1, 2}, In(0)).attribute, `{"X":1,"Y":2}`},
-		"JSON for people, not for browsers":  {Define[[]string]("a").New(1, []string{"a<b&c"}, In(0)).attribute, `["a<b&c"]`},
-		"a nil pointer is null":              {Define[*point]("a").New(1, nil, In(0)).attribute, "null"},
-		"what does not marshal has no bytes": {Define[float64]("a").New(1, math.NaN(), In(0)).attribute, ""},
+		"a string goes as it is":             {Define[string]("a").New(1, `say "hi"`, In(0)).payload, `say "hi"`},
+		"and so does a named one":            {Define[name]("a").New(1, "ü", In(0)).payload, "ü"},
+		"a struct goes as JSON":              {Define[point]("a").New(1, point{1, 2}, In(0)).payload, `{"X":1,"Y":2}`},
+		"JSON for people, not for browsers":  {Define[[]string]("a").New(1, []string{"a<b&c"}, In(0)).payload, `["a<b&c"]`},
+		"a nil pointer is null":              {Define[*point]("a").New(1, nil, In(0)).payload, "null"},
+		"what does not marshal has no bytes": {Define[float64]("a").New(1, math.NaN(), In(0)).payload, ""},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %q, want %q", what, c.got, c.want)
@@ -106,15 +106,15 @@ func TestPayloads(t *testing.T) {
 func TestDecodeGivesThePayloadBack(t *testing.T) {
 	t.Parallel()
 	type name string
-	named, err := Define[name]("a").Decode(Info{JobID: 5, Attribute: "ü"})
+	named, err := Define[name]("a").Decode(Info{JobID: 5, Payload: "ü"})
 	if err != nil || named.Payload != "ü" || named.JobID != 5 {
 		t.Errorf("got %+v, %v", named, err)
 	}
-	list, err := Define[[]int]("a").Decode(Info{Attribute: "[1,2]"})
+	list, err := Define[[]int]("a").Decode(Info{Payload: "[1,2]"})
 	if err != nil || len(list.Payload) != 2 {
 		t.Errorf("got %+v, %v", list, err)
 	}
-	_, err = Define[[]int]("a").Decode(Info{JobID: 5, Attribute: "hello"})
+	_, err = Define[[]int]("a").Decode(Info{JobID: 5, Payload: "hello"})
 	if err == nil || !strings.Contains(err.Error(), "payload of task 5 is not a []int") {
 		t.Errorf("got %v", err)
 	}

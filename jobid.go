@@ -9,11 +9,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/jobid"
 )
 
-// tableBits are the bits of a JobID for the table number.
-const tableBits = jobid.TableBits
-
 // Epoch is the time that a JobID's milliseconds count from.
-var Epoch = jobid.Epoch
+var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // JobID is a task's primary key. It holds the task's table number, so the task
 // can be found from it alone, and grows with time within a table. In JSON it is

@@ -1,14 +1,13 @@
 package tocsin
 
 import (
-	"context"
 	"strconv"
 
 	"github.com/tocsinhq/tocsin/internal/bizkey"
 )
 
 // MaxKey is the longest business key, in bytes.
-const MaxKey = bizkey.Max
+const MaxKey = 64
 
 // KeyID returns the biz_id of a business key that is no number, 63 bits of its SHA-256. Two keys may have the same: see
 // ErrKeyCollision.
@@ -49,18 +48,6 @@ func (t NewTask) BizKey() string { return t.bizKey }
 // OfKey means all pending tasks of this biz type that act on behalf of a business key; see NewKey.
 func (b BizType[T]) OfKey(key string) Ref {
 	return Ref{bizType: b.name, bizID: KeyID(key), bizKey: key, err: b.checkKey(key)}
-}
-
-// ListKey is List for a business key.
-func (c *Client) ListKey(ctx context.Context, key string) (infos []Info, err error) {
-	defer c.observe("list", c.begin(), &err)
-	if err := noContext(ctx); err != nil {
-		return nil, err
-	}
-	if err := checkKey(key); err != nil {
-		return nil, err
-	}
-	return c.list(ctx, KeyID(key), key)
 }
 
 // stranger refuses a task as another key's task stands in its place.

@@ -63,11 +63,11 @@ func TestChangesOfAKeyAndOfItsNumberAreApart(t *testing.T) {
 			t.Errorf("%+v, %+v, %+v", moved, far, get(t, c, name))
 		}
 	}
-	if done := must[tocsin.Change](t)(c.Cancel(t.Context(), remind.OfKey("ord_1"))); done != (tocsin.Change{Changed: 1}) {
+	if done := must[tocsin.Change](t)(c.Cancel(t.Context(), remind.OfKey("ord_1"))); done != (tocsin.Change{Changed: 1, InDelivery: 1}) {
 		t.Errorf("%+v", done)
 	}
 	tx := begin(t, db)
-	if done := must[tocsin.Change](t)(c.CancelTx(t.Context(), tx, remind.Of(id))); done != (tocsin.Change{Changed: 1}) {
+	if done := must[tocsin.Change](t)(c.CancelTx(t.Context(), tx, remind.Of(id))); done != (tocsin.Change{Changed: 1, InDelivery: 1}) {
 		t.Errorf("%+v", done)
 	}
 	for _, key := range []string{"", strings.Repeat("k", 65), "\xff"} {
@@ -104,7 +104,7 @@ func TestADedupKeyOfAnotherBusinessKeyIsACollision(t *testing.T) {
 		if n := count(t, db, "SELECT COUNT(*) FROM "+c.Layout().Table(first.JobID.Table())+" WHERE attribute = 'mine'"); n != 0 {
 			t.Errorf("%s: %d tasks are stored all the same", name, n)
 		}
-		if info := get(t, c, first.JobID); info.BizKey != other || info.Attribute != "x" {
+		if info := get(t, c, first.JobID); info.BizKey != other || info.Payload != "x" {
 			t.Errorf("%s: the other task is %+v", name, info)
 		}
 		again := add(t, c, remind.NewKey(key, "fine", tocsin.In(day)).Dedup("other"))

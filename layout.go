@@ -9,7 +9,7 @@ import (
 
 // MaxTables is the largest number of tables a layout may have: a job_id keeps
 // 13 bits for the table number.
-const MaxTables = 1 << tableBits
+const MaxTables = 8192
 
 // DefaultPrefix is the prefix of database names where none is set.
 const DefaultPrefix = "toc"

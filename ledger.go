@@ -199,10 +199,9 @@ WHERE gone < UTC_TIMESTAMP(3) - INTERVAL ? SECOND
 ORDER BY gone
 LIMIT ?`
 
-// Upkeep keeps the ledger of one outbox small, in one database, for package relay: rows whose outbox row is gone are
-// noted, and forgotten ten minutes later. present returns which rows the outbox still has.
-func (c *Client) Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error)) error {
-	l := &ledger{client: c, identity: identity}
+// Upkeep implements seam.Mover.
+func (c mover) Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error)) error {
+	l := &ledger{client: c.Client, identity: identity}
 	s := c.home[database]
 	if err := s.readable(ctx, c.want, database); err != nil {
 		return err

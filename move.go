@@ -11,22 +11,18 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/payloadmark"
 )
 
 // freshFor is how long a row of an outbox may be moved after it was read. A relay that hung for longer reads it again:
 // another one may have moved it meanwhile, and forgotten that it did.
 const freshFor = time.Minute
 
-var (
-	errInDelivery = errors.New("a delivery is under way")
-	errStale      = errors.New("it was read too long ago")
-)
+var errStale = errors.New("it was read too long ago")
 
-// Move moves rows of an outbox, which all belong to one database, for package relay. Each is stored in one transaction
-// with a row of the ledger, under the outbox's identity and the row's key; what stands in the ledger is not stored again.
-// Adds are stored together, as far as they can be. Of one biz_id the rows must be adds alone, or one other row.
-func (c *Client) Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result {
-	m := &move{client: c, identity: identity, results: make([]outboxrow.Result, len(rows)), refused: map[uint64]uint64{}}
+// Move implements seam.Mover.
+func (c mover) Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result {
+	m := &move{client: c.Client, identity: identity, results: make([]outboxrow.Result, len(rows)), refused: map[uint64]uint64{}}
 	var adds, changes []int
 	for i, r := range rows {
 		m.lookFor(r.BizType)
@@ -97,7 +93,7 @@ func fateOf(err error) outboxrow.Result {
 	switch {
 	case err == nil:
 		return outboxrow.Result{}
-	case errors.Is(err, errInDelivery):
+	case errors.Is(err, ErrInDelivery):
 		return outboxrow.Result{Fate: outboxrow.InDelivery, Err: err}
 	case errors.Is(err, errStale):
 		return outboxrow.Result{Fate: outboxrow.Stale, Err: err}
@@ -215,7 +211,7 @@ func (m *move) unlocked(ctx context.Context, s *server, r *row) error {
 	}
 	var holder stored
 	query := m.client.layout.render(holderSQL.of(m.client.knownWide(r.table))+noWaitSQL, r.table)
-	err := queryRow(ctx, s.DB, query, r.bizID, r.bizType, r.dedup)(&holder.id, &holder.status, &holder.bizKey)
+	err := queryRow(ctx, s.DB, query, r.bizID, r.bizType, r.dedup)(&holder.id, &holder.status, &holder.bizKey, &holder.strict)
 	if mysql.ClassOf(err) == mysql.Contended {
 		return fmt.Errorf("the task with its dedup_key in %s: %w", m.client.where(r.table), err)
 	}
@@ -224,8 +220,10 @@ func (m *move) unlocked(ctx context.Context, s *server, r *row) error {
 
 // row makes a task of a row of the outbox.
 func (m *move) row(ctx context.Context, of outboxrow.Row, f *facts) (row, error) {
-	t := NewTask{bizType: of.BizType, bizID: of.BizID, bizKey: of.BizKey, when: m.when(of, f), dedup: of.Dedup, attribute: of.Attribute}
-	headers, err := Headers(of.Headers).All()
+	t := NewTask{bizType: of.BizType, bizID: of.BizID, bizKey: of.BizKey, when: m.when(of, f), dedup: of.Dedup, payload: of.Payload}
+	marked, version := payloadmark.Take(of.Headers)
+	t.version = version
+	headers, err := Headers(marked).All()
 	if err != nil {
 		t.err = refuse(ErrInvalid, "%s", err)
 	}
@@ -266,13 +264,13 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 	} else {
 		ch, err = c.reschedule(ctx, ref, when)
 		if r.Again {
-			ch.update, ch.but = ch.update+notYetSQL, ch.set[:2]
+			ch.unless, ch.but = notYetSQL, ch.set[:2]
 		}
 	}
 	if err != nil {
 		return err
 	}
-	ch.status += noWaitSQL
+	ch.status, ch.partly = ch.status+noWaitSQL, true
 	note := &row{table: ch.table, origin: &origin{r.Key, m.until(r, s, f)}}
 	l := &ledger{client: c, identity: m.identity}
 	busy := false
@@ -287,7 +285,7 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 	})
 	switch {
 	case err == nil && busy:
-		return errInDelivery
+		return ErrInDelivery
 	case errors.Is(err, errMovedBefore), err == nil:
 		return nil
 	case errors.Is(err, errElsewhere):
@@ -296,14 +294,13 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 	return fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(err))
 }
 
-// apply writes the ledger and makes the change. While a delivery is under way, which may end in a retry, the row has to be
-// tried again: then what is pending is changed now, and the ledger does not keep the row. busy reports that.
+// apply writes the ledger and makes the change. While a task of a strict biz type is in delivery, which may end in a retry, the
+// row has to be tried again: then what is pending is changed now, and the ledger does not keep the row. busy reports that.
 func (m *move) apply(ctx context.Context, conn *sql.Conn, l *ledger, note *row, ch change) (busy bool, err error) {
 	if err := l.insert(ctx, conn, note); err != nil {
 		return false, err
 	}
-	done, err := m.client.apply(ctx, conn, ch)
-	if err != nil || done.InDelivery == 0 {
+	if _, err := m.client.apply(ctx, conn, ch); !errors.Is(err, ErrInDelivery) {
 		return false, err
 	}
 	return true, l.remove(ctx, conn, note)

@@ -80,19 +80,19 @@ func (c *Client) relays(table int) bool {
 
 // wish is a row for an outbox.
 type wish struct {
-	op        string
-	bizType   string
-	bizID     uint64
-	bizKey    string
-	when      When // not set: none
-	dedup     string
-	attribute string
-	headers   []byte
+	op      string
+	bizType string
+	bizID   uint64
+	bizKey  string
+	when    When // not set: none
+	dedup   string
+	payload string
+	headers []byte
 }
 
 // wishFor is the add of a task, of which r was made.
 func wishFor(t NewTask, r row) wish {
-	return wish{outboxrow.Add, t.bizType, t.bizID, t.bizKey, t.when, t.dedup, t.attribute, r.headers}
+	return wish{outboxrow.Add, t.bizType, t.bizID, t.bizKey, t.when, t.dedup, t.payload, r.headers}
 }
 
 // args are the parameters of outboxRowSQL.
@@ -102,7 +102,7 @@ func (w wish) args() []any {
 	if w.dedup != "" {
 		dedup = []byte(w.dedup)
 	}
-	return []any{w.op, w.bizType, w.number(), []byte(w.bizKey), at, in, dedup, nullable(w.headers), []byte(w.attribute)}
+	return []any{w.op, w.bizType, w.number(), []byte(w.bizKey), at, in, dedup, nullable(w.headers), []byte(w.payload)}
 }
 
 // pgArgs are the parameters of pgOutboxRowSQL. The drivers of PostgreSQL take no number above 2^63.
@@ -115,7 +115,7 @@ func (w wish) pgArgs() []any {
 	if w.headers != nil {
 		headers = string(w.headers)
 	}
-	return []any{w.op, w.bizType, strconv.FormatUint(w.number(), 10), w.bizKey, at, in, dedup, headers, w.attribute}
+	return []any{w.op, w.bizType, strconv.FormatUint(w.number(), 10), w.bizKey, at, in, dedup, headers, w.payload}
 }
 
 // number is the biz_id that stands in the row: 0 beside a key, from which the relay knows it.
@@ -140,7 +140,7 @@ func (w wish) times(form string) (at, in any) {
 
 // pgProblem returns what PostgreSQL would refuse, which ends the transaction there; nil: nothing.
 func (w wish) pgProblem() error {
-	for what, text := range map[string]string{"attribute": w.attribute, "dedup_key": w.dedup, "biz_key": w.bizKey} {
+	for what, text := range map[string]string{"payload": w.payload, "dedup_key": w.dedup, "biz_key": w.bizKey} {
 		if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
 			return refuse(ErrInvalid, "%s: an outbox in PostgreSQL takes UTF-8 without the character 0", what)
 		}
@@ -149,7 +149,7 @@ func (w wish) pgProblem() error {
 }
 
 func (w wish) size() int {
-	return len(w.attribute) + len(w.headers) + len(w.dedup) + len(w.bizKey) + 200
+	return len(w.payload) + len(w.headers) + len(w.dedup) + len(w.bizKey) + 200
 }
 
 // execIn runs statements in a transaction of database/sql.

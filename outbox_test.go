@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // withOutbox makes an outbox on the shared server and puts it into the config.
@@ -67,12 +68,12 @@ func written(t *testing.T, db *sql.DB, table string, bizID uint64) (all string) 
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var op, due, delay, key, attribute string
+		var op, due, delay, key, payload string
 		var fine bool
-		if err := rows.Scan(&op, &due, &delay, &key, &attribute, &fine); err != nil {
+		if err := rows.Scan(&op, &due, &delay, &key, &payload, &fine); err != nil {
 			t.Fatal(err)
 		}
-		all += strings.Join([]string{op, due, delay, key, attribute}, " ") + "|"
+		all += strings.Join([]string{op, due, delay, key, payload}, " ") + "|"
 		if !fine {
 			t.Errorf("a row of %d has another biz type, time or error", bizID)
 		}
@@ -177,7 +178,7 @@ func TestWithoutAnOutboxTheErrorSaysHowToGetOne(t *testing.T) {
 		"no server has that name": {Table: "shop.tocsin_outbox", Beside: "db9"},
 		"name its table":          {Beside: "db1"},
 		"PostgreSQL: name its":    {PostgreSQL: true},
-		"leave Beside out":        {Table: "public.tocsin_outbox", PostgreSQL: true, Beside: cfg.Specs()[0].Name},
+		"leave Beside out":        {Table: "public.tocsin_outbox", PostgreSQL: true, Beside: seam.Specs(cfg)[0].Name},
 	} {
 		cfg.Outbox = o
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {

@@ -99,7 +99,7 @@ func (o OutboxTx) addTasks(ctx context.Context, tasks []NewTask) (added []Added,
 func (o OutboxTx) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
 	c := o.client
 	defer c.observe("cancel_tx", c.begin(), &err)
-	return o.change(ctx, ref, wish{op: outboxrow.Cancel})
+	return o.change(ctx, "cancel_tx", ref, wish{op: outboxrow.Cancel})
 }
 
 // Reschedule is RescheduleTx.
@@ -109,15 +109,15 @@ func (o OutboxTx) Reschedule(ctx context.Context, ref Ref, when When) (done Chan
 	if err := when.valid(time.Now()); err != nil {
 		return Change{}, err
 	}
-	return o.change(ctx, ref, wish{op: outboxrow.Reschedule, when: when})
+	return o.change(ctx, "reschedule_tx", ref, wish{op: outboxrow.Reschedule, when: when})
 }
 
-func (o OutboxTx) change(ctx context.Context, ref Ref, w wish) (Change, error) {
+func (o OutboxTx) change(ctx context.Context, op string, ref Ref, w wish) (Change, error) {
 	if err := o.usable(ctx); err != nil {
 		return Change{}, err
 	}
 	if ref.id == 0 && ref.bizID == 0 && ref.err == nil {
 		return Change{}, refuse(ErrInvalid, "%s: no job_id and no biz_id", w.op)
 	}
-	return o.client.relayRef(ctx, o.exec, ref, w)
+	return o.client.changeThrough(ctx, op, ref, func(ctx context.Context) (Change, error) { return o.client.relayRef(ctx, o.exec, ref, w) })
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/tocsinhq/tocsin/internal/verdict"
 )
 
 // What a handler may return: nil completes the task; Bury, RetryIn and Snooze
@@ -69,12 +67,9 @@ func AsOutcome(err error) (verb Verb, in time.Duration, reason string) {
 	var b buried
 	var r retried
 	var s snoozed
-	var skip verdict.Skip
 	switch {
 	case err == nil:
 		return Completed, 0, ""
-	case errors.As(err, &skip):
-		return Skipped, 0, skip.Reason
 	case errors.As(err, &b):
 		return Buried, 0, b.err.Error()
 	case errors.As(err, &r):

@@ -7,7 +7,7 @@ import (
 )
 
 // MaxOutput is the most characters (not bytes) of a run's output; longer text is cut.
-const MaxOutput = output.Max
+const MaxOutput = 1024
 
 // Output gives the run that is under way under ctx, a handler's context or one derived from it, its output: what
 // `tocsin task runs` shows. A run has one output. The last call wins, so it is for a result or a summary, not for a log.

@@ -133,7 +133,7 @@ func (p *packet) insert(l Layout, rows []*row, end string) {
 		p.text = append(p.text, ',')
 		p.text = strconv.AppendUint(p.text, r.bizType, 10)
 		p.text = append(p.text, ",0,?,?,"...)
-		p.args = append(p.args, nullable(r.dedup), r.attribute)
+		p.args = append(p.args, nullable(r.dedup), r.payload)
 		if wide {
 			p.text = append(p.text, "?,?,"...)
 			p.args = append(p.args, nullable(r.headers), []byte(r.bizKey))

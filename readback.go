@@ -82,7 +82,7 @@ func (c *Client) readBack(ctx context.Context, conn *sql.Conn, rows []*row) (sta
 	var all standing
 	for found.Next() {
 		var s stored
-		if err := found.Scan(&s.id, &s.bizID, &s.bizType, &s.status, &s.dedup, &s.attribute, &s.headers, &s.bizKey); err != nil {
+		if err := found.Scan(&s.id, &s.bizID, &s.bizType, &s.status, &s.dedup, &s.payload, &s.headers, &s.bizKey); err != nil {
 			return nil, err
 		}
 		all = append(all, s)

@@ -6,23 +6,24 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tocsinhq/tocsin/internal/payloadmark"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
 // row is a task that is ready to be stored.
 type row struct {
-	id        JobID
-	table     int
-	bizID     uint64
-	bizKey    string // "": bizID is the key
-	bizType   uint64
-	when      When
-	dedup     []byte // nil: none
-	attribute []byte // never nil
-	headers   []byte // nil: none
-	unique    uniqueness
-	out       *Added  // of AddMany: where its fate goes
-	origin    *origin // of Move: the row of the outbox; nil of others
+	id      JobID
+	table   int
+	bizID   uint64
+	bizKey  string // "": bizID is the key
+	bizType uint64
+	when    When
+	dedup   []byte // nil: none
+	payload []byte // never nil
+	headers []byte // nil: none
+	unique  uniqueness
+	out     *Added  // of AddMany: where its fate goes
+	origin  *origin // of Move: the row of the outbox; nil of others
 }
 
 // row validates a task and gives it a place, a number for its biz type and an id.
@@ -37,19 +38,19 @@ func (c *Client) row(ctx context.Context, t NewTask) (row, error) {
 	}
 	table := c.layout.TableOf(t.bizID)
 	r := row{
-		id:        c.ids.next(now, table),
-		table:     table,
-		bizID:     t.bizID,
-		bizKey:    t.bizKey,
-		unique:    t.unique,
-		bizType:   number,
-		when:      t.when,
-		attribute: []byte(t.attribute),
+		id:      c.ids.next(now, table),
+		table:   table,
+		bizID:   t.bizID,
+		bizKey:  t.bizKey,
+		unique:  t.unique,
+		bizType: number,
+		when:    t.when,
+		payload: []byte(t.payload),
 	}
 	if t.dedup != "" {
 		r.dedup = []byte(t.dedup)
 	}
-	if t.headers == nil {
+	if t.headers == nil && t.version < payloadmark.First {
 		return r, nil
 	}
 	headers, err := c.headersFor(ctx, t, table)
@@ -76,17 +77,17 @@ func (t NewTask) valid(now time.Time) error {
 		return refuse(ErrInvalid, "dedup_key has %d bytes: at most %d", len(t.dedup), MaxDedupKey)
 	case runkey.Reserved(t.dedup):
 		return refuse(ErrInvalid, "dedup_key begins with a zero byte: such keys are reserved for runs of schedules")
-	case !utf8.ValidString(t.attribute):
-		return refuse(ErrInvalid, "attribute is not UTF-8")
-	case utf8.RuneCountInString(t.attribute) > MaxAttribute:
-		return refuse(ErrInvalid, "attribute has %d characters: at most %d", utf8.RuneCountInString(t.attribute), MaxAttribute)
+	case !utf8.ValidString(t.payload):
+		return refuse(ErrInvalid, "payload is not UTF-8")
+	case utf8.RuneCountInString(t.payload) > MaxPayload:
+		return refuse(ErrInvalid, "payload has %d characters: at most %d", utf8.RuneCountInString(t.payload), MaxPayload)
 	}
 	return nil
 }
 
 // addArgs are the parameters of an add; those of its times and others follow.
 func (r *row) addArgs(others ...any) []any {
-	args := append(make([]any, 0, 16), uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.attribute)
+	args := append(make([]any, 0, 16), uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.payload)
 	if r.wide() {
 		args = append(args, nullable(r.headers), []byte(r.bizKey))
 	}
@@ -106,21 +107,22 @@ func nullable(b []byte) any {
 
 // stored is what is read back of a row.
 type stored struct {
-	id        JobID
-	bizID     uint64
-	bizType   uint64
-	status    Status
-	dedup     []byte
-	attribute []byte
-	headers   []byte
-	bizKey    string
+	id      JobID
+	bizID   uint64
+	bizType uint64
+	status  Status
+	dedup   []byte
+	payload []byte
+	headers []byte
+	bizKey  string
+	strict  bool // of holder: claimed, and its biz type is strict
 }
 
 // made reports whether s is r as this client wrote it. A cancel, or an add with a unique
 // key, may have taken the dedup_key away.
 func (r *row) made(s *stored) bool {
 	return s.id == r.id && s.bizID == r.bizID && s.bizType == r.bizType &&
-		bytes.Equal(s.attribute, r.attribute) && bytes.Equal(s.headers, r.headers) && s.bizKey == r.bizKey &&
+		bytes.Equal(s.payload, r.payload) && bytes.Equal(s.headers, r.headers) && s.bizKey == r.bizKey &&
 		(s.dedup == nil || bytes.Equal(s.dedup, r.dedup))
 }
 

@@ -38,9 +38,9 @@ func (c *Client) knownWide(table int) bool {
 // askWithin bounds a look at a server's schema that is taken only for an optional header.
 const askWithin = time.Second
 
-// mayWriteHeaders reports whether headers may be stored in a table; false if its server can't be asked. It asks the server
+// mayWriteHeaders reports whether headers may be stored in a table; not known if its server can't be asked. It asks the server
 // only if nothing is known of it, after a fail-over, and once a second while headers may not be stored.
-func (c *Client) mayWriteHeaders(ctx context.Context, table int) bool {
+func (c *Client) mayWriteHeaders(ctx context.Context, table int) (may, known bool) {
 	db := c.layout.DatabaseOf(table)
 	if c.home[db].facts.Load() == nil {
 		var cancel context.CancelFunc
@@ -48,7 +48,7 @@ func (c *Client) mayWriteHeaders(ctx context.Context, table int) bool {
 		defer cancel()
 	}
 	f := c.schema(ctx, table)
-	return f != nil && f.rows[db].MayWrite(wideSchema)
+	return f != nil && f.rows[db].MayWrite(wideSchema), f != nil
 }
 
 // mayAdd refuses a row that needs columns which programs must not write yet: older ones would ignore them.

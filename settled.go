@@ -11,14 +11,16 @@ var settledCreated = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // settledOf is the outbox of such a note: no identity has a space.
 func settledOf(identity string) string { return identity + " settled" }
 
-// settledSQL notes an id; settledOthersSQL deletes other notes. Parameters: outbox, id, created; outbox, id. Primary key.
+// settledSQL notes an id; settledOthersSQL deletes other notes, a 0 only anew. Parameters: outbox, id, created; outbox, id,
+// anew. Primary key.
 const (
 	settledSQL = `INSERT /* tocsin relayed settled */ IGNORE INTO {database}.relayed (outbox, id, created, job_id, gmt_create)
 VALUES (?, ?, ?, 0, UTC_TIMESTAMP(3))`
 
 	settledOthersSQL = `DELETE /* tocsin relayed settled others */ FROM {database}.relayed
 WHERE outbox = ?
-    AND id <> ?`
+    AND id <> ?
+    AND (id > 0 OR ?)`
 )
 
 // settledReadSQL reads the lowest note. Parameter: outbox. Primary key.
@@ -27,9 +29,8 @@ const settledReadSQL = `SELECT /* tocsin relayed settled read */
 FROM {database}.relayed FORCE INDEX (PRIMARY)
 WHERE outbox = ?`
 
-// NoteSettled notes in one database, for package relay, that an outbox had no row with an id below this one, neither committed
-// nor of an open transaction, and so never will unless it gives ids again: then 0 is noted.
-func (c *Client) NoteSettled(ctx context.Context, identity string, database int, id uint64) error {
+// NoteSettled implements seam.Mover.
+func (c mover) NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error {
 	s := c.home[database]
 	if err := s.readable(ctx, c.want, database); err != nil {
 		return err
@@ -38,13 +39,12 @@ func (c *Client) NoteSettled(ctx context.Context, identity string, database int,
 	if _, err := s.DB.ExecContext(ctx, render(settledSQL), settledOf(identity), id, settledCreated); err != nil {
 		return err
 	}
-	_, err := s.DB.ExecContext(ctx, render(settledOthersSQL), settledOf(identity), id)
+	_, err := s.DB.ExecContext(ctx, render(settledOthersSQL), settledOf(identity), id, anew)
 	return err
 }
 
-// SettledBelow returns the lowest id that NoteSettled has noted in any database, for package relay; 0 if one has no note. All
-// must answer: one that was away may have an old note.
-func (c *Client) SettledBelow(ctx context.Context, identity string) (below uint64, err error) {
+// SettledBelow implements seam.Mover.
+func (c mover) SettledBelow(ctx context.Context, identity string) (below uint64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type note struct {
@@ -74,7 +74,7 @@ func (c *Client) SettledBelow(ctx context.Context, identity string) (below uint6
 	return below, nil
 }
 
-func (c *Client) settledIn(ctx context.Context, identity string, database int) (id uint64, err error) {
+func (c mover) settledIn(ctx context.Context, identity string, database int) (id uint64, err error) {
 	s := c.home[database]
 	if err := s.readable(ctx, c.want, database); err != nil {
 		return 0, err

@@ -1,6 +1,11 @@
 package tocsin
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+
+	"github.com/tocsinhq/tocsin/internal/seam"
+)
 
 // The statements of this package. {task} stands for a task table's full name
 // and {database} for its database's (see Layout.render).
@@ -143,7 +148,7 @@ JOIN {database}.layout AS l
 WHERE t.job_id = ?
     AND t.status = 0
     AND l.id = 1
-    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL (l.doorbell_horizon_ms * 1000) MICROSECOND`
+    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL l.doorbell_horizon_ms * 1000 MICROSECOND`
 
 // ringBizSQL is ringSQL for all tasks of one biz_id and biz type. Parameters:
 // table number, biz_id, biz type, key. Index uk_biz.
@@ -159,14 +164,16 @@ WHERE t.biz_id = ?
     AND t.biz_type = ?{of_t_key}
     AND t.status = 0
     AND l.id = 1
-    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL (l.doorbell_horizon_ms * 1000) MICROSECOND`)
+    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL l.doorbell_horizon_ms * 1000 MICROSECOND`)
 
-// holderSQL locks the task that holds a unique key. Parameters: biz_id, biz type, key. Index uk_biz.
+// holderSQL locks the task that holds a unique key; its last column is 1 if the task is claimed and its biz type strict.
+// Parameters: biz_id, biz type, key. Index uk_biz.
 var holderSQL = readColumns(`SELECT /* tocsin holder */
     job_id,
     status,
-    {biz_key}
-FROM {task} FORCE INDEX (uk_biz)
+    {biz_key},
+    COALESCE(IF(status = 1, ` + strictSQL + `, 0), 0)
+FROM {task} AS t FORCE INDEX (uk_biz)
 WHERE biz_id = ?
     AND biz_type = ?
     AND dedup_key = CAST(? AS BINARY)
@@ -190,22 +197,26 @@ WHERE biz_id = ?
     AND dedup_key = CAST(? AS BINARY)
 LOCK IN SHARE MODE`)
 
-// statusSQL locks the tasks that a change is about and counts them: all,
-// pending, claimed; so what is said of them still holds when the change is made.
-// The last column is 0 where the database is retired or of another cluster. A
-// condition (ofIDSQL, ofBizSQL) and forUpdateSQL follow. Parameters: oursSQL's;
-// the condition's.
+// statusSQL locks the tasks that a change is about and counts them: all, pending, claimed, and pending ones that are due or may
+// be loaded ahead of their time; so what is said of them still holds when the change is made. strict is 1 if their biz type is by
+// its policy at this moment; it is read only if a task may be in delivery. active is 0 if the database is retired or of another
+// cluster. A condition (ofIDSQL, ofBizSQL) and forUpdateSQL follow. Parameters: oursSQL's; the condition's.
 const (
 	statusSQL = `SELECT /* tocsin status */
     COUNT(*),
     COALESCE(SUM(status = 0), 0),
     COALESCE(SUM(status = 1), 0),
+    COALESCE(SUM(status = 0 AND action_time <= UTC_TIMESTAMP(3) + INTERVAL 10000 MICROSECOND), 0),
+    COALESCE(MAX(IF(status = 1 OR status = 0 AND action_time <= UTC_TIMESTAMP(3) + INTERVAL 10000 MICROSECOND, ` + strictSQL + `, 0)), 0),
     (
         SELECT COUNT(*)
         FROM {database}.layout
         WHERE ` + oursSQL + `
     )
-FROM {task} FORCE INDEX ({index})`
+FROM {task} AS t FORCE INDEX ({index})`
+
+	// strictSQL is 1 if the biz type of task t is strict; 0 or NULL if it is not.
+	strictSQL = `(SELECT JSON_CONTAINS(b.policy, 'true', '$.strict') FROM {database}.biz_type AS b WHERE b.number = t.biz_type)`
 
 	ofIDSQL = `
 WHERE job_id = ?`
@@ -217,15 +228,18 @@ WHERE biz_id = ?
 	pendingSQL = `
     AND status = 0`
 
+	openSQL = `
+    AND status IN (0, 1)`
+
 	forUpdateSQL = `
 FOR UPDATE`
 
 	noWaitSQL = ` NOWAIT`
 )
 
-// cancelSQL and rescheduleSQL change pending tasks; a condition (ofIDSQL,
-// ofBizSQL) and pendingSQL follow. Parameters: of rescheduleSQL dueSQL's, twice;
-// the condition's. Zero rows: none is pending.
+// cancelSQL and rescheduleSQL change pending tasks, and claimed ones of a biz type that is not strict: the delivery under way then
+// meets another status or version, and settles nothing. A condition (ofIDSQL, ofBizSQL) and pendingSQL or openSQL follow.
+// Parameters: of rescheduleSQL dueSQL's, twice; the condition's. Zero rows: there is none.
 const (
 	cancelSQL = `UPDATE /* tocsin cancel */ {task} FORCE INDEX ({index})
 SET status = 3,
@@ -234,10 +248,12 @@ SET status = 3,
     gmt_modified = UTC_TIMESTAMP(3)`
 
 	rescheduleSQL = `UPDATE /* tocsin reschedule */ {task} FORCE INDEX ({index})
-SET action_time = GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3)),
+SET status = 0,
+    action_time = GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3)),
     due_time = ` + dueSQL + `,
     attempts = 0,
     version = version + 1,
+    claimed_by = '',
     gmt_modified = UTC_TIMESTAMP(3)`
 )
 
@@ -246,24 +262,26 @@ SET action_time = GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3)),
 const notYetSQL = `
     AND ABS(TIMESTAMPDIFF(MICROSECOND, due_time, ` + dueSQL + `)) >= 1000000`
 
-// completeSQL writes a success. Parameters: job_id, version. Primary key. Zero
-// rows: cancelled, done, rescheduled or gone; completedSQL tells which.
+// completeSQL writes a success, by primary key. Zero rows: cancelled, done, rescheduled or gone, and completedSQL tells which; or the
+// server is PostgreSQL, to which all of it is a comment: a statement that failed there would break the caller's transaction.
 const (
-	completeSQL = `UPDATE /* tocsin complete */ {task} FORCE INDEX (PRIMARY)
+	completeSQL = `/* tocsin complete */ /*! UPDATE {task} FORCE INDEX (PRIMARY)
 SET status = 2,
     action_time = UTC_TIMESTAMP(3),
-    claimed_by = '` + CompletedInTx + `',
+    claimed_by = '` + seam.CompletedInTx + `',
     gmt_modified = UTC_TIMESTAMP(3)
-WHERE job_id = ?
-    AND version = ?
-    AND status IN (0, 1, 4)`
+WHERE job_id = {job_id}
+    AND version = {version}
+    AND status IN (0, 1, 4) */`
 
 	completedSQL = `SELECT /* tocsin complete */
     status,
     version
 FROM {task} FORCE INDEX (PRIMARY)
-WHERE job_id = ?
+WHERE job_id = {job_id}
 LOCK IN SHARE MODE`
+
+	productSQL = `SELECT /* tocsin complete */ VERSION()`
 )
 
 // infoSQL reads whole tasks; a condition follows.
@@ -287,14 +305,15 @@ const infoSQL = `SELECT /* tocsin get */
     CAST(gmt_modified AS CHAR)
 FROM {task}`
 
-// The statements that read whole tasks. Parameters: job_id; or biz_id, key.
-var (
-	getSQL = readColumns(infoSQL + ofIDSQL)
+// getSQL reads a whole task. Parameter: job_id.
+var getSQL = readColumns(infoSQL + ofIDSQL)
 
-	listSQL = readColumns(infoSQL + ` FORCE INDEX (uk_biz)
-WHERE biz_id = ?{of_key}
-ORDER BY job_id`)
-)
+// listSQL reads whole tasks of a biz_id in the order of uk_biz, and no further. Parameters: biz_id; the span's.
+func listSQL(s span, limit int) columns {
+	return readColumns(infoSQL + ` FORCE INDEX (uk_biz)
+WHERE biz_id = ?` + s.condition + `
+LIMIT ` + strconv.Itoa(limit))
+}
 
 // layoutSQL reads the layout row of one database, its mark, and facts of its server.
 // Parameter: the database's number by the config. If the layout table is too old to have

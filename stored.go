@@ -6,10 +6,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
-// SchemaVersion is the version of the tables that this program writes for, the newest that it knows. It works with
-// tables of older versions too, and never writes what came with a version before `tocsin ddl finish` says that it may.
-const SchemaVersion = layoutrow.SchemaVersion
-
 // layoutRow is what a database says it is part of, and facts of its server.
 type layoutRow struct {
 	layoutrow.Row

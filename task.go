@@ -49,37 +49,38 @@ func (s Status) Final() bool { return s == Done || s == Cancelled || s == Dead }
 
 // Limits of a task's fields.
 const (
-	MaxAttribute = 8192 // characters (not bytes) of a payload
-	MaxDedupKey  = 64   // bytes
-	MaxHeaders   = 1024 // characters of all headers, as JSON
-	MaxError     = 255  // characters of last_error; longer text is cut
-	MaxAhead     = 10   // years that an action time may lie ahead
+	MaxPayload  = 8192 // characters (not bytes) of a payload
+	MaxDedupKey = 64   // bytes
+	MaxHeaders  = 1024 // characters of all headers, as JSON
+	MaxError    = 255  // characters of last_error; longer text is cut
+	MaxAhead    = 10   // years that an action time may lie ahead
 )
 
 // Info is a task's row. Times are UTC in whole milliseconds.
 type Info struct {
-	JobID      JobID     `json:"job_id"`
-	BizID      uint64    `json:"biz_id,string"`
-	BizKey     string    `json:"biz_key,omitempty"` // the business key that biz_id is made of; "": the biz_id is the key
-	BizType    string    `json:"biz_type"`          // its name; "#7" where number 7 has no name here
-	Status     Status    `json:"status"`
-	ActionTime time.Time `json:"action_time"` // pending: when to act next; claimed: the claim's deadline; final: when settled
-	DueTime    time.Time `json:"due_time"`    // the action time that the user last asked for
-	Attempts   int       `json:"attempts"`    // failed deliveries so far
-	Crashes    int       `json:"crashes"`     // claims that ran out without an outcome
-	Version    uint32    `json:"version"`     // grows with each reschedule and redrive
-	ClaimedBy  string    `json:"claimed_by,omitempty"`
-	DedupKey   string    `json:"dedup_key,omitempty"`
-	LastError  string    `json:"last_error,omitempty"`
-	Attribute  string    `json:"attribute"`
-	Headers    Headers   `json:"headers,omitempty"`
-	Created    time.Time `json:"gmt_create"`
-	Modified   time.Time `json:"gmt_modified"`
-	Table      string    `json:"table,omitempty"` // full name of its table, "toc_3.task_0517"
+	JobID          JobID     `json:"job_id"`
+	BizID          uint64    `json:"biz_id,string"`
+	BizKey         string    `json:"biz_key,omitempty"` // the business key that biz_id is made of; "": the biz_id is the key
+	BizType        string    `json:"biz_type"`          // its name; "#7" where number 7 has no name here
+	Status         Status    `json:"status"`
+	ActionTime     time.Time `json:"action_time"` // pending: when to act next; claimed: the claim's deadline; final: when settled
+	DueTime        time.Time `json:"due_time"`    // the action time that the user last asked for
+	Attempts       int       `json:"attempts"`    // failed deliveries so far
+	Crashes        int       `json:"crashes"`     // claims that ran out without an outcome
+	Version        uint32    `json:"version"`     // grows with each reschedule and redrive
+	ClaimedBy      string    `json:"claimed_by,omitempty"`
+	DedupKey       string    `json:"dedup_key,omitempty"`
+	LastError      string    `json:"last_error,omitempty"`
+	Payload        string    `json:"payload"`
+	Headers        Headers   `json:"headers,omitempty"`
+	PayloadVersion int       `json:"payload_version,omitempty"` // as BizType.Version of the program that added it; 0: the first one, or none
+	Created        time.Time `json:"created"`
+	Modified       time.Time `json:"modified"`
+	Table          string    `json:"table,omitempty"` // full name of its table, "toc_3.task_0517"
 
-	// In a delivery of a schedule's run; else zero.
-	Schedule string    `json:"schedule,omitempty"` // the schedule's name
-	FireTime time.Time `json:"fire_time,omitzero"` // the time that the run is for, without jitter
+	// Of a schedule's run, until it is cancelled; else zero.
+	Schedule string    `json:"schedule,omitempty"` // the schedule's name; only in deliveries, and where Operator.NameSchedule has set it
+	FireTime time.Time `json:"fire_time,omitzero"` // the time that the run is for, without jitter; zero: for none, as of a run by hand
 }
 
 // Key is the idempotency key "job_id.version": the same for every attempt, new

@@ -1,6 +1,7 @@
 package tocsin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -39,9 +40,9 @@ const (
 	// Keep leaves the task that is there as it is: Added.Existing.
 	Keep Conflict = iota
 
-	// Reschedule gives a pending task the new action time, as Client.Reschedule does: Added.Existing and Added.Rescheduled.
-	// Its payload and headers stay. A task that is claimed can't be rescheduled. It gives the key up and the new task is
-	// stored, so that a delivery begins after each such add, whatever was under way.
+	// Reschedule gives the task the new action time, as Client.Reschedule does: Added.Existing and Added.Rescheduled. Its
+	// payload and headers stay. A task that is claimed, of a strict biz type, gives the key up and goes on, and the new task is
+	// stored. So a delivery begins after each such add, whatever was under way.
 	Reschedule
 )
 
@@ -57,11 +58,18 @@ type uniqueness struct {
 // that one, or does as OnConflict says. A task that is past it gives the key up to the new one, and keeps no key. The unique key is
 // bytes, at most MaxDedupKey, the first not zero, and stands where Dedup's stands, so use one key with one of both: Unique takes the key
 // of a finished task that Dedup would still find. In AddMany, tasks with a unique key cost a transaction each, and
-// those of one key keep their order. An outbox does not take them: AddTx returns ErrOtherServer.
+// those of one key keep their order. An outbox does not take them: AddTx returns ErrOtherServer. A task that has a key by
+// Dedup too is refused with ErrInvalid.
 func (t NewTask) Unique(key string, while Span) NewTask {
+	if t.dedup != "" && !t.unique.asked {
+		t.err = cmp.Or(t.err, errTwoKeys)
+	}
 	t.dedup, t.unique.asked, t.unique.while = key, true, while
 	return t
 }
+
+// errTwoKeys refuses a task of which nobody can say when it counts as there.
+var errTwoKeys = refuse(ErrInvalid, "Dedup and Unique on one task: use one of both")
 
 // OnConflict says what the add does if the unique key is taken. With Reschedule, one call is a debounce: it adds the task, or
 // postpones the one that waits.
@@ -192,7 +200,7 @@ func (c *Client) ring(ctx context.Context, in Tx, when When, table int, id JobID
 func (c *Client) holder(ctx context.Context, in Tx, r *row) (*stored, error) {
 	s := &stored{bizID: r.bizID, bizType: r.bizType, dedup: r.dedup}
 	query := c.layout.render(holderSQL.of(c.knownWide(r.table)), r.table)
-	err := queryRow(ctx, in, query, r.bizID, r.bizType, r.dedup)(&s.id, &s.status, &s.bizKey)
+	err := queryRow(ctx, in, query, r.bizID, r.bizType, r.dedup)(&s.id, &s.status, &s.bizKey, &s.strict)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -206,8 +214,8 @@ func (c *Client) meetHolder(ctx context.Context, in Tx, r *row, s *stored) (adde
 	switch {
 	case err != nil:
 		return Added{}, true, err
-	case debounced && s.status == Pending:
-		added.Rescheduled = true
+	case debounced && !s.strict:
+		added.Rescheduled, added.Status = true, Pending
 		return added, true, c.postpone(ctx, in, r, s.id)
 	case r.unique.while.has(s.status) && !debounced:
 		return added, true, nil
@@ -216,10 +224,10 @@ func (c *Client) meetHolder(ctx context.Context, in Tx, r *row, s *stored) (adde
 	return Added{}, false, err
 }
 
-// postpone gives a pending task, which is locked, r's action time.
+// postpone gives a task, which is locked and not final, r's action time.
 func (c *Client) postpone(ctx context.Context, in Tx, r *row, id JobID) error {
 	text, micros := r.when.args()
-	query := strings.ReplaceAll(rescheduleSQL+ofIDSQL+pendingSQL, "{index}", "PRIMARY")
+	query := strings.ReplaceAll(rescheduleSQL+ofIDSQL+openSQL, "{index}", "PRIMARY")
 	if _, err := execute(ctx, in, c.layout.render(query, r.table), text, micros, text, micros, uint64(id)); err != nil {
 		return err
 	}

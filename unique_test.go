@@ -46,7 +46,7 @@ func TestAUniqueKeyIsTakenWhileItsTaskLives(t *testing.T) {
 			},
 			"debounce": {
 				func(t tocsin.NewTask) tocsin.NewTask { return t.OnConflict(tocsin.Reschedule) },
-				want{existing: status == tocsin.Pending, rescheduled: status == tocsin.Pending, keeps: status == tocsin.Pending},
+				want{existing: status <= tocsin.Claimed, rescheduled: status <= tocsin.Claimed, keeps: status <= tocsin.Claimed},
 			},
 		} {
 			for way, add := range waysToAdd(c, db) {
@@ -66,7 +66,7 @@ func TestAUniqueKeyIsTakenWhileItsTaskLives(t *testing.T) {
 				}
 				second := must[[]tocsin.Added](t)(add(t.Context(), of.with(unique("k"+name+kind, tocsin.In(2*day)))))[0]
 				got := want{second.Existing, second.Rescheduled, second.JobID == first.JobID}
-				if got != of.want || !second.Existing && second.Status != tocsin.Pending || second.Existing && second.Status != status {
+				if got != of.want || !second.Existing && second.Status != tocsin.Pending || second.Existing && second.Status != status && !second.Rescheduled {
 					t.Errorf("%s, %s, %s: %+v", name, kind, way, second)
 				}
 				last := get(t, c, second.JobID)
@@ -77,6 +77,27 @@ func TestAUniqueKeyIsTakenWhileItsTaskLives(t *testing.T) {
 					t.Errorf("%s, %s, %s: %d tasks have the key", name, kind, way, n)
 				}
 			}
+		}
+	}
+}
+
+// TestADebounceMeetsAClaimedTaskOfAStrictType, which keeps its delivery and gives its key to the new task.
+func TestADebounceMeetsAClaimedTaskOfAStrictType(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	strict(t, cfg, 8)
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	for way, add := range waysToAdd(c, db) {
+		task := unique("key "+way, tocsin.In(day)).OnConflict(tocsin.Reschedule)
+		first := must[[]tocsin.Added](t)(add(t.Context(), task))[0]
+		exec(t, db, "UPDATE "+c.Layout().Table(first.JobID.Table())+" SET status = 1 WHERE job_id = ?", uint64(first.JobID))
+		second := must[[]tocsin.Added](t)(add(t.Context(), task))[0]
+		if second.Existing || second.Rescheduled || second.JobID == first.JobID || get(t, c, second.JobID).DedupKey != "key "+way {
+			t.Errorf("%s: %+v", way, second)
+		}
+		if left := get(t, c, first.JobID); left.Status != tocsin.Claimed || left.Version != 0 || left.DedupKey != "" {
+			t.Errorf("%s: %+v", way, left)
 		}
 	}
 }

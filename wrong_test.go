@@ -51,7 +51,7 @@ func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 					}
 				}
 				one := add(t, c, remind.New(beside, "y", tocsin.In(day)))
-				if got := get(t, c, one.JobID); got.Attribute != "y" {
+				if got := get(t, c, one.JobID); got.Payload != "y" {
 					t.Errorf("a client %s reads %+v beside it", name, got)
 				}
 				if _, err := c.Cancel(t.Context(), tocsin.ByID(one.JobID)); err != nil {

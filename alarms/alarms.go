@@ -57,6 +57,7 @@ type Config struct {
 	Leads    func() bool               // whether this process is to look at the tables just now; asked often
 
 	Every      time.Duration         // between two looks; 0: 1m
+	Hurry      bool                  // Once does not wait for further deaths
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
 }

@@ -129,7 +129,7 @@ func (s *site) raised(bizType uint64) (all []webhook.Alarm) {
 	}
 	for _, info := range infos {
 		if info.BizType == "ops.alarm" {
-			alarm, err := webhook.AlarmOf(webhook.Task{JobID: info.JobID, Attribute: info.Attribute})
+			alarm, err := webhook.AlarmOf(webhook.Task{JobID: info.JobID, Payload: info.Payload})
 			if err != nil {
 				s.t.Error(err)
 			}

@@ -129,7 +129,7 @@ func (l *link) after(latest *store.Row) {
 	created := latest.Created.UnixMilli()
 	l.key = created
 	var before webhook.Alarm
-	if json.Unmarshal([]byte(latest.Attribute), &before) == nil && !before.Until.IsZero() {
+	if json.Unmarshal([]byte(latest.Payload), &before) == nil && !before.Until.IsZero() {
 		l.key, l.again = before.Until.UnixMilli(), map[string]int64{}
 		for database, from := range before.Unread {
 			l.again[database] = from.UnixMilli()

@@ -33,12 +33,12 @@ func (a *Alarms) rest(ctx context.Context, until time.Time) {
 }
 
 // Once looks at all tables once and raises the alarms that are due. A process that ends afterwards calls it instead of
-// Run. It waits a few seconds for further deaths, unless ctx has ended.
+// Run. It waits a few seconds for further deaths, unless ctx has ended, or with Hurry.
 func (a *Alarms) Once(ctx context.Context) {
 	if ctx.Err() == nil {
 		a.look(ctx, 0)
 	}
-	if a.count() > 0 && wait.For(ctx, collect) == nil {
+	if !a.cfg.Hurry && a.count() > 0 && wait.For(ctx, collect) == nil {
 		a.raiseAll(ctx, false)
 	}
 	a.end(ctx)

@@ -2,32 +2,45 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/tocsinhq/tocsin"
 )
 
 // NewTask is a task to be added.
 type NewTask struct {
-	BizType  string            `json:"biz_type" minLength:"1" maxLength:"64" doc:"Name of the biz type" example:"order.close"`
-	BizID    ID                `json:"biz_id,omitempty" doc:"What the task is about, an order number for instance: this, or biz_key"`
-	BizKey   string            `json:"biz_key,omitempty" minLength:"1" maxLength:"64" doc:"A business key that is no number, at most 64 bytes: this, or biz_id" example:"ord_01J8Z3"`
-	DueTime  *Time             `json:"due_time,omitempty" doc:"When to act, at most ten years ahead: this, or delay_ms. A time in the past is due at once"`
-	DelayMS  *int64            `json:"delay_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"Act after this many milliseconds, by the database's clock: this, or due_time" example:"1800000"`
-	DedupKey string            `json:"dedup_key,omitempty" minLength:"1" maxLength:"64" doc:"Key that only one task of this biz type and biz_id may have, at most 64 bytes" example:"close"`
-	Payload  string            `json:"payload,omitempty" maxLength:"8192" doc:"Text that the handler gets as it is" example:"{\"order\":42}"`
-	Headers  map[string]string `json:"headers,omitempty" doc:"Texts by name that travel beside the payload, at most 1024 characters as JSON"`
+	BizType        string            `json:"biz_type" minLength:"1" maxLength:"64" doc:"Name of the biz type" example:"order.close"`
+	BizID          ID                `json:"biz_id,omitempty" doc:"What the task is about, an order number for instance: this, or biz_key"`
+	BizKey         string            `json:"biz_key,omitempty" minLength:"1" maxLength:"64" doc:"A business key that is no number, at most 64 bytes: this, or biz_id" example:"ord_01J8Z3"`
+	DueTime        *Time             `json:"due_time,omitempty" doc:"When to act, at most ten years ahead: this, or delay_ms. A time in the past is due at once"`
+	DelayMS        *Int              `json:"delay_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"Act after this many milliseconds, by the database's clock: this, or due_time" example:"1800000"`
+	DedupKey       string            `json:"dedup_key,omitempty" minLength:"1" maxLength:"64" doc:"Key that only one task of this biz type and biz_id may have, at most 64 bytes" example:"close"`
+	UniqueKey      string            `json:"unique_key,omitempty" minLength:"1" maxLength:"64" doc:"In place of dedup_key: a key that only one task of this biz type and biz_id may have while it is in a status of unique_while, at most 64 bytes" example:"remind"`
+	UniqueWhile    []Status          `json:"unique_while,omitempty" maxItems:"4" doc:"Of unique_key; pending and claimed must be among them, and are meant if it is left out. done and dead may be"`
+	OnConflict     string            `json:"on_conflict,omitempty" enum:"keep,reschedule" doc:"If the unique_key is taken: keep leaves the task that is there as it is (so if it is left out), reschedule gives it this due_time or delay_ms if it is pending"`
+	Payload        *string           `json:"payload,omitempty" maxLength:"8192" doc:"Text that the handler gets as it is; null, the text, if it is left out" example:"{\"order\":42}"`
+	PayloadVersion Int               `json:"payload_version,omitempty" minimum:"0" doc:"Of the payload, from 2 on: nodes whose handlers know only older ones leave the task alone"`
+	Headers        map[string]string `json:"headers,omitempty" doc:"Texts by name that travel beside the payload, at most 1024 characters as JSON"`
 }
 
 // Added is what became of a task that was to be added.
 type Added struct {
-	JobID    ID     `json:"job_id"`
-	Status   Status `json:"status" doc:"pending, unless the task existed"`
-	Existing bool   `json:"existing" doc:"A task with this dedup_key was there; job_id and status are that one's"`
+	JobID       ID     `json:"job_id"`
+	Status      Status `json:"status" doc:"pending, unless the task existed"`
+	Existing    bool   `json:"existing" doc:"A task with this dedup_key or unique_key was there; job_id and status are that one's"`
+	Rescheduled bool   `json:"rescheduled,omitempty" doc:"on_conflict reschedule: the task that was there has the new time"`
 }
 
 // addedTask is the answer of add_task.
@@ -46,26 +59,80 @@ func (n NewTask) task(c *call) (task tocsin.NewTask, err error) {
 	if err != nil {
 		return task, err
 	}
-	of := tocsin.Define[string](n.BizType)
+	of, payload := tocsin.Define[string](n.BizType).Version(int(n.PayloadVersion)), nullPayload
+	if n.Payload != nil {
+		payload = *n.Payload
+	}
 	switch {
 	case (n.BizID == "") == (n.BizKey == ""):
 		return task, invalid("biz_id", "name one of biz_id and biz_key")
 	case n.BizKey != "":
-		task = of.NewKey(n.BizKey, n.Payload, when)
+		task = of.NewKey(n.BizKey, payload, when)
 	default:
 		id, err := n.BizID.number()
 		if err != nil {
 			return task, invalid("biz_id", "biz_id is above 2^64-1")
 		}
-		task = of.New(id, n.Payload, when)
-	}
-	if strings.HasPrefix(n.DedupKey, "\x00") {
-		return task, invalid("dedup_key", "a dedup_key that begins with the character 0 is reserved")
+		task = of.New(id, payload, when)
 	}
 	for name, text := range n.Headers {
 		task = task.Header(name, text)
 	}
-	return task.Dedup(n.DedupKey), nil
+	return n.keyed(task)
+}
+
+// nullPayload is the payload of tasks that are added without one: Go handlers decode payloads as JSON.
+const nullPayload = "null"
+
+// keyed gives a task its dedup_key or unique key.
+func (n NewTask) keyed(task tocsin.NewTask) (tocsin.NewTask, error) {
+	for field, key := range map[string]string{"dedup_key": n.DedupKey, "unique_key": n.UniqueKey} {
+		if strings.HasPrefix(key, "\x00") {
+			return task, invalid(field, "a %s that begins with the character 0 is reserved", field)
+		}
+	}
+	switch {
+	case n.UniqueKey == "" && n.OnConflict != "":
+		return task, invalid("on_conflict", "on_conflict is for tasks with a unique_key")
+	case n.UniqueKey == "" && n.UniqueWhile != nil:
+		return task, invalid("unique_while", "unique_while is for tasks with a unique_key")
+	case n.UniqueKey == "":
+		return task.Dedup(n.DedupKey), nil
+	case n.DedupKey != "":
+		return task, invalid("unique_key", "name one of dedup_key and unique_key")
+	}
+	while := []tocsin.Status{tocsin.Pending, tocsin.Claimed}
+	for _, status := range n.UniqueWhile {
+		var s tocsin.Status
+		_ = s.UnmarshalText([]byte(status)) // it is one
+		while = append(while, s)
+	}
+	if n.UniqueWhile != nil && (!slices.Contains(n.UniqueWhile, "pending") || !slices.Contains(n.UniqueWhile, "claimed") || slices.Contains(n.UniqueWhile, "cancelled")) {
+		return task, invalid("unique_while", "unique_while has pending and claimed, and perhaps done and dead")
+	}
+	task = task.Unique(n.UniqueKey, tocsin.While(while...))
+	if n.OnConflict == "reschedule" {
+		task = task.OnConflict(tocsin.Reschedule)
+	}
+	return task, nil
+}
+
+// at names the field that an error of package tocsin, which knows none, is about.
+func (n NewTask) at() string {
+	_, headers := tocsin.HeadersOf(n.Headers)
+	switch {
+	case headers != nil:
+		return "headers"
+	case len(n.DedupKey) > tocsin.MaxDedupKey:
+		return "dedup_key"
+	case len(n.UniqueKey) > tocsin.MaxDedupKey:
+		return "unique_key"
+	case len(n.BizKey) > tocsin.MaxKey:
+		return "biz_key"
+	case n.DueTime != nil:
+		return "due_time"
+	}
+	return "delay_ms"
 }
 
 // object names the task in the log.
@@ -78,19 +145,17 @@ func (n NewTask) object() string {
 
 // invalid is a problem with one value of a body.
 func invalid(where, format string, args ...any) *Problem {
-	p := problem(http.StatusUnprocessableEntity, "invalid", format, args...)
-	p.Errors = []Fault{{Location: "body." + where, Message: p.Detail}}
-	return p
+	return problem(http.StatusUnprocessableEntity, "invalid", format, args...).at("body." + where)
 }
 
 // whenOf reads the pair of fields that say when to act.
-func whenOf(at *Time, delay *int64) (tocsin.When, error) {
+func whenOf(at *Time, delay *Int) (tocsin.When, error) {
 	switch {
 	case (at == nil) == (delay == nil):
 		return tocsin.When{}, invalid("due_time", "name one of due_time and delay_ms")
 	case at != nil:
 		return tocsin.At(at.Time), nil
-	case *delay > math.MaxInt64/int64(time.Millisecond):
+	case *delay > Int(math.MaxInt64/time.Millisecond):
 		return tocsin.When{}, invalid("delay_ms", "delay_ms is more than ten years")
 	}
 	return tocsin.In(time.Duration(*delay) * time.Millisecond), nil
@@ -108,32 +173,54 @@ func (a *API) addTask(ctx context.Context, c *call, in *struct{ Body NewTask }) 
 	}
 	done, err := client.Add(ctx, task)
 	if err != nil {
-		return nil, addProblem(err, in.Body.BizType)
+		return nil, addProblem(err, in.Body.BizType, in.Body.at())
 	}
 	c.object = "task " + done.JobID.String() + ", " + c.object
 	c.outcome = "added"
 	out := &addedTask{Status: http.StatusCreated, Location: "/v1/tasks/" + done.JobID.String(), Body: addedOf(done)}
 	if done.Existing {
 		out.Status, c.outcome = http.StatusOK, "existing"
+		if done.Rescheduled {
+			c.outcome = "rescheduled"
+		}
 	}
 	return out, nil
 }
 
 func addedOf(done tocsin.Added) Added {
-	return Added{JobID: idOf(uint64(done.JobID)), Status: Status(done.Status.String()), Existing: done.Existing}
+	return Added{JobID: idOf(uint64(done.JobID)), Status: Status(done.Status.String()), Existing: done.Existing, Rescheduled: done.Rescheduled}
 }
 
-// addProblem is problemOf, with the same words for a biz type that is not there as for one that the caller may not see.
-func addProblem(err error, bizType string) error {
-	if p := problemOf(err); p.Code == "unknown_biz_type" {
+// addProblem is problemOf, with the same words for a biz type that is not there as for one that the caller may not see, and with
+// the field of the body that is wrong; "" if it is not known.
+func addProblem(err error, bizType, field string) error {
+	switch p := problemOf(err); {
+	case p.Code == "unknown_biz_type":
 		return noType(bizType)
+	case p.Code == "invalid" && field != "":
+		p.Errors[0].Location = "body." + field
+		return p
 	}
 	return err
 }
 
+// maxItems is how many tasks a batch has at most.
+const maxItems = 1000
+
 // NewTasks are the tasks of a batch.
 type NewTasks struct {
-	Tasks []NewTask `json:"tasks" minItems:"1" maxItems:"1000"`
+	Tasks []NewTask `json:"tasks" minItems:"1" maxItems:"1000" doc:"Each is checked by itself: a wrong one has a problem in results, and the others are added"`
+}
+
+// unreadTasks are NewTasks that the operation reads one by one.
+type unreadTasks struct{}
+
+// UnmarshalJSON leaves the text in the call.
+func (unreadTasks) UnmarshalJSON([]byte) error { return nil }
+
+// Schema is that of NewTasks, for huma.
+func (unreadTasks) Schema(r huma.Registry) *huma.Schema {
+	return r.Schema(reflect.TypeFor[NewTasks](), true, "")
 }
 
 // AddedMany is what became of a batch.
@@ -150,23 +237,34 @@ type Result struct {
 	Problem *Problem `json:"problem,omitempty" doc:"Why the task is not stored, or may not be"`
 }
 
-func (a *API) addTasks(ctx context.Context, c *call, in *struct{ Body NewTasks }) (*body[AddedMany], error) {
-	asked := in.Body.Tasks
-	c.object = fmt.Sprintf("%d tasks", len(asked))
+func (a *API) addTasks(ctx context.Context, c *call, _ *struct{ Body unreadTasks }) (*body[AddedMany], error) {
+	texts, err := split(c.body)
+	if err != nil {
+		return nil, err
+	}
+	c.object = fmt.Sprintf("%d tasks", len(texts))
 	client, err := a.backend.client.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	results := make([]Result, len(asked))
-	var tasks []tocsin.NewTask
-	var at []int // of tasks: their places in asked
-	for i, n := range asked {
-		task, err := n.task(c)
+	results := make([]Result, len(texts))
+	tasks := make([]tocsin.NewTask, 0, len(texts))
+	var at []int // of tasks: their places in the batch
+	var read []NewTask
+	faults := 0
+	for i, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		n, task, err := a.readTask(c, text, i)
 		if err != nil {
-			results[i].Problem = asProblem(err)
+			p := asProblem(err)
+			p.Errors = p.Errors[:min(len(p.Errors), maxFaults-faults)]
+			faults += len(p.Errors)
+			results[i].Problem = p
 			continue
 		}
-		tasks, at = append(tasks, task), append(at, i)
+		tasks, at, read = append(tasks, task), append(at, i), append(read, n)
 	}
 	if len(tasks) > 0 {
 		done, err := client.AddMany(ctx, tasks)
@@ -174,7 +272,7 @@ func (a *API) addTasks(ctx context.Context, c *call, in *struct{ Body NewTasks }
 			return nil, err
 		}
 		for i, d := range done {
-			results[at[i]] = resultOf(d, asked[at[i]].BizType)
+			results[at[i]] = resultOf(d, read[i], at[i])
 		}
 	}
 	out := tally(results)
@@ -185,9 +283,62 @@ func (a *API) addTasks(ctx context.Context, c *call, in *struct{ Body NewTasks }
 	return &body[AddedMany]{out}, nil
 }
 
-func resultOf(done tocsin.Added, bizType string) Result {
+// split returns the texts of the tasks of a batch.
+func split(body []byte) ([]json.RawMessage, error) {
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
+		return nil, refused(http.StatusUnprocessableEntity, "", []error{fault("", "expected object")})
+	}
+	var found []error
+	for name := range fields {
+		if name != "tasks" {
+			found = append(found, fault(jsontext.Pointer("").AppendToken(name), validation.MsgUnexpectedProperty))
+		}
+	}
+	var tasks []json.RawMessage
+	switch text, there := fields["tasks"]; {
+	case !there:
+		found = append(found, fault("", fmt.Sprintf(validation.MsgExpectedRequiredProperty, "tasks")))
+	case json.Unmarshal(text, &tasks) != nil, tasks == nil:
+		found = append(found, fault("/tasks", validation.MsgExpectedArray))
+	case len(tasks) == 0:
+		found = append(found, fault("/tasks", "expected array length >= 1"))
+	}
+	if len(found) > 0 {
+		return nil, refused(http.StatusUnprocessableEntity, "", found)
+	}
+	return tasks, nil
+}
+
+// readTask reads task i of a batch.
+func (a *API) readTask(c *call, text []byte, i int) (n NewTask, task tocsin.NewTask, err error) {
+	var parsed any
+	if err := json.Unmarshal(text, &parsed); err != nil {
+		return n, task, err
+	}
+	all, at := a.huma.OpenAPI().Components.Schemas, huma.NewPathBuffer(nil, 0)
+	at.Push("body")
+	at.Push("tasks")
+	at.PushIndex(i)
+	found := huma.ValidateResult{}
+	huma.Validate(all, all.Map()["NewTask"], at, huma.ModeWriteToServer, parsed, &found)
+	if len(found.Errors) > 0 {
+		return n, task, refused(http.StatusUnprocessableEntity, "", found.Errors)
+	}
+	if err := json.Unmarshal(text, &n); err != nil {
+		return n, task, err
+	}
+	task, err = n.task(c)
+	if p := (*Problem)(nil); errors.As(err, &p) {
+		p.under(at.String())
+	}
+	return n, task, err
+}
+
+func resultOf(done tocsin.Added, n NewTask, i int) Result {
 	if done.Err != nil {
-		return Result{Problem: asProblem(addProblem(done.Err, bizType))}
+		p := asProblem(addProblem(done.Err, n.BizType, n.at()))
+		return Result{Problem: p.under(fmt.Sprintf("body.tasks[%d]", i))}
 	}
 	added := addedOf(done)
 	return Result{Added: &added}

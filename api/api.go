@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
@@ -33,20 +34,22 @@ type Config struct {
 
 // API serves requests. Make one with New, and close it.
 type API struct {
-	cfg     Config
-	log     *slog.Logger
-	faults  loglimit.Limit
-	huma    huma.API
-	router  *router
-	rates   *rates
-	backend *backend
-	metrics *metrics
-	inHand  sync.WaitGroup // requests
+	cfg        Config
+	log        *slog.Logger
+	faults     loglimit.Limit
+	huma       huma.API
+	router     *router
+	operations map[string]operation // by the pattern in router
+	rates      *rates
+	backend    *backend
+	metrics    *metrics
+	inHand     sync.WaitGroup      // requests
+	wide       *semaphore.Weighted // requests that read all tables
 }
 
 // New makes an API. It connects to no server before the first request.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, log: loglimit.Or(cfg.Logger), router: &router{}, rates: newRates(cfg.Rate), backend: newBackend(cfg.Tables)}
+	a := &API{cfg: cfg, log: loglimit.Or(cfg.Logger), router: &router{}, operations: map[string]operation{}, rates: newRates(cfg.Rate, cfg.Body), backend: newBackend(cfg.Tables), wide: semaphore.NewWeighted(maxWide)}
 	a.metrics = newMetrics(cfg.Registerer)
 	a.huma = humago.New(a.router, describe())
 	a.tasks()
@@ -62,6 +65,16 @@ func New(cfg Config) *API {
 	a.scheduleActs()
 	a.scheduleRuns()
 	open(a.huma.OpenAPI())
+	text := sync.OnceValues(a.OpenAPI)
+	a.router.HandleFunc("GET /v1/openapi.yaml", func(w http.ResponseWriter, r *http.Request) {
+		described, err := text()
+		if err != nil {
+			writeProblem(w, r, problem(http.StatusInternalServerError, "internal", "%s", err))
+			return
+		}
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(described)
+	})
 	return a
 }
 

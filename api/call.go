@@ -15,7 +15,9 @@ type call struct {
 	object    string         // what a write is about
 	outcome   string         // of a write that succeeded
 	code      string         // of the problem that it ended with; "": none
-	body      int            // bytes
+	share     *share         // of the token
+	held      int64          // bytes that count in share
+	body      []byte         // whole; nil: none, or not read yet
 	cause     error          // of a problem that the caller is not told in full
 }
 

@@ -130,7 +130,7 @@ type Tables struct {
 }
 
 func (a *API) listTables(ctx context.Context, c *call, in *tablesQuery) (*body[Tables], error) {
-	groups, err := a.cfg.Cluster.Tables(ctx, in.Group, in.Counts)
+	groups, err := widely(a, func() ([]cluster.Tables, error) { return a.cfg.Cluster.Tables(ctx, in.Group, in.Counts) })
 	if err != nil && groups == nil {
 		return nil, unasked(err)
 	}

@@ -54,6 +54,29 @@ func cursor(p operator.Place, filter string) string {
 	return seal(b, filter)
 }
 
+// listCursor writes a place among the tasks of a biz_id or key.
+func listCursor(p tocsin.ListPlace, filter string) string {
+	b := binary.BigEndian.AppendUint64(nil, p.Type)
+	b = binary.BigEndian.AppendUint64(b, uint64(p.JobID))
+	if p.DedupKey != nil {
+		b = append(append(b, 1), p.DedupKey...)
+	}
+	return seal(b, filter)
+}
+
+// readListCursor reads what listCursor wrote.
+func readListCursor(text, filter string) (*tocsin.ListPlace, error) {
+	b, err := unseal(text, filter)
+	if err != nil || len(b) < 8+8 {
+		return nil, cmp.Or(err, badCursor(foreignCursor))
+	}
+	p := &tocsin.ListPlace{Type: binary.BigEndian.Uint64(b), JobID: tocsin.JobID(binary.BigEndian.Uint64(b[8:]))}
+	if key := b[8+8:]; len(key) > 0 {
+		p.DedupKey = key[1:]
+	}
+	return p, nil
+}
+
 // readCursor reads what cursor wrote; nil for "".
 func readCursor(text, filter string) (*operator.Place, error) {
 	if text == "" {

@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -22,14 +21,14 @@ func (a *API) dead() {
 	}, a.redriveTask)
 	register(a, operation{
 		id: "bury_task", method: http.MethodPost, path: "/tasks/{id}:bury", tag: "tasks", needs: apitoken.Operate,
-		summary: "Give a pending task up",
-		about:   "Makes a pending task dead, and returns it. A delivery that is under way at this moment may still complete it.",
+		summary: "Give a task up",
+		about:   "Makes a task dead that has not ended, and returns it. A delivery that is under way goes on, and may still complete it; of a strict biz type nothing is changed then (in_delivery).",
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 	}, a.buryTask)
 	register(a, operation{
 		id: "redrive_tasks", method: http.MethodPost, path: "/tasks:redrive", tag: "tasks", needs: apitoken.Operate,
 		summary: "Deliver all dead tasks of a biz type once more",
-		about: "Redrives all dead tasks of a biz type, or with all those of every biz type that the token is for. With dry_run it counts them. If the time-out of " +
+		about: "Redrives all dead tasks of a biz type, or with all those of every biz type that the token is for. With dry_run it counts them, up to about 10000; if there are more, complete is false. If the time-out of " +
 			"the request ends it, or a server is away, what was redriven stays redriven, and complete is false: send the request again.",
 		errors: []int{http.StatusNotFound},
 	}, a.redriveTasks)
@@ -100,26 +99,26 @@ func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redriv
 	if err != nil {
 		return nil, err
 	}
-	redrive := redriveAll
+	n, complete := 0, true
 	if of.DryRun {
-		redrive = countDead
+		n, err = widely(a, func() (n int, err error) {
+			n, complete, err = countDead(ctx, people, of.BizType, c.filter())
+			return n, err
+		})
+	} else {
+		n, err = people.RedriveSeen(ctx, of.BizType, c.filter(), nil)
 	}
-	n, err := redrive(ctx, people, of.BizType, c.filter())
-	done := Redriven{Redriven: n, DryRun: of.DryRun, Complete: err == nil}
+	done := Redriven{Redriven: n, DryRun: of.DryRun, Complete: complete && err == nil}
 	if done.Incomplete, err = c.incomplete(err, n > 0); err != nil {
-		return nil, addProblem(err, of.BizType)
+		return nil, addProblem(err, of.BizType, "")
 	}
 	c.outcome = fmt.Sprintf("%d redriven, complete %t, dry run %t", n, done.Complete, of.DryRun)
 	return &body[Redriven]{done}, nil
 }
 
-func redriveAll(ctx context.Context, o *operator.Operator, bizType string, sees func(string) bool) (int, error) {
-	return o.RedriveSeen(ctx, bizType, sees, nil)
-}
-
-// countDead counts what redriveAll would redrive.
-func countDead(ctx context.Context, o *operator.Operator, bizType string, sees func(string) bool) (n int, err error) {
-	counts, err := o.Stats(ctx, nil)
+// countDead counts what RedriveSeen would redrive, and reports whether that is all.
+func countDead(ctx context.Context, o *operator.Operator, bizType string, sees func(string) bool) (n int, all bool, err error) {
+	counts, more, err := o.StatsUpTo(ctx, tocsin.Dead)
 	known := bizType == ""
 	for _, s := range counts {
 		if (bizType == "" || s.BizType == bizType) && (sees == nil || sees(s.BizType)) {
@@ -127,7 +126,7 @@ func countDead(ctx context.Context, o *operator.Operator, bizType string, sees f
 		}
 	}
 	if !known && err == nil {
-		err = errors.Join(noType(bizType))
+		err = noType(bizType)
 	}
-	return n, err
+	return n, len(more) == 0, err
 }

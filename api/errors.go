@@ -35,6 +35,7 @@ var known = []struct {
 	{schedule.ErrAmbiguous, http.StatusConflict, "ambiguous", "two schedules have this name, and somebody with the command must delete one of them: `tocsin schedule delete` names both"},
 	{schedule.ErrRevision, http.StatusPreconditionFailed, "changed", "somebody has changed the schedule since you read it: read it again, and repeat the change with its ETag"},
 	{schedule.ErrInvalid, http.StatusUnprocessableEntity, "invalid", ""},
+	{tocsin.ErrInDelivery, http.StatusConflict, "in_delivery", "the task is being delivered, and its biz type is strict: nothing was changed; try again in a moment"},
 	{operator.ErrStatus, http.StatusConflict, "wrong_status", ""},
 	{tocsin.ErrInvalid, http.StatusUnprocessableEntity, "invalid", ""},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "timeout", "the request took longer than node.api.limits.timeout: repeat it later; what was changed stays changed"},
@@ -52,6 +53,9 @@ func problemOf(err error) *Problem {
 			detail = err.Error()
 		}
 		p := problem(k.status, k.code, "%s", detail)
+		if k.status == http.StatusUnprocessableEntity {
+			p.at("body")
+		}
 		if k.status == http.StatusServiceUnavailable {
 			p.retry = retrySoon
 		}

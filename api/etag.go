@@ -14,7 +14,8 @@ import (
 // another schedule_id, and so another ETag.
 func tagOf(s schedule.Schedule) string { return fmt.Sprintf(`"%s.%d"`, s.ID, s.Revision) }
 
-// tags matches a valid If-Match: a list of entity tags. Weak tags (W/"...") are valid but never match.
+// tags matches a valid If-Match: a list of entity tags. A weak tag (W/"...") matches as a strong one does: a proxy that
+// compresses answers makes them weak, and a tag names a revision, not bytes.
 var (
 	tag  = regexp.MustCompile(`(?:W/)?"[!#-~]*"`)
 	tags = regexp.MustCompile(`^` + tag.String() + `(?:[ \t]*,[ \t]*` + tag.String() + `)*$`)
@@ -39,5 +40,5 @@ func (m IfMatch) check() error {
 // met reports whether a schedule is as the caller has read it.
 func (m IfMatch) met(s schedule.Schedule) bool {
 	text := strings.TrimSpace(m.Tags)
-	return text == "*" || slices.Contains(tag.FindAllString(text, -1), tagOf(s))
+	return text == "*" || slices.ContainsFunc(tag.FindAllString(text, -1), func(t string) bool { return strings.TrimPrefix(t, "W/") == tagOf(s) })
 }

@@ -1,13 +1,9 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -39,6 +35,13 @@ func (w *answer) WriteHeader(status int) {
 // Unwrap is for http.ResponseController.
 func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// The rest of a body is read for this long, and no more than this of it, when its request is refused: a caller that still
+// sends then gets the answer instead of a reset connection.
+const (
+	leftoverWithin = 500 * time.Millisecond
+	leftover       = 256 << 10
+)
+
 // front serves a request from its first check to the line in the log.
 func (a *API) front(to http.ResponseWriter, r *http.Request) {
 	a.inHand.Add(1)
@@ -55,6 +58,7 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 				writeProblem(w, r, problem(http.StatusInternalServerError, "internal", "the API failed: its log has the cause"))
 			}
 		}
+		c.release()
 		a.report(r, c, w.status)
 		a.metrics.end(c, w.status, time.Since(began))
 	}()
@@ -63,6 +67,12 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	if a.preflight(w, r) {
 		return
+	}
+	if r.ProtoMajor == 1 && r.Body != http.NoBody { // a stream of HTTP/2 is reset when it is answered
+		// readBody waits for longer.
+		if http.NewResponseController(w).SetReadDeadline(began.Add(leftoverWithin)) == nil {
+			defer io.Copy(io.Discard, io.LimitReader(r.Body, leftover))
+		}
 	}
 	if p := a.check(w, r, c); p != nil {
 		writeProblem(w, r, p)
@@ -79,11 +89,9 @@ func (a *API) check(w http.ResponseWriter, r *http.Request, c *call) *Problem {
 	if p := a.authenticate(w, r, c); p != nil {
 		return p
 	}
-	if wait := a.rates.take(c.token.ID); wait > 0 {
+	c.share = a.rates.of(c.token.ID)
+	if wait := c.share.take(); wait > 0 {
 		return problem(http.StatusTooManyRequests, "rate", "the token has used up its %g requests a second: repeat the request after Retry-After", a.cfg.Rate).after(wait)
-	}
-	if p := a.readBody(w, r, c); p != nil {
-		return p
 	}
 	return checkQuery(r.URL)
 }
@@ -115,9 +123,8 @@ func (a *API) authenticate(w http.ResponseWriter, r *http.Request, c *call) *Pro
 		c.token = everyone
 		return nil
 	}
-	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token, ok := a.cfg.Tokens().Find(strings.TrimSpace(given), time.Now())
-	if !ok || !strings.EqualFold(scheme, "Bearer") {
+	token, ok := a.cfg.Tokens().Find(bearer(r), time.Now())
+	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tocsin"`)
 		return problem(http.StatusUnauthorized, "token", "send a token that is known and has not expired: Authorization: Bearer toc_ID_SECRET")
 	}
@@ -125,43 +132,13 @@ func (a *API) authenticate(w http.ResponseWriter, r *http.Request, c *call) *Pro
 	return nil
 }
 
-// readBody reads the whole body, so that nothing of it is left to the operation's time.
-func (a *API) readBody(w http.ResponseWriter, r *http.Request, c *call) *Problem {
-	read, err := io.ReadAll(http.MaxBytesReader(w, r.Body, a.cfg.Body))
-	// The deadline of the read must not end the operation.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // HTTP/2 has none
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return problem(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes: send less, or raise node.api.limits.body_kib", a.cfg.Body)
+// bearer returns the token that a request has; "" for none.
+func bearer(r *http.Request) string {
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
 	}
-	if err != nil {
-		return problem(http.StatusBadRequest, "malformed", "the body could not be read in time and in full: send it again")
-	}
-	c.body, r.Body = len(read), io.NopCloser(bytes.NewReader(read))
-	if len(read) == 0 {
-		return nil
-	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" {
-		return problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "send the body as it is, with Content-Type: application/json")
-	}
-	switch {
-	case !utf8.Valid(read):
-		return problem(http.StatusBadRequest, "invalid_utf8", "the body is not UTF-8")
-	case !json.Valid(read):
-		return notJSON(read)
-	case loneSurrogate(read):
-		return problem(http.StatusBadRequest, "invalid_utf8", `the body has half of a surrogate pair, such as \ud800, which is no character`)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	return nil
-}
-
-// notJSON names the byte at which a body stops being JSON, without repeating any of it.
-func notJSON(body []byte) *Problem {
-	var syntax *json.SyntaxError
-	if err := json.Unmarshal(body, new(any)); !errors.As(err, &syntax) {
-		return problem(http.StatusBadRequest, "malformed", "the body is not JSON")
-	}
-	return problem(http.StatusBadRequest, "malformed", "the body is not JSON: see byte %d", syntax.Offset)
+	return strings.TrimSpace(given)
 }
 
 // checkQuery refuses parameters that are given twice, or are not UTF-8.
@@ -179,39 +156,4 @@ func checkQuery(u *url.URL) *Problem {
 		}
 	}
 	return nil
-}
-
-// loneSurrogate reports whether a text of valid JSON has an escape of half a surrogate pair, which Go would replace.
-func loneSurrogate(text []byte) bool {
-	for i := 0; i < len(text)-1; i++ {
-		if text[i] != '\\' {
-			continue
-		}
-		i++
-		switch unit := unitAt(text, i); {
-		case unit >= 0xDC00 && unit < 0xE000:
-			return true
-		case unit >= 0xD800 && unit < 0xDC00:
-			low := -1
-			if i+6 < len(text) && text[i+5] == '\\' {
-				low = unitAt(text, i+6)
-			}
-			if low < 0xDC00 || low >= 0xE000 {
-				return true
-			}
-			i += 10
-		}
-	}
-	return false
-}
-
-// unitAt reads the uXXXX of an escape; -1 if there is none.
-func unitAt(text []byte, i int) (unit int) {
-	if i+4 >= len(text) || text[i] != 'u' {
-		return -1
-	}
-	if _, err := fmt.Sscanf(string(text[i+1:i+5]), "%x", &unit); err != nil {
-		return -1
-	}
-	return unit
 }

@@ -3,6 +3,7 @@ module github.com/tocsinhq/tocsin/api
 go 1.26.0
 
 require (
+	github.com/go-json-experiment/json v1.27.2
 	github.com/oapi-codegen/runtime v1.8.0
 	github.com/tocsinhq/tocsin v0.0.0
 	go.uber.org/goleak v1.3.0
@@ -37,7 +38,7 @@ require (
 	github.com/oasdiff/yaml v0.1.1 // indirect
 	github.com/oasdiff/yaml3 v0.0.14 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
-	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sync v0.24.0
 	golang.org/x/text v0.43.0 // indirect
 )
 

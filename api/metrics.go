@@ -20,8 +20,8 @@ const noOperation = "none"
 
 // reasons are the values of the label "reason", by the code of the problem. Other problems are answers of an operation.
 var reasons = map[string]string{
-	"token": "token", "scope": "scope", "biz_types": "scope", "rate": "rate", "body_too_large": "size", "host": "page", "origin": "page",
-	"no_such_path": "path", "method_not_allowed": "path", "malformed": "malformed", "invalid_utf8": "malformed", "unsupported_media_type": "malformed",
+	"token": "token", "scope": "scope", "biz_types": "scope", "rate": "rate", "busy": "rate", "body_too_large": "size", "host": "page", "origin": "page",
+	"no_such_path": "path", "method_not_allowed": "path", "malformed": "malformed", "invalid_utf8": "malformed", "unsupported_media_type": "malformed", "slow_body": "malformed",
 }
 
 // metrics of an API. No label repeats anything of a request: operations, classes and reasons are those of the code.

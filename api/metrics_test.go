@@ -70,9 +70,9 @@ func TestRequestsAreCountedByOperationAndRefusalsByReason(t *testing.T) {
 	}
 	got, _ := values(t, registry)
 	for name, want := range map[string]float64{
-		"requests_total{class=2xx,operation=add_task}": 2, "requests_total{class=4xx,operation=add_task}": 1,
+		"requests_total{class=2xx,operation=add_task}": 2, "requests_total{class=4xx,operation=add_task}": 3,
 		"requests_total{class=4xx,operation=get_task}": 1, "requests_total{class=4xx,operation=list_nodes}": 1,
-		"requests_total{class=4xx,operation=none}": 5, "request_seconds{operation=add_task}": 3, "requests_in_flight{}": 0,
+		"requests_total{class=4xx,operation=none}": 3, "request_seconds{operation=add_task}": 5, "requests_in_flight{}": 0,
 		"refusals_total{reason=token}": 1, "refusals_total{reason=scope}": 2, "refusals_total{reason=rate}": 0, "refusals_total{reason=size}": 1,
 		"refusals_total{reason=path}": 2, "refusals_total{reason=malformed}": 1, "refusals_total{reason=page}": 0,
 	} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Problem is every refusal, as RFC 9457 describes it.
@@ -73,6 +74,20 @@ func (p *Problem) after(seconds int) *Problem {
 	return p
 }
 
+// at says where the value stands that is wrong.
+func (p *Problem) at(location string) *Problem {
+	p.Errors = []Fault{{Location: location, Message: p.Detail}}
+	return p
+}
+
+// under puts the locations in a body that stands at a place of another one.
+func (p *Problem) under(place string) *Problem {
+	for i := range p.Errors {
+		p.Errors[i].Location = place + strings.TrimPrefix(p.Errors[i].Location, "body")
+	}
+	return p
+}
+
 // maxDetail is the longest detail, in bytes.
 const maxDetail = 1000
 
@@ -114,7 +129,7 @@ func refused(status int, text string, errs []error) *Problem {
 	if p.Code == "" {
 		p = problem(status, "internal", "the API failed: its log has the cause")
 	}
-	for _, err := range errs {
+	for _, err := range errs[:min(len(errs), maxFaults)] {
 		var detailer huma.ErrorDetailer
 		if err == nil || !errors.As(err, &detailer) {
 			continue // of another kind: its text may hold anything
@@ -126,6 +141,22 @@ func refused(status int, text string, errs []error) *Problem {
 		p.Detail = line(strings.TrimPrefix(p.Errors[0].Location+": "+p.Errors[0].Message, ": "))
 	}
 	return p
+}
+
+// maxFaults is how many faults of a request are named.
+const maxFaults = 20
+
+// fault is what is wrong with the value at a place of the body.
+func fault(at jsontext.Pointer, message string) error {
+	location := "body"
+	for name := range at.Tokens() {
+		if _, err := strconv.Atoi(name); err == nil {
+			location += "[" + name + "]"
+		} else {
+			location += "." + name
+		}
+	}
+	return &huma.ErrorDetail{Location: location, Message: message}
 }
 
 // plain replaces patterns in huma's messages with words.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 )
@@ -25,6 +26,7 @@ type operation struct {
 	status   int            // of a success; 0: 200
 	also     map[int]string // further successes with the same body, and what they mean
 	errors   []int          // beyond those of every operation
+	batch    bool           // the body has many items, each of which the operation checks
 }
 
 // everywhere are the refusals of every operation.
@@ -35,11 +37,12 @@ func register[I, O any](a *API, op operation, do func(context.Context, *call, *I
 	h := huma.Operation{
 		OperationID: op.id, Method: op.method, Path: "/v1" + op.path, Summary: op.summary, Description: op.describe(), Tags: []string{op.tag},
 		DefaultStatus: op.status, Errors: append(slices.Clone(everywhere), op.errors...), Middlewares: huma.Middlewares{a.admit(op)},
-		BodyReadTimeout: -1, MaxBodyBytes: -1, // the body has been read
-		Security: []map[string][]string{{"token": {}}},
+		BodyReadTimeout: -1, MaxBodyBytes: -1, // admit reads the body
+		SkipValidateBody: op.batch,
+		Security:         []map[string][]string{{"token": {}}},
 	}
 	if op.method == http.MethodPost || op.method == http.MethodPut {
-		h.Errors = append(h.Errors, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+		h.Errors = append(h.Errors, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
 		c := callOf(ctx)
@@ -59,7 +62,16 @@ func register[I, O any](a *API, op operation, do func(context.Context, *call, *I
 
 // document adds further successes to openapi.yaml.
 func (a *API) document(op operation) {
+	a.operations[op.method+" /v1"+op.path] = op
 	item := a.huma.OpenAPI().Paths["/v1"+op.path]
+	for _, described := range []*huma.Operation{item.Put, item.Delete} {
+		if described == nil {
+			continue
+		}
+		for _, p := range described.Parameters {
+			p.Required = p.Required || p.Name == "If-Match" // huma would answer with 422 where IfMatch answers with 428
+		}
+	}
 	for status, about := range op.also {
 		same := *item.Post.Responses[strconv.Itoa(op.status)]
 		same.Description = about
@@ -79,30 +91,37 @@ func (op operation) describe() string {
 	return op.about + "\n\n" + who
 }
 
-// admit passes requests on whose token allows the operation.
+// admit passes requests on whose token allows the operation. Only then it reads their body.
 func (a *API) admit(op operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		c := callOf(ctx.Context())
 		c.operation, c.needs = op.id, op.needs
-		switch {
-		case !c.token.Scope.Allows(op.needs):
-			a.refuse(ctx, problem(http.StatusForbidden, "scope", "%s needs a token of scope %s, and this one has scope %s", op.id, op.needs, c.token.Scope))
-		case op.allTypes && !c.token.SeesAll():
-			a.refuse(ctx, problem(http.StatusForbidden, "biz_types", "%s needs a token for all biz types", op.id))
-		case ctx.Operation().RequestBody == nil && c.body > len("{}"):
-			a.refuse(ctx, problem(http.StatusBadRequest, "malformed", "%s takes no body: leave it out", op.id))
-		default:
-			next(ctx)
+		c.object = line(ctx.URL().Path) // until the operation knows better
+		r, w := humago.Unwrap(ctx)
+		p := op.allows(c.token)
+		if p == nil {
+			p = a.readBody(w, r, c, op)
 		}
+		if p == nil && ctx.Operation().RequestBody == nil && len(c.body) > len("{}") {
+			p = problem(http.StatusBadRequest, "malformed", "%s takes no body: leave it out", op.id)
+		}
+		if p != nil {
+			writeProblem(w, r, p)
+			return
+		}
+		next(ctx)
 	}
 }
 
-// refuse answers with a problem from a middleware.
-func (a *API) refuse(ctx huma.Context, p *Problem) {
-	callOf(ctx.Context()).code = p.Code
-	ctx.SetHeader("Content-Type", problemJSON)
-	ctx.SetStatus(p.Status)
-	_ = a.huma.Marshal(ctx.BodyWriter(), "application/json", p) // the caller may be gone
+// allows returns why a token may not use the operation; nil if it may.
+func (op operation) allows(t apitoken.Token) *Problem {
+	switch {
+	case !t.Scope.Allows(op.needs):
+		return problem(http.StatusForbidden, "scope", "%s needs a token of scope %s, and this one has scope %s", op.id, op.needs, t.Scope)
+	case op.allTypes && !t.SeesAll():
+		return problem(http.StatusForbidden, "biz_types", "%s needs a token for all biz types", op.id)
+	}
+	return nil
 }
 
 // asProblem returns the problem that an error is, or becomes.

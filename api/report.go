@@ -21,9 +21,18 @@ func (a *API) report(r *http.Request, c *call, status int) {
 		a.faults.Of(a.log, c.operation+c.code).Log(r.Context(), level, message,
 			"operation", c.operation, "token", c.token.Name, "code", c.code, "error", line(c.cause.Error()))
 	}
-	if c.operation == "" || !c.needs.Allows(apitoken.Write) {
+	id, needs, object, token := c.operation, c.needs, c.object, c.token.ID
+	if status == http.StatusUnauthorized {
+		op := a.operations[a.router.pattern(r)]
+		id, needs, object, token = op.id, op.needs, line(r.URL.Path), apitoken.IDOf(bearer(r))
+	}
+	if id == "" || !needs.Allows(apitoken.Write) {
 		return
 	}
-	a.log.Info("API write", "token", c.token.Name, "token_id", c.token.ID, "from", r.RemoteAddr,
-		"operation", c.operation, "object", c.object, "outcome", cmp.Or(c.code, c.outcome, "ok"), "status", status)
+	log := a.log
+	if status == http.StatusUnauthorized { // anybody can send these
+		log = a.faults.Of(log, "API write without a token")
+	}
+	log.Info("API write", "token", c.token.Name, "token_id", token, "from", r.RemoteAddr,
+		"operation", id, "object", object, "outcome", cmp.Or(c.code, c.outcome, "ok"), "status", status)
 }

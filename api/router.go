@@ -74,6 +74,16 @@ func (m *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeProblem(w, r, said)
 }
 
+// pattern returns the pattern of the route of a request; "" if it has none.
+func (m *router) pattern(r *http.Request) string {
+	for _, route := range m.routes {
+		if _, ok := route.match(r.URL.Path); ok && route.method == r.Method {
+			return route.pattern
+		}
+	}
+	return ""
+}
+
 // hint says which operation a path that none has may mean, without repeating the path; "" if nothing is like it.
 func (m *router) hint(method, path string) string {
 	if meant := m.meant(method, path); meant != nil {

@@ -34,6 +34,8 @@ type Run struct {
 	RunID      ID     `json:"run_id"`
 	JobID      ID     `json:"job_id"`
 	ScheduleID ID     `json:"schedule_id,omitempty" doc:"Left out if the task is no run of a schedule"`
+	Schedule   string `json:"schedule,omitempty" doc:"Name of the schedule; left out if it was deleted" example:"report.daily"`
+	FireTime   *Time  `json:"fire_time,omitempty" doc:"The time that the run is for, without jitter; left out of a run by hand, and if the task was cancelled or purged"`
 	BizType    string `json:"biz_type" example:"order.close"`
 	Version    int64  `json:"version" doc:"Of the task, as delivered"`
 	Attempt    int    `json:"attempt" doc:"From 1"`
@@ -51,7 +53,7 @@ func runOf(r operator.Run) Run {
 		Started: Time{r.Started}, LatenessMS: r.LatenessMS, DurationMS: r.DurationMS, Outcome: r.Outcome, Output: r.Output,
 	}
 	if r.Schedule != 0 {
-		out.ScheduleID = idOf(r.Schedule)
+		out.ScheduleID, out.Schedule, out.FireTime = idOf(r.Schedule), r.Name, timeOf(r.FireTime)
 	}
 	return out
 }

@@ -27,8 +27,10 @@ func (a *API) scheduleActs() {
 	register(a, operation{
 		id: "run_schedule", method: http.MethodPost, path: "/schedules/{name}:run", tag: "schedules", needs: apitoken.Write, status: http.StatusCreated,
 		summary: "Make a run that is due now",
-		about:   "Whatever the state of the schedule is. Each request makes a run: after a lost answer look at the tasks of the schedule first.",
-		errors:  missing,
+		about: "Whatever the state of the schedule is. Each request makes a run, except one that repeats the Idempotency-Key of another: as long as that run is stored and not " +
+			"cancelled, the answer is 200 with it.",
+		also:   map[int]string{http.StatusOK: "The run was made before"},
+		errors: missing,
 	}, a.runSchedule)
 	register(a, operation{
 		id: "backfill_schedule", method: http.MethodPost, path: "/schedules/{name}:backfill", tag: "schedules", needs: apitoken.Operate,
@@ -65,27 +67,44 @@ func (a *API) turn(do turning, done, already string) func(context.Context, *call
 
 // RunByHand is a run that a request made.
 type RunByHand struct {
-	JobID ID   `json:"job_id" doc:"Of the task that the run is"`
-	Due   Time `json:"due"`
+	JobID    ID   `json:"job_id" doc:"Of the task that the run is"`
+	DueTime  Time `json:"due_time"`
+	Existing bool `json:"existing" doc:"A request with this Idempotency-Key has made it before"`
 }
 
-func (a *API) runSchedule(ctx context.Context, c *call, in *BySchedule) (*struct {
+// madeRun is the answer of run_schedule.
+type madeRun struct {
+	Status   int
 	Location string `header:"Location" doc:"Path of the task"`
 	Body     RunByHand
-}, error) {
-	timers, read, err := a.timer(ctx, c, *in)
+}
+
+func (a *API) runSchedule(ctx context.Context, c *call, in *struct {
+	BySchedule
+	Key string `header:"Idempotency-Key" maxLength:"255" doc:"A text of yours that makes the request safe to repeat" example:"2030-01-02 payout"`
+}) (*madeRun, error) {
+	timers, read, err := a.timer(ctx, c, in.BySchedule)
 	if err != nil {
 		return nil, err
 	}
-	run, err := timers.RunNow(ctx, in.Name)
+	run, err := timers.RunOnce(ctx, in.Name, in.Key)
 	if err != nil {
 		return nil, scheduleProblem(err, in.Name, read.BizType)
 	}
-	c.outcome = "made task " + run.JobID.String()
-	return &struct {
-		Location string `header:"Location" doc:"Path of the task"`
-		Body     RunByHand
-	}{"/v1/tasks/" + run.JobID.String(), RunByHand{idOf(uint64(run.JobID)), Time{run.Due}}}, nil
+	out := &madeRun{http.StatusCreated, "/v1/tasks/" + run.JobID.String(), RunByHand{idOf(uint64(run.JobID)), Time{run.Due}, run.Existing}}
+	if c.outcome = "made task " + run.JobID.String(); run.Existing {
+		out.Status, c.outcome = http.StatusOK, "existing task "+run.JobID.String()
+		client, err := a.backend.client.get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		task, err := client.Get(ctx, run.JobID)
+		if err != nil {
+			return nil, err
+		}
+		out.Body.DueTime = Time{task.DueTime}
+	}
+	return out, nil
 }
 
 // Backfill is a span of the past.

@@ -43,9 +43,9 @@ type createdSchedule struct {
 	Body     Schedule
 }
 
-func (a *API) createSchedule(ctx context.Context, c *call, in *struct{ Body ScheduleDefinition }) (*createdSchedule, error) {
+func (a *API) createSchedule(ctx context.Context, c *call, in *struct{ Body NewSchedule }) (*createdSchedule, error) {
 	c.object = "schedule " + line(in.Body.Name) + " of " + line(in.Body.BizType)
-	wanted, err := in.Body.definition(c)
+	wanted, err := ScheduleDefinition(in.Body).definition(c)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (a *API) createSchedule(ctx context.Context, c *call, in *struct{ Body Sche
 	}
 	made, err := timers.Create(ctx, wanted)
 	if err != nil {
-		return nil, addProblem(err, wanted.BizType)
+		return nil, addProblem(err, wanted.BizType, "")
 	}
 	c.outcome = "created"
 	return &createdSchedule{"/v1/schedules/" + made.Name, tagOf(made), scheduleOf(made)}, nil
@@ -134,7 +134,7 @@ func scheduleProblem(err error, name, bizType string) error {
 	if errors.Is(err, schedule.ErrNotFound) {
 		return noSchedule(name)
 	}
-	return addProblem(err, bizType)
+	return addProblem(err, bizType, "")
 }
 
 func (a *API) deleteSchedule(ctx context.Context, c *call, in *struct {

@@ -27,7 +27,7 @@ func badSchedules() map[string]bad {
 		"to run with read":            {post("/schedules/here:run", "").by("read"), 403, "scope", "run_schedule needs"},
 		"to backfill with write":      {post("/schedules/here:backfill", `{}`), 403, "scope", "backfill_schedule needs a token of scope operate"},
 		"a definition of nothing":     {post("/schedules", `{}`), 422, "invalid", " is missing"},
-		"a definition without a name": {post("/schedules", `{"biz_type": "order.close", "cron": "@daily"}`), 422, "invalid", `name "": use lower-case letters`},
+		"a definition without a name": {post("/schedules", `{"biz_type": "order.close", "cron": "@daily"}`), 422, "invalid", `body: property "name" is missing`},
 		"a name with capitals":        {post("/schedules", hourly("Report", "")), 422, "invalid", "lower-case letters"},
 		"a name with a colon":         {post("/schedules", hourly("a:run", "")), 422, "invalid", "name"},
 		"a long name":                 {post("/schedules", hourly(strings.Repeat("a", 65), "")), 422, "invalid", "body.name: expected length <= 64"},

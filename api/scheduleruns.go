@@ -15,7 +15,7 @@ func (a *API) scheduleRuns() {
 	register(a, operation{
 		id: "list_schedule_runs", method: http.MethodGet, path: "/schedules/{name}/runs", tag: "schedules", needs: apitoken.Read,
 		summary: "Say what became of the runs of a schedule",
-		about: "runs is the history: one entry for each attempt, the latest first. Pages may be short: go on until there is no next_cursor. open, on the first page " +
+		about: "runs is the history: one entry for each attempt, the latest first. Pages may be short: go on until there is no next_cursor. unsettled, on the first page " +
 			"alone, are runs that are pending or being delivered, the first to be delivered first, at most limit of them. A run that is tried again is in both.",
 		errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.listScheduleRuns)
@@ -25,7 +25,7 @@ func (a *API) scheduleRuns() {
 type OpenRun struct {
 	JobID      ID     `json:"job_id" doc:"Of the task that the run is"`
 	For        string `json:"for" enum:"fire_time,backfill,run_now" doc:"What it was made for"`
-	Time       *Time  `json:"time,omitempty" doc:"The nominal fire time; left out for run_now"`
+	FireTime   *Time  `json:"fire_time,omitempty" doc:"The time that the run is for, without jitter; left out for run_now"`
 	DueTime    Time   `json:"due_time" doc:"As it was made, with the schedule's jitter"`
 	Status     string `json:"status" enum:"pending,claimed"`
 	ActionTime Time   `json:"action_time" doc:"When it is delivered, or delivered again; while it is claimed, until when"`
@@ -34,7 +34,7 @@ type OpenRun struct {
 
 // ScheduleRuns is a page of the history of a schedule, and on the first page what comes before it.
 type ScheduleRuns struct {
-	Open []OpenRun `json:"open,omitzero" required:"false" doc:"Of the first page: runs that are not settled"`
+	Unsettled []OpenRun `json:"unsettled,omitzero" required:"false" doc:"Of the first page: runs that are not settled"`
 	Runs
 }
 
@@ -47,7 +47,7 @@ func openRuns(ctx context.Context, timers *schedule.Schedules, name string, limi
 			JobID: idOf(uint64(r.JobID)), For: string(r.For), DueTime: Time{r.Due}, Status: r.Status.String(), ActionTime: Time{r.Action}, Attempts: r.Attempts,
 		}
 		if !r.Time.IsZero() {
-			open[i].Time = &Time{r.Time}
+			open[i].FireTime = &Time{r.Time}
 		}
 	}
 	return open, err
@@ -81,7 +81,7 @@ func (a *API) listScheduleRuns(ctx context.Context, c *call, in *struct {
 	}
 	page := ScheduleRuns{Runs: Runs{Runs: []Run{}}}
 	if after == nil {
-		if page.Open, err = openRuns(ctx, timers, in.Name, in.Limit); err != nil {
+		if page.Unsettled, err = openRuns(ctx, timers, in.Name, in.Limit); err != nil {
 			return nil, scheduleProblem(err, in.Name, found.BizType)
 		}
 	}

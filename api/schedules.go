@@ -78,7 +78,7 @@ func (a *API) listSchedules(ctx context.Context, c *call, in *schedulesQuery) (*
 	})
 	page := Schedules{Schedules: make([]Schedule, min(len(found), in.Limit))}
 	if page.Incomplete, err = c.incomplete(err, len(found) > 0); err != nil {
-		return nil, addProblem(err, in.BizType)
+		return nil, addProblem(err, in.BizType, "")
 	}
 	for i := range page.Schedules {
 		page.Schedules[i] = scheduleOf(found[i])

@@ -164,7 +164,7 @@ func TestSchedulesAreTurnedOffAndOn(t *testing.T) {
 		}
 	}
 	next := want[api.FireTimes](s, http.StatusOK, get("/schedules/report.hourly/next?n=3"))
-	if next.State != "active" || len(next.Times) != 3 || next.Times[0].Time.Minute() != 30 || next.Times[1].Time.Sub(next.Times[0].Time.Time) != time.Hour || next.Times[0].Due.Before(next.Times[0].Time.Time) {
+	if next.State != "active" || len(next.Times) != 3 || next.Times[0].FireTime.Minute() != 30 || next.Times[1].FireTime.Sub(next.Times[0].FireTime.Time) != time.Hour || next.Times[0].DueTime.Before(next.Times[0].FireTime.Time) {
 		t.Errorf("%+v", next)
 	}
 	want[api.Schedule](s, http.StatusOK, post("/schedules/report.hourly:deactivate", ""))
@@ -189,7 +189,7 @@ func TestRunsAreMadeByHand(t *testing.T) {
 	span := fmt.Sprintf(`{"from": %q, "to": %q, "dry_run": DRY}`, to.Add(-5*time.Hour).Format(time.RFC3339), to.Format(time.RFC3339))
 	for _, want := range []string{`"made":0,"there":0,"dry_run":true`, `"made":5,"there":0,"dry_run":false`, `"made":0,"there":5,"dry_run":false`} {
 		got := s.do(post("/schedules/report.hourly:backfill", strings.Replace(span, "DRY", fmt.Sprint(strings.Contains(want, "true")), 1)).by("operate"))
-		if got.status != http.StatusOK || !strings.Contains(got.text, want) || strings.Count(got.text, `"due"`) != 5 {
+		if got.status != http.StatusOK || !strings.Contains(got.text, want) || strings.Count(got.text, `"due_time"`) != 5 {
 			t.Errorf("%d %s\nwant %s", got.status, got.text, want)
 		}
 	}
@@ -289,7 +289,7 @@ func TestForeignSchedulesDoNotExist(t *testing.T) {
 			t.Errorf("%s: %d %s", r.path, got.status, got.text)
 		}
 	}
-	if now := want[api.Schedule](s, http.StatusOK, get("/schedules/foreign").by("all")); now.Revision != made.Revision || now.Definition.Payload != secret || mine.Revision != 1 {
+	if now := want[api.Schedule](s, http.StatusOK, get("/schedules/foreign").by("all")); now.Revision != made.Revision || *now.Definition.Payload != secret || mine.Revision != 1 {
 		t.Errorf("%+v", now)
 	}
 }
@@ -356,13 +356,55 @@ func TestTheHistoryOfAScheduleIsListed(t *testing.T) {
 	}
 }
 
+// Which hour did this run cover? Its task says so, and its history.
+func TestARunNamesItsScheduleAndFireTime(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	made, _ := s.create(hourly("report.hourly", `, "start": "2026-01-01T00:00:00Z", "jitter": "10m"`))
+	schedule, err := tocsin.ParseJobID(string(made.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want[api.Backfill](s, http.StatusOK, post("/schedules/report.hourly:backfill", `{"from": "2026-05-01T00:00:00Z", "to": "2026-05-01T01:00:00Z"}`).by("operate"))
+	byHand := want[api.RunByHand](s, http.StatusCreated, post("/schedules/report.hourly:run", "")).JobID
+	found := map[string]bool{}
+	for _, open := range want[api.ScheduleRuns](s, http.StatusOK, get("/schedules/report.hourly/runs")).Unsettled {
+		id, err := tocsin.ParseJobID(string(open.JobID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.record(&store.Run{JobID: id, Schedule: uint64(schedule), Type: 1, Outcome: store.RunRetried})
+		task := want[api.Task](s, http.StatusOK, get("/tasks/"+string(open.JobID)))
+		of := want[api.Runs](s, http.StatusOK, get("/tasks/"+string(open.JobID)+"/runs")).Runs[0]
+		fire := ""
+		if task.FireTime != nil && of.FireTime != nil && task.FireTime.Equal(of.FireTime.Time) {
+			fire = task.FireTime.UTC().Format(time.RFC3339)
+		}
+		if task.Schedule != "report.hourly" || of.Schedule != "report.hourly" || (fire == "") != (open.JobID == byHand) {
+			t.Errorf("%+v\n%+v", task, of)
+		}
+		found[fire] = true
+	}
+	if !found["2026-05-01T00:30:00Z"] || !found[""] {
+		t.Errorf("%v", found)
+	}
+	for _, r := range want[api.ScheduleRuns](s, http.StatusOK, get("/schedules/report.hourly/runs")).Runs.Runs {
+		if r.Schedule != "report.hourly" || (r.FireTime == nil) != (r.JobID == byHand) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if task := want[api.Task](s, http.StatusOK, get("/tasks/"+s.add(closing.New(1, "", tocsin.In(time.Hour))))); task.Schedule != "" || task.FireTime != nil {
+		t.Errorf("%+v", task)
+	}
+}
+
 // Runs that are not settled stand before the history, on its first page alone.
 func TestTheOpenRunsOfAScheduleAreListed(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	made, _ := s.create(hourly("report.hourly", `, "start": "`+time.Now().Add(24*time.Hour).UTC().Format(time.RFC3339)+`"`)) // no run is made yet
 	const path = "/schedules/report.hourly/runs"
-	if got := s.do(get(path).by("read")); got.status != http.StatusOK || !strings.Contains(got.text, `"open":[]`) {
+	if got := s.do(get(path).by("read")); got.status != http.StatusOK || !strings.Contains(got.text, `"unsettled":[]`) {
 		t.Errorf("without an open run: %d %s", got.status, got.text)
 	}
 	var byHand []api.ID
@@ -374,19 +416,19 @@ func TestTheOpenRunsOfAScheduleAreListed(t *testing.T) {
 		s.record(&store.Run{JobID: id, Schedule: uint64(id), Type: 1, Outcome: store.RunCompleted})
 	}
 	first := want[api.ScheduleRuns](s, http.StatusOK, get(path+"?limit=2").by("read"))
-	if len(first.Open) != 2 || len(first.Runs.Runs) != 2 || first.NextCursor == "" {
+	if len(first.Unsettled) != 2 || len(first.Runs.Runs) != 2 || first.NextCursor == "" {
 		t.Fatalf("%+v", first)
 	}
-	for _, r := range first.Open {
-		if !slices.Contains(byHand, r.JobID) || r.For != "run_now" || r.Time != nil || r.Status != "pending" || r.Attempts != 0 || r.ActionTime != r.DueTime || r.DueTime.IsZero() {
+	for _, r := range first.Unsettled {
+		if !slices.Contains(byHand, r.JobID) || r.For != "run_now" || r.FireTime != nil || r.Status != "pending" || r.Attempts != 0 || r.ActionTime != r.DueTime || r.DueTime.IsZero() {
 			t.Errorf("%+v", r)
 		}
 	}
-	if got := s.do(get(path + "?limit=2&cursor=" + first.NextCursor).by("read")); got.status != http.StatusOK || strings.Contains(got.text, `"open"`) {
+	if got := s.do(get(path + "?limit=2&cursor=" + first.NextCursor).by("read")); got.status != http.StatusOK || strings.Contains(got.text, `"unsettled"`) {
 		t.Errorf("the second page: %d %s", got.status, got.text)
 	}
-	if got := want[api.ScheduleRuns](s, http.StatusOK, get(path).by("read")); len(got.Open) != 3 {
-		t.Errorf("%+v", got.Open)
+	if got := want[api.ScheduleRuns](s, http.StatusOK, get(path).by("read")); len(got.Unsettled) != 3 {
+		t.Errorf("%+v", got.Unsettled)
 	}
 }
 
@@ -394,9 +436,10 @@ func TestTheOpenRunsOfAScheduleAreListed(t *testing.T) {
 func TestDefinitionsHaveTheFieldsOfYAML(t *testing.T) {
 	t.Parallel()
 	names := func(of reflect.Type) (all []string) {
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			all = append(all, name)
+		for _, field := range reflect.VisibleFields(of) {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); !field.Anonymous {
+				all = append(all, name)
+			}
 		}
 		return all
 	}

@@ -54,23 +54,35 @@ func (ScheduleState) Schema(r huma.Registry) *huma.Schema {
 
 // ScheduleDefinition is a schedule as people write it. Its fields are those of a YAML file of schedules.
 type ScheduleDefinition struct {
-	Name        string            `json:"name,omitempty" minLength:"1" maxLength:"64" doc:"Small letters, digits, dots, hyphens and underscores; no other schedule of the cluster has it. A PUT may leave it out; it never changes" example:"report.daily"`
-	App         string            `json:"app,omitempty" maxLength:"64" doc:"Whose it is, for people" example:"billing"`
-	BizType     string            `json:"biz_type" minLength:"1" maxLength:"64" doc:"Of its runs" example:"report.make"`
-	BizID       ID                `json:"biz_id,omitempty" doc:"What its runs are about: this, or key. It never changes"`
-	Key         string            `json:"key,omitempty" maxLength:"64" doc:"Business key of its runs; without biz_id and key it is the name. It never changes"`
-	Cron        string            `json:"cron" minLength:"1" maxLength:"255" doc:"Five fields, @daily and the like, or @every 90s: see docs/schedules.md" example:"0 4 * * *"`
-	Zone        string            `json:"zone,omitempty" maxLength:"64" doc:"IANA name of the time zone of cron; UTC if it is left out" example:"Europe/Berlin"`
-	Start       *Time             `json:"start,omitempty" doc:"No fire time before"`
-	End         *Time             `json:"end,omitempty" doc:"No fire time from then on"`
-	Jitter      Duration          `json:"jitter,omitempty" doc:"Each run is due later by a constant below this, other schedules' runs by others"`
-	Payload     string            `json:"payload,omitempty" maxLength:"8192" doc:"Text that the handler of each run gets as it is"`
-	Headers     map[string]string `json:"headers,omitempty" doc:"Of each run, at most 1024 characters as JSON"`
-	StartWithin Duration          `json:"start_within,omitempty" doc:"A run that starts later than this is missed; 10m if it is left out"`
-	Missed      string            `json:"missed,omitempty" enum:"skip,once,all" doc:"What becomes of missed runs: they are passed over, the newest is made up for (so if it is left out), or the newest missed_most are"`
-	MissedMost  int               `json:"missed_most,omitempty" minimum:"0" maximum:"500" doc:"Of missed all; 0: 100"`
-	Overlap     string            `json:"overlap,omitempty" enum:"allow,skip,queue,replace" doc:"What becomes of a run while an earlier one is open: it starts (so if it is left out), is skipped, waits, or replaces that one"`
-	PauseAfter  int               `json:"pause_after,omitempty" minimum:"0" maximum:"1000000" doc:"Failed runs in a row that pause it; 0: never"`
+	Name string `json:"name,omitempty" minLength:"1" maxLength:"64" doc:"That of the path: it never changes" example:"report.daily"`
+	ScheduleFields
+}
+
+// NewSchedule is the definition of a schedule to be created.
+type NewSchedule struct {
+	Name string `json:"name" minLength:"1" maxLength:"64" doc:"Small letters, digits, dots, hyphens and underscores; no other schedule of the cluster has it. It never changes" example:"report.daily"`
+	ScheduleFields
+}
+
+// ScheduleFields are a definition without the name.
+type ScheduleFields struct {
+	App            string            `json:"app,omitempty" maxLength:"64" doc:"Whose it is, for people" example:"billing"`
+	BizType        string            `json:"biz_type" minLength:"1" maxLength:"64" doc:"Of its runs" example:"report.make"`
+	BizID          ID                `json:"biz_id,omitempty" doc:"What its runs are about: this, or key. It never changes"`
+	Key            string            `json:"key,omitempty" maxLength:"64" doc:"Business key of its runs; without biz_id and key it is the name. It never changes"`
+	Cron           string            `json:"cron" minLength:"1" maxLength:"255" doc:"Five fields, @daily and the like, or @every 90s: see docs/schedules.md" example:"0 4 * * *"`
+	Zone           string            `json:"zone,omitempty" maxLength:"64" doc:"IANA name of the time zone of cron; UTC if it is left out" example:"Europe/Berlin"`
+	Start          *Time             `json:"start,omitempty" doc:"No fire time before"`
+	End            *Time             `json:"end,omitempty" doc:"No fire time from then on"`
+	Jitter         Duration          `json:"jitter,omitempty" doc:"Each run is due later by a constant below this, other schedules' runs by others"`
+	Payload        *string           `json:"payload,omitempty" maxLength:"8192" doc:"Text that the handler of each run gets as it is; null, the text, if it is left out"`
+	PayloadVersion Int               `json:"payload_version,omitempty" minimum:"0" doc:"Of the payload, from 2 on: nodes whose handlers know only older ones leave the runs alone"`
+	Headers        map[string]string `json:"headers,omitempty" doc:"Of each run, at most 1024 characters as JSON"`
+	StartWithin    Duration          `json:"start_within,omitempty" doc:"A run that starts later than this is missed; 10m if it is left out"`
+	Missed         string            `json:"missed,omitempty" enum:"skip,once,all" doc:"What becomes of missed runs: they are passed over, the newest is made up for (so if it is left out), or the newest missed_most are"`
+	MissedMost     Int               `json:"missed_most,omitempty" minimum:"0" maximum:"500" doc:"Of missed all; 0: 100"`
+	Overlap        string            `json:"overlap,omitempty" enum:"allow,skip,queue,replace" doc:"What becomes of a run while an earlier one is open: it starts (so if it is left out), is skipped, waits, or replaces that one"`
+	PauseAfter     Int               `json:"pause_after,omitempty" minimum:"0" maximum:"1000000" doc:"Failed runs in a row that pause it; 0: never"`
 }
 
 // definition reads a definition, if the caller may use its biz type.
@@ -79,8 +91,11 @@ func (d ScheduleDefinition) definition(c *call) (def schedule.Definition, err er
 		return def, noType(d.BizType)
 	}
 	def = schedule.Definition{
-		Name: d.Name, App: d.App, BizType: d.BizType, Key: d.Key, Cron: d.Cron, Zone: d.Zone, Start: d.Start.orZero(), End: d.End.orZero(), Payload: d.Payload,
-		Headers: d.Headers, Missed: schedule.Missed(d.Missed), MissedMost: d.MissedMost, Overlap: schedule.Overlap(d.Overlap), PauseAfter: d.PauseAfter,
+		Name: d.Name, App: d.App, BizType: d.BizType, Key: d.Key, Cron: d.Cron, Zone: d.Zone, Start: d.Start.orZero(), End: d.End.orZero(), Payload: nullPayload,
+		PayloadVersion: int(d.PayloadVersion), Headers: d.Headers, Missed: schedule.Missed(d.Missed), MissedMost: int(d.MissedMost), Overlap: schedule.Overlap(d.Overlap), PauseAfter: int(d.PauseAfter),
+	}
+	if d.Payload != nil {
+		def.Payload = *d.Payload
 	}
 	if d.BizID != "" {
 		if def.BizID, err = d.BizID.number(); err != nil {
@@ -118,11 +133,11 @@ func (t *Time) orZero() time.Time {
 }
 
 func definitionOf(d schedule.Definition) ScheduleDefinition {
-	out := ScheduleDefinition{
-		Name: d.Name, App: d.App, BizType: d.BizType, Key: d.Key, Cron: d.Cron, Zone: d.Zone, Start: timeOf(d.Start), End: timeOf(d.End),
-		Jitter: durationOf(d.Jitter), Payload: d.Payload, Headers: d.Headers, StartWithin: durationOf(d.StartWithin), Missed: string(d.Missed),
-		MissedMost: d.MissedMost, Overlap: string(d.Overlap), PauseAfter: d.PauseAfter,
-	}
+	out := ScheduleDefinition{d.Name, ScheduleFields{
+		App: d.App, BizType: d.BizType, Key: d.Key, Cron: d.Cron, Zone: d.Zone, Start: timeOf(d.Start), End: timeOf(d.End),
+		Jitter: durationOf(d.Jitter), Payload: &d.Payload, PayloadVersion: Int(d.PayloadVersion), Headers: d.Headers, StartWithin: durationOf(d.StartWithin), Missed: string(d.Missed),
+		MissedMost: Int(d.MissedMost), Overlap: string(d.Overlap), PauseAfter: Int(d.PauseAfter),
+	}}
 	if d.BizID != 0 {
 		out.BizID = idOf(d.BizID)
 	}
@@ -164,8 +179,8 @@ func taggedOf(s schedule.Schedule) *TaggedSchedule { return &TaggedSchedule{tagO
 
 // FireTime is one fire time.
 type FireTime struct {
-	Time Time `json:"time" doc:"The fire time"`
-	Due  Time `json:"due" doc:"When its run is due: later by the jitter"`
+	FireTime Time `json:"fire_time"`
+	DueTime  Time `json:"due_time" doc:"When its run is due: later by the jitter"`
 }
 
 func fireTimesOf(fires []schedule.Fire) []FireTime {

@@ -4,14 +4,17 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // stats registers the operation that counts tasks.
 func (a *API) stats() {
 	register(a, operation{
 		id: "get_stats", method: http.MethodGet, path: "/stats", tag: "cluster", needs: apitoken.Read, summary: "Count tasks by biz type and status",
-		about: "Reads a whole index of each table: seconds for millions of tasks. For watching, use the metrics of the nodes.",
+		about: "Counts about 10000 tasks of each status, those of all biz types together: if there are more, the status is in at_least. For watching, use the metrics " +
+			"of the nodes.",
 	}, a.getStats)
 }
 
@@ -29,6 +32,7 @@ type Counts struct {
 // Stats are the counts of all biz types that a token is for.
 type Stats struct {
 	BizTypes   []Counts `json:"biz_types"`
+	AtLeast    []Status `json:"at_least,omitempty" doc:"Statuses with more tasks than were counted: there are at least as many as their counts say"`
 	Incomplete []string `json:"incomplete,omitempty" doc:"Servers that could not be asked in full: their tasks are not counted"`
 }
 
@@ -37,8 +41,15 @@ func (a *API) getStats(ctx context.Context, c *call, _ *struct{}) (*body[Stats],
 	if err != nil {
 		return nil, err
 	}
-	counts, err := people.Stats(ctx, nil)
+	var more []tocsin.Status
+	counts, err := widely(a, func() (counts []operator.Stats, err error) {
+		counts, more, err = people.StatsUpTo(ctx, tocsin.Pending, tocsin.Claimed, tocsin.Done, tocsin.Cancelled, tocsin.Dead)
+		return counts, err
+	})
 	out := Stats{BizTypes: []Counts{}}
+	for _, status := range more {
+		out.AtLeast = append(out.AtLeast, Status(status.String()))
+	}
 	if out.Incomplete, err = c.incomplete(err, len(counts) > 0); err != nil {
 		return nil, err
 	}

@@ -20,8 +20,9 @@ func (a *API) tasks() {
 	}, a.addTask)
 	register(a, operation{
 		id: "add_tasks", method: http.MethodPost, path: "/tasks:batch", tag: "tasks", needs: apitoken.Write,
-		summary: "Add up to 1000 tasks",
-		about:   "Stores many tasks in few round trips. It is not atomic: results tells for each task, in the order given, what became of it.",
+		summary: "Add up to 1000 tasks", batch: true,
+		about: "Stores many tasks in few round trips. It is not atomic: results tells for each task, in the order given, what became of it. " +
+			"The answer is 200 also if tasks failed: look at failed. Of a batch with many faults, errors names the first 20.",
 	}, a.addTasks)
 	register(a, operation{
 		id: "list_tasks", method: http.MethodGet, path: "/tasks", tag: "tasks", needs: apitoken.Read,
@@ -83,6 +84,13 @@ func (a *API) read(ctx context.Context, c *call, client *tocsin.Client, id tocsi
 
 func (a *API) getTask(ctx context.Context, c *call, in *byID) (*body[Task], error) {
 	_, info, err := a.visible(ctx, c, *in)
+	if err != nil {
+		return nil, err
+	}
+	people, err := a.backend.people.get(ctx)
+	if err == nil {
+		err = people.NameSchedule(ctx, &info)
+	}
 	if err != nil {
 		return nil, err
 	}

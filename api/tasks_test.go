@@ -66,9 +66,11 @@ func TestABatchTellsOfEachTask(t *testing.T) {
 		{"biz_type": "coupon.remind", "biz_id": "2", "delay_ms": 60000},
 		{"biz_type": "order.close", "delay_ms": 60000},
 		{"biz_type": "order.close", "biz_id": "3", "due_time": "2060-01-01T00:00:00Z"},
-		{"biz_type": "order.close", "biz_id": "18446744073709551615", "delay_ms": 60000}
+		{"biz_type": "order.close", "biz_id": "18446744073709551615", "delay_ms": 60000},
+		{"biz_type": "order.close", "biz_id": 7, "delay_ms": 60000},
+		"order.close"
 	]}`))
-	if got.Added != 2 || got.Existing != 1 || got.Failed != 4 || len(got.Results) != 7 {
+	if got.Added != 2 || got.Existing != 1 || got.Failed != 6 || len(got.Results) != 9 {
 		t.Fatalf("%+v", got)
 	}
 	var codes []string
@@ -79,8 +81,13 @@ func TestABatchTellsOfEachTask(t *testing.T) {
 		}
 		codes = append(codes, code)
 	}
-	if want := []string{"-", "-", "404 unknown_biz_type", "404 unknown_biz_type", "422 invalid", "422 invalid", "-"}; !slices.Equal(codes, want) {
+	if want := []string{"-", "-", "404 unknown_biz_type", "404 unknown_biz_type", "422 invalid", "422 invalid", "-", "422 invalid", "422 invalid"}; !slices.Equal(codes, want) {
 		t.Errorf("%q", codes)
+	}
+	for i, want := range map[int]string{4: "body.tasks[4].biz_id", 7: "body.tasks[7].biz_id", 8: "body.tasks[8]"} {
+		if p := got.Results[i].Problem; len(p.Errors) != 1 || p.Errors[0].Location != want {
+			t.Errorf("%+v, want it at %s", p, want)
+		}
 	}
 	unknown, foreign := got.Results[2].Problem.Detail, got.Results[3].Problem.Detail
 	if strings.Replace(foreign, "coupon.remind", "order.none", 1) != unknown {
@@ -138,7 +145,7 @@ func TestListsArePaged(t *testing.T) {
 		t.Errorf("%v", ids)
 	}
 	first := want[api.Tasks](s, http.StatusOK, get("/tasks?biz_id=42&limit=5"))
-	for _, wrong := range []string{first.NextCursor[1:], first.NextCursor + "A", "A" + first.NextCursor[1:], "x", strings.Repeat("A", 43), "%20"} {
+	for _, wrong := range []string{first.NextCursor[1:], first.NextCursor + "A", "B" + first.NextCursor[1:], "x", strings.Repeat("A", 43), "%20"} {
 		if got := s.do(get("/tasks?biz_id=42&limit=5&cursor=" + wrong)); got.status != http.StatusBadRequest || got.Code != "cursor" {
 			t.Errorf("cursor %s: %d %s", wrong, got.status, got.text)
 		}

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,23 @@ func (Time) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", Format: "date-time", Examples: []any{"2030-01-02T15:04:05.000Z"}}
 }
 
+// Int is a whole number, which JSON may also write as 1e3 or 5.0.
+type Int int64
+
+// UnmarshalJSON reads any notation of a whole number. Its bounds have been checked.
+func (i *Int) UnmarshalJSON(b []byte) error {
+	if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
+		*i = Int(n)
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(b), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return errors.New("want a whole number")
+	}
+	*i = Int(f)
+	return nil
+}
+
 // ID is a 64-bit number as a decimal text: not every JSON reader keeps 64 bits.
 type ID string
 
@@ -69,24 +87,28 @@ func (Status) Schema(r huma.Registry) *huma.Schema {
 
 // Task is a task's row.
 type Task struct {
-	JobID      ID                `json:"job_id" doc:"Names the task"`
-	BizType    string            `json:"biz_type" doc:"Name of its biz type; #7 if number 7 has no name" example:"order.close"`
-	BizID      ID                `json:"biz_id" doc:"What the task is about"`
-	BizKey     string            `json:"biz_key,omitempty" doc:"The business key that biz_id is made of; left out if biz_id itself is the key"`
-	Status     Status            `json:"status"`
-	ActionTime Time              `json:"action_time" doc:"pending: when to act next; claimed: the claim's deadline; else when it ended"`
-	DueTime    Time              `json:"due_time" doc:"The time that was last asked for"`
-	Attempts   int               `json:"attempts" doc:"Failed deliveries so far"`
-	Crashes    int               `json:"crashes" doc:"Claims that ran out without an outcome"`
-	Version    int64             `json:"version" doc:"Grows with each reschedule and redrive"`
-	ClaimedBy  string            `json:"claimed_by,omitempty"`
-	DedupKey   string            `json:"dedup_key,omitempty" doc:"Left out if it is not UTF-8, or of a schedule's run"`
-	LastError  string            `json:"last_error,omitempty"`
-	Payload    string            `json:"payload" doc:"As it was added"`
-	Headers    map[string]string `json:"headers,omitempty"`
-	Created    Time              `json:"created"`
-	Modified   Time              `json:"modified"`
-	Table      string            `json:"table,omitempty" example:"toc_3.task_0517"`
+	JobID          ID                `json:"job_id" doc:"Names the task"`
+	BizType        string            `json:"biz_type" doc:"Name of its biz type; #7 if number 7 has no name" example:"order.close"`
+	BizID          ID                `json:"biz_id" doc:"What the task is about"`
+	BizKey         string            `json:"biz_key,omitempty" doc:"The business key that biz_id is made of; left out if biz_id itself is the key"`
+	Status         Status            `json:"status"`
+	ActionTime     Time              `json:"action_time" doc:"pending: when to act next; claimed: the claim's deadline; else when it ended"`
+	DueTime        Time              `json:"due_time" doc:"The time that was last asked for"`
+	Attempts       int               `json:"attempts" doc:"Failed deliveries so far"`
+	Crashes        int               `json:"crashes" doc:"Claims that ran out without an outcome"`
+	Version        int64             `json:"version" doc:"Grows with each reschedule and redrive"`
+	InDelivery     bool              `json:"in_delivery,omitempty" doc:"Of a cancel or reschedule: a delivery of the task may be under way"`
+	ClaimedBy      string            `json:"claimed_by,omitempty"`
+	DedupKey       string            `json:"dedup_key,omitempty" doc:"Left out if it is not UTF-8, or of a schedule's run"`
+	LastError      string            `json:"last_error,omitempty"`
+	Payload        string            `json:"payload" doc:"As it was added"`
+	PayloadVersion int               `json:"payload_version,omitempty" doc:"With which the task was added; left out for the first one, or none"`
+	Headers        map[string]string `json:"headers,omitempty"`
+	Created        Time              `json:"created"`
+	Modified       Time              `json:"modified"`
+	Table          string            `json:"table,omitempty" example:"toc_3.task_0517"`
+	Schedule       string            `json:"schedule,omitempty" doc:"Of the run of a schedule that was read by its id: the name; left out if the schedule was deleted, or the run cancelled" example:"report.daily"`
+	FireTime       *Time             `json:"fire_time,omitempty" doc:"Of the run of a schedule: the time that it is for, without jitter; left out of a run by hand, and of one that was cancelled"`
 }
 
 // taskOf returns a row as the wire shows it.
@@ -94,7 +116,8 @@ func taskOf(i tocsin.Info) Task {
 	t := Task{
 		JobID: idOf(uint64(i.JobID)), BizType: i.BizType, BizID: idOf(i.BizID), BizKey: i.BizKey, Status: Status(i.Status.String()),
 		ActionTime: Time{i.ActionTime}, DueTime: Time{i.DueTime}, Attempts: i.Attempts, Crashes: i.Crashes, Version: int64(i.Version),
-		ClaimedBy: i.ClaimedBy, LastError: i.LastError, Payload: i.Attribute, Created: Time{i.Created}, Modified: Time{i.Modified}, Table: i.Table,
+		ClaimedBy: i.ClaimedBy, LastError: i.LastError, Payload: i.Payload, PayloadVersion: i.PayloadVersion, Created: Time{i.Created}, Modified: Time{i.Modified}, Table: i.Table,
+		Schedule: i.Schedule, FireTime: timeOf(i.FireTime),
 	}
 	if utf8.ValidString(i.DedupKey) && !strings.HasPrefix(i.DedupKey, "\x00") {
 		t.DedupKey = i.DedupKey

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // A cluster id is a name that people choose, so two sets of databases can have the same one. The first node that
@@ -39,7 +40,7 @@ func NewIdentity(id string, cfg tocsin.Config) Identity {
 		databases += " to " + cfg.Layout.Database(last)
 	}
 	var servers []string
-	for _, spec := range cfg.Specs() {
+	for _, spec := range seam.Specs(cfg) {
 		servers = append(servers, spec.Name)
 	}
 	return Identity{ID: id, Databases: databases + " on " + strings.Join(servers, ", ")}

@@ -48,6 +48,8 @@ type NodeInfo struct {
 	Lacks map[string]string `json:"lacks"`
 	// Versions are those of the payloads that its handlers know, by biz type.
 	Versions map[string]int `json:"versions,omitempty"`
+	// Newer are the biz types of which it leaves tasks alone, since their payload is newer than it reads, with the newest version.
+	Newer map[string]int `json:"newer_payloads,omitempty"`
 }
 
 // nodeRecord is the value of a node's key.

@@ -39,7 +39,7 @@ func (s *session) tell(ctx context.Context) error {
 	}
 	missing, info := s.missingNow(), s.infoNow()
 	apart := !slices.Equal(s.record.Misses, missing)
-	if !apart && s.record.told().equal(Told{info.Types, info.Lacks, info.Versions}) {
+	if !apart && s.record.told().equal(info.told()) {
 		return nil
 	}
 	record := s.record

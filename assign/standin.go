@@ -27,14 +27,22 @@ type Told struct {
 	Lacks map[string]string // types of its group that it does not deliver -> why; it will deliver none of them before the next Tell
 
 	Versions map[string]int // of the payloads of its types; without those that have none. They must not change
+	Newer    map[string]int // types of which it leaves tasks alone, since their payload is newer than it reads -> the newest version
 }
 
 func (t Told) equal(o Told) bool {
-	return slices.Equal(t.Types, o.Types) && maps.Equal(t.Lacks, o.Lacks) && maps.Equal(t.Versions, o.Versions)
+	return slices.Equal(t.Types, o.Types) && maps.Equal(t.Lacks, o.Lacks) && maps.Equal(t.Versions, o.Versions) && maps.Equal(t.Newer, o.Newer)
 }
 
 // told returns the biz types that the key publishes.
-func (r nodeRecord) told() Told { return Told{r.Types, r.Lacks, r.Versions} }
+func (r nodeRecord) told() Told { return r.NodeInfo.told() }
+
+// Reads reports whether the node delivers tasks of a biz type whose payload has the version by a handler.
+func (i NodeInfo) Reads(bizType string, version int) bool {
+	return slices.Contains(i.Types, bizType) && i.Versions[bizType] >= version
+}
+
+func (i NodeInfo) told() Told { return Told{i.Types, i.Lacks, i.Versions, i.Newer} }
 
 // Tell publishes which biz types the node delivers, and which it lacks. It may be called at any time, even before Run;
 // the maps and slices must not change afterwards.
@@ -53,7 +61,7 @@ func (a *Assign) Tell(t Told) {
 func (a *Assign) infoNow() NodeInfo {
 	info := a.cfg.Info
 	if told := a.told.Load(); told != nil {
-		info.Types, info.Lacks, info.Versions = told.Types, told.Lacks, told.Versions
+		info.Types, info.Lacks, info.Versions, info.Newer = told.Types, told.Lacks, told.Versions, told.Newer
 	}
 	return info
 }

@@ -41,7 +41,7 @@ func (p *part) oldRows(ctx context.Context, box *outbox.Outbox) (old []outboxrow
 		after, more = rows[len(rows)-1].ID, len(rows) == outboxPage
 		for _, row := range rows {
 			if row.Age > p.Older || row.Created.IsZero() && row.LastError != "" { // whose age is unknown
-				row.Attribute = ""
+				row.Payload = ""
 				old = append(old, row)
 			}
 		}

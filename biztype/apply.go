@@ -22,32 +22,52 @@ const applyTries = 5
 
 // Result says what Apply found and wrote.
 type Result struct {
-	Types     []TypeResult // in the order of the policies
-	Revision  uint64       // the highest of these types
-	Databases int          // databases that were written
+	Types     []TypeResult      // in the order of the policies
+	Revision  uint64            // the highest of these types
+	Databases int               // databases that were written
+	Kept      map[string]string // of Bring: biz types whose stored policy stays, although the code has another one, and why
 }
 
 // Apply writes the policies into the biz_type table of every database. It
 // writes only what differs, and leaves types that are not among the policies
 // alone. Where a server can't be reached the others are written, and the error
-// names it; Apply again when it is back. Several may run at once.
+// names it; Apply again when it is back. Several may run at once. A policy that differs from the
+// stored one has no Edition from then on: no program's code changes it.
 func Apply(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, error) {
+	return applyPolicies(ctx, cfg, policies, false)
+}
+
+// Preview returns what Apply would do. It writes nothing.
+func Preview(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, error) {
+	return applyPolicies(ctx, cfg, policies, true)
+}
+
+func applyPolicies(ctx context.Context, cfg tocsin.Config, policies []Policy, dry bool) (Result, error) {
+	policies = slices.Clone(policies)
+	for i := range policies {
+		policies[i].Edition = 0
+	}
 	if err := Validate(policies); err != nil {
 		return Result{}, err
 	}
-	rows := make([]row, len(policies))
-	for i, p := range policies {
-		var err error
-		if rows[i], err = newRow(p); err != nil {
-			return Result{}, err
+	return apply(ctx, cfg, dry, func(databases []database, _ error) ([]row, error) {
+		rows := make([]row, len(policies))
+		for i, p := range policies {
+			var err error
+			if rows[i], err = newRow(withEdition(databases, p)); err != nil {
+				return nil, err
+			}
 		}
-	}
-	return apply(ctx, cfg, func(stored []database) ([]row, error) { return rows, checkAlarms(stored, policies) })
+		return rows, checkAlarms(databases, policies)
+	})
 }
 
+// wanted makes the rows that are to be stored from what is stored. The error names the databases that could not be read.
+type wanted func([]database, error) ([]row, error)
+
 // apply writes what wanted makes of what is stored, and asks it again where
-// somebody else changed that meanwhile.
-func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]row, error)) (Result, error) {
+// somebody else changed that meanwhile. With dry it writes nothing.
+func apply(ctx context.Context, cfg tocsin.Config, dry bool, wanted wanted) (Result, error) {
 	servers, err := openServers(cfg, 2)
 	if err != nil {
 		return Result{}, err
@@ -55,7 +75,7 @@ func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]ro
 	defer func() { _ = closeServers(servers) }()
 	var res Result
 	for range applyTries {
-		res, err = applyOnce(ctx, cfg, servers, wanted)
+		res, err = applyOnce(ctx, cfg, servers, dry, wanted)
 		if !errors.Is(err, errChanged) {
 			break
 		}
@@ -63,18 +83,21 @@ func apply(ctx context.Context, cfg tocsin.Config, wanted func([]database) ([]ro
 	return res, err
 }
 
-func applyOnce(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, wanted func([]database) ([]row, error)) (Result, error) {
+func applyOnce(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, dry bool, wanted wanted) (Result, error) {
 	databases, failed := readAll(ctx, cfg, servers, 0)
 	if len(databases) == 0 {
 		return Result{}, firstForeign(failed)
 	}
-	rows, err := wanted(databases)
+	rows, err := wanted(databases, failed)
 	if err != nil {
 		return Result{}, err
 	}
 	changes, err := compare(databases, rows)
 	if err != nil {
 		return Result{}, err
+	}
+	if dry {
+		return summary(changes, 0), failed
 	}
 	written, err := writeAll(ctx, databases, changes)
 	return summary(changes, written), errors.Join(failed, err)
@@ -126,7 +149,8 @@ func writeFirst(ctx context.Context, databases []database, changes []change) (le
 		if err == nil {
 			return databases[i+1:], 1, failed
 		}
-		if failed = errors.Join(failed, err); !ofDatabase(err) {
+		given := slices.ContainsFunc(due, func(c change) bool { return c.row.given })
+		if failed = errors.Join(failed, err); given || !ofDatabase(err) {
 			return nil, 0, failed
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // fields that only a newer program knows. Databases that can't be written are named
 // by the error, as in Apply. The next Apply of a file sets the flag as the file says.
 func SetPaused(ctx context.Context, cfg tocsin.Config, name string, paused bool) (Result, error) {
-	return apply(ctx, cfg, func(databases []database) ([]row, error) {
+	return apply(ctx, cfg, false, func(databases []database, _ error) ([]row, error) {
 		r, err := stored(databases, name)
 		if err != nil {
 			return nil, err
@@ -36,7 +36,7 @@ func stored(databases []database, name string) (row, error) {
 		}
 	}
 	if latest.Revision == 0 {
-		return row{}, fmt.Errorf("unknown biz type %q: `tocsin biz list` names those that are applied", name)
+		return row{}, fmt.Errorf("%w %q: `tocsin biz list` names those that are applied", tocsin.ErrUnknownBizType, name)
 	}
 	_, err := latest.decode()
 	return latest, err

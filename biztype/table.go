@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // selectTypes reads all biz types of one database.
@@ -90,6 +91,8 @@ type row struct {
 	Revision uint64 `db:"revision"`
 
 	Modified time.Time `db:"gmt_modified"` // zero in a row that is to be written
+
+	given bool // the number is new, and stands in the lowest database before it stands in others
 }
 
 // newRow gives the row of a policy, without a revision.
@@ -288,7 +291,7 @@ func openServers(cfg tocsin.Config, conns int) ([]*mysql.Server, error) {
 		return nil, err
 	}
 	var servers []*mysql.Server
-	for _, spec := range cfg.Specs() {
+	for _, spec := range seam.Specs(cfg) {
 		spec.MaxConns, spec.Share = conns, ""
 		s, err := mysql.Open(spec)
 		if err != nil {

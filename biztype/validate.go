@@ -37,7 +37,8 @@ type problem struct {
 }
 
 // Validate reports all that is wrong with the policies, one line each. It asks
-// no server: whether a number is taken shows when they are applied.
+// no server: whether a number is taken shows when they are applied. A policy with an
+// Edition, as code brings them, needs no number.
 func Validate(policies []Policy) error {
 	var errs []error
 	for _, p := range problems(policies) {
@@ -61,7 +62,7 @@ func problems(policies []Policy) []problem {
 		c := check{index: i}
 		c.policy(p)
 		c.refuse(names[p.Name], "name", "the name stands twice")
-		if other, taken := numbers[p.Number]; taken {
+		if other, taken := numbers[p.Number]; taken && p.Number != 0 {
 			c.refuse(true, "number", "number %d is that of %s too", p.Number, other)
 		}
 		names[p.Name], numbers[p.Number] = true, p.Name
@@ -98,7 +99,8 @@ func (c *check) note(key string, err error) {
 
 func (c *check) policy(p Policy) {
 	c.note("name", name.CheckLower("name", p.Name))
-	c.refuse(p.Number == 0, "number", "needs a number, at least 1 and never used before")
+	c.refuse(p.Edition < 0, "edition", "edition %d: use 1 or more", p.Edition)
+	c.refuse(p.Number == 0 && p.Edition == 0, "number", "needs a number, at least 1 and never used before")
 	c.refuse(p.Number > math.MaxInt64, "number", "number %d: at most %d", p.Number, uint64(math.MaxInt64))
 	c.target(p)
 	c.between("timeout", p.Timeout, time.Millisecond, maxTimeout)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -18,7 +19,7 @@ import (
 // API is the HTTP API of tocsin serve. The zero value: it is not served.
 type API struct {
 	Listen     string           `yaml:"listen"`      // host:port; "": none. Without tokens a loopback address
-	Tokens     []apitoken.Token `yaml:"tokens"`      // as `tocsin token new` prints them; none, and no tokens_file: whoever reaches the address may do everything
+	Tokens     []apitoken.Token `yaml:"tokens"`      // as `tocsin token new` prints them; []: no token is valid; no such key, and no tokens_file: all who reach the address may do everything
 	TokensFile string           `yaml:"tokens_file"` // YAML file with the key tokens instead, read again when it changes; absolute
 	CORS       []string         `yaml:"cors"`        // origins of web pages that may call the API, https://admin.example.com; none: no page may
 	Limits     APILimits        `yaml:"limits"`
@@ -51,8 +52,8 @@ func (l APILimits) withDefaults() APILimits {
 	return l
 }
 
-// HasTokens reports whether the file names tokens, be it in another file.
-func (a API) HasTokens() bool { return len(a.Tokens) > 0 || a.TokensFile != "" }
+// HasTokens reports whether the file names tokens, be it in another file. An empty list allows nobody.
+func (a API) HasTokens() bool { return a.Tokens != nil || a.TokensFile != "" }
 
 // LoopbackOnly returns why the API can't listen on an address: without tokens everybody who reaches it may do everything.
 func (a API) LoopbackOnly(listen string) error {
@@ -92,42 +93,28 @@ type tokensFile struct {
 	told func(error)
 
 	mu   sync.Mutex
-	seen fileState // when it was read last, or could not be
+	text []byte // as it was read last; its time and size may stay when it is replaced
+	err  error  // of reading it
 	last apitoken.Set
 }
 
-// fileState tells a file from what stood at its path before.
-type fileState struct {
-	changed time.Time
-	size    int64
-	missing bool
-}
-
-func stateOf(path string) fileState {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fileState{missing: true}
-	}
-	return fileState{changed: info.ModTime(), size: info.Size()}
-}
-
-// current returns the tokens, after it has read the file if it has changed.
+// current returns the tokens, after it has read the file.
 func (f *tokensFile) current() apitoken.Set {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if stateOf(f.path) != f.seen {
-		if err := f.read(); err != nil && f.told != nil {
-			f.told(err)
-		}
+	if err := f.read(); err != nil && f.told != nil {
+		f.told(err)
 	}
 	return f.last
 }
 
-// read reads the file. Callers hold mu.
+// read reads the file. It returns what is wrong with it, once for each state of the file. Callers hold mu.
 func (f *tokensFile) read() error {
-	f.seen = stateOf(f.path)
 	text, err := os.ReadFile(f.path)
-	if err != nil {
+	if bytes.Equal(text, f.text) && (err == nil) == (f.err == nil) && (f.last != nil || f.err != nil) {
+		return nil
+	}
+	if f.text, f.err = text, err; err != nil {
 		return fmt.Errorf("node.api.tokens_file: %w", err)
 	}
 	source, err := yamlfile.Parse(text, f.path)
@@ -157,7 +144,7 @@ func (c *check) api(a API) {
 	if a.Listen != "" && a.Listen != Off {
 		c.note(path+".listen", a.LoopbackOnly(a.Listen))
 	}
-	c.refuse(len(a.Tokens) > 0 && a.TokensFile != "", path+".tokens_file", "node.api has tokens too: use one of them")
+	c.refuse(a.Tokens != nil && a.TokensFile != "", path+".tokens_file", "node.api has tokens too: use one of them")
 	c.refuse(a.TokensFile != "" && !filepath.IsAbs(a.TokensFile), path+".tokens_file", "node.api.tokens_file %q: want an absolute path", a.TokensFile)
 	before := len(c.found)
 	for i, t := range a.Tokens {

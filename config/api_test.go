@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,5 +112,43 @@ func TestATokensFileIsReadAgainWhenItChanges(t *testing.T) {
 	write("tokens: []\n")
 	if set := source(); set == nil || len(set) != 0 {
 		t.Errorf("all are revoked: %+v", set)
+	}
+}
+
+// The file may be replaced by one of the same size and time, as a copy that keeps times does.
+func TestATokensFileOfTheSameSizeAndTimeIsReadAgain(t *testing.T) {
+	t.Parallel()
+	path, at := filepath.Join(t.TempDir(), "tokens.yaml"), time.Now().Add(-time.Hour)
+	write := func(id string) {
+		t.Helper()
+		text := "tokens:\n  - {id: " + id + ", name: shop, sha256: " + sum + ", scope: write, biz_types: [order.*]}\n"
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("aaaaaaaa")
+	source, err := API{TokensFile: path}.TokenSource(nil)
+	if err != nil || len(source()) != 1 {
+		t.Fatal(err)
+	}
+	write("bbbbbbbb")
+	if set := source(); len(set) != 1 || set["bbbbbbbb"].Name != "shop" {
+		t.Errorf("%+v", set)
+	}
+}
+
+// An empty list of tokens allows nobody; it does not open the API.
+func TestAnEmptyListOfTokensAllowsNobody(t *testing.T) {
+	t.Parallel()
+	for _, api := range []string{"tokens: []", "listen: 0.0.0.0:8481\ntokens: []"} {
+		f, err := Parse(apiText(api), "f.yaml", env)
+		if err != nil {
+			t.Errorf("%q: %v", api, err)
+			continue
+		}
+		source, err := f.Node.API.TokenSource(nil)
+		if err != nil || source == nil || len(source()) != 0 {
+			t.Errorf("%q: tokens %v, %v", api, source != nil, err)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -92,7 +93,7 @@ func (a *application) agree() error {
 			if err := a.row(db).conflict(stored, s.place(db)); err != nil {
 				return err
 			}
-			if stored.State == Retired {
+			if stored.State == layoutrow.Retired {
 				return fmt.Errorf("%s is retired: its tables have moved, correct the servers of the config", s.place(db))
 			}
 			a.opt.Cluster = stored.Cluster
@@ -102,7 +103,7 @@ func (a *application) agree() error {
 			a.opt.worksWith = min(cmp.Or(a.opt.worksWith, stored.WorksWith), stored.WorksWith)
 		}
 	}
-	a.result.WorksWith = cmp.Or(a.opt.worksWith, tocsin.SchemaVersion)
+	a.result.WorksWith = cmp.Or(a.opt.worksWith, layoutrow.SchemaVersion)
 	return nil
 }
 

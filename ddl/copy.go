@@ -3,6 +3,8 @@ package ddl
 import (
 	"context"
 	"fmt"
+
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // CopyState says what a server's copy of a database is good for.
@@ -57,7 +59,7 @@ func (c *dbCopy) look(ctx context.Context, want layoutRow) error {
 	if err := want.conflict(row, c.where()); err != nil {
 		return err
 	}
-	if row.State == Held {
+	if row.State == layoutrow.Held {
 		return fmt.Errorf("%s is held, as it is an older copy or is being restored: run `tocsin ddl restore-check` first", c.where())
 	}
 	c.state = c.judge(row.State)
@@ -68,9 +70,9 @@ func (c *dbCopy) look(ctx context.Context, want layoutRow) error {
 func (c *dbCopy) judge(state string) CopyState {
 	open, closed := len(c.toFence()), len(c.toUnfence())
 	switch {
-	case state == Active && closed == 0:
+	case state == layoutrow.Active && closed == 0:
 		return CopyActive
-	case state == Retired && open == 0:
+	case state == layoutrow.Retired && open == 0:
 		return CopyRetired
 	}
 	return CopyHalf

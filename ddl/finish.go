@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -26,7 +27,7 @@ func Finish(ctx context.Context, cfg tocsin.Config) (Finished, error) {
 	}
 	for _, f := range findings {
 		if !f.Warning {
-			return Finished{}, fmt.Errorf("the tables are not of schema version %d: %s", tocsin.SchemaVersion, f)
+			return Finished{}, fmt.Errorf("the tables are not of schema version %d: %s", layoutrow.SchemaVersion, f)
 		}
 	}
 	sites, err := surveySites(ctx, cfg, 1)
@@ -34,7 +35,7 @@ func Finish(ctx context.Context, cfg tocsin.Config) (Finished, error) {
 		return Finished{}, err
 	}
 	defer func() { _ = closeSites(sites) }()
-	done := Finished{Version: tocsin.SchemaVersion, WorkedFor: tocsin.SchemaVersion}
+	done := Finished{Version: layoutrow.SchemaVersion, WorkedFor: layoutrow.SchemaVersion}
 	for _, s := range sites {
 		for _, row := range s.rows {
 			done.WorkedFor = min(done.WorkedFor, row.WorksWith)
@@ -51,7 +52,7 @@ func Finish(ctx context.Context, cfg tocsin.Config) (Finished, error) {
 // finish returns how many databases of a server it changed.
 func (s *site) finish(ctx context.Context) (changed int, err error) {
 	for _, db := range s.Databases {
-		query := strings.ReplaceAll(in(s.layout.Database(db), finishLayout), "{version}", fmt.Sprint(tocsin.SchemaVersion))
+		query := strings.ReplaceAll(in(s.layout.Database(db), finishLayout), "{version}", fmt.Sprint(layoutrow.SchemaVersion))
 		var rows int64
 		err := mysql.Retry(ctx, func() error {
 			result, err := s.DB.ExecContext(ctx, query)

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // newIdentity makes a random identity, which tells a cluster from every other with
@@ -22,7 +23,7 @@ func newIdentity() string { return strings.ToLower(rand.Text()) }
 func plannedIdentity(cfg tocsin.Config, cluster string) string {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%q %q", cluster, named(cfg.Layout))
-	for _, spec := range cfg.Specs() {
+	for _, spec := range seam.Specs(cfg) {
 		fmt.Fprintf(hash, " %q %q %v", spec.Name, mysql.Address(spec.DSN), spec.Databases)
 	}
 	return strings.ToLower(base32.StdEncoding.EncodeToString(hash.Sum(nil))[:26])

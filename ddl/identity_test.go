@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // identities reads the identity of every database.
@@ -188,7 +189,7 @@ func TestAnIdentityThatCantBeWrittenIsAWarning(t *testing.T) {
 
 // holdLayouts starts a transaction that uses both layout tables until the test ends.
 func holdLayouts(t *testing.T, cfg tocsin.Config) tocsin.Config {
-	server, err := mysql.Open(cfg.Specs()[0])
+	server, err := mysql.Open(seam.Specs(cfg)[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // layoutRow is the layout row of one database.
@@ -29,8 +30,8 @@ type layoutRow struct {
 // newRow returns the row that Apply writes into database number db.
 func newRow(layout tocsin.Layout, db int, opt Options) layoutRow {
 	return layoutRow{
-		Cluster: opt.Cluster, Identity: opt.Identity, Number: db, Databases: layout.Databases, Tables: layout.Tables, Hash: Hash,
-		Ownership: opt.Ownership, HorizonMS: opt.DoorbellHorizon.Milliseconds(), Version: tocsin.SchemaVersion, WorksWith: cmp.Or(opt.worksWith, tocsin.SchemaVersion), State: Active,
+		Cluster: opt.Cluster, Identity: opt.Identity, Number: db, Databases: layout.Databases, Tables: layout.Tables, Hash: layoutrow.Hash,
+		Ownership: opt.Ownership, HorizonMS: opt.DoorbellHorizon.Milliseconds(), Version: layoutrow.SchemaVersion, WorksWith: cmp.Or(opt.worksWith, layoutrow.SchemaVersion), State: layoutrow.Active,
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
@@ -44,7 +44,7 @@ func (s *site) needed(ctx context.Context, want map[string]structure) (*upgrade,
 				u.changes = append(u.changes, changesTo(t, want[t.file], *stored)...)
 			}
 		}
-		if row.Version < tocsin.SchemaVersion {
+		if row.Version < layoutrow.SchemaVersion {
 			u.older = append(u.older, db)
 		}
 	}
@@ -55,7 +55,7 @@ func (u *upgrade) none() bool { return len(u.changes) == 0 && len(u.older) == 0 
 
 // migrate brings all servers to the newest version, at once, each table by table.
 func (a *application) migrate(ctx context.Context) error {
-	want, err := expectationsAt(tocsin.SchemaVersion)
+	want, err := expectationsAt(layoutrow.SchemaVersion)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (u *upgrade) change(ctx context.Context, c change, patient bool) error {
 
 // made reports whether a table has what a change adds.
 func (u *upgrade) made(ctx context.Context, c change) (bool, error) {
-	want, err := expectationsAt(tocsin.SchemaVersion)
+	want, err := expectationsAt(layoutrow.SchemaVersion)
 	if err != nil {
 		return false, err
 	}
@@ -190,8 +190,8 @@ func (u *upgrade) raise(ctx context.Context, db int) error {
 		return err
 	}
 	u.rows[db] = row
-	if row.Version < tocsin.SchemaVersion {
-		return fmt.Errorf("%s is not of schema version %d yet, as tables are missing: run this again", u.place(db), tocsin.SchemaVersion)
+	if row.Version < layoutrow.SchemaVersion {
+		return fmt.Errorf("%s is not of schema version %d yet, as tables are missing: run this again", u.place(db), layoutrow.SchemaVersion)
 	}
 	return nil
 }

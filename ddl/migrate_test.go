@@ -12,7 +12,9 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // changesOf1 is how many changes tables of version 1 need: of the layout and of four task tables, in two databases.
@@ -34,7 +36,7 @@ func version1(t *testing.T) tocsin.Config {
 // open1 opens a pool to a cluster's server.
 func open1(t *testing.T, cfg tocsin.Config) *sql.DB {
 	t.Helper()
-	server, err := mysql.Open(cfg.Specs()[0])
+	server, err := mysql.Open(seam.Specs(cfg)[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,10 +276,10 @@ func TestHeadersAndKeysWaitForTheEndOfTheUpgrade(t *testing.T) {
 		if _, err := client.Add(t.Context(), orderClose.New(number, "plain", tocsin.In(time.Hour)).Dedup("d")); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
-		added, err := client.Add(t.Context(), orderClose.New(number, "traced", tocsin.In(time.Hour)).OptionalHeader("traceparent", "00"))
+		added, err := client.Add(t.Context(), orderClose.Version(2).New(number, "traced", tocsin.In(time.Hour)).OptionalHeader("traceparent", "00"))
 		if err != nil {
 			t.Errorf("%s: %v", when, err)
-		} else if info, err := client.Get(t.Context(), added.JobID); err != nil || info.Headers != "" {
+		} else if info, err := client.Get(t.Context(), added.JobID); err != nil || info.Headers != "" || info.PayloadVersion != 0 {
 			t.Errorf("%s: %+v, %v", when, info, err)
 		}
 	}
@@ -350,8 +352,8 @@ func TestTheWayToEachVersionIsWhole(t *testing.T) {
 			t.Errorf("%s: the columns that were added are not the last ones", a.file)
 		}
 	}
-	if len(known) != tocsin.SchemaVersion {
-		t.Errorf("the way leads to versions %v, want all up to %d", known, tocsin.SchemaVersion)
+	if len(known) != layoutrow.SchemaVersion {
+		t.Errorf("the way leads to versions %v, want all up to %d", known, layoutrow.SchemaVersion)
 	}
 }
 

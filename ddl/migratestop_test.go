@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 func TestATableThatIsHeldHoldsUpNoOther(t *testing.T) {
@@ -98,7 +99,7 @@ func TestAChangeThatAnotherMadeIsNoError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeSites(sites)
-	want, err := expectationsAt(tocsin.SchemaVersion)
+	want, err := expectationsAt(layoutrow.SchemaVersion)
 	if err != nil {
 		t.Fatal(err)
 	}

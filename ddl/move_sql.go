@@ -1,5 +1,7 @@
 package ddl
 
+import "github.com/tocsinhq/tocsin/internal/layoutrow"
+
 // aside is put before the name of a table of a retired database. The tables layout and biz_type keep their
 // names, so that a program with the old config can read that the database has moved.
 const aside = "retired_"
@@ -8,15 +10,15 @@ const aside = "retired_"
 // also raises the mark to that of the other copy.
 const (
 	retireLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
-SET state = '` + Retired + `'
+SET state = '` + layoutrow.Retired + `'
 WHERE id = 1`
 
 	activateLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
-SET state = '` + Active + `'
+SET state = '` + layoutrow.Active + `'
 WHERE id = 1`
 
 	activateMarked = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
-SET state = '` + Active + `',
+SET state = '` + layoutrow.Active + `',
     mark = GREATEST(mark, {mark})
 WHERE id = 1`
 )

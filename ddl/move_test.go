@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -212,7 +213,7 @@ func TestADatabaseWhoseMoveIsUndoneIsNoOlderCopy(t *testing.T) {
 	r.must((*Move).Undo)
 	var state string
 	var mark int64
-	if err := r.from.QueryRow("SELECT state, mark FROM "+r.name+".layout").Scan(&state, &mark); err != nil || state != Active || mark != 3600000 {
+	if err := r.from.QueryRow("SELECT state, mark FROM "+r.name+".layout").Scan(&state, &mark); err != nil || state != layoutrow.Active || mark != 3600000 {
 		t.Errorf("after the undo: state %s, mark %d, %v; want that of the new copy", state, mark, err)
 	}
 }

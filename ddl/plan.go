@@ -11,7 +11,9 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // planHead stands on top of each file. The low lock wait lets a statement fail
@@ -42,7 +44,7 @@ func Plan(cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
 	opt.Cluster = cmp.Or(opt.Cluster, newCluster(cfg.Layout))
 	opt.Identity = cmp.Or(opt.Identity, plannedIdentity(cfg, opt.Cluster))
 	var plans []ServerPlan
-	for _, spec := range cfg.Specs() {
+	for _, spec := range seam.Specs(cfg) {
 		var text strings.Builder
 		text.WriteString(head(cfg.Layout, opt, spec))
 		for _, db := range spec.Databases {
@@ -59,7 +61,7 @@ func head(layout tocsin.Layout, opt Options, spec mysql.Spec) string {
 		names = append(names, layout.Database(db))
 	}
 	return strings.NewReplacer(
-		"{version}", fmt.Sprint(tocsin.SchemaVersion),
+		"{version}", fmt.Sprint(layoutrow.SchemaVersion),
 		"{server}", strings.ReplaceAll(spec.Name, "\n", " "),
 		"{databases}", strings.Join(names, ", "),
 		"{layout}", layout.String(),

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // migrationHead stands on top of each file. Its ALTERs wait, a second at most, rather than fail at once: MariaDB's own
@@ -37,7 +38,7 @@ func PlanMigration(ctx context.Context, cfg tocsin.Config, opt Options) ([]Serve
 	}
 	a.opt.Cluster = cmp.Or(a.opt.Cluster, newCluster(cfg.Layout))
 	a.opt.Identity = cmp.Or(a.opt.Identity, plannedIdentity(cfg, a.opt.Cluster))
-	want, err := expectationsAt(tocsin.SchemaVersion)
+	want, err := expectationsAt(layoutrow.SchemaVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +57,8 @@ func PlanMigration(ctx context.Context, cfg tocsin.Config, opt Options) ([]Serve
 func (a *application) planUpgrade(u *upgrade) string {
 	var text strings.Builder
 	text.WriteString(strings.NewReplacer(
-		"{from}", fmt.Sprint(cmp.Or(a.result.From, tocsin.SchemaVersion)),
-		"{version}", fmt.Sprint(tocsin.SchemaVersion),
+		"{from}", fmt.Sprint(cmp.Or(a.result.From, layoutrow.SchemaVersion)),
+		"{version}", fmt.Sprint(layoutrow.SchemaVersion),
 		"{server}", strings.ReplaceAll(u.Name, "\n", " "),
 	).Replace(migrationHead))
 	before := text.Len()
@@ -92,7 +93,7 @@ func (a *application) planDatabase(text *strings.Builder, u *upgrade, db int, ro
 			statements = append(statements, c.planned())
 		}
 	}
-	if row.Version < tocsin.SchemaVersion {
+	if row.Version < layoutrow.SchemaVersion {
 		statements = append(statements, raise(a.layout, db))
 	}
 	if len(statements) > 0 {

@@ -44,7 +44,7 @@ type Restored struct {
 }
 
 // Waits reports whether the database is not used until an operator decides.
-func (r Restored) Waits() bool { return r.Older || r.State == Held }
+func (r Restored) Waits() bool { return r.Older || r.State == layoutrow.Held }
 
 // RestoredType counts the tasks of a biz type in one database.
 type RestoredType struct {
@@ -292,7 +292,7 @@ func (c *restored) know(mark int64, where string) {
 func (c *restored) compare(r *restore) {
 	f := &c.found
 	f.Database, f.Server, f.State, f.Added = c.name(), c.Name, c.row.State, -1
-	f.Older = layoutrow.Lags(c.row.Mark, c.known) && f.State != Retired
+	f.Older = layoutrow.Lags(c.row.Mark, c.known) && f.State != layoutrow.Retired
 	f.Ends, f.Known = markTime(c.row.Mark), markTime(c.known)
 	f.Until = r.opt.Until
 	if f.Until.IsZero() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 const day = int64(24 * time.Hour / time.Millisecond)
@@ -136,11 +137,11 @@ func TestARestoreIsCountedSettledAndAccepted(t *testing.T) {
 		{Type: "order.close", Settled: 1203, Due: 7, Later: 4, Cancelled: 1203},
 		{Type: "coupon.remind", Settled: 5, Due: 2, Dead: 6, Killed: 5},
 	}
-	if !was.Older || was.State != Active || was.Ends.UnixMilli() != r.ends || was.Known.UnixMilli() != r.known || !was.Until.Equal(was.Known) ||
+	if !was.Older || was.State != layoutrow.Active || was.Ends.UnixMilli() != r.ends || was.Known.UnixMilli() != r.known || !was.Until.Equal(was.Known) ||
 		was.Knows != r.cfg.Layout.Database(0)+" on server db1" || was.Added != 0 || !slices.Equal(was.Types, want) {
 		t.Errorf("got %+v, want the types %+v", was, want)
 	}
-	if state, mark := r.row(1); state != Active || mark != r.ends {
+	if state, mark := r.row(1); state != layoutrow.Active || mark != r.ends {
 		t.Errorf("the check wrote state %s, mark %d", state, mark)
 	}
 
@@ -149,7 +150,7 @@ func TestARestoreIsCountedSettledAndAccepted(t *testing.T) {
 	if err := r.accept(opt); err != nil {
 		t.Fatal(err)
 	}
-	if state, mark := r.row(1); state != Active || mark < time.Now().UnixMilli()-60_000 {
+	if state, mark := r.row(1); state != layoutrow.Active || mark < time.Now().UnixMilli()-60_000 {
 		t.Errorf("state %s, mark %d", state, mark)
 	}
 	for bizType, want := range map[int]string{
@@ -185,7 +186,7 @@ func (r *revival) interrupted(opt RestoreOptions) {
 	if err := r.accept(opt); err == nil {
 		r.t.Fatal("tasks were settled that a transaction holds")
 	}
-	if state, mark := r.row(1); state != Held || mark != r.ends {
+	if state, mark := r.row(1); state != layoutrow.Held || mark != r.ends {
 		r.t.Errorf("half-way: state %s, mark %d, want held and the mark of the copy", state, mark)
 	}
 }
@@ -259,13 +260,13 @@ func TestAHeldDatabaseTellsTheOthersWhen(t *testing.T) {
 	}
 	state, mark := r.row(0)
 	got := r.check(0, RestoreOptions{})
-	if state != Held || mark < before || got.Older || !got.Waits() || got.Known.UnixMilli() != mark || got.Knows != r.cfg.Layout.Database(1)+" on server db1" {
+	if state != layoutrow.Held || mark < before || got.Older || !got.Waits() || got.Known.UnixMilli() != mark || got.Knows != r.cfg.Layout.Database(1)+" on server db1" {
 		t.Errorf("state %s, mark %d, %+v", state, mark, got)
 	}
 	if err := HoldDatabases(t.Context(), r.cfg, []string{r.cfg.Layout.Database(1)}); err != nil {
 		t.Fatal(err)
 	}
-	if state, mark := r.row(1); state != Held || mark != r.ends {
+	if state, mark := r.row(1); state != layoutrow.Held || mark != r.ends {
 		t.Errorf("of an older copy: state %s, mark %d, want the mark of the copy", state, mark)
 	}
 	if found, err := Verify(t.Context(), r.cfg); err != nil || len(found) != 2 || !strings.Contains(found[0].Detail, "run `tocsin ddl restore-check`") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -31,7 +32,7 @@ func HoldDatabases(ctx context.Context, cfg tocsin.Config, databases []string) e
 
 // hold takes one database out of use. The mark of an older copy stays: it says how old the copy is.
 func (r *restore) hold(ctx context.Context, c *restored) error {
-	if c.row.State != Active && c.row.State != Held {
+	if c.row.State != layoutrow.Active && c.row.State != layoutrow.Held {
 		return fmt.Errorf("%s is %s: only a database in use can be held", c.where(), c.row.State)
 	}
 	if c.found.Older || c.row.Version < markedSince {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -111,7 +112,7 @@ func (r *restore) estimate(ctx context.Context, c *restored) error {
 	for _, s := range r.sites {
 		for db, row := range s.rows {
 			other := &restored{dbCopy: &dbCopy{site: s, db: db}}
-			if db == c.db || row.State != Active || r.waits(db) {
+			if db == c.db || row.State != layoutrow.Active || r.waits(db) {
 				continue
 			}
 			for _, t := range other.used() {
@@ -167,7 +168,7 @@ func (r *restore) accept(ctx context.Context, c *restored) error {
 		return nil
 	})
 	if err == nil {
-		c.found.State, c.found.Older = Active, false
+		c.found.State, c.found.Older = layoutrow.Active, false
 	}
 	return err
 }

@@ -1,5 +1,7 @@
 package ddl
 
+import "github.com/tocsinhq/tocsin/internal/layoutrow"
+
 // selectMarks reads what a database knows of the marks of others. Parameter: the identity of the cluster.
 const selectMarks = `SELECT /* tocsin ddl restore */
     database_no, mark
@@ -72,21 +74,21 @@ WHERE state = 'active'
 // Parameter of releaseLayout: the highest mark known.
 const (
 	holdLayout = `UPDATE /* tocsin ddl restore */ ` + "`{database}`" + `.layout
-SET state = '` + Held + `'
+SET state = '` + layoutrow.Held + `'
 WHERE id = 1
-    AND state = '` + Active + `'`
+    AND state = '` + layoutrow.Active + `'`
 
 	holdNow = `UPDATE /* tocsin ddl restore */ ` + "`{database}`" + `.layout
-SET state = '` + Held + `',
+SET state = '` + layoutrow.Held + `',
     mark = GREATEST(mark, FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000))
 WHERE id = 1
-    AND state = '` + Active + `'`
+    AND state = '` + layoutrow.Active + `'`
 
 	releaseLayout = `UPDATE /* tocsin ddl restore */ ` + "`{database}`" + `.layout
-SET state = '` + Active + `',
+SET state = '` + layoutrow.Active + `',
     mark = GREATEST(mark, ?, FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000))
 WHERE id = 1
-    AND state = '` + Held + `'`
+    AND state = '` + layoutrow.Held + `'`
 )
 
 // keepMark stores the mark of a database in another one. The columns change in the order of the list. Parameters: the

@@ -52,8 +52,12 @@ var roles = []Role{
 		},
 	},
 	{
-		Name: "biz", Does: "tocsin biz apply, list, show, pause and resume",
+		Name: "biz", Does: "tocsin biz apply, list, show, pause and resume; nodes whose code brings policies",
 		rights: map[string][]string{layoutTable: selected, "biz_type": {"SELECT", "INSERT", "UPDATE"}},
+	},
+	{
+		Name: "biz-delete", Does: "tocsin biz delete, which looks for tasks and schedules of the biz type first",
+		rights: map[string][]string{layoutTable: selected, "biz_type": {"SELECT", "DELETE"}, "schedule": selected, taskFile: selected},
 	},
 	{
 		Name: "node", Does: "tocsin serve, and nodes inside services",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // site is one server and what stood on it when it was surveyed.
@@ -26,7 +27,7 @@ type site struct {
 // caller closes them.
 func openSites(cfg tocsin.Config, parallel int) ([]*site, error) {
 	var sites []*site
-	for _, spec := range cfg.Specs() {
+	for _, spec := range seam.Specs(cfg) {
 		spec.MaxConns, spec.Share = parallel+2, ""
 		server, err := mysql.Open(spec)
 		if err != nil {

@@ -3,19 +3,12 @@ package ddl
 import (
 	"embed"
 	"strings"
-
-	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
-// What the layout row of a new database says, besides its numbers.
+// Who may start a row, as Options.Ownership and SetOwnership say it.
 const (
-	Hash    = layoutrow.Hash    // the function from biz_id to table number
-	Active  = layoutrow.Active  // the state of a database that is in use
-	Retired = layoutrow.Retired // of one that has moved to another server
-	Held    = layoutrow.Held    // of an older copy, or one that is being restored, until AcceptRestored
-
-	ByEtcd = layoutrow.ByEtcd // ownership: each table has an owner, by a key in etcd
-	ByRows = layoutrow.ByRows // ownership: nobody owns tables, every node claims each row
+	ByEtcd = "etcd" // each table has an owner, by a key in etcd
+	ByRows = "rows" // nobody owns tables, every node claims each row
 )
 
 //go:embed sql/*.sql

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // table is one table of the schema.
@@ -15,7 +16,7 @@ type table struct {
 
 // tablesOf gives every table of one database, in the order of creation.
 func tablesOf(layout tocsin.Layout, db int) []table {
-	return tablesAt(layout, db, tocsin.SchemaVersion)
+	return tablesAt(layout, db, layoutrow.SchemaVersion)
 }
 
 // tablesAt gives those of a schema version.

@@ -67,7 +67,7 @@ type expectations map[int]map[string]structure
 
 func newExpectations() (expectations, error) {
 	all := expectations{}
-	for version := layoutrow.OldestSchema; version <= tocsin.SchemaVersion; version++ {
+	for version := layoutrow.OldestSchema; version <= layoutrow.SchemaVersion; version++ {
 		want, err := expectationsAt(version)
 		if err != nil {
 			return nil, err
@@ -79,7 +79,7 @@ func newExpectations() (expectations, error) {
 
 // known returns the version of these that is nearest to a stored one.
 func (e expectations) known(version int) int {
-	return max(layoutrow.OldestSchema, min(version, tocsin.SchemaVersion))
+	return max(layoutrow.OldestSchema, min(version, layoutrow.SchemaVersion))
 }
 
 // verification is one Verify under way.
@@ -116,7 +116,7 @@ func (v *verification) database(ctx context.Context, s *site, db int, r *report)
 	if err != nil {
 		return err
 	}
-	version, layout := tocsin.SchemaVersion, report{}
+	version, layout := layoutrow.SchemaVersion, report{}
 	layout.table("", v.want[layoutrow.OldestSchema][layoutTable], found[layoutTable])
 	if len(layout.findings) == 0 {
 		if err := v.layout(ctx, s, db, r); err != nil {
@@ -125,7 +125,7 @@ func (v *verification) database(ctx context.Context, s *site, db int, r *report)
 		if row, ok := s.rows[db]; ok {
 			version = v.want.known(row.Version)
 		}
-		if s.rows[db].State == Retired {
+		if s.rows[db].State == layoutrow.Retired {
 			return nil // its tables are not missing, they have other names
 		}
 	}
@@ -133,7 +133,7 @@ func (v *verification) database(ctx context.Context, s *site, db int, r *report)
 	for _, t := range tables {
 		r.table(t.full(), v.want[version][t.file], found[t.name])
 	}
-	if version < tocsin.SchemaVersion {
+	if version < layoutrow.SchemaVersion {
 		v.older(s, db, r, found)
 		return nil
 	}
@@ -143,7 +143,7 @@ func (v *verification) database(ctx context.Context, s *site, db int, r *report)
 
 // older names a database of an older schema version, and how far its migration is.
 func (v *verification) older(s *site, db int, r *report, found map[string]*structure) {
-	newest, tables := v.want[tocsin.SchemaVersion], tablesOf(s.layout, db)
+	newest, tables := v.want[layoutrow.SchemaVersion], tablesOf(s.layout, db)
 	left := 0
 	for _, t := range tables {
 		if stored := found[t.name]; stored == nil || len(changesTo(t, newest[t.file], *stored)) > 0 {
@@ -151,7 +151,7 @@ func (v *verification) older(s *site, db int, r *report, found map[string]*struc
 		}
 	}
 	r.add(s.layout.Database(db), fmt.Sprintf("has schema version %d, this program is for %d, which %d of %d tables have: run `tocsin ddl apply`",
-		s.rows[db].Version, tocsin.SchemaVersion, len(tables)-left, len(tables)))
+		s.rows[db].Version, layoutrow.SchemaVersion, len(tables)-left, len(tables)))
 }
 
 // counted warns of the tables of one database whose statistics are counted anew
@@ -184,10 +184,10 @@ func (v *verification) layout(ctx context.Context, s *site, db int, r *report) e
 		r.add(name+".layout", "has no row")
 	} else if err := want.conflict(stored, name); err != nil {
 		r.add(name+".layout", "differs: "+err.Error())
-	} else if stored.State == Held {
+	} else if stored.State == layoutrow.Held {
 		r.add(name+".layout", "is held, as it is an older copy or is being restored: run `tocsin ddl restore-check`")
-	} else if stored.State != Active {
-		r.add(name+".layout", fmt.Sprintf("has state %q, want %q", stored.State, Active))
+	} else if stored.State != layoutrow.Active {
+		r.add(name+".layout", fmt.Sprintf("has state %q, want %q", stored.State, layoutrow.Active))
 	} else if stored.Identity == "" {
 		r.warn(name+".layout", "has no identity, by which nodes tell this cluster from another with the same id: run `tocsin ddl apply`")
 	}
@@ -226,7 +226,7 @@ func (v *verification) unfinished(rows map[int]layoutRow, servers map[int]*site)
 	first, more := -1, 0
 	for _, db := range slices.Sorted(maps.Keys(rows)) {
 		switch row := rows[db]; {
-		case row.Version != tocsin.SchemaVersion || row.WorksWith >= row.Version:
+		case row.Version != layoutrow.SchemaVersion || row.WorksWith >= row.Version:
 		case first < 0:
 			first = db
 		default:
@@ -239,7 +239,7 @@ func (v *verification) unfinished(rows map[int]layoutRow, servers map[int]*site)
 	r := report{server: servers[first].Name}
 	r.warn(servers[first].layout.Database(first)+".layout", fmt.Sprintf(
 		"has schema version %d and works with programs for %d or newer, as %d more databases do: when all programs are for version %d, run `tocsin ddl finish`",
-		tocsin.SchemaVersion, rows[first].WorksWith, more, tocsin.SchemaVersion))
+		layoutrow.SchemaVersion, rows[first].WorksWith, more, layoutrow.SchemaVersion))
 	v.found[first] = append(v.found[first], r.findings...)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // execute runs one statement on the first server; $0 stands for the name of
@@ -152,7 +153,7 @@ func TestVerifyReportsTheServersThatAnswerWhenOneDoesNot(t *testing.T) {
 
 func TestEveryLineOfTheSQLFilesIsUnderstood(t *testing.T) {
 	t.Parallel()
-	want, err := expectationsAt(tocsin.SchemaVersion)
+	want, err := expectationsAt(layoutrow.SchemaVersion)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // addition is a table, or columns of one, that came with a schema version.
@@ -125,7 +126,7 @@ func raise(layout tocsin.Layout, db int) string {
 	}
 	return strings.NewReplacer(
 		"{database}", layout.Database(db),
-		"{version}", fmt.Sprint(tocsin.SchemaVersion),
+		"{version}", fmt.Sprint(layoutrow.SchemaVersion),
 		"{what}", strings.Join(parts, "\n            OR "),
 		"{count}", fmt.Sprint(count),
 	).Replace(raiseLayout)

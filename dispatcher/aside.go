@@ -120,12 +120,12 @@ func (s *server) nextAside() *part {
 func (s *server) tryAside(ctx context.Context, p *part) {
 	before := len(p.results)
 	left, err := p.results, error(nil)
-	if !p.apart {
+	if !p.apart && (before == 1 || !slices.ContainsFunc(left, result.byRuns)) {
 		if err = s.settleAll(ctx, left); err == nil {
 			left = nil
 		}
 	}
-	if before > 1 && (p.apart || ofOneRow(err)) {
+	if before > 1 && (p.apart || err == nil && left != nil || ofOneRow(err)) {
 		left, err = s.oneByOne(ctx, left)
 	}
 	s.keepAside(p, left, err, before)

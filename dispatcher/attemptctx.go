@@ -33,13 +33,16 @@ type attemptContext struct {
 	output *output.Outputs // nil: none is kept
 	full   context.Context // nil until it is needed
 	cancel context.CancelFunc
+	stop   context.CancelCauseFunc
+	off    []error // by task: why it was called off; nil: none was
+	cause  error   // why the context has ended, of callOff
 	ended  bool
 }
 
 // Deadline is the end of the delivery time-out.
 func (c *attemptContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// Done is closed at the deadline, when the node stops, and after the delivery.
+// Done is closed at the deadline, when the node stops, when the tasks are called off, and after the delivery.
 func (c *attemptContext) Done() <-chan struct{} { return c.real().Done() }
 
 // Value returns the tasks, what keeps their outputs, or what the real context does:
@@ -62,7 +65,7 @@ func (c *attemptContext) Value(key any) any {
 // Err tells without a real context as long as there is nothing to tell.
 func (c *attemptContext) Err() error {
 	c.mu.Lock()
-	calm := c.full == nil && !c.ended
+	calm := c.full == nil && !c.ended && c.cause == nil
 	c.mu.Unlock()
 	if calm && c.parent.Err() == nil && time.Now().Before(c.deadline) {
 		return nil
@@ -74,7 +77,12 @@ func (c *attemptContext) real() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.full == nil {
-		c.full, c.cancel = context.WithDeadline(c.parent, c.deadline)
+		var timed context.Context
+		timed, c.cancel = context.WithDeadline(c.parent, c.deadline)
+		c.full, c.stop = context.WithCancelCause(timed)
+		if c.cause != nil {
+			c.stop(c.cause)
+		}
 		if c.ended {
 			c.cancel()
 		}

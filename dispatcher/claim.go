@@ -98,6 +98,7 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		delete(byID, row.JobID)
 		t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
 		row.ActionTime = t.row.ActionTime // for the target, whom the claim's deadline does not concern
+		row.Schedule, row.FireTime = t.row.Schedule, t.row.FireTime
 		t.row, t.claimed, t.until, t.loaded = row, true, before.Add(hold), at
 		got = append(got, t)
 	}

@@ -41,6 +41,9 @@ const (
 	guestDelay     = 250 * time.Millisecond // how long rows of a guest's tables are left to the node that looks at them first
 	streamPatience = 50 * time.Millisecond  // a lane that has no room for so long is not quick enough to be given whole rows
 	claimMargin    = 5 * time.Second        // a claim lasts the delivery time-out and this
+	beginsAtOnce   = 16                     // runs of schedules of a server that are claimed at a time, or that one settler settles
+	keepEvery      = time.Second            // claims of runs whose handlers are over their time-out are prolonged this often ...
+	keepHold       = 15 * time.Second       // ... until so long after
 	claimWithin    = 30 * time.Second       // a claim that takes longer has failed
 	handOverAfter  = 500 * time.Millisecond // Drain claims what is still in delivery after this
 	avoidFor       = time.Second            // a locked table is left alone for this long
@@ -64,7 +67,7 @@ const (
 // Sink delivers tasks to their target.
 type Sink interface {
 	// Deliver acts on the tasks and returns one error for each, nil for
-	// complete. tocsin.Bury, RetryIn and Snooze are understood, and verdict.Skip of internal/verdict. It must return
+	// complete. tocsin.Bury, RetryIn and Snooze are understood. It must return
 	// soon after ctx ends and be safe for concurrent use. The slice, not what it
 	// holds, is the dispatcher's again once Deliver has returned.
 	Deliver(ctx context.Context, tasks []tocsin.Info) []error
@@ -72,8 +75,9 @@ type Sink interface {
 
 // Target is where the tasks of a biz type go.
 type Target struct {
-	Sink  Sink
-	Batch int // tasks in one Deliver at most; 0: one
+	Sink    Sink
+	Batch   int // tasks in one Deliver at most; 0: one
+	Version int // the newest version of their payload that Sink reads: rows with a newer one are left alone; 0: all
 }
 
 // Loader reads rows by their ids.
@@ -81,6 +85,8 @@ type Loader interface {
 	Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error)
 	Claim(ctx context.Context, c store.Claim) ([]store.Row, error)
 	ReadBack(ctx context.Context, d *store.InDoubt) ([]store.Row, error)
+	Recheck(ctx context.Context, server int, seen map[tocsin.JobID]store.Seen) (map[tocsin.JobID]store.Fate, error)
+	Prolong(ctx context.Context, server int, claims []store.Prolonged) error
 }
 
 // Settler writes outcomes, one fate for each.
@@ -131,6 +137,7 @@ type Config struct {
 	PayloadBytes int64                               // of rows loaded and not yet delivered, over all lanes; one biz type uses at most half of it; at least 1 MiB; 0: 128 MiB
 	SweepGrace   time.Duration                       // the sweepers' grace time; 0: 60 s
 	DrainTimeout time.Duration                       // for deliveries in hand when Run's context ends; 0: 30 s
+	Runs         Runs                                // decides about runs of schedules; nil: they are tasks like others
 	Target       func(biztype.Policy) (Target, bool) // false: this process can't deliver the type
 	Group        string                              // of the node: with the owner of a table it is the fence of claim mode
 	LeaseOK      func(owner string) bool             // false: rows of the tables admitted under that owner are claimed first; nil: always true

@@ -18,7 +18,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	var back []*task
 	s.mu.Lock()
 	for _, t := range batch {
-		if t.tooOld(now, r.timeout) || t.unripe(clock) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) {
+		if t.tooOld(now, r.timeout) || t.unripe(clock) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) || t.turn != nil && t.turn.Late(t.row, clock/1000) {
 			back = append(back, t)
 			continue
 		}
@@ -89,13 +89,44 @@ func (s *server) giveBack(t *task) {
 	s.d.dropPayloads(t)
 	s.d.metrics.givenBack.Inc()
 	if t.claimed {
-		next := s.now()
-		if s.d.cfg.ClaimAll {
-			next = t.row.ActionTime.UnixMilli()
-		}
-		s.report([]result{{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true}}})
+		s.report([]result{s.back(t)})
 	}
 	t.lane.wake()
+}
+
+// back is the outcome of a task whose delivery did not begin. A run keeps its time, as it may be missed by the time it begins.
+func (s *server) back(t *task) result {
+	next := s.now()
+	if s.d.cfg.ClaimAll || t.guarded() {
+		next = t.row.ActionTime.UnixMilli()
+	}
+	return result{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true}}
+}
+
+// notBegun lets go of tasks that were booked as in delivery, and whose target was not called: the process stood still meanwhile, or ends. No
+// attempt is counted.
+func (s *server) notBegun(tasks []*task) {
+	var back []result
+	s.mu.Lock()
+	for _, t := range tasks {
+		switch {
+		case t.claimed || t.claiming:
+			back = append(back, s.back(t))
+			continue
+		case s.admitted(t.table()):
+			t.lane.queue.Requeue(t.entry(t.row.Action))
+		default:
+			t.lane.queue.Done(t.row.JobID)
+		}
+		s.open.remove(t)
+		t.acquit()
+	}
+	s.tellWaiters()
+	s.mu.Unlock()
+	s.d.dropPayloads(tasks...)
+	s.d.metrics.givenBack.Add(float64(len(tasks)))
+	s.report(back)
+	signal(s.wake)
 }
 
 // call runs the target and turns a panic, or a wrong number of results, into

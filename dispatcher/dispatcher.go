@@ -76,12 +76,16 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, d.endIntake)()
 	hard, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	var intake, outlet sync.WaitGroup
+	watching, unwatch := context.WithCancel(hard)
+	defer unwatch()
+	var intake, outlet, watches sync.WaitGroup
 	for _, s := range d.servers {
 		intake.Go(func() { s.runStarter(ctx) })
 		for range loaders {
 			intake.Go(func() { s.runLoader(ctx) })
 		}
+		watches.Go(func() { s.watch(watching) })
+		watches.Go(func() { s.runKeeper(watching) })
 		for range settlers {
 			outlet.Go(func() { s.runSettler(hard) })
 		}
@@ -92,6 +96,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	end := d.drainEnd()
 	d.stopStarts(end)
 	d.awaitWorkers(end)
+	unwatch()
+	watches.Wait()
 	return d.closeSettlers(&outlet, end.Add(hardStop), abandon)
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/verdict"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -75,10 +74,6 @@ func TestOutcomes(t *testing.T) {
 		"Snooze counts no attempt": {
 			handler: func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) },
 			status:  tocsin.Pending, calls: 1, next: time.Hour,
-		},
-		"a skip ends as cancelled": {
-			handler: func(context.Context, tocsin.Info) error { return verdict.Skip{Reason: "missed: 5m0s late"} },
-			status:  tocsin.Cancelled, calls: 1, reason: "missed: 5m0s late",
 		},
 		"a panic is a failed attempt": {
 			handler: func(context.Context, tocsin.Info) error { panic("nil order") },

@@ -42,6 +42,8 @@
 //	settle fails                  outcomes wait and are sent again; the server's lanes load no more when too many wait
 //	settle fails for one row      the row is set aside and retried at growing intervals
 //	settle meets a lock           the table's outcomes are set aside and retried row by row, by half of the settlers
-//	the row changed meanwhile     a fate, counted by its cause
+//	the row changed meanwhile     a fate, counted by its cause; a delivery that takes longer than a second is told: its context
+//	                              ends when its task was cancelled or rescheduled, of a batch all tasks
+//	the row's payload is newer    left alone for a program that reads it: see Newer
 //	the process dies              nothing is settled: the rows are pending, or their claims run out
 package dispatcher

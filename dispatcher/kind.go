@@ -22,6 +22,7 @@ type rule struct {
 	policy     biztype.Policy // with defaults
 	sink       Sink
 	batch      int
+	version    int // the newest of a payload that sink reads; 0: all
 	timeout    time.Duration
 	claimAfter time.Duration
 	sweptAfter time.Duration
@@ -36,6 +37,7 @@ func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
 		policy:     p,
 		sink:       t.Sink,
 		batch:      max(t.Batch, 1),
+		version:    t.Version,
 		timeout:    timeout,
 		claimAfter: claimAfter(grace, timeout),
 		sweptAfter: sweptAfter(grace, timeout),
@@ -63,6 +65,8 @@ type kind struct {
 	turn    int           // lane that is served next
 	limiter *rate.Limiter // nil: no limit
 	timer   *time.Timer   // pumps when the rate allows the next delivery; nil: none pending
+
+	newer Newer // the rows that were left alone since their payload is newer than the target reads
 
 	fullSince time.Time // all slots have been taken since then; zero: some are free
 

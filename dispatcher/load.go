@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -159,7 +160,8 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 		return false
 	}
 	s.d.metrics.loaded.Add(float64(len(loaded.Rows)))
-	tasks := s.sortOut(batch, loaded, asked)
+	turns := s.look(ctx, loaded.Rows)
+	tasks := s.sortOut(batch, loaded, turns, asked)
 	s.makeReady(tasks, loaded.Now)
 	return len(loaded.Failed) == 0
 }
@@ -215,7 +217,7 @@ func (s *server) hold(batch []duequeue.Entry, err error) {
 // sortOut drops rows that are no longer wanted, holds those that are due in a moment,
 // puts back those that are due later by the server's clock, and returns the rest.
 // batch is in order of job_id.
-func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time.Time) []*task {
+func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, turns map[tocsin.JobID]*schedule.Turn, asked time.Time) []*task {
 	at := time.Now()
 	rows := make(map[tocsin.JobID]*store.Row, len(loaded.Rows))
 	for i := range loaded.Rows {
@@ -234,11 +236,11 @@ func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time
 		l := s.lanes[e.Type]
 		l.leaveRoom(1)
 		row := rows[e.JobID]
-		if !s.startable(l, e, row, loaded) {
+		if !s.startable(l, e, row, loaded, turns) {
 			l.held--
 			continue
 		}
-		t := &task{lane: l, row: row, asked: asked, loaded: at}
+		t := &task{lane: l, row: row, turn: turns[e.JobID], asked: asked, loaded: at}
 		t.take()
 		if row.Action > loaded.Now {
 			s.keep(t)
@@ -251,7 +253,7 @@ func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time
 
 // startable decides on one entry and its row (nil: not pending, or not read)
 // and tells the queue where the row won't start now. Called under s.mu.
-func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded store.Loaded) bool {
+func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded store.Loaded, turns map[tocsin.JobID]*schedule.Turn) bool {
 	switch {
 	case loaded.Failed[e.JobID.Table()] != nil:
 		e.Due = loaded.Now + ceilMilli(avoidFor)
@@ -262,9 +264,17 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 	case !s.admitted(e.JobID.Table()) || s.strange(e.JobID.Table(), e.Type):
 		s.d.metrics.droppedTable.Inc()
 		l.queue.Done(e.JobID)
+	case l.kind.leavesNewer(row):
+		l.queue.Done(e.JobID)
 	case row.Action > loaded.Now+requeueWithin.Milliseconds():
 		s.d.metrics.droppedLater.Inc()
 		l.queue.Done(e.JobID)
+	case s.unknown(row, turns):
+		e.Due = loaded.Now + ceilMilli(avoidFor)
+		l.queue.Requeue(e)
+	case row.Action > loaded.Now && turns[e.JobID] != nil && turns[e.JobID].Alone:
+		e.Due = row.Action + holdWithin.Milliseconds() // its load begins when it is due: only then it may be claimed
+		l.queue.Requeue(e)
 	case row.Action > loaded.Now && !s.mayHold(e, row, loaded.Now):
 		s.d.metrics.early.Inc()
 		e.Due = row.Action + max(s.now()-loaded.Now, 0) // by the estimate that was ahead, or it spins
@@ -300,6 +310,7 @@ func (s *server) makeReady(tasks []*task, now int64) {
 		owner string // whose owner row fences the claim; "": none
 	}
 	plain, claim := make(map[*lane][]*task), make(map[claimed][]*task)
+	tasks, alone := s.sortRuns(tasks)
 	s.mu.Lock()
 	for _, t := range tasks {
 		if owner := s.fence(t.table()); owner != "" || s.needsClaim(t, now) {
@@ -316,4 +327,27 @@ func (s *server) makeReady(tasks []*task, now int64) {
 	for c, wanted := range claim {
 		c.lane.kind.put(c.lane, s.claim(c.lane, c.owner, wanted))
 	}
+	s.begin(alone)
+}
+
+// sortRuns separates the runs that Runs has to claim, and ends those that their schedules do not want.
+func (s *server) sortRuns(tasks []*task) (others, alone []*task) {
+	if !slices.ContainsFunc(tasks, func(t *task) bool { return t.turn != nil }) {
+		return tasks, nil
+	}
+	for _, t := range tasks {
+		switch {
+		case t.guarded():
+			alone = append(alone, t)
+		case t.turn == nil:
+			others = append(others, t)
+		default:
+			if why := t.turn.Refused(t.row, s.now()); why != "" {
+				s.refuse(t, why)
+			} else {
+				others = append(others, t)
+			}
+		}
+	}
+	return others, alone
 }

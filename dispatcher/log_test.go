@@ -76,7 +76,9 @@ func TestALineOfAFailedDeliveryHasTheBusinessKey(t *testing.T) {
 		for _, key := range []string{"ord_1", ""} {
 			r := result{task: &task{row: &store.Row{Info: tocsin.Info{BizID: tocsin.KeyID("ord_1"), BizKey: key}}}, ending: ending{verb: verb}}
 			k := &kind{d: &Dispatcher{cfg: Config{Logger: log.Logger()}}} // a second line of one kind would be suppressed
-			k.tell([]result{r}, time.Second, false)
+			r.lane = &lane{kind: k}
+			k.tell([]result{r}, false)
+			tellDead([]result{r}, []store.Fate{store.Stored})
 			line := log.Lines()[len(log.Lines())-1]
 			if got, ok := line["biz_key"]; ok != (key != "") || ok && got != key || line["level"] != []string{"warn", "error"}[i] {
 				t.Errorf("%s of a task of key %q: logged %v", verb, key, line)
@@ -89,7 +91,7 @@ func TestASuccessMakesNoLogLine(t *testing.T) {
 	var log devtest.Log
 	k := &kind{d: &Dispatcher{cfg: Config{Logger: log.Logger()}}}
 	completed := []result{{ending: ending{verb: tocsin.Completed}}}
-	if n := testing.AllocsPerRun(100, func() { k.tell(completed, time.Millisecond, false) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { k.tell(completed, false); tellDead(completed, []store.Fate{store.Stored}) }); n != 0 {
 		t.Errorf("%v allocations a success, want none", n)
 	}
 }

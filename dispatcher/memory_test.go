@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,21 +16,23 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/store"
 )
 
 // memory keeps rows for tests of timing in a synctest bubble, where no real
 // server can be. Its conditions are those of the write table.
 type memory struct {
-	mu      sync.Mutex
-	rows    map[tocsin.JobID]*store.Row
-	claims  int
-	settles int
-	skew    atomic.Int64                                     // ms that Now is ahead of the server's clock
-	failing func(statement string, ids []tocsin.JobID) error // asked before each statement; nil: all is well
-	fates   map[store.Fate]int
-	settled []store.Outcome
-	owner   store.Fence // whom the owner rows name
+	mu       sync.Mutex
+	rows     map[tocsin.JobID]*store.Row
+	claims   int
+	settles  int
+	rechecks int
+	skew     atomic.Int64                                     // ms that Now is ahead of the server's clock
+	failing  func(statement string, ids []tocsin.JobID) error // asked before each statement; nil: all is well
+	fates    map[store.Fate]int
+	settled  []store.Outcome
+	owner    store.Fence // whom the owner rows name
 }
 
 func (m *memory) Now(int) int64 { return m.NowMicro(0) / 1000 }
@@ -120,6 +124,40 @@ func (m *memory) ReadBack(ctx context.Context, d *store.InDoubt) ([]store.Row, e
 	return claimed, nil
 }
 
+func (m *memory) Recheck(_ context.Context, _ int, seen map[tocsin.JobID]store.Seen) (map[tocsin.JobID]store.Fate, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rechecks++
+	if err := m.fault("recheck", slices.Collect(maps.Keys(seen))); err != nil {
+		return nil, err
+	}
+	fates := make(map[tocsin.JobID]store.Fate)
+	for id, was := range seen {
+		switch row := m.rows[id]; {
+		case row.Status == tocsin.Cancelled:
+			fates[id] = store.Cancelled
+		case row.Version != was.Version:
+			fates[id] = store.Rescheduled
+		}
+	}
+	return fates, nil
+}
+
+// Prolong moves the deadlines of claims that stand.
+func (m *memory) Prolong(_ context.Context, _ int, claims []store.Prolonged) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range claims {
+		if err := m.fault("prolong", []tocsin.JobID{c.JobID}); err != nil {
+			return err
+		}
+		if row := m.rows[c.JobID]; row.Status == tocsin.Claimed && row.Version == c.Version && row.ClaimedBy == c.By {
+			row.Action = max(row.Action, c.Until)
+		}
+	}
+	return nil
+}
+
 func (m *memory) Settle(_ context.Context, _ int, outcomes []store.Outcome) ([]store.Fate, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,12 +187,12 @@ func (m *memory) settle(o store.Outcome) store.Fate {
 		return store.Cancelled
 	case row.Version != o.Version:
 		return store.Rescheduled
-	case o.Verb == tocsin.Completed && row.Status == tocsin.Done && row.ClaimedBy == tocsin.CompletedInTx:
+	case row.Status == tocsin.Done && row.ClaimedBy == seam.CompletedInTx:
 		return store.InTx
 	case o.Verb == tocsin.Completed && row.Status != tocsin.Done:
 	case row.Status.Final() || row.Attempts != o.Attempts:
 		return store.Settled
-	case row.Status != want || row.Action != o.Action:
+	case row.Status != want || row.Action != o.Action && !(o.Prolonged && row.Action > o.Action):
 		return store.ClaimLost
 	}
 	m.apply(row, o)
@@ -294,7 +332,7 @@ func (r *rig) insert(table int, kind uint64, d time.Duration) tocsin.JobID {
 	r.seq++
 	id := tocsin.JobID(1<<40 | table<<9 | r.seq<<22)
 	due := time.Now().Add(d).UTC().Truncate(time.Millisecond)
-	info := tocsin.Info{JobID: id, BizID: uint64(r.seq), ActionTime: due, DueTime: due, Attribute: "payload"}
+	info := tocsin.Info{JobID: id, BizID: uint64(r.seq), ActionTime: due, DueTime: due, Payload: "payload"}
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	r.store.rows[id] = &store.Row{Info: info, Type: kind, Action: due.UnixMilli()}

@@ -32,6 +32,7 @@ type metrics struct {
 	droppedLater prometheus.Counter
 	droppedTable prometheus.Counter
 	droppedClaim prometheus.Counter
+	droppedNewer prometheus.Counter
 	claimed      prometheus.Counter
 	readBack     prometheus.Counter
 	givenBack    prometheus.Counter
@@ -101,6 +102,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		droppedLater: dropped.WithLabelValues("rescheduled"),
 		droppedTable: dropped.WithLabelValues("table_given_up"),
 		droppedClaim: dropped.WithLabelValues("claim_refused"),
+		droppedNewer: dropped.WithLabelValues("newer_payload"),
 		claimed:      count("claimed", "Rows claimed before their delivery."),
 		readBack:     count("claims_read_back", "Rows whose claim got no answer and was found to stand."),
 		givenBack:    count("given_back", "Loaded rows that were not started."),

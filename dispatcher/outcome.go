@@ -18,7 +18,7 @@ func endingOf(p biztype.Policy, row *store.Row, err error, now int64, rnd func()
 		return ending{verb: tocsin.Buried, reason: reason}
 	case verb == tocsin.Retried && in < 0:
 		in = p.Wait(row.Attempts+1, rnd)
-	case verb == tocsin.Completed || verb == tocsin.Buried || verb == tocsin.Skipped:
+	case verb == tocsin.Completed || verb == tocsin.Buried:
 		return ending{verb: verb, reason: reason}
 	}
 	return ending{verb: verb, next: now + ceilMilli(min(in, maxPutOff)), reason: reason}

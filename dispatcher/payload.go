@@ -101,7 +101,7 @@ func (l *lane) leaveRoom(rows int) {
 
 // take counts the payload of a row that was read.
 func (t *task) take() {
-	t.size = int64(len(t.row.Attribute) + len(t.row.Headers))
+	t.size = int64(len(t.row.Payload) + len(t.row.Headers))
 	t.lane.kind.payload.learn(t.size)
 	t.lane.kind.payload.add(t.size)
 }

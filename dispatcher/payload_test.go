@@ -14,7 +14,7 @@ import (
 
 // inflate gives a row a payload of the given size.
 func (r *rig) inflate(id tocsin.JobID, bytes int) tocsin.JobID {
-	r.store.change(id, func(row *store.Row) { row.Attribute = strings.Repeat("x", bytes) })
+	r.store.change(id, func(row *store.Row) { row.Payload = strings.Repeat("x", bytes) })
 	return id
 }
 
@@ -31,7 +31,7 @@ func TestPayloadsInMemoryAreBounded(t *testing.T) {
 	}
 	sinks := map[string]Sink{
 		"big": handler(func(_ context.Context, task tocsin.Info) error {
-			if len(task.Attribute) != large {
+			if len(task.Payload) != large {
 				return tocsin.Bury(nil)
 			}
 			note()

@@ -39,7 +39,7 @@ func (k *kind) note(a attempt, results []result, took time.Duration) {
 	runs := make([]store.Run, len(results))
 	for i := range results {
 		r := &results[i]
-		if !k.kept(a.rule, r.task) || a.outputs.Left(uint64(r.row.JobID)) {
+		if !k.kept(a.rule, r.task) {
 			continue
 		}
 		runs[i] = store.Run{
@@ -103,7 +103,7 @@ func (r result) became(fate store.Fate) string {
 	return ended[r.verb]
 }
 
-// firstWord returns what a verdict.Skip says became of a run, "missed" of "missed: 5m0s late".
+// firstWord returns what a schedule's reason says became of a run, "missed" of "missed: 5m0s late".
 func firstWord(reason string) string {
 	switch word, _, _ := strings.Cut(reason, ":"); word {
 	case store.RunMissed, store.RunCancelled:

@@ -12,9 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/output"
 	"github.com/tocsinhq/tocsin/internal/runkey"
-	"github.com/tocsinhq/tocsin/internal/verdict"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -76,23 +74,16 @@ func TestEachAttemptLeavesARun(t *testing.T) {
 		change  func(*store.Row) // of the row, in flight
 		want    []string
 	}{
-		"a success":                  {say("sent", nil), nil, []string{"1 completed: sent"}},
-		"a success without output":   {say("", nil), nil, []string{"1 completed: "}},
-		"failures tell why":          {say("", errors.New("no answer")), nil, []string{"1 retried: no answer", "2 retried: no answer"}},
-		"failures with output":       {say("tried 3 hosts", errors.New("no answer")), nil, []string{"1 retried: no answer\ntried 3 hosts", "2 retried: no answer\ntried 3 hosts"}},
-		"given up":                   {say("", tocsin.Bury(errors.New("no such order"))), nil, []string{"1 buried: no such order"}},
-		"put off":                    {say("not yet", tocsin.Snooze(time.Hour)), nil, []string{"1 snoozed: not yet"}},
-		"too late for its schedule":  {say("", verdict.Skip{Reason: "missed: 5m0s late"}), nil, []string{"1 missed: missed: 5m0s late"}},
-		"not wanted by its schedule": {say("", verdict.Skip{Reason: "skipped: run of 12:00 is still open"}), nil, []string{"1 skipped: skipped: run of 12:00 is still open"}},
-		"of a revision that is gone": {say("", verdict.Skip{Reason: "cancelled: its schedule was deleted"}), nil, []string{"1 cancelled: cancelled: its schedule was deleted"}},
-		"put off by a judge": {func(ctx context.Context, task tocsin.Info) error {
-			output.Leave(ctx, uint64(task.JobID))
-			return tocsin.Snooze(time.Hour)
-		}, nil, nil},
-		"a panic":               {func(context.Context, tocsin.Info) error { panic("nil order") }, nil, []string{"1 retried: panic: nil order", "2 retried: panic: nil order"}},
-		"cancelled in flight":   {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Cancelled }, []string{"1 cancelled: sent"}},
-		"rescheduled in flight": {say("sent", nil), func(row *store.Row) { row.Version, row.Action = row.Version+1, row.Action+hourMilli }, []string{"1 rescheduled: sent"}},
-		"settled by another":    {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Done }, []string{"1 lost: sent"}},
+		"a success":                {say("sent", nil), nil, []string{"1 completed: sent"}},
+		"a success without output": {say("", nil), nil, []string{"1 completed: "}},
+		"failures tell why":        {say("", errors.New("no answer")), nil, []string{"1 retried: no answer", "2 retried: no answer"}},
+		"failures with output":     {say("tried 3 hosts", errors.New("no answer")), nil, []string{"1 retried: no answer\ntried 3 hosts", "2 retried: no answer\ntried 3 hosts"}},
+		"given up":                 {say("", tocsin.Bury(errors.New("no such order"))), nil, []string{"1 buried: no such order"}},
+		"put off":                  {say("not yet", tocsin.Snooze(time.Hour)), nil, []string{"1 snoozed: not yet"}},
+		"a panic":                  {func(context.Context, tocsin.Info) error { panic("nil order") }, nil, []string{"1 retried: panic: nil order", "2 retried: panic: nil order"}},
+		"cancelled in flight":      {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Cancelled }, []string{"1 cancelled: sent"}},
+		"rescheduled in flight":    {say("sent", nil), func(row *store.Row) { row.Version, row.Action = row.Version+1, row.Action+hourMilli }, []string{"1 rescheduled: sent"}},
+		"settled by another":       {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Done }, []string{"1 lost: sent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slow := handler(func(ctx context.Context, task tocsin.Info) error {

@@ -33,6 +33,7 @@ type server struct {
 	wake   chan struct{}  // one slot: something became due or found room
 	flush  chan struct{}  // one slot: outcomes wait
 	sooner chan struct{}  // one slot: a row is held that is due before all others
+	begins chan struct{}  // a slot for each run that is about to begin
 
 	lingering atomic.Bool // a settler waits for its batch to grow
 
@@ -42,10 +43,11 @@ type server struct {
 	next        int // lane to look at first
 	probes      int // entries of locked tables that are being loaded
 	tables      map[int]*table
-	owner       string    // the last one that tables were admitted under
-	unsureUntil time.Time // no row is held until then, as the estimate of the server's clock was ahead
-	early       earliest  // rows held until they are due
-	open        tasks     // in delivery or waiting to be settled
+	owner       string               // the last one that tables were admitted under
+	unsureUntil time.Time            // no row is held until then, as the estimate of the server's clock was ahead
+	early       earliest             // rows held until they are due
+	open        tasks                // in delivery or waiting to be settled
+	turns       map[uint64]time.Time // schedules of which a run is about to begin: zero; or that were locked: left alone until then
 	overruns    map[tocsin.JobID]*overrun
 	waiters     map[*waiter]struct{}
 	pending     []result      // wait for a settler
@@ -64,6 +66,8 @@ func newServer(d *Dispatcher, index int) *server {
 		wake:    make(chan struct{}, 1),
 		flush:   make(chan struct{}, 1),
 		sooner:  make(chan struct{}, 1),
+		begins:  make(chan struct{}, beginsAtOnce),
+		turns:   make(map[uint64]time.Time),
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),
 		waiters: make(map[*waiter]struct{}),

@@ -19,6 +19,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -55,7 +56,7 @@ func newSite(tb testing.TB, dsn string, h handler) *site {
 	st, err := store.Open(cfg)
 	must(tb, err)
 	must(tb, errOf(st.Measure(ctx, 0)))
-	server, err := mysql.Open(cfg.Specs()[0])
+	server, err := mysql.Open(seam.Specs(cfg)[0])
 	must(tb, err)
 	s := &site{tb: tb, store: st, db: server.DB, ended: make(chan error, 1)}
 	s.Dispatcher, err = dispatcher.New(dispatcher.Config{

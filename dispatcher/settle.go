@@ -136,6 +136,14 @@ func (s *server) settle(ctx context.Context, batch []result) {
 	if len(batch) == 0 {
 		return
 	}
+	if len(batch) > 1 && slices.ContainsFunc(batch, result.byRuns) {
+		ofRuns := func(r result) bool { return r.byRuns() }
+		others := slices.DeleteFunc(slices.Clone(batch), ofRuns)
+		runs := slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !ofRuns(r) })
+		s.settle(ctx, others)
+		s.settleRuns(ctx, runs)
+		return
+	}
 	err := s.settleAll(ctx, batch)
 	if err == nil || ctx.Err() != nil { // abandoned: unsettled tells
 		return
@@ -175,7 +183,7 @@ func byTable(batch []result) [][]result {
 func (s *server) settleAll(ctx context.Context, batch []result) error {
 	outcomes := s.outcomes(batch)
 	fates, err := backoff.Retry(ctx, func() ([]store.Fate, error) {
-		fates, err := s.d.cfg.Store.Settle(ctx, s.index, outcomes)
+		fates, err := s.settleOnce(ctx, batch, outcomes)
 		if err != nil {
 			s.d.metrics.failed("settle", err)
 		}
@@ -192,6 +200,14 @@ func (s *server) settleAll(ctx context.Context, batch []result) error {
 	return nil
 }
 
+// settleOnce stores a batch. Those that Runs settles come one by one.
+func (s *server) settleOnce(ctx context.Context, batch []result, outcomes []store.Outcome) ([]store.Fate, error) {
+	if batch[0].byRuns() {
+		return s.settleRun(ctx, batch[0], outcomes[0])
+	}
+	return s.d.cfg.Store.Settle(ctx, s.index, outcomes)
+}
+
 func (s *server) outcomes(batch []result) []store.Outcome {
 	outcomes := make([]store.Outcome, len(batch))
 	s.mu.Lock()
@@ -205,6 +221,7 @@ func (s *server) outcomes(batch []result) []store.Outcome {
 // stored closes the books on results that the database has taken.
 func (s *server) stored(batch []result, fates []store.Fate) {
 	s.tell(batch, fates) // before the tasks are let go: whoever sees that they are gone also sees their outcomes
+	tellDead(batch, fates)
 	now := s.now()
 	s.mu.Lock()
 	full := s.unsettled >= settleBound

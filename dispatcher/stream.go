@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -74,18 +76,18 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 // tables that are not admitted; of a node that stops, all. Rows that are known
 // already stay where they are, but for queued ones, which start now. One that
 // ended since Reserve is queued, and loaded again.
-func (d *Dispatcher) Take(_ context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (oldestRefused int64) {
+func (d *Dispatcher) Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (oldestRefused int64) {
 	d.takes.add(1)
 	defer d.takes.add(-1)
 	s := d.servers[server]
-	tasks, refused := s.book(bizType, room, rows, asked)
+	tasks, refused := s.book(bizType, room, rows, s.look(ctx, rows), asked)
 	s.d.metrics.loaded.Add(float64(len(tasks)))
 	s.makeReady(tasks, s.now())
 	return refused
 }
 
 // book makes tasks of the rows and exchanges the reservation for them.
-func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (tasks []*task, refused int64) {
+func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turns map[tocsin.JobID]*schedule.Turn, asked time.Time) (tasks []*task, refused int64) {
 	at := time.Now()
 	block := make([]task, 0, min(len(rows), room.Rows)) // its tasks live and end at about the same time
 	s.mu.Lock()
@@ -98,15 +100,18 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, aske
 	stopped := l.paused() || s.d.phase.Load() != running
 	for i := range rows {
 		row := &rows[i]
-		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) {
+		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) || s.unknown(row, turns) {
 			if refused == 0 || row.Action < refused {
 				refused = row.Action
 			}
 			continue
 		}
+		if l.kind.leavesNewer(row) {
+			continue
+		}
 		e := duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}
 		if l.queue.Take(e) && !s.putOff(l, e, row.Action, s.now()) {
-			block = append(block, task{lane: l, row: row, asked: asked, loaded: at})
+			block = append(block, task{lane: l, row: row, turn: turns[row.JobID], asked: asked, loaded: at})
 		}
 	}
 	l.held += len(block)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -17,19 +18,22 @@ type task struct {
 	loaded  time.Time // when it had come, and was claimed if it had to be
 	until   time.Time // claimed: the claim ends after this; zero: no claim
 	late    time.Duration
-	began   time.Time     // its delivery; guarded by server.mu
-	timeout time.Duration // of the delivery, once it has started
-	size    int64         // bytes of its payload, while they count
+	began   time.Time      // its delivery; guarded by server.mu
+	timeout time.Duration  // of the delivery, once it has started
+	size    int64          // bytes of its payload, while they count
+	turn    *schedule.Turn // nil: it is no run of a schedule
 
 	// Guarded by server.mu.
-	place      int       // in server.open
-	suspect    bool      // it has ended processes before: the only such row in hand
-	reported   bool      // waits to be settled
-	reportedAt time.Time // since then
-	claiming   bool      // Drain is claiming it
-	foreign    bool      // Drain could not claim it: somebody else changed it
-	doubt      int64     // deadline of a claim by Drain that may be valid; 0: none
-	parked     *ending   // came while claiming
+	place      int             // in server.open
+	suspect    bool            // it has ended processes before: the only such row in hand
+	reported   bool            // waits to be settled
+	reportedAt time.Time       // since then
+	claiming   bool            // Drain is claiming it
+	foreign    bool            // Drain could not claim it: somebody else changed it
+	doubt      int64           // deadline of a claim by Drain that may be valid; 0: none
+	parked     *ending         // came while claiming
+	overtime   bool            // its handler is over its time-out, and its claim is prolonged
+	ctx        *attemptContext // of its delivery
 }
 
 // tasks is a set of tasks, each of which knows its place in it.
@@ -65,6 +69,7 @@ type ending struct {
 	verb   tocsin.Verb
 	next   int64 // Retried, Snoozed: the next action time
 	reason string
+	took   time.Duration
 	undone bool       // not an attempt: it never started, or the end of the dispatcher cut it off
 	run    *store.Run // for the history; nil: none is kept of it
 }
@@ -79,15 +84,16 @@ type result struct {
 // outcome is built as late as this since Drain may have claimed the row meanwhile.
 func (r result) outcome() store.Outcome {
 	return store.Outcome{
-		JobID:    r.row.JobID,
-		Verb:     r.verb,
-		Version:  r.row.Version,
-		Attempts: r.row.Attempts,
-		Claimed:  r.claimed,
-		By:       r.lane.kind.d.cfg.Node,
-		Action:   r.row.Action,
-		Next:     r.next,
-		Reason:   r.reason,
-		InTx:     r.verb == tocsin.Completed && r.lane.kind.inTx.Load(),
+		JobID:     r.row.JobID,
+		Verb:      r.verb,
+		Version:   r.row.Version,
+		Attempts:  r.row.Attempts,
+		Claimed:   r.claimed,
+		By:        r.lane.kind.d.cfg.Node,
+		Action:    r.row.Action,
+		Prolonged: r.overtime,
+		Next:      r.next,
+		Reason:    r.reason,
+		InTx:      r.verb == tocsin.Completed && r.lane.kind.inTx.Load(),
 	}
 }

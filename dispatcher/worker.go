@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type attempt struct {
 	began    time.Time
 	deadline time.Time
 	outputs  *output.Outputs // nil: no history is kept
+	ctx      *attemptContext
 }
 
 type attemptState uint8
@@ -64,23 +66,27 @@ func (w *worker) work() {
 		}
 		now := time.Now()
 		if batch = batch[0].lane.server.start(batch, r, now); len(batch) > 0 {
-			w.deliver(batch, r, now)
+			w.deliver(batch, r)
 		}
 	}
 }
 
 // deliver hands the tasks of one lane to their target and reports how it
 // ended. At the time-out they are settled as failed whether or not the target
-// has returned; deliver itself, and with it the slot, waits until it has.
-func (w *worker) deliver(tasks []*task, r *rule, began time.Time) {
-	a := attempt{state: delivering, rule: r, tasks: tasks, began: began, deadline: began.Add(r.timeout), outputs: w.kind.outputs(r, tasks)}
+// has returned, apart from runs whose schedule allows no overlap; deliver itself, and with it the slot, waits until it has.
+func (w *worker) deliver(tasks []*task, r *rule) {
+	a := attempt{state: delivering, rule: r, tasks: tasks, outputs: w.kind.outputs(r, tasks)}
 	w.infos = w.infos[:0]
 	for _, t := range tasks {
 		w.infos = append(w.infos, t.row.Info)
-		w.kind.metrics.lateness.Observe(t.late.Seconds())
 	}
-	w.begin(a) // from here on it may end, which releases the payloads
-	ctx := &attemptContext{parent: w.kind.d.work, deadline: a.deadline, tasks: w.infos, output: a.outputs}
+	ctx := &attemptContext{parent: w.kind.d.work, tasks: w.infos, output: a.outputs}
+	a.ctx = ctx
+	if !w.begin(&a) { // from here on it may end, which releases the payloads
+		a.server().notBegun(tasks)
+		w.forget()
+		return
+	}
 	var errs []error
 	returned := false
 	defer func() { // deferred for a target that ends the goroutine
@@ -94,15 +100,34 @@ func (w *worker) deliver(tasks []*task, r *rule, began time.Time) {
 	returned = true
 }
 
-// begin makes the attempt known to kind.expire. One that begins when the node
-// has ended all deliveries ends at once.
-func (w *worker) begin(a attempt) {
-	w.mu.Lock()
-	w.attempt = a
-	w.mu.Unlock()
-	if w.kind.d.work.Err() != nil {
-		w.expire(time.Time{})
+// begin makes the attempt known to kind.expire, and its time-out begins: the next thing that this goroutine does is to call the target.
+// It returns false if there must be no attempt: the node has ended all deliveries, or the process stood still since the tasks were booked, so that a
+// claim may run out under the delivery, or a row may have changed.
+func (w *worker) begin(a *attempt) bool {
+	if alone, _ := splitAlone(a.tasks); len(alone) > 0 {
+		s := a.server()
+		s.mu.Lock()
+		for _, t := range alone {
+			t.ctx = a.ctx
+		}
+		s.mu.Unlock()
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if w.kind.d.work.Err() != nil || slices.ContainsFunc(a.tasks, func(t *task) bool { return t.tooOld(now, a.rule.timeout) }) {
+		return false
+	}
+	a.began, a.deadline = now, now.Add(a.rule.timeout)
+	a.ctx.deadline = a.deadline
+	w.attempt = *a
+	for _, t := range a.tasks {
+		w.kind.metrics.lateness.Observe(t.late.Seconds())
+		if t.turn != nil && !t.turn.Alone {
+			w.kind.d.cfg.Runs.Count(t.turn, t.row, "")
+		}
+	}
+	return true
 }
 
 // finish settles what the target returned: in time, or after its tasks were
@@ -116,11 +141,12 @@ func (w *worker) finish(a attempt, errs []error) {
 	w.mu.Unlock()
 	if late {
 		<-w.through
-		afterwards(a, errs)
+		w.late(a, errs)
 	} else {
 		if w.kind.d.work.Err() != nil {
 			pardon(errs)
 		}
+		a.ctx.excuse(errs)
 		w.results = w.kind.end(a, errs, w.results[:0], false)
 	}
 }
@@ -154,14 +180,75 @@ func (w *worker) expire(now time.Time) {
 	w.through = through
 	w.mu.Unlock()
 	defer close(through)
-	err := fmt.Errorf("delivery timed out after %s", a.rule.timeout)
-	if now.IsZero() {
-		err = errCutOff
-	} else {
-		a.server().overran(a.tasks)
+	all := a.tasks
+	var alone []*task
+	alone, a.tasks = splitAlone(all)
+	if len(alone) > 0 && !now.IsZero() {
+		alone[0].lane.server.keepClaimed(alone)
 	}
 	w.kind.metrics.timeOut()
-	w.kind.end(a, same(err, len(a.tasks)), nil, true)
+	if len(a.tasks) == 0 {
+		return
+	}
+	if !now.IsZero() {
+		a.server().overran(a.tasks)
+	}
+	errs := same(w.timedOut(a), len(all))
+	a.ctx.excuse(errs)
+	if len(alone) > 0 {
+		var others []error
+		for i, t := range all {
+			if !t.guarded() {
+				others = append(others, errs[i])
+			}
+		}
+		errs = others
+	}
+	w.kind.end(a, errs, nil, true)
+}
+
+// timedOut is the error of an attempt that was over its time-out, or that the end of the node cut off.
+func (w *worker) timedOut(a attempt) error {
+	if w.kind.d.work.Err() != nil {
+		return errCutOff
+	}
+	return fmt.Errorf("delivery timed out after %s", a.rule.timeout)
+}
+
+// late settles what a target returned after the time-out: successes of all, and failures of runs that stayed claimed until now.
+func (w *worker) late(a attempt, errs []error) {
+	var alone, others attempt
+	var its, theirs []error
+	alone, others = a, a
+	alone.tasks, others.tasks = nil, nil
+	for i, t := range a.tasks {
+		if t.guarded() && errs[i] != nil {
+			errs[i] = w.timedOut(a)
+		}
+	}
+	a.ctx.excuse(errs)
+	for i, t := range a.tasks {
+		if !t.guarded() {
+			others.tasks, theirs = append(others.tasks, t), append(theirs, errs[i])
+			continue
+		}
+		alone.tasks, its = append(alone.tasks, t), append(its, errs[i])
+	}
+	if len(others.tasks) > 0 {
+		afterwards(others, theirs)
+	}
+	if len(alone.tasks) > 0 {
+		w.results = w.kind.end(alone, its, w.results[:0], true)
+	}
+}
+
+// keepClaimed has claims prolonged until the outcomes are reported.
+func (s *server) keepClaimed(tasks []*task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range tasks {
+		t.overtime = true
+	}
 }
 
 // pardon puts off what failed after the node had ended the delivery: the target
@@ -190,15 +277,16 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 			end.undone = errs[i] == errCutOff
 			k.countFailure(end, errs[i], timedOut)
 		}
+		end.took = took
 		results = append(results, result{task: t, ending: end})
 		k.metrics.end(end.verb)
 	}
 	k.metrics.took.Observe(took.Seconds())
-	k.tell(results, took, timedOut || took >= a.rule.timeout)
+	k.tell(results, timedOut || took >= a.rule.timeout)
 	k.observe(results, took, timedOut)
 	k.note(a, results, took)
 	for _, t := range a.tasks {
-		t.row.Attribute, t.row.Headers = "", "" // the target has its own copy, and outcomes may wait for long
+		t.row.Payload, t.row.Headers = "", "" // the target has its own copy, and outcomes may wait for long
 	}
 	a.server().report(results)
 	return results

@@ -18,6 +18,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log"
 	"log/slog"
 	"net/http"
@@ -40,6 +41,7 @@ import (
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"testing"
@@ -49,6 +51,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/node/nodetest"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
@@ -76,8 +79,8 @@ func TestTheGuidesPackageCompilesAndPassesItsTests(t *testing.T) {
 		if err != nil {
 			t.Fatalf("go %s: %v\n%s", command[0], err, out)
 		}
-		if command[0] == "test" && strings.Count(string(out), "--- PASS") != 5 {
-			t.Errorf("want five tests that pass:\n%s", out)
+		if command[0] == "test" && strings.Count(string(out), "--- PASS") != 6 {
+			t.Errorf("want six tests that pass:\n%s", out)
 		}
 	}
 }

@@ -26,14 +26,14 @@ const secretName = "TOCSIN_COUPON_SECRET"
 const couponSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 // deliver sends a callback as a node does.
-func deliver(t *testing.T, url, attribute string) error {
+func deliver(t *testing.T, url, payload string) error {
 	t.Helper()
 	s, err := webhook.New(webhook.Config{URL: url, Secrets: []string{couponSecret}, Node: "host-1", Allow: []string{"127.0.0.0/8"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	task := tocsin.Info{JobID: 1<<40 + tocsin.JobID(len(attribute)), BizID: tocsin.KeyID("cus_9fQ2"), BizKey: "cus_9fQ2", BizType: "coupon.remind", ActionTime: time.Now(), DueTime: time.Now(), Attribute: attribute, Headers: `{"tenant":"shop-7"}`}
+	task := tocsin.Info{JobID: 1<<40 + tocsin.JobID(len(payload)), BizID: tocsin.KeyID("cus_9fQ2"), BizKey: "cus_9fQ2", BizType: "coupon.remind", ActionTime: time.Now(), DueTime: time.Now(), Payload: payload, Headers: `{"tenant":"shop-7"}`}
 	return s.Deliver(t.Context(), []tocsin.Info{task})[0]
 }
 
@@ -121,10 +121,10 @@ func TestTheShownReceiverTakesCallbacks(t *testing.T) {
 		_ = run.Wait()
 	}()
 	awaitListener(t, address)
-	for attribute, want := range map[string]tocsin.Verb{"SPRING": tocsin.Completed, "": tocsin.Buried, "busy": tocsin.Retried} {
-		verb, in, reason := tocsin.AsOutcome(deliver(t, "http://"+address+"/hooks/remind", attribute))
+	for payload, want := range map[string]tocsin.Verb{"SPRING": tocsin.Completed, "": tocsin.Buried, "busy": tocsin.Retried} {
+		verb, in, reason := tocsin.AsOutcome(deliver(t, "http://"+address+"/hooks/remind", payload))
 		if verb != want || verb == tocsin.Retried && in != time.Minute {
-			t.Errorf("%q: %s in %s: %s, want %s", attribute, verb, in, reason, want)
+			t.Errorf("%q: %s in %s: %s, want %s", payload, verb, in, reason, want)
 		}
 	}
 }

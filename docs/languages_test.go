@@ -147,8 +147,8 @@ func throughOutbox(t *testing.T, l language) {
 
 	shop.ok("place", "120881", "990")
 	row := p.awaitTask(t, 0, tocsin.Pending)
-	if compact := strings.ReplaceAll(row.Attribute, " ", ""); compact != `{"cents":990}` {
-		t.Errorf("attribute %s", row.Attribute)
+	if compact := strings.ReplaceAll(row.Payload, " ", ""); compact != `{"cents":990}` {
+		t.Errorf("payload %s", row.Payload)
 	}
 	p.near(t, "due_time", row.DueTime, minutes30)
 
@@ -267,7 +267,7 @@ func TestJavaProgramOfTheDirectWay(t *testing.T) {
 	direct.kind = "java Main.java"
 	out := direct.write(t, text).ok()
 	rows := p.tasks(t, order)
-	if len(rows) != 1 || out != rows[0].JobID.String() || rows[0].Attribute != `{"say": "中文"}` {
+	if len(rows) != 1 || out != rows[0].JobID.String() || rows[0].Payload != `{"say": "中文"}` {
 		t.Fatalf("prints %s; rows %+v", out, rows)
 	}
 	if want := time.Date(2027, 3, 4, 5, 6, 7, 124e6, time.UTC); !rows[0].DueTime.Equal(want) { // rounded up

@@ -14,7 +14,7 @@ import (
 type verdict struct {
 	Callback struct {
 		Data struct {
-			Attribute string `json:"attribute"`
+			Payload string `json:"attribute"`
 		} `json:"data"`
 	} `json:"callback"`
 	Refused string `json:"refused"`
@@ -61,9 +61,9 @@ func byNpm(t *testing.T, folder string, c captured) (v verdict) {
 func TestTheNpmPackageStandardwebhooksVerifiesCallbacks(t *testing.T) {
 	t.Parallel()
 	folder := onlyNpm(t)
-	attribute := `{"coupon":"春 🔔"}`
-	real := capture(t, coupon(8<<40, attribute))
-	if got := byNpm(t, folder, real); got.Callback.Data.Attribute != attribute || got.Refused != "" {
+	payload := `{"coupon":"春 🔔"}`
+	real := capture(t, coupon(8<<40, payload))
+	if got := byNpm(t, folder, real); got.Callback.Data.Payload != payload || got.Refused != "" {
 		t.Errorf("what a node has sent: %+v", got)
 	}
 	changed := real

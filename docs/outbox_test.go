@@ -8,6 +8,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -39,7 +40,7 @@ func (p *place) relay(t *testing.T) {
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("%d rows in the outbox, want 1: %v", len(rows), err)
 	}
-	if got := client.Move(t.Context(), "docs", rows); got[0].Fate != outboxrow.Moved {
+	if got := seam.MoverOf(client).Move(t.Context(), "docs", rows); got[0].Fate != outboxrow.Moved {
 		t.Fatalf("%+v becomes %+v", rows[0], got[0])
 	}
 	p.exec(t, "DELETE FROM "+p.outbox.Table)
@@ -49,7 +50,7 @@ func (r reader) outboxAdded(t *testing.T, out []string) {
 	want(t, "add", out)
 	r.relay(t)
 	rows := r.tasks(t, order)
-	if len(rows) != 1 || rows[0].Status != tocsin.Pending || rows[0].Attribute != `{"reason":"unpaid"}` {
+	if len(rows) != 1 || rows[0].Status != tocsin.Pending || rows[0].Payload != `{"reason":"unpaid"}` {
 		t.Fatalf("rows %+v", rows)
 	}
 	r.near(t, "due_time", rows[0].DueTime, minutes30)

@@ -97,7 +97,7 @@ type task struct {
 	Attempts   int           `db:"attempts"`
 	Version    int           `db:"version"`
 	DedupKey   *string       `db:"dedup_key"`
-	Attribute  string        `db:"attribute"`
+	Payload    string        `db:"attribute"`
 }
 
 // tasks reads the rows of an order from the table that the Go side says.

@@ -20,8 +20,8 @@ func TestShellAddsATask(t *testing.T) {
 	t.Parallel()
 	const bizID = 77
 	p, dir := newPlace(t, bizID), home(t)
-	attribute := "{\"say\": \"it's 100% \\\\ 中文 🔔\"}\n; DROP"
-	out, err := shell(t, dir, p.program(t, "sh add-task.sh"), fmt.Sprint(bizID), "3", attribute)
+	payload := "{\"say\": \"it's 100% \\\\ 中文 🔔\"}\n; DROP"
+	out, err := shell(t, dir, p.program(t, "sh add-task.sh"), fmt.Sprint(bizID), "3", payload)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,8 +29,8 @@ func TestShellAddsATask(t *testing.T) {
 	if len(rows) != 1 || len(bells) != 1 || bells[0].JobID != rows[0].JobID || bells[0].TableNo != rows[0].JobID.Table() {
 		t.Fatalf("rows %+v, bells %+v", rows, bells)
 	}
-	if rows[0].Attribute != attribute {
-		t.Errorf("attribute %q, want %q", rows[0].Attribute, attribute)
+	if rows[0].Payload != payload {
+		t.Errorf("payload %q, want %q", rows[0].Payload, payload)
 	}
 	if out != rows[0].JobID.String()+"\n" {
 		t.Errorf("printed %q, want the job_id %d", out, rows[0].JobID)
@@ -54,7 +54,7 @@ func (p *place) seenFromGo(t *testing.T, row task) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.BizType != "order.close" || info.BizID != row.BizID || info.Attribute != row.Attribute || !info.DueTime.Equal(row.DueTime) {
+	if info.BizType != "order.close" || info.BizID != row.BizID || info.Payload != row.Payload || !info.DueTime.Equal(row.DueTime) {
 		t.Errorf("from Go: %+v, in the table: %+v", info, row)
 	}
 }

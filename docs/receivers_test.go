@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,9 +28,10 @@ import (
 
 // The receivers of docs/http.md.
 var (
-	phpReceiver  = language{"php receiver.php", php.interpreter, php.check, nil, php.debian, "test"}
-	nodeReceiver = language{"js receiver.js", [][]string{{"node"}, {"/usr/bin/node"}}, []string{"--version"}, nil, "nodejs", "test"}
-	javaReceiver = language{"java Receiver.java", [][]string{{"java", "-cp", jdbc + ":" + gson}}, java.check, []string{jdbc, gson},
+	phpReceiver    = language{"php receiver.php", php.interpreter, php.check, nil, php.debian, "test"}
+	pythonReceiver = language{"python receiver.py", python.interpreter, []string{"--version"}, nil, "python3", "test"}
+	nodeReceiver   = language{"js receiver.js", [][]string{{"node"}, {"/usr/bin/node"}}, []string{"--version"}, nil, "nodejs", "test"}
+	javaReceiver   = language{"java Receiver.java", [][]string{{"java", "-cp", jdbc + ":" + gson}}, java.check, []string{jdbc, gson},
 		"default-jdk-headless, libmariadb-java and libgoogle-gson-java", "test-java"}
 )
 
@@ -41,6 +43,8 @@ type receiver struct {
 
 func TestPHPReceiverTakesCallbacks(t *testing.T)  { t.Parallel(); takesCallbacks(t, startPHP) }
 func TestNodeReceiverTakesCallbacks(t *testing.T) { t.Parallel(); takesCallbacks(t, startNode) }
+
+func TestPythonReceiverTakesCallbacks(t *testing.T) { t.Parallel(); takesCallbacks(t, startPython) }
 
 func TestJavaReceiverTakesCallbacks(t *testing.T) {
 	t.Parallel()
@@ -54,6 +58,11 @@ func TestNodeReceiverRefusesWhatNoNodeSent(t *testing.T) {
 	refusesForgeries(t, startNode)
 }
 
+func TestPythonReceiverRefusesWhatNoNodeSent(t *testing.T) {
+	t.Parallel()
+	refusesForgeries(t, startPython)
+}
+
 func TestJavaReceiverRefusesWhatNoNodeSent(t *testing.T) {
 	t.Parallel()
 	onlyJava(t)
@@ -63,6 +72,36 @@ func TestJavaReceiverRefusesWhatNoNodeSent(t *testing.T) {
 func TestPHPReceiverServesANode(t *testing.T)  { t.Parallel(); servesANode(t, startPHP) }
 func TestNodeReceiverServesANode(t *testing.T) { t.Parallel(); servesANode(t, startNode) }
 
+func TestPythonReceiverServesANode(t *testing.T) { t.Parallel(); servesANode(t, startPython) }
+
+// Two requests with one key at the same time do the work once, and both are answered when it is done.
+func TestPythonReceiverDoesTheWorkOfConcurrentReplaysOnce(t *testing.T) {
+	t.Parallel()
+	r := startPython(t, couponSecret)
+	real := capture(t, coupon(7<<40, `{"coupon":"once"}`))
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if got := real.status(t, r.url); got != 204 {
+				t.Errorf("%d", got)
+			}
+		})
+	}
+	all.Wait()
+	if got := r.done(); !slices.Equal(got, []string{"4711: Use once today"}) {
+		t.Errorf("done is %q", got)
+	}
+}
+
+func TestPythonReceiverWithoutASecretRefusesAll(t *testing.T) {
+	t.Parallel()
+	r := startPython(t, "")
+	real := capture(t, coupon(7<<40, `{"coupon":"x"}`))
+	if got := real.status(t, r.url); got != 500 || len(r.done()) != 0 {
+		t.Errorf("%d, want 500; %q", got, r.done())
+	}
+}
+
 func TestJavaReceiverServesANode(t *testing.T) {
 	t.Parallel()
 	onlyJava(t)
@@ -70,9 +109,9 @@ func TestJavaReceiverServesANode(t *testing.T) {
 }
 
 // coupon is a task of the type that the receivers take.
-func coupon(id tocsin.JobID, attribute string) tocsin.Info {
+func coupon(id tocsin.JobID, payload string) tocsin.Info {
 	now := time.Now()
-	return tocsin.Info{JobID: id, BizID: 4711, BizType: "coupon.remind", ActionTime: now, DueTime: now, Attribute: attribute}
+	return tocsin.Info{JobID: id, BizID: 4711, BizType: "coupon.remind", ActionTime: now, DueTime: now, Payload: payload}
 }
 
 // send delivers a task as a node does, signed with the secrets.
@@ -109,7 +148,7 @@ func takesCallbacks(t *testing.T, start func(*testing.T, string) receiver) {
 		{"signed with two secrets", coupon(2<<40, `{"coupon":"SUMMER"}`), []string{other, couponSecret}, tocsin.Completed, 0, ""},
 		{"busy", coupon(3<<40, `{"coupon":"busy"}`), []string{couponSecret}, tocsin.Retried, time.Minute, "503 Service Unavailable: the mail server is busy"},
 		{"no coupon", coupon(4<<40, `{}`), []string{couponSecret}, tocsin.Buried, 0, "410 Gone: no coupon"},
-		{"an attribute that is no JSON", coupon(5<<40, "{"), []string{couponSecret}, tocsin.Retried, -1, "500 Internal Server Error: failed"},
+		{"a payload that is no JSON", coupon(5<<40, "{"), []string{couponSecret}, tocsin.Retried, -1, "500 Internal Server Error: failed"},
 		{"another secret", coupon(6<<40, `{"coupon":"FORGED"}`), []string{other}, tocsin.Retried, -1, "401 Unauthorized: the signature is wrong"},
 	} {
 		verb, in, reason := tocsin.AsOutcome(send(t, r.url, c.task, c.secrets...))
@@ -234,7 +273,7 @@ func servesANode(t *testing.T, start func(*testing.T, string) receiver) {
 	}
 	var got []string
 	for _, d := range nodetest.RunDue(t, c, nil, time.Now().Add(90*time.Second)) {
-		got = append(got, d.Task.Attribute+" "+d.Outcome.Verb.String())
+		got = append(got, d.Task.Payload+" "+d.Outcome.Verb.String())
 	}
 	slices.Sort(got)
 	want := []string{`{"coupon":""} bury`, `{"coupon":"busy"} bury`, `{"coupon":"busy"} retry`, `{"coupon":"春 🔔"} complete`}
@@ -276,10 +315,15 @@ func startJava(t *testing.T, secret string) receiver {
 	return receiver{"http://" + address + "/hooks/remind", p.mails(t)}
 }
 
-// startNode has a receiver that does its work by printing it.
-func startNode(t *testing.T, secret string) receiver {
+func startNode(t *testing.T, secret string) receiver { return startPrinting(t, nodeReceiver, secret) }
+func startPython(t *testing.T, secret string) receiver {
+	return startPrinting(t, pythonReceiver, secret)
+}
+
+// startPrinting has a receiver that does its work by printing it.
+func startPrinting(t *testing.T, l language, secret string) receiver {
 	t.Helper()
-	program := nodeReceiver.write(t, ofKind(t, blocks(t, "http.md"), nodeReceiver.kind)[0].text)
+	program := l.write(t, ofKind(t, blocks(t, "http.md"), l.kind)[0].text)
 	address := devtest.FreeAddress()
 	printed := program.serve(secret, address)
 	return receiver{"http://" + address + "/hooks/remind", func() []string {

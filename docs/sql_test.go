@@ -116,7 +116,7 @@ func (r reader) jobIDMade(t *testing.T, out []string) {
 func (r reader) added(t *testing.T, out []string) {
 	want(t, "add", out)
 	rows := r.tasks(t, order)
-	if len(rows) != 1 || rows[0].Status != tocsin.Pending || rows[0].Attribute != `{"reason":"unpaid"}` || rows[0].DedupKey != nil {
+	if len(rows) != 1 || rows[0].Status != tocsin.Pending || rows[0].Payload != `{"reason":"unpaid"}` || rows[0].DedupKey != nil {
 		t.Fatalf("rows %+v", rows)
 	}
 	r.near(t, "due_time", rows[0].DueTime, minutes30)

@@ -18,24 +18,26 @@ type clock struct {
 	server int64     // what it said last, Unix ms; 0: nothing yet
 	at     time.Time // when
 	looked time.Time // when schedules were looked for that are made too far ahead; zero: look
+	news   bool      // a look became due since suspect was last asked
 }
 
-// setBack notes what a server's clock says, 0 for nothing, and reports whether it was set back and nobody has looked since.
-func (c *clock) setBack(server int64, now time.Time) bool {
+// note notes what a server's clock says, 0 for nothing, and reports whether a look became due since suspect was last asked. A
+// look that failed is due with the next pass, and no news.
+func (c *clock) note(server int64, now time.Time) bool {
 	if server == 0 {
 		return false
 	}
-	known := c.server != 0
-	if known && server < c.server+now.Sub(c.at).Milliseconds()-backBy.Milliseconds() {
-		c.looked = time.Time{}
+	if c.server == 0 || server < c.server+now.Sub(c.at).Milliseconds()-backBy.Milliseconds() {
+		c.looked, c.news = time.Time{}, true
 	}
 	c.server, c.at = server, now
-	return known && c.looked.IsZero()
+	return c.news
 }
 
 // suspect reports whether to look: at first, when the clock was set back, and each hour.
 func (c *clock) suspect(server int64, now time.Time) bool {
-	c.setBack(server, now)
+	c.note(server, now)
+	c.news = false
 	return c.server != 0 && (c.looked.IsZero() || now.Sub(c.looked) >= lookEvery)
 }
 

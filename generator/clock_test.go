@@ -43,6 +43,37 @@ func TestAClockIsSuspect(t *testing.T) {
 	}
 }
 
+// TestAFailedLookIsNoNews: it is made again in the next pass, and does not end the pause before it.
+func TestAFailedLookIsNoNews(t *testing.T) {
+	t.Parallel()
+	var c clock
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for i, step := range []struct {
+		off        time.Duration // of the server's clock, beside this process's
+		pass       bool          // else the rest between two passes
+		news, look bool
+	}{
+		{news: true},
+		{pass: true, look: true},
+		{},
+		{pass: true, look: true},
+		{off: -time.Hour, news: true},
+		{off: -time.Hour, news: true},
+		{off: -time.Hour, pass: true, look: true},
+		{off: -time.Hour},
+	} {
+		now = now.Add(time.Second)
+		server := now.Add(step.off).UnixMilli()
+		if step.pass {
+			if got := c.suspect(server, now); got != step.look {
+				t.Errorf("step %d: looks %v", i, got)
+			}
+		} else if got := c.note(server, now); got != step.news {
+			t.Errorf("step %d: news %v", i, got)
+		}
+	}
+}
+
 // TestSchedulesThatAreMadeTooFarAheadAreTakenBack by any generator.
 func TestSchedulesThatAreMadeTooFarAheadAreTakenBack(t *testing.T) {
 	t.Parallel()

@@ -93,18 +93,21 @@ func (g *Generator) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve makes pass after pass on one server. After a failed pass the next one follows soon.
+// serve makes pass after pass on one server. After a failed pass or look the next one follows soon.
 func (g *Generator) serve(ctx context.Context, server int) {
 	failures := 0
 	var c clock
 	for tables := 0; ctx.Err() == nil; {
 		tables = g.cfg.Tables()
-		if c.suspect(g.cfg.Now(server), time.Now()) && g.takeBack(ctx, server) {
-			c.looked = time.Now()
+		looked := true
+		if c.suspect(g.cfg.Now(server), time.Now()) {
+			if looked = g.takeBack(ctx, server); looked {
+				c.looked = time.Now()
+			}
 		}
 		result, err := g.pass(ctx, server, schedule.Step)
 		pause := every - rand.N(every/4)
-		if failures++; err == nil && result.Failed == 0 {
+		if failures++; looked && err == nil && result.Failed == 0 {
 			failures = 0
 		} else {
 			pause = min(againAfter<<min(failures-1, 10), pause)
@@ -113,7 +116,7 @@ func (g *Generator) serve(ctx context.Context, server int) {
 			pause = min(againAfter, pause)
 		}
 		g.rest(ctx, pause, func() bool {
-			return g.cfg.Tables() > tables || c.setBack(g.cfg.Now(server), time.Now())
+			return g.cfg.Tables() > tables || c.note(g.cfg.Now(server), time.Now())
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 	"github.com/tocsinhq/tocsin/schedule"
@@ -36,9 +37,14 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
+	return newSiteOn(t, devtest.DSN(t), devtest.Prefix(t))
+}
+
+func newSiteOn(t *testing.T, dsn, prefix string) *site {
+	t.Helper()
 	cfg := tocsin.Config{
-		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)},
-		Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}}, {Name: "db2", DSN: devtest.DSN(t), Databases: []int{1}}},
+		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: prefix},
+		Servers: []tocsin.Server{{Name: "db1", DSN: dsn, Databases: []int{0}}, {Name: "db2", DSN: dsn, Databases: []int{1}}},
 	}
 	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
 		t.Fatal(err)
@@ -50,7 +56,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("mysql", devtest.DSN(t)+"?parseTime=true")
+	db, err := sql.Open("mysql", dsn+"?parseTime=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,4 +449,48 @@ func TestFireTimesThatArePassedOverAreTold(t *testing.T) {
 	if result, err := g.Overdue(t.Context()); err != nil || result.PassedOver != 0 || len(told) != 1 {
 		t.Errorf("then %+v, %v, told %+v", result, err, told)
 	}
+}
+
+// TestAGeneratorThatCantReadRests: a look that failed counts as made until the next pass. The server counts what it is asked.
+func TestAGeneratorThatCantReadRests(t *testing.T) {
+	t.Parallel()
+	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	s := newSiteOn(t, server.DSN(), "t")
+	s.create(8, "@every 1m")
+	s.age(time.Minute)
+	s.exec("RENAME TABLE t_0.schedule TO t_0.gone")
+	var log devtest.Log
+	g := s.generator(func(c *Config) { c.Logger = log.Logger() })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- g.Run(ctx) }()
+	log.Await(t, "it can't be known whether schedules are made too far ahead")
+	log.Await(t, "schedules can't be read: their next runs are made later")
+	before := s.questions()
+	time.Sleep(3 * time.Second)
+	if n := s.questions() - before; n > 300 {
+		t.Errorf("%d statements in 3 s, though schedules can't be read", n)
+	}
+	s.exec("RENAME TABLE t_0.gone TO t_0.schedule")
+	s.await("the runs", func() bool {
+		return !slices.ContainsFunc(s.all(), func(one schedule.Schedule) bool { return len(s.made(one)) == 0 })
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// questions returns how many statements the server was sent.
+func (s *site) questions() (n int) {
+	s.Helper()
+	var name string
+	if err := s.db.QueryRowContext(s.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
+		s.Fatal(err)
+	}
+	return n
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/generator"
-	"github.com/tocsinhq/tocsin/judge"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -29,19 +29,13 @@ func died(a *alarms.Alarms, s dispatcher.Settlement) {
 	}
 }
 
-// settled has people told of a dead task, and runs counted.
+// settled has people told of a dead task.
 func (p *parts) settled(s dispatcher.Settlement) {
 	died(p.alarms, s)
-	tellJudge(p.judge, s)
-}
-
-// tellJudge tells the judge of runs how a delivery ended.
-func tellJudge(j *judge.Judge, s dispatcher.Settlement) {
-	j.Settled(s.JobID, s.Verb, (s.Fate == store.Stored || s.Fate == store.InTx) && !s.Undone)
 }
 
 // missed tells alarms of a run that was too late.
-func missed(a *alarms.Alarms, m judge.Missed) { a.Missed(alarms.Missed(m)) }
+func missed(a *alarms.Alarms, m schedule.MissedRun) { a.Missed(alarms.Missed(m)) }
 
 // passedOver tells alarms of fire times that no run was made for.
 func passedOver(a *alarms.Alarms, m generator.Missed) {
@@ -52,7 +46,7 @@ func passedOver(a *alarms.Alarms, m generator.Missed) {
 func (w *sweepParts) newAlarms() (err error) {
 	w.alarms, err = alarms.New(alarms.Config{
 		Tables: w.store, Cluster: w.cfg.Tables, Policies: func() []biztype.Policy { return *w.policies.Load() },
-		Leads: func() bool { return true }, Logger: w.cfg.Logger, Registerer: w.upkept,
+		Leads: func() bool { return true }, Hurry: w.cfg.only != nil, Logger: w.cfg.Logger, Registerer: w.upkept,
 	})
 	return err
 }
@@ -61,7 +55,6 @@ func (w *sweepParts) newAlarms() (err error) {
 func (w *sweepParts) settled(s dispatcher.Settlement) {
 	w.counts.settled(s)
 	died(w.alarms, s)
-	tellJudge(w.judge, s)
 }
 
 // startAlarms raises alarms while a resident sweep runs. The function that it returns is to be called after the last outcome: it

@@ -15,7 +15,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -26,8 +25,8 @@ import (
 // Who may start a row, as the layout rows of the databases say. A node of the other
 // kind is refused.
 const (
-	ByEtcd = layoutrow.ByEtcd // the node that owns its table, by a key in etcd
-	ByRows = layoutrow.ByRows // whoever claims the row in the database; nobody owns tables, and etcd is not used
+	ByEtcd = "etcd" // the node that owns its table, by a key in etcd
+	ByRows = "rows" // whoever claims the row in the database; nobody owns tables, and etcd is not used
 )
 
 // Config of a Node. Tables must be set, the endpoints of Etcd unless Ownership is
@@ -59,6 +58,8 @@ type Config struct {
 	Getenv     func(string) string                         // where webhook secrets come from; nil: os.Getenv
 	OnOutcome  func(context.Context, tocsin.Info, Outcome) // called when a delivery has ended, before its outcome is stored; concurrently, must be quick; nil: not called
 	SecretsDir string                                      // directory of secrets, one file each under the secret's name, read before the environment and again every 2 s; absolute; "": none
+
+	only map[uint64]bool // of a Sweeper: job_ids of the tasks that it delivers, of any group; nil: all of the group
 }
 
 // EtcdConfig says where etcd is, and how to get in.

@@ -15,7 +15,8 @@ import (
 // afterwards. The zero value is empty and ready.
 type Handlers struct {
 	targets    map[string]dispatcher.Target
-	versions   map[string]int // of payloads, by biz type; without those that have none
+	versions   map[string]int  // of payloads, by biz type; without those that have none
+	policies   []tocsin.Policy // that the biz types bring
 	middleware []func(HandlerFunc) HandlerFunc
 	callbacks  []func(HandlerFunc) HandlerFunc
 }
@@ -33,6 +34,8 @@ type Handlers struct {
 // attempt, retried by the policy: during a rolling deploy the next one may find a
 // program that can read it. If the type has a Version, nodes with an older one leave
 // its tasks to newer nodes, so that this does not happen.
+//
+// If Define was given a policy, the node stores it when it runs: see biztype.Bring.
 //
 // Handle panics if the handler is nil, if the type already has a handler, or if its
 // name is not valid for a biz type: these are mistakes in the program, not in its
@@ -72,9 +75,12 @@ func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler fu
 	if _, taken := h.targets[biz.Name()]; taken {
 		panic(fmt.Sprintf("node: biz type %q has two handlers", biz.Name()))
 	}
-	h.targets[biz.Name()] = dispatcher.Target{Batch: max(most, 1), Sink: sink[T]{biz, handler}}
+	h.targets[biz.Name()] = dispatcher.Target{Batch: max(most, 1), Version: max(biz.PayloadVersion(), 1), Sink: sink[T]{biz, handler}}
 	if v := biz.PayloadVersion(); v > 0 {
 		h.versions[biz.Name()] = v
+	}
+	if p, ok := biz.Policy(); ok {
+		h.policies = append(h.policies, p)
 	}
 }
 
@@ -119,7 +125,7 @@ func (h *Handlers) wrapped() *Handlers {
 		t.Sink = wrap(t.Sink, h.middleware)
 		all[name] = t
 	}
-	return &Handlers{targets: all, versions: h.versions, callbacks: h.callbacks}
+	return &Handlers{targets: all, versions: h.versions, policies: h.policies, callbacks: h.callbacks}
 }
 
 // wrap puts the middleware around a sink, the first outermost.
@@ -131,11 +137,14 @@ func wrap(sink dispatcher.Sink, middleware []func(HandlerFunc) HandlerFunc) disp
 	for _, m := range slices.Backward(middleware) {
 		f = m(f)
 	}
-	return f
+	return delivery(f)
 }
 
+// delivery is a HandlerFunc as a dispatcher.Sink.
+type delivery HandlerFunc
+
 // Deliver implements dispatcher.Sink.
-func (f HandlerFunc) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
+func (f delivery) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	errs := f(ctx, tasks)
 	if errs == nil {
 		errs = make([]error, len(tasks))

@@ -10,7 +10,7 @@ import (
 
 func TestABatchHandlerThatReturnsTooFewErrorsIsToldHowMany(t *testing.T) {
 	t.Parallel()
-	tasks := []tocsin.Info{{Attribute: "1"}, {Attribute: "2"}, {Attribute: "x"}, {Attribute: "4"}} // the third does not decode
+	tasks := []tocsin.Info{{Payload: "1"}, {Payload: "2"}, {Payload: "x"}, {Payload: "4"}} // the third does not decode
 	for got, want := range map[int]string{
 		0: "the batch handler returned 0 errors for 3 tasks: return one per task, or nil",
 		1: "the batch handler returned 1 error for 3 tasks: return one per task, or nil",

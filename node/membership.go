@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/presence"
 	"github.com/tocsinhq/tocsin/standin"
 )
@@ -47,7 +47,7 @@ func (p *parts) join(ctx context.Context) (err error) {
 	p.assign, err = assign.New(assign.Config{
 		Client: client, Cluster: p.cfg.Tables.Cluster, Group: p.cfg.Group, Node: p.cfg.Name,
 		Tables: layout.Total(), ServerOf: p.store.ServerOf, Block: layout.Tables, Weight: p.cfg.Weight, TTL: p.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout,
-		Info:      assign.NodeInfo{Version: p.cfg.Version, Schema: tocsin.SchemaVersion, Listen: p.cfg.Listen, Started: p.started},
+		Info:      assign.NodeInfo{Version: p.cfg.Version, Schema: layoutrow.SchemaVersion, Listen: p.cfg.Listen, Started: p.started},
 		StandIn:   func(duties []assign.Duty) { p.standin.Set(dutiesOf(duties)) },
 		Identity:  func() assign.Identity { return assign.NewIdentity(p.store.Identity(), p.cfg.Tables) },
 		OwnerRows: ownerRows{p.store, p.cfg.Group, p.cfg.Name},

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // modeMetric exports the node's mode, one gauge for each.
@@ -37,7 +37,7 @@ func (c Config) export(r prometheus.Registerer, mode func() Mode) {
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_build_info", Help: "1; its labels say which program runs.",
-		ConstLabels: prometheus.Labels{"version": c.Version, "schema": strconv.Itoa(tocsin.SchemaVersion), "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": c.Version, "schema": strconv.Itoa(layoutrow.SchemaVersion), "goversion": runtime.Version()},
 	})
 	build.Set(1)
 	r.MustRegister(build, &modeMetric{mode: mode, desc: prometheus.NewDesc("tocsin_node_mode",

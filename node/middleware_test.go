@@ -100,7 +100,7 @@ func TestAHandlersContextTellsItsTasks(t *testing.T) {
 	run(t, p.config("orders"), &h)
 	id := add(t, p, orderClose.New(7, order{7}, tocsin.In(0)))
 	tasks := receive(t, seen, "the delivery")
-	if len(tasks) != 1 || tasks[0].JobID != id || tasks[0].BizID != 7 || tasks[0].BizType != orderClose.Name() || tasks[0].Attribute != `{"id":7}` {
+	if len(tasks) != 1 || tasks[0].JobID != id || tasks[0].BizID != 7 || tasks[0].BizType != orderClose.Name() || tasks[0].Payload != `{"id":7}` {
 		t.Errorf("the context tells %+v", tasks)
 	}
 	await(t, p, id, "the end of the delivery", withStatus(tocsin.Done))
@@ -151,7 +151,7 @@ func TestTheHookIsToldHowEachDeliveryEnded(t *testing.T) {
 				got := receive(t, told, "the hook")
 				last := i == len(c.want)-1
 				switch {
-				case got.Verb != want || got.task.JobID != id || got.task.Attempts != i || got.task.Attribute != `{"id":7}`:
+				case got.Verb != want || got.task.JobID != id || got.task.Attempts != i || got.task.Payload != `{"id":7}`:
 					t.Fatalf("outcome %d: %+v, want %s of task %s", i, got, want, id)
 				case want == tocsin.Retried && !got.Next.After(got.task.ActionTime):
 					t.Errorf("the retry is at %s, not after %s", got.Next, got.task.ActionTime)

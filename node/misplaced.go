@@ -57,7 +57,7 @@ func (n *Node) strict(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return strictly("a handler gets no task", newTargets(n.cfg, n.handlers, nil, n.cfg.mine).idle(policies))
+	return strictly("a handler gets no task", newTargets(n.cfg, n.handlers, n.cfg.mine).idle(policies))
 }
 
 // strict returns an error for Config.Strict: it names the biz types of the group that

@@ -16,6 +16,7 @@ import (
 type Node struct {
 	cfg      Config
 	handlers *Handlers
+	bringer  *bringer
 	begun    atomic.Bool           // Run is under way
 	running  atomic.Pointer[parts] // nil before its parts are made and after their end
 	sweeps   atomic.Bool           // Run sweeps until etcd answers
@@ -47,7 +48,12 @@ func newNode(cfg Config, h *Handlers) (*Node, error) {
 	if cfg.Group == "" && len(h.targets) > 0 {
 		return nil, fmt.Errorf("no group for the Go handlers of %s: set Group to that of the policies of these biz types", strings.Join(h.names(), ", "))
 	}
-	return &Node{cfg: cfg.withDefaults(), handlers: h.wrapped()}, nil
+	cfg = cfg.withDefaults()
+	b, err := newBringer(cfg, h)
+	if err != nil {
+		return nil, err
+	}
+	return &Node{cfg: cfg, handlers: h.wrapped(), bringer: b}, nil
 }
 
 var errNoContext = errors.New("node: the context is nil")
@@ -69,6 +75,9 @@ func (n *Node) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer n.begun.Store(false)
+	first, cancel := context.WithTimeout(ctx, bringWithin)
+	n.bringer.once(first)
+	cancel()
 	if err := n.strict(ctx); err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -110,6 +119,7 @@ func (p *parts) run(ctx context.Context) error {
 	g.Go(func() error { p.hold(failed); return nil })
 	g.Go(func() error { p.marks.run(failed); return nil })
 	g.Go(func() error { p.roster.run(failed); return nil })
+	g.Go(func() error { p.bringer.run(failed); return nil })
 	g.Go(func() error { p.backlog.Run(failed); return nil })
 	if p.relay != nil {
 		g.Go(func() error { return ended(failed, "relay", p.relay.Run(failed)) })
@@ -122,7 +132,6 @@ func (p *parts) run(ctx context.Context) error {
 	settling, settled := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { p.alarms.Run(settling); return nil })
 	g.Go(func() error { p.history.Run(settling); return nil })
-	g.Go(func() error { p.judge.Run(settling); return nil })
 	g.Go(func() error {
 		defer settled() // the last outcome, too, may be recorded or raise an alarm
 		defer close(drained)

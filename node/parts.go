@@ -17,9 +17,9 @@ import (
 	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/internal/expiry"
-	"github.com/tocsinhq/tocsin/judge"
 	"github.com/tocsinhq/tocsin/relay"
 	"github.com/tocsinhq/tocsin/scanner"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/standin"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -28,12 +28,12 @@ import (
 type parts struct {
 	cfg          Config
 	handlers     *Handlers
+	bringer      *bringer
 	started      time.Time
 	store        *store.Store
 	etcd         io.Closer    // nil until dialled
 	expires      expiry.First // of the connection to etcd
 	watcher      *biztype.Watcher
-	judge        *judge.Judge
 	targets      *targets // nil until the engines are made
 	dispatcher   *dispatcher.Dispatcher
 	history      *history.Recorder
@@ -58,7 +58,7 @@ type parts struct {
 // open checks the stored layout, reads the policies, and makes the engines. One
 // usable database is enough.
 func (n *Node) open(ctx context.Context) (p *parts, err error) {
-	p = &parts{cfg: n.cfg, handlers: n.handlers, started: time.Now()}
+	p = &parts{cfg: n.cfg, handlers: n.handlers, bringer: n.bringer, started: time.Now()}
 	p.metrics = newScope(n.cfg.Registerer)
 	p.cfg.Registerer = p.metrics.registerer()
 	defer func() {
@@ -81,10 +81,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if err != nil {
 		return p, err
 	}
-	if p.judge, err = newJudge(p.store, func() *alarms.Alarms { return p.alarms }, n.cfg.Logger, p.cfg.Registerer); err != nil {
-		return p, err
-	}
-	p.targets = newTargets(p.cfg, p.handlers, p.judge, p.cfg.mine)
+	p.targets = newTargets(p.cfg, p.handlers, p.cfg.mine)
 	p.compareHorizon(ctx)
 	p.lookForIdentity()
 	p.cfg.export(p.cfg.Registerer, p.mode)
@@ -107,6 +104,9 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.group.ID(),
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
+		Runs: schedule.NewRuns(p.store, schedule.RunsConfig{
+			Missed: func(m schedule.MissedRun) { missed(p.alarms, m) }, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+		}),
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
 		Woken: func(server int) { p.scanner.Wake(server) },
 		Alarm: alarm.New, Settled: p.settled, Record: p.history.Record, Observe: p.cfg.observer(ctx),

@@ -13,17 +13,21 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// rosterEvery is how often secrets are read again.
-const rosterEvery = 2 * time.Second
+const (
+	rosterEvery = 2 * time.Second // between two readings of the secrets
+	newerFor    = 3 * time.Minute // how long it is told that tasks were left alone; each is found again within a minute
+)
 
 // lanes is the part of the dispatcher that roster needs.
 type lanes interface {
 	SetPolicies([]biztype.Policy)
 	InHand(bizType uint64) bool
+	Newer() map[uint64]dispatcher.Newer
 }
 
 // group is the part of the assignment that roster needs.
@@ -97,13 +101,13 @@ func (r *roster) look() {
 
 // tell publishes changes to the other nodes. Called under mu.
 func (r *roster) tell() {
-	now := assign.Told{Types: r.targets.types(r.policies), Lacks: r.targets.lacks(r.policies), Versions: r.targets.versions()}
+	now := assign.Told{Types: r.targets.types(r.policies), Lacks: r.targets.lacks(r.policies), Versions: r.targets.versions(), Newer: r.newer()}
 	for _, p := range r.policies {
 		if _, new := now.Lacks[p.Name]; new && r.told.Lacks[p.Name] == "" && r.lanes.InHand(p.Number) {
 			delete(now.Lacks, p.Name) // not yet; the next look will add it
 		}
 	}
-	if slices.Equal(now.Types, r.told.Types) && maps.Equal(now.Lacks, r.told.Lacks) {
+	if slices.Equal(now.Types, r.told.Types) && maps.Equal(now.Lacks, r.told.Lacks) && maps.Equal(now.Newer, r.told.Newer) {
 		return
 	}
 	r.told = now
@@ -112,6 +116,25 @@ func (r *roster) tell() {
 		r.lacking.WithLabelValues(name).Set(1)
 	}
 	r.group.Tell(now)
+}
+
+// newer returns the biz types of which tasks were left alone lately, since their payload is newer than this program reads,
+// with the newest version, and logs them once a minute. Called under mu.
+func (r *roster) newer() map[string]int {
+	all := make(map[string]int)
+	left := r.lanes.Newer()
+	for _, p := range r.policies {
+		n, some := left[p.Number]
+		if !some || time.Since(n.Last) > newerFor {
+			continue
+		}
+		all[p.Name] = n.Version
+		if time.Since(n.Last) <= rosterEvery {
+			r.limit.Of(r.log, "newer "+p.Name).Warn("tasks with a newer payload than this program reads are left for a program that reads it",
+				"biz_type", p.Name, "payload_version", n.Version, "known", n.Known)
+		}
+	}
+	return all
 }
 
 // say logs the lacking biz types, once a minute. Called under mu.

@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -31,15 +32,17 @@ type desk struct {
 	elsewhere bool
 	unknown   bool
 	newest    int
+	newer     map[uint64]dispatcher.Newer
 }
 
-func (d *desk) Tell(t assign.Told)             { d.told = append(d.told, t) }
-func (d *desk) Elsewhere(string) (bool, bool)  { return d.elsewhere, !d.unknown }
-func (d *desk) Newest(string) int              { return d.newest }
-func (d *desk) SetPolicies([]biztype.Policy)   { d.set++ }
-func (d *desk) InHand(uint64) bool             { return d.inHand }
-func (d *desk) last() assign.Told              { return d.told[len(d.told)-1] }
-func (d *desk) lacks(name string) (why string) { return d.last().Lacks[name] }
+func (d *desk) Tell(t assign.Told)                 { d.told = append(d.told, t) }
+func (d *desk) Elsewhere(string) (bool, bool)      { return d.elsewhere, !d.unknown }
+func (d *desk) Newest(string) int                  { return d.newest }
+func (d *desk) SetPolicies([]biztype.Policy)       { d.set++ }
+func (d *desk) InHand(uint64) bool                 { return d.inHand }
+func (d *desk) Newer() map[uint64]dispatcher.Newer { return d.newer }
+func (d *desk) last() assign.Told                  { return d.told[len(d.told)-1] }
+func (d *desk) lacks(name string) (why string)     { return d.last().Lacks[name] }
 
 // remind returns a policy with a callback that needs these secrets.
 func remind(secrets ...string) biztype.Policy {
@@ -53,10 +56,31 @@ func newDesk(t *testing.T, cfg Config, log *devtest.Log) (*roster, *desk) {
 	var h Handlers
 	Handle(&h, tocsin.Define[string]("order.close"), func(context.Context, *tocsin.Task[string]) error { return nil })
 	d := &desk{}
-	r := newRoster(newTargets(cfg.withDefaults(), &h, nil, func(p biztype.Policy) bool { return p.Group != "other" }), d, cfg.Logger, nil)
+	r := newRoster(newTargets(cfg.withDefaults(), &h, func(p biztype.Policy) bool { return p.Group != "other" }), d, cfg.Logger, nil)
 	r.lanes = d
 	t.Cleanup(r.targets.close)
 	return r, d
+}
+
+func TestANodeTellsOfWhichTypesItLeavesNewerPayloads(t *testing.T) {
+	t.Parallel()
+	var log devtest.Log
+	r, d := newDesk(t, Config{}, &log)
+	r.set([]biztype.Policy{{Name: "order.close", Number: 1}})
+	d.newer = map[uint64]dispatcher.Newer{1: {Version: 3, Known: 1, Times: 7, Last: time.Now()}, 9: {Version: 2, Last: time.Now()}}
+	r.look()
+	if got := d.last(); !maps.Equal(got.Newer, map[string]int{"order.close": 3}) || len(got.Types) != 1 {
+		t.Errorf("told %+v", got)
+	}
+	r.look()
+	if lines := log.Lines("tasks with a newer payload than this program reads are left for a program that reads it"); len(lines) != 1 {
+		t.Errorf("%d lines about it: %v", len(lines), lines)
+	}
+	d.newer = map[uint64]dispatcher.Newer{1: {Version: 3, Last: time.Now().Add(-newerFor)}}
+	r.look()
+	if got := d.last(); len(got.Newer) != 0 {
+		t.Errorf("told %+v long after the last", got)
+	}
 }
 
 func TestANodeTellsWhatItDeliversAndWhatItLacks(t *testing.T) {

@@ -82,9 +82,11 @@ func TestNodesThatClaimRowsShareTheWorkAndDeliverEachTaskOnce(t *testing.T) {
 
 func TestANodeOfTheOtherKindIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ stored, node string }{
-		"a node that claims rows, where tables have owners":   {node.ByEtcd, node.ByRows},
-		"a node that owns tables, where every row is claimed": {node.ByRows, node.ByEtcd},
+	const nobody = "127.0.0.1:1"
+	for name, c := range map[string]struct{ stored, node, etcd string }{
+		"a node that claims rows, where tables have owners":   {node.ByEtcd, node.ByRows, devtest.Etcd(t)},
+		"a node that owns tables, where every row is claimed": {node.ByRows, node.ByEtcd, devtest.Etcd(t)},
+		"the same while etcd is away":                         {node.ByRows, node.ByEtcd, nobody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +95,7 @@ func TestANodeOfTheOtherKindIsRefused(t *testing.T) {
 				p = newPlace(t, closePolicy())
 			}
 			cfg := p.config("orders")
-			cfg.Ownership, cfg.Etcd = c.node, node.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}}
+			cfg.Ownership, cfg.Etcd = c.node, node.EtcdConfig{Endpoints: []string{c.etcd}}
 			n, err := node.New(cfg, (&tallied{}).handlers())
 			if err != nil {
 				t.Fatal(err)

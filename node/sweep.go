@@ -22,7 +22,7 @@ import (
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/judge"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/sweeper"
 )
@@ -131,7 +131,7 @@ func (s *Sweeper) alone(ctx context.Context, mode sweepMode, use func(context.Co
 
 // sweep is alone beside other sweeps.
 func (s *Sweeper) sweep(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all sweepDone, err error) {
-	db, err := store.Connect(ctx, s.cfg.Tables, store.Ownership(mode.ownership))
+	db, err := store.Connect(ctx, s.cfg.Tables, store.Ownership(mode.ownership), store.Frozen(s.cfg.only != nil))
 	if err != nil {
 		return all, err
 	}
@@ -143,7 +143,7 @@ func (s *Sweeper) sweep(ctx context.Context, mode sweepMode, use func(context.Co
 	w := &sweepParts{cfg: s.cfg, handlers: s.handlers, store: db, mode: mode, upkept: newUpkept()}
 	w.policies.Store(&policies)
 	err = w.run(ctx, use)
-	return sweepDone{w.counts.read(), w.upkept.read()}, err
+	return sweepDone{w.outcomes(), w.upkept.read()}, err
 }
 
 // sweepParts are the engines of a sweep, wired to one another.
@@ -157,18 +157,13 @@ type sweepParts struct {
 	counts     counts
 	upkept     upkept
 	alarms     *alarms.Alarms
-	judge      *judge.Judge
 	seen       int // changes of targets up to the last sweep
 	limit      loglimit.Limit
 }
 
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper.Sweeper) error) error {
 	var err error
-	w.judge, err = newJudge(w.store, func() *alarms.Alarms { return w.alarms }, w.cfg.Logger, nil) // its metrics would be those of Run; the sweeper counts what it skips
-	if err != nil {
-		return err
-	}
-	targets := newTargets(w.cfg, w.handlers, w.judge, w.mine)
+	targets := newTargets(w.cfg, w.handlers, w.mine)
 	defer targets.close()
 	if err := w.newAlarms(); err != nil {
 		return err
@@ -180,6 +175,9 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	w.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
 		QueueCap: w.cfg.QueueCap, PayloadBytes: w.cfg.PayloadBytes, SweepGrace: w.cfg.SweepGrace, DrainTimeout: cutOffAfter,
+		Runs: schedule.NewRuns(w.store, schedule.RunsConfig{ // its metrics would be those of Run; the sweeper counts what it skips
+			Missed: func(m schedule.MissedRun) { missed(w.alarms, m) }, Logger: w.cfg.Logger,
+		}),
 		Target: targets.of, ClaimAll: true, Settled: w.settled, Record: recorder.Record, Observe: w.cfg.observer(ctx),
 		Logger: w.cfg.Logger, // its metrics would be those of Run's dispatcher
 	})
@@ -202,7 +200,6 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	var g errgroup.Group
 	settling, settled := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { recorder.Run(settling); return nil })
-	g.Go(func() error { w.judge.Run(settling); return nil })
 	g.Go(func() error {
 		defer settled()
 		return w.dispatcher.Run(work)
@@ -222,11 +219,14 @@ func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config 
 		Tables: w.store, Now: w.store.Now, Servers: w.store.Servers(), TablesOf: w.store.TablesOf, Intake: w.dispatcher,
 		Policies: func() []biztype.Policy { w.refresh(t); return *w.policies.Load() },
 		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
-		Grace:    w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.counts.read, Claimed: w.dispatcher.Claimed, Upkeep: w.upkept.read,
+		Grace:    w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.outcomes, Claimed: w.dispatcher.Claimed, Upkeep: w.upkept.read,
 		Sick: w.sick, Logger: w.cfg.Logger, Registerer: r,
 	}
 	if w.mode.dry {
 		cfg.Intake = nil
+	}
+	if w.cfg.only != nil {
+		cfg.Tables = some{w.store, w.cfg.only}
 	}
 	return cfg
 }
@@ -241,7 +241,7 @@ func (w *sweepParts) sick(server int) error {
 
 // mine is every callback for a node without handlers, else those of its group.
 func (w *sweepParts) mine(p biztype.Policy) bool {
-	return len(w.handlers.targets) == 0 || p.Webhook == nil || p.WithDefaults().Group == w.cfg.Group
+	return len(w.handlers.targets) == 0 || p.Webhook == nil || w.cfg.only != nil || p.WithDefaults().Group == w.cfg.Group
 }
 
 // watch follows changes of the policies while the sweep runs. A single sweep does not
@@ -327,9 +327,25 @@ func (c *counts) settled(s dispatcher.Settlement) {
 	c.byType[s.Type] = n
 }
 
+// outcomes returns the outcomes so far, and the tasks that were left alone for programs that read their payload.
+func (w *sweepParts) outcomes() map[uint64]sweeper.Counts {
+	all := w.counts.read()
+	if w.dispatcher == nil {
+		return all
+	}
+	for t, newer := range w.dispatcher.Newer() {
+		n := all[t]
+		n.Newer = newer.Times
+		all[t] = n
+	}
+	return all
+}
+
 // read returns a copy.
 func (c *counts) read() map[uint64]sweeper.Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return maps.Clone(c.byType)
+	all := make(map[uint64]sweeper.Counts, len(c.byType))
+	maps.Copy(all, c.byType)
+	return all
 }

@@ -2,20 +2,13 @@ package node
 
 import (
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/judge"
-	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/sink/webhook"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // targets finds where the tasks of a policy go: a webhook if it names one, else
@@ -25,7 +18,6 @@ type targets struct {
 	secrets  webhook.Secrets
 	handlers *Handlers
 	mine     func(biztype.Policy) bool
-	judge    *judge.Judge // decides about runs of schedules; nil: nobody does
 
 	mu       sync.Mutex
 	webhooks map[string]callback // by policy name
@@ -42,23 +34,13 @@ type callback struct {
 	stale   error    // why the secrets can no longer be read; nil: they can
 }
 
-func newTargets(cfg Config, h *Handlers, j *judge.Judge, mine func(biztype.Policy) bool) *targets {
-	return &targets{cfg: cfg, secrets: cfg.secrets(), handlers: h, mine: mine, judge: j, webhooks: map[string]callback{}}
-}
-
-// newJudge makes what decides about the runs of schedules.
-func newJudge(s *store.Store, alarms func() *alarms.Alarms, log *slog.Logger, r prometheus.Registerer) (*judge.Judge, error) {
-	return judge.New(judge.Config{
-		Store: s, Pauser: schedule.NewMaker(s), Now: s.Now, ServerOf: s.ServerOf, Missed: func(m judge.Missed) { missed(alarms(), m) }, Logger: log, Registerer: r,
-	})
+func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
+	return &targets{cfg: cfg, secrets: cfg.secrets(), handlers: h, mine: mine, webhooks: map[string]callback{}}
 }
 
 // of gives the target of a policy; false where this process can't deliver it.
 func (t *targets) of(p biztype.Policy) (dispatcher.Target, bool) {
 	target, err := t.find(p)
-	if err == nil && t.judge != nil {
-		target.Sink = t.judge.Around(p, target.Sink)
-	}
 	return target, err == nil
 }
 

@@ -44,7 +44,7 @@ func TestUniqueKeysAndDeliveries(t *testing.T) {
 				t.Errorf("during the delivery: %+v", kept)
 			}
 			again := try(unique.OnConflict(tocsin.Reschedule))
-			if again.Rescheduled == claimed || (again.JobID == first.JobID) == claimed {
+			if !again.Rescheduled || again.JobID != first.JobID {
 				t.Errorf("debounced during the delivery: %+v", again)
 			}
 			end <- nil // of the first delivery, or of that after it: the latter begins in any case

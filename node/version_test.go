@@ -46,6 +46,13 @@ type deploy struct {
 // start runs a node with the handler of one version.
 func (d *deploy) start(name string, version int) (n *node.Node, stop func()) {
 	d.t.Helper()
+	cfg := d.p.config("orders")
+	cfg.Name = name
+	return run(d.t, cfg, d.handlers(name, version))
+}
+
+// handlers are those of a program of one version.
+func (d *deploy) handlers(name string, version int) *node.Handlers {
 	var h node.Handlers
 	if version == 1 {
 		node.Handle(&h, shipV1, func(_ context.Context, task *tocsin.Task[order]) error {
@@ -58,9 +65,7 @@ func (d *deploy) start(name string, version int) (n *node.Node, stop func()) {
 			return nil
 		})
 	}
-	cfg := d.p.config("orders")
-	cfg.Name = name
-	return run(d.t, cfg, &h)
+	return &h
 }
 
 // leaving waits until the nodes leave the type to newer ones, or do so no longer.
@@ -98,6 +103,37 @@ func (d *deploy) deliver(second bool, by ...string) {
 	}
 }
 
+// wait adds tasks of the second version, in each table, of which one was due before and one is due later, and waits until
+// both nodes, which know the first one alone, say that they leave some.
+func (d *deploy) wait(nodes ...*node.Node) (ids []tocsin.JobID) {
+	d.t.Helper()
+	for seen := map[int]bool{}; len(seen) < d.p.cfg.Layout.Total(); d.next++ {
+		if table := d.p.cfg.Layout.TableOf(d.next); !seen[table] {
+			seen[table] = true
+			ids = append(ids, add(d.t, d.p, shipV2.New(d.next, parcel{{d.next}, {d.next}}, tocsin.At(time.Now().Add(-time.Hour)))),
+				add(d.t, d.p, shipV2.New(d.next, parcel{{d.next}, {d.next}}, tocsin.In(500*time.Millisecond)).Header("tenant", "a")))
+		}
+	}
+	until(d.t, "the nodes say that they leave tasks to newer ones", func() bool {
+		return !slices.ContainsFunc(nodes, func(n *node.Node) bool {
+			r, running := n.Report()
+			return !running || r.Newer[shipV2.Name()] != 2
+		})
+	})
+	return ids
+}
+
+// untouched wants that nobody has done anything with tasks.
+func (d *deploy) untouched(ids []tocsin.JobID) {
+	d.t.Helper()
+	for _, id := range ids {
+		info, err := d.p.client.Get(d.t.Context(), id)
+		if err != nil || info.Status != tocsin.Pending || info.Attempts != 0 || info.Crashes != 0 || info.ClaimedBy != "" || info.LastError != "" || !info.Modified.Equal(info.Created) {
+			d.t.Errorf("it was not left as it was: %+v, %v", info, err)
+		}
+	}
+}
+
 // rolls deploys a new version of a payload. Nobody sweeps, and a task that is delivered by the wrong program is dead.
 func rolls(t *testing.T, p place) {
 	d := &deploy{t: t, p: p, calls: make(chan call, 1000), next: 1}
@@ -109,8 +145,18 @@ func rolls(t *testing.T, p place) {
 	d.deliver(true, "new1")
 	stopNew1() // the deploy is broken off
 	d.leaving(false, old1, old2)
+	waiting := d.wait(old1, old2)
 	d.deliver(false, "old1", "old2")
+	d.untouched(waiting)
 	d.start("new2", 2) // and begins again
+	for range waiting {
+		if c := receive(t, d.calls, "a delivery of what waited"); c.node != "new2" {
+			t.Errorf("delivered by %s", c.node)
+		}
+	}
+	for _, id := range waiting {
+		await(t, p, id, "its outcome", withStatus(tocsin.Done))
+	}
 	d.leaving(true, old1, old2)
 	d.deliver(true, "new2")
 	stop1()
@@ -131,4 +177,35 @@ func TestNodesLeaveATypeToThoseThatKnowANewerPayload(t *testing.T) {
 func TestNodesThatClaimRowsLeaveATypeToThoseThatKnowANewerPayload(t *testing.T) {
 	t.Parallel()
 	rolls(t, newOpenPlace(t, shipPolicy()))
+}
+
+// A sweep of the program that a broken-off deploy leaves behind claims no task with a newer payload, and says so.
+func TestASweepLeavesNewerPayloads(t *testing.T) {
+	t.Parallel()
+	d := &deploy{t: t, p: newPlace(t, shipPolicy()), calls: make(chan call, 100), next: 1}
+	var ids []tocsin.JobID
+	for n := range uint64(10) {
+		ids = append(ids, add(t, d.p, shipV2.New(n+1, parcel{{n}, {n}}, tocsin.In(0))))
+	}
+	old := add(t, d.p, shipV1.New(1, order{1}, tocsin.In(0)))
+	sweep := func(h *node.Handlers) node.SweepResult {
+		s, err := node.NewSweeper(d.p.sweepConfig(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := s.Sweep(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	r := sweep(d.handlers("old", 1))
+	if r.Delivered != 1 || r.Claimed != 1 || r.Elsewhere != 0 || r.Left["order.ship (newer payload)"] != 10 || r.Err() == nil {
+		t.Errorf("%s, %v", r, r.Err())
+	}
+	d.untouched(ids)
+	await(t, d.p, old, "its outcome", withStatus(tocsin.Done))
+	if r := sweep(d.handlers("new", 2)); r.Delivered != 10 || r.LeftTotal() != 0 {
+		t.Errorf("%s", r)
+	}
 }

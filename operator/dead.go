@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/tocsinhq/tocsin"
@@ -16,11 +17,16 @@ func (o *Operator) Redrive(ctx context.Context, id tocsin.JobID) (tocsin.Info, e
 	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Redrive(ctx, id) }, "only a dead task can be redriven")
 }
 
-// Bury makes a pending task dead, with the reason as its last error, cut at tocsin.MaxError characters, and returns it. A
-// delivery that is under way at this moment may still complete it. It returns ErrStatus, and the task as it is, if the
-// task is not pending, and tocsin.ErrNotFound if there is none.
+// Bury makes a task dead that is not final, with the reason as its last error, cut at tocsin.MaxError characters, and returns
+// it. A delivery that is under way goes on, and its success still completes the task; of a strict biz type nothing is changed
+// then, and the error is tocsin.ErrInDelivery. It returns ErrStatus, and the task as it is, if the task is final, and
+// tocsin.ErrNotFound if there is none.
 func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (tocsin.Info, error) {
-	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Bury(ctx, id, reason) }, "only a pending task can be buried")
+	info, err := o.rewrite(ctx, id, func() (bool, error) { return o.tables.Bury(ctx, id, reason) }, "only a task that is not final can be buried")
+	if errors.Is(err, ErrStatus) && info.Status == tocsin.Claimed {
+		err = refuse(tocsin.ErrInDelivery, "task %s is in delivery, and biz type %s is strict: nothing is changed, try again later", id, info.BizType)
+	}
+	return info, err
 }
 
 // rewrite changes one task and reads it again.

@@ -128,6 +128,7 @@ func (o *Operator) rows(ctx context.Context, status tocsin.Status, entries []due
 
 // info is a row as users see it.
 func (o *Operator) info(policies []biztype.Policy, row store.Row) tocsin.Info {
+	_, row.FireTime = runOfKey(row.DedupKey)
 	row.BizType, row.Table = biztype.NameOf(policies, row.Type), o.tables.Layout().Table(row.JobID.Table())
 	return row.Info
 }

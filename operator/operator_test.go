@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tocsintest.Main(m)) }
 
 var (
 	closing = tocsin.Define[string]("order.close")

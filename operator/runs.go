@@ -2,10 +2,13 @@ package operator
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/runkey"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -17,6 +20,8 @@ type Run struct {
 	ID         uint64       `json:"run_id,string"`
 	JobID      tocsin.JobID `json:"job_id"`
 	Schedule   uint64       `json:"schedule_id,string,omitempty"` // 0: no run of a schedule
+	Name       string       `json:"schedule,omitempty"`           // of the schedule; "": it was deleted
+	FireTime   time.Time    `json:"fire_time,omitzero"`           // the time that the run is for, without jitter; zero: for none, or its task was cancelled or purged
 	BizType    string       `json:"biz_type"`                     // its name; "#7" where number 7 has no name here
 	Version    uint32       `json:"version"`                      // of the task, as delivered
 	Attempt    int          `json:"attempt"`                      // from 1
@@ -57,7 +62,57 @@ func (o *Operator) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 	for i, r := range found {
 		runs[i] = runOf(policies, r)
 	}
-	return runs, nil
+	return runs, o.nameRuns(ctx, runs)
+}
+
+// nameRuns adds the names of schedules and the fire times. Runs of one query are of one schedule at most, and of one server.
+func (o *Operator) nameRuns(ctx context.Context, runs []Run) error {
+	schedule := tocsin.JobID(runs[0].Schedule)
+	if schedule == 0 {
+		return nil
+	}
+	name, err := o.tables.ScheduleName(ctx, schedule)
+	if err != nil {
+		return err
+	}
+	fires := map[tocsin.JobID]time.Time{}
+	for _, r := range runs {
+		fires[r.JobID] = time.Time{}
+	}
+	server := o.tables.ServerOf(schedule.Table())
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(fires)), lookAtOnce) {
+		tasks, err := o.tables.Look(ctx, server, ids)
+		if err != nil {
+			return err
+		}
+		for _, task := range tasks {
+			_, fires[task.JobID] = runOfKey(task.DedupKey)
+		}
+	}
+	for i := range runs {
+		runs[i].Name, runs[i].FireTime = name, fires[runs[i].JobID]
+	}
+	return nil
+}
+
+// NameSchedule sets Schedule and FireTime of a task that is the run of a schedule, if its row tells: one that was cancelled has
+// lost its dedup_key. The name of a schedule that was deleted is "".
+func (o *Operator) NameSchedule(ctx context.Context, task *tocsin.Info) error {
+	schedule, fire := runOfKey(task.DedupKey)
+	if schedule == 0 {
+		return nil
+	}
+	name, err := o.tables.ScheduleName(ctx, schedule)
+	task.Schedule, task.FireTime = name, fire
+	return err
+}
+
+// runOfKey returns which schedule a run is of, and its fire time; 0: a task with this dedup_key is no run.
+func runOfKey(dedupKey string) (schedule tocsin.JobID, fire time.Time) {
+	if key, ok := runkey.Parse(dedupKey); ok {
+		return tocsin.JobID(key.Schedule), key.Nominal()
+	}
+	return 0, time.Time{}
 }
 
 // runOf is a run as users see it.

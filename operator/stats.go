@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/store"
@@ -28,6 +30,35 @@ type Stats struct {
 // metrics, at less cost. progress is that of RedriveAll. If not all servers answer, it returns the counts it has beside
 // an error, a Partial.
 func (o *Operator) Stats(ctx context.Context, progress func(tables int)) ([]Stats, error) {
+	return o.stats(ctx, progress, o.tables.Counts)
+}
+
+// StatsUpTo is Stats of some statuses, which reads about 10,000 rows of each at most, or 20 of each table. If there may be more
+// tasks in a status than it has counted, of whatever biz type, the status is in more.
+func (o *Operator) StatsUpTo(ctx context.Context, statuses ...tocsin.Status) (all []Stats, more []tocsin.Status, err error) {
+	most := max(countedUpTo/o.tables.Layout().Total(), countedOfTable)
+	var mu sync.Mutex
+	all, err = o.stats(ctx, nil, func(ctx context.Context, server int, tables []int) ([]store.Count, error) {
+		counts, full, err := o.tables.CountsUpTo(ctx, server, tables, most, statuses...)
+		mu.Lock()
+		defer mu.Unlock()
+		more = append(more, full...)
+		return counts, err
+	})
+	slices.Sort(more)
+	return all, slices.Compact(more), err
+}
+
+// What StatsUpTo counts.
+const (
+	countedUpTo    = 10_000
+	countedOfTable = 20
+)
+
+// counter counts rows of some tables of a server.
+type counter func(ctx context.Context, server int, tables []int) ([]store.Count, error)
+
+func (o *Operator) stats(ctx context.Context, progress func(tables int), count counter) ([]Stats, error) {
 	policies, err := biztype.Load(ctx, o.cfg)
 	if err != nil {
 		return nil, err
@@ -35,7 +66,7 @@ func (o *Operator) Stats(ctx context.Context, progress func(tables int)) ([]Stat
 	parts := make([]map[uint64]*Stats, len(o.tables.Servers()))
 	errs := make([]error, len(parts))
 	tablewalk.Servers(len(parts), func(server int) {
-		parts[server], errs[server] = o.statsOf(ctx, server, progress)
+		parts[server], errs[server] = o.statsOf(ctx, server, progress, count)
 	})
 	sums := map[uint64]*Stats{}
 	for _, p := range policies {
@@ -56,7 +87,7 @@ func (o *Operator) Stats(ctx context.Context, progress func(tables int)) ([]Stat
 }
 
 // statsOf counts the tasks of one server, by the number of their biz type.
-func (o *Operator) statsOf(ctx context.Context, server int, progress func(int)) (map[uint64]*Stats, error) {
+func (o *Operator) statsOf(ctx context.Context, server int, progress func(int), count counter) (map[uint64]*Stats, error) {
 	sums := map[uint64]*Stats{}
 	way := tablewalk.Walk{Server: server, Tables: o.tables.TablesOf(server), Measure: o.tables.Measure}
 	if progress != nil {
@@ -64,7 +95,7 @@ func (o *Operator) statsOf(ctx context.Context, server int, progress func(int)) 
 	}
 	var errs []error
 	err := way.Run(ctx, func(tables []int) error {
-		counts, failed := o.tables.Counts(ctx, server, tables)
+		counts, failed := count(ctx, server, tables)
 		errs = append(errs, failed)
 		for _, c := range counts {
 			into(sums, c.Type).add(o.statsIn(server, c))

@@ -80,7 +80,7 @@ func scan(found *sql.Rows, read, answered time.Time) (outboxrow.Row, error) {
 	var due, created sql.NullString
 	var delay sql.Null[uint64]
 	var age int64
-	err := found.Scan(&r.ID, &r.Op, &r.BizType, &r.BizID, &due, &delay, &r.Dedup, &r.Headers, &r.BizKey, &r.Attribute,
+	err := found.Scan(&r.ID, &r.Op, &r.BizType, &r.BizID, &due, &delay, &r.Dedup, &r.Headers, &r.BizKey, &r.Payload,
 		&created, &age, &r.Attempts, &r.LastError)
 	if err != nil {
 		return r, err

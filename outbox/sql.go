@@ -26,7 +26,7 @@ LIMIT ?`
 
 // snapshotSQL begins a transaction whose reads all see the same state. They lock nothing.
 const snapshotSQL = `/* tocsin outbox snapshot */ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
-START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY`
+START TRANSACTION WITH CONSISTENT SNAPSHOT`
 
 // stuckSQL is added to a condition for rows that were set aside.
 const stuckSQL = `

@@ -48,7 +48,8 @@ type About struct {
 	Types   []string          `json:"types"` // names of the biz types it delivers; null: there are too many to name
 	Lacks   map[string]string `json:"lacks"` // biz types of its group that it can't deliver -> why
 
-	Versions map[string]int `json:"versions,omitempty"` // of the payloads of its types
+	Versions map[string]int `json:"versions,omitempty"`       // of the payloads of its types
+	Newer    map[string]int `json:"newer_payloads,omitempty"` // types of which it leaves tasks alone, since their payload is newer than it reads -> the newest version
 }
 
 // Told is what a node says about its biz types.
@@ -57,6 +58,7 @@ type Told struct {
 	Lacks map[string]string // types of its group that it does not deliver -> why
 
 	Versions map[string]int // of the payloads of its types; without those that have none
+	Newer    map[string]int // types of which it leaves tasks alone, since their payload is newer than it reads -> the newest version
 }
 
 // Config says whose presence to keep.
@@ -243,7 +245,7 @@ func (p *Presence) First() int {
 // afterwards.
 func (p *Presence) Tell(t Told) {
 	p.mu.Lock()
-	p.about.Types, p.about.Lacks, p.about.Versions = t.Types, t.Lacks, t.Versions
+	p.about.Types, p.about.Lacks, p.about.Versions, p.about.Newer = t.Types, t.Lacks, t.Versions, t.Newer
 	p.mu.Unlock()
 	for _, nudge := range p.nudges {
 		select {
@@ -303,7 +305,7 @@ func (p *Presence) text() string {
 	p.mu.Unlock()
 	text, err := json.Marshal(about)
 	if len(text) > maxAbout {
-		about.Types, about.Versions = nil, nil
+		about.Types, about.Versions, about.Newer = nil, nil, nil
 		if len(about.Lacks) > 0 {
 			about.Lacks = map[string]string{"": "too many to name"}
 		}

@@ -26,6 +26,7 @@ func (t *turn) begin(ctx context.Context) error {
 	asked, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	below, err := t.tasks.SettledBelow(asked, t.session.Identity)
+	t.anew.Store(err == nil && below == 0)
 	if err != nil || below == 0 { // the databases of the tasks are no reason not to begin
 		return nil
 	}
@@ -61,8 +62,8 @@ func (t *turn) void(ctx context.Context) {
 	t.settled.Store(0)
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	for database := range t.tasks.Layout().Databases {
-		_ = t.tasks.NoteSettled(ctx, t.session.Identity, database, 0) // see above
+	for database := range t.cfg.Tables.Layout.Databases {
+		_ = t.tasks.NoteSettled(ctx, t.session.Identity, database, 0, false) // see above
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -159,7 +159,7 @@ func TestATurnBeginsAtTheFirstIDIfIDsAreGivenAgain(t *testing.T) {
 			if first != 0 {
 				t.Errorf("begins at %d", first)
 			}
-			if below, err := s.client.SettledBelow(t.Context(), turn.session.Identity); c.void != (below == 0) || err != nil {
+			if below, err := seam.MoverOf(s.client).SettledBelow(t.Context(), turn.session.Identity); c.void != (below == 0) || err != nil {
 				t.Errorf("settled below %d, %v", below, err)
 			}
 		})
@@ -186,15 +186,16 @@ func TestATurnBeginsAtTheFirstIDIfATransactionIsOpenBelow(t *testing.T) {
 func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	note := func(database int, id uint64) {
+	noteAs := func(database int, id uint64, anew bool) {
 		t.Helper()
-		if err := s.client.NoteSettled(t.Context(), "one", database, id); err != nil {
+		if err := seam.MoverOf(s.client).NoteSettled(t.Context(), "one", database, id, anew); err != nil {
 			t.Fatal(err)
 		}
 	}
+	note := func(database int, id uint64) { noteAs(database, id, false) }
 	want := func(identity string, below uint64) {
 		t.Helper()
-		if got, err := s.client.SettledBelow(t.Context(), identity); got != below || err != nil {
+		if got, err := seam.MoverOf(s.client).SettledBelow(t.Context(), identity); got != below || err != nil {
 			t.Errorf("%s: settled below %d, %v, want %d", identity, got, err, below)
 		}
 	}
@@ -207,7 +208,7 @@ func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 	want("two", 0)
 	none := func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error) { return nil, nil }
 	for database := range s.cfg.Layout.Databases {
-		if err := s.client.Upkeep(t.Context(), "one", database, none); err != nil {
+		if err := seam.MoverOf(s.client).Upkeep(t.Context(), "one", database, none); err != nil {
 			t.Fatal(err)
 		}
 		if n := s.number("SELECT COUNT(*) FROM " + s.cfg.Layout.Database(database) + ".relayed WHERE gone IS NULL"); n != 1 {
@@ -217,6 +218,57 @@ func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 	want("one", 7)
 	note(0, 0)
 	want("one", 0)
+	note(0, 9) // by an upkeep that had loaded the id before
+	want("one", 0)
+	noteAs(0, 9, true) // by a turn that found the 0 when it began
+	want("one", 8)
+}
+
+// An upkeep that has loaded an id notes it after the turn has noted that the ids are given again.
+func TestANoteOfTheUpkeepDoesNotOutlastAVoid(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	session, err := s.outbox().Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	r, err := New(s.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := &slowNotes{Mover: seam.MoverOf(s.client)}
+	l := &line{Relay: r, outbox: s.outbox(), tasks: tasks, gauges: r.metrics.of("shop")}
+	turn := newTurn(l, session)
+	l.settled.Store(100)
+	l.anew.Store(true)
+	tasks.before = func() { turn.void(t.Context()) }
+	if err := l.forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if below, err := tasks.SettledBelow(t.Context(), session.Identity); err != nil || below != 0 {
+		t.Errorf("settled below %d, %v", below, err)
+	}
+	for database := range s.cfg.Layout.Databases {
+		if n := s.number("SELECT COUNT(*) FROM "+s.cfg.Layout.Database(database)+".relayed WHERE outbox = ? AND id = 100 AND NOT EXISTS (SELECT 1 FROM "+
+			s.cfg.Layout.Database(database)+".relayed AS void WHERE void.outbox = ? AND void.id = 0)", session.Identity+" settled", session.Identity+" settled"); n != 0 {
+			t.Errorf("database %d notes the id, and not that it is void", database)
+		}
+	}
+}
+
+// slowNotes calls before once, when the upkeep is about to note an id.
+type slowNotes struct {
+	seam.Mover
+	before func()
+}
+
+func (m *slowNotes) NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error {
+	if before := m.before; before != nil && id > 0 {
+		m.before = nil
+		before()
+	}
+	return m.Mover.NoteSettled(ctx, identity, database, id, anew)
 }
 
 // A turn begins although no database of the tasks answers.
@@ -225,7 +277,7 @@ func TestATurnBeginsWithoutTheDatabasesOfTheTasks(t *testing.T) {
 	s := newShop(t)
 	s.put(1, "")
 	turn := s.turn()
-	turn.tasks = silent{s.client}
+	turn.tasks = silent{seam.MoverOf(s.client)}
 	if err := turn.begin(t.Context()); err != nil || len(turn.known) > 0 {
 		t.Error(turn.known, err)
 	}
@@ -235,7 +287,7 @@ func TestATurnBeginsWithoutTheDatabasesOfTheTasks(t *testing.T) {
 }
 
 // silent answers no question.
-type silent struct{ *tocsin.Client }
+type silent struct{ seam.Mover }
 
 func (silent) SettledBelow(ctx context.Context, _ string) (uint64, error) {
 	<-ctx.Done()

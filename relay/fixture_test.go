@@ -73,6 +73,14 @@ func (s *shop) open(cfg tocsin.Config) *tocsin.Client {
 	return c
 }
 
+// strict makes the biz type strict.
+func (s *shop) strict() {
+	s.tb.Helper()
+	if _, err := biztype.Apply(s.tb.Context(), s.cfg, []biztype.Policy{{Name: "order.close", Number: 7, Group: "shop", Strict: true}}); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
 // apply stores a biz type.
 func (s *shop) apply(name string, number uint64) {
 	s.tb.Helper()
@@ -117,13 +125,13 @@ func (s *shop) in(do func(tx *sql.Tx) error) {
 	}
 }
 
-func (s *shop) add(bizID uint64, attribute string, when tocsin.When) {
+func (s *shop) add(bizID uint64, payload string, when tocsin.When) {
 	s.tb.Helper()
-	s.in(func(tx *sql.Tx) error { return s.addTx(tx, bizID, attribute, when) })
+	s.in(func(tx *sql.Tx) error { return s.addTx(tx, bizID, payload, when) })
 }
 
-func (s *shop) addTx(tx *sql.Tx, bizID uint64, attribute string, when tocsin.When) error {
-	added, err := s.client.AddTx(s.tb.Context(), tx, closeOrder.New(bizID, attribute, when))
+func (s *shop) addTx(tx *sql.Tx, bizID uint64, payload string, when tocsin.When) error {
+	added, err := s.client.AddTx(s.tb.Context(), tx, closeOrder.New(bizID, payload, when))
 	if err == nil && (!added.Relayed || added.JobID != 0) {
 		err = fmt.Errorf("added %+v", added)
 	}
@@ -169,7 +177,7 @@ func (s *shop) tasks(bizID uint64) string {
 	}
 	var all []string
 	for _, info := range infos {
-		all = append(all, info.Attribute+" "+info.Status.String())
+		all = append(all, info.Payload+" "+info.Status.String())
 	}
 	return strings.Join(all, ", ")
 }
@@ -205,9 +213,9 @@ func (s *shop) dump() string {
 	var all strings.Builder
 	for rows.Next() {
 		var id, bizID uint64
-		var op, attribute, why string
-		_ = rows.Scan(&id, &op, &bizID, &attribute, &why)
-		fmt.Fprintln(&all, id, op, bizID, attribute, why)
+		var op, payload, why string
+		_ = rows.Scan(&id, &op, &bizID, &payload, &why)
+		fmt.Fprintln(&all, id, op, bizID, payload, why)
 	}
 	return all.String()
 }

@@ -28,10 +28,10 @@ func TestHeadersAndKeysGoThroughTheOutbox(t *testing.T) {
 		}
 		return len(infos) == 2 && infos[0].Version+infos[1].Version == 2
 	})
-	if infos[0].Attribute != "library" {
+	if infos[0].Payload != "library" {
 		infos[0], infos[1] = infos[1], infos[0] // both were moved in one go: ids of one millisecond
 	}
-	if infos[0].Headers != `{"tenant":"ü 🔔"}` || infos[0].BizKey != "ord_1" || infos[1].Attribute != "sql" || infos[1].Headers != `{"a":"<2>","z":"1"}` {
+	if infos[0].Headers != `{"tenant":"ü 🔔"}` || infos[0].BizKey != "ord_1" || infos[1].Payload != "sql" || infos[1].Headers != `{"a":"<2>","z":"1"}` {
 		t.Errorf("%+v", infos)
 	}
 	numbers, err := s.client.List(t.Context(), tocsin.KeyID("ord_1"))
@@ -51,6 +51,29 @@ func TestHeadersAndKeysGoThroughTheOutbox(t *testing.T) {
 	})
 	s.want(tocsin.KeyID("ord_1"), "number pending")
 	s.rows(0)
+}
+
+func TestTheVersionOfAPayloadGoesThroughTheOutbox(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.relay(s.config())
+	s.in(func(tx *sql.Tx) error {
+		_, err := s.client.AddTx(t.Context(), tx, closeOrder.Version(3).New(1, "library", tocsin.In(day)).Header("a", "b"))
+		return err
+	})
+	s.exec(`INSERT INTO {outbox} (biz_type, biz_id, delay_ms, headers, attribute) VALUES ('order.close', 2, 86400000, '{ "_payload_version": "4" }', 'sql')`)
+	s.exec(`INSERT INTO {outbox} (biz_type, biz_id, delay_ms, headers, attribute) VALUES ('order.close', 3, 86400000, '{"_payload_version":"four"}', 'bad')`)
+	s.want(1, "library pending")
+	s.want(2, "sql pending")
+	s.await("the row with a bad version to be set aside", func() bool {
+		return s.number("SELECT COUNT(*) FROM {outbox} WHERE biz_id = 3 AND last_error LIKE '_payload_version among the headers is not a whole number%'") == 1
+	})
+	for bizID, want := range map[uint64]tocsin.Info{1: {PayloadVersion: 3, Headers: `{"a":"b"}`}, 2: {PayloadVersion: 4}} {
+		infos, err := s.client.List(t.Context(), bizID)
+		if err != nil || infos[0].PayloadVersion != want.PayloadVersion || infos[0].Headers != want.Headers {
+			t.Errorf("%+v, %v", infos, err)
+		}
+	}
 }
 
 func TestBadHeadersAndKeysOfPlainSQLAreSetAside(t *testing.T) {
@@ -115,7 +138,7 @@ func TestACollisionOfKeysIsSetAsideAndHoldsUpNoOther(t *testing.T) {
 	}
 	s.await("the task to be moved once nothing is in its way", func() bool {
 		infos, err := s.client.ListKey(t.Context(), "ord_1")
-		return err == nil && len(infos) == 1 && infos[0].Attribute == "mine"
+		return err == nil && len(infos) == 1 && infos[0].Payload == "mine"
 	})
 	s.rows(0)
 }

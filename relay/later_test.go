@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -96,14 +97,14 @@ func TestARowThatMeetsADeliveryIsTriedLessAndLessOften(t *testing.T) {
 
 // contended fails the first flight as if a table were locked for a moment.
 type contended struct {
-	tasks
+	seam.Mover
 	failed atomic.Int64
 }
 
 func (c *contended) Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result {
-	results := c.tasks.Move(ctx, identity, rows[1:])
+	results := c.Mover.Move(ctx, identity, rows[1:])
 	if c.failed.Add(1) > 1 {
-		return append(c.tasks.Move(ctx, identity, rows[:1]), results...)
+		return append(c.Mover.Move(ctx, identity, rows[:1]), results...)
 	}
 	return append([]outboxrow.Result{{Fate: outboxrow.Failed, Err: &mysql.MySQLError{Number: 1205}}}, results...)
 }
@@ -115,7 +116,7 @@ func TestARowThatMeetsALockIsTriedAgainSoon(t *testing.T) {
 	s.add(1, "x", tocsin.In(day))
 	turn := s.turn()
 	turn.cfg.Whole = time.Hour
-	turn.tasks = &contended{tasks: s.client}
+	turn.tasks = &contended{Mover: seam.MoverOf(s.client)}
 	s.run(func(ctx context.Context) { _ = turn.run(ctx) })
 	s.want(1, "x pending")
 	s.rows(0)
@@ -128,6 +129,7 @@ func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
+			s.strict()
 			s.relay(s.config())
 			s.add(1, "a", tocsin.In(day))
 			s.want(1, "a pending")
@@ -136,8 +138,8 @@ func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
 			s.add(1, "b", tocsin.In(day))
 			s.want(1, "a claimed, b pending")
 			s.reschedule(1, when)
-			version := func(attribute string) int {
-				return s.number("SELECT version FROM "+table+" WHERE attribute = ?", attribute)
+			version := func(payload string) int {
+				return s.number("SELECT version FROM "+table+" WHERE attribute = ?", payload)
 			}
 			s.await("b to be rescheduled", func() bool { return version("b") == 1 })
 			rows, err := s.outbox().List(t.Context(), 0, 10, false)
@@ -146,7 +148,7 @@ func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
 			}
 			rows[0].Again = true
 			for range 3 {
-				if got := s.client.Move(t.Context(), s.identity(), rows); got[0].Fate != outboxrow.InDelivery {
+				if got := seam.MoverOf(s.client).Move(t.Context(), s.identity(), rows); got[0].Fate != outboxrow.InDelivery {
 					t.Fatalf("%+v", got)
 				}
 			}
@@ -165,8 +167,8 @@ func TestAnAddBehindOneThatTheServerRefusesWaits(t *testing.T) {
 	s := newShop(t)
 	table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(1))
 	s.exec("ALTER TABLE " + table + " ADD CONSTRAINT only_good CHECK (attribute <> 'bad')")
-	for _, attribute := range []string{"good", "bad", "behind", "behind too"} {
-		s.add(1, attribute, tocsin.In(day))
+	for _, payload := range []string{"good", "bad", "behind", "behind too"} {
+		s.add(1, payload, tocsin.In(day))
 	}
 	s.add(2, "other", tocsin.In(day))
 	other := uint64(3)
@@ -266,7 +268,7 @@ func TestAnAddThatHasMetALockHoldsUpNoOthers(t *testing.T) {
 	}
 	rows[0].Locked, rows[1].Locked, rows[2].Locked = true, true, true
 	watched := s.watchWaits()
-	results := s.client.Move(t.Context(), s.identity(), rows)
+	results := seam.MoverOf(s.client).Move(t.Context(), s.identity(), rows)
 	for i, fate := range []outboxrow.Fate{outboxrow.Failed, outboxrow.Failed, outboxrow.Moved} {
 		if results[i].Fate != fate {
 			t.Errorf("row %d: %+v, want %d", i, results[i], fate)
@@ -306,7 +308,7 @@ func TestAChangeThatMeetsALockIsNotWaitedFor(t *testing.T) {
 		t.Fatal(rows, err)
 	}
 	watched := s.watchWaits()
-	results := s.client.Move(t.Context(), s.identity(), rows)
+	results := seam.MoverOf(s.client).Move(t.Context(), s.identity(), rows)
 	for i, fate := range []outboxrow.Fate{outboxrow.Failed, outboxrow.Moved, outboxrow.Moved} {
 		if results[i].Fate != fate {
 			t.Errorf("row %d: %+v, want %d", i, results[i], fate)

@@ -36,7 +36,7 @@ func (t *turn) hungry() bool {
 	if len(t.done) >= mostDone {
 		return false
 	}
-	for database := range t.tasks.Layout().Databases {
+	for database := range t.cfg.Tables.Layout.Databases {
 		l := t.lanes[database]
 		if l == nil || l.away == 0 && len(l.parked) == 0 && len(l.queue) < flightRows && !t.full(l) {
 			return true
@@ -95,19 +95,25 @@ func (t *turn) sized(rows []outboxrow.Row) {
 	t.page = max(min(outbox.PageBytes*len(rows)/bytes, pageRows), probeRows)
 }
 
+// readIn reads rows of ranges, and returns the last id up to which it has read all.
+func (t *turn) readIn(ctx context.Context, in []outbox.Range, limit int) (rows []outboxrow.Row, last uint64, err error) {
+	rows, err = t.session.Read(ctx, in, limit, nil)
+	last = in[len(in)-1].Last
+	if err == nil && outbox.Full(rows, limit) {
+		last = rows[len(rows)-1].ID
+	}
+	return rows, last, err
+}
+
 // refill reads the next parked rows of a lane, and with them those of other lanes that are parked beside them.
 func (t *turn) refill(ctx context.Context, l *lane) error {
 	in, limit := slices.Clone(l.parked[:min(len(l.parked), mostRanges)]), t.page
 	if l.away > 0 || t.short() {
 		limit = probeRows
 	}
-	rows, err := t.session.Read(ctx, in, limit, nil)
+	rows, last, err := t.readIn(ctx, in, limit)
 	if err != nil {
 		return err
-	}
-	last := in[len(in)-1].Last
-	if outbox.Full(rows, limit) {
-		last = rows[len(rows)-1].ID
 	}
 	takers := t.takers(l, in, last)
 	for _, o := range takers {

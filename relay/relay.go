@@ -14,7 +14,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -62,15 +62,6 @@ func (c Config) Validate() error {
 		return errors.New("the time between polls must not be negative")
 	}
 	return c.Tables.Validate()
-}
-
-// tasks is where rows are moved to; a tocsin.Client.
-type tasks interface {
-	Layout() tocsin.Layout
-	Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result
-	Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error)) error
-	NoteSettled(ctx context.Context, identity string, database int, id uint64) error
-	SettledBelow(ctx context.Context, identity string) (uint64, error)
 }
 
 // Relay moves the rows of some outboxes.
@@ -124,7 +115,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		if err != nil {
 			return err // Validate has seen it already
 		}
-		l := &line{Relay: r, outbox: from, tasks: client, gauges: r.metrics.of(from.Name)}
+		l := &line{Relay: r, outbox: from, tasks: seam.MoverOf(client), gauges: r.metrics.of(from.Name)}
 		all.Go(func() { l.run(ctx) })
 	}
 	all.Wait()
@@ -162,10 +153,11 @@ func (r *Relay) claim(identity, name string) error {
 type line struct {
 	*Relay
 	outbox *outbox.Outbox
-	tasks  tasks
+	tasks  seam.Mover // where rows go
 	gauges gauges
 
 	settled atomic.Uint64 // the outbox has no rows with ids below it, for the next turns; 0: not known
+	anew    atomic.Bool   // the turn began without a note of that, and has made none yet
 }
 
 // run takes turns until ctx ends.
@@ -230,8 +222,11 @@ func (l *line) upkeep(ctx context.Context) {
 // forget cleans up each database with a session of its own: one that is away may outlast a session.
 func (l *line) forget(ctx context.Context) error {
 	var errs []error
-	for database := range l.tasks.Layout().Databases {
+	for database := range l.cfg.Tables.Layout.Databases {
 		errs = append(errs, l.forgetIn(ctx, database))
+	}
+	if l.settled.Load() > 0 {
+		l.anew.Store(false)
 	}
 	return errors.Join(errs...)
 }
@@ -243,7 +238,11 @@ func (l *line) forgetIn(ctx context.Context, database int) error {
 	}
 	defer session.Close()
 	if id := l.settled.Load(); id > 0 {
-		if err := l.tasks.NoteSettled(ctx, session.Identity, database, id); err != nil {
+		err := l.tasks.NoteSettled(ctx, session.Identity, database, id, l.anew.Load())
+		if err == nil && l.settled.Load() < id { // the turn has voided it meanwhile
+			err = l.tasks.NoteSettled(ctx, session.Identity, database, 0, false)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 func TestWhatCommitsIsMovedAndWhatRollsBackIsNot(t *testing.T) {
@@ -150,9 +151,10 @@ func TestWhatWasSetAsideStaysThereForTheNextRelay(t *testing.T) {
 	}
 }
 
-func TestACancelWaitsForTheDeliveryThatItMeets(t *testing.T) {
+func TestACancelOfAStrictTypeWaitsForTheDeliveryThatItMeets(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
+	s.strict()
 	s.relay(s.config())
 	s.add(1, "a", tocsin.In(day))
 	s.want(1, "a pending")
@@ -167,6 +169,28 @@ func TestACancelWaitsForTheDeliveryThatItMeets(t *testing.T) {
 	}
 	s.exec("UPDATE " + table + " SET status = 0, claimed_by = '' WHERE status = 1") // it failed, and is to be tried again
 	s.want(1, "a cancelled, b pending")
+	s.rows(0)
+}
+
+// TestAChangeMeetsADeliveryOfATypeThatIsNotStrict, and takes effect at once, as one over the client does.
+func TestAChangeMeetsADeliveryOfATypeThatIsNotStrict(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.relay(s.config())
+	for bizID := range uint64(2) {
+		s.add(1+bizID, "a", tocsin.In(day))
+		s.want(1+bizID, "a pending")
+		table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(1 + bizID))
+		s.exec("UPDATE "+table+" SET status = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR, claimed_by = 'node' WHERE biz_id = ?", 1+bizID)
+	}
+	s.cancel(1)
+	s.want(1, "a cancelled")
+	s.reschedule(2, tocsin.In(2*day))
+	s.want(2, "a pending")
+	infos, err := s.client.List(t.Context(), 2)
+	if err != nil || len(infos) != 1 || infos[0].Version != 1 || infos[0].ClaimedBy != "" || time.Until(infos[0].ActionTime) < day {
+		t.Errorf("%+v, %v", infos, err)
+	}
 	s.rows(0)
 }
 
@@ -191,11 +215,11 @@ func TestADelayCountsFromTheCreationOfItsRow(t *testing.T) {
 func TestADedupKeyHoldsInAnOutboxToo(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	add := func(attribute string) {
+	add := func(payload string) {
 		s.in(func(tx *sql.Tx) error {
 			_, err := s.client.AddManyTx(t.Context(), tx, []tocsin.NewTask{
-				closeOrder.New(1, attribute, tocsin.In(time.Second)).Dedup("k"), closeOrder.New(1, attribute, tocsin.In(day)).Dedup("k"),
-				closeOrder.New(2, attribute, tocsin.In(day)).Dedup("k"),
+				closeOrder.New(1, payload, tocsin.In(time.Second)).Dedup("k"), closeOrder.New(1, payload, tocsin.In(day)).Dedup("k"),
+				closeOrder.New(2, payload, tocsin.In(day)).Dedup("k"),
 			})
 			return err
 		})
@@ -298,7 +322,7 @@ func (s *shop) moveAll() {
 		s.tb.Fatal(err)
 	}
 	for _, row := range rows {
-		if got := s.client.Move(s.tb.Context(), session.Identity, []outboxrow.Row{row}); got[0].Fate != outboxrow.Moved {
+		if got := seam.MoverOf(s.client).Move(s.tb.Context(), session.Identity, []outboxrow.Row{row}); got[0].Fate != outboxrow.Moved {
 			s.tb.Fatalf("row %+v: %+v", row, got)
 		}
 	}
@@ -313,7 +337,7 @@ func TestTwoRelaysAtOnceDoNoHarm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &line{Relay: r, outbox: s.outbox(), tasks: s.open(s.cfg), gauges: r.metrics.of("shop")}
+		l := &line{Relay: r, outbox: s.outbox(), tasks: seam.MoverOf(s.open(s.cfg)), gauges: r.metrics.of("shop")}
 		s.run(func(ctx context.Context) {
 			for ctx.Err() == nil {
 				session, err := l.outbox.Session(ctx)
@@ -351,7 +375,7 @@ func TestARowThatWasReadLongAgoIsNotMoved(t *testing.T) {
 	}
 	for _, row := range rows {
 		row.Read = row.Read.Add(-61 * time.Second)
-		if got := s.client.Move(t.Context(), "x", []outboxrow.Row{row}); got[0].Fate != outboxrow.Stale {
+		if got := seam.MoverOf(s.client).Move(t.Context(), "x", []outboxrow.Row{row}); got[0].Fate != outboxrow.Stale {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -375,7 +399,7 @@ func TestTheLedgerForgetsWhatHasBeenGoneForLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &line{Relay: r, outbox: s.outbox(), tasks: s.client}
+	l := &line{Relay: r, outbox: s.outbox(), tasks: seam.MoverOf(s.client)}
 	look := func() (rows, gone int) {
 		if err := l.forget(t.Context()); err != nil {
 			t.Fatal(err)
@@ -423,6 +447,7 @@ func TestARowWithoutATimeOfCreationIsSetAside(t *testing.T) {
 func TestACancelCancelsAtOnceWhatNoDeliveryHas(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
+	s.strict()
 	s.relay(s.config())
 	s.add(1, "a", tocsin.In(day))
 	s.want(1, "a pending")
@@ -463,7 +488,7 @@ func TestADeleteSparesARowWithTheIDOfAnother(t *testing.T) {
 	if err := session.Delete(t.Context(), []outboxrow.Key{old[0].Key, all[1].Key}); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := from.List(t.Context(), 0, 10, false); err != nil || len(left) != 1 || left[0].Attribute != "new" {
+	if left, err := from.List(t.Context(), 0, 10, false); err != nil || len(left) != 1 || left[0].Payload != "new" {
 		t.Errorf("left %+v, %v", left, err)
 	}
 }

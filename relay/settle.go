@@ -85,8 +85,8 @@ func (t *turn) databaseIsAway(l *lane, flight []outboxrow.Row, results []outboxr
 	l.isAway()
 	l.queue = append(flight, l.queue...)
 	t.unreadAll(l) // it may take long, and memory is for others
-	t.limit.Of(t.cfg.Logger, "away "+t.tasks.Layout().Database(l.database)).Warn("database takes no tasks from outboxes: its rows wait",
-		"error", results[0].Err, "outbox", t.outbox.Name, "database", t.tasks.Layout().Database(l.database))
+	t.limit.Of(t.cfg.Logger, "away "+t.cfg.Tables.Layout.Database(l.database)).Warn("database takes no tasks from outboxes: its rows wait",
+		"error", results[0].Err, "outbox", t.outbox.Name, "database", t.cfg.Tables.Layout.Database(l.database))
 	return true
 }
 
@@ -100,14 +100,9 @@ func (t *turn) again(ctx context.Context) error {
 	t.aside, t.blocked, t.stuck = nil, map[uint64]uint64{}, 0
 	for len(left) > 0 {
 		in := left[:min(len(left), mostRanges)]
-		limit := t.page
-		rows, err := t.session.Read(ctx, in, limit, nil)
+		rows, last, err := t.readIn(ctx, in, t.page)
 		if err != nil {
 			return err
-		}
-		last := in[len(in)-1].Last
-		if outbox.Full(rows, limit) {
-			last = rows[len(rows)-1].ID
 		}
 		left.remove(outbox.Range{First: 0, Last: last})
 		for _, row := range rows {

@@ -187,7 +187,7 @@ func (t *turn) waiting() (all ids) {
 
 // laneOf returns the lane of a row.
 func (t *turn) laneOf(row outboxrow.Row) *lane {
-	layout := t.tasks.Layout()
+	layout := t.cfg.Tables.Layout
 	database := layout.DatabaseOf(layout.TableOf(row.BizID))
 	if t.lanes[database] == nil {
 		t.lanes[database] = &lane{database: database}

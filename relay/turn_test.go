@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -30,7 +31,7 @@ func (s *shop) turn() *turn {
 		s.tb.Fatal(err)
 	}
 	s.tb.Cleanup(session.Close)
-	return newTurn(&line{Relay: r, outbox: from, tasks: s.client, gauges: r.metrics.of("shop")}, session)
+	return newTurn(&line{Relay: r, outbox: from, tasks: seam.MoverOf(s.client), gauges: r.metrics.of("shop")}, session)
 }
 
 func TestAGapIsPolledWhileATransactionIsOpenInIt(t *testing.T) {

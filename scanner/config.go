@@ -49,6 +49,7 @@ const (
 type Tables interface {
 	Peek(ctx context.Context, q store.PeekQuery) (store.Page, error)
 	Due(ctx context.Context, q store.DueQuery) (store.DuePage, error)
+	NextRunOut(ctx context.Context, server int, tables []int) (in time.Duration, some bool, err error)
 	Recover(ctx context.Context, server int, tables []int, limit int) (store.Recovered, error)
 	Now(server int) int64 // the server's clock in Unix ms, never ahead of it; 0: not known yet
 }
@@ -105,7 +106,7 @@ type Config struct {
 	LookAhead    time.Duration // how long before it is due a row is peeked; at least twice Interval; 0: the larger of 10s and that
 	FullEvery    time.Duration // between full peeks of a table; at least Interval; 0: 60s
 	BellInterval time.Duration // between polls of a server's doorbells; 0: 25ms
-	RecoverOften bool          // recover run-out claims after each regular peek, not only after full ones: where every row is claimed
+	RecoverOften bool          // look for run-out claims after each regular peek, not only after full ones and when one runs out: where every row is claimed
 	Peers        func() int    // nodes in the group: the polls of all together stay under 100 a second; nil: 1
 
 	PageLimit          int // entries of one table in one page; 0: 256

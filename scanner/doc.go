@@ -25,7 +25,7 @@
 //     first. They need no place in a queue and no second read, and a page is settled as it came, by few statements. A lane that
 //     is too slow for that gets ids instead, in order of their action time. A peek of rows that are due later follows.
 //   - A full peek has no floor. It finds rows that landed below it, such as a row whose insert took more than ten seconds to
-//     commit, and recovers claims that have run out.
+//     commit, and recovers claims that have run out. It also notes when the next claim does: a regular peek then recovers it.
 //   - The doorbell announces rows that were added to be due within the look-ahead. They are offered to full lanes too, where
 //     they replace later ones. While the doorbell is silent, it is polled half as often, and only for its highest id.
 //

@@ -17,6 +17,7 @@ type group struct {
 	read     map[uint64]reading // by biz type; a type that is missing was never read
 	next     time.Time          // of the regular peek; zero: at once
 	nextFull time.Time          // from then on the regular peek is a full one
+	runOut   time.Time          // from then on the regular peek looks for run-out claims; zero: only a full one does
 	busy     bool               // a job of it is under way
 	lowered  duequeue.Refused   // since the job began
 	failures int                // peeks of this one table that failed in a row; such a group stays alone
@@ -188,6 +189,11 @@ func merge(a, b *group) *group {
 		}
 	}
 	m.next, m.nextFull = earlier(a.next, b.next), earlier(a.nextFull, b.nextFull)
+	if m.runOut = earlier(a.runOut, b.runOut); m.runOut.IsZero() && b.runOut.IsZero() {
+		m.runOut = a.runOut
+	} else if m.runOut.IsZero() {
+		m.runOut = b.runOut
+	}
 	m.found, m.silent = a.found+b.found, min(a.silent, b.silent)
 	return m
 }

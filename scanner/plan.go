@@ -20,6 +20,7 @@ type job struct {
 	guest  bool // of tables that another node looks at first: see guestJob
 	sparse bool // few of the tables are expected to hold anything
 	plain  bool // read on what is due: streaming was tried
+	claims bool // look for run-out claims
 	first  bool // what is due may be much
 
 	stream bool          // read what is due whole, of the one biz type
@@ -33,6 +34,7 @@ type view struct {
 	clock  int64    // the server's, Unix ms
 	wanted []uint64 // biz types
 	oldest int64    // due time of the oldest task not yet stored as settled
+	peers  int      // nodes of the group
 }
 
 // pick decides what to peek next. Where there is nothing it returns nil and when
@@ -40,6 +42,7 @@ type view struct {
 func (sv *server) pick(v view) (*job, time.Time) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
+	sv.count(v.peers)
 	switch {
 	case v.now.Before(sv.restUntil):
 		return nil, sv.restUntil
@@ -59,6 +62,19 @@ func (sv *server) pick(v view) (*job, time.Time) {
 		return j, time.Time{}
 	}
 	return nil, sv.lookAgain(v.now)
+}
+
+// count notes how many nodes the group has. One that has gone may have left claims in any table: those in the tables that it owned
+// are found by the first peek of the next owner, the others by the next peek.
+func (sv *server) count(peers int) {
+	if peers < sv.peers {
+		for _, g := range sv.groups {
+			if !g.guest {
+				g.runOut = sv.base
+			}
+		}
+	}
+	sv.peers = peers
 }
 
 // nextRegular makes the next regular job, nil if none is due.
@@ -108,7 +124,9 @@ func (sv *server) regular(g *group, v view) *job {
 	if len(types) == 0 {
 		return nil
 	}
-	return sv.job(g, types, v, min(g.floor(types), v.oldest))
+	j := sv.job(g, types, v, min(g.floor(types), v.oldest))
+	j.claims = sv.cfg.RecoverOften || !g.runOut.IsZero() && !v.now.Before(g.runOut)
+	return j
 }
 
 // guestJob reads what is due soon, or a little overdue, in tables that another node looks at first; a full one, the oldest
@@ -121,7 +139,7 @@ func (sv *server) guestJob(g *group, v view, full bool) *job {
 	j.guest, j.from = true, max(v.clock-guestBack.Milliseconds(), 0)
 	if full {
 		g.nextFull = v.now.Add(sv.cfg.FullEvery)
-		j.from, j.full = 0, true
+		j.from, j.full, j.claims = 0, true, true
 	}
 	return j
 }
@@ -136,7 +154,7 @@ func (sv *server) fullJob(g *group, v view) *job {
 	}
 	g.nextFull = v.now.Add(sv.cfg.FullEvery)
 	j := sv.job(g, types, v, 0)
-	j.full, j.first = true, first
+	j.full, j.first, j.claims = true, first, true
 	return j
 }
 
@@ -226,15 +244,18 @@ func (sv *server) job(g *group, types []uint64, v view, floor int64) *job {
 	}
 }
 
-// lookAgain is when the next regular peek is due; sooner where a group is behind,
-// for the intake may want the rest.
+// lookAgain is when the next regular peek is due; sooner if a group is behind,
+// for the intake may want the rest. While as many peeks are under way as may be, the
+// end of one wakes the loop.
 func (sv *server) lookAgain(now time.Time) time.Time {
 	at := now.Add(sv.cfg.Interval)
 	for _, g := range sv.groups {
 		if g.busy || len(g.tables) == 0 {
 			continue // its end wakes the loop
 		}
-		at = earlier(at, g.next)
+		if sv.peeking < parallel {
+			at = earlier(at, g.next)
+		}
 		if g.anyBehind() {
 			at = earlier(at, now.Add(retryEvery))
 		}
@@ -264,6 +285,9 @@ func (sv *server) finish(j *job, r result) {
 	}
 	if r.again {
 		g.next = time.Time{}
+	}
+	if r.looked {
+		g.runOut = r.runOut
 	}
 	sv.groups = compact(sv.groups, sv.cfg.TablesPerStatement)
 	sv.look()

@@ -45,6 +45,11 @@ func (r *rows) ServerOf(table int) int {
 
 func (r *rows) Now(int) int64 { return time.Now().Add(-r.back).UnixMilli() }
 
+func (r *rows) NextRunOut(context.Context, int, []int) (time.Duration, bool, error) {
+	r.count()
+	return 0, false, nil
+}
+
 func (r *rows) Recover(context.Context, int, []int, int) (store.Recovered, error) {
 	r.count()
 	return store.Recovered{}, nil

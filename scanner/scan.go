@@ -21,6 +21,8 @@ type result struct {
 	floor  int64         // every row before it was offered and accepted; math.MaxInt64: all were
 	behind bool          // rows from the floor on were found and not accepted
 	again  bool          // claims were recovered: peek soon again
+	looked bool          // for claims
+	runOut time.Time     // when the next claim can be recovered; zero: there is none
 	failed map[int]error // tables that could not be read
 	err    error         // the server failed; nothing else is set
 
@@ -74,6 +76,7 @@ func (sv *server) view() view {
 		clock:  sv.cfg.Store.Now(sv.index),
 		wanted: wanted,
 		oldest: sv.cfg.Intake.Oldest(sv.index),
+		peers:  sv.cfg.Peers(),
 	}
 }
 
@@ -85,8 +88,8 @@ func (sv *server) once(ctx context.Context, j *job) {
 	} else {
 		r = sv.read(ctx, j)
 	}
-	if r.err == nil && (j.full || sv.cfg.RecoverOften && !j.guest && !j.stream && !j.plain) {
-		r.again = sv.recover(ctx, j)
+	if r.err == nil && j.claims {
+		sv.recover(ctx, j, &r)
 	}
 	sv.judge(ctx, r.err)
 	sv.finish(j, r)
@@ -170,20 +173,30 @@ func (sv *server) peek(ctx context.Context, q store.PeekQuery) (store.Page, erro
 	return page, nil
 }
 
-// recover gives back run-out claims and reports whether there were any. A failure
-// waits for the next full peek; a server that is away shows in the peeks.
-func (sv *server) recover(ctx context.Context, j *job) bool {
+// recover gives back run-out claims, and notes when the next one runs out. After a failure the next peek looks again; a server
+// that is away shows in the peeks.
+func (sv *server) recover(ctx context.Context, j *job, r *result) {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
-	done, err := sv.cfg.Store.Recover(ctx, sv.index, j.tables, recoverLimit)
+	r.looked = true
+	in, some, err := sv.cfg.Store.NextRunOut(ctx, sv.index, j.tables)
+	var done store.Recovered
+	if some && in == 0 {
+		var failed error
+		done, failed = sv.cfg.Store.Recover(ctx, sv.index, j.tables, recoverLimit)
+		err = errors.Join(err, failed)
+	}
+	if some || err != nil {
+		r.runOut = time.Now().Add(in)
+	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		sv.metrics.failures.WithLabelValues(sv.name, "recover").Inc()
 		sv.limit.Of(sv.log, "recover").Warn("run-out claims could not be recovered", "error", err, "first_table", j.tables[0])
 	}
 	if done.Back+done.Buried == 0 {
-		return false
+		return
 	}
+	r.again = true
 	sv.metrics.recovered.WithLabelValues(sv.name).Add(float64(done.Back + done.Buried))
 	sv.limit.Of(sv.log, "recovered").Info("run-out claims recovered", "back", done.Back, "buried", done.Buried)
-	return true
 }

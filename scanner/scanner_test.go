@@ -304,6 +304,35 @@ func TestRecoversRunOutClaims(t *testing.T) {
 	in.await(t, ids)
 }
 
+// TestClaimsAreRecoveredAtTheirTime: a full peek notes when the next claim runs out, and need not come again for that.
+func TestClaimsAreRecoveredAtTheirTime(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(1000, closeNumber)
+	ids := c.add(closing, 0, c.in(3, 4)...)
+	c.exec("UPDATE " + c.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 2 SECOND")
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 200 * time.Millisecond, FullEvery: slow})
+	s.Own(c.all())
+	in.await(t, ids)
+}
+
+// TestClaimsOfANodeThatIsGoneAreLookedFor: those that were made since the last full peek.
+func TestClaimsOfANodeThatIsGoneAreLookedFor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(1000, closeNumber)
+	var peers atomic.Int32
+	peers.Store(2)
+	first := c.add(closing, 0, c.in(3, 1)...)
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 200 * time.Millisecond, FullEvery: slow, Peers: func() int { return int(peers.Load()) }})
+	s.Own(c.all())
+	in.await(t, first)
+	ids := c.add(closing, time.Hour, c.in(2, 4)...)
+	c.exec("UPDATE " + c.Layout().Table(2) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 2 SECOND")
+	peers.Store(1)
+	in.await(t, ids)
+}
+
 func TestValidate(t *testing.T) {
 	ok := Config{Store: &rows{}, Intake: newLanes(1)}
 	cases := map[string]struct {
@@ -327,5 +356,45 @@ func TestValidate(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// hung is a cluster whose server hangs: a peek has no answer before its context ends.
+type hung struct {
+	deaf
+	asked chan struct{}
+}
+
+func (h hung) Peek(ctx context.Context, _ store.PeekQuery) (store.Page, error) {
+	h.asked <- struct{}{}
+	<-ctx.Done()
+	return store.Page{}, ctx.Err()
+}
+
+// views counts the decisions of a scanner.
+type views struct {
+	*intake
+	n atomic.Int64
+}
+
+func (v *views) Oldest(server int) int64 {
+	v.n.Add(1)
+	return v.intake.Oldest(server)
+}
+
+// TestAServerThatHangsMakesNoScannerBusy: while as many peeks are under way as may be, the other groups wait for their ends.
+func TestAServerThatHangsMakesNoScannerBusy(t *testing.T) {
+	t.Parallel()
+	c := hung{deaf{newCluster(t, 1)}, make(chan struct{}, 100)}
+	in := &views{intake: newIntake(10, closeNumber)}
+	s := run(t, Config{Store: c, Intake: in, Interval: slow, TablesPerStatement: 1})
+	s.Own(c.all())
+	for range parallel {
+		<-c.asked
+	}
+	before := in.n.Load()
+	time.Sleep(500 * time.Millisecond)
+	if n := in.n.Load() - before; n > 50 {
+		t.Errorf("it decided %d times what to peek next, with as many peeks under way as may be", n)
 	}
 }

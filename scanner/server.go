@@ -35,6 +35,7 @@ type server struct {
 	peeking   int              // jobs under way that peek
 	streaming int              // jobs under way that stream
 	streamed  uint64           // type of the last one
+	peers     int              // nodes of the group at the last decision
 	patience  *patience        // with the server's failures, for peeks
 	restUntil time.Time        // no peek before this, as the server failed
 	pauses    map[uint64]pause // by biz type

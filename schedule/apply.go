@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // Verdict is what Apply did with one schedule.
@@ -38,7 +40,8 @@ type Applied struct {
 const applyAtOnce = 8
 
 // Apply brings the cluster's schedules of these names in line with the definitions: it creates missing ones as active,
-// and changes those that differ, which keep their state. Other schedules stay as they are. With dryRun it only returns
+// and changes those that differ, which keep their state. One that is missing and has no fire time left is refused, as by
+// Create. Other schedules stay as they are. With dryRun it only returns
 // what it would do. The results are in the order of the definitions. Nothing is written if a definition is not valid, or
 // if Apply can't find out whether a name exists. A schedule that fails later does not stop the others; the error names
 // it.
@@ -46,6 +49,17 @@ const applyAtOnce = 8
 // A change raises the revision, cancels the pending runs of earlier ones, and makes the first runs anew. Runs that are
 // claimed go on, and so do those that are due within a second of the change, as they may have started.
 func (s *Schedules) Apply(ctx context.Context, definitions []Definition, dryRun bool) ([]Applied, error) {
+	if dryRun {
+		return s.apply(ctx, definitions, true)
+	}
+	var of Definition
+	if len(definitions) == 1 {
+		of = definitions[0]
+	}
+	return through(ctx, s, "apply", of.Name, of.BizType, func(ctx context.Context) ([]Applied, error) { return s.apply(ctx, definitions, false) })
+}
+
+func (s *Schedules) apply(ctx context.Context, definitions []Definition, dryRun bool) ([]Applied, error) {
 	if err := ValidateAll(definitions); err != nil {
 		return nil, err
 	}
@@ -83,30 +97,60 @@ func (s *Schedules) Apply(ctx context.Context, definitions []Definition, dryRun 
 	return all, err
 }
 
-// alone checks whether somebody else has meanwhile created schedules of the same names in other databases. If so, it
-// deletes its own. If both see each other, both delete theirs: the last one to look can't know what the other has seen.
+// How often, and how far apart, alone looks again while others that it comes before are there.
+const (
+	aloneTries = 40
+	alonePause = 50 * time.Millisecond
+)
+
+// alone checks whether somebody else has meanwhile created schedules of the same names in other databases. What stays has looked
+// and has seen no other, so one of two at most: the later one to look has seen the earlier one. One that sees a
+// lower schedule_id deletes its own. The lowest looks again until the others have done so; one that stays had looked before it.
 func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
-	var names []any
-	for _, a := range all {
-		if a.Verdict == Created {
-			names = append(names, a.Name)
+	open := map[string]*Applied{}
+	for i := range all {
+		if all[i].Verdict == Created {
+			open[all[i].Name] = &all[i]
 		}
 	}
-	for part := range slices.Chunk(names, namesAtOnce) {
-		rows, _ := s.everywhere(ctx, types, "schedules named", namedIn(len(part)), part...) // a server that is away was asked before
-		for i := range all {
-			a := &all[i]
-			other := slices.IndexFunc(rows, func(r *row) bool { return r.Name == a.Name && r.ID != a.ID })
-			if a.Verdict == Created && other >= 0 {
-				err := s.delete(ctx, place{a.ID, types}, 0)
-				*a = Applied{Name: a.Name, Err: errors.Join(exists(a.Name), err)}
+	for try := 1; len(open) > 0; try++ {
+		seen := map[string]tocsin.JobID{} // the lowest other one of each name
+		for part := range slices.Chunk(slices.Collect(maps.Keys(open)), namesAtOnce) {
+			names := make([]any, len(part))
+			for i, name := range part {
+				names[i] = name
+			}
+			rows, _ := s.everywhere(ctx, types, "schedules named", namedIn(len(part)), names...) // a server that is away was asked before
+			for _, r := range rows {
+				if other, ok := seen[r.Name]; r.ID != open[r.Name].ID && (!ok || r.ID < other) {
+					seen[r.Name] = r.ID
+				}
+			}
+		}
+		ended := try == aloneTries
+		if len(seen) > 0 && !ended {
+			ended = wait.For(ctx, alonePause) != nil
+		}
+		for name, a := range open {
+			switch other, ok := seen[name]; {
+			case !ok:
+				delete(open, name)
+			case other < a.ID, ended:
+				err := s.delete(context.WithoutCancel(ctx), place{a.ID, types}, 0)
+				*a = Applied{Name: name, Err: errors.Join(exists(name), err)}
+				delete(open, name)
 			}
 		}
 	}
 }
 
-// Create stores a new schedule, active, and makes its first runs. If the name is taken, the error is ErrExists.
+// Create stores a new schedule, active, and makes its first runs. If the name is taken, the error is ErrExists. One that has no
+// fire time left, as its end is past, is ErrInvalid.
 func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) {
+	return through(ctx, s, "create", d.Name, d.BizType, func(ctx context.Context) (Schedule, error) { return s.createOne(ctx, d) })
+}
+
+func (s *Schedules) createOne(ctx context.Context, d Definition) (Schedule, error) {
 	if err := d.Validate(); err != nil {
 		return Schedule{}, err
 	}
@@ -115,6 +159,9 @@ func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) 
 		return Schedule{}, err
 	}
 	found, err := s.named(ctx, types, d.Name)
+	if errors.Is(err, ErrAmbiguous) { // others are being created at this moment, perhaps
+		return Schedule{}, exists(d.Name)
+	}
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -134,6 +181,10 @@ func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) 
 
 // Update is Apply of one schedule that exists. If revision is not 0, the schedule must have it, or the error is ErrRevision.
 func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (Applied, error) {
+	return through(ctx, s, "update", d.Name, d.BizType, func(ctx context.Context) (Applied, error) { return s.update(ctx, d, revision) })
+}
+
+func (s *Schedules) update(ctx context.Context, d Definition, revision uint32) (Applied, error) {
 	if err := d.Validate(); err != nil {
 		return Applied{}, err
 	}
@@ -172,11 +223,16 @@ func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRu
 	if changes, err := edits(&row{Schedule: read}, d); err != nil || dryRun {
 		return read, changes, err
 	}
-	r, changes, err := s.edit(ctx, types, d, read.ID, read.Revision)
-	if err != nil {
-		return Schedule{}, nil, err
-	}
-	return r.Schedule, changes, nil
+	var changes []Change
+	after, err := through(ctx, s, "edit", d.Name, d.BizType, func(ctx context.Context) (Schedule, error) {
+		r, made, err := s.edit(ctx, types, d, read.ID, read.Revision)
+		if err != nil {
+			return Schedule{}, err
+		}
+		changes = made
+		return r.Schedule, nil
+	})
+	return after, changes, err
 }
 
 func exists(name string) error { return refuse(ErrExists, "there is a schedule %q", name) }
@@ -185,10 +241,14 @@ func exists(name string) error { return refuse(ErrExists, "there is a schedule %
 func (s *Schedules) applyOne(ctx context.Context, types bizTypes, d Definition, found *row, dryRun bool, revision uint32) (a Applied) {
 	a.Name = d.Name
 	if found == nil {
-		a.Verdict = Created
 		if dryRun {
+			if err := (&row{Schedule: Schedule{Definition: d}}).goesOn(time.Now()); err != nil {
+				return Applied{Name: d.Name, Err: fmt.Errorf("create schedule %s: %w", d.Name, err)}
+			}
+			a.Verdict = Created
 			return a
 		}
+		a.Verdict = Created
 		r, err := s.create(ctx, types, d)
 		if err != nil {
 			return Applied{Name: d.Name, Err: err}
@@ -268,8 +328,8 @@ func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
 	if r.number, err = types.number(d.BizType); err != nil {
 		return err
 	}
-	headers, err := tocsin.HeadersOf(d.Headers)
-	r.Definition, r.headers = d.WithDefaults(), string(headers)
+	r.Definition = d.WithDefaults()
+	r.headers, err = d.storedHeaders()
 	return err
 }
 
@@ -309,6 +369,9 @@ func (h *here) create(ctx context.Context, wanted *row, id tocsin.JobID) (*row, 
 		return nil, errTaken
 	}
 	r := wanted.asCreated(h.now, id, h.table)
+	if err := r.goesOn(h.now); err != nil {
+		return nil, err
+	}
 	if _, err := h.window(ctx, r); err != nil {
 		return nil, err
 	}

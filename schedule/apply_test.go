@@ -100,6 +100,29 @@ func TestApplyRefusesInOneLine(t *testing.T) {
 	}
 }
 
+func TestAScheduleWithoutAFireTimeLeftIsNotCreated(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := every("report", "1m")
+	d.End = time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	calls := map[string]func() error{
+		"create": func() error { _, err := s.Create(t.Context(), d); return err },
+		"apply":  func() error { _, err := s.Apply(t.Context(), []Definition{d, every("other", "1m")}, false); return err },
+		"dry":    func() error { _, err := s.Apply(t.Context(), []Definition{d}, true); return err },
+	}
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), "create schedule report: its end ") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := s.Get(t.Context(), "report"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := s.get("other"); got.State != Active {
+		t.Errorf("it stopped the others: %+v", got)
+	}
+}
+
 func TestAnEditReplacesPendingRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -121,7 +144,7 @@ func TestAnEditReplacesPendingRuns(t *testing.T) {
 	now, fresh := s.get("report"), 0
 	for _, r := range s.runs(now) {
 		switch {
-		case r.Attribute == "new" && r.Key.Revision == 2 && r.Status == tocsin.Pending:
+		case r.Payload == "new" && r.Key.Revision == 2 && r.Status == tocsin.Pending:
 			fresh++
 		case r.Status == tocsin.Cancelled && r.Key == runkey.Key{} && !left[r.ID]:
 		case r.Status != tocsin.Cancelled && left[r.ID]:
@@ -147,7 +170,7 @@ func TestAnEditKeepsFireTimesThatWaitForTheirJitter(t *testing.T) {
 	now := s.get("report")
 	nominal := now.Anchor.Add(time.Hour)
 	runs := s.pending(now)
-	if len(runs) != 1 || !runs[0].Key.Nominal().Equal(nominal) || !runs[0].Due.Equal(nominal.Add(offset)) || runs[0].Attribute != "new" {
+	if len(runs) != 1 || !runs[0].Key.Nominal().Equal(nominal) || !runs[0].Due.Equal(nominal.Add(offset)) || runs[0].Payload != "new" {
 		t.Errorf("%+v, want one for %s", runs, nominal)
 	}
 }
@@ -178,7 +201,7 @@ func TestDeactivateAndActivate(t *testing.T) {
 		t.Fatalf("%+v, %v", on, err)
 	}
 	runs := s.pending(on)
-	if len(runs) != 13 || !runs[0].Due.Equal(on.Anchor.Add(90*time.Second)) || runs[0].Key.Revision != 4 || runs[0].Attribute != "new" {
+	if len(runs) != 13 || !runs[0].Due.Equal(on.Anchor.Add(90*time.Second)) || runs[0].Key.Revision != 4 || runs[0].Payload != "new" {
 		t.Errorf("%+v", runs)
 	}
 	if again, changed, err := s.Activate(t.Context(), "report"); err != nil || changed || again.Revision != 4 {
@@ -301,6 +324,39 @@ func TestCreatesAtOnceInTwoDatabasesLeaveOne(t *testing.T) {
 	}
 }
 
+// Creates that meet in two databases leave one of them, and its caller is told so.
+func TestCreatesThatMeetLeaveOne(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	s := openSite(t, cfg)
+	for round := range 12 {
+		name := fmt.Sprint("report.", round)
+		results := make(chan error, 6)
+		start := make(chan struct{})
+		for i := range cap(results) {
+			d := every(name, "1m")
+			d.BizID = s.bizID(i % 2)
+			go func() {
+				<-start
+				results <- second(s.Create(context.Background(), d))
+			}()
+		}
+		close(start)
+		made := 0
+		for range cap(results) {
+			if err := <-results; err == nil {
+				made++
+			} else if !errors.Is(err, ErrExists) {
+				t.Error(err)
+			}
+		}
+		if made != 1 {
+			t.Errorf("round %d: %d were made", round, made)
+		}
+		s.get(name)
+	}
+}
+
 func TestAllSchedulesAreListedInPages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -349,5 +405,87 @@ func TestAllSchedulesAreListedInPages(t *testing.T) {
 	}
 	if _, err := s.List(t.Context(), Query{BizType: "no.such", Limit: 1}); !errors.Is(err, tocsin.ErrUnknownBizType) {
 		t.Error(err)
+	}
+}
+
+func TestChangesOfSchedulesGoThroughTheFunctionsOfUseChanges(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var seen []string
+	cfg := s.cfg
+	cfg.UseChanges = append(cfg.UseChanges, func(next tocsin.ChangeFunc) tocsin.ChangeFunc {
+		return func(ctx context.Context, call *tocsin.Changing) error {
+			seen = append(seen, strings.TrimSpace(call.Op+" "+call.Schedule+" "+call.BizType))
+			return next(ctx, call)
+		}
+	})
+	hooked, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hooked.Close()
+	ctx, d, other := t.Context(), every("a", "1m"), every("b", "1m")
+	made, err := hooked.Create(ctx, d)
+	d.Payload = "changed"
+	from := time.Now().Add(-time.Hour)
+	for _, call := range []func() error{
+		func() error { _, err := hooked.Apply(ctx, []Definition{d}, true); return err },
+		func() error { _, err := hooked.Apply(ctx, []Definition{d, other}, false); return err },
+		func() error { _, err := hooked.Update(ctx, every("a", "2m"), 0); return err },
+		func() error { _, _, err := hooked.Activate(ctx, "a"); return err },
+		func() error { _, _, err := hooked.Deactivate(ctx, "a"); return err },
+		func() error { _, err := hooked.RunNow(ctx, "a"); return err },
+		func() error { _, err := hooked.Backfill(ctx, "a", from, from.Add(time.Minute), true); return err },
+		func() error { _, err := hooked.Backfill(ctx, "a", from, from.Add(time.Minute), false); return err },
+		func() error { _, _, err := hooked.Edit(ctx, s.get("a"), d, false); return err },
+		func() error { return hooked.DeleteID(ctx, made.ID) },
+		func() error { return hooked.Delete(ctx, "b") },
+		func() error { _, err := hooked.Get(ctx, "b"); return errors.Join(err, nil) },
+	} {
+		err = errors.Join(err, call())
+	}
+	want := []string{
+		"schedule_create a report.make", "schedule_apply", "schedule_update a report.make", "schedule_activate a", "schedule_deactivate a", "schedule_run_now a",
+		"schedule_backfill a", "schedule_edit a report.make", "schedule_delete", "schedule_delete b",
+	}
+	if !errors.Is(err, ErrNotFound) || !slices.Equal(seen, want) { // of Get
+		t.Errorf("%q, want %q: %v", seen, want, err)
+	}
+}
+
+func TestThePayloadOfAScheduleIsThatOfItsBizType(t *testing.T) {
+	t.Parallel()
+	type report struct {
+		Shop int `json:"shop"`
+	}
+	d, err := Of(tocsin.Define[report]("report.make"), report{7}, every("a", "1m"))
+	if err != nil || d.BizType != "report.make" || d.Payload != `{"shop":7}` || d.Name != "a" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := Of(tocsin.Define[func()]("report.make"), func() {}, d); !errors.Is(err, tocsin.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+func TestTheVersionOfAPayloadIsThatOfTheBizType(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	biz := tocsin.Define[string]("report.make")
+	for version, want := range map[int]string{0: "unchanged", 1: "unchanged", 2: "changed"} {
+		name := fmt.Sprint("v", version)
+		s.create(every(name, "1m"))
+		d, err := Of(biz.Version(version), "p of "+name, every(name, "1m"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, verdict := range []Verdict{Verdict(want), Unchanged} {
+			applied, err := s.Apply(t.Context(), []Definition{d}, false)
+			if err != nil || applied[0].Verdict != verdict {
+				t.Errorf("version %d: %+v, %v, want %s", version, applied, err, verdict)
+			}
+		}
+		if got := s.get(name); got.PayloadVersion != version&^1 {
+			t.Errorf("version %d is stored as %d", version, got.PayloadVersion)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -16,26 +18,49 @@ type Run struct {
 	JobID tocsin.JobID `json:"job_id"`
 	Time  time.Time    `json:"time"` // nominal fire time; of RunNow, when it was made
 	Due   time.Time    `json:"due"`
+
+	Existing bool `json:"existing,omitempty"` // RunOnce: an earlier call has made it; Time and Due are those of this one
 }
 
 // RunNow makes a run that is due now, whatever the state of the schedule. It is a run of its own besides those of the
 // fire times; the schedule's overlap policy applies to it.
 func (s *Schedules) RunNow(ctx context.Context, name string) (Run, error) {
+	return s.RunOnce(ctx, name, "")
+}
+
+// RunOnce is RunNow unless a run was made with the same idempotency key, is stored and is not cancelled: then it returns that
+// run. Without a key it always makes one.
+func (s *Schedules) RunOnce(ctx context.Context, name, idempotencyKey string) (Run, error) {
+	return through(ctx, s, "run_now", name, "", func(ctx context.Context) (Run, error) { return s.runOnce(ctx, name, idempotencyKey) })
+}
+
+func (s *Schedules) runOnce(ctx context.Context, name, idempotencyKey string) (made Run, err error) {
 	p, err := s.place(ctx, name)
 	if err != nil {
 		return Run{}, err
 	}
-	var made Run
 	id := tocsin.JobID(s.maker.ids.Next(time.Now(), p.id.Table())) // the same for all tries, and so is the key
 	err = s.within(ctx, p, func(h *here) error {
 		if h.row == nil {
 			return refuse(ErrNotFound, "no schedule %q", name)
 		}
-		key := runkey.OfManual(uint64(p.id), uint64(id)).String()
+		number := uint64(id)
+		if sum := sha256.Sum256([]byte(idempotencyKey)); idempotencyKey != "" {
+			number = binary.BigEndian.Uint64(sum[:])
+		}
+		key := runkey.OfManual(uint64(p.id), number).String()
 		made = Run{JobID: id, Time: h.now, Due: h.now}
-		runs, err := h.insert(ctx, h.row, []run{{id: id, key: key, due: h.now}})
+		runs, err := h.byHand(ctx, []run{{id: id, key: key, due: h.now}})
+		if err != nil {
+			return err
+		}
 		if len(runs) > 0 {
 			made.JobID = runs[0].id
+			return nil
+		}
+		there, err := h.there(ctx, h.row, key)
+		if err == nil {
+			made.JobID, made.Existing = there[key], there[key] != id
 		}
 		return err
 	})
@@ -59,7 +84,14 @@ type Backfilled struct {
 // schedule may have any state. A fire time that was backfilled before gets no other run until that one is cancelled or
 // purged. Spans with more than MaxBackfill fire times, and those that reach into the future, are refused. With dryRun it
 // only returns the fire times.
-func (s *Schedules) Backfill(ctx context.Context, name string, from, to time.Time, dryRun bool) (b Backfilled, err error) {
+func (s *Schedules) Backfill(ctx context.Context, name string, from, to time.Time, dryRun bool) (Backfilled, error) {
+	if dryRun {
+		return s.backfill(ctx, name, from, to, true)
+	}
+	return through(ctx, s, "backfill", name, "", func(ctx context.Context) (Backfilled, error) { return s.backfill(ctx, name, from, to, false) })
+}
+
+func (s *Schedules) backfill(ctx context.Context, name string, from, to time.Time, dryRun bool) (b Backfilled, err error) {
 	r, err := s.find(ctx, name)
 	if err != nil {
 		return b, err
@@ -86,7 +118,7 @@ func (s *Schedules) Backfill(ctx context.Context, name string, from, to time.Tim
 			for i, f := range part {
 				runs[i] = run{key: runkey.OfBackfill(uint64(r.ID), f.Time).String(), due: f.Due}
 			}
-			stored, err := h.insert(ctx, h.row, runs)
+			stored, err := h.byHand(ctx, runs)
 			made = max(len(stored), tried)
 			tried = made
 			return err

@@ -36,7 +36,7 @@ func TestRunNowMakesARunOfItsOwn(t *testing.T) {
 		t.Fatalf("%d runs, %d ids", len(runs), len(seen))
 	}
 	for _, r := range runs {
-		if !seen[r.ID] || r.Key.Kind != runkey.Manual || r.Key.Number != uint64(r.ID) || r.Due.After(s.now()) || r.Attribute != "p of report" {
+		if !seen[r.ID] || r.Key.Kind != runkey.Manual || r.Key.Number != uint64(r.ID) || r.Due.After(s.now()) || r.Payload != "p of report" {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -117,7 +117,7 @@ func TestRunsAreMadeBesideTakenIDsAndInParts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	d := every("report", "1s")
-	d.Payload = strings.Repeat("ä", tocsin.MaxAttribute)
+	d.Payload = strings.Repeat("ä", tocsin.MaxPayload)
 	made := s.create(d)
 	if n := len(s.pending(made)); n != MaxRuns {
 		t.Fatalf("%d runs", n)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"time"
@@ -72,9 +73,17 @@ func (c *changing) try(ctx context.Context, h *here, reason string, decide decis
 func (h *here) replace(ctx context.Context, next *row, reason string, lead time.Duration) error {
 	old := h.row
 	next.Modified = h.now
-	from, to := h.cursor(next, lead)
-	if err := h.cancel(ctx, h.from, runkey.First(uint64(old.ID), next.Revision), reason, from, to); err != nil {
+	from, to, offset := h.cursor(next, lead)
+	until := runkey.First(uint64(old.ID), next.Revision)
+	if err := h.cancel(ctx, h.from, until, reason, from, to); err != nil {
 		return err
+	}
+	if to.After(from) {
+		kept, err := h.kept(ctx, until)
+		if err != nil {
+			return err
+		}
+		next.MadeUntil = later(next.MadeUntil, kept.Add(-offset))
 	}
 	if next.NextFire = (time.Time{}); next.State == Active {
 		if _, err := h.window(ctx, next); err != nil {
@@ -93,25 +102,39 @@ func (h *here) replace(ctx context.Context, next *row, reason string, lead time.
 	return nil
 }
 
-// cursor sets made_until of the next row. It returns the span in which pending runs are left alone, which is empty unless
-// the schedule stays active.
-func (h *here) cursor(next *row, lead time.Duration) (from, to time.Time) {
+// cursor sets made_until of the next row: fire times whose runs are not due yet are its own, apart from those up to the last run that is
+// kept. It returns the span in which pending runs are left alone, which is empty unless the schedule stays active, and how much later than
+// their fire times runs are due.
+func (h *here) cursor(next *row, lead time.Duration) (from, to time.Time, offset time.Duration) {
 	next.MadeUntil = h.now
 	if h.row.State != Active && h.row.State != Ended || next.State != Active { // one that has ended may have runs to come
-		return h.now, h.now
+		return h.now, h.now, 0
 	}
-	offset := time.Duration(0)
 	if times, err := h.row.Times(); err == nil {
 		offset = times.Offset()
 	}
-	from, to = h.now.Add(-dueBefore), h.now.Add(lead)
-	unmade := later(h.row.MadeUntil, h.now.Add(-offset)) // what nobody has made, and is not due yet
-	next.MadeUntil = to.Add(-offset)
-	if unmade.Before(next.MadeUntil) {
-		next.MadeUntil = unmade
-	}
-	next.MadeUntil = later(next.MadeUntil, next.Anchor)
-	return from, to
+	next.MadeUntil = later(h.now.Add(-offset), next.Anchor)
+	return h.now.Add(-dueBefore), h.now.Add(lead), offset
+}
+
+// readKept reads when the last of a schedule's pending runs with keys of a range is due. A range of uk_biz. Parameters: biz_id, biz type, the first key,
+// the first key behind them.
+const readKept = `SELECT /* tocsin schedule kept */
+    MAX(due_time)
+FROM {task} FORCE INDEX (uk_biz)
+WHERE biz_id = ?
+    AND biz_type = ?
+    AND dedup_key >= ?
+    AND dedup_key < ?
+    AND status = 0`
+
+// kept returns when the last run is due that a change has left alone; the zero time: there is none.
+func (h *here) kept(ctx context.Context, until string) (time.Time, error) {
+	var last sql.NullTime
+	err := h.sets(ctx, readKept, []any{h.row.subject(), h.row.number, []byte(h.from), []byte(until)}, func(_ int, rows *sql.Rows) error {
+		return rows.Scan(&last)
+	})
+	return last.Time, err
 }
 
 // inTime fails if a time has passed.

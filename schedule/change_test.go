@@ -32,8 +32,8 @@ func TestWindowsOfLongPayloadsFitASmallPacket(t *testing.T) {
 	}
 	s := openSite(t, cfg)
 	for name, payload := range map[string]string{
-		"quotes":    strings.Repeat(`"`, tocsin.MaxAttribute),
-		"four.byte": strings.Repeat("😀", tocsin.MaxAttribute),
+		"quotes":    strings.Repeat(`"`, tocsin.MaxPayload),
+		"four.byte": strings.Repeat("😀", tocsin.MaxPayload),
 	} {
 		d := every(name, "1s")
 		d.Payload = payload
@@ -95,11 +95,11 @@ func TestAChangeDoesNotReadSettledRunsUnderItsLock(t *testing.T) {
 	d.Payload = "new"
 	s.apply(d)
 	for _, r := range s.pending(made) {
-		if r.Attribute != "new" {
+		if r.Payload != "new" {
 			t.Errorf("pending %+v", r)
 		}
 	}
-	if n := s.count("SELECT COUNT(*) FROM " + s.database(made) + ".schedule WHERE open_from = X'" + hex.EncodeToString([]byte(first)) + "'"); n != 1 {
+	if n := s.count("SELECT COUNT(*) FROM " + s.database(made) + ".schedule WHERE LEFT(open_from, 21) = X'" + hex.EncodeToString([]byte(first)) + "'"); n != 1 {
 		t.Error("the row does not say how far its runs are settled")
 	}
 	if _, changed, err := s.Deactivate(t.Context(), d.Name); err != nil || !changed || len(s.pending(made)) != 0 {
@@ -123,5 +123,27 @@ func TestAnEditBeginsToCountFailuresAnew(t *testing.T) {
 	d.Payload = "mended"
 	if s.apply(d); s.get(d.Name).Failures != 0 {
 		t.Errorf("%+v", s.get(d.Name))
+	}
+}
+
+// TestAnEditMakesTheFireTimesThatNoKeptRunCovers: those within the second after it, in which runs of the revision before it are kept.
+func TestAnEditMakesTheFireTimesThatNoKeptRunCovers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("report", "1h"))
+	s.apply(every("report", "1s"))
+	after := s.get("report")
+	if runs := s.pending(made); len(runs) == 0 || !runs[0].Due.Equal(after.Anchor.Add(time.Second)) {
+		t.Errorf("edited at %s, the first run is due %s", after.Anchor, runs[0].Due)
+	}
+	next := every("report", "1s")
+	next.Payload = "new"
+	s.apply(next)
+	fires := map[time.Time]string{}
+	for _, r := range s.pending(made) {
+		if fires[r.Due] != "" || len(fires) == 0 && r.Due.After(after.Anchor.Add(time.Minute)) {
+			t.Errorf("due %s: %q and %q", r.Due, fires[r.Due], r.Payload)
+		}
+		fires[r.Due] = r.Payload
 	}
 }

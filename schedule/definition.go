@@ -3,6 +3,7 @@ package schedule
 import (
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
@@ -39,23 +40,32 @@ const (
 
 // Definition is a schedule as people write it. Name, BizID and Key never change.
 type Definition struct {
-	Name        string            `yaml:"name" json:"name"`                                     // [a-z0-9._-], a letter or digit first, at most 64; no other schedule of the cluster has it
-	App         string            `yaml:"app,omitempty" json:"app,omitempty"`                   // whose it is, for people
-	BizType     string            `yaml:"biz_type" json:"biz_type"`                             // of its runs
-	BizID       uint64            `yaml:"biz_id,omitempty" json:"biz_id,omitempty,string"`      // of its runs; 0: see Key
-	Key         string            `yaml:"key,omitempty" json:"key,omitempty"`                   // business key of its runs; "" without BizID: the name
-	Cron        string            `yaml:"cron" json:"cron"`                                     // five fields, @daily and the like, or "@every 90s"
-	Zone        string            `yaml:"zone,omitempty" json:"zone,omitempty"`                 // IANA name; "": UTC
-	Start       time.Time         `yaml:"start,omitempty" json:"start,omitzero"`                // no fire time before; zero: no limit
-	End         time.Time         `yaml:"end,omitempty" json:"end,omitzero"`                    // no fire time from then on; zero: no limit
-	Jitter      biztype.Duration  `yaml:"jitter,omitempty" json:"jitter,omitempty"`             // each run is due later by a constant below this, which the schedule_id draws
-	Payload     string            `yaml:"payload,omitempty" json:"payload,omitempty"`           // of each run, passed through unread
-	Headers     map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"`           // of each run
-	StartWithin biztype.Duration  `yaml:"start_within,omitempty" json:"start_within,omitempty"` // a run that starts later than this is missed; 0: 10m
-	Missed      Missed            `yaml:"missed,omitempty" json:"missed,omitempty"`             // "": once
-	MissedMost  int               `yaml:"missed_most,omitempty" json:"missed_most,omitempty"`   // of Missed all; 0: 100
-	Overlap     Overlap           `yaml:"overlap,omitempty" json:"overlap,omitempty"`           // "": allow
-	PauseAfter  int               `yaml:"pause_after,omitempty" json:"pause_after,omitempty"`   // failed runs in a row that pause it; 0: never
+	Name           string            `yaml:"name" json:"name"`                                           // [a-z0-9._-], a letter or digit first, at most 64; no other schedule of the cluster has it
+	App            string            `yaml:"app,omitempty" json:"app,omitempty"`                         // whose it is, for people
+	BizType        string            `yaml:"biz_type" json:"biz_type"`                                   // of its runs
+	BizID          uint64            `yaml:"biz_id,omitempty" json:"biz_id,omitempty,string"`            // of its runs; 0: see Key
+	Key            string            `yaml:"key,omitempty" json:"key,omitempty"`                         // business key of its runs; "" without BizID: the name
+	Cron           string            `yaml:"cron" json:"cron"`                                           // five fields, @daily and the like, or "@every 90s"
+	Zone           string            `yaml:"zone,omitempty" json:"zone,omitempty"`                       // IANA name; "": UTC
+	Start          time.Time         `yaml:"start,omitempty" json:"start,omitzero"`                      // no fire time before; zero: no limit
+	End            time.Time         `yaml:"end,omitempty" json:"end,omitzero"`                          // no fire time from then on; zero: no limit
+	Jitter         biztype.Duration  `yaml:"jitter,omitempty" json:"jitter,omitempty"`                   // each run is due later by a constant below this, which the schedule_id draws
+	Payload        string            `yaml:"payload,omitempty" json:"payload,omitempty"`                 // of each run, passed through unread
+	PayloadVersion int               `yaml:"payload_version,omitempty" json:"payload_version,omitempty"` // of Payload; below 2 it is not stored
+	Headers        map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"`                 // of each run
+	StartWithin    biztype.Duration  `yaml:"start_within,omitempty" json:"start_within,omitempty"`       // a run that starts later than this is missed; 0: 10m
+	Missed         Missed            `yaml:"missed,omitempty" json:"missed,omitempty"`                   // "": once
+	MissedMost     int               `yaml:"missed_most,omitempty" json:"missed_most,omitempty"`         // of Missed all; 0: 100
+	Overlap        Overlap           `yaml:"overlap,omitempty" json:"overlap,omitempty"`                 // "": allow
+	PauseAfter     int               `yaml:"pause_after,omitempty" json:"pause_after,omitempty"`         // failed runs in a row that pause it; 0: never
+}
+
+// Of returns the definition with the biz type of its runs and a payload for them, encoded as an add encodes it, with its
+// version.
+func Of[T any](biz tocsin.BizType[T], payload T, d Definition) (Definition, error) {
+	text, err := biz.Encode(payload)
+	d.BizType, d.Payload, d.PayloadVersion = biz.Name(), text, biz.PayloadVersion()
+	return d, err
 }
 
 // WithDefaults fills in what was left out.
@@ -67,6 +77,9 @@ func (d Definition) WithDefaults() Definition {
 	set(&d.Overlap, DefaultOverlap)
 	if d.BizID == 0 {
 		set(&d.Key, d.Name)
+	}
+	if d.PayloadVersion == 1 {
+		d.PayloadVersion = 0 // the first one is not stored
 	}
 	d.Start, d.End = d.Start.UTC(), d.End.UTC()
 	return d

@@ -69,10 +69,12 @@ func TestFilesAreRefusedWithTheLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"schedules: []":                      "s.yaml:1: no schedules",
-		"schedules:\n  - {name: a, corn: x}": `s.yaml:2: unknown key "corn": use name, app, biz_type, biz_id, key, cron, zone, start, end, jitter, payload, headers, start_within, missed, missed_most, overlap, pause_after`,
+		"schedules:\n  - {name: a, corn: x}": `s.yaml:2: unknown key "corn": use name, app, biz_type, biz_id, key, cron, zone, start, end, jitter, payload, payload_version, headers, start_within, missed, missed_most, overlap, pause_after`,
 		"schedules:\n  - name: a\n    biz_type: b\n    cron: 61 * * * *":                                           "s.yaml:4: schedule a: cron expression \"61 * * * *\"",
 		"schedules:\n  - name: a\n    biz_type: b\n    cron: '@daily'\n    zone: Berlin":                           "s.yaml:5: schedule a: zone \"Berlin\" is unknown",
 		"schedules:\n  - name: a\n    biz_type: b\n    cron: '@daily'\n    jitter: 25h":                            "s.yaml:5: schedule a: jitter 25h0m0s is not below",
+		"schedules:\n  - name: a\n    biz_type: b\n    cron: '@daily'\n    zone: ./right/Europe/Berlin":            "s.yaml:5: schedule a: zone \"./right/Europe/Berlin\" is unknown",
+		"schedules:\n  - name: a\n    biz_type: b\n    cron: '@every5s'":                                           "s.yaml:4: schedule a: cron expression \"@every5s\": no space before the period: write \"@every 5s\"",
 		"schedules:\n  - {name: a, biz_type: b, cron: '* * * * *'}\n  - {name: a, biz_type: b, cron: '* * * * *'}": "s.yaml:3: schedule a: the name stands twice",
 		"schedules:\n  - biz_type: b\n    cron: '* * * * *'":                                                       "s.yaml:2: schedule without a name: name \"\": use lower-case letters",
 	} {
@@ -120,7 +122,7 @@ func TestEachFaultIsOneLine(t *testing.T) {
 		"start 2026-01-01T00:00:00.000001Z is finer than a": func(d *Definition) { d.Start = time.Date(2026, 1, 1, 0, 0, 0, 1000, time.UTC) },
 		"end 2026-01-01T00:00:00.000001Z is finer than a":   func(d *Definition) { d.End = time.Date(2026, 1, 1, 0, 0, 0, 1000, time.UTC) },
 		"payload is not UTF-8":                              func(d *Definition) { d.Payload = "\xff" },
-		"payload has 8193 characters: at most 8192":         func(d *Definition) { d.Payload = strings.Repeat("ä", tocsin.MaxAttribute+1) },
+		"payload has 8193 characters: at most 8192":         func(d *Definition) { d.Payload = strings.Repeat("ä", tocsin.MaxPayload+1) },
 		`header "a b": use letters`:                         func(d *Definition) { d.Headers = map[string]string{"a b": ""} },
 		"start_within 1ms: use 1s to 8784h0m0s":             func(d *Definition) { d.StartWithin = biztype.Duration(time.Millisecond) },
 		`missed "never": use skip, once or all`:             func(d *Definition) { d.Missed = "never" },

@@ -31,7 +31,7 @@ func fieldsOf(d Definition) []field {
 	return []field{
 		{"name", d.Name}, {"app", d.App}, {"biz_type", d.BizType}, {"biz_id", biz}, {"key", d.Key},
 		{"cron", d.Cron}, {"zone", d.Zone}, {"start", shown(d.Start)}, {"end", shown(d.End)}, {"jitter", d.Jitter.String()},
-		{"payload", d.Payload}, {"headers", string(headers)}, {"start_within", d.StartWithin.String()},
+		{"payload", d.Payload}, {"payload_version", strconv.Itoa(d.PayloadVersion)}, {"headers", string(headers)}, {"start_within", d.StartWithin.String()},
 		{"missed", string(d.Missed)}, {"missed_most", strconv.Itoa(d.MissedMost)}, {"overlap", string(d.Overlap)},
 		{"pause_after", strconv.Itoa(d.PauseAfter)},
 	}

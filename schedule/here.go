@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -95,6 +96,7 @@ type run struct {
 	id  tocsin.JobID
 	key string
 	due time.Time // asked for
+	far bool      // it waits for those made before it
 }
 
 // window inserts the runs of a window, and moves the cursor in the row. Nobody but the caller stores the row.
@@ -171,8 +173,16 @@ func (r *row) args(one run, now time.Time) []any {
 	}
 	return []any{
 		uint64(one.id), r.subject(), []byte(r.Key), r.number, []byte(one.key), r.Payload, headers,
-		at(one.due), at(later(one.due, now)),
+		at(one.due), at(one.action(now)),
 	}
+}
+
+// action is when the run is looked at first.
+func (one run) action(now time.Time) time.Time {
+	if one.far {
+		return now.Add(farLeast + rand.N(farMost-farLeast))
+	}
+	return later(one.due, now)
 }
 
 func later(a, b time.Time) time.Time {
@@ -184,31 +194,41 @@ func later(a, b time.Time) time.Time {
 
 // others returns the runs that are not there yet, with other ids: one of theirs, or one of the keys, was taken.
 func (h *here) others(ctx context.Context, r *row, runs []run) (left []run, err error) {
-	args := []any{r.subject(), r.number}
-	for _, one := range runs {
-		args = append(args, []byte(one.key))
+	keys := make([]string, len(runs))
+	for i, one := range runs {
+		keys[i] = one.key
 	}
-	found, err := h.conn.QueryContext(ctx, strings.Replace(h.sql(readKeys), "{keys}", list("?", len(runs)), 1), args...)
+	there, err := h.there(ctx, r, keys...)
+	for _, one := range runs {
+		if there[one.key] == 0 {
+			one.id = 0
+			left = append(left, one)
+		}
+	}
+	return left, err
+}
+
+// there returns the ids of the runs that are there, by their keys.
+func (h *here) there(ctx context.Context, r *row, keys ...string) (map[string]tocsin.JobID, error) {
+	args := []any{r.subject(), r.number}
+	for _, key := range keys {
+		args = append(args, []byte(key))
+	}
+	found, err := h.conn.QueryContext(ctx, strings.Replace(h.sql(readKeys), "{keys}", list("?", len(keys)), 1), args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = found.Close() }()
-	there := map[string]bool{}
+	there := map[string]tocsin.JobID{}
 	for found.Next() {
 		var key []byte
 		var id uint64
 		if err := found.Scan(&key, &id); err != nil {
 			return nil, err
 		}
-		there[string(key)] = true
+		there[string(key)] = tocsin.JobID(id)
 	}
-	for _, one := range runs {
-		if !there[one.key] {
-			one.id = 0
-			left = append(left, one)
-		}
-	}
-	return left, found.Err()
+	return there, found.Err()
 }
 
 // ring rings the doorbell for the runs that are near.
@@ -216,7 +236,7 @@ func (h *here) ring(ctx context.Context, r *row, runs []run) error {
 	var args []any
 	near := 0
 	for _, one := range runs {
-		if due := later(one.due, h.now); due.Before(h.now.Add(h.horizon)) {
+		if due := later(one.due, h.now); !one.far && due.Before(h.now.Add(h.horizon)) {
 			args = append(args, h.table, uint64(one.id), r.number, at(due))
 			near++
 		}
@@ -226,6 +246,17 @@ func (h *here) ring(ctx context.Context, r *row, runs []run) error {
 	}
 	_, err := h.exec(ctx, ringRuns+list(ringRun, near), args...)
 	return err
+}
+
+// byHand stores runs that somebody asked for, in their order. If they have to wait for their turn, the first one looks at once.
+func (h *here) byHand(ctx context.Context, runs []run) ([]run, error) {
+	if _, err := h.exec(ctx, forgetHand, runkey.Size, uint64(h.row.ID), runkey.Size); err != nil {
+		return nil, err
+	}
+	for i := range runs {
+		runs[i].far = i > 0 && h.row.Overlap != OverlapAllow
+	}
+	return h.insert(ctx, h.row, runs)
 }
 
 // list repeats a text with commas between.

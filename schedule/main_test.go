@@ -135,12 +135,12 @@ func (s *site) another() *Maker {
 
 // stored is a run as it stands in its table.
 type stored struct {
-	ID        tocsin.JobID
-	Status    tocsin.Status
-	Due       time.Time
-	Action    time.Time
-	Key       runkey.Key // zero: it was cancelled
-	Attribute string
+	ID      tocsin.JobID
+	Status  tocsin.Status
+	Due     time.Time
+	Action  time.Time
+	Key     runkey.Key // zero: it was cancelled
+	Payload string
 }
 
 // runs reads all runs of a schedule, in the order of their due times.
@@ -156,7 +156,7 @@ func (s *site) runs(of Schedule) (all []stored) {
 	for rows.Next() {
 		var one stored
 		var key []byte
-		if err := rows.Scan(&one.ID, &one.Status, &one.Due, &one.Action, &key, &one.Attribute); err != nil {
+		if err := rows.Scan(&one.ID, &one.Status, &one.Due, &one.Action, &key, &one.Payload); err != nil {
 			s.t.Fatal(err)
 		}
 		if key != nil {

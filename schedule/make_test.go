@@ -19,6 +19,7 @@ func TestANewScheduleHasItsFirstRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	d := every("report", "1m")
+	d.PayloadVersion = 2
 	d.Headers, d.Jitter = map[string]string{"tenant": "shop-7"}, biztype.Duration(30*time.Second)
 	made := s.create(d)
 	times, err := made.Times()
@@ -31,14 +32,14 @@ func TestANewScheduleHasItsFirstRuns(t *testing.T) {
 	}
 	for i, r := range runs {
 		nominal := made.Anchor.Add(time.Duration(i+1) * time.Minute)
-		if !r.Key.Nominal().Equal(nominal) || r.Key.Revision != 1 || !r.Due.Equal(nominal.Add(times.Offset())) || !r.Action.Equal(r.Due) || r.Attribute != "p of report" || r.ID.Table() != made.Table {
+		if !r.Key.Nominal().Equal(nominal) || r.Key.Revision != 1 || !r.Due.Equal(nominal.Add(times.Offset())) || !r.Action.Equal(r.Due) || r.Payload != "p of report" || r.ID.Table() != made.Table {
 			t.Errorf("run %d: %+v", i, r)
 		}
 	}
-	if got := s.get("report"); got.NextFire != made.Anchor.Add(21*time.Minute) || got.Key != "report" || got.BizType != "report.make" || got.Headers["tenant"] != "shop-7" {
+	if got := s.get("report"); got.NextFire != made.Anchor.Add(21*time.Minute) || got.Key != "report" || got.BizType != "report.make" || got.Headers["tenant"] != "shop-7" || got.PayloadVersion != 2 {
 		t.Errorf("%+v", got)
 	}
-	if n := s.count("SELECT COUNT(*) FROM " + s.cfg.Layout.Table(made.Table) + " WHERE biz_type = 1 AND headers = '{\"tenant\":\"shop-7\"}' AND gmt_create <= UTC_TIMESTAMP(3)"); n != 20 {
+	if n := s.count("SELECT COUNT(*) FROM " + s.cfg.Layout.Table(made.Table) + " WHERE biz_type = 1 AND headers = '{\"_payload_version\":\"2\",\"tenant\":\"shop-7\"}' AND gmt_create <= UTC_TIMESTAMP(3)"); n != 20 {
 		t.Errorf("%d runs have the headers", n)
 	}
 }
@@ -298,28 +299,5 @@ func TestOneWhoseEndIsPastIsNotActivated(t *testing.T) {
 		if got := s.get(d.Name); got.State != state || got.Revision != 1 {
 			t.Errorf("%s: %+v", state, got)
 		}
-	}
-}
-
-func TestPauseIsForTheRevisionThatFailed(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	made := s.create(every("report", "1m"))
-	if paused, err := s.maker.Pause(t.Context(), made.ID, 2, "x"); paused || err != nil {
-		t.Error(paused, err)
-	}
-	if paused, err := s.maker.Pause(t.Context(), made.ID, 1, "3 runs in a row failed: no route"); !paused || err != nil {
-		t.Error(paused, err)
-	}
-	got := s.get(made.Name)
-	if got.State != Paused || got.Revision != 2 || got.Reason != "3 runs in a row failed: no route" || !got.NextFire.IsZero() || len(s.pending(got)) != 0 {
-		t.Errorf("%+v", got)
-	}
-	again, changed, err := s.Activate(t.Context(), made.Name)
-	if err != nil || !changed || again.State != Active || again.Reason != "" || again.Revision != 3 || len(s.pending(again)) != 20 {
-		t.Errorf("%+v, %v", again, err)
-	}
-	if _, err := s.maker.Pause(t.Context(), 1<<62, 1, "x"); !errors.Is(err, ErrNotFound) && err != nil {
-		t.Error(err)
 	}
 }

@@ -18,8 +18,9 @@ import (
 // Schedules has the operations on the schedules of a cluster. Make one with Open. Its methods are safe for concurrent
 // use. They need MySQL alone, and the rights of the role schedule (see ddl.Grants).
 type Schedules struct {
-	tables *store.Store
-	maker  *Maker
+	tables  *store.Store
+	maker   *Maker
+	changes func(context.Context, tocsin.Changing, func(context.Context) error) error // Config.UseChanges
 }
 
 // Open connects to all servers at once. One that answers is enough; it refuses a cluster that is not the config's.
@@ -28,7 +29,16 @@ func Open(ctx context.Context, cfg tocsin.Config) (*Schedules, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schedules{tables, NewMaker(tables)}, nil
+	return &Schedules{tables, NewMaker(tables), cfg.Changes()}, nil
+}
+
+// through makes a change through the functions of Config.UseChanges.
+func through[T any](ctx context.Context, s *Schedules, op, name, bizType string, change func(context.Context) (T, error)) (done T, err error) {
+	err = s.changes(ctx, tocsin.Changing{Op: "schedule_" + op, Schedule: name, BizType: bizType}, func(ctx context.Context) (err error) {
+		done, err = change(ctx)
+		return err
+	})
+	return done, err
 }
 
 // Close closes the pools. Calls under way fail.

@@ -9,6 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/payloadmark"
 )
 
 // The statements of this package. {database} is the name of a database, {task} the full name of the task table of a
@@ -18,7 +19,7 @@ import (
 const columns = `
     schedule_id, gmt_create, gmt_modified, name, app, table_no, biz_type, biz_id, biz_key, cron, zone, start_time, end_time, jitter_ms,
     start_within_ms, missed, missed_most, overlap, pause_after, state, revision, anchor, made_until, next_fire, failures,
-    made, passed_over, reason, attribute, headers, UTC_TIMESTAMP(3)`
+    made, passed_over, reason, attribute, headers, open_from, UTC_TIMESTAMP(3)`
 
 // lockRow reads one schedule and keeps others from changing it. Primary key. Parameter: schedule_id. Zero rows: there is none.
 const lockRow = `SELECT /* tocsin schedule lock */` + columns + `
@@ -183,28 +184,31 @@ type row struct {
 	Schedule
 	number  uint64 // of the biz type
 	headers string // "": none
+	marks
 }
 
 // scanRow reads one row.
 func scanRow(rows *sql.Rows) (*row, error) {
 	r := &row{}
 	var id, table, jitter, within uint64
-	var key []byte
+	var key, open []byte
 	var start, end, next sql.NullTime
 	var headers sql.NullString
 	err := rows.Scan(&id, &r.Created, &r.Modified, &r.Name, &r.App, &table, &r.number, &r.BizID, &key, &r.Cron, &r.Zone, &start, &end, &jitter,
 		&within, &r.Missed, &r.MissedMost, &r.Overlap, &r.PauseAfter, &r.State, &r.Revision, &r.Anchor, &r.MadeUntil, &next, &r.Failures,
-		&r.Made, &r.PassedOver, &r.Reason, &r.Payload, &headers, &r.ReadAt)
+		&r.Made, &r.PassedOver, &r.Reason, &r.Payload, &headers, &open, &r.ReadAt)
 	if err != nil {
 		return nil, err
 	}
-	r.ID, r.Table, r.headers = tocsin.JobID(id), int(table), headers.String
+	r.ID, r.Table, r.headers, r.marks = tocsin.JobID(id), int(table), headers.String, marksOf(id, string(open))
 	if r.Key = string(key); r.Key != "" {
 		r.BizID = 0
 	}
 	r.Start, r.End, r.NextFire = start.Time, end.Time, next.Time
 	r.Jitter, r.StartWithin = millis(jitter), millis(within)
-	if r.Headers, err = tocsin.Headers(r.headers).All(); err != nil {
+	rest, version := payloadmark.Take(r.headers)
+	r.PayloadVersion = version
+	if r.Headers, err = tocsin.Headers(rest).All(); err != nil {
 		return nil, fmt.Errorf("schedule %s: %w", r.Name, err)
 	}
 	return r, nil

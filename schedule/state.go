@@ -13,7 +13,7 @@ import (
 // What was missed meanwhile is not made up for. One that has no fire time left is refused: ErrInvalid. The result says how the
 // schedule stands then; changed is false if it was active.
 func (s *Schedules) Activate(ctx context.Context, name string) (after Schedule, changed bool, err error) {
-	return s.turn(ctx, name, "the schedule was activated anew", func(next *row, now time.Time) (bool, error) {
+	return s.turn(ctx, "activate", name, "the schedule was activated anew", func(next *row, now time.Time) (bool, error) {
 		if next.State == Active {
 			return false, nil
 		}
@@ -37,7 +37,7 @@ func (r *row) goesOn(now time.Time) error {
 // Deactivate keeps a schedule from making runs, and cancels those that are pending. Runs that are claimed go on, and so do
 // runs by hand and backfills. changed is false if it was inactive.
 func (s *Schedules) Deactivate(ctx context.Context, name string) (after Schedule, changed bool, err error) {
-	return s.turn(ctx, name, "the schedule was deactivated", func(next *row, _ time.Time) (bool, error) {
+	return s.turn(ctx, "deactivate", name, "the schedule was deactivated", func(next *row, _ time.Time) (bool, error) {
 		if next.State == Inactive {
 			return false, nil
 		}
@@ -47,16 +47,20 @@ func (s *Schedules) Deactivate(ctx context.Context, name string) (after Schedule
 }
 
 // turn changes the state of a schedule.
-func (s *Schedules) turn(ctx context.Context, name, reason string, decide decision) (Schedule, bool, error) {
-	p, err := s.place(ctx, name)
-	if err != nil {
-		return Schedule{}, false, err
-	}
-	after, changed, err := s.change(ctx, p, reason, decide)
-	if err != nil {
-		return Schedule{}, false, fmt.Errorf("schedule %s: %w", name, err)
-	}
-	return after.Schedule, changed, nil
+func (s *Schedules) turn(ctx context.Context, op, name, reason string, decide decision) (after Schedule, changed bool, err error) {
+	after, err = through(ctx, s, op, name, "", func(ctx context.Context) (Schedule, error) {
+		p, err := s.place(ctx, name)
+		if err != nil {
+			return Schedule{}, err
+		}
+		row, turned, err := s.change(ctx, p, reason, decide)
+		if err != nil {
+			return Schedule{}, fmt.Errorf("schedule %s: %w", name, err)
+		}
+		changed = turned
+		return row.Schedule, nil
+	})
+	return after, changed, err
 }
 
 // place finds a schedule that is to be changed.
@@ -75,42 +79,32 @@ func (s *Schedules) place(ctx context.Context, name string) (place, error) {
 	return place{found[name].ID, types}, nil
 }
 
-// Pause pauses an active schedule that still has a revision, as Deactivate does. False: it has not, or is not active. It is for
-// whoever counts failed runs.
-func (m *Maker) Pause(ctx context.Context, id tocsin.JobID, revision uint32, reason string) (paused bool, err error) {
-	from := m.openFrom(ctx, id)
-	err = m.at(ctx, id, func(h *here) error {
-		h.from = from
-		paused = h.row != nil && h.row.State == Active && h.row.Revision == revision
-		if !paused {
-			return nil
-		}
-		next := h.row.clone()
-		next.State, next.Reason = Paused, reason
-		next.Revision++
-		return h.replace(ctx, next, "the schedule was paused", 0)
-	})
-	return paused, err
-}
-
 // Delete forgets a schedule and cancels its pending runs, also those by hand and backfills. Runs that are claimed go on. The
 // history of its runs stays until it is purged.
 func (s *Schedules) Delete(ctx context.Context, name string) error {
-	p, err := s.place(ctx, name)
-	if err != nil {
-		return err
-	}
-	return s.delete(ctx, p, 0)
+	return s.deleteThrough(ctx, name, func(ctx context.Context) error {
+		p, err := s.place(ctx, name)
+		if err != nil {
+			return err
+		}
+		return s.delete(ctx, p, 0)
+	})
+}
+
+// deleteThrough deletes through the functions of Config.UseChanges.
+func (s *Schedules) deleteThrough(ctx context.Context, name string, do func(context.Context) error) error {
+	_, err := through(ctx, s, "delete", name, "", func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
+	return err
 }
 
 // DeleteID is Delete by schedule_id, for one of two schedules that have the same name.
 func (s *Schedules) DeleteID(ctx context.Context, id tocsin.JobID) error {
-	return s.delete(ctx, place{id: id}, 0)
+	return s.deleteThrough(ctx, "", func(ctx context.Context) error { return s.delete(ctx, place{id: id}, 0) })
 }
 
 // DeleteRead is Delete of a schedule that was read before, unless somebody has changed it since: ErrRevision.
 func (s *Schedules) DeleteRead(ctx context.Context, read Schedule) error {
-	return s.delete(ctx, place{id: read.ID}, read.Revision)
+	return s.deleteThrough(ctx, read.Name, func(ctx context.Context) error { return s.delete(ctx, place{id: read.ID}, read.Revision) })
 }
 
 // delete deletes a schedule that has a revision; 0 is any.

@@ -9,6 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/bizkey"
 	"github.com/tocsinhq/tocsin/internal/name"
+	"github.com/tocsinhq/tocsin/internal/payloadmark"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
 
@@ -109,9 +110,23 @@ func whole(t time.Time) bool { return t.Equal(t.Truncate(time.Millisecond)) }
 func (c *check) payload(d Definition) {
 	c.refuse(!utf8.ValidString(d.Payload), "payload", "payload is not UTF-8")
 	n := utf8.RuneCountInString(d.Payload)
-	c.refuse(n > tocsin.MaxAttribute, "payload", "payload has %d characters: at most %d", n, tocsin.MaxAttribute)
-	_, err := tocsin.HeadersOf(d.Headers)
+	c.refuse(n > tocsin.MaxPayload, "payload", "payload has %d characters: at most %d", n, tocsin.MaxPayload)
+	c.refuse(d.PayloadVersion < 0, "payload_version", "payload_version %d: use 0 or more", d.PayloadVersion)
+	_, err := d.storedHeaders()
 	c.note("headers", err)
+}
+
+// storedHeaders returns the headers as they are stored, with the version of the payload.
+func (d Definition) storedHeaders() (string, error) {
+	headers, err := tocsin.HeadersOf(d.Headers)
+	if err != nil {
+		return "", err
+	}
+	marked := payloadmark.Set(string(headers), d.PayloadVersion)
+	if n := utf8.RuneCountInString(marked); n > tocsin.MaxHeaders {
+		return "", fmt.Errorf("headers have %d characters as JSON, with the version of the payload: at most %d", n, tocsin.MaxHeaders)
+	}
+	return marked, nil
 }
 
 func (c *check) policies(d Definition) {

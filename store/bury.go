@@ -8,20 +8,21 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// buryByHand makes one pending task dead at an operator's word. Its argument is
-// the reason. Zero rows: it is not pending. An attempt under way may still
-// complete it; if that fails, it stays dead.
+// buryByHand makes one task dead at an operator's word: a pending one, or a claimed one of
+// a biz type that is not strict. Its argument is the reason. Zero rows: it is neither.
+// An attempt under way may still complete it; if that fails, it stays dead.
 var buryByHand = prepare(`
-UPDATE /* tocsin bury_by_hand */ {table} FORCE INDEX (PRIMARY)
+UPDATE /* tocsin bury_by_hand */ {table} AS t FORCE INDEX (PRIMARY)
 SET status = 4,
     action_time = UTC_TIMESTAMP(3),
     last_error = ?,
     gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id = {job_id}
-  AND status = 0`)
+  AND (status = 0
+    OR status = 1 AND NOT COALESCE((SELECT JSON_CONTAINS(b.policy, 'true', '$.strict') FROM {database}.biz_type AS b WHERE b.number = t.biz_type), 0))`)
 
-// Bury makes a pending task dead, with a reason for last_error, cut to fit.
-// False: there is no such pending task.
+// Bury makes a pending task dead, or a claimed one of a biz type that is not strict, with a
+// reason for last_error, cut to fit. False: there is no such task.
 func (s *Store) Bury(ctx context.Context, id tocsin.JobID, reason string) (bool, error) {
 	home := s.ServerOf(id.Table())
 	if home < 0 {

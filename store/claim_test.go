@@ -43,7 +43,7 @@ func TestClaimTakesOnlyWhatIsStillToBeHad(t *testing.T) {
 			t.Errorf("deadline %d, claimed for 60.0015 s between %d and %d", r.Action, before, after)
 		}
 	}
-	if r := rows[1]; r.Type != 9 || r.Version != 4 || r.Attempts != 2 || r.Attribute != "{}" || r.BizID != 7 {
+	if r := rows[1]; r.Type != 9 || r.Version != 4 || r.Attempts != 2 || r.Payload != "{}" || r.BizID != 7 {
 		t.Errorf("row %+v", r)
 	}
 }

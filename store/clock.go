@@ -122,6 +122,16 @@ func (c *clock) now(term int64) int64 {
 	return c.known.at(time.Now())
 }
 
+// read returns what was read last in the term, 0 if nothing was.
+func (c *clock) read(term int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.term != term {
+		return 0
+	}
+	return c.known.last.micro
+}
+
 // latest returns the latest that the server's clock can show now, in Unix ms; 0: nothing was read in the term.
 func (c *clock) latest(term int64) int64 {
 	c.mu.Lock()
@@ -192,6 +202,9 @@ func (s *Store) NowMicro(server int) int64 {
 	term := sv.Term()
 	if s.held.Load() && sv.resumed.Load() != term {
 		return 0
+	}
+	if s.frozen {
+		return sv.clock.read(term)
 	}
 	return sv.clock.now(term)
 }

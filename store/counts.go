@@ -14,15 +14,40 @@ import (
 // reads a whole index of each: for operators and tests, not for engines. A
 // table that cannot be read is named in the error and hides no other.
 func (s *Store) Counts(ctx context.Context, server int, tables []int) ([]Count, error) {
-	return s.countBy(ctx, counts, server, tables)
+	return s.countBy(ctx, counting{statement: counts}, server, tables)
 }
 
 // LiveCounts is Counts without the rows that are done or cancelled: it reads the index entries of the others, one by one.
 func (s *Store) LiveCounts(ctx context.Context, server int, tables []int) ([]Count, error) {
-	return s.countBy(ctx, liveCounts, server, tables)
+	return s.countBy(ctx, counting{statement: liveCounts}, server, tables)
 }
 
-func (s *Store) countBy(ctx context.Context, by statement, server int, tables []int) ([]Count, error) {
+// CountsUpTo is Counts of some statuses, which reads at most so many index entries of each status in each table, those with the
+// earliest action times. Of the statuses in more, there may be more rows.
+func (s *Store) CountsUpTo(ctx context.Context, server int, tables []int, most int, statuses ...tocsin.Status) (all []Count, more []tocsin.Status, err error) {
+	var errs []error
+	for _, status := range statuses {
+		found, err := s.countBy(ctx, counting{someCounts, status, most}, server, tables)
+		all, errs = append(all, found...), append(errs, err)
+		rows := map[int]int{}
+		for _, c := range found {
+			rows[c.Table] += c.Pending + c.Claimed + c.Done + c.Cancelled + c.Dead
+			if rows[c.Table] >= most && !slices.Contains(more, status) {
+				more = append(more, status)
+			}
+		}
+	}
+	return all, more, joinOnce(errs)
+}
+
+// counting is a statement that counts rows, and what someCounts needs more.
+type counting struct {
+	statement
+	status tocsin.Status
+	most   int
+}
+
+func (s *Store) countBy(ctx context.Context, by counting, server int, tables []int) ([]Count, error) {
 	sv := s.servers[server]
 	var all []Count
 	var errs []error
@@ -41,15 +66,20 @@ func (s *Store) countBy(ctx context.Context, by statement, server int, tables []
 }
 
 // countGroup gives the counts of all the tables, or none and an error.
-func (s *Store) countGroup(ctx context.Context, by statement, sv *server, tables []int) ([]Count, error) {
+func (s *Store) countGroup(ctx context.Context, by counting, sv *server, tables []int) ([]Count, error) {
 	var text []byte
 	for i, table := range tables {
 		if i > 0 {
 			text = append(text, unionAll...)
 		}
 		text = by.render(text, func(b []byte, slot string) []byte {
-			if slot == "table_no" {
+			switch slot {
+			case "table_no":
 				return appendInt(b, table)
+			case "status":
+				return appendInt(b, int(by.status))
+			case "limit":
+				return appendInt(b, by.most)
 			}
 			return append(b, s.names[table]...)
 		})

@@ -5,6 +5,7 @@
 //	               Due                       whole rows of a backlog
 //	dispatcher --> Load, Claim, ReadBack     rows by primary key
 //	               Settle                    outcomes
+//	               Recheck                   what was cancelled or rescheduled during its delivery
 //	assign ------> Own, Owners               who took a table last
 //	purger ------> Peek, Purge, PurgeBells   rows that finished long ago
 //	auditor -----> Audit, Lacking            rows and tables with faults

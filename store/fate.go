@@ -3,11 +3,13 @@ package store
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 var fateNames = [...]string{"stored", "cancelled", "rescheduled", "settled", "claim_lost", "gone", "in_tx"}
@@ -36,9 +38,15 @@ func (s *Store) nameFates(ctx context.Context, conn *sql.Conn, outcomes []Outcom
 	if len(missed) == 0 {
 		return nil
 	}
-	rows, err := s.findRows(ctx, conn, outcomes, missed)
-	if err != nil {
-		return err
+	ids := make([]tocsin.JobID, len(missed))
+	for i, m := range missed {
+		ids[i] = outcomes[m].JobID
+	}
+	rows := make(map[tocsin.JobID]found, len(ids))
+	for chunk := range slices.Chunk(sortIDs(ids), maxIDs) {
+		if err := s.findRows(ctx, s.over(conn), byTable(chunk), rows); err != nil {
+			return err
+		}
 	}
 	for _, i := range missed {
 		if row, ok := rows[outcomes[i].JobID]; ok {
@@ -50,23 +58,45 @@ func (s *Store) nameFates(ctx context.Context, conn *sql.Conn, outcomes []Outcom
 	return nil
 }
 
-func (s *Store) findRows(ctx context.Context, conn *sql.Conn, outcomes []Outcome, missed []int) (map[tocsin.JobID]found, error) {
-	ids := make([]tocsin.JobID, len(missed))
-	for i, m := range missed {
-		ids[i] = outcomes[m].JobID
-	}
-	rows := make(map[tocsin.JobID]found, len(ids))
-	for chunk := range slices.Chunk(sortIDs(ids), maxIDs) {
-		var text []byte
-		for _, part := range byTable(chunk) {
-			text = append(fate.render(text, s.fill(part)), ';')
-		}
-		err := s.read(ctx, conn, fate.name, text, func(_ int, r *sql.Rows) error { return scanFound(r, rows) })
+// Seen is what was loaded of a task that is in delivery.
+type Seen struct {
+	Version   uint32
+	LastError string
+}
+
+// Recheck reads which tasks were cancelled or rescheduled since they were loaded, without a lock: their fates are Cancelled and
+// Rescheduled, and others are left out. So are runs that were cancelled by a change of their schedule, which leaves a reason:
+// deliveries in hand end by themselves then. A table that can't be read hides no other; the error names it.
+func (s *Store) Recheck(ctx context.Context, server int, seen map[tocsin.JobID]Seen) (map[tocsin.JobID]Fate, error) {
+	sv := s.servers[server]
+	rows, fates := make(map[tocsin.JobID]found, len(seen)), make(map[tocsin.JobID]Fate)
+	var errs []error
+	fail := func(part idsOf, err error) { errs = append(errs, s.wrap(err, "recheck tasks in", sv, part.table)) }
+	for chunk := range slices.Chunk(sortIDs(slices.Collect(maps.Keys(seen))), maxIDs) {
+		err := apart(byTable(chunk), func(parts []idsOf) error { return s.findRows(ctx, s.gated(sv), parts, rows) }, fail)
 		if err != nil {
-			return nil, err
+			errs = append(errs, s.wrap(err, "recheck tasks", sv))
+			break
 		}
 	}
-	return rows, nil
+	for id, row := range rows {
+		was := seen[id]
+		switch fate := fateOf(&Outcome{Verb: tocsin.Completed, Version: was.Version}, row); {
+		case fate == Cancelled && row.version == was.Version && row.lastError != was.LastError: // by its schedule
+		case fate == Cancelled, fate == Rescheduled:
+			fates[id] = fate
+		}
+	}
+	return fates, joinOnce(errs)
+}
+
+// findRows reads rows of tables in one round trip.
+func (s *Store) findRows(ctx context.Context, read reader, parts []idsOf, into map[tocsin.JobID]found) error {
+	var text []byte
+	for _, part := range parts {
+		text = append(fate.render(text, s.fill(part)), ';')
+	}
+	return read(ctx, s.databasesIn(tablesOf(parts)), fate.name, text, func(_ int, r *sql.Rows) error { return scanFound(r, into) })
 }
 
 func scanFound(rows *sql.Rows, into map[tocsin.JobID]found) error {
@@ -88,7 +118,7 @@ func fateOf(o *Outcome, row found) Fate {
 		return Rescheduled
 	case o.wrote(row):
 		return Stored
-	case o.Verb == tocsin.Completed && row.status == tocsin.Done && row.claimedBy == tocsin.CompletedInTx:
+	case row.status == tocsin.Done && row.claimedBy == seam.CompletedInTx:
 		return InTx
 	case row.status.Final(), row.attempts != o.Attempts:
 		return Settled

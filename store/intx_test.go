@@ -65,10 +65,11 @@ func TestSettleTellsInTxFromARace(t *testing.T) {
 		changed bool // it was rescheduled and then completed
 		want    Fate
 	}{
-		"its handler completed it":                   {verb: tocsin.Completed, want: InTx},
-		"another delivery completed it":              {verb: tocsin.Completed, race: true, want: Settled},
-		"its handler completed it and failed then":   {verb: tocsin.Retried, want: Settled},
-		"it was completed as a version that is gone": {verb: tocsin.Completed, changed: true, want: Rescheduled},
+		"its handler completed it":                     {verb: tocsin.Completed, want: InTx},
+		"another delivery completed it":                {verb: tocsin.Completed, race: true, want: Settled},
+		"its handler completed it and failed then":     {verb: tocsin.Retried, want: InTx},
+		"its handler completed it and gave it up then": {verb: tocsin.Buried, want: InTx},
+		"it was completed as a version that is gone":   {verb: tocsin.Completed, changed: true, want: Rescheduled},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

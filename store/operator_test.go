@@ -278,6 +278,16 @@ func TestCountsByTableTypeAndStatus(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	got, more, err := b.CountsUpTo(t.Context(), 0, []int{0, 1}, 2, tocsin.Pending, tocsin.Dead)
+	want = []Count{{Table: 1, Type: 1, Pending: 2, Oldest: oldest}, {Table: 1, Type: 2, Dead: 1}}
+	if err != nil || !slices.Equal(got, want) || !slices.Equal(more, []tocsin.Status{tocsin.Pending}) {
+		t.Errorf("up to 2: %+v, more %v, %v", got, more, err)
+	}
+	got, more, err = b.CountsUpTo(t.Context(), 0, []int{0, 1}, 1, tocsin.Pending, tocsin.Claimed)
+	want = []Count{{Table: 1, Type: 1, Pending: 1, Oldest: oldest}, {Table: 1, Type: 1, Claimed: 1}}
+	if err != nil || !slices.Equal(got, want) || !slices.Equal(more, []tocsin.Status{tocsin.Pending, tocsin.Claimed}) {
+		t.Errorf("up to 1: %+v, more %v, %v", got, more, err)
+	}
 }
 
 func TestCheckNamesBothSides(t *testing.T) {

@@ -181,7 +181,7 @@ func TestLoadReadsWholePendingRows(t *testing.T) {
 	if err != nil || len(loaded.Rows) != 2 || loaded.Failed != nil {
 		t.Fatalf("%v, %+v", err, loaded)
 	}
-	if r := loaded.Rows[0]; r != b.row(id(0, 1)) || r.Type != 5 || r.Attribute != "鐘" || r.DedupKey != "\x00a " || r.LastError != "no route" ||
+	if r := loaded.Rows[0]; r != b.row(id(0, 1)) || r.Type != 5 || r.Payload != "鐘" || r.DedupKey != "\x00a " || r.LastError != "no route" ||
 		r.Attempts != 2 || r.Crashes != 1 || r.Version != 3 || !r.DueTime.Equal(r.ActionTime) || r.Created.IsZero() {
 		t.Errorf("row %+v", r)
 	}

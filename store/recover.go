@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 )
@@ -33,6 +34,50 @@ func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int
 		}
 	}
 	return total, joinOnce(errs)
+}
+
+// NextRunOut returns in how long the first claim of the tables can be recovered, 0 if it can be now; some is false if there is no
+// claim. Tables that can't be read are named in the error, beside the result of the others.
+func (s *Store) NextRunOut(ctx context.Context, server int, tables []int) (in time.Duration, some bool, err error) {
+	sv := s.servers[server]
+	var errs []error
+	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "look for claims in", sv, table)) }
+	for group := range slices.Chunk(s.allowed(sv, tables, fail), maxTables) {
+		err := apart(group, func(tables []int) error {
+			return s.readTables(ctx, sv, tables, nextRunOut.name, s.ofTables(nextRunOut, tables, 0), func(_ int, rows *sql.Rows) error {
+				var table int
+				var micros int64
+				err := rows.Scan(&table, &micros)
+				if left := time.Duration(max(micros, 0)) * time.Microsecond; err == nil && (!some || left < in) {
+					in, some = left, true
+				}
+				return err
+			})
+		}, fail)
+		if err != nil {
+			return in, some, errors.Join(append(errs, s.wrap(err, "look for claims in", sv, group...))...)
+		}
+	}
+	return in, some, joinOnce(errs)
+}
+
+// ofTables renders a statement on one table for several, as one.
+func (s *Store) ofTables(st statement, tables []int, limit int) (text []byte) {
+	for i, table := range tables {
+		if i > 0 {
+			text = append(text, unionAll...)
+		}
+		text = st.render(text, func(b []byte, slot string) []byte {
+			switch slot {
+			case "table":
+				return append(b, s.names[table]...)
+			case "table_no":
+				return appendInt(b, table)
+			}
+			return appendInt(b, limit)
+		})
+	}
+	return text
 }
 
 // recoverGroup adds what one transaction recovers, or nothing if it fails.
@@ -66,21 +111,7 @@ func (s *Store) recoverGroup(ctx context.Context, sv *server, tables []int, limi
 // findExpired gives the ids of run-out claims, by table. It locks nothing: the
 // update checks again.
 func (s *Store) findExpired(ctx context.Context, sv *server, tables []int, limit int) ([]tocsin.JobID, error) {
-	var text []byte
-	for i, table := range tables {
-		if i > 0 {
-			text = append(text, unionAll...)
-		}
-		text = expired.render(text, func(b []byte, slot string) []byte {
-			switch slot {
-			case "table":
-				return append(b, s.names[table]...)
-			case "table_no":
-				return appendInt(b, table)
-			}
-			return appendInt(b, limit)
-		})
-	}
+	text := s.ofTables(expired, tables, limit)
 	var ids []tocsin.JobID
 	err := s.readTables(ctx, sv, tables, expired.name, text, func(_ int, rows *sql.Rows) error {
 		var table int

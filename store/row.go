@@ -5,6 +5,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/payloadmark"
 )
 
 // rawRow holds what a Row is made from and is not scanned into it. It may be
@@ -15,13 +16,15 @@ type rawRow struct{ dedup, headers, key []byte }
 func (raw *rawRow) into(r *Row) []any {
 	return []any{
 		&r.JobID, &r.BizID, &r.Type, &r.Status, &r.ActionTime, &r.DueTime,
-		&r.Attempts, &r.Crashes, &r.Version, &r.ClaimedBy, &raw.dedup, &r.LastError, &r.Attribute,
+		&r.Attempts, &r.Crashes, &r.Version, &r.ClaimedBy, &raw.dedup, &r.LastError, &r.Payload,
 		&r.Created, &r.Modified, &raw.headers, &raw.key,
 	}
 }
 
 func (raw *rawRow) finish(r *Row) {
-	r.DedupKey, r.BizKey, r.Headers = string(raw.dedup), string(raw.key), tocsin.Headers(raw.headers)
+	r.DedupKey, r.BizKey = string(raw.dedup), string(raw.key)
+	headers, version := payloadmark.Take(string(raw.headers))
+	r.Headers, r.PayloadVersion = tocsin.Headers(headers), version
 	r.Action = r.ActionTime.UnixMilli()
 }
 

@@ -60,7 +60,7 @@ func claimsAsRead(t *testing.T, b *bench, asked Claim, want int) {
 		if stored.Status != tocsin.Claimed || stored.ClaimedBy != "node-a" || stored.Action != row.Action || row.Action < before+60_000 {
 			t.Errorf("returned %+v\nstored %+v", row, stored)
 		}
-		if again := row.Attribute != "as read"; again && (asked.Shared || want == len(asked.Rows)) {
+		if again := row.Payload != "as read"; again && (asked.Shared || want == len(asked.Rows)) {
 			t.Errorf("%s was read again", row.JobID)
 		}
 	}
@@ -76,7 +76,7 @@ func (b *bench) known(overdue int64, ids ...tocsin.JobID) Claim {
 	for _, job := range ids {
 		b.add(task{id: job, action: b.clock() - overdue, payload: "stored"})
 		row := b.row(job)
-		row.Attribute = "as read"
+		row.Payload = "as read"
 		asked.Known[job] = &row
 		asked.Rows = append(asked.Rows, b.entry(job))
 	}
@@ -93,7 +93,7 @@ func TestAClaimOfKnownRowsReadsThoseWithAnotherVersion(t *testing.T) {
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%v, claimed %+v", err, rows)
 	}
-	if rows[0].Version != 0 || rows[0].Attribute != "as read" || rows[1].Version != 7 || rows[1].Attribute != "stored" {
+	if rows[0].Version != 0 || rows[0].Payload != "as read" || rows[1].Version != 7 || rows[1].Payload != "stored" {
 		t.Errorf("%+v", rows)
 	}
 }

@@ -44,6 +44,22 @@ func (s *Store) Settle(ctx context.Context, server int, outcomes []Outcome) ([]F
 	return fates, nil
 }
 
+// SettleIn is Settle of one outcome within a transaction that Transact has begun. hit reports whether it was written now, and not by an
+// earlier try whose answer was lost.
+func (s *Store) SettleIn(ctx context.Context, conn *sql.Conn, o Outcome) (fate Fate, hit bool, err error) {
+	outcomes, fates := []Outcome{o}, make([]Fate, 1)
+	text, args := s.settleText(outcomes, [][]int{{0}})
+	counts, err := s.write(ctx, conn, "settle", text, args...)
+	if err != nil {
+		return fate, false, err
+	}
+	missed, err := missedBy(counts, [][]int{{0}})
+	if err == nil {
+		err = s.nameFates(ctx, conn, outcomes, missed, fates)
+	}
+	return fates[0], len(missed) == 0, err
+}
+
 // settle writes a statement for each group in one transaction.
 func (s *Store) settle(ctx context.Context, sv *server, outcomes []Outcome, groups [][]int) ([]Fate, error) {
 	text, args := s.settleText(outcomes, groups)
@@ -200,7 +216,12 @@ func (s *Store) changeText(b []byte, st statement, o *Outcome) []byte {
 		case "status":
 			return appendInt(b, int(o.from()))
 		case "action":
-			return appendTime(b, o.Action)
+			b = append(b, '=')
+			if o.Prolonged {
+				b[len(b)-1] = '>'
+				b = append(b, '=')
+			}
+			return appendTime(append(b, ' '), o.Action)
 		}
 		if o.byClaimer() {
 			return append(b, byClaimer...)

@@ -14,14 +14,14 @@ WHERE job_id IN ({ids})
   AND status IN (0, 1, 4);`)
 
 // unchanged is the condition of writes that only the holder of the attempt may make.
-// For a claimed row {status} is 1, {action} the deadline and {by} byClaimer;
-// otherwise they are 0, the action_time as loaded, and empty.
+// For a claimed row {status} is 1, {action} = the deadline, or >= if the claim was prolonged, and {by} byClaimer;
+// otherwise they are 0, = the action_time as loaded, and empty.
 const unchanged = `
 WHERE job_id = {job_id}
   AND version = {version}
   AND attempts = {attempts}
   AND status = {status}
-  AND action_time = {action}{by};`
+  AND action_time {action}{by};`
 
 // byClaimer tells a claim from another claimer's with the same deadline, to the
 // millisecond: a sweep gives rows back as it found them, and another claimer may

@@ -167,6 +167,17 @@ WHERE status = 1
 ORDER BY action_time
 LIMIT {limit})`)
 
+// nextRunOut finds the claim of one table that runs out first, and how many microseconds its claimer still has, of which it may
+// use 5 s to settle late. From idx_due alone.
+var nextRunOut = prepare(`
+(SELECT /* tocsin next_run_out */
+    {table_no},
+    TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), action_time) + 5000000
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = 1
+ORDER BY action_time
+LIMIT 1)`)
+
 // recoverBury and recoverBack end run-out claims of one table; sent in this
 // order, each row meets one of them.
 var (
@@ -250,6 +261,24 @@ SELECT /* tocsin counts */
     MIN(action_time)
 FROM {table} FORCE INDEX (idx_due)
 GROUP BY biz_type, status`)
+
+// someCounts is counts for the first {limit} rows of one status.
+var someCounts = prepare(`
+SELECT /* tocsin some_counts */
+    {table_no},
+    biz_type,
+    {status},
+    COUNT(*),
+    MIN(action_time)
+FROM (
+    SELECT
+        biz_type,
+        action_time
+    FROM {table} FORCE INDEX (idx_due)
+    WHERE status = {status}
+    ORDER BY action_time
+    LIMIT {limit}) AS first_ones
+GROUP BY biz_type`)
 
 // liveCounts is counts for rows that are pending, claimed or dead.
 var liveCounts = prepare(`

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // Store sends a node's statements to the servers of one cluster. Safe for
@@ -19,6 +20,7 @@ type Store struct {
 	layout    tocsin.Layout
 	cluster   string // "" takes any
 	ownership string // "" takes any
+	frozen    bool   // see Frozen
 	servers   []*server
 	home      []int          // database number -> server
 	names     []string       // table number -> full name
@@ -59,6 +61,9 @@ type Option func(*Store)
 // server ends sessions soon that don't send anything, so that a frozen process holds the locks of no row for long.
 func Ownership(ownership string) Option { return func(s *Store) { s.ownership = ownership } }
 
+// Frozen is for sessions of tests in which the servers' clocks stand still: Now does too.
+func Frozen(frozen bool) Option { return func(s *Store) { s.frozen = frozen } }
+
 // With rows, the server ends a session that has been silent for waitTimeout, and the pool one that nobody needed for
 // idleTime, before the server does.
 const (
@@ -87,7 +92,7 @@ func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 	for table := range s.names {
 		s.names[table] = cfg.Layout.Table(table)
 	}
-	for _, spec := range cfg.Specs() {
+	for _, spec := range seam.Specs(cfg) {
 		if err := s.add(spec); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

@@ -66,16 +66,17 @@ type Fence struct{ Group, Node string }
 
 // Outcome is the end of one attempt, to be settled.
 type Outcome struct {
-	JobID    tocsin.JobID
-	Verb     tocsin.Verb
-	Version  uint32 // as loaded
-	Attempts int    // as loaded
-	Claimed  bool   // the row was claimed by this attempt
-	By       string // Claimed: the claimer; "": not compared
-	InTx     bool   // Complete: it is probably InTx; such outcomes get a statement apart from those that hit all their rows
-	Action   int64  // as loaded; claimed: the deadline
-	Next     int64  // Retried, Snoozed: the next action_time
-	Reason   string // Retried, Buried, Skipped: for last_error; cut to fit here
+	JobID     tocsin.JobID
+	Verb      tocsin.Verb
+	Version   uint32 // as loaded
+	Attempts  int    // as loaded
+	Claimed   bool   // the row was claimed by this attempt
+	By        string // Claimed: the claimer; "": not compared
+	InTx      bool   // Complete: it is probably InTx; such outcomes get a statement apart from those that hit all their rows
+	Action    int64  // as loaded; claimed: the deadline
+	Prolonged bool   // Claimed: the deadline may be later by now, see Prolong
+	Next      int64  // Retried, Snoozed: the next action_time
+	Reason    string // Retried, Buried, Skipped: for last_error; cut to fit here
 }
 
 // Fate is what became of an outcome. Zero rows affected is a fate, not an error.
@@ -89,7 +90,7 @@ const (
 	Settled          // another attempt settled it first
 	ClaimLost        // the claim ran out or the row was claimed by another
 	Gone             // no such row: purged
-	InTx             // the handler has completed it in its own transaction
+	InTx             // a handler has completed it in its own transaction, whatever it returned then
 )
 
 // Fates is the number of fates.

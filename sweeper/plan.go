@@ -23,6 +23,7 @@ const (
 	leftTimedOut = "no time left"
 	leftStopped  = "stopped"
 	leftFailed   = "server failed"
+	leftNewer    = "newer payload"
 )
 
 // rounds groups the biz types so that each table is peeked as few times as

@@ -3,6 +3,7 @@ package tocsinotel_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,39 @@ func TestAnAddDoesNotFailForItsTraceContext(t *testing.T) {
 		info, err := client.Get(t.Context(), added.JobID)
 		if err != nil || info.Header("note") != full || (info.Header("traceparent") != "") != want {
 			t.Errorf("room for %d characters: %v, traceparent %q", room, err, info.Header("traceparent"))
+		}
+	}
+}
+
+func TestChangesAreSpans(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		call tocsin.Changing
+		err  error
+		name string
+		want map[string]string
+	}{
+		{tocsin.Changing{Op: "cancel", BizType: "coupon.remind", BizID: 7, Done: tocsin.Change{Changed: 2}}, nil, "cancel coupon.remind",
+			map[string]string{"messaging.destination.name": "coupon.remind", "tocsin.changed": "2", "tocsin.biz_id": "7"}},
+		{tocsin.Changing{Op: "reschedule_tx", JobID: 5 << 22}, tocsin.ErrNotFound, "reschedule_tx",
+			map[string]string{"messaging.message.id": "20971520", "error.type": "not_found"}},
+		{tocsin.Changing{Op: "schedule_run_now", Schedule: "report.daily"}, nil, "schedule_run_now", map[string]string{"tocsin.schedule": "report.daily"}},
+		{tocsin.Changing{Op: "cancel_tx", BizType: "coupon.remind", BizID: 7, BizKey: "k", Done: tocsin.Change{Relayed: true}}, nil, "cancel_tx coupon.remind",
+			map[string]string{"messaging.destination.name": "coupon.remind", "tocsin.relayed": "true", "tocsin.biz_key": "k"}},
+	} {
+		r := newRecorder("shop")
+		telemetry := r.telemetry(t, tocsinotel.Config{Details: true})
+		from := trace.ContextWithRemoteSpanContext(t.Context(), remote(trace.FlagsSampled))
+		err := telemetry.Change(func(ctx context.Context, _ *tocsin.Changing) error {
+			if !trace.SpanContextFromContext(ctx).IsValid() {
+				t.Error("the call has no span")
+			}
+			return c.err
+		})(from, &c.call)
+		s := r.spans()[0]
+		c.want["messaging.system"], c.want["messaging.operation.name"] = "tocsin", c.call.Op
+		if !errors.Is(err, c.err) || s.Name != c.name || s.Kind != "client" || s.Parent == "" || !maps.Equal(s.Attributes, c.want) {
+			t.Errorf("%v: %+v, want %v", err, s, c.want)
 		}
 	}
 }

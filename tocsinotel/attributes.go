@@ -22,6 +22,8 @@ const (
 	Outcome  = attribute.Key("tocsin.outcome")  // string: complete, retry, snooze or bury; "mixed" for a batch whose tasks differ
 	Existing = attribute.Key("tocsin.existing") // bool: the task was there already, by its dedup key
 	Relayed  = attribute.Key("tocsin.relayed")  // bool: the task is in an outbox
+	Changed  = attribute.Key("tocsin.changed")  // int: tasks that a cancel or reschedule has changed
+	Schedule = attribute.Key("tocsin.schedule") // string: name of the schedule that a call is about
 	BizID    = attribute.Key("tocsin.biz_id")   // string, with Config.Details
 	BizKey   = attribute.Key("tocsin.biz_key")  // string, with Config.Details
 )
@@ -79,7 +81,7 @@ func (t *Telemetry) failed(span trace.Span, cause string, err error) {
 // panicked is the error.type of a handler that panicked.
 const panicked = "panic"
 
-// refusals are the errors of package tocsin that adds return.
+// refusals are the errors of package tocsin that adds and changes return.
 var refusals = []struct {
 	err  error
 	name string
@@ -87,10 +89,12 @@ var refusals = []struct {
 	{tocsin.ErrUnknownOutcome, "unknown_outcome"},
 	{tocsin.ErrInvalid, "invalid"},
 	{tocsin.ErrUnknownBizType, "unknown_biz_type"},
+	{tocsin.ErrNotFound, "not_found"},
 	{tocsin.ErrSchema, "schema"},
 	{tocsin.ErrLayout, "layout"},
 	{tocsin.ErrOtherServer, "other_server"},
 	{tocsin.ErrKeyCollision, "key_collision"},
+	{tocsin.ErrInDelivery, "in_delivery"},
 	{context.DeadlineExceeded, "timeout"},
 	{context.Canceled, "cancelled"},
 }

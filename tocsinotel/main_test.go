@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/tocsinotel"
+	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
 // adderEnv makes this program the one that adds a task: it holds the config of the cluster.
@@ -21,7 +22,7 @@ const adderEnv = "TOCSINOTEL_TEST_ADDER"
 func TestMain(m *testing.M) {
 	cluster := os.Getenv(adderEnv)
 	if cluster == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(tocsintest.Main(m))
 		return
 	}
 	if err := addElsewhere(context.Background(), cluster); err != nil {

@@ -179,7 +179,7 @@ func scan(found pgx.Rows) (r outboxrow.Row, err error) {
 	var id, age int64
 	var bizID string
 	var due, delay *int64
-	err = found.Scan(&id, &r.Op, &r.BizType, &bizID, &due, &delay, &r.Dedup, &r.Headers, &r.BizKey, &r.Attribute, &r.Created, &age, &r.Attempts, &r.LastError)
+	err = found.Scan(&id, &r.Op, &r.BizType, &bizID, &due, &delay, &r.Dedup, &r.Headers, &r.BizKey, &r.Payload, &r.Created, &age, &r.Attempts, &r.LastError)
 	if err != nil {
 		return r, err
 	}

@@ -42,7 +42,7 @@ func TestTheStatementsOfThePageAboutSQL(t *testing.T) {
 		}
 		s.await(want, func() bool {
 			infos, err := s.client.List(t.Context(), 120881)
-			return err == nil && len(infos) == 1 && infos[0].Attribute+" "+infos[0].Status.String()+" "+string(rune('0'+infos[0].Version)) == want
+			return err == nil && len(infos) == 1 && infos[0].Payload+" "+infos[0].Status.String()+" "+string(rune('0'+infos[0].Version)) == want
 		})
 	}
 }

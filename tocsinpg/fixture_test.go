@@ -129,13 +129,13 @@ func (s *shop) in(do func(tx *sql.Tx) error) {
 	}
 }
 
-func (s *shop) add(bizID uint64, attribute string, when tocsin.When) {
+func (s *shop) add(bizID uint64, payload string, when tocsin.When) {
 	s.tb.Helper()
-	s.in(func(tx *sql.Tx) error { return s.addTx(tx, bizID, attribute, when) })
+	s.in(func(tx *sql.Tx) error { return s.addTx(tx, bizID, payload, when) })
 }
 
-func (s *shop) addTx(tx *sql.Tx, bizID uint64, attribute string, when tocsin.When) error {
-	added, err := s.client.AddTx(s.tb.Context(), tx, closeOrder.New(bizID, attribute, when))
+func (s *shop) addTx(tx *sql.Tx, bizID uint64, payload string, when tocsin.When) error {
+	added, err := s.client.AddTx(s.tb.Context(), tx, closeOrder.New(bizID, payload, when))
 	if err == nil && (!added.Relayed || added.JobID != 0) {
 		err = fmt.Errorf("added %+v", added)
 	}
@@ -162,7 +162,7 @@ func (s *shop) tasks(bizID uint64) string {
 	}
 	var all []string
 	for _, info := range infos {
-		all = append(all, info.Attribute+" "+info.Status.String())
+		all = append(all, info.Payload+" "+info.Status.String())
 	}
 	return strings.Join(all, ", ")
 }

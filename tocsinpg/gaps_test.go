@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -206,7 +207,7 @@ func TestARelaySaysThatItMayNotReadTheSequence(t *testing.T) {
 	s.add(1, "x", tocsin.In(day))
 	identity := s.session().Identity
 	for database := range s.cfg.Layout.Databases {
-		if err := s.client.NoteSettled(t.Context(), identity, database, 1); err != nil {
+		if err := seam.MoverOf(s.client).NoteSettled(t.Context(), identity, database, 1, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -220,7 +221,7 @@ func TestARelaySaysThatItMayNotReadTheSequence(t *testing.T) {
 	log.Await(t, "the next id of the outbox can't be read: the relay begins at the first id, see `tocsin outbox verify`")
 	s.want(1, "x pending")
 	stop()
-	if below, err := s.client.SettledBelow(t.Context(), identity); below != 1 || err != nil {
+	if below, err := seam.MoverOf(s.client).SettledBelow(t.Context(), identity); below != 1 || err != nil {
 		t.Errorf("settled below %d, %v", below, err)
 	}
 }

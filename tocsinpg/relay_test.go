@@ -199,7 +199,7 @@ func TestRowsAreReadAsTheyWereWritten(t *testing.T) {
 	tasks := []tocsin.NewTask{
 		closeOrder.New(math.MaxUint64, "ä\\'\"\n {}", tocsin.At(due)).Dedup("ü'\\"),
 		closeOrder.New(1, "", tocsin.In(1500*time.Millisecond)),
-		closeOrder.New(2, strings.Repeat("ä", tocsin.MaxAttribute), tocsin.At(time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC))),
+		closeOrder.New(2, strings.Repeat("ä", tocsin.MaxPayload), tocsin.At(time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC))),
 	}
 	s.in(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("SET LOCAL timezone = 'Asia/Tokyo'"); err != nil {
@@ -214,13 +214,13 @@ func TestRowsAreReadAsTheyWereWritten(t *testing.T) {
 	if err != nil || len(rows) != 5 {
 		t.Fatal(rows, err)
 	}
-	if r := rows[0]; r.BizID != math.MaxUint64 || r.Attribute != "ä\\'\"\n {}" || r.Dedup != "ü'\\" || !r.Due.Equal(due) || r.Delay != nil || r.Op != outboxrow.Add || r.BizType != "order.close" {
+	if r := rows[0]; r.BizID != math.MaxUint64 || r.Payload != "ä\\'\"\n {}" || r.Dedup != "ü'\\" || !r.Due.Equal(due) || r.Delay != nil || r.Op != outboxrow.Add || r.BizType != "order.close" {
 		t.Errorf("%+v", r)
 	}
-	if r := rows[1]; r.BizID != 1 || r.Attribute != "" || r.Dedup != "" || !r.Due.IsZero() || *r.Delay != 1500*time.Millisecond {
+	if r := rows[1]; r.BizID != 1 || r.Payload != "" || r.Dedup != "" || !r.Due.IsZero() || *r.Delay != 1500*time.Millisecond {
 		t.Errorf("%+v", r)
 	}
-	if r := rows[2]; r.Attribute != strings.Repeat("ä", tocsin.MaxAttribute) || r.Due.Year() != 1000 {
+	if r := rows[2]; r.Payload != strings.Repeat("ä", tocsin.MaxPayload) || r.Due.Year() != 1000 {
 		t.Errorf("due %v", r.Due)
 	}
 	if r := rows[3]; !r.Due.Equal(due) {
@@ -288,7 +288,7 @@ func TestADeleteSparesARowWithTheIDOfAnother(t *testing.T) {
 	if err := session.Delete(t.Context(), []outboxrow.Key{old[0].Key, rows[1].Key}); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := session.Read(t.Context(), all, 10, nil); err != nil || len(left) != 1 || left[0].Attribute != "new" || left[0].LastError != "" {
+	if left, err := session.Read(t.Context(), all, 10, nil); err != nil || len(left) != 1 || left[0].Payload != "new" || left[0].LastError != "" {
 		t.Errorf("left %+v, %v", left, err)
 	}
 }

@@ -77,7 +77,7 @@ func TestARefusalLeavesTheTransactionUsable(t *testing.T) {
 			"a key that is bytes": {closeOrder.New(1, "a", tocsin.In(day)).Dedup("\xff"), tocsin.ErrInvalid},
 			"no biz_id":           {closeOrder.New(0, "a", tocsin.In(day)), tocsin.ErrInvalid},
 			"no time":             {closeOrder.New(1, "a", tocsin.When{}), tocsin.ErrInvalid},
-			"a long payload":      {closeOrder.New(1, strings.Repeat("x", tocsin.MaxAttribute+1), tocsin.In(day)), tocsin.ErrInvalid},
+			"a long payload":      {closeOrder.New(1, strings.Repeat("x", tocsin.MaxPayload+1), tocsin.In(day)), tocsin.ErrInvalid},
 			"an unknown biz type": {tocsin.Define[string]("no.such").New(1, "a", tocsin.In(day)), tocsin.ErrUnknownBizType},
 		} {
 			if _, err := s.client.AddTx(ctx, tx, c.task); !errors.Is(err, c.want) {
@@ -167,4 +167,36 @@ func TestServicesBehindAPooler(t *testing.T) {
 	}
 	s.cancel(1)
 	s.rows(len(tasks) + 1)
+}
+
+// TestATransactionOfPostgreSQLCompletesNoTask, and goes on: the call sends nothing that PostgreSQL refuses.
+func TestATransactionOfPostgreSQLCompletesNoTask(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	added, err := s.client.Add(t.Context(), closeOrder.New(7, "x", tocsin.In(day)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.client.Get(t.Context(), added.JobID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, level := range map[string]sql.IsolationLevel{"read committed": sql.LevelReadCommitted, "serializable": sql.LevelSerializable} {
+		tx, err := s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tocsin.CompleteTx(t.Context(), tx, info); !errors.Is(err, tocsin.ErrOtherServer) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := tx.ExecContext(t.Context(), "INSERT INTO orders VALUES ($1, 'open')", int(level)); err != nil {
+			t.Errorf("%s: the transaction is broken: %v", name, err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if after, err := s.client.Get(t.Context(), added.JobID); err != nil || after.Status != tocsin.Pending {
+		t.Errorf("%+v, %v", after, err)
+	}
 }

@@ -34,6 +34,7 @@ var results = []struct {
 	{tocsin.ErrLayout, "layout"},
 	{tocsin.ErrUnreachable, "unreachable"},
 	{tocsin.ErrConflict, "conflict"},
+	{tocsin.ErrInDelivery, "in_delivery"},
 	{context.Canceled, "canceled"},
 	{context.DeadlineExceeded, "canceled"},
 }
@@ -71,7 +72,7 @@ func Observe(r prometheus.Registerer) (func(tocsin.Call), error) {
 	m := &metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tocsin_client_calls_total",
-			Help: "Calls of the client, by result: ok, invalid, unknown_biz_type, not_found, other_server, layout, unreachable, unknown_outcome, conflict, canceled, other.",
+			Help: "Calls of the client, by result: ok, invalid, unknown_biz_type, not_found, other_server, layout, unreachable, unknown_outcome, conflict, in_delivery, canceled, other.",
 		}, []string{"op", "result"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tocsin_client_call_seconds", Help: "How long calls of the client took, failed ones included.", Buckets: []float64{.001, .01, .1, 1, 10},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/payloadmark"
 )
 
 // Handler is what node.Handle takes.
@@ -64,7 +65,7 @@ func Late(d time.Duration) Option {
 // Deliver hands a task to a handler as a node would: the payload goes through
 // its stored form, a panic is a failed attempt. No server is needed and nothing
 // is stored. Middleware, batches and CompleteTx are for nodetest.RunDue. A payload that can't be stored, or not be read back, is a failed
-// attempt with that reason. An Option that sets the Attribute shows what becomes of
+// attempt with that reason. An Option that sets the Payload shows what becomes of
 // a payload as another version of the program wrote it.
 func Deliver[T any](ctx context.Context, handler Handler[T], biz tocsin.BizType[T], payload T, options ...Option) Outcome {
 	task, err := stored(biz, payload, options)
@@ -77,7 +78,7 @@ func Deliver[T any](ctx context.Context, handler Handler[T], biz tocsin.BizType[
 
 // stored is the task as a node would load it now.
 func stored[T any](biz tocsin.BizType[T], payload T, options []Option) (tocsin.Task[T], error) {
-	attribute, err := biz.Encode(payload)
+	text, err := biz.Encode(payload)
 	if err != nil {
 		return tocsin.Task[T]{}, err
 	}
@@ -88,9 +89,12 @@ func stored[T any](biz tocsin.BizType[T], payload T, options []Option) (tocsin.T
 		BizType:    biz.Name(),
 		ActionTime: now,
 		DueTime:    now,
-		Attribute:  attribute,
+		Payload:    text,
 		Created:    now,
 		Modified:   now,
+	}
+	if v := biz.PayloadVersion(); v >= payloadmark.First {
+		info.PayloadVersion = v
 	}
 	for _, option := range options {
 		option(&info)

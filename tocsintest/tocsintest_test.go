@@ -17,7 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tocsintest.Main(m)) }
 
 type unpaid struct{ Order string }
 
@@ -70,7 +70,7 @@ func TestDeliverReportsAPayloadThatCannotBeStored(t *testing.T) {
 // A node does the same: see TestAPayloadThatDoesNotDecodeWaitsForAProgramThatReadsIt there.
 func TestDeliverRetriesAPayloadThatDoesNotDecode(t *testing.T) {
 	t.Parallel()
-	older := func(i *tocsin.Info) { i.Attribute = "A-1" } // as the last version of the program wrote it
+	older := func(i *tocsin.Info) { i.Payload = "A-1" } // as the last version of the program wrote it
 	got := tocsintest.Deliver(t.Context(), closeUnpaid, closeOrder, unpaid{"A-1"}, older)
 	if got.Verb != tocsin.Retried || got.In != -1 || !strings.Contains(got.Reason, "payload of task 1 is not a tocsintest_test.unpaid") {
 		t.Errorf("got %s", got)
@@ -147,4 +147,13 @@ func ExampleStart() {
 		}
 	}
 	_ = placeOrder
+}
+
+func TestStartTakesThePoliciesOfDefine(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.Start(t, closeOrder, tocsin.Define[string]("order.ship", tocsin.Policy{Attempts: 3}))
+	stored, err := biztype.Load(t.Context(), c.Config)
+	if err != nil || len(stored) != 2 || stored[1].Attempts != 3 || stored[1].Number != 2 || stored[1].Group != tocsintest.Group {
+		t.Errorf("stored %+v, %v", stored, err)
+	}
 }

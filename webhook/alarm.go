@@ -32,7 +32,7 @@ type Alarm struct {
 // AlarmOf returns the alarm that a task carries.
 func AlarmOf(task Task) (Alarm, error) {
 	var a Alarm
-	if err := json.Unmarshal([]byte(task.Attribute), &a); err != nil {
+	if err := json.Unmarshal([]byte(task.Payload), &a); err != nil {
 		return Alarm{}, fmt.Errorf("task %s carries no alarm: %w", task.JobID, err)
 	}
 	if a.Kind == "" || a.BizType == "" {

@@ -9,6 +9,9 @@
 //	tocsin.Snooze(d)          503   the same: over HTTP it counts as an attempt
 //	any other error           500   retried by the policy of the biz type
 //
+// A copy of a signed callback, within the five minutes in which its signature is valid, is refused with 409, also
+// while the first one is being handled. Each process remembers what it got; Config.Seen shares that among several.
+//
 // A callback may come more than once, like every delivery of Tocsin, each time with
 // the same Key. Config.Done keeps a Receiver from handling one again that it has
 // handled. Only a write in the same transaction as the function's own makes that

@@ -37,7 +37,7 @@ func TestACallbackCarriesHeadersAndKey(t *testing.T) {
 	if verb != tocsin.Retried || !strings.Contains(reason, "headers are not a JSON object of texts") || got != (webhook.Task{}) {
 		t.Errorf("%s, %q, %+v", verb, reason, got)
 	}
-	if err := errors.Join(send("", "")); err != nil || got.Headers != "" || got.BizKey != "" || got.Attribute != "x" {
+	if err := errors.Join(send("", "")); err != nil || got.Headers != "" || got.BizKey != "" || got.Payload != "x" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

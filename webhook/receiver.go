@@ -17,7 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/whsec"
 )
 
-// DefaultMaxBody is more than any task's attribute needs, escaped.
+// DefaultMaxBody is more than any payload needs, escaped.
 const DefaultMaxBody = 1 << 20
 
 // Config of a Receiver. Secrets must be set, or Unsigned.
@@ -26,6 +26,7 @@ type Config struct {
 	Unsigned bool     // accepts callbacks of a biz type without secrets; anybody can then send one
 	MaxBody  int64    // bytes; 0: DefaultMaxBody
 	Done     Done     // nil: a callback that comes again is handled again
+	Seen     Seen     // of all processes that get the callbacks; nil: each process refuses the copies of what it got itself. Not asked if Unsigned
 
 	// Failed is called with each error of the function, of Done, and of a callback that is refused, which has no
 	// Task. It is called concurrently. nil: the sender alone is told.
@@ -41,19 +42,20 @@ type Done interface {
 
 // Task is the task of a callback.
 type Task struct {
-	Key        string // "<job_id>.<version>": the same for each delivery until the task is rescheduled or redriven
-	JobID      tocsin.JobID
-	BizID      uint64
-	BizKey     string // the business key that BizID is made of; "": BizID is the key
-	BizType    string
-	ActionTime time.Time // when this attempt fell due, UTC
-	DueTime    time.Time // when the task was to start at first, UTC
-	Attempt    int       // 1 for the first
-	Attribute  string    // as it was added
-	Headers    tocsin.Headers
-	Schedule   string    // the schedule whose run the task is; "": it is none
-	FireTime   time.Time // the fire time that the run is for, without jitter, UTC; zero: for none, as of a run by hand
-	Node       string    // that sent the callback
+	Key            string // "<job_id>.<version>": the same for each delivery until the task is rescheduled or redriven
+	JobID          tocsin.JobID
+	BizID          uint64
+	BizKey         string // the business key that BizID is made of; "": BizID is the key
+	BizType        string
+	ActionTime     time.Time // when this attempt fell due, UTC
+	DueTime        time.Time // when the task was to start at first, UTC
+	Attempt        int       // 1 for the first
+	Payload        string    // as it was added
+	PayloadVersion int       // with which the task was added; 0: the first one, or none
+	Headers        tocsin.Headers
+	Schedule       string    // the schedule whose run the task is; "": it is none
+	FireTime       time.Time // the fire time that the run is for, without jitter, UTC; zero: for none, as of a run by hand
+	Node           string    // that sent the callback
 }
 
 // Receiver is an http.Handler for callbacks. Safe for concurrent use.
@@ -78,6 +80,9 @@ func New(cfg Config, handle func(context.Context, Task) error) (*Receiver, error
 	if cfg.MaxBody <= 0 {
 		cfg.MaxBody = DefaultMaxBody
 	}
+	if cfg.Seen == nil {
+		cfg.Seen = &recent{ids: make(map[int64]map[string]bool)}
+	}
 	r := &Receiver{cfg: cfg, handle: handle}
 	for i, secret := range cfg.Secrets {
 		w, err := whsec.Parse(secret)
@@ -92,7 +97,7 @@ func New(cfg Config, handle func(context.Context, Task) error) (*Receiver, error
 // ServeHTTP answers one callback.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx := req.Context()
-	task, status, err := r.read(w, req)
+	task, body, status, err := r.read(w, req)
 	if err != nil {
 		r.failed(ctx, Task{}, err)
 		http.Error(w, err.Error(), status)
@@ -110,6 +115,11 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
+	if status, err := r.replayed(ctx, body, req.Header); err != nil {
+		r.failed(ctx, task, err)
+		http.Error(w, "a copy of a callback, or whether it is one is not known", status)
+		return
+	}
 	if err := r.handle(ctx, task); err != nil {
 		r.failed(ctx, task, err)
 		answer(w, err)
@@ -121,6 +131,22 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// replayed returns an error, and the status of the refusal, for a copy of a callback that came before. A node signs each attempt anew.
+func (r *Receiver) replayed(ctx context.Context, body []byte, header http.Header) (status int, err error) {
+	if r.cfg.Unsigned {
+		return 0, nil
+	}
+	id, until := signature(body, header)
+	isNew, err := r.cfg.Seen.Add(ctx, id, until)
+	switch {
+	case err != nil:
+		return http.StatusServiceUnavailable, err
+	case !isNew:
+		return http.StatusConflict, errors.New("a copy of a callback that came before: somebody, or a proxy, sent it again")
+	}
+	return 0, nil
+}
+
 func (r *Receiver) failed(ctx context.Context, task Task, err error) {
 	if err != nil && r.cfg.Failed != nil {
 		r.cfg.Failed(ctx, task, err)
@@ -128,29 +154,29 @@ func (r *Receiver) failed(ctx context.Context, task Task, err error) {
 }
 
 // read verifies and decodes a callback. The status is that of the refusal.
-func (r *Receiver) read(w http.ResponseWriter, req *http.Request) (task Task, status int, err error) {
+func (r *Receiver) read(w http.ResponseWriter, req *http.Request) (task Task, body []byte, status int, err error) {
 	if req.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return task, http.StatusMethodNotAllowed, fmt.Errorf("a callback is a POST, not a %s", req.Method)
+		return task, nil, http.StatusMethodNotAllowed, fmt.Errorf("a callback is a POST, not a %s", req.Method)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBody))
+	body, err = io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return task, http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d bytes", tooLarge.Limit)
+		return task, nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d bytes", tooLarge.Limit)
 	}
 	if err != nil {
-		return task, http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
+		return task, nil, http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
 	}
 	if err := r.signed(body, req.Header); err != nil {
-		return task, http.StatusUnauthorized, err
+		return task, nil, http.StatusUnauthorized, err
 	}
 	if task, err = decode(body); err != nil {
-		return Task{}, http.StatusBadRequest, err
+		return Task{}, nil, http.StatusBadRequest, err
 	}
 	task.Key, task.Node = req.Header.Get(standard.HeaderWebhookID), req.Header.Get("Tocsin-Node")
 	if task.Key == "" {
-		return Task{}, http.StatusBadRequest, errors.New("the header " + standard.HeaderWebhookID + " is missing")
+		return Task{}, nil, http.StatusBadRequest, errors.New("the header " + standard.HeaderWebhookID + " is missing")
 	}
-	return task, 0, nil
+	return task, body, 0, nil
 }
 
 // signed returns nil if one of the secrets has signed the callback within the last five minutes.
@@ -174,7 +200,8 @@ func decode(body []byte) (Task, error) {
 			ActionTime time.Time      `json:"action_time"`
 			DueTime    time.Time      `json:"due_time"`
 			Attempt    int            `json:"attempt"`
-			Attribute  string         `json:"attribute"`
+			Payload    string         `json:"attribute"`
+			Version    int            `json:"payload_version"`
 			Headers    tocsin.Headers `json:"headers"`
 			Schedule   string         `json:"schedule"`
 			FireTime   time.Time      `json:"fire_time"`
@@ -189,7 +216,7 @@ func decode(body []byte) (Task, error) {
 	}
 	return Task{
 		JobID: d.JobID, BizID: d.BizID, BizKey: d.BizKey, BizType: d.BizType, ActionTime: d.ActionTime, DueTime: d.DueTime,
-		Attempt: d.Attempt, Attribute: d.Attribute, Headers: d.Headers, Schedule: d.Schedule, FireTime: d.FireTime,
+		Attempt: d.Attempt, Payload: d.Payload, PayloadVersion: d.Version, Headers: d.Headers, Schedule: d.Schedule, FireTime: d.FireTime,
 	}, nil
 }
 

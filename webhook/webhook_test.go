@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -28,8 +31,8 @@ const (
 
 var due = time.Date(2026, 12, 1, 12, 0, 0, 5e6, time.UTC)
 
-func task(attribute string) tocsin.Info {
-	return tocsin.Info{JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempts: 2, Version: 3, Attribute: attribute}
+func task(payload string) tocsin.Info {
+	return tocsin.Info{JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempts: 2, Version: 3, Payload: payload, PayloadVersion: 2}
 }
 
 // receive serves a Receiver.
@@ -45,14 +48,14 @@ func receive(t *testing.T, cfg webhook.Config, handle func(context.Context, webh
 }
 
 // deliver sends a callback as a node does.
-func deliver(t *testing.T, url string, secrets []string, attribute string) error {
+func deliver(t *testing.T, url string, secrets []string, payload string) error {
 	t.Helper()
 	s, err := sender.New(sender.Config{URL: url, Node: "node-a", Secrets: secrets, Allow: []string{"127.0.0.0/8"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	return s.Deliver(t.Context(), []tocsin.Info{task(attribute)})[0]
+	return s.Deliver(t.Context(), []tocsin.Info{task(payload)})[0]
 }
 
 func TestAReceiverGetsTheTaskThatANodeSends(t *testing.T) {
@@ -72,7 +75,7 @@ func TestAReceiverGetsTheTaskThatANodeSends(t *testing.T) {
 		if err := deliver(t, url, c.signs, text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		want := webhook.Task{Key: fmt.Sprintf("%d.3", uint64(1<<40+7)), JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempt: 3, Attribute: text, Node: "node-a"}
+		want := webhook.Task{Key: fmt.Sprintf("%d.3", uint64(1<<40+7)), JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempt: 3, Payload: text, PayloadVersion: 2, Node: "node-a"}
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
@@ -115,15 +118,15 @@ func TestARefusedCallbackReachesNoFunction(t *testing.T) {
 		return nil
 	})
 	for name, c := range map[string]struct {
-		secrets   []string
-		attribute string
-		want      string
+		secrets []string
+		payload string
+		want    string
 	}{
 		"another secret": {[]string{secretB}, "x", "401 Unauthorized"},
 		"no signature":   {nil, "x", "401 Unauthorized"},
 		"a large body":   {[]string{secretA}, strings.Repeat("x", 2000), "413 Request Entity Too Large"},
 	} {
-		if err := deliver(t, url, c.secrets, c.attribute); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := deliver(t, url, c.secrets, c.payload); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
@@ -255,4 +258,84 @@ func TestAReceiverNeedsSecretsAndAFunction(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
+}
+
+// TestACopyOfACallbackIsRefused: one that somebody replays, later or at the same time.
+func TestACopyOfACallbackIsRefused(t *testing.T) {
+	t.Parallel()
+	var handled atomic.Int32
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r, err := webhook.New(webhook.Config{Secrets: []string{secretA}}, func(context.Context, webhook.Task) error {
+		handled.Add(1)
+		entered <- struct{}{}
+		<-leave
+		return errors.New("not now")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body []byte
+	var header http.Header
+	spy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ = io.ReadAll(req.Body)
+		header = req.Header
+	}))
+	defer spy.Close()
+	if err := deliver(t, spy.URL, []string{secretB, secretA}, "x"); err != nil {
+		t.Fatal(err)
+	}
+	send := func(change func(http.Header)) int {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
+		req.Header = header.Clone()
+		change(req.Header)
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		return w.Code
+	}
+	same := func(http.Header) {}
+	oneSignature := func(h http.Header) { h.Set("webhook-signature", strings.Fields(h.Get("webhook-signature"))[1]) }
+	first := make(chan int)
+	go func() { first <- send(same) }()
+	<-entered
+	for name, change := range map[string]func(http.Header){"the same": same, "with one of two signatures": oneSignature} {
+		if got := send(change); got != http.StatusConflict {
+			t.Errorf("%s, meanwhile: %d", name, got)
+		}
+	}
+	close(leave)
+	if got := <-first; got != http.StatusInternalServerError {
+		t.Errorf("the first: %d", got)
+	}
+	if got := send(same); got != http.StatusConflict || handled.Load() != 1 {
+		t.Errorf("afterwards: %d, handled %d times", got, handled.Load())
+	}
+}
+
+// TestCopiesAreForgottenWithTheirSignatures: what is remembered is bounded by time.
+func TestCopiesAreForgottenWithTheirSignatures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := webhook.NewRecent()
+		add := func(id string) bool {
+			isNew, err := seen.Add(t.Context(), id, time.Now().Add(5*time.Minute))
+			if err != nil {
+				t.Error(err)
+			}
+			return isNew
+		}
+		at := time.Now()
+		if !add("a") || add("a") || !add("b") {
+			t.Error("of three, two were new")
+		}
+		time.Sleep(5 * time.Minute)
+		if isNew, _ := seen.Add(t.Context(), "a", at.Add(5*time.Minute)); isNew {
+			t.Error("forgotten before its signature ended")
+		}
+		for range 20 {
+			time.Sleep(time.Minute)
+			add("c")
+		}
+		if n := seen.Len(); n > 8 {
+			t.Errorf("%d ids are kept of the last six minutes, one a minute", n)
+		}
+	})
 }

@@ -16,8 +16,8 @@ import (
 )
 
 func newBiz(a *app) *cobra.Command {
-	return group("biz", "Apply, show, count, pause and resume biz types",
-		newBizApply(a), newBizList(a), newBizShow(a), newBizStats(a), newBizPause(a), newBizResume(a))
+	return group("biz", "Apply, show, count, pause, resume and delete biz types",
+		newBizApply(a), newBizList(a), newBizShow(a), newBizStats(a), newBizPause(a), newBizResume(a), newBizDelete(a))
 }
 
 // appliedBiz is the JSON of `biz apply`.
@@ -25,6 +25,7 @@ type appliedBiz struct {
 	Types     []appliedType `json:"types"`
 	Revision  uint64        `json:"revision"`
 	Databases int           `json:"databases"` // written
+	DryRun    bool          `json:"dry_run,omitempty"`
 }
 
 type appliedType struct {
@@ -34,15 +35,18 @@ type appliedType struct {
 }
 
 func newBizApply(a *app) *cobra.Command {
-	return &cobra.Command{
+	var dryRun bool
+	cmd := &cobra.Command{
 		Use: "apply FILE", Short: "Write the policies of a YAML file into every database", Args: exactArgs("FILE"),
 		Long: "Write the policies of a YAML file into every database. Biz types that are not in the\n" +
 			"file are left alone. Nodes follow in about a second.",
-		RunE: func(cmd *cobra.Command, args []string) error { return a.applyBiz(cmd, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.applyBiz(cmd, args[0], dryRun) },
 	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written, and write nothing")
+	return cmd
 }
 
-func (a *app) applyBiz(cmd *cobra.Command, path string) error {
+func (a *app) applyBiz(cmd *cobra.Command, path string, dryRun bool) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -55,6 +59,13 @@ func (a *app) applyBiz(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
+	if dryRun {
+		res, failed := biztype.Preview(cmd.Context(), cfg, policies)
+		if len(res.Types) == 0 {
+			return failed
+		}
+		return errors.Join(a.printTypes(res, true), failed)
+	}
 	res, failed := biztype.Apply(cmd.Context(), cfg, policies)
 	return a.printApplied(res, failed)
 }
@@ -64,11 +75,15 @@ func (a *app) printApplied(res biztype.Result, failed error) error {
 	if failed != nil && res.Databases == 0 {
 		return failed
 	}
-	done := appliedBiz{Types: make([]appliedType, len(res.Types)), Revision: res.Revision, Databases: res.Databases}
+	return errors.Join(a.printTypes(res, false), failed)
+}
+
+func (a *app) printTypes(res biztype.Result, dryRun bool) error {
+	done := appliedBiz{Types: make([]appliedType, len(res.Types)), Revision: res.Revision, Databases: res.Databases, DryRun: dryRun}
 	for i, t := range res.Types {
 		done.Types[i] = appliedType(t)
 	}
-	return errors.Join(a.print(done, done.write), failed)
+	return a.print(done, done.write)
 }
 
 func (b appliedBiz) write(w io.Writer) {
@@ -77,6 +92,10 @@ func (b appliedBiz) write(w io.Writer) {
 		rows[i] = []string{t.Name, "number " + strconv.FormatUint(t.Number, 10), string(t.Verdict)}
 	}
 	columns(w, rows...)
+	if b.DryRun {
+		fmt.Fprintln(w, "nothing was written")
+		return
+	}
 	fmt.Fprintf(w, "revision %d, %d databases written\n", b.Revision, b.Databases)
 }
 

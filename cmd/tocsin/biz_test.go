@@ -54,3 +54,38 @@ func TestBizListAndShow(t *testing.T) {
 	}
 	s.run("biz", "show", "unheard").refused(t, exitFailed, `unknown biz type "unheard": `+"`tocsin biz list`")
 }
+
+func TestBizApplyDryRunWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("more.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 4", 1)+"  - {name: order.more, number: 3, group: orders}\n")
+	s.run("biz", "apply", "more.yaml", "--dry-run").says(t, "order.close    number 1  changed", "coupon.remind  number 2  unchanged", "order.more     number 3  added", "nothing was written")
+	got := decode[appliedBiz](t, s.run("biz", "apply", "more.yaml", "--dry-run", "--json"))
+	if !got.DryRun || got.Databases != 0 || len(got.Types) != 3 || got.Types[2].Verdict != biztype.Added {
+		t.Errorf("%+v", got)
+	}
+	if list := decode[[]biztype.Policy](t, s.run("biz", "list", "--json")); len(list) != 2 || list[0].Attempts != 3 {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestBizDeleteIsRefusedWhileSomethingRefersToTheType(t *testing.T) {
+	t.Parallel()
+	s := scheduleSite(t)
+	s.write("more.yaml", bizYAML+"  - {name: order.more, number: 3, group: orders, alarm: {to: order.told}}\n  - {name: order.told, number: 4, group: orders}\n")
+	s.run("biz", "apply", "more.yaml").ok(t)
+	s.run("task", "add", "--type", "order.more", "--biz-id", "7", "--in", "1h").ok(t)
+	s.run("biz", "delete", "order.close").refused(t, exitFailed, "biz type order.close is in use: ", "1 schedule")
+	s.run("biz", "delete", "order.told").refused(t, exitFailed, "biz type order.told is in use: it delivers the alarms of order.more")
+	s.run("biz", "delete", "order.more").refused(t, exitFailed, "biz type order.more is in use: 1 task (1 pending, 0 claimed, 0 done, 0 cancelled, 0 dead)")
+	s.run("biz", "delete", "unheard").refused(t, exitFailed, `unknown biz type "unheard"`)
+	for table := range s.layout.Total() {
+		s.exec("DELETE FROM " + s.layout.Table(table) + " WHERE biz_type = 3")
+	}
+	if got := decode[deletedBiz](t, s.run("biz", "delete", "order.more", "--json")); got != (deletedBiz{"order.more", 3}) {
+		t.Errorf("%+v", got)
+	}
+	s.run("biz", "show", "order.more").refused(t, exitFailed, `unknown biz type "order.more"`)
+	s.run("biz", "delete", "order.told").says(t, "order.told  number 4  deleted")
+	s.run("biz", "apply", "more.yaml").says(t, "order.more     number 3  added")
+}

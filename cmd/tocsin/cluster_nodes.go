@@ -104,6 +104,7 @@ func writeNodes(w io.Writer, nodes []assign.NodeState, now time.Time) {
 	columns(w, rows...)
 	for _, n := range nodes {
 		writeLacking(w, n, nodes)
+		writeNewer(w, n, nodes)
 		writeDifference(w, n)
 	}
 }
@@ -116,6 +117,19 @@ func writeLacking(w io.Writer, n assign.NodeState, group []assign.NodeState) {
 			meanwhile = "others of its group stand in for it"
 		}
 		fmt.Fprintf(w, "note: %s can't deliver %s (%s); %s\n", oneCell(n.ID), oneCell(name), oneCell(n.Info.Lacks[name]), meanwhile)
+	}
+}
+
+// writeNewer writes which tasks a node leaves alone since their payload is newer than it reads.
+func writeNewer(w io.Writer, n assign.NodeState, group []assign.NodeState) {
+	for _, name := range slices.Sorted(maps.Keys(n.Info.Newer)) {
+		version := n.Info.Newer[name]
+		meanwhile := "no node of its group reads it: such tasks wait"
+		if slices.ContainsFunc(group, func(o assign.NodeState) bool { return o.Info.Reads(name, version) }) {
+			meanwhile = "others of its group do"
+		}
+		fmt.Fprintf(w, "note: %s leaves tasks of %s whose payload has version %d, as it reads %d at most; %s\n",
+			oneCell(n.ID), oneCell(name), version, max(n.Info.Versions[name], 1), meanwhile)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 func newDDL(a *app) *cobra.Command {
@@ -136,7 +136,7 @@ func (a *app) verifyDDL(cmd *cobra.Command) error {
 		case len(findings) > 0:
 			fmt.Fprintf(w, "no table of layout %s is missing or differs, but there are warnings\n", cfg.Layout)
 		default:
-			fmt.Fprintf(w, "all tables of layout %s are as they should be: schema version %d\n", cfg.Layout, tocsin.SchemaVersion)
+			fmt.Fprintf(w, "all tables of layout %s are as they should be: schema version %d\n", cfg.Layout, layoutrow.SchemaVersion)
 		}
 	})
 	if err = errors.Join(err, failed); err == nil && differs {

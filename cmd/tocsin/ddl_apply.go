@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // appliedDDL is the JSON of `ddl apply`.
@@ -64,7 +64,7 @@ func (a *app) applyDDL(cmd *cobra.Command, opt ddl.Options) error {
 	}
 	took := time.Since(begin)
 	done := appliedDDL{res.Cluster, res.Identity, res.Databases, res.Tables, res.Existing, res.Altered,
-		res.From, tocsin.SchemaVersion, res.WorksWith, took.Round(time.Millisecond).Seconds(), res.Warning}
+		res.From, layoutrow.SchemaVersion, res.WorksWith, took.Round(time.Millisecond).Seconds(), res.Warning}
 	return a.print(done, func(w io.Writer) {
 		if res.Warning != "" {
 			fmt.Fprintf(w, "warning: %s\n", res.Warning)
@@ -117,9 +117,9 @@ func (a *app) noOlderNode(ctx context.Context) error {
 	}
 	for _, group := range groups {
 		for _, n := range group.Nodes {
-			if schema := max(n.Info.Schema, 1); schema < tocsin.SchemaVersion {
+			if schema := max(n.Info.Schema, 1); schema < layoutrow.SchemaVersion {
 				return fmt.Errorf("node %s of group %s runs a program for schema version %d, the tables are of version %d: replace it by a newer program",
-					n.ID, group.Group, schema, tocsin.SchemaVersion)
+					n.ID, group.Group, schema, layoutrow.SchemaVersion)
 			}
 		}
 	}

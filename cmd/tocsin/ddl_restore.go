@@ -14,6 +14,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/doctor"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // restoreFlags are those of `ddl restore-check`.
@@ -236,7 +237,7 @@ func writeRestored(w io.Writer, r ddl.Restored, f restoreFlags) {
 // ageOf says how old a copy is.
 func ageOf(r ddl.Restored) string {
 	const form = "2006-01-02 15:04:05 UTC"
-	state := map[string]string{ddl.Held: ", held"}[r.State]
+	state := map[string]string{layoutrow.Held: ", held"}[r.State]
 	switch {
 	case r.Known.IsZero():
 		return "nobody knows how old it is" + state

@@ -76,7 +76,7 @@ func TestTaskBury(t *testing.T) {
 	s := newSite(t)
 	id := s.add(1)
 	s.run("task", "bury", id.String(), "--reason", "the order is void").says(t, "status       dead", "last error   the order is void", "attempts     0")
-	s.run("task", "bury", id.String()).refused(t, exitFailed, "task "+id.String()+" is dead: only a pending task can be buried")
+	s.run("task", "bury", id.String()).refused(t, exitFailed, "task "+id.String()+" is dead: only a task that is not final can be buried")
 	s.run("task", "redrive", id.String()).says(t, "status       pending")
 	if got := decode[tocsin.Info](t, s.run("task", "bury", id.String(), "--json")); got.LastError != "buried by hand" || got.Status != tocsin.Dead {
 		t.Errorf("got %+v", got)

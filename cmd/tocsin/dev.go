@@ -278,8 +278,8 @@ It is still up. From a second terminal, paste for example:
   export TOCSIN_CONFIG=%[2]s
   export %[3]s=%[4]s
   alias tocsin='%[1]s'
-  tocsin task add --type order.close --biz-id 700042 --in 5s --attribute '{"order_id":700042,"cents":990}'
-  tocsin task add --type coupon.remind --biz-id 700042 --in 30m --attribute '{"user_id":700042,"code":"SAVE10"}'
+  tocsin task add --type order.close --biz-id 700042 --in 5s --payload '{"order_id":700042,"cents":990}'
+  tocsin task add --type coupon.remind --biz-id 700042 --in 30m --payload '{"user_id":700042,"code":"SAVE10"}'
   tocsin task list --biz-id 700042
   tocsin task why JOB_ID
   tocsin schedule show coupon-every-5s

@@ -49,7 +49,7 @@ func TestDevStaysUpForASecondTerminal(t *testing.T) {
 		t.Fatal("the schedule does not fire")
 	}
 	out.expect("delivered order.close biz_id 77")
-	call(t, "--config", path, "task", "add", "--type", "order.close", "--biz-id", "77", "--in", "0s", "--attribute", `{"order_id":77}`).ok(t)
+	call(t, "--config", path, "task", "add", "--type", "order.close", "--biz-id", "77", "--in", "0s", "--payload", `{"order_id":77}`).ok(t)
 	select {
 	case <-out.found:
 	case <-time.After(time.Minute):

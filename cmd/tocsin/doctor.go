@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/doctor"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/store"
@@ -159,7 +160,7 @@ func patient(cfg tocsin.Config, ownership string) (p doctor.Patient, closeAll fu
 	}
 	p.Servers = tables
 	p.Types = func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, cfg) }
-	for i, spec := range cfg.Specs() {
+	for i, spec := range seam.Specs(cfg) {
 		if spec.MaxConns <= 0 {
 			spec.MaxConns = mysql.DefaultMaxConns
 		}

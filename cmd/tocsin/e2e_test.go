@@ -258,6 +258,6 @@ type taskJSON struct {
 	Attempts   int          `json:"attempts"`
 	Version    int          `json:"version"`
 	DedupKey   string       `json:"dedup_key"`
-	Attribute  string       `json:"attribute"`
+	Payload    string       `json:"payload"`
 	Existing   bool         `json:"existing"`
 }

@@ -32,8 +32,8 @@ func TestTasksOfAKey(t *testing.T) {
 		}
 	}
 	s.run("task", "list", "--key", "ord_2").says(t, `no tasks of key "ord_2"`)
-	s.run("task", "reschedule", "--type", "order.close", "--key", "ord_1", "--in", "2h").says(t, "1 rescheduled, 0 in delivery, 0 finished before")
-	s.run("task", "cancel", "--type", "order.close", "--key", "ord_1").says(t, "1 cancelled, 0 in delivery, 0 finished before")
+	s.run("task", "reschedule", "--type", "order.close", "--key", "ord_1", "--in", "2h").says(t, "1 rescheduled, of these 0 in delivery, 0 finished before")
+	s.run("task", "cancel", "--type", "order.close", "--key", "ord_1").says(t, "1 cancelled, of these 0 in delivery, 0 finished before")
 	if got := decode[tocsin.Info](t, s.run("task", "get", ofNumber.JobID.String(), "--json")); got.Status != tocsin.Pending || got.Version != 0 {
 		t.Errorf("the task of the number is %+v", got)
 	}
@@ -69,12 +69,12 @@ func TestHeadersAndKeysFromAnOutboxToACallback(t *testing.T) {
 	s.run("outbox", "apply").ok(t)
 	s.serve("node")
 	s.exec("INSERT INTO " + table + ` (biz_type, biz_key, delay_ms, headers, attribute) VALUES ('coupon.remind', 'cus_9fQ2', 0, '{"from":"outbox"}', 'x')`)
-	s.run("task", "add", "--type", "coupon.remind", "--key", "cus_9fQ2", "--in", "0s", "--header", "from=command", "--attribute", "x").ok(t)
+	s.run("task", "add", "--type", "coupon.remind", "--key", "cus_9fQ2", "--in", "0s", "--header", "from=command", "--payload", "x").ok(t)
 	seen := map[string]bool{}
 	s.waitFor("both callbacks have come", func() bool {
 		select {
 		case task := <-got:
-			if task.BizKey != "cus_9fQ2" || task.BizID != tocsin.KeyID("cus_9fQ2") || task.Attribute != "x" {
+			if task.BizKey != "cus_9fQ2" || task.BizID != tocsin.KeyID("cus_9fQ2") || task.Payload != "x" {
 				t.Errorf("%+v", task)
 			}
 			seen[task.Headers.Get("from")] = true

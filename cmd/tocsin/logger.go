@@ -15,7 +15,7 @@ const (
 	terminalTime = "15:04:05.000"
 )
 
-// logger writes to standard error: text on a terminal or where asked for, else
+// logger writes to standard error: text on a terminal or where asked for, which quotes values, else
 // JSON. level is one of zerolog's names, checked with the config.
 func (a *app) logger(level, format string) *slog.Logger {
 	parsed, err := zerolog.ParseLevel(level)
@@ -24,7 +24,7 @@ func (a *app) logger(level, format string) *slog.Logger {
 	}
 	log := zerolog.New(a.err)
 	if format == "text" || format == "" && isatty.IsTerminal(a.err.Fd()) {
-		log = log.Output(zerolog.ConsoleWriter{Out: a.err, TimeFormat: terminalTime})
+		log = log.Output(zerolog.ConsoleWriter{Out: a.err.file, TimeFormat: terminalTime})
 	}
 	return slog.New(stamped{zerolog.NewSlogHandler(log.Level(parsed))})
 }

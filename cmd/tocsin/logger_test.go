@@ -24,7 +24,7 @@ func TestLogTimesHaveMilliseconds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log := (&app{err: file}).logger("info", format)
+		log := (&app{err: printed{file}}).logger("info", format)
 		log.Info("node runs")
 		if err := file.Close(); err != nil {
 			t.Error(err)
@@ -85,7 +85,7 @@ func TestLogLinesAreZerologs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = file.Close() }()
-			c.slog((&app{err: file}).logger("info", c.format))
+			c.slog((&app{err: printed{file}}).logger("info", c.format))
 			got, err := os.ReadFile(file.Name())
 			times := regexp.MustCompile(`"time":"[^"]*"|\d\d:\d\d:\d\d\.\d{3}`)
 			if plain := times.ReplaceAllString(string(got), "T"); err != nil || plain != times.ReplaceAllString(want.String(), "T") {

@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 		return exitOK
 	}
 	if text := oneLine(err); text != "" {
-		fmt.Fprintln(stderr, "tocsin: "+text)
+		fmt.Fprintln(printed{stderr}, "tocsin: "+text)
 	}
 	return codeOf(err)
 }

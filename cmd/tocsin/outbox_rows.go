@@ -32,7 +32,7 @@ type outboxRow struct {
 	BizKey    string    `json:"biz_key,omitempty"`
 	DedupKey  string    `json:"dedup_key,omitempty"`
 	Headers   string    `json:"headers,omitempty"` // as they are stored
-	Attribute string    `json:"attribute,omitempty"`
+	Payload   string    `json:"payload,omitempty"`
 	Created   time.Time `json:"created"`
 	Attempts  int       `json:"attempts"`
 	LastError string    `json:"last_error,omitempty"`
@@ -70,7 +70,7 @@ func newOutboxList(a *app) *cobra.Command {
 func (a *app) printRows(rows []outboxrow.Row) error {
 	list := make([]outboxRow, len(rows))
 	for i, r := range rows {
-		list[i] = outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, r.Dedup, r.Headers, r.Attribute, r.Created, r.Attempts, r.LastError}
+		list[i] = outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, r.Dedup, r.Headers, r.Payload, r.Created, r.Attempts, r.LastError}
 	}
 	return a.print(list, func(w io.Writer) {
 		if len(list) == 0 {

@@ -67,6 +67,27 @@ func tokened(token func() string, h http.Handler) http.Handler {
 	})
 }
 
+// byLocalName refuses requests over the loopback interface that name another host: a website whose name leads to 127.0.0.1 has a
+// browser on this machine send them, and would read the answers.
+func byLocalName(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		if at != nil && at.IP.IsLoopback() && !isLocalName(r.Host) {
+			http.Error(w, "this page answers to localhost and to addresses alone: ask for it by one of them", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isLocalName reports whether a Host header is localhost or an address, with or without a port.
+func isLocalName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.EqualFold(host, "localhost") || net.ParseIP(strings.Trim(host, "[]")) != nil
+}
+
 // ready answers with the code of the status page, and without its report.
 func ready(w http.ResponseWriter, r *http.Request, status http.Handler) {
 	v := &codeOnly{header: http.Header{}, code: http.StatusOK}
@@ -95,6 +116,9 @@ func pprofMux() http.Handler {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
 }
+
+// pageIdle is how long a connection may be unused: longer than Prometheus usually is between two scrapes.
+const pageIdle = 2 * time.Minute
 
 // page is a listener of pages; nil listener: there is none.
 type page struct {
@@ -144,8 +168,11 @@ func (p page) serve(ctx context.Context, h http.Handler) error {
 	if p.listener == nil {
 		return nil
 	}
+	if p.token == nil {
+		h = byLocalName(h)
+	}
 	s := &http.Server{
-		Handler: h, TLSConfig: p.tls, ReadHeaderTimeout: 10 * time.Second,
+		Handler: h, TLSConfig: p.tls, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: pageIdle, MaxHeaderBytes: 16 << 10,
 		ErrorLog: log.New(io.Discard, "", 0), // strangers' handshakes and broken connections
 	}
 	stopped := make(chan struct{})

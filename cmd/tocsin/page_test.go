@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -196,5 +198,45 @@ func TestAStatusPageThatCannotBeGuardedIsRefused(t *testing.T) {
 	} {
 		s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"node:\n  status:\n    "+lines+"\n")
 		s.run("serve", "--listen", "off").refused(t, exitFailed, want)
+	}
+}
+
+// TestAPageIsNotReadByRebinding: a website whose name leads to this machine asks with its own name.
+func TestAPageIsNotReadByRebinding(t *testing.T) {
+	t.Parallel()
+	for name, token := range map[string]func() string{"without a token": nil, "with one": func() string { return "" }} {
+		p, err := listen("127.0.0.1:0", guard{token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.serve(ctx, pprofMux()) }()
+		port := p.listener.Addr().(*net.TCPAddr).Port
+		for host, want := range map[string]int{
+			"evil.example": http.StatusMisdirectedRequest, fmt.Sprint("evil.example:", port): http.StatusMisdirectedRequest,
+			"localhost": http.StatusOK, fmt.Sprint("127.0.0.1:", port): http.StatusOK, "[::1]": http.StatusOK, fmt.Sprint("LocalHost:", port): http.StatusOK,
+		} {
+			if token != nil {
+				want = http.StatusOK // who has the token is no website
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/cmdline", port), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host, req.Close = host, true
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("%s, for %s: %d, want %d", name, host, resp.StatusCode, want)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }

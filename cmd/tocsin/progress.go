@@ -29,7 +29,7 @@ func (a *app) progress(verb, unit string) *progress {
 	switch {
 	case a.interactive():
 		p.bar = progressbar.NewOptions(1,
-			progressbar.OptionSetWriter(a.err),
+			progressbar.OptionSetWriter(a.err.file),
 			progressbar.OptionSetDescription(verb+" "+unit),
 			progressbar.OptionShowCount(),
 			progressbar.OptionSetPredictTime(true),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -66,6 +67,8 @@ func (u *roleUser) actBiz() error {
 	u.write("more.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 4", 1)+"  - {name: order.more, number: 3, group: orders}\n")
 	return u.runAll("biz apply more.yaml", "biz list", "biz show order.more", "biz pause order.close", "biz resume order.close")
 }
+
+func (u *roleUser) actBizDelete() error { return u.runAll("biz delete coupon.remind") }
 
 // actNode serves with etcd until the callbacks are delivered, and then without it.
 func (u *roleUser) actNode() error {
@@ -279,7 +282,7 @@ func (u *roleUser) actRelay() error {
 	}
 	for range 2 {
 		for _, row := range rows {
-			if got := c.Move(u.t.Context(), "outbox", []outboxrow.Row{row}); got[0].Err != nil {
+			if got := seam.MoverOf(c).Move(u.t.Context(), "outbox", []outboxrow.Row{row}); got[0].Err != nil {
 				return got[0].Err
 			}
 		}
@@ -288,7 +291,7 @@ func (u *roleUser) actRelay() error {
 	for _, past := range []string{"gmt_create = gmt_create - INTERVAL 1 HOUR", "gone = gone - INTERVAL 1 HOUR"} {
 		for db := range u.layout.Databases {
 			u.exec("UPDATE " + u.layout.Database(db) + ".relayed SET " + past)
-			if err := c.Upkeep(u.t.Context(), "outbox", db, none); err != nil {
+			if err := seam.MoverOf(c).Upkeep(u.t.Context(), "outbox", db, none); err != nil {
 				return err
 			}
 		}

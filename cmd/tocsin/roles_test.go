@@ -27,6 +27,7 @@ func plays() map[string]played {
 		"move":          {newSite, (*roleUser).actMove, "UPDATE {db}.task_0000 SET status = 2"},
 		"restore":       {newSite, (*roleUser).actRestore, "DELETE FROM {db}.task_0000"},
 		"biz":           {newSite, (*roleUser).actBiz, "SELECT COUNT(*) FROM {db}.task_0000"},
+		"biz-delete":    {newSite, (*roleUser).actBizDelete, "UPDATE {db}.biz_type SET policy = '{}'"},
 		"node":          {remindingSite, (*roleUser).actNode, "DELETE FROM {db}.task_0000"},
 		"sweep":         {remindingSite, (*roleUser).actSweep, "DELETE FROM {db}.task_0000"},
 		"purge":         {newSite, (*roleUser).actPurge, "UPDATE {db}.task_0000 SET status = 2"},

@@ -18,12 +18,12 @@ import (
 type app struct {
 	configPath string
 	json       bool
-	out        *os.File
-	err        *os.File
+	out        printed
+	err        printed
 }
 
 func newRoot(out, errOut *os.File) *cobra.Command {
-	a := &app{out: out, err: errOut}
+	a := &app{out: printed{out}, err: printed{errOut}}
 	root := &cobra.Command{
 		Use:           "tocsin",
 		Short:         "Delayed tasks on plain MySQL, delivered on time",
@@ -32,8 +32,8 @@ func newRoot(out, errOut *os.File) *cobra.Command {
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetOut(out)
-	root.SetErr(errOut)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())}
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,9 +94,9 @@ func newScheduleShow(a *app) *cobra.Command {
 }
 
 func (a *app) showSchedule(s schedule.Schedule) error {
-	text, err := yaml.Marshal(struct {
+	text, err := yaml.MarshalWithOptions(struct {
 		Schedules []schedule.Definition `yaml:"schedules"`
-	}{[]schedule.Definition{s.Definition}})
+	}{[]schedule.Definition{s.Definition}}, yaml.CustomMarshaler[string](yamlText))
 	if err != nil {
 		return fmt.Errorf("show schedule %s: %w", s.Name, err)
 	}
@@ -105,6 +106,14 @@ func (a *app) showSchedule(s schedule.Schedule) error {
 		}
 		_, _ = w.Write(text)
 	})
+}
+
+// yamlText quotes a text that the command would not print as it is, so that the file means the same.
+func yamlText(s string) ([]byte, error) {
+	if strings.ContainsFunc(s, steers) {
+		return []byte(strconv.Quote(s)), nil // with escapes that YAML has too
+	}
+	return yaml.Marshal(s)
 }
 
 // standing says how a schedule stands, a line for each fact.

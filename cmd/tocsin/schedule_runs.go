@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -79,9 +80,9 @@ func (r scheduleRuns) write(w io.Writer, now time.Time) {
 		fmt.Fprintln(w, "no history: none of its runs was delivered yet, or they were purged")
 		return
 	}
-	rows = [][]string{append([]string{"JOB_ID"}, runHead...)}
+	rows = [][]string{append([]string{"JOB_ID", "FIRE TIME"}, runHead...)}
 	for _, run := range r.Runs {
-		rows = append(rows, append([]string{run.JobID.String()}, runRow(run)...))
+		rows = append(rows, append([]string{run.JobID.String(), cmp.Or(fireText(run.FireTime), "-")}, runRow(run)...))
 	}
 	columns(w, rows...)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,25 @@ func TestScheduleApplyRefusesABadFileWhole(t *testing.T) {
 	r := s.run("schedule", "apply", "other.yaml")
 	if r.code != exitFailed || !strings.Contains(r.stderr, `biz_id is "42" and never changes`) || !strings.Contains(r.stdout, "poll          failed") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// TestAShownScheduleCantSteerTheTerminal, and what is shown can be applied.
+func TestAShownScheduleCantSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const payload = "a\x1b]0;owned\x07 \u202egpj\u2066 \u009b2J"
+	s.write("schedules.yaml", "schedules:\n  - name: hostile\n    biz_type: order.close\n    cron: \"0 4 * * *\"\n    payload: "+strconv.Quote(payload)+"\n")
+	s.run("schedule", "apply", "schedules.yaml").ok(t)
+	for _, args := range [][]string{{"show", "hostile"}, {"show", "hostile", "--json"}, {"list"}, {"runs", "hostile"}, {"apply", "schedules.yaml"}} {
+		if r := s.run(append([]string{"schedule"}, args...)...); strings.ContainsFunc(r.stdout+r.stderr, steers) {
+			t.Errorf("%v: %q %q", args, r.stdout, r.stderr)
+		}
+	}
+	s.write("shown.yaml", s.run("schedule", "show", "hostile").ok(t))
+	s.run("schedule", "apply", "shown.yaml").says(t, "0 created, 0 changed, 1 unchanged")
+	if got := s.showSchedule("hostile"); got.Payload != payload {
+		t.Errorf("%q", got.Payload)
 	}
 }
 
@@ -213,7 +233,7 @@ func TestScheduleRunNowAndBackfill(t *testing.T) {
 	s := scheduleSite(t)
 	run := decode[schedule.Run](t, s.run("schedule", "run-now", "report.daily", "--json"))
 	task := decode[taskJSON](t, s.run("task", "get", run.JobID.String(), "--json"))
-	if task.BizType != "order.close" || task.Status != "pending" || task.Attribute != "all" {
+	if task.BizType != "order.close" || task.Status != "pending" || task.Payload != "all" {
 		t.Errorf("%+v", task)
 	}
 	s.run("schedule", "run-now", "report.daily").says(t, "job_id ", "  report.daily  due 20")
@@ -253,11 +273,14 @@ func TestScheduleRunsShowsOpenRunsAndTheHistory(t *testing.T) {
 	s.run("schedule", "runs", "report.daily").says(t, "backfill of 2026-03-29 01:00:00.000Z  pending")
 
 	s.run("sweep", "--once", "--grace", "0s").ok(t)
-	s.run("schedule", "runs", "poll").says(t, "JOB_ID", "OUTCOME", run.JobID.String()+"  20", "completed", "accepted ééé")
+	s.run("schedule", "runs", "poll").says(t, "JOB_ID", "FIRE TIME", "OUTCOME", run.JobID.String()+"  - ", "completed", "accepted ééé")
 	got = decode[scheduleRuns](t, s.run("schedule", "runs", "report.daily", "--json"))
 	if len(got.Runs) != filled.Made || got.Runs[0].Outcome != "completed" || got.Runs[0].Schedule != uint64(s.showSchedule("report.daily").ID) {
-		t.Errorf("%+v", got.Runs)
+		t.Fatalf("%+v", got.Runs)
 	}
+	covered := "2026-03-29 01:00:00.000Z"
+	s.run("schedule", "runs", "report.daily").says(t, got.Runs[0].JobID.String()+"  "+covered)
+	s.run("task", "get", got.Runs[0].JobID.String()).says(t, "schedule     report.daily", "fire time    "+covered)
 }
 
 func TestScheduleDelete(t *testing.T) {

@@ -99,26 +99,26 @@ type taskAdd struct {
 	*app
 	when
 	ofBiz
-	dedup     string
-	attribute string
-	headers   []string
+	dedup   string
+	payload string
+	headers []string
 }
 
 func newTaskAdd(a *app) *cobra.Command {
 	t := &taskAdd{app: a}
 	cmd := &cobra.Command{
 		Use: "add --type NAME (--biz-id N | --key KEY) (--in DURATION | --at TIME)", Short: "Add a task",
-		Long: "Add a task. Without --attribute its payload is empty. A task that is there already with\n" +
+		Long: "Add a task. Without --payload its payload is empty. A task that is there already with\n" +
 			"the same --dedup key is shown instead.",
-		Example: `  tocsin task add --type order.close --biz-id 42 --in 30m --attribute '{"order":42}'
-  tocsin task add --type order.close --biz-id 42 --at 2030-01-02T15:04:05Z --dedup close --attribute @order.json
+		Example: `  tocsin task add --type order.close --biz-id 42 --in 30m --payload '{"order":42}'
+  tocsin task add --type order.close --biz-id 42 --at 2030-01-02T15:04:05Z --dedup close --payload @order.json
   tocsin task add --type order.close --key ord_01J8Z3 --in 30m --header tenant=shop-7`,
 		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
 	}
 	t.when.flags(cmd)
 	t.ofBiz.flags(a, cmd)
 	cmd.Flags().StringVar(&t.dedup, "dedup", "", "key that only one task of this type and biz_id may have")
-	cmd.Flags().StringVar(&t.attribute, "attribute", "", "payload: text, @FILE, or - for standard input; passed on as it is")
+	cmd.Flags().StringVar(&t.payload, "payload", "", "text, @FILE, or - for standard input; passed on as it is")
 	cmd.Flags().StringArrayVar(&t.headers, "header", nil, "NAME=TEXT, a header of the task; may be repeated")
 	return cmd
 }
@@ -163,14 +163,14 @@ func (t *taskAdd) task(cmd *cobra.Command) (tocsin.NewTask, error) {
 	if err != nil {
 		return tocsin.NewTask{}, err
 	}
-	attribute, err := readAttribute(t.attribute, cmd.InOrStdin())
+	payload, err := readPayload(t.payload, cmd.InOrStdin())
 	if err != nil {
 		return tocsin.NewTask{}, err
 	}
 	biz := tocsin.Define[string](t.name)
-	task := biz.New(t.bizID, attribute, at)
+	task := biz.New(t.bizID, payload, at)
 	if cmd.Flags().Changed("key") {
-		task = biz.NewKey(t.key, attribute, at)
+		task = biz.NewKey(t.key, payload, at)
 	}
 	for _, h := range t.headers {
 		name, text, ok := strings.Cut(h, "=")
@@ -182,18 +182,18 @@ func (t *taskAdd) task(cmd *cobra.Command) (tocsin.NewTask, error) {
 	return task.Dedup(t.dedup), nil
 }
 
-// readLimit is the most bytes that an attribute can have.
-const readLimit = 4 * tocsin.MaxAttribute
+// readLimit is the most bytes that a payload can have.
+const readLimit = 4 * tocsin.MaxPayload
 
 // readAttribute gives text as it is, the content of @FILE, or of in for "-".
-func readAttribute(text string, in io.Reader) (string, error) {
+func readPayload(text string, in io.Reader) (string, error) {
 	path, isFile := strings.CutPrefix(text, "@")
 	switch {
 	case text == "-":
 	case isFile:
 		f, err := os.Open(path)
 		if err != nil {
-			return "", usage("--attribute: %w", err)
+			return "", usage("--payload: %w", err)
 		}
 		defer f.Close()
 		in = f
@@ -203,9 +203,9 @@ func readAttribute(text string, in io.Reader) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(in, readLimit+1))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("--attribute: %w", err)
+		return "", fmt.Errorf("--payload: %w", err)
 	case len(b) > readLimit: // the rest was not read
-		return "", usage("attribute has over %d bytes: at most %d characters", readLimit, tocsin.MaxAttribute)
+		return "", usage("payload has over %d bytes: at most %d characters", readLimit, tocsin.MaxPayload)
 	}
 	return string(b), nil
 }

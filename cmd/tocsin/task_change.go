@@ -14,9 +14,10 @@ import (
 func newTaskCancel(a *app) *cobra.Command {
 	var of ofBiz
 	cmd := &cobra.Command{
-		Use: "cancel (JOB_ID | --type NAME (--biz-id N | --key KEY))", Short: "Cancel pending tasks",
-		Long: "Cancel one task, or all pending tasks of a biz type and biz_id or key. Exit code 1 if there\n" +
-			"were tasks and none was cancelled.",
+		Use: "cancel (JOB_ID | --type NAME (--biz-id N | --key KEY))", Short: "Cancel tasks",
+		Long: "Cancel one task, or all tasks of a biz type and biz_id or key that have not ended. A delivery that is\n" +
+			"under way settles nothing any more; of a strict biz type nothing is changed then, and the exit code\n" +
+			"is 1. It is 1 too if there were tasks and none was cancelled.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := of.ref(args)
 			if err != nil {
@@ -35,9 +36,10 @@ func newTaskReschedule(a *app) *cobra.Command {
 	var of ofBiz
 	var w when
 	cmd := &cobra.Command{
-		Use: "reschedule (JOB_ID | --type NAME (--biz-id N | --key KEY)) (--in DURATION | --at TIME)", Short: "Give pending tasks another action time",
-		Long: "Give one task, or all pending tasks of a biz type and biz_id or key, another action time. Their\n" +
-			"attempts begin anew. Exit code 1 if there were tasks and none was rescheduled.",
+		Use: "reschedule (JOB_ID | --type NAME (--biz-id N | --key KEY)) (--in DURATION | --at TIME)", Short: "Give tasks another action time",
+		Long: "Give one task, or all tasks of a biz type and biz_id or key that have not ended, another action time.\n" +
+			"Their attempts begin anew. A delivery that is under way settles nothing any more; of a strict biz type\n" +
+			"nothing is changed then, and the exit code is 1. It is 1 too if there were tasks and none was rescheduled.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := of.ref(args)
 			if err != nil {
@@ -69,7 +71,7 @@ func (a *app) change(ctx context.Context, done string, do func(context.Context, 
 		return misused(err)
 	}
 	err = a.print(c, func(w io.Writer) {
-		fmt.Fprintf(w, "%d %s, %d in delivery, %d finished before\n", c.Changed, done, c.InDelivery, c.Final)
+		fmt.Fprintf(w, "%d %s, of these %d in delivery, %d finished before\n", c.Changed, done, c.InDelivery, c.Final)
 	})
 	return errors.Join(err, unchanged(c, done))
 }
@@ -77,11 +79,8 @@ func (a *app) change(ctx context.Context, done string, do func(context.Context, 
 // unchanged is an error where there were tasks and none was changed: the caller
 // must not believe that it was.
 func unchanged(c tocsin.Change, done string) error {
-	switch {
-	case c.Changed > 0 || c.InDelivery+c.Final == 0:
+	if c.Changed > 0 || c.Final == 0 {
 		return nil
-	case c.InDelivery > 0:
-		return fmt.Errorf("nothing was %s: it is being delivered at this moment; look again with `tocsin task get`", done)
 	}
 	return fmt.Errorf("nothing was %s: it is done, cancelled or dead already", done)
 }

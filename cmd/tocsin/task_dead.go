@@ -82,9 +82,9 @@ func (a *app) redriveMany(ctx context.Context, bizType string) error {
 func newTaskBury(a *app) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "bury JOB_ID", Short: "Make a pending task dead; it can be redriven", Args: exactArgs("JOB_ID"),
-		Long: `Makes a pending task dead, with the reason as its last error. A delivery that is under way at this
-moment may still complete it.`,
+		Use: "bury JOB_ID", Short: "Make a task dead; it can be redriven", Args: exactArgs("JOB_ID"),
+		Long: `Makes a task dead that has not ended, with the reason as its last error. A delivery that is under way
+goes on, and may still complete it; of a strict biz type nothing is changed then.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseJobID(args[0])
 			if err != nil {

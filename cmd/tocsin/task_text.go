@@ -79,6 +79,8 @@ func writeTask(w io.Writer, i tocsin.Info, now time.Time) {
 		{"status", i.Status.String()},
 		{"action time", i.ActionTime.UTC().Format(timeText) + " (" + away(i.ActionTime.Sub(now)) + ")"},
 		{"due time", i.DueTime.UTC().Format(timeText)},
+		{"schedule", oneCell(i.Schedule)},
+		{"fire time", fireText(i.FireTime)},
 		{"attempts", strconv.Itoa(i.Attempts)},
 		{"crashes", strconv.Itoa(i.Crashes)},
 		{"version", strconv.FormatUint(uint64(i.Version), 10)},
@@ -88,7 +90,8 @@ func writeTask(w io.Writer, i tocsin.Info, now time.Time) {
 		{"created", i.Created.UTC().Format(timeText)},
 		{"modified", i.Modified.UTC().Format(timeText)},
 		{"headers", oneCell(string(i.Headers))},
-		{"attribute", oneCell(i.Attribute)},
+		{"payload version", strings.TrimPrefix(strconv.Itoa(i.PayloadVersion), "0")},
+		{"payload", oneCell(i.Payload)},
 	}
 	var said [][]string
 	for _, row := range rows {
@@ -97,6 +100,14 @@ func writeTask(w io.Writer, i tocsin.Info, now time.Time) {
 		}
 	}
 	columns(w, said...)
+}
+
+// fireText shows a fire time; "" if there is none.
+func fireText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(timeText)
 }
 
 // oneCell keeps foreign text from breaking lines and columns, or steering the

@@ -42,8 +42,8 @@ func (w *watch) live(ctx context.Context) error {
 		defer func() { _ = term.Restore(int(os.Stdin.Fd()), was) }()
 		go awaitQuit(os.Stdin, end) // it waits for a key for ever, and ends with the process
 	}
-	fmt.Fprint(w.out, enterScreen)
-	defer fmt.Fprint(w.out, leaveScreen)
+	fmt.Fprint(w.out.file, enterScreen)
+	defer fmt.Fprint(w.out.file, leaveScreen)
 	for {
 		began := time.Now()
 		v := w.look(ctx)
@@ -52,7 +52,7 @@ func (w *watch) live(ctx context.Context) error {
 		}
 		var text strings.Builder
 		writeTop(&text, v, w.cluster)
-		if _, err := io.WriteString(w.out, w.screen(text.String())); err != nil {
+		if _, err := io.WriteString(w.out.file, w.screen(text.String())); err != nil {
 			return err
 		}
 		if wait.For(ctx, w.flags.interval-time.Since(began)) != nil {

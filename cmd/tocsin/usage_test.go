@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 func TestEveryCommandHasHelpAndTheGlobalFlags(t *testing.T) {
@@ -56,7 +56,7 @@ func TestVersion(t *testing.T) {
 	t.Parallel()
 	call(t, "version").says(t, "tocsin "+version)
 	got := decode[map[string]any](t, call(t, "version", "--json"))
-	if got["version"] != version || got["schema"] != float64(tocsin.SchemaVersion) {
+	if got["version"] != version || got["schema"] != float64(layoutrow.SchemaVersion) {
 		t.Errorf("got %v", got)
 	}
 }

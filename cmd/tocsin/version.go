@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 func newVersion(a *app) *cobra.Command {
@@ -18,7 +18,7 @@ func newVersion(a *app) *cobra.Command {
 				Version string `json:"version"`
 				Schema  int    `json:"schema"`
 				Go      string `json:"go"`
-			}{version, tocsin.SchemaVersion, runtime.Version()}
+			}{version, layoutrow.SchemaVersion, runtime.Version()}
 			return a.print(v, func(w io.Writer) { fmt.Fprintf(w, "tocsin %s, schema %d, %s\n", v.Version, v.Schema, v.Go) })
 		},
 	}

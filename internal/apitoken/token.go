@@ -122,6 +122,14 @@ func NewSet(tokens []Token) (Set, error) {
 	return set, errors.Join(errs...)
 }
 
+// IDOf returns the id of what may be a token, and nothing of its secret; "" if it has not the form of one.
+func IDOf(token string) string {
+	if parts := strings.Split(token, "_"); len(parts) == 3 && parts[0] == prefix && idForm.MatchString(parts[1]) {
+		return parts[1]
+	}
+	return ""
+}
+
 // nobody is compared with when no token has the id, so that the answer takes the same time.
 var nobody = Token{SHA256: strings.Repeat("0", 64)}
 

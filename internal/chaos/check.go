@@ -8,9 +8,12 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// loadedBefore is how long after its cancel a task that is not strict may still be
-// started, having been loaded before it: the dispatcher's bound, and a little.
-const loadedBefore = 3 * time.Second
+// How long after its cancel a task that is not strict may still be started: the
+// dispatcher's bounds, and a little.
+const (
+	loadedBefore  = 3 * time.Second // having been loaded before it
+	claimedBefore = 6 * time.Second // having been claimed before it
+)
 
 // crashesMost is after how many crashes a task is buried.
 const crashesMost = 5
@@ -203,8 +206,11 @@ func (v verdict) change(e *entry, r row, of []delivery) {
 // cancelled checks that no delivery started after the cancel succeeded.
 func (v verdict) cancelled(e *entry, r row, of []delivery) {
 	grace := loadedBefore
-	if e.Type == strict.Name() {
+	switch {
+	case e.Type == strict.Name():
 		grace = 0
+	case r.ClaimedBy != "":
+		grace = claimedBefore
 	}
 	for _, d := range of {
 		switch after := d.At.Sub(e.Change.Back); {

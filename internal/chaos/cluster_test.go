@@ -67,12 +67,13 @@ func spansOf(all []rebalance) (spans []span) {
 	return spans
 }
 
-// rebalanced adds what a run of rebalances showed, and fails for what must not be.
+// rebalanced adds what a run of rebalances showed, and fails for what must not be. How many tables move depends on how far apart
+// the nodes' steps are, so only the long form judges that.
 func (s *scenario) rebalanced(f *figures, h *history, r *Report, all []rebalance) {
 	s.t.Helper()
 	for _, one := range all {
 		s.t.Log(one)
-		if one.Takes > one.Least {
+		if long() && one.Takes > one.Least {
 			s.t.Errorf("%s: %d takes, %d would do:%s", one.What, one.Takes, one.Least, h.during(one.span))
 		}
 	}
@@ -192,7 +193,7 @@ func TestClusterNodeDies(t *testing.T) {
 	f.seconds("keys_moved", time.Duration(died.Seconds*float64(time.Second)))
 	s.ofTables(f, hers, span{begun, begun.Add(waits.Quantile(1))})
 	s.close(f, h, r)
-	if bound := s.opts.Timing.Lease + 3*time.Second; waits.Quantile(1) > bound {
+	if bound := s.opts.Timing.Lease + 3*time.Second; long() && waits.Quantile(1) > bound {
 		t.Errorf("some table was peeked again after %s only", waits.Quantile(1))
 	}
 	s.secondsWereInHand(r)
@@ -253,7 +254,7 @@ func TestClusterNodeLeaves(t *testing.T) {
 	f.seconds("process_ended", gone.Sub(begun))
 	s.ofTables(f, hers, span{begun, begun.Add(waits.Quantile(1))})
 	s.close(f, h, r)
-	if waits.Quantile(1) > pick(3*time.Second, time.Second) || gaps.Quantile(1) > pick(3*time.Second, time.Second) {
+	if long() && (waits.Quantile(1) > time.Second || gaps.Quantile(1) > time.Second) {
 		t.Errorf("a table was peeked %s after the signal only, one %s after its key had gone", waits.Quantile(1), gaps.Quantile(1))
 	}
 	if r.Seconds() > 0 || r.Lost() > 0 {

@@ -15,7 +15,7 @@ import (
 )
 
 // etcdStart bounds the start of a member, which serves once most of the others run too.
-const etcdStart = time.Minute
+const etcdStart = 3 * time.Minute
 
 // etcdServer is an etcd, or one of its members, which keeps its data.
 type etcdServer struct {

@@ -108,8 +108,7 @@ func (f first) dueIn(spans ...span) bool {
 	return slices.ContainsFunc(spans, func(s span) bool { return !f.due.Before(s.from) && !f.due.After(s.to) })
 }
 
-// sight is how much later than it happened a change of a key may be seen here, and
-// a callback's begin.
+// sight is how much later than it happened a callback's begin may be seen here.
 const sight = 500 * time.Millisecond
 
 // unclaimed counts the deliveries by nodes that neither owned the table, by the
@@ -129,19 +128,21 @@ func (s *scenario) unclaimed(h *history) (n int) {
 	frozen := verdict{evidence: &evidence{incidents: s.incidents.list()}}
 	for _, d := range s.all() {
 		by := claimedBy[d.JobID]
-		if ownedThen(owned[d.JobID.Table()], d) || isNode(by, d.Node) || frozen.frozen(d) || h.tornAt(d.At) {
+		if ownedThen(owned[d.JobID.Table()], d) || isNode(by, d.Node) || frozen.frozen(d) || h.tornThen(d) {
 			continue
 		}
 		if n++; n <= 3 {
-			s.t.Errorf("table %d: neither owned nor claimed by its node: %s, claimed by %q", d.JobID.Table(), d, by)
+			s.t.Errorf("table %d: neither owned nor claimed by its node: %s, claimed by %q; its key:%s", d.JobID.Table(), d, by, h.of(d.JobID.Table()))
 		}
 	}
 	return n
 }
 
-// tornAt reports whether a hand had deleted a key then, whose owner could not know.
-func (h *history) tornAt(at time.Time) bool {
-	return slices.ContainsFunc(h.byHand, func(s span) bool { return at.After(s.from) && at.Before(s.to.Add(sight)) })
+// tornThen reports whether a hand had harmed the key of the delivery's table then, which its owner could not know.
+func (h *history) tornThen(d delivery) bool {
+	return slices.ContainsFunc(h.byHand, func(s torn) bool {
+		return s.table == d.JobID.Table() && d.At.After(s.from) && d.At.Before(s.to.Add(sight))
+	})
 }
 
 // ownedThen reports whether the delivery's node owned the table when it began.

@@ -57,7 +57,9 @@ func (s *scenario) healed(h *history, harm func(table int)) time.Duration {
 	_, seen := h.snapshot()
 	begin := time.Now()
 	harm(table)
-	return s.ownedAgain(h, table, seen).Sub(begin)
+	at := s.ownedAgain(h, table, seen)
+	h.byHand = append(h.byHand, torn{table, span{begin, at}})
+	return at.Sub(begin)
 }
 
 // ownedAgain waits until a node owns the table by a change after the first seen
@@ -104,8 +106,9 @@ func (s *scenario) compacted(h *history, client *clientv3.Client) time.Duration 
 		s.t.Fatal(err)
 	}
 	mended := time.Now()
-	h.byHand = append(h.byHand, span{mended.Add(-length), mended})
-	return s.ownedAgain(h, table, seen).Sub(mended)
+	at := s.ownedAgain(h, table, seen)
+	h.byHand = append(h.byHand, torn{table, span{mended.Add(-length), at}})
+	return at.Sub(mended)
 }
 
 // restarted kills a node and starts it at once under the same name. It gives how long

@@ -38,8 +38,25 @@ type history struct {
 	nodes   map[string]bool // those with a key -> whether they take tables
 	doubles []string        // keys put over the key of another owner
 	broken  error           // why the watch ended before its time
-	byHand  []span          // when a hand had deleted a key whose owner could not know
+	byHand  []torn
+	marks   []mark
 }
+
+// torn is when a hand had deleted or overwritten a key, which its owner could not know yet.
+type torn struct {
+	table int
+	span
+}
+
+// mark is a write of this process. What etcd did at a lower revision was before to, and what it did at a higher one after
+// from, however late the watch shows it: on a busy machine that may be seconds.
+type mark struct {
+	rev int64
+	span
+}
+
+// markEvery is the time between two marks.
+const markEvery = 50 * time.Millisecond
 
 // change is one event of one table's key.
 type change struct {
@@ -78,8 +95,10 @@ func watchKeys(t *testing.T, client *clientv3.Client, prefix string, tables int)
 		owners: make([]string, tables), counts: map[string]int{}, nodes: map[string]bool{},
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var marking sync.WaitGroup
+	marking.Go(func() { h.mark(ctx) })
 	go h.run(ctx)
-	t.Cleanup(func() { cancel(); <-h.done })
+	t.Cleanup(func() { cancel(); <-h.done; marking.Wait() })
 	h.catchUp(t)
 	return h
 }
@@ -115,6 +134,33 @@ func (h *history) run(ctx context.Context) {
 		}
 		h.apply(resp.Events)
 	}
+}
+
+// mark makes marks until ctx ends. Those that fail are left out: they would only have made the others' spans shorter.
+func (h *history) mark(ctx context.Context) {
+	for wait.For(ctx, markEvery) == nil {
+		from := time.Now()
+		resp, err := h.client.Put(ctx, "/mark", "")
+		if err != nil {
+			continue
+		}
+		h.mu.Lock()
+		h.marks = append(h.marks, mark{resp.Header.Revision, span{from, time.Now()}})
+		h.mu.Unlock()
+	}
+}
+
+// when returns between which times a change happened. Called under h.mu.
+func (h *history) when(c change) span {
+	i, _ := slices.BinarySearchFunc(h.marks, c.Rev, func(m mark, rev int64) int { return cmp.Compare(m.rev, rev) })
+	in := span{time.Time{}, c.At}
+	if i > 0 {
+		in.from = h.marks[i-1].from
+	}
+	if i < len(h.marks) && h.marks[i].to.Before(in.to) {
+		in.to = h.marks[i].to
+	}
+	return in
 }
 
 func (h *history) apply(events []*clientv3.Event) {
@@ -187,7 +233,7 @@ func ownerOf(kv *mvccpb.KeyValue) string {
 }
 
 // patience bounds every wait for something that should happen.
-const patience = 90 * time.Second
+const patience = 5 * time.Minute
 
 // await returns when cond, which is called under h.mu, holds.
 func (h *history) await(t *testing.T, what string, cond func() bool) {
@@ -264,7 +310,7 @@ func (h *history) twoOwners(t *testing.T) int {
 	return len(h.doubles)
 }
 
-// tenure is how long one owner had a table.
+// tenure is how long one owner had a table, at most.
 type tenure struct {
 	owner    string
 	from, to time.Time // to is zero while it lasts
@@ -276,11 +322,12 @@ func (h *history) tenures() [][]tenure {
 	defer h.mu.Unlock()
 	all := make([][]tenure, len(h.owners))
 	for _, c := range h.changes {
+		in := h.when(c)
 		if of := all[c.Table]; len(of) > 0 && of[len(of)-1].to.IsZero() {
-			of[len(of)-1].to = c.At
+			of[len(of)-1].to = in.to
 		}
 		if c.Owner != "" {
-			all[c.Table] = append(all[c.Table], tenure{owner: c.Owner, from: c.At})
+			all[c.Table] = append(all[c.Table], tenure{owner: c.Owner, from: in.from})
 		}
 	}
 	return all
@@ -344,12 +391,23 @@ func (h *history) since(begin time.Time, before []string, seen int) rebalance {
 
 // during lists the changes of keys in a span, a line each.
 func (h *history) during(sp span) string {
+	return h.list(func(c change) bool { return !c.At.Before(sp.from) && !c.At.After(sp.to) })
+}
+
+// of lists the changes of a table's key, a line each.
+func (h *history) of(table int) string {
+	return h.list(func(c change) bool { return c.Table == table })
+}
+
+func (h *history) list(wanted func(change) bool) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var text strings.Builder
 	for _, c := range h.changes {
-		if !c.At.Before(sp.from) && !c.At.After(sp.to) {
-			fmt.Fprintf(&text, "\n%s table %d: %s", c.At.UTC().Format(clockForm), c.Table, cmp.Or(c.Owner, "no owner"))
+		if wanted(c) {
+			in := h.when(c)
+			fmt.Fprintf(&text, "\n%s to %s, seen %s: table %d: %s", in.from.UTC().Format(clockForm), in.to.UTC().Format(clockForm),
+				c.At.UTC().Format(clockForm), c.Table, cmp.Or(c.Owner, "no owner"))
 		}
 	}
 	return text.String()

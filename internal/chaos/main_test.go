@@ -65,7 +65,7 @@ func beginAlone(t *testing.T, o Options) *scenario {
 	if o.Timing == (Timing{}) {
 		o.Timing = Timing{Lease: 2 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	site, err := Start(ctx, o)
 	if err != nil {
@@ -111,7 +111,7 @@ func brief(int) Work { return Work{} }
 
 func (s *scenario) balance(nodes int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	if err := s.AwaitBalance(ctx, nodes); err != nil {
 		s.t.Fatal(err)

@@ -101,6 +101,9 @@ func (s *Site) harmProcess(ctx context.Context, step Step) error {
 	defer at.harm.Unlock()
 	switch step.Fault {
 	case FreezeNode:
+		if s.opts.Runs {
+			s.awaitClaim(ctx, at)
+		}
 		at.freeze(ctx, step.Length)
 		return nil
 	case KillNode:

@@ -34,7 +34,7 @@ func startReceiver(path string) (*receiver, error) {
 		return nil, errors.Join(err, j.close())
 	}
 	r := &receiver{journal: j, address: l.Addr().String(), served: make(chan error, 1)}
-	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second}
+	r.server = &http.Server{Handler: r} // without time-outs: a connection that ends as it is used is a failed attempt, which nobody planned
 	go func() { r.served <- r.server.Serve(l) }()
 	return r, nil
 }
@@ -44,12 +44,12 @@ func (r *receiver) url() string { return "http://" + r.address + "/tasks" }
 // callback is what the receiver reads of a body.
 type callback struct {
 	Data struct {
-		JobID     tocsin.JobID `json:"job_id"`
-		DueTime   time.Time    `json:"due_time"`
-		Attempt   int          `json:"attempt"`
-		Attribute string       `json:"attribute"`
-		Schedule  string       `json:"schedule"`
-		FireTime  time.Time    `json:"fire_time"`
+		JobID    tocsin.JobID `json:"job_id"`
+		DueTime  time.Time    `json:"due_time"`
+		Attempt  int          `json:"attempt"`
+		Payload  string       `json:"attribute"`
+		Schedule string       `json:"schedule"`
+		FireTime time.Time    `json:"fire_time"`
 	} `json:"data"`
 }
 
@@ -122,7 +122,7 @@ func parseCallback(req *http.Request) (record, Work, error) {
 	if err := json.Unmarshal(body, &c); err != nil {
 		return record{}, work, err
 	}
-	if err := json.Unmarshal([]byte(c.Data.Attribute), &work); err != nil {
+	if err := json.Unmarshal([]byte(c.Data.Payload), &work); err != nil {
 		return record{}, work, err
 	}
 	_, version, _ := strings.Cut(req.Header.Get("Webhook-Id"), ".")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
@@ -75,7 +76,7 @@ func (r role) relayUnlocked(ctx context.Context) error {
 		cfg := r.relayConfig([]outbox.Config{from})
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if err := relay.Turn(ctx, cfg, client); err != nil && ctx.Err() == nil {
+				if err := relay.Turn(ctx, cfg, seam.MoverOf(client)); err != nil && ctx.Err() == nil {
 					fmt.Fprintf(os.Stderr, "%s: %v\n", from.Name, err)
 				}
 				_ = wait.For(ctx, 100*time.Millisecond) // the loop ends with ctx

@@ -35,7 +35,7 @@ func (s *scenario) claims() (got, vain int) {
 }
 
 // TestWithoutEtcdNodesAreKilledAndFrozen: three nodes claim every row. One after the other is killed, or frozen for less
-// and for more than its claims last, also while its claims wait for a lock.
+// and for more than its claims last, also while its claims wait for a lock. Tasks are cancelled and rescheduled meanwhile, claimed ones too.
 func TestWithoutEtcdNodesAreKilledAndFrozen(t *testing.T) {
 	s := begin(t, Options{Servers: 1, Nodes: 3, NoEtcd: true, Layout: small.Layout})
 	steps := []Step{
@@ -45,7 +45,7 @@ func TestWithoutEtcdNodesAreKilledAndFrozen(t *testing.T) {
 	}
 	length := pick(7*time.Second, 5*time.Minute)
 	rate := pick(100, 300)
-	s.under(Load{Rate: rate, Near: time.Second, Far: 3 * time.Second, Work: 5, Types: []string{"plain", "hook"}}, func(ctx context.Context) error {
+	s.under(Load{Rate: rate, Near: time.Second, Far: 3 * time.Second, Changes: 0.12, Work: 5, Types: []string{"plain", "hook"}}, func(ctx context.Context) error {
 		for i, end := 0, time.Now().Add(length); time.Now().Before(end); i++ {
 			step := steps[i/3%len(steps)]
 			step.Node = i % 3

@@ -15,12 +15,12 @@ var shortTimers = []Step{
 }
 
 // TestSchedulesUnderFaults: schedules are made, edited, deactivated, activated and deleted, and their runs made by hand, backfilled
-// and cancelled, while nodes, servers and etcd die, and a purger deletes what has ended a second ago. The long form has each policy
-// for overlaps, and pauses after failures.
+// and cancelled, while nodes, servers and etcd die, and a purger deletes what has ended a second ago. There is each policy for overlaps, and
+// some are paused after failures.
 func TestSchedulesUnderFaults(t *testing.T) {
 	o := Options{Servers: 2, Nodes: 3, Sweeper: true, Runs: true}
 	steps := shortTimers
-	cfg := Config{Seed: 1, Length: 45 * time.Second, Out: t.Output(), Timers: TimerLoad{Schedules: 200, Changes: 8, Plain: true}}
+	cfg := Config{Seed: 1, Length: 45 * time.Second, Out: t.Output(), Timers: TimerLoad{Schedules: 80, Changes: 8}}
 	if long() {
 		cfg.Length, cfg.Timers = 5*time.Minute, TimerLoad{Schedules: 2000, Changes: 8, Measure: 30 * time.Second}
 		steps = NewSchedule(1, cfg.Length, o)
@@ -42,8 +42,8 @@ func TestSchedulesUnderFaults(t *testing.T) {
 			t.Errorf("no %s was acknowledged", kind)
 		}
 	}
-	if f.Fires < 45*50/2 || f.Purged == 0 || f.Cancelled["by a change"] == 0 || f.Cancelled["by hand"] == 0 || len(r.Troubled) == 0 || f.Backfilled == 0 ||
-		!cfg.Timers.Plain && (f.Cancelled["skipped"] == 0 || f.Cancelled["replaced"] == 0 || f.Paused == 0 || len(f.Waits) == 0) {
+	if f.Fires < 45*20/2 || f.Purged == 0 || f.Cancelled["by a change"] == 0 || f.Cancelled["by hand"] == 0 || len(r.Troubled) == 0 || f.Backfilled == 0 ||
+		f.Cancelled["skipped"] == 0 || f.Cancelled["replaced"] == 0 || f.Paused == 0 || len(f.Waits) == 0 {
 		t.Errorf("too little happened: %+v", f)
 	}
 }

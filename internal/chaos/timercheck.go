@@ -211,7 +211,7 @@ func (c *timerOp) mayHaveMade(r revised) bool {
 // made reports whether a revision is what the change asked for. What is paused stays so when it is edited.
 func (c *timerOp) made(r revised, zone string) bool {
 	state := r.active() == c.Want.Active || c.Want.Active && c.Kind == editTimer && r.State == statePaused
-	return c.Word != refusedWord && state && r.Cron == c.Want.Beat.cron() && r.Zone == zone && markOf(r.Attribute) == c.Want.Mark
+	return c.Word != refusedWord && state && r.Cron == c.Want.Beat.cron() && r.Zone == zone && markOf(r.Payload) == c.Want.Mark
 }
 
 // anchored checks what @every counts from: the activation, or the last change of the expression.
@@ -344,9 +344,9 @@ func (c *timerCheck) byHand(f *firing) {
 }
 
 // markOf reads the mark of a payload; -1: it has none.
-func markOf(attribute string) int {
+func markOf(payload string) int {
 	mark := -1
-	_, rest, found := strings.Cut(attribute, `"mark":`)
+	_, rest, found := strings.Cut(payload, `"mark":`)
 	if found {
 		_, _ = fmt.Sscanf(rest, "%d", &mark)
 	}

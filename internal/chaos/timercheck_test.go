@@ -59,7 +59,7 @@ func (f *forgedTimes) change(kind string, ms int, want timing, anchor int) *time
 	c := &timerOp{Kind: kind, Want: want, Sent: at(ms - 5).In(elsewhere), Back: at(ms + 5).In(elsewhere), Word: acknowledged, Revision: n}
 	f.t.changes = append(f.t.changes, c)
 	r := revised{ID: forgedSchedule, Revision: n, State: "inactive", Cron: want.Beat.cron(), Zone: f.t.Zone, Anchor: at(anchor),
-		Attribute: fmt.Sprintf(`{"ms":1,"mark":%d}`, want.Mark), At: at(ms)}
+		Payload: fmt.Sprintf(`{"ms":1,"mark":%d}`, want.Mark), At: at(ms)}
 	if want.Active {
 		r.State = "active"
 	}
@@ -250,7 +250,7 @@ var timeForgeries = map[string]timeForgery{
 		f.t.changes = append(f.t.changes, &timerOp{Kind: activateTimer, Sent: at(20000), Back: at(20100), Word: unknownWord})
 	}),
 	"another expression than was asked for": breaks(func(f *forgedTimes) { f.revision(2).Cron = "@every 3s" }, promiseAsked, promiseChange, promiseAnchor),
-	"another payload than was asked for":    breaks(func(f *forgedTimes) { f.revision(2).Attribute = `{"mark":1}` }, promiseAsked, promiseChange),
+	"another payload than was asked for":    breaks(func(f *forgedTimes) { f.revision(2).Payload = `{"mark":1}` }, promiseAsked, promiseChange),
 	"a change that changes nothing names the revision in force": breaks(func(f *forgedTimes) {
 		c := *f.t.changes[3]
 		c.Sent, c.Back = at(12600), at(12601)

@@ -19,7 +19,6 @@ import (
 type TimerLoad struct {
 	Schedules int           // a quarter fires each second, the others each minute, hour and day
 	Changes   float64       // a second: edits, deactivations, activations, deletes, runs by hand, backfills and cancels of single runs
-	Plain     bool          // all allow overlaps, and none pauses after failures
 	Measure   time.Duration // how long the cost is measured, before the faults; 0: it is not
 }
 
@@ -59,7 +58,7 @@ func (s *Site) newKeeper(ctx context.Context, seed uint64, load TimerLoad) (*kee
 	}
 	k := &keeper{site: s, load: load, schedules: schedules, rng: rand.New(rand.NewPCG(seed, 0x71e5)), busy: make([]sync.Mutex, load.Schedules)}
 	for i := range load.Schedules {
-		k.timers = append(k.timers, newTimer(i, load.Plain))
+		k.timers = append(k.timers, newTimer(i))
 	}
 	k.all = slices.Clone(k.timers)
 	return k, nil

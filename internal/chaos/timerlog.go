@@ -13,14 +13,14 @@ import (
 
 // revised is a revision of a schedule, as the server noted it when it was stored.
 type revised struct {
-	ID        tocsin.JobID
-	Revision  uint32
-	State     string
-	Cron      string
-	Zone      string
-	Anchor    time.Time
-	Attribute string
-	At        time.Time
+	ID       tocsin.JobID
+	Revision uint32
+	State    string
+	Cron     string
+	Zone     string
+	Anchor   time.Time
+	Payload  string
+	At       time.Time
 }
 
 // What the harness asks for of states: stateDeleted is what the server notes when a schedule is deleted.
@@ -34,13 +34,13 @@ func (r revised) active() bool { return r.State == stateActive }
 
 // pauses reports whether a revision pauses the one before it. Nobody asks for that: whoever counts failed runs does it.
 func (r revised) pauses(last revised) bool {
-	return r.State == statePaused && last.active() && r.Cron == last.Cron && r.Zone == last.Zone && r.Attribute == last.Attribute
+	return r.State == statePaused && last.active() && r.Cron == last.Cron && r.Zone == last.Zone && r.Payload == last.Payload
 }
 
 // String is for a breach's trace.
 func (r revised) String() string {
 	return fmt.Sprintf("revision %d stored %s: %s, %s in %s, anchor %s, payload %s", r.Revision, r.At.Format(clockForm), r.State, r.Cron, r.Zone,
-		r.Anchor.Format(clockForm), r.Attribute)
+		r.Anchor.Format(clockForm), r.Payload)
 }
 
 // end is a final state of a run, as the server noted it.
@@ -187,7 +187,7 @@ func (d *database) each(ctx context.Context, query string, scan func(*sql.Rows) 
 
 func (l *timeLog) scanRevised(found *sql.Rows) error {
 	var r revised
-	if err := found.Scan(&r.At, &r.ID, &r.Revision, &r.State, &r.Cron, &r.Zone, &r.Anchor, &r.Attribute); err != nil {
+	if err := found.Scan(&r.At, &r.ID, &r.Revision, &r.State, &r.Cron, &r.Zone, &r.Anchor, &r.Payload); err != nil {
 		return err
 	}
 	l.revisions[r.ID] = append(l.revisions[r.ID], r)

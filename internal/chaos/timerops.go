@@ -61,7 +61,7 @@ func (k *keeper) remove(ctx context.Context, number int) {
 func (k *keeper) again(ctx context.Context, number int, b beat) {
 	ctx, cancel := context.WithTimeout(ctx, recallWithin)
 	defer cancel()
-	t := newTimer(number, k.load.Plain)
+	t := newTimer(number)
 	want := timing{b, 1, true}
 	by := t.begin(createTimer, want)
 	for first := true; ; first = false {

@@ -49,12 +49,9 @@ func (p plan) alone() bool {
 }
 
 // newTimer is the schedule of a number as it is drawn.
-func newTimer(i int, plain bool) *timer {
+func newTimer(i int) *timer {
 	types := []string{briefRun.Name(), keptRun.Name(), strictRun.Name(), hookRun.Name()}
 	t := &timer{Name: fmt.Sprintf("timer-%04d", i), Type: types[i/4%len(types)], Zone: zones[i/16%len(zones)], plan: plans[i/4%len(plans)]}
-	if plain {
-		t.plan = plan{overlap: schedule.OverlapAllow}
-	}
 	if t.pauseAfter > 0 {
 		t.Type = brittleRun.Name()
 	}

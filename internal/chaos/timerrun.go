@@ -78,7 +78,7 @@ func (c *timerCheck) inForce(f *firing, e *entry, last end, of []delivery) {
 		stays := i == 0 && next.goesOn && f.Due.After(next.lo.Add(-staying)) && !f.Due.After(next.hi)
 		switch {
 		case after <= 0 || stays:
-		case i == 0 && (!f.byHand() && f.Due.After(next.hi) || c.strict() && after > c.judging()), after > loadedBefore && !c.frozen(d):
+		case i == 0 && (!f.byHand() && f.Due.After(next.hi) || c.strict() && after > c.inHand()), after > c.inHand() && !c.frozen(d):
 			c.breach(e, &last.row, of, promiseDead)
 		default:
 			c.report.Fires.Dead.Loaded++ // it was claimed when the revision died, and nothing may cancel it
@@ -100,17 +100,23 @@ func (c *timerCheck) endOf(f *firing) *spell {
 	return nil
 }
 
-// judging is how long a run that is claimed may be looked at, beside others, before it begins.
-func (c *timerCheck) judging() time.Duration {
-	if c.judged() {
+// inHand is how long after a change a run may begin that was loaded or claimed before it. A claim of a strict type is followed by
+// its delivery, unless all slots are taken.
+func (c *timerCheck) inHand() time.Duration {
+	switch {
+	case c.strict() && c.judged():
 		return deliveryTimeout / 2
+	case c.strict():
+		return time.Second
+	case c.judged():
+		return claimedBefore
 	}
-	return 0
+	return loadedBefore
 }
 
 // cancelledRun checks why the run was cancelled, and that it was not begun after that.
 func (c *timerCheck) cancelledRun(f *firing, e *entry, last end, of []delivery) {
-	since, grace := c.ofChange(f, last), loadedBefore
+	since, grace := c.ofChange(f, last), c.inHand()
 	if c.strict() {
 		grace = 0
 	}
@@ -127,7 +133,7 @@ func (c *timerCheck) cancelledRun(f *firing, e *entry, last end, of []delivery) 
 		c.skipped(f, e, last, of)
 	case strings.HasPrefix(last.LastError, replacedReason):
 		c.report.Fires.Cancelled["replaced"]++
-		since, grace = last.at, max(grace, c.judging()) // a claimed run is replaced too
+		since, grace = last.at, c.inHand() // a claimed run is replaced too
 		c.replaced(f, e, last, of)
 	case !since.IsZero():
 		c.report.Fires.Cancelled["by a change"]++

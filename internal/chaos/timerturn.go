@@ -81,10 +81,16 @@ func (c *timerCheck) turns() {
 // turn checks that every earlier run had ended when a delivery began. One that was too late to be delivered holds up none.
 func (c *timerCheck) turn(f *firing, d delivery) {
 	for _, before := range c.runs {
-		if before.precedes(f) && before.openIn(d.At, d.At) && !before.because(missedReason) {
+		if before.precedes(f) && before.openIn(d.At, d.At) && !before.because(missedReason) && !c.missedBy(before, d.At) {
 			c.broken(promiseTurn, d.String()+" beside\n"+before.String()+"\nof\n"+f.String())
 		}
 	}
+}
+
+// missedBy reports whether a run was too late to begin at a time, and had not begun: it holds up none.
+func (c *timerCheck) missedBy(f *firing, t time.Time) bool {
+	of := c.deliveries[f.JobID]
+	return c.StartWithin > 0 && !f.byHand() && t.After(f.Due.Add(c.StartWithin-orderSlack)) && (len(of) == 0 || of[0].At.After(t))
 }
 
 // waited checks that a run did not wait on when the earlier ones had ended.

@@ -90,6 +90,14 @@ var turnForgeries = map[string]timeForgery{
 	"beside one by hand that was made just before": breaks(under(skipping, func(f *forgedTimes) {
 		f.begins(f.manual(6600), 7520)
 	})),
+	"beside one that is missed by then, and cancelled by a change": breaks(under(skipping, func(f *forgedTimes) {
+		f.t.StartWithin = 400 * time.Millisecond
+		f.cancel(f.undone(f.of(1, 1000)), 3500, "")
+	})),
+	"beside one that waits, and is cancelled by a change": breaks(under(skipping, func(f *forgedTimes) {
+		f.t.StartWithin = time.Minute
+		f.cancel(f.undone(f.of(1, 1000)), 3500, "")
+	}), promiseTurn),
 	"beside one that was cancelled in its delivery": breaks(under(skipping, inDelivery)),
 	"the same, of a strict type": breaks(under(skipping, func(f *forgedTimes) {
 		f.t.Type = strictRun.Name()
@@ -122,7 +130,7 @@ var turnForgeries = map[string]timeForgery{
 	"skipped beside a later one":             breaks(under(skipping, func(f *forgedTimes) { f.lasts(f.of(1, 3000), 500); f.skip(f.of(1, 2000)) }), promiseSkipped),
 	"skipped, of a schedule that allows":     breaks(under(allowing, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)) }), promiseSkipped),
 	"skipped from a queue, beside one":       breaks(under(queueing, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)) }), promiseSkipped),
-	"skipped, and begun long after that":     breaks(under(skipping, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)); f.deliver(f.of(1, 2000), 3100) }), promiseDead),
+	"skipped, and begun long after that":     breaks(under(skipping, func(f *forgedTimes) { slowFirst(f); f.skip(f.of(1, 2000)); f.deliver(f.of(1, 2000), 6100) }), promiseDead),
 	"skipped from a queue, beside two": breaks(under(queueing, func(f *forgedTimes) {
 		f.lasts(f.of(1, 1000), 2490)
 		f.begins(f.of(1, 2000), 3501)
@@ -140,7 +148,7 @@ var turnForgeries = map[string]timeForgery{
 		delete(f.deliveries, f.of(1, 4000).JobID)
 	}), promiseReplaced, promiseDelivered),
 	"replaced, of a schedule that skips":   breaks(under(skipping, func(f *forgedTimes) { f.replace(f.of(1, 1000), 2000, 2000) }), promiseReplaced),
-	"replaced, and begun long after that":  breaks(under(replacing, func(f *forgedTimes) { f.replace(f.undone(f.of(1, 1000)), 2000, 2000); f.deliver(f.of(1, 1000), 4100) }), promiseDead),
+	"replaced, and begun long after that":  breaks(under(replacing, func(f *forgedTimes) { f.replace(f.undone(f.of(1, 1000)), 2000, 2000); f.deliver(f.of(1, 1000), 7100) }), promiseDead),
 	"replaced, and the latest one as well": breaks(under(replacing, func(f *forgedTimes) { f.replace(f.undone(f.of(3, 11500)), 11501, 13500) }), promiseReplaced),
 	"beside one that is replaced too late": breaks(under(replacing, func(f *forgedTimes) { f.lasts(f.of(1, 1000), 1500); f.replace(f.of(1, 1000), 2100, 2000) }), promiseTurn),
 	"replaced in its claim, of strict type": breaks(under(replacing, func(f *forgedTimes) {
@@ -243,7 +251,7 @@ var handForgeries = map[string]timeForgery{
 	}),
 	"loaded before a delete":            breaks(func(f *forgedTimes) { f.deletes(); f.begins(f.manual(13_900), 14_500) }),
 	"begun long after a delete":         breaks(func(f *forgedTimes) { f.deletes(); f.begins(f.manual(13_900), 17_100) }, promiseDead),
-	"a strict run begun after a delete": breaks(func(f *forgedTimes) { f.t.Type = strictRun.Name(); f.deletes(); f.begins(f.manual(13_900), 14_010) }, promiseDead),
+	"a strict run begun after a delete": breaks(func(f *forgedTimes) { f.t.Type = strictRun.Name(); f.deletes(); f.begins(f.manual(13_900), 15_100) }, promiseDead),
 	"cancelled at a delete, and begun long after": breaks(func(f *forgedTimes) {
 		f.deletes()
 		run := f.manual(13_900)
@@ -310,7 +318,7 @@ var pauseForgeries = map[string]timeForgery{
 	}), promisePause),
 	"paused after two and one by hand":   breaks(paused(2030, "FF", func(f *forgedTimes) { f.fails(f.manual(1500)) }), promisePause),
 	"paused, and nothing is to pause it": breaks(paused(3030, "FFF", func(f *forgedTimes) { f.t.pauseAfter = 0 }), promiseAsked, promiseUser),
-	"paused with another payload":        breaks(paused(3030, "FFF", func(f *forgedTimes) { f.revision(2).Attribute = "{}" }), promiseAsked, promiseUser),
+	"paused with another payload":        breaks(paused(3030, "FFF", func(f *forgedTimes) { f.revision(2).Payload = "{}" }), promiseAsked, promiseUser),
 	"begun long after the pause":         breaks(paused(3030, "FFF", func(f *forgedTimes) { f.done(f.make(1, 5000, 5)) }), promiseDead),
 	"loaded before the pause":            breaks(paused(3030, "FFF", func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].At = at(4500) })),
 	"failed, and begun long after the pause": breaks(paused(3030, "FFF", func(f *forgedTimes) {
@@ -324,6 +332,6 @@ var pauseForgeries = map[string]timeForgery{
 	})),
 	"paused by an edit": breaks(paused(0, "DDDDDDDDDDD", func(f *forgedTimes) {
 		f.t.changes[1].Kind, f.t.changes[1].Want = editTimer, timing{beat{Every: time.Second}, 2, true}
-		f.revision(2).State, f.revision(2).Attribute = statePaused, `{"mark":2}`
+		f.revision(2).State, f.revision(2).Payload = statePaused, `{"mark":2}`
 	}), promiseAsked),
 }

@@ -18,7 +18,7 @@ type receiver struct{ web }
 // startReceiver listens on a loopback port; 0 picks a free one.
 func startReceiver(port int, secret string, rec *Recorder) (*receiver, error) {
 	take, err := webhook.New(webhook.Config{Secrets: []string{secret}}, func(_ context.Context, task webhook.Task) error {
-		rec.record(tocsin.Info{JobID: task.JobID, BizID: task.BizID, BizType: task.BizType, DueTime: task.DueTime, Attribute: task.Attribute}, task.Node)
+		rec.record(tocsin.Info{JobID: task.JobID, BizID: task.BizID, BizType: task.BizType, DueTime: task.DueTime, Payload: task.Payload}, task.Node)
 		return nil
 	})
 	if err != nil {

@@ -141,28 +141,7 @@ func (m *MariaDB) awaitAnswer(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	again := time.NewTicker(answerEvery)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not ready: %w", context.Cause(ctx))
-		case <-m.proc.done:
-			return m.log.explain(m.ended())
-		case <-again.C:
-			if db.PingContext(ctx) == nil {
-				return nil
-			}
-		}
-	}
-}
-
-// ended returns how the process ended, which is an error even with status 0.
-func (m *MariaDB) ended() error {
-	if m.proc.err == nil {
-		return errEnded
-	}
-	return m.proc.err
+	return m.proc.await(ctx, answerEvery, m.log, func() bool { return db.PingContext(ctx) == nil })
 }
 
 // openSocket returns a quiet client of the socket.

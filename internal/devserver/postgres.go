@@ -144,30 +144,16 @@ func (p *PostgreSQL) launch(ctx context.Context) error {
 		return err
 	}
 	p.proc = proc
-	if err := p.awaitReady(ctx); err != nil {
+	if err := proc.await(ctx, 10*answerEvery, p.log, func() bool { return p.ready(ctx) }); err != nil {
 		p.end()
 		return err
 	}
 	return nil
 }
 
-// awaitReady returns when the server takes connections, or has ended.
-func (p *PostgreSQL) awaitReady(ctx context.Context) error {
-	again := time.NewTicker(10 * answerEvery)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not ready: %w", context.Cause(ctx))
-		case <-p.proc.done:
-			return p.log.explain(cmp.Or(p.proc.err, errEnded))
-		case <-again.C:
-			ready := exec.CommandContext(ctx, p.program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-t", "1")
-			if ready.Run() == nil {
-				return nil
-			}
-		}
-	}
+// ready reports whether the server takes connections.
+func (p *PostgreSQL) ready(ctx context.Context) bool {
+	return exec.CommandContext(ctx, p.program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-t", "1").Run() == nil
 }
 
 // postgresFailure returns the error that a line of its log tells, or "".

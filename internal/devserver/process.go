@@ -1,6 +1,8 @@
 package devserver
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -70,5 +72,23 @@ func (p *process) shutDown(name string) error {
 	case <-limit.C:
 		p.kill()
 		return fmt.Errorf("%s did not shut down within %s and was killed", name, StopTimeout)
+	}
+}
+
+// await asks ready again and again until the child is, and returns then. If the child ends before, its log explains that.
+func (p *process) await(ctx context.Context, every time.Duration, log *logTail, ready func() bool) error {
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w", context.Cause(ctx))
+		case <-p.done:
+			return log.explain(cmp.Or(p.err, errEnded))
+		case <-again.C:
+			if ready() {
+				return nil
+			}
+		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
-	"time"
 )
 
 // ErrNoPrometheus says that there is no Prometheus to run, and how to get one.
@@ -111,31 +110,14 @@ func (p *Prometheus) launch(ctx context.Context) error {
 		return err
 	}
 	p.proc = proc
-	if err := p.awaitReady(ctx); err != nil {
+	if err := proc.await(ctx, 10*answerEvery, p.log, func() bool { return p.ready(ctx) }); err != nil {
 		proc.kill()
 		return err
 	}
 	return nil
 }
 
-// awaitReady returns when Prometheus answers queries, or has ended.
-func (p *Prometheus) awaitReady(ctx context.Context) error {
-	again := time.NewTicker(10 * answerEvery)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not ready: %w", context.Cause(ctx))
-		case <-p.proc.done:
-			return p.log.explain(cmp.Or(p.proc.err, errEnded))
-		case <-again.C:
-			if p.ready(ctx) {
-				return nil
-			}
-		}
-	}
-}
-
+// ready reports whether Prometheus answers queries.
 func (p *Prometheus) ready(ctx context.Context) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+"/-/ready", nil)
 	if err != nil {

@@ -103,6 +103,15 @@ var faults = map[string]struct {
 	"an old MariaDB that calls itself 5.5.5": {
 		func(f *store.Facts) { f.Version = "5.5.5-10.5.23-MariaDB" }, Fail, "version", "10.5.23", "upgrade to MariaDB 10.6 or newer",
 	},
+	"TiDB": {
+		func(f *store.Facts) {
+			f.Version, f.VersionComment = "8.0.11-TiDB-v8.5.1", "TiDB Server (Apache License 2.0)"
+		}, Warn, "version",
+		`unknown: TiDB, version "8.0.11-TiDB-v8.5.1", is neither MySQL nor MariaDB`, "use MySQL or MariaDB",
+	},
+	"a server that names itself in its comment": {
+		func(f *store.Facts) { f.Version, f.VersionComment = "5.7.32", "SingleStoreDB source distribution" }, Warn, "version", "unknown: SingleStore", "use MySQL or MariaDB",
+	},
 	"something else": {
 		func(f *store.Facts) { f.Version, f.VersionComment = "dev", "" }, Warn, "version", `version "dev"`, "run the tests",
 	},

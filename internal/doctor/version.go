@@ -33,7 +33,11 @@ func version(f store.Facts) Check {
 	}
 	is := program + " " + f.Version
 	r, ok := parseRelease(f.Version)
+	other := otherServers.FindString(f.Version + " " + f.VersionComment)
 	switch {
+	case other != "":
+		return bad(Warn, name, fmt.Sprintf("unknown: %s, version %q, is neither MySQL nor MariaDB", other, f.Version),
+			"use MySQL or MariaDB: what Tocsin relies on was not tried on this server, and the checks of rights below try one statement of each kind only")
 	case !ok:
 		return bad(Warn, name, fmt.Sprintf("version %q is not one of MySQL or MariaDB", f.Version), "run the tests of Tocsin against this server first")
 	case r.before(oldest):
@@ -41,6 +45,9 @@ func version(f store.Facts) Check {
 	}
 	return good(name, "%s", is)
 }
+
+// otherServers speak the protocol of MySQL, and give themselves a version of MySQL. They name themselves behind it, or in their comment.
+var otherServers = regexp.MustCompile(`(?i)tidb|oceanbase|vitess|planetscale|polardb-x|dolt|singlestore|memsql|starrocks|doris|clickhouse|cockroach`)
 
 // isMariaDB goes by either text: packagers change one of them.
 func isMariaDB(f store.Facts) bool {

@@ -3,7 +3,9 @@ package house
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 )
@@ -79,6 +81,54 @@ func undocumentedSpecs(f *File, d *ast.GenDecl) []string {
 		}
 	}
 	return bad
+}
+
+// ShownValues checks that the doc page of a public package shows the values of its constants and variables: it shows the text
+// of the declaration, and a reader can't look up a name of an internal package.
+func ShownValues(m Module) []string {
+	var bad []string
+	for _, f := range m.shipped() {
+		if f.AST.Name.Name == "main" || strings.Contains("/"+f.Dir()+"/", "/internal/") {
+			continue
+		}
+		hidden := f.internals()
+		for _, decl := range f.AST.Decls {
+			d, ok := decl.(*ast.GenDecl)
+			if !ok || d.Tok != token.CONST && d.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range d.Specs {
+				bad = append(bad, hiddenValues(f, spec.(*ast.ValueSpec), hidden)...)
+			}
+		}
+	}
+	return bad
+}
+
+// hiddenValues checks the exported names of one line.
+func hiddenValues(f *File, spec *ast.ValueSpec, hidden []string) []string {
+	var bad []string
+	for i, value := range spec.Values {
+		sel, ok := value.(*ast.SelectorExpr)
+		if !ok || !spec.Names[i].IsExported() {
+			continue
+		}
+		if pkg, ok := sel.X.(*ast.Ident); ok && slices.Contains(hidden, pkg.Name) {
+			bad = append(bad, f.at(value.Pos(), "the doc page does not show the value of %s: write it here", spec.Names[i].Name))
+		}
+	}
+	return bad
+}
+
+// internals returns the names of the internal packages that the file imports.
+func (f *File) internals() []string {
+	var names []string
+	for _, spec := range f.AST.Imports {
+		if target := strings.Trim(spec.Path.Value, `"`); strings.Contains(target, "/internal/") {
+			names = append(names, path.Base(target))
+		}
+	}
+	return names
 }
 
 // receiver is the name of the method's type without stars and type parameters, "" of a function.

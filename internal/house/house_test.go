@@ -33,6 +33,7 @@ func TestPackagesAreDocumented(t *testing.T)    { holds(t, PackageDocs) }
 func TestExportedNamesAreDocumented(t *testing.T) {
 	holds(t, ExportedDocs)
 }
+func TestDocPagesShowValues(t *testing.T)      { holds(t, ShownValues) }
 func TestNamesSayWhatIsInside(t *testing.T)    { holds(t, Names) }
 func TestNothingSleeps(t *testing.T)           { holds(t, Sleep) }
 func TestTablesAreWalkedInOneWay(t *testing.T) { holds(t, Walks) }

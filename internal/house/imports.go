@@ -11,27 +11,26 @@ import (
 // mayImport says which packages of the module each folder's shipped files may import; "..." stands for every folder below.
 // A folder that is not named here is a complaint: whoever adds a package decides here where it stands.
 var mayImport = map[string][]string{
-	".":                      {"internal/bizkey", "internal/jobid", "internal/layoutrow", "internal/mysql", "internal/name", "internal/output", "internal/outboxrow", "internal/runkey", "internal/verdict"},
-	"ddl":                    {".", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/wait"},
+	".":                      {"internal/bizkey", "internal/jobid", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/output", "internal/payloadmark", "internal/runkey", "internal/seam"},
+	"ddl":                    {".", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/seam", "internal/wait"},
 	"outbox":                 {"internal/mysql", "internal/name", "internal/outboxrow"},
-	"relay/relaytest":        {".", "internal/outboxrow", "internal/wait"},
-	"relay":                  {".", "outbox", "internal/loglimit", "internal/mysql", "internal/name", "internal/outboxrow", "internal/wait"},
-	"biztype":                {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/name", "internal/yamlfile"},
+	"relay/relaytest":        {".", "internal/outboxrow", "internal/seam", "internal/wait"},
+	"relay":                  {".", "outbox", "internal/loglimit", "internal/mysql", "internal/name", "internal/outboxrow", "internal/seam", "internal/wait"},
+	"biztype":                {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/name", "internal/seam", "internal/yamlfile"},
 	"duequeue":               {"."},
-	"store":                  {".", "duequeue", "biztype", "internal/layoutrow", "internal/mysql"},
-	"assign":                 {".", "internal/loglimit", "internal/name"},
+	"store":                  {".", "duequeue", "biztype", "internal/layoutrow", "internal/mysql", "internal/payloadmark", "internal/seam"},
+	"assign":                 {".", "internal/loglimit", "internal/name", "internal/seam"},
 	"scanner":                {".", "duequeue", "store", "internal/loglimit"},
-	"dispatcher":             {".", "biztype", "duequeue", "store", "internal/alarm", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
+	"dispatcher":             {".", "biztype", "duequeue", "schedule", "store", "internal/alarm", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
 	"generator":              {".", "schedule", "internal/loglimit", "internal/wait"},
-	"judge":                  {".", "biztype", "schedule/firetimes", "store", "internal/loglimit", "internal/output", "internal/runkey", "internal/verdict"},
 	"sink":                   {"."},
 	"sink/...":               {".", "biztype", "sink", "internal/whsec"},
 	"webhook":                {".", "internal/whsec"},
 	"sweeper":                {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/loglimit", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"purger":                 {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/loglimit", "internal/mysql", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"auditor":                {".", "biztype", "duequeue", "outbox", "store", "internal/lastrun", "internal/mysql", "internal/outboxrow", "internal/tablewalk", "internal/wait"},
-	"operator":               {".", "biztype", "duequeue", "store", "internal/tablewalk"},
-	"schedule":               {".", "biztype", "schedule/firetimes", "store", "internal/bizkey", "internal/jobid", "internal/mysql", "internal/name", "internal/runkey", "internal/tablewalk", "internal/wait", "internal/yamlfile"},
+	"operator":               {".", "biztype", "duequeue", "store", "internal/runkey", "internal/tablewalk"},
+	"schedule":               {".", "biztype", "schedule/firetimes", "store", "internal/bizkey", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/payloadmark", "internal/runkey", "internal/tablewalk", "internal/wait", "internal/yamlfile"},
 	"operator/cluster":       {".", "assign", "biztype", "node", "presence", "store", "internal/doctor", "internal/mysql", "internal/ownership", "internal/why"},
 	"standin":                {".", "duequeue", "store", "internal/loglimit"},
 	"backlog":                {".", "biztype", "store", "internal/loglimit", "internal/tablewalk", "internal/wait"},
@@ -39,14 +38,15 @@ var mayImport = map[string][]string{
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"history":                {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
-	"node":                   {".", "alarms", "assign", "backlog", "health", "history", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "generator", "judge", "schedule", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
-	"node/nodetest":          {".", "biztype", "ddl", "node", "tocsintest", "webhook"},
+	"node":                   {".", "alarms", "assign", "backlog", "health", "history", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "generator", "schedule", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node/nodetest":          {".", "biztype", "ddl", "node", "outbox", "relay", "tocsintest", "webhook", "internal/runkey", "internal/seam"},
 	"schedule/firetimes":     {},
-	"tocsintest":             {".", "ddl", "biztype", "internal/devserver"},
+	"tocsintest":             {".", "ddl", "biztype", "outbox", "internal/devserver", "internal/outboxrow", "internal/payloadmark", "internal/seam"},
 	"tocsinprom":             {"."},
 	"tocsinotel":             {"."},
 	"tocsinotel/nodeotel":    {".", "node", "sink/webhook", "tocsinotel"},
 	"tocsinpg":               {".", "outbox", "internal/outboxrow", "internal/wait"},
+	"tocsinpg/pgtest":        {".", "outbox", "tocsinpg", "tocsinpg/schema", "tocsintest", "internal/devserver"},
 	"tocsinpg/schema":        {"ddl", "outbox", "tocsinpg", "internal/outboxrow"},
 	"config":                 {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "sweeper", "internal/apitoken", "internal/mysql", "internal/name", "internal/schedule", "internal/yamlfile"},
 	"api":                    {".", "assign", "biztype", "operator", "operator/...", "schedule", "internal/apitoken", "internal/loglimit", "internal/mysql", "internal/name", "internal/why"},
@@ -56,16 +56,17 @@ var mayImport = map[string][]string{
 	"cmd/tocsin/...":         {"..."},
 	"internal/layoutrow":     {"internal/mysql"},
 	"internal/mysql":         {"internal/expiry"},
+	"internal/seam":          {"internal/mysql", "internal/outboxrow"},
 	"internal/expiry":        {},
 	"internal/bizkey":        {},
-	"internal/verdict":       {},
 	"internal/runkey":        {},
 	"internal/jobid":         {},
 	"internal/outboxrow":     {"internal/bizkey"},
+	"internal/payloadmark":   {},
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
 	"internal/devcluster":    {".", "assign", "auditor", "biztype", "ddl", "dispatcher", "node", "purger", "schedule", "store", "tocsinprom", "webhook", "internal/..."},
-	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "outbox", "purger", "relay", "schedule", "store", "tocsinpg", "tocsinpg/...", "internal/devserver", "internal/wait"},
+	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "outbox", "purger", "relay", "schedule", "store", "tocsinpg", "tocsinpg/...", "internal/devserver", "internal/seam", "internal/wait"},
 	"internal/chaos/...":     {"internal/chaos"},
 	"internal/dashboards":    {},
 	"internal/yamlfile":      {},
@@ -86,7 +87,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "generator", "judge", "sweeper", "purger", "auditor", "health", "history", "standin", "presence", "backlog", "relay", "alarms"}
+var engines = []string{"assign", "scanner", "dispatcher", "generator", "sweeper", "purger", "auditor", "health", "history", "standin", "presence", "backlog", "relay", "alarms"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {
@@ -103,8 +104,8 @@ var foreign = []struct {
 	{"go.opentelemetry.io/", []string{"tocsinotel", "tocsinotel/..."}},
 	{"github.com/danielgtaylor/huma/", []string{"api"}},
 	{"github.com/jackc/", []string{"tocsinpg", "tocsinpg/...", "internal/chaos"}},
-	{"testing", []string{"tocsintest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest", "relay/relaytest"}},
-	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "bench", "internal/devserver/...", "internal/..."}},
+	{"testing", []string{"tocsintest", "tocsinpg/pgtest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest", "relay/relaytest"}},
+	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "tocsinpg/pgtest", "bench", "internal/devserver/...", "internal/..."}},
 }
 
 // rootMayImport is all that the root package takes from other modules.

@@ -11,10 +11,10 @@ import (
 
 // sqlHomes are where SQL text stands, sqlTools further ones that set up, or break, connections and servers. bench holds
 // the raw bound: the same work without Tocsin, which must not move with Tocsin's own statements. Examples have tables of their own.
-// nodetest changes times as no program may.
+// Test kits read rows of their own databases as no program may.
 var (
 	sqlHomes = []string{".", "ddl", "biztype", "store", "schedule", "outbox", "tocsinpg", "tocsinpg/..."}
-	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "internal/chaos", "internal/dashboards/faults", "internal/house", "bench", "examples/...", "node/nodetest"}
+	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "internal/chaos", "internal/dashboards/faults", "internal/house", "bench", "examples/...", "node/nodetest", "tocsintest"}
 )
 
 // statement matches text that looks like a statement, and no English sentence: "select one from the list".

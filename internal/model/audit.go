@@ -10,6 +10,9 @@ func (m *machine) write(s *state, w Write, p params) (hit bool, bad string) {
 	}
 	before := s.row
 	table[w].set(&s.row, &p)
+	if w == Reschedule && m.rules.off[NewVersion] {
+		s.row.version = before.version
+	}
 	bad = audit(&before, s, w, &p)
 	s.rewritten(w, &p, m.cast.Coincide)
 	return true, bad
@@ -80,7 +83,8 @@ func finalStays(before *row, s *state, w Write, _ *params) string {
 	return ""
 }
 
-// claimStays: a claim is ended by its holder's outcome, by a success, or by recover.
+// claimStays: a claim is ended by its holder's outcome, by a success, by recover, or by a user or an operator unless the biz
+// type is strict.
 func claimStays(before *row, _ *state, w Write, p *params) string {
 	if before.status != claimed {
 		return ""
@@ -88,6 +92,10 @@ func claimStays(before *row, _ *state, w Write, p *params) string {
 	switch w {
 	case Complete, RecoverBack, RecoverBury:
 		return ""
+	case Cancel, Reschedule, BuryByHand:
+		if !p.strict {
+			return ""
+		}
 	case Retry, Snooze, Bury:
 		if p.held && int(before.claimant) == p.by+1 {
 			return ""
@@ -161,6 +169,9 @@ func (m *machine) started(s *state, i int) string {
 	a.started = true
 	if s.row.status == cancelled && m.cast.Strict && !a.gap {
 		return "a delivery starts after a strict cancel succeeded"
+	}
+	if a.version != s.row.version && m.cast.Strict && !a.gap {
+		return "a delivery starts after a strict reschedule succeeded"
 	}
 	if s.row.status == purged || a.version != s.row.version {
 		return "" // an older version: rescheduled in flight, under another key

@@ -15,7 +15,7 @@ func Casts() []Cast {
 	)
 	return []Cast{
 		{Name: "two nodes and a sweeper, a hand-over", Roles: crowd, HandOvers: 1},
-		{Name: "two nodes, a hand-over, a reschedule, a redrive", Roles: nodes, HandOvers: 1, Reschedules: 1, Redrives: 1},
+		{Name: "two nodes, a hand-over, a reschedule, a redrive", Roles: nodes, HandOvers: 1, Reschedules: 1, Redrives: 1, Breaks: true},
 		{Name: "two nodes, a reschedule in the same millisecond", Roles: nodes, Coincide: true, Reschedules: 1},
 		{Name: "two nodes, a hand-over in the same millisecond", Roles: nodes, Coincide: true, HandOvers: 1},
 		{Name: "two nodes, a redrive in the same millisecond", Roles: nodes, Coincide: true, Redrives: 1},
@@ -30,13 +30,15 @@ func Casts() []Cast {
 		{Name: "node and sweeper, two faults", Roles: both, Faults: 2},
 		{Name: "two nodes, two faults", Roles: nodes, Faults: 2},
 		{Name: "two nodes, strict, all of it once", Roles: nodes, Strict: true, HandOvers: 1, Faults: 1, Reschedules: 1, Redrives: 1},
+		{Name: "node and sweeper, a reschedule, a redrive of what is claimed too", Roles: both, Breaks: true, Reschedules: 1, Redrives: 1},
 		{Name: "two sweepers, two faults, a reschedule", Roles: sweepers, Faults: 2, Reschedules: 1},
 		{Name: "two nodes and a sweeper, a fault", Roles: crowd, Faults: 1},
 		{Name: "node and two sweepers, a fault", Roles: swept, Faults: 1},
 		{Name: "two claimers, a fault, a reschedule, a redrive", Roles: claimers, Faults: 1, Reschedules: 1, Redrives: 1},
+		{Name: "two claimers, a reschedule, a redrive of what is claimed too", Roles: claimers, Breaks: true, Reschedules: 1, Redrives: 1},
 		{Name: "two claimers, two faults", Roles: claimers, Faults: 2},
-		{Name: "two claimers, a fault in the same millisecond", Roles: claimers, Coincide: true, Faults: 1, Reschedules: 1},
-		{Name: "two claimers, handlers with transactions and late successes", Roles: claimers, Faults: 1, InTx: true, Late: true},
+		{Name: "two claimers, a fault in the same millisecond", Roles: claimers, Coincide: true, Faults: 1, Reschedules: 1, Breaks: true},
+		{Name: "two claimers, handlers with transactions and late successes", Roles: claimers, Faults: 1, InTx: true, Late: true, Breaks: true},
 		{Name: "three claimers, a fault", Roles: three, Faults: 1},
 		{Name: "two claimers and a sweeper, a fault", Roles: open, Faults: 1},
 	}

@@ -70,8 +70,9 @@ func (m *machine) world(s *state) {
 	if m.prompt(s) {
 		m.emit(s, nobody, "time passes", true, (*state).tick)
 	}
-	m.try(s, "the user cancels", false, Cancel, params{by: nobody})
-	m.userChanges(s)
+	if s.row.status != claimed || m.cast.Breaks || m.cast.Strict {
+		m.userChanges(s)
+	}
 	m.recovers(s)
 	m.try(s, "purge deletes the row", true, Purge, params{by: nobody})
 	if s.late > 0 {
@@ -83,16 +84,17 @@ func (m *machine) world(s *state) {
 
 // userChanges are bounded where they make a new version.
 func (m *machine) userChanges(s *state) {
+	m.try(s, "the user cancels", false, Cancel, params{by: nobody, strict: m.cast.Strict})
 	if s.left.reschedules > 0 {
 		t := *s
 		t.left.reschedules--
 		if m.cast.Coincide {
-			m.try(&t, "the user reschedules to now", false, Reschedule, params{by: nobody, next: 0})
+			m.try(&t, "the user reschedules to now", false, Reschedule, params{by: nobody, strict: m.cast.Strict, next: 0})
 		}
-		m.try(&t, "the user reschedules to the next tick", false, Reschedule, params{by: nobody, next: 1})
+		m.try(&t, "the user reschedules to the next tick", false, Reschedule, params{by: nobody, strict: m.cast.Strict, next: 1})
 	}
 	if m.cast.Redrives > 0 {
-		m.try(s, "an operator buries", false, BuryByHand, params{by: nobody})
+		m.try(s, "an operator buries", false, BuryByHand, params{by: nobody, strict: m.cast.Strict})
 	}
 	if s.left.redrives > 0 {
 		t := *s

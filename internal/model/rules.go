@@ -19,6 +19,7 @@ const (
 	HandOver                   // a table is released when all its deliveries are settled or claimed
 	Prompt                     // a claimed row that can't start is given back while its claim lasts
 	BuryFirst                  // recover buries before it gives back, in one transaction
+	NewVersion                 // a reschedule makes a new version, so that the delivery under way settles nothing
 	guards
 )
 
@@ -36,6 +37,7 @@ var guardNames = [guards]string{
 	"a table is released when its deliveries are settled or claimed",
 	"claimed rows that do not start are given back in time",
 	"recover buries before it gives back",
+	"a reschedule makes a new version",
 }
 
 // String says the rule.

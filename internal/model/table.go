@@ -45,6 +45,7 @@ type params struct {
 	same     bool  // the row's action_time is the one it was read with; held: the claim's deadline
 	next     int8  // retry, snooze, reschedule
 	found    bool  // claim: the claimer may give the row back as it was; snooze: does so
+	strict   bool  // cancel, reschedule, bury by hand: the biz type is
 }
 
 // nobody makes a write of which no actor learns.
@@ -93,6 +94,7 @@ var (
 	}
 	lastLife = condition{name: "last crash", holds: func(r *row, _ *params) bool { return r.crashes+1 >= maxCrashes }}
 	moreLife = condition{name: "not the last crash", holds: func(r *row, _ *params) bool { return r.crashes+1 < maxCrashes }}
+	mayBreak = condition{name: "not claimed, if the biz type is strict", holds: func(r *row, p *params) bool { return !p.strict || r.status != claimed }}
 	expired  = condition{name: "settled before the cut-off", holds: func(r *row, _ *params) bool { return r.action <= -retention }}
 )
 
@@ -103,15 +105,15 @@ func deadlinePassed(by int8) func(*row, *params) bool {
 // table is the write table of the design.
 var table = [writes]line{
 	Load:        {where: []condition{statusIn(pending)}},
-	Cancel:      {where: []condition{statusIn(pending)}, set: func(r *row, _ *params) { r.end(cancelled) }},
-	Reschedule:  {where: []condition{statusIn(pending)}, set: setReschedule},
+	Cancel:      {where: []condition{statusIn(pending, claimed), mayBreak}, set: func(r *row, _ *params) { r.end(cancelled) }},
+	Reschedule:  {where: []condition{statusIn(pending, claimed), mayBreak}, set: setReschedule},
 	Claim:       {where: []condition{statusIn(pending), isDue, asRead}, set: setClaim},
 	ReadBack:    {where: []condition{byMe, deadline}},
 	Complete:    {where: []condition{asLoaded, statusIn(pending, claimed, dead)}, set: setComplete},
 	Retry:       {where: unchanged, set: setRetry},
 	Snooze:      {where: unchanged, set: setSnooze},
 	Bury:        {where: unchanged, set: setBury},
-	BuryByHand:  {where: []condition{statusIn(pending)}, set: func(r *row, _ *params) { r.end(dead) }},
+	BuryByHand:  {where: []condition{statusIn(pending, claimed), mayBreak}, set: func(r *row, _ *params) { r.end(dead) }},
 	RecoverBury: {where: []condition{statusIn(claimed), lastLife, ranOut}, set: setRecoverBury},
 	RecoverBack: {where: []condition{statusIn(claimed), moreLife, ranOut}, set: setRecoverBack},
 	Redrive:     {where: []condition{statusIn(dead)}, set: setRedrive},
@@ -124,9 +126,9 @@ func (r *row) end(as status) { r.status, r.action, r.claimant = as, 0, 0 }
 // wait makes the row pending.
 func (r *row) wait(until int8) { r.status, r.action, r.claimant = pending, until, 0 }
 
-// setReschedule leaves the status alone, as the statement does.
 func setReschedule(r *row, p *params) {
-	r.action, r.due = p.next, p.next
+	r.wait(p.next)
+	r.due = p.next
 	r.attempts = 0
 	r.version++
 }

@@ -56,7 +56,7 @@ type Row struct {
 	Delay     *time.Duration // after Created; nil: see Due
 	Dedup     string         // "": none
 	Headers   string         // a JSON object of texts; "": none
-	Attribute string
+	Payload   string
 	Attempts  int           // of a relay, that failed
 	LastError string        // why it was set aside; "": it was not
 	Age       time.Duration // since Created when it was read, by the outbox's server
@@ -71,7 +71,7 @@ const rowBytes = 400
 
 // Size returns about how many bytes the row takes in memory.
 func (r Row) Size() int {
-	return rowBytes + len(r.Attribute) + len(r.Dedup) + len(r.Headers) + len(r.BizKey)
+	return rowBytes + len(r.Payload) + len(r.Dedup) + len(r.Headers) + len(r.BizKey)
 }
 
 // SinceRead returns how long ago the row was read, at least. The monotonic clock stands still while a virtual machine is

@@ -4,7 +4,6 @@
 package output
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -24,7 +23,6 @@ type Outputs struct {
 	mu  sync.Mutex
 	all string            // of the tasks that have none of their own
 	own map[uint64]string // by job_id
-	out map[uint64]bool   // job_ids of tasks that are left out of the history
 }
 
 // Set replaces the outputs of all tasks.
@@ -54,28 +52,6 @@ func (o *Outputs) Of(jobID uint64) string {
 		return text
 	}
 	return o.all
-}
-
-// Leave leaves the attempt of a task out of the history, if ctx is that of its delivery: it was put off before its handler
-// was called.
-func Leave(ctx context.Context, jobID uint64) {
-	o, _ := ctx.Value(Key).(*Outputs)
-	if o == nil {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.out == nil {
-		o.out = make(map[uint64]bool, 1)
-	}
-	o.out[jobID] = true
-}
-
-// Left reports whether the task is left out.
-func (o *Outputs) Left(jobID uint64) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.out[jobID]
 }
 
 // Cut returns the first Max characters of a text, with U+FFFD in place of bytes that are no UTF-8. What it returns keeps

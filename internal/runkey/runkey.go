@@ -6,7 +6,7 @@
 //	kind        revision            number
 //	FireTime    of the schedule     Unix ms of the nominal fire time, without jitter
 //	Backfill    0xFFFFFFFE          the same
-//	Manual      0xFFFFFFFF          job_id of the run
+//	Manual      0xFFFFFFFF          job_id of the run, or a hash of its idempotency key
 //
 // No key that begins with a zero byte is taken from a user, so a run's key can't be forged. Keys of one schedule stand
 // together in the index uk_biz: those of its revisions in order, then backfills, then manual ones.
@@ -27,8 +27,8 @@ const (
 	MaxRevision = backfill - 1
 )
 
-// size is the length of a key.
-const size = 1 + 8 + 4 + 8
+// Size is the length of a key.
+const Size = 1 + 8 + 4 + 8
 
 // Kind says what a run was made for.
 type Kind uint8
@@ -45,7 +45,7 @@ type Key struct {
 	Schedule uint64 // schedule_id
 	Kind     Kind
 	Revision uint32 // of FireTime
-	Number   uint64 // Unix ms of the nominal time; of Manual, the job_id of the run
+	Number   uint64 // Unix ms of the nominal time; of Manual, a number of its own
 }
 
 // OfTime returns the key of the run for a fire time.
@@ -59,8 +59,8 @@ func OfBackfill(schedule uint64, nominal time.Time) Key {
 }
 
 // OfManual returns the key of a run by hand.
-func OfManual(schedule, jobID uint64) Key {
-	return Key{Schedule: schedule, Kind: Manual, Number: jobID}
+func OfManual(schedule, number uint64) Key {
+	return Key{Schedule: schedule, Kind: Manual, Number: number}
 }
 
 // Nominal returns the fire time; the zero time of a Manual key.
@@ -80,12 +80,12 @@ func (k Key) String() string {
 	case Manual:
 		revision = manual
 	}
-	return First(k.Schedule, revision)[:size-8] + string(binary.BigEndian.AppendUint64(nil, k.Number))
+	return First(k.Schedule, revision)[:Size-8] + string(binary.BigEndian.AppendUint64(nil, k.Number))
 }
 
 // Parse reads a dedup_key. False: it is not that of a run.
 func Parse(key string) (Key, bool) {
-	if len(key) != size || key[0] != 0 {
+	if len(key) != Size || key[0] != 0 {
 		return Key{}, false
 	}
 	b := []byte(key)
@@ -101,9 +101,20 @@ func Parse(key string) (Key, bool) {
 
 // First returns the lowest key that a run of a revision may have. Those of earlier revisions are lower.
 func First(schedule uint64, revision uint32) string {
-	b := binary.BigEndian.AppendUint64(make([]byte, 1, size), schedule)
+	b := binary.BigEndian.AppendUint64(make([]byte, 1, Size), schedule)
 	b = binary.BigEndian.AppendUint32(b, revision)
 	return string(binary.BigEndian.AppendUint64(b, 0))
+}
+
+// After returns the lowest key above another.
+func After(key string) string {
+	b := []byte(key)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i]++; b[i] != 0 {
+			break
+		}
+	}
+	return string(b)
 }
 
 // Range returns the lowest key of a schedule and the lowest above all of its keys.

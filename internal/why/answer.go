@@ -40,7 +40,8 @@ const (
 	Paused      State = "paused"
 	NoHandler   State = "no_handler"
 	NoSecret    State = "no_secret"
-	StandIn     State = "stand_in" // its table's owner lacks the type, and another node delivers it
+	StandIn     State = "stand_in"      // its table's owner lacks the type, and another node delivers it
+	Newer       State = "newer_payload" // no node of its group reads the version of its payload
 	NoOwner     State = "no_owner"
 	NoEtcd      State = "no_etcd" // its table's owner can't be known, and nobody can take the table
 	Refused     State = "database_refused"

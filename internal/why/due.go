@@ -22,6 +22,7 @@ func (f *Facts) due(a *Answer) {
 		}
 	}
 	f.typeOf(a)
+	f.newer(a)
 	f.writes(a)
 	f.ownerless(a)
 	if r := f.report(f.Group.holder()); r != nil {
@@ -77,6 +78,27 @@ func (f *Facts) typeOf(a *Answer) {
 		if a.set(Paused, "biz type %s is paused until `tocsin biz resume %s`; its policy was last changed at %s", p.Name, p.Name, f.at(p.Changed)) {
 			a.Since = p.Changed
 		}
+	}
+}
+
+// newer explains a payload that no node of the group reads.
+func (f *Facts) newer(a *Answer) {
+	version := f.Task.PayloadVersion
+	if version <= 1 || ofCallback(f.policy()) || f.NoEtcd != nil {
+		return
+	}
+	var known []string
+	for _, n := range f.Group.Nodes {
+		if n.Info.Reads(f.Task.BizType, version) {
+			return
+		}
+		if slices.Contains(n.Info.Types, f.Task.BizType) {
+			known = append(known, fmt.Sprintf("%s reads version %d at most", n.ID, max(n.Info.Versions[f.Task.BizType], 1)))
+		}
+	}
+	if len(known) > 0 {
+		a.set(Newer, "its payload has version %d, and no node of group %s reads it (%s): it stays as it is until one does",
+			version, f.Group.Name, strings.Join(known, ", "))
 	}
 }
 

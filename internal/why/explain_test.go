@@ -136,3 +136,18 @@ func TestExplainARowThatCanNotBeRead(t *testing.T) {
 		t.Errorf("got %+v", a)
 	}
 }
+
+func TestExplainANewerPayload(t *testing.T) {
+	t.Parallel()
+	f := due()
+	f.Task.PayloadVersion = 2
+	f.Group.Nodes[1].Info.Versions = map[string]int{"order.close": 2}
+	if a := Explain(f); a.State != Queued {
+		t.Errorf("a node reads it: %+v", a)
+	}
+	f.Task.PayloadVersion = 3
+	want := "its payload has version 3, and no node of group orders reads it (host-a reads version 1 at most, host-b reads version 2 at most): it stays as it is until one does"
+	if a := Explain(f); a.State != Newer || a.Says != want {
+		t.Errorf("no node reads it: %+v", a)
+	}
+}

@@ -3,7 +3,8 @@
 // "tmeout"", one line, with the line it stands on.
 //
 // Reading is strict: unknown and repeated keys are errors, and so are a fraction
-// for a whole number, a second document and an empty file. Nothing of a file with a mistake is used.
+// for a whole number, a second document, an empty file, and aliases that make too much of it. Nothing of a file with a mistake
+// is used.
 package yamlfile
 
 import (
@@ -41,6 +42,9 @@ func Parse(text []byte, name string) (file *File, err error) {
 	case len(tree.Docs) > 1:
 		return nil, fmt.Errorf("%s:%d: a second document: one file holds one", name, line(tree.Docs[1].Body))
 	}
+	if err := aliases(tree.Docs[0].Body); err != nil {
+		return nil, explain(name, err)
+	}
 	return f, nil
 }
 
@@ -48,10 +52,14 @@ func Parse(text []byte, name string) (file *File, err error) {
 func (f *File) Decode(v any) (err error) {
 	defer rescue(f.name, &err)
 	body := f.tree.Docs[0].Body
-	if err := yaml.NodeToValue(body, v, yaml.Strict()); err != nil {
+	err = yaml.NodeToValue(body, v, yaml.Strict())
+	if unknown := (*yaml.UnknownFieldError)(nil); errors.As(err, &unknown) {
 		return explain(f.name, withKeys(err, body, v))
 	}
-	if err := whole(body, reflect.TypeOf(v)); err != nil {
+	if wrong := whole(body, reflect.TypeOf(v)); wrong != nil {
+		err = wrong
+	}
+	if err != nil {
 		return explain(f.name, err)
 	}
 	return nil

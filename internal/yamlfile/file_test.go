@@ -1,6 +1,8 @@
 package yamlfile
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,5 +119,39 @@ func TestErrorfFindsTheLineOfAPathOrOfItsParent(t *testing.T) {
 		if got := f.Errorf(path, "bad").Error(); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
+	}
+}
+
+// bomb is a mapping that merges ten times the one before, and so on.
+func bomb(levels int, entry string) string {
+	text := "a0: &a0 {k: 1}\n"
+	for i := range levels {
+		all := strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 10), ",")
+		text += fmt.Sprintf("a%d: &a%d {"+entry+"}\n", i+1, i+1, all)
+	}
+	return text
+}
+
+// TestAliasesHaveABound: a few hundred bytes must not keep a program busy for long.
+func TestAliasesHaveABound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"a merge bomb":        {bomb(20, "<<: [%[3]s]"), "f.yaml:6: with its aliases this is more than 100000 values: write out what is needed"},
+		"a bomb of lists":     {bomb(20, "l: [%[3]s]"), "f.yaml:6: with its aliases this is more than 100000 values: write out what is needed"},
+		"an alias in itself":  {"items: &a [*a]\n", "f.yaml:1: this alias stands in what it is an alias of"},
+		"a merge with itself": {"items:\n- &a {name: x, deep: {<<: *a}}\n", "f.yaml:2: this alias stands in what it is an alias of"},
+		"in a value":          {"items:\n- name: &x {<<: [&x {k: 1}, *x]}\n", ""},
+	} {
+		if _, err := Parse([]byte(c.text), "f.yaml"); (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	f, err := Parse([]byte("items:\n- &a {name: x, count: 2}\n- {<<: *a, on: true}\n- *a\n"), "f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s sample
+	if err := f.Decode(&s); err != nil || len(s.Items) != 3 || !s.Items[1].On || s.Items[1].Count != 2 || s.Items[2].Name != "x" {
+		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -87,6 +87,9 @@ func noun(t reflect.Type) string {
 	if t == reflect.TypeFor[time.Time]() {
 		return "a time with a zone, such as 2030-01-02T15:04:05Z"
 	}
+	if t.Kind() == reflect.Int64 && reflect.PointerTo(t).Implements(ofText) {
+		return "a duration such as 30s, 10m or 24h"
+	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"

@@ -1,6 +1,7 @@
 package yamlfile
 
 import (
+	"encoding"
 	"reflect"
 	"regexp"
 	"strings"
@@ -13,10 +14,11 @@ import (
 var (
 	decimal    = regexp.MustCompile(`^-?(0|[1-9][0-9_]*)$`)
 	ownReaders = reflect.TypeFor[yaml.NodeUnmarshaler]()
+	ofText     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
 // whole refuses what the YAML library would bend into a whole number of a field
-// of type t: it cuts 4.5 to 4 and reads 010 as 8. It also refuses bad times.
+// of type t: it cuts 4.5 to 4 and reads 010 as 8. It also refuses bad times, and texts that their type refuses.
 func whole(node ast.Node, t reflect.Type) error {
 	if t.Kind() == reflect.Pointer {
 		return whole(node, t.Elem())
@@ -26,6 +28,9 @@ func whole(node ast.Node, t reflect.Type) error {
 	}
 	if reflect.PointerTo(t).Implements(ownReaders) {
 		return nil
+	}
+	if reflect.PointerTo(t).Implements(ofText) {
+		return readable(node, t)
 	}
 	switch n := node.(type) {
 	case *ast.AnchorNode:
@@ -50,6 +55,18 @@ func instant(node ast.Node) error {
 	text, _ := Text(node)
 	if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
 		return ErrorAt(node, "%s is not %s", written(node.GetToken().Value), noun(reflect.TypeFor[time.Time]()))
+	}
+	return nil
+}
+
+// readable refuses what a type that is written as a text can't read. The YAML library does not say where that stands.
+func readable(node ast.Node, t reflect.Type) error {
+	text, ok := Text(node)
+	if !ok {
+		return ErrorAt(node, "%s belongs here", noun(t))
+	}
+	if err := reflect.New(t).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
+		return ErrorAt(node, "%s", err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/tocsinhq/tocsin/webhook"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tocsintest.Main(m)) }
 
 var (
 	remind = tocsin.Define[string]("cart.remind")
@@ -151,6 +151,30 @@ func TestRunDueLeavesWhatIsPausedAndHasNoHandler(t *testing.T) {
 	}
 }
 
+func TestRunDueLeavesANewerPayload(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.Start(t, expire)
+	task := expire.Version(2).New(1, "x", tocsin.In(time.Hour))
+	if _, err := c.Client.Add(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	handlers := func(biz tocsin.BizType[string]) *node.Handlers {
+		h := &node.Handlers{}
+		node.Handle(h, biz, func(context.Context, *tocsin.Task[string]) error { return nil })
+		return h
+	}
+	before := rows(t, c, 1)[0]
+	if got := nodetest.RunDue(t, c, handlers(expire), time.Now().Add(2*time.Hour)); len(got) != 0 {
+		t.Errorf("delivered %q", texts(got))
+	}
+	if row := rows(t, c, 1)[0]; row.Status != tocsin.Pending || row.Attempts != 0 || !row.ActionTime.Equal(before.ActionTime) {
+		t.Errorf("%+v, before %+v", row, before)
+	}
+	if got := nodetest.RunDue(t, c, handlers(expire.Version(2)), time.Now().Add(2*time.Hour)); len(got) != 1 || got[0].Task.PayloadVersion != 2 {
+		t.Errorf("delivered %q", texts(got))
+	}
+}
+
 func rows(t *testing.T, c *tocsintest.Cluster, bizID uint64) []tocsin.Info {
 	t.Helper()
 	all, err := c.Client.List(t.Context(), bizID)
@@ -203,7 +227,7 @@ func TestAReceiverGetsCallbacks(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	tasks := receiver.Tasks()
-	if len(tasks) != 2 || tasks[0].Attribute != "cart-7" || tasks[1].Attempt != 2 || tasks[0].Key != tasks[1].Key {
+	if len(tasks) != 2 || tasks[0].Payload != "cart-7" || tasks[1].Attempt != 2 || tasks[0].Key != tasks[1].Key {
 		t.Errorf("received %+v", tasks)
 	}
 }
@@ -219,21 +243,50 @@ func (f *fatal) Fatalf(format string, args ...any) {
 	panic(f)
 }
 
-func TestRunDueEndsWithATaskThatIsPutOffForEver(t *testing.T) {
+func TestRunDueEndsWithAChainThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(context.Context, *tocsintest.Cluster, *tocsin.Task[string]) error{
+		"a task that adds another": func(ctx context.Context, c *tocsintest.Cluster, task *tocsin.Task[string]) error {
+			_, err := c.Client.Add(ctx, remind.New(task.BizID, "", tocsin.In(0)))
+			return err
+		},
+		"a task that is put off": func(context.Context, *tocsintest.Cluster, *tocsin.Task[string]) error { return tocsin.Snooze(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := tocsintest.Start(t, remind)
+			if _, err := c.Client.Add(t.Context(), remind.New(1, "x", tocsin.In(0))); err != nil {
+				t.Fatal(err)
+			}
+			h := &node.Handlers{}
+			node.Handle(h, remind, func(ctx context.Context, task *tocsin.Task[string]) error { return again(ctx, c, task) })
+			f := &fatal{TB: t}
+			defer func() {
+				if p := recover(); p != f || !strings.Contains(f.line, "101 deliveries within a second of its clock, and more are due") {
+					t.Errorf("it ended with %v, %q", p, f.line)
+				}
+			}()
+			nodetest.RunDue(f, c, h, time.Now().Add(time.Hour))
+		})
+	}
+}
+
+// A task that is put off is delivered again at its time, as often as that comes within the span.
+func TestATaskThatIsPutOffEachTenMinutesComesSixTimesInAnHour(t *testing.T) {
 	t.Parallel()
 	c := tocsintest.Start(t, remind)
-	if _, err := c.Client.Add(t.Context(), remind.New(1, "x", tocsin.In(0))); err != nil {
+	due := time.Now().Add(24 * time.Hour).Truncate(time.Second)
+	if _, err := c.Client.Add(t.Context(), remind.New(1, "x", tocsin.At(due))); err != nil {
 		t.Fatal(err)
 	}
 	h := &node.Handlers{}
-	node.Handle(h, remind, func(context.Context, *tocsin.Task[string]) error { return tocsin.Snooze(time.Minute) })
-	f := &fatal{TB: t}
-	defer func() {
-		if p := recover(); p != f || !strings.Contains(f.line, "delivered 101 times, and due again: cart.remind 1: snooze") {
-			t.Errorf("it ended with %v, %q", p, f.line)
-		}
-	}()
-	nodetest.RunDue(f, c, h, time.Now().Add(time.Hour))
+	node.Handle(h, remind, func(context.Context, *tocsin.Task[string]) error { return tocsin.Snooze(10 * time.Minute) })
+	if got := nodetest.RunDue(t, c, h, due.Add(59*time.Minute)); len(got) != 6 {
+		t.Errorf("%d deliveries: %q", len(got), texts(got))
+	}
+	if got := nodetest.RunDue(t, c, h, due.Add(71*time.Minute)); len(got) != 2 {
+		t.Errorf("in the next 12 minutes %d deliveries: %q", len(got), texts(got))
+	}
 }
 
 func TestANodeRunsWithoutEtcd(t *testing.T) {

@@ -60,6 +60,7 @@ func stateOf(n presence.Node) assign.NodeState {
 		ID: n.ID, Weight: n.About.Weight, Mode: string(node.Rows), Tables: len(n.First), Wanted: len(n.First), TTL: (presence.Within - n.Seen).Round(1e9),
 		Info: assign.NodeInfo{
 			Version: n.About.Version, Schema: n.Schema, Types: n.About.Types, Listen: n.About.Listen, Started: n.About.Started, Lacks: n.About.Lacks,
+			Versions: n.About.Versions, Newer: n.About.Newer,
 		},
 		Misses: append([]int{}, n.Misses...), Lacks: []string{}, Extra: []string{},
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
@@ -32,7 +33,7 @@ type Shop struct {
 
 // Moody moves rows into memory, and meets all that can happen at random. Its ledger is that of Move.
 type Moody struct {
-	*tocsin.Client // for its layout
+	seam.Mover // for the notes of what is settled
 
 	mu     sync.Mutex
 	rand   *rand.Rand
@@ -47,7 +48,7 @@ func (m *Moody) Upkeep(context.Context, string, int, func(context.Context, []out
 	return nil
 }
 
-// Move keeps the order of the rows, and moves none behind one of the same biz_id that is refused, as Client.Move does.
+// Move keeps the order of the rows, and moves none behind one of the same biz_id that is refused, as that of a client does.
 func (m *Moody) Move(ctx context.Context, _ string, rows []outboxrow.Row) []outboxrow.Result {
 	_ = wait.For(ctx, time.Duration(rand.IntN(20))*time.Millisecond) // rows queue up meanwhile
 	m.mu.Lock()
@@ -91,7 +92,7 @@ func (m *Moody) move(row outboxrow.Row, held map[uint64]bool) outboxrow.Result {
 func Random(t *testing.T, s Shop) {
 	seed := rand.Uint64()
 	m := &Moody{
-		Client: s.Client, rand: rand.New(rand.NewPCG(seed, 1)), ledger: map[outboxrow.Key]bool{}, moved: map[uint64][]outboxrow.Key{},
+		Mover: seam.MoverOf(s.Client), rand: rand.New(rand.NewPCG(seed, 1)), ledger: map[outboxrow.Key]bool{}, moved: map[uint64][]outboxrow.Key{},
 		fates: map[outboxrow.Fate]int{},
 	}
 	t.Logf("seed %d", seed)

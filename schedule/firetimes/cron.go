@@ -87,6 +87,8 @@ func parseCron(expression string) (every int64, f fields, err error) {
 func parsePeriod(text string) (int64, error) {
 	period, err := time.ParseDuration(strings.TrimSpace(text))
 	switch {
+	case err == nil && text == strings.TrimLeft(text, " \t"):
+		return 0, fmt.Errorf(`no space before the period: write "@every %s"`, text)
 	case err != nil:
 		return 0, errors.New(`no period: want a duration such as "@every 90s" or "@every 1h30m"`)
 	case period < MinPeriod:

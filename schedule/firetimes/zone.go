@@ -3,6 +3,7 @@ package firetimes
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -25,31 +26,50 @@ const (
 	maxSpans = 200
 )
 
-// zones holds what LoadLocation read: it reads a file each time, and there are about 600 zones.
-var zones sync.Map
+// zones holds what LoadLocation read, since it reads a file each time. A zone has one spelling, so there are about 600.
+var zones = struct {
+	sync.Mutex
+	loaded map[string]zone
+}{loaded: map[string]zone{}}
+
+// maxZones bounds what zones holds, if the machine has more files of zones.
+const maxZones = 1000
 
 // zoneOf returns the zone of an IANA name.
 func zoneOf(name string) (zone, error) {
-	if loaded, ok := zones.Load(name); ok {
-		return loaded.(zone), nil
+	zones.Lock()
+	defer zones.Unlock()
+	if z, ok := zones.loaded[name]; ok {
+		return z, nil
 	}
+	const use = "name an IANA time zone such as Europe/Berlin, or UTC"
 	if why := foreignZone(name); why != "" {
-		return zone{}, fmt.Errorf("zone %q %s: name an IANA time zone such as Europe/Berlin, or UTC", name, why)
+		return zone{}, fmt.Errorf("zone %q %s: %s", name, why, use)
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
-		return zone{}, fmt.Errorf("zone %q is unknown: name an IANA time zone such as Europe/Berlin, or UTC", name)
+		return zone{}, fmt.Errorf("zone %q is unknown: %s", name, use)
+	}
+	if len(zones.loaded) >= maxZones {
+		clear(zones.loaded)
 	}
 	z := zone{loc: loc}
 	z.changes = sync.OnceValue(z.changesOf)
-	zones.Store(name, z)
+	zones.loaded[name] = z
 	return z, nil
 }
 
+// zoneForm is the form of the IANA's names. LoadLocation takes any path to the same file: Europe//Berlin, ./localtime.
+var zoneForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z][A-Za-z0-9_+-]*)*$`)
+
 // foreignZone says why a name that LoadLocation may know is not one of the IANA's; "" if it may be one.
 func foreignZone(name string) string {
-	switch dir, _, _ := strings.Cut(name, "/"); {
-	case strings.EqualFold(name, "Local") || strings.EqualFold(name, "localtime") || name == "posixrules":
+	switch dir, _, _ := strings.Cut(strings.ToLower(name), "/"); {
+	case name == "":
+		return "" // UTC
+	case !zoneForm.MatchString(name):
+		return "is unknown"
+	case dir == "local" || dir == "localtime" || dir == "posixrules":
 		return "means another time zone on each machine"
 	case dir == "right" || dir == "posix":
 		return "counts leap seconds or is a copy"

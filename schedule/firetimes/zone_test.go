@@ -2,6 +2,7 @@ package firetimes
 
 import (
 	"archive/zip"
+	"fmt"
 	"go/build"
 	"path/filepath"
 	"strings"
@@ -76,4 +77,35 @@ func TestChangesAreDaysApart(t *testing.T) {
 			last = s.end
 		}
 	}
+}
+
+// TestZonesAreHeldOnceAndUpToABound asks for every zone and for many that do not exist. The zones of the package are those
+// of all its tests, so it is not parallel.
+func TestZonesAreHeldOnceAndUpToABound(t *testing.T) {
+	for i := range 3 * maxZones {
+		if _, err := zoneOf(strings.Repeat("./", i) + "Europe/Berlin"); err == nil != (i == 0) {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	for _, name := range names(t) {
+		if _, err := zoneOf(name); err != nil {
+			t.Error(err)
+		}
+	}
+	zones.Lock()
+	defer zones.Unlock()
+	if n := len(zones.loaded); n > len(names(t))+1 { // "" is UTC too
+		t.Errorf("%d zones are held", n)
+	}
+	clear(zones.loaded)
+	for i := range maxZones {
+		zones.loaded[fmt.Sprint("x", i)] = zone{} // as if a machine had so many
+	}
+	zones.Unlock()
+	_, err := zoneOf("Europe/Paris")
+	zones.Lock()
+	if n := len(zones.loaded); n > maxZones || err != nil {
+		t.Errorf("%d zones are held, %v", n, err)
+	}
+	clear(zones.loaded)
 }

@@ -41,7 +41,7 @@ func Task(n int) tocsin.Info {
 		BizType:    "sink.test",
 		ActionTime: due,
 		DueTime:    due,
-		Attribute:  fmt.Sprintf(`{"n": %d}`, n),
+		Payload:    fmt.Sprintf(`{"n": %d}`, n),
 	}
 }
 

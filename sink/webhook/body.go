@@ -28,7 +28,8 @@ type data struct {
 	ActionTime string         `json:"action_time"`
 	DueTime    string         `json:"due_time"`
 	Attempt    int            `json:"attempt"` // 1 for the first
-	Attribute  string         `json:"attribute"`
+	Payload    string         `json:"attribute"`
+	Version    int            `json:"payload_version,omitempty"`
 	Headers    tocsin.Headers `json:"headers,omitempty"`
 	Schedule   string         `json:"schedule,omitempty"`
 	FireTime   string         `json:"fire_time,omitempty"` // of a run that a schedule has made for a time
@@ -43,7 +44,7 @@ func bodyOf(task tocsin.Info, now time.Time) ([]byte, error) {
 		Data: data{
 			JobID: task.JobID, BizID: task.BizID, BizKey: task.BizKey, BizType: task.BizType,
 			ActionTime: task.ActionTime.UTC().Format(millis), DueTime: task.DueTime.UTC().Format(millis),
-			Attempt: task.Attempts + 1, Attribute: task.Attribute, Headers: task.Headers,
+			Attempt: task.Attempts + 1, Payload: task.Payload, Version: task.PayloadVersion, Headers: task.Headers,
 			Schedule: task.Schedule, FireTime: text(task.FireTime),
 		},
 	})

@@ -17,6 +17,24 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for NewTaskOnConflict.
+const (
+	Keep       NewTaskOnConflict = "keep"
+	Reschedule NewTaskOnConflict = "reschedule"
+)
+
+// Valid indicates whether the value is a known member of the NewTaskOnConflict enum.
+func (e NewTaskOnConflict) Valid() bool {
+	switch e {
+	case Keep:
+		return true
+	case Reschedule:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Status.
 const (
 	Cancelled Status = "cancelled"
@@ -46,11 +64,14 @@ func (e Status) Valid() bool {
 
 // Added defines model for Added.
 type Added struct {
-	// Existing A task with this dedup_key was there; job_id and status are that one's
+	// Existing A task with this dedup_key or unique_key was there; job_id and status are that one's
 	Existing bool `json:"existing"`
 
 	// JobId Examples: 1523399873241099
 	JobId string `json:"job_id"`
+
+	// Rescheduled on_conflict reschedule: the task that was there has the new time
+	Rescheduled *bool `json:"rescheduled,omitempty"`
 
 	// Status pending, unless the task existed
 	Status Status `json:"status"`
@@ -102,11 +123,28 @@ type NewTask struct {
 	// Headers Texts by name that travel beside the payload, at most 1024 characters as JSON
 	Headers *map[string]string `json:"headers,omitempty"`
 
-	// Payload Text that the handler gets as it is
+	// OnConflict If the unique_key is taken: keep leaves the task that is there as it is (so if it is left out), reschedule gives it this due_time or delay_ms if it is pending
+	OnConflict *NewTaskOnConflict `json:"on_conflict,omitempty"`
+
+	// Payload Text that the handler gets as it is; null, the text, if it is left out
 	//
 	// Examples: {"order":42}
 	Payload *string `json:"payload,omitempty"`
+
+	// PayloadVersion Of the payload, from 2 on: nodes whose handlers know only older ones leave the task alone
+	PayloadVersion *int64 `json:"payload_version,omitempty"`
+
+	// UniqueKey In place of dedup_key: a key that only one task of this biz type and biz_id may have while it is in a status of unique_while, at most 64 bytes
+	//
+	// Examples: remind
+	UniqueKey *string `json:"unique_key,omitempty"`
+
+	// UniqueWhile Of unique_key; pending and claimed must be among them, and are meant if it is left out. done and dead may be
+	UniqueWhile *[]Status `json:"unique_while,omitempty"`
 }
+
+// NewTaskOnConflict If the unique_key is taken: keep leaves the task that is there as it is (so if it is left out), reschedule gives it this due_time or delay_ms if it is pending
+type NewTaskOnConflict string
 
 // Problem defines model for Problem.
 type Problem struct {
@@ -178,8 +216,16 @@ type Task struct {
 	// DueTime The time that was last asked for
 	//
 	// Examples: 2030-01-02T15:04:05.000Z
-	DueTime time.Time          `json:"due_time"`
-	Headers *map[string]string `json:"headers,omitempty"`
+	DueTime time.Time `json:"due_time"`
+
+	// FireTime Of the run of a schedule: the time that it is for, without jitter; left out of a run by hand, and of one that was cancelled
+	//
+	// Examples: 2030-01-02T15:04:05.000Z
+	FireTime *time.Time         `json:"fire_time,omitempty"`
+	Headers  *map[string]string `json:"headers,omitempty"`
+
+	// InDelivery Of a cancel or reschedule: a delivery of the task may be under way
+	InDelivery *bool `json:"in_delivery,omitempty"`
 
 	// JobId Names the task
 	//
@@ -192,7 +238,15 @@ type Task struct {
 
 	// Payload As it was added
 	Payload string `json:"payload"`
-	Status  Status `json:"status"`
+
+	// PayloadVersion With which the task was added; left out for the first one, or none
+	PayloadVersion *int64 `json:"payload_version,omitempty"`
+
+	// Schedule Of the run of a schedule that was read by its id: the name; left out if the schedule was deleted, or the run cancelled
+	//
+	// Examples: report.daily
+	Schedule *string `json:"schedule,omitempty"`
+	Status   Status  `json:"status"`
 
 	// Table Examples: toc_3.task_0517
 	Table *string `json:"table,omitempty"`
@@ -213,10 +267,10 @@ type Tasks struct {
 
 // ListTasksParams defines parameters for ListTasks.
 type ListTasksParams struct {
-	// BizId All tasks that are about this, oldest first
+	// BizId All tasks that are about this
 	BizId *string `form:"biz_id,omitempty" json:"biz_id,omitempty"`
 
-	// BizKey All tasks that are about this business key, oldest first
+	// BizKey All tasks that are about this business key
 	BizKey *string `form:"biz_key,omitempty" json:"biz_key,omitempty"`
 
 	// Status Tasks of all tables in this status; beside biz_id or biz_key: of those only the ones in it
@@ -349,7 +403,7 @@ type ClientInterface interface {
 
 	// CancelTask Cancel a task
 	//
-	// Cancels a pending task, and returns it. A task that is cancelled already is returned as it is.
+	// Cancels a task that has not ended, and returns it. A delivery that is under way settles nothing any more, and its callback is cut off within about two seconds; of a strict biz type nothing is changed then (in_delivery). A task that is cancelled already is returned as it is.
 	//
 	// Scope: write.
 	//
@@ -437,7 +491,7 @@ func (c *Client) GetTask(ctx context.Context, id string, reqEditors ...RequestEd
 
 // CancelTask Cancel a task
 //
-// Cancels a pending task, and returns it. A task that is cancelled already is returned as it is.
+// Cancels a task that has not ended, and returns it. A delivery that is under way settles nothing any more, and its callback is cut off within about two seconds; of a strict biz type nothing is changed then (in_delivery). A task that is cancelled already is returned as it is.
 //
 // Scope: write.
 //
@@ -764,7 +818,7 @@ type ClientWithResponsesInterface interface {
 
 	// CancelTaskWithResponse Cancel a task
 	//
-	// Cancels a pending task, and returns it. A task that is cancelled already is returned as it is.
+	// Cancels a task that has not ended, and returns it. A delivery that is under way settles nothing any more, and its callback is cut off within about two seconds; of a strict biz type nothing is changed then (in_delivery). A task that is cancelled already is returned as it is.
 	//
 	// Scope: write.
 	//
@@ -896,6 +950,8 @@ type AddTaskResponse struct {
 	ApplicationproblemJSON403 *Problem
 	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationproblemJSON404 *Problem
+	// ApplicationproblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationproblemJSON408 *Problem
 	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
 	ApplicationproblemJSON409 *Problem
 	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
@@ -944,6 +1000,11 @@ func (r AddTaskResponse) GetApplicationproblemJSON403() *Problem {
 // GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r AddTaskResponse) GetApplicationproblemJSON404() *Problem {
 	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r AddTaskResponse) GetApplicationproblemJSON408() *Problem {
+	return r.ApplicationproblemJSON408
 }
 
 // GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
@@ -1120,6 +1181,8 @@ type CancelTaskResponse struct {
 	ApplicationproblemJSON403 *Problem
 	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationproblemJSON404 *Problem
+	// ApplicationproblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationproblemJSON408 *Problem
 	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
 	ApplicationproblemJSON409 *Problem
 	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
@@ -1159,6 +1222,11 @@ func (r CancelTaskResponse) GetApplicationproblemJSON403() *Problem {
 // GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r CancelTaskResponse) GetApplicationproblemJSON404() *Problem {
 	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r CancelTaskResponse) GetApplicationproblemJSON408() *Problem {
+	return r.ApplicationproblemJSON408
 }
 
 // GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
@@ -1293,7 +1361,7 @@ func (c *ClientWithResponses) GetTaskWithResponse(ctx context.Context, id string
 
 // CancelTaskWithResponse Cancel a task
 //
-// Cancels a pending task, and returns it. A task that is cancelled already is returned as it is.
+// Cancels a task that has not ended, and returns it. A delivery that is under way settles nothing any more, and its callback is cut off within about two seconds; of a strict biz type nothing is changed then (in_delivery). A task that is cancelled already is returned as it is.
 //
 // Scope: write.
 //
@@ -1445,6 +1513,13 @@ func ParseAddTaskResponse(rsp *http.Response) (*AddTaskResponse, error) {
 			return nil, err
 		}
 		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON408 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Problem
@@ -1653,6 +1728,13 @@ func ParseCancelTaskResponse(rsp *http.Response) (*CancelTaskResponse, error) {
 			return nil, err
 		}
 		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON408 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Problem

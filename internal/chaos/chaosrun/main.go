@@ -30,7 +30,6 @@ func main() {
 	calm := flag.Bool("calm", false, "no faults")
 	schedules := flag.Int("schedules", 0, "schedules that are changed under faults, which make all tasks")
 	changes := flag.Float64("changes", 4, "changes of schedules a second, if there are some")
-	plain := flag.Bool("plain", false, "schedules that all allow overlaps, and none pauses after failures")
 	measure := flag.Duration("measure", 30*time.Second, "how long each cost of schedules is measured; 0: not at all")
 	dry := flag.Bool("print", false, "print the schedule and end")
 	flag.Parse()
@@ -44,7 +43,7 @@ func main() {
 	}
 	if *schedules > 0 {
 		cfg.Runs, cfg.Load = true, chaos.Load{}
-		cfg.Timers = chaos.TimerLoad{Schedules: *schedules, Changes: *changes, Plain: *plain, Measure: *measure}
+		cfg.Timers = chaos.TimerLoad{Schedules: *schedules, Changes: *changes, Measure: *measure}
 	}
 	if *dry {
 		fmt.Print(chaos.Text(chaos.NewSchedule(cfg.Seed, cfg.Length, cfg.Options)))

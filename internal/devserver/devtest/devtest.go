@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,13 +27,13 @@ const EnvDSN = "TOCSIN_TEST_DSN"
 const startTimeout = time.Minute
 
 var (
-	mariadb = shared[*devserver.MariaDB]{start: func(ctx context.Context) (*devserver.MariaDB, error) {
+	mariadb = devserver.Shared[*devserver.MariaDB]{Start: func(ctx context.Context) (*devserver.MariaDB, error) {
 		return devserver.StartMariaDB(ctx, devserver.MariaDBConfig{})
 	}}
-	etcd = shared[*devserver.Etcd]{start: func(ctx context.Context) (*devserver.Etcd, error) {
+	etcd = devserver.Shared[*devserver.Etcd]{Start: func(ctx context.Context) (*devserver.Etcd, error) {
 		return devserver.StartEtcd(ctx, devserver.EtcdConfig{})
 	}}
-	postgres = shared[*devserver.PostgreSQL]{start: devserver.StartPostgreSQL}
+	postgres = devserver.Shared[*devserver.PostgreSQL]{Start: devserver.StartPostgreSQL}
 )
 
 // Main runs the tests, stops the servers they used, fails if a goroutine is left, and exits.
@@ -42,10 +41,8 @@ func Main(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	code := m.Run()
-	for _, stop := range []func() error{mariadb.stop, etcd.stop, postgres.stop} {
-		if err := stop(); err != nil {
-			code = fail(code, err)
-		}
+	if err := devserver.StopShared(); err != nil {
+		code = fail(code, err)
 	}
 	if code == 0 { // a failed test may well leave goroutines, and its message matters more
 		if err := goleak.Find(); err != nil {
@@ -66,7 +63,7 @@ func DSN(tb testing.TB) string {
 	if dsn := os.Getenv(EnvDSN); dsn != "" {
 		return dsn
 	}
-	m, err := mariadb.get()
+	m, _, err := mariadb.Use() // until Main stops it
 	if err != nil {
 		tb.Fatalf("%v (or set %s)", err, EnvDSN)
 	}
@@ -80,7 +77,7 @@ func FreeAddress() string { return fmt.Sprintf("127.0.0.1:%d", devserver.FreePor
 // Etcd returns the endpoint, "127.0.0.1:port", of the etcd shared by all tests of this process.
 func Etcd(tb testing.TB) string {
 	tb.Helper()
-	e, err := etcd.get()
+	e, _, err := etcd.Use() // until Main stops it
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -91,41 +88,9 @@ func Etcd(tb testing.TB) string {
 // always there, and others that the tests make.
 func PostgreSQL(tb testing.TB, database string) string {
 	tb.Helper()
-	p, err := postgres.get()
+	p, _, err := postgres.Use() // until Main stops it
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return p.URL(database)
-}
-
-// shared is a server of this test process, started once.
-type shared[S interface{ Stop() error }] struct {
-	start func(context.Context) (S, error)
-
-	mu      sync.Mutex
-	tried   bool
-	server  S
-	failure error
-}
-
-func (s *shared[S]) get() (S, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.tried {
-		s.tried = true
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-		defer cancel()
-		s.server, s.failure = s.start(ctx)
-	}
-	return s.server, s.failure
-}
-
-// stop ends the server if it was started.
-func (s *shared[S]) stop() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.tried || s.failure != nil {
-		return nil
-	}
-	return s.server.Stop()
 }

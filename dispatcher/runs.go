@@ -1,0 +1,291 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/schedule"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Runs decides about the tasks that are runs of schedules. See schedule.Runs.
+type Runs interface {
+	Look(ctx context.Context, server int, rows []store.Row) map[tocsin.JobID]*schedule.Turn
+	Begin(ctx context.Context, t *schedule.Turn, row *store.Row, by string, hold time.Duration) (schedule.Began, error)
+	Settle(ctx context.Context, t *schedule.Turn, o store.Outcome) (schedule.SettledRun, error)
+	Count(t *schedule.Turn, row *store.Row, reason string)
+}
+
+// look returns what schedules say of the runs among rows.
+func (s *server) look(ctx context.Context, rows []store.Row) map[tocsin.JobID]*schedule.Turn {
+	if s.d.cfg.Runs == nil {
+		return nil
+	}
+	turns := s.d.cfg.Runs.Look(ctx, s.index, rows)
+	for i := range rows {
+		if t := turns[rows[i].JobID]; t != nil {
+			rows[i].Schedule, rows[i].FireTime = t.Name, t.Time
+		}
+	}
+	return turns
+}
+
+// unknown reports whether a row is a run whose schedule could not be read. It waits for a second, and no attempt is counted.
+func (s *server) unknown(row *store.Row, turns map[tocsin.JobID]*schedule.Turn) bool {
+	if s.d.cfg.Runs == nil || turns[row.JobID] != nil {
+		return false
+	}
+	_, is := runkey.Parse(row.DedupKey)
+	return is
+}
+
+// guarded reports whether the task is a run that only Runs.Begin may claim. Until its handler has returned it stays claimed.
+func (t *task) guarded() bool { return t.turn != nil && t.turn.Alone }
+
+// begin has runs claimed, if it is their turn. Each is a transaction that may wait for the lock of its schedule, so no loader waits for it; of one
+// schedule one is under way. The goroutines are joined through Dispatcher.takes.
+func (s *server) begin(tasks []*task) {
+	var back []duequeue.Entry
+	for _, t := range s.isolate(tasks) {
+		if !s.enter(scheduleOf(t)) {
+			t.acquit()
+			s.d.dropPayloads(t)
+			back = append(back, t.entry(s.now()+ceilMilli(suspectWait)))
+			continue
+		}
+		s.begins <- struct{}{}
+		s.d.takes.add(1)
+		go func() {
+			defer s.d.takes.add(-1)
+			defer func() { <-s.begins }()
+			s.leave(scheduleOf(t), s.beginOne(t))
+		}()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.putBack(back)
+}
+
+// enter reports whether a run of a schedule may begin: no other one is about to in this process, and the schedule was not found locked a moment ago.
+func (s *server) enter(id uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until, busy := s.turns[id]; busy && (until.IsZero() || time.Now().Before(until)) {
+		return false
+	}
+	s.turns[id] = time.Time{}
+	return true
+}
+
+// leave ends what enter began.
+func (s *server) leave(id uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.turns, id); mysql.ClassOf(err) == mysql.Contended {
+		s.turns[id] = time.Now().Add(avoidFor)
+	}
+}
+
+// beginOne has one run claimed. An answer that was lost is asked for again: Begin recognises its claim.
+func (s *server) beginOne(t *task) error {
+	before, hold := time.Now(), t.lane.kind.rule.Load().timeout+claimMargin
+	ctx, end := s.d.whileDraining()
+	defer end()
+	done, err := backoff.Retry(ctx, func() (schedule.Began, error) {
+		done, err := s.d.cfg.Runs.Begin(ctx, t.turn, t.row, s.d.cfg.Node, hold)
+		if err != nil {
+			s.d.metrics.failed("claim", err)
+			if mysql.ClassOf(err) != mysql.Lost {
+				err = backoff.Permanent(err)
+			}
+		}
+		return done, err
+	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
+	if err == nil && done.Deadline != 0 {
+		s.begun(t, done, before.Add(hold))
+		return nil
+	}
+	t.acquit()
+	s.d.dropPayloads(t)
+	if err != nil {
+		s.hold([]duequeue.Entry{t.entry(t.row.Action)}, err)
+		return err
+	}
+	s.mu.Lock()
+	t.lane.held--
+	if done.Next != 0 && done.Next <= s.now()+requeueWithin.Milliseconds() && s.admitted(t.table()) {
+		t.lane.queue.Requeue(t.entry(done.Next))
+	} else {
+		t.lane.queue.Done(t.row.JobID)
+	}
+	s.mu.Unlock()
+	signal(s.wake)
+	switch {
+	case done.Ended != "":
+		s.ended(t, done.Ended)
+	case done.Next == 0:
+		s.d.metrics.droppedClaim.Inc()
+	}
+	return nil
+}
+
+// begun makes a claimed run ready, and ends the deliveries of those that it replaces at once, as far as they are in this process.
+func (s *server) begun(t *task, done schedule.Began, until time.Time) {
+	row := *t.row
+	row.Status, row.ClaimedBy, row.Action = tocsin.Claimed, s.d.cfg.Node, done.Deadline
+	t.late = time.Duration(s.nowMicro()-t.row.Action*1000) * time.Microsecond
+	t.row, t.claimed, t.until, t.loaded = &row, true, until, time.Now()
+	s.d.metrics.claimed.Inc()
+	s.d.claimed.Add(1)
+	if len(done.Replaced) > 0 {
+		s.replaced(t.lane.kind, done.Replaced)
+	}
+	t.lane.kind.put(t.lane, []*task{t})
+}
+
+// replaced ends deliveries of runs that a later one has replaced, and those that are ready do not begin.
+func (s *server) replaced(k *kind, ids []tocsin.JobID) {
+	gone := make(map[tocsin.JobID]store.Fate, len(ids))
+	for _, id := range ids {
+		gone[id] = store.Cancelled
+	}
+	k.giveBack(k.takeReady(func(t *task) bool { return gone[t.row.JobID] == store.Cancelled && t.lane.server == s }))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.open {
+		if gone[t.row.JobID] == store.Cancelled && t.ctx != nil {
+			t.ctx.callOff(gone)
+		}
+	}
+}
+
+// ended tells of a run that its schedule did not want, and that is cancelled already.
+func (s *server) ended(t *task, reason string) {
+	k := t.lane.kind
+	k.metrics.end(tocsin.Skipped)
+	s.d.cfg.Settled(Settlement{JobID: t.row.JobID, Type: t.row.Type, Fate: store.Stored, Verb: tocsin.Skipped})
+	if run := s.unwanted(t, reason); run != nil {
+		run.Outcome = firstWord(reason)
+		s.d.cfg.Record(s.index, []*store.Run{run})
+	}
+}
+
+// unwanted is what the history says of a run that is not delivered. It has the fire time, which the row loses with its dedup_key.
+func (s *server) unwanted(t *task, reason string) *store.Run {
+	if s.d.cfg.Record == nil {
+		return nil
+	}
+	if !t.turn.Time.IsZero() {
+		reason += "; fire time " + t.turn.Time.Format("2006-01-02T15:04:05.999Z")
+	}
+	now := s.now()
+	return &store.Run{
+		JobID: t.row.JobID, Schedule: scheduleOf(t), Type: t.row.Type, Version: t.row.Version, Attempt: t.row.Attempts + 1, Node: s.d.cfg.Node,
+		Started: now, Lateness: max(now-t.row.ActionTime.UnixMilli(), 0), Output: said(reason, ""),
+	}
+}
+
+// refuse ends a loaded run that its schedule does not want.
+func (s *server) refuse(t *task, reason string) {
+	s.d.cfg.Runs.Count(t.turn, t.row, reason)
+	s.mu.Lock()
+	t.lane.leave(t.loaded, time.Now())
+	s.open.add(t)
+	s.mu.Unlock()
+	s.d.dropPayloads(t)
+	t.lane.kind.metrics.end(tocsin.Skipped)
+	s.report([]result{{task: t, ending: ending{verb: tocsin.Skipped, reason: reason, run: s.unwanted(t, reason)}}})
+	t.lane.wake()
+}
+
+// byRuns reports whether Runs settles the outcome: a run ends that others wait for, or that its schedule counts.
+func (r result) byRuns() bool {
+	return r.turn != nil && (r.turn.Alone || r.turn.Counts) && r.verb != tocsin.Retried && r.verb != tocsin.Snoozed
+}
+
+// settleRuns stores outcomes by Runs, several at a time: each is a transaction.
+func (s *server) settleRuns(ctx context.Context, batch []result) {
+	var g errgroup.Group
+	g.SetLimit(beginsAtOnce)
+	for i := range batch {
+		g.Go(func() error { s.settle(ctx, batch[i:i+1]); return nil })
+	}
+	_ = g.Wait()
+}
+
+// settleRun stores one outcome by Runs. The run that may begin now is queued for now.
+func (s *server) settleRun(ctx context.Context, r result, o store.Outcome) ([]store.Fate, error) {
+	done, err := s.d.cfg.Runs.Settle(ctx, r.turn, o)
+	if err != nil {
+		return nil, err
+	}
+	if done.Forward != 0 {
+		s.mu.Lock()
+		if s.admitted(r.table()) && !s.d.cfg.ClaimAll {
+			r.lane.bringForward(duequeue.Entry{JobID: done.Forward, Type: r.row.Type, Due: s.now()})
+		}
+		s.mu.Unlock()
+		signal(s.wake)
+	}
+	return []store.Fate{done.Fate}, nil
+}
+
+// splitAlone separates the tasks of an attempt that stay claimed at its time-out.
+func splitAlone(tasks []*task) (alone, others []*task) {
+	if !slices.ContainsFunc(tasks, (*task).guarded) {
+		return nil, tasks
+	}
+	for _, t := range tasks {
+		if t.guarded() {
+			alone = append(alone, t)
+		} else {
+			others = append(others, t)
+		}
+	}
+	return alone, others
+}
+
+// runKeeper prolongs the claims of runs whose handlers are over their time-out, until ctx ends. A claim that can't be
+// prolonged runs out, as that of a process that is gone.
+func (s *server) runKeeper(ctx context.Context) {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		claims := s.overtime()
+		if len(claims) == 0 {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, keepHold)
+		if err := s.d.cfg.Store.Prolong(within, s.index, claims); err != nil && ctx.Err() == nil {
+			s.d.metrics.failed("prolong", err)
+			s.warn("prolong", "claims of runs whose handlers have not returned could not be prolonged; trying again in a second", err, "rows", len(claims))
+		}
+		cancel()
+	}
+}
+
+// overtime returns the claims of runs over their time-out.
+func (s *server) overtime() (claims []store.Prolonged) {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.open {
+		if t.overtime && !t.reported && now != 0 {
+			claims = append(claims, store.Prolonged{JobID: t.row.JobID, Version: t.row.Version, By: s.d.cfg.Node, Until: now + keepHold.Milliseconds()})
+		}
+	}
+	return claims
+}

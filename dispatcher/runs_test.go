@@ -1,0 +1,320 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/schedule"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// turns stand in for schedule.Runs on the rows of a memory. Runs of schedule 1 are Alone; of schedule 2 nothing is known.
+type turns struct {
+	*memory
+	began   func(*store.Row) schedule.Began // nil: each run is claimed
+	unread  atomic.Bool                     // schedules can't be read
+	mu      sync.Mutex
+	ended   []string       // reasons
+	forward []tocsin.JobID // of each Settle in turn
+}
+
+func (r *turns) Look(_ context.Context, _ int, rows []store.Row) map[tocsin.JobID]*schedule.Turn {
+	all := map[tocsin.JobID]*schedule.Turn{}
+	for _, row := range rows {
+		if key, is := runkey.Parse(row.DedupKey); is && !r.unread.Load() {
+			all[row.JobID] = &schedule.Turn{Name: "report", Time: key.Nominal(), Alone: key.Schedule == 1}
+		}
+	}
+	return all
+}
+
+func (r *turns) Begin(_ context.Context, _ *schedule.Turn, row *store.Row, by string, hold time.Duration) (schedule.Began, error) {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	if err := r.fault("begin", []tocsin.JobID{row.JobID}); err != nil {
+		return schedule.Began{}, err
+	}
+	done := schedule.Began{Deadline: time.Now().Add(hold).UnixMilli()}
+	if r.began != nil {
+		done = r.began(row)
+	}
+	own := r.rows[row.JobID]
+	switch {
+	case own.Status == tocsin.Claimed && own.ClaimedBy == by:
+		return schedule.Began{Deadline: own.Action}, nil
+	case own.Status != tocsin.Pending:
+		return schedule.Began{}, nil
+	case done.Deadline != 0:
+		own.Status, own.ClaimedBy, own.Action = tocsin.Claimed, by, done.Deadline
+	case done.Ended != "":
+		own.Status, own.LastError = tocsin.Cancelled, done.Ended
+	case done.Next != 0:
+		own.Action = done.Next
+	}
+	for _, id := range done.Replaced {
+		r.rows[id].Status = tocsin.Cancelled
+	}
+	return done, r.fault("begun", []tocsin.JobID{row.JobID})
+}
+
+func (r *turns) Settle(ctx context.Context, _ *schedule.Turn, o store.Outcome) (done schedule.SettledRun, err error) {
+	fates, err := r.memory.Settle(ctx, 0, []store.Outcome{o})
+	if err != nil {
+		return done, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if done.Fate = fates[0]; len(r.forward) > 0 {
+		done.Forward, r.forward = r.forward[0], r.forward[1:]
+	}
+	return done, nil
+}
+
+func (r *turns) Count(_ *schedule.Turn, _ *store.Row, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = append(r.ended, reason)
+}
+
+// withRuns runs f with a dispatcher of runs, in a bubble.
+func withRuns(t *testing.T, target handler, f func(*rig, *turns)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := policy("order.close", 1)
+		all := &turns{}
+		r := newRig(t, 1, map[string]Sink{p.Name: target}, func(cfg *Config) {
+			all.memory = cfg.Store.(*memory)
+			cfg.Runs = all
+		})
+		r.SetPolicies([]biztype.Policy{p})
+		r.run()
+		f(r, all)
+		r.finish()
+	})
+}
+
+// runOf adds a run of a schedule.
+func (r *rig) runOf(of uint64, ahead time.Duration) tocsin.JobID {
+	id := r.add(0, 1, ahead)
+	r.store.change(id, func(row *store.Row) {
+		row.DedupKey = runkey.OfTime(of, 1, time.Now().Add(ahead)).String()
+	})
+	return id
+}
+
+// TestARunOverItsTimeoutStaysClaimed until its handler returns, and is settled then: as failed, or done.
+func TestARunOverItsTimeoutStaysClaimed(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer error
+		status tocsin.Status
+		reason string
+	}{
+		"failed": {errors.New("late"), tocsin.Pending, "delivery timed out after 2s"},
+		"done":   {nil, tocsin.Done, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			withRuns(t, func(context.Context, tocsin.Info) error {
+				if calls.Add(1) == 1 {
+					time.Sleep(40 * time.Second) // over its time-out, and over its claim
+				}
+				return c.answer
+			}, func(r *rig, _ *turns) {
+				id := r.runOf(1, 0)
+				began := time.Now()
+				for range 39 {
+					pass(time.Second)
+					row := r.store.row(id)
+					if row.Status != tocsin.Claimed || row.Attempts != 0 || row.Action <= time.Now().UnixMilli() {
+						t.Fatalf("after %s it is %s, %d attempts, until %s", time.Since(began), row.Status, row.Attempts, time.UnixMilli(row.Action))
+					}
+				}
+				pass(1100 * time.Millisecond)
+				if row := r.store.row(id); row.Status != c.status || row.LastError != c.reason || calls.Load() != 1 {
+					t.Errorf("it is %s, %q, after %d calls", row.Status, row.LastError, calls.Load())
+				}
+			})
+		})
+	}
+}
+
+// TestADeliveryThatStoodStillIsPutOff: a process that is stopped after it has booked a delivery, for longer than the time-out, calls no
+// handler for it, and counts no attempt. Another delivery follows.
+func TestADeliveryThatStoodStillIsPutOff(t *testing.T) {
+	for name, of := range map[string]uint64{"a task": 0, "a run that is alone": 1} {
+		t.Run(name, func(t *testing.T) {
+			var calls, early atomic.Int32
+			withRuns(t, func(_ context.Context, task tocsin.Info) error {
+				if calls.Add(1); task.Attempts > 0 {
+					early.Add(1)
+				}
+				return nil
+			}, func(r *rig, all *turns) {
+				s, k := r.servers[0], r.kinds[1]
+				id := r.add(3, 1, time.Hour)
+				r.store.change(id, func(row *store.Row) {
+					row.Action, row.ActionTime = time.Now().UnixMilli(), time.Now()
+					if of != 0 {
+						row.DedupKey = runkey.OfTime(of, 1, time.Now()).String()
+					}
+				})
+				row := r.store.row(id)
+				l := s.lanes[1]
+				one := &task{lane: l, row: &row, asked: time.Now(), loaded: time.Now()}
+				if of != 0 {
+					one.turn = all.Look(t.Context(), 0, []store.Row{row})[id]
+					done, _ := all.Begin(t.Context(), one.turn, &row, r.cfg.Node, 7*time.Second)
+					row.Status, row.Action = tocsin.Claimed, done.Deadline
+					one.claimed, one.until = true, time.Now().Add(7*time.Second)
+				}
+				s.mu.Lock()
+				l.held++
+				s.mu.Unlock()
+				batch := s.start([]*task{one}, k.rule.Load(), time.Now())
+				if len(batch) != 1 {
+					t.Fatal("it was not booked")
+				}
+				time.Sleep(20 * time.Second) // the process stands still
+				w := &worker{kind: k, tasks: batch}
+				w.deliver(batch, k.rule.Load())
+				if calls.Load() != 0 {
+					t.Error("its handler was called")
+				}
+				pass(time.Second)
+				if row := r.store.row(id); row.Status != tocsin.Done || row.Attempts != 0 || calls.Load() != 1 || early.Load() != 0 {
+					t.Errorf("it is %s, %d attempts, after %d calls", row.Status, row.Attempts, calls.Load())
+				}
+			})
+		})
+	}
+}
+
+// TestARunWhoseScheduleCannotBeReadWaits, and counts no attempt; nothing is written, so that it is missed if it is late then.
+func TestARunWhoseScheduleCannotBeReadWaits(t *testing.T) {
+	var calls atomic.Int32
+	withRuns(t, func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig, all *turns) {
+		all.unread.Store(true)
+		id := r.runOf(1, 0)
+		before := r.store.row(id).Action
+		pass(5 * time.Second)
+		if row := r.store.row(id); row.Status != tocsin.Pending || row.Action != before || calls.Load() != 0 {
+			t.Errorf("it is %s after %d calls, due %d", row.Status, calls.Load(), row.Action-before)
+		}
+		all.unread.Store(false)
+		pass(2 * time.Second)
+		r.status(id, tocsin.Done)
+	})
+}
+
+// TestALostAnswerToABeginIsAskedForAgain: the claim is the run's own.
+func TestALostAnswerToABeginIsAskedForAgain(t *testing.T) {
+	var calls atomic.Int32
+	withRuns(t, func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig, _ *turns) {
+		lost := 0
+		r.store.fail(func(statement string, _ []tocsin.JobID) error {
+			if statement == "begun" {
+				lost++
+				return errLost
+			}
+			return nil
+		})
+		id := r.runOf(1, 0)
+		pass(5 * time.Second)
+		if row := r.store.row(id); row.Status != tocsin.Done || calls.Load() != 1 || lost != 1 {
+			t.Errorf("it is %s after %d calls, %d answers were lost", row.Status, calls.Load(), lost)
+		}
+	})
+}
+
+// TestADeliveryEndsWhenItsRunIsReplaced, with a cause that says so.
+func TestADeliveryEndsWhenItsRunIsReplaced(t *testing.T) {
+	var causes []error
+	var mu sync.Mutex
+	var first tocsin.JobID
+	withRuns(t, func(ctx context.Context, task tocsin.Info) error {
+		if task.JobID != first {
+			return nil
+		}
+		<-ctx.Done()
+		mu.Lock()
+		defer mu.Unlock()
+		causes = append(causes, context.Cause(ctx))
+		return ctx.Err()
+	}, func(r *rig, all *turns) {
+		all.began = func(row *store.Row) schedule.Began {
+			done := schedule.Began{Deadline: time.Now().Add(7 * time.Second).UnixMilli()}
+			if row.JobID != first {
+				done.Replaced = []tocsin.JobID{first}
+			}
+			return done
+		}
+		first = r.runOf(1, 0)
+		second := r.runOf(1, time.Second)
+		pass(1500 * time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Equal(causes, []error{tocsin.ErrCancelled}) {
+			t.Errorf("causes %v", causes)
+		}
+		r.status(first, tocsin.Cancelled)
+		r.status(second, tocsin.Done)
+	})
+}
+
+// TestARunThatWaitsIsBroughtForward when the one that it waits for ends.
+func TestARunThatWaitsIsBroughtForward(t *testing.T) {
+	var first, second atomic.Uint64 // job_ids
+	withRuns(t, func(context.Context, tocsin.Info) error { time.Sleep(time.Second); return nil }, func(r *rig, all *turns) {
+		looks := 0
+		all.began = func(row *store.Row) schedule.Began {
+			if looks++; row.JobID == tocsin.JobID(second.Load()) && r.store.rows[tocsin.JobID(first.Load())].Status != tocsin.Done {
+				all.forward = []tocsin.JobID{row.JobID}
+				return schedule.Began{Next: time.Now().Add(9 * time.Second).UnixMilli()}
+			}
+			return schedule.Began{Deadline: time.Now().Add(7 * time.Second).UnixMilli()}
+		}
+		first.Store(uint64(r.runOf(1, 0)))
+		waits := r.runOf(1, 500*time.Millisecond)
+		second.Store(uint64(waits))
+		pass(800 * time.Millisecond)
+		r.store.change(waits, func(row *store.Row) { row.Action, row.ActionTime = time.Now().UnixMilli(), time.Now() }) // Settle does
+		pass(1500 * time.Millisecond)
+		r.status(waits, tocsin.Done)
+		if looks != 3 {
+			t.Errorf("%d looks", looks)
+		}
+	})
+}
+
+// TestRunsThatAreNotWantedEnd without a call, with a run in the history that has their fire time.
+func TestRunsThatAreNotWantedEnd(t *testing.T) {
+	var calls atomic.Int32
+	withRuns(t, func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig, all *turns) {
+		b := &book{}
+		r.cfg.Record = b.record
+		all.began = func(*store.Row) schedule.Began { return schedule.Began{Ended: "missed: 5m0s late"} }
+		late, deleted := r.runOf(1, 0), r.runOf(2, 0)
+		pass(2 * time.Second)
+		r.status(late, tocsin.Cancelled)
+		r.status(deleted, tocsin.Cancelled)
+		lines := b.lines()
+		slices.Sort(lines)
+		if len(lines) != 2 || !strings.HasPrefix(lines[0], "1 cancelled: cancelled: its schedule was deleted; fire time ") ||
+			!strings.HasPrefix(lines[1], "1 missed: missed: 5m0s late; fire time ") || calls.Load() != 0 {
+			t.Errorf("%q, %d calls", lines, calls.Load())
+		}
+		if st := r.Stats(); st.Open+st.Loaded+st.Unsettled != 0 || st.PayloadBytes != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package node_test
+
+import (
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/bizkey"
+	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/output"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// Public packages write values out, so that their doc pages show them.
+func TestValuesThatAreWrittenTwiceAreTheSame(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string][2]any{
+		"MaxKey":      {tocsin.MaxKey, bizkey.Max},
+		"MaxOutput":   {tocsin.MaxOutput, output.Max},
+		"MaxTables":   {tocsin.MaxTables, 1 << jobid.TableBits},
+		"Epoch":       {tocsin.Epoch, jobid.Epoch},
+		"node.ByEtcd": {node.ByEtcd, layoutrow.ByEtcd},
+		"node.ByRows": {node.ByRows, layoutrow.ByRows},
+		"ddl.ByEtcd":  {ddl.ByEtcd, layoutrow.ByEtcd},
+		"ddl.ByRows":  {ddl.ByRows, layoutrow.ByRows},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%s: %v is written, %v holds", name, c[0], c[1])
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package tocsin
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// CallbackGroup is the group of the nodes that `tocsin serve` runs: they have
+// no Go handlers and deliver HTTP callbacks.
+const CallbackGroup = "callback"
+
+// Defaults of a policy.
+const (
+	DefaultTimeout     = 30 * time.Second
+	DefaultAttempts    = 16
+	DefaultBackoffBase = 5 * time.Second
+	DefaultBackoffMax  = time.Hour
+	DefaultConcurrency = 64
+	DefaultRetention   = 30 * 24 * time.Hour
+	DefaultAlarmEvery  = 5 * time.Minute
+)
+
+// Policy says how the tasks of one biz type are delivered. Durations are
+// written as Go writes them ("30s"), in YAML and in the JSON of the table. Define takes
+// one for a program's code to bring along; `tocsin biz apply` reads others from a file.
+type Policy struct {
+	Name        string     `yaml:"name" json:"name"`                                   // [a-z0-9._-], a letter or digit first, at most 64; with Define left out
+	Number      uint64     `yaml:"number" json:"number"`                               // at least 1, never reused; with Define 0: the database gives it
+	Group       string     `yaml:"group,omitempty" json:"group,omitempty"`             // of the nodes that deliver it; a webhook's default is "callback"
+	Webhook     *Webhook   `yaml:"webhook,omitempty" json:"webhook,omitempty"`         // nil: a Go handler
+	Timeout     Duration   `yaml:"timeout,omitempty" json:"timeout,omitempty"`         // of one delivery; 0: 30s
+	Attempts    int        `yaml:"attempts,omitempty" json:"attempts,omitempty"`       // at most, then dead; 0: 16
+	Backoff     Backoff    `yaml:"backoff,omitempty" json:"backoff,omitzero"`          // between attempts
+	Ladder      []Duration `yaml:"ladder,omitempty" json:"ladder,omitempty"`           // explicit waits instead of the back-off; the last one repeats
+	Concurrency int        `yaml:"concurrency,omitempty" json:"concurrency,omitempty"` // deliveries at once in each node; 0: 64
+	Rate        float64    `yaml:"rate,omitempty" json:"rate,omitempty"`               // deliveries a second over the whole group; 0: no limit
+	Strict      bool       `yaml:"strict,omitempty" json:"strict,omitempty"`           // claim before every delivery: none starts after a cancel
+	Paused      bool       `yaml:"paused,omitempty" json:"paused,omitempty"`           // tasks wait
+	History     bool       `yaml:"history,omitempty" json:"history,omitempty"`         // keep each attempt, with its outcome and output, in the table run; runs of schedules are always kept
+	Retention   Duration   `yaml:"retention,omitempty" json:"retention,omitempty"`     // of finished rows, and of runs; 0: 720h
+	Alarm       *Alarm     `yaml:"alarm,omitempty" json:"alarm,omitempty"`             // nil: no alarm
+	Edition     int        `yaml:"-" json:"edition,omitempty"`                         // of a policy in code: raise it with each change, or programs leave the stored one; in code 0 means 1, in a database 0 means that people applied it
+}
+
+// Webhook is the target of an HTTP callback.
+type Webhook struct {
+	URL     string   `yaml:"url" json:"url"`                             // http or https
+	Secrets []string `yaml:"secrets,omitempty" json:"secrets,omitempty"` // names of whsec_ secrets, each a file or an environment variable of who delivers; all sign, at most two
+	Allow   []string `yaml:"allow,omitempty" json:"allow,omitempty"`     // private CIDRs that may be dialled, e.g. 10.0.0.0/8
+}
+
+// Backoff doubles the wait each time and draws it from the upper half: after the
+// n-th failed attempt between d/2 and d, where d = min(Max, Base * 2^(n-1)).
+type Backoff struct {
+	Base Duration `yaml:"base,omitempty" json:"base,omitempty"` // 0: 5s
+	Max  Duration `yaml:"max,omitempty" json:"max,omitempty"`   // 0: 1h
+}
+
+// What an Alarm may be raised on.
+const (
+	OnDead   = "dead"   // tasks became dead
+	OnMissed = "missed" // a schedule missed a run, or was paused after failures
+)
+
+// Alarm has people told of what only they can mend: by a task of another biz type, which is delivered and retried as any task.
+type Alarm struct {
+	To          string   `yaml:"to" json:"to"`                                           // name of the biz type whose tasks are the alarms; it has no alarm itself
+	On          []string `yaml:"on,omitempty" json:"on,omitempty"`                       // OnDead, OnMissed; none: both
+	AtMostEvery Duration `yaml:"at_most_every,omitempty" json:"at_most_every,omitempty"` // between two alarms of one kind, 1m to 24h; 0: 5m
+}
+
+// AlarmOn reports whether an alarm is to be raised on OnDead or OnMissed.
+func (p Policy) AlarmOn(kind string) bool {
+	return p.Alarm != nil && (len(p.Alarm.On) == 0 || slices.Contains(p.Alarm.On, kind))
+}
+
+// Wait says how long to wait after the n-th failed attempt, n from 1. A ladder
+// gives its n-th step, and its last one for ever; otherwise the back-off
+// doubles from Base to Max and draws from the upper half. rnd gives a number in
+// [0, 1) as rand.Float64 does. It is pure, and fills in defaults by itself.
+func (p Policy) Wait(n int, rnd func() float64) time.Duration {
+	n = max(n, 1)
+	if len(p.Ladder) > 0 {
+		return p.Ladder[min(n, len(p.Ladder))-1].D()
+	}
+	b := p.WithDefaults().Backoff
+	full := doubled(b.Base.D(), b.Max.D(), n-1)
+	half := full / 2
+	return half + time.Duration(rnd()*float64(full-half))
+}
+
+// doubled gives min(limit, base * 2^times) without overflow.
+func doubled(base, limit time.Duration, times int) time.Duration {
+	for range times {
+		if base > limit/2 {
+			return limit
+		}
+		base *= 2
+	}
+	return min(base, limit)
+}
+
+// WithDefaults fills in what is zero. A stored policy keeps its zeros, so that
+// it follows the defaults of the program that reads it.
+func (p Policy) WithDefaults() Policy {
+	if p.Webhook != nil && p.Group == "" {
+		p.Group = CallbackGroup
+	}
+	fill(&p.Timeout, DefaultTimeout)
+	fill(&p.Retention, DefaultRetention)
+	fill(&p.Backoff.Base, DefaultBackoffBase)
+	fill(&p.Backoff.Max, max(DefaultBackoffMax, p.Backoff.Base.D()))
+	if p.Alarm != nil {
+		alarm := *p.Alarm // the caller's stays as it is
+		fill(&alarm.AtMostEvery, DefaultAlarmEvery)
+		p.Alarm = &alarm
+	}
+	if p.Attempts == 0 {
+		p.Attempts = DefaultAttempts
+	}
+	if p.Concurrency == 0 {
+		p.Concurrency = DefaultConcurrency
+	}
+	return p
+}
+
+func fill(d *Duration, value time.Duration) {
+	if *d == 0 {
+		*d = Duration(value)
+	}
+}
+
+// Duration is a time.Duration that reads and writes as "1m30s", in YAML and in
+// JSON.
+type Duration time.Duration
+
+// D gives the time.Duration.
+func (d Duration) D() time.Duration { return time.Duration(d) }
+
+// String gives the Go form.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes the Go form.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads the Go form.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 30s, 10m or 24h", b)
+	}
+	*d = Duration(v)
+	return nil
+}

@@ -1,0 +1,334 @@
+package schedule
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Began is what Begin has done with a run. If nothing is set, the row is not as it was read: somebody else has it, or ended it.
+type Began struct {
+	Deadline int64          // of the claim, Unix ms; 0: it is not claimed
+	Next     int64          // it waits, and looks again then; 0: it does not wait
+	Ended    string         // why it was cancelled: "missed: ...", "skipped: ...", "cancelled: ..."
+	Replaced []tocsin.JobID // cancelled in its favour, in delivery or not
+}
+
+// How long a run that waits for its turn waits until it looks again, if nobody brings it forward: the next one for a tenth of the time that it has waited,
+// within bounds, and those behind it for longer.
+const (
+	nearLeast = time.Second
+	nearMost  = 10 * time.Second
+	farLeast  = 11 * time.Second
+	farMost   = 14 * time.Second
+)
+
+// beginWithin is the time-out of one Begin or Settle.
+const beginWithin = 30 * time.Second
+
+// Begin claims a run that is Alone until the server's now + hold, if it is its turn. One transaction locks the schedule's row, so that
+// no other run of the schedule begins, is made or settled meanwhile, reads the open runs, and decides:
+//
+//	the schedule was changed, and the run has waited or failed: it is cancelled
+//	it is missed by the clock of this transaction:              it is cancelled
+//	no other run is in delivery, and no earlier one is open:    it is claimed
+//	skip:                                                       it is cancelled
+//	queue:                                                      it waits; a third one is cancelled
+//	replace:                                                    the earlier ones are cancelled, and it is claimed
+//
+// A run that has begun before, or is by hand, waits; it is never skipped. Begin may be repeated after a lost answer: a claim by the same
+// claimer is recognised.
+func (r *Runs) Begin(ctx context.Context, t *Turn, row *store.Row, by string, hold time.Duration) (done Began, err error) {
+	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	var b *beginning
+	err = r.maker.at(ctx, tocsin.JobID(t.key.Schedule), func(h *here) error {
+		b = &beginning{here: h, turn: t, by: by, hold: hold, asked: row}
+		return b.run(ctx)
+	})
+	if err != nil {
+		r.metrics.count(verdictFailed)
+		return Began{}, fmt.Errorf("begin run %s of schedule %s: %w", row.JobID, t.Name, err)
+	}
+	switch {
+	case b.verdict == verdictMissed:
+		r.missed(newKnown(b.row), t.Time, row.Type, b.Ended)
+	case b.verdict != "":
+		r.metrics.count(b.verdict)
+	}
+	for range b.Replaced {
+		r.metrics.count(verdictReplaced)
+	}
+	return b.Began, nil
+}
+
+// beginning is one try of Begin.
+type beginning struct {
+	*here
+	Began
+	turn    *Turn
+	asked   *store.Row // as it was loaded
+	by      string
+	hold    time.Duration
+	verdict string
+
+	me      sibling
+	version uint32
+	holder  string // who has claimed the run
+	touched bool   // it was in a delivery, or waited: a change of the schedule has not kept it
+	others  []sibling
+}
+
+// run decides, and writes what follows. Its row is locked after that of the schedule, as all who lock both do.
+func (b *beginning) run(ctx context.Context) error {
+	if err := b.read(ctx); err != nil {
+		return err
+	}
+	now := b.now.UnixMilli()
+	switch same := b.me.id != 0 && b.version == b.asked.Version && b.me.attempts == b.asked.Attempts && b.me.crashes == b.asked.Crashes; {
+	case same && b.me.status == tocsin.Claimed && b.holder == b.by:
+		b.Deadline, b.verdict = b.me.action, verdictDelivered // the answer was lost
+		return nil
+	case !same || b.me.status != tocsin.Pending || b.me.action > now:
+		return nil
+	}
+	b.decide(now)
+	switch {
+	case b.Deadline != 0:
+		for _, id := range b.Replaced {
+			if _, err := b.exec(ctx, cancelReplaced, b.replacedBy(), uint64(id)); err != nil {
+				return err
+			}
+		}
+		_, err := b.exec(ctx, claimRun, milli(b.Deadline), b.by, uint64(b.me.id))
+		return err
+	case b.Ended != "":
+		if _, err := b.exec(ctx, endRun, cut(b.Ended), uint64(b.me.id)); err != nil {
+			return err
+		}
+		return b.forward(ctx, b.me.id, nil)
+	}
+	_, err := b.exec(ctx, putOffRun, milli(b.Next), uint64(b.me.id))
+	return err
+}
+
+func (b *beginning) replacedBy() string { return "replaced: by the run " + b.me.name() }
+
+// readMe locks the run. Primary key. Parameter: job_id.
+const readMe = `SELECT /* tocsin schedule begin */` + siblingColumns + `, version, claimed_by, gmt_modified > gmt_create
+FROM {task} FORCE INDEX (PRIMARY)
+WHERE job_id = ?
+FOR UPDATE`
+
+// readClaimed reads the runs of one schedule that are in delivery, whatever their biz type: one that is redriven, or that was made before the
+// schedule had another type, too. All claimed rows of the table, by idx_due. Parameters: biz_id, the first key, the first key behind them.
+const readClaimed = `SELECT /* tocsin schedule claimed */` + siblingColumns + `
+FROM {task} FORCE INDEX (idx_due)
+WHERE status = 1
+    AND biz_id = ?
+    AND dedup_key >= ?
+    AND dedup_key < ?`
+
+// The writes of Begin, each to a row that it has locked or, of those that are replaced, that is open. Primary key.
+const (
+	claimRun = `UPDATE /* tocsin schedule begin */ {task} FORCE INDEX (PRIMARY)
+SET status = 1, action_time = ?, claimed_by = ?, gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = ? AND status = 0`
+	endRun = `UPDATE /* tocsin schedule end */ {task} FORCE INDEX (PRIMARY)
+SET status = 3, action_time = UTC_TIMESTAMP(3), dedup_key = NULL, last_error = ?, gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = ? AND status = 0`
+	putOffRun = `UPDATE /* tocsin schedule wait */ {task} FORCE INDEX (PRIMARY)
+SET action_time = ?, gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = ? AND status = 0`
+
+	// cancelReplaced raises the version of a claimed run before its status changes, as assignments are made from left to right: its outcome changes nothing.
+	cancelReplaced = `UPDATE /* tocsin schedule replace */ {task} FORCE INDEX (PRIMARY)
+SET version = version + IF(status = 1, 1, 0), status = 3, action_time = UTC_TIMESTAMP(3), dedup_key = NULL, last_error = ?,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = ? AND status IN (0, 1)`
+
+	// bringForward has a run that waits look now. Parameters: the time, job_id, the time.
+	bringForward = `UPDATE /* tocsin schedule forward */ {task} FORCE INDEX (PRIMARY)
+SET action_time = ?, gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = ? AND status = 0 AND action_time > ?`
+)
+
+// read reads the run, those in delivery, and those that are open, in one round trip, and further pages if there are many.
+func (b *beginning) read(ctx context.Context) error {
+	if b.row == nil {
+		return b.sets(ctx, readMe, []any{uint64(b.asked.JobID)}, b.scanMe)
+	}
+	key, _ := runkey.Parse(b.asked.DedupKey)
+	until := b.asked.DedupKey
+	if key.Kind != runkey.FireTime {
+		until = runkey.OfTime(uint64(b.row.ID), b.row.Revision, b.asked.Created.Add(time.Millisecond)).String()
+	}
+	first, end := runkey.Range(uint64(b.row.ID))
+	text := strings.Join([]string{readMe, readClaimed}, ";\n")
+	args := []any{uint64(b.asked.JobID), b.row.subject(), []byte(first), []byte(end)}
+	spans := b.spans(until, b.row.Overlap == OverlapReplace && key.Kind == runkey.FireTime)
+	for i := range spans {
+		text += ";\n" + readSiblings
+		args = append(args, spans[i].args(b.row, pageOfRuns)...)
+	}
+	pages := make([][]sibling, len(spans))
+	seen := map[tocsin.JobID]bool{b.asked.JobID: true}
+	err := b.sets(ctx, text, args, func(set int, rows *sql.Rows) error {
+		if set == 0 {
+			return b.scanMe(set, rows)
+		}
+		one, err := scanSibling(rows)
+		if set == 1 {
+			if !seen[one.id] {
+				b.others, seen[one.id] = append(b.others, one), true
+			}
+			return err
+		}
+		pages[set-2] = append(pages[set-2], one)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	open, err := b.rest(ctx, spans, pages)
+	for _, one := range open {
+		if !seen[one.id] {
+			b.others = append(b.others, one)
+		}
+	}
+	return err
+}
+
+func (b *beginning) scanMe(_ int, rows *sql.Rows) error {
+	var action, due, created time.Time
+	var key []byte
+	var id uint64
+	r := &b.me
+	if err := rows.Scan(&id, &r.status, &action, &due, &created, &r.attempts, &r.crashes, &key, &b.version, &b.holder, &b.touched); err != nil {
+		return err
+	}
+	r.id, r.action, r.due, r.created = tocsin.JobID(id), action.UnixMilli(), due.UnixMilli(), created.UnixMilli()
+	r.key, r.of = b.asked.DedupKey, b.turn.key
+	return nil
+}
+
+// enoughByHand is how many open runs by hand are looked at, of each kind: those behind the first ones change nothing.
+const enoughByHand = 3
+
+// spans are what is read of the schedule's runs: those for fire times, backfills, those by run-now.
+func (h *here) spans(until string, all bool) []pageRange {
+	id := uint64(h.row.ID)
+	enough := enoughByHand
+	if all {
+		enough = 1 << 20
+	}
+	_, end := runkey.Range(id)
+	return []pageRange{
+		{from: h.row.fire, until: until, enough: 1 << 20},
+		{from: h.row.hand, until: manual(id), enough: enough},
+		{from: max(h.row.hand, manual(id)), until: end, enough: enough},
+	}
+}
+
+// rest takes the first pages, reads further ones, and notes how far the runs are settled.
+func (h *here) rest(ctx context.Context, spans []pageRange, pages [][]sibling) (open []sibling, err error) {
+	for i := range spans {
+		s := &spans[i]
+		next := s.from
+		for page := pages[i]; s.take(page, &next, pageOfRuns); {
+			page = nil
+			at := *s
+			at.from = next
+			if err := h.sets(ctx, readSiblings, at.args(h.row, pageOfRuns), func(_ int, rows *sql.Rows) error {
+				one, err := scanSibling(rows)
+				page = append(page, one)
+				return err
+			}); err != nil {
+				return nil, err
+			}
+		}
+		open = append(open, s.open...)
+	}
+	fire, hand := "", ""
+	if spans[0].passed >= farEnough {
+		fire = spans[0].from
+	}
+	if hands := spans[1]; hands.passed+spans[2].passed >= farEnough {
+		if hand = hands.from; len(hands.open) == 0 {
+			hand = spans[2].from
+		}
+	}
+	return open, h.mark(ctx, fire, hand)
+}
+
+// sets sends statements in one round trip, and hands over the rows of each.
+func (h *here) sets(ctx context.Context, query string, args []any, scan func(set int, rows *sql.Rows) error) (err error) {
+	defer func(start time.Time) { h.observe(query, start, err) }(time.Now())
+	rows, err := h.conn.QueryContext(ctx, h.sql(query), args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for set := 0; ; set++ {
+		for rows.Next() {
+			if err := scan(set, rows); err != nil {
+				return err
+			}
+		}
+		if !rows.NextResultSet() {
+			return rows.Err()
+		}
+	}
+}
+
+// forward has the first run that waits look at once: one that it waited for has ended. It tells which.
+func (h *here) forward(ctx context.Context, ended tocsin.JobID, told *tocsin.JobID) error {
+	if h.row == nil || h.row.Overlap == OverlapAllow {
+		return nil
+	}
+	now := h.now.UnixMilli()
+	spans := h.spans(runkey.OfTime(uint64(h.row.ID), h.row.Revision, h.now).String(), false)
+	text, args := make([]string, len(spans)), []any(nil)
+	for i := range spans {
+		text[i], args = readSiblings, append(args, spans[i].args(h.row, pageOfRuns)...)
+	}
+	pages := make([][]sibling, len(spans))
+	if err := h.sets(ctx, strings.Join(text, ";\n"), args, func(set int, rows *sql.Rows) error {
+		one, err := scanSibling(rows)
+		pages[set] = append(pages[set], one)
+		return err
+	}); err != nil {
+		return err
+	}
+	open, err := h.rest(ctx, spans, pages)
+	if err != nil {
+		return err
+	}
+	var next *sibling
+	for i := range open {
+		if o := &open[i]; o.id != ended && o.time() <= now && (next == nil || o.before(next)) {
+			next = o
+		}
+	}
+	if next == nil || next.status != tocsin.Pending || !next.first() || next.action <= now {
+		return nil
+	}
+	if told != nil {
+		*told = next.id
+	}
+	if _, err := h.exec(ctx, bringForward, milli(now), uint64(next.id), milli(now)); err != nil {
+		return err
+	}
+	_, err = h.exec(ctx, ringRuns+ringRun, h.table, uint64(next.id), h.row.number, milli(now))
+	return err
+}
+
+// milli is an instant in Unix ms for a statement.
+func milli(t int64) any { return at(time.UnixMilli(t)) }

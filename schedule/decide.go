@@ -1,0 +1,95 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// decide decides about a pending run that is due.
+func (b *beginning) decide(now int64) {
+	hand, stale := b.me.byHand(), false
+	if b.row != nil && !hand {
+		stale = b.me.of.Revision != b.row.Revision
+	}
+	switch {
+	case b.row == nil:
+		b.end(verdictOutdated, reasonDeleted)
+		return
+	case stale && b.touched:
+		b.end(verdictOutdated, b.outdated())
+		return
+	case !hand && b.me.first():
+		if why := newKnown(b.row).missed(&b.me, now); why != "" {
+			b.end(verdictMissed, why)
+			return
+		}
+	}
+	earlier, later := b.split(now)
+	switch begun := !b.me.first() || b.me.waited(); {
+	case b.row.Overlap == OverlapAllow, len(earlier) == 0 && !later:
+		b.claim(now)
+	case b.row.Overlap == OverlapReplace && !hand && !later:
+		for _, o := range earlier {
+			b.Replaced = append(b.Replaced, o.id)
+		}
+		b.claim(now)
+	case stale:
+		b.end(verdictOutdated, b.outdated())
+	case b.row.Overlap == OverlapSkip && !hand && !begun && !later:
+		b.end(verdictSkipped, fmt.Sprintf("skipped: run %s is open", earlier[0].name()))
+	case b.row.Overlap == OverlapQueue && !hand && !begun && !later && len(earlier) > 1:
+		b.end(verdictSkipped, fmt.Sprintf("skipped: %d earlier runs are open", len(earlier)))
+	default:
+		b.wait(now, earlier)
+	}
+}
+
+// split returns the open runs that come before this one, and whether a later one is in delivery. An earlier run that is missed
+// is about to be cancelled itself.
+func (b *beginning) split(now int64) (earlier []sibling, later bool) {
+	k := newKnown(b.row)
+	for i := range b.others {
+		o := &b.others[i]
+		missed := o.status == tocsin.Pending && !o.byHand() && o.first() && k.missed(o, now) != ""
+		switch before := o.before(&b.me) && o.time() <= now; {
+		case before && !missed:
+			earlier = append(earlier, *o)
+		case !before && o.status == tocsin.Claimed:
+			later = true
+		}
+	}
+	return earlier, later
+}
+
+func (b *beginning) outdated() string {
+	return fmt.Sprintf("cancelled: of revision %d of its schedule, which has revision %d", b.me.of.Revision, b.row.Revision)
+}
+
+func (b *beginning) claim(now int64) {
+	b.Deadline, b.verdict = now+b.hold.Milliseconds()+1, verdictDelivered
+}
+
+func (b *beginning) end(verdict, reason string) { b.Ended, b.verdict = reason, verdict }
+
+// wait has the run look again: soon if it is the next, that is if all before it have begun.
+func (b *beginning) wait(now int64, earlier []sibling) {
+	most := min(max(nearLeast, time.Duration(now-b.me.time())*time.Millisecond/10), nearMost)
+	least := most / 2
+	for _, o := range earlier {
+		if o.status == tocsin.Pending && o.first() {
+			least, most = farLeast, farMost
+		}
+	}
+	b.Next, b.verdict = now+(least+rand.N(most-least)).Milliseconds(), verdictQueued
+}
+
+// name names a run for a reason.
+func (r *sibling) name() string {
+	if r.byHand() {
+		return r.id.String()
+	}
+	return "of " + r.of.Nominal().Format(time.RFC3339Nano)
+}

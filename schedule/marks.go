@@ -1,0 +1,192 @@
+package schedule
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// marks are the keys from which on runs of a schedule may be open, in the column open_from: first that of runs for fire times, then
+// that of runs by hand. A schedule that fires each second has millions of settled runs that are not purged. Keys for fire
+// times only grow, but for Maker.takeBack; whoever makes runs by hand forgets the second mark. A run that is redriven may have a
+// lower key.
+type marks struct{ fire, hand string }
+
+// marksOf reads the column.
+func marksOf(schedule uint64, text string) (m marks) {
+	m.fire, _ = runkey.Range(schedule)
+	m.hand = byHand(schedule)
+	switch {
+	case len(text) == 2*runkey.Size:
+		m.hand = max(m.hand, text[runkey.Size:])
+		fallthrough
+	case len(text) == runkey.Size:
+		m.fire = max(m.fire, text[:runkey.Size])
+	}
+	return m
+}
+
+// byHand is the lowest key of runs by hand, manual that of those by run-now, which stand behind backfills.
+func byHand(schedule uint64) string { return runkey.First(schedule, runkey.MaxRevision+1) }
+func manual(schedule uint64) string { return runkey.First(schedule, runkey.MaxRevision+2) }
+
+// sibling is a run of a schedule as its row stands.
+type sibling struct {
+	id       tocsin.JobID
+	status   tocsin.Status
+	action   int64 // Unix ms, like due and created
+	due      int64
+	created  int64
+	attempts int
+	crashes  int
+	key      string
+	of       runkey.Key
+}
+
+// readSiblings reads a page of the runs of one schedule, in the order of their keys. A range of uk_biz. Parameters: biz_id, biz type, the first key, the
+// first key behind them, how many.
+const readSiblings = `SELECT /* tocsin schedule siblings */` + siblingColumns + `
+FROM {task} FORCE INDEX (uk_biz)
+WHERE biz_id = ?
+    AND biz_type = ?
+    AND dedup_key >= ?
+    AND dedup_key < ?
+ORDER BY dedup_key
+LIMIT ?`
+
+const siblingColumns = `
+    job_id, status, action_time, due_time, gmt_create, attempts, crashes, dedup_key`
+
+func scanSibling(rows *sql.Rows) (r sibling, err error) {
+	var action, due, created sql.NullTime
+	var id uint64
+	var key []byte
+	err = rows.Scan(&id, &r.status, &action, &due, &created, &r.attempts, &r.crashes, &key)
+	r.id, r.key = tocsin.JobID(id), string(key)
+	r.action, r.due, r.created = action.Time.UnixMilli(), due.Time.UnixMilli(), created.Time.UnixMilli()
+	r.of, _ = runkey.Parse(r.key)
+	return r, err
+}
+
+// first reports whether the run has had no delivery that failed, or whose process is gone.
+func (r *sibling) first() bool { return r.attempts == 0 && r.crashes == 0 }
+
+// waited reports whether the run was put off, by Begin or by its handler. A run that was made after its fire time was due when
+// it was made.
+func (r *sibling) waited() bool { return r.action > r.time() }
+
+// time is from when on the run may begin.
+func (r *sibling) time() int64 { return max(r.due, r.created) }
+
+// byHand reports whether the run was made by hand.
+func (r *sibling) byHand() bool { return r.of.Kind != runkey.FireTime }
+
+// before is the order of runs. Those for fire times, and those of one kind by hand, come in the order of their keys; between these,
+// who could begin first comes first.
+func (r *sibling) before(other *sibling) bool {
+	if r.of.Kind == other.of.Kind || r.time() == other.time() {
+		return r.key < other.key
+	}
+	return r.time() < other.time()
+}
+
+// pageRange is a range of keys that is read page by page.
+type pageRange struct {
+	from, until string
+	enough      int // open runs, beyond which nothing is read
+	open        []sibling
+	passed      int // settled runs before the first open one; from moves behind them
+}
+
+// Sizes of a page, and after how many settled runs a mark is stored.
+const (
+	pageOfRuns = 200
+	farEnough  = 20
+)
+
+// args are the parameters of readSiblings.
+func (s *pageRange) args(r *row, limit int) []any {
+	return []any{r.subject(), r.number, []byte(s.from), []byte(s.until), limit}
+}
+
+// take takes a page, and reports whether there is more to read.
+func (s *pageRange) take(page []sibling, next *string, limit int) (more bool) {
+	for _, r := range page {
+		switch {
+		case !r.status.Final():
+			if len(s.open) == 0 {
+				s.from = r.key
+			}
+			s.open = append(s.open, r)
+		case len(s.open) == 0:
+			s.passed++
+			s.from = runkey.After(r.key)
+		}
+		*next = runkey.After(r.key)
+	}
+	return len(page) == limit && len(s.open) < s.enough
+}
+
+// openFrom returns a key below which all runs of a schedule for fire times are settled. A change looks for pending runs from there on: reading
+// millions of settled runs with the row locked would take seconds. After an error, it returns what it knows.
+func (m *Maker) openFrom(ctx context.Context, id tocsin.JobID) string {
+	first, _ := runkey.Range(uint64(id))
+	layout := m.tables.Layout()
+	server, databases := m.tables.ServerOf(id.Table()), []int{layout.DatabaseOf(id.Table())}
+	if server < 0 {
+		return first
+	}
+	rows, err := store.Gather(ctx, m.tables, server, databases, "schedule marks", readByID(1), scanRow, uint64(id))
+	if err != nil || len(rows) == 0 {
+		return first
+	}
+	r := rows[0]
+	s := pageRange{from: r.fire, until: byHand(uint64(id)), enough: 1}
+	question := taskIn(layout, id.Table(), readSiblings)
+	for next, far := s.from, false; ; far = true {
+		at := s
+		at.from = next
+		page, err := store.Gather(ctx, m.tables, server, databases, "schedule siblings", question, scanSibling, at.args(r, pageSettled)...)
+		if err != nil {
+			return s.from
+		}
+		if s.take(page, &next, pageSettled) {
+			continue
+		}
+		if far {
+			_ = m.at(ctx, id, func(h *here) error { return h.mark(ctx, s.from, "") }) // the next change reads them again
+		}
+		return s.from
+	}
+}
+
+// pageSettled is how many runs a change reads at once.
+const pageSettled = 5000
+
+// mark stores marks that have moved; "": not this one.
+func (h *here) mark(ctx context.Context, fire, hand string) error {
+	if h.row == nil {
+		return nil
+	}
+	m := marks{max(h.row.fire, fire), max(h.row.hand, hand)}
+	if m == h.row.marks {
+		return nil
+	}
+	h.row.marks = m
+	_, err := h.exec(ctx, storeMarks, []byte(m.fire+m.hand), uint64(h.row.ID))
+	return err
+}
+
+// storeMarks notes below which keys the runs of a schedule are settled. Primary key. Parameters: the marks; schedule_id.
+const storeMarks = `UPDATE /* tocsin schedule mark */ {database}.schedule
+SET open_from = ?
+WHERE schedule_id = ?`
+
+// forgetHand forgets which runs by hand are settled: some with lower keys are made. Primary key. Parameters: how long a mark is, twice; schedule_id.
+const forgetHand = `UPDATE /* tocsin schedule forget */ {database}.schedule
+SET open_from = LEFT(open_from, ?)
+WHERE schedule_id = ?
+    AND LENGTH(open_from) > ?`

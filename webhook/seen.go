@@ -1,0 +1,59 @@
+package webhook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// tolerance is how far the time of a signature may be from now. standard.Webhook goes by it.
+const tolerance = 5 * time.Minute
+
+// Seen remembers signed callbacks, so that a copy of one is refused. It is called concurrently.
+type Seen interface {
+	// Add notes a callback, to be remembered until a time, at most ten minutes ahead. It reports whether the callback is new: of several
+	// calls with one id, that is so for one only.
+	Add(ctx context.Context, id string, until time.Time) (isNew bool, err error)
+}
+
+// signature is what is signed of a callback, as a short id, and how long its signature is valid.
+func signature(body []byte, header http.Header) (id string, until time.Time) {
+	text := header.Get(standard.HeaderWebhookTimestamp)
+	seconds, _ := strconv.ParseInt(text, 10, 64) // it was verified
+	sum := sha256.New()
+	sum.Write([]byte(header.Get(standard.HeaderWebhookID) + "." + text + "."))
+	sum.Write(body)
+	return hex.EncodeToString(sum.Sum(nil)[:16]), time.Unix(seconds, 0).Add(tolerance)
+}
+
+// recent is a Seen of this process. It keeps an id for as long as the signature is valid, and a minute more at most.
+type recent struct {
+	mu  sync.Mutex
+	ids map[int64]map[string]bool // by the minute in which they are forgotten
+}
+
+// Add implements Seen.
+func (r *recent) Add(_ context.Context, id string, until time.Time) (isNew bool, err error) {
+	minute, now := until.Unix()/60+1, time.Now().Unix()/60
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ids[minute][id] {
+		return false, nil
+	}
+	if r.ids[minute] == nil {
+		for old := range r.ids {
+			if old < now {
+				delete(r.ids, old)
+			}
+		}
+		r.ids[minute] = make(map[string]bool)
+	}
+	r.ids[minute][id] = true
+	return true, nil
+}
