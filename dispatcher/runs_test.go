@@ -103,12 +103,19 @@ func withRuns(t *testing.T, target handler, f func(*rig, *turns)) {
 	})
 }
 
-// runOf adds a run of a schedule.
-func (r *rig) runOf(of uint64, ahead time.Duration) tocsin.JobID {
-	id := r.add(0, 1, ahead)
+// insertRun stores a run of a schedule. A test that must know it before it begins offers it afterwards.
+func (r *rig) insertRun(of uint64, ahead time.Duration) tocsin.JobID {
+	id := r.insert(0, 1, ahead)
 	r.store.change(id, func(row *store.Row) {
 		row.DedupKey = runkey.OfTime(of, 1, time.Now().Add(ahead)).String()
 	})
+	return id
+}
+
+// runOf adds a run of a schedule.
+func (r *rig) runOf(of uint64, ahead time.Duration) tocsin.JobID {
+	id := r.insertRun(of, ahead)
+	r.offer(id)
 	return id
 }
 
@@ -258,7 +265,8 @@ func TestADeliveryEndsWhenItsRunIsReplaced(t *testing.T) {
 			}
 			return done
 		}
-		first = r.runOf(1, 0)
+		first = r.insertRun(1, 0)
+		r.offer(first)
 		second := r.runOf(1, time.Second)
 		pass(1500 * time.Millisecond)
 		mu.Lock()
@@ -283,9 +291,11 @@ func TestARunThatWaitsIsBroughtForward(t *testing.T) {
 			}
 			return schedule.Began{Deadline: time.Now().Add(7 * time.Second).UnixMilli()}
 		}
-		first.Store(uint64(r.runOf(1, 0)))
-		waits := r.runOf(1, 500*time.Millisecond)
+		one, waits := r.insertRun(1, 0), r.insertRun(1, 500*time.Millisecond)
+		first.Store(uint64(one))
 		second.Store(uint64(waits))
+		r.offer(one)
+		r.offer(waits)
 		pass(800 * time.Millisecond)
 		r.store.change(waits, func(row *store.Row) { row.Action, row.ActionTime = time.Now().UnixMilli(), time.Now() }) // Settle does
 		pass(1500 * time.Millisecond)
