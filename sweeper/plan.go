@@ -63,10 +63,10 @@ func graceOf(p biztype.Policy, grace time.Duration) time.Duration {
 
 func leftOf(p biztype.Policy, can func(biztype.Policy) bool) string {
 	switch {
-	case !can(p):
-		return leftForeign
 	case p.Paused:
 		return leftPaused
+	case !can(p):
+		return leftForeign
 	}
 	return ""
 }

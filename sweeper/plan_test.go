@@ -32,16 +32,16 @@ func TestGraceIsNeverLessThanTwiceTheTimeoutUnlessAskedFor(t *testing.T) {
 }
 
 func TestRoundsPutTypesTogetherThatShareGraceAndFate(t *testing.T) {
-	can := func(p biztype.Policy) bool { return p.Number != 4 }
+	can := func(p biztype.Policy) bool { return p.Number < 4 || p.Number == 5 }
 	got := rounds([]biztype.Policy{
 		policy(2, time.Second, false), policy(1, 2*time.Second, false), policy(3, time.Second, true),
-		policy(4, time.Second, true), policy(5, time.Minute, false),
+		policy(4, time.Second, true), policy(5, time.Minute, false), policy(6, time.Second, false),
 	}, can, DefaultGrace)
 	want := []round{
 		{grace: DefaultGrace, types: []uint64{1, 2}},
-		{grace: DefaultGrace, types: []uint64{3}, left: leftPaused},
-		{grace: DefaultGrace, types: []uint64{4}, left: leftForeign},
+		{grace: DefaultGrace, types: []uint64{3, 4}, left: leftPaused}, // also 4, which has no handler: a pause is asked for, and no fault
 		{grace: 2 * time.Minute, types: []uint64{5}},
+		{grace: DefaultGrace, types: []uint64{6}, left: leftForeign},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d rounds, want %d: %+v", len(got), len(want), got)

@@ -191,6 +191,8 @@ func TestTheExitCodeOfASweepSaysWhetherAnythingIsLeft(t *testing.T) {
 			t.Errorf("stdout:\n%sstderr:\n%s", r.stdout, r.stderr)
 		}
 	}
+	s.run("biz", "pause", "order.close").ok(t)
+	s.run("sweep").says(t, "5 overdue", "left order.close (paused): 3") // nobody pages for what is paused, with or without a handler
 }
 
 func TestASweepsTimeOutIsChecked(t *testing.T) {
