@@ -82,6 +82,14 @@ var forgeries = map[string]forgery{
 		v.with(func(r *row) { r.Status = tocsin.Dead; r.Crashes = 5 })
 	}, ""},
 	"an attempt that nothing explains": {func(v *evidence, _ *entry) { v.with(func(r *row) { r.Attempts = 1 }) }, "an attempt is counted for each failure, and for no crash"},
+	"an attempt at a callback that its receiver never took": {func(v *evidence, e *entry) {
+		e.Type = hook.Name()
+		v.with(func(r *row) { r.Attempts, r.LastError = 1, "delivery timed out after 3s" })
+	}, ""},
+	"two attempts at a callback that its receiver never took": {func(v *evidence, e *entry) {
+		e.Type = hook.Name()
+		v.with(func(r *row) { r.Attempts, r.LastError = 2, "delivery timed out after 3s" })
+	}, "an attempt is counted for each failure, and for no crash"},
 	"an attempt of a frozen node": {func(v *evidence, _ *entry) {
 		v.with(func(r *row) { r.Attempts = 1 })
 		v.incidents = []incident{during1s(FreezeNode)}
