@@ -22,7 +22,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return &metrics{
 		offset: gauge("clock_offset_seconds", "The server's clock minus this process's, as last measured.", "server"),
 		up:     gauge("server_up", "1 if the server answered when last looked at, else 0.", "server"),
-		usable: gauge("database_usable", "1 if this node can use the database, 0 if its server does not answer or its layout row is not as the config says.", "database"),
+		usable: gauge("database_usable", "1 if this node can use the database, 0 if its server does not answer or its layout row is not as the config says.", "server", "database"),
 		used:   gauge("server_address_used", "1 if statements go to this address of the server, else 0; of servers with several addresses.", "server", "address"),
 		writes: gauge("server_address_writable", "1 if the server at this address takes writes, else 0; of servers with several addresses.", "server", "address"),
 		failovers: f.NewCounterVec(prometheus.CounterOpts{
@@ -33,7 +33,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 
 func (m *metrics) export(s State) {
 	for _, d := range s {
-		m.usable.WithLabelValues(d.Name).Set(oneIf(d.Is == Usable))
+		m.usable.WithLabelValues(d.Server, d.Name).Set(oneIf(d.Is == Usable))
 	}
 }
 

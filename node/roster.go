@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -50,6 +51,7 @@ type roster struct {
 	log     *slog.Logger
 	limit   loglimit.Limit
 	lacking *prometheus.GaugeVec
+	groups  *prometheus.GaugeVec
 
 	mu       sync.Mutex
 	policies []biztype.Policy
@@ -65,6 +67,10 @@ func newRoster(t *targets, g group, log *slog.Logger, r prometheus.Registerer) *
 			Namespace: "tocsin", Subsystem: "node", Name: "biz_type_lacking",
 			Help: "1 for each biz type of its group that this node can't deliver: other nodes stand in for it, if they can.",
 		}, []string{"biz_type"}),
+		groups: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "tocsin", Subsystem: "node", Name: "group_biz_types",
+			Help: "Biz types of each group that are not paused, by this node's policies; own: true for the group of this node.",
+		}, []string{"group", "own"}),
 	}
 }
 
@@ -80,11 +86,26 @@ func (r *roster) set(policies []biztype.Policy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.policies = policies
+	r.count()
 	r.targets.leave(r.group.Newest)
 	r.targets.reload(policies, &r.seen)
 	r.lanes.SetPolicies(policies)
 	r.tell()
 	r.tellIdle()
+}
+
+// count exports how many biz types each group has. Called under mu.
+func (r *roster) count() {
+	types := map[string]int{r.targets.cfg.Group: 0}
+	for _, p := range r.policies {
+		if !p.Paused {
+			types[p.WithDefaults().Group]++
+		}
+	}
+	r.groups.Reset()
+	for group, n := range types {
+		r.groups.WithLabelValues(group, strconv.FormatBool(group == r.targets.cfg.Group)).Set(float64(n))
+	}
 }
 
 // look reads the secrets again.

@@ -53,6 +53,7 @@ func (r *Runs) Settle(ctx context.Context, t *Turn, o store.Outcome) (done Settl
 		return SettledRun{}, fmt.Errorf("settle run %s of schedule %s: %w", o.JobID, t.Name, err)
 	}
 	if paused != "" {
+		r.metrics.paused.Inc()
 		r.cfg.Logger.Warn("schedule paused", "schedule", name, "why", paused, "job_id", o.JobID.String())
 		r.cfg.Missed(MissedRun{BizType: bizType, Schedule: name, Why: paused})
 	}

@@ -33,6 +33,10 @@ func clusterNodes() []panel {
 			{`tocsin_presence_nodes`, "{{instance}}, by the node tables"},
 		},
 	}, {
+		title: "Biz types of groups without nodes", unit: count, limits: limits{1, 1}, runbook: "TocsinGroupWithoutNodes",
+		means:   "Biz types that are not paused and whose group has no live node: nobody but the sweeper delivers them.",
+		queries: []query{{`sum(max by (cluster, group) (tocsin_node_group_biz_types{own="false"}) unless on (cluster, group) group by (cluster, group) (tocsin_node_group_biz_types{own="true"})) or vector(0)`, "biz types"}},
+	}, {
 		title: "Nodes of another cluster", unit: count, limits: limits{1, 1}, runbook: "TocsinForeignNodes",
 		means:   "Live nodes whose databases belong to another cluster with the same id. They are refused: give one cluster another id.",
 		queries: []query{{`max(tocsin_assign_foreign_nodes)`, "nodes"}},

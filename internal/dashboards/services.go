@@ -95,6 +95,10 @@ func servicesSchedules() []panel {
 		title: "Runs, by what was decided about them", look: stacked, unit: perSec,
 		means:   "By the policies of their schedules. missed: too late. skipped: an earlier run was open. queued: waits for an earlier run, counted each time it looks. replaced: by a later run. outdated: of a former revision of its schedule. failed: its schedule could not be read, so it is judged again.",
 		queries: []query{{`sum by (verdict) (rate(tocsin_judge_runs_total[$__rate_interval]))`, "{{verdict}}"}},
+	}, {
+		title: "Schedules paused in 6 hours", unit: count, limits: limits{1, 10}, runbook: "TocsinSchedulePaused",
+		means:   "Schedules that make no more runs, as their runs failed as often in a row as pause_after says. `tocsin schedule list --state paused` names them.",
+		queries: []query{{`sum(increase(tocsin_schedules_paused_total[6h]))`, "paused"}},
 	}}
 }
 
