@@ -145,6 +145,7 @@ func TestAddTxFromAnySession(t *testing.T) {
 
 func TestChangesFromAnySession(t *testing.T) {
 	t.Parallel()
+	const soon = 8 * time.Second // rung, and not due before its cancel
 	c := open(t, cluster(t))
 	own := session(t, devtest.DSN(t), "")
 	bizID := uint64(100)
@@ -157,12 +158,12 @@ func TestChangesFromAnySession(t *testing.T) {
 			bizID++
 			tx := begin(t, db)
 			id := add(t, c, remind.New(bizID, "x", tocsin.In(day))).JobID // after the snapshot
-			moved := must[tocsin.Change](t)(c.RescheduleTx(t.Context(), tx, ref(bizID, id), tocsin.In(time.Second)))
+			moved := must[tocsin.Change](t)(c.RescheduleTx(t.Context(), tx, ref(bizID, id), tocsin.In(soon)))
 			if err := tx.Commit(); err != nil {
 				t.Fatal(err)
 			}
 			got := get(t, c, id)
-			if moved.Changed != 1 || got.Version != 1 || !got.ActionTime.Equal(got.Modified.Add(time.Second)) || bells(t, c, own, id) != 1 {
+			if moved.Changed != 1 || got.Version != 1 || !got.ActionTime.Equal(got.Modified.Add(soon)) || bells(t, c, own, id) != 1 {
 				t.Errorf("%s, %s: reschedule %+v, stored %+v", name, kind, moved, got)
 			}
 			tx = begin(t, db)

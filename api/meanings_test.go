@@ -426,12 +426,11 @@ func TestWhatChangesMeanAtEachMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = etcd.Stop() })
-	seen := map[string]map[cell]string{}
+	seen := map[string]map[cell]string{"etcd": {}, node.ByRows: {}}
 	var mu sync.Mutex
 	var plays sync.WaitGroup
-	for _, ownership := range []string{"etcd", node.ByRows} {
+	for ownership := range seen {
 		s := newStage(t, mariadb.DSN(), etcd.Endpoint(), ownership)
-		seen[ownership] = map[cell]string{}
 		for i, d := range deeds {
 			for _, moment := range []string{before, during, done, dead} {
 				for _, strict := range []bool{false, true} {
