@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -60,6 +62,19 @@ func newDesk(t *testing.T, cfg Config, log *devtest.Log) (*roster, *desk) {
 	r.lanes = d
 	t.Cleanup(r.targets.close)
 	return r, d
+}
+
+// TestANodeCountsTheBizTypesOfAllGroups: an alert compares them with the groups that have nodes.
+func TestANodeCountsTheBizTypesOfAllGroups(t *testing.T) {
+	t.Parallel()
+	r, _ := newDesk(t, Config{Group: "orders"}, &devtest.Log{})
+	of := func(group, own string) int { return int(testutil.ToFloat64(r.groups.WithLabelValues(group, own))) }
+	r.set([]biztype.Policy{
+		{Name: "a", Number: 1, Group: "other"}, {Name: "b", Number: 2, Group: "other", Paused: true}, {Name: "c", Number: 3, Group: "third", Paused: true}, remind(),
+	})
+	if testutil.CollectAndCount(r.groups) != 3 || of("other", "false") != 1 || of(biztype.CallbackGroup, "false") != 1 || of("orders", "true") != 0 {
+		t.Errorf("%d series, other %d, orders %d", testutil.CollectAndCount(r.groups), of("other", "false"), of("orders", "true"))
+	}
 }
 
 func TestANodeTellsOfWhichTypesItLeavesNewerPayloads(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/runkey"
@@ -359,7 +361,7 @@ func TestAQueueMovesOn(t *testing.T) {
 func TestFailuresAreCountedWithTheOutcome(t *testing.T) {
 	t.Parallel()
 	s := newTurns(t)
-	for _, overlap := range []Overlap{OverlapSkip, OverlapAllow} {
+	for i, overlap := range []Overlap{OverlapSkip, OverlapAllow} {
 		of := s.plan(overlap, func(d *Definition) { d.PauseAfter = 3 })
 		end := func(run is, verb tocsin.Verb, state State, failures int) {
 			t.Helper()
@@ -385,7 +387,7 @@ func TestFailuresAreCountedWithTheOutcome(t *testing.T) {
 		end(is{ago: 13}, tocsin.Buried, Paused, 3)
 		got := s.get(of.Name)
 		if got.Revision != 4 || !strings.HasPrefix(got.Reason, "paused after 3 failures in a row at ") || s.became(waiting) != "the schedule was paused" ||
-			len(s.told) != 1 || s.told[0].Why != "paused after 3 failures in a row" {
+			len(s.told) != 1 || s.told[0].Why != "paused after 3 failures in a row" || testutil.ToFloat64(s.Runs.metrics.paused) != float64(i+1) {
 			t.Errorf("revision %d, %q, the next run %q, told %+v", got.Revision, got.Reason, s.became(waiting), s.told)
 		}
 	}
