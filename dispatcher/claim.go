@@ -77,6 +77,10 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		entries[i] = t.entry(t.row.Action)
 		byID[t.row.JobID], known[t.row.JobID] = t, t.row
 	}
+	if err := s.d.cfg.MayClaim(s.index); err != nil {
+		s.notClaimed(byID, err)
+		return nil
+	}
 	before, hold := time.Now(), l.kind.rule.Load().timeout+claimMargin
 	draining, end := s.d.whileDraining()
 	defer end()

@@ -145,6 +145,7 @@ type Config struct {
 	Woken        func(server int)                    // a lane that refused has room again; nil: nobody asks
 	Alarm        func() *alarm.Alarm                 // wakes the goroutine that starts held rows; nil: Go's timers
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
+	MayClaim     func(server int) error              // why nothing may be claimed on a server just now; nil: it always may
 	ClaimEach    bool                                // the same for a node of a group in which nobody owns tables: see Guest
 	Settled      func(Settlement)                    // called when an outcome is stored, concurrently, must be quick; nil: not called
 	Record       func(server int, runs []*store.Run) // called with the runs of a server's stored outcomes, concurrently, must be quick; it may keep the slice; nil: no history is kept
@@ -186,6 +187,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.LeaseOK == nil {
 		c.LeaseOK = func(string) bool { return true }
+	}
+	if c.MayClaim == nil {
+		c.MayClaim = func(int) error { return nil }
 	}
 	if c.Peers == nil {
 		c.Peers = func() int { return 1 }

@@ -17,7 +17,7 @@
 // So a server that is down stops only its own lanes, and a slow target only its own biz type.
 //
 // A sweep uses a Dispatcher of its own with ClaimAll: it delivers only rows that it has claimed, and needs no
-// ownership.
+// ownership. With MayClaim it waits until nodes have settled what they delivered while a server refused writes.
 //
 // A row's way through the package, and which lock guards it:
 //

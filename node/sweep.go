@@ -140,7 +140,7 @@ func (s *Sweeper) sweep(ctx context.Context, mode sweepMode, use func(context.Co
 	if err != nil {
 		return all, err
 	}
-	w := &sweepParts{cfg: s.cfg, handlers: s.handlers, store: db, mode: mode, upkept: newUpkept()}
+	w := &sweepParts{cfg: s.cfg, handlers: s.handlers, store: db, mode: mode, writes: newWrites(db), upkept: newUpkept()}
 	w.policies.Store(&policies)
 	err = w.run(ctx, use)
 	return sweepDone{w.outcomes(), w.upkept.read()}, err
@@ -155,6 +155,7 @@ type sweepParts struct {
 	dispatcher *dispatcher.Dispatcher
 	policies   atomic.Pointer[[]biztype.Policy]
 	counts     counts
+	writes     *writes
 	upkept     upkept
 	alarms     *alarms.Alarms
 	seen       int // changes of targets up to the last sweep
@@ -178,7 +179,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 		Runs: schedule.NewRuns(w.store, schedule.RunsConfig{ // its metrics would be those of Run; the sweeper counts what it skips
 			Missed: func(m schedule.MissedRun) { missed(w.alarms, m) }, Logger: w.cfg.Logger,
 		}),
-		Target: targets.of, ClaimAll: true, Settled: w.settled, Record: recorder.Record, Observe: w.cfg.observer(ctx),
+		Target: targets.of, ClaimAll: true, MayClaim: w.writes.mayClaim, Settled: w.settled, Record: recorder.Record, Observe: w.cfg.observer(ctx),
 		Logger: w.cfg.Logger, // its metrics would be those of Run's dispatcher
 	})
 	if err != nil {
@@ -205,6 +206,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 		return w.dispatcher.Run(work)
 	})
 	g.Go(func() error { return w.watch(work) })
+	g.Go(func() error { w.writes.run(work); return nil })
 	w.raiseMarks(ctx, work, &g)
 	raised := w.startAlarms(ctx)
 	err = use(ctx, s)
@@ -236,7 +238,7 @@ func (w *sweepParts) sick(server int) error {
 	if waiting := w.store.Waiting(server); waiting >= stallAfter {
 		return fmt.Errorf("a statement has no answer after %s", waiting.Round(100*time.Millisecond))
 	}
-	return w.store.Full(server)
+	return w.writes.refusal(server)
 }
 
 // mine is every callback for a node without handlers, else those of its group.

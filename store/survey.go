@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -68,15 +70,32 @@ type besides struct {
 
 func (s *Store) lookBeside(ctx context.Context, sv *server) (*besides, error) {
 	found := &besides{read: time.Now()}
-	var mode string
-	err := s.read(ctx, sv.DB, readOnly.name, readOnly.render(nil, nil), func(_ int, rows *sql.Rows) error { return rows.Scan(&mode) })
-	if err != nil {
-		return nil, s.wrap(err, "ask whether it is read-only", sv)
+	var err error
+	if found.readOnly, err = s.isReadOnly(ctx, sv); err != nil {
+		return nil, err
 	}
-	found.readOnly = mode != "0" && !strings.EqualFold(mode, "OFF")
 	s.recall(ctx, sv)
 	found.flawed, err = s.flaws(ctx, sv)
 	return found, err
+}
+
+func (s *Store) isReadOnly(ctx context.Context, sv *server) (bool, error) {
+	var mode string
+	err := s.read(ctx, sv.DB, readOnly.name, readOnly.render(nil, nil), func(_ int, rows *sql.Rows) error { return rows.Scan(&mode) })
+	if err != nil {
+		return false, s.wrap(err, "ask whether it is read-only", sv)
+	}
+	return mode != "0" && !strings.EqualFold(mode, "OFF"), nil
+}
+
+// TakesWrites returns an error if a server does not answer, is read-only, or lately had no room for a write.
+func (s *Store) TakesWrites(ctx context.Context, server int) error {
+	sv := s.servers[server]
+	on, err := s.isReadOnly(ctx, sv)
+	if err == nil && on {
+		err = errors.New("it is read-only")
+	}
+	return cmp.Or(err, sv.full.now())
 }
 
 // fullFor is how long a server counts as full after it last refused a write for lack of room.
@@ -108,9 +127,6 @@ func (f *full) now() error {
 	}
 	return f.err
 }
-
-// Full returns why a server refused a write for lack of room lately; nil if it did not.
-func (s *Store) Full(server int) error { return s.servers[server].full.now() }
 
 // flaws returns the databases that may be used but have a fault in a table other than the task tables.
 func (s *Store) flaws(ctx context.Context, sv *server) (map[int]error, error) {
