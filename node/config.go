@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,7 +58,7 @@ type Config struct {
 	Registerer prometheus.Registerer                       // nil: metrics are not exported
 	Getenv     func(string) string                         // where webhook secrets come from; nil: os.Getenv
 	OnOutcome  func(context.Context, tocsin.Info, Outcome) // called when a delivery has ended, before its outcome is stored; concurrently, must be quick; nil: not called
-	SecretsDir string                                      // directory of secrets, one file each under the secret's name, read before the environment and again every 2 s; absolute; "": none
+	SecretsDir string                                      // directory of secrets, one file each under the secret's name, read before $CREDENTIALS_DIRECTORY and the environment, and again every 2 s; absolute; "": none
 
 	only map[uint64]bool // of a Sweeper: job_ids of the tasks that it delivers, of any group; nil: all of the group
 }
@@ -74,17 +75,15 @@ type EtcdConfig struct {
 // would lose a shorter lease.
 const minLeaseTTL = 2 * time.Second
 
-// Validate returns the first mistake. It connects to nothing, but checks that
-// SecretsDir exists.
+// Validate returns the first mistake. It connects to nothing.
 func (c Config) Validate() error {
 	if err := c.Tables.Validate(); err != nil {
 		return err
 	}
-	if err := c.secrets().Check(); err != nil {
-		return err
-	}
 	c = c.withDefaults()
 	switch {
+	case c.SecretsDir != "" && !filepath.IsAbs(c.SecretsDir):
+		return fmt.Errorf("secrets directory %q: want an absolute path", c.SecretsDir)
 	case c.Ownership != ByEtcd && c.Ownership != ByRows:
 		return fmt.Errorf("ownership %q: use %s or %s", c.Ownership, ByEtcd, ByRows)
 	case c.Tables.Cluster == "":

@@ -12,44 +12,38 @@ import (
 // secretCap is more than the size of any secret.
 const secretCap = 4 << 10
 
+// credentialsVar names the directory where systemd puts what LoadCredential= of a unit says.
+const credentialsVar = "CREDENTIALS_DIRECTORY"
+
 // Secrets tells where to find the secrets that policies name.
 type Secrets struct {
-	Dir    string              // a file for each secret, with its name, as Kubernetes and systemd mount them; "": none
-	Getenv func(string) string // asked for secrets that are not in Dir
-}
-
-// Check reports why Dir can't be used; nil if there is none.
-func (s Secrets) Check() error {
-	if s.Dir == "" {
-		return nil
-	}
-	info, err := os.Stat(s.Dir)
-	switch {
-	case !filepath.IsAbs(s.Dir):
-		return fmt.Errorf("secrets directory %q: want an absolute path", s.Dir)
-	case err != nil:
-		return fmt.Errorf("secrets directory: %w", err)
-	case !info.IsDir():
-		return fmt.Errorf("secrets directory %s: it is a file; each secret is a file in a directory", s.Dir)
-	}
-	return nil
+	Dir    string              // a file for each secret, with its name, as Kubernetes mounts them; "": none
+	Getenv func(string) string // asked for $CREDENTIALS_DIRECTORY, a directory like Dir, and for secrets that are in neither
 }
 
 // Value reads a secret. Its errors name the place, and never the content.
 func (s Secrets) Value(name string) (string, error) {
-	if s.Dir != "" {
-		value, err := readSecret(filepath.Join(s.Dir, name))
+	var looked []string
+	for _, dir := range []string{s.Dir, s.Getenv(credentialsVar)} {
+		if dir == "" {
+			continue
+		}
+		value, err := readSecret(filepath.Join(dir, name))
 		if !errors.Is(err, fs.ErrNotExist) {
 			return value, err
 		}
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			dir += ", which does not exist,"
+		}
+		looked = append(looked, dir)
 	}
 	if value := s.Getenv(name); value != "" {
 		return value, nil
 	}
-	if s.Dir == "" {
+	if len(looked) == 0 {
 		return "", fmt.Errorf("the environment variable %s with the webhook's secret is not set", name)
 	}
-	return "", fmt.Errorf("the webhook's secret %s is neither a file in %s nor an environment variable", name, s.Dir)
+	return "", fmt.Errorf("the webhook's secret %s is neither a file in %s nor an environment variable", name, strings.Join(looked, " or "))
 }
 
 // readSecret reads a file of one line.
