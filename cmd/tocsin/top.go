@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +43,9 @@ each node does. q or Ctrl-C ends it. It asks each node that etcd, or the node ta
 With --status it asks these addresses alone, and needs neither etcd nor MySQL.
 
 With --once it prints the same once, after one interval, as plain lines, or with --json as JSON.
-Exit code 1 if no node answers.`,
+It names servers that hang or that nodes do not reach, overdue figures that are old (marked "?"), and
+groups that have biz types and no node.
+Exit code 1 if no node answers, or a server is in trouble.`,
 		Example: "  tocsin top\n  tocsin top --once --interval 10s\n  tocsin top --status 10.0.0.7:8480,10.0.0.8:8480",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.top(cmd.Context(), f) },
 	}
@@ -102,17 +105,15 @@ func (w *watch) once(ctx context.Context) error {
 	}
 	v := w.look(ctx)
 	if len(v.Nodes) == 0 && w.failed != nil {
-		return w.failed // "no nodes" would be a claim, and nothing is known
+		return fmt.Errorf("%w; --status HOST:PORT,... asks status pages without it", w.failed) // "no nodes" would be a claim, and nothing is known
 	}
 	if err := w.print(v, func(to io.Writer) { writeTop(to, v, w.cluster) }); err != nil {
 		return err
 	}
-	for _, n := range v.Nodes {
-		if n.Error == "" {
-			return nil
-		}
+	if len(v.Servers) > 0 || !slices.ContainsFunc(v.Nodes, func(n top.Node) bool { return n.Error == "" }) {
+		return errSilent
 	}
-	return errSilent
+	return nil
 }
 
 func writeTop(to io.Writer, v top.View, cluster string) {
@@ -141,8 +142,11 @@ func (w *watch) look(ctx context.Context) top.View {
 	}
 	v := top.Between(w.before, by, time.Now())
 	w.before = by
+	if w.failed != nil || w.flags.group != "" || len(w.flags.status) > 0 {
+		v.Groups = []top.Group{} // there may be nodes that were not asked
+	}
 	if w.failed != nil {
-		v.Notes = append(v.Notes, "the nodes could not be listed just now, these are the last known: "+oneLine(w.failed))
+		v.Notes = append(v.Notes, "the nodes could not be listed just now, these are the last known: "+oneLine(w.failed)+"; --status HOST:PORT,... asks status pages without it")
 	}
 	return v
 }

@@ -71,6 +71,30 @@ func (f families) into(s *top.Sample) {
 	s.Open, s.Unsettled = int(f.one("tocsin_dispatcher_open")), int(f.one("tocsin_dispatcher_unsettled"))
 	s.Oldest = secondsOf(f.one("tocsin_dispatcher_unsettled_age_seconds"))
 	f.types(s)
+	f.servers(s)
+	s.Groups = map[string]int{}
+	f.each("tocsin_node_group_biz_types", func(m *dto.Metric) {
+		if labelOf(m, "own") == "true" {
+			s.Group = cmp.Or(s.Group, labelOf(m, "group"))
+		} else {
+			s.Groups[labelOf(m, "group")] = int(valueOf(m))
+		}
+	})
+}
+
+// servers reads the metrics of MySQL servers.
+func (f families) servers(s *top.Sample) {
+	s.Servers = map[string]top.ServerSample{}
+	set := func(name string, change func(t *top.ServerSample, value float64)) {
+		f.each(name, func(m *dto.Metric) {
+			t := s.Servers[labelOf(m, "server")]
+			change(&t, valueOf(m))
+			s.Servers[labelOf(m, "server")] = t
+		})
+	}
+	set("tocsin_node_server_up", func(t *top.ServerSample, up float64) { t.Away = up == 0 })
+	set("tocsin_node_server_waiting_seconds", func(t *top.ServerSample, v float64) { t.Waiting = secondsOf(v) })
+	set("tocsin_backlog_overdue_age_seconds", func(t *top.ServerSample, v float64) { t.Figures = secondsOf(v) })
 }
 
 // types reads the metrics of biz types.

@@ -131,6 +131,31 @@ func TestTopAsksEachNodeOnceInAnInterval(t *testing.T) {
 	}
 }
 
+// TestTopSaysThatAServerIsInTrouble, and ends with 1, though its nodes answer.
+func TestTopSaysThatAServerIsInTrouble(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `# TYPE tocsin_node_server_up gauge
+tocsin_node_server_up{server="db0"} 1
+tocsin_node_server_up{server="db1"} 0
+# TYPE tocsin_node_server_waiting_seconds gauge
+tocsin_node_server_waiting_seconds{server="db0"} 0.2
+tocsin_node_server_waiting_seconds{server="db1"} 42
+# TYPE tocsin_backlog_overdue gauge
+tocsin_backlog_overdue{biz_type="a"} 0
+# TYPE tocsin_backlog_overdue_age_seconds gauge
+tocsin_backlog_overdue_age_seconds{server="db1"} 190
+`)
+	}))
+	defer page.Close()
+	r := s.run("top", "--once", "--interval", "500ms", "--status", strings.TrimPrefix(page.URL, "http://"))
+	const note = "note: server db1 does not answer a node, and has not answered a statement for 42s, and has overdue figures that are 3m10s old\n"
+	if r.code != exitFailed || !strings.Contains(r.stdout, note) || strings.Contains(r.stdout, "db0") || !strings.Contains(r.stdout, " 0? ") {
+		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
+	}
+}
+
 // What a node or an error says can't steer the terminal, and no line is wider than it.
 func TestTopFitsItsTerminal(t *testing.T) {
 	t.Parallel()

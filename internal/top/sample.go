@@ -17,6 +17,15 @@ type Sample struct {
 	Unsettled int
 	Oldest    time.Duration // for how long the oldest outcome has waited to be settled
 	Types     map[string]TypeSample
+	Servers   map[string]ServerSample
+	Groups    map[string]int // biz types of other groups that are not paused
+}
+
+// ServerSample is what a node exported of one MySQL server.
+type ServerSample struct {
+	Away    bool          // it did not answer this node
+	Waiting time.Duration // how long the oldest statement has waited for an answer
+	Figures time.Duration // age of the overdue figures, if this node measures them
 }
 
 // TypeSample is what a node exported of one biz type. The counters grow from the start of the process.

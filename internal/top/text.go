@@ -2,7 +2,9 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -21,7 +23,11 @@ func (v View) Lines(cluster string) [][]string {
 	lines := [][]string{{fmt.Sprintf("cluster %s at %s: %d of %d nodes answer; %s", cluster, v.At.UTC().Format("2006-01-02 15:04:05Z"), answering, len(v.Nodes), rates)}}
 	lines = append(lines, []string{""}, []string{"BIZ TYPE", "DELIVERED/S", "FAILED/S", "DEAD/S", "LATE 50%", "LATE 99%", "RUNNING", "QUEUED", "LANE", "OVERDUE", "OLDEST", "DRAINED IN"})
 	for _, t := range v.Types {
-		lines = append(lines, t.line(v.Seconds > 0))
+		row := t.line(v.Seconds > 0)
+		if t.Overdue != nil && slices.ContainsFunc(v.Servers, func(s Server) bool { return s.Figures >= stale.Seconds() }) {
+			row[9] += "?"
+		}
+		lines = append(lines, row)
 	}
 	lines = append(lines, []string{""}, []string{"NODE", "GROUP", "MODE", "TABLES", "WANTED", "DELIVERED/S", "FAILED/S", "IN HAND", "UNSETTLED", "FOR"})
 	for _, n := range v.Nodes {
@@ -34,10 +40,34 @@ func (v View) Lines(cluster string) [][]string {
 			lines = append(lines, []string{fmt.Sprintf("note: %s does not answer: %s", named(n), n.Error)})
 		}
 	}
+	for _, s := range v.Servers {
+		lines = append(lines, []string{"note: server " + s.Name + " " + s.trouble()})
+	}
+	for _, g := range v.Groups {
+		lines = append(lines, []string{fmt.Sprintf("note: group %s has no node: nobody but the sweeper delivers its %d biz types", g.Name, g.Types)})
+	}
 	for _, note := range v.Notes {
 		lines = append(lines, []string{"note: " + note})
 	}
 	return lines
+}
+
+// trouble says what is wrong with a server.
+func (s Server) trouble() string {
+	var is []string
+	switch {
+	case s.Away == 1:
+		is = append(is, "does not answer a node")
+	case s.Away > 1:
+		is = append(is, fmt.Sprintf("does not answer %d nodes", s.Away))
+	}
+	if s.Waiting >= hangs.Seconds() {
+		is = append(is, "has not answered a statement for "+seconds(s.Waiting))
+	}
+	if s.Figures >= stale.Seconds() {
+		is = append(is, "has overdue figures that are "+seconds(s.Figures)+" old")
+	}
+	return strings.Join(is, ", and ")
 }
 
 func named(n Node) string {

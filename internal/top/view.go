@@ -15,8 +15,30 @@ type View struct {
 	Total   Rates     `json:"total"`
 	Types   []Type    `json:"biz_types"` // overdue ones first, then the busiest
 	Nodes   []Node    `json:"nodes"`     // by group and id
-	Notes   []string  `json:"notes"`     // what could not be read
+	Servers []Server  `json:"servers"`   // that are in trouble, by name
+	Groups  []Group   `json:"groups_without_nodes"`
+	Notes   []string  `json:"notes"` // what could not be read
 }
+
+// Server is a MySQL server that hangs, that nodes do not reach, or whose overdue figures are old.
+type Server struct {
+	Name    string  `json:"name"`
+	Away    int     `json:"unreached_by"`            // nodes
+	Waiting float64 `json:"waiting_seconds"`         // of the oldest statement without an answer
+	Figures float64 `json:"overdue_figures_seconds"` // their age
+}
+
+// Group is a group that has biz types and no node.
+type Group struct {
+	Name  string `json:"name"`
+	Types int    `json:"biz_types"`
+}
+
+// From when on a server hangs, and overdue figures are old: they are measured once a minute.
+const (
+	hangs = 5 * time.Second
+	stale = 2 * time.Minute
+)
 
 // Rates are per second.
 type Rates struct {
@@ -73,7 +95,7 @@ type sum struct {
 
 // Between compares the samples of all nodes with those of a while ago. Both have the same keys for the same nodes.
 func Between(before, now map[string]Sample, at time.Time) View {
-	v := View{At: at, Types: []Type{}, Nodes: []Node{}, Notes: []string{}}
+	v := View{At: at, Types: []Type{}, Nodes: []Node{}, Servers: servers(now), Groups: lonely(now), Notes: []string{}}
 	types := map[string]*sum{}
 	for _, key := range slices.Sorted(maps.Keys(now)) {
 		v.add(types, before[key], now[key])
@@ -87,6 +109,48 @@ func Between(before, now map[string]Sample, at time.Time) View {
 	})
 	slices.SortFunc(v.Nodes, func(a, b Node) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.ID, b.ID)) })
 	return v
+}
+
+// servers returns those that are in trouble.
+func servers(now map[string]Sample) []Server {
+	all := map[string]Server{}
+	for _, sample := range now {
+		for name, is := range sample.Servers {
+			s := all[name]
+			s.Name, s.Waiting, s.Figures = name, max(s.Waiting, is.Waiting.Seconds()), max(s.Figures, is.Figures.Seconds())
+			if is.Away {
+				s.Away++
+			}
+			all[name] = s
+		}
+	}
+	troubled := []Server{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if s := all[name]; s.Away > 0 || s.Waiting >= hangs.Seconds() || s.Figures >= stale.Seconds() {
+			troubled = append(troubled, s)
+		}
+	}
+	return troubled
+}
+
+// lonely returns the groups without nodes. A node that does not answer counts.
+func lonely(now map[string]Sample) []Group {
+	types := map[string]int{}
+	for _, sample := range now {
+		for group, n := range sample.Groups {
+			types[group] = max(types[group], n)
+		}
+	}
+	for _, sample := range now {
+		delete(types, sample.Group)
+	}
+	all := []Group{}
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		if types[name] > 0 {
+			all = append(all, Group{name, types[name]})
+		}
+	}
+	return all
 }
 
 // add adds one node.

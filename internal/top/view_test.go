@@ -106,3 +106,32 @@ func TestALaneIsShownAsTheWorstOfItsNodes(t *testing.T) {
 		}
 	}
 }
+
+func TestTroubleOfServersAndGroupsIsTold(t *testing.T) {
+	t.Parallel()
+	measured := func(s *TypeSample) { s.Measured = true }
+	a, b := sample("a", 0, 0, measured), sample("b", 0, 0)
+	a.Servers = map[string]ServerSample{"db0": {Figures: time.Minute}, "db1": {Waiting: 3 * time.Second, Figures: 5 * time.Minute}, "db2": {Away: true}}
+	b.Servers = map[string]ServerSample{"db0": {Waiting: time.Second}, "db1": {Waiting: 190 * time.Second}, "db2": {Away: true}}
+	a.Groups = map[string]int{"lonely": 2, "paused": 0, "silent": 1}
+	silent := Sample{Node: "c", Group: "silent", Address: "c:1", Err: errors.New("refused")}
+	v := Between(nil, samples(a, b, silent), at)
+	var text strings.Builder
+	for _, line := range v.Lines("shop") {
+		text.WriteString(strings.Join(line, " ") + "\n")
+	}
+	for _, want := range []string{
+		"order.close - - - - - 4/128 0 open 0? - -\n", "note: server db1 has not answered a statement for 3m10s, and has overdue figures that are 5m0s old\n",
+		"note: server db2 does not answer 2 nodes\n", "note: group lonely has no node: nobody but the sweeper delivers its 2 biz types\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, &text)
+		}
+	}
+	if len(v.Servers) != 2 || len(v.Groups) != 1 {
+		t.Errorf("got %+v, %+v", v.Servers, v.Groups)
+	}
+	if v := Between(nil, samples(b), at); len(v.Servers) != 2 || len(v.Groups) != 0 {
+		t.Errorf("got %+v, %+v", v.Servers, v.Groups)
+	}
+}
