@@ -32,11 +32,8 @@ type attemptContext struct {
 	tasks  []tocsin.Info   // the worker's own slice; nil after the delivery
 	output *output.Outputs // nil: none is kept
 	full   context.Context // nil until it is needed
-	cancel context.CancelFunc
 	stop   context.CancelCauseFunc
-	off    []error // by task: why it was called off; nil: none was
-	cause  error   // why the context has ended, of callOff
-	ended  bool
+	off    map[tocsin.JobID]error // the tasks that were called off, and why
 }
 
 // Deadline is the end of the delivery time-out.
@@ -65,7 +62,7 @@ func (c *attemptContext) Value(key any) any {
 // Err tells without a real context as long as there is nothing to tell.
 func (c *attemptContext) Err() error {
 	c.mu.Lock()
-	calm := c.full == nil && !c.ended && c.cause == nil
+	calm := c.full == nil && c.tasks != nil && c.cause() == nil
 	c.mu.Unlock()
 	if calm && c.parent.Err() == nil && time.Now().Before(c.deadline) {
 		return nil
@@ -77,14 +74,11 @@ func (c *attemptContext) real() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.full == nil {
-		var timed context.Context
-		timed, c.cancel = context.WithDeadline(c.parent, c.deadline)
-		c.full, c.stop = context.WithCancelCause(timed)
-		if c.cause != nil {
-			c.stop(c.cause)
-		}
-		if c.ended {
-			c.cancel()
+		timed, cancel := context.WithDeadline(c.parent, c.deadline)
+		full, stop := context.WithCancelCause(timed)
+		c.full, c.stop = full, func(cause error) { stop(cause); cancel() }
+		if cause := c.cause(); cause != nil || c.tasks == nil {
+			c.stop(cause)
 		}
 	}
 	return c.full
@@ -94,8 +88,8 @@ func (c *attemptContext) real() context.Context {
 func (c *attemptContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended, c.tasks, c.output = true, nil, nil
-	if c.cancel != nil {
-		c.cancel()
+	c.tasks, c.output = nil, nil
+	if c.stop != nil {
+		c.stop(nil)
 	}
 }

@@ -62,7 +62,7 @@ func TestContextOfADelivery(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				parent, stop := context.WithCancelCause(context.Background())
 				defer stop(nil)
-				ctx := &attemptContext{parent: parent, deadline: time.Now().Add(timeout)}
+				ctx := &attemptContext{parent: parent, deadline: time.Now().Add(timeout), tasks: make([]tocsin.Info, 1)}
 				defer ctx.end()
 				look(t, ctx, stop)
 			})

@@ -158,12 +158,8 @@ func (s *server) replaced(k *kind, ids []tocsin.JobID) {
 		gone[id] = store.Cancelled
 	}
 	k.giveBack(k.takeReady(func(t *task) bool { return gone[t.row.JobID] == store.Cancelled && t.lane.server == s }))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.open {
-		if gone[t.row.JobID] == store.Cancelled && t.ctx != nil {
-			t.ctx.callOff(gone)
-		}
+	for _, c := range s.inHand(func(*attempt) bool { return true }) {
+		c.callOff(gone)
 	}
 }
 

@@ -23,7 +23,8 @@ func (s *server) report(results []result) {
 	s.mu.Lock()
 	for _, r := range results {
 		if r.claiming && !r.after {
-			r.parked = &r.ending
+			end := r.ending
+			r.parked = &end
 			continue
 		}
 		s.enqueue(r)

@@ -12,28 +12,27 @@ import (
 // task is one loaded row on its way to its outcome.
 type task struct {
 	lane    *lane
-	row     *store.Row // Action and claimed are guarded by server.mu once the task is open
-	claimed bool
-	asked   time.Time // when its load was sent, monotonic
-	loaded  time.Time // when it had come, and was claimed if it had to be
-	until   time.Time // claimed: the claim ends after this; zero: no claim
-	late    time.Duration
-	began   time.Time      // its delivery; guarded by server.mu
-	timeout time.Duration  // of the delivery, once it has started
-	size    int64          // bytes of its payload, while they count
+	row     *store.Row     // Action is guarded by server.mu once the task is open
 	turn    *schedule.Turn // nil: it is no run of a schedule
+	asked   time.Time      // when its load was sent, monotonic
+	loaded  time.Time      // when it had come, and was claimed if it had to be
+	until   time.Time      // claimed: the claim ends after this; zero: no claim
+	late    time.Duration
+	began   time.Time     // its delivery; guarded by server.mu
+	timeout time.Duration // of the delivery, once it has started
+	size    int64         // bytes of its payload, while they count
 
 	// Guarded by server.mu.
-	place      int             // in server.open
-	suspect    bool            // it has ended processes before: the only such row in hand
-	reported   bool            // waits to be settled
-	reportedAt time.Time       // since then
-	claiming   bool            // Drain is claiming it
-	foreign    bool            // Drain could not claim it: somebody else changed it
-	doubt      int64           // deadline of a claim by Drain that may be valid; 0: none
-	parked     *ending         // came while claiming
-	overtime   bool            // its handler is over its time-out, and its claim is prolonged
-	ctx        *attemptContext // of its delivery
+	place      int       // in server.open
+	reportedAt time.Time // reported: since then
+	doubt      int64     // deadline of a claim by Drain that may be valid; 0: none
+	parked     *ending   // came while claiming
+	claimed    bool      // guarded only once the task is open
+	suspect    bool      // it has ended processes before: the only such row in hand
+	reported   bool      // waits to be settled
+	claiming   bool      // Drain is claiming it
+	foreign    bool      // Drain could not claim it: somebody else changed it
+	overtime   bool      // its handler is over its time-out, and its claim is prolonged
 }
 
 // tasks is a set of tasks, each of which knows its place in it.
@@ -67,10 +66,10 @@ func (t *task) entry(due int64) duequeue.Entry {
 // ending says how an attempt ended, or that it never started.
 type ending struct {
 	verb   tocsin.Verb
+	undone bool  // not an attempt: it never started, or the end of the dispatcher cut it off
 	next   int64 // Retried, Snoozed: the next action time
 	reason string
 	took   time.Duration
-	undone bool       // not an attempt: it never started, or the end of the dispatcher cut it off
 	run    *store.Run // for the history; nil: none is kept of it
 }
 

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -25,18 +24,19 @@ func (s *server) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			s.recheck(ctx, s.long(now.Add(-watchEvery)))
+			long := now.Add(-watchEvery)
+			s.recheck(ctx, s.inHand(func(a *attempt) bool { return a.state == delivering && a.began.Before(long) }))
 		}
 	}
 }
 
-// long returns the contexts of the server's deliveries that began before a time.
-func (s *server) long(before time.Time) (all []*attemptContext) {
+// inHand returns the contexts of the server's deliveries that match, whose targets have not returned.
+func (s *server) inHand(match func(*attempt) bool) (all []*attemptContext) {
 	for _, k := range s.d.allKinds() {
 		k.mu.Lock()
 		for w := range k.workers {
 			w.mu.Lock()
-			if a := &w.attempt; a.state == delivering && a.began.Before(before) && a.server() == s {
+			if a := &w.attempt; a.state != atRest && a.server() == s && match(a) {
 				all = append(all, a.ctx)
 			}
 			w.mu.Unlock()
@@ -73,8 +73,8 @@ func (s *server) recheck(ctx context.Context, deliveries []*attemptContext) {
 func (c *attemptContext) addSeen(to map[tocsin.JobID]store.Seen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, t := range c.tasks {
-		if c.off == nil || c.off[i] == nil {
+	for _, t := range c.tasks {
+		if c.off[t.JobID] == nil {
 			to[t.JobID] = store.Seen{Version: t.Version, LastError: t.LastError}
 		}
 	}
@@ -85,21 +85,25 @@ func (c *attemptContext) addSeen(to map[tocsin.JobID]store.Seen) {
 func (c *attemptContext) callOff(fates map[tocsin.JobID]store.Fate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, t := range c.tasks {
+	for _, t := range c.tasks {
 		if cause := whyOff[fates[t.JobID]]; cause != nil {
 			if c.off == nil {
-				c.off = make([]error, len(c.tasks))
+				c.off = make(map[tocsin.JobID]error)
 			}
-			c.off[i] = cause
+			c.off[t.JobID] = cause
 		}
 	}
-	if c.off == nil || slices.Contains(c.off, nil) || c.cause != nil {
-		return
+	if cause := c.cause(); cause != nil && c.stop != nil {
+		c.stop(cause)
 	}
-	c.cause = c.off[0]
-	if c.stop != nil {
-		c.stop(c.cause)
+}
+
+// cause says why the context has ended before its time; nil: a task is wanted, or the delivery is over. Called under c.mu.
+func (c *attemptContext) cause() error {
+	if c.tasks == nil || len(c.off) < len(c.tasks) {
+		return nil
 	}
+	return c.off[c.tasks[0].JobID]
 }
 
 // whyOff says why a context ends.
@@ -109,11 +113,14 @@ var whyOff = [store.Fates]error{store.Cancelled: tocsin.ErrCancelled, store.Resc
 var errCalledOff = fmt.Errorf("called off: %w", tocsin.Snooze(0))
 
 // excuse replaces the failures of tasks that were called off.
-func (c *attemptContext) excuse(errs []error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, cause := range c.off {
-		if verb, _, _ := tocsin.AsOutcome(errs[i]); cause != nil && (verb == tocsin.Retried || verb == tocsin.Buried) {
+func (a *attempt) excuse(errs []error) {
+	a.ctx.mu.Lock()
+	defer a.ctx.mu.Unlock()
+	if a.ctx.off == nil {
+		return
+	}
+	for i, t := range a.tasks {
+		if verb, _, _ := tocsin.AsOutcome(errs[i]); a.ctx.off[t.row.JobID] != nil && (verb == tocsin.Retried || verb == tocsin.Buried) {
 			errs[i] = errCalledOff
 		}
 	}

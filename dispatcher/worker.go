@@ -75,13 +75,13 @@ func (w *worker) work() {
 // ended. At the time-out they are settled as failed whether or not the target
 // has returned, apart from runs whose schedule allows no overlap; deliver itself, and with it the slot, waits until it has.
 func (w *worker) deliver(tasks []*task, r *rule) {
-	a := attempt{state: delivering, rule: r, tasks: tasks, outputs: w.kind.outputs(r, tasks)}
+	outputs := w.kind.outputs(r, tasks)
 	w.infos = w.infos[:0]
 	for _, t := range tasks {
 		w.infos = append(w.infos, t.row.Info)
 	}
-	ctx := &attemptContext{parent: w.kind.d.work, tasks: w.infos, output: a.outputs}
-	a.ctx = ctx
+	ctx := &attemptContext{parent: w.kind.d.work, tasks: w.infos, output: outputs}
+	a := attempt{state: delivering, rule: r, tasks: tasks, outputs: outputs, ctx: ctx}
 	if !w.begin(&a) { // from here on it may end, which releases the payloads
 		a.server().notBegun(tasks)
 		w.forget()
@@ -104,14 +104,6 @@ func (w *worker) deliver(tasks []*task, r *rule) {
 // It returns false if there must be no attempt: the node has ended all deliveries, or the process stood still since the tasks were booked, so that a
 // claim may run out under the delivery, or a row may have changed.
 func (w *worker) begin(a *attempt) bool {
-	if alone, _ := splitAlone(a.tasks); len(alone) > 0 {
-		s := a.server()
-		s.mu.Lock()
-		for _, t := range alone {
-			t.ctx = a.ctx
-		}
-		s.mu.Unlock()
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -146,7 +138,7 @@ func (w *worker) finish(a attempt, errs []error) {
 		if w.kind.d.work.Err() != nil {
 			pardon(errs)
 		}
-		a.ctx.excuse(errs)
+		a.excuse(errs)
 		w.results = w.kind.end(a, errs, w.results[:0], false)
 	}
 }
@@ -180,9 +172,8 @@ func (w *worker) expire(now time.Time) {
 	w.through = through
 	w.mu.Unlock()
 	defer close(through)
-	all := a.tasks
 	var alone []*task
-	alone, a.tasks = splitAlone(all)
+	alone, a.tasks = splitAlone(a.tasks)
 	if len(alone) > 0 && !now.IsZero() {
 		alone[0].lane.server.keepClaimed(alone)
 	}
@@ -193,17 +184,8 @@ func (w *worker) expire(now time.Time) {
 	if !now.IsZero() {
 		a.server().overran(a.tasks)
 	}
-	errs := same(w.timedOut(a), len(all))
-	a.ctx.excuse(errs)
-	if len(alone) > 0 {
-		var others []error
-		for i, t := range all {
-			if !t.guarded() {
-				others = append(others, errs[i])
-			}
-		}
-		errs = others
-	}
+	errs := same(w.timedOut(a), len(a.tasks))
+	a.excuse(errs)
 	w.kind.end(a, errs, nil, true)
 }
 
@@ -226,7 +208,7 @@ func (w *worker) late(a attempt, errs []error) {
 			errs[i] = w.timedOut(a)
 		}
 	}
-	a.ctx.excuse(errs)
+	a.excuse(errs)
 	for i, t := range a.tasks {
 		if !t.guarded() {
 			others.tasks, theirs = append(others.tasks, t), append(theirs, errs[i])

@@ -119,7 +119,7 @@ func (d *dueRows) scan(_ int, rows *sql.Rows) error {
 	var table int
 	d.rows = append(d.rows, Row{})
 	row := &d.rows[len(d.rows)-1]
-	d.to = append(append(d.to[:0], &table), d.raw.into(row)...)
+	d.to = d.raw.into(append(d.to[:0], &table), row)
 	if err := rows.Scan(d.to...); err != nil {
 		return err
 	}

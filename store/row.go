@@ -12,13 +12,13 @@ import (
 // used again for the next row.
 type rawRow struct{ dedup, headers, key []byte }
 
-// into gives where rowColumns are scanned to. finish has to follow.
-func (raw *rawRow) into(r *Row) []any {
-	return []any{
+// into appends where rowColumns are scanned to. finish has to follow.
+func (raw *rawRow) into(to []any, r *Row) []any {
+	return append(to,
 		&r.JobID, &r.BizID, &r.Type, &r.Status, &r.ActionTime, &r.DueTime,
 		&r.Attempts, &r.Crashes, &r.Version, &r.ClaimedBy, &raw.dedup, &r.LastError, &r.Payload,
 		&r.Created, &r.Modified, &raw.headers, &raw.key,
-	}
+	)
 }
 
 func (raw *rawRow) finish(r *Row) {
@@ -31,7 +31,7 @@ func (raw *rawRow) finish(r *Row) {
 // scan reads rowColumns.
 func (r *Row) scan(rows *sql.Rows) error {
 	var raw rawRow
-	if err := rows.Scan(raw.into(r)...); err != nil {
+	if err := rows.Scan(raw.into(nil, r)...); err != nil {
 		return err
 	}
 	raw.finish(r)
