@@ -54,18 +54,21 @@ build: ## build bin/tocsin
 
 # Packages whose tests start many processes, or judge how long a fault lasts: one at a time, six tests of it at once, as most of
 # them wait. Of the others there is room for two packages at once.
-ALONE = internal/chaos cmd/tocsin node internal/dashboards/live assign
+ALONE = internal/chaos cmd/tocsin node assign
 
-# The searches take ten times as long with the race detector.
+# Packages that compute, one goroutine by itself: the race detector has nothing to find there, and makes them ten times as long.
+PLAIN = internal/house schedule/firetimes
+
+# So are the searches of internal/model.
 MODEL = go test -vet=off -timeout 30m $(TESTARGS) ./internal/model
 
 # go vet is left to make lint.
-test: ## install what is missing, run all tests with the race detector, then the model, and list what failed
+test: ## install what is missing, run all tests, with the race detector where something runs side by side, and list what failed
 	@scripts/install-deps.sh test
 	@scripts/all.sh \
 		'go test -vet=off -race -p 1 -parallel 6 -timeout 60m $(TESTARGS) $(ALONE:%=./%)' \
-		'go test -vet=off -race -p 2 -parallel 4 -timeout 60m $(TESTARGS) $$(go list $(ALL) | grep -vxE "github.com/tocsinhq/tocsin/($(subst $(space),|,$(ALONE)))")' \
-		'$(MODEL)' \
+		'go test -vet=off -race -p 2 -parallel 4 -timeout 60m $(TESTARGS) $$(go list $(ALL) | grep -vxE "github.com/tocsinhq/tocsin/($(subst $(space),|,$(ALONE) $(PLAIN) internal/model))")' \
+		'$(MODEL) $(PLAIN:%=./%)' \
 		'go run ./internal/house/servertests left-out'
 
 # Of internal/model only what compares it with a server: its searches need none, and make test has run them.

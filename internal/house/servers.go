@@ -17,6 +17,9 @@ var starters = map[string][]string{
 	"tocsintest":                 {"Start"},
 }
 
+// noStatement is the reason of packages whose tests start a server for others' statements.
+const noStatement = "it sends no statement of its own, and the packages that do are tested"
+
 // onOneServer are packages whose tests start database servers, and that `make test-sql` leaves out: `make test` on that
 // server runs them.
 var onOneServer = []skip{
@@ -25,6 +28,13 @@ var onOneServer = []skip{
 	{path: "docs", reason: "its tests run the programs and commands of the pages for most of a minute, and the packages that send their statements are tested"},
 	{path: "assign", reason: "its tests are of etcd, which is the same beside every database server"},
 	{path: "internal/dashboards/live", reason: "its demo takes most of a minute, and its queries are of Prometheus"},
+	{path: "api", reason: noStatement},
+	{path: "alarms", reason: noStatement},
+	{path: "config", reason: noStatement},
+	{path: "tocsinotel", reason: noStatement},
+	{path: "tocsinprom", reason: noStatement},
+	{path: "tocsinpg", reason: "its tests are of PostgreSQL"},
+	{path: "tocsinpg/pgtest", reason: "its tests are of PostgreSQL"},
 	{path: "internal/chaos", reason: "its scenarios wait for minutes for faults of processes, etcd and the network"},
 }
 

@@ -19,6 +19,7 @@ func Casts() []Cast {
 		{Name: "two nodes, a reschedule in the same millisecond", Roles: nodes, Coincide: true, Reschedules: 1},
 		{Name: "two nodes, a hand-over in the same millisecond", Roles: nodes, Coincide: true, HandOvers: 1},
 		{Name: "two nodes, a redrive in the same millisecond", Roles: nodes, Coincide: true, Redrives: 1},
+		{Name: "two nodes, strict, a reschedule, a redrive", Roles: nodes, Strict: true, Reschedules: 1, Redrives: 1},
 		{Name: "two nodes, a fault in the same millisecond", Roles: nodes, Coincide: true, Faults: 1},
 		{Name: "node and sweeper, a fault in the same millisecond", Roles: both, Coincide: true, Faults: 1},
 		{Name: "node and sweeper, handlers with transactions and late successes", Roles: both, Faults: 1, InTx: true, Late: true},
