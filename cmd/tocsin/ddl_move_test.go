@@ -165,7 +165,7 @@ func (m *movingSite) startAdding(client *tocsin.Client) *adder {
 			for ctx.Err() == nil && !a.add(ctx, remind.New(n, "{}", tocsin.In(time.Second)).Dedup("once")) {
 				time.Sleep(20 * time.Millisecond)
 			}
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
 		}
 	})
 	m.t.Cleanup(a.end)
@@ -215,7 +215,7 @@ func TestAMoveUnderLoadLosesNoTask(t *testing.T) {
 	nodes := []*serving{m.serveWith("a", "tocsin.yaml"), m.serveWith("b", "tocsin.yaml")}
 	m.ownedBy(map[string]int{"a": 4, "b": 4})
 	a := m.startAdding(m.client())
-	m.waitFor("some are delivered", func() bool { seen, _, _ := c.counts(); return seen > 100 })
+	m.waitFor("some are delivered", func() bool { seen, _, _ := c.counts(); return seen > 40 })
 	began := time.Now()
 	m.move("retire").says(t, "retired on db1")
 	m.copy()
@@ -236,7 +236,7 @@ func TestAMoveUnderLoadLosesNoTask(t *testing.T) {
 	}
 	m.ownedBy(map[string]int{"new-0": 4, "new-1": 4})
 	moved := a.count()
-	m.waitFor("the new nodes are delivering", func() bool { return a.count() > moved+200 })
+	m.waitFor("the new nodes are delivering", func() bool { return a.count() > moved+40 })
 	a.end()
 	m.waitFor("all are delivered", func() bool {
 		c.mu.Lock()

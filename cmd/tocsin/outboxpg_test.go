@@ -13,13 +13,13 @@ import (
 func postgresShop(t *testing.T, name string) (dsn string, exec func(statement string)) {
 	t.Helper()
 	on := func(database string) func(string) {
-		conn, err := tocsinpg.Connect(t.Context(), outbox.Config{DSN: devtest.PostgreSQL(t, database)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close(t.Context()) })
-		return func(statement string) {
+		return func(statement string) { // in a session of its own, as the server ends those that idle
 			t.Helper()
+			conn, err := tocsinpg.Connect(t.Context(), outbox.Config{DSN: devtest.PostgreSQL(t, database)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(t.Context())
 			if _, err := conn.Exec(t.Context(), statement); err != nil {
 				t.Fatalf("%s: %v", statement, err)
 			}

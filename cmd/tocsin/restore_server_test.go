@@ -102,7 +102,6 @@ func TestAServerFromAPhysicalCopyDeliversNothingUnasked(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	l := s.startLoad(client)
 	s.marked(p.db, 1)
 	settled := s.addIn(client, 1, 40, 10*time.Second)
 	dir := p.backUp()
@@ -118,9 +117,10 @@ func TestAServerFromAPhysicalCopyDeliversNothingUnasked(t *testing.T) {
 		return err == nil && mark > time.Now().UnixMilli()+day/2
 	})
 
+	l := s.startLoad(client) // for a minute the mark was not ripe
 	p.restore(dir)
 	s.saysOf(page, name+" on db2 is an older copy: it ends at ")
-	s.othersGoOn(c, 100)
+	s.othersGoOn(c, 40)
 	s.noMore(c, "the tasks that were settled after the copy", settled, 1)
 	was := s.waiting()
 	if got := was.Types[0]; got.Settled < len(settled) || !was.Older || was.Ends == nil || was.Known.Sub(*was.Ends) < 23*time.Hour {

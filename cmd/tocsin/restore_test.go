@@ -47,7 +47,7 @@ func (s *site) startLoad(client *tocsin.Client) *load {
 				l.refused++
 			}
 			l.mu.Unlock()
-			time.Sleep(4 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
 		}
 	})
 	s.t.Cleanup(l.end)
@@ -228,7 +228,7 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	s.saysOf(page, "is held")
 	devtest.Load(t, s.dsn(), name, dump)
 	s.saysOf(page, name+" on db1 is an older copy: it ends at ")
-	s.othersGoOn(c, 100)
+	s.othersGoOn(c, 40)
 	s.refusesTheCopy(page, first)
 	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	_ = first.Wait()
 	second := s.serve("second", "--listen", page)
 	s.saysOf(page, "run `tocsin ddl restore-check`")
-	s.othersGoOn(c, 100)
+	s.othersGoOn(c, 40)
 	s.noMore(c, "the tasks that were settled after the dump", settled, 1)
 
 	was := s.waiting()

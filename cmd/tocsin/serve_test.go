@@ -192,12 +192,18 @@ func (s *site) nodes() (all []assign.NodeState) {
 	return all
 }
 
+// waitFor waits until ok. Where ok calls the command, most of the time is left to what it waits for.
 func (s *site) waitFor(what string, ok func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.Now().Add(3 * time.Minute); ; {
+		asked := time.Now()
+		if ok() {
+			return
+		}
+		if asked.After(end) {
 			s.t.Fatalf("waited too long until %s", what)
 		}
+		time.Sleep(min(max(20*time.Millisecond, 4*time.Since(asked)), time.Second))
 	}
 }
 

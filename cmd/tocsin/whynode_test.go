@@ -136,7 +136,7 @@ func TestWhySaysWhatTheOwnerSays(t *testing.T) {
 	s.due(unseen, "0 SECOND", ", biz_type = 4")
 	s.until(unseen, why.Unseen, nil, "node "+id+", which owns its table, has not found it yet")
 
-	claiming := s.adding("strict.hook", 6, "2s")
+	claiming := s.adding("strict.hook", 6, "8s") // the lock comes first
 	unlock := s.locked(claiming)
 	s.until(claiming, why.Queued, nil, "node "+id+" has it in its queue", "0 of 64 slots of strict.hook are in use")
 	unlock()
