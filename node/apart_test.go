@@ -61,7 +61,7 @@ func ownersAre(t *testing.T, p place, what string, want func(owners []string) bo
 		t.Fatal(err)
 	}
 	defer keys.Close()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		owners, err := keys.Owners(t.Context(), "orders")
 		if err != nil {
 			t.Fatal(err)

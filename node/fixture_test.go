@@ -101,10 +101,13 @@ func add(t *testing.T, p place, task tocsin.NewTask) tocsin.JobID {
 	return added.JobID
 }
 
+// patience is for a machine that has other things to do as well.
+const patience = 2 * time.Minute
+
 // await reads a task until it is as wanted.
 func await(t *testing.T, p place, id tocsin.JobID, what string, ok func(tocsin.Info) bool) tocsin.Info {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
 		info, err := p.client.Get(ctx, id)
@@ -132,7 +135,7 @@ func receive[T any](t *testing.T, from <-chan T, what string) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("waited too long for %s", what)
 		panic("unreachable")
 	}

@@ -17,7 +17,7 @@ import (
 // awaitOwned waits until a node owns the given number of tables.
 func awaitOwned(t *testing.T, n *node.Node, tables int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		report, _ := n.Report()
 		if report.Owned == tables {
 			return

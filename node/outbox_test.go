@@ -41,7 +41,7 @@ func TestTheReadmesExampleOnTwoServers(t *testing.T) {
 	relayed := 0
 	for id := uint64(1); id <= orders; id++ {
 		inTx(t, db, func(tx *sql.Tx) error { // the order is placed
-			added, err := p.client.AddTx(t.Context(), tx, orderClose.New(id, order{ID: id}, tocsin.In(300*time.Millisecond)))
+			added, err := p.client.AddTx(t.Context(), tx, orderClose.New(id, order{ID: id}, tocsin.In(5*time.Second)))
 			if added.Relayed != (p.cfg.Layout.DatabaseOf(p.cfg.Layout.TableOf(id)) == 1) || added.Relayed != (added.JobID == 0) {
 				t.Errorf("order %d: %+v", id, added)
 			}

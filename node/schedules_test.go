@@ -253,11 +253,12 @@ func TestAScheduleIsPausedWhoseRunsDie(t *testing.T) {
 	run(t, s.p.config("orders"), &h)
 	until(t, "the pause", func() bool { return s.get("beat").State == schedule.Paused })
 	one := s.get("beat")
-	if n := calls.Load(); n < 2 || n > 3 || one.Failures < 2 || !one.NextFire.IsZero() || !strings.HasPrefix(one.Reason, "paused after 2 failures in a row at ") {
+	if n := calls.Load(); n < 2 || one.Failures < 2 || !one.NextFire.IsZero() || !strings.HasPrefix(one.Reason, "paused after 2 failures in a row at ") {
 		t.Errorf("after %d deliveries it is %+v", n, one)
 	}
-	var pending int
-	if err := s.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+s.p.cfg.Layout.Table(one.Table)+" WHERE status = 0").Scan(&pending); err != nil || pending != 0 {
-		t.Errorf("%d runs are pending, %v", pending, err)
-	}
+	until(t, "no run is pending", func() bool { // one may have been in delivery
+		var pending int
+		err := s.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+s.p.cfg.Layout.Table(one.Table)+" WHERE status = 0").Scan(&pending)
+		return err == nil && pending == 0
+	})
 }

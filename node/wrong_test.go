@@ -78,7 +78,7 @@ func (p place) bizIDIn(database, n int) uint64 {
 // reportIs waits until the node reports this about its second database.
 func reportIs(t *testing.T, n *node.Node, what string, ok func(sick []health.Database) bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		report, _ := n.Report()
 		if ok(report.Databases) {
 			return
@@ -127,13 +127,14 @@ func TestOneWrongDatabaseStopsItsOwnTasksOnly(t *testing.T) {
 			n, _ := run(t, p.config("orders"), &h)
 			inHand := add(t, p, orderClose.New(slow, order{1}, tocsin.In(0)))
 			receive(t, started, "the task that is in hand when its database becomes wrong")
-			waits := add(t, p, orderClose.New(p.bizIDIn(1, 1), order{2}, tocsin.In(4*time.Second)))
+			const in = 8 * time.Second // enough to see what is wrong, on a busy machine too
+			waits, due := add(t, p, orderClose.New(p.bizIDIn(1, 1), order{2}, tocsin.In(in))), time.Now().Add(in)
 
 			p.do(t, db, ill.wrong)
 			reportIs(t, n, "that the database is wrong", saysWrong(ill.says))
 			close(release)
-			for i := range 5 { // the last of them is due after the one that waits
-				id := add(t, p, orderClose.New(p.bizIDIn(0, i), order{3}, tocsin.In(time.Duration(i)*1200*time.Millisecond)))
+			for i, in := range []time.Duration{0, time.Second, time.Until(due.Add(time.Second))} { // the last of them is due after the one that waits
+				id := add(t, p, orderClose.New(p.bizIDIn(0, i), order{3}, tocsin.In(max(in, 0))))
 				await(t, p, id, "a task beside it", withStatus(tocsin.Done))
 			}
 			for what, id := range map[string]tocsin.JobID{"in hand": inHand, "due": waits} {
