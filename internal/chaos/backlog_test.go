@@ -20,7 +20,7 @@ func TestABacklogThatChangesWhileItIsRead(t *testing.T) {
 	o.Nodes, o.Idle, o.Sweeper = 3, 1, true
 	s := begin(t, o)
 	s.logPeeks()
-	drafts := make([]draft, pick(8000, 40_000))
+	drafts := make([]draft, pick(5000, 40_000))
 	s.under(Load{Rate: 50, Changes: 0.5, Fails: true}, func(ctx context.Context) error {
 		s.pauseTypes(ctx, true)
 		s.pause(2 * time.Second) // until the nodes have heard of it

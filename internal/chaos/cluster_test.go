@@ -120,7 +120,7 @@ func TestClusterGrowsAndShrinks(t *testing.T) {
 	h := s.watch()
 	rest := pick(time.Second, 8*time.Second)
 	var all []rebalance
-	s.under(steady(200, 2000), func(context.Context) error {
+	s.under(steady(100, 2000), func(context.Context) error {
 		s.pause(rest)
 		all = append(all, h.measure(t, fmt.Sprintf("1 -> %d", o.Nodes), o.Nodes, func() { s.join(s.from(1)...) }, rest))
 		mid := pick(2, 3)
@@ -147,7 +147,7 @@ func TestClusterRollingRestart(t *testing.T) {
 	h := s.watch()
 	rest := pick(200*time.Millisecond, 3*time.Second)
 	var all []rebalance
-	s.under(steady(200, 300), func(context.Context) error {
+	s.under(steady(100, 300), func(context.Context) error {
 		s.pause(rest + time.Second)
 		for i := range s.seats {
 			name := s.seats[i].name
@@ -172,7 +172,7 @@ func TestClusterNodeDies(t *testing.T) {
 	var begun time.Time
 	var hers map[int]bool
 	var died rebalance
-	s.under(steady(200, 300), func(context.Context) error {
+	s.under(steady(100, 300), func(context.Context) error {
 		s.pause(pick(time.Second, 5*time.Second))
 		hers = h.ownedBy(s.seats[0])
 		died = h.measure(t, "kill -9", len(s.seats)-1, func() {
@@ -230,7 +230,7 @@ func TestClusterNodeLeaves(t *testing.T) {
 	var begun, gone time.Time
 	var hers map[int]bool
 	var left rebalance
-	s.under(steady(200, 300), func(context.Context) error {
+	s.under(steady(100, 300), func(context.Context) error {
 		s.pause(pick(time.Second, 5*time.Second))
 		seat := s.inCallback(took)
 		hers = h.ownedBy(s.seats[seat])

@@ -16,7 +16,7 @@ func TestClusterHealsByItself(t *testing.T) {
 	s := begin(t, o)
 	h, client := s.watch(), s.dialEtcd()
 	f := &figures{run: "heals"}
-	s.under(steady(200, 600), func(context.Context) error {
+	s.under(steady(100, 600), func(context.Context) error {
 		s.pause(time.Second)
 		f.seconds("key_deleted", s.healed(h, func(table int) {
 			s.byHand(client.Delete(t.Context(), s.keyOf(table)))

@@ -51,7 +51,7 @@ func (s *scenario) secondsWereInHand(r *Report) {
 // nothing else.
 func TestFrozenNodeWakesToFindItsTablesGone(t *testing.T) {
 	s := begin(t, small)
-	s.under(Load{Rate: pick(300, 800), Work: 60, Far: 3 * time.Second}, func(ctx context.Context) error {
+	s.under(Load{Rate: pick(200, 800), Work: 60, Far: 3 * time.Second}, func(ctx context.Context) error {
 		for range pick(1, 8) {
 			s.pause(pick(time.Second, 3*time.Second))
 			if err := s.Do(ctx, Step{Fault: FreezeNode, Node: 0, Length: pick(5*time.Second, 8*time.Second)}); err != nil {
@@ -66,10 +66,10 @@ func TestFrozenNodeWakesToFindItsTablesGone(t *testing.T) {
 
 // settleLag is how long an outcome may wait to be stored, on a machine that has other
 // things to do as well.
-const settleLag = time.Second
+const settleLag = 2 * time.Second
 
 // faultLag is how long a process may go on after a fault was noted. It is shorter than any fault.
-const faultLag = 100 * time.Millisecond
+const faultLag = 250 * time.Millisecond
 
 // inHandOf counts the deliveries of a seat that had begun, and were not stored yet,
 // at a fault.
@@ -84,8 +84,8 @@ func (s *scenario) inHandOf(seat string, at time.Time) (n int) {
 
 // TestEverythingAtOneInstant: nothing is delivered twice, however many are due.
 func TestEverythingAtOneInstant(t *testing.T) {
-	tasks := pick(6000, 100_000)
-	s := begin(t, Options{Servers: 2, Nodes: 2, Timing: pick(Timing{}, Timing{Lease: 10 * time.Second, Scan: 5 * time.Second, Grace: time.Minute})})
+	tasks := pick(4000, 100_000)
+	s := begin(t, Options{Servers: 2, Nodes: 2, Timing: Timing{Lease: 10 * time.Second, Scan: 5 * time.Second, Grace: time.Minute}})
 	due := time.Now().Add(time.Duration(tasks/5000+2) * time.Second)
 	s.fill(tasks, due, 0, brief)
 	if time.Now().After(due) {
@@ -170,7 +170,7 @@ func disorder(all []delivery) float64 {
 // about to deliver. Some is delivered twice; every final state is single.
 func TestGreedySweeperBesideBusyNodes(t *testing.T) {
 	s := begin(t, small)
-	s.under(Load{Rate: pick(200, 600), Changes: 0.12, Fails: true, Far: 2 * time.Second}, func(ctx context.Context) error {
+	s.under(Load{Rate: pick(100, 600), Changes: 0.12, Fails: true, Far: 2 * time.Second}, func(ctx context.Context) error {
 		return s.Do(ctx, Step{Fault: LowSweep, Length: pick(4*time.Second, time.Minute)})
 	})
 	r := s.verdict()

@@ -9,7 +9,7 @@ import (
 // TestServerDiesAndComesBack: kill -9 of MariaDB while deliveries are in hand.
 func TestServerDiesAndComesBack(t *testing.T) {
 	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true})
-	s.under(Load{Rate: pick(200, 500), Changes: 0.12, Fails: true, Work: 100, Far: 3 * time.Second}, func(ctx context.Context) error {
+	s.under(Load{Rate: pick(100, 500), Changes: 0.12, Fails: true, Work: 100, Far: 3 * time.Second}, func(ctx context.Context) error {
 		s.pause(time.Second)
 		for range pick(1, 5) {
 			if err := s.Do(ctx, Step{Fault: KillServer, Server: 1, Length: 2 * time.Second}); err != nil {

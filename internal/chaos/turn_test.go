@@ -152,7 +152,7 @@ func TestClusterPartitions(t *testing.T) {
 	s := begin(t, o)
 	h := s.watch()
 	length, rest := pick(4*time.Second, 25*time.Second), pick(2*time.Second, 15*time.Second)
-	load := steady(200, 600)
+	load := steady(100, 600)
 	load.Types = []string{"plain", "strict", "hook"}
 	var all []trouble
 	s.under(load, func(context.Context) error {
