@@ -83,7 +83,7 @@ func (s *Schedules) apply(ctx context.Context, definitions []Definition, dryRun 
 	g.SetLimit(applyAtOnce)
 	for i, d := range definitions {
 		g.Go(func() error {
-			all[i] = s.applyOne(ctx, types, d, found[d.Name], dryRun, 0)
+			all[i] = s.applyOne(ctx, place{types: types}, d, found[d.Name], dryRun, 0)
 			return nil
 		})
 	}
@@ -136,7 +136,7 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 			case !ok:
 				delete(open, name)
 			case other < a.ID, ended:
-				err := s.delete(context.WithoutCancel(ctx), place{a.ID, types}, 0)
+				err := s.delete(context.WithoutCancel(ctx), place{id: a.ID, types: types}, 0)
 				*a = Applied{Name: name, Err: errors.Join(exists(name), err)}
 				delete(open, name)
 			}
@@ -168,7 +168,7 @@ func (s *Schedules) createOne(ctx context.Context, d Definition) (Schedule, erro
 	if found[d.Name] != nil {
 		return Schedule{}, exists(d.Name)
 	}
-	r, err := s.create(ctx, types, d)
+	r, err := s.create(ctx, place{types: types}, d)
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -199,7 +199,7 @@ func (s *Schedules) update(ctx context.Context, d Definition, revision uint32) (
 	if found[d.Name] == nil {
 		return Applied{}, refuse(ErrNotFound, "no schedule %q", d.Name)
 	}
-	a := s.applyOne(ctx, types, d, found[d.Name], false, revision)
+	a := s.applyOne(ctx, place{types: types}, d, found[d.Name], false, revision)
 	return a, a.Err
 }
 
@@ -225,7 +225,7 @@ func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRu
 	}
 	var changes []Change
 	after, err := through(ctx, s, "edit", d.Name, d.BizType, func(ctx context.Context) (Schedule, error) {
-		r, made, err := s.edit(ctx, types, d, read.ID, read.Revision)
+		r, made, err := s.edit(ctx, place{id: read.ID, types: types}, d, read.Revision)
 		if err != nil {
 			return Schedule{}, err
 		}
@@ -237,8 +237,8 @@ func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRu
 
 func exists(name string) error { return refuse(ErrExists, "there is a schedule %q", name) }
 
-// applyOne creates or changes one schedule. revision is the one that it must have, 0 for any.
-func (s *Schedules) applyOne(ctx context.Context, types bizTypes, d Definition, found *row, dryRun bool, revision uint32) (a Applied) {
+// applyOne creates or changes one schedule, at a place whose id is that of found. revision is the one that it must have, 0 for any.
+func (s *Schedules) applyOne(ctx context.Context, p place, d Definition, found *row, dryRun bool, revision uint32) (a Applied) {
 	a.Name = d.Name
 	if found == nil {
 		if dryRun {
@@ -249,7 +249,7 @@ func (s *Schedules) applyOne(ctx context.Context, types bizTypes, d Definition, 
 			return a
 		}
 		a.Verdict = Created
-		r, err := s.create(ctx, types, d)
+		r, err := s.create(ctx, p, d)
 		if err != nil {
 			return Applied{Name: d.Name, Err: err}
 		}
@@ -266,7 +266,8 @@ func (s *Schedules) applyOne(ctx context.Context, types bizTypes, d Definition, 
 	if dryRun || len(a.Changes) == 0 && revision == 0 {
 		return a
 	}
-	r, changes, err := s.edit(ctx, types, d, found.ID, revision)
+	p.id = found.ID
+	r, changes, err := s.edit(ctx, p, d, revision)
 	if err != nil {
 		return Applied{Name: d.Name, ID: found.ID, Err: err}
 	}
@@ -289,16 +290,16 @@ func edits(r *row, d Definition) ([]Change, error) {
 }
 
 // edit changes one schedule. The result is its row then, and what was changed.
-func (s *Schedules) edit(ctx context.Context, types bizTypes, d Definition, id tocsin.JobID, revision uint32) (*row, []Change, error) {
+func (s *Schedules) edit(ctx context.Context, p place, d Definition, revision uint32) (*row, []Change, error) {
 	var changes []Change
-	r, changed, err := s.change(ctx, place{id, types}, "the schedule was changed", func(next *row, now time.Time) (_ bool, err error) {
+	r, changed, err := s.change(ctx, p, "the schedule was changed", func(next *row, now time.Time) (_ bool, err error) {
 		if err := next.has(revision); err != nil {
 			return false, err
 		}
 		if changes, err = edits(next, d); err != nil || len(changes) == 0 {
 			return false, err
 		}
-		return true, next.take(types, d, now)
+		return true, next.take(p.types, d, now)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("change schedule %s: %w", d.Name, err)
@@ -333,18 +334,18 @@ func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
 	return err
 }
 
-// create stores a new schedule.
-func (s *Schedules) create(ctx context.Context, types bizTypes, d Definition) (*row, error) {
+// create stores a new schedule. The place has no id yet.
+func (s *Schedules) create(ctx context.Context, p place, d Definition) (*row, error) {
 	wanted := &row{}
-	if err := wanted.take(types, d, time.Time{}); err != nil {
+	if err := wanted.take(p.types, d, time.Time{}); err != nil {
 		return nil, err
 	}
 	table := s.tables.Layout().TableOf(wanted.subject())
 	for range insertTries {
-		id := tocsin.JobID(s.maker.ids.Next(time.Now(), table))
+		p.id = tocsin.JobID(s.maker.ids.Next(time.Now(), table))
 		var stored *row
-		err := s.within(ctx, place{id, types}, func(h *here) (err error) {
-			stored, err = h.create(ctx, wanted, id)
+		err := s.within(ctx, p, func(h *here) (err error) {
+			stored, err = h.create(ctx, wanted, p.id)
 			return err
 		})
 		if !errors.Is(err, errTaken) {

@@ -271,7 +271,7 @@ func (h *here) rest(ctx context.Context, spans []pageRange, pages [][]sibling) (
 // sets sends statements in one round trip, and hands over the rows of each.
 func (h *here) sets(ctx context.Context, query string, args []any, scan func(set int, rows *sql.Rows) error) (err error) {
 	defer func(start time.Time) { h.observe(query, start, err) }(time.Now())
-	rows, err := h.conn.QueryContext(ctx, h.sql(query), args...)
+	rows, err := h.in.QueryContext(ctx, h.sql(query), args...)
 	if err != nil {
 		return err
 	}

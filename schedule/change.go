@@ -35,7 +35,10 @@ type decision func(next *row, now time.Time) (bool, error)
 // The result is the row as it is stored then, and whether it was changed.
 func (s *Schedules) change(ctx context.Context, p place, reason string, decide decision) (after *row, changed bool, err error) {
 	c := &changing{lead: firstLead}
-	from := s.maker.openFrom(ctx, p.id)
+	if p.tx != nil {
+		c.lead = longLead // when the caller commits is not known
+	}
+	from := s.maker.openFrom(ctx, p.id, p.tx == nil)
 	for {
 		err = s.within(ctx, p, func(h *here) error {
 			h.from = from
@@ -120,7 +123,7 @@ func (h *here) cursor(next *row, lead time.Duration) (from, to time.Time, offset
 // readKept reads when the last of a schedule's pending runs with keys of a range is due. A range of uk_biz. Parameters: biz_id, biz type, the first key,
 // the first key behind them.
 const readKept = `SELECT /* tocsin schedule kept */
-    MAX(due_time)
+    CAST(MAX(due_time) AS CHAR)
 FROM {task} FORCE INDEX (uk_biz)
 WHERE biz_id = ?
     AND biz_type = ?
@@ -130,8 +133,12 @@ WHERE biz_id = ?
 
 // kept returns when the last run is due that a change has left alone; the zero time: there is none.
 func (h *here) kept(ctx context.Context, until string) (time.Time, error) {
-	var last sql.NullTime
-	err := h.sets(ctx, readKept, []any{h.row.subject(), h.row.number, []byte(h.from), []byte(until)}, func(_ int, rows *sql.Rows) error {
+	var last instant
+	question := readKept
+	if h.conn == nil {
+		question += "\nLOCK IN SHARE MODE" // a caller's snapshot may be older than runs
+	}
+	err := h.sets(ctx, question, []any{h.row.subject(), h.row.number, []byte(h.from), []byte(until)}, func(_ int, rows *sql.Rows) error {
 		return rows.Scan(&last)
 	})
 	return last.Time, err
@@ -139,15 +146,11 @@ func (h *here) kept(ctx context.Context, until string) (time.Time, error) {
 
 // inTime fails if a time has passed.
 func (h *here) inTime(ctx context.Context, limit time.Time) error {
-	var now time.Time
-	var horizon, worksWith int64
-	if err := h.conn.QueryRowContext(ctx, h.sql(readNow)).Scan(&now, &horizon, &worksWith); err != nil {
-		return err
-	}
-	if now.After(limit) {
+	err := h.sets(ctx, readNow, nil, h.tick)
+	if err == nil && h.now.After(limit) {
 		return errSlow
 	}
-	return nil
+	return err
 }
 
 // clone copies a row.

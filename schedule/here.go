@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -20,11 +19,13 @@ type here struct {
 	ids     *jobid.Maker
 	observe func(query string, start time.Time, err error)
 	layout  tocsin.Layout
-	conn    *sql.Conn
+	in      tocsin.Tx
+	conn    *sql.Conn // the same; nil: in is a caller's transaction, whose session takes one statement at a time
 	table   int
 	row     *row          // as it was read; nil: there is none
 	now     time.Time     // the server's clock, read when the row was locked
 	horizon time.Duration // nearer runs ring the doorbell
+	works   int           // the oldest program that may use the database
 	from    string        // of a change: runs with lower keys are settled
 }
 
@@ -34,14 +35,22 @@ func (m *Maker) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) e
 	if m.tables.ServerOf(table) < 0 {
 		return refuse(ErrNotFound, "layout %s has no table %d, which schedule_id %s names", m.tables.Layout(), table, id)
 	}
-	layout := m.tables.Layout()
-	return explain(m.tables.Transact(ctx, layout.DatabaseOf(table), func(conn *sql.Conn) error {
-		h := &here{ids: &m.ids, observe: m.tables.Observe, layout: layout, conn: conn, table: table}
-		if err := h.lock(ctx, id); err != nil {
-			return err
-		}
-		return fn(h)
+	return explain(m.tables.Transact(ctx, m.tables.Layout().DatabaseOf(table), func(conn *sql.Conn) error {
+		return m.here(conn, conn, table).do(ctx, id, fn)
 	}))
+}
+
+// here makes a here; conn is nil in a caller's transaction.
+func (m *Maker) here(in tocsin.Tx, conn *sql.Conn, table int) *here {
+	return &here{ids: &m.ids, observe: m.tables.Observe, layout: m.tables.Layout(), in: in, conn: conn, table: table}
+}
+
+// do runs fn with the row of a schedule locked.
+func (h *here) do(ctx context.Context, id tocsin.JobID, fn func(*here) error) error {
+	if err := h.lock(ctx, id); err != nil {
+		return err
+	}
+	return fn(h)
 }
 
 // sql fills in the names of database and task table.
@@ -52,39 +61,51 @@ func (h *here) sql(statement string) string {
 func (h *here) database() string { return h.layout.Database(h.layout.DatabaseOf(h.table)) }
 
 // lock locks the row, and then reads the clock: waiting for the lock may take long.
-func (h *here) lock(ctx context.Context, id tocsin.JobID) (err error) {
-	defer func(start time.Time) { h.observe(lockRow, start, err) }(time.Now())
-	rows, err := h.conn.QueryContext(ctx, h.sql(lockRow+";\n"+readNow), uint64(id))
-	if err != nil {
+func (h *here) lock(ctx context.Context, id tocsin.JobID) error {
+	take := func(_ int, rows *sql.Rows) (err error) {
+		h.row, err = scanRow(rows)
 		return err
 	}
-	defer func() { _ = rows.Close() }()
-	if rows.Next() {
-		if h.row, err = scanRow(rows); err != nil {
-			return err
+	var err error
+	if h.conn == nil {
+		if err = h.sets(ctx, lockRow, []any{uint64(id)}, take); err == nil {
+			err = h.sets(ctx, readNow, nil, h.tick)
 		}
+	} else {
+		err = h.sets(ctx, lockRow+";\n"+readNow, []any{uint64(id)}, func(set int, rows *sql.Rows) error {
+			if set == 0 {
+				return take(set, rows)
+			}
+			return h.tick(set, rows)
+		})
 	}
-	if !rows.NextResultSet() || !rows.Next() {
-		return errors.Join(rows.Err(), fmt.Errorf("%s has no layout row", h.database()))
-	}
-	var horizon, worksWith int64
-	if err := rows.Scan(&h.now, &horizon, &worksWith); err != nil {
+	switch {
+	case err != nil:
 		return err
+	case h.now.IsZero():
+		return fmt.Errorf("%s has no layout row", h.database())
+	case h.works < schema:
+		return refuse(tocsin.ErrSchema, "schedules need schema version %d, and programs for version %d may still use %s: %s", schema, h.works, h.database(), oldTables)
 	}
-	h.horizon = time.Duration(horizon) * time.Millisecond
 	if h.row != nil {
 		h.row.ReadAt = h.now
 	}
-	if worksWith < schema {
-		return refuse(tocsin.ErrSchema, "schedules need schema version %d, and programs for version %d may still use %s: %s", schema, worksWith, h.database(), oldTables)
-	}
-	return rows.Close()
+	return nil
+}
+
+// tick takes the row of readNow.
+func (h *here) tick(_ int, rows *sql.Rows) error {
+	var now instant
+	var horizon int64
+	err := rows.Scan(&now, &horizon, &h.works)
+	h.now, h.horizon = now.Time, time.Duration(horizon)*time.Millisecond
+	return err
 }
 
 // exec runs a statement and returns how many rows it changed.
 func (h *here) exec(ctx context.Context, statement string, args ...any) (n int64, err error) {
 	defer func(start time.Time) { h.observe(statement, start, err) }(time.Now())
-	res, err := h.conn.ExecContext(ctx, h.sql(statement), args...)
+	res, err := h.in.ExecContext(ctx, h.sql(statement), args...)
 	if err != nil {
 		return 0, err
 	}
@@ -214,7 +235,7 @@ func (h *here) there(ctx context.Context, r *row, keys ...string) (map[string]to
 	for _, key := range keys {
 		args = append(args, []byte(key))
 	}
-	found, err := h.conn.QueryContext(ctx, strings.Replace(h.sql(readKeys), "{keys}", list("?", len(keys)), 1), args...)
+	found, err := h.in.QueryContext(ctx, strings.Replace(h.sql(readKeys), "{keys}", list("?", len(keys)), 1), args...)
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,9 @@ func (s *pageRange) take(page []sibling, next *string, limit int) (more bool) {
 
 // openFrom returns a key below which all runs of a schedule for fire times are settled. A change looks for pending runs from there on: reading
 // millions of settled runs with the row locked would take seconds. After an error, it returns what it knows.
-func (m *Maker) openFrom(ctx context.Context, id tocsin.JobID) string {
+//
+// It notes the key for the next change, unless the caller's own transaction may hold the row.
+func (m *Maker) openFrom(ctx context.Context, id tocsin.JobID, note bool) string {
 	first, _ := runkey.Range(uint64(id))
 	layout := m.tables.Layout()
 	server, databases := m.tables.ServerOf(id.Table()), []int{layout.DatabaseOf(id.Table())}
@@ -156,7 +158,7 @@ func (m *Maker) openFrom(ctx context.Context, id tocsin.JobID) string {
 		if s.take(page, &next, pageSettled) {
 			continue
 		}
-		if far {
+		if far && note {
 			_ = m.at(ctx, id, func(h *here) error { return h.mark(ctx, s.from, "") }) // the next change reads them again
 		}
 		return s.from

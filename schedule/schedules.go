@@ -233,19 +233,24 @@ func (t bizTypes) name(number uint64) string {
 type place struct {
 	id    tocsin.JobID
 	types bizTypes
+	tx    tocsin.Tx // the caller's transaction; nil: one of its own
 }
 
 // within runs fn in a transaction with the row locked. If the connection breaks, it asks again: fn must recognise what it
 // has done before.
 func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) error {
+	named := func(h *here) error {
+		if h.row != nil {
+			h.row.BizType = p.types.name(h.row.number)
+		}
+		return fn(h)
+	}
+	if p.tx != nil {
+		return explain(s.maker.here(p.tx, nil, p.id.Table()).do(ctx, p.id, named))
+	}
 	t := tries{}
 	for {
-		err := s.maker.at(ctx, p.id, func(h *here) error {
-			if h.row != nil {
-				h.row.BizType = p.types.name(h.row.number)
-			}
-			return fn(h)
-		})
+		err := s.maker.at(ctx, p.id, named)
 		if err == nil || !t.again(ctx, err) {
 			return t.failure(err)
 		}

@@ -28,7 +28,7 @@ func (r *Runs) Settle(ctx context.Context, t *Turn, o store.Outcome) (done Settl
 	id := tocsin.JobID(t.key.Schedule)
 	from := ""
 	if t.Counts && o.Verb == tocsin.Buried {
-		from = r.maker.openFrom(ctx, id)
+		from = r.maker.openFrom(ctx, id, true)
 	}
 	err = r.maker.at(ctx, id, func(h *here) (err error) {
 		done, paused = SettledRun{}, ""

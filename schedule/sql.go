@@ -15,11 +15,12 @@ import (
 // The statements of this package. {database} is the name of a database, {task} the full name of the task table of a
 // schedule's runs.
 
-// columns are what a stored row is scanned from.
+// columns are what a stored row is scanned from. Times are read as text: a caller's session may read them in a zone of its own.
 const columns = `
-    schedule_id, gmt_create, gmt_modified, name, app, table_no, biz_type, biz_id, biz_key, cron, zone, start_time, end_time, jitter_ms,
-    start_within_ms, missed, missed_most, overlap, pause_after, state, revision, anchor, made_until, next_fire, failures,
-    made, passed_over, reason, attribute, headers, open_from, UTC_TIMESTAMP(3)`
+    schedule_id, CAST(gmt_create AS CHAR), CAST(gmt_modified AS CHAR), name, app, table_no, biz_type, biz_id, biz_key, cron, zone,
+    CAST(start_time AS CHAR), CAST(end_time AS CHAR), jitter_ms, start_within_ms, missed, missed_most, overlap, pause_after, state, revision,
+    CAST(anchor AS CHAR), CAST(made_until AS CHAR), CAST(next_fire AS CHAR), failures, made, passed_over, reason, attribute, headers,
+    open_from, CAST(UTC_TIMESTAMP(3) AS CHAR)`
 
 // lockRow reads one schedule and keeps others from changing it. Primary key. Parameter: schedule_id. Zero rows: there is none.
 const lockRow = `SELECT /* tocsin schedule lock */` + columns + `
@@ -29,7 +30,7 @@ FOR UPDATE`
 
 // readNow reads the server's clock, the horizon of the doorbell, and which programs may use the database. Primary key.
 const readNow = `SELECT /* tocsin schedule now */
-    UTC_TIMESTAMP(3),
+    CAST(UTC_TIMESTAMP(3) AS CHAR),
     doorbell_horizon_ms,
     works_with
 FROM {database}.layout
@@ -179,6 +180,19 @@ func at(t time.Time) any {
 	return t.UTC().Format(timeForm)
 }
 
+// instant is a time in UTC that was read as text; zero: NULL.
+type instant struct{ time.Time }
+
+func (i *instant) Scan(text any) (err error) {
+	switch text := text.(type) {
+	case []byte:
+		i.Time, err = time.Parse(time.DateTime, string(text))
+	case string:
+		i.Time, err = time.Parse(time.DateTime, text)
+	}
+	return err
+}
+
 // row is a schedule as it is stored.
 type row struct {
 	Schedule
@@ -192,11 +206,11 @@ func scanRow(rows *sql.Rows) (*row, error) {
 	r := &row{}
 	var id, table, jitter, within uint64
 	var key, open []byte
-	var start, end, next sql.NullTime
+	var created, modified, start, end, anchor, made, next, read instant
 	var headers sql.NullString
-	err := rows.Scan(&id, &r.Created, &r.Modified, &r.Name, &r.App, &table, &r.number, &r.BizID, &key, &r.Cron, &r.Zone, &start, &end, &jitter,
-		&within, &r.Missed, &r.MissedMost, &r.Overlap, &r.PauseAfter, &r.State, &r.Revision, &r.Anchor, &r.MadeUntil, &next, &r.Failures,
-		&r.Made, &r.PassedOver, &r.Reason, &r.Payload, &headers, &open, &r.ReadAt)
+	err := rows.Scan(&id, &created, &modified, &r.Name, &r.App, &table, &r.number, &r.BizID, &key, &r.Cron, &r.Zone, &start, &end, &jitter,
+		&within, &r.Missed, &r.MissedMost, &r.Overlap, &r.PauseAfter, &r.State, &r.Revision, &anchor, &made, &next, &r.Failures,
+		&r.Made, &r.PassedOver, &r.Reason, &r.Payload, &headers, &open, &read)
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +218,7 @@ func scanRow(rows *sql.Rows) (*row, error) {
 	if r.Key = string(key); r.Key != "" {
 		r.BizID = 0
 	}
+	r.Created, r.Modified, r.ReadAt, r.Anchor, r.MadeUntil = created.Time, modified.Time, read.Time, anchor.Time, made.Time
 	r.Start, r.End, r.NextFire = start.Time, end.Time, next.Time
 	r.Jitter, r.StartWithin = millis(jitter), millis(within)
 	rest, version := payloadmark.Take(r.headers)

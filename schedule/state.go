@@ -76,7 +76,7 @@ func (s *Schedules) place(ctx context.Context, name string) (place, error) {
 	if found[name] == nil {
 		return place{}, refuse(ErrNotFound, "no schedule %q", name)
 	}
-	return place{found[name].ID, types}, nil
+	return place{id: found[name].ID, types: types}, nil
 }
 
 // Delete forgets a schedule and cancels its pending runs, also those by hand and backfills. Runs that are claimed go on. The
@@ -109,7 +109,7 @@ func (s *Schedules) DeleteRead(ctx context.Context, read Schedule) error {
 
 // delete deletes a schedule that has a revision; 0 is any.
 func (s *Schedules) delete(ctx context.Context, p place, revision uint32) error {
-	tried, from := false, s.maker.openFrom(ctx, p.id)
+	tried, from := false, s.maker.openFrom(ctx, p.id, true)
 	err := s.within(ctx, p, func(h *here) error {
 		if h.row == nil && tried {
 			return nil // the answer to the commit was lost

@@ -3,9 +3,14 @@ package store
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // Transact runs fn in a transaction of one database, and repeats it after a deadlock. It refuses a database that must not
@@ -13,6 +18,39 @@ import (
 // Lost, and the transaction may have been committed.
 func (s *Store) Transact(ctx context.Context, database int, fn func(*sql.Conn) error) error {
 	return s.transactIn(ctx, s.servers[s.home[database]], []int{database}, fn)
+}
+
+// HeldIn refuses what is no transaction (ErrInvalid), and one whose server does not hold a database of the config (ErrOtherServer).
+// It sends nothing to a PostgreSQL server that this refuses.
+func (s *Store) HeldIn(ctx context.Context, tx tocsin.Tx, database int) error {
+	if err := seam.NoTx(ctx, tx); err != nil {
+		return err
+	}
+	sv := s.servers[s.home[database]]
+	if err := sv.refused().first([]int{database}); err != nil {
+		return err
+	}
+	var product string
+	err := s.read(ctx, tx, "product", []byte("SELECT /* tocsin product */ VERSION()"), func(_ int, rows *sql.Rows) error { return rows.Scan(&product) })
+	switch {
+	case err != nil:
+		return err
+	case strings.HasPrefix(product, "PostgreSQL"):
+		return fmt.Errorf("%w: %s is on server %s, and this transaction on PostgreSQL", tocsin.ErrOtherServer, s.layout.Database(database), sv.Name)
+	}
+	text := layoutOf.render(nil, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
+	rows, failed := map[int]layoutrow.Row{}, map[int]error{}
+	failed[database] = s.read(ctx, tx, layoutOf.name, text, func(_ int, found *sql.Rows) (err error) {
+		rows[database], err = scanLayout(found)
+		return err
+	})
+	want := s.want()
+	want.Identity = s.Identity()
+	where := func(int) string { return s.layout.Database(database) + " on this transaction's server" }
+	if p, wrong := want.Judge([]int{database}, rows, failed, where)[database]; wrong {
+		return fmt.Errorf("%w: %s is on server %s: %s", tocsin.ErrOtherServer, s.layout.Database(database), sv.Name, p.Why)
+	}
+	return nil
 }
 
 // Observe counts a round trip in the metrics by statement, under the word in its comment. It is for packages that have

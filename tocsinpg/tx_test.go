@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
@@ -169,7 +170,7 @@ func TestServicesBehindAPooler(t *testing.T) {
 	s.rows(len(tasks) + 1)
 }
 
-// TestATransactionOfPostgreSQLCompletesNoTask, and goes on: the call sends nothing that PostgreSQL refuses.
+// TestATransactionOfPostgreSQLCompletesNoTask, applies no schedule, and goes on: the calls send nothing that PostgreSQL refuses.
 func TestATransactionOfPostgreSQLCompletesNoTask(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -181,6 +182,11 @@ func TestATransactionOfPostgreSQLCompletesNoTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	schedules, err := schedule.Open(t.Context(), s.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = schedules.Close() })
 	for name, level := range map[string]sql.IsolationLevel{"read committed": sql.LevelReadCommitted, "serializable": sql.LevelSerializable} {
 		tx, err := s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
 		if err != nil {
@@ -188,6 +194,9 @@ func TestATransactionOfPostgreSQLCompletesNoTask(t *testing.T) {
 		}
 		if err := tocsin.CompleteTx(t.Context(), tx, info); !errors.Is(err, tocsin.ErrOtherServer) {
 			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := schedules.ApplyTx(t.Context(), tx, schedule.Definition{Name: "a", BizType: "order.close", Cron: "@daily"}); !errors.Is(err, tocsin.ErrOtherServer) {
+			t.Errorf("%s: ApplyTx: %v", name, err)
 		}
 		if _, err := tx.ExecContext(t.Context(), "INSERT INTO orders VALUES ($1, 'open')", int(level)); err != nil {
 			t.Errorf("%s: the transaction is broken: %v", name, err)

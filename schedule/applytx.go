@@ -1,0 +1,79 @@
+package schedule
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+// ApplyTx is Apply of one definition in the caller's own transaction: the schedule is created or changed exactly if that
+// commits. The transaction must be on the server that holds the schedule, which its biz_id or key decides; otherwise, and on
+// PostgreSQL, it is ErrOtherServer. Its session must have the character set utf8mb4. Roll back after any error. MariaDB's
+// 1020, and 1213 (deadlock), mean: repeat the transaction.
+//
+// Commit at once: until then the schedule makes no runs, and none of its runs begins unless Overlap is allow. A change leaves runs
+// alone that are due within 16 seconds of the call. If the commit comes later than that, a fire time between may have a run of
+// each revision. Transactions that create one name with different biz_ids at the same time may both commit; then calls by
+// that name are ErrAmbiguous.
+func (s *Schedules) ApplyTx(ctx context.Context, tx tocsin.Tx, d Definition) (Applied, error) {
+	return through(ctx, s, "apply", d.Name, d.BizType, func(ctx context.Context) (Applied, error) { return s.applyTx(ctx, tx, d) })
+}
+
+func (s *Schedules) applyTx(ctx context.Context, tx tocsin.Tx, d Definition) (Applied, error) {
+	if err := d.Validate(); err != nil {
+		return Applied{}, err
+	}
+	layout := s.tables.Layout()
+	table := layout.TableOf((&row{Schedule: Schedule{Definition: d.WithDefaults()}}).subject())
+	if err := s.tables.HeldIn(ctx, tx, layout.DatabaseOf(table)); err != nil {
+		return Applied{}, err
+	}
+	types, err := s.types(ctx)
+	if err != nil {
+		return Applied{}, err
+	}
+	if _, err := types.number(d.BizType); err != nil {
+		return Applied{}, err
+	}
+	h := s.maker.here(tx, nil, table)
+	found, err := h.named(ctx, d.Name)
+	if err != nil {
+		return Applied{}, err
+	}
+	if found == nil { // or in another database
+		others, err := s.named(ctx, types, d.Name)
+		if err != nil {
+			return Applied{}, err
+		}
+		found = others[d.Name]
+	} else {
+		found.BizType = types.name(found.number)
+	}
+	a := s.applyOne(ctx, place{types: types, tx: tx}, d, found, false, 0)
+	return a, a.Err
+}
+
+// named reads and locks the schedule of a name in the database of a caller's transaction, which may have written it; nil: there
+// is none. It refuses a session that reads and writes text in another character set.
+func (h *here) named(ctx context.Context, name string) (found *row, err error) {
+	var takes, gives string
+	err = h.sets(ctx, readCharset, nil, func(_ int, rows *sql.Rows) error { return rows.Scan(&takes, &gives) })
+	if err != nil {
+		return nil, err
+	}
+	if takes != "utf8mb4" || gives != "utf8mb4" {
+		return nil, refuse(ErrInvalid, "the character set of this transaction's session is %s, for results %s: ApplyTx needs utf8mb4", takes, gives)
+	}
+	err = h.sets(ctx, strings.Replace(readNamed, "{names}", "?", 1)+"\nFOR UPDATE", []any{name}, func(_ int, rows *sql.Rows) error {
+		found, err = scanRow(rows)
+		return err
+	})
+	return found, explain(err)
+}
+
+// readCharset reads which character set a session takes text for, and which one it gives.
+const readCharset = `SELECT /* tocsin schedule charset */
+    @@character_set_client,
+    COALESCE(@@character_set_results, @@character_set_client)`
