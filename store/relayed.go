@@ -172,3 +172,58 @@ func (s *Store) absentGroup(ctx context.Context, sv *server, parts []idsOf) ([]t
 	}
 	return slices.DeleteFunc(absent, func(id tocsin.JobID) bool { return has[id] }), nil
 }
+
+// ledgers counts the rows in the ledger of a database by outbox, with the notes of its relays, whose outbox is its identity and a
+// word more. Primary key, all of it.
+const ledgers = `SELECT /* tocsin ledgers */
+    SUBSTRING_INDEX(outbox, ' ', 1) AS identity,
+    COUNT(*),
+    MAX(gmt_create),
+    TIMESTAMPDIFF(SECOND, MAX(gmt_create), UTC_TIMESTAMP(3))
+FROM {database}.relayed FORCE INDEX (PRIMARY)
+GROUP BY identity`
+
+// forgetOutbox deletes rows of an outbox from the ledger of a database, with the notes. Parameters: identity, twice; limit.
+// Primary key.
+const forgetOutbox = `DELETE /* tocsin forget outbox */ FROM {database}.relayed
+WHERE outbox IN (?, CONCAT(?, ' settled'))
+ORDER BY outbox, id, created
+LIMIT ?`
+
+// Ledger is what stands in ledgers of one outbox.
+type Ledger struct {
+	Identity string        `json:"identity"`
+	Rows     int           `json:"rows"`
+	Last     time.Time     `json:"last"` // when the newest was written
+	Age      time.Duration `json:"-"`    // since then
+}
+
+// Ledgers counts the rows in the ledgers of one server by outbox, for each database.
+func (s *Store) Ledgers(ctx context.Context, server int) ([]Ledger, error) {
+	return Gather(ctx, s, server, s.Databases(server, wideSchema), "ledgers", ledgers, func(rows *sql.Rows) (l Ledger, err error) {
+		var age int64
+		err = rows.Scan(&l.Identity, &l.Rows, &l.Last, &age)
+		l.Age = time.Duration(age) * time.Second
+		return l, err
+	})
+}
+
+// ForgetOutbox deletes the rows of an outbox from the ledgers of one server, and returns how many.
+func (s *Store) ForgetOutbox(ctx context.Context, server int, identity string) (forgotten int, err error) {
+	for _, database := range s.Databases(server, wideSchema) {
+		query := strings.Replace(forgetOutbox, "{database}", s.layout.Database(database), 1)
+		for n := int64(maxIDs); n == maxIDs; forgotten += int(n) {
+			err := s.Transact(ctx, database, func(conn *sql.Conn) error {
+				res, err := conn.ExecContext(ctx, query, identity, identity, maxIDs)
+				if err == nil {
+					n, err = res.RowsAffected()
+				}
+				return err
+			})
+			if err != nil {
+				return forgotten, s.ofLedger(err, s.servers[server], database)
+			}
+		}
+	}
+	return forgotten, nil
+}

@@ -24,7 +24,7 @@ const envOutbox = "TOCSIN_OUTBOX_DSN"
 
 func newOutbox(a *app) *cobra.Command {
 	return group("outbox", "Make and verify outboxes in business databases, and look after rows that can't be moved",
-		newOutboxPlan(a), newOutboxApply(a), newOutboxVerify(a), newOutboxList(a), newOutboxRetry(a), newOutboxDrop(a))
+		newOutboxPlan(a), newOutboxApply(a), newOutboxVerify(a), newOutboxList(a), newOutboxRetry(a), newOutboxDrop(a), newOutboxForget(a))
 }
 
 // outboxFlags name an outbox: one of the config, or any other.

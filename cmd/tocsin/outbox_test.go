@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,4 +73,42 @@ func TestRowsThatWereSetAsideAreListedRetriedAndDropped(t *testing.T) {
 	s.run("outbox", "list").says(t, "no rows")
 	s.write("tocsin.yaml", strings.Split(s.text("tocsin.yaml"), "outboxes:")[0])
 	s.run("relay").refused(t, exitUsage, "the config has no outboxes")
+}
+
+// An outbox that left the config is forgotten in the ledgers of all databases, when no relay has been at work for an hour. Another one's
+// rows stay.
+func TestAnOutboxThatIsNoMoreIsForgotten(t *testing.T) {
+	t.Parallel()
+	s, _ := shopSite(t)
+	s.run("outbox", "apply").ok(t)
+	s.exec("INSERT INTO {prefix}_shop.tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('order.close', 1, 3600000), ('order.close', 2, 3600000), ('order.close', 3, 3600000)")
+	relay := s.serveBy(command(t.Context(), s.dir, "relay"), "relay")
+	s.waitFor("the rows to be moved", func() bool { return len(decode[[]outboxRow](t, s.run("outbox", "list", "--json"))) == 0 })
+	_ = relay.Process.Kill()
+	_ = relay.Wait()
+	found := decode[[]outboxLedger](t, s.run("outbox", "forget", "--json"))
+	if len(found) != 1 || found[0].Rows < 3 || found[0].Outbox == "" {
+		t.Fatalf("%+v", found)
+	}
+	id := found[0].Identity
+	s.run("outbox", "forget").says(t, id, "shop.tocsin_outbox")
+	s.run("outbox", "forget", id).refused(t, exitUsage, "of the config")
+	cfg := s.text("tocsin.yaml")
+	s.write("tocsin.yaml", cfg[:strings.Index(cfg, "\noutboxes:")])
+	s.run("outbox", "forget").says(t, id, "-")
+	s.run("outbox", "forget", id).refused(t, exitFailed, "ago: it is forgotten an hour after the last one")
+	for database := range s.layout.Databases {
+		in := s.layout.Database(database) + ".relayed"
+		s.exec("UPDATE " + in + " SET gmt_create = gmt_create - INTERVAL 61 MINUTE")
+		s.exec("INSERT INTO " + in + " SELECT 'another', 1, '2026-01-02', 0, UTC_TIMESTAMP(3), NULL")
+		s.exec("INSERT IGNORE INTO "+in+" SELECT CONCAT(?, ' settled'), 9, '2000-01-01', 0, '2026-01-02', NULL", id)
+	}
+	rows := strconv.Itoa(found[0].Rows + s.layout.Databases)
+	s.run("outbox", "forget", id, "--dry-run").says(t, rows+" rows of outbox "+id+" would be forgotten")
+	s.run("outbox", "forget", id).says(t, rows+" rows of outbox "+id+" are forgotten")
+	s.run("outbox", "forget", id).refused(t, exitFailed, "nothing stands in the ledgers")
+	s.run("outbox", "forget", id, "x").refused(t, exitUsage, "")
+	if left := decode[[]outboxLedger](t, s.run("outbox", "forget", "--json")); len(left) != 1 || left[0].Identity != "another" || left[0].Rows != s.layout.Databases {
+		t.Errorf("%+v", left)
+	}
 }

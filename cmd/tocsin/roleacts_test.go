@@ -262,7 +262,7 @@ func (u *roleUser) actSchedule() error {
 		"schedule backfill beat --from 2026-01-01T00:00:00Z --to 2026-01-01T00:00:03Z", "schedule activate beat", "schedule next beat", "schedule list", "schedule show beat", "schedule delete beat")
 }
 
-// actRelay moves rows of every kind, meets what it has moved before, and cleans up the ledger.
+// actRelay moves rows of every kind, meets what it has moved before, cleans up the ledger, and forgets another outbox.
 func (u *roleUser) actRelay() error {
 	c, err := tocsin.Open(u.t.Context(), tocsin.Config{Layout: u.layout, Servers: []tocsin.Server{{Name: "db1", DSN: u.asUser(u.dsn())}}})
 	if err != nil {
@@ -302,5 +302,6 @@ func (u *roleUser) actRelay() error {
 			u.t.Errorf("%d rows are left in the ledger, %v", n, err)
 		}
 	}
-	return nil
+	u.exec("INSERT INTO " + u.layout.Database(0) + ".relayed VALUES ('left', 1, '2026-01-02', 0, '2026-01-02', NULL)")
+	return u.runAll("outbox forget", "outbox forget left")
 }
