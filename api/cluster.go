@@ -37,19 +37,20 @@ type tablesQuery struct {
 
 // Node is a node that is registered, or was seen lately.
 type Node struct {
-	ID       string            `json:"id" example:"host-1-4mzkq7ta"`
-	Mode     string            `json:"mode"`
-	Version  string            `json:"version"`
-	Weight   int               `json:"weight"`
-	Tables   int               `json:"tables" doc:"That it owns, or looks at first"`
-	Wanted   int               `json:"wanted" doc:"That it is to own"`
-	LeaseMS  int64             `json:"lease_ms" doc:"What is left of its lease; without etcd until it counts as gone"`
-	Leaving  bool              `json:"leaving"`
-	Started  *Time             `json:"started,omitempty"`
-	Listen   string            `json:"listen,omitempty" doc:"Address of its status page"`
-	BizTypes []string          `json:"biz_types" doc:"That it delivers, as far as it tells"`
-	Lacks    map[string]string `json:"lacks,omitempty" doc:"Biz types of its group that it can't deliver, with the reasons"`
-	Misses   []int             `json:"misses,omitempty" doc:"Numbers of databases that it can't use"`
+	ID            string            `json:"id" example:"host-1-4mzkq7ta"`
+	Mode          string            `json:"mode"`
+	Version       string            `json:"version"`
+	Weight        int               `json:"weight"`
+	Tables        int               `json:"tables" doc:"That it owns, or looks at first"`
+	Wanted        int               `json:"wanted" doc:"That it is to own"`
+	LeaseMS       int64             `json:"lease_ms" doc:"What is left of its lease; without etcd until it counts as gone"`
+	Leaving       bool              `json:"leaving"`
+	Started       *Time             `json:"started,omitempty"`
+	Listen        string            `json:"listen,omitempty" doc:"Address of its status page"`
+	BizTypes      []string          `json:"biz_types" doc:"That it delivers, as far as it tells"`
+	Lacks         map[string]string `json:"lacks,omitempty" doc:"Biz types of its group that it can't deliver, with the reasons"`
+	NewerPayloads map[string]int    `json:"newer_payloads,omitempty" doc:"Biz types of which it leaves tasks alone, as their payload is newer than it reads, with the newest version"`
+	Misses        []int             `json:"misses,omitempty" doc:"Numbers of databases that it can't use"`
 }
 
 // NodeGroup is the nodes that deliver the same biz types.
@@ -100,7 +101,8 @@ func groupOf(g cluster.Group) NodeGroup {
 func nodeOf(n assign.NodeState) Node {
 	return Node{
 		ID: n.ID, Mode: n.Mode, Version: n.Info.Version, Weight: n.Weight, Tables: n.Tables, Wanted: n.Wanted, LeaseMS: n.TTL.Milliseconds(),
-		Leaving: n.Leaving, Started: timeOf(n.Info.Started), Listen: n.Info.Listen, BizTypes: append([]string{}, n.Info.Types...), Lacks: n.Info.Lacks, Misses: n.Misses,
+		Leaving: n.Leaving, Started: timeOf(n.Info.Started), Listen: n.Info.Listen, BizTypes: append([]string{}, n.Info.Types...), Lacks: n.Info.Lacks,
+		NewerPayloads: n.Info.Newer, Misses: n.Misses,
 	}
 }
 

@@ -36,7 +36,7 @@ func TestNodesAndTablesAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	about := `{"version": "v1", "weight": 1, "types": ["order.close"], "started": "2026-11-22T10:00:00Z"}`
+	about := `{"version": "v1", "weight": 1, "types": ["order.close"], "newer_payloads": {"order.close": 3}, "started": "2026-11-22T10:00:00Z"}`
 	if err := db.Attend(t.Context(), 0, "orders", "host-1-4mzkq7ta", about); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestNodesAndTablesAreListed(t *testing.T) {
 	if len(nodes.Groups) != 1 || len(nodes.Groups[0].Nodes) != 1 || nodes.Incomplete {
 		t.Fatalf("%+v", nodes)
 	}
-	if n := nodes.Groups[0].Nodes[0]; n.ID != "host-1-4mzkq7ta" || n.Tables != 8 || n.Version != "v1" || n.LeaseMS <= 0 {
+	if n := nodes.Groups[0].Nodes[0]; n.ID != "host-1-4mzkq7ta" || n.Tables != 8 || n.Version != "v1" || n.LeaseMS <= 0 || n.NewerPayloads["order.close"] != 3 {
 		t.Errorf("%+v", n)
 	}
 	tables := want[api.Tables](s, http.StatusOK, get("/cluster/tables?counts=true").by("all"))

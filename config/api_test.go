@@ -57,6 +57,9 @@ func TestAWrongAPIIsRefused(t *testing.T) {
 		"tokens_file: tokens.yaml":   `f.yaml:6: node.api.tokens_file "tokens.yaml": want an absolute path`,
 		"tokens:\n  - {id: abcdefgh, name: shop, sha256: 12, scope: write, biz_types: [order.*]}": "f.yaml:7: token abcdefgh: sha256: want 64 hexadecimal digits, as `tocsin token new` prints them",
 		"tokens:\n  " + token + "\n  " + token:                                                    "f.yaml:7: token abcdefgh: the id stands here twice",
+		"tokens:":                                                                                 "f.yaml:6: node.api.tokens has no value: write [] if no token is to be valid",
+		"tokens: null":                                                                            "f.yaml:6: node.api.tokens has no value",
+		"tokens: ~\nlisten: 127.0.0.1:8481":                                                       "f.yaml:6: node.api.tokens has no value",
 		"tokens_file: /t.yaml\ntokens:\n  " + token:                                               "f.yaml:6: node.api has tokens too: use one of them",
 	} {
 		_, err := Parse(apiText(api), "f.yaml", env)

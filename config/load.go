@@ -46,6 +46,9 @@ func Parse(text []byte, name string, lookup func(string) (string, bool)) (File, 
 		return File{}, err
 	}
 	f = f.withDefaults()
+	if tokens := "$.node.api.tokens"; source.Null(tokens) { // it would allow everybody
+		return File{}, source.Errorf(tokens, "node.api.tokens has no value: write [] if no token is to be valid")
+	}
 	found := f.expand(lookup)
 	if len(found) == 0 {
 		found = f.problems()

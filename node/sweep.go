@@ -36,7 +36,8 @@ type Sweeper struct {
 }
 
 // NewSweeper checks the config, as New does; Etcd need not be set. It connects to
-// nothing. h may be nil: the sweeper then delivers every HTTP callback.
+// nothing. h may be nil: the sweeper then delivers every HTTP callback. It stores no
+// policies that Define was given: see biztype.Bring.
 func NewSweeper(cfg Config, h *Handlers) (*Sweeper, error) {
 	n, err := newNode(cfg, h)
 	if err != nil {

@@ -75,15 +75,30 @@ func (f *File) Errorf(path, format string, args ...any) error {
 // line finds where path stands, or its nearest parent.
 func (f *File) line(path string) int {
 	for ; strings.ContainsAny(path, ".["); path = path[:strings.LastIndexAny(path, ".[")] {
-		p, err := yaml.PathString(path)
-		if err != nil {
-			continue
-		}
-		if node, err := p.FilterFile(f.tree); err == nil && node != nil {
+		if node := f.at(path); node != nil {
 			return line(node)
 		}
 	}
 	return line(f.tree.Docs[0].Body)
+}
+
+// at returns the node at path, or nil.
+func (f *File) at(path string) ast.Node {
+	p, err := yaml.PathString(path)
+	if err != nil {
+		return nil
+	}
+	node, err := p.FilterFile(f.tree)
+	if err != nil {
+		return nil
+	}
+	return node
+}
+
+// Null reports whether the key at path stands there without a value.
+func (f *File) Null(path string) bool {
+	_, null := f.at(path).(*ast.NullNode)
+	return null
 }
 
 // line gives the first line of a node. A mapping's own token is the colon of
