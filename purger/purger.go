@@ -42,7 +42,8 @@ type Bells interface {
 // Runs is where runs of the history are removed.
 type Runs interface {
 	DatabasesOf(server int) []int
-	PurgeRuns(ctx context.Context, server, database int, kept []store.Kept, after uint64, limit int, dry bool) (removed int, next uint64, err error)
+	RunsBefore(ctx context.Context, server, database int, milli int64) (uint64, error)
+	PurgeRuns(ctx context.Context, page store.RunsPage, kept []store.Kept, dry bool) (store.PurgedRuns, error)
 }
 
 // Config of a Purger.

@@ -191,10 +191,12 @@ func (w *walk) count(typeCode uint64, n Removed) {
 // bells removes old bells of every database.
 func (w *walk) bells(ctx context.Context) error {
 	before := w.cfg.Now(w.server) - w.cfg.BellAge.Milliseconds()
-	return w.databases(ctx, w.cfg.Bells.DatabasesOf(w.server), func(database int, after uint64) (int, uint64, error) {
-		removed, next, err := w.cfg.Bells.PurgeBells(ctx, w.server, database, after, before, w.cfg.Batch)
-		w.result.Bells += removed
-		return removed, next, err
+	return w.databases(w.cfg.Bells.DatabasesOf(w.server), func(database int) error {
+		return w.pages(ctx, 0, func(after uint64) (int, uint64, error) {
+			removed, next, err := w.cfg.Bells.PurgeBells(ctx, w.server, database, after, before, w.cfg.Batch)
+			w.result.Bells += removed
+			return removed, next, err
+		})
 	}, func(_ int, err error) { w.fail(err) })
 }
 
@@ -206,11 +208,7 @@ func (w *walk) runs(ctx context.Context) error {
 	for i, r := range w.rounds {
 		kept[i] = store.Kept{Types: r.types, Since: now - r.retention.Milliseconds()}
 	}
-	return w.databases(ctx, w.cfg.Runs.DatabasesOf(w.server), func(database int, after uint64) (int, uint64, error) {
-		removed, next, err := w.cfg.Runs.PurgeRuns(ctx, w.server, database, kept, after, w.cfg.Batch, w.cfg.DryRun)
-		w.result.Runs += removed
-		return removed, next, err
-	}, func(database int, err error) {
+	return w.databases(w.cfg.Runs.DatabasesOf(w.server), func(database int) error { return w.runsOf(ctx, database, kept) }, func(database int, err error) {
 		if mysql.ClassOf(err) == mysql.Denied {
 			w.result.Lacking = append(w.result.Lacking, database)
 			return
@@ -219,13 +217,51 @@ func (w *walk) runs(ctx context.Context) error {
 	})
 }
 
-// purgePage removes a page of one database's rows behind an id. It returns how many, and where to go on; 0: nowhere.
-type purgePage func(database int, after uint64) (removed int, next uint64, err error)
+// runsBack is how far back a look at the runs that have expired lately begins. It is more than store.LateRuns: if the last purge was longer
+// ago than a day, that shows.
+const runsBack = 26 * time.Hour
+
+// runsOf removes the runs of one database. kept has the shortest retention first. Of the runs, only those that are older than the
+// longest retention are all removed; each shorter one leaves others among its own, which are many. So only those that a purge of
+// yesterday has not seen are read, and all if one of them should have been removed yesterday.
+func (w *walk) runsOf(ctx context.Context, database int, kept []store.Kept) error {
+	if len(kept) == 0 {
+		return nil
+	}
+	longest, late := len(kept)-1, false
+	for i := longest; i >= 0 && !late && !w.cfg.DryRun; i-- {
+		after := uint64(0)
+		if i < longest {
+			var err error
+			if after, err = w.cfg.Runs.RunsBefore(ctx, w.server, database, kept[i].Since-runsBack.Milliseconds()); err != nil {
+				return err
+			}
+		}
+		if err := w.someRuns(ctx, database, kept, after, kept[i].Since, &late); err != nil {
+			return err
+		}
+	}
+	if w.cfg.DryRun || late && longest > 0 {
+		return w.someRuns(ctx, database, kept, 0, kept[0].Since, &late)
+	}
+	return nil
+}
+
+// someRuns removes the runs behind a run_id up to those that began at a time, and notes whether they are late.
+func (w *walk) someRuns(ctx context.Context, database int, kept []store.Kept, after uint64, until int64, late *bool) error {
+	return w.pages(ctx, after, func(after uint64) (int, uint64, error) {
+		page := store.RunsPage{Server: w.server, Database: database, After: after, Limit: w.cfg.Batch, Until: until}
+		done, err := w.cfg.Runs.PurgeRuns(ctx, page, kept, w.cfg.DryRun)
+		w.result.Runs += done.Removed
+		*late = *late || done.Late
+		return done.Removed, done.Next, err
+	})
+}
 
 // databases removes rows of each database. One that can't be purged costs itself only, and is reported to failed.
-func (w *walk) databases(ctx context.Context, databases []int, page purgePage, failed func(database int, err error)) error {
+func (w *walk) databases(databases []int, purge func(database int) error, failed func(database int, err error)) error {
 	for _, database := range databases {
-		err := w.pages(ctx, database, page)
+		err := purge(database)
 		switch {
 		case err != nil && ofServer(err):
 			return err
@@ -236,11 +272,12 @@ func (w *walk) databases(ctx context.Context, databases []int, page purgePage, f
 	return nil
 }
 
-// pages removes a database's rows from the first on, and pauses after each page as batch does.
-func (w *walk) pages(ctx context.Context, database int, page purgePage) error {
-	for after, more := uint64(0), true; more; {
+// pages removes rows behind an id, page by page, and pauses after each as batch does. page returns how many, and where to go on; 0:
+// nowhere.
+func (w *walk) pages(ctx context.Context, after uint64, page func(after uint64) (removed int, next uint64, err error)) error {
+	for more := true; more; {
 		start := time.Now()
-		removed, next, err := page(database, after)
+		removed, next, err := page(after)
 		if err != nil {
 			return err
 		}

@@ -9,12 +9,16 @@ import (
 func (b *bench) purged(kept []Kept, limit int, dry bool) (removed, pages int) {
 	b.tb.Helper()
 	for after, more := uint64(0), true; more; pages++ {
-		n, next, err := b.PurgeRuns(b.tb.Context(), 0, 0, kept, after, limit, dry)
+		until := int64(0)
+		for _, k := range kept {
+			until = max(until, k.Since)
+		}
+		done, err := b.PurgeRuns(b.tb.Context(), RunsPage{After: after, Until: until, Limit: limit}, kept, dry)
 		if err != nil {
 			b.tb.Fatal(err)
 		}
-		removed += n
-		after, more = next, next > 0
+		removed += done.Removed
+		after, more = done.Next, done.Next > 0
 	}
 	return removed, pages
 }
@@ -80,6 +84,45 @@ func TestAPurgeOfRunsInTablesOfAnOlderVersionDoesNothing(t *testing.T) {
 	}
 }
 
+// Runs stand in the order in which they were written, not in that in which they began.
+func TestWhereTheRunsOfATimeBegin(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	before := func(milli int64) int {
+		t.Helper()
+		n, err := b.RunsBefore(t.Context(), 0, 0, milli)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(n)
+	}
+	const from = 1_800_000_000_000
+	if n := before(from); n != 0 {
+		t.Errorf("%d without any run", n)
+	}
+	for i := range 100 {
+		b.record(run(id(0, i), func(r *Run) {
+			if r.Took = 0; i%3 == 0 {
+				r.Took = 50_000
+			}
+			r.Started = from + int64(i)*1000 - r.Took
+		}))
+	}
+	b.exec("DELETE FROM " + b.layout.Database(0) + ".run WHERE run_id BETWEEN 20 AND 60 OR run_id IN (1, 90)")
+	for milli, want := range map[int64]int{from: 1, from + 2000: 2, from + 2001: 3, from + 70_000: 70, from + 88_500: 89, from + 500_000: 99} {
+		if n := before(milli); n != want {
+			t.Errorf("behind %d, want %d, for those from %d s on", n, want, (milli-from)/1000)
+		}
+	}
+	if n := before(from + 30_000); n < 19 || n > 60 {
+		t.Errorf("behind %d, in a gap", n)
+	}
+	b.exec("DROP TABLE " + b.layout.Database(0) + ".run")
+	if n := before(from); n != 0 {
+		t.Errorf("%d without a table", n)
+	}
+}
+
 func TestPlansOfPurgingRuns(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
@@ -89,15 +132,15 @@ func TestPlansOfPurgingRuns(t *testing.T) {
 	}
 	b.record(runs...)
 	kept := []Kept{{Types: []uint64{1, 2}, Since: 1}, {Types: []uint64{3}, Since: 2}}
-	for name, st := range map[string]statement{"page": oldRuns, "delete": purgeRuns} {
+	for name, st := range map[string]statement{"page": oldRuns, "delete": purgeRuns, "after": runAfter} {
 		text := st.render(nil, func(b2 []byte, slot string) []byte {
 			switch slot {
-			case "after", "latest":
+			case "after", "until", "id":
 				return append(b2, '7')
 			case "last", "limit":
 				return append(b2, "400"...)
-			case "expired":
-				return appendExpired(b2, kept)
+			case "expired", "late":
+				return appendExpired(b2, kept, 0)
 			}
 			return b.fillDatabase(b2, slot, 0)
 		})
