@@ -26,7 +26,7 @@ ALL = work
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check openapi lint-openapi dashboards pictures clean
+.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check units openapi lint-openapi dashboards pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -181,6 +181,12 @@ test-peers: ## install what is missing, vet and test bench/peers, which is a Go 
 
 deploy-check: ## have systemd-analyze, Helm and Kubernetes' types look at deploy/, as far as they can be had
 	@scripts/check-deploy.sh
+
+# Apart from make test, as it needs root and Linux namespaces.
+units: ## boot systemd in namespaces of its own, install the units as docs/deployment.md says, and try them: as root
+	@scripts/install-deps.sh test
+	@$(MAKE) --no-print-directory build
+	TOCSIN_TEST_SYSTEMD=1 go test -v -count=1 -timeout 5m -run '^TestTheUnitsWork' $(TESTARGS) ./cmd/tocsin
 
 openapi: ## write api/openapi.yaml, after a change of the HTTP API, and the client that its tests use
 	@mkdir -p bin
