@@ -134,11 +134,11 @@ chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 
 	@go build -o bin/chaosrun ./internal/chaos/chaosrun
 	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true) $(if $(OUTBOXES),-outboxes $(OUTBOXES))
 
-chaos-schedules: ## 2,000 schedules under faults and changes, every fire time checked, and what they cost: make chaos-schedules SEED=7 MINUTES=10
+chaos-schedules: ## 2,000 schedules under faults and changes, every fire time checked, and what they cost: make chaos-schedules SEED=7 MINUTES=10 AIMS=200
 	@scripts/install-deps.sh run
 	@mkdir -p bin
 	@go build -o bin/chaosrun ./internal/chaos/chaosrun
-	@exec bin/chaosrun -schedules 2000 -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true)
+	@exec bin/chaosrun -schedules $(if $(AIMS),600 -aims $(AIMS) -nodes 4 -measure 0,2000) -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true)
 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test

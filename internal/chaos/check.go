@@ -168,21 +168,26 @@ func (v verdict) done(e *entry, r row, of []delivery) {
 	if !slices.ContainsFunc(of, well) {
 		v.breach(e, &r, of, promiseDelivered)
 	}
+	if r.Attempts > v.failed(r, of)+unseen(e, r) || r.Attempts < e.Fail {
+		v.breach(e, &r, of, promiseAttempts)
+	}
+}
+
+// failed counts the attempts of a row that may have failed.
+func (v verdict) failed(r row, of []delivery) int {
 	failed := map[int]bool{}
 	for _, d := range of {
 		if d.Version == r.Version && v.costs(d) {
 			failed[d.Attempts] = true
 		}
 	}
-	if r.Attempts > len(failed)+unseen(e, r) || r.Attempts < e.Fail {
-		v.breach(e, &r, of, "an attempt is counted for each failure, and for no crash")
-	}
+	return len(failed)
 }
 
 // unseen returns how many attempts the deliveries may lack: the last attempt at a callback may have timed out before its receiver, on a busy
 // machine, had taken the request.
 func unseen(e *entry, r row) int {
-	if e.Type == hook.Name() && strings.HasPrefix(r.LastError, "delivery timed out") {
+	if (e.Type == hook.Name() || e.Type == hookRun.Name()) && strings.HasPrefix(r.LastError, "delivery timed out") {
 		return 1
 	}
 	return 0

@@ -102,7 +102,7 @@ func (s *Site) harmProcess(ctx context.Context, step Step) error {
 	switch step.Fault {
 	case FreezeNode:
 		if s.opts.Runs {
-			s.awaitClaim(ctx, at)
+			return s.freezeAtClaim(ctx, at, step.Length)
 		}
 		at.freeze(ctx, step.Length)
 		return nil

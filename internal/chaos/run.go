@@ -24,6 +24,7 @@ type Config struct {
 	Orders OrderLoad // through the outboxes of the options
 	Timers TimerLoad // if the options have Runs
 	Calm   bool      // no faults
+	Aims   int       // so many freezes at the moment at which a run is admitted, instead of the schedule
 	Out    io.Writer // gets the schedule before anything starts, and lines of progress
 }
 
@@ -39,7 +40,9 @@ const glanceEvery = 15 * time.Second
 // Report, which is there beside an error too if every task was checked.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	var steps []Step
-	if !cfg.Calm {
+	if cfg.Aims > 0 {
+		steps = AimedFreezes(cfg.Seed, cfg.Length, cfg.Options, cfg.Aims)
+	} else if !cfg.Calm {
 		steps = NewSchedule(cfg.Seed, cfg.Length, cfg.Options)
 	}
 	fmt.Fprintf(cfg.Out, "seed %d, %s, %d faults\n%s\n", cfg.Seed, cfg.Length, len(steps), Text(steps))

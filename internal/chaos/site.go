@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -94,6 +95,7 @@ type Site struct {
 	moved      map[outboxKey]move // seen in the ledgers so far
 	client     *tocsin.Client
 	incidents  *incidents
+	aimed      atomic.Int64 // freezes that met the moment at which a run is admitted
 	intrusions intrusions
 }
 

@@ -31,6 +31,8 @@ const (
 	promiseUser      = "nobody cancels but the user"
 	promiseCancelled = "a cancelled task stays cancelled"
 	promiseLastTry   = "a task is buried after its last attempt or fifth crash only"
+	promiseAttempts  = "an attempt is counted for each failure, and for no crash"
+	promiseClaim     = "what has to be claimed begins within 5 s of its claim"
 	promiseBackfill  = "a backfill makes a run for each fire time of its span"
 	promiseTurn      = "no run begins while an earlier one of its schedule is open, unless overlap is allow"
 	promiseAlone     = "two runs of a schedule that skips or queues are not in delivery at once"
@@ -46,7 +48,6 @@ const (
 	staying     = time.Second          // runs that are due so long before or after a change may stay with the revision before it
 	quickChange = staying / 2          // a change that takes longer may be made anew, so that more runs stay
 	slowStaying = 16 * time.Second     // as many as this at most
-	pausing     = 5 * time.Second      // of a transaction that pauses a schedule, until the revision is noted
 	lateAnswer  = 20 * time.Second     // a change that nobody acknowledged may be stored this long after its answer
 	firstWindow = time.Minute          // after a change: its first runs
 )
@@ -160,7 +161,7 @@ func (c *timerCheck) resolve() {
 	for _, r := range c.table.revisions[c.ID] {
 		s := &spell{revised: r, lo: r.At, hi: r.At.Add(clockSlack), asked: c.whoAsked(r), goesOn: last != nil && last.active() && r.active()}
 		if c.pauseAfter > 0 && last != nil && r.pauses(last.revised) {
-			s.asked, s.lo = nil, r.At.Add(-pausing)
+			s.asked, s.lo = nil, c.pausing(last.revised, r)
 		} else if s.asked == nil || !s.asked.made(r, c.Zone) || r.State == statePaused && last.State != statePaused {
 			c.broken(promiseAsked, r.String())
 		}
@@ -177,6 +178,17 @@ func (c *timerCheck) resolve() {
 		last = s
 		c.spells[r.Revision], c.order = s, append(c.order, s)
 	}
+}
+
+// pausing is when the transaction that paused a revision began to cancel its runs: a process may be frozen in its middle.
+func (c *timerCheck) pausing(paused, r revised) time.Time {
+	began := r.At
+	for _, f := range c.runs {
+		if end, _ := f.last(); f.Revision == paused.Revision && end.LastError == pausedReason && end.at.Before(began) {
+			began = end.at
+		}
+	}
+	return began
 }
 
 // stays is how long after a change runs may stay with the revision before it.

@@ -95,7 +95,13 @@ func (f *forgedTimes) deliver(run *firing, late int) *delivery {
 	d := delivery{record: record{Begin: true, JobID: run.JobID, Node: "n1-1", At: begin}, End: begin.Add(10 * time.Millisecond), OK: true}
 	d.Schedule, d.Fire, d.Mark = "forged", run.Fire, int(run.Revision)
 	f.deliveries[run.JobID] = append(f.deliveries[run.JobID], d)
+	f.claim(run, begin.Add(-time.Millisecond))
 	return &f.deliveries[run.JobID][len(f.deliveries[run.JobID])-1]
+}
+
+// claim notes that a run was claimed for its delivery.
+func (f *forgedTimes) claim(run *firing, t time.Time) {
+	f.table.note(noteClaimed, t, nil, row{JobID: run.JobID, BizID: 5, Status: tocsin.Claimed, Due: run.Due, LastError: "n1-1-xyz"})
 }
 
 // of is the run of a revision at a time.
@@ -116,7 +122,7 @@ func (f *forgedTimes) forget(run *firing) {
 
 // undone takes back that a run was delivered and ended.
 func (f *forgedTimes) undone(run *firing) *firing {
-	run.ends = nil
+	run.ends, run.claims = nil, nil
 	delete(f.deliveries, run.JobID)
 	return run
 }
@@ -219,6 +225,15 @@ var timeForgeries = map[string]timeForgery{
 		f.deliver(f.of(1, 5000), 2000)
 		f.incidents = []incident{{Step: Step{Fault: FreezeNode}, from: at(3000), to: at(7000)}}
 	}),
+	"a strict run that was claimed before its revision died": breaks(func(f *forgedTimes) {
+		f.t.Type = strictRun.Name()
+		f.begins(f.of(1, 2000), 3520)
+		f.of(1, 2000).claims[0].at = at(2001)
+	}),
+	"a strict run that was claimed after its revision died": breaks(func(f *forgedTimes) {
+		f.t.Type = strictRun.Name()
+		f.begins(f.of(1, 2000), 3520)
+	}, promiseDead),
 	"a strict run begun after its revision died": breaks(func(f *forgedTimes) {
 		f.t.Type = strictRun.Name()
 		f.deliver(f.of(1, 5000), 10)
@@ -301,8 +316,19 @@ var timeForgeries = map[string]timeForgery{
 		run := f.of(1, 2000)
 		run.ends = slices.Insert(run.ends, 0, end{row{JobID: run.JobID, Status: tocsin.Cancelled}, at(1500)})
 	}, promiseOneEnd),
-	"dead after no attempt":         breaks(func(f *forgedTimes) { f.of(1, 2000).ends[0].Status = tocsin.Dead }, promiseLastTry),
-	"delivered twice for no reason": breaks(func(f *forgedTimes) { f.deliver(f.of(1, 2000), 500).Node = "n2-1" }, "a second delivery has a cause"),
+	"dead after no attempt": breaks(func(f *forgedTimes) { f.of(1, 2000).ends[0].Status = tocsin.Dead }, promiseLastTry),
+	"dead, and never delivered": breaks(func(f *forgedTimes) {
+		run := f.of(1, 2000)
+		f.fails(run)
+		delete(f.deliveries, run.JobID)
+	}, promiseAttempts),
+	"dead after crashes, and never delivered": breaks(func(f *forgedTimes) {
+		run := f.of(1, 2000)
+		run.ends[0].Status, run.ends[0].Crashes = tocsin.Dead, crashesMost
+		delete(f.deliveries, run.JobID)
+	}, promiseAttempts),
+	"done after an attempt that nobody made": breaks(func(f *forgedTimes) { f.of(1, 2000).ends[0].Attempts = 1 }, promiseAttempts),
+	"delivered twice for no reason":          breaks(func(f *forgedTimes) { f.deliver(f.of(1, 2000), 500).Node = "n2-1" }, "a second delivery has a cause"),
 	"delivered twice, as a node was killed": breaks(func(f *forgedTimes) {
 		f.deliver(f.of(1, 2000), 500).Node = "n2-1"
 		f.incidents = []incident{{Step: Step{Fault: KillNode}, from: at(2001), to: at(3000)}}

@@ -24,7 +24,9 @@ type FireFigures struct {
 	Overdue    int            // cancelled by a change 3 s after their time, or later
 	Purged     int
 	Faults     map[string]int // by kind
+	Aimed      int            // freezes at the moment at which a run was admitted
 	Dead       Dead
+	Outlasted  int // deliveries that began more than 5 s after the claim of their run
 	Costs      []cost
 }
 
@@ -93,7 +95,7 @@ func (f *FireFigures) lost(first bool) {
 func (r *Report) fires(line func(what, format string, args ...any)) {
 	f := r.Fires
 	line("schedules", "%s; %d time zones", counted(f.Schedules), f.Zones)
-	line("faults", "%s", counted(f.Faults))
+	line("faults", "%s; %d of the freezes at the moment at which a run was admitted", counted(f.Faults), f.Aimed)
 	line("changes", "%s", counted(f.Changes))
 	line("fire times", "%d, %d lost, %d twice, %d early", f.Fires, f.Lost, f.Twice, r.Early)
 	line("  first minute of a change", "%d, %d lost", f.First, f.FirstLost)
@@ -101,6 +103,7 @@ func (r *Report) fires(line func(what, format string, args ...any)) {
 	line("  final states", "%s", counted(r.States))
 	line("  cancelled", "%s; %d of those by a change were overdue", counted(f.Cancelled), f.Overdue)
 	line("begun after a cancel", "%d loaded or claimed before it, %d by a node that was frozen, %d others", f.Dead.Loaded, f.Dead.Frozen, f.Dead.Begun)
+	line("begun 5 s after its claim", "%d, by nodes that were frozen", f.Outlasted)
 	line("policies", "%s", counted(f.Policies))
 	line("  two runs at once", "%s", cmp.Or(counted(f.AtOnce), "never, where a policy forbids it"))
 	line("  began after others", "%s", f.Waits)

@@ -49,6 +49,15 @@ type end struct {
 	at time.Time
 }
 
+// claim is a claim of a run, as the server noted it.
+type claim struct {
+	by string
+	at time.Time
+}
+
+// putOff is a change of a pending run's action_time, as the server noted it.
+type putOff struct{ at, until time.Time }
+
 // firing is a run, as the server noted it when it was made.
 type firing struct {
 	JobID    tocsin.JobID
@@ -58,6 +67,8 @@ type firing struct {
 	Fire     time.Time // the nominal time; ofHand nothing
 	Due      time.Time
 	Made     time.Time
+	claims   []claim
+	waits    []putOff
 	ends     []end
 	gone     time.Time // when its row was deleted; zero: it is there
 
@@ -87,6 +98,12 @@ func (f *firing) endedBy(t time.Time) bool { return len(f.ends) > 0 && !f.ends[0
 // String is for a breach's trace.
 func (f *firing) String() string {
 	text := fmt.Sprintf("job_id %s, revision %d, for %s, due %s, made %s", f.JobID, f.Revision, f.Fire.Format(clockForm), f.Due.Format(clockForm), f.Made.Format(clockForm))
+	for _, c := range f.claims {
+		text += "\n  at " + c.at.Format(clockForm) + " claimed by " + c.by
+	}
+	for _, w := range f.waits {
+		text += "\n  at " + w.at.Format(clockForm) + " put off to " + w.until.Format(clockForm)
+	}
 	for _, e := range f.ends {
 		text += "\n  at " + e.at.Format(clockForm) + " " + e.row.String()
 	}
@@ -210,6 +227,8 @@ func (l *timeLog) scanFiring(found *sql.Rows) error {
 // What the server notes of a run.
 const (
 	noteMade    = "m"
+	noteClaimed = "c"
+	notePutOff  = "w"
 	noteEnd     = "e"
 	noteDeleted = "d"
 )
@@ -224,6 +243,10 @@ func (l *timeLog) note(what string, at time.Time, key []byte, r row) {
 	}
 	switch f := l.runs[r.JobID]; {
 	case f == nil:
+	case what == noteClaimed:
+		f.claims = append(f.claims, claim{r.LastError, at})
+	case what == notePutOff:
+		f.waits = append(f.waits, putOff{at, r.Action})
 	case what == noteEnd:
 		f.ends = append(f.ends, end{r, at})
 	default:

@@ -123,6 +123,7 @@ func (s *Site) timerVerdict(ctx context.Context, l *ledger, table *timetable, be
 	report := e.check()
 	report.Drained = drained
 	report.Fires.faults(e.incidents)
+	report.Fires.Aimed = int(s.aimed.Load())
 	return report, nil
 }
 

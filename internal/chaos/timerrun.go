@@ -13,7 +13,7 @@ const (
 	missedReason   = "missed"
 	skippedReason  = "skipped"
 	replacedReason = "replaced: by the run of "
-	outdatedReason = "cancelled: of revision"
+	pausedReason   = "the schedule was paused"
 )
 
 // run checks how one run ended, and its deliveries.
@@ -44,6 +44,9 @@ func (c *timerCheck) run(f *firing) {
 		c.breach(e, &last.row, of, promiseLastTry)
 	default:
 		c.inForce(f, e, last, of)
+	}
+	if last.Status != tocsin.Cancelled && last.Attempts > c.failed(last.row, of)+unseen(e, last.row) || last.Status == tocsin.Dead && len(of) == 0 {
+		c.breach(e, &last.row, of, promiseAttempts)
 	}
 	c.asked(f, e, last, of)
 	c.delivered(f, e, last, of)
@@ -78,7 +81,7 @@ func (c *timerCheck) inForce(f *firing, e *entry, last end, of []delivery) {
 		stays := i == 0 && next.goesOn && f.Due.After(next.lo.Add(-staying)) && !f.Due.After(next.hi)
 		switch {
 		case after <= 0 || stays:
-		case i == 0 && (!f.byHand() && f.Due.After(next.hi) || c.strict() && after > c.inHand()), after > c.inHand() && !c.frozen(d):
+		case i == 0 && !f.byHand() && f.Due.After(next.hi), !c.inHand(f, d, next.back()) && !c.frozen(d):
 			c.breach(e, &last.row, of, promiseDead)
 		default:
 			c.report.Fires.Dead.Loaded++ // it was claimed when the revision died, and nothing may cancel it
@@ -100,26 +103,35 @@ func (c *timerCheck) endOf(f *firing) *spell {
 	return nil
 }
 
-// inHand is how long after a change a run may begin that was loaded or claimed before it. A claim of a strict type is followed by
-// its delivery, unless all slots are taken.
-func (c *timerCheck) inHand() time.Duration {
-	switch {
-	case c.strict() && c.judged():
-		return deliveryTimeout / 2
-	case c.strict():
-		return time.Second
-	case c.judged():
-		return claimedBefore
+// claimLasts is how long after its claim a run may begin: it waits for a slot as long as its claim outlasts its time-out.
+const claimLasts = 5*time.Second + clockSlack
+
+// inHand reports whether a delivery that begins after a change may: its process had claimed the run before the change, or loaded it, if such
+// runs are not claimed.
+func (c *timerCheck) inHand(f *firing, d delivery, change time.Time) bool {
+	if !c.claims() {
+		return d.At.Sub(change) <= loadedBefore
 	}
-	return loadedBefore
+	claimed := f.claimOf(d)
+	return !claimed.After(change) && d.At.Sub(claimed) <= claimLasts
+}
+
+// claims reports whether each run is claimed before it is delivered.
+func (c *timerCheck) claims() bool { return c.strict() || c.judged() }
+
+// claimOf is when the process that made a delivery had claimed the run for it; zero: never.
+func (f *firing) claimOf(d delivery) (at time.Time) {
+	for _, by := range f.claims {
+		if strings.HasPrefix(by.by, d.Node+"-") && !by.at.After(d.At) {
+			at = by.at
+		}
+	}
+	return at
 }
 
 // cancelledRun checks why the run was cancelled, and that it was not begun after that.
 func (c *timerCheck) cancelledRun(f *firing, e *entry, last end, of []delivery) {
-	since, grace := c.ofChange(f, last), c.inHand()
-	if c.strict() {
-		grace = 0
-	}
+	since, strictly := c.ofChange(f, last), c.strict()
 	switch by := c.ofUser(f, last); {
 	case by != nil:
 		c.report.Fires.Cancelled["by hand"]++
@@ -133,7 +145,7 @@ func (c *timerCheck) cancelledRun(f *firing, e *entry, last end, of []delivery) 
 		c.skipped(f, e, last, of)
 	case strings.HasPrefix(last.LastError, replacedReason):
 		c.report.Fires.Cancelled["replaced"]++
-		since, grace = last.at, c.inHand() // a claimed run is replaced too
+		since, strictly = last.at, false // a claimed run is replaced too
 		c.replaced(f, e, last, of)
 	case !since.IsZero():
 		c.report.Fires.Cancelled["by a change"]++
@@ -148,7 +160,7 @@ func (c *timerCheck) cancelledRun(f *firing, e *entry, last end, of []delivery) 
 		c.breach(e, &last.row, of, promiseUser)
 		return
 	}
-	c.begunAfter(since, grace, e, last, of)
+	c.begunAfter(since, f, e, last, strictly)
 }
 
 // overdue counts runs that were cancelled by a change although they were due before.
@@ -182,12 +194,13 @@ func (c *timerCheck) ofChange(f *firing, last end) (since time.Time) {
 	return since
 }
 
-// begunAfter checks that no delivery began after the cancel, but for what had been loaded before.
-func (c *timerCheck) begunAfter(since time.Time, grace time.Duration, e *entry, last end, of []delivery) {
+// begunAfter checks that no delivery began after the cancel, but for what had been loaded or claimed before; with strictly, nothing.
+func (c *timerCheck) begunAfter(since time.Time, f *firing, e *entry, last end, strictly bool) {
+	of := c.deliveries[f.JobID]
 	for _, d := range of {
-		switch after := d.At.Sub(since); {
-		case after <= 0:
-		case after <= grace:
+		switch {
+		case !d.At.After(since):
+		case !strictly && c.inHand(f, d, since):
 			c.report.Fires.Dead.Loaded++
 		case c.frozen(d):
 			c.report.Fires.Dead.Frozen++
@@ -205,6 +218,11 @@ func (c *timerCheck) delivered(f *firing, e *entry, last end, of []delivery) {
 		if d.At.Before(f.Due) || d.At.Before(f.Fire) {
 			c.report.Early++
 			c.breach(e, &last.row, of, "never early")
+		}
+		if late := d.At.Sub(f.claimOf(d)); c.claims() && late > claimLasts {
+			if c.report.Fires.Outlasted++; late > time.Minute || !c.frozen(d) {
+				c.breach(e, &last.row, of, promiseClaim)
+			}
 		}
 		fire := f.Fire
 		if f.Revision == ofHand {

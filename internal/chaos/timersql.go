@@ -63,10 +63,17 @@ IF ORD(NEW.dedup_key) = 0 AND LENGTH(NEW.dedup_key) > 0 THEN
         NEW.attempts, NEW.crashes, NEW.version, '');
 END IF`
 
+	// onEndSQL notes the end of a row, each claim of it with the claimer, and each time that it is put off to.
 	onEndSQL = `CREATE TRIGGER {database}.chaos_end_{no} AFTER UPDATE ON {table} FOR EACH ROW
 IF NEW.status <> OLD.status AND NEW.status NOT IN (0, 1) THEN
     ` + noteFiringSQL + `('e', ` + nowSQL + `, NEW.job_id, NEW.biz_id, NULL, NEW.status, NEW.action_time, NEW.due_time,
         NEW.attempts, NEW.crashes, NEW.version, LEFT(NEW.last_error, 100));
+ELSEIF NEW.status = 1 AND (OLD.status <> 1 OR NEW.claimed_by <> OLD.claimed_by) THEN
+    ` + noteFiringSQL + `('c', ` + nowSQL + `, NEW.job_id, NEW.biz_id, NULL, NEW.status, NEW.action_time, NEW.due_time,
+        NEW.attempts, NEW.crashes, NEW.version, LEFT(NEW.claimed_by, 100));
+ELSEIF NEW.status = 0 AND NEW.action_time <> OLD.action_time THEN
+    ` + noteFiringSQL + `('w', ` + nowSQL + `, NEW.job_id, NEW.biz_id, NULL, NEW.status, NEW.action_time, NEW.due_time,
+        NEW.attempts, NEW.crashes, NEW.version, '');
 END IF`
 
 	onDeleteSQL = `CREATE TRIGGER {database}.chaos_delete_{no} AFTER DELETE ON {table} FOR EACH ROW

@@ -30,8 +30,12 @@ func (f *firing) precedes(g *firing) bool {
 	switch {
 	case f == g:
 		return false
-	case f.byHand() && g.byHand() && f.Made.Sub(g.Made).Abs() < clockSlack:
+	case f.Revision == ofBackfill && g.Revision == ofBackfill:
+		return f.Fire.Before(g.Fire) // whenever they were made
+	case f.Revision == ofHand && g.Revision == ofHand:
 		return f.JobID < g.JobID
+	case f.byHand() && g.byHand() && f.Made.Sub(g.Made).Abs() < clockSlack:
+		return f.Revision == ofBackfill // by their keys
 	case f.byHand() && g.byHand():
 		return f.Made.Before(g.Made)
 	case f.byHand():
@@ -87,10 +91,20 @@ func (c *timerCheck) turn(f *firing, d delivery) {
 	}
 }
 
-// missedBy reports whether a run was too late to begin at a time, and had not begun: it holds up none.
+// missedBy reports whether a run was too late to begin at a time, and had not begun: it holds up none. Of one that has waited, lateness counts from when
+// its turn came.
 func (c *timerCheck) missedBy(f *firing, t time.Time) bool {
-	of := c.deliveries[f.JobID]
-	return c.StartWithin > 0 && !f.byHand() && t.After(f.Due.Add(c.StartWithin-orderSlack)) && (len(of) == 0 || of[0].At.After(t))
+	of, from := c.deliveries[f.JobID], f.Due
+	for _, w := range f.waits {
+		switch {
+		case w.at.After(t):
+		case w.until.After(f.time()):
+			from = w.until
+		default:
+			from = f.Due
+		}
+	}
+	return c.StartWithin > 0 && !f.byHand() && t.After(from.Add(c.StartWithin-orderSlack)) && (len(of) == 0 || of[0].At.After(t))
 }
 
 // waited checks that a run did not wait on when the earlier ones had ended.

@@ -21,11 +21,18 @@ func (f *forgedTimes) lasts(run *firing, ms int) {
 	}
 }
 
+// again has another node claim and deliver a run.
+func (f *forgedTimes) again(run *firing, late int) {
+	f.deliver(run, late).Node = "n2-1"
+	run.claims[len(run.claims)-1].by = "n2-1-xyz"
+}
+
 // begins has the delivery of a run begin, and the run end, at another time.
 func (f *forgedTimes) begins(run *firing, ms int) {
 	d := &f.deliveries[run.JobID][0]
 	d.At, d.End = at(ms), at(ms+10)
 	run.ends[0].at = at(ms + 11)
+	run.claims[0].at = at(ms - 1)
 }
 
 // skip notes that a run was skipped at its time.
@@ -94,6 +101,12 @@ var turnForgeries = map[string]timeForgery{
 		f.t.StartWithin = 400 * time.Millisecond
 		f.cancel(f.undone(f.of(1, 1000)), 3500, "")
 	})),
+	"beside one that waits, so that it is not missed yet, and cancelled by a change": breaks(under(skipping, func(f *forgedTimes) {
+		f.t.StartWithin = 400 * time.Millisecond
+		run := f.undone(f.of(1, 1000))
+		f.table.note(notePutOff, at(1001), nil, row{JobID: run.JobID, Action: at(1800)})
+		f.cancel(run, 3500, "")
+	}), promiseTurn),
 	"beside one that waits, and is cancelled by a change": breaks(under(skipping, func(f *forgedTimes) {
 		f.t.StartWithin = time.Minute
 		f.cancel(f.undone(f.of(1, 1000)), 3500, "")
@@ -111,13 +124,13 @@ var turnForgeries = map[string]timeForgery{
 	"beside one that was delivered again": breaks(under(skipping, func(f *forgedTimes) {
 		run := f.of(1, 1000)
 		f.lasts(run, 1500)
-		f.deliver(run, 500).Node = "n2-1"
+		f.again(run, 500)
 		run.ends[0].at = at(1512)
 		f.incidents = []incident{{Step: Step{Fault: KillNode}, from: at(1400), to: at(1450)}}
 	})),
 	"beside one that ended with its node": breaks(under(skipping, func(f *forgedTimes) {
 		run := f.of(1, 1000)
-		f.deliver(run, 500).Node = "n2-1"
+		f.again(run, 500)
 		f.deliveries[run.JobID][0].End, f.deliveries[run.JobID][0].OK = time.Time{}, false
 		run.ends[0].at = at(1512)
 		f.incidents = []incident{{Step: Step{Fault: KillNode}, from: at(1400), to: at(1450)}}
@@ -154,8 +167,31 @@ var turnForgeries = map[string]timeForgery{
 	"replaced in its claim, of strict type": breaks(under(replacing, func(f *forgedTimes) {
 		f.t.Type = strictRun.Name()
 		f.begins(f.of(1, 1000), 2010)
+		f.of(1, 1000).claims[0].at = at(1990)
 		f.replace(f.of(1, 1000), 2000, 2000)
 	})),
+	"claimed after it was replaced": breaks(under(replacing, func(f *forgedTimes) {
+		f.begins(f.of(1, 1000), 2010)
+		f.of(1, 1000).claims[0].at = at(2001)
+		f.replace(f.of(1, 1000), 2000, 2000)
+	}), promiseDead),
+	"replaced, and begun long after its claim": breaks(under(replacing, func(f *forgedTimes) {
+		f.begins(f.of(1, 1000), 6100)
+		f.of(1, 1000).claims[0].at = at(1002)
+		f.replace(f.of(1, 1000), 2000, 2000)
+	}), promiseDead, promiseClaim),
+	"begun without a claim":                           breaks(under(queueing, func(f *forgedTimes) { f.of(1, 2000).claims = nil }), promiseClaim),
+	"begun without a claim, where each run may begin": breaks(func(f *forgedTimes) { f.of(1, 2000).claims = nil }),
+	"begun long after its claim, by a node that was frozen": breaks(under(queueing, func(f *forgedTimes) {
+		f.begins(f.of(1, 4000), 9400)
+		f.of(1, 4000).claims[0].at = at(4001)
+		f.incidents = []incident{{Step: Step{Fault: FreezeNode}, from: at(4002), to: at(9399)}}
+	}), promiseTurn),
+	"replaced, and begun by another node than the one that claimed it": breaks(under(replacing, func(f *forgedTimes) {
+		f.begins(f.of(1, 1000), 2010)
+		f.of(1, 1000).claims[0] = claim{"n2-1-xyz", at(1990)}
+		f.replace(f.of(1, 1000), 2000, 2000)
+	}), promiseDead, promiseClaim),
 
 	"begun 19 s after the earlier ones ended": breaks(under(queueing, late(19_000))),
 	"begun 21 s after the earlier ones ended": breaks(under(queueing, late(21_000)), promiseWaits),
@@ -196,6 +232,19 @@ func (f *forgedTimes) deletes() {
 
 // handForgeries are about what people do: backfills and deletes.
 var handForgeries = map[string]timeForgery{
+	"backfilled again by a later request, and begun before the rest of the first one": breaks(under(queueing, func(f *forgedTimes) {
+		f.backfills()
+		f.of(ofBackfill, 5500).gone = at(8200)
+		f.begins(f.of(ofBackfill, 7500), 8300)
+		again := *f.t.changes[5]
+		again.Sent, again.Back = at(8240), at(8250)
+		f.t.changes = append(f.t.changes, &again)
+		f.backfill(5500, 8245)
+	})),
+	"a later one of a backfill begins before an earlier one": breaks(under(queueing, func(f *forgedTimes) {
+		f.backfills()
+		f.begins(f.of(ofBackfill, 5500), 8300)
+	}), promiseTurn),
 	"a backfill": breaks(func(f *forgedTimes) { f.backfills() }),
 	"a backfill of times before the activation": breaks(func(f *forgedTimes) {
 		by := f.backfills()
@@ -299,12 +348,20 @@ func paused(ms int, runs string, more ...func(*forgedTimes)) func(*forgedTimes) 
 func (f *forgedTimes) fails(run *firing) {
 	f.deliveries[run.JobID][0].OK = false
 	run.ends[0].Status, run.ends[0].Attempts = tocsin.Dead, attempts
+	for i := 1; i < attempts; i++ {
+		d := f.deliver(run, 1+i)
+		d.OK, d.Attempts = false, i
+	}
 }
 
 // pauseForgeries are about schedules that are paused after failed runs.
 var pauseForgeries = map[string]timeForgery{
-	"paused after three":               breaks(paused(3030, "FFF")),
-	"paused after three in a row":      breaks(paused(6030, "FFDFFF")),
+	"paused after three":          breaks(paused(3030, "FFF")),
+	"paused after three in a row": breaks(paused(6030, "FFDFFF")),
+	"paused after three, by a node that was frozen after it had cancelled the others": breaks(paused(10_030, "FFF", func(f *forgedTimes) {
+		f.of(1, 4000).ends[0].at = at(3028)
+		f.incidents = []incident{{Step: Step{Fault: FreezeNode}, from: at(3029), to: at(10_028)}}
+	})),
 	"paused after two":                 breaks(paused(2030, "FF"), promisePause),
 	"paused after three, not in a row": breaks(paused(4030, "FFDF"), promisePause),
 	"paused after seven":               breaks(paused(7030, "FFFFFFF"), promisePause),

@@ -30,6 +30,7 @@ func main() {
 	calm := flag.Bool("calm", false, "no faults")
 	schedules := flag.Int("schedules", 0, "schedules that are changed under faults, which make all tasks")
 	changes := flag.Float64("changes", 4, "changes of schedules a second, if there are some")
+	aims := flag.Int("aims", 0, "freezes at the moment at which a run of a schedule is admitted, instead of the other faults")
 	measure := flag.Duration("measure", 30*time.Second, "how long each cost of schedules is measured; 0: not at all")
 	dry := flag.Bool("print", false, "print the schedule and end")
 	flag.Parse()
@@ -43,6 +44,7 @@ func main() {
 	}
 	if *schedules > 0 {
 		cfg.Runs, cfg.Load = true, chaos.Load{}
+		cfg.Aims = *aims
 		cfg.Timers = chaos.TimerLoad{Schedules: *schedules, Changes: *changes, Measure: *measure}
 	}
 	if *dry {
