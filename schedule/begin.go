@@ -176,7 +176,7 @@ func (b *beginning) read(ctx context.Context) error {
 	spans := b.spans(until, b.row.Overlap == OverlapReplace && key.Kind == runkey.FireTime)
 	for i := range spans {
 		text += ";\n" + readSiblings
-		args = append(args, spans[i].args(b.row, pageOfRuns)...)
+		args = append(args, spans[i].args(b.row, spans[i].page())...)
 	}
 	pages := make([][]sibling, len(spans))
 	seen := map[tocsin.JobID]bool{b.asked.JobID: true}
@@ -242,7 +242,7 @@ func (h *here) rest(ctx context.Context, spans []pageRange, pages [][]sibling) (
 	for i := range spans {
 		s := &spans[i]
 		next := s.from
-		for page := pages[i]; s.take(page, &next, pageOfRuns); {
+		for page, limit := pages[i], s.page(); s.take(page, &next, limit); limit = pageOfRuns {
 			page = nil
 			at := *s
 			at.from = next
@@ -297,7 +297,7 @@ func (h *here) forward(ctx context.Context, ended tocsin.JobID, told *tocsin.Job
 	spans := h.spans(runkey.OfTime(uint64(h.row.ID), h.row.Revision, h.now).String(), false)
 	text, args := make([]string, len(spans)), []any(nil)
 	for i := range spans {
-		text[i], args = readSiblings, append(args, spans[i].args(h.row, pageOfRuns)...)
+		text[i], args = readSiblings, append(args, spans[i].args(h.row, spans[i].page())...)
 	}
 	pages := make([][]sibling, len(spans))
 	if err := h.sets(ctx, strings.Join(text, ";\n"), args, func(set int, rows *sql.Rows) error {

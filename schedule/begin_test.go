@@ -335,6 +335,21 @@ func TestAQueueMovesOn(t *testing.T) {
 	if now := s.now(); runs[0].Action.After(now) || !runs[1].Action.After(now) || !runs[299].Action.After(now) {
 		t.Errorf("the first looks at %s, the second at %s", runs[0].Action, runs[1].Action)
 	}
+	s.exec(of, "UPDATE {task} SET action_time = UTC_TIMESTAMP(3) WHERE job_id = ?", uint64(runs[299].ID))
+	turn, row := s.load(runs[299].ID)
+	if err := s.maker.at(t.Context(), of.ID, func(h *here) error {
+		before := s.reads(h.conn)
+		b := &beginning{here: h, turn: turn, by: "me", hold: time.Minute, asked: row}
+		if err := b.run(t.Context()); err != nil || b.Next == 0 {
+			return fmt.Errorf("%+v, %w", b.Began, err)
+		}
+		if n := s.reads(h.conn) - before; n > 60 {
+			t.Errorf("one of 300 that wait has read %d rows to look whether its turn has come", n)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 	for i := range 30 {
 		if done := s.begin(runs[i].ID); done.Deadline == 0 {
 			t.Fatalf("run %d: %+v", i, done)

@@ -107,6 +107,14 @@ const (
 	farEnough  = 20
 )
 
+// page is how many runs are read first: of a backfill of a thousand, each one that looks whether its turn has come reads few others.
+func (s *pageRange) page() int {
+	if s.enough < pageOfRuns {
+		return farEnough + s.enough
+	}
+	return pageOfRuns
+}
+
 // args are the parameters of readSiblings.
 func (s *pageRange) args(r *row, limit int) []any {
 	return []any{r.subject(), r.number, []byte(s.from), []byte(s.until), limit}
