@@ -45,7 +45,6 @@ type aim struct {
 func (a *aim) shoot() {
 	a.once.Do(func() {
 		a.freeze()
-		time.Sleep(stopping)
 		close(a.frozen)
 	})
 }
@@ -90,7 +89,7 @@ func (s *Site) freezeAtClaim(ctx context.Context, at *seat, during time.Duration
 	if p == nil {
 		return nil
 	}
-	a := &aim{freeze: func() { p.signal(freeze) }, frozen: make(chan struct{})}
+	a := &aim{freeze: func() { p.signal(freeze); _ = wait.For(ctx, stopping) }, frozen: make(chan struct{})}
 	defer p.signal(thaw)
 	for _, l := range at.servers {
 		if err := l.watch(a); err != nil {
