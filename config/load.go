@@ -16,7 +16,19 @@ const EnvPath = "TOCSIN_CONFIG"
 const DefaultPath = "tocsin.yaml"
 
 // Load reads the file at path; "" takes $TOCSIN_CONFIG, else ./tocsin.yaml.
-func Load(path string) (File, error) {
+func Load(path string) (File, error) { return load(path, os.LookupEnv) }
+
+// LoadToPlan is Load for a program that connects to nothing: a variable that is not set stands for a made-up value.
+func LoadToPlan(path string) (File, error) {
+	return load(path, func(name string) (string, bool) {
+		if value, ok := os.LookupEnv(name); ok {
+			return value, true
+		}
+		return name + "-is-not-set-here", true
+	})
+}
+
+func load(path string, lookup func(string) (string, bool)) (File, error) {
 	chosen := path
 	if chosen == "" {
 		chosen = os.Getenv(EnvPath)
@@ -31,7 +43,7 @@ func Load(path string) (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("read the config: %w", err)
 	}
-	return Parse(text, chosen, os.LookupEnv)
+	return Parse(text, chosen, lookup)
 }
 
 // Parse reads the text of a config file. name stands in the messages, of which

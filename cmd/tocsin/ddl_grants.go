@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
 )
 
@@ -19,7 +20,8 @@ func newDDLGrants(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "grants --role ROLE", Short: "Show the GRANT statements that a user needs, without running any", Args: noArgs,
 		Long: "Show the GRANT statements that a user needs for a role, or for several, on each server of\n" +
-			"the config. An administrator runs them with a SQL client. The roles:\n" + help.String(),
+			"the config. An administrator runs them with a SQL client. It connects to no server, and needs\n" +
+			"no password: variables of the config may be unset. The roles:\n" + help.String(),
 		Example: "  tocsin ddl grants --role node\n" +
 			"  tocsin ddl grants --role node,sweep --user tocsin --host 10.0.0.% --out grants",
 		RunE: func(*cobra.Command, []string) error { return a.grants(opt, dir) },
@@ -40,11 +42,11 @@ func (a *app) grants(opt ddl.GrantOptions, dir string) error {
 	if err := knownRoles(opt.Roles, "ddl grants"); err != nil {
 		return err
 	}
-	cfg, err := a.cluster()
+	file, err := config.LoadToPlan(a.configPath)
 	if err != nil {
 		return err
 	}
-	plans, err := ddl.Grants(cfg, opt)
+	plans, err := ddl.Grants(file.Tocsin(), opt)
 	if err != nil {
 		return err
 	}

@@ -89,3 +89,16 @@ func (s *site) verifyWarns(t *testing.T) {
 	s.exec(mend)
 	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be")
 }
+
+func TestGrantsNeedNoPasswords(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	want := s.run("ddl", "grants", "--role", "node").ok(t)
+	_, server, _ := strings.Cut(s.dsn(), "@")
+	s.write("tocsin.yaml", s.yaml(s.layout, "${TOCSIN_TEST_UNSET_USER}:${TOCSIN_TEST_UNSET_PASSWORD}@"+server)+
+		"node: {status: {token: \"${TOCSIN_TEST_UNSET_TOKEN}\"}}\n")
+	if got := s.run("ddl", "grants", "--role", "node").ok(t); got != want {
+		t.Errorf("without the variables:\n%s\nwith a password:\n%s", got, want)
+	}
+	s.run("ddl", "verify").refused(t, exitFailed, "TOCSIN_TEST_UNSET_USER")
+}
