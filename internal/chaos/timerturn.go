@@ -171,7 +171,7 @@ func (c *timerCheck) beside(a, b delivery) string {
 	}
 	first, second := c.table.runs[a.JobID], c.table.runs[b.JobID]
 	switch last, _ := first.last(); {
-	case slices.ContainsFunc(c.incidents, frozen):
+	case slices.ContainsFunc(c.incidents, frozen), first.endedBy(b.At) && slices.ContainsFunc(c.deliveries[a.JobID], func(d delivery) bool { return d.At.Before(a.At) && c.frozenSince(d, b.At) }):
 		return besideFrozen
 	case c.strict():
 	case first.endedBy(b.At) && last.Status == tocsin.Cancelled:
@@ -180,6 +180,11 @@ func (c *timerCheck) beside(a, b delivery) string {
 		return besideAgain
 	}
 	return causeNone
+}
+
+// frozenSince reports whether the node of a delivery was frozen between its begin and a time: its success, stored late, ends a run that is delivered again.
+func (c *timerCheck) frozenSince(d delivery, until time.Time) bool {
+	return slices.ContainsFunc(c.incidents, func(i incident) bool { return i.hits(d.Node, FreezeNode) && i.touches(d.At, until, 0) })
 }
 
 // skipped checks that enough earlier runs were open between the time of a run and its end.

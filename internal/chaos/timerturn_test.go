@@ -128,6 +128,15 @@ var turnForgeries = map[string]timeForgery{
 		run.ends[0].at = at(1512)
 		f.incidents = []incident{{Step: Step{Fault: KillNode}, from: at(1400), to: at(1450)}}
 	})),
+	"beside a second delivery, of a strict type, as the node of the first one was frozen": breaks(under(skipping, func(f *forgedTimes) {
+		f.t.Type = strictRun.Name()
+		run := f.of(1, 1000)
+		f.again(run, 900)
+		f.deliveries[run.JobID][1].End = at(2500)
+		run.ends[0].at = at(1950)
+		f.deliveries[f.of(1, 2000).JobID][0].Node, f.of(1, 2000).claims[0].by = "n3-1", "n3-1-xyz"
+		f.incidents = []incident{{Step: Step{Fault: FreezeNode, Node: 0}, from: at(1100), to: at(1940)}}
+	})),
 	"beside one that ended with its node": breaks(under(skipping, func(f *forgedTimes) {
 		run := f.of(1, 1000)
 		f.again(run, 500)
