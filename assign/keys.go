@@ -48,7 +48,7 @@ type NodeInfo struct {
 	Lacks map[string]string `json:"lacks"`
 	// Versions are those of the payloads that its handlers know, by biz type.
 	Versions map[string]int `json:"versions,omitempty"`
-	// Newer are the biz types of which it leaves tasks alone, since their payload is newer than it reads, with the newest version.
+	// Newer has the newest payload version of each biz type whose tasks the node leaves alone because it cannot read them.
 	Newer map[string]int `json:"newer_payloads,omitempty"`
 }
 

@@ -27,7 +27,7 @@ type Told struct {
 	Lacks map[string]string // types of its group that it does not deliver -> why; it will deliver none of them before the next Tell
 
 	Versions map[string]int // of the payloads of its types; without those that have none. They must not change
-	Newer    map[string]int // types of which it leaves tasks alone, since their payload is newer than it reads -> the newest version
+	Newer    map[string]int // biz type -> newest payload version of the tasks that the node cannot read and leaves alone
 }
 
 func (t Told) equal(o Told) bool {

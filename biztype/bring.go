@@ -59,7 +59,7 @@ func Bring(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, e
 	})
 	res.Kept = kept
 	if !needed && (mysql.ClassOf(err) == mysql.Denied || res.Databases == 0) {
-		err = nil // what can be read is as it should be
+		err = nil // the databases that can be read agree
 	}
 	return res, err
 }
@@ -90,7 +90,7 @@ func bring(databases []database, p Policy, others int) (r row, why string, err e
 	p.Paused = was.Paused
 	switch same := alike(was, p); {
 	case same && was.Edition >= p.Edition:
-		return old, "", nil // but for databases that lack it
+		return old, "", nil // databases that lack it get it all the same
 	case same || was.Edition != 0 && was.Edition < p.Edition:
 		r, err = newRow(p)
 		return r, "", err

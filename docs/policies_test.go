@@ -55,7 +55,7 @@ func fieldsOf(t reflect.Type, key, field string) (keys, fields []string) {
 	return keys, fields
 }
 
-// policyWith is a policy that is valid, but for one key.
+// policyWith returns a policy that is valid except for one key.
 func policyWith(t *testing.T, key string, value any) (biztype.Policy, error) {
 	t.Helper()
 	fields := map[string]any{"name": "a", "number": 1, "group": "g"}

@@ -49,7 +49,7 @@ type About struct {
 	Lacks   map[string]string `json:"lacks"` // biz types of its group that it can't deliver -> why
 
 	Versions map[string]int `json:"versions,omitempty"`       // of the payloads of its types
-	Newer    map[string]int `json:"newer_payloads,omitempty"` // types of which it leaves tasks alone, since their payload is newer than it reads -> the newest version
+	Newer    map[string]int `json:"newer_payloads,omitempty"` // biz type -> newest payload version of the tasks that the node cannot read and leaves alone
 }
 
 // Told is what a node says about its biz types.
@@ -58,7 +58,7 @@ type Told struct {
 	Lacks map[string]string // types of its group that it does not deliver -> why
 
 	Versions map[string]int // of the payloads of its types; without those that have none
-	Newer    map[string]int // types of which it leaves tasks alone, since their payload is newer than it reads -> the newest version
+	Newer    map[string]int // biz type -> newest payload version of the tasks that the node cannot read and leaves alone
 }
 
 // Config says whose presence to keep.

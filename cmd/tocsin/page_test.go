@@ -218,7 +218,7 @@ func TestAPageIsNotReadByRebinding(t *testing.T) {
 			"localhost": http.StatusOK, fmt.Sprint("127.0.0.1:", port): http.StatusOK, "[::1]": http.StatusOK, fmt.Sprint("LocalHost:", port): http.StatusOK,
 		} {
 			if token != nil {
-				want = http.StatusOK // who has the token is no website
+				want = http.StatusOK // a website does not have the token
 			}
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/cmdline", port), nil)
 			if err != nil {

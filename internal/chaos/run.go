@@ -24,7 +24,7 @@ type Config struct {
 	Orders OrderLoad // through the outboxes of the options
 	Timers TimerLoad // if the options have Runs
 	Calm   bool      // no faults
-	Aims   int       // so many freezes at the moment at which a run is admitted, instead of the schedule
+	Aims   int       // number of freezes at the moment a run is admitted; they replace the random faults
 	Out    io.Writer // gets the schedule before anything starts, and lines of progress
 }
 

@@ -20,7 +20,7 @@ const (
 	aimLeast  = deliveryTimeout + 300*time.Millisecond
 )
 
-// AimedFreezes are so many freezes within a length, on all nodes by turns, each longer than the time-out of a delivery.
+// AimedFreezes returns a number of freezes within a length, on all nodes in turn. Each is longer than the time-out of a delivery.
 func AimedFreezes(seed uint64, length time.Duration, o Options, n int) (steps []Step) {
 	o = o.withDefaults()
 	rng := rand.New(rand.NewPCG(seed, 0xa13))

@@ -194,7 +194,7 @@ func (c *timerCheck) ofChange(f *firing, last end) (since time.Time) {
 	return since
 }
 
-// begunAfter checks that no delivery began after the cancel, but for what had been loaded or claimed before; with strictly, nothing.
+// begunAfter checks that no delivery began after the cancel, except of runs loaded or claimed before it; if strictly is set, of none.
 func (c *timerCheck) begunAfter(since time.Time, f *firing, e *entry, last end, strictly bool) {
 	of := c.deliveries[f.JobID]
 	for _, d := range of {
