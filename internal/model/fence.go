@@ -113,14 +113,12 @@ type fenceWorld struct {
 	name  string
 	start fenceFaults
 	off   [fenceGuards]bool
-	out   []step[fences]
+	steps[fences]
 }
 
 func (w *fenceWorld) emit(s *fences, who int, what string, progress bool, change func(*fences) string) {
-	w.out = append(w.out, step[fences]{who: who, what: what, progress: progress, to: *s})
-	last := &w.out[len(w.out)-1]
-	last.bad = change(&last.to)
-	if last.bad == "" {
+	w.steps.emit(s, who, what, progress, change)
+	if last := &w.out[len(w.out)-1]; last.bad == "" {
 		last.bad = last.to.broken()
 	}
 }

@@ -11,6 +11,16 @@ type step[S any] struct {
 	bad      string // the promise that it breaks
 }
 
+// steps are those from one state.
+type steps[S any] struct{ out []step[S] }
+
+// emit adds a step that changes a copy of s.
+func (w *steps[S]) emit(s *S, who int, what string, progress bool, change func(*S) string) {
+	w.out = append(w.out, step[S]{who: who, what: what, progress: progress, to: *s})
+	last := &w.out[len(w.out)-1]
+	last.bad = change(&last.to)
+}
+
 // move is a step in the life of a row.
 type move = step[state]
 
@@ -18,7 +28,7 @@ type move = step[state]
 type machine struct {
 	cast  *Cast
 	rules *rules
-	out   []move
+	steps[state]
 }
 
 // moves gives every step from a state. The slice is reused by the next call.
@@ -46,13 +56,6 @@ func (m *machine) allFrozen(s *state) bool {
 		}
 	}
 	return true
-}
-
-// emit adds a step that changes a copy of s.
-func (m *machine) emit(s *state, who int, what string, progress bool, change func(*state) string) {
-	m.out = append(m.out, move{who: who, what: what, progress: progress, to: *s})
-	last := &m.out[len(m.out)-1]
-	last.bad = change(&last.to)
 }
 
 // try adds a step that is one write, if the write hits.

@@ -153,7 +153,7 @@ type overlapWorld struct {
 	byHand set // runs that somebody asks for: made when due, never missed or skipped
 	faults overlapFaults
 	off    [overlapGuards]bool
-	out    []step[overlaps]
+	steps[overlaps]
 }
 
 func (w *overlapWorld) start() overlaps {
@@ -167,12 +167,6 @@ func (w *overlapWorld) start() overlaps {
 }
 
 func (w *overlapWorld) on(g OverlapGuard) bool { return !w.off[g] }
-
-func (w *overlapWorld) emit(s *overlaps, who int, what string, progress bool, change func(*overlaps) string) {
-	w.out = append(w.out, step[overlaps]{who: who, what: what, progress: progress, to: *s})
-	last := &w.out[len(w.out)-1]
-	last.bad = change(&last.to)
-}
 
 func (w *overlapWorld) moves(s *overlaps) []step[overlaps] {
 	w.out = w.out[:0]

@@ -109,7 +109,7 @@ type payloadWorld struct {
 	nodes  [2]uint8
 	budget payloadBudget
 	off    [payloadGuards]bool
-	out    []step[payloads]
+	steps[payloads]
 }
 
 func (w *payloadWorld) start() payloads {
@@ -120,12 +120,6 @@ func (w *payloadWorld) start() payloads {
 }
 
 func (w *payloadWorld) on(g PayloadGuard) bool { return !w.off[g] }
-
-func (w *payloadWorld) emit(s *payloads, who int, what string, progress bool, change func(*payloads) string) {
-	w.out = append(w.out, step[payloads]{who: who, what: what, progress: progress, to: *s})
-	last := &w.out[len(w.out)-1]
-	last.bad = change(&last.to)
-}
 
 func (w *payloadWorld) moves(s *payloads) []step[payloads] {
 	w.out = w.out[:0]
