@@ -49,8 +49,8 @@ have no task of the biz type, whatever its status: never added, or purged by now
 
 With --outbox it checks no rows either, but looks for the tasks that were moved from outboxes
 in the last ten minutes, and for rows of the config's outboxes that wait for longer than
---older. Run it every ten minutes. Exit code 1 if a task is gone that no purge can have
-removed, or if a row waits.`,
+--older. Run it every five minutes. Exit code 1 if a task is gone that no purge can have
+removed, or if a row waits; 0 if the config has no outboxes and no task is gone.`,
 		Example: `  tocsin audit
   tocsin audit --outbox
   mysql shop -N <unpaid.sql | tocsin audit --type order.close --against -`,

@@ -89,8 +89,12 @@ func closeOutboxes(boxes []*outbox.Outbox) {
 }
 
 func writeOutboxReport(w io.Writer, r auditor.OutboxReport) {
-	fmt.Fprintf(w, "audit: %s; %d moved tasks looked for, %d of them may be purged, %d rows wait in %d outboxes; %d statements that took %s, %s in all\n",
-		said(r.Faults, r.Failed), r.Moved, r.Purged, r.Waiting, r.Outboxes,
+	waiting := fmt.Sprintf("%d rows wait in %d outboxes", r.Waiting, r.Outboxes)
+	if r.Outboxes == 0 && len(r.Failed) == 0 {
+		waiting = "the config has no outboxes"
+	}
+	fmt.Fprintf(w, "audit: %s; %d moved tasks looked for, %d of them may be purged, %s; %d statements that took %s, %s in all\n",
+		said(r.Faults, r.Failed), r.Moved, r.Purged, waiting,
 		r.Cost.Statements, r.Cost.Busy.Round(time.Millisecond), r.Cost.Took.Round(time.Millisecond))
 	if len(r.Findings) == 0 {
 		return

@@ -15,6 +15,7 @@ func TestAuditExitsWith1WhereSomethingDoesNotFit(t *testing.T) {
 	s := newSite(t)
 	good, bad := s.add(1), s.add(2)
 	s.run("audit").says(t, "audit: all fits; 8 tables, 2 rows read by 10 statements that took ")
+	s.run("audit", "--outbox").says(t, "audit: all fits; 0 moved tasks looked for, 0 of them may be purged, the config has no outboxes; ")
 	s.set(bad, "crashes = 5, action_time = UTC_TIMESTAMP(3) - INTERVAL 90 SECOND, due_time = action_time")
 	r := s.run("audit")
 	if want := "audit: overdue 1, too_many_crashes 1; 8 tables"; r.code != exitFailed || r.stderr != "" || !strings.HasPrefix(r.stdout, want) ||

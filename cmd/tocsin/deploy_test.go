@@ -94,7 +94,7 @@ const installed = "/usr/local/bin/tocsin "
 func TestUnitsRunCommandsThatThereAre(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../deploy/systemd/*.service")
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 5 {
 		t.Fatal(files, err)
 	}
 	for _, path := range files {

@@ -165,21 +165,34 @@ func TestTheUnitsWorkUnderSystemd(t *testing.T) {
 	b.sh("systemctl restart tocsin.service")
 	site.fill(4, 0)
 	site.waitFor("the node delivers with the new secret", func() bool { return s.by(latter) == 4 && site.notDone() == 0 })
+	t.Log("started; 3 callbacks with the secret, after a restart 4 with the new one")
+	b.stopsAndSweeps(site, s, latter)
+}
 
+// stopsAndSweeps stops the node, runs the other units once, and leaves five tasks to the sweep, signed with the secret.
+func (b booted) stopsAndSweeps(site *site, s *signers, secret string) {
+	t := b.t
+	t.Helper()
 	b.sh("systemctl stop tocsin.service")
 	if state := b.sh("systemctl show -p Result -p ExecMainStatus -p ActiveState tocsin.service"); state != "ExecMainStatus=0\nResult=success\nActiveState=inactive\n" &&
 		state != "Result=success\nExecMainStatus=0\nActiveState=inactive\n" {
 		t.Errorf("after the stop: %s", state)
 	}
-	b.sh("systemctl start tocsin-purge.service tocsin-audit.service")
+	t.Log("stopped with code 0")
+	b.sh("systemctl start tocsin-purge.service tocsin-audit.service tocsin-audit-outbox.service")
 	site.overdue("coupon.remind", 5)
 	b.sh("systemctl start tocsin-sweep.service")
-	if s.by(latter) != 9 || s.by(former) != 3 {
-		t.Errorf("%d deliveries with the former secret, %d with the new one; want 3 and 9", s.by(former), s.by(latter))
+	if s.by(secret) != 9 {
+		t.Errorf("%d deliveries with the new secret; want 9", s.by(secret))
 	}
-	for _, command := range []string{"sweep", "purge", "audit"} {
+	for _, command := range []string{"sweep", "purge", "audit_" + site.prefix, "audit_outbox"} {
 		if files := b.sh("ls /var/lib/prometheus/node-exporter"); !strings.Contains(files, command) {
 			t.Errorf("no metrics of %s: %s", command, files)
 		}
 	}
+	printed := b.sh("journalctl --sync; journalctl --no-pager --output cat _SYSTEMD_UNIT=tocsin-audit-outbox.service + _SYSTEMD_UNIT=tocsin-sweep.service")
+	if !strings.Contains(printed, "the config has no outboxes") || !strings.Contains(printed, "5 delivered") {
+		t.Errorf("sweep and audit of outboxes printed: %s", printed)
+	}
+	t.Log("sweep, purge, audit and audit of outboxes have run:\n" + printed)
 }

@@ -25,7 +25,7 @@ func upkeepRuns() []panel {
 		queries: []query{{`time() - max(tocsin_purger_last_success_timestamp_seconds > 0)`, ""}},
 	}, {
 		title: "Since the last audit without a fault", look: number, wide: 8, unit: seconds, limits: limits{7200, 86400}, runbook: "TocsinAuditFoundFaults",
-		means: "Since an audit has ended that read everything and found nothing. It should run each hour, and that of outboxes every ten minutes.",
+		means: "Since an audit has ended that read everything and found nothing. It should run each hour, and that of outboxes every five minutes.",
 		queries: []query{
 			{`time() - max(tocsin_auditor_last_success_timestamp_seconds > 0)`, "rows"},
 			{`time() - max(tocsin_auditor_outbox_last_success_timestamp_seconds > 0)`, "outboxes"},
