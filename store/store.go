@@ -57,18 +57,17 @@ type server struct {
 // Option changes how a Store works.
 type Option func(*Store)
 
-// Ownership refuses databases in which others may start rows than the layout row says: "etcd" or "rows". With "rows" the
-// server ends sessions soon that don't send anything, so that a frozen process holds the locks of no row for long.
+// Ownership refuses databases in which others may start rows than the layout row says: "etcd" or "rows".
 func Ownership(ownership string) Option { return func(s *Store) { s.ownership = ownership } }
 
 // Frozen is for sessions of tests in which the servers' clocks stand still: Now does too.
 func Frozen(frozen bool) Option { return func(s *Store) { s.frozen = frozen } }
 
-// With rows, the server ends a session that has been silent for waitTimeout, and the pool one that nobody needed for
-// idleTime, before the server does.
+// A server ends a session that has been silent for so long, so that a process that is frozen in a transaction holds its locks no longer. With rows
+// others want these rows at once; with etcd not before its lease ends. The pool closes what nobody needed before the server does.
 const (
-	waitTimeout = 3 * time.Second
-	idleTime    = time.Second
+	waitTimeout     = 10 * time.Second
+	rowsWaitTimeout = 3 * time.Second
 )
 
 // Open makes the pools of every server of cfg. It connects to nothing: an
@@ -111,8 +110,9 @@ func (s *Store) add(spec mysql.Spec) error {
 		return err
 	}
 	spec.Beside, spec.Observe = poolBeside, s.metrics.of(spec.Name)
+	spec.WaitTimeout, spec.IdleTime = waitTimeout, waitTimeout/2
 	if s.ownership == layoutrow.ByRows {
-		spec.WaitTimeout, spec.IdleTime = waitTimeout, idleTime
+		spec.WaitTimeout, spec.IdleTime = rowsWaitTimeout, rowsWaitTimeout/3
 	}
 	pool, err := mysql.Open(spec)
 	if err != nil {
