@@ -92,7 +92,7 @@ func (a *Alarms) tally(ctx context.Context, c count, from func(server, database 
 func (a *Alarms) measure(ctx context.Context, server int) error {
 	name := a.cfg.Tables.Servers()[server]
 	if waiting := a.cfg.Tables.Waiting(server); waiting > hangs {
-		return fmt.Errorf("server %s: a statement has no answer after %s", name, waiting.Round(100*time.Millisecond))
+		return fmt.Errorf("server %s: no answer for %s", name, waiting.Round(100*time.Millisecond))
 	}
 	if _, err := a.cfg.Tables.Measure(ctx, server); err != nil {
 		return err

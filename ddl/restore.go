@@ -39,7 +39,7 @@ type Restored struct {
 	Knows    string    // where that is kept
 	Until    time.Time // tasks that were due until then count as settled
 	Types    []RestoredType
-	Added    int      // estimate of the tasks that were added since Ends and are missing; -1: not known
+	Added    int      // estimate of the tasks that were added between Ends and Known and are missing; -1: not known
 	Stale    []string // biz types whose policy is newer in other databases
 }
 

@@ -105,7 +105,8 @@ func means(list []string, name string) bool {
 	return slices.Contains(list, name) || slices.Contains(list, AllTypes)
 }
 
-// estimate guesses from tables of databases that are well how many tasks were added since the copy was made.
+// estimate guesses from tables of databases that are well how many tasks were added after the end of the copy and up to the
+// last time known of its database: later ones were refused.
 func (r *restore) estimate(ctx context.Context, c *restored) error {
 	var tables []table
 	sites := map[string]*site{}
@@ -122,7 +123,7 @@ func (r *restore) estimate(ctx context.Context, c *restored) error {
 			}
 		}
 	}
-	if len(tables) == 0 || c.found.Ends.IsZero() {
+	if len(tables) == 0 || c.found.Ends.IsZero() || !c.found.Known.After(c.found.Ends) {
 		return nil
 	}
 	slices.SortFunc(tables, func(a, b table) int { return strings.Compare(a.full(), b.full()) })
@@ -131,7 +132,7 @@ func (r *restore) estimate(ctx context.Context, c *restored) error {
 		t := tables[i]
 		query := strings.ReplaceAll(inTable(t.database, t.name, countAdded), "{limit}", strconv.Itoa(sampleRows))
 		var n int
-		if err := sites[t.database].DB.GetContext(ctx, &n, query, firstJobID(c.found.Ends)); err != nil {
+		if err := sites[t.database].DB.GetContext(ctx, &n, query, firstJobID(c.found.Ends), firstJobID(c.found.Known)); err != nil {
 			return fmt.Errorf("count the tasks that were added to %s: %w", t.full(), err)
 		}
 		added, read = added+n, read+1

@@ -28,14 +28,15 @@ FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
 WHERE status IN (0, 1, 4)
 GROUP BY biz_type, due`
 
-// countAdded counts the tasks of one table that were added after a time, at most {limit}. A range of the primary key.
-// Parameter: the lowest job_id of that time.
+// countAdded counts the tasks of one table that were added between two times, at most {limit}. A range of the primary key.
+// Parameters: the lowest job_ids of these times.
 const countAdded = `SELECT /* tocsin ddl restore */
     COUNT(*)
 FROM (
     SELECT job_id
     FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (PRIMARY)
     WHERE job_id >= ?
+        AND job_id < ?
     LIMIT {limit}
 ) AS added`
 

@@ -18,11 +18,11 @@ func (s *server) warn(what, message string, err error, args ...any) {
 	s.limit.Of(s.d.cfg.Logger, what).Warn(message, append([]any{"error", err, "server", s.index}, args...)...)
 }
 
-// unreached logs that a statement is retried because the server does not answer. It ignores nil and the end of a
-// context.
+// unreached logs that a statement is retried because the server does not answer, or takes no writes. It ignores nil and
+// the end of a context.
 func (s *server) unreached(statement string, err error) {
 	if class := mysql.ClassOf(err); class != mysql.OK && class != mysql.Canceled {
-		s.warn("away", "server does not answer: its outcomes and due rows wait", err, "statement", statement)
+		s.warn("away", "server "+mysql.Fault(err)+": its outcomes and due rows wait", err, "statement", statement)
 	}
 }
 

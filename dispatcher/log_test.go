@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -122,6 +124,7 @@ func TestAServerThatFailsIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
 	}{
 		"it does not answer loads":   {"load", errLost, "server does not answer: its outcomes and due rows wait"},
 		"it does not answer settles": {"settle", errLost, "server does not answer: its outcomes and due rows wait"},
+		"it is read-only":            {"settle", &mysql.MySQLError{Number: 1290, Message: "read-only"}, "server takes no writes: its outcomes and due rows wait"},
 		"it refuses loads":           {"load", errors.New("disk full"), "rows could not be loaded; trying again in a second"},
 		"it refuses settles":         {"settle", errors.New("disk full"), "outcome could not be settled; it is set aside and tried again"},
 	} {

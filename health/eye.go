@@ -39,19 +39,20 @@ func (e *eye) look(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
+		e.addresses(found)
 		e.lost(err)
 	default:
 		e.answered(found)
 	}
 }
 
-// lost notes that the server did not answer. A server that has never answered is
+// lost notes that the server can't be asked. A server that has never answered is
 // unreachable at once.
 func (e *eye) lost(err error) {
 	e.failed++
 	e.metrics.up.WithLabelValues(e.name).Set(0)
 	why := unreachable(e.name, err)
-	e.limit.Of(e.log, "lost "+e.name).Warn("server does not answer", "error", err)
+	e.limit.Of(e.log, "lost "+e.name).Warn("server "+mysql.Fault(err), "error", err)
 	if e.seen && e.failed < lostAfter {
 		return
 	}

@@ -3,6 +3,7 @@ package health
 import (
 	"bytes"
 	"context"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -232,6 +234,22 @@ func TestAServerThatNeverAnsweredIsUnreachableAtOnce(t *testing.T) {
 		wantLines(t, w.after(t, 0), "server does not answer", "databases can't be used")
 		if !slices.Equal(w.State().Unusable(), []int{0, 1}) {
 			t.Errorf("known %v", w.State())
+		}
+	})
+}
+
+func TestAServerThatCanNotBeAskedIsToldInItsWordsWithItsAddresses(t *testing.T) {
+	readOnly := fmt.Errorf("read the clock: %w", driver.ErrBadConn) // what becomes of 1290
+	at := func(why string, writes bool) store.Survey {
+		return store.Survey{Addresses: []mysql.Sighting{{Address: "a:1", Used: true, Writes: writes, Why: why}}}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, at("takes writes, in use", true), nil)
+		w.after(t, 0)
+		w.is(at("no answer within 2s", false), readOnly, false)
+		wantLines(t, w.after(t, lookEvery), "warn server takes no writes")
+		if got := w.Health.Servers()[0].Addresses[0]; got.Writes || got.Why != "no answer within 2s" {
+			t.Errorf("as of its last answer: %+v", got)
 		}
 	})
 }

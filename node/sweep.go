@@ -237,7 +237,7 @@ func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config 
 // sick says why a server does not answer, or takes no writes.
 func (w *sweepParts) sick(server int) error {
 	if waiting := w.store.Waiting(server); waiting >= stallAfter {
-		return fmt.Errorf("a statement has no answer after %s", waiting.Round(100*time.Millisecond))
+		return fmt.Errorf("no answer for %s", waiting.Round(100*time.Millisecond))
 	}
 	return w.writes.refusal(server)
 }

@@ -102,7 +102,7 @@ func (o *Operator) numbers(ctx context.Context, bizType string, sees func(string
 const redriveLimit = 500
 
 func (o *Operator) redriveServer(ctx context.Context, server int, types []uint64, progress func(int)) (total int, err error) {
-	way := tablewalk.Walk{Server: server, Tables: o.tables.TablesOf(server), Measure: o.tables.Measure}
+	way := tablewalk.Walk{Server: server, Tables: o.tables.TablesOf(server), Measure: o.tables.MeasureSoon}
 	if progress != nil {
 		way.Progress = func(_, tables int) { progress(tables) }
 	}

@@ -92,6 +92,9 @@ func (o *Operator) entries(ctx context.Context, q store.FindQuery) ([]duequeue.E
 	found := make([][]duequeue.Entry, len(o.tables.Servers()))
 	errs := make([]error, len(found))
 	tablewalk.Servers(len(found), func(server int) {
+		if _, errs[server] = o.tables.MeasureSoon(ctx, server); errs[server] != nil {
+			return
+		}
 		one := q
 		one.Server = server
 		found[server], errs[server] = o.tables.Find(ctx, one)

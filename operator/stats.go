@@ -3,6 +3,7 @@ package operator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -27,8 +28,8 @@ type Stats struct {
 
 // Stats counts all tasks by biz type and status, in the order of the names; biz types without tasks are included. It
 // reads a whole index of each table, which takes seconds for millions of rows. Nodes export most of these counts as
-// metrics, at less cost. progress is that of RedriveAll. If not all servers answer, it returns the counts it has beside
-// an error, a Partial.
+// metrics, at less cost. progress is that of RedriveAll. If some tables can't be counted, it returns the counts it has beside
+// an error, a Partial; none if no server could be read in full and nothing was found.
 func (o *Operator) Stats(ctx context.Context, progress func(tables int)) ([]Stats, error) {
 	return o.stats(ctx, progress, o.tables.Counts)
 }
@@ -68,6 +69,11 @@ func (o *Operator) stats(ctx context.Context, progress func(tables int), count c
 	tablewalk.Servers(len(parts), func(server int) {
 		parts[server], errs[server] = o.statsOf(ctx, server, progress, count)
 	})
+	failed := store.Lacking(o.tables.Servers(), errs)
+	counted := slices.ContainsFunc(parts, func(part map[uint64]*Stats) bool { return len(part) > 0 })
+	if partial := (*Partial)(nil); errors.As(failed, &partial) && partial.All && !counted {
+		return nil, failed
+	}
 	sums := map[uint64]*Stats{}
 	for _, p := range policies {
 		sums[p.Number] = &Stats{}
@@ -83,13 +89,13 @@ func (o *Operator) stats(ctx context.Context, progress func(tables int), count c
 		all = append(all, *s)
 	}
 	slices.SortFunc(all, func(a, b Stats) int { return cmp.Compare(a.BizType, b.BizType) })
-	return all, store.Lacking(o.tables.Servers(), errs)
+	return all, failed
 }
 
 // statsOf counts the tasks of one server, by the number of their biz type.
 func (o *Operator) statsOf(ctx context.Context, server int, progress func(int), count counter) (map[uint64]*Stats, error) {
 	sums := map[uint64]*Stats{}
-	way := tablewalk.Walk{Server: server, Tables: o.tables.TablesOf(server), Measure: o.tables.Measure}
+	way := tablewalk.Walk{Server: server, Tables: o.tables.TablesOf(server), Measure: o.tables.MeasureSoon}
 	if progress != nil {
 		way.Progress = func(_, tables int) { progress(tables) }
 	}

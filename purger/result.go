@@ -87,7 +87,7 @@ func (r Result) String() string {
 		fmt.Fprintf(&b, "; no right to the runs of %d databases", len(r.Lacking))
 	}
 	if len(r.Failed) > 0 {
-		fmt.Fprintf(&b, "; failed servers: %s", strings.Join(r.Failed, ", "))
+		fmt.Fprintf(&b, "; not purged in full: %s", strings.Join(r.Failed, ", "))
 	}
 	return b.String()
 }

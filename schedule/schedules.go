@@ -156,6 +156,9 @@ func (s *Schedules) everywhere(ctx context.Context, types bizTypes, name, questi
 	found := make([][]*row, len(s.tables.Servers()))
 	errs := make([]error, len(found))
 	tablewalk.Servers(len(found), func(server int) {
+		if _, errs[server] = s.tables.MeasureSoon(ctx, server); errs[server] != nil {
+			return
+		}
 		var err error
 		found[server], err = store.Gather(ctx, s.tables, server, s.tables.Databases(server, 0), name, question, scanRow, args...)
 		errs[server] = explain(err)
@@ -177,6 +180,9 @@ func (s *Schedules) types(ctx context.Context) (bizTypes, error) {
 	var mu sync.Mutex // guards all
 	errs := make([]error, len(s.tables.Servers()))
 	tablewalk.Servers(len(errs), func(server int) {
+		if _, errs[server] = s.tables.MeasureSoon(ctx, server); errs[server] != nil {
+			return
+		}
 		_, errs[server] = store.Gather(ctx, s.tables, server, s.tables.Databases(server, 0), "schedule types", readTypes, func(rows *sql.Rows) (struct{}, error) {
 			var number uint64
 			var name string

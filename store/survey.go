@@ -38,17 +38,18 @@ type Survey struct {
 
 // Survey looks at a server: its clock, as Measure does, and all its databases. Results that don't concern layout rows
 // are up to besideEvery old. From then on, statements to unusable databases are refused, and those to databases that
-// are usable again are admitted. An error concerns the whole server and changes neither.
+// are usable again are admitted. An error concerns the whole server and changes neither; Term and Addresses are set beside
+// it.
 func (s *Store) Survey(ctx context.Context, server int) (Survey, error) {
 	sv := s.servers[server]
 	taken, err := s.measure(ctx, sv)
 	if err != nil {
-		return Survey{}, s.wrap(err, "read the clock", sv)
+		return Survey{Term: sv.Term(), Addresses: sv.Sightings(ctx)}, s.wrap(err, "read the clock", sv)
 	}
 	beside := sv.beside.Load()
 	if beside == nil || time.Since(beside.read) > besideEvery {
 		if beside, err = s.lookBeside(ctx, sv); err != nil {
-			return Survey{}, err
+			return Survey{Term: sv.Term(), Addresses: sv.Sightings(ctx)}, err
 		}
 		sv.beside.Store(beside)
 	}

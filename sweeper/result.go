@@ -182,7 +182,7 @@ func (r Result) String() string {
 		fmt.Fprintf(&b, "; left %s: %d", name, r.Left[name])
 	}
 	if len(r.Failed) > 0 {
-		fmt.Fprintf(&b, "; failed servers: %s", strings.Join(r.Failed, ", "))
+		fmt.Fprintf(&b, "; not swept in full: %s", strings.Join(r.Failed, ", "))
 	}
 	return b.String()
 }

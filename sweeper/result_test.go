@@ -18,7 +18,7 @@ func TestTheSummarySaysWhatIsLeftByTypeAndReason(t *testing.T) {
 	}
 	want := "128 tables, 12 overdue, 3 delivered, 2 retried, 0 dead, 1 elsewhere, 4 left, 4 recovered, 1 buried, took 50.002s" +
 		"; its time was over; 2 in delivery; 7 tables not read to their end" +
-		"; left hang.type (no time left): 2; left on.hold (paused): 1; left refund.check (no handler here): 1; failed servers: db2"
+		"; left hang.type (no time left): 2; left on.hold (paused): 1; left refund.check (no handler here): 1; not swept in full: db2"
 	if r.String() != want {
 		t.Errorf("got  %s\nwant %s", r, want)
 	}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,8 +29,19 @@ seconds for millions of tasks: for watching, use the metrics or ` + "`tocsin top
 			if len(all) == 0 && failed != nil {
 				return failed
 			}
-			return errors.Join(a.print(all, func(w io.Writer) { writeStats(w, all) }), failed)
+			return errors.Join(a.print(all, func(w io.Writer) {
+				writeStats(w, all)
+				writeUncounted(w, failed)
+			}), failed)
 		},
+	}
+}
+
+// writeUncounted names the servers whose tasks are not all in the counts above.
+func writeUncounted(w io.Writer, failed error) {
+	var partial *operator.Partial
+	if errors.As(failed, &partial) {
+		fmt.Fprintf(w, "not counted in full: %s\n", strings.Join(partial.Servers, ", "))
 	}
 }
 

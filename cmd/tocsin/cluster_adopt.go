@@ -75,7 +75,7 @@ func (a *app) identity(ctx context.Context) (assign.Identity, error) {
 func identityOf(ctx context.Context, db *store.Store) string {
 	var readers sync.WaitGroup
 	for server := range db.Servers() {
-		readers.Go(func() { _ = db.Check(ctx, server) }) // the caller asks for other errors itself
+		readers.Go(func() { _, _ = db.MeasureSoon(ctx, server) }) // reads the layout rows too; the caller asks for other errors itself
 	}
 	readers.Wait()
 	return db.Identity()

@@ -23,3 +23,17 @@ func TestClusterNodesNamesThePayloadsThatAreLeft(t *testing.T) {
 		}
 	}
 }
+
+func TestTablesOfADatabaseThatNoNodeReachesWait(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	writeNodes(&out, []assign.NodeState{{ID: "a-1", Misses: []int{2, 3}}, {ID: "b-1", Misses: []int{3}}}, time.Now())
+	for _, line := range []string{
+		"note: a-1 can't use the databases 2: their tables go to nodes that can;", "note: a-1 can't use the databases 3: no node of its group can, so their tables wait;",
+		"note: b-1 can't use the databases 3: no node of its group can, so their tables wait;",
+	} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("no %q in\n%s", line, out.String())
+		}
+	}
+}

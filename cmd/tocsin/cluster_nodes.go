@@ -105,7 +105,7 @@ func writeNodes(w io.Writer, nodes []assign.NodeState, now time.Time) {
 	for _, n := range nodes {
 		writeLacking(w, n, nodes)
 		writeNewer(w, n, nodes)
-		writeDifference(w, n)
+		writeDifference(w, n, nodes)
 	}
 }
 
@@ -136,14 +136,28 @@ func writeNewer(w io.Writer, n assign.NodeState, group []assign.NodeState) {
 // writeDifference writes which tasks wait because nodes of a group differ, and which
 // databases a node can't use. A node with an older program does not publish what it
 // lacks, so nobody stands in for it.
-func writeDifference(w io.Writer, n assign.NodeState) {
+func writeDifference(w io.Writer, n assign.NodeState, group []assign.NodeState) {
 	if n.Info.Lacks == nil && len(n.Lacks) > 0 {
 		fmt.Fprintf(w, "note: %s has no handler for %s, which others of its group have: such tasks in its tables wait\n",
 			oneCell(n.ID), handlers(n.Lacks))
 	}
-	if len(n.Misses) > 0 {
-		fmt.Fprintf(w, "note: %s can't use the databases %s: their tables go to nodes that can; its log and status page say why (--ask)\n",
-			oneCell(n.ID), strings.Trim(fmt.Sprint(n.Misses), "[]"))
+	var some, all []int // databases that some nodes miss, and that all do
+	for _, database := range n.Misses {
+		if slices.ContainsFunc(group, func(o assign.NodeState) bool { return !slices.Contains(o.Misses, database) }) {
+			some = append(some, database)
+		} else {
+			all = append(all, database)
+		}
+	}
+	writeMissed(w, n.ID, some, "their tables go to nodes that can")
+	writeMissed(w, n.ID, all, "no node of its group can, so their tables wait")
+}
+
+// writeMissed writes which databases a node can't use, if any.
+func writeMissed(w io.Writer, id string, databases []int, meanwhile string) {
+	if len(databases) > 0 {
+		fmt.Fprintf(w, "note: %s can't use the databases %s: %s; its log and status page say why (--ask)\n",
+			oneCell(id), strings.Trim(fmt.Sprint(databases), "[]"), meanwhile)
 	}
 }
 

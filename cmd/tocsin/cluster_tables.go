@@ -44,7 +44,10 @@ func newClusterTables(a *app) *cobra.Command {
 		if groups == nil {
 			return err
 		}
-		return errors.Join(a.print(groups, func(w io.Writer) { writeTables(w, groups, *count, width) }), err)
+		return errors.Join(a.print(groups, func(w io.Writer) {
+			writeTables(w, groups, *count, width)
+			writeUncounted(w, err)
+		}), err)
 	}
 	return cmd
 }

@@ -145,7 +145,7 @@ type restoredJSON struct {
 	KnownBy  string             `json:"known_by,omitempty"`
 	Until    *time.Time         `json:"until"`
 	Types    []restoredTypeJSON `json:"biz_types"`
-	Added    *int               `json:"missing"` // estimate of tasks that were added since ends; null: not known
+	Added    *int               `json:"missing"` // estimate of tasks that were added between ends and known; null: not known
 	Stale    []string           `json:"stale_biz_types,omitempty"`
 }
 
@@ -254,7 +254,7 @@ func ageOf(r ddl.Restored) string {
 func writeLost(w io.Writer, r ddl.Restored) {
 	switch {
 	case r.Added >= 0:
-		fmt.Fprintf(w, "missing: about %s added since it ends, by the other databases; `tocsin audit --against` finds them\n", plural(r.Added, "task"))
+		fmt.Fprintf(w, "missing: about %s added between these times, by the other databases; `tocsin audit --against` finds them\n", plural(r.Added, "task"))
 	case r.Older:
 		fmt.Fprintln(w, "missing: the tasks that were added since it ends; `tocsin audit --against` finds them")
 	}

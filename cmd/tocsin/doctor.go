@@ -18,6 +18,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -106,7 +107,11 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 		p.Uses[i].Nodes = nodes
 	}
 	config.Is = fmt.Sprintf("layout %s on %s", cfg.Layout, serverNames(p.Uses))
-	return append([]doctor.Check{config}, doctor.Examine(ctx, p)...)
+	checks := append([]doctor.Check{config}, doctor.Examine(ctx, p)...)
+	for i, c := range checks {
+		checks[i].Is = cluster.Plain(c.Is)
+	}
+	return checks
 }
 
 // liveNodes counts the nodes of all groups; 0 where etcd can't be asked, which is

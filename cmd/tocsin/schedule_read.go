@@ -31,10 +31,10 @@ func newScheduleList(a *app) *cobra.Command {
 			}
 			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
 				all, failed := s.List(cmd.Context(), q)
-				if len(all) == 0 && failed != nil {
+				if len(all) == 0 && nothingRead(failed) {
 					return failed
 				}
-				return errors.Join(a.print(all, func(w io.Writer) { writeSchedules(w, all) }), failed)
+				return errors.Join(a.print(all, func(w io.Writer) { writeSchedules(w, all, "no schedules"+inWhat(failed)) }), failed)
 			})
 		},
 	}
@@ -60,9 +60,9 @@ func nextFire(s schedule.Schedule) time.Time {
 	return fires[0].Time
 }
 
-func writeSchedules(w io.Writer, all []schedule.Schedule) {
+func writeSchedules(w io.Writer, all []schedule.Schedule, none string) {
 	if len(all) == 0 {
-		fmt.Fprintln(w, "no schedules")
+		fmt.Fprintln(w, none)
 		return
 	}
 	rows := [][]string{{"NAME", "STATE", "CRON", "ZONE", "BIZ TYPE", "NEXT FIRE TIME", "RUNS MADE"}}

@@ -33,10 +33,24 @@ func (a *app) listByStatus(ctx context.Context, by byStatus) error {
 	}
 	defer o.Close()
 	infos, failed := o.Find(ctx, q)
-	if len(infos) == 0 && failed != nil {
+	if len(infos) == 0 && nothingRead(failed) {
 		return failed
 	}
-	return errors.Join(a.printTasks("no "+by.status+" tasks", infos), failed)
+	return errors.Join(a.printTasks("no "+by.status+" tasks"+inWhat(failed), infos), failed)
+}
+
+// nothingRead reports whether an error leaves nothing to print: no server could be read in full.
+func nothingRead(failed error) bool {
+	var partial *operator.Partial
+	return failed != nil && (!errors.As(failed, &partial) || partial.All)
+}
+
+// inWhat follows what was not found: beside an error that is certain of a part only.
+func inWhat(failed error) string {
+	if failed != nil {
+		return " in what could be read"
+	}
+	return ""
 }
 
 // printTasks lists tasks, or says none.

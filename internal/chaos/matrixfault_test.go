@@ -117,7 +117,7 @@ func (m *matrix) serverFaults() []fault {
 		{name: "disk full", why: "full|hang|answer|time.?out|deadline|not committed", cannot: m.disk.cannot, no: map[string]bool{audit: true}, slow: true,
 			free:  map[string]bool{startingNode: true},
 			begin: func(m *matrix) { m.orFail(m.disk.fill()) }, end: func(m *matrix) { m.orFail(m.disk.free()) }},
-		{name: "frozen", why: "time.?out|answer|no connection in time|deadline",
+		{name: "frozen", why: "time.?out|answer|deadline",
 			begin: func(m *matrix) { m.orFail(d.signal(freeze)) }, end: func(m *matrix) { m.orFail(d.signal(thaw)) }},
 	}
 	for i := range all {

@@ -97,11 +97,24 @@ type demoted struct{ *driverlib.MySQLError }
 // Unwrap returns both of its meanings.
 func (d demoted) Unwrap() []error { return []error{driver.ErrBadConn, d.MySQLError} }
 
-// unanswered names a read time-out as the reason why a connection broke; the driver
-// only says that it is invalid.
+// late is the error of a server that was asked and did not answer in time. It has the class of its cause.
+type late struct {
+	within time.Duration
+	cause  error
+}
+
+func (l late) Error() string { return fmt.Sprintf("%v within %s", errNoAnswer, l.within) }
+func (l late) Unwrap() error { return l.cause }
+
+// unanswered names a time-out: that of a read, of which the driver only says that the connection is invalid, or the
+// caller's.
 func unanswered(err error, begin time.Time, patience time.Duration) error {
-	if errors.Is(err, driverlib.ErrInvalidConn) && time.Since(begin) >= patience {
-		return fmt.Errorf("no answer within %s: %w", patience, err)
+	took := time.Since(begin)
+	switch {
+	case errors.Is(err, driverlib.ErrInvalidConn) && took >= patience:
+		return late{patience, err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return late{took.Round(100 * time.Millisecond), err}
 	}
 	return err
 }

@@ -190,8 +190,8 @@ type nopLogger struct{}
 
 func (nopLogger) Print(...any) {}
 
-// errSlowDial says that no connection was made within the dial time-out.
-var errSlowDial = errors.New("no connection in time")
+// errNoAnswer is the cause of a time-out that is not the caller's.
+var errNoAnswer = errors.New("no answer")
 
 // sessionConnector runs session on each connection the driver makes.
 type sessionConnector struct {
@@ -266,12 +266,11 @@ func (c *sessionConnector) connect(ctx context.Context, to *target, l *link) (*s
 func (t *target) connect(ctx context.Context) (driverConn, error) {
 	begin := time.Now()
 	conn, err := t.driver.Connect(ctx)
-	err = unanswered(err, begin, t.patience)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("%w: %v", errSlowDial, err) // %v: the deadline is not the caller's
+		return nil, fmt.Errorf("dial %s: %w", t.addr, late{time.Since(begin).Round(100 * time.Millisecond), errNoAnswer}) // the deadline is not the caller's
 	}
 	if err != nil {
-		return nil, err
+		return nil, unanswered(err, begin, t.patience)
 	}
 	return conn.(driverConn), nil
 }

@@ -106,7 +106,7 @@ func ClassOf(err error) Class {
 // lost reports whether the connection broke, so that the outcome of a write
 // that was under way is unknown.
 func lost(err error) bool {
-	for _, e := range []error{errSlowDial, driverlib.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
+	for _, e := range []error{errNoAnswer, driverlib.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -146,6 +146,22 @@ func RowRefused(err error) bool {
 func NullRefused(err error) bool {
 	var server *driverlib.MySQLError
 	return errors.As(err, &server) && server.Number == 1048
+}
+
+// Fault words what an error says of its server, to follow the word "server".
+func Fault(err error) string {
+	var said *driverlib.MySQLError
+	switch class := ClassOf(err); {
+	case class == Demoted:
+		return "takes no writes"
+	case class == Full:
+		return "has no room"
+	case class == Barred:
+		return "does not admit this user"
+	case errors.As(err, &said):
+		return "refuses statements"
+	}
+	return "does not answer"
 }
 
 // Transient reports whether the same statement may succeed later without

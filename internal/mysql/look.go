@@ -127,7 +127,7 @@ func (h *home) ask(ctx context.Context, m *member, fresh bool) (s sight, read bo
 // notCallers gives the end of a look's own time another class than that of a caller's.
 func notCallers(ctx context.Context, err error) error {
 	if ctx.Err() != nil && ClassOf(err) == Canceled {
-		return fmt.Errorf("%w: no answer within %s", errSlowDial, lookTimeout)
+		return late{lookTimeout, errNoAnswer}
 	}
 	return err
 }

@@ -71,13 +71,23 @@ func (as Asker) Get(ctx context.Context, address, path string, read func(io.Read
 	return resp.Header, nil
 }
 
+// noAnswer is how a time-out is told.
+const noAnswer = "no answer in time"
+
+// timeouts puts the libraries' words for a time-out as Tocsin does.
+var timeouts = strings.NewReplacer("rpc error: code = DeadlineExceeded desc = context deadline exceeded", noAnswer,
+	noAnswer+": context deadline exceeded", noAnswer, "context deadline exceeded", noAnswer, "i/o timeout", noAnswer)
+
+// Plain puts a time-out in the text of an error in the words of Tocsin: "no answer in time".
+func Plain(text string) string { return timeouts.Replace(text) }
+
 // errorsShown bounds the joined errors of one line: a server that is down may
 // give one for each of a thousand tables.
 const errorsShown = 4
 
 // OneLine folds joined errors into one line.
 func OneLine(err error) string {
-	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	lines := strings.Split(strings.TrimSpace(Plain(err.Error())), "\n")
 	if more := len(lines) - errorsShown; more > 1 {
 		lines = append(lines[:errorsShown], fmt.Sprintf("and %d more", more))
 	}

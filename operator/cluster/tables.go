@@ -75,11 +75,11 @@ func census(ctx context.Context, cfg tocsin.Config) (map[uint64]biztype.Policy, 
 		wg.Go(func() { counts[i], errs[i] = countServer(ctx, tables, i) })
 	}
 	wg.Wait()
-	return types, counts, errors.Join(err, errors.Join(errs...))
+	return types, counts, errors.Join(err, store.Lacking(tables.Servers(), errs))
 }
 
 func countServer(ctx context.Context, tables *store.Store, server int) (c counted, err error) {
-	if _, err = tables.Measure(ctx, server); err != nil {
+	if _, err = tables.MeasureSoon(ctx, server); err != nil {
 		return c, err
 	}
 	c.counts, err = tables.Counts(ctx, server, tables.TablesOf(server))
