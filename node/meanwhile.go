@@ -1,35 +1,105 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/health"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/sweeper"
 )
 
 const (
 	meanwhileSweeps = "@every 10s"    // of a node that waits for etcd
-	dialEvery       = 2 * time.Second // between its looks for etcd
+	dialEvery       = 2 * time.Second // between its looks for etcd, or for a server
 )
 
-// openWithEtcd opens the parts once etcd answers, if the node needs it. It returns nil if ctx ends before, or with an error.
-func (n *Node) openWithEtcd(ctx context.Context) (*parts, error) {
+// start opens the parts once a server answers, and etcd if the node needs it. It returns nil if ctx ends before, or with an error.
+func (n *Node) start(ctx context.Context) (*parts, error) {
 	for {
-		if n.cfg.Ownership == ByEtcd {
-			if err := n.awaitEtcd(ctx); err != nil || ctx.Err() != nil {
-				return nil, err
-			}
-		}
-		p, err := n.open(ctx)
+		p, err := n.try(ctx)
 		switch {
 		case err == nil:
 			return p, nil
-		case ctx.Err() != nil || !errors.Is(err, assign.ErrAway): // it had answered, and may do so again
+		case ctx.Err() != nil:
+			return nil, err
+		case errors.Is(err, assign.ErrAway): // it had answered, and may do so again
+		case mysql.Away(err):
+			if err := n.awaitServers(ctx, err); err != nil {
+				return nil, err
+			}
+		default:
 			return nil, err
 		}
 	}
+}
+
+// try is start for servers that answer.
+func (n *Node) try(ctx context.Context) (*parts, error) {
+	first, cancel := context.WithTimeout(ctx, bringWithin)
+	n.bringer.once(first)
+	cancel()
+	if err := n.strict(ctx); err != nil {
+		return nil, err
+	}
+	if n.cfg.Ownership == ByEtcd {
+		if err := n.awaitEtcd(ctx); err != nil || ctx.Err() != nil {
+			return nil, cmp.Or(err, ctx.Err())
+		}
+	}
+	return n.open(ctx)
+}
+
+// awaitServers returns when the servers no longer are all away, or ctx ends. Meanwhile metrics and status page show which are. why
+// says how they were found to be away. A server that answers and can't be used is left to the next try, whose error it is.
+func (n *Node) awaitServers(ctx context.Context, why error) error {
+	db, err := store.Open(n.cfg.Tables)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	metrics := newScope(n.cfg.Registerer) // Run's own come when a server answers
+	defer metrics.end()
+	n.cfg.export(metrics.registerer(), func() Mode { return Waiting })
+	looks := health.New(health.Config{Servers: db, Logger: slog.New(slog.DiscardHandler), Registerer: metrics.registerer()})
+	if err := metrics.check(); err != nil {
+		return err
+	}
+	n.away.Store(looks)
+	defer n.away.Store(nil)
+	looking, end := context.WithCancel(ctx)
+	var looked sync.WaitGroup
+	looked.Go(func() { looks.Run(looking) })
+	var limit loglimit.Limit
+	for mysql.Away(why) && ctx.Err() == nil {
+		limit.Of(n.cfg.Logger, "servers").Warn("no server answers: waiting until one does, and delivering nothing", "error", why)
+		if wait.For(ctx, dialEvery) == nil {
+			why = n.serverAnswers(ctx)
+		}
+	}
+	end()
+	looked.Wait()
+	if ctx.Err() == nil {
+		n.cfg.Logger.Info("a server answers: starting")
+	}
+	return nil
+}
+
+// serverAnswers returns nil if a database can be used.
+func (n *Node) serverAnswers(ctx context.Context) error {
+	db, err := store.Connect(ctx, n.cfg.Tables)
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 // awaitEtcd returns when etcd answers, or ctx ends. A node that starts while etcd is away owns nothing, and nothing shows it

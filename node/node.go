@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tocsinhq/tocsin/health"
 )
 
 // Node owns a share of the tables and delivers what is due in them.
@@ -17,9 +19,10 @@ type Node struct {
 	cfg      Config
 	handlers *Handlers
 	bringer  *bringer
-	begun    atomic.Bool           // Run is under way
-	running  atomic.Pointer[parts] // nil before its parts are made and after their end
-	sweeps   atomic.Bool           // Run sweeps until etcd answers
+	begun    atomic.Bool                   // Run is under way
+	running  atomic.Pointer[parts]         // nil before its parts are made and after their end
+	sweeps   atomic.Bool                   // Run sweeps until etcd answers
+	away     atomic.Pointer[health.Health] // of servers that are all away, while Run waits for one; else nil
 }
 
 // New checks the config. It connects to nothing. Without endpoints of etcd it returns an
@@ -64,7 +67,7 @@ var errRunning = errors.New("node: Run is under way already")
 // Then it takes in nothing more, gives up its tables, lets deliveries in hand end
 // (for at most Config.DrainTimeout after the end of ctx), settles them and returns
 // nil. While etcd is away when Run is called, the node works as a resident sweeper
-// until etcd answers. If outcomes can't be stored, it retries for 5 s more. It returns an error if
+// until etcd answers; while all servers are, it waits for one. If outcomes can't be stored, it retries for 5 s more. It returns an error if
 // it could not start, an engine failed or outcomes are lost. Nothing runs on after
 // it, except a handler that ignores its context.
 func (n *Node) Run(ctx context.Context) error {
@@ -75,13 +78,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer n.begun.Store(false)
-	first, cancel := context.WithTimeout(ctx, bringWithin)
-	n.bringer.once(first)
-	cancel()
-	if err := n.strict(ctx); err != nil {
-		return unlessStopped(ctx, err)
-	}
-	p, err := n.openWithEtcd(ctx)
+	p, err := n.start(ctx)
 	if p == nil {
 		return unlessStopped(ctx, err)
 	}

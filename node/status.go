@@ -60,7 +60,7 @@ type Work struct {
 }
 
 // ID returns the id of the node's current incarnation; "" while Run is not under way, or
-// waits for etcd.
+// waits for etcd or a server.
 func (n *Node) ID() string {
 	if p := n.running.Load(); p != nil {
 		return p.group.ID()
@@ -77,7 +77,7 @@ const (
 	Rows      Mode = "rows"      // nobody owns tables: it claims each row
 	Claim     Mode = "claim"     // it has tables but can't prove its lease: it claims each row
 	Sweeping  Mode = "sweep"     // etcd has been away since it started: it claims and delivers what is overdue
-	Waiting   Mode = "waiting"   // it has neither: nothing is delivered
+	Waiting   Mode = "waiting"   // it has neither, or all servers have been away since it started: nothing is delivered
 )
 
 // Report tells the node's state; false while Run is not under way.
@@ -88,7 +88,11 @@ func (n *Node) Report() (Report, bool) {
 		if n.sweeps.Load() {
 			mode = Sweeping
 		}
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Idle: map[string]string{}, Lanes: []dispatcher.LaneReport{}, Databases: []health.Database{}, Servers: []health.Server{}, Hangs: map[string]string{}}, false
+		sick := []health.Database{}
+		if looks := n.away.Load(); looks != nil {
+			sick = looks.State().Sick()
+		}
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Idle: map[string]string{}, Lanes: []dispatcher.LaneReport{}, Databases: sick, Servers: []health.Server{}, Hangs: map[string]string{}}, false
 	}
 	told := p.roster.now()
 	return Report{

@@ -132,6 +132,18 @@ func untrusted(err error) bool {
 	return false
 }
 
+// Away reports whether err, or each error that is joined in it, says that a server does not answer or takes no writes: it may come
+// back by itself. A server that rejects the user, the certificate or a statement is there.
+func Away(err error) bool {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if all, ok := e.(interface{ Unwrap() []error }); ok {
+			return !slices.ContainsFunc(all.Unwrap(), func(one error) bool { return !Away(one) })
+		}
+	}
+	class := ClassOf(err)
+	return (class == Lost || class == Demoted) && !untrusted(err)
+}
+
 // ofRow are the numbers of errors for a value that no repeat makes right: too long, out of range, not of its character set,
 // refused by a check or a trigger.
 var ofRow = []uint16{1264, 1292, 1300, 1366, 1406, 1644, 1690, 3819, 3854, 4025}

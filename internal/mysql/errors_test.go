@@ -5,8 +5,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"syscall"
 	"testing"
 
 	driverlib "github.com/go-sql-driver/mysql"
@@ -77,6 +80,31 @@ func TestFaultsOfTheServerAreWorthRepeating(t *testing.T) {
 		transient := ofServer || class == Contended || class == Full
 		if class.OfServer() != ofServer || class.Transient() != transient {
 			t.Errorf("%s: of server %v, transient %v", class, class.OfServer(), class.Transient())
+		}
+	}
+}
+
+func TestServersThatAreAllAway(t *testing.T) {
+	refused, denied := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, &driverlib.MySQLError{Number: 1045}
+	for name, c := range map[string]struct {
+		err  error
+		away bool
+	}{
+		"none":                           {nil, false},
+		"one":                            {fmt.Errorf("read the clock on db1: %w", refused), true},
+		"a host that is not known":       {&net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}, true},
+		"too many connections":           {&driverlib.MySQLError{Number: tooMany}, true},
+		"both":                           {errors.Join(refused, io.EOF), true},
+		"one, and one denies":            {errors.Join(refused, fmt.Errorf("on db2: %w", denied)), false},
+		"addresses that are read-only":   {fmt.Errorf("on db1: %w", &noPrimary{readOnly: true}), true},
+		"addresses, one of which denies": {fmt.Errorf("on db1: %w", &noPrimary{said: make([]string, 2), causes: []error{refused, denied}}), false},
+		"read-only":                      {demoted{&driverlib.MySQLError{Number: 1290}}, true},
+		"a certificate of a stranger":    {&net.OpError{Op: "dial", Err: x509.UnknownAuthorityError{}}, false},
+		"our certificate is rejected":    {&net.OpError{Op: "remote error", Err: tls.AlertError(42)}, false},
+		"a statement that is wrong":      {&driverlib.MySQLError{Number: 1064}, false},
+	} {
+		if Away(c.err) != c.away {
+			t.Errorf("%s: away %v", name, !c.away)
 		}
 	}
 }
