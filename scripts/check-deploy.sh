@@ -1,13 +1,15 @@
 #!/bin/sh
 # Has the programs that the files of deploy/ are for look at them: systemd-analyze and Helm. What Helm renders is decoded
-# strictly into Kubernetes' own Go types. Helm and the types come from the Go module proxy. A tool that can't be had is named
-# and left out; the tests of cmd/tocsin parse all files without any of them. Exits with 1 if a tool finds a fault.
+# strictly into Kubernetes' own Go types, and tests of cmd/tocsin read it, and print what comes of wrong values. Helm (bin/helm)
+# and the types come from the Go module proxy. A tool that can't be had is named and left out; other tests of cmd/tocsin parse
+# all files but the chart's templates. Exits with 1 if a tool finds a fault.
 set -u
 cd "$(dirname "$0")/.."
 
-helm=helm.sh/helm/v3/cmd/helm@v3.18.6
-types=k8s.io/api@v0.33.3
-yaml=sigs.k8s.io/yaml@v1.5.0
+helm=helm.sh/helm/v4/cmd/helm@v4.3.1
+types=k8s.io/api@v0.37.2
+monitoring=github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring@v0.95.1
+yaml=sigs.k8s.io/yaml@v1.6.0
 failed=0
 
 say() { echo "check-deploy: $*"; }
@@ -23,6 +25,7 @@ import (
 	"fmt"
 	"os"
 
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
@@ -39,6 +42,7 @@ func main() {
 		"v1 Service":                         func() any { return &core.Service{} },
 		"networking.k8s.io/v1 NetworkPolicy": func() any { return &networking.NetworkPolicy{} },
 		"policy/v1 PodDisruptionBudget":      func() any { return &policy.PodDisruptionBudget{} },
+		"monitoring.coreos.com/v1 PodMonitor": func() any { return &monitoring.PodMonitor{} },
 	}
 	for i := 1; i < len(os.Args); i += 2 {
 		path, want := os.Args[i], os.Args[i+1]
@@ -91,20 +95,24 @@ else
 	say "no systemd-analyze: the units were not verified"
 fi
 
-export GOFLAGS=-mod=mod GOBIN="$work/bin"
-if (cd "$work" && go install "$helm"); then
-	"$work/bin/helm" lint --strict deploy/helm/tocsin || failed=1
-	"$work/bin/helm" template prod deploy/helm/tocsin --kube-version 1.33.0 >"$work/chart.yaml" || failed=1
-	"$work/bin/helm" template prod deploy/helm/tocsin --kube-version 1.33.0 --set secrets.callbacks=a,secrets.status=b,api.enabled=true,secrets.apiTokens=c,secrets.apiTLS=d,config.node.api.limits.rate=50 >"$work/all.yaml" || failed=1
+chart() { bin/helm "$@" --kube-version 1.33.0; }
+
+root=$PWD
+if (cd "$work" && GOBIN="$root/bin" go install "$helm"); then
+	chart lint --strict deploy/helm/tocsin || failed=1
+	chart template prod deploy/helm/tocsin >"$work/chart.yaml" || failed=1
+	chart template prod deploy/helm/tocsin --values cmd/tocsin/testdata/chart/everything.yaml >"$work/all.yaml" || failed=1
+	TOCSIN_TEST_HELM="$root/bin/helm" go test -vet=off -count=1 -v -run '^TestTheChartR' ./cmd/tocsin >"$work/log" 2>&1 || failed=1
+	grep -vE '^(===|PASS)' "$work/log"
 	mkdir "$work/strict"
 	strict_program >"$work/strict/main.go"
-	if (cd "$work/strict" && go mod init strict && go get "$types" "$yaml" && go build -o ../bin/strict .) >"$work/log" 2>&1; then
-		"$work/bin/strict" "$work/chart.yaml" 7 "$work/all.yaml" 8 && say "the chart's objects are Kubernetes' types ($types)" || failed=1
+	if (cd "$work/strict" && export GOFLAGS=-mod=mod && go mod init strict && go get "$types" "$monitoring" "$yaml" && go build -o ../strict.bin .) >"$work/log" 2>&1; then
+		"$work/strict.bin" "$work/chart.yaml" 7 "$work/all.yaml" 10 && say "the chart's objects are Kubernetes' types ($types)" || failed=1
 	else
 		cat "$work/log" >&2
 		say "no Kubernetes types: the chart's objects were not decoded"
 	fi
 else
-	say "no Helm: the chart was not linted"
+	say "no Helm: the chart was neither linted nor rendered"
 fi
 exit "$failed"

@@ -12,6 +12,7 @@ var maySkip = []skip{
 	{"docs/languages_test.go", "onlyJava", "the JDK is large: make test-java installs it, and runs the programs of docs/sql.md and docs/http.md that are in Java"},
 	{"docs/npm_test.go", "onlyNpm", "it needs npm's registry: make test-node gets the package standardwebhooks, and verifies callbacks with it"},
 	{"cmd/tocsin/units_test.go", "bootSystemd", "it boots systemd, which takes root and namespaces: make units does it"},
+	{"cmd/tocsin/chart_test.go", "rendered", "Helm takes minutes to build: make deploy-check does it, and renders the chart"},
 	{"internal/devserver/devtest/proxy.go", "NewProxy", "TOCSIN_TEST_DSN names a unix socket, and the proxy needs TCP"},
 }
 

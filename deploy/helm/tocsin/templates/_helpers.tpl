@@ -23,6 +23,54 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
+{{- /* Tocsin does not call Kubernetes: no pod gets a token. */ -}}
+{{- define "tocsin.account" -}}
+automountServiceAccountToken: false
+{{- with .Values.serviceAccountName }}
+serviceAccountName: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* A duration of the config, such as 1m30s, in whole seconds, rounded up. As in the config, none and 0s are the default. */ -}}
+{{- define "tocsin.seconds" -}}
+{{- $epoch := mustToDate "2006-01-02" "2000-01-01" -}}
+{{- $seconds := sub (mustDateModify (.value | default "0s") $epoch | mustDateModify "999ms" | unixEpoch) (unixEpoch $epoch) | default .default | int64 -}}
+{{- if gt $seconds (int64 .most) -}}
+{{- fail (printf "%s %s: use 1s to %ds" .key .value .most) -}}
+{{- end -}}
+{{- $seconds -}}
+{{- end }}
+
+{{- define "tocsin.drain" -}}
+{{- $node := .Values.config.node | default dict -}}
+{{- include "tocsin.seconds" (dict "key" "config.node.drain_timeout" "value" $node.drain_timeout "default" 30 "most" 3600) -}}
+{{- end }}
+
+{{- define "tocsin.sweepTimeout" -}}
+{{- $sweep := .Values.config.sweep | default dict -}}
+{{- include "tocsin.seconds" (dict "key" "config.sweep.timeout" "value" $sweep.timeout "default" 50 "most" 86400) -}}
+{{- end }}
+
+{{- /* Seconds between two runs of a cron expression at least; more than any sweep may take if only Kubernetes can tell. */ -}}
+{{- define "tocsin.between" -}}
+{{- $minute := first (splitList " " .) -}}
+{{- if eq $minute "*" -}}
+60
+{{- else if regexMatch "^\\*/[1-9][0-9]*$" $minute -}}
+{{- $step := trimPrefix "*/" $minute -}}
+{{- mul 60 (mod 60 $step | default $step) -}}
+{{- else if or (eq $minute "@hourly") (regexMatch "^[0-9]+$" $minute) -}}
+3600
+{{- else -}}
+100000
+{{- end -}}
+{{- end }}
+
+{{- /* Empty, or "s" if the status page has TLS. */ -}}
+{{- define "tocsin.tls" -}}
+{{- if dig "status" "tls" "cert" "" (.Values.config.node | default dict) }}s{{ end -}}
+{{- end }}
+
 {{- define "tocsin.mounts" -}}
 - name: config
   mountPath: /etc/tocsin
@@ -36,6 +84,9 @@ capabilities:
 - name: status
   mountPath: /var/run/tocsin/status
   readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -52,6 +103,9 @@ capabilities:
 - name: status
   secret:
     secretName: {{ .Values.secrets.status }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -99,7 +153,7 @@ spec:
   jobTemplate:
     spec:
       backoffLimit: 0
-      activeDeadlineSeconds: {{ .job.deadlineSeconds }}
+      activeDeadlineSeconds: {{ int64 (.job.deadlineSeconds | default .deadline) }}
       template:
         metadata:
           labels:
@@ -107,7 +161,7 @@ spec:
             app.kubernetes.io/component: {{ .name }}
         spec:
           restartPolicy: Never
-          automountServiceAccountToken: false
+          {{- include "tocsin.account" .root | nindent 10 }}
           securityContext:
             {{- include "tocsin.podSecurity" .root | nindent 12 }}
           {{- with .root.Values.imagePullSecrets }}
@@ -121,7 +175,7 @@ spec:
               args: [{{ .args }}{{ with .root.Values.jobs.pushgateway }}, --push, {{ . | quote }}{{ end }}]
               envFrom:
                 - secretRef:
-                    name: {{ .secret }}
+                    name: {{ get .root.Values.secrets .role | required (printf "secrets.%s is empty: name the Secret of the job %s, or disable it" .role .name) }}
               securityContext:
                 {{- include "tocsin.containerSecurity" .root | nindent 16 }}
               resources:
