@@ -22,7 +22,7 @@ func rowsSite(t *testing.T) (*site, *callbacks) {
 	s, c := bareSite(t), newCallbacks(t)
 	s.write("etcd.yaml", s.text("tocsin.yaml"))
 	s.write("tocsin.yaml", byRows(s.text("tocsin.yaml")))
-	s.run("ddl", "apply").ok(t)
+	s.run("ddl", "apply", "--json").ok(t) // which shows no progress
 	s.applyCallbacks(c)
 	return s, c
 }

@@ -16,7 +16,7 @@ import (
 // others.
 func historySite(t *testing.T) *site {
 	s := bareSite(t)
-	s.run("ddl", "apply").ok(t)
+	s.run("ddl", "apply", "--json").ok(t) // which shows no progress
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Tocsin-Node") == "" {
 			t.Error("no node")

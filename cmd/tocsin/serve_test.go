@@ -72,7 +72,7 @@ func (c *callbacks) counts() (seen, again, early int) {
 func callbackSite(t *testing.T) (*site, *callbacks) {
 	t.Helper()
 	s, c := bareSite(t), newCallbacks(t)
-	s.run("ddl", "apply").ok(t)
+	s.run("ddl", "apply", "--json").ok(t) // which shows no progress
 	s.applyCallbacks(c)
 	return s, c
 }
