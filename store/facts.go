@@ -1,11 +1,15 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // asks is how often Facts asks one connection who answers.
@@ -18,7 +22,7 @@ func (s *Store) Facts(ctx context.Context, server int) (Facts, error) {
 	if err != nil {
 		return Facts{}, s.wrap(err, "read the clock", sv)
 	}
-	values, err := s.variables(ctx, sv)
+	values, err := s.values(ctx, sv, variables)
 	if err != nil {
 		return Facts{}, s.wrap(err, "read the variables", sv)
 	}
@@ -29,12 +33,17 @@ func (s *Store) Facts(ctx context.Context, server int) (Facts, error) {
 	facts := factsOf(values)
 	facts.Clock = taken.offset()
 	facts.Proxy = proxied(facts, answers)
-	return facts, nil
+	if err := s.replication(ctx, sv, values, &facts); err != nil {
+		return Facts{}, s.wrap(err, "read the replicas and rights", sv)
+	}
+	facts.Schemas, err = s.schemas(ctx, sv)
+	return facts, err
 }
 
-func (s *Store) variables(ctx context.Context, sv *server) (map[string]string, error) {
+// values reads rows of a name and a value.
+func (s *Store) values(ctx context.Context, sv *server, of statement) (map[string]string, error) {
 	values := make(map[string]string)
-	err := s.read(ctx, sv.DB, variables.name, variables.render(nil, nil), func(_ int, rows *sql.Rows) error {
+	err := s.read(ctx, sv.DB, of.name, of.render(nil, nil), func(_ int, rows *sql.Rows) error {
 		var name, value string
 		err := rows.Scan(&name, &value)
 		values[strings.ToLower(name)] = value
@@ -115,4 +124,99 @@ func proxied(f Facts, answers []answer) string {
 		}
 	}
 	return ""
+}
+
+// replication adds what is known of a server's replicas, and the user's rights beyond read_only. A missing right is no
+// error. variables are those of the server.
+func (s *Store) replication(ctx context.Context, sv *server, variables map[string]string, f *Facts) error {
+	status, err := s.values(ctx, sv, replication)
+	if err != nil {
+		return err
+	}
+	either := func(values map[string]string, source, master string) string {
+		return cmp.Or(values[source], values[master])
+	}
+	f.SemiWanted = either(variables, "rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled") == "ON"
+	clients, _ := strconv.Atoi(either(status, "rpl_semi_sync_source_clients", "rpl_semi_sync_master_clients"))
+	f.SemiSync = f.SemiWanted && clients > 0 && either(status, "rpl_semi_sync_source_status", "rpl_semi_sync_master_status") == "ON"
+	f.Followed = variables["gtid_slave_pos"] != "" || foreign(variables["gtid_executed"], f.ServerID)
+	if connected, ok := status["slaves_connected"]; ok {
+		if f.Replicas, err = strconv.Atoi(connected); err != nil {
+			return err
+		}
+	} else if err = s.read(ctx, sv.DB, replicas.name, replicas.render(nil, nil), func(int, *sql.Rows) error { f.Replicas++; return nil }); err != nil {
+		if !local(err) {
+			return err
+		}
+		f.Replicas, f.Unlooked = -1, err
+	}
+	if clients > 0 && clients > f.Replicas {
+		f.Replicas = clients
+	}
+	return s.read(ctx, sv.DB, grants.name, grants.render(nil, nil), func(_ int, rows *sql.Rows) error {
+		var grant string
+		err := rows.Scan(&grant)
+		f.Exempt = append(f.Exempt, exempt(grant)...)
+		return err
+	})
+}
+
+// foreign reports whether a set of GTIDs of MySQL has some of another server.
+func foreign(gtids, own string) bool {
+	for part := range strings.SplitSeq(gtids, ",") {
+		if uuid, _, found := strings.Cut(strings.TrimSpace(part), ":"); found && strings.Contains(uuid, "-") && !strings.EqualFold(uuid, own) {
+			return true
+		}
+	}
+	return false
+}
+
+// exempt returns the rights in a GRANT that may allow to write to a read-only server.
+func exempt(grant string) (found []string) {
+	rights, on, _ := strings.Cut(strings.TrimPrefix(grant, "GRANT "), " ON ")
+	if !strings.HasPrefix(on, "*.* ") {
+		return nil
+	}
+	for right := range strings.SplitSeq(rights, ",") {
+		right = strings.ReplaceAll(strings.TrimSpace(right), "_", " ")
+		if slices.Contains([]string{"ALL PRIVILEGES", "SUPER", "CONNECTION ADMIN", "READ ONLY ADMIN"}, right) {
+			found = append(found, right)
+		}
+	}
+	return found
+}
+
+// schemas reads the versions of the tables of a server's databases.
+func (s *Store) schemas(ctx context.Context, sv *server) (all []Schema, err error) {
+	rows, _, err := s.layouts(ctx, sv, sv.DB)
+	if err != nil {
+		return nil, err
+	}
+	var older []string
+	for _, database := range sv.Databases {
+		row, ok := rows[database]
+		if !ok || row.State != layoutrow.Active {
+			continue
+		}
+		all = append(all, Schema{Database: s.layout.Database(database), Version: row.Version, WorksWith: row.WorksWith})
+		if row.Version < layoutrow.SchemaVersion {
+			older = append(older, "'"+s.layout.Database(database)+"'")
+		}
+	}
+	if len(older) == 0 {
+		return all, nil
+	}
+	text := begun.render(nil, func(b []byte, _ string) []byte { return append(b, strings.Join(older, ", ")...) })
+	err = s.read(ctx, sv.DB, begun.name, text, func(_ int, rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		if i := slices.IndexFunc(all, func(one Schema) bool { return one.Database == name }); i >= 0 {
+			all[i].Begun = all[i].Version < layoutrow.SchemaVersion
+		}
+		return err
+	})
+	if err != nil {
+		return nil, s.wrap(err, "look for the newest tables", sv)
+	}
+	return all, nil
 }

@@ -352,7 +352,35 @@ WHERE Variable_name IN (
     'table_definition_cache',
     'open_files_limit',
     'max_connections',
-    'max_allowed_packet')`)
+    'max_allowed_packet',
+    'gtid_slave_pos',
+    'gtid_executed',
+    'rpl_semi_sync_source_enabled',
+    'rpl_semi_sync_master_enabled')`)
+
+// replication reads how many replicas are connected, on MariaDB, and whether commits wait for one. It needs no right.
+var replication = prepare(`
+SHOW /* tocsin replication */ GLOBAL STATUS
+WHERE Variable_name IN (
+    'Slaves_connected',
+    'Rpl_semi_sync_source_status',
+    'Rpl_semi_sync_source_clients',
+    'Rpl_semi_sync_master_status',
+    'Rpl_semi_sync_master_clients')`)
+
+// replicas lists the replicas of a MySQL server. It needs REPLICATION SLAVE.
+var replicas = prepare(`SHOW /* tocsin replicas */ REPLICAS`)
+
+// grants lists the rights of the user, who needs none for it.
+var grants = prepare(`SHOW /* tocsin grants */ GRANTS FOR CURRENT_USER()`)
+
+// begun finds databases that have the table which came with the newest schema version. {databases} are their names.
+var begun = prepare(`
+SELECT /* tocsin begun */
+    table_schema
+FROM information_schema.tables
+WHERE table_schema IN ({databases})
+    AND table_name = 'schedule'`)
 
 // session asks who answers: the same each time unless a proxy spreads the
 // statements of one connection.

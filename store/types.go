@@ -153,4 +153,20 @@ type Facts struct {
 	MaxAllowedPacket int // bytes
 	Clock            Offset
 	Proxy            string // why a proxy seems to stand between, "" if none does
+
+	Replicas   int      // connected to it; -1: not known
+	Unlooked   error    // why Replicas is not known
+	SemiSync   bool     // its commits wait for a replica
+	SemiWanted bool     // they are meant to
+	Followed   bool     // it has transactions of another server: it was a replica, or is a copy
+	Exempt     []string // rights by which this user may write to a read-only server
+	Schemas    []Schema // of its databases in use whose layout rows could be read
+}
+
+// Schema is the version of a database's tables.
+type Schema struct {
+	Database  string // name
+	Version   int    // of its tables
+	WorksWith int    // the oldest version that programs may be for
+	Begun     bool   // it is older than this program, and has some of the newest tables: a migration has begun
 }

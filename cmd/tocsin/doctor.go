@@ -19,6 +19,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -39,10 +40,11 @@ func newDoctor(a *app) *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
-		Long: "Check the config, every server (layout, tables, rights, commits, durability, caches, limits,\n" +
-			"clock), the biz types with the secrets of their callbacks, and etcd. It changes nothing that\n" +
-			"lasts: to see whether commits end it inserts and deletes one row, with job_id 0, in one\n" +
-			"transaction on each server. Exit code 1 if a check failed; warnings are no failures.\n\n" +
+		Long: "Check the config, every server (layout, tables, rights, commits, durability, replicas, caches,\n" +
+			"limits, clock), the biz types with the secrets of their callbacks, paused schedules, the\n" +
+			"programs of the nodes, and etcd. It changes nothing that lasts: to see whether commits end it\n" +
+			"inserts and deletes one row, with job_id 0, in one transaction on each server. Exit code 1 if\n" +
+			"a check failed; warnings are no failures.\n\n" +
 			"The rights are those that nodes, clients and purges need together, or with --role those of a\n" +
 			"user with the roles of `tocsin ddl grants`. Without the rights to insert and delete tasks, it\n" +
 			"does not test commits.",
@@ -87,6 +89,7 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 		p.Rights, _ = ddl.Rights(f.roles) // their names are known
 	}
 	p.Secrets = secretsHere(file.Node.SecretsDir)
+	p.Paused = a.pausedSchedules
 	if a.byRows() {
 		p.Open, p.Members = true, a.members
 	} else if etcd, err := file.EtcdConfig(); err != nil || len(etcd.Endpoints) > 0 {
@@ -145,6 +148,24 @@ func (a *app) members(ctx context.Context) (all []doctor.Member, err error) {
 		all = append(all, g.Members()...)
 	}
 	return all, err
+}
+
+// pausedMost is how many paused schedules are counted.
+const pausedMost = 1000
+
+// pausedSchedules returns the names of the schedules that were paused as their runs failed, at most pausedMost. An error
+// beside names is of servers that could not be asked.
+func (a *app) pausedSchedules(ctx context.Context) (names []string, err error) {
+	s, err := a.schedules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	found, err := s.List(ctx, schedule.Query{State: schedule.Paused, Limit: pausedMost})
+	for _, one := range found {
+		names = append(names, one.Name)
+	}
+	return names, err
 }
 
 func serverNames(uses []doctor.Use) string {

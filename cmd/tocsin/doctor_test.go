@@ -1,22 +1,27 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // examined is the JSON of `doctor`.
 type examined struct {
-	OK     bool `json:"ok"`
-	Checks []struct {
-		Level   string `json:"level"`
-		Subject string `json:"subject"`
-		Check   string `json:"check"`
-		Is      string `json:"is"`
-		Fix     string `json:"fix"`
-	} `json:"checks"`
+	OK     bool      `json:"ok"`
+	Checks []checked `json:"checks"`
+}
+
+type checked struct {
+	Level   string `json:"level"`
+	Subject string `json:"subject"`
+	Check   string `json:"check"`
+	Is      string `json:"is"`
+	Fix     string `json:"fix"`
 }
 
 // failures are "subject: check" of what failed, but for durability, which the
@@ -60,11 +65,14 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 		"ok    server db1   reachable: answers in ",
 		"ok    server db1   durability: every commit reaches the disk",
 		"ok    server db1   layout: as in the config; 8 task tables",
+		"ok    server db1   replicas: none is connected, and nothing tells that there was one",
+		"ok    tables       schema: version 3, as this program's",
 		"ok    biz types    stored: 2, of which 1 paused",
+		"ok    schedules    paused: none",
 		"ok    etcd         health: ",
 		"ok    etcd         identity: ",
-		"19 ok, 0 to warn of, 0 failed")
-	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK || len(got.Checks) != 19 {
+		"22 ok, 0 to warn of, 0 failed")
+	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK || len(got.Checks) != 22 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -87,6 +95,7 @@ func TestDoctorReadsTheSettingsOfTheServer(t *testing.T) {
 		"ok    server db1   table_definition_cache: 400 for 8 task tables\n",
 		"fail  server db1   max_connections: max_connections is 12, and 2 nodes and a sweeper may open 48, 16 each\n" +
 			"      -> set max_connections = 1000 in my.cnf, or lower max_conns in the config\n",
+		"warn  server db1   exemption: this user may write to a read-only server (ALL PRIVILEGES): a primary that was demoted takes its writes",
 		"warn  server db1   max_allowed_packet: max_allowed_packet is 2097152 bytes\n      -> set max_allowed_packet = 16M in my.cnf\n",
 		", 3 failed\n",
 	} {
@@ -165,4 +174,57 @@ func TestDoctorNamesWhatFailsAndWhatToChange(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pair without semi-synchronous replication, then with it, then without its primary, then promoted.
+func TestDoctorOfAPairSaysWhatAFailOverNeeds(t *testing.T) {
+	t.Parallel()
+	pair := devtest.NewPair(t, false)
+	s := bareSite(t)
+	s.write("tocsin.yaml", s.yaml(s.layout, pair.DSN()))
+	s.run("ddl", "apply").ok(t)
+	s.write("biz.yaml", bizYAML)
+	s.run("biz", "apply", "biz.yaml").ok(t)
+	says := func(what, level, check string, parts ...string) {
+		t.Helper()
+		s.waitFor(what, func() bool {
+			return slices.ContainsFunc(s.doctor().Checks, func(c checked) bool {
+				text := c.Is + " -> " + c.Fix
+				return c.Check == check && c.Level == level && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+			})
+		})
+	}
+	says("commits wait for none", "warn", "replicas", "1 connected, and commits wait for none", "docs/operations.md#set-replication-up")
+	s.doctor().finding(t, "warn", "exemption", "may write to a read-only server")
+	if !devtest.IsMySQL(t) {
+		pair.Exec(1, "SET GLOBAL rpl_semi_sync_slave_enabled = 1")
+		pair.Exec(1, "STOP SLAVE IO_THREAD")
+		pair.Exec(1, "START SLAVE IO_THREAD")
+		pair.Exec(0, "SET GLOBAL rpl_semi_sync_master_timeout = 100")
+		pair.Exec(0, "SET GLOBAL rpl_semi_sync_master_enabled = 1")
+		says("commits wait", "ok", "replicas", "1 connected, and commits wait for one")
+	}
+	pair.Kill(0)
+	says("fail over", "fail", "reachable", pair.Address(1)+": is read-only", "start "+pair.Address(0)+", or fail over to "+pair.Address(1)+" as docs/operations.md#fail-over tells: first make sure that "+pair.Address(0)+" stays off")
+	pair.Promote(1)
+	says("nothing to fail over to", "warn", "replicas", "none is connected, and the config names 2 addresses: there is nothing to fail over to")
+	s.write("tocsin.yaml", s.yaml(s.layout, "root@tcp("+pair.Address(1)+")/"))
+	says("it was a replica", "warn", "replicas", "none is connected, and this server was a replica itself")
+}
+
+func TestDoctorListsPausedSchedules(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	text := "schedules:\n"
+	for n := range 7 {
+		text += fmt.Sprintf("  - {name: nightly-%d, biz_type: order.close, cron: \"0 4 * * *\"}\n", n)
+	}
+	s.write("schedules.yaml", text)
+	s.run("schedule", "apply", "schedules.yaml").ok(t)
+	for database := range s.layout.Databases {
+		s.exec(fmt.Sprintf("UPDATE {prefix}_%d.schedule SET state = 'paused'", database))
+	}
+	s.doctor().finding(t, "warn", "paused", "by pause_after, as their runs failed: nightly-0, nightly-1, nightly-2, nightly-3, nightly-4 and 2 more", "`tocsin schedule activate NAME`")
+	s.user("SELECT, INSERT, UPDATE, DELETE ON `{prefix}\\_0`.*", "SELECT, INSERT, UPDATE, DELETE ON {prefix}_1.biz_type", "SELECT ON {prefix}_1.layout")
+	s.doctor().finding(t, "ok", "paused", "could not look everywhere: ", "denied")
 }

@@ -70,6 +70,7 @@ func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 	node := s.serve("worker")
 	s.waitFor("tasks are delivered from tables of version 1", func() bool { seen, _, _ := c.counts(); return seen == tasks })
 
+	s.doctor().finding(t, "warn", "schema", s.prefix+"_0, "+s.prefix+"_1: of version 1 or newer, and this program is for 3", "run `tocsin ddl apply`")
 	r := s.run("ddl", "verify")
 	if want := s.prefix + "_0 has schema version 1, this program is for 3, which 3 of 13 tables have: run `tocsin ddl apply`"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
 		t.Errorf("verify: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
@@ -82,6 +83,7 @@ func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 	}
 
 	s.killedApply(s.layout.Total() - 1)
+	s.doctor().finding(t, "warn", "schema", "a migration to version 3 has begun and is not done: "+s.prefix+"_0", "run `tocsin ddl apply` again")
 	r = s.run("ddl", "verify")
 	if want := s.prefix + "_0 has schema version 1, this program is for 3, which "; r.code != exitFailed || !strings.Contains(r.stdout, want) {
 		t.Errorf("verify of a half: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
@@ -90,12 +92,15 @@ func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 		"programs for schema version 1 or newer work with it: when all are for version 3, run `tocsin ddl finish`")
 	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_0.layout has schema version 3 and works with programs for 1 or newer")
 
+	s.doctor().finding(t, "warn", "schema", "the upgrade to version 3 is not finished: older programs may still use "+s.prefix+"_0, ", "run `tocsin ddl finish`")
+
 	s.add2(t, tasks, c)
 	s.run("ddl", "finish").says(t, "schema version 3: 2 databases refuse programs for older ones from now on; until now those for version 1 worked")
 	if got := decode[finishedDDL](t, s.run("ddl", "finish", "--json")); got != (finishedDDL{3, 3, 0}) {
 		t.Errorf("finish again: %+v", got)
 	}
 	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be: schema version 3")
+	s.doctor().finding(t, "ok", "schema", "version 3, as this program's")
 	s.add2(t, 2*tasks, c)
 	if _, again, early := c.counts(); again+early != 0 || strings.Contains(node.log.String(), "can't be used") {
 		t.Errorf("%d tasks came more than once, %d early; log:\n%s", again, early, node.log)

@@ -10,10 +10,12 @@ import (
 
 // Member is what a live node publishes about itself.
 type Member struct {
-	ID    string
-	Group string
-	Types []string          // biz types that it delivers
-	Lacks map[string]string // biz types of its group that it does not deliver -> why
+	ID      string
+	Group   string
+	Version string            // of its program; "": not told
+	Schema  int               // version that its program is for; 0: not told
+	Types   []string          // biz types that it delivers
+	Lacks   map[string]string // biz types of its group that it does not deliver -> why
 }
 
 // Delivered judges whether the nodes deliver what they should. It fails for a type

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +27,7 @@ type Patient struct {
 	Identity func(context.Context) (id string, refused error)
 	Members  func(context.Context) ([]Member, error) // the live nodes; nil: not known
 	Secrets  func(biztype.Policy) error              // tells which secret of a callback is missing here; nil: not asked
+	Paused   func(context.Context) ([]string, error) // names of the schedules that were paused as their runs failed; nil: not asked
 	Timeout  time.Duration                           // of each question; 0: DefaultTimeout
 
 	Roles  string       // names of the roles that the user is judged for, "node,sweep"; "": all that nodes, clients and purges do
@@ -52,7 +52,7 @@ func Examine(ctx context.Context, p Patient) []Check {
 	}
 	servers := make([][]Check, len(p.Uses))
 	facts := make([]store.Facts, len(p.Uses))
-	var types, etcd []Check
+	var types, schedules, etcd []Check
 	var wg sync.WaitGroup
 	for i := range p.Uses {
 		wg.Go(func() { servers[i], facts[i] = p.server(ctx, i) })
@@ -60,9 +60,12 @@ func Examine(ctx context.Context, p Patient) []Check {
 	if p.may("biz_type", "SELECT") {
 		wg.Go(func() { types = p.types(ctx) })
 	}
+	if p.Paused != nil && p.may("schedule", "SELECT") {
+		wg.Go(func() { schedules = p.schedules(ctx) })
+	}
 	wg.Go(func() { etcd = p.etcd(ctx) })
 	wg.Wait()
-	return slices.Concat(slices.Concat(servers...), same(p.Uses, facts), types, etcd, p.identity(ctx, etcd, slices.ContainsFunc(servers, reachable)))
+	return slices.Concat(slices.Concat(servers...), same(p.Uses, facts), schemas(facts), types, schedules, etcd, p.identity(ctx, etcd, slices.ContainsFunc(servers, reachable)))
 }
 
 // reachable reports whether a server answered, from its checks.
@@ -76,11 +79,11 @@ func (p Patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
 	subject := "server " + p.Uses[i].Name
 	facts, err := p.Servers.Facts(ctx, i)
 	if err != nil {
-		fix := fmt.Sprintf("start it, or correct the dsn of %s in the config", p.Uses[i].Name)
-		return of(subject, bad(Fail, "reachable", err.Error(), fix)), store.Facts{}
+		return of(subject, unreachable(err, p.Uses[i], p.Servers.Sightings(ctx, i))), store.Facts{}
 	}
-	checks := append([]Check{good("reachable", "answers in %s", facts.Clock.RoundTrip.Round(10*time.Microsecond))}, Addresses(p.Servers.Sightings(ctx, i))...)
-	checks = append(checks, Server(facts, p.Uses[i])...)
+	seen := p.Servers.Sightings(ctx, i)
+	checks := append([]Check{good("reachable", "answers in %s", facts.Clock.RoundTrip.Round(10*time.Microsecond))}, Addresses(seen)...)
+	checks = append(append(checks, Server(facts, p.Uses[i])...), Standby(facts, seen)...)
 	checks = append(checks, layout(p.Servers.Check(ctx, i), p.Uses[i].Tables))
 	return of(subject, append(checks, p.trials(whole, i)...)...), facts
 }
@@ -109,7 +112,27 @@ func (p Patient) types(ctx context.Context) []Check {
 			checks = append(append(checks, Delivered(policies, members)...), Idle(policies, members)...)
 		}
 	}
-	return of("biz types", append(checks, p.secrets(policies, members)...)...)
+	return append(of("biz types", append(checks, p.secrets(policies, members)...)...), of("nodes", Versions(members)...)...)
+}
+
+// schedules judges which schedules were paused. What could be read is told beside what could not.
+func (p Patient) schedules(ctx context.Context) []Check {
+	const name = "paused"
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	names, err := p.Paused(ctx)
+	var checks []Check
+	switch {
+	case len(names) > 0:
+		checks = append(checks, bad(Warn, name, "by pause_after, as their runs failed: "+some(names),
+			"`tocsin schedule show NAME` says of which run; mend the cause, then run `tocsin schedule activate NAME`"))
+	case err == nil:
+		checks = append(checks, good(name, "none"))
+	}
+	if err != nil {
+		checks = append(checks, good(name, "could not look everywhere: %v", err))
+	}
+	return of("schedules", checks...)
 }
 
 // Types judges the stored policies, or why they could not be read.

@@ -10,6 +10,8 @@ type Sighting struct {
 	Split   bool   `json:"split"`  // it takes writes too, beside the address in use
 	Silent  bool   `json:"silent"` // it does not answer
 	Why     string `json:"why"`    // what it is, in a few words
+
+	ReadOnly bool `json:"-"` // it answers, and takes no writes
 }
 
 // Term counts the moves to another address. While it stays the same, all statements have gone
@@ -64,7 +66,7 @@ func (h *home) await(ctx context.Context) {
 // state words what was seen at an address. Called under the lock.
 func (h *home) state(i int) Sighting {
 	s := h.members[i].sight
-	is := Sighting{Address: h.members[i].addr, Used: i == h.using, Writes: s.writes(), Silent: s.err != nil && !s.refuses()}
+	is := Sighting{Address: h.members[i].addr, Used: i == h.using, Writes: s.writes(), Silent: s.err != nil && !s.refuses(), ReadOnly: s.readOnly}
 	if h.using >= 0 {
 		in := h.members[h.using].sight
 		is.Split = !is.Used && is.Writes && in.writes() && s.process != in.process

@@ -113,7 +113,7 @@ func addFaults(groups []Group, policies []biztype.Policy, only string) {
 // Members returns what the live nodes of the group deliver.
 func (g Group) Members() (all []doctor.Member) {
 	for _, n := range g.Nodes {
-		all = append(all, doctor.Member{ID: n.ID, Group: g.Group, Types: n.Info.Types, Lacks: n.Info.Lacks})
+		all = append(all, doctor.Member{ID: n.ID, Group: g.Group, Version: n.Info.Version, Schema: n.Info.Schema, Types: n.Info.Types, Lacks: n.Info.Lacks})
 	}
 	return all
 }

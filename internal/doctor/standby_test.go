@@ -1,0 +1,60 @@
+package doctor
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// other is a MySQL.
+func other(f *store.Facts) { f.Version, f.VersionComment = "8.0.40", "MySQL Community Server" }
+
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	two := []mysql.Sighting{{Address: "a:1", Used: true}, {Address: "b:1"}}
+	for name, c := range map[string]struct {
+		is   func(*store.Facts)
+		seen []mysql.Sighting
+		want []string
+	}{
+		"alone, whatever the user may": {func(f *store.Facts) { f.Exempt = []string{"ALL PRIVILEGES"} }, nil, nil},
+		"a pair as it should be":       {func(f *store.Facts) { f.Replicas, f.SemiWanted, f.SemiSync = 1, true, true }, two, nil},
+		"nobody may say":               {func(f *store.Facts) { f.Replicas, f.Unlooked = -1, errors.New("denied") }, two, nil},
+		"asynchronous":                 {func(f *store.Facts) { f.Replicas = 2 }, nil, []string{"replicas: 2 connected, and commits wait for none"}},
+		"nobody acknowledges":          {func(f *store.Facts) { f.Replicas, f.SemiWanted = 1, true }, nil, []string{"replicas: 1 connected, and none acknowledges"}},
+		"nobody follows":               {func(*store.Facts) {}, two, []string{"replicas: none is connected, and the config names 2 addresses"}},
+		"promoted":                     {func(f *store.Facts) { f.Followed = true }, nil, []string{"replicas: none is connected, and this server was a replica itself"}},
+		"a replica, and root":          {func(f *store.Facts) { f.ReadOnly, f.Exempt = true, []string{"ALL PRIVILEGES"} }, nil, []string{"exemption: this user may write to a read-only server (ALL PRIVILEGES)"}},
+		"SUPER of MariaDB 10.11":       {func(f *store.Facts) { f.ReadOnly, f.Exempt = true, []string{"SUPER"} }, nil, nil},
+		"SUPER of MariaDB 10.6":        {func(f *store.Facts) { f.Version, f.ReadOnly, f.Exempt = "10.6.1-MariaDB", true, []string{"SUPER"} }, nil, []string{"exemption: "}},
+		"CONNECTION_ADMIN of MySQL":    {func(f *store.Facts) { other(f); f.ReadOnly, f.Exempt = true, []string{"CONNECTION ADMIN"} }, nil, []string{"exemption: "}},
+		"READ_ONLY ADMIN of MySQL":     {func(f *store.Facts) { other(f); f.ReadOnly, f.Exempt = true, []string{"READ ONLY ADMIN"} }, nil, nil},
+	} {
+		f := healthy()
+		c.is(&f)
+		got := complaints(Standby(f, c.seen))
+		if len(got) != len(c.want) || slices.ContainsFunc(c.want, func(w string) bool { return !strings.Contains(got[0], w) }) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	members := []Member{{ID: "a", Group: "orders", Version: "1.2"}, {ID: "b", Group: "callback", Version: "1.1", Schema: 3}}
+	if got := complaints(Versions(members)); got != nil || Versions(nil) != nil {
+		t.Errorf("one program in each group: %q", got)
+	}
+	members = append(members, Member{ID: "c", Group: "orders", Version: "1.1"}, Member{ID: "d", Group: "callback", Version: "1.1", Schema: 2})
+	want := []string{
+		"warn : versions: nodes of group callback have different programs: version 1.1 for schema version 2: d; version 1.1 for schema version 3: b",
+		"warn : versions: nodes of group orders have different programs: version 1.1: c; version 1.2: a",
+	}
+	if got := complaints(Versions(members)); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
