@@ -68,6 +68,16 @@ func (m *Moody) Move(ctx context.Context, _ string, rows []outboxrow.Row) []outb
 	return results
 }
 
+// life is how long a relay lives: once all is written long enough to move rows on a busy machine, too.
+func (m *Moody) life() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.kind {
+		return 5 * time.Second
+	}
+	return 300 * time.Millisecond
+}
+
 func (m *Moody) move(row outboxrow.Row, held map[uint64]bool) outboxrow.Result {
 	fate := outboxrow.Moved
 	if n := m.rand.IntN(40); !m.kind && n < 5 {
@@ -103,7 +113,7 @@ func Random(t *testing.T, s Shop) {
 	for range 2 { // both active
 		relays.Go(func() {
 			for ctx.Err() == nil {
-				turn, end := context.WithTimeout(ctx, 300*time.Millisecond) // as if it crashed
+				turn, end := context.WithTimeout(ctx, m.life()) // as if it crashed
 				s.Turn(turn, m)
 				end()
 			}
