@@ -150,8 +150,8 @@ matrix: ## break one database or server in every way, and write what each part d
 	@mkdir -p bin
 	TOCSIN_FAULTS=1 TOCSIN_MATRIX=$(CURDIR)/bin/matrix.md go test -v -count=1 -timeout 30m -run '^TestMatrix$$' $(TESTARGS) ./internal/chaos
 
-alerts: ## break a cluster in twelve ways, and print which alerts fire, when, and what `tocsin task why` says: make alerts ARGS="-only etcd"
-	@scripts/install-deps.sh observe
+alerts: ## break a cluster in many ways, and print which alerts fire, when, which Alertmanager tells people, and which command says why: make alerts ARGS="-only etcd"
+	@scripts/install-deps.sh alerts
 	@$(MAKE) --no-print-directory build
 	@go build -o bin/alertfaults ./internal/dashboards/faults
 	@exec bin/alertfaults $(ARGS)

@@ -229,6 +229,21 @@ func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 	}
 }
 
+// Alertmanager's example mutes alerts by their names, and takes any name.
+func TestAlertmanagersExampleNamesAlertsThatThereAre(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(rulesFolder + "alertmanager.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, alerts := rulesOf(t)
+	for _, name := range regexp.MustCompile(`Tocsin[A-Z]\w+`).FindAllString(string(text), -1) {
+		if !slices.ContainsFunc(alerts, func(a rule) bool { return a.Alert == name }) {
+			t.Errorf("the example mutes by %s, and no alert is called so", name)
+		}
+	}
+}
+
 // foreignMetrics are those of Prometheus and node_exporter that rules may use.
 var foreignMetrics = []string{"up", "node_filesystem_avail_bytes", "node_filesystem_size_bytes"}
 

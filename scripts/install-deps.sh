@@ -1,11 +1,12 @@
 #!/bin/sh
-# Installs what `make run`, `make test`, `make test-java`, `make test-node`, `make observe` and `make bench-peers` need and is missing; says nothing if nothing is.
+# Installs what `make run`, `make test`, `make test-java`, `make test-node`, `make observe`, `make alerts` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server, etcd
 #   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, PHP and Python with drivers for MySQL, Node.js, curl
 #   scripts/install-deps.sh test-java  MariaDB's server, etcd, a JDK with a driver for MySQL and a reader of JSON
 #   scripts/install-deps.sh test-node  MariaDB's server, etcd, Node.js, npm
 #   scripts/install-deps.sh observe MariaDB's server, etcd, Prometheus
+#   scripts/install-deps.sh alerts  MariaDB's server, etcd, Prometheus, Alertmanager
 #   scripts/install-deps.sh peers   the servers, PostgreSQL, Redis, beanstalkd
 #
 #   TOCSIN_TEST_SERVER   in place of MariaDB's server, one that scripts/install-server.sh installs
@@ -67,6 +68,8 @@ has_faketime() { [ -n "$(find /usr/lib -name libfaketimeMT.so.1 2>/dev/null | he
 
 has_prometheus() { find_program prometheus; }
 
+has_alertmanager() { find_program prometheus-alertmanager || find_program alertmanager; }
+
 has_php() { command -v php >/dev/null && php -m | grep -q '^pdo_mysql$'; }
 
 # Debian's Python has Debian's modules, another one in PATH may not: the same places as docs/languages_test.go.
@@ -91,7 +94,8 @@ has_peer() { command -v "$1" >/dev/null || [ -n "$(find /usr/lib/postgresql/*/bi
 missing() {
 	[ -n "$(other_server)" ] || has_server || echo mariadb-server-core
 	has_etcd || echo etcd-server
-	case $1 in test | observe) has_prometheus || echo prometheus ;; esac
+	case $1 in test | observe | alerts) has_prometheus || echo prometheus ;; esac
+	[ "$1" != alerts ] || has_alertmanager || echo prometheus-alertmanager
 	if [ "$1" = test ]; then
 		has_client || echo mariadb-client-core
 		has_dump || echo mariadb-client
@@ -180,7 +184,7 @@ tell_service() {
 target() { if [ "$1" = peers ]; then echo bench-peers; else echo "$1"; fi; }
 
 main() {
-	case "${1:-test}" in run | test | test-java | test-node | peers | observe) ;; *) fail "want run, test, test-java, test-node, peers or observe, not $1" ;; esac
+	case "${1:-test}" in run | test | test-java | test-node | peers | observe | alerts) ;; *) fail "want run, test, test-java, test-node, peers, observe or alerts, not $1" ;; esac
 	check_go
 	[ -z "$(other_server)" ] || scripts/install-server.sh "$(other_server)" >/dev/null
 	# shellcheck disable=SC2046 # one word a package
@@ -199,6 +203,7 @@ main() {
 	# Tocsin starts servers of its own, on other ports.
 	case $added in *" etcd-server "*) tell_service etcd-server etcd 2379 ;; esac
 	case $added in *" prometheus "*) tell_service prometheus prometheus 9090 ;; esac
+	case $added in *" prometheus-alertmanager "*) tell_service prometheus-alertmanager prometheus-alertmanager 9093 ;; esac
 }
 
 main "$@"

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
 // The columns of the matrix.
@@ -55,8 +56,9 @@ type matrix struct {
 	*scenario
 	program string // the command's file
 	tls     tlsFiles
-	disk    *smallDisk // for the sick server's binary log
-	other   *database  // a server that does not belong to the cluster; nil until it is needed
+	disk    *devserver.SmallDisk // for the sick server's binary log; nil: there is none
+	noDisk  string               // why there is none
+	other   *database            // a server that does not belong to the cluster; nil until it is needed
 	hogs    []*sql.Conn
 	rows    []*matrixRow
 }
@@ -104,7 +106,8 @@ func TestMatrix(t *testing.T) {
 // newMatrix starts two servers and an etcd, but no node.
 func newMatrix(t *testing.T) *matrix {
 	t.Helper()
-	m := &matrix{tls: newTLSFiles(t), disk: newSmallDisk(t), program: build(t)}
+	m := &matrix{tls: newTLSFiles(t), program: build(t)}
+	m.disk, m.noDisk = smallDisk(t)
 	t.Cleanup(func() {
 		if m.other != nil {
 			_ = m.other.stop()
@@ -112,7 +115,7 @@ func newMatrix(t *testing.T) *matrix {
 	})
 	m.scenario = begin(t, Options{
 		Servers: 2, Nodes: 2, Idle: 2,
-		servers: []serverOptions{{args: append(append(m.tls.args(), m.disk.args()...), durable), params: "tls=" + tlsOfHarness}, {args: []string{durable}}},
+		servers: []serverOptions{{args: append(append(m.tls.args(), m.disk.Args()...), durable), params: "tls=" + tlsOfHarness}, {args: []string{durable}}},
 	})
 	for _, d := range m.databases { // a root connection that closes would leave its place to a connection that is not a hog
 		d.direct.SetMaxOpenConns(2)

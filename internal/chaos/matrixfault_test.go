@@ -114,9 +114,9 @@ func (m *matrix) serverFaults() []fault {
 		{name: "read-only", why: "read.only|not take writes|takes no writes", no: map[string]bool{audit: true},
 			begin: run(readOnlySQL), end: run(readWriteSQL)},
 		{name: "too many connections", why: "[Tt]oo many connections", begin: (*matrix).hog, end: (*matrix).unhog},
-		{name: "disk full", why: "full|hang|answer|time.?out|deadline|not committed", cannot: m.disk.cannot, no: map[string]bool{audit: true}, slow: true,
+		{name: "disk full", why: "full|hang|answer|time.?out|deadline|not committed", cannot: m.noDisk, no: map[string]bool{audit: true}, slow: true,
 			free:  map[string]bool{startingNode: true},
-			begin: func(m *matrix) { m.orFail(m.disk.fill()) }, end: func(m *matrix) { m.orFail(m.disk.free()) }},
+			begin: func(m *matrix) { m.orFail(m.disk.Fill()) }, end: func(m *matrix) { m.orFail(m.disk.Free()) }},
 		{name: "frozen", why: "time.?out|answer|deadline",
 			begin: func(m *matrix) { m.orFail(d.signal(freeze)) }, end: func(m *matrix) { m.orFail(d.signal(thaw)) }},
 	}

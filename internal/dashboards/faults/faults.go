@@ -4,14 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // fault is one way to break the place.
 type fault struct {
 	name       string
 	begin, end func(ctx context.Context, p *place) error
-	waits      func(typ string, table int) bool // a task that then waits
+	waits      func(typ string, table int) bool // a task that then waits, for `tocsin task why`; nil: asks is asked
+	asks       []string                         // the command that says what is wrong
+	says       string                           // a regular expression, found in the line of its answer that does
 }
 
 func anyTask(string, int) bool { return true }
@@ -71,23 +79,67 @@ func rights(statement string) func(context.Context, *place) error {
 func ofEtcd(p *place) int   { return p.etcd.Pid() }
 func ofServer(p *place) int { return p.servers[1].Pid() }
 
+// schedule makes one that fails each second, until it is paused.
+func schedule(ctx context.Context, p *place) error {
+	file := filepath.Join(p.dir, "schedules.yaml")
+	text := "schedules: [{name: reports, biz_type: report.run, cron: '@every 1s', pause_after: 3}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	out, err := p.command(ctx, "schedule", "apply", file).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// backlog adds tasks that have been due for 20 minutes, more than their slots deliver in a quarter of an hour.
+func backlog(ctx context.Context, p *place) error {
+	biz, tasks := tocsin.Define[string]("bulk.send"), make([]tocsin.NewTask, 50_000)
+	for i := range tasks {
+		tasks[i] = biz.New(uint64(i+1), "", tocsin.At(time.Now().Add(-20*time.Minute)))
+	}
+	_, err := p.client.AddMany(ctx, tasks)
+	return err
+}
+
+// fullDisk fills the disk of the second server's binary log, or makes room again, which the server sees within a minute.
+func fullDisk(is bool) func(context.Context, *place) error {
+	return func(ctx context.Context, p *place) error {
+		if is {
+			return p.disk.Fill()
+		}
+		return errors.Join(p.disk.Free(), wait.For(ctx, time.Minute))
+	}
+}
+
+func nothing(context.Context, *place) error { return nil }
+
+var doctor, top = []string{"doctor"}, []string{"top", "--once"}
+
 var faults = []fault{
-	{"a receiver answers 500", receiver(1), receiver(0), ofType("order.close")},
-	{"a receiver hangs", receiver(2), receiver(0), ofType("order.close")},
-	{"one of two nodes is killed", killed(1), started(1), anyTask},
-	{"both nodes are killed", killed(0, 1), started(0, 1), anyTask},
-	{"etcd is frozen", frozen(true, ofEtcd), frozen(false, ofEtcd), anyTask},
-	{"etcd is frozen, and a node is restarted", func(ctx context.Context, p *place) error {
+	{name: "a receiver answers 500", begin: receiver(1), end: receiver(0), waits: ofType("order.close")},
+	{name: "a receiver hangs", begin: receiver(2), end: receiver(0), waits: ofType("order.close")},
+	{name: "a receiver rejects the secret", begin: receiver(3), end: receiver(0), waits: ofType("order.close")},
+	{name: "one of two nodes is killed", begin: killed(1), end: started(1), asks: []string{"cluster", "nodes", "--ask", "PAGES"}, says: "refused"},
+	{name: "all nodes are killed", begin: killed(0, 1, 2), end: started(0, 1, 2), waits: anyTask},
+	{name: "the last node of a group is killed", begin: killed(2), end: started(2), waits: ofType("mail.send")},
+	{name: "etcd is frozen", begin: frozen(true, ofEtcd), end: frozen(false, ofEtcd), asks: doctor, says: "^fail +etcd"},
+	{name: "etcd is frozen, and a node is restarted", begin: func(ctx context.Context, p *place) error {
 		return errors.Join(frozen(true, ofEtcd)(ctx, p), killed(1)(ctx, p), started(1)(ctx, p))
-	}, frozen(false, ofEtcd), anyTask},
-	{"one of two servers is killed", func(_ context.Context, p *place) error { return errors.Join(p.servers[1].Kill(), p.servers[1].Stop()) },
-		func(ctx context.Context, p *place) error { return p.startServer(ctx, 1, p.servers[1].Port()) }, second},
-	{"one of two servers is frozen", frozen(true, ofServer), frozen(false, ofServer), second},
-	{"one of two servers is read-only", sql("SET GLOBAL read_only = 1"), sql("SET GLOBAL read_only = 0"), second},
-	{"a database's layout row names another cluster", sql("UPDATE faults_2.layout SET cluster_id = 'other'"), sql("UPDATE faults_2.layout SET cluster_id = 'faults'"), third},
-	{"the nodes' user lacks UPDATE on one server", rights("REVOKE UPDATE ON DB.* FROM tocsin@'%'"), rights("GRANT UPDATE ON DB.* TO tocsin@'%'"), second},
-	{"no node has a biz type's secret", func(ctx context.Context, p *place) error {
+	}, end: frozen(false, ofEtcd), waits: anyTask},
+	{name: "one of two servers is killed", begin: func(_ context.Context, p *place) error { return errors.Join(p.servers[1].Kill(), p.servers[1].Stop()) },
+		end: func(ctx context.Context, p *place) error { return p.startServer(ctx, 1, p.servers[1].Port()) }, waits: second},
+	{name: "one of two servers is frozen", begin: frozen(true, ofServer), end: frozen(false, ofServer), asks: top, says: "db1"},
+	{name: "one of two servers is read-only", begin: sql("SET GLOBAL read_only = 1"), end: sql("SET GLOBAL read_only = 0"), asks: doctor, says: "^fail.*read.only"},
+	{name: "a database's layout row names another cluster", begin: sql("UPDATE faults_2.layout SET cluster_id = 'other'"),
+		end: sql("UPDATE faults_2.layout SET cluster_id = 'faults'"), waits: third},
+	{name: "the nodes' user lacks UPDATE on one server", begin: rights("REVOKE UPDATE ON DB.* FROM tocsin@'%'"),
+		end: rights("GRANT UPDATE ON DB.* TO tocsin@'%'"), asks: doctor, says: "^fail.*UPDATE"},
+	{name: "no node has a biz type's secret", begin: func(ctx context.Context, p *place) error {
 		return p.apply(ctx, p.policy("sms.secret", 3, "TOCSIN_NO_SUCH_SECRET"))
-	},
-		func(context.Context, *place) error { return nil }, ofType("sms.secret")},
+	}, end: nothing, waits: ofType("sms.secret")},
+	{name: "a schedule fails until it is paused", begin: schedule, end: nothing, asks: []string{"schedule", "show", "reports"}, says: "paused"},
+	{name: "the disk of one of two servers is full", begin: fullDisk(true), end: fullDisk(false), asks: doctor, says: "^fail.*db1.*commit"},
+	{name: "50,000 tasks are overdue", begin: backlog, end: nothing, asks: top, says: "bulk.send"},
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -27,13 +28,14 @@ import (
 )
 
 const (
-	factor   = 30               // by which rules are shortened
 	shortest = 8 * time.Second  // a window
 	scrapes  = time.Second      // between two looks of Prometheus
-	nodes    = 2                // of group callback
 	cluster  = "faults"         // its id, and the prefix of its databases
 	every    = time.Second / 10 // between two tasks of each biz type
 )
+
+// groups are those of the nodes.
+var groups = [...]string{"callback", "callback", "mail"}
 
 // place is the Tocsin that is broken.
 type place struct {
@@ -43,17 +45,20 @@ type place struct {
 	admins   [2]*sqlx.DB // root on each server
 	etcd     *devserver.Etcd
 	receiver *httptest.Server
-	fails    atomic.Int32 // what the receiver does with biz type order.close: 0 accept, 1 refuse, 2 hang
-	pages    [nodes]string
-	procs    [nodes]*exec.Cmd
-	logs     [nodes]bytes.Buffer
+	fails    atomic.Int32         // what the receiver does with biz type order.close: 0 accept, 1 fail, 2 hang, 3 refuse
+	disk     *devserver.SmallDisk // for the binary log of the second server; nil: there is none
+	pages    [len(groups)]string
+	procs    [len(groups)]*exec.Cmd
+	logs     [len(groups)]bytes.Buffer
 	watcher  *devserver.Prometheus
 	prom     *live.Prometheus
+	pager    pager
 	cfg      tocsin.Config
 	client   *tocsin.Client
 
 	mu    sync.Mutex
-	tasks []task // the latest; guarded by mu
+	tasks []task          // the latest; guarded by mu
+	told  map[string]bool // what Alertmanager has notified of since the last tellsAnew; guarded by mu
 }
 
 // task is one that was added.
@@ -66,6 +71,12 @@ type task struct {
 func (p *place) start(ctx context.Context) (err error) {
 	if p.dir, err = os.MkdirTemp("", "tocsin-faults-"); err != nil {
 		return err
+	}
+	if err := os.Mkdir(p.diskDir(), 0o700); err != nil {
+		return err
+	}
+	if p.disk, err = devserver.MountSmallDisk(p.diskDir()); err != nil {
+		fmt.Fprintln(os.Stderr, "The fault \"the disk is full\" can't be played:", err)
 	}
 	if p.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
 		return err
@@ -85,7 +96,7 @@ func (p *place) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.receiver = httptest.NewServer(http.HandlerFunc(p.receive))
-	if err := p.apply(ctx, p.policy("coupon.ok", 1), p.policy("order.close", 2)); err != nil {
+	if err := p.apply(ctx, p.policies()...); err != nil {
 		return err
 	}
 	if err := p.startNodes(); err != nil {
@@ -98,9 +109,15 @@ func (p *place) start(ctx context.Context) (err error) {
 }
 
 func (p *place) startServer(ctx context.Context, i, port int) (err error) {
-	p.servers[i], err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{Dir: filepath.Join(p.dir, fmt.Sprint("db", i)), Port: port, Memory: 64 << 20, RedoLog: 32 << 20})
+	cfg := devserver.MariaDBConfig{Dir: filepath.Join(p.dir, fmt.Sprint("db", i)), Port: port, Memory: 64 << 20, RedoLog: 32 << 20}
+	if i == 1 {
+		cfg.Args = p.disk.Args()
+	}
+	p.servers[i], err = devserver.StartMariaDB(ctx, cfg)
 	return err
 }
+
+func (p *place) diskDir() string { return filepath.Join(p.dir, "disk") }
 
 // grant makes the user of nodes and clients, with rights on each database, so that a right can be taken away from one.
 func (p *place) grant(ctx context.Context, i int) (err error) {
@@ -133,6 +150,14 @@ func (p *place) policy(name string, number uint64, secrets ...string) biztype.Po
 	}
 }
 
+// policies are those of all biz types but sms.secret.
+func (p *place) policies() []biztype.Policy {
+	mail, report := p.policy("mail.send", 4), p.policy("report.run", 6)
+	mail.Group = "mail"
+	report.Attempts, report.Ladder = 1, nil
+	return []biztype.Policy{p.policy("coupon.ok", 1), p.policy("order.close", 2), mail, p.policy("bulk.send", 5), report}
+}
+
 func (p *place) apply(ctx context.Context, policies ...biztype.Policy) error {
 	_, err := biztype.Apply(ctx, p.cfg, policies)
 	return err
@@ -140,11 +165,16 @@ func (p *place) apply(ctx context.Context, policies ...biztype.Policy) error {
 
 func (p *place) receive(w http.ResponseWriter, r *http.Request) {
 	switch way := p.fails.Load(); {
-	case r.URL.Path != "/order.close" || way == 0:
-	case way == 1:
+	case r.URL.Path == notifyPath:
+		p.notify(r)
+	case r.URL.Path == "/bulk.send":
+		_ = wait.For(r.Context(), 100*time.Millisecond)
+	case r.URL.Path == "/report.run", r.URL.Path == "/order.close" && way == 1:
 		w.WriteHeader(http.StatusInternalServerError)
-	default:
+	case r.URL.Path == "/order.close" && way == 2:
 		_ = wait.For(r.Context(), 20*time.Second)
+	case r.URL.Path == "/order.close" && way == 3:
+		w.WriteHeader(http.StatusUnauthorized)
 	}
 }
 
@@ -157,7 +187,7 @@ func (p *place) startNodes() error {
 	if err := os.WriteFile(p.config(), []byte(config), 0o600); err != nil {
 		return err
 	}
-	for i := range nodes {
+	for i := range groups {
 		p.pages[i] = fmt.Sprintf("127.0.0.1:%d", devserver.FreePort())
 		if err := p.startNode(i); err != nil {
 			return err
@@ -169,7 +199,7 @@ func (p *place) startNodes() error {
 func (p *place) config() string { return filepath.Join(p.dir, "tocsin.yaml") }
 
 func (p *place) startNode(i int) error {
-	p.procs[i] = exec.Command(p.opts.tocsin, "serve", "--config", p.config(), "--name", fmt.Sprint("n", i), "--listen", p.pages[i])
+	p.procs[i] = exec.Command(p.opts.tocsin, "serve", "--config", p.config(), "--name", fmt.Sprint("n", i), "--group", groups[i], "--listen", p.pages[i])
 	p.procs[i].Stderr = &p.logs[i]
 	return p.procs[i].Start()
 }
@@ -180,14 +210,19 @@ func (p *place) killNode(i int) error {
 	return err
 }
 
-// watch starts Prometheus with the shortened rules.
+// watch starts Alertmanager, and Prometheus with the shortened rules.
 func (p *place) watch(ctx context.Context) (err error) {
-	if err := dashboards.CopyRules(p.opts.rules, p.dir, func(text string) string { return shorten(text, factor, shortest) }); err != nil {
+	p.told = map[string]bool{}
+	if err := p.startAlertmanager(ctx); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("global: {scrape_interval: %s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%q]\nscrape_configs:\n"+
-		"  - job_name: tocsin\n    static_configs: [{targets: [%q, %q], labels: {cluster: %s}}]\n",
-		scrapes, filepath.Join(p.dir, "*.rules.yaml"), p.pages[0], p.pages[1], cluster)
+	if err := dashboards.CopyRules(p.opts.rules, p.dir, func(text string) string { return shorten(text, p.opts.factor, shortest) }); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("global: {scrape_interval: %s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%q]\n"+
+		"alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}\nscrape_configs:\n"+
+		"  - job_name: tocsin\n    static_configs: [{targets: [%s], labels: {cluster: %s}}]\n",
+		scrapes, filepath.Join(p.dir, "*.rules.yaml"), p.pager.address, strings.Join(p.pages[:], ", "), cluster)
 	if p.watcher, err = devserver.StartPrometheus(ctx, devserver.PrometheusConfig{Text: text}); err != nil {
 		return err
 	}
@@ -195,11 +230,11 @@ func (p *place) watch(ctx context.Context) (err error) {
 	return err
 }
 
-// add adds tasks of both biz types, which are due some seconds later, until ctx ends. A fault may refuse them.
+// add adds tasks of these biz types, which are due some seconds later, until ctx ends. A fault may refuse them.
 func (p *place) add(ctx context.Context) {
 	const ahead = 3 * time.Second
 	for id := uint64(1); wait.For(ctx, every) == nil; id++ {
-		for _, name := range []string{"coupon.ok", "order.close", "sms.secret"} {
+		for _, name := range []string{"coupon.ok", "order.close", "sms.secret", "mail.send"} {
 			within, cancel := context.WithTimeout(ctx, time.Second)
 			added, err := p.client.Add(within, tocsin.Define[string](name).New(id, "", tocsin.In(ahead)))
 			if cancel(); err == nil {
@@ -232,7 +267,7 @@ func freeze(pid int, is bool) error {
 }
 
 func (p *place) stop() {
-	for i := range nodes {
+	for i := range groups {
 		if p.procs[i] != nil && p.procs[i].Process != nil {
 			_ = p.killNode(i)
 		}
@@ -243,6 +278,7 @@ func (p *place) stop() {
 	if p.watcher != nil {
 		_ = p.watcher.Stop()
 	}
+	p.pager.stop()
 	for i := range p.servers {
 		if p.servers[i] != nil {
 			_ = errors.Join(p.servers[i].Kill(), p.servers[i].Stop())
@@ -254,6 +290,9 @@ func (p *place) stop() {
 	if p.receiver != nil {
 		p.receiver.CloseClientConnections()
 		p.receiver.Close()
+	}
+	if err := p.disk.Unmount(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	}
 	_ = os.RemoveAll(p.dir)
 }

@@ -106,3 +106,21 @@ func (p *Prometheus) Alerts(ctx context.Context) (map[string]string, error) {
 	}
 	return states, nil
 }
+
+// Pauses returns how long each alert must hold before it fires, its `for`, under the names of Alerts. Several rules may have one name.
+func (p *Prometheus) Pauses(ctx context.Context) (map[string][]time.Duration, error) {
+	found, err := p.api.Rules(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	pauses := map[string][]time.Duration{}
+	for _, group := range found.Groups {
+		for _, rule := range group.Rules {
+			if r, ok := rule.(promv1.AlertingRule); ok {
+				name := r.Name + ", " + string(r.Labels["severity"])
+				pauses[name] = append(pauses[name], time.Duration(r.Duration*float64(time.Second)))
+			}
+		}
+	}
+	return pauses, nil
+}
