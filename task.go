@@ -67,7 +67,7 @@ type Info struct {
 	DueTime        time.Time `json:"due_time"`    // the action time that the user last asked for
 	Attempts       int       `json:"attempts"`    // failed deliveries so far
 	Crashes        int       `json:"crashes"`     // claims that ran out without an outcome
-	Version        uint32    `json:"version"`     // grows with each reschedule and redrive
+	Version        uint32    `json:"version"`     // grows with each reschedule, and each redrive with a new key
 	ClaimedBy      string    `json:"claimed_by,omitempty"`
 	DedupKey       string    `json:"dedup_key,omitempty"`
 	LastError      string    `json:"last_error,omitempty"`
@@ -84,7 +84,7 @@ type Info struct {
 }
 
 // Key is the idempotency key "job_id.version": the same for every attempt, new
-// after a reschedule or redrive. For a payment use JobID.String(), which never
+// after a reschedule or redrive, unless that keeps the key. For a payment use JobID.String(), which never
 // changes: after a redrive a provider would charge a new key again.
 func (i Info) Key() string {
 	return i.JobID.String() + "." + strconv.FormatUint(uint64(i.Version), 10)

@@ -16,8 +16,9 @@ func (a *API) dead() {
 	register(a, operation{
 		id: "redrive_task", method: http.MethodPost, path: "/tasks/{id}:redrive", tag: "tasks", needs: apitoken.Operate,
 		summary: "Deliver a dead task once more",
-		about:   "Makes a dead task pending and due at once, and returns it. Its attempts begin anew, and so does its idempotency key.",
-		errors:  []int{http.StatusNotFound, http.StatusConflict},
+		about: "Makes a dead task pending and due at once, and returns it. Its attempts begin anew, and so does its idempotency key, the webhook-id of callbacks, " +
+			"unless same_key is set.",
+		errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.redriveTask)
 	register(a, operation{
 		id: "bury_task", method: http.MethodPost, path: "/tasks/{id}:bury", tag: "tasks", needs: apitoken.Operate,
@@ -28,8 +29,9 @@ func (a *API) dead() {
 	register(a, operation{
 		id: "redrive_tasks", method: http.MethodPost, path: "/tasks:redrive", tag: "tasks", needs: apitoken.Operate,
 		summary: "Deliver all dead tasks of a biz type once more",
-		about: "Redrives all dead tasks of a biz type, or with all those of every biz type that the token is for. With dry_run it counts them, up to about 10000; if there are more, complete is false. If the time-out of " +
-			"the request ends it, or a server is away, what was redriven stays redriven, and complete is false: send the request again.",
+		about: "Redrives the dead tasks of a biz type, or with all those of every biz type that the token is for, as far as the other fields name them. Tasks that a restore of a database made dead, " +
+			"or found dead, may have been delivered before: they are redriven only with restored. With dry_run it counts up to 10000; if there may be more, complete is false. If limit or the time-out of " +
+			"the request ends it, or a server is away, what was redriven stays redriven, and complete is false: send the request again for the rest.",
 		errors: []int{http.StatusNotFound},
 	}, a.redriveTasks)
 }
@@ -39,8 +41,21 @@ type Burial struct {
 	Reason string `json:"reason,omitempty" maxLength:"255" doc:"For the task's last_error" example:"the order is void"`
 }
 
-func (a *API) redriveTask(ctx context.Context, c *call, in *byID) (*body[Task], error) {
-	return a.rewrite(ctx, c, *in, "redriven", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) { return o.Redrive(ctx, id) })
+// Revival says how a task is redriven.
+type Revival struct {
+	SameKey bool `json:"same_key,omitempty" doc:"Keep the idempotency key: a receiver that remembers keys takes the task once"`
+}
+
+func (a *API) redriveTask(ctx context.Context, c *call, in *struct {
+	ID   ID `path:"id" doc:"The task's job_id"`
+	Body *Revival
+}) (*body[Task], error) {
+	return a.rewrite(ctx, c, byID{in.ID}, "redriven", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) {
+		if in.Body != nil && in.Body.SameKey {
+			return o.RedriveSameKey(ctx, id)
+		}
+		return o.Redrive(ctx, id)
+	})
 }
 
 func (a *API) buryTask(ctx context.Context, c *call, in *struct {
@@ -73,17 +88,40 @@ func (a *API) rewrite(ctx context.Context, c *call, in byID, done string, write 
 
 // Redrive names dead tasks.
 type Redrive struct {
-	BizType string `json:"biz_type,omitempty" minLength:"1" maxLength:"64" doc:"All dead tasks of this biz type: this, or all" example:"order.close"`
-	All     bool   `json:"all,omitempty" doc:"All dead tasks of every biz type that the token is for"`
-	DryRun  bool   `json:"dry_run,omitempty" doc:"Only count"`
+	BizType   string `json:"biz_type,omitempty" minLength:"1" maxLength:"64" doc:"The dead tasks of this biz type: this, or all" example:"order.close"`
+	All       bool   `json:"all,omitempty" doc:"The dead tasks of every biz type that the token is for"`
+	Since     *Time  `json:"since,omitempty" doc:"Only tasks that died then or later"`
+	Until     *Time  `json:"until,omitempty" doc:"Only tasks that died then or earlier"`
+	Error     string `json:"error,omitempty" minLength:"1" maxLength:"255" doc:"Only tasks with this text in their last_error; upper and lower case differ" example:"connection refused"`
+	Restored  bool   `json:"restored,omitempty" doc:"Only tasks that a restore made dead, or found dead; without it only others"`
+	Limit     Int    `json:"limit,omitempty" minimum:"1" maximum:"1000000000" doc:"Redrive at most this many tasks"`
+	PerSecond Int    `json:"per_second,omitempty" minimum:"1" maximum:"1000000000" doc:"Redrive at most this many tasks a second"`
+	SameKey   bool   `json:"same_key,omitempty" doc:"Keep the idempotency keys: a receiver that remembers keys takes each task once"`
+	DryRun    bool   `json:"dry_run,omitempty" doc:"Only count"`
 }
 
 // Redriven is what became of them.
 type Redriven struct {
 	Redriven   int      `json:"redriven" doc:"Tasks that were redriven, or with dry_run would be"`
+	Left       int      `json:"restored_left" doc:"Tasks that were seen and left because a restore made them dead, or found them dead: restored redrives them"`
 	DryRun     bool     `json:"dry_run"`
 	Complete   bool     `json:"complete" doc:"false: there may be more, send the request again"`
 	Incomplete []string `json:"incomplete,omitempty" doc:"Servers that could not be asked in full"`
+}
+
+// query is what the operator is asked for.
+func (r *Redrive) query(sees func(string) bool) operator.DeadQuery {
+	q := operator.DeadQuery{
+		BizType: r.BizType, Sees: sees, Error: r.Error, Restored: r.Restored, SameKey: r.SameKey,
+		Limit: int(r.Limit), PerSecond: int(r.PerSecond), DryRun: r.DryRun,
+	}
+	if r.Since != nil {
+		q.Since = r.Since.Time
+	}
+	if r.Until != nil {
+		q.Until = r.Until.Time
+	}
+	return q
 }
 
 func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redrive }) (*body[Redriven], error) {
@@ -99,34 +137,17 @@ func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redriv
 	if err != nil {
 		return nil, err
 	}
-	n, complete := 0, true
+	redrive := func() (operator.Redriven, error) { return people.RedriveDead(ctx, of.query(c.filter())) }
+	var n operator.Redriven
 	if of.DryRun {
-		n, err = widely(a, func() (n int, err error) {
-			n, complete, err = countDead(ctx, people, of.BizType, c.filter())
-			return n, err
-		})
+		n, err = widely(a, redrive)
 	} else {
-		n, err = people.RedriveSeen(ctx, of.BizType, c.filter(), nil)
+		n, err = redrive()
 	}
-	done := Redriven{Redriven: n, DryRun: of.DryRun, Complete: complete && err == nil}
-	if done.Incomplete, err = c.incomplete(err, n > 0); err != nil {
-		return nil, addProblem(err, of.BizType, "")
+	done := Redriven{Redriven: n.Tasks, Left: n.Left, DryRun: of.DryRun, Complete: !n.More && err == nil}
+	if done.Incomplete, err = c.incomplete(err, n.Tasks > 0); err != nil {
+		return nil, addProblem(err, of.BizType, "since")
 	}
-	c.outcome = fmt.Sprintf("%d redriven, complete %t, dry run %t", n, done.Complete, of.DryRun)
+	c.outcome = fmt.Sprintf("%d redriven, complete %t, dry run %t", n.Tasks, done.Complete, of.DryRun)
 	return &body[Redriven]{done}, nil
-}
-
-// countDead counts what RedriveSeen would redrive, and reports whether that is all.
-func countDead(ctx context.Context, o *operator.Operator, bizType string, sees func(string) bool) (n int, all bool, err error) {
-	counts, more, err := o.StatsUpTo(ctx, tocsin.Dead)
-	known := bizType == ""
-	for _, s := range counts {
-		if (bizType == "" || s.BizType == bizType) && (sees == nil || sees(s.BizType)) {
-			n, known = n+s.Dead, true
-		}
-	}
-	if !known && err == nil {
-		err = noType(bizType)
-	}
-	return n, len(more) == 0, err
 }

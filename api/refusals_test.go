@@ -108,6 +108,9 @@ func badBodies() map[string]bad {
 		"too many values":                {add(task(`"headers": {"a": [` + strings.Repeat("0,", 2000) + `0]}`)), 422, "invalid", "body.headers.a: expected array length <= 1000"},
 		"a cancel with a body":           {post("/tasks/1:cancel", `{"payload": "`+secret+`"}`), 400, "malformed", "cancel_task takes no body"},
 		"a redrive of nothing":           {post("/tasks:redrive", `{}`).by("operate"), 422, "invalid", "name a biz_type, or set all to true"},
+		"a redrive since tomorrow":       {post("/tasks:redrive", `{"all": true, "since": "2100-01-01T00:00:00Z"}`).by("operate"), 422, "invalid", "since 2100-01-01T00:00:00Z is in the future: no task has died since"},
+		"a redrive at no rate":           {post("/tasks:redrive", `{"all": true, "per_second": -1}`).by("operate"), 422, "invalid", "expected number >= 1"},
+		"a redrive of no error":          {post("/tasks:redrive", `{"all": true, "error": ""}`).by("operate"), 422, "invalid", "expected length >= 1"},
 		"a redrive of two things":        {post("/tasks:redrive", `{"all": true, "biz_type": "order.close"}`).by("operate"), 422, "invalid", "name a biz_type, or set all to true"},
 		"a long reason":                  {post("/tasks/1:bury", `{"reason": "`+strings.Repeat("x", 256)+`"}`).by("operate"), 422, "invalid", "body.reason: expected length <= 255"},
 	}

@@ -179,6 +179,25 @@ func TestDeadTasksAreBuriedFoundAndRedriven(t *testing.T) {
 	if dry.Redriven != 2 || !dry.DryRun || !dry.Complete {
 		t.Errorf("%+v", dry)
 	}
+	for body, n := range map[string]int{
+		`{"all": true, "since": "2026-01-02T03:04:05Z", "limit": 1}`: 1, `{"all": true, "until": "2026-01-02T03:04:05Z"}`: 0,
+		`{"all": true, "error": "order is"}`: 2, `{"all": true, "error": "no stock"}`: 0, `{"all": true, "restored": true, "per_second": 5}`: 0,
+	} {
+		body = strings.Replace(body, "{", `{"dry_run": true, `, 1)
+		if dry := want[api.Redriven](s, http.StatusOK, post("/tasks:redrive", body).by("operate")); dry.Redriven != n {
+			t.Errorf("%s: %+v", body, dry)
+		}
+	}
+	if _, err := s.DB.ExecContext(t.Context(), "UPDATE "+s.Client.Layout().Table(s.Client.Layout().TableOf(2))+" SET last_error = 'the database was restored from a copy of yesterday' WHERE job_id = "+ids[1]); err != nil {
+		t.Fatal(err)
+	}
+	if dry := want[api.Redriven](s, http.StatusOK, post("/tasks:redrive", `{"all": true, "dry_run": true}`).by("operate")); dry.Redriven != 1 || dry.Left != 1 {
+		t.Errorf("%+v", dry)
+	}
+	if task := want[api.Task](s, http.StatusOK, post("/tasks/"+ids[1]+":redrive", `{"same_key": true}`).by("operate")); task.Status != "pending" || task.Version != 0 {
+		t.Errorf("%+v", task)
+	}
+	want[api.Task](s, http.StatusOK, post("/tasks/"+ids[1]+":bury", "").by("operate"))
 	if done := want[api.Redriven](s, http.StatusOK, post("/tasks:redrive", `{"all": true}`).by("operate")); done.Redriven != 2 || !done.Complete || done.DryRun {
 		t.Errorf("%+v", done)
 	}

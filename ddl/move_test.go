@@ -244,7 +244,7 @@ func TestARetiredDatabaseRefusesEveryWrite(t *testing.T) {
 		"cancel":     func() error { _, err := client.Cancel(ctx, tocsin.ByID(id)); return err },
 		"cancel tx":  func() error { _, err := client.CancelTx(ctx, tx, tocsin.ByID(id)); return err },
 		"reschedule": func() error { _, err := client.Reschedule(ctx, tocsin.ByID(id), tocsin.In(time.Minute)); return err },
-		"redrive":    func() error { _, err := db.Redrive(ctx, id); return err },
+		"redrive":    func() error { _, err := db.Redrive(ctx, id, false); return err },
 		"bury":       func() error { _, err := db.Bury(ctx, id, "test"); return err },
 		"recover":    func() error { _, err := db.Recover(ctx, 0, []int{table}, 1); return err },
 		"claim": func() error {

@@ -14,6 +14,10 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
+// markLag is how long a database may have been used after the last time known of it: marks are raised, and kept elsewhere, about
+// every 10 s, and nodes take up to 5 s to see that a database is held.
+const markLag = 20 * time.Second
+
 // AllTypes, as a biz type of RestoreOptions, means every one.
 const AllTypes = "all"
 
@@ -21,7 +25,7 @@ const AllTypes = "all"
 type RestoreOptions struct {
 	Databases []string      // names; none: all
 	Kept      map[int]int64 // marks kept outside of the servers, by database number
-	Until     time.Time     // tasks that were due until then count as settled; zero: the last time known of their database, at most now
+	Until     time.Time     // tasks that were due until then count as settled; zero: 20 s after the last time known of their database, at most now
 	Dead      []string      // biz types whose tasks that count as settled become dead, or AllTypes
 	Cancelled []string      // the same, cancelled
 	Parallel  int           // connections to each server, 1 to 64; 0: 4
@@ -49,7 +53,7 @@ func (r Restored) Waits() bool { return r.Older || r.State == layoutrow.Held }
 // RestoredType counts the tasks of a biz type in one database.
 type RestoredType struct {
 	Type      string
-	Settled   int // may be delivered, were due until Until: they were probably settled, and are delivered again
+	Settled   int // may be delivered, were in delivery or due until Until: they were probably settled, and are delivered again
 	Due       int // were due since
 	Later     int // are not due yet
 	Dead      int
@@ -99,8 +103,9 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 	return r.results(), unread
 }
 
-// AcceptRestored settles tasks of the databases as the options say, and puts the databases into use. A database that
-// needs no decision is refused. It may be repeated, and goes on where it was interrupted.
+// AcceptRestored settles tasks of the databases as the options say, and puts the databases into use. Tasks that it makes dead,
+// or finds dead, may have been delivered since the copy was made: a redrive takes them only if asked. A database that needs no
+// decision is refused. It may be repeated, and goes on where it was interrupted.
 func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) ([]Restored, error) {
 	r, unread, err := openRestore(ctx, cfg, opt)
 	if err != nil {
@@ -296,7 +301,8 @@ func (c *restored) compare(r *restore) {
 	f.Ends, f.Known = markTime(c.row.Mark), markTime(c.known)
 	f.Until = r.opt.Until
 	if f.Until.IsZero() {
-		f.Until = markTime(min(max(c.row.Mark, c.known), time.Now().UnixMilli())) // marks are ahead after a server's clock was
+		last := max(c.row.Mark, c.known) + markLag.Milliseconds()
+		f.Until = markTime(min(last, time.Now().UnixMilli())) // marks are ahead after a server's clock was
 	}
 	for number, t := range r.types {
 		if t.Revision > c.types[number].Revision {

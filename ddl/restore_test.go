@@ -124,20 +124,23 @@ func TestARestoreIsCountedSettledAndAccepted(t *testing.T) {
 	t.Parallel()
 	r := newRevival(t)
 	r.add(1200, 0, tocsin.Pending, 1, -time.Hour) // more than one batch
-	r.add(3, 1, tocsin.Claimed, 1, -time.Minute)
-	r.add(5, 2, tocsin.Pending, 2, -time.Minute)
+	r.add(2, 1, tocsin.Claimed, 1, -time.Minute)
+	r.add(1, 1, tocsin.Claimed, 1, 12*time.Hour) // in delivery when the copy was made
+	r.add(4, 2, tocsin.Pending, 2, -time.Minute)
+	r.add(1, 2, tocsin.Pending, 2, markLag/2)   // in use for a while after the last mark
 	r.add(7, 0, tocsin.Pending, 1, time.Minute) // due since
 	r.add(2, 1, tocsin.Pending, 2, time.Hour)
 	r.add(4, 2, tocsin.Pending, 1, 48*time.Hour) // not due yet
 	r.add(6, 0, tocsin.Dead, 2, -time.Hour)
 	r.add(8, 1, tocsin.Done, 2, -time.Hour)
+	r.exec("UPDATE {1}."+r.cfg.Layout.TableName(0)+" SET last_error = CONCAT('no route ', REPEAT('n', 240)) WHERE status = ?", tocsin.Dead)
 
 	was := r.check(1, RestoreOptions{Cancelled: []string{"order.close"}, Dead: []string{AllTypes}})
 	want := []RestoredType{
 		{Type: "order.close", Settled: 1203, Due: 7, Later: 4, Cancelled: 1203},
 		{Type: "coupon.remind", Settled: 5, Due: 2, Dead: 6, Killed: 5},
 	}
-	if !was.Older || was.State != layoutrow.Active || was.Ends.UnixMilli() != r.ends || was.Known.UnixMilli() != r.known || !was.Until.Equal(was.Known) ||
+	if !was.Older || was.State != layoutrow.Active || was.Ends.UnixMilli() != r.ends || was.Known.UnixMilli() != r.known || !was.Until.Equal(was.Known.Add(markLag)) ||
 		was.Knows != r.cfg.Layout.Database(0)+" on server db1" || was.Added != 0 || !slices.Equal(was.Types, want) {
 		t.Errorf("got %+v, want the types %+v", was, want)
 	}
@@ -164,8 +167,11 @@ func TestARestoreIsCountedSettledAndAccepted(t *testing.T) {
 	if got := r.statuses(1, "dedup_key IS NULL AND last_error LIKE 'the database was restored from a copy of %'"); got[tocsin.Cancelled] != 1203 {
 		t.Errorf("cancelled with reason, without dedup_key: %v", got)
 	}
-	if got := r.statuses(2, "dedup_key = 'once' AND last_error LIKE 'the database was restored from a copy of %'"); got[tocsin.Dead] != 5 {
+	if got := r.statuses(2, "dedup_key = 'once' AND last_error LIKE 'the database was restored from a copy of %, so probably settled since'"); got[tocsin.Dead] != 5 {
 		t.Errorf("dead with reason and dedup_key: %v", got)
+	}
+	if got := r.statuses(2, "CHAR_LENGTH(last_error) = 255 AND last_error LIKE 'the database was restored from a copy of %; dead in it, perhaps redriven since: no route nnn%' AND version = 1"); got[tocsin.Dead] != 6 {
+		t.Errorf("dead in the copy, with its error behind the mark: %v", got)
 	}
 	if err := r.accept(opt); err == nil || !strings.Contains(err.Error(), "there is nothing to accept") {
 		t.Errorf("once more: %v", err)

@@ -218,6 +218,33 @@ func (r *restore) settleTable(ctx context.Context, c *restored, table string) er
 			}
 		}
 	}
+	if err := r.markDead(ctx, c, table); err != nil {
+		return fmt.Errorf("mark dead tasks of %s.%s: %w", c.name(), table, err)
+	}
+	return nil
+}
+
+// markDead marks tasks of one table that are dead in the copy: they may have been redriven and delivered since.
+func (r *restore) markDead(ctx context.Context, c *restored, table string) error {
+	var ids []uint64
+	if err := c.DB.SelectContext(ctx, &ids, inTable(c.name(), table, selectUnmarked)); err != nil {
+		return err
+	}
+	slices.Sort(ids)
+	reason := layoutrow.RestoredError + c.found.Ends.Format(time.DateTime) + "; dead in it, perhaps redriven since: "
+	for some := range slices.Chunk(ids, settleAtOnce) {
+		query, args, err := sqlx.In(inTable(c.name(), table, markRestored), reason, some)
+		if err != nil {
+			return err
+		}
+		err = mysql.Retry(ctx, func() error {
+			_, err := c.DB.ExecContext(ctx, query, args...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -248,7 +275,7 @@ func (r *restore) settleSome(ctx context.Context, c *restored, table string, fro
 		return 0, err
 	}
 	slices.Sort(ids)
-	reason := fmt.Sprintf("the database was restored from a copy of %s; due until %s, so probably settled since",
+	reason := fmt.Sprintf(layoutrow.RestoredError+"%s; due until %s, so probably settled since",
 		c.found.Ends.Format(time.DateTime), c.found.Until.Format(time.DateTime))
 	dedup := "dedup_key"
 	if to == tocsin.Cancelled {

@@ -17,8 +17,8 @@ func TestSchedulesOfACopyDoNotRepeatWhatCountsAsSettled(t *testing.T) {
 		behind []time.Duration // of made_until after the last time known: of order.close, with jitter, of coupon.remind, inactive
 	}{
 		"nothing counts as settled": {RestoreOptions{}, []time.Duration{-24 * time.Hour, -24 * time.Hour, -24 * time.Hour, -24 * time.Hour}},
-		"one biz type does":         {RestoreOptions{Dead: []string{"order.close"}}, []time.Duration{0, -time.Minute, -24 * time.Hour, -24 * time.Hour}},
-		"all do":                    {RestoreOptions{Cancelled: []string{AllTypes}}, []time.Duration{0, -time.Minute, 0, -24 * time.Hour}},
+		"one biz type does":         {RestoreOptions{Dead: []string{"order.close"}}, []time.Duration{markLag, markLag - time.Minute, -24 * time.Hour, -24 * time.Hour}},
+		"all do":                    {RestoreOptions{Cancelled: []string{AllTypes}}, []time.Duration{markLag, markLag - time.Minute, markLag, -24 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

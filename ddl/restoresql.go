@@ -13,13 +13,13 @@ const selectBizTypes = `SELECT /* tocsin ddl restore */
     number, name, revision
 FROM ` + "`{database}`" + `.biz_type`
 
-// countRestored counts the tasks of one table that may be delivered, and the dead, by biz type: due until a time, since
-// then, later, dead. From idx_due alone. Parameter: the time.
+// countRestored counts the tasks of one table that may be delivered, and the dead, by biz type: in delivery or due until a
+// time, due since then, later, dead. From idx_due alone. Parameter: the time.
 const countRestored = `SELECT /* tocsin ddl restore */
     biz_type,
     CASE
         WHEN status = 4 THEN 3
-        WHEN action_time <= ? THEN 0
+        WHEN status = 1 OR action_time <= ? THEN 0
         WHEN action_time <= UTC_TIMESTAMP(3) THEN 1
         ELSE 2
     END      AS due,
@@ -41,12 +41,12 @@ FROM (
 ) AS added`
 
 // selectSettled finds tasks of one table and status that were due until a time, at most {limit}; {types} restricts them to
-// biz types. A range of idx_due. Parameter: the time.
+// biz types. A claimed one was due, whenever its claim ends. A range of idx_due. Parameter: the time.
 const selectSettled = `SELECT /* tocsin ddl restore */
     job_id
 FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
 WHERE status = {status}
-    AND action_time <= ?{types}
+    AND (status = 1 OR action_time <= ?){types}
 ORDER BY action_time, biz_type, job_id
 LIMIT {limit}`
 
@@ -59,8 +59,24 @@ SET status = {status},
     dedup_key = {dedup_key},
     gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id IN (?)
-    AND status IN (0, 1)
-    AND action_time <= ?`
+    AND (status = 1 OR status = 0 AND action_time <= ?)`
+
+// selectUnmarked finds the dead tasks of one table that no restore has marked. A range of idx_due and the rows.
+const selectUnmarked = `SELECT /* tocsin ddl restore */
+    job_id
+FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
+WHERE status = 4
+    AND last_error NOT LIKE '` + layoutrow.RestoredError + `%'`
+
+// markRestored marks dead tasks of one table, in front of their last error, and gives them the version that a redrive since the
+// copy was made has given them: a redrive with the same key has the key of that one. Primary key. Parameters: the mark, job_ids.
+const markRestored = `UPDATE /* tocsin ddl restore */ ` + "`{database}`.`{table}`" + ` FORCE INDEX (PRIMARY)
+SET last_error = LEFT(CONCAT(?, last_error), 255),
+    version = version + 1,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id IN (?)
+    AND status = 4
+    AND last_error NOT LIKE '` + layoutrow.RestoredError + `%'`
 
 // advanceSchedules has fire times until a time, jitter included, count as made: their runs are among the tasks that count as
 // settled. {types} restricts it to biz types. All schedules are read. Parameters: the time, twice.

@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,6 +142,19 @@ func TestWhatCannotBeDoneIsSaid(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, call.want)
 		}
 	}
+	now := time.Now()
+	for want, q := range map[string]operator.DeadQuery{
+		"is in the future: no task has died since": {Since: now.Add(time.Hour)},
+		"is after until ":                          {Since: now.Add(-time.Hour), Until: now.Add(-2 * time.Hour)},
+		"limit -1: use 1 or more":                  {Limit: -1},
+		"per second -5: use 1 or more":             {PerSecond: -5},
+		"at most 255 characters":                   {Error: strings.Repeat("x", 256)},
+		"characters of UTF-8":                      {Error: "\xff"},
+	} {
+		if _, err := o.RedriveDead(t.Context(), q); !errors.Is(err, tocsin.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", q, err, want)
+		}
+	}
 	cfg := cluster.Config
 	cfg.Cluster = "another"
 	if o, err := operator.Open(t.Context(), cfg); err == nil {
@@ -219,11 +233,11 @@ func TestOnlyDeadTasksOfSeenTypesAreRedriven(t *testing.T) {
 		}
 	}
 	sees := func(name string) bool { return name == "coupon.remind" }
-	if n, err := o.RedriveSeen(t.Context(), "order.close", sees, nil); n != 0 || !errors.Is(err, tocsin.ErrUnknownBizType) {
-		t.Errorf("redriven %d, %v", n, err)
+	if done, err := o.RedriveDead(t.Context(), operator.DeadQuery{BizType: "order.close", Sees: sees}); done != (operator.Redriven{}) || !errors.Is(err, tocsin.ErrUnknownBizType) {
+		t.Errorf("redriven %+v, %v", done, err)
 	}
-	if n, err := o.RedriveSeen(t.Context(), "", sees, nil); n != 2 || err != nil {
-		t.Errorf("redriven %d, %v", n, err)
+	if done, err := o.RedriveDead(t.Context(), operator.DeadQuery{Sees: sees}); done.Tasks != 2 || err != nil {
+		t.Errorf("redriven %+v, %v", done, err)
 	}
 }
 

@@ -100,9 +100,13 @@ func (b *bench) writes(table int) map[string]func(context.Context) error {
 			_, _, err := b.PurgeBells(ctx, 0, b.layout.DatabaseOf(table), 0, maxMilli, 1)
 			return err
 		},
-		"redrive": func(ctx context.Context) error { _, err := b.Redrive(ctx, row.JobID); return err },
+		"redrive": func(ctx context.Context) error { _, err := b.Redrive(ctx, row.JobID, false); return err },
 		"redrive dead": func(ctx context.Context) error {
-			_, err := b.RedriveDead(ctx, DeadQuery{Tables: rows, Until: maxMilli, Limit: 1})
+			_, err := b.RedriveDead(ctx, DeadQuery{Until: maxMilli}, []tocsin.JobID{row.JobID}, false)
+			return err
+		},
+		"dead": func(ctx context.Context) error {
+			_, _, err := b.Dead(ctx, DeadQuery{Until: maxMilli}, []tocsin.JobID{row.JobID})
 			return err
 		},
 		"bury": func(ctx context.Context) error { _, err := b.Bury(ctx, row.JobID, "why"); return err },

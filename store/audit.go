@@ -64,7 +64,7 @@ const (
 	Overdue                           // pending, of a type that is not paused, due for longer than the grace
 	ClaimRunOut                       // claimed, deadline passed for longer than the grace: nobody recovers it
 	SettledAhead                      // final, with a time of settling in the future
-	Early                             // pending or done before its due_time, though never rescheduled nor redriven
+	Early                             // pending or done before its due_time, though never rescheduled, nor redriven with a new key
 	CreatedAfter                      // created after it was modified
 	ModifiedAhead                     // modified in the future
 	TooManyCrashes                    // pending or claimed with 5 crashes or more

@@ -17,7 +17,7 @@ SET status = 4,
     action_time = UTC_TIMESTAMP(3),
     last_error = ?,
     gmt_modified = UTC_TIMESTAMP(3)
-WHERE job_id = {job_id}
+WHERE job_id IN ({ids})
   AND (status = 0
     OR status = 1 AND NOT COALESCE((SELECT JSON_CONTAINS(b.policy, 'true', '$.strict') FROM {database}.biz_type AS b WHERE b.number = t.biz_type), 0))`)
 
@@ -31,7 +31,7 @@ func (s *Store) Bury(ctx context.Context, id tocsin.JobID, reason string) (bool,
 	sv := s.servers[home]
 	var hit bool
 	err := s.transact(ctx, sv, []int{id.Table()}, func(conn *sql.Conn) error {
-		counts, err := s.write(ctx, conn, buryByHand.name, buryByHand.render(nil, s.fillRow(id)), cut(reason))
+		counts, err := s.write(ctx, conn, buryByHand.name, buryByHand.render(nil, s.fillRows(idsOf{id.Table(), []tocsin.JobID{id}}, "", nil)), cut(reason))
 		hit = sum(counts) > 0
 		return err
 	})

@@ -10,7 +10,7 @@
 //	purger ------> Peek, Purge, PurgeBells   rows that finished long ago
 //	auditor -----> Audit, Lacking            rows and tables with faults
 //	health ------> Survey                    clocks, and which databases may be used
-//	operator ----> Check, Counts, Facts, Find, Look, Redrive, RedriveDead, Bury
+//	operator ----> Check, Counts, Facts, Find, Look, Redrive, Dead, RedriveDead, Bury
 //
 // Every write carries its own condition, so a race has one winner: zero rows affected
 // is a Fate with a name, not an error. All instants are Unix milliseconds by the

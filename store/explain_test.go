@@ -108,7 +108,10 @@ func (b *bench) peekPlans(t *testing.T) {
 	q := PeekQuery{Types: []uint64{1, 3}, From: 1, Until: b.clock(), Limit: 100}
 	behind := q
 	behind.After = b.entry(id(0, 4))
+	settled, settledBehind := PeekQuery{Any: true, Status: tocsin.Done, Until: b.clock(), Limit: 100}, PeekQuery{Any: true, Status: tocsin.Done, Until: b.clock(), Limit: 100, After: behind.After}
 	texts := map[string]string{
+		"of any type":      string(b.peekText([]int{0, 1}, peekTail(settled))),
+		"any type, behind": string(b.peekText([]int{0}, peekTail(settledBehind))),
 		"alone":            string(b.peekText([]int{0}, peekTail(q))),
 		"in a union":       string(b.peekText([]int{0, 1, 2, 3}, peekTail(q))),
 		"behind":           string(b.peekText([]int{0}, peekTail(behind))),
@@ -160,6 +163,8 @@ func (b *bench) keyPlans(t *testing.T) {
 	outcomes := []Outcome{{JobID: ids[0]}, {JobID: ids[1]}, {JobID: ids[2]}}
 	loading, _ := b.loadText(parts)
 	completing, _ := b.settleText(outcomes, groupOutcomes(outcomes))
+	which, _ := (&DeadQuery{Until: b.clock()}).which()
+	redriving, _ := b.redriveText(parts, true, which, nil)
 	texts := map[string][]byte{
 		"load":      loading,
 		"claimable": (&claiming{store: b.Store}).claimableText(nil, entries),
@@ -175,10 +180,10 @@ func (b *bench) keyPlans(t *testing.T) {
 		"skip":      b.changeText(nil, skip, &Outcome{JobID: ids[0]}),
 		"recover":   b.recoverText(parts),
 		"fate":      fate.render(nil, b.fill(parts[0])),
-		"redrive":   redrive.render(nil, b.fillRow(ids[0])),
-		"redrives":  b.redriveText(parts, 1),
+		"dead":      dead.render(nil, b.fillRows(parts[0], "", which)),
+		"redrive":   redriving,
 		"look":      look.render(nil, b.fill(parts[0])),
-		"by hand":   buryByHand.render(nil, b.fillRow(ids[0])),
+		"by hand":   buryByHand.render(nil, b.fillRows(idsOf{0, ids[:1]}, "", nil)),
 		"bells":     b.bellsText(nil, 0, 1000, Span{3, 9}, Span{12, 12}, Span{40, 99}),
 	}
 	for name, text := range texts {

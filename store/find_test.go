@@ -7,6 +7,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 func TestFindGivesTheEarliestOrTheLatestOfAllTables(t *testing.T) {
@@ -103,56 +104,102 @@ func TestLookReadsRowsOfAnyStatus(t *testing.T) {
 	}
 }
 
-func TestRedriveDeadGoesInBatchesAndRings(t *testing.T) {
+func TestRedriveDeadTakesWhatIsDeadAsAskedForAndRings(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
 	now := b.clock()
+	var ids []tocsin.JobID
 	for i := range 9 {
-		b.add(task{id: id(i%4, i), kind: uint64(i%2 + 1), status: tocsin.Dead, action: now - 1000, attempts: 16, crashes: 5, version: 2})
+		ids = append(ids, id(i%4, i))
+		b.add(task{id: ids[i], status: tocsin.Dead, action: now - 9000 + int64(i)*1000, attempts: 16, crashes: 5, version: 2})
 	}
-	b.add(task{id: id(0, 20), status: tocsin.Dead, action: now + 60_000, kind: 1}, task{id: id(0, 21), status: tocsin.Done, kind: 1})
-	q := DeadQuery{Tables: []int{0, 1, 2, 3}, Types: []uint64{1}, Until: now, Limit: 3}
-	for _, want := range []int{3, 2, 0} {
-		if n, err := b.RedriveDead(t.Context(), q); n != want || err != nil {
-			t.Errorf("%d, %v, want %d", n, err, want)
+	b.add(task{id: id(0, 20), status: tocsin.Dead, action: now + 60_000}, task{id: id(0, 21), status: tocsin.Done})
+	b.exec("UPDATE "+b.layout.Table(1)+" SET last_error = CONCAT(?, 'yesterday; No route')", layoutrow.RestoredError) // 1, 5
+	b.exec("UPDATE " + b.layout.Table(2) + " SET last_error = 'no route? 100%'")                                      // 2, 6
+	all := append(ids, id(0, 20), id(0, 21), id(0, 22), id(9000, 1))
+	for name, c := range map[string]struct {
+		q    DeadQuery
+		want []int // of ids
+		left int
+	}{
+		"all":              {DeadQuery{}, []int{0, 4, 8, 2, 6, 3, 7}, 2},
+		"restored":         {DeadQuery{Restored: true}, []int{1, 5}, 0},
+		"of a time":        {DeadQuery{Since: now - 8000, Until: now - 5000}, []int{4, 2, 3}, 1},
+		"with an error":    {DeadQuery{Error: "o route? 100%"}, []int{2, 6}, 0},
+		"in another case":  {DeadQuery{Error: "No route"}, nil, 2},
+		"restored, of it":  {DeadQuery{Error: "No route", Restored: true}, []int{1, 5}, 0},
+		"with a wild card": {DeadQuery{Error: "no%"}, nil, 0},
+	} {
+		if c.q.Until == 0 {
+			c.q.Until = now
+		}
+		var want []tocsin.JobID
+		for _, i := range c.want {
+			want = append(want, ids[i])
+		}
+		found, left, err := b.Dead(t.Context(), c.q, all)
+		if !slices.Equal(sortIDs(found), sortIDs(want)) || left != c.left || err != nil {
+			t.Errorf("%s: %v, %d left, %v, want %v", name, found, left, err, want)
 		}
 	}
-	if r := b.row(id(0, 0)); r.Status != tocsin.Pending || r.Attempts != 0 || r.Crashes != 0 || r.Version != 3 || r.Action < now {
+	if n, err := b.RedriveDead(t.Context(), DeadQuery{Until: now}, all, false); n != 7 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if r := b.row(ids[0]); r.Status != tocsin.Pending || r.Attempts != 0 || r.Crashes != 0 || r.Version != 3 || r.Action < now {
 		t.Errorf("redriven as %+v", r)
 	}
-	for _, not := range []tocsin.JobID{id(1, 1), id(0, 20), id(0, 21)} {
+	for _, not := range []tocsin.JobID{ids[1], ids[5], id(0, 20), id(0, 21)} {
 		if r := b.row(not); r.Status == tocsin.Pending {
 			t.Errorf("redrove %+v", r)
 		}
 	}
 	rung, err := b.Bells(t.Context(), 0, nil, 10)
-	if err != nil || len(rung[0])+len(rung[1]) != 5 {
+	if err != nil || len(rung[0])+len(rung[1]) != 7 {
 		t.Errorf("bells %v, %v", rung, err)
 	}
-	q.Types = nil
-	if n, err := b.RedriveDead(t.Context(), q); n != 3 || err != nil {
-		t.Errorf("of all types: %d, %v", n, err)
-	}
-	b.exec("DROP TABLE " + b.layout.Table(1))
-	n, err := b.RedriveDead(t.Context(), q)
-	if n != 1 || err == nil || !strings.Contains(err.Error(), b.layout.Table(1)) { // 7 is in table 3
+	b.exec("DROP TABLE " + b.layout.Table(0))
+	if n, err := b.RedriveDead(t.Context(), DeadQuery{Until: now, Restored: true}, all, false); n != 2 || err == nil || !strings.Contains(err.Error(), b.layout.Table(0)) {
 		t.Errorf("with a table missing: %d, %v", n, err)
 	}
 }
 
-// Between the finding and the write a task may complete, be redriven or purged.
+// Between the finding and the write a task may complete, be redriven, purged, or die again of something else.
 func TestRedriveDeadChecksAgainWhenItWrites(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
 	now := b.clock()
-	b.add(task{id: id(0, 1)}, task{id: id(0, 2), status: tocsin.Done}, task{id: id(0, 3), status: tocsin.Dead, action: now + 60_000})
-	text, _, _ := strings.Cut(string(b.redriveText(byTable([]tocsin.JobID{id(0, 1), id(0, 2), id(0, 3), id(0, 4)}), now)), ";")
-	res, err := b.db.Exec(text)
-	if err != nil {
-		t.Fatal(err)
+	b.add(task{id: id(0, 1)}, task{id: id(0, 2), status: tocsin.Done}, task{id: id(0, 3), status: tocsin.Dead, action: now + 60_000},
+		task{id: id(0, 5), status: tocsin.Dead, action: now - 60_000}, task{id: id(0, 6), status: tocsin.Dead})
+	q := DeadQuery{Since: now - 30_000, Until: now, Error: "no route"}
+	if n, err := b.RedriveDead(t.Context(), q, []tocsin.JobID{id(0, 1), id(0, 2), id(0, 3), id(0, 4), id(0, 5), id(0, 6)}, false); n != 0 || err != nil {
+		t.Errorf("redrove %d rows that are not dead, or not as asked for, %v", n, err)
 	}
-	if n, _ := res.RowsAffected(); n != 0 {
-		t.Errorf("redrove %d rows that are not dead, or died since", n)
+}
+
+// A redrive with the same key keeps the version, so action_time is what fences the attempts before: it may have come in the
+// millisecond of the death.
+func TestARedriveWithTheSameKeyIsFencedAgainstFormerAttempts(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	ahead := b.clock() + 3_600_000 // as if the clock stood still since
+	b.add(task{id: id(0, 1), version: 2, action: ahead}, task{id: id(1, 1), version: 2})
+	late, done := b.outcome(id(0, 1), tocsin.Retried), b.outcome(id(1, 1), tocsin.Completed)
+	b.exec("UPDATE " + b.layout.Table(0) + " SET status = 4, due_time = action_time")
+	b.exec("UPDATE " + b.layout.Table(1) + " SET status = 4")
+	for _, id := range []tocsin.JobID{id(0, 1), id(1, 1)} {
+		if hit, err := b.Redrive(t.Context(), id, true); !hit || err != nil {
+			t.Fatal(hit, err)
+		}
+	}
+	r := b.row(id(0, 1))
+	if r.Status != tocsin.Pending || r.Version != 2 || r.Action != ahead+1 || r.DueTime.UnixMilli() > b.clock() {
+		t.Errorf("redriven as %+v", r)
+	}
+	if fate := b.settleOne(late); fate == Stored {
+		t.Error("a retry of the attempt before the death is stored")
+	}
+	if fate := b.settleOne(done); fate != Stored { // the receiver has this key
+		t.Errorf("a success of the attempt before the death: %s", fate)
 	}
 }
 

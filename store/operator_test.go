@@ -99,7 +99,7 @@ func TestRedriveMakesADeadTaskPendingAndRings(t *testing.T) {
 	b.add(task{id: id(3, 1), status: tocsin.Dead, attempts: 16, crashes: 2, version: 3, kind: 4}, task{id: id(3, 2), status: tocsin.Done})
 	before := b.clock()
 	for _, want := range []bool{true, false} {
-		if hit, err := b.Redrive(t.Context(), id(3, 1)); hit != want || err != nil {
+		if hit, err := b.Redrive(t.Context(), id(3, 1), false); hit != want || err != nil {
 			t.Errorf("%t, %v, want %t", hit, err, want)
 		}
 	}
@@ -107,11 +107,11 @@ func TestRedriveMakesADeadTaskPendingAndRings(t *testing.T) {
 		t.Errorf("redriven as %+v", r)
 	}
 	for _, not := range []tocsin.JobID{id(3, 2), id(3, 9)} {
-		if hit, err := b.Redrive(t.Context(), not); hit || err != nil {
+		if hit, err := b.Redrive(t.Context(), not, false); hit || err != nil {
 			t.Errorf("%s: %t, %v", not, hit, err)
 		}
 	}
-	if _, err := b.Redrive(t.Context(), id(4, 1)); err == nil {
+	if _, err := b.Redrive(t.Context(), id(4, 1), false); err == nil {
 		t.Error("a table beyond the layout")
 	}
 	rung, err := b.Bells(t.Context(), 0, nil, 10)

@@ -21,7 +21,7 @@ var errAfterMany = errors.New("peek behind an entry: wants one table")
 // the server as a whole.
 func (s *Store) Peek(ctx context.Context, q PeekQuery) (Page, error) {
 	var page Page
-	if len(q.Types) == 0 || q.Limit <= 0 {
+	if len(q.Types) == 0 && !q.Any || q.Limit <= 0 {
 		return page, nil
 	}
 	if q.After.JobID != 0 && len(q.Tables) != 1 {
@@ -68,6 +68,10 @@ func peekTail(q PeekQuery) map[string][]byte {
 		}
 		return append(b, q.After.JobID.String()...)
 	}
+	types := appendList(nil, q.Types)
+	if q.Any {
+		types = []byte("biz_type") // IN (biz_type) holds for every row
+	}
 	span := peekFrom
 	if q.After.JobID != 0 {
 		span = peekAfter
@@ -75,7 +79,7 @@ func peekTail(q PeekQuery) map[string][]byte {
 	return map[string][]byte{
 		"status": appendInt(nil, int(q.Status)),
 		"range":  span.render(nil, bounds),
-		"types":  appendList(nil, q.Types),
+		"types":  types,
 		"limit":  appendInt(nil, q.Limit),
 	}
 }

@@ -226,31 +226,6 @@ SELECT /* tocsin last_bell */
     IFNULL(MAX(id), 0)
 FROM {database}.doorbell`)
 
-// redrive makes one dead task pending, due at once. Zero rows: it is not dead.
-var redrive = prepare(`
-UPDATE /* tocsin redrive */ {table} FORCE INDEX (PRIMARY)
-SET status = 0,
-    action_time = UTC_TIMESTAMP(3),
-    attempts = 0,
-    crashes = 0,
-    version = version + 1,
-    claimed_by = '',
-    gmt_modified = UTC_TIMESTAMP(3)
-WHERE job_id = {job_id}
-  AND status = 4`)
-
-// ring rings the doorbell for one row.
-var ring = prepare(`
-INSERT /* tocsin ring */ INTO {database}.doorbell
-    (table_no, job_id, biz_type, action_time)
-SELECT
-    {table_no},
-    job_id,
-    biz_type,
-    action_time
-FROM {table} FORCE INDEX (PRIMARY)
-WHERE job_id = {job_id}`)
-
 // counts reads all of one table's idx_due: for operators, not for engines.
 var counts = prepare(`
 SELECT /* tocsin counts */

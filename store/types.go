@@ -18,6 +18,7 @@ type PeekQuery struct {
 	Status tocsin.Status  // the zero value is Pending
 	Tables []int          // table numbers, all of this server
 	Types  []uint64       // numbers of biz types
+	Any    bool           // of any biz type, also of those that no policy names; Types is not read
 	From   int64          // lower bound of action_time, inclusive; 0: from the beginning
 	Until  int64          // upper bound, inclusive
 	After  duequeue.Entry // with one table only: go on behind this entry (its page came back full)

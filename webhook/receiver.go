@@ -42,7 +42,7 @@ type Done interface {
 
 // Task is the task of a callback.
 type Task struct {
-	Key            string // "<job_id>.<version>": the same for each delivery until the task is rescheduled or redriven
+	Key            string // "<job_id>.<version>": the same for each delivery until the task is rescheduled, or redriven with a new key
 	JobID          tocsin.JobID
 	BizID          uint64
 	BizKey         string // the business key that BizID is made of; "": BizID is the key

@@ -47,7 +47,7 @@ With --hold it takes a database out of use, before you load a dump into it.`,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.opt.Databases, "database", nil, "names of databases, toc_3 say (default: all)")
-	flags.StringVar(&f.until, "until", "", "tasks that were due until then count as settled, as 2026-11-21T02:00:00Z (default: the last time known of the database)")
+	flags.StringVar(&f.until, "until", "", "tasks that were due until then count as settled, as 2026-11-21T02:00:00Z (default: 20 s after the last time known of the database)")
 	flags.StringSliceVar(&f.opt.Dead, "dead", nil, "biz types whose settled tasks become dead; all: every one")
 	flags.StringSliceVar(&f.opt.Cancelled, "cancel", nil, "biz types whose settled tasks become cancelled; all: every one")
 	flags.IntVar(&f.opt.Parallel, "parallel", 0, fmt.Sprintf("connections to each server (default %d)", ddl.DefaultParallel))

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -59,6 +61,37 @@ func TestTaskRedriveOfMany(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	}
+}
+
+func TestTaskRedriveTakesFlagsThatLimitIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var ids []tocsin.JobID
+	for n, ago := range []string{"1 MINUTE", "1 MINUTE", "3 HOUR", "3 HOUR", "1 MINUTE"} {
+		ids = append(ids, s.settled(n+1, tocsin.Dead, ago))
+	}
+	s.set(ids[1], "last_error = 'no route'")
+	s.set(ids[4], "last_error = '"+layoutrow.RestoredError+"yesterday'")
+	left := "1 left, as they may have been delivered before a restore: --restored redrives them"
+	for args, want := range map[string]string{
+		"": "4 dead tasks would be redriven", "--since 1h": "2 dead tasks would be redriven", "--until 1h": "2 dead tasks would be redriven",
+		"--since 4h --until 2h --limit 1": "1 dead tasks would be redriven", "--error route": "1 dead tasks would be redriven",
+		"--since " + time.Now().Add(-2*time.Hour).Format(time.RFC3339): "2 dead tasks would be redriven", "--restored": "1 dead tasks would be redriven",
+	} {
+		s.run(append(strings.Fields("task redrive --all --dry-run"), strings.Fields(args)...)...).says(t, want)
+	}
+	s.run("task", "redrive", "--all", "--error", "route", "--same-key").says(t, "1 dead tasks redriven")
+	s.run("task", "redrive", "--type", "order.close", "--per-second", "100").says(t, "3 dead tasks redriven", left)
+	if got := decode[redriven](t, s.run("task", "redrive", "--all", "--restored", "--same-key", "--limit", "5", "--json")); got != (redriven{Redriven: 1}) {
+		t.Errorf("%+v", got)
+	}
+	for i, version := range []int{1, 0, 1, 1, 0} {
+		if got := decode[taskJSON](t, s.run("task", "get", ids[i].String(), "--json")); got.Status != "pending" || got.Version != version {
+			t.Errorf("%+v, want version %d", got, version)
+		}
+	}
+	s.run("task", "bury", ids[0].String()).ok(t)
+	s.run("task", "redrive", ids[0].String(), "--same-key").says(t, "status       pending", "version      1")
 }
 
 func TestTaskRedriveOfAllWithAServerDownSaysHowMany(t *testing.T) {

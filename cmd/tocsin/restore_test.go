@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -206,7 +207,50 @@ func (s *site) waiting(args ...string) restoredJSON {
 	return all[0]
 }
 
-// A dump of one database is loaded a day later, beside today's other database, under load.
+// restoreSteps returns the commands of the section "Restore a database" of docs/operations.md, for the second database.
+func (s *site) restoreSteps(want ...string) (steps [][]string) {
+	s.t.Helper()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n### Restore a database\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	for _, line := range regexp.MustCompile(`(?m)^ *tocsin (.*)$`).FindAllStringSubmatch(section, -1) {
+		steps = append(steps, strings.Fields(strings.ReplaceAll(line[1], "toc_3", s.layout.Database(1))))
+	}
+	if len(steps) != len(want) {
+		s.t.Fatalf("the page has the steps %q, want %q", steps, want)
+	}
+	for i, part := range want {
+		if !strings.Contains(strings.Join(steps[i], " "), part) {
+			s.t.Fatalf("step %d of the page is %q, want one with %s", i+1, steps[i], part)
+		}
+	}
+	return steps
+}
+
+// oneKey fails unless all deliveries of each task had the same key, whose version is the given one.
+func (s *site) oneKey(c *callbacks, ids []tocsin.JobID, version string) {
+	s.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		if keys := c.keys[id.String()]; len(keys) != 1 || !keys[id.String()+"."+version] {
+			s.t.Fatalf("task %s came with the keys %v, want version %s alone", id, keys, version)
+		}
+	}
+}
+
+// eachTask runs a command for each of some tasks.
+func (s *site) eachTask(verb string, ids []tocsin.JobID) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.run("task", verb, id.String()).ok(s.t)
+	}
+}
+
+// A dump of one database is loaded a day later, beside today's other database, under load. The commands are those of the page.
 func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	t.Parallel()
 	s, c := callbackSite(t)
@@ -216,15 +260,20 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	s.ownedBy(map[string]int{"first": 8})
 	client := s.client()
 	l := s.startLoad(client)
+	revived, other := s.addIn(client, 1, 3, time.Hour), s.addIn(client, 0, 2, time.Hour)
+	s.eachTask("bury", append(revived, other...))
 	settled, later := s.addIn(client, 1, 40, 5*time.Second), s.addIn(client, 1, 10, time.Hour)
+	steps := s.restoreSteps("--hold", "restore-check", "--dead all --accept", "--since 2h --dry-run", "--since 2h", "--restored --same-key --dry-run", "--restored --same-key")
 	s.keepsMark(name)
 	dump := s.yesterday(devtest.Dump(t, s.dsn(), name))
+	s.eachTask("redrive", revived)
+	s.came(c, "the tasks that were redriven after the dump", revived, 1)
 	s.came(c, "the tasks that are pending in the dump", settled, 1)
 	s.waitFor("they are done", func() bool { return s.statuses(client, settled)[tocsin.Done] == len(settled) })
 	missing := s.addIn(client, 1, 15, time.Hour)
 	s.marked(s.db, 1)
 
-	s.run("ddl", "restore-check", "--database", name, "--hold").says(t, "held: "+name)
+	s.run(steps[0]...).says(t, "held: "+name)
 	s.saysOf(page, "is held")
 	devtest.Load(t, s.dsn(), name, dump)
 	s.saysOf(page, name+" on db1 is an older copy: it ends at ")
@@ -238,34 +287,65 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	s.saysOf(page, "run `tocsin ddl restore-check`")
 	s.othersGoOn(c, 40)
 	s.noMore(c, "the tasks that were settled after the dump", settled, 1)
-
 	was := s.waiting()
 	if got := was.Types[0]; got.Settled < len(settled) || got.Later != len(later) || was.Added == nil || !was.Older {
 		t.Errorf("restore-check: %+v", was)
 	}
-	s.run("ddl", "restore-check", "--database", name, "--dead", "coupon.remind", "--accept").says(t,
-		"coupon.remind", name+" is in use now, with ")
+	if r := s.run(steps[1]...); r.code != exitFailed || !strings.Contains(r.stdout, name+" on db1: it ends at ") {
+		t.Errorf("exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	s.run(steps[2]...).says(t, "coupon.remind", name+" is in use now, with ")
 	s.ownedBy(map[string]int{"second": 8})
 	s.came(c, "new tasks", s.addIn(client, 1, 20, 0), 1)
 	l.end()
-	s.noMore(c, "the tasks that were settled after the dump", settled, 1)
-	if got := s.statuses(client, settled); got[tocsin.Dead] != len(settled) {
-		t.Errorf("the tasks that were settled after the dump: %v", got)
-	}
+	s.redrivesAsThePageSays(c, steps[3:], settled, revived, other)
 	if got := s.statuses(client, later); got[tocsin.Pending] != len(later) {
 		t.Errorf("the tasks that are not due: %v", got)
 	}
 	s.run("task", "get", missing[0].String()).refused(t, exitFailed, "no task")
-	s.run("ddl", "restore-check").says(t, "2 databases: none is held or an older copy")
-	if r := s.run("audit"); r.code != exitOK || !strings.Contains(r.stdout, "all fits") {
-		t.Errorf("audit: exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
-	}
+	s.isInUse()
 	seen, again, early := c.counts()
 	added, refused := l.counts()
-	t.Logf("%d tasks stored by the load and %d adds refused; %d delivered, %d more than once, %d early; of the copy: %+v", added, refused, seen, again, early, was.Types[0])
-	if early != 0 || refused == 0 || strings.Contains(second.log.String(), `"level":"error"`) && !strings.Contains(second.log.String(), "restore-check") {
+	t.Logf("%d tasks stored by the load and %d adds refused; %d delivered, %d more than once, %d early, as redriven; of the copy: %+v", added, refused, seen, again, early, was.Types[0])
+	if early != len(revived)+len(other) || refused == 0 || strings.Contains(second.log.String(), `"level":"error"`) && !strings.Contains(second.log.String(), "restore-check") {
 		t.Errorf("%d early, %d refused; log:\n%s", early, refused, second.log)
 	}
+}
+
+// isInUse checks what commands say after the copy was accepted.
+func (s *site) isInUse() {
+	s.t.Helper()
+	s.run("ddl", "restore-check").says(s.t, "2 databases: none is held or an older copy")
+	if r := s.run("audit"); r.code != exitOK || !strings.Contains(r.stdout, "all fits") {
+		s.t.Errorf("audit: exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// redrivesAsThePageSays redrives other, which died of something else, and then what the restore made dead, with the keys that the
+// receiver has seen.
+func (s *site) redrivesAsThePageSays(c *callbacks, steps [][]string, settled, revived, other []tocsin.JobID) {
+	s.t.Helper()
+	left := func(step []string) redriven {
+		got := decodeText[redriven](s.t, s.run(append(step, "--json")...).stdout)
+		if got.Redriven != len(other) || got.Left < len(settled)+len(revived) {
+			s.t.Errorf("%s: %+v, want %d redriven and at least %d left", step, got, len(other), len(settled)+len(revived))
+		}
+		return got
+	}
+	left(steps[0])
+	got := left(steps[1])
+	s.came(c, "what died of something else", other, 1)
+	if _, again, _ := c.counts(); again != 0 {
+		s.t.Errorf("%d tasks were delivered more than once before anybody asked", again)
+	}
+	if dry := decodeText[redriven](s.t, s.run(append(steps[2], "--json")...).stdout); dry.Redriven != got.Left || !dry.DryRun {
+		s.t.Errorf("%+v would be redriven, want the %d that were left", dry, got.Left)
+	}
+	s.run(steps[3]...).says(s.t, strconv.Itoa(got.Left)+" dead tasks redriven")
+	s.came(c, "the tasks that were settled after the dump", settled, 2)
+	s.came(c, "the tasks that were redriven after the dump", revived, 2)
+	s.oneKey(c, settled, "0")
+	s.oneKey(c, revived, "1")
 }
 
 // refusesTheCopy checks what each command says of the older copy.

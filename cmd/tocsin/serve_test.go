@@ -24,6 +24,7 @@ type callbacks struct {
 
 	mu       sync.Mutex
 	seen     map[string]int
+	keys     map[string]map[string]bool // webhook-ids, by job_id
 	early    int
 	arrivals []arrival
 }
@@ -33,7 +34,7 @@ type arrival struct{ due, at time.Time }
 
 func newCallbacks(t *testing.T) *callbacks {
 	t.Helper()
-	c := &callbacks{seen: map[string]int{}}
+	c := &callbacks{seen: map[string]int{}, keys: map[string]map[string]bool{}}
 	c.Server = httptest.NewServer(c)
 	t.Cleanup(c.Close)
 	return c
@@ -50,6 +51,10 @@ func (c *callbacks) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[body.Data.JobID]++
+	if c.keys[body.Data.JobID] == nil {
+		c.keys[body.Data.JobID] = map[string]bool{}
+	}
+	c.keys[body.Data.JobID][r.Header.Get("webhook-id")] = true
 	c.arrivals = append(c.arrivals, arrival{body.Data.DueTime, time.Now()})
 	if time.Now().Before(body.Data.DueTime) {
 		c.early++

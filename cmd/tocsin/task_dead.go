@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,36 +14,107 @@ import (
 	"github.com/tocsinhq/tocsin/operator"
 )
 
-// redriveFlags name dead tasks of all tables.
+// redriveFlags are those of `task redrive`.
 type redriveFlags struct {
-	name string // of a biz type
-	all  bool
+	operator.DeadQuery
+	since, until string
+	all          bool
 }
 
 func newTaskRedrive(a *app) *cobra.Command {
 	var f redriveFlags
 	c := &cobra.Command{
 		Use: "redrive (JOB_ID | --type NAME | --all)", Short: "Deliver dead tasks once more, at once",
-		Long: `Makes dead tasks pending again and due at once: one, those of a biz type, or all. Their attempts
-begin anew, and they get a new idempotency key. Tasks that die while it runs stay dead.`,
+		Long: `Makes dead tasks pending again and due at once: one, those of a biz type, or all, as far as the
+other flags name them. Their attempts begin anew. Tasks that die while it runs stay dead.
+
+They get a new idempotency key (webhook-id), so a receiver that remembers keys takes them as new.
+With --same-key they keep the key they have, and such a receiver takes each of them once.
+
+Tasks that a restore made dead, or found dead, may have been delivered before. They are redriven
+by their JOB_ID, or with --restored, which redrives no others.`,
+		Example: `  tocsin task redrive 1523399873241099
+  tocsin task redrive --type order.close --since 2h --error "connection refused" --dry-run
+  tocsin task redrive --type order.close --since 2h --limit 10
+  tocsin task redrive --all --per-second 50
+  tocsin task redrive --all --restored --same-key`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case len(args) == 1 && f == redriveFlags{}:
-				id, err := parseJobID(args[0])
-				if err != nil {
+			case len(args) == 1 && f.BizType == "" && !f.all:
+				return a.redriveOne(cmd, args[0], f.SameKey)
+			case len(args) == 0 && (f.BizType != "") != f.all:
+				if err := f.check(cmd.Flags().Changed, time.Now()); err != nil {
 					return err
 				}
-				return a.rewrite(cmd.Context(), func(o *operator.Operator) (tocsin.Info, error) { return o.Redrive(cmd.Context(), id) })
-			case len(args) == 0 && (f.name != "") != f.all:
-				return a.redriveMany(cmd.Context(), f.name)
+				return a.redriveMany(cmd.Context(), f.DeadQuery)
 			}
 			return usage("name one JOB_ID, --type or --all")
 		},
 	}
-	c.Flags().StringVar(&f.name, "type", "", "all dead tasks of a biz type")
-	c.Flags().BoolVar(&f.all, "all", false, "all dead tasks")
+	flags := c.Flags()
+	flags.StringVar(&f.BizType, "type", "", "all dead tasks of a biz type")
+	flags.BoolVar(&f.all, "all", false, "all dead tasks")
+	flags.StringVar(&f.since, "since", "", "only tasks that died then or later: RFC 3339, or how long ago, such as 2h")
+	flags.StringVar(&f.until, "until", "", "only tasks that died then or earlier, as --since (default: now)")
+	flags.StringVar(&f.Error, "error", "", "only tasks with this text in their last error; upper and lower case differ")
+	flags.BoolVar(&f.Restored, "restored", false, "only tasks that a restore made dead, or found dead; without it only others")
+	flags.IntVar(&f.Limit, "limit", 0, "redrive at most this many tasks (default: all)")
+	flags.IntVar(&f.PerSecond, "per-second", 0, "redrive at most this many tasks a second (default: as fast as the servers write)")
+	flags.BoolVar(&f.SameKey, "same-key", false, "keep the idempotency keys")
+	flags.BoolVar(&f.DryRun, "dry-run", false, "only count, up to "+strconv.Itoa(operator.MaxFound))
 	_ = c.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 	return c
+}
+
+// check reads the times, and refuses flags that were given and mean nothing.
+func (f *redriveFlags) check(given func(string) bool, now time.Time) (err error) {
+	switch {
+	case given("limit") && f.Limit < 1:
+		return usage("--limit %d: use 1 or more", f.Limit)
+	case given("per-second") && f.PerSecond < 1:
+		return usage("--per-second %d: use 1 or more", f.PerSecond)
+	case given("error") && f.Error == "":
+		return usage("--error is empty: name a part of the last error")
+	}
+	if f.Since, err = past("since", f.since, now, given("since")); err != nil {
+		return err
+	}
+	f.Until, err = past("until", f.until, now, given("until"))
+	return err
+}
+
+// past reads a time, or how long ago it was.
+func past(flag, text string, now time.Time, given bool) (time.Time, error) {
+	if !given {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return at, usage("--%s %q: want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h", flag, text)
+	}
+	return at, nil
+}
+
+// redriveOne redrives one task.
+func (a *app) redriveOne(cmd *cobra.Command, text string, same bool) error {
+	for _, flag := range []string{"since", "until", "error", "restored", "limit", "per-second", "dry-run"} {
+		if cmd.Flags().Changed(flag) {
+			return usage("--%s is for --type and --all: leave it out for one JOB_ID", flag)
+		}
+	}
+	id, err := parseJobID(text)
+	if err != nil {
+		return err
+	}
+	return a.rewrite(cmd.Context(), func(o *operator.Operator) (tocsin.Info, error) {
+		if same {
+			return o.RedriveSameKey(cmd.Context(), id)
+		}
+		return o.Redrive(cmd.Context(), id)
+	})
 }
 
 // rewrite changes one task and shows it.
@@ -60,23 +133,42 @@ func (a *app) rewrite(ctx context.Context, write func(*operator.Operator) (tocsi
 
 // redriven is the JSON of a redrive of many.
 type redriven struct {
-	Redriven int `json:"redriven"`
+	Redriven int  `json:"redriven"` // with dry_run: would be
+	DryRun   bool `json:"dry_run"`
+	More     bool `json:"more"`          // the limit, or the bound of a dry run, was reached
+	Left     int  `json:"restored_left"` // were seen, and a restore made them dead
 }
 
-// redriveMany redrives all dead tasks of a biz type; of all for "".
-func (a *app) redriveMany(ctx context.Context, bizType string) error {
+// redriveMany redrives the dead tasks of a query.
+func (a *app) redriveMany(ctx context.Context, q operator.DeadQuery) error {
 	o, err := a.operator(ctx)
 	if err != nil {
 		return err
 	}
 	defer o.Close()
 	seen := a.tableProgress("redrive dead tasks of", o.Layout().Total())
-	total, failed := o.RedriveAll(ctx, bizType, seen.more)
+	q.Progress = seen.more
+	done, failed := o.RedriveDead(ctx, q)
 	seen.end()
-	if errors.Is(failed, tocsin.ErrUnknownBizType) {
-		return failed
+	if errors.Is(failed, tocsin.ErrUnknownBizType) || errors.Is(failed, tocsin.ErrInvalid) {
+		return misused(failed)
 	}
-	return errors.Join(a.print(redriven{total}, func(w io.Writer) { fmt.Fprintf(w, "%d dead tasks redriven\n", total) }), failed)
+	shown := redriven{done.Tasks, q.DryRun, done.More, done.Left}
+	return errors.Join(a.print(shown, func(w io.Writer) { writeRedriven(w, shown, q.Limit) }), failed)
+}
+
+func writeRedriven(w io.Writer, r redriven, limit int) {
+	switch {
+	case !r.DryRun:
+		fmt.Fprintf(w, "%d dead tasks redriven\n", r.Redriven)
+	case r.More && r.Redriven != limit:
+		fmt.Fprintf(w, "%d+ dead tasks would be redriven\n", r.Redriven)
+	default:
+		fmt.Fprintf(w, "%d dead tasks would be redriven\n", r.Redriven)
+	}
+	if r.Left > 0 {
+		fmt.Fprintf(w, "%d left, as they may have been delivered before a restore: --restored redrives them\n", r.Left)
+	}
 }
 
 func newTaskBury(a *app) *cobra.Command {

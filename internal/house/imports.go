@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"sweeper":                {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/loglimit", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"purger":                 {".", "biztype", "duequeue", "store", "internal/lastrun", "internal/loglimit", "internal/mysql", "internal/schedule", "internal/tablewalk", "internal/wait"},
 	"auditor":                {".", "biztype", "duequeue", "outbox", "store", "internal/lastrun", "internal/mysql", "internal/outboxrow", "internal/tablewalk", "internal/wait"},
-	"operator":               {".", "biztype", "duequeue", "store", "internal/runkey", "internal/tablewalk"},
+	"operator":               {".", "biztype", "duequeue", "store", "internal/mysql", "internal/runkey", "internal/tablewalk", "internal/wait"},
 	"schedule":               {".", "biztype", "schedule/firetimes", "store", "internal/bizkey", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/payloadmark", "internal/runkey", "internal/tablewalk", "internal/wait", "internal/yamlfile"},
 	"operator/cluster":       {".", "assign", "biztype", "node", "presence", "store", "internal/doctor", "internal/mysql", "internal/ownership", "internal/why"},
 	"standin":                {".", "duequeue", "store", "internal/loglimit"},

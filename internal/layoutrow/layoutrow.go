@@ -33,6 +33,10 @@ const (
 	ByRows = "rows" // whoever claims it in the database; nobody owns tables
 )
 
+// RestoredError is how last_error begins of tasks that may have been delivered since the copy was made that their database was
+// restored from: `tocsin ddl restore-check --accept` has made them dead, or found them dead.
+const RestoredError = "the database was restored from a copy of "
+
 // Row is the layout row of one database.
 type Row struct {
 	Asked     int // the database's number by the config

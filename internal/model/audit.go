@@ -14,13 +14,14 @@ func (m *machine) write(s *state, w Write, p params) (hit bool, bad string) {
 		s.row.version = before.version
 	}
 	bad = audit(&before, s, w, &p)
-	s.rewritten(w, &p, m.cast.Coincide)
+	s.rewritten(w, &p, m.cast.Coincide && (w != RedriveSameKey || m.rules.off[LaterAgain]), w == RedriveSameKey && !m.cast.Strict)
 	return true, bad
 }
 
 // rewritten tells the actors that the row has changed. Its action_time has changed too, unless two writes coincide, or
-// a sweeper gives back what it has claimed.
-func (s *state) rewritten(w Write, p *params, coincide bool) {
+// a sweeper gives back what it has claimed. Asked: an operator wants another delivery under the same key, beside one that
+// may be under way.
+func (s *state) rewritten(w Write, p *params, coincide, asked bool) {
 	ends := s.endsTurn(w, p)
 	for i := range s.actors {
 		a := &s.actors[i]
@@ -33,7 +34,7 @@ func (s *state) rewritten(w Write, p *params, coincide bool) {
 		a.stands = false
 		a.fresh = a.fresh && i == p.by
 		if ends && !a.behind {
-			a.behind, a.cause = true, a.cause || s.row.turn.excused
+			a.behind, a.cause = true, a.cause || s.row.turn.excused || asked
 		}
 	}
 	if ends {
@@ -44,7 +45,7 @@ func (s *state) rewritten(w Write, p *params, coincide bool) {
 // endsTurn reports whether a write asks for another delivery.
 func (s *state) endsTurn(w Write, p *params) bool {
 	switch w {
-	case Reschedule, Redrive:
+	case Reschedule, Redrive, RedriveSameKey:
 		return true
 	case Retry, Snooze:
 		return s.actors[p.by].started
@@ -71,7 +72,7 @@ func finalStays(before *row, s *state, w Write, _ *params) string {
 		return ""
 	case w == Purge && before.action > -retention:
 		return "a final task is deleted before its retention is over"
-	case w == Purge, before.status == dead && (w == Redrive || w == Complete):
+	case w == Purge, before.status == dead && (w == Redrive || w == RedriveSameKey || w == Complete):
 		return ""
 	case before.status == done && s.row.status != done:
 		return fmt.Sprintf("UNDONE: a success is undone by %s", w)
@@ -153,7 +154,7 @@ func outcomeCounts(before *row, s *state, w Write, p *params) string {
 // timeStays: what waits is brought forward by the user alone; not by a redrive, and not by an outcome of a row that was
 // put off since it was loaded.
 func timeStays(before *row, s *state, w Write, p *params) string {
-	if w == Redrive && before.status == pending && before.action > 0 {
+	if (w == Redrive || w == RedriveSameKey) && before.status == pending && before.action > 0 {
 		return "EARLY: a redrive brings forward what is pending"
 	}
 	late := (w == Retry || w == Snooze) && !s.actors[p.by].fresh

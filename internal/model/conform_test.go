@@ -335,7 +335,13 @@ func TestBuryByHandConforms(t *testing.T) {
 
 func TestRedriveConforms(t *testing.T) {
 	conform(t, Redrive, func(ctx context.Context, s *server, r real, _ offer) (bool, error) {
-		return s.store.Redrive(ctx, r.id)
+		return s.store.Redrive(ctx, r.id, false)
+	})
+}
+
+func TestRedriveSameKeyConforms(t *testing.T) {
+	conform(t, RedriveSameKey, func(ctx context.Context, s *server, r real, _ offer) (bool, error) {
+		return s.store.Redrive(ctx, r.id, true)
 	})
 }
 

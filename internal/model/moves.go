@@ -102,7 +102,11 @@ func (m *machine) userChanges(s *state) {
 	if s.left.redrives > 0 {
 		t := *s
 		t.left.redrives--
-		m.try(&t, "an operator redrives", false, Redrive, params{by: nobody})
+		if m.cast.SameKey {
+			m.try(&t, "an operator redrives with the same key", false, RedriveSameKey, params{by: nobody})
+		} else {
+			m.try(&t, "an operator redrives", false, Redrive, params{by: nobody})
+		}
 	}
 }
 

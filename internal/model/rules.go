@@ -20,6 +20,7 @@ const (
 	Prompt                     // a claimed row that can't start is given back while its claim lasts
 	BuryFirst                  // recover buries before it gives back, in one transaction
 	NewVersion                 // a reschedule makes a new version, so that the delivery under way settles nothing
+	LaterAgain                 // a redrive with the same key sets an action_time later than any before
 	guards
 )
 
@@ -38,6 +39,7 @@ var guardNames = [guards]string{
 	"claimed rows that do not start are given back in time",
 	"recover buries before it gives back",
 	"a reschedule makes a new version",
+	"a redrive with the same key sets a later action_time",
 }
 
 // String says the rule.

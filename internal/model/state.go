@@ -23,6 +23,7 @@ type Cast struct {
 	HandOvers   uint8 // of the table by a node that lives
 	Reschedules uint8
 	Redrives    uint8 // with any, an operator plays: may bury at any time
+	SameKey     bool  // redrives keep the version
 	Breaks      bool  // the user, and an operator, change what is claimed too; of a strict biz type they try to in any cast
 	InTx        bool  // handlers may complete in their own transaction
 	Late        bool  // handlers may succeed after their time-out

@@ -24,13 +24,14 @@ const (
 	RecoverBury
 	RecoverBack
 	Redrive
+	RedriveSameKey
 	Purge
 	writes
 )
 
 var writeNames = [writes]string{
 	"load", "cancel", "reschedule", "claim", "read back", "complete", "retry", "snooze", "bury", "bury by hand",
-	"recover (bury)", "recover (give back)", "redrive", "purge",
+	"recover (bury)", "recover (give back)", "redrive", "redrive with the same key", "purge",
 }
 
 // String gives the word of the table.
@@ -104,20 +105,21 @@ func deadlinePassed(by int8) func(*row, *params) bool {
 
 // table is the write table of the design.
 var table = [writes]line{
-	Load:        {where: []condition{statusIn(pending)}},
-	Cancel:      {where: []condition{statusIn(pending, claimed), mayBreak}, set: func(r *row, _ *params) { r.end(cancelled) }},
-	Reschedule:  {where: []condition{statusIn(pending, claimed), mayBreak}, set: setReschedule},
-	Claim:       {where: []condition{statusIn(pending), isDue, asRead}, set: setClaim},
-	ReadBack:    {where: []condition{byMe, deadline}},
-	Complete:    {where: []condition{asLoaded, statusIn(pending, claimed, dead)}, set: setComplete},
-	Retry:       {where: unchanged, set: setRetry},
-	Snooze:      {where: unchanged, set: setSnooze},
-	Bury:        {where: unchanged, set: setBury},
-	BuryByHand:  {where: []condition{statusIn(pending, claimed), mayBreak}, set: func(r *row, _ *params) { r.end(dead) }},
-	RecoverBury: {where: []condition{statusIn(claimed), lastLife, ranOut}, set: setRecoverBury},
-	RecoverBack: {where: []condition{statusIn(claimed), moreLife, ranOut}, set: setRecoverBack},
-	Redrive:     {where: []condition{statusIn(dead)}, set: setRedrive},
-	Purge:       {where: []condition{statusIn(done, cancelled, dead), expired}, set: setPurge},
+	Load:           {where: []condition{statusIn(pending)}},
+	Cancel:         {where: []condition{statusIn(pending, claimed), mayBreak}, set: func(r *row, _ *params) { r.end(cancelled) }},
+	Reschedule:     {where: []condition{statusIn(pending, claimed), mayBreak}, set: setReschedule},
+	Claim:          {where: []condition{statusIn(pending), isDue, asRead}, set: setClaim},
+	ReadBack:       {where: []condition{byMe, deadline}},
+	Complete:       {where: []condition{asLoaded, statusIn(pending, claimed, dead)}, set: setComplete},
+	Retry:          {where: unchanged, set: setRetry},
+	Snooze:         {where: unchanged, set: setSnooze},
+	Bury:           {where: unchanged, set: setBury},
+	BuryByHand:     {where: []condition{statusIn(pending, claimed), mayBreak}, set: func(r *row, _ *params) { r.end(dead) }},
+	RecoverBury:    {where: []condition{statusIn(claimed), lastLife, ranOut}, set: setRecoverBury},
+	RecoverBack:    {where: []condition{statusIn(claimed), moreLife, ranOut}, set: setRecoverBack},
+	Redrive:        {where: []condition{statusIn(dead)}, set: setRedrive},
+	RedriveSameKey: {where: []condition{statusIn(dead)}, set: setRedriveSameKey},
+	Purge:          {where: []condition{statusIn(done, cancelled, dead), expired}, set: setPurge},
 }
 
 // end makes the row final.
@@ -152,11 +154,15 @@ func setRecoverBack(r *row, _ *params) { r.wait(0); r.crashes++ }
 func setPurge(r *row, _ *params) { *r = row{status: purged} }
 
 // setRedrive asks for now, though due_time stays what the user asked for.
-func setRedrive(r *row, _ *params) {
+func setRedrive(r *row, p *params) {
+	setRedriveSameKey(r, p)
+	r.version++
+}
+
+func setRedriveSameKey(r *row, _ *params) {
 	r.wait(0)
 	r.due = 0
 	r.attempts, r.crashes = 0, 0
-	r.version++
 }
 
 // statusIn holds in some statuses. It can be weakened by each of the others.

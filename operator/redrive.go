@@ -1,0 +1,255 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/tablewalk"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// DeadQuery names dead tasks of all tables. The zero value names all except those that a restore made dead.
+type DeadQuery struct {
+	BizType string            // "": all
+	Sees    func(string) bool // the biz types that may be redriven, by name; nil: all, also those without a name
+	Since   time.Time         // when they died, at the earliest, by their server's clock; zero: ever
+	Until   time.Time         // when they died, at the latest; zero: now
+	Error   string            // a part of their last error, in upper and lower case as it is there, at most tocsin.MaxError characters; "": any
+
+	// Restored names the tasks that may have been delivered since the copy was made that their database was restored from, and
+	// no others: `tocsin ddl restore-check --accept` made them dead, or found them dead.
+	Restored bool
+
+	SameKey   bool             // they keep their idempotency keys: a receiver that remembers keys takes each task once
+	Limit     int              // tasks at most; 0: all
+	PerSecond int              // tasks a second at most, of all servers together; 0: as fast as the servers write
+	DryRun    bool             // only count, up to MaxFound
+	Progress  func(tables int) // called with the number of tables done since its last call, concurrently; nil: not called
+}
+
+// Redriven is what became of the tasks of a DeadQuery.
+type Redriven struct {
+	Tasks int  // redriven, or with DryRun would be
+	Left  int  // that were seen and left because a restore made them dead
+	More  bool // Limit, or the bound of DryRun, was reached: there may be more
+}
+
+// check refuses what names no task, or can't be meant.
+func (q *DeadQuery) check() error {
+	switch now := time.Now(); {
+	case q.Since.After(now):
+		return refuse(tocsin.ErrInvalid, "since %s is in the future: no task has died since", q.Since.UTC().Format(time.RFC3339))
+	case !q.Until.IsZero() && q.Since.After(q.Until):
+		return refuse(tocsin.ErrInvalid, "since %s is after until %s: swap them", q.Since.UTC().Format(time.RFC3339), q.Until.UTC().Format(time.RFC3339))
+	case q.Limit < 0:
+		return refuse(tocsin.ErrInvalid, "limit %d: use 1 or more", q.Limit)
+	case q.PerSecond < 0:
+		return refuse(tocsin.ErrInvalid, "per second %d: use 1 or more", q.PerSecond)
+	case !utf8.ValidString(q.Error) || utf8.RuneCountInString(q.Error) > tocsin.MaxError:
+		return refuse(tocsin.ErrInvalid, "error: use a part of the last error, at most %d characters of UTF-8", tocsin.MaxError)
+	}
+	return nil
+}
+
+// RedriveAll is RedriveDead of a biz type, or of all for "". It returns the number of tasks.
+func (o *Operator) RedriveAll(ctx context.Context, bizType string, progress func(tables int)) (int, error) {
+	done, err := o.RedriveDead(ctx, DeadQuery{BizType: bizType, Progress: progress})
+	return done.Tasks, err
+}
+
+// RedriveDead makes dead tasks pending and due at once. Their attempts begin anew, and so do their idempotency keys unless
+// SameKey is set. Tasks that die while it runs stay dead. It goes through all servers at once, at most 500 tasks to a
+// transaction, the longest dead of a table first. If it could not do everything, it returns what it did beside a Partial, which
+// names what failed; a further call does the rest. What can't be meant is tocsin.ErrInvalid.
+func (o *Operator) RedriveDead(ctx context.Context, q DeadQuery) (Redriven, error) {
+	if err := q.check(); err != nil {
+		return Redriven{}, err
+	}
+	only, err := o.numbers(ctx, q.BizType, q.Sees)
+	if err != nil {
+		return Redriven{}, err
+	}
+	r := &redrive{DeadQuery: q, tables: o.tables, types: only, left: q.Limit, bounded: q.Limit > 0}
+	if q.DryRun && (!r.bounded || r.left > MaxFound) {
+		r.left, r.bounded = MaxFound, true
+	}
+	errs := make([]error, len(o.tables.Servers()))
+	tablewalk.Servers(len(errs), func(server int) { errs[server] = r.server(ctx, server) })
+	return r.done, store.Lacking(o.tables.Servers(), errs)
+}
+
+// numbers reads the policies if they matter.
+func (o *Operator) numbers(ctx context.Context, bizType string, sees func(string) bool) ([]uint64, error) {
+	if bizType == "" && sees == nil {
+		return nil, nil
+	}
+	policies, err := biztype.Load(ctx, o.cfg)
+	if err != nil {
+		return nil, err
+	}
+	return numbers(policies, bizType, sees)
+}
+
+// redriveAtOnce is the number of tasks in one transaction, and of a page of a table.
+const redriveAtOnce = 500
+
+// errEnd ends the walk of a server whose failure is noted, or that has nothing left to do.
+var errEnd = errors.New("the walk ends")
+
+// redrive is one RedriveDead. One goroutine works for each server.
+type redrive struct {
+	DeadQuery
+	tables *store.Store
+	types  []uint64
+
+	turn sync.Mutex // held by the server that writes, if there is a limit or a rate
+	next time.Time  // when the next write may come; guarded by turn
+
+	mu      sync.Mutex // guards what follows
+	left    int        // bounded: tasks that may still be redriven
+	bounded bool
+	done    Redriven
+}
+
+// server redrives tasks of one server.
+func (r *redrive) server(ctx context.Context, server int) error {
+	way := tablewalk.Walk{Server: server, Tables: r.tables.TablesOf(server), Measure: r.tables.MeasureSoon}
+	if r.Progress != nil {
+		way.Progress = func(_, tables int) { r.Progress(tables) }
+	}
+	began := sync.OnceValue(func() int64 { return r.tables.Now(server) })
+	var errs []error
+	err := way.Run(ctx, func(tables []int) error {
+		failed, err := r.walk(ctx, r.on(server, began()), tables)
+		errs = append(errs, failed...)
+		return err
+	})
+	if !errors.Is(err, errEnd) {
+		errs = append(errs, err)
+	}
+	return tablewalk.Join(errs...)
+}
+
+// on is the query of one server, whose tasks died until began at the latest.
+func (r *redrive) on(server int, began int64) store.DeadQuery {
+	q := store.DeadQuery{Server: server, Until: began, Error: r.Error, Restored: r.Restored}
+	if !r.Since.IsZero() {
+		q.Since = r.Since.UnixMilli()
+	}
+	if !r.Until.IsZero() {
+		q.Until = min(q.Until, r.Until.UnixMilli())
+	}
+	return q
+}
+
+// walk redrives tasks of some tables, page by page. failed is what went wrong in some of them; err ends the walk of the server.
+func (r *redrive) walk(ctx context.Context, q store.DeadQuery, tables []int) (failed []error, err error) {
+	pages := tablewalk.Over(tables)
+	for step := range pages.Steps() {
+		page, err := r.tables.Peek(ctx, store.PeekQuery{
+			Server: q.Server, Status: tocsin.Dead, Tables: step.Tables, Types: r.types, Any: r.types == nil,
+			From: q.Since, Until: q.Until, After: step.After, Limit: redriveAtOnce,
+		})
+		if err != nil {
+			return failed, err
+		}
+		for _, table := range slices.Sorted(maps.Keys(page.Failed)) {
+			if err := page.Failed[table]; !errors.Is(err, store.ErrMisplaced) { // the auditor's to report
+				failed = append(failed, err)
+			}
+		}
+		for chunk := range slices.Chunk(page.Entries, redriveAtOnce) {
+			err := r.chunk(ctx, q, chunk)
+			failed = append(failed, err)
+			if ofServer(err) || r.batch(1) == 0 {
+				return failed, errEnd
+			}
+		}
+		for _, last := range page.Full {
+			pages.More(last.JobID.Table(), last)
+		}
+	}
+	return failed, nil
+}
+
+// ofServer reports whether an error ends the work on the server, not only on a table.
+func ofServer(err error) bool {
+	class := mysql.ClassOf(err)
+	return class == mysql.Canceled || class.OfServer()
+}
+
+// chunk redrives those of some dead tasks that are asked for.
+func (r *redrive) chunk(ctx context.Context, q store.DeadQuery, entries []duequeue.Entry) error {
+	ids := make([]tocsin.JobID, len(entries))
+	for i, e := range entries {
+		ids[i] = e.JobID
+	}
+	found, left, failed := r.tables.Dead(ctx, q, ids)
+	r.mu.Lock()
+	r.done.Left += left
+	r.mu.Unlock()
+	if r.bounded || r.PerSecond > 0 {
+		r.turn.Lock()
+		defer r.turn.Unlock()
+	}
+	for len(found) > 0 && !ofServer(failed) {
+		n := r.batch(len(found))
+		if n == 0 {
+			break
+		}
+		failed = tablewalk.Join(failed, r.write(ctx, q, found[:n]))
+		found = found[n:]
+	}
+	return failed
+}
+
+// batch is how many of n tasks the next transaction takes: at a rate about a tenth of a second's. 0: the limit is reached.
+func (r *redrive) batch(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bounded {
+		n = min(n, r.left)
+	}
+	if r.PerSecond > 0 && !r.DryRun {
+		n = min(n, max(r.PerSecond/10, 1))
+	}
+	return n
+}
+
+// write is one transaction, when its time has come. It returns what failed.
+func (r *redrive) write(ctx context.Context, q store.DeadQuery, ids []tocsin.JobID) (err error) {
+	n := len(ids)
+	if !r.DryRun {
+		if err := r.pause(ctx); err != nil {
+			return err
+		}
+		n, err = r.tables.RedriveDead(ctx, q, ids, r.SameKey)
+		if r.PerSecond > 0 {
+			r.next = time.Now().Add(time.Duration(n) * time.Second / time.Duration(r.PerSecond))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done.Tasks += n
+	r.left -= n
+	r.done.More = r.bounded && r.left == 0
+	return err
+}
+
+// pause waits until the rate allows a write.
+func (r *redrive) pause(ctx context.Context) error {
+	if r.PerSecond == 0 {
+		return nil
+	}
+	return wait.Until(ctx, r.next)
+}

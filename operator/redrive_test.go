@@ -1,0 +1,125 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/tocsintest"
+)
+
+// dead adds n dead tasks of order.close whose last error is the given one.
+func dead(t *testing.T, c *tocsintest.Cluster, o *operator.Operator, n int, lastError string) (ids []tocsin.JobID) {
+	t.Helper()
+	for range n {
+		ids = append(ids, add(t, c, closing.New(uint64(len(ids)+1), "", tocsin.In(time.Hour))))
+		if _, err := o.Bury(t.Context(), ids[len(ids)-1], lastError); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ids
+}
+
+// set changes tasks directly.
+func set(t *testing.T, c *tocsintest.Cluster, ids []tocsin.JobID, columns string) {
+	t.Helper()
+	for _, id := range ids {
+		query := fmt.Sprintf("UPDATE %s SET %s WHERE job_id = %d", c.Client.Layout().Table(id.Table()), columns, id)
+		if _, err := c.DB.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestARedriveTakesWhatItsQueryNamesAndNoMore(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	old := dead(t, cluster, o, 3, "no stock")
+	set(t, cluster, old, "action_time = UTC_TIMESTAMP(3) - INTERVAL 2 HOUR")
+	dead(t, cluster, o, 4, "no route")
+	restored := dead(t, cluster, o, 5, layoutrow.RestoredError+"yesterday")
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	for name, c := range map[string]struct {
+		q    operator.DeadQuery
+		want operator.Redriven
+	}{
+		"all":                  {operator.DeadQuery{}, operator.Redriven{Tasks: 7, Left: 5}},
+		"of a type":            {operator.DeadQuery{BizType: "coupon.remind"}, operator.Redriven{}},
+		"since":                {operator.DeadQuery{Since: ago(time.Hour)}, operator.Redriven{Tasks: 4, Left: 5}},
+		"until":                {operator.DeadQuery{Until: ago(time.Hour)}, operator.Redriven{Tasks: 3}},
+		"between":              {operator.DeadQuery{Since: ago(3 * time.Hour), Until: ago(time.Hour)}, operator.Redriven{Tasks: 3}},
+		"of an error":          {operator.DeadQuery{Error: "rout"}, operator.Redriven{Tasks: 4}},
+		"a limit":              {operator.DeadQuery{Limit: 2, Until: ago(time.Hour)}, operator.Redriven{Tasks: 2, More: true}},
+		"a limit out of reach": {operator.DeadQuery{Limit: 20_000}, operator.Redriven{Tasks: 7, Left: 5}},
+		"restored":             {operator.DeadQuery{Restored: true}, operator.Redriven{Tasks: 5}},
+	} {
+		c.q.DryRun = true
+		if got, err := o.RedriveDead(t.Context(), c.q); got != c.want || err != nil {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
+		}
+	}
+	for _, step := range []struct { // each changes what is dead
+		q    operator.DeadQuery
+		want operator.Redriven
+	}{
+		{operator.DeadQuery{Error: "no stock", Limit: 2}, operator.Redriven{Tasks: 2, More: true}},
+		{operator.DeadQuery{Restored: true, SameKey: true, Limit: 1}, operator.Redriven{Tasks: 1, More: true}},
+		{operator.DeadQuery{}, operator.Redriven{Tasks: 5, Left: 4}},
+		{operator.DeadQuery{}, operator.Redriven{Left: 4}},
+		{operator.DeadQuery{Restored: true}, operator.Redriven{Tasks: 4}},
+	} {
+		if got, err := o.RedriveDead(t.Context(), step.q); got != step.want || err != nil {
+			t.Errorf("%+v: %+v, %v, want %+v", step.q, got, err, step.want)
+		}
+	}
+	versions := map[uint32]int{}
+	for _, id := range restored {
+		info, err := cluster.Client.Get(t.Context(), id)
+		if err != nil || info.Status != tocsin.Pending {
+			t.Errorf("%+v, %v", info, err)
+		}
+		versions[info.Version]++
+	}
+	if versions[0] != 1 || versions[1] != 4 {
+		t.Errorf("versions %v: one was redriven with the same key", versions)
+	}
+}
+
+func TestARedriveKeepsItsRate(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	dead(t, cluster, o, 6, "no route")
+	start := time.Now()
+	if done, err := o.RedriveDead(t.Context(), operator.DeadQuery{PerSecond: 5, Limit: 3}); done.Tasks != 3 || err != nil || time.Since(start) < 400*time.Millisecond {
+		t.Errorf("%+v in %s, %v", done, time.Since(start), err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	done, err := o.RedriveDead(ctx, operator.DeadQuery{PerSecond: 1})
+	if done.Tasks > 1 || !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%+v, %v: it waits no longer than its context", done, err)
+	}
+}
+
+func TestATaskIsRedrivenWithTheKeyThatItHas(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	id := dead(t, cluster, o, 1, "no route")[0]
+	was, err := cluster.Client.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := o.RedriveSameKey(t.Context(), id)
+	if err != nil || now.Status != tocsin.Pending || now.Key() != was.Key() || now.Attempts != 0 {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if _, err := o.RedriveSameKey(t.Context(), id); !errors.Is(err, operator.ErrStatus) {
+		t.Errorf("redriven twice: %v", err)
+	}
+}
