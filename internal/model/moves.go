@@ -218,5 +218,5 @@ func (c *Cast) name(i int) string {
 	if i == nobody {
 		return ""
 	}
-	return fmt.Sprintf("%s %d ", [...]string{"", "node", "sweeper"}[c.Roles[i]], i+1)
+	return fmt.Sprintf("%s %d ", [...]string{"", "node", "sweeper", "claimer"}[c.Roles[i]], i+1)
 }
