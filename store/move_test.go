@@ -1,7 +1,10 @@
 package store
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
@@ -26,6 +29,17 @@ func TestAStoreThatIsOpenedAfterAMoveKnowsTheTime(t *testing.T) {
 		return s
 	}
 	early := connect()
+	p.Freeze(0, true) // what is told of its addresses is as they were seen last, and not as the server answered last
+	for told := false; !told; {
+		timed, cancel := context.WithTimeout(t.Context(), time.Second)
+		found, err := early.Survey(timed, 0)
+		cancel()
+		if len(found.Addresses) != 2 {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		told = err != nil && !found.Addresses[0].Writes && found.Addresses[0].Silent && strings.HasSuffix(found.Addresses[0].Why, "no answer within 2s")
+	}
+	p.Freeze(0, false)
 	p.Exec(0, "SET GLOBAL read_only = 1")
 	p.Promote(1)
 	<-early.Moved(0)

@@ -310,8 +310,14 @@ type noPrimary struct {
 	readOnly bool // one answers, and is read-only
 }
 
-// Error names the reason for each address.
-func (e *noPrimary) Error() string { return "no address takes writes: " + strings.Join(e.said, "; ") }
+// Error names the reason for each address, and the fail-over if a replica could take over from one that does not answer.
+func (e *noPrimary) Error() string {
+	text := "no address takes writes: " + strings.Join(e.said, "; ")
+	if e.readOnly && len(e.causes) > 0 {
+		text += "; to fail over see docs/operations.md#fail-over"
+	}
+	return text
+}
 
 // Unwrap returns what decides the class: Demoted if a server answers, else why none does.
 func (e *noPrimary) Unwrap() []error {

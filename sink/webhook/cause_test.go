@@ -51,7 +51,7 @@ func TestACallbackOverItsTimeoutIsDeadlineExceeded(t *testing.T) {
 	}, Config{Allow: loopback})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := s.Deliver(ctx, []tocsin.Info{sinktest.Task(1)})[0]; !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.Deliver(ctx, []tocsin.Info{sinktest.Task(1)})[0]; !errors.Is(err, context.DeadlineExceeded) || err.Error() != "callback: no answer in time" {
 		t.Errorf("got %v", err)
 	}
 }

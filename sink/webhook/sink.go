@@ -185,7 +185,12 @@ func shorten(err error) error {
 // unanswered is a callback that got no answer.
 type unanswered struct{ err error }
 
-func (u unanswered) Error() string { return "callback: " + u.err.Error() }
+func (u unanswered) Error() string {
+	if u.err == context.DeadlineExceeded {
+		return "callback: no answer in time"
+	}
+	return "callback: " + u.err.Error()
+}
 
 // Unwrap returns why there was none.
 func (u unanswered) Unwrap() error { return u.err }
