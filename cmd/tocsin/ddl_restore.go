@@ -33,10 +33,11 @@ sweepers and clients refuse such a database until you decide: its tasks that wer
 after the copy was made are pending in it, and would be delivered again.
 
 Without --accept it changes nothing: it says how old the copy is, and counts its tasks by biz
-type. "settled?" are tasks that were due while the cluster still worked with the database,
-until --until: they were probably settled. With --accept they are delivered again, or, for
-the biz types of --dead and --cancel, become dead (which can be redriven) or cancelled. Then
-the database is in use. Exit code 1 while a database waits for a decision.
+type. "settled?" are tasks that were due, or in delivery, while the cluster still worked with
+the database, until --until: they were probably settled. With --accept they are delivered again,
+or, for the biz types of --dead and --cancel, become dead or cancelled. Then the database is in
+use. Tasks that became dead, or were dead in the copy, are redriven only by their JOB_ID, or with
+"tocsin task redrive --restored". Exit code 1 while a database waits for a decision.
 
 With --hold it takes a database out of use, before you load a dump into it.`,
 		Example: `  tocsin ddl restore-check
