@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/jobid"
@@ -20,6 +21,9 @@ type JobID uint64
 // ParseJobID reads the decimal form.
 func ParseJobID(s string) (JobID, error) {
 	n, err := strconv.ParseUint(s, 10, 63)
+	if id, _, isKey := strings.Cut(s, "."); err != nil && isKey {
+		return 0, fmt.Errorf("job_id %q: want a decimal number from 1 to 2^63-1; if it is a webhook-id, its job_id is %q", s, id)
+	}
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("job_id %q: want a decimal number from 1 to 2^63-1", s)
 	}

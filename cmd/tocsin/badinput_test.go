@@ -38,6 +38,7 @@ var badTasks = map[string]refusal{
 	"a payload not UTF-8":         {addFor + "--in 1h --payload @latin1", exitUsage, "payload is not UTF-8"},
 	"a payload file missing":      {addFor + "--in 1h --payload @none", exitUsage, "--payload: open none: no such file or directory"},
 	"a dedup_key of 65 bytes":     {addFor + "--in 1h --dedup " + strings.Repeat("k", 65), exitUsage, "dedup_key has 65 bytes: at most 64"},
+	"a webhook-id":                {"task get 513.1", exitUsage, `job_id "513.1": want a decimal number from 1 to 2^63-1; if it is a webhook-id, its job_id is "513"`},
 	"a job_id that is none":       {"task get abc", exitUsage, `job_id "abc": want a decimal number from 1 to 2^63-1`},
 	"a job_id of no table":        {"task get 4194303", exitFailed, "no task 4194303"},
 	"a job_id of no task":         {"task get 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},

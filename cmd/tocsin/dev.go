@@ -251,7 +251,7 @@ func (f devFlags) closing(c *devcluster.Cluster) string {
 	text := "Deliveries appear here, one every 5 seconds by a schedule."
 	switch {
 	case f.biz != "":
-		text = "Until your program runs a node, tasks wait."
+		text = "Until your program, or `tocsin serve` for webhooks, runs a node, tasks wait."
 	case f.load > 0:
 		text = fmt.Sprintf("%d tasks are added each second; deliveries are not shown.", f.load)
 	}

@@ -74,7 +74,7 @@ func TestDevWithTheBizTypesOfAProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := command(t.Context(), dir, "dev", "--biz", "biz.yaml", "--config-out", "tocsin.yaml", "--layout", "1x1", "--etcd=false")
-	out := &lines{found: make(chan string, 1), find: "Until your program runs a node, tasks wait."}
+	out := &lines{found: make(chan string, 1), find: "Until your program, or `tocsin serve` for webhooks, runs a node, tasks wait."}
 	cmd.Stdout = out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -118,7 +118,7 @@ func TestAFrozenServerHoldsUpNoListForLong(t *testing.T) {
 	}
 	lists.Go(func() {
 		got := s.doctor()
-		got.finding(t, "fail", "reachable", "read the clock on db2: no answer within 10", "start it")
+		got.finding(t, "fail", "reachable", "read the clock on db2: no answer within 10", "it hangs: see docs/runbook.md#tocsinserverhangs")
 		got.finding(t, "ok", "identity", "none other in etcd")
 	})
 	lists.Wait()

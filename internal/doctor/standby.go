@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -142,6 +144,9 @@ func unreachable(err error, use Use, seen []mysql.Sighting) Check {
 		return bad(Fail, name, err.Error(), fmt.Sprintf("all are read-only: as %s tells, turn read_only off at the one that is to be the primary", pageFailOver))
 	case mysql.ClassOf(err) == mysql.Barred || mysql.ClassOf(err) == mysql.Denied:
 		return bad(Fail, name, err.Error(), fmt.Sprintf("give the user access, or correct the dsn of %s in the config", use.Name))
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return bad(Fail, name, err.Error(), fmt.Sprintf("if its process runs, it hangs: see docs/runbook.md#tocsinserverhangs; otherwise start it, or correct the dsn of %s in the config", use.Name))
 	}
 	return bad(Fail, name, err.Error(), fmt.Sprintf("start it, or correct the dsn of %s in the config", use.Name))
 }
