@@ -17,8 +17,8 @@
 // What is left out: several rows, the queue in memory (an owner finds every pending row that is due), the text of
 // errors, and clocks that run backwards. The time of a retry counts from when it is written.
 //
-// Four smaller models stand beside it: fence.go has the owners of a table, outbox.go an outbox and its relays, overlap.go the
-// runs of a schedule, payloads.go payloads in two versions.
+// Five smaller models stand beside it: fence.go has the owners of a table, outbox.go an outbox and its relays, overlap.go the
+// runs of a schedule, payloads.go payloads in two versions, intake.go what a node reads and remembers of the rows that are due.
 //
 // The package runs in tests only. A search that exceeds its bound, and a promise that is broken, are its two failures;
 // the second comes with a trace.
