@@ -135,12 +135,12 @@ func unreachable(err error, use Use, seen []mysql.Sighting) Check {
 			dead = append(dead, s.Address)
 		}
 	}
-	switch {
-	case len(ready) > 0 && len(dead) > 0:
+	switch others := len(seen) - len(ready) - len(dead); { // one that refuses connections may be the primary
+	case len(ready) > 0 && len(dead) > 0 && others == 0:
 		old := strings.Join(dead, " and ")
 		return bad(Fail, name, err.Error(), fmt.Sprintf("start %s, or fail over to %s as %s tells: first make sure that %s stays off, or turn read_only on there",
 			old, strings.Join(ready, " or "), pageFailOver, old))
-	case len(ready) > 0:
+	case len(ready) > 0 && len(ready) == len(seen):
 		return bad(Fail, name, err.Error(), fmt.Sprintf("all are read-only: as %s tells, turn read_only off at the one that is to be the primary", pageFailOver))
 	case mysql.ClassOf(err) == mysql.Barred || mysql.ClassOf(err) == mysql.Denied:
 		return bad(Fail, name, err.Error(), fmt.Sprintf("give the user access, or correct the dsn of %s in the config", use.Name))

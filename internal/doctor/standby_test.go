@@ -43,6 +43,26 @@ func TestStandby(t *testing.T) {
 	}
 }
 
+func TestAFailOverIsNamedOnlyIfNoPrimaryMayLive(t *testing.T) {
+	t.Parallel()
+	replica, off, full, primary := mysql.Sighting{Address: "r:1", ReadOnly: true}, mysql.Sighting{Address: "o:1", Silent: true}, mysql.Sighting{Address: "f:1"}, mysql.Sighting{Address: "p:1", Writes: true}
+	for name, c := range map[string]struct {
+		seen []mysql.Sighting
+		want string // in what to do; "": no word of read_only
+	}{
+		"the primary is off":                  {[]mysql.Sighting{off, replica}, "fail over to r:1"},
+		"both are replicas":                   {[]mysql.Sighting{replica, replica}, "turn read_only off"},
+		"the primary has no connection left":  {[]mysql.Sighting{full, replica}, ""},
+		"the primary takes writes":            {[]mysql.Sighting{primary, replica}, ""},
+		"one is off, and a third one refuses": {[]mysql.Sighting{off, full, replica}, ""},
+	} {
+		got := unreachable(errors.New("no answer"), Use{Name: "db1"}, c.seen).Fix
+		if !strings.Contains(got, c.want) || c.want == "" && strings.Contains(got, "read_only") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	members := []Member{{ID: "a", Group: "orders", Version: "1.2"}, {ID: "b", Group: "callback", Version: "1.1", Schema: 3}}

@@ -295,6 +295,7 @@ func (h *home) inUse() (*member, error) {
 			return nil, nil
 		}
 		e.readOnly = e.readOnly || m.sight.readOnly
+		e.refused = e.refused || m.sight.refuses()
 		e.said = append(e.said, m.addr+": "+h.state(i).Why)
 		if m.sight.err != nil {
 			e.causes = append(e.causes, m.sight.err)
@@ -308,12 +309,13 @@ type noPrimary struct {
 	said     []string // of each address
 	causes   []error
 	readOnly bool // one answers, and is read-only
+	refused  bool // one answers, and refuses connections: it may be the primary
 }
 
 // Error names the reason for each address, and the fail-over if a replica could take over from one that does not answer.
 func (e *noPrimary) Error() string {
 	text := "no address takes writes: " + strings.Join(e.said, "; ")
-	if e.readOnly && len(e.causes) > 0 {
+	if e.readOnly && len(e.causes) > 0 && !e.refused {
 		text += "; to fail over see docs/operations.md#fail-over"
 	}
 	return text
