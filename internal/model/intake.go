@@ -1,7 +1,7 @@
 package model
 
-// The sixth model has one lane of the intake to come, before its code: rows of one biz type in one group of tables, all of which the node owns, so that
-// it starts them unclaimed.
+// The sixth model is written before the code that it describes: one lane of the intake, the rows of one biz type in one group of
+// tables. The node owns these tables, and starts rows without a claim.
 //
 //	user, other programs --> rows in MySQL --bell, may be lost---------------> found --> ring --> hand --> outcome
 //	                                      --peek: what is due soon, or is----> found
@@ -122,7 +122,7 @@ const (
 	AgainInRing                          // what is put back before the horizon goes into the ring
 	AgainDuringPeek                      // also before that of the peek on its way
 	FailedIsFound                        // what could not be loaded is found anew
-	LoadedIsChecked                      // what is loaded is started only if it is pending and due
+	LoadedIsChecked                      // a loaded row is started only if it is pending and due
 	ResumedReadsAll                      // a type that is resumed is read from the beginning
 	MissedIsPeeked                       // a peek looks back to the one before it
 	FullLook                             // there are full looks

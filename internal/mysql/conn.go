@@ -106,8 +106,8 @@ type late struct {
 func (l late) Error() string { return fmt.Sprintf("%v within %s", errNoAnswer, l.within) }
 func (l late) Unwrap() error { return l.cause }
 
-// unanswered names a time-out: that of a read, of which the driver only says that the connection is invalid, or the
-// caller's.
+// unanswered says how long a call waited in vain: until the read's time-out, which the driver reports as an invalid connection, or
+// until the caller's deadline.
 func unanswered(err error, begin time.Time, patience time.Duration) error {
 	took := time.Since(begin)
 	switch {
