@@ -42,7 +42,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe, use: chain(cfg.Use), changes: chainChanges(cfg.UseChanges)}
+	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe, use: chain(cfg.limited()), changes: chainChanges(cfg.UseChanges)}
 	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
 	c.types.read = c.readBizTypes
 	for _, spec := range cfg.specs() {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -50,6 +51,9 @@ type Config struct {
 	// Open calls each once; what it returns is called concurrently, and calls next at most once. nil: calls are not wrapped.
 	Use []func(next AddFunc) AddFunc `json:"-"`
 
+	// Inserts limits the tasks that this client adds, by name of biz type; nil: it adds as many as it is asked to.
+	Inserts map[string]Inserts
+
 	// UseChanges wraps Cancel, Reschedule, CancelTx and RescheduleTx, those of OutboxTx, and the calls of package schedule that
 	// change something, as Use wraps adds.
 	UseChanges []func(next ChangeFunc) ChangeFunc `json:"-"`
@@ -81,6 +85,11 @@ func (c Config) Validate() error {
 	for db := range c.Layout.Databases {
 		if home[db] == "" {
 			return fmt.Errorf("database %d of layout %s is on no server", db, c.Layout)
+		}
+	}
+	for _, bizType := range slices.Sorted(maps.Keys(c.Inserts)) {
+		if err := c.Inserts[bizType].validate(bizType); err != nil {
+			return err
 		}
 	}
 	if slices.ContainsFunc(c.Use, func(u func(AddFunc) AddFunc) bool { return u == nil }) {

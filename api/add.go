@@ -268,7 +268,7 @@ func (a *API) addTasks(ctx context.Context, c *call, _ *struct{ Body unreadTasks
 	}
 	if len(tasks) > 0 {
 		done, err := client.AddMany(ctx, tasks)
-		if len(done) != len(tasks) {
+		if over := (*tocsin.InsertLimitError)(nil); len(done) != len(tasks) || errors.As(err, &over) {
 			return nil, err
 		}
 		for i, d := range done {

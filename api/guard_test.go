@@ -258,3 +258,36 @@ func TestAPanicIsAProblem(t *testing.T) {
 		t.Errorf("the log does not say why:\n%s", s.log)
 	}
 }
+
+func TestAnAddOverTheLimitOfInsertsIsToldWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *api.Config) {
+		c.Tables.Inserts = map[string]tocsin.Inserts{"order.close": {Rate: 0.02, Burst: 2}}
+	})
+	one, two := task(`"payload": ""`), `{"tasks": [`+task(`"payload": ""`)+`, `+task(`"payload": ""`)+`]}`
+	if got := s.do(post("/tasks", one)); got.status != http.StatusCreated {
+		t.Fatalf("%d %s", got.status, got.text)
+	}
+	if got := s.do(post("/tasks:batch", two)); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "50" {
+		t.Errorf("%d %s, retry after %s", got.status, got.text, got.header.Get("Retry-After"))
+	}
+	if got := s.do(post("/tasks", one)); got.status != http.StatusCreated {
+		t.Errorf("a refused batch took something: %d %s", got.status, got.text)
+	}
+	got := s.do(post("/tasks", one))
+	if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "50" || !strings.Contains(got.Detail, `biz type "order.close" is over the limit of inserts, 0.02 a second`) {
+		t.Errorf("%d %s, retry after %s", got.status, got.text, got.header.Get("Retry-After"))
+	}
+	s.isProblem("insert_limit", got)
+	three := s.do(post("/tasks:batch", strings.Replace(two, "[", "["+one+", ", 1)))
+	if three.status != http.StatusUnprocessableEntity || three.header.Get("Retry-After") != "" || !strings.Contains(three.Detail, "split them up") {
+		t.Errorf("%d %s", three.status, three.text)
+	}
+	s.isProblem("invalid", three)
+	if got := s.do(post("/tasks", strings.Replace(one, "order.close", "coupon.remind", 1)).by("all")); got.status != http.StatusCreated {
+		t.Errorf("another biz type: %d %s", got.status, got.text)
+	}
+	if infos, err := s.Client.List(t.Context(), 1); err != nil || len(infos) != 3 {
+		t.Errorf("%d tasks, %v", len(infos), err)
+	}
+}

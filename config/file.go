@@ -22,16 +22,17 @@ const (
 
 // File is a whole config file. Load and Parse fill in the defaults.
 type File struct {
-	Cluster  string   `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], a letter or digit first, at most 64; "" takes the stored one; nodes must set it
-	Layout   Layout   `yaml:"layout"`
-	Servers  []Server `yaml:"servers"`
-	Outboxes []Outbox `yaml:"outboxes"` // in business databases, relayed by `tocsin serve` and `tocsin relay`
-	Etcd     Etcd     `yaml:"etcd"`
-	Node     Node     `yaml:"node"`
-	Scan     Scan     `yaml:"scan"`
-	Sweep    Sweep    `yaml:"sweep"`
-	Purge    Purge    `yaml:"purge"`
-	Log      Log      `yaml:"log"`
+	Cluster  string             `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], a letter or digit first, at most 64; "" takes the stored one; nodes must set it
+	Layout   Layout             `yaml:"layout"`
+	Servers  []Server           `yaml:"servers"`
+	Outboxes []Outbox           `yaml:"outboxes"` // in business databases, relayed by `tocsin serve` and `tocsin relay`
+	Etcd     Etcd               `yaml:"etcd"`
+	Node     Node               `yaml:"node"`
+	Inserts  map[string]Inserts `yaml:"inserts"` // by biz type: limits what a process adds with this file, be it the HTTP API, the command or a client in Go
+	Scan     Scan               `yaml:"scan"`
+	Sweep    Sweep              `yaml:"sweep"`
+	Purge    Purge              `yaml:"purge"`
+	Log      Log                `yaml:"log"`
 }
 
 // Layout says how many tables there are; see tocsin.Layout. A file must say it:
@@ -97,6 +98,12 @@ type StatusPage struct {
 	TLS       TLS    `yaml:"tls"`        // cert and key of the page, read again for each connection; ca for those who ask it; none: plain text
 }
 
+// Inserts limits the tasks of a biz type that a process adds; see tocsin.Inserts. The HTTP API refuses what is over the limit.
+type Inserts struct {
+	Rate  float64 `yaml:"rate"`  // tasks a second, at most 1000000; 0: no limit
+	Burst int     `yaml:"burst"` // tasks at once after a pause, at most 1000000; 0: rate, rounded up
+}
+
 // Scan is about reading the tables.
 type Scan struct {
 	Interval  biztype.Duration `yaml:"interval"`   // between two peeks of a table, 100ms to 1m; 0: 5s
@@ -156,7 +163,7 @@ func fill[T comparable](v *T, value T) {
 	}
 }
 
-// Tocsin gives the servers and the layout.
+// Tocsin gives the servers, the layout and the limits of inserts.
 func (f File) Tocsin() tocsin.Config {
 	cfg := tocsin.Config{
 		Cluster: f.Cluster,
@@ -164,6 +171,12 @@ func (f File) Tocsin() tocsin.Config {
 	}
 	for _, s := range f.Servers {
 		cfg.Servers = append(cfg.Servers, tocsin.Server{Name: s.Name, DSN: s.DSN, Databases: s.Databases, MaxConns: s.MaxConns, TLS: s.tls})
+	}
+	if len(f.Inserts) > 0 {
+		cfg.Inserts = make(map[string]tocsin.Inserts, len(f.Inserts))
+	}
+	for bizType, i := range f.Inserts {
+		cfg.Inserts[bizType] = tocsin.Inserts{Rate: i.Rate, Burst: i.Burst}
 	}
 	return cfg
 }

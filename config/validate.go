@@ -107,8 +107,13 @@ func (c *check) servers(f File) {
 	}
 	cfg := f.Tocsin()
 	cfg.Cluster = "" // checked above
+	inserts := cfg.Inserts
+	cfg.Inserts = nil
 	if err := cfg.Validate(); len(c.found) == before && err != nil {
 		c.refuse(true, "$.servers", "%w", err)
+	}
+	if cfg.Inserts = inserts; len(c.found) == before {
+		c.note("$.inserts", cfg.Validate())
 	}
 }
 

@@ -123,6 +123,22 @@ func TestTheAPIWithoutTokensKeepsToLoopback(t *testing.T) {
 	}
 }
 
+func TestTheConfigLimitsWhatTheAPIAdds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"inserts:\n  order.close: {rate: 0.01, burst: 2}\n")
+	url := "http://" + s.apiOf(s.serve("api", "--api", "127.0.0.1:0")) + "/v1/tasks"
+	body := `{"biz_type": "order.close", "biz_id": "42", "delay_ms": 3600000}`
+	for i, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusTooManyRequests} {
+		if status, text := s.request(http.DefaultClient, "", "POST", url, body); status != want || strings.Contains(text, `"insert_limit"`) != (i == 2) {
+			t.Errorf("add %d: %d %s", i, status, text)
+		}
+	}
+	if s.rows() != 2 {
+		t.Errorf("%d tasks", s.rows())
+	}
+}
+
 // The metrics of the API stand on the page of its node.
 func TestTheNodesPageHasTheMetricsOfTheAPI(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ var foreign = []struct {
 }
 
 // rootMayImport is all that the root package takes from other modules.
-var rootMayImport = []string{"github.com/jmoiron/sqlx", "github.com/go-sql-driver/mysql"}
+var rootMayImport = []string{"github.com/jmoiron/sqlx", "github.com/go-sql-driver/mysql", "golang.org/x/time/rate"}
 
 // Imports checks the directions of all imports.
 func Imports(m Module) []string {
