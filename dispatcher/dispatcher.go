@@ -276,11 +276,6 @@ func (d *Dispatcher) Lane(server int, bizType uint64) (held, room int, open bool
 	return d.servers[server].lane(bizType)
 }
 
-// Oldest gives the due time of the server's oldest entry that is queued or not
-// yet stored as settled, math.MaxInt64 for none. Paused types don't count: they
-// are not Wanted either.
-func (d *Dispatcher) Oldest(server int) int64 { return d.servers[server].oldest() }
-
 // Claimed returns how many rows were claimed before their delivery so far.
 func (d *Dispatcher) Claimed() int { return int(d.claimed.Load()) }
 

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,18 +152,6 @@ func (s *server) lane(bizType uint64) (held, room int, open bool) {
 	}
 	held = l.queue.Len() + l.queue.InFlight()
 	return held, l.queue.Room(), !l.paused()
-}
-
-func (s *server) oldest() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	oldest := int64(math.MaxInt64)
-	for _, l := range s.order {
-		if due, ok := l.queue.Oldest(); ok && !l.paused() {
-			oldest = min(oldest, due)
-		}
-	}
-	return oldest
 }
 
 func (s *server) addTo(st *Stats) {

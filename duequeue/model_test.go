@@ -122,7 +122,3 @@ func first(all []Entry) (int64, bool) {
 	}
 	return all[0].Due, true
 }
-
-func (m *model) oldest() (int64, bool) {
-	return first(slices.SortedFunc(slices.Values(append(inOrder(m.queued), inOrder(m.flying)...)), compare))
-}

@@ -19,13 +19,15 @@ var verdictNames = [...]string{"added", "known", "moved", "replaced", "full"}
 // String gives the lower-case word.
 func (v Verdict) String() string { return verdictNames[v] }
 
-// slot is a known entry and where it is: at pos of the heap that flying tells.
-// It is 32 bytes, so that a million of them cost little.
+// slot is a queued entry and its position in the heap. It is 32 bytes, so that a
+// million of them cost little.
 type slot struct {
 	Entry
-	pos    int32
-	flying bool
+	pos int32
 }
+
+// inFlight stands in the index for an entry in flight, which needs no slot.
+const inFlight = -1
 
 // keepSlots is how much of its memory a queue keeps when it runs empty.
 const keepSlots = 1 << 12
@@ -37,9 +39,9 @@ type Queue struct {
 	capacity int
 	slots    []slot
 	free     []int32
-	index    map[tocsin.JobID]int32
+	index    map[tocsin.JobID]int32 // of all that is known: its slot, or inFlight
 	queued   minMax
-	flying   minMax
+	flying   int // entries in flight
 	ended    ended
 }
 
@@ -78,10 +80,10 @@ func (q *Queue) Offer(e Entry) (v Verdict, refused Entry) {
 // again moves a queued entry forward. A later time is not taken over: who loads
 // the row finds that it is not due yet and requeues it.
 func (q *Queue) again(i int32, e Entry) Verdict {
-	s := &q.slots[i]
-	if s.flying || e.Due >= s.Due {
+	if i == inFlight || e.Due >= q.slots[i].Due {
 		return Known
 	}
+	s := &q.slots[i]
 	s.Entry = e
 	q.fix(q.queued, int(s.pos))
 	return Moved
@@ -94,19 +96,26 @@ func (q *Queue) Pop(now int64, limit int, into []Entry) []Entry {
 		if q.slots[q.queued[0]].Due > now {
 			break
 		}
-		i := q.remove(&q.queued, 0)
-		q.slots[i].flying = true
-		q.push(&q.flying, i)
-		into = append(into, q.slots[i].Entry)
+		into = append(into, q.launch(q.remove(&q.queued, 0)))
 	}
 	return into
+}
+
+// launch puts an entry that has left the heap in flight.
+func (q *Queue) launch(i int32) Entry {
+	e := q.slots[i].Entry
+	q.free = append(q.free, i)
+	q.index[e.JobID] = inFlight
+	q.flying++
+	return e
 }
 
 // Done forgets a job_id: its outcome is stored, or its row dropped out. An id
 // that is queued or unknown is left as it is. After it the id may come again.
 func (q *Queue) Done(id tocsin.JobID) {
-	if i, ok := q.index[id]; ok && q.slots[i].flying {
-		q.forget(q.remove(&q.flying, int(q.slots[i].pos)))
+	if i, ok := q.index[id]; ok && i == inFlight {
+		delete(q.index, id)
+		q.flying--
 		q.ended.note(id)
 		q.release()
 	}
@@ -121,10 +130,9 @@ func (q *Queue) Requeue(e Entry) {
 	switch {
 	case !ok:
 		q.insert(e)
-	case q.slots[i].flying:
-		q.remove(&q.flying, int(q.slots[i].pos))
-		q.slots[i].Entry, q.slots[i].flying = e, false
-		q.push(&q.queued, i)
+	case i == inFlight:
+		q.flying--
+		q.insert(e)
 	default:
 		q.again(i, e)
 	}
@@ -153,24 +161,11 @@ func (q *Queue) Drop(gone func(table int) bool) int {
 }
 
 // Next is the due time of the earliest queued entry; false where none is queued.
-func (q *Queue) Next() (due int64, ok bool) { return q.earliest(q.queued) }
-
-// Oldest is the earliest due time of all known entries, queued or in flight;
-// false where none is known.
-func (q *Queue) Oldest() (due int64, ok bool) {
-	queued, some := q.earliest(q.queued)
-	flying, more := q.earliest(q.flying)
-	if some && more {
-		return min(queued, flying), true
-	}
-	return queued + flying, some || more
-}
-
-func (q *Queue) earliest(h minMax) (int64, bool) {
-	if len(h) == 0 {
+func (q *Queue) Next() (due int64, ok bool) {
+	if len(q.queued) == 0 {
 		return 0, false
 	}
-	return q.slots[h[0]].Due, true
+	return q.slots[q.queued[0]].Due, true
 }
 
 // Len is the number of queued entries.
@@ -179,11 +174,11 @@ func (q *Queue) Len() int { return len(q.queued) }
 // Has reports whether a job_id is known, and if so, whether it is in flight or queued.
 func (q *Queue) Has(id tocsin.JobID) (flying, known bool) {
 	i, known := q.index[id]
-	return known && q.slots[i].flying, known
+	return known && i == inFlight, known
 }
 
 // InFlight is the number of entries popped and not yet done.
-func (q *Queue) InFlight() int { return len(q.flying) }
+func (q *Queue) InFlight() int { return q.flying }
 
 // Cap is the number of entries that may be known.
 func (q *Queue) Cap() int { return q.capacity }
@@ -196,7 +191,7 @@ func (q *Queue) SetCap(capacity int) { q.capacity = max(capacity, 1) }
 // Room is how many more entries are accepted without refusing any.
 func (q *Queue) Room() int { return max(q.capacity-q.known(), 0) }
 
-func (q *Queue) known() int { return len(q.queued) + len(q.flying) }
+func (q *Queue) known() int { return len(q.index) }
 
 func (q *Queue) insert(e Entry) {
 	i := q.slot()

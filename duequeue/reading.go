@@ -93,15 +93,12 @@ func (q *Queue) Take(e Entry) bool {
 	case ended:
 		return false
 	case !known:
-		i = q.slot()
-		q.slots[i] = slot{}
-		q.index[e.JobID] = i
-	case q.slots[i].flying || q.slots[i].Due > e.Due:
+		q.index[e.JobID] = inFlight
+		q.flying++
+	case i == inFlight || q.slots[i].Due > e.Due:
 		return false
 	default:
-		q.remove(&q.queued, int(q.slots[i].pos))
+		q.launch(q.remove(&q.queued, int(q.slots[i].pos)))
 	}
-	q.slots[i].Entry, q.slots[i].flying = e, true
-	q.push(&q.flying, i)
 	return true
 }

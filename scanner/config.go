@@ -92,9 +92,6 @@ type Intake interface {
 	// Take starts whole rows that are due; asked is when their reading began. It
 	// returns the due time of the oldest that it did not take, 0 for none.
 	Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (oldestRefused int64)
-	// Oldest is the due time of the oldest entry that is known and not yet stored
-	// as settled, math.MaxInt64 where there is none.
-	Oldest(server int) int64
 }
 
 // Config is what a Scanner needs. Zero values take the defaults.

@@ -15,9 +15,8 @@
 // also knows whether the group is behind, that is, whether the intake refused or did
 // not want a row above the floor. A refusal concerns its biz type alone.
 //
-//   - A regular peek reads from the floor to now + LookAhead the types that are not behind. The floor also stays at or below the
-//     oldest task that the intake has not yet stored as settled. The floor skips the entries that settled rows leave in the
-//     index. Sparse groups are probed before they are peeked. Groups in which three peeks in a row found nothing wait longer
+//   - A regular peek reads from the floor to now + LookAhead the types that are not behind. Rows that
+//     the intake has in hand don't lower the floor: it knows them. So a backlog of one type is read by its own lane alone. Sparse groups are probed before they are peeked. Groups in which three peeks in a row found nothing wait longer
 //     by half for the next.
 //   - A catch-up continues at the floor of the types that are behind, the group with the lowest floor first, as soon as the
 //     intake wants them. So a backlog drains as fast as it is delivered, not by the scan interval. Rows that are already due

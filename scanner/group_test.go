@@ -1,7 +1,6 @@
 package scanner
 
 import (
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -201,7 +200,7 @@ func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
 	m := newMetrics()
 	sv := newServer(Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults(), 0, "db1", m)
 	const floor, clock = 1_000_000, 900_000
-	v := view{now: time.Now(), clock: clock, wanted: []uint64{1}, oldest: math.MaxInt64}
+	v := view{now: time.Now(), clock: clock, wanted: []uint64{1}}
 	for name, behind := range map[string]bool{"regular": false, "catch-up": true} {
 		g := newGroup([]int{3})
 		g.nextFull, g.read[1] = v.now.Add(time.Hour), reading{floor: floor, behind: behind}
@@ -223,7 +222,7 @@ func TestNothingIsStreamedBeforeItsFirstPeek(t *testing.T) {
 	cfg := Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults()
 	sv := newServer(cfg, 0, "db1", m)
 	sv.add(owned(8*cfg.TablesPerStatement), false)
-	v := view{now: time.Now(), clock: 900_000, wanted: []uint64{1, 2}, oldest: math.MaxInt64}
+	v := view{now: time.Now(), clock: 900_000, wanted: []uint64{1, 2}}
 	for n := 0; ; n++ {
 		j, _ := sv.pick(v)
 		if j == nil {

@@ -3,7 +3,6 @@ package scanner
 import (
 	"context"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -84,16 +83,6 @@ func (l *lanes) Wanted(int) []uint64 {
 		}
 	}
 	return types
-}
-
-func (l *lanes) Oldest(int) int64 {
-	oldest := int64(math.MaxInt64)
-	for _, q := range l.queues {
-		if due, ok := q.Oldest(); ok {
-			oldest = min(oldest, due)
-		}
-	}
-	return oldest
 }
 
 // deliver settles what is due at once. What was put off meanwhile is queued again.

@@ -180,12 +180,6 @@ func (in *intake) Heard(server int) []uint64 {
 	return in.lanes.Heard(server)
 }
 
-func (in *intake) Oldest(server int) int64 {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.lanes.Oldest(server)
-}
-
 func (in *intake) Reserve(ctx context.Context, server int, bizType uint64, most int) duequeue.Room {
 	in.mu.Lock()
 	defer in.mu.Unlock()

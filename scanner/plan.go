@@ -33,7 +33,6 @@ type view struct {
 	now    time.Time
 	clock  int64    // the server's, Unix ms
 	wanted []uint64 // biz types
-	oldest int64    // due time of the oldest task not yet stored as settled
 	peers  int      // nodes of the group
 }
 
@@ -124,7 +123,7 @@ func (sv *server) regular(g *group, v view) *job {
 	if len(types) == 0 {
 		return nil
 	}
-	j := sv.job(g, types, v, min(g.floor(types), v.oldest))
+	j := sv.job(g, types, v, g.floor(types))
 	j.claims = sv.cfg.RecoverOften || !g.runOut.IsZero() && !v.now.Before(g.runOut)
 	return j
 }

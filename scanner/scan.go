@@ -75,7 +75,6 @@ func (sv *server) view() view {
 		now:    time.Now(),
 		clock:  sv.cfg.Store.Now(sv.index),
 		wanted: wanted,
-		oldest: sv.cfg.Intake.Oldest(sv.index),
 		peers:  sv.cfg.Peers(),
 	}
 }

@@ -377,9 +377,9 @@ type views struct {
 	n atomic.Int64
 }
 
-func (v *views) Oldest(server int) int64 {
+func (v *views) Wanted(server int) []uint64 {
 	v.n.Add(1)
-	return v.intake.Oldest(server)
+	return v.intake.Wanted(server)
 }
 
 // TestAServerThatHangsMakesNoScannerBusy: while as many peeks are under way as may be, the other groups wait for their ends.
