@@ -23,16 +23,17 @@ var errSlow = fmt.Errorf("left out, as the rows claimed so far run out while oth
 // Action the deadline. Rows that it does not return are claimed by others, or not
 // due.
 //
-// A row that another transaction holds locked is left out after a second and named in
-// the error; rows returned with an error are claimed all the same. If a commit got no
-// answer, the error is *InDoubt, which ReadBack resolves.
+// Claim waits for locks of other transactions once, for a second, and not at all with NoWait.
+// Then it leaves out the rows that they hold, with an error of the class mysql.Contended. A
+// locked table costs a second of its own. Rows returned with an error are claimed all the same.
+// If a commit got no answer, the error is *InDoubt, which ReadBack resolves.
 func (s *Store) Claim(ctx context.Context, c Claim) ([]Row, error) {
 	for _, e := range c.Rows {
 		if err := s.refuse(c.Server, e.JobID.Table()); err != nil {
 			return nil, fmt.Errorf("claim job_id %s on %s: %w", e.JobID, s.servers[c.Server].Name, err)
 		}
 	}
-	run := claiming{store: s, server: s.servers[c.Server], Claim: c, start: time.Now(), taken: make([]Row, 0, len(c.Rows))}
+	run := claiming{skip: c.NoWait, store: s, server: s.servers[c.Server], Claim: c, start: time.Now(), taken: make([]Row, 0, len(c.Rows))}
 	for chunk := range slices.Chunk(sortEntries(c.Rows), maxIDs) {
 		if err := run.chunk(ctx, chunk); err != nil {
 			run.errs = append(run.errs, err)
@@ -49,19 +50,28 @@ type claiming struct {
 	server *server
 	start  time.Time
 	taken  []Row
-	errs   []error // one for each row that could not be had
+	errs   []error // of rows that could not be had
+	skip   bool    // leave out rows that are locked: the wait for one is over
 }
 
-// chunk claims at most maxIDs sorted entries: in one transaction, or where that
-// meets a lock, table by table, and row by row in a table that has one.
+// chunk claims at most maxIDs sorted entries: in one transaction, then without those that are
+// locked, and if that fails table by table, and row by row in a table that has a fault.
 func (c *claiming) chunk(ctx context.Context, entries []duequeue.Entry) error {
 	entries, err := c.seize(ctx, entries)
 	if err != nil || len(entries) == 0 {
 		return err
 	}
 	once := func(groups [][]duequeue.Entry) error { return c.once(ctx, groups) }
-	return apart(entriesByTable(entries), once, func(table []duequeue.Entry, err error) {
-		if len(table) == 1 {
+	groups := entriesByTable(entries)
+	if !c.skip {
+		err := once(groups)
+		if err == nil || !local(err) {
+			return err
+		}
+		c.skip = mysql.ClassOf(err) == mysql.Contended
+	}
+	return apart(groups, once, func(table []duequeue.Entry, err error) {
+		if len(table) == 1 || mysql.ClassOf(err) == mysql.Contended {
 			c.fail(table, err)
 			return
 		}
@@ -78,14 +88,43 @@ func (c *claiming) once(ctx context.Context, groups [][]duequeue.Entry) error {
 	if len(c.taken) > 0 && time.Since(c.start) > c.Hold/4 {
 		return c.store.wrap(errSlow, "claim rows", c.server)
 	}
-	return c.commit(ctx, slices.Concat(groups...), func(conn *sql.Conn) ([]Row, error) {
+	entries := slices.Concat(groups...)
+	var missed []duequeue.Entry
+	err := c.commit(ctx, entries, func(conn *sql.Conn) ([]Row, error) {
 		locked, err := c.lock(ctx, conn, groups)
 		if err != nil {
 			return nil, err
 		}
+		if c.skip {
+			missed = locked.missed(entries)
+		}
 		rows := locked.allowed(c.Fence)
 		return rows, c.take(ctx, conn, rows, locked.now+roundUp(c.Hold))
 	})
+	if err == nil && len(missed) > 0 {
+		c.tellSkipped(ctx, missed)
+	}
+	return err
+}
+
+// tellSkipped adds an error for those of the missed rows that are still as they were read:
+// another transaction holds them. The others have changed.
+func (c *claiming) tellSkipped(ctx context.Context, missed []duequeue.Entry) {
+	var text []byte
+	for _, group := range entriesByTable(missed) {
+		text = append(c.entriesText(text, stillPending, group), ';')
+	}
+	var locked []tocsin.JobID
+	err := c.store.readTables(ctx, c.server, tablesOfEntries(missed), stillPending.name, text, func(_ int, rows *sql.Rows) error {
+		locked = append(locked, 0)
+		return rows.Scan(&locked[len(locked)-1])
+	})
+	if err == nil && len(locked) > 0 {
+		err = fmt.Errorf("%d rows, job_id %s the first: %w", len(locked), locked[0], mysql.ErrLocked)
+	}
+	if err != nil {
+		c.errs = append(c.errs, c.store.wrap(err, "claim rows", c.server))
+	}
 }
 
 // commit runs fn, which claims rows of the entries, in a transaction. Only a commit
@@ -124,6 +163,18 @@ type lockedRows struct {
 	now    int64          // the server's clock, all locks held
 }
 
+// missed returns the entries whose rows were not locked.
+func (l lockedRows) missed(entries []duequeue.Entry) []duequeue.Entry {
+	if len(l.rows) == len(entries) {
+		return nil
+	}
+	got := make(map[tocsin.JobID]bool, len(l.rows))
+	for _, r := range l.rows {
+		got[r.JobID] = true
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e duequeue.Entry) bool { return got[e.JobID] })
+}
+
 // allowed gives the rows that the fence lets through.
 func (l lockedRows) allowed(fence *Fence) []Row {
 	if fence == nil {
@@ -138,7 +189,7 @@ func (c *claiming) lock(ctx context.Context, conn *sql.Conn, groups [][]duequeue
 	text, args := c.fenceText(groups)
 	fences := len(args)
 	for _, group := range groups {
-		text = c.claimableText(text, group)
+		text = append(c.entriesText(text, claimable, group), ';')
 	}
 	text = now.render(text, nil)
 	locked := lockedRows{owners: make(map[int]string)}
@@ -181,8 +232,9 @@ func (c *claiming) fenceText(groups [][]duequeue.Entry) (b []byte, args []any) {
 	return b, args
 }
 
-func (c *claiming) claimableText(b []byte, group []duequeue.Entry) []byte {
-	b = claimable.render(b, func(b []byte, slot string) []byte {
+// entriesText renders a statement about entries of one table.
+func (c *claiming) entriesText(b []byte, st statement, group []duequeue.Entry) []byte {
+	return st.render(b, func(b []byte, slot string) []byte {
 		switch slot {
 		case "table":
 			return append(b, c.store.names[group[0].JobID.Table()]...)
@@ -190,10 +242,14 @@ func (c *claiming) claimableText(b []byte, group []duequeue.Entry) []byte {
 			return c.store.appendLater(b, group[0].JobID.Table())
 		case "pairs":
 			return appendPairs(b, group)
+		case "skip":
+			if c.skip {
+				b = append(b, " SKIP LOCKED"...)
+			}
+			return b
 		}
 		return appendList(b, idsOfEntries(group))
 	})
-	return append(b, ';')
 }
 
 // take makes locked rows the claimer's, in the tables and in rows.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 func TestClaimTakesOnlyWhatIsStillToBeHad(t *testing.T) {
@@ -137,9 +138,9 @@ func TestClaimHoldsItsFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.add(task{id: id(0, 1)})
-	unlock := b.locked(id(0, 1)) // the claim waits for it, its fence held
-	done := make(chan error, 1)
 	entry := b.entry(id(0, 1))
+	unlock := b.lockedTable(0) // the claim waits for it, its fence held
+	done := make(chan error, 1)
 	go func() {
 		_, err := b.Claim(t.Context(), Claim{Rows: []duequeue.Entry{entry}, By: "me", Hold: time.Minute, Fence: &Fence{"g", "me"}})
 		done <- err
@@ -166,10 +167,10 @@ func TestClaimHoldsItsFence(t *testing.T) {
 	}
 }
 
-// waiting counts the transactions on this test's tables that wait for a lock.
+// waiting counts the statements on this test's tables that wait for a table.
 func (b *bench) waiting() (n int) {
 	b.tb.Helper()
-	const query = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE ?"
+	const query = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table%' AND info LIKE ?"
 	if err := b.db.QueryRow(query, "%"+b.layout.Prefix+"%").Scan(&n); err != nil {
 		b.tb.Fatal(err)
 	}
@@ -197,14 +198,43 @@ func TestClaimLeavesOutTheLockedRowOnly(t *testing.T) {
 	}
 }
 
+// TestManyLockedRowsCostAClaimOneWait: an open transaction of a user over many due rows delays the claim of the others by
+// one wait for a lock at most, not by one for each row.
+func TestManyLockedRowsCostAClaimOneWait(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	const locks, free = 60, 40
+	var held []tocsin.JobID
+	var entries []duequeue.Entry
+	known := make(map[tocsin.JobID]*Row)
+	for n := range locks + free {
+		id := id(n%4, n+1)
+		b.add(task{id: id})
+		entries = append(entries, b.entry(id))
+		known[id] = new(b.row(id))
+		if n < locks {
+			held = append(held, id)
+		}
+	}
+	defer b.locked(held...)()
+	start := time.Now()
+	rows, err := b.Claim(t.Context(), Claim{Rows: entries, By: "me", Hold: time.Hour, Known: known})
+	if took := time.Since(start); took > locks*time.Second/3 {
+		t.Errorf("the claim took %s", took)
+	}
+	if len(rows) != free || mysql.ClassOf(err) != mysql.Contended || !strings.Contains(err.Error(), "60 rows") {
+		t.Errorf("claimed %d rows, error %v", len(rows), err)
+	}
+}
+
 // Whoever has claimed must start in time: a claim does not wait for many locks
 // while its first rows run out.
 func TestClaimGivesUpWhileItsRowsAreFresh(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
 	b.add(task{id: id(0, 1)}, task{id: id(1, 1)}, task{id: id(2, 1)})
-	defer b.locked(id(1, 1))()
 	c := Claim{Rows: []duequeue.Entry{b.entry(id(0, 1)), b.entry(id(1, 1)), b.entry(id(2, 1))}, By: "me", Hold: 4 * time.Second}
+	defer b.lockedTable(1)()
 	rows, err := b.Claim(t.Context(), c)
 	if len(rows) != 1 || err == nil || !strings.Contains(err.Error(), "run out") {
 		t.Errorf("claimed %d rows, error %v", len(rows), err)

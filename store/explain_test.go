@@ -167,7 +167,8 @@ func (b *bench) keyPlans(t *testing.T) {
 	redriving, _ := b.redriveText(parts, true, which, nil)
 	texts := map[string][]byte{
 		"load":      loading,
-		"claimable": (&claiming{store: b.Store}).claimableText(nil, entries),
+		"claimable": (&claiming{store: b.Store}).entriesText(nil, claimable, entries),
+		"pending":   (&claiming{store: b.Store}).entriesText(nil, stillPending, entries),
 		"claim":     b.claimText(nil, parts[0], 1),
 		"seize":     seizing(1).one(nil, seize, entries),
 		"as read":   seizing(0).one(nil, seize, entries),

@@ -173,14 +173,32 @@ func (b *bench) roundTrips(statement string) int {
 
 // locked holds one row locked in another transaction until the returned
 // function is called.
-func (b *bench) locked(id tocsin.JobID) (unlock func()) {
+func (b *bench) locked(ids ...tocsin.JobID) (unlock func()) {
 	b.tb.Helper()
 	tx, err := b.db.BeginTx(context.Background(), nil)
 	if err != nil {
 		b.tb.Fatal(err)
 	}
-	if _, err := tx.Exec("SELECT job_id FROM "+b.layout.Table(id.Table())+" WHERE job_id = ? FOR UPDATE", id); err != nil {
-		b.tb.Fatal(err)
+	for _, id := range ids {
+		if _, err := tx.Exec("SELECT job_id FROM "+b.layout.Table(id.Table())+" WHERE job_id = ? FOR UPDATE", id); err != nil {
+			b.tb.Fatal(err)
+		}
 	}
 	return func() { _ = tx.Rollback() }
+}
+
+// lockedTable locks a whole table.
+func (b *bench) lockedTable(table int) (unlock func()) {
+	b.tb.Helper()
+	conn, err := b.db.Conn(context.Background())
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	if _, err := conn.ExecContext(context.Background(), "LOCK TABLES "+b.layout.Table(table)+" WRITE"); err != nil {
+		b.tb.Fatal(err)
+	}
+	return func() {
+		_, _ = conn.ExecContext(context.Background(), "UNLOCK TABLES")
+		_ = conn.Close()
+	}
 }

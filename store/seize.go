@@ -32,7 +32,7 @@ type seizure struct {
 func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
 	term := c.server.Term()
 	latest := c.server.clock.latest(term)
-	if c.Fence != nil || latest == 0 || !c.knows(entries) {
+	if c.skip || c.Fence != nil || latest == 0 || !c.knows(entries) {
 		return entries, nil
 	}
 	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.now(term)/1000 - seizable}
@@ -49,6 +49,7 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []
 	case err == nil:
 		return left, nil
 	case local(err):
+		c.skip = mysql.ClassOf(err) == mysql.Contended
 		return entries, nil
 	}
 	return nil, c.store.wrap(err, "claim rows", c.server)

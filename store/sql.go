@@ -93,7 +93,8 @@ WHERE group_name = ?
 LOCK IN SHARE MODE`)
 
 // claimable locks the rows of one table that may be claimed: pending, due and
-// as they were read. {pairs} are (job_id, action_time).
+// as they were read. {pairs} are (job_id, action_time). With {skip} it leaves out rows
+// that another transaction holds.
 var claimable = prepare(`
 SELECT /* tocsin claimable */` + rowColumns + `
 FROM {table} FORCE INDEX (PRIMARY)
@@ -101,7 +102,18 @@ WHERE job_id IN ({ids})
   AND status = 0
   AND action_time <= UTC_TIMESTAMP(3)
   AND (job_id, action_time) IN ({pairs})
-FOR UPDATE`)
+FOR UPDATE{skip}`)
+
+// stillPending reads which rows of one table are pending and due as they were read, whoever holds
+// them. {pairs} are (job_id, action_time).
+var stillPending = prepare(`
+SELECT /* tocsin pending */
+    job_id
+FROM {table} FORCE INDEX (PRIMARY)
+WHERE job_id IN ({ids})
+  AND status = 0
+  AND action_time <= UTC_TIMESTAMP(3)
+  AND (job_id, action_time) IN ({pairs})`)
 
 // claim takes rows that claimable has locked, all of them. Its argument is the
 // claimer.

@@ -60,6 +60,7 @@ type Claim struct {
 	// known are not read again, and are claimed by one packet, unless there is a fence.
 	Known  map[tocsin.JobID]*Row
 	Shared bool // other processes claim the same rows: one that has changed is another's, and not looked at
+	NoWait bool // don't wait for rows that other transactions hold, as they are likely to hold them for long
 }
 
 // Fence lets a claim succeed only for tables that the claimer owned last.

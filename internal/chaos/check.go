@@ -187,7 +187,8 @@ func (v verdict) failed(r row, of []delivery) int {
 // unseen returns how many attempts the deliveries may lack: the last attempt at a callback may have timed out before its receiver, on a busy
 // machine, had taken the request.
 func unseen(e *entry, r row) int {
-	if (e.Type == hook.Name() || e.Type == hookRun.Name()) && strings.HasPrefix(r.LastError, "delivery timed out") {
+	late := strings.HasPrefix(r.LastError, "delivery timed out") || r.LastError == "callback: no answer in time"
+	if late && (e.Type == hook.Name() || e.Type == hookRun.Name()) {
 		return 1
 	}
 	return 0

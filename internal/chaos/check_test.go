@@ -86,6 +86,10 @@ var forgeries = map[string]forgery{
 		e.Type = hook.Name()
 		v.with(func(r *row) { r.Attempts, r.LastError = 1, "delivery timed out after 3s" })
 	}, ""},
+	"an attempt at a callback whose answer came too late": {func(v *evidence, e *entry) {
+		e.Type = hook.Name()
+		v.with(func(r *row) { r.Attempts, r.LastError = 1, "callback: no answer in time" })
+	}, ""},
 	"two attempts at a callback that its receiver never took": {func(v *evidence, e *entry) {
 		e.Type = hook.Name()
 		v.with(func(r *row) { r.Attempts, r.LastError = 2, "delivery timed out after 3s" })

@@ -77,6 +77,9 @@ func engineClass(message string) Class {
 	return Other
 }
 
+// ErrLocked is the error of rows that a statement left out since another transaction holds them.
+var ErrLocked = errors.New("locked by another transaction")
+
 // ClassOf classifies err, looking through wrapping.
 func ClassOf(err error) Class {
 	if err == nil {
@@ -93,6 +96,8 @@ func ClassOf(err error) Class {
 		return byNumber[server.Number]
 	}
 	switch {
+	case errors.Is(err, ErrLocked):
+		return Contended
 	case errors.Is(err, errNoPrimary):
 		return Demoted
 	case lost(err), untrusted(err):
