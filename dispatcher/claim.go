@@ -6,6 +6,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -94,7 +95,11 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		Fence:  s.d.fence(owner),
 		Known:  known,
 		Shared: s.d.cfg.ClaimEach,
+		NoWait: before.UnixNano() < l.wary.Load(),
 	})
+	if mysql.ClassOf(err) == mysql.Contended {
+		l.wary.Store(time.Now().Add(waryFor).UnixNano())
+	}
 	got, at, clock := make([]*task, 0, len(rows)), time.Now(), s.nowMicro() // the claim itself is no sign of a slow lane
 	for i := range rows {
 		row := &rows[i]

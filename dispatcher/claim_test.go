@@ -3,12 +3,14 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -53,6 +55,58 @@ func TestClaimsFirst(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLockedRowsHoldUpNoOtherType: claims of more types than there are loaders wait for locks, and another type is
+// delivered on time. After the first wait the lanes claim without waiting.
+func TestLockedRowsHoldUpNoOtherType(t *testing.T) {
+	const locked = loaders + 2
+	var late atomic.Int64
+	free := policy("free", locked+1)
+	free.Strict = true
+	policies := []biztype.Policy{free}
+	sinks := map[string]Sink{"free": handler(func(_ context.Context, task tocsin.Info) error {
+		late.Store(max(late.Load(), time.Since(task.ActionTime).Milliseconds()))
+		return nil
+	})}
+	for n := range uint64(locked) {
+		p := policy(fmt.Sprintf("locked%d", n), n+1)
+		p.Strict = true
+		policies = append(policies, p)
+		sinks[p.Name] = handler(func(context.Context, tocsin.Info) error { return nil })
+	}
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		held := make(map[tocsin.JobID]bool)
+		waits := 0
+		r.store.fail(func(statement string, ids []tocsin.JobID) error {
+			if statement == "claim" && held[ids[0]] {
+				waits++
+				return mysql.ErrLocked
+			}
+			return nil
+		})
+		for n := range uint64(locked) {
+			id := r.insert(0, n+1, time.Second)
+			held[id] = true
+			r.offer(id)
+		}
+		var ids []tocsin.JobID
+		for n := range 20 {
+			ids = append(ids, r.add(1, locked+1, time.Duration(n)*500*time.Millisecond))
+		}
+		pass(15 * time.Second)
+		for _, id := range ids {
+			r.status(id, tocsin.Done)
+		}
+		if late.Load() > 50 {
+			t.Errorf("up to %d ms late", late.Load())
+		}
+		r.store.mu.Lock()
+		defer r.store.mu.Unlock()
+		if waits < 5*locked { // one that waits each time has at most three in the 15 s
+			t.Errorf("%d claims of %d locked rows", waits, locked)
+		}
+	})
 }
 
 func TestTheHandlerOfAClaimedTaskSeesWhenItWasToAct(t *testing.T) {

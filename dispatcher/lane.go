@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -25,6 +26,8 @@ type lane struct {
 
 	ready  ready
 	vacant chan struct{} // one slot: there may be room for Reserve
+	claims chan struct{} // a slot for each claim under way
+	wary   atomic.Int64  // Unix ns: until then claims don't wait for locks, as one met a lock a moment ago; not guarded
 }
 
 func newLane(k *kind, s *server, capacity int) *lane {
@@ -33,6 +36,7 @@ func newLane(k *kind, s *server, capacity int) *lane {
 		server: s,
 		queue:  duequeue.New(capacity),
 		vacant: make(chan struct{}, 1),
+		claims: make(chan struct{}, claimsAtOnce),
 	}
 }
 

@@ -303,7 +303,9 @@ func (l *lane) retried(row *store.Row, now int64) bool {
 	return overdue < l.kind.rule.Load().sweptAfter.Truncate(time.Millisecond)
 }
 
-// makeReady hands the tasks to their kinds, those that need a claim after it.
+// makeReady hands the tasks to their kinds, those that need a claim after it. No loader waits for a claim, as a row that a user's
+// transaction holds would then delay the other lanes. The goroutines are joined through Dispatcher.takes, and are as many
+// as the rows that the lane may hold.
 func (s *server) makeReady(tasks []*task, now int64) {
 	type claimed struct {
 		lane  *lane
@@ -325,7 +327,13 @@ func (s *server) makeReady(tasks []*task, now int64) {
 		l.kind.put(l, ready)
 	}
 	for c, wanted := range claim {
-		c.lane.kind.put(c.lane, s.claim(c.lane, c.owner, wanted))
+		s.d.takes.add(1)
+		go func() {
+			defer s.d.takes.add(-1)
+			c.lane.claims <- struct{}{}
+			defer func() { <-c.lane.claims }()
+			c.lane.kind.put(c.lane, s.claim(c.lane, c.owner, wanted))
+		}()
 	}
 	s.begin(alone)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -38,6 +39,9 @@ type memory struct {
 func (m *memory) Now(int) int64 { return m.NowMicro(0) / 1000 }
 
 func (m *memory) NowMicro(int) int64 { return time.Now().UnixMicro() + 1000*m.skew.Load() }
+
+// lockWait is how long a claim waits for a lock.
+const lockWait = 5 * time.Second
 
 // errLost is of the class Lost.
 var errLost = fmt.Errorf("no answer: %w", io.EOF)
@@ -82,6 +86,11 @@ func (m *memory) Claim(ctx context.Context, c store.Claim) ([]store.Row, error) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.fault("claim", idsOf(c.Rows, func(e duequeue.Entry) tocsin.JobID { return e.JobID })); err != nil {
+		if errors.Is(err, mysql.ErrLocked) && !c.NoWait { // the claim waits for the lock
+			m.mu.Unlock()
+			time.Sleep(lockWait)
+			m.mu.Lock()
+		}
 		return nil, err
 	}
 	var got []store.Row
