@@ -80,7 +80,7 @@ func New(cfg Config, h Holder) (*Assign, error) {
 	if h == nil {
 		return nil, errors.New("assign: no holder")
 	}
-	a := &Assign{cfg: cfg.withDefaults(), holder: h, metrics: newMetrics(), trust: newTrust(), loose: make(map[int]bool), nudge: make(chan struct{}, 1)}
+	a := &Assign{cfg: cfg.withDefaults(), holder: h, metrics: newMetrics(), trust: newTrust(cfg.withDefaults().Jumped), loose: make(map[int]bool), nudge: make(chan struct{}, 1)}
 	a.rename()
 	return a, a.metrics.register(cfg.Registerer, a)
 }
@@ -96,7 +96,7 @@ func (a *Assign) rename() {
 }
 
 // LeaseOK reports whether the node may act on its ownership now: a renewal succeeded that began less than the TTL minus a
-// margin ago. The clock is this process's monotonic one, which on Linux stands still while the machine is suspended.
+// margin ago, by this process's monotonic clock and by its wall clock, and after Config.Jumped.
 func (a *Assign) LeaseOK() bool { return a.trust.left() > 0 }
 
 // MayAct reports whether the node may act now on tables that it took as that owner: it is the present incarnation, and

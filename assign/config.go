@@ -43,6 +43,7 @@ type Config struct {
 	LeaveTimeout time.Duration         // how long a leaving node tries to drop tables that are stuck; 0: DefaultLeaveTimeout
 	ReplanDelay  time.Duration         // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
 	StandIn      func([]Duty)          // called by Run's goroutine when the node's duties for other owners change; must return soon; nil: the node stands in for nobody
+	Jumped       func() time.Time      // when this process last learnt that it had stood still without its clocks showing it: no earlier renewal counts; called often; nil: it never does
 	OwnerRows    OwnerRows             // of the group, in MySQL; nil: the group has no epochs, so a wiped or restored etcd goes unnoticed
 	Logger       *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer   prometheus.Registerer // nil: metrics are counted but not published
@@ -84,6 +85,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.TTL == 0 {
 		c.TTL = DefaultTTL
+	}
+	if c.Jumped == nil {
+		c.Jumped = func() time.Time { return time.Time{} }
 	}
 	if c.ServerOf == nil {
 		c.ServerOf = func(int) int { return 0 }

@@ -5,26 +5,42 @@ import (
 	"time"
 )
 
-// trust is how long a lease may be relied on, by this process's monotonic clock. It is safe for concurrent use.
+// trust is how long a lease may be relied on. It ends by whichever clock of this process comes first: the monotonic one
+// stands still while the machine is suspended, and the wall clock can be set back. A virtual machine that is paused may
+// stop both; then jumped tells. It is safe for concurrent use.
 type trust struct {
-	base  time.Time    // its monotonic reading is what times are counted from
-	until atomic.Int64 // nanoseconds since base; 0 is never
+	granted atomic.Pointer[grant]
+	jumped  func() time.Time // when this process last learnt that it had stood still; zero: never
 }
 
-func newTrust() *trust { return &trust{base: time.Now()} }
+// grant is a renewal that succeeded.
+type grant struct {
+	start time.Time // of the attempt
+	until time.Time // by the monotonic clock
+	wall  time.Time // the same by the wall clock
+}
+
+// newTrust relies on no lease yet.
+func newTrust(jumped func() time.Time) *trust { return &trust{jumped: jumped} }
 
 // margin is what is kept of a TTL for clocks that run at different speeds, and for stopping.
 func margin(ttl time.Duration) time.Duration { return ttl / 10 }
 
 // renew notes that an attempt that began at start was granted ttl. etcd began to count later than that.
 func (t *trust) renew(start time.Time, ttl time.Duration) {
-	t.until.Store(int64(start.Sub(t.base) + ttl - margin(ttl)))
+	until := start.Add(ttl - margin(ttl))
+	t.granted.Store(&grant{start, until, until.Round(0)})
 }
 
 // end ends the trust at once.
-func (t *trust) end() { t.until.Store(0) }
+func (t *trust) end() { t.granted.Store(nil) }
 
 // left says for how long the lease may still be relied on; not positive: not any more.
 func (t *trust) left() time.Duration {
-	return time.Duration(t.until.Load()) - time.Since(t.base)
+	g := t.granted.Load()
+	if g == nil || !g.start.After(t.jumped()) {
+		return 0
+	}
+	now := time.Now()
+	return min(g.until.Sub(now), g.wall.Sub(now.Round(0)))
 }

@@ -55,7 +55,7 @@ func TestAnIDFitsItsColumnAndIsFresh(t *testing.T) {
 
 func TestALeaseIsTrustedFromTheStartOfItsRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		trust, start := newTrust(), time.Now()
+		trust, start := newTrust(never), time.Now()
 		if trust.left() > 0 {
 			t.Error("trusted before the first renewal")
 		}
@@ -72,6 +72,38 @@ func TestALeaseIsTrustedFromTheStartOfItsRenewal(t *testing.T) {
 		trust.renew(time.Now(), 10*time.Second)
 		if trust.end(); trust.left() > 0 {
 			t.Error("trusted after its end")
+		}
+	})
+}
+
+// never is a process that did not stand still.
+func never() time.Time { return time.Time{} }
+
+// TestALeaseIsNotTrustedAfterAPause: the monotonic clock stands still while the machine is suspended, and both clocks may in
+// a virtual machine.
+func TestALeaseIsNotTrustedAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var jumped time.Time
+		trust := newTrust(func() time.Time { return jumped })
+		trust.renew(time.Now(), 10*time.Second)
+		suspended := *trust.granted.Load()
+		suspended.wall = suspended.wall.Add(-time.Minute)
+		trust.granted.Store(&suspended)
+		if trust.left() > 0 {
+			t.Error("trusted though the wall clock is past its end")
+		}
+		started := time.Now()
+		trust.renew(started, 10*time.Second)
+		time.Sleep(time.Second)
+		if jumped = time.Now(); trust.left() > 0 {
+			t.Error("trusted though a server's clock tells that the process stood still")
+		}
+		if trust.renew(started, 10*time.Second); trust.left() > 0 {
+			t.Error("trusted by the late answer to a renewal that began before")
+		}
+		time.Sleep(time.Millisecond)
+		if trust.renew(time.Now(), 10*time.Second); trust.left() <= 0 {
+			t.Error("not trusted by a renewal that began after")
 		}
 	})
 }
@@ -137,7 +169,7 @@ func TestWithoutItsOwnKeyANodeTakesNothing(t *testing.T) {
 // newWriter registers a node that does nothing by itself.
 func newWriter(t *testing.T, c *crowd, id string) writer {
 	t.Helper()
-	l, err := grantLease(t.Context(), c.client, 60*time.Second, newTrust())
+	l, err := grantLease(t.Context(), c.client, 60*time.Second, newTrust(never))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,6 +109,42 @@ func TestLockedRowsHoldUpNoOtherType(t *testing.T) {
 	})
 }
 
+// TestNothingStartsThatWasLoadedBeforeThePauseOfItsProcess: claimed or not, it is looked at again.
+func TestNothingStartsThatWasLoadedBeforeThePauseOfItsProcess(t *testing.T) {
+	for name, strict := range map[string]bool{"claimed": true, "not claimed": false} {
+		t.Run(name, func(t *testing.T) {
+			p := policy("order.close", 1)
+			p.Strict, p.Concurrency = strict, 1
+			var calls atomic.Int32
+			var leave chan struct{}
+			policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+				if calls.Add(1) == 1 {
+					<-leave
+				}
+				return nil
+			})
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				leave = make(chan struct{}) // of the bubble
+				r.servers[0].lanes[1].ahead = 1
+				r.add(0, 1, 0)
+				pass(time.Millisecond)
+				waits := r.add(0, 1, 0)
+				pass(10 * time.Millisecond)
+				if st := r.Stats(); st.Loaded != 1 {
+					t.Fatalf("%d rows wait for the slot", st.Loaded)
+				}
+				r.store.jumped.Store(time.Now().UnixMicro())
+				r.store.change(waits, func(row *store.Row) { row.Status = tocsin.Done }) // as another process has delivered it meanwhile
+				close(leave)
+				pass(time.Second)
+				if calls.Load() != 1 {
+					t.Error("it was delivered")
+				}
+			})
+		})
+	}
+}
+
 func TestTheHandlerOfAClaimedTaskSeesWhenItWasToAct(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict = true

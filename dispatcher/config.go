@@ -96,10 +96,10 @@ type Settler interface {
 	Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error)
 }
 
-// Clock returns a lower bound of a server's clock in Unix microseconds, 0 while it is
-// unknown: then nothing is due.
+// Clock tells the servers' times.
 type Clock interface {
-	NowMicro(server int) int64
+	NowMicro(server int) int64 // a lower bound of a server's clock in Unix microseconds; 0 while it is unknown: then nothing is due
+	Jumped() time.Time         // when this process last learnt that it had stood still unnoticed; zero: never
 }
 
 // Store is what the dispatcher needs of the database.

@@ -55,11 +55,16 @@ func (s *server) wantsClaim(t *task, r *rule) bool {
 }
 
 // tooOld reports that a row waited so long that it must not start any more: a
-// claimed one since the claim would run out under the delivery, another since
-// it may have been cancelled meanwhile.
+// claimed one since the claim would run out under the delivery, by this process's
+// monotonic clock or by its wall clock, another since it may have been cancelled
+// meanwhile. If the process has stood still unnoticed, nobody knows how long that was.
 func (t *task) tooOld(now time.Time, timeout time.Duration) bool {
-	if t.claimed {
-		return !now.Add(timeout).Before(t.until)
+	switch {
+	case t.loaded.Before(t.lane.kind.d.cfg.Store.Jumped()):
+		return true
+	case t.claimed:
+		end := now.Add(timeout)
+		return !end.Before(t.until) || !end.Round(0).Before(t.until.Round(0))
 	}
 	return now.Sub(t.loaded) > staleAfter
 }

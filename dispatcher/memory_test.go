@@ -29,12 +29,15 @@ type memory struct {
 	claims   int
 	settles  int
 	rechecks int
+	jumped   atomic.Int64                                     // Unix µs
 	skew     atomic.Int64                                     // ms that Now is ahead of the server's clock
 	failing  func(statement string, ids []tocsin.JobID) error // asked before each statement; nil: all is well
 	fates    map[store.Fate]int
 	settled  []store.Outcome
 	owner    store.Fence // whom the owner rows name
 }
+
+func (m *memory) Jumped() time.Time { return time.UnixMicro(m.jumped.Load()) }
 
 func (m *memory) Now(int) int64 { return m.NowMicro(0) / 1000 }
 

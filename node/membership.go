@@ -49,6 +49,7 @@ func (p *parts) join(ctx context.Context) (err error) {
 		Tables: layout.Total(), ServerOf: p.store.ServerOf, Block: layout.Tables, Weight: p.cfg.Weight, TTL: p.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout,
 		Info:      assign.NodeInfo{Version: p.cfg.Version, Schema: layoutrow.SchemaVersion, Listen: p.cfg.Listen, Started: p.started},
 		StandIn:   func(duties []assign.Duty) { p.standin.Set(dutiesOf(duties)) },
+		Jumped:    p.store.Jumped,
 		Identity:  func() assign.Identity { return assign.NewIdentity(p.store.Identity(), p.cfg.Tables) },
 		OwnerRows: ownerRows{p.store, p.cfg.Group, p.cfg.Name},
 		Logger:    p.cfg.Logger, Registerer: p.cfg.Registerer,

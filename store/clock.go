@@ -12,6 +12,10 @@ import (
 // of a crystal. A lower bound loosens by it.
 const drift = 1000
 
+// stoodStill is by how much a server's clock has to be ahead of all that it can show, as the former reading and this
+// process's monotonic clock say, to tell that this process stood still.
+const stoodStill = time.Second
+
 // clock estimates a server's clock from below. The zero clock knows nothing. Each server
 // process has a clock of its own, so nothing that was read before a move to another address
 // counts after it.
@@ -99,17 +103,43 @@ func (b bounds) take(s sample) bounds {
 	return b
 }
 
-// take adds a reading.
-func (c *clock) take(s sample) {
+// ahead reports whether a reading that was asked after the last one shows that the server's clock has gone on by more than
+// this process's: the process stood still, its monotonic clock with it, as a virtual machine does that is paused; or the
+// server's clock was set forward.
+func (b bounds) ahead(s sample) bool {
+	return !b.last.answered.IsZero() && !s.asked.Before(b.last.answered) && s.micro > b.last.latestAt(s.answered)+stoodStill.Microseconds()
+}
+
+// take adds a reading, and reports whether it is ahead.
+func (c *clock) take(s sample) (ahead bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case s.term < c.term:
-		return
+		return false
 	case s.term > c.term:
 		c.known, c.term = bounds{}, s.term
 	}
+	ahead = c.known.ahead(s)
 	c.known = c.known.take(s)
+	return ahead
+}
+
+// note takes a reading of a server's clock.
+func (s *Store) note(sv *server, taken sample) {
+	if sv.clock.take(taken) {
+		s.jumped.Store(&taken.answered)
+	}
+}
+
+// Jumped returns when a server's clock last showed that it had gone on by a second more than this process's monotonic
+// clock: the process stood still unnoticed, or that server's clock was set forward. What the process relied on before, such as
+// leases, claims and rows that it had read, may be outdated. Zero: never. Safe for concurrent use.
+func (s *Store) Jumped() time.Time {
+	if at := s.jumped.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 // now returns the estimate in the term, 0 if nothing was read in it.
@@ -182,7 +212,7 @@ func (s *Store) measure(ctx context.Context, sv *server) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	sv.clock.take(taken)
+	s.note(sv, taken)
 	sv.refresh(refused)
 	return taken, nil
 }

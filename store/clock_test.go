@@ -45,6 +45,35 @@ func TestClockIsALowerBound(t *testing.T) {
 	})
 }
 
+// TestAClockTellsThatThisProcessStoodStill: its monotonic clock with it, as a virtual machine does that is paused.
+func TestAClockTellsThatThisProcessStoodStill(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		way := func(name string) time.Duration { return time.Duration(rapid.Int64Range(0, 3e9).Draw(rt, name)) }
+		local, server := time.Now(), time.Now()
+		read := func(there, back time.Duration) sample {
+			s := sample{asked: local, answered: local.Add(there + back), micro: server.Add(there).UnixMicro()}
+			local, server = s.answered, server.Add(there+back)
+			return s
+		}
+		var c clock
+		if c.take(read(way("there"), way("back"))) {
+			rt.Fatal("the first reading tells it")
+		}
+		passed, slew := way("passed"), rapid.Int64Range(-500, 500).Draw(rt, "ppm")
+		local, server = local.Add(passed), server.Add(passed+passed*time.Duration(slew)/1e6)
+		there := way("there again")
+		if c.take(read(there, way("back again"))) {
+			rt.Fatal("it is told of a process that ran all the time")
+		}
+		still := time.Duration(rapid.Int64Range(8e9, 1e12).Draw(rt, "still")) // more than all the round trips can hide
+		server = server.Add(still)
+		if !c.take(read(way("there at last"), way("back at last"))) {
+			rt.Fatalf("a pause of %s is not told", still)
+		}
+	})
+}
+
 // A step back of the server's clock by more than two round trips is believed at the
 // next reading.
 func TestClockBelievesAStepBack(t *testing.T) {

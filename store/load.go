@@ -65,7 +65,7 @@ func (s *Store) load(ctx context.Context, sv *server, parts []idsOf, loaded *Loa
 		return err
 	}
 	taken.answered = time.Now()
-	sv.clock.take(taken)
+	s.note(sv, taken)
 	loaded.Now = taken.micro / 1000
 	return nil
 }

@@ -28,7 +28,8 @@ type Store struct {
 	versions  []atomic.Int32 // database number -> its schema version, as last read
 	metrics   *metrics
 
-	held atomic.Bool // see Hold
+	held   atomic.Bool               // see Hold
+	jumped atomic.Pointer[time.Time] // see Jumped
 
 	identities layoutrow.Identities   // from the layout rows read so far
 	agreed     atomic.Pointer[string] // the identity agreed on when a layout row was last read
