@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type Client struct {
 	outbox  Outbox
 	told    func(Call) // nil: nobody observes
 	use     AddFunc    // Config.Use around all adds; nil: there is none
+	inserts map[string]Inserts
 	changes ChangeFunc // Config.UseChanges around all changes; nil: there is none
 }
 
@@ -42,7 +44,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe, use: chain(cfg.limited()), changes: chainChanges(cfg.UseChanges)}
+	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe, use: chain(cfg.limited()), inserts: maps.Clone(cfg.Inserts), changes: chainChanges(cfg.UseChanges)}
 	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
 	c.types.read = c.readBizTypes
 	for _, spec := range cfg.specs() {

@@ -51,7 +51,8 @@ type Config struct {
 	// Open calls each once; what it returns is called concurrently, and calls next at most once. nil: calls are not wrapped.
 	Use []func(next AddFunc) AddFunc `json:"-"`
 
-	// Inserts limits the tasks that this client adds, by name of biz type; nil: it adds as many as it is asked to.
+	// Inserts limits and spreads the tasks that this client adds, by name of biz type; nil: it adds as many as it is asked to, for
+	// the times that it is asked for.
 	Inserts map[string]Inserts
 
 	// UseChanges wraps Cancel, Reschedule, CancelTx and RescheduleTx, those of OutboxTx, and the calls of package schedule that

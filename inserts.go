@@ -3,6 +3,8 @@ package tocsin
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -17,8 +19,11 @@ import (
 // maxInserts bounds Inserts.Rate and Inserts.Burst.
 const maxInserts = 1_000_000
 
+// maxSpread bounds Inserts.Spread.
+const maxSpread = time.Hour
+
 // Inserts limits the tasks of a biz type that one client adds, so that a program that runs wild can't flood tables which others
-// share. Each client counts for itself: the limit of a service is that of a process times its processes. What counts is the
+// share, and spreads those that would all fall due in the same moment. Each client counts for itself: the limit of a service is that of a process times its processes. What counts is the
 // tasks of a call, also those that exist already or are refused; tasks in an outbox count when they are written there.
 type Inserts struct {
 	Rate  float64 // tasks a second, at most 1000000; 0: no limit
@@ -28,6 +33,15 @@ type Inserts struct {
 	// Burst tasks waits for a portion after the other, and then stores them all. A call in a transaction keeps its locks
 	// meanwhile. If the context's deadline is too near, or without Wait, the call fails at once with an InsertLimitError.
 	Wait bool
+
+	// Spread moves a task of At that is due exactly on a whole minute later by a fixed part of this window, in [0, Spread): whole
+	// milliseconds, at most an hour; 0: no task is moved. The part follows from the biz_id and the dedup or unique key, so that a
+	// task that is added again has the same time; without a key it follows from the job_id that the call made. Both action_time and
+	// due_time hold the moved time. In, Reschedule, runs of schedules (which have a jitter) and rows of plain SQL are not moved.
+	//
+	// It is what FixedRandomDelay= does to RandomizedDelaySec= in systemd.timer(5): a delay that is random over the units, but the
+	// same each time. Temporal's schedules draw their jitter from a hash too (temporalio/temporal, scheduler/spec.go).
+	Spread time.Duration
 }
 
 // InsertLimitError is the error of a call that is over the limit of Config.Inserts. None of its tasks is stored, and a
@@ -53,8 +67,27 @@ func (i Inserts) validate(bizType string) error {
 		return fmt.Errorf("inserts of %s: burst needs a rate", bizType)
 	case i.Rate == 0 && i.Wait:
 		return fmt.Errorf("inserts of %s: wait needs a rate", bizType)
+	case i.Spread < 0 || i.Spread > maxSpread || i.Spread%time.Millisecond != 0:
+		return fmt.Errorf("inserts of %s: spread %s: use whole milliseconds, at most %s", bizType, i.Spread, maxSpread)
 	}
 	return nil
+}
+
+// spread returns when the task acts, given the window of its biz type. It is pure.
+func (r *row) spread(window time.Duration) When {
+	w := r.when
+	if window == 0 || !w.absolute() || !w.at.Truncate(time.Minute).Equal(w.at) {
+		return w
+	}
+	seed := make([]byte, 0, 8+MaxDedupKey)
+	if r.dedup == nil {
+		seed = binary.BigEndian.AppendUint64(seed, uint64(r.id))
+	} else {
+		seed = append(binary.BigEndian.AppendUint64(seed, r.bizID), r.dedup...)
+	}
+	hash := sha256.Sum256(seed)
+	w.at = w.at.Add(time.Duration(binary.BigEndian.Uint64(hash[:])%uint64(window/time.Millisecond)) * time.Millisecond)
+	return w
 }
 
 // limits are those of Config.Inserts.

@@ -10,6 +10,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin/internal/jobid"
 )
 
 // bounded returns a function that adds n tasks of each of some biz types within limits; it counts those that are stored.
@@ -175,14 +179,96 @@ func TestWrongLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	whole := Config{Layout: Layout{Databases: 1, Tables: 1}, Servers: []Server{{DSN: "root@tcp(h:1)/"}}}
 	for want, inserts := range map[string]Inserts{
-		"inserts of a: rate -1: use at most 1000000, or 0 for no limit":       {Rate: -1},
-		"inserts of a: burst -5: use 1 to 1000000, or 0 for that of the rate": {Rate: 1, Burst: -5},
-		"inserts of a: burst needs a rate":                                    {Burst: 1},
-		"inserts of a: wait needs a rate":                                     {Wait: true},
+		"inserts of a: rate -1: use at most 1000000, or 0 for no limit":           {Rate: -1},
+		"inserts of a: burst -5: use 1 to 1000000, or 0 for that of the rate":     {Rate: 1, Burst: -5},
+		"inserts of a: burst needs a rate":                                        {Burst: 1},
+		"inserts of a: spread 1h0m0.001s: use whole milliseconds, at most 1h0m0s": {Spread: time.Hour + time.Millisecond},
+		"inserts of a: spread 1ns: use whole milliseconds, at most 1h0m0s":        {Spread: 1},
+		"inserts of a: spread -1s: use whole milliseconds, at most 1h0m0s":        {Spread: -time.Second},
+		"inserts of a: wait needs a rate":                                         {Wait: true},
 	} {
 		whole.Inserts = map[string]Inserts{"a": inserts}
 		if err := whole.Validate(); err == nil || err.Error() != want {
 			t.Errorf("%+v: %v", inserts, err)
+		}
+	}
+}
+
+// drawRow draws a row whose time At is before or after a whole minute, or on it, and the window of a spread.
+func drawRow(t *rapid.T) (r row, window time.Duration) {
+	minute := time.Unix(60*rapid.Int64Range(-1e8, 1e9).Draw(t, "minute"), 0)
+	at := minute.Add(time.Duration(rapid.SampledFrom([]int64{0, 0, 1, 999, 59_999}).Draw(t, "ms")) * time.Millisecond)
+	r = row{id: JobID(rapid.Uint64().Draw(t, "job_id")), bizID: rapid.Uint64().Draw(t, "biz_id"), when: At(at)}
+	if rapid.Bool().Draw(t, "has a key") {
+		r.dedup = []byte(rapid.StringN(1, 16, MaxDedupKey).Draw(t, "key"))
+	}
+	return r, time.Duration(rapid.Int64Range(0, int64(maxSpread/time.Millisecond)).Draw(t, "window")) * time.Millisecond
+}
+
+func TestASpreadIsNeverEarlyAndBelowItsWindow(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r, window := drawRow(t)
+		moved, asked := r.spread(window), r.when.at
+		by := moved.at.Sub(asked)
+		onMinute := asked.Second() == 0 && asked.Nanosecond() == 0
+		if by < 0 || by > 0 && (by >= window || !onMinute) || by%time.Millisecond != 0 || !moved.set || !moved.absolute() || moved.at.Location() != time.UTC {
+			t.Fatalf("%s moved by %s, window %s", asked, by, window)
+		}
+		after := row{id: r.id, bizID: r.bizID, dedup: r.dedup, when: In(time.Minute)}
+		if after.spread(window) != after.when {
+			t.Fatal("a delay was moved")
+		}
+	})
+}
+
+func TestASpreadIsTheSameForTheSameTask(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r, window := drawRow(t)
+		again := r
+		if r.dedup != nil { // added again it has another job_id, and perhaps another minute
+			again.id, again.when = r.id+1, At(r.when.at.Add(time.Hour))
+		}
+		if by, then := r.spread(window).at.Sub(r.when.at), again.spread(window).at.Sub(again.when.at); by != then {
+			t.Fatalf("moved by %s, then by %s", by, then)
+		}
+	})
+}
+
+// Programs of all versions must agree on it, and nobody's times may move with an upgrade.
+func TestASpreadStaysWhatItWas(t *testing.T) {
+	t.Parallel()
+	minute := At(time.Date(2030, 1, 1, 9, 0, 0, 0, time.UTC))
+	for want, r := range map[string]row{
+		"13.73s":  {id: 1, bizID: 42, when: minute},
+		"27.498s": {id: 1, bizID: 42, dedup: []byte("close"), when: minute},
+	} {
+		if by := r.spread(30 * time.Second).at.Sub(minute.at); by.String() != want {
+			t.Errorf("%+v is moved by %s, want %s", r, by, want)
+		}
+	}
+}
+
+func TestASpreadIsEven(t *testing.T) {
+	t.Parallel()
+	const tasks, parts, window = 30_000, 30, 30 * time.Second
+	minute := At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	var ids jobIDs
+	for name, made := range map[string]func(i int) row{
+		"job_ids of one moment": func(i int) row { return row{id: ids.next(jobid.Epoch.Add(time.Hour), i%4), when: minute} },
+		"one key, many biz_ids": func(i int) row { return row{bizID: uint64(i), dedup: []byte("close"), when: minute} },
+		"many keys, one biz_id": func(i int) row { return row{bizID: 7, dedup: fmt.Append(nil, i), when: minute} },
+	} {
+		var count [parts]int
+		for i := range tasks {
+			r := made(i)
+			count[r.spread(window).at.Sub(minute.at)/(window/parts)]++
+		}
+		for part, n := range count { // 1000 each; the standard deviation is 31
+			if n < 800 || n > 1200 {
+				t.Errorf("%s: %d of %d tasks are in second %d of %d", name, n, tasks, part, parts)
+			}
 		}
 	}
 }

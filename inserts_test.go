@@ -103,3 +103,78 @@ func TestAddsWaitForTheirLimit(t *testing.T) {
 		})
 	}
 }
+
+// nine is a time that many tasks are asked for.
+var nine = time.Date(2030, 1, 2, 9, 0, 0, 0, time.UTC)
+
+// spreading opens a client that spreads order.close.
+func spreading(t *testing.T, cfg tocsin.Config) *tocsin.Client {
+	cfg.Inserts = map[string]tocsin.Inserts{"order.close": {Spread: 30 * time.Second}}
+	return open(t, cfg)
+}
+
+// movedBy checks that a task was moved later within the window of spreading, and that nothing of it holds another time.
+func movedBy(t *testing.T, info tocsin.Info, asked time.Time) time.Duration {
+	t.Helper()
+	by := info.ActionTime.Sub(asked)
+	if by < 0 || by >= 30*time.Second || !info.DueTime.Equal(info.ActionTime) {
+		t.Errorf("task %+v: asked for %s", info, asked)
+	}
+	return by
+}
+
+func TestEveryAddSpreadsTheTasksOfAWholeMinute(t *testing.T) {
+	t.Parallel()
+	dsn := devtest.DSN(t)
+	for op, add := range adds {
+		t.Run(op, func(t *testing.T) {
+			t.Parallel()
+			cfg := cluster(t)
+			c, other := spreading(t, cfg), spreading(t, cfg)
+			seen := map[time.Duration]bool{}
+			for id := range uint64(10) {
+				for _, a := range must[[]tocsin.Added](t)(add(t, c, dsn, t.Context(), asMany(op, closeOrder.New(2*id+1, order{}, tocsin.At(nine)), closeOrder.New(2*id+2, order{}, tocsin.At(nine))))) {
+					seen[movedBy(t, get(t, c, a.JobID), nine)] = true
+				}
+			}
+			if len(seen) < 8 { // of 10 or 20, in 30,000 milliseconds
+				t.Errorf("moved by %v alone", seen)
+			}
+			keyed := asMany(op, closeOrder.New(100, order{}, tocsin.At(nine)).Dedup("close"))
+			first := must[[]tocsin.Added](t)(add(t, c, dsn, t.Context(), keyed))[0].JobID
+			by := movedBy(t, get(t, c, first), nine)
+			if change, err := c.Cancel(t.Context(), tocsin.ByID(first)); err != nil || change.Changed != 1 {
+				t.Fatalf("%+v, %v", change, err)
+			}
+			again := must[[]tocsin.Added](t)(add(t, other, dsn, t.Context(), keyed))[0].JobID
+			if then := movedBy(t, get(t, c, again), nine); then != by || again == first {
+				t.Errorf("moved by %s, and by another process by %s", by, then)
+			}
+			for task, want := range map[*tocsin.NewTask]time.Time{
+				new(closeOrder.New(101, order{}, tocsin.At(nine.Add(time.Second)))): nine.Add(time.Second),
+				new(remind.New(101, "", tocsin.At(nine))):                           nine,
+			} {
+				id := must[[]tocsin.Added](t)(add(t, c, dsn, t.Context(), []tocsin.NewTask{*task}))[0].JobID
+				if info := get(t, c, id); !info.ActionTime.Equal(want) || !info.DueTime.Equal(want) {
+					t.Errorf("%+v, want %s", info, want)
+				}
+			}
+		})
+	}
+}
+
+func TestARescheduleIsNotSpreadButAnAddThatReschedulesIs(t *testing.T) {
+	t.Parallel()
+	c := spreading(t, cluster(t))
+	unique := func(at time.Time) tocsin.NewTask {
+		return closeOrder.New(7, order{}, tocsin.At(at)).Unique("one", tocsin.While(tocsin.Pending, tocsin.Claimed)).OnConflict(tocsin.Reschedule)
+	}
+	id := add(t, c, unique(nine)).JobID
+	by := movedBy(t, get(t, c, id), nine)
+	if added := add(t, c, unique(nine.Add(time.Hour))); !added.Rescheduled || movedBy(t, get(t, c, id), nine.Add(time.Hour)) != by {
+		t.Errorf("%+v: %+v", added, get(t, c, id))
+	}
+	if _, err := c.Reschedule(t.Context(), tocsin.ByID(id), tocsin.At(nine)); err != nil || !get(t, c, id).ActionTime.Equal(nine) {
+		t.Errorf("%v: %+v", err, get(t, c, id))
+	}
+}

@@ -228,6 +228,7 @@ func (m *move) row(ctx context.Context, of outboxrow.Row, f *facts) (row, error)
 		t.err = refuse(ErrInvalid, "%s", err)
 	}
 	r, err := m.client.row(ctx, t.withHeaders(headers))
+	r.when = t.when // who wrote the row has spread it, or did not want that
 	if err == nil {
 		err = m.client.mayAdd(ctx, &r)
 	}

@@ -92,7 +92,7 @@ type wish struct {
 
 // wishFor is the add of a task, of which r was made.
 func wishFor(t NewTask, r row) wish {
-	return wish{outboxrow.Add, t.bizType, t.bizID, t.bizKey, t.when, t.dedup, t.payload, r.headers}
+	return wish{outboxrow.Add, t.bizType, t.bizID, t.bizKey, r.when, t.dedup, t.payload, r.headers}
 }
 
 // args are the parameters of outboxRowSQL.

@@ -50,6 +50,7 @@ func (c *Client) row(ctx context.Context, t NewTask) (row, error) {
 	if t.dedup != "" {
 		r.dedup = []byte(t.dedup)
 	}
+	r.when = r.spread(c.inserts[t.bizType].Spread)
 	if t.headers == nil && t.version < payloadmark.First {
 		return r, nil
 	}

@@ -28,7 +28,7 @@ type File struct {
 	Outboxes []Outbox           `yaml:"outboxes"` // in business databases, relayed by `tocsin serve` and `tocsin relay`
 	Etcd     Etcd               `yaml:"etcd"`
 	Node     Node               `yaml:"node"`
-	Inserts  map[string]Inserts `yaml:"inserts"` // by biz type: limits what a process adds with this file, be it the HTTP API, the command or a client in Go
+	Inserts  map[string]Inserts `yaml:"inserts"` // by biz type: limits and spreads what a process adds with this file, be it the HTTP API, the command or a client in Go
 	Scan     Scan               `yaml:"scan"`
 	Sweep    Sweep              `yaml:"sweep"`
 	Purge    Purge              `yaml:"purge"`
@@ -98,10 +98,11 @@ type StatusPage struct {
 	TLS       TLS    `yaml:"tls"`        // cert and key of the page, read again for each connection; ca for those who ask it; none: plain text
 }
 
-// Inserts limits the tasks of a biz type that a process adds; see tocsin.Inserts. The HTTP API refuses what is over the limit.
+// Inserts limits and spreads the tasks of a biz type that a process adds; see tocsin.Inserts. The HTTP API refuses what is over the limit.
 type Inserts struct {
-	Rate  float64 `yaml:"rate"`  // tasks a second, at most 1000000; 0: no limit
-	Burst int     `yaml:"burst"` // tasks at once after a pause, at most 1000000; 0: rate, rounded up
+	Rate   float64          `yaml:"rate"`   // tasks a second, at most 1000000; 0: no limit
+	Burst  int              `yaml:"burst"`  // tasks at once after a pause, at most 1000000; 0: rate, rounded up
+	Spread biztype.Duration `yaml:"spread"` // tasks that are due on a whole minute are moved later by less than this, at most 1h; 0: they are not
 }
 
 // Scan is about reading the tables.
@@ -163,7 +164,7 @@ func fill[T comparable](v *T, value T) {
 	}
 }
 
-// Tocsin gives the servers, the layout and the limits of inserts.
+// Tocsin gives the servers, the layout, and what inserts says.
 func (f File) Tocsin() tocsin.Config {
 	cfg := tocsin.Config{
 		Cluster: f.Cluster,
@@ -176,7 +177,7 @@ func (f File) Tocsin() tocsin.Config {
 		cfg.Inserts = make(map[string]tocsin.Inserts, len(f.Inserts))
 	}
 	for bizType, i := range f.Inserts {
-		cfg.Inserts[bizType] = tocsin.Inserts{Rate: i.Rate, Burst: i.Burst}
+		cfg.Inserts[bizType] = tocsin.Inserts{Rate: i.Rate, Burst: i.Burst, Spread: i.Spread.D()}
 	}
 	return cfg
 }

@@ -328,6 +328,27 @@ func (s *shop) moveAll() {
 	}
 }
 
+// Who writes a row spreads it. A relay whose config has a spread too stores the time that stands in the row.
+func TestARelayStoresTimesAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	minute := time.Date(2030, 1, 2, 9, 0, 0, 0, time.UTC)
+	s.add(1, "plain", tocsin.At(minute))
+	s.cfg.Inserts = map[string]tocsin.Inserts{"order.close": {Spread: time.Hour}}
+	s.client = s.open(s.cfg)
+	s.add(2, "spread", tocsin.At(minute))
+	var written time.Time
+	if err := s.db.QueryRow(s.fill("SELECT due_time FROM {outbox} WHERE biz_id = 2")).Scan(&written); err != nil || !written.After(minute) || !written.Before(minute.Add(time.Hour)) {
+		t.Errorf("%s, %v", written, err)
+	}
+	s.moveAll()
+	for bizID, want := range map[uint64]time.Time{1: minute, 2: written} {
+		if infos, err := s.client.List(t.Context(), bizID); err != nil || len(infos) != 1 || !infos[0].ActionTime.Equal(want) {
+			t.Errorf("%+v, %v: want %s", infos, err, want)
+		}
+	}
+}
+
 // Two relays that both think they are the active one.
 func TestTwoRelaysAtOnceDoNoHarm(t *testing.T) {
 	t.Parallel()

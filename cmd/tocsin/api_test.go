@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
@@ -123,12 +124,12 @@ func TestTheAPIWithoutTokensKeepsToLoopback(t *testing.T) {
 	}
 }
 
-func TestTheConfigLimitsWhatTheAPIAdds(t *testing.T) {
+func TestTheConfigLimitsAndSpreadsWhatIsAdded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"inserts:\n  order.close: {rate: 0.01, burst: 2}\n")
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"inserts:\n  order.close: {rate: 0.01, burst: 2, spread: 1h}\n")
 	url := "http://" + s.apiOf(s.serve("api", "--api", "127.0.0.1:0")) + "/v1/tasks"
-	body := `{"biz_type": "order.close", "biz_id": "42", "delay_ms": 3600000}`
+	body := `{"biz_type": "order.close", "biz_id": "42", "due_time": "2030-01-02T09:00:00Z"}`
 	for i, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusTooManyRequests} {
 		if status, text := s.request(http.DefaultClient, "", "POST", url, body); status != want || strings.Contains(text, `"insert_limit"`) != (i == 2) {
 			t.Errorf("add %d: %d %s", i, status, text)
@@ -136,6 +137,17 @@ func TestTheConfigLimitsWhatTheAPIAdds(t *testing.T) {
 	}
 	if s.rows() != 2 {
 		t.Errorf("%d tasks", s.rows())
+	}
+	s.run("task", "add", "--type", "order.close", "--biz-id", "42", "--at", "2030-01-02T09:00:00Z").ok(t)
+	times := map[time.Time]bool{}
+	for _, task := range decode[[]taskJSON](t, s.run("task", "list", "--biz-id", "42", "--json")) {
+		times[task.ActionTime] = true
+		if by := task.ActionTime.Sub(time.Date(2030, 1, 2, 9, 0, 0, 0, time.UTC)); by < 0 || by >= time.Hour {
+			t.Errorf("task %+v", task)
+		}
+	}
+	if len(times) != 3 {
+		t.Errorf("times %v", times)
 	}
 }
 
