@@ -83,6 +83,7 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		return nil
 	}
 	before, hold := time.Now(), l.kind.rule.Load().timeout+claimMargin
+	wary := before.UnixNano() < l.wary.Load()
 	draining, end := s.d.whileDraining()
 	defer end()
 	ctx, cancel := context.WithTimeout(draining, min(hold, claimWithin))
@@ -95,9 +96,9 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		Fence:  s.d.fence(owner),
 		Known:  known,
 		Shared: s.d.cfg.ClaimEach,
-		NoWait: before.UnixNano() < l.wary.Load(),
+		NoWait: wary,
 	})
-	if mysql.ClassOf(err) == mysql.Contended {
+	if !wary && mysql.ClassOf(err) == mysql.Contended {
 		l.wary.Store(time.Now().Add(waryFor).UnixNano())
 	}
 	got, at, clock := make([]*task, 0, len(rows)), time.Now(), s.nowMicro() // the claim itself is no sign of a slow lane

@@ -46,7 +46,7 @@ const (
 	keepHold       = 15 * time.Second       // ... until so long after
 	claimWithin    = 30 * time.Second       // a claim that takes longer has failed
 	claimsAtOnce   = 4                      // claims of a lane: some wait for the disk while others are read
-	waryFor        = 10 * time.Second       // after a claim met a lock, the lane's claims don't wait for locks
+	waryFor        = 10 * time.Second       // after a claim met a lock, the lane's claims don't wait for locks; then one tries again whether it has gone
 	handOverAfter  = 500 * time.Millisecond // Drain claims what is still in delivery after this
 	avoidFor       = time.Second            // a locked table is left alone for this long
 	probeLook      = 100 * time.Millisecond // other rows of a locked table look this often for the end of its probe
