@@ -77,7 +77,10 @@ func (a *application) run(ctx context.Context) error {
 	if err := each(a.sites, func(s *site) error { return a.tables(ctx, s) }); err != nil {
 		return err
 	}
-	return a.migrate(ctx)
+	if err := a.migrate(ctx); err != nil {
+		return err
+	}
+	return each(a.sites, func(s *site) error { return a.graces(ctx, s) })
 }
 
 // agree checks every stored layout row against the config and the other rows, and
@@ -99,6 +102,7 @@ func (a *application) agree() error {
 			a.opt.Cluster = stored.Cluster
 			a.opt.Identity = cmp.Or(stored.Identity, a.opt.Identity)
 			a.opt.Ownership = stored.Ownership
+			a.opt.SweepGrace = cmp.Or(millis(stored.GraceMS), a.opt.SweepGrace)
 			a.result.From = min(cmp.Or(a.result.From, stored.Version), stored.Version)
 			a.opt.worksWith = min(cmp.Or(a.opt.worksWith, stored.WorksWith), stored.WorksWith)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // Finished says what Finish found and did.
@@ -53,18 +52,11 @@ func Finish(ctx context.Context, cfg tocsin.Config) (Finished, error) {
 func (s *site) finish(ctx context.Context) (changed int, err error) {
 	for _, db := range s.Databases {
 		query := strings.ReplaceAll(in(s.layout.Database(db), finishLayout), "{version}", fmt.Sprint(layoutrow.SchemaVersion))
-		var rows int64
-		err := mysql.Retry(ctx, func() error {
-			result, err := s.DB.ExecContext(ctx, query)
-			if err == nil {
-				rows, err = result.RowsAffected()
-			}
-			return err
-		})
+		n, err := s.update(ctx, db, query)
+		changed += n
 		if err != nil {
-			return changed, fmt.Errorf("write the layout row of %s: %w", s.place(db), err)
+			return changed, err
 		}
-		changed += int(rows)
 	}
 	return changed, nil
 }

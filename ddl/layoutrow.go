@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -24,14 +25,15 @@ type layoutRow struct {
 	WorksWith int    `db:"works_with"`
 	State     string `db:"state"`
 	Ownership string `db:"ownership"`
-	Mark      int64  `db:"mark"` // 0: never marked
+	Mark      int64  `db:"mark"`           // 0: never marked
+	GraceMS   int64  `db:"sweep_grace_ms"` // 0: not written yet
 }
 
 // newRow returns the row that Apply writes into database number db.
 func newRow(layout tocsin.Layout, db int, opt Options) layoutRow {
 	return layoutRow{
 		Cluster: opt.Cluster, Identity: opt.Identity, Number: db, Databases: layout.Databases, Tables: layout.Tables, Hash: layoutrow.Hash,
-		Ownership: opt.Ownership, HorizonMS: opt.DoorbellHorizon.Milliseconds(), Version: layoutrow.SchemaVersion, WorksWith: cmp.Or(opt.worksWith, layoutrow.SchemaVersion), State: layoutrow.Active,
+		Ownership: opt.Ownership, HorizonMS: opt.DoorbellHorizon.Milliseconds(), GraceMS: opt.SweepGrace.Milliseconds(), Version: layoutrow.SchemaVersion, WorksWith: cmp.Or(opt.worksWith, layoutrow.SchemaVersion), State: layoutrow.Active,
 	}
 }
 
@@ -50,7 +52,16 @@ func (r layoutRow) insert(database string) string {
 		"{works_with}", strconv.Itoa(r.WorksWith),
 		"{state}", r.State,
 		"{ownership}", cmp.Or(r.Ownership, ByEtcd),
+		"{grace}", strconv.FormatInt(r.graceMS(), 10),
 	).Replace(insertLayout)
+}
+
+// graceMS returns the grace of sweeps to store.
+func (r layoutRow) graceMS() int64 { return cmp.Or(r.GraceMS, DefaultSweepGrace.Milliseconds()) }
+
+// grace renders the statement that writes the grace of sweeps where there is none.
+func (r layoutRow) grace(database string) string {
+	return strings.ReplaceAll(in(database, writeGrace), "{grace}", strconv.FormatInt(r.graceMS(), 10))
 }
 
 // mark renders the statement that writes the identity if there is none.
@@ -60,7 +71,7 @@ func (r layoutRow) mark(database string) string {
 
 // conflict returns how a stored row contradicts the wanted one, naming both; place is
 // the database and its server. An empty cluster matches any, as does an empty
-// identity on either side, and an empty ownership; a different horizon or state is no
+// identity or grace of sweeps on either side, and an empty ownership; a different horizon or state is no
 // conflict.
 func (r layoutRow) conflict(stored layoutRow, place string) error {
 	mine, theirs := shape(r), shape(stored)
@@ -79,11 +90,16 @@ func (r layoutRow) conflict(stored layoutRow, place string) error {
 	case r.Ownership != "" && r.Ownership != stored.Ownership:
 		return fmt.Errorf("ownership of the config is %q, that of %s is %q: set layout.ownership of the config, or stop all nodes and run `tocsin ddl ownership %s`",
 			r.Ownership, place, stored.Ownership, r.Ownership)
+	case r.GraceMS != 0 && stored.GraceMS != 0 && r.GraceMS != stored.GraceMS:
+		return fmt.Errorf("sweep.grace of the config is %s, that of %s is %s: set sweep.grace of the config, or stop all nodes and sweeps and run `tocsin ddl grace %s`",
+			millis(r.GraceMS), place, millis(stored.GraceMS), millis(r.GraceMS))
 	case max(stored.Version, stored.WorksWith) > r.Version:
 		return fmt.Errorf("%s has schema version %d, this program is for %d: use the tocsin that migrated it, or a newer one", place, stored.Version, r.Version)
 	}
 	return nil
 }
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 func shape(r layoutRow) tocsin.Layout {
 	return tocsin.Layout{Databases: r.Databases, Tables: r.Tables}

@@ -12,6 +12,9 @@ import (
 const (
 	DefaultDoorbellHorizon = 10 * time.Second
 	DefaultParallel        = 4
+	DefaultSweepGrace      = time.Minute
+	MinSweepGrace          = time.Second
+	MaxSweepGrace          = 24 * time.Hour
 	DefaultWait            = time.Minute
 	maxDoorbellHorizon     = time.Hour
 	maxParallel            = 64
@@ -23,6 +26,7 @@ type Options struct {
 	Identity        string                // distinguishes the cluster from others with its id; form as Cluster; "" takes the stored one, or else makes one
 	Ownership       string                // ByEtcd or ByRows, for new databases; others that say otherwise are refused; "" takes the stored one, else ByEtcd
 	DoorbellHorizon time.Duration         // stored in new databases; 0 means 10 s, at most 1 h; a stored one stays
+	SweepGrace      time.Duration         // how long a task must be overdue before a sweep takes it, in whole ms, for databases that have none stored; others that say otherwise are refused; 0 takes the stored one, else 1 min; 1 s to 24 h
 	Parallel        int                   // connections to each server, and two more while tables are altered; 0 means 4, at most 64
 	Progress        func(done, total int) // tables that stand, of all; called often, by one goroutine at a time; nil: no calls
 	Migrated        func(done, total int) // tables that were altered, of those to alter; called as Progress is
@@ -66,6 +70,8 @@ func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
 		return o, checkOwnership(o.Ownership)
 	case o.DoorbellHorizon < time.Millisecond || o.DoorbellHorizon > maxDoorbellHorizon:
 		return o, fmt.Errorf("doorbell horizon %s: use 1ms to %s", o.DoorbellHorizon, maxDoorbellHorizon)
+	case o.SweepGrace != 0 && checkGrace(o.SweepGrace) != nil:
+		return o, checkGrace(o.SweepGrace)
 	case o.Wait < 0:
 		return o, fmt.Errorf("wait %s is negative", o.Wait)
 	case o.Parallel < 1 || o.Parallel > maxParallel:

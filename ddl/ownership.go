@@ -41,22 +41,11 @@ func SetOwnership(ctx context.Context, cfg tocsin.Config, ownership string, forc
 	if err := checkOwnership(ownership); err != nil {
 		return done, err
 	}
-	sites, err := openSites(cfg, 1)
+	sites, err := openStopped(ctx, cfg, force)
 	if err != nil {
 		return done, err
 	}
 	defer func() { _ = closeSites(sites) }()
-	if err := each(sites, func(s *site) error { return s.survey(ctx) }); err != nil {
-		return done, err
-	}
-	if err := changeable(sites, cfg); err != nil {
-		return done, err
-	}
-	if !force {
-		if err := each(sites, func(s *site) error { return s.noNode(ctx) }); err != nil {
-			return done, err
-		}
-	}
 	for _, s := range sites {
 		n, err := s.setOwnership(ctx, ownership)
 		done.Databases += n
@@ -65,6 +54,23 @@ func SetOwnership(ctx context.Context, cfg tocsin.Config, ownership string, forc
 		}
 	}
 	return done, nil
+}
+
+// openStopped opens and surveys the sites for a change that no node may see half done. It refuses databases that can't be
+// changed, and, unless forced, nodes that wrote their rows lately. The caller closes the sites.
+func openStopped(ctx context.Context, cfg tocsin.Config, force bool) ([]*site, error) {
+	sites, err := surveySites(ctx, cfg, 1)
+	if err != nil {
+		return nil, err
+	}
+	err = changeable(sites, cfg)
+	if err == nil && !force {
+		err = each(sites, func(s *site) error { return s.noNode(ctx) })
+	}
+	if err != nil {
+		return nil, errors.Join(err, closeSites(sites))
+	}
+	return sites, nil
 }
 
 // changeable refuses databases that are not the config's, and those that older programs may use.
@@ -110,21 +116,17 @@ func (s *site) setOwnership(ctx context.Context, ownership string) (changed int,
 	for _, db := range s.Databases {
 		name := s.layout.Database(db)
 		query := strings.NewReplacer("{database}", name, "{ownership}", ownership, "{version}", fmt.Sprint(ownershipSince)).Replace(changeOwnership)
-		var rows int64
-		err := mysql.Retry(ctx, func() error {
-			if _, err := s.DB.ExecContext(ctx, in(name, deleteNodes)); err != nil {
-				return err
-			}
-			result, err := s.DB.ExecContext(ctx, query)
-			if err == nil {
-				rows, err = result.RowsAffected()
-			}
+		if err := mysql.Retry(ctx, func() error {
+			_, err := s.DB.ExecContext(ctx, in(name, deleteNodes))
 			return err
-		})
-		if err != nil {
-			return changed, fmt.Errorf("write the layout row of %s: %w", s.place(db), err)
+		}); err != nil {
+			return changed, fmt.Errorf("forget the nodes in %s: %w", s.place(db), err)
 		}
-		changed += int(rows)
+		n, err := s.update(ctx, db, query)
+		changed += n
+		if err != nil {
+			return changed, err
+		}
 	}
 	return changed, nil
 }

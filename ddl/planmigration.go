@@ -93,6 +93,9 @@ func (a *application) planDatabase(text *strings.Builder, u *upgrade, db int, ro
 			statements = append(statements, c.planned())
 		}
 	}
+	if row.GraceMS == 0 {
+		statements = append(statements, a.row(db).grace(name))
+	}
 	if row.Version < layoutrow.SchemaVersion {
 		statements = append(statements, raise(a.layout, db))
 	}

@@ -30,7 +30,7 @@ var keeping = []string{"SELECT", "INSERT", "UPDATE"}
 // roles is the only place that says who needs which rights.
 var roles = []Role{
 	{
-		Name: "ddl", Does: "tocsin ddl apply, verify, plan, finish and ownership",
+		Name: "ddl", Does: "tocsin ddl apply, verify, plan, finish, ownership and grace",
 		rights: map[string][]string{
 			layoutTable: append([]string{"SELECT", "UPDATE"}, changing...), "biz_type": changing, "owner": changing, "doorbell": changing,
 			"relayed": changing, "node": append([]string{"SELECT", "DELETE"}, changing...), "mark": changing,

@@ -32,10 +32,10 @@ const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARA
 // checked before.
 const insertLayout = "INSERT /* tocsin ddl layout */ IGNORE INTO `{database}`.layout" + `
     (id, cluster_id, database_no, databases_total, tables_per_database, hash,
-     doorbell_horizon_ms, schema_version, works_with, state, gmt_create, identity, ownership)
+     doorbell_horizon_ms, schema_version, works_with, state, gmt_create, identity, ownership, sweep_grace_ms)
 VALUES
     (1, '{cluster}', {number}, {databases}, {tables}, '{hash}',
-     {horizon}, {version}, {works_with}, '{state}', UTC_TIMESTAMP(3), '{identity}', '{ownership}')`
+     {horizon}, {version}, {works_with}, '{state}', UTC_TIMESTAMP(3), '{identity}', '{ownership}', {grace})`
 
 // selectWide reports whether a layout table has the column identity, which clusters
 // from before identities lack.
@@ -65,15 +65,16 @@ WHERE id = 1
     AND identity = ''`
 
 // selectLayout reads the layout row of one database; no row: none was written. If the
-// table is too old to have the column identity, ownership or mark, the name refers to
-// the outer query's column, which is empty, or etcd.
+// table is too old to have the column identity, ownership, mark or sweep_grace_ms, the
+// name refers to the outer query's column, which is empty, etcd or 0.
 const selectLayout = `SELECT /* tocsin ddl layout */
     cluster_id,
     (SELECT (SELECT identity FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older) AS identity,
     database_no, databases_total, tables_per_database, hash,
     doorbell_horizon_ms, schema_version, works_with, state,
     (SELECT (SELECT ownership FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older) AS ownership,
-    (SELECT (SELECT mark FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked) AS mark
+    (SELECT (SELECT mark FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked) AS mark,
+    (SELECT (SELECT sweep_grace_ms FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 0 AS sweep_grace_ms) AS older) AS sweep_grace_ms
 FROM ` + "`{database}`" + `.layout
 WHERE id = 1`
 
@@ -110,6 +111,20 @@ SET ownership = '{ownership}'
 WHERE id = 1
     AND ownership <> '{ownership}'
     AND works_with >= {version}`
+
+// changeGrace writes the grace of sweeps, in milliseconds. Primary key. Zero rows: it says so already. writeGrace writes it
+// where there is none. Zero rows: there is one.
+const (
+	changeGrace = "UPDATE /* tocsin ddl grace */ `{database}`.layout" + `
+SET sweep_grace_ms = {grace}
+WHERE id = 1
+    AND sweep_grace_ms <> {grace}`
+
+	writeGrace = "UPDATE /* tocsin ddl migrate */ `{database}`.layout" + `
+SET sweep_grace_ms = {grace}
+WHERE id = 1
+    AND sweep_grace_ms = 0`
+)
 
 // selectNode reads the node that wrote its row last in one database, at most {seconds} ago; no row: there is none.
 // deleteNodes forgets all nodes.

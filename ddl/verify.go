@@ -188,6 +188,8 @@ func (v *verification) layout(ctx context.Context, s *site, db int, r *report) e
 		r.add(name+".layout", "is held, as it is an older copy or is being restored: run `tocsin ddl restore-check`")
 	} else if stored.State != layoutrow.Active {
 		r.add(name+".layout", fmt.Sprintf("has state %q, want %q", stored.State, layoutrow.Active))
+	} else if stored.GraceMS == 0 && stored.Version == layoutrow.SchemaVersion {
+		r.add(name+".layout", "has no grace of sweeps yet: run `tocsin ddl apply`")
 	} else if stored.Identity == "" {
 		r.warn(name+".layout", "has no identity, by which nodes tell this cluster from another with the same id: run `tocsin ddl apply`")
 	}
@@ -195,7 +197,7 @@ func (v *verification) layout(ctx context.Context, s *site, db int, r *report) e
 }
 
 // clusters finds databases whose cluster id differs from the first one's, or whose
-// identity differs from that of most, or whose ownership differs from the first one's.
+// identity differs from that of most, or whose ownership or grace of sweeps differs from the first one's.
 func (v *verification) clusters(sites []*site) {
 	rows, servers := map[int]layoutRow{}, map[int]*site{}
 	for _, s := range sites {
@@ -203,10 +205,10 @@ func (v *verification) clusters(sites []*site) {
 			rows[db], servers[db] = row, s
 		}
 	}
-	first, agreed, ownership := "", identityOf(rows), ""
+	first, agreed, ownership, grace := "", identityOf(rows), "", int64(0)
 	for _, db := range slices.Sorted(maps.Keys(rows)) {
 		if first == "" {
-			first, ownership = rows[db].Cluster, rows[db].Ownership
+			first, ownership, grace = rows[db].Cluster, rows[db].Ownership, rows[db].GraceMS
 		}
 		r, row := report{server: servers[db].Name}, servers[db].layout.Database(db)+".layout"
 		if rows[db].Cluster != first && v.cluster == "" {
@@ -215,6 +217,9 @@ func (v *verification) clusters(sites []*site) {
 			r.add(row, fmt.Sprintf("has identity %s, most others %s: it is of another cluster with the same id", id, agreed))
 		} else if rows[db].Ownership != ownership {
 			r.add(row, fmt.Sprintf("has ownership %q, those before it %q: run `tocsin ddl ownership` again, with all nodes stopped", rows[db].Ownership, ownership))
+		} else if rows[db].GraceMS != grace && rows[db].GraceMS*grace != 0 {
+			r.add(row, fmt.Sprintf("has the grace of sweeps %s, those before it %s: run `tocsin ddl grace` again, with all nodes and sweeps stopped",
+				millis(rows[db].GraceMS), millis(grace)))
 		}
 		v.found[db] = append(r.findings, v.found[db]...)
 	}

@@ -25,6 +25,7 @@ var additions = []addition{
 	{version: 2, file: "relayed"},
 	{version: 2, file: "node"},
 	{version: 2, file: "mark"},
+	{version: 3, file: layoutTable, columns: []string{"sweep_grace_ms"}},
 	{version: 3, file: "schedule"},
 	{version: 3, file: "run"},
 }

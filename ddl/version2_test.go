@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// version2 is a cluster as a program for schema version 2 left it, with a row in each task table: version 3 only adds tables.
+// version2 is a cluster as a program for schema version 2 left it, with a row in each task table: version 3 adds tables and a column of layout.
 func version2(t *testing.T) tocsin.Config {
 	t.Helper()
 	cfg := config(t, 2, 4)
@@ -22,6 +22,7 @@ func version2(t *testing.T) tocsin.Config {
 			execute(t, cfg, fmt.Sprintf("DROP TABLE $%d.%s", db, table))
 		}
 		execute(t, cfg, fmt.Sprintf("UPDATE $%d.layout SET schema_version = 2, works_with = 2", db))
+		execute(t, cfg, fmt.Sprintf("ALTER TABLE $%d.layout DROP COLUMN sweep_grace_ms", db))
 	}
 	for table := range cfg.Layout.Total() {
 		execute(t, cfg, "INSERT INTO "+cfg.Layout.Table(table)+` (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)
@@ -45,12 +46,12 @@ func TestTablesOfVersion2BecomeWhatApplyMakes(t *testing.T) {
 	t.Parallel()
 	cfg, fresh := version2(t), config(t, 2, 4)
 	findings, err := Verify(t.Context(), cfg)
-	want := "server db1: " + cfg.Layout.Database(0) + " has schema version 2, this program is for 3, which 11 of 13 tables have: run `tocsin ddl apply`"
+	want := "server db1: " + cfg.Layout.Database(0) + " has schema version 2, this program is for 3, which 10 of 13 tables have: run `tocsin ddl apply`"
 	if err != nil || len(findings) != 2 || findings[0].String() != want {
 		t.Errorf("verify: %v, %v, want %s", findings, err, want)
 	}
 	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: cfg.Cluster, Identity: res.Identity, Tables: 4, Existing: 22, From: 2, WorksWith: 2}); err != nil || res != want {
+	if want := (Result{Cluster: cfg.Cluster, Identity: res.Identity, Tables: 4, Existing: 22, Altered: 2, From: 2, WorksWith: 2}); err != nil || res != want {
 		t.Fatalf("%+v, %v, want %+v", res, err, want)
 	}
 	if _, err := Apply(t.Context(), fresh, Options{}); err != nil {

@@ -37,7 +37,7 @@ func ceilMilli(d time.Duration) int64 {
 // a sweeper may look at it once the grace time is over, and the delivery must
 // have ended by then. A loaded row may wait staleAfter more.
 func claimAfter(grace, timeout time.Duration) time.Duration {
-	return max(max(grace, 2*timeout)-timeout-claimMargin-staleAfter, 0)
+	return max(sweptAfter(grace, timeout)-timeout-claimMargin-staleAfter, 0)
 }
 
 // sweptAfter is how long a row must be overdue for a sweep to take it, by the

@@ -26,7 +26,7 @@ func TestAnUnclaimedDeliveryEndsBeforeASweeperLooks(t *testing.T) {
 		if after < 0 {
 			t.Fatalf("claimAfter %s", after)
 		}
-		if after > 0 && after+staleAfter+timeout+claimMargin > max(grace, 2*timeout) {
+		if after > 0 && after+staleAfter+timeout+claimMargin > sweptAfter(grace, timeout) {
 			t.Fatalf("a delivery that starts %s late ends under the sweeper's eyes", after+staleAfter)
 		}
 	})

@@ -49,7 +49,7 @@ type Config struct {
 	QueueCap     int           // ids held in memory at most; 0: 1,000,000
 	PayloadBytes int64         // of payloads held in memory, at least 1 MiB; one biz type uses at most half of it; 0: 128 MiB
 	Strict       bool          // Run fails, before it delivers anything, if a handler gets no task, or if no node of the group can deliver one of its biz types; false: these are logged. For groups whose nodes run the same program.
-	SweepGrace   time.Duration // of the cluster's sweeper; 0: 60s
+	SweepGrace   time.Duration // how long a task must be overdue before a sweep takes it, in whole ms; nodes claim what is nearly as late. Databases that say otherwise are refused. 0: 60s; NoGrace: none
 	SweepTimeout time.Duration // of Sweeper.Sweep and each sweep of Sweeper.Run; 0: 50s, or 5/6 of the time to the next; negative: none
 
 	Version    string                                      // shown in `cluster nodes`
@@ -151,8 +151,10 @@ func (c Config) secrets() webhook.Secrets {
 	return webhook.Secrets{Dir: c.SecretsDir, Getenv: c.Getenv}
 }
 
-// NoGrace as Config.SweepGrace sweeps whatever is due, however short a time ago:
-// for tests, and when every node is known to be stopped.
+// NoGrace as Config.SweepGrace sweeps whatever is due, however short a time ago,
+// and whatever grace the databases hold: for tests, and when every node is known to be
+// stopped. A sweep beside a running node would deliver what the node delivers. A node
+// with NoGrace claims each row.
 const NoGrace = time.Nanosecond
 
 // NoTimeout as Config.SweepTimeout lets a sweep run until nothing is left.

@@ -66,7 +66,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	if p.store, err = store.Connect(ctx, n.cfg.Tables, store.Ownership(n.cfg.Ownership)); err != nil {
+	if p.store, err = store.Connect(ctx, n.cfg.Tables, store.Ownership(n.cfg.Ownership), store.SweepGrace(n.cfg.SweepGrace)); err != nil {
 		return p, err
 	}
 	if p.cfg.Registerer != nil {

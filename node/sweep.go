@@ -132,7 +132,11 @@ func (s *Sweeper) alone(ctx context.Context, mode sweepMode, use func(context.Co
 
 // sweep is alone beside other sweeps.
 func (s *Sweeper) sweep(ctx context.Context, mode sweepMode, use func(context.Context, *sweeper.Sweeper) error) (all sweepDone, err error) {
-	db, err := store.Connect(ctx, s.cfg.Tables, store.Ownership(mode.ownership), store.Frozen(s.cfg.only != nil))
+	grace := s.cfg.SweepGrace
+	if mode.dry {
+		grace = 0 // it only reads, so any will do
+	}
+	db, err := store.Connect(ctx, s.cfg.Tables, store.Ownership(mode.ownership), store.SweepGrace(grace), store.Frozen(s.cfg.only != nil))
 	if err != nil {
 		return all, err
 	}

@@ -38,6 +38,10 @@ var ills = map[string]ill{
 	"it says that it is another database": {
 		[]string{"UPDATE {db}.layout SET database_no = 7"}, []string{"UPDATE {db}.layout SET database_no = 1"}, "says that it is database 7",
 	},
+	"it has another grace of sweeps": {
+		[]string{"UPDATE {db}.layout SET sweep_grace_ms = 20000"}, []string{"UPDATE {db}.layout SET sweep_grace_ms = 60000"},
+		"grace of sweeps of this process is 1m0s, that of",
+	},
 	"it has moved": {
 		[]string{"UPDATE {db}.layout SET state = 'retired'"}, []string{"UPDATE {db}.layout SET state = 'active'"}, "is retired",
 	},

@@ -15,7 +15,7 @@ import (
 var errNoHorizon = errors.New("no reachable database has a layout row: run `tocsin ddl apply`")
 
 func scanLayout(rows *sql.Rows) (r layoutrow.Row, err error) {
-	err = rows.Scan(append(r.Fields(), &r.Ownership, &r.Mark)...)
+	err = rows.Scan(append(r.Fields(), &r.Ownership, &r.Mark, &r.GraceMS)...)
 	return r, err
 }
 
@@ -37,7 +37,7 @@ func (s *Store) Check(ctx context.Context, server int) error {
 
 // want returns what every layout row must say according to the config.
 func (s *Store) want() layoutrow.Want {
-	return layoutrow.Want{Databases: s.layout.Databases, Tables: s.layout.Tables, Cluster: s.cluster, Ownership: s.ownership}
+	return layoutrow.Want{Databases: s.layout.Databases, Tables: s.layout.Tables, Cluster: s.cluster, Ownership: s.ownership, GraceMS: s.grace.Milliseconds()}
 }
 
 // Identity returns the identity on which the databases read so far agree; "" if none

@@ -299,8 +299,8 @@ FROM (
 GROUP BY biz_type`)
 
 // layoutOf reads the layout row of one database, and its mark. If the layout table is
-// too old to have the column identity, ownership or mark, the name refers to the outer
-// query's column, which is empty, or etcd.
+// too old to have the column identity, ownership, mark or sweep_grace_ms, the name refers
+// to the outer query's column, which is empty, etcd or 0.
 var layoutOf = prepare(`
 SELECT /* tocsin layout */
     {database_no},
@@ -315,7 +315,8 @@ SELECT /* tocsin layout */
     works_with,
     state,
     (SELECT (SELECT ownership FROM {database}.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older),
-    (SELECT (SELECT mark FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked)
+    (SELECT (SELECT mark FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked),
+    (SELECT (SELECT sweep_grace_ms FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS sweep_grace_ms) AS older)
 FROM {database}.layout
 WHERE id = 1`)
 

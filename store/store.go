@@ -18,9 +18,10 @@ import (
 // concurrent use.
 type Store struct {
 	layout    tocsin.Layout
-	cluster   string // "" takes any
-	ownership string // "" takes any
-	frozen    bool   // see Frozen
+	cluster   string        // "" takes any
+	ownership string        // "" takes any
+	grace     time.Duration // of sweeps; 0 takes any
+	frozen    bool          // see Frozen
 	servers   []*server
 	home      []int          // database number -> server
 	names     []string       // table number -> full name
@@ -60,6 +61,9 @@ type Option func(*Store)
 
 // Ownership refuses databases in which others may start rows than the layout row says: "etcd" or "rows".
 func Ownership(ownership string) Option { return func(s *Store) { s.ownership = ownership } }
+
+// SweepGrace refuses databases whose layout row has another grace of sweeps, unless it has none yet. Below 1 ms takes any.
+func SweepGrace(grace time.Duration) Option { return func(s *Store) { s.grace = grace } }
 
 // Frozen is for sessions of tests in which the servers' clocks stand still: Now does too.
 func Frozen(frozen bool) Option { return func(s *Store) { s.frozen = frozen } }

@@ -14,7 +14,7 @@ import (
 
 func newDDL(a *app) *cobra.Command {
 	return group("ddl", "Plan, create, upgrade and verify the tables, and move and restore databases",
-		newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLFinish(a), newDDLOwnership(a), newDDLMove(a), newDDLRestoreCheck(a), newDDLGrants(a))
+		newDDLPlan(a), newDDLApply(a), newDDLVerify(a), newDDLFinish(a), newDDLOwnership(a), newDDLGrace(a), newDDLMove(a), newDDLRestoreCheck(a), newDDLGrants(a))
 }
 
 // clusterFlags let the first apply choose the cluster id and the identity.
@@ -49,11 +49,10 @@ func newDDLPlan(a *app) *cobra.Command {
 }
 
 func (a *app) planDDL(ctx context.Context, opt ddl.Options, dir string, migrate bool) error {
-	cfg, ownership, err := a.owned()
+	cfg, opt, err := a.owned(opt)
 	if err != nil {
 		return err
 	}
-	opt.Ownership = ownership
 	var plans []ddl.ServerPlan
 	if migrate {
 		plans, err = ddl.PlanMigration(ctx, cfg, opt)

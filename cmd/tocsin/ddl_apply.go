@@ -45,11 +45,10 @@ func newDDLApply(a *app) *cobra.Command {
 }
 
 func (a *app) applyDDL(cmd *cobra.Command, opt ddl.Options) error {
-	cfg, ownership, err := a.owned()
+	cfg, opt, err := a.owned(opt)
 	if err != nil {
 		return err
 	}
-	opt.Ownership = ownership
 	created, migrated := a.progress("create", "tables"), a.progress("migrate", "tables")
 	opt.Progress, opt.Migrated = created.report, migrated.report
 	begin := time.Now()

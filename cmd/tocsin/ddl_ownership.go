@@ -99,11 +99,12 @@ func registered(ctx context.Context, file config.File) ([]groupNodes, error) {
 	return cluster.NodesIn(ctx, keys, "")
 }
 
-// owned reads the servers, the layout and its ownership from the config file; "" if the file does not say.
-func (a *app) owned() (tocsin.Config, string, error) {
+// owned reads the servers from the config file, and adds to the options what else the databases are to say.
+func (a *app) owned(opt ddl.Options) (tocsin.Config, ddl.Options, error) {
 	file, err := a.load()
 	if err != nil {
-		return tocsin.Config{}, "", err
+		return tocsin.Config{}, opt, err
 	}
-	return file.Tocsin(), file.Layout.Ownership, nil
+	opt.Ownership, opt.SweepGrace = file.Layout.Ownership, file.Sweep.Grace.D()
+	return file.Tocsin(), opt, nil
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/doctor"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -78,7 +78,7 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 		return []doctor.Check{config}
 	}
 	cfg := file.Tocsin()
-	p, closeAll, err := patient(cfg, file.Layout.Ownership)
+	p, closeAll, err := patient(file)
 	if err != nil {
 		config.Level, config.Is, config.Fix = doctor.Fail, oneLine(err), "correct the servers of the config file"
 		return []doctor.Check{config}
@@ -109,7 +109,7 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 	for i := range p.Uses {
 		p.Uses[i].Nodes = nodes
 	}
-	config.Is = fmt.Sprintf("layout %s on %s", cfg.Layout, serverNames(p.Uses))
+	config.Is = fmt.Sprintf("layout %s on %s; grace of sweeps %s", cfg.Layout, serverNames(p.Uses), file.Sweep.Grace.D())
 	checks := append([]doctor.Check{config}, doctor.Examine(ctx, p)...)
 	for i, c := range checks {
 		checks[i].Is = cluster.Plain(c.Is)
@@ -176,8 +176,9 @@ func serverNames(uses []doctor.Use) string {
 	return strings.Join(names, ", ")
 }
 
-func patient(cfg tocsin.Config, ownership string) (p doctor.Patient, closeAll func(), err error) {
-	tables, err := store.Open(cfg, store.Ownership(cmp.Or(ownership, ddl.ByEtcd)))
+func patient(file config.File) (p doctor.Patient, closeAll func(), err error) {
+	cfg := file.Tocsin()
+	tables, err := store.Open(cfg, store.Ownership(cmp.Or(file.Layout.Ownership, ddl.ByEtcd)), store.SweepGrace(file.Sweep.Grace.D()))
 	if err != nil {
 		return p, nil, err
 	}

@@ -61,7 +61,7 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 	s.run("doctor").says(t, "warn  biz types    stored: none", "1 to warn of, 0 failed")
 	s.run("biz", "apply", "biz.yaml").ok(t)
 	s.run("doctor").says(t,
-		"ok    config       valid: layout 2x4 on db1",
+		"ok    config       valid: layout 2x4 on db1; grace of sweeps 1m0s",
 		"ok    server db1   reachable: answers in ",
 		"ok    server db1   durability: every commit reaches the disk",
 		"ok    server db1   layout: as in the config; 8 task tables",

@@ -53,7 +53,7 @@ func TestSweepStaysWithACronExpressionAndLogsWhatItFinds(t *testing.T) {
 	const tasks = 20
 	s, c := callbackSite(t)
 	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
-	stays, log := s.start("sweep", "--cron", "@every 1s", "--grace", "0s")
+	stays, log := s.start("sweep", "--cron", "@every 1s", "--grace", "0s", "--force")
 	s.fill(tasks, 0)
 	found := regexp.MustCompile(`8 tables, (\d+) overdue.*"message":"swept"`)
 	for swept := 0; swept < tasks && log.Scan(); {

@@ -33,7 +33,7 @@ func (u *roleUser) actDDL() error {
 		u.exec("ALTER TABLE " + name + ".task_0001 DROP COLUMN headers")
 		u.exec("UPDATE " + name + ".layout SET schema_version = 1, works_with = 1")
 	}
-	return u.runAll("ddl plan --migrate", "ddl apply --json", "ddl finish", "ddl verify", "ddl ownership rows")
+	return u.runAll("ddl plan --migrate", "ddl apply --json", "ddl finish", "ddl verify", "ddl grace 1m", "ddl ownership rows")
 }
 
 func (u *roleUser) actMove() error {

@@ -121,6 +121,7 @@ func TestANodeThatStartsWithoutEtcdSweepsUntilItAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.write("tocsin.yaml", s.text("tocsin.yaml")+"sweep:\n  grace: 1s\n")
+	s.run("ddl", "grace", "1s", "--force").ok(t)
 	s.fill(50, 0)
 	page := devtest.FreeAddress()
 	s.serve("early", "--listen", page)

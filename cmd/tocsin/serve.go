@@ -67,12 +67,15 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	taking, stop := context.WithCancel(ctx)
+	defer stop()
 	var g errgroup.Group
 	g.Go(func() error { return page.serve(work, statusMux(n.Status(), registry, page.token, n.ID)) })
 	g.Go(func() error { return profiles.serve(work, pprofMux()) })
-	g.Go(func() error { return requests.serve(ctx) })
+	g.Go(func() error { return requests.serve(taking) })
 	g.Go(func() error {
-		defer end() // the page lives as long as the node
+		defer end()  // the page lives as long as the node
+		defer stop() // a node that failed leaves no API behind
 		return n.Run(ctx)
 	})
 	return g.Wait()

@@ -276,7 +276,7 @@ func TestSweepDeliversEverythingOverdueAloneAndTwiceAtOnceNoneTwice(t *testing.T
 	}
 	results := make(chan result, 2)
 	for range 2 {
-		go func() { results <- s.run("sweep", "--grace", "0s", "--json") }()
+		go func() { results <- s.run("sweep", "--grace", "0s", "--force", "--json") }()
 	}
 	a, b := decode[sweepJSON](t, <-results), decode[sweepJSON](t, <-results)
 	seen, again, _ := c.counts()
@@ -284,7 +284,7 @@ func TestSweepDeliversEverythingOverdueAloneAndTwiceAtOnceNoneTwice(t *testing.T
 	if a.Delivered+b.Delivered != tasks || seen != tasks || again != 0 || s.notDone() != 0 {
 		t.Errorf("delivered %d + %d, seen %d, twice %d, not done %d; want %d in all, each once", a.Delivered, b.Delivered, seen, again, s.notDone(), tasks)
 	}
-	s.run("sweep", "--grace", "0s").says(t, "sweep: 8 tables, 0 overdue, 0 delivered")
+	s.run("sweep", "--grace", "0s", "--force").says(t, "sweep: 8 tables, 0 overdue, 0 delivered")
 }
 
 // sweepJSON is what scripts may rely on.

@@ -21,7 +21,7 @@ type sweepFlags struct {
 	graceSet, timeoutSet bool
 	cron                 string
 	dryRun               bool
-	once                 bool
+	once, force          bool
 	out                  outlet
 }
 
@@ -47,10 +47,11 @@ no time left, stopped. Standard error then names them by biz type.`,
 			return a.sweep(cmd.Context(), f)
 		},
 	}
-	c.Flags().DurationVar(&f.grace, "grace", 0, "how long overdue (default: sweep.grace of the config, then 60s); less than the sweep.grace of the nodes only if none runs")
+	c.Flags().DurationVar(&f.grace, "grace", 0, "how long overdue: that of the cluster, or 0s, which delivers whatever is due and fails while a node lives (default: sweep.grace of the config, then 60s)")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long it takes up tasks, 0s: to the end (default: sweep.timeout of the config, then 50s, or 5/6 of the time to the next sweep)")
 	c.Flags().StringVar(&f.cron, "cron", "", `stay, and sweep at the times of a cron expression: "*/5 * * * *", "@every 1m" (default: sweep.cron of the config)`)
 	c.Flags().BoolVar(&f.once, "once", false, "sweep once, though the config has sweep.cron")
+	c.Flags().BoolVar(&f.force, "force", false, "with --grace 0s: don't look for live nodes; beside them, tasks may be delivered twice")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "report what is overdue and change nothing")
 	outletFlags(c, &f.out)
 	return c
@@ -79,6 +80,9 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	if err := f.out.check(f.dryRun); err != nil {
 		return err
 	}
+	if err := a.aloneWithoutGrace(ctx, file, f, cron != "" && !f.once); err != nil {
+		return err
+	}
 	registry := prometheus.NewRegistry()
 	cfg.Registerer = prometheus.WrapRegistererWith(ofCluster(file), registry)
 	s, err := node.NewSweeper(cfg, nil)
@@ -89,6 +93,23 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 		return f.out.whileResident(ctx, outletOf("sweep", file), registry, func() error { return s.Run(ctx, cron) })
 	}
 	return a.sweepOnce(ctx, s, file, f)
+}
+
+// aloneWithoutGrace refuses to sweep what has just become due while nodes with etcd may deliver it: they claim only what is
+// nearly as late as the grace. Nodes without etcd claim every task.
+func (a *app) aloneWithoutGrace(ctx context.Context, file config.File, f sweepFlags, stays bool) error {
+	switch {
+	case !f.graceSet || f.grace != 0 || f.dryRun || f.force || file.Layout.Ownership == node.ByRows:
+		return nil
+	case stays:
+		return usage("--grace 0s with a cron expression would deliver beside nodes that start later: add --once (--force sweeps all the same)")
+	case len(file.Etcd.Endpoints) == 0:
+		return errors.New("--grace 0s would deliver beside live nodes, and the config has no etcd to ask for them (--force sweeps all the same)")
+	}
+	if err := a.noOwner(ctx, false); err != nil {
+		return fmt.Errorf("--grace 0s would deliver beside live nodes: %w", err)
+	}
+	return nil
 }
 
 func (a *app) sweepOnce(ctx context.Context, s *node.Sweeper, file config.File, f sweepFlags) (err error) {

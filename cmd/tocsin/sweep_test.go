@@ -110,7 +110,7 @@ func TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut(t *testing.T) {
 	answer()
 	// Tasks that were cut off are not yet overdue by the grace time; all others are, claimed before or not.
 	s.run("sweep", "--once").says(t, fmt.Sprintf("%d overdue, %d delivered", hanging-slots, hanging-slots), "0 left")
-	s.run("sweep", "--once", "--grace", "0s").says(t, fmt.Sprintf("%d overdue, %d delivered", slots, slots))
+	s.run("sweep", "--once", "--grace", "0s", "--force").says(t, fmt.Sprintf("%d overdue, %d delivered", slots, slots))
 }
 
 func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
@@ -141,7 +141,7 @@ func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
 		t.Errorf("%d of %d tasks are pending", waiting, hanging)
 	}
 	answer()
-	s.run("sweep", "--grace", "0s").says(t, fmt.Sprintf("%d overdue, %d delivered", hanging, hanging))
+	s.run("sweep", "--grace", "0s", "--force").says(t, fmt.Sprintf("%d overdue, %d delivered", hanging, hanging))
 }
 
 func TestAResidentSweeperSweepsOthersWhileATypeHangs(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAResidentSweeperSweepsOthersWhileATypeHangs(t *testing.T) {
 	const hanging, others = 300, 20
 	s, quick, hung, _ := hangSite(t)
 	s.overdue("hang.type", hanging)
-	stays, log := s.start("sweep", "--cron", "@every 1s", "--grace", "0s")
+	stays, log := s.start("sweep", "--cron", "@every 1s", "--grace", "0s", "--force")
 	found := regexp.MustCompile(`"error":"(overdue tasks are left: [^"]*)".*; its time was over; 64 in delivery; .*"message":"swept; overdue tasks are left"`)
 	for log.Scan() {
 		if m := found.FindStringSubmatch(log.Text()); m != nil {

@@ -107,6 +107,7 @@ func TestWhySaysWhatTheOwnerSays(t *testing.T) {
 	open := s.yaml(s.layout, s.dsn())
 	s.write("tokenless.yaml", open+"sweep: {grace: 20m}\n")
 	s.write("tocsin.yaml", open+"node:\n  status: {token: token-0123456789abcdef}\nscan: {interval: 1m, look_ahead: 2m}\nsweep: {grace: 20m}\n")
+	s.run("ddl", "grace", "20m").ok(t)
 	page := devtest.FreeAddress()
 	s.serve("owner", "--listen", page)
 	s.ownedBy(map[string]int{"owner": 8})
@@ -238,6 +239,7 @@ func TestWhyOfANodeThatWasRestartedWhileEtcdIsFrozen(t *testing.T) {
 	waitingSite(t, s)
 	etcd, page := s.ownEtcd(), devtest.FreeAddress()
 	s.write("tocsin.yaml", s.text("tocsin.yaml")+"node:\n  listen: "+page+"\nsweep: {grace: 20m}\n")
+	s.run("ddl", "grace", "20m").ok(t)
 	first := s.serve("again", "--listen", page)
 	s.ownedBy(map[string]int{"again": 8})
 	id := s.nodes()[0].ID

@@ -14,5 +14,6 @@ CREATE TABLE IF NOT EXISTS `{database}`.layout (
     identity            VARCHAR(64)       NOT NULL DEFAULT '' COMMENT 'random, the same in all databases of the cluster',
     ownership           VARCHAR(16)       NOT NULL DEFAULT 'etcd' COMMENT 'etcd: each table has an owner; rows: every node claims each row',
     mark                BIGINT            NOT NULL DEFAULT 0 COMMENT 'Unix ms; nodes raise it every 10 s: an older copy has a lower one',
+    sweep_grace_ms      INT UNSIGNED      NOT NULL DEFAULT 0 COMMENT 'how long a task is overdue before a sweep takes it; 0: not written yet',
     PRIMARY KEY (id)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin STATS_AUTO_RECALC = 0;

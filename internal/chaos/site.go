@@ -168,7 +168,7 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 	for i, d := range s.databases {
 		direct.Servers[i].DSN = d.server.DSN() // the schema is made past the proxies
 	}
-	if _, err := ddl.Apply(ctx, direct, ddl.Options{Cluster: direct.Cluster, Ownership: s.opts.ownership()}); err != nil {
+	if _, err := ddl.Apply(ctx, direct, ddl.Options{Cluster: direct.Cluster, Ownership: s.opts.ownership(), SweepGrace: s.opts.Timing.Grace}); err != nil {
 		return err
 	}
 	all := policies(s.receiver.url())

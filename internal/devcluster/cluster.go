@@ -114,7 +114,7 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 
 func (c *Cluster) makeSchema(ctx context.Context) error {
 	_, err := ddl.Apply(ctx, c.config, ddl.Options{
-		Cluster: ClusterID, Ownership: c.ownership(),
+		Cluster: ClusterID, Ownership: c.ownership(), SweepGrace: c.nodeConfig("").SweepGrace,
 		Progress: func(done, total int) { c.opts.Progress("create", done, total) },
 	})
 	if err != nil {

@@ -52,6 +52,7 @@ type Row struct {
 	State     string
 	Ownership string // ByEtcd or ByRows; "": not read
 	Mark      int64  // see Marks; 0: never marked, or not read
+	GraceMS   int64  // of sweeps: how long a task is overdue before a sweep takes it; 0: not written yet, or not read
 }
 
 // Fields returns the scan targets of a row that holds Asked and the columns
@@ -78,6 +79,7 @@ type Want struct {
 	Cluster   string // "": any
 	Identity  string // "": any; see Identities
 	Ownership string // "": any
+	GraceMS   int64  // of sweeps; 0: any
 }
 
 // Refuse compares a database's own account with the config and says the first
@@ -107,6 +109,10 @@ func (w Want) Refuse(r Row, where string) string {
 	case w.Ownership != "" && r.Ownership != "" && r.Ownership != w.Ownership:
 		return fmt.Sprintf("ownership of this node is %q, that of %s is %q: set layout.ownership of the config (in Go, node.Config.Ownership), or stop all nodes and run `tocsin ddl ownership %s`",
 			w.Ownership, where, r.Ownership, w.Ownership)
+	case w.GraceMS != 0 && r.GraceMS != 0 && r.GraceMS != w.GraceMS:
+		mine, theirs := time.Duration(w.GraceMS)*time.Millisecond, time.Duration(r.GraceMS)*time.Millisecond
+		return fmt.Sprintf("grace of sweeps of this process is %s, that of %s is %s: set sweep.grace of the config (in Go, node.Config.SweepGrace) to %s, or stop all nodes and sweeps and run `tocsin ddl grace %s`",
+			mine, where, theirs, theirs, mine)
 	}
 	return ""
 }

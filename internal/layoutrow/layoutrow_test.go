@@ -4,7 +4,7 @@ import "testing"
 
 func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 	t.Parallel()
-	good := Row{Asked: 1, Number: 1, Cluster: "a", Identity: "i1", Databases: 8, Tables: 16, Hash: "crc32", Version: 1, WorksWith: 1, State: "active", Ownership: ByRows}
+	good := Row{Asked: 1, Number: 1, Cluster: "a", Identity: "i1", Databases: 8, Tables: 16, Hash: "crc32", Version: 1, WorksWith: 1, State: "active", Ownership: ByRows, GraceMS: 60000}
 	for name, c := range map[string]struct {
 		change func(*Row)
 		want   string
@@ -22,16 +22,18 @@ func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 		"program is too old":         {func(r *Row) { r.Version, r.WorksWith = 5, 4 }, "this program is for schema version 3, toc_1 on db1 has 5 and works with programs for 4 or newer: upgrade the program"},
 		"other ownership":            {func(r *Row) { r.Ownership = ByEtcd }, `ownership of this node is "rows", that of toc_1 on db1 is "etcd": set layout.ownership of the config (in Go, node.Config.Ownership), or stop all nodes and run ` + "`tocsin ddl ownership rows`"},
 		"ownership was not read":     {func(r *Row) { r.Ownership = "" }, ""},
+		"other grace of sweeps":      {func(r *Row) { r.GraceMS = 20000 }, "grace of sweeps of this process is 1m0s, that of toc_1 on db1 is 20s: set sweep.grace of the config (in Go, node.Config.SweepGrace) to 20s, or stop all nodes and sweeps and run `tocsin ddl grace 1m0s`"},
+		"no grace of sweeps yet":     {func(r *Row) { r.GraceMS = 0 }, ""},
 		"database was retired":       {func(r *Row) { r.State = "retired" }, "toc_1 on db1 is retired: its tables have moved, correct the servers of the config"},
 	} {
 		r := good
 		c.change(&r)
-		if got := (Want{8, 16, "a", "i1", ByRows}).Refuse(r, "toc_1 on db1"); got != c.want {
+		if got := (Want{8, 16, "a", "i1", ByRows, 60000}).Refuse(r, "toc_1 on db1"); got != c.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 	good.Cluster, good.Identity = "b", "i2"
-	if got := (Want{8, 16, "", "", ""}).Refuse(good, "toc_1 on db1"); got != "" {
+	if got := (Want{8, 16, "", "", "", 0}).Refuse(good, "toc_1 on db1"); got != "" {
 		t.Errorf("any cluster: %s", got)
 	}
 }
