@@ -65,7 +65,7 @@ func (m *matrix) config(at *seat, listen string) string {
 		fmt.Fprintf(&b, "  - {name: %s, dsn: %q, databases: %s}\n", s.Name, strings.Replace(s.DSN, tlsOfHarness, "true", 1),
 			strings.ReplaceAll(fmt.Sprint(s.Databases), " ", ", "))
 	}
-	fmt.Fprintf(&b, "etcd: {endpoints: [\"%s\"]}\nnode: {name: %s, listen: %q}\nscan: {interval: 1s}\n", strings.Join(at.endpoints(), `", "`), at.name, listen)
+	fmt.Fprintf(&b, "etcd: {endpoints: [\"%s\"]}\nnode: {name: %s, listen: %q}\nscan: {interval: 1s}\nsweep: {grace: %s}\n", strings.Join(at.endpoints(), `", "`), at.name, listen, m.opts.Timing.Grace)
 	path := filepath.Join(m.opts.Dir, at.name+".yaml")
 	m.orFail(os.WriteFile(path, []byte(b.String()), 0o600))
 	return path
