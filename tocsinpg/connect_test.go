@@ -62,9 +62,7 @@ func TestTheRightsOfThePlanAreEnough(t *testing.T) {
 	}
 	s.exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('no.such', 9, 1)")
 	s.db = admin
-	s.await("one row to be left, set aside", func() bool {
-		return s.number("SELECT count(*) FROM tocsin_outbox") == s.number("SELECT count(*) FROM tocsin_outbox WHERE last_error <> ''")
-	})
+	s.await("one row to be left, set aside", func() bool { return s.number("SELECT count(*) FROM tocsin_outbox WHERE last_error = ''") == 0 })
 	for _, line := range log.Lines("outbox can't be relayed: its rows wait") {
 		t.Errorf("%v", line)
 	}
