@@ -48,6 +48,7 @@ type Webhook struct {
 	URL     string   `yaml:"url" json:"url"`                             // http or https
 	Secrets []string `yaml:"secrets,omitempty" json:"secrets,omitempty"` // names of whsec_ secrets, each a file or an environment variable of who delivers; all sign, at most two
 	Allow   []string `yaml:"allow,omitempty" json:"allow,omitempty"`     // private CIDRs that may be dialled, e.g. 10.0.0.0/8
+	Batch   int      `yaml:"batch,omitempty" json:"batch,omitempty"`     // tasks of one request at most, which is answered with a result for each; 0: a request for each task
 }
 
 // Backoff doubles the wait each time and draws it from the upper half: after the

@@ -25,6 +25,7 @@ const (
 	maxURL         = 2048
 	maxSecrets     = 2 // one in use and one for rotation
 	maxAllow       = 64
+	maxBatch       = 1000
 )
 
 var secretForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -140,6 +141,7 @@ func (c *check) webhook(w Webhook) {
 		_, err := netip.ParsePrefix(a)
 		c.refuse(err != nil, "webhook.allow", "%q is not a network such as 10.0.0.0/8", a)
 	}
+	c.refuse(w.Batch < 0 || w.Batch > maxBatch, "webhook.batch", "batch %d: use 1 to %d, or 0 for a request for each task", w.Batch, maxBatch)
 }
 
 func (c *check) url(text string) {

@@ -51,7 +51,7 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 		return dispatcher.Target{}, fmt.Errorf("biz type %s belongs to group %s", p.Name, p.WithDefaults().Group)
 	case p.Webhook != nil:
 		sink, err := t.webhook(p)
-		return dispatcher.Target{Sink: sink}, err
+		return dispatcher.Target{Sink: sink, Batch: p.Webhook.Batch}, err
 	}
 	target, ok := t.handlers.targets[p.Name]
 	if err := t.left(p.Name); err != nil {

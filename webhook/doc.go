@@ -9,6 +9,9 @@
 //	tocsin.Snooze(d)          503   the same: over HTTP it counts as an attempt
 //	any other error           500   retried by the policy of the biz type
 //
+// A webhook with a batch in its policy sends several tasks in one request. NewBatch hands
+// them over together, and answers with a result for each; there, tocsin.Snooze counts no attempt.
+//
 // A copy of a signed callback, within the five minutes in which its signature is valid, is refused with 409, also
 // while the first one is being handled. Each process remembers what it got; Config.Seen shares that among several.
 //

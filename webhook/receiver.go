@@ -2,13 +2,11 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
-	"strconv"
+	"slices"
 	"time"
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -62,13 +60,31 @@ type Task struct {
 type Receiver struct {
 	cfg    Config
 	verify []*standard.Webhook
-	handle func(context.Context, Task) error
+	handle func(context.Context, []Task) []error
 }
 
 // New checks the config. handle is called for each callback that is accepted,
-// concurrently. Its context ends when the sender gives up: at the time-out of the biz
-// type's policy.
+// concurrently, and for each task of a batch, one after another. Its context ends when
+// the sender gives up: at the time-out of the biz type's policy.
 func New(cfg Config, handle func(context.Context, Task) error) (*Receiver, error) {
+	if handle == nil {
+		return NewBatch(cfg, nil)
+	}
+	return NewBatch(cfg, func(ctx context.Context, tasks []Task) []error {
+		errs := make([]error, len(tasks))
+		for i, task := range tasks {
+			if errs[i] = ctx.Err(); errs[i] == nil { // else the node has given up
+				errs[i] = handle(ctx, task)
+			}
+		}
+		return errs
+	})
+}
+
+// NewBatch is New for biz types whose webhook has a batch. handle returns one error per
+// task, in their order; nil means that all succeeded. A callback of one task is a
+// batch of one, so that a policy may change from one form to the other.
+func NewBatch(cfg Config, handle func(context.Context, []Task) []error) (*Receiver, error) {
 	switch {
 	case handle == nil:
 		return nil, errors.New("webhook: the function is nil")
@@ -97,38 +113,72 @@ func New(cfg Config, handle func(context.Context, Task) error) (*Receiver, error
 // ServeHTTP answers one callback.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx := req.Context()
-	task, body, status, err := r.read(w, req)
+	c, status, err := r.read(w, req)
 	if err != nil {
 		r.failed(ctx, Task{}, err)
 		http.Error(w, err.Error(), status)
 		return
 	}
-	if r.cfg.Done != nil {
-		done, err := r.cfg.Done.Has(ctx, task.Key)
-		if err != nil {
-			r.failed(ctx, task, err)
-			http.Error(w, "whether it was handled is not known", http.StatusServiceUnavailable)
-			return
-		}
-		if done {
-			w.WriteHeader(http.StatusNoContent)
-			return
+	errs := make([]error, len(c.tasks))
+	var tasks []Task
+	var at []int // places of the tasks that are not done
+	for i, task := range c.tasks {
+		done, err := r.done(ctx, task)
+		if errs[i] = err; err == nil && !done {
+			tasks, at = append(tasks, task), append(at, i)
 		}
 	}
-	if status, err := r.replayed(ctx, body, req.Header); err != nil {
-		r.failed(ctx, task, err)
-		http.Error(w, "a copy of a callback, or whether it is one is not known", status)
+	if len(tasks) > 0 {
+		if status, err := r.replayed(ctx, c.body, req.Header); err != nil {
+			for _, task := range tasks {
+				r.failed(ctx, task, err)
+			}
+			http.Error(w, "a copy of a callback, or whether it is one is not known", status)
+			return
+		}
+		for k, err := range r.call(ctx, tasks) {
+			errs[at[k]] = err
+		}
+	}
+	if c.batch {
+		answerBatch(w, c.tasks, errs)
 		return
 	}
-	if err := r.handle(ctx, task); err != nil {
+	answer(w, errs[0])
+}
+
+// errNotKnown is the answer if Done can't tell.
+var errNotKnown = errors.New("whether it was handled is not known")
+
+// done reports whether the task was handled before.
+func (r *Receiver) done(ctx context.Context, task Task) (bool, error) {
+	if r.cfg.Done == nil {
+		return false, nil
+	}
+	done, err := r.cfg.Done.Has(ctx, task.Key)
+	if err != nil {
 		r.failed(ctx, task, err)
-		answer(w, err)
-		return
+		return false, errNotKnown
 	}
-	if r.cfg.Done != nil {
-		r.failed(ctx, task, r.cfg.Done.Put(context.WithoutCancel(ctx), task.Key)) // it is handled all the same
+	return done, nil
+}
+
+// call has tasks handled, and returns an error for each.
+func (r *Receiver) call(ctx context.Context, tasks []Task) []error {
+	got := r.handle(ctx, slices.Clone(tasks))
+	errs := make([]error, len(tasks))
+	copied := copy(errs, got)
+	for i, task := range tasks {
+		if got != nil && i >= copied {
+			errs[i] = fmt.Errorf("the function returned %d errors for %d tasks: return one per task, or nil", len(got), len(tasks))
+		}
+		if errs[i] != nil {
+			r.failed(ctx, task, errs[i])
+		} else if r.cfg.Done != nil {
+			r.failed(ctx, task, r.cfg.Done.Put(context.WithoutCancel(ctx), task.Key)) // it is handled all the same
+		}
 	}
-	w.WriteHeader(http.StatusNoContent)
+	return errs
 }
 
 // replayed returns an error, and the status of the refusal, for a copy of a callback that came before. A node signs each attempt anew.
@@ -153,30 +203,37 @@ func (r *Receiver) failed(ctx context.Context, task Task, err error) {
 	}
 }
 
+// callback is what a node sent.
+type callback struct {
+	tasks []Task
+	batch bool // of the batch form, perhaps with one task
+	body  []byte
+}
+
 // read verifies and decodes a callback. The status is that of the refusal.
-func (r *Receiver) read(w http.ResponseWriter, req *http.Request) (task Task, body []byte, status int, err error) {
+func (r *Receiver) read(w http.ResponseWriter, req *http.Request) (c callback, status int, err error) {
 	if req.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return task, nil, http.StatusMethodNotAllowed, fmt.Errorf("a callback is a POST, not a %s", req.Method)
+		return c, http.StatusMethodNotAllowed, fmt.Errorf("a callback is a POST, not a %s", req.Method)
 	}
-	body, err = io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBody))
+	c.body, err = io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return task, nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d bytes", tooLarge.Limit)
+		return c, http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d bytes", tooLarge.Limit)
 	}
 	if err != nil {
-		return task, nil, http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
+		return c, http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
 	}
-	if err := r.signed(body, req.Header); err != nil {
-		return task, nil, http.StatusUnauthorized, err
+	if err := r.signed(c.body, req.Header); err != nil {
+		return c, http.StatusUnauthorized, err
 	}
-	if task, err = decode(body); err != nil {
-		return Task{}, nil, http.StatusBadRequest, err
+	id := req.Header.Get(standard.HeaderWebhookID)
+	if id == "" {
+		return c, http.StatusBadRequest, errors.New("the header " + standard.HeaderWebhookID + " is missing")
 	}
-	task.Key, task.Node = req.Header.Get(standard.HeaderWebhookID), req.Header.Get("Tocsin-Node")
-	if task.Key == "" {
-		return Task{}, nil, http.StatusBadRequest, errors.New("the header " + standard.HeaderWebhookID + " is missing")
+	if err := c.decode(id, req.Header.Get("Tocsin-Node")); err != nil {
+		return c, http.StatusBadRequest, err
 	}
-	return task, body, 0, nil
+	return c, 0, nil
 }
 
 // signed returns nil if one of the secrets has signed the callback within the last five minutes.
@@ -187,52 +244,4 @@ func (r *Receiver) signed(body []byte, header http.Header) (err error) {
 		}
 	}
 	return err
-}
-
-// decode reads the body of a callback.
-func decode(body []byte) (Task, error) {
-	var b struct {
-		Data struct {
-			JobID      tocsin.JobID   `json:"job_id"`
-			BizID      uint64         `json:"biz_id,string"`
-			BizKey     string         `json:"biz_key"`
-			BizType    string         `json:"biz_type"`
-			ActionTime time.Time      `json:"action_time"`
-			DueTime    time.Time      `json:"due_time"`
-			Attempt    int            `json:"attempt"`
-			Payload    string         `json:"attribute"`
-			Version    int            `json:"payload_version"`
-			Headers    tocsin.Headers `json:"headers"`
-			Schedule   string         `json:"schedule"`
-			FireTime   time.Time      `json:"fire_time"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(body, &b); err != nil {
-		return Task{}, fmt.Errorf("the body is no callback of Tocsin: %w", err)
-	}
-	d := b.Data
-	if d.JobID == 0 || d.BizType == "" {
-		return Task{}, errors.New("the body is no callback of Tocsin: want data.job_id and data.biz_type")
-	}
-	return Task{
-		JobID: d.JobID, BizID: d.BizID, BizKey: d.BizKey, BizType: d.BizType, ActionTime: d.ActionTime, DueTime: d.DueTime,
-		Attempt: d.Attempt, Payload: d.Payload, PayloadVersion: d.Version, Headers: d.Headers, Schedule: d.Schedule, FireTime: d.FireTime,
-	}, nil
-}
-
-// answer tells the node what the function's error asks for.
-func answer(w http.ResponseWriter, err error) {
-	verb, in, reason := tocsin.AsOutcome(err)
-	if reason == "" {
-		reason = "later"
-	}
-	switch {
-	case verb == tocsin.Buried:
-		http.Error(w, reason, http.StatusGone)
-	case in >= 0:
-		w.Header().Set("Retry-After", strconv.FormatFloat(math.Ceil(in.Seconds()), 'f', 0, 64))
-		http.Error(w, reason, http.StatusServiceUnavailable)
-	default:
-		http.Error(w, reason, http.StatusInternalServerError)
-	}
 }

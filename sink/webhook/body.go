@@ -17,10 +17,11 @@ const millis = "2006-01-02T15:04:05.000Z"
 type body struct {
 	Type      string `json:"type"`
 	Timestamp string `json:"timestamp"`
-	Data      data   `json:"data"`
+	Data      any    `json:"data"` // of one task, or of each task of a batch
 }
 
 type data struct {
+	Key        string         `json:"key,omitempty"` // in a batch; a request of one task has it as webhook-id
 	JobID      tocsin.JobID   `json:"job_id"`
 	BizID      uint64         `json:"biz_id,string"`
 	BizKey     string         `json:"biz_key,omitempty"`
@@ -36,19 +37,23 @@ type data struct {
 }
 
 func bodyOf(task tocsin.Info, now time.Time) ([]byte, error) {
+	return encode(body{Type: task.BizType, Timestamp: now.UTC().Format(millis), Data: dataOf(task)})
+}
+
+func dataOf(task tocsin.Info) data {
+	return data{
+		JobID: task.JobID, BizID: task.BizID, BizKey: task.BizKey, BizType: task.BizType,
+		ActionTime: task.ActionTime.UTC().Format(millis), DueTime: task.DueTime.UTC().Format(millis),
+		Attempt: task.Attempts + 1, Payload: task.Payload, Version: task.PayloadVersion, Headers: task.Headers,
+		Schedule: task.Schedule, FireTime: text(task.FireTime),
+	}
+}
+
+func encode(value any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(body{
-		Type: task.BizType, Timestamp: now.UTC().Format(millis),
-		Data: data{
-			JobID: task.JobID, BizID: task.BizID, BizKey: task.BizKey, BizType: task.BizType,
-			ActionTime: task.ActionTime.UTC().Format(millis), DueTime: task.DueTime.UTC().Format(millis),
-			Attempt: task.Attempts + 1, Payload: task.Payload, Version: task.PayloadVersion, Headers: task.Headers,
-			Schedule: task.Schedule, FireTime: text(task.FireTime),
-		},
-	})
-	if err != nil {
+	if err := enc.Encode(value); err != nil {
 		return nil, fmt.Errorf("body of the callback: %w", err)
 	}
 	return bytes.TrimSpace(b.Bytes()), nil

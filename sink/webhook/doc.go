@@ -8,6 +8,9 @@
 //
 //	{"type":"coupon.remind","timestamp":"...","data":{"job_id":"...","biz_id":"...", ...}}
 //
+// The batch form has several tasks in data, each with its key, and an id of its own.
+// Its answer is a list with a result for each task.
+//
 // It is the authority for the body, and for what an answer means: 2xx completes,
 // 410 buries, 408, 429, 5xx and a broken connection are tried again, honouring
 // Retry-After; any other answer, redirects included, is a failed attempt too.

@@ -40,6 +40,7 @@ type Config struct {
 	Allow   []string // private CIDRs that may be dialled
 	Node    string   // sent as NodeHeader; "" sends none
 	Conns   int      // idle connections kept; 0: 64
+	Batch   int      // tasks of one request at most, in its batch form; 0: the form of one task
 }
 
 // Sink posts tasks to one URL. Safe for concurrent use.
@@ -87,7 +88,7 @@ func FromPolicy(p biztype.Policy, node string, secret func(name string) (string,
 	if p.Webhook == nil {
 		return nil, fmt.Errorf("biz type %s has no webhook", p.Name)
 	}
-	cfg := Config{URL: p.Webhook.URL, Allow: p.Webhook.Allow, Node: node, Conns: p.WithDefaults().Concurrency}
+	cfg := Config{URL: p.Webhook.URL, Allow: p.Webhook.Allow, Batch: p.Webhook.Batch, Node: node, Conns: p.WithDefaults().Concurrency}
 	for _, name := range p.Webhook.Secrets {
 		value, err := secret(name)
 		if err != nil {
@@ -102,9 +103,13 @@ func FromPolicy(p biztype.Policy, node string, secret func(name string) (string,
 	return s, nil
 }
 
-// Deliver posts the tasks one after another and gives one error each.
+// Deliver posts the tasks, one after another or in batches, and returns one error each.
 func (s *Sink) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	errs := make([]error, len(tasks))
+	if s.cfg.Batch > 0 {
+		s.postBatches(ctx, tasks, errs)
+		return errs
+	}
 	for i, task := range tasks {
 		errs[i] = s.post(ctx, task)
 	}
@@ -115,8 +120,6 @@ func (s *Sink) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 func (s *Sink) Close() { s.client.CloseIdleConnections() }
 
 func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	now := time.Now()
 	stored, err := task.Headers.All()
 	if err != nil {
@@ -126,40 +129,64 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
+	answer, text, err := s.exchange(ctx, task.Key(), body, stored, now)
 	if err != nil {
 		return err
 	}
-	trace(req, stored)
-	if err := s.head(req, task, now, body); err != nil {
-		return err
-	}
-	answer, err := s.client.Do(req)
-	if err != nil {
-		return shorten(err)
-	}
-	defer answer.Body.Close()
-	defer time.AfterFunc(bodyWait, cancel).Stop()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, bodyCap)) // the status alone decides
 	err = verdict(answer, text, now)
-	if err == nil || len(text) > snippet { // else the error says it all
-		tocsin.OutputOf(ctx, task.JobID, strings.TrimSpace(string(text[:min(len(text), outputCap)])))
-	}
+	keep(ctx, task, string(text), err)
 	return err
 }
 
+// keep stores what a receiver said of a task as the output of the attempt, unless the error says it all.
+func keep(ctx context.Context, task tocsin.Info, text string, err error) {
+	if err == nil || len(text) > snippet {
+		tocsin.OutputOf(ctx, task.JobID, strings.TrimSpace(text[:min(len(text), outputCap)]))
+	}
+}
+
+// exchange posts a body under an id, signed, and returns the answer with its text. Of one task, and of a refusal, the status
+// alone decides, and not much of the text is read. The text of a batch has the results.
+func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[string]string, now time.Time) (*http.Response, []byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	trace(req, stored)
+	if err := s.head(req, id, now, body); err != nil {
+		return nil, nil, err
+	}
+	answer, err := s.client.Do(req)
+	if err != nil {
+		return nil, nil, shorten(err)
+	}
+	defer answer.Body.Close()
+	if s.cfg.Batch > 0 && answer.StatusCode/100 == 2 {
+		text, err := io.ReadAll(io.LimitReader(answer.Body, batchCap+1))
+		if err != nil {
+			return nil, nil, shorten(err)
+		}
+		return answer, text, nil
+	}
+	defer time.AfterFunc(bodyWait, cancel).Stop()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, bodyCap))
+	return answer, text, nil
+}
+
 // head sets the headers and signs with every secret.
-func (s *Sink) head(req *http.Request, task tocsin.Info, now time.Time, body []byte) error {
+func (s *Sink) head(req *http.Request, id string, now time.Time, body []byte) error {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "tocsin")
 	if s.cfg.Node != "" {
 		req.Header.Set(NodeHeader, s.cfg.Node)
 	}
-	req.Header.Set(standard.HeaderWebhookID, task.Key())
+	req.Header.Set(standard.HeaderWebhookID, id)
 	req.Header.Set(standard.HeaderWebhookTimestamp, fmt.Sprint(now.Unix()))
 	signatures := make([]string, len(s.sign))
 	for i, w := range s.sign {
-		signature, err := w.Sign(task.Key(), now, body)
+		signature, err := w.Sign(id, now, body)
 		if err != nil {
 			return fmt.Errorf("sign: %w", err)
 		}

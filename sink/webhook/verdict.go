@@ -53,11 +53,16 @@ func mayComeBack(status int) bool {
 
 // summary is the status and the beginning of the answer.
 func summary(status int, text []byte) string {
-	said := strings.Join(strings.Fields(strings.ToValidUTF8(string(text[:min(len(text), snippet)]), "")), " ")
-	if said == "" {
-		return fmt.Sprintf("callback answered %d %s", status, http.StatusText(status))
+	return said(fmt.Sprintf("callback answered %d %s", status, http.StatusText(status)), text)
+}
+
+// said adds the beginning of what a receiver said.
+func said(what string, text []byte) string {
+	words := strings.Join(strings.Fields(strings.ToValidUTF8(string(text[:min(len(text), snippet)]), "")), " ")
+	if words == "" {
+		return what
 	}
-	return fmt.Sprintf("callback answered %d %s: %s", status, http.StatusText(status), said)
+	return what + ": " + words
 }
 
 // retryAfter reads seconds or an HTTP date.

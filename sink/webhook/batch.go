@@ -1,0 +1,141 @@
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+const (
+	batchCap = 1 << 20 // bytes of the body of a batch, and of its answer; package webhook takes as much by default
+	frame    = 512     // bytes; more than what stands around the tasks in a body
+)
+
+// result is what the receiver of a batch says of one task.
+type result struct {
+	Key        string   `json:"key"`
+	Result     string   `json:"result"`
+	RetryAfter *float64 `json:"retry_after"` // seconds
+	Text       string   `json:"text"`        // what the answer of one task has as its body
+}
+
+// postBatches posts the tasks in as few requests as their size allows, one after another, and fills in an error for each.
+func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []error) {
+	var all []json.RawMessage
+	var at []int // places of the tasks
+	size := frame
+	flush := func() {
+		if len(all) > 0 {
+			s.postBatch(ctx, tasks, at, all, errs)
+		}
+		all, at, size = nil, nil, frame
+	}
+	for i, task := range tasks {
+		d := dataOf(task)
+		d.Key = task.Key()
+		text, err := encode(d)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		if len(all) == s.cfg.Batch || size+len(text)+1 > batchCap {
+			flush()
+		}
+		all, at, size = append(all, text), append(at, i), size+len(text)+1
+	}
+	flush()
+}
+
+// postBatch posts the tasks at some places. The id of a request is new each time: other tasks than before may be together.
+func (s *Sink) postBatch(ctx context.Context, tasks []tocsin.Info, at []int, all []json.RawMessage, errs []error) {
+	now := time.Now()
+	var answer *http.Response
+	var text []byte
+	b, err := encode(body{Type: tasks[at[0]].BizType, Timestamp: now.UTC().Format(millis), Data: all})
+	if err == nil {
+		answer, text, err = s.exchange(ctx, "batch_"+rand.Text(), b, nil, now)
+	}
+	var results map[string]result
+	var unread error
+	if err == nil {
+		if err = verdict(answer, text, now); err == nil {
+			results, unread, err = readResults(text)
+		}
+	}
+	for _, i := range at {
+		errs[i] = err
+		if err != nil {
+			continue
+		}
+		r, found := results[tasks[i].Key()]
+		if !found {
+			errs[i] = missing(len(results), unread)
+			continue
+		}
+		errs[i] = r.verdict()
+		keep(ctx, tasks[i], r.Text, errs[i])
+	}
+}
+
+// missing is the failure of a task that has no result.
+func missing(results int, unread error) error {
+	if unread != nil {
+		return fmt.Errorf("callback answered no result for the task; one can't be read: %w", unread)
+	}
+	return fmt.Errorf("callback answered no result for the task, and %d for others", results)
+}
+
+// readResults reads the answer to a batch. Where one task has two results, neither counts. An entry that can't be read, the
+// last of which unread tells, leaves the others as they are.
+func readResults(text []byte) (results map[string]result, unread, err error) {
+	if len(text) > batchCap {
+		return nil, nil, fmt.Errorf("callback answered more than %d bytes", batchCap)
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, nil, fmt.Errorf("callback answered no JSON list of results: %w", err)
+	}
+	results = make(map[string]result, len(list))
+	for _, entry := range list {
+		var r result
+		if err := json.Unmarshal(entry, &r); err != nil {
+			unread = err
+			continue
+		}
+		if _, twice := results[r.Key]; twice {
+			r = result{Key: r.Key, Result: "two results"}
+		}
+		results[r.Key] = r
+	}
+	return results, unread, nil
+}
+
+// verdict reads what the receiver says of one task.
+func (r result) verdict() error {
+	wait := time.Duration(-1)
+	if r.RetryAfter != nil && *r.RetryAfter >= 0 {
+		wait = time.Duration(min(*r.RetryAfter, retryAfterCap.Seconds()) * float64(time.Second))
+	}
+	failed := errors.New(said("callback answered "+r.Result, []byte(r.Text)))
+	switch {
+	case r.Result == "done":
+		return nil
+	case r.Result == "bury":
+		return tocsin.Bury(failed)
+	case r.Result == "snooze" && wait >= 0:
+		return tocsin.Snooze(max(wait, time.Second)) // or a receiver could keep nodes busy for ever
+	case r.Result == "snooze":
+		return errors.New("callback answered snooze without retry_after")
+	case r.Result == "retry" && wait >= 0:
+		return tocsin.RetryIn(wait, failed)
+	case r.Result == "retry":
+		return failed
+	}
+	return fmt.Errorf("callback answered %.40q: want done, retry, bury or snooze", r.Result)
+}
