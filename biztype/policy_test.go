@@ -47,6 +47,8 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"three secrets":         {hook + "      url: https://host/\n      secrets: [A, B, C]\n", `biz.yaml:6: biz type a: 3 secrets: at most 2, the one in use and one for rotation`},
 		"the secret itself":     {hook + "      url: https://host/\n      secrets: [whsec_MfKQ9r8]\n", `biz.yaml:6: biz type a: a secret is given by the name of its environment variable, never by its value`},
 		"an address as network": {hook + "      url: https://host/\n      allow: [10.0.0.1]\n", `biz.yaml:6: biz type a: "10.0.0.1" is not a network such as 10.0.0.0/8`},
+		"a large batch":         {hook + "      url: https://host/\n      batch: 1001\n", `biz.yaml:6: biz type a: batch 1001: use 1 to 1000, or 0 for a request for each task`},
+		"a negative batch":      {hook + "      url: https://host/\n      batch: -1\n", `biz.yaml:6: biz type a: batch -1: use 1 to 1000, or 0 for a request for each task`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

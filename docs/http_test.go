@@ -128,3 +128,42 @@ func TestTheShownReceiverTakesCallbacks(t *testing.T) {
 		}
 	}
 }
+
+// The shown answer to the shown batch does what the page says, and the shown request has the fields of a real one.
+func TestTheShownBatchIsAsNodesSendIt(t *testing.T) {
+	t.Parallel()
+	type batch struct {
+		Data []map[string]any `json:"data"`
+	}
+	_, shown, _ := strings.Cut(ofKind(t, blocks(t, "http.md"), "batch request")[0].text, "\n\n")
+	var page, real batch
+	if err := json.Unmarshal([]byte(shown), &page); err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&real); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(w, ofKind(t, blocks(t, "http.md"), "json batch answer")[0].text)
+	}))
+	defer s.Close()
+	sink, err := webhook.New(webhook.Config{URL: s.URL, Secrets: []string{couponSecret}, Allow: []string{"127.0.0.0/8"}, Batch: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	var tasks []tocsin.Info
+	for i := range page.Data {
+		tasks = append(tasks, tocsin.Info{JobID: tocsin.JobID(117904638606316173 + 512*i), Version: []uint32{0, 0, 2}[i], BizID: 4711, BizType: "coupon.remind", ActionTime: time.Now(), DueTime: time.Now()})
+	}
+	errs := sink.Deliver(t.Context(), tasks)
+	for i, want := range []tocsin.Verb{tocsin.Completed, tocsin.Retried, tocsin.Buried} {
+		verb, in, reason := tocsin.AsOutcome(errs[i])
+		if verb != want || verb == tocsin.Retried && in != time.Minute {
+			t.Errorf("task %d: %s in %s: %s, want %s", i, verb, in, reason, want)
+		}
+		if got, want := slices.Sorted(maps.Keys(page.Data[i])), slices.Sorted(maps.Keys(real.Data[i])); !slices.Equal(got, want) || page.Data[i]["key"] != real.Data[i]["key"] {
+			t.Errorf("the page shows %q, a node sends %q", got, want)
+		}
+	}
+}

@@ -62,6 +62,8 @@ func policyWith(t *testing.T, key string, value any) (biztype.Policy, error) {
 	switch outer, inner, deep := strings.Cut(key, "."); {
 	case outer == "alarm":
 		fields["alarm"] = map[string]any{"to": "b", inner: value}
+	case outer == "webhook":
+		fields[outer] = map[string]any{"url": "https://host/", inner: value}
 	case deep:
 		fields[outer] = map[string]any{"base": "1ms", inner: value}
 	case key != "":

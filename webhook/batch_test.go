@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"net/http/httptest"
 
 	"github.com/tocsinhq/tocsin"
 	sender "github.com/tocsinhq/tocsin/sink/webhook"
