@@ -35,6 +35,7 @@ type Policy struct {
 	Ladder      []Duration `yaml:"ladder,omitempty" json:"ladder,omitempty"`           // explicit waits instead of the back-off; the last one repeats
 	Concurrency int        `yaml:"concurrency,omitempty" json:"concurrency,omitempty"` // deliveries at once in each node; 0: 64
 	Rate        float64    `yaml:"rate,omitempty" json:"rate,omitempty"`               // deliveries a second over the whole group; 0: no limit
+	PerKey      int        `yaml:"per_key,omitempty" json:"per_key,omitempty"`         // deliveries of one biz_id at once in the whole cluster, in the order of their times; wants Strict; 0: no limit
 	Strict      bool       `yaml:"strict,omitempty" json:"strict,omitempty"`           // claim before every delivery: none starts after a cancel
 	Paused      bool       `yaml:"paused,omitempty" json:"paused,omitempty"`           // tasks wait
 	History     bool       `yaml:"history,omitempty" json:"history,omitempty"`         // keep each attempt, with its outcome and output, in the table run; runs of schedules are always kept

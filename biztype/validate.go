@@ -18,6 +18,7 @@ const (
 	maxTimeout     = time.Hour
 	maxAttempts    = 1000
 	maxConcurrency = 10000
+	maxPerKey      = 1000
 	maxRate        = 1e6
 	maxWait        = 30 * 24 * time.Hour
 	maxLadder      = 64
@@ -108,6 +109,8 @@ func (c *check) policy(p Policy) {
 	c.between("retention", p.Retention, time.Second, maxRetention)
 	c.refuse(p.Attempts < 0 || p.Attempts > maxAttempts, "attempts", "%d attempts: use 1 to %d", p.Attempts, maxAttempts)
 	c.refuse(p.Concurrency < 0 || p.Concurrency > maxConcurrency, "concurrency", "concurrency %d: use 1 to %d", p.Concurrency, maxConcurrency)
+	c.refuse(p.PerKey < 0 || p.PerKey > maxPerKey, "per_key", "per_key %d: use 1 to %d, or 0 for no limit", p.PerKey, maxPerKey)
+	c.refuse(p.PerKey > 0 && !p.Strict, "per_key", "per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery")
 	c.refuse(!(p.Rate >= 0 && p.Rate <= maxRate), "rate", "rate %g: use 0 (no limit) to %g a second", p.Rate, maxRate)
 	c.waits(p)
 	c.alarm(p)

@@ -34,7 +34,8 @@ func (d *Dispatcher) fence(owner string) *store.Fence {
 // isolate lets at most one row through that has ended processes before, and none
 // while another of these is in hand in this process: beside such a row others
 // would be counted, and in the end buried, for the crashes that it causes. Those
-// that have to wait are looked at again soon.
+// that have to wait are looked at again soon. Nor does it let more rows of a key through than
+// may be in delivery.
 func (s *server) isolate(tasks []*task) []*task {
 	kept := make([]*task, 0, len(tasks))
 	var back []duequeue.Entry
@@ -52,16 +53,25 @@ func (s *server) isolate(tasks []*task) []*task {
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.putBack(back)
+	kept, waiting := s.takeTurns(kept)
+	s.mu.Unlock()
+	for _, t := range waiting {
+		s.d.dropPayloads(t)
+	}
 	return kept
 }
 
-// acquit makes room for the next row that has ended processes.
+// acquit makes room for the next row that has ended processes, and for the next of the
+// task's key. Called under s.mu.
 func (t *task) acquit() {
 	if t.suspect {
 		t.suspect = false
 		t.lane.kind.d.suspect.Store(false)
+	}
+	if t.keyed {
+		t.keyed = false
+		t.lane.server.leaveKey(keyOf(t))
 	}
 }
 
@@ -96,6 +106,7 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		Fence:  s.d.fence(owner),
 		Known:  known,
 		Shared: s.d.cfg.ClaimEach,
+		PerKey: l.perKey(),
 		NoWait: wary,
 	})
 	if !wary && mysql.ClassOf(err) == mysql.Contended {
@@ -112,6 +123,7 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		t.row, t.claimed, t.until, t.loaded = row, true, before.Add(hold), at
 		got = append(got, t)
 	}
+	s.granted(got)
 	s.notClaimed(byID, err)
 	s.d.metrics.claimed.Add(float64(len(got)))
 	s.d.claimed.Add(int64(len(got)))
@@ -121,9 +133,9 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 // notClaimed lets go of the rows that a claim did not get.
 func (s *server) notClaimed(left map[tocsin.JobID]*task, err error) {
 	for _, t := range left {
-		t.acquit()
 		s.d.dropPayloads(t)
 	}
+	s.refused(left)
 	if err != nil {
 		back := make([]duequeue.Entry, 0, len(left))
 		for _, t := range left {

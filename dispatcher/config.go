@@ -57,6 +57,9 @@ const (
 	recheck        = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
 	spareWorkers   = 64                     // of a kind, kept for the next deliveries
 	suspectFrom    = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
+	firstLook      = 50 * time.Millisecond  // until a key is looked at again whose turn did not come; doubles ...
+	lastLook       = 2 * time.Second        // ... up to this ...
+	vainLooks      = 10                     // ... and ends, as peeks find its rows too
 	suspectWait    = 250 * time.Millisecond // until another such row is tried
 	clockRecheck   = 100 * time.Millisecond
 	hardStop       = 5 * time.Second           // for settling after the drain time-out
@@ -89,6 +92,7 @@ type Loader interface {
 	ReadBack(ctx context.Context, d *store.InDoubt) ([]store.Row, error)
 	Recheck(ctx context.Context, server int, seen map[tocsin.JobID]store.Seen) (map[tocsin.JobID]store.Fate, error)
 	Prolong(ctx context.Context, server int, claims []store.Prolonged) error
+	Turns(ctx context.Context, q store.TurnQuery) (map[store.Key]store.Turn, error)
 }
 
 // Settler writes outcomes, one fate for each.

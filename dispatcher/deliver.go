@@ -102,7 +102,7 @@ func (s *server) giveBack(t *task) {
 // back is the outcome of a task whose delivery did not begin. A run keeps its time, as it may be missed by the time it begins.
 func (s *server) back(t *task) result {
 	next := s.now()
-	if s.d.cfg.ClaimAll || t.guarded() {
+	if s.d.cfg.ClaimAll || t.exclusive() {
 		next = t.row.ActionTime.UnixMilli()
 	}
 	return result{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true}}

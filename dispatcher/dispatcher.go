@@ -81,6 +81,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	var intake, outlet, watches sync.WaitGroup
 	for _, s := range d.servers {
 		intake.Go(func() { s.runStarter(ctx) })
+		intake.Go(func() { s.runKeys(ctx) })
 		for range loaders {
 			intake.Go(func() { s.runLoader(ctx) })
 		}

@@ -102,7 +102,7 @@ func (m *memory) Claim(ctx context.Context, c store.Claim) ([]store.Row, error) 
 	}
 	for _, e := range c.Rows {
 		row := m.rows[e.JobID]
-		if row == nil || row.Status != tocsin.Pending || row.Action != e.Due || e.Due > time.Now().UnixMilli() {
+		if row == nil || row.Status != tocsin.Pending || row.Action != e.Due || e.Due > time.Now().UnixMilli() || c.PerKey > 0 && m.before(row) >= c.PerKey {
 			continue
 		}
 		row.Status, row.ClaimedBy = tocsin.Claimed, c.By
@@ -115,6 +115,41 @@ func (m *memory) Claim(ctx context.Context, c store.Claim) ([]store.Row, error) 
 		return nil, &store.InDoubt{By: c.By, Deadline: got[0].Action, IDs: idsOfRows(got), Err: err}
 	}
 	return got, nil
+}
+
+// before counts the rows of a row's key that are claimed or go before it.
+func (m *memory) before(row *store.Row) (n int) {
+	for _, r := range m.rows {
+		first := r.Action < row.Action || r.Action == row.Action && r.JobID < row.JobID
+		if r.Type == row.Type && r.BizID == row.BizID && (r.Status == tocsin.Claimed || r.Status == tocsin.Pending && first) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *memory) Turns(_ context.Context, q store.TurnQuery) (map[store.Key]store.Turn, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.fault("turn", nil); err != nil {
+		return nil, err
+	}
+	turns := make(map[store.Key]store.Turn)
+	for _, row := range m.rows {
+		k := store.Key{Table: row.JobID.Table(), BizID: row.BizID}
+		if row.Type != q.Type || !slices.Contains(q.Keys, k) {
+			continue
+		}
+		switch t := turns[k]; {
+		case row.Status == tocsin.Claimed:
+			t.Claimed = append(t.Claimed, row.JobID)
+			turns[k] = t
+		case row.Status == tocsin.Pending && row.Action <= q.Until && m.before(row) < q.PerKey:
+			t.Next = append(t.Next, duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action})
+			turns[k] = t
+		}
+	}
+	return turns, nil
 }
 
 func idsOfRows(rows []store.Row) []tocsin.JobID {

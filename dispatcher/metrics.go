@@ -33,6 +33,7 @@ type metrics struct {
 	droppedTable prometheus.Counter
 	droppedClaim prometheus.Counter
 	droppedNewer prometheus.Counter
+	droppedTurn  prometheus.Counter
 	claimed      prometheus.Counter
 	readBack     prometheus.Counter
 	givenBack    prometheus.Counter
@@ -103,6 +104,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		droppedTable: dropped.WithLabelValues("table_given_up"),
 		droppedClaim: dropped.WithLabelValues("claim_refused"),
 		droppedNewer: dropped.WithLabelValues("newer_payload"),
+		droppedTurn:  dropped.WithLabelValues("not_its_turn"),
 		claimed:      count("claimed", "Rows claimed before their delivery."),
 		readBack:     count("claims_read_back", "Rows whose claim got no answer and was found to stand."),
 		givenBack:    count("given_back", "Loaded rows that were not started."),

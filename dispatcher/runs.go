@@ -50,13 +50,16 @@ func (s *server) unknown(row *store.Row, turns map[tocsin.JobID]*schedule.Turn) 
 // guarded reports whether the task is a run that only Runs.Begin may claim. Until its handler has returned it stays claimed.
 func (t *task) guarded() bool { return t.turn != nil && t.turn.Alone }
 
+// exclusive reports whether the task stays claimed until its handler has returned, as another may not begin before.
+func (t *task) exclusive() bool { return t.guarded() || t.keyed }
+
 // begin has runs claimed, if it is their turn. Each is a transaction that may wait for the lock of its schedule, so no loader waits for it; of one
 // schedule one is under way. The goroutines are joined through Dispatcher.takes.
 func (s *server) begin(tasks []*task) {
 	var back []duequeue.Entry
 	for _, t := range s.isolate(tasks) {
 		if !s.enter(scheduleOf(t)) {
-			t.acquit()
+			s.letGo(t)
 			s.d.dropPayloads(t)
 			back = append(back, t.entry(s.now()+ceilMilli(suspectWait)))
 			continue
@@ -113,7 +116,7 @@ func (s *server) beginOne(t *task) error {
 		s.begun(t, done, before.Add(hold))
 		return nil
 	}
-	t.acquit()
+	s.letGo(t)
 	s.d.dropPayloads(t)
 	if err != nil {
 		s.hold([]duequeue.Entry{t.entry(t.row.Action)}, err)
@@ -236,11 +239,11 @@ func (s *server) settleRun(ctx context.Context, r result, o store.Outcome) ([]st
 
 // splitAlone separates the tasks of an attempt that stay claimed at its time-out.
 func splitAlone(tasks []*task) (alone, others []*task) {
-	if !slices.ContainsFunc(tasks, (*task).guarded) {
+	if !slices.ContainsFunc(tasks, (*task).exclusive) {
 		return nil, tasks
 	}
 	for _, t := range tasks {
-		if t.guarded() {
+		if t.exclusive() {
 			alone = append(alone, t)
 		} else {
 			others = append(others, t)

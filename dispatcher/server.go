@@ -31,6 +31,7 @@ type server struct {
 	turn   chan struct{}  // token: its holder takes the next batch, the other loaders wait
 	wake   chan struct{}  // one slot: something became due or found room
 	flush  chan struct{}  // one slot: outcomes wait
+	looks  chan struct{}  // one slot: a key is to be looked at
 	sooner chan struct{}  // one slot: a row is held that is due before all others
 	begins chan struct{}  // a slot for each run that is about to begin
 
@@ -47,6 +48,8 @@ type server struct {
 	early       earliest             // rows held until they are due
 	open        tasks                // in delivery or waiting to be settled
 	turns       map[uint64]time.Time // schedules of which a run is about to begin: zero; or that were locked: left alone until then
+	keys        map[key]*keyState    // with rows in hand, or a look to come
+	lookups     map[key]time.Time    // when to look at a key
 	overruns    map[tocsin.JobID]*overrun
 	waiters     map[*waiter]struct{}
 	pending     []result      // wait for a settler
@@ -64,6 +67,7 @@ func newServer(d *Dispatcher, index int) *server {
 		turn:    make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 		flush:   make(chan struct{}, 1),
+		looks:   make(chan struct{}, 1),
 		sooner:  make(chan struct{}, 1),
 		begins:  make(chan struct{}, beginsAtOnce),
 		turns:   make(map[uint64]time.Time),
@@ -72,6 +76,8 @@ func newServer(d *Dispatcher, index int) *server {
 		waiters: make(map[*waiter]struct{}),
 		shut:    make(map[int]*part),
 
+		keys:     make(map[key]*keyState),
+		lookups:  make(map[key]time.Time),
 		overruns: make(map[tocsin.JobID]*overrun),
 	}
 }
@@ -150,7 +156,7 @@ func (s *server) lane(bizType uint64) (held, room int, open bool) {
 	if l == nil {
 		return 0, 0, false
 	}
-	held = l.queue.Len() + l.queue.InFlight()
+	held = l.queue.Len() + l.queue.InFlight() + l.looksToCome()
 	return held, l.queue.Room(), !l.paused()
 }
 

@@ -28,6 +28,7 @@ type task struct {
 	doubt      int64     // deadline of a claim by Drain that may be valid; 0: none
 	parked     *ending   // came while claiming
 	claimed    bool      // guarded only once the task is open
+	keyed      bool      // it counts among the rows of its key that are in hand
 	suspect    bool      // it has ended processes before: the only such row in hand
 	reported   bool      // waits to be settled
 	claiming   bool      // Drain is claiming it

@@ -204,13 +204,13 @@ func (w *worker) late(a attempt, errs []error) {
 	alone, others = a, a
 	alone.tasks, others.tasks = nil, nil
 	for i, t := range a.tasks {
-		if t.guarded() && errs[i] != nil {
+		if t.exclusive() && errs[i] != nil {
 			errs[i] = w.timedOut(a)
 		}
 	}
 	a.excuse(errs)
 	for i, t := range a.tasks {
-		if !t.guarded() {
+		if !t.exclusive() {
 			others.tasks, theirs = append(others.tasks, t), append(theirs, errs[i])
 			continue
 		}

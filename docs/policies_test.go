@@ -68,6 +68,9 @@ func policyWith(t *testing.T, key string, value any) (biztype.Policy, error) {
 		fields[outer] = map[string]any{"base": "1ms", inner: value}
 	case key != "":
 		fields[key] = value
+		if key == "per_key" {
+			fields["strict"] = true
+		}
 	}
 	text, err := json.Marshal(fields)
 	if err != nil {

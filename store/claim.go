@@ -33,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, c Claim) ([]Row, error) {
 			return nil, fmt.Errorf("claim job_id %s on %s: %w", e.JobID, s.servers[c.Server].Name, err)
 		}
 	}
-	run := claiming{skip: c.NoWait, store: s, server: s.servers[c.Server], Claim: c, start: time.Now(), taken: make([]Row, 0, len(c.Rows))}
+	run := claiming{skip: c.NoWait || c.PerKey > 0, store: s, server: s.servers[c.Server], Claim: c, start: time.Now(), taken: make([]Row, 0, len(c.Rows))}
 	for chunk := range slices.Chunk(sortEntries(c.Rows), maxIDs) {
 		if err := run.chunk(ctx, chunk); err != nil {
 			run.errs = append(run.errs, err)
@@ -95,7 +95,7 @@ func (c *claiming) once(ctx context.Context, groups [][]duequeue.Entry) error {
 		if err != nil {
 			return nil, err
 		}
-		if c.skip {
+		if c.skip && c.PerKey == 0 {
 			missed = locked.missed(entries)
 		}
 		rows := locked.allowed(c.Fence)
@@ -242,6 +242,11 @@ func (c *claiming) entriesText(b []byte, st statement, group []duequeue.Entry) [
 			return c.store.appendLater(b, group[0].JobID.Table())
 		case "pairs":
 			return appendPairs(b, group)
+		case "turn":
+			if c.PerKey > 0 {
+				return c.turnText(append(b, ' '), group[0].JobID.Table())
+			}
+			return b
 		case "skip":
 			if c.skip {
 				b = append(b, " SKIP LOCKED"...)

@@ -99,6 +99,7 @@ func TestPlansOfStatements(t *testing.T) {
 			t.Parallel()
 			t.Run("peek is answered from idx_due, unsorted", b.peekPlans)
 			t.Run("whole due rows are read by idx_due, unsorted", b.duePlans)
+			t.Run("turns are read by uk_biz", b.turnPlans)
 			t.Run("load, claim and settle take a range of the primary key", b.keyPlans)
 		})
 	}
@@ -143,6 +144,23 @@ func (b *bench) duePlans(t *testing.T) {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}
+	}
+}
+
+func (b *bench) turnPlans(t *testing.T) {
+	q := TurnQuery{Type: 1, PerKey: 3, Until: b.clock()}
+	for _, p := range b.explain(string(b.turnText(q, []Key{{0, 7}, {1, 8}}))) {
+		if p.table != "" && !strings.HasPrefix(p.table, "<union") && (p.key != "uk_biz" || p.access != "ref") {
+			t.Errorf("turn: %+v", p)
+		}
+	}
+	claiming := &claiming{store: b.Store, Claim: Claim{PerKey: 1}, skip: true}
+	text := string(claiming.entriesText(nil, claimable, []duequeue.Entry{{JobID: id(0, 2), Due: 1}, {JobID: id(0, 4), Due: 1}}))
+	for _, p := range b.explain(text) {
+		if p.table == "k" && p.key == "uk_biz" && p.access == "ref" || p.table == "t" && p.key == "PRIMARY" && p.access == "range" {
+			continue
+		}
+		t.Errorf("claimable in turn: %+v", p)
 	}
 }
 

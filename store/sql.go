@@ -97,11 +97,11 @@ LOCK IN SHARE MODE`)
 // that another transaction holds.
 var claimable = prepare(`
 SELECT /* tocsin claimable */` + rowColumns + `
-FROM {table} FORCE INDEX (PRIMARY)
+FROM {table} AS t FORCE INDEX (PRIMARY)
 WHERE job_id IN ({ids})
   AND status = 0
   AND action_time <= UTC_TIMESTAMP(3)
-  AND (job_id, action_time) IN ({pairs})
+  AND (job_id, action_time) IN ({pairs}){turn}
 FOR UPDATE{skip}`)
 
 // stillPending reads which rows of one table are pending and due as they were read, whoever holds

@@ -51,10 +51,11 @@ const (
 	ReadOnly    State = "server_read_only" // or without room
 	LaneFull    State = "lane_full"
 	RateLimited State = "rate_limited"
-	Queued      State = "queued"  // its turn comes next
-	Unseen      State = "unseen"  // its table's owner has not found it yet
-	Overdue     State = "overdue" // a sweep takes it
-	Due         State = "due"     // nothing is known to be in its way
+	Turn        State = "key_busy" // others of its biz_id go first
+	Queued      State = "queued"   // its turn comes next
+	Unseen      State = "unseen"   // its table's owner has not found it yet
+	Overdue     State = "overdue"  // a sweep takes it
+	Due         State = "due"      // nothing is known to be in its way
 )
 
 // Answer is what is known of a task.

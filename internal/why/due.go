@@ -23,6 +23,7 @@ func (f *Facts) due(a *Answer) {
 	}
 	f.typeOf(a)
 	f.newer(a)
+	f.turn(a)
 	f.writes(a)
 	f.ownerless(a)
 	if r := f.report(f.Group.holder()); r != nil {
@@ -99,6 +100,17 @@ func (f *Facts) newer(a *Answer) {
 	if len(known) > 0 {
 		a.set(Newer, "its payload has version %d, and no node of group %s reads it (%s): it stays as it is until one does",
 			version, f.Group.Name, strings.Join(known, ", "))
+	}
+}
+
+// turn explains that others of the same biz_id go first.
+func (f *Facts) turn(a *Answer) {
+	switch {
+	case len(f.First) == 1:
+		a.set(Turn, "it waits for job %s of the same biz_id: the policy lets one be in delivery at once, in the order of their times", f.First[0])
+	case len(f.First) > 0:
+		a.set(Turn, "it waits for one of %d jobs of the same biz_id, the first of them %s: the policy lets so many be in delivery at once, in the order of their times",
+			len(f.First), f.First[0])
 	}
 }
 

@@ -192,6 +192,9 @@ func (f *Facts) notAsked(a *Answer) {
 	if f.NoTypes != nil && !(f.Task == nil && f.Unread != nil) {
 		a.notAsked("the biz types", f.NoTypes)
 	}
+	if f.NoTurn != nil {
+		a.notAsked("the tasks of the same biz_id", f.NoTurn)
+	}
 	if f.NoEtcd != nil {
 		what := "etcd, which knows the owner of the table"
 		if f.Group.Open {

@@ -55,6 +55,12 @@ func TestExplainADueTask(t *testing.T) {
 		"the owner takes it for an older copy": {func(_ *Facts, r *node.Report) {
 			r.Databases = []health.Database{{Name: "toc_0", Is: health.Wrong, Why: "it is held: run `tocsin ddl restore-check`"}}
 		}, OlderCopy, []string{"restore-check"}},
+		"another task of its biz_id goes first": {func(f *Facts, _ *node.Report) { f.First = []tocsin.JobID{77} }, Turn,
+			[]string{"it waits for job 77 of the same biz_id"}},
+		"several tasks of its biz_id go first": {func(f *Facts, _ *node.Report) { f.First = []tocsin.JobID{77, 78} }, Turn,
+			[]string{"it waits for one of 2 jobs of the same biz_id, the first of them 77"}},
+		"whose turn it is can't be read": {func(f *Facts, _ *node.Report) { f.NoTurn = errors.New("timed out") }, Queued,
+			[]string{"the tasks of the same biz_id: timed out"}},
 		"the owner's server hangs": {func(_ *Facts, r *node.Report) { r.Hangs = map[string]string{"db1": "no answer for 5s"} }, Hangs,
 			[]string{"for node host-a server db1 hangs: no answer for 5s"}},
 		"the server is full": {func(f *Facts, _ *node.Report) { f.Server.Full = errors.New("disk full") }, ReadOnly, []string{"no room for writes: disk full"}},

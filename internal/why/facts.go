@@ -23,6 +23,10 @@ type Facts struct {
 	Policies []biztype.Stored
 	NoTypes  error // why the policies could not be read
 
+	First []tocsin.JobID // tasks of its biz type and biz_id that are in delivery or go before it, if the policy lets only so many be in delivery at once and these are as many
+
+	NoTurn error // why they could not be read
+
 	Group  Group
 	NoEtcd error // why the nodes could not be read, from etcd or from the node tables
 

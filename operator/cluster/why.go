@@ -53,6 +53,7 @@ func (v View) Why(ctx context.Context, id tocsin.JobID, ask []string, sees func(
 	if task := q.facts.Task; task == nil && q.facts.Unread == nil || task != nil && task.Status.Final() {
 		return why.Explain(q.facts), nil
 	}
+	q.turn(ctx)
 	pages := q.group(ctx)
 	q.pages(ctx, pages, ask)
 	return why.Explain(q.facts), nil
@@ -161,6 +162,38 @@ func (q *inquiry) survey(ctx context.Context) (own store.Survey, err error) {
 		return q.db.Survey(ctx, q.server)
 	}
 	return own, err
+}
+
+// turn reads which tasks of the same biz_id go before the task, as far as its policy makes it wait for them.
+func (q *inquiry) turn(ctx context.Context) {
+	task := q.facts.Task
+	if task == nil || task.Status != tocsin.Pending || task.ActionTime.After(q.facts.Now) {
+		return
+	}
+	perKey := 0
+	for _, p := range q.facts.Policies {
+		if p.Number == q.number {
+			perKey = p.PerKey
+		}
+	}
+	if perKey == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, factWithin)
+	defer cancel()
+	key := store.Key{Table: task.JobID.Table(), BizID: task.BizID}
+	turns, err := q.db.Turns(ctx, store.TurnQuery{Server: q.server, Type: q.number, Keys: []store.Key{key}, PerKey: perKey, Until: q.facts.Now.UnixMilli()})
+	turn := turns[key]
+	if err = cmp.Or(err, turn.Err); err != nil {
+		q.facts.NoTurn = err
+		return
+	}
+	for _, e := range turn.Next {
+		turn.Claimed = append(turn.Claimed, e.JobID)
+	}
+	if len(turn.Claimed) == perKey && !slices.Contains(turn.Claimed, task.JobID) {
+		q.facts.First = turn.Claimed
+	}
 }
 
 // group reads who owns the task's table, and returns the nodes that may have the task. If the row could not be read, these

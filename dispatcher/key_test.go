@@ -1,0 +1,226 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// keyLog notes the deliveries of each biz_id.
+type keyLog struct {
+	mu    sync.Mutex
+	now   map[uint64]int
+	most  map[uint64]int
+	all   int // at once
+	order map[uint64][]tocsin.JobID
+}
+
+func newKeyLog() *keyLog {
+	return &keyLog{now: map[uint64]int{}, most: map[uint64]int{}, order: map[uint64][]tocsin.JobID{}}
+}
+
+// deliver makes a handler that takes a while, whatever becomes of its context.
+func (l *keyLog) deliver(took func(tocsin.Info) (time.Duration, error)) handler {
+	return func(_ context.Context, task tocsin.Info) error {
+		l.mu.Lock()
+		l.now[task.BizID]++
+		l.most[task.BizID] = max(l.most[task.BizID], l.now[task.BizID])
+		all := 0
+		for _, n := range l.now {
+			all += n
+		}
+		l.all = max(l.all, all)
+		l.order[task.BizID] = append(l.order[task.BizID], task.JobID)
+		l.mu.Unlock()
+		d, err := took(task)
+		time.Sleep(d)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.now[task.BizID]--
+		return err
+	}
+}
+
+func quick(tocsin.Info) (time.Duration, error) { return 20 * time.Millisecond, nil }
+
+// keyed stores a row of a key.
+func (r *rig) keyed(key uint64, due time.Duration) tocsin.JobID {
+	id := r.insert(int(key)%rigTables, 1, due)
+	r.store.change(id, func(row *store.Row) { row.BizID = key })
+	return id
+}
+
+func keyPolicy(n int) biztype.Policy {
+	p := policy("order.step", 1)
+	p.PerKey, p.Strict = n, true
+	return p
+}
+
+// Of each key so many tasks are in delivery at once, in the order of their times, whatever the order they are found in. The
+// keys don't wait for each other.
+func TestAKeysTasksAreDeliveredInTurn(t *testing.T) {
+	const keys, each = 3, 30
+	for _, n := range []int{1, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			log := newKeyLog()
+			policies, sinks := one(keyPolicy(n), log.deliver(quick))
+			inBubble(t, 1, policies, sinks, func(r *rig) {
+				want := map[uint64][]tocsin.JobID{}
+				for i := range each {
+					for k := range uint64(keys) {
+						want[k] = append(want[k], r.keyed(k, time.Duration(i-each)*100*time.Millisecond))
+					}
+				}
+				for i := range each {
+					for k := range want {
+						r.offer(want[k][i*7%each])
+					}
+				}
+				pass(5 * time.Second)
+				for k := range want {
+					if log.most[k] != n || n == 1 && !slices.Equal(log.order[k], want[k]) || len(log.order[k]) != each {
+						t.Errorf("key %d: %d at once, in the order %v, want %v", k, log.most[k], log.order[k], want[k])
+					}
+					for _, id := range want[k] {
+						r.status(id, tocsin.Done)
+					}
+				}
+				if log.all != keys*n {
+					t.Errorf("%d at once, want %d", log.all, keys*n)
+				}
+				if len(r.servers[0].keys) != 0 || len(r.servers[0].lookups) != 0 {
+					t.Errorf("%d keys and %d looks are left", len(r.servers[0].keys), len(r.servers[0].lookups))
+				}
+			})
+		})
+	}
+}
+
+// What is offered may be a key's last row alone: those before it are looked up, and go first.
+func TestAKeysUnknownRowsGoFirst(t *testing.T) {
+	log := newKeyLog()
+	policies, sinks := one(keyPolicy(1), log.deliver(quick))
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		var want []tocsin.JobID
+		for i := range 20 {
+			want = append(want, r.keyed(7, time.Duration(i-20)*time.Second))
+		}
+		r.offer(want[19])
+		pass(5 * time.Second)
+		if !slices.Equal(log.order[7], want) || log.most[7] != 1 {
+			t.Errorf("in the order %v, want %v; %d at once", log.order[7], want, log.most[7])
+		}
+	})
+}
+
+// A retried task has a new time: those that are due before it go first.
+func TestARetriedTaskOfAKeyGivesWay(t *testing.T) {
+	log := newKeyLog()
+	policies, sinks := one(keyPolicy(1), log.deliver(func(task tocsin.Info) (time.Duration, error) {
+		if task.Payload == "fails" && task.Attempts == 0 {
+			return 0, tocsin.RetryIn(time.Second, errors.New("busy"))
+		}
+		return 0, nil
+	}))
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
+		r.store.change(first, func(row *store.Row) { row.Payload = "fails" })
+		r.offer(first)
+		r.offer(second)
+		pass(5 * time.Second)
+		if want := []tocsin.JobID{first, second, first}; !slices.Equal(log.order[7], want) {
+			t.Errorf("in the order %v, want %v", log.order[7], want)
+		}
+	})
+}
+
+// A handler that ignores its time-out keeps its key's place until it has returned.
+func TestAKeyWaitsForAHandlerOverItsTimeOut(t *testing.T) {
+	log := newKeyLog()
+	p := keyPolicy(1)
+	policies, sinks := one(p, log.deliver(func(tocsin.Info) (time.Duration, error) { return 9 * p.Timeout.D() / 2, nil }))
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
+		r.offer(first)
+		r.offer(second)
+		pass(30 * time.Second)
+		if want := []tocsin.JobID{first, second}; log.most[7] != 1 || !slices.Equal(log.order[7], want) {
+			t.Errorf("%d at once, in the order %v, want %v", log.most[7], log.order[7], want)
+		}
+		r.status(first, tocsin.Done)
+		r.status(second, tocsin.Done)
+	})
+}
+
+// Two processes that find the same rows deliver a key's tasks in one order, never two at once; a failing look is made again.
+func TestProcessesShareAKeysTurns(t *testing.T) {
+	log := newKeyLog()
+	p := keyPolicy(1)
+	sinks := map[string]Sink{p.Name: log.deliver(quick)}
+	each := func(c *Config) { c.ClaimEach = true }
+	synctest.Test(t, func(t *testing.T) {
+		a := newRig(t, 1, sinks, each)
+		b := newRig(t, 1, sinks, func(c *Config) { each(c); c.Store, c.Node = a.store, "node-2" })
+		b.store = a.store
+		fails := 0
+		a.store.fail(func(statement string, _ []tocsin.JobID) error {
+			if statement != "turn" || fails == 5 {
+				return nil
+			}
+			fails++
+			return errLost
+		})
+		for _, r := range []*rig{a, b} {
+			r.SetPolicies([]biztype.Policy{p})
+			r.run()
+		}
+		var want []tocsin.JobID
+		for i := range 40 {
+			want = append(want, a.keyed(7, time.Duration(i-40)*time.Second))
+		}
+		for i := range want {
+			a.offer(want[i])
+			b.offer(want[len(want)-1-i])
+		}
+		pass(20 * time.Second)
+		if log.most[7] != 1 || !slices.Equal(log.order[7], want) || fails != 5 {
+			t.Errorf("%d at once, in the order %v, want %v", log.most[7], log.order[7], want)
+		}
+		a.finish()
+		b.finish()
+	})
+}
+
+// A sweep goes through a key's overdue rows, and leaves those that are not.
+func TestASweepTakesAKeysRowsInTurn(t *testing.T) {
+	log := newKeyLog()
+	p := keyPolicy(1)
+	inBubbleWith(t, map[string]Sink{p.Name: log.deliver(quick)}, func(c *Config) { sweeping(c); c.SweepGrace = 10 * time.Second }, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		var want []tocsin.JobID
+		for i := range 20 {
+			want = append(want, r.keyed(7, time.Duration(i-90)*time.Second))
+		}
+		young := r.keyed(7, -time.Second)
+		for _, id := range want {
+			r.offer(id)
+		}
+		for busy := 1; busy > 0; {
+			pass(10 * time.Millisecond)
+			busy, _, _ = r.Lane(0, 1)
+		}
+		if !slices.Equal(log.order[7], want) || log.most[7] != 1 {
+			t.Errorf("in the order %v, want %v", log.order[7], want)
+		}
+		r.status(young, tocsin.Pending)
+	})
+}

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+)
+
+// itsTurn is the condition of claimable that fewer than {per_key} rows of the row's key are claimed or go before it. It
+// locks nothing: a row before this one that another transaction is about to claim is pending or claimed, and counts either
+// way. A range of uk_biz, and its rows.
+var itsTurn = prepare(`
+  AND (SELECT COUNT(*)
+       FROM {table} AS k FORCE INDEX (uk_biz)
+       WHERE k.biz_id = t.biz_id
+         AND k.biz_type = t.biz_type
+         AND (k.status = 1
+           OR (k.status = 0 AND (k.action_time < t.action_time OR (k.action_time = t.action_time AND k.job_id < t.job_id))))) < {per_key}`)
+
+// turn reads which rows of one key are claimed and, behind these, which are due, in their order. A range of uk_biz, and its
+// rows.
+var turn = prepare(`
+(SELECT /* tocsin turn */
+    {table_no},
+    biz_id,
+    status,
+    job_id,
+    action_time
+FROM {table} FORCE INDEX (uk_biz)
+WHERE biz_id = {biz_id}
+  AND biz_type = {type}
+  AND (status = 1 OR (status = 0 AND action_time <= {until}))
+ORDER BY status DESC, action_time, job_id
+LIMIT {limit})`)
+
+// Key is a biz_id, in its table.
+type Key struct {
+	Table int
+	BizID uint64
+}
+
+// Turn says whose turn it is among the rows of a key.
+type Turn struct {
+	Claimed []tocsin.JobID   // rows that are claimed
+	Next    []duequeue.Entry // rows that are due and may be claimed beside these, in their order
+	Err     error            // why the table could not be read; nil if it was
+}
+
+// TurnQuery asks one server about keys of one biz type.
+type TurnQuery struct {
+	Server int
+	Type   uint64 // number of the biz type
+	Keys   []Key
+	PerKey int   // rows of a key that may be claimed at once, at least 1
+	Until  int64 // upper bound of action_time, inclusive, Unix ms
+}
+
+// Turns reads whose turn it is, up to 64 keys in one round trip. Keys of which nothing is claimed or due are left out. The
+// error is that of the server as a whole.
+func (s *Store) Turns(ctx context.Context, q TurnQuery) (map[Key]Turn, error) {
+	turns := make(map[Key]Turn)
+	sv := s.servers[q.Server]
+	for keys := range slices.Chunk(q.Keys, maxTables) {
+		err := apart(keys, func(keys []Key) error {
+			found := make(map[Key]Turn, len(keys))
+			err := s.readTables(ctx, sv, tablesOfKeys(keys), turn.name, s.turnText(q, keys), func(_ int, rows *sql.Rows) error {
+				return scanTurn(rows, q.Type, found)
+			})
+			if err == nil {
+				maps.Copy(turns, found)
+			}
+			return err
+		}, func(key Key, err error) {
+			turns[key] = Turn{Err: s.wrap(err, "read turns of", sv, key.Table)}
+		})
+		if err != nil {
+			return nil, s.wrap(err, "read turns of", sv, tablesOfKeys(keys)...)
+		}
+	}
+	return turns, nil
+}
+
+func tablesOfKeys(keys []Key) []int {
+	tables := make([]int, len(keys))
+	for i, k := range keys {
+		tables[i] = k.Table
+	}
+	slices.Sort(tables)
+	return slices.Compact(tables)
+}
+
+func (s *Store) turnText(q TurnQuery, keys []Key) (b []byte) {
+	for i, key := range keys {
+		if i > 0 {
+			b = append(b, unionAll...)
+		}
+		b = turn.render(b, func(b []byte, slot string) []byte {
+			switch slot {
+			case "table":
+				return append(b, s.names[key.Table]...)
+			case "table_no":
+				return appendInt(b, key.Table)
+			case "biz_id":
+				return strconv.AppendUint(b, key.BizID, 10)
+			case "type":
+				return strconv.AppendUint(b, q.Type, 10)
+			case "until":
+				return appendTime(b, q.Until)
+			}
+			return appendInt(b, q.PerKey)
+		})
+	}
+	return b
+}
+
+func scanTurn(rows *sql.Rows, bizType uint64, turns map[Key]Turn) error {
+	var key Key
+	var status tocsin.Status
+	var due time.Time
+	e := duequeue.Entry{Type: bizType}
+	if err := rows.Scan(&key.Table, &key.BizID, &status, &e.JobID, &due); err != nil {
+		return err
+	}
+	e.Due = due.UnixMilli()
+	t := turns[key]
+	if status == tocsin.Claimed {
+		t.Claimed = append(t.Claimed, e.JobID)
+	} else {
+		t.Next = append(t.Next, e)
+	}
+	turns[key] = t
+	return nil
+}
+
+// turnText adds the condition that it is a row's turn.
+func (c *claiming) turnText(b []byte, table int) []byte {
+	return itsTurn.render(b, func(b []byte, slot string) []byte {
+		if slot == "table" {
+			return append(b, c.store.names[table]...)
+		}
+		return appendInt(b, c.PerKey)
+	})
+}
