@@ -45,6 +45,7 @@ var (
 	strict = tocsin.Define[Work]("chaos.strict")
 	hook   = tocsin.Define[Work]("chaos.hook")
 	slow   = tocsin.Define[Work]("chaos.slow")
+	keyed  = tocsin.Define[Work]("chaos.keyed") // one task of a biz_id at a time
 	spare  = tocsin.Define[Work]("chaos.spare") // of a group without nodes: only sweepers deliver it
 
 	// Those of schedules' runs. Rows of brief and hook runs are kept for a second once they are finished.
@@ -84,13 +85,15 @@ func policies(url string) []biztype.Policy {
 	fourth.Name, fourth.Number, fourth.Timeout = slow.Name(), 4, biztype.Duration(slowTimeout)
 	fifth := third
 	fifth.Name, fifth.Number, fifth.Group = spare.Name(), 5, "spare"
-	return []biztype.Policy{first, second, third, fourth, fifth}
+	sixth := second
+	sixth.Name, sixth.Number, sixth.PerKey, sixth.Concurrency = keyed.Name(), 6, 1, 128
+	return []biztype.Policy{first, second, third, fourth, fifth, sixth}
 }
 
 // handlers do as the payload says and write the journal.
 func (r role) handlers(j *journal) *node.Handlers {
 	var h node.Handlers
-	types := []tocsin.BizType[Work]{plain, strict}
+	types := []tocsin.BizType[Work]{plain, strict, keyed}
 	if r.Runs {
 		types = append(types, briefRun, keptRun, strictRun, brittleRun)
 	}
