@@ -156,9 +156,9 @@ alerts: ## break a cluster in many ways, and print which alerts fire, when, whic
 	@go build -o bin/alertfaults ./internal/dashboards/faults
 	@exec bin/alertfaults $(ARGS)
 
-cluster: ## run the long cluster scenarios, each with its figures as a line and as JSON
+cluster: ## run the long cluster scenarios, each with its figures as a line and as JSON: make cluster LEASE=10s
 	@scripts/install-deps.sh test
-	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run '^TestCluster' $(TESTARGS) ./internal/chaos
+	TOCSIN_FAULTS=1 TOCSIN_LEASE=$(LEASE) go test -v -count=1 -timeout 60m -run '^TestCluster' $(TESTARGS) ./internal/chaos
 
 clock: ## deliver 1000 tasks/s for MINUTES while the servers' clocks are stepped and slewed: none may start early
 	@scripts/install-deps.sh test

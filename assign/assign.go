@@ -19,7 +19,7 @@ type Holder interface {
 	// each higher than any before), then starts to peek. After a *Refused, the node does not have the tables that it
 	// names; after any other error it has none of these tables. Refused tables go through Drop, their keys are given
 	// back, and they are tried again at growing intervals. An *Overtaken in the error means that an owner row had a
-	// higher revision; such a table must not be started. ctx ends after half a TTL, and with the lease.
+	// higher revision; such a table must not be started. ctx ends after 5 s, and with the lease.
 	Take(ctx context.Context, revisions map[int]int64) error
 
 	// Drop gives tables up: stop peeking, drop what is queued, finish or claim what is in delivery, settle. It returns
@@ -31,7 +31,7 @@ type Holder interface {
 
 	// Loosen is called when the lease of an owner, an ID of this node, can't be proven any more, while its tables stay:
 	// claim what is in delivery, start nothing more on ownership, but go on in claim mode behind the owner rows. It may be
-	// called at the same time as the others. ctx ends after half a TTL.
+	// called at the same time as the others. ctx ends after 5 s.
 	Loosen(ctx context.Context, owner string) error
 }
 
@@ -140,14 +140,14 @@ func (a *Assign) Run(ctx context.Context) error {
 			return err
 		case errors.Is(err, ErrForeign):
 			a.tellForeign(err, "going on without etcd")
-			sleep(ctx, a.cfg.TTL/10)
+			sleep(ctx, failurePause)
 		case errors.Is(err, errEpoch) && early < epochTries: // normal when the nodes of a new group start together
 			early++
 			a.cfg.Logger.Debug("could not register yet, trying again", "error", err, "node", a.ID())
-			sleep(ctx, a.cfg.TTL/50)
+			sleep(ctx, epochPause)
 		default:
 			a.limit.Of(a.cfg.Logger, "register").Warn("could not register, trying again", "error", err, "node", a.ID())
-			sleep(ctx, a.cfg.TTL/10)
+			sleep(ctx, failurePause)
 		}
 		outage = outage || !errors.Is(err, errTaken) && !errors.Is(err, errEpoch)
 		a.rename()
@@ -181,7 +181,7 @@ func (a *Assign) open(ctx context.Context, outage bool) (*session, error) {
 		return nil, err
 	}
 	s := newSession(a, l, outage)
-	if err := s.register(ctx, rows); err != nil {
+	if err := s.registerKept(ctx, rows); err != nil {
 		a.trust.end()
 		s.revoke(ctx)
 		return nil, err

@@ -16,10 +16,14 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultTTL          = 10 * time.Second
+	DefaultTTL          = 3 * time.Second
 	DefaultReplanDelay  = 250 * time.Millisecond
 	DefaultLeaveTimeout = 30 * time.Second
 )
+
+// MinTTL is the smallest Config.TTL. By default etcd grants no shorter lease: one and a half election time-outs of 1 s, in
+// whole seconds.
+const MinTTL = 2 * time.Second
 
 // MaxWeight is the largest weight of a node; Plan takes a larger one for it.
 const MaxWeight = 1000
@@ -39,7 +43,7 @@ type Config struct {
 	Weight       int                   // share of the tables relative to other nodes, at most MaxWeight; 0: 1
 	Info         NodeInfo              // published in the node's key
 	Identity     func() Identity       // of the databases, as known now; called often, at any time; nil: they have none
-	TTL          time.Duration         // of the lease, whole seconds (rounded up), at least 1 s; 0: DefaultTTL
+	TTL          time.Duration         // of the lease, whole seconds (rounded up), at least MinTTL; etcd may grant a longer one; 0: DefaultTTL
 	LeaveTimeout time.Duration         // how long a leaving node tries to drop tables that are stuck; 0: DefaultLeaveTimeout
 	ReplanDelay  time.Duration         // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
 	StandIn      func([]Duty)          // called by Run's goroutine when the node's duties for other owners change; must return soon; nil: the node stands in for nobody
@@ -67,8 +71,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("assign: blocks of %d tables", c.Block)
 	case c.Weight < 0 || c.Weight > MaxWeight:
 		return fmt.Errorf("assign: weight %d is not in 0 to %d", c.Weight, MaxWeight)
-	case c.TTL != 0 && c.TTL < time.Second:
-		return fmt.Errorf("assign: lease TTL %s, less than 1s", c.TTL)
+	case c.TTL != 0 && c.TTL < MinTTL:
+		return fmt.Errorf("assign: lease TTL %s, less than %s", c.TTL, MinTTL)
 	case c.LeaveTimeout < 0:
 		return fmt.Errorf("assign: leave time-out %s is negative", c.LeaveTimeout)
 	case c.ReplanDelay < 0:

@@ -127,7 +127,14 @@ func (c *crowd) start(d *desk) *desk {
 	c.nodes = append(c.nodes, d)
 	c.mu.Unlock()
 	go func() { d.done <- d.Run(ctx); close(d.done) }()
-	c.t.Cleanup(func() { cancel(); <-d.done })
+	c.t.Cleanup(func() {
+		c.mu.Lock()
+		for _, one := range c.nodes { // all at once: they may have no etcd any more to leave
+			one.cancel()
+		}
+		c.mu.Unlock()
+		<-d.done
+	})
 	return d
 }
 

@@ -25,14 +25,15 @@ import (
 const (
 	defaultDialTimeout = 5 * time.Second
 	aliveInterval      = 10 * time.Second // between pings of a silent connection; etcd cuts who pings more often than every 5 s
-	aliveTimeout       = 3 * time.Second  // for the answer to one, and for the peer to acknowledge what is sent
+	aliveTimeout       = time.Second      // for the answer to one, and for the peer to acknowledge what is sent
 	probeTimeout       = time.Second      // for finding out what is wrong
 	connectTimeout     = 5 * time.Second  // for one attempt to connect
 )
 
-// reconnect is how long to wait between attempts to connect. gRPC's own waits grow to two minutes: after a longer outage
-// of etcd a node would come back long after the pause in which the others leave it its tables.
-var reconnect = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
+// reconnect is how long to wait between attempts to connect: not as long as between two renewals of the shortest lease.
+// gRPC's own waits grow to two minutes: after a longer outage of etcd a node would come back long after the pause in which
+// the others leave it its tables.
+var reconnect = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 
 // EtcdConfig says how to reach etcd.
 type EtcdConfig struct {

@@ -2,13 +2,14 @@ package assign
 
 import (
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // After an outage the others leave a node its tables for one TTL: it must not wait longer than that before it tries.
 // gRPC's own waits grow: so many attempts would take it minutes.
-func TestAClientTriesEachSecondToConnectAgain(t *testing.T) {
+func TestAClientTriesTwiceASecondToConnectAgain(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, devtest.Etcd(t))
 	client := dial(t, w.addr())
@@ -17,4 +18,31 @@ func TestAClientTriesEachSecondToConnectAgain(t *testing.T) {
 	poll(t, "12 attempts", func() bool { return w.tries.Load() >= before+12 })
 	w.setCut(false)
 	poll(t, "an answer", func() bool { return answer(t.Context(), client) == nil })
+}
+
+// A renewal begins a third of the TTL after the last one, and may take as long. What may have to be done again after that
+// must be over before the lease is not trusted any more.
+func TestWhatARenewalWaitsForFitsIntoALease(t *testing.T) {
+	t.Parallel()
+	connect := time.Duration(float64(reconnect.MaxDelay) * (1 + reconnect.Jitter))
+	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, 10 * time.Second} {
+		trusted := ttl - margin(ttl)
+		for what, took := range map[string]time.Duration{
+			"a renewal in vain and the next one's start": 2*ttl/3 + ttl/20,
+			"a renewal after one attempt to connect":     ttl/3 + connect,
+		} {
+			if took >= trusted {
+				t.Errorf("TTL %s: %s: after %s, trusted for %s", ttl, what, took, trusted)
+			}
+		}
+		if margin(ttl) < stopping {
+			t.Errorf("TTL %s: %s are left for claiming what is in delivery", ttl, margin(ttl))
+		}
+	}
+	if dead := DefaultTTL/3 + aliveTimeout + reconnect.BaseDelay; dead >= DefaultTTL-margin(DefaultTTL) {
+		t.Errorf("a dead connection is replaced after %s", dead)
+	}
+	if returnPause <= connect {
+		t.Errorf("others connect again within %s, and are waited for for %s", connect, returnPause)
+	}
 }

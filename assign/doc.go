@@ -6,7 +6,7 @@
 //	/{cluster}/groups/{group}/drains/{id}   written by an operator, without a lease: node id shall own nothing
 //	/{cluster}/identity                     the identity of the cluster's databases, without a lease (Binding)
 //	/{cluster}/groups/{group}/epoch         a number that grows when etcd has forgotten owners (epoch.go)
-//	/{cluster}/groups/{group}/settling      under a lease of one TTL: the epoch has just grown, nobody plans
+//	/{cluster}/groups/{group}/settling      under a lease of one TTL, at least 10 s: the epoch has just grown, nobody plans
 //
 // A table's key is created only if it does not exist, so two nodes can't both hold one. Every node watches all keys of
 // its group, makes the same plan from them (Plan), and does its own part of it. One table, seen from one node:
@@ -21,7 +21,7 @@
 // writes only when the watch shows them. So a lost answer needs no special care. A key that was doomed is never started
 // on again, since a delete of it may still be under way.
 //
-// A node trusts its lease from the start of the last successful renewal for the TTL less a tenth, on its own monotonic
+// A node trusts its lease from the start of the last successful renewal for the TTL less a margin (trust.go), on its own monotonic
 // clock. etcd starts counting later, so the node has stopped acting on ownership (MayAct) before another can have its
 // tables. It keeps them in claim mode: each row is claimed in MySQL, where the owner row shows whether the node was
 // replaced.
@@ -40,17 +40,17 @@
 //	etcd is back                 a lease that etcd has not ended is renewed, and the node acts on ownership again; else it
 //	                             registers as a new incarnation and takes those of its tables that are still free. It plans
 //	                             nothing else for one TTL, since others may still be registering, and announces that (Pausing)
-//	etcd was wiped or restored   the owner rows in MySQL show it: a new epoch begins, and nothing is taken for one TTL, as nodes
+//	etcd was wiped or restored   the owner rows in MySQL show it: a new epoch begins, and nothing is taken while settling stands, as nodes
 //	                             that the new etcd does not know may still trust their leases
 //	one node alone is cut off    the others take its tables when its lease ends; it drops them when it sees their keys. Back,
-//	                             it sees that others have gone on, and pauses for a tenth of a TTL only
+//	                             it sees that others have gone on, and pauses for a second only
 //	a node pauses                free tables go to others meanwhile (PlanMeanwhile); if keys of its own vanish, it takes those tables again at once
 //	the watch breaks             all keys are read anew; also after a compaction
 //	the holder can't take        the keys are given back and taken again after 1 s, 2 s, ... 30 s; other tables go on
 //	the holder can't drop some   their keys stay, and Drop is called again; other tables go on; after a lost lease nothing is taken before that
 //	a key is deleted by hand     its owner drops the table or restores its node's key; the table is taken anew
 //	a key is overwritten         the same, after a TTL: any node removes a key that has no node behind it
-//	a node can't reach a database   it publishes that (Miss); others that can take its tables after half a TTL, and give it others for them
+//	a node can't reach a database   it publishes that (Miss); others that can take its tables after 5 s, and give it others for them
 //	a node lacks biz types       it publishes that (Tell); for each of its tables one node that has a type stands in (Config.StandIn)
 //	a node has other databases   it is refused when it registers (ErrForeign). One that already runs goes on and logs it: it
 //	                             keeps its tables, or goes on in claim mode if its lease is lost, until Adopt

@@ -31,7 +31,7 @@ import (
 //	reserved      an epoch is reserved in MySQL before etcd has it: no two lives of etcd have the same one
 //	same life     a node reads the epoch after it has its lease, and registers under that lease only if the epoch is unchanged
 //	settling      nodes that etcd has forgotten may still trust their leases. So a new epoch comes with a key under a lease
-//	              of one TTL that nobody renews; while that key stands, nobody plans. Only a group's first epoch has none
+//	              that nobody renews, as long as any of theirs; while that key stands, nobody plans. Only a group's first epoch has none
 
 // revisionBits is the number of bits of etcd's revision in an owner row's revision. They last 34 years at 1,000 writes
 // a second.
@@ -63,6 +63,9 @@ func ownerRevision(epoch, created int64) int64 { return epoch<<revisionBits + cr
 
 // epochTries bounds how often a node checks whether another node begins the missing epoch.
 const epochTries = 10
+
+// minSettling is the least TTL of the key settling: nodes of earlier programs have leases of 10 s.
+const minSettling = 10 * time.Second
 
 // errEpoch means that the epoch is not settled yet: the caller should try again.
 var errEpoch = errors.New("other nodes begin an epoch")
@@ -119,14 +122,14 @@ func (a *Assign) wantEpoch(ctx context.Context, rows OwnerRevisions) (newEpoch, 
 				return e, err
 			}
 		}
-		sleep(ctx, a.cfg.TTL/20) // another node may have reserved one, and may be registering
+		sleep(ctx, epochPause) // another node may have reserved one, and may be registering
 	}
 	return newEpoch{}, errEpoch
 }
 
 // readEpoch reads the group's epoch and etcd's current revision.
 func (a *Assign) readEpoch(ctx context.Context) (is epochKey, now int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.TTL/2)
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
 	key := spaceOf(a.cfg.Cluster, a.cfg.Group).epoch()
 	resp, err := a.cfg.Client.Get(ctx, key)
@@ -179,20 +182,23 @@ func (a *Assign) epochOps(ctx context.Context, e newEpoch) ([]clientv3.Op, error
 	if !e.settle {
 		return ops, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.TTL/2)
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
-	lease, err := a.cfg.Client.Grant(ctx, int64(a.cfg.TTL/time.Second)) // runs out by itself, used or not
+	lease, err := a.cfg.Client.Grant(ctx, int64(a.settling()/time.Second)) // runs out by itself, used or not
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease for epoch %d in etcd: %w", e.epoch, err)
 	}
 	return append(ops, clientv3.OpPut(keys.settling(), a.ID(), clientv3.WithLease(lease.ID))), nil
 }
 
+// settling returns for how long nothing is taken after a new epoch has begun.
+func (a *Assign) settling() time.Duration { return max(a.cfg.TTL, minSettling) }
+
 // noteEpoch logs that this node has begun an epoch.
 func (a *Assign) noteEpoch(e newEpoch) {
 	if e.epoch > 0 && e.settle {
 		a.cfg.Logger.Warn("etcd does not know the owner rows of this group: it was wiped or restored, or no node kept epochs before; a new epoch begins",
-			"group", a.cfg.Group, "epoch", e.epoch, "nothing_is_taken_for", a.cfg.TTL.String())
+			"group", a.cfg.Group, "epoch", e.epoch, "nothing_is_taken_for", a.settling().String())
 	}
 }
 

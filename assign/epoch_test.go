@@ -282,6 +282,31 @@ func TestNodesOfANewGroupAgreeOnItsFirstEpoch(t *testing.T) {
 	}
 }
 
+// tardy are owner rows on servers of which one hangs: to reserve takes longer than a lease lasts.
+type tardy struct {
+	crowdRows
+	lasts func()
+}
+
+func (r tardy) Reserve(ctx context.Context, revision int64) (bool, error) {
+	r.lasts()
+	return r.crowdRows.Reserve(ctx, revision)
+}
+
+func TestARegistrationMayTakeLongerThanALease(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	var d *desk
+	renewed := func() { poll(t, "four renewals", func() bool { return valueOf(t, d.metrics.renewals) >= 4 }) }
+	d = c.node(short, func(cfg *Config) { cfg.OwnerRows = tardy{crowdRows{c}, renewed} })
+	id := d.ID()
+	c.start(d)
+	c.awaitCounts(map[*desk]int{d: 32})
+	if d.ID() != id {
+		t.Error("it registered with its second lease only")
+	}
+}
+
 func TestANodeThatReadsNoOwnerRowDoesNotRegister(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

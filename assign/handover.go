@@ -89,7 +89,7 @@ func (s *session) start(v view, tables map[int]int64) {
 			delete(s.loose, table)
 			s.held[table] = rev // from now on: nobody knows how far it came where it fails
 		}
-		s.hands.take(server, some, v.ownerRevisions(some), s.cfg.TTL/2)
+		s.hands.take(server, some, v.ownerRevisions(some), takeTimeout)
 	}
 	s.count()
 }
@@ -173,7 +173,7 @@ func (s *session) dropped(tables map[int]int64, err error) error {
 			"error", err)
 		err = nil
 	}
-	again := time.Now().Add(s.cfg.TTL / 10)
+	again := time.Now().Add(failurePause)
 	for table := range tables {
 		if _, still := stuck[table]; still {
 			s.stuck[table] = again

@@ -26,9 +26,10 @@ type lease struct {
 	proven  func() // called when it is trusted again after that
 }
 
-// grantLease asks for a lease of ttl. It is trusted from the start of the call.
+// grantLease asks for a lease of ttl, and for no longer than that, since the lease would have ended. It is trusted from the
+// start of the call.
 func grantLease(ctx context.Context, client *clientv3.Client, ttl time.Duration, t *trust) (*lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, ttl/2)
+	ctx, cancel := context.WithTimeout(ctx, ttl)
 	defer cancel()
 	start := time.Now()
 	resp, err := client.Grant(ctx, int64(ttl/time.Second))
@@ -44,7 +45,7 @@ func grantLease(ctx context.Context, client *clientv3.Client, ttl time.Duration,
 // not answer, the trust runs out, and comes back with the first renewal that succeeds: etcd has not ended the lease then,
 // so nobody else can have had a table meanwhile.
 func (l *lease) keep(ctx context.Context) error {
-	pause := time.NewTimer(l.ttl / 3)
+	pause := time.NewTimer(l.due())
 	defer pause.Stop()
 	for trusted := true; ; {
 		select {
@@ -64,7 +65,7 @@ func (l *lease) keep(ctx context.Context) error {
 				trusted = true
 				l.proven()
 			}
-			pause.Reset(l.ttl / 3)
+			pause.Reset(l.due())
 		case l.trust.left() > 0:
 			pause.Reset(min(l.ttl/20, l.trust.left()))
 		default:
@@ -75,6 +76,11 @@ func (l *lease) keep(ctx context.Context) error {
 			pause.Reset(l.ttl / 20)
 		}
 	}
+}
+
+// due returns how long to wait before the next renewal: a third of the TTL from the start of the last one.
+func (l *lease) due() time.Duration {
+	return max(l.trust.left()+margin(l.ttl)-l.ttl*2/3, 0)
 }
 
 // renew renews once, within a third of the TTL, and no longer than the lease is trusted, so that the end of the trust is

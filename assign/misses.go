@@ -7,7 +7,7 @@ import (
 )
 
 // Miss says which blocks of tables (see Config.Block) this node can't reach, ascending; none: it reaches all. The others
-// are told, and take these tables where they can reach them, after half a TTL: by then a server that is down for all is
+// are told, and take these tables where they can reach them, after 5 s: by then a server that is down for all is
 // missed by all, and no table moves. It may be called at any time, before Run too.
 func (a *Assign) Miss(blocks []int) {
 	blocks = slices.Clone(blocks)
@@ -86,7 +86,7 @@ type sight struct {
 	block int
 }
 
-// settledMisses gives those misses that have stood for half a TTL. Servers go and come back for the nodes one after
+// settledMisses gives those misses that have stood for missPause. Servers go and come back for the nodes one after
 // another: who acted on the first sight of it would move tables that move back a moment later.
 func (s *session) settledMisses(v view) misses {
 	all, now := v.misses(), time.Now()
@@ -99,7 +99,7 @@ func (s *session) settledMisses(v view) misses {
 				at = now
 			}
 			since[sight{id, b}] = at
-			if end := at.Add(s.cfg.TTL / 2); now.Before(end) {
+			if end := at.Add(missPause); now.Before(end) {
 				s.wake(end)
 			} else {
 				settled.add(id, b)

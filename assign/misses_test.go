@@ -29,7 +29,7 @@ func TestWhatANodeCannotReachGoesToThoseThatCan(t *testing.T) {
 		}
 		return n == 8
 	})
-	t.Logf("after %.1f s, with a TTL of 2 s", time.Since(before).Seconds())
+	t.Logf("after %.1f s", time.Since(before).Seconds())
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
 	if got := c.state(a).Misses; !slices.Equal(got, []int{1}) {
 		t.Errorf("its misses are shown as %v", got)

@@ -100,15 +100,15 @@ func (v view) pausing(id string) map[string]bool {
 	return idle
 }
 
-// afterOutage returns when the node's pause after an outage of etcd ends: after a TTL, or a tenth of it if another node
-// has gone on planning. If its lease outlived the outage, the node looks for such nodes only after that tenth, as the
+// afterOutage returns when the node's pause after an outage of etcd ends: after a TTL, or a second if another node
+// has gone on planning. If its lease outlived the outage, the node looks for such nodes only after that second, as the
 // others may notice the outage later.
 func (s *session) afterOutage(v view) time.Time {
 	over, late := s.outage.last()
 	if over.IsZero() {
 		return over
 	}
-	early, now := over.Add(s.lease.ttl/10), time.Now()
+	early, now := over.Add(returnPause), time.Now()
 	if v.goesOn(s.id) && (!late || !now.Before(early)) {
 		s.alone = over // remembered, as that node may leave before the pause ends
 	}

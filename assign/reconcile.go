@@ -35,7 +35,7 @@ func (s *session) reconcile(ctx, life context.Context) error {
 				return err
 			}
 			s.limit.Of(s.log, "follow").Warn("could not follow the plan, trying again", "error", err)
-			s.wake(time.Now().Add(s.cfg.TTL / 10))
+			s.wake(time.Now().Add(failurePause))
 		}
 		s.endClaiming()
 		s.noteMoves()

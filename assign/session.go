@@ -12,9 +12,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// dropTimeout bounds one Drop: a holder claims what it can't finish, which takes seconds. What is stuck on a sick server is
-// tried again; the other tables must not wait for it.
-const dropTimeout = 5 * time.Second
+// Time-outs and pauses that do not depend on the TTL: the work takes as long under a short lease.
+const (
+	etcdTimeout  = 5 * time.Second        // of one transaction in etcd
+	readTimeout  = 10 * time.Second       // of a read of all keys, which may be megabytes
+	partTimeout  = 2 * time.Second        // for telling etcd that a node leaves: it must not wait long if etcd is away
+	takeTimeout  = 5 * time.Second        // of one Take: it writes owner rows
+	dropTimeout  = 5 * time.Second        // of one Drop or Loosen: a holder claims what it can't finish. What is stuck on a sick server is tried again; the other tables must not wait for it
+	rereadPause  = 500 * time.Millisecond // before all keys are read anew
+	epochPause   = 500 * time.Millisecond // for another node, which may have reserved an epoch and be registering
+	failurePause = time.Second            // before something that failed is tried again
+	returnPause  = time.Second            // for other nodes to notice the end of an outage: they try to connect twice a second
+	missPause    = 5 * time.Second        // for all nodes to notice that a server is down: they look at it every 2 s and wait for 4 s
+)
 
 // session is one incarnation: from its registration until it has left or its lease is lost. Its unguarded state belongs
 // to the goroutine that calls run.
@@ -59,8 +69,8 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 		lease:   l,
 		began:   time.Now(),
 		record:  nodeRecord{NodeInfo: a.infoNow(), Identity: a.identity(), Weight: a.cfg.Weight, Newcomer: true, Pausing: outage},
-		writer:  writer{client: a.cfg.Client, cluster: a.cfg.Cluster, space: keys, id: id, lease: l.id, timeout: a.cfg.TTL / 2},
-		mirror:  newMirror(a.cfg.Client, keys, a.cfg.Tables, a.cfg.TTL),
+		writer:  writer{client: a.cfg.Client, cluster: a.cfg.Cluster, space: keys, id: id, lease: l.id, timeout: etcdTimeout},
+		mirror:  newMirror(a.cfg.Client, keys, a.cfg.Tables, readTimeout),
 		held:    make(map[int]int64),
 		doomed:  make(map[int]int64),
 		refused: make(map[int]refusal),
@@ -73,7 +83,7 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 	}
 	l.metrics = a.metrics
 	l.outage = func() { s.outage.end(true); a.look() }
-	l.proven = a.look
+	l.doubt, l.proven = func() {}, a.look
 	published := s.record.Identity
 	l.renewed = func() {
 		if now := a.identity(); now != published {
@@ -82,6 +92,16 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 		}
 	}
 	return s
+}
+
+// registerKept registers, and renews the lease meanwhile: a server that hangs may hold it up for longer than a TTL.
+func (s *session) registerKept(ctx context.Context, rows OwnerRevisions) error {
+	registering, end := context.WithCancel(ctx)
+	var keeper sync.WaitGroup
+	defer keeper.Wait()
+	defer end()
+	keeper.Go(func() { _ = s.lease.keep(registering) }) // an ended lease fails the registration
+	return s.register(ctx, rows)
 }
 
 // register creates the node's key, and in the same transaction begins a new epoch if etcd has forgotten owners.
@@ -153,7 +173,7 @@ func (s *session) loosen(ctx context.Context) {
 	now := time.Now()
 	s.claiming.CompareAndSwap(nil, &now)
 	s.limit.Of(s.log, "claim mode").Warn("the lease can't be proven: going on in claim mode")
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.TTL/2)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
 	defer cancel()
 	if err := s.holder.Loosen(ctx, s.id); err != nil {
 		s.limit.Of(s.log, "loosen").Warn("some of what is in delivery is not claimed and may be delivered again", "error", err)
@@ -189,7 +209,7 @@ func (s *session) follow(ctx context.Context) {
 			return
 		}
 		s.limit.Of(s.log, "read").Warn("reading all keys anew", "error", err)
-		sleep(ctx, s.cfg.TTL/20)
+		sleep(ctx, rereadPause)
 	}
 }
 
@@ -224,7 +244,7 @@ func (s *session) leave(life context.Context) error {
 // announce tells the others to plan without this node.
 func (s *session) announce(life context.Context) {
 	s.record.Leaving = true
-	ctx, cancel := context.WithTimeout(life, s.cfg.TTL/5)
+	ctx, cancel := context.WithTimeout(life, partTimeout)
 	defer cancel()
 	if err := s.writer.announce(ctx, s.record); err != nil {
 		s.log.Warn("leaving unannounced", "error", err)
@@ -271,13 +291,13 @@ func (s *session) abandon(ctx context.Context, reason error) error {
 			return fmt.Errorf("leave the group %s: %w", s.cfg.Group, err)
 		}
 		s.limit.Of(s.log, "abandon").Warn("could not drop the tables, trying again", "error", err)
-		sleep(ctx, s.cfg.TTL/10)
+		sleep(ctx, failurePause)
 	}
 }
 
 // revoke frees all keys at once. If it fails they run out with the lease.
 func (s *session) revoke(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.TTL/5)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partTimeout)
 	defer cancel()
 	if err := s.lease.revoke(ctx); err != nil {
 		s.log.Warn("the keys stay until the lease runs out", "error", err)

@@ -87,26 +87,27 @@ func TestNothingIsPlannedOnAViewBeforeOurOwnWrite(t *testing.T) {
 func TestALateRenewalPausesPlanning(t *testing.T) {
 	t.Parallel()
 	s, _ := newIdleSession(t, newCrowd(t))
+	ttl := s.lease.ttl
 	for name, c := range map[string]struct {
 		age  time.Duration // since the start of the last renewal
 		late bool
 	}{
-		"in time": {3 * time.Second, false},
-		"late":    {6 * time.Second, true},
+		"in time": {ttl / 3, false},
+		"late":    {ttl * 6 / 10, true},
 	} {
 		outage := false
 		s.lease.outage = func() { outage = true }
-		s.trust.renew(time.Now().Add(-c.age), s.lease.ttl)
+		s.trust.renew(time.Now().Add(-c.age), ttl)
 		if err := s.lease.renew(t.Context()); err != nil || outage != c.late {
 			t.Errorf("%s: outage %v, %v", name, outage, err)
 		}
 	}
 	s.lease.outage = func() { s.outage.end(true) }
-	s.trust.renew(time.Now().Add(-6*time.Second), s.lease.ttl)
+	s.trust.renew(time.Now().Add(-ttl*6/10), ttl)
 	if err := s.lease.renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := time.Until(s.afterOutage(look(t, s))); left < 9*time.Second {
+	if left := time.Until(s.afterOutage(look(t, s))); left < ttl*9/10 {
 		t.Errorf("pauses for %s", left)
 	}
 }

@@ -23,8 +23,11 @@ type grant struct {
 // newTrust relies on no lease yet.
 func newTrust(jumped func() time.Time) *trust { return &trust{jumped: jumped} }
 
+// stopping is what is left at least of a lease when a node stops trusting it: what is in delivery is claimed meanwhile.
+const stopping = 500 * time.Millisecond
+
 // margin is what is kept of a TTL for clocks that run at different speeds, and for stopping.
-func margin(ttl time.Duration) time.Duration { return ttl / 10 }
+func margin(ttl time.Duration) time.Duration { return max(ttl/10, stopping) }
 
 // renew notes that an attempt that began at start was granted ttl. etcd began to count later than that.
 func (t *trust) renew(start time.Time, ttl time.Duration) {

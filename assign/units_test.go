@@ -31,7 +31,7 @@ func TestConfigIsRefused(t *testing.T) {
 		"assign: no etcd client":                  func(c *Config) { c.Client = nil },
 		"assign: 0 tables, needs at least 1":      func(c *Config) { c.Tables = 0 },
 		"assign: weight 1001 is not in 0 to 1000": func(c *Config) { c.Weight = 1001 },
-		"assign: lease TTL 999ms, less than 1s":   func(c *Config) { c.TTL = 999 * time.Millisecond },
+		"assign: lease TTL 1.999s, less than 2s":  func(c *Config) { c.TTL = 1999 * time.Millisecond },
 		"assign: replan delay -1ns is negative":   func(c *Config) { c.ReplanDelay = -1 },
 	} {
 		c := good

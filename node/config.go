@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
@@ -42,7 +43,7 @@ type Config struct {
 	Name      string          // of this node, at most 40 of [A-Za-z0-9._-]; "" means the host name, adapted. A random part is appended at each start.
 	Weight    int             // share of the tables against other nodes; 0: 1
 
-	LeaseTTL     time.Duration // at least 2s, rounded up to whole seconds; 0: 10s
+	LeaseTTL     time.Duration // at least 2s, rounded up to whole seconds, of which etcd may grant more; 0: 3s
 	ScanInterval time.Duration // 0: 5s
 	LookAhead    time.Duration // 0: twice ScanInterval
 	DrainTimeout time.Duration // for deliveries in hand when Run's context ends; settling them may take 5s more; 0: 30s
@@ -71,10 +72,6 @@ type EtcdConfig struct {
 	Timeout            time.Duration // for etcd to answer; 0: 5 s
 }
 
-// minLeaseTTL is the lower bound of Config.LeaseTTL: a short pause of the process
-// would lose a shorter lease.
-const minLeaseTTL = 2 * time.Second
-
 // Validate returns the first mistake. It connects to nothing.
 func (c Config) Validate() error {
 	if err := c.Tables.Validate(); err != nil {
@@ -88,8 +85,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("ownership %q: use %s or %s", c.Ownership, ByEtcd, ByRows)
 	case c.Tables.Cluster == "":
 		return errors.New("no cluster id: the node's keys in etcd stand under it")
-	case c.LeaseTTL != 0 && c.LeaseTTL < minLeaseTTL:
-		return fmt.Errorf("lease TTL %s: use at least %s", c.LeaseTTL, minLeaseTTL)
+	case c.LeaseTTL != 0 && c.LeaseTTL < assign.MinTTL:
+		return fmt.Errorf("lease TTL %s: use at least %s", c.LeaseTTL, assign.MinTTL)
 	case c.Weight < 0 || c.QueueCap < 0:
 		return fmt.Errorf("weight %d, queue capacity %d: must not be negative", c.Weight, c.QueueCap)
 	case c.ScanInterval < 0 || c.DrainTimeout < 0 || c.SweepGrace < 0:

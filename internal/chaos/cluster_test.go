@@ -12,7 +12,7 @@ import (
 
 // As installed: the defaults of a node, and the production layout.
 var (
-	asShipped  = Timing{Lease: 10 * time.Second, Scan: 5 * time.Second, Grace: time.Minute, Drain: 40 * time.Second}
+	asShipped  = Timing{Lease: leaseOnEtcd(), Scan: 5 * time.Second, Grace: time.Minute, Drain: 40 * time.Second}
 	quickTimes = Timing{Lease: 2 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
 )
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,8 +94,13 @@ func loadOnEtcd(t *testing.T, n, tables int) {
 	}
 }
 
-// leaseOnEtcd is that of the nodes, and how long they are watched when nothing happens.
-func leaseOnEtcd() time.Duration { return pick(2*time.Second, assign.DefaultTTL) }
+// leaseOnEtcd is that of the nodes: make cluster LEASE=10s.
+func leaseOnEtcd() time.Duration {
+	if ttl, err := time.ParseDuration(os.Getenv("TOCSIN_LEASE")); err == nil {
+		return ttl
+	}
+	return pick(assign.MinTTL, assign.DefaultTTL)
+}
 
 // enroll starts nodes, all at once.
 func enroll(t *testing.T, at []string, n, tables int) []*member {

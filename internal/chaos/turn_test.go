@@ -144,6 +144,58 @@ func TestClusterFaultsInTurn(t *testing.T) {
 	s.troubles(&figures{run: "faults in turn"}, h, s.verdict(), all)
 }
 
+// TestClusterFailsOver: nodes are killed and frozen in turn, again and again. The tasks of their tables wait for the end of the
+// lease, and nodes that live keep theirs.
+func TestClusterFailsOver(t *testing.T) {
+	o := clustered(3)
+	o.Layout.Tables = pick(16, 128)
+	s := begin(t, o)
+	h := s.watch()
+	gone, rest := o.Timing.Lease+2*time.Second, pick(time.Second, 3*time.Second)
+	var all []trouble
+	s.under(steady(100, 300), func(context.Context) error {
+		s.pause(pick(time.Second, 5*time.Second))
+		for round := range pick(1, 5) {
+			for i, fault := range []Fault{KillNode, FreezeNode} {
+				node := (round + i) % 3
+				all = append(all, s.harm(string(fault), Step{Fault: fault, Node: node, Length: gone}, h.ownedBy(s.seats[node]), rest))
+				h.balance(t, 3)
+			}
+		}
+		return nil
+	})
+	r, f := s.verdict(), &figures{run: "fail-over"}
+	f.add("leases_lost_by_live_nodes", h.incarnations()-s.started()-len(all)/2)
+	s.troubles(f, h, r, all)
+	for _, tr := range all {
+		if bound := o.Timing.Lease + 2*time.Second; long() && tr.AffectedMax > bound.Milliseconds() {
+			t.Errorf("%s: a task was %d ms late", tr.What, tr.AffectedMax)
+		}
+	}
+	s.secondsWereInHand(r)
+}
+
+// incarnations counts the ids under which nodes have owned tables.
+func (h *history) incarnations() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids := map[string]bool{}
+	for _, c := range h.changes {
+		if c.Owner != "" {
+			ids[c.Owner] = true
+		}
+	}
+	return len(ids)
+}
+
+// started counts the nodes' processes so far.
+func (s *scenario) started() (n int) {
+	for _, at := range s.seats {
+		n += at.past
+	}
+	return n
+}
+
 // TestClusterPartitions: one node loses etcd, or one server, but not the other.
 // Nobody delivers without owning the table or claiming the row.
 func TestClusterPartitions(t *testing.T) {

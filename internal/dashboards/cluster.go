@@ -91,7 +91,7 @@ func clusterOwners() []panel {
 func clusterEtcd() []panel {
 	return []panel{{
 		title: "Lease left", unit: seconds, limits: limits{5, 3}, runbook: "TocsinLeaseFlapping",
-		means:   "For how long each node may still rely on its lease. It is renewed every third of 10 s; at 0 the node claims each row.",
+		means:   "For how long each node may still rely on its lease. It is renewed each second; at 0 the node claims each row.",
 		queries: []query{{`tocsin_assign_lease_seconds`, "{{instance}}"}},
 	}, {
 		title: "Lease renewals", unit: perSec, runbook: "TocsinLeaseFlapping",
