@@ -1,6 +1,7 @@
 package tocsin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -35,6 +36,7 @@ type Policy struct {
 	Ladder      []Duration `yaml:"ladder,omitempty" json:"ladder,omitempty"`           // explicit waits instead of the back-off; the last one repeats
 	Concurrency int        `yaml:"concurrency,omitempty" json:"concurrency,omitempty"` // deliveries at once in each node; 0: 64
 	Rate        float64    `yaml:"rate,omitempty" json:"rate,omitempty"`               // deliveries a second over the whole group; 0: no limit
+	Priority    Priority   `yaml:"priority,omitempty" json:"priority,omitempty"`       // "": Normal
 	PerKey      int        `yaml:"per_key,omitempty" json:"per_key,omitempty"`         // deliveries of one biz_id at once in the whole cluster, in the order of their times; wants Strict; 0: no limit
 	Strict      bool       `yaml:"strict,omitempty" json:"strict,omitempty"`           // claim before every delivery: none starts after a cancel
 	Paused      bool       `yaml:"paused,omitempty" json:"paused,omitempty"`           // tasks wait
@@ -43,6 +45,17 @@ type Policy struct {
 	Alarm       *Alarm     `yaml:"alarm,omitempty" json:"alarm,omitempty"`             // nil: no alarm
 	Edition     int        `yaml:"-" json:"edition,omitempty"`                         // of a policy in code: raise it with each change, or programs leave the stored one; in code 0 means 1, in a database 0 means that people applied it
 }
+
+// Priority says which biz types give way where a process or a server can't keep up with all. Tasks of a lower one are loaded
+// more slowly while those of a higher one would begin late; every one goes on.
+type Priority string
+
+// The priorities.
+const (
+	High   Priority = "high"
+	Normal Priority = "normal"
+	Low    Priority = "low"
+)
 
 // Webhook is the target of an HTTP callback.
 type Webhook struct {
@@ -118,6 +131,7 @@ func (p Policy) WithDefaults() Policy {
 		fill(&alarm.AtMostEvery, DefaultAlarmEvery)
 		p.Alarm = &alarm
 	}
+	p.Priority = cmp.Or(p.Priority, Normal)
 	if p.Attempts == 0 {
 		p.Attempts = DefaultAttempts
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	Rounds      int           // History: of a drain without a history and one for each output; 0: 8
 	Burst       int           // Lateness: tasks of another biz type, all due at one instant half-way
 
+	BurstPriority tocsin.Priority // of the burst's biz type
+
 	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks
 	Profile  io.Writer                           // takes a CPU profile of this process while Tocsin is measured; nil: none
 	drains   int                                 // History: how many drains fill the tables; 0: of another command

@@ -153,9 +153,9 @@ func (s *site) applyHistory(ctx context.Context, paused, history bool) error {
 			Timeout: biztype.Duration(deliverLimit), Concurrency: s.opts.Concurrency, History: history,
 		}
 	}
-	_, err := biztype.Apply(ctx, s.config, []biztype.Policy{
-		policy(plain.Name(), plainNumber), policy(other.Name(), otherNumber),
-	})
+	both := []biztype.Policy{policy(plain.Name(), plainNumber), policy(other.Name(), otherNumber)}
+	both[1].Priority = s.opts.BurstPriority
+	_, err := biztype.Apply(ctx, s.config, both)
 	return err
 }
 

@@ -61,7 +61,7 @@ func TestAPauseKeepsTheFieldsThatThisProgramDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)
 	apply(t, cfg, closeOrder, remind)
-	const newer = `{"name":"coupon.remind","number":2,"priority":12345678901234567890,` +
+	const newer = `{"name":"coupon.remind","number":2,"urgency":12345678901234567890,` +
 		`"webhook":{"url":"https://example.com/hook?a=1&b=2","method":"PUT"},"windows":[{"from":"9:00"}]}`
 	for db := range 2 {
 		execute(t, cfg, "UPDATE "+cfg.Layout.Database(db)+".biz_type SET policy = ?, revision = 7 WHERE number = 2", newer)

@@ -21,7 +21,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 	t.Parallel()
 	hook := "biz_types:\n  - name: a\n    number: 1\n    webhook:\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":           {good + "    tmeout: 3s\n", `biz.yaml:5: unknown key "tmeout": use name, number, group, webhook, timeout, attempts, backoff, ladder, concurrency, rate, per_key, strict, paused, history, retention, alarm`},
+		"unknown key":           {good + "    tmeout: 3s\n", `biz.yaml:5: unknown key "tmeout": use name, number, group, webhook, timeout, attempts, backoff, ladder, concurrency, rate, priority, per_key, strict, paused, history, retention, alarm`},
 		"no duration":           {good + "    timeout: 3 s\n", `biz.yaml:5: "3 s" is not a duration such as 30s, 10m or 24h`},
 		"a list as duration":    {good + "    timeout: [3s]\n", `biz.yaml:5: a duration such as 30s, 10m or 24h belongs here`},
 		"no types":              {"biz_types: []\n", `biz.yaml:1: no biz types`},
@@ -48,6 +48,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"the secret itself":     {hook + "      url: https://host/\n      secrets: [whsec_MfKQ9r8]\n", `biz.yaml:6: biz type a: a secret is given by the name of its environment variable, never by its value`},
 		"an address as network": {hook + "      url: https://host/\n      allow: [10.0.0.1]\n", `biz.yaml:6: biz type a: "10.0.0.1" is not a network such as 10.0.0.0/8`},
 		"a large batch":         {hook + "      url: https://host/\n      batch: 1001\n", `biz.yaml:6: biz type a: batch 1001: use 1 to 1000, or 0 for a request for each task`},
+		"another priority":      {good + "    priority: urgent\n", `biz.yaml:5: biz type order.close: priority "urgent": use high, normal or low`},
 		"turns of 1001":         {good + "    strict: true\n    per_key: 1001\n", `biz.yaml:6: biz type order.close: per_key 1001: use 1 to 1000, or 0 for no limit`},
 		"turns without claims":  {good + "    per_key: 1\n", `biz.yaml:5: biz type order.close: per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery`},
 		"a negative batch":      {hook + "      url: https://host/\n      batch: -1\n", `biz.yaml:6: biz type a: batch -1: use 1 to 1000, or 0 for a request for each task`},

@@ -7,9 +7,11 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/name"
 )
 
@@ -109,6 +111,7 @@ func (c *check) policy(p Policy) {
 	c.between("retention", p.Retention, time.Second, maxRetention)
 	c.refuse(p.Attempts < 0 || p.Attempts > maxAttempts, "attempts", "%d attempts: use 1 to %d", p.Attempts, maxAttempts)
 	c.refuse(p.Concurrency < 0 || p.Concurrency > maxConcurrency, "concurrency", "concurrency %d: use 1 to %d", p.Concurrency, maxConcurrency)
+	c.refuse(!slices.Contains([]tocsin.Priority{"", tocsin.High, tocsin.Normal, tocsin.Low}, p.Priority), "priority", "priority %q: use high, normal or low", p.Priority)
 	c.refuse(p.PerKey < 0 || p.PerKey > maxPerKey, "per_key", "per_key %d: use 1 to %d, or 0 for no limit", p.PerKey, maxPerKey)
 	c.refuse(p.PerKey > 0 && !p.Strict, "per_key", "per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery")
 	c.refuse(!(p.Rate >= 0 && p.Rate <= maxRate), "rate", "rate %g: use 0 (no limit) to %g a second", p.Rate, maxRate)

@@ -57,6 +57,15 @@ const (
 	recheck        = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
 	spareWorkers   = 64                     // of a kind, kept for the next deliveries
 	suspectFrom    = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
+	yieldLate      = 3 * time.Millisecond   // a row that begins later makes lower priorities load less ...
+	yieldWindow    = 100 * time.Millisecond // ... which is judged this often
+	yieldLook      = 10 * time.Millisecond  // those who give way look so often whether they may load
+	yieldAfter     = time.Second            // nobody gives way to a priority of which no row began for so long
+	yieldFirst     = 1000                   // rows a second that those who give way load at first,
+	yieldLeast     = 100                    // at least
+	yieldMost      = 1e6                    // and at most
+	yieldLess      = 0.6                    // times what it was, after a row was late
+	yieldMore      = 1.1                    // and after none was
 	firstLook      = 50 * time.Millisecond  // until a key is looked at again whose turn did not come; doubles ...
 	lastLook       = 2 * time.Second        // ... up to this ...
 	vainLooks      = 10                     // ... and ends, as peeks find its rows too

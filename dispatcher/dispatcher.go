@@ -31,6 +31,7 @@ type Dispatcher struct {
 	suspect  atomic.Bool // a row that has crashed processes before is in hand
 	servers  []*server
 	payloads payloads
+	yields   yields
 	workers  tally // goroutines that deliver
 	takes    tally // Takes under way, which may yet make rows ready
 	claimed  atomic.Int64
@@ -192,13 +193,13 @@ func (d *Dispatcher) closeSettlers(outlet *sync.WaitGroup, end time.Time, abando
 func (d *Dispatcher) SetPolicies(policies []biztype.Policy) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	named := make(map[uint64]bool, len(policies))
+	named, classes := make(map[uint64]bool, len(policies)), make(map[class]bool)
 	for _, p := range policies {
 		target, ok := d.cfg.Target(p)
 		if !ok {
 			continue
 		}
-		named[p.Number] = true
+		named[p.Number], classes[classOf(p.Priority)] = true, true
 		d.kindOf(p).set(newRule(p.WithDefaults(), target, d.cfg.SweepGrace))
 	}
 	for number, k := range d.kinds {
@@ -206,6 +207,7 @@ func (d *Dispatcher) SetPolicies(policies []biztype.Policy) {
 			k.lack()
 		}
 	}
+	d.yields.mixed.Store(len(classes) > 1)
 	d.informed = true
 	d.share()
 }

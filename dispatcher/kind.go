@@ -23,6 +23,7 @@ type rule struct {
 	sink       Sink
 	batch      int
 	version    int // the newest of a payload that sink reads; 0: all
+	class      class
 	timeout    time.Duration
 	claimAfter time.Duration
 	sweptAfter time.Duration
@@ -38,6 +39,7 @@ func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
 		sink:       t.Sink,
 		batch:      max(t.Batch, 1),
 		version:    t.Version,
+		class:      classOf(p.Priority),
 		timeout:    timeout,
 		claimAfter: claimAfter(grace, timeout),
 		sweptAfter: sweptAfter(grace, timeout),
@@ -214,6 +216,7 @@ func (k *kind) next(w *worker) ([]*task, *rule) {
 	k.turn++
 	k.waiting -= len(w.tasks)
 	k.charge(len(w.tasks))
+	w.waited = k.limiter != nil || k.running >= r.policy.Concurrency
 	return w.tasks, r
 }
 

@@ -79,10 +79,12 @@ func (l *lane) budget() int { return l.kind.payload.rows(l.slots()) }
 func (l *lane) slots() int {
 	limit := l.kind.free() + l.ahead
 	if room := limit - l.held; room*2 >= limit {
-		return max(room, 0)
+		return l.kind.d.yields.most(l.class(), max(room, 0), time.Now())
 	}
 	return 0
 }
+
+func (l *lane) class() class { return l.kind.rule.Load().class }
 
 // pop takes due entries, as many as the budget and limit allow. A lane that was
 // dry and has more due than it may load learns to load further ahead.
@@ -101,6 +103,7 @@ func (l *lane) load(now int64, limit int, into []duequeue.Entry) []duequeue.Entr
 	into = l.queue.Pop(now, limit, into)
 	n := len(into) - before
 	l.held += n
+	l.kind.d.yields.load(l.class(), n)
 	l.claimRoom(n)
 	return into
 }

@@ -4,13 +4,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin"
 )
 
 // laneMetrics exports what is in hand of each biz type. It is read when it is scraped, so deliveries pay nothing for it.
 type laneMetrics struct {
 	d *Dispatcher
 
-	queued, running, slots, state, settling *prometheus.Desc
+	queued, running, slots, state, settling, yield *prometheus.Desc
 }
 
 // stateValues are the values of lane_state.
@@ -29,13 +31,14 @@ func (d *Dispatcher) exportLanes(r prometheus.Registerer) {
 		running:  desc("lane_running", "Slots in use: deliveries under way.", "biz_type"),
 		slots:    desc("lane_limit", "Slots that the node has: the policy's concurrency.", "biz_type"),
 		state:    desc("lane_state", "0 open, 1 waiting for its rate, 2 paused, 3 lacking: this node has no handler or secret for the type.", "biz_type"),
+		yield:    desc("yield_rate", "Tasks a second that lower priorities may load while tasks of this one begin; 0: none begins.", "priority"),
 		settling: desc("unsettled_age_seconds", "How long the oldest outcome has waited to be settled; 0 if none waits."),
 	})
 }
 
 // Describe sends what Collect will send.
 func (m *laneMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{m.queued, m.running, m.slots, m.state, m.settling} {
+	for _, desc := range []*prometheus.Desc{m.queued, m.running, m.slots, m.state, m.settling, m.yield} {
 		to <- desc
 	}
 }
@@ -47,6 +50,9 @@ func (m *laneMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	lanes, oldest := m.d.lanes()
 	gauge(m.settling, max(time.Since(oldest).Seconds(), 0))
+	for c, p := range []tocsin.Priority{tocsin.High, tocsin.Normal} {
+		gauge(m.yield, m.d.yields.to(class(c), time.Now()), string(p))
+	}
 	for _, l := range lanes {
 		gauge(m.queued, float64(l.Queued), l.BizType)
 		gauge(m.running, float64(l.Running), l.BizType)

@@ -88,8 +88,7 @@ func (s *server) take(into []duequeue.Entry) (batch []duequeue.Entry, probe bool
 // fuller and fewer. Called under s.mu.
 func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entry, wait time.Duration) {
 	wait = recheck
-	for i := range s.order {
-		l := s.order[(s.next+i)%len(s.order)]
+	for _, l := range s.inTurn() {
 		if l.paused() {
 			continue
 		}
@@ -102,9 +101,11 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 		if until > lead {
 			until -= lead
 		}
+		if until == recheck && l.queue.Len() > 0 && s.d.yields.gives(l.class(), time.Now()) {
+			until = yieldLook
+		}
 		wait = min(wait, until)
 	}
-	s.next++
 	return into, wait
 }
 

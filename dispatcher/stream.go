@@ -18,7 +18,7 @@ import (
 // little. Room for any has to be given back by one Take, whatever comes of it.
 func (d *Dispatcher) Reserve(ctx context.Context, server int, bizType uint64, most int) duequeue.Room {
 	s := d.servers[server]
-	var patience <-chan time.Time
+	var patience, look <-chan time.Time
 	for {
 		room, vacant := s.reserve(bizType, most)
 		if !room.Later {
@@ -28,12 +28,16 @@ func (d *Dispatcher) Reserve(ctx context.Context, server int, bizType uint64, mo
 			timer := time.NewTimer(streamPatience)
 			defer timer.Stop()
 			patience = timer.C
+			tick := time.NewTicker(yieldLook)
+			defer tick.Stop()
+			look = tick.C
 		}
 		select {
 		case <-ctx.Done():
 			return room
 		case <-patience:
 			return room
+		case <-look:
 		case <-vacant:
 		}
 	}
@@ -59,10 +63,11 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 	}
 	n := l.kind.payload.rows(min(slots, most))
 	if n == 0 {
-		room.Later = l.ahead > 0
+		room.Later = l.ahead > 0 || s.d.yields.gives(l.class(), time.Now())
 		return room, l.vacant
 	}
 	l.held += n
+	s.d.yields.load(l.class(), n)
 	l.claimRoom(n)
 	if l.budget() > 0 {
 		signal(l.vacant) // for the next who waits

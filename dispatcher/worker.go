@@ -19,6 +19,7 @@ type worker struct {
 	tasks   []*task       // in hand
 	infos   []tocsin.Info // of the tasks, as the target sees them
 	results []result
+	waited  bool // the tasks in hand may have waited for a slot, or for the rate
 
 	mu      sync.Mutex
 	attempt attempt
@@ -66,6 +67,9 @@ func (w *worker) work() {
 		}
 		now := time.Now()
 		if batch = batch[0].lane.server.start(batch, r, now); len(batch) > 0 {
+			if !w.waited {
+				k.d.yields.began(r.class, batch[0].late, now)
+			}
 			w.deliver(batch, r)
 		}
 	}

@@ -79,6 +79,7 @@ The raw bound is a read of one row by its key at the same rate.`, &f, bench.Late
 	c.Flags().DurationVar(&f.Delay, "delay", 15*time.Second, "least time between a task's insert and its action time")
 	c.Flags().DurationVar(&f.Spread, "spread", time.Second, "at most this much later")
 	c.Flags().IntVar(&f.Burst, "burst", 0, "tasks of another biz type, all due at one instant half-way")
+	c.Flags().StringVar((*string)(&f.BurstPriority), "burst-priority", "", "priority of the burst's biz type: high, normal or low")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
 	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")
 	return c

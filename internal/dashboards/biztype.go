@@ -119,6 +119,10 @@ func bizTypeLanes() []panel {
 		means:   "The worst state of the type on any node.",
 		queries: []query{{`max by (biz_type) (tocsin_dispatcher_lane_state{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
 	}, {
+		title: "Room for lower priorities", unit: perSec,
+		means:   "How many tasks a second of a lower priority a node may load while tasks of this one begin: fewer while these are late. 0: nobody gives way.",
+		queries: []query{{`min by (priority) (tocsin_dispatcher_yield_rate)`, "below {{priority}}"}},
+	}, {
 		title: "Nodes that can't deliver it", unit: count, limits: limits{1, 1}, runbook: "TocsinHandlerMissing",
 		means:   "Nodes of its group that lack the handler or the secret of the type. Other nodes stand in; if none has it, its tasks wait. Empty if no node lacks any.",
 		queries: []query{{`sum by (biz_type) (tocsin_node_biz_type_lacking{biz_type=~"$biz_type"})`, "{{biz_type}}"}},

@@ -1,0 +1,129 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// What lower priorities may load falls while rows are late, down to a least, and rises again while none is and more is wanted.
+func TestLowerPrioritiesFindTheirRate(t *testing.T) {
+	t.Parallel()
+	var y yields
+	y.mixed.Store(true)
+	now := time.Now()
+	loaded := func(seconds int, late time.Duration) (rows int) {
+		for range seconds * 100 {
+			now = now.Add(10 * time.Millisecond)
+			y.began(high, late, now)
+			n := y.most(low, 1000, now)
+			y.load(low, n)
+			rows += n
+		}
+		return rows / seconds
+	}
+	if n := y.most(low, 1000, now); n != 1000 {
+		t.Errorf("%d rows with no other priority in sight", n)
+	}
+	first := loaded(1, 0)
+	quick := loaded(3, 0)
+	loaded(10, time.Second)
+	slow := loaded(10, time.Second)
+	again := loaded(10, 0)
+	if first < 900 || quick < 2*first || slow < 80 || slow > 120 || again < 10*slow {
+		t.Errorf("at first %d rows a second, then %d, %d while rows were late, %d later", first, quick, slow, again)
+	}
+	if n := y.most(high, 1000, now); n != 1000 {
+		t.Errorf("the highest priority may load %d rows", n)
+	}
+	if r := y.to(high, now); r < 10*yieldLeast {
+		t.Errorf("rate %g", r)
+	}
+	y.began(normal, 0, now)
+	if y.gives(normal, now.Add(yieldAfter+1)) || y.most(low, 1000, now.Add(yieldAfter+1)) != 1000 {
+		t.Error("a priority of which nothing begins holds up others")
+	}
+}
+
+// busyStore takes a while for each row, one statement after another, as a server without a processor to spare.
+type busyStore struct {
+	*memory
+	one chan struct{} // a slot
+}
+
+func (b *busyStore) Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error) {
+	b.one <- struct{}{}
+	defer func() { <-b.one }()
+	time.Sleep(time.Duration(len(ids)) * 200 * time.Microsecond)
+	return b.memory.Load(ctx, server, ids)
+}
+
+// Rows of a high priority begin on time beside a backlog of a low one, which goes on; without priorities they don't.
+func TestALowBacklogGivesWay(t *testing.T) {
+	worst := func(t *testing.T, first, second tocsin.Priority) (late time.Duration, backlog int) {
+		var mu sync.Mutex
+		var lates []time.Duration
+		a, b := policy("order.close", 1), policy("report.mail", 2)
+		a.Priority, b.Priority = first, second
+		sinks := map[string]Sink{
+			a.Name: handler(func(_ context.Context, task tocsin.Info) error {
+				mu.Lock()
+				defer mu.Unlock()
+				lates = append(lates, time.Since(task.ActionTime))
+				return nil
+			}),
+			b.Name: handler(func(context.Context, tocsin.Info) error { mu.Lock(); defer mu.Unlock(); backlog++; return nil }),
+		}
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1, sinks, func(c *Config) { c.Store = &busyStore{c.Store.(*memory), make(chan struct{}, 1)} })
+			r.SetPolicies([]biztype.Policy{a, b})
+			r.run()
+			for i := range 1000 {
+				r.add(i%rigTables, 1, time.Duration(i)*10*time.Millisecond)
+			}
+			time.Sleep(2 * time.Second)
+			for i := range 60_000 {
+				r.add(i%rigTables, 2, -time.Second)
+			}
+			pass(7 * time.Second)
+			r.finish()
+		})
+		slices.Sort(lates)
+		return lates[len(lates)*99/100], backlog
+	}
+	late, n := worst(t, tocsin.High, tocsin.Low)
+	alike, m := worst(t, "", "")
+	t.Logf("p99 %s beside %d rows; without priorities %s beside %d", late, n, alike, m)
+	if late > 20*time.Millisecond || alike < 2*late || n < 700 {
+		t.Errorf("p99 %s beside %d rows; without priorities %s beside %d", late, n, alike, m)
+	}
+}
+
+// Lanes are looked at by priority, and in turn; every eighth time the lowest comes first.
+func TestLanesInTheOrderOfPriority(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	for i, c := range []class{low, normal, high, normal} {
+		k := &kind{number: uint64(i)}
+		k.rule.Store(&rule{class: c})
+		s.order = append(s.order, &lane{kind: k})
+	}
+	firsts := map[uint64]int{}
+	for range 16 {
+		lanes := s.inTurn()
+		firsts[lanes[0].kind.number]++
+		if len(lanes) != 4 || lanes[1].kind.number%2 != 1 || lanes[2].kind.number%2 != 1 {
+			t.Errorf("lanes %v", lanes)
+		}
+	}
+	if firsts[2] != 14 || firsts[0] != 2 {
+		t.Errorf("first: %v", firsts)
+	}
+}
