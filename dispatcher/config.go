@@ -57,6 +57,7 @@ const (
 	recheck        = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
 	spareWorkers   = 64                     // of a kind, kept for the next deliveries
 	suspectFrom    = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
+	makeUp         = 50 * time.Millisecond  // a rate makes up for what it missed within this
 	yieldLate      = 3 * time.Millisecond   // a row that begins later makes lower priorities load less ...
 	yieldWindow    = 100 * time.Millisecond // ... which is judged this often
 	yieldLook      = 10 * time.Millisecond  // those who give way look so often whether they may load

@@ -378,3 +378,25 @@ func inBubbleWith(t *testing.T, sinks map[string]Sink, adapt func(*Config), f fu
 		r.finish()
 	})
 }
+
+// A rate is kept though each third delivery takes three times as long as the rate allows for one.
+func TestARateMakesUpForAMoment(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Rate, p.Concurrency = 100, 1
+	var calls atomic.Int32
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+		if calls.Add(1)%3 == 0 {
+			time.Sleep(30 * time.Millisecond)
+		}
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		for range 2000 {
+			r.add(0, 1, 0)
+		}
+		pass(10 * time.Second)
+		if n := calls.Load(); n < 950 || n > 1050 {
+			t.Errorf("%d deliveries in 10 s, want 1000", n)
+		}
+	})
+}
