@@ -65,9 +65,9 @@ func (b *busyStore) Load(ctx context.Context, server int, ids []tocsin.JobID) (s
 	return b.memory.Load(ctx, server, ids)
 }
 
-// Rows of a high priority begin on time beside a backlog of a low one, which goes on, at first at a thousand rows a second and not as fast as it could.
+// Rows of a high priority begin on time beside a backlog of a low one, which goes on, and not as fast as it could.
 func TestALowBacklogGivesWay(t *testing.T) {
-	worst := func(t *testing.T, one, other tocsin.Priority) (late time.Duration, first, backlog int) {
+	worst := func(t *testing.T, one, other tocsin.Priority) (late time.Duration, backlog int) {
 		var mu sync.Mutex
 		var lates []time.Duration
 		a, b := policy("order.close", 1), policy("report.mail", 2)
@@ -92,21 +92,17 @@ func TestALowBacklogGivesWay(t *testing.T) {
 			for i := range 60_000 {
 				r.add(i%rigTables, 2, -time.Second)
 			}
-			pass(500 * time.Millisecond)
-			mu.Lock()
-			first = backlog
-			mu.Unlock()
-			pass(6 * time.Second)
+			pass(7 * time.Second)
 			r.finish()
 		})
 		slices.Sort(lates)
-		return lates[len(lates)*99/100], first, backlog
+		return lates[len(lates)*99/100], backlog
 	}
-	late, first, n := worst(t, tocsin.High, tocsin.Low)
-	_, alike, _ := worst(t, "", "")
-	t.Logf("p99 %s beside %d rows, %d of them in the first half second; without priorities %d", late, n, first, alike)
-	if late > 20*time.Millisecond || first > 1500 || alike < 1800 || n < 700 {
-		t.Errorf("p99 %s beside %d rows, %d of them in the first half second; without priorities %d", late, n, first, alike)
+	late, n := worst(t, tocsin.High, tocsin.Low)
+	_, alike := worst(t, "", "")
+	t.Logf("p99 %s beside %d rows; without priorities beside %d", late, n, alike)
+	if late > 20*time.Millisecond || n < 700 || alike < n+5000 {
+		t.Errorf("p99 %s beside %d rows; without priorities beside %d", late, n, alike)
 	}
 }
 
