@@ -42,6 +42,10 @@ func TestWhatARenewalWaitsForFitsIntoALease(t *testing.T) {
 	if dead := DefaultTTL/3 + aliveTimeout + reconnect.BaseDelay; dead >= DefaultTTL-margin(DefaultTTL) {
 		t.Errorf("a dead connection is replaced after %s", dead)
 	}
+	const look = 500 * time.Millisecond // of etcd, for leases that have ended
+	if free := DefaultTTL + look + DefaultReplanDelay; free > 4*time.Second {
+		t.Errorf("the tables of a node that was killed have an owner after %s only", free)
+	}
 	if returnPause <= connect {
 		t.Errorf("others connect again within %s, and are waited for for %s", connect, returnPause)
 	}
