@@ -141,6 +141,7 @@ type Settlement struct {
 	Fate   store.Fate
 	Verb   tocsin.Verb
 	Undone bool // given back: its delivery never began, or was cut off by the end of the dispatcher
+	Missed bool // given back, as its target could not be reached
 }
 
 // Config says what to deliver from where to where.

@@ -108,18 +108,20 @@ func (s *server) back(t *task) result {
 	return result{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true}}
 }
 
-// notBegun lets go of tasks that were booked as in delivery, and whose target was not called: the process stood still meanwhile, or ends. No
-// attempt is counted.
-func (s *server) notBegun(tasks []*task) {
+// notBegun lets go of tasks that were booked as in delivery, and whose target was not called: the process stood still meanwhile, or ends, or
+// the target could not be reached. No attempt is counted. They start again not before until, by the server's clock; 0: at once.
+func (s *server) notBegun(tasks []*task, until int64) {
 	var back []result
 	s.mu.Lock()
 	for _, t := range tasks {
 		switch {
 		case t.claimed || t.claiming:
-			back = append(back, s.back(t))
+			r := s.back(t)
+			r.notBefore = until
+			back = append(back, r)
 			continue
 		case s.admitted(t.table()):
-			t.lane.queue.Requeue(t.entry(t.row.Action))
+			t.lane.queue.Requeue(t.entry(max(t.row.Action, until)))
 		default:
 			t.lane.queue.Done(t.row.JobID)
 		}

@@ -274,7 +274,7 @@ func (d *Dispatcher) Heard(server int) []uint64 { return d.servers[server].types
 
 // Lane returns how many entries of a biz type a server's lane holds, queued or not
 // yet settled, and how many more it accepts. open is false if the type is paused or
-// can't be delivered here: then none of its entries start.
+// can't be delivered here, or its target is away: then none of its entries start.
 func (d *Dispatcher) Lane(server int, bizType uint64) (held, room int, open bool) {
 	return d.servers[server].lane(bizType)
 }

@@ -64,7 +64,7 @@ func (s *server) startEarly() (wait time.Duration, some bool) {
 	for len(s.early) > 0 && s.early[0].row.Action*1000 <= now {
 		t := heap.Pop(&s.early).(*task)
 		t.lane.matured()
-		if t.lane.paused() || s.fence(t.table()) != "" || s.needsClaim(t, now/1000) {
+		if t.lane.rests() || s.fence(t.table()) != "" || s.needsClaim(t, now/1000) {
 			back = append(back, t)
 		} else {
 			ready[t.lane] = append(ready[t.lane], t)

@@ -167,6 +167,10 @@ func (s *server) dueLooks() (due map[*lane][]key, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, at := range s.lookups {
+		if k.lane.rests() && !k.lane.paused() { // its target is away
+			wait = min(wait, recheck)
+			continue
+		}
 		if at.After(now) {
 			wait = min(wait, at.Sub(now))
 			continue

@@ -68,6 +68,8 @@ type kind struct {
 	limiter *rate.Limiter // nil: no limit
 	timer   *time.Timer   // pumps when the rate allows the next delivery; nil: none pending
 
+	breaker breaker // what it knows of its target
+
 	newer Newer // the rows that were left alone since their payload is newer than the target reads
 
 	fullSince time.Time // all slots have been taken since then; zero: some are free
@@ -84,6 +86,9 @@ func (k *kind) set(r *rule) {
 	r.claimUntil = gained(k.rule.Load(), k.d.informed)
 	k.rule.Store(r)
 	k.occupy(0, r)
+	if k.breaker.timer != nil {
+		k.breaker.timer.Reset(0) // its target may be another now, or was brought back by the operator who changes it
+	}
 	if k.expiry != nil {
 		k.expiry.Reset(0) // the new time-out may be the shorter one
 	}
@@ -121,6 +126,7 @@ func (k *kind) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stopTimer()
+	k.breaker.stop()
 }
 
 // stopTimer is called under k.mu.
@@ -132,16 +138,20 @@ func (k *kind) stopTimer() {
 }
 
 // free is how many rows could start at once, or within a second where the rate
-// is limited: rows that wait longer would have to be loaded again.
-func (k *kind) free() int {
+// is limited: rows that wait longer would have to be loaded again. Ahead of them may
+// be loaded besides, unless the next one is a probe.
+func (k *kind) free(ahead int) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.breaker.state != "" {
+		return 1
+	}
 	r := k.rule.Load()
 	n := max(r.policy.Concurrency-k.running, 0) * min(cmp.Or(k.slot, r.batch), r.batch)
 	if k.limiter != nil {
 		n = min(n, int(k.limiter.Limit())+1)
 	}
-	return n
+	return n + ahead
 }
 
 // put makes rows ready and starts what can start.
@@ -154,6 +164,7 @@ func (k *kind) put(l *lane, tasks []*task) {
 	k.waiting += len(tasks)
 	k.mu.Unlock()
 	k.pump()
+	k.clear()
 }
 
 // pump starts workers while there are rows ready and slots free.
@@ -161,10 +172,13 @@ func (k *kind) pump() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rule.Load()
-	if k.d.phase.Load() != running || r.paused {
+	if k.d.phase.Load() != running || r.paused || k.breaker.rests.Load() {
 		return
 	}
 	wanted := k.deliveries(r)
+	if k.breaker.state != "" {
+		wanted = min(wanted, 1)
+	}
 	for ; wanted > 0 && k.running < r.policy.Concurrency && k.timer == nil; wanted-- {
 		k.occupy(1, r)
 		k.d.workers.add(1)
@@ -211,7 +225,7 @@ func (k *kind) next(w *worker) ([]*task, *rule) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rule.Load()
-	stop := k.d.phase.Load() != running || r.paused || k.running > r.policy.Concurrency
+	stop := k.d.phase.Load() != running || r.paused || k.breaker.rests.Load() || k.running > r.policy.Concurrency
 	if stop || k.waiting == 0 || !k.allow(r) {
 		k.dismiss(w, false)
 		return nil, r
@@ -219,11 +233,17 @@ func (k *kind) next(w *worker) ([]*task, *rule) {
 	for k.lanes[k.turn%len(k.lanes)].ready.len() == 0 {
 		k.turn++
 	}
-	w.tasks, k.slot = k.lanes[k.turn%len(k.lanes)].ready.pop(r, k.together(r), w.tasks[:0])
+	ready := &k.lanes[k.turn%len(k.lanes)].ready
+	if k.breaker.state != "" {
+		r = k.probes(w, r)
+		w.tasks, _ = ready.pop(r, 1, w.tasks[:0])
+	} else {
+		w.tasks, k.slot = ready.pop(r, k.together(r), w.tasks[:0])
+	}
 	k.turn++
 	k.waiting -= len(w.tasks)
 	k.charge(len(w.tasks))
-	w.waited = k.limiter != nil || k.running >= r.policy.Concurrency
+	w.waited = k.limiter != nil || k.breaker.state != "" || k.running >= r.policy.Concurrency
 	return w.tasks, r
 }
 

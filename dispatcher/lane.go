@@ -48,6 +48,9 @@ func (l *lane) wake() {
 
 func (l *lane) paused() bool { return l.kind.rule.Load().paused }
 
+// rests reports whether the lane has no demand: it is paused, or its target is away.
+func (l *lane) rests() bool { return l.paused() || l.kind.breaker.rests.Load() }
+
 func (l *lane) full() bool { return l.queue.Room() == 0 }
 
 // roomy reports whether the queue has so much room that it pays to look for more.
@@ -77,7 +80,7 @@ func (l *lane) budget() int { return l.kind.payload.rows(l.slots()) }
 // slots returns how many more rows will get a slot soon. It returns 0 until half of
 // the room is free, so that loads are not of one row each.
 func (l *lane) slots() int {
-	limit := l.kind.free() + l.ahead
+	limit := l.kind.free(l.ahead)
 	if room := limit - l.held; room*2 >= limit {
 		return l.kind.d.yields.most(l.class(), max(room, 0), time.Now())
 	}

@@ -89,7 +89,7 @@ func (s *server) take(into []duequeue.Entry) (batch []duequeue.Entry, probe bool
 func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entry, wait time.Duration) {
 	wait = recheck
 	for _, l := range s.inTurn() {
-		if l.paused() {
+		if l.rests() {
 			continue
 		}
 		lead := s.lead(l)

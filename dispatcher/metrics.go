@@ -46,6 +46,8 @@ type metrics struct {
 	ended        *prometheus.CounterVec
 	failures     *prometheus.CounterVec
 	timeouts     *prometheus.CounterVec
+	breaks       *prometheus.CounterVec
+	notReached   *prometheus.CounterVec
 	lateness     *prometheus.HistogramVec
 	took         *prometheus.HistogramVec
 }
@@ -59,6 +61,10 @@ type kindMetrics struct {
 	timeouts lazyCounter
 	lateness prometheus.Observer
 	took     prometheus.Observer
+
+	wentAway   lazyCounter
+	gotBusy    lazyCounter
+	notReached lazyCounter
 }
 
 // lazyCounter is a counter of a vector that is made at its first use. The zero value is ready.
@@ -88,6 +94,18 @@ func (k *kindMetrics) fail(why cause) {
 	k.failed[why].of(k.all.failures, k.name, causeLabels[why]).Inc()
 }
 
+func (k *kindMetrics) open(state State) {
+	breaks := &k.wentAway
+	if state == Busy {
+		breaks = &k.gotBusy
+	}
+	breaks.of(k.all.breaks, k.name, string(state)).Inc()
+}
+
+func (k *kindMetrics) missed(tasks int) {
+	k.notReached.of(k.all.notReached, k.name).Add(float64(tasks))
+}
+
 func (k *kindMetrics) timeOut() { k.timeouts.of(k.all.timeouts, k.name).Inc() }
 
 func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
@@ -115,6 +133,8 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		ended:        counterVec(f, "attempts", "Attempts that ended, by outcome.", "biz_type", "verb"),
 		failures:     counterVec(f, "failures", "Attempts that failed, and were retried or made their task dead, by cause.", "biz_type", "cause"),
 		timeouts:     counterVec(f, "timeouts", "Attempts settled before their target returned.", "biz_type"),
+		breaks:       counterVec(f, "breaks", "How often deliveries of a biz type ceased, by why: away, its target could not be reached; busy, it wanted to rest.", "biz_type", "state"),
+		notReached:   counterVec(f, "not_reached", "Deliveries that could not reach their target: not counted as attempts.", "biz_type"),
 		lateness:     histogramVec(f, "lateness_seconds", "Delivery start minus action time, by the server's clock.", latenessBuckets),
 		took:         histogramVec(f, "delivery_seconds", "How long deliveries took.", tookBuckets),
 	}

@@ -66,6 +66,8 @@ const (
 	Limited State = "limited" // it waits for its rate
 	Paused  State = "paused"
 	Lacking State = "lacking" // this process has no handler or secret for the type
+	Away    State = "away"    // its target could not be reached: one delivery at a time tries it
+	Busy    State = "busy"    // its target has answered how long it wants to rest
 )
 
 // LaneReport is what is in hand of one biz type, over all servers.
@@ -78,6 +80,11 @@ type LaneReport struct {
 	Limit   int    `json:"limit"`   // slots
 
 	FullSince time.Time `json:"full_since,omitzero"` // all slots have been in use since then; zero: some are free
+
+	// Away and Busy.
+	AwaySince time.Time `json:"away_since,omitzero"`
+	NextTry   time.Time `json:"next_try,omitzero"` // one task is delivered then; in the past: it is, or none is due
+	Why       string    `json:"why,omitempty"`     // the error of the last delivery
 }
 
 // Lanes reports on all biz types, by name.
@@ -130,6 +137,8 @@ func (k *kind) report() LaneReport {
 		report.State = Lacking
 	case r.paused:
 		report.State = Paused
+	case k.breaker.state != "":
+		report.State, report.AwaySince, report.NextTry, report.Why = k.breaker.state, k.breaker.since, k.breaker.next, k.breaker.why
 	case k.timer != nil:
 		report.State = Limited
 	}

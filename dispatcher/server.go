@@ -136,13 +136,13 @@ func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 }
 
 // types returns the biz types whose lanes are not paused; with roomy, only those with
-// room.
+// room and demand.
 func (s *server) types(roomy bool) []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var types []uint64
 	for _, l := range s.order {
-		if !l.paused() && !(roomy && l.full()) {
+		if !l.paused() && !(roomy && (l.full() || l.rests())) {
 			types = append(types, l.kind.number)
 		}
 	}
@@ -157,7 +157,7 @@ func (s *server) lane(bizType uint64) (held, room int, open bool) {
 		return 0, 0, false
 	}
 	held = l.queue.Len() + l.queue.InFlight() + l.looksToCome()
-	return held, l.queue.Room(), !l.paused()
+	return held, l.queue.Room(), !l.rests()
 }
 
 func (s *server) addTo(st *Stats) {

@@ -258,10 +258,14 @@ func (s *server) close(r result, fate store.Fate, now int64) (again bool) {
 		return true
 	}
 	s.open.remove(r.task)
+	if r.keyed && r.notBefore > 0 && s.d.cfg.ClaimAll {
+		s.keys[keyOf(r.task)].more = false // a sweep tries no task twice
+	}
 	r.acquit()
 	r.lane.kind.noteFate(r.verb, fate)
 	due, soon := r.dueAgain(fate, now)
-	soon = soon && (!s.d.cfg.ClaimAll || r.undone) // a sweep delivers a task once
+	due = max(due, r.notBefore)
+	soon = soon && (!s.d.cfg.ClaimAll || r.undone && r.notBefore == 0) // a sweep tries a task once
 	if soon && due <= now+requeueWithin.Milliseconds() && s.admitted(r.table()) {
 		r.lane.queue.Requeue(r.entry(due))
 		signal(s.wake)
@@ -288,7 +292,7 @@ func (r result) dueAgain(fate store.Fate, now int64) (due int64, again bool) {
 func (s *server) tell(batch []result, fates []store.Fate) {
 	for i, r := range batch {
 		if !r.after {
-			s.d.cfg.Settled(Settlement{JobID: r.row.JobID, Type: r.row.Type, Fate: fates[i], Verb: r.verb, Undone: r.undone})
+			s.d.cfg.Settled(Settlement{JobID: r.row.JobID, Type: r.row.Type, Fate: fates[i], Verb: r.verb, Undone: r.undone, Missed: r.notBefore > 0})
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lanes[bizType]
-	if l == nil || l.paused() || l.full() || s.d.phase.Load() != running {
+	if l == nil || l.rests() || l.full() || s.d.phase.Load() != running {
 		return room, nil
 	}
 	if s.unsettled >= settleBound {
@@ -102,7 +102,7 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turn
 	l.leaveRoom(room.Rows)
 	defer l.queue.End(room.Reading)
 	defer signal(s.wake) // for what is queued again
-	stopped := l.paused() || s.d.phase.Load() != running
+	stopped := l.rests() || s.d.phase.Load() != running
 	for i := range rows {
 		row := &rows[i]
 		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) || s.unknown(row, turns) {

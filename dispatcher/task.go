@@ -66,12 +66,13 @@ func (t *task) entry(due int64) duequeue.Entry {
 
 // ending says how an attempt ended, or that it never started.
 type ending struct {
-	verb   tocsin.Verb
-	undone bool  // not an attempt: it never started, or the end of the dispatcher cut it off
-	next   int64 // Retried, Snoozed: the next action time
-	reason string
-	took   time.Duration
-	run    *store.Run // for the history; nil: none is kept of it
+	verb      tocsin.Verb
+	undone    bool  // not an attempt: it never started, or the end of the dispatcher cut it off
+	next      int64 // Retried, Snoozed: the next action time
+	notBefore int64 // of an undone one: its target could not be reached, and is not called before then; 0: it may be
+	reason    string
+	took      time.Duration
+	run       *store.Run // for the history; nil: none is kept of it
 }
 
 // result is an ending on its way to the database.

@@ -19,7 +19,8 @@ type worker struct {
 	tasks   []*task       // in hand
 	infos   []tocsin.Info // of the tasks, as the target sees them
 	results []result
-	waited  bool // the tasks in hand may have waited for a slot, or for the rate
+	waited  bool // the tasks in hand may have waited for a slot, for the rate, or for their target
+	probe   bool // the delivery in hand is a probe; guarded by kind.mu
 
 	mu      sync.Mutex
 	attempt attempt
@@ -71,6 +72,8 @@ func (w *worker) work() {
 				k.d.yields.began(r.class, batch[0].late, now)
 			}
 			w.deliver(batch, r)
+		} else {
+			k.unprobed(w)
 		}
 	}
 }
@@ -87,7 +90,8 @@ func (w *worker) deliver(tasks []*task, r *rule) {
 	ctx := &attemptContext{parent: w.kind.d.work, tasks: w.infos, output: outputs}
 	a := attempt{state: delivering, rule: r, tasks: tasks, outputs: outputs, ctx: ctx}
 	if !w.begin(&a) { // from here on it may end, which releases the payloads
-		a.server().notBegun(tasks)
+		a.server().notBegun(tasks, 0)
+		w.kind.unprobed(w)
 		w.forget()
 		return
 	}
@@ -143,7 +147,10 @@ func (w *worker) finish(a attempt, errs []error) {
 			pardon(errs)
 		}
 		a.excuse(errs)
-		w.results = w.kind.end(a, errs, w.results[:0], false)
+		w.kind.judge(w, errs)
+		if a, errs = w.kind.release(a, errs); len(errs) > 0 {
+			w.results = w.kind.end(a, errs, w.results[:0], false)
+		}
 	}
 }
 
@@ -182,6 +189,7 @@ func (w *worker) expire(now time.Time) {
 		alone[0].lane.server.keepClaimed(alone)
 	}
 	w.kind.metrics.timeOut()
+	w.kind.judge(w, []error{nil}) // it was reached, or the sink would have said so in time
 	if len(a.tasks) == 0 {
 		return
 	}

@@ -312,18 +312,20 @@ type counts struct {
 // settled counts an outcome. The sweeper itself counts tasks that were settled
 // elsewhere or given back.
 func (c *counts) settled(s dispatcher.Settlement) {
-	if s.Undone || s.Fate != store.Stored && s.Fate != store.InTx {
+	if s.Undone && !s.Missed || s.Fate != store.Stored && s.Fate != store.InTx {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.byType[s.Type]
-	switch s.Verb {
-	case tocsin.Completed:
+	switch {
+	case s.Missed:
+		n.Away++
+	case s.Verb == tocsin.Completed:
 		n.Delivered++
-	case tocsin.Buried:
+	case s.Verb == tocsin.Buried:
 		n.Dead++
-	case tocsin.Skipped:
+	case s.Verb == tocsin.Skipped:
 		n.Skipped++
 	default:
 		n.Retried++

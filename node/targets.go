@@ -70,7 +70,7 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 func (t *targets) webhook(p biztype.Policy) (dispatcher.Sink, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := callback{key: fmt.Sprint(*p.Webhook, p.Concurrency)}
+	c := callback{key: fmt.Sprint(*p.Webhook, p.Concurrency, p.Timeout)}
 	old, known := t.webhooks[p.Name]
 	var err error
 	c.Sink, err = webhook.FromPolicy(p, t.cfg.Name, func(name string) (string, error) {

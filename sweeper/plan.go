@@ -24,6 +24,7 @@ const (
 	leftStopped  = "stopped"
 	leftFailed   = "server failed"
 	leftNewer    = "newer payload"
+	leftAway     = "target away"
 )
 
 // rounds groups the biz types so that each table is peeked as few times as

@@ -16,18 +16,19 @@ type Counts struct {
 	Retried   int `json:"retried"`   // failed or snoozed: due again later
 	Dead      int `json:"dead"`      // given up
 	Skipped   int `json:"skipped"`   // runs of schedules that are not delivered, by their schedules' policies
+	Away      int `json:"-"`         // given back, as their target could not be reached: part of Result.Left
 	Newer     int `json:"-"`         // left alone, since their payload is newer than the target reads: part of Result.Left
 }
 
 func (c Counts) plus(b Counts) Counts {
-	return Counts{c.Delivered + b.Delivered, c.Retried + b.Retried, c.Dead + b.Dead, c.Skipped + b.Skipped, c.Newer + b.Newer}
+	return Counts{c.Delivered + b.Delivered, c.Retried + b.Retried, c.Dead + b.Dead, c.Skipped + b.Skipped, c.Away + b.Away, c.Newer + b.Newer}
 }
 
 func (c Counts) minus(b Counts) Counts {
-	return Counts{c.Delivered - b.Delivered, c.Retried - b.Retried, c.Dead - b.Dead, c.Skipped - b.Skipped, c.Newer - b.Newer}
+	return Counts{c.Delivered - b.Delivered, c.Retried - b.Retried, c.Dead - b.Dead, c.Skipped - b.Skipped, c.Away - b.Away, c.Newer - b.Newer}
 }
 
-func (c Counts) total() int { return c.Delivered + c.Retried + c.Dead + c.Skipped + c.Newer }
+func (c Counts) total() int { return c.Delivered + c.Retried + c.Dead + c.Skipped + c.Away + c.Newer }
 
 // Result of one sweep.
 type Result struct {
@@ -122,8 +123,10 @@ func (r Result) with(by map[uint64]Counts) Result {
 		if n > 0 {
 			r.Left[a.name+" ("+why+")"] += n
 		}
-		if newer := by[t].Newer; newer > 0 {
-			r.Left[a.name+" ("+leftNewer+")"] += newer
+		for why, n := range map[string]int{leftAway: by[t].Away, leftNewer: by[t].Newer} {
+			if n > 0 {
+				r.Left[a.name+" ("+why+")"] += n
+			}
 		}
 		if why == leftTimedOut || why == leftStopped {
 			r.CutOff += n

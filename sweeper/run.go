@@ -148,10 +148,27 @@ func (r *run) end(ctx context.Context) {
 	}
 	for _, p := range r.cfg.Policies() { // they may have changed during the sweep
 		if a := r.accounts[p.Number]; a != nil && !a.reported {
-			a.left = leftOf(p, r.cfg.Can)
+			if a.left = leftOf(p, r.cfg.Can); a.left == "" && r.away(p.Number) {
+				a.left = leftAway
+			}
 		}
 	}
 	r.total.underWay = false
+}
+
+// away reports whether a type's target went away during the sweep, so that what was not begun is left.
+func (r *run) away(bizType uint64) bool {
+	for server, w := range r.walks {
+		if slices.ContainsFunc(w.lines, func(l *line) bool { return l.given && slices.Contains(l.types, bizType) }) {
+			return true
+		}
+		if r.cfg.Intake != nil {
+			if _, _, open := r.cfg.Intake.Lane(server, bizType); !open {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // windDown gives deliveries in hand a second, and meanwhile counts the tasks that are
@@ -176,6 +193,9 @@ func (r *run) closeBooks() {
 		for _, l := range w.lines {
 			for _, e := range l.hand {
 				waiting[e.Type]++
+			}
+			if l.given {
+				waiting[l.types[0]] += l.rest
 			}
 		}
 	}

@@ -30,7 +30,8 @@ type line struct {
 	pages *tablewalk.Cursor
 	hand  []duequeue.Entry // found, and waiting for room; all of the only type
 	begun map[int]bool     // tables whose first page was read; nil: another line counts them
-	given bool             // given up: its only type is no longer started
+	given bool             // given up: its only type is no longer started, and is only counted
+	rest  int              // entries counted since
 }
 
 func newWalk(r *run, server int, tables []int) *walk {
@@ -97,7 +98,7 @@ func (w *walk) follow(ctx context.Context) error {
 	}
 }
 
-func (l *line) goesOn() bool { return !l.given && (l.pages.Left() > 0 || len(l.hand) > 0) }
+func (l *line) goesOn() bool { return l.pages.Left() > 0 || len(l.hand) > 0 && !l.given }
 
 // turn lets each line take a step, and reports whether any could.
 func (w *walk) turn(ctx context.Context) (moved bool, err error) {
@@ -115,15 +116,15 @@ func (w *walk) turn(ctx context.Context) (moved bool, err error) {
 }
 
 // step hands over entries that wait for room, or reads the next page. It reports
-// whether either was possible. A line whose only type is no longer started is given
-// up.
+// whether either whether either was possible. A line whose only type is no longer started is given
+// up: its rest is counted.
 func (w *walk) step(ctx context.Context, l *line) (bool, error) {
-	if w.cfg.Intake != nil && l.left == "" && len(l.types) == 1 {
+	if w.cfg.Intake != nil && l.left == "" && len(l.types) == 1 && !l.given {
 		room, open := w.room(l.types[0])
 		switch {
 		case !open:
 			l.given = true
-			return false, nil
+			return true, nil
 		case room == 0:
 			return false, nil
 		case len(l.hand) > 0:
@@ -131,11 +132,17 @@ func (w *walk) step(ctx context.Context, l *line) (bool, error) {
 			return true, nil
 		}
 	}
-	page, more, err := w.page(ctx, l, min(pageTogether, w.cfg.Page), w.cfg.Page)
+	together, alone := min(pageTogether, w.cfg.Page), w.cfg.Page
+	if l.given {
+		together, alone = countedAt, countedAlone
+	}
+	page, more, err := w.page(ctx, l, together, alone)
 	if err != nil || !more {
 		return more, err
 	}
-	if w.cfg.Intake != nil && l.left == "" {
+	if l.given {
+		l.rest += len(page.Entries)
+	} else if w.cfg.Intake != nil && l.left == "" {
 		w.share(l, page.Entries)
 	}
 	return true, nil

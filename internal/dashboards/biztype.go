@@ -115,13 +115,21 @@ func bizTypeLanes() []panel {
 		queries: []query{{`sum by (biz_type) (tocsin_dispatcher_lane_queued{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
 	}, {
 		title: "State of the lanes", look: states, unit: count,
-		states:  []state{{"open", green}, {"waiting for its rate", blue}, {"paused", yellow}, {"lacking a handler or secret", red}},
+		states:  []state{{"open", green}, {"waiting for its rate", blue}, {"paused", yellow}, {"lacking a handler or secret", red}, {"target away", red}, {"target rests", yellow}},
 		means:   "The worst state of the type on any node.",
 		queries: []query{{`max by (biz_type) (tocsin_dispatcher_lane_state{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
 	}, {
 		title: "Room for lower priorities", unit: perSec,
 		means:   "How many tasks a second of a lower priority a node may load while tasks of this one begin: fewer while these are late. 0: nobody gives way.",
 		queries: []query{{`min by (priority) (tocsin_dispatcher_yield_rate)`, "below {{priority}}"}},
+	}, {
+		title: "Deliveries that could not reach their target", unit: perSec, runbook: "TocsinTargetAway",
+		means:   "No attempt is counted for them. After 20 in a row one task at a time tries the target, and the others wait. Empty if all were reached.",
+		queries: []query{{`sum by (biz_type) (rate(tocsin_dispatcher_not_reached_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}"}},
+	}, {
+		title: "Deliveries that ceased", unit: count, runbook: "TocsinTargetAway",
+		means:   "How often a node left the type alone within 10 minutes. away: its target could not be reached. busy: it answered 429 or 503 with Retry-After.",
+		queries: []query{{`sum by (biz_type, state) (increase(tocsin_dispatcher_breaks_total{biz_type=~"$biz_type"}[10m]))`, "{{biz_type}}: {{state}}"}},
 	}, {
 		title: "Nodes that can't deliver it", unit: count, limits: limits{1, 1}, runbook: "TocsinHandlerMissing",
 		means:   "Nodes of its group that lack the handler or the secret of the type. Other nodes stand in; if none has it, its tasks wait. Empty if no node lacks any.",

@@ -60,7 +60,7 @@ type Type struct {
 	Running int      `json:"running"`
 	Limit   int      `json:"limit"`
 	Queued  int      `json:"queued"`
-	State   string   `json:"state"`           // open, full, limited, paused, lacking: the worst of its nodes
+	State   string   `json:"state"`           // open, full, limited, busy, paused, away, lacking: the worst of its nodes
 	Overdue *float64 `json:"overdue"`         // null: no node measures it yet
 	Age     float64  `json:"overdue_seconds"` // of the oldest overdue task
 	Drain   *float64 `json:"drain_seconds"`   // until none is overdue; null: not known, or never
@@ -81,11 +81,11 @@ type Node struct {
 	Oldest    float64 `json:"unsettled_seconds"`
 }
 
-// states are the words for the states of a lane, from good to bad.
-var states = []string{"open", "limited", "paused", "lacking"}
+// states are the words for the states of a lane, by their values.
+var states = []string{"open", "limited", "paused", "lacking", "away", "busy"}
 
 // worse are all words for a lane, from good to bad.
-var worse = []string{"open", "full", "limited", "paused", "lacking"}
+var worse = []string{"open", "full", "limited", "busy", "paused", "away", "lacking"}
 
 // sum is a biz type while it is added up.
 type sum struct {

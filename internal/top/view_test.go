@@ -99,6 +99,8 @@ func TestALaneIsShownAsTheWorstOfItsNodes(t *testing.T) {
 		"paused":  {state(2, 0), state(1, 0)},
 		"limited": {state(1, 0), state(0, 64)},
 		"full":    {state(0, 64), state(0, 0)},
+		"away":    {state(4, 0), state(2, 0)},
+		"busy":    {state(5, 0), state(1, 0)},
 	} {
 		v := Between(nil, samples(sample("a", 0, 1, states[0]), sample("b", 0, 1, states[1])), at)
 		if got := v.Types[0].State; got != want {

@@ -49,6 +49,8 @@ const (
 	Away        State = "server_away"
 	Hangs       State = "server_hangs"
 	ReadOnly    State = "server_read_only" // or without room
+	TargetAway  State = "target_away"
+	TargetBusy  State = "target_busy" // it has answered how long it wants to rest
 	LaneFull    State = "lane_full"
 	RateLimited State = "rate_limited"
 	Turn        State = "key_busy" // others of its biz_id go first

@@ -219,6 +219,16 @@ func (f *Facts) lane(a *Answer, r *node.Report, l dispatcher.LaneReport) {
 	switch {
 	case l.State == dispatcher.Limited:
 		a.set(RateLimited, "node %s waits for its part of the rate of %s, %g a second over the group; %s there", r.Node, l.BizType, f.rate(), waiting(l))
+	case l.State == dispatcher.Away:
+		if a.set(TargetAway, "node %s can't reach the target of %s since %s (%s): it tries one task %s, and the others wait, without an attempt; %s there",
+			r.Node, l.BizType, f.at(l.AwaySince), l.Why, f.next(l), waiting(l)) {
+			a.Since = l.AwaySince
+		}
+	case l.State == dispatcher.Busy:
+		if a.set(TargetBusy, "the target of %s has wanted to rest since %s (%s): node %s tries one task %s, and the others wait; %s there",
+			l.BizType, f.at(l.AwaySince), l.Why, r.Node, f.next(l), waiting(l)) {
+			a.Since = l.AwaySince
+		}
 	case l.State != dispatcher.Open: // paused or lacking: said already
 	case !l.FullSince.IsZero():
 		if a.set(LaneFull, "all %d slots of %s in node %s are in use since %s; %s there", l.Limit, l.BizType, r.Node, f.at(l.FullSince), waiting(l)) {
@@ -234,6 +244,14 @@ func (f *Facts) lane(a *Answer, r *node.Report, l dispatcher.LaneReport) {
 	default:
 		a.set(Queued, "node %s has it in its queue, and starts it next: %d of %d slots of %s are in use", r.Node, l.Running, l.Limit, l.BizType)
 	}
+}
+
+// next says when a node tries a target again.
+func (f *Facts) next(l dispatcher.LaneReport) string {
+	if !l.NextTry.After(f.Now) {
+		return "now"
+	}
+	return "at " + f.at(l.NextTry)
 }
 
 // waiting says how many tasks of a lane wait.

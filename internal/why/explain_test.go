@@ -94,6 +94,32 @@ func TestExplainADueTask(t *testing.T) {
 	}
 }
 
+func TestExplainATargetThatIsAway(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state dispatcher.State
+		next  time.Duration
+		want  State
+		says  string
+	}{
+		"it can't be reached": {dispatcher.Away, 9 * time.Second, TargetAway,
+			"node host-a can't reach the target of order.close since 2026-11-22 08:59:00.000Z (1m0s ago) (it said no): it tries one task at 2026-11-22 09:00:09.000Z (in 9s), and the others wait, without an attempt; 7 tasks wait there"},
+		"it is being tried": {dispatcher.Away, 0, TargetAway, "it tries one task now, and the others wait, without an attempt"},
+		"it wants to rest": {dispatcher.Busy, 4 * time.Second, TargetBusy,
+			"the target of order.close has wanted to rest since 2026-11-22 08:59:00.000Z (1m0s ago) (it said no): node host-a tries one task at 2026-11-22 09:00:04.000Z (in 4s), and"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := due()
+			l := &f.Pages[0].Report.Lanes[0]
+			l.State, l.AwaySince, l.NextTry, l.Why, l.Queued = c.state, now.Add(-time.Minute), now.Add(c.next), "it said no", 7
+			if a := Explain(f); a.State != c.want || !strings.Contains(a.Says, c.says) || !a.Since.Equal(l.AwaySince) {
+				t.Errorf("got %s, since %s: %s", a.State, a.Since, a.Says)
+			}
+		})
+	}
+}
+
 func TestExplainADueTaskWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

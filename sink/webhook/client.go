@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	dialTimeout = 5 * time.Second
+	dialTimeout = 5 * time.Second // at most
 	idleTimeout = 90 * time.Second
 	pingAfter   = 10 * time.Second // of silence on an HTTP/2 connection: a dead one must not take the next callbacks too
 )
@@ -24,11 +24,12 @@ func newClient(cfg Config) (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout, Control: guard.Safe}
+	connect := min(dialTimeout, cfg.Timeout/3) // so that a receiver that can't be reached shows before the delivery times out
+	dialer := &net.Dialer{Timeout: connect, Control: guard.Safe}
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:         dialer.DialContext,
-			TLSHandshakeTimeout: dialTimeout,
+			TLSHandshakeTimeout: connect,
 			ForceAttemptHTTP2:   true,
 			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialTimeout},
 			MaxIdleConns:        cfg.Conns,

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"code.dny.dev/ssrf"
@@ -35,12 +37,13 @@ const (
 
 // Config says where callbacks go and how.
 type Config struct {
-	URL     string   // http or https
-	Secrets []string // whsec_ and the base64 of 24 bytes or more; at most two, each signs; none: unsigned
-	Allow   []string // private CIDRs that may be dialled
-	Node    string   // sent as NodeHeader; "" sends none
-	Conns   int      // idle connections kept; 0: 64
-	Batch   int      // tasks of one request at most, in its batch form; 0: the form of one task
+	URL     string        // http or https
+	Secrets []string      // whsec_ and the base64 of 24 bytes or more; at most two, each signs; none: unsigned
+	Allow   []string      // private CIDRs that may be dialled
+	Node    string        // sent as NodeHeader; "" sends none
+	Conns   int           // idle connections kept; 0: 64
+	Timeout time.Duration // of a delivery: connecting may take a part of it; 0: 30 s
+	Batch   int           // tasks of one request at most, in its batch form; 0: the form of one task
 }
 
 // Sink posts tasks to one URL. Safe for concurrent use.
@@ -52,6 +55,9 @@ type Sink struct {
 
 // New checks the config. It connects to nothing.
 func New(cfg Config) (*Sink, error) {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = biztype.DefaultTimeout
+	}
 	if cfg.Conns <= 0 {
 		cfg.Conns = biztype.DefaultConcurrency
 	}
@@ -88,7 +94,7 @@ func FromPolicy(p biztype.Policy, node string, secret func(name string) (string,
 	if p.Webhook == nil {
 		return nil, fmt.Errorf("biz type %s has no webhook", p.Name)
 	}
-	cfg := Config{URL: p.Webhook.URL, Allow: p.Webhook.Allow, Batch: p.Webhook.Batch, Node: node, Conns: p.WithDefaults().Concurrency}
+	cfg := Config{URL: p.Webhook.URL, Allow: p.Webhook.Allow, Batch: p.Webhook.Batch, Node: node, Conns: p.WithDefaults().Concurrency, Timeout: p.WithDefaults().Timeout.D()}
 	for _, name := range p.Webhook.Secrets {
 		value, err := secret(name)
 		if err != nil {
@@ -150,6 +156,11 @@ func keep(ctx context.Context, task tocsin.Info, text string, err error) {
 func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[string]string, now time.Time) (*http.Response, []byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { connected.Store(false) }, // once more, if a kept connection turned out to be closed before anything was written
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
@@ -160,13 +171,13 @@ func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[
 	}
 	answer, err := s.client.Do(req)
 	if err != nil {
-		return nil, nil, shorten(err)
+		return nil, nil, shorten(err, connected.Load())
 	}
 	defer answer.Body.Close()
 	if s.cfg.Batch > 0 && answer.StatusCode/100 == 2 {
 		text, err := io.ReadAll(io.LimitReader(answer.Body, batchCap+1))
 		if err != nil {
-			return nil, nil, shorten(err)
+			return nil, nil, shorten(err, true)
 		}
 		return answer, text, nil
 	}
@@ -199,18 +210,21 @@ func (s *Sink) head(req *http.Request, id string, now time.Time, body []byte) er
 }
 
 // shorten drops what the client says of method and URL: the policy has both.
-func shorten(err error) error {
+func shorten(err error, connected bool) error {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		if !strings.HasPrefix(err.Error(), "Post ") {
 			break
 		}
 		err = inner
 	}
-	return unanswered{err}
+	return unanswered{err, connected}
 }
 
 // unanswered is a callback that got no answer.
-type unanswered struct{ err error }
+type unanswered struct {
+	err       error
+	connected bool // something of the request may have been sent
+}
 
 func (u unanswered) Error() string {
 	if u.err == context.DeadlineExceeded {
@@ -222,6 +236,15 @@ func (u unanswered) Error() string {
 // Unwrap returns why there was none.
 func (u unanswered) Unwrap() error { return u.err }
 
+// NotReached reports that nothing was sent: there was no connection. A refused address is the policy's fault, and a
+// delivery that was called off says nothing of the receiver.
+func (u unanswered) NotReached() bool {
+	return !u.connected && u.FailureCause() == unreachable && !errors.Is(u.err, context.Canceled)
+}
+
+// unreachable is the cause of a callback that got no answer.
+const unreachable = "unreachable"
+
 // FailureCause returns why there was none, as used in metrics.
 func (u unanswered) FailureCause() string {
 	for _, refusal := range []error{ssrf.ErrProhibitedNetwork, ssrf.ErrProhibitedPort, ssrf.ErrProhibitedIP, ssrf.ErrInvalidHostPort} {
@@ -229,5 +252,5 @@ func (u unanswered) FailureCause() string {
 			return "refused_address"
 		}
 	}
-	return "unreachable"
+	return unreachable
 }

@@ -18,12 +18,15 @@ func verdict(answer *http.Response, text []byte, now time.Time) error {
 	if answer.StatusCode/100 == 2 {
 		return nil
 	}
-	failed := answered{answer.StatusCode, summary(answer.StatusCode, text)}
+	failed := answered{status: answer.StatusCode, summary: summary(answer.StatusCode, text)}
 	switch {
 	case answer.StatusCode == http.StatusGone:
 		return tocsin.Bury(failed)
 	case mayComeBack(answer.StatusCode):
 		if wait, ok := retryAfter(answer.Header.Get("Retry-After"), now); ok {
+			if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
+				failed.rest = wait
+			}
 			return tocsin.RetryIn(wait, failed)
 		}
 	}
@@ -34,9 +37,13 @@ func verdict(answer *http.Response, text []byte, now time.Time) error {
 type answered struct {
 	status  int
 	summary string
+	rest    time.Duration // with 429 and 503: the receiver wants no callback for so long, whatever the task; 0: it does
 }
 
 func (a answered) Error() string { return a.summary }
+
+// RestFor returns for how long the receiver wants no callbacks.
+func (a answered) RestFor() time.Duration { return a.rest }
 
 // FailureCause returns the class of the status, as used in metrics. A redirect counts as 4xx: the policy's URL is wrong.
 func (a answered) FailureCause() string {

@@ -87,6 +87,10 @@ var emptyHere = []struct{ part, why string }{
 	{"tocsin_api_", "the demo does not serve the HTTP API"},
 	{"tocsin_relay_", "the demo has no outbox"},
 	{"tocsin_auditor_outbox_", "the demo has no outbox"},
+	{"tocsin_dispatcher_lane_state == 4", "all endpoints of the demo can be reached"},
+	{"tocsin_nodes_away", "all endpoints of the demo can be reached"},
+	{"tocsin_dispatcher_not_reached_total", "all endpoints of the demo can be reached"},
+	{"tocsin_dispatcher_breaks_total", "no endpoint of the demo wants to rest"},
 	{"tocsin_backlog_drain_seconds", "not known before the second measurement of a backlog, a minute after the first"},
 }
 

@@ -1,0 +1,240 @@
+package dispatcher
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/tocsinhq/tocsin"
+)
+
+const (
+	breakAfter   = 20               // deliveries in a row that can't reach the target open its breaker
+	firstProbe   = time.Second      // from then until the first probe
+	longestProbe = 30 * time.Second // between two probes, and of a rest that a target asks for
+)
+
+// breaker is what a kind knows of its target. While the target is away, the kind has no demand: its tasks wait in
+// MySQL and cost no statement.
+//
+//	closed -----> open       deliveries in a row could not reach the target, or it answered how long it wants to rest
+//	open -------> half-open  the wait is over: one delivery of one row may start, the probe
+//	half-open --> closed     the probe reached the target, whatever became of its task
+//	half-open --> open       it did not, or the target wants to rest longer
+//
+// It has no words for the target's answers: a failed attempt shows that the target is there. The zero value is closed;
+// kind.mu guards all but rests and heeds.
+type breaker struct {
+	rests  atomic.Bool // no row is loaded or started; changed under kind.mu
+	heeds  atomic.Bool // not closed, or the last delivery did not reach the target; changed under kind.mu
+	state  State       // Away or Busy; "": closed
+	why    string
+	since  time.Time   // it is not closed
+	next   time.Time   // open: its end
+	timer  *time.Timer // open: ends it; nil: closed or half-open
+	opened int         // waits so far
+	failed int         // deliveries in a row that did not reach the target
+	waits  *backoff.ExponentialBackOff
+}
+
+// notReached is an error of a sink whose delivery sent nothing to its target, since that could not be reached.
+type notReached interface{ NotReached() bool }
+
+// resting is an error of a sink whose target has answered how long it wants to be left alone. Zero: it has not.
+type resting interface{ RestFor() time.Duration }
+
+// missed reports whether the error is of a delivery that did not reach its target, and that shall be made again.
+func missed(err error) bool {
+	var told notReached
+	verb, _, _ := tocsin.AsOutcome(err)
+	return verb == tocsin.Retried && errors.As(err, &told) && told.NotReached()
+}
+
+// finding is what a delivery tells of its target.
+type finding struct {
+	missed bool          // no task of it reached the target
+	rest   time.Duration // for so long the target wants to rest; 0: it does not
+	why    string
+}
+
+// find reads the errors of a delivery.
+func find(errs []error) (f finding) {
+	n := 0
+	for _, err := range errs {
+		var told resting
+		switch {
+		case err == nil:
+			continue
+		case missed(err):
+			n++
+		case errors.As(err, &told) && told.RestFor() > 0:
+			f.rest = max(f.rest, min(told.RestFor(), longestProbe))
+		default:
+			continue
+		}
+		_, _, f.why = tocsin.AsOutcome(err)
+	}
+	f.missed = n == len(errs)
+	return f
+}
+
+// judge takes in how the delivery of a worker ended.
+func (k *kind) judge(w *worker, errs []error) {
+	b, f := &k.breaker, find(errs)
+	if !f.missed && f.rest == 0 && !b.heeds.Load() {
+		return
+	}
+	k.mu.Lock()
+	probe, before := w.probe, b.state
+	w.probe = false
+	switch {
+	case f.missed:
+		if b.failed++; probe || b.state == "" && b.failed >= breakAfter {
+			k.open(Away, f.why, b.wait())
+		}
+	case f.rest > 0 && (b.state == "" || probe || b.state == Busy && time.Until(b.next) < f.rest):
+		b.calm()
+		k.open(Busy, f.why, f.rest)
+	case probe:
+		k.close()
+	case b.state == "":
+		b.failed = 0
+	}
+	b.heeds.Store(b.state != "" || b.failed > 0)
+	now, since, rest := b.state, b.since, time.Until(b.next)
+	k.mu.Unlock()
+	k.turned(before, now, since, rest, f.why)
+}
+
+// turned acts on a change of state, and logs it.
+func (k *kind) turned(before, now State, since time.Time, rest time.Duration, why string) {
+	name, log := k.rule.Load().policy.Name, k.d.cfg.Logger
+	switch {
+	case now != "" && k.breaker.rests.Load():
+		k.clear()
+		if before == "" {
+			k.limit.Of(log, string(now)).Warn("the target of a biz type is away or wants to rest: its tasks wait, and use no attempt",
+				"biz_type", name, "state", string(now), "next_try_in", rest.Round(time.Millisecond).String(), "error", why)
+		}
+	case now == "" && before != "":
+		k.limit.Of(log, "back").Info("the target of a biz type answers again",
+			"biz_type", name, "after", time.Since(since).Round(time.Millisecond).String())
+		k.pump()
+		k.wakeServers()
+	}
+}
+
+// clear gives back what is ready while the target is left alone, such as rows whose load or claim was under way.
+func (k *kind) clear() {
+	if k.breaker.rests.Load() {
+		k.giveBack(k.takeReady(func(*task) bool { return true }))
+	}
+}
+
+// wait returns how long the target is left alone after a probe that has failed.
+func (b *breaker) wait() time.Duration {
+	if b.waits == nil {
+		b.waits = &backoff.ExponentialBackOff{InitialInterval: firstProbe, Multiplier: 2, MaxInterval: longestProbe}
+		b.waits.Reset()
+	}
+	return b.waits.NextBackOff()
+}
+
+// calm forgets the failures.
+func (b *breaker) calm() { b.failed, b.waits = 0, nil }
+
+// stop ends the wait. Called under kind.mu.
+func (b *breaker) stop() {
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+}
+
+// open leaves the target alone for a while. Called under k.mu.
+func (k *kind) open(state State, why string, wait time.Duration) {
+	b := &k.breaker
+	if b.state == "" {
+		b.since = time.Now()
+		k.metrics.open(state)
+	}
+	b.stop()
+	b.state, b.why, b.next = state, why, time.Now().Add(wait)
+	b.rests.Store(true)
+	b.opened++
+	this := b.opened
+	b.timer = time.AfterFunc(wait, func() { k.halfOpen(this) })
+}
+
+// close lets everything start again. Called under k.mu.
+func (k *kind) close() {
+	k.breaker.stop()
+	k.breaker.calm()
+	k.breaker.state = ""
+	k.breaker.rests.Store(false)
+}
+
+// halfOpen lets a probe start at the end of a wait.
+func (k *kind) halfOpen(wait int) {
+	k.mu.Lock()
+	if k.breaker.timer == nil || k.breaker.opened != wait { // it was closed, or another wait has begun
+		k.mu.Unlock()
+		return
+	}
+	k.breaker.stop()
+	k.breaker.rests.Store(false)
+	k.mu.Unlock()
+	k.pump()
+	k.wakeServers()
+}
+
+// probes makes the worker's next delivery the probe, and returns the rule of a delivery of one row. Called under k.mu
+// while it is half-open.
+func (k *kind) probes(w *worker, r *rule) *rule {
+	k.breaker.rests.Store(true)
+	w.probe = true
+	one := *r
+	one.batch = 1
+	return &one
+}
+
+// unprobed takes back a probe whose target was not called.
+func (k *kind) unprobed(w *worker) {
+	k.mu.Lock()
+	probe := w.probe
+	if w.probe = false; probe {
+		k.breaker.rests.Store(k.breaker.timer != nil)
+	}
+	k.mu.Unlock()
+	if probe {
+		k.pump()
+		k.wakeServers()
+	}
+}
+
+// release returns the tasks of an attempt whose target could not be reached to where they came from, for a second, and
+// keeps the others. No attempt is counted for them.
+func (k *kind) release(a attempt, errs []error) (attempt, []error) {
+	var back, kept []*task
+	var theirs []error
+	var why error
+	for i, t := range a.tasks {
+		if missed(errs[i]) {
+			back, why = append(back, t), errs[i]
+		} else {
+			kept, theirs = append(kept, t), append(theirs, errs[i])
+		}
+	}
+	if len(back) == 0 {
+		return a, errs
+	}
+	k.metrics.missed(len(back))
+	k.limit.Of(k.d.cfg.Logger, "not reached").Warn("a delivery could not reach its target: no attempt is counted",
+		"biz_type", a.rule.policy.Name, "job_id", back[0].row.JobID.String(), "error", why)
+	s := a.server()
+	s.notBegun(back, s.now()+ceilMilli(avoidFor))
+	a.tasks = kept
+	return a, theirs
+}

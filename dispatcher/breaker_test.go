@@ -1,0 +1,315 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+type absent struct{}
+
+func (absent) Error() string    { return "dial: connection refused" }
+func (absent) NotReached() bool { return true }
+
+type tired time.Duration
+
+func (tired) Error() string            { return "callback answered 503" }
+func (r tired) RestFor() time.Duration { return time.Duration(r) }
+
+// target counts its calls, and fails them with what it is told to.
+type target struct {
+	calls atomic.Int32
+	fails atomic.Pointer[error]
+}
+
+func (g *target) fail(err error) {
+	if err == nil {
+		g.fails.Store(nil)
+		return
+	}
+	g.fails.Store(&err)
+}
+
+func (g *target) Deliver(_ context.Context, tasks []tocsin.Info) []error {
+	g.calls.Add(1)
+	if err := g.fails.Load(); err != nil {
+		return same(*err, len(tasks))
+	}
+	return make([]error, len(tasks))
+}
+
+func (g *target) inBubble(t *testing.T, p biztype.Policy, adapt func(*Config), f func(r *rig)) {
+	t.Helper()
+	inBubbleWith(t, map[string]Sink{p.Name: g}, adapt, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		f(r)
+	})
+}
+
+// untouched checks that the tasks are pending and have no attempt.
+func (r *rig) untouched(ids []tocsin.JobID) {
+	r.t.Helper()
+	for _, id := range ids {
+		if row := r.store.row(id); row.Status != tocsin.Pending || row.Attempts != 0 {
+			r.t.Errorf("task %s is %s after %d attempts", id, row.Status, row.Attempts)
+		}
+	}
+}
+
+func (r *rig) done(ids []tocsin.JobID) {
+	r.t.Helper()
+	for _, id := range ids {
+		if row := r.store.row(id); row.Status != tocsin.Done || row.Attempts != 0 {
+			r.t.Errorf("task %s is %s after %d attempts", id, row.Status, row.Attempts)
+		}
+	}
+}
+
+// dueNow stores rows that are due, and offers them.
+func (r *rig) dueNow(n int) []tocsin.JobID {
+	ids := make([]tocsin.JobID, n)
+	for i := range ids {
+		ids[i] = r.insert(0, 1, 0)
+	}
+	for _, id := range ids {
+		r.offer(id)
+	}
+	return ids
+}
+
+// statements counts those that the dispatcher sends from now on.
+func (r *rig) statements() *atomic.Int32 {
+	n := new(atomic.Int32)
+	r.store.fail(func(string, []tocsin.JobID) error { n.Add(1); return nil })
+	return n
+}
+
+func TestWhileTheTargetIsAwayItsTasksWaitAndUseNoAttempt(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 8
+	for name, size := range map[string]int{"one by one": 1, "in batches": 10} {
+		t.Run(name, func(t *testing.T) {
+			var g target
+			g.fail(absent{})
+			batch := func(c *Config) {
+				c.Target = func(biztype.Policy) (Target, bool) { return Target{Sink: &g, Batch: size}, true }
+			}
+			g.inBubble(t, p, batch, func(r *rig) {
+				ids := r.dueNow(400)
+				began := time.Now()
+				pass(900 * time.Millisecond)
+				l := r.laneReport(p.Name)
+				if l.State != Away || !near(l.AwaySince.Sub(began), 0) || !near(l.NextTry.Sub(began), time.Second) || l.Why != "dial: connection refused" {
+					t.Errorf("20 deliveries could not reach it: %+v", l)
+				}
+				if n := g.calls.Load(); n < breakAfter || n > breakAfter+8 {
+					t.Errorf("%d deliveries until it opened", n)
+				}
+				calls, statements := g.calls.Load(), r.statements()
+				pass(59 * time.Second) // probes after 1, 3, 7, 15 and 31 s
+				if n := g.calls.Load() - calls; n != 5 {
+					t.Errorf("%d probes in a minute", n)
+				}
+				if n := statements.Load(); n > 10 {
+					t.Errorf("%d statements in a minute", n)
+				}
+				r.untouched(ids)
+				calls = g.calls.Load()
+				g.fail(nil)
+				pass(2 * time.Second) // the probe after 61 s
+				r.done(ids)
+				if n, want := int(g.calls.Load()-calls), len(ids)/size; n < want || n > want+want/2 {
+					t.Errorf("%d deliveries of %d tasks in batches of %d", n, len(ids), size)
+				}
+				if l := r.laneReport(p.Name); l.State != Open || !l.AwaySince.IsZero() {
+					t.Errorf("afterwards: %+v", l)
+				}
+			})
+		})
+	}
+}
+
+// Until the breaker opens, a task goes back for a second, claimed or not.
+func TestATaskThatCouldNotReachItsTargetGoesBackForASecond(t *testing.T) {
+	for name, strict := range map[string]bool{"unclaimed": false, "claimed": true} {
+		t.Run(name, func(t *testing.T) {
+			p := policy("order.close", 1)
+			p.Strict = strict
+			var g target
+			g.fail(absent{})
+			g.inBubble(t, p, nil, func(r *rig) {
+				id := r.add(0, 1, 0)
+				pass(5500 * time.Millisecond)
+				if n := g.calls.Load(); n < 5 || n > 6 {
+					t.Errorf("%d deliveries in 5.5 s", n)
+				}
+				r.untouched([]tocsin.JobID{id})
+				g.fail(nil)
+				pass(1100 * time.Millisecond)
+				r.done([]tocsin.JobID{id})
+			})
+		})
+	}
+}
+
+// A target that answers is there, whatever it answers.
+func TestFailedAttemptsOpenNoBreaker(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 1
+	p.Ladder = []biztype.Duration{biztype.Duration(time.Hour)}
+	var calls atomic.Int32
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+		if calls.Add(1)%breakAfter == 0 {
+			return errors.New("callback answered 500")
+		}
+		return absent{}
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		r.dueNow(60)
+		pass(500 * time.Millisecond)
+		if l := r.laneReport(p.Name); l.State != Open || calls.Load() != 60 {
+			t.Errorf("never were %d of the %d deliveries in a row without an answer: %+v", breakAfter, calls.Load(), l)
+		}
+	})
+}
+
+func TestATargetThatWantsToRestGetsOneDeliveryAfterIt(t *testing.T) {
+	for name, c := range map[string]struct{ asked, rests time.Duration }{
+		"as long as it says": {5 * time.Second, 5 * time.Second},
+		"for 30 s at most":   {time.Hour, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := policy("order.close", 1)
+			p.Concurrency = 1
+			var g target
+			g.fail(tocsin.RetryIn(c.asked, tired(c.asked)))
+			g.inBubble(t, p, nil, func(r *rig) {
+				ids := r.dueNow(10)
+				began := time.Now()
+				pass(c.rests - 10*time.Millisecond)
+				if l := r.laneReport(p.Name); l.State != Busy || !near(l.NextTry.Sub(began), c.rests) || l.Why != "callback answered 503" || g.calls.Load() != 1 {
+					t.Errorf("%d deliveries while it rests: %+v", g.calls.Load(), l)
+				}
+				pass(time.Second)
+				if l := r.laneReport(p.Name); l.State != Busy || g.calls.Load() != 2 {
+					t.Errorf("%d deliveries, and it rests again: %+v", g.calls.Load(), l)
+				}
+				g.fail(nil)
+				pass(c.rests + time.Second)
+				attempts := 0
+				for _, id := range ids {
+					attempts += r.store.row(id).Attempts
+				}
+				if l := r.laneReport(p.Name); attempts != 2 || l.State != Open {
+					t.Errorf("%d attempts counted, of the two that it answered: %+v", attempts, l)
+				}
+			})
+		})
+	}
+}
+
+// A probe that finds no row, or whose row is gone, leaves the next one the probe.
+func TestAProbeWaitsForARow(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = breakAfter
+	var g target
+	g.fail(absent{})
+	g.inBubble(t, p, nil, func(r *rig) {
+		ids := r.dueNow(breakAfter)
+		pass(100 * time.Millisecond)
+		for _, id := range ids {
+			r.store.change(id, func(row *store.Row) { row.Status = tocsin.Cancelled })
+		}
+		pass(time.Minute)
+		if l := r.laneReport(p.Name); l.State != Away || g.calls.Load() != breakAfter {
+			t.Errorf("%d deliveries: %+v", g.calls.Load(), l)
+		}
+		g.fail(nil)
+		late := r.dueNow(5)
+		pass(time.Second)
+		r.done(late)
+	})
+}
+
+// A changed policy may name another target: it is tried at once.
+func TestAChangedPolicyTriesTheTargetAtOnce(t *testing.T) {
+	p := policy("order.close", 1)
+	var g target
+	g.fail(absent{})
+	g.inBubble(t, p, nil, func(r *rig) {
+		ids := r.dueNow(100)
+		pass(20 * time.Second) // the next probe is after 31 s
+		g.fail(nil)
+		p.Timeout = biztype.Duration(3 * time.Second)
+		r.SetPolicies([]biztype.Policy{p})
+		pass(time.Second)
+		r.done(ids)
+	})
+}
+
+// A sweep tries each task once, says which it gave back, and starts no more while the target is away.
+func TestASweepLeavesTasksWhoseTargetIsAway(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 4
+	var g target
+	var missed, others atomic.Int32
+	g.fail(absent{})
+	sweep := func(c *Config) {
+		sweeping(c)
+		c.Settled = func(s Settlement) {
+			if s.Missed && s.Undone {
+				missed.Add(1)
+			} else if !s.Undone {
+				others.Add(1)
+			}
+		}
+	}
+	g.inBubble(t, p, sweep, func(r *rig) {
+		var ids []tocsin.JobID
+		for range 10 {
+			ids = append(ids, r.add(0, 1, -time.Minute))
+		}
+		before := r.store.row(ids[0]).Action
+		pass(10 * time.Second)
+		if held, _, open := r.Lane(0, 1); held != 0 || !open || g.calls.Load() != 10 || missed.Load() != 10 {
+			t.Errorf("%d held, open %v, after %d deliveries, %d given back", held, open, g.calls.Load(), missed.Load())
+		}
+		for range 50 {
+			ids = append(ids, r.add(0, 1, -time.Minute))
+		}
+		pass(500 * time.Millisecond)
+		if held, _, open := r.Lane(0, 1); open || held < 30 || g.calls.Load() > breakAfter+4 || others.Load() != 0 {
+			t.Errorf("%d held, open %v, after %d deliveries", held, open, g.calls.Load())
+		}
+		r.untouched(ids)
+		if after := r.store.row(ids[0]).Action; after != before {
+			t.Errorf("the action time moved by %d ms", after-before)
+		}
+	})
+}
+
+func TestABreakerTellsItsMetrics(t *testing.T) {
+	p := policy("order.close", 1)
+	var g target
+	g.fail(absent{})
+	inBubbleMetered(t, []biztype.Policy{p}, map[string]Sink{p.Name: &g}, func(r *rig, read func(string) map[string]float64) {
+		r.dueNow(100)
+		pass(10 * time.Second)
+		breaks, state := read("breaks"), read("lane_state")
+		if breaks["_total order.close away"] != 1 || state[" order.close"] != stateValues[Away] {
+			t.Errorf("breaks %v, state %v", breaks, state)
+		}
+		if n := read("not_reached")["_total order.close"]; n < breakAfter {
+			t.Errorf("%v deliveries did not reach it: %v", n, read("not_reached"))
+		}
+		for name, n := range read("failures") {
+			t.Errorf("a failed attempt: %s %v", name, n)
+		}
+	})
+}
