@@ -105,7 +105,7 @@ func (p *place) tasks(t *testing.T, bizID uint64) []task {
 	t.Helper()
 	var rows []task
 	err := p.db.SelectContext(t.Context(), &rows, `SELECT job_id, biz_id, biz_type, status, action_time, due_time,
-		attempts, version, dedup_key, attribute FROM `+p.layout.Table(p.layout.TableOf(bizID))+` ORDER BY dedup_key, job_id`) // the one without a key first: ids of one millisecond have no order
+		attempts, version, dedup_key, attribute FROM `+p.layout.Table(p.layout.TableOf(bizID))+` ORDER BY attribute DESC, dedup_key, job_id`) // ids of one millisecond have no order, and a cancel takes the key away
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,8 @@ func text(at time.Time) string { return at.Format("2006-01-02 15:04:05.000") }
 
 func (r reader) listed(t *testing.T, out []string) {
 	rows := r.tasks(t, order)
-	if len(out) != 3 || !strings.HasPrefix(out[1], rows[0].JobID.String()+"\t") || !strings.HasPrefix(out[2], rows[1].JobID.String()+"\t") {
+	first, second := min(rows[0].JobID, rows[1].JobID), max(rows[0].JobID, rows[1].JobID)
+	if len(out) != 3 || !strings.HasPrefix(out[1], first.String()+"\t") || !strings.HasPrefix(out[2], second.String()+"\t") {
 		t.Errorf("the client printed %q for %+v", out, rows)
 	}
 }
