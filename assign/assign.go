@@ -129,7 +129,11 @@ func (a *Assign) Run(ctx context.Context) error {
 		case err == nil:
 			member, early = true, 0
 			s.pause.extend(s.cfg.ReplanDelay) // others may be registering too
-			if err = s.run(ctx); ctx.Err() != nil {
+			err = s.run(ctx)
+			switch {
+			case ctx.Err() != nil && errors.Is(err, errLost): // before it was told to stop: it went on in claim mode
+				return a.dropLoose(ctx)
+			case ctx.Err() != nil:
 				return err
 			}
 			a.metrics.leasesLost.Inc()

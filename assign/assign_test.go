@@ -163,6 +163,25 @@ func TestANodeThatStopsWithoutEtcdDropsItsTables(t *testing.T) {
 	c.awaitCounts(map[*desk]int{d: 0})
 }
 
+// A node that is told to stop just after it has lost its lease gives its tables up, which is no failure.
+func TestANodeThatStopsAsItsLeaseIsLostDropsItsTables(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	d := c.node(short)
+	d.onLoosen = func() { d.cancel() }
+	c.start(d)
+	c.awaitCounts(map[*desk]int{d: 32})
+	key, err := c.client.Get(t.Context(), spaceOf(c.cluster, "g").node(d.ID()))
+	if err != nil || len(key.Kvs) != 1 {
+		t.Fatal(key, err)
+	}
+	if _, err := c.client.Revoke(t.Context(), clientv3.LeaseID(key.Kvs[0].Lease)); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitCounts(map[*desk]int{d: 0})
+	d.leave()
+}
+
 func TestARevokedLeaseIsANewIncarnation(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

@@ -80,6 +80,7 @@ type desk struct {
 	failDrop error
 	onTake   func(ctx context.Context, tables []int) // called before, without the lock
 	onDrop   func(ctx context.Context, tables []int) // the same
+	onLoosen func()                                  // the same
 	takes    int
 	drops    int       // tables that it had and dropped
 	firstAt  time.Time // of the last Take that began with nothing held
@@ -224,6 +225,9 @@ func (d *desk) Drop(ctx context.Context, tables []int) (err error) {
 
 // Loosen notes who is in claim mode.
 func (d *desk) Loosen(_ context.Context, owner string) error {
+	if d.onLoosen != nil {
+		d.onLoosen()
+	}
 	d.crowd.update(func() { d.loosened = append(d.loosened, owner) })
 	return nil
 }
