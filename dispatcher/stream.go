@@ -105,7 +105,7 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turn
 	stopped := l.rests() || s.d.phase.Load() != running
 	for i := range rows {
 		row := &rows[i]
-		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) || s.unknown(row, turns) {
+		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) || s.strange(row.JobID.Table(), row.Type) || s.unknown(row, turns) {
 			if refused == 0 || row.Action < refused {
 				refused = row.Action
 			}

@@ -31,6 +31,8 @@ type fence interface {
 // intake is the dispatcher's side of ownership.
 type intake interface {
 	Admit(tables []int, owner string, claimOverdue bool)
+	StandIn(tables []int, owner string, types []uint64)
+	StandDown(tables []int)
 	Drop(tables []int)
 	Drain(ctx context.Context, tables []int) error
 	Loosen(ctx context.Context, owner string) error
@@ -39,6 +41,7 @@ type intake interface {
 // scan is the scanner's side of ownership.
 type scan interface {
 	Own(tables []int)
+	StandIn(tables []int, types []uint64)
 	Disown(tables []int)
 }
 
@@ -50,6 +53,8 @@ type scan interface {
 // can be used. Meanwhile nodes that can use it get them, since the assignment knows
 // what this node misses. Tables whose fence fails for another reason are refused.
 // Tables of a server that moved to another address are parked until they are fenced there.
+//
+// Beside these it has the tables of other owners that it stands in for: see standIns.
 type holder struct {
 	fence      fence
 	intake     intake
@@ -65,6 +70,7 @@ type holder struct {
 	held     map[int]int64 // table -> etcd revision
 	parked   map[int]bool  // the subset of held on which no work is done
 	unusable map[int]bool  // by database
+	standIns standIns
 }
 
 func newHolder(group string, databaseOf func(table int) int, log *slog.Logger) *holder {
@@ -187,6 +193,7 @@ func (h *holder) begin(owner string, tables []int, moved func() bool) {
 			begun = append(begun, table)
 		}
 	}
+	h.scan.Disown(h.standIns.forget(begun))
 	h.intake.Admit(begun, owner, true) // the last owner may have died with tasks in hand
 	h.scan.Own(begun)
 }

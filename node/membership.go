@@ -7,7 +7,6 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/presence"
-	"github.com/tocsinhq/tocsin/standin"
 )
 
 // membership is a node's place in its group: *assign.Assign where nodes own tables, *claimers where nobody does.
@@ -48,7 +47,7 @@ func (p *parts) join(ctx context.Context) (err error) {
 		Client: client, Cluster: p.cfg.Tables.Cluster, Group: p.cfg.Group, Node: p.cfg.Name,
 		Tables: layout.Total(), ServerOf: p.store.ServerOf, Block: layout.Tables, Weight: p.cfg.Weight, TTL: p.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout,
 		Info:      assign.NodeInfo{Version: p.cfg.Version, Schema: layoutrow.SchemaVersion, Listen: p.cfg.Listen, Started: p.started},
-		StandIn:   func(duties []assign.Duty) { p.standin.Set(dutiesOf(duties)) },
+		StandIn:   p.holder.setDuties,
 		Jumped:    p.store.Jumped,
 		Identity:  func() assign.Identity { return assign.NewIdentity(p.store.Identity(), p.cfg.Tables) },
 		OwnerRows: ownerRows{p.store, p.cfg.Group, p.cfg.Name},
@@ -64,23 +63,15 @@ func (p *parts) mayAct(owner string) bool { return p.assign != nil && p.assign.M
 // leaseOK reports whether the node's lease is proven; without etcd there is none.
 func (p *parts) leaseOK() bool { return p.assign != nil && p.assign.LeaseOK() }
 
-// hold retries tables that could not be taken and follows servers to other addresses, until ctx ends. If nobody owns
+// hold retries tables that could not be taken, stands in for other owners and follows servers to other addresses, until ctx ends. If nobody owns
 // tables, there is nothing to do: claims decide.
 func (p *parts) hold(ctx context.Context) {
 	if p.holder == nil {
 		return
 	}
-	var both sync.WaitGroup
-	both.Go(func() { p.holder.run(ctx) })
-	both.Go(func() { failovers{p.store, p.holder}.run(ctx) })
-	both.Wait()
-}
-
-// dutiesOf converts the assignment's duties.
-func dutiesOf(duties []assign.Duty) []standin.Duty {
-	all := make([]standin.Duty, len(duties))
-	for i, d := range duties {
-		all[i] = standin.Duty(d)
-	}
-	return all
+	var all sync.WaitGroup
+	all.Go(func() { p.holder.run(ctx) })
+	all.Go(func() { p.holder.runStandIns(ctx) })
+	all.Go(func() { failovers{p.store, p.holder}.run(ctx) })
+	all.Wait()
 }

@@ -122,7 +122,6 @@ func (p *parts) run(ctx context.Context) error {
 		g.Go(func() error { return ended(failed, "relay", p.relay.Run(failed)) })
 	}
 	g.Go(func() error { return ended(failed, "generator", p.generator.Run(failed)) })
-	g.Go(func() error { return ended(failed, "standin", p.standin.Run(failed)) })
 	g.Go(func() error { return ended(failed, "policies", p.watcher.Run(failed)) })
 	g.Go(func() error { return ended(failed, "scanner", p.scanner.Run(failed)) })
 	drained := make(chan struct{})

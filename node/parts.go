@@ -20,7 +20,6 @@ import (
 	"github.com/tocsinhq/tocsin/relay"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/schedule"
-	"github.com/tocsinhq/tocsin/standin"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -48,7 +47,6 @@ type parts struct {
 	roster       *roster
 	backlog      *backlog.Backlog
 	alarms       *alarms.Alarms
-	standin      *standin.StandIn
 	generator    *generator.Generator
 	marks        *marks
 	relay        *relay.Relay // nil: there are no outboxes
@@ -136,18 +134,14 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 		p.holder.fence, p.holder.intake, p.holder.scan, p.holder.node = p.store, p.dispatcher, p.scanner, p.group.ID
 	}
 	p.roster = newRoster(p.targets, p.group, p.cfg.Logger, p.cfg.Registerer)
+	if p.holder != nil {
+		p.holder.standIns = newStandIns(p.roster.number, p.assign.LeaseOK, p.cfg.Registerer)
+	}
 	p.roster.lanes = p.dispatcher
 	p.backlog = backlog.New(backlog.Config{
 		Tables: p.store, Now: p.store.Now, Servers: p.store.Servers(), TablesOf: p.store.TablesOf, Layout: p.cfg.Tables.Layout,
 		Policies: p.ofGroup, Leads: p.leads, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
-	p.standin, err = standin.New(standin.Config{
-		Tables: p.store, Intake: p.dispatcher, Number: p.roster.number, May: p.leaseOK,
-		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
-	})
-	if err != nil {
-		return err
-	}
 	if p.generator, err = p.newGenerator(); err != nil {
 		return err
 	}

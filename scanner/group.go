@@ -10,9 +10,23 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
+// access is how the tables of a group are looked at. Groups with the same one may be merged.
+type access struct {
+	guest bool     // others look at the tables first: nothing is read on, and a group's read stays empty
+	types []uint64 // the biz types that the tables' owner lacks, and no others; nil: all
+}
+
+// The accesses to all types: of tables that nobody else looks at first, and of the others.
+var owner, guest = &access{}, &access{guest: true}
+
+// allows reports whether rows of a type are looked for; nil: none.
+func (a *access) allows(t uint64) bool {
+	return a != nil && (a.types == nil || slices.Contains(a.types, t))
+}
+
 // group is some tables of one server that are peeked in one statement.
 type group struct {
-	guest    bool               // others look at the tables first: nothing is read on, and read stays empty
+	*access
 	tables   []int              // ascending; replaced, never changed in place, as a job may hold it
 	read     map[uint64]reading // by biz type; a type that is missing was never read
 	next     time.Time          // of the regular peek; zero: at once
@@ -44,7 +58,7 @@ type backlog struct {
 }
 
 func newGroup(tables []int) *group {
-	return &group{tables: tables, read: make(map[uint64]reading), found: len(tables)}
+	return &group{access: owner, tables: tables, read: make(map[uint64]reading), found: len(tables)}
 }
 
 // note takes in how many entries a peek found.
@@ -182,7 +196,7 @@ func (r reading) lower(due int64) reading {
 // merge makes one group of two.
 func merge(a, b *group) *group {
 	m := newGroup(slices.Sorted(slices.Values(slices.Concat(a.tables, b.tables))))
-	m.guest = a.guest
+	m.access = a.access
 	for t, r := range a.read {
 		if other, ok := b.read[t]; ok {
 			m.read[t] = reading{floor: min(r.floor, other.floor), behind: r.behind || other.behind, owed: r.owed || other.owed}
@@ -222,22 +236,23 @@ func (g *group) streaming() bool {
 	return false
 }
 
-// compact drops empty groups and merges small ones of the same kind, so that tables
+// compact drops empty groups and merges small ones of the same access, so that tables
 // that came and went one by one don't cost a statement each.
-func compact(groups []*group, size int) []*group {
-	var kept, small, guests []*group
+func compact(groups []*group, size int) (kept []*group) {
+	small := make(map[*access][]*group)
 	for _, g := range groups {
 		switch {
 		case len(g.tables) == 0 && !g.busy:
-		case g.settled() && len(g.tables) <= size/2 && g.guest:
-			guests = append(guests, g)
 		case g.settled() && len(g.tables) <= size/2:
-			small = append(small, g)
+			small[g.access] = append(small[g.access], g)
 		default:
 			kept = append(kept, g)
 		}
 	}
-	return slices.Concat(kept, together(small, size), together(guests, size))
+	for _, some := range small {
+		kept = append(kept, together(some, size)...)
+	}
+	return kept
 }
 
 // together merges small groups.

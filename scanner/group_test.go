@@ -221,7 +221,7 @@ func TestNothingIsStreamedBeforeItsFirstPeek(t *testing.T) {
 	m := newMetrics()
 	cfg := Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults()
 	sv := newServer(cfg, 0, "db1", m)
-	sv.add(owned(8*cfg.TablesPerStatement), false)
+	sv.add(owned(8*cfg.TablesPerStatement), owner)
 	v := view{now: time.Now(), clock: 900_000, wanted: []uint64{1, 2}}
 	for n := 0; ; n++ {
 		j, _ := sv.pick(v)

@@ -112,6 +112,7 @@ func (sv *server) regular(g *group, v view) *job {
 		sv.metrics.lag.WithLabelValues(sv.name).Set(v.now.Sub(g.next).Seconds())
 	}
 	g.next = slotAfter(sv.base, v.now, g.tables[0], g.interval(sv.cfg.Interval), sv.cfg.grid())
+	v.wanted = filter(v.wanted, g.allows)
 	if g.guest {
 		return sv.guestJob(g, v, full)
 	}
@@ -191,7 +192,7 @@ func (sv *server) furthest(types []uint64, plain bool) (most *group, missing []u
 		if g.busy || g.guest || len(g.tables) == 0 || g.failures > 0 || g.unread() {
 			continue
 		}
-		found := filter(g.behind(types), func(t uint64) bool { return g.read[t].plain == plain })
+		found := filter(g.behind(types), func(t uint64) bool { return g.allows(t) && g.read[t].plain == plain })
 		if len(found) > 0 && (most == nil || g.floor(found) < most.floor(missing)) {
 			most, missing = g, found
 		}

@@ -157,7 +157,7 @@ func (r *result) stop(types []uint64, refused duequeue.Refused, rest []duequeue.
 func (sv *server) owns(table int) bool {
 	sv.offering.RLock()
 	defer sv.offering.RUnlock()
-	return sv.owned[table]
+	return sv.owned[table] != nil
 }
 
 func (sv *server) peek(ctx context.Context, q store.PeekQuery) (store.Page, error) {

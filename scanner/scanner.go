@@ -40,23 +40,25 @@ func (s *Scanner) Run(ctx context.Context) error {
 }
 
 // Own adds tables; they are peeked in full at once and then regularly. Tables
-// that are owned already, or that the layout does not have, are left out.
-func (s *Scanner) Own(tables []int) {
-	for i, mine := range s.split(tables) {
-		if len(mine) > 0 {
-			s.servers[i].add(mine, false)
-		}
-	}
-}
+// that are looked at already, or that the layout does not have, are left out.
+func (s *Scanner) Own(tables []int) { s.add(tables, owner) }
+
+// StandIn adds tables of another owner, for the biz types that it lacks. Their rows of these types, overdue ones too, are
+// found as those of owned tables; other types are left alone. To change the types, call Disown before.
+func (s *Scanner) StandIn(tables []int, types []uint64) { s.add(tables, &access{types: types}) }
 
 // Guest adds tables that another node looks at first, and takes away those that were owned. In them, regular peeks find
 // what is due soon, and full ones the oldest page of each table; there are no catch-ups. What the intake refuses there is
 // left to the other node. Disown ends it.
 func (s *Scanner) Guest(tables []int) {
 	s.Disown(tables)
+	s.add(tables, guest)
+}
+
+func (s *Scanner) add(tables []int, as *access) {
 	for i, mine := range s.split(tables) {
 		if len(mine) > 0 {
-			s.servers[i].add(mine, true)
+			s.servers[i].add(mine, as)
 		}
 	}
 }

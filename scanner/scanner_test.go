@@ -53,6 +53,25 @@ func TestOffersWhatIsNearlyDue(t *testing.T) {
 	}
 }
 
+// A stand-in reads the types that the owner lacks, what is overdue, what falls due and what rings, and no others. After it
+// the table may be owned.
+func TestAStandInReadsItsTypesAlone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newIntake(1000, closeNumber, remindNumber)
+	overdue, soon := c.add(reminder, 0, c.in(1, 20)...), c.add(reminder, 5*time.Second, c.in(1, 3)...)
+	others := c.add(closing, 0, c.in(1, 3)...)
+	s := run(t, Config{Store: c, Intake: in, Interval: slow, PageLimit: 2})
+	s.StandIn([]int{1}, []uint64{remindNumber})
+	in.await(t, overdue)
+	in.await(t, soon)
+	in.await(t, c.add(reminder, 0, c.in(1, 1)...)) // by its bell
+	in.never(t, others)
+	s.Disown([]int{1})
+	s.Own([]int{1})
+	in.await(t, others)
+}
+
 // A backlog larger than the intake drains as fast as it is settled, although the
 // next regular peek is an hour away.
 func TestDrainIsNotBoundByTheInterval(t *testing.T) {

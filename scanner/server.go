@@ -28,7 +28,7 @@ type server struct {
 	// offering is held for reading while entries are offered, so that Disown can
 	// wait for those who still think they own.
 	offering sync.RWMutex
-	owned    map[int]bool // guarded by offering
+	owned    map[int]*access // guarded by offering
 
 	mu        sync.Mutex // guards what follows; never held while the intake or the store is called
 	groups    []*group
@@ -56,7 +56,7 @@ func newServer(cfg Config, index int, name string, m *metrics) *server {
 		metrics:  m,
 		base:     time.Now(),
 		wake:     make(chan struct{}, 1),
-		owned:    make(map[int]bool),
+		owned:    make(map[int]*access),
 		patience: newPatience(cfg.Interval),
 		pauses:   make(map[uint64]pause),
 	}
@@ -81,12 +81,14 @@ func (sv *server) look() {
 	}
 }
 
-// add begins to look at tables, as a guest or as their owner.
-func (sv *server) add(tables []int, guest bool) {
+// add begins to look at tables.
+func (sv *server) add(tables []int, as *access) {
 	sv.offering.Lock()
 	added := filter(tables, func(t int) bool {
-		known := sv.owned[t]
-		sv.owned[t] = true
+		known := sv.owned[t] != nil
+		if !known {
+			sv.owned[t] = as
+		}
 		return !known
 	})
 	sv.offering.Unlock()
@@ -95,7 +97,7 @@ func (sv *server) add(tables []int, guest bool) {
 	sv.mu.Lock()
 	for part := range slices.Chunk(added, sv.cfg.TablesPerStatement) {
 		g := newGroup(slices.Clone(part))
-		g.guest = guest
+		g.access = as
 		sv.groups = append(sv.groups, g)
 	}
 	sv.mu.Unlock()
@@ -156,11 +158,11 @@ func (sv *server) pause(refused duequeue.Refused) {
 	}
 }
 
-// offer passes on the entries whose table is still owned, and notes the refused ones.
+// offer passes on the entries that are looked for in their tables, and notes the refused ones.
 // It reorders entries.
 func (sv *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	sv.offering.RLock()
-	entries = slices.DeleteFunc(entries, func(e duequeue.Entry) bool { return !sv.owned[e.JobID.Table()] })
+	entries = slices.DeleteFunc(entries, func(e duequeue.Entry) bool { return !sv.owned[e.JobID.Table()].allows(e.Type) })
 	if len(entries) > 0 {
 		refused = sv.cfg.Intake.Offer(sv.index, entries)
 	}

@@ -141,7 +141,7 @@ func (sv *server) due(ctx context.Context, j *job, from []store.Place, room dueq
 func (sv *server) ours(rows []store.Row) []store.Row {
 	sv.offering.RLock()
 	defer sv.offering.RUnlock()
-	return slices.DeleteFunc(rows, func(row store.Row) bool { return !sv.owned[row.JobID.Table()] })
+	return slices.DeleteFunc(rows, func(row store.Row) bool { return !sv.owned[row.JobID.Table()].allows(row.Type) })
 }
 
 // width finds how many tables to read in one statement, so that it brings about

@@ -78,7 +78,7 @@ func (sv *server) isolate(g *group, failed map[int]error) {
 		default:
 			g.tables = filter(g.tables, func(other int) bool { return other != t })
 			alone := newGroup([]int{t})
-			alone.guest = g.guest
+			alone.access = g.access
 			sv.leaveAlone(alone, failed[t])
 			sv.groups = append(sv.groups, alone)
 		}

@@ -32,13 +32,12 @@ var mayImport = map[string][]string{
 	"operator":               {".", "biztype", "duequeue", "store", "internal/mysql", "internal/runkey", "internal/tablewalk", "internal/wait"},
 	"schedule":               {".", "biztype", "schedule/firetimes", "store", "internal/bizkey", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/payloadmark", "internal/runkey", "internal/tablewalk", "internal/wait", "internal/yamlfile"},
 	"operator/cluster":       {".", "assign", "biztype", "node", "presence", "store", "internal/doctor", "internal/mysql", "internal/ownership", "internal/why"},
-	"standin":                {".", "duequeue", "store", "internal/loglimit"},
 	"backlog":                {".", "biztype", "store", "internal/loglimit", "internal/tablewalk", "internal/wait"},
 	"alarms":                 {".", "biztype", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/tablewalk", "internal/wait"},
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"history":                {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
-	"node":                   {".", "alarms", "assign", "backlog", "health", "history", "outbox", "presence", "relay", "scanner", "standin", "dispatcher", "generator", "schedule", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node":                   {".", "alarms", "assign", "backlog", "health", "history", "outbox", "presence", "relay", "scanner", "dispatcher", "generator", "schedule", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"node/nodetest":          {".", "biztype", "ddl", "node", "outbox", "relay", "tocsintest", "webhook", "internal/runkey", "internal/seam"},
 	"schedule/firetimes":     {},
 	"tocsintest":             {".", "ddl", "biztype", "outbox", "internal/devserver", "internal/outboxrow", "internal/payloadmark", "internal/seam"},
@@ -87,7 +86,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "generator", "sweeper", "purger", "auditor", "health", "history", "standin", "presence", "backlog", "relay", "alarms"}
+var engines = []string{"assign", "scanner", "dispatcher", "generator", "sweeper", "purger", "auditor", "health", "history", "presence", "backlog", "relay", "alarms"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {
