@@ -138,3 +138,50 @@ func TestATypeCatchesUpWhileAnotherRefuses(t *testing.T) {
 		}
 	})
 }
+
+// Tables with so many rows that nobody reads them all in time are read first in smaller groups.
+func TestAFirstLookThatTakesTooLongIsHalved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rows{places: 8, most: 2, pending: make(map[tocsin.JobID]row)}
+		in := newIntake(100, 1)
+		id := r.add(1, 1, -time.Hour)
+		s := run(t, Config{Store: r, Intake: in})
+		s.Own([]int{0, 1, 2, 3, 4, 5, 6, 7})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		if !in.seen[id] {
+			t.Error("an overdue row is not found")
+		}
+	})
+}
+
+// A full look that takes too long, or just long, comes less often, and the regular ones and bells go on beside it.
+func TestASlowFullLookHoldsUpNoRegularOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rows{places: 2, pending: make(map[tocsin.JobID]row)}
+		in := newIntake(100, 1)
+		s := run(t, Config{Store: r, Intake: in})
+		s.Own([]int{0, 1})
+		time.Sleep(DefaultFullEvery / 2)
+		r.mu.Lock()
+		r.most, r.peeks = 1, nil
+		r.mu.Unlock()
+		longest, last, full := time.Duration(0), time.Now(), 0
+		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+			r.mu.Lock()
+			if n := len(r.peeks); n > 0 {
+				longest, last, r.peeks = max(longest, time.Since(last)), time.Now(), nil
+			}
+			r.mu.Unlock()
+		}
+		full = int(valueOf(t, s.servers[0].metrics.failures.WithLabelValues("db1", "full")))
+		if longest > 2*DefaultInterval+peekTimeout || full < 3 || full > 6 {
+			t.Errorf("no regular look for %s; %d full ones took too long", longest, full)
+		}
+		if n := valueOf(t, s.servers[0].metrics.failures.WithLabelValues("db1", "peek")); n > 0 {
+			t.Errorf("the server counts as failing, %g times", n)
+		}
+	})
+}

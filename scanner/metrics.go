@@ -52,7 +52,7 @@ func newMetrics() *metrics {
 		refusals:  counter("refusals_total", "Offers with an entry for which the intake had no room."),
 		bells:     counter("bells_total", "Rings of the doorbell seen for the first time."),
 		recovered: counter("recovered_total", "Run-out claims given back or buried."),
-		failures:  counter("failures_total", "Failures: peek and bells of a server, table, row and recover of single ones.", "of"),
+		failures:  counter("failures_total", "Failures: peek and bells of a server, full looks that took too long, table, row and recover of single ones.", "of"),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tocsin_scanner_lag_seconds",
 			Help: "How late the last regular peek of a group was.",

@@ -274,14 +274,21 @@ func (sv *server) finish(j *job, r result) {
 	} else {
 		sv.peeking--
 	}
-	if r.err == nil {
+	switch {
+	case r.err == nil:
 		sv.progress(j, r)
 		sv.isolate(g, sv.unreadable(r.failed, j.full))
-	} else if !j.stream {
+	case j.stream:
+	case r.slow && j.first:
+		sv.halve(g, r.err)
+	default:
 		g.next = time.Time{}
-		if j.full {
+		if j.full && !r.slow {
 			g.nextFull = time.Time{}
 		}
+	}
+	if at := time.Now().Add(fullShare * time.Duration(len(sv.groups)) * r.took); j.full && !g.unread() && at.After(g.nextFull) {
+		g.nextFull = at
 	}
 	if r.again {
 		g.next = time.Time{}

@@ -24,7 +24,9 @@ type result struct {
 	looked bool          // for claims
 	runOut time.Time     // when the next claim can be recovered; zero: there is none
 	failed map[int]error // tables that could not be read
-	err    error         // the server failed; nothing else is set
+	err    error         // the server failed, or took too long; nothing else is set
+	slow   bool          // of err: a full look had no answer in time; it may have had too much to read
+	took   time.Duration
 
 	left    []uint64         // types that were not read, as they are better streamed
 	stopped duequeue.Refused // types that were read only up to there, as they found no room
@@ -35,6 +37,9 @@ type result struct {
 	plain   bool          // the rest, if any, is better peeked
 	refused int64         // the oldest that the intake did not take; 0: it took all
 }
+
+// errTooLong is why a statement was given up.
+var errTooLong = errors.New("no answer within " + peekTimeout.String())
 
 // scan works until ctx ends, on a few groups at once, and waits for all of them.
 func (sv *server) scan(ctx context.Context) {
@@ -82,6 +87,7 @@ func (sv *server) view() view {
 // once does one job.
 func (sv *server) once(ctx context.Context, j *job) {
 	var r result
+	began := time.Now()
 	if j.stream {
 		r = sv.stream(ctx, j)
 	} else {
@@ -90,7 +96,13 @@ func (sv *server) once(ctx context.Context, j *job) {
 	if r.err == nil && j.claims {
 		sv.recover(ctx, j, &r)
 	}
-	sv.judge(ctx, r.err)
+	r.took = time.Since(began)
+	if r.slow = j.full && errors.Is(r.err, errTooLong); r.slow {
+		sv.metrics.failures.WithLabelValues(sv.name, "full").Inc()
+		sv.limit.Of(sv.log, "full").Warn("full look has no answer in time: it comes less often, or reads fewer tables at once", "error", r.err)
+	} else {
+		sv.judge(ctx, r.err)
+	}
 	sv.finish(j, r)
 }
 
@@ -161,12 +173,15 @@ func (sv *server) owns(table int) bool {
 }
 
 func (sv *server) peek(ctx context.Context, q store.PeekQuery) (store.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
+	bounded, cancel := context.WithTimeoutCause(ctx, peekTimeout, errTooLong)
 	defer cancel()
 	start := time.Now()
-	page, err := sv.cfg.Store.Peek(ctx, q)
+	page, err := sv.cfg.Store.Peek(bounded, q)
 	sv.metrics.peeks.WithLabelValues(sv.name).Observe(time.Since(start).Seconds())
 	if err != nil {
+		if cause := context.Cause(bounded); cause == errTooLong {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
 		return store.Page{}, fmt.Errorf("peek %d tables from table %d on: %w", len(q.Tables), q.Tables[0], err)
 	}
 	return page, nil

@@ -102,6 +102,22 @@ func (sv *server) unreadable(failed map[int]error, full bool) map[int]error {
 	return bad
 }
 
+// halve makes two groups of one whose first look had no answer in time. A single table is left alone for a while.
+func (sv *server) halve(g *group, err error) {
+	n := len(g.tables)
+	g.next, g.nextFull = time.Time{}, time.Time{}
+	switch n {
+	case 0:
+	case 1:
+		sv.leaveAlone(g, err)
+	default:
+		other := newGroup(g.tables[n/2:])
+		other.access = g.access
+		g.tables = g.tables[: n/2 : n/2]
+		sv.groups = append(sv.groups, other)
+	}
+}
+
 // leaveAlone puts off the next peek of a table that failed. What it holds is
 // unread: it starts with a full peek.
 func (sv *server) leaveAlone(g *group, err error) {

@@ -27,7 +27,15 @@ func TestABacklogThatChangesWhileItIsRead(t *testing.T) {
 		s.addDue(ctx, drafts)
 		var g errgroup.Group
 		g.Go(func() error { s.pauseTypes(ctx, false); return nil }) // beside the changes: on a busy machine the first types are delivered before the last goes on
-		g.Go(func() error { s.changeAny(ctx, drafts); return nil })
+		g.Go(func() error {
+			before := len(s.all())
+			s.changeAny(ctx, drafts[:len(drafts)/2])
+			for len(s.all()) == before && ctx.Err() == nil { // until the nodes have heard that the types go on
+				_ = wait.For(ctx, 20*time.Millisecond)
+			}
+			s.changeAny(ctx, drafts[len(drafts)/2:])
+			return nil
+		})
 		g.Go(func() error {
 			_ = wait.For(ctx, time.Second)
 			s.join(2)
