@@ -287,7 +287,7 @@ func (sv *server) finish(j *job, r result) {
 			g.nextFull = time.Time{}
 		}
 	}
-	if at := time.Now().Add(fullShare * time.Duration(len(sv.groups)) * r.took); j.full && !g.unread() && at.After(g.nextFull) {
+	if at := time.Now().Add(fullShare * time.Duration(len(sv.groups)) * r.took); j.full && !g.nextFull.IsZero() && at.After(g.nextFull) {
 		g.nextFull = at
 	}
 	if r.again {
