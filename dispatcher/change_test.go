@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -57,7 +58,7 @@ func TestAHandedOverClaimOutlivesTheDeliveryAfterTheTimeoutHasShrunk(t *testing.
 		id := r.add(0, 1, 0)
 		pass(time.Second)
 		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
-		r.Drop([]int{0})
+		r.Set([]int{0}, nil)
 		if err := r.Drain(context.Background(), []int{0}); err != nil {
 			t.Error(err)
 		}
@@ -117,9 +118,9 @@ func TestARowReadBeforeItsTableWasAnothersIsReadAgain(t *testing.T) {
 		r.run()
 		theirs, ours := r.add(0, 1, 0), r.add(0, 1, 0)
 		pass(500 * time.Millisecond)
-		r.Drop([]int{0})
+		r.Set([]int{0}, nil)
 		r.store.change(theirs, func(row *store.Row) { row.Status = tocsin.Done })
-		r.Admit([]int{0}, "me", false)
+		r.Set([]int{0}, &duequeue.Access{Owner: "me"})
 		pass(5 * time.Second)
 		if calls.Load() != 1 {
 			t.Errorf("%d deliveries, want that of the row which is still pending", calls.Load())

@@ -152,3 +152,19 @@ func (s *server) notClaimed(left map[tocsin.JobID]*task, err error) {
 		t.lane.queue.Done(id)
 	}
 }
+
+// gained returns until when each row of a newly delivered biz type is claimed: others
+// stood in for this process, and may not know yet that it can deliver the type. Types
+// in its first policies are not newly gained: it had no table before them.
+func gained(before *rule, informed bool) time.Time {
+	switch {
+	case before != nil && !before.lacked:
+		return before.claimUntil
+	case informed:
+		return time.Now().Add(uncleanFor)
+	}
+	return time.Time{}
+}
+
+// claims reports whether each row is claimed before it starts.
+func (r *rule) claims() bool { return r.policy.Strict || time.Now().Before(r.claimUntil) }

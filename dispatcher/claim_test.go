@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -39,7 +40,7 @@ func TestClaimsFirst(t *testing.T) {
 			}
 			policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
 			inBubble(t, 1, policies, sinks, func(r *rig) {
-				r.Admit([]int{0}, "me", c.unclean)
+				r.Set([]int{0}, &duequeue.Access{Owner: "me", Unclean: c.unclean})
 				id := r.insert(0, 1, -c.overdue)
 				if c.row != nil {
 					r.store.change(id, c.row)

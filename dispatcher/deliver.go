@@ -11,7 +11,7 @@ import (
 
 // start books the rows of a batch as in delivery and returns those that may
 // start; the others go back to where they came from. Nothing of a table that
-// was dropped starts after Drop returned.
+// was dropped starts after Set returned.
 func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	clock := s.nowMicro()
 	started := batch[:0]

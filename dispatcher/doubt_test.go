@@ -142,7 +142,7 @@ func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 				lost := r.loseCommits(c.away, c.undone)
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 				defer cancel()
-				r.Drop([]int{0})
+				r.Set([]int{0}, nil)
 				err := r.Drain(ctx, []int{0})
 				if stuck := (*Undrained)(nil); errors.As(err, &stuck) != (c.away > 5*time.Second) {
 					t.Errorf("drained: %v", err)

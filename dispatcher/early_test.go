@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -190,8 +191,8 @@ func TestHeldRowsAreGivenBack(t *testing.T) {
 			regain: func(r *rig) { r.SetPolicies([]biztype.Policy{p}) },
 		},
 		"a lost table": {
-			lose:   func(r *rig, _ *atomic.Bool) { r.Drop([]int{0}) },
-			regain: func(r *rig) { r.Admit([]int{0}, "me", false) },
+			lose:   func(r *rig, _ *atomic.Bool) { r.Set([]int{0}, nil) },
+			regain: func(r *rig) { r.Set([]int{0}, &duequeue.Access{Owner: "me"}) },
 		},
 		"a type that became strict": {lose: func(r *rig, _ *atomic.Bool) { r.SetPolicies([]biztype.Policy{strict}) }},
 		"a lost lease":              {lose: func(_ *rig, lost *atomic.Bool) { lost.Store(true) }},

@@ -195,7 +195,7 @@ func TestADrainNamesTheTablesThatAreStuck(t *testing.T) {
 		pass(time.Second)
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
-		r.Drop([]int{0, 1, 2, 3})
+		r.Set([]int{0, 1, 2, 3}, nil)
 		var stuck *Undrained
 		err := r.Drain(ctx, []int{0, 1, 2, 3})
 		if !errors.As(err, &stuck) || !errors.Is(err, context.DeadlineExceeded) || len(stuck.Tables) != 1 || stuck.Tables[0] != 0 {

@@ -348,7 +348,7 @@ func newRig(t *testing.T, servers int, sinks map[string]Sink, adapt func(*Config
 		t.Fatal(err)
 	}
 	r.Dispatcher = d
-	r.Admit([]int{0, 1, 2, 3}, "me", false)
+	r.Set([]int{0, 1, 2, 3}, &duequeue.Access{Owner: "me"})
 	return r
 }
 

@@ -169,7 +169,7 @@ func TestTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *test
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(3 * time.Second)
-		r.Drop([]int{0})
+		r.Set([]int{0}, nil)
 		pass(3 * time.Second)
 		r.status(id, tocsin.Pending)
 		began, _ := s.seen()

@@ -81,7 +81,7 @@ func TestPayloadsAreGivenBack(t *testing.T) {
 		"it is claimed":              {adapt: func(p *biztype.Policy) { p.Strict = true }},
 		"it is gone":                 {row: func(row *store.Row) { row.Status = tocsin.Cancelled }},
 		"it is rescheduled":          {row: func(row *store.Row) { row.Action += time.Hour.Milliseconds() }},
-		"it waits, and is given up":  {adapt: func(p *biztype.Policy) { p.Rate = 0.001 }, then: func(r *rig, _ tocsin.JobID) { r.Drop([]int{0}) }},
+		"it waits, and is given up":  {adapt: func(p *biztype.Policy) { p.Rate = 0.001 }, then: func(r *rig, _ tocsin.JobID) { r.Set([]int{0}, nil) }},
 		"its claim is another's":     {adapt: func(p *biztype.Policy) { p.Strict = true }, then: failing("claim")},
 		"it can't be loaded":         {then: failing("load")},
 		"its outcome is not stored":  {then: failing("settle")},

@@ -206,7 +206,7 @@ func (p *play) step() {
 	case 7:
 		p.away([]int{table})
 		p.another(func(id tocsin.JobID) bool { return id.Table() == table })
-		p.Admit([]int{table}, "me", rapid.Bool().Draw(p.draws, "unclean"))
+		p.Set([]int{table}, &duequeue.Access{Owner: "me", Unclean: rapid.Bool().Draw(p.draws, "unclean")})
 	case 8:
 		p.SetPolicies(p.policies[:rapid.IntRange(0, 2).Draw(p.draws, "types that go on")])
 	case 9:
@@ -317,7 +317,7 @@ func (p *play) user() {
 
 // away gives tables up, as an owner does.
 func (p *play) away(tables []int) {
-	p.Drop(tables)
+	p.Set(tables, nil)
 	if err := p.Drain(context.Background(), tables); err != nil {
 		p.draws.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func (p *play) looseLease() {
 	p.away([]int{0, 1, 2, 3})
 	p.setOwner("me")
 	p.setLost(false)
-	p.Admit([]int{0, 1, 2, 3}, "me", false)
+	p.Set([]int{0, 1, 2, 3}, &duequeue.Access{Owner: "me"})
 }
 
 func (p *play) setLost(lost bool) {

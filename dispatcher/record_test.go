@@ -252,7 +252,7 @@ func TestAnOutcomeThatIsSettledTwiceLeavesOneRun(t *testing.T) {
 		r.loseCommits(30*time.Second, false)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		r.Drop([]int{0})
+		r.Set([]int{0}, nil)
 		_ = r.Drain(ctx, []int{0}) // the server is away
 		pass(40 * time.Second)
 		if got := b.lines(); !slices.Equal(got, []string{"1 retried: no route"}) {

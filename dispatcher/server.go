@@ -13,13 +13,11 @@ import (
 // table is what is known of one table.
 type table struct {
 	admitted     bool
-	owner        string    // who owns it, as its owner row says; "": nobody needs to, as in a sweep
-	since        time.Time // it was admitted then
-	uncleanUntil time.Time // overdue rows are claimed first until then
-	guest        bool      // another node looks at the table first: its rows start later here
-	standIn      *standIn  // the table is another node's, and this node delivers some of its types; nil: the table is ours
-	avoidUntil   time.Time // it was locked: leave it alone until then, and try one row; zero: it was not
-	probed       bool      // that row is being tried
+	access       duequeue.Access // the last one
+	since        time.Time       // it was admitted then
+	uncleanUntil time.Time       // overdue rows are claimed first until then
+	avoidUntil   time.Time       // it was locked: leave it alone until then, and try one row; zero: it was not
+	probed       bool            // that row is being tried
 }
 
 // server is one database server: its lanes, the tables admitted, what is in
@@ -187,13 +185,24 @@ func (s *server) admitted(number int) bool {
 // it returns "". Called under s.mu.
 func (s *server) fence(number int) string {
 	t := s.tables[number]
-	if t != nil && t.standIn != nil {
-		return t.standIn.owner
-	}
-	if t == nil || t.owner == "" || s.d.cfg.LeaseOK(t.owner) {
+	if t == nil || t.access.Types == nil && (t.access.Owner == "" || s.d.cfg.LeaseOK(t.access.Owner)) {
 		return ""
 	}
-	return t.owner
+	return t.access.Owner
+}
+
+// guest reports whether another process looks at the table first: by the time at which its rows start here it has claimed
+// them, if it can. Called under s.mu.
+func (s *server) guest(number int) bool {
+	t := s.tables[number]
+	return t != nil && t.access.Guest
+}
+
+// strange reports whether this process must not start rows of the type, as it stands in for the table's owner with other
+// types only. Called under s.mu.
+func (s *server) strange(number int, bizType uint64) bool {
+	t := s.tables[number]
+	return t != nil && !t.access.Reads(bizType)
 }
 
 // known finds or makes a table. Called under s.mu.

@@ -65,7 +65,7 @@ func newSite(tb testing.TB, dsn string, h handler) *site {
 	})
 	must(tb, err)
 	s.SetPolicies([]biztype.Policy{{Name: "order.close", Number: 1, Concurrency: 64}})
-	s.Admit(st.TablesOf(0), "me", false)
+	s.Set(st.TablesOf(0), &duequeue.Access{Owner: "me"})
 	run, stop := context.WithCancel(ctx)
 	s.stop = stop
 	go func() { s.ended <- s.Run(run) }()

@@ -38,9 +38,9 @@ func (r *rig) ownedBy(node string) {
 func TestAStandInClaimsRowsOfItsTypesAsLongAsTheOwnerIsTheSame(t *testing.T) {
 	policies, sinks := twoTypes(0)
 	inBubble(t, 1, policies, sinks, func(r *rig) {
-		r.Drop([]int{3})
+		r.Set([]int{3}, nil)
 		r.ownedBy("other")
-		r.StandIn([]int{3}, "other", []uint64{2})
+		r.Set([]int{3}, &duequeue.Access{Owner: "other", Types: []uint64{2}})
 		mine, others := r.add(3, 2, time.Second), r.add(3, 1, time.Second) // neither is refused
 		pass(1100 * time.Millisecond)
 		r.status(mine, tocsin.Done)
@@ -52,26 +52,21 @@ func TestAStandInClaimsRowsOfItsTypesAsLongAsTheOwnerIsTheSame(t *testing.T) {
 		late := r.add(3, 2, 0)
 		pass(time.Minute)
 		r.status(late, tocsin.Pending)
-		r.StandDown([]int{3})
+		r.Set([]int{3}, nil)
 		if refused := r.Offer(0, []duequeue.Entry{{JobID: late, Type: 2, Due: 1}}); len(refused) == 0 {
 			t.Error("an offer is taken after the end")
 		}
 	})
 }
 
-func TestTheOwnerOfATableIsNoStandIn(t *testing.T) {
+func TestAStandInThatTakesTheTableIsItsOwner(t *testing.T) {
 	policies, sinks := twoTypes(0)
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		r.ownedBy("other")
-		r.StandIn([]int{0}, "other", []uint64{2}) // as if from an old view: the table has been ours since
-		own := r.add(0, 1, 0)
-		r.StandDown([]int{0})
-		pass(time.Second)
-		r.status(own, tocsin.Done)
-		r.Drop([]int{1})
-		r.StandIn([]int{1}, "other", []uint64{2})
+		r.Set([]int{1}, nil)
+		r.Set([]int{1}, &duequeue.Access{Owner: "other", Types: []uint64{2}})
 		r.ownedBy("me")
-		r.Admit([]int{1}, "me", false)
+		r.Set([]int{1}, &duequeue.Access{Owner: "me"})
 		taken := r.add(1, 1, 0)
 		pass(time.Second)
 		r.status(taken, tocsin.Done)
@@ -158,7 +153,7 @@ func newPair(t *testing.T) *pair {
 	sinks := map[string]Sink{"order.close": handler(p.deliver)}
 	p.owner = newRig(t, 1, sinks, nil)
 	p.other = newRig(t, 1, sinks, func(c *Config) { c.Store, c.Node = p.owner.store, "node-2" })
-	p.other.Drop([]int{0, 1, 2, 3})
+	p.other.Set([]int{0, 1, 2, 3}, nil)
 	p.owner.ownedBy("me")
 	for _, r := range []*rig{p.owner, p.other} {
 		r.SetPolicies(p.policies)
@@ -205,11 +200,11 @@ func playStandIn(t *testing.T, draws *rapid.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		work(upTo(4*time.Second, "untold"))
-		p.other.StandIn([]int{0}, "me", []uint64{1})
+		p.other.Set([]int{0}, &duequeue.Access{Owner: "me", Types: []uint64{1}})
 		work(upTo(10*time.Second, "stood in"))
 		p.owner.SetPolicies(p.policies)
 		work(upTo(uncleanFor*9/10, "unheard"))
-		p.other.StandDown([]int{0})
+		p.other.Set([]int{0}, nil)
 	}
 	for range 3 { // a later peek finds the rows that a claim did not get
 		p.offer(ids...)

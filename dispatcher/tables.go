@@ -25,14 +25,23 @@ type waiter struct {
 	gone  chan struct{}
 }
 
-// Admit lets rows of the tables start, on behalf of the owner that their owner
-// rows name: while Config.LeaseOK says so for it without a claim, else each row
-// by a claim that the owner row fences. The owner "" needs neither. With
-// claimOverdue, after an unclean end of the former owner, overdue rows are
-// claimed first for a minute. Tables may be admitted again, under another owner.
-func (d *Dispatcher) Admit(tables []int, owner string, claimOverdue bool) {
+// Set lets rows of the tables start as the access says; with nil what is queued and loaded of them is forgotten. When it
+// returns, nothing starts any more under the former access; what is in delivery goes on (see Drain). Rows of an Owner start
+// without a claim while Config.LeaseOK says so for it, else each by a claim that the owner row fences.
+func (d *Dispatcher) Set(tables []int, as *duequeue.Access) {
 	for index, numbers := range d.byServer(tables) {
-		d.servers[index].admit(numbers, owner, claimOverdue)
+		if s := d.servers[index]; as != nil {
+			s.admit(numbers, as)
+		} else {
+			s.drop(numbers)
+		}
+	}
+	if as != nil {
+		return
+	}
+	gone := d.setOf(tables)
+	for _, k := range d.allKinds() {
+		k.giveBack(k.takeReady(func(t *task) bool { return gone[t.table()] }))
 	}
 }
 
@@ -46,7 +55,7 @@ func (d *Dispatcher) Loosen(ctx context.Context, owner string) error {
 		g.Go(func() error {
 			return s.claimOpen(ctx, owner, func(t *task) bool {
 				tb := s.tables[t.table()]
-				return tb != nil && tb.owner == owner
+				return tb != nil && tb.access.Owner == owner
 			})
 		})
 	}
@@ -56,23 +65,10 @@ func (d *Dispatcher) Loosen(ctx context.Context, owner string) error {
 	return nil
 }
 
-// Drop forgets what is queued of the tables. When it returns nothing of them
-// starts any more, until the next Admit; what is in delivery goes on (see
-// Drain).
-func (d *Dispatcher) Drop(tables []int) {
-	for index, numbers := range d.byServer(tables) {
-		d.servers[index].drop(numbers)
-	}
-	gone := d.setOf(tables)
-	for _, k := range d.allKinds() {
-		k.giveBack(k.takeReady(func(t *task) bool { return gone[t.table()] }))
-	}
-}
-
 // Drain returns when nothing of the tables is in delivery or waiting to be
 // settled. What is still in delivery after half a second is claimed instead, so
-// that nobody else delivers it; it goes on and is settled as claimed. Call Drop
-// first. An error, when ctx ends, is *Undrained; a ctx of less than half a second
+// that nobody else delivers it; it goes on and is settled as claimed. Call Set with
+// nil first. An error, when ctx ends, is *Undrained; a ctx of less than half a second
 // tells which tables have something in delivery, and claims nothing.
 func (d *Dispatcher) Drain(ctx context.Context, tables []int) error {
 	var mu sync.Mutex
@@ -128,14 +124,16 @@ func (d *Dispatcher) setOf(tables []int) set {
 	return all
 }
 
-func (s *server) admit(numbers set, owner string, claimOverdue bool) {
+func (s *server) admit(numbers set, as *duequeue.Access) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owner = owner
+	if as.Types == nil {
+		s.owner = as.Owner
+	}
 	for n := range numbers {
 		t := s.known(n)
-		t.admitted, t.owner, t.standIn, t.guest, t.since = true, owner, nil, false, time.Now()
-		if claimOverdue {
+		t.admitted, t.access, t.since = true, *as, time.Now()
+		if as.Unclean {
 			t.uncleanUntil = time.Now().Add(uncleanFor)
 		}
 	}
@@ -150,8 +148,7 @@ func (s *server) admit(numbers set, owner string, claimOverdue bool) {
 func (s *server) drop(numbers set) {
 	s.mu.Lock()
 	for n := range numbers {
-		t := s.known(n)
-		t.admitted, t.standIn, t.guest = false, nil, false
+		s.known(n).admitted = false
 	}
 	held := s.takeEarly(func(t *task) bool { return numbers[t.table()] })
 	for _, l := range s.order {
@@ -318,4 +315,13 @@ func (s *server) unmarkClaiming(tasks []*task, rows []store.Row, err error) {
 	s.tellWaiters()
 	s.mu.Unlock()
 	signal(s.flush)
+}
+
+// InHand reports whether rows of a biz type are in delivery or wait to be settled.
+func (d *Dispatcher) InHand(bizType uint64) bool {
+	return slices.ContainsFunc(d.servers, func(s *server) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.anyOpen(func(t *task) bool { return t.row.Type == bizType })
+	})
 }

@@ -19,14 +19,14 @@ func TestDroppedTablesStartNothing(t *testing.T) {
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		gone := r.add(0, 1, time.Second)
 		kept := r.add(1, 1, time.Second)
-		r.Drop([]int{0})
+		r.Set([]int{0}, nil)
 		if err := r.Drain(context.Background(), []int{0}); err != nil {
 			t.Error(err)
 		}
 		pass(3 * time.Second)
 		r.status(gone, tocsin.Pending)
 		r.status(kept, tocsin.Done)
-		r.Admit([]int{0}, "me", false)
+		r.Set([]int{0}, &duequeue.Access{Owner: "me"})
 		r.offer(gone)
 		pass(time.Second)
 		r.status(gone, tocsin.Done)
@@ -56,7 +56,7 @@ func TestDrainClaimsWhatIsInDelivery(t *testing.T) {
 			inBubble(t, 1, policies, sinks, func(r *rig) {
 				id := r.add(0, 1, 0)
 				pass(time.Second)
-				r.Drop([]int{0})
+				r.Set([]int{0}, nil)
 				began := time.Now()
 				if err := r.Drain(context.Background(), []int{0}); err != nil {
 					t.Error(err)
@@ -164,8 +164,8 @@ func TestWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
 		r.offer(id)
 		pass(2 * time.Minute)
 		r.store.fail(nil)
-		r.Drop([]int{0})
-		r.Admit([]int{0}, "me", true)
+		r.Set([]int{0}, nil)
+		r.Set([]int{0}, &duequeue.Access{Owner: "me", Unclean: true})
 		pass(2 * time.Second)
 		r.status(id, tocsin.Done)
 	})

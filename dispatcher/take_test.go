@@ -21,7 +21,7 @@ func TestWholeRowsThatAreRefused(t *testing.T) {
 		started int
 	}{
 		"beyond the room":                {func(*rig) {}, 2, 2},
-		"of a table that is not ours":    {func(r *rig) { r.Drop([]int{1}) }, 4, 2},
+		"of a table that is not ours":    {func(r *rig) { r.Set([]int{1}, nil) }, 4, 2},
 		"of a type that is paused since": {func(r *rig) { r.SetPolicies(nil) }, 4, 0},
 		"of a node that stopped since":   {func(r *rig) { r.stop(); pass(time.Second) }, 4, 0},
 	}
@@ -174,12 +174,12 @@ func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
 		},
 		"its table was given away and came back": func(r *rig, c *calls, id tocsin.JobID) {
 			r.SetPolicies(nil) // so that it is held
-			r.Drop([]int{0})
+			r.Set([]int{0}, nil)
 			r.servers[0].lanes[1].queue.Take(duequeue.Entry{JobID: id, Type: 1})
 			r.servers[0].lanes[1].queue.Done(id)
 			policies, _ := c.policies()
 			r.SetPolicies(policies)
-			r.Admit([]int{0}, "me", false)
+			r.Set([]int{0}, &duequeue.Access{Owner: "me"})
 		},
 	}
 	for name, end := range cases {
@@ -248,10 +248,10 @@ func TestWholeRowsThatChangeBeforeTheyStart(t *testing.T) {
 			r.store.change(id, func(row *store.Row) { row.Status = tocsin.Claimed })
 		}, false, 0},
 		"another owner has completed it, and the table is back": {func(r *rig, id tocsin.JobID) {
-			r.Drop([]int{0})
+			r.Set([]int{0}, nil)
 			r.store.change(id, func(row *store.Row) { row.Status = tocsin.Done })
 			time.Sleep(time.Millisecond)
-			r.Admit([]int{0}, "me", false)
+			r.Set([]int{0}, &duequeue.Access{Owner: "me"})
 		}, false, 0},
 		"the lease is lost and another has taken the table": {func(r *rig, _ tocsin.JobID) {
 			r.cfg.LeaseOK = func(string) bool { return false }
@@ -294,7 +294,7 @@ func TestRowsTakenWhileTheirTableIsDrained(t *testing.T) {
 		}
 		r.hand(r.room(2), r.rows(ids...)) // one starts, one waits for the slot
 		pass(time.Millisecond)
-		r.Drop([]int{0})
+		r.Set([]int{0}, nil)
 		if err := r.Drain(r.t.Context(), []int{0}); err != nil {
 			t.Error(err)
 		}

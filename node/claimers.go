@@ -8,21 +8,10 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/presence"
 	"github.com/tocsinhq/tocsin/store"
 )
-
-// openIntake is the dispatcher's side where nobody owns tables.
-type openIntake interface {
-	intake
-	Guest(tables []int)
-}
-
-// openScan is the scanner's side where nobody owns tables.
-type openScan interface {
-	scan
-	Guest(tables []int)
-}
 
 // look is how a node looks at a table, where nobody owns tables.
 type look uint8
@@ -37,8 +26,8 @@ const (
 // leaves to it first, on the others a little later. Claims decide who gets a row.
 type claimers struct {
 	*presence.Presence
-	intake     openIntake
-	scan       openScan
+	intake     intake
+	scan       scan
 	databaseOf func(table int) int
 
 	mu    sync.Mutex // held while tables are handed to intake and scan
@@ -119,18 +108,10 @@ func (c *claimers) apply() {
 			c.looks[table] = now
 		}
 	}
-	if some := changed[never]; len(some) > 0 {
-		c.scan.Disown(some)
-		c.intake.Drop(some)
-	}
-	if some := changed[second]; len(some) > 0 {
-		c.intake.Guest(some)
-		c.scan.Guest(some)
-	}
-	if some := changed[first]; len(some) > 0 {
-		c.scan.Disown(some)
-		c.intake.Admit(some, "", false)
-		c.scan.Own(some)
+	for look, as := range map[look]*duequeue.Access{never: nil, second: {Guest: true}, first: {}} {
+		if some := changed[look]; len(some) > 0 {
+			c.scan.Set(some, as)
+		}
 	}
 }
 

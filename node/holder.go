@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -30,19 +31,13 @@ type fence interface {
 
 // intake is the dispatcher's side of ownership.
 type intake interface {
-	Admit(tables []int, owner string, claimOverdue bool)
-	StandIn(tables []int, owner string, types []uint64)
-	StandDown(tables []int)
-	Drop(tables []int)
 	Drain(ctx context.Context, tables []int) error
 	Loosen(ctx context.Context, owner string) error
 }
 
-// scan is the scanner's side of ownership.
+// scan is the scanner's side of ownership. It passes an access on to the dispatcher.
 type scan interface {
-	Own(tables []int)
-	StandIn(tables []int, types []uint64)
-	Disown(tables []int)
+	Set(tables []int, as *duequeue.Access)
 }
 
 // holder carries out the decisions of the assignment: a table is taken in the order
@@ -193,9 +188,8 @@ func (h *holder) begin(owner string, tables []int, moved func() bool) {
 			begun = append(begun, table)
 		}
 	}
-	h.scan.Disown(h.standIns.forget(begun))
-	h.intake.Admit(begun, owner, true) // the last owner may have died with tasks in hand
-	h.scan.Own(begun)
+	h.standIns.forget(begun)
+	h.scan.Set(begun, &duequeue.Access{Owner: owner, Unclean: true}) // the last owner may have died with tasks in hand
 }
 
 func (h *holder) byServer(revisions map[int]int64) map[int]map[int]int64 {
@@ -241,8 +235,7 @@ func (h *holder) stop(some func(table int) bool) {
 	}
 	if len(stopped) > 0 {
 		slices.Sort(stopped)
-		h.scan.Disown(stopped)
-		h.intake.Drop(stopped)
+		h.scan.Set(stopped, nil)
 	}
 	select {
 	case h.changed <- struct{}{}:
@@ -301,8 +294,7 @@ func (h *holder) Loosen(ctx context.Context, owner string) error { return h.inta
 // is *assign.Refused: the outcomes of some tables can't be stored just now.
 func (h *holder) Drop(ctx context.Context, tables []int) error {
 	h.forget(tables)
-	h.scan.Disown(tables)
-	h.intake.Drop(tables)
+	h.scan.Set(tables, nil)
 	err := h.intake.Drain(ctx, tables)
 	var stuck *dispatcher.Undrained
 	if errors.As(err, &stuck) {

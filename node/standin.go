@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/duequeue"
 )
 
 // standInEvery is the time between two looks whether this node may still stand in, and for which types.
@@ -49,15 +50,11 @@ func newStandIns(number func(string) (uint64, bool), may func() bool, r promethe
 	}
 }
 
-// forget lets go of those of the tables that this node stood in for, and returns them. Called under holder.mu.
-func (s *standIns) forget(tables []int) (gone []int) {
+// forget lets go of tables. Called under holder.mu.
+func (s *standIns) forget(tables []int) {
 	for _, table := range tables {
-		if _, held := s.held[table]; held {
-			delete(s.held, table)
-			gone = append(gone, table)
-		}
+		delete(s.held, table)
 	}
-	return gone
 }
 
 // wanted returns what the duties come to now; nothing while the node may not act.
@@ -133,8 +130,8 @@ func (h *holder) standIn(wanted []*standIn) {
 		}
 	}
 	if slices.Sort(ended); len(ended) > 0 {
-		h.scan.Disown(h.standIns.forget(ended))
-		h.intake.StandDown(ended)
+		h.standIns.forget(ended)
+		h.scan.Set(ended, nil)
 	}
 	for _, w := range wanted {
 		var begun []int
@@ -145,8 +142,7 @@ func (h *holder) standIn(wanted []*standIn) {
 			}
 		}
 		if len(begun) > 0 {
-			h.intake.StandIn(begun, w.owner, w.types)
-			h.scan.StandIn(begun, w.types)
+			h.scan.Set(begun, &duequeue.Access{Owner: w.owner, Types: w.types})
 		}
 	}
 }

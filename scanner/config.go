@@ -77,6 +77,8 @@ type Store interface {
 // Intake takes what was found. Its methods must not call the scanner, but for
 // Wake.
 type Intake interface {
+	// Set says how rows of tables may start; nil: not any more. See duequeue.Access.
+	Set(tables []int, as *duequeue.Access)
 	// Offer passes on entries of a server. It returns entries that found no room:
 	// offered ones, or ones pushed out by them.
 	Offer(server int, entries []duequeue.Entry) duequeue.Refused

@@ -1,7 +1,7 @@
 // Package scanner finds the rows that are nearly due: it peeks ids from the tables
 // that a node owns, and offers them to the intake, which is the dispatcher.
 //
-//	Own, Disown                 per server
+//	Set                         per server
 //	     |            +------------------------------+
 //	     v            |  groups of up to 64 tables   |
 //	owned tables ---> |  regular   each Interval     | -- entries --> Intake

@@ -21,7 +21,7 @@ func crowded(t *testing.T, room int) (*Scanner, *rows, *lanes) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Own([]int{0, 1})
+	s.Set([]int{0, 1}, owner)
 	work(s.servers[0])
 	return s, r, l
 }
@@ -42,7 +42,7 @@ func TestAFullLaneHearsBells(t *testing.T) {
 			r.add(n+1, 1, 8*time.Second)
 		}
 		s := run(t, Config{Store: r, Intake: in, Interval: slow})
-		s.Own([]int{0})
+		s.Set([]int{0}, owner)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(in.Wanted(0)) != 0 {
@@ -146,7 +146,7 @@ func TestAFirstLookThatTakesTooLongIsHalved(t *testing.T) {
 		in := newIntake(100, 1)
 		id := r.add(1, 1, -time.Hour)
 		s := run(t, Config{Store: r, Intake: in})
-		s.Own([]int{0, 1, 2, 3, 4, 5, 6, 7})
+		s.Set([]int{0, 1, 2, 3, 4, 5, 6, 7}, owner)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		in.mu.Lock()
@@ -163,7 +163,7 @@ func TestASlowFullLookHoldsUpNoRegularOne(t *testing.T) {
 		r := &rows{places: 2, pending: make(map[tocsin.JobID]row)}
 		in := newIntake(100, 1)
 		s := run(t, Config{Store: r, Intake: in})
-		s.Own([]int{0, 1})
+		s.Set([]int{0, 1}, owner)
 		time.Sleep(DefaultFullEvery / 2)
 		r.mu.Lock()
 		r.most, r.peeks = 1, nil

@@ -10,33 +10,19 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// access is how the tables of a group are looked at. Groups with the same one may be merged.
-type access struct {
-	guest bool     // others look at the tables first: nothing is read on, and a group's read stays empty
-	types []uint64 // the biz types that the tables' owner lacks, and no others; nil: all
-}
-
-// The accesses to all types: of tables that nobody else looks at first, and of the others.
-var owner, guest = &access{}, &access{guest: true}
-
-// allows reports whether rows of a type are looked for; nil: none.
-func (a *access) allows(t uint64) bool {
-	return a != nil && (a.types == nil || slices.Contains(a.types, t))
-}
-
 // group is some tables of one server that are peeked in one statement.
 type group struct {
-	*access
-	tables   []int              // ascending; replaced, never changed in place, as a job may hold it
-	read     map[uint64]reading // by biz type; a type that is missing was never read
-	next     time.Time          // of the regular peek; zero: at once
-	nextFull time.Time          // from then on the regular peek is a full one
-	runOut   time.Time          // from then on the regular peek looks for run-out claims; zero: only a full one does
-	busy     bool               // a job of it is under way
-	lowered  duequeue.Refused   // since the job began
-	failures int                // peeks of this one table that failed in a row; such a group stays alone
-	found    int                // entries of the last peek
-	silent   int                // peeks in a row that found nothing
+	*duequeue.Access                    // groups with the same one may be merged; of a Guest nothing is read on, and read stays empty
+	tables           []int              // ascending; replaced, never changed in place, as a job may hold it
+	read             map[uint64]reading // by biz type; a type that is missing was never read
+	next             time.Time          // of the regular peek; zero: at once
+	nextFull         time.Time          // from then on the regular peek is a full one
+	runOut           time.Time          // from then on the regular peek looks for run-out claims; zero: only a full one does
+	busy             bool               // a job of it is under way
+	lowered          duequeue.Refused   // since the job began
+	failures         int                // peeks of this one table that failed in a row; such a group stays alone
+	found            int                // entries of the last peek
+	silent           int                // peeks in a row that found nothing
 }
 
 // reading is how far a group's rows of one biz type are read.
@@ -57,8 +43,8 @@ type backlog struct {
 	began int64         // the server's clock when it began: what became due later may be unread
 }
 
-func newGroup(tables []int) *group {
-	return &group{access: owner, tables: tables, read: make(map[uint64]reading), found: len(tables)}
+func newGroup(as *duequeue.Access, tables []int) *group {
+	return &group{Access: as, tables: tables, read: make(map[uint64]reading), found: len(tables)}
 }
 
 // note takes in how many entries a peek found.
@@ -118,7 +104,7 @@ func (g *group) anyBehind() bool {
 }
 
 // unread reports whether the group waits for its first peek.
-func (g *group) unread() bool { return !g.guest && g.failures == 0 && g.nextFull.IsZero() }
+func (g *group) unread() bool { return !g.Guest && g.failures == 0 && g.nextFull.IsZero() }
 
 // skip notes that a regular peek left out every type but the wanted ones: what
 // comes of them from now on is unread. A full one that leaves a type out owes it
@@ -195,8 +181,7 @@ func (r reading) lower(due int64) reading {
 
 // merge makes one group of two.
 func merge(a, b *group) *group {
-	m := newGroup(slices.Sorted(slices.Values(slices.Concat(a.tables, b.tables))))
-	m.access = a.access
+	m := newGroup(a.Access, slices.Sorted(slices.Values(slices.Concat(a.tables, b.tables))))
 	for t, r := range a.read {
 		if other, ok := b.read[t]; ok {
 			m.read[t] = reading{floor: min(r.floor, other.floor), behind: r.behind || other.behind, owed: r.owed || other.owed}
@@ -239,12 +224,12 @@ func (g *group) streaming() bool {
 // compact drops empty groups and merges small ones of the same access, so that tables
 // that came and went one by one don't cost a statement each.
 func compact(groups []*group, size int) (kept []*group) {
-	small := make(map[*access][]*group)
+	small := make(map[*duequeue.Access][]*group)
 	for _, g := range groups {
 		switch {
 		case len(g.tables) == 0 && !g.busy:
 		case g.settled() && len(g.tables) <= size/2:
-			small[g.access] = append(small[g.access], g)
+			small[g.Access] = append(small[g.Access], g)
 		default:
 			kept = append(kept, g)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 func drawGroup(t *rapid.T, next *int) *group {
-	g := newGroup(nil)
+	g := newGroup(owner, nil)
 	for range rapid.IntRange(0, 9).Draw(t, "tables") {
 		g.tables = append(g.tables, *next)
 		*next++
@@ -158,12 +158,12 @@ func TestGroup(t *testing.T) {
 		},
 	}
 	for name, check := range cases {
-		t.Run(name, func(t *testing.T) { check(t, newGroup([]int{0})) })
+		t.Run(name, func(t *testing.T) { check(t, newGroup(owner, []int{0})) })
 	}
 }
 
 func TestWhatIsRefusedOfOneTypeLeavesTheOthersAsTheyAre(t *testing.T) {
-	g := newGroup([]int{0})
+	g := newGroup(owner, []int{0})
 	g.done([]uint64{1, 2}, 100, false)
 	g.busy = true
 	g.lower(2, 40)
@@ -177,7 +177,7 @@ func TestWhatIsRefusedOfOneTypeLeavesTheOthersAsTheyAre(t *testing.T) {
 }
 
 func TestWhatIsRefusedWhereItWillStillBeReadEndsNoStream(t *testing.T) {
-	g := newGroup([]int{0})
+	g := newGroup(owner, []int{0})
 	under := reading{floor: 50, behind: true, backlog: &backlog{rest: []store.Place{{Table: 0, Due: 60}}, began: 100}}
 	g.streamed(1, under)
 	if g.lower(1, 100); g.read[1] != under {
@@ -202,7 +202,7 @@ func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
 	const floor, clock = 1_000_000, 900_000
 	v := view{now: time.Now(), clock: clock, wanted: []uint64{1}}
 	for name, behind := range map[string]bool{"regular": false, "catch-up": true} {
-		g := newGroup([]int{3})
+		g := newGroup(owner, []int{3})
 		g.nextFull, g.read[1] = v.now.Add(time.Hour), reading{floor: floor, behind: behind}
 		sv.groups = []*group{g}
 		pick := func() *job { return sv.regular(g, v) }
@@ -219,9 +219,9 @@ func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
 // would hold up the first peeks of the others.
 func TestNothingIsStreamedBeforeItsFirstPeek(t *testing.T) {
 	m := newMetrics()
-	cfg := Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults()
+	cfg := Config{Intake: newLanes(1), Interval: time.Second, FullEvery: time.Hour}.withDefaults()
 	sv := newServer(cfg, 0, "db1", m)
-	sv.add(owned(8*cfg.TablesPerStatement), owner)
+	sv.set(owned(8*cfg.TablesPerStatement), owner)
 	v := view{now: time.Now(), clock: 900_000, wanted: []uint64{1, 2}}
 	for n := 0; ; n++ {
 		j, _ := sv.pick(v)
@@ -253,7 +253,7 @@ func TestHowOftenAGroupIsPeeked(t *testing.T) {
 		"empty for long, and suddenly in use": {[]int{0, 0, 0, 0, 300}, base, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGroup(make([]int, 64))
+			g := newGroup(owner, make([]int, 64))
 			for _, n := range c.found {
 				g.note(n)
 			}
@@ -265,7 +265,7 @@ func TestHowOftenAGroupIsPeeked(t *testing.T) {
 }
 
 func TestAMergedGroupIsPeekedAsOftenAsThatOfThePartsWhichNeedsItMost(t *testing.T) {
-	silent, busy := newGroup([]int{1}), newGroup([]int{2})
+	silent, busy := newGroup(owner, []int{1}), newGroup(owner, []int{2})
 	for range silentPeeks {
 		silent.note(0)
 	}

@@ -73,7 +73,7 @@ func newPlay(t *rapid.T) *play {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.s.Own(owned(playTables))
+	p.s.Set(owned(playTables), owner)
 	return p
 }
 
@@ -160,10 +160,10 @@ func (p *play) ring() {
 func (p *play) handOver() {
 	table := rapid.IntRange(0, playTables-1).Draw(p.t, "table")
 	if !slices.Contains(p.s.Owned(), table) {
-		p.s.Own([]int{table})
+		p.s.Set([]int{table}, owner)
 		return
 	}
-	p.s.Disown([]int{table})
+	p.s.Set([]int{table}, nil)
 	p.l.drop(table)
 }
 
@@ -181,7 +181,7 @@ func (p *play) reschedule() {
 // heal ends all that is wrong.
 func (p *play) heal() {
 	p.r.inDue, p.r.down, p.r.broken, p.l.paused = nil, nil, nil, make(map[uint64]bool)
-	p.s.Own(owned(playTables))
+	p.s.Set(owned(playTables), owner)
 }
 
 // ahead draws an action time.
@@ -210,7 +210,7 @@ func TestIdleCost(t *testing.T) {
 		for i := range all {
 			all[i] = i
 		}
-		s.Own(all)
+		s.Set(all, owner)
 		time.Sleep(silentPeeks*DefaultInterval + quietAfter)
 		synctest.Wait()
 		r.mu.Lock()
@@ -245,7 +245,7 @@ func TestABellThatIsUrgentIsPolledMoreOften(t *testing.T) {
 		r := &rows{places: 1}
 		in := newIntake(100, 1)
 		s := run(t, Config{Store: r, Intake: in, Interval: slow})
-		s.Own([]int{0})
+		s.Set([]int{0}, owner)
 		second := func() int {
 			r.reads()
 			time.Sleep(time.Second)
@@ -271,7 +271,7 @@ func TestSilentBell(t *testing.T) {
 		r := &rows{places: 1}
 		in := newIntake(100, 1)
 		s := run(t, Config{Store: r, Intake: in, Interval: slow})
-		s.Own([]int{0})
+		s.Set([]int{0}, owner)
 		for id := uint64(10); id < 20; id += 5 {
 			time.Sleep(2 * quietAfter)
 			synctest.Wait()
@@ -327,7 +327,7 @@ func TestLowerBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		sv := s.servers[0]
-		s.Own([]int{0})
+		s.Set([]int{0}, owner)
 		last := func() int64 {
 			work(sv)
 			return r.peeks[len(r.peeks)-1].From

@@ -68,7 +68,7 @@ func (sv *server) pick(v view) (*job, time.Time) {
 func (sv *server) count(peers int) {
 	if peers < sv.peers {
 		for _, g := range sv.groups {
-			if !g.guest {
+			if !g.Guest {
 				g.runOut = sv.base
 			}
 		}
@@ -112,8 +112,8 @@ func (sv *server) regular(g *group, v view) *job {
 		sv.metrics.lag.WithLabelValues(sv.name).Set(v.now.Sub(g.next).Seconds())
 	}
 	g.next = slotAfter(sv.base, v.now, g.tables[0], g.interval(sv.cfg.Interval), sv.cfg.grid())
-	v.wanted = filter(v.wanted, g.allows)
-	if g.guest {
+	v.wanted = filter(v.wanted, g.Reads)
+	if g.Guest {
 		return sv.guestJob(g, v, full)
 	}
 	g.skip(v.wanted, full)
@@ -189,10 +189,10 @@ func (sv *server) behind(v view) *job {
 // many groups wait at once where a node takes its share of the tables.
 func (sv *server) furthest(types []uint64, plain bool) (most *group, missing []uint64) {
 	for _, g := range sv.groups {
-		if g.busy || g.guest || len(g.tables) == 0 || g.failures > 0 || g.unread() {
+		if g.busy || g.Guest || len(g.tables) == 0 || g.failures > 0 || g.unread() {
 			continue
 		}
-		found := filter(g.behind(types), func(t uint64) bool { return g.allows(t) && g.read[t].plain == plain })
+		found := filter(g.behind(types), func(t uint64) bool { return g.Reads(t) && g.read[t].plain == plain })
 		if len(found) > 0 && (most == nil || g.floor(found) < most.floor(missing)) {
 			most, missing = g, found
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/tocsinhq/tocsin/duequeue"
 )
 
 // Scanner peeks the tables it was told to own. Its methods are safe for
@@ -39,42 +41,22 @@ func (s *Scanner) Run(ctx context.Context) error {
 	return nil
 }
 
-// Own adds tables; they are peeked in full at once and then regularly. Tables
-// that are looked at already, or that the layout does not have, are left out.
-func (s *Scanner) Own(tables []int) { s.add(tables, owner) }
-
-// StandIn adds tables of another owner, for the biz types that it lacks. Their rows of these types, overdue ones too, are
-// found as those of owned tables; other types are left alone. To change the types, call Disown before.
-func (s *Scanner) StandIn(tables []int, types []uint64) { s.add(tables, &access{types: types}) }
-
-// Guest adds tables that another node looks at first, and takes away those that were owned. In them, regular peeks find
-// what is due soon, and full ones the oldest page of each table; there are no catch-ups. What the intake refuses there is
-// left to the other node. Disown ends it.
-func (s *Scanner) Guest(tables []int) {
-	s.Disown(tables)
-	s.add(tables, guest)
-}
-
-func (s *Scanner) add(tables []int, as *access) {
+// Set looks at tables in the way that an access tells, or with nil not any more, and passes it on to the intake first, or
+// afterwards. Tables that are new are peeked in full at once and then regularly; those that were looked at in the same way go
+// on. Of a Guest's tables regular peeks find what is due soon, and full ones the oldest page of each table; there are no
+// catch-ups, and what the intake refuses is left to the other process. Tables that the layout does not have are left out.
+//
+// When Set returns, nothing is offered any more under the former access. It does not wait for a statement that is under way,
+// on a server that hangs perhaps; what that finds is thrown away. Calls for the same table must not overlap.
+func (s *Scanner) Set(tables []int, as *duequeue.Access) {
 	for i, mine := range s.split(tables) {
 		if len(mine) > 0 {
-			s.servers[i].add(mine, as)
+			s.servers[i].set(mine, as)
 		}
 	}
 }
 
-// Disown takes tables away: once it returns, nothing of them is offered any more.
-// It does not wait for a statement that is under way, on a server that hangs
-// perhaps; what that finds is thrown away.
-func (s *Scanner) Disown(tables []int) {
-	for i, mine := range s.split(tables) {
-		if len(mine) > 0 {
-			s.servers[i].disown(mine)
-		}
-	}
-}
-
-// Owned gives the numbers of the owned tables, ascending.
+// Owned gives the numbers of the tables that are looked at, ascending.
 func (s *Scanner) Owned() []int {
 	var all []int
 	for _, sv := range s.servers {

@@ -40,10 +40,10 @@ func TestOffersWhatIsNearlyDue(t *testing.T) {
 	elsewhere := c.add(closing, 0, c.in(2, 3)...)
 	unwanted := c.add(reminder, 0, c.in(1, 3)...)
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow, PageLimit: 2})
-	s.Own([]int{1, 99})
+	s.Set([]int{1, 99}, owner)
 	in.await(t, near)
 	taken := c.add(closing, 0, c.in(3, 1)...)
-	s.Own([]int{3})
+	s.Set([]int{3}, owner)
 	in.await(t, taken)
 	in.never(t, far)
 	in.never(t, elsewhere)
@@ -62,13 +62,13 @@ func TestAStandInReadsItsTypesAlone(t *testing.T) {
 	overdue, soon := c.add(reminder, 0, c.in(1, 20)...), c.add(reminder, 5*time.Second, c.in(1, 3)...)
 	others := c.add(closing, 0, c.in(1, 3)...)
 	s := run(t, Config{Store: c, Intake: in, Interval: slow, PageLimit: 2})
-	s.StandIn([]int{1}, []uint64{remindNumber})
+	s.Set([]int{1}, &duequeue.Access{Types: []uint64{remindNumber}})
 	in.await(t, overdue)
 	in.await(t, soon)
 	in.await(t, c.add(reminder, 0, c.in(1, 1)...)) // by its bell
 	in.never(t, others)
-	s.Disown([]int{1})
-	s.Own([]int{1})
+	s.Set([]int{1}, nil)
+	s.Set([]int{1}, owner)
 	in.await(t, others)
 }
 
@@ -82,7 +82,7 @@ func TestDrainIsNotBoundByTheInterval(t *testing.T) {
 	c.add(closing, 0, numbers(1, n)...)
 	c.add(reminder, 0, numbers(1, n)...)
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow, PageLimit: 50})
-	s.Own(c.all())
+	s.Set(c.all(), owner)
 	began := time.Now()
 	for left := 2 * n; left > 0; {
 		settled, err := in.settle(t.Context(), c, 100)
@@ -108,7 +108,7 @@ func TestTypeThatIsWantedLater(t *testing.T) {
 	in.paused[remindNumber] = true
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 100 * time.Millisecond})
 	later := c.add(reminder, 0, numbers(1, 20)...)
-	s.Own(c.all())
+	s.Set(c.all(), owner)
 	in.await(t, c.add(closing, 0, numbers(1, 20)...))
 	in.never(t, later)
 	in.mu.Lock()
@@ -124,7 +124,7 @@ func TestDoorbell(t *testing.T) {
 	c := newCluster(t, 1)
 	in := newIntake(10_000, closeNumber)
 	s := run(t, Config{Store: c, Intake: in, Interval: slow, BellInterval: 5 * time.Millisecond})
-	s.Own([]int{0, 1, 2, 3, 4, 5, 6})
+	s.Set([]int{0, 1, 2, 3, 4, 5, 6}, owner)
 	in.await(t, c.add(closing, 0, c.in(0, 1)...)) // found by the first peek or by the bell
 	foreign := c.add(closing, 0, c.in(7, 3)...)
 	for bizID := range uint64(5) {
@@ -141,7 +141,7 @@ func TestDoorbellOutOfOrder(t *testing.T) {
 	c := newCluster(t, 1)
 	in := newIntake(10_000, closeNumber)
 	s := run(t, Config{Store: c, Intake: in, Interval: slow, BellInterval: 5 * time.Millisecond})
-	s.Own(c.all())
+	s.Set(c.all(), owner)
 	in.await(t, c.add(closing, 0, 1))
 	first, err := c.db.BeginTx(t.Context(), nil)
 	must(t, err)
@@ -167,12 +167,12 @@ func TestDisown(t *testing.T) {
 	ids := c.add(closing, 0, c.in(0, 30)...)
 	for round := range 30 {
 		in.allowed.Store(true)
-		s.Own([]int{0})
+		s.Set([]int{0}, owner)
 		in.await(t, ids[round:round+1])
 		in.intake.mu.Lock()
 		clear(in.seen)
 		in.intake.mu.Unlock()
-		s.Disown([]int{0})
+		s.Set([]int{0}, nil)
 		in.allowed.Store(false)
 		if owned := s.Owned(); len(owned) > 0 {
 			t.Fatalf("still owns %v", owned)
@@ -208,7 +208,7 @@ func TestTableThatFails(t *testing.T) {
 	c.exec("RENAME TABLE " + name + " TO " + name + "_away")
 	log := new(devtest.Log)
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 50 * time.Millisecond, Logger: log.Logger()})
-	s.Own(c.all())
+	s.Set(c.all(), owner)
 	in.await(t, others)
 	log.Await(t, "table can't be peeked, its tasks wait")
 	in.never(t, hidden)
@@ -231,7 +231,7 @@ func TestTablesThatFailTogetherAreOneLine(t *testing.T) {
 	}
 	log, reg := new(devtest.Log), prometheus.NewRegistry()
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 50 * time.Millisecond, Logger: log.Logger(), Registerer: reg})
-	s.Own(c.all())
+	s.Set(c.all(), owner)
 	failures := s.servers[0].metrics.failures.WithLabelValues("db1", "table")
 	for end := time.Now().Add(eventTimeout); valueOf(t, failures) < 12; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -263,7 +263,7 @@ func TestServerThatFails(t *testing.T) {
 	log := new(devtest.Log)
 	reg := prometheus.NewRegistry()
 	s := run(t, Config{Store: sick, Intake: in, Interval: 50 * time.Millisecond, Logger: log.Logger(), Registerer: reg})
-	s.Own(c.all())
+	s.Set(c.all(), owner)
 	hidden := c.add(closing, 0, c.in(0, 2)...)
 	in.await(t, c.add(closing, 0, c.in(4, 2)...))
 	sick.hangs.Store(false)
@@ -319,7 +319,7 @@ func TestRecoversRunOutClaims(t *testing.T) {
 	ids := c.add(closing, 0, c.in(3, 4)...)
 	c.exec("UPDATE " + c.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE")
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow})
-	s.Own([]int{3})
+	s.Set([]int{3}, owner)
 	in.await(t, ids)
 }
 
@@ -331,7 +331,7 @@ func TestClaimsAreRecoveredAtTheirTime(t *testing.T) {
 	ids := c.add(closing, 0, c.in(3, 4)...)
 	c.exec("UPDATE " + c.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 2 SECOND")
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 200 * time.Millisecond, FullEvery: slow})
-	s.Own(c.all())
+	s.Set(c.all(), owner)
 	in.await(t, ids)
 }
 
@@ -344,7 +344,7 @@ func TestClaimsOfANodeThatIsGoneAreLookedFor(t *testing.T) {
 	peers.Store(2)
 	first := c.add(closing, 0, c.in(3, 1)...)
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 200 * time.Millisecond, FullEvery: slow, Peers: func() int { return int(peers.Load()) }})
-	s.Own(c.all())
+	s.Set(c.all(), owner)
 	in.await(t, first)
 	ids := c.add(closing, time.Hour, c.in(2, 4)...)
 	c.exec("UPDATE " + c.Layout().Table(2) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 2 SECOND")
@@ -407,7 +407,7 @@ func TestAServerThatHangsMakesNoScannerBusy(t *testing.T) {
 	c := hung{deaf{newCluster(t, 1)}, make(chan struct{}, 100)}
 	in := &views{intake: newIntake(10, closeNumber)}
 	s := run(t, Config{Store: c, Intake: in, Interval: slow, TablesPerStatement: 1})
-	s.Own(c.all())
+	s.Set(c.all(), owner)
 	for range parallel {
 		<-c.asked
 	}

@@ -25,10 +25,10 @@ type server struct {
 
 	heard atomic.Pointer[time.Time] // when all doorbells were last read, or when that was first tried; nil: no table is owned
 
-	// offering is held for reading while entries are offered, so that Disown can
-	// wait for those who still think they own.
+	// offering is held for reading while entries are offered, so that Set can
+	// wait for those who still think they may.
 	offering sync.RWMutex
-	owned    map[int]*access // guarded by offering
+	owned    map[int]*duequeue.Access // the tables that are looked at; guarded by offering
 
 	mu        sync.Mutex // guards what follows; never held while the intake or the store is called
 	groups    []*group
@@ -56,7 +56,7 @@ func newServer(cfg Config, index int, name string, m *metrics) *server {
 		metrics:  m,
 		base:     time.Now(),
 		wake:     make(chan struct{}, 1),
-		owned:    make(map[int]*access),
+		owned:    make(map[int]*duequeue.Access),
 		patience: newPatience(cfg.Interval),
 		pauses:   make(map[uint64]pause),
 	}
@@ -81,39 +81,49 @@ func (sv *server) look() {
 	}
 }
 
-// add begins to look at tables.
-func (sv *server) add(tables []int, as *access) {
+// set tells the intake of the access, and begins to look at tables that are not looked at in this way yet.
+func (sv *server) set(tables []int, as *duequeue.Access) {
+	sv.offering.RLock()
+	fresh := filter(tables, func(t int) bool { was := sv.owned[t]; return was == nil || !sameLook(was, as) })
+	sv.offering.RUnlock()
+	sv.forget(fresh)
+	sv.cfg.Intake.Set(tables, as)
+	if as == nil {
+		return
+	}
 	sv.offering.Lock()
-	added := filter(tables, func(t int) bool {
-		known := sv.owned[t] != nil
-		if !known {
-			sv.owned[t] = as
-		}
-		return !known
-	})
+	for _, t := range fresh {
+		sv.owned[t] = as
+	}
 	sv.offering.Unlock()
-	slices.Sort(added)
+	slices.Sort(fresh)
 
 	sv.mu.Lock()
-	for part := range slices.Chunk(added, sv.cfg.TablesPerStatement) {
-		g := newGroup(slices.Clone(part))
-		g.access = as
-		sv.groups = append(sv.groups, g)
+	for part := range slices.Chunk(fresh, sv.cfg.TablesPerStatement) {
+		sv.groups = append(sv.groups, newGroup(as, slices.Clone(part)))
 	}
 	sv.mu.Unlock()
 	sv.look()
 }
 
-func (sv *server) disown(tables []int) {
+// sameLook reports whether two accesses are the same for who looks at a table.
+func sameLook(a, b *duequeue.Access) bool {
+	return b != nil && a.Guest == b.Guest && slices.Equal(a.Types, b.Types)
+}
+
+// forget ceases to look at tables. When it returns nothing of them is offered any more.
+func (sv *server) forget(tables []int) {
+	gone := make(map[int]bool, len(tables))
 	sv.offering.Lock()
 	for _, t := range tables {
-		delete(sv.owned, t)
+		if sv.owned[t] != nil {
+			delete(sv.owned, t)
+			gone[t] = true
+		}
 	}
 	sv.offering.Unlock()
-
-	gone := make(map[int]bool, len(tables))
-	for _, t := range tables {
-		gone[t] = true
+	if len(gone) == 0 {
+		return
 	}
 	sv.mu.Lock()
 	for _, g := range sv.groups {
@@ -162,7 +172,7 @@ func (sv *server) pause(refused duequeue.Refused) {
 // It reorders entries.
 func (sv *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	sv.offering.RLock()
-	entries = slices.DeleteFunc(entries, func(e duequeue.Entry) bool { return !sv.owned[e.JobID.Table()].allows(e.Type) })
+	entries = slices.DeleteFunc(entries, func(e duequeue.Entry) bool { return !sv.reads(e.JobID.Table(), e.Type) })
 	if len(entries) > 0 {
 		refused = sv.cfg.Intake.Offer(sv.index, entries)
 	}
@@ -175,6 +185,12 @@ func (sv *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	return refused
 }
 
+// reads reports whether rows of a biz type are looked for in a table. Called under offering.
+func (sv *server) reads(table int, bizType uint64) bool {
+	as := sv.owned[table]
+	return as != nil && as.Reads(bizType)
+}
+
 // lower notes a refusal in every group: a nearer entry of another table may have
 // pushed the refused one out. Other types are not affected.
 func (sv *server) lower(refused duequeue.Refused) {
@@ -182,7 +198,7 @@ func (sv *server) lower(refused duequeue.Refused) {
 	defer sv.mu.Unlock()
 	for t, due := range refused {
 		for _, g := range sv.groups {
-			if !g.guest {
+			if !g.Guest {
 				g.lower(t, due)
 			}
 		}

@@ -136,12 +136,12 @@ func (sv *server) due(ctx context.Context, j *job, from []store.Place, room dueq
 }
 
 // ours leaves out what is no longer owned. That is not held on to while the rows
-// are taken, as that may claim them, and Disown would wait: what is disowned in
+// are taken, as that may claim them, and Set would wait: what is forgotten in
 // between the intake has to refuse.
 func (sv *server) ours(rows []store.Row) []store.Row {
 	sv.offering.RLock()
 	defer sv.offering.RUnlock()
-	return slices.DeleteFunc(rows, func(row store.Row) bool { return !sv.owned[row.JobID.Table()].allows(row.Type) })
+	return slices.DeleteFunc(rows, func(row store.Row) bool { return !sv.reads(row.JobID.Table(), row.Type) })
 }
 
 // width finds how many tables to read in one statement, so that it brings about

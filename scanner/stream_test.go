@@ -85,7 +85,7 @@ func (q *quick) Heard(server int) []uint64 { return q.Wanted(server) }
 
 func (q *quick) Wanted(int) []uint64 { return slices.Clone(q.types) }
 
-func (q *quick) Oldest(int) int64 { return 1<<63 - 1 }
+func (q *quick) Set([]int, *duequeue.Access) {}
 
 func (q *quick) Reserve(_ context.Context, _ int, bizType uint64, most int) duequeue.Room {
 	q.mu.Lock()
@@ -141,7 +141,7 @@ func TestABacklogIsStreamedOldestTableFirst(t *testing.T) {
 	playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		newer := q.fill(0, 1, time.Now().Add(-time.Minute), 300)
 		older := q.fill(1, 1, time.Now().Add(-time.Hour), 300)
-		s.Own(owned(2))
+		s.Set(owned(2), owner)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if n, m := q.has(older), q.has(newer); n != 300 || m != 300 || len(q.offered) != 0 {
@@ -159,7 +159,7 @@ func TestASlowLaneIsGivenIds(t *testing.T) {
 	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		q.slow[1] = true
 		ids := q.fill(0, 1, time.Now().Add(-time.Hour), 300)
-		s.Own(owned(1))
+		s.Set(owned(1), owner)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(q.offered) != len(ids) || len(q.taken) != 0 {
@@ -175,7 +175,7 @@ func TestABacklogHoldsUpNoOtherType(t *testing.T) {
 		backlog := q.fill(0, 1, time.Now().Add(-time.Hour), 2000)
 		quickly := q.fill(0, 2, time.Now().Add(-time.Second), 10)
 		byIDs := q.fill(1, 3, time.Now().Add(-time.Second), 10)
-		s.Own(owned(2))
+		s.Set(owned(2), owner)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if n := q.has(backlog); n < 100 || n == len(backlog) {
@@ -197,7 +197,7 @@ func TestAStreamThatNeverEndsHidesNoTable(t *testing.T) {
 		q.fill(0, 1, time.Now().Add(-5*time.Second), 500)
 		q.after = func() { q.fill(0, 1, time.Now(), q.rate) }
 		later := q.fill(1, 1, time.Now().Add(time.Minute), 5) // beyond the doorbell
-		s.Own(owned(2))
+		s.Set(owned(2), owner)
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		if n := q.has(later); n != len(later) {
@@ -209,9 +209,9 @@ func TestAStreamThatNeverEndsHidesNoTable(t *testing.T) {
 func TestATableDisownedInTheMiddleOfAStream(t *testing.T) {
 	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		q.fill(0, 1, time.Now().Add(-time.Hour), 1000)
-		s.Own(owned(1))
+		s.Set(owned(1), owner)
 		time.Sleep(525 * time.Millisecond) // within a read
-		s.Disown(owned(1))
+		s.Set(owned(1), nil)
 		synctest.Wait()
 		before := len(q.taken)
 		time.Sleep(10 * time.Second)
@@ -245,7 +245,7 @@ func TestAStreamThatFailsGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 				ids := append(q.fill(0, 1, time.Now().Add(-time.Hour), 600), q.fill(1, 1, time.Now().Add(-time.Hour), 600)...)
-				s.Own(owned(2))
+				s.Set(owned(2), owner)
 				time.Sleep(300 * time.Millisecond)
 				fail(q, true)
 				time.Sleep(3 * time.Second)
@@ -263,7 +263,7 @@ func TestAStreamThatFailsGoesOn(t *testing.T) {
 func TestAfterAStreamWhatIsNearlyDueIsFound(t *testing.T) {
 	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		q.fill(0, 1, time.Now().Add(-time.Hour), 500)
-		s.Own(owned(1))
+		s.Set(owned(1), owner)
 		near := q.fill(0, 1, time.Now().Add(8*time.Second), 5)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
@@ -281,7 +281,7 @@ func TestWhatBecameDueDuringAStreamComesAtItsEnd(t *testing.T) {
 	playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		backlog := q.fill(0, 1, time.Now().Add(-time.Hour), 600)      // for 3 s
 		soon := q.fill(1, 1, time.Now().Add(500*time.Millisecond), 3) // no bell tells of them
-		s.Own(owned(2))
+		s.Set(owned(2), owner)
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		if n := q.has(backlog); n != len(backlog) {
@@ -300,7 +300,7 @@ func TestWhatBecameDueDuringAStreamComesAtItsEnd(t *testing.T) {
 func TestAFullPassIsOwedToATypeThatIsBehind(t *testing.T) {
 	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		q.fill(0, 1, time.Now().Add(-time.Minute), 14_500)
-		s.Own(owned(1))
+		s.Set(owned(1), owner)
 		time.Sleep(70 * time.Second)
 		hidden := q.fill(0, 1, time.Now().Add(-time.Hour), 1)
 		time.Sleep(30 * time.Second) // the next one comes later

@@ -77,8 +77,7 @@ func (sv *server) isolate(g *group, failed map[int]error) {
 			sv.leaveAlone(g, failed[t])
 		default:
 			g.tables = filter(g.tables, func(other int) bool { return other != t })
-			alone := newGroup([]int{t})
-			alone.access = g.access
+			alone := newGroup(g.Access, []int{t})
 			sv.leaveAlone(alone, failed[t])
 			sv.groups = append(sv.groups, alone)
 		}
@@ -111,8 +110,7 @@ func (sv *server) halve(g *group, err error) {
 	case 1:
 		sv.leaveAlone(g, err)
 	default:
-		other := newGroup(g.tables[n/2:])
-		other.access = g.access
+		other := newGroup(g.Access, g.tables[n/2:])
 		g.tables = g.tables[: n/2 : n/2]
 		sv.groups = append(sv.groups, other)
 	}

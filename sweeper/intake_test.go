@@ -47,19 +47,14 @@ func newIntake(room int) *intake {
 	}
 }
 
-func (in *intake) Admit(tables []int, _ string, _ bool) {
+func (in *intake) Set(tables []int, as *duequeue.Access) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, table := range tables {
-		in.dropped[table] = false
+		in.dropped[table] = as == nil
 	}
-}
-
-func (in *intake) Drop(tables []int) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for _, table := range tables {
-		in.dropped[table] = true
+	if as != nil {
+		return
 	}
 	for t, ids := range in.held {
 		in.held[t] = ids[:min(len(ids), inDelivery)]

@@ -57,7 +57,7 @@ func newRun(s *Sweeper) *run {
 func (r *run) walk(ctx context.Context) {
 	for _, w := range r.walks {
 		if r.cfg.Intake != nil {
-			r.cfg.Intake.Admit(w.tables, "", false)
+			r.cfg.Intake.Set(w.tables, &duequeue.Access{})
 		}
 	}
 	for t, n := range r.held() {
@@ -133,7 +133,7 @@ func (r *run) end(ctx context.Context) {
 	if r.cfg.Intake != nil {
 		r.closeBooks()
 		for _, w := range r.walks {
-			r.cfg.Intake.Drop(w.tables)
+			r.cfg.Intake.Set(w.tables, nil)
 		}
 	}
 	if r.cause != nil {

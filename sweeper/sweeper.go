@@ -42,10 +42,8 @@ type Tables interface {
 
 // Intake takes entries that it will load, claim, deliver and settle.
 type Intake interface {
-	// Admit accepts entries of the tables, without an owner, until Drop.
-	Admit(tables []int, owner string, claimOverdue bool)
-	// Drop forgets entries of the tables that are not in delivery, and gives their claims back.
-	Drop(tables []int)
+	// Set accepts entries of the tables; with nil it forgets those that are not in delivery, and gives their claims back.
+	Set(tables []int, as *duequeue.Access)
 	// Offer takes the entries that it has room for and returns the others.
 	Offer(server int, entries []duequeue.Entry) duequeue.Refused
 	// Lane returns how many entries of a biz type are held until they are settled, and how many more fit. open is false
