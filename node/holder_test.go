@@ -67,7 +67,7 @@ func TestStandIns(t *testing.T) {
 }
 
 // noScan scans nothing.
-type noScan struct{ scan }
+type noScan struct{}
 
 func (noScan) Set([]int, *duequeue.Access) {}
 
