@@ -19,7 +19,7 @@ type part struct {
 	apart   bool     // the last try of all failed: the next one goes row by row
 	tries   int
 
-	// Guarded by server.mu.
+	// Guarded by settler.mu.
 	at     time.Time // of the next try
 	trying bool
 	later  []result // results that arrived while the table was shut
@@ -42,54 +42,76 @@ func (p *part) wait() time.Duration {
 }
 
 // setAside keeps results of one table that the database refused.
-func (s *server) setAside(results []result, err error) {
+func (st *settler) setAside(results []result, err error) {
 	locked := mysql.ClassOf(err) == mysql.Contended
 	p := &part{results: slices.Clone(results), locked: locked, apart: locked && len(results) > 1, tries: 1}
 	if locked {
-		s.avoid(results[0].table())
+		st.server.avoid(results[0].table())
 		rand.Shuffle(len(p.results), func(i, j int) { p.results[i], p.results[j] = p.results[j], p.results[i] })
 	}
-	s.mu.Lock()
-	s.schedule(p)
-	s.aside = append(s.aside, p)
-	s.mu.Unlock()
-	s.tellAside(results, err)
+	st.mu.Lock()
+	st.schedule(p)
+	st.aside = append(st.aside, p)
+	st.mu.Unlock()
+	st.tellAside(results, err)
 }
 
-func (s *server) tellAside(results []result, err error) {
-	signal(s.flush)
-	s.d.metrics.aside.Add(float64(len(results)))
-	s.warn("aside", "outcome could not be settled; it is set aside and tried again", err,
+func (st *settler) tellAside(results []result, err error) {
+	signal(st.flush)
+	st.server.d.metrics.aside.Add(float64(len(results)))
+	st.server.warn("aside", "outcome could not be settled; it is set aside and tried again", err,
 		"job_id", results[0].row.JobID.String(), "rows", len(results))
 }
 
 // schedule sets the time of the next try. Once Run is ending, locked parts are
 // retried until Run must end, since the lock may go, and other parts are tried once
-// more. Called under s.mu.
-func (s *server) schedule(p *part) {
+// more. Called under st.mu.
+func (st *settler) schedule(p *part) {
 	p.at = time.Now().Add(p.wait())
-	if s.closing && p.locked {
+	if st.closing && p.locked {
 		p.at = time.Now()
 	}
 }
 
 // wakeAside wakes a settler if a part is due for a try.
-func (s *server) wakeAside() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.due(time.Now()) != nil {
-		signal(s.flush)
+func (st *settler) wakeAside() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.due(time.Now()) != nil {
+		signal(st.flush)
 	}
+}
+
+// retry has parts of the tables tried at once.
+func (st *settler) retry(tables set) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, p := range st.aside {
+		if !p.trying && len(p.results) > 0 && tables[p.results[0].table()] {
+			p.at = time.Now()
+			signal(st.flush)
+		}
+	}
+}
+
+// count returns how many outcomes are set aside.
+func (st *settler) count() (n int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, p := range st.aside {
+		n += len(p.results) + len(p.later)
+	}
+	return n
 }
 
 // due returns the part that has waited longest for its next try. It returns nil if
 // none is due, or if half of the settlers are busy with such parts: the others are
-// kept for healthy outcomes. Called under s.mu.
-func (s *server) due(now time.Time) (first *part) {
-	if s.trying >= settlers/2 && !s.closing {
+// kept for healthy outcomes. Called under st.mu.
+func (st *settler) due(now time.Time) (first *part) {
+	if st.trying >= settlers/2 && !st.closing {
 		return nil
 	}
-	for _, p := range s.aside {
+	for _, p := range st.aside {
 		if !p.trying && !p.at.After(now) && (first == nil || p.at.Before(first.at)) {
 			first = p
 		}
@@ -98,37 +120,37 @@ func (s *server) due(now time.Time) (first *part) {
 }
 
 // nextAside hands the calling settler a part to try now, or nil.
-func (s *server) nextAside() *part {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.aside) == 0 {
+func (st *settler) nextAside() *part {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.aside) == 0 {
 		return nil
 	}
-	p := s.due(time.Now())
+	p := st.due(time.Now())
 	if p == nil {
 		return nil
 	}
 	p.trying = true
 	p.results, p.later = append(p.results, p.later...), nil
-	s.trying++
-	signal(s.flush) // another settler may find work that is left
+	st.trying++
+	signal(st.flush) // another settler may find work that is left
 	return p
 }
 
 // tryAside tries a part: all together, then row by row if a single row may be the
 // culprit.
-func (s *server) tryAside(ctx context.Context, p *part) {
+func (st *settler) tryAside(ctx context.Context, p *part) {
 	before := len(p.results)
 	left, err := p.results, error(nil)
 	if !p.apart && (before == 1 || !slices.ContainsFunc(left, result.byRuns)) {
-		if err = s.settleAll(ctx, left); err == nil {
+		if err = st.settleAll(ctx, left); err == nil {
 			left = nil
 		}
 	}
 	if before > 1 && (p.apart || err == nil && left != nil || ofOneRow(err)) {
-		left, err = s.oneByOne(ctx, left)
+		left, err = st.oneByOne(ctx, left)
 	}
-	s.keepAside(p, left, err, before)
+	st.keepAside(p, left, err, before)
 }
 
 // ofOneRow reports whether a fault may be that of one row alone. A database that must
@@ -150,16 +172,16 @@ func ofOneRow(err error) bool {
 // whole table may be locked), or after lockedAtAll, oneByOne stops, and the untried
 // rest comes first in the next try. The results are in no particular order, so a
 // range of locked rows does not hide the others.
-func (s *server) oneByOne(ctx context.Context, results []result) (left []result, err error) {
+func (st *settler) oneByOne(ctx context.Context, results []result) (left []result, err error) {
 	most := lockedAtFirst
 	for i := range results {
-		e := s.settleAll(ctx, results[i:i+1])
+		e := st.settleAll(ctx, results[i:i+1])
 		switch {
 		case e == nil:
 			most = lockedAtAll
 			continue
 		case ctx.Err() == nil && mysql.ClassOf(e) != mysql.Contended:
-			s.setAside(results[i:i+1], e)
+			st.setAside(results[i:i+1], e)
 			continue
 		}
 		left, err = append(left, results[i]), e
@@ -171,34 +193,34 @@ func (s *server) oneByOne(ctx context.Context, results []result) (left []result,
 }
 
 // keepAside records what is left of a part after a try.
-func (s *server) keepAside(p *part, left []result, err error, before int) {
-	s.mu.Lock()
-	s.trying--
+func (st *settler) keepAside(p *part, left []result, err error, before int) {
+	st.mu.Lock()
+	st.trying--
 	p.trying, p.apart = false, false
 	p.locked = mysql.ClassOf(err) == mysql.Contended
-	s.shutTable(p, p.locked && len(left) == before && before > 1)
+	st.shutTable(p, p.locked && len(left) == before && before > 1)
 	if p.results = left; len(left) == 0 {
-		s.aside = slices.DeleteFunc(s.aside, func(other *part) bool { return other == p })
+		st.aside = slices.DeleteFunc(st.aside, func(other *part) bool { return other == p })
 	} else {
 		p.tries++
-		s.schedule(p)
+		st.schedule(p)
 	}
-	s.mu.Unlock()
-	signal(s.flush)
+	st.mu.Unlock()
+	signal(st.flush)
 	if len(left) > 0 && mysql.ClassOf(err) != mysql.Canceled {
-		s.tellAside(left, err)
+		st.tellAside(left, err)
 	}
 }
 
 // shutTable notes whether the table of a part is locked, that is, no row could be
-// stored. While it is, new outcomes of the table join the part. Called under s.mu.
-func (s *server) shutTable(p *part, shut bool) {
+// stored. While it is, new outcomes of the table join the part. Called under st.mu.
+func (st *settler) shutTable(p *part, shut bool) {
 	table := p.results[0].table()
-	switch other := s.shut[table]; {
+	switch other := st.shut[table]; {
 	case shut && other == nil:
-		s.shut[table] = p
+		st.shut[table] = p
 	case !shut && other == p:
-		delete(s.shut, table)
-		s.pending, p.later = append(s.pending, p.later...), nil
+		delete(st.shut, table)
+		st.pending, p.later = append(st.pending, p.later...), nil
 	}
 }

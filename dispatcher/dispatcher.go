@@ -89,7 +89,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		watches.Go(func() { s.watch(watching) })
 		watches.Go(func() { s.runKeeper(watching) })
 		for range settlers {
-			outlet.Go(func() { s.runSettler(hard) })
+			outlet.Go(func() { s.settler.run(hard) })
 		}
 	}
 	intake.Go(func() { d.tidyLoop(ctx) })
@@ -133,7 +133,7 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 			k.tellOverruns(time.Now())
 		}
 		for _, s := range d.servers {
-			s.wakeAside()
+			s.settler.wakeAside()
 		}
 	}
 }
@@ -171,14 +171,14 @@ func (d *Dispatcher) awaitWorkers(end time.Time) {
 // closeSettlers waits until every outcome is stored, at most until end.
 func (d *Dispatcher) closeSettlers(outlet *sync.WaitGroup, end time.Time, abandon context.CancelFunc) error {
 	for _, s := range d.servers {
-		s.closeIntake()
+		s.settler.close()
 	}
 	timer := time.AfterFunc(time.Until(end), abandon)
 	outlet.Wait()
 	timer.Stop()
 	lost := 0
 	for _, s := range d.servers {
-		lost += s.unsettledCount()
+		lost += int(s.settler.unsettled.Load())
 	}
 	if lost > 0 {
 		return fmt.Errorf("dispatcher: %d outcomes could not be settled; these tasks will be delivered again", lost)

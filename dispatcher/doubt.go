@@ -66,7 +66,7 @@ func (s *server) again(r result, fate store.Fate) bool {
 	}
 	r.claimed, r.row.Action, r.doubt = true, r.doubt, 0
 	s.enqueue(r)
-	signal(s.flush)
+	signal(s.settler.flush)
 	return true
 }
 

@@ -65,7 +65,7 @@ func (s *server) take(into []duequeue.Entry) (batch []duequeue.Entry, probe bool
 		return into, false, clockRecheck
 	}
 	s.mu.Lock()
-	if s.unsettled >= settleBound {
+	if s.settler.full() {
 		s.mu.Unlock()
 		return into, false, recheck
 	}

@@ -211,11 +211,11 @@ func (r result) byRuns() bool {
 }
 
 // settleRuns stores outcomes by Runs, several at a time: each is a transaction.
-func (s *server) settleRuns(ctx context.Context, batch []result) {
+func (st *settler) settleRuns(ctx context.Context, batch []result) {
 	var g errgroup.Group
 	g.SetLimit(beginsAtOnce)
 	for i := range batch {
-		g.Go(func() error { s.settle(ctx, batch[i:i+1]); return nil })
+		g.Go(func() error { st.settle(ctx, batch[i:i+1]); return nil })
 	}
 	_ = g.Wait()
 }

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -20,20 +19,19 @@ type table struct {
 	probed       bool            // that row is being tried
 }
 
-// server is one database server: its lanes, the tables admitted, what is in
-// delivery, and the outcomes that wait to be settled.
+// server is one database server: its lanes, the tables admitted, and what is in
+// delivery. Its settler has the outcomes.
 type server struct {
 	d      *Dispatcher
 	index  int
 	limit  loglimit.Limit // on log lines about the server
 	turn   chan struct{}  // token: its holder takes the next batch, the other loaders wait
 	wake   chan struct{}  // one slot: something became due or found room
-	flush  chan struct{}  // one slot: outcomes wait
 	looks  chan struct{}  // one slot: a key is to be looked at
 	sooner chan struct{}  // one slot: a row is held that is due before all others
 	begins chan struct{}  // a slot for each run that is about to begin
 
-	lingering atomic.Bool // a settler waits for its batch to grow
+	settler *settler
 
 	mu          sync.Mutex
 	lanes       map[uint64]*lane // by biz type number
@@ -50,21 +48,14 @@ type server struct {
 	lookups     map[key]time.Time    // when to look at a key
 	overruns    map[tocsin.JobID]*overrun
 	waiters     map[*waiter]struct{}
-	pending     []result      // wait for a settler
-	aside       []*part       // outcomes that could not be stored
-	trying      int           // parts in aside that settlers are trying
-	shut        map[int]*part // by table: the part of a table in which no row could be stored
-	unsettled   int           // pending, aside and being stored
-	closing     bool          // settlers end when nothing is pending
 }
 
 func newServer(d *Dispatcher, index int) *server {
-	return &server{
+	s := &server{
 		d:       d,
 		index:   index,
 		turn:    make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
-		flush:   make(chan struct{}, 1),
 		looks:   make(chan struct{}, 1),
 		sooner:  make(chan struct{}, 1),
 		begins:  make(chan struct{}, beginsAtOnce),
@@ -72,12 +63,13 @@ func newServer(d *Dispatcher, index int) *server {
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),
 		waiters: make(map[*waiter]struct{}),
-		shut:    make(map[int]*part),
 
 		keys:     make(map[key]*keyState),
 		lookups:  make(map[key]time.Time),
 		overruns: make(map[tocsin.JobID]*overrun),
 	}
+	s.settler = newSettler(s)
+	return s
 }
 
 // now is a lower bound of the server's clock in Unix milliseconds; 0: unknown.
@@ -167,10 +159,8 @@ func (s *server) addTo(st *Stats) {
 		st.Loaded += l.held + l.early
 	}
 	st.Open += len(s.open)
-	st.Unsettled += s.unsettled
-	for _, p := range s.aside {
-		st.Aside += len(p.results) + len(p.later)
-	}
+	st.Unsettled += int(s.settler.unsettled.Load())
+	st.Aside += s.settler.count()
 	st.Overrun += len(s.overruns)
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -30,7 +32,7 @@ func (s *server) report(results []result) {
 		s.enqueue(r)
 	}
 	s.mu.Unlock()
-	signal(s.flush)
+	signal(s.settler.flush)
 }
 
 // enqueue is called under s.mu.
@@ -38,94 +40,114 @@ func (s *server) enqueue(r result) {
 	if !r.after {
 		r.reported, r.reportedAt = true, time.Now()
 	}
-	s.unsettled++
-	if len(s.shut) > 0 {
-		if p := s.shut[r.table()]; p != nil {
-			p.later = append(p.later, r)
-			return
-		}
-	}
-	s.pending = append(s.pending, r)
+	s.settler.add(r)
 }
 
-// closeIntake lets the settlers end when everything is stored. What was set
+// settler stores the outcomes of one server, in batches, by several goroutines. Those that the database refuses are set aside.
+type settler struct {
+	server    *server
+	flush     chan struct{} // one slot: outcomes wait
+	lingering atomic.Bool   // a goroutine waits for its batch to grow
+	unsettled atomic.Int64  // pending, aside and being stored
+
+	mu      sync.Mutex // nothing else is locked under it; it is locked under server.mu
+	pending []result
+	aside   []*part       // outcomes that could not be stored
+	trying  int           // parts in aside that are being tried
+	shut    map[int]*part // by table: the part of a table in which no row could be stored
+	closing bool          // ends when nothing is pending
+}
+
+func newSettler(s *server) *settler {
+	return &settler{server: s, flush: make(chan struct{}, 1), shut: make(map[int]*part)}
+}
+
+func (st *settler) add(r result) {
+	st.unsettled.Add(1)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if p := st.shut[r.table()]; p != nil {
+		p.later = append(p.later, r)
+		return
+	}
+	st.pending = append(st.pending, r)
+}
+
+// full reports whether so many outcomes wait that no more rows are loaded.
+func (st *settler) full() bool { return st.unsettled.Load() >= settleBound }
+
+// close lets the goroutines end when everything is stored. What was set
 // aside gets one last try.
-func (s *server) closeIntake() {
-	s.mu.Lock()
-	s.closing = true
-	for _, p := range s.aside {
+func (st *settler) close() {
+	st.mu.Lock()
+	st.closing = true
+	for _, p := range st.aside {
 		p.at = time.Time{}
 	}
-	s.mu.Unlock()
-	signal(s.flush)
+	st.mu.Unlock()
+	signal(st.flush)
 }
 
-func (s *server) unsettledCount() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unsettled
-}
-
-// runSettler stores results in batches until closeIntake was called and
+// run stores results in batches until close was called and
 // nothing is left, or ctx ends.
-func (s *server) runSettler(ctx context.Context) {
+func (st *settler) run(ctx context.Context) {
 	for {
-		if p := s.nextAside(); p != nil {
-			s.tryAside(ctx, p)
+		if p := st.nextAside(); p != nil {
+			st.tryAside(ctx, p)
 			continue
 		}
-		batch, more := s.collect(ctx)
+		batch, more := st.collect(ctx)
 		if !more {
 			return
 		}
-		s.settle(ctx, batch)
+		st.settle(ctx, batch)
 	}
 }
 
 // collect waits for the first result, then briefly for others. One settler does that
 // at a time; results that arrive meanwhile join its batch. An empty batch means that
 // there may be other work.
-func (s *server) collect(ctx context.Context) (batch []result, more bool) {
-	n, closing := s.backlog()
+func (st *settler) collect(ctx context.Context) (batch []result, more bool) {
+	n, closing := st.backlog()
 	switch {
 	case n >= chunk || n > 0 && closing:
-		return s.cut(), true
-	case n > 0 && s.lingering.CompareAndSwap(false, true):
+		return st.cut(), true
+	case n > 0 && st.lingering.CompareAndSwap(false, true):
 		err := wait.For(ctx, linger)
-		s.lingering.Store(false)
+		st.lingering.Store(false)
 		if err != nil {
 			return nil, false
 		}
-		return s.cut(), true
+		return st.cut(), true
 	case n == 0 && closing:
-		signal(s.flush) // for the other settlers
+		signal(st.flush) // for the other settlers
 		return nil, false
 	}
 	select {
 	case <-ctx.Done():
 		return nil, false
-	case <-s.flush:
+	case <-st.flush:
 	}
 	return nil, true
 }
 
-func (s *server) backlog() (n int, closing bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.pending), s.closing
+func (st *settler) backlog() (n int, closing bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return len(st.pending), st.closing
 }
 
 // cut takes the next batch.
-func (s *server) cut() []result {
-	s.mu.Lock()
-	n := min(chunk, len(s.pending))
-	batch := slices.Clone(s.pending[:n])
-	rest := copy(s.pending, s.pending[n:])
-	clear(s.pending[rest:])
-	s.pending = s.pending[:rest]
-	s.mu.Unlock()
+func (st *settler) cut() []result {
+	st.mu.Lock()
+	n := min(chunk, len(st.pending))
+	batch := slices.Clone(st.pending[:n])
+	rest := copy(st.pending, st.pending[n:])
+	clear(st.pending[rest:])
+	st.pending = st.pending[:rest]
+	st.mu.Unlock()
 	if rest > 0 {
-		signal(s.flush)
+		signal(st.flush)
 	}
 	return batch
 }
@@ -133,7 +155,7 @@ func (s *server) cut() []result {
 // settle stores a batch. A fault of a table or a row splits the batch until only the
 // culprit is left, which is set aside. A table with a locked row is set aside as a
 // whole, since the search for the row costs one lock wait per try.
-func (s *server) settle(ctx context.Context, batch []result) {
+func (st *settler) settle(ctx context.Context, batch []result) {
 	if len(batch) == 0 {
 		return
 	}
@@ -141,11 +163,11 @@ func (s *server) settle(ctx context.Context, batch []result) {
 		ofRuns := func(r result) bool { return r.byRuns() }
 		others := slices.DeleteFunc(slices.Clone(batch), ofRuns)
 		runs := slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !ofRuns(r) })
-		s.settle(ctx, others)
-		s.settleRuns(ctx, runs)
+		st.settle(ctx, others)
+		st.settleRuns(ctx, runs)
 		return
 	}
-	err := s.settleAll(ctx, batch)
+	err := st.settleAll(ctx, batch)
 	if err == nil || ctx.Err() != nil { // abandoned: unsettled tells
 		return
 	}
@@ -155,14 +177,14 @@ func (s *server) settle(ctx context.Context, batch []result) {
 	switch {
 	case batch[0].table() != batch[len(batch)-1].table():
 		for _, part := range byTable(batch) {
-			s.settle(ctx, part)
+			st.settle(ctx, part)
 		}
 	case len(batch) > 1 && ofOneRow(err) && mysql.ClassOf(err) != mysql.Contended:
 		for i := range batch {
-			s.settle(ctx, batch[i:i+1])
+			st.settle(ctx, batch[i:i+1])
 		}
 	default:
-		s.setAside(batch, err)
+		st.setAside(batch, err)
 	}
 }
 
@@ -181,15 +203,15 @@ func byTable(batch []result) [][]result {
 
 // settleAll writes the batch in one call, again and again while the server does
 // not answer. An error is one of the batch's own.
-func (s *server) settleAll(ctx context.Context, batch []result) error {
-	outcomes := s.outcomes(batch)
+func (st *settler) settleAll(ctx context.Context, batch []result) error {
+	outcomes := st.server.outcomes(batch)
 	fates, err := backoff.Retry(ctx, func() ([]store.Fate, error) {
-		fates, err := s.settleOnce(ctx, batch, outcomes)
+		fates, err := st.settleOnce(ctx, batch, outcomes)
 		if err != nil {
-			s.d.metrics.failed("settle", err)
+			st.server.d.metrics.failed("settle", err)
 		}
 		if err == nil || mysql.ClassOf(err).OfServer() {
-			s.unreached("settle", err)
+			st.server.unreached("settle", err)
 			return fates, err
 		}
 		return nil, backoff.Permanent(err)
@@ -197,16 +219,16 @@ func (s *server) settleAll(ctx context.Context, batch []result) error {
 	if err != nil {
 		return err
 	}
-	s.stored(batch, fates)
+	st.server.stored(batch, fates)
 	return nil
 }
 
 // settleOnce stores a batch. Those that Runs settles come one by one.
-func (s *server) settleOnce(ctx context.Context, batch []result, outcomes []store.Outcome) ([]store.Fate, error) {
+func (st *settler) settleOnce(ctx context.Context, batch []result, outcomes []store.Outcome) ([]store.Fate, error) {
 	if batch[0].byRuns() {
-		return s.settleRun(ctx, batch[0], outcomes[0])
+		return st.server.settleRun(ctx, batch[0], outcomes[0])
 	}
-	return s.d.cfg.Store.Settle(ctx, s.index, outcomes)
+	return st.server.d.cfg.Store.Settle(ctx, st.server.index, outcomes)
 }
 
 func (s *server) outcomes(batch []result) []store.Outcome {
@@ -225,14 +247,13 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 	tellDead(batch, fates)
 	now := s.now()
 	s.mu.Lock()
-	full := s.unsettled >= settleBound
-	s.unsettled -= len(batch)
+	left := s.settler.unsettled.Add(-int64(len(batch)))
 	for i, r := range batch {
 		if s.close(r, fates[i], now) {
 			batch[i].run = nil // not yet
 		}
 	}
-	room := full && s.unsettled < settleBound
+	room := left < settleBound && left+int64(len(batch)) >= settleBound
 	woken := s.roomAgain()
 	s.tellWaiters()
 	s.mu.Unlock()

@@ -52,7 +52,7 @@ func (s *server) reserve(bizType uint64, most int) (room duequeue.Room, vacant <
 	if l == nil || l.rests() || l.full() || s.d.phase.Load() != running {
 		return room, nil
 	}
-	if s.unsettled >= settleBound {
+	if s.settler.full() {
 		room.Later = true
 		return room, l.vacant
 	}

@@ -263,7 +263,7 @@ func TestRoomComesLaterWhileOutcomesWait(t *testing.T) {
 	newCalls().inBubble(t, func(r *rig) {
 		s := r.servers[0]
 		s.mu.Lock()
-		s.unsettled += settleBound
+		s.settler.unsettled.Add(settleBound)
 		s.mu.Unlock()
 		began := time.Now()
 		if room := r.reserve(10); room.Rows != 0 || !room.Later || time.Since(began) != streamPatience {
@@ -271,7 +271,7 @@ func TestRoomComesLaterWhileOutcomesWait(t *testing.T) {
 		}
 		time.AfterFunc(streamPatience/2, func() {
 			s.mu.Lock()
-			s.unsettled -= settleBound
+			s.settler.unsettled.Add(-settleBound)
 			s.mu.Unlock()
 			s.wakeAll()
 		})
@@ -291,14 +291,14 @@ func TestTheEndOfTheReaderEndsReserve(t *testing.T) {
 		cancel()
 		s := r.servers[0]
 		s.mu.Lock()
-		s.unsettled += settleBound
+		s.settler.unsettled.Add(settleBound)
 		s.mu.Unlock()
 		began := time.Now()
 		if room := r.Reserve(ctx, 0, 1, 10); room.Rows != 0 || time.Since(began) != 0 {
 			t.Errorf("%+v after %s", room, time.Since(began))
 		}
 		s.mu.Lock()
-		s.unsettled -= settleBound
+		s.settler.unsettled.Add(-settleBound)
 		s.mu.Unlock()
 	})
 }

@@ -137,12 +137,7 @@ func (s *server) admit(numbers set, as *duequeue.Access) {
 			t.uncleanUntil = time.Now().Add(uncleanFor)
 		}
 	}
-	for _, p := range s.aside { // they may have been waiting for this
-		if !p.trying && len(p.results) > 0 && numbers[p.results[0].table()] {
-			p.at = time.Now()
-			signal(s.flush)
-		}
-	}
+	s.settler.retry(numbers) // they may have been waiting for this
 }
 
 func (s *server) drop(numbers set) {
@@ -314,7 +309,7 @@ func (s *server) unmarkClaiming(tasks []*task, rows []store.Row, err error) {
 	}
 	s.tellWaiters()
 	s.mu.Unlock()
-	signal(s.flush)
+	signal(s.settler.flush)
 }
 
 // InHand reports whether rows of a biz type are in delivery or wait to be settled.
