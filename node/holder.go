@@ -293,8 +293,13 @@ func (h *holder) Loosen(ctx context.Context, owner string) error { return h.inta
 // Drop ends work on tables; it returns when their keys may be deleted. An error
 // is *assign.Refused: the outcomes of some tables can't be stored just now.
 func (h *holder) Drop(ctx context.Context, tables []int) error {
-	h.forget(tables)
+	h.mu.Lock() // or a stand-in in one of them, begun from now on, would be ended too
+	for _, table := range tables {
+		delete(h.held, table)
+		delete(h.parked, table)
+	}
 	h.scan.Set(tables, nil)
+	h.mu.Unlock()
 	err := h.intake.Drain(ctx, tables)
 	var stuck *dispatcher.Undrained
 	if errors.As(err, &stuck) {
