@@ -360,7 +360,7 @@ func (s *site) refusesTheCopy(page string, n *serving) {
 		return err == nil && state == "held"
 	})
 	for _, args := range [][]string{
-		{"sweep", "--grace", "0s", "--force"}, {"purge"}, {"audit"}, {"cluster", "nodes", "--ask", page},
+		{"sweep"}, {"purge"}, {"audit"}, {"cluster", "nodes", "--ask", page},
 		{"task", "add", "--type", "coupon.remind", "--biz-id", s.bizIDIn(1), "--in", "1h"},
 	} {
 		if r := s.run(args...); r.code != exitFailed || !strings.Contains(r.stderr, name) || !strings.Contains(r.stderr, advice) {
