@@ -282,7 +282,7 @@ func TestNodesOfANewGroupAgreeOnItsFirstEpoch(t *testing.T) {
 	}
 }
 
-// tardy are owner rows on servers of which one hangs: to reserve takes longer than a lease lasts.
+// tardy are owner rows on several servers. One of these hangs, so a reservation takes longer than the lease lasts.
 type tardy struct {
 	crowdRows
 	until func() bool

@@ -61,7 +61,7 @@ const (
 	yieldLate      = 3 * time.Millisecond   // a row that begins later makes lower priorities load less ...
 	yieldWindow    = 100 * time.Millisecond // ... which is judged this often
 	yieldLook      = 10 * time.Millisecond  // those who give way look so often whether they may load
-	yieldAfter     = time.Second            // nobody gives way to a priority of which no row began for so long
+	yieldAfter     = time.Second            // once no row of a priority has begun for so long, the others stop giving way to it
 	yieldFirst     = 1000                   // rows a second that those who give way load at first,
 	yieldLeast     = 100                    // at least
 	yieldMost      = 1e6                    // and at most

@@ -73,7 +73,7 @@ func (st *settler) add(r result) {
 	st.pending = append(st.pending, r)
 }
 
-// full reports whether so many outcomes wait that no more rows are loaded.
+// full reports whether too many outcomes wait: then no more rows are loaded.
 func (st *settler) full() bool { return st.unsettled.Load() >= settleBound }
 
 // close lets the goroutines end when everything is stored. What was set

@@ -31,7 +31,7 @@ func (r *Refused) Note(bizType uint64, due int64) {
 // all rows are claimed.
 type Access struct {
 	Owner   string   // as the owner row says: it fences claims, and without its lease each row is claimed; "": nobody owns the table
-	Unclean bool     // the last owner may have left rows in delivery: what is overdue is claimed for a minute
+	Unclean bool     // the last owner may have left rows in delivery, so overdue rows are claimed for a minute
 	Guest   bool     // another process looks at the table first, and rows start a little later here
 	Types   []uint64 // the biz types that the owner, another node, lacks: these only, each by a claim; nil: all
 }

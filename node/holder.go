@@ -115,6 +115,11 @@ func (h *holder) has(table int) bool {
 func (h *holder) forget(tables []int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.letGo(tables)
+}
+
+// letGo is called under mu.
+func (h *holder) letGo(tables []int) {
 	for _, table := range tables {
 		delete(h.held, table)
 		delete(h.parked, table)
@@ -294,10 +299,7 @@ func (h *holder) Loosen(ctx context.Context, owner string) error { return h.inta
 // is *assign.Refused: the outcomes of some tables can't be stored just now.
 func (h *holder) Drop(ctx context.Context, tables []int) error {
 	h.mu.Lock() // or a stand-in in one of them, begun from now on, would be ended too
-	for _, table := range tables {
-		delete(h.held, table)
-		delete(h.parked, table)
-	}
+	h.letGo(tables)
 	h.scan.Set(tables, nil)
 	h.mu.Unlock()
 	err := h.intake.Drain(ctx, tables)

@@ -32,7 +32,7 @@ const (
 	retryEvery   = 100 * time.Millisecond // between asking again an intake that refused
 	wokenEvery   = 10 * time.Millisecond  // the same, where Wake says that there is room
 	clockWait    = 20 * time.Millisecond  // until a server's clock is known
-	fullShare    = 10                     // full looks of a server's groups take at most one in so many seconds
+	fullShare    = 10                     // full looks take at most one in so many seconds of one connection to a server
 	readOnFactor = 4                      // a table read on alone has pages of so many PageLimits
 	streams      = 4                      // backlogs of one server that are read whole at once
 	streamFor    = 200 * time.Millisecond // one goes on so long before the group may be peeked

@@ -25,7 +25,7 @@
 //     is too slow for that gets ids instead, in order of their action time. A peek of rows that are due later follows.
 //   - A full peek has no floor. It finds rows that landed below it, such as a row whose insert took more than ten seconds to
 //     commit, and recovers claims that have run out. It walks the overdue rows of all types, so those of a server take at most
-//     one in ten seconds, and one without an answer in time is no failure of the server. It also notes when the next claim does: a regular peek then recovers it.
+//     one second in ten, and one without an answer in time is no failure of the server: its group is halved. It also notes when the next claim does: a regular peek then recovers it.
 //   - Tables of an owner that lacks biz types are in groups of their own, which are read as the others, for these types
 //     alone. Each row found there is claimed by the intake.
 //   - The doorbell announces rows that were added to be due within the look-ahead. They are offered to full lanes too, where

@@ -1,6 +1,7 @@
 package scanner
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // crowded makes a scanner of two tables whose rows are in memory, peeked once. The
@@ -139,10 +141,22 @@ func TestATypeCatchesUpWhileAnotherRefuses(t *testing.T) {
 	})
 }
 
-// Tables with so many rows that nobody reads them all in time are read first in smaller groups.
+func isFull(q store.PeekQuery) bool { return q.From == 0 }
+
+// eachTable lets a full look take so long for each table.
+func eachTable(d time.Duration) func(store.PeekQuery) time.Duration {
+	return func(q store.PeekQuery) time.Duration {
+		if !isFull(q) {
+			return 0
+		}
+		return d * time.Duration(len(q.Tables))
+	}
+}
+
+// Tables that hold too many rows for one statement are first read in smaller groups.
 func TestAFirstLookThatTakesTooLongIsHalved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rows{places: 8, most: 2, pending: make(map[tocsin.JobID]row)}
+		r := &rows{places: 8, takes: eachTable(peekTimeout / 3), pending: make(map[tocsin.JobID]row)}
 		in := newIntake(100, 1)
 		id := r.add(1, 1, -time.Hour)
 		s := run(t, Config{Store: r, Intake: in})
@@ -157,31 +171,69 @@ func TestAFirstLookThatTakesTooLongIsHalved(t *testing.T) {
 	})
 }
 
-// A full look that takes too long, or just long, comes less often, and the regular ones and bells go on beside it.
+// Full looks that take too long are halved until they have an answer. If that of a single table has none, it comes less
+// often. The regular ones go on beside it, and the server does not count as failing.
 func TestASlowFullLookHoldsUpNoRegularOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		each         time.Duration // that a full look takes for a table
+		least, most  int           // full looks without an answer, in ten minutes
+		someAnswered bool
+	}{
+		"of two tables together": {peekTimeout * 2 / 3, 1, 1, true},
+		"of each table":          {2 * peekTimeout, 4, 12, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &rows{places: 2, pending: make(map[tocsin.JobID]row)}
+				s := run(t, Config{Store: r, Intake: newIntake(100, 1)})
+				s.Set([]int{0, 1}, owner)
+				time.Sleep(DefaultFullEvery / 2)
+				r.mu.Lock()
+				r.takes, r.peeks = eachTable(c.each), nil
+				r.mu.Unlock()
+				longest, last, answered := time.Duration(0), time.Now(), false
+				for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+					r.mu.Lock()
+					if n := len(r.peeks); n > 0 {
+						answered = answered || slices.ContainsFunc(r.peeks, isFull)
+						longest, last, r.peeks = max(longest, time.Since(last)), time.Now(), nil
+					}
+					r.mu.Unlock()
+				}
+				failures := s.servers[0].metrics.failures
+				full := int(valueOf(t, failures.WithLabelValues("db1", "full")))
+				if longest > 2*DefaultInterval+peekTimeout || full < c.least || full > c.most || answered != c.someAnswered {
+					t.Errorf("no regular look for %s; %d full ones took too long; others were answered: %t", longest, full, answered)
+				}
+				if n := valueOf(t, failures.WithLabelValues("db1", "peek")); n > 0 {
+					t.Errorf("the server counts as failing, %g times", n)
+				}
+			})
+		})
+	}
+}
+
+// Tables that came one by one, each under an access of its own, are soon peeked together.
+func TestTablesThatCameOneByOneArePeekedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rows{places: 2, pending: make(map[tocsin.JobID]row)}
-		in := newIntake(100, 1)
-		s := run(t, Config{Store: r, Intake: in})
-		s.Set([]int{0, 1}, owner)
-		time.Sleep(DefaultFullEvery / 2)
-		r.mu.Lock()
-		r.most, r.peeks = 1, nil
-		r.mu.Unlock()
-		longest, last, full := time.Duration(0), time.Now(), 0
-		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
-			r.mu.Lock()
-			if n := len(r.peeks); n > 0 {
-				longest, last, r.peeks = max(longest, time.Since(last)), time.Now(), nil
-			}
-			r.mu.Unlock()
+		r := &rows{places: 4, pending: make(map[tocsin.JobID]row)}
+		s, err := New(Config{Store: r, Intake: newLanes(10, 1, 2)})
+		if err != nil {
+			t.Fatal(err)
 		}
-		full = int(valueOf(t, s.servers[0].metrics.failures.WithLabelValues("db1", "full")))
-		if longest > 2*DefaultInterval+peekTimeout || full < 3 || full > 6 {
-			t.Errorf("no regular look for %s; %d full ones took too long", longest, full)
+		for table := range 3 {
+			s.Set([]int{table}, &duequeue.Access{Owner: fmt.Sprint("n", table)})
 		}
-		if n := valueOf(t, s.servers[0].metrics.failures.WithLabelValues("db1", "peek")); n > 0 {
-			t.Errorf("the server counts as failing, %g times", n)
+		s.Set([]int{3}, &duequeue.Access{Owner: "n9", Types: []uint64{2}})
+		work(s.servers[0])
+		time.Sleep(DefaultInterval)
+		work(s.servers[0])
+		var sizes []int
+		for _, g := range s.servers[0].groups {
+			sizes = append(sizes, len(g.tables))
+		}
+		if slices.Sort(sizes); !slices.Equal(sizes, []int{1, 3}) {
+			t.Errorf("groups of %d tables", sizes)
 		}
 	})
 }

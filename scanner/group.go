@@ -12,7 +12,7 @@ import (
 
 // group is some tables of one server that are peeked in one statement.
 type group struct {
-	*duequeue.Access                    // groups with the same one may be merged; of a Guest nothing is read on, and read stays empty
+	*duequeue.Access                    // of a Guest nothing is read on, and read stays empty
 	tables           []int              // ascending; replaced, never changed in place, as a job may hold it
 	read             map[uint64]reading // by biz type; a type that is missing was never read
 	next             time.Time          // of the regular peek; zero: at once
@@ -20,6 +20,7 @@ type group struct {
 	runOut           time.Time          // from then on the regular peek looks for run-out claims; zero: only a full one does
 	busy             bool               // a job of it is under way
 	lowered          duequeue.Refused   // since the job began
+	deep             bool               // its full looks have too much to read: it is not merged
 	failures         int                // peeks of this one table that failed in a row; such a group stays alone
 	found            int                // entries of the last peek
 	silent           int                // peeks in a row that found nothing
@@ -208,7 +209,7 @@ func earlier(a, b time.Time) time.Time {
 // take the floor from the other, one that fails would take it along, and a
 // stream would begin anew.
 func (g *group) settled() bool {
-	return !g.busy && g.failures == 0 && !g.unread() && !g.streaming()
+	return !g.busy && !g.deep && g.failures == 0 && !g.unread() && !g.streaming()
 }
 
 // streaming reports whether a stream is to go on.
@@ -221,15 +222,19 @@ func (g *group) streaming() bool {
 	return false
 }
 
-// compact drops empty groups and merges small ones of the same access, so that tables
+// compact drops empty groups and merges small ones that are looked at in the same way, so that tables
 // that came and went one by one don't cost a statement each.
 func compact(groups []*group, size int) (kept []*group) {
-	small := make(map[*duequeue.Access][]*group)
+	var small [][]*group // those of each part are looked at in the same way
 	for _, g := range groups {
 		switch {
 		case len(g.tables) == 0 && !g.busy:
 		case g.settled() && len(g.tables) <= size/2:
-			small[g.Access] = append(small[g.Access], g)
+			i := slices.IndexFunc(small, func(some []*group) bool { return sameLook(some[0].Access, g.Access) })
+			if i < 0 {
+				i, small = len(small), append(small, nil)
+			}
+			small[i] = append(small[i], g)
 		default:
 			kept = append(kept, g)
 		}

@@ -279,13 +279,16 @@ func (sv *server) finish(j *job, r result) {
 		sv.progress(j, r)
 		sv.isolate(g, sv.unreadable(r.failed, j.full))
 	case j.stream:
-	case r.slow && j.first:
-		sv.halve(g, r.err)
+	case r.slow:
+		sv.halve(g, j.first, r.err)
 	default:
 		g.next = time.Time{}
-		if j.full && !r.slow {
+		if j.full {
 			g.nextFull = time.Time{}
 		}
+	}
+	if j.full && r.err == nil && r.took < peekTimeout/4 { // a merged group takes twice as long
+		g.deep = false
 	}
 	if at := time.Now().Add(fullShare * time.Duration(len(sv.groups)) * r.took); j.full && !g.nextFull.IsZero() && at.After(g.nextFull) {
 		g.nextFull = at

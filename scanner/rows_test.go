@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -22,12 +23,12 @@ type rows struct {
 	peeks   []store.PeekQuery
 	calls   int
 	broken  map[int]error
-	most    int           // tables whose rows are read in time from the beginning on; 0: all
-	down    error         // what the server says; nil: it answers
-	back    time.Duration // by which its clock was set back
-	inDue   func()        // happens between the reading of whole rows and its answer; nil: nothing
-	bells   []store.Bell  // of database 0
-	read    int           // how often they were
+	takes   func(store.PeekQuery) time.Duration // how long a peek takes; nil: no time
+	down    error                               // what the server says; nil: it answers
+	back    time.Duration                       // by which its clock was set back
+	inDue   func()                              // happens between the reading of whole rows and its answer; nil: nothing
+	bells   []store.Bell                        // of database 0
+	read    int                                 // how often they were
 }
 
 type row struct {
@@ -111,9 +112,8 @@ func byKey(a, b duequeue.Entry) int {
 }
 
 func (r *rows) Peek(ctx context.Context, q store.PeekQuery) (store.Page, error) {
-	if r.most > 0 && q.From == 0 && len(q.Tables) > r.most {
-		<-ctx.Done()
-		return store.Page{}, ctx.Err()
+	if err := wait.For(ctx, r.time(q)); err != nil {
+		return store.Page{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,6 +136,15 @@ func (r *rows) Peek(ctx context.Context, q store.PeekQuery) (store.Page, error) 
 		page.Entries = append(page.Entries, found...)
 	}
 	return page, nil
+}
+
+func (r *rows) time(q store.PeekQuery) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.takes == nil {
+		return 0
+	}
+	return r.takes(q)
 }
 
 func (r *rows) table(table int, q store.PeekQuery) []duequeue.Entry {

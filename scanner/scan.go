@@ -26,7 +26,7 @@ type result struct {
 	failed map[int]error // tables that could not be read
 	err    error         // the server failed, or took too long; nothing else is set
 	slow   bool          // of err: a full look had no answer in time; it may have had too much to read
-	took   time.Duration
+	took   time.Duration // with the wait for its statements
 
 	left    []uint64         // types that were not read, as they are better streamed
 	stopped duequeue.Refused // types that were read only up to there, as they found no room
@@ -99,7 +99,7 @@ func (sv *server) once(ctx context.Context, j *job) {
 	r.took = time.Since(began)
 	if r.slow = j.full && errors.Is(r.err, errTooLong); r.slow {
 		sv.metrics.failures.WithLabelValues(sv.name, "full").Inc()
-		sv.limit.Of(sv.log, "full").Warn("full look has no answer in time: it comes less often, or reads fewer tables at once", "error", r.err)
+		sv.limit.Of(sv.log, "full").Warn("full look has no answer in time: the next one reads fewer tables at once", "error", r.err)
 	} else {
 		sv.judge(ctx, r.err)
 	}

@@ -41,13 +41,14 @@ func (s *Scanner) Run(ctx context.Context) error {
 	return nil
 }
 
-// Set looks at tables in the way that an access tells, or with nil not any more, and passes it on to the intake first, or
-// afterwards. Tables that are new are peeked in full at once and then regularly; those that were looked at in the same way go
-// on. Of a Guest's tables regular peeks find what is due soon, and full ones the oldest page of each table; there are no
-// catch-ups, and what the intake refuses is left to the other process. Tables that the layout does not have are left out.
+// Set begins to look at tables, changes how they are looked at, or with nil ends it. It tells the intake, too: before
+// anything is offered under the new access, and after the last offer under the former one. New tables are peeked in full at
+// once and then regularly. Tables that were looked at in the same way before go on as they are; those that the layout does
+// not have are left out. Tables of a Guest have no catch-ups: regular peeks find what is due soon, full ones the oldest page
+// of each table, and what the intake refuses is left to the other process.
 //
-// When Set returns, nothing is offered any more under the former access. It does not wait for a statement that is under way,
-// on a server that hangs perhaps; what that finds is thrown away. Calls for the same table must not overlap.
+// Set does not wait for a statement that is under way, perhaps on a server that hangs: what that finds is thrown away. Calls
+// for the same table must not overlap.
 func (s *Scanner) Set(tables []int, as *duequeue.Access) {
 	for i, mine := range s.split(tables) {
 		if len(mine) > 0 {

@@ -157,9 +157,9 @@ func TestDoorbellOutOfOrder(t *testing.T) {
 	in.await(t, []tocsin.JobID{overtaken.JobID})
 }
 
-// After Disown has returned nothing of the table is offered, however it races
+// When Set has ended the access, nothing of the table is offered, however it races
 // with peeks and bells.
-func TestDisown(t *testing.T) {
+func TestSetEndsOffers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	in := &guarded{intake: newIntake(10_000, closeNumber)}
@@ -179,7 +179,7 @@ func TestDisown(t *testing.T) {
 		}
 	}
 	if n := in.wrong.Load(); n > 0 {
-		t.Errorf("offered %d times after Disown", n)
+		t.Errorf("offered %d times after the end of the access", n)
 	}
 }
 

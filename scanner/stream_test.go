@@ -206,7 +206,7 @@ func TestAStreamThatNeverEndsHidesNoTable(t *testing.T) {
 	})
 }
 
-func TestATableDisownedInTheMiddleOfAStream(t *testing.T) {
+func TestATableGivenUpInTheMiddleOfAStream(t *testing.T) {
 	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		q.fill(0, 1, time.Now().Add(-time.Hour), 1000)
 		s.Set(owned(1), owner)

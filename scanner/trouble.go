@@ -101,18 +101,22 @@ func (sv *server) unreadable(failed map[int]error, full bool) map[int]error {
 	return bad
 }
 
-// halve makes two groups of one whose first look had no answer in time. A single table is left alone for a while.
-func (sv *server) halve(g *group, err error) {
+// halve makes two groups of one whose full look had no answer in time: together they had too much to read. A single table
+// that was never read is left alone for a while; of another, the regular looks go on.
+func (sv *server) halve(g *group, first bool, err error) {
 	n := len(g.tables)
-	g.next, g.nextFull = time.Time{}, time.Time{}
-	switch n {
-	case 0:
-	case 1:
-		sv.leaveAlone(g, err)
-	default:
+	g.next, g.deep = time.Time{}, true
+	if first {
+		g.nextFull = time.Time{}
+	}
+	switch {
+	case n > 1:
 		other := newGroup(g.Access, g.tables[n/2:])
+		other.read, other.nextFull, other.runOut, other.deep = maps.Clone(g.read), g.nextFull, g.runOut, true
 		g.tables = g.tables[: n/2 : n/2]
 		sv.groups = append(sv.groups, other)
+	case n == 1 && first:
+		sv.leaveAlone(g, err)
 	}
 }
 

@@ -47,7 +47,7 @@ type Intake interface {
 	// Offer takes the entries that it has room for and returns the others.
 	Offer(server int, entries []duequeue.Entry) duequeue.Refused
 	// Lane returns how many entries of a biz type are held until they are settled, and how many more fit. open is false
-	// if the type is paused, has no handler, or its target is away: what is held is not started then.
+	// if the type is paused, has no handler, or its target is away. Entries that are held are not started then.
 	Lane(server int, bizType uint64) (held, room int, open bool)
 }
 

@@ -40,7 +40,7 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// Only a delivery of which nothing can have been sent did not reach its receiver.
+// A delivery counts as not reached only if nothing of it can have been sent.
 func TestACallbackTellsWhetherItReachedItsReceiver(t *testing.T) {
 	t.Parallel()
 	refusing := listen(t, func(net.Conn) {})
