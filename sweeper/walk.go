@@ -116,7 +116,7 @@ func (w *walk) turn(ctx context.Context) (moved bool, err error) {
 }
 
 // step hands over entries that wait for room, or reads the next page. It reports
-// whether either whether either was possible. A line whose only type is no longer started is given
+// whether either was possible. A line whose only type is no longer started is given
 // up: its rest is counted.
 func (w *walk) step(ctx context.Context, l *line) (bool, error) {
 	if w.cfg.Intake != nil && l.left == "" && len(l.types) == 1 && !l.given {
