@@ -29,54 +29,53 @@ const (
 )
 
 const (
-	chunk          = 500                    // rows of one load, one claim, one settle
-	loaders        = 4                      // goroutines a server that load
-	settlers       = 4                      // goroutines a server that settle: some write while others wait for the disk
-	linger         = 2 * time.Millisecond   // how long the first outcome of a batch waits for others
-	settleBound    = 10_000                 // outcomes of a server that may wait before its lanes stop loading
-	requeueWithin  = 10 * time.Second       // a row due again within this stays queued; a later one is left to the scanner
-	staleAfter     = 2 * time.Second        // a loaded row that waited longer is loaded again before it starts
-	slowWait       = 100 * time.Millisecond // a loaded row that waited longer shows that too much was loaded ahead
-	maxAhead       = 4000                   // rows a lane may load beyond its free slots
-	guestDelay     = 250 * time.Millisecond // how long rows of a guest's tables are left to the node that looks at them first
-	streamPatience = 50 * time.Millisecond  // a lane that has no room for so long is not quick enough to be given whole rows
-	claimMargin    = 5 * time.Second        // a claim lasts the delivery time-out and this
-	beginsAtOnce   = 16                     // runs of schedules of a server that are claimed at a time, or that one settler settles
-	keepEvery      = time.Second            // claims of runs whose handlers are over their time-out are prolonged this often ...
-	keepHold       = 15 * time.Second       // ... until so long after
-	claimWithin    = 30 * time.Second       // a claim that takes longer has failed
-	claimsAtOnce   = 4                      // claims of a lane: some wait for the disk while others are read
-	waryFor        = 10 * time.Second       // after a claim met a lock, the lane's claims don't wait for locks; then one tries again whether it has gone
-	handOverAfter  = 500 * time.Millisecond // Drain claims what is still in delivery after this
-	avoidFor       = time.Second            // a locked table is left alone for this long
-	probeLook      = 100 * time.Millisecond // other rows of a locked table look this often for the end of its probe
-	uncleanFor     = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
-	holdWithin     = 9 * time.Millisecond   // rows that are due within this are loaded ahead of their time, and held until then
-	holdLead       = 5 * time.Millisecond   // how long before a row is due its load begins: a round trip, and Go's timers
-	unsureFor      = time.Second            // how long no row is held after the estimate of a server's clock was found to be ahead
-	recheck        = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
-	spareWorkers   = 64                     // of a kind, kept for the next deliveries
-	suspectFrom    = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
-	makeUp         = 50 * time.Millisecond  // a rate makes up for what it missed within this
-	yieldLate      = 3 * time.Millisecond   // a row that begins later makes lower priorities load less ...
-	yieldWindow    = 100 * time.Millisecond // ... which is judged this often
-	yieldLook      = 10 * time.Millisecond  // those who give way look so often whether they may load
-	yieldAfter     = time.Second            // once no row of a priority has begun for so long, the others stop giving way to it
-	yieldFirst     = 1000                   // rows a second that those who give way load at first,
-	yieldLeast     = 100                    // at least
-	yieldMost      = 1e6                    // and at most
-	yieldLess      = 0.6                    // times what it was, after a row was late
-	yieldMore      = 1.1                    // and after none was
-	firstLook      = 50 * time.Millisecond  // until a key is looked at again whose turn did not come; doubles ...
-	lastLook       = 2 * time.Second        // ... up to this ...
-	vainLooks      = 10                     // ... and ends, as peeks find its rows too
-	suspectWait    = 250 * time.Millisecond // until another such row is tried
-	clockRecheck   = 100 * time.Millisecond
-	hardStop       = 5 * time.Second           // for settling after the drain time-out
-	maxPutOff      = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
-	lockedAtFirst  = 2                         // rows of a table found locked, and none unlocked, until the whole table is suspected
-	lockedAtAll    = 5                         // rows found locked in one try of a table's outcomes
-	maxProbes      = loaders / 2               // rows of locked tables that are tried at once
+	chunk         = 500                    // rows of one load, one claim, one settle
+	loaders       = 4                      // goroutines a server that load
+	settlers      = 4                      // goroutines a server that settle: some write while others wait for the disk
+	linger        = 2 * time.Millisecond   // how long the first outcome of a batch waits for others
+	settleBound   = 10_000                 // outcomes of a server that may wait before its lanes stop loading
+	requeueWithin = 10 * time.Second       // a row due again within this stays queued; a later one is left to the scanner
+	staleAfter    = 2 * time.Second        // a loaded row that waited longer is loaded again before it starts
+	slowWait      = 100 * time.Millisecond // a loaded row that waited longer shows that too much was loaded ahead
+	maxAhead      = 4000                   // rows a lane may load beyond its free slots
+	guestDelay    = 250 * time.Millisecond // how long rows of a guest's tables are left to the node that looks at them first
+	claimMargin   = 5 * time.Second        // a claim lasts the delivery time-out and this
+	beginsAtOnce  = 16                     // runs of schedules of a server that are claimed at a time, or that one settler settles
+	keepEvery     = time.Second            // claims of runs whose handlers are over their time-out are prolonged this often ...
+	keepHold      = 15 * time.Second       // ... until so long after
+	claimWithin   = 30 * time.Second       // a claim that takes longer has failed
+	claimsAtOnce  = 4                      // claims of a lane: some wait for the disk while others are read
+	waryFor       = 10 * time.Second       // after a claim met a lock, the lane's claims don't wait for locks; then one tries again whether it has gone
+	handOverAfter = 500 * time.Millisecond // Drain claims what is still in delivery after this
+	avoidFor      = time.Second            // a locked table is left alone for this long
+	probeLook     = 100 * time.Millisecond // other rows of a locked table look this often for the end of its probe
+	uncleanFor    = time.Minute            // after an unclean end overdue rows of a table are claimed first for this long
+	holdWithin    = 9 * time.Millisecond   // rows that are due within this are loaded ahead of their time, and held until then
+	holdLead      = 5 * time.Millisecond   // how long before a row is due its load begins: a round trip, and Go's timers
+	unsureFor     = time.Second            // how long no row is held after the estimate of a server's clock was found to be ahead
+	recheck       = time.Second            // longest sleep of a loader, so that a moved clock estimate shows
+	spareWorkers  = 64                     // of a kind, kept for the next deliveries
+	suspectFrom   = 2                      // claims of a row that ran out, from which on it is delivered alone among its like
+	makeUp        = 50 * time.Millisecond  // a rate makes up for what it missed within this
+	yieldLate     = 3 * time.Millisecond   // a row that begins later makes lower priorities load less ...
+	yieldWindow   = 100 * time.Millisecond // ... which is judged this often
+	yieldLook     = 10 * time.Millisecond  // those who give way look so often whether they may load
+	yieldAfter    = time.Second            // once no row of a priority has begun for so long, the others stop giving way to it
+	yieldFirst    = 1000                   // rows a second that those who give way load at first,
+	yieldLeast    = 100                    // at least
+	yieldMost     = 1e6                    // and at most
+	yieldLess     = 0.6                    // times what it was, after a row was late
+	yieldMore     = 1.1                    // and after none was
+	firstLook     = 50 * time.Millisecond  // until a key is looked at again whose turn did not come; doubles ...
+	lastLook      = 2 * time.Second        // ... up to this ...
+	vainLooks     = 10                     // ... and ends, as peeks find its rows too
+	suspectWait   = 250 * time.Millisecond // until another such row is tried
+	clockRecheck  = 100 * time.Millisecond
+	hardStop      = 5 * time.Second           // for settling after the drain time-out
+	maxPutOff     = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
+	lockedAtFirst = 2                         // rows of a table found locked, and none unlocked, until the whole table is suspected
+	lockedAtAll   = 5                         // rows found locked in one try of a table's outcomes
+	maxProbes     = loaders / 2               // rows of locked tables that are tried at once
 )
 
 // Sink delivers tasks to their target.
@@ -159,7 +158,7 @@ type Config struct {
 	Group        string                              // of the node: with the owner of a table it is the fence of claim mode
 	LeaseOK      func(owner string) bool             // false: rows of the tables admitted under that owner are claimed first; nil: always true
 	Peers        func() int                          // nodes that share a biz type's rate; nil: one
-	Woken        func(server int)                    // a lane that refused has room again; nil: nobody asks
+	Woken        func(server int)                    // a lane that had no room for entries, or no demand for whole rows, has; nil: nobody asks
 	Alarm        func() *alarm.Alarm                 // wakes the goroutine that starts held rows; nil: Go's timers
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
 	MayClaim     func(server int) error              // why nothing may be claimed on a server just now; nil: it always may

@@ -93,7 +93,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	}
 	intake.Go(func() { d.tidyLoop(ctx) })
-	d.pumpAll()
+	for _, k := range d.allKinds() {
+		k.pump()
+		k.wakeServers()
+	}
 	intake.Wait()
 	end := d.drainEnd()
 	d.stopStarts(end)
@@ -250,21 +253,15 @@ func (d *Dispatcher) allKinds() []*kind {
 	return all
 }
 
-func (d *Dispatcher) pumpAll() {
-	for _, k := range d.allKinds() {
-		k.pump()
-	}
-}
-
 // Offer queues entries of a server and returns the refused ones: entries without a
 // lane, entries whose lane is full of nearer ones, entries that gave way to nearer
 // ones, and entries of tables that are not admitted.
-func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) duequeue.Refused {
+func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) (refused []duequeue.Entry) {
 	return d.servers[server].offer(entries)
 }
 
 // Wanted returns the numbers of the biz types that have room for entries in the
-// server's lanes now.
+// server's lanes now. Config.Woken is called when another one has.
 func (d *Dispatcher) Wanted(server int) []uint64 { return d.servers[server].types(true) }
 
 // Heard returns the numbers of the biz types whose bells should be offered. It

@@ -14,7 +14,7 @@ type lane struct {
 	server *server
 
 	queue   *duequeue.Queue // its capacity is a share of the node's, which shrinks as biz types appear
-	refused bool            // an entry found no room since the lane was last Woken
+	refused bool            // an entry found no room, or none was wanted, since the queue last had room
 	held    int             // rows reserved, loading or ready
 	early   int             // rows that are held until they are due
 	loading int             // rows reserved or loading
@@ -25,25 +25,28 @@ type lane struct {
 	quick   int       // rows that were loaded since, and have not waited long for a slot
 
 	ready  ready
-	vacant chan struct{} // one slot: there may be room for Reserve
+	asked  atomic.Bool   // Reserve had no room since the lane last woke; not guarded
 	claims chan struct{} // a slot for each claim under way
 	wary   atomic.Int64  // Unix ns: until then claims don't wait for locks, as one met a lock a moment ago; not guarded
 }
 
 func newLane(k *kind, s *server, capacity int) *lane {
-	return &lane{
+	l := &lane{
 		kind:   k,
 		server: s,
 		queue:  duequeue.New(capacity),
-		vacant: make(chan struct{}, 1),
 		claims: make(chan struct{}, claimsAtOnce),
 	}
+	l.asked.Store(true)
+	return l
 }
 
-// wake tells the server's loaders, and who waits in Reserve, to look again.
+// wake tells the server's loaders, and whoever found no room in Reserve, to look again.
 func (l *lane) wake() {
 	signal(l.server.wake)
-	signal(l.vacant)
+	if l.asked.Load() && l.asked.Swap(false) {
+		l.kind.d.cfg.Woken(l.server.index)
+	}
 }
 
 func (l *lane) paused() bool { return l.kind.rule.Load().paused }
@@ -56,14 +59,15 @@ func (l *lane) full() bool { return l.queue.Room() == 0 }
 // roomy reports whether the queue has so much room that it pays to look for more.
 func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.queue.Cap()*3 }
 
-// offer queues one entry. It notes an entry that found no room: this one, or a later
+// offer queues one entry. It adds to refused an entry that found no room: this one, or a later
 // one that gave way to it. One that another node looks at first is left to that node.
-func (l *lane) offer(e duequeue.Entry, refused *duequeue.Refused) {
+func (l *lane) offer(e duequeue.Entry, refused []duequeue.Entry) []duequeue.Entry {
 	verdict, out := l.queue.Offer(e)
 	if (verdict == duequeue.Full || verdict == duequeue.Replaced) && !l.server.guest(out.JobID.Table()) {
 		l.refused = true
-		refused.Note(out.Type, out.Due)
+		refused = append(refused, out)
 	}
+	return refused
 }
 
 // bringForward queues an entry for an earlier time, unless it is in flight. No entry

@@ -133,7 +133,7 @@ func TestPayloadsOfWholeRowsAreGivenBack(t *testing.T) {
 	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		pass(time.Millisecond) // it runs by then
-		room := r.Reserve(context.Background(), 0, 1, 10)
+		room := r.Reserve(0, 1, 10)
 		if room.Rows == 0 || r.Stats().PayloadBytes < int64(room.Rows) {
 			t.Errorf("%+v, %d bytes", room, r.Stats().PayloadBytes)
 		}

@@ -270,7 +270,7 @@ func (p *play) open() (n int) {
 
 // begin reads whole rows of a type.
 func (p *play) begin(kind uint64) {
-	room := p.Reserve(context.Background(), 0, kind, rapid.IntRange(1, 10).Draw(p.draws, "most"))
+	room := p.Reserve(0, kind, rapid.IntRange(1, 10).Draw(p.draws, "most"))
 	if room.Rows == 0 {
 		return
 	}

@@ -103,7 +103,7 @@ func (s *server) wakeAll() {
 	}
 }
 
-func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
+func (s *server) offer(entries []duequeue.Entry) (refused []duequeue.Entry) {
 	now := s.now()
 	s.mu.Lock()
 	for _, e := range entries {
@@ -115,9 +115,9 @@ func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 			if guest {
 				e.Due = max(e.Due, now) + guestDelay.Milliseconds()
 			}
-			l.offer(e, &refused)
+			refused = l.offer(e, refused)
 		} else if !guest {
-			refused.Note(e.Type, e.Due)
+			refused = append(refused, e)
 		}
 	}
 	s.mu.Unlock()
@@ -125,14 +125,18 @@ func (s *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	return refused
 }
 
-// types returns the biz types whose lanes are not paused; with roomy, only those with
-// room and demand.
+// types returns the biz types whose lanes are not paused; with roomy, only those whose queues have room.
 func (s *server) types(roomy bool) []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var types []uint64
 	for _, l := range s.order {
-		if !l.paused() && !(roomy && (l.full() || l.rests())) {
+		switch {
+		case l.paused():
+			l.asked.Store(true) // the end of the pause wakes
+		case roomy && !l.roomy():
+			l.refused = true
+		default:
 			types = append(types, l.kind.number)
 		}
 	}

@@ -13,20 +13,6 @@ type Entry struct {
 	Due   int64  // action_time in Unix milliseconds, by the clock of the row's server
 }
 
-// Refused holds the biz types with entries that found no room, each with the due time
-// of its oldest such entry; nil means that all found room.
-type Refused map[uint64]int64
-
-// Note adds an entry of a biz type that found no room.
-func (r *Refused) Note(bizType uint64, due int64) {
-	if *r == nil {
-		*r = make(Refused)
-	}
-	if old, ok := (*r)[bizType]; !ok || due < old {
-		(*r)[bizType] = due
-	}
-}
-
 // Access says how rows of a table may start in a process. The zero value lets all of them start, where nobody owns tables or
 // all rows are claimed.
 type Access struct {

@@ -1,6 +1,10 @@
 package duequeue
 
-import "github.com/tocsinhq/tocsin"
+import (
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
 
 // Reading is a read of whole rows under way. The rows it brings may be older than
 // what became known meanwhile: see Begin.
@@ -9,8 +13,8 @@ type Reading struct{ generation uint64 }
 // Room is what a lane has reserved for whole rows that are about to be read: for
 // so many rows, of one read.
 type Room struct {
-	Rows  int
-	Later bool // none just now, but soon: the lane is quick
+	Rows int
+	Wait time.Duration // of no rows: until it pays to ask again; 0: whoever made the room tells
 	Reading
 }
 

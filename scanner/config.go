@@ -29,18 +29,14 @@ const (
 	guestBack    = 5 * time.Second        // a guest's peek leaves rows that are overdue by more to those who own the table
 	peekTimeout  = 10 * time.Second       // of one statement
 	parallel     = 2                      // peeks at once on one server: one that waits for a lock does not stop the rest
-	retryEvery   = 100 * time.Millisecond // between asking again an intake that refused
-	wokenEvery   = 10 * time.Millisecond  // the same, where Wake says that there is room
+	retryEvery   = 100 * time.Millisecond // after the intake refused whole rows
 	clockWait    = 20 * time.Millisecond  // until a server's clock is known
 	fullShare    = 10                     // full looks take at most one in so many seconds of one connection to a server
 	readOnFactor = 4                      // a table read on alone has pages of so many PageLimits
-	streams      = 4                      // backlogs of one server that are read whole at once
-	streamFor    = 200 * time.Millisecond // one goes on so long before the group may be peeked
-	streamPage   = 1000                   // whole rows to read in one statement
-	maxStreamed  = 16                     // tables of it
+	pulls        = 4                      // pulls at once on one server
+	pullPage     = 1000                   // whole rows to read in one statement
+	maxPulled    = 16                     // tables of it
 	deepAfter    = 4                      // pages of so many tables, and fewer are read at once
-	probeLimit   = 2                      // due rows of a table that tell that there is a backlog,
-	probedShare  = 4                      // where one in so many tables has them
 	recoverLimit = 500                    // run-out claims recovered in one transaction
 	silentPeeks  = 3                      // without an entry, and the group is peeked less often
 	sparseShare  = 4                      // an entry for less than one in so many tables, and tables are asked first
@@ -81,20 +77,19 @@ type Intake interface {
 	Set(tables []int, as *duequeue.Access)
 	// Offer passes on entries of a server. It returns entries that found no room:
 	// offered ones, or ones pushed out by them.
-	Offer(server int, entries []duequeue.Entry) duequeue.Refused
-	// Wanted gives the numbers of the biz types to peek: those that have a handler
-	// here, are not paused and whose lane has room.
+	Offer(server int, entries []duequeue.Entry) (refused []duequeue.Entry)
+	// Wanted returns the numbers of the biz types to peek: those that have a handler
+	// here and whose target is there, are not paused, and whose lane has room. When there is room again, Wake is called.
 	Wanted(server int) []uint64
 	// Heard returns the numbers of the biz types whose bells to offer: those that
 	// have a handler here and are not paused. A nearer entry finds room even in a
 	// full lane.
 	Heard(server int) []uint64
-	// Reserve makes room for whole rows of a biz type, at most so many, or for none
-	// where they are better offered. Where it makes room, one Take has to follow.
-	Reserve(ctx context.Context, server int, bizType uint64, most int) duequeue.Room
-	// Take starts whole rows that are due; asked is when their reading began. It
-	// returns the due time of the oldest that it did not take, 0 for none.
-	Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (oldestRefused int64)
+	// Reserve makes room for whole rows of a biz type, at most so many. If there is any, one Take has to follow. If there is
+	// none, Wake is called when there is.
+	Reserve(server int, bizType uint64, most int) duequeue.Room
+	// Take starts whole rows that are due; asked is when their reading began. It returns those that it did not take.
+	Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (refused []duequeue.Entry)
 }
 
 // Config is what a Scanner needs. Zero values take the defaults.

@@ -1,38 +1,41 @@
-// Package scanner finds the rows that are nearly due: it peeks ids from the tables
-// that a node owns, and offers them to the intake, which is the dispatcher.
+// Package scanner finds the rows that are due, or nearly so, in the tables that a node looks at, and passes them on to the
+// intake, which is the dispatcher.
 //
 //	Set                         per server
 //	     |            +------------------------------+
 //	     v            |  groups of up to 64 tables   |
-//	owned tables ---> |  regular   each Interval     | -- entries --> Intake
-//	                  |  catch-up  when there is room| -- whole rows --> Intake
-//	                  |  full      each FullEvery    | <-- Wake ---
+//	tables ---------> |  peek      each Interval     | -- entries ---> Intake.Offer
+//	                  |  full look each FullEvery    | <- no room ----+
 //	                  |  doorbell  many times a sec. |
 //	                  +------------------------------+
+//	                  |  lanes, one a biz type       |
+//	                  |  pull      while it has      | -- whole rows -> Intake.Take
+//	                  |            demand            | <- demand ----- Intake.Reserve, Wake
+//	                  +------------------------------+
 //
-// It is the authority for what has been read. For each group and biz type it knows
-// the floor, an action time before which every row has been offered and accepted. It
-// also knows whether the group is behind, that is, whether the intake refused or did
-// not want a row above the floor. A refusal concerns its biz type alone.
+// It is the authority for what has been read. A row that is due is known to the intake, or stands in a span, or will be seen by
+// the next peek. A group knows, for each biz type, until when its tables were peeked. A lane has the spans of its tables: the parts
+// that the intake may not know. Groups know nothing of lanes, so they are merged and split freely.
 //
-//   - A regular peek reads from the floor to now + LookAhead the types that are not behind. Rows that
-//     the intake has in hand don't lower the floor: it knows them. So a backlog of one type is read by its own lane alone. Sparse groups are probed before they are peeked. Groups in which three peeks in a row found nothing wait longer
-//     by half for the next.
-//   - A catch-up continues at the floor of the types that are behind, the group with the lowest floor first, as soon as the
-//     intake wants them. So a backlog drains as fast as it is delivered, not by the scan interval. Rows that are already due
-//     are streamed: whole rows, page by page, from the tables whose next row is the oldest. The intake makes room for them
-//     first. They need no place in a queue and no second read, and a page is settled as it came, by few statements. A lane that
-//     is too slow for that gets ids instead, in order of their action time. A peek of rows that are due later follows.
-//   - A full peek has no floor. It finds rows that landed below it, such as a row whose insert took more than ten seconds to
-//     commit, and recovers claims that have run out. It walks the overdue rows of all types, so those of a server take at most
-//     one second in ten, and one without an answer in time is no failure of the server: its group is halved. It also notes when the next claim does: a regular peek then recovers it.
+//   - A peek reads from ten seconds before the last one to now + LookAhead the types whose queues have room. So a backlog of one type
+//     is not read with the others. Sparse groups are probed before they are peeked. Groups in which three peeks in a row found nothing
+//     wait longer by half for the next.
+//   - What finds no room in the intake, or is pushed out there by something nearer, becomes a span, and so does what falls due while
+//     the peeks leave its type out. A table whose page comes back full of rows that are due has a backlog: the rest of it becomes a
+//     span.
+//   - A pull reads the oldest due rows of a lane's spans, whole, as many as the lane has demand for. They need no place in a queue and
+//     no second read, and a page is settled as it came, by few statements. A lane without demand, since its slots are taken, its
+//     target is away or it is paused, costs no statement.
+//   - A full look reads from the beginning. It finds rows that landed before all that was read, such as a row whose insert took more
+//     than ten seconds to commit, and recovers claims that have run out. It walks the overdue rows of all types, so those of a server
+//     take at most one second in ten, and one without an answer in time is no failure of the server: its group is halved. It also
+//     notes when the next claim runs out: a regular peek then recovers it.
 //   - Tables of an owner that lacks biz types are in groups of their own, which are read as the others, for these types
 //     alone. Each row found there is claimed by the intake.
 //   - The doorbell announces rows that were added to be due within the look-ahead. They are offered to full lanes too, where
 //     they replace later ones. While the doorbell is silent, it is polled half as often, and only for its highest id.
 //
-// On failure: nothing is lost, since rows that are not offered, or are refused, are
-// still in MySQL, and a floor only rises over accepted rows. A server that fails is
+// On failure: nothing is lost, since rows that are not offered, or are refused, are still in MySQL. A server that fails is
 // left alone for growing intervals; the others have goroutines of their own. A table
 // that fails on its own (locked, dropped) is peeked apart from its group, less and
 // less often. A missed bell costs only time: the next peek finds the row.

@@ -179,9 +179,7 @@ func (d *doorbell) page(ctx context.Context, unheard map[int]store.Unheard, now 
 	return more, err
 }
 
-// offer passes on the bells within the look-ahead of the types that are heard; peeks
-// find the rest. A bell that finds no room does not postpone catch-ups, or bells
-// would hold up rows that have been due for longer.
+// offer passes on the bells within the look-ahead of the types that are heard; peeks find the rest.
 func (d *doorbell) offer(fresh []duequeue.Entry, now time.Time) {
 	if len(fresh) == 0 {
 		return

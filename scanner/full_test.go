@@ -77,10 +77,8 @@ func TestARefusalConcernsItsTypeAlone(t *testing.T) {
 			t.Errorf("%d entries of the type that has room", n)
 		}
 		sv.offer([]duequeue.Entry{{JobID: 1 << 40, Type: 1, Due: r.Now(0)}}) // a bell: another entry gives way to it
-		for _, g := range sv.groups {
-			if g.read[2].behind || !g.read[1].behind {
-				t.Errorf("tables %v: the full type is at %+v, the other at %+v", g.tables, g.read[1], g.read[2])
-			}
+		if one, two := len(sv.lane(1).spans), len(sv.lane(2).spans); one == 0 || two != 0 {
+			t.Errorf("%d tables of the full type are unread, %d of the other", one, two)
 		}
 		r.peeks = nil
 		time.Sleep(DefaultInterval)
@@ -123,20 +121,15 @@ func TestARefusalEndsThePeekOfItsTypeAlone(t *testing.T) {
 	})
 }
 
-// A type that keeps refusing does not postpone the catch-up of another.
-func TestATypeCatchesUpWhileAnotherRefuses(t *testing.T) {
+// A type without demand does not postpone the pulls of another.
+func TestATypeIsPulledWhileAnotherHasNoDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, r, _ := crowded(t, 2)
+		s, r, l := crowded(t, 2)
 		sv := s.servers[0]
-		refuse := func() {
-			sv.offer([]duequeue.Entry{{JobID: 1 << 40, Type: 1, Due: 1}, {JobID: 2 << 40, Type: 1, Due: 1}, {JobID: 3 << 40, Type: 1, Due: 1}})
-			sv.pause(duequeue.Refused{1: 1})
-		}
-		refuse()
-		sv.lower(duequeue.Refused{2: r.Now(0)})
-		j, at := sv.pick(sv.view())
-		if j == nil || !slices.Equal(j.types, []uint64{2}) {
-			t.Errorf("next is %+v, else at %s", j, at)
+		l.paused[1] = true
+		sv.refuse([]duequeue.Entry{{JobID: 1 << 40, Type: 1, Due: 1}, {JobID: 2 << 40, Type: 2, Due: r.Now(0)}})
+		if p := sv.nextPull(sv.view()); p == nil || p.bizType != 2 {
+			t.Errorf("next is %+v", p)
 		}
 	})
 }

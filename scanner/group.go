@@ -7,45 +7,25 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // group is some tables of one server that are peeked in one statement.
 type group struct {
-	*duequeue.Access                    // of a Guest nothing is read on, and read stays empty
-	tables           []int              // ascending; replaced, never changed in place, as a job may hold it
-	read             map[uint64]reading // by biz type; a type that is missing was never read
-	next             time.Time          // of the regular peek; zero: at once
-	nextFull         time.Time          // from then on the regular peek is a full one
-	runOut           time.Time          // from then on the regular peek looks for run-out claims; zero: only a full one does
-	busy             bool               // a job of it is under way
-	lowered          duequeue.Refused   // since the job began
-	deep             bool               // its full looks have too much to read: it is not merged
-	failures         int                // peeks of this one table that failed in a row; such a group stays alone
-	found            int                // entries of the last peek
-	silent           int                // peeks in a row that found nothing
-}
-
-// reading is how far a group's rows of one biz type are read.
-type reading struct {
-	floor  int64 // every row before it was offered and accepted
-	behind bool  // there may be rows from the floor on that the intake did not take
-
-	// While it is behind.
-	owed    bool     // a full peek left it out
-	plain   bool     // streaming was tried: the next step is a peek
-	backlog *backlog // what a stream has left; nil: none is under way
-}
-
-// backlog is how far the stream of one type has come.
-type backlog struct {
-	rest  []store.Place // it goes on from there; none: everything due was read
-	width width         // as many tables at once
-	began int64         // the server's clock when it began: what became due later may be unread
+	*duequeue.Access                  // of a Guest only what is due soon is looked for, and read stays empty
+	tables           []int            // ascending; replaced, never changed in place, as a job may hold it
+	read             map[uint64]int64 // by biz type: what is due earlier is known, or stands in the spans of its lane; missing: never read
+	next             time.Time        // of the regular peek; zero: at once
+	nextFull         time.Time        // from then on the regular peek is a full one
+	runOut           time.Time        // from then on the regular peek looks for run-out claims; zero: only a full one does
+	busy             bool             // a job of it is under way
+	deep             bool             // its full looks have too much to read: it is not merged
+	failures         int              // peeks of this one table that failed in a row; such a group stays alone
+	found            int              // entries of the last peek
+	silent           int              // peeks in a row that found nothing
 }
 
 func newGroup(as *duequeue.Access, tables []int) *group {
-	return &group{Access: as, tables: tables, read: make(map[uint64]reading), found: len(tables)}
+	return &group{Access: as, tables: tables, read: make(map[uint64]int64), found: len(tables)}
 }
 
 // note takes in how many entries a peek found.
@@ -70,122 +50,45 @@ func (g *group) interval(base time.Duration) time.Duration {
 	return base + base/2
 }
 
-// floor is the lowest of the types' floors.
-func (g *group) floor(types []uint64) int64 {
-	low := int64(math.MaxInt64)
+// recent returns up to when the last peek has read.
+func (g *group) recent() (until int64) {
+	for _, at := range g.read {
+		until = max(until, at)
+	}
+	return until
+}
+
+// peeked notes that the types are read until then. If the server's clock was set back, the others are read no further.
+func (g *group) peeked(types []uint64, until int64) {
 	for _, t := range types {
-		low = min(low, g.read[t].floor)
+		g.read[t] = until
 	}
-	return low
-}
-
-// behind gives those of the types that have to catch up.
-func (g *group) behind(types []uint64) []uint64 {
-	return filter(types, g.isBehind)
-}
-
-// level gives those of the types that need not.
-func (g *group) level(types []uint64) []uint64 {
-	return filter(types, func(t uint64) bool { return !g.isBehind(t) })
-}
-
-func (g *group) isBehind(t uint64) bool {
-	r, ok := g.read[t]
-	return !ok || r.behind
-}
-
-// anyBehind reports whether some type has to catch up once it is wanted.
-func (g *group) anyBehind() bool {
-	for _, r := range g.read {
-		if r.behind {
-			return true
-		}
-	}
-	return false
-}
-
-// unread reports whether the group waits for its first peek.
-func (g *group) unread() bool { return !g.Guest && g.failures == 0 && g.nextFull.IsZero() }
-
-// skip notes that a regular peek left out every type but the wanted ones: what
-// comes of them from now on is unread. A full one that leaves a type out owes it
-// a whole reading.
-func (g *group) skip(wanted []uint64, full bool) {
-	for t, r := range g.read {
-		if slices.Contains(wanted, t) {
-			continue
-		}
-		if full {
-			r.floor, r.owed = 0, false
-		}
-		g.read[t] = reading{floor: r.floor, behind: true, owed: r.owed}
+	for t, at := range g.read {
+		g.read[t] = min(at, until)
 	}
 }
 
-// done notes that the types were read up to their floor, and beyond it unless
-// behind. What was refused meanwhile lowers it.
-func (g *group) done(types []uint64, floor int64, behind bool) {
-	for _, t := range types {
-		next := reading{floor: floor, behind: behind}
-		if due, lowered := g.lowered[t]; lowered {
-			next = next.lower(due)
-		}
-		if g.read[t].owed && !next.behind {
-			next.floor = 0
-		} else {
-			next.owed = g.read[t].owed
-		}
-		g.read[t] = next
-	}
-}
+// fresh reports whether the group waits for its first peek.
+func (g *group) fresh() bool { return !g.Guest && g.failures == 0 && g.nextFull.IsZero() }
 
-// owe notes that a full peek left the types out: once they are level they are
-// read from the beginning.
-func (g *group) owe(types []uint64) {
-	for _, t := range types {
-		if r, ok := g.read[t]; ok {
-			r.owed = true
-			g.read[t] = r
-		}
+// lags reports whether the last peek has left out one of the types.
+func (g *group) lags(types []uint64) bool {
+	if g.Guest || g.failures > 0 || g.fresh() {
+		return false
 	}
-}
-
-// streamed notes how far a stream of one type has come. It goes back to an entry that
-// was refused meanwhile.
-func (g *group) streamed(t uint64, r reading) {
-	if due, lowered := g.lowered[t]; lowered {
-		r = r.lower(due)
-	}
-	r.owed = g.read[t].owed
-	g.read[t] = r
-}
-
-// lower notes that an entry of a type, due then, was refused. It may be one that the
-// group had accepted and that was then pushed out.
-func (g *group) lower(t uint64, due int64) {
-	if g.busy {
-		g.lowered.Note(t, due)
-	}
-	if r, ok := g.read[t]; ok {
-		g.read[t] = r.lower(due)
-	}
-}
-
-// lower returns the reading after an entry that is due then was refused. A reading
-// that is behind stays as it is if the entry will still be read.
-func (r reading) lower(due int64) reading {
-	if r.behind && due >= r.floor && (r.backlog == nil || due >= r.backlog.began) {
-		return r
-	}
-	return reading{floor: min(r.floor, due), behind: true, owed: r.owed}
+	recent := g.recent()
+	return slices.ContainsFunc(types, func(t uint64) bool {
+		at, ever := g.read[t]
+		return g.Reads(t) && (!ever || at < recent)
+	})
 }
 
 // merge makes one group of two.
 func merge(a, b *group) *group {
 	m := newGroup(a.Access, slices.Sorted(slices.Values(slices.Concat(a.tables, b.tables))))
-	for t, r := range a.read {
+	for t, at := range a.read {
 		if other, ok := b.read[t]; ok {
-			m.read[t] = reading{floor: min(r.floor, other.floor), behind: r.behind || other.behind, owed: r.owed || other.owed}
+			m.read[t] = min(at, other)
 		}
 	}
 	m.next, m.nextFull = earlier(a.next, b.next), earlier(a.nextFull, b.nextFull)
@@ -206,20 +109,9 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // settled reports whether the group may be merged: one that was never read would
-// take the floor from the other, one that fails would take it along, and a
-// stream would begin anew.
+// have the other read in full, and one that fails would take it along.
 func (g *group) settled() bool {
-	return !g.busy && !g.deep && g.failures == 0 && !g.unread() && !g.streaming()
-}
-
-// streaming reports whether a stream is to go on.
-func (g *group) streaming() bool {
-	for _, r := range g.read {
-		if r.backlog != nil && len(r.backlog.rest) > 0 {
-			return true
-		}
-	}
-	return false
+	return !g.busy && !g.deep && g.failures == 0 && !g.fresh()
 }
 
 // compact drops empty groups and merges small ones that are looked at in the same way, so that tables

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/tocsinhq/tocsin/store"
 )
 
 func drawGroup(t *rapid.T, next *int) *group {
@@ -18,7 +16,7 @@ func drawGroup(t *rapid.T, next *int) *group {
 	}
 	for _, typ := range []uint64{1, 2} {
 		if rapid.Bool().Draw(t, "read") {
-			g.read[typ] = reading{floor: rapid.Int64Range(0, 5).Draw(t, "floor"), behind: rapid.Bool().Draw(t, "behind")}
+			g.read[typ] = rapid.Int64Range(1, 5).Draw(t, "until")
 		}
 	}
 	g.busy = rapid.IntRange(0, 4).Draw(t, "busy") == 0
@@ -31,18 +29,18 @@ func drawGroup(t *rapid.T, next *int) *group {
 	return g
 }
 
-// readings gives, for each table, how far it is read.
-func readings(groups []*group) map[int][2]reading {
-	all := make(map[int][2]reading)
+// readings returns, for each table, how far it is read.
+func readings(groups []*group) map[int][2]int64 {
+	all := make(map[int][2]int64)
 	for _, g := range groups {
 		for _, table := range g.tables {
-			all[table] = [2]reading{g.read[1], g.read[2]}
+			all[table] = [2]int64{g.read[1], g.read[2]}
 		}
 	}
 	return all
 }
 
-// Merging loses no table, makes no group too large, and raises no floor.
+// Merging loses no table, makes no group too large, and calls nothing read that is not.
 func TestCompact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size = 8
@@ -70,8 +68,8 @@ func TestCompact(t *testing.T) {
 			t.Fatalf("%d tables became %d", len(before), len(now))
 		}
 		for table, old := range before {
-			for i, r := range now[table] {
-				if r.floor > old[i].floor || (old[i].behind && r.floor != 0 && !r.behind) {
+			for i, until := range now[table] {
+				if until > old[i] {
 					t.Fatalf("table %d: %v became %v", table, old, now[table])
 				}
 			}
@@ -109,85 +107,6 @@ func TestSlotsAreSpread(t *testing.T) {
 	}
 }
 
-func TestGroup(t *testing.T) {
-	cases := map[string]func(t *testing.T, g *group){
-		"what is refused lowers the floor and leaves the group behind": func(t *testing.T, g *group) {
-			g.done([]uint64{1}, 100, false)
-			g.lower(1, 40)
-			if g.read[1] != (reading{floor: 40, behind: true}) {
-				t.Errorf("%v", g.read)
-			}
-		},
-		"what is pushed out while a job is under way outlives the job": func(t *testing.T, g *group) {
-			g.busy = true
-			g.lower(1, 40)
-			g.done([]uint64{1}, 100, false)
-			if g.read[1] != (reading{floor: 40, behind: true}) {
-				t.Errorf("%v", g.read)
-			}
-		},
-		"a type that is left out keeps its floor and is behind": func(t *testing.T, g *group) {
-			g.done([]uint64{1, 2}, 100, false)
-			g.skip([]uint64{2}, false)
-			g.done([]uint64{2}, 200, false)
-			if g.read[1] != (reading{floor: 100, behind: true}) || g.read[2] != (reading{floor: 200, behind: false}) {
-				t.Errorf("%v", g.read)
-			}
-		},
-		"a type that is left out of a full peek is owed one": func(t *testing.T, g *group) {
-			g.done([]uint64{1, 2}, 100, false)
-			g.skip([]uint64{2}, true)
-			if g.read[1] != (reading{floor: 0, behind: true}) {
-				t.Errorf("%v", g.read)
-			}
-		},
-		"a full peek that is owed outlives a pause": func(t *testing.T, g *group) {
-			g.done([]uint64{1}, 100, true)
-			g.owe([]uint64{1})
-			g.skip(nil, false)
-			g.done([]uint64{1}, 200, false)
-			if g.read[1].floor != 0 {
-				t.Errorf("%v", g.read)
-			}
-		},
-		"a type that was never read is behind from the beginning": func(t *testing.T, g *group) {
-			g.done([]uint64{1}, 100, false)
-			if got := g.behind([]uint64{1, 2}); !slices.Equal(got, []uint64{2}) || g.floor(got) != 0 {
-				t.Errorf("%v from %d", got, g.floor(got))
-			}
-		},
-	}
-	for name, check := range cases {
-		t.Run(name, func(t *testing.T) { check(t, newGroup(owner, []int{0})) })
-	}
-}
-
-func TestWhatIsRefusedOfOneTypeLeavesTheOthersAsTheyAre(t *testing.T) {
-	g := newGroup(owner, []int{0})
-	g.done([]uint64{1, 2}, 100, false)
-	g.busy = true
-	g.lower(2, 40)
-	if g.read[1] != (reading{floor: 100}) || g.read[2] != (reading{floor: 40, behind: true}) {
-		t.Errorf("%v", g.read)
-	}
-	g.done([]uint64{1, 2}, 200, false)
-	if g.read[1] != (reading{floor: 200}) || g.read[2] != (reading{floor: 40, behind: true}) {
-		t.Errorf("after the job: %v", g.read)
-	}
-}
-
-func TestWhatIsRefusedWhereItWillStillBeReadEndsNoStream(t *testing.T) {
-	g := newGroup(owner, []int{0})
-	under := reading{floor: 50, behind: true, backlog: &backlog{rest: []store.Place{{Table: 0, Due: 60}}, began: 100}}
-	g.streamed(1, under)
-	if g.lower(1, 100); g.read[1] != under {
-		t.Errorf("behind where it began: %v", g.read)
-	}
-	if g.lower(1, 99); g.read[1] != (reading{floor: 50, behind: true}) {
-		t.Errorf("in a table that it may be done with: %v", g.read)
-	}
-}
-
 func TestFailWait(t *testing.T) {
 	for failures, want := range map[int]time.Duration{1: 5 * time.Second, 2: 10 * time.Second, 5: time.Minute, 500: time.Minute} {
 		if got := failWait(failures, 5*time.Second); got != want {
@@ -196,44 +115,50 @@ func TestFailWait(t *testing.T) {
 	}
 }
 
-func TestNoFloorIsAheadOfAClockThatWasSetBack(t *testing.T) {
-	m := newMetrics()
-	sv := newServer(Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults(), 0, "db1", m)
-	const floor, clock = 1_000_000, 900_000
+func TestNoPeekBeginsAheadOfAClockThatWasSetBack(t *testing.T) {
+	sv := newServer(Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults(), 0, "db1", newMetrics())
+	const read, clock = 1_000_000, 900_000
 	v := view{now: time.Now(), clock: clock, wanted: []uint64{1}}
-	for name, behind := range map[string]bool{"regular": false, "catch-up": true} {
-		g := newGroup(owner, []int{3})
-		g.nextFull, g.read[1] = v.now.Add(time.Hour), reading{floor: floor, behind: behind}
-		sv.groups = []*group{g}
-		pick := func() *job { return sv.regular(g, v) }
-		if behind {
-			pick = func() *job { return sv.behind(v) }
-		}
-		if j := pick(); j == nil || j.from > clock {
-			t.Errorf("%s: %+v reads nothing that is due at %d", name, j, clock)
-		}
+	g := newGroup(owner, []int{3})
+	g.nextFull, g.read[1] = v.now.Add(time.Hour), read
+	sv.groups = []*group{g}
+	if j := sv.regular(g, v); j == nil || j.from > clock {
+		t.Errorf("%+v reads nothing that is due at %d", j, clock)
 	}
 }
 
-// TestNothingIsStreamedBeforeItsFirstPeek: streams of tables that hold nothing due
-// would hold up the first peeks of the others.
-func TestNothingIsStreamedBeforeItsFirstPeek(t *testing.T) {
-	m := newMetrics()
-	cfg := Config{Intake: newLanes(1), Interval: time.Second, FullEvery: time.Hour}.withDefaults()
-	sv := newServer(cfg, 0, "db1", m)
-	sv.set(owned(8*cfg.TablesPerStatement), owner)
-	v := view{now: time.Now(), clock: 900_000, wanted: []uint64{1, 2}}
-	for n := 0; ; n++ {
-		j, _ := sv.pick(v)
-		if j == nil {
-			if n != parallel {
-				t.Errorf("%d first peeks at once, not %d", n, parallel)
+// A type that the last peek left out is peeked at once when it is wanted again, and what fell due meanwhile is pulled. One that a full
+// look left out is looked at in full.
+func TestATypeThatWasLeftOut(t *testing.T) {
+	for name, full := range map[string]bool{"of a regular peek": false, "of a full look": true} {
+		t.Run(name, func(t *testing.T) {
+			sv := newServer(Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults(), 0, "db1", newMetrics())
+			g := newGroup(owner, []int{3, 4})
+			sv.groups = []*group{g}
+			now := time.Now()
+			peek := func(wanted ...uint64) *job {
+				t.Helper()
+				j, _ := sv.pick(view{now: now, clock: now.UnixMilli(), wanted: wanted})
+				if j == nil {
+					t.Fatal("no peek")
+				}
+				sv.finish(j, result{})
+				return j
 			}
-			return
-		}
-		if j.stream || !j.first {
-			t.Fatalf("job %d of tables that were never peeked: %+v", n, j)
-		}
+			peek(1, 2)
+			read := g.read[1]
+			if now = now.Add(2 * time.Second); full {
+				now = now.Add(time.Hour)
+			}
+			peek(2)
+			now = now.Add(time.Millisecond) // not yet time for the next
+			if j := peek(1, 2); j.full != full {
+				t.Errorf("full: %t", j.full)
+			}
+			if due, some := sv.lane(1).next(); some == full || some && (due != read || len(sv.lane(1).spans) != 2) || len(sv.lane(2).spans) > 0 {
+				t.Errorf("unread from %d, %t", due, some)
+			}
+		})
 	}
 }
 

@@ -15,27 +15,28 @@ import (
 type lanes struct {
 	queues  map[uint64]*duequeue.Queue
 	paused  map[uint64]bool
-	rows    int              // whole rows that a lane takes between deliveries
+	rows    int              // whole rows that all lanes take between deliveries
 	started []duequeue.Entry // whole rows taken
 	settled map[tocsin.JobID]bool
 	twice   int // whole rows taken that were settled before
 }
 
-func (l *lanes) Reserve(_ context.Context, _ int, bizType uint64, most int) duequeue.Room {
+func (l *lanes) Reserve(_ int, bizType uint64, most int) duequeue.Room {
 	q := l.queues[bizType]
-	if n := min(most, q.Room(), l.rows-len(l.started)); n > 0 && !l.paused[bizType] {
+	if n := min(most, l.rows-len(l.started)); n > 0 && !l.paused[bizType] {
 		return duequeue.Room{Rows: n, Reading: q.Begin()}
 	}
 	return duequeue.Room{}
 }
 
-func (l *lanes) Take(_ context.Context, _ int, bizType uint64, room duequeue.Room, rows []store.Row, _ time.Time) (refused int64) {
+func (l *lanes) Take(_ context.Context, _ int, bizType uint64, room duequeue.Room, rows []store.Row, _ time.Time) (refused []duequeue.Entry) {
 	q := l.queues[bizType]
 	defer q.End(room.Reading)
 	for i, row := range rows {
 		e := duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}
 		if i >= room.Rows {
-			return e.Due // they are in order where there is one table; else any will do for a model
+			refused = append(refused, e)
+			continue
 		}
 		if !q.Take(e) {
 			continue
@@ -45,21 +46,21 @@ func (l *lanes) Take(_ context.Context, _ int, bizType uint64, room duequeue.Roo
 			l.twice++
 		}
 	}
-	return 0
+	return refused
 }
 
 func newLanes(capacity int, types ...uint64) *lanes {
-	l := &lanes{queues: make(map[uint64]*duequeue.Queue), paused: make(map[uint64]bool), settled: make(map[tocsin.JobID]bool)}
+	l := &lanes{rows: capacity, queues: make(map[uint64]*duequeue.Queue), paused: make(map[uint64]bool), settled: make(map[tocsin.JobID]bool)}
 	for _, t := range types {
 		l.queues[t] = duequeue.New(capacity)
 	}
 	return l
 }
 
-func (l *lanes) Offer(_ int, entries []duequeue.Entry) (refused duequeue.Refused) {
+func (l *lanes) Offer(_ int, entries []duequeue.Entry) (refused []duequeue.Entry) {
 	for _, e := range entries {
 		if _, out := l.queues[e.Type].Offer(e); out.JobID != 0 {
-			refused.Note(out.Type, out.Due)
+			refused = append(refused, out)
 		}
 	}
 	return refused

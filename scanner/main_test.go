@@ -158,7 +158,7 @@ func newIntake(capacity int, types ...uint64) *intake {
 	return in
 }
 
-func (in *intake) Offer(server int, entries []duequeue.Entry) duequeue.Refused {
+func (in *intake) Offer(server int, entries []duequeue.Entry) []duequeue.Entry {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, e := range entries {
@@ -180,13 +180,13 @@ func (in *intake) Heard(server int) []uint64 {
 	return in.lanes.Heard(server)
 }
 
-func (in *intake) Reserve(ctx context.Context, server int, bizType uint64, most int) duequeue.Room {
+func (in *intake) Reserve(server int, bizType uint64, most int) duequeue.Room {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.lanes.Reserve(ctx, server, bizType, most)
+	return in.lanes.Reserve(server, bizType, most)
 }
 
-func (in *intake) Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) int64 {
+func (in *intake) Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) []duequeue.Entry {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, row := range rows {

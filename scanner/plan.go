@@ -1,11 +1,9 @@
 package scanner
 
 import (
-	"math"
+	"maps"
 	"slices"
 	"time"
-
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // job is one group's peek, decided on.
@@ -15,17 +13,12 @@ type job struct {
 	types  []uint64
 	from   int64 // lower bound of action_time
 	until  int64 // upper bound
-	start  int64 // the server's clock when it was decided; of a stream: when that began
+	start  int64 // the server's clock when it was decided
 	full   bool
+	first  bool // no peek has read the group before
 	guest  bool // of tables that another node looks at first: see guestJob
 	sparse bool // few of the tables are expected to hold anything
-	plain  bool // read on what is due: streaming was tried
 	claims bool // look for run-out claims
-	first  bool // what is due may be much
-
-	stream bool          // read what is due whole, of the one biz type
-	rest   []store.Place // of a stream: go on from there; nil: from the beginning
-	width  width         // of a stream: tables to read at once
 }
 
 // view is what a decision rests on, besides the groups.
@@ -54,13 +47,7 @@ func (sv *server) pick(v view) (*job, time.Time) {
 			return j, time.Time{}
 		}
 	}
-	if len(sv.pauses) > 0 {
-		v.wanted = filter(v.wanted, func(t uint64) bool { return !v.now.Before(sv.pauses[t].until) })
-	}
-	if j := sv.behind(v); j != nil {
-		return j, time.Time{}
-	}
-	return nil, sv.lookAgain(v.now)
+	return nil, sv.lookAgain(v)
 }
 
 // count notes how many nodes the group has. One that has gone may have left claims in any table: those in the tables that it owned
@@ -79,7 +66,7 @@ func (sv *server) count(peers int) {
 // nextRegular makes the next regular job, nil if none is due.
 func (sv *server) nextRegular(v view) *job {
 	for {
-		g := mostOverdue(sv.groups, v.now)
+		g := mostOverdue(sv.groups, v)
 		if g == nil {
 			return nil
 		}
@@ -90,11 +77,12 @@ func (sv *server) nextRegular(v view) *job {
 }
 
 // mostOverdue is the idle group whose regular peek has waited longest, nil if
-// none has to be peeked yet.
-func mostOverdue(groups []*group, now time.Time) *group {
+// none has to be peeked yet. A group whose last peek left out a type that is wanted now is
+// peeked at once.
+func mostOverdue(groups []*group, v view) *group {
 	var most *group
 	for _, g := range groups {
-		if g.busy || len(g.tables) == 0 || g.next.After(now) {
+		if g.busy || len(g.tables) == 0 || g.next.After(v.now) && !g.lags(v.wanted) {
 			continue
 		}
 		if most == nil || g.next.Before(most.next) {
@@ -105,37 +93,41 @@ func mostOverdue(groups []*group, now time.Time) *group {
 }
 
 // regular makes the job of a group whose time has come, and sets its next time.
-// It is nil where no type is left to peek regularly.
+// It is nil if no type is wanted. What was due since a type was last read is pulled. A type that was never read, or that the last
+// full look left out, takes a full one, or in a deep group is pulled from the beginning.
 func (sv *server) regular(g *group, v view) *job {
-	full := !v.now.Before(g.nextFull)
 	if !g.next.IsZero() {
-		sv.metrics.lag.WithLabelValues(sv.name).Set(v.now.Sub(g.next).Seconds())
+		sv.metrics.lag.WithLabelValues(sv.name).Set(max(v.now.Sub(g.next).Seconds(), 0))
 	}
 	g.next = slotAfter(sv.base, v.now, g.tables[0], g.interval(sv.cfg.Interval), sv.cfg.grid())
-	v.wanted = filter(v.wanted, g.Reads)
-	if g.Guest {
-		return sv.guestJob(g, v, full)
-	}
-	g.skip(v.wanted, full)
-	if full {
-		return sv.fullJob(g, v)
-	}
-	types := g.level(v.wanted)
-	if len(types) == 0 {
+	types := filter(v.wanted, g.Reads)
+	full := !v.now.Before(g.nextFull)
+	switch {
+	case g.Guest:
+		return sv.guestJob(g, types, v, full)
+	case full || !g.deep && slices.ContainsFunc(types, func(t uint64) bool { _, ever := g.read[t]; return !ever }):
+		return sv.fullJob(g, types, v)
+	case len(types) == 0:
 		return nil
 	}
-	j := sv.job(g, types, v, g.floor(types))
+	recent := g.recent()
+	for _, t := range types {
+		if at := g.read[t]; at < recent {
+			sv.unread(t, g.tables, at, v.clock)
+		}
+	}
+	j := sv.job(g, types, v, recent)
 	j.claims = sv.cfg.RecoverOften || !g.runOut.IsZero() && !v.now.Before(g.runOut)
 	return j
 }
 
 // guestJob reads what is due soon, or a little overdue, in tables that another node looks at first; a full one, the oldest
 // page of each table, so that what that node can't deliver is not left for ever. It is nil if no type is wanted.
-func (sv *server) guestJob(g *group, v view, full bool) *job {
-	if len(v.wanted) == 0 {
+func (sv *server) guestJob(g *group, types []uint64, v view, full bool) *job {
+	if len(types) == 0 {
 		return nil
 	}
-	j := sv.job(g, v.wanted, v, v.clock)
+	j := sv.job(g, types, v, v.clock)
 	j.guest, j.from = true, max(v.clock-guestBack.Milliseconds(), 0)
 	if full {
 		g.nextFull = v.now.Add(sv.cfg.FullEvery)
@@ -144,120 +136,50 @@ func (sv *server) guestJob(g *group, v view, full bool) *job {
 	return j
 }
 
-// fullJob reads a group without a floor: the first time all types, later those
-// that are level. The others are caught up with first.
-func (sv *server) fullJob(g *group, v view) *job {
-	types, first := v.wanted, g.nextFull.IsZero()
-	if !first {
-		types = g.level(v.wanted)
-		g.owe(g.behind(v.wanted))
+// fullJob reads a group from the beginning. The types that it leaves out get a full look when they are wanted.
+func (sv *server) fullJob(g *group, types []uint64, v view) *job {
+	if !g.deep {
+		maps.DeleteFunc(g.read, func(t uint64, _ int64) bool { return !slices.Contains(types, t) })
 	}
+	first := g.nextFull.IsZero()
 	g.nextFull = v.now.Add(sv.cfg.FullEvery)
 	j := sv.job(g, types, v, 0)
 	j.full, j.first, j.claims = true, first, true
 	return j
 }
 
-// behind makes a job to catch up with what is wanted, nil if none is needed or as
-// many are under way as may be: a peek of what was streamed already, else a
-// stream. The types take turns, so that the backlog of one holds up no other.
-func (sv *server) behind(v view) *job {
-	if sv.peeking < parallel {
-		if g, types := sv.furthest(v.wanted, true); g != nil {
-			sv.peeking++
-			return sv.plainJob(g, types, v)
-		}
-	}
-	if sv.streaming >= streams {
-		return nil
-	}
-	next, _ := slices.BinarySearch(v.wanted, sv.streamed+1)
-	for i := range v.wanted {
-		t := v.wanted[(next+i)%len(v.wanted)]
-		if g, _ := sv.furthest([]uint64{t}, false); g != nil {
-			sv.streaming++
-			sv.streamed = t
-			return sv.streamJob(g, t, v)
-		}
-	}
-	return nil
-}
-
-// furthest finds the idle group that is furthest behind with those of the types
-// whose next step is a peek, where plain is set, else a stream; nil if none is. A
-// group that waits for its first peek is none: that tells what has a backlog, and
-// many groups wait at once where a node takes its share of the tables.
-func (sv *server) furthest(types []uint64, plain bool) (most *group, missing []uint64) {
-	for _, g := range sv.groups {
-		if g.busy || g.Guest || len(g.tables) == 0 || g.failures > 0 || g.unread() {
-			continue
-		}
-		found := filter(g.behind(types), func(t uint64) bool { return g.Reads(t) && g.read[t].plain == plain })
-		if len(found) > 0 && (most == nil || g.floor(found) < most.floor(missing)) {
-			most, missing = g, found
-		}
-	}
-	return most, missing
-}
-
-// plainJob peeks what the streams of the types have left. Where all of them came
-// to their end it begins where the server's clock stood when the first of them began:
-// all tables are read up to there, and some no further.
-func (sv *server) plainJob(g *group, types []uint64, v view) *job {
-	j := sv.job(g, types, v, g.floor(types))
-	j.plain = true
-	began := v.clock
-	for _, t := range types {
-		b := g.read[t].backlog
-		if b == nil {
-			return j
-		}
-		began = min(began, b.began)
-	}
-	j.from, j.start = max(j.from, began), began
-	return j
-}
-
-// streamJob goes on with the stream of a type, or begins it.
-func (sv *server) streamJob(g *group, t uint64, v view) *job {
-	r := g.read[t]
-	j := sv.job(g, []uint64{t}, v, r.floor)
-	j.stream, j.until, j.width = true, v.clock, width{tables: maxStreamed}
-	if b := r.backlog; b != nil {
-		j.rest, j.width, j.start = b.rest, b.width, min(b.began, v.clock)
-	}
-	return j
-}
-
-// job makes a group's job from a floor on. Where the server's clock was set back
-// the floor may lie in what is its future now.
-func (sv *server) job(g *group, types []uint64, v view, floor int64) *job {
-	g.busy, g.lowered = true, nil
+// job makes a group's job. If the server's clock was set back,
+// from may lie in what is its future now.
+func (sv *server) job(g *group, types []uint64, v view, from int64) *job {
+	g.busy = true
 	return &job{
 		group:  g,
 		tables: g.tables,
 		types:  types,
-		from:   max(min(floor, v.clock-commitTime.Milliseconds()), 0),
+		from:   max(min(from, v.clock-commitTime.Milliseconds()), 0),
 		until:  v.clock + sv.cfg.LookAhead.Milliseconds(),
 		start:  v.clock,
 		sparse: g.sparse(),
 	}
 }
 
-// lookAgain is when the next regular peek is due; sooner if a group is behind,
-// for the intake may want the rest. While as many peeks are under way as may be, the
-// end of one wakes the loop.
-func (sv *server) lookAgain(now time.Time) time.Time {
-	at := now.Add(sv.cfg.Interval)
+// lookAgain is when the next regular peek is due, or sooner the next pull of what was not due when it was noted. While as many peeks
+// are under way as may be, the end of one wakes the loop.
+func (sv *server) lookAgain(v view) time.Time {
+	at := v.now.Add(sv.cfg.Interval)
 	for _, g := range sv.groups {
-		if g.busy || len(g.tables) == 0 {
-			continue // its end wakes the loop
-		}
-		if sv.peeking < parallel {
+		if !g.busy && len(g.tables) > 0 && sv.peeking < parallel {
 			at = earlier(at, g.next)
 		}
-		if g.anyBehind() {
-			at = earlier(at, now.Add(retryEvery))
+	}
+	for _, l := range sv.lanes {
+		due, some := l.next()
+		switch {
+		case !some || sv.pulling >= pulls:
+		case due > v.clock:
+			at = earlier(at, v.now.Add(time.Duration(due-v.clock)*time.Millisecond))
+		case v.now.Before(l.rest):
+			at = earlier(at, l.rest)
 		}
 	}
 	return at
@@ -269,16 +191,14 @@ func (sv *server) finish(j *job, r result) {
 	defer sv.mu.Unlock()
 	g := j.group
 	g.busy = false
-	if j.stream {
-		sv.streaming--
-	} else {
-		sv.peeking--
-	}
+	sv.peeking--
 	switch {
 	case r.err == nil:
-		sv.progress(j, r)
+		if !j.guest {
+			g.peeked(j.types, j.start-commitTime.Milliseconds())
+		}
+		g.note(r.found)
 		sv.isolate(g, sv.unreadable(r.failed, j.full))
-	case j.stream:
 	case r.slow:
 		sv.halve(g, j.first, r.err)
 	default:
@@ -301,34 +221,4 @@ func (sv *server) finish(j *job, r result) {
 	}
 	sv.groups = compact(sv.groups, sv.cfg.TablesPerStatement)
 	sv.look()
-}
-
-// progress notes how far a job has read. A stream whose tables all got to where
-// its clock stood when it began, and which still goes on, begins anew: in those
-// that it is done with more is due by now.
-func (sv *server) progress(j *job, r result) {
-	floor := min(r.floor, j.start-commitTime.Milliseconds())
-	if j.stream {
-		next := reading{floor: floor, behind: true, plain: r.plain}
-		if len(r.rest) > 0 && r.floor <= j.start || r.plain && r.refused == 0 && r.floor == math.MaxInt64 {
-			next.backlog = &backlog{rest: r.rest, width: r.width, began: j.start}
-		}
-		j.group.streamed(j.types[0], next)
-		return
-	}
-	if j.guest {
-		j.group.note(r.found)
-		return
-	}
-	for _, t := range j.types {
-		due, stopped := r.stopped[t]
-		switch {
-		case slices.Contains(r.left, t):
-		case stopped:
-			j.group.done([]uint64{t}, min(floor, due), true)
-		default:
-			j.group.done([]uint64{t}, floor, r.behind)
-		}
-	}
-	j.group.note(r.found)
 }

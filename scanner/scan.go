@@ -1,12 +1,10 @@
 package scanner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -18,8 +16,6 @@ import (
 // result is what became of a job.
 type result struct {
 	found  int           // entries
-	floor  int64         // every row before it was offered and accepted; math.MaxInt64: all were
-	behind bool          // rows from the floor on were found and not accepted
 	again  bool          // claims were recovered: peek soon again
 	looked bool          // for claims
 	runOut time.Time     // when the next claim can be recovered; zero: there is none
@@ -27,39 +23,20 @@ type result struct {
 	err    error         // the server failed, or took too long; nothing else is set
 	slow   bool          // of err: a full look had no answer in time; it may have had too much to read
 	took   time.Duration // with the wait for its statements
-
-	left    []uint64         // types that were not read, as they are better streamed
-	stopped duequeue.Refused // types that were read only up to there, as they found no room
-
-	// Of a stream only.
-	rest    []store.Place // it goes on from there
-	width   width         // tables to read at once then
-	plain   bool          // the rest, if any, is better peeked
-	refused int64         // the oldest that the intake did not take; 0: it took all
 }
 
 // errTooLong is why a statement was given up.
 var errTooLong = errors.New("no answer within " + peekTimeout.String())
 
-// scan works until ctx ends, on a few groups at once, and waits for all of them.
+// scan works until ctx ends, on a few peeks and pulls at once, and waits for all of them.
 func (sv *server) scan(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for {
-		j := sv.await(ctx)
-		if j == nil {
-			return
-		}
-		wg.Go(func() { sv.once(ctx, j) })
-	}
-}
-
-// await waits for the next job; nil when ctx has ended.
-func (sv *server) await(ctx context.Context) *job {
 	for ctx.Err() == nil {
-		j, at := sv.pick(sv.view())
-		if j != nil {
-			return j
+		work, at := sv.next()
+		if work != nil {
+			wg.Go(func() { work(ctx) })
+			continue
 		}
 		timer := time.NewTimer(time.Until(at))
 		select {
@@ -69,7 +46,19 @@ func (sv *server) await(ctx context.Context) *job {
 		}
 		timer.Stop()
 	}
-	return nil
+}
+
+// next returns what to do next. If there is nothing, it returns nil and when to look again.
+func (sv *server) next() (work func(context.Context), at time.Time) {
+	v := sv.view()
+	if p := sv.nextPull(v); p != nil {
+		return func(ctx context.Context) { sv.pullOnce(ctx, p) }, time.Time{}
+	}
+	j, at := sv.pick(v)
+	if j == nil {
+		return nil, at
+	}
+	return func(ctx context.Context) { sv.once(ctx, j) }, time.Time{}
 }
 
 // view asks the store and the intake, without the lock.
@@ -86,13 +75,8 @@ func (sv *server) view() view {
 
 // once does one job.
 func (sv *server) once(ctx context.Context, j *job) {
-	var r result
 	began := time.Now()
-	if j.stream {
-		r = sv.stream(ctx, j)
-	} else {
-		r = sv.read(ctx, j)
-	}
+	r := sv.read(ctx, j)
 	if r.err == nil && j.claims {
 		sv.recover(ctx, j, &r)
 	}
@@ -106,24 +90,22 @@ func (sv *server) once(ctx context.Context, j *job) {
 	sv.finish(j, r)
 }
 
-// read peeks a job's tables and offers the entries. It reads on in tables whose page
-// came back full, the one with the oldest rest first. A type that is refused is read
-// no further. A rest that is already due ends the read, since it is better streamed,
-// unless streaming has already given up.
+// read peeks a job's tables and offers the entries. It reads on in tables whose page came back full of what is due later.
+// A table whose page is full of what is due already has a backlog: see backlogs. A type that finds no room is read no further,
+// and the rest of it is unread.
 func (sv *server) read(ctx context.Context, j *job) result {
-	q := store.PeekQuery{
+	r := result{failed: make(map[int]error)}
+	todo := []store.PeekQuery{{
 		Server: sv.index, Tables: j.tables, Types: j.types,
 		From: j.from, Until: j.until, Limit: sv.cfg.PageLimit, Sparse: j.sparse,
-	}
-	r := result{failed: make(map[int]error)}
-	if j.first {
-		if r.left, r.err = sv.backlogged(ctx, j); r.err != nil {
-			return r
+	}}
+	var stopped []uint64 // types that found no room
+	for len(todo) > 0 {
+		q := todo[0]
+		todo = todo[1:]
+		if q = sv.without(stopped, q); len(q.Types) == 0 {
+			continue
 		}
-		q.Types = filter(j.types, func(t uint64) bool { return !slices.Contains(r.left, t) })
-	}
-	var rest []duequeue.Entry // the last entries of those whose page was full
-	for {
 		page, err := sv.peek(ctx, q)
 		if err != nil {
 			r.err = err
@@ -131,39 +113,86 @@ func (sv *server) read(ctx context.Context, j *job) result {
 		}
 		maps.Copy(r.failed, page.Failed)
 		r.found += len(page.Entries)
-		if !j.guest || !j.full {
-			rest = append(rest, page.Full...)
+		if !j.guest {
+			if rest := sv.backlogs(&page, q, j); len(rest.Tables) > 0 {
+				todo = append(todo, rest)
+			}
+		} else if j.full {
+			page.Full = nil // the oldest page of each table is enough
 		}
-		if refused := sv.offer(page.Entries); len(refused) > 0 {
-			sv.pause(refused)
-			q.Types = r.stop(q.Types, refused, rest)
+		for t := range typesOf(sv.offer(page.Entries)) {
+			stopped = append(stopped, t)
 		}
-		rest = slices.DeleteFunc(rest, func(e duequeue.Entry) bool { return !sv.owns(e.JobID.Table()) })
-		if len(rest) == 0 || len(q.Types) == 0 {
-			r.floor = math.MaxInt64
-			return r
+		for _, last := range page.Full {
+			if sv.owns(last.JobID.Table()) {
+				q.Tables, q.After, q.Limit, q.Sparse = []int{last.JobID.Table()}, last, sv.cfg.PageLimit*readOnFactor, false
+				todo = append(todo, q)
+			}
 		}
-		slices.SortFunc(rest, func(a, b duequeue.Entry) int { return cmp.Compare(a.Due, b.Due) })
-		if !j.plain && !j.guest && rest[0].Due <= j.start {
-			r.floor, r.behind = rest[0].Due, true
-			return r
-		}
-		q.Sparse = false
-		q.Tables, q.After, q.Limit = []int{rest[0].JobID.Table()}, rest[0], sv.cfg.PageLimit*readOnFactor
-		rest = rest[1:]
 	}
+	return r
 }
 
-// stop records how far the refused types are read: up to the oldest entry that was
-// refused or not read on. It returns the other types.
-func (r *result) stop(types []uint64, refused duequeue.Refused, rest []duequeue.Entry) []uint64 {
-	for t, due := range refused {
-		r.stopped.Note(t, due)
-		for _, e := range rest {
-			r.stopped.Note(t, e.Due)
+// without leaves types out of a query: what it would have read of them is unread.
+func (sv *server) without(types []uint64, q store.PeekQuery) store.PeekQuery {
+	if len(types) == 0 {
+		return q
+	}
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	q.Types = slices.DeleteFunc(slices.Clone(q.Types), func(t uint64) bool {
+		if !slices.Contains(types, t) {
+			return false
+		}
+		sv.unread(t, q.Tables, max(q.From, q.After.Due), q.Until)
+		return true
+	})
+	return q
+}
+
+// backlogs takes out of a page the tables whose pages are full of what is due already: of their types the rest is unread, and better
+// pulled. It returns the query for the other types in these tables.
+func (sv *server) backlogs(page *store.Page, q store.PeekQuery, j *job) store.PeekQuery {
+	deep := make(map[int]int64) // until when the page of a table goes
+	page.Full = slices.DeleteFunc(page.Full, func(last duequeue.Entry) bool {
+		if last.Due <= j.start {
+			deep[last.JobID.Table()] = last.Due
+		}
+		return last.Due <= j.start
+	})
+	if len(deep) == 0 {
+		return store.PeekQuery{}
+	}
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	var types []uint64
+	page.Entries = slices.DeleteFunc(page.Entries, func(e duequeue.Entry) bool {
+		if _, is := deep[e.JobID.Table()]; !is {
+			return false
+		}
+		sv.unread(e.Type, []int{e.JobID.Table()}, e.Due, j.until)
+		if !slices.Contains(types, e.Type) {
+			types = append(types, e.Type)
+		}
+		return true
+	})
+	for table, last := range deep {
+		for _, t := range types {
+			sv.unread(t, []int{table}, last, j.until)
 		}
 	}
-	return filter(types, func(t uint64) bool { _, is := refused[t]; return !is })
+	q.Tables, q.After, q.Sparse = slices.Sorted(maps.Keys(deep)), duequeue.Entry{}, false
+	q.Types = filter(q.Types, func(t uint64) bool { return !slices.Contains(types, t) })
+	return q
+}
+
+// typesOf returns the biz types of entries.
+func typesOf(entries []duequeue.Entry) map[uint64]bool {
+	types := make(map[uint64]bool)
+	for _, e := range entries {
+		types[e.Type] = true
+	}
+	return types
 }
 
 func (sv *server) owns(table int) bool {

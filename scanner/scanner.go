@@ -44,7 +44,7 @@ func (s *Scanner) Run(ctx context.Context) error {
 // Set begins to look at tables, changes how they are looked at, or with nil ends it. It tells the intake, too: before
 // anything is offered under the new access, and after the last offer under the former one. New tables are peeked in full at
 // once and then regularly. Tables that were looked at in the same way before go on as they are; those that the layout does
-// not have are left out. Tables of a Guest have no catch-ups: regular peeks find what is due soon, full ones the oldest page
+// not have are left out. Tables of a Guest have no pulls: regular peeks find what is due soon, full ones the oldest page
 // of each table, and what the intake refuses is left to the other process.
 //
 // Set does not wait for a statement that is under way, perhaps on a server that hangs: what that finds is thrown away. Calls
@@ -67,9 +67,9 @@ func (s *Scanner) Owned() []int {
 	return all
 }
 
-// Wake says that the intake has room again for entries of a server that it
-// refused. It never blocks.
-func (s *Scanner) Wake(server int) { s.servers[server].room() }
+// Wake says that the intake has room again for entries of a server that it refused, or demand again for whole rows. It never
+// blocks.
+func (s *Scanner) Wake(server int) { s.servers[server].look() }
 
 // split sorts the tables by server.
 func (s *Scanner) split(tables []int) [][]int {

@@ -190,7 +190,7 @@ type guarded struct {
 	wrong   atomic.Int32
 }
 
-func (g *guarded) Offer(server int, entries []duequeue.Entry) duequeue.Refused {
+func (g *guarded) Offer(server int, entries []duequeue.Entry) []duequeue.Entry {
 	if !g.allowed.Load() {
 		g.wrong.Add(1)
 	}

@@ -32,19 +32,13 @@ type server struct {
 
 	mu        sync.Mutex // guards what follows; never held while the intake or the store is called
 	groups    []*group
-	peeking   int              // jobs under way that peek
-	streaming int              // jobs under way that stream
-	streamed  uint64           // type of the last one
+	lanes     map[uint64]*lane // by biz type
+	peeking   int              // peeks under way
+	pulling   int              // pulls under way
+	pulled    uint64           // biz type of the last one
 	peers     int              // nodes of the group at the last decision
 	patience  *patience        // with the server's failures, for peeks
-	restUntil time.Time        // no peek before this, as the server failed
-	pauses    map[uint64]pause // by biz type
-}
-
-// pause is how long a biz type that the intake refused gets no catch-up.
-type pause struct {
-	refused time.Time // when it was last refused
-	until   time.Time
+	restUntil time.Time        // no peek or pull before this, as the server failed
 }
 
 func newServer(cfg Config, index int, name string, m *metrics) *server {
@@ -58,7 +52,7 @@ func newServer(cfg Config, index int, name string, m *metrics) *server {
 		wake:     make(chan struct{}, 1),
 		owned:    make(map[int]*duequeue.Access),
 		patience: newPatience(cfg.Interval),
-		pauses:   make(map[uint64]pause),
+		lanes:    make(map[uint64]*lane),
 	}
 }
 
@@ -146,31 +140,9 @@ func (sv *server) ownsAny() bool {
 	return len(sv.owned) > 0
 }
 
-// room lets catch-ups start now, but after a refusal not more often than every
-// wokenEvery.
-func (sv *server) room() {
-	sv.mu.Lock()
-	for t, p := range sv.pauses {
-		p.until = earlier(p.until, p.refused.Add(wokenEvery))
-		sv.pauses[t] = p
-	}
-	sv.mu.Unlock()
-	sv.look()
-}
-
-// pause postpones the catch-up of types that found no room in a peek.
-func (sv *server) pause(refused duequeue.Refused) {
-	now := time.Now()
-	sv.mu.Lock()
-	defer sv.mu.Unlock()
-	for t := range refused {
-		sv.pauses[t] = pause{refused: now, until: now.Add(retryEvery)}
-	}
-}
-
-// offer passes on the entries that are looked for in their tables, and notes the refused ones.
+// offer passes on the entries that are looked for in their tables, and notes the refused ones, which it returns.
 // It reorders entries.
-func (sv *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
+func (sv *server) offer(entries []duequeue.Entry) (refused []duequeue.Entry) {
 	sv.offering.RLock()
 	entries = slices.DeleteFunc(entries, func(e duequeue.Entry) bool { return !sv.reads(e.JobID.Table(), e.Type) })
 	if len(entries) > 0 {
@@ -178,10 +150,7 @@ func (sv *server) offer(entries []duequeue.Entry) (refused duequeue.Refused) {
 	}
 	sv.offering.RUnlock()
 	sv.metrics.entries.WithLabelValues(sv.name).Add(float64(len(entries)))
-	if len(refused) > 0 {
-		sv.metrics.refusals.WithLabelValues(sv.name).Inc()
-		sv.lower(refused)
-	}
+	sv.refuse(refused)
 	return refused
 }
 
@@ -191,16 +160,15 @@ func (sv *server) reads(table int, bizType uint64) bool {
 	return as != nil && as.Reads(bizType)
 }
 
-// lower notes a refusal in every group: a nearer entry of another table may have
-// pushed the refused one out. Other types are not affected.
-func (sv *server) lower(refused duequeue.Refused) {
+// refuse notes that entries found no room. They may be others than those that were offered, and gave way to these.
+func (sv *server) refuse(entries []duequeue.Entry) {
+	if len(entries) == 0 {
+		return
+	}
+	sv.metrics.refusals.WithLabelValues(sv.name).Inc()
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	for t, due := range refused {
-		for _, g := range sv.groups {
-			if !g.Guest {
-				g.lower(t, due)
-			}
-		}
+	for _, e := range entries {
+		sv.unread(e.Type, []int{e.JobID.Table()}, e.Due, e.Due)
 	}
 }

@@ -63,8 +63,7 @@ func (sv *server) judge(ctx context.Context, err error) {
 }
 
 // isolate moves the tables of g that could not be read into groups of their own,
-// so that the others neither wait for them nor inherit their floors. The caller
-// holds mu.
+// so that the others neither wait for them nor are read in full with them. Called under mu.
 func (sv *server) isolate(g *group, failed map[int]error) {
 	if g.failures > 0 && len(failed) == 0 {
 		g.failures = 0
@@ -124,7 +123,7 @@ func (sv *server) halve(g *group, first bool, err error) {
 // unread: it starts with a full peek.
 func (sv *server) leaveAlone(g *group, err error) {
 	g.failures++
-	g.read, g.nextFull = make(map[uint64]reading), time.Time{}
+	g.read, g.nextFull = make(map[uint64]int64), time.Time{}
 	g.next = time.Now().Add(failWait(g.failures, sv.cfg.Interval))
 	sv.metrics.failures.WithLabelValues(sv.name, "table").Inc()
 	sv.limit.Of(sv.log, "table").Error("table can't be peeked, its tasks wait", "error", err, "table", g.tables[0])

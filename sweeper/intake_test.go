@@ -61,12 +61,12 @@ func (in *intake) Set(tables []int, as *duequeue.Access) {
 	}
 }
 
-func (in *intake) Offer(_ int, entries []duequeue.Entry) (refused duequeue.Refused) {
+func (in *intake) Offer(_ int, entries []duequeue.Entry) (refused []duequeue.Entry) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, e := range entries {
 		if len(in.held[e.Type]) == in.room || in.paused[e.Type] || in.dropped[e.JobID.Table()] {
-			refused.Note(e.Type, e.Due)
+			refused = append(refused, e)
 			continue
 		}
 		in.held[e.Type] = append(in.held[e.Type], e.JobID)

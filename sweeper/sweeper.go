@@ -45,7 +45,7 @@ type Intake interface {
 	// Set accepts entries of the tables; with nil it forgets those that are not in delivery, and gives their claims back.
 	Set(tables []int, as *duequeue.Access)
 	// Offer takes the entries that it has room for and returns the others.
-	Offer(server int, entries []duequeue.Entry) duequeue.Refused
+	Offer(server int, entries []duequeue.Entry) (refused []duequeue.Entry)
 	// Lane returns how many entries of a biz type are held until they are settled, and how many more fit. open is false
 	// if the type is paused, has no handler, or its target is away. Entries that are held are not started then.
 	Lane(server int, bizType uint64) (held, room int, open bool)

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,7 +84,7 @@ func (r *rig) noLoad() {
 // reserve is Reserve of type 1, once everything else has come to rest.
 func (r *rig) reserve(most int) duequeue.Room {
 	synctest.Wait()
-	return r.Reserve(r.t.Context(), 0, 1, most)
+	return r.Reserve(0, 1, most)
 }
 
 // inserts stores n rows that are due now, in all tables.
@@ -105,7 +106,7 @@ func (r *rig) rows(ids ...tocsin.JobID) []store.Row {
 }
 
 // hand takes the rows into the room, as read just now.
-func (r *rig) hand(room duequeue.Room, rows []store.Row) (refused int64) {
+func (r *rig) hand(room duequeue.Room, rows []store.Row) (refused []duequeue.Entry) {
 	return r.Take(r.t.Context(), 0, 1, room, rows, time.Now())
 }
 
@@ -145,8 +146,8 @@ func TestWholeRowsStartWithoutALoad(t *testing.T) {
 	newCalls().inBubble(t, func(r *rig) {
 		r.noLoad()
 		ids := r.inserts(20)
-		if refused := r.hand(r.room(len(ids)), r.rows(ids...)); refused != 0 {
-			t.Errorf("refused what is due at %d", refused)
+		if refused := r.hand(r.room(len(ids)), r.rows(ids...)); len(refused) != 0 {
+			t.Errorf("refused %v", refused)
 		}
 		pass(time.Second)
 		for _, id := range ids {
@@ -225,9 +226,8 @@ func TestNoRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			newCalls().inBubble(t, func(r *rig) {
 				prepare(r)
-				began := time.Now()
-				if room := r.reserve(10); room.Rows != 0 || room.Later || time.Since(began) != 0 {
-					t.Errorf("%+v after %s, want none at once", room, time.Since(began))
+				if room := r.reserve(10); room.Rows != 0 || room.Wait != 0 {
+					t.Errorf("%+v, want none", room)
 				}
 			})
 		})
@@ -259,46 +259,51 @@ func TestASlowLaneHasNoRoom(t *testing.T) {
 	})
 }
 
-func TestRoomComesLaterWhileOutcomesWait(t *testing.T) {
-	newCalls().inBubble(t, func(r *rig) {
-		s := r.servers[0]
-		s.mu.Lock()
-		s.settler.unsettled.Add(settleBound)
-		s.mu.Unlock()
-		began := time.Now()
-		if room := r.reserve(10); room.Rows != 0 || !room.Later || time.Since(began) != streamPatience {
-			t.Errorf("%+v after %s, want none, but later", room, time.Since(began))
-		}
-		time.AfterFunc(streamPatience/2, func() {
-			s.mu.Lock()
-			s.settler.unsettled.Add(-settleBound)
-			s.mu.Unlock()
-			s.wakeAll()
+// Who found no room is told when there is some.
+func TestRoomComesAgain(t *testing.T) {
+	for name, c := range map[string]struct{ before, after func(r *rig, c *calls) }{
+		"outcomes wait": {
+			func(r *rig, _ *calls) { r.servers[0].settler.unsettled.Add(settleBound) },
+			func(r *rig, _ *calls) {
+				r.servers[0].settler.unsettled.Add(-settleBound)
+				r.servers[0].wakeAll()
+			},
+		},
+		"the type is paused": {
+			func(r *rig, _ *calls) { r.SetPolicies(nil) },
+			func(r *rig, c *calls) { policies, _ := c.policies(); r.SetPolicies(policies) },
+		},
+		"all slots are taken": {
+			func(r *rig, c *calls) {
+				c.took = time.Second
+				for room := r.reserve(1); room.Rows > 0; room = r.reserve(1) {
+					r.hand(room, r.rows(r.inserts(1)...))
+				}
+			},
+			func(*rig, *calls) { pass(10 * time.Second) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := newCalls()
+			policies, sinks := calls.policies()
+			var woken atomic.Int32
+			inBubbleWith(t, sinks, func(c *Config) { c.Woken = func(int) { woken.Add(1) } }, func(r *rig) {
+				r.SetPolicies(policies)
+				pass(time.Millisecond)
+				c.before(r, calls)
+				if room := r.reserve(10); room.Rows != 0 {
+					t.Fatalf("%+v, want none", room)
+				}
+				woken.Store(0)
+				c.after(r, calls)
+				room := r.reserve(10)
+				if room.Rows == 0 || woken.Load() == 0 {
+					t.Errorf("%+v, woken %d times", room, woken.Load())
+				}
+				r.hand(room, nil)
+				pass(time.Second)
+				r.idle()
+			})
 		})
-		began = time.Now()
-		room := r.reserve(10)
-		if room.Rows == 0 || time.Since(began) != streamPatience/2 {
-			t.Errorf("%+v after %s, want some as soon as outcomes are stored", room, time.Since(began))
-		}
-		r.hand(room, nil)
-		r.idle()
-	})
-}
-
-func TestTheEndOfTheReaderEndsReserve(t *testing.T) {
-	newCalls().inBubble(t, func(r *rig) {
-		ctx, cancel := context.WithCancel(r.t.Context())
-		cancel()
-		s := r.servers[0]
-		s.mu.Lock()
-		s.settler.unsettled.Add(settleBound)
-		s.mu.Unlock()
-		began := time.Now()
-		if room := r.Reserve(ctx, 0, 1, 10); room.Rows != 0 || time.Since(began) != 0 {
-			t.Errorf("%+v after %s", room, time.Since(began))
-		}
-		s.mu.Lock()
-		s.settler.unsettled.Add(-settleBound)
-		s.mu.Unlock()
-	})
+	}
 }

@@ -1,0 +1,102 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/schedule"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Reserve makes room for whole rows of a biz type that are about to be read, for at most so many; for none while the lane has
+// no demand. Then Config.Woken is called when it has, or Room.Wait says when to ask again. Room for any has to be given back by one
+// Take, whatever comes of it.
+func (d *Dispatcher) Reserve(server int, bizType uint64, most int) duequeue.Room {
+	s := d.servers[server]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lanes[bizType]
+	if l == nil {
+		return duequeue.Room{}
+	}
+	l.asked.Store(true) // before it is looked for room: what comes free meanwhile wakes
+	if l.rests() || s.settler.full() || d.phase.Load() != running {
+		return duequeue.Room{}
+	}
+	slots := l.slots()
+	if slots < most {
+		l.grow()
+		slots = l.slots()
+	}
+	n := l.kind.payload.rows(min(slots, most))
+	if n == 0 {
+		if d.yields.gives(l.class(), time.Now()) {
+			return duequeue.Room{Wait: yieldLook}
+		}
+		return duequeue.Room{}
+	}
+	l.asked.Store(false)
+	l.held += n
+	d.yields.load(l.class(), n)
+	l.claimRoom(n)
+	return duequeue.Room{Rows: n, Reading: l.queue.Begin()}
+}
+
+// Take starts rows that were read whole, of one biz type and due, for which
+// Reserve made room; asked is when their reading began. It returns those that it did not take: those beyond the room and those of
+// tables that are not admitted; of a node that stops, all. Rows that are known
+// already stay where they are, but for queued ones, which start now. One that
+// ended since Reserve is queued, and loaded again.
+func (d *Dispatcher) Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (refused []duequeue.Entry) {
+	d.takes.add(1)
+	defer d.takes.add(-1)
+	s := d.servers[server]
+	tasks, refused := s.book(bizType, room, rows, s.look(ctx, rows), asked)
+	s.d.metrics.loaded.Add(float64(len(tasks)))
+	s.makeReady(tasks, s.now())
+	return refused
+}
+
+// book makes tasks of the rows and exchanges the reservation for them.
+func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turns map[tocsin.JobID]*schedule.Turn, asked time.Time) (tasks []*task, refused []duequeue.Entry) {
+	at := time.Now()
+	block := make([]task, 0, min(len(rows), room.Rows)) // its tasks live and end at about the same time
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lanes[bizType]
+	l.held -= room.Rows
+	l.leaveRoom(room.Rows)
+	defer l.queue.End(room.Reading)
+	defer signal(s.wake) // for what is queued again
+	stopped := l.rests() || s.d.phase.Load() != running
+	for i := range rows {
+		row := &rows[i]
+		e := duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}
+		unknown := s.unknown(row, turns)
+		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) || s.strange(row.JobID.Table(), row.Type) || unknown && l.full() {
+			refused = append(refused, e)
+			continue
+		}
+		if l.kind.leavesNewer(row) || !l.queue.Take(e) {
+			continue
+		}
+		if unknown {
+			e.Due = s.now() + ceilMilli(avoidFor)
+			l.queue.Requeue(e)
+		} else if !s.putOff(l, e, row.Action, s.now()) {
+			block = append(block, task{lane: l, row: row, turn: turns[row.JobID], asked: asked, loaded: at})
+		}
+	}
+	l.held += len(block)
+	tasks = slices.Grow(tasks, len(block))
+	for i := range block {
+		block[i].take()
+		tasks = append(tasks, &block[i])
+	}
+	slices.SortStableFunc(tasks, func(a, b *task) int { return cmp.Compare(a.row.Action, b.row.Action) })
+	return tasks, refused
+}
