@@ -34,7 +34,7 @@ func turns(outputs, rounds int) []int {
 	return append(order, without)
 }
 
-// A node that resumes a biz type streams the backlog of the tables that it peeked meanwhile without the type, and finds that of the
+// A node that resumes a biz type pulls the backlog of the tables that it peeked meanwhile without the type, and finds that of the
 // others when it peeks them next. So a drain would take as long as the peeks are apart. The nodes peek every scanEvery, half as
 // long again if they find nothing, and the biz types stay paused for longer than that.
 const (

@@ -14,7 +14,8 @@ type lane struct {
 	server *server
 
 	queue   *duequeue.Queue // its capacity is a share of the node's, which shrinks as biz types appear
-	refused bool            // an entry found no room, or none was wanted, since the queue last had room
+	refused bool            // an entry found no room, or none was wanted, since the lane was last Woken
+	asked   bool            // Reserve found no demand, or the lane was paused, since then
 	held    int             // rows reserved, loading or ready
 	early   int             // rows that are held until they are due
 	loading int             // rows reserved or loading
@@ -25,29 +26,22 @@ type lane struct {
 	quick   int       // rows that were loaded since, and have not waited long for a slot
 
 	ready  ready
-	asked  atomic.Bool   // Reserve had no room since the lane last woke; not guarded
 	claims chan struct{} // a slot for each claim under way
 	wary   atomic.Int64  // Unix ns: until then claims don't wait for locks, as one met a lock a moment ago; not guarded
 }
 
 func newLane(k *kind, s *server, capacity int) *lane {
-	l := &lane{
+	return &lane{
 		kind:   k,
 		server: s,
 		queue:  duequeue.New(capacity),
 		claims: make(chan struct{}, claimsAtOnce),
+		asked:  true,
 	}
-	l.asked.Store(true)
-	return l
 }
 
-// wake tells the server's loaders, and whoever found no room in Reserve, to look again.
-func (l *lane) wake() {
-	signal(l.server.wake)
-	if l.asked.Load() && l.asked.Swap(false) {
-		l.kind.d.cfg.Woken(l.server.index)
-	}
-}
+// wake tells the server's loaders to look again.
+func (l *lane) wake() { signal(l.server.wake) }
 
 func (l *lane) paused() bool { return l.kind.rule.Load().paused }
 

@@ -133,7 +133,7 @@ func (s *server) types(roomy bool) []uint64 {
 	for _, l := range s.order {
 		switch {
 		case l.paused():
-			l.asked.Store(true) // the end of the pause wakes
+			l.asked = true
 		case roomy && !l.roomy():
 			l.refused = true
 		default:
@@ -209,14 +209,13 @@ func (s *server) known(number int) *table {
 	return t
 }
 
-// roomAgain finds the lanes that refused and have room again. Called under
+// roomAgain finds the lanes that had no room, or no demand, and have. Called under
 // s.mu; the caller calls Woken after unlocking if it returns true.
 func (s *server) roomAgain() bool {
 	woken := false
 	for _, l := range s.order {
-		if l.refused && l.roomy() {
-			l.refused = false
-			woken = true
+		if l.refused && l.roomy() || l.asked && !l.rests() && l.budget() > 0 {
+			l.refused, l.asked, woken = false, false, true
 		}
 	}
 	return woken

@@ -23,7 +23,7 @@ func (d *Dispatcher) Reserve(server int, bizType uint64, most int) duequeue.Room
 	if l == nil {
 		return duequeue.Room{}
 	}
-	l.asked.Store(true) // before it is looked for room: what comes free meanwhile wakes
+	l.asked = true
 	if l.rests() || s.settler.full() || d.phase.Load() != running {
 		return duequeue.Room{}
 	}
@@ -39,7 +39,7 @@ func (d *Dispatcher) Reserve(server int, bizType uint64, most int) duequeue.Room
 		}
 		return duequeue.Room{}
 	}
-	l.asked.Store(false)
+	l.asked = false
 	l.held += n
 	d.yields.load(l.class(), n)
 	l.claimRoom(n)
@@ -92,6 +92,7 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turn
 		}
 	}
 	l.held += len(block)
+	s.d.yields.load(l.class(), len(block)-room.Rows)
 	tasks = slices.Grow(tasks, len(block))
 	for i := range block {
 		block[i].take()

@@ -34,6 +34,8 @@ const (
 	fullShare    = 10                     // full looks take at most one in so many seconds of one connection to a server
 	readOnFactor = 4                      // a table read on alone has pages of so many PageLimits
 	pulls        = 4                      // pulls at once on one server
+	pullEvery    = 20 * time.Millisecond  // between pulls of what becomes due, if nothing older is unread
+	lagEvery     = time.Second            // between peeks of a group for the types that the last one left out
 	pullPage     = 1000                   // whole rows to read in one statement
 	maxPulled    = 16                     // tables of it
 	deepAfter    = 4                      // pages of so many tables, and fewer are read at once
@@ -79,7 +81,7 @@ type Intake interface {
 	// offered ones, or ones pushed out by them.
 	Offer(server int, entries []duequeue.Entry) (refused []duequeue.Entry)
 	// Wanted returns the numbers of the biz types to peek: those that have a handler
-	// here and whose target is there, are not paused, and whose lane has room. When there is room again, Wake is called.
+	// here, are not paused, and whose lane has room. When there is room again, Wake is called.
 	Wanted(server int) []uint64
 	// Heard returns the numbers of the biz types whose bells to offer: those that
 	// have a handler here and are not paused. A nearer entry finds room even in a

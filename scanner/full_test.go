@@ -128,7 +128,7 @@ func TestATypeIsPulledWhileAnotherHasNoDemand(t *testing.T) {
 		sv := s.servers[0]
 		l.paused[1] = true
 		sv.refuse([]duequeue.Entry{{JobID: 1 << 40, Type: 1, Due: 1}, {JobID: 2 << 40, Type: 2, Due: r.Now(0)}})
-		if p := sv.nextPull(sv.view()); p == nil || p.bizType != 2 {
+		if p := sv.nextPull(sv.view()); p == nil || p.lane.bizType != 2 {
 			t.Errorf("next is %+v", p)
 		}
 	})

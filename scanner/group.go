@@ -14,6 +14,8 @@ type group struct {
 	*duequeue.Access                  // of a Guest only what is due soon is looked for, and read stays empty
 	tables           []int            // ascending; replaced, never changed in place, as a job may hold it
 	read             map[uint64]int64 // by biz type: what is due earlier is known, or stands in the spans of its lane; missing: never read
+	recent           int64            // the latest of these times: that of the last peek
+	last             time.Time        // of the last peek
 	next             time.Time        // of the regular peek; zero: at once
 	nextFull         time.Time        // from then on the regular peek is a full one
 	runOut           time.Time        // from then on the regular peek looks for run-out claims; zero: only a full one does
@@ -50,16 +52,9 @@ func (g *group) interval(base time.Duration) time.Duration {
 	return base + base/2
 }
 
-// recent returns up to when the last peek has read.
-func (g *group) recent() (until int64) {
-	for _, at := range g.read {
-		until = max(until, at)
-	}
-	return until
-}
-
 // peeked notes that the types are read until then. If the server's clock was set back, the others are read no further.
 func (g *group) peeked(types []uint64, until int64) {
+	g.recent, g.last = until, time.Now()
 	for _, t := range types {
 		g.read[t] = until
 	}
@@ -73,13 +68,9 @@ func (g *group) fresh() bool { return !g.Guest && g.failures == 0 && g.nextFull.
 
 // lags reports whether the last peek has left out one of the types.
 func (g *group) lags(types []uint64) bool {
-	if g.Guest || g.failures > 0 || g.fresh() {
-		return false
-	}
-	recent := g.recent()
-	return slices.ContainsFunc(types, func(t uint64) bool {
+	return !g.Guest && g.failures == 0 && !g.fresh() && slices.ContainsFunc(types, func(t uint64) bool {
 		at, ever := g.read[t]
-		return g.Reads(t) && (!ever || at < recent)
+		return g.Reads(t) && (!ever || at < g.recent)
 	})
 }
 
@@ -89,8 +80,10 @@ func merge(a, b *group) *group {
 	for t, at := range a.read {
 		if other, ok := b.read[t]; ok {
 			m.read[t] = min(at, other)
+			m.recent = max(m.recent, m.read[t])
 		}
 	}
+	m.last = earlier(a.last, b.last)
 	m.next, m.nextFull = earlier(a.next, b.next), earlier(a.nextFull, b.nextFull)
 	if m.runOut = earlier(a.runOut, b.runOut); m.runOut.IsZero() && b.runOut.IsZero() {
 		m.runOut = a.runOut

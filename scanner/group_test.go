@@ -3,6 +3,7 @@ package scanner
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -120,44 +121,48 @@ func TestNoPeekBeginsAheadOfAClockThatWasSetBack(t *testing.T) {
 	const read, clock = 1_000_000, 900_000
 	v := view{now: time.Now(), clock: clock, wanted: []uint64{1}}
 	g := newGroup(owner, []int{3})
-	g.nextFull, g.read[1] = v.now.Add(time.Hour), read
+	g.nextFull, g.read[1], g.recent = v.now.Add(time.Hour), read, read
 	sv.groups = []*group{g}
 	if j := sv.regular(g, v); j == nil || j.from > clock {
 		t.Errorf("%+v reads nothing that is due at %d", j, clock)
 	}
 }
 
-// A type that the last peek left out is peeked at once when it is wanted again, and what fell due meanwhile is pulled. One that a full
-// look left out is looked at in full.
+// A type that the last peek left out is peeked soon after it is wanted again, and what fell due meanwhile is pulled. Of one that a full
+// look left out, all that is due is pulled.
 func TestATypeThatWasLeftOut(t *testing.T) {
 	for name, full := range map[string]bool{"of a regular peek": false, "of a full look": true} {
 		t.Run(name, func(t *testing.T) {
-			sv := newServer(Config{Interval: time.Second, FullEvery: time.Hour}.withDefaults(), 0, "db1", newMetrics())
-			g := newGroup(owner, []int{3, 4})
-			sv.groups = []*group{g}
-			now := time.Now()
-			peek := func(wanted ...uint64) *job {
-				t.Helper()
-				j, _ := sv.pick(view{now: now, clock: now.UnixMilli(), wanted: wanted})
-				if j == nil {
-					t.Fatal("no peek")
+			synctest.Test(t, func(t *testing.T) {
+				sv := newServer(Config{}.withDefaults(), 0, "db1", newMetrics())
+				g := newGroup(owner, []int{3, 4})
+				sv.groups = []*group{g}
+				peek := func(wanted ...uint64) *job {
+					now := time.Now()
+					j, _ := sv.pick(view{now: now, clock: now.UnixMilli(), wanted: wanted})
+					if j != nil {
+						sv.finish(j, result{})
+					}
+					return j
 				}
-				sv.finish(j, result{})
-				return j
-			}
-			peek(1, 2)
-			read := g.read[1]
-			if now = now.Add(2 * time.Second); full {
-				now = now.Add(time.Hour)
-			}
-			peek(2)
-			now = now.Add(time.Millisecond) // not yet time for the next
-			if j := peek(1, 2); j.full != full {
-				t.Errorf("full: %t", j.full)
-			}
-			if due, some := sv.lane(1).next(); some == full || some && (due != read || len(sv.lane(1).spans) != 2) || len(sv.lane(2).spans) > 0 {
-				t.Errorf("unread from %d, %t", due, some)
-			}
+				peek(1, 2)
+				read := g.read[1]
+				if time.Sleep(DefaultInterval); full {
+					read = 0
+					time.Sleep(DefaultFullEvery)
+				}
+				peek(2)
+				if peek(1, 2) != nil {
+					t.Error("it is peeked again at once")
+				}
+				time.Sleep(lagEvery)
+				if j := peek(1, 2); j == nil || j.full {
+					t.Errorf("%+v", j)
+				}
+				if due, _ := sv.lane(1).next(); due != read || len(sv.lane(1).spans) != 2 || len(sv.lane(2).spans) > 0 {
+					t.Errorf("unread from %d, want %d", due, read)
+				}
+			})
 		})
 	}
 }

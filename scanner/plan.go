@@ -35,6 +35,9 @@ func (sv *server) pick(v view) (*job, time.Time) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	sv.count(v.peers)
+	if !slices.Equal(v.wanted, sv.wanted) {
+		sv.wanted, sv.lagging = v.wanted, true
+	}
 	switch {
 	case v.now.Before(sv.restUntil):
 		return nil, sv.restUntil
@@ -66,7 +69,7 @@ func (sv *server) count(peers int) {
 // nextRegular makes the next regular job, nil if none is due.
 func (sv *server) nextRegular(v view) *job {
 	for {
-		g := mostOverdue(sv.groups, v)
+		g := sv.mostOverdue(v)
 		if g == nil {
 			return nil
 		}
@@ -78,23 +81,26 @@ func (sv *server) nextRegular(v view) *job {
 
 // mostOverdue is the idle group whose regular peek has waited longest, nil if
 // none has to be peeked yet. A group whose last peek left out a type that is wanted now is
-// peeked at once.
-func mostOverdue(groups []*group, v view) *group {
-	var most *group
-	for _, g := range groups {
-		if g.busy || len(g.tables) == 0 || g.next.After(v.now) && !g.lags(v.wanted) {
-			continue
+// peeked at once, but not again and again.
+func (sv *server) mostOverdue(v view) (most *group) {
+	lagging := false
+	for _, g := range sv.groups {
+		due := !g.next.After(v.now)
+		if !due && sv.lagging && g.lags(v.wanted) {
+			lagging = true
+			due = v.now.Sub(g.last) >= lagEvery
 		}
-		if most == nil || g.next.Before(most.next) {
+		if lagging = lagging || g.busy; due && !g.busy && len(g.tables) > 0 && (most == nil || g.next.Before(most.next)) {
 			most = g
 		}
 	}
+	sv.lagging = lagging
 	return most
 }
 
 // regular makes the job of a group whose time has come, and sets its next time.
-// It is nil if no type is wanted. What was due since a type was last read is pulled. A type that was never read, or that the last
-// full look left out, takes a full one, or in a deep group is pulled from the beginning.
+// It is nil if no type is wanted. What was due since a type was last read is pulled; of one that was never read, or that the last
+// full look left out, all that is due.
 func (sv *server) regular(g *group, v view) *job {
 	if !g.next.IsZero() {
 		sv.metrics.lag.WithLabelValues(sv.name).Set(max(v.now.Sub(g.next).Seconds(), 0))
@@ -105,18 +111,17 @@ func (sv *server) regular(g *group, v view) *job {
 	switch {
 	case g.Guest:
 		return sv.guestJob(g, types, v, full)
-	case full || !g.deep && slices.ContainsFunc(types, func(t uint64) bool { _, ever := g.read[t]; return !ever }):
+	case full:
 		return sv.fullJob(g, types, v)
 	case len(types) == 0:
 		return nil
 	}
-	recent := g.recent()
 	for _, t := range types {
-		if at := g.read[t]; at < recent {
+		if at := g.read[t]; at < g.recent {
 			sv.unread(t, g.tables, at, v.clock)
 		}
 	}
-	j := sv.job(g, types, v, recent)
+	j := sv.job(g, types, v, g.recent)
 	j.claims = sv.cfg.RecoverOften || !g.runOut.IsZero() && !v.now.Before(g.runOut)
 	return j
 }
@@ -136,11 +141,9 @@ func (sv *server) guestJob(g *group, types []uint64, v view, full bool) *job {
 	return j
 }
 
-// fullJob reads a group from the beginning. The types that it leaves out get a full look when they are wanted.
+// fullJob reads a group from the beginning. The types that it leaves out count as never read.
 func (sv *server) fullJob(g *group, types []uint64, v view) *job {
-	if !g.deep {
-		maps.DeleteFunc(g.read, func(t uint64, _ int64) bool { return !slices.Contains(types, t) })
-	}
+	maps.DeleteFunc(g.read, func(t uint64, _ int64) bool { return !slices.Contains(types, t) })
 	first := g.nextFull.IsZero()
 	g.nextFull = v.now.Add(sv.cfg.FullEvery)
 	j := sv.job(g, types, v, 0)
@@ -167,19 +170,27 @@ func (sv *server) job(g *group, types []uint64, v view, from int64) *job {
 // are under way as may be, the end of one wakes the loop.
 func (sv *server) lookAgain(v view) time.Time {
 	at := v.now.Add(sv.cfg.Interval)
-	for _, g := range sv.groups {
-		if !g.busy && len(g.tables) > 0 && sv.peeking < parallel {
-			at = earlier(at, g.next)
+	if sv.peeking < parallel {
+		for _, g := range sv.groups {
+			if !g.busy && len(g.tables) > 0 {
+				at = earlier(at, g.next)
+			}
+		}
+		if sv.lagging {
+			at = earlier(at, v.now.Add(lagEvery))
 		}
 	}
 	for _, l := range sv.lanes {
 		due, some := l.next()
-		switch {
-		case !some || sv.pulling >= pulls:
-		case due > v.clock:
-			at = earlier(at, v.now.Add(time.Duration(due-v.clock)*time.Millisecond))
-		case v.now.Before(l.rest):
-			at = earlier(at, l.rest)
+		if !some || sv.pulling >= pulls {
+			continue
+		}
+		next := v.now.Add(time.Duration(due-v.clock) * time.Millisecond)
+		if next.Before(l.rest) {
+			next = l.rest
+		}
+		if next.After(v.now) { // else it waits for demand, or for a pull under way
+			at = earlier(at, next)
 		}
 	}
 	return at
@@ -192,6 +203,7 @@ func (sv *server) finish(j *job, r result) {
 	g := j.group
 	g.busy = false
 	sv.peeking--
+	sv.lagging = true // if it has left out a type
 	switch {
 	case r.err == nil:
 		if !j.guest {

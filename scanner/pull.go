@@ -1,7 +1,9 @@
 package scanner
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,111 +16,104 @@ import (
 // pull is one page of whole rows of a lane, decided on: its oldest unread ones, which the intake starts at once. So a backlog
 // needs no queue, and no second read.
 type pull struct {
-	bizType uint64
-	lane    *lane
-	room    duequeue.Room
-	spans   []*span // of these tables
-	until   int64   // the server's clock
-	limit   int     // rows of a table
+	lane  *lane
+	room  duequeue.Room
+	taken []*span // from the lane
+	spans []*span // the part of these to read
+	until int64   // the server's clock
+	limit int     // rows of a table
 }
 
 // nextPull decides which lane to read on. It returns nil if no lane that has something unread has demand, or if as many
 // pulls are under way as may be. Lanes take turns.
 func (sv *server) nextPull(v view) *pull {
-	for _, t := range sv.behind(v) {
+	for _, l := range sv.behind(v) {
 		sv.mu.Lock()
-		l := sv.lane(t)
-		tables, limit := l.width.next(max(len(l.oldest), 1))
+		tables, limit := l.width.next(len(l.oldest))
 		sv.mu.Unlock()
-		room := sv.cfg.Intake.Reserve(sv.index, t, tables*limit)
+		room := sv.cfg.Intake.Reserve(sv.index, l.bizType, tables*limit)
 		if room.Rows == 0 {
-			sv.restLane(l, room.Wait)
+			sv.mu.Lock()
+			l.rest = v.now.Add(room.Wait) // 0: the intake wakes the scanner when the lane has demand
+			sv.mu.Unlock()
 			continue
 		}
-		if spans := sv.takeSpans(t, min(tables, room.Rows), v.clock); len(spans) > 0 {
-			return &pull{bizType: t, lane: l, room: room, spans: spans, until: v.clock, limit: max(room.Rows/len(spans), 1)}
+		p := &pull{lane: l, room: room, until: v.clock}
+		if sv.begin(p, min(tables, room.Rows)) {
+			return p
 		}
-		sv.cfg.Intake.Take(context.Background(), sv.index, t, room, nil, v.now)
+		sv.cfg.Intake.Take(context.Background(), sv.index, l.bizType, room, nil, v.now)
 	}
 	return nil
 }
 
-// behind returns the biz types that have something unread that is due, beginning behind the last one that was pulled.
-func (sv *server) behind(v view) []uint64 {
+// behind returns the lanes that have something unread that is due, beginning behind the last one that was pulled.
+func (sv *server) behind(v view) (lanes []*lane) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	if sv.pulling >= pulls || v.clock == 0 || v.now.Before(sv.restUntil) {
 		return nil
 	}
-	var types []uint64
-	for t, l := range sv.lanes {
+	for _, l := range sv.lanes {
 		if l.ready(v.clock) && !v.now.Before(l.rest) {
-			types = append(types, t)
+			lanes = append(lanes, l)
 		}
 	}
-	slices.Sort(types)
-	turn, _ := slices.BinarySearch(types, sv.pulled+1)
-	return slices.Concat(types[turn:], types[:turn])
+	slices.SortFunc(lanes, func(a, b *lane) int { return cmp.Compare(a.bizType, b.bizType) })
+	turn := max(slices.IndexFunc(lanes, func(l *lane) bool { return l.bizType > sv.pulled }), 0)
+	return slices.Concat(lanes[turn:], lanes[:turn])
 }
 
-// restLane lets no pull of a lane begin for a while; 0: the intake wakes the scanner when the lane has demand.
-func (sv *server) restLane(l *lane, wait time.Duration) {
-	if wait > 0 {
-		sv.mu.Lock()
-		l.rest = time.Now().Add(wait)
-		sv.mu.Unlock()
-	}
-}
-
-// takeSpans takes the spans of the next page out of a lane, and begins its pull. Spans of tables that are not looked at any
-// more, or that have to be looked at in full first, are forgotten.
-func (sv *server) takeSpans(bizType uint64, n int, now int64) (spans []*span) {
+// begin takes the spans of a pull out of its lane, of at most n tables. Those of tables that are not looked at any
+// more, or that have to be looked at in full first, are forgotten. It reports whether there is anything to read.
+func (sv *server) begin(p *pull, n int) bool {
 	sv.offering.RLock()
 	defer sv.offering.RUnlock()
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	var sick []int
 	for _, g := range sv.groups {
-		if g.failures > 0 {
+		if g.failures > 0 && !g.busy {
 			sick = append(sick, g.tables...)
 		}
 	}
-	l := sv.lane(bizType)
-	for len(spans) == 0 && l.ready(now) {
-		for _, s := range l.take(n, now) {
-			if sv.reads(s.Table, bizType) && !sv.owned[s.Table].Guest && !slices.Contains(sick, s.Table) {
-				spans = append(spans, s)
-			} else {
-				l.done([]*span{s})
-			}
+	for p.lane.ready(p.until) {
+		p.taken = p.lane.take(n, p.until)
+		p.spans = filter(p.taken, func(s *span) bool {
+			return sv.reads(s.Table, p.lane.bizType) && !sv.owned[s.Table].Guest && !slices.Contains(sick, s.Table)
+		})
+		if len(p.spans) > 0 {
+			p.limit = max(p.room.Rows/len(p.spans), 1)
+			sv.pulling++
+			sv.pulled = p.lane.bizType
+			return true
 		}
+		p.lane.done(p.taken)
 	}
-	if len(spans) > 0 {
-		sv.pulling++
-		sv.pulled = bizType
-	}
-	return spans
+	return false
 }
 
 // pullOnce reads a page and hands it over; the room is given back in any case.
 func (sv *server) pullOnce(ctx context.Context, p *pull) {
-	bounded, cancel := context.WithTimeout(ctx, peekTimeout)
+	bounded, cancel := context.WithTimeoutCause(ctx, peekTimeout, errTooLong)
 	defer cancel()
 	from := make([]store.Place, len(p.spans))
 	for i, s := range p.spans {
 		from[i] = s.Place
 	}
 	asked := time.Now()
-	page, err := sv.cfg.Store.Due(bounded, store.DueQuery{Server: sv.index, Type: p.bizType, From: from, Until: p.until, Limit: p.limit})
+	page, err := sv.cfg.Store.Due(bounded, store.DueQuery{Server: sv.index, Type: p.lane.bizType, From: from, Until: p.until, Limit: p.limit})
 	sv.metrics.peeks.WithLabelValues(sv.name).Observe(time.Since(asked).Seconds())
 	if err != nil {
 		page = store.DuePage{}
-		err = fmt.Errorf("read what is due in %d tables from table %d on: %w", len(from), from[0].Table, err)
+		err = fmt.Errorf("read what is due in %d tables from table %d on: %w", len(from), from[0].Table, withCause(bounded, err))
 	}
 	rows := sv.ours(page.Rows)
-	refused := sv.cfg.Intake.Take(context.WithoutCancel(ctx), sv.index, p.bizType, p.room, rows, asked)
+	refused := sv.cfg.Intake.Take(context.WithoutCancel(ctx), sv.index, p.lane.bizType, p.room, rows, asked)
 	sv.metrics.entries.WithLabelValues(sv.name).Add(float64(len(rows)))
-	sv.judge(ctx, err)
+	if !errors.Is(err, errTooLong) {
+		sv.judge(ctx, err)
+	}
 	sv.refuse(refused)
 	sv.endPull(p, page, err, len(refused) > 0)
 }
@@ -137,29 +132,39 @@ func (sv *server) endPull(p *pull, page store.DuePage, err error, refused bool) 
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	sv.pulling--
-	p.lane.done(p.spans)
-	if refused {
-		p.lane.rest = time.Now().Add(retryEvery)
+	l := p.lane
+	l.done(p.taken)
+	failed := sv.unreadable(page.Failed, false)
+	switch n := len(p.spans); {
+	case err == nil:
+		l.width.note(n, len(page.More), len(page.Rows))
+	case !errors.Is(err, errTooLong):
+	case n > 1:
+		l.width = width{tables: n / 2} // together they had too much to walk
+	default:
+		failed[p.spans[0].Table] = err
 	}
 	more := make(map[int]store.Place, len(page.More))
 	for _, place := range page.More {
 		more[place.Table] = place
 	}
-	failed := sv.unreadable(page.Failed, false)
 	for _, s := range p.spans {
 		place, full := more[s.Table]
 		switch {
-		case err != nil:
-			p.lane.add(*s)
 		case failed[s.Table] != nil:
+		case err != nil:
+			l.add(*s)
 		case full:
-			p.lane.add(span{Place: place, until: s.until})
+			l.add(span{Place: place, until: s.until})
 		case s.until > p.until:
-			p.lane.add(span{Place: store.Place{Table: s.Table, Due: p.until + 1}, until: s.until})
+			l.add(span{Place: store.Place{Table: s.Table, Due: p.until + 1}, until: s.until})
 		}
 	}
-	if err == nil {
-		p.lane.width.note(len(p.spans), len(page.More), len(page.Rows))
+	switch due, some := l.next(); {
+	case refused:
+		l.rest = time.Now().Add(retryEvery)
+	case some && due > p.until: // all is read up to now
+		l.rest = time.Now().Add(pullEvery)
 	}
 	for _, t := range slices.Sorted(maps.Keys(failed)) {
 		if i := slices.IndexFunc(sv.groups, func(g *group) bool { return slices.Contains(g.tables, t) }); i >= 0 {

@@ -21,6 +21,7 @@ type tape struct {
 	asked   int // how often whole rows were read, guarded by rows.mu
 	seq     int
 	failing error  // what Due says, guarded by rows.mu; nil: all is well
+	endless int    // a table whose rows Due never finds an end of; 0: none
 	after   func() // what happens once a page is read, guarded by rows.mu; nil: nothing
 }
 
@@ -34,6 +35,10 @@ func (p *tape) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error)
 	p.asked++
 	failing, after := p.failing, p.after
 	p.mu.Unlock()
+	if slices.ContainsFunc(q.From, func(at store.Place) bool { return at.Table == p.endless && at.Table > 0 }) {
+		<-ctx.Done()
+		return store.DuePage{}, ctx.Err()
+	}
 	if failing != nil {
 		return store.DuePage{}, failing
 	}
@@ -66,6 +71,7 @@ type quick struct {
 	mu      sync.Mutex
 	types   []uint64
 	slow    map[uint64]bool // has no demand
+	full    bool            // takes no ids
 	taken   []tocsin.JobID
 	offered map[tocsin.JobID]bool
 }
@@ -77,6 +83,9 @@ func newQuick(p *tape, types ...uint64) *quick {
 func (q *quick) Offer(_ int, entries []duequeue.Entry) []duequeue.Entry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.full {
+		return slices.Clone(entries)
+	}
 	for _, e := range entries {
 		q.offered[e.JobID] = true
 	}
@@ -188,6 +197,84 @@ func TestALaneWithoutDemandIsNotRead(t *testing.T) {
 		synctest.Wait()
 		if n := q.has(ids); n != len(ids) {
 			t.Errorf("%d of %d rows came", n, len(ids))
+		}
+	})
+}
+
+// When a backlog is read up to now, its table is not asked again and again for what becomes due: peeks find that.
+func TestABacklogThatIsReadUpIsNotPulledOn(t *testing.T) {
+	playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		q.rate = 1000
+		ids := q.fill(0, 1, time.Now().Add(-time.Minute), 300)
+		soon := q.fill(0, 1, time.Now().Add(8*time.Second), 3)
+		s.Set(owned(2), owner)
+		time.Sleep(DefaultInterval)
+		synctest.Wait()
+		if n, found := q.has(ids), q.found(soon); n != len(ids) || found != len(soon) {
+			t.Errorf("%d of %d due rows came, and %d of %d that are due soon", n, len(ids), found, len(soon))
+		}
+		q.tape.mu.Lock()
+		defer q.tape.mu.Unlock()
+		if q.asked > 3 {
+			t.Errorf("whole rows were read %d times", q.asked)
+		}
+	})
+}
+
+// Many tables with a few due rows each are a backlog too: their rows are read whole, together.
+func TestAFewDueRowsOfManyTablesArePulled(t *testing.T) {
+	const tables = 64
+	playTape(t, tables, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		q.rate = 1000
+		var ids []tocsin.JobID
+		for table := range tables {
+			ids = append(ids, q.fill(table, 1, time.Now().Add(-time.Minute), 20)...)
+		}
+		s.Set(owned(tables), owner)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := q.has(ids); n != len(ids) || len(q.offered) > 0 {
+			t.Errorf("%d of %d rows were read whole, %d ids offered", n, len(ids), len(q.offered))
+		}
+	})
+}
+
+// What finds no room, as when a bell rings for a full lane, is pulled at once if there is demand.
+func TestWhatFindsNoRoomIsPulledAtOnce(t *testing.T) {
+	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		s.Set(owned(1), owner)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		q.mu.Lock()
+		q.full = true
+		q.mu.Unlock()
+		id := q.fill(0, 1, time.Now(), 1)
+		s.servers[0].offer([]duequeue.Entry{{JobID: id[0], Type: 1, Due: time.Now().UnixMilli()}})
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if q.has(id) != 1 {
+			t.Error("it did not come")
+		}
+	})
+}
+
+// A table of which a pull finds no end holds up no other of its lane, and its server does not count as failing.
+func TestAPullWithoutAnAnswerHoldsUpNoOtherTable(t *testing.T) {
+	playTape(t, 4, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
+		q.rate, q.endless = 1000, 2
+		var ids []tocsin.JobID
+		for _, table := range []int{0, 1, 3} {
+			ids = append(ids, q.fill(table, 1, time.Now().Add(-time.Minute), 300)...)
+		}
+		q.fill(2, 1, time.Now().Add(-time.Hour), 300)
+		s.Set(owned(4), owner)
+		time.Sleep(5 * peekTimeout)
+		synctest.Wait()
+		if n := q.has(ids); n != len(ids) {
+			t.Errorf("%d of %d rows of the others came", n, len(ids))
+		}
+		if n := valueOf(t, s.servers[0].metrics.failures.WithLabelValues("db1", "peek")); n > 0 {
+			t.Errorf("the server counts as failing, %g times", n)
 		}
 	})
 }

@@ -99,7 +99,7 @@ func (sv *server) read(ctx context.Context, j *job) result {
 		Server: sv.index, Tables: j.tables, Types: j.types,
 		From: j.from, Until: j.until, Limit: sv.cfg.PageLimit, Sparse: j.sparse,
 	}}
-	var stopped []uint64 // types that found no room
+	stopped := make(map[uint64]bool) // types that found no room
 	for len(todo) > 0 {
 		q := todo[0]
 		todo = todo[1:]
@@ -113,15 +113,14 @@ func (sv *server) read(ctx context.Context, j *job) result {
 		}
 		maps.Copy(r.failed, page.Failed)
 		r.found += len(page.Entries)
-		if !j.guest {
-			if rest := sv.backlogs(&page, q, j); len(rest.Tables) > 0 {
-				todo = append(todo, rest)
-			}
-		} else if j.full {
+		switch {
+		case !j.guest:
+			todo = append(todo, sv.backlogs(&page, q, j)...)
+		case j.full:
 			page.Full = nil // the oldest page of each table is enough
 		}
-		for t := range typesOf(sv.offer(page.Entries)) {
-			stopped = append(stopped, t)
+		for _, e := range sv.offer(page.Entries) {
+			stopped[e.Type] = true
 		}
 		for _, last := range page.Full {
 			if sv.owns(last.JobID.Table()) {
@@ -134,65 +133,73 @@ func (sv *server) read(ctx context.Context, j *job) result {
 }
 
 // without leaves types out of a query: what it would have read of them is unread.
-func (sv *server) without(types []uint64, q store.PeekQuery) store.PeekQuery {
+func (sv *server) without(types map[uint64]bool, q store.PeekQuery) store.PeekQuery {
 	if len(types) == 0 {
 		return q
 	}
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	q.Types = slices.DeleteFunc(slices.Clone(q.Types), func(t uint64) bool {
-		if !slices.Contains(types, t) {
-			return false
+	q.Types = filter(q.Types, func(t uint64) bool {
+		if types[t] {
+			sv.unread(t, q.Tables, max(q.From, q.After.Due), q.Until)
 		}
-		sv.unread(t, q.Tables, max(q.From, q.After.Due), q.Until)
-		return true
+		return !types[t]
 	})
 	return q
 }
 
-// backlogs takes out of a page the tables whose pages are full of what is due already: of their types the rest is unread, and better
-// pulled. It returns the query for the other types in these tables.
-func (sv *server) backlogs(page *store.Page, q store.PeekQuery, j *job) store.PeekQuery {
-	deep := make(map[int]int64) // until when the page of a table goes
+// backlogs takes out of a page what is better pulled: of types with more due entries than a pull reads, all due ones; of tables whose
+// pages are full of what is due, everything. That and the rest of what is due in these tables is unread. It returns the queries for
+// what the full pages hid: the other types, and what is due later.
+func (sv *server) backlogs(page *store.Page, q store.PeekQuery, j *job) (hidden []store.PeekQuery) {
+	deep := make(map[int]bool)
 	page.Full = slices.DeleteFunc(page.Full, func(last duequeue.Entry) bool {
-		if last.Due <= j.start {
-			deep[last.JobID.Table()] = last.Due
-		}
+		deep[last.JobID.Table()] = deep[last.JobID.Table()] || last.Due <= j.start
 		return last.Due <= j.start
 	})
-	if len(deep) == 0 {
-		return store.PeekQuery{}
+	due := make(map[uint64]int) // entries by type
+	for _, e := range page.Entries {
+		if e.Due <= j.start {
+			due[e.Type]++
+		}
 	}
+	pulled := func(e duequeue.Entry) bool {
+		return e.Due <= j.start && (deep[e.JobID.Table()] || due[e.Type] > pullPage)
+	}
+	first, types := make(map[int]int64), make(map[uint64]bool) // when the tables' backlogs begin; types of full pages
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	var types []uint64
 	page.Entries = slices.DeleteFunc(page.Entries, func(e duequeue.Entry) bool {
-		if _, is := deep[e.JobID.Table()]; !is {
+		if !pulled(e) {
 			return false
 		}
-		sv.unread(e.Type, []int{e.JobID.Table()}, e.Due, j.until)
-		if !slices.Contains(types, e.Type) {
-			types = append(types, e.Type)
+		table := e.JobID.Table()
+		if begin, is := first[table]; !is || e.Due < begin {
+			first[table] = e.Due
+		}
+		if !deep[table] {
+			sv.unread(e.Type, []int{table}, e.Due, j.start)
+		} else {
+			types[e.Type] = true
 		}
 		return true
 	})
-	for table, last := range deep {
-		for _, t := range types {
-			sv.unread(t, []int{table}, last, j.until)
+	if len(types) == 0 {
+		return nil
+	}
+	tables := filter(q.Tables, func(t int) bool { return deep[t] })
+	for _, table := range tables {
+		for t := range types {
+			sv.unread(t, []int{table}, first[table], j.start)
 		}
 	}
-	q.Tables, q.After, q.Sparse = slices.Sorted(maps.Keys(deep)), duequeue.Entry{}, false
-	q.Types = filter(q.Types, func(t uint64) bool { return !slices.Contains(types, t) })
-	return q
-}
-
-// typesOf returns the biz types of entries.
-func typesOf(entries []duequeue.Entry) map[uint64]bool {
-	types := make(map[uint64]bool)
-	for _, e := range entries {
-		types[e.Type] = true
-	}
-	return types
+	sv.look()
+	q.Tables, q.After, q.Sparse = tables, duequeue.Entry{}, false
+	others, later := q, q
+	others.Types = filter(q.Types, func(t uint64) bool { return !types[t] })
+	later.Types = filter(q.Types, func(t uint64) bool { return types[t] })
+	later.From = j.start + 1
+	return []store.PeekQuery{others, later}
 }
 
 func (sv *server) owns(table int) bool {
@@ -208,12 +215,17 @@ func (sv *server) peek(ctx context.Context, q store.PeekQuery) (store.Page, erro
 	page, err := sv.cfg.Store.Peek(bounded, q)
 	sv.metrics.peeks.WithLabelValues(sv.name).Observe(time.Since(start).Seconds())
 	if err != nil {
-		if cause := context.Cause(bounded); cause == errTooLong {
-			err = fmt.Errorf("%w: %w", cause, err)
-		}
-		return store.Page{}, fmt.Errorf("peek %d tables from table %d on: %w", len(q.Tables), q.Tables[0], err)
+		return store.Page{}, fmt.Errorf("peek %d tables from table %d on: %w", len(q.Tables), q.Tables[0], withCause(bounded, err))
 	}
 	return page, nil
+}
+
+// withCause adds to the error of a statement that it took too long.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause == errTooLong {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
 }
 
 // recover gives back run-out claims, and notes when the next one runs out. After a failure the next peek looks again; a server

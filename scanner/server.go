@@ -36,6 +36,8 @@ type server struct {
 	peeking   int              // peeks under way
 	pulling   int              // pulls under way
 	pulled    uint64           // biz type of the last one
+	wanted    []uint64         // biz types at the last decision
+	lagging   bool             // the last peek of some group may have left out one of them
 	peers     int              // nodes of the group at the last decision
 	patience  *patience        // with the server's failures, for peeks
 	restUntil time.Time        // no peek or pull before this, as the server failed
@@ -171,4 +173,5 @@ func (sv *server) refuse(entries []duequeue.Entry) {
 	for _, e := range entries {
 		sv.unread(e.Type, []int{e.JobID.Table()}, e.Due, e.Due)
 	}
+	sv.look()
 }

@@ -111,7 +111,7 @@ func (sv *server) halve(g *group, first bool, err error) {
 	switch {
 	case n > 1:
 		other := newGroup(g.Access, g.tables[n/2:])
-		other.read, other.nextFull, other.runOut, other.deep = maps.Clone(g.read), g.nextFull, g.runOut, true
+		other.read, other.recent, other.nextFull, other.runOut, other.deep = maps.Clone(g.read), g.recent, g.nextFull, g.runOut, true
 		g.tables = g.tables[: n/2 : n/2]
 		sv.groups = append(sv.groups, other)
 	case n == 1 && first:
@@ -123,7 +123,7 @@ func (sv *server) halve(g *group, first bool, err error) {
 // unread: it starts with a full peek.
 func (sv *server) leaveAlone(g *group, err error) {
 	g.failures++
-	g.read, g.nextFull = make(map[uint64]int64), time.Time{}
+	g.read, g.recent, g.nextFull = make(map[uint64]int64), 0, time.Time{}
 	g.next = time.Now().Add(failWait(g.failures, sv.cfg.Interval))
 	sv.metrics.failures.WithLabelValues(sv.name, "table").Inc()
 	sv.limit.Of(sv.log, "table").Error("table can't be peeked, its tasks wait", "error", err, "table", g.tables[0])

@@ -11,11 +11,12 @@ import (
 
 // lane is what the intake may not know of one biz type on one server: backlogs, and rows for which there was no room.
 type lane struct {
-	spans  map[int]*span // by table
-	oldest spanHeap      // the same spans
-	pulled []*span       // taken out by pulls under way
-	width  width
-	rest   time.Time // no pull before this
+	bizType uint64
+	spans   map[int]*span // by table
+	oldest  spanHeap      // the same spans
+	pulled  []*span       // the oldest one of each pull under way
+	width   width
+	rest    time.Time // no pull before this
 }
 
 // span is a part of one table. What is due later than its place, or at the same time with a higher job_id, may be unread.
@@ -56,7 +57,7 @@ func comparePlaces(a, b store.Place) int {
 func (sv *server) lane(bizType uint64) *lane {
 	l := sv.lanes[bizType]
 	if l == nil {
-		l = &lane{spans: make(map[int]*span), width: width{tables: maxPulled}}
+		l = &lane{bizType: bizType, spans: make(map[int]*span), width: width{tables: maxPulled}}
 		sv.lanes[bizType] = l
 	}
 	return l
@@ -110,7 +111,7 @@ func (l *lane) ready(now int64) bool {
 	return some && due <= now && due <= l.middle(now)
 }
 
-// take removes the oldest spans, at most n, for a pull.
+// take removes the oldest spans, at most n and in order, for a pull. done ends it.
 func (l *lane) take(n int, now int64) (taken []*span) {
 	middle := l.middle(now)
 	for len(taken) < n && len(l.oldest) > 0 && l.oldest[0].Due <= min(middle, now) {
@@ -118,13 +119,18 @@ func (l *lane) take(n int, now int64) (taken []*span) {
 		delete(l.spans, s.Table)
 		taken = append(taken, s)
 	}
-	l.pulled = append(l.pulled, taken...)
+	if len(l.oldest) == 0 { // what many tables took is given back
+		l.spans, l.oldest = make(map[int]*span), nil
+	}
+	if len(taken) > 0 {
+		l.pulled = append(l.pulled, taken[0])
+	}
 	return taken
 }
 
-// done ends the pull of spans.
-func (l *lane) done(spans []*span) {
-	l.pulled = slices.DeleteFunc(l.pulled, func(s *span) bool { return slices.Contains(spans, s) })
+// done ends the pull of what take returned.
+func (l *lane) done(taken []*span) {
+	l.pulled = slices.DeleteFunc(l.pulled, func(s *span) bool { return s == taken[0] })
 }
 
 // width finds how many tables to read in one statement, so that it brings about
