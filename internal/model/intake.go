@@ -1,7 +1,8 @@
 package model
 
-// The sixth model is written before the code that it describes: one lane of the intake, the rows of one biz type in one group of
-// tables. The node owns these tables, and starts rows without a claim.
+// The sixth model is one lane of the intake, the rows of one biz type in one group of
+// tables. The node owns these tables, and starts rows without a claim. Package scanner keeps a span for each table, in place of one past
+// mark and one horizon for all: it begins at what is unread first, due or not, and ends at what is unread last.
 //
 //	user, other programs --> rows in MySQL --bell, may be lost---------------> found --> ring --> hand --> outcome
 //	                                      --peek: what is due soon, or is----> found
