@@ -92,6 +92,7 @@ func TestTasksWaitWithoutAnAttemptWhileTheirEndpointIsDown(t *testing.T) {
 	s.until(last, why.TargetAway, nil, "node "+id+" can't reach the target of coupon.remind since 20", "connection refused", "it tries one task", "and the others wait, without an attempt")
 	s.run("task", "why", last.String()).says(t, "\ntarget_away: node "+id)
 	s.run("top", "--once", "--status", page).says(t, "away")
+	s.run("biz", "show", "coupon.remind").says(t, "# "+id+": away, ", " tasks wait, since 20", ", next try 20", "connection refused")
 	s.waitFor("the fourth probe has failed", func() bool {
 		l := s.lane(page)
 		return l.State == dispatcher.Away && l.NextTry.Sub(l.AwaySince) > 14*time.Second

@@ -8,11 +8,13 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 func newBiz(a *app) *cobra.Command {
@@ -154,7 +156,10 @@ func state(p biztype.Policy) string {
 
 func newBizShow(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show the policy of a biz type, with its defaults, as YAML", Args: exactArgs("NAME"),
+		Use: "show NAME", Short: "Show the policy of a biz type and what its nodes do", Args: exactArgs("NAME"),
+		Long: `Show the policy of a biz type, with its defaults, as YAML that "biz apply" takes. A comment for each node of its group
+says, by the node's status page, whether tasks begin there: open, limited (they wait for the rate), paused, lacking (no
+handler or secret), away (the target can't be reached) or busy (the target wants to rest).`,
 		ValidArgsFunction: a.completeTypes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			policies, err := a.policies(cmd.Context())
@@ -165,17 +170,56 @@ func newBizShow(a *app) *cobra.Command {
 			if i < 0 {
 				return fmt.Errorf("unknown biz type %q: `tocsin biz list` names those that are applied", args[0])
 			}
-			return a.showPolicy(policies[i])
+			v, err := a.view()
+			if err != nil {
+				return err
+			}
+			shown := shownPolicy{Policy: policies[i]}
+			if shown.Nodes, err = v.Lanes(cmd.Context(), shown.WithDefaults().Group, shown.Name); err != nil {
+				shown.Unasked = cluster.OneLine(err)
+			}
+			return a.showPolicy(shown)
 		},
 	}
 }
 
-func (a *app) showPolicy(p biztype.Policy) error {
+// shownPolicy is the JSON of `biz show`.
+type shownPolicy struct {
+	biztype.Policy
+	Nodes   []cluster.Lane `json:"nodes,omitempty"`
+	Unasked string         `json:"nodes_not_asked,omitempty"` // why
+}
+
+func (a *app) showPolicy(p shownPolicy) error {
 	text, err := yaml.Marshal(struct {
 		BizTypes []biztype.Policy `yaml:"biz_types"`
-	}{[]biztype.Policy{p}})
+	}{[]biztype.Policy{p.Policy}})
 	if err != nil {
 		return fmt.Errorf("show biz type %s: %w", p.Name, err)
 	}
-	return a.print(p, func(w io.Writer) { _, _ = w.Write(text) })
+	return a.print(p, func(w io.Writer) {
+		_, _ = w.Write(text)
+		for _, n := range p.Nodes {
+			fmt.Fprintf(w, "# %s: %s\n", oneCell(n.Node), oneCell(laneState(n)))
+		}
+		if p.Unasked != "" {
+			fmt.Fprintf(w, "# its nodes were not asked: %s\n", oneCell(p.Unasked))
+		}
+	})
+}
+
+// laneState says whether tasks begin on a node, and what keeps them from it.
+func laneState(n cluster.Lane) string {
+	l := n.Lane
+	switch {
+	case n.Error != "":
+		return "not asked: " + n.Error
+	case l == nil:
+		return "has not read the policy yet"
+	}
+	says := fmt.Sprintf("%s, %d of %d slots in use, %d tasks wait", l.State, l.Running, l.Limit, l.Queued+l.Ready)
+	if !l.AwaySince.IsZero() {
+		says += fmt.Sprintf(", since %s, next try %s: %s", l.AwaySince.UTC().Format(time.RFC3339), l.NextTry.UTC().Format(time.RFC3339), l.Why)
+	}
+	return says
 }

@@ -135,17 +135,35 @@ func (at *seat) tookLock(outbox string) (last time.Time) {
 	return last
 }
 
-// harmActive kills or freezes the process whose relay is active.
+// harmActive kills the process whose relay is active, or freezes it until another is active.
 func (s *Site) harmActive(ctx context.Context, step Step) error {
 	at := s.active(ctx, step.Shop)
 	if at == nil {
 		return errors.New("no relay is active")
 	}
 	faults := map[Fault][]Fault{KillActive: {KillNode, KillRelay}, FreezeActive: {FreezeNode, FreezeRelay}}[step.Fault]
+	harm := Step{Fault: faults[1], Relay: slices.Index(s.relays, at), Length: step.Length}
 	if i := slices.Index(s.seats, at); i >= 0 {
-		return s.Do(ctx, Step{Fault: faults[0], Node: i, Length: step.Length})
+		harm = Step{Fault: faults[0], Node: i, Length: step.Length}
 	}
-	return s.Do(ctx, Step{Fault: faults[1], Relay: slices.Index(s.relays, at), Length: step.Length})
+	if step.Fault == KillActive {
+		return s.Do(ctx, harm)
+	}
+	defer s.incidents.begin(harm)()
+	at.harm.Lock()
+	defer at.harm.Unlock()
+	at.freezeUntil(func() { s.relayMoves(ctx, step, at) })
+	return nil
+}
+
+// relayMoves returns when another relay than the one in the seat is active, but not before the step's time. On a busy machine that takes
+// longer.
+func (s *Site) relayMoves(ctx context.Context, step Step, from *seat) {
+	_ = wait.For(ctx, step.Length)
+	bounded, cancel := context.WithTimeout(ctx, activeWithin)
+	defer cancel()
+	for s.active(bounded, step.Shop) == from && wait.For(bounded, 50*time.Millisecond) == nil {
+	}
 }
 
 // harmRelay kills or freezes a process that only relays.

@@ -151,13 +151,18 @@ func (at *seat) leave(ctx context.Context) error {
 
 // freeze stops the process for a while.
 func (at *seat) freeze(ctx context.Context, during time.Duration) {
+	at.freezeUntil(func() { _ = wait.For(ctx, during) })
+}
+
+// freezeUntil stops the process until something has happened.
+func (at *seat) freezeUntil(happens func()) {
 	p := at.present()
 	if p == nil {
 		return
 	}
 	p.signal(freeze)
 	defer p.signal(thaw)
-	_ = wait.For(ctx, during)
+	happens()
 }
 
 // close ends the seat's links.

@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"auditor":                {".", "biztype", "duequeue", "outbox", "store", "internal/lastrun", "internal/mysql", "internal/outboxrow", "internal/tablewalk", "internal/wait"},
 	"operator":               {".", "biztype", "duequeue", "store", "internal/mysql", "internal/runkey", "internal/tablewalk", "internal/wait"},
 	"schedule":               {".", "biztype", "schedule/firetimes", "store", "internal/bizkey", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/payloadmark", "internal/runkey", "internal/tablewalk", "internal/wait", "internal/yamlfile"},
-	"operator/cluster":       {".", "assign", "biztype", "node", "presence", "store", "internal/doctor", "internal/mysql", "internal/ownership", "internal/why"},
+	"operator/cluster":       {".", "assign", "biztype", "dispatcher", "node", "presence", "store", "internal/doctor", "internal/mysql", "internal/ownership", "internal/why"},
 	"backlog":                {".", "biztype", "store", "internal/loglimit", "internal/tablewalk", "internal/wait"},
 	"alarms":                 {".", "biztype", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/tablewalk", "internal/wait"},
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},

@@ -199,7 +199,12 @@ func (v View) askAll(ctx context.Context, addresses []string) []AskedNode {
 		wg.Go(func() {
 			asked[i] = AskedNode{Address: address}
 			var err error
-			if asked[i].Report, err = as.Ask(ctx, address); err != nil {
+			if address == "" {
+				err = errNoPage
+			} else {
+				asked[i].Report, err = as.Ask(ctx, address)
+			}
+			if err != nil {
 				asked[i].Error = OneLine(err)
 			}
 		})
