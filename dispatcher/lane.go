@@ -92,7 +92,7 @@ func (l *lane) class() class { return l.kind.rule.Load().class }
 func (l *lane) pop(now int64, limit int, into []duequeue.Entry) []duequeue.Entry {
 	before, held, slots := len(into), l.held, l.slots()
 	into = l.load(now, min(l.kind.payload.rows(slots), limit), into)
-	if n := len(into) - before; n == slots && held == 0 {
+	if n := len(into) - before; n > 0 && n == slots && held == 0 {
 		l.grow()
 	}
 	return into

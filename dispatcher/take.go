@@ -28,7 +28,7 @@ func (d *Dispatcher) Reserve(server int, bizType uint64, most int) duequeue.Room
 		return duequeue.Room{}
 	}
 	slots := l.slots()
-	if slots < most {
+	if slots > 0 && slots < most { // a lane without a free slot may be a slow one
 		l.grow()
 		slots = l.slots()
 	}
