@@ -12,9 +12,9 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// Reserve makes room for whole rows of a biz type that are about to be read, for at most so many; for none while the lane has
-// no demand. Then Config.Woken is called when it has, or Room.Wait says when to ask again. Room for any has to be given back by one
-// Take, whatever comes of it.
+// Reserve makes room for at most that many whole rows of a biz type, which the caller is about to read. It returns no room while the
+// lane has no demand: then Config.Woken is called when it has, or Room.Wait says when to ask again. Each room with rows needs one
+// Take, whatever was read.
 func (d *Dispatcher) Reserve(server int, bizType uint64, most int) duequeue.Room {
 	s := d.servers[server]
 	s.mu.Lock()

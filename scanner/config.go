@@ -87,8 +87,8 @@ type Intake interface {
 	// have a handler here and are not paused. A nearer entry finds room even in a
 	// full lane.
 	Heard(server int) []uint64
-	// Reserve makes room for whole rows of a biz type, at most so many. If there is any, one Take has to follow. If there is
-	// none, Wake is called when there is.
+	// Reserve makes room for at most that many whole rows of a biz type. A room with rows needs one Take. If the room has none,
+	// Wake is called when there is some, or Room.Wait says when to ask again.
 	Reserve(server int, bizType uint64, most int) duequeue.Room
 	// Take starts whole rows that are due; asked is when their reading began. It returns those that it did not take.
 	Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (refused []duequeue.Entry)

@@ -21,8 +21,8 @@
 //     is not read with the others. Sparse groups are probed before they are peeked. Groups in which three peeks in a row found nothing
 //     wait longer by half for the next.
 //   - What finds no room in the intake, or is pushed out there by something nearer, becomes a span, and so does what falls due while
-//     the peeks leave its type out. A table whose page comes back full of rows that are due has a backlog, and so has a type of which
-//     many tables have a few: these rows become spans too.
+//     the peeks leave its type out. Backlogs become spans too: a table whose page comes back full of due rows, and a type with a few
+//     due rows in each of many tables.
 //   - A pull reads the oldest due rows of a lane's spans, whole, as many as the lane has demand for. They need no place in a queue and
 //     no second read, and a page is settled as it came, by few statements. A lane without demand, since its slots are taken, its
 //     target is away or it is paused, costs no statement.

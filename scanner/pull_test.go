@@ -258,7 +258,7 @@ func TestWhatFindsNoRoomIsPulledAtOnce(t *testing.T) {
 	})
 }
 
-// A table of which a pull finds no end holds up no other of its lane, and its server does not count as failing.
+// A table whose pull gets no answer holds up no other table of its lane, and its server does not count as failing.
 func TestAPullWithoutAnAnswerHoldsUpNoOtherTable(t *testing.T) {
 	playTape(t, 4, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		q.rate, q.endless = 1000, 2

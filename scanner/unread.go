@@ -150,9 +150,8 @@ func (w *width) next(left int) (tables, limit int) {
 	return tables, max(pullPage/tables, 1)
 }
 
-// note learns from a statement of so many tables, of which some have more: where
-// most had more, page after page, the next one reads fewer tables; where most had
-// less than their page, twice in a row, more. Once is the end of a deep table.
+// note learns from one statement. more is how many of its tables came back full. If most did, page after page, the next statement reads
+// fewer tables; if most came back short twice in a row, it reads more. One short page is only the end of a deep table.
 func (w *width) note(tables, more, rows int) {
 	w.rows += rows
 	short := more*4 <= tables
