@@ -167,4 +167,6 @@ func gained(before *rule, informed bool) time.Time {
 }
 
 // claims reports whether each row is claimed before it starts.
-func (r *rule) claims() bool { return r.policy.Strict || time.Now().Before(r.claimUntil) }
+func (r *rule) claims() bool {
+	return r.policy.Strict || !r.claimUntil.IsZero() && time.Now().Before(r.claimUntil) // the clock is asked for each row
+}

@@ -63,7 +63,7 @@ func (d *Dispatcher) Take(ctx context.Context, server int, bizType uint64, room 
 
 // book makes tasks of the rows and exchanges the reservation for them.
 func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turns map[tocsin.JobID]*schedule.Turn, asked time.Time) (tasks []*task, refused []duequeue.Entry) {
-	at := time.Now()
+	at, now := time.Now(), s.now()
 	block := make([]task, 0, min(len(rows), room.Rows)) // its tasks live and end at about the same time
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,9 +85,9 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turn
 			continue
 		}
 		if unknown {
-			e.Due = s.now() + ceilMilli(avoidFor)
+			e.Due = now + ceilMilli(avoidFor)
 			l.queue.Requeue(e)
-		} else if !s.putOff(l, e, row.Action, s.now()) {
+		} else if !s.putOff(l, e, row.Action, now) {
 			block = append(block, task{lane: l, row: row, turn: turns[row.JobID], asked: asked, loaded: at})
 		}
 	}
