@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -45,17 +43,8 @@ func (s *server) claimRows(ctx context.Context, within func() (context.Context, 
 // claim would last.
 func (s *server) readBack(ctx context.Context, d *store.InDoubt, hold time.Duration) ([]store.Row, error) {
 	end := time.Now().Add(hold)
-	return backoff.Retry(ctx, func() ([]store.Row, error) {
-		rows, err := s.d.cfg.Store.ReadBack(ctx, d)
-		if err == nil {
-			return rows, nil
-		}
-		s.d.metrics.failed("read_back", err)
-		if class := mysql.ClassOf(err); !class.Transient() || class == mysql.Contended && time.Now().After(end) {
-			err = backoff.Permanent(err)
-		}
-		return nil, err
-	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
+	again := func(of mysql.Class) bool { return of.Transient() && (of != mysql.Contended || time.Now().Before(end)) }
+	return persist(ctx, s, "read_back", again, func() ([]store.Row, error) { return s.d.cfg.Store.ReadBack(ctx, d) })
 }
 
 // again settles the outcome of a row once more, as that of a claim that was in doubt

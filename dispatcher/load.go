@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -151,10 +149,10 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 		ids[i] = e.JobID
 	}
 	var asked time.Time
-	loaded, err := backoff.Retry(ctx, func() (store.Loaded, error) {
+	loaded, err := persist(ctx, s, "load", mysql.Class.Transient, func() (store.Loaded, error) {
 		asked = time.Now()
-		return s.loadOnce(ctx, ids)
-	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
+		return s.d.cfg.Store.Load(ctx, s.index, ids)
+	})
 	if err != nil {
 		s.unread(batch)
 		s.hold(batch, err)
@@ -165,26 +163,6 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 	tasks := s.sortOut(batch, loaded, turns, asked)
 	s.makeReady(tasks, loaded.Now)
 	return len(loaded.Failed) == 0
-}
-
-func (s *server) loadOnce(ctx context.Context, ids []tocsin.JobID) (store.Loaded, error) {
-	loaded, err := s.d.cfg.Store.Load(ctx, s.index, ids)
-	if err != nil {
-		s.d.metrics.failed("load", err)
-		if !mysql.ClassOf(err).Transient() {
-			return loaded, backoff.Permanent(err)
-		}
-		s.unreached("load", err)
-	}
-	return loaded, err
-}
-
-// reconnect is the back-off of statements to a server that does not answer.
-func reconnect() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval = 20 * time.Millisecond
-	b.MaxInterval = time.Second
-	return b
 }
 
 // unread releases the payload room of entries that were not loaded.

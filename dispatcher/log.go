@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -16,14 +15,6 @@ import (
 // warn logs a failure on the server, at most once a minute for each cause.
 func (s *server) warn(what, message string, err error, args ...any) {
 	s.limit.Of(s.d.cfg.Logger, what).Warn(message, append([]any{"error", err, "server", s.index}, args...)...)
-}
-
-// unreached logs that a statement is retried because the server does not answer, or takes no writes. It ignores nil and
-// the end of a context.
-func (s *server) unreached(statement string, err error) {
-	if class := mysql.ClassOf(err); class != mysql.OK && class != mysql.Canceled {
-		s.warn("away", "server "+mysql.Fault(err)+": its outcomes and due rows wait", err, "statement", statement)
-	}
 }
 
 // tell logs the attempts that failed: time-outs (whether the target or the time-out ended them), and other failures of the

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
@@ -102,16 +101,10 @@ func (s *server) beginOne(t *task) error {
 	before, hold := time.Now(), t.lane.kind.rule.Load().timeout+claimMargin
 	ctx, end := s.d.whileDraining()
 	defer end()
-	done, err := backoff.Retry(ctx, func() (schedule.Began, error) {
-		done, err := s.d.cfg.Runs.Begin(ctx, t.turn, t.row, s.d.cfg.Node, hold)
-		if err != nil {
-			s.d.metrics.failed("claim", err)
-			if mysql.ClassOf(err) != mysql.Lost {
-				err = backoff.Permanent(err)
-			}
-		}
-		return done, err
-	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
+	lost := func(of mysql.Class) bool { return of == mysql.Lost }
+	done, err := persist(ctx, s, "claim", lost, func() (schedule.Began, error) {
+		return s.d.cfg.Runs.Begin(ctx, t.turn, t.row, s.d.cfg.Node, hold)
+	})
 	if err == nil && done.Deadline != 0 {
 		s.begun(t, done, before.Add(hold))
 		return nil

@@ -1,12 +1,16 @@
 package dispatcher
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // table is what is known of one table.
@@ -77,6 +81,28 @@ func (s *server) now() int64 { return s.nowMicro() / 1000 }
 
 // nowMicro returns the server's time in microseconds.
 func (s *server) nowMicro() int64 { return s.d.cfg.Store.NowMicro(s.index) }
+
+// persist sends a statement to the server again and again, after 20 ms at first and then up to 1 s apart, as long as its error is one that
+// passes and ctx lasts. Each error is counted, and one of the whole server is logged.
+func persist[T any](ctx context.Context, s *server, statement string, passes func(mysql.Class) bool, send func() (T, error)) (T, error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, time.Second
+	return backoff.Retry(ctx, func() (T, error) {
+		got, err := send()
+		if err == nil {
+			return got, nil
+		}
+		s.d.metrics.failed(statement, err)
+		class := mysql.ClassOf(err)
+		if class.OfServer() {
+			s.warn("away", "server "+mysql.Fault(err)+": its outcomes and due rows wait", err, "statement", statement)
+		}
+		if !passes(class) {
+			err = backoff.Permanent(err)
+		}
+		return got, err
+	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0))
+}
 
 // setLane makes the kind's lane, or changes its share of the queue.
 func (s *server) setLane(k *kind, capacity int) {

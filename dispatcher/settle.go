@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
@@ -205,17 +203,9 @@ func byTable(batch []result) [][]result {
 // not answer. An error is one of the batch's own.
 func (st *settler) settleAll(ctx context.Context, batch []result) error {
 	outcomes := st.server.outcomes(batch)
-	fates, err := backoff.Retry(ctx, func() ([]store.Fate, error) {
-		fates, err := st.settleOnce(ctx, batch, outcomes)
-		if err != nil {
-			st.server.d.metrics.failed("settle", err)
-		}
-		if err == nil || mysql.ClassOf(err).OfServer() {
-			st.server.unreached("settle", err)
-			return fates, err
-		}
-		return nil, backoff.Permanent(err)
-	}, backoff.WithBackOff(reconnect()), backoff.WithMaxElapsedTime(0))
+	fates, err := persist(ctx, st.server, "settle", mysql.Class.OfServer, func() ([]store.Fate, error) {
+		return st.settleOnce(ctx, batch, outcomes)
+	})
 	if err != nil {
 		return err
 	}

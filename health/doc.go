@@ -13,6 +13,9 @@
 // A usable database may still have a fault in a table other than the task tables, say
 // a missing owner table: that is reported too.
 //
+// A server that accepts statements and does not answer hangs. That is seen after 1.5 s, from the statements of all parts of
+// the process, before a look has its time-out.
+//
 // On failure: a fault is logged at once, and then once a minute while it lasts. A
 // locked row changes nothing.
 package health

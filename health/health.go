@@ -24,6 +24,7 @@ const (
 // Servers are the servers that are looked at.
 type Servers interface {
 	Survey(ctx context.Context, server int) (store.Survey, error)
+	Waiting(server int) time.Duration // how long the oldest statement has been without an answer; 0: there is none
 	Servers() []string
 	DatabasesOf(server int) []int
 	Layout() tocsin.Layout
@@ -78,6 +79,7 @@ func (h *Health) State() State {
 // Run looks at all servers until ctx ends.
 func (h *Health) Run(ctx context.Context) {
 	var wg sync.WaitGroup
+	wg.Go(func() { h.watchHangs(ctx) })
 	for server := range h.names {
 		wg.Go(func() { h.follow(ctx, newEye(h, server)) })
 	}

@@ -39,6 +39,9 @@ func (*fakeServers) Servers() []string            { return []string{"db1", "db2"
 func (*fakeServers) DatabasesOf(server int) []int { return []int{2 * server, 2*server + 1} }
 func (*fakeServers) Layout() tocsin.Layout        { return tocsin.Layout{Databases: 4, Tables: 2} }
 
+// Waiting is not asked of a fake: what hangs is said by Survey.
+func (*fakeServers) Waiting(int) time.Duration { return 0 }
+
 func (f *fakeServers) Survey(ctx context.Context, server int) (store.Survey, error) {
 	f.mu.Lock()
 	found, err, hangs := f.found, f.err, f.hangs

@@ -10,6 +10,8 @@ type metrics struct {
 	up     *prometheus.GaugeVec
 	usable *prometheus.GaugeVec
 
+	waiting *prometheus.GaugeVec
+
 	used, writes *prometheus.GaugeVec // of servers with several addresses, as is failovers
 	failovers    *prometheus.CounterVec
 }
@@ -20,11 +22,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return f.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "node", Name: name, Help: help}, labels)
 	}
 	return &metrics{
-		offset: gauge("clock_offset_seconds", "The server's clock minus this process's, as last measured.", "server"),
-		up:     gauge("server_up", "1 if the server answered when last looked at, else 0.", "server"),
-		usable: gauge("database_usable", "1 if this node can use the database, 0 if its server does not answer or its layout row is not as the config says.", "server", "database"),
-		used:   gauge("server_address_used", "1 if statements go to this address of the server, else 0; of servers with several addresses.", "server", "address"),
-		writes: gauge("server_address_writable", "1 if the server at this address takes writes, else 0; of servers with several addresses.", "server", "address"),
+		offset:  gauge("clock_offset_seconds", "The server's clock minus this process's, as last measured.", "server"),
+		up:      gauge("server_up", "1 if the server answered when last looked at, else 0.", "server"),
+		usable:  gauge("database_usable", "1 if this node can use the database, 0 if its server does not answer or its layout row is not as the config says.", "server", "database"),
+		waiting: gauge("server_waiting_seconds", "How long the oldest statement sent to the server has been without an answer.", "server"),
+		used:    gauge("server_address_used", "1 if statements go to this address of the server, else 0; of servers with several addresses.", "server", "address"),
+		writes:  gauge("server_address_writable", "1 if the server at this address takes writes, else 0; of servers with several addresses.", "server", "address"),
 		failovers: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "tocsin", Subsystem: "node", Name: "server_failovers_total", Help: "Moves to another address of the server.",
 		}, []string{"server"}),

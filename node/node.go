@@ -110,7 +110,6 @@ func (p *parts) run(ctx context.Context) error {
 	defer end()
 	g, failed := errgroup.WithContext(work)
 	defer context.AfterFunc(ctx, func() { p.dispatcher.DrainBy(time.Now().Add(p.cfg.DrainTimeout)) })()
-	g.Go(func() error { p.stalls.run(failed); return nil })
 	g.Go(func() error { p.certificates.run(failed); return nil })
 	g.Go(func() error { p.health.Run(failed); return nil })
 	g.Go(func() error { p.hold(failed); return nil })

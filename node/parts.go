@@ -40,7 +40,6 @@ type parts struct {
 	holder       *holder   // nil: nobody owns tables
 	claimers     *claimers // nil: nodes own tables
 	health       *health.Health
-	stalls       *stalls
 	certificates *certificates
 	group        membership
 	assign       *assign.Assign // nil: nobody owns tables
@@ -70,7 +69,6 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if p.cfg.Registerer != nil {
 		_ = p.store.RegisterMetrics(p.cfg.Registerer) // its error is checked with all others
 	}
-	p.stalls = newStalls(p.store, n.cfg.Logger, p.cfg.Registerer)
 	p.marks = &marks{store: p.store, log: n.cfg.Logger, changed: make(chan struct{}, 1)}
 	if err := p.join(ctx); err != nil {
 		return p, err

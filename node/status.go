@@ -99,7 +99,7 @@ func (n *Node) Report() (Report, bool) {
 		Node: p.group.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.group.Owned(), Wanted: p.group.Wanted(),
 		Types: told.Types, Lacks: told.Lacks, Newer: told.Newer, Idle: p.roster.without(), Work: Work(p.dispatcher.Stats()), Lanes: p.dispatcher.Lanes(),
-		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.stalls.hanging(), Behind: p.generator.Behind().Seconds(),
+		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.health.Hanging(), Behind: p.generator.Behind().Seconds(),
 	}, true
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/schedule"
@@ -240,7 +241,7 @@ func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config 
 
 // sick says why a server does not answer, or takes no writes.
 func (w *sweepParts) sick(server int) error {
-	if waiting := w.store.Waiting(server); waiting >= stallAfter {
+	if waiting := w.store.Waiting(server); waiting >= health.HangsAfter {
 		return fmt.Errorf("no answer for %s", waiting.Round(100*time.Millisecond))
 	}
 	return w.writes.refusal(server)

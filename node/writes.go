@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
@@ -52,7 +53,7 @@ func (w *writes) run(ctx context.Context) {
 }
 
 func (w *writes) look(ctx context.Context, server int) {
-	timed, cancel := context.WithTimeout(ctx, stallAfter)
+	timed, cancel := context.WithTimeout(ctx, health.HangsAfter)
 	defer cancel()
 	why := w.store.TakesWrites(timed, server)
 	if mysql.ClassOf(why) == mysql.Canceled { // it hangs, and so do claims; or the sweep uses all connections

@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"alarms":                 {".", "biztype", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/tablewalk", "internal/wait"},
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"history":                {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
-	"health":                 {".", "store", "internal/loglimit", "internal/mysql"},
+	"health":                 {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"node":                   {".", "alarms", "assign", "backlog", "health", "history", "outbox", "presence", "relay", "scanner", "dispatcher", "generator", "schedule", "sweeper", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"node/nodetest":          {".", "biztype", "ddl", "node", "outbox", "relay", "tocsintest", "webhook", "internal/runkey", "internal/seam"},
 	"schedule/firetimes":     {},

@@ -1,4 +1,4 @@
-package node
+package health
 
 import (
 	"fmt"
@@ -8,12 +8,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
-
-// onePool is a store with one server.
-type onePool struct{}
-
-func (onePool) Servers() []string         { return []string{"db1"} }
-func (onePool) Waiting(int) time.Duration { return 0 }
 
 func TestAHangBeginsAndEndsOnce(t *testing.T) {
 	t.Parallel()
@@ -30,11 +24,11 @@ func TestAHangBeginsAndEndsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log devtest.Log
-			s := newStalls(onePool{}, log.Logger(), nil)
-			now := time.Now()
+			h := New(Config{Servers: &fakeServers{}, Logger: log.Logger()})
+			now, is := time.Now(), hang{}
 			for _, waiting := range c.waiting {
-				s.look(0, "db1", waiting, now)
-				now = now.Add(stallOver / 3)
+				is = h.lookForHang(0, is, waiting, now)
+				now = now.Add(hangOver / 3)
 			}
 			var says []string
 			for _, line := range log.Lines() {
