@@ -2,6 +2,7 @@ package biztype
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 )
@@ -34,6 +35,18 @@ const (
 	OnDead   = tocsin.OnDead
 	OnMissed = tocsin.OnMissed
 )
+
+// DefaultSweepGrace is the grace of sweeps of a cluster that names none.
+const DefaultSweepGrace = 60 * time.Second
+
+// SweptAfter is how long a task of the type must be overdue for a sweep to take it: the grace of sweeps, and twice the delivery
+// time-out at least. A grace below the default, which is for tests and emergencies, holds for every type.
+func SweptAfter(p Policy, grace time.Duration) time.Duration {
+	if grace < DefaultSweepGrace {
+		return max(grace, 0)
+	}
+	return max(grace, 2*p.WithDefaults().Timeout.D())
+}
 
 // NameOf returns the name of a biz type's number; "#7" where no policy has number 7.
 func NameOf(policies []Policy, number uint64) string {

@@ -141,3 +141,23 @@ func FuzzParseNeverPanicsAndWhatItTakesIsValid(f *testing.F) {
 		}
 	})
 }
+
+func TestTheGraceIsNeverLessThanTwiceTheTimeoutUnlessAskedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		timeout, asked, want time.Duration
+	}{
+		"the default holds for quick types":       {10 * time.Second, biztype.DefaultSweepGrace, biztype.DefaultSweepGrace},
+		"a slow type has twice its time-out":      {45 * time.Second, biztype.DefaultSweepGrace, 90 * time.Second},
+		"the default time-out is 30 s":            {0, biztype.DefaultSweepGrace, biztype.DefaultSweepGrace},
+		"a longer grace holds":                    {45 * time.Second, time.Hour, time.Hour},
+		"less than the default is taken as it is": {45 * time.Second, time.Second, time.Second},
+		"none at all means due, not before":       {45 * time.Second, -time.Second, 0},
+		"a slow type may outlast a longer grace":  {10 * time.Minute, 5 * time.Minute, 20 * time.Minute},
+		"exactly the default counts as no wish":   {31 * time.Second, biztype.DefaultSweepGrace, 62 * time.Second},
+		"just below the default counts as a wish": {31 * time.Second, biztype.DefaultSweepGrace - 1, biztype.DefaultSweepGrace - 1},
+	} {
+		if got := biztype.SweptAfter(biztype.Policy{Name: "t", Timeout: biztype.Duration(c.timeout)}, c.asked); got != c.want {
+			t.Errorf("%s: grace %s, want %s", name, got, c.want)
+		}
+	}
+}

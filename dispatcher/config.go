@@ -24,7 +24,7 @@ const MinPayloadBytes = 1 << 20
 const (
 	DefaultQueueCap     = 1_000_000
 	DefaultPayloadBytes = 128 << 20
-	DefaultSweepGrace   = 60 * time.Second
+	DefaultSweepGrace   = biztype.DefaultSweepGrace
 	DefaultDrainTimeout = 30 * time.Second
 )
 

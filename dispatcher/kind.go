@@ -33,7 +33,7 @@ type rule struct {
 }
 
 func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
-	timeout := p.Timeout.D()
+	timeout, swept := p.Timeout.D(), biztype.SweptAfter(p, grace)
 	return &rule{
 		policy:     p,
 		sink:       t.Sink,
@@ -41,8 +41,8 @@ func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
 		version:    t.Version,
 		class:      classOf(p.Priority),
 		timeout:    timeout,
-		claimAfter: claimAfter(grace, timeout),
-		sweptAfter: sweptAfter(grace, timeout),
+		claimAfter: claimAfter(swept, timeout),
+		sweptAfter: swept,
 		paused:     p.Paused,
 	}
 }

@@ -34,17 +34,8 @@ func ceilMilli(d time.Duration) int64 {
 }
 
 // claimAfter is how long a row may be overdue and still start without a claim:
-// a sweeper may look at it once the grace time is over, and the delivery must
+// a sweeper may look at it once it is swept, and the delivery must
 // have ended by then. A loaded row may wait staleAfter more.
-func claimAfter(grace, timeout time.Duration) time.Duration {
-	return max(sweptAfter(grace, timeout)-timeout-claimMargin-staleAfter, 0)
-}
-
-// sweptAfter is how long a row must be overdue for a sweep to take it, by the
-// sweeper's own rule: less than the default is for tests and emergencies.
-func sweptAfter(grace, timeout time.Duration) time.Duration {
-	if grace < DefaultSweepGrace {
-		return grace
-	}
-	return max(grace, 2*timeout)
+func claimAfter(swept, timeout time.Duration) time.Duration {
+	return max(swept-timeout-claimMargin-staleAfter, 0)
 }

@@ -22,11 +22,12 @@ func TestAnUnclaimedDeliveryEndsBeforeASweeperLooks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		grace := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "grace"))
 		timeout := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)).Draw(t, "timeout"))
-		after := claimAfter(grace, timeout)
+		swept := biztype.SweptAfter(biztype.Policy{Timeout: biztype.Duration(timeout)}, grace)
+		after := claimAfter(swept, timeout)
 		if after < 0 {
 			t.Fatalf("claimAfter %s", after)
 		}
-		if after > 0 && after+staleAfter+timeout+claimMargin > sweptAfter(grace, timeout) {
+		if after > 0 && after+staleAfter+timeout+claimMargin > swept {
 			t.Fatalf("a delivery that starts %s late ends under the sweeper's eyes", after+staleAfter)
 		}
 	})

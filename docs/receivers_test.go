@@ -146,7 +146,7 @@ func takesCallbacks(t *testing.T, start func(*testing.T, string) receiver) {
 		{"the same key again", again, []string{couponSecret}, tocsin.Completed, 0, ""},
 		{"the task redriven, so with another key", redriven, []string{couponSecret}, tocsin.Completed, 0, ""},
 		{"signed with two secrets", coupon(2<<40, `{"coupon":"SUMMER"}`), []string{other, couponSecret}, tocsin.Completed, 0, ""},
-		{"busy", coupon(3<<40, `{"coupon":"busy"}`), []string{couponSecret}, tocsin.Retried, time.Minute, "503 Service Unavailable: the mail server is busy"},
+		{"busy", coupon(3<<40, `{"coupon":"busy"}`), []string{couponSecret}, tocsin.Retried, time.Minute, "500 Internal Server Error: the mail server is busy"},
 		{"no coupon", coupon(4<<40, `{}`), []string{couponSecret}, tocsin.Buried, 0, "410 Gone: no coupon"},
 		{"a payload that is no JSON", coupon(5<<40, "{"), []string{couponSecret}, tocsin.Retried, -1, "500 Internal Server Error: failed"},
 		{"another secret", coupon(6<<40, `{"coupon":"FORGED"}`), []string{other}, tocsin.Retried, -1, "401 Unauthorized: the signature is wrong"},

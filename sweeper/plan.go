@@ -36,7 +36,7 @@ func rounds(policies []biztype.Policy, can func(biztype.Policy) bool, grace time
 	}
 	groups := make(map[key]*round)
 	for _, p := range policies {
-		k := key{graceOf(p, grace), leftOf(p, can)}
+		k := key{biztype.SweptAfter(p, grace), leftOf(p, can)}
 		if groups[k] == nil {
 			groups[k] = &round{grace: k.grace, left: k.left, names: map[uint64]string{}}
 		}
@@ -50,16 +50,6 @@ func rounds(policies []biztype.Policy, can func(biztype.Policy) bool, grace time
 	}
 	slices.SortFunc(all, func(a, b round) int { return cmp.Compare(a.types[0], b.types[0]) })
 	return all
-}
-
-// graceOf is how long a type's task must be overdue before it is swept: never
-// less than twice its delivery time-out, unless the caller asked for less than
-// the default, which is for tests and emergencies.
-func graceOf(p biztype.Policy, grace time.Duration) time.Duration {
-	if grace < DefaultGrace {
-		return max(grace, 0)
-	}
-	return max(grace, 2*p.WithDefaults().Timeout.D())
 }
 
 func leftOf(p biztype.Policy, can func(biztype.Policy) bool) string {

@@ -11,26 +11,6 @@ func policy(number uint64, timeout time.Duration, paused bool) biztype.Policy {
 	return biztype.Policy{Name: "t", Number: number, Timeout: biztype.Duration(timeout), Paused: paused}
 }
 
-func TestGraceIsNeverLessThanTwiceTheTimeoutUnlessAskedFor(t *testing.T) {
-	for name, c := range map[string]struct {
-		timeout, asked, want time.Duration
-	}{
-		"the default holds for quick types":       {10 * time.Second, DefaultGrace, DefaultGrace},
-		"a slow type has twice its time-out":      {45 * time.Second, DefaultGrace, 90 * time.Second},
-		"the default time-out is 30 s":            {0, DefaultGrace, DefaultGrace},
-		"a longer grace holds":                    {45 * time.Second, time.Hour, time.Hour},
-		"less than the default is taken as it is": {45 * time.Second, time.Second, time.Second},
-		"none at all means due, not before":       {45 * time.Second, -time.Second, 0},
-		"a slow type may outlast a longer grace":  {10 * time.Minute, 5 * time.Minute, 20 * time.Minute},
-		"exactly the default counts as no wish":   {31 * time.Second, DefaultGrace, 62 * time.Second},
-		"just below the default counts as a wish": {31 * time.Second, DefaultGrace - 1, DefaultGrace - 1},
-	} {
-		if got := graceOf(policy(1, c.timeout, false), c.asked); got != c.want {
-			t.Errorf("%s: grace %s, want %s", name, got, c.want)
-		}
-	}
-}
-
 func TestRoundsPutTypesTogetherThatShareGraceAndFate(t *testing.T) {
 	can := func(p biztype.Policy) bool { return p.Number < 4 || p.Number == 5 }
 	got := rounds([]biztype.Policy{

@@ -16,7 +16,7 @@ import (
 
 // Defaults of a Config.
 const (
-	DefaultGrace   = 60 * time.Second
+	DefaultGrace   = biztype.DefaultSweepGrace
 	DefaultTimeout = 50 * time.Second // shorter than a crontab's step of a minute
 	DefaultPage    = 500
 )

@@ -43,6 +43,9 @@ func resultOf(err error) string {
 	if err == nil {
 		return "ok"
 	}
+	if over := (*tocsin.InsertLimitError)(nil); errors.As(err, &over) {
+		return "insert_limit"
+	}
 	for _, r := range results {
 		if errors.Is(err, r.err) {
 			return r.result
@@ -72,7 +75,7 @@ func Observe(r prometheus.Registerer) (func(tocsin.Call), error) {
 	m := &metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tocsin_client_calls_total",
-			Help: "Calls of the client, by result: ok, invalid, unknown_biz_type, not_found, other_server, layout, unreachable, unknown_outcome, conflict, in_delivery, canceled, other.",
+			Help: "Calls of the client, by result: ok, invalid, unknown_biz_type, not_found, other_server, layout, unreachable, unknown_outcome, conflict, in_delivery, insert_limit, canceled, other.",
 		}, []string{"op", "result"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tocsin_client_call_seconds", Help: "How long calls of the client took, failed ones included.", Buckets: []float64{.001, .01, .1, 1, 10},

@@ -73,19 +73,29 @@ func answer(w http.ResponseWriter, err error) {
 	if reason == "" {
 		reason = "later"
 	}
+	var rests resting
 	switch {
 	case verb == tocsin.Completed:
 		w.WriteHeader(http.StatusNoContent)
 	case verb == tocsin.Buried:
 		http.Error(w, reason, http.StatusGone)
-	case in >= 0:
-		w.Header().Set("Retry-After", strconv.FormatFloat(math.Ceil(in.Seconds()), 'f', 0, 64))
-		http.Error(w, reason, http.StatusServiceUnavailable)
+	case errors.As(err, &rests) && rests.RestFor() > 0: // all tasks of the biz type wait
+		later(w, reason, rests.RestFor(), http.StatusServiceUnavailable)
+	case in >= 0: // this task alone does
+		later(w, reason, in, http.StatusInternalServerError)
 	case err == errNotKnown:
 		http.Error(w, reason, http.StatusServiceUnavailable)
 	default:
 		http.Error(w, reason, http.StatusInternalServerError)
 	}
+}
+
+// resting is an error of a target that wants no deliveries for a while, whatever the task.
+type resting interface{ RestFor() time.Duration }
+
+func later(w http.ResponseWriter, reason string, in time.Duration, status int) {
+	w.Header().Set("Retry-After", strconv.FormatFloat(math.Ceil(in.Seconds()), 'f', 0, 64))
+	http.Error(w, reason, status)
 }
 
 // result is what becomes of one task of a batch.

@@ -5,9 +5,12 @@
 //
 //	nil                       204   the task is done
 //	tocsin.Bury(err)          410   the task is dead
-//	tocsin.RetryIn(d, err)    503   retried after d, by Retry-After
-//	tocsin.Snooze(d)          503   the same: over HTTP it counts as an attempt
+//	tocsin.RetryIn(d, err)    500   retried after d, by Retry-After
+//	tocsin.Snooze(d)          500   the same: over HTTP it counts as an attempt
 //	any other error           500   retried by the policy of the biz type
+//
+// An error with a method RestFor() time.Duration that returns more than 0 is answered with 503 and Retry-After: all tasks of the biz
+// type wait for so long, at most 30 s, as if a Go handler had returned it.
 //
 // A webhook with a batch in its policy sends several tasks in one request. NewBatch hands
 // them over together, and answers with a result for each; there, tocsin.Snooze counts no attempt.

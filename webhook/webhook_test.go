@@ -82,7 +82,14 @@ func TestAReceiverGetsTheTaskThatANodeSends(t *testing.T) {
 	}
 }
 
-// What the function returns is what the node makes of the answer.
+// tired is the error of a receiver that wants no callbacks for so long.
+type tired time.Duration
+
+func (tired) Error() string            { return "tired" }
+func (t tired) RestFor() time.Duration { return time.Duration(t) }
+
+// What the function returns is what the node makes of the answer: of one task, that the whole biz type rests only if the
+// error says so.
 func TestTheFunctionsErrorIsTheOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -93,12 +100,18 @@ func TestTheFunctionsErrorIsTheOutcome(t *testing.T) {
 	}{
 		"success": {nil, tocsin.Completed, 0, ""},
 		"bury":    {tocsin.Bury(errors.New("no such coupon")), tocsin.Buried, 0, "callback answered 410 Gone: no such coupon"},
-		"retry":   {tocsin.RetryIn(1500*time.Millisecond, errors.New("no mail")), tocsin.Retried, 2 * time.Second, "callback answered 503 Service Unavailable: no mail"},
-		"snooze":  {tocsin.Snooze(time.Minute), tocsin.Retried, time.Minute, "callback answered 503 Service Unavailable: later"},
+		"retry":   {tocsin.RetryIn(1500*time.Millisecond, errors.New("no mail")), tocsin.Retried, 2 * time.Second, "callback answered 500 Internal Server Error: no mail"},
+		"snooze":  {tocsin.Snooze(time.Minute), tocsin.Retried, time.Minute, "callback answered 500 Internal Server Error: later"},
+		"rest":    {tired(5 * time.Second), tocsin.Retried, 5 * time.Second, "callback answered 503 Service Unavailable: tired"},
 		"other":   {errors.New("oops"), tocsin.Retried, -1, "callback answered 500 Internal Server Error: oops"},
 	} {
 		url := receive(t, webhook.Config{Secrets: []string{secretA}}, func(context.Context, webhook.Task) error { return c.err })
-		verb, in, reason := tocsin.AsOutcome(deliver(t, url, []string{secretA}, "x"))
+		got := deliver(t, url, []string{secretA}, "x")
+		verb, in, reason := tocsin.AsOutcome(got)
+		var rests interface{ RestFor() time.Duration }
+		if all := errors.As(got, &rests) && rests.RestFor() > 0; all != (name == "rest") {
+			t.Errorf("%s: the whole biz type rests: %t", name, all)
+		}
 		if verb != c.verb || in != c.in || reason != c.reason {
 			t.Errorf("%s: %s in %s, %q, want %s in %s, %q", name, verb, in, reason, c.verb, c.in, c.reason)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/node"
@@ -306,13 +307,14 @@ func (f *Facts) overdue(a *Answer) {
 	if !ofCallback(p) {
 		sweep = "a sweep of a program with the handler (node.Sweep, group " + p.WithDefaults().Group + ")"
 	}
-	from := f.Task.ActionTime.Add(f.Grace)
+	grace := biztype.SweptAfter(p.Policy, f.Grace)
+	from := f.Task.ActionTime.Add(grace)
 	if from.After(f.Now) {
 		if a.State != "" && a.State != Queued && a.State != Unseen {
-			a.also("%s takes it from %s on, after the grace time of %s", sweep, f.at(from), Short(f.Grace))
+			a.also("%s takes it from %s on, after the grace time of %s", sweep, f.at(from), Short(grace))
 		}
 		return
 	}
 	a.set(Overdue, "it is overdue: due at %s, and past the grace time of %s since %s; the next run of %s takes it",
-		f.at(f.Task.ActionTime), Short(f.Grace), f.at(from), strings.TrimSuffix(sweep, ","))
+		f.at(f.Task.ActionTime), Short(grace), f.at(from), strings.TrimSuffix(sweep, ","))
 }

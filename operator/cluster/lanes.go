@@ -31,7 +31,9 @@ func (v View) Lanes(ctx context.Context, group, bizType string) ([]Lane, error) 
 		}
 	}
 	for i, asked := range v.askAll(ctx, pages) {
-		lanes[i].Error = asked.Error
+		if lanes[i].Error = asked.Error; pages[i] == "" {
+			lanes[i].Error = "it publishes no address: set Listen of its node.Config"
+		}
 		if asked.Report == nil {
 			continue
 		}
