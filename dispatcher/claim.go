@@ -59,6 +59,9 @@ func (s *server) isolate(tasks []*task) []*task {
 	for _, t := range waiting {
 		s.d.dropPayloads(t)
 	}
+	if len(waiting) > 0 {
+		signal(s.wake) // the lane holds fewer
+	}
 	return kept
 }
 
@@ -151,6 +154,7 @@ func (s *server) notClaimed(left map[tocsin.JobID]*task, err error) {
 		t.lane.held--
 		t.lane.queue.Done(id)
 	}
+	signal(s.wake) // the lane holds fewer
 }
 
 // gained returns until when each row of a newly delivered biz type is claimed: others

@@ -62,7 +62,7 @@ func (t *task) tooOld(now time.Time, timeout time.Duration) bool {
 	switch {
 	case t.loaded.Before(t.lane.kind.d.cfg.Store.Jumped()):
 		return true
-	case t.claimed:
+	case !t.until.IsZero():
 		end := now.Add(timeout)
 		return !end.Before(t.until) || !end.Round(0).Before(t.until.Round(0))
 	}

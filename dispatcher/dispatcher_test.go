@@ -278,27 +278,6 @@ func TestPausedAndForeignTypesAreLeftAlone(t *testing.T) {
 	})
 }
 
-func TestRateIsSharedByThePeers(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Rate = 20
-	var calls atomic.Int32
-	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
-	inBubbleWith(t, sinks, func(c *Config) { c.Peers = func() int { return 2 } }, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
-		for range 100 {
-			r.add(0, 1, 0)
-		}
-		pass(5 * time.Second)
-		if n := calls.Load(); n < 48 || n > 52 {
-			t.Errorf("%d deliveries in 5 s, want 10 a second", n)
-		}
-		pass(6 * time.Second)
-		if n := calls.Load(); n != 100 {
-			t.Errorf("%d of 100 delivered", n)
-		}
-	})
-}
-
 func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
 	var block chan struct{} // made in the bubble
 	var woken atomic.Int32
@@ -377,27 +356,5 @@ func inBubbleWith(t *testing.T, sinks map[string]Sink, adapt func(*Config), f fu
 		r.run()
 		f(r)
 		r.finish()
-	})
-}
-
-// A rate is kept though each third delivery takes three times as long as the rate allows for one.
-func TestARateMakesUpForAMoment(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Rate, p.Concurrency = 100, 1
-	var calls atomic.Int32
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
-		if calls.Add(1)%3 == 0 {
-			time.Sleep(30 * time.Millisecond)
-		}
-		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		for range 2000 {
-			r.add(0, 1, 0)
-		}
-		pass(10 * time.Second)
-		if n := calls.Load(); n < 950 || n > 1050 {
-			t.Errorf("%d deliveries in 10 s, want 1000", n)
-		}
 	})
 }

@@ -167,7 +167,7 @@ func (s *server) dueLooks() (due map[*lane][]key, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, at := range s.lookups {
-		if k.lane.rests() && !k.lane.paused() { // its target is away
+		if k.lane.rests() && !(k.lane.paused() && s.d.cfg.ClaimAll) { // a sweep does not wait for the end of a pause
 			wait = min(wait, recheck)
 			continue
 		}
@@ -195,17 +195,23 @@ func (s *server) lookUp(ctx context.Context, l *lane, keys []key) {
 	if err != nil {
 		s.d.metrics.failed("turn", err)
 	}
-	var next []duequeue.Entry
 	s.mu.Lock()
 	for _, k := range keys {
 		t := turns[k.Key]
 		if t.Err != nil {
 			s.d.metrics.failed("turn", t.Err)
 		}
-		next = append(next, s.looked(k, t, err != nil || t.Err != nil)...)
+		for _, e := range s.looked(k, t, err != nil || t.Err != nil) {
+			if s.guest(k.Table) {
+				e.Due = max(e.Due, q.Until) + guestDelay.Milliseconds()
+			}
+			if !s.strange(k.Table, e.Type) {
+				l.bringForward(e)
+			}
+		}
 	}
 	s.mu.Unlock()
-	s.offer(next)
+	signal(s.wake)
 }
 
 // looked returns the rows of a key that are to be queued. A key of which nothing waits, or whose turn did not come for long,
@@ -213,7 +219,7 @@ func (s *server) lookUp(ctx context.Context, l *lane, keys []key) {
 func (s *server) looked(k key, t store.Turn, failed bool) []duequeue.Entry {
 	st := s.stateOf(k)
 	some := failed || len(t.Next) > 0 || len(t.Claimed) > 0 && !s.d.cfg.ClaimAll
-	if !some || k.lane.paused() || !s.admitted(k.Table) || st.held == 0 && st.vain >= vainLooks {
+	if !some || k.lane.paused() && s.d.cfg.ClaimAll || !s.admitted(k.Table) || st.held == 0 && st.vain >= vainLooks {
 		if delete(s.lookups, k); st.held == 0 {
 			delete(s.keys, k)
 		}

@@ -224,3 +224,51 @@ func TestASweepTakesAKeysRowsInTurn(t *testing.T) {
 		r.status(young, tocsin.Pending)
 	})
 }
+
+// In a sweep a look at a key may be due when a task could not reach its target: then the key is left alone, and nothing else happens.
+func TestASweepForgetsALookAtAKeyWhoseTargetIsAway(t *testing.T) {
+	log := newKeyLog()
+	p := keyPolicy(2)
+	sinks := map[string]Sink{p.Name: log.deliver(func(task tocsin.Info) (time.Duration, error) {
+		if task.Payload == "away" {
+			return 20 * time.Millisecond, absent{}
+		}
+		return 20 * time.Millisecond, nil
+	})}
+	inBubbleWith(t, sinks, sweeping, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		var ids []tocsin.JobID
+		for i := range 4 {
+			ids = append(ids, r.keyed(7, time.Duration(i-90)*time.Second))
+		}
+		r.store.change(ids[1], func(row *store.Row) { row.Payload = "away" })
+		for _, id := range ids {
+			r.offer(id)
+		}
+		pass(10 * time.Second)
+		r.status(ids[0], tocsin.Done)
+		r.status(ids[1], tocsin.Pending)
+	})
+}
+
+// A task of a key whose turn comes while its type is paused is delivered when the type goes on.
+func TestAKeysTurnOutlastsAPause(t *testing.T) {
+	log := newKeyLog()
+	p := keyPolicy(1)
+	policies, sinks := one(p, log.deliver(func(tocsin.Info) (time.Duration, error) { return time.Second, nil }))
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
+		r.offer(first)
+		r.offer(second)
+		pass(500 * time.Millisecond)
+		paused := p
+		paused.Paused = true
+		r.SetPolicies([]biztype.Policy{paused})
+		pass(10 * time.Second)
+		r.status(first, tocsin.Done)
+		r.status(second, tocsin.Pending)
+		r.SetPolicies(policies)
+		pass(3 * time.Second)
+		r.status(second, tocsin.Done)
+	})
+}

@@ -66,6 +66,7 @@ type kind struct {
 	lanes   []*lane       // by server
 	turn    int           // lane that is served next
 	limiter *rate.Limiter // nil: no limit
+	unused  int           // rows that the rate allowed, and that did not start
 	timer   *time.Timer   // pumps when the rate allows the next delivery; nil: none pending
 
 	breaker breaker // what it knows of its target
@@ -92,7 +93,7 @@ func (k *kind) set(r *rule) {
 	if k.expiry != nil {
 		k.expiry.Reset(0) // the new time-out may be the shorter one
 	}
-	k.limiter = nil
+	k.limiter, k.unused = nil, 0
 	k.stopTimer() // the old rate's
 	if r.policy.Rate > 0 {
 		share := k.share(r)
@@ -137,10 +138,11 @@ func (k *kind) stopTimer() {
 	}
 }
 
-// free is how many rows could start at once, or within a second where the rate
-// is limited: rows that wait longer would have to be loaded again. Ahead of them may
-// be loaded besides, unless the next one is a probe.
-func (k *kind) free(ahead int) int {
+// free is how many rows of a lane could start at once, or within a second where the rate
+// is limited: rows that wait longer would have to be loaded again. Those that the lane loads ahead
+// come besides, unless the next one is a probe. Where other lanes keep all slots, and these change hands, a lane has one row
+// in the queue for them.
+func (k *kind) free(l *lane) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.breaker.state != "" {
@@ -149,9 +151,12 @@ func (k *kind) free(ahead int) int {
 	r := k.rule.Load()
 	n := max(r.policy.Concurrency-k.running, 0) * min(cmp.Or(k.slot, r.batch), r.batch)
 	if k.limiter != nil {
-		n = min(n, int(k.limiter.Limit())+1)
+		n = min(n, int(k.limiter.Limit())/len(k.lanes)+1)
 	}
-	return n + ahead
+	if n+l.ahead == 0 && k.waiting > 0 && l.turn != k.turn {
+		return 1
+	}
+	return n + l.ahead
 }
 
 // put makes rows ready and starts what can start.
@@ -161,6 +166,7 @@ func (k *kind) put(l *lane, tasks []*task) {
 	}
 	k.mu.Lock()
 	l.ready.push(tasks, k.rule.Load().batch > 1)
+	l.turn = k.turn
 	k.waiting += len(tasks)
 	k.mu.Unlock()
 	k.pump()
@@ -176,8 +182,11 @@ func (k *kind) pump() {
 		return
 	}
 	wanted := k.deliveries(r)
-	if k.breaker.state != "" {
+	switch {
+	case k.breaker.state != "":
 		wanted = min(wanted, 1)
+	case k.limiter != nil:
+		wanted = min(wanted, max(1, k.unused+int(k.limiter.Tokens()))) // the others would end at once
 	}
 	for ; wanted > 0 && k.running < r.policy.Concurrency && k.timer == nil; wanted-- {
 		k.occupy(1, r)
@@ -302,6 +311,10 @@ func (k *kind) allow(r *rule) bool {
 	if k.timer != nil {
 		return false
 	}
+	if k.unused > 0 {
+		k.unused--
+		return true
+	}
 	if share := k.share(r); share != k.limiter.Limit() {
 		k.limiter.SetLimit(share)
 		k.limiter.SetBurst(made(share, r))
@@ -321,6 +334,15 @@ func (k *kind) allow(r *rule) bool {
 func (k *kind) charge(rows int) {
 	if k.limiter != nil && rows > 1 {
 		k.limiter.ReserveN(time.Now(), rows-1)
+	}
+}
+
+// notStarted gives back to the rate what it allowed for rows that did not start.
+func (k *kind) notStarted(rows int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.limiter != nil {
+		k.unused += rows
 	}
 }
 

@@ -24,6 +24,7 @@ type lane struct {
 	ahead   int       // rows that may be loaded beyond the free slots
 	changed time.Time // when ahead last did
 	quick   int       // rows that were loaded since, and have not waited long for a slot
+	turn    int       // kind.turn when a row of the lane last became ready; guarded by kind.mu
 
 	ready  ready
 	claims chan struct{} // a slot for each claim under way
@@ -78,7 +79,7 @@ func (l *lane) budget() int { return l.kind.payload.rows(l.slots()) }
 // slots returns how many more rows will get a slot soon. It returns 0 until half of
 // the room is free, so that loads are not of one row each.
 func (l *lane) slots() int {
-	limit := l.kind.free(l.ahead)
+	limit := l.kind.free(l)
 	if room := limit - l.held; room*2 >= limit {
 		return l.kind.d.yields.most(l.class(), max(room, 0), time.Now())
 	}

@@ -53,6 +53,9 @@ func (s *server) putBack(entries []duequeue.Entry) {
 		l.held--
 		l.queue.Requeue(e)
 	}
+	if len(entries) > 0 {
+		signal(s.wake) // their lanes hold fewer
+	}
 }
 
 // endProbe gives a table free whose probe could be loaded.

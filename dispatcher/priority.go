@@ -59,7 +59,10 @@ func (y *yields) began(c class, late time.Duration, now time.Time) {
 	defer y.mu.Unlock()
 	b := &y.below[c]
 	if b.rate == 0 {
-		b.rate, b.filled, b.window = yieldFirst, now, now
+		b.rate = yieldFirst
+	}
+	if now.Sub(b.seen) > yieldAfter { // what was loaded while nobody gave way is no debt
+		b.tokens, b.filled, b.window, b.late, b.wanted = 0, now, now, false, false
 	}
 	b.seen = now
 	b.late = b.late || late > yieldLate

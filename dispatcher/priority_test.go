@@ -127,3 +127,26 @@ func TestLanesInTheOrderOfPriority(t *testing.T) {
 		t.Errorf("first: %v", firsts)
 	}
 }
+
+// What was loaded while no other priority was in sight is no debt: when one begins, the lower ones go on at the first rate.
+func TestNobodyPaysForRowsLoadedWhileNobodyGaveWay(t *testing.T) {
+	t.Parallel()
+	var y yields
+	y.mixed.Store(true)
+	now := time.Now()
+	for range 3 { // each time after a while in which nothing of the high priority began
+		y.load(low, 1_000_000)
+		now = now.Add(time.Minute)
+		loaded := 0
+		for range 50 {
+			y.began(high, 0, now)
+			now = now.Add(10 * time.Millisecond)
+			n := y.most(low, 1000, now)
+			y.load(low, n)
+			loaded += n
+		}
+		if loaded < yieldLeast {
+			t.Errorf("%d rows in half a second", loaded)
+		}
+	}
+}

@@ -271,6 +271,7 @@ func (s *server) close(r result, fate store.Fate, now int64) (again bool) {
 	s.open.remove(r.task)
 	if r.keyed && r.notBefore > 0 && s.d.cfg.ClaimAll {
 		s.keys[keyOf(r.task)].more = false // a sweep tries no task twice
+		delete(s.lookups, keyOf(r.task))
 	}
 	r.acquit()
 	r.lane.kind.noteFate(r.verb, fate)

@@ -66,8 +66,12 @@ func (w *worker) work() {
 			idle = true
 			return
 		}
-		now := time.Now()
-		if batch = batch[0].lane.server.start(batch, r, now); len(batch) > 0 {
+		now, allowed := time.Now(), len(batch)
+		batch = batch[0].lane.server.start(batch, r, now)
+		if len(batch) < allowed {
+			k.notStarted(allowed - len(batch))
+		}
+		if len(batch) > 0 {
 			if !w.waited {
 				k.d.yields.began(r.class, batch[0].late, now)
 			}

@@ -1,0 +1,96 @@
+package dispatcher
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+)
+
+func TestRateIsSharedByThePeers(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Rate = 20
+	var calls atomic.Int32
+	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
+	inBubbleWith(t, sinks, func(c *Config) { c.Peers = func() int { return 2 } }, func(r *rig) {
+		r.SetPolicies([]biztype.Policy{p})
+		for range 100 {
+			r.add(0, 1, 0)
+		}
+		pass(5 * time.Second)
+		if n := calls.Load(); n < 48 || n > 52 {
+			t.Errorf("%d deliveries in 5 s, want 10 a second", n)
+		}
+		pass(6 * time.Second)
+		if n := calls.Load(); n != 100 {
+			t.Errorf("%d of 100 delivered", n)
+		}
+	})
+}
+
+// A rate is kept though each third delivery takes three times as long as the rate allows for one.
+func TestARateMakesUpForAMoment(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Rate, p.Concurrency = 100, 1
+	var calls atomic.Int32
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+		if calls.Add(1)%3 == 0 {
+			time.Sleep(30 * time.Millisecond)
+		}
+		return nil
+	})
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		for range 2000 {
+			r.add(0, 1, 0)
+		}
+		pass(10 * time.Second)
+		if n := calls.Load(); n < 950 || n > 1050 {
+			t.Errorf("%d deliveries in 10 s, want 1000", n)
+		}
+	})
+}
+
+// The lanes of all servers share a rate. Rows that waited too long for it are loaded again, and cost it nothing.
+func TestARateOverManyServers(t *testing.T) {
+	for _, c := range []struct{ rate, want float64 }{{100, 250}, {0.8, 2}} { // of four nodes, in 10 s
+		p := policy("order.close", 1)
+		p.Rate = c.rate
+		var calls atomic.Int32
+		sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, rigTables, sinks, func(c *Config) { c.Peers = func() int { return 4 } })
+			r.SetPolicies([]biztype.Policy{p})
+			r.run()
+			for i := range 2000 {
+				r.add(i%rigTables, 1, 0)
+			}
+			pass(10 * time.Second)
+			if n := float64(calls.Load()); n < c.want*0.95 || n > c.want*1.05+1 {
+				t.Errorf("rate %g: %g deliveries in 10 s, want %g", c.rate, n, c.want)
+			}
+			r.finish()
+		})
+	}
+}
+
+// Slots that one server's backlog keeps taken change hands: the rows of another server get some.
+func TestABacklogOfOneServerLeavesSlotsToAnother(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 2
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error { time.Sleep(10 * time.Millisecond); return nil })
+	inBubble(t, 2, policies, sinks, func(r *rig) {
+		for range 4000 {
+			r.add(0, 1, -time.Second)
+		}
+		pass(3 * time.Second)
+		for range 20 {
+			other := r.add(1, 1, 0)
+			pass(300 * time.Millisecond)
+			r.status(other, tocsin.Done)
+		}
+	})
+}
