@@ -24,7 +24,7 @@ func TestARateWhileNodesComeAndGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.pause(3 * time.Second) // until the nodes have heard of it
-			s.addPlain(10_000)
+			s.addNow(plain, 10_000, Work{})
 			s.pause(3 * time.Second)
 			one := s.during(15 * time.Second)
 			s.join(1, 2, 3)
@@ -45,13 +45,13 @@ func TestARateWhileNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// addPlain adds tasks that are due at once.
-func (s *scenario) addPlain(n int) {
+// addNow adds tasks of a biz type that are due at once.
+func (s *scenario) addNow(of tocsin.BizType[Work], n int, work Work) {
 	s.t.Helper()
 	for range n / 1000 {
 		var some []tocsin.NewTask
 		for range 1000 {
-			some = append(some, plain.New(1+rand.Uint64N(1e6), Work{}, tocsin.In(0)))
+			some = append(some, of.New(1+rand.Uint64N(1e6), work, tocsin.In(0)))
 		}
 		if _, err := s.client.AddMany(s.t.Context(), some); err != nil {
 			s.t.Fatal(err)
