@@ -168,7 +168,7 @@ func (v verdict) done(e *entry, r row, of []delivery) {
 	if !slices.ContainsFunc(of, well) {
 		v.breach(e, &r, of, promiseDelivered)
 	}
-	if r.Attempts > v.failed(r, of)+unseen(e, r) || r.Attempts < e.Fail {
+	if r.Attempts > v.failed(r, of)+unseen(e, r, of) || r.Attempts < e.Fail {
 		v.breach(e, &r, of, promiseAttempts)
 	}
 }
@@ -184,14 +184,22 @@ func (v verdict) failed(r row, of []delivery) int {
 	return len(failed)
 }
 
-// unseen returns how many attempts the deliveries may lack: the last attempt at a callback may have timed out before its receiver, on a busy
-// machine, had taken the request.
-func unseen(e *entry, r row) int {
+// unseen returns how many attempts at a callback may have failed without the receiver's knowledge, on a busy machine: the last one
+// that timed out may have done so before the receiver had taken the request, and each earlier one that was answered well and made
+// again, before the node had read the answer.
+func unseen(e *entry, r row, of []delivery) int {
 	late := strings.HasPrefix(r.LastError, "delivery timed out") || r.LastError == "callback: no answer in time"
-	if late && (e.Type == hook.Name() || e.Type == hookRun.Name()) {
-		return 1
+	if !late || e.Type != hook.Name() && e.Type != hookRun.Name() {
+		return 0
 	}
-	return 0
+	answered := map[int]bool{}
+	for _, d := range of {
+		again := slices.ContainsFunc(of, func(later delivery) bool { return later.Version == d.Version && later.Attempts > d.Attempts })
+		if d.OK && d.Version == r.Version && d.Attempts < r.Attempts-1 && again {
+			answered[d.Attempts] = true
+		}
+	}
+	return 1 + len(answered)
 }
 
 // costs reports whether the delivery may have been a failed attempt: it failed, it

@@ -90,6 +90,11 @@ var forgeries = map[string]forgery{
 		e.Type = hook.Name()
 		v.with(func(r *row) { r.Attempts, r.LastError = 1, "callback: no answer in time" })
 	}, ""},
+	"two attempts at a callback whose answers came too late": {func(v *evidence, e *entry) {
+		e.Type = hook.Name()
+		v.deliver(begun("n1-1", 1001, 0), begun("n1-1", 5001, 1), begun("n1-1", 9001, 2))
+		v.with(func(r *row) { r.Attempts, r.LastError = 2, "callback: no answer in time" })
+	}, ""},
 	"two attempts at a callback that its receiver never took": {func(v *evidence, e *entry) {
 		e.Type = hook.Name()
 		v.with(func(r *row) { r.Attempts, r.LastError = 2, "delivery timed out after 3s" })

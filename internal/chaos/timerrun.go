@@ -45,7 +45,7 @@ func (c *timerCheck) run(f *firing) {
 	default:
 		c.inForce(f, e, last, of)
 	}
-	if last.Status != tocsin.Cancelled && last.Attempts > c.failed(last.row, of)+unseen(e, last.row) || last.Status == tocsin.Dead && len(of) == 0 {
+	if last.Status != tocsin.Cancelled && last.Attempts > c.failed(last.row, of)+unseen(e, last.row, of) || last.Status == tocsin.Dead && len(of) == 0 {
 		c.breach(e, &last.row, of, promiseAttempts)
 	}
 	c.asked(f, e, last, of)
