@@ -147,11 +147,17 @@ func (b *Backlog) walk(ctx context.Context, server int, p pace, look func(ctx co
 	})
 }
 
+// errNoClock ends a walk of a server that has just moved to another address: nothing would look overdue.
+var errNoClock = errors.New("the server's clock is not known yet")
+
 // lookOverdue is one walk for overdue tasks.
 func (b *Backlog) lookOverdue(ctx context.Context, server int, p pace) error {
 	found := newOverdue(b.cfg.Layout)
 	err := b.walk(ctx, server, p, func(ctx context.Context, tables []int) error {
 		now := b.cfg.Now(server)
+		if now == 0 {
+			return errNoClock
+		}
 		rows, failed, err := b.cfg.Tables.Overdue(ctx, server, tables, now-late.Milliseconds(), atMost)
 		found.add(rows, failed, now)
 		return err

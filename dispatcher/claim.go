@@ -120,7 +120,9 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		row := &rows[i]
 		t := byID[row.JobID]
 		delete(byID, row.JobID)
-		t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
+		if clock > 0 { // else the server has just moved, and nobody knows
+			t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
+		}
 		row.ActionTime = t.row.ActionTime // for the target, whom the claim's deadline does not concern
 		row.Schedule, row.FireTime = t.row.Schedule, t.row.FireTime
 		t.row, t.claimed, t.until, t.loaded = row, true, before.Add(hold), at

@@ -17,6 +17,9 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	started := batch[:0]
 	var back []*task
 	s.mu.Lock()
+	if clock > 0 {
+		s.lastClock, s.lastAt = clock, now
+	}
 	for _, t := range batch {
 		if t.tooOld(now, r.timeout) || t.unripe(clock) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) || t.turn != nil && t.turn.Late(t.row, clock/1000) {
 			back = append(back, t)
@@ -99,10 +102,11 @@ func (s *server) giveBack(t *task) {
 	t.lane.wake()
 }
 
-// back is the outcome of a task whose delivery did not begin. A run keeps its time, as it may be missed by the time it begins.
+// back is the outcome of a task whose delivery did not begin. A run keeps its time, as it may be missed by the time it begins. So do
+// all while the server's clock is not known.
 func (s *server) back(t *task) result {
 	next := s.now()
-	if s.d.cfg.ClaimAll || t.exclusive() {
+	if s.d.cfg.ClaimAll || t.exclusive() || next == 0 {
 		next = t.row.ActionTime.UnixMilli()
 	}
 	return result{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true}}

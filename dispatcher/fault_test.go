@@ -235,3 +235,37 @@ func TestTheEndOfRunWaitsForALock(t *testing.T) {
 		r.status(id, tocsin.Done)
 	})
 }
+
+// Just after its server has moved to another address nobody knows the clock there. What is put off then is put off from the time that
+// the deliveries tell, and what is given back keeps its time.
+func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Strict, p.Concurrency = true, 1
+	policies, sinks := one(p, nil)
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		want := map[tocsin.JobID]int64{}
+		sinks[p.Name] = handler(func(_ context.Context, task tocsin.Info) error {
+			time.Sleep(500 * time.Millisecond)
+			want[task.JobID] = time.Now().Add(time.Hour).UnixMilli()
+			return tocsin.Snooze(time.Hour)
+		})
+		r.SetPolicies(policies)
+		for i := range 2 {
+			id := r.add(i, 1, -time.Second)
+			want[id] = r.store.row(id).Action
+		}
+		pass(300 * time.Millisecond) // one is in delivery, and one waits for the slot
+		for id := range want {
+			r.status(id, tocsin.Claimed)
+		}
+		r.store.moved.Store(true)
+		r.Set([]int{0, 1, 2, 3}, nil)
+		pass(time.Second)
+		for id, at := range want {
+			if row := r.store.row(id); row.Status != tocsin.Pending || row.Action < at || row.Action > at+100 {
+				t.Errorf("%s for %s, want %s", row.Status, time.UnixMilli(row.Action).UTC(), time.UnixMilli(at).UTC())
+			}
+		}
+		r.store.moved.Store(false)
+	})
+}

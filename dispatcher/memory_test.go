@@ -30,6 +30,7 @@ type memory struct {
 	settles  int
 	rechecks int
 	jumped   atomic.Int64                                     // Unix µs
+	moved    atomic.Bool                                      // the server's clock is not known
 	skew     atomic.Int64                                     // ms that Now is ahead of the server's clock
 	failing  func(statement string, ids []tocsin.JobID) error // asked before each statement; nil: all is well
 	fates    map[store.Fate]int
@@ -41,7 +42,12 @@ func (m *memory) Jumped() time.Time { return time.UnixMicro(m.jumped.Load()) }
 
 func (m *memory) Now(int) int64 { return m.NowMicro(0) / 1000 }
 
-func (m *memory) NowMicro(int) int64 { return time.Now().UnixMicro() + 1000*m.skew.Load() }
+func (m *memory) NowMicro(int) int64 {
+	if m.moved.Load() {
+		return 0
+	}
+	return time.Now().UnixMicro() + 1000*m.skew.Load()
+}
 
 // lockWait is how long a claim waits for a lock.
 const lockWait = 5 * time.Second

@@ -271,7 +271,7 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 	for i, t := range a.tasks {
 		end := ending{verb: tocsin.Completed}
 		if errs[i] != nil {
-			end = endingOf(a.rule.policy, t.row, errs[i], a.server().now(), rand.Float64)
+			end = endingOf(a.rule.policy, t.row, errs[i], a.server().estimate(), rand.Float64)
 			end.undone = errs[i] == errCutOff
 			k.countFailure(end, errs[i], timedOut)
 		}

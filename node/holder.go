@@ -300,7 +300,7 @@ func (h *holder) Loosen(ctx context.Context, owner string) error { return h.inta
 func (h *holder) Drop(ctx context.Context, tables []int) error {
 	h.mu.Lock() // or a stand-in in one of them, begun from now on, would be ended too
 	h.letGo(tables)
-	h.scan.Set(tables, nil)
+	h.scan.Set(slices.DeleteFunc(slices.Clone(tables), func(table int) bool { return h.standIns.held[table] != nil }), nil) // the last Drop may not have drained all
 	h.mu.Unlock()
 	err := h.intake.Drain(ctx, tables)
 	var stuck *dispatcher.Undrained

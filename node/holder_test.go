@@ -61,6 +61,8 @@ func TestStandIns(t *testing.T) {
 	step("the lease is back", func() { lease = true }, "[2 4] of n1, types [2 3]")
 	step("another owner", func() { h.setDuties([]assign.Duty{{Owner: "n4", Types: []string{"b"}, Tables: []int{4}}}) },
 		"end [2 4]", "[4] of n4, types [2]")
+	h.intake = stuckIntake{}
+	step("a table that could not be drained is dropped again", func() { _ = h.Drop(t.Context(), []int{3, 4}) }, "end [3]")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	step("the end", func() { h.runStandIns(ctx); h.setDuties(nil) }, "end [4]")

@@ -321,3 +321,65 @@ func TestResidentSweeperEndsWithItsContext(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// moving is a server that moves to another address in the middle of a sweep: its clock is not known until it is read again.
+type moving struct {
+	Tables
+	known    bool
+	measured int
+}
+
+func (m *moving) Measure(ctx context.Context, server int) (store.Offset, error) {
+	m.known = true
+	m.measured++
+	return m.Tables.Measure(ctx, server)
+}
+
+func (m *moving) Peek(ctx context.Context, q store.PeekQuery) (store.Page, error) {
+	page, err := m.Tables.Peek(ctx, q)
+	m.known = m.measured > 3 // it moves three times
+	return page, err
+}
+
+func TestASweepGoesOnAfterAFailOver(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.add(t, 400)
+	s := f.sweeper(t, newIntake(3))
+	m := &moving{Tables: f.store}
+	s.cfg.Tables, s.cfg.Now = m, func(server int) int64 {
+		if !m.known {
+			return 0
+		}
+		return f.store.Now(server)
+	}
+	result, err := s.Sweep(t.Context())
+	if err != nil || result.Tables != 80 || result.Overdue != 400 || result.Delivered != 400 || m.measured < 4 {
+		t.Errorf("%s, %v; the clock was read %d times", result, err, m.measured)
+	}
+}
+
+// partly recovers claims from healthy tables beside one that fails.
+type partly struct {
+	Tables
+	left []int
+}
+
+func (p *partly) Recover(context.Context, int, []int, int) (store.Recovered, error) {
+	if len(p.left) == 0 {
+		return store.Recovered{}, errors.New("a table is locked")
+	}
+	n := p.left[0]
+	p.left = p.left[1:]
+	return store.Recovered{Back: n}, errors.New("a table is locked")
+}
+
+func TestATableThatFailsKeepsNoClaimsOfOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.sweeper(t, newIntake(3))
+	s.cfg.Tables = &partly{Tables: f.store, left: []int{500, 200, 100}}
+	if result, err := s.Sweep(t.Context()); err == nil || result.Recovered != 800 {
+		t.Errorf("%d recovered, %v", result.Recovered, err)
+	}
+}

@@ -69,12 +69,13 @@ func (w *walk) recover(ctx context.Context) error {
 		for w.cfg.Intake != nil {
 			got, err := w.cfg.Tables.Recover(ctx, w.server, tables, w.cfg.Page)
 			w.add(func(r *Result) { r.Recovered += got.Back; r.Buried += got.Buried })
+			if got.Back+got.Buried > 0 && ctx.Err() == nil {
+				continue
+			}
 			if err != nil && ctx.Err() == nil {
 				w.fail(w.server, err)
 			}
-			if err != nil || got.Back+got.Buried == 0 {
-				return nil
-			}
+			return nil
 		}
 		return nil
 	})
@@ -92,6 +93,7 @@ func (w *walk) follow(ctx context.Context) error {
 		case !slices.ContainsFunc(w.lines, (*line).goesOn):
 			return nil
 		}
+		_ = w.clock(ctx)
 		if err := wait.For(ctx, roomPause); err != nil {
 			return err
 		}
@@ -156,6 +158,10 @@ func (w *walk) page(ctx context.Context, l *line, together, alone int) (page sto
 	if !more {
 		return page, false, nil
 	}
+	if err := w.clock(ctx); err != nil {
+		l.pages.Back(step)
+		return page, false, err
+	}
 	q := store.PeekQuery{
 		Server: w.server, Tables: step.Tables, After: step.After, Types: l.types, Limit: together,
 		Until: w.cfg.Now(w.server) - l.grace.Milliseconds(),
@@ -182,6 +188,15 @@ func (w *walk) page(ctx context.Context, l *line, together, alone int) (page sto
 		}
 	}
 	return page, true, nil
+}
+
+// clock has the server's clock read if it is not known: the server has moved to another address, and nothing is due until then.
+func (w *walk) clock(ctx context.Context) error {
+	if w.cfg.Now(w.server) > 0 {
+		return nil
+	}
+	_, err := w.cfg.Tables.Measure(ctx, w.server)
+	return err
 }
 
 // share hands over entries. A type that finds no room goes on in a line of its own.
@@ -224,6 +239,7 @@ func (w *walk) room(bizType uint64) (room int, open bool) {
 // settled waits until the intake holds no entry that it will start.
 func (w *walk) settled(ctx context.Context) error {
 	for w.cfg.Intake != nil && w.busy() {
+		_ = w.clock(ctx)
 		if err := wait.For(ctx, roomPause); err != nil {
 			return err
 		}
