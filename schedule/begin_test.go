@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -65,6 +66,7 @@ type is struct {
 	given    bool // it was given back before it began
 	revision uint32
 	kind     runkey.Kind
+	daysAgo  int // of a backfill: its fire time was so many days earlier than that of others
 }
 
 // put stores a run.
@@ -77,8 +79,8 @@ func (s *turns) put(of Schedule, run is) tocsin.JobID {
 	key := runkey.OfTime(uint64(of.ID), cmp.Or(run.revision, 3), due)
 	switch run.kind {
 	case runkey.Backfill:
-		key, made = runkey.OfBackfill(uint64(of.ID), due.Add(-48*time.Hour)), due
-		due = due.Add(-48 * time.Hour)
+		nominal := due.Add(-time.Duration(2+run.daysAgo) * 24 * time.Hour)
+		key, made, due = runkey.OfBackfill(uint64(of.ID), nominal), due, nominal
 		action = made
 	case runkey.Manual:
 		key, made = runkey.OfManual(uint64(of.ID), uint64(id)), due
@@ -272,6 +274,33 @@ func TestBegin(t *testing.T) {
 	}
 }
 
+// TestSomeRunAlwaysBegins: a run by hand is to be retried, a run for a fire time waits for it, and then another run by hand is made, of an
+// earlier day. Whatever their keys are, they don't wait for one another in a circle.
+func TestSomeRunAlwaysBegins(t *testing.T) {
+	t.Parallel()
+	s := newTurns(t)
+	of := s.plan(OverlapQueue, nil)
+	ids := []tocsin.JobID{
+		s.put(of, is{ago: 20, kind: runkey.Backfill, attempts: 1, waited: true}),
+		s.put(of, is{ago: 10}),
+		s.put(of, is{ago: 5, kind: runkey.Backfill, daysAgo: 1}),
+	}
+	for len(ids) > 0 {
+		var left []tocsin.JobID
+		for _, id := range ids {
+			if s.begin(id).Deadline != 0 {
+				s.settle(id, tocsin.Completed)
+			} else {
+				left = append(left, id)
+			}
+		}
+		if len(left) == len(ids) {
+			t.Fatalf("%d runs wait for one another", len(left))
+		}
+		ids = left
+	}
+}
+
 // TestOneRunBeginsAtOnce: of all runs of a schedule that are due, and that many processes begin at the same time, one is claimed.
 func TestOneRunBeginsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -391,6 +420,20 @@ func TestFailuresAreCountedWithTheOutcome(t *testing.T) {
 			}
 		}
 		s.told = nil
+		inTx := s.put(of, is{ago: 21, status: tocsin.Claimed})
+		rows, err := s.tables.Look(t.Context(), 0, []tocsin.JobID{inTx})
+		if err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		s.exec(of, "UPDATE {task} SET status = 2, claimed_by = ? WHERE job_id = ?", seam.CompletedInTx, uint64(inTx))
+		for range 2 { // its handler has returned an error nevertheless, and the answer was lost once
+			done, err := s.Settle(t.Context(), s.Look(t.Context(), 0, rows)[inTx], store.Outcome{
+				JobID: inTx, Verb: tocsin.Buried, Version: rows[0].Version, Attempts: rows[0].Attempts, Claimed: true, By: rows[0].ClaimedBy, Action: rows[0].Action,
+			})
+			if got := s.get(of.Name); err != nil || done.Fate != store.InTx || got.State != Active || got.Failures != 0 {
+				t.Errorf("completed by its handler: fate %v, %v, %s with %d failures", done.Fate, err, got.State, got.Failures)
+			}
+		}
 		end(is{ago: 20}, tocsin.Buried, Active, 1)
 		end(is{ago: 19}, tocsin.Completed, Active, 0)
 		end(is{ago: 18}, tocsin.Buried, Active, 1)

@@ -84,10 +84,10 @@ func (r *sibling) time() int64 { return max(r.due, r.created) }
 // byHand reports whether the run was made by hand.
 func (r *sibling) byHand() bool { return r.of.Kind != runkey.FireTime }
 
-// before is the order of runs. Those for fire times, and those of one kind by hand, come in the order of their keys; between these,
-// who could begin first comes first.
+// before is the order of runs, one for all kinds, or some could wait for one another for ever: who could begin first comes first; of
+// one moment, as of one backfill, the smaller key.
 func (r *sibling) before(other *sibling) bool {
-	if r.of.Kind == other.of.Kind || r.time() == other.time() {
+	if r.time() == other.time() {
 		return r.key < other.key
 	}
 	return r.time() < other.time()

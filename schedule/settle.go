@@ -32,11 +32,14 @@ func (r *Runs) Settle(ctx context.Context, t *Turn, o store.Outcome) (done Settl
 	}
 	err = r.maker.at(ctx, id, func(h *here) (err error) {
 		done, paused = SettledRun{}, ""
-		var hit bool
+		o, hit := o, false
 		if done.Fate, hit, err = r.maker.tables.SettleIn(ctx, h.conn, o); err != nil || h.row == nil {
 			return err
 		}
 		name, bizType = h.row.Name, h.row.number
+		if done.Fate == store.InTx { // whatever its handler returned
+			o.Verb = tocsin.Completed
+		}
 		stored := done.Fate == store.Stored || done.Fate == store.InTx
 		if o.Verb != tocsin.Retried && o.Verb != tocsin.Snoozed || !stored {
 			if err := h.forward(ctx, o.JobID, &done.Forward); err != nil {
