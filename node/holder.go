@@ -61,17 +61,23 @@ type holder struct {
 	limit      loglimit.Limit
 	changed    chan struct{} // 1 slot: use was called
 
-	mu       sync.Mutex    // held while tables are handed to intake and scan
-	held     map[int]int64 // table -> etcd revision
-	parked   map[int]bool  // the subset of held on which no work is done
-	unusable map[int]bool  // by database
+	mu       sync.Mutex   // held while tables are handed to intake and scan
+	held     map[int]hold // by table
+	parked   map[int]bool // the subset of held on which no work is done
+	unusable map[int]bool // by database
 	standIns standIns
+}
+
+// hold is how a table is held: since an etcd revision, under an id of the node.
+type hold struct {
+	revision int64
+	by       string
 }
 
 func newHolder(group string, databaseOf func(table int) int, log *slog.Logger) *holder {
 	return &holder{
 		group: group, databaseOf: databaseOf, log: log, changed: make(chan struct{}, 1),
-		held: make(map[int]int64), parked: make(map[int]bool), unusable: make(map[int]bool),
+		held: make(map[int]hold), parked: make(map[int]bool), unusable: make(map[int]bool),
 	}
 }
 
@@ -128,11 +134,12 @@ func (h *holder) letGo(tables []int) {
 
 // park holds the tables, and returns those that can be worked on.
 func (h *holder) park(revisions map[int]int64) map[int]int64 {
+	by := h.node()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	usable := make(map[int]int64, len(revisions))
 	for table, revision := range revisions {
-		h.held[table] = revision
+		h.held[table] = hold{revision, by}
 		if h.unusable[h.databaseOf(table)] {
 			h.parked[table] = true
 		} else {
@@ -279,14 +286,16 @@ func (h *holder) resume(ctx context.Context) {
 	wg.Wait()
 }
 
-// resumable returns the parked tables whose database can be used.
+// resumable returns the parked tables whose database can be used. Those that were taken under an id that the node had before wait until
+// they are taken again, or dropped: others may have them.
 func (h *holder) resumable() map[int]int64 {
+	by := h.node()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	some := make(map[int]int64)
 	for table := range h.parked {
-		if !h.unusable[h.databaseOf(table)] {
-			some[table] = h.held[table]
+		if is := h.held[table]; is.by == by && !h.unusable[h.databaseOf(table)] {
+			some[table] = is.revision
 		}
 	}
 	return some

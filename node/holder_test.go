@@ -36,7 +36,7 @@ func TestStandIns(t *testing.T) {
 	lease, numbers := true, map[string]uint64{"b": 2}
 	l := &scanLog{}
 	h := newHolder("orders", func(table int) int { return 0 }, slog.New(slog.DiscardHandler))
-	h.scan = l
+	h.scan, h.node = l, func() string { return "me" }
 	h.standIns = newStandIns(func(name string) (uint64, bool) { n, ok := numbers[name]; return n, ok }, func() bool { return lease }, nil)
 	h.park(map[int]int64{9: 1})
 	step := func(name string, change func(), want ...string) {
@@ -79,5 +79,28 @@ func TestOnlyTheTablesThatAreStuckKeepTheirKeys(t *testing.T) {
 	err := h.Drop(t.Context(), []int{1, 2, 3})
 	if !errors.As(err, &refused) || !slices.Equal(refused.Tables, []int{3}) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A table that the node took under a former id may be another's: it is not taken up again under the new one.
+func TestATableOfAFormerIdIsNotResumed(t *testing.T) {
+	id := "me-1"
+	h := newHolder("orders", func(int) int { return 0 }, slog.New(slog.DiscardHandler))
+	h.node, h.scan = func() string { return id }, noScan{}
+	h.use([]int{0}, nil)
+	h.park(map[int]int64{3: 1})
+	h.use(nil, nil)
+	if some := h.resumable(); some[3] != 1 {
+		t.Errorf("parked: %v", some)
+	}
+	id = "me-2"
+	if some := h.resumable(); len(some) != 0 {
+		t.Errorf("of a former id: %v", some)
+	}
+	h.park(map[int]int64{4: 2})
+	h.forget([]int{3})
+	h.stop(func(int) bool { return true })
+	if some := h.resumable(); len(some) != 1 || some[4] != 2 {
+		t.Errorf("taken again: %v", some)
 	}
 }
