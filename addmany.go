@@ -92,8 +92,8 @@ func (c *Client) addAll(ctx context.Context, s *server, rows []*row) {
 	var group sync.WaitGroup
 	for range chunksATime {
 		group.Go(func() {
-			for chunk := range chunks {
-				b.store(ctx, chunk)
+			for rows := range chunks {
+				b.store(ctx, chunk{rows: rows})
 			}
 		})
 	}

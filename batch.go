@@ -32,15 +32,21 @@ type batch struct {
 	until  time.Time             // finish waits for locks; zero before it
 
 	mu     sync.Mutex
-	locked [][]*row // left to finish: each of one table
+	locked []chunk // left to finish: each of one table
 
 	held map[uint64]bool // of Move, whose chunks come one after the other: biz_ids of rows that are not stored
 }
 
-// store stores a chunk, whose rows are in order of their tables. Where the
-// server refuses it for something in it, it is halved until only the culprit is
+// chunk is rows in order of their tables. maybe says that an earlier try may have stored them.
+type chunk struct {
+	rows  []*row
+	maybe bool
+}
+
+// store stores a chunk. Where the server refuses it for something in it, it is halved until only the culprit is
 // left out.
-func (b *batch) store(ctx context.Context, rows []*row) {
+func (b *batch) store(ctx context.Context, of chunk) {
+	rows := slices.DeleteFunc(slices.Clone(of.rows), (*row).stored)
 	if gone := b.gone.Load(); gone != nil {
 		fail(rows, *gone)
 		return
@@ -49,15 +55,15 @@ func (b *batch) store(ctx context.Context, rows []*row) {
 		return
 	}
 	began := time.Now()
-	maybe, err := b.try(ctx, rows)
+	maybe, err := b.try(ctx, rows, of.maybe)
 	switch {
 	case err == nil:
 	case mysql.ClassOf(err) == mysql.Contended && b.until.IsZero() && b.spent.Add(int64(time.Since(began))) < int64(lockSpent):
-		b.apart(ctx, rows)
+		b.apart(ctx, chunk{rows, maybe})
 	case len(rows) > 1 && splits(err):
 		half := len(rows) / 2
-		b.store(ctx, rows[:half])
-		b.store(ctx, rows[half:])
+		b.store(ctx, chunk{rows[:half], maybe})
+		b.store(ctx, chunk{rows[half:], maybe})
 	default:
 		b.report(rows, maybe, err)
 	}
@@ -65,9 +71,10 @@ func (b *batch) store(ctx context.Context, rows []*row) {
 
 // apart tries each table of a chunk alone, where a locked one holds up the
 // others, and leaves the locked one to finish.
-func (b *batch) apart(ctx context.Context, rows []*row) {
+func (b *batch) apart(ctx context.Context, of chunk) {
+	rows := of.rows
 	if rows[0].table != rows[len(rows)-1].table {
-		groups(rows, tableOf, func(table []*row) { b.store(ctx, table) })
+		groups(rows, tableOf, func(table []*row) { b.store(ctx, chunk{table, of.maybe}) })
 		return
 	}
 	if b.ledger != nil { // a relay tries again by itself
@@ -76,7 +83,7 @@ func (b *batch) apart(ctx context.Context, rows []*row) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.locked = append(b.locked, rows)
+	b.locked = append(b.locked, of)
 }
 
 // errTableLocked is the fate of rows that are not waited for.
@@ -85,8 +92,8 @@ var errTableLocked = errors.New("another transaction holds a lock on the table")
 // finish stores the tables that were locked, if they are free before long.
 func (b *batch) finish(ctx context.Context) {
 	b.until = time.Now().Add(lockLast)
-	for _, rows := range b.locked {
-		b.store(ctx, rows)
+	for _, of := range b.locked {
+		b.store(ctx, of)
 	}
 }
 
@@ -155,9 +162,10 @@ func (b *batch) report(rows []*row, maybe bool, err error) {
 }
 
 // try stores a chunk over as many connections as it takes. maybe says, with an
-// error, that rows of it may be stored.
-func (b *batch) try(ctx context.Context, rows []*row) (maybe bool, err error) {
+// error, that rows of it may be stored; before, that an earlier call may have stored them.
+func (b *batch) try(ctx context.Context, rows []*row, before bool) (maybe bool, err error) {
 	t := newTries()
+	t.maybe = before
 	for {
 		sent, err := b.once(ctx, rows, t.maybe)
 		if err == nil || !t.again(ctx, sent, err) {

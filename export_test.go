@@ -32,3 +32,23 @@ func ListStatements(l Layout, bizID uint64, after *ListPlace, types []uint64, li
 	}
 	return all
 }
+
+// StoreInDoubt stores a task under an id that an earlier try of the same AddMany may have stored, while its row is locked, as by that
+// try; unlock ends the lock.
+func (c *Client) StoreInDoubt(ctx context.Context, t NewTask, id JobID, unlock func()) (added Added) {
+	r, err := c.row(ctx, t)
+	if err != nil {
+		return Added{Err: err}
+	}
+	r.id, r.out = id, &added
+	s := c.home[c.layout.DatabaseOf(r.table)]
+	f, err := s.seen(ctx, c.want)
+	if err != nil {
+		return Added{Err: err}
+	}
+	b := &batch{client: c, server: s, facts: f}
+	b.store(ctx, chunk{[]*row{&r}, true})
+	unlock()
+	b.finish(ctx)
+	return added
+}

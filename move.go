@@ -246,8 +246,8 @@ func (m *move) store(ctx context.Context, s *server, f *facts, ready []row) {
 	if !outboxrow.Unledgered(ctx) {
 		b.ledger = &ledger{client: m.client, identity: m.identity}
 	}
-	for _, chunk := range split(rows, min(chunkBytes, f.packet/2)) {
-		b.store(ctx, chunk)
+	for _, part := range split(rows, min(chunkBytes, f.packet/2)) {
+		b.store(ctx, chunk{rows: part})
 	}
 }
 

@@ -86,6 +86,9 @@ func (t NewTask) valid(now time.Time) error {
 	return nil
 }
 
+// stored reports whether an AddMany has stored the row, or found that it was.
+func (r *row) stored() bool { return r.out.JobID != 0 && r.out.Err == nil }
+
 // addArgs are the parameters of an add; those of its times and others follow.
 func (r *row) addArgs(others ...any) []any {
 	args := append(make([]any, 0, 16), uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.payload)
