@@ -21,9 +21,9 @@ const meetTimeout = 5 * time.Second
 
 // stamp tells whether a biz_type table changed.
 type stamp struct {
-	Revision uint64 `db:"revision"`
-	Types    int    `db:"types"`
-	Ours     int    `db:"ours"`
+	Revisions uint64 `db:"revisions"`
+	Types     int    `db:"types"`
+	Ours      int    `db:"ours"`
 }
 
 // follower is the state of one Run; it belongs to that goroutine.

@@ -22,11 +22,11 @@ const selectTypes = `SELECT /* tocsin biz read */
 FROM {database}.biz_type
 ORDER BY number`
 
-// selectStamp tells cheaply whether anything changed: every change takes a higher
-// revision. The table has a few rows. ours is 0 if the database is not the config's:
+// selectStamp tells cheaply whether anything changed: every change gives its type a higher
+// revision, which two types that are changed at the same time may share, so they are added up. The table has a few rows. ours is 0 if the database is not the config's:
 // selectLayout shows why. Parameters: cluster id, twice ("" is any); database number.
 const selectStamp = `SELECT /* tocsin biz poll */
-    COALESCE(MAX(revision), 0) AS revision,
+    COALESCE(SUM(revision), 0) AS revisions,
     COUNT(*)                   AS types,
     (
         SELECT COUNT(*)

@@ -244,9 +244,11 @@ func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
 	policies, sinks := one(p, nil)
 	inBubble(t, 1, policies, sinks, func(r *rig) {
 		want := map[tocsin.JobID]int64{}
+		var first, ended atomic.Int64 // the task that is delivered, and when that ends
 		sinks[p.Name] = handler(func(_ context.Context, task tocsin.Info) error {
 			time.Sleep(500 * time.Millisecond)
-			want[task.JobID] = time.Now().Add(time.Hour).UnixMilli()
+			first.Store(int64(task.JobID))
+			ended.Store(time.Now().UnixMilli())
 			return tocsin.Snooze(time.Hour)
 		})
 		r.SetPolicies(policies)
@@ -261,6 +263,7 @@ func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
 		r.store.moved.Store(true)
 		r.Set([]int{0, 1, 2, 3}, nil)
 		pass(time.Second)
+		want[tocsin.JobID(first.Load())] = ended.Load() + time.Hour.Milliseconds()
 		for id, at := range want {
 			if row := r.store.row(id); row.Status != tocsin.Pending || row.Action < at || row.Action > at+100 {
 				t.Errorf("%s for %s, want %s", row.Status, time.UnixMilli(row.Action).UTC(), time.UnixMilli(at).UTC())
