@@ -23,7 +23,8 @@ FROM {database}.biz_type
 ORDER BY number`
 
 // selectStamp tells cheaply whether anything changed: every change gives its type a higher
-// revision, which two types that are changed at the same time may share, so they are added up. The table has a few rows. ours is 0 if the database is not the config's:
+// revision, which two types that are changed at the same time may share, so they are
+// added up. The table has a few rows. ours is 0 if the database is not the config's:
 // selectLayout shows why. Parameters: cluster id, twice ("" is any); database number.
 const selectStamp = `SELECT /* tocsin biz poll */
     COALESCE(SUM(revision), 0) AS revisions,

@@ -66,7 +66,7 @@ type is struct {
 	given    bool // it was given back before it began
 	revision uint32
 	kind     runkey.Kind
-	daysAgo  int // of a backfill: its fire time was so many days earlier than that of others
+	daysAgo  int // of a backfill: how many days earlier its fire time is than that of other backfills
 }
 
 // put stores a run.
