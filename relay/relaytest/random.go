@@ -80,8 +80,9 @@ func (m *Moody) life() time.Duration {
 
 func (m *Moody) move(row outboxrow.Row, held map[uint64]bool) outboxrow.Result {
 	fate := outboxrow.Moved
-	if n := m.rand.IntN(40); !m.kind && n < 5 {
-		fate = outboxrow.Fate(n)
+	n := m.rand.IntN(40)
+	if some := outboxrow.Fate(n % 5); !m.kind && (n < 5 || m.fates[some] == 0) { // each comes up, however few rows meet this mood
+		fate = some
 	}
 	switch {
 	case m.ledger[row.Key]:
