@@ -17,9 +17,6 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	started := batch[:0]
 	var back []*task
 	s.mu.Lock()
-	if clock > 0 {
-		s.lastClock, s.lastAt = clock, now
-	}
 	for _, t := range batch {
 		if t.tooOld(now, r.timeout) || t.unripe(clock) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) || t.turn != nil && t.turn.Late(t.row, clock/1000) {
 			back = append(back, t)

@@ -272,3 +272,26 @@ func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
 		r.store.moved.Store(false)
 	})
 }
+
+// So is what the first delivery from a server puts off, which began while nobody knew the clock.
+func TestAFirstDeliveryAfterAFailOverIsPutOffInFull(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Strict = true
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) })
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		r.store.failing = func(statement string, _ []tocsin.JobID) error {
+			if statement == "claim" {
+				time.Sleep(400 * time.Millisecond)
+			}
+			return nil
+		}
+		id := r.add(0, 1, -time.Second)
+		pass(300 * time.Millisecond)
+		r.store.moved.Store(true)
+		pass(time.Second)
+		if row, now := r.store.row(id), time.Now(); row.Status != tocsin.Pending || row.Action < now.Add(59*time.Minute).UnixMilli() || row.Action > now.Add(time.Hour).UnixMilli() {
+			t.Errorf("%s for %s, want pending in an hour", row.Status, time.UnixMilli(row.Action).UTC())
+		}
+		r.store.moved.Store(false)
+	})
+}

@@ -140,8 +140,8 @@ func (k *kind) stopTimer() {
 
 // free is how many rows of a lane could start at once, or within a second where the rate
 // is limited: rows that wait longer would have to be loaded again. Those that the lane loads ahead
-// come besides, unless the next one is a probe. Where other lanes keep all slots, and these change hands, a lane has one row
-// in the queue for them.
+// come besides, unless the next one is a probe. Where other lanes keep all slots, and these change hands, a lane has the rows of one
+// delivery in the queue for them.
 func (k *kind) free(l *lane) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,12 +149,14 @@ func (k *kind) free(l *lane) int {
 		return 1
 	}
 	r := k.rule.Load()
-	n := max(r.policy.Concurrency-k.running, 0) * min(cmp.Or(k.slot, r.batch), r.batch)
+	one := min(cmp.Or(k.slot, r.batch), r.batch)
+	n := max(r.policy.Concurrency-k.running, 0) * one
 	if k.limiter != nil {
-		n = min(n, int(k.limiter.Limit())/len(k.lanes)+1)
+		second := int(k.limiter.Limit())
+		n = min(n, max(second/len(k.lanes)+1, min(r.batch, second+1)))
 	}
 	if n+l.ahead == 0 && k.waiting > 0 && l.turn != k.turn {
-		return 1
+		return one
 	}
 	return n + l.ahead
 }
@@ -186,7 +188,7 @@ func (k *kind) pump() {
 	case k.breaker.state != "":
 		wanted = min(wanted, 1)
 	case k.limiter != nil:
-		wanted = min(wanted, max(1, k.unused+int(k.limiter.Tokens()))) // the others would end at once
+		wanted = min(wanted, k.unused+max(0, int(k.limiter.Tokens()))+1) // one more, which is refused and sets the timer
 	}
 	for ; wanted > 0 && k.running < r.policy.Concurrency && k.timer == nil; wanted-- {
 		k.occupy(1, r)
@@ -332,9 +334,12 @@ func (k *kind) allow(r *rule) bool {
 // charge books the rows of a batch beyond the first, which allow has booked:
 // they may run ahead of the rate, and the next batch waits the longer.
 func (k *kind) charge(rows int) {
-	if k.limiter != nil && rows > 1 {
-		k.limiter.ReserveN(time.Now(), rows-1)
+	if k.limiter == nil || rows < 2 {
+		return
 	}
+	unused := min(k.unused, rows-1)
+	k.unused -= unused
+	k.limiter.ReserveN(time.Now(), rows-1-unused)
 }
 
 // notStarted gives back to the rate what it allowed for rows that did not start.

@@ -63,6 +63,7 @@ func (s *server) take(into []duequeue.Entry) (batch []duequeue.Entry, probe bool
 		return into, false, clockRecheck
 	}
 	s.mu.Lock()
+	s.lastClock, s.lastAt = now, time.Now()
 	if s.settler.full() {
 		s.mu.Unlock()
 		return into, false, recheck

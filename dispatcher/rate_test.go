@@ -94,3 +94,73 @@ func TestABacklogOfOneServerLeavesSlotsToAnother(t *testing.T) {
 		}
 	})
 }
+
+// A rate is kept however long deliveries take, while there are slots.
+func TestARateOfSlowDeliveries(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Rate, p.Concurrency, p.Timeout = 10, 200, biztype.Duration(time.Minute)
+	var calls atomic.Int32
+	policies, sinks := one(p, func(context.Context, tocsin.Info) error { calls.Add(1); time.Sleep(20 * time.Second); return nil })
+	inBubble(t, 1, policies, sinks, func(r *rig) {
+		for range 200 {
+			r.add(0, 1, 0)
+		}
+		pass(10 * time.Second)
+		if n := calls.Load(); n < 95 || n > 105 {
+			t.Errorf("%d deliveries in 10 s, want 100", n)
+		}
+		pass(time.Minute)
+	})
+}
+
+// What a rate allowed for a batch that did not start, it allows once more, and no more than that.
+func TestABatchThatDoesNotStartCostsTheRateNothing(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Rate = 100
+	var calls atomic.Int32
+	b := &batches{answer: func(tasks []tocsin.Info) []error { calls.Add(int32(len(tasks))); return make([]error, len(tasks)) }}
+	b.inBubble(t, p, 100, func(r *rig) {
+		for i := range 4000 {
+			r.add(i%rigTables, 1, -time.Second)
+		}
+		for range 4 {
+			pass(1500 * time.Millisecond)
+			r.store.moved.Store(true) // nothing starts while the clock is not known
+			pass(1200 * time.Millisecond)
+			r.store.moved.Store(false)
+		}
+		from := calls.Load()
+		pass(10 * time.Second)
+		if n := calls.Load() - from; n < 900 || n > 1300 {
+			t.Errorf("%d deliveries in 10 s, want 1000 and what was not started before", n)
+		}
+	})
+}
+
+// Batches stay full though the backlogs of several servers share one slot.
+func TestBatchesOfManyServersStayFull(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 1
+	var calls, tasks atomic.Int32
+	b := &batches{answer: func(batch []tocsin.Info) []error {
+		calls.Add(1)
+		tasks.Add(int32(len(batch)))
+		time.Sleep(500 * time.Millisecond)
+		return make([]error, len(batch))
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 4, nil, func(c *Config) {
+			c.Target = func(biztype.Policy) (Target, bool) { return Target{Sink: b, Batch: 50}, true }
+		})
+		r.SetPolicies([]biztype.Policy{p})
+		r.run()
+		for i := range 4000 {
+			r.add(i%rigTables, 1, -time.Second)
+		}
+		pass(30 * time.Second)
+		if each := float64(tasks.Load()) / float64(calls.Load()); calls.Load() < 50 || each < 45 {
+			t.Errorf("%d batches of %g tasks each, want 60 of 50", calls.Load(), each)
+		}
+		r.finish()
+	})
+}

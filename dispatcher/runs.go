@@ -115,9 +115,10 @@ func (s *server) beginOne(t *task) error {
 		s.hold([]duequeue.Entry{t.entry(t.row.Action)}, err)
 		return err
 	}
+	now := s.estimate()
 	s.mu.Lock()
 	t.lane.held--
-	if done.Next != 0 && done.Next <= s.now()+requeueWithin.Milliseconds() && s.admitted(t.table()) {
+	if done.Next != 0 && done.Next <= now+requeueWithin.Milliseconds() && s.admitted(t.table()) {
 		t.lane.queue.Requeue(t.entry(done.Next))
 	} else {
 		t.lane.queue.Done(t.row.JobID)
@@ -137,7 +138,9 @@ func (s *server) beginOne(t *task) error {
 func (s *server) begun(t *task, done schedule.Began, until time.Time) {
 	row := *t.row
 	row.Status, row.ClaimedBy, row.Action = tocsin.Claimed, s.d.cfg.Node, done.Deadline
-	t.late = time.Duration(s.nowMicro()-t.row.Action*1000) * time.Microsecond
+	if clock := s.nowMicro(); clock > 0 {
+		t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
+	}
 	t.row, t.claimed, t.until, t.loaded = &row, true, until, time.Now()
 	s.d.metrics.claimed.Inc()
 	s.d.claimed.Add(1)

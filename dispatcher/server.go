@@ -45,7 +45,7 @@ type server struct {
 	tables      map[int]*table
 	owner       string               // the last one that tables were admitted under
 	unsureUntil time.Time            // no row is held until then, as the estimate of the server's clock was ahead
-	lastClock   int64                // the server's, in µs, when a delivery last began while it was known
+	lastClock   int64                // the server's, in ms, when a loader last looked for rows while it was known
 	lastAt      time.Time            // then, by this process's
 	early       earliest             // rows held until they are due
 	open        tasks                // in delivery or waiting to be settled
@@ -84,15 +84,15 @@ func (s *server) now() int64 { return s.nowMicro() / 1000 }
 // nowMicro returns the server's time in microseconds.
 func (s *server) nowMicro() int64 { return s.d.cfg.Store.NowMicro(s.index) }
 
-// estimate is now; while the server's clock is not known, as after a move to another address, it is that of the last delivery that
-// began, counted on by this process's clock. What is put off then is put off in full.
+// estimate is now; while the server's clock is not known, as after a move to another address, it is that at which a
+// loader last looked for rows, counted on by this process's clock. What is put off then is put off in full.
 func (s *server) estimate() int64 {
 	if now := s.now(); now > 0 {
 		return now
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lastClock/1000 + time.Since(s.lastAt).Milliseconds()
+	return s.lastClock + time.Since(s.lastAt).Milliseconds()
 }
 
 // persist sends a statement to the server again and again, after 20 ms at first and then up to 1 s apart, as long as its error is one that

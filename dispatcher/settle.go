@@ -235,7 +235,7 @@ func (s *server) outcomes(batch []result) []store.Outcome {
 func (s *server) stored(batch []result, fates []store.Fate) {
 	s.tell(batch, fates) // before the tasks are let go: whoever sees that they are gone also sees their outcomes
 	tellDead(batch, fates)
-	now := s.now()
+	now := s.estimate()
 	s.mu.Lock()
 	left := s.settler.unsettled.Add(-int64(len(batch)))
 	for i, r := range batch {
