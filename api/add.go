@@ -312,21 +312,22 @@ func split(body []byte) ([]json.RawMessage, error) {
 
 // readTask reads task i of a batch.
 func (a *API) readTask(c *call, text []byte, i int) (n NewTask, task tocsin.NewTask, err error) {
-	var parsed any
-	if err := json.Unmarshal(text, &parsed); err != nil {
-		return n, task, err
-	}
 	all, at := a.huma.OpenAPI().Components.Schemas, huma.NewPathBuffer(nil, 0)
 	at.Push("body")
 	at.Push("tasks")
 	at.PushIndex(i)
+	tooLarge := refused(http.StatusUnprocessableEntity, "", []error{&huma.ErrorDetail{Location: at.String(), Message: "a number is too large"}})
+	var parsed any
+	if err := json.Unmarshal(text, &parsed); err != nil { // it is JSON, so a number is beyond float64
+		return n, task, tooLarge
+	}
 	found := huma.ValidateResult{}
 	huma.Validate(all, all.Map()["NewTask"], at, huma.ModeWriteToServer, parsed, &found)
 	if len(found.Errors) > 0 {
 		return n, task, refused(http.StatusUnprocessableEntity, "", found.Errors)
 	}
-	if err := json.Unmarshal(text, &n); err != nil {
-		return n, task, err
+	if err := json.Unmarshal(text, &n); err != nil { // the schema holds, so a number is beyond Int
+		return n, task, tooLarge
 	}
 	task, err = n.task(c)
 	if p := (*Problem)(nil); errors.As(err, &p) {

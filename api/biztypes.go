@@ -12,22 +12,22 @@ import (
 // bizTypes registers the operations that show, pause and resume biz types.
 func (a *API) bizTypes() {
 	register(a, operation{
-		id: "list_biz_types", method: http.MethodGet, path: "/biz-types", tag: "biz types", needs: apitoken.Read, summary: "List the biz types that the token is for",
+		id: "list_biz_types", method: http.MethodGet, path: "/biz-types", tag: "biz types", needs: apitoken.Read, connects: true, summary: "List the biz types that the token is for",
 	}, a.listBizTypes)
 	register(a, operation{
-		id: "get_biz_type", method: http.MethodGet, path: "/biz-types/{name}", tag: "biz types", needs: apitoken.Read, summary: "Get a biz type",
+		id: "get_biz_type", method: http.MethodGet, path: "/biz-types/{name}", tag: "biz types", needs: apitoken.Read, connects: true, summary: "Get a biz type",
 		errors: []int{http.StatusNotFound},
 	}, a.getBizType)
 	register(a, operation{
-		id: "pause_biz_type", method: http.MethodPost, path: "/biz-types/{name}:pause", tag: "biz types", needs: apitoken.Operate, summary: "Let the tasks of a biz type wait",
+		id: "pause_biz_type", method: http.MethodPost, path: "/biz-types/{name}:pause", tag: "biz types", needs: apitoken.Operate, connects: true, summary: "Let the tasks of a biz type wait",
 		about:  "Nodes and sweepers start none of its tasks within two seconds; deliveries in hand end. Tasks are added as before, and wait.",
-		errors: []int{http.StatusNotFound},
+		errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, c *call, in *byName) (*body[BizType], error) {
 		return a.pause(ctx, c, in.Name, true)
 	})
 	register(a, operation{
-		id: "resume_biz_type", method: http.MethodPost, path: "/biz-types/{name}:resume", tag: "biz types", needs: apitoken.Operate, summary: "Deliver the tasks of a paused biz type again",
-		errors: []int{http.StatusNotFound},
+		id: "resume_biz_type", method: http.MethodPost, path: "/biz-types/{name}:resume", tag: "biz types", needs: apitoken.Operate, connects: true, summary: "Deliver the tasks of a paused biz type again",
+		errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, c *call, in *byName) (*body[BizType], error) {
 		return a.pause(ctx, c, in.Name, false)
 	})

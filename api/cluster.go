@@ -13,12 +13,12 @@ import (
 // them may not ask.
 func (a *API) cluster() {
 	register(a, operation{
-		id: "list_nodes", method: http.MethodGet, path: "/cluster/nodes", tag: "cluster", needs: apitoken.Read, allTypes: true,
+		id: "list_nodes", method: http.MethodGet, path: "/cluster/nodes", tag: "cluster", needs: apitoken.Read, connects: true, allTypes: true,
 		summary: "List the nodes of all groups",
 		about:   "As etcd or the node tables list them, and what is wrong with what a group delivers.",
 	}, a.listNodes)
 	register(a, operation{
-		id: "list_tables", method: http.MethodGet, path: "/cluster/tables", tag: "cluster", needs: apitoken.Read, allTypes: true,
+		id: "list_tables", method: http.MethodGet, path: "/cluster/tables", tag: "cluster", needs: apitoken.Read, connects: true, allTypes: true,
 		summary: "Say which nodes own which tables",
 		about:   "With counts also the tasks that wait there, which reads an index of every table.",
 	}, a.listTables)

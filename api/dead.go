@@ -14,20 +14,20 @@ import (
 // dead registers the operations that redrive and bury tasks.
 func (a *API) dead() {
 	register(a, operation{
-		id: "redrive_task", method: http.MethodPost, path: "/tasks/{id}:redrive", tag: "tasks", needs: apitoken.Operate,
+		id: "redrive_task", method: http.MethodPost, path: "/tasks/{id}:redrive", tag: "tasks", needs: apitoken.Operate, connects: true,
 		summary: "Deliver a dead task once more",
 		about: "Makes a dead task pending and due at once, and returns it. Its attempts begin anew, and so does its idempotency key, the webhook-id of callbacks, " +
 			"unless same_key is set.",
 		errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.redriveTask)
 	register(a, operation{
-		id: "bury_task", method: http.MethodPost, path: "/tasks/{id}:bury", tag: "tasks", needs: apitoken.Operate,
+		id: "bury_task", method: http.MethodPost, path: "/tasks/{id}:bury", tag: "tasks", needs: apitoken.Operate, connects: true,
 		summary: "Give a task up",
 		about:   "Makes a task dead that has not ended, and returns it. A delivery that is under way goes on, and may still complete it; of a strict biz type nothing is changed then (in_delivery).",
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 	}, a.buryTask)
 	register(a, operation{
-		id: "redrive_tasks", method: http.MethodPost, path: "/tasks:redrive", tag: "tasks", needs: apitoken.Operate,
+		id: "redrive_tasks", method: http.MethodPost, path: "/tasks:redrive", tag: "tasks", needs: apitoken.Operate, connects: true,
 		summary: "Deliver all dead tasks of a biz type once more",
 		about: "Redrives the dead tasks of a biz type, or with all those of every biz type that the token is for, as far as the other fields name them. Tasks that a restore of a database made dead, " +
 			"or found dead, may have been delivered before: they are redriven only with restored. With dry_run it counts up to 10000; if there may be more, complete is false. If limit or the time-out of " +

@@ -209,6 +209,52 @@ func TestWideReadsAreFew(t *testing.T) {
 	}
 }
 
+// Requests of one token that have connections of their own are few at once, so that none can use up those of a server. The others
+// wait, and other tokens do not.
+func TestConnectionsOfATokenAreFew(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	held, err := s.DB.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	database := s.Client.Layout().Database(0)
+	if _, err := held.ExecContext(t.Context(), "LOCK TABLES "+database+".biz_type WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	waiting := func() (n int) {
+		if err := held.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE ? AND state LIKE 'Waiting%'",
+			"%"+database+"`.biz_type%").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const sent, mine, others = 30, 8, 1
+	answers := make(chan reply, sent+others)
+	for range sent {
+		go func() { answers <- s.do(get("/biz-types").by("read")) }()
+	}
+	go func() { answers <- s.do(get("/biz-types").by("all")) }()
+	for late := time.Now().Add(30 * time.Second); waiting() < mine+others; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("%d requests wait for the table", waiting())
+		}
+	}
+	time.Sleep(200 * time.Millisecond) // more would come now
+	if n := waiting(); n != mine+others {
+		t.Errorf("%d requests wait for the table, want %d", n, mine+others)
+	}
+	if _, err := held.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
+		t.Fatal(err)
+	}
+	for range sent + others {
+		if got := <-answers; got.status != http.StatusOK {
+			t.Errorf("%d %s", got.status, got.text)
+		}
+	}
+}
+
 // Counts end at a bound, and say so.
 func TestStatsAreBounded(t *testing.T) {
 	t.Parallel()

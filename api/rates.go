@@ -32,7 +32,11 @@ type share struct {
 	requests *rate.Limiter
 	held     *semaphore.Weighted
 	all      *semaphore.Weighted // of all shares
+	connects *semaphore.Weighted // requests with connections of their own
 }
+
+// maxConnects is how many requests of a token at once may have connections of their own; others of it wait for them.
+const maxConnects = 8
 
 func newRates(perSecond float64, body int64) *rates {
 	body = max(body, pageBytes)
@@ -45,7 +49,7 @@ func (r *rates) of(id string) *share {
 	defer r.mu.Unlock()
 	s := r.shares[id]
 	if s == nil {
-		s = &share{rate.NewLimiter(r.limit, int(math.Ceil(float64(r.limit)))), semaphore.NewWeighted(r.bytes), r.all}
+		s = &share{rate.NewLimiter(r.limit, int(math.Ceil(float64(r.limit)))), semaphore.NewWeighted(r.bytes), r.all, semaphore.NewWeighted(maxConnects)}
 		r.shares[id] = s
 	}
 	return s

@@ -27,6 +27,7 @@ type operation struct {
 	also     map[int]string // further successes with the same body, and what they mean
 	errors   []int          // beyond those of every operation
 	batch    bool           // the body has many items, each of which the operation checks
+	connects bool           // to servers or etcd beside the pools of the API: of one token, few at once
 }
 
 // everywhere are the refusals of every operation.
@@ -46,6 +47,9 @@ func register[I, O any](a *API, op operation, do func(context.Context, *call, *I
 	}
 	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
 		c := callOf(ctx)
+		if op.connects && c.share.connects.Acquire(ctx, 1) == nil { // otherwise ctx has ended, and so do ends
+			defer c.share.connects.Release(1)
+		}
 		out, err := do(ctx, c, in)
 		if err == nil {
 			return out, nil

@@ -14,7 +14,7 @@ import (
 // runs registers the operations that show the attempts of tasks.
 func (a *API) runs() {
 	register(a, operation{
-		id: "list_task_runs", method: http.MethodGet, path: "/tasks/{id}/runs", tag: "tasks", needs: apitoken.Read,
+		id: "list_task_runs", method: http.MethodGet, path: "/tasks/{id}/runs", tag: "tasks", needs: apitoken.Read, connects: true,
 		summary: "Say what became of each attempt of a task",
 		about: "The latest first. The biz type must keep a history, or the task be a run of a schedule; otherwise there are none. Runs outlive the row of their " +
 			"task, if that is purged first.",

@@ -13,7 +13,7 @@ import (
 // scheduleRuns registers the operations that show the history of a schedule.
 func (a *API) scheduleRuns() {
 	register(a, operation{
-		id: "list_schedule_runs", method: http.MethodGet, path: "/schedules/{name}/runs", tag: "schedules", needs: apitoken.Read,
+		id: "list_schedule_runs", method: http.MethodGet, path: "/schedules/{name}/runs", tag: "schedules", needs: apitoken.Read, connects: true,
 		summary: "Say what became of the runs of a schedule",
 		about: "runs is the history: one entry for each attempt, the latest first. Pages may be short: go on until there is no next_cursor. unsettled, on the first page " +
 			"alone, are runs that are pending or being delivered, the first to be delivered first, at most limit of them. A run that is tried again is in both.",

@@ -12,7 +12,7 @@ import (
 // stats registers the operation that counts tasks.
 func (a *API) stats() {
 	register(a, operation{
-		id: "get_stats", method: http.MethodGet, path: "/stats", tag: "cluster", needs: apitoken.Read, summary: "Count tasks by biz type and status",
+		id: "get_stats", method: http.MethodGet, path: "/stats", tag: "cluster", needs: apitoken.Read, connects: true, summary: "Count tasks by biz type and status",
 		about: "Counts about 10000 tasks of each status, those of all biz types together: if there are more, the status is in at_least. For watching, use the metrics " +
 			"of the nodes.",
 	}, a.getStats)

@@ -25,7 +25,7 @@ func (a *API) tasks() {
 			"The answer is 200 also if tasks failed: look at failed. Of a batch with many faults, errors names the first 20.",
 	}, a.addTasks)
 	register(a, operation{
-		id: "list_tasks", method: http.MethodGet, path: "/tasks", tag: "tasks", needs: apitoken.Read,
+		id: "list_tasks", method: http.MethodGet, path: "/tasks", tag: "tasks", needs: apitoken.Read, connects: true,
 		summary: "List tasks of a biz_id, of a business key, or in a status",
 		about: "Name one of biz_id, biz_key and status. Tasks of a biz_id or key come oldest first; pending and claimed ones of a status by action_time, the " +
 			"earliest first; done, cancelled and dead ones from the latest on. Pages may be short, or empty: go on until there is no next_cursor.",

@@ -68,9 +68,11 @@ func TestABatchTellsOfEachTask(t *testing.T) {
 		{"biz_type": "order.close", "biz_id": "3", "due_time": "2060-01-01T00:00:00Z"},
 		{"biz_type": "order.close", "biz_id": "18446744073709551615", "delay_ms": 60000},
 		{"biz_type": "order.close", "biz_id": 7, "delay_ms": 60000},
-		"order.close"
+		"order.close",
+		{"biz_type": "order.close", "biz_id": "8", "delay_ms": 60000, "payload_version": 1e18},
+		{"biz_type": "order.close", "biz_id": "8", "delay_ms": 1e400}
 	]}`))
-	if got.Added != 2 || got.Existing != 1 || got.Failed != 6 || len(got.Results) != 9 {
+	if got.Added != 2 || got.Existing != 1 || got.Failed != 8 || len(got.Results) != 11 {
 		t.Fatalf("%+v", got)
 	}
 	var codes []string
@@ -81,10 +83,10 @@ func TestABatchTellsOfEachTask(t *testing.T) {
 		}
 		codes = append(codes, code)
 	}
-	if want := []string{"-", "-", "404 unknown_biz_type", "404 unknown_biz_type", "422 invalid", "422 invalid", "-", "422 invalid", "422 invalid"}; !slices.Equal(codes, want) {
+	if want := []string{"-", "-", "404 unknown_biz_type", "404 unknown_biz_type", "422 invalid", "422 invalid", "-", "422 invalid", "422 invalid", "422 invalid", "422 invalid"}; !slices.Equal(codes, want) {
 		t.Errorf("%q", codes)
 	}
-	for i, want := range map[int]string{4: "body.tasks[4].biz_id", 7: "body.tasks[7].biz_id", 8: "body.tasks[8]"} {
+	for i, want := range map[int]string{4: "body.tasks[4].biz_id", 7: "body.tasks[7].biz_id", 8: "body.tasks[8]", 9: "body.tasks[9]", 10: "body.tasks[10]"} {
 		if p := got.Results[i].Problem; len(p.Errors) != 1 || p.Errors[0].Location != want {
 			t.Errorf("%+v, want it at %s", p, want)
 		}

@@ -14,7 +14,7 @@ import (
 // why registers the operation that explains a task.
 func (a *API) why() {
 	register(a, operation{
-		id: "explain_task", method: http.MethodGet, path: "/tasks/{id}/why", tag: "tasks", needs: apitoken.Read,
+		id: "explain_task", method: http.MethodGet, path: "/tasks/{id}/why", tag: "tasks", needs: apitoken.Read, connects: true,
 		summary: "Say where a task is and what it waits for",
 		about: "Reads the row, the policies, etcd or the node tables, and the status pages of the nodes that may have the task, as `tocsin task why` does. " +
 			"What could not be asked is named.",
