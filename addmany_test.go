@@ -56,24 +56,27 @@ func TestAddManyStoresAllOverAllTables(t *testing.T) {
 // stored are found, and not stored again under other ids.
 func TestAddManyFindsWhatALockedTryHasStored(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
-	task := remind.New(1, "x", tocsin.In(day))
-	first := add(t, c, task)
-	table := cfg.Layout.Table(cfg.Layout.TableOf(1))
-	lock := must[*sql.Tx](t)(db.BeginTx(t.Context(), nil))
-	defer func() { _ = lock.Rollback() }()
-	if _, err := lock.ExecContext(t.Context(), "UPDATE "+table+" SET attribute = attribute WHERE job_id = ?", uint64(first.JobID)); err != nil {
-		t.Fatal(err)
-	}
-	got := c.StoreInDoubt(t.Context(), task, first.JobID, func() {
-		if err := lock.Rollback(); err != nil {
-			t.Error(err)
+	for name, gone := range map[string]error{"the server answers": nil, "the server is gone": tocsin.ErrUnreachable} {
+		cfg := cluster(t)
+		c := open(t, cfg)
+		db := session(t, devtest.DSN(t), "")
+		task := remind.New(1, "x", tocsin.In(day))
+		first := add(t, c, task)
+		table := cfg.Layout.Table(cfg.Layout.TableOf(1))
+		lock := must[*sql.Tx](t)(db.BeginTx(t.Context(), nil))
+		if _, err := lock.ExecContext(t.Context(), "UPDATE "+table+" SET attribute = attribute WHERE job_id = ?", uint64(first.JobID)); err != nil {
+			t.Fatal(err)
 		}
-	})
-	if rows := count(t, db, "SELECT COUNT(*) FROM "+table); got.Err != nil || got.JobID != first.JobID || rows != 1 {
-		t.Errorf("%+v, want job_id %s; %d rows", got, first.JobID, rows)
+		got := c.StoreInDoubt(t.Context(), task, first.JobID, func() error {
+			if err := lock.Rollback(); err != nil {
+				t.Error(err)
+			}
+			return gone
+		})
+		if rows := count(t, db, "SELECT COUNT(*) FROM "+table); got.JobID != first.JobID || rows != 1 || errors.Is(got.Err, tocsin.ErrUnknownOutcome) != (gone != nil) ||
+			!errors.Is(got.Err, gone) {
+			t.Errorf("%s: %+v, want job_id %s; %d rows", name, got, first.JobID, rows)
+		}
 	}
 }
 

@@ -48,7 +48,9 @@ type chunk struct {
 func (b *batch) store(ctx context.Context, of chunk) {
 	rows := slices.DeleteFunc(slices.Clone(of.rows), (*row).stored)
 	if gone := b.gone.Load(); gone != nil {
-		fail(rows, *gone)
+		if fail(rows, *gone); of.maybe {
+			b.report(rows, true, *gone)
+		}
 		return
 	}
 	if rows = b.unheld(rows); len(rows) == 0 {
@@ -155,7 +157,7 @@ func (b *batch) report(rows []*row, maybe bool, err error) {
 		b.hold(r)
 		*r.out = Added{JobID: unsureID(maybe, r.id), Err: t.failure(r.id, b.client.where(r.table), err)}
 	}
-	if mysql.ClassOf(err).OfServer() {
+	if b.gone.Load() == nil && mysql.ClassOf(err).OfServer() {
 		gone := fmt.Errorf("server %s is %w", b.server.Name, outage(err))
 		b.gone.Store(&gone)
 	}

@@ -34,8 +34,8 @@ func ListStatements(l Layout, bizID uint64, after *ListPlace, types []uint64, li
 }
 
 // StoreInDoubt stores a task under an id that an earlier try of the same AddMany may have stored, while its row is locked, as by that
-// try; unlock ends the lock.
-func (c *Client) StoreInDoubt(ctx context.Context, t NewTask, id JobID, unlock func()) (added Added) {
+// try. Then meanwhile runs; if it returns an error, the server is gone.
+func (c *Client) StoreInDoubt(ctx context.Context, t NewTask, id JobID, meanwhile func() error) (added Added) {
 	r, err := c.row(ctx, t)
 	if err != nil {
 		return Added{Err: err}
@@ -48,7 +48,9 @@ func (c *Client) StoreInDoubt(ctx context.Context, t NewTask, id JobID, unlock f
 	}
 	b := &batch{client: c, server: s, facts: f}
 	b.store(ctx, chunk{[]*row{&r}, true})
-	unlock()
+	if gone := meanwhile(); gone != nil {
+		b.gone.Store(&gone)
+	}
 	b.finish(ctx)
 	return added
 }

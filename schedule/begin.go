@@ -219,7 +219,7 @@ func (b *beginning) scanMe(_ int, rows *sql.Rows) error {
 	return nil
 }
 
-// enoughByHand is how many open runs by hand are looked at, of each kind: those behind the first ones change nothing.
+// enoughByHand is how many open runs by hand are looked at, of each kind, by their keys: a retry of one backfill may so wait for a later one.
 const enoughByHand = 3
 
 // spans are what is read of the schedule's runs: those for fire times, backfills, those by run-now.

@@ -10,7 +10,7 @@
 //	any other error           500   retried by the policy of the biz type
 //
 // An error with a method RestFor() time.Duration that returns more than 0 is answered with 503 and Retry-After: all tasks of the biz
-// type wait for so long, at most 30 s, as if a Go handler had returned it.
+// type wait for so long, at most 30 s, as if a Go handler had returned it. In a batch it is any other error.
 //
 // A webhook with a batch in its policy sends several tasks in one request. NewBatch hands
 // them over together, and answers with a result for each; there, tocsin.Snooze counts no attempt.

@@ -153,10 +153,14 @@ func (f *Facts) withoutEtcd(a *Answer) {
 		says += fmt.Sprintf("; by its owner row in MySQL, node %s took it last: if that node still runs, it claims the task, and if it has ended or was restarted, the task waits for etcd or a sweep", last)
 	}
 	a.set(NoEtcd, "%s", says)
+	grace := f.Grace
+	if p := f.policy(); p != nil {
+		grace = biztype.SweptAfter(p.Policy, grace)
+	}
 	for _, p := range f.Pages {
 		if p.Report != nil && p.Report.Mode == node.Sweeping && p.Report.Group == f.Group.Name {
 			a.also("the node at %s started while etcd was away: until etcd answers it owns no table and works as a sweeper, which takes the task from %s on",
-				p.Address, f.at(f.Task.ActionTime.Add(f.Grace)))
+				p.Address, f.at(f.Task.ActionTime.Add(grace)))
 		}
 	}
 }

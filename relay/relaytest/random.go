@@ -37,7 +37,7 @@ type Moody struct {
 
 	mu     sync.Mutex
 	rand   *rand.Rand
-	kind   bool                       // from now on, all rows are moved
+	whole  bool                       // all rows are written
 	ledger map[outboxrow.Key]bool     // what was moved
 	moved  map[uint64][]outboxrow.Key // by biz_id, in this order
 	fates  map[outboxrow.Fate]int
@@ -54,7 +54,7 @@ func (m *Moody) Move(ctx context.Context, _ string, rows []outboxrow.Row) []outb
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	results := make([]outboxrow.Result, len(rows))
-	if !m.kind && m.rand.IntN(10) == 0 { // the database is away
+	if !m.kind() && m.rand.IntN(10) == 0 { // the database is away
 		for i := range results {
 			results[i] = outboxrow.Result{Fate: outboxrow.Failed, Err: mysql.ErrInvalidConn}
 		}
@@ -68,11 +68,14 @@ func (m *Moody) Move(ctx context.Context, _ string, rows []outboxrow.Row) []outb
 	return results
 }
 
+// kind reports whether all rows are moved from now on: all is written, and each fate has come up.
+func (m *Moody) kind() bool { return m.whole && len(m.fates) == 5 }
+
 // life is how long a relay lives: once all is written long enough to move rows on a busy machine, too.
 func (m *Moody) life() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.kind {
+	if m.whole {
 		return 5 * time.Second
 	}
 	return 300 * time.Millisecond
@@ -80,9 +83,8 @@ func (m *Moody) life() time.Duration {
 
 func (m *Moody) move(row outboxrow.Row, held map[uint64]bool) outboxrow.Result {
 	fate := outboxrow.Moved
-	n := m.rand.IntN(40)
-	if some := outboxrow.Fate(n % 5); !m.kind && (n < 5 || m.fates[some] == 0) { // each comes up, however few rows meet this mood
-		fate = some
+	if n := m.rand.IntN(40); !m.kind() && n < 5 {
+		fate = outboxrow.Fate(n)
 	}
 	switch {
 	case m.ledger[row.Key]:
@@ -122,9 +124,9 @@ func Random(t *testing.T, s Shop) {
 	}
 	written := write(t, s)
 	m.mu.Lock()
-	m.kind = true
+	m.whole = true
 	m.mu.Unlock()
-	for late := time.Now().Add(time.Minute); s.Rows() > 0; _ = wait.For(ctx, 5*time.Millisecond) {
+	for late := time.Now().Add(5 * time.Minute); s.Rows() > 0; _ = wait.For(ctx, 5*time.Millisecond) {
 		if err := s.Retry(); err != nil {
 			t.Fatal(err)
 		}
