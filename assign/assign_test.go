@@ -326,7 +326,7 @@ func TestWhileANodeLeavesOthersPlanWithoutIt(t *testing.T) {
 func TestLeavingWithoutADropLeavesTheKeysToTheLease(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	d := c.join(func(c *Config) { short(c); c.LeaveTimeout = time.Second })
+	d := c.join(func(c *Config) { c.TTL, c.LeaveTimeout = 8*time.Second, time.Second })
 	c.awaitCounts(map[*desk]int{d: 32})
 	stuck := errors.New("stuck")
 	c.update(func() { d.failDrop = stuck })

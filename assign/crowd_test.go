@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { devtest.Main(m) }
 
 // patience is how long a test waits for something that should happen.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // crowd is the nodes of one test's cluster. It fails the test if two of them have a table at once.
 type crowd struct {

@@ -44,10 +44,10 @@ func (c *crowd) lastChange(prefix string) int64 {
 func TestNothingIsGivenUpForANodeThatDoesNotTakeItYet(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	a := c.join()
+	a := c.join(slow)
 	c.awaitCounts(map[*desk]int{a: 32})
 	changes := c.watch()
-	b := c.join(func(cfg *Config) { cfg.ReplanDelay = time.Second })
+	b := c.join(slow, func(cfg *Config) { cfg.ReplanDelay = time.Second })
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
 	came, tables := false, spaceOf(c.cluster, "g").tables()
 	for _, e := range changes() {
@@ -63,7 +63,7 @@ func TestNothingIsGivenUpForANodeThatDoesNotTakeItYet(t *testing.T) {
 func TestANodeThatComesBackQuicklyGetsItsTablesOnly(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	quick := func(cfg *Config) { cfg.TTL = 3 * time.Second }
+	quick := func(cfg *Config) { cfg.TTL = 15 * time.Second }
 	a, b := c.join(quick), c.join(quick)
 	old := c.join(quick, func(cfg *Config) { cfg.Node = "host" })
 	c.await("thirds", func() bool { return min(len(a.held), len(b.held), len(old.held)) >= 10 })

@@ -97,7 +97,7 @@ func TestTablesOfAServerThatOneNodeCannotReachGoToTheOther(t *testing.T) {
 	})
 	for name, seen := range map[string]place{"a": apart, "b": p} {
 		cfg := seen.config("orders")
-		cfg.Name = name
+		cfg.Name, cfg.LeaseTTL = name, 2*time.Second
 		run(t, cfg, &h)
 	}
 	shared := func(owners []string) bool {

@@ -54,7 +54,7 @@ func TestNodesDeliverEachTaskOnceWhileEtcdIsAway(t *testing.T) {
 	b, _ := run(t, p.config("orders"), c.handlers())
 	inMode := func(want node.Mode) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 			ra, _ := a.Report()
 			rb, _ := b.Report()
 			if ra.Mode == want && rb.Mode == want && ra.Owned == 4 && rb.Owned == 4 {

@@ -126,7 +126,7 @@ func TestANodeUnderLoadOpensNoMoreConnectionsThanItMay(t *testing.T) {
 	if _, err := p.client.AddMany(t.Context(), many); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); done.Load() < tasks; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); done.Load() < tasks; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d of %d tasks are delivered", done.Load(), tasks)
 		}

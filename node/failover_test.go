@@ -72,14 +72,16 @@ func (d *drill) handle(db *sql.DB) func(context.Context, *tocsin.Task[order]) er
 	}
 }
 
+// adders add tasks at the same time.
+const adders = 16
+
 // add adds tasks until ctx ends.
 func (d *drill) add(ctx context.Context, t *testing.T) {
-	const workers = 16
 	var wg sync.WaitGroup
 	var n atomic.Uint64
-	for range workers {
+	for range adders {
 		wg.Go(func() {
-			tick := time.NewTicker(workers * time.Second / time.Duration(d.rate))
+			tick := time.NewTicker(adders * time.Second / time.Duration(d.rate))
 			defer tick.Stop()
 			for ctx.Err() == nil {
 				id := n.Add(1)
@@ -153,15 +155,25 @@ func (d *drill) settled(t *testing.T, db *sql.DB) map[tocsin.JobID]tocsin.Status
 	}
 }
 
-// missed is how long before the death of the primary an asynchronous replica gets nothing any more.
-const missed = 300 * time.Millisecond
+// awaitAdds waits for so many more adds.
+func (d *drill) awaitAdds(t *testing.T, more int) {
+	t.Helper()
+	added := func() int {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.added)
+	}
+	before := added()
+	until(t, "more tasks are added", func() bool { return added() >= before+more })
+}
 
-// fails kills the primary and promotes the replica.
-func (d *drill) fails(ctx context.Context, semi bool) {
+// fails kills the primary and promotes the replica. An asynchronous one has missed some adds by then.
+func (d *drill) fails(ctx context.Context, t *testing.T, semi bool) {
+	t.Helper()
 	wait.For(ctx, d.lead)
 	if !semi {
 		d.pair.StopReceiving(1)
-		wait.For(ctx, missed)
+		d.awaitAdds(t, adders+5) // each adder's next may have been stored before
 	}
 	d.pair.Kill(0)
 	d.killed.Store(time.Now().UnixNano())
@@ -186,7 +198,7 @@ func TestNodesAndClientsGoOnWithThePromotedReplica(t *testing.T) {
 			ctx, end := context.WithCancel(t.Context())
 			var adds sync.WaitGroup
 			adds.Go(func() { d.add(ctx, t) })
-			d.fails(ctx, semi)
+			d.fails(ctx, t, semi)
 			end()
 			adds.Wait()
 			d.judge(t, d.settled(t, db), semi)

@@ -63,7 +63,7 @@ func (p place) made(t *testing.T, policies ...biztype.Policy) place {
 }
 
 func (p place) config(group string) node.Config {
-	return node.Config{Tables: p.cfg, Ownership: p.ownership, Etcd: p.etcd, Group: group, Name: "test", LeaseTTL: 2 * time.Second}
+	return node.Config{Tables: p.cfg, Ownership: p.ownership, Etcd: p.etcd, Group: group, Name: "test", LeaseTTL: 10 * time.Second}
 }
 
 // run starts a node; it is stopped, and its end awaited, when the test ends or

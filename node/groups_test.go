@@ -58,7 +58,7 @@ func childMain() {
 		return nil
 	})
 	n, err := node.New(node.Config{
-		Tables: c.Tables, Etcd: node.EtcdConfig{Endpoints: c.Endpoints}, Group: c.Group, Name: "child", LeaseTTL: 2 * time.Second,
+		Tables: c.Tables, Etcd: node.EtcdConfig{Endpoints: c.Endpoints}, Group: c.Group, Name: "child", LeaseTTL: 10 * time.Second,
 	}, &h)
 	if err == nil {
 		err = n.Run(ctx)

@@ -245,7 +245,7 @@ func TestASweepNamesTheServerWhoseDiskIsFull(t *testing.T) {
 		return nil
 	})
 	cfg := p.sweepConfig()
-	cfg.SweepTimeout = 4 * time.Second
+	cfg.SweepTimeout = 15 * time.Second
 	s, err := node.NewSweeper(cfg, &h)
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestASweepNamesTheServerThatHangs(t *testing.T) {
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	cfg := p.sweepConfig()
-	cfg.SweepTimeout = 4 * time.Second
+	cfg.SweepTimeout = 15 * time.Second
 	s, err := node.NewSweeper(cfg, &h)
 	if err != nil {
 		t.Fatal(err)

@@ -138,7 +138,7 @@ func TestOneWrongDatabaseStopsItsOwnTasksOnly(t *testing.T) {
 			inHand := add(t, p, orderClose.New(slow, order{1}, tocsin.In(0)))
 			receive(t, started, "the task that is in hand when its database becomes wrong")
 			begun := raw(t, p, db, inHand) // claimed, if the node came to it late
-			const in = 8 * time.Second     // enough to see what is wrong, on a busy machine too
+			const in = 20 * time.Second    // enough to see what is wrong, on a busy machine too
 			waits, due := add(t, p, orderClose.New(p.bizIDIn(1, 1), order{2}, tocsin.In(in))), time.Now().Add(in)
 
 			p.do(t, db, ill.wrong)

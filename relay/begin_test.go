@@ -29,10 +29,22 @@ func (s *shop) settle(below uint64) {
 	}
 }
 
+// patient are tasks whose notes are waited for as long as it takes.
+type patient struct{ seam.Mover }
+
+func (p patient) SettledBelow(ctx context.Context, identity string) (uint64, error) {
+	return p.Mover.SettledBelow(context.WithoutCancel(ctx), identity)
+}
+
+func (p patient) NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error {
+	return p.Mover.NoteSettled(context.WithoutCancel(ctx), identity, database, id, anew)
+}
+
 // begins begins another turn, and returns the first id that it polls.
 func (s *shop) begins() (*turn, uint64) {
 	s.tb.Helper()
 	turn := s.turn()
+	turn.tasks = patient{turn.tasks}
 	if err := turn.begin(s.tb.Context()); err != nil {
 		s.tb.Fatal(err)
 	}
@@ -237,7 +249,7 @@ func TestANoteOfTheUpkeepDoesNotOutlastAVoid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tasks := &slowNotes{Mover: seam.MoverOf(s.client)}
+	tasks := &slowNotes{Mover: patient{seam.MoverOf(s.client)}}
 	l := &line{Relay: r, outbox: s.outbox(), tasks: tasks, gauges: r.metrics.of("shop")}
 	turn := newTurn(l, session)
 	l.settled.Store(100)

@@ -196,7 +196,7 @@ func (s *shop) rows(n int) {
 
 func (s *shop) await(what string, done func() bool) {
 	s.tb.Helper()
-	for late := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+	for late := time.Now().Add(5 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(late) {
 			s.tb.Fatalf("waited too long for %s\n%s", what, s.dump())
 		}

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { devtest.Main(m) }
 
 // patience of the tests with events that are sure to come.
-const eventTimeout = 30 * time.Second
+const eventTimeout = 3 * time.Minute
 
 var (
 	closing  = tocsin.Define[string]("order.close")

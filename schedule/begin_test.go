@@ -248,11 +248,12 @@ func TestBegin(t *testing.T) {
 		}
 		id := s.put(of, c.run)
 		s.told = nil
+		asked := s.now()
 		done := s.begin(id)
+		told := s.now() // a run that waits began to between the two
 		got := s.became(id)
-		now := s.now().UnixMilli()
 		switch {
-		case done.Next > now+nearMost.Milliseconds():
+		case done.Next > told.Add(nearMost).UnixMilli(), c.want == longer && done.Next >= asked.Add(farLeast).UnixMilli():
 			got = longer
 		case done.Next != 0:
 			got = waits

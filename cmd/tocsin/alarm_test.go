@@ -59,7 +59,7 @@ func TestADeadTaskRaisesAnAlarmWhoseCommandsHelp(t *testing.T) {
 	var alarm webhook.Alarm
 	select {
 	case alarm = <-got:
-	case <-time.After(time.Minute):
+	case <-time.After(upWithin):
 		t.Fatal("waited too long for the alarm")
 	}
 	if alarm.Kind != "dead" || alarm.BizType != "coupon.remind" || alarm.Count != 1 || !slices.Equal(alarm.JobIDs, []tocsin.JobID{id}) || !strings.Contains(alarm.LastError, "410 Gone: no coupons") {

@@ -90,7 +90,7 @@ func TestTheStepsOfTheAPIsPageCanBePasted(t *testing.T) {
 	t.Parallel()
 	r := newAPIReader(t)
 	r.terminal("cluster")
-	r.waitFor("the cluster is up", func() bool { _, err := os.Stat(filepath.Join(r.dir, "tocsin.yaml")); return err == nil })
+	r.waitWithin(upWithin, "the cluster is up", func() bool { _, err := os.Stat(filepath.Join(r.dir, "tocsin.yaml")); return err == nil })
 	node := r.terminal("node")
 	r.waitFor("the API listens", func() bool { return strings.Contains(node.String(), "the API listens") })
 	added := r.paste("add")

@@ -26,7 +26,7 @@ func TestAuditExitsWith1WhereSomethingDoesNotFit(t *testing.T) {
 	if len(got.Findings) != 2 || got.Findings[0].Type != "order.close" || got.Findings[0].Table != s.layout.Table(bad.Table()) || got.Cost.Rows != 2 {
 		t.Errorf("%+v", got)
 	}
-	r = s.run("audit", "--grace", "2m")
+	r = s.run("audit", "--grace", "1h")
 	if want := "audit: too_many_crashes 1; "; r.code != exitFailed || !strings.HasPrefix(r.stdout, want) {
 		t.Errorf("with more grace: exit code %d:\n%s", r.code, r.stdout)
 	}

@@ -154,8 +154,8 @@ func TestBenchOutbox(t *testing.T) {
 // regular one has not.
 func TestBenchPeek(t *testing.T) {
 	t.Parallel()
-	r := benchmark[bench.PeekResult](t, peekKeys, "peek", "--tasks", "20000", "--duration", "200ms")
-	if r.Entries != 20_000 || r.Layout != "1x1" || r.HistoryLength < 40 || r.CleanP99 <= 0 || r.P50 <= 0 {
+	r := benchmark[bench.PeekResult](t, peekKeys, "peek", "--tasks", "60000", "--duration", "200ms")
+	if r.Entries != 60_000 || r.Layout != "1x1" || r.HistoryLength < 40 || r.CleanP99 <= 0 || r.P50 <= 0 {
 		t.Errorf("%+v", r)
 	}
 	if r.UnboundedP50 < 5*r.P50 {

@@ -45,7 +45,7 @@ func newMovingSite(s *site) *movingSite {
 
 func (m *movingSite) move(step string, more ...string) result {
 	m.t.Helper()
-	return m.run(append([]string{"ddl", "move", step, "--from", "tocsin.yaml", "--config", "new.yaml", "--wait", "5s"}, more...)...)
+	return m.run(append([]string{"ddl", "move", step, "--from", "tocsin.yaml", "--config", "new.yaml", "--wait", "1m"}, more...)...)
 }
 
 func (m *movingSite) copy() {

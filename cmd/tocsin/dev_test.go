@@ -17,7 +17,7 @@ import (
 
 func TestDevDeliversItsSamplesAndExits(t *testing.T) {
 	t.Parallel()
-	s := decode[devcluster.Summary](t, call(t, "dev", "--tasks", "200", "--over", "1s", "--exit", "--json"))
+	s := decodeText[devcluster.Summary](t, call(t, "dev", "--tasks", "200", "--over", "1s", "--exit", "--json").ended(t))
 	if s.Delivered != 200 || s.Seen != 200 || s.Early != 0 || s.Dead != 0 || s.Unsettled != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -39,20 +39,20 @@ func TestDevStaysUpForASecondTerminal(t *testing.T) {
 	select {
 	case line := <-out.found:
 		path = line[strings.Index(line, "=")+1:]
-	case <-time.After(time.Minute):
+	case <-time.After(upWithin):
 		t.Fatal("no hint for a second terminal")
 	}
 	out.expect("delivered coupon.remind biz_id 700001")
 	select {
 	case <-out.found:
-	case <-time.After(time.Minute):
+	case <-time.After(upWithin):
 		t.Fatal("the schedule does not fire")
 	}
 	out.expect("delivered order.close biz_id 77")
 	call(t, "--config", path, "task", "add", "--type", "order.close", "--biz-id", "77", "--in", "0s", "--payload", `{"order_id":77}`).ok(t)
 	select {
 	case <-out.found:
-	case <-time.After(time.Minute):
+	case <-time.After(upWithin):
 		t.Fatal("the task from the second terminal was not delivered")
 	}
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -82,7 +82,7 @@ func TestDevWithTheBizTypesOfAProgram(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	select {
 	case <-out.found:
-	case <-time.After(time.Minute):
+	case <-time.After(upWithin):
 		t.Fatal("it does not come up")
 	}
 	call(t, "dev", "--biz", "none.yaml").refused(t, exitFailed, "none.yaml: no such file")

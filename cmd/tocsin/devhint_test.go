@@ -31,7 +31,7 @@ func startHinted(t *testing.T) *hinted {
 		}
 	})
 	h := &hinted{t: t}
-	(&site{t: t}).waitFor("it is up", func() bool { return strings.Contains(out.String(), "Ctrl-C stops everything") })
+	(&site{t: t}).waitWithin(upWithin, "it is up", func() bool { return strings.Contains(out.String(), "Ctrl-C stops everything") })
 	_, hint, _ := strings.Cut(out.String(), "It is still up.")
 	for line := range strings.Lines(hint) {
 		switch line = strings.TrimSpace(line); {
@@ -66,7 +66,7 @@ func TestDevsCommandsReachItsNodes(t *testing.T) {
 	h := startHinted(t)
 	said, id := map[string]string{}, ""
 	for _, line := range h.commands {
-		out := h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once").Replace(line))
+		out := h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s").Replace(line))
 		if m := addedID.FindStringSubmatch(out); m != nil && strings.HasPrefix(line, "tocsin task add ") {
 			id = m[1]
 		}
@@ -96,7 +96,7 @@ func TestDevsCommandsReachItsNodes(t *testing.T) {
 		}
 	}
 	for _, line := range readmeCommands(t) {
-		h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once").Replace(line))
+		h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s").Replace(line))
 	}
 }
 

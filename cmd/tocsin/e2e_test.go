@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,8 +32,10 @@ func TestMain(m *testing.M) {
 	devtest.Main(m)
 }
 
-// runWithin bounds one call of the command.
-const runWithin = time.Minute
+const (
+	runWithin = 10 * time.Minute // bounds one call of the command: only one that hangs takes so long
+	upWithin  = 8 * time.Minute  // bounds the start of all that `tocsin dev` starts, and the first that comes of it
+)
 
 // result is how a call of the command ended.
 type result struct {
@@ -64,7 +67,19 @@ func callIn(t *testing.T, dir, stdin string, args ...string) result {
 	if err != nil && !errors.As(err, &ended) || cmd.ProcessState.ExitCode() < 0 {
 		t.Fatalf("tocsin %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
 	}
-	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	return result{stdout.String(), progressLine.ReplaceAllString(stderr.String(), ""), cmd.ProcessState.ExitCode()}
+}
+
+// progressLine is what a call writes on standard error each 3 s that it takes.
+var progressLine = regexp.MustCompile(`(?m)^[a-z][a-z ]*: \d+ of \d+\n`)
+
+// ended wants exit code 0. A call that takes long may log meanwhile, as that its server is slow.
+func (r result) ended(t *testing.T) string {
+	t.Helper()
+	if r.code != exitOK {
+		t.Fatalf("exit code %d, stderr %q, stdout:\n%s", r.code, r.stderr, r.stdout)
+	}
+	return r.stdout
 }
 
 // ok wants exit code 0 and nothing on standard error.
@@ -93,7 +108,14 @@ func (r result) refused(t *testing.T, code int, parts ...string) {
 // says wants exit code 0 and each part in the output.
 func (r result) says(t *testing.T, parts ...string) {
 	t.Helper()
-	out := r.ok(t)
+	r.ok(t)
+	r.endedWith(t, parts...)
+}
+
+// endedWith is says for a call that may log meanwhile.
+func (r result) endedWith(t *testing.T, parts ...string) {
+	t.Helper()
+	out := r.ended(t)
 	for _, part := range parts {
 		if !strings.Contains(out, part) {
 			t.Errorf("stdout lacks %q:\n%s", part, out)

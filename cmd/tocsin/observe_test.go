@@ -29,7 +29,7 @@ func devUntil(t *testing.T, text string, env []string, args ...string) (line str
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	select {
 	case line = <-out.found:
-	case <-time.After(time.Minute):
+	case <-time.After(upWithin):
 		t.Fatalf("no line with %q", text)
 	}
 	return line, func() {
@@ -73,7 +73,7 @@ func TestDevUnderLoadIsWatchedByPrometheus(t *testing.T) {
 	}
 	line, stop := devUntil(t, says, nil, "--load", "50", "--servers", "2", "--nodes", "3", "--rules", rules)
 	prometheus := line[strings.Index(line, says)+len(says):]
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), upWithin)
 	defer cancel()
 	for _, query := range []string{
 		`count(tocsin_build_info{job="tocsin", cluster="dev"}) == bool 3`,

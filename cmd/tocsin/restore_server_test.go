@@ -103,7 +103,7 @@ func TestAServerFromAPhysicalCopyDeliversNothingUnasked(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	s.marked(p.db, 1)
-	settled := s.addIn(client, 1, 40, 10*time.Second)
+	settled := s.addIn(client, 1, 40, 30*time.Second) // the copy comes first
 	dir := p.backUp()
 	s.came(c, "the tasks that are pending in the copy", settled, 1)
 	s.waitFor("they are done", func() bool { return s.statuses(client, settled)[tocsin.Done] == len(settled) })
@@ -157,7 +157,7 @@ func TestAWholeRestoreIsRecognisedByEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.waitFor("etcd keeps the marks", func() bool { kept, err := keys.Marks(t.Context(), id); return err == nil && len(kept) == 2 })
-	settled := append(s.addIn(client, 0, 20, 3*time.Second), s.addIn(client, 1, 20, 3*time.Second)...)
+	settled := append(s.addIn(client, 0, 20, 20*time.Second), s.addIn(client, 1, 20, 20*time.Second)...) // the dumps come first
 	var dumps [2]string
 	for database := range dumps {
 		dumps[database] = s.yesterday(devtest.Dump(t, s.dsn(), s.layout.Database(database)))

@@ -262,9 +262,9 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	l := s.startLoad(client)
 	revived, other := s.addIn(client, 1, 3, time.Hour), s.addIn(client, 0, 2, time.Hour)
 	s.eachTask("bury", append(revived, other...))
-	settled, later := s.addIn(client, 1, 40, 5*time.Second), s.addIn(client, 1, 10, time.Hour)
-	steps := s.restoreSteps("--hold", "restore-check", "--dead all --accept", "--since 2h --dry-run", "--since 2h", "--restored --same-key --dry-run", "--restored --same-key")
 	s.keepsMark(name)
+	later, settled := s.addIn(client, 1, 10, time.Hour), s.addIn(client, 1, 40, 20*time.Second) // the dump comes first
+	steps := s.restoreSteps("--hold", "restore-check", "--dead all --accept", "--since 2h --dry-run", "--since 2h", "--restored --same-key --dry-run", "--restored --same-key")
 	dump := s.yesterday(devtest.Dump(t, s.dsn(), name))
 	s.eachTask("redrive", revived)
 	s.came(c, "the tasks that were redriven after the dump", revived, 1)

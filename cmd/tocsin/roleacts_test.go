@@ -42,7 +42,7 @@ func (u *roleUser) actMove() error {
 	u.grantNothing(m.dest)
 	step := func(steps ...string) error {
 		for _, step := range steps {
-			if err := u.runAll("ddl move " + step + " --from tocsin.yaml --config new.yaml --wait 5s"); err != nil {
+			if err := u.runAll("ddl move " + step + " --from tocsin.yaml --config new.yaml --wait 1m"); err != nil {
 				return err
 			}
 		}

@@ -40,7 +40,7 @@ func (n *serving) end(t *testing.T) {
 
 func TestDevWithoutEtcdDeliversItsSamples(t *testing.T) {
 	t.Parallel()
-	s := decode[devcluster.Summary](t, call(t, "dev", "--etcd=false", "--tasks", "200", "--over", "1s", "--exit", "--json"))
+	s := decodeText[devcluster.Summary](t, call(t, "dev", "--etcd=false", "--tasks", "200", "--over", "1s", "--exit", "--json").ended(t))
 	if s.Delivered != 200 || s.Seen != 200 || s.Again != 0 || s.Early != 0 || s.Dead != 0 || s.Unsettled != 0 {
 		t.Errorf("%+v", s)
 	}

@@ -88,7 +88,7 @@ func (s *site) applyCallbacks(c *callbacks) {
 	s.write("biz.yaml", fmt.Sprintf(`biz_types:
   - name: coupon.remind
     number: 2
-    timeout: 5s
+    timeout: 30s
     webhook:
       url: %s
       allow: [127.0.0.0/8]
@@ -200,7 +200,13 @@ func (s *site) nodes() (all []assign.NodeState) {
 // waitFor waits until ok. Where ok calls the command, most of the time is left to what it waits for.
 func (s *site) waitFor(what string, ok func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(3 * time.Minute); ; {
+	s.waitWithin(3*time.Minute, what, ok)
+}
+
+// waitWithin is waitFor with another bound.
+func (s *site) waitWithin(bound time.Duration, what string, ok func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(bound); ; {
 		asked := time.Now()
 		if ok() {
 			return
@@ -276,9 +282,10 @@ func TestSweepDeliversEverythingOverdueAloneAndTwiceAtOnceNoneTwice(t *testing.T
 	}
 	results := make(chan result, 2)
 	for range 2 {
-		go func() { results <- s.run("sweep", "--grace", "0s", "--force", "--json") }()
+		go func() { results <- s.run("sweep", "--grace", "0s", "--timeout", "0s", "--force", "--json") }()
 	}
-	a, b := decode[sweepJSON](t, <-results), decode[sweepJSON](t, <-results)
+	first, second := <-results, <-results
+	a, b := decodeText[sweepJSON](t, first.ended(t)), decodeText[sweepJSON](t, second.ended(t))
 	seen, again, _ := c.counts()
 	t.Logf("%d and %d delivered, %d seen, %d more than once", a.Delivered, b.Delivered, seen, again)
 	if a.Delivered+b.Delivered != tasks || seen != tasks || again != 0 || s.notDone() != 0 {

@@ -34,8 +34,8 @@ func causeOf(s second, at place, faults []incident, after time.Duration) string 
 		func(i incident) bool {
 			return i.hits(s.first.Node, CutNode) && i.Server == at.server || i.hits(s.again.Node, FreezeNode)
 		},
+		func(i incident) bool { return i.harms(at) }, // an outcome that its server did not take outlasts any claim
 		func(i incident) bool { return i.Fault == LowSweep && (s.swept() || s.ranOut) },
-		func(i incident) bool { return i.harms(at) },
 		func(i incident) bool { return i.hits(s.first.Node, CutEtcd, TermNode) },
 		func(i incident) bool { return i.Fault == StopEtcd || i.Fault == KillMember },
 	} {

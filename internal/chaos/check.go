@@ -16,6 +16,20 @@ const (
 	claimedBefore = 6 * time.Second // having been claimed before it
 )
 
+// How long after its node was frozen a delivery may still have been begun by it before that.
+const thawedBefore = time.Second
+
+// callbackBefore takes the place of loadedBefore and thawedBefore for callbacks: the receiver sees them later than nodes begin them.
+const callbackBefore = 5 * time.Second
+
+// before is how long before it was seen a delivery may have been decided on: so long, or more if it is a callback.
+func (d delivery) before(usual time.Duration) time.Duration {
+	if d.Callback {
+		return max(usual, callbackBefore)
+	}
+	return usual
+}
+
 // crashesMost is after how many crashes a task is buried.
 const crashesMost = 5
 
@@ -205,7 +219,7 @@ func unseen(e *entry, r row, of []delivery) int {
 // costs reports whether the delivery may have been a failed attempt: it failed, it
 // took too long, or its node was frozen and woke after the time-out.
 func (v verdict) costs(d delivery) bool {
-	if !d.End.IsZero() && (!d.OK || d.End.Sub(d.At) > deliveryTimeout-time.Second/2) {
+	if !d.End.IsZero() && (!d.OK || d.End.Sub(d.At) > v.opts.timeout(d.Callback)-time.Second/2) {
 		return true
 	}
 	return slices.ContainsFunc(v.incidents, func(i incident) bool {
@@ -229,14 +243,14 @@ func (v verdict) change(e *entry, r row, of []delivery) {
 
 // cancelled checks that no delivery started after the cancel succeeded.
 func (v verdict) cancelled(e *entry, r row, of []delivery) {
-	grace := loadedBefore
-	switch {
-	case e.Type == strict.Name():
-		grace = 0
-	case r.ClaimedBy != "":
-		grace = claimedBefore
-	}
 	for _, d := range of {
+		grace := d.before(loadedBefore)
+		switch {
+		case e.Type == strict.Name():
+			grace = 0
+		case r.ClaimedBy != "":
+			grace = claimedBefore
+		}
 		switch after := d.At.Sub(e.Change.Back); {
 		case after <= 0:
 		case after <= grace:
@@ -252,7 +266,7 @@ func (v verdict) cancelled(e *entry, r row, of []delivery) {
 // frozen reports whether the delivery's node was frozen shortly before it started.
 func (v verdict) frozen(d delivery) bool {
 	return slices.ContainsFunc(v.incidents, func(i incident) bool {
-		return i.hits(d.Node, FreezeNode) && i.touches(d.At, d.At, time.Second)
+		return i.hits(d.Node, FreezeNode) && i.touches(d.At, d.At, d.before(thawedBefore))
 	})
 }
 

@@ -141,6 +141,12 @@ var forgeries = map[string]forgery{
 		v.deliver(begun("n1-1", 1001, 0), begun("sweeper-1", 1500, 0))
 		v.incidents = []incident{during1s(LowSweep)}
 	}, "a strict task is delivered by nobody else while its claim lasts"},
+	"strict, and its claim ran out while its server was away, beside a sweep": {func(v *evidence, e *entry) {
+		e.Type = strict.Name()
+		v.deliver(begun("n1-1", 1001, 0), begun("n1-1", 1500, 0))
+		v.with(func(r *row) { r.Crashes = 1 })
+		v.incidents = []incident{during1s(LowSweep), during1s(KillServer)}
+	}, ""},
 	"a final state that changed": {func(v *evidence, _ *entry) {
 		v.finals[7] = row{JobID: 7, Status: tocsin.Done, Action: at(1019)}
 	}, "a final state stays: was " + row{JobID: 7, Status: tocsin.Done, Action: at(1019)}.String()},

@@ -10,10 +10,11 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// As installed: the defaults of a node, and the production layout.
+// As installed: the defaults of a node, and the production layout. And short ones; in calmTimes no lease is meant to run out.
 var (
 	asShipped  = Timing{Lease: leaseOnEtcd(), Scan: 5 * time.Second, Grace: time.Minute, Drain: 40 * time.Second}
 	quickTimes = Timing{Lease: 2 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
+	calmTimes  = Timing{Lease: 10 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
 )
 
 // clustered is a cluster of one server for runs about its nodes.
@@ -115,7 +116,7 @@ func (s *scenario) worst(all []first) time.Duration {
 // TestClusterGrowsAndShrinks: 1 -> 5 -> 3 -> 1 nodes under load.
 func TestClusterGrowsAndShrinks(t *testing.T) {
 	o := clustered(pick(3, 5))
-	o.Servers, o.Idle = 2, o.Nodes-1
+	o.Servers, o.Idle, o.Timing = 2, o.Nodes-1, pick(calmTimes, asShipped)
 	s := begin(t, o)
 	h := s.watch()
 	rest := pick(time.Second, 8*time.Second)
@@ -143,7 +144,9 @@ func (s *scenario) from(first int) (seats []int) {
 // TestClusterRollingRestart: every node in turn, as a deploy does it.
 func TestClusterRollingRestart(t *testing.T) {
 	nodes := pick(3, 4)
-	s := begin(t, clustered(nodes))
+	o := clustered(nodes)
+	o.Timing = pick(calmTimes, asShipped)
+	s := begin(t, o)
 	h := s.watch()
 	rest := pick(200*time.Millisecond, 3*time.Second)
 	var all []rebalance
@@ -182,7 +185,7 @@ func TestClusterNodeDies(t *testing.T) {
 		}, pick(time.Second, 8*time.Second))
 		return nil
 	})
-	peeks := s.peeks()
+	peeks := s.peeks(h, hers, begun)
 	r := s.verdict()
 	waits, gaps := s.unpeeked(h, peeks, hers, begun)
 	f := &figures{run: "kill -9"}
@@ -223,6 +226,7 @@ func (s *scenario) close(f *figures, h *history, r *Report) {
 func TestClusterNodeLeaves(t *testing.T) {
 	took := pick(6*time.Second, 30*time.Second)
 	o := clustered(pick(3, 4))
+	o.Timing = pick(calmTimes, asShipped)
 	o.Timing.Drain = took + 5*time.Second
 	s := begin(t, o)
 	h := s.watch()
@@ -242,7 +246,7 @@ func TestClusterNodeLeaves(t *testing.T) {
 		<-ended
 		return nil
 	})
-	peeks := s.peeks()
+	peeks := s.peeks(h, hers, begun)
 	r := s.verdict()
 	waits, gaps := s.unpeeked(h, peeks, hers, begun)
 	f := &figures{run: "SIGTERM"}

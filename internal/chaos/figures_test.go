@@ -108,8 +108,11 @@ func (f first) dueIn(spans ...span) bool {
 	return slices.ContainsFunc(spans, func(s span) bool { return !f.due.Before(s.from) && !f.due.After(s.to) })
 }
 
-// sight is how much later than it happened a callback's begin may be seen here.
-const sight = 500 * time.Millisecond
+// sight is how far from when it happened a begin may be seen here; callbackSight is how much later that of a callback.
+const (
+	sight         = 500 * time.Millisecond
+	callbackSight = 3 * time.Second
+)
 
 // unclaimed counts the deliveries by nodes that neither owned the table, by the
 // history, nor claimed the row. It fails the test if there are any but those in hand
@@ -151,8 +154,12 @@ func (h *history) tornThen(d delivery) bool {
 
 // ownedThen reports whether the delivery's node owned the table when it began.
 func ownedThen(of []tenure, d delivery) bool {
+	later := sight
+	if d.Callback {
+		later = callbackSight
+	}
 	return slices.ContainsFunc(of, func(t tenure) bool {
-		return isNode(t.owner, d.Node) && !d.At.Before(t.from.Add(-sight)) && (t.to.IsZero() || !d.At.After(t.to.Add(sight)))
+		return isNode(t.owner, d.Node) && !d.At.Before(t.from.Add(-sight)) && (t.to.IsZero() || !d.At.After(t.to.Add(later)))
 	})
 }
 

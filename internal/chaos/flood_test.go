@@ -20,7 +20,7 @@ func TestOneTeamsFloodHoldsUpNoOther(t *testing.T) {
 			s := beginAlone(t, o)
 			all := func(int) bool { return true }
 			calm := s.lateness(s.steady(20*time.Second), all)
-			s.addNow(strict, 200_000, Work{Millis: 60_000})
+			flood := s.addNow(strict, 200_000, Work{Millis: 60_000})
 			for _, is := range []struct {
 				what  string
 				as    func(*biztype.Policy)
@@ -37,10 +37,10 @@ func TestOneTeamsFloodHoldsUpNoOther(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.pause(5 * time.Second) // until the nodes have heard of it, and the deliveries in hand are over
-				before := len(s.all())
+				before := s.begun(flood)
 				during := s.steady(20 * time.Second)
 				s.compare(is.what, calm, s.lateness(during, all))
-				if began := len(s.all()) - before - steadyRate*20; began < is.least || is.least == 0 && began > 0 {
+				if began := s.begun(flood) - before; began < is.least || is.least == 0 && began > 0 {
 					t.Errorf("%s: %d of its own deliveries began", is.what, began)
 				}
 			}
@@ -54,7 +54,7 @@ const steadyRate = 200
 // steady adds tasks that are due a second later, for a while, and returns the time in which they are due.
 func (s *scenario) steady(d time.Duration) span {
 	s.t.Helper()
-	in := span{from: time.Now().Add(time.Second), to: time.Now().Add(d + 2*time.Second)}
+	in := span{from: time.Now().Add(time.Second)}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for range d / (100 * time.Millisecond) {
@@ -67,6 +67,7 @@ func (s *scenario) steady(d time.Duration) span {
 		}
 		<-tick.C
 	}
+	in.to = time.Now().Add(2 * time.Second) // the last of them are due by then
 	s.pause(time.Until(in.to) + time.Second)
 	return in
 }

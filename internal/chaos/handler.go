@@ -57,7 +57,7 @@ var (
 	brittleRun = tocsin.Define[Work]("chaos.run.brittle") // of schedules that are paused after failures
 )
 
-// deliveryTimeout is that of every biz type but slow, which has slowTimeout.
+// deliveryTimeout is that of every biz type but slow, which has slowTimeout. Options may give plain, strict and hook others.
 const (
 	deliveryTimeout = 3 * time.Second
 	slowTimeout     = 45 * time.Second

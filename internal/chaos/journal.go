@@ -23,6 +23,7 @@ type record struct {
 	Node     string
 	At       time.Time
 	Due      time.Time // the row's due_time as delivered; zero where the delivery did not tell
+	Callback bool      // the receiver saw it, which is later than the node began it
 	ofRun
 }
 
@@ -126,11 +127,15 @@ func readJournals(dir string) ([]record, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
+			r.Callback = filepath.Base(path) == receiverName+journalSuffix
 			all = append(all, r)
 		}
 	}
 	return all, nil
 }
+
+// receiverName begins the name of the receiver's journal file.
+const receiverName = "receiver"
 
 // journalSuffix ends the names of journal files.
 const journalSuffix = ".journal"

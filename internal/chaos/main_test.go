@@ -48,6 +48,10 @@ type scenario struct {
 	finals map[tocsin.JobID]row
 }
 
+// manyAtOnce is the time-out of callbacks in short scenarios, which run beside each other, and of all deliveries where many are
+// due at once: none of these is about time-outs. Those of schedules' runs keep theirs, since nodes are frozen for longer than that.
+const manyAtOnce = 20 * time.Second
+
 // begin starts a cluster. Short scenarios mostly wait, so they run side by side; the
 // figures of long ones are not to be those of another.
 func begin(t *testing.T, o Options) *scenario {
@@ -63,7 +67,10 @@ func beginAlone(t *testing.T, o Options) *scenario {
 	t.Helper()
 	o.Dir = t.TempDir()
 	if o.Timing == (Timing{}) {
-		o.Timing = Timing{Lease: 2 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
+		o.Timing = quickTimes
+	}
+	if !long() && !o.Runs {
+		o.HookTimeout = manyAtOnce
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

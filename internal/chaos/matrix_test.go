@@ -39,7 +39,7 @@ const (
 const (
 	noticeWithin  = 15 * time.Second // a line of the running node about the fault
 	startWithin   = 20 * time.Second // a delivery by the node that starts
-	commandWithin = time.Minute      // the end of a command
+	commandWithin = 5 * time.Minute  // the end of a command
 	usedWithin    = 30 * time.Second // an add and a delivery after the fault was mended
 	restWithin    = 3 * time.Minute  // the end of every task after the last fault
 )

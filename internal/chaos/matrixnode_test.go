@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -106,7 +107,7 @@ func (m *matrix) runOn(r *matrixRow, seen int64) {
 // linesAMinute is how many lines a minute a node may write for one cause.
 const linesAMinute = 10
 
-// saidOnce expects one line that names the fault, and few others.
+// saidOnce expects one line that names the fault, and few others about its place or about any other cause.
 func (m *matrix) saidOnce(f fault, actor string, at *seat, seen int64, since time.Time, c *cell) {
 	lines := at.troubles(seen)
 	text, named := f.about(lines)
@@ -114,11 +115,19 @@ func (m *matrix) saidOnce(f fault, actor string, at *seat, seen int64, since tim
 	if !named && !f.no[actor] && !f.free[actor] {
 		c.failf("no line names %s and %s", f.where, f.why)
 	}
-	lines = slices.DeleteFunc(lines, func(l logLine) bool { // of another cause: a biz type that only other programs handle, said once after a start
-		return strings.HasPrefix(l.Message, "biz type can't be delivered by any node")
-	})
-	if most := linesAMinute * (1 + int(time.Since(since)/time.Minute)); len(lines) > most {
-		c.failf("%d lines, more than %d", len(lines), most)
+	where, causes := regexp.MustCompile(f.where), map[string]int{}
+	for _, l := range lines {
+		cause := l.Message // of a line about something else
+		if where.MatchString(l.text) {
+			cause = "the fault"
+		}
+		causes[cause]++
+	}
+	most := linesAMinute * (1 + int(time.Since(since)/time.Minute))
+	for cause, n := range causes {
+		if n > most {
+			c.failf("%d lines about %s, more than %d", n, cause, most)
+		}
 	}
 }
 

@@ -21,7 +21,9 @@ const kept = 8 * time.Second
 // TestEverythingAtOnceOnOneTable: add, cancel, reschedule, claim, complete, sweep and
 // purge meet on the same rows.
 func TestEverythingAtOnceOnOneTable(t *testing.T) {
-	s := begin(t, Options{Servers: 1, Nodes: 2, Purged: true, Layout: tocsin.Layout{Databases: 1, Tables: 1, Prefix: "chaos"}})
+	s := begin(t, Options{
+		Servers: 1, Nodes: 2, Purged: true, Timing: pick(calmTimes, quickTimes), Layout: tocsin.Layout{Databases: 1, Tables: 1, Prefix: "chaos"},
+	})
 	var purged int
 	s.under(Load{Rate: 220, Changes: 0.6, Fails: true, Far: 2 * time.Second, Work: 200}, func(ctx context.Context) error {
 		beside, end := context.WithCancel(ctx)

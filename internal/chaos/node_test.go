@@ -85,7 +85,9 @@ func (s *scenario) inHandOf(seat string, at time.Time) (n int) {
 // TestEverythingAtOneInstant: nothing is delivered twice, however many are due.
 func TestEverythingAtOneInstant(t *testing.T) {
 	tasks := pick(4000, 100_000)
-	s := begin(t, Options{Servers: 2, Nodes: 2, Timing: Timing{Lease: 10 * time.Second, Scan: 5 * time.Second, Grace: time.Minute}})
+	s := begin(t, Options{
+		Servers: 2, Nodes: 2, Timing: Timing{Lease: 10 * time.Second, Scan: 5 * time.Second, Grace: time.Minute}, Timeout: pick(manyAtOnce, 0),
+	})
 	due := time.Now().Add(time.Duration(tasks/5000+2) * time.Second)
 	s.fill(tasks, due, 0, brief)
 	if time.Now().After(due) {
@@ -102,11 +104,14 @@ func TestEverythingAtOneInstant(t *testing.T) {
 
 // TestBacklogIsDrainedOldestFirst: everything was down, and a sweeper runs beside the
 // nodes when they come back. It runs alone: a node that is slow to take its tables drains
-// those that it has by then, and the sweeper takes what is overdue for longer than its grace time.
+// those that it has by then. So in the short form all types are paused until each node has its
+// tables. The backlog of the long form is older than the sweeper's grace time, so that the
+// sweeper takes a share; that of the short form is not.
 func TestBacklogIsDrainedOldestFirst(t *testing.T) {
 	tasks := pick(4000, 50_000)
 	o := small
-	o.Sweeper = true
+	o.Sweeper, o.Timing, o.Timeout = true, quickTimes, pick(manyAtOnce, 0)
+	o.Timing.Grace = pick(5*time.Minute, o.Timing.Grace)
 	s := beginAlone(t, o)
 	for _, at := range append(s.seats, s.sweeper) {
 		at.kill()
@@ -115,9 +120,11 @@ func TestBacklogIsDrainedOldestFirst(t *testing.T) {
 	from := time.Now().Add(time.Second)
 	s.fill(tasks, from, over, brief)
 	s.pause(time.Until(from.Add(over)))
+	s.pauseTypes(t.Context(), !long())
 	if err := s.startNodes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s.pauseTypes(t.Context(), false)
 	r := s.verdict()
 	if r.Seconds() != 0 {
 		t.Errorf("%d second deliveries", r.Seconds())
@@ -169,7 +176,9 @@ func disorder(all []delivery) float64 {
 // TestGreedySweeperBesideBusyNodes: sweep --grace 0s looks at what the owners are
 // about to deliver. Some is delivered twice; every final state is single.
 func TestGreedySweeperBesideBusyNodes(t *testing.T) {
-	s := begin(t, small)
+	o := small
+	o.Timing = pick(calmTimes, quickTimes)
+	s := begin(t, o)
 	s.under(Load{Rate: pick(100, 600), Changes: 0.12, Fails: true, Far: 2 * time.Second}, func(ctx context.Context) error {
 		return s.Do(ctx, Step{Fault: LowSweep, Length: pick(4*time.Second, time.Minute)})
 	})

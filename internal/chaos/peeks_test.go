@@ -23,14 +23,29 @@ func (s *scenario) logPeeks() {
 // peekedTable finds the table numbers in a statement that peeks.
 var peekedTable = regexp.MustCompile(`/\* tocsin peek \*/\s+(\d+),`)
 
-// peeks ends the log and reads it.
-func (s *scenario) peeks() looks {
+// peeksWithin bounds the wait for a new owner's first look at a table that it has.
+const peeksWithin = time.Minute
+
+// peeks reads the log when each of the tables has been looked at by its owner after begin, and ends it.
+func (s *scenario) peeks(h *history, tables map[int]bool, begin time.Time) looks {
 	s.t.Helper()
-	all := looks{}
+	all := s.looks()
+	for end := time.Now().Add(peeksWithin); time.Now().Before(end) && !all.have(h, tables, begin); all = s.looks() {
+		s.pause(500 * time.Millisecond)
+	}
 	for _, d := range s.databases {
 		if err := d.exec(s.t.Context(), unlogSQL); err != nil {
 			s.t.Fatal(err)
 		}
+	}
+	return all
+}
+
+// looks reads the log.
+func (s *scenario) looks() looks {
+	s.t.Helper()
+	all := looks{}
+	for _, d := range s.databases {
 		if err := all.read(s, d); err != nil {
 			s.t.Fatal(err)
 		}
@@ -39,6 +54,28 @@ func (s *scenario) peeks() looks {
 		slices.SortFunc(at, time.Time.Compare)
 	}
 	return all
+}
+
+// have reports whether the next owner after begin has looked at each of the tables.
+func (l looks) have(h *history, tables map[int]bool, begin time.Time) bool {
+	owned := h.tenures()
+	for table := range tables {
+		if i, _, _ := l.first(table, owned[table], begin); i < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// first finds the first look at a table by its next owner after begin, below zero: there is none, and when the last one's key had
+// gone. False: there is no such owner.
+func (l looks) first(table int, owned []tenure, begin time.Time) (look int, freed time.Time, taken bool) {
+	next := slices.IndexFunc(owned, func(t tenure) bool { return t.from.After(begin) })
+	if next < 0 {
+		return -1, freed, false
+	}
+	from, freed := owned[next].seenBy(owned[:next])
+	return slices.IndexFunc(l[table], from.Before), freed, true
 }
 
 func (l looks) read(s *scenario, d *database) error {
@@ -68,14 +105,12 @@ func (s *scenario) unpeeked(h *history, l looks, tables map[int]bool, begin time
 	s.t.Helper()
 	owned := h.tenures()
 	for table := range tables {
-		taken := slices.IndexFunc(owned[table], func(t tenure) bool { return t.from.After(begin) })
-		if taken < 0 {
+		i, freed, taken := l.first(table, owned[table], begin)
+		switch {
+		case !taken:
 			s.t.Errorf("table %d has no new owner", table)
 			continue
-		}
-		from, freed := owned[table][taken].seenBy(owned[table][:taken])
-		i := slices.IndexFunc(l[table], from.Before)
-		if i < 0 {
+		case i < 0:
 			s.t.Errorf("table %d: its new owner never looked at it", table)
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // leaveWithin bounds a node's orderly end.
-const leaveWithin = 30 * time.Second
+const leaveWithin = 2 * time.Minute
 
 // place is where a task is kept.
 type place struct{ server, database int }

@@ -45,18 +45,35 @@ func TestARateWhileNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// addNow adds tasks of a biz type that are due at once.
-func (s *scenario) addNow(of tocsin.BizType[Work], n int, work Work) {
+// addNow adds tasks of a biz type that are due at once, and returns which.
+func (s *scenario) addNow(of tocsin.BizType[Work], n int, work Work) map[tocsin.JobID]bool {
 	s.t.Helper()
+	all := make(map[tocsin.JobID]bool, n)
 	for range n / 1000 {
 		var some []tocsin.NewTask
 		for range 1000 {
 			some = append(some, of.New(1+rand.Uint64N(1e6), work, tocsin.In(0)))
 		}
-		if _, err := s.client.AddMany(s.t.Context(), some); err != nil {
+		added, err := s.client.AddMany(s.t.Context(), some)
+		if err != nil {
 			s.t.Fatal(err)
 		}
+		for _, a := range added {
+			all[a.JobID] = true
+		}
 	}
+	return all
+}
+
+// begun counts the deliveries of some tasks so far.
+func (s *scenario) begun(of map[tocsin.JobID]bool) (n int) {
+	s.t.Helper()
+	for _, d := range s.all() {
+		if of[d.JobID] {
+			n++
+		}
+	}
+	return n
 }
 
 // during lets some time pass.

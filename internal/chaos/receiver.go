@@ -25,7 +25,7 @@ type receiver struct {
 }
 
 func startReceiver(path string) (*receiver, error) {
-	j, err := openJournal(path, "receiver")
+	j, err := openJournal(path, receiverName)
 	if err != nil {
 		return nil, err
 	}

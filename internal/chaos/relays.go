@@ -91,7 +91,7 @@ func (r role) relayUnlocked(ctx context.Context) error {
 const activeLine = "outbox is relayed by this process"
 
 // activeWithin is how long an outbox may be without an active relay.
-const activeWithin = 30 * time.Second
+const activeWithin = 2 * time.Minute
 
 // active returns the seat of the relay that took the lock of an outbox last; nil: nobody did for long.
 func (s *Site) active(ctx context.Context, shop int) *seat {

@@ -8,7 +8,7 @@ import (
 
 // TestServerDiesAndComesBack: kill -9 of MariaDB while deliveries are in hand.
 func TestServerDiesAndComesBack(t *testing.T) {
-	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true})
+	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true, Timing: pick(calmTimes, quickTimes)})
 	s.under(Load{Rate: pick(100, 500), Changes: 0.12, Fails: true, Work: 100, Far: 3 * time.Second}, func(ctx context.Context) error {
 		s.pause(time.Second)
 		for range pick(1, 5) {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,9 @@ type Options struct {
 	Purged  bool          // final rows may go: the check takes them as they were last seen
 	Runs    bool          // the tables of schedules' runs are watched, finished ones are purged, and there are biz types of runs
 	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
+
+	Timeout     time.Duration // of deliveries to handlers, but of runs; 0: deliveryTimeout
+	HookTimeout time.Duration // of callbacks; 0: deliveryTimeout
 
 	servers []serverOptions // by number; those that are left out are plain
 }
@@ -77,6 +81,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// timeout is that of a delivery, or of a callback.
+func (o Options) timeout(callback bool) time.Duration {
+	if callback {
+		return cmp.Or(o.HookTimeout, deliveryTimeout)
+	}
+	return cmp.Or(o.Timeout, deliveryTimeout)
+}
+
 // Site is a running cluster.
 type Site struct {
 	opts       Options
@@ -115,7 +127,7 @@ func Start(ctx context.Context, opts Options) (*Site, error) {
 }
 
 func (s *Site) startServers(ctx context.Context) (err error) {
-	if s.receiver, err = startReceiver(filepath.Join(s.opts.Dir, "receiver"+journalSuffix)); err != nil {
+	if s.receiver, err = startReceiver(filepath.Join(s.opts.Dir, receiverName+journalSuffix)); err != nil {
 		return err
 	}
 	for i := range s.opts.Servers {
@@ -172,6 +184,9 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 		return err
 	}
 	all := policies(s.receiver.url())
+	for i, p := range all[:3] { // plain, strict and hook
+		all[i].Timeout = biztype.Duration(s.opts.timeout(p.Webhook != nil))
+	}
 	if s.opts.Runs {
 		all = append(all, runPolicies(all)...)
 		if err := s.watchRuns(ctx); err != nil {
@@ -228,7 +243,7 @@ func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
 	if s.opts.NoEtcd {
 		return s.awaitNodes(ctx, nodes)
 	}
-	at := assign.EtcdConfig{Endpoints: endpoints(s.etcd)}
+	at := assign.EtcdConfig{Endpoints: endpoints(s.etcd), Timeout: 20 * time.Second}
 	keys, err := assign.OpenRegistry(ctx, at, s.opts.Layout.Prefix, s.opts.Layout.Total())
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ type FireFigures struct {
 
 // Dead are deliveries that began after their run was cancelled.
 type Dead struct {
-	Loaded int // by at most 3 s: they had been loaded or claimed
+	Loaded int // shortly: they had been loaded or claimed
 	Frozen int // by a node that was frozen in between
 	Begun  int // others: a broken promise
 }

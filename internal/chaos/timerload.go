@@ -26,6 +26,7 @@ type TimerLoad struct {
 const (
 	timersAtOnce  = 8                // changes side by side
 	changeWithin  = 20 * time.Second // one change
+	kindsWithin   = 2 * time.Minute  // one of each kind
 	recallWithin  = time.Minute      // to find out what became of one
 	missedWithin  = 2 * time.Second  // start_within of the schedules whose late runs are passed over
 	smallJitter   = 300 * time.Millisecond

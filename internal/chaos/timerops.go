@@ -18,6 +18,26 @@ func (s *Site) cancelRun(ctx context.Context, by *timerOp) {
 	by.Changed = change.Changed == 1
 }
 
+// eachKind makes one change of each kind, of schedules that fire each second, before anything is broken: the kinds of the others are chance.
+func (k *keeper) eachKind(ctx context.Context) {
+	if k.load.Changes <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, kindsWithin)
+	defer cancel()
+	of := func(nth int) int { return 4 * nth % len(k.timers) }
+	k.turn(ctx, k.timers[of(0)], false)
+	_ = wait.For(ctx, 4*time.Second) // until some fire times have passed, which a backfill may make
+	edited := k.timers[of(1)].want()
+	edited.Mark++
+	k.edit(ctx, of(1), edited)
+	k.runNow(ctx, k.timers[of(2)])
+	k.backfill(ctx, k.timers[of(3)])
+	k.remove(ctx, of(5)) // the one between them may be paused
+	k.cancelOne(ctx, of(6))
+	k.turn(ctx, k.timers[of(0)], true)
+}
+
 // backfill makes runs of fire times that have just passed, one or some.
 func (k *keeper) backfill(ctx context.Context, t *timer) {
 	span := time.Duration(1+k.draw(5)) * time.Second

@@ -45,6 +45,7 @@ func (s *Site) runTimers(ctx context.Context, cfg Config, steps []Step) (*Report
 		}
 		table.costs = append(table.costs, c)
 	}
+	k.eachKind(ctx)
 	say("faults and changes")
 	if err := k.beside(ctx, func(ctx context.Context) error {
 		err := s.Play(ctx, steps)

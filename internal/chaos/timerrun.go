@@ -110,7 +110,7 @@ const claimLasts = 5*time.Second + clockSlack
 // runs are not claimed.
 func (c *timerCheck) inHand(f *firing, d delivery, change time.Time) bool {
 	if !c.claims() {
-		return d.At.Sub(change) <= loadedBefore
+		return d.At.Sub(change) <= d.before(loadedBefore)
 	}
 	claimed := f.claimOf(d)
 	return !claimed.After(change) && d.At.Sub(claimed) <= claimLasts

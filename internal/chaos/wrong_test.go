@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // TestWrongDatabaseAndFrozenServer plays the faults that take a database or a server away without a word.
 func TestWrongDatabaseAndFrozenServer(t *testing.T) {
-	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true})
+	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true, Timing: pick(calmTimes, quickTimes)})
 	s.under(Load{Rate: pick(100, 400), Changes: 0.12, Fails: true, Far: 8 * time.Second}, func(ctx context.Context) error {
 		s.pause(time.Second)
 		for _, step := range []Step{
@@ -39,11 +41,14 @@ func TestAWriteToAWrongDatabaseIsSeen(t *testing.T) {
 	table := s.opts.Layout.Table(0)
 	s.databases[0].mustExec(t, "INSERT INTO "+table+rowForged)
 	step := Step{Fault: WrongCluster, Length: closedAfter + 2*time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Do(t.Context(), step) }()
-	_ = wait.For(t.Context(), closedAfter+time.Second)
-	s.databases[0].mustExec(t, "UPDATE "+table+" SET version = version + 1")
-	if err := <-ended; err != nil {
+	ctx, ended := context.WithCancel(t.Context())
+	defer ended()
+	var g errgroup.Group
+	g.Go(func() error { defer ended(); return s.Do(t.Context(), step) })
+	for wait.For(ctx, 100*time.Millisecond) == nil { // some of them between the check's two looks
+		s.databases[0].mustExec(t, "UPDATE "+table+" SET version = version + 1")
+	}
+	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	if all := s.intrusions.list(); len(all) != 1 || !strings.Contains(all[0].String(), "task_0000 changed") {

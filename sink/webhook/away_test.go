@@ -67,12 +67,12 @@ func TestACallbackTellsWhetherItReachedItsReceiver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := New(Config{URL: c.url, Allow: c.allow, Timeout: 900 * time.Millisecond})
+			s, err := New(Config{URL: c.url, Allow: c.allow, Timeout: 10 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			err = s.Deliver(ctx, []tocsin.Info{sinktest.Task(1)})[0]
 			if err == nil || notReached(err) != c.want {

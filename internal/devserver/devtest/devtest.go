@@ -24,7 +24,7 @@ import (
 const EnvDSN = "TOCSIN_TEST_DSN"
 
 // startTimeout bounds the start of a server, on a machine that has other things to do as well.
-const startTimeout = time.Minute
+const startTimeout = 3 * time.Minute
 
 var (
 	mariadb = devserver.Shared[*devserver.MariaDB]{Start: func(ctx context.Context) (*devserver.MariaDB, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // awaitLine bounds the wait for a line, on a busy machine.
-const awaitLine = 30 * time.Second
+const awaitLine = 2 * time.Minute
 
 // Log keeps log lines for tests. The zero Log is empty and ready; its methods may be called concurrently.
 type Log struct {
