@@ -347,7 +347,7 @@ func (s *series) add(name string, labels []*dto.LabelPair, n int) {
 		of[l.GetName()] = l.GetValue()
 	}
 	switch {
-	case strings.HasPrefix(name, "tocsin_store_slow_"): // there while a server is slow, as this machine may be
+	case strings.HasPrefix(name, "tocsin_store_slow_"), strings.HasSuffix(name, "_errors_total"): // there while a server is slow, or something fails
 	case of["biz_type"] != "" && strings.HasPrefix(name, "tocsin_backlog_"):
 		s.ofMeasured[of["biz_type"]] += n
 	case strings.HasPrefix(name, "tocsin_backlog_"):
@@ -363,7 +363,7 @@ func (s *series) add(name string, labels []*dto.LabelPair, n int) {
 	}
 }
 
-// check wants at most 30 series for each biz type, and 317 for a node beside them, on 8 servers with a database each. The
+// check wants at most 30 series for each biz type, and 341 for a node beside them, on 8 servers with a database each. The
 // place has one server and two databases.
 func (s series) check(t *testing.T, types int) {
 	t.Helper()
@@ -386,7 +386,7 @@ func (s series) check(t *testing.T, types int) {
 	on8 := s.ofNobody + 8*s.ofServer + 8*s.ofDatabase/2
 	t.Logf("series: %v of the biz types, %v of their backlogs; %d of the server, %d of 2 databases, %d others: %d on 8 servers",
 		s.ofType, s.ofMeasured, s.ofServer, s.ofDatabase, s.ofNobody, on8)
-	if on8 > 317 {
+	if on8 > 341 { // late tasks need statements of their own
 		t.Errorf("%d series on 8 servers", on8)
 	}
 }

@@ -32,6 +32,13 @@ func begun(node string, ms, attempts int) delivery {
 	return delivery{record: record{Begin: true, JobID: 7, Node: node, At: at(ms), Attempts: attempts}, End: at(ms + 10), OK: true}
 }
 
+// called is such a delivery of a callback.
+func called(ms int) delivery {
+	d := begun("n1-1", ms, 0)
+	d.Callback = true
+	return d
+}
+
 // with changes the one row.
 func (e evidence) with(change func(*row)) {
 	r := e.rows[5]
@@ -120,6 +127,16 @@ var forgeries = map[string]forgery{
 		e.Change = cancelledAt(500)
 		v.with(func(r *row) { r.Status = tocsin.Cancelled })
 		v.deliver(begun("n1-1", 4000, 0))
+	}, "a cancelled task is not delivered"},
+	"a callback that was seen a while after its cancel": {func(v *evidence, e *entry) {
+		e.Change = cancelledAt(500)
+		v.with(func(r *row) { r.Status = tocsin.Cancelled })
+		v.deliver(called(4000))
+	}, ""},
+	"a callback that was seen long after its cancel": {func(v *evidence, e *entry) {
+		e.Change = cancelledAt(500)
+		v.with(func(r *row) { r.Status = tocsin.Cancelled })
+		v.deliver(called(5600))
 	}, "a cancelled task is not delivered"},
 	"delivered soon after its cancel": {func(v *evidence, e *entry) {
 		e.Change = cancelledAt(995)
