@@ -32,26 +32,32 @@ func TestRateIsSharedByThePeers(t *testing.T) {
 	})
 }
 
-// A rate is kept though each third delivery takes three times as long as the rate allows for one.
-func TestARateMakesUpForAMoment(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Rate, p.Concurrency = 100, 1
-	var calls atomic.Int32
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
-		if calls.Add(1)%3 == 0 {
-			time.Sleep(30 * time.Millisecond)
-		}
-		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		for range 2000 {
-			r.add(0, 1, 0)
-		}
-		pass(10 * time.Second)
-		if n := calls.Load(); n < 950 || n > 1050 {
-			t.Errorf("%d deliveries in 10 s, want 1000", n)
-		}
-	})
+// A rate is kept though each third delivery takes three times as long as the rate allows for one; and however long deliveries take,
+// while there are slots.
+func TestARateIsKept(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate  float64
+		slots int
+		takes func(call int32) time.Duration
+	}{
+		"each third takes longer": {100, 1, func(call int32) time.Duration { return time.Duration(call%3/2) * 30 * time.Millisecond }},
+		"all take long":           {10, 200, func(int32) time.Duration { return 20 * time.Second }},
+	} {
+		p := policy("order.close", 1)
+		p.Rate, p.Concurrency, p.Timeout = c.rate, c.slots, biztype.Duration(time.Minute)
+		var calls atomic.Int32
+		policies, sinks := one(p, func(context.Context, tocsin.Info) error { time.Sleep(c.takes(calls.Add(1))); return nil })
+		inBubble(t, 1, policies, sinks, func(r *rig) {
+			for range int(20 * c.rate) {
+				r.add(0, 1, 0)
+			}
+			pass(10 * time.Second)
+			if n := float64(calls.Load()); n < 9.5*c.rate || n > 10.5*c.rate {
+				t.Errorf("%s: %g deliveries in 10 s, want %g", name, n, 10*c.rate)
+			}
+			pass(time.Minute)
+		})
+	}
 }
 
 // The lanes of all servers share a rate. Rows that waited too long for it are loaded again, and cost it nothing.
@@ -92,24 +98,6 @@ func TestABacklogOfOneServerLeavesSlotsToAnother(t *testing.T) {
 			pass(300 * time.Millisecond)
 			r.status(other, tocsin.Done)
 		}
-	})
-}
-
-// A rate is kept however long deliveries take, while there are slots.
-func TestARateOfSlowDeliveries(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Rate, p.Concurrency, p.Timeout = 10, 200, biztype.Duration(time.Minute)
-	var calls atomic.Int32
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error { calls.Add(1); time.Sleep(20 * time.Second); return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		for range 200 {
-			r.add(0, 1, 0)
-		}
-		pass(10 * time.Second)
-		if n := calls.Load(); n < 95 || n > 105 {
-			t.Errorf("%d deliveries in 10 s, want 100", n)
-		}
-		pass(time.Minute)
 	})
 }
 

@@ -155,7 +155,7 @@ func (d *drill) settled(t *testing.T, db *sql.DB) map[tocsin.JobID]tocsin.Status
 	}
 }
 
-// awaitAdds waits for so many more adds.
+// awaitAdds waits until that many more tasks are added.
 func (d *drill) awaitAdds(t *testing.T, more int) {
 	t.Helper()
 	added := func() int {

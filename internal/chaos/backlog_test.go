@@ -31,7 +31,7 @@ func TestABacklogThatChangesWhileItIsRead(t *testing.T) {
 		g.Go(func() error {
 			half := len(drafts) / 2
 			s.changeAny(ctx, drafts[:half])
-			for s.ended(drafts[half:]) < 30 && ctx.Err() == nil { // so many that some changes come too late
+			for s.ended(drafts[half:]) < 30 && ctx.Err() == nil { // then some changes come too late
 				_ = wait.For(ctx, 20*time.Millisecond)
 			}
 			s.changeAny(ctx, drafts[half:])
@@ -72,7 +72,7 @@ func (s *scenario) addDue(ctx context.Context, drafts []draft) {
 	}
 }
 
-// ended counts the tasks of which a delivery has ended well.
+// ended counts the tasks that have been delivered successfully.
 func (s *scenario) ended(drafts []draft) int {
 	s.t.Helper()
 	of := map[tocsin.JobID]bool{}
