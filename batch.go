@@ -48,8 +48,10 @@ type chunk struct {
 func (b *batch) store(ctx context.Context, of chunk) {
 	rows := slices.DeleteFunc(slices.Clone(of.rows), (*row).stored)
 	if gone := b.gone.Load(); gone != nil {
-		if fail(rows, *gone); of.maybe {
+		if of.maybe {
 			b.report(rows, true, *gone)
+		} else {
+			fail(rows, *gone)
 		}
 		return
 	}
