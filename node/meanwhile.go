@@ -112,14 +112,14 @@ func (n *Node) awaitEtcd(ctx context.Context) error {
 	}
 	n.cfg.Logger.Warn("etcd does not answer: working as a sweeper until it does, so tasks are late by the grace time",
 		"error", err, "grace", n.cfg.SweepGrace.String())
-	n.sweeps.Store(true)
-	defer n.sweeps.Store(false)
 	metrics := newScope(n.cfg.Registerer) // Run's own come when etcd answers
 	defer metrics.end()
 	n.cfg.export(metrics.registerer(), func() Mode { return Sweeping })
 	if err := metrics.check(); err != nil {
 		return err
 	}
+	n.sweeps.Store(true) // what the status page says, the metrics say already
+	defer n.sweeps.Store(false)
 	meanwhile, end := context.WithCancel(ctx)
 	defer end()
 	swept := make(chan error, 1)
