@@ -26,7 +26,7 @@ ALL = work
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check units openapi lint-openapi dashboards pictures clean
+.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check units openapi lint-openapi dashboards clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -201,10 +201,6 @@ lint-openapi: ## have Redocly's linter look at api/openapi.yaml
 
 dashboards: ## write deploy/grafana/dashboards, after a change in internal/dashboards
 	go run ./internal/dashboards/gen deploy/grafana/dashboards
-
-pictures: ## draw what the dashboards show of a demo into bin/pictures, not in Grafana; or of ARGS="-prometheus http://127.0.0.1:9090 -over 1h"
-	@scripts/install-deps.sh observe
-	go run ./internal/dashboards/pictures $(ARGS)
 
 clean: ## remove what build and run made
 	rm -rf bin

@@ -36,15 +36,7 @@ type Panel struct {
 	Targets     []Target                      `json:"targets"`
 	Links       []struct{ URL, Title string } `json:"links"`
 	FieldConfig struct {
-		Defaults struct {
-			Unit       string
-			Thresholds struct{ Steps []Step }
-			Mappings   []struct {
-				Type    string
-				Options json.RawMessage
-			}
-			Custom struct{ Stacking struct{ Mode string } }
-		}
+		Defaults struct{ Unit string }
 	} `json:"fieldConfig"`
 }
 
@@ -52,12 +44,6 @@ type Panel struct {
 type Target struct {
 	Expr   string `json:"expr"`
 	Legend string `json:"legendFormat"`
-}
-
-// Step is the colour of values from Value on; of all below the next step, if Value is nil.
-type Step struct {
-	Value *float64 `json:"value"`
-	Color string   `json:"color"`
 }
 
 // Read reads the dashboards of a folder, by the names of their files.
