@@ -9,8 +9,8 @@
 //	services   what the services see that add tasks
 //
 // Queries are written without the label cluster; the package adds it to each metric of Tocsin. Every metric that Tocsin
-// exports is in a query of a dashboard or a rule, or in Unused with a reason. Queries use the raw metrics wherever that is
-// readable, so that nearly all panels work with a Prometheus that has no rules.
+// exports is in a query of a dashboard or a rule. Queries use the raw metrics wherever that is readable, so that nearly all
+// panels work with a Prometheus that has no rules.
 //
 // The package is a Go module of its own, so that only its users need Grafana's SDK.
 package dashboards

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/goccy/go-yaml"
 )
@@ -46,6 +47,12 @@ func ReadRules(dir string) ([]Rule, error) {
 	}
 	return all, nil
 }
+
+// ownInterval is the line by which a group of rules is evaluated less often than others.
+var ownInterval = regexp.MustCompile(`(?m)^ +interval: .*\n`)
+
+// AtOneInterval returns the text of rules without the intervals of groups: Prometheus then evaluates all groups alike.
+func AtOneInterval(text string) string { return ownInterval.ReplaceAllString(text, "") }
 
 // CopyRules copies the rules of a folder into another, each file as edit returns it.
 func CopyRules(from, to string, edit func(text string) string) error {

@@ -100,7 +100,7 @@ type seen struct{ pending, firing, real time.Duration }
 
 // play breaks the place for a while, and prints a row for each alert that was not there before.
 func (p *place) play(ctx context.Context, f fault, panels map[string][]string) error {
-	before, err := p.prom.Alerts(ctx)
+	before, err := p.alerts(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (p *place) play(ctx context.Context, f fault, panels map[string][]string) e
 		if err := wait.For(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
-		now, err := p.prom.Alerts(ctx)
+		now, err := p.alerts(ctx)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (p *place) play(ctx context.Context, f fault, panels map[string][]string) e
 			said = p.ask(ctx, began, f)
 		}
 	}
-	pauses, err := p.prom.Pauses(ctx)
+	pauses, err := p.pauses(ctx)
 	if err != nil {
 		return err
 	}

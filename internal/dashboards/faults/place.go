@@ -17,12 +17,13 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/dashboards"
-	"github.com/tocsinhq/tocsin/internal/dashboards/live"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
@@ -51,7 +52,7 @@ type place struct {
 	procs    [len(groups)]*exec.Cmd
 	logs     [len(groups)]bytes.Buffer
 	watcher  *devserver.Prometheus
-	prom     *live.Prometheus
+	prom     promv1.API
 	pager    pager
 	cfg      tocsin.Config
 	client   *tocsin.Client
@@ -226,8 +227,12 @@ func (p *place) watch(ctx context.Context) (err error) {
 	if p.watcher, err = devserver.StartPrometheus(ctx, devserver.PrometheusConfig{Text: text}); err != nil {
 		return err
 	}
-	p.prom, err = live.Dial(p.watcher.URL())
-	return err
+	client, err := api.NewClient(api.Config{Address: p.watcher.URL()})
+	if err != nil {
+		return err
+	}
+	p.prom = promv1.NewAPI(client)
+	return nil
 }
 
 // add adds tasks of these biz types, which are due some seconds later, until ctx ends. A fault may refuse them.

@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"regexp"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/dashboards"
 )
 
 var (
-	pause       = regexp.MustCompile(`(?m)^( +for: )(\d+[smhd])$`)
-	window      = regexp.MustCompile(`(\[)(\d+[smhd])(\])`)
-	ownInterval = regexp.MustCompile(`(?m)^ +interval: .*\n`)
+	pause  = regexp.MustCompile(`(?m)^( +for: )(\d+[smhd])$`)
+	window = regexp.MustCompile(`(\[)(\d+[smhd])(\])`)
 )
 
 // shorten divides every `for` and every window in the text of rules; no window gets shorter than least. All groups are
 // evaluated as often as the others.
 func shorten(text string, by int, least time.Duration) string {
-	text = ownInterval.ReplaceAllString(text, "")
-	text = pause.ReplaceAllStringFunc(text, func(found string) string {
+	text = pause.ReplaceAllStringFunc(dashboards.AtOneInterval(text), func(found string) string {
 		m := pause.FindStringSubmatch(found)
 		return m[1] + divided(m[2], by, 0)
 	})
