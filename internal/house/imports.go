@@ -143,7 +143,7 @@ func refused(f *File, target string) string {
 	case ours && !inTable(f.Dir(), inside):
 		return fmt.Sprintf("%s may not import %s (see the table in internal/house/imports.go)", f.Dir(), inside)
 	case !ours && coversAny([]string{".", "internal/client"}, f.Dir()) && !standard(target) && !slices.Contains(clientMayImport, target):
-		return fmt.Sprintf("the root package and internal/client may not import %s", target)
+		return fmt.Sprintf("%s may not import %s: every program that adds tasks would need it", f.Dir(), target)
 	}
 	return foreignRule(f.Dir(), target)
 }
