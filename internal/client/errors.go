@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -35,15 +34,6 @@ func (r *refusal) Unwrap() error { return r.kind }
 // Refuse returns an error of a kind whose text is this one alone.
 func Refuse(kind error, format string, args ...any) error {
 	return &refusal{kind, fmt.Sprintf(format, args...)}
-}
-
-// NoContext refuses a nil context: the pool of connections would panic and leave its
-// lock taken.
-func NoContext(ctx context.Context) error {
-	if ctx == nil {
-		return Refuse(ErrInvalid, "the context is nil: pass context.Background() if there is no other")
-	}
-	return nil
 }
 
 // outage says ErrUnreachable of a server that does not answer or takes no

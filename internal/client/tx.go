@@ -12,6 +12,15 @@ type Tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
+// NoContext refuses a nil context: the pool of connections would panic and leave its
+// lock taken.
+func NoContext(ctx context.Context) error {
+	if ctx == nil {
+		return Refuse(ErrInvalid, "the context is nil: pass context.Background() if there is no other")
+	}
+	return nil
+}
+
 // NoTx refuses a nil context, a nil transaction, and what is none: pools and connections begin transactions.
 func NoTx(ctx context.Context, tx Tx) error {
 	if tx == nil || tx == Tx((*sql.Tx)(nil)) {
