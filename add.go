@@ -1,22 +1,14 @@
 package tocsin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"time"
+	"slices"
 
-	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
-
-// maxCollisions bounds the ids that are tried for one task. The next id is
-// taken already with a chance of some per mille at most.
-const maxCollisions = 16
-
-// nearMargin is how wrong this machine's clock may be before a task that is due
-// within the horizon waits for the regular scan instead of ringing the doorbell.
-const nearMargin = 10 * time.Minute
 
 // Added is what became of a task that was to be added.
 type Added struct {
@@ -33,7 +25,7 @@ type Added struct {
 // repeated with the same job_id and never stores the task twice.
 func (c *Client) Add(ctx context.Context, t NewTask) (added Added, err error) {
 	defer c.observeAdd("add", c.begin(), t, &added, &err)
-	if err := noContext(ctx); err != nil {
+	if err := client.NoContext(ctx); err != nil {
 		return Added{}, err
 	}
 	if c.use != nil {
@@ -44,128 +36,212 @@ func (c *Client) Add(ctx context.Context, t NewTask) (added Added, err error) {
 
 // addTask is Add without Config.Use.
 func (c *Client) addTask(ctx context.Context, t NewTask) (Added, error) {
-	r, err := c.row(ctx, t)
+	r, err := c.client.Row(ctx, t.task)
 	if err != nil {
 		return Added{}, err
 	}
-	s, err := c.serverOf(ctx, r.table)
+	added, err := c.client.Add(ctx, &r)
+	return addedOf(added), err
+}
+
+// AddMany stores tasks in few round trips: grouped by server and table, many
+// tables in each transaction, all servers at once. It is not atomic: the answer
+// holds for each task, in the order given, whether it is stored. A task that is
+// wrong in itself, or on a server that fails, does not keep the others out. The
+// error is nil if all are stored (or were already, by their dedup_key); else it
+// counts the others by server and wraps one cause of each.
+//
+// In is counted by the database's clock as it is read when the call begins.
+func (c *Client) AddMany(ctx context.Context, tasks []NewTask) (added []Added, err error) {
+	defer c.observeAll("add_many", c.begin(), tasks, &added, &err)
+	if err := client.NoContext(ctx); err != nil {
+		return failAll(len(tasks), err), err
+	}
+	if c.use != nil && len(tasks) > 0 {
+		return c.allThrough(ctx, "add_many", tasks, c.addTasks)
+	}
+	return c.addTasks(ctx, tasks)
+}
+
+// addTasks is AddMany without Config.Use.
+func (c *Client) addTasks(ctx context.Context, tasks []NewTask) ([]Added, error) {
+	rows := make([]client.Row, len(tasks))
+	for i, t := range tasks {
+		r, err := c.client.Row(ctx, t.task)
+		if err != nil {
+			r.Out.Err = err
+		}
+		rows[i] = r
+	}
+	err := c.client.AddMany(ctx, rows)
+	return fates(rows), err
+}
+
+// Tx runs statements in a transaction of the caller's: a *sql.Tx, or what wraps one, as *sqlx.Tx and the transactions of most
+// mappers do. A pool, which would commit each statement by itself, is refused.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// AddTx stores a task in the caller's own transaction: it exists exactly if that
+// commits. If the task's table is on another server than the transaction, the task
+// goes through the outbox of Config.Outbox: Relayed is set, JobID is 0, and its
+// existence by Dedup is decided later. Without an outbox that is ErrOtherServer,
+// or ErrLayout if the config's own database is wrong. Any session will do, whatever its time zone, isolation
+// level and character set. A duplicate leaves the transaction usable; after any
+// other error roll it back. MariaDB's 1020 (a row is newer than the snapshot) and
+// 1213 (deadlock) mean: repeat the transaction.
+func (c *Client) AddTx(ctx context.Context, tx Tx, t NewTask) (added Added, err error) {
+	defer c.observeAdd("add_tx", c.begin(), t, &added, &err)
+	if err := client.NoTx(ctx, tx); err != nil {
+		return Added{}, err
+	}
+	return c.addIn(ctx, callers{tx: tx}, t)
+}
+
+// AddManyTx is AddTx for many tasks: all of them exist exactly if the caller's transaction commits. It returns what became
+// of each, in the order given. Nothing is sent if a task is wrong in itself; after any other error roll the transaction
+// back. Tasks that go through an outbox are written a few hundred to a statement, others one by one.
+func (c *Client) AddManyTx(ctx context.Context, tx Tx, tasks []NewTask) (added []Added, err error) {
+	defer c.observeAll("add_many_tx", c.begin(), tasks, &added, &err)
+	if err := client.NoTx(ctx, tx); err != nil {
+		return failAll(len(tasks), err), err
+	}
+	return c.addManyIn(ctx, callers{tx: tx}, tasks)
+}
+
+// callers is a transaction of the caller's: tx, or that of an OutboxTx, which is known by exec alone.
+type callers struct {
+	tx   Tx
+	exec Exec
+}
+
+// store stores rows in the transaction. After an error it can't be committed.
+func (c *Client) store(ctx context.Context, in callers, rows []client.Row) error {
+	if in.tx != nil {
+		return c.client.AddTx(ctx, in.tx, rows)
+	}
+	return c.client.Relay(ctx, client.Exec(in.exec), rows)
+}
+
+// addIn adds a task in a transaction.
+func (c *Client) addIn(ctx context.Context, in callers, t NewTask) (Added, error) {
+	if c.use != nil {
+		return c.addThrough(ctx, "add_tx", t, func(ctx context.Context, t NewTask) (Added, error) { return c.addTaskIn(ctx, in, t) })
+	}
+	return c.addTaskIn(ctx, in, t)
+}
+
+// addTaskIn is addIn without Config.Use.
+func (c *Client) addTaskIn(ctx context.Context, in callers, t NewTask) (Added, error) {
+	r, err := c.client.Row(ctx, t.task)
+	if err != nil {
+		return Added{}, err
+	}
+	rows := []client.Row{r}
+	if err := c.store(ctx, in, rows); err != nil {
+		return Added{}, err
+	}
+	return addedOf(rows[0].Out), nil
+}
+
+// addManyIn adds tasks in a transaction.
+func (c *Client) addManyIn(ctx context.Context, in callers, tasks []NewTask) ([]Added, error) {
+	if c.use != nil && len(tasks) > 0 {
+		return c.allThrough(ctx, "add_many_tx", tasks, func(ctx context.Context, tasks []NewTask) ([]Added, error) { return c.addTasksIn(ctx, in, tasks) })
+	}
+	return c.addTasksIn(ctx, in, tasks)
+}
+
+// addTasksIn is addManyIn without Config.Use.
+func (c *Client) addTasksIn(ctx context.Context, in callers, tasks []NewTask) ([]Added, error) {
+	rows := make([]client.Row, len(tasks))
+	for i, t := range tasks {
+		r, err := c.client.Row(ctx, t.task)
+		if err != nil {
+			return failAll(len(tasks), err), err
+		}
+		rows[i] = r
+	}
+	if err := c.store(ctx, in, rows); err != nil {
+		return failAll(len(tasks), err), err
+	}
+	return fates(rows), nil
+}
+
+// addedOf is what a call returns of a row.
+func addedOf(a client.Added) Added {
+	return Added{JobID(a.JobID), a.Existing, a.Rescheduled, Status(a.Status), a.Relayed, a.Err}
+}
+
+// fates is what a call returns of rows.
+func fates(rows []client.Row) []Added {
+	added := make([]Added, len(rows))
+	for i := range rows {
+		added[i] = addedOf(rows[i].Out)
+	}
+	return added
+}
+
+// failAll is what a call returns of tasks none of which is stored.
+func failAll(n int, err error) []Added { return slices.Repeat([]Added{{Err: err}}, n) }
+
+// AddFunc stores the tasks of a call, as AddMany or AddManyTx does: it returns what became of each, in their order, and
+// an error unless all are stored, or were already.
+type AddFunc func(ctx context.Context, call *Adding) ([]Added, error)
+
+// Adding is a call of a Client that adds tasks, as the functions of Config.Use see it.
+type Adding struct {
+	Op    string    // add, add_tx, add_many or add_many_tx, as in Call: a task of the two with tx exists only if the caller's transaction commits
+	Tasks []NewTask // one at least. They may be replaced, but neither removed, added nor reordered
+
+	store func(ctx context.Context, tasks []NewTask) ([]Added, error)
+}
+
+// chain wraps the end of all calls in the functions of Config.Use; nil if there are none.
+func chain(use []func(AddFunc) AddFunc) AddFunc {
+	if len(use) == 0 {
+		return nil
+	}
+	add := AddFunc(func(ctx context.Context, call *Adding) ([]Added, error) { return call.store(ctx, call.Tasks) })
+	for _, u := range slices.Backward(use) {
+		add = u(add)
+	}
+	return add
+}
+
+// addThrough adds one task through the functions of Config.Use.
+func (c *Client) addThrough(ctx context.Context, op string, t NewTask, store func(context.Context, NewTask) (Added, error)) (Added, error) {
+	added, err := c.allThrough(ctx, op, []NewTask{t}, func(ctx context.Context, tasks []NewTask) ([]Added, error) {
+		a, err := store(ctx, tasks[0])
+		a.Err = err
+		return []Added{a}, err
+	})
+	one := added[0]
+	err, one.Err = cmp.Or(err, one.Err), nil
+	return one, err
+}
+
+// allThrough adds tasks through the functions of Config.Use. It returns as many results as there are tasks.
+func (c *Client) allThrough(ctx context.Context, op string, tasks []NewTask, store func(context.Context, []NewTask) ([]Added, error)) ([]Added, error) {
+	n := len(tasks)
+	call := &Adding{Op: op, Tasks: slices.Clone(tasks)} // the caller's slice stays as it is
+	call.store = func(ctx context.Context, tasks []NewTask) ([]Added, error) {
+		if err := client.NoContext(ctx); err != nil {
+			return nil, err
+		}
+		if len(tasks) != n {
+			return nil, client.Refuse(ErrInvalid, "a function of Config.Use made %d tasks of %d", len(tasks), n)
+		}
+		return store(ctx, tasks)
+	}
+	added, err := c.use(ctx, call)
+	if len(added) == n {
+		return added, err
+	}
 	if err == nil {
-		err = c.mayAdd(ctx, &r)
+		err = fmt.Errorf("a function of Config.Use returned %d results for %d tasks: it is not known whether they are stored", len(added), n)
 	}
-	if err != nil {
-		return Added{}, err
-	}
-	return c.addRow(ctx, s, &r)
-}
-
-// addRow stores a row, under another id if its own is taken.
-func (c *Client) addRow(ctx context.Context, s *server, r *row) (Added, error) {
-	for range maxCollisions {
-		added, err := c.add(ctx, s, r)
-		if !errors.Is(err, errCollision) {
-			return added, err
-		}
-		r.id = c.ids.next(time.Now(), r.table)
-	}
-	return Added{}, fmt.Errorf("add task to %s: %d ids in a row are taken", c.where(r.table), maxCollisions)
-}
-
-// errCollision says that another task has the id; it never leaves the package.
-var errCollision = errors.New("job_id is taken")
-
-// add stores a row under its id, over as many connections as it takes.
-func (c *Client) add(ctx context.Context, s *server, r *row) (Added, error) {
-	t := newTries()
-	for {
-		added, sent, err := c.addOnce(ctx, s, r, t.maybe)
-		if err == nil || errors.Is(err, errCollision) || errors.Is(err, ErrKeyCollision) {
-			return added, err
-		}
-		if !t.again(ctx, sent, err) {
-			return Added{JobID: unsureID(t.maybe, r.id)}, t.failure(r.id, c.where(r.table), c.moved(ctx, r.table, err))
-		}
-	}
-}
-
-func unsureID(maybe bool, id JobID) JobID {
-	if maybe {
-		return id
-	}
-	return 0
-}
-
-// addOnce stores a row over one connection. maybe says that an earlier try may
-// have stored it.
-func (c *Client) addOnce(ctx context.Context, s *server, r *row, maybe bool) (added Added, sent bool, err error) {
-	if r.unique.asked {
-		return c.uniqueOnce(ctx, s, r, maybe)
-	}
-	conn, err := s.DB.Conn(ctx)
-	if err != nil {
-		return Added{}, false, err
-	}
-	defer conn.Close()
-	if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(r.table)); err != nil {
-		return Added{}, false, err
-	}
-	err = mysql.Retry(ctx, func() error { return c.insert(ctx, conn, r) })
-	switch mysql.ClassOf(err) {
-	case mysql.OK:
-		return Added{JobID: r.id}, true, nil
-	case mysql.Duplicate:
-		added, err = c.standing(ctx, conn, r, maybe)
-	}
-	return added, true, err
-}
-
-// insert is one transaction: the row and, if it is near, its ring.
-func (c *Client) insert(ctx context.Context, conn *sql.Conn, r *row) error {
-	if !r.when.absolute() {
-		in := r.when.in.Microseconds()
-		if r.when.in < c.horizon {
-			return c.transact(ctx, conn, r, addSoonSQL.of(r.wide()), r.addArgs(in, in, r.table, uint64(r.id), r.bizType, in))
-		}
-		_, err := execute(ctx, conn, c.layout.render(addInSQL.of(r.wide()), r.table), r.addArgs(in, in)...)
-		return err
-	}
-	at := r.when.at.Format(timeForm)
-	if c.near(r.when) {
-		return c.transact(ctx, conn, r, addNearSQL.of(r.wide()), r.addArgs(at, at, r.table, uint64(r.id)))
-	}
-	_, err := execute(ctx, conn, c.layout.render(addAtSQL.of(r.wide()), r.table), r.addArgs(at, at)...)
-	return err
-}
-
-// transact sends a packet that is one transaction.
-func (c *Client) transact(ctx context.Context, conn *sql.Conn, r *row, packet string, args []any) error {
-	_, err := mysql.ExecMulti(ctx, conn, c.layout.render(packet, r.table), args...)
-	if err != nil {
-		mysql.Rollback(ctx, conn) // the packet stopped half-way
-	}
-	return err
-}
-
-// standing finds what stands in the way of r: itself, stored by a try whose
-// answer was lost; the task that holds its dedup_key; or a stranger with its id.
-func (c *Client) standing(ctx context.Context, conn *sql.Conn, r *row, maybe bool) (Added, error) {
-	found, err := c.readBack(ctx, conn, []*row{r})
-	if err != nil {
-		return Added{}, err
-	}
-	if maybe && found.has(r) {
-		return Added{JobID: r.id}, nil
-	}
-	if s := found.holder(r); s != nil {
-		return r.existing(s)
-	}
-	return Added{}, errCollision
-}
-
-// near reports whether the doorbell may have to be rung for a task of At: the
-// database decides, as only its clock counts.
-func (c *Client) near(w When) bool { return w.until(time.Now()) < c.horizon+nearMargin }
-
-// where names a table for errors: "toc_3.task_0517 on db2".
-func (c *Client) where(table int) string {
-	return c.layout.Table(table) + " on " + c.home[c.layout.DatabaseOf(table)].Name
+	return failAll(n, err), err
 }

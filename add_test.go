@@ -2,8 +2,11 @@ package tocsin_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -191,5 +194,324 @@ func TestAnEndedContextStoresNothingAndIsNoDoubt(t *testing.T) {
 	}
 	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 4)); len(list) != 0 {
 		t.Errorf("%d are stored", len(list))
+	}
+}
+
+// adds are the calls that add tasks. Each returns as many results as it got tasks.
+var adds = map[string]func(t *testing.T, c *tocsin.Client, dsn string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error){
+	"add": func(_ *testing.T, c *tocsin.Client, _ string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
+		added, err := c.Add(ctx, tasks[0])
+		return []tocsin.Added{added}, err
+	},
+	"add_many": func(_ *testing.T, c *tocsin.Client, _ string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
+		return c.AddMany(ctx, tasks)
+	},
+	"add_tx": func(t *testing.T, c *tocsin.Client, dsn string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
+		tx := begin(t, session(t, dsn, ""))
+		added, err := c.AddTx(ctx, tx, tasks[0])
+		return []tocsin.Added{added}, errors.Join(err, tx.Commit())
+	},
+	"add_many_tx": func(t *testing.T, c *tocsin.Client, dsn string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
+		tx := begin(t, session(t, dsn, ""))
+		added, err := c.AddManyTx(ctx, tx, tasks)
+		return added, errors.Join(err, tx.Commit())
+	},
+}
+
+// asMany returns as many tasks as a call of this name takes here.
+func asMany(op string, tasks ...tocsin.NewTask) []tocsin.NewTask {
+	if strings.Contains(op, "many") {
+		return tasks
+	}
+	return tasks[:1]
+}
+
+type traceKey struct{}
+
+func TestEveryAddGoesThroughTheFunctionsOfUse(t *testing.T) {
+	t.Parallel()
+	dsn := devtest.DSN(t)
+	for op, add := range adds {
+		t.Run(op, func(t *testing.T) {
+			t.Parallel()
+			cfg := cluster(t)
+			var calls []string
+			var ends []tocsin.Added
+			outer := func(next tocsin.AddFunc) tocsin.AddFunc {
+				calls = append(calls, "made outer")
+				return func(ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
+					calls = append(calls, fmt.Sprint("outer ", call.Op, " ", len(call.Tasks), " ", call.Tasks[0].BizType(), " ", call.Tasks[0].BizID()))
+					added, err := next(context.WithValue(ctx, traceKey{}, "trace"), call)
+					ends = added
+					return added, err
+				}
+			}
+			inner := func(next tocsin.AddFunc) tocsin.AddFunc {
+				calls = append(calls, "made inner")
+				return func(ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
+					calls = append(calls, fmt.Sprint("inner ", ctx.Value(traceKey{})))
+					for i := range call.Tasks {
+						call.Tasks[i] = call.Tasks[i].Dedup("set by use").Header("traceparent", fmt.Sprint(ctx.Value(traceKey{}), i))
+					}
+					return next(ctx, call)
+				}
+			}
+			cfg.Use = []func(tocsin.AddFunc) tocsin.AddFunc{outer, inner}
+			c := open(t, cfg)
+			tasks := asMany(op, closeOrder.New(7, order{}, tocsin.In(time.Hour)), closeOrder.New(8, order{}, tocsin.In(time.Hour)))
+			if added, err := c.AddMany(t.Context(), nil); err != nil || len(added) > 0 || len(calls) != 2 {
+				t.Errorf("no tasks: %v, %v, called %q", added, err, calls)
+			}
+			for round, existing := range []bool{false, true} {
+				calls = calls[:min(len(calls), 2)]
+				added, err := add(t, c, dsn, t.Context(), tasks)
+				if err != nil || len(added) != len(tasks) || !slices.Equal(added, ends) {
+					t.Fatalf("round %d: %v, added %v; the functions saw %v", round, err, added, ends)
+				}
+				want := []string{"made inner", "made outer", fmt.Sprintf("outer %s %d order.close 7", op, len(tasks)), "inner trace"}
+				if !slices.Equal(calls, want) {
+					t.Errorf("round %d: called %q, want %q", round, calls, want)
+				}
+				for i, a := range added {
+					if info := get(t, c, a.JobID); a.Existing != existing || info.DedupKey != "set by use" || info.Header("traceparent") != fmt.Sprint("trace", i) || info.BizID != tasks[i].BizID() {
+						t.Errorf("round %d: added %+v, stored %+v", round, a, info)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestAFunctionOfUseRefusesTasksAndItsMistakesAreErrors(t *testing.T) {
+	t.Parallel()
+	dsn := devtest.DSN(t)
+	refusal := errors.New("no tenant")
+	mistakes := map[string]struct {
+		use  func(next tocsin.AddFunc, ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error)
+		says string
+	}{
+		"refuses": {func(tocsin.AddFunc, context.Context, *tocsin.Adding) ([]tocsin.Added, error) { return nil, refusal }, "no tenant"},
+		"leaves a task out": {func(next tocsin.AddFunc, ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
+			call.Tasks = call.Tasks[1:]
+			return next(ctx, call)
+		}, "a function of Config.Use made"},
+		"passes on no context": {func(next tocsin.AddFunc, _ context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
+			var none context.Context
+			return next(none, call)
+		}, "context is nil"},
+		"returns nothing": {func(tocsin.AddFunc, context.Context, *tocsin.Adding) ([]tocsin.Added, error) { return nil, nil }, "a function of Config.Use returned 0 results"},
+		"spoils a task": {func(next tocsin.AddFunc, ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
+			call.Tasks[0] = call.Tasks[0].Dedup(strings.Repeat("x", 65))
+			return next(ctx, call)
+		}, "dedup_key has 65 bytes"},
+		"hides an error": {func(next tocsin.AddFunc, ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
+			call.Tasks[0] = call.Tasks[0].Dedup(strings.Repeat("x", 65))
+			added, err := next(ctx, call)
+			if err == nil {
+				t.Error("the function sees no error")
+			}
+			return added, nil
+		}, "dedup_key has 65 bytes"},
+	}
+	for op, add := range adds {
+		for name, m := range mistakes {
+			t.Run(op+", "+name, func(t *testing.T) {
+				t.Parallel()
+				cfg := cluster(t)
+				cfg.Use = []func(tocsin.AddFunc) tocsin.AddFunc{func(next tocsin.AddFunc) tocsin.AddFunc {
+					return func(ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
+						return m.use(next, ctx, call)
+					}
+				}}
+				c := open(t, cfg)
+				tasks := asMany(op, closeOrder.New(7, order{}, tocsin.In(time.Hour)))
+				added, err := add(t, c, dsn, t.Context(), tasks)
+				var first error
+				if len(added) > 0 {
+					first = added[0].Err
+				}
+				if len(added) != 1 || err == nil && first == nil || !strings.Contains(errors.Join(err, first).Error(), m.says) {
+					t.Errorf("added %+v, %v; want an error with %q", added, err, m.says)
+				}
+				if infos, err := c.List(t.Context(), 7); err != nil || len(infos) > 0 {
+					t.Errorf("stored %v, %v", infos, err)
+				}
+			})
+		}
+	}
+}
+
+func TestTasksForAnOutboxGoThroughTheFunctionsOfUse(t *testing.T) {
+	t.Parallel()
+	cfg := withOutbox(t, cluster(t))
+	var ops []string
+	cfg.Use = []func(tocsin.AddFunc) tocsin.AddFunc{func(next tocsin.AddFunc) tocsin.AddFunc {
+		return func(ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
+			ops = append(ops, call.Op)
+			for i := range call.Tasks {
+				call.Tasks[i] = call.Tasks[i].Dedup("set by use")
+			}
+			return next(ctx, call)
+		}
+	}}
+	c := open(t, cfg)
+	own := session(t, devtest.DSN(t), "")
+	tx := begin(t, own)
+	other := c.OutboxTx(func(ctx context.Context, statement string, args ...any) error {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		return err
+	})
+	task := remind.New(7, "x", tocsin.In(time.Second))
+	added := []tocsin.Added{must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task)), must[tocsin.Added](t)(other.Add(t.Context(), task))}
+	added = append(added, must[[]tocsin.Added](t)(c.AddManyTx(t.Context(), tx, []tocsin.NewTask{task}))...)
+	added = append(added, must[[]tocsin.Added](t)(other.AddMany(t.Context(), []tocsin.NewTask{task}))...)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range added {
+		if a != (tocsin.Added{Relayed: true}) {
+			t.Errorf("added %+v", a)
+		}
+	}
+	if want := []string{"add_tx", "add_tx", "add_many_tx", "add_many_tx"}; !slices.Equal(ops, want) {
+		t.Errorf("called for %q, want %q", ops, want)
+	}
+	if got, one := written(t, own, cfg.Outbox.Table, 7), "add - 1000 set by use x"; got != strings.Repeat(one+"|", 4) {
+		t.Errorf("wrote %s", got)
+	}
+}
+
+func TestBadInputIsRefusedInOneLineAndNothingIsStored(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	day := tocsin.In(day)
+	far := time.Now().AddDate(11, 0, 0)
+	for name, bad := range map[string]struct {
+		task tocsin.NewTask
+		want string
+		kind error
+	}{
+		"no when":              {remind.New(1, "x", tocsin.When{}), "no action time: use tocsin.In or tocsin.At", tocsin.ErrInvalid},
+		"zero time":            {remind.New(1, "x", tocsin.At(time.Time{})), "action time is the zero time", tocsin.ErrInvalid},
+		"too far at":           {remind.New(1, "x", tocsin.At(far)), "more than 10 years away", tocsin.ErrInvalid},
+		"too far in":           {remind.New(1, "x", tocsin.In(math.MaxInt64)), "more than 10 years away", tocsin.ErrInvalid},
+		"before the calendar":  {remind.New(1, "x", tocsin.At(time.Date(33, 4, 3, 0, 0, 0, 0, time.UTC))), "before the year 1000", tocsin.ErrInvalid},
+		"long payload":         {remind.New(1, strings.Repeat("ä", 8193), day), "payload has 8193 characters: at most 8192", tocsin.ErrInvalid},
+		"Dedup and Unique":     {remind.New(1, "x", day).Dedup("a").Unique("b", tocsin.While(tocsin.Pending, tocsin.Claimed)), "Dedup and Unique on one task: use one of both", tocsin.ErrInvalid},
+		"Unique and Dedup":     {remind.New(1, "x", day).Unique("b", tocsin.While(tocsin.Pending, tocsin.Claimed)).Dedup("b"), "Dedup and Unique on one task: use one of both", tocsin.ErrInvalid},
+		"payload not UTF-8":    {remind.New(1, "a\xff", day), "payload is not UTF-8", tocsin.ErrInvalid},
+		"long dedup_key":       {remind.New(1, "x", day).Dedup(strings.Repeat("k", 65)), "dedup_key has 65 bytes: at most 64", tocsin.ErrInvalid},
+		"dedup_key of a run":   {remind.New(1, "x", day).Dedup("\x00k"), "dedup_key begins with a zero byte: such keys are reserved for runs of schedules", tocsin.ErrInvalid},
+		"unique key of a run":  {remind.New(1, "x", day).Unique("\x00", live), "dedup_key begins with a zero byte: such keys are reserved for runs of schedules", tocsin.ErrInvalid},
+		"no biz_id":            {remind.New(0, "x", day), `biz type "coupon.remind": biz_id is 0`, tocsin.ErrInvalid},
+		"unknown biz type":     {tocsin.Define[string]("no.such").New(1, "x", day), `unknown biz type "no.such": apply it with 'tocsin biz apply'`, tocsin.ErrUnknownBizType},
+		"a name none can have": {tocsin.Define[string]("Order.Close").New(1, "x", day), `biz type "Order.Close": use lower-case letters`, tocsin.ErrInvalid},
+		"no name":              {tocsin.BizType[string]{}.New(1, "x", day), `biz type "": use lower-case letters`, tocsin.ErrInvalid},
+		"payload fails":        {tocsin.Define[float64]("order.close").New(1, math.NaN(), day), "payload of type float64: json: unsupported value: NaN", tocsin.ErrInvalid},
+		"the zero task":        {tocsin.NewTask{}, "no action time: use tocsin.In or tocsin.At", tocsin.ErrInvalid},
+	} {
+		tx := must[*sql.Tx](t)(db.Begin())
+		_, one := c.Add(t.Context(), bad.task)
+		_, inTx := c.AddTx(t.Context(), tx, bad.task)
+		_, many := c.AddMany(t.Context(), []tocsin.NewTask{bad.task})
+		if err := tx.Commit(); err != nil {
+			t.Error(err)
+		}
+		for how, err := range map[string]error{"Add": one, "AddTx": inTx, "AddMany": many} {
+			if !errors.Is(err, bad.kind) || !strings.Contains(err.Error(), bad.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, %s: %v", name, how, err)
+			}
+		}
+	}
+	for n := range cfg.Layout.Total() {
+		if rows := count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Table(n)); rows != 0 {
+			t.Errorf("%s has %d rows", cfg.Layout.Table(n), rows)
+		}
+	}
+}
+
+func TestBadChangesAreRefused(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	id := add(t, c, remind.New(1, "x", tocsin.In(day))).JobID
+	for name, bad := range map[string]struct {
+		ref  tocsin.Ref
+		when tocsin.When
+		want string
+		kind error
+	}{
+		"no when":                  {tocsin.ByID(id), tocsin.When{}, "no action time", tocsin.ErrInvalid},
+		"no ref":                   {tocsin.Ref{}, tocsin.In(0), "no job_id and no biz_id", tocsin.ErrInvalid},
+		"job_id 0":                 {tocsin.ByID(0), tocsin.In(0), "no job_id and no biz_id", tocsin.ErrInvalid},
+		"unknown job_id":           {tocsin.ByID(id + 1), tocsin.In(0), "no task", tocsin.ErrNotFound},
+		"job_id of another layout": {tocsin.ByID(id | 8191<<9), tocsin.In(0), "no task", tocsin.ErrNotFound},
+		"a name none can have":     {tocsin.Define[int]("no such").Of(1), tocsin.In(0), `biz type "no such": use lower-case letters`, tocsin.ErrInvalid},
+		"unknown biz type":         {tocsin.Define[int]("no.such").Of(1), tocsin.In(0), "unknown biz type", tocsin.ErrUnknownBizType},
+	} {
+		if _, err := c.Reschedule(t.Context(), bad.ref, bad.when); !errors.Is(err, bad.kind) || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := get(t, c, id); got.Version != 0 || got.Status != tocsin.Pending {
+		t.Errorf("got %+v", got)
+	}
+}
+
+const payload = `{"order":"A-1234567890","reason":"unpaid","customer":4711,"note":"thirty minutes"}`
+
+// BenchmarkAddMany stores 1,000 tasks in each round, beside BenchmarkRawInsert
+// of as many rows in statements of the same size.
+func BenchmarkAddMany(b *testing.B) {
+	for name, when := range map[string]tocsin.When{"far": tocsin.In(day), "near": tocsin.In(0)} {
+		b.Run(name, func(b *testing.B) {
+			c := open(b, cluster(b))
+			tasks := make([]tocsin.NewTask, 4000)
+			next := uint64(1)
+			for b.Loop() {
+				for i := range tasks {
+					tasks[i] = remind.New(next, payload, when)
+					next++
+				}
+				if _, err := c.AddMany(b.Context(), tasks); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(tasks)*b.N)/b.Elapsed().Seconds(), "tasks/s")
+		})
+	}
+}
+
+func BenchmarkRawInsert(b *testing.B) {
+	cfg := cluster(b)
+	db := session(b, devtest.DSN(b), "")
+	next := 1
+	for b.Loop() {
+		var s strings.Builder
+		s.WriteString("INSERT INTO " + cfg.Layout.Table(0) +
+			" (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute) VALUES ")
+		for i := range 1000 {
+			if i > 0 {
+				s.WriteByte(',')
+			}
+			fmt.Fprintf(&s, "(%d,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),%d,7,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),'%s')", next, next, payload)
+			next++
+		}
+		exec(b, db, s.String())
+	}
+	b.ReportMetric(float64(1000*b.N)/b.Elapsed().Seconds(), "tasks/s")
+}
+
+func BenchmarkAdd(b *testing.B) {
+	for name, when := range map[string]tocsin.When{"far": tocsin.In(day), "near": tocsin.In(0)} {
+		b.Run(name, func(b *testing.B) {
+			c := open(b, cluster(b))
+			next := uint64(1)
+			for b.Loop() {
+				add(b, c, remind.New(next, payload, when))
+				next++
+			}
+		})
 	}
 }

@@ -1,16 +1,10 @@
 package tocsin
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
 
@@ -35,15 +29,11 @@ type Change struct {
 // dedup_key is free again.
 func (c *Client) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
 	defer c.observe("cancel", c.begin(), &err)
-	if err := noContext(ctx); err != nil {
+	if err := client.NoContext(ctx); err != nil {
 		return Change{}, err
 	}
-	return c.changeThrough(ctx, "cancel", ref, func(ctx context.Context) (Change, error) {
-		ch, err := c.cancel(ctx, ref)
-		if err != nil {
-			return Change{}, err
-		}
-		return c.run(ctx, ch)
+	return c.changeThrough(ctx, "cancel", ref, func(ctx context.Context) (client.Change, error) {
+		return c.client.Change(ctx, outboxrow.Cancel, ref.ref, client.When{})
 	})
 }
 
@@ -52,18 +42,11 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
 // only there are both in order.
 func (c *Client) CancelTx(ctx context.Context, tx Tx, ref Ref) (done Change, err error) {
 	defer c.observe("cancel_tx", c.begin(), &err)
-	if err := noTx(ctx, tx); err != nil {
+	if err := client.NoTx(ctx, tx); err != nil {
 		return Change{}, err
 	}
-	return c.changeThrough(ctx, "cancel_tx", ref, func(ctx context.Context) (Change, error) {
-		if c.relaysRef(ref) {
-			return c.relayRef(ctx, execIn(tx), ref, wish{op: outboxrow.Cancel})
-		}
-		ch, err := c.cancel(ctx, ref)
-		if err != nil {
-			return Change{}, err
-		}
-		return c.runTx(ctx, tx, ch)
+	return c.changeThrough(ctx, "cancel_tx", ref, func(ctx context.Context) (client.Change, error) {
+		return c.client.ChangeTx(ctx, tx, outboxrow.Cancel, ref.ref, client.When{})
 	})
 }
 
@@ -74,211 +57,83 @@ func (c *Client) CancelTx(ctx context.Context, tx Tx, ref Ref) (done Change, err
 // are those of Cancel.
 func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (done Change, err error) {
 	defer c.observe("reschedule", c.begin(), &err)
-	if err := noContext(ctx); err != nil {
+	if err := client.NoContext(ctx); err != nil {
 		return Change{}, err
 	}
-	return c.changeThrough(ctx, "reschedule", ref, func(ctx context.Context) (Change, error) {
-		ch, err := c.reschedule(ctx, ref, when)
-		if err != nil {
-			return Change{}, err
-		}
-		return c.run(ctx, ch)
+	return c.changeThrough(ctx, "reschedule", ref, func(ctx context.Context) (client.Change, error) {
+		return c.client.Change(ctx, outboxrow.Reschedule, ref.ref, when.when)
 	})
 }
 
 // RescheduleTx is Reschedule in the caller's own transaction; see CancelTx.
 func (c *Client) RescheduleTx(ctx context.Context, tx Tx, ref Ref, when When) (done Change, err error) {
 	defer c.observe("reschedule_tx", c.begin(), &err)
-	if err := noTx(ctx, tx); err != nil {
+	if err := client.NoTx(ctx, tx); err != nil {
 		return Change{}, err
 	}
-	return c.changeThrough(ctx, "reschedule_tx", ref, func(ctx context.Context) (Change, error) {
-		if c.relaysRef(ref) {
-			if err := when.valid(time.Now()); err != nil {
-				return Change{}, err
-			}
-			return c.relayRef(ctx, execIn(tx), ref, wish{op: outboxrow.Reschedule, when: when})
-		}
-		ch, err := c.reschedule(ctx, ref, when)
-		if err != nil {
-			return Change{}, err
-		}
-		return c.runTx(ctx, tx, ch)
+	return c.changeThrough(ctx, "reschedule_tx", ref, func(ctx context.Context) (client.Change, error) {
+		return c.client.ChangeTx(ctx, tx, outboxrow.Reschedule, ref.ref, when.when)
 	})
 }
 
-// change is one cancel or reschedule, ready to run.
-type change struct {
-	verb   string // for errors
-	table  int
-	id     JobID  // 0: by biz type and biz_id
-	wide   bool   // the table has the column biz_key
-	status string // statement: lock and count
-	ours   []any  // parameters of its oursSQL
-	update string // statement; pendingSQL or openSQL follows
-	set    []any  // parameters of the update
-	where  []any  // parameters of the condition
-	unless string // a further condition of the update
-	but    []any  // its parameters
-	ring   string // statement; "": none
-	partly bool   // beside ErrInDelivery, change the tasks that are not in delivery
+// ChangeFunc makes a change: it returns the error of the call.
+type ChangeFunc func(ctx context.Context, call *Changing) error
+
+// Changing is a call that changes tasks or schedules, as the functions of Config.UseChanges see it. It names what the call
+// names: a job_id, a biz type with a biz_id or key, or a schedule. What it does not name is zero.
+type Changing struct {
+	Op       string // cancel, cancel_tx, reschedule or reschedule_tx; schedule_ and apply, create, update, edit, activate, deactivate, run_now, backfill or delete
+	JobID    JobID
+	BizType  string
+	BizID    uint64
+	BizKey   string
+	Schedule string // name of the schedule; "": Op is about tasks, about several schedules, or about one by its id
+	Done     Change // of cancel and reschedule, when next has returned
+
+	run func(context.Context) error
 }
 
-func (c *Client) cancel(ctx context.Context, ref Ref) (change, error) {
-	return c.change(ctx, ref, "cancel", cancelSQL, nil)
-}
-
-func (c *Client) reschedule(ctx context.Context, ref Ref, when When) (change, error) {
-	if err := when.valid(time.Now()); err != nil {
-		return change{}, err
+// chainChanges wraps the end of all calls in the functions of Config.UseChanges; nil if there are none.
+func chainChanges(use []func(ChangeFunc) ChangeFunc) ChangeFunc {
+	if len(use) == 0 {
+		return nil
 	}
-	text, micros := when.args()
-	ch, err := c.change(ctx, ref, "reschedule", rescheduleSQL, []any{text, micros, text, micros})
-	switch {
-	case err != nil || !c.near(when):
-	case ch.id != 0:
-		ch.ring = c.layout.render(ringSQL, ch.table)
-	default:
-		ch.ring = c.layout.render(ringBizSQL.of(ch.wide), ch.table)
-	}
-	return ch, err
-}
-
-// change finds the table and the statements for a ref.
-func (c *Client) change(ctx context.Context, ref Ref, verb, update string, set []any) (change, error) {
-	ch := change{verb: verb, id: ref.id, set: set}
-	index, of := "PRIMARY", ofIDSQL
-	switch {
-	case ref.err != nil:
-		return ch, ref.err
-	case ref.id != 0:
-		table, err := c.tableOf(ref.id)
-		if err != nil {
-			return ch, err
+	change := ChangeFunc(func(ctx context.Context, call *Changing) error {
+		if err := client.NoContext(ctx); err != nil {
+			return err
 		}
-		ch.table, ch.where = table, []any{uint64(ref.id)}
-	case ref.bizID == 0:
-		return ch, refuse(ErrInvalid, "%s: no job_id and no biz_id", verb)
-	default:
-		number, err := c.types.number(ctx, ref.bizType)
-		if err != nil {
-			return ch, err
-		}
-		index, of = "uk_biz", ofBizSQL
-		ch.table, ch.where = c.layout.TableOf(ref.bizID), []any{ref.bizID, number}
-		if ch.wide = c.wide(ctx, ch.table); ch.wide {
-			ch.where = append(ch.where, []byte(ref.bizKey))
-		}
-		if err := c.mayFind(ctx, ch.table, ref.bizKey); err != nil {
-			return ch, err
-		}
+		return call.run(ctx)
+	})
+	for _, u := range slices.Backward(use) {
+		change = u(change)
 	}
-	of = readColumns(of).of(ch.wide)
-	ch.status, ch.ours = c.ours(strings.ReplaceAll(statusSQL+of+forUpdateSQL, "{index}", index), ch.table)
-	ch.update = c.layout.render(strings.ReplaceAll(update+of, "{index}", index), ch.table)
-	return ch, nil
+	return change
 }
 
-// run makes the change in a transaction of its own.
-func (c *Client) run(ctx context.Context, ch change) (Change, error) {
-	s, err := c.serverOf(ctx, ch.table)
-	if err != nil {
-		return Change{}, err
-	}
-	for t := newTries(); ; {
-		var done Change
-		applied := false // all but the commit
-		err := mysql.Retry(ctx, func() error {
-			applied = false
-			return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
-				if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
-					return err
-				}
-				done, err = c.apply(ctx, conn, ch)
-				applied = err == nil
-				return err
-			})
-		})
-		class := mysql.ClassOf(err)
-		switch {
-		case err == nil:
-			return done, nil
-		case applied && (class == mysql.Lost || class == mysql.Canceled):
-			return Change{}, fmt.Errorf("%s in %s: %w: %w", ch.verb, c.where(ch.table), ErrUnknownOutcome, err)
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
-			return Change{}, err
-		case errors.Is(err, errElsewhere):
-			return Change{}, refuse(ErrLayout, "%s changes no tasks: its database is retired, held or not that of cluster %q", c.where(ch.table), c.want.Cluster)
-		case !t.again(ctx, false, err):
-			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.where(ch.table), outage(c.moved(ctx, ch.table, err)))
+// Changes returns what runs a call through the functions of UseChanges, for packages that change what is not a task.
+func (c Config) Changes() func(ctx context.Context, call Changing, run func(context.Context) error) error {
+	change := chainChanges(c.UseChanges)
+	return func(ctx context.Context, call Changing, run func(context.Context) error) error {
+		if change == nil {
+			return run(ctx)
 		}
+		call.run = run
+		return change(ctx, &call)
 	}
 }
 
-// runTx makes the change in the caller's transaction.
-func (c *Client) runTx(ctx context.Context, tx Tx, ch change) (Change, error) {
-	done, err := c.apply(ctx, tx, ch)
-	switch {
-	case err == nil:
-		return done, nil
-	case errors.Is(err, errElsewhere):
-		return Change{}, c.elsewhere(ctx, ch.table)
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
-		return Change{}, err
+// changeThrough changes tasks through the functions of Config.UseChanges.
+func (c *Client) changeThrough(ctx context.Context, op string, ref Ref, run func(context.Context) (client.Change, error)) (Change, error) {
+	if c.changes == nil {
+		done, err := run(ctx)
+		return Change(done), err
 	}
-	return Change{}, c.inTx(ctx, ch.verb+" in", ch.table, err)
-}
-
-// errElsewhere says that the database is not this cluster's; it never leaves
-// the package.
-var errElsewhere = errors.New("database is retired or of another cluster")
-
-// apply locks and counts the tasks, then changes those that are not final.
-func (c *Client) apply(ctx context.Context, in Tx, ch change) (Change, error) {
-	n, err := c.count(ctx, in, ch)
-	if err != nil {
-		return Change{}, err
+	call := &Changing{Op: op, JobID: JobID(ref.ref.ID), BizType: ref.ref.BizType, BizID: ref.ref.BizID, BizKey: ref.ref.BizKey}
+	call.run = func(ctx context.Context) error {
+		done, err := run(ctx)
+		call.Done = Change(done)
+		return err
 	}
-	done, which := Change{InDelivery: n.claimed + n.due, Final: n.all - n.pending - n.claimed}, openSQL
-	var busy error
-	if n.strict {
-		done.InDelivery, which = 0, pendingSQL
-		if n.claimed > 0 {
-			busy = refuse(ErrInDelivery, "%s in %s: %d of %d tasks are in delivery, and their biz type is strict: nothing is changed, try again later",
-				ch.verb, c.where(ch.table), n.claimed, n.all)
-		}
-	}
-	if busy != nil && !ch.partly || n.all == done.Final {
-		return done, busy
-	}
-	changed, err := execute(ctx, in, ch.update+which+ch.unless, slices.Concat(ch.set, ch.where, ch.but)...)
-	if err != nil {
-		return Change{}, err
-	}
-	done.Changed = int(changed)
-	if ch.ring == "" {
-		return done, busy
-	}
-	_, err = execute(ctx, in, ch.ring, append([]any{ch.table}, ch.where...)...)
-	return done, cmp.Or(err, busy)
-}
-
-// counts are the tasks that a change is about.
-type counts struct {
-	all, pending, claimed int
-	due                   int  // pending ones of which a delivery may be under way
-	strict                bool // the biz type, if a task is claimed or due
-}
-
-func (c *Client) count(ctx context.Context, in Tx, ch change) (n counts, err error) {
-	var active int
-	err = queryRow(ctx, in, ch.status, append(ch.ours, ch.where...)...)(&n.all, &n.pending, &n.claimed, &n.due, &n.strict, &active)
-	switch {
-	case err != nil:
-	case active == 0:
-		err = errElsewhere
-	case n.all == 0 && ch.id != 0:
-		err = refuse(ErrNotFound, "no task %s in %s", ch.id, c.where(ch.table))
-	}
-	return n, err
+	err := c.changes(ctx, call)
+	return call.Done, err
 }

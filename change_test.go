@@ -1,8 +1,10 @@
 package tocsin_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -205,4 +207,125 @@ func TestListIsOldestFirstAndNamesTypes(t *testing.T) {
 	if none := must[[]tocsin.Info](t)(c.List(t.Context(), 7)); len(none) != 0 {
 		t.Errorf("got %+v", none)
 	}
+}
+
+func TestChangesGoThroughTheFunctionsOfUseChanges(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	var seen []string
+	for _, name := range []string{"outer", "inner"} {
+		cfg.UseChanges = append(cfg.UseChanges, func(next tocsin.ChangeFunc) tocsin.ChangeFunc {
+			return func(ctx context.Context, call *tocsin.Changing) error {
+				err := next(ctx, call)
+				seen = append(seen, fmt.Sprint(name, " ", call.Op, " ", call.BizType, " ", call.BizID, " ", call.BizKey, " ", call.JobID != 0, " ", call.Done.Changed))
+				return err
+			}
+		})
+	}
+	client := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	added, err := client.AddMany(t.Context(), []tocsin.NewTask{closeOrder.New(7, order{}, tocsin.In(time.Hour)), closeOrder.NewKey("ord_1", order{}, tocsin.In(time.Hour))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := added[0].JobID
+	within := func(do func(tx tocsin.Tx) (tocsin.Change, error)) (tocsin.Change, error) {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Commit() }()
+		return do(tx)
+	}
+	for want, call := range map[string]func() (tocsin.Change, error){ // in any order
+		"reschedule order.close 7  false 1": func() (tocsin.Change, error) {
+			return client.Reschedule(t.Context(), closeOrder.Of(7), tocsin.In(2*time.Hour))
+		},
+		"reschedule_tx  0  true 1": func() (tocsin.Change, error) {
+			return within(func(tx tocsin.Tx) (tocsin.Change, error) {
+				return client.RescheduleTx(t.Context(), tx, tocsin.ByID(id), tocsin.In(3*time.Hour))
+			})
+		},
+		fmt.Sprintf("cancel_tx order.close %d ord_1 false 1", tocsin.KeyID("ord_1")): func() (tocsin.Change, error) {
+			return within(func(tx tocsin.Tx) (tocsin.Change, error) {
+				return client.CancelTx(t.Context(), tx, closeOrder.OfKey("ord_1"))
+			})
+		},
+	} {
+		seen = nil
+		done, err := call()
+		if err != nil || done.Changed != 1 || !slices.Equal(seen, []string{"inner " + want, "outer " + want}) {
+			t.Errorf("%+v, %v: %q, want %q", done, err, seen, want)
+		}
+	}
+}
+
+func TestAFunctionOfUseChangesMayRefuseAChange(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	refused := errors.New("not on a Friday")
+	cfg.UseChanges = append(cfg.UseChanges, func(next tocsin.ChangeFunc) tocsin.ChangeFunc {
+		return func(ctx context.Context, call *tocsin.Changing) error {
+			if call.Op == "reschedule" {
+				return refused
+			}
+			return next(ctx, call)
+		}
+	})
+	client := open(t, cfg)
+	added, err := client.Add(t.Context(), closeOrder.New(7, order{}, tocsin.In(time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := client.Reschedule(t.Context(), tocsin.ByID(added.JobID), tocsin.In(0)); !errors.Is(err, refused) || done.Changed != 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if done, err := client.Cancel(t.Context(), tocsin.ByID(added.JobID)); err != nil || done.Changed != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	cfg.UseChanges = append(cfg.UseChanges, nil)
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "a function of UseChanges is nil") {
+		t.Error(err)
+	}
+}
+
+// A nil context once panicked inside the pool and left its lock taken, which blocked
+// the client for ever. In AddMany it ended the process.
+func TestANilContextOrTransactionIsRefusedAndTheClientGoesOn(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	tx := must[*sql.Tx](t)(db.Begin())
+	defer func() { _ = tx.Rollback() }()
+	var none context.Context
+	task, ref, in := remind.New(1, "x", tocsin.In(day)), tocsin.ByID(1), tocsin.In(0)
+	for name, call := range map[string]func() error{
+		"Open":           func() error { _, err := tocsin.Open(none, cfg); return err },
+		"Add":            func() error { _, err := c.Add(none, task); return err },
+		"AddMany":        func() error { _, err := c.AddMany(none, []tocsin.NewTask{task}); return err },
+		"AddTx":          func() error { _, err := c.AddTx(none, tx, task); return err },
+		"Cancel":         func() error { _, err := c.Cancel(none, ref); return err },
+		"CancelTx":       func() error { _, err := c.CancelTx(none, tx, ref); return err },
+		"Reschedule":     func() error { _, err := c.Reschedule(none, ref, in); return err },
+		"RescheduleTx":   func() error { _, err := c.RescheduleTx(none, tx, ref, in); return err },
+		"Get":            func() error { _, err := c.Get(none, 1); return err },
+		"List":           func() error { _, err := c.List(none, 1); return err },
+		"CompleteTx":     func() error { return tocsin.CompleteTx(none, tx, tocsin.Info{}) },
+		"AddTx, nil":     func() error { _, err := c.AddTx(t.Context(), nil, task); return err },
+		"CancelTx, nil":  func() error { _, err := c.CancelTx(t.Context(), nil, ref); return err },
+		"Resched., nil":  func() error { _, err := c.RescheduleTx(t.Context(), nil, ref, in); return err },
+		"Complete., nil": func() error { return tocsin.CompleteTx(t.Context(), nil, tocsin.Info{}) },
+	} {
+		if err := call(); !errors.Is(err, tocsin.ErrInvalid) || !strings.Contains(err.Error(), "is nil") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	added, _ := c.AddMany(none, []tocsin.NewTask{task, task})
+	for _, a := range added {
+		if !errors.Is(a.Err, tocsin.ErrInvalid) {
+			t.Errorf("AddMany says %v of a task", a.Err)
+		}
+	}
+	add(t, c, task) // nothing is locked
 }

@@ -1,35 +1,23 @@
 package tocsin
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // Client adds tasks and looks them up. It holds a pool of connections to each
 // server. Safe for concurrent use; make one per process.
 type Client struct {
+	client  *client.Client
 	layout  Layout
-	servers []*server
-	home    []*server      // by database number
-	want    layoutrow.Want // of servers that are met later
-	agreed  layoutrow.Identities
-	marks   layoutrow.Marks
-	horizon time.Duration
-	ids     jobIDs
-	types   bizTypes
 	outbox  Outbox
 	told    func(Call) // nil: nobody observes
 	use     AddFunc    // Config.Use around all adds; nil: there is none
-	inserts map[string]Inserts
 	changes ChangeFunc // Config.UseChanges around all changes; nil: there is none
 }
 
@@ -38,192 +26,117 @@ type Client struct {
 // one agrees too. It returns ErrLayout if none agrees, or ErrUnreachable if no server
 // answers.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
-	if err := noContext(ctx); err != nil {
+	if err := client.NoContext(ctx); err != nil {
 		return nil, err
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, told: cfg.Observe, use: chain(cfg.limited()), inserts: maps.Clone(cfg.Inserts), changes: chainChanges(cfg.UseChanges)}
-	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
-	c.types.read = c.readBizTypes
-	for _, spec := range cfg.specs() {
-		if err := c.addServer(spec); err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
+	spreads := make(map[string]time.Duration)
+	for bizType, inserts := range cfg.Inserts {
+		spreads[bizType] = inserts.Spread
 	}
-	if err := c.meet(ctx); err != nil {
-		_ = c.Close()
+	inner, err := client.Open(ctx, client.Config{
+		Layout: cfg.Layout.names(), Cluster: cfg.Cluster, Servers: cfg.specs(), Outbox: client.Outbox(cfg.Outbox), Spreads: spreads,
+	})
+	if err != nil {
 		return nil, err
 	}
-	return c, nil
+	return &Client{client: inner, layout: cfg.Layout, outbox: cfg.Outbox, told: cfg.Observe, use: chain(cfg.limited()), changes: chainChanges(cfg.UseChanges)}, nil
 }
 
 // Close closes the pools. Calls under way fail.
-func (c *Client) Close() error {
-	var errs []error
-	for _, s := range c.servers {
-		errs = append(errs, s.DB.Close())
-	}
-	return errors.Join(errs...)
-}
+func (c *Client) Close() error { return c.client.Close() }
 
 // ServerOf gives the name of the server on which the tasks of a biz_id are: where a transaction that is to hold them without an
 // outbox must be.
-func (c *Client) ServerOf(bizID uint64) string {
-	return c.home[c.layout.DatabaseOf(c.layout.TableOf(bizID))].Name
-}
+func (c *Client) ServerOf(bizID uint64) string { return c.client.ServerOf(bizID) }
 
 // Layout gives the layout of the config.
 func (c *Client) Layout() Layout { return c.layout }
 
-func (c *Client) addServer(spec mysql.Spec) error {
-	opened, err := mysql.Open(spec)
-	if err != nil {
-		return err
+func init() {
+	seam.MoverOf = func(of any) seam.Mover { return of.(*Client).client }
+	seam.RefOf = func(of any) (string, uint64, string) {
+		ref := of.(Ref).ref
+		return ref.BizType, ref.BizID, ref.BizKey
 	}
-	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks, wide: make([]atomic.Bool, c.layout.Databases)}
-	c.servers = append(c.servers, s)
-	for _, db := range spec.Databases {
-		c.home[db] = s
-	}
-	return nil
+	seam.Specs = func(config any) []mysql.Spec { return config.(Config).specs() }
 }
 
-// stragglers is how long Open waits for the other servers once one has answered:
-// the identity of most databases decides which of them are ours.
-const stragglers = time.Second
+// Call describes a call of a Client that has ended, for Config.Observe.
+type Call struct {
+	Op    string // add, add_tx, add_many, add_many_tx, cancel, cancel_tx, reschedule, reschedule_tx, get or list
+	Took  time.Duration
+	Err   error   // that the call returned
+	Tasks []Tasks // of the calls that add: one for each biz type
+}
 
-// meet asks all servers at once and takes the first that has a usable database;
-// those that do not answer soon after it are asked again when they are used. It
-// returns when all have ended.
-func (c *Client) meet(ctx context.Context) error {
-	soon, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answers := make(chan answer, len(c.servers))
-	for _, s := range c.servers {
-		go func() { answers <- c.ask(soon, s) }()
-	}
-	var good []answer
-	var wrong error
-	var down []string
-	for range c.servers {
-		a := <-answers
-		switch {
-		case a.err == nil:
-			if good = append(good, a); len(good) == 1 {
-				defer time.AfterFunc(stragglers, cancel).Stop()
-			}
-		case refused(a.err):
-			wrong = cmp.Or(wrong, a.err)
-		case len(good) == 0: // else it may have been cancelled
-			down = append(down, a.err.Error())
-		}
-	}
-	good, wrong = c.agree(ctx, good, wrong)
+// Tasks counts the tasks of one biz type that a call was to add.
+type Tasks struct {
+	BizType  string // "" if it was not looked up, or there is none of that name
+	New      int    // stored; those of AddTx only if the caller's transaction commits
+	Existing int    // there already, by their dedup_key
+	Failed   int
+}
+
+func (t *Tasks) count(added Added, err error) {
 	switch {
-	case len(good) > 0:
-		c.accept(good[0])
-		return nil
-	case wrong != nil:
-		return wrong
+	case err != nil:
+		t.Failed++
+	case added.Existing:
+		t.Existing++
+	default:
+		t.New++
 	}
-	return refuse(ErrUnreachable, "no MySQL server can be used: %s", strings.Join(down, "; "))
 }
 
-// agree asks servers again if their databases have different identities: some were
-// judged before the others had answered. It leaves out those that are wrong.
-func (c *Client) agree(ctx context.Context, good []answer, wrong error) ([]answer, error) {
-	if !c.agreed.Disputed() {
-		return good, wrong
+// typeOf returns the biz type of a task. Names that a program makes up would otherwise be labels without bound.
+func typeOf(t NewTask, err error) string {
+	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnknownBizType) {
+		return ""
 	}
-	var still []answer
-	for _, a := range good {
-		if a = c.ask(ctx, a.server); a.err == nil {
-			still = append(still, a)
-		} else {
-			wrong = cmp.Or(wrong, a.err)
+	return t.task.BizType
+}
+
+// begin returns when a call begins; the zero time if nobody observes.
+func (c *Client) begin() time.Time {
+	if c.told == nil {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+func (c *Client) observe(op string, begin time.Time, err *error) {
+	if c.told != nil {
+		c.told(Call{Op: op, Took: time.Since(begin), Err: *err})
+	}
+}
+
+func (c *Client) observeAdd(op string, begin time.Time, t NewTask, added *Added, err *error) {
+	if c.told == nil {
+		return
+	}
+	tasks := Tasks{BizType: typeOf(t, *err)}
+	tasks.count(*added, *err)
+	c.told(Call{Op: op, Took: time.Since(begin), Err: *err, Tasks: []Tasks{tasks}})
+}
+
+func (c *Client) observeAll(op string, begin time.Time, tasks []NewTask, added *[]Added, err *error) {
+	if c.told == nil {
+		return
+	}
+	call := Call{Op: op, Took: time.Since(begin), Err: *err}
+	index := make(map[string]int)
+	for i, a := range *added {
+		name := typeOf(tasks[i], a.Err)
+		at, known := index[name]
+		if !known {
+			at = len(call.Tasks)
+			index[name] = at
+			call.Tasks = append(call.Tasks, Tasks{BizType: name})
 		}
+		call.Tasks[at].count(a, a.Err)
 	}
-	return still, wrong
-}
-
-// answer is what one server said to Open.
-type answer struct {
-	server *server
-	facts  *facts
-	types  map[string]uint64
-	err    error
-}
-
-func (c *Client) ask(ctx context.Context, s *server) answer {
-	if len(s.Databases) == 0 {
-		return answer{err: fmt.Errorf("server %s holds no database", s.Name)}
-	}
-	f, err := s.check(ctx, c.want)
-	if err != nil {
-		return answer{err: err}
-	}
-	types, err := s.bizTypes(ctx, f)
-	if err != nil {
-		return answer{err: err}
-	}
-	return answer{server: s, facts: f, types: types}
-}
-
-func (c *Client) accept(a answer) {
-	c.want.Cluster = a.facts.cluster
-	c.horizon = a.facts.horizon
-	c.types.set(a.types)
-}
-
-// readBizTypes asks all servers at once and takes the first answer: one that hangs holds up nobody. It returns when all
-// have ended.
-func (c *Client) readBizTypes(ctx context.Context) (types map[string]uint64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answers := make(chan answer, len(c.servers))
-	asked := 0
-	for _, s := range c.servers {
-		if len(s.Databases) == 0 {
-			continue
-		}
-		asked++
-		go func() {
-			f, err := s.checked(ctx, c.want)
-			a := answer{server: s, facts: f, err: err}
-			if err == nil {
-				a.types, a.err = s.bizTypes(ctx, f)
-			}
-			answers <- a
-		}()
-	}
-	var errs []error
-	for range asked {
-		a := <-answers
-		if a.err == nil && types == nil {
-			types = a.types
-			cancel()
-		}
-		errs = append(errs, a.err)
-	}
-	if types != nil {
-		return types, nil
-	}
-	return nil, errors.Join(errs...)
-}
-
-// serverOf returns the server of a table number, if its database may be read.
-func (c *Client) serverOf(ctx context.Context, table int) (*server, error) {
-	db := c.layout.DatabaseOf(table)
-	return c.home[db], c.home[db].readable(ctx, c.want, db)
-}
-
-// tableOf gives the table number of a job_id; ErrNotFound where the layout has
-// no such table.
-func (c *Client) tableOf(id JobID) (int, error) {
-	if id == 0 || id.Table() >= c.layout.Total() {
-		return 0, refuse(ErrNotFound, "no task %s", id)
-	}
-	return id.Table(), nil
+	c.told(call)
 }

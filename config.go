@@ -1,13 +1,17 @@
 package tocsin
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/name"
 )
@@ -136,7 +140,93 @@ func (c Config) specs() []mysql.Spec {
 		if c.WaitTimeout > 0 {
 			specs[i].IdleTime = c.WaitTimeout / 2
 		}
-		specs[i].Marker = c.marker(specs[i])
+		specs[i].Marker = client.Marker(c.Layout.names(), c.Cluster, specs[i])
 	}
 	return specs
+}
+
+// maxInserts bounds Inserts.Rate and Inserts.Burst.
+const maxInserts = 1_000_000
+
+// maxSpread bounds Inserts.Spread.
+const maxSpread = time.Hour
+
+// Inserts limits the tasks of a biz type that one client adds, so that a program that runs wild can't flood tables which others
+// share, and spreads those that would all fall due in the same moment. Each client counts for itself: the limit of a service is that of a process times its processes. What counts is the
+// tasks of a call, also those that exist already or are refused; tasks in an outbox count when they are written there.
+type Inserts struct {
+	Rate  float64 // tasks a second, at most 1000000; 0: no limit
+	Burst int     // tasks at once after a pause, at most 1000000; 0: Rate, rounded up
+
+	// Wait makes a call over the limit wait, until there is room for all of its tasks or its context ends; one with more than
+	// Burst tasks waits for a portion after the other, and then stores them all. A call in a transaction keeps its locks
+	// meanwhile. If the context's deadline is too near, or without Wait, the call fails at once with an InsertLimitError.
+	Wait bool
+
+	// Spread moves a task of At that is due exactly on a whole minute later by a fixed part of this window, in [0, Spread): whole
+	// milliseconds, at most an hour; 0: no task is moved. The part follows from the biz_id and the dedup or unique key, so that a
+	// task that is added again has the same time; without a key it follows from the job_id that the call made. Both action_time and
+	// due_time hold the moved time. In, Reschedule, runs of schedules (which have a jitter) and rows of plain SQL are not moved.
+	//
+	// It is what FixedRandomDelay= does to RandomizedDelaySec= in systemd.timer(5): a delay that is random over the units, but the
+	// same each time. Temporal's schedules draw their jitter from a hash too (temporalio/temporal, scheduler/spec.go).
+	Spread time.Duration
+}
+
+// InsertLimitError is the error of a call that is over the limit of Config.Inserts. None of its tasks is stored, and a
+// transaction is as it was.
+type InsertLimitError struct {
+	BizType string
+	After   time.Duration // there is room for the call after this time, if nothing else takes it; 0: never, as it has more tasks than Burst
+
+	text string
+}
+
+func (e *InsertLimitError) Error() string { return e.text }
+
+func (i Inserts) validate(bizType string) error {
+	switch err := name.CheckLower("inserts: biz type", bizType); {
+	case err != nil:
+		return err
+	case !(i.Rate >= 0 && i.Rate <= maxInserts): // NaN too
+		return fmt.Errorf("inserts of %s: rate %g: use at most %d, or 0 for no limit", bizType, i.Rate, maxInserts)
+	case i.Burst < 0 || i.Burst > maxInserts:
+		return fmt.Errorf("inserts of %s: burst %d: use 1 to %d, or 0 for that of the rate", bizType, i.Burst, maxInserts)
+	case i.Rate == 0 && i.Burst > 0:
+		return fmt.Errorf("inserts of %s: burst needs a rate", bizType)
+	case i.Rate == 0 && i.Wait:
+		return fmt.Errorf("inserts of %s: wait needs a rate", bizType)
+	case i.Spread < 0 || i.Spread > maxSpread || i.Spread%time.Millisecond != 0:
+		return fmt.Errorf("inserts of %s: spread %s: use whole milliseconds, at most %s", bizType, i.Spread, maxSpread)
+	}
+	return nil
+}
+
+// limited adds the limits to the functions of Config.Use, as the innermost: tasks that another function refuses do not count.
+func (c Config) limited() []func(AddFunc) AddFunc {
+	var limits client.Limits
+	for bizType, i := range c.Inserts {
+		if i.Rate > 0 {
+			limits.Set(bizType, i.Rate, cmp.Or(i.Burst, int(math.Ceil(i.Rate))), i.Wait)
+		}
+	}
+	if limits.None() {
+		return c.Use
+	}
+	return append(slices.Clip(c.Use), func(next AddFunc) AddFunc {
+		return func(ctx context.Context, call *Adding) ([]Added, error) {
+			counts := map[string]int{}
+			for _, t := range call.Tasks {
+				counts[t.task.BizType]++
+			}
+			err := limits.Take(ctx, counts)
+			if over, is := errors.AsType[*client.OverLimit](err); is {
+				return nil, &InsertLimitError{BizType: over.BizType, After: over.After, text: over.Text}
+			}
+			if err != nil {
+				return nil, err
+			}
+			return next(ctx, call)
+		}
+	})
 }

@@ -1,10 +1,15 @@
 package tocsin
 
 import (
+	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"regexp"
 	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/jobid"
 )
 
 // MaxTables is the largest number of tables a layout may have: a job_id keeps
@@ -45,26 +50,24 @@ func (l Layout) Total() int { return l.Databases * l.Tables }
 
 // TableOf gives the table number of a biz_id, 0 to Total()-1. In SQL it is
 // CRC32(biz_id) % Total.
-func (l Layout) TableOf(bizID uint64) int {
-	var buf [20]byte
-	return int(crc32.ChecksumIEEE(strconv.AppendUint(buf[:0], bizID, 10)) % uint32(l.Total()))
-}
+func (l Layout) TableOf(bizID uint64) int { return client.Layout(l).TableOf(bizID) }
 
 // DatabaseOf gives the database number of a table number.
-func (l Layout) DatabaseOf(table int) int { return table / l.Tables }
+func (l Layout) DatabaseOf(table int) int { return client.Layout(l).DatabaseOf(table) }
 
 // Database gives the name of a database by its number, "toc_3".
-func (l Layout) Database(database int) string { return l.prefix() + "_" + strconv.Itoa(database) }
+func (l Layout) Database(database int) string { return l.names().Database(database) }
 
 // Table gives the full name of a task table by its number, "toc_3.task_0517".
-func (l Layout) Table(table int) string {
-	return l.Database(l.DatabaseOf(table)) + "." + l.TableName(table)
-}
+func (l Layout) Table(table int) string { return l.names().Table(table) }
 
 // TableName gives a task table's name inside its database, "task_0517".
-func (l Layout) TableName(table int) string {
-	digits := strconv.Itoa(table % l.Tables)
-	return "task_0000"[:max(len("task_0000")-len(digits), len("task_"))] + digits
+func (l Layout) TableName(table int) string { return client.Layout(l).TableName(table) }
+
+// names is the layout with its prefix.
+func (l Layout) names() client.Layout {
+	l.Prefix = l.prefix()
+	return client.Layout(l)
 }
 
 func (l Layout) prefix() string {
@@ -72,4 +75,47 @@ func (l Layout) prefix() string {
 		return DefaultPrefix
 	}
 	return l.Prefix
+}
+
+// Epoch is the time that a JobID's milliseconds count from.
+var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// JobID is a task's primary key. It holds the task's table number, so the task
+// can be found from it alone, and grows with time within a table. In JSON it is
+// a decimal string. The zero JobID is no task.
+type JobID uint64
+
+// ParseJobID reads the decimal form.
+func ParseJobID(s string) (JobID, error) {
+	n, err := strconv.ParseUint(s, 10, 63)
+	if id, _, isKey := strings.Cut(s, "."); err != nil && isKey {
+		return 0, fmt.Errorf("job_id %q: want a decimal number from 1 to 2^63-1; if it is a webhook-id, its job_id is %q", s, id)
+	}
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("job_id %q: want a decimal number from 1 to 2^63-1", s)
+	}
+	return JobID(n), nil
+}
+
+// Table is the number of the table that holds the task.
+func (id JobID) Table() int { return jobid.Table(uint64(id)) }
+
+// Time is when the id was made, by the clock of its maker, in milliseconds.
+func (id JobID) Time() time.Time { return jobid.Time(uint64(id)) }
+
+// String gives the decimal form.
+func (id JobID) String() string { return strconv.FormatUint(uint64(id), 10) }
+
+// MarshalJSON writes a decimal string: 64-bit numbers do not survive every JSON reader.
+func (id JobID) MarshalJSON() ([]byte, error) { return []byte(`"` + id.String() + `"`), nil }
+
+// UnmarshalJSON reads a decimal string or a number.
+func (id *JobID) UnmarshalJSON(b []byte) error {
+	var n json.Number
+	if err := json.Unmarshal(b, &n); err != nil {
+		return fmt.Errorf("job_id: %w", err)
+	}
+	parsed, err := ParseJobID(n.String())
+	*id = parsed
+	return err
 }

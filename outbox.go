@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
-	driver "github.com/go-sql-driver/mysql"
-
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
@@ -53,217 +49,72 @@ func (o Outbox) validate(servers []mysql.Spec) error {
 	return nil
 }
 
-// outboxSQL writes rows into an outbox; a list of outboxRowSQL follows. It relies on nothing of the session.
-const (
-	outboxSQL = `INSERT /* tocsin outbox */ INTO {outbox} (op, biz_type, biz_id, biz_key, due_time, delay_ms, dedup_key, headers, attribute)
-VALUES `
+// Exec runs one statement in a transaction of the caller's.
+type Exec func(ctx context.Context, statement string, args ...any) error
 
-	// outboxRowSQL is one row. Parameters: op, name of the biz type, biz_id or 0, business key or "", time as text or NULL,
-	// milliseconds or NULL, dedup_key or NULL, headers or NULL, attribute.
-	outboxRowSQL = `(?, ?, ?, CAST(? AS BINARY), CAST(? AS DATETIME(3)), ?, CAST(? AS BINARY), ` + utf8SQL + `, ` + utf8SQL + `)`
-
-	// pgOutboxRowSQL is one row in PostgreSQL, whose parameters have numbers. They are the same, biz_id and time as text.
-	pgOutboxRowSQL = `(CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS numeric), CAST($%d AS varchar), CAST($%d AS timestamptz), CAST($%d AS bigint), CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS varchar))`
-)
-
-// Bounds of one statement that writes into an outbox. A caller's connection may have a small max_allowed_packet.
-const (
-	outboxRows  = 500
-	outboxBytes = 1 << 18
-)
-
-// relays reports whether what is asked of a table in a caller's transaction goes through the outbox. It depends on the
-// config alone: a statement that fails would end the transaction on some servers.
-func (c *Client) relays(table int) bool {
-	return c.outbox.Table != "" && c.home[c.layout.DatabaseOf(table)].Name != c.outbox.Beside
+// OutboxTx adds, cancels and reschedules tasks in a transaction that is not one of database/sql: all of it goes through
+// the outbox of Config.Outbox, with the results and errors of AddTx, AddManyTx, CancelTx and RescheduleTx. Package
+// tocsinpg makes one for a transaction of pgx. It is for the goroutines that may use the transaction.
+type OutboxTx struct {
+	client *Client
+	exec   Exec
 }
 
-// wish is a row for an outbox.
-type wish struct {
-	op      string
-	bizType string
-	bizID   uint64
-	bizKey  string
-	when    When // not set: none
-	dedup   string
-	payload string
-	headers []byte
-}
+// OutboxTx makes an OutboxTx of what runs statements in a transaction. Without an outbox its calls are ErrOtherServer, and
+// with one that has Beside ErrInvalid: AddTx stores some tasks directly then, and their order would be lost.
+func (c *Client) OutboxTx(exec Exec) OutboxTx { return OutboxTx{c, exec} }
 
-// wishFor is the add of a task, of which r was made.
-func wishFor(t NewTask, r row) wish {
-	return wish{outboxrow.Add, t.bizType, t.bizID, t.bizKey, r.when, t.dedup, t.payload, r.headers}
-}
-
-// args are the parameters of outboxRowSQL.
-func (w wish) args() []any {
-	at, in := w.times(timeForm)
-	var dedup any
-	if w.dedup != "" {
-		dedup = []byte(w.dedup)
-	}
-	return []any{w.op, w.bizType, w.number(), []byte(w.bizKey), at, in, dedup, nullable(w.headers), []byte(w.payload)}
-}
-
-// pgArgs are the parameters of pgOutboxRowSQL. The drivers of PostgreSQL take no number above 2^63.
-func (w wish) pgArgs() []any {
-	at, in := w.times(timeForm + "Z07:00")
-	var dedup, headers any
-	if w.dedup != "" {
-		dedup = w.dedup
-	}
-	if w.headers != nil {
-		headers = string(w.headers)
-	}
-	return []any{w.op, w.bizType, strconv.FormatUint(w.number(), 10), w.bizKey, at, in, dedup, headers, w.payload}
-}
-
-// number is the biz_id that stands in the row: 0 beside a key, from which the relay knows it.
-func (w wish) number() uint64 {
-	if w.bizKey != "" {
-		return 0
-	}
-	return w.bizID
-}
-
-// times are the time as text and the milliseconds of the delay; nil: it has none.
-func (w wish) times(form string) (at, in any) {
-	switch {
-	case !w.when.set:
-	case w.when.absolute():
-		at = w.when.at.Format(form)
-	default:
-		in = w.when.in.Milliseconds()
-	}
-	return at, in
-}
-
-// pgProblem returns what PostgreSQL would refuse, which ends the transaction there; nil: nothing.
-func (w wish) pgProblem() error {
-	for what, text := range map[string]string{"payload": w.payload, "dedup_key": w.dedup, "biz_key": w.bizKey} {
-		if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
-			return refuse(ErrInvalid, "%s: an outbox in PostgreSQL takes UTF-8 without the character 0", what)
-		}
-	}
-	return nil
-}
-
-func (w wish) size() int {
-	return len(w.payload) + len(w.headers) + len(w.dedup) + len(w.bizKey) + 200
-}
-
-// execIn runs statements in a transaction of database/sql.
-func execIn(tx Tx) Exec {
-	return func(ctx context.Context, statement string, args ...any) error {
-		_, err := tx.ExecContext(ctx, statement, args...)
+// usable refuses a call that can't go through an outbox.
+func (o OutboxTx) usable(ctx context.Context) error {
+	if err := client.NoContext(ctx); err != nil {
 		return err
 	}
-}
-
-// put writes into the outbox of the caller's transaction. It sends nothing if a row is refused beforehand.
-func (c *Client) put(ctx context.Context, exec Exec, wishes ...wish) error {
-	if c.outbox.PostgreSQL {
-		for _, w := range wishes {
-			if err := w.pgProblem(); err != nil {
-				return err
-			}
-		}
-	}
-	for len(wishes) > 0 {
-		n, size := 0, 0
-		for n < len(wishes) && n < outboxRows && (n == 0 || size+wishes[n].size() <= outboxBytes) {
-			size += wishes[n].size()
-			n++
-		}
-		query, args := c.outbox.insert(wishes[:n])
-		if err := exec(ctx, query, args...); err != nil {
-			return c.noOutbox(err)
-		}
-		wishes = wishes[n:]
+	switch of := o.client.outbox; {
+	case of.Table == "":
+		return client.Refuse(ErrOtherServer, "no outbox: %s", client.UseOutbox)
+	case of.Beside != "":
+		return client.Refuse(ErrInvalid, "outbox %s is beside server %s: use the transactions of database/sql", of.Table, of.Beside)
 	}
 	return nil
 }
 
-// insert writes the statement that stores rows, and its parameters.
-func (o Outbox) insert(wishes []wish) (query string, args []any) {
-	rows := make([]string, len(wishes))
-	for i, w := range wishes {
-		if !o.PostgreSQL {
-			rows[i], args = outboxRowSQL, append(args, w.args()...)
-			continue
-		}
-		places := make([]any, 0, 9)
-		for _, arg := range w.pgArgs() {
-			args = append(args, arg)
-			places = append(places, len(args))
-		}
-		rows[i] = fmt.Sprintf(pgOutboxRowSQL, places...)
+// Add is AddTx.
+func (o OutboxTx) Add(ctx context.Context, t NewTask) (added Added, err error) {
+	c := o.client
+	defer c.observeAdd("add_tx", c.begin(), t, &added, &err)
+	if err := o.usable(ctx); err != nil {
+		return Added{}, err
 	}
-	table := outboxrow.Quoted(o.Table)
-	if o.PostgreSQL {
-		table = outboxrow.QuotedPostgreSQL(o.Table)
-	}
-	return strings.ReplaceAll(outboxSQL, "{outbox}", table) + strings.Join(rows, ",\n"), args
+	return c.addIn(ctx, callers{exec: o.exec}, t)
 }
 
-// noDatabase is MySQL's error number for a session without a database.
-const noDatabase = 1046
-
-// noOutbox words an error of the outbox.
-func (c *Client) noOutbox(err error) error {
-	state := sqlState(err)
-	var ofMySQL *driver.MySQLError
-	switch {
-	case c.outbox.PostgreSQL && errors.As(err, &ofMySQL):
-		return refuse(ErrOtherServer, "this transaction is on MySQL or MariaDB, and Config.Outbox says that outbox %s is in PostgreSQL (%s)", c.outbox.Table, err)
-	case !c.outbox.PostgreSQL && state != "":
-		return refuse(ErrOtherServer, "this transaction is on PostgreSQL: set Config.Outbox.PostgreSQL for outbox %s (%s)", c.outbox.Table, err)
-	case errors.As(err, &ofMySQL) && ofMySQL.Number == noDatabase:
-		return fmt.Errorf("write into outbox %s: %w: name its database in Config.Outbox, as shop.%s", c.outbox.Table, err, c.outbox.Table)
-	case mysql.ClassOf(err) == mysql.Missing, mysql.ClassOf(err) == mysql.Denied, slices.Contains(pgMissing, state):
-		return refuse(ErrOtherServer, "outbox %s is not on this transaction's server, or this user may not insert there (%s): run `tocsin outbox apply`",
-			c.outbox.Table, err)
+// AddMany is AddManyTx.
+func (o OutboxTx) AddMany(ctx context.Context, tasks []NewTask) (added []Added, err error) {
+	c := o.client
+	defer c.observeAll("add_many_tx", c.begin(), tasks, &added, &err)
+	if err := o.usable(ctx); err != nil {
+		return failAll(len(tasks), err), err
 	}
-	return fmt.Errorf("write into outbox %s: %w", c.outbox.Table, err)
+	return c.addManyIn(ctx, callers{exec: o.exec}, tasks)
 }
 
-// pgMissing are PostgreSQL's codes for a table or schema that is not there, and for a right that the user lacks.
-var pgMissing = []string{"42P01", "3F000", "42501"}
-
-// sqlState returns the code that PostgreSQL gave an error, by whatever driver; "": it is no error of PostgreSQL.
-func sqlState(err error) string {
-	var said interface{ SQLState() string }
-	if errors.As(err, &said) {
-		return said.SQLState()
-	}
-	return ""
+// Cancel is CancelTx.
+func (o OutboxTx) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
+	defer o.client.observe("cancel_tx", o.client.begin(), &err)
+	return o.change(ctx, outboxrow.Cancel, ref, When{})
 }
 
-// relayRef writes a cancel or reschedule into the outbox. An outbox knows a task by its biz type and biz_id: it has no
-// job_id before it is stored.
-func (c *Client) relayRef(ctx context.Context, exec Exec, ref Ref, w wish) (Change, error) {
-	if ref.err != nil {
-		return Change{}, ref.err
-	}
-	if ref.id != 0 {
-		return Change{}, refuse(ErrOtherServer, "%s task %s: its table is on another server, and outbox %s takes a biz type and biz_id: use BizType.Of",
-			w.op, ref.id, c.outbox.Table)
-	}
-	if _, err := c.types.number(ctx, ref.bizType); err != nil {
+// Reschedule is RescheduleTx.
+func (o OutboxTx) Reschedule(ctx context.Context, ref Ref, when When) (done Change, err error) {
+	defer o.client.observe("reschedule_tx", o.client.begin(), &err)
+	return o.change(ctx, outboxrow.Reschedule, ref, when)
+}
+
+func (o OutboxTx) change(ctx context.Context, op string, ref Ref, when When) (Change, error) {
+	if err := o.usable(ctx); err != nil {
 		return Change{}, err
 	}
-	w.bizType, w.bizID, w.bizKey = ref.bizType, ref.bizID, ref.bizKey
-	err := c.put(ctx, exec, w)
-	return Change{Relayed: err == nil}, err
-}
-
-// relaysRef reports whether a cancel or reschedule goes through the outbox.
-func (c *Client) relaysRef(ref Ref) bool {
-	switch {
-	case ref.id != 0:
-		return ref.id.Table() < c.layout.Total() && c.relays(ref.id.Table())
-	case ref.bizID != 0:
-		return c.relays(c.layout.TableOf(ref.bizID))
-	}
-	return false
+	return o.client.changeThrough(ctx, op+"_tx", ref, func(ctx context.Context) (client.Change, error) {
+		return o.client.client.RelayChange(ctx, client.Exec(o.exec), op, ref.ref, when.when)
+	})
 }

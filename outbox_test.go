@@ -209,24 +209,3 @@ func TestManyTasksInOneTransaction(t *testing.T) {
 		t.Errorf("%d rows, want %d", n, len(tasks))
 	}
 }
-
-// A delay of an outbox counts on by the server's clock, as the client has read it. A reading in whole milliseconds is up to
-// one behind, and the task is early by that.
-func TestTheServersClockIsReadInMicroseconds(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t)
-	c, db := open(t, cfg), session(t, cfg.Servers[0].DSN, "")
-	for range 50 {
-		var text string
-		if err := db.QueryRowContext(t.Context(), "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)").Scan(&text); err != nil {
-			t.Fatal(err)
-		}
-		before, err := time.Parse("2006-01-02 15:04:05.000000", text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if read, err := c.ServerClock(t.Context()); err != nil || read.Before(before) {
-			t.Fatalf("the clock was read as %s after it was %s: %v", read, before, err)
-		}
-	}
-}

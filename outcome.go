@@ -1,9 +1,19 @@
 package tocsin
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/output"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // What a handler may return: nil completes the task; Bury, RetryIn and Snooze
@@ -78,4 +88,119 @@ func AsOutcome(err error) (verb Verb, in time.Duration, reason string) {
 		return Snoozed, s.in, ""
 	}
 	return Retried, -1, err.Error()
+}
+
+// MaxOutput is the most characters (not bytes) of a run's output; longer text is cut.
+const MaxOutput = 1024
+
+// Output gives the run that is under way under ctx, a handler's context or one derived from it, its output: what
+// `tocsin task runs` shows. A run has one output. The last call wins, so it is for a result or a summary, not for a log.
+// Bytes that are no UTF-8 are replaced. If the attempt fails, its error stands before the output.
+//
+// In a batch, Output is for all of its tasks; see OutputOf. Output may be called concurrently. It does nothing under any
+// other context, once the handler has returned or the delivery has timed out, or if no history is kept of the biz type.
+func Output(ctx context.Context, text string) {
+	if o := outputs(ctx); o != nil {
+		o.Set(text)
+	}
+}
+
+// OutputOf is Output for one task of a batch.
+func OutputOf(ctx context.Context, id JobID, text string) {
+	if o := outputs(ctx); o != nil {
+		o.SetOf(uint64(id), text)
+	}
+}
+
+// outputs returns nil if nobody keeps what is put into it.
+func outputs(ctx context.Context) *output.Outputs {
+	if ctx == nil {
+		return nil
+	}
+	o, _ := ctx.Value(output.Key).(*output.Outputs)
+	return o
+}
+
+// completeSQL writes a success, by primary key. Zero rows: cancelled, done, rescheduled or gone, and completedSQL tells which; or the
+// server is PostgreSQL, to which all of it is a comment: a statement that failed there would break the caller's transaction.
+const (
+	completeSQL = `/* tocsin complete */ /*! UPDATE {task} FORCE INDEX (PRIMARY)
+SET status = 2,
+    action_time = UTC_TIMESTAMP(3),
+    claimed_by = '` + seam.CompletedInTx + `',
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = {job_id}
+    AND version = {version}
+    AND status IN (0, 1, 4) */`
+
+	completedSQL = `SELECT /* tocsin complete */
+    status,
+    version
+FROM {task} FORCE INDEX (PRIMARY)
+WHERE job_id = {job_id}
+LOCK IN SHARE MODE`
+
+	productSQL = `SELECT /* tocsin complete */ VERSION()`
+)
+
+var tableForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}_[0-9]{1,4}\.task_[0-9]{4}$`)
+
+// CompleteTx writes a task's success in the handler's own transaction, so that
+// what the handler did and the task's end commit together: once. It is given
+// the Info that the handler got. Roll back on any error; ErrConflict says that
+// the task was meanwhile cancelled, rescheduled or completed by another
+// delivery, ErrOtherServer that the transaction's server does not hold it, as no
+// PostgreSQL server does. The handler returns nil after the commit; whatever it
+// returns, the task stays done.
+func CompleteTx(ctx context.Context, tx Tx, info Info) error {
+	if err := client.NoTx(ctx, tx); err != nil {
+		return err
+	}
+	if !tableForm.MatchString(info.Table) {
+		return client.Refuse(ErrInvalid, "complete task %s: its table is not known, %q", info.JobID, info.Table)
+	}
+	n, err := client.Execute(ctx, tx, info.render(completeSQL))
+	switch {
+	case err != nil:
+		return completeErr(info, err)
+	case n > 0:
+		return nil
+	}
+	return conflict(ctx, tx, info)
+}
+
+// conflict names the reason why nothing was completed.
+func conflict(ctx context.Context, tx Tx, info Info) error {
+	var status uint8
+	var version uint32
+	var product string
+	err := client.QueryRow(ctx, tx, productSQL)(&product)
+	if strings.HasPrefix(product, "PostgreSQL") {
+		return client.Refuse(ErrOtherServer, "complete task %s: its table %s is not on this transaction's server, which is PostgreSQL", info.JobID, info.Table)
+	}
+	if err == nil {
+		err = client.QueryRow(ctx, tx, info.render(completedSQL))(&status, &version)
+	}
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return client.Refuse(ErrConflict, "complete task %s: it is not in %s any more", info.JobID, info.Table)
+	case err != nil:
+		return completeErr(info, err)
+	case version != info.Version:
+		return client.Refuse(ErrConflict, "complete task %s: it was rescheduled meanwhile (version %d, not %d)", info.JobID, version, info.Version)
+	}
+	return client.Refuse(ErrConflict, "complete task %s: it is %s already", info.JobID, Status(status))
+}
+
+// render fills in the task. Its numbers are literals: parameters would cost another round trip.
+func (i Info) render(statement string) string {
+	return strings.NewReplacer("{task}", i.Table, "{job_id}", i.JobID.String(), "{version}", strconv.FormatUint(uint64(i.Version), 10)).Replace(statement)
+}
+
+func completeErr(info Info, err error) error {
+	switch mysql.ClassOf(err) {
+	case mysql.Missing, mysql.Denied:
+		return client.Refuse(ErrOtherServer, "complete task %s: its table %s is not on this transaction's server (%s)", info.JobID, info.Table, err)
+	}
+	return fmt.Errorf("complete task %s in %s: %w", info.JobID, info.Table, err)
 }

@@ -90,6 +90,9 @@ func (i Info) Key() string {
 	return i.JobID.String() + "." + strconv.FormatUint(uint64(i.Version), 10)
 }
 
+// Header returns the text of a header of the task, "" if there is none. Headers has all of them.
+func (i Info) Header(name string) string { return i.Headers.Get(name) }
+
 // Task is what a handler gets: the row and its decoded payload.
 type Task[T any] struct {
 	Info

@@ -6,6 +6,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/bizkey"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/jobid"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/output"
@@ -17,6 +18,10 @@ func TestValuesThatAreWrittenTwiceAreTheSame(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string][2]any{
 		"MaxKey":      {tocsin.MaxKey, bizkey.Max},
+		"MaxPayload":  {tocsin.MaxPayload, client.MaxPayload},
+		"MaxDedupKey": {tocsin.MaxDedupKey, client.MaxDedupKey},
+		"MaxHeaders":  {tocsin.MaxHeaders, client.MaxHeaders},
+		"MaxAhead":    {tocsin.MaxAhead, client.MaxAhead},
 		"MaxOutput":   {tocsin.MaxOutput, output.Max},
 		"MaxTables":   {tocsin.MaxTables, 1 << jobid.TableBits},
 		"Epoch":       {tocsin.Epoch, jobid.Epoch},

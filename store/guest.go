@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // Transact runs fn in a transaction of one database, and repeats it after a deadlock. It refuses a database that must not
@@ -23,7 +23,7 @@ func (s *Store) Transact(ctx context.Context, database int, fn func(*sql.Conn) e
 // HeldIn refuses what is no transaction (ErrInvalid), and one whose server does not hold a database of the config (ErrOtherServer).
 // It sends nothing to a PostgreSQL server that this refuses.
 func (s *Store) HeldIn(ctx context.Context, tx tocsin.Tx, database int) error {
-	if err := seam.NoTx(ctx, tx); err != nil {
+	if err := client.NoTx(ctx, tx); err != nil {
 		return err
 	}
 	sv := s.servers[s.home[database]]

@@ -84,7 +84,8 @@ func undocumentedSpecs(f *File, d *ast.GenDecl) []string {
 }
 
 // ShownValues checks that the doc page of a public package shows the values of its constants and variables: it shows the text
-// of the declaration, and a reader can't look up a name of an internal package.
+// of the declaration, and a reader can't look up a name of an internal package. Of an error the comment is enough: programs compare
+// it, and don't read its text.
 func ShownValues(m Module) []string {
 	var bad []string
 	for _, f := range m.shipped() {
@@ -110,7 +111,7 @@ func hiddenValues(f *File, spec *ast.ValueSpec, hidden []string) []string {
 	var bad []string
 	for i, value := range spec.Values {
 		sel, ok := value.(*ast.SelectorExpr)
-		if !ok || !spec.Names[i].IsExported() {
+		if name := spec.Names[i]; !ok || !name.IsExported() || strings.HasPrefix(name.Name, "Err") {
 			continue
 		}
 		if pkg, ok := sel.X.(*ast.Ident); ok && slices.Contains(hidden, pkg.Name) {

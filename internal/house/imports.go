@@ -11,14 +11,15 @@ import (
 // mayImport says which packages of the module each folder's shipped files may import; "..." stands for every folder below.
 // A folder that is not named here is a complaint: whoever adds a package decides here where it stands.
 var mayImport = map[string][]string{
-	".":                      {"internal/bizkey", "internal/jobid", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/output", "internal/payloadmark", "internal/runkey", "internal/seam"},
+	".":                      {"internal/bizkey", "internal/client", "internal/jobid", "internal/mysql", "internal/name", "internal/outboxrow", "internal/output", "internal/payloadmark", "internal/runkey", "internal/seam"},
+	"internal/client":        {"internal/jobid", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/payloadmark", "internal/runkey"},
 	"ddl":                    {".", "internal/layoutrow", "internal/mysql", "internal/name", "internal/outboxrow", "internal/seam", "internal/wait"},
 	"outbox":                 {"internal/mysql", "internal/name", "internal/outboxrow"},
 	"relay/relaytest":        {".", "internal/outboxrow", "internal/seam", "internal/wait"},
 	"relay":                  {".", "outbox", "internal/loglimit", "internal/mysql", "internal/name", "internal/outboxrow", "internal/seam", "internal/wait"},
 	"biztype":                {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/name", "internal/seam", "internal/yamlfile"},
 	"duequeue":               {"."},
-	"store":                  {".", "duequeue", "biztype", "internal/layoutrow", "internal/mysql", "internal/payloadmark", "internal/seam"},
+	"store":                  {".", "duequeue", "biztype", "internal/client", "internal/layoutrow", "internal/mysql", "internal/payloadmark", "internal/seam"},
 	"assign":                 {".", "internal/loglimit", "internal/name", "internal/seam"},
 	"scanner":                {".", "duequeue", "store", "internal/loglimit"},
 	"dispatcher":             {".", "biztype", "duequeue", "schedule", "store", "internal/alarm", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
@@ -107,8 +108,8 @@ var foreign = []struct {
 	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "tocsinpg/pgtest", "bench", "internal/devserver/...", "internal/..."}},
 }
 
-// rootMayImport is all that the root package takes from other modules.
-var rootMayImport = []string{"github.com/jmoiron/sqlx", "github.com/go-sql-driver/mysql", "golang.org/x/time/rate"}
+// clientMayImport is all that the root package and its machinery take from other modules.
+var clientMayImport = []string{"github.com/go-sql-driver/mysql", "golang.org/x/time/rate"}
 
 // Imports checks the directions of all imports.
 func Imports(m Module) []string {
@@ -141,8 +142,8 @@ func refused(f *File, target string) string {
 		return ""
 	case ours && !inTable(f.Dir(), inside):
 		return fmt.Sprintf("%s may not import %s (see the table in internal/house/imports.go)", f.Dir(), inside)
-	case !ours && f.Dir() == "." && !standard(target) && !slices.Contains(rootMayImport, target):
-		return fmt.Sprintf("the root package may not import %s", target)
+	case !ours && coversAny([]string{".", "internal/client"}, f.Dir()) && !standard(target) && !slices.Contains(clientMayImport, target):
+		return fmt.Sprintf("%s may not import %s: every program that adds tasks would need it", f.Dir(), target)
 	}
 	return foreignRule(f.Dir(), target)
 }

@@ -1,6 +1,7 @@
 package jobid
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -31,5 +32,31 @@ func TestAMakerNeverGoesBack(t *testing.T) {
 			t.Fatalf("%d after %d", id, last)
 		}
 		last = id
+	}
+}
+
+func TestIDsOfOneProcessNeverRepeatAndGrow(t *testing.T) {
+	t.Parallel()
+	var m Maker
+	now := time.Now()
+	const makers, each = 8, 5000
+	made := make([][]uint64, makers)
+	var group sync.WaitGroup
+	for table := range makers {
+		group.Go(func() {
+			for range each {
+				made[table] = append(made[table], m.Next(now, table))
+			}
+		})
+	}
+	group.Wait()
+	seen := map[uint64]bool{}
+	for table, ids := range made {
+		for i, id := range ids {
+			if seen[id] || Table(id) != table || i > 0 && id <= ids[i-1] {
+				t.Fatalf("id %d of maker %d: table %d, seen %t", id, table, Table(id), seen[id])
+			}
+			seen[id] = true
+		}
 	}
 }

@@ -38,9 +38,6 @@ type Mover interface {
 // MoverOf returns the Mover of a *tocsin.Client.
 var MoverOf func(client any) Mover
 
-// NoTx refuses a nil context, and what is no transaction: nil, pools, connections.
-var NoTx func(ctx context.Context, tx any) error
-
 // Specs returns the servers of a tocsin.Config with every default filled in, for packages that open connections of their own.
 var Specs func(config any) []mysql.Spec
 

@@ -1,0 +1,173 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/tocsinhq/tocsin/internal/payloadmark"
+)
+
+// Header is one of a task's headers, and those that were set before it. It never changes, so copies of a task may
+// share it.
+type Header struct {
+	Name, Text string
+	Optional   bool // it may be left out
+	Before     *Header
+}
+
+// All returns the headers by name. Of one name the last counts.
+func (h *Header) All() map[string]string {
+	all := make(map[string]string)
+	for ; h != nil; h = h.Before {
+		if _, newer := all[h.Name]; !newer {
+			all[h.Name] = h.Text
+		}
+	}
+	return all
+}
+
+// optional returns the names of headers that may be left out, in the order in which they were set.
+func (h *Header) optional() (names []string) {
+	seen := make(map[string]bool)
+	for ; h != nil; h = h.Before {
+		if !seen[h.Name] && h.Optional {
+			names = append(names, h.Name)
+		}
+		seen[h.Name] = true
+	}
+	slices.Reverse(names)
+	return names
+}
+
+// hasOptional reports whether a header may be left out.
+func (h *Header) hasOptional() bool {
+	for ; h != nil; h = h.Before {
+		if h.Optional {
+			return true
+		}
+	}
+	return false
+}
+
+// with adds all of the headers.
+func (h *Header) with(all map[string]string) *Header {
+	for name, text := range all {
+		h = &Header{Name: name, Text: text, Before: h}
+	}
+	return h
+}
+
+// headerForm is the form of a header's name.
+var headerForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+var (
+	errNoObject   = errors.New("headers are not a JSON object of texts")
+	errBadVersion = errors.New(payloadmark.Name + " among the headers is not a whole number from 1 on, as a text")
+)
+
+// ReadHeaders returns headers by name, as they are stored without the version of the payload. Those that plain SQL has written
+// may be an error: not a JSON object of texts.
+func ReadHeaders(stored string) (map[string]string, error) {
+	if stored == "" {
+		return nil, nil
+	}
+	var read map[string]*string
+	if err := json.Unmarshal([]byte(stored), &read); err != nil || read == nil {
+		return nil, errNoObject
+	}
+	if _, is := read[payloadmark.Name]; is {
+		return nil, errBadVersion
+	}
+	all := make(map[string]string, len(read))
+	for name, text := range read {
+		if text == nil {
+			return nil, errNoObject
+		}
+		all[name] = *text
+	}
+	return all, nil
+}
+
+// HeadersOf returns headers as they are stored, without the version of the payload. It refuses what must not be stored, as
+// ErrInvalid.
+func HeadersOf(all map[string]string) (string, error) {
+	for name, text := range all {
+		switch {
+		case !headerForm.MatchString(name):
+			return "", Refuse(ErrInvalid, "header %q: use letters, digits, '.', '_' and '-' for its name, at most 64, a letter or digit first", name)
+		case !utf8.ValidString(text):
+			return "", Refuse(ErrInvalid, "header %s is not UTF-8", name)
+		}
+	}
+	h, err := WriteHeaders(all)
+	if n := utf8.RuneCountInString(h); n > MaxHeaders {
+		return "", Refuse(ErrInvalid, "headers have %d characters as JSON: at most %d", n, MaxHeaders)
+	}
+	return h, err
+}
+
+// markedHeaders is HeadersOf with the version of the payload, as both are stored together.
+func markedHeaders(all map[string]string, version int) (string, error) {
+	h, err := HeadersOf(all)
+	if err != nil || version < payloadmark.First {
+		return h, err
+	}
+	h = payloadmark.Set(h, version)
+	if n := utf8.RuneCountInString(h); n > MaxHeaders {
+		return "", Refuse(ErrInvalid, "headers have %d characters as JSON, with the version of the payload: at most %d", n, MaxHeaders)
+	}
+	return h, nil
+}
+
+// WriteHeaders writes headers in the order of their names, without the escapes that only HTML needs.
+func WriteHeaders(all map[string]string) (string, error) {
+	if len(all) == 0 {
+		return "", nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(all); err != nil {
+		return "", fmt.Errorf("write headers: %w", err)
+	}
+	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}
+
+// headersFor returns the headers of a task as they are stored in a table, with the version of its payload. The version is
+// left out if they are known not to be allowed there yet.
+func (c *Client) headersFor(ctx context.Context, t Task, table int) (string, error) {
+	all := t.Headers.All()
+	if !t.Headers.hasOptional() && t.Version < payloadmark.First {
+		return HeadersOf(all)
+	}
+	mayWrite, known := c.mayWriteHeaders(ctx, table)
+	if known && !mayWrite {
+		t.Version = 0
+	}
+	if h, err := markedHeaders(all, t.Version); err == nil && mayWrite {
+		return h, nil
+	}
+	optional := t.Headers.optional()
+	kept := maps.Clone(all)
+	maps.DeleteFunc(kept, func(name, _ string) bool { return slices.Contains(optional, name) })
+	h, err := markedHeaders(kept, t.Version)
+	if err != nil || !mayWrite {
+		return h, err
+	}
+	for _, name := range optional {
+		kept[name] = all[name]
+		if more, err := markedHeaders(kept, t.Version); err == nil {
+			h = more
+		} else {
+			delete(kept, name)
+		}
+	}
+	return h, nil
+}

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Read reads rows of a table, or of its database, and has each scanned.
+func (c *Client) Read(ctx context.Context, table int, statement Columns, args []any, each func(scan func(...any) error) error) error {
+	s, err := c.serverOf(ctx, table)
+	if err != nil {
+		return err
+	}
+	if err := c.readFrom(ctx, s, table, statement, args, each); err != nil {
+		return fmt.Errorf("read %s: %w", c.Where(table), err)
+	}
+	return nil
+}
+
+func (c *Client) readFrom(ctx context.Context, s *server, table int, statement Columns, args []any, each func(scan func(...any) error) error) error {
+	conn, err := s.DB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	f, err := s.behind(ctx, conn, c.want)
+	if err == nil {
+		err = f.unreadable(c.layout.DatabaseOf(table))
+	}
+	if err != nil {
+		return err
+	}
+	found, err := conn.QueryContext(ctx, c.layout.Render(statement.Of(c.knownWide(table)), table), args...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() {
+		if err := each(found.Scan); err != nil {
+			return err
+		}
+	}
+	return found.Err()
+}
+
+// readBackSQL and readBackKeySQL read what stands in the way of rows of one
+// table; a list of ids, or conditions on (biz_id, biz_type, dedup_key) joined by
+// OR, follows. Primary key and uk_biz.
+const (
+	readBackSQL = `SELECT /* tocsin read back */
+    job_id,
+    biz_id,
+    biz_type,
+    status,
+    dedup_key,
+    attribute,
+    {headers},
+    {biz_key}
+FROM {task} FORCE INDEX (PRIMARY)
+WHERE job_id IN (`
+
+	readBackKeySQL = `
+UNION
+SELECT
+    job_id,
+    biz_id,
+    biz_type,
+    status,
+    dedup_key,
+    attribute,
+    {headers},
+    {biz_key}
+FROM {task} FORCE INDEX (uk_biz)
+WHERE `
+
+	keySQL = `biz_id = ? AND biz_type = ? AND dedup_key = ?`
+)
+
+// standing is what was read back.
+type standing []stored
+
+// has reports whether r itself is there.
+func (s standing) has(r *Row) bool {
+	for i := range s {
+		if r.made(&s[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasID reports whether any task has an id.
+func (s standing) hasID(id uint64) bool {
+	return slices.ContainsFunc(s, func(t stored) bool { return t.id == id })
+}
+
+// holder gives the task that holds r's dedup_key, or nil.
+func (s standing) holder(r *Row) *stored {
+	for i := range s {
+		if r.sameKey(&s[i]) {
+			return &s[i]
+		}
+	}
+	return nil
+}
+
+// readBack reads the tasks that have the rows' ids or dedup_keys. All rows are
+// of one table. It runs outside transactions on our own session, so it sees
+// what has been committed.
+func (c *Client) readBack(ctx context.Context, conn *sql.Conn, rows []*Row) (standing, error) {
+	query, args := readBackQuery(rows)
+	query = ReadColumns(query).Of(c.knownWide(rows[0].table))
+	found, err := conn.QueryContext(ctx, c.layout.Render(query, rows[0].table), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	var all standing
+	for found.Next() {
+		var s stored
+		if err := found.Scan(&s.id, &s.bizID, &s.bizType, &s.status, &s.dedup, &s.payload, &s.headers, &s.bizKey); err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, found.Err()
+}
+
+func readBackQuery(rows []*Row) (query string, args []any) {
+	ids, keys := []byte(readBackSQL), []byte(readBackKeySQL)
+	for i, r := range rows {
+		if i > 0 {
+			ids = append(ids, ", "...)
+		}
+		ids = strconv.AppendUint(ids, r.id, 10)
+		if r.dedup == nil {
+			continue
+		}
+		if len(args) > 0 {
+			keys = append(keys, "\n    OR "...)
+		}
+		keys = append(keys, keySQL...)
+		args = append(args, r.bizID, r.bizType, r.dedup)
+	}
+	ids = append(ids, ')')
+	if len(args) > 0 {
+		ids = append(ids, keys...)
+	}
+	return string(ids), args
+}

@@ -1,0 +1,323 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// server is one MySQL server of the config, and what its databases said of
+// themselves. Safe for concurrent use.
+type server struct {
+	*mysql.Server
+	layout  Layout
+	agreed  *layoutrow.Identities // the client's
+	marks   *layoutrow.Marks      // the client's
+	anchors anchors               // of Move
+	facts   atomic.Pointer[facts] // nil until the databases were read and agreed
+	wide    []atomic.Bool         // by database number: its task tables have the columns of schema version 2
+}
+
+// facts is what a server's databases say.
+type facts struct {
+	cluster string
+	horizon time.Duration // nearer tasks ring the doorbell
+	packet  int           // max_allowed_packet, bytes
+	now     time.Time     // the server's clock when it was read
+	read    time.Time     // this machine's, then
+	asked   time.Time     // this machine's, before the question
+	term    int64         // then: after a move to another address the clock is another
+	refused map[int]error // database number -> why it must not be used
+	rows    map[int]layoutrow.Row
+
+	problems map[int]layoutrow.Problem // the problems behind refused
+}
+
+// latest is an upper bound of the server's clock at a time of this machine, give or take what it was set by: the answer may have been long under way.
+func (f *facts) latest(at time.Time) time.Time { return f.now.Add(at.Sub(f.asked)) }
+
+// clock estimates the server's clock.
+func (f *facts) clock() time.Time { return f.now.Add(time.Since(f.read)) }
+
+// layoutsAtOnce bounds the databases that one statement reads.
+const layoutsAtOnce = 64
+
+// lookAgain is how long a connection trusts the layout rows that it has read. A
+// database that moves away refuses by the names of its tables at once; they are
+// for one that is replaced, or retired by hand.
+const lookAgain = time.Second
+
+// checked returns the facts of a server, which it reads on first use. It refuses the
+// server if none of its databases may be used. A refusal is not kept: the next call
+// asks again, so mending the server is enough.
+func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, error) {
+	if f := s.facts.Load(); f != nil && f.cluster == want.Cluster && f.term == s.Term() {
+		return f, nil
+	}
+	return s.check(ctx, want)
+}
+
+// check reads the layout rows of the server's databases, and keeps them if one
+// database may be used.
+func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error) {
+	f, err := s.look(ctx, s.DB, want)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.refused) == len(s.Databases) {
+		s.facts.Store(nil)
+		first, _ := layoutrow.First(s.Name, s.Databases, f.problems)
+		return nil, refusalOf(first)
+	}
+	s.facts.Store(f)
+	return f, nil
+}
+
+// readable refuses one database if it was refused when it was last read, at most
+// lookAgain ago.
+func (s *server) readable(ctx context.Context, want layoutrow.Want, db int) error {
+	f, err := s.checked(ctx, want)
+	if err == nil && f.unreadable(db) != nil && time.Since(f.read) > lookAgain {
+		f, err = s.check(ctx, want)
+	}
+	if err != nil {
+		return err
+	}
+	return f.unreadable(db)
+}
+
+// unreadable returns why a database must not even be read. A retired one and an older
+// copy may be read: they take no tasks.
+func (f *facts) unreadable(db int) error {
+	if f.problems[db].Moved || f.problems[db].Older {
+		return nil
+	}
+	return f.refused[db]
+}
+
+// seen gives what a server that was accepted once says of its databases now.
+func (s *server) seen(ctx context.Context, want layoutrow.Want) (*facts, error) {
+	if _, err := s.checked(ctx, want); err != nil {
+		return nil, err
+	}
+	return s.look(ctx, s.DB, want)
+}
+
+// admit refuses databases by the layout rows read over the connection that is about
+// to be used, at most lookAgain ago: another server may stand behind the address by
+// now.
+func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want, databases ...int) error {
+	f, err := s.behind(ctx, conn, want)
+	if err != nil {
+		return err
+	}
+	for _, db := range databases {
+		if err := f.refused[db]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// behind returns the facts read over a connection at most lookAgain ago.
+func (s *server) behind(ctx context.Context, conn *sql.Conn, want layoutrow.Want) (*facts, error) {
+	return mysql.LookOnce(ctx, conn, lookAgain, func(ctx context.Context) (*facts, error) {
+		return s.look(ctx, conn, want)
+	})
+}
+
+// queryer is a pool or one of its connections.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// look reads the layout rows of all the server's databases and compares them with the
+// config. An error concerns the whole server.
+func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*facts, error) {
+	term, known, asked := s.Term(), s.marks.Known(), time.Now()
+	found, failed, err := s.layouts(ctx, over)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	rows := make(map[int]layoutrow.Row, len(found))
+	for db, row := range found {
+		rows[db] = row.Row
+		s.agreed.Note(want, row.Row)
+	}
+	want.Identity = s.agreed.Agreed()
+	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
+	f := &facts{read: time.Now(), asked: asked, term: term, refused: map[int]error{}, rows: rows}
+	f.problems = want.Judge(s.Databases, rows, failed, where)
+	s.marks.Compare(known, rows, f.problems, where)
+	for db, problem := range f.problems {
+		f.refused[db] = refusalOf(problem)
+	}
+	for _, db := range s.Databases {
+		if row, ok := found[db]; ok && f.refused[db] == nil {
+			s.wide[db].Store(row.Version >= wideSchema)
+			f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.packet, row.now
+		}
+	}
+	return f, nil
+}
+
+// refusalOf returns ErrLayout for a database that is not the config's, and else the
+// error of reading it.
+func refusalOf(p layoutrow.Problem) error {
+	if p.Differs {
+		return Refuse(ErrLayout, "%s", p.Why)
+	}
+	return &refusal{p.Err, p.Why}
+}
+
+// explain words an error of reading the layout.
+func (s *server) explain(err error) error {
+	if class := mysql.ClassOf(err); class.OfServer() {
+		return fmt.Errorf("server %s is %w", s.Name, outage(err))
+	}
+	return fmt.Errorf("read the layout on server %s: %w", s.Name, err)
+}
+
+// layouts reads the layout rows by database number. failed has the reasons why others
+// could not be read. The error concerns the whole server.
+func (s *server) layouts(ctx context.Context, over queryer) (rows map[int]layoutRow, failed map[int]error, err error) {
+	rows, failed = make(map[int]layoutRow, len(s.Databases)), map[int]error{}
+	for part := range slices.Chunk(s.Databases, layoutsAtOnce) {
+		err := s.readLayouts(ctx, over, part, rows)
+		if err == nil {
+			continue
+		}
+		if ofServer(err) {
+			return nil, nil, err
+		}
+		for _, db := range part { // so that a fault of one hides no other
+			if err := s.readLayouts(ctx, over, []int{db}, rows); ofServer(err) {
+				return nil, nil, err
+			} else if err != nil {
+				failed[db] = err
+			}
+		}
+	}
+	return rows, failed, nil
+}
+
+// ofServer reports whether the error rules out any other answer from the server.
+func ofServer(err error) bool {
+	class := mysql.ClassOf(err)
+	return class == mysql.Canceled || class.OfServer()
+}
+
+func (s *server) readLayouts(ctx context.Context, over queryer, databases []int, into map[int]layoutRow) error {
+	parts, args := make([]string, len(databases)), make([]any, len(databases))
+	for i, db := range databases {
+		parts[i], args[i] = s.layout.Render(layoutSQL, db*s.layout.Tables), db
+	}
+	found, err := over.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"), args...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() {
+		var r layoutRow
+		if err := r.scan(found.Scan); err != nil {
+			return err
+		}
+		into[r.Asked] = r
+	}
+	return found.Err()
+}
+
+// bizTypes reads the names from the first of the server's usable databases that
+// answers.
+func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uint64, err error) {
+	for _, db := range s.Databases {
+		if f.refused[db] != nil {
+			continue
+		}
+		if numbers, err = s.bizTypesIn(ctx, db); err == nil || ofServer(err) {
+			break
+		}
+	}
+	return numbers, err
+}
+
+func (s *server) bizTypesIn(ctx context.Context, db int) (map[string]uint64, error) {
+	found, err := s.DB.QueryContext(ctx, s.layout.Render(bizTypesSQL, db*s.layout.Tables))
+	if err != nil {
+		return nil, fmt.Errorf("read the biz types on server %s: %w", s.Name, err)
+	}
+	defer found.Close()
+	numbers := map[string]uint64{}
+	for found.Next() {
+		var number uint64
+		var name string
+		if err := found.Scan(&number, &name); err != nil {
+			return nil, err
+		}
+		numbers[name] = number
+	}
+	return numbers, found.Err()
+}
+
+// refused reports whether a server answered, and is not what the config says.
+func refused(err error) bool { return errors.Is(err, ErrLayout) }
+
+// layoutRow is what a database says it is part of, and facts of its server.
+type layoutRow struct {
+	layoutrow.Row
+	packet int
+	now    time.Time
+}
+
+func (r *layoutRow) scan(scan func(...any) error) (err error) {
+	var now string
+	if err := scan(append(r.Fields(), &r.Mark, &r.packet, &now)...); err != nil {
+		return err
+	}
+	r.now, err = time.Parse(microForm, now) // whole milliseconds would be up to one behind the clock
+	return err
+}
+
+// markerKey is what decides how a marker is read.
+type markerKey struct {
+	layout  Layout
+	cluster string
+}
+
+// Marker tells the addresses of one server apart by their layout rows: its cluster and identity, or
+// "" if none of the databases there is the config's. A database that is held is the config's: a
+// promoted replica that lags too far is used, and refused with that reason.
+func Marker(layout Layout, cluster string, spec mysql.Spec) mysql.Marker {
+	want := layoutrow.Want{Databases: layout.Databases, Tables: layout.Tables, Cluster: cluster}
+	read := func(ctx context.Context, conn *sql.Conn) (string, error) {
+		s := server{Server: &mysql.Server{Name: spec.Name, Databases: spec.Databases}, layout: layout}
+		rows, _, err := s.layouts(ctx, conn)
+		if err != nil {
+			return "", err
+		}
+		var found layoutrow.Identities
+		of := ""
+		for _, row := range rows {
+			if row.State == layoutrow.Held {
+				row.State = layoutrow.Active
+			}
+			if want.Refuse(row.Row, "") == "" {
+				found.Put(row.Asked, row.Identity)
+				of = row.Cluster
+			}
+		}
+		if of == "" {
+			return "", nil
+		}
+		return of + "/" + found.Agreed(), nil
+	}
+	return mysql.Marker{Key: markerKey{layout, cluster}, Read: read}
+}

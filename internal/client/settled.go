@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// settledCreated is the time of creation of a note in the ledger that is no row of an outbox.
+var settledCreated = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// settledOf is the outbox of such a note: no identity has a space.
+func settledOf(identity string) string { return identity + " settled" }
+
+// settledSQL notes an id; settledOthersSQL deletes other notes, a 0 only anew. Parameters: outbox, id, created; outbox, id,
+// anew. Primary key.
+const (
+	settledSQL = `INSERT /* tocsin relayed settled */ IGNORE INTO {database}.relayed (outbox, id, created, job_id, gmt_create)
+VALUES (?, ?, ?, 0, UTC_TIMESTAMP(3))`
+
+	settledOthersSQL = `DELETE /* tocsin relayed settled others */ FROM {database}.relayed
+WHERE outbox = ?
+    AND id <> ?
+    AND (id > 0 OR ?)`
+)
+
+// settledReadSQL reads the lowest note. Parameter: outbox. Primary key.
+const settledReadSQL = `SELECT /* tocsin relayed settled read */
+    COALESCE(MIN(id), 0)
+FROM {database}.relayed FORCE INDEX (PRIMARY)
+WHERE outbox = ?`
+
+// NoteSettled implements seam.Mover.
+func (c *Client) NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error {
+	s := c.home[database]
+	if err := s.readable(ctx, c.want, database); err != nil {
+		return err
+	}
+	render := func(statement string) string { return c.layout.Render(statement, database*c.layout.Tables) }
+	if _, err := s.DB.ExecContext(ctx, render(settledSQL), settledOf(identity), id, settledCreated); err != nil {
+		return err
+	}
+	_, err := s.DB.ExecContext(ctx, render(settledOthersSQL), settledOf(identity), id, anew)
+	return err
+}
+
+// SettledBelow implements seam.Mover.
+func (c *Client) SettledBelow(ctx context.Context, identity string) (below uint64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type note struct {
+		id  uint64
+		err error
+	}
+	notes := make(chan note, c.layout.Databases)
+	for database := range c.layout.Databases {
+		go func() {
+			id, err := c.settledIn(ctx, identity, database)
+			notes <- note{id, err}
+		}()
+	}
+	for i := range c.layout.Databases {
+		n := <-notes
+		if i == 0 || n.id < below {
+			below = n.id
+		}
+		if n.err != nil && err == nil {
+			err = n.err
+			cancel()
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return below, nil
+}
+
+func (c *Client) settledIn(ctx context.Context, identity string, database int) (id uint64, err error) {
+	s := c.home[database]
+	if err := s.readable(ctx, c.want, database); err != nil {
+		return 0, err
+	}
+	query := c.layout.Render(settledReadSQL, database*c.layout.Tables)
+	err = s.DB.QueryRowContext(ctx, query, settledOf(identity)).Scan(&id)
+	return id, err
+}

@@ -1,0 +1,454 @@
+package tocsin_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+)
+
+type orderID int64
+
+func TestIDsOfOtherIntegerTypes(t *testing.T) {
+	t.Parallel()
+	client := open(t, cluster(t))
+	for _, id := range []orderID{-1, math.MinInt64} {
+		_, add := client.Add(t.Context(), tocsin.New(closeOrder, id, order{}, tocsin.In(time.Hour)))
+		_, cancel := client.Cancel(t.Context(), tocsin.Of(closeOrder, id))
+		_, list := tocsin.List(t.Context(), client, id)
+		for _, err := range []error{add, cancel, list} {
+			if !errors.Is(err, tocsin.ErrInvalid) {
+				t.Errorf("%d: %v", id, err)
+			}
+		}
+	}
+	for _, id := range []orderID{1, math.MaxInt64} {
+		added, err := client.Add(t.Context(), tocsin.New(closeOrder, id, order{}, tocsin.In(time.Hour)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := tocsin.List(t.Context(), client, id); err != nil || len(found) != 1 || found[0].JobID != added.JobID || found[0].BizID != uint64(id) {
+			t.Errorf("%+v, %v", found, err)
+		}
+		if done, err := client.Cancel(t.Context(), tocsin.Of(closeOrder, id)); err != nil || done.Changed != 1 {
+			t.Errorf("%+v, %v", done, err)
+		}
+	}
+	if _, err := client.Add(t.Context(), tocsin.New(closeOrder, uint64(math.MaxUint64), order{}, tocsin.In(time.Hour))); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.Add(t.Context(), tocsin.New(closeOrder, orderID(0), order{}, tocsin.In(time.Hour))); !errors.Is(err, tocsin.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+func TestDefineTakesOnePolicy(t *testing.T) {
+	t.Parallel()
+	if p, ok := tocsin.Define[string]("a", tocsin.Policy{Name: "b"}).Policy(); !ok || p.Name != "a" || p.Edition != 1 {
+		t.Errorf("%+v, %v", p, ok)
+	}
+	if _, ok := tocsin.Define[string]("a").Policy(); ok {
+		t.Error("a policy out of nothing")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("two policies are taken")
+		}
+	}()
+	tocsin.Define[string]("a", tocsin.Policy{}, tocsin.Policy{})
+}
+
+// odd is a header text that no session may change.
+const odd = "ü 🔔 \\ ' \" <b>\x01\n"
+
+// waysToAdd are the ways to add tasks.
+func waysToAdd(c *tocsin.Client, db *sql.DB) map[string]func(context.Context, ...tocsin.NewTask) ([]tocsin.Added, error) {
+	inTx := func(do func(context.Context, *sql.Tx, []tocsin.NewTask) ([]tocsin.Added, error)) func(context.Context, ...tocsin.NewTask) ([]tocsin.Added, error) {
+		return func(ctx context.Context, tasks ...tocsin.NewTask) ([]tocsin.Added, error) {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return nil, err
+			}
+			added, err := do(ctx, tx, tasks)
+			if err != nil {
+				return added, errors.Join(err, tx.Rollback())
+			}
+			return added, tx.Commit()
+		}
+	}
+	one := func(add func(tocsin.NewTask) (tocsin.Added, error), tasks []tocsin.NewTask) (all []tocsin.Added, err error) {
+		for _, t := range tasks {
+			added, err := add(t)
+			if all = append(all, added); err != nil {
+				return all, err
+			}
+		}
+		return all, nil
+	}
+	return map[string]func(context.Context, ...tocsin.NewTask) ([]tocsin.Added, error){
+		"Add": func(ctx context.Context, tasks ...tocsin.NewTask) ([]tocsin.Added, error) {
+			return one(func(t tocsin.NewTask) (tocsin.Added, error) { return c.Add(ctx, t) }, tasks)
+		},
+		"AddMany": func(ctx context.Context, tasks ...tocsin.NewTask) ([]tocsin.Added, error) {
+			return c.AddMany(ctx, tasks)
+		},
+		"AddTx": inTx(func(ctx context.Context, tx *sql.Tx, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
+			return one(func(t tocsin.NewTask) (tocsin.Added, error) { return c.AddTx(ctx, tx, t) }, tasks)
+		}),
+		"AddManyTx": inTx(func(ctx context.Context, tx *sql.Tx, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
+			return c.AddManyTx(ctx, tx, tasks)
+		}),
+	}
+}
+
+func TestHeadersAndKeysTravelWithEachWayToAdd(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	for name, params := range sessions(t) {
+		for way, add := range waysToAdd(c, session(t, devtest.DSN(t), params)) {
+			near := remind.New(7, "x", tocsin.In(0))
+			added, err := add(t.Context(),
+				near.Header("tenant", "a").Header("odd", odd).Header("tenant", "b"), // of one table: with headers, and without
+				remind.New(7, "plain", tocsin.At(time.Now().Add(day))),
+				remind.NewKey("zakaz-№1", "x", tocsin.In(day)).Header("empty", ""),
+				remind.NewKey("ord_01J8Z3", "y", tocsin.At(time.Now())))
+			if err != nil {
+				t.Fatalf("%s, %s: %v", name, way, err)
+			}
+			infos := make([]tocsin.Info, len(added))
+			for i := range added {
+				infos[i] = get(t, c, added[i].JobID)
+			}
+			all := must[map[string]string](t)(infos[0].Headers.All())
+			if !maps.Equal(all, map[string]string{"tenant": "b", "odd": odd}) || infos[0].Header("tenant") != "b" || infos[0].Header("Tenant") != "" || infos[0].BizKey != "" {
+				t.Errorf("%s, %s: %+v", name, way, infos[0])
+			}
+			if infos[1].Headers != "" || infos[1].BizKey != "" || infos[1].BizID != 7 {
+				t.Errorf("%s, %s: %+v", name, way, infos[1])
+			}
+			if infos[2].Headers != `{"empty":""}` || infos[2].BizKey != "zakaz-№1" || infos[2].BizID != tocsin.KeyID("zakaz-№1") {
+				t.Errorf("%s, %s: %+v", name, way, infos[2])
+			}
+			if infos[3].Headers != "" || infos[3].BizKey != "ord_01J8Z3" || infos[3].Payload != "y" {
+				t.Errorf("%s, %s: %+v", name, way, infos[3])
+			}
+		}
+	}
+}
+
+// bad are tasks with headers or keys that can't be stored, and what is said of them.
+func bad() map[string]tocsin.NewTask {
+	x := remind.New(7, "x", tocsin.In(0))
+	key := func(key string) tocsin.NewTask { return remind.NewKey(key, "x", tocsin.In(0)) }
+	return map[string]tocsin.NewTask{
+		`header "": use letters`:                     x.Header("", "x"),
+		`header "a b": use letters`:                  x.Header("a b", "x"),
+		`header "-a": use letters`:                   x.Header("-a", "x"),
+		`header "ü": use letters`:                    x.Header("ü", "x"),
+		`header "a\n": use letters`:                  x.Header("a\n", "x"),
+		"header tenant is not UTF-8":                 x.Header("tenant", "\xff"),
+		"at most 64, a letter or digit first":        x.Header(strings.Repeat("a", 65), "x"),
+		"headers have 1025 characters as JSON":       x.Header("a", strings.Repeat("ü", 1025-len(`{"a":""}`))),
+		"headers have 1026 characters as JSON":       x.Header("a", strings.Repeat("\n", 509)), // each is two characters there
+		`biz type "coupon.remind": biz_key is empty`: key(""),
+		"biz_key has 65 bytes: at most 64":           key(strings.Repeat("k", 65)),
+		`biz_key "a\xff" is not UTF-8`:               key("a\xff"),
+	}
+}
+
+func TestBadHeadersAndKeysAreRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	outboxed := withOutbox(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	direct, relayed := open(t, cfg), open(t, outboxed)
+	fine := remind.New(7, "fine", tocsin.In(0))
+	for of, c := range map[string]*tocsin.Client{"direct": direct, "through an outbox": relayed} {
+		for way, add := range waysToAdd(c, db) {
+			for text, task := range bad() {
+				_, err := add(t.Context(), task)
+				if !errors.Is(err, tocsin.ErrInvalid) || !strings.Contains(err.Error(), text) {
+					t.Errorf("%s, %s: %v, want %q", of, way, err, text)
+				}
+			}
+		}
+	}
+	if _, err := direct.AddManyTx(t.Context(), begin(t, db), []tocsin.NewTask{fine, fine.Header("", "")}); !errors.Is(err, tocsin.ErrInvalid) {
+		t.Error(err)
+	}
+	for table := range cfg.Layout.Total() {
+		if n := count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Table(table)); n != 0 {
+			t.Errorf("%d tasks in table %d", n, table)
+		}
+	}
+	if n := count(t, db, "SELECT COUNT(*) FROM "+outboxed.Outbox.Table); n != 0 {
+		t.Errorf("%d rows in the outbox", n)
+	}
+}
+
+func TestTheLargestHeadersFit(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	text := strings.Repeat("🔔", 1024-len(`{"a":""}`))
+	info := get(t, c, add(t, c, remind.New(7, "x", tocsin.In(day)).Header("a", text)).JobID)
+	if info.Header("a") != text {
+		t.Errorf("%d bytes came back, want %d", len(info.Header("a")), len(text))
+	}
+}
+
+func TestATaskSharesNoHeadersWithItsCopies(t *testing.T) {
+	t.Parallel()
+	base := remind.New(7, "x", tocsin.In(0)).Header("a", "1")
+	one, two := base.Header("b", "1"), base.Header("b", "2")
+	for name, c := range map[string]struct {
+		task tocsin.NewTask
+		want map[string]string
+	}{
+		"base": {base, map[string]string{"a": "1"}},
+		"one":  {one, map[string]string{"a": "1", "b": "1"}},
+		"two":  {two, map[string]string{"a": "1", "b": "2"}},
+		"none": {remind.New(7, "x", tocsin.In(0)), map[string]string{}},
+	} {
+		if got := c.task.Headers(); !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// What plain SQL wrote may be anything; it must be told apart from no headers, and survive as JSON.
+func TestWhatAreNoHeaders(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"x", "null", "[]", `"a"`, `{"a":1}`, `{"a":null}`, `{"a":{}}`, `{"a":"b"`, `{"a":"b"} x`, " "} {
+		h := tocsin.Headers(text)
+		if all, err := h.All(); err == nil || all != nil || h.Get("a") != "" {
+			t.Errorf("%q: %v, %v", text, all, err)
+		}
+		if _, err := remind.Decode(tocsin.Info{JobID: 5, Headers: h}); err == nil || err.Error() != "task 5: headers are not a JSON object of texts" {
+			t.Errorf("%q: decode: %v", text, err)
+		}
+		var back tocsin.Info
+		b := must[[]byte](t)(json.Marshal(tocsin.Info{JobID: 5, Headers: h}))
+		if err := json.Unmarshal(b, &back); err != nil || back.Headers != h {
+			t.Errorf("%q: through JSON %q, %v", text, back.Headers, err)
+		}
+	}
+	for _, text := range []string{"", "{}"} {
+		if all, err := tocsin.Headers(text).All(); err != nil || len(all) != 0 {
+			t.Errorf("%q: %v, %v", text, all, err)
+		}
+	}
+	h := tocsin.Headers(`{"a":"<1>"}`)
+	if b := must[[]byte](t)(json.Marshal(tocsin.Info{JobID: 5, Headers: h})); !strings.Contains(string(b), fmt.Sprintf("%q:{%q:", "headers", "a")) {
+		t.Errorf("as JSON: %s", b)
+	}
+}
+
+func TestOptionalHeadersAreStoredIfTheyFit(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	x := remind.New(7, "x", tocsin.In(time.Hour))
+	long := strings.Repeat("l", tocsin.MaxHeaders-len(`{"a":"","b":"2"}`))
+	for name, want := range map[string]struct {
+		task   tocsin.NewTask
+		stored tocsin.Headers
+	}{
+		"all fit":                           {x.OptionalHeader("b", "2").Header("a", "1"), `{"a":"1","b":"2"}`},
+		"only the first has room":           {x.OptionalHeader("b", "2").OptionalHeader("c", "3").Header("a", long), tocsin.Headers(`{"a":"` + long + `","b":"2"}`)},
+		"one without room leaves the next":  {x.OptionalHeader("c", long).OptionalHeader("b", "2").Header("a", long), tocsin.Headers(`{"a":"` + long + `","b":"2"}`)},
+		"none has room":                     {x.OptionalHeader("c", "3").Header("a", long+"1234567"), tocsin.Headers(`{"a":"` + long + `1234567"}`)},
+		"a name and a text that aren't any": {x.OptionalHeader("a b", "1").OptionalHeader("c", "\xff").OptionalHeader("b", "2"), `{"b":"2"}`},
+		"nothing is left":                   {x.OptionalHeader("a b", "1"), ""},
+		"the last of a name counts":         {x.OptionalHeader("a", "1").Header("a", "2").Header("b", "1").OptionalHeader("b", "2"), `{"a":"2","b":"2"}`},
+	} {
+		for way, add := range waysToAdd(c, session(t, devtest.DSN(t), "")) {
+			added, err := add(t.Context(), want.task)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", name, way, err)
+			}
+			if got := get(t, c, added[0].JobID).Headers; got != want.stored {
+				t.Errorf("%s, %s: %s, want %s", name, way, got, want.stored)
+			}
+		}
+	}
+	if _, err := c.Add(t.Context(), x.OptionalHeader("a", "1").Header("b b", "2")); !errors.Is(err, tocsin.ErrInvalid) {
+		t.Errorf("a bad header that is not optional: %v", err)
+	}
+}
+
+func TestOptionalHeadersGoThroughAnOutbox(t *testing.T) {
+	t.Parallel()
+	cfg := withOutbox(t, cluster(t))
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	tx := begin(t, db)
+	task := remind.New(7, "x", tocsin.In(0)).OptionalHeader("b", "2").OptionalHeader("a b", "1")
+	must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
+	must[[]tocsin.Added](t)(c.AddManyTx(t.Context(), tx, []tocsin.NewTask{task}))
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, db, "SELECT COUNT(*) FROM "+cfg.Outbox.Table+` WHERE headers = '{"b":"2"}'`); n != 2 {
+		t.Errorf("%d rows with the header that can be stored", n)
+	}
+}
+
+var (
+	remindV1 = remind.Version(1)
+	remindV2 = remind.Version(2)
+)
+
+// headersIn returns what a task has in the column.
+func headersIn(t *testing.T, c *tocsin.Client, db *sql.DB, id tocsin.JobID) (stored sql.NullString) {
+	t.Helper()
+	if err := db.QueryRow("SELECT headers FROM "+c.Layout().Table(id.Table())+" WHERE job_id = ?", id).Scan(&stored); err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+func TestTheVersionOfThePayloadIsStoredWithEachWayToAdd(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	db := session(t, devtest.DSN(t), "")
+	for way, add := range waysToAdd(c, db) {
+		added := must[[]tocsin.Added](t)(add(t.Context(),
+			remindV2.New(7, "x", tocsin.In(day)),
+			remindV2.NewKey("ord_1", "x", tocsin.In(0)).Header("tenant", "a").OptionalHeader("zone", "b"),
+			remindV1.New(7, "x", tocsin.In(day)),
+			remind.New(7, "x", tocsin.In(day)).Header("tenant", "a"),
+			remindV2.New(7, "x", tocsin.In(day)).Unique("u"+way, tocsin.While(tocsin.Pending, tocsin.Claimed)),
+		))
+		for i, want := range []struct {
+			version         int
+			stored, headers string
+		}{
+			{2, `{"_payload_version":"2"}`, ""},
+			{2, `{"_payload_version":"2","tenant":"a","zone":"b"}`, `{"tenant":"a","zone":"b"}`},
+			{0, "", ""},
+			{0, `{"tenant":"a"}`, `{"tenant":"a"}`},
+			{2, `{"_payload_version":"2"}`, ""},
+		} {
+			stored := headersIn(t, c, db, added[i].JobID)
+			if stored.String != want.stored || stored.Valid != (want.stored != "") {
+				t.Errorf("%s, %d: stored %q, want %q", way, i, stored.String, want.stored)
+			}
+			info := get(t, c, added[i].JobID)
+			if info.PayloadVersion != want.version || info.Headers != tocsin.Headers(want.headers) || info.Header("_payload_version") != "" {
+				t.Errorf("%s, %d: %+v", way, i, info)
+			}
+		}
+	}
+	// A reschedule leaves it, and SQL reads it.
+	id := add(t, c, remindV2.New(8, "x", tocsin.In(day))).JobID
+	must[tocsin.Change](t)(c.Reschedule(t.Context(), tocsin.ByID(id), tocsin.In(day)))
+	n := count(t, db, "SELECT COUNT(*) FROM "+c.Layout().Table(id.Table())+" WHERE job_id = ? AND JSON_VALUE(headers, '$._payload_version') = '2'", id)
+	if info := get(t, c, id); info.PayloadVersion != 2 || info.Version != 1 || n != 1 {
+		t.Errorf("after a reschedule: %+v, %d by SQL", info, n)
+	}
+}
+
+func TestTheVersionOfThePayloadIsNoHeader(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	task := remindV2.New(7, "x", tocsin.In(day))
+	if all := task.Headers(); len(all) != 0 {
+		t.Errorf("headers %v", all)
+	}
+	for name, task := range map[string]tocsin.NewTask{
+		`header "_payload_version": use letters`:                                task.Header("_payload_version", "1"),
+		"headers have 1025 characters as JSON, with the version of the payload": task.Header("a", strings.Repeat("ü", 1024-len(`{"_payload_version":"2","a":""`))),
+	} {
+		if _, err := c.Add(t.Context(), task); !errors.Is(err, tocsin.ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %q", err, name)
+		}
+	}
+	long := strings.Repeat("ü", 1024-len(`{"_payload_version":"2","a":""}`))
+	fits := get(t, c, add(t, c, task.Header("a", long).OptionalHeader("b", "has no room")).JobID)
+	if fits.PayloadVersion != 2 || fits.Header("a") != long || fits.Header("b") != "" {
+		t.Errorf("%+v", fits)
+	}
+	for _, text := range []string{`{"_payload_version":"x"}`, `{"_payload_version":"0","a":"1"}`} {
+		if all, err := tocsin.Headers(text).All(); err == nil || all != nil || !strings.Contains(err.Error(), "_payload_version among the headers is not a whole number") {
+			t.Errorf("%s: %v, %v", text, all, err)
+		}
+	}
+}
+
+func TestTheVersionOfThePayloadIsWrittenToAnOutbox(t *testing.T) {
+	t.Parallel()
+	cfg := withOutbox(t, cluster(t))
+	c := open(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	tx := begin(t, db)
+	must[tocsin.Added](t)(c.AddTx(t.Context(), tx, remindV2.New(7, "x", tocsin.In(0))))
+	must[[]tocsin.Added](t)(c.AddManyTx(t.Context(), tx, []tocsin.NewTask{remindV2.New(7, "x", tocsin.In(0)), remindV1.New(7, "x", tocsin.In(0))}))
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, db, "SELECT SUM(headers = '{\"_payload_version\":\"2\"}') * 10 + SUM(headers IS NULL) FROM "+cfg.Outbox.Table); n != 21 {
+		t.Errorf("%d, want two rows with the mark and one without", n)
+	}
+}
+
+// headerName is the form of a header's name.
+var headerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func FuzzHeadersComeBackAsTheyWereGiven(f *testing.F) {
+	f.Add("tenant", "shop 7", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	f.Add("a", "<\x00\u2028\ufffd🔔\\\"", "A", "")
+	f.Add("", "x", "a b", "\xff")
+	f.Fuzz(func(t *testing.T, name, text, name2, text2 string) {
+		task := tocsin.NewTask{}.Header(name, text).Header(name2, text2)
+		h, err := tocsin.HeadersOf(task.Headers())
+		fine := headerName.MatchString(name) && headerName.MatchString(name2) && utf8.ValidString(text2) && (name == name2 || utf8.ValidString(text))
+		if err != nil {
+			if fine && len(text)+len(text2) < 100 {
+				t.Fatal(err)
+			}
+			return
+		}
+		if !fine || utf8.RuneCountInString(string(h)) > tocsin.MaxHeaders {
+			t.Fatalf("%q is taken", h)
+		}
+		all, err := h.All()
+		if err != nil || !maps.Equal(all, task.Headers()) {
+			t.Fatalf("%v came back as %v, %v", task.Headers(), all, err)
+		}
+		b, err := json.Marshal(tocsin.Info{JobID: 1, Headers: h})
+		var back tocsin.Info
+		if err != nil || json.Unmarshal(b, &back) != nil || back.Headers != h {
+			t.Fatalf("%q came back from JSON as %q, %v", h, back.Headers, err)
+		}
+	})
+}
+
+func FuzzWhatIsReadAsHeadersIsSafe(f *testing.F) {
+	for _, text := range []string{"", "{}", "null", `{"a":"b"}`, `{"a":1}`, `{"a":"b","a":null}`, "{"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := tocsin.Headers(text).All()
+		if err != nil && all != nil {
+			t.Fatalf("%v, %v", all, err)
+		}
+		for name, want := range all {
+			if got := tocsin.Headers(text).Get(name); got != want {
+				t.Fatalf("%q: %q, want %q", name, got, want)
+			}
+		}
+		if _, err := json.Marshal(tocsin.Info{Headers: tocsin.Headers(text)}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
