@@ -28,21 +28,21 @@ func (raw *rawRow) finish(r *Row) {
 	r.Action = r.ActionTime.UnixMilli()
 }
 
-// scan reads rowColumns.
-func (r *Row) scan(rows *sql.Rows) error {
+// scan reads rowColumns, and names the table.
+func (s *Store) scan(r *Row, rows *sql.Rows) error {
 	var raw rawRow
 	if err := rows.Scan(raw.into(nil, r)...); err != nil {
 		return err
 	}
 	raw.finish(r)
+	r.Table = s.names[r.JobID.Table()]
 	return nil
 }
 
-// scan reads a row and says which table it is in.
-func (s *Store) scan(r *Row, rows *sql.Rows) error {
-	err := r.scan(rows)
-	r.Table = s.names[r.JobID.Table()]
-	return err
+// scanRow is scan for rows that are read off the hot path.
+func (s *Store) scanRow(rows *sql.Rows) (r Row, err error) {
+	err = s.scan(&r, rows)
+	return r, err
 }
 
 // entry is the row as the due index knows it.
