@@ -49,9 +49,6 @@ func (c *Client) addTask(ctx context.Context, t NewTask) (Added, error) {
 		return Added{}, err
 	}
 	s, err := c.serverOf(ctx, r.table)
-	if err == nil {
-		err = c.mayAdd(ctx, &r)
-	}
 	if err != nil {
 		return Added{}, err
 	}
@@ -123,16 +120,16 @@ func (c *Client) insert(ctx context.Context, conn *sql.Conn, r *row) error {
 	if !r.when.absolute() {
 		in := r.when.in.Microseconds()
 		if r.when.in < c.horizon {
-			return c.transact(ctx, conn, r, addSoonSQL.of(r.wide()), r.addArgs(in, in, r.table, uint64(r.id), r.bizType, in))
+			return c.transact(ctx, conn, r, addSoonSQL, r.addArgs(in, in, r.table, uint64(r.id), r.bizType, in))
 		}
-		_, err := execute(ctx, conn, c.layout.render(addInSQL.of(r.wide()), r.table), r.addArgs(in, in)...)
+		_, err := execute(ctx, conn, c.layout.render(addInSQL, r.table), r.addArgs(in, in)...)
 		return err
 	}
 	at := r.when.at.Format(timeForm)
 	if c.near(r.when) {
-		return c.transact(ctx, conn, r, addNearSQL.of(r.wide()), r.addArgs(at, at, r.table, uint64(r.id)))
+		return c.transact(ctx, conn, r, addNearSQL, r.addArgs(at, at, r.table, uint64(r.id)))
 	}
-	_, err := execute(ctx, conn, c.layout.render(addAtSQL.of(r.wide()), r.table), r.addArgs(at, at)...)
+	_, err := execute(ctx, conn, c.layout.render(addAtSQL, r.table), r.addArgs(at, at)...)
 	return err
 }
 

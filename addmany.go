@@ -55,9 +55,6 @@ func (c *Client) place(ctx context.Context, tasks []NewTask, added []Added) map[
 	rows := make([]row, len(tasks))
 	for i, t := range tasks {
 		r, err := c.row(ctx, t)
-		if err == nil {
-			err = c.mayAdd(ctx, &r)
-		}
 		if err != nil {
 			added[i].Err = err
 			continue

@@ -1,6 +1,7 @@
 package tocsin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -49,9 +50,6 @@ func relayed(err error) (Added, error) { return Added{Relayed: err == nil}, err 
 
 // addRowTx stores a row in its table.
 func (c *Client) addRowTx(ctx context.Context, tx Tx, r *row) (Added, error) {
-	if err := c.mayAdd(ctx, r); err != nil {
-		return Added{}, err
-	}
 	if r.unique.asked {
 		return c.uniqueTx(ctx, tx, r)
 	}
@@ -67,7 +65,7 @@ func (c *Client) addRowTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 
 func (c *Client) addTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 	text, micros := r.when.args()
-	query, ours := c.ours(addSQL.of(r.wide()), r.table)
+	query, ours := c.ours(addSQL, r.table)
 	n, err := execute(ctx, tx, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
 	switch {
 	case mysql.ClassOf(err) == mysql.Duplicate:
@@ -90,7 +88,7 @@ func (c *Client) standingTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 		return Added{}, errCollision
 	}
 	s := stored{dedup: r.dedup}
-	query := c.layout.render(byKeySQL.of(c.wide(ctx, r.table)), r.table)
+	query := c.layout.render(byKeySQL, r.table)
 	err := queryRow(ctx, tx, query, r.bizID, r.bizType, r.dedup)(&s.id, &s.status, &s.bizKey)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -105,8 +103,10 @@ func (c *Client) standingTx(ctx context.Context, tx Tx, r *row) (Added, error) {
 // is not there, or not for this user, is on another server, unless its database
 // is wrong where the config has it.
 func (c *Client) inTx(ctx context.Context, tried string, table int, err error) error {
-	switch mysql.ClassOf(err) {
-	case mysql.Missing, mysql.Denied:
+	switch class := mysql.ClassOf(err); {
+	case mysql.ColumnMissing(err):
+		return cmp.Or(c.wrong(ctx, table), err)
+	case class == mysql.Missing, class == mysql.Denied:
 		if wrong := c.wrong(ctx, table); wrong != nil {
 			return wrong
 		}

@@ -112,7 +112,6 @@ type change struct {
 	verb   string // for errors
 	table  int
 	id     JobID  // 0: by biz type and biz_id
-	wide   bool   // the table has the column biz_key
 	status string // statement: lock and count
 	ours   []any  // parameters of its oursSQL
 	update string // statement; pendingSQL or openSQL follows
@@ -139,7 +138,7 @@ func (c *Client) reschedule(ctx context.Context, ref Ref, when When) (change, er
 	case ch.id != 0:
 		ch.ring = c.layout.render(ringSQL, ch.table)
 	default:
-		ch.ring = c.layout.render(ringBizSQL.of(ch.wide), ch.table)
+		ch.ring = c.layout.render(ringBizSQL, ch.table)
 	}
 	return ch, err
 }
@@ -165,15 +164,8 @@ func (c *Client) change(ctx context.Context, ref Ref, verb, update string, set [
 			return ch, err
 		}
 		index, of = "uk_biz", ofBizSQL
-		ch.table, ch.where = c.layout.TableOf(ref.bizID), []any{ref.bizID, number}
-		if ch.wide = c.wide(ctx, ch.table); ch.wide {
-			ch.where = append(ch.where, []byte(ref.bizKey))
-		}
-		if err := c.mayFind(ctx, ch.table, ref.bizKey); err != nil {
-			return ch, err
-		}
+		ch.table, ch.where = c.layout.TableOf(ref.bizID), []any{ref.bizID, number, []byte(ref.bizKey)}
 	}
-	of = readColumns(of).of(ch.wide)
 	ch.status, ch.ours = c.ours(strings.ReplaceAll(statusSQL+of+forUpdateSQL, "{index}", index), ch.table)
 	ch.update = c.layout.render(strings.ReplaceAll(update+of, "{index}", index), ch.table)
 	return ch, nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -82,7 +81,7 @@ func (c *Client) addServer(spec mysql.Spec) error {
 	if err != nil {
 		return err
 	}
-	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks, wide: make([]atomic.Bool, c.layout.Databases)}
+	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks}
 	c.servers = append(c.servers, s)
 	for _, db := range spec.Databases {
 		c.home[db] = s

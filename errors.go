@@ -17,7 +17,7 @@ var (
 	ErrUnknownOutcome = errors.New("it may or may not be stored") // the connection broke and the server can't be asked
 	ErrConflict       = errors.New("task changed meanwhile")      // CompleteTx: roll back
 	ErrInDelivery     = errors.New("task is in delivery")         // Cancel, Reschedule of a strict biz type: nothing is changed
-	ErrSchema         = errors.New("stored schema is too old")    // headers and keys before `tocsin ddl finish`; nothing was stored
+	ErrSchema         = errors.New("stored schema is too old")    // schedules before `tocsin ddl finish`; nothing was stored
 	ErrKeyCollision   = errors.New("biz_id of another key")       // two business keys have the same biz_id and dedup_key; the task is not stored
 )
 

@@ -19,7 +19,7 @@ func (c *Client) ServerClock(ctx context.Context) (time.Time, error) {
 	return f.now, nil
 }
 
-// ListStatement is a statement of ListPage for tables of the present schema version, and its parameters.
+// ListStatement is a statement of ListPage, and its parameters.
 type ListStatement struct {
 	Text string
 	Args []any
@@ -28,7 +28,7 @@ type ListStatement struct {
 // ListStatements returns the statements that read a page after a place, in order.
 func ListStatements(l Layout, bizID uint64, after *ListPlace, types []uint64, limit int) (all []ListStatement) {
 	for _, s := range after.spans(types) {
-		all = append(all, ListStatement{l.render(listSQL(s, limit).wide, l.TableOf(bizID)), append([]any{bizID}, s.args...)})
+		all = append(all, ListStatement{l.render(listSQL(s, limit), l.TableOf(bizID)), append([]any{bizID}, s.args...)})
 	}
 	return all
 }

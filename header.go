@@ -2,7 +2,6 @@ package tocsin
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,16 +129,14 @@ type header struct {
 
 // Header gives the task a header, and replaces one of the same name. Its name has letters, digits, '.', '_' and '-', at most
 // 64; its text is UTF-8. All headers of a task have at most MaxHeaders characters as JSON. What is wrong is returned when
-// the task is added, as ErrInvalid. Headers need schema version 2 in the whole cluster: until `tocsin ddl finish` a
-// task with headers is refused with ErrSchema.
+// the task is added, as ErrInvalid.
 func (t NewTask) Header(name, text string) NewTask {
 	t.headers = &header{name, text, false, t.headers}
 	return t
 }
 
 // OptionalHeader is Header for what a task can do without, such as trace context: the header is left out if it can't be
-// stored. That is so if its name or text is not valid, if there is no room left, and until `tocsin ddl finish`. Of several
-// optional headers those that were set first have priority.
+// stored. That is so if its name or text is not valid, or if there is no room left. Of several optional headers those that were set first have priority.
 func (t NewTask) OptionalHeader(name, text string) NewTask {
 	t.headers = &header{name, text, true, t.headers}
 	return t
@@ -169,35 +166,17 @@ func (t NewTask) optional() (names []string) {
 	return names
 }
 
-// hasOptional reports whether a header may be left out.
-func (t NewTask) hasOptional() bool {
-	for h := t.headers; h != nil; h = h.before {
-		if h.optional {
-			return true
-		}
-	}
-	return false
-}
-
-// headersFor returns the headers of a task as they are stored in a table, with the version of its payload. The version is
-// left out if they are known not to be allowed there yet.
-func (c *Client) headersFor(ctx context.Context, t NewTask, table int) (Headers, error) {
+// storedHeaders returns the headers of a task as they are stored, with the version of its payload.
+func (t NewTask) storedHeaders() (Headers, error) {
 	all := t.Headers()
-	if !t.hasOptional() && t.version < payloadmark.First {
-		return HeadersOf(all)
-	}
-	mayWrite, known := c.mayWriteHeaders(ctx, table)
-	if known && !mayWrite {
-		t.version = 0
-	}
-	if h, err := markedHeaders(all, t.version); err == nil && mayWrite {
+	if h, err := markedHeaders(all, t.version); err == nil {
 		return h, nil
 	}
 	optional := t.optional()
 	kept := maps.Clone(all)
 	maps.DeleteFunc(kept, func(name, _ string) bool { return slices.Contains(optional, name) })
 	h, err := markedHeaders(kept, t.version)
-	if err != nil || !mayWrite {
+	if err != nil {
 		return h, err
 	}
 	for _, name := range optional {

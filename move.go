@@ -210,7 +210,7 @@ func (m *move) unlocked(ctx context.Context, s *server, r *row) error {
 		return nil
 	}
 	var holder stored
-	query := m.client.layout.render(holderSQL.of(m.client.knownWide(r.table))+noWaitSQL, r.table)
+	query := m.client.layout.render(holderSQL+noWaitSQL, r.table)
 	err := queryRow(ctx, s.DB, query, r.bizID, r.bizType, r.dedup)(&holder.id, &holder.status, &holder.bizKey, &holder.strict)
 	if mysql.ClassOf(err) == mysql.Contended {
 		return fmt.Errorf("the task with its dedup_key in %s: %w", m.client.where(r.table), err)
@@ -229,9 +229,6 @@ func (m *move) row(ctx context.Context, of outboxrow.Row, f *facts) (row, error)
 	}
 	r, err := m.client.row(ctx, t.withHeaders(headers))
 	r.when = t.when // who wrote the row has spread it, or did not want that
-	if err == nil {
-		err = m.client.mayAdd(ctx, &r)
-	}
 	return r, err
 }
 

@@ -14,7 +14,7 @@ import (
 // ring has a dedup_key, the rings follow in a second packet, once it is known which
 // rows are new. Times are computed here, by the server's clock as read when the call
 // began, since a ring must hold exactly the action_time of its row.
-var addManySQL = addColumns(`INSERT /* tocsin add many */` + addInto + `VALUES `)
+const addManySQL = `INSERT /* tocsin add many */` + addInto + `VALUES `
 
 const (
 	addManyEndSQL = `
@@ -120,8 +120,7 @@ func (p *packet) commit(l Layout, near []*row) {
 
 // insert writes the insert of one table's rows.
 func (p *packet) insert(l Layout, rows []*row, end string) {
-	wide := slices.ContainsFunc(rows, (*row).wide)
-	p.text = append(p.text, l.render(addManySQL.of(wide), rows[0].table)...)
+	p.text = append(p.text, l.render(addManySQL, rows[0].table)...)
 	for i, r := range rows {
 		if i > 0 {
 			p.text = append(p.text, ",\n"...)
@@ -132,12 +131,8 @@ func (p *packet) insert(l Layout, rows []*row, end string) {
 		p.text = strconv.AppendUint(p.text, r.bizID, 10)
 		p.text = append(p.text, ',')
 		p.text = strconv.AppendUint(p.text, r.bizType, 10)
-		p.text = append(p.text, ",0,?,?,"...)
-		p.args = append(p.args, nullable(r.dedup), r.payload)
-		if wide {
-			p.text = append(p.text, "?,?,"...)
-			p.args = append(p.args, nullable(r.headers), []byte(r.bizKey))
-		}
+		p.text = append(p.text, ",0,?,?,?,?,"...)
+		p.args = append(p.args, nullable(r.dedup), r.payload, nullable(r.headers), []byte(r.bizKey))
 		p.time(r.when.due(p.now))
 		p.text = append(p.text, ',')
 		p.time(r.when.action(p.now))

@@ -31,7 +31,7 @@ func (c *Client) Get(ctx context.Context, id JobID) (info Info, err error) {
 }
 
 // infos reads tasks, and their places among those of their biz_id.
-func (c *Client) infos(ctx context.Context, statement columns, table int, args ...any) ([]Info, []ListPlace, error) {
+func (c *Client) infos(ctx context.Context, statement string, table int, args ...any) ([]Info, []ListPlace, error) {
 	s, err := c.serverOf(ctx, table)
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +47,7 @@ func (c *Client) infos(ctx context.Context, statement columns, table int, args .
 }
 
 // scanInfos reads rows of infoSQL.
-func (c *Client) scanInfos(ctx context.Context, s *server, table int, statement columns, args []any) (infos []Info, places []ListPlace, err error) {
+func (c *Client) scanInfos(ctx context.Context, s *server, table int, statement string, args []any) (infos []Info, places []ListPlace, err error) {
 	conn, err := s.DB.Conn(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -60,7 +60,7 @@ func (c *Client) scanInfos(ctx context.Context, s *server, table int, statement 
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := conn.QueryContext(ctx, c.layout.render(statement.of(c.knownWide(table)), table), args...)
+	found, err := conn.QueryContext(ctx, c.layout.render(statement, table), args...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,8 +18,8 @@ const (
     status,
     dedup_key,
     attribute,
-    {headers},
-    {biz_key}
+    headers,
+    biz_key
 FROM {task} FORCE INDEX (PRIMARY)
 WHERE job_id IN (`
 
@@ -32,8 +32,8 @@ SELECT
     status,
     dedup_key,
     attribute,
-    {headers},
-    {biz_key}
+    headers,
+    biz_key
 FROM {task} FORCE INDEX (uk_biz)
 WHERE `
 
@@ -73,7 +73,6 @@ func (s standing) holder(r *row) *stored {
 // what has been committed.
 func (c *Client) readBack(ctx context.Context, conn *sql.Conn, rows []*row) (standing, error) {
 	query, args := readBackQuery(rows)
-	query = readColumns(query).of(c.knownWide(rows[0].table))
 	found, err := conn.QueryContext(ctx, c.layout.render(query, rows[0].table), args...)
 	if err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ func (c *Client) row(ctx context.Context, t NewTask) (row, error) {
 	if t.headers == nil && t.version < payloadmark.First {
 		return r, nil
 	}
-	headers, err := c.headersFor(ctx, t, table)
+	headers, err := t.storedHeaders()
 	if headers != "" {
 		r.headers = []byte(headers)
 	}
@@ -91,15 +91,9 @@ func (r *row) stored() bool { return r.out.JobID != 0 && r.out.Err == nil }
 
 // addArgs are the parameters of an add; those of its times and others follow.
 func (r *row) addArgs(others ...any) []any {
-	args := append(make([]any, 0, 16), uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.payload)
-	if r.wide() {
-		args = append(args, nullable(r.headers), []byte(r.bizKey))
-	}
+	args := append(make([]any, 0, 16), uint64(r.id), r.bizID, r.bizType, nullable(r.dedup), r.payload, nullable(r.headers), []byte(r.bizKey))
 	return append(args, others...)
 }
-
-// wide reports whether the row needs the columns that came with schema version 2.
-func (r *row) wide() bool { return r.headers != nil || r.bizKey != "" }
 
 // nullable keeps a nil slice from being taken for an empty text.
 func nullable(b []byte) any {

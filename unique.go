@@ -128,7 +128,6 @@ func (c *Client) uniqueOnce(ctx context.Context, s *server, r *row, maybe bool) 
 
 // uniqueTx is uniqueOnce in a caller's transaction.
 func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *row) (Added, error) {
-	c.wide(ctx, r.table) // so that it is known
 	added, err := c.addUnique(ctx, tx, r, false)
 	switch {
 	case err == nil:
@@ -154,7 +153,7 @@ func (c *Client) noUnique(r *row) error {
 // enough to know what it did, as a caller's session may count found rows; but if it counts none, it stored nothing, and a
 // holder with r's id is another client's. maybe: an earlier try may have stored r.
 func (c *Client) addUnique(ctx context.Context, in Tx, r *row, maybe bool) (Added, error) {
-	query, ours := c.ours(addUniqueSQL.of(r.wide()), r.table)
+	query, ours := c.ours(addUniqueSQL, r.table)
 	text, micros := r.when.args()
 	for range maxCollisions {
 		n, err := execute(ctx, in, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
@@ -199,7 +198,7 @@ func (c *Client) ring(ctx context.Context, in Tx, when When, table int, id JobID
 // holder locks the task that has r's key; nil: there is none.
 func (c *Client) holder(ctx context.Context, in Tx, r *row) (*stored, error) {
 	s := &stored{bizID: r.bizID, bizType: r.bizType, dedup: r.dedup}
-	query := c.layout.render(holderSQL.of(c.knownWide(r.table)), r.table)
+	query := c.layout.render(holderSQL, r.table)
 	err := queryRow(ctx, in, query, r.bizID, r.bizType, r.dedup)(&s.id, &s.status, &s.bizKey, &s.strict)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil

@@ -99,6 +99,9 @@ func (a *application) agree() error {
 			if stored.State == layoutrow.Retired {
 				return fmt.Errorf("%s is retired: its tables have moved, correct the servers of the config", s.place(db))
 			}
+			if stored.WorksWith < layoutrow.OldestSchema {
+				return fmt.Errorf("%s %s", s.place(db), layoutrow.Unfinished(stored.WorksWith))
+			}
 			a.opt.Cluster = stored.Cluster
 			a.opt.Identity = cmp.Or(stored.Identity, a.opt.Identity)
 			a.opt.Ownership = stored.Ownership
@@ -220,9 +223,6 @@ func (a *application) insert(ctx context.Context, s *site, db int) error {
 		s.tables[layout.full()] = true
 	}
 	err := mysql.Retry(ctx, func() error {
-		if err := s.widen(ctx, db); err != nil {
-			return err
-		}
 		_, err := s.DB.ExecContext(ctx, a.row(db).insert(name))
 		return err
 	})

@@ -18,11 +18,17 @@ type structure struct {
 	younger   []string          // columns that older tables lack, and work without
 }
 
+// has reports whether the table has a column.
+func (s structure) has(column string) bool {
+	_, has := s.columns[column]
+	return has
+}
+
 // columnsFor returns the columns that a stored table must have.
 func (s structure) columnsFor(stored structure) map[string]column {
 	columns := maps.Clone(s.columns)
 	for _, name := range s.younger {
-		if _, has := stored.columns[name]; !has {
+		if !stored.has(name) {
 			delete(columns, name)
 		}
 	}

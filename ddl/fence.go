@@ -32,10 +32,7 @@ func (c *dbCopy) unfence(ctx context.Context, other *dbCopy, wait time.Duration,
 	if err := c.renameAll(ctx, c.toUnfence(), wait, done); err != nil {
 		return err
 	}
-	if c.rows[c.db].Version < markedSince {
-		return c.write(ctx, activateLayout, wait)
-	}
-	return c.write(ctx, strings.ReplaceAll(activateMarked, "{mark}", strconv.FormatInt(other.rows[other.db].Mark, 10)), wait)
+	return c.write(ctx, strings.ReplaceAll(activateLayout, "{mark}", strconv.FormatInt(other.rows[other.db].Mark, 10)), wait)
 }
 
 func (c *dbCopy) write(ctx context.Context, statement string, wait time.Duration) error {

@@ -40,17 +40,13 @@ func identityOf(rows map[int]layoutRow) string {
 }
 
 // mark writes the identity into a layout row that has none, and returns the row as
-// stored. Layout tables from before identities existed get the column. If the user
-// lacks the right, or a transaction is in the way, that is only a warning: all works
-// without an identity.
+// stored. If the user lacks the right, or a transaction is in the way, that is only a
+// warning: all works without an identity.
 func (a *application) mark(ctx context.Context, s *site, db int, row layoutRow) (layoutRow, error) {
 	if a.opt.Identity == "" {
 		return row, nil
 	}
 	err := mysql.Retry(ctx, func() error {
-		if err := s.widen(ctx, db); err != nil {
-			return err
-		}
 		_, err := s.DB.ExecContext(ctx, a.row(db).mark(s.layout.Database(db)))
 		return err
 	})
@@ -65,29 +61,6 @@ func (a *application) mark(ctx context.Context, s *site, db int, row layoutRow) 
 		return row, nil
 	}
 	return row, fmt.Errorf("write the identity of %s: %w", s.place(db), err)
-}
-
-// widen adds the column identity to a layout table that is older than it. It gives up
-// soon if the table is in use, since every reader of the table waits behind it.
-func (s *site) widen(ctx context.Context, db int) error {
-	name := s.layout.Database(db)
-	if wide, err := s.isWide(ctx, name); wide || err != nil {
-		return err
-	}
-	err := mysql.ExecBriefly(ctx, s.DB, patience, in(name, widenLayout))
-	if err == nil {
-		return nil
-	}
-	if wide, _ := s.isWide(ctx, name); wide {
-		return nil // another Apply was faster
-	}
-	return err
-}
-
-// isWide reports whether a layout table has the column identity.
-func (s *site) isWide(ctx context.Context, database string) (wide bool, err error) {
-	err = s.DB.GetContext(ctx, &wide, in(database, selectWide))
-	return wide, err
 }
 
 func (a *application) warn(text string) {

@@ -15,7 +15,7 @@ import (
 // layoutRow is the layout row of one database.
 type layoutRow struct {
 	Cluster   string `db:"cluster_id"`
-	Identity  string `db:"identity"` // "": made before identities existed
+	Identity  string `db:"identity"` // "": it could not be written yet
 	Number    int    `db:"database_no"`
 	Databases int    `db:"databases_total"`
 	Tables    int    `db:"tables_per_database"`
@@ -93,6 +93,8 @@ func (r layoutRow) conflict(stored layoutRow, place string) error {
 	case r.GraceMS != 0 && stored.GraceMS != 0 && r.GraceMS != stored.GraceMS:
 		return fmt.Errorf("sweep.grace of the config is %s, that of %s is %s: set sweep.grace of the config, or stop all nodes and sweeps and run `tocsin ddl grace %s`",
 			millis(r.GraceMS), place, millis(stored.GraceMS), millis(r.GraceMS))
+	case stored.Version < layoutrow.OldestSchema:
+		return fmt.Errorf("%s %s", place, layoutrow.TooOld(stored.Version))
 	case max(stored.Version, stored.WorksWith) > r.Version:
 		return fmt.Errorf("%s has schema version %d, this program is for %d: use the tocsin that migrated it, or a newer one", place, stored.Version, r.Version)
 	}

@@ -9,12 +9,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
-
-// ownershipSince is the schema version that the column ownership came with. Programs for an older one take every cluster
-// for one with etcd.
-const ownershipSince = 2
 
 // gone is how long after its last sign a node counts as stopped. One writes its row every 5 s.
 const gone = 20 * time.Second
@@ -84,9 +81,8 @@ func changeable(sites []*site, cfg tocsin.Config) error {
 			if err := newRow(cfg.Layout, db, Options{Cluster: cfg.Cluster}).conflict(stored, s.place(db)); err != nil {
 				return err
 			}
-			if stored.WorksWith < ownershipSince {
-				return fmt.Errorf("%s works with programs for schema version %d, which take every cluster for one with etcd: run `tocsin ddl finish` first",
-					s.place(db), stored.WorksWith)
+			if stored.WorksWith < layoutrow.OldestSchema {
+				return fmt.Errorf("%s %s", s.place(db), layoutrow.Unfinished(stored.WorksWith))
 			}
 		}
 	}
@@ -115,7 +111,7 @@ func (s *site) noNode(ctx context.Context) error {
 func (s *site) setOwnership(ctx context.Context, ownership string) (changed int, err error) {
 	for _, db := range s.Databases {
 		name := s.layout.Database(db)
-		query := strings.NewReplacer("{database}", name, "{ownership}", ownership, "{version}", fmt.Sprint(ownershipSince)).Replace(changeOwnership)
+		query := strings.NewReplacer("{database}", name, "{ownership}", ownership, "{version}", fmt.Sprint(layoutrow.OldestSchema)).Replace(changeOwnership)
 		if err := mysql.Retry(ctx, func() error {
 			_, err := s.DB.ExecContext(ctx, in(name, deleteNodes))
 			return err

@@ -20,9 +20,8 @@ import (
 // rather than queue behind a long transaction with everybody else behind it.
 const planHead = `-- Tocsin schema, version {version}, for server {server}: databases {databases} of layout {layout}, cluster {cluster}.
 -- The cluster's identity is {identity}, on all servers.
--- Run it as a user who may create databases and tables. It drops nothing, alters
--- only a layout table that is older than its column identity, and may be run
--- again; where it stopped, run it again.
+-- Run it as a user who may create databases and tables. It drops and alters nothing,
+-- and may be run again; where it stopped, run it again.
 SET SESSION lock_wait_timeout = 5;
 `
 
@@ -83,7 +82,7 @@ func planDatabase(text *strings.Builder, layout tocsin.Layout, row layoutRow) {
 		}
 		text.WriteString(t.create() + ";\n")
 		if t.file == layoutTable {
-			for _, statement := range []string{in(name, widenIfNarrow), row.insert(name), row.mark(name)} {
+			for _, statement := range []string{row.insert(name), row.mark(name)} {
 				text.WriteString("\n" + statement + ";\n")
 			}
 		}

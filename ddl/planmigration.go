@@ -81,7 +81,7 @@ func (a *application) planDatabase(text *strings.Builder, u *upgrade, db int, ro
 	name := a.layout.Database(db)
 	var statements []string
 	if row.Identity == "" {
-		statements = append(statements, in(name, widenIfNarrow), a.row(db).mark(name))
+		statements = append(statements, a.row(db).mark(name))
 	}
 	for _, t := range tablesOf(a.layout, db) {
 		if !u.tables[t.full()] {

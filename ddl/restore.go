@@ -116,8 +116,8 @@ func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) 
 		if !c.found.Waits() {
 			return nil, fmt.Errorf("%s is in use and no older copy: there is nothing to accept", c.where())
 		}
-		if c.row.Version < markedSince {
-			return nil, fmt.Errorf("%s has schema version %d: run `tocsin ddl apply` first", c.where(), c.row.Version)
+		if c.row.Version < layoutrow.OldestSchema {
+			return nil, fmt.Errorf("%s %s", c.where(), layoutrow.TooOld(c.row.Version))
 		}
 	}
 	r.begin(2 * len(r.copies) * r.layout.Tables)
@@ -271,7 +271,7 @@ type knownMark struct {
 	Mark     int64 `db:"mark"`
 }
 
-// marks reads what a database knows of others. One of an older schema version knows nothing.
+// marks reads what a database knows of others.
 func (c *restored) marks(ctx context.Context) (marks []knownMark, err error) {
 	if c.row.Identity == "" {
 		return nil, nil

@@ -10,9 +10,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// markedSince is the schema version that brought marks.
-const markedSince = 2
-
 // HoldDatabases takes databases out of use, before they are replaced by copies: nodes, sweepers and clients refuse them
 // within seconds, until AcceptRestored. The other databases keep the time of it, so that a copy shows exactly what it
 // lacks.
@@ -35,7 +32,7 @@ func (r *restore) hold(ctx context.Context, c *restored) error {
 	if c.row.State != layoutrow.Active && c.row.State != layoutrow.Held {
 		return fmt.Errorf("%s is %s: only a database in use can be held", c.where(), c.row.State)
 	}
-	if c.found.Older || c.row.Version < markedSince {
+	if c.found.Older {
 		return c.write(ctx, holdLayout, DefaultWait)
 	}
 	if err := c.write(ctx, holdNow, DefaultWait); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/seam"
 )
@@ -142,7 +143,11 @@ func (s *site) surveyLayout(ctx context.Context, db int) error {
 // readLayout reads the layout row of one database; sql.ErrNoRows: none yet.
 func (s *site) readLayout(ctx context.Context, db int) (layoutRow, error) {
 	var row layoutRow
-	if err := s.DB.GetContext(ctx, &row, in(s.layout.Database(db), selectLayout)); err != nil {
+	err := s.DB.GetContext(ctx, &row, in(s.layout.Database(db), selectLayout))
+	switch {
+	case mysql.ColumnMissing(err):
+		return row, fmt.Errorf("%s %s (%w)", s.place(db), layoutrow.TooOld(layoutrow.OldestSchema-1), err)
+	case err != nil:
 		return row, fmt.Errorf("read layout of %s: %w", s.place(db), err)
 	}
 	return row, nil

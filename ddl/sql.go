@@ -37,26 +37,6 @@ VALUES
     (1, '{cluster}', {number}, {databases}, {tables}, '{hash}',
      {horizon}, {version}, {works_with}, '{state}', UTC_TIMESTAMP(3), '{identity}', '{ownership}', {grace})`
 
-// selectWide reports whether a layout table has the column identity, which clusters
-// from before identities lack.
-const selectWide = `SELECT /* tocsin ddl layout */
-    COUNT(*) > 0
-FROM information_schema.columns
-WHERE table_schema = '{database}'
-    AND table_name = 'layout'
-    AND column_name = 'identity'`
-
-// widenLayout adds that column. widenIfNarrow does so if it is missing, for a plan:
-// MySQL has no ADD COLUMN IF NOT EXISTS.
-const widenLayout = "ALTER /* tocsin ddl layout */ TABLE `{database}`.layout" + `
-    ADD COLUMN identity VARCHAR(64) NOT NULL DEFAULT '' COMMENT 'random, the same in all databases of the cluster'`
-
-var widenIfNarrow = "SET @tocsin_widen = IF((" + selectWide + `), 'DO 0',
-    '` + strings.ReplaceAll(widenLayout, "'", "''") + `');
-PREPARE tocsin_widen FROM @tocsin_widen;
-EXECUTE tocsin_widen;
-DEALLOCATE PREPARE tocsin_widen`
-
 // markLayout writes the identity of a database that has none. Primary key. Zero rows:
 // it has one already.
 const markLayout = "UPDATE /* tocsin ddl layout */ `{database}`.layout" + `
@@ -65,15 +45,12 @@ WHERE id = 1
     AND identity = ''`
 
 // selectLayout reads the layout row of one database; no row: none was written. If the
-// table is too old to have the column identity, ownership, mark or sweep_grace_ms, the
-// name refers to the outer query's column, which is empty, etcd or 0.
+// table is of schema version 2, which has no column sweep_grace_ms, the name refers to the outer query's column, which is 0.
 const selectLayout = `SELECT /* tocsin ddl layout */
-    cluster_id,
-    (SELECT (SELECT identity FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older) AS identity,
+    cluster_id, identity,
     database_no, databases_total, tables_per_database, hash,
     doorbell_horizon_ms, schema_version, works_with, state,
-    (SELECT (SELECT ownership FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older) AS ownership,
-    (SELECT (SELECT mark FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked) AS mark,
+    ownership, mark,
     (SELECT (SELECT sweep_grace_ms FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 0 AS sweep_grace_ms) AS older) AS sweep_grace_ms
 FROM ` + "`{database}`" + `.layout
 WHERE id = 1`

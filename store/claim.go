@@ -238,8 +238,6 @@ func (c *claiming) entriesText(b []byte, st statement, group []duequeue.Entry) [
 		switch slot {
 		case "table":
 			return append(b, c.store.names[group[0].JobID.Table()]...)
-		case "later":
-			return c.store.appendLater(b, group[0].JobID.Table())
 		case "pairs":
 			return appendPairs(b, group)
 		case "turn":

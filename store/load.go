@@ -95,11 +95,8 @@ type idsOf struct {
 // fill gives the slots of a statement that takes the ids of one table.
 func (s *Store) fill(part idsOf) func([]byte, string) []byte {
 	return func(b []byte, slot string) []byte {
-		switch slot {
-		case "table":
+		if slot == "table" {
 			return append(b, s.names[part.table]...)
-		case "later":
-			return s.appendLater(b, part.table)
 		}
 		return appendList(b, part.ids)
 	}

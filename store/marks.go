@@ -12,9 +12,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
-// markedSince is the schema version that brought marks.
-const markedSince = 2
-
 // marksIn reads what one database knows of the marks of others. Primary key, one row a
 // database.
 var marksIn = prepare(`
@@ -60,7 +57,7 @@ WHERE id = 1
 // hasMarks reports whether a database has marks, and an identity to tell them from those
 // of another cluster. A retired one has no tables of these names.
 func hasMarks(row layoutrow.Row) bool {
-	return row.Version >= markedSince && row.Identity != "" && row.State != layoutrow.Retired
+	return row.Identity != "" && row.State != layoutrow.Retired
 }
 
 // noteMarked keeps which databases have marks.
@@ -171,7 +168,7 @@ func (s *Store) heldBack(ctx context.Context, sv *server) (rows map[int]layoutro
 	refused = s.judge(sv, known, rows, failed)
 	var errs []error
 	for database, row := range rows {
-		if u := refused[database]; u != nil && u.Older && row.State == layoutrow.Active && row.Version >= markedSince {
+		if u := refused[database]; u != nil && u.Older && row.State == layoutrow.Active {
 			errs = append(errs, s.hold(ctx, sv, row))
 		}
 	}

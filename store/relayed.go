@@ -124,8 +124,7 @@ type Ledger struct {
 
 // Ledgers counts the rows in the ledgers of one server by outbox, for each database.
 func (s *Store) Ledgers(ctx context.Context, server int) ([]Ledger, error) {
-	sv := s.servers[server]
-	all, failed, err := eachDatabase(ctx, s, s.gated(sv), s.Databases(server, wideSchema), question[Ledger]{
+	return everyDatabase(ctx, s, s.servers[server], question[Ledger]{
 		statement: ledgers,
 		scan: func(rows *sql.Rows) (l Ledger, err error) {
 			err = rows.Scan(&l.Identity, &l.Rows, &l.Last, &l.Age)
@@ -133,12 +132,11 @@ func (s *Store) Ledgers(ctx context.Context, server int) ([]Ledger, error) {
 			return l, err
 		},
 	})
-	return all, s.unread(sv, ledgers.name, failed, err)
 }
 
 // ForgetOutbox deletes the rows of an outbox from the ledgers of one server, and returns how many.
 func (s *Store) ForgetOutbox(ctx context.Context, server int, identity string) (forgotten int, err error) {
-	for _, database := range s.Databases(server, wideSchema) {
+	for _, database := range s.servers[server].refused().without(s.servers[server].Databases) {
 		for n := maxIDs; n == maxIDs; forgotten += n {
 			if n, err = s.change(ctx, database, forgetOutbox, s.ofDatabase(database, nil), identity, identity, maxIDs); err != nil {
 				return forgotten, s.ofLedger(err, s.servers[server], database)

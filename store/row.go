@@ -49,17 +49,3 @@ func (s *Store) scanRow(rows *sql.Rows) (r Row, err error) {
 func (r *Row) entry() duequeue.Entry {
 	return duequeue.Entry{JobID: r.JobID, Type: r.Type, Due: r.Action}
 }
-
-// The columns that came with schema version 2. A NULL costs less than an empty text.
-const (
-	laterColumns   = `headers, NULLIF(biz_key, '')`
-	lackingColumns = `NULL, NULL`
-)
-
-// appendLater appends the {later} columns of a table, as far as the table has them.
-func (s *Store) appendLater(b []byte, table int) []byte {
-	if s.wide[s.layout.DatabaseOf(table)].Load() {
-		return append(b, laterColumns...)
-	}
-	return append(b, lackingColumns...)
-}

@@ -128,8 +128,6 @@ func (s *Store) ofTable(table int, in slots) filler {
 			return append(b, s.names[table]...)
 		case "table_no":
 			return appendInt(b, table)
-		case "later":
-			return s.appendLater(b, table)
 		}
 		switch by := in[slot].(type) {
 		case map[int][]uint64:

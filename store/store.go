@@ -25,7 +25,6 @@ type Store struct {
 	servers   []*server
 	home      []int          // database number -> server
 	names     []string       // table number -> full name
-	wide      []atomic.Bool  // database number -> its task tables have the columns of schema version 2
 	versions  []atomic.Int32 // database number -> its schema version, as last read
 	metrics   *metrics
 
@@ -86,7 +85,6 @@ func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 		cluster:  cfg.Cluster,
 		home:     make([]int, cfg.Layout.Databases),
 		names:    make([]string, cfg.Layout.Total()),
-		wide:     make([]atomic.Bool, cfg.Layout.Databases),
 		versions: make([]atomic.Int32, cfg.Layout.Databases),
 		metrics:  newMetrics(),
 	}
