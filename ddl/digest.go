@@ -119,18 +119,13 @@ func (c *dbCopy) sumNamed(ctx context.Context, name, query string) (string, erro
 
 // rows compares the task tables, several at a time.
 func (p *pair) rows(ctx context.Context, r *report, parallel int, done func(int)) error {
-	tables := p.from.layout.Tables
-	found := make([]string, tables)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for n := range tables {
-		g.Go(func() (err error) {
-			found[n], err = p.compareTable(ctx, p.from.layout.TableName(n))
-			done(1)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
+	found := make([]string, p.from.layout.Tables)
+	err := atOnce(ctx, parallel, len(found), func(ctx context.Context, n int) (err error) {
+		found[n], err = p.compareTable(ctx, p.from.layout.TableName(n))
+		done(1)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	for n, detail := range found {

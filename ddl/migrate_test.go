@@ -83,7 +83,7 @@ func shapes(t *testing.T, cfg tocsin.Config) (all []string) {
 	}
 	defer closeSites(sites)
 	for db := range cfg.Layout.Databases {
-		found, err := sites[0].inspect(t.Context(), db)
+		found, err := sites[0].inspect(t.Context(), cfg.Layout.Database(db))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestTablesOfVersion1NeedTheVersionBetween(t *testing.T) {
 			}
 			refused := func(who string, err error) {
 				t.Helper()
-				if err == nil || !strings.Contains(err.Error(), cfg.Layout.Database(0)) || !strings.Contains(err.Error(), c.want) {
+				if err == nil || !strings.Contains(err.Error(), cfg.Layout.Prefix+"_") || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s: got  %v\nwant %s", who, err, c.want)
 				}
 			}

@@ -120,8 +120,8 @@ func TestAChangeThatAnotherMadeIsNoError(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	bad := u.changes[0]
-	bad.text = "ADD COLUMN schema_version INT"
+	bad := u.changes[1]
+	bad.text = "ADD COLUMN job_id INT"
 	if err := u.change(t.Context(), bad, false); err == nil || !strings.Contains(err.Error(), "alter "+bad.table.full()) {
 		t.Errorf("a change that is wrong: %v", err)
 	}

@@ -45,7 +45,10 @@ func Plan(cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
 	var plans []ServerPlan
 	for _, spec := range seam.Specs(cfg) {
 		var text strings.Builder
-		text.WriteString(head(cfg.Layout, opt, spec))
+		text.WriteString(fill(planHead, slots{
+			"version": layoutrow.SchemaVersion, "server": oneLine(spec.Name), "databases": databasesOf(cfg.Layout, spec), "layout": cfg.Layout,
+			"cluster": opt.Cluster, "identity": opt.Identity,
+		}))
 		for _, db := range spec.Databases {
 			planDatabase(&text, cfg.Layout, newRow(cfg.Layout, db, opt))
 		}
@@ -54,19 +57,16 @@ func Plan(cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
 	return plans, nil
 }
 
-func head(layout tocsin.Layout, opt Options, spec mysql.Spec) string {
+// oneLine fits a server's name into a comment.
+func oneLine(name string) string { return strings.ReplaceAll(name, "\n", " ") }
+
+// databasesOf names the databases of a server: toc_0, toc_1.
+func databasesOf(layout tocsin.Layout, spec mysql.Spec) string {
 	var names []string
 	for _, db := range spec.Databases {
 		names = append(names, layout.Database(db))
 	}
-	return strings.NewReplacer(
-		"{version}", fmt.Sprint(layoutrow.SchemaVersion),
-		"{server}", strings.ReplaceAll(spec.Name, "\n", " "),
-		"{databases}", strings.Join(names, ", "),
-		"{layout}", layout.String(),
-		"{cluster}", opt.Cluster,
-		"{identity}", opt.Identity,
-	).Replace(planHead)
+	return strings.Join(names, ", ")
 }
 
 // planDatabase writes the statements of one database. The comment of an SQL

@@ -56,11 +56,9 @@ func PlanMigration(ctx context.Context, cfg tocsin.Config, opt Options) ([]Serve
 // planUpgrade writes the statements of one server.
 func (a *application) planUpgrade(u *upgrade) string {
 	var text strings.Builder
-	text.WriteString(strings.NewReplacer(
-		"{from}", fmt.Sprint(cmp.Or(a.result.From, layoutrow.SchemaVersion)),
-		"{version}", fmt.Sprint(layoutrow.SchemaVersion),
-		"{server}", strings.ReplaceAll(u.Name, "\n", " "),
-	).Replace(migrationHead))
+	text.WriteString(fill(migrationHead, slots{
+		"from": cmp.Or(a.result.From, layoutrow.SchemaVersion), "version": layoutrow.SchemaVersion, "server": oneLine(u.Name),
+	}))
 	before := text.Len()
 	for _, db := range u.Databases {
 		row, ok := u.rows[db]

@@ -2,7 +2,11 @@ package ddl
 
 import (
 	"embed"
+	"fmt"
 	"strings"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // Who may start a row, as Options.Ownership and SetOwnership say it.
@@ -165,7 +169,70 @@ func remark(name string) string {
 	return strings.TrimSpace(head)
 }
 
+// slots are what stands in the {slots} of a statement, by name.
+type slots map[string]any
+
+// fill puts values into a statement. Other slots stay.
+func fill(query string, in slots) string {
+	var pairs []string
+	for slot, value := range in {
+		pairs = append(pairs, "{"+slot+"}", fmt.Sprint(value))
+	}
+	return strings.NewReplacer(pairs...).Replace(query)
+}
+
 // in puts a database's name into a statement.
-func in(database, query string) string {
-	return strings.ReplaceAll(query, "{database}", database)
+func in(database, query string) string { return fill(query, slots{"database": database}) }
+
+// table is one table of the schema.
+type table struct {
+	file     string // its SQL file, without path and ending
+	database string
+	name     string
+}
+
+// tablesOf gives every table of one database, in the order of creation.
+func tablesOf(layout tocsin.Layout, db int) []table {
+	return tablesAt(layout, db, layoutrow.SchemaVersion)
+}
+
+// tablesAt gives those of a schema version.
+func tablesAt(layout tocsin.Layout, db, version int) []table {
+	name := layout.Database(db)
+	tables := make([]table, 0, len(fixedTables)+layout.Tables)
+	for _, fixed := range fixedTables {
+		if since(fixed) <= version {
+			tables = append(tables, table{fixed, name, fixed})
+		}
+	}
+	for n := range layout.Tables {
+		tables = append(tables, table{taskFile, name, layout.TableName(n)})
+	}
+	return tables
+}
+
+func (t table) full() string { return t.database + "." + t.name }
+
+// in puts the table's name into a statement.
+func (t table) in(query string) string {
+	return fill(query, slots{"database": t.database, "table": t.name})
+}
+
+// create renders the statement, without a semicolon.
+func (t table) create() string {
+	return t.in(statement(t.file))
+}
+
+// missing gives the tables of the site's databases that did not stand when it
+// was surveyed.
+func (s *site) missing() []table {
+	var missing []table
+	for _, db := range s.Databases {
+		for _, t := range tablesOf(s.layout, db) {
+			if !s.tables[t.full()] {
+				missing = append(missing, t)
+			}
+		}
+	}
+	return missing
 }

@@ -112,7 +112,7 @@ func (v *verification) site(ctx context.Context, s *site) error {
 // database compares one database. The layout table is the first of all: its row,
 // which can be read only if it has the right shape, says the version of the rest.
 func (v *verification) database(ctx context.Context, s *site, db int, r *report) error {
-	found, err := s.inspect(ctx, db)
+	found, err := s.inspect(ctx, s.layout.Database(db))
 	if err != nil {
 		return err
 	}

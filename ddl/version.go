@@ -96,7 +96,7 @@ func changesTo(t table, want, stored structure) (all []change) {
 // alter renders the statement, without a semicolon. On MariaDB it fails at once if the table is in use; for MySQL, which
 // has no such option, that part is a comment.
 func (c change) alter() string {
-	return strings.NewReplacer("{database}", c.table.database, "{table}", c.table.name, "{change}", c.text).Replace(alterTable)
+	return fill(c.table.in(alterTable), slots{"change": c.text})
 }
 
 // alterPatiently renders the statement that waits on MariaDB too.
@@ -123,10 +123,7 @@ func raise(layout tocsin.Layout, db int) string {
 		parts = append(parts, tables+" AND "+columns)
 		count += number
 	}
-	return strings.NewReplacer(
-		"{database}", layout.Database(db),
-		"{version}", fmt.Sprint(layoutrow.SchemaVersion),
-		"{what}", strings.Join(parts, "\n            OR "),
-		"{count}", fmt.Sprint(count),
-	).Replace(raiseLayout)
+	return fill(raiseLayout, slots{
+		"database": layout.Database(db), "version": layoutrow.SchemaVersion, "what": strings.Join(parts, "\n            OR "), "count": count,
+	})
 }
