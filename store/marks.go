@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -102,20 +101,6 @@ func (s *Store) Remember(ctx context.Context, identity string, marks map[int]int
 	}
 }
 
-// beaten are the marks of a server's databases at the last Beat.
-type beaten struct {
-	mu   sync.Mutex
-	last map[int]int64
-}
-
-// swap stores the marks and returns the former ones.
-func (b *beaten) swap(now map[int]int64) (before map[int]int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before, b.last = b.last, now
-	return before
-}
-
 // Beat raises the marks of a server's databases, unless another process has done so
 // since the last Beat, or lately by the server's clock. It stores the known marks of the
 // others in the databases whose marks it raised, and holds older copies. Call it every
@@ -130,7 +115,10 @@ func (s *Store) Beat(ctx context.Context, server int) error {
 	for database, row := range rows {
 		now[database] = row.Mark
 	}
-	before := sv.beaten.swap(now)
+	before := map[int]int64{}
+	if last := sv.beaten.Swap(&now); last != nil {
+		before = *last
+	}
 	errs, raised := []error{err}, []layoutrow.Row{}
 	for _, database := range slices.Sorted(maps.Keys(rows)) {
 		row := rows[database]

@@ -32,11 +32,11 @@ type seizure struct {
 // are not known, have changed, or are locked.
 func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
 	term := c.server.Term()
-	latest := c.server.clock.latest(term)
+	latest := c.server.clock.read(term, bounds.latest)
 	if c.skip || c.Fence != nil || latest == 0 || !c.knows(entries) {
 		return entries, nil
 	}
-	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.now(term)/1000 - seizable}
+	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.read(term, bounds.now)/1000 - seizable}
 	hits, err := z.sendIn(ctx, term, entries)
 	switch {
 	case err == nil:

@@ -48,9 +48,9 @@ type server struct {
 	deaf deaf
 	full full
 
-	beside atomic.Pointer[besides] // nil: never read
-	beaten beaten
-	marked atomic.Pointer[[]int] // databases that have marks, as their layout rows said last
+	beside atomic.Pointer[besides]       // nil: never read
+	beaten atomic.Pointer[map[int]int64] // marks of its databases at the last Beat
+	marked atomic.Pointer[[]int]         // databases that have marks, as their layout rows said last
 
 	refusals atomic.Pointer[refusals] // databases that must not be used; nil: not looked yet
 }
