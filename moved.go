@@ -42,7 +42,7 @@ func (c *Client) wrong(ctx context.Context, table int) error {
 func (c *Client) ours(statement string, table int) (text string, args []any) {
 	db, ofIdentity := c.layout.DatabaseOf(table), ""
 	args = []any{c.want.Cluster}
-	if c.agreed.Of(db) != "" { // older layout tables have no such column
+	if c.agreed.Of(db) != "" { // else it has none yet, or was not read
 		ofIdentity = "\n    AND identity IN ('', ?)"
 		args = append(args, c.agreed.Agreed())
 	}

@@ -179,7 +179,7 @@ func (s *site) readLayout(ctx context.Context, db int) (layoutRow, error) {
 	err := s.DB.GetContext(ctx, &row, in(s.layout.Database(db), selectLayout))
 	switch {
 	case mysql.ColumnMissing(err):
-		return row, fmt.Errorf("%s %s (%w)", s.place(db), layoutrow.TooOld(layoutrow.OldestSchema-1), err)
+		return row, fmt.Errorf("read layout of %s: %w; if the database %s", s.place(db), err, layoutrow.TooOld(layoutrow.OldestSchema-1))
 	case err != nil:
 		return row, fmt.Errorf("read layout of %s: %w", s.place(db), err)
 	}

@@ -193,7 +193,7 @@ func (s *Store) schemas(ctx context.Context, sv *server) (all []Schema, err erro
 	var older []string
 	for _, database := range sv.Databases {
 		row, ok := rows[database]
-		if !ok || row.State != layoutrow.Active {
+		if !ok || row.State != layoutrow.Active || row.Version < layoutrow.OldestSchema {
 			continue
 		}
 		all = append(all, Schema{Database: s.layout.Database(database), Version: row.Version, WorksWith: row.WorksWith})

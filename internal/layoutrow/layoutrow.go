@@ -198,7 +198,7 @@ func First(server string, databases []int, problems map[int]Problem) (first Prob
 // unread turns an error of reading one database's layout row into a problem.
 func unread(where string, err error) Problem {
 	if mysql.ColumnMissing(err) {
-		return Problem{Why: where + " " + TooOld(OldestSchema-1), Differs: true, Err: err}
+		return Problem{Why: fmt.Sprintf("the layout row of %s can't be read: %v; if the database %s", where, err, TooOld(OldestSchema-1)), Differs: true, Err: err}
 	}
 	switch mysql.ClassOf(err) {
 	case mysql.Missing:
