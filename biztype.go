@@ -107,8 +107,7 @@ func (b BizType[T]) Of(bizID uint64) Ref { return Ref{client.Ref{BizType: b.name
 
 // NewKey is New for a business key that is no number, "ord_01J8Z3" for instance: 1 to MaxKey bytes of UTF-8, compared as they
 // are. The task's biz_id is KeyID(key), and its Info.BizKey is the key. Tasks of a key and tasks of a number
-// never meet, even if their biz_ids are the same. Keys need schema version 2 in the whole cluster: until `tocsin ddl finish`
-// a task with a key is refused with ErrSchema.
+// never meet, even if their biz_ids are the same.
 func (b BizType[T]) NewKey(key string, payload T, when When) NewTask {
 	t := b.New(KeyID(key), payload, when)
 	t.task.BizKey = key

@@ -18,7 +18,7 @@ var (
 	ErrUnknownOutcome = client.ErrUnknownOutcome // it may or may not be stored: the connection broke and the server can't be asked
 	ErrConflict       = client.ErrConflict       // CompleteTx: the task changed meanwhile, roll back
 	ErrInDelivery     = client.ErrInDelivery     // Cancel, Reschedule of a strict biz type: a task is in delivery, nothing is changed
-	ErrSchema         = client.ErrSchema         // stored schema is too old for headers and keys, before `tocsin ddl finish`; nothing was stored
+	ErrSchema         = client.ErrSchema         // stored schema is too old for schedules, before `tocsin ddl finish`; nothing was stored
 	ErrKeyCollision   = client.ErrKeyCollision   // two business keys have the same biz_id and dedup_key; the task is not stored
 )
 

@@ -17,7 +17,7 @@ import (
 // test can make it give the same ids twice.
 func (c *Client) NextIDAt(t time.Time) { c.client.IDs.Start(t) }
 
-// ListStatement is a statement of ListPage for tables of the present schema version, and its parameters.
+// ListStatement is a statement of ListPage and its parameters.
 type ListStatement struct {
 	Text string
 	Args []any
@@ -26,7 +26,7 @@ type ListStatement struct {
 // ListStatements returns the statements that read a page after a place, in order.
 func ListStatements(l Layout, bizID uint64, after *ListPlace, types []uint64, limit int) (all []ListStatement) {
 	for _, s := range after.spans(types) {
-		all = append(all, ListStatement{l.names().Render(listSQL(s, limit).Of(true), l.TableOf(bizID)), append([]any{bizID}, s.args...)})
+		all = append(all, ListStatement{l.names().Render(listSQL(s, limit), l.TableOf(bizID)), append([]any{bizID}, s.args...)})
 	}
 	return all
 }

@@ -160,16 +160,15 @@ func HeadersOf(all map[string]string) (Headers, error) {
 
 // Header gives the task a header, and replaces one of the same name. Its name has letters, digits, '.', '_' and '-', at most
 // 64; its text is UTF-8. All headers of a task have at most MaxHeaders characters as JSON. What is wrong is returned when
-// the task is added, as ErrInvalid. Headers need schema version 2 in the whole cluster: until `tocsin ddl finish` a
-// task with headers is refused with ErrSchema.
+// the task is added, as ErrInvalid.
 func (t NewTask) Header(name, text string) NewTask {
 	t.task.Headers = &client.Header{Name: name, Text: text, Before: t.task.Headers}
 	return t
 }
 
 // OptionalHeader is Header for what a task can do without, such as trace context: the header is left out if it can't be
-// stored. That is so if its name or text is not valid, if there is no room left, and until `tocsin ddl finish`. Of several
-// optional headers those that were set first have priority.
+// stored. That is so if its name or text is not valid, or if there is no room left. Of several optional headers those that
+// were set first have priority.
 func (t NewTask) OptionalHeader(name, text string) NewTask {
 	t.task.Headers = &client.Header{Name: name, Text: text, Optional: true, Before: t.task.Headers}
 	return t

@@ -29,21 +29,21 @@ const infoSQL = `SELECT /* tocsin get */
     dedup_key,
     last_error,
     attribute,
-    {headers},
-    {biz_key},
+    headers,
+    biz_key,
     CAST(gmt_create AS CHAR),
     CAST(gmt_modified AS CHAR)
 FROM {task}`
 
 // getSQL reads a whole task. Parameter: job_id.
-var getSQL = client.ReadColumns(infoSQL + `
-WHERE job_id = ?`)
+const getSQL = infoSQL + `
+WHERE job_id = ?`
 
 // listSQL reads whole tasks of a biz_id in the order of uk_biz, and no further. Parameters: biz_id; the span's.
-func listSQL(s span, limit int) client.Columns {
-	return client.ReadColumns(infoSQL + ` FORCE INDEX (uk_biz)
+func listSQL(s span, limit int) string {
+	return infoSQL + ` FORCE INDEX (uk_biz)
 WHERE biz_id = ?` + s.condition + `
-LIMIT ` + strconv.Itoa(limit))
+LIMIT ` + strconv.Itoa(limit)
 }
 
 // Get reads one task; ErrNotFound where there is none, or no more.
@@ -67,7 +67,7 @@ func (c *Client) Get(ctx context.Context, id JobID) (info Info, err error) {
 }
 
 // infos reads tasks, and their places among those of their biz_id.
-func (c *Client) infos(ctx context.Context, statement client.Columns, table int, args ...any) (infos []Info, places []ListPlace, err error) {
+func (c *Client) infos(ctx context.Context, statement string, table int, args ...any) (infos []Info, places []ListPlace, err error) {
 	err = c.client.Read(ctx, table, statement, args, func(scan func(...any) error) error {
 		info, place, err := scanInfo(scan)
 		infos, places = append(infos, info), append(places, place)

@@ -28,7 +28,7 @@ var known = []struct {
 	{tocsin.ErrUnreachable, http.StatusServiceUnavailable, "unavailable", "a database server can't be used now, and nothing was stored on it: repeat the request later"},
 	{tocsin.ErrLayout, http.StatusServiceUnavailable, "unavailable", "a database is not the one that the node's config describes: its log and `tocsin doctor` say more"},
 	{tocsin.ErrKeyCollision, http.StatusConflict, "key_collision", ""},
-	{tocsin.ErrSchema, http.StatusConflict, "schema_too_old", "schedules, headers and business keys need `tocsin ddl apply`, then `tocsin ddl finish`: see docs/operations.md"},
+	{tocsin.ErrSchema, http.StatusConflict, "schema_too_old", "schedules need `tocsin ddl apply`, then `tocsin ddl finish`: see docs/operations.md"},
 	{tocsin.ErrNotFound, http.StatusNotFound, "not_found", "there is no such task that you may see"},
 	{tocsin.ErrUnknownBizType, http.StatusNotFound, "unknown_biz_type", "there is no such biz type that you may use: GET /v1/biz-types lists yours"},
 	{schedule.ErrNotFound, http.StatusNotFound, "not_found", "there is no such schedule that you may see"},

@@ -40,20 +40,9 @@ const selectStamp = `SELECT /* tocsin biz poll */
 FROM {database}.biz_type`
 
 // selectLayout reads a database's layout row, for layoutrow. Parameter: its number by
-// the config. If the layout table is too old to have the column identity, the name
-// refers to the outer query's column, which is empty.
+// the config.
 const selectLayout = `SELECT /* tocsin biz read */
-    ?,
-    cluster_id,
-    (SELECT (SELECT identity FROM {database}.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older),
-    database_no,
-    databases_total,
-    tables_per_database,
-    hash,
-    doorbell_horizon_ms,
-    schema_version,
-    works_with,
-    state
+    ?,` + layoutrow.Columns + `
 FROM {database}.layout
 WHERE id = 1`
 

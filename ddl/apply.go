@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -47,7 +46,7 @@ func Apply(ctx context.Context, cfg tocsin.Config, opt Options) (Result, error) 
 		return Result{}, err
 	}
 	defer func() { _ = closeSites(sites) }()
-	a := &application{opt: opt, layout: cfg.Layout, sites: sites}
+	a := &application{opt: opt, layout: cfg.Layout, sites: sites, created: progress{tell: opt.Progress}, altered: progress{tell: opt.Migrated}}
 	err = a.run(ctx)
 	return a.result, err
 }
@@ -58,9 +57,10 @@ type application struct {
 	layout tocsin.Layout
 	sites  []*site
 
-	mu      sync.Mutex // guards what follows, and calls of Progress and Migrated
-	result  Result
-	changes int // to make to tables that stand
+	created, altered progress
+
+	mu     sync.Mutex // guards what follows
+	result Result
 }
 
 func (a *application) run(ctx context.Context) error {
@@ -70,7 +70,12 @@ func (a *application) run(ctx context.Context) error {
 	if err := each(a.sites, func(s *site) error { return a.databases(ctx, s) }); err != nil {
 		return err
 	}
-	a.result.Existing = a.existing()
+	a.created.total = a.layout.Databases * (len(fixedTables) + a.layout.Tables)
+	a.created.done = a.created.total
+	for _, s := range a.sites {
+		a.created.done -= len(s.missing())
+	}
+	a.result.Existing = a.created.done
 	if err := a.identify(ctx); err != nil {
 		return err
 	}
@@ -98,6 +103,9 @@ func (a *application) agree() error {
 			}
 			if stored.State == layoutrow.Retired {
 				return fmt.Errorf("%s is retired: its tables have moved, correct the servers of the config", s.place(db))
+			}
+			if stored.WorksWith < layoutrow.OldestSchema {
+				return fmt.Errorf("%s %s", s.place(db), layoutrow.Unfinished(stored.WorksWith))
 			}
 			a.opt.Cluster = stored.Cluster
 			a.opt.Identity = cmp.Or(stored.Identity, a.opt.Identity)
@@ -148,7 +156,8 @@ func (a *application) identify(ctx context.Context) error {
 	if identity == "" {
 		a.opt.Identity = newIdentity()
 	}
-	first, err := a.write(ctx, a.home(0), 0)
+	home := slices.IndexFunc(a.sites, func(s *site) bool { return slices.Contains(s.Databases, 0) })
+	first, err := a.write(ctx, a.sites[home], 0)
 	if err != nil {
 		return err
 	}
@@ -171,18 +180,6 @@ func (a *application) identify(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// home gives the site of a database.
-func (a *application) home(db int) *site {
-	for _, s := range a.sites {
-		for _, own := range s.Databases {
-			if own == db {
-				return s
-			}
-		}
-	}
-	panic("ddl: the config was validated, yet a database is on no server")
 }
 
 // write makes the layout table and row of one database unless they are there,
@@ -220,9 +217,6 @@ func (a *application) insert(ctx context.Context, s *site, db int) error {
 		s.tables[layout.full()] = true
 	}
 	err := mysql.Retry(ctx, func() error {
-		if err := s.widen(ctx, db); err != nil {
-			return err
-		}
 		_, err := s.DB.ExecContext(ctx, a.row(db).insert(name))
 		return err
 	})
@@ -234,21 +228,8 @@ func (a *application) insert(ctx context.Context, s *site, db int) error {
 
 // tables creates the missing tables of one server over several connections.
 func (a *application) tables(ctx context.Context, s *site) error {
-	missing := s.missing()
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(a.opt.Parallel)
-	for len(missing) > 0 {
-		n := min(batch, len(missing))
-		part := missing[:n]
-		missing = missing[n:]
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return a.create(ctx, s, part)
-		})
-	}
-	return g.Wait()
+	batches := slices.Collect(slices.Chunk(s.missing(), batch))
+	return atOnce(ctx, a.opt.Parallel, len(batches), func(ctx context.Context, i int) error { return a.create(ctx, s, batches[i]) })
 }
 
 // create makes some tables of one server in one packet. Repeating it is safe.
@@ -264,30 +245,9 @@ func (a *application) create(ctx context.Context, s *site, tables []table) error
 	if err != nil {
 		return fmt.Errorf("server %s: create %s to %s: %w", s.Name, tables[0].full(), tables[len(tables)-1].full(), err)
 	}
-	a.report(len(tables))
+	a.count(func(r *Result) { r.Tables += len(tables) })
+	a.created.add(len(tables), 0)
 	return nil
-}
-
-// existing counts the tables of the schema that stood before.
-func (a *application) existing() int {
-	total := a.total()
-	for _, s := range a.sites {
-		total -= len(s.missing())
-	}
-	return total
-}
-
-// report adds to the tables made and tells Progress.
-func (a *application) report(made int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.result.Tables += made
-	a.opt.Progress(a.result.Existing+a.result.Tables, a.total())
-}
-
-// total is the number of tables of the whole schema.
-func (a *application) total() int {
-	return a.layout.Databases * (len(fixedTables) + a.layout.Tables)
 }
 
 func (a *application) count(add func(*Result)) {

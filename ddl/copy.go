@@ -2,9 +2,17 @@ package ddl
 
 import (
 	"context"
+	"crypto/rand"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // CopyState says what a server's copy of a database is good for.
@@ -80,7 +88,7 @@ func (c *dbCopy) judge(state string) CopyState {
 
 // structures reads the structure of every table by the name that it has in use.
 func (c *dbCopy) structures(ctx context.Context) (map[string]*structure, error) {
-	found, err := c.inspect(ctx, c.db)
+	found, err := c.inspect(ctx, c.name())
 	if err != nil {
 		return nil, err
 	}
@@ -98,4 +106,159 @@ func (c *dbCopy) standing(name string) string {
 		return aside + name
 	}
 	return name
+}
+
+// renames is how many tables one RENAME takes: it waits for all of them, so few.
+const renames = 16
+
+// rename is a table's name before and after.
+type rename struct{ from, to string }
+
+// fence takes a database out of use: first its layout row says so, then its
+// tables lose their names, which no statement survives, whoever sends it and
+// however long ago it read the row.
+func (c *dbCopy) fence(ctx context.Context, wait time.Duration, done func(int)) error {
+	if err := c.write(ctx, retireLayout, wait); err != nil {
+		return err
+	}
+	return c.renameAll(ctx, c.toFence(), wait, done)
+}
+
+// unfence puts a database into use instead of its other copy, in the reverse order. The copies are equal, so it gets the
+// mark of the other one too: nodes may have raised that since, and would take this database for an older copy.
+func (c *dbCopy) unfence(ctx context.Context, other *dbCopy, wait time.Duration, done func(int)) error {
+	if err := c.renameAll(ctx, c.toUnfence(), wait, done); err != nil {
+		return err
+	}
+	return c.write(ctx, fill(activateLayout, slots{"mark": other.rows[other.db].Mark}), wait)
+}
+
+func (c *dbCopy) write(ctx context.Context, statement string, wait time.Duration) error {
+	return patient(ctx, wait, func() error {
+		if _, err := c.DB.ExecContext(ctx, in(c.name(), statement)); err != nil {
+			return fmt.Errorf("write the layout row of %s: %w", c.where(), err)
+		}
+		return nil
+	})
+}
+
+// patient repeats op for as long as transactions of others stand in its way.
+func patient(ctx context.Context, wait time.Duration, op func() error) error {
+	err := mysql.RetryFor(ctx, wait, op)
+	if mysql.ClassOf(err) == mysql.Contended {
+		return fmt.Errorf("%w: an open transaction of somebody holds it: end it, then run this again", err)
+	}
+	return err
+}
+
+// toFence returns how tables that are in use are renamed, toUnfence the way back.
+func (c *dbCopy) toFence() []rename   { return c.renamesOf("", aside) }
+func (c *dbCopy) toUnfence() []rename { return c.renamesOf(aside, "") }
+
+func (c *dbCopy) renamesOf(from, to string) (all []rename) {
+	for _, t := range c.used() {
+		if c.has(from + t.name) {
+			all = append(all, rename{from + t.name, to + t.name})
+		}
+	}
+	return all
+}
+
+// renameAll renames tables, some at a time.
+func (c *dbCopy) renameAll(ctx context.Context, all []rename, wait time.Duration, done func(int)) error {
+	for some := range slices.Chunk(all, renames) {
+		if err := c.renameSome(ctx, some, wait); err != nil {
+			return err
+		}
+		done(len(some))
+	}
+	return nil
+}
+
+// renameSome renames together, or, where a transaction holds one of the tables,
+// one by one, each within wait.
+func (c *dbCopy) renameSome(ctx context.Context, some []rename, wait time.Duration) error {
+	if err := c.rename(ctx, some); mysql.ClassOf(err) != mysql.Contended {
+		return err
+	}
+	for i := range some {
+		if err := patient(ctx, wait, func() error { return c.rename(ctx, some[i:i+1]) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *dbCopy) rename(ctx context.Context, some []rename) error {
+	texts := make([]string, len(some))
+	for i, r := range some {
+		texts[i] = fill(renameTable, slots{"database": c.name(), "from": r.from, "to": r.to})
+	}
+	if _, err := c.DB.ExecContext(ctx, renameTables+strings.Join(texts, ", ")); err != nil {
+		return fmt.Errorf("rename %s of %s: %w", some[0].from, c.where(), err)
+	}
+	return nil
+}
+
+// errNoLock means that a user lock with a random name could not be taken.
+var errNoLock = errors.New("it gave no user lock")
+
+// apart refuses a single server under two addresses: a copy would be compared with
+// itself.
+func (p *pair) apart(ctx context.Context) error {
+	from, err := p.from.uuid(ctx)
+	if err != nil {
+		return err
+	}
+	to, err := p.to.uuid(ctx)
+	if err != nil {
+		return err
+	}
+	same := from == to
+	if from == "" && to == "" {
+		if same, err = p.shareLocks(ctx); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !same:
+		return nil
+	case from != "":
+		return fmt.Errorf("servers %s and %s are the same one: nothing moves (both have server_uuid %s: if the new one was made from a copy of the old one's files, remove its auto.cnf and restart it)",
+			p.from.Name, p.to.Name, from)
+	}
+	return fmt.Errorf("servers %s and %s are the same one: nothing moves", p.from.Name, p.to.Name)
+}
+
+// uuid reads the server's server_uuid; "" if it has none.
+func (c *dbCopy) uuid(ctx context.Context) (string, error) {
+	var name, value string
+	err := c.DB.QueryRowContext(ctx, selectUUID).Scan(&name, &value)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("server %s: %w", c.Name, err)
+	}
+	return value, nil
+}
+
+// shareLocks reports whether a user lock taken on one side is seen from the other.
+func (p *pair) shareLocks(ctx context.Context) (bool, error) {
+	conn, err := p.from.DB.Conn(ctx)
+	if err != nil {
+		return false, fmt.Errorf("server %s: %w", p.from.Name, err)
+	}
+	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }() // closes the connection, which frees the lock
+	name := "tocsin-" + rand.Text()
+	var taken sql.NullInt64
+	err = conn.QueryRowContext(ctx, takeLock, name).Scan(&taken)
+	if err == nil && taken.Int64 != 1 {
+		err = errNoLock
+	}
+	if err != nil {
+		return false, fmt.Errorf("tell servers %s and %s apart: server %s: %w", p.from.Name, p.to.Name, p.from.Name, err)
+	}
+	var holder sql.NullInt64
+	if err := p.to.DB.QueryRowContext(ctx, selectLock, name).Scan(&holder); err != nil {
+		return false, fmt.Errorf("tell servers %s and %s apart: server %s: %w", p.from.Name, p.to.Name, p.to.Name, err)
+	}
+	return holder.Valid, nil
 }

@@ -16,17 +16,13 @@ type digest struct {
 
 // digest reads a task table, under whichever name it has.
 func (c *dbCopy) digest(ctx context.Context, name string) (d digest, err error) {
-	added := ""
-	if c.rows[c.db].Version >= sumAddedSince {
-		added = sumAdded
-	}
-	fill := strings.NewReplacer("{database}", c.name(), "{table}", c.standing(name), "{added}", added).Replace
+	standing := c.standing(name)
 	var rows []struct {
 		Status  int    `db:"status"`
 		Tasks   int    `db:"tasks"`
 		Highest uint64 `db:"highest"`
 	}
-	if err := c.DB.SelectContext(ctx, &rows, fill(countTasks)); err != nil {
+	if err := c.DB.SelectContext(ctx, &rows, inTable(c.name(), standing, countTasks)); err != nil {
 		return d, fmt.Errorf("count %s of %s: %w", name, c.where(), err)
 	}
 	counts := make([]string, len(rows))
@@ -34,7 +30,7 @@ func (c *dbCopy) digest(ctx context.Context, name string) (d digest, err error) 
 		counts[i] = fmt.Sprintf("%d tasks of status %d up to job_id %d", r.Tasks, r.Status, r.Highest)
 	}
 	d.counts = strings.Join(counts, ", ")
-	d.sums, err = c.sum(ctx, name, fill(sumTasks))
+	d.sums, err = c.sum(ctx, name, inTable(c.name(), standing, sumTasks))
 	return d, err
 }
 
@@ -123,18 +119,13 @@ func (c *dbCopy) sumNamed(ctx context.Context, name, query string) (string, erro
 
 // rows compares the task tables, several at a time.
 func (p *pair) rows(ctx context.Context, r *report, parallel int, done func(int)) error {
-	tables := p.from.layout.Tables
-	found := make([]string, tables)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for n := range tables {
-		g.Go(func() (err error) {
-			found[n], err = p.compareTable(ctx, p.from.layout.TableName(n))
-			done(1)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
+	found := make([]string, p.from.layout.Tables)
+	err := atOnce(ctx, parallel, len(found), func(ctx context.Context, n int) (err error) {
+		found[n], err = p.compareTable(ctx, p.from.layout.TableName(n))
+		done(1)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	for n, detail := range found {

@@ -8,9 +8,9 @@
 //	two configs ---> Move ----> retire the old copy, compare, activate the new one
 //
 // The SQL files describe the newest schema version. additions lists what came with
-// each version after the first:
+// the versions after the oldest that programs work with:
 //
-//	version 1 or 2 --Apply--> version 3 that works with programs for 1 or 2 --Finish--> for 3 only
+//	version 2 --Apply--> version 3 that works with programs for 2 --Finish--> for 3 only
 //
 // Nothing here drops a table or copies a row. Apply only creates and adds; Move
 // renames tables, and back. Apply may be run again at any time, and two at once do

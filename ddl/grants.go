@@ -66,10 +66,7 @@ const grantHead = `-- Rights of {roles} on server {server}: databases {databases
 
 func (g *granting) server(spec mysql.Spec) string {
 	g.text.Reset()
-	var databases, named []string
-	for _, db := range spec.Databases {
-		databases = append(databases, g.layout.Database(db))
-	}
+	var named []string
 	when := "after `tocsin ddl apply`"
 	for _, r := range g.roles {
 		named = append(named, r.Name)
@@ -77,10 +74,9 @@ func (g *granting) server(spec mysql.Spec) string {
 			when = "before `tocsin ddl apply`"
 		}
 	}
-	g.text.WriteString(strings.NewReplacer(
-		"{roles}", strings.Join(named, ", "), "{server}", strings.ReplaceAll(spec.Name, "\n", " "),
-		"{databases}", strings.Join(databases, ", "), "{layout}", g.layout.String(), "{when}", when, "{user}", g.to,
-	).Replace(grantHead))
+	g.text.WriteString(fill(grantHead, slots{
+		"roles": strings.Join(named, ", "), "server": oneLine(spec.Name), "databases": databasesOf(g.layout, spec), "layout": g.layout, "when": when, "user": g.to,
+	}))
 	for _, db := range spec.Databases {
 		g.database(db)
 	}

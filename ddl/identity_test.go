@@ -35,8 +35,8 @@ func identities(t *testing.T, cfg tocsin.Config) []string {
 	return all
 }
 
-// older makes a cluster of two databases as it was before identities existed.
-func older(t *testing.T) tocsin.Config {
+// nameless makes a cluster of two databases whose identity could not be written yet.
+func nameless(t *testing.T) tocsin.Config {
 	t.Helper()
 	cfg := config(t, 2, 2)
 	cfg.Cluster = "c1"
@@ -44,7 +44,7 @@ func older(t *testing.T) tocsin.Config {
 		t.Fatal(err)
 	}
 	for db := range 2 {
-		execute(t, cfg, fmt.Sprintf("ALTER TABLE $%d.layout DROP COLUMN identity", db))
+		execute(t, cfg, fmt.Sprintf("UPDATE $%d.layout SET identity = ''", db))
 	}
 	if ids := identities(t, cfg); !slices.Equal(ids, []string{"", ""}) {
 		t.Fatalf("identities %q of a cluster without any", ids)
@@ -52,16 +52,16 @@ func older(t *testing.T) tocsin.Config {
 	return cfg
 }
 
-func TestApplyGivesAnOlderClusterItsIdentity(t *testing.T) {
+func TestApplyGivesAClusterItsIdentity(t *testing.T) {
 	t.Parallel()
-	cfg := older(t)
+	cfg := nameless(t)
 	findings, err := Verify(t.Context(), cfg)
 	if err != nil || len(findings) != 2 || !findings[0].Warning || !findings[1].Warning {
 		t.Errorf("before: %v, %v, want two warnings", findings, err)
 	}
 	client, err := tocsin.Open(t.Context(), cfg)
 	if err != nil {
-		t.Fatalf("a client of the older cluster: %v", err)
+		t.Fatalf("a client of a cluster without an identity: %v", err)
 	}
 	_ = client.Close()
 	res, err := Apply(t.Context(), cfg, Options{})
@@ -81,9 +81,9 @@ func TestApplyGivesAnOlderClusterItsIdentity(t *testing.T) {
 	}
 }
 
-func TestAPlanGivesAnOlderClusterItsIdentity(t *testing.T) {
+func TestAPlanGivesAClusterItsIdentity(t *testing.T) {
 	t.Parallel()
-	cfg := older(t)
+	cfg := nameless(t)
 	for _, identity := range []string{"i1", "i2"} { // the second run finds an identity
 		plans, err := Plan(cfg, Options{Identity: identity})
 		if err != nil {
@@ -106,7 +106,7 @@ func TestAPlanGivesAnOlderClusterItsIdentity(t *testing.T) {
 func TestAppliesAtOnceAgreeOnOneIdentity(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(*testing.T) tocsin.Config{
-		"an older cluster": older,
+		"an older cluster": nameless,
 		"a new cluster":    func(t *testing.T) tocsin.Config { cfg := config(t, 2, 2); cfg.Cluster = "c1"; return cfg },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,12 +135,12 @@ func TestAppliesAtOnceAgreeOnOneIdentity(t *testing.T) {
 // One database was restored from a dump that is older than the others' identity.
 func TestADatabaseWithoutAnIdentityGetsThatOfTheOthers(t *testing.T) {
 	t.Parallel()
-	cfg := older(t)
+	cfg := nameless(t)
 	res, err := Apply(t.Context(), cfg, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	execute(t, cfg, "ALTER TABLE $0.layout DROP COLUMN identity")
+	execute(t, cfg, "UPDATE $0.layout SET identity = ''")
 	again, err := Apply(t.Context(), cfg, Options{})
 	if err != nil || again != res || !slices.Equal(identities(t, cfg), []string{res.Identity, res.Identity}) {
 		t.Errorf("%+v, %v, identities %q, want %s", again, err, identities(t, cfg), res.Identity)
@@ -161,7 +161,7 @@ func TestApplyRefusesDatabasesOfTwoIdentities(t *testing.T) {
 	}
 }
 
-// Without the right to alter, or while a transaction holds the layout table, everything works without an identity.
+// Without the right to write it, or while a transaction holds the layout row, everything works without an identity.
 func TestAnIdentityThatCantBeWrittenIsAWarning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -173,7 +173,7 @@ func TestAnIdentityThatCantBeWrittenIsAWarning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			admin := older(t)
+			admin := nameless(t)
 			cfg := c.prevent(t, admin)
 			res, err := Apply(t.Context(), cfg, Options{})
 			want := Result{Cluster: "c1", Existing: 22, From: 3, WorksWith: 3, Warning: res.Warning}
@@ -187,7 +187,7 @@ func TestAnIdentityThatCantBeWrittenIsAWarning(t *testing.T) {
 	}
 }
 
-// holdLayouts starts a transaction that uses both layout tables until the test ends.
+// holdLayouts starts a transaction that locks both layout rows until the test ends.
 func holdLayouts(t *testing.T, cfg tocsin.Config) tocsin.Config {
 	server, err := mysql.Open(seam.Specs(cfg)[0])
 	if err != nil {
@@ -199,41 +199,9 @@ func holdLayouts(t *testing.T, cfg tocsin.Config) tocsin.Config {
 		t.Fatal(err)
 	}
 	for db := range cfg.Layout.Databases {
-		if _, err := tx.Exec(in(cfg.Layout.Database(db), "SELECT * FROM `{database}`.layout")); err != nil {
+		if _, err := tx.Exec(in(cfg.Layout.Database(db), "SELECT * FROM `{database}`.layout FOR UPDATE")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return cfg
-}
-
-// Programs from before identities existed name the columns that they read and write, and verify accepts a column that
-// needs no value.
-func TestOlderProgramsWorkBesideTheColumn(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, 2, 2)
-	if _, err := Apply(t.Context(), cfg, Options{Cluster: "c1"}); err != nil {
-		t.Fatal(err)
-	}
-	execute(t, cfg, "DELETE FROM $1.layout")
-	execute(t, cfg, `INSERT INTO $1.layout (id, cluster_id, database_no, databases_total, tables_per_database, hash,
-     doorbell_horizon_ms, schema_version, works_with, state, gmt_create)
-VALUES (1, 'c1', 1, 2, 2, 'crc32', 10000, 1, 1, 'active', UTC_TIMESTAMP(3))`)
-	sites, err := openSites(cfg, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeSites(sites)
-	found, err := sites[0].inspect(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := expected(layoutTable)
-	if err != nil {
-		t.Fatal(err)
-	}
-	delete(want.columns, "identity")
-	var r report
-	if r.table("layout", want, found[layoutTable]); len(r.findings) != 0 {
-		t.Errorf("an older verify finds %v", r.findings)
-	}
 }

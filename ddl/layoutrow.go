@@ -2,20 +2,24 @@ package ddl
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // layoutRow is the layout row of one database.
 type layoutRow struct {
 	Cluster   string `db:"cluster_id"`
-	Identity  string `db:"identity"` // "": made before identities existed
+	Identity  string `db:"identity"` // "": it could not be written yet
 	Number    int    `db:"database_no"`
 	Databases int    `db:"databases_total"`
 	Tables    int    `db:"tables_per_database"`
@@ -39,21 +43,11 @@ func newRow(layout tocsin.Layout, db int, opt Options) layoutRow {
 
 // insert renders the statement that writes the row.
 func (r layoutRow) insert(database string) string {
-	return strings.NewReplacer(
-		"{database}", database,
-		"{cluster}", r.Cluster,
-		"{identity}", r.Identity,
-		"{number}", strconv.Itoa(r.Number),
-		"{databases}", strconv.Itoa(r.Databases),
-		"{tables}", strconv.Itoa(r.Tables),
-		"{hash}", r.Hash,
-		"{horizon}", strconv.FormatInt(r.HorizonMS, 10),
-		"{version}", strconv.Itoa(r.Version),
-		"{works_with}", strconv.Itoa(r.WorksWith),
-		"{state}", r.State,
-		"{ownership}", cmp.Or(r.Ownership, ByEtcd),
-		"{grace}", strconv.FormatInt(r.graceMS(), 10),
-	).Replace(insertLayout)
+	return fill(insertLayout, slots{
+		"database": database, "cluster": r.Cluster, "identity": r.Identity, "number": r.Number, "databases": r.Databases, "tables": r.Tables,
+		"hash": r.Hash, "horizon": r.HorizonMS, "version": r.Version, "works_with": r.WorksWith, "state": r.State,
+		"ownership": cmp.Or(r.Ownership, ByEtcd), "grace": r.graceMS(),
+	})
 }
 
 // graceMS returns the grace of sweeps to store.
@@ -61,12 +55,12 @@ func (r layoutRow) graceMS() int64 { return cmp.Or(r.GraceMS, DefaultSweepGrace.
 
 // grace renders the statement that writes the grace of sweeps where there is none.
 func (r layoutRow) grace(database string) string {
-	return strings.ReplaceAll(in(database, writeGrace), "{grace}", strconv.FormatInt(r.graceMS(), 10))
+	return fill(writeGrace, slots{"database": database, "grace": r.graceMS()})
 }
 
 // mark renders the statement that writes the identity if there is none.
 func (r layoutRow) mark(database string) string {
-	return strings.ReplaceAll(in(database, markLayout), "{identity}", r.Identity)
+	return fill(markLayout, slots{"database": database, "identity": r.Identity})
 }
 
 // conflict returns how a stored row contradicts the wanted one, naming both; place is
@@ -93,6 +87,8 @@ func (r layoutRow) conflict(stored layoutRow, place string) error {
 	case r.GraceMS != 0 && stored.GraceMS != 0 && r.GraceMS != stored.GraceMS:
 		return fmt.Errorf("sweep.grace of the config is %s, that of %s is %s: set sweep.grace of the config, or stop all nodes and sweeps and run `tocsin ddl grace %s`",
 			millis(r.GraceMS), place, millis(stored.GraceMS), millis(r.GraceMS))
+	case stored.Version < layoutrow.OldestSchema:
+		return fmt.Errorf("%s %s", place, layoutrow.TooOld(stored.Version))
 	case max(stored.Version, stored.WorksWith) > r.Version:
 		return fmt.Errorf("%s has schema version %d, this program is for %d: use the tocsin that migrated it, or a newer one", place, stored.Version, r.Version)
 	}
@@ -109,4 +105,62 @@ func shape(r layoutRow) tocsin.Layout {
 func newCluster(layout tocsin.Layout) string {
 	prefix, _, _ := strings.Cut(layout.Database(0), "_0")
 	return prefix + "-" + strings.ToLower(rand.Text()[:10])
+}
+
+// newIdentity makes a random identity, which tells a cluster from every other with
+// the same id.
+func newIdentity() string { return strings.ToLower(rand.Text()) }
+
+// plannedIdentity returns the identity that a plan gives to a cluster. It is derived
+// from the config, without chance, so that the same plan can be made again.
+func plannedIdentity(cfg tocsin.Config, cluster string) string {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%q %q", cluster, named(cfg.Layout))
+	for _, spec := range seam.Specs(cfg) {
+		fmt.Fprintf(hash, " %q %q %v", spec.Name, mysql.Address(spec.DSN), spec.Databases)
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(hash.Sum(nil))[:26])
+}
+
+// identityOf returns the identity that most of the databases have; "" if none has
+// one.
+func identityOf(rows map[int]layoutRow) string {
+	var all layoutrow.Identities
+	for db, row := range rows {
+		all.Put(db, row.Identity)
+	}
+	return all.Agreed()
+}
+
+// mark writes the identity into a layout row that has none, and returns the row as
+// stored. If the user lacks the right, or a transaction is in the way, that is only a
+// warning: all works without an identity.
+func (a *application) mark(ctx context.Context, s *site, db int, row layoutRow) (layoutRow, error) {
+	if a.opt.Identity == "" {
+		return row, nil
+	}
+	err := mysql.Retry(ctx, func() error {
+		_, err := s.DB.ExecContext(ctx, a.row(db).mark(s.layout.Database(db)))
+		return err
+	})
+	switch mysql.ClassOf(err) {
+	case mysql.OK:
+		return s.readLayout(ctx, db)
+	case mysql.Denied:
+		a.warn(fmt.Sprintf("%s has no identity, and the user may not give it one: let an administrator run this again (%v)", s.place(db), err))
+		return row, nil
+	case mysql.Contended:
+		a.warn(fmt.Sprintf("%s has no identity, as an open transaction of somebody holds its layout table: run this again", s.place(db)))
+		return row, nil
+	}
+	return row, fmt.Errorf("write the identity of %s: %w", s.place(db), err)
+}
+
+func (a *application) warn(text string) {
+	a.count(func(r *Result) {
+		if r.Warning != "" {
+			text = "; " + text
+		}
+		r.Warning += text
+	})
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
-// changesOf1 is how many changes tables of version 1 need: of the layout and of four task tables, in two databases.
-const changesOf1 = 2 * (1 + 4)
+// changesOf2 is how many changes tables of version 2 need: of the layout and of four task tables, in two databases.
+const changesOf2 = 2 * (1 + 4)
 
-// version1 is a cluster as a program for schema version 1 made it, with a row in each task table.
-func version1(t *testing.T) tocsin.Config {
+// version2 is a cluster as a program for schema version 2 left it, with a row in each task table.
+func version2(t *testing.T) tocsin.Config {
 	t.Helper()
 	cfg := config(t, 2, 4)
-	devtest.Version1(t, cfg.Servers[0].DSN, cfg.Layout.Prefix, 2, 4)
+	devtest.Version2(t, cfg.Servers[0].DSN, cfg.Layout.Prefix, 2, 4)
 	cfg.Cluster = cfg.Layout.Prefix
 	for table := range cfg.Layout.Total() {
 		execute(t, cfg, "INSERT INTO "+cfg.Layout.Table(table)+` (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)
@@ -44,7 +44,7 @@ func open1(t *testing.T, cfg tocsin.Config) *sql.DB {
 	return server.DB.DB
 }
 
-// versions reads schema_version and works_with of every database: "3/1".
+// versions reads schema_version and works_with of every database: "3/2".
 func versions(t *testing.T, cfg tocsin.Config) (all []string) {
 	t.Helper()
 	db := open1(t, cfg)
@@ -83,7 +83,7 @@ func shapes(t *testing.T, cfg tocsin.Config) (all []string) {
 	}
 	defer closeSites(sites)
 	for db := range cfg.Layout.Databases {
-		found, err := sites[0].inspect(t.Context(), db)
+		found, err := sites[0].inspect(t.Context(), cfg.Layout.Database(db))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,16 +101,16 @@ func shapes(t *testing.T, cfg tocsin.Config) (all []string) {
 	return all
 }
 
-func TestTablesOfVersion1BecomeWhatApplyMakes(t *testing.T) {
+func TestTablesOfVersion2BecomeWhatApplyMakes(t *testing.T) {
 	t.Parallel()
-	cfg, fresh := version1(t), config(t, 2, 4)
+	cfg, fresh := version2(t), config(t, 2, 4)
 	var done, total int
 	res, err := Apply(t.Context(), cfg, Options{Migrated: func(d, n int) { done, total = d, n }})
-	want := Result{Cluster: cfg.Cluster, Identity: res.Identity, Tables: 10, Existing: 16, Altered: changesOf1, From: 1, WorksWith: 1}
+	want := Result{Cluster: cfg.Cluster, Identity: res.Identity, Tables: 4, Existing: 22, Altered: changesOf2, From: 2, WorksWith: 2}
 	if err != nil || res != want {
 		t.Fatalf("%+v, %v, want %+v", res, err, want)
 	}
-	if done != changesOf1 || total != changesOf1 {
+	if done != changesOf2 || total != changesOf2 {
 		t.Errorf("progress ended at %d of %d", done, total)
 	}
 	if _, err := Apply(t.Context(), fresh, Options{}); err != nil {
@@ -127,18 +127,18 @@ func TestTablesOfVersion1BecomeWhatApplyMakes(t *testing.T) {
 			t.Errorf("table %d: %d rows, %v", table, rows, err)
 		}
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/1", "3/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "3/2"}) {
 		t.Errorf("versions %q", got)
 	}
 	again, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: cfg.Cluster, Identity: res.Identity, Existing: 26, From: 3, WorksWith: 1}); err != nil || again != want {
+	if want := (Result{Cluster: cfg.Cluster, Identity: res.Identity, Existing: 26, From: 3, WorksWith: 2}); err != nil || again != want {
 		t.Errorf("again: %+v, %v, want %+v", again, err, want)
 	}
 }
 
 func TestVerifyNamesBothVersionsAndTheCommandThatHelps(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	name := cfg.Layout.Database(0)
 	says := func(when string, want ...string) {
 		t.Helper()
@@ -157,18 +157,18 @@ func TestVerifyNamesBothVersionsAndTheCommandThatHelps(t *testing.T) {
 		}
 	}
 	of := func(db, tables int) string {
-		return fmt.Sprintf("server db1: %s has schema version 1, this program is for 3, which %d of 13 tables have: run `tocsin ddl apply`", cfg.Layout.Database(db), tables)
+		return fmt.Sprintf("server db1: %s has schema version 2, this program is for 3, which %d of 13 tables have: run `tocsin ddl apply`", cfg.Layout.Database(db), tables)
 	}
-	says("not migrated", of(0, 3), of(1, 3)) // biz_type, owner and doorbell stay as they are
-	execute(t, cfg, "ALTER TABLE $1.task_0002 ADD COLUMN headers VARCHAR(1024) NULL, ADD COLUMN biz_key VARBINARY(64) NOT NULL DEFAULT ''")
-	says("begun", of(0, 3), of(1, 4))
+	says("not migrated", of(0, 6), of(1, 6)) // biz_type, owner, doorbell, relayed, node and mark stay as they are
+	execute(t, cfg, "ALTER TABLE $1.task_0002 STATS_AUTO_RECALC = 0")
+	says("begun", of(0, 6), of(1, 7))
 	execute(t, cfg, "ALTER TABLE $0.task_0001 DROP COLUMN due_time")
-	says("damaged", "server db1: "+name+".task_0001, column due_time is missing", of(0, 3), of(1, 4))
+	says("damaged", "server db1: "+name+".task_0001, column due_time is missing", of(0, 6), of(1, 7))
 	execute(t, cfg, "ALTER TABLE $0.task_0001 ADD COLUMN due_time DATETIME(3) NOT NULL AFTER action_time")
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	says("migrated", "warning: server db1: "+name+".layout has schema version 3 and works with programs for 1 or newer, "+
+	says("migrated", "warning: server db1: "+name+".layout has schema version 3 and works with programs for 2 or newer, "+
 		"as 1 more databases do: when all programs are for version 3, run `tocsin ddl finish`")
 	execute(t, cfg, "ALTER TABLE $1.task_0001 DROP COLUMN headers")
 	if _, err := Finish(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "schema version 3: server db1: "+cfg.Layout.Database(1)+".task_0001, column headers is missing") {
@@ -177,7 +177,7 @@ func TestVerifyNamesBothVersionsAndTheCommandThatHelps(t *testing.T) {
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil { // what a restored table lacks is added, whatever the layout row says
 		t.Fatal(err)
 	}
-	for _, want := range []Finished{{3, 1, 2}, {3, 3, 0}} {
+	for _, want := range []Finished{{3, 2, 2}, {3, 3, 0}} {
 		if done, err := Finish(t.Context(), cfg); err != nil || done != want {
 			t.Errorf("finish: %+v, %v, want %+v", done, err, want)
 		}
@@ -190,13 +190,13 @@ func TestVerifyNamesBothVersionsAndTheCommandThatHelps(t *testing.T) {
 
 func TestFinishRefusesTablesOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	_, err := Finish(t.Context(), cfg)
-	want := cfg.Layout.Database(0) + " has schema version 1, this program is for 3, which 3 of 13 tables have: run `tocsin ddl apply`"
+	want := cfg.Layout.Database(0) + " has schema version 2, this program is for 3, which 6 of 13 tables have: run `tocsin ddl apply`"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "1/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "2/2"}) {
 		t.Errorf("versions %q", got)
 	}
 }
@@ -223,9 +223,9 @@ func TestANewerSchemaIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-func TestAProgramWorksWithTablesOfVersion1(t *testing.T) {
+func TestAProgramWorksWithTablesOfVersion2(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	for db := range 2 {
 		execute(t, cfg, fmt.Sprintf("INSERT INTO $%d.biz_type (number, name, group_name, policy, revision, gmt_modified) VALUES (1, 'order.close', 'orders', '{}', 1, UTC_TIMESTAMP(3))", db))
 	}
@@ -235,11 +235,11 @@ func TestAProgramWorksWithTablesOfVersion1(t *testing.T) {
 	}
 	defer client.Close()
 	for bizID := uint64(1); bizID <= 20; bizID++ {
-		added, err := client.Add(t.Context(), orderClose.New(bizID, "x", tocsin.In(time.Second)).Dedup("once"))
+		added, err := client.Add(t.Context(), orderClose.New(bizID, "x", tocsin.In(time.Second)).Dedup("once").Header("a", "b"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info, err := client.Get(t.Context(), added.JobID); err != nil || info.BizID != bizID {
+		if info, err := client.Get(t.Context(), added.JobID); err != nil || info.BizID != bizID || info.Header("a") != "b" {
 			t.Errorf("%+v, %v", info, err)
 		}
 		if change, err := client.Cancel(t.Context(), orderClose.Of(bizID)); err != nil || change.Changed == 0 {
@@ -248,84 +248,71 @@ func TestAProgramWorksWithTablesOfVersion1(t *testing.T) {
 	}
 }
 
-func TestHeadersAndKeysWaitForTheEndOfTheUpgrade(t *testing.T) {
+// Tables of version 1, and those of version 2 that programs for version 1 may use, are refused by everybody, in words that name
+// the way.
+func TestTablesOfVersion1NeedTheVersionBetween(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
-	for db := range 2 {
-		execute(t, cfg, fmt.Sprintf("INSERT INTO $%d.biz_type (number, name, group_name, policy, revision, gmt_modified) VALUES (1, 'order.close', 'orders', '{}', 1, UTC_TIMESTAMP(3))", db))
-	}
-	client, err := tocsin.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	number := tocsin.KeyID("ord_1")
-	refused := func(when string) {
-		t.Helper()
-		_, headers := client.Add(t.Context(), orderClose.New(number, "x", tocsin.In(time.Hour)).Header("a", "b"))
-		_, many := client.AddMany(t.Context(), []tocsin.NewTask{orderClose.NewKey("ord_1", "x", tocsin.In(time.Hour))})
-		_, cancel := client.Cancel(t.Context(), orderClose.OfKey("ord_1"))
-		for _, err := range []error{headers, many, cancel} {
-			if !errors.Is(err, tocsin.ErrSchema) || !strings.Contains(err.Error(), "run `tocsin ddl apply`, then `tocsin ddl finish`") {
-				t.Errorf("%s: %v", when, err)
+	const way = " has schema version 1, this program works with 2 and 3: first upgrade it with a tocsin for version 2, by its `tocsin ddl apply` and `tocsin ddl finish`"
+	for name, c := range map[string]struct {
+		older  []string // of database 0, and of 1 after a half
+		want   string
+		verify bool // finds it too
+	}{
+		"never upgraded":   {[]string{"ALTER TABLE $.layout DROP COLUMN identity, DROP COLUMN ownership, DROP COLUMN mark", "UPDATE $.layout SET schema_version = 1, works_with = 1"}, way, true},
+		"half upgraded":    {[]string{"UPDATE $.layout SET schema_version = 1, works_with = 1"}, way, true},
+		"upgraded, no end": {[]string{"UPDATE $.layout SET works_with = 1"}, " works with programs for schema version 1, this program works beside programs for 2 or newer: first finish that upgrade, by `tocsin ddl finish` of a tocsin for the version of the tables", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := version2(t)
+			for db := range 2 {
+				for _, query := range c.older {
+					execute(t, cfg, strings.Replace(query, "$", fmt.Sprintf("$%d", db), 1))
+				}
 			}
-		}
-		if infos, err := client.ListKey(t.Context(), "ord_1"); err != nil || len(infos) != 0 {
-			t.Errorf("%s: %v, %v", when, infos, err)
-		}
-		if _, err := client.Add(t.Context(), orderClose.New(number, "plain", tocsin.In(time.Hour)).Dedup("d")); err != nil {
-			t.Errorf("%s: %v", when, err)
-		}
-		added, err := client.Add(t.Context(), orderClose.Version(2).New(number, "traced", tocsin.In(time.Hour)).OptionalHeader("traceparent", "00"))
-		if err != nil {
-			t.Errorf("%s: %v", when, err)
-		} else if info, err := client.Get(t.Context(), added.JobID); err != nil || info.Headers != "" || info.PayloadVersion != 0 {
-			t.Errorf("%s: %+v, %v", when, info, err)
-		}
-	}
-	refused("version 1")
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
-	refused("migrated")
-	if _, err := Finish(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-	var added tocsin.Added
-	for errors.Is(err, tocsin.ErrSchema) || added.JobID == 0 { // a client looks again after a second
-		if added, err = client.Add(t.Context(), orderClose.NewKey("ord_1", "x", tocsin.In(time.Hour)).Header("a", "b")); err != nil && !errors.Is(err, tocsin.ErrSchema) {
-			t.Fatal(err)
-		}
-	}
-	if infos, err := client.ListKey(t.Context(), "ord_1"); err != nil || len(infos) != 1 || infos[0].Header("a") != "b" {
-		t.Errorf("%v, %v", infos, err)
-	}
-	if change, err := client.Cancel(t.Context(), orderClose.Of(number)); err != nil || change != (tocsin.Change{Changed: 3}) {
-		t.Errorf("%+v, %v", change, err)
-	}
-	if change, err := client.Cancel(t.Context(), orderClose.OfKey("ord_1")); err != nil || change.Changed != 1 {
-		t.Errorf("%+v, %v", change, err)
+			refused := func(who string, err error) {
+				t.Helper()
+				if err == nil || !strings.Contains(err.Error(), cfg.Layout.Prefix+"_") || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: got  %v\nwant %s", who, err, c.want)
+				}
+			}
+			_, err := Apply(t.Context(), cfg, Options{})
+			refused("apply", err)
+			_, err = PlanMigration(t.Context(), cfg, Options{})
+			refused("plan", err)
+			_, err = SetOwnership(t.Context(), cfg, ByRows, true)
+			refused("ownership", err)
+			_, err = tocsin.Open(t.Context(), cfg)
+			refused("client", err)
+			if !errors.Is(err, tocsin.ErrLayout) {
+				t.Errorf("client: %v is no ErrLayout", err)
+			}
+			findings, err := Verify(t.Context(), cfg)
+			if err != nil || len(findings) == 0 || c.verify != strings.Contains(fmt.Sprint(findings), c.want) {
+				t.Errorf("verify: %v, %v", findings, err)
+			}
+		})
 	}
 }
 
 func TestALayoutRowIsNotOfAVersionWhoseTablesAreMissing(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	execute(t, cfg, raise(cfg.Layout, 0))
-	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "1/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "2/2"}) {
 		t.Errorf("versions %q of tables that are not migrated", got)
 	}
 	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, lacks := range []string{"ALTER TABLE $0.task_0003 DROP COLUMN biz_key", "ALTER TABLE $0.layout DROP COLUMN ownership", "DROP TABLE $0.relayed", "DROP TABLE $0.schedule"} {
+	for _, lacks := range []string{"ALTER TABLE $0.task_0003 DROP COLUMN biz_key", "ALTER TABLE $0.layout DROP COLUMN sweep_grace_ms", "DROP TABLE $0.relayed", "DROP TABLE $0.schedule"} {
 		execute(t, cfg, lacks)
-		execute(t, cfg, "UPDATE $0.layout SET schema_version = 1")
+		execute(t, cfg, "UPDATE $0.layout SET schema_version = 2")
 		execute(t, cfg, raise(cfg.Layout, 0))
-		if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "3/1"}) {
+		if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "3/2"}) {
 			t.Errorf("versions %q after %s", got, lacks)
 		}
-		if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.From != 1 {
+		if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.From != 2 {
 			t.Errorf("apply after %s: %+v, %v", lacks, res, err)
 		}
 	}
@@ -359,11 +346,11 @@ func TestTheWayToEachVersionIsWhole(t *testing.T) {
 
 func TestStatisticsAreSetApartFromColumns(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
-	execute(t, cfg, "ALTER TABLE $0.task_0001 STATS_AUTO_RECALC = DEFAULT")
+	cfg := version2(t)
+	execute(t, cfg, "ALTER TABLE $0.task_0001 DROP COLUMN biz_key")
 	execute(t, cfg, "ALTER TABLE $1.doorbell STATS_AUTO_RECALC = 1")
 	res, err := Apply(t.Context(), cfg, Options{})
-	if err != nil || res.Altered != changesOf1+2 {
+	if err != nil || res.Altered != changesOf2+2 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	for _, f := range must(Verify(t.Context(), cfg)) {

@@ -18,7 +18,7 @@ import (
 
 func TestATableThatIsHeldHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	table := cfg.Layout.Database(0) + ".task_0002"
 	release := hold(t, cfg, table)
 	res, err := Apply(t.Context(), cfg, Options{Wait: time.Second})
@@ -28,10 +28,10 @@ func TestATableThatIsHeldHoldsUpNoOther(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(err), "the table was in use for 100ms") {
 		t.Errorf("the last ALTER was not ended by its patience: %v", err)
 	}
-	if res.Altered != changesOf1-1 {
+	if res.Altered != changesOf2-1 {
 		t.Errorf("%d changes, want all but one", res.Altered)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "3/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "3/2"}) {
 		t.Errorf("versions %q", got)
 	}
 	release()
@@ -42,7 +42,7 @@ func TestATableThatIsHeldHoldsUpNoOther(t *testing.T) {
 
 func TestAppliesAtOnceMakeEachChangeOnce(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	var wg sync.WaitGroup
 	var results [3]Result
 	var errs [3]error
@@ -57,14 +57,14 @@ func TestAppliesAtOnceMakeEachChangeOnce(t *testing.T) {
 		}
 		altered += results[i].Altered
 	}
-	if got := versions(t, cfg); altered != changesOf1 || !slices.Equal(got, []string{"3/1", "3/1"}) {
+	if got := versions(t, cfg); altered != changesOf2 || !slices.Equal(got, []string{"3/2", "3/2"}) {
 		t.Errorf("%d changes, versions %q", altered, got)
 	}
 }
 
 func TestAnApplyThatWaitsForAnotherNamesIt(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	conn, err := open1(t, cfg).Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestAnApplyThatWaitsForAnotherNamesIt(t *testing.T) {
 
 func TestAChangeThatAnotherMadeIsNoError(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	sites, err := openSites(cfg, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestAChangeThatAnotherMadeIsNoError(t *testing.T) {
 		t.Fatal(err)
 	}
 	u, err := sites[0].needed(t.Context(), want)
-	if err != nil || len(u.changes) != changesOf1 {
+	if err != nil || len(u.changes) != changesOf2 {
 		t.Fatal(u, err)
 	}
 	for range 2 {
@@ -129,7 +129,7 @@ func TestAChangeThatAnotherMadeIsNoError(t *testing.T) {
 
 func TestWithoutTheRightToAlter(t *testing.T) {
 	t.Parallel()
-	admin := version1(t)
+	admin := version2(t)
 	cfg := limited(t, admin)
 	for db := range 2 {
 		execute(t, admin, "GRANT CREATE, UPDATE ON `"+cfg.Layout.Database(db)+"`.* TO '"+cfg.Layout.Prefix+"'@'%'")
@@ -141,7 +141,7 @@ func TestWithoutTheRightToAlter(t *testing.T) {
 	for db := range 2 {
 		execute(t, admin, "GRANT ALTER ON `"+cfg.Layout.Database(db)+"`.* TO '"+cfg.Layout.Prefix+"'@'%'")
 	}
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf1 {
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf2 {
 		t.Errorf("with it: %+v, %v", res, err)
 	}
 }
@@ -155,7 +155,7 @@ func migrateHalf(text string) int {
 	err := json.Unmarshal([]byte(text), &cfg)
 	if err == nil {
 		_, err = Apply(context.Background(), cfg, Options{Migrated: func(done, _ int) {
-			if done == changesOf1/2 {
+			if done == changesOf2/2 {
 				fmt.Println("half")
 				select {}
 			}
@@ -167,15 +167,15 @@ func migrateHalf(text string) int {
 
 func TestAMigrationGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	killApply(t, cfg, envMigrate, func(line string) bool { return line == "half" })
-	if got := versions(t, cfg); !slices.Equal(got, []string{"1/1", "1/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "2/2"}) {
 		t.Errorf("versions %q", got)
 	}
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf1/2 || res.From != 1 {
+	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf2/2 || res.From != 2 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/1", "3/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "3/2"}) {
 		t.Errorf("versions %q", got)
 	}
 }

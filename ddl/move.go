@@ -1,10 +1,10 @@
 package ddl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -43,8 +43,7 @@ type Move struct {
 	cluster string // of the configs; "" is any
 	pairs   []*pair
 
-	mu          sync.Mutex // guards what follows, and calls of Progress
-	done, total int
+	progress progress
 }
 
 // pair is one database that moves.
@@ -84,22 +83,8 @@ func OpenMove(from, to tocsin.Config, opt MoveOptions) (*Move, error) {
 }
 
 func (o MoveOptions) withDefaults() (MoveOptions, error) {
-	if o.Wait == 0 {
-		o.Wait = DefaultMoveWait
-	}
-	if o.Parallel == 0 {
-		o.Parallel = DefaultMoveParallel
-	}
-	if o.Progress == nil {
-		o.Progress = func(int, int) {}
-	}
-	switch {
-	case o.Wait < 0:
-		return o, fmt.Errorf("wait %s is negative", o.Wait)
-	case o.Parallel < 1 || o.Parallel > maxParallel:
-		return o, fmt.Errorf("%d connections to each server: use 1 to %d", o.Parallel, maxParallel)
-	}
-	return o, nil
+	o.Wait, o.Parallel = cmp.Or(o.Wait, DefaultMoveWait), cmp.Or(o.Parallel, DefaultMoveParallel)
+	return o, checkEffort(o.Wait, o.Parallel)
 }
 
 // open makes the pairs, each with pools of its own.

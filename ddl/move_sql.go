@@ -6,7 +6,7 @@ import "github.com/tocsinhq/tocsin/internal/layoutrow"
 // names, so that a program with the old config can read that the database has moved.
 const aside = "retired_"
 
-// retireLayout and activateLayout write the state of a database. Primary key. Zero rows: it was so already. activateMarked
+// retireLayout and activateLayout write the state of a database. Primary key. Zero rows: it was so already. activateLayout
 // also raises the mark to that of the other copy.
 const (
 	retireLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
@@ -14,10 +14,6 @@ SET state = '` + layoutrow.Retired + `'
 WHERE id = 1`
 
 	activateLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
-SET state = '` + layoutrow.Active + `'
-WHERE id = 1`
-
-	activateMarked = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
 SET state = '` + layoutrow.Active + `',
     mark = GREATEST(mark, {mark})
 WHERE id = 1`
@@ -58,19 +54,15 @@ ORDER BY status`
 
 // sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types, sumSchedules
 // the schedules. Sums and BIT_XOR don't depend on the order of rows. spanRuns reads how far the history of runs goes, from both
-// ends of its indexes: nothing depends on its rows, which may be many. {added} is sumAdded in tables of schema version sumAddedSince or
-// newer; nobody writes these columns in older ones.
+// ends of its indexes: nothing depends on its rows, which may be many.
 const (
-	sumAddedSince = 2
-	sumAdded      = `, COALESCE(HEX(headers), '-'), HEX(biz_key)`
-
 	sumTasks = `SELECT /* tocsin ddl move */
     COUNT(*),
     COALESCE(SUM(CRC32(r.text)), 0),
     COALESCE(BIT_XOR(CRC32(r.text)), 0)
 FROM (
     SELECT CONCAT_WS('|', job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attempts,
-        crashes, version, claimed_by, COALESCE(HEX(dedup_key), '-'), last_error, attribute{added}) AS text
+        crashes, version, claimed_by, COALESCE(HEX(dedup_key), '-'), last_error, attribute, COALESCE(HEX(headers), '-'), HEX(biz_key)) AS text
     FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
     WHERE status IN (0, 1, 4)
 ) AS r`

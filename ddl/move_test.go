@@ -383,3 +383,14 @@ func TestAMoveIsRefusedWithOneSentence(t *testing.T) {
 	r.new.Servers[1].DSN = strings.Replace(r.old.Servers[0].DSN, "127.0.0.1", "localhost", 1)
 	r.refused((*Move).Retire, "servers db1 and db2 are the same one")
 }
+
+// Rows of the tables that came with version 3.
+const (
+	insertSchedule = `INSERT INTO $.schedule (schedule_id, gmt_create, gmt_modified, name, table_no, biz_type, biz_id, cron, zone,
+    start_within_ms, missed, missed_most, overlap, state, revision, anchor, made_until, attribute)
+VALUES (1, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 'report', 4, 1, 7, '0 4 * * *', 'UTC', 1000, 'once', 100, 'allow', 'active', 1,
+    UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')`
+
+	insertRun = `INSERT INTO $.run (job_id, schedule_id, biz_type, version, attempt, node, started, lateness_ms, duration_ms, outcome)
+VALUES (1, 1, 1, 0, 1, 'n', UTC_TIMESTAMP(3), 5, 7, 'completed')`
+)

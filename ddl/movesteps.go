@@ -192,7 +192,6 @@ func (m *Move) withdraw(ctx context.Context, p *pair) error {
 		return err
 	}
 	one := &Move{opt: m.opt, cluster: m.cluster, pairs: []*pair{p}}
-	one.opt.Progress = func(int, int) {}
 	if err := one.look(ctx); err != nil {
 		return err
 	}
@@ -208,15 +207,8 @@ func (m *Move) withdraw(ctx context.Context, p *pair) error {
 
 // begin sets how many tables a step takes of each database.
 func (m *Move) begin(tables int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.done, m.total = 0, tables*len(m.pairs)
+	m.progress = progress{total: tables * len(m.pairs), tell: m.opt.Progress}
 }
 
 // count notes tables done.
-func (m *Move) count(tables int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.done += tables
-	m.opt.Progress(min(m.done, m.total), m.total)
-}
+func (m *Move) count(tables int) { m.progress.add(tables, 0) }

@@ -8,10 +8,10 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// newRemoval1 is newRemoval of tables of version 1, which have rows.
-func newRemoval1(t *testing.T) *removal {
+// newRemoval2 is newRemoval of tables of version 2, which have rows.
+func newRemoval2(t *testing.T) *removal {
 	t.Helper()
-	return removalOf(t, version1(t), otherServer(t))
+	return removalOf(t, version2(t), otherServer(t))
 }
 
 // migrated wants Apply to migrate what has moved, with the task of each table.
@@ -29,16 +29,16 @@ func (r *removal) migrated() {
 	}
 }
 
-func TestADatabaseOfVersion1MovesAndIsMigratedThere(t *testing.T) {
+func TestADatabaseOfVersion2MovesAndIsMigratedThere(t *testing.T) {
 	t.Parallel()
-	r := newRemoval1(t)
+	r := newRemoval2(t)
 	r.must((*Move).Retire)
 	devtest.CopyDatabase(t, r.from, r.dest, r.name)
 	if found := r.differences(); len(found) > 0 {
 		t.Fatalf("differences after a copy: %v", found)
 	}
 	r.must((*Move).Activate)
-	if got := versions(t, r.old); !slices.Equal(got, []string{"1/1", "1/1"}) {
+	if got := versions(t, r.old); !slices.Equal(got, []string{"2/2", "2/2"}) {
 		t.Errorf("the move migrated something: versions %q", got)
 	}
 	r.migrated()
@@ -47,7 +47,7 @@ func TestADatabaseOfVersion1MovesAndIsMigratedThere(t *testing.T) {
 // A migration that was killed has altered some tables.
 func TestAHalfMigratedDatabaseMoves(t *testing.T) {
 	t.Parallel()
-	r := newRemoval1(t)
+	r := newRemoval2(t)
 	release := hold(t, r.old, r.name+".task_0002")
 	if _, err := Apply(t.Context(), r.old, Options{Wait: 500 * time.Millisecond}); err == nil {
 		t.Fatal("a table that is held was migrated")
@@ -62,7 +62,7 @@ func TestAHalfMigratedDatabaseMoves(t *testing.T) {
 // The new place has what a newer program made there, or the old one was migrated after the copy.
 func TestAMoveBetweenSchemaVersionsIsRefused(t *testing.T) {
 	t.Parallel()
-	r := newRemoval1(t)
+	r := newRemoval2(t)
 	if _, err := Apply(t.Context(), r.new, Options{}); err != nil { // migrates database 0, and makes database 1 anew
 		t.Fatal(err)
 	}
@@ -70,8 +70,8 @@ func TestAMoveBetweenSchemaVersionsIsRefused(t *testing.T) {
 	r.exec(r.dest, "DROP DATABASE $")
 	r.must((*Move).Retire)
 	devtest.CopyDatabase(t, r.from, r.dest, r.name)
-	r.exec(r.dest, "UPDATE $.layout SET schema_version = 2")
-	want := "has schema version 2, on db1 it has 1: drop it, and copy it again from there, all tables; `tocsin ddl apply` migrates it after the move"
+	r.exec(r.dest, "UPDATE $.layout SET schema_version = 3")
+	want := "has schema version 3, on db1 it has 2: drop it, and copy it again from there, all tables; `tocsin ddl apply` migrates it after the move"
 	r.refused((*Move).Activate, "the copies differ: server db2: "+r.name+" "+want)
 	if found := r.differences(); len(found) != 1 {
 		t.Errorf("differences: %v", found)
@@ -82,22 +82,7 @@ func TestAMoveBetweenSchemaVersionsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.must((*Move).Retire)
-	r.refused((*Move).Activate, r.name+" has schema version 1, on db1 it has 3: drop it, and copy it again")
+	r.refused((*Move).Activate, r.name+" has schema version 2, on db1 it has 3: drop it, and copy it again")
 	devtest.CopyDatabase(t, r.from, r.dest, r.name)
 	r.must((*Move).Activate)
-}
-
-func TestADatabaseOfVersion2MovesWithoutTheTablesOfVersion3(t *testing.T) {
-	t.Parallel()
-	r := removalOf(t, version2(t), otherServer(t))
-	r.must((*Move).Retire)
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
-	if found := r.differences(); len(found) > 0 {
-		t.Fatalf("differences after a copy: %v", found)
-	}
-	r.must((*Move).Activate)
-	if got := versions(t, r.new); !slices.Equal(got, []string{"2/2", "2/2"}) {
-		t.Errorf("the move migrated something: versions %q", got)
-	}
-	r.migrated()
 }

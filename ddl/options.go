@@ -1,6 +1,7 @@
 package ddl
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -37,24 +38,10 @@ type Options struct {
 
 // withDefaults fills in what is zero and reports what is out of bounds.
 func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
-	if o.Cluster == "" {
-		o.Cluster = cfg.Cluster
-	}
-	if o.DoorbellHorizon == 0 {
-		o.DoorbellHorizon = DefaultDoorbellHorizon
-	}
-	if o.Parallel == 0 {
-		o.Parallel = DefaultParallel
-	}
-	if o.Progress == nil {
-		o.Progress = func(int, int) {}
-	}
-	if o.Migrated == nil {
-		o.Migrated = func(int, int) {}
-	}
-	if o.Wait == 0 {
-		o.Wait = DefaultWait
-	}
+	o.Cluster = cmp.Or(o.Cluster, cfg.Cluster)
+	o.DoorbellHorizon = cmp.Or(o.DoorbellHorizon, DefaultDoorbellHorizon)
+	o.Parallel = cmp.Or(o.Parallel, DefaultParallel)
+	o.Wait = cmp.Or(o.Wait, DefaultWait)
 	for _, given := range []struct{ what, name string }{{"cluster id", o.Cluster}, {"identity", o.Identity}} {
 		if given.name == "" {
 			continue
@@ -72,10 +59,19 @@ func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
 		return o, fmt.Errorf("doorbell horizon %s: use 1ms to %s", o.DoorbellHorizon, maxDoorbellHorizon)
 	case o.SweepGrace != 0 && checkGrace(o.SweepGrace) != nil:
 		return o, checkGrace(o.SweepGrace)
-	case o.Wait < 0:
-		return o, fmt.Errorf("wait %s is negative", o.Wait)
-	case o.Parallel < 1 || o.Parallel > maxParallel:
-		return o, fmt.Errorf("%d connections to each server: use 1 to %d", o.Parallel, maxParallel)
+	case checkEffort(o.Wait, o.Parallel) != nil:
+		return o, checkEffort(o.Wait, o.Parallel)
 	}
 	return o, cfg.Validate()
+}
+
+// checkEffort checks how long a call may wait, and its connections to each server.
+func checkEffort(wait time.Duration, parallel int) error {
+	switch {
+	case wait < 0:
+		return fmt.Errorf("wait %s is negative", wait)
+	case parallel < 1 || parallel > maxParallel:
+		return fmt.Errorf("%d connections to each server: use 1 to %d", parallel, maxParallel)
+	}
+	return nil
 }

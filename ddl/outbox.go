@@ -34,11 +34,6 @@ func (o Outbox) table() (table, error) {
 	return table{file: outboxFile, database: database, name: name}, nil
 }
 
-// in puts the table's name into a statement.
-func (t table) in(statement string) string {
-	return strings.NewReplacer("{database}", t.database, "{table}", t.name).Replace(statement)
-}
-
 // PlanOutbox returns what ApplyOutbox would run, and the rights that users need. It connects to nothing.
 func PlanOutbox(o Outbox) (string, error) {
 	t, err := o.table()
@@ -117,11 +112,9 @@ func VerifyOutbox(ctx context.Context, o Outbox) (findings []Finding, err error)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.DB.Close()) }()
-	found := map[string]*structure{}
-	for _, read := range []func(context.Context, string, map[string]*structure) error{s.inspectTables, s.inspectColumns, s.inspectIndexes} {
-		if err := read(ctx, t.database, found); err != nil {
-			return nil, fmt.Errorf("inspect %s on %s: %w", t.database, s.Name, err)
-		}
+	found, err := s.inspect(ctx, t.database)
+	if err != nil {
+		return nil, err
 	}
 	r := &report{server: s.Name}
 	if found[t.name] == nil {
@@ -148,18 +141,16 @@ func (s *site) identified(ctx context.Context, t table, r *report) error {
 // fit looks at the server's settings. A relay reads at READ COMMITTED, as REPEATABLE READ would block the writers, and a
 // server that logs statements refuses its writes then.
 func (s *site) fit(ctx context.Context, t table, r *report) error {
-	rows, err := s.DB.QueryContext(ctx, selectOutboxServer)
-	if err != nil {
+	var rows []struct {
+		Name  string `db:"Variable_name"`
+		Value string `db:"Value"`
+	}
+	if err := s.DB.SelectContext(ctx, &rows, selectOutboxServer); err != nil {
 		return fmt.Errorf("read the settings of %s: %w", s.Name, err)
 	}
-	defer func() { _ = rows.Close() }()
 	settings := map[string]string{}
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return err
-		}
-		settings[strings.ToLower(name)] = strings.ToUpper(value)
+	for _, r := range rows {
+		settings[strings.ToLower(r.Name)] = strings.ToUpper(r.Value)
 	}
 	if settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT" {
 		r.add(t.full(), "is on a server with binlog_format STATEMENT, which refuses the writes of a relay: set ROW or MIXED")
@@ -167,5 +158,60 @@ func (s *site) fit(ctx context.Context, t table, r *report) error {
 	if on := settings["read_only"]; on != "" && on != "OFF" && on != "0" {
 		r.add(t.full(), "is on a server that is read-only: name the primary")
 	}
-	return rows.Err()
+	return nil
 }
+
+// identifyOutbox gives an outbox its identity, random, in the comment of its table, and leaves one that is there. A relay
+// notes what it has moved under the identity. It is made by the server, so that the same file may be run for several
+// outboxes.
+//
+// A table without the columns of an outbox keeps its comment: somebody has named the wrong table.
+const identifyOutbox = "SET @tocsin_outbox = IF((" + selectOutboxes + `
+    AND table_comment LIKE 'tocsin outbox _%') > 0 OR (` + selectOutboxColumns + `) < 4, 'DO 0',
+    CONCAT('ALTER /* tocsin outbox */ TABLE ` + "`{database}`.`{table}`" + ` COMMENT = ''tocsin outbox ', REPLACE(UUID(), '-', ''), ''''));
+PREPARE tocsin_outbox FROM @tocsin_outbox;
+EXECUTE tocsin_outbox;
+DEALLOCATE PREPARE tocsin_outbox`
+
+// selectOutboxes counts the tables of that name.
+const selectOutboxes = `SELECT /* tocsin outbox */
+    COUNT(*)
+FROM information_schema.tables
+WHERE table_schema = '{database}'
+    AND table_name = '{table}'`
+
+// selectOutboxColumns counts which of four columns the table has that no other table is likely to have all of.
+const selectOutboxColumns = `SELECT /* tocsin outbox */
+    COUNT(*)
+FROM information_schema.columns
+WHERE table_schema = '{database}'
+    AND table_name = '{table}'
+    AND column_name IN ('op', 'biz_type', 'delay_ms', 'last_error')`
+
+// selectOutboxComment reads the comment of the table. Parameters: database, table.
+const selectOutboxComment = `SELECT /* tocsin outbox verify */
+    table_comment
+FROM information_schema.tables
+WHERE table_schema = ?
+    AND table_name = ?`
+
+// selectOutboxServer reads how the server writes its binary log, and whether it takes writes. MySQL 9 may lack a variable.
+const selectOutboxServer = `SHOW /* tocsin outbox verify */ GLOBAL VARIABLES
+WHERE variable_name IN ('log_bin', 'binlog_format', 'read_only')`
+
+// outboxHead stands above the statements of a plan.
+const outboxHead = `-- An outbox of Tocsin, {database}.{table}. Run it as a user who may create and alter that table. It drops nothing and may be
+-- run again.
+SET SESSION lock_wait_timeout = 5;
+
+`
+
+// outboxRights stands below them. The rights on columns are all that a relay may change of a row.
+const outboxRights = `
+-- The rights that users need. A service that adds, cancels and reschedules:
+--     GRANT INSERT ON ` + "`{database}`.`{table}`" + ` TO 'service'@'%';
+-- A relay:
+--     GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON ` + "`{database}`.`{table}`" + ` TO 'tocsin_relay'@'%';
+-- An audit of outboxes:
+--     GRANT SELECT ON ` + "`{database}`.`{table}`" + ` TO 'tocsin_audit'@'%';
+`

@@ -78,7 +78,7 @@ func TestTheOwnershipChangesWhenNoNodeLives(t *testing.T) {
 	}
 }
 
-// A program for version 1 takes every cluster for one with etcd.
+// Programs that this one does not work beside may not know of ownership.
 func TestTheOwnershipStaysWhileOlderProgramsMayWork(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 2, 1)

@@ -20,9 +20,8 @@ import (
 // rather than queue behind a long transaction with everybody else behind it.
 const planHead = `-- Tocsin schema, version {version}, for server {server}: databases {databases} of layout {layout}, cluster {cluster}.
 -- The cluster's identity is {identity}, on all servers.
--- Run it as a user who may create databases and tables. It drops nothing, alters
--- only a layout table that is older than its column identity, and may be run
--- again; where it stopped, run it again.
+-- Run it as a user who may create databases and tables. It drops and alters nothing,
+-- and may be run again; where it stopped, run it again.
 SET SESSION lock_wait_timeout = 5;
 `
 
@@ -46,7 +45,10 @@ func Plan(cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
 	var plans []ServerPlan
 	for _, spec := range seam.Specs(cfg) {
 		var text strings.Builder
-		text.WriteString(head(cfg.Layout, opt, spec))
+		text.WriteString(fill(planHead, slots{
+			"version": layoutrow.SchemaVersion, "server": oneLine(spec.Name), "databases": databasesOf(cfg.Layout, spec), "layout": cfg.Layout,
+			"cluster": opt.Cluster, "identity": opt.Identity,
+		}))
 		for _, db := range spec.Databases {
 			planDatabase(&text, cfg.Layout, newRow(cfg.Layout, db, opt))
 		}
@@ -55,19 +57,16 @@ func Plan(cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
 	return plans, nil
 }
 
-func head(layout tocsin.Layout, opt Options, spec mysql.Spec) string {
+// oneLine fits a server's name into a comment.
+func oneLine(name string) string { return strings.ReplaceAll(name, "\n", " ") }
+
+// databasesOf names the databases of a server: toc_0, toc_1.
+func databasesOf(layout tocsin.Layout, spec mysql.Spec) string {
 	var names []string
 	for _, db := range spec.Databases {
 		names = append(names, layout.Database(db))
 	}
-	return strings.NewReplacer(
-		"{version}", fmt.Sprint(layoutrow.SchemaVersion),
-		"{server}", strings.ReplaceAll(spec.Name, "\n", " "),
-		"{databases}", strings.Join(names, ", "),
-		"{layout}", layout.String(),
-		"{cluster}", opt.Cluster,
-		"{identity}", opt.Identity,
-	).Replace(planHead)
+	return strings.Join(names, ", ")
 }
 
 // planDatabase writes the statements of one database. The comment of an SQL
@@ -83,7 +82,7 @@ func planDatabase(text *strings.Builder, layout tocsin.Layout, row layoutRow) {
 		}
 		text.WriteString(t.create() + ";\n")
 		if t.file == layoutTable {
-			for _, statement := range []string{in(name, widenIfNarrow), row.insert(name), row.mark(name)} {
+			for _, statement := range []string{row.insert(name), row.mark(name)} {
 				text.WriteString("\n" + statement + ";\n")
 			}
 		}

@@ -56,11 +56,9 @@ func PlanMigration(ctx context.Context, cfg tocsin.Config, opt Options) ([]Serve
 // planUpgrade writes the statements of one server.
 func (a *application) planUpgrade(u *upgrade) string {
 	var text strings.Builder
-	text.WriteString(strings.NewReplacer(
-		"{from}", fmt.Sprint(cmp.Or(a.result.From, layoutrow.SchemaVersion)),
-		"{version}", fmt.Sprint(layoutrow.SchemaVersion),
-		"{server}", strings.ReplaceAll(u.Name, "\n", " "),
-	).Replace(migrationHead))
+	text.WriteString(fill(migrationHead, slots{
+		"from": cmp.Or(a.result.From, layoutrow.SchemaVersion), "version": layoutrow.SchemaVersion, "server": oneLine(u.Name),
+	}))
 	before := text.Len()
 	for _, db := range u.Databases {
 		row, ok := u.rows[db]
@@ -81,7 +79,7 @@ func (a *application) planDatabase(text *strings.Builder, u *upgrade, db int, ro
 	name := a.layout.Database(db)
 	var statements []string
 	if row.Identity == "" {
-		statements = append(statements, in(name, widenIfNarrow), a.row(db).mark(name))
+		statements = append(statements, a.row(db).mark(name))
 	}
 	for _, t := range tablesOf(a.layout, db) {
 		if !u.tables[t.full()] {

@@ -11,7 +11,7 @@ import (
 
 func TestAPlanOfAMigrationGivesWhatApplyGives(t *testing.T) {
 	t.Parallel()
-	applied, planned := version1(t), version1(t)
+	applied, planned := version2(t), version2(t)
 	if _, err := Apply(t.Context(), applied, Options{Identity: "i1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestAPlanOfAMigrationGivesWhatApplyGives(t *testing.T) {
 	if err != nil || len(plans) != 1 {
 		t.Fatal(plans, err)
 	}
-	if got := versions(t, planned); !slices.Equal(got, []string{"1/1", "1/1"}) {
+	if got := versions(t, planned); !slices.Equal(got, []string{"2/2", "2/2"}) {
 		t.Errorf("the plan wrote: versions %q", got)
 	}
 	if strings.Contains(plans[0].Text, "NOWAIT") { // a client stops where the server itself uses a table for a moment
@@ -33,7 +33,7 @@ func TestAPlanOfAMigrationGivesWhatApplyGives(t *testing.T) {
 	if got, want := shapes(t, planned), shapes(t, applied); !slices.Equal(got, want) {
 		t.Errorf("planned:\n%s\n\napplied:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := versions(t, planned); !slices.Equal(got, []string{"3/1", "3/1"}) {
+	if got := versions(t, planned); !slices.Equal(got, []string{"3/2", "3/2"}) {
 		t.Errorf("versions %q", got)
 	}
 	for _, cfg := range []tocsin.Config{applied, planned} {
@@ -47,7 +47,7 @@ func TestAPlanOfAMigrationGivesWhatApplyGives(t *testing.T) {
 // On MariaDB a file may be run again as it is. On MySQL its errors say what is done, and --force goes on.
 func TestAPlanOfAMigrationGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	plans := must(PlanMigration(t.Context(), cfg, Options{}))
 	path := must(WritePlan(t.TempDir(), plans))[0]
 	release := hold(t, cfg, cfg.Layout.Database(1)+".task_0002")
@@ -55,14 +55,14 @@ func TestAPlanOfAMigrationGoesOnWhereItStopped(t *testing.T) {
 	if err == nil || !strings.Contains(out, "ERROR 1205") {
 		t.Errorf("while a table is held: %v, %s", err, out)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/1", "1/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "2/2"}) {
 		t.Errorf("versions %q", got)
 	}
 	release()
 	var force []string
 	if devtest.IsMySQL(t) {
 		out, err := runClient(t, cfg.Servers[0].DSN, path)
-		if err == nil || !strings.Contains(out, "ERROR 1060") || !strings.Contains(out, "Duplicate column name 'ownership'") {
+		if err == nil || !strings.Contains(out, "ERROR 1060") || !strings.Contains(out, "Duplicate column name 'sweep_grace_ms'") {
 			t.Errorf("again: %v, %s", err, out)
 		}
 		force = []string{"--force"}
@@ -70,14 +70,14 @@ func TestAPlanOfAMigrationGoesOnWhereItStopped(t *testing.T) {
 	if out, err := runClient(t, cfg.Servers[0].DSN, path, force...); err != nil && !devtest.IsMySQL(t) {
 		t.Errorf("when it is free: %v, %s", err, out)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/1", "3/1"}) {
+	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "3/2"}) {
 		t.Errorf("versions %q", got)
 	}
 }
 
 func TestAPlanOfAMigrationMakesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	cfg := version1(t)
+	cfg := version2(t)
 	execute(t, cfg, "DROP DATABASE $1")
 	plans, err := PlanMigration(t.Context(), cfg, Options{})
 	if err != nil {
@@ -88,7 +88,7 @@ func TestAPlanOfAMigrationMakesWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	client(t, cfg.Servers[0].DSN, paths[0])
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/1", "3/1"}) { // a new database takes the old programs of the others
+	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "3/2"}) { // a new database takes the old programs of the others
 		t.Errorf("versions %q", got)
 	}
 	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 1 || !findings[0].Warning {

@@ -69,8 +69,7 @@ type restore struct {
 	copies []*restored
 	types  map[uint64]bizType // newest of each
 
-	mu          sync.Mutex // guards what follows, and calls of Progress
-	done, total int
+	progress progress // in tables
 }
 
 // restored is one database to judge.
@@ -96,7 +95,7 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 		return nil, errors.Join(err, unread)
 	}
 	defer func() { _ = closeSites(r.sites) }()
-	r.begin(len(r.copies) * r.layout.Tables)
+	r.progress.total = len(r.copies) * r.layout.Tables
 	if err := r.count(ctx); err != nil {
 		return nil, errors.Join(err, unread)
 	}
@@ -116,11 +115,11 @@ func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) 
 		if !c.found.Waits() {
 			return nil, fmt.Errorf("%s is in use and no older copy: there is nothing to accept", c.where())
 		}
-		if c.row.Version < markedSince {
-			return nil, fmt.Errorf("%s has schema version %d: run `tocsin ddl apply` first", c.where(), c.row.Version)
+		if c.row.Version < layoutrow.OldestSchema {
+			return nil, fmt.Errorf("%s %s", c.where(), layoutrow.TooOld(c.row.Version))
 		}
 	}
-	r.begin(2 * len(r.copies) * r.layout.Tables)
+	r.progress.total = 2 * len(r.copies) * r.layout.Tables
 	if err := r.count(ctx); err != nil {
 		return nil, errors.Join(err, unread)
 	}
@@ -132,31 +131,18 @@ func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) 
 	return r.results(), unread
 }
 
-func (o RestoreOptions) withDefaults() (RestoreOptions, error) {
-	o.Parallel = cmp.Or(o.Parallel, DefaultParallel)
-	if o.Parallel < 1 || o.Parallel > maxParallel {
-		return o, fmt.Errorf("%d connections to each server: use 1 to %d", o.Parallel, maxParallel)
-	}
-	if o.Progress == nil {
-		o.Progress = func(int, int) {}
-	}
-	return o, nil
-}
-
 // openRestore reads the layout rows and marks of all servers. unread names those that don't answer. A database to judge
 // that can't be read is an error, unless all are to be judged.
 func openRestore(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (r *restore, unread, err error) {
-	if opt, err = opt.withDefaults(); err == nil {
-		err = cfg.Validate()
-	}
-	if err != nil {
+	opt.Parallel = cmp.Or(opt.Parallel, DefaultParallel)
+	if err := cmp.Or(checkEffort(0, opt.Parallel), cfg.Validate()); err != nil {
 		return nil, nil, err
 	}
 	sites, err := openSites(cfg, opt.Parallel)
 	if err != nil {
 		return nil, nil, err
 	}
-	r = &restore{opt: opt, layout: cfg.Layout, types: map[uint64]bizType{}}
+	r = &restore{opt: opt, layout: cfg.Layout, types: map[uint64]bizType{}, progress: progress{tell: opt.Progress}}
 	var mu sync.Mutex
 	unread = each(sites, func(s *site) error {
 		if err := s.survey(ctx); err != nil {
@@ -271,7 +257,7 @@ type knownMark struct {
 	Mark     int64 `db:"mark"`
 }
 
-// marks reads what a database knows of others. One of an older schema version knows nothing.
+// marks reads what a database knows of others.
 func (c *restored) marks(ctx context.Context) (marks []knownMark, err error) {
 	if c.row.Identity == "" {
 		return nil, nil
@@ -328,13 +314,48 @@ func (r *restore) results() []Restored {
 	return all
 }
 
-// begin sets how many tables there are to read and write.
-func (r *restore) begin(tables int) { r.total = tables }
+// HoldDatabases takes databases out of use, before they are replaced by copies: nodes, sweepers and clients refuse them
+// within seconds, until AcceptRestored. The other databases keep the time of it, so that a copy shows exactly what it
+// lacks.
+func HoldDatabases(ctx context.Context, cfg tocsin.Config, databases []string) error {
+	r, unread, err := openRestore(ctx, cfg, RestoreOptions{Databases: databases})
+	if err != nil {
+		return errors.Join(err, unread)
+	}
+	defer func() { _ = closeSites(r.sites) }()
+	for _, c := range r.copies {
+		if err := r.hold(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// counted notes a table done.
-func (r *restore) counted() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.done++
-	r.opt.Progress(min(r.done, r.total), r.total)
+// hold takes one database out of use. The mark of an older copy stays: it says how old the copy is.
+func (r *restore) hold(ctx context.Context, c *restored) error {
+	if c.row.State != layoutrow.Active && c.row.State != layoutrow.Held {
+		return fmt.Errorf("%s is %s: only a database in use can be held", c.where(), c.row.State)
+	}
+	if c.found.Older {
+		return c.write(ctx, holdLayout, DefaultWait)
+	}
+	if err := c.write(ctx, holdNow, DefaultWait); err != nil {
+		return err
+	}
+	row, err := c.readLayout(ctx, c.db)
+	if err != nil {
+		return err
+	}
+	for _, s := range r.sites {
+		for db := range s.rows {
+			if db == c.db {
+				continue
+			}
+			_, err := s.DB.ExecContext(ctx, in(r.layout.Database(db), keepMark), c.db, row.Identity, row.Mark)
+			if err != nil && mysql.ClassOf(err) != mysql.Missing {
+				return fmt.Errorf("keep the mark of %s in %s: %w", c.name(), s.place(db), err)
+			}
+		}
+	}
+	return nil
 }

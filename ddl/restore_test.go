@@ -214,7 +214,7 @@ func TestTheBorderOfARestoreCanBeMoved(t *testing.T) {
 		t.Errorf("etcd knows better: %+v", got)
 	}
 	r.exec("UPDATE {1}.layout SET schema_version = 1, works_with = 1")
-	if err := r.accept(RestoreOptions{}); err == nil || !strings.Contains(err.Error(), "has schema version 1: run `tocsin ddl apply` first") {
+	if err := r.accept(RestoreOptions{}); err == nil || !strings.Contains(err.Error(), "has schema version 1, this program works with 2 and 3: first upgrade it") {
 		t.Errorf("of an older schema version: %v", err)
 	}
 }

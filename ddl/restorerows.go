@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -130,7 +129,7 @@ func (r *restore) estimate(ctx context.Context, c *restored) error {
 	added, read := 0, 0
 	for i := 0; i < len(tables); i += max(len(tables)/sampleTables, 1) {
 		t := tables[i]
-		query := strings.ReplaceAll(inTable(t.database, t.name, countAdded), "{limit}", strconv.Itoa(sampleRows))
+		query := fill(t.in(countAdded), slots{"limit": sampleRows})
 		var n int
 		if err := sites[t.database].DB.GetContext(ctx, &n, query, firstJobID(c.found.Ends), firstJobID(c.found.Known)); err != nil {
 			return fmt.Errorf("count the tasks that were added to %s: %w", t.full(), err)
@@ -184,7 +183,7 @@ func (r *restore) advance(ctx context.Context, c *restored) error {
 		return nil
 	}
 	until := c.found.Until.Format(timeForm)
-	query := strings.ReplaceAll(in(c.name(), advanceSchedules), "{types}", r.condition(settled, nil))
+	query := fill(advanceSchedules, slots{"database": c.name(), "types": r.condition(settled, nil)})
 	err := mysql.Retry(ctx, func() error {
 		_, err := c.DB.ExecContext(ctx, query, until, until)
 		return err
@@ -268,8 +267,7 @@ func (r *restore) condition(names, except []string) string {
 // settleSome settles at most settleAtOnce tasks, and returns how many it found.
 func (r *restore) settleSome(ctx context.Context, c *restored, table string, from, to tocsin.Status, types string) (found int, err error) {
 	until := c.found.Until.Format(timeForm)
-	find := strings.NewReplacer("{status}", strconv.Itoa(int(from)), "{types}", types, "{limit}", strconv.Itoa(settleAtOnce)).
-		Replace(inTable(c.name(), table, selectSettled))
+	find := fill(selectSettled, slots{"database": c.name(), "table": table, "status": int(from), "types": types, "limit": settleAtOnce})
 	var ids []uint64
 	if err := c.DB.SelectContext(ctx, &ids, find, until); err != nil || len(ids) == 0 {
 		return 0, err
@@ -281,7 +279,7 @@ func (r *restore) settleSome(ctx context.Context, c *restored, table string, fro
 	if to == tocsin.Cancelled {
 		dedup = "NULL"
 	}
-	settle := strings.NewReplacer("{status}", strconv.Itoa(int(to)), "{dedup_key}", dedup).Replace(inTable(c.name(), table, settleRestored))
+	settle := fill(settleRestored, slots{"database": c.name(), "table": table, "status": int(to), "dedup_key": dedup})
 	query, args, err := sqlx.In(settle, reason, ids, until)
 	if err != nil {
 		return 0, err
@@ -302,21 +300,16 @@ func (r *restore) settleSome(ctx context.Context, c *restored, table string, fro
 
 // eachTable runs do for the task tables of one database, several at once.
 func (r *restore) eachTable(ctx context.Context, c *restored, do func(ctx context.Context, table string) error) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(r.opt.Parallel)
-	for n := range r.layout.Tables {
-		g.Go(func() error {
-			if err := do(ctx, r.layout.TableName(n)); err != nil {
-				return err
-			}
-			r.counted()
-			return nil
-		})
-	}
-	return g.Wait()
+	return atOnce(ctx, r.opt.Parallel, r.layout.Tables, func(ctx context.Context, n int) error {
+		err := do(ctx, r.layout.TableName(n))
+		if err == nil {
+			r.progress.add(1, 0)
+		}
+		return err
+	})
 }
 
 // inTable puts the names of a database and of a table into a statement.
 func inTable(database, table, query string) string {
-	return strings.NewReplacer("{database}", database, "{table}", table).Replace(query)
+	return fill(query, slots{"database": database, "table": table})
 }

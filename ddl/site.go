@@ -8,8 +8,10 @@ import (
 	"sync"
 
 	"github.com/jmoiron/sqlx"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/seam"
 )
@@ -71,6 +73,38 @@ func each(sites []*site, fn func(*site) error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// atOnce runs do for 0 to n-1, several of them at once, until one fails.
+func atOnce(ctx context.Context, several, n int, do func(ctx context.Context, i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(several)
+	for i := range n {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return do(ctx, i)
+		})
+	}
+	return g.Wait()
+}
+
+// progress tells how much of something is done.
+type progress struct {
+	mu          sync.Mutex // guards what follows, and calls of tell
+	done, total int
+	tell        func(done, total int) // nil: nobody is told
+}
+
+// add adds to what is done, and to what there is to do.
+func (p *progress) add(done, total int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done, p.total = p.done+done, p.total+total
+	if done > 0 && p.tell != nil {
+		p.tell(min(p.done, p.total), p.total)
+	}
 }
 
 // survey reads which databases, tables and layout rows exist.
@@ -142,7 +176,11 @@ func (s *site) surveyLayout(ctx context.Context, db int) error {
 // readLayout reads the layout row of one database; sql.ErrNoRows: none yet.
 func (s *site) readLayout(ctx context.Context, db int) (layoutRow, error) {
 	var row layoutRow
-	if err := s.DB.GetContext(ctx, &row, in(s.layout.Database(db), selectLayout)); err != nil {
+	err := s.DB.GetContext(ctx, &row, in(s.layout.Database(db), selectLayout))
+	switch {
+	case mysql.ColumnMissing(err):
+		return row, fmt.Errorf("read layout of %s: %w; if the database %s", s.place(db), err, layoutrow.TooOld(layoutrow.OldestSchema-1))
+	case err != nil:
 		return row, fmt.Errorf("read layout of %s: %w", s.place(db), err)
 	}
 	return row, nil

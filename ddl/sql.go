@@ -2,7 +2,11 @@ package ddl
 
 import (
 	"embed"
+	"fmt"
 	"strings"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // Who may start a row, as Options.Ownership and SetOwnership say it.
@@ -37,26 +41,6 @@ VALUES
     (1, '{cluster}', {number}, {databases}, {tables}, '{hash}',
      {horizon}, {version}, {works_with}, '{state}', UTC_TIMESTAMP(3), '{identity}', '{ownership}', {grace})`
 
-// selectWide reports whether a layout table has the column identity, which clusters
-// from before identities lack.
-const selectWide = `SELECT /* tocsin ddl layout */
-    COUNT(*) > 0
-FROM information_schema.columns
-WHERE table_schema = '{database}'
-    AND table_name = 'layout'
-    AND column_name = 'identity'`
-
-// widenLayout adds that column. widenIfNarrow does so if it is missing, for a plan:
-// MySQL has no ADD COLUMN IF NOT EXISTS.
-const widenLayout = "ALTER /* tocsin ddl layout */ TABLE `{database}`.layout" + `
-    ADD COLUMN identity VARCHAR(64) NOT NULL DEFAULT '' COMMENT 'random, the same in all databases of the cluster'`
-
-var widenIfNarrow = "SET @tocsin_widen = IF((" + selectWide + `), 'DO 0',
-    '` + strings.ReplaceAll(widenLayout, "'", "''") + `');
-PREPARE tocsin_widen FROM @tocsin_widen;
-EXECUTE tocsin_widen;
-DEALLOCATE PREPARE tocsin_widen`
-
 // markLayout writes the identity of a database that has none. Primary key. Zero rows:
 // it has one already.
 const markLayout = "UPDATE /* tocsin ddl layout */ `{database}`.layout" + `
@@ -65,15 +49,12 @@ WHERE id = 1
     AND identity = ''`
 
 // selectLayout reads the layout row of one database; no row: none was written. If the
-// table is too old to have the column identity, ownership, mark or sweep_grace_ms, the
-// name refers to the outer query's column, which is empty, etcd or 0.
+// table is of schema version 2, which has no column sweep_grace_ms, the name refers to the outer query's column, which is 0.
 const selectLayout = `SELECT /* tocsin ddl layout */
-    cluster_id,
-    (SELECT (SELECT identity FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older) AS identity,
+    cluster_id, identity,
     database_no, databases_total, tables_per_database, hash,
     doorbell_horizon_ms, schema_version, works_with, state,
-    (SELECT (SELECT ownership FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older) AS ownership,
-    (SELECT (SELECT mark FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked) AS mark,
+    ownership, mark,
     (SELECT (SELECT sweep_grace_ms FROM ` + "`{database}`" + `.layout WHERE id = 1) FROM (SELECT 0 AS sweep_grace_ms) AS older) AS sweep_grace_ms
 FROM ` + "`{database}`" + `.layout
 WHERE id = 1`
@@ -188,7 +169,70 @@ func remark(name string) string {
 	return strings.TrimSpace(head)
 }
 
+// slots are what stands in the {slots} of a statement, by name.
+type slots map[string]any
+
+// fill puts values into a statement. Other slots stay.
+func fill(query string, in slots) string {
+	var pairs []string
+	for slot, value := range in {
+		pairs = append(pairs, "{"+slot+"}", fmt.Sprint(value))
+	}
+	return strings.NewReplacer(pairs...).Replace(query)
+}
+
 // in puts a database's name into a statement.
-func in(database, query string) string {
-	return strings.ReplaceAll(query, "{database}", database)
+func in(database, query string) string { return fill(query, slots{"database": database}) }
+
+// table is one table of the schema.
+type table struct {
+	file     string // its SQL file, without path and ending
+	database string
+	name     string
+}
+
+// tablesOf gives every table of one database, in the order of creation.
+func tablesOf(layout tocsin.Layout, db int) []table {
+	return tablesAt(layout, db, layoutrow.SchemaVersion)
+}
+
+// tablesAt gives those of a schema version.
+func tablesAt(layout tocsin.Layout, db, version int) []table {
+	name := layout.Database(db)
+	tables := make([]table, 0, len(fixedTables)+layout.Tables)
+	for _, fixed := range fixedTables {
+		if since(fixed) <= version {
+			tables = append(tables, table{fixed, name, fixed})
+		}
+	}
+	for n := range layout.Tables {
+		tables = append(tables, table{taskFile, name, layout.TableName(n)})
+	}
+	return tables
+}
+
+func (t table) full() string { return t.database + "." + t.name }
+
+// in puts the table's name into a statement.
+func (t table) in(query string) string {
+	return fill(query, slots{"database": t.database, "table": t.name})
+}
+
+// create renders the statement, without a semicolon.
+func (t table) create() string {
+	return t.in(statement(t.file))
+}
+
+// missing gives the tables of the site's databases that did not stand when it
+// was surveyed.
+func (s *site) missing() []table {
+	var missing []table
+	for _, db := range s.Databases {
+		for _, t := range tablesOf(s.layout, db) {
+			if !s.tables[t.full()] {
+				missing = append(missing, t)
+			}
+		}
+	}
+	return missing
 }

@@ -112,9 +112,13 @@ func (v *verification) site(ctx context.Context, s *site) error {
 // database compares one database. The layout table is the first of all: its row,
 // which can be read only if it has the right shape, says the version of the rest.
 func (v *verification) database(ctx context.Context, s *site, db int, r *report) error {
-	found, err := s.inspect(ctx, db)
+	found, err := s.inspect(ctx, s.layout.Database(db))
 	if err != nil {
 		return err
+	}
+	if stored := found[layoutTable]; stored != nil && !stored.has("mark") {
+		r.add(s.layout.Database(db), layoutrow.TooOld(layoutrow.OldestSchema-1))
+		return nil
 	}
 	version, layout := layoutrow.SchemaVersion, report{}
 	layout.table("", v.want[layoutrow.OldestSchema][layoutTable], found[layoutTable])
@@ -122,11 +126,12 @@ func (v *verification) database(ctx context.Context, s *site, db int, r *report)
 		if err := v.layout(ctx, s, db, r); err != nil {
 			return err
 		}
-		if row, ok := s.rows[db]; ok {
+		row, ok := s.rows[db]
+		if ok {
 			version = v.want.known(row.Version)
 		}
-		if s.rows[db].State == layoutrow.Retired {
-			return nil // its tables are not missing, they have other names
+		if s.rows[db].State == layoutrow.Retired || ok && s.rows[db].Version < layoutrow.OldestSchema {
+			return nil // its tables are not missing: they have other names, or are not to be judged
 		}
 	}
 	tables := tablesAt(s.layout, db, version)

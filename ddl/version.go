@@ -16,7 +16,8 @@ type addition struct {
 	columns []string // the last ones of the file, in its order; none: the table itself is new
 }
 
-// additions lead from each schema version to the next. The SQL files describe the newest version. A database has a
+// additions lead from each schema version to the next; those up to layoutrow.OldestSchema are for tables that were restored from
+// older copies. The SQL files describe the newest version. A database has a
 // version if it has all additions up to that version. What it lacks is read from the server each time and stored
 // nowhere, so a migration goes on wherever it stopped.
 var additions = []addition{
@@ -60,9 +61,6 @@ func expectationsAt(version int) (map[string]structure, error) {
 			return nil, err
 		}
 		s.younger = later(file, version)
-		if file == layoutTable {
-			s.younger = append(s.younger, "identity")
-		}
 		want[file] = s
 	}
 	return want, nil
@@ -82,7 +80,7 @@ const addColumn = "ADD COLUMN "
 func changesTo(t table, want, stored structure) (all []change) {
 	var parts []string
 	for _, name := range later(t.file, 0) {
-		if _, has := stored.columns[name]; !has {
+		if !stored.has(name) {
 			parts = append(parts, addColumn+want.texts[name])
 		}
 	}
@@ -98,7 +96,7 @@ func changesTo(t table, want, stored structure) (all []change) {
 // alter renders the statement, without a semicolon. On MariaDB it fails at once if the table is in use; for MySQL, which
 // has no such option, that part is a comment.
 func (c change) alter() string {
-	return strings.NewReplacer("{database}", c.table.database, "{table}", c.table.name, "{change}", c.text).Replace(alterTable)
+	return fill(c.table.in(alterTable), slots{"change": c.text})
 }
 
 // alterPatiently renders the statement that waits on MariaDB too.
@@ -125,10 +123,7 @@ func raise(layout tocsin.Layout, db int) string {
 		parts = append(parts, tables+" AND "+columns)
 		count += number
 	}
-	return strings.NewReplacer(
-		"{database}", layout.Database(db),
-		"{version}", fmt.Sprint(layoutrow.SchemaVersion),
-		"{what}", strings.Join(parts, "\n            OR "),
-		"{count}", fmt.Sprint(count),
-	).Replace(raiseLayout)
+	return fill(raiseLayout, slots{
+		"database": layout.Database(db), "version": layoutrow.SchemaVersion, "what": strings.Join(parts, "\n            OR "), "count": count,
+	})
 }

@@ -41,9 +41,6 @@ func (u *Unusable) Unwrap() (causes []error) {
 	return causes
 }
 
-// wideSchema is the schema version with which task tables got the laterColumns.
-const wideSchema = 2
-
 // refusals are the databases of one server that must not be used, by number.
 type refusals map[int]*Unusable
 
@@ -165,7 +162,6 @@ func (s *Store) judge(sv *server, known layoutrow.Known, rows map[int]layoutrow.
 	sv.noteMarked(rows)
 	for database, row := range rows {
 		if _, wrong := problems[database]; !wrong {
-			s.wide[database].Store(row.Version >= wideSchema)
 			s.versions[database].Store(int32(row.Version))
 		}
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,13 +67,7 @@ func (s *Store) inEach(ctx context.Context, server int, st statement, args ...an
 	sv := s.servers[server]
 	var errs []error
 	for _, database := range sv.refused().without(sv.Databases) {
-		text := st.render(nil, func(b []byte, slot string) []byte {
-			if slot == "version" {
-				return appendInt(b, layoutrow.SchemaVersion)
-			}
-			return s.fillDatabase(b, slot, database)
-		})
-		err := s.exec(ctx, sv, database, st.name, text, args...)
+		err := s.exec(ctx, database, st, slots{"version": layoutrow.SchemaVersion}, args...)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s in %s: %w", st.name, s.layout.Database(database), err))
 		}
@@ -91,26 +84,14 @@ func (s *Store) inEach(ctx context.Context, server int, st statement, args ...an
 // Attending reads which nodes were seen within a time in a server's databases, sorted by database and node. Databases
 // that can't be read are named in the error and hide no other.
 func (s *Store) Attending(ctx context.Context, server int, within time.Duration) ([]Attendee, error) {
-	text := func(b []byte, database int) []byte {
-		return attending.render(b, func(b []byte, slot string) []byte {
-			if slot == "within" {
-				return appendInt(b, int(within.Seconds()))
-			}
-			return s.fillDatabase(b, slot, database)
-		})
-	}
-	all, err := everyDatabase(ctx, s, s.servers[server], attending.name, text, scanAttendee)
-	slices.SortFunc(all, compareAttendees)
+	all, err := everyDatabase(ctx, s, s.servers[server], question[Attendee]{
+		statement: attending, in: slots{"within": int(within.Seconds())},
+		scan: into(func(a *Attendee) []any {
+			return []any{&a.Database, &a.Group, &a.Node, (*micros)(&a.Seen), &a.Schema, &a.About}
+		}),
+	})
+	slices.SortFunc(all, func(a, b Attendee) int {
+		return cmp.Or(cmp.Compare(a.Database, b.Database), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Node, b.Node))
+	})
 	return all, err
-}
-
-func compareAttendees(a, b Attendee) int {
-	return cmp.Or(cmp.Compare(a.Database, b.Database), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Node, b.Node))
-}
-
-func scanAttendee(rows *sql.Rows) (a Attendee, err error) {
-	var ago int64
-	err = rows.Scan(&a.Database, &a.Group, &a.Node, &ago, &a.Schema, &a.About)
-	a.Seen = time.Duration(ago) * time.Microsecond
-	return a, err
 }

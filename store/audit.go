@@ -34,7 +34,7 @@ FROM (
         job_id,
         biz_type,
         action_time,
-        {faults} AS faults
+        ` + faultConditions + ` AS faults
     FROM {table} FORCE INDEX (idx_due)
     WHERE {rows}
     LIMIT {limit}
@@ -50,6 +50,33 @@ var (
     ORDER BY action_time, biz_type, job_id`)
 	auditOdd = prepare(`status > 4`)
 )
+
+// faultConditions are in the order of the bits, and never NULL. Instants are by the server's clock.
+const faultConditions = `
+    (CRC32(biz_id) % {total} <> {table_no})
+  | ((job_id >> 9) & 8191 <> {table_no}) << 1
+  | (biz_type NOT IN ({types})) << 2
+  | (status > 4) << 3
+  | (status = 0 AND biz_type NOT IN ({paused}) AND action_time < UTC_TIMESTAMP(3) - INTERVAL {grace} SECOND) << 4
+  | (status = 1 AND action_time < UTC_TIMESTAMP(3) - INTERVAL {grace} SECOND) << 5
+  | (status IN (2, 3, 4) AND action_time > UTC_TIMESTAMP(3) + INTERVAL 1 SECOND) << 6
+  | (status IN (0, 2) AND version = 0 AND action_time < due_time) << 7
+  | (gmt_create > gmt_modified) << 8
+  | (gmt_modified > UTC_TIMESTAMP(3) + INTERVAL 1 SECOND) << 9
+  | (status IN (0, 1) AND crashes >= {crashes}) << 10
+  | (status IN (0, 1) AND attempts >= {attempts}) << 11
+  | (status = 3 AND dedup_key IS NOT NULL) << 12
+  | (status = 0 AND claimed_by <> '' OR status = 1 AND claimed_by = '') << 13
+  | {no_schedule} << 14`
+
+// noSchedule finds a run, by its dedup_key as package runkey makes it, that was left behind when its schedule was deleted: that
+// cancels all runs that are pending. One that was being delivered may be tried again.
+var noSchedule = prepare(`
+    (status = 0 AND attempts = 0 AND crashes = 0 AND IFNULL(LENGTH(dedup_key) = 21 AND ORD(dedup_key) = 0, 0) AND NOT EXISTS (
+        SELECT 1
+        FROM {database}.schedule
+        WHERE schedule_id = CAST(CONV(HEX(SUBSTRING(dedup_key, 2, 8)), 16, 10) AS UNSIGNED)
+    ))`)
 
 // Fault is what is wrong with a row, a bit each; a row may have several.
 type Fault uint32
@@ -79,39 +106,6 @@ var faultNames = [...]string{
 	"wrong_table", "wrong_job_id", "unknown_type", "unknown_status", "overdue", "claim_run_out", "settled_ahead",
 	"early", "created_after", "modified_ahead", "too_many_crashes", "too_many_attempts", "dedup_kept", "odd_claimer", "no_schedule",
 }
-
-// faultConditions are in the order of the bits, and never NULL.
-var faultConditions = prepare(`
-    (CRC32(biz_id) % {total} <> {table_no})
-  | ((job_id >> 9) & 8191 <> {table_no}) << 1
-  | (biz_type NOT IN ({types})) << 2
-  | (status > 4) << 3
-  | (status = 0 AND biz_type NOT IN ({paused}) AND action_time < {late}) << 4
-  | (status = 1 AND action_time < {late}) << 5
-  | (status IN (2, 3, 4) AND action_time > {ahead}) << 6
-  | (status IN (0, 2) AND version = 0 AND action_time < due_time) << 7
-  | (gmt_create > gmt_modified) << 8
-  | (gmt_modified > {ahead}) << 9
-  | (status IN (0, 1) AND crashes >= {crashes}) << 10
-  | (status IN (0, 1) AND attempts >= {attempts}) << 11
-  | (status = 3 AND dedup_key IS NOT NULL) << 12
-  | (status = 0 AND claimed_by <> '' OR status = 1 AND claimed_by = '') << 13
-  | {no_schedule} << 14`)
-
-// noSchedule finds a run, by its dedup_key as package runkey makes it, that was left behind when its schedule was deleted: that
-// cancels all runs that are pending. One that was being delivered may be tried again.
-var noSchedule = prepare(`
-    (status = 0 AND attempts = 0 AND crashes = 0 AND IFNULL(LENGTH(dedup_key) = 21 AND ORD(dedup_key) = 0, 0) AND NOT EXISTS (
-        SELECT 1
-        FROM {database}.schedule
-        WHERE schedule_id = CAST(CONV(HEX(SUBSTRING(dedup_key, 2, 8)), 16, 10) AS UNSIGNED)
-    ))`)
-
-// The instants of the conditions, by the server's clock.
-var (
-	auditLate  = prepare(`UTC_TIMESTAMP(3) - INTERVAL {grace} SECOND`)
-	auditAhead = prepare(`UTC_TIMESTAMP(3) + INTERVAL 1 SECOND`)
-)
 
 // Split gives the single faults.
 func (f Fault) Split() []Fault {
@@ -196,10 +190,15 @@ func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 		}
 		page.Failed[table] = s.wrap(err, "audit", sv, table)
 	}
+	ask := question[auditRow]{verb: "audit", statement: audit, in: s.auditSlots(q), scan: scanAudited}
 	for group := range slices.Chunk(s.allowed(sv, q.Tables, fail), maxTables) {
 		err := apart(group, func(tables []int) error {
 			page.Statements++
-			return s.auditGroup(ctx, sv, tables, q, &page)
+			rows, err := ask.ask(ctx, s.gated(sv), s.databasesIn(tables), tables, s.ofTable)
+			if err != nil {
+				return err
+			}
+			return page.add(tables, rows, q)
 		}, fail)
 		if err != nil {
 			return page, s.wrap(err, "audit", sv, group...)
@@ -208,27 +207,22 @@ func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 	return page, nil
 }
 
-// auditGroup adds what one statement finds to the page, or nothing if it fails.
-func (s *Store) auditGroup(ctx context.Context, sv *server, tables []int, q AuditQuery, page *AuditPage) error {
-	var groups []Audited
+// auditRow is a row of audit: rows with the same faults, and the last of them.
+type auditRow struct {
+	Audited
+	end string
+}
+
+// add adds what one statement found.
+func (p *AuditPage) add(tables []int, found []auditRow, q AuditQuery) error {
 	rows, last := map[int]int{}, map[int]string{}
-	err := s.readTables(ctx, sv, tables, audit.name, s.auditText(tables, q), func(_ int, found *sql.Rows) error {
-		var g Audited
-		var examples, end string
-		if err := found.Scan(&g.Table, &g.Type, &g.Faults, &g.Rows, &examples, &end); err != nil {
-			return err
-		}
+	for _, g := range found {
 		rows[g.Table] += g.Rows
-		last[g.Table] = max(last[g.Table], end)
-		groups = append(groups, g)
-		return readExamples(&groups[len(groups)-1], examples)
-	})
-	if err != nil {
-		return err
+		last[g.Table] = max(last[g.Table], g.end)
+		p.Groups = append(p.Groups, g.Audited)
+		p.Rows += g.Rows
 	}
-	page.Groups = append(page.Groups, groups...)
 	for _, table := range tables {
-		page.Rows += rows[table]
 		if rows[table] < q.Limit || q.Status > tocsin.Dead {
 			continue
 		}
@@ -236,20 +230,24 @@ func (s *Store) auditGroup(ctx context.Context, sv *server, tables []int, q Audi
 		if err != nil {
 			return err
 		}
-		page.Full = append(page.Full, AuditFull{table, entry})
+		p.Full = append(p.Full, AuditFull{table, entry})
 	}
 	return nil
 }
 
-func readExamples(g *Audited, text string) error {
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+func scanAudited(rows *sql.Rows) (g auditRow, err error) {
+	var examples string
+	if err := rows.Scan(&g.Table, &g.Type, &g.Faults, &g.Rows, &examples, &g.end); err != nil {
+		return g, err
+	}
+	for _, word := range strings.FieldsFunc(examples, func(r rune) bool { return r == ',' }) {
 		id, err := strconv.ParseUint(word, 10, 64)
 		if err != nil {
-			return fmt.Errorf("example of an audit: %w", err)
+			return g, fmt.Errorf("example of an audit: %w", err)
 		}
 		g.Examples = append(g.Examples, tocsin.JobID(id))
 	}
-	return nil
+	return g, nil
 }
 
 // readEnd reads the last column of audit: 23 characters of time, 20 of biz type,
@@ -270,67 +268,24 @@ func readEnd(text string) (e duequeue.Entry, err error) {
 	return duequeue.Entry{JobID: tocsin.JobID(id), Type: typeCode, Due: at.UnixMilli()}, err
 }
 
-// auditText is one statement over the tables.
-func (s *Store) auditText(tables []int, q AuditQuery) (b []byte) {
-	tail := q.tail()
-	for i, table := range tables {
-		if i > 0 {
-			b = append(b, unionAll...)
-		}
-		b = audit.render(b, func(b []byte, slot string) []byte {
-			switch slot {
-			case "table":
-				return append(b, s.names[table]...)
-			case "table_no":
-				return appendInt(b, table)
-			case "faults":
-				return s.faultText(b, table, tail, q.Unscheduled)
+// auditSlots are the same for all tables of a query, but for {no_schedule}.
+func (s *Store) auditSlots(q AuditQuery) slots {
+	rows := auditOdd.render(nil, nil)
+	if q.Status <= tocsin.Dead {
+		tail := peekTail(PeekQuery{Status: q.Status, From: q.From, Until: maxMilli, After: q.After})
+		rows = auditStatus.render(nil, slots{"status": q.Status, "range": tail["range"]}.fill)
+	}
+	return slots{
+		"total": s.layout.Total(), "rows": rows, "limit": q.Limit, "examples": auditExamples, "grace": int(q.Grace / time.Second),
+		"types": q.Types, "paused": q.Paused, "crashes": maxCrashes, "attempts": q.attempts(nil),
+		"no_schedule": func(table int) []byte {
+			database := s.layout.DatabaseOf(table)
+			if q.Unscheduled[database] {
+				return []byte("0")
 			}
-			return append(b, tail[slot]...)
-		})
+			return noSchedule.render(nil, s.ofDatabase(database, nil))
+		},
 	}
-	return b
-}
-
-func (s *Store) faultText(b []byte, table int, tail map[string][]byte, unscheduled map[int]bool) []byte {
-	return faultConditions.render(b, func(b []byte, slot string) []byte {
-		switch slot {
-		case "total":
-			return appendInt(b, s.layout.Total())
-		case "table_no":
-			return appendInt(b, table)
-		case "no_schedule":
-			if database := s.layout.DatabaseOf(table); !unscheduled[database] {
-				return noSchedule.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
-			}
-			return append(b, '0')
-		}
-		return append(b, tail[slot]...)
-	})
-}
-
-// tail fills the slots that are the same for all tables of a query.
-func (q AuditQuery) tail() map[string][]byte {
-	tail := peekTail(PeekQuery{Status: q.Status, Types: []uint64{0}, From: q.From, Until: maxMilli, After: q.After, Limit: q.Limit})
-	fill := func(b []byte, slot string) []byte {
-		if slot == "grace" {
-			return strconv.AppendInt(b, int64(q.Grace/time.Second), 10)
-		}
-		return append(b, tail[slot]...)
-	}
-	rows := auditStatus
-	if q.Status > tocsin.Dead {
-		rows = auditOdd
-	}
-	tail["rows"] = rows.render(nil, fill)
-	tail["types"] = appendTypes(nil, q.Types)
-	tail["paused"] = appendTypes(nil, q.Paused)
-	tail["late"] = auditLate.render(nil, fill)
-	tail["ahead"] = auditAhead.render(nil, fill)
-	tail["crashes"] = appendInt(nil, maxCrashes)
-	tail["attempts"] = q.attempts(nil)
-	tail["examples"] = appendInt(nil, auditExamples)
-	return tail
 }
 
 // noLimit is more than the column attempts can hold.

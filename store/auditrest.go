@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -121,7 +120,11 @@ func (s *Store) AuditRuns(ctx context.Context, q AuditRest) (page AuditRestPage,
 func (s *Store) auditRest(ctx context.Context, q AuditRest, st statement, faults []string, table string, further func(a, b uint64) uint64) (page AuditRestPage, there bool, err error) {
 	sv := s.servers[q.Server]
 	next, more := q.Place, false
-	text := st.render(nil, func(b []byte, slot string) []byte { return s.fillRest(b, slot, q) })
+	text := st.render(nil, s.ofDatabase(q.Database, slots{
+		"examples": auditExamples, "total": s.layout.Total(), "tables": s.layout.Tables, "types": q.Types, "grace": int(q.Grace / time.Second),
+		"horizon": int((madeAhead + clockRoom) / time.Second), "slack": int(clockRoom / time.Second),
+		"from": instant(q.From), "place": q.Place, "limit": q.Limit,
+	}))
 	err = s.gated(sv)(ctx, []int{q.Database}, st.name, text, func(_ int, rows *sql.Rows) error {
 		var g AuditedRest
 		var bits, end uint64
@@ -150,32 +153,4 @@ func (s *Store) auditRest(ctx context.Context, q AuditRest, st statement, faults
 		page.Next = next
 	}
 	return page, true, nil
-}
-
-func (s *Store) fillRest(b []byte, slot string, q AuditRest) []byte {
-	switch slot {
-	case "examples":
-		return appendInt(b, auditExamples)
-	case "total":
-		return appendInt(b, s.layout.Total())
-	case "tables":
-		return appendInt(b, s.layout.Tables)
-	case "database_no":
-		return appendInt(b, q.Database)
-	case "types":
-		return appendTypes(b, q.Types)
-	case "grace":
-		return appendInt(b, int(q.Grace/time.Second))
-	case "horizon":
-		return appendInt(b, int((madeAhead+clockRoom)/time.Second))
-	case "slack":
-		return appendInt(b, int(clockRoom/time.Second))
-	case "from":
-		return appendTime(b, q.From)
-	case "place":
-		return strconv.AppendUint(b, q.Place, 10)
-	case "limit":
-		return appendInt(b, q.Limit)
-	}
-	return s.fillDatabase(b, slot, q.Database)
 }

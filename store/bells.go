@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"math"
 	"slices"
 	"strconv"
@@ -24,7 +23,10 @@ func (s *Store) Bells(ctx context.Context, server int, unheard map[int]Unheard, 
 		}
 		return s.bellsText(b, database, limit, Span{ask.After + 1, math.MaxUint64})
 	}
-	all, err := everyBell(ctx, s, s.servers[server], bells.name, text, scanBell)
+	scan := into(func(r *rungBell) []any {
+		return []any{&r.database, &r.bell.ID, &r.bell.Entry.JobID, &r.bell.Entry.Type, (*instant)(&r.bell.Entry.Due)}
+	})
+	all, err := s.everyBell(ctx, server, question[rungBell]{statement: bells, text: text, scan: scan})
 	rung := make(map[int][]Bell)
 	for _, r := range all {
 		rung[r.database] = append(rung[r.database], r.bell)
@@ -33,15 +35,7 @@ func (s *Store) Bells(ctx context.Context, server int, unheard map[int]Unheard, 
 }
 
 func (s *Store) bellsText(b []byte, database, limit int, spans ...Span) []byte {
-	return bells.render(b, func(b []byte, slot string) []byte {
-		switch slot {
-		case "spans":
-			return appendSpans(b, spans)
-		case "limit":
-			return appendInt(b, limit)
-		}
-		return s.fillDatabase(b, slot, database)
-	})
+	return bells.render(b, s.ofDatabase(database, slots{"spans": appendSpans(nil, spans), "limit": limit}))
 }
 
 // appendSpans appends the condition that an id is in one of the spans.
@@ -88,39 +82,26 @@ func (d *deaf) without(databases []int) []int {
 	return slices.DeleteFunc(slices.Clone(databases), func(database int) bool { return now.Before(d.until[database]) })
 }
 
-// everyBell is everyDatabase for the databases that are not deaf.
-func everyBell[T any](ctx context.Context, s *Store, sv *server, name string,
-	text func([]byte, int) []byte, scan func(*sql.Rows) (T, error),
-) ([]T, error) {
-	all, failed, err := eachDatabase(ctx, s.gated(sv), name, sv.deaf.without(sv.refused().without(sv.Databases)), text, scan)
-	sv.deaf.note(failed)
-	return all, s.unread(sv, name, failed, err)
-}
-
 // rungBell is a bell and the number of its database.
 type rungBell struct {
 	database int
 	bell     Bell
 }
 
-func scanBell(rows *sql.Rows) (r rungBell, err error) {
-	var due time.Time
-	err = rows.Scan(&r.database, &r.bell.ID, &r.bell.Entry.JobID, &r.bell.Entry.Type, &due)
-	r.bell.Entry.Due = due.UnixMilli()
-	return r, err
+// everyBell is everyDatabase for the databases that are not deaf.
+func (s *Store) everyBell(ctx context.Context, server int, q question[rungBell]) ([]rungBell, error) {
+	sv := s.servers[server]
+	all, failed, err := eachDatabase(ctx, s, s.gated(sv), sv.deaf.without(sv.refused().without(sv.Databases)), q)
+	sv.deaf.note(failed)
+	return all, s.unread(sv, q.name, failed, err)
 }
 
 // LastBell reads the highest id of each doorbell of a server: where to start
 // from, and by its falling, that the doorbell was purged or set back. 0: empty.
 // A database that cannot be read is named in the error and hides no other.
 func (s *Store) LastBell(ctx context.Context, server int) (map[int]uint64, error) {
-	text := func(b []byte, database int) []byte {
-		return lastBell.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
-	}
-	all, err := everyBell(ctx, s, s.servers[server], lastBell.name, text, func(rows *sql.Rows) (r rungBell, err error) {
-		err = rows.Scan(&r.database, &r.bell.ID)
-		return r, err
-	})
+	scan := into(func(r *rungBell) []any { return []any{&r.database, &r.bell.ID} })
+	all, err := s.everyBell(ctx, server, question[rungBell]{statement: lastBell, scan: scan})
 	last := make(map[int]uint64)
 	for _, r := range all {
 		last[r.database] = r.bell.ID

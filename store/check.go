@@ -47,10 +47,7 @@ func (s *Store) Identity() string { return s.identities.Agreed() }
 // layouts reads the layout rows of a server's databases, by number. failed has the
 // reasons why others could not be read. The error concerns the whole server.
 func (s *Store) layouts(ctx context.Context, sv *server, q querier) (rows map[int]layoutrow.Row, failed map[int]error, err error) {
-	text := func(b []byte, database int) []byte {
-		return layoutOf.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
-	}
-	all, failed, err := eachDatabase(ctx, s.over(q), layoutOf.name, sv.Databases, text, scanLayout)
+	all, failed, err := eachDatabase(ctx, s, s.over(q), sv.Databases, question[layoutrow.Row]{statement: layoutOf, scan: scanLayout})
 	if err != nil {
 		return nil, nil, s.wrap(err, "read the layout", sv)
 	}

@@ -238,13 +238,11 @@ func (c *claiming) entriesText(b []byte, st statement, group []duequeue.Entry) [
 		switch slot {
 		case "table":
 			return append(b, c.store.names[group[0].JobID.Table()]...)
-		case "later":
-			return c.store.appendLater(b, group[0].JobID.Table())
 		case "pairs":
 			return appendPairs(b, group)
 		case "turn":
 			if c.PerKey > 0 {
-				return c.turnText(append(b, ' '), group[0].JobID.Table())
+				return itsTurn.render(append(b, ' '), c.store.ofTable(group[0].JobID.Table(), slots{"per_key": c.PerKey}))
 			}
 			return b
 		case "skip":
@@ -267,7 +265,7 @@ func (c *claiming) take(ctx context.Context, conn *sql.Conn, rows []Row, deadlin
 	slices.SortFunc(ids, compareIDs)
 	text, args := []byte(nil), []any(nil)
 	for _, part := range byTable(ids) {
-		text = c.store.claimText(text, part, deadline)
+		text = c.store.heldText(text, claim, part, deadline)
 		args = append(args, c.By)
 	}
 	counts, err := c.store.write(ctx, conn, claim.name, text, args...)
@@ -277,9 +275,10 @@ func (c *claiming) take(ctx context.Context, conn *sql.Conn, rows []Row, deadlin
 	return err
 }
 
-func (s *Store) claimText(b []byte, part idsOf, deadline int64) []byte {
+// heldText renders claim or claimed for ids of one table.
+func (s *Store) heldText(b []byte, st statement, part idsOf, deadline int64) []byte {
 	fill := s.fill(part)
-	return claim.render(b, func(b []byte, slot string) []byte {
+	return st.render(b, func(b []byte, slot string) []byte {
 		if slot == "deadline" {
 			return appendTime(b, deadline)
 		}

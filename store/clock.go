@@ -142,35 +142,24 @@ func (s *Store) Jumped() time.Time {
 	return time.Time{}
 }
 
-// now returns the estimate in the term, 0 if nothing was read in it.
-func (c *clock) now(term int64) int64 {
+// read returns what the readings of a term tell, 0 if nothing was read in it.
+func (c *clock) read(term int64, tell func(bounds) int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known.last.answered.IsZero() || c.term != term {
 		return 0
 	}
-	return c.known.at(time.Now())
+	return tell(c.known)
 }
 
-// read returns what was read last in the term, 0 if nothing was.
-func (c *clock) read(term int64) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.term != term {
-		return 0
-	}
-	return c.known.last.micro
-}
+// now is the estimate, in Unix µs.
+func (b bounds) now() int64 { return b.at(time.Now()) }
 
-// latest returns the latest that the server's clock can show now, in Unix ms; 0: nothing was read in the term.
-func (c *clock) latest(term int64) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known.last.answered.IsZero() || c.term != term {
-		return 0
-	}
-	return c.known.last.latestAt(time.Now())/1000 + 1
-}
+// standing is what was read last, in Unix µs.
+func (b bounds) standing() int64 { return b.last.micro }
+
+// latest is the latest that the server's clock can show now, in Unix ms.
+func (b bounds) latest() int64 { return b.last.latestAt(time.Now())/1000 + 1 }
 
 // Measure reads a server's clock, which improves the estimate of Now. It also reads
 // the layout rows of the server's databases: see Survey.
@@ -244,9 +233,9 @@ func (s *Store) NowMicro(server int) int64 {
 		return 0
 	}
 	if s.frozen {
-		return sv.clock.read(term)
+		return sv.clock.read(term, bounds.standing)
 	}
-	return sv.clock.now(term)
+	return sv.clock.read(term, bounds.now)
 }
 
 // Waiting returns how long the oldest statement sent to a server, or attempt to

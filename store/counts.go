@@ -2,10 +2,8 @@ package store
 
 import (
 	"context"
-	"database/sql"
-	"errors"
+	"maps"
 	"slices"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 )
@@ -14,12 +12,12 @@ import (
 // reads a whole index of each: for operators and tests, not for engines. A
 // table that cannot be read is named in the error and hides no other.
 func (s *Store) Counts(ctx context.Context, server int, tables []int) ([]Count, error) {
-	return s.countBy(ctx, counting{statement: counts}, server, tables)
+	return s.count(ctx, server, tables, counts, nil)
 }
 
 // LiveCounts is Counts without the rows that are done or cancelled: it reads the index entries of the others, one by one.
 func (s *Store) LiveCounts(ctx context.Context, server int, tables []int) ([]Count, error) {
-	return s.countBy(ctx, counting{statement: liveCounts}, server, tables)
+	return s.count(ctx, server, tables, liveCounts, nil)
 }
 
 // CountsUpTo is Counts of some statuses, which reads at most so many index entries of each status in each table, those with the
@@ -27,7 +25,7 @@ func (s *Store) LiveCounts(ctx context.Context, server int, tables []int) ([]Cou
 func (s *Store) CountsUpTo(ctx context.Context, server int, tables []int, most int, statuses ...tocsin.Status) (all []Count, more []tocsin.Status, err error) {
 	var errs []error
 	for _, status := range statuses {
-		found, err := s.countBy(ctx, counting{someCounts, status, most}, server, tables)
+		found, err := s.count(ctx, server, tables, someCounts, slots{"status": status, "limit": most})
 		all, errs = append(all, found...), append(errs, err)
 		rows := map[int]int{}
 		for _, c := range found {
@@ -40,99 +38,153 @@ func (s *Store) CountsUpTo(ctx context.Context, server int, tables []int, most i
 	return all, more, joinOnce(errs)
 }
 
-// counting is a statement that counts rows, and what someCounts needs more.
-type counting struct {
-	statement
-	status tocsin.Status
-	most   int
-}
-
-func (s *Store) countBy(ctx context.Context, by counting, server int, tables []int) ([]Count, error) {
-	sv := s.servers[server]
-	var all []Count
-	var errs []error
-	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "count", sv, table)) }
-	for group := range slices.Chunk(s.allowed(sv, tables, fail), maxTables) {
-		err := apart(group, func(tables []int) error {
-			found, err := s.countGroup(ctx, by, sv, tables)
-			all = append(all, found...)
-			return err
-		}, fail)
-		if err != nil {
-			return all, errors.Join(append(errs, s.wrap(err, "count", sv, group...))...)
-		}
+// count runs a statement that counts rows by biz type and status.
+func (s *Store) count(ctx context.Context, server int, tables []int, st statement, in slots) (all []Count, err error) {
+	type part struct {
+		table    int
+		typeCode uint64
+		status   tocsin.Status
+		rows     int
+		earliest int64
 	}
-	return all, joinOnce(errs)
-}
-
-// countGroup gives the counts of all the tables, or none and an error.
-func (s *Store) countGroup(ctx context.Context, by counting, sv *server, tables []int) ([]Count, error) {
-	var text []byte
-	for i, table := range tables {
-		if i > 0 {
-			text = append(text, unionAll...)
-		}
-		text = by.render(text, func(b []byte, slot string) []byte {
-			switch slot {
-			case "table_no":
-				return appendInt(b, table)
-			case "status":
-				return appendInt(b, int(by.status))
-			case "limit":
-				return appendInt(b, by.most)
-			}
-			return append(b, s.names[table]...)
-		})
-	}
-	type key struct {
+	parts, failed, err := across(ctx, s, s.servers[server], tables, question[part]{
+		verb: "count", statement: st, in: in,
+		scan: into(func(p *part) []any {
+			return []any{&p.table, &p.typeCode, &p.status, &p.rows, (*instant)(&p.earliest)}
+		}),
+	})
+	type group struct {
 		table    int
 		typeCode uint64
 	}
-	index := make(map[key]int)
-	var found []Count
-	err := s.readTables(ctx, sv, tables, by.name, text, func(_ int, rows *sql.Rows) error {
-		part, err := scanCount(rows)
-		k := key{part.table, part.typeCode}
-		i, known := index[k]
+	index := make(map[group]int)
+	for _, p := range parts {
+		i, known := index[group{p.table, p.typeCode}]
 		if !known {
-			i = len(found)
-			index[k] = i
-			found = append(found, Count{Table: part.table, Type: part.typeCode})
+			i, all = len(all), append(all, Count{Table: p.table, Type: p.typeCode})
+			index[group{p.table, p.typeCode}] = i
 		}
-		found[i].add(part)
-		return err
+		c := &all[i]
+		switch p.status {
+		case tocsin.Pending:
+			c.Pending, c.Oldest = p.rows, p.earliest
+		case tocsin.Claimed:
+			c.Claimed = p.rows
+		case tocsin.Done:
+			c.Done = p.rows
+		case tocsin.Cancelled:
+			c.Cancelled = p.rows
+		case tocsin.Dead:
+			c.Dead = p.rows
+		}
+	}
+	return all, joined(failed, err)
+}
+
+// deaths counts the rows of one table that became dead between two instants, the latest {limit} of them, from idx_due
+// alone. Zero rows: there is none.
+var deaths = prepare(`
+SELECT /* tocsin deaths */
+    {table_no},
+    biz_type,
+    COUNT(*),
+    MAX(job_id),
+    MAX(action_time)
+FROM (
+    SELECT
+        biz_type,
+        action_time,
+        job_id
+    FROM {table} FORCE INDEX (idx_due)
+    WHERE status = 4
+      AND action_time > {from}
+      AND action_time <= {until}
+      AND biz_type IN ({types})
+    ORDER BY action_time DESC
+    LIMIT {limit}) AS dead
+GROUP BY biz_type`)
+
+// latestKey reads the task of a biz_id and biz type with the highest dedup_key between its arguments, the first included.
+// From uk_biz. No row: there is none.
+var latestKey = prepare(`
+SELECT /* tocsin latest_key */` + rowColumns + `
+FROM {table} FORCE INDEX (uk_biz)
+WHERE biz_id = {biz_id}
+  AND biz_type = {type}
+  AND dedup_key >= ?
+  AND dedup_key < ?
+ORDER BY dedup_key DESC
+LIMIT 1`)
+
+// DeathsQuery asks one server which rows of some of its tables became dead.
+type DeathsQuery struct {
+	Server int
+	Tables []int
+	Types  []uint64 // numbers of biz types
+	From   int64    // exclusive
+	Until  int64    // inclusive
+	Limit  int      // rows of a table that are counted, the latest ones
+}
+
+// Deaths counts the rows of one table and biz type that became dead.
+type Deaths struct {
+	Table int
+	Type  uint64
+	Rows  int
+	Job   tocsin.JobID // one of them
+	Last  int64        // when the latest became dead
+}
+
+// Deaths counts rows that became dead, by table and biz type. A table that can't be read is in failed and hides no other;
+// the error is that of the server as a whole.
+func (s *Store) Deaths(ctx context.Context, q DeathsQuery) (all []Deaths, failed map[int]error, err error) {
+	return across(ctx, s, s.servers[q.Server], q.Tables, question[Deaths]{
+		verb: "count dead rows of", statement: deaths,
+		in: slots{"from": instant(q.From), "until": instant(q.Until), "types": q.Types, "limit": q.Limit},
+		scan: into(func(d *Deaths) []any {
+			return []any{&d.Table, &d.Type, &d.Rows, &d.Job, (*instant)(&d.Last)}
+		}),
 	})
+}
+
+// LatestKey returns the task of a biz_id and biz type whose dedup_key begins with the prefix and is the highest of those;
+// nil: there is none. Cancelled tasks have no key.
+func (s *Store) LatestKey(ctx context.Context, bizID, typeCode uint64, prefix string) (*Row, error) {
+	tables := []int{s.layout.TableOf(bizID)}
+	sv := s.servers[s.ServerOf(tables[0])]
+	latest := question[Row]{
+		statement: latestKey, in: slots{"biz_id": bizID, "type": typeCode}, scan: s.scanRow,
+		args: []any{[]byte(prefix), append([]byte(prefix), 0xff)},
+	}
+	found, err := latest.ask(ctx, s.gated(sv), s.databasesIn(tables), tables, s.ofTable)
 	if err != nil {
-		return nil, err
+		return nil, s.wrap(err, "look for tasks in", sv, tables[0])
 	}
-	return found, nil
-}
-
-// countPart is a row of counts.
-type countPart struct {
-	table    int
-	typeCode uint64
-	status   tocsin.Status
-	rows     int
-	earliest time.Time
-}
-
-func scanCount(rows *sql.Rows) (p countPart, err error) {
-	err = rows.Scan(&p.table, &p.typeCode, &p.status, &p.rows, &p.earliest)
-	return p, err
-}
-
-func (c *Count) add(p countPart) {
-	switch p.status {
-	case tocsin.Pending:
-		c.Pending, c.Oldest = p.rows, p.earliest.UnixMilli()
-	case tocsin.Claimed:
-		c.Claimed = p.rows
-	case tocsin.Done:
-		c.Done = p.rows
-	case tocsin.Cancelled:
-		c.Cancelled = p.rows
-	case tocsin.Dead:
-		c.Dead = p.rows
+	if len(found) == 0 {
+		return nil, nil
 	}
+	return &found[0], nil
+}
+
+// Late counts the pending rows of one table and biz type that should have been delivered.
+type Late struct {
+	Table  int
+	Type   uint64
+	Rows   int
+	Oldest int64 // action time of the oldest
+}
+
+// Overdue counts the pending rows with an action time up to until: of each table at most limit, the oldest ones. It asks
+// first which tables have any, so that few index entries are read where all is well. A table that can't be read is in
+// failed and hides no other; the error is that of the server as a whole.
+func (s *Store) Overdue(ctx context.Context, server int, tables []int, until int64, limit int) (all []Late, failed map[int]error, err error) {
+	sv, refused := s.servers[server], make(map[int]error)
+	tables = s.allowed(sv, tables, func(table int, err error) { refused[table] = s.wrap(err, "count overdue rows of", sv, table) })
+	tables = s.holding(ctx, sv, PeekQuery{Tables: tables, Until: until})
+	all, failed, err = across(ctx, s, sv, tables, question[Late]{
+		verb: "count overdue rows of", statement: overdue, in: slots{"until": instant(until), "limit": limit},
+		scan: into(func(l *Late) []any { return []any{&l.Table, &l.Type, &l.Rows, (*instant)(&l.Oldest)} }),
+	})
+	maps.Copy(failed, refused)
+	return all, failed, err
 }

@@ -71,26 +71,12 @@ func TestTheHighestKeyIsThatOfItsBizIDTypeAndPrefix(t *testing.T) {
 func TestPlansOfStatementsForAlarms(t *testing.T) {
 	t.Parallel()
 	b := filled(t, 6000)
-	fill := func(b []byte, slot string) []byte {
-		switch slot {
-		case "table":
-			return append(b, small.Table(0)...)
-		case "from":
-			return appendTime(b, 1)
-		case "until":
-			return appendTime(b, maxMilli)
-		case "biz_id":
-			return append(b, '7')
-		case "later":
-			return append(b, lackingColumns...)
-		}
-		return append(b, '1')
-	}
+	in := slots{"from": instant(1), "until": instant(maxMilli), "types": []uint64{1}, "limit": 1, "biz_id": 7, "type": 1}
 	for name, c := range map[string]struct{ text, key, index string }{
-		"deaths":     {string(deaths.render(nil, fill)), "idx_due", "Using index"},
-		"latest_key": {strings.Replace(strings.Replace(string(latestKey.render(nil, fill)), "?", "'dead'", 1), "?", "'deae'", 1), "uk_biz", ""},
+		"deaths":     {b.union(deaths, in, 0), "idx_due", "Using index"},
+		"latest_key": {strings.Replace(strings.Replace(b.union(latestKey, in, 0), "?", "'dead'", 1), "?", "'deae'", 1), "uk_biz", ""},
 	} {
-		for _, p := range b.wantRange(name, strings.ReplaceAll(c.text, small.Table(0), b.layout.Table(0)), c.key, c.index) {
+		for _, p := range b.wantRange(name, c.text, c.key, c.index) {
 			if strings.Contains(p.extra, "filesort") {
 				t.Errorf("%s sorts: %+v", name, p)
 			}

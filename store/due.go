@@ -83,8 +83,6 @@ func (s *Store) dueText(q DueQuery, from []Place) (b []byte) {
 			switch slot {
 			case "table":
 				return append(b, s.names[place.Table]...)
-			case "later":
-				return s.appendLater(b, place.Table)
 			case "table_no":
 				return appendInt(b, place.Table)
 			case "until":

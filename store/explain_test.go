@@ -62,6 +62,18 @@ func (b *bench) wantRange(name, text, key, extra string) (read []plan) {
 	return read
 }
 
+// union is a statement over tables.
+func (b *bench) union(st statement, in slots, tables ...int) string {
+	var text []byte
+	for i, table := range tables {
+		if i > 0 {
+			text = append(text, unionAll...)
+		}
+		text = st.render(text, b.ofTable(table, in))
+	}
+	return string(text)
+}
+
 // filled gives a store whose tables hold so many rows each, half of them
 // settled, analysed.
 func filled(t *testing.T, rows int) *bench {
@@ -182,27 +194,27 @@ func (b *bench) keyPlans(t *testing.T) {
 	loading, _ := b.loadText(parts)
 	completing, _ := b.settleText(outcomes, groupOutcomes(outcomes))
 	which, _ := (&DeadQuery{Until: b.clock()}).which()
-	redriving, _ := b.redriveText(parts, true, which, nil)
+	in := slots{"ids": ids, "crashes": maxCrashes - 1, "which": which, "key": sameKey}
 	texts := map[string][]byte{
 		"load":      loading,
 		"claimable": (&claiming{store: b.Store}).entriesText(nil, claimable, entries),
 		"pending":   (&claiming{store: b.Store}).entriesText(nil, stillPending, entries),
-		"claim":     b.claimText(nil, parts[0], 1),
+		"claim":     b.heldText(nil, claim, parts[0], 1),
 		"seize":     seizing(1).one(nil, seize, entries),
 		"as read":   seizing(0).one(nil, seize, entries),
 		"seized":    seizing(0).one(nil, seized, entries),
-		"claimed":   b.claimedText(nil, parts[0], 1),
+		"claimed":   b.heldText(nil, claimed, parts[0], 1),
 		"complete":  completing,
 		"retry":     b.changeText(nil, retry, &Outcome{JobID: ids[0]}),
 		"snooze":    b.changeText(nil, snooze, &Outcome{JobID: ids[0]}),
 		"bury":      b.changeText(nil, bury, &Outcome{JobID: ids[0]}),
 		"skip":      b.changeText(nil, skip, &Outcome{JobID: ids[0]}),
-		"recover":   b.recoverText(parts),
+		"recover":   []byte(b.union(recoverBury, in, 0) + b.union(recoverBack, in, 0)),
 		"fate":      fate.render(nil, b.fill(parts[0])),
-		"dead":      dead.render(nil, b.fillRows(parts[0], "", which)),
-		"redrive":   redriving,
+		"dead":      dead.render(nil, b.ofTable(0, in)),
+		"redrive":   redrive.render(nil, b.ofTable(0, in)),
 		"look":      look.render(nil, b.fill(parts[0])),
-		"by hand":   buryByHand.render(nil, b.fillRows(idsOf{0, ids[:1]}, "", nil)),
+		"by hand":   buryByHand.render(nil, b.ofTable(0, slots{"ids": ids[:1]})),
 		"bells":     b.bellsText(nil, 0, 1000, Span{3, 9}, Span{12, 12}, Span{40, 99}),
 	}
 	for name, text := range texts {

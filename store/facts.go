@@ -67,9 +67,7 @@ func (s *Store) answers(ctx context.Context, sv *server) ([]answer, error) {
 	defer func() { _ = conn.Close() }()
 	all := make([]answer, asks)
 	for i := range all {
-		err := s.read(ctx, conn, session.name, session.render(nil, nil), func(_ int, rows *sql.Rows) error {
-			return rows.Scan(&all[i].connection, &all[i].host)
-		})
+		err := s.read(ctx, conn, session.name, session.render(nil, nil), scanOne(&all[i].connection, &all[i].host))
 		if err != nil {
 			return nil, err
 		}
@@ -195,7 +193,7 @@ func (s *Store) schemas(ctx context.Context, sv *server) (all []Schema, err erro
 	var older []string
 	for _, database := range sv.Databases {
 		row, ok := rows[database]
-		if !ok || row.State != layoutrow.Active {
+		if !ok || row.State != layoutrow.Active || row.Version < layoutrow.OldestSchema {
 			continue
 		}
 		all = append(all, Schema{Database: s.layout.Database(database), Version: row.Version, WorksWith: row.WorksWith})
@@ -206,7 +204,7 @@ func (s *Store) schemas(ctx context.Context, sv *server) (all []Schema, err erro
 	if len(older) == 0 {
 		return all, nil
 	}
-	text := begun.render(nil, func(b []byte, _ string) []byte { return append(b, strings.Join(older, ", ")...) })
+	text := begun.render(nil, slots{"databases": strings.Join(older, ", ")}.fill)
 	err = s.read(ctx, sv.DB, begun.name, text, func(_ int, rows *sql.Rows) error {
 		var name string
 		err := rows.Scan(&name)

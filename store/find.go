@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
+	"maps"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -60,22 +58,21 @@ type FindQuery struct {
 // named in the error and hides no other.
 func (s *Store) Find(ctx context.Context, q FindQuery) ([]duequeue.Entry, error) {
 	sv := s.servers[q.Server]
-	var all []duequeue.Entry
-	var errs []error
-	fail := func(table int, err error) {
-		errs = append(errs, s.wrap(err, "find "+q.Status.String()+" tasks in", sv, table))
+	ask := question[duequeue.Entry]{
+		verb: "find " + q.Status.String() + " tasks in", statement: find, in: q.slots(),
+		scan: into(func(e *duequeue.Entry) []any { return []any{&e.JobID, &e.Type, (*instant)(&e.Due)} }),
 	}
-	for group := range slices.Chunk(s.allowed(sv, sv.tables, fail), maxTables) {
-		err := apart(group, func(tables []int) error {
-			found, err := s.findGroup(ctx, sv, tables, q)
-			all = q.first(append(all, found...))
-			return err
-		}, fail)
+	var all []duequeue.Entry
+	unread := make(map[int]error)
+	for group := range slices.Chunk(sv.tables, maxTables) {
+		found, failed, err := across(ctx, s, sv, group, ask)
+		all = q.first(append(all, found...))
+		maps.Copy(unread, failed)
 		if err != nil {
-			return all, errors.Join(append(errs, s.wrap(err, "find "+q.Status.String()+" tasks in", sv, group...))...)
+			return all, joined(unread, err)
 		}
 	}
-	return all, joinOnce(errs)
+	return all, joined(unread, nil)
 }
 
 // first sorts the entries as asked and keeps those within the limit.
@@ -84,88 +81,28 @@ func (q FindQuery) first(entries []duequeue.Entry) []duequeue.Entry {
 	return entries[:min(len(entries), max(q.Limit, 0))]
 }
 
-// compareEntries gives the order of idx_due.
-func compareEntries(a, b duequeue.Entry) int {
-	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Type, b.Type), cmp.Compare(a.JobID, b.JobID))
-}
-
-// findGroup gives the entries of all the tables, or none and an error.
-func (s *Store) findGroup(ctx context.Context, sv *server, tables []int, q FindQuery) ([]duequeue.Entry, error) {
-	var found []duequeue.Entry
-	err := s.readTables(ctx, sv, tables, find.name, s.findText(tables, q), func(_ int, rows *sql.Rows) error {
-		var e duequeue.Entry
-		var action time.Time
-		err := rows.Scan(&e.JobID, &e.Type, &action)
-		e.Due = action.UnixMilli()
-		found = append(found, e)
-		return err
-	})
-	if err != nil {
-		return nil, err
+// slots are the same for all tables of a query.
+func (q FindQuery) slots() slots {
+	in := slots{"status": q.Status, "types": "", "after": "", "direction": "", "limit": q.Limit}
+	if q.Types != nil {
+		in["types"] = ofTypes.render(nil, slots{"types": q.Types}.fill)
 	}
-	return found, nil
-}
-
-func (s *Store) findText(tables []int, q FindQuery) (b []byte) {
-	for i, table := range tables {
-		if i > 0 {
-			b = append(b, unionAll...)
-		}
-		b = find.render(b, func(b []byte, slot string) []byte {
-			switch slot {
-			case "table":
-				return append(b, s.names[table]...)
-			case "limit":
-				return appendInt(b, q.Limit)
-			}
-			return q.fill(b, slot)
-		})
+	behind := afterEntry
+	if q.Latest {
+		behind, in["direction"] = beforeEntry, "DESC"
 	}
-	return b
-}
-
-// fill fills the slots that are the same for all tables of a query.
-func (q FindQuery) fill(b []byte, slot string) []byte {
-	switch {
-	case slot == "status":
-		return appendInt(b, int(q.Status))
-	case slot == "types" && q.Types != nil:
-		return ofTypes.render(b, func(b []byte, _ string) []byte { return appendTypes(b, q.Types) })
-	case slot == "after" && q.After != nil && q.Latest:
-		return beforeEntry.render(b, q.fillAfter)
-	case slot == "after" && q.After != nil:
-		return afterEntry.render(b, q.fillAfter)
-	case slot == "direction" && q.Latest:
-		return append(b, "DESC"...)
+	if q.After != nil {
+		in["after"] = behind.render(nil, slots{"action_time": instant(q.After.Due), "biz_type": q.After.Type, "job_id": q.After.JobID}.fill)
 	}
-	return b
+	return in
 }
 
-func (q FindQuery) fillAfter(b []byte, slot string) []byte {
-	switch slot {
-	case "action_time":
-		return appendTime(b, q.After.Due)
-	case "biz_type":
-		return strconv.AppendUint(b, q.After.Type, 10)
-	}
-	return append(b, q.After.JobID.String()...)
-}
-
-// Compare is the order of Find, earliest or latest first.
+// Compare is the order of Find, earliest or latest first: that of idx_due.
 func (q FindQuery) Compare(a, b duequeue.Entry) int {
 	if q.Latest {
 		a, b = b, a
 	}
-	return compareEntries(a, b)
-}
-
-// appendTypes appends numbers of biz types, or 0, which is none, where there
-// are none: an empty list is no SQL.
-func appendTypes(b []byte, types []uint64) []byte {
-	if len(types) == 0 {
-		return append(b, '0')
-	}
-	return appendList(b, types)
+	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Type, b.Type), cmp.Compare(a.JobID, b.JobID))
 }
 
 // Look reads whole rows by primary key, whatever their status, at most 500.
@@ -186,10 +123,11 @@ func (s *Store) Look(ctx context.Context, server int, ids []tocsin.JobID) ([]Row
 		}
 		text = look.render(text, s.fill(part))
 	}
-	var rows []Row
+	rows := make([]Row, 0, len(ids))
 	err := s.readTables(ctx, sv, tablesOf(parts), look.name, text, func(_ int, found *sql.Rows) error {
-		rows = append(rows, Row{})
-		return s.scan(&rows[len(rows)-1], found)
+		row, err := s.scanRow(found)
+		rows = append(rows, row)
+		return err
 	})
 	if err != nil {
 		return nil, s.wrap(err, "look at tasks in", sv, tablesOf(parts)...)

@@ -79,7 +79,7 @@ func TestFindIsAnsweredFromTheIndexUnsorted(t *testing.T) {
 		{Limit: 100}, {Limit: 100, Latest: true}, {Limit: 100, Latest: true, Types: []uint64{1, 2}}, {Limit: 100, After: after}, {Limit: 100, After: after, Latest: true},
 	} {
 		q.Status = tocsin.Done
-		for _, p := range b.explain(string(b.findText([]int{0, 1}, q))) {
+		for _, p := range b.explain(b.union(find, q.slots(), 0, 1)) {
 			if p.key != "idx_due" || !strings.Contains(p.extra, "Using index") || strings.Contains(p.extra, "filesort") {
 				t.Errorf("%+v: %+v", q, p)
 			}

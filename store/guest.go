@@ -17,7 +17,7 @@ import (
 // be used. It is for packages that have statements of their own. If the answer to the commit is lost, the error has the class
 // Lost, and the transaction may have been committed.
 func (s *Store) Transact(ctx context.Context, database int, fn func(*sql.Conn) error) error {
-	return s.transactIn(ctx, s.servers[s.home[database]], []int{database}, fn)
+	return s.transactIn(ctx, s.homeOf(database), []int{database}, fn)
 }
 
 // HeldIn refuses what is no transaction (ErrInvalid), and one whose server does not hold a database of the config (ErrOtherServer).
@@ -26,19 +26,19 @@ func (s *Store) HeldIn(ctx context.Context, tx tocsin.Tx, database int) error {
 	if err := client.NoTx(ctx, tx); err != nil {
 		return err
 	}
-	sv := s.servers[s.home[database]]
+	sv := s.homeOf(database)
 	if err := sv.refused().first([]int{database}); err != nil {
 		return err
 	}
 	var product string
-	err := s.read(ctx, tx, "product", []byte("SELECT /* tocsin product */ VERSION()"), func(_ int, rows *sql.Rows) error { return rows.Scan(&product) })
+	err := s.read(ctx, tx, "product", []byte("SELECT /* tocsin product */ VERSION()"), scanOne(&product))
 	switch {
 	case err != nil:
 		return err
 	case strings.HasPrefix(product, "PostgreSQL"):
 		return fmt.Errorf("%w: %s is on server %s, and this transaction on PostgreSQL", tocsin.ErrOtherServer, s.layout.Database(database), sv.Name)
 	}
-	text := layoutOf.render(nil, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
+	text := layoutOf.render(nil, s.ofDatabase(database, nil))
 	rows, failed := map[int]layoutrow.Row{}, map[int]error{}
 	failed[database] = s.read(ctx, tx, layoutOf.name, text, func(_ int, found *sql.Rows) (err error) {
 		rows[database], err = scanLayout(found)
@@ -66,13 +66,13 @@ func (s *Store) Databases(server, version int) []int {
 	return slices.DeleteFunc(sv.refused().without(sv.Databases), func(database int) bool { return int(s.versions[database].Load()) < version })
 }
 
-// Gather asks databases of one server one question, all in one round trip. {database} in the question is the name of each,
+// Gather asks databases of one server one question, all in one round trip. {database} in the query is the name of each,
 // and args are the parameters for each. What other databases answered stands beside the error of one.
-func Gather[T any](ctx context.Context, s *Store, server int, databases []int, name, question string, scan func(*sql.Rows) (T, error), args ...any) ([]T, error) {
+func Gather[T any](ctx context.Context, s *Store, server int, databases []int, name, query string, scan func(*sql.Rows) (T, error), args ...any) ([]T, error) {
 	sv := s.servers[server]
 	text := func(b []byte, database int) []byte {
-		return append(b, "("+strings.ReplaceAll(question, "{database}", s.layout.Database(database))+")"...)
+		return append(b, "("+strings.ReplaceAll(query, "{database}", s.layout.Database(database))+")"...)
 	}
-	all, failed, err := eachDatabase(ctx, s.gated(sv), name, databases, text, scan, args...)
+	all, failed, err := eachDatabase(ctx, s, s.gated(sv), databases, question[T]{statement: statement{name: name}, text: text, scan: scan, args: args})
 	return all, s.unread(sv, name, failed, err)
 }

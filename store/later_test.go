@@ -5,7 +5,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // Every way to read a row gives its headers and key, on the same statement as rows without.
@@ -45,29 +44,5 @@ func (b *bench) wantLater(how string, rows []Row, err error) {
 		if r.Headers != headers || r.BizKey != key {
 			b.tb.Errorf("%s: %+v", how, r)
 		}
-	}
-}
-
-func TestRowsOfTablesOfVersion1AreReadWithoutHeaders(t *testing.T) {
-	t.Parallel()
-	prefix := devtest.Prefix(t)
-	devtest.Version1(t, devtest.DSN(t), prefix, 1, 4)
-	b := openConfig(t, tocsin.Config{
-		Layout: tocsin.Layout{Databases: 1, Tables: 4, Prefix: prefix}, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
-	})
-	b.add(task{id: id(0, 1)})
-	loaded, err := b.Load(t.Context(), 0, []tocsin.JobID{id(0, 1)})
-	if err != nil || loaded.Failed != nil || len(loaded.Rows) != 1 || loaded.Rows[0].Headers != "" || loaded.Rows[0].BizKey != "" {
-		t.Fatalf("%+v, %v", loaded, err)
-	}
-	b.exec("ALTER TABLE " + b.layout.Table(0) + " ADD COLUMN headers VARCHAR(1024) NULL, ADD COLUMN biz_key VARBINARY(64) NOT NULL DEFAULT ''")
-	b.exec("UPDATE " + b.layout.Table(0) + ` SET headers = '{"a":"b"}'`)
-	b.exec("UPDATE " + prefix + "_0.layout SET schema_version = 2")
-	if _, err := b.Survey(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	loaded, err = b.Load(t.Context(), 0, []tocsin.JobID{id(0, 1)})
-	if err != nil || len(loaded.Rows) != 1 || loaded.Rows[0].Header("a") != "b" {
-		t.Fatalf("%+v, %v", loaded, err)
 	}
 }

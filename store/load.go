@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/payloadmark"
 )
 
 // Load reads whole rows by primary key, the ids of many tables in one round
@@ -95,11 +97,8 @@ type idsOf struct {
 // fill gives the slots of a statement that takes the ids of one table.
 func (s *Store) fill(part idsOf) func([]byte, string) []byte {
 	return func(b []byte, slot string) []byte {
-		switch slot {
-		case "table":
+		if slot == "table" {
 			return append(b, s.names[part.table]...)
-		case "later":
-			return s.appendLater(b, part.table)
 		}
 		return appendList(b, part.ids)
 	}
@@ -145,4 +144,46 @@ func tablesOf(parts []idsOf) []int {
 		tables[i] = p.table
 	}
 	return tables
+}
+
+// rawRow holds what a Row is made from and is not scanned into it. It may be
+// used again for the next row.
+type rawRow struct{ dedup, headers, key []byte }
+
+// into appends where rowColumns are scanned to. finish has to follow.
+func (raw *rawRow) into(to []any, r *Row) []any {
+	return append(to,
+		&r.JobID, &r.BizID, &r.Type, &r.Status, &r.ActionTime, &r.DueTime,
+		&r.Attempts, &r.Crashes, &r.Version, &r.ClaimedBy, &raw.dedup, &r.LastError, &r.Payload,
+		&r.Created, &r.Modified, &raw.headers, &raw.key,
+	)
+}
+
+func (raw *rawRow) finish(r *Row) {
+	r.DedupKey, r.BizKey = string(raw.dedup), string(raw.key)
+	headers, version := payloadmark.Take(string(raw.headers))
+	r.Headers, r.PayloadVersion = tocsin.Headers(headers), version
+	r.Action = r.ActionTime.UnixMilli()
+}
+
+// scan reads rowColumns, and names the table.
+func (s *Store) scan(r *Row, rows *sql.Rows) error {
+	var raw rawRow
+	if err := rows.Scan(raw.into(nil, r)...); err != nil {
+		return err
+	}
+	raw.finish(r)
+	r.Table = s.names[r.JobID.Table()]
+	return nil
+}
+
+// scanRow is scan for rows that are read off the hot path.
+func (s *Store) scanRow(rows *sql.Rows) (r Row, err error) {
+	err = s.scan(&r, rows)
+	return r, err
+}
+
+// entry is the row as the due index knows it.
+func (r *Row) entry() duequeue.Entry {
+	return duequeue.Entry{JobID: r.JobID, Type: r.Type, Due: r.Action}
 }

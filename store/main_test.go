@@ -117,7 +117,7 @@ func (b *bench) clock() int64 {
 // row reads a row whatever its status.
 func (b *bench) row(id tocsin.JobID) Row {
 	b.tb.Helper()
-	rows, err := b.db.Query("SELECT "+strings.Replace(rowColumns, "{later}", laterColumns, 1)+" FROM "+b.layout.Table(id.Table())+" WHERE job_id = ?", id)
+	rows, err := b.db.Query("SELECT "+rowColumns+" FROM "+b.layout.Table(id.Table())+" WHERE job_id = ?", id)
 	if err != nil {
 		b.tb.Fatal(err)
 	}

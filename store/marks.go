@@ -6,15 +6,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
-
-// markedSince is the schema version that brought marks.
-const markedSince = 2
 
 // marksIn reads what one database knows of the marks of others. Primary key, one row a
 // database.
@@ -61,7 +56,7 @@ WHERE id = 1
 // hasMarks reports whether a database has marks, and an identity to tell them from those
 // of another cluster. A retired one has no tables of these names.
 func hasMarks(row layoutrow.Row) bool {
-	return row.Version >= markedSince && row.Identity != "" && row.State != layoutrow.Retired
+	return row.Identity != "" && row.State != layoutrow.Retired
 }
 
 // noteMarked keeps which databases have marks.
@@ -82,17 +77,14 @@ func (s *Store) recall(ctx context.Context, sv *server) {
 	if marked == nil {
 		return
 	}
-	text := func(b []byte, database int) []byte {
-		return marksIn.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
-	}
-	_, _, _ = eachDatabase(ctx, s.over(sv.DB), marksIn.name, *marked, text, func(rows *sql.Rows) (struct{}, error) {
+	_, _, _ = eachDatabase(ctx, s, s.over(sv.DB), *marked, question[struct{}]{statement: marksIn, scan: func(rows *sql.Rows) (none struct{}, err error) {
 		var database int
 		var identity string
 		var mark int64
-		err := rows.Scan(&database, &identity, &mark)
+		err = rows.Scan(&database, &identity, &mark)
 		s.marks.Note(identity, database, mark)
-		return struct{}{}, err
-	})
+		return none, err
+	}})
 }
 
 // Marks returns the highest marks known of the cluster's databases, by number.
@@ -109,20 +101,6 @@ func (s *Store) Remember(ctx context.Context, identity string, marks map[int]int
 	}
 }
 
-// beaten are the marks of a server's databases at the last Beat.
-type beaten struct {
-	mu   sync.Mutex
-	last map[int]int64
-}
-
-// swap stores the marks and returns the former ones.
-func (b *beaten) swap(now map[int]int64) (before map[int]int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before, b.last = b.last, now
-	return before
-}
-
 // Beat raises the marks of a server's databases, unless another process has done so
 // since the last Beat, or lately by the server's clock. It stores the known marks of the
 // others in the databases whose marks it raised, and holds older copies. Call it every
@@ -137,7 +115,10 @@ func (s *Store) Beat(ctx context.Context, server int) error {
 	for database, row := range rows {
 		now[database] = row.Mark
 	}
-	before := sv.beaten.swap(now)
+	before := map[int]int64{}
+	if last := sv.beaten.Swap(&now); last != nil {
+		before = *last
+	}
 	errs, raised := []error{err}, []layoutrow.Row{}
 	for _, database := range slices.Sorted(maps.Keys(rows)) {
 		row := rows[database]
@@ -146,9 +127,10 @@ func (s *Store) Beat(ctx context.Context, server int) error {
 		if !still || refused[database] != nil || !hasMarks(row) {
 			continue
 		}
-		if ok, err := s.raise(ctx, sv, row); err != nil {
-			errs = append(errs, err)
-		} else if ok {
+		fill := s.ofDatabase(database, slots{"mark": row.Mark, "step": layoutrow.MarkEvery.Milliseconds()})
+		if n, err := s.change(ctx, database, raise, fill); err != nil {
+			errs = append(errs, s.wrap(err, "raise the mark of "+s.layout.Database(database), sv))
+		} else if n > 0 {
 			raised = append(raised, row)
 		}
 	}
@@ -174,25 +156,11 @@ func (s *Store) heldBack(ctx context.Context, sv *server) (rows map[int]layoutro
 	refused = s.judge(sv, known, rows, failed)
 	var errs []error
 	for database, row := range rows {
-		if u := refused[database]; u != nil && u.Older && row.State == layoutrow.Active && row.Version >= markedSince {
+		if u := refused[database]; u != nil && u.Older && row.State == layoutrow.Active {
 			errs = append(errs, s.hold(ctx, sv, row))
 		}
 	}
 	return rows, refused, errors.Join(errs...)
-}
-
-// raise raises one database's mark, and reports whether no other process was faster.
-func (s *Store) raise(ctx context.Context, sv *server, row layoutrow.Row) (bool, error) {
-	var raised int64
-	err := s.transactIn(ctx, sv, []int{row.Asked}, func(conn *sql.Conn) error {
-		counts, err := s.write(ctx, conn, raise.name, s.markText(raise, row))
-		raised = sum(counts)
-		return err
-	})
-	if err != nil {
-		err = s.wrap(err, "raise the mark of "+s.layout.Database(row.Asked), sv)
-	}
-	return raised > 0, err
 }
 
 // keep stores the known marks of others in databases whose marks were just raised.
@@ -200,73 +168,41 @@ func (s *Store) keep(ctx context.Context, sv *server, raised []layoutrow.Row) er
 	if len(raised) == 0 {
 		return nil
 	}
-	known := s.marks.Known()
-	rows, failed, err := s.layouts(ctx, sv, sv.DB)
-	if err != nil {
+	if _, err := s.refusalsOver(ctx, sv, sv.DB); err != nil { // learns the new marks
 		return err
 	}
-	s.judge(sv, known, rows, failed) // learns the new marks
 	var errs []error
 	for _, row := range raised {
-		text, args := s.keepText(row)
-		if len(args) == 0 {
+		if values, args := s.keepRows(row); len(args) == 0 {
 			continue
-		}
-		if err := s.exec(ctx, sv, row.Asked, keep.name, text, args...); err != nil {
+		} else if err := s.exec(ctx, row.Asked, keep, slots{"rows": values}, args...); err != nil {
 			errs = append(errs, s.wrap(err, "keep the marks in "+s.layout.Database(row.Asked), sv))
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// keepRows renders the {rows} of keep, of all known marks of other databases.
+func (s *Store) keepRows(row layoutrow.Row) (values []byte, args []any) {
+	marks := s.marks.Of(row.Identity)
+	delete(marks, row.Asked) // a copy would have that too
+	for i, database := range slices.Sorted(maps.Keys(marks)) {
+		if i > 0 {
+			values = append(values, ',')
+		}
+		values = keepRow.render(values, s.ofDatabase(database, slots{"mark": marks[database]}))
+		args = append(args, row.Identity)
+	}
+	return values, args
+}
+
 // hold takes a database out of use.
 func (s *Store) hold(ctx context.Context, sv *server, row layoutrow.Row) error {
 	start := time.Now()
-	_, err := sv.DB.ExecContext(ctx, string(s.markText(hold, row)), row.Cluster, row.Identity)
+	_, err := sv.DB.ExecContext(ctx, string(hold.render(nil, s.ofDatabase(row.Asked, slots{"mark": row.Mark}))), row.Cluster, row.Identity)
 	s.metrics.observe(hold.name, start, 0, err)
 	if err != nil {
 		return s.wrap(err, "hold "+s.layout.Database(row.Asked), sv)
 	}
 	return nil
-}
-
-// markText renders a statement about the mark in a layout row.
-func (s *Store) markText(st statement, row layoutrow.Row) []byte {
-	return st.render(nil, func(b []byte, slot string) []byte {
-		switch slot {
-		case "mark":
-			return strconv.AppendInt(b, row.Mark, 10)
-		case "step":
-			return strconv.AppendInt(b, layoutrow.MarkEvery.Milliseconds(), 10)
-		}
-		return s.fillDatabase(b, slot, row.Asked)
-	})
-}
-
-// keepText renders keep for all known marks of other databases.
-func (s *Store) keepText(row layoutrow.Row) (text []byte, args []any) {
-	marks := s.marks.Of(row.Identity)
-	delete(marks, row.Asked) // a copy would have that too
-	rows := func(b []byte) []byte {
-		for i, database := range slices.Sorted(maps.Keys(marks)) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = keepRow.render(b, func(b []byte, slot string) []byte {
-				if slot == "mark" {
-					return strconv.AppendInt(b, marks[database], 10)
-				}
-				return s.fillDatabase(b, slot, database)
-			})
-			args = append(args, row.Identity)
-		}
-		return b
-	}
-	text = keep.render(nil, func(b []byte, slot string) []byte {
-		if slot == "rows" {
-			return rows(b)
-		}
-		return s.fillDatabase(b, slot, row.Asked)
-	})
-	return text, args
 }

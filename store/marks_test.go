@@ -167,20 +167,15 @@ func TestMarksOfAnotherClusterDoNotCount(t *testing.T) {
 	onlySecondRefused(t, s, "is an older copy")
 }
 
-func TestTablesThatAreOlderThanMarksAreTaken(t *testing.T) {
+func TestADatabaseOfVersion1IsRefusedAlone(t *testing.T) {
 	t.Parallel()
-	b := open(t, small)
-	for database := range 2 {
-		name := b.layout.Database(database)
-		b.exec("ALTER TABLE " + name + ".layout DROP COLUMN mark")
-		b.exec("DROP TABLE " + name + ".mark")
-		b.exec("UPDATE " + name + ".layout SET schema_version = 1, works_with = 1")
-	}
-	s := b.met()
-	if err := s.Beat(t.Context(), 0); err != nil {
-		t.Error(err)
-	}
-	if errs := use(t, s); errors.Join(errs[:]...) != nil {
-		t.Errorf("got %v", errs)
+	for _, change := range []string{"DROP COLUMN identity", "DROP COLUMN ownership", "DROP COLUMN mark"} {
+		b := open(t, small)
+		b.exec("ALTER TABLE " + b.layout.Database(1) + ".layout " + change)
+		s := b.met()
+		onlySecondRefused(t, s, "has schema version 1, this program works with 2 and 3: first upgrade it with a tocsin for version 2")
+		if err := s.Beat(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
 	}
 }

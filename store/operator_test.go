@@ -55,8 +55,8 @@ func TestRecoverChecksAgainWhenItWrites(t *testing.T) {
 	now := b.clock()
 	b.add(task{id: id(0, 1), status: tocsin.Claimed, action: now + 60_000}, task{id: id(0, 2), action: now - 9000},
 		task{id: id(0, 3), status: tocsin.Claimed, action: now + 60_000, crashes: 4}, task{id: id(0, 4), status: tocsin.Done, action: now - 9000, crashes: 4})
-	ids := []tocsin.JobID{id(0, 1), id(0, 2), id(0, 3), id(0, 4)}
-	for _, text := range strings.Split(string(b.recoverText(byTable(ids))), ";")[:2] {
+	in := slots{"ids": []tocsin.JobID{id(0, 1), id(0, 2), id(0, 3), id(0, 4)}, "crashes": maxCrashes - 1}
+	for _, text := range []string{b.union(recoverBury, in, 0), b.union(recoverBack, in, 0)} {
 		res, err := b.db.Exec(text)
 		if err != nil {
 			t.Fatal(err)
@@ -296,7 +296,10 @@ func TestCheckNamesBothSides(t *testing.T) {
 		"a database of another size":        {"tables_per_database = 1024", "layout of the config is 2x2, that of {db} on db1 is 2x1024"},
 		"a database of another cluster":     {"cluster_id = 'other'", `cluster of the config is "test", that of {db} on db1 is "other"`},
 		"a database under another's number": {"database_no = 0", "database 1 of the config, {db} on db1, says that it is database 0"},
-		"a newer schema that works":         {"schema_version = 3, works_with = 1", ""},
+		"a newer schema that works":         {"schema_version = 4, works_with = 3", ""},
+		"the schema before":                 {"schema_version = 2, works_with = 2", ""},
+		"an older schema":                   {"schema_version = 1, works_with = 1", "{db} on db1 has schema version 1, this program works with 2 and 3: first upgrade it"},
+		"a schema for older programs":       {"schema_version = 2, works_with = 1", "{db} on db1 works with programs for schema version 1, this program works beside programs for 2 or newer: first finish"},
 		"a database that moved away":        {"state = 'retired'", "{db} on db1 is retired"},
 	}
 	for name, c := range cases {

@@ -8,12 +8,66 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
+
+// own records who took the tables of one database, each unless a later revision took
+// it. The columns change in the order of the list, so revision comes last. {rows} are
+// (group, table, node, revision, time).
+var own = prepare(`
+INSERT /* tocsin own */ INTO {database}.owner
+    (group_name, table_no, node, revision, gmt_modified)
+VALUES {rows}
+ON DUPLICATE KEY UPDATE
+    node         = IF(VALUES(revision) > revision, VALUES(node), node),
+    gmt_modified = IF(VALUES(revision) > revision, VALUES(gmt_modified), gmt_modified),
+    revision     = GREATEST(VALUES(revision), revision)`)
+
+var ownRow = prepare(`(?, {table_no}, ?, {revision}, UTC_TIMESTAMP(3))`)
+
+// others reads the rows of tables of one database that name another node. Its
+// arguments are the group and the node. Primary key.
+var others = prepare(`
+SELECT /* tocsin others */
+    table_no,
+    revision
+FROM {database}.owner
+WHERE group_name = ?
+  AND table_no IN ({tables})
+  AND node <> ?`)
+
+// latest reads the highest revision at which a table of one database was taken, and
+// the reserved revision; 0: none. Its arguments are the group and the name of its
+// mark, twice. Primary key, one row a table.
+var latest = prepare(`
+SELECT /* tocsin latest */
+    COALESCE(MAX(IF(group_name = ?, revision, 0)), 0),
+    COALESCE(MAX(IF(group_name = ?, revision, 0)), 0)
+FROM {database}.owner
+WHERE group_name IN (?, ?)`)
+
+// reserve raises the reserved revision in one database. Its arguments are the name of
+// the group's mark and the node. Zero rows: one at least as high was reserved before.
+var reserve = prepare(`
+INSERT /* tocsin reserve */ INTO {database}.owner
+    (group_name, table_no, node, revision, gmt_modified)
+VALUES
+    (?, 0, ?, {revision}, UTC_TIMESTAMP(3))
+ON DUPLICATE KEY UPDATE
+    node         = IF(VALUES(revision) > revision, VALUES(node), node),
+    gmt_modified = IF(VALUES(revision) > revision, VALUES(gmt_modified), gmt_modified),
+    revision     = GREATEST(VALUES(revision), revision)`)
+
+// owners reads who took the tables of one database last. Its argument is the group.
+var owners = prepare(`
+SELECT /* tocsin owners */
+    table_no,
+    node
+FROM {database}.owner
+WHERE group_name = ?`)
 
 // Own records that a node took tables for a group, each at a revision, as the fence
 // for claims. A row of another node with a higher revision stays. Databases are
@@ -76,38 +130,35 @@ func (u *Unowned) Highest() int {
 }
 
 // ownIn writes the rows of one database, at most maxIDs in a statement. It returns
-// the revisions of the rows that stayed.
+// the revisions of the rows that stayed, which name another node.
 func (s *Store) ownIn(ctx context.Context, part tablesIn, group, node string, revisions map[int]int64) (late map[int]int64, err error) {
-	sv := s.servers[s.home[part.database]]
 	late = make(map[int]int64)
 	for tables := range slices.Chunk(part.tables, maxIDs) {
-		text, args := s.ownText(part.database, tables, group, node, revisions)
-		err := mysql.Retry(ctx, func() error { return s.exec(ctx, sv, part.database, own.name, text, args...) })
+		var rows []byte
+		var args []any
+		for i, table := range tables {
+			if i > 0 {
+				rows = append(rows, ',')
+			}
+			rows = ownRow.render(rows, s.ofTable(table, slots{"revision": revisions[table]}))
+			args = append(args, group, node)
+		}
+		err := mysql.Retry(ctx, func() error { return s.exec(ctx, part.database, own, slots{"rows": rows}, args...) })
+		var stayed []owner
 		if err == nil {
-			err = s.overtaken(ctx, sv, part.database, tables, group, node, late)
+			stayed, err = inDatabase(ctx, s, part.database, question[owner]{
+				statement: others, in: slots{"tables": tables}, args: []any{group, node},
+				scan: into(func(o *owner) []any { return []any{&o.table, &o.revision} }),
+			})
 		}
 		if err != nil {
-			return nil, s.wrap(err, "own for node "+node, sv, tables...)
+			return nil, s.wrap(err, "own for node "+node, s.homeOf(part.database), tables...)
+		}
+		for _, o := range stayed {
+			late[o.table] = o.revision
 		}
 	}
 	return late, nil
-}
-
-// overtaken adds the tables of one database whose rows name another node.
-func (s *Store) overtaken(ctx context.Context, sv *server, database int, tables []int, group, node string, late map[int]int64) error {
-	text := others.render(nil, func(b []byte, slot string) []byte {
-		if slot == "tables" {
-			return appendList(b, tables)
-		}
-		return s.fillDatabase(b, slot, database)
-	})
-	return s.gated(sv)(ctx, []int{database}, others.name, text, func(_ int, rows *sql.Rows) error {
-		var table int
-		var revision int64
-		err := rows.Scan(&table, &revision)
-		late[table] = revision
-		return err
-	}, group, node)
 }
 
 // OwnerRevisions are the highest revisions in the owner rows of a group.
@@ -120,10 +171,15 @@ type OwnerRevisions struct {
 // OwnerRevisions reads the highest revisions from all servers at once. Databases that
 // can't be read are left out and named in the error.
 func (s *Store) OwnerRevisions(ctx context.Context, group string) (all OwnerRevisions, err error) {
+	mark := markOf(group)
+	ask := question[OwnerRevisions]{
+		statement: latest, args: []any{group, mark, group, mark},
+		scan: into(func(r *OwnerRevisions) []any { return []any{&r.Taken, &r.Reserved} }),
+	}
 	found, errs := make([][]OwnerRevisions, len(s.servers)), make([]error, len(s.servers))
 	var readers sync.WaitGroup
 	for i, sv := range s.servers {
-		readers.Go(func() { found[i], errs[i] = s.ownerRevisions(ctx, sv, group) })
+		readers.Go(func() { found[i], errs[i] = everyDatabase(ctx, s, sv, ask) })
 	}
 	readers.Wait()
 	for _, r := range slices.Concat(found...) {
@@ -131,17 +187,6 @@ func (s *Store) OwnerRevisions(ctx context.Context, group string) (all OwnerRevi
 		all.Databases++
 	}
 	return all, errors.Join(errs...)
-}
-
-// ownerRevisions reads the revisions in each of a server's databases.
-func (s *Store) ownerRevisions(ctx context.Context, sv *server, group string) ([]OwnerRevisions, error) {
-	text := func(b []byte, database int) []byte {
-		return latest.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
-	}
-	mark := markOf(group)
-	return everyDatabase(ctx, s, sv, latest.name, text, func(rows *sql.Rows) (r OwnerRevisions, err error) {
-		return r, rows.Scan(&r.Taken, &r.Reserved)
-	}, group, mark, group, mark)
 }
 
 // markOf returns the group_name of the row that holds a group's reserved revision. No
@@ -207,11 +252,11 @@ func inHalfTheTime(ctx context.Context, sv *server, do func(context.Context, *se
 // reserveOn reserves on one server, until a database already has the revision.
 func (s *Store) reserveOn(ctx context.Context, sv *server, group, node string, revision int64) (all reserved) {
 	for _, database := range sv.Databases {
-		first, err := s.reserve(ctx, sv, database, group, node, revision)
+		raised, err := s.change(ctx, database, reserve, s.ofDatabase(database, slots{"revision": revision}), markOf(group), node)
 		switch {
 		case err != nil:
 			all.failed = errors.Join(all.failed, s.wrap(err, "reserve a revision in "+s.layout.Database(database), sv))
-		case !first:
+		case raised == 0:
 			all.lost = true
 			return all
 		default:
@@ -221,54 +266,10 @@ func (s *Store) reserveOn(ctx context.Context, sv *server, group, node string, r
 	return all
 }
 
-// reserve writes one database's row, and reports whether that raised it.
-func (s *Store) reserve(ctx context.Context, sv *server, database int, group, node string, revision int64) (raised bool, err error) {
-	text := reserve.render(nil, func(b []byte, slot string) []byte {
-		if slot == "revision" {
-			return strconv.AppendInt(b, revision, 10)
-		}
-		return s.fillDatabase(b, slot, database)
-	})
-	err = s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
-		counts, err := s.write(ctx, conn, reserve.name, text, markOf(group), node)
-		raised = sum(counts) > 0
-		return err
-	})
-	return raised, err
-}
-
-func (s *Store) ownText(database int, tables []int, group, node string, revisions map[int]int64) (text []byte, args []any) {
-	rows := func(b []byte) []byte {
-		for i, table := range tables {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = ownRow.render(b, func(b []byte, slot string) []byte {
-				if slot == "table_no" {
-					return appendInt(b, table)
-				}
-				return strconv.AppendInt(b, revisions[table], 10)
-			})
-			args = append(args, group, node)
-		}
-		return b
-	}
-	text = own.render(nil, func(b []byte, slot string) []byte {
-		if slot == "rows" {
-			return rows(b)
-		}
-		return s.fillDatabase(b, slot, database)
-	})
-	return text, args
-}
-
 // Owners reads which node took each table of a server last, for a group. Tables
 // that nobody ever took are not among them.
 func (s *Store) Owners(ctx context.Context, server int, group string) (map[int]string, error) {
-	text := func(b []byte, database int) []byte {
-		return owners.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
-	}
-	all, err := everyDatabase(ctx, s, s.servers[server], owners.name, text, scanOwner, group)
+	all, err := everyDatabase(ctx, s, s.servers[server], question[owner]{statement: owners, scan: scanOwner, args: []any{group}})
 	for _, u := range s.servers[server].refused() {
 		if !u.Moved { // a moved database's current rows are in its new place
 			err = errors.Join(err, u)
@@ -281,10 +282,11 @@ func (s *Store) Owners(ctx context.Context, server int, group string) (map[int]s
 	return nodes, err
 }
 
-// owner is a row of owners or fence.
+// owner is a row of owners, fence or others.
 type owner struct {
-	table int
-	node  string
+	table    int
+	node     string
+	revision int64 // in others
 }
 
 func scanOwner(rows *sql.Rows) (o owner, err error) {

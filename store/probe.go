@@ -123,15 +123,7 @@ func (s *Store) probeText(tables []int, q PeekQuery) func() string {
 			if i > 0 {
 				b = append(b, unionAll...)
 			}
-			b = probe.render(b, func(b []byte, slot string) []byte {
-				switch slot {
-				case "table":
-					return append(b, s.names[table]...)
-				case "table_no":
-					return appendInt(b, table)
-				}
-				return appendInt(b, int(q.Status))
-			})
+			b = probe.render(b, s.ofTable(table, slots{"status": q.Status}))
 		}
 		return string(b)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -69,29 +68,32 @@ func (s *Store) Purge(ctx context.Context, server int, status tocsin.Status, bef
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	var counts []int64
-	err := s.transact(ctx, sv, tablesOfTyped(parts), func(conn *sql.Conn) (err error) {
-		counts, err = s.write(ctx, conn, purge.name, s.purgeText(status, before, parts))
+	var text []byte
+	tables := make([]int, len(parts))
+	for i, part := range parts {
+		tables[i] = part.table
+		text = purge.render(text, s.ofTable(part.table, slots{"ids": part.ids, "status": status, "type": part.typeCode, "before": instant(before)}))
+	}
+	removed := make(map[uint64]int)
+	err := s.transact(ctx, sv, tables, func(conn *sql.Conn) error {
+		counts, err := s.write(ctx, conn, purge.name, text)
+		clear(removed)
+		for i, n := range counts {
+			removed[parts[i].typeCode] += int(n)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, s.wrap(err, fmt.Sprintf("purge %d rows of", len(rows)), sv, parts[0].table)
 	}
-	return countTypes(parts, counts), nil
+	return removed, nil
 }
 
 // typedIDs are ids of one table and biz type, ascending.
 type typedIDs struct {
-	idsOf
+	table    int
 	typeCode uint64
-}
-
-func tablesOfTyped(parts []typedIDs) []int {
-	tables := make([]int, len(parts))
-	for i, p := range parts {
-		tables[i] = p.table
-	}
-	return tables
+	ids      []tocsin.JobID
 }
 
 // byTableAndType sorts rows into those of each table and biz type.
@@ -102,39 +104,12 @@ func byTableAndType(rows []duequeue.Entry) (parts []typedIDs) {
 	for _, e := range sorted {
 		last := len(parts) - 1
 		if last < 0 || parts[last].table != e.JobID.Table() || parts[last].typeCode != e.Type {
-			parts = append(parts, typedIDs{idsOf{table: e.JobID.Table()}, e.Type})
+			parts = append(parts, typedIDs{table: e.JobID.Table(), typeCode: e.Type})
 			last++
 		}
 		parts[last].ids = append(parts[last].ids, e.JobID)
 	}
 	return parts
-}
-
-func countTypes(parts []typedIDs, counts []int64) map[uint64]int {
-	removed := make(map[uint64]int)
-	for i, n := range counts {
-		removed[parts[i].typeCode] += int(n)
-	}
-	return removed
-}
-
-// purgeText is a statement for each table and biz type.
-func (s *Store) purgeText(status tocsin.Status, before int64, parts []typedIDs) (b []byte) {
-	for _, part := range parts {
-		ids := s.fill(part.idsOf)
-		b = purge.render(b, func(b []byte, slot string) []byte {
-			switch slot {
-			case "status":
-				return appendInt(b, int(status))
-			case "type":
-				return strconv.AppendUint(b, part.typeCode, 10)
-			case "before":
-				return appendTime(b, before)
-			}
-			return ids(b, slot)
-		})
-	}
-	return b
 }
 
 // PurgeBells looks at the next bells of one database behind the id after, limit
@@ -144,26 +119,13 @@ func (s *Store) purgeText(status tocsin.Status, before int64, parts []typedIDs) 
 // start anew. It gives how many it deleted, and where to go on: 0 where the rest
 // is younger.
 func (s *Store) PurgeBells(ctx context.Context, server, database int, after uint64, before int64, limit int) (removed int, next uint64, err error) {
-	sv := s.servers[server]
-	fill := func(b []byte, slot string) []byte {
-		switch slot {
-		case "after":
-			return strconv.AppendUint(b, after, 10)
-		case "before":
-			return appendTime(b, before)
-		case "limit":
-			return appendInt(b, limit)
-		case "last":
-			return strconv.AppendUint(b, next, 10)
-		}
-		return s.fillDatabase(b, slot, database)
-	}
-	seen := 0
-	err = s.gated(sv)(ctx, []int{database}, oldBells.name, oldBells.render(nil, fill), func(_ int, rows *sql.Rows) error {
-		return rows.Scan(&seen, &next)
-	})
+	sv, seen := s.servers[server], 0
+	in := slots{"after": after, "before": instant(before), "limit": limit}
+	fill := s.ofDatabase(database, in)
+	err = s.gated(sv)(ctx, []int{database}, oldBells.name, oldBells.render(nil, fill), scanOne(&seen, &next))
 	if err == nil && seen > 1 {
-		removed, err = s.deleteIn(ctx, sv, database, purgeBells, fill)
+		in["last"] = next
+		removed, err = s.change(ctx, database, purgeBells, fill)
 	}
 	if err != nil {
 		return 0, 0, s.wrap(err, "purge bells of "+s.layout.Database(database), sv)
@@ -172,16 +134,6 @@ func (s *Store) PurgeBells(ctx context.Context, server, database int, after uint
 		return removed, 0, nil
 	}
 	return removed, next - 1, nil
-}
-
-// deleteIn runs a DELETE about one database and returns how many rows it deleted.
-func (s *Store) deleteIn(ctx context.Context, sv *server, database int, st statement, fill func(b []byte, slot string) []byte) (removed int, err error) {
-	err = s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
-		counts, err := s.write(ctx, conn, st.name, st.render(nil, fill))
-		removed = int(sum(counts))
-		return err
-	})
-	return removed, err
 }
 
 // DatabasesOf gives the numbers of a server's databases, ascending. The caller

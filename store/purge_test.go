@@ -108,6 +108,15 @@ func TestPurgeOfALockedRowIsContendedAndDeletesNothing(t *testing.T) {
 	}
 }
 
+// purgeTexts are the statements that purge done rows.
+func (b *bench) purgeTexts(rows []duequeue.Entry) (texts []string) {
+	for _, part := range byTableAndType(rows) {
+		in := slots{"ids": part.ids, "status": tocsin.Done, "type": part.typeCode, "before": instant(b.clock())}
+		texts = append(texts, strings.TrimSuffix(b.union(purge, in, part.table), ";"))
+	}
+	return texts
+}
+
 func TestPurgeTakesARangeOfThePrimaryKey(t *testing.T) {
 	t.Parallel()
 	for _, rows := range []int{600, 6000} {
@@ -116,7 +125,7 @@ func TestPurgeTakesARangeOfThePrimaryKey(t *testing.T) {
 		if err != nil || len(found.Entries) != 300 {
 			t.Fatalf("%d entries, %v", len(found.Entries), err)
 		}
-		for text := range strings.SplitSeq(strings.TrimSuffix(string(b.purgeText(tocsin.Done, b.clock(), byTableAndType(found.Entries))), ";"), ";") {
+		for _, text := range b.purgeTexts(found.Entries) {
 			for _, p := range b.explain(text) {
 				if p.key != "PRIMARY" || p.access != "range" {
 					t.Errorf("%d rows: %+v", rows, p)
@@ -224,8 +233,7 @@ func TestAPurgeUnderWayHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	text, _, _ := strings.Cut(string(b.purgeText(tocsin.Done, b.clock(), byTableAndType(rows))), ";")
-	if res, err := tx.Exec(text); err != nil {
+	if res, err := tx.Exec(b.purgeTexts(rows)[0]); err != nil {
 		t.Fatal(err)
 	} else if n, _ := res.RowsAffected(); n != 300 {
 		t.Fatalf("deleted %d", n)

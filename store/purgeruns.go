@@ -2,9 +2,7 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -85,23 +83,14 @@ type PurgedRuns struct {
 // of the runs.
 func (s *Store) RunsBefore(ctx context.Context, server, database int, milli int64) (uint64, error) {
 	var low, high, id uint64
-	fill := func(b []byte, slot string) []byte {
-		switch slot {
-		case "id":
-			return strconv.AppendUint(b, low+(high-low)/2, 10)
-		case "until":
-			return appendTime(b, milli)
-		}
-		return s.fillDatabase(b, slot, database)
+	read := func(st statement, in slots, dest ...any) error {
+		return s.gated(s.servers[server])(ctx, []int{database}, st.name, st.render(nil, s.ofDatabase(database, in)), scanOne(dest...))
 	}
-	read := func(st statement, dest ...any) error {
-		return s.gated(s.servers[server])(ctx, []int{database}, st.name, st.render(nil, fill), func(_ int, rows *sql.Rows) error { return rows.Scan(dest...) })
-	}
-	err := read(runBounds, &low, &high)
+	err := read(runBounds, nil, &low, &high)
 	for err == nil && low < high {
 		var before bool
 		middle := low + (high-low)/2
-		if err = read(runAfter, &id, &before); before {
+		if err = read(runAfter, slots{"id": middle, "until": instant(milli)}, &id, &before); before {
 			low = id + 1
 		} else {
 			high = middle
@@ -127,28 +116,14 @@ func (s *Store) PurgeRuns(ctx context.Context, page RunsPage, kept []Kept, dry b
 	if len(kept) == 0 {
 		return done, nil
 	}
-	last := uint64(0)
-	fill := func(b []byte, slot string) []byte {
-		switch slot {
-		case "after":
-			return strconv.AppendUint(b, page.After, 10)
-		case "last":
-			return strconv.AppendUint(b, last, 10)
-		case "limit":
-			return appendInt(b, page.Limit)
-		case "expired":
-			return appendExpired(b, kept, 0)
-		case "late":
-			return appendExpired(b, kept, LateRuns)
-		case "until":
-			return appendTime(b, page.Until)
-		}
-		return s.fillDatabase(b, slot, database)
-	}
+	var last uint64
 	var old bool
-	err = s.gated(sv)(ctx, []int{database}, oldRuns.name, oldRuns.render(nil, fill), func(_ int, rows *sql.Rows) error {
-		return rows.Scan(&last, &old, &done.Removed, &done.Late)
-	})
+	in := slots{
+		"after": page.After, "limit": page.Limit, "until": instant(page.Until),
+		"expired": appendExpired(nil, kept, 0), "late": appendExpired(nil, kept, LateRuns),
+	}
+	fill := s.ofDatabase(database, in)
+	err = s.gated(sv)(ctx, []int{database}, oldRuns.name, oldRuns.render(nil, fill), scanOne(&last, &old, &done.Removed, &done.Late))
 	switch {
 	case mysql.ClassOf(err) == mysql.Missing: // tables of an older schema version
 		return PurgedRuns{}, nil
@@ -159,7 +134,8 @@ func (s *Store) PurgeRuns(ctx context.Context, page RunsPage, kept []Kept, dry b
 		done.Next = last
 	}
 	if done.Removed > 0 && !dry {
-		done.Removed, err = s.deleteIn(ctx, sv, database, purgeRuns, fill)
+		in["last"] = last
+		done.Removed, err = s.change(ctx, database, purgeRuns, fill)
 	}
 	return done, s.ofRuns(err, page.Server, database)
 }

@@ -133,17 +133,9 @@ func TestPlansOfPurgingRuns(t *testing.T) {
 	b.record(runs...)
 	kept := []Kept{{Types: []uint64{1, 2}, Since: 1}, {Types: []uint64{3}, Since: 2}}
 	for name, st := range map[string]statement{"page": oldRuns, "delete": purgeRuns, "after": runAfter} {
-		text := st.render(nil, func(b2 []byte, slot string) []byte {
-			switch slot {
-			case "after", "until", "id":
-				return append(b2, '7')
-			case "last", "limit":
-				return append(b2, "400"...)
-			case "expired", "late":
-				return appendExpired(b2, kept, 0)
-			}
-			return b.fillDatabase(b2, slot, 0)
-		})
+		text := st.render(nil, b.ofDatabase(0, slots{
+			"after": 7, "until": instant(7), "id": 7, "last": 400, "limit": 400, "expired": appendExpired(nil, kept, 0), "late": appendExpired(nil, kept, 0),
+		}))
 		for _, p := range b.explain(string(text)) {
 			if p.table != "<derived2>" && (p.key != "PRIMARY" || p.access != "range") {
 				t.Errorf("%s: %+v", name, p)

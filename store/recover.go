@@ -39,45 +39,14 @@ func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int
 // NextRunOut returns in how long the first claim of the tables can be recovered, 0 if it can be now; some is false if there is no
 // claim. Tables that can't be read are named in the error, beside the result of the others.
 func (s *Store) NextRunOut(ctx context.Context, server int, tables []int) (in time.Duration, some bool, err error) {
-	sv := s.servers[server]
-	var errs []error
-	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "look for claims in", sv, table)) }
-	for group := range slices.Chunk(s.allowed(sv, tables, fail), maxTables) {
-		err := apart(group, func(tables []int) error {
-			return s.readTables(ctx, sv, tables, nextRunOut.name, s.ofTables(nextRunOut, tables, 0), func(_ int, rows *sql.Rows) error {
-				var table int
-				var micros int64
-				err := rows.Scan(&table, &micros)
-				if left := time.Duration(max(micros, 0)) * time.Microsecond; err == nil && (!some || left < in) {
-					in, some = left, true
-				}
-				return err
-			})
-		}, fail)
-		if err != nil {
-			return in, some, errors.Join(append(errs, s.wrap(err, "look for claims in", sv, group...))...)
-		}
+	left, failed, err := across(ctx, s, s.servers[server], tables, question[time.Duration]{
+		verb: "look for claims in", statement: nextRunOut,
+		scan: into(func(left *time.Duration) []any { return []any{new(int), (*micros)(left)} }),
+	})
+	if len(left) > 0 {
+		in, some = max(slices.Min(left), 0), true
 	}
-	return in, some, joinOnce(errs)
-}
-
-// ofTables renders a statement on one table for several, as one.
-func (s *Store) ofTables(st statement, tables []int, limit int) (text []byte) {
-	for i, table := range tables {
-		if i > 0 {
-			text = append(text, unionAll...)
-		}
-		text = st.render(text, func(b []byte, slot string) []byte {
-			switch slot {
-			case "table":
-				return append(b, s.names[table]...)
-			case "table_no":
-				return appendInt(b, table)
-			}
-			return appendInt(b, limit)
-		})
-	}
-	return text
+	return in, some, joined(failed, err)
 }
 
 // recoverGroup adds what one transaction recovers, or nothing if it fails.
@@ -89,7 +58,11 @@ func (s *Store) recoverGroup(ctx context.Context, sv *server, tables []int, limi
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	text := s.recoverText(byTable(ids))
+	var text []byte
+	for _, part := range byTable(ids) {
+		fill := s.ofTable(part.table, slots{"ids": part.ids, "crashes": maxCrashes - 1})
+		text = recoverBack.render(recoverBury.render(text, fill), fill)
+	}
 	var counts []int64
 	err = s.transact(ctx, sv, tables, func(conn *sql.Conn) (err error) {
 		counts, err = s.write(ctx, conn, recoverBack.name, text)
@@ -111,35 +84,62 @@ func (s *Store) recoverGroup(ctx context.Context, sv *server, tables []int, limi
 // findExpired gives the ids of run-out claims, by table. It locks nothing: the
 // update checks again.
 func (s *Store) findExpired(ctx context.Context, sv *server, tables []int, limit int) ([]tocsin.JobID, error) {
-	text := s.ofTables(expired, tables, limit)
+	type claim struct {
+		table int
+		id    tocsin.JobID
+	}
+	ask := question[claim]{
+		statement: expired, in: slots{"limit": limit}, scan: into(func(c *claim) []any { return []any{&c.table, &c.id} }),
+	}
+	claims, err := ask.ask(ctx, s.gated(sv), s.databasesIn(tables), tables, s.ofTable)
 	var ids []tocsin.JobID
-	err := s.readTables(ctx, sv, tables, expired.name, text, func(_ int, rows *sql.Rows) error {
-		var table int
-		var id tocsin.JobID
-		if err := rows.Scan(&table, &id); err != nil {
-			return err
+	for _, c := range claims {
+		if c.id.Table() == c.table && len(ids) < limit { // a misplaced row is Peek's to report
+			ids = append(ids, c.id)
 		}
-		if id.Table() == table && len(ids) < limit { // a misplaced row is Peek's to report
-			ids = append(ids, id)
-		}
-		return nil
-	})
+	}
 	return sortIDs(ids), err
 }
 
-// recoverText is two statements for each table: those to bury, those to give
-// back.
-func (s *Store) recoverText(parts []idsOf) (b []byte) {
-	for _, part := range parts {
-		ids := s.fill(part)
-		fill := func(b []byte, slot string) []byte {
-			if slot == "crashes" {
-				return appendInt(b, maxCrashes-1)
-			}
-			return ids(b, slot)
-		}
-		b = recoverBury.render(b, fill)
-		b = recoverBack.render(b, fill)
+// Prolonged is a claim that is to last longer.
+type Prolonged struct {
+	JobID   tocsin.JobID
+	Version uint32 // as claimed
+	By      string // the claimer
+	Until   int64  // the new deadline by the server's clock, Unix ms
+}
+
+// prolong moves the deadline of a claim that stands. Primary key. Its argument is the claimer. Zero rows: the claim ran out, or the task
+// was cancelled.
+var prolong = prepare(`
+UPDATE /* tocsin prolong */ {table} FORCE INDEX (PRIMARY)
+SET action_time = {until},
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = {job_id}
+  AND version = {version}
+  AND status = 1
+  AND action_time < {until}
+  AND claimed_by = ?;`)
+
+// Prolong has claims of one server last longer. What is no longer claimed is left as it is: its outcome will say so.
+func (s *Store) Prolong(ctx context.Context, server int, claims []Prolonged) error {
+	claims = slices.Clone(claims)
+	slices.SortFunc(claims, func(a, b Prolonged) int { return compareIDs(a.JobID, b.JobID) })
+	var text []byte
+	var args []any
+	tables := make([]int, len(claims))
+	for i, c := range claims {
+		tables[i] = c.JobID.Table()
+		args = append(args, c.By)
+		text = prolong.render(text, s.ofTable(tables[i], slots{"until": instant(c.Until), "version": int(c.Version), "job_id": c.JobID}))
 	}
-	return b
+	sv := s.servers[server]
+	err := s.transact(ctx, sv, tables, func(conn *sql.Conn) error {
+		_, err := s.write(ctx, conn, prolong.name, text, args...)
+		return err
+	})
+	if err != nil {
+		return s.wrap(err, "prolong claims in", sv, tables...)
+	}
+	return nil
 }

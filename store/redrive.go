@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -70,6 +69,19 @@ FROM {table} FORCE INDEX (PRIMARY)
 WHERE job_id IN ({ids})
   AND status = 0;`)
 
+// buryByHand makes one task dead at an operator's word: a pending one, or a claimed one of
+// a biz type that is not strict. Its argument is the reason. Zero rows: it is neither.
+// An attempt under way may still complete it; if that fails, it stays dead.
+var buryByHand = prepare(`
+UPDATE /* tocsin bury_by_hand */ {table} AS t FORCE INDEX (PRIMARY)
+SET status = 4,
+    action_time = UTC_TIMESTAMP(3),
+    last_error = ?,
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id IN ({ids})
+  AND (status = 0
+    OR status = 1 AND NOT COALESCE((SELECT JSON_CONTAINS(b.policy, 'true', '$.strict') FROM {database}.biz_type AS b WHERE b.number = t.biz_type), 0))`)
+
 // DeadQuery says which dead tasks of a server are meant.
 type DeadQuery struct {
 	Server   int
@@ -81,16 +93,26 @@ type DeadQuery struct {
 
 // which renders the condition on dead rows, and returns its arguments.
 func (q *DeadQuery) which() (text []byte, args []any) {
-	text = diedBetween.render(nil, func(b []byte, slot string) []byte {
-		if slot == "since" {
-			return appendTime(b, q.Since)
-		}
-		return appendTime(b, q.Until)
-	})
+	text = diedBetween.render(nil, slots{"since": instant(q.Since), "until": instant(q.Until)}.fill)
 	if q.Error != "" {
 		text, args = append(text, withError...), []any{q.Error}
 	}
 	return text, args
+}
+
+// Bury makes a pending task dead, or a claimed one of a biz type that is not strict, with a
+// reason for last_error, cut to fit. False: there is no such task.
+func (s *Store) Bury(ctx context.Context, id tocsin.JobID, reason string) (bool, error) {
+	home := s.ServerOf(id.Table())
+	if home < 0 {
+		return false, fmt.Errorf("bury job_id %s: %w", id, s.refuse(0, id.Table()))
+	}
+	fill := s.ofTable(id.Table(), slots{"ids": []tocsin.JobID{id}})
+	hit, err := s.change(ctx, s.layout.DatabaseOf(id.Table()), buryByHand, fill, cut(reason))
+	if err != nil {
+		return false, s.wrap(err, "bury job_id "+id.String()+" in", s.servers[home], id.Table())
+	}
+	return hit > 0, nil
 }
 
 // Redrive makes a dead task pending again, due at once, and rings the bell. It gets
@@ -113,35 +135,27 @@ func (s *Store) Redrive(ctx context.Context, id tocsin.JobID, same bool) (bool, 
 // how many others were left only because a restore made them dead. A table that
 // cannot be read is named in the error and holds up no other.
 func (s *Store) Dead(ctx context.Context, q DeadQuery, ids []tocsin.JobID) (found []tocsin.JobID, left int, err error) {
+	type row struct {
+		id       tocsin.JobID
+		restored bool
+	}
+	tables, byTable := []int(nil), make(map[int][]tocsin.JobID)
+	for _, part := range s.partsOn(q.Server, ids) {
+		tables, byTable[part.table] = append(tables, part.table), part.ids
+	}
 	which, args := q.which()
-	err = s.eachPart(q.Server, ids, "look for dead tasks in", func(sv *server, parts []idsOf) error {
-		var text []byte
-		var all []any
-		for i, part := range parts {
-			if i > 0 {
-				text = append(text, unionAll...)
-			}
-			text, all = dead.render(text, s.fillRows(part, "", which)), append(all, args...)
-		}
-		var some []tocsin.JobID
-		restored := 0
-		err := s.readTables(ctx, sv, tablesOf(parts), dead.name, text, func(_ int, rows *sql.Rows) error {
-			var id tocsin.JobID
-			var by bool
-			err := rows.Scan(&id, &by)
-			if by == q.Restored {
-				some = append(some, id)
-			} else if by {
-				restored++
-			}
-			return err
-		}, all...)
-		if err == nil {
-			found, left = append(found, some...), left+restored
-		}
-		return err
+	rows, failed, err := across(ctx, s, s.servers[q.Server], tables, question[row]{
+		verb: "look for dead tasks in", statement: dead, in: slots{"ids": byTable, "which": which}, args: args,
+		scan: into(func(r *row) []any { return []any{&r.id, &r.restored} }),
 	})
-	return found, left, err
+	for _, r := range rows {
+		if r.restored == q.Restored {
+			found = append(found, r.id)
+		} else if r.restored {
+			left++
+		}
+	}
+	return found, left, joined(failed, err)
 }
 
 // RedriveDead redrives those of the ids, at most 500, whose tasks are still dead as
@@ -155,33 +169,38 @@ func (s *Store) RedriveDead(ctx context.Context, q DeadQuery, ids []tocsin.JobID
 		restored = " AND " + byRestore
 	}
 	which = append(which, restored...)
-	err = s.eachPart(q.Server, ids, "redrive dead tasks of", func(sv *server, parts []idsOf) error {
-		n, err := s.redrive(ctx, sv, parts, same, which, args)
-		total += n
-		return err
-	})
-	return total, err
-}
-
-// eachPart runs do on ids of one server by their tables, apart if that fails.
-func (s *Store) eachPart(server int, ids []tocsin.JobID, verb string, do func(*server, []idsOf) error) error {
-	sv := s.servers[server]
-	ids = sortIDs(ids)
-	parts := slices.DeleteFunc(byTable(ids[:min(len(ids), maxIDs)]), func(part idsOf) bool { return s.refuse(server, part.table) != nil })
-	var errs []error
-	for group := range slices.Chunk(parts, maxTables) {
-		err := apart(group, func(parts []idsOf) error { return do(sv, parts) },
-			func(part idsOf, err error) { errs = append(errs, s.wrap(err, verb, sv, part.table)) })
+	sv, failed := s.servers[q.Server], make(map[int]error)
+	for group := range slices.Chunk(s.partsOn(q.Server, ids), maxTables) {
+		err := apart(group, func(parts []idsOf) error {
+			n, err := s.redrive(ctx, sv, parts, same, which, args)
+			total += n
+			return err
+		}, func(part idsOf, err error) { failed[part.table] = s.wrap(err, "redrive dead tasks of", sv, part.table) })
 		if err != nil {
-			return errors.Join(append(errs, s.wrap(err, verb, sv, tablesOf(group)...))...)
+			return total, joined(failed, s.wrap(err, "redrive dead tasks of", sv, tablesOf(group)...))
 		}
 	}
-	return joinOnce(errs)
+	return total, joined(failed, nil)
+}
+
+// partsOn returns the first 500 of the ids by table, without those of other servers.
+func (s *Store) partsOn(server int, ids []tocsin.JobID) []idsOf {
+	ids = sortIDs(ids)
+	return slices.DeleteFunc(byTable(ids[:min(len(ids), maxIDs)]), func(part idsOf) bool { return s.refuse(server, part.table) != nil })
 }
 
 // redrive is one transaction. It gives how many tasks it redrove, 0 if it failed.
 func (s *Store) redrive(ctx context.Context, sv *server, parts []idsOf, same bool, which []byte, args []any) (total int, err error) {
-	text, all := s.redriveText(parts, same, which, args)
+	key := newKey
+	if same {
+		key = sameKey
+	}
+	var text []byte
+	var all []any
+	for _, part := range parts {
+		fill := s.ofTable(part.table, slots{"ids": part.ids, "key": key, "which": which})
+		text, all = redrive.render(text, fill), append(all, args...)
+	}
 	err = s.transact(ctx, sv, tablesOf(parts), func(conn *sql.Conn) error {
 		counts, err := s.write(ctx, conn, redrive.name, text, all...)
 		total = int(sum(counts))
@@ -191,7 +210,7 @@ func (s *Store) redrive(ctx context.Context, sv *server, parts []idsOf, same boo
 		var bells []byte
 		for i, part := range parts {
 			if counts[i] > 0 {
-				bells = ring.render(bells, s.fillRows(part, "", nil))
+				bells = ring.render(bells, s.ofTable(part.table, slots{"ids": part.ids}))
 			}
 		}
 		_, err = s.write(ctx, conn, ring.name, bells)
@@ -201,35 +220,4 @@ func (s *Store) redrive(ctx context.Context, sv *server, parts []idsOf, same boo
 		return 0, err
 	}
 	return total, nil
-}
-
-// redriveText is a statement for each table.
-func (s *Store) redriveText(parts []idsOf, same bool, which []byte, args []any) (text []byte, all []any) {
-	key := newKey
-	if same {
-		key = sameKey
-	}
-	for _, part := range parts {
-		text, all = redrive.render(text, s.fillRows(part, key, which)), append(all, args...)
-	}
-	return text, all
-}
-
-// fillRows fills the slots of dead, redrive, ring and buryByHand.
-func (s *Store) fillRows(part idsOf, key string, which []byte) func([]byte, string) []byte {
-	return func(b []byte, slot string) []byte {
-		switch slot {
-		case "table":
-			return append(b, s.names[part.table]...)
-		case "table_no":
-			return appendInt(b, part.table)
-		case "key":
-			return append(b, key...)
-		case "which":
-			return append(b, which...)
-		case "ids":
-			return appendList(b, part.ids)
-		}
-		return s.fillDatabase(b, slot, s.layout.DatabaseOf(part.table))
-	}
 }

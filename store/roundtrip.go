@@ -81,16 +81,31 @@ func readSets(ctx context.Context, q querier, text string, args []any, scan scan
 }
 
 // exec sends one statement about one database that returns no rows.
-func (s *Store) exec(ctx context.Context, sv *server, database int, name string, text []byte, args ...any) error {
-	start := time.Now()
+func (s *Store) exec(ctx context.Context, database int, st statement, in slots, args ...any) error {
+	start, sv := time.Now(), s.homeOf(database)
 	conn, err := s.conn(ctx, sv, []int{database})
 	if err == nil {
-		_, err = conn.ExecContext(ctx, string(text), args...)
+		_, err = conn.ExecContext(ctx, string(st.render(nil, s.ofDatabase(database, in))), args...)
 		_ = conn.Close()
 	}
 	sv.full.note(err)
-	s.metrics.observe(name, start, 0, err)
+	s.metrics.observe(st.name, start, 0, err)
 	return err
+}
+
+// change sends one statement about one database in a transaction of its own, and returns how many rows it changed.
+func (s *Store) change(ctx context.Context, database int, st statement, fill filler, args ...any) (rows int, err error) {
+	err = s.transactIn(ctx, s.homeOf(database), []int{database}, func(conn *sql.Conn) error {
+		counts, err := s.write(ctx, conn, st.name, st.render(nil, fill), args...)
+		rows = int(sum(counts))
+		return err
+	})
+	return rows, err
+}
+
+// scanOne returns what reads a single row into dest.
+func scanOne(dest ...any) scanRow {
+	return func(_ int, rows *sql.Rows) error { return rows.Scan(dest...) }
 }
 
 // write sends text, one statement or several statements, in one round trip inside a transaction

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -123,7 +122,7 @@ func (s *Store) recordText(runs []*Run) (b []byte, args []any, databases []int) 
 		}
 		b = record.render(b, func(b []byte, slot string) []byte {
 			if slot == "database" {
-				return s.fillDatabase(b, slot, database)
+				return append(b, s.layout.Database(database)...)
 			}
 			b, args = appendRuns(b, args, runs[start:end])
 			return b
@@ -212,44 +211,40 @@ func (s *Store) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 	if s.ServerOf(table) < 0 {
 		return nil, fmt.Errorf("read runs: %s names table %d, and the layout %s has none of that number", q.id(), table, s.layout)
 	}
-	sv, database := s.servers[s.ServerOf(table)], s.layout.DatabaseOf(table)
-	var runs []Run
-	err := s.gated(sv)(ctx, []int{database}, runsOf.name, s.runsText(q, database), func(_ int, rows *sql.Rows) error {
-		r, err := scanRun(rows)
-		runs = append(runs, r)
-		return err
+	database, of, index := s.layout.DatabaseOf(table), "job_id", "idx_job"
+	if q.JobID == 0 {
+		of, index = "schedule_id", "idx_schedule"
+	}
+	runs, err := inDatabase(ctx, s, database, question[Run]{
+		statement: runsOf,
+		in:        slots{"of": of, "index": index, "id": q.id(), "before": cmp.Or(q.Before, math.MaxUint64), "limit": q.Limit},
+		scan: into(func(r *Run) []any {
+			return []any{&r.ID, &r.JobID, &r.Schedule, &r.Type, &r.Version, &r.Attempt, &r.Node, (*instant)(&r.Started), &r.Lateness, &r.Took, &r.Outcome, &r.Output}
+		}),
 	})
 	if err != nil {
-		return nil, s.wrap(err, "read runs of "+s.layout.Database(database), sv)
+		return nil, s.wrap(err, "read runs of "+s.layout.Database(database), s.homeOf(database))
 	}
 	return runs, nil
 }
 
-func (s *Store) runsText(q RunsQuery, database int) []byte {
-	of, index := "job_id", "idx_job"
-	if q.JobID == 0 {
-		of, index = "schedule_id", "idx_schedule"
-	}
-	return runsOf.render(nil, func(b []byte, slot string) []byte {
-		switch slot {
-		case "of":
-			return append(b, of...)
-		case "index":
-			return append(b, index...)
-		case "id":
-			return strconv.AppendUint(b, uint64(q.id()), 10)
-		case "before":
-			return strconv.AppendUint(b, cmp.Or(q.Before, math.MaxUint64), 10)
-		case "limit":
-			return appendInt(b, q.Limit)
-		}
-		return s.fillDatabase(b, slot, database)
-	})
-}
+// scheduleName reads the name of a schedule, by primary key. Zero rows: it was deleted.
+var scheduleName = prepare(`
+SELECT /* tocsin schedule_name */
+    name
+FROM {database}.schedule FORCE INDEX (PRIMARY)
+WHERE schedule_id = {schedule_id}`)
 
-func scanRun(rows *sql.Rows) (r Run, err error) {
-	var started time.Time
-	err = rows.Scan(&r.ID, &r.JobID, &r.Schedule, &r.Type, &r.Version, &r.Attempt, &r.Node, &started, &r.Lateness, &r.Took, &r.Outcome, &r.Output)
-	r.Started = started.UnixMilli()
-	return r, err
+// ScheduleName reads the name of the schedule with the id that its runs' keys have; "": there is none.
+func (s *Store) ScheduleName(ctx context.Context, schedule tocsin.JobID) (name string, err error) {
+	table := schedule.Table()
+	if s.ServerOf(table) < 0 {
+		return "", s.refuse(0, table)
+	}
+	database := s.layout.DatabaseOf(table)
+	sv, text := s.homeOf(database), scheduleName.render(nil, s.ofDatabase(database, slots{"schedule_id": schedule}))
+	if err := s.gated(sv)(ctx, []int{database}, scheduleName.name, text, scanOne(&name)); err != nil {
+		return "", s.wrap(err, "read schedule "+schedule.String()+" of", sv, table)
+	}
+	return name, nil
 }

@@ -172,7 +172,8 @@ func TestPlansOfRuns(t *testing.T) {
 			"idx_job":      {JobID: id(0, 4), Before: 1000, Limit: 5},
 			"idx_schedule": {Schedule: uint64(id(0, 1)), Before: 1000, Limit: 5},
 		} {
-			for _, p := range b.explain(string(b.runsText(q, 0))) {
+			in := slots{"of": strings.Replace(name, "idx_", "", 1) + "_id", "index": name, "id": q.id(), "before": q.Before, "limit": q.Limit}
+			for _, p := range b.explain(b.union(runsOf, in, 0)) {
 				if p.key != name || strings.Contains(p.extra, "filesort") {
 					t.Errorf("%s, analysed %t: %+v", name, analysed, p)
 				}

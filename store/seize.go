@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -31,11 +32,11 @@ type seizure struct {
 // are not known, have changed, or are locked.
 func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
 	term := c.server.Term()
-	latest := c.server.clock.latest(term)
+	latest := c.server.clock.read(term, bounds.latest)
 	if c.skip || c.Fence != nil || latest == 0 || !c.knows(entries) {
 		return entries, nil
 	}
-	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.now(term)/1000 - seizable}
+	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.read(term, bounds.now)/1000 - seizable}
 	hits, err := z.sendIn(ctx, term, entries)
 	switch {
 	case err == nil:
@@ -286,4 +287,46 @@ func (c *claiming) mark(rows []Row, deadline int64) {
 		rows[i].Status, rows[i].ClaimedBy = tocsin.Claimed, c.By
 		rows[i].Action, rows[i].ActionTime = deadline, time.UnixMilli(deadline).UTC()
 	}
+}
+
+// InDoubt is the error of a Claim whose commit got no answer: either all of the rows
+// are claimed, or none.
+type InDoubt struct {
+	Server   int
+	By       string
+	Deadline int64 // of the claim, Unix ms
+	IDs      []tocsin.JobID
+	Err      error // of the commit
+}
+
+// Error returns how many rows are in doubt, and why.
+func (d *InDoubt) Error() string {
+	return fmt.Sprintf("claim of %d rows in doubt: %v", len(d.IDs), d.Err)
+}
+
+// Unwrap returns the error of the commit.
+func (d *InDoubt) Unwrap() error { return d.Err }
+
+// ReadBack returns the rows in doubt that are claimed, as Claim would have returned
+// them. A row that is missing was not claimed, or its claim has ended. If the
+// transaction of the claim is still open on the server, ReadBack waits a second for
+// it. After an error nothing is known, and ReadBack has to be called again.
+func (s *Store) ReadBack(ctx context.Context, d *InDoubt) ([]Row, error) {
+	sv := s.servers[d.Server]
+	parts := byTable(sortIDs(d.IDs))
+	var text []byte
+	var args []any
+	for _, part := range parts {
+		text, args = append(s.heldText(text, claimed, part, d.Deadline), ';'), append(args, d.By)
+	}
+	rows := make([]Row, 0, len(d.IDs))
+	err := s.readTables(ctx, sv, tablesOf(parts), claimed.name, text, func(_ int, r *sql.Rows) error {
+		row, err := s.scanRow(r)
+		rows = append(rows, row)
+		return err
+	}, args...)
+	if err != nil {
+		return nil, s.wrap(err, "read a claim back in", sv, tablesOf(parts)...)
+	}
+	return rows, nil
 }

@@ -1,12 +1,14 @@
 package store
 
+import "github.com/tocsinhq/tocsin/internal/layoutrow"
+
 // The statements. {slots} are filled by who sends them: numbers and times as
 // literals, text as ? arguments. Lists of ids are sorted and hold at most
 // maxIDs; statements for several tables are joined by unionAll or sent together.
 
 const unionAll = " UNION ALL "
 
-// rowColumns are what Row is read from, in the order of rawRow.into. {later} are laterColumns or lackingColumns.
+// rowColumns are what Row is read from, in the order of rawRow.into. A NULL costs less than an empty text.
 const rowColumns = `
     job_id,
     biz_id,
@@ -23,7 +25,8 @@ const rowColumns = `
     attribute,
     gmt_create,
     gmt_modified,
-    {later}`
+    headers,
+    NULLIF(biz_key, '')`
 
 // peek reads entries of one table in order. It is answered from idx_due alone,
 // without a sort. {range} bounds action_time. Zero rows: nothing due there, or
@@ -298,24 +301,13 @@ FROM (
     LIMIT {limit}) AS late
 GROUP BY biz_type`)
 
-// layoutOf reads the layout row of one database, and its mark. If the layout table is
-// too old to have the column identity, ownership, mark or sweep_grace_ms, the name refers
-// to the outer query's column, which is empty, etcd or 0.
+// layoutOf reads the layout row of one database, and its mark. If the layout table is of schema version 2, which has no
+// column sweep_grace_ms, the name refers to the outer query's column, which is 0.
 var layoutOf = prepare(`
 SELECT /* tocsin layout */
-    {database_no},
-    cluster_id,
-    (SELECT (SELECT identity FROM {database}.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older),
-    database_no,
-    databases_total,
-    tables_per_database,
-    hash,
-    doorbell_horizon_ms,
-    schema_version,
-    works_with,
-    state,
-    (SELECT (SELECT ownership FROM {database}.layout WHERE id = 1) FROM (SELECT 'etcd' AS ownership) AS older),
-    (SELECT (SELECT mark FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked),
+    {database_no},` + layoutrow.Columns + `,
+    ownership,
+    mark,
     (SELECT (SELECT sweep_grace_ms FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS sweep_grace_ms) AS older)
 FROM {database}.layout
 WHERE id = 1`)

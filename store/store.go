@@ -1,7 +1,7 @@
 package store
 
 import (
-	"database/sql"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +25,6 @@ type Store struct {
 	servers   []*server
 	home      []int          // database number -> server
 	names     []string       // table number -> full name
-	wide      []atomic.Bool  // database number -> its task tables have the columns of schema version 2
 	versions  []atomic.Int32 // database number -> its schema version, as last read
 	metrics   *metrics
 
@@ -49,9 +48,9 @@ type server struct {
 	deaf deaf
 	full full
 
-	beside atomic.Pointer[besides] // nil: never read
-	beaten beaten
-	marked atomic.Pointer[[]int] // databases that have marks, as their layout rows said last
+	beside atomic.Pointer[besides]       // nil: never read
+	beaten atomic.Pointer[map[int]int64] // marks of its databases at the last Beat
+	marked atomic.Pointer[[]int]         // databases that have marks, as their layout rows said last
 
 	refusals atomic.Pointer[refusals] // databases that must not be used; nil: not looked yet
 }
@@ -86,7 +85,6 @@ func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 		cluster:  cfg.Cluster,
 		home:     make([]int, cfg.Layout.Databases),
 		names:    make([]string, cfg.Layout.Total()),
-		wide:     make([]atomic.Bool, cfg.Layout.Databases),
 		versions: make([]atomic.Int32, cfg.Layout.Databases),
 		metrics:  newMetrics(),
 	}
@@ -146,9 +144,6 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// poolStats says how the pool is used.
-func (sv *server) poolStats() sql.DBStats { return sv.DB.Stats() }
-
 // CertificateExpires returns when the first of the certificates expires that connections to the server use, as of the last
 // connection; the zero time without TLS.
 func (s *Store) CertificateExpires(server int) time.Time {
@@ -178,3 +173,34 @@ func (s *Store) ServerOf(table int) int {
 // TablesOf gives the numbers of a server's tables, ascending. The caller may
 // keep the slice.
 func (s *Store) TablesOf(server int) []int { return slices.Clone(s.servers[server].tables) }
+
+// A server may have several addresses, of which one is used. The store moves to another one by
+// itself. With asynchronous replication the server there may lack the last writes, owner rows
+// among them: an owner must fence its tables again before it starts anything.
+
+// Hold makes Now 0 for a server from each move to another address until Resume: nothing is due
+// meanwhile. Moves of other pools of this process before Hold don't count. Call it once, before
+// anything starts.
+func (s *Store) Hold() {
+	for _, sv := range s.servers {
+		sv.resumed.Store(sv.Term()) // pools of one process share the term, and no Resume follows for a move before this pool was open
+	}
+	s.held.Store(true)
+}
+
+// Resume ends the wait after the move that began a term of a server.
+func (s *Store) Resume(server int, term int64) { s.servers[server].resumed.Store(term) }
+
+// Term counts a server's moves to other addresses. While it stays the same, all statements have
+// gone to one server.
+func (s *Store) Term(server int) int64 { return s.servers[server].Term() }
+
+// Moved has a value when Term has grown; nil for a server with one address. One goroutine may
+// receive from it.
+func (s *Store) Moved(server int) <-chan struct{} { return s.servers[server].Moved() }
+
+// Sightings returns what was last seen at each of a server's addresses; nil if it has only one.
+// It waits until all were looked at once, or ctx ends.
+func (s *Store) Sightings(ctx context.Context, server int) []mysql.Sighting {
+	return s.servers[server].Sightings(ctx)
+}

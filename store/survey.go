@@ -82,7 +82,7 @@ func (s *Store) lookBeside(ctx context.Context, sv *server) (*besides, error) {
 
 func (s *Store) isReadOnly(ctx context.Context, sv *server) (bool, error) {
 	var mode string
-	err := s.read(ctx, sv.DB, readOnly.name, readOnly.render(nil, nil), func(_ int, rows *sql.Rows) error { return rows.Scan(&mode) })
+	err := s.read(ctx, sv.DB, readOnly.name, readOnly.render(nil, nil), scanOne(&mode))
 	if err != nil {
 		return false, s.wrap(err, "ask whether it is read-only", sv)
 	}
@@ -131,11 +131,8 @@ func (f *full) now() error {
 
 // flaws returns the databases that may be used but have a fault in a table other than the task tables.
 func (s *Store) flaws(ctx context.Context, sv *server) (map[int]error, error) {
-	text := func(b []byte, database int) []byte {
-		return beside.render(b, func(b []byte, slot string) []byte { return s.fillDatabase(b, slot, database) })
-	}
-	_, failed, err := eachDatabase(ctx, s.gated(sv), beside.name, sv.refused().without(sv.Databases), text,
-		func(*sql.Rows) (struct{}, error) { return struct{}{}, nil })
+	_, failed, err := eachDatabase(ctx, s, s.gated(sv), sv.refused().without(sv.Databases), question[struct{}]{statement: beside,
+		scan: func(*sql.Rows) (none struct{}, err error) { return none, nil }})
 	if err != nil {
 		return nil, s.wrap(err, "look at the tables", sv)
 	}

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -100,21 +98,7 @@ func (s *Store) turnText(q TurnQuery, keys []Key) (b []byte) {
 		if i > 0 {
 			b = append(b, unionAll...)
 		}
-		b = turn.render(b, func(b []byte, slot string) []byte {
-			switch slot {
-			case "table":
-				return append(b, s.names[key.Table]...)
-			case "table_no":
-				return appendInt(b, key.Table)
-			case "biz_id":
-				return strconv.AppendUint(b, key.BizID, 10)
-			case "type":
-				return strconv.AppendUint(b, q.Type, 10)
-			case "until":
-				return appendTime(b, q.Until)
-			}
-			return appendInt(b, q.PerKey)
-		})
+		b = turn.render(b, s.ofTable(key.Table, slots{"biz_id": key.BizID, "type": q.Type, "until": instant(q.Until), "limit": q.PerKey}))
 	}
 	return b
 }
@@ -122,12 +106,10 @@ func (s *Store) turnText(q TurnQuery, keys []Key) (b []byte) {
 func scanTurn(rows *sql.Rows, bizType uint64, turns map[Key]Turn) error {
 	var key Key
 	var status tocsin.Status
-	var due time.Time
 	e := duequeue.Entry{Type: bizType}
-	if err := rows.Scan(&key.Table, &key.BizID, &status, &e.JobID, &due); err != nil {
+	if err := rows.Scan(&key.Table, &key.BizID, &status, &e.JobID, (*instant)(&e.Due)); err != nil {
 		return err
 	}
-	e.Due = due.UnixMilli()
 	t := turns[key]
 	if status == tocsin.Claimed {
 		t.Claimed = append(t.Claimed, e.JobID)
@@ -136,14 +118,4 @@ func scanTurn(rows *sql.Rows, bizType uint64, turns map[Key]Turn) error {
 	}
 	turns[key] = t
 	return nil
-}
-
-// turnText adds the condition that it is a row's turn.
-func (c *claiming) turnText(b []byte, table int) []byte {
-	return itsTurn.render(b, func(b []byte, slot string) []byte {
-		if slot == "table" {
-			return append(b, c.store.names[table]...)
-		}
-		return appendInt(b, c.PerKey)
-	})
 }

@@ -31,8 +31,8 @@ func newDDLApply(a *app) *cobra.Command {
 	var opt ddl.Options
 	cmd := &cobra.Command{
 		Use: "apply", Short: "Create the tables that are missing, and upgrade those that are older", Args: noArgs,
-		Long: "Create what is missing, on all servers at once, and bring tables of an older schema\n" +
-			"version to that of this program, table by table. Programs for the older version may go\n" +
+		Long: "Create what is missing, on all servers at once, and bring tables of the schema version\n" +
+			"before to that of this program, table by table. Programs for the older version may go\n" +
 			"on, until `ddl finish`. It drops nothing and copies no row, may be run again at any\n" +
 			"time, and goes on where it was interrupted. `ddl plan --migrate` shows what it would do.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.applyDDL(cmd, opt) },

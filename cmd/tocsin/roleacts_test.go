@@ -31,7 +31,7 @@ func (u *roleUser) actDDL() error {
 	for db := range u.layout.Databases {
 		name := u.layout.Database(db)
 		u.exec("ALTER TABLE " + name + ".task_0001 DROP COLUMN headers")
-		u.exec("UPDATE " + name + ".layout SET schema_version = 1, works_with = 1")
+		u.exec("UPDATE " + name + ".layout SET schema_version = 2, works_with = 2")
 	}
 	return u.runAll("ddl plan --migrate", "ddl apply --json", "ddl finish", "ddl verify", "ddl grace 1m", "ddl ownership rows")
 }

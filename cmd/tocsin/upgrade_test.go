@@ -13,20 +13,20 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// version1Site has tables that a program for schema version 1 made, and one biz type whose callbacks go to the receiver.
-func version1Site(t *testing.T) (*site, *callbacks) {
+// version2Site has tables that a program for schema version 2 made, and one biz type whose callbacks go to the receiver.
+func version2Site(t *testing.T) (*site, *callbacks) {
 	t.Helper()
 	s, c := bareSite(t), newCallbacks(t)
-	devtest.Version1(t, s.dsn(), s.prefix, s.layout.Databases, s.layout.Tables)
+	devtest.Version2(t, s.dsn(), s.prefix, s.layout.Databases, s.layout.Tables)
 	s.applyCallbacks(c)
 	return s, c
 }
 
-// migratedTables counts the task tables that have both new columns.
+// migratedTables counts the task tables that are altered.
 func (s *site) migratedTables() (n int) {
 	s.t.Helper()
-	err := s.db.QueryRow(`SELECT COUNT(*) FROM information_schema.columns
-		WHERE table_schema LIKE ? AND table_name LIKE 'task%' AND column_name = 'biz_key'`, s.prefix+"%").Scan(&n)
+	err := s.db.QueryRow(`SELECT COUNT(*) FROM information_schema.tables
+		WHERE table_schema LIKE ? AND table_name LIKE 'task%' AND LOWER(create_options) LIKE '%stats_auto_recalc=0%'`, s.prefix+"%").Scan(&n)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -61,22 +61,22 @@ func (s *site) killedApply(tables int) {
 	})
 }
 
-// A cluster of version 1 becomes one of the newest version while a node delivers.
+// A cluster of version 2 becomes one of the newest version while a node delivers.
 func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 	t.Parallel()
 	const tasks = 200
-	s, c := version1Site(t)
+	s, c := version2Site(t)
 	s.fill(tasks, time.Second) // by a client of the newest version
 	node := s.serve("worker")
-	s.waitFor("tasks are delivered from tables of version 1", func() bool { seen, _, _ := c.counts(); return seen == tasks })
+	s.waitFor("tasks are delivered from tables of version 2", func() bool { seen, _, _ := c.counts(); return seen == tasks })
 
-	s.doctor().finding(t, "warn", "schema", s.prefix+"_0, "+s.prefix+"_1: of version 1 or newer, and this program is for 3", "run `tocsin ddl apply`")
+	s.doctor().finding(t, "warn", "schema", s.prefix+"_0, "+s.prefix+"_1: of version 2 or newer, and this program is for 3", "run `tocsin ddl apply`")
 	r := s.run("ddl", "verify")
-	if want := s.prefix + "_0 has schema version 1, this program is for 3, which 3 of 13 tables have: run `tocsin ddl apply`"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
+	if want := s.prefix + "_0 has schema version 2, this program is for 3, which 6 of 13 tables have: run `tocsin ddl apply`"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
 		t.Errorf("verify: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
 	}
-	s.run("ddl", "finish").refused(t, exitFailed, "has schema version 1, this program is for 3", "run `tocsin ddl apply`")
-	s.run("ddl", "plan", "--migrate").says(t, "from version 1 to 3, for server db1", "ALTER /* tocsin ddl migrate */ TABLE ", "`"+s.prefix+"_1`.`task_0003`", "ADD COLUMN /*M! IF NOT EXISTS */ biz_key")
+	s.run("ddl", "finish").refused(t, exitFailed, "has schema version 2, this program is for 3", "run `tocsin ddl apply`")
+	s.run("ddl", "plan", "--migrate").says(t, "from version 2 to 3, for server db1", "ALTER /* tocsin ddl migrate */ TABLE ", "`"+s.prefix+"_1`.`task_0003`", "ADD COLUMN /*M! IF NOT EXISTS */ sweep_grace_ms")
 	s.run("ddl", "plan", "--migrate", "--out", "sql").says(t, filepath.Join("sql", "db1.sql"))
 	if n := s.migratedTables(); n != 0 {
 		t.Errorf("the plan migrated %d tables", n)
@@ -85,17 +85,17 @@ func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 	s.killedApply(s.layout.Total() - 1)
 	s.doctor().finding(t, "warn", "schema", "a migration to version 3 has begun and is not done: "+s.prefix+"_0", "run `tocsin ddl apply` again")
 	r = s.run("ddl", "verify")
-	if want := s.prefix + "_0 has schema version 1, this program is for 3, which "; r.code != exitFailed || !strings.Contains(r.stdout, want) {
+	if want := s.prefix + "_0 has schema version 2, this program is for 3, which "; r.code != exitFailed || !strings.Contains(r.stdout, want) {
 		t.Errorf("verify of a half: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
 	}
-	s.run("ddl", "apply").says(t, "schema version 3, was 1: 1 changes to tables\n",
-		"programs for schema version 1 or newer work with it: when all are for version 3, run `tocsin ddl finish`")
-	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_0.layout has schema version 3 and works with programs for 1 or newer")
+	s.run("ddl", "apply").says(t, "schema version 3, was 2: 1 changes to tables\n",
+		"programs for schema version 2 or newer work with it: when all are for version 3, run `tocsin ddl finish`")
+	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_0.layout has schema version 3 and works with programs for 2 or newer")
 
 	s.doctor().finding(t, "warn", "schema", "the upgrade to version 3 is not finished: older programs may still use "+s.prefix+"_0, ", "run `tocsin ddl finish`")
 
 	s.add2(t, tasks, c)
-	s.run("ddl", "finish").says(t, "schema version 3: 2 databases refuse programs for older ones from now on; until now those for version 1 worked")
+	s.run("ddl", "finish").says(t, "schema version 3: 2 databases refuse programs for older ones from now on; until now those for version 2 worked")
 	if got := decode[finishedDDL](t, s.run("ddl", "finish", "--json")); got != (finishedDDL{3, 3, 0}) {
 		t.Errorf("finish again: %+v", got)
 	}
@@ -116,12 +116,12 @@ func (s *site) add2(t *testing.T, seenBefore int, c *callbacks) {
 
 func TestFinishWaitsForNodesOfOlderPrograms(t *testing.T) {
 	t.Parallel()
-	s, _ := version1Site(t)
+	s, _ := version2Site(t)
 	s.applyDDL()
 	old := s.node("orders", "old", 8)
 	s.run("ddl", "finish").refused(t, exitFailed,
 		"node "+old+" of group orders runs a program for schema version 1, the tables are of version 3: replace it by a newer program (--force finishes all the same)")
-	s.run("ddl", "verify").says(t, "works with programs for 1 or newer")
+	s.run("ddl", "verify").says(t, "works with programs for 2 or newer")
 	withEtcd := s.text("tocsin.yaml")
 	s.write("tocsin.yaml", withoutEtcd(withEtcd))
 	s.run("ddl", "finish").refused(t, exitFailed, "etcd 127.0.0.1:1", "--force")

@@ -18,7 +18,7 @@ import (
 )
 
 // oldModule names the folder of a checkout of the commit to upgrade from. Without it, this program plays the old one, on tables
-// of version 1.
+// of version 2.
 const oldModule = "TOCSIN_OLD"
 
 // upgradeSize is how large the cluster is that TestUpgradeUnderLoad upgrades.
@@ -124,7 +124,7 @@ func (a *adding) stop(t *testing.T) added {
 	return decodeText[added](t, a.out.String())
 }
 
-// upgradeRun is a cluster of version 1 under load, and its figures.
+// upgradeRun is a cluster of version 2 under load, and its figures.
 type upgradeRun struct {
 	*site
 	*callbacks
@@ -156,7 +156,7 @@ func newUpgradeRun(t *testing.T) *upgradeRun {
 		u.byOld("ddl", "apply")
 	} else {
 		u.old = u.new
-		devtest.Version1(t, u.dsn(), u.prefix, u.layout.Databases, u.layout.Tables)
+		devtest.Version2(t, u.dsn(), u.prefix, u.layout.Databases, u.layout.Tables)
 	}
 	u.applyCallbacks(u.callbacks)
 	u.logSlow()
@@ -220,7 +220,7 @@ func (u *upgradeRun) start1(g generation, name string) *serving {
 // it is a large one, and with TOCSIN_OLD the nodes and the service that adds are those of an older commit until they are
 // replaced:
 //
-//	git worktree add --detach FOLDER a01b33c
+//	git worktree add --detach FOLDER 93fae2b
 //	TOCSIN_FAULTS=1 TOCSIN_OLD=FOLDER go test -v -count=1 -run '^TestUpgradeUnderLoad$' ./cmd/tocsin
 func TestUpgradeUnderLoad(t *testing.T) {
 	if os.Getenv(envFaults) == "" {
@@ -238,7 +238,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	rate := fmt.Sprint(u.size.rate)
 	oldService := u.add(u.old, "-rate", rate, "-first", "1")
 	u.waitFor("tasks are delivered", func() bool { seen, _, _ := u.counts(); return seen > u.size.rate })
-	u.begin("old program, version 1")
+	u.begin("old program, version 2")
 	u.tries("old tables")
 	time.Sleep(u.size.rest)
 
@@ -246,7 +246,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	waits := u.watchLocks()
 	u.killedApply(u.layout.Total() / 2)
 	r := u.run("ddl", "apply") // a slow machine has it print its progress
-	if r.code != exitOK || !strings.Contains(r.stdout, "schema version 3, was 1: ") {
+	if r.code != exitOK || !strings.Contains(r.stdout, "schema version 3, was 2: ") {
 		t.Fatalf("exit code %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 	t.Logf("ddl apply again: %s", r.stdout)
@@ -274,12 +274,12 @@ func TestUpgradeUnderLoad(t *testing.T) {
 func (u *upgradeRun) goBack() {
 	u.t.Helper()
 	for db := range u.layout.Databases {
-		u.exec("UPDATE " + u.layout.Database(db) + ".layout SET works_with = 1 WHERE id = 1")
+		u.exec("UPDATE " + u.layout.Database(db) + ".layout SET works_with = 2 WHERE id = 1")
 	}
 	if out, code := u.byOld("task", "add", "--type", "coupon.remind", "--biz-id", "1", "--in", "2s"); code != exitOK {
 		u.t.Errorf("after going back, the old client: exit code %d\n%s", code, out)
 	}
-	u.run("ddl", "finish").says(u.t, "until now those for version 1 worked")
+	u.run("ddl", "finish").says(u.t, "until now those for version 2 worked")
 }
 
 // oldIsRefused tries the old commands after `ddl finish`.

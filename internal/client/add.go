@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -22,9 +23,6 @@ const nearMargin = 10 * time.Minute
 // the job_id that it would have. A lost connection is repeated with the same job_id and never stores the task twice.
 func (c *Client) Add(ctx context.Context, r *Row) (Added, error) {
 	s, err := c.serverOf(ctx, r.table)
-	if err == nil {
-		err = c.mayAdd(ctx, r)
-	}
 	if err != nil {
 		return Added{}, err
 	}
@@ -96,16 +94,16 @@ func (c *Client) insert(ctx context.Context, conn *sql.Conn, r *Row) error {
 	if !r.when.absolute() {
 		in := r.when.in.Microseconds()
 		if r.when.in < c.horizon {
-			return c.transact(ctx, conn, r, addSoonSQL.Of(r.wide()), r.addArgs(in, in, r.table, r.id, r.bizType, in))
+			return c.transact(ctx, conn, r, addSoonSQL, r.addArgs(in, in, r.table, r.id, r.bizType, in))
 		}
-		_, err := Execute(ctx, conn, c.layout.Render(addInSQL.Of(r.wide()), r.table), r.addArgs(in, in)...)
+		_, err := Execute(ctx, conn, c.layout.Render(addInSQL, r.table), r.addArgs(in, in)...)
 		return err
 	}
 	at := r.when.at.Format(TimeForm)
 	if c.near(r.when) {
-		return c.transact(ctx, conn, r, addNearSQL.Of(r.wide()), r.addArgs(at, at, r.table, r.id))
+		return c.transact(ctx, conn, r, addNearSQL, r.addArgs(at, at, r.table, r.id))
 	}
-	_, err := Execute(ctx, conn, c.layout.Render(addAtSQL.Of(r.wide()), r.table), r.addArgs(at, at)...)
+	_, err := Execute(ctx, conn, c.layout.Render(addAtSQL, r.table), r.addArgs(at, at)...)
 	return err
 }
 
@@ -169,9 +167,6 @@ func (c *Client) AddTx(ctx context.Context, tx Tx, rows []Row) (err error) {
 
 // addRowTx stores a row in its table.
 func (c *Client) addRowTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
-	if err := c.mayAdd(ctx, r); err != nil {
-		return Added{}, err
-	}
 	if r.unique.Asked {
 		return c.uniqueTx(ctx, tx, r)
 	}
@@ -187,7 +182,7 @@ func (c *Client) addRowTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 
 func (c *Client) addTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 	text, micros := r.when.args()
-	query, ours := c.ours(addSQL.Of(r.wide()), r.table)
+	query, ours := c.ours(addSQL, r.table)
 	n, err := Execute(ctx, tx, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
 	switch {
 	case mysql.ClassOf(err) == mysql.Duplicate:
@@ -210,7 +205,7 @@ func (c *Client) standingTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 		return Added{}, errCollision
 	}
 	s := stored{dedup: r.dedup}
-	query := c.layout.Render(byKeySQL.Of(c.wide(ctx, r.table)), r.table)
+	query := c.layout.Render(byKeySQL, r.table)
 	err := QueryRow(ctx, tx, query, r.bizID, r.bizType, r.dedup)(&s.id, &s.status, &s.bizKey)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -225,8 +220,10 @@ func (c *Client) standingTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 // is not there, or not for this user, is on another server, unless its database
 // is wrong where the config has it.
 func (c *Client) inTx(ctx context.Context, tried string, table int, err error) error {
-	switch mysql.ClassOf(err) {
-	case mysql.Missing, mysql.Denied:
+	switch class := mysql.ClassOf(err); {
+	case mysql.ColumnMissing(err):
+		return cmp.Or(c.wrong(ctx, table), err)
+	case class == mysql.Missing, class == mysql.Denied:
 		if wrong := c.wrong(ctx, table); wrong != nil {
 			return wrong
 		}

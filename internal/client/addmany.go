@@ -26,9 +26,6 @@ func (c *Client) AddMany(ctx context.Context, rows []Row) error {
 	for i := range rows {
 		r := &rows[i]
 		if r.Out.Err == nil {
-			r.Out.Err = c.mayAdd(ctx, r)
-		}
-		if r.Out.Err == nil {
 			s := c.homeOf(r.table)
 			servers[s] = append(servers[s], r)
 		}

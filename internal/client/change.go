@@ -57,7 +57,6 @@ type change struct {
 	verb   string // for errors
 	table  int
 	id     uint64 // 0: by biz type and biz_id
-	wide   bool   // the table has the column biz_key
 	status string // statement: lock and count
 	ours   []any  // parameters of its oursSQL
 	update string // statement; pendingSQL or openSQL follows
@@ -84,7 +83,7 @@ func (c *Client) change(ctx context.Context, op string, ref Ref, when When) (cha
 	case ch.id != 0:
 		ch.ring = c.layout.Render(ringSQL, ch.table)
 	default:
-		ch.ring = c.layout.Render(ringBizSQL.Of(ch.wide), ch.table)
+		ch.ring = c.layout.Render(ringBizSQL, ch.table)
 	}
 	return ch, err
 }
@@ -110,15 +109,8 @@ func (c *Client) changeOf(ctx context.Context, verb string, ref Ref, update stri
 			return ch, err
 		}
 		index, of = "uk_biz", ofBizSQL
-		ch.table, ch.where = c.layout.TableOf(ref.BizID), []any{ref.BizID, number}
-		if ch.wide = c.wide(ctx, ch.table); ch.wide {
-			ch.where = append(ch.where, []byte(ref.BizKey))
-		}
-		if err := c.mayFind(ctx, ch.table, ref.BizKey); err != nil {
-			return ch, err
-		}
+		ch.table, ch.where = c.layout.TableOf(ref.BizID), []any{ref.BizID, number, []byte(ref.BizKey)}
 	}
-	of = ReadColumns(of).Of(ch.wide)
 	ch.status, ch.ours = c.ours(strings.ReplaceAll(statusSQL+of+forUpdateSQL, "{index}", index), ch.table)
 	ch.update = c.layout.Render(strings.ReplaceAll(update+of, "{index}", index), ch.table)
 	return ch, nil

@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/jobid"
@@ -94,7 +93,7 @@ func (c *Client) addServer(spec mysql.Spec) error {
 	if err != nil {
 		return err
 	}
-	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks, wide: make([]atomic.Bool, c.layout.Databases)}
+	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks}
 	c.servers = append(c.servers, s)
 	for _, db := range spec.Databases {
 		c.home[db] = s

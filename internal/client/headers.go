@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,16 +43,6 @@ func (h *Header) optional() (names []string) {
 	}
 	slices.Reverse(names)
 	return names
-}
-
-// hasOptional reports whether a header may be left out.
-func (h *Header) hasOptional() bool {
-	for ; h != nil; h = h.Before {
-		if h.Optional {
-			return true
-		}
-	}
-	return false
 }
 
 // with adds all of the headers.
@@ -140,25 +129,17 @@ func WriteHeaders(all map[string]string) (string, error) {
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
-// headersFor returns the headers of a task as they are stored in a table, with the version of its payload. The version is
-// left out if they are known not to be allowed there yet.
-func (c *Client) headersFor(ctx context.Context, t Task, table int) (string, error) {
+// storedHeaders returns the headers of a task as they are stored, with the version of its payload.
+func (t Task) storedHeaders() (string, error) {
 	all := t.Headers.All()
-	if !t.Headers.hasOptional() && t.Version < payloadmark.First {
-		return HeadersOf(all)
-	}
-	mayWrite, known := c.mayWriteHeaders(ctx, table)
-	if known && !mayWrite {
-		t.Version = 0
-	}
-	if h, err := markedHeaders(all, t.Version); err == nil && mayWrite {
+	if h, err := markedHeaders(all, t.Version); err == nil {
 		return h, nil
 	}
 	optional := t.Headers.optional()
 	kept := maps.Clone(all)
 	maps.DeleteFunc(kept, func(name, _ string) bool { return slices.Contains(optional, name) })
 	h, err := markedHeaders(kept, t.Version)
-	if err != nil || !mayWrite {
+	if err != nil {
 		return h, err
 	}
 	for _, name := range optional {

@@ -211,7 +211,7 @@ func (m *move) unlocked(ctx context.Context, s *server, r *Row) error {
 		return nil
 	}
 	var holder stored
-	query := m.client.layout.Render(holderSQL.Of(m.client.knownWide(r.table))+noWaitSQL, r.table)
+	query := m.client.layout.Render(holderSQL+noWaitSQL, r.table)
 	err := QueryRow(ctx, s.DB, query, r.bizID, r.bizType, r.dedup)(&holder.id, &holder.status, &holder.bizKey, &holder.strict)
 	if mysql.ClassOf(err) == mysql.Contended {
 		return fmt.Errorf("the task with its dedup_key in %s: %w", m.client.Where(r.table), err)
@@ -231,9 +231,6 @@ func (m *move) row(ctx context.Context, of outboxrow.Row, f *facts) (Row, error)
 	t.Headers = t.Headers.with(headers)
 	r, err := m.client.Row(ctx, t)
 	r.when = t.When // who wrote the row has spread it, or did not want that
-	if err == nil {
-		err = m.client.mayAdd(ctx, &r)
-	}
 	return r, err
 }
 

@@ -14,9 +14,9 @@ import (
 // ring has a dedup_key, the rings follow in a second packet, once it is known which
 // rows are new. Times are computed here, by the server's clock as read when the call
 // began, since a ring must hold exactly the action_time of its row.
-var addManySQL = addColumns(`INSERT /* tocsin add many */` + addInto + `VALUES `)
-
 const (
+	addManySQL = `INSERT /* tocsin add many */` + addInto + `VALUES `
+
 	addManyEndSQL = `
 ON DUPLICATE KEY UPDATE job_id = job_id;
 `
@@ -120,8 +120,7 @@ func (p *packet) commit(l Layout, near []*Row) {
 
 // insert writes the insert of one table's rows.
 func (p *packet) insert(l Layout, rows []*Row, end string) {
-	wide := slices.ContainsFunc(rows, (*Row).wide)
-	p.text = append(p.text, l.Render(addManySQL.Of(wide), rows[0].table)...)
+	p.text = append(p.text, l.Render(addManySQL, rows[0].table)...)
 	for i, r := range rows {
 		if i > 0 {
 			p.text = append(p.text, ",\n"...)
@@ -134,7 +133,9 @@ func (p *packet) insert(l Layout, rows []*Row, end string) {
 		p.text = strconv.AppendUint(p.text, r.bizType, 10)
 		p.text = append(p.text, ",0,?,?,"...)
 		p.args = append(p.args, nullable(r.dedup), r.payload)
-		if wide {
+		if r.headers == nil && r.bizKey == "" {
+			p.text = append(p.text, "NULL,'',"...)
+		} else {
 			p.text = append(p.text, "?,?,"...)
 			p.args = append(p.args, nullable(r.headers), []byte(r.bizKey))
 		}

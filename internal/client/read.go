@@ -9,7 +9,7 @@ import (
 )
 
 // Read reads rows of a table, or of its database, and has each scanned.
-func (c *Client) Read(ctx context.Context, table int, statement Columns, args []any, each func(scan func(...any) error) error) error {
+func (c *Client) Read(ctx context.Context, table int, statement string, args []any, each func(scan func(...any) error) error) error {
 	s, err := c.serverOf(ctx, table)
 	if err != nil {
 		return err
@@ -20,7 +20,7 @@ func (c *Client) Read(ctx context.Context, table int, statement Columns, args []
 	return nil
 }
 
-func (c *Client) readFrom(ctx context.Context, s *server, table int, statement Columns, args []any, each func(scan func(...any) error) error) error {
+func (c *Client) readFrom(ctx context.Context, s *server, table int, statement string, args []any, each func(scan func(...any) error) error) error {
 	conn, err := s.DB.Conn(ctx)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (c *Client) readFrom(ctx context.Context, s *server, table int, statement C
 	if err != nil {
 		return err
 	}
-	found, err := conn.QueryContext(ctx, c.layout.Render(statement.Of(c.knownWide(table)), table), args...)
+	found, err := conn.QueryContext(ctx, c.layout.Render(statement, table), args...)
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ const (
     status,
     dedup_key,
     attribute,
-    {headers},
-    {biz_key}
+    headers,
+    biz_key
 FROM {task} FORCE INDEX (PRIMARY)
 WHERE job_id IN (`
 
@@ -71,8 +71,8 @@ SELECT
     status,
     dedup_key,
     attribute,
-    {headers},
-    {biz_key}
+    headers,
+    biz_key
 FROM {task} FORCE INDEX (uk_biz)
 WHERE `
 
@@ -112,7 +112,6 @@ func (s standing) holder(r *Row) *stored {
 // what has been committed.
 func (c *Client) readBack(ctx context.Context, conn *sql.Conn, rows []*Row) (standing, error) {
 	query, args := readBackQuery(rows)
-	query = ReadColumns(query).Of(c.knownWide(rows[0].table))
 	found, err := conn.QueryContext(ctx, c.layout.Render(query, rows[0].table), args...)
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (c *Client) Row(ctx context.Context, t Task) (Row, error) {
 	if t.bare() {
 		return r, nil
 	}
-	headers, err := c.headersFor(ctx, t, table)
+	headers, err := t.storedHeaders()
 	if headers != "" {
 		r.headers = []byte(headers)
 	}
@@ -95,15 +95,9 @@ func (r *Row) stored() bool { return r.Out.JobID != 0 && r.Out.Err == nil }
 
 // addArgs are the parameters of an add; those of its times and others follow.
 func (r *Row) addArgs(others ...any) []any {
-	args := append(make([]any, 0, 16), r.id, r.bizID, r.bizType, nullable(r.dedup), r.payload)
-	if r.wide() {
-		args = append(args, nullable(r.headers), []byte(r.bizKey))
-	}
+	args := append(make([]any, 0, 16), r.id, r.bizID, r.bizType, nullable(r.dedup), r.payload, nullable(r.headers), []byte(r.bizKey))
 	return append(args, others...)
 }
-
-// wide reports whether the row needs the columns that came with schema version 2.
-func (r *Row) wide() bool { return r.headers != nil || r.bizKey != "" }
 
 // nullable keeps a nil slice from being taken for an empty text.
 func nullable(b []byte) any {

@@ -23,7 +23,6 @@ type server struct {
 	marks   *layoutrow.Marks      // the client's
 	anchors anchors               // of Move
 	facts   atomic.Pointer[facts] // nil until the databases were read and agreed
-	wide    []atomic.Bool         // by database number: its task tables have the columns of schema version 2
 }
 
 // facts is what a server's databases say.
@@ -162,7 +161,6 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	}
 	for _, db := range s.Databases {
 		if row, ok := found[db]; ok && f.refused[db] == nil {
-			s.wide[db].Store(row.Version >= wideSchema)
 			f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.packet, row.now
 		}
 	}

@@ -1,6 +1,6 @@
 package client
 
-import "strings"
+import "github.com/tocsinhq/tocsin/internal/layoutrow"
 
 // The statements of this package. {task} stands for a task table's full name
 // and {database} for its database's (see Layout.Render).
@@ -18,36 +18,6 @@ const dueSQL = `COALESCE(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)) + INTERVAL ? 
 // prepared statements from GBK, Big5 and Shift JIS all the same.
 const utf8SQL = `CONVERT(CONCAT(CAST(? AS BINARY), _binary'') USING utf8mb4)`
 
-// Columns are a statement for tables with and without the columns that came with schema version 2, which stand in it as {headers}
-// and {biz_key}. Tables of version 1 lack them, and adds that need none leave them out.
-type Columns struct{ narrow, wide string }
-
-// addColumns fits an insert. {columns} are names, {values} their parameters, of Row.addArgs.
-func addColumns(statement string) Columns {
-	return Columns{
-		strings.NewReplacer("{columns}", "", "{values}", "", "{cast_values}", "").Replace(statement),
-		strings.NewReplacer("{columns}", "\n    headers,\n    biz_key,", "{values}", "?, ?, ",
-			"{cast_values}", "\n    "+utf8SQL+",\n    CAST(? AS BINARY),").Replace(statement),
-	}
-}
-
-// ReadColumns fits a statement that reads, or that compares the business key. {of_key} is a condition with the parameter key.
-func ReadColumns(statement string) Columns {
-	return Columns{
-		strings.NewReplacer("{headers}", "NULL", "{biz_key}", "''", "{of_key}", "", "{of_t_key}", "").Replace(statement),
-		strings.NewReplacer("{headers}", "headers", "{biz_key}", "biz_key", "{of_key}", "\n    AND biz_key = CAST(? AS BINARY)",
-			"{of_t_key}", "\n    AND t.biz_key = CAST(? AS BINARY)").Replace(statement),
-	}
-}
-
-// Of returns the statement for tables of schema version 2, or 1.
-func (c Columns) Of(wide bool) string {
-	if wide {
-		return c.wide
-	}
-	return c.narrow
-}
-
 // addInto names the columns that every add fills, in the order of Row.addArgs.
 const addInto = ` INTO {task} (
     job_id,
@@ -57,7 +27,9 @@ const addInto = ` INTO {task} (
     biz_type,
     status,
     dedup_key,
-    attribute,{columns}
+    attribute,
+    headers,
+    biz_key,
     due_time,
     action_time
 )
@@ -66,7 +38,7 @@ const addInto = ` INTO {task} (
 // addSQL stores one task in a caller's transaction. Parameters: Row.addArgs;
 // dueSQL's, twice; oursSQL's. It takes the layout row by primary key; zero rows
 // mean that the database is retired or of another cluster.
-var addSQL = addColumns(`INSERT /* tocsin add */` + addInto + `SELECT
+const addSQL = `INSERT /* tocsin add */` + addInto + `SELECT
     ?,
     UTC_TIMESTAMP(3),
     UTC_TIMESTAMP(3),
@@ -74,17 +46,17 @@ var addSQL = addColumns(`INSERT /* tocsin add */` + addInto + `SELECT
     ?,
     0,
     CAST(? AS BINARY),
-    ` + utf8SQL + `,{cast_values}
+    ` + utf8SQL + `,
+    ` + utf8SQL + `,
+    CAST(? AS BINARY),
     ` + dueSQL + `,
     GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3))
 FROM {database}.layout
-WHERE ` + oursSQL)
+WHERE ` + oursSQL
 
 // addUniqueSQL is addSQL for a task with a unique key. If it meets the task that has the key, or the id, it changes nothing
 // and locks that task.
-var addUniqueSQL = Columns{addSQL.narrow + addNothingSQL, addSQL.wide + addNothingSQL}
-
-const addNothingSQL = `
+const addUniqueSQL = addSQL + `
 ON DUPLICATE KEY UPDATE job_id = job_id`
 
 // activeSQL counts the layout row if it is ours. Parameters: oursSQL's.
@@ -106,27 +78,27 @@ const oursSQL = `id = 1
 // The statements of Add over a connection of its own, whose session is known and
 // whose server was looked at (server.admit): plain values, which cost the server
 // half of addSQL.
-const addOwnSQL = `INSERT /* tocsin add */` + addInto + `VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ?, ?, 0, ?, ?, {values}`
+const addOwnSQL = `INSERT /* tocsin add */` + addInto + `VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ?, ?, 0, ?, ?, ?, ?, `
 
-var (
+const (
 	// addAtSQL acts at a given time. Parameters: Row.addArgs; the time as text, twice.
-	addAtSQL = addColumns(addOwnSQL + `?, GREATEST(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)))`)
+	addAtSQL = addOwnSQL + `?, GREATEST(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)))`
 
 	// addNearSQL is addAtSQL with ringSQL, a transaction of one packet. Parameters: of both.
-	addNearSQL = Columns{"BEGIN;\n" + addAtSQL.narrow + ";\n" + ringSQL + ";\nCOMMIT", "BEGIN;\n" + addAtSQL.wide + ";\n" + ringSQL + ";\nCOMMIT"}
+	addNearSQL = "BEGIN;\n" + addAtSQL + ";\n" + ringSQL + ";\nCOMMIT"
 
 	// addInSQL acts after a while. Parameters: Row.addArgs; microseconds, twice.
-	addInSQL = addColumns(addOwnSQL + `UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`)
+	addInSQL = addOwnSQL + `UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
 
 	// addSoonSQL is addInSQL with a ring, a transaction of one packet. The clock
 	// is read once, as a ring must hold the very action_time of its row.
 	// Parameters: addInSQL's; table number, job_id, biz type, microseconds.
-	addSoonSQL = addColumns(`SET @tocsin_now = UTC_TIMESTAMP(3);
+	addSoonSQL = `SET @tocsin_now = UTC_TIMESTAMP(3);
 BEGIN;
 ` + addOwnSQL + `@tocsin_now + INTERVAL ? MICROSECOND, @tocsin_now + INTERVAL ? MICROSECOND);
 INSERT /* tocsin ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
 VALUES (?, ?, ?, @tocsin_now + INTERVAL ? MICROSECOND);
-COMMIT`)
+COMMIT`
 )
 
 // ringSQL rings the doorbell for one task if it is pending and near by the
@@ -147,7 +119,7 @@ WHERE t.job_id = ?
 
 // ringBizSQL is ringSQL for all tasks of one biz_id and biz type. Parameters:
 // table number, biz_id, biz type, key. Index uk_biz.
-var ringBizSQL = ReadColumns(`INSERT /* tocsin ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
+const ringBizSQL = `INSERT /* tocsin ring */ INTO {database}.doorbell (table_no, job_id, biz_type, action_time)
 SELECT
     ?,
     t.job_id,
@@ -156,23 +128,24 @@ SELECT
 FROM {task} AS t FORCE INDEX (uk_biz)
 JOIN {database}.layout AS l
 WHERE t.biz_id = ?
-    AND t.biz_type = ?{of_t_key}
+    AND t.biz_type = ?
+    AND t.biz_key = CAST(? AS BINARY)
     AND t.status = 0
     AND l.id = 1
-    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL l.doorbell_horizon_ms * 1000 MICROSECOND`)
+    AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL l.doorbell_horizon_ms * 1000 MICROSECOND`
 
 // holderSQL locks the task that holds a unique key; its last column is 1 if the task is claimed and its biz type strict.
 // Parameters: biz_id, biz type, key. Index uk_biz.
-var holderSQL = ReadColumns(`SELECT /* tocsin holder */
+const holderSQL = `SELECT /* tocsin holder */
     job_id,
     status,
-    {biz_key},
+    biz_key,
     COALESCE(IF(status = 1, ` + strictSQL + `, 0), 0)
 FROM {task} AS t FORCE INDEX (uk_biz)
 WHERE biz_id = ?
     AND biz_type = ?
     AND dedup_key = CAST(? AS BINARY)
-FOR UPDATE`)
+FOR UPDATE`
 
 // freeSQL takes the unique key from a task that does not need it any more, and is locked. Parameter: job_id. Primary key.
 const freeSQL = `UPDATE /* tocsin free */ {task} FORCE INDEX (PRIMARY)
@@ -182,15 +155,15 @@ WHERE job_id = ?`
 
 // byKeySQL reads back the task that holds a dedup_key. Parameters: biz_id, biz
 // type, key. Index uk_biz. Locks, to see what committed after the snapshot.
-var byKeySQL = ReadColumns(`SELECT /* tocsin read back */
+const byKeySQL = `SELECT /* tocsin read back */
     job_id,
     status,
-    {biz_key}
+    biz_key
 FROM {task} FORCE INDEX (uk_biz)
 WHERE biz_id = ?
     AND biz_type = ?
     AND dedup_key = CAST(? AS BINARY)
-LOCK IN SHARE MODE`)
+LOCK IN SHARE MODE`
 
 // statusSQL locks the tasks that a change is about and counts them: all, pending, claimed, and pending ones that are due or may
 // be loaded ahead of their time; so what is said of them still holds when the change is made. strict is 1 if their biz type is by
@@ -218,7 +191,8 @@ WHERE job_id = ?`
 
 	ofBizSQL = `
 WHERE biz_id = ?
-    AND biz_type = ?{of_key}`
+    AND biz_type = ?
+    AND biz_key = CAST(? AS BINARY)`
 
 	pendingSQL = `
     AND status = 0`
@@ -258,22 +232,10 @@ const notYetSQL = `
     AND ABS(TIMESTAMPDIFF(MICROSECOND, due_time, ` + dueSQL + `)) >= 1000000`
 
 // layoutSQL reads the layout row of one database, its mark, and facts of its server.
-// Parameter: the database's number by the config. If the layout table is too old to have
-// the column identity or mark, the name refers to the outer query's column, which is
-// empty.
+// Parameter: the database's number by the config.
 const layoutSQL = `SELECT /* tocsin layout */
-    ?,
-    cluster_id,
-    (SELECT (SELECT identity FROM {database}.layout WHERE id = 1) FROM (SELECT '' AS identity) AS older),
-    database_no,
-    databases_total,
-    tables_per_database,
-    hash,
-    doorbell_horizon_ms,
-    schema_version,
-    works_with,
-    state,
-    (SELECT (SELECT mark FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS mark) AS unmarked),
+    ?,` + layoutrow.Columns + `,
+    mark,
     @@max_allowed_packet,
     CAST(UTC_TIMESTAMP(6) AS CHAR)
 FROM {database}.layout

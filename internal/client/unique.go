@@ -45,7 +45,6 @@ func (c *Client) uniqueOnce(ctx context.Context, s *server, r *Row, maybe bool) 
 
 // uniqueTx is uniqueOnce in a caller's transaction.
 func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
-	c.wide(ctx, r.table) // so that it is known
 	added, err := c.addUnique(ctx, tx, r, false)
 	switch {
 	case err == nil:
@@ -63,7 +62,7 @@ func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 // enough to know what it did, as a caller's session may count found rows; but if it counts none, it stored nothing, and a
 // holder with r's id is another client's. maybe: an earlier try may have stored r.
 func (c *Client) addUnique(ctx context.Context, in Tx, r *Row, maybe bool) (Added, error) {
-	query, ours := c.ours(addUniqueSQL.Of(r.wide()), r.table)
+	query, ours := c.ours(addUniqueSQL, r.table)
 	text, micros := r.when.args()
 	for range maxCollisions {
 		n, err := Execute(ctx, in, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
@@ -108,7 +107,7 @@ func (c *Client) ring(ctx context.Context, in Tx, when When, table int, id uint6
 // holder locks the task that has r's key; nil: there is none.
 func (c *Client) holder(ctx context.Context, in Tx, r *Row) (*stored, error) {
 	s := &stored{bizID: r.bizID, bizType: r.bizType, dedup: r.dedup}
-	query := c.layout.Render(holderSQL.Of(c.knownWide(r.table)), r.table)
+	query := c.layout.Render(holderSQL, r.table)
 	err := QueryRow(ctx, in, query, r.bizID, r.bizType, r.dedup)(&s.id, &s.status, &s.bizKey, &s.strict)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil

@@ -1,7 +1,7 @@
 // Package layoutrow is the authority for whether a database is the one that a config
 // means. Every database describes in one row what it is part of:
 //
-//	layout row --Fields--> Row --Want.Refuse--> "", or what differs
+//	layout row: Columns --Fields--> Row --Want.Refuse--> "", or what differs
 //	rows of one server, and what could not be read --Want.Judge--> Problems
 //
 // It reads nothing itself and is pure. A difference is one sentence that names the
@@ -19,7 +19,7 @@ import (
 // What this program expects of a database.
 const (
 	SchemaVersion = 3         // version of the tables that this program writes for, the newest that it knows
-	OldestSchema  = 1         // the oldest that it works with, without what is newer
+	OldestSchema  = 2         // the oldest that it works with, without what is newer: the one before
 	Hash          = "crc32"   // how a biz_id becomes a table number
 	Active        = "active"  // state of a database that is in use
 	Retired       = "retired" // state of one that has moved to another server
@@ -41,7 +41,7 @@ const RestoredError = "the database was restored from a copy of "
 type Row struct {
 	Asked     int // the database's number by the config
 	Cluster   string
-	Identity  string // random, made once for all databases of a cluster; "": made before identities existed
+	Identity  string // random, made once for all databases of a cluster; "": it could not be written yet
 	Number    int    // and by itself
 	Databases int
 	Tables    int // in each database
@@ -55,9 +55,20 @@ type Row struct {
 	GraceMS   int64  // of sweeps: how long a task is overdue before a sweep takes it; 0: not written yet, or not read
 }
 
-// Fields returns the scan targets of a row that holds Asked and the columns
-// cluster_id, identity, database_no, databases_total, tables_per_database, hash,
-// doorbell_horizon_ms, schema_version, works_with and state.
+// Columns are what a Row is read from, behind the value of Asked.
+const Columns = `
+    cluster_id,
+    identity,
+    database_no,
+    databases_total,
+    tables_per_database,
+    hash,
+    doorbell_horizon_ms,
+    schema_version,
+    works_with,
+    state`
+
+// Fields returns the scan targets of a row that holds Asked and Columns.
 func (r *Row) Fields() []any {
 	return []any{
 		&r.Asked, &r.Cluster, &r.Identity, &r.Number, &r.Databases, &r.Tables, &r.Hash,
@@ -67,10 +78,6 @@ func (r *Row) Fields() []any {
 
 // Horizon is how near a task must be to ring the doorbell.
 func (r Row) Horizon() time.Duration { return time.Duration(r.HorizonMS) * time.Millisecond }
-
-// MayWrite reports whether a program may write the columns and tables that came with a schema version. Before `tocsin ddl
-// finish`, programs that don't know them may still run.
-func (r Row) MayWrite(version int) bool { return r.WorksWith >= version }
 
 // Want is what the config says of every database.
 type Want struct {
@@ -98,7 +105,9 @@ func (w Want) Refuse(r Row, where string) string {
 	case r.Hash != Hash:
 		return fmt.Sprintf("this program places tasks by %q, %s by %q", Hash, where, r.Hash)
 	case r.Version < OldestSchema:
-		return fmt.Sprintf("this program works with schema versions %d to %d, %s has %d: run `tocsin ddl apply`", OldestSchema, SchemaVersion, where, r.Version)
+		return where + " " + TooOld(r.Version)
+	case r.WorksWith < OldestSchema:
+		return where + " " + Unfinished(r.WorksWith)
 	case r.WorksWith > SchemaVersion:
 		return fmt.Sprintf("this program is for schema version %d, %s has %d and works with programs for %d or newer: upgrade the program",
 			SchemaVersion, where, r.Version, r.WorksWith)
@@ -115,6 +124,18 @@ func (w Want) Refuse(r Row, where string) string {
 			mine, where, theirs, theirs, mine)
 	}
 	return ""
+}
+
+// TooOld says of a database that its tables are older than this program works with, and the way to this version.
+func TooOld(version int) string {
+	return fmt.Sprintf("has schema version %d, this program works with %d and %d: first upgrade it with a tocsin for version %d, by its `tocsin ddl apply` and `tocsin ddl finish`",
+		version, OldestSchema, SchemaVersion, OldestSchema)
+}
+
+// Unfinished says of a database that programs which are older than this one works beside may still use it.
+func Unfinished(worksWith int) string {
+	return fmt.Sprintf("works with programs for schema version %d, this program works beside programs for %d or newer: first finish that upgrade, by `tocsin ddl finish` of a tocsin for the version of the tables",
+		worksWith, OldestSchema)
 }
 
 // Problem says why one database must not be used.
@@ -176,6 +197,9 @@ func First(server string, databases []int, problems map[int]Problem) (first Prob
 
 // unread turns an error of reading one database's layout row into a problem.
 func unread(where string, err error) Problem {
+	if mysql.ColumnMissing(err) {
+		return Problem{Why: fmt.Sprintf("the layout row of %s can't be read: %v; if the database %s", where, err, TooOld(OldestSchema-1)), Differs: true, Err: err}
+	}
 	switch mysql.ClassOf(err) {
 	case mysql.Missing:
 		return Problem{Why: fmt.Sprintf("%s has no layout table (%v): run `tocsin ddl apply`", where, err), Differs: true, Err: err}

@@ -4,7 +4,7 @@ import "testing"
 
 func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 	t.Parallel()
-	good := Row{Asked: 1, Number: 1, Cluster: "a", Identity: "i1", Databases: 8, Tables: 16, Hash: "crc32", Version: 1, WorksWith: 1, State: "active", Ownership: ByRows, GraceMS: 60000}
+	good := Row{Asked: 1, Number: 1, Cluster: "a", Identity: "i1", Databases: 8, Tables: 16, Hash: "crc32", Version: 3, WorksWith: 3, State: "active", Ownership: ByRows, GraceMS: 60000}
 	for name, c := range map[string]struct {
 		change func(*Row)
 		want   string
@@ -18,7 +18,8 @@ func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 		"no identity yet":            {func(r *Row) { r.Identity = "" }, ""},
 		"databases swapped":          {func(r *Row) { r.Number = 2 }, "database 1 of the config, toc_1 on db1, says that it is database 2"},
 		"other hash":                 {func(r *Row) { r.Hash = "fnv" }, `this program places tasks by "crc32", toc_1 on db1 by "fnv"`},
-		"schema is older":            {func(r *Row) { r.Version = 0 }, "this program works with schema versions 1 to 3, toc_1 on db1 has 0: run `tocsin ddl apply`"},
+		"schema is older":            {func(r *Row) { r.Version, r.WorksWith = 1, 1 }, "toc_1 on db1 has schema version 1, this program works with 2 and 3: first upgrade it with a tocsin for version 2, by its `tocsin ddl apply` and `tocsin ddl finish`"},
+		"older programs go on":       {func(r *Row) { r.WorksWith = 1 }, "toc_1 on db1 works with programs for schema version 1, this program works beside programs for 2 or newer: first finish that upgrade, by `tocsin ddl finish` of a tocsin for the version of the tables"},
 		"program is too old":         {func(r *Row) { r.Version, r.WorksWith = 5, 4 }, "this program is for schema version 3, toc_1 on db1 has 5 and works with programs for 4 or newer: upgrade the program"},
 		"other ownership":            {func(r *Row) { r.Ownership = ByEtcd }, `ownership of this node is "rows", that of toc_1 on db1 is "etcd": set layout.ownership of the config (in Go, node.Config.Ownership), or stop all nodes and run ` + "`tocsin ddl ownership rows`"},
 		"ownership was not read":     {func(r *Row) { r.Ownership = "" }, ""},
@@ -38,32 +39,11 @@ func TestARowIsRefusedWhereItDiffers(t *testing.T) {
 	}
 }
 
-func TestWhatIsNewIsWrittenWhenNoProgramIsTooOldForIt(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		row  Row
-		want bool // for version 2
-	}{
-		"not migrated":            {Row{Version: 1, WorksWith: 1}, false},
-		"migrated":                {Row{Version: 2, WorksWith: 1}, false},
-		"finished":                {Row{Version: 2, WorksWith: 2}, true},
-		"migrated to a later one": {Row{Version: 3, WorksWith: 1}, false},
-		"a later one, as of ours": {Row{Version: 3, WorksWith: 2}, true},
-	} {
-		if got := c.row.MayWrite(2); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-		if !c.row.MayWrite(1) {
-			t.Errorf("%s: version 1 may not be written", name)
-		}
-	}
-}
-
 func TestMostDatabasesDecideOnTheIdentity(t *testing.T) {
 	t.Parallel()
 	want := Want{Databases: 4, Tables: 1, Cluster: "a"}
 	row := func(db int, cluster, identity string) Row {
-		return Row{Asked: db, Number: db, Cluster: cluster, Identity: identity, Databases: 4, Tables: 1, Hash: Hash, Version: 1, WorksWith: 1, State: Active}
+		return Row{Asked: db, Number: db, Cluster: cluster, Identity: identity, Databases: 4, Tables: 1, Hash: Hash, Version: 3, WorksWith: 3, State: Active}
 	}
 	for name, c := range map[string]struct {
 		rows []Row

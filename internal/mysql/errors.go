@@ -165,6 +165,12 @@ func NullRefused(err error) bool {
 	return errors.As(err, &server) && server.Number == 1048
 }
 
+// ColumnMissing reports whether a statement names a column that the table does not have: it is older.
+func ColumnMissing(err error) bool {
+	var server *driverlib.MySQLError
+	return errors.As(err, &server) && server.Number == 1054
+}
+
 // Fault words what an error says of its server, to follow the word "server".
 func Fault(err error) string {
 	var said *driverlib.MySQLError

@@ -1,6 +1,8 @@
 package ddl
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"regexp"
@@ -18,11 +20,17 @@ type structure struct {
 	younger   []string          // columns that older tables lack, and work without
 }
 
+// has reports whether the table has a column.
+func (s structure) has(column string) bool {
+	_, has := s.columns[column]
+	return has
+}
+
 // columnsFor returns the columns that a stored table must have.
 func (s structure) columnsFor(stored structure) map[string]column {
 	columns := maps.Clone(s.columns)
 	for _, name := range s.younger {
-		if _, has := stored.columns[name]; !has {
+		if !stored.has(name) {
 			delete(columns, name)
 		}
 	}
@@ -167,4 +175,124 @@ func (x index) String() string {
 		return "unique (" + x.columns + ")"
 	}
 	return "(" + x.columns + ")"
+}
+
+// These read one whole database each: with 1024 tables in it, a question per
+// table would take minutes. Parameter: the database's name.
+const (
+	selectStructures = `SELECT /* tocsin ddl verify */
+    table_name                   AS table_name,
+    COALESCE(engine, '')         AS engine,
+    COALESCE(table_collation,'') AS collation_name,
+    COALESCE(create_options, '') AS create_options
+FROM information_schema.tables
+WHERE table_schema = ?`
+
+	selectColumns = `SELECT /* tocsin ddl verify */
+    table_name                   AS table_name,
+    column_name                  AS column_name,
+    column_type                  AS column_type,
+    COALESCE(collation_name, '') AS collation_name,
+    is_nullable                  AS is_nullable,
+    column_default               AS column_default,
+    extra                        AS extra
+FROM information_schema.columns
+WHERE table_schema = ?`
+
+	selectIndexes = `SELECT /* tocsin ddl verify */
+    table_name  AS table_name,
+    index_name  AS index_name,
+    non_unique  AS non_unique,
+    column_name AS column_name,
+    sub_part    AS sub_part
+FROM information_schema.statistics
+WHERE table_schema = ?
+ORDER BY table_name, index_name, seq_in_index`
+)
+
+// inspect reads the structure of every table of one database.
+func (s *site) inspect(ctx context.Context, database string) (map[string]*structure, error) {
+	var tables []struct {
+		Name      string `db:"table_name"`
+		Engine    string `db:"engine"`
+		Collation string `db:"collation_name"`
+		Options   string `db:"create_options"` // "stats_auto_recalc=0 row_format=DYNAMIC"
+	}
+	var columns []storedColumn
+	var indexes []storedIndex
+	for _, read := range []struct {
+		into  any
+		query string
+	}{{&tables, selectStructures}, {&columns, selectColumns}, {&indexes, selectIndexes}} {
+		if err := s.DB.SelectContext(ctx, read.into, read.query, database); err != nil {
+			return nil, fmt.Errorf("inspect %s on server %s: %w", database, s.Name, err)
+		}
+	}
+	found := map[string]*structure{}
+	for _, t := range tables {
+		found[t.Name] = &structure{
+			engine: t.Engine, collation: t.Collation,
+			still:   strings.Contains(strings.ToLower(t.Options), "stats_auto_recalc=0"),
+			columns: map[string]column{}, indexes: map[string]index{},
+		}
+	}
+	for _, c := range columns { // a table that was made since the list was read is left out
+		if t := found[c.Table]; t != nil {
+			t.columns[c.Name] = c.column()
+		}
+	}
+	for _, x := range indexes {
+		if t := found[x.Table]; t != nil {
+			t.indexes[x.Name] = t.indexes[x.Name].with(x)
+		}
+	}
+	return found, nil
+}
+
+// storedColumn is a row of selectColumns.
+type storedColumn struct {
+	Table     string         `db:"table_name"`
+	Name      string         `db:"column_name"`
+	Kind      string         `db:"column_type"`
+	Collation string         `db:"collation_name"`
+	Nullable  string         `db:"is_nullable"`
+	Fallback  sql.NullString `db:"column_default"`
+	Extra     string         `db:"extra"`
+}
+
+// column puts a row of information_schema into the common form. MariaDB
+// writes the default NULL of a nullable column as the text NULL.
+func (s storedColumn) column() column {
+	c := column{
+		kind:      normalKind(s.Kind),
+		collation: s.Collation,
+		nullable:  s.Nullable == "YES",
+		counts:    strings.Contains(strings.ToLower(s.Extra), "auto_increment"),
+		renewed:   strings.Contains(strings.ToLower(s.Extra), "on update"),
+	}
+	if s.Fallback.Valid && s.Fallback.String != "NULL" {
+		c.fallback, c.fixed = normalDefault(s.Fallback.String), true
+	}
+	return c
+}
+
+// storedIndex is a row of selectIndexes: a column of an index.
+type storedIndex struct {
+	Table     string         `db:"table_name"`
+	Name      string         `db:"index_name"`
+	NotUnique bool           `db:"non_unique"`
+	Column    sql.NullString `db:"column_name"`
+	Prefix    sql.NullString `db:"sub_part"` // length, if only the beginning of the column is indexed
+}
+
+// with adds the next column of an index.
+func (x index) with(s storedIndex) index {
+	column := s.Column.String
+	if s.Prefix.Valid {
+		column += "(" + s.Prefix.String + ")"
+	}
+	if x.columns != "" {
+		column = x.columns + "," + column
+	}
+	return index{unique: !s.NotUnique, columns: column}
 }
