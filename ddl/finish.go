@@ -11,9 +11,9 @@ import (
 
 // Finished says what Finish found and did.
 type Finished struct {
-	Version   int // schema version of all databases
-	WorkedFor int // the oldest schema version that programs could be for until now
-	Databases int // how many were changed
+	Version   int `json:"version"`    // schema version of all databases, and the oldest that programs may be for
+	WorkedFor int `json:"worked_for"` // the oldest schema version that programs could be for until now
+	Databases int `json:"databases"`  // how many were changed
 }
 
 // Finish ends an upgrade: from then on every database refuses programs for an older schema version, and programs may

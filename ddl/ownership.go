@@ -28,8 +28,8 @@ func checkOwnership(ownership string) error {
 
 // Owned says what SetOwnership found and did.
 type Owned struct {
-	Ownership string // of all databases now
-	Databases int    // how many were changed
+	Ownership string `json:"ownership"` // of all databases now
+	Databases int    `json:"databases"` // how many were changed
 }
 
 // SetOwnership has all databases say who may start a row, ByEtcd or ByRows. Nodes of the other kind are refused from then

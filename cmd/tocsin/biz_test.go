@@ -16,7 +16,10 @@ func TestBizApplySaysWhatItChanged(t *testing.T) {
 	s.run("biz", "apply", "biz.yaml").says(t, "order.close    number 1  added", "2 databases written")
 	s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 4", 1))
 	got := decode[appliedBiz](t, s.run("biz", "apply", "biz.yaml", "--json"))
-	want := []appliedType{{"order.close", 1, biztype.Changed}, {"coupon.remind", 2, biztype.Unchanged}}
+	want := []biztype.TypeResult{
+		{Name: "order.close", Number: 1, Verdict: biztype.Changed},
+		{Name: "coupon.remind", Number: 2, Verdict: biztype.Unchanged},
+	}
 	if !reflect.DeepEqual(got.Types, want) || got.Databases != 2 || got.Revision == 0 {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // cutOff starts a node whose way to etcd can be cut, and says where its status
@@ -44,8 +45,8 @@ func TestClusterNodesShowsANodeInClaimMode(t *testing.T) {
 	if !strings.Contains(r.stdout, id+"  claim") || !strings.Contains(r.stdout, id+" is not registered") {
 		t.Errorf("without etcd:\n%s", r.stdout)
 	}
-	groups := decode[[]groupNodes](t, s.run("cluster", "nodes", "--json", "--ask", page+",127.0.0.1:1"))
-	if len(groups) != 1 || len(groups[0].Unlisted) != 1 || groups[0].Unlisted[0] != (lastOwner{ID: id, Tables: 8}) || len(groups[0].Asked) != 2 ||
+	groups := decode[[]cluster.Group](t, s.run("cluster", "nodes", "--json", "--ask", page+",127.0.0.1:1"))
+	if len(groups) != 1 || len(groups[0].Unlisted) != 1 || groups[0].Unlisted[0] != (cluster.LastOwner{ID: id, Tables: 8}) || len(groups[0].Asked) != 2 ||
 		groups[0].Asked[0].Report.Mode != "claim" || !strings.Contains(groups[0].Asked[1].Error, "refused") {
 		t.Errorf("got %+v", groups)
 	}

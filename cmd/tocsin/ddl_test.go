@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tocsinhq/tocsin/ddl"
 )
 
 func TestDDLPlanShowsEveryStatementWithoutAServer(t *testing.T) {
@@ -50,7 +52,7 @@ func TestDDLVerifyNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be")
-	if found := decode[[]ddlFinding](t, s.run("ddl", "verify", "--json")); len(found) != 0 {
+	if found := decode[[]ddl.Finding](t, s.run("ddl", "verify", "--json")); len(found) != 0 {
 		t.Errorf("findings: %+v", found)
 	}
 	s.verifyWarns(t)
@@ -66,7 +68,7 @@ func TestDDLVerifyNamesWhatIsMissing(t *testing.T) {
 		}
 	}
 	r = s.run("ddl", "verify", "--json")
-	found := decodeText[[]ddlFinding](t, r.stdout)
+	found := decodeText[[]ddl.Finding](t, r.stdout)
 	if r.code != exitFailed || len(found) != strings.Count(s.run("ddl", "verify").stdout, "\n") || found[0].Server != "db1" {
 		t.Errorf("exit code %d, findings %+v", r.code, found)
 	}
@@ -82,7 +84,7 @@ func (s *site) verifyWarns(t *testing.T) {
 	s.exec("ALTER TABLE {prefix}_1.task_0003 STATS_AUTO_RECALC = DEFAULT")
 	mend := "ALTER TABLE " + s.prefix + "_1.task_0003 STATS_AUTO_RECALC = 0"
 	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_1 has 1 of 13 tables ", mend, "no table of layout 2x4 is missing or differs")
-	found := decode[[]ddlFinding](t, s.run("ddl", "verify", "--json"))
+	found := decode[[]ddl.Finding](t, s.run("ddl", "verify", "--json"))
 	if len(found) != 1 || !found[0].Warning || !strings.Contains(found[0].Detail, mend) {
 		t.Errorf("findings: %+v", found)
 	}

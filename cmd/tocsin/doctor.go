@@ -74,13 +74,13 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 	file, err := a.load()
 	config := doctor.Check{Subject: "config", Name: "valid"}
 	if err != nil {
-		config.Level, config.Is, config.Fix = doctor.Fail, oneLine(err), "correct the config file, see configs/production.yaml for every key"
+		config.Level, config.Is, config.Fix = doctor.Fail, cluster.OneLine(err), "correct the config file, see configs/production.yaml for every key"
 		return []doctor.Check{config}
 	}
 	cfg := file.Tocsin()
 	p, closeAll, err := patient(file)
 	if err != nil {
-		config.Level, config.Is, config.Fix = doctor.Fail, oneLine(err), "correct the servers of the config file"
+		config.Level, config.Is, config.Fix = doctor.Fail, cluster.OneLine(err), "correct the servers of the config file"
 		return []doctor.Check{config}
 	}
 	defer closeAll()
@@ -90,7 +90,7 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 	}
 	p.Secrets = secretsHere(file.Node.SecretsDir)
 	p.Paused = a.pausedSchedules
-	if a.byRows() {
+	if file.Layout.Ownership == ddl.ByRows {
 		p.Open, p.Members = true, a.members
 	} else if etcd, err := file.EtcdConfig(); err != nil || len(etcd.Endpoints) > 0 {
 		p.Etcd = func(ctx context.Context) (string, error) {
@@ -104,29 +104,21 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 	}
 	nodes := f.nodes
 	if nodes == 0 {
-		nodes = a.liveNodes(ctx)
+		bounded, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
+		defer cancel()
+		nodes = len(a.nodeNames(bounded)) // 0 if etcd can't be asked, which is a check of its own
 	}
+	servers := make([]string, len(p.Uses))
 	for i := range p.Uses {
 		p.Uses[i].Nodes = nodes
+		servers[i] = p.Uses[i].Name
 	}
-	config.Is = fmt.Sprintf("layout %s on %s; grace of sweeps %s", cfg.Layout, serverNames(p.Uses), file.Sweep.Grace.D())
+	config.Is = fmt.Sprintf("layout %s on %s; grace of sweeps %s", cfg.Layout, strings.Join(servers, ", "), file.Sweep.Grace.D())
 	checks := append([]doctor.Check{config}, doctor.Examine(ctx, p)...)
 	for i, c := range checks {
 		checks[i].Is = cluster.Plain(c.Is)
 	}
 	return checks
-}
-
-// liveNodes counts the nodes of all groups; 0 where etcd can't be asked, which is
-// a check of its own.
-func (a *app) liveNodes(ctx context.Context) (n int) {
-	ctx, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
-	defer cancel()
-	groups, _ := a.nodes(ctx, "")
-	for _, g := range groups {
-		n += len(g.Nodes)
-	}
-	return n
 }
 
 // secretsHere looks for a callback's secrets where a node on this host would.
@@ -156,24 +148,14 @@ const pausedMost = 1000
 // pausedSchedules returns the names of the schedules that were paused as their runs failed, at most pausedMost. An error
 // beside names is of servers that could not be asked.
 func (a *app) pausedSchedules(ctx context.Context) (names []string, err error) {
-	s, err := a.schedules(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = s.Close() }()
-	found, err := s.List(ctx, schedule.Query{State: schedule.Paused, Limit: pausedMost})
-	for _, one := range found {
-		names = append(names, one.Name)
-	}
+	err = using(ctx, a, schedule.Open, func(s *schedule.Schedules) error {
+		found, err := s.List(ctx, schedule.Query{State: schedule.Paused, Limit: pausedMost})
+		for _, one := range found {
+			names = append(names, one.Name)
+		}
+		return err
+	})
 	return names, err
-}
-
-func serverNames(uses []doctor.Use) string {
-	names := make([]string, len(uses))
-	for i, u := range uses {
-		names[i] = u.Name
-	}
-	return strings.Join(names, ", ")
 }
 
 func patient(file config.File) (p doctor.Patient, closeAll func(), err error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // faults returns doctor's complaints about what nodes deliver.
@@ -42,7 +43,7 @@ func TestHandlersWithoutTasksAndGroupsWithoutNodesAreShown(t *testing.T) {
 	if got := s.faults(); !slices.Equal(got, want) {
 		t.Errorf("doctor says %q, want %q", got, want)
 	}
-	groups := decode[[]groupNodes](t, s.run("cluster", "nodes", "--json", "--group", "shop"))
+	groups := decode[[]cluster.Group](t, s.run("cluster", "nodes", "--json", "--group", "shop"))
 	if len(groups) != 1 || len(groups[0].Faults) != 2 || groups[0].Faults[0].Fix == "" {
 		t.Errorf("group shop: %+v", groups)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tocsinhq/tocsin/ddl"
 )
 
 // shopSite is a site with a business database, and its outbox in the config.
@@ -34,7 +36,7 @@ func TestAnOutboxIsPlannedMadeAndVerified(t *testing.T) {
 	s.run("outbox", "apply", "--dsn", s.dsn(), "--table", table).says(t, "was there")
 	s.run("outbox", "apply", "--dsn", s.dsn()+s.prefix+"_shop").says(t, "was there")
 	s.run("outbox", "verify", "--outbox", "shop").says(t, "is as it should be")
-	if found := decode[[]ddlFinding](t, s.run("outbox", "verify", "--json")); len(found) != 0 {
+	if found := decode[[]ddl.Finding](t, s.run("outbox", "verify", "--json")); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
 	s.run("outbox", "verify", "--outbox", "other").refused(t, exitUsage, "the config has shop")

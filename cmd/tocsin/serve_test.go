@@ -16,6 +16,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // callbacks is a receiver that notes which task came how often.
@@ -191,7 +192,7 @@ func (s *site) ownedBy(want map[string]int) {
 // nodes are the live ones of all groups.
 func (s *site) nodes() (all []assign.NodeState) {
 	s.t.Helper()
-	for _, g := range decode[[]groupNodes](s.t, s.run("cluster", "nodes", "--json")) {
+	for _, g := range decode[[]cluster.Group](s.t, s.run("cluster", "nodes", "--json")) {
 		all = append(all, g.Nodes...)
 	}
 	return all

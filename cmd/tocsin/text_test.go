@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 func TestAwayIsAsPreciseAsPeopleWant(t *testing.T) {
@@ -75,7 +76,7 @@ func TestManyErrorsAreOneLineThatEnds(t *testing.T) {
 		5:    "table 0; table 1; table 2; table 3; table 4",
 		1000: "table 0; table 1; table 2; table 3; and 996 more",
 	} {
-		if got := oneLine(errors.Join(errs[:n]...)); got != want {
+		if got := cluster.OneLine(errors.Join(errs[:n]...)); got != want {
 			t.Errorf("%d errors: %q, want %q", n, got, want)
 		}
 	}

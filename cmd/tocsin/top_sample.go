@@ -42,7 +42,7 @@ func (w *watch) sample(ctx context.Context, p pageOfNode) top.Sample {
 	case err != nil:
 		s.Err = err
 	case p.node != "" && id != "" && id != p.node:
-		s.Err = fmt.Errorf("%w (%s)", errAnother, id)
+		s.Err = fmt.Errorf("another node answers there: correct node.listen in its config, or use --status (%s)", id)
 	case p.node == "" && id != "":
 		s.Node = id
 	}

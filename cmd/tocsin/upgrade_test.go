@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -96,7 +97,7 @@ func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 
 	s.add2(t, tasks, c)
 	s.run("ddl", "finish").says(t, "schema version 3: 2 databases refuse programs for older ones from now on; until now those for version 1 worked")
-	if got := decode[finishedDDL](t, s.run("ddl", "finish", "--json")); got != (finishedDDL{3, 3, 0}) {
+	if got := decode[ddl.Finished](t, s.run("ddl", "finish", "--json")); got != (ddl.Finished{Version: 3, WorkedFor: 3}) {
 		t.Errorf("finish again: %+v", got)
 	}
 	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be: schema version 3")

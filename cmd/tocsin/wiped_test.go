@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // ownEtcd is one site's own etcd, which can be wiped.
@@ -119,7 +120,7 @@ func (s *site) mode(page string) string {
 
 // report reads a node's status page.
 func (s *site) report(page string) (*node.Report, error) {
-	return asker{Client: http.DefaultClient, Scheme: "http"}.Ask(s.t.Context(), page)
+	return cluster.Asker{Client: http.DefaultClient, Scheme: "http"}.Ask(s.t.Context(), page)
 }
 
 // etcd is lost with all its data under load, and starts empty.

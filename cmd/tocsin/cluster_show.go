@@ -1,26 +1,27 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/ownership"
 	"github.com/tocsinhq/tocsin/operator/cluster"
-)
-
-// The JSON of `cluster nodes`.
-type (
-	groupNodes = cluster.Group
-	lastOwner  = cluster.LastOwner
-	askedNode  = cluster.AskedNode
 )
 
 func newClusterNodes(a *app) *cobra.Command {
@@ -53,7 +54,7 @@ that a node looks at first, and LEASE LEFT is when it counts as gone unless it i
 
 const noNodes = "no nodes: start one with `tocsin serve`"
 
-func writeGroups(w io.Writer, groups []groupNodes) {
+func writeGroups(w io.Writer, groups []cluster.Group) {
 	if len(groups) == 0 {
 		fmt.Fprintln(w, noNodes)
 	}
@@ -162,7 +163,7 @@ func writeMissed(w io.Writer, id string, databases []int, meanwhile string) {
 }
 
 // writeAsked writes what the status pages said.
-func writeAsked(w io.Writer, asked []askedNode) {
+func writeAsked(w io.Writer, asked []cluster.AskedNode) {
 	if len(asked) == 0 {
 		return
 	}
@@ -198,4 +199,186 @@ func orDash(text string) string {
 		return "-"
 	}
 	return oneCell(text)
+}
+
+// maxRanges is how many ranges of tables stand in one line for people.
+const maxRanges = 6
+
+func newClusterTables(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "tables", Short: "Show which node owns which tables, and what waits in them", Args: noArgs,
+		Long: "Show, for every group, which node owns which tables, and the tasks of the group's biz\n" +
+			"types that wait in them. Tasks of a paused type count, but are not overdue. Counting reads\n" +
+			"an index of every table: leave it out with --counts=false where there are very many rows.\n" +
+			"On a terminal every table is drawn as one character, its owner's mark.",
+	}
+	only := groupFlag(cmd)
+	count := cmd.Flags().Bool("counts", true, "count the tasks")
+	grid := cmd.Flags().Bool("grid", false, "draw all tables, a character each (default on a terminal)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		width, onTerminal := a.terminal()
+		if drawn := *grid || onTerminal && !cmd.Flags().Changed("grid"); !drawn {
+			width = 0
+		}
+		v, err := a.view()
+		if err != nil {
+			return err
+		}
+		groups, err := v.Tables(cmd.Context(), *only, *count)
+		if groups == nil {
+			return err
+		}
+		return errors.Join(a.print(groups, func(w io.Writer) {
+			writeTables(w, groups, *count, width)
+			writeUncounted(w, err)
+		}), err)
+	}
+	return cmd
+}
+
+// writeTables draws the grid in so many columns; 0: none.
+func writeTables(w io.Writer, groups []cluster.Tables, count bool, width int) {
+	if len(groups) == 0 {
+		fmt.Fprintln(w, "no groups: start a node with `tocsin serve`")
+	}
+	for i, g := range groups {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "group %s: %d of %d tables owned\n", g.Group, g.Owned, g.Tables)
+		if width > 0 {
+			writeGrid(w, g, width)
+		}
+		writeShares(w, g, count, width > 0)
+	}
+}
+
+// writeShares writes a line per node. Beside a grid its mark there stands for the table numbers.
+func writeShares(w io.Writer, g cluster.Tables, count, grid bool) {
+	last := "TABLE NUMBERS"
+	if grid {
+		last = "MARK"
+	}
+	marks := ownership.Marks(g.Owners)
+	rows := [][]string{{"NODE", "TABLES", "PENDING", "CLAIMED", "DEAD", "OLDEST OVERDUE", last}}
+	for _, s := range g.Shares {
+		row := []string{nodeName(s.Node), strconv.Itoa(s.Tables), "-", "-", "-", "-", ranges(s.Ranges)}
+		if count {
+			copy(row[2:], []string{strconv.Itoa(s.Pending), strconv.Itoa(s.Claimed), strconv.Itoa(s.Dead), overdue(s.Overdue)})
+		}
+		if grid {
+			row[6] = marks[s.Node]
+		}
+		rows = append(rows, row)
+	}
+	columns(w, rows...)
+}
+
+func nodeName(id string) string {
+	if id == "" {
+		return "(nobody)"
+	}
+	return oneCell(id)
+}
+
+func overdue(seconds float64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond).String()
+}
+
+func ranges(all []string) string {
+	if len(all) <= maxRanges {
+		return strings.Join(all, " ")
+	}
+	return fmt.Sprintf("%s and %d ranges more", strings.Join(all[:maxRanges], " "), len(all)-maxRanges)
+}
+
+// plainWidth is how wide a terminal is taken to be that does not say.
+const plainWidth = 80
+
+// terminal reports whether people look at the output, and how wide it is.
+func (a *app) terminal() (width int, is bool) {
+	if a.json || !isatty.IsTerminal(a.out.Fd()) {
+		return plainWidth, false
+	}
+	width, _, err := term.GetSize(int(a.out.Fd()))
+	if err != nil || width == 0 {
+		width = plainWidth
+	}
+	return width, true
+}
+
+// writeGrid draws one character per table, a line or more per database.
+func writeGrid(w io.Writer, g cluster.Tables, width int) {
+	name := len(g.Layout.Database(g.Layout.Databases - 1))
+	digits := len(fmt.Sprint(g.Layout.Tables - 1))
+	room := width - name - digits - 3
+	for _, line := range ownership.Grid(g.Owners, ownership.Marks(g.Owners), g.Layout.Tables, room) {
+		fmt.Fprintf(w, "%-*s %*d  %s\n", name, g.Layout.Database(line.Database), digits, line.First, line.Marks)
+	}
+	fmt.Fprintln(w)
+}
+
+// nodes reads the nodes of one group, or of all if only is "".
+func (a *app) nodes(ctx context.Context, only string) ([]cluster.Group, error) {
+	v, err := a.view()
+	if err != nil {
+		return nil, err
+	}
+	return v.Nodes(ctx, only)
+}
+
+// view asks the config's cluster.
+func (a *app) view() (cluster.View, error) {
+	file, err := a.load()
+	if err != nil {
+		return cluster.View{}, err
+	}
+	cfg := cluster.Config{
+		Tables: file.Tocsin(), ByRows: file.Layout.Ownership == ddl.ByRows, Grace: file.Sweep.Grace.D(), Listen: file.Node.Listen,
+		Registry: a.registry, Pages: askerOf(file),
+		Foreign: func(ctx context.Context) error { _, err := a.identityInEtcd(ctx); return err },
+	}
+	if _, _, cfg.NoEtcd = etcdOf(file); cfg.ByRows {
+		cfg.NoEtcd = errNoOwners
+	}
+	return cluster.New(cfg), nil
+}
+
+// askerOf asks status pages, as the config's node.status says.
+func askerOf(file config.File) cluster.Asker {
+	as := cluster.Asker{Client: http.DefaultClient, Scheme: "http"}
+	token, err := file.Node.Status.TokenSource()
+	if err == nil && token != nil {
+		as.Token = token()
+	}
+	cfg, failed := file.Node.Status.ClientTLS()
+	if cfg != nil {
+		as.Scheme, as.Client = "https", &http.Client{Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}}
+	}
+	as.Failed = errors.Join(err, failed)
+	return as
+}
+
+// checkAddresses refuses what is no address of a status page.
+func checkAddresses(flag string, addresses []string) error {
+	for _, address := range addresses {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return usage("%s %q: want host:port", flag, address)
+		}
+	}
+	return nil
+}
+
+// nodeNames returns the ids of the live nodes that can be listed.
+func (a *app) nodeNames(ctx context.Context) (ids []cobra.Completion) {
+	groups, _ := a.nodes(ctx, "")
+	for _, g := range groups {
+		for _, n := range g.Nodes {
+			ids = append(ids, cobra.CompletionWithDesc(n.ID, g.Group))
+		}
+	}
+	return ids
 }
