@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 func TestBizApplySaysWhatItChanged(t *testing.T) {
@@ -91,4 +93,31 @@ func TestBizDeleteIsRefusedWhileSomethingRefersToTheType(t *testing.T) {
 	s.run("biz", "show", "order.more").refused(t, exitFailed, `unknown biz type "order.more"`)
 	s.run("biz", "delete", "order.told").says(t, "order.told  number 4  deleted")
 	s.run("biz", "apply", "more.yaml").says(t, "order.more     number 3  added")
+}
+
+func TestBizStats(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.settled(1, tocsin.Dead, "1 MINUTE")
+	s.set(s.add(2), "action_time = UTC_TIMESTAMP(3) - INTERVAL 1 HOUR")
+	got := decode[[]operator.Stats](t, s.run("biz", "stats", "--json"))
+	if len(got) != 2 || got[0].BizType != "coupon.remind" || got[1].Dead != 1 || got[1].Pending != 1 || got[1].Overdue < 3600 {
+		t.Errorf("got %+v", got)
+	}
+	s.run("biz", "stats").says(t, "coupon.remind  0        0        0     0          0     -", "order.close    1        0        0     0          1     1h0m")
+}
+
+func TestBizPauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run("biz", "pause", "order.close").says(t, "order.close  number 1  changed", "2 databases written")
+	s.run("biz", "pause", "order.close").says(t, "order.close  number 1  unchanged", "0 databases written")
+	p := decode[biztype.Policy](t, s.run("biz", "show", "order.close", "--json"))
+	if !p.Paused || p.Attempts != 3 || p.Group != "orders" {
+		t.Errorf("got %+v", p)
+	}
+	s.run("biz", "resume", "order.close").says(t, "changed")
+	if p := decode[biztype.Policy](t, s.run("biz", "show", "order.close", "--json")); p.Paused {
+		t.Errorf("got %+v", p)
+	}
 }

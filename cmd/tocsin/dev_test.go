@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -182,4 +188,220 @@ func (l *lines) Write(b []byte) (int, error) {
 			}
 		}
 	}
+}
+
+// hinted is a running `tocsin dev` with two nodes, and what it prints for a second terminal.
+type hinted struct {
+	t        *testing.T
+	set      string   // export and alias lines
+	commands []string // "tocsin task add ...", "curl ..."
+}
+
+func startHinted(t *testing.T) *hinted {
+	t.Helper()
+	cmd, out := command(context.WithoutCancel(t.Context()), t.TempDir(), "dev", "--tasks", "10", "--over", "0s", "--layout", "1x4", "--prometheus=false"), &output{}
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("exit after Ctrl-C: %v", err)
+		}
+	})
+	h := &hinted{t: t}
+	(&site{t: t}).waitWithin(upWithin, "it is up", func() bool { return strings.Contains(out.String(), "Ctrl-C stops everything") })
+	_, hint, _ := strings.Cut(out.String(), "It is still up.")
+	for line := range strings.Lines(hint) {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "export "), strings.HasPrefix(line, "alias "):
+			h.set += line + "\n"
+		case strings.HasPrefix(line, "tocsin "), strings.HasPrefix(line, "curl "):
+			h.commands = append(h.commands, line)
+		}
+	}
+	return h
+}
+
+// run runs a line as the shell of a second terminal does.
+func (h *hinted) run(line string) string {
+	h.t.Helper()
+	cmd := exec.CommandContext(h.t.Context(), "sh", "-c", h.set+line)
+	cmd.Dir = h.t.TempDir()
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		h.t.Errorf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// addedID finds the job_id that `task add` prints.
+var addedID = regexp.MustCompile(`job_id (\d+)`)
+
+// All lines that `tocsin dev` prints for a second terminal reach its nodes, and so do those of README.
+func TestDevsCommandsReachItsNodes(t *testing.T) {
+	t.Parallel()
+	h := startHinted(t)
+	said, id := map[string]string{}, ""
+	for _, line := range h.commands {
+		out := h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s").Replace(line))
+		if m := addedID.FindStringSubmatch(out); m != nil && strings.HasPrefix(line, "tocsin task add ") {
+			id = m[1]
+		}
+		words := strings.Fields(line)
+		if words[0] == "curl" {
+			said["curl"] = out
+			continue
+		}
+		said[strings.Join(words[1:min(3, len(words))], " ")] = out
+	}
+	for command, parts := range map[string][]string{
+		"task add":      {"job_id"},
+		"curl":          {`"status":"pending"`},
+		"schedule show": {"@every 5s", "active"},
+		"task list":     {"order.close", "coupon.remind"},
+		"task why":      {"task " + id, "coupon.remind", "not_due: "},
+		"cluster nodes": {"2 nodes", "127.0.0.1:"},
+		"top":           {"2 of 2 nodes answer"},
+	} {
+		for _, part := range append(parts, "\n") {
+			if !strings.Contains(said[command], part) {
+				t.Errorf("%s does not print %q, but\n%s", command, part, said[command])
+			}
+		}
+		if strings.Contains(said[command], "not asked") {
+			t.Errorf("%s reaches no node:\n%s", command, said[command])
+		}
+	}
+	for _, line := range readmeCommands(t) {
+		h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s").Replace(line))
+	}
+}
+
+// notForDev are commands of README that a demo has no use for.
+var notForDev = map[string]string{
+	"tocsin biz":    "its policies are stored already",
+	"tocsin doctor": "it fails, since a demo's server does not flush its log at each commit",
+	"tocsin outbox": "there is no business database",
+	"tocsin serve":  "it does not end",
+	"tocsin token":  "it needs a name and a scope",
+}
+
+// readmeCommands returns the commands of README's block for production that a demo can run. To drain a node takes its id.
+func readmeCommands(t *testing.T) (all []string) {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(readme)) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "tocsin" || strings.HasSuffix(line, " ID") || notForDev[words[0]+" "+words[1]] != "" {
+			continue
+		}
+		all = append(all, line)
+	}
+	if len(all) < 8 {
+		t.Fatalf("README has the commands %q, want at least 8", all)
+	}
+	return all
+}
+
+// devUntil starts tocsin dev and returns the first line of its output that holds a text. stop sends it a Ctrl-C and waits.
+func devUntil(t *testing.T, text string, env []string, args ...string) (line string, stop func()) {
+	t.Helper()
+	cmd := command(t.Context(), t.TempDir(), append([]string{"dev", "--tasks", "10", "--over", "0s", "--layout", "2x2"}, args...)...)
+	cmd.Env = append(cmd.Env, env...)
+	out := &lines{found: make(chan string, 1), find: text}
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	select {
+	case line = <-out.found:
+	case <-time.After(upWithin):
+		t.Fatalf("no line with %q", text)
+	}
+	return line, func() {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("exit after Ctrl-C: %v", err)
+		}
+	}
+}
+
+// asked reports whether Prometheus answers a query with a value that is not 0.
+func asked(ctx context.Context, t *testing.T, prometheus, query string) bool {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, prometheus+"/api/v1/query?query="+url.QueryEscape(query), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Data struct{ Result []struct{ Value [2]any } }
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	return len(answer.Data.Result) > 0 && answer.Data.Result[0].Value[1] != "0"
+}
+
+// What make observe runs: Prometheus sees the nodes, types that fail and hang, a sweep, and the rules, until Ctrl-C.
+func TestDevUnderLoadIsWatchedByPrometheus(t *testing.T) {
+	t.Parallel()
+	const says = "Prometheus collects the metrics: "
+	rules, err := filepath.Abs("../../deploy/prometheus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, stop := devUntil(t, says, nil, "--load", "50", "--servers", "2", "--nodes", "3", "--rules", rules)
+	prometheus := line[strings.Index(line, says)+len(says):]
+	ctx, cancel := context.WithTimeout(t.Context(), upWithin)
+	defer cancel()
+	for _, query := range []string{
+		`count(tocsin_build_info{job="tocsin", cluster="dev"}) == bool 3`,
+		`min(tocsin_node_server_up)`,
+		`sum(tocsin_dispatcher_failures_total{biz_type="refund.send", cause="error"})`,
+		`sum(tocsin_dispatcher_failures_total{biz_type="stock.sync", cause="timeout"})`,
+		`sum(tocsin_sweeper_sweeps_total{job="node"})`,
+		`sum(tocsin_client_tasks_total{job="services", result="new"})`,
+		`count({__name__=~".+:tocsin_.+"})`, // what rules record
+	} {
+		for !asked(ctx, t, prometheus, query) {
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	stop()
+	if response, err := http.Get(prometheus); err == nil {
+		_ = response.Body.Close()
+		t.Errorf("Prometheus still answers after the end: %s", response.Status)
+	}
+}
+
+func TestDevWithoutPrometheusRunsAndSaysHowToInstallIt(t *testing.T) {
+	t.Parallel()
+	etcd := os.Getenv(devserver.EnvEtcd)
+	if etcd == "" {
+		var err error
+		if etcd, err = exec.LookPath("etcd"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty := []string{"PATH=" + t.TempDir(), devserver.EnvEtcd + "=" + etcd}
+	line, stop := devUntil(t, "metrics", empty, "--nodes", "1")
+	if !strings.Contains(line, "not collected") || !strings.Contains(line, "apt-get install prometheus") {
+		t.Errorf("it says %q", line)
+	}
+	stop()
 }

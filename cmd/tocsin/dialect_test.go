@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pingcap/tidb/pkg/parser"
-	_ "github.com/pingcap/tidb/pkg/parser/test_driver" // the values of the parser
+	_ "github.com/pingcap/tidb/pkg/parser/test_driver"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"

@@ -73,16 +73,6 @@ func TestPurgeWithoutARightToRunsPurgesTheRestAndSaysWhichGrant(t *testing.T) {
 	}
 }
 
-func TestPurgeWithAServerDownPurgesTheOtherAndFails(t *testing.T) {
-	t.Parallel()
-	s := halfDown(t)
-	r := s.run("purge", "--json")
-	r.refused(t, exitFailed, "db2", "refused")
-	if got := decodeText[purger.Result](t, r.stdout); got.Tables != 4 || !reflect.DeepEqual(got.Failed, []string{"db2"}) {
-		t.Errorf("got %+v", got)
-	}
-}
-
 func TestPurgeStaysWithACronExpressionUntilItIsStopped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

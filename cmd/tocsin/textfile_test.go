@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
@@ -129,12 +128,5 @@ func TestAResidentSweepWritesItsTextfileAgainAndAgain(t *testing.T) {
 	first := ""
 	s.waitFor("the file is there", func() bool { first = sweeps(); return first != "" })
 	s.waitFor("it is written again", func() bool { return sweeps() != first })
-	if err := stays.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	for log.Scan() {
-	}
-	if err := stays.Wait(); err != nil {
-		t.Errorf("exit after SIGTERM: %v", err)
-	}
+	s.stop(stays, log)
 }

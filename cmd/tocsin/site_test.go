@@ -1,23 +1,29 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // asCommand makes this test program be the command: so each test runs the real
@@ -176,10 +182,16 @@ func siteOf(t *testing.T, layout tocsin.Layout) *site {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := bareSite(t)
+	s.applyAll()
+	return s
+}
+
+// applyAll creates the tables and the biz types of the servers that the config names.
+func (s *site) applyAll() {
+	s.t.Helper()
 	s.applyDDL()
 	s.write("biz.yaml", bizYAML)
-	s.run("biz", "apply", "biz.yaml").ok(t)
-	return s
+	s.run("biz", "apply", "biz.yaml").ok(s.t)
 }
 
 // applyDDL creates the tables, without lines of progress on a slow machine.
@@ -218,6 +230,11 @@ etcd:
 // dsn is that of the test's server.
 func (s *site) dsn() string { return devtest.DSN(s.t) }
 
+// splitYAML is a config whose database 1 is on another server, db2.
+func (s *site) splitYAML(dsn string) string {
+	return strings.Replace(s.yaml(s.layout, s.dsn()), "etcd:", "    databases: [0]\n  - name: db2\n    dsn: "+dsn+"\n    databases: [1]\netcd:", 1)
+}
+
 // write makes a file in the site's folder, where the command runs.
 func (s *site) write(name, text string) string {
 	s.t.Helper()
@@ -249,17 +266,14 @@ func (s *site) set(id tocsin.JobID, columns string) {
 }
 
 // rows counts the tasks of all tables.
-func (s *site) rows() int {
-	s.t.Helper()
-	total := 0
-	for table := range s.layout.Total() {
-		var n int
-		if err := s.db.QueryRow("SELECT COUNT(*) FROM " + s.layout.Table(table)).Scan(&n); err != nil {
-			s.t.Fatal(err)
-		}
-		total += n
-	}
-	return total
+func (s *site) rows() int { return s.counted("TRUE") }
+
+// notDone counts the tasks that are not done.
+func (s *site) notDone() int { return s.counted("status <> 2") }
+
+// count counts the tasks in a status.
+func (s *site) count(status tocsin.Status) int {
+	return s.counted(fmt.Sprint("status = ", uint8(status)))
 }
 
 // add adds a task due in an hour.
@@ -282,4 +296,272 @@ type taskJSON struct {
 	DedupKey   string       `json:"dedup_key"`
 	Payload    string       `json:"payload"`
 	Existing   bool         `json:"existing"`
+}
+
+// counted returns how many tasks meet the condition, over all tables.
+func (s *site) counted(condition string) (n int) {
+	s.t.Helper()
+	for table := range s.layout.Total() {
+		var here int
+		if err := s.db.QueryRow("SELECT COUNT(*) FROM " + s.layout.Table(table) + " WHERE " + condition).Scan(&here); err != nil {
+			s.t.Fatal(err)
+		}
+		n += here
+	}
+	return n
+}
+
+// start runs a command that stays, and gives its log line by line.
+func (s *site) start(args ...string) (*exec.Cmd, *bufio.Scanner) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), runWithin)
+	s.t.Cleanup(cancel)
+	cmd := command(ctx, s.dir, args...)
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, bufio.NewScanner(log)
+}
+
+// text reads a file of the site's folder.
+func (s *site) text(name string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// end stops a node in order, and wants exit code 0.
+func (n *serving) end(t *testing.T) {
+	t.Helper()
+	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Wait(); err != nil {
+		t.Errorf("a node ended with %v", err)
+	}
+}
+
+// stop ends a command that start has started, in order, and wants exit code 0.
+func (s *site) stop(cmd *exec.Cmd, log *bufio.Scanner) {
+	s.t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	for log.Scan() { // until the process has ended, or Wait would take the log away
+		s.t.Log(log.Text())
+	}
+	if err := cmd.Wait(); err != nil {
+		s.t.Errorf("exit after SIGTERM: %v", err)
+	}
+}
+
+// callbacks is a receiver that notes which task came how often.
+type callbacks struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	seen     map[string]int
+	keys     map[string]map[string]bool // webhook-ids, by job_id
+	early    int
+	arrivals []arrival
+}
+
+// arrival is one callback: for when it was due, and when it came.
+type arrival struct{ due, at time.Time }
+
+func newCallbacks(t *testing.T) *callbacks {
+	t.Helper()
+	c := &callbacks{seen: map[string]int{}, keys: map[string]map[string]bool{}}
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *callbacks) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Data struct {
+			JobID   string    `json:"job_id"`
+			DueTime time.Time `json:"due_time"`
+		} `json:"data"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[body.Data.JobID]++
+	if c.keys[body.Data.JobID] == nil {
+		c.keys[body.Data.JobID] = map[string]bool{}
+	}
+	c.keys[body.Data.JobID][r.Header.Get("webhook-id")] = true
+	c.arrivals = append(c.arrivals, arrival{body.Data.DueTime, time.Now()})
+	if time.Now().Before(body.Data.DueTime) {
+		c.early++
+	}
+}
+
+// counts gives tasks seen, of these more than once, and deliveries that were early.
+func (c *callbacks) counts() (seen, again, early int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.seen {
+		if n > 1 {
+			again++
+		}
+	}
+	return len(c.seen), again, c.early
+}
+
+// callbackSite has one biz type, whose callbacks go to the receiver.
+func callbackSite(t *testing.T) (*site, *callbacks) {
+	t.Helper()
+	s, c := bareSite(t), newCallbacks(t)
+	s.applyDDL()
+	s.applyCallbacks(c)
+	return s, c
+}
+
+// applyCallbacks makes the one biz type.
+func (s *site) applyCallbacks(c *callbacks) {
+	s.t.Helper()
+	s.write("biz.yaml", fmt.Sprintf(`biz_types:
+  - name: coupon.remind
+    number: 2
+    timeout: 30s
+    webhook:
+      url: %s
+      allow: [127.0.0.0/8]
+`, c.URL))
+	s.run("biz", "apply", "biz.yaml").ok(s.t)
+}
+
+// client adds tasks faster than the command can.
+func (s *site) client() *tocsin.Client {
+	s.t.Helper()
+	client, err := tocsin.Open(s.t.Context(), tocsin.Config{Layout: s.layout, Servers: []tocsin.Server{{Name: "db1", DSN: s.dsn()}}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// fill adds n callback tasks that are due over the given time.
+func (s *site) fill(n int, over time.Duration) {
+	s.t.Helper()
+	remind := tocsin.Define[string]("coupon.remind")
+	tasks := make([]tocsin.NewTask, n)
+	for i := range tasks {
+		tasks[i] = remind.New(uint64(i+1), "{}", tocsin.In(over*time.Duration(i)/time.Duration(n)))
+	}
+	if _, err := s.client().AddMany(s.t.Context(), tasks); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// serving is a `tocsin serve` in a process of its own.
+type serving struct {
+	*exec.Cmd
+	log *output
+}
+
+// output is what a process has written so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func (s *site) serve(name string, more ...string) *serving {
+	s.t.Helper()
+	return s.serveBy(command(s.t.Context(), s.dir, serveArgs(name, more...)...), name)
+}
+
+func serveArgs(name string, more ...string) []string {
+	return append([]string{"serve", "--name", name, "--listen", "off"}, more...)
+}
+
+// serveBy starts a call of `tocsin serve`.
+func (s *site) serveBy(cmd *exec.Cmd, name string) *serving {
+	s.t.Helper()
+	n := &serving{cmd, &output{}}
+	cmd.Stderr = n.log
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if s.t.Failed() {
+			s.t.Logf("log of %s:\n%s", name, n.log)
+		}
+	})
+	return n
+}
+
+// ownedBy waits until the nodes, by name, own so many tables each.
+func (s *site) ownedBy(want map[string]int) {
+	s.t.Helper()
+	s.waitFor("tables are owned as wanted", func() bool {
+		got := map[string]int{}
+		for _, n := range s.nodes() {
+			got[n.ID[:strings.LastIndex(n.ID, "-")]] += n.Tables
+		}
+		for name, tables := range want {
+			if got[name] != tables {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// nodes are the live ones of all groups.
+func (s *site) nodes() (all []assign.NodeState) {
+	s.t.Helper()
+	for _, g := range decode[[]cluster.Group](s.t, s.run("cluster", "nodes", "--json")) {
+		all = append(all, g.Nodes...)
+	}
+	return all
+}
+
+// waitFor waits until ok. Where ok calls the command, most of the time is left to what it waits for.
+func (s *site) waitFor(what string, ok func() bool) {
+	s.t.Helper()
+	s.waitWithin(3*time.Minute, what, ok)
+}
+
+// waitWithin is waitFor with another bound.
+func (s *site) waitWithin(bound time.Duration, what string, ok func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(bound); ; {
+		asked := time.Now()
+		if ok() {
+			return
+		}
+		if asked.After(end) {
+			s.t.Fatalf("waited too long until %s", what)
+		}
+		time.Sleep(min(max(20*time.Millisecond, 4*time.Since(asked)), time.Second))
+	}
 }
