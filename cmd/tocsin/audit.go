@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
@@ -163,11 +162,10 @@ func writeReport(w io.Writer, r auditor.Report) {
 	if len(r.Findings) == 0 {
 		return
 	}
-	rows := [][]string{{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS OR NAMES"}}
-	for _, f := range r.Findings[:min(len(r.Findings), maxFindings)] {
-		rows = append(rows, []string{f.Table, f.Type, f.Fault, strconv.Itoa(f.Rows), examples(f)})
-	}
-	columns(w, rows...)
+	shown := r.Findings[:min(len(r.Findings), maxFindings)]
+	table(w, []string{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS OR NAMES"}, shown, func(f auditor.Finding) []any {
+		return []any{f.Table, f.Type, f.Fault, f.Rows, examples(f)}
+	})
 	if more := len(r.Findings) - maxFindings; more > 0 {
 		fmt.Fprintf(w, "and %d lines more: --json has all\n", more)
 	}
@@ -175,24 +173,19 @@ func writeReport(w io.Writer, r auditor.Report) {
 
 // examples lists some rows of a finding.
 func examples(f auditor.Finding) string {
-	if len(f.Names) == 0 {
-		return someIDs(f.Examples, f.Rows)
-	}
 	words := f.Names
-	if f.Rows > len(words) {
-		words = append(slices.Clone(words), "...")
+	if len(words) == 0 {
+		for _, id := range f.Examples {
+			words = append(words, id.String())
+		}
 	}
-	return strings.Join(words, " ")
+	return someOf(words, f.Rows)
 }
 
-// someIDs lists examples of so many rows.
-func someIDs(ids []tocsin.JobID, rows int) string {
-	words := make([]string, len(ids))
-	for i, id := range ids {
-		words[i] = id.String()
-	}
-	if rows > len(ids) {
-		words = append(words, "...")
+// someOf lists examples of so many rows.
+func someOf(words []string, rows int) string {
+	if rows > len(words) {
+		words = append(slices.Clone(words), "...")
 	}
 	return strings.Join(words, " ")
 }
@@ -355,15 +348,9 @@ func writeOutboxReport(w io.Writer, r auditor.OutboxReport) {
 	if len(r.Findings) == 0 {
 		return
 	}
-	rows := [][]string{{"WHERE", "FAULT", "ROWS", "JOB_IDS OR IDS"}}
-	for _, f := range r.Findings {
-		ids := f.Examples
-		if f.Rows > len(ids) {
-			ids = append(slices.Clone(ids), "...")
-		}
-		rows = append(rows, []string{f.Where, f.Fault, strconv.Itoa(f.Rows), strings.Join(ids, " ")})
-	}
-	columns(w, rows...)
+	table(w, []string{"WHERE", "FAULT", "ROWS", "JOB_IDS OR IDS"}, r.Findings, func(f auditor.OutboxFinding) []any {
+		return []any{f.Where, f.Fault, f.Rows, someOf(f.Examples, f.Rows)}
+	})
 }
 
 // said begins the summary of an audit.

@@ -115,18 +115,14 @@ func (a *app) policies(ctx context.Context) ([]biztype.Policy, error) {
 }
 
 func writePolicies(w io.Writer, policies []biztype.Policy) {
-	rows := [][]string{{"NAME", "NUMBER", "GROUP", "TARGET", "TIMEOUT", "ATTEMPTS", "CONCURRENCY", "STATE"}}
-	for _, p := range policies {
+	head := []string{"NAME", "NUMBER", "GROUP", "TARGET", "TIMEOUT", "ATTEMPTS", "CONCURRENCY", "STATE"}
+	table(w, head, policies, func(p biztype.Policy) []any {
 		state := "active"
 		if p.Paused {
 			state = "paused"
 		}
-		rows = append(rows, []string{
-			p.Name, strconv.FormatUint(p.Number, 10), p.Group, target(p), p.Timeout.String(),
-			strconv.Itoa(p.Attempts), strconv.Itoa(p.Concurrency), state,
-		})
-	}
-	columns(w, rows...)
+		return []any{p.Name, p.Number, p.Group, target(p), p.Timeout.String(), p.Attempts, p.Concurrency, state}
+	})
 }
 
 func target(p biztype.Policy) string {
@@ -236,15 +232,10 @@ func (a *app) stats(ctx context.Context) (all []operator.Stats, err error) {
 }
 
 func writeStats(w io.Writer, all []operator.Stats) {
-	rows := [][]string{{"BIZ TYPE", "PENDING", "CLAIMED", "DONE", "CANCELLED", "DEAD", "OLDEST OVERDUE"}}
-	for _, s := range all {
-		row := []string{s.BizType}
-		for _, n := range []int{s.Pending, s.Claimed, s.Done, s.Cancelled, s.Dead} {
-			row = append(row, strconv.Itoa(n))
-		}
-		rows = append(rows, append(row, overdue(s.Overdue)))
-	}
-	columns(w, rows...)
+	head := []string{"BIZ TYPE", "PENDING", "CLAIMED", "DONE", "CANCELLED", "DEAD", "OLDEST OVERDUE"}
+	table(w, head, all, func(s operator.Stats) []any {
+		return []any{s.BizType, s.Pending, s.Claimed, s.Done, s.Cancelled, s.Dead, overdue(s.Overdue)}
+	})
 }
 
 func newBizPause(a *app) *cobra.Command {

@@ -54,8 +54,7 @@ func TestTasksOfOneBizIDInTurn(t *testing.T) {
 	policy := "biz_types:\n  - {name: order.step, number: 2, per_key: 1, timeout: 1m, webhook: {url: %q, allow: [127.0.0.0/8]}%s}\n"
 	s.write("loose.yaml", fmt.Sprintf(policy, receiver.URL, ""))
 	s.run("biz", "apply", "loose.yaml").refused(t, exitFailed, "per_key needs strict: true")
-	s.write("biz.yaml", fmt.Sprintf(policy, receiver.URL, ", strict: true"))
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(fmt.Sprintf(policy, receiver.URL, ", strict: true"))
 	s.run("biz", "show", "order.step").says(t, "per_key: 1")
 	var ids []tocsin.JobID
 	var want []string
@@ -84,10 +83,9 @@ func TestALowPriorityGivesWay(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	s := bareSite(t)
 	s.applyDDL()
-	s.write("biz.yaml", "biz_types:\n"+
-		"  - {name: coupon.remind, number: 2, webhook: {url: "+receiver.URL+", allow: [127.0.0.0/8]}}\n"+
-		"  - {name: report.mail, number: 3, priority: low, webhook: {url: "+receiver.URL+", allow: [127.0.0.0/8]}}\n")
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz("biz_types:\n" +
+		"  - {name: coupon.remind, number: 2, webhook: {url: " + receiver.URL + ", allow: [127.0.0.0/8]}}\n" +
+		"  - {name: report.mail, number: 3, priority: low, webhook: {url: " + receiver.URL + ", allow: [127.0.0.0/8]}}\n")
 	s.run("biz", "show", "report.mail").says(t, "priority: low")
 	s.run("biz", "show", "coupon.remind").says(t, "priority: normal")
 	page := devtest.FreeAddress()
@@ -119,14 +117,13 @@ func batchSite(t *testing.T, handle func(context.Context, []webhook.Task) []erro
 	}
 	s.write("secrets/coupon", secret+"\n")
 	s.write("tocsin.yaml", s.text("tocsin.yaml")+"\nnode:\n  secrets_dir: "+secrets+"\n")
-	s.write("biz.yaml", fmt.Sprintf(`biz_types:
+	s.applyBiz(fmt.Sprintf(`biz_types:
   - name: coupon.remind
     number: 2
     concurrency: 1
     history: true
     webhook: {url: %s, secrets: [coupon], allow: [127.0.0.0/8], batch: 50}
 `, server.URL))
-	s.run("biz", "apply", "biz.yaml").ok(t)
 	s.run("biz", "show", "coupon.remind").says(t, "batch: 50")
 	return s
 }
@@ -238,8 +235,7 @@ func TestADeadTaskRaisesAnAlarmWhoseCommandsHelp(t *testing.T) {
 `, receiver.URL)
 	s.write("bad.yaml", policies+"    alarm: {to: coupon.remind}\n")
 	s.run("biz", "apply", "bad.yaml").refused(t, exitFailed, "bad.yaml:5: biz type coupon.remind: its alarm is to ops.alarm, which has an alarm too: a biz type that delivers alarms has none")
-	s.write("biz.yaml", policies)
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(policies)
 	s.run("biz", "show", "coupon.remind").says(t, "alarm:", "to: ops.alarm", "at_most_every: 1m0s")
 	s.serve("node")
 	id := s.adding("coupon.remind", 7, "0s")
@@ -266,7 +262,7 @@ func signedSite(t *testing.T) (s *site, received *callbacks, secret string) {
 	t.Helper()
 	s, received = bareSite(t), newCallbacks(t)
 	s.applyDDL()
-	s.write("biz.yaml", fmt.Sprintf(`biz_types:
+	s.applyBiz(fmt.Sprintf(`biz_types:
   - name: coupon.remind
     number: 2
     timeout: 5s
@@ -275,7 +271,6 @@ func signedSite(t *testing.T) (s *site, received *callbacks, secret string) {
       secrets: [TOCSIN_TEST_HOOK]
       allow: [127.0.0.0/8]
 `, received.URL))
-	s.run("biz", "apply", "biz.yaml").ok(t)
 	dir := filepath.Join(s.dir, "secrets")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -339,8 +334,7 @@ func TestAMissingSecretsDirectoryCostsSignedTypesOnly(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	s.write("biz.yaml", s.text("biz.yaml")+fmt.Sprintf("  - {name: open.remind, number: 3, timeout: 5s, webhook: {url: %q, allow: [127.0.0.0/8]}}\n", received.URL))
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(s.text("biz.yaml") + fmt.Sprintf("  - {name: open.remind, number: 3, timeout: 5s, webhook: {url: %q, allow: [127.0.0.0/8]}}\n", received.URL))
 	s.overdue("coupon.remind", 2)
 	s.overdue("open.remind", 3)
 	why := "the webhook's secret TOCSIN_TEST_HOOK is neither a file in " + dir + ", which does not exist, nor an environment variable"

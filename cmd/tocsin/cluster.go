@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -198,20 +197,16 @@ func writePlans(w io.Writer, plans []groupPlan) {
 }
 
 func writePlan(w io.Writer, d assign.DryRun) {
-	rows := [][]string{{"NODE", "WEIGHT", "OWNS", "WOULD OWN"}}
-	for _, s := range d.Shares {
-		rows = append(rows, []string{oneCell(s.ID), strconv.Itoa(s.Weight), strconv.Itoa(s.Owns), strconv.Itoa(s.Gets)})
-	}
-	columns(w, rows...)
+	table(w, []string{"NODE", "WEIGHT", "OWNS", "WOULD OWN"}, d.Shares, func(s assign.PlannedShare) []any {
+		return []any{oneCell(s.ID), s.Weight, s.Owns, s.Gets}
+	})
 	if len(d.Flows) == 0 {
 		return
 	}
 	fmt.Fprintln(w)
-	rows = [][]string{{"FROM", "TO", "TABLES"}}
-	for _, f := range d.Flows {
-		rows = append(rows, []string{nodeName(f.From), nodeName(f.To), strconv.Itoa(f.Tables)})
-	}
-	columns(w, rows...)
+	table(w, []string{"FROM", "TO", "TABLES"}, d.Flows, func(f assign.Flow) []any {
+		return []any{nodeName(f.From), nodeName(f.To), f.Tables}
+	})
 }
 
 // drained is the JSON of `cluster drain`.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -95,14 +94,13 @@ func writeNodes(w io.Writer, nodes []assign.NodeState, now time.Time) {
 	if len(nodes) == 0 {
 		return
 	}
-	rows := [][]string{{"NODE", "MODE", "VERSION", "WEIGHT", "TABLES", "WANTED", "LEASE LEFT", "STARTED", "LISTENS ON", "HANDLERS"}}
-	for _, n := range nodes {
-		rows = append(rows, []string{
-			oneCell(n.ID), n.Mode, orDash(n.Info.Version), strconv.Itoa(n.Weight), strconv.Itoa(n.Tables), strconv.Itoa(n.Wanted),
-			n.TTL.String(), away(n.Info.Started.Sub(now)), orDash(n.Info.Listen), handlers(n.Info.Types),
-		})
-	}
-	columns(w, rows...)
+	head := []string{"NODE", "MODE", "VERSION", "WEIGHT", "TABLES", "WANTED", "LEASE LEFT", "STARTED", "LISTENS ON", "HANDLERS"}
+	table(w, head, nodes, func(n assign.NodeState) []any {
+		return []any{
+			oneCell(n.ID), n.Mode, orDash(n.Info.Version), n.Weight, n.Tables, n.Wanted,
+			n.TTL, away(n.Info.Started.Sub(now)), orDash(n.Info.Listen), handlers(n.Info.Types),
+		}
+	})
 	for _, n := range nodes {
 		writeLacking(w, n, nodes)
 		writeNewer(w, n, nodes)
@@ -167,16 +165,14 @@ func writeAsked(w io.Writer, asked []cluster.AskedNode) {
 	if len(asked) == 0 {
 		return
 	}
-	rows := [][]string{{"ASKED", "NODE", "MODE", "VERSION", "TABLES", "WANTED", "STARTED", "IN HAND"}}
-	for _, one := range asked {
-		if r := one.Report; r != nil {
-			rows = append(rows, []string{one.Address, orDash(r.Node), string(r.Mode), orDash(r.Version), strconv.Itoa(r.Owned),
-				strconv.Itoa(r.Wanted), away(time.Until(r.Started)), strconv.Itoa(r.Work.Open)})
-		} else {
-			rows = append(rows, []string{one.Address, oneCell(one.Error)})
+	head := []string{"ASKED", "NODE", "MODE", "VERSION", "TABLES", "WANTED", "STARTED", "IN HAND"}
+	table(w, head, asked, func(one cluster.AskedNode) []any {
+		r := one.Report
+		if r == nil {
+			return []any{one.Address, oneCell(one.Error)}
 		}
-	}
-	columns(w, rows...)
+		return []any{one.Address, orDash(r.Node), r.Mode, orDash(r.Version), r.Owned, r.Wanted, away(time.Until(r.Started)), r.Work.Open}
+	})
 	for _, one := range asked {
 		if one.Report == nil {
 			continue
@@ -260,18 +256,17 @@ func writeShares(w io.Writer, g cluster.Tables, count, grid bool) {
 		last = "MARK"
 	}
 	marks := ownership.Marks(g.Owners)
-	rows := [][]string{{"NODE", "TABLES", "PENDING", "CLAIMED", "DEAD", "OLDEST OVERDUE", last}}
-	for _, s := range g.Shares {
-		row := []string{nodeName(s.Node), strconv.Itoa(s.Tables), "-", "-", "-", "-", ranges(s.Ranges)}
+	head := []string{"NODE", "TABLES", "PENDING", "CLAIMED", "DEAD", "OLDEST OVERDUE", last}
+	table(w, head, g.Shares, func(s ownership.Share) []any {
+		row := []any{nodeName(s.Node), s.Tables, "-", "-", "-", "-", ranges(s.Ranges)}
 		if count {
-			copy(row[2:], []string{strconv.Itoa(s.Pending), strconv.Itoa(s.Claimed), strconv.Itoa(s.Dead), overdue(s.Overdue)})
+			copy(row[2:], []any{s.Pending, s.Claimed, s.Dead, overdue(s.Overdue)})
 		}
 		if grid {
 			row[6] = marks[s.Node]
 		}
-		rows = append(rows, row)
-	}
-	columns(w, rows...)
+		return row
+	})
 }
 
 func nodeName(id string) string {

@@ -69,12 +69,9 @@ func (a *app) printRows(rows []outboxrow.Row) error {
 			fmt.Fprintln(w, "no rows")
 			return
 		}
-		table := [][]string{{"ID", "OP", "BIZ TYPE", "BIZ ID", "KEY", "CREATED", "LAST ERROR"}}
-		for _, r := range list {
-			table = append(table, []string{strconv.FormatUint(r.ID, 10), oneCell(r.Op), oneCell(r.BizType), strconv.FormatUint(r.BizID, 10),
-				oneCell(r.BizKey), r.Created.Format(time.RFC3339), oneCell(r.LastError)})
-		}
-		columns(w, table...)
+		table(w, []string{"ID", "OP", "BIZ TYPE", "BIZ ID", "KEY", "CREATED", "LAST ERROR"}, list, func(r outboxRow) []any {
+			return []any{r.ID, oneCell(r.Op), oneCell(r.BizType), r.BizID, oneCell(r.BizKey), r.Created.Format(time.RFC3339), oneCell(r.LastError)}
+		})
 	})
 }
 
@@ -233,11 +230,9 @@ func (a *app) printLedgers(found map[string]store.Ledger, names map[string]strin
 		list = append(list, outboxLedger{l, names[l.Identity]})
 	}
 	return a.print(list, func(w io.Writer) {
-		table := [][]string{{"IDENTITY", "ROWS", "LAST", "OUTBOX OF THE CONFIG"}}
-		for _, l := range list {
-			table = append(table, []string{oneCell(l.Identity), strconv.Itoa(l.Rows), l.Last.Format(time.RFC3339), cmp.Or(l.Outbox, "-")})
-		}
-		columns(w, table...)
+		table(w, []string{"IDENTITY", "ROWS", "LAST", "OUTBOX OF THE CONFIG"}, list, func(l outboxLedger) []any {
+			return []any{oneCell(l.Identity), l.Rows, l.Last.Format(time.RFC3339), cmp.Or(l.Outbox, "-")}
+		})
 	})
 }
 

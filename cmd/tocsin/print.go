@@ -32,6 +32,19 @@ func columns(w io.Writer, rows ...[]string) {
 	_ = t.Flush() // an error of w shows at its own writes too
 }
 
+// table writes a head, and a row for each of some things.
+func table[T any](w io.Writer, head []string, all []T, row func(T) []any) {
+	rows := [][]string{head}
+	for _, one := range all {
+		var cells []string
+		for _, cell := range row(one) {
+			cells = append(cells, fmt.Sprint(cell))
+		}
+		rows = append(rows, cells)
+	}
+	columns(w, rows...)
+}
+
 // printed is where the command prints. What others wrote can't steer the terminal there: control characters and those that change
 // the direction of a text are printed as \u001b. In JSON that is the same text.
 type printed struct{ file *os.File }

@@ -58,8 +58,7 @@ func emptySite(t *testing.T) *site {
 
 func remindingSite(t *testing.T) *site {
 	s, _ := callbackSite(t)
-	s.write("biz.yaml", s.text("biz.yaml")+"    history: true\n")
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(s.text("biz.yaml") + "    history: true\n")
 	return s
 }
 

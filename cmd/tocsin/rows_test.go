@@ -10,7 +10,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/config"
-	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator/cluster"
@@ -30,17 +29,6 @@ func rowsSite(t *testing.T) (*site, *callbacks) {
 	s.applyDDL()
 	s.applyCallbacks(c)
 	return s, c
-}
-
-func TestDevWithoutEtcdDeliversItsSamples(t *testing.T) {
-	t.Parallel()
-	s := decodeText[devcluster.Summary](t, call(t, "dev", "--etcd=false", "--tasks", "200", "--over", "1s", "--exit", "--json").ended(t))
-	if s.Delivered != 200 || s.Seen != 200 || s.Again != 0 || s.Early != 0 || s.Dead != 0 || s.Unsettled != 0 {
-		t.Errorf("%+v", s)
-	}
-	if len(s.Nodes) != 2 || s.Nodes[0].Tables != 64 || s.Nodes[1].Tables != 64 || s.Nodes[0].Delivered+s.Nodes[1].Delivered != 200 {
-		t.Errorf("nodes: %+v", s.Nodes)
-	}
 }
 
 func TestAClusterWithoutEtcdDeliversAndShowsItsNodes(t *testing.T) {

@@ -288,11 +288,9 @@ func (r scheduleRuns) write(w io.Writer, now time.Time) {
 		fmt.Fprintln(w, "no history: none of its runs was delivered yet, or they were purged")
 		return
 	}
-	rows = [][]string{append([]string{"JOB_ID", "FIRE TIME"}, runHead...)}
-	for _, run := range r.Runs {
-		rows = append(rows, append([]string{run.JobID.String(), cmp.Or(fireText(run.FireTime), "-")}, runRow(run)...))
-	}
-	columns(w, rows...)
+	table(w, append([]string{"JOB_ID", "FIRE TIME"}, runHead...), r.Runs, func(run operator.Run) []any {
+		return append([]any{run.JobID, cmp.Or(fireText(run.FireTime), "-")}, runRow(run)...)
+	})
 }
 
 // madeFor are words for people.
@@ -345,23 +343,18 @@ func writeRuns(w io.Writer, of string, runs []operator.Run) {
 		fmt.Fprintf(w, "no runs of %s: its biz type has no \"history: true\", it was not delivered since, or they were purged\n", of)
 		return
 	}
-	rows := [][]string{runHead}
-	for _, r := range runs {
-		rows = append(rows, runRow(r))
-	}
-	columns(w, rows...)
+	table(w, runHead, runs, runRow)
 }
 
 var runHead = []string{"STARTED", "VERSION", "ATTEMPT", "OUTCOME", "LATE", "TOOK", "NODE", "OUTPUT"}
 
-func runRow(r operator.Run) []string {
-	return []string{
-		r.Started.Format(timeText), strconv.FormatUint(uint64(r.Version), 10), strconv.Itoa(r.Attempt), r.Outcome,
-		millisText(r.LatenessMS), millisText(r.DurationMS), oneCell(r.Node), shortened(oneCell(r.Output)),
+func runRow(r operator.Run) []any {
+	millis := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+	return []any{
+		r.Started.Format(timeText), r.Version, r.Attempt, r.Outcome,
+		millis(r.LatenessMS), millis(r.DurationMS), oneCell(r.Node), shortened(oneCell(r.Output)),
 	}
 }
-
-func millisText(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
 // shortened cuts a text for a line.
 func shortened(s string) string {

@@ -161,15 +161,9 @@ func writeSchedules(w io.Writer, all []schedule.Schedule, none string) {
 		fmt.Fprintln(w, none)
 		return
 	}
-	rows := [][]string{{"NAME", "STATE", "CRON", "ZONE", "BIZ TYPE", "NEXT FIRE TIME", "RUNS MADE"}}
-	for _, s := range all {
-		next := "-"
-		if at := nextFire(s); !at.IsZero() {
-			next = at.UTC().Format(timeText)
-		}
-		rows = append(rows, []string{s.Name, string(s.State), oneCell(s.Cron), s.Zone, s.BizType, next, fmt.Sprint(s.Made)})
-	}
-	columns(w, rows...)
+	table(w, []string{"NAME", "STATE", "CRON", "ZONE", "BIZ TYPE", "NEXT FIRE TIME", "RUNS MADE"}, all, func(s schedule.Schedule) []any {
+		return []any{s.Name, s.State, oneCell(s.Cron), s.Zone, s.BizType, cmp.Or(fireText(nextFire(s)), "-"), s.Made}
+	})
 }
 
 func newScheduleShow(a *app) *cobra.Command {

@@ -234,7 +234,7 @@ func slowSite(t *testing.T) (*site, *hanging) {
 	t.Helper()
 	s, h := bareSite(t), newHanging(t)
 	s.applyDDL()
-	s.write("biz.yaml", fmt.Sprintf(`biz_types:
+	s.applyBiz(fmt.Sprintf(`biz_types:
   - name: coupon.remind
     number: 2
     timeout: 9m
@@ -242,7 +242,6 @@ func slowSite(t *testing.T) (*site, *hanging) {
       url: %s
       allow: [127.0.0.0/8]
 `, h.URL))
-	s.run("biz", "apply", "biz.yaml").ok(t)
 	return s, h
 }
 

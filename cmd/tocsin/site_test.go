@@ -190,7 +190,13 @@ func newSite(t *testing.T) *site {
 func (s *site) applyAll() {
 	s.t.Helper()
 	s.applyDDL()
-	s.write("biz.yaml", bizYAML)
+	s.applyBiz(bizYAML)
+}
+
+// applyBiz makes biz.yaml the file of biz types.
+func (s *site) applyBiz(yaml string) {
+	s.t.Helper()
+	s.write("biz.yaml", yaml)
 	s.run("biz", "apply", "biz.yaml").ok(s.t)
 }
 
@@ -433,7 +439,7 @@ func callbackSite(t *testing.T) (*site, *callbacks) {
 // applyCallbacks makes the one biz type.
 func (s *site) applyCallbacks(c *callbacks) {
 	s.t.Helper()
-	s.write("biz.yaml", fmt.Sprintf(`biz_types:
+	s.applyBiz(fmt.Sprintf(`biz_types:
   - name: coupon.remind
     number: 2
     timeout: 30s
@@ -441,7 +447,6 @@ func (s *site) applyCallbacks(c *callbacks) {
       url: %s
       allow: [127.0.0.0/8]
 `, c.URL))
-	s.run("biz", "apply", "biz.yaml").ok(s.t)
 }
 
 // client adds tasks faster than the command can.

@@ -17,14 +17,13 @@ func hangSite(t *testing.T) (s *site, quick *callbacks, slow *hanging) {
 	t.Helper()
 	s, quick = callbackSite(t)
 	slow = newHanging(t)
-	s.write("biz.yaml", s.text("biz.yaml")+fmt.Sprintf(`  - name: hang.type
+	s.applyBiz(s.text("biz.yaml") + fmt.Sprintf(`  - name: hang.type
     number: 1
     timeout: 9m
     webhook:
       url: %s
       allow: [127.0.0.0/8]
 `, slow.URL))
-	s.run("biz", "apply", "biz.yaml").ok(t)
 	s.run("ddl", "grace", "20m").ok(t) // that of both types: twice the longer time-out is shorter
 	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn()))+"sweep: {grace: 20m}\n")
 	return s, quick, slow
@@ -150,8 +149,7 @@ func TestAResidentSweeperSweepsOthersWhileATypeHangs(t *testing.T) {
 func TestTheExitCodeOfASweepSaysWhetherAnythingIsLeft(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
-	s.write("biz.yaml", s.text("biz.yaml")+"  - {name: order.close, number: 1, group: orders}\n")
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(s.text("biz.yaml") + "  - {name: order.close, number: 1, group: orders}\n")
 	s.run("biz", "pause", "coupon.remind").ok(t)
 	s.overdue("coupon.remind", 2)
 	s.run("sweep").says(t, "2 overdue", "left coupon.remind (paused): 2") // left on purpose

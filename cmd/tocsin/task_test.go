@@ -292,8 +292,7 @@ func TestHeadersAndKeysFromAnOutboxToACallback(t *testing.T) {
 	}
 	server := httptest.NewServer(receiver)
 	defer server.Close()
-	s.write("biz.yaml", fmt.Sprintf("biz_types:\n  - {name: coupon.remind, number: 2, webhook: {url: %s, allow: [127.0.0.0/8]}}\n", server.URL))
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(fmt.Sprintf("biz_types:\n  - {name: coupon.remind, number: 2, webhook: {url: %s, allow: [127.0.0.0/8]}}\n", server.URL))
 	s.run("outbox", "apply").ok(t)
 	s.serve("node")
 	s.exec("INSERT INTO " + table + ` (biz_type, biz_key, delay_ms, headers, attribute) VALUES ('coupon.remind', 'cus_9fQ2', 0, '{"from":"outbox"}', 'x')`)
@@ -336,8 +335,7 @@ func historySite(t *testing.T) *site {
 	biz := func(name string, number int, path string) string {
 		return fmt.Sprintf("  - name: %s\n    number: %d\n    history: true\n    attempts: 1\n    webhook: {url: %s%s, allow: [127.0.0.0/8]}\n", name, number, receiver.URL, path)
 	}
-	s.write("biz.yaml", "biz_types:\n"+biz("coupon.remind", 2, "/good")+biz("order.close", 1, "/bad"))
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz("biz_types:\n" + biz("coupon.remind", 2, "/good") + biz("order.close", 1, "/bad"))
 	return s
 }
 

@@ -43,8 +43,7 @@ func successOf(text string) string {
 func TestSweepWritesATextfile(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
-	s.write("biz.yaml", s.text("biz.yaml")+"  - {name: order.close, number: 1, group: orders}\n")
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(s.text("biz.yaml") + "  - {name: order.close, number: 1, group: orders}\n")
 	dir := t.TempDir()
 	s.overdue("coupon.remind", 2)
 	s.run("sweep", "--once", "--textfile", dir).ok(t)

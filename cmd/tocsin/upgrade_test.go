@@ -148,8 +148,7 @@ func TestEveryCommandWorksBesideColumnsThatItDoesNotKnow(t *testing.T) {
 	if r := s.run("ddl", "verify"); r.code != exitFailed || strings.Count(r.stdout, "\n") != 2 || strings.Count(r.stdout, "has schema version 4, this program is for 3") != 2 {
 		t.Errorf("verify: exit code %d\n%s", r.code, r.stdout)
 	}
-	s.write("biz.yaml", strings.Replace(s.text("biz.yaml"), "timeout: 30s", "timeout: 31s", 1))
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(strings.Replace(s.text("biz.yaml"), "timeout: 30s", "timeout: 31s", 1))
 	s.run("biz", "show", "coupon.remind").says(t, "timeout: 31s")
 	node := s.serve("older")
 	s.ownedBy(map[string]int{"older": 8})

@@ -194,8 +194,7 @@ func waitingSite(t *testing.T, s *site) *hanging {
 	t.Helper()
 	h := newHanging(t)
 	s.applyDDL()
-	s.write("biz.yaml", fmt.Sprintf(waitingTypes, h.URL))
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(fmt.Sprintf(waitingTypes, h.URL))
 	return h
 }
 
