@@ -98,11 +98,8 @@ func TestTheAPIIsServedWithTokensThatMayChange(t *testing.T) {
 	if status, text := s.request(client, second, "POST", url, body); status != http.StatusCreated || !strings.Contains(n.log.String(), "the API keeps its last tokens") {
 		t.Errorf("with a wrong file: %d %s", status, text)
 	}
-	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Wait(); err != nil || strings.Contains(n.log.String(), first) {
-		t.Errorf("exit after SIGTERM: %v\n%s", err, n.log)
+	if n.end(t); strings.Contains(n.log.String(), first) {
+		t.Errorf("the log has the token:\n%s", n.log)
 	}
 	if s.rows() != 3 {
 		t.Errorf("%d tasks", s.rows())

@@ -343,16 +343,16 @@ func newClusterAdopt(a *app) *cobra.Command {
 
 // identity returns the identity of the config's databases, or an error if its servers
 // can't be used.
-func (a *app) identity(ctx context.Context) (own assign.Identity, err error) {
+func (a *app) identity(ctx context.Context) (assign.Identity, error) {
 	cfg, err := a.cluster()
 	if err != nil {
-		return own, err
+		return assign.Identity{}, err
 	}
-	err = using(ctx, a, connect, func(db *store.Store) error {
-		own = assign.NewIdentity(db.Identity(), cfg)
-		return nil
-	})
-	return own, err
+	db, err := store.Connect(ctx, cfg)
+	if err != nil {
+		return assign.Identity{}, err
+	}
+	return assign.NewIdentity(db.Identity(), cfg), db.Close()
 }
 
 // identityInEtcd returns the identity of the databases that answer, and an error if

@@ -27,7 +27,6 @@ import (
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/operator/cluster"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // version is set when the program is built.
@@ -205,11 +204,6 @@ func using[T io.Closer](ctx context.Context, a *app, open func(context.Context, 
 	}
 	defer func() { _ = opened.Close() }()
 	return work(opened)
-}
-
-// connect is store.Connect, for using.
-func connect(ctx context.Context, cfg tocsin.Config) (*store.Store, error) {
-	return store.Connect(ctx, cfg)
 }
 
 func newVersion(a *app) *cobra.Command {
