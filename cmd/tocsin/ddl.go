@@ -45,29 +45,27 @@ func newDDLPlan(a *app) *cobra.Command {
 			"any. With --migrate, look at the servers and show what `ddl apply` would run there now:\n" +
 			"the way of older tables to the schema version of this program. What is shown may be run\n" +
 			"with a SQL client instead.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.planDDL(cmd.Context(), opt, dir, migrate) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, opt, err := a.owned(opt)
+			if err != nil {
+				return err
+			}
+			var plans []ddl.ServerPlan
+			if migrate {
+				plans, err = ddl.PlanMigration(cmd.Context(), cfg, opt)
+			} else {
+				plans, err = ddl.Plan(cfg, opt)
+			}
+			if err != nil {
+				return err
+			}
+			return a.showPlans(plans, dir)
+		},
 	}
 	clusterFlags(cmd, &opt)
 	cmd.Flags().BoolVar(&migrate, "migrate", false, "look at the servers, and show what their tables lack")
 	cmd.Flags().StringVar(&dir, "out", "", "write one .sql file per server into this folder")
 	return cmd
-}
-
-func (a *app) planDDL(ctx context.Context, opt ddl.Options, dir string, migrate bool) error {
-	cfg, opt, err := a.owned(opt)
-	if err != nil {
-		return err
-	}
-	var plans []ddl.ServerPlan
-	if migrate {
-		plans, err = ddl.PlanMigration(ctx, cfg, opt)
-	} else {
-		plans, err = ddl.Plan(cfg, opt)
-	}
-	if err != nil {
-		return err
-	}
-	return a.showPlans(plans, dir)
 }
 
 // showPlans prints the plans, or writes them into a folder and prints where.
@@ -211,7 +209,26 @@ func newDDLFinish(a *app) *cobra.Command {
 			"of that version, and while etcd knows a node of an older program. Services and sweepers\n" +
 			"are not registered there: replace them too, first. Before it, going back is to start the\n" +
 			"older program again.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.finishDDL(cmd, force) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.cluster()
+			if err != nil {
+				return err
+			}
+			if !force {
+				if err := a.noOlderNode(cmd.Context()); err != nil {
+					return fmt.Errorf("%w (--force finishes all the same)", err)
+				}
+			}
+			done, err := ddl.Finish(cmd.Context(), cfg)
+			return a.show(done, err, func(w io.Writer) {
+				if done.Databases == 0 {
+					fmt.Fprintf(w, "schema version %d: programs for older ones were refused already\n", done.Version)
+					return
+				}
+				fmt.Fprintf(w, "schema version %d: %d databases refuse programs for older ones from now on; until now those for version %d worked\n",
+					done.Version, done.Databases, done.WorkedFor)
+			})
+		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "don't look in etcd for nodes of older programs")
 	return cmd
@@ -233,30 +250,6 @@ func (a *app) noOlderNode(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (a *app) finishDDL(cmd *cobra.Command, force bool) error {
-	cfg, err := a.cluster()
-	if err != nil {
-		return err
-	}
-	if !force {
-		if err := a.noOlderNode(cmd.Context()); err != nil {
-			return fmt.Errorf("%w (--force finishes all the same)", err)
-		}
-	}
-	done, err := ddl.Finish(cmd.Context(), cfg)
-	if err != nil {
-		return err
-	}
-	return a.print(done, func(w io.Writer) {
-		if done.Databases == 0 {
-			fmt.Fprintf(w, "schema version %d: programs for older ones were refused already\n", done.Version)
-			return
-		}
-		fmt.Fprintf(w, "schema version %d: %d databases refuse programs for older ones from now on; until now those for version %d worked\n",
-			done.Version, done.Databases, done.WorkedFor)
-	})
 }
 
 func newDDLGrants(a *app) *cobra.Command {

@@ -30,14 +30,9 @@ type diagnosis struct {
 	Checks []doctor.Check `json:"checks"`
 }
 
-// doctorFlags are those of `tocsin doctor`.
-type doctorFlags struct {
-	nodes int
-	roles []string
-}
-
 func newDoctor(a *app) *cobra.Command {
-	var f doctorFlags
+	var nodes int
+	var roles []string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
 		Long: "Check the config, every server (layout, tables, rights, commits, durability, replicas, caches,\n" +
@@ -50,13 +45,13 @@ func newDoctor(a *app) *cobra.Command {
 			"does not test commits.",
 		Example: "  tocsin doctor\n  tocsin doctor --role node --config node.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.nodes < 0 {
-				return usage("--nodes %d: give how many nodes there will be", f.nodes)
+			if nodes < 0 {
+				return usage("--nodes %d: give how many nodes there will be", nodes)
 			}
-			if err := knownRoles(f.roles, "doctor"); err != nil {
+			if err := knownRoles(roles, "doctor"); err != nil {
 				return err
 			}
-			d := diagnosis{Checks: a.examine(cmd.Context(), f)}
+			d := diagnosis{Checks: a.examine(cmd.Context(), nodes, roles)}
 			d.OK = doctor.Worst(d.Checks) < doctor.Fail
 			if err := a.print(d, d.write); err != nil || d.OK {
 				return err
@@ -64,13 +59,13 @@ func newDoctor(a *app) *cobra.Command {
 			return errSilent
 		},
 	}
-	cmd.Flags().IntVar(&f.nodes, "nodes", 0, "judge the servers' max_connections for this number of nodes (default: the live nodes)")
-	roleFlag(cmd, &f.roles, "judge the user's rights for a role, or several (default: all that nodes, clients and purges do)")
+	cmd.Flags().IntVar(&nodes, "nodes", 0, "judge the servers' max_connections for this number of nodes (default: the live nodes)")
+	roleFlag(cmd, &roles, "judge the user's rights for a role, or several (default: all that nodes, clients and purges do)")
 	return cmd
 }
 
 // examine makes all checks. If the config can't be read, that is the only check.
-func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
+func (a *app) examine(ctx context.Context, nodes int, roles []string) []doctor.Check {
 	file, err := a.load()
 	config := doctor.Check{Subject: "config", Name: "valid"}
 	if err != nil {
@@ -84,9 +79,9 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 		return []doctor.Check{config}
 	}
 	defer closeAll()
-	if len(f.roles) > 0 {
-		p.Roles = strings.Join(f.roles, ",")
-		p.Rights, _ = ddl.Rights(f.roles) // their names are known
+	if len(roles) > 0 {
+		p.Roles = strings.Join(roles, ",")
+		p.Rights, _ = ddl.Rights(roles) // their names are known
 	}
 	p.Secrets = secretsHere(file.Node.SecretsDir)
 	p.Paused = a.pausedSchedules
@@ -102,7 +97,6 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 		p.Identity = a.identityInEtcd
 		p.Members = a.members
 	}
-	nodes := f.nodes
 	if nodes == 0 {
 		bounded, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
 		defer cancel()

@@ -319,16 +319,12 @@ Outcomes: completed, retried, snoozed, buried; cancelled and rescheduled (in fli
 attempt settled the task first), cut_off (by the end of the node), missed and skipped (by the
 policies of a schedule).`,
 		Example: "  tocsin task runs 1523399873241099",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseJobID(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: ofJob(func(cmd *cobra.Command, id tocsin.JobID) error {
 			return using(cmd.Context(), a, operator.Open, func(o *operator.Operator) error {
 				runs, err := o.Runs(cmd.Context(), operator.RunsQuery{JobID: id, Limit: limit})
 				return a.show(runs, misused(err), func(w io.Writer) { writeRuns(w, "task "+id.String(), runs) })
 			})
-		},
+		}),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "show at most this many runs, "+strconv.Itoa(operator.MaxRuns)+" at most")
 	return cmd

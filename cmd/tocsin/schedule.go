@@ -293,14 +293,15 @@ schedule's overlap policy applies to it.`,
 	}
 }
 
-// scheduleBackfill is the flags of `schedule backfill`.
-type scheduleBackfill struct {
-	from, to string
-	dryRun   bool
+// backfilled is the JSON of `schedule backfill`.
+type backfilled struct {
+	schedule.Backfilled
+	DryRun bool `json:"dry_run"`
 }
 
 func newScheduleBackfill(a *app) *cobra.Command {
-	var f scheduleBackfill
+	var from, to string
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "backfill NAME --from TIME --to TIME", Short: "Make runs for fire times of the past", Args: exactArgs("NAME"),
 		Long: fmt.Sprintf(`Makes a run, due now, for each fire time t of the past with from <= t < to: at most %d. It does not
@@ -308,37 +309,29 @@ matter whether a fire time had a run; one that was backfilled before gets no oth
 cancelled or purged.`, schedule.MaxBackfill),
 		Example:           "  tocsin schedule backfill report.daily --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --dry-run",
 		ValidArgsFunction: completing(a.scheduleNames),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.backfill(cmd.Context(), args[0], f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if from == "" || to == "" {
+				return usage("--from and --to are needed: see `tocsin schedule backfill --help`")
+			}
+			first, err := parseTime("from", from)
+			if err != nil {
+				return err
+			}
+			end, err := parseTime("to", to)
+			if err != nil {
+				return err
+			}
+			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
+				done, err := s.Backfill(cmd.Context(), args[0], first, end, dryRun)
+				done.Times = orEmpty(done.Times)
+				return a.show(backfilled{done, dryRun}, err, func(w io.Writer) { writeBackfilled(w, done, dryRun) })
+			})
+		},
 	}
-	cmd.Flags().StringVar(&f.from, "from", "", "first fire time, RFC 3339")
-	cmd.Flags().StringVar(&f.to, "to", "", "fire times before this time, RFC 3339; not in the future")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show the fire times, and make no runs")
+	cmd.Flags().StringVar(&from, "from", "", "first fire time, RFC 3339")
+	cmd.Flags().StringVar(&to, "to", "", "fire times before this time, RFC 3339; not in the future")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the fire times, and make no runs")
 	return cmd
-}
-
-// backfilled is the JSON of `schedule backfill`.
-type backfilled struct {
-	schedule.Backfilled
-	DryRun bool `json:"dry_run"`
-}
-
-func (a *app) backfill(ctx context.Context, name string, f scheduleBackfill) error {
-	if f.from == "" || f.to == "" {
-		return usage("--from and --to are needed: see `tocsin schedule backfill --help`")
-	}
-	from, err := parseTime("from", f.from)
-	if err != nil {
-		return err
-	}
-	to, err := parseTime("to", f.to)
-	if err != nil {
-		return err
-	}
-	return a.withSchedules(ctx, func(s *schedule.Schedules) error {
-		done, err := s.Backfill(ctx, name, from, to, f.dryRun)
-		done.Times = orEmpty(done.Times)
-		return a.show(backfilled{done, f.dryRun}, err, func(w io.Writer) { writeBackfilled(w, done, f.dryRun) })
-	})
 }
 
 func writeBackfilled(w io.Writer, done schedule.Backfilled, dryRun bool) {

@@ -95,6 +95,17 @@ func parseJobID(text string) (tocsin.JobID, error) {
 	return id, nil
 }
 
+// ofJob is what cobra runs of a command whose argument is a JOB_ID.
+func ofJob(do func(*cobra.Command, tocsin.JobID) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		id, err := parseJobID(args[0])
+		if err != nil {
+			return err
+		}
+		return do(cmd, id)
+	}
+}
+
 type taskAdd struct {
 	*app
 	when

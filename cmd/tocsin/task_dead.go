@@ -167,13 +167,9 @@ func newTaskBury(a *app) *cobra.Command {
 		Use: "bury JOB_ID", Short: "Make a task dead; it can be redriven", Args: exactArgs("JOB_ID"),
 		Long: `Makes a task dead that has not ended, with the reason as its last error. A delivery that is under way
 goes on, and may still complete it; of a strict biz type nothing is changed then.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseJobID(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: ofJob(func(cmd *cobra.Command, id tocsin.JobID) error {
 			return a.rewrite(cmd.Context(), func(o *operator.Operator) (tocsin.Info, error) { return o.Bury(cmd.Context(), id, reason) })
-		},
+		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "buried by hand", "why, for its last error")
 	return c

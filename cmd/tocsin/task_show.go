@@ -24,11 +24,7 @@ import (
 func newTaskGet(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "get JOB_ID", Short: "Show a task", Args: exactArgs("JOB_ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseJobID(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: ofJob(func(cmd *cobra.Command, id tocsin.JobID) error {
 			return using(cmd.Context(), a, tocsin.Open, func(client *tocsin.Client) error {
 				info, err := client.Get(cmd.Context(), id)
 				if err == nil && runkey.Reserved(info.DedupKey) {
@@ -36,7 +32,7 @@ func newTaskGet(a *app) *cobra.Command {
 				}
 				return a.show(info, misused(err), func(w io.Writer) { writeTask(w, info, time.Now()) })
 			})
-		},
+		}),
 	}
 }
 
