@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -250,14 +249,7 @@ func TestAMoveUnderLoadLosesNoTask(t *testing.T) {
 	m.copy()
 	m.move("activate").says(t, "active on db2")
 	stood := time.Since(began)
-	after, err := tocsin.Open(t.Context(), tocsin.Config{Layout: m.layout, Servers: []tocsin.Server{
-		{Name: "db1", DSN: m.dsn(), Databases: []int{0}}, {Name: "db2", DSN: m.other.DSN(), Databases: []int{1}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = after.Close() })
-	l.use(after)
+	l.use(m.splitClient(m.other.DSN()))
 	for i, old := range nodes {
 		_ = old.Process.Signal(syscall.SIGTERM)
 		_ = old.Wait() // it may say that outcomes are left: their tasks are delivered again

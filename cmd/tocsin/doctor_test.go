@@ -307,14 +307,6 @@ func TestDoctorNamesTheRightsThatTheUserLacks(t *testing.T) {
 			t.Errorf("failures %q", got.failures())
 		}
 	})
-	t.Run("has what it needs", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t)
-		s.user("SELECT, INSERT, UPDATE, DELETE ON `{prefix}\\_%`.*")
-		got := s.doctor()
-		got.finding(t, "ok", "rights", "may do all")
-		got.finding(t, "ok", "commit", "a write is committed in")
-	})
 }
 
 func TestDoctorJudgesAUserForItsRoleAlone(t *testing.T) {

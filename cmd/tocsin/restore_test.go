@@ -469,13 +469,7 @@ func TestAServerFromAPhysicalCopyDeliversNothingUnasked(t *testing.T) {
 	page, name := devtest.FreeAddress(), s.layout.Database(1)
 	s.serve("node", "--listen", page)
 	s.ownedBy(map[string]int{"node": 8})
-	client, err := tocsin.Open(t.Context(), tocsin.Config{Layout: s.layout, Servers: []tocsin.Server{
-		{Name: "db1", DSN: s.dsn(), Databases: []int{0}}, {Name: "db2", DSN: p.server.DSN(), Databases: []int{1}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	client := s.splitClient(p.server.DSN())
 	s.marked(p.db, 1)
 	settled := s.addIn(client, 1, 40, 30*time.Second) // the copy comes first
 	dir := p.backUp()

@@ -452,12 +452,24 @@ func (s *site) applyCallbacks(c *callbacks) {
 // client adds tasks faster than the command can.
 func (s *site) client() *tocsin.Client {
 	s.t.Helper()
-	client, err := tocsin.Open(s.t.Context(), tocsin.Config{Layout: s.layout, Servers: []tocsin.Server{{Name: "db1", DSN: s.dsn()}}})
+	return s.clientOf(tocsin.Server{Name: "db1", DSN: s.dsn()})
+}
+
+// clientOf is client of other servers.
+func (s *site) clientOf(servers ...tocsin.Server) *tocsin.Client {
+	s.t.Helper()
+	client, err := tocsin.Open(s.t.Context(), tocsin.Config{Layout: s.layout, Servers: servers})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// splitClient is client with database 1 on another server, as in splitYAML.
+func (s *site) splitClient(dsn string) *tocsin.Client {
+	s.t.Helper()
+	return s.clientOf(tocsin.Server{Name: "db1", DSN: s.dsn(), Databases: []int{0}}, tocsin.Server{Name: "db2", DSN: dsn, Databases: []int{1}})
 }
 
 // fill adds n callback tasks that are due over the given time.

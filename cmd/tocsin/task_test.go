@@ -47,16 +47,6 @@ func TestTaskAddGetList(t *testing.T) {
 	s.run("task", "list", "--biz-id", "7").says(t, "no tasks of biz_id 7")
 }
 
-func TestTaskAddInThePastIsDueAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	got := decode[taskJSON](t, s.run("task", "add", "--json", "--type", "order.close", "--biz-id", "1", "--at", "2020-01-02T03:04:05Z"))
-	if got.DueTime.Year() != 2020 || time.Since(got.ActionTime).Abs() > 10*time.Minute {
-		t.Errorf("got %+v", got)
-	}
-	s.run("task", "add", "--type", "order.close", "--biz-id", "1", "--in", "-5m").says(t, "pending", " ago)")
-}
-
 func TestTaskAddWithADedupKeyShowsTheTaskThatIsThere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -154,12 +154,7 @@ func TestEveryCommandWorksBesideColumnsThatItDoesNotKnow(t *testing.T) {
 	s.ownedBy(map[string]int{"older": 8})
 	s.fill(100, time.Second)
 	s.waitFor("tasks are delivered", func() bool { seen, _, _ := c.counts(); return seen == 100 && s.notDone() == 0 })
-	if err := node.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := node.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, node.log)
-	}
+	node.end(t)
 	s.operate(t)
 }
 

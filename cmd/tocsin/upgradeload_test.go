@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -196,12 +195,7 @@ func (u *upgradeRun) tries(when string) {
 // roll replaces the node in a seat by one of the new program.
 func (u *upgradeRun) roll(n *serving, name string) *serving {
 	u.t.Helper()
-	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
-		u.t.Fatal(err)
-	}
-	if err := n.Wait(); err != nil {
-		u.t.Errorf("%s: %v", name, err)
-	}
+	n.end(u.t)
 	return u.start1(u.new, name)
 }
 
