@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -195,19 +194,16 @@ func (a *app) showRestored(all []ddl.Restored, f restoreFlags, noEtcd error) err
 
 func writeRestored(w io.Writer, r ddl.Restored, f restoreFlags) {
 	fmt.Fprintf(w, "%s on %s: %s\n", r.Database, r.Server, ageOf(r))
-	rows := [][]string{{"BIZ TYPE", "SETTLED?", "DUE SINCE", "LATER", "DEAD", "TO DEAD", "TO CANCELLED", "DUE NOW"}}
-	var again int
+	dueNow := func(t ddl.RestoredType) int { return t.Settled - t.Killed - t.Cancelled + t.Due }
+	again := 0
 	for _, t := range r.Types {
-		now := t.Settled - t.Killed - t.Cancelled + t.Due
-		again += now
-		row := []string{oneCell(t.Type)}
-		for _, n := range []int{t.Settled, t.Due, t.Later, t.Dead, t.Killed, t.Cancelled, now} {
-			row = append(row, strconv.Itoa(n))
-		}
-		rows = append(rows, row)
+		again += dueNow(t)
 	}
-	if len(rows) > 1 {
-		columns(w, rows...)
+	if len(r.Types) > 0 {
+		head := []string{"BIZ TYPE", "SETTLED?", "DUE SINCE", "LATER", "DEAD", "TO DEAD", "TO CANCELLED", "DUE NOW"}
+		table(w, head, r.Types, func(t ddl.RestoredType) []any {
+			return []any{oneCell(t.Type), t.Settled, t.Due, t.Later, t.Dead, t.Killed, t.Cancelled, dueNow(t)}
+		})
 	}
 	writeLost(w, r)
 	if f.accept {
