@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,26 +176,6 @@ func TestCallbacksInBatches(t *testing.T) {
 		runs := decode[[]operator.Run](t, s.run("task", "runs", ids["bury"].String(), "--json"))
 		return len(runs) == 1 && runs[0].Outcome == "buried" && strings.Contains(runs[0].Output, "callback answered bury: no coupon")
 	})
-}
-
-// servePage is serve with a status page, and returns the page's address.
-func (s *site) servePage(name string) string {
-	s.t.Helper()
-	page := devtest.FreeAddress()
-	s.serve(name, "--listen", page)
-	return page
-}
-
-// wantExpiry wants the time of a certificate of devtest, which expires within the hour.
-func wantExpiry(t *testing.T, page, series string) {
-	t.Helper()
-	_, text := get(t, http.DefaultClient, "http://"+page+"/metrics", "")
-	_, rest, _ := strings.Cut(text, "\n"+series+" ")
-	value, _, _ := strings.Cut(rest, "\n")
-	seconds, err := strconv.ParseFloat(value, 64)
-	if left := time.Until(time.Unix(int64(seconds), 0)); err != nil || left <= 0 || left > time.Hour {
-		t.Errorf("%s is %q: %s left, %v", series, value, left, err)
-	}
 }
 
 // From the policy to the callback, and back to the tasks by what it says.

@@ -33,17 +33,12 @@ import (
 var version = "dev"
 
 func main() {
-	quietGRPC()
+	// The etcd client's transport writes to stderr by itself. What it says reaches us as errors too.
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// quietGRPC keeps the etcd client's transport, which writes to stderr by itself,
-// from mixing with our one line an error: what it says reaches us as errors too.
-func quietGRPC() {
-	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 }
 
 // Exit codes.

@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -247,27 +245,14 @@ func awaySite(t *testing.T) (s *site, c *callbacks, back func()) {
 	}
 }
 
-// metric reads one value from the page of a node.
+// metric reads one value from the page of a node; 0: it is not there.
 func (s *site) metric(page, name string) float64 {
 	s.t.Helper()
-	answer, err := http.Get("http://" + page + "/metrics")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindSubmatch(text)
-	if found == nil {
-		return 0
-	}
-	value, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return value
+	_, text := get(s.t, http.DefaultClient, "http://"+page+"/metrics", "")
+	_, rest, _ := strings.Cut(text, "\n"+name+" ")
+	value, _, _ := strings.Cut(rest, "\n")
+	number, _ := strconv.ParseFloat(value, 64)
+	return number
 }
 
 // lane reads what a node says of the biz type.

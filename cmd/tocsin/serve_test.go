@@ -450,7 +450,7 @@ func TestNodesAndCommandsReachAnEtcdThatWantsTLSAndAPassword(t *testing.T) {
 	s.write("tocsin.yaml", rest+etcd+user)
 	page := s.servePage("safe")
 	s.ownedBy(map[string]int{"safe": 8})
-	wantExpiry(t, page, `tocsin_node_certificate_expires_timestamp_seconds{of="etcd"}`)
+	s.wantExpiry(page, "etcd")
 	s.run("cluster", "plan", "--add", "1").says(t, "group callback: 4 of 8 tables would move, the least possible is 4")
 	if r := s.run("doctor"); !strings.Contains(r.stdout, "answers; groups with nodes: callback") { // it fails for other reasons
 		t.Errorf("doctor: %s%s", r.stdout, r.stderr)
@@ -517,7 +517,7 @@ func TestNodesAndCommandsReachAMySQLThatWantsTLSAndACertificate(t *testing.T) {
 	}
 	page := s.servePage("safe")
 	s.ownedBy(map[string]int{"safe": 8})
-	wantExpiry(t, page, `tocsin_node_certificate_expires_timestamp_seconds{of="db1"}`)
+	s.wantExpiry(page, "db1")
 	s.run("task", "add", "--type", "coupon.remind", "--biz-id", "2", "--in", "0s").ok(t)
 	s.waitFor("both callbacks", func() bool { seen, _, _ := c.counts(); return seen == 2 })
 	for lines, want := range map[string]string{
@@ -529,4 +529,21 @@ func TestNodesAndCommandsReachAMySQLThatWantsTLSAndACertificate(t *testing.T) {
 			t.Errorf("exit code %d, want 1 and %q: %s", r.code, want, r.stderr)
 		}
 	}
+}
+
+// wantExpiry wants the time of a certificate of devtest, which expires within the hour.
+func (s *site) wantExpiry(page, of string) {
+	s.t.Helper()
+	series := fmt.Sprintf("tocsin_node_certificate_expires_timestamp_seconds{of=%q}", of)
+	if left := time.Until(time.Unix(int64(s.metric(page, series)), 0)); left <= 0 || left > time.Hour {
+		s.t.Errorf("%s: %s left", series, left)
+	}
+}
+
+// servePage is serve with a status page, and returns the page's address.
+func (s *site) servePage(name string) string {
+	s.t.Helper()
+	page := devtest.FreeAddress()
+	s.serve(name, "--listen", page)
+	return page
 }
