@@ -168,6 +168,9 @@ func TestClusterNodesDoesNotTakeAnOutageForNoNodes(t *testing.T) {
 	if !strings.HasPrefix(r.stdout, "group orders: 1 node\n") || !strings.Contains(r.stdout, id) {
 		t.Errorf("MySQL down:\n%s", r.stdout)
 	}
+	if r := s.run("cluster", "tables"); r.code != exitFailed || !strings.Contains(r.stderr, "db1") || !strings.Contains(r.stdout, id) {
+		t.Errorf("MySQL down, exit code %d, want the owners:\n%s%s", r.code, r.stdout, r.stderr)
+	}
 
 	for what, yaml := range map[string]string{
 		"both down":               withoutEtcd(s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/")),
@@ -179,18 +182,6 @@ func TestClusterNodesDoesNotTakeAnOutageForNoNodes(t *testing.T) {
 		if r.stdout != "" {
 			t.Errorf("%s: prints %q", what, r.stdout)
 		}
-	}
-}
-
-func TestClusterTablesShowOwnersAlsoWhereAServerIsDown(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	node := s.node("orders", "host-a", 8)
-	s.write("tocsin.yaml", s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/"))
-	r := s.run("cluster", "tables")
-	r.refused(t, exitFailed, "db1")
-	if !strings.Contains(r.stdout, node) {
-		t.Errorf("the owners are not shown:\n%s", r.stdout)
 	}
 }
 
