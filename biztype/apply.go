@@ -22,10 +22,10 @@ const applyTries = 5
 
 // Result says what Apply found and wrote.
 type Result struct {
-	Types     []TypeResult      // in the order of the policies
-	Revision  uint64            // the highest of these types
-	Databases int               // databases that were written
-	Kept      map[string]string // of Bring: biz types whose stored policy stays, although the code has another one, and why
+	Types     []TypeResult      `json:"types"`     // in the order of the policies
+	Revision  uint64            `json:"revision"`  // the highest of these types
+	Databases int               `json:"databases"` // databases that were written
+	Kept      map[string]string `json:"-"`         // of Bring: biz types whose stored policy stays, although the code has another one, and why
 }
 
 // Apply writes the policies into the biz_type table of every database. It

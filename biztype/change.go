@@ -15,9 +15,9 @@ const (
 
 // TypeResult is the verdict on one biz type of the file.
 type TypeResult struct {
-	Name    string
-	Number  uint64
-	Verdict Verdict
+	Name    string  `json:"name"`
+	Number  uint64  `json:"number"`
+	Verdict Verdict `json:"verdict"`
 }
 
 // change is one row that must stand in every database.

@@ -24,8 +24,8 @@ func checkOwnership(ownership string) error {
 
 // Owned says what SetOwnership found and did.
 type Owned struct {
-	Ownership string // of all databases now
-	Databases int    // how many were changed
+	Ownership string `json:"ownership"` // of all databases now
+	Databases int    `json:"databases"` // how many were changed
 }
 
 // SetOwnership has all databases say who may start a row, ByEtcd or ByRows. Nodes of the other kind are refused from then
@@ -193,9 +193,9 @@ func (s *site) update(ctx context.Context, db int, what, query string) (changed 
 
 // Finished says what Finish found and did.
 type Finished struct {
-	Version   int // schema version of all databases
-	WorkedFor int // the oldest schema version that programs could be for until now
-	Databases int // how many were changed
+	Version   int `json:"version"`    // schema version of all databases, and the oldest that programs may be for
+	WorkedFor int `json:"worked_for"` // the oldest schema version that programs could be for until now
+	Databases int `json:"databases"`  // how many were changed
 }
 
 // Finish ends an upgrade: from then on every database refuses programs for an older schema version, and programs may

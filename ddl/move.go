@@ -51,10 +51,11 @@ type pair struct{ from, to *dbCopy }
 
 // Moved is where a database stands on its way.
 type Moved struct {
-	Database  string
-	From, To  string // servers
-	FromState CopyState
-	ToState   CopyState
+	Database  string    `json:"database"`
+	From      string    `json:"from"` // server
+	FromState CopyState `json:"from_state"`
+	To        string    `json:"to"` // server
+	ToState   CopyState `json:"to_state"`
 }
 
 // OpenMove compares two configs of one cluster: the databases whose servers

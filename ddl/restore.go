@@ -52,13 +52,13 @@ func (r Restored) Waits() bool { return r.Older || r.State == layoutrow.Held }
 
 // RestoredType counts the tasks of a biz type in one database.
 type RestoredType struct {
-	Type      string
-	Settled   int // may be delivered, were in delivery or due until Until: they were probably settled, and are delivered again
-	Due       int // were due since
-	Later     int // are not due yet
-	Dead      int
-	Killed    int // of Settled, become dead
-	Cancelled int // of Settled, become cancelled
+	Type      string `json:"biz_type"`
+	Settled   int    `json:"settled"` // may be delivered, were in delivery or due until Until: they were probably settled, and are delivered again
+	Due       int    `json:"due"`     // were due since
+	Later     int    `json:"later"`   // are not due yet
+	Dead      int    `json:"dead"`
+	Killed    int    `json:"to_dead"`      // of Settled, become dead
+	Cancelled int    `json:"to_cancelled"` // of Settled, become cancelled
 }
 
 // restore is the work on some databases of some servers.

@@ -14,10 +14,10 @@ import (
 
 // Finding is one thing that is missing or differs.
 type Finding struct {
-	Server  string
-	Object  string // what, by its full name: "toc_3.task_0517, column due_time"
-	Detail  string // "is missing", "is int, want bigint unsigned not null"
-	Warning bool   // all works as it is, but costs the server more than it has to
+	Server  string `json:"server"`
+	Object  string `json:"object"`  // what, by its full name: "toc_3.task_0517, column due_time"
+	Detail  string `json:"detail"`  // "is missing", "is int, want bigint unsigned not null"
+	Warning bool   `json:"warning"` // all works as it is, but costs the server more than it has to
 }
 
 // String gives one line for people.

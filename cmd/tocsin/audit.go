@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,10 +16,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
 // maxFindings is how many findings stand in the text for people.
@@ -74,11 +80,10 @@ removed, or if a row waits; 0 if the config has no outboxes and no task is gone.
 	c.Flags().DurationVar(&f.settled, "settled", auditor.DefaultSettled, "read finished tasks that were settled at most this long ago")
 	c.Flags().BoolVar(&f.all, "all", false, "read every row, however long ago it was settled")
 	outletFlags(c, &f.out)
-	c.Flags().StringVar(&f.name, "type", "", "biz type of --against")
+	a.typeFlag(c, &f.name, "biz type of --against")
 	c.Flags().StringVar(&f.against, "against", "", "list the biz_ids of this file (- for standard input) that have no task")
 	c.Flags().BoolVar(&f.outbox, "outbox", false, "check what was moved from outboxes, and what waits in them")
 	c.Flags().DurationVar(&f.older, "older", 0, "how long a row may wait in an outbox (default: 5m, or twice the longest delivery time-out and a minute)")
-	_ = c.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 	return c
 }
 
@@ -157,11 +162,10 @@ func writeReport(w io.Writer, r auditor.Report) {
 	if len(r.Findings) == 0 {
 		return
 	}
-	rows := [][]string{{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS OR NAMES"}}
-	for _, f := range r.Findings[:min(len(r.Findings), maxFindings)] {
-		rows = append(rows, []string{f.Table, f.Type, f.Fault, strconv.Itoa(f.Rows), examples(f)})
-	}
-	columns(w, rows...)
+	shown := r.Findings[:min(len(r.Findings), maxFindings)]
+	table(w, []string{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS OR NAMES"}, shown, func(f auditor.Finding) []any {
+		return []any{f.Table, f.Type, f.Fault, f.Rows, examples(f)}
+	})
 	if more := len(r.Findings) - maxFindings; more > 0 {
 		fmt.Fprintf(w, "and %d lines more: --json has all\n", more)
 	}
@@ -169,24 +173,201 @@ func writeReport(w io.Writer, r auditor.Report) {
 
 // examples lists some rows of a finding.
 func examples(f auditor.Finding) string {
-	if len(f.Names) == 0 {
-		return someIDs(f.Examples, f.Rows)
-	}
 	words := f.Names
-	if f.Rows > len(words) {
+	if len(words) == 0 {
+		for _, id := range f.Examples {
+			words = append(words, id.String())
+		}
+	}
+	return someOf(words, f.Rows)
+}
+
+// someOf lists examples of so many rows.
+func someOf(words []string, rows int) string {
+	if rows > len(words) {
 		words = append(slices.Clone(words), "...")
 	}
 	return strings.Join(words, " ")
 }
 
-// someIDs lists examples of so many rows.
-func someIDs(ids []tocsin.JobID, rows int) string {
-	words := make([]string, len(ids))
-	for i, id := range ids {
-		words[i] = id.String()
+// missingTasks is the JSON of `audit --against`.
+type missingTasks struct {
+	Type   string        `json:"biz_type"`
+	Asked  int           `json:"asked"`   // biz_ids
+	BizIDs []string      `json:"missing"` // without a task
+	Unread int           `json:"unread"`  // biz_ids of tables that could not be read
+	Took   time.Duration `json:"took_ns"`
+}
+
+func (a *app) auditAgainst(cmd *cobra.Command, f auditFlags) error {
+	if f.against == "" || f.name == "" {
+		return usage("--type and --against need each other: see `%s --help`", cmd.CommandPath())
 	}
-	if rows > len(ids) {
-		words = append(words, "...")
+	in := cmd.InOrStdin()
+	if f.against != "-" {
+		file, err := os.Open(f.against)
+		if err != nil {
+			return usage("--against: %w", err)
+		}
+		defer file.Close()
+		in = file
 	}
-	return strings.Join(words, " ")
+	audit, tables, err := a.auditor(cmd.Context(), f, nil)
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	missing, failed := audit.Against(cmd.Context(), f.name, readBizIDs(in, f.against))
+	if failed != nil && missing.Asked == 0 {
+		return failed
+	}
+	if err := a.printMissing(missing); err != nil || failed != nil {
+		return errors.Join(failed, err)
+	}
+	if len(missing.BizIDs) > 0 {
+		return errSilent
+	}
+	return nil
+}
+
+func (a *app) printMissing(m auditor.Missing) error {
+	text := missingTasks{Type: m.Type, Asked: m.Asked, BizIDs: make([]string, len(m.BizIDs)), Unread: m.Unread, Took: m.Took}
+	for i, bizID := range m.BizIDs {
+		text.BizIDs[i] = strconv.FormatUint(bizID, 10)
+	}
+	return a.print(text, func(w io.Writer) {
+		fmt.Fprintf(w, "audit: %d of %d biz_ids have no task %s, %d could not be looked up, took %s\n",
+			len(m.BizIDs), m.Asked, m.Type, m.Unread, m.Took.Round(time.Millisecond))
+		for _, bizID := range text.BizIDs {
+			fmt.Fprintln(w, bizID)
+		}
+	})
+}
+
+// readBizIDs reads one biz_id from each line; blank lines are left out.
+func readBizIDs(in io.Reader, name string) iter.Seq2[uint64, error] {
+	return func(yield func(uint64, error) bool) {
+		lines := bufio.NewScanner(in)
+		for n := 1; lines.Scan(); n++ {
+			word := strings.TrimSpace(lines.Text())
+			if word == "" {
+				continue
+			}
+			bizID, err := strconv.ParseUint(word, 10, 64)
+			if err != nil || bizID == 0 {
+				yield(0, usage("%s:%d: %.40q is no biz_id: want a decimal number in each line", name, n, word))
+				return
+			}
+			if !yield(bizID, nil) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(0, fmt.Errorf("read %s: %w", name, err))
+		}
+	}
+}
+
+func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
+	switch {
+	case f.older < 0:
+		return usage("--older: want a time above 0")
+	case f.all || f.name != "" || f.against != "":
+		return usage("--outbox excludes --all, --type and --against: it checks no rows of tasks")
+	}
+	if err := f.out.check(false); err != nil {
+		return err
+	}
+	file, err := a.load()
+	if err != nil {
+		return err
+	}
+	policies, err := biztype.LoadStored(ctx, file.Tocsin())
+	if err != nil {
+		return err
+	}
+	tables, err := store.Connect(ctx, file.Tocsin())
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	boxes, err := openOutboxes(file)
+	if err != nil {
+		return err
+	}
+	defer closeOutboxes(boxes)
+	report, failed := auditor.AuditOutboxes(ctx, auditor.OutboxConfig{
+		Ledgers: tables, Outboxes: boxes, Servers: tables.Servers(), TablesOf: tables.TablesOf, ServerOf: tables.ServerOf,
+		Layout: tables.Layout(), Policies: policies, Older: f.older,
+	})
+	name, labels := outletOf("audit_outbox", file), ofCluster(file)
+	left := f.out.once(
+		func(dir string) error { return auditor.WriteOutboxTextfile(dir, name, labels, report, failed) },
+		func(url string) error {
+			return auditor.PushOutbox(context.WithoutCancel(ctx), url, name, labels, report, failed)
+		})
+	if left != nil {
+		failed = errors.Join(failed, left)
+	}
+	if err := a.print(report, func(w io.Writer) { writeOutboxReport(w, report) }); err != nil {
+		return err
+	}
+	if failed == nil && len(report.Findings) > 0 {
+		return errSilent
+	}
+	return failed
+}
+
+// openOutboxes opens the outboxes of the config. It connects to none.
+func openOutboxes(file config.File) (boxes []*outbox.Outbox, err error) {
+	for _, cfg := range tocsinpg.Drive(file.Relayed()) {
+		box, err := outbox.Open(cfg)
+		if err != nil {
+			closeOutboxes(boxes)
+			return nil, err
+		}
+		boxes = append(boxes, box)
+	}
+	return boxes, nil
+}
+
+func closeOutboxes(boxes []*outbox.Outbox) {
+	for _, box := range boxes {
+		_ = box.Close()
+	}
+}
+
+func writeOutboxReport(w io.Writer, r auditor.OutboxReport) {
+	waiting := fmt.Sprintf("%d rows wait in %d outboxes", r.Waiting, r.Outboxes)
+	if r.Outboxes == 0 && len(r.Failed) == 0 {
+		waiting = "the config has no outboxes"
+	}
+	fmt.Fprintf(w, "audit: %s; %d moved tasks looked for, %d of them may be purged, %s; %d statements that took %s, %s in all\n",
+		said(r.Faults, r.Failed), r.Moved, r.Purged, waiting,
+		r.Cost.Statements, r.Cost.Busy.Round(time.Millisecond), r.Cost.Took.Round(time.Millisecond))
+	if len(r.Findings) == 0 {
+		return
+	}
+	table(w, []string{"WHERE", "FAULT", "ROWS", "JOB_IDS OR IDS"}, r.Findings, func(f auditor.OutboxFinding) []any {
+		return []any{f.Where, f.Fault, f.Rows, someOf(f.Examples, f.Rows)}
+	})
+}
+
+// said begins the summary of an audit.
+func said(faults map[string]int, failed []string) string {
+	words := make([]string, 0, len(faults))
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		words = append(words, name+" "+strconv.Itoa(faults[name]))
+	}
+	text := "all fits"
+	switch {
+	case len(words) > 0:
+		text = strings.Join(words, ", ")
+	case len(failed) > 0:
+		text = "no fault in what could be read"
+	}
+	if len(failed) > 0 {
+		text += "; not read in full: " + strings.Join(failed, ", ")
+	}
+	return text
 }

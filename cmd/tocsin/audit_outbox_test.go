@@ -71,8 +71,7 @@ func TestAnAuditOfOutboxesCountsNoPurgedTaskAsLost(t *testing.T) {
 	s := relayedSite(t)
 	table, id := s.taskOf(1)
 	s.exec("UPDATE "+table+" SET status = 2, action_time = UTC_TIMESTAMP(3) - INTERVAL 2 SECOND WHERE job_id = ?", uint64(id))
-	s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3\n", "attempts: 3\n    retention: 1s\n", 1))
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(strings.Replace(bizYAML, "attempts: 3\n", "attempts: 3\n    retention: 1s\n", 1))
 	s.waitFor("the cancelled task is purged too", func() bool {
 		s.run("purge").ok(t)
 		all, err := s.client().List(t.Context(), 3)

@@ -5,16 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 func newBiz(a *app) *cobra.Command {
@@ -24,16 +29,8 @@ func newBiz(a *app) *cobra.Command {
 
 // appliedBiz is the JSON of `biz apply`.
 type appliedBiz struct {
-	Types     []appliedType `json:"types"`
-	Revision  uint64        `json:"revision"`
-	Databases int           `json:"databases"` // written
-	DryRun    bool          `json:"dry_run,omitempty"`
-}
-
-type appliedType struct {
-	Name    string          `json:"name"`
-	Number  uint64          `json:"number"`
-	Verdict biztype.Verdict `json:"verdict"`
+	biztype.Result
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 func newBizApply(a *app) *cobra.Command {
@@ -42,63 +39,54 @@ func newBizApply(a *app) *cobra.Command {
 		Use: "apply FILE", Short: "Write the policies of a YAML file into every database", Args: exactArgs("FILE"),
 		Long: "Write the policies of a YAML file into every database. Biz types that are not in the\n" +
 			"file are left alone. Nodes follow in about a second.",
-		RunE: func(cmd *cobra.Command, args []string) error { return a.applyBiz(cmd, args[0], dryRun) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			policies, err := readPolicies(args[0])
+			if err != nil {
+				return err
+			}
+			cfg, err := a.cluster()
+			if err != nil {
+				return err
+			}
+			apply := biztype.Apply
+			if dryRun {
+				apply = biztype.Preview
+			}
+			res, failed := apply(cmd.Context(), cfg, policies)
+			return a.printApplied(res, dryRun, failed)
+		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written, and write nothing")
 	return cmd
 }
 
-func (a *app) applyBiz(cmd *cobra.Command, path string, dryRun bool) error {
+// readPolicies reads a file of biz types.
+func readPolicies(path string) ([]biztype.Policy, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	policies, err := biztype.Parse(text, path)
-	if err != nil {
-		return err
-	}
-	cfg, err := a.cluster()
-	if err != nil {
-		return err
-	}
-	if dryRun {
-		res, failed := biztype.Preview(cmd.Context(), cfg, policies)
-		if len(res.Types) == 0 {
-			return failed
-		}
-		return errors.Join(a.printTypes(res, true), failed)
-	}
-	res, failed := biztype.Apply(cmd.Context(), cfg, policies)
-	return a.printApplied(res, failed)
+	return biztype.Parse(text, path)
 }
 
-// printApplied says what was written, unless nothing was for a failure.
-func (a *app) printApplied(res biztype.Result, failed error) error {
-	if failed != nil && res.Databases == 0 {
+// printApplied says what was written, or would be. If a failure left nothing of that, it returns the failure.
+func (a *app) printApplied(res biztype.Result, dryRun bool, failed error) error {
+	if failed != nil && res.Databases == 0 && (!dryRun || len(res.Types) == 0) {
 		return failed
 	}
-	return errors.Join(a.printTypes(res, false), failed)
-}
-
-func (a *app) printTypes(res biztype.Result, dryRun bool) error {
-	done := appliedBiz{Types: make([]appliedType, len(res.Types)), Revision: res.Revision, Databases: res.Databases, DryRun: dryRun}
-	for i, t := range res.Types {
-		done.Types[i] = appliedType(t)
-	}
-	return a.print(done, done.write)
-}
-
-func (b appliedBiz) write(w io.Writer) {
-	rows := make([][]string, len(b.Types))
-	for i, t := range b.Types {
-		rows[i] = []string{t.Name, "number " + strconv.FormatUint(t.Number, 10), string(t.Verdict)}
-	}
-	columns(w, rows...)
-	if b.DryRun {
-		fmt.Fprintln(w, "nothing was written")
-		return
-	}
-	fmt.Fprintf(w, "revision %d, %d databases written\n", b.Revision, b.Databases)
+	res.Types = orEmpty(res.Types)
+	return errors.Join(a.print(appliedBiz{res, dryRun}, func(w io.Writer) {
+		rows := make([][]string, len(res.Types))
+		for i, t := range res.Types {
+			rows[i] = []string{t.Name, "number " + strconv.FormatUint(t.Number, 10), string(t.Verdict)}
+		}
+		columns(w, rows...)
+		if dryRun {
+			fmt.Fprintln(w, "nothing was written")
+			return
+		}
+		fmt.Fprintf(w, "revision %d, %d databases written\n", res.Revision, res.Databases)
+	}), failed)
 }
 
 func newBizList(a *app) *cobra.Command {
@@ -106,10 +94,7 @@ func newBizList(a *app) *cobra.Command {
 		Use: "list", Short: "List the stored biz types", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			policies, err := a.policies(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.print(policies, func(w io.Writer) { writePolicies(w, policies) })
+			return a.show(policies, err, func(w io.Writer) { writePolicies(w, policies) })
 		},
 	}
 }
@@ -130,14 +115,14 @@ func (a *app) policies(ctx context.Context) ([]biztype.Policy, error) {
 }
 
 func writePolicies(w io.Writer, policies []biztype.Policy) {
-	rows := [][]string{{"NAME", "NUMBER", "GROUP", "TARGET", "TIMEOUT", "ATTEMPTS", "CONCURRENCY", "STATE"}}
-	for _, p := range policies {
-		rows = append(rows, []string{
-			p.Name, strconv.FormatUint(p.Number, 10), p.Group, target(p), p.Timeout.String(),
-			strconv.Itoa(p.Attempts), strconv.Itoa(p.Concurrency), state(p),
-		})
-	}
-	columns(w, rows...)
+	head := []string{"NAME", "NUMBER", "GROUP", "TARGET", "TIMEOUT", "ATTEMPTS", "CONCURRENCY", "STATE"}
+	table(w, head, policies, func(p biztype.Policy) []any {
+		state := "active"
+		if p.Paused {
+			state = "paused"
+		}
+		return []any{p.Name, p.Number, p.Group, target(p), p.Timeout.String(), p.Attempts, p.Concurrency, state}
+	})
 }
 
 func target(p biztype.Policy) string {
@@ -147,20 +132,13 @@ func target(p biztype.Policy) string {
 	return p.Webhook.URL
 }
 
-func state(p biztype.Policy) string {
-	if p.Paused {
-		return "paused"
-	}
-	return "active"
-}
-
 func newBizShow(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "Show the policy of a biz type and what its nodes do", Args: exactArgs("NAME"),
 		Long: `Show the policy of a biz type, with its defaults, as YAML that "biz apply" takes. A comment for each node of its group
 says, by the node's status page, whether tasks begin there: open, limited (they wait for the rate), paused, lacking (no
 handler or secret), away (the target can't be reached) or busy (the target wants to rest).`,
-		ValidArgsFunction: a.completeTypes,
+		ValidArgsFunction: completing(a.typeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			policies, err := a.policies(cmd.Context())
 			if err != nil {
@@ -222,4 +200,185 @@ func laneState(n cluster.Lane) string {
 		says += fmt.Sprintf(", since %s, next try %s: %s", l.AwaySince.UTC().Format(time.RFC3339), l.NextTry.UTC().Format(time.RFC3339), l.Why)
 	}
 	return says
+}
+
+func newBizStats(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "stats", Short: "Count the tasks of each biz type, by status", Args: noArgs,
+		Long: `Counts all tasks of all tables, by biz type and status. It reads a whole index of each table, which takes
+seconds for millions of tasks: for watching, use the metrics or ` + "`tocsin top`" + `.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, failed := a.stats(cmd.Context())
+			if len(all) == 0 && failed != nil {
+				return failed
+			}
+			return errors.Join(a.print(all, func(w io.Writer) {
+				writeStats(w, all)
+				writeUncounted(w, failed)
+			}), failed)
+		},
+	}
+}
+
+// stats counts the tasks of each biz type.
+func (a *app) stats(ctx context.Context) (all []operator.Stats, err error) {
+	err = using(ctx, a, operator.Open, func(o *operator.Operator) error {
+		seen := a.tableProgress("count tasks of", o.Layout().Total())
+		defer seen.end()
+		all, err = o.Stats(ctx, seen.more)
+		return err
+	})
+	return all, err
+}
+
+func writeStats(w io.Writer, all []operator.Stats) {
+	head := []string{"BIZ TYPE", "PENDING", "CLAIMED", "DONE", "CANCELLED", "DEAD", "OLDEST OVERDUE"}
+	table(w, head, all, func(s operator.Stats) []any {
+		return []any{s.BizType, s.Pending, s.Claimed, s.Done, s.Cancelled, s.Dead, overdue(s.Overdue)}
+	})
+}
+
+func newBizPause(a *app) *cobra.Command {
+	return a.pausing("pause", "Make the tasks of a biz type wait", `Pauses a biz type: within two seconds, nodes and sweepers start none of its tasks any more. Deliveries in
+progress go on. Tasks can still be added, and wait. The next `+"`tocsin biz apply`"+` sets the state that its file has.`, true)
+}
+
+func newBizResume(a *app) *cobra.Command {
+	return a.pausing("resume", "Deliver the tasks of a paused biz type again",
+		"Ends the pause of a biz type: what is overdue is delivered at once, as fast as its concurrency and rate allow.", false)
+}
+
+func (a *app) pausing(verb, short, long string, paused bool) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " NAME", Short: short, Long: long, Args: exactArgs("NAME"), ValidArgsFunction: completing(a.typeNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return using(cmd.Context(), a, operator.Open, func(o *operator.Operator) error {
+				res, failed := o.Pause(cmd.Context(), args[0], paused)
+				return a.printApplied(res, false, failed)
+			})
+		},
+	}
+}
+
+// deletedBiz is the JSON of `biz delete`.
+type deletedBiz struct {
+	Name   string `json:"name"`
+	Number uint64 `json:"number"`
+}
+
+func newBizDelete(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME", Short: "Delete a biz type that nothing refers to any more", Args: exactArgs("NAME"),
+		Long: `Deletes a biz type. It is refused while a task of any status, a schedule, an alarm of another biz type or a row of
+the config's outboxes refers to it, and unless every database can be reached. Stop the programs that add its tasks before: a client that
+runs goes on with the type's number, and its tasks wait until the biz type is applied again with that number.`,
+		ValidArgsFunction: completing(a.typeNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.cluster()
+			if err != nil {
+				return err
+			}
+			name := args[0]
+			number, err := biztype.Delete(cmd.Context(), cfg, name, func() (string, error) { return a.refersTo(cmd.Context(), name) })
+			return a.show(deletedBiz{name, number}, err, func(w io.Writer) { fmt.Fprintf(w, "%s  number %d  deleted\n", name, number) })
+		},
+	}
+}
+
+// refersTo says what refers to a biz type; "": nothing.
+func (a *app) refersTo(ctx context.Context, name string) (string, error) {
+	var found []string
+	for _, count := range []func(context.Context, string) (string, error){a.tasksOf, a.schedulesOf, a.outboxRowsOf} {
+		what, err := count(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if what != "" {
+			found = append(found, what)
+		}
+	}
+	return strings.Join(found, ", "), nil
+}
+
+func (a *app) tasksOf(ctx context.Context, name string) (string, error) {
+	all, err := a.stats(ctx)
+	i := slices.IndexFunc(all, func(s operator.Stats) bool { return s.BizType == name })
+	if err != nil || i < 0 {
+		return "", err
+	}
+	s := all[i]
+	what := counted(s.Pending+s.Claimed+s.Done+s.Cancelled+s.Dead, math.MaxInt, "task")
+	if what != "" {
+		what += fmt.Sprintf(" (%d pending, %d claimed, %d done, %d cancelled, %d dead)", s.Pending, s.Claimed, s.Done, s.Cancelled, s.Dead)
+	}
+	return what, nil
+}
+
+func (a *app) schedulesOf(ctx context.Context, name string) (what string, err error) {
+	err = a.withSchedules(ctx, func(s *schedule.Schedules) error {
+		all, err := s.List(ctx, schedule.Query{BizType: name, Limit: schedule.MaxListed})
+		what = counted(len(all), schedule.MaxListed, "schedule")
+		return err
+	})
+	return what, err
+}
+
+// counted is a count that ends at a limit; "" for none.
+func counted(n, limit int, what string) string {
+	switch {
+	case n == 0:
+		return ""
+	case n == 1:
+		return "1 " + what
+	case n < limit:
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	return fmt.Sprintf("%d %ss or more", n, what)
+}
+
+// The rows of an outbox that are looked at, and how many at once.
+const (
+	outboxRowsLookedAt = 10_000
+	outboxRowsAtOnce   = 1000
+)
+
+func (a *app) outboxRowsOf(ctx context.Context, name string) (string, error) {
+	file, err := a.load()
+	if err != nil {
+		return "", err
+	}
+	boxes, err := openOutboxes(file)
+	if err != nil {
+		return "", err
+	}
+	defer closeOutboxes(boxes)
+	n := 0
+	for _, box := range boxes {
+		some, err := rowsOf(ctx, box, name)
+		if err != nil {
+			return "", err
+		}
+		n += some
+	}
+	return counted(n, outboxRowsLookedAt, "outbox row"), nil
+}
+
+// rowsOf counts the rows of a biz type among the first of an outbox.
+func rowsOf(ctx context.Context, from *outbox.Outbox, name string) (n int, err error) {
+	after := uint64(0)
+	for range outboxRowsLookedAt / outboxRowsAtOnce {
+		rows, err := from.List(ctx, after, outboxRowsAtOnce, false)
+		if err != nil {
+			return n, err
+		}
+		for _, r := range rows {
+			if after = r.ID; r.BizType == name {
+				n++
+			}
+		}
+		if len(rows) < outboxRowsAtOnce {
+			break
+		}
+	}
+	return n, nil
 }

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 func TestBizApplySaysWhatItChanged(t *testing.T) {
@@ -16,7 +18,10 @@ func TestBizApplySaysWhatItChanged(t *testing.T) {
 	s.run("biz", "apply", "biz.yaml").says(t, "order.close    number 1  added", "2 databases written")
 	s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 4", 1))
 	got := decode[appliedBiz](t, s.run("biz", "apply", "biz.yaml", "--json"))
-	want := []appliedType{{"order.close", 1, biztype.Changed}, {"coupon.remind", 2, biztype.Unchanged}}
+	want := []biztype.TypeResult{
+		{Name: "order.close", Number: 1, Verdict: biztype.Changed},
+		{Name: "coupon.remind", Number: 2, Verdict: biztype.Unchanged},
+	}
 	if !reflect.DeepEqual(got.Types, want) || got.Databases != 2 || got.Revision == 0 {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -88,4 +93,31 @@ func TestBizDeleteIsRefusedWhileSomethingRefersToTheType(t *testing.T) {
 	s.run("biz", "show", "order.more").refused(t, exitFailed, `unknown biz type "order.more"`)
 	s.run("biz", "delete", "order.told").says(t, "order.told  number 4  deleted")
 	s.run("biz", "apply", "more.yaml").says(t, "order.more     number 3  added")
+}
+
+func TestBizStats(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.settled(1, tocsin.Dead, "1 MINUTE")
+	s.set(s.add(2), "action_time = UTC_TIMESTAMP(3) - INTERVAL 1 HOUR")
+	got := decode[[]operator.Stats](t, s.run("biz", "stats", "--json"))
+	if len(got) != 2 || got[0].BizType != "coupon.remind" || got[1].Dead != 1 || got[1].Pending != 1 || got[1].Overdue < 3600 {
+		t.Errorf("got %+v", got)
+	}
+	s.run("biz", "stats").says(t, "coupon.remind  0        0        0     0          0     -", "order.close    1        0        0     0          1     1h0m")
+}
+
+func TestBizPauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run("biz", "pause", "order.close").says(t, "order.close  number 1  changed", "2 databases written")
+	s.run("biz", "pause", "order.close").says(t, "order.close  number 1  unchanged", "0 databases written")
+	p := decode[biztype.Policy](t, s.run("biz", "show", "order.close", "--json"))
+	if !p.Paused || p.Attempts != 3 || p.Group != "orders" {
+		t.Errorf("got %+v", p)
+	}
+	s.run("biz", "resume", "order.close").says(t, "changed")
+	if p := decode[biztype.Policy](t, s.run("biz", "show", "order.close", "--json")); p.Paused {
+		t.Errorf("got %+v", p)
+	}
 }

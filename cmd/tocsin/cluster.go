@@ -1,18 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/ownership"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 func newCluster(a *app) *cobra.Command {
@@ -24,26 +31,22 @@ func newCluster(a *app) *cobra.Command {
 var errNoOwners = errors.New("nobody owns tables, as layout.ownership of the config is rows: there is nothing to plan, drain or adopt; " +
 	"`tocsin cluster nodes` shows the nodes, and SIGTERM ends one")
 
-// etcd reads where etcd is and under which cluster id the keys stand.
-func (a *app) etcd() (node.EtcdConfig, string, error) {
+// owners reads the config file, and refuses one with which nobody owns tables.
+func (a *app) owners() (config.File, error) {
 	file, err := a.load()
-	if err != nil {
-		return node.EtcdConfig{}, "", err
+	if err == nil && file.Layout.Ownership == ddl.ByRows {
+		err = errNoOwners
 	}
-	if file.Layout.Ownership == ddl.ByRows {
-		return node.EtcdConfig{}, "", errNoOwners
-	}
-	return etcdOf(file)
+	return file, err
 }
 
-// etcdOf is etcd for a config file, whoever owns tables.
+// etcdOf reads where etcd is and under which cluster id the keys stand, whoever owns tables.
 func etcdOf(file config.File) (node.EtcdConfig, string, error) {
 	cfg, err := file.EtcdConfig()
-	if err != nil {
-		return cfg, "", err
-	}
 	cluster := file.Tocsin().Cluster
 	switch {
+	case err != nil:
+		return cfg, "", err
 	case len(cfg.Endpoints) == 0:
 		return cfg, "", errors.New("the config names no etcd.endpoints, where the nodes are registered")
 	case cluster == "":
@@ -52,25 +55,32 @@ func etcdOf(file config.File) (node.EtcdConfig, string, error) {
 	return cfg, cluster, nil
 }
 
-// registry opens the cluster's keys. They are the caller's to close.
-func (a *app) registry(ctx context.Context) (*assign.Registry, error) {
-	cfg, cluster, err := a.etcd()
+// registryOf opens the keys of a config file's cluster, whoever owns tables.
+func registryOf(ctx context.Context, file config.File) (*assign.Registry, error) {
+	cfg, cluster, err := etcdOf(file)
 	if err != nil {
 		return nil, err
 	}
-	tables, err := a.cluster()
-	if err != nil {
-		return nil, err
-	}
-	return assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, tables.Layout.Total())
+	return assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, file.Tocsin().Layout.Total())
 }
 
-// groupNames gives one group, or all that have keys if only is "".
-func groupNames(ctx context.Context, keys *assign.Registry, only string) ([]string, error) {
-	if only != "" {
-		return []string{only}, nil
+// registry opens the cluster's keys. They are the caller's to close.
+func (a *app) registry(ctx context.Context) (*assign.Registry, error) {
+	file, err := a.owners()
+	if err != nil {
+		return nil, err
 	}
-	return keys.Groups(ctx)
+	return registryOf(ctx, file)
+}
+
+// withRegistry runs one call.
+func (a *app) withRegistry(ctx context.Context, work func(*assign.Registry) error) error {
+	keys, err := a.registry(ctx)
+	if err != nil {
+		return err
+	}
+	defer keys.Close()
+	return work(keys)
 }
 
 // groupOf finds the group of a node. Ids end in chance, so no two groups have the same.
@@ -91,32 +101,294 @@ func groupFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("group", "", "this group only")
 }
 
-// nodes reads the nodes of one group, or of all if only is "".
-func (a *app) nodes(ctx context.Context, only string) ([]groupNodes, error) {
-	v, err := a.view()
+// groupPlan is the JSON of `cluster plan` for one group.
+type groupPlan struct {
+	Group string `json:"group"`
+	assign.DryRun
+}
+
+func newClusterPlan(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "plan", Short: "Show which tables would move if nodes came or went, and move none", Args: noArgs,
+		Long: "Show how many tables would move, from which node to which, if nodes came to a group or\n" +
+			"went from it; without --add and --remove, what is under way. Nothing is changed. A node\n" +
+			"that comes has the weight that the config file gives its own. With --remove and without\n" +
+			"--group the groups of these nodes are shown.",
+		Example: "  tocsin cluster plan --group callback --add 2\n  tocsin cluster plan --remove host-a-k3j2h4ax",
+	}
+	only := groupFlag(cmd)
+	add := cmd.Flags().Int("add", 0, "this many nodes come, to each group shown")
+	remove := cmd.Flags().StringArray("remove", nil, "the node with this id goes (may be repeated)")
+	_ = cmd.RegisterFlagCompletionFunc("remove", completing(a.nodeNames)) // fails for unknown flags only
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *add < 0 || *add > maxAdded {
+			return usage("--add %d: give 0 to %d nodes", *add, maxAdded)
+		}
+		plans, err := a.plans(cmd.Context(), *only, assign.Change{Add: *add, Remove: *remove})
+		return a.show(plans, err, func(w io.Writer) { writePlans(w, plans) })
+	}
+	return cmd
+}
+
+// maxAdded is how many nodes a group is made for.
+const maxAdded = 200
+
+// plans tries a change on the groups that it concerns.
+func (a *app) plans(ctx context.Context, only string, c assign.Change) (plans []groupPlan, err error) {
+	file, err := a.load()
 	if err != nil {
 		return nil, err
 	}
-	return v.Nodes(ctx, only)
+	c.Weight = file.Node.Weight
+	err = a.withRegistry(ctx, func(keys *assign.Registry) error {
+		groups, err := changedBy(ctx, keys, only, c.Remove)
+		if err != nil {
+			return err
+		}
+		for _, group := range slices.Sorted(maps.Keys(groups)) {
+			c.Remove = groups[group]
+			d, err := keys.Try(ctx, group, c)
+			if err != nil {
+				return err
+			}
+			plans = append(plans, groupPlan{group, d})
+		}
+		return nil
+	})
+	return orEmpty(plans), err
 }
 
-// byRows reports whether nobody owns tables.
-func (a *app) byRows() bool {
-	file, err := a.load()
-	return err == nil && file.Layout.Ownership == ddl.ByRows
+// changedBy returns the nodes to remove by group: of one group, or else of all, or of those that have such nodes.
+func changedBy(ctx context.Context, keys *assign.Registry, only string, remove []string) (map[string][]string, error) {
+	names := []string{only}
+	if only == "" {
+		var err error
+		if names, err = keys.Groups(ctx); err != nil {
+			return nil, err
+		}
+	}
+	found := map[string][]string{}
+	for _, name := range names {
+		if only != "" || len(remove) == 0 {
+			found[name] = nil
+		}
+	}
+	for _, id := range remove {
+		group, err := groupOf(ctx, keys, names, id)
+		if err != nil {
+			return nil, err
+		}
+		found[group] = append(found[group], id)
+	}
+	return found, nil
 }
 
-// view asks the config's cluster.
-func (a *app) view() (cluster.View, error) {
-	file, err := a.load()
+func writePlans(w io.Writer, plans []groupPlan) {
+	if len(plans) == 0 {
+		fmt.Fprintln(w, noNodes)
+	}
+	for i, p := range plans {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "group %s: %d of %d tables would move, the least possible is %d\n", p.Group, p.Moves, p.Tables, p.Least)
+		writePlan(w, p.DryRun)
+	}
+}
+
+func writePlan(w io.Writer, d assign.DryRun) {
+	table(w, []string{"NODE", "WEIGHT", "OWNS", "WOULD OWN"}, d.Shares, func(s assign.PlannedShare) []any {
+		return []any{oneCell(s.ID), s.Weight, s.Owns, s.Gets}
+	})
+	if len(d.Flows) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	table(w, []string{"FROM", "TO", "TABLES"}, d.Flows, func(f assign.Flow) []any {
+		return []any{nodeName(f.From), nodeName(f.To), f.Tables}
+	})
+}
+
+// drained is the JSON of `cluster drain`.
+type drained struct {
+	Node     string `json:"node"`
+	Group    string `json:"group"`
+	Draining bool   `json:"draining"`
+	Tables   *int   `json:"tables,omitempty"` // it still has, with --wait
+}
+
+func newClusterDrain(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "drain ID", Short: "Have a node give up its tables in order and take none", Args: exactArgs("ID"),
+		Long: "Have a live node give up all its tables, in order, and take none, while it stays\n" +
+			"registered. `tocsin cluster nodes` shows how many it still has. It lasts until --undo, or\n" +
+			"until the node is stopped: started again, it is a new one. If the other nodes of its group\n" +
+			"die meanwhile, their tables wait for the sweeper, as nobody may take them.",
+		Example:           "  tocsin cluster drain host-a-k3j2h4ax --wait --timeout 1m\n  tocsin cluster drain host-a-k3j2h4ax --undo",
+		ValidArgsFunction: completing(a.nodeNames),
+	}
+	undo := cmd.Flags().Bool("undo", false, "let it take tables again")
+	wait := cmd.Flags().Bool("wait", false, "return when it has no table left")
+	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "with --wait: fail after this time, and say what is left")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *wait && *undo:
+			return usage("use --wait or --undo, not both")
+		case *timeout <= 0 || cmd.Flags().Changed("timeout") && !*wait:
+			return usage("--timeout %s: give a time above 0, with --wait", *timeout)
+		}
+		return a.withRegistry(cmd.Context(), func(keys *assign.Registry) error {
+			d, err := drain(cmd.Context(), keys, args[0], *undo)
+			if err == nil && *wait {
+				err = awaitDrained(cmd.Context(), keys, &d, *timeout)
+			}
+			return a.show(d, err, func(w io.Writer) { writeDrained(w, d) })
+		})
+	}
+	return cmd
+}
+
+// drain begins the drain of a node, or ends it.
+func drain(ctx context.Context, keys *assign.Registry, id string, undo bool) (drained, error) {
+	names, err := keys.Groups(ctx)
 	if err != nil {
-		return cluster.View{}, err
+		return drained{}, err
 	}
-	cfg := cluster.Config{
-		Tables: file.Tocsin(), ByRows: file.Layout.Ownership == ddl.ByRows, Grace: file.Sweep.Grace.D(), Listen: file.Node.Listen,
-		Registry: a.registry, Pages: a.asker(),
-		Foreign: func(ctx context.Context) error { _, err := a.identityInEtcd(ctx); return err },
+	group, err := groupOf(ctx, keys, names, id)
+	if err != nil {
+		return drained{}, err
 	}
-	_, _, cfg.NoEtcd = a.etcd()
-	return cluster.New(cfg), nil
+	change := keys.Drain
+	if undo {
+		change = keys.Undrain
+	}
+	return drained{Node: id, Group: group, Draining: !undo}, change(ctx, group, id)
+}
+
+func writeDrained(w io.Writer, d drained) {
+	switch {
+	case d.Tables != nil:
+		fmt.Fprintf(w, "node %s of group %s has no table left\n", d.Node, d.Group)
+	case d.Draining:
+		fmt.Fprintf(w, "node %s of group %s gives up its tables: see `tocsin cluster nodes`\n", d.Node, d.Group)
+	default:
+		fmt.Fprintf(w, "node %s of group %s takes tables again\n", d.Node, d.Group)
+	}
+}
+
+// drainEvery is how often a drain that is waited for is looked at.
+const drainEvery = 200 * time.Millisecond
+
+// awaitDrained waits until the node owns nothing.
+func awaitDrained(ctx context.Context, keys *assign.Registry, d *drained, timeout time.Duration) error {
+	for end := time.Now().Add(timeout); ; {
+		owners, err := keys.Owners(ctx, d.Group)
+		if err != nil {
+			return err
+		}
+		var left []int
+		for table, owner := range owners {
+			if owner == d.Node {
+				left = append(left, table)
+			}
+		}
+		d.Tables = new(len(left))
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("node %s still has %s after %s, %s, and drains on: what it has in hand there is not stored yet, see its log",
+				d.Node, plural(len(left), "table"), timeout, ranges(ownership.Ranges(left)))
+		}
+		if err := wait.For(ctx, drainEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// adopted is the JSON of `cluster adopt`.
+type adopted struct {
+	Before assign.Identity `json:"before"` // {}: there was none
+	Now    assign.Identity `json:"now"`
+}
+
+func newClusterAdopt(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "adopt", Short: "Bind the cluster id in etcd to the databases of this config", Args: noArgs,
+		Long: "Bind the cluster id in etcd to the databases of this config. Run it after the cluster's\n" +
+			"databases were made anew, or restored from a dump that is older than their identity. From\n" +
+			"then on nodes whose databases have another identity are refused. While such a node is\n" +
+			"registered, adopt changes nothing and names the nodes of a group to stop first.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			own, err := a.identity(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if own.ID == "" {
+				return errors.New("no database that answers has an identity: run `tocsin ddl apply` first")
+			}
+			return a.withRegistry(cmd.Context(), func(keys *assign.Registry) error {
+				before, err := keys.Adopt(cmd.Context(), own, "tocsin cluster adopt")
+				return a.show(adopted{before.Identity, own}, err, func(w io.Writer) {
+					if before.ID == own.ID {
+						fmt.Fprintf(w, "etcd knows the cluster by %s already\n", own)
+						return
+					}
+					fmt.Fprintf(w, "etcd knows the cluster by %s now; before: %s\n", own, cmp.Or(before.Identity, assign.Identity{Databases: "nothing"}))
+				})
+			})
+		},
+	}
+}
+
+// identity returns the identity of the config's databases, or an error if its servers
+// can't be used.
+func (a *app) identity(ctx context.Context) (assign.Identity, error) {
+	cfg, err := a.cluster()
+	if err != nil {
+		return assign.Identity{}, err
+	}
+	db, err := store.Connect(ctx, cfg)
+	if err != nil {
+		return assign.Identity{}, err
+	}
+	return assign.NewIdentity(db.Identity(), cfg), db.Close()
+}
+
+// identityInEtcd returns the identity of the databases that answer, and an error if
+// etcd has bound the cluster to another.
+func (a *app) identityInEtcd(ctx context.Context) (own string, err error) {
+	cfg, err := a.cluster()
+	if err != nil {
+		return "", err
+	}
+	err = a.withIdentity(ctx, func(id string, keys *assign.Registry) error {
+		own = id
+		return keys.Refuse(ctx, assign.NewIdentity(own, cfg))
+	})
+	return own, err
+}
+
+// withIdentity runs one call with the identity of the databases that answer, if they have one, and the cluster's keys.
+func (a *app) withIdentity(ctx context.Context, work func(own string, keys *assign.Registry) error) error {
+	return a.withRegistry(ctx, func(keys *assign.Registry) error {
+		cfg, err := a.cluster()
+		if err != nil {
+			return err
+		}
+		db, err := store.Open(cfg)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		var readers sync.WaitGroup
+		for server := range db.Servers() {
+			readers.Go(func() { _, _ = db.MeasureSoon(ctx, server) }) // reads the layout rows too; the caller asks for other errors itself
+		}
+		readers.Wait()
+		if own := db.Identity(); own != "" {
+			return work(own, keys)
+		}
+		return nil
+	})
 }

@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/ownership"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // taker takes and drops tables without doing anything with them.
@@ -91,7 +94,7 @@ func TestClusterNodesAndTables(t *testing.T) {
 	b := s.node("orders", "host-b", 4, "order.close")
 	s.run("cluster", "nodes").says(t, "group callback: 1 node", callback, "group orders: 2 nodes", a, b,
 		"note: "+b+" has no handler for order.ship")
-	groups := decode[[]groupNodes](t, s.run("cluster", "nodes", "--json", "--group", "orders"))
+	groups := decode[[]cluster.Group](t, s.run("cluster", "nodes", "--json", "--group", "orders"))
 	if len(groups) != 1 || groups[0].Group != "orders" || len(groups[0].Nodes) != 2 {
 		t.Fatalf("got %+v", groups)
 	}
@@ -112,7 +115,7 @@ func TestClusterTablesSayWhatWaits(t *testing.T) {
 	s.set(late, "action_time = UTC_TIMESTAMP(3) - INTERVAL 90 MINUTE")
 	s.run("task", "add", "--type", "coupon.remind", "--biz-id", "1", "--in", "1h").ok(t)
 	s.run("cluster", "tables", "--group", "orders").says(t, "group orders: 8 of 8 tables owned", node+"  8       2        0        1     1h3", "  0-7")
-	groups := decode[[]groupTables](t, s.run("cluster", "tables", "--json"))
+	groups := decode[[]cluster.Tables](t, s.run("cluster", "tables", "--json"))
 	if len(groups) != 2 || groups[0].Group != "callback" || groups[0].Owned != 0 || groups[0].Shares[0].Pending != 1 {
 		t.Fatalf("got %+v", groups)
 	}
@@ -130,7 +133,7 @@ func TestTasksOfAPausedTypeAreNotOverdue(t *testing.T) {
 		s.run("task", "add", "--type", "coupon.remind", "--biz-id", strconv.Itoa(biz+1), "--in", "0s").ok(t)
 	}
 	share := func() ownership.Share {
-		return decode[[]groupTables](t, s.run("cluster", "tables", "--group", "callback", "--json"))[0].Shares[0]
+		return decode[[]cluster.Tables](t, s.run("cluster", "tables", "--group", "callback", "--json"))[0].Shares[0]
 	}
 	if got := share(); got.Pending != 4 || got.Overdue != 0 {
 		t.Errorf("paused: got %+v", got)
@@ -155,7 +158,7 @@ func TestClusterNodesDoesNotTakeAnOutageForNoNodes(t *testing.T) {
 	if !strings.HasPrefix(r.stdout, "group orders: etcd does not say which nodes are registered\n") || strings.Contains(r.stdout, "0 nodes") {
 		t.Errorf("etcd down:\n%s", r.stdout)
 	}
-	if got := decodeText[[]groupNodes](t, s.run("cluster", "nodes", "--json").stdout); len(got) != 1 || got[0].Nodes != nil || len(got[0].Unlisted) != 1 {
+	if got := decodeText[[]cluster.Group](t, s.run("cluster", "nodes", "--json").stdout); len(got) != 1 || got[0].Nodes != nil || len(got[0].Unlisted) != 1 {
 		t.Errorf("etcd down: got %+v", got)
 	}
 
@@ -164,6 +167,9 @@ func TestClusterNodesDoesNotTakeAnOutageForNoNodes(t *testing.T) {
 	r.refused(t, exitFailed, "db1", "refused")
 	if !strings.HasPrefix(r.stdout, "group orders: 1 node\n") || !strings.Contains(r.stdout, id) {
 		t.Errorf("MySQL down:\n%s", r.stdout)
+	}
+	if r := s.run("cluster", "tables"); r.code != exitFailed || !strings.Contains(r.stderr, "db1") || !strings.Contains(r.stdout, id) {
+		t.Errorf("MySQL down, exit code %d, want the owners:\n%s%s", r.code, r.stdout, r.stderr)
 	}
 
 	for what, yaml := range map[string]string{
@@ -179,14 +185,218 @@ func TestClusterNodesDoesNotTakeAnOutageForNoNodes(t *testing.T) {
 	}
 }
 
-func TestClusterTablesShowOwnersAlsoWhereAServerIsDown(t *testing.T) {
+// Two sites have the same cluster id and etcd, as when a staging config is a copy of production's with other databases.
+func TestTheCommandsTellTwoClustersWithOneIDApart(t *testing.T) {
+	t.Parallel()
+	production, staging := newSite(t), bareSite(t)
+	staging.write("tocsin.yaml", strings.Replace(staging.yaml(staging.layout, staging.dsn()), "cluster: "+staging.prefix, "cluster: "+production.prefix, 1))
+	staging.run("cluster", "adopt").refused(t, exitFailed, "run `tocsin ddl apply`")
+	staging.applyDDL()
+	production.run("cluster", "adopt").says(t, "etcd knows the cluster by "+production.prefix+"_0 to "+production.prefix+"_1 on db1 (identity ", "before: nothing")
+	production.run("cluster", "adopt").says(t, "already")
+	production.run("cluster", "nodes").says(t, noNodes)
+	if d := decodeText[examined](t, production.run("doctor", "--json").stdout); strings.Contains(d.failures(), "etcd") {
+		t.Errorf("doctor of production: %s", d.failures())
+	}
+
+	foreign := []string{"etcd knows the cluster by other databases", production.prefix + "_0", staging.prefix + "_0", "give one of the two clusters another id"}
+	staging.run("cluster", "nodes").refused(t, exitFailed, foreign...)
+	if r := staging.run("serve", "--listen", "off"); r.code != exitFailed || !strings.Contains(r.stderr, "tocsin: group: "+foreign[0]+`: "`+production.prefix) {
+		t.Errorf("exit code %d, stderr %s", r.code, r.stderr)
+	}
+	if d := decodeText[examined](t, staging.run("doctor", "--json").stdout); !strings.Contains(d.failures(), "etcd: identity") {
+		t.Errorf("doctor of staging: %s", d.failures())
+	}
+
+	was := decode[adopted](t, staging.run("cluster", "adopt", "--json"))
+	if was.Before.ID == "" || was.Now.ID == "" || was.Before.ID == was.Now.ID || !strings.HasPrefix(was.Now.Databases, staging.prefix) {
+		t.Errorf("adopted %+v", was)
+	}
+	production.run("cluster", "nodes").refused(t, exitFailed, "etcd knows the cluster by other databases")
+	production.run("cluster", "adopt").ok(t)
+	production.nodeIn(assign.Identity{ID: was.Before.ID, Databases: "toc_0 on db1"}, "orders", "host-a")
+	staging.run("cluster", "adopt").refused(t, exitFailed, "nodes with other databases are registered: stop host-a-", "toc_0 on db1")
+}
+
+// nodeIn registers a node whose databases have an identity.
+func (s *site) nodeIn(i assign.Identity, group, name string) string {
+	s.t.Helper()
+	s.identity = i
+	return s.node(group, name, s.layout.Total())
+}
+
+func TestClusterNodesNamesThePayloadsThatAreLeft(t *testing.T) {
+	t.Parallel()
+	old := assign.NodeState{ID: "old-1", Info: assign.NodeInfo{Types: []string{"order.ship"}, Newer: map[string]int{"order.ship": 2}}}
+	other := assign.NodeState{ID: "new-1", Info: assign.NodeInfo{Types: []string{"order.ship"}, Versions: map[string]int{"order.ship": 2}}}
+	for want, nodes := range map[string][]assign.NodeState{
+		"note: old-1 leaves tasks of order.ship whose payload has version 2, as it reads 1 at most; no node of its group reads it: such tasks wait\n": {old},
+		"note: old-1 leaves tasks of order.ship whose payload has version 2, as it reads 1 at most; others of its group do\n":                         {old, other},
+	} {
+		var out strings.Builder
+		writeNodes(&out, nodes, time.Now())
+		if !strings.Contains(out.String(), want) || strings.Count(out.String(), "note:") != 1 {
+			t.Errorf("%s, want %s", out.String(), want)
+		}
+	}
+}
+
+func TestTablesOfADatabaseThatNoNodeReachesWait(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	writeNodes(&out, []assign.NodeState{{ID: "a-1", Misses: []int{2, 3}}, {ID: "b-1", Misses: []int{3}}}, time.Now())
+	for _, line := range []string{
+		"note: a-1 can't use the databases 2: their tables go to nodes that can;", "note: a-1 can't use the databases 3: no node of its group can, so their tables wait;",
+		"note: b-1 can't use the databases 3: no node of its group can, so their tables wait;",
+	} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("no %q in\n%s", line, out.String())
+		}
+	}
+}
+
+// cutOff starts a node whose way to etcd can be cut, and says where its status
+// page is.
+func cutOff(s *site, name string) (way *devtest.Relay, page string) {
+	s.t.Helper()
+	return cutOffFrom(s, name, devtest.Etcd(s.t))
+}
+
+// cutOffFrom is cutOff from another etcd.
+func cutOffFrom(s *site, name, etcd string) (way *devtest.Relay, page string) {
+	s.t.Helper()
+	way = devtest.NewRelay(s.t, etcd)
+	page = devtest.FreeAddress()
+	s.write("cut.yaml", strings.Replace(s.yaml(s.layout, s.dsn()), devtest.Etcd(s.t), way.Addr, 1))
+	s.serve(name, "--config", "cut.yaml", "--listen", page)
+	return way, page
+}
+
+func TestClusterNodesShowsANodeInClaimMode(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	way, page := cutOff(s, "lonely")
+	s.ownedBy(map[string]int{"lonely": 8})
+	id := s.nodes()[0].ID
+	s.run("cluster", "nodes", "--ask", page).says(t, id+"  ownership", page+"  "+id+"  ownership")
+	way.Cut()
+	s.waitFor("the node is not listed any more", func() bool { return len(s.nodes()) == 0 })
+	s.run("cluster", "nodes").says(t, "note: "+id+" is not registered and took 8 tables last, which nobody has now")
+	s.run("cluster", "nodes", "--ask", page).says(t, page+"  "+id+"  claim")
+	s.write("without.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
+	r := s.run("cluster", "nodes", "--ask", page, "--config", "without.yaml")
+	r.refused(t, exitFailed, "etcd 127.0.0.1:1")
+	if !strings.Contains(r.stdout, id+"  claim") || !strings.Contains(r.stdout, id+" is not registered") {
+		t.Errorf("without etcd:\n%s", r.stdout)
+	}
+	groups := decode[[]cluster.Group](t, s.run("cluster", "nodes", "--json", "--ask", page+",127.0.0.1:1"))
+	if len(groups) != 1 || len(groups[0].Unlisted) != 1 || groups[0].Unlisted[0] != (cluster.LastOwner{ID: id, Tables: 8}) || len(groups[0].Asked) != 2 ||
+		groups[0].Asked[0].Report.Mode != "claim" || !strings.Contains(groups[0].Asked[1].Error, "refused") {
+		t.Errorf("got %+v", groups)
+	}
+	s.run("cluster", "nodes", "--ask", "nowhere").refused(t, exitUsage, `--ask "nowhere": want host:port`)
+	way.Mend(t)
+	s.ownedBy(map[string]int{"lonely": 8})
+}
+
+// clinging gives up nothing until it is told to.
+type clinging struct {
+	taker
+	free *atomic.Bool
+}
+
+func (h clinging) Drop(_ context.Context, tables []int) error {
+	if h.free.Load() {
+		return nil
+	}
+	return &assign.Refused{Tables: tables, Err: context.DeadlineExceeded}
+}
+
+func TestClusterDrainWaits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	node := s.node("orders", "host-a", 8)
-	s.write("tocsin.yaml", s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/"))
-	r := s.run("cluster", "tables")
-	r.refused(t, exitFailed, "db1")
-	if !strings.Contains(r.stdout, node) {
-		t.Errorf("the owners are not shown:\n%s", r.stdout)
+	h := clinging{taker{make(chan int, s.layout.Total())}, &atomic.Bool{}}
+	a := s.nodeOf("orders", "host-a", 8, h, h.took)
+	t.Cleanup(func() { h.free.Store(true) })
+	b := s.node("orders", "host-b", 0)
+	s.run("cluster", "drain", a, "--wait", "--timeout", "2s").
+		refused(t, exitFailed, "node "+a+" still has 8 tables after 2s, 0-7, and drains on")
+	h.free.Store(true)
+	s.run("cluster", "drain", a, "--wait").says(t, "node "+a+" of group orders has no table left")
+	s.ownedBy(map[string]int{"host-a": 0, "host-b": 8})
+	d := decode[drained](t, s.run("cluster", "drain", a, "--wait", "--json"))
+	if d.Tables == nil || *d.Tables != 0 || !d.Draining {
+		t.Errorf("got %+v", d)
+	}
+	s.run("cluster", "drain", b, "--wait", "--undo").refused(t, exitUsage, "not both")
+	s.run("cluster", "drain", b, "--wait", "--timeout", "-1s").refused(t, exitUsage, "--timeout -1s")
+	s.run("cluster", "drain", b, "--timeout", "1s").refused(t, exitUsage, "with --wait")
+}
+
+func TestClusterPlanShowsWhatWouldMoveAndMovesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run("cluster", "plan").says(t, noNodes)
+	a := s.node("orders", "host-a", 8)
+	b := s.node("orders", "host-b", 4)
+	s.node("callback", "host-c", 8)
+	s.run("cluster", "plan").says(t,
+		"group callback: 0 of 8 tables would move, the least possible is 0", "group orders: 0 of 8 tables would move")
+	s.run("cluster", "plan", "--group", "orders", "--add", "2").says(t,
+		"group orders: 4 of 8 tables would move, the least possible is 4", "WOULD OWN",
+		a+"  1       4     2", "new-2            1       0     2", a+"  new-1  1", b+"  new-2  1")
+	plans := decode[[]groupPlan](t, s.run("cluster", "plan", "--remove", a, "--add", "1", "--json"))
+	if len(plans) != 1 || plans[0].Group != "orders" || plans[0].Moves != 4 || plans[0].Least != 4 || plans[0].Tables != 8 {
+		t.Fatalf("got %+v", plans)
+	}
+	if got := fmt.Sprint(plans[0].Flows); got != fmt.Sprintf("[{%s new-1 4}]", a) {
+		t.Errorf("flows %s", got)
+	}
+	s.run("cluster", "plan", "--remove", a, "--remove", b).says(t, a+"  (nobody)  4", b+"  (nobody)  4")
+	s.ownedBy(map[string]int{"host-a": 4, "host-b": 4, "host-c": 8})
+	s.run("cluster", "plan", "--remove", "host-a").refused(t, exitFailed, `no live node "host-a"`, "cluster nodes")
+	s.run("cluster", "plan", "--remove", a, "--group", "callback").refused(t, exitFailed, "no live node", a)
+	s.run("cluster", "plan", "--add", "-1").refused(t, exitUsage, "--add -1: give 0 to 200 nodes")
+}
+
+func TestClusterDrainMovesANodesTablesToTheOthersUntilUndone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a := s.node("orders", "host-a", 8)
+	s.run("cluster", "drain", a).refused(t, exitFailed, a, "no other node of its group would take its tables")
+	s.node("orders", "host-b", 4)
+	s.run("cluster", "drain", a).says(t, "node "+a+" of group orders gives up its tables: see `tocsin cluster nodes`")
+	s.ownedBy(map[string]int{"host-a": 0, "host-b": 8})
+	s.run("cluster", "nodes").says(t, a+"  draining   1.2.3    1       0       0", "ownership  1.2.3    1       8       8")
+	s.run("cluster", "plan").says(t, "group orders: 0 of 8 tables would move", a+"  0       0     0")
+	d := decode[drained](t, s.run("cluster", "drain", a, "--undo", "--json"))
+	if d != (drained{Node: a, Group: "orders"}) {
+		t.Errorf("got %+v", d)
+	}
+	s.ownedBy(map[string]int{"host-a": 4, "host-b": 4})
+	s.run("cluster", "drain", a, "--undo").refused(t, exitFailed, a, "it is not draining")
+	s.run("cluster", "drain", "host-a").refused(t, exitFailed, `no live node "host-a"`)
+	s.run("cluster", "drain").refused(t, exitUsage, "want ID")
+	for _, args := range [][]string{{"drain", ""}, {"plan", "--remove", ""}} {
+		r := s.run(append([]string{"__complete", "cluster"}, args...)...)
+		if !strings.HasPrefix(r.stdout, a+"\torders\n") {
+			t.Errorf("%v completes to:\n%s", args, r.stdout)
+		}
+	}
+}
+
+func TestClusterTablesDrawAGrid(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a := s.node("orders", "host-a", 8)
+	b := s.node("orders", "host-b", 4)
+	s.run("cluster", "tables", "--group", "orders", "--counts=false", "--grid").says(t,
+		"\n"+s.prefix+"_0 0  ", "\n"+s.prefix+"_1 0  ", "OVERDUE  MARK", a+"  4       -        -        -     -               A", b)
+	out := s.run("cluster", "tables", "--grid").ok(t)
+	if !strings.Contains(out, s.prefix+"_1 0  ....\n") {
+		t.Errorf("the group callback has no node:\n%s", out)
+	}
+	if out := s.run("cluster", "tables").ok(t); strings.Contains(out, "MARK") {
+		t.Errorf("a grid, though this is no terminal:\n%s", out)
 	}
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // moveFlags are those of every step.
@@ -72,7 +75,7 @@ func newMoveCompare(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.showDifferences(found)
+			return a.printFindings(found, nil, "the copies are equal; next: `tocsin ddl move activate`")
 		})
 	}
 	return cmd
@@ -109,12 +112,8 @@ func (a *app) move(f moveFlags, step string, do func(*ddl.Move) error) error {
 
 // movedJSON is the JSON of a step for one database.
 type movedJSON struct {
-	Database  string        `json:"database"`
-	From      string        `json:"from"`
-	FromState ddl.CopyState `json:"from_state"`
-	To        string        `json:"to"`
-	ToState   ddl.CopyState `json:"to_state"`
-	Next      string        `json:"next"`
+	ddl.Moved
+	Next string `json:"next"`
 }
 
 // showMove says where the databases stand by now.
@@ -130,7 +129,7 @@ func (a *app) showMove(ctx context.Context, f moveFlags) error {
 	}
 	moved := make([]movedJSON, len(all))
 	for i, d := range all {
-		moved[i] = movedJSON{d.Database, d.From, d.FromState, d.To, d.ToState, nextOf(d)}
+		moved[i] = movedJSON{d, nextOf(d)}
 	}
 	return a.print(moved, func(w io.Writer) {
 		for _, d := range moved {
@@ -156,22 +155,127 @@ func nextOf(d ddl.Moved) string {
 	return "`tocsin ddl move activate`, which compares again"
 }
 
-// showDifferences ends with exit code 1 if there are any.
-func (a *app) showDifferences(found []ddl.Finding) error {
-	list := make([]ddlFinding, len(found))
-	for i, f := range found {
-		list[i] = ddlFinding(f)
+func newDDLOwnership(a *app) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "ownership OWNERSHIP", Short: "Change who may start a row, with all nodes stopped", Args: exactArgs("OWNERSHIP"),
+		Long: "Write into every database who may start a row. With etcd, each table has an owner, by a\n" +
+			"key in etcd. With rows, nobody owns tables: every node claims each row before it starts,\n" +
+			"and no etcd is needed. With nodes of both kinds, tasks would be delivered twice, so nodes\n" +
+			"refuse databases of the other kind. It fails while a node lives. Stop all nodes, run it,\n" +
+			"set layout.ownership in the config of every node, and start them again. Clients and\n" +
+			"sweepers work with both, and may go on meanwhile.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ownership := args[0]
+			if ownership != ddl.ByEtcd && ownership != ddl.ByRows {
+				return usage("ownership %q: want %s or %s", ownership, ddl.ByEtcd, ddl.ByRows)
+			}
+			changed, err := a.whileStopped(cmd.Context(), force, func(cfg tocsin.Config) (int, error) {
+				done, err := ddl.SetOwnership(cmd.Context(), cfg, ownership, force)
+				return done.Databases, err
+			})
+			return a.show(ddl.Owned{Ownership: ownership, Databases: changed}, err, func(w io.Writer) {
+				if changed == 0 {
+					fmt.Fprintf(w, "ownership is %s already\n", ownership)
+					return
+				}
+				fmt.Fprintf(w, "ownership is %[1]s: %[2]d databases were changed; set layout.ownership: %[1]s in the config of every node before it starts\n",
+					ownership, changed)
+			})
+		},
 	}
-	err := a.print(list, func(w io.Writer) {
-		for _, f := range found {
-			fmt.Fprintln(w, f)
-		}
-		if len(found) == 0 {
-			fmt.Fprintln(w, "the copies are equal; next: `tocsin ddl move activate`")
-		}
-	})
-	if err == nil && len(found) > 0 {
-		return errSilent
+	cmd.Flags().BoolVar(&force, "force", false, "don't look for live nodes, neither in etcd nor in the node tables")
+	return cmd
+}
+
+// whileStopped changes all databases, and fails if a node lives before or after that.
+func (a *app) whileStopped(ctx context.Context, force bool, change func(tocsin.Config) (databases int, err error)) (int, error) {
+	cfg, err := a.cluster()
+	if err != nil {
+		return 0, err
 	}
-	return err
+	if err := a.noOwner(ctx, force); err != nil {
+		return 0, err
+	}
+	changed, err := change(cfg)
+	if err != nil && changed > 0 {
+		return changed, fmt.Errorf("%w; %d databases were changed: run it again to go on", err, changed)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := a.noOwner(ctx, force); err != nil {
+		return changed, fmt.Errorf("it started meanwhile, so tasks may be delivered twice: %w", err)
+	}
+	return changed, nil
+}
+
+// noOwner refuses while etcd knows a node. Without etcd in the config there can be none.
+func (a *app) noOwner(ctx context.Context, force bool) error {
+	file, err := a.load()
+	if err != nil || force || len(file.Etcd.Endpoints) == 0 {
+		return err
+	}
+	var groups []cluster.Group
+	keys, err := registryOf(ctx, file)
+	if err == nil {
+		defer keys.Close()
+		groups, err = cluster.NodesIn(ctx, keys, "")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: etcd must say that no node lives (--force goes on all the same)", err)
+	}
+	for _, g := range groups {
+		for _, n := range g.Nodes {
+			return fmt.Errorf("node %s of group %s lives: stop all nodes first (--force goes on all the same)", n.ID, g.Group)
+		}
+	}
+	return nil
+}
+
+// owned reads the servers from the config file, and adds to the options what else the databases are to say.
+func (a *app) owned(opt ddl.Options) (tocsin.Config, ddl.Options, error) {
+	file, err := a.load()
+	if err != nil {
+		return tocsin.Config{}, opt, err
+	}
+	opt.Ownership, opt.SweepGrace = file.Layout.Ownership, file.Sweep.Grace.D()
+	return file.Tocsin(), opt, nil
+}
+
+// gracedDDL is the JSON of `ddl grace`.
+type gracedDDL struct {
+	Grace     string `json:"grace"`     // of all databases
+	Databases int    `json:"databases"` // changed now
+}
+
+func newDDLGrace(a *app) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "grace DURATION", Short: "Change the grace of sweeps, with all nodes and sweeps stopped", Args: exactArgs("DURATION"),
+		Long: "Write into every database how long a task must be overdue before a sweep takes it. Nodes\n" +
+			"claim what is nearly as late, so that no sweep delivers beside them. Therefore nodes and\n" +
+			"sweeps with another sweep.grace are refused. `ddl apply` writes it first. It fails while a\n" +
+			"node lives. Stop all nodes and sweeps, run it, set sweep.grace in the config of each, and\n" +
+			"start them again. Services may go on meanwhile.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			grace, err := time.ParseDuration(args[0])
+			if err != nil || grace < ddl.MinSweepGrace || grace > ddl.MaxSweepGrace {
+				return usage("grace %q: want %s to %s", args[0], ddl.MinSweepGrace, ddl.MaxSweepGrace)
+			}
+			changed, err := a.whileStopped(cmd.Context(), force, func(cfg tocsin.Config) (int, error) {
+				return ddl.SetSweepGrace(cmd.Context(), cfg, grace, force)
+			})
+			return a.show(gracedDDL{grace.String(), changed}, err, func(w io.Writer) {
+				if changed == 0 {
+					fmt.Fprintf(w, "grace of sweeps is %s already\n", grace)
+					return
+				}
+				fmt.Fprintf(w, "grace of sweeps is %[1]s: %[2]d databases were changed; set sweep.grace: %[1]s in the config of every node and sweep before it starts\n",
+					grace, changed)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "don't look for live nodes, neither in etcd nor in the node tables")
+	return cmd
 }

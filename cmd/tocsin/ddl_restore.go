@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/doctor"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // restoreFlags are those of `ddl restore-check`.
@@ -112,27 +113,21 @@ type heldJSON struct {
 }
 
 // marksInEtcd reads the marks of the databases that are kept in etcd. The error says why they can't be read.
-func (a *app) marksInEtcd(ctx context.Context) (map[int]int64, error) {
-	if _, _, err := a.etcd(); err != nil {
+func (a *app) marksInEtcd(ctx context.Context) (marks map[int]int64, err error) {
+	file, err := a.owners()
+	if err != nil {
+		return nil, nil // nobody keeps any there
+	}
+	if _, _, err := etcdOf(file); err != nil {
 		return nil, nil // the config names none
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
 	defer cancel()
-	db, err := a.store()
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	own := identityOf(ctx, db)
-	if own == "" {
-		return nil, nil
-	}
-	keys, err := a.registry(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer keys.Close()
-	return keys.Marks(ctx, own)
+	err = a.withIdentity(ctx, func(own string, keys *assign.Registry) error {
+		marks, err = keys.Marks(ctx, own)
+		return err
+	})
+	return marks, err
 }
 
 // restoredJSON is the JSON of `ddl restore-check` for one database.
@@ -145,28 +140,15 @@ type restoredJSON struct {
 	Known    *time.Time         `json:"known"` // the last time known of it elsewhere; null: none
 	KnownBy  string             `json:"known_by,omitempty"`
 	Until    *time.Time         `json:"until"`
-	Types    []restoredTypeJSON `json:"biz_types"`
+	Types    []ddl.RestoredType `json:"biz_types"`
 	Added    *int               `json:"missing"` // estimate of tasks that were added between ends and known; null: not known
 	Stale    []string           `json:"stale_biz_types,omitempty"`
-}
-
-type restoredTypeJSON struct {
-	Type      string `json:"biz_type"`
-	Settled   int    `json:"settled"` // were due until then: probably settled
-	Due       int    `json:"due"`     // were due since
-	Later     int    `json:"later"`
-	Dead      int    `json:"dead"`
-	Killed    int    `json:"to_dead"`      // of settled
-	Cancelled int    `json:"to_cancelled"` // of settled
 }
 
 func restoredOf(r ddl.Restored) restoredJSON {
 	j := restoredJSON{
 		Database: r.Database, Server: r.Server, State: r.State, Older: r.Older, Ends: known(r.Ends), Known: known(r.Known),
-		KnownBy: r.Knows, Until: known(r.Until), Types: []restoredTypeJSON{}, Stale: r.Stale,
-	}
-	for _, t := range r.Types {
-		j.Types = append(j.Types, restoredTypeJSON(t))
+		KnownBy: r.Knows, Until: known(r.Until), Types: orEmpty(r.Types), Stale: r.Stale,
 	}
 	if r.Added >= 0 {
 		j.Added = &r.Added
@@ -201,7 +183,7 @@ func (a *app) showRestored(all []ddl.Restored, f restoreFlags, noEtcd error) err
 			fmt.Fprintf(w, "%s: none is held or an older copy\n", plural(len(all), "database"))
 		}
 		if noEtcd != nil {
-			fmt.Fprintf(w, "warning: the marks in etcd can't be read, so only those in the databases count: %s\n", oneLine(noEtcd))
+			fmt.Fprintf(w, "warning: the marks in etcd can't be read, so only those in the databases count: %s\n", cluster.OneLine(noEtcd))
 		}
 	})
 	if err == nil && waits {
@@ -212,19 +194,16 @@ func (a *app) showRestored(all []ddl.Restored, f restoreFlags, noEtcd error) err
 
 func writeRestored(w io.Writer, r ddl.Restored, f restoreFlags) {
 	fmt.Fprintf(w, "%s on %s: %s\n", r.Database, r.Server, ageOf(r))
-	rows := [][]string{{"BIZ TYPE", "SETTLED?", "DUE SINCE", "LATER", "DEAD", "TO DEAD", "TO CANCELLED", "DUE NOW"}}
-	var again int
+	dueNow := func(t ddl.RestoredType) int { return t.Settled - t.Killed - t.Cancelled + t.Due }
+	again := 0
 	for _, t := range r.Types {
-		now := t.Settled - t.Killed - t.Cancelled + t.Due
-		again += now
-		row := []string{oneCell(t.Type)}
-		for _, n := range []int{t.Settled, t.Due, t.Later, t.Dead, t.Killed, t.Cancelled, now} {
-			row = append(row, strconv.Itoa(n))
-		}
-		rows = append(rows, row)
+		again += dueNow(t)
 	}
-	if len(rows) > 1 {
-		columns(w, rows...)
+	if len(r.Types) > 0 {
+		head := []string{"BIZ TYPE", "SETTLED?", "DUE SINCE", "LATER", "DEAD", "TO DEAD", "TO CANCELLED", "DUE NOW"}
+		table(w, head, r.Types, func(t ddl.RestoredType) []any {
+			return []any{oneCell(t.Type), t.Settled, t.Due, t.Later, t.Dead, t.Killed, t.Cancelled, dueNow(t)}
+		})
 	}
 	writeLost(w, r)
 	if f.accept {

@@ -1,11 +1,19 @@
 package main
 
 import (
+	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 func TestDDLPlanShowsEveryStatementWithoutAServer(t *testing.T) {
@@ -50,7 +58,7 @@ func TestDDLVerifyNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be")
-	if found := decode[[]ddlFinding](t, s.run("ddl", "verify", "--json")); len(found) != 0 {
+	if found := decode[[]ddl.Finding](t, s.run("ddl", "verify", "--json")); len(found) != 0 {
 		t.Errorf("findings: %+v", found)
 	}
 	s.verifyWarns(t)
@@ -66,7 +74,7 @@ func TestDDLVerifyNamesWhatIsMissing(t *testing.T) {
 		}
 	}
 	r = s.run("ddl", "verify", "--json")
-	found := decodeText[[]ddlFinding](t, r.stdout)
+	found := decodeText[[]ddl.Finding](t, r.stdout)
 	if r.code != exitFailed || len(found) != strings.Count(s.run("ddl", "verify").stdout, "\n") || found[0].Server != "db1" {
 		t.Errorf("exit code %d, findings %+v", r.code, found)
 	}
@@ -82,7 +90,7 @@ func (s *site) verifyWarns(t *testing.T) {
 	s.exec("ALTER TABLE {prefix}_1.task_0003 STATS_AUTO_RECALC = DEFAULT")
 	mend := "ALTER TABLE " + s.prefix + "_1.task_0003 STATS_AUTO_RECALC = 0"
 	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_1 has 1 of 13 tables ", mend, "no table of layout 2x4 is missing or differs")
-	found := decode[[]ddlFinding](t, s.run("ddl", "verify", "--json"))
+	found := decode[[]ddl.Finding](t, s.run("ddl", "verify", "--json"))
 	if len(found) != 1 || !found[0].Warning || !strings.Contains(found[0].Detail, mend) {
 		t.Errorf("findings: %+v", found)
 	}
@@ -101,4 +109,226 @@ func TestGrantsNeedNoPasswords(t *testing.T) {
 		t.Errorf("without the variables:\n%s\nwith a password:\n%s", got, want)
 	}
 	s.run("ddl", "verify").refused(t, exitFailed, "TOCSIN_TEST_UNSET_USER")
+}
+
+// movingSite is a site with a second server, to which database 1 moves: new.yaml
+// says so, tocsin.yaml does not.
+type movingSite struct {
+	*site
+	name  string // of the database
+	other *devserver.MariaDB
+	dest  *sql.DB
+}
+
+func newMovingSite(s *site) *movingSite {
+	s.t.Helper()
+	other, err := devserver.StartMariaDB(s.t.Context(), devserver.MariaDBConfig{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = other.Stop() })
+	m := &movingSite{site: s, name: s.layout.Database(1), other: other}
+	if m.dest, err = sql.Open("mysql", other.DSN()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = m.dest.Close() })
+	s.write("new.yaml", s.splitYAML(other.DSN()))
+	return m
+}
+
+func (m *movingSite) move(step string, more ...string) result {
+	m.t.Helper()
+	return m.run(append([]string{"ddl", "move", step, "--from", "tocsin.yaml", "--config", "new.yaml", "--wait", "1m"}, more...)...)
+}
+
+func (m *movingSite) copy() {
+	m.t.Helper()
+	devtest.CopyDatabase(m.t, m.db, m.dest, m.name)
+}
+
+func TestAMoveStepByStepAndOutOfTurn(t *testing.T) {
+	t.Parallel()
+	m := newMovingSite(newSite(t))
+	m.run("task", "add", "--type", "order.close", "--biz-id", m.bizIDIn(1), "--in", "1h").ok(t)
+	m.move("check").says(t, m.name+": active on db1, absent on db2; next: `tocsin ddl move retire`")
+	m.move("compare").refused(t, exitFailed, m.name+" on server db1 is active: run `tocsin ddl move retire` first")
+	m.move("activate").refused(t, exitFailed, "run `tocsin ddl move retire` first")
+	m.move("undo").says(t, "active on db1, absent on db2")
+	m.move("retire").says(t, "retired on db1, absent on db2; next: copy it, all tables, then `tocsin ddl move compare`")
+	m.run("task", "add", "--type", "order.close", "--biz-id", m.bizIDIn(1), "--in", "1h").
+		refused(t, exitFailed, m.name+" on db1 is retired: its tables have moved, correct the servers of the config")
+	m.run("ddl", "apply").refused(t, exitFailed, m.name+" on server db1 is retired")
+	m.move("activate").refused(t, exitFailed, "there is no "+m.name+" on server db2: copy it from server db1, all tables")
+	m.copy()
+	if _, err := m.dest.Exec("DELETE FROM " + m.name + ".retired_task_0001"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.dest.Exec("UPDATE " + m.name + ".biz_type SET policy = '{}'"); err != nil {
+		t.Fatal(err)
+	}
+	r := m.move("compare")
+	if r.code != exitFailed || !strings.Contains(r.stdout, m.name+".biz_type differs from that on db1") {
+		t.Errorf("compare of a bad copy: exit code %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+	m.move("activate").refused(t, exitFailed, "the copies differ")
+	m.copy()
+	m.move("compare").says(t, "the copies are equal; next: `tocsin ddl move activate`")
+	got := decode[[]movedJSON](t, m.move("activate", "--json"))
+	if len(got) != 1 || got[0].FromState != "retired" || got[0].ToState != "active" || got[0].Database != m.name {
+		t.Errorf("got %+v", got)
+	}
+	m.run("ddl", "verify", "--config", "new.yaml").says(t, "as they should be")
+	m.run("task", "list", "--biz-id", m.bizIDIn(1), "--config", "new.yaml").says(t, "pending")
+	m.move("retire").refused(t, exitFailed, m.name+" on server db2 is active: there is nothing to retire on server db1")
+	m.move("undo").says(t, "active on db1, retired on db2")
+	m.run("task", "list", "--biz-id", m.bizIDIn(1)).says(t, "pending")
+	m.run("ddl", "move", "retire", "--config", "new.yaml").refused(t, exitUsage, "--from is needed")
+	m.run("ddl", "move", "retire", "--from", "tocsin.yaml").refused(t, exitFailed, "nothing to move: both configs name the same servers")
+	m.run("ddl", "move", "retire", "--from", "none.yaml").refused(t, exitFailed, "none.yaml")
+	m.move("retire", "--database", "toc_9").refused(t, exitFailed, "no database toc_9")
+	m.run("ddl", "move", "faster").refused(t, exitUsage, `"faster"`)
+}
+
+// twins starts two servers that have the same host name, port, folder and, as they share a network card, server_uid.
+func twins(t *testing.T) (first, second *devserver.MariaDB) {
+	t.Helper()
+	link := filepath.Join(t.TempDir(), "current")
+	start := func() *devserver.MariaDB {
+		dir := t.TempDir()
+		_ = os.Remove(link)
+		if err := os.Symlink(dir, link); err != nil {
+			t.Fatal(err)
+		}
+		m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
+			Dir: dir, Args: []string{"--datadir=" + filepath.Join(link, "data"), "--port=3306", "--skip-networking"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = m.Kill(); _ = m.Stop() })
+		return m
+	}
+	return start(), start()
+}
+
+func TestAMoveTellsServersApartThatLookAlike(t *testing.T) {
+	t.Parallel()
+	first, second := twins(t)
+	s := bareSite(t)
+	s.write("tocsin.yaml", s.yaml(s.layout, first.SocketDSN()))
+	s.applyDDL()
+	m := &movingSite{site: s, name: s.layout.Database(1)}
+	to := func(dsn string) string {
+		return strings.Replace(s.yaml(s.layout, first.SocketDSN()), "etcd:", "    databases: [0]\n"+
+			"  - name: db2\n    dsn: "+dsn+"\n    databases: [1]\netcd:", 1)
+	}
+	s.write("new.yaml", to(second.SocketDSN()))
+	m.move("check").says(t, m.name+": active on db1, absent on db2")
+	m.move("retire").says(t, "retired on db1, absent on db2")
+	m.move("undo").says(t, "active on db1, absent on db2")
+	alias := filepath.Join(t.TempDir(), "alias")
+	if err := os.Symlink(first.Socket(), alias); err != nil {
+		t.Fatal(err)
+	}
+	s.write("new.yaml", to("root@unix("+alias+")/"))
+	for _, step := range []string{"check", "retire", "activate", "undo"} {
+		m.move(step).refused(t, exitFailed, "servers db1 and db2 are the same one: nothing moves")
+	}
+}
+
+func TestAMoveUnderLoadLosesNoTask(t *testing.T) {
+	t.Parallel()
+	s, c := callbackSite(t)
+	m := newMovingSite(s)
+	nodes := []*serving{m.serve("a"), m.serve("b")}
+	m.ownedBy(map[string]int{"a": 4, "b": 4})
+	l := m.startLoad(m.client())
+	m.waitFor("some are delivered", func() bool { seen, _, _ := c.counts(); return seen > 40 })
+	began := time.Now()
+	m.move("retire").says(t, "retired on db1")
+	m.copy()
+	m.move("activate").says(t, "active on db2")
+	stood := time.Since(began)
+	l.use(m.splitClient(m.other.DSN()))
+	for i, old := range nodes {
+		_ = old.Process.Signal(syscall.SIGTERM)
+		_ = old.Wait() // it may say that outcomes are left: their tasks are delivered again
+		m.serve(fmt.Sprint("new-", i), "--config", "new.yaml")
+	}
+	m.ownedBy(map[string]int{"new-0": 4, "new-1": 4})
+	moved, _ := l.counts()
+	m.waitFor("the new nodes are delivering", func() bool { added, _ := l.counts(); return added > moved+40 })
+	l.end()
+	m.waitFor("all are delivered", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for id := range l.added {
+			if c.seen[id] == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	seen, again, early := c.counts()
+	added, refused := l.counts()
+	t.Logf("%d tasks stored, %d refusals meanwhile, %d delivered, %d more than once, %d early; the database stood still for %.1f s",
+		added, refused, seen, again, early, stood.Seconds())
+	if early != 0 || refused == 0 {
+		t.Errorf("%d early, %d refusals; want none early, and refusals by the retired copy", early, refused)
+	}
+}
+
+// Nodes claim what is nearly as late as the grace, so a sweep with a shorter one would deliver beside them.
+func TestAProcessWithAnotherGraceOfSweepsIsRefused(t *testing.T) {
+	t.Parallel()
+	s, c := callbackSite(t)
+	s.write("twenty.yaml", s.text("tocsin.yaml")+"sweep: {grace: 20s}\n")
+	differs := []string{"grace of sweeps of this process is 20s, that of", "is 1m0s", "sweep.grace", "tocsin ddl grace 20s"}
+	n := s.serve("one")
+	s.ownedBy(map[string]int{"one": s.layout.Total()})
+	s.fill(20, 0)
+	s.waitFor("all tasks are done", func() bool { return s.notDone() == 0 })
+
+	for _, args := range [][]string{
+		{"sweep", "--config", "twenty.yaml"}, {"sweep", "--grace", "20s"}, {"sweep", "--cron", "@every 1s", "--config", "twenty.yaml"},
+		{"serve", "--listen", "off", "--config", "twenty.yaml"},
+	} {
+		s.run(args...).refused(t, exitFailed, differs...)
+	}
+	withAPI := s.run("serve", "--listen", "off", "--api", "127.0.0.1:0", "--config", "twenty.yaml") // it logs that the API listens, and ends all the same
+	if withAPI.code != exitFailed || !strings.Contains(withAPI.stderr, differs[0]) {
+		t.Errorf("serve with the API: exit code %d\n%s", withAPI.code, withAPI.stderr)
+	}
+	s.run("ddl", "apply", "--config", "twenty.yaml").refused(t, exitFailed, "sweep.grace of the config is 20s", "is 1m0s", "tocsin ddl grace 20s")
+	if r := s.run("doctor", "--config", "twenty.yaml"); r.code != exitFailed || !strings.Contains(r.stdout, differs[0]) {
+		t.Errorf("doctor: exit code %d\n%s", r.code, r.stdout)
+	}
+	s.run("sweep").says(t, "0 overdue")
+	s.run("sweep", "--grace", "20s", "--dry-run").says(t, "0 overdue")
+
+	s.run("sweep", "--grace", "0s").refused(t, exitFailed, "would deliver beside live nodes", "node one-", "--force")
+	s.run("sweep", "--grace", "0s", "--cron", "@every 1s").refused(t, exitUsage, "nodes that start later", "--once")
+	s.run("ddl", "grace", "20s").refused(t, exitFailed, "node one-", "stop all nodes")
+	s.run("ddl", "grace", "soon").refused(t, exitUsage, `grace "soon": want 1s to 24h0m0s`)
+	n.end(t)
+
+	s.fill(20, 0)
+	s.run("sweep", "--grace", "0s").says(t, "20 overdue, 20 delivered")
+	s.write("alone.yaml", s.yaml(s.layout, s.dsn())[:strings.Index(s.yaml(s.layout, s.dsn()), "etcd:")])
+	s.run("sweep", "--grace", "0s", "--config", "alone.yaml").refused(t, exitFailed, "no etcd to ask", "--force")
+	s.run("sweep", "--grace", "0s", "--config", "alone.yaml", "--force").says(t, "0 overdue")
+
+	s.run("ddl", "grace", "20s").says(t, "grace of sweeps is 20s: 2 databases were changed", "sweep.grace: 20s")
+	s.run("ddl", "grace", "20s").says(t, "grace of sweeps is 20s already")
+	s.run("ddl", "verify").ok(t)
+	s.run("serve", "--listen", "off").refused(t, exitFailed, "grace of sweeps of this process is 1m0s", "is 20s")
+	s.run("sweep").refused(t, exitFailed, "grace of sweeps of this process is 1m0s", "is 20s")
+	s.serve("two", "--config", "twenty.yaml")
+	s.ownedBy(map[string]int{"two": s.layout.Total()})
+	s.fill(20, 0)
+	s.waitFor("all tasks are done", func() bool { return s.notDone() == 0 })
+	s.run("sweep", "--config", "twenty.yaml").says(t, "0 overdue")
+	if seen, again, _ := c.counts(); seen != 60 || again != 0 {
+		t.Errorf("%d tasks were delivered, %d of them more than once", seen, again)
+	}
 }

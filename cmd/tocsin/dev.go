@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -119,11 +123,13 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	policies, err := f.policies()
-	if err != nil {
-		return err
+	var policies []biztype.Policy
+	if f.biz != "" {
+		if policies, err = readPolicies(f.biz); err != nil {
+			return err
+		}
 	}
-	view := newDevView(a)
+	view := &devView{stages: newStages(a, devUnits)}
 	c, err := devcluster.Start(ctx, devcluster.Options{
 		Layout: layout, Policies: policies, Server: devserver.Product(f.server), Servers: f.servers, Nodes: f.nodes, Demo: f.load > 0, Version: version, Progress: view.progress, OnDelivery: view.delivery,
 		NoEtcd: !f.etcd, MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
@@ -149,10 +155,13 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	if err := a.print(summary, func(w io.Writer) { fmt.Fprint(w, "\n", summary) }); err != nil {
 		return err
 	}
-	if f.exit {
-		return verdict(summary)
+	switch {
+	case !f.exit:
+		return a.stayUp(ctx, c, f, view)
+	case !summary.OK():
+		return fmt.Errorf("%d of %d tasks delivered within a minute, %d early", summary.Delivered, summary.Tasks, summary.Early)
 	}
-	return a.stayUp(ctx, c, f, view)
+	return nil
 }
 
 // watch starts Prometheus and returns its URL; "" if there is none, or if it would have nothing to watch for long.
@@ -197,25 +206,6 @@ func runSamples(ctx context.Context, c *devcluster.Cluster, f devFlags, view *de
 	settle, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return c.Summary(settle, f.tasks)
-}
-
-func verdict(s devcluster.Summary) error {
-	if s.OK() {
-		return nil
-	}
-	return fmt.Errorf("%d of %d tasks delivered within a minute, %d early", s.Delivered, s.Tasks, s.Early)
-}
-
-// policies reads the biz types of --biz; nil without it.
-func (f devFlags) policies() ([]biztype.Policy, error) {
-	if f.biz == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(f.biz)
-	if err != nil {
-		return nil, err
-	}
-	return biztype.Parse(text, f.biz)
 }
 
 // writeConfig writes the config file for other programs. The caller calls remove at the end.
@@ -304,3 +294,68 @@ A cluster with the biz types of %[3]s is up, without nodes. For your program, an
 The HTTP API is at %[5]s/v1.
 Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[4]d
 `
+
+// upAPI listens for the HTTP API of a cluster that stays up.
+func (a *app) upAPI(c *devcluster.Cluster, f devFlags, path string) (*apiServer, error) {
+	up := *a
+	up.configPath = path
+	file, err := up.load()
+	if err != nil {
+		return nil, err
+	}
+	return up.listenAPI(file, net.JoinHostPort("127.0.0.1", strconv.Itoa(f.apiPort)), a.logger("warn", "text"), c.Registerer())
+}
+
+// stayUp shows how to use the cluster from a second terminal, serves the API and keeps the load up, until ctx ends.
+func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, view *devView) error {
+	path, remove, err := f.writeConfig(c)
+	defer remove()
+	if err != nil {
+		return err
+	}
+	if f.biz == "" {
+		if err := c.AddSchedule(ctx); err != nil {
+			return interrupted(ctx, err)
+		}
+	}
+	requests, err := a.upAPI(c, f, path)
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		fmt.Fprint(a.out, f.hint(c, path, requests.url()), f.closing(c))
+	}
+	if f.load == 0 {
+		view.follow()
+	}
+	g, work := errgroup.WithContext(ctx)
+	if f.load > 0 {
+		g.Go(func() error {
+			return c.Demo(work, devcluster.DemoOptions{Rate: f.load, Sweep: demoSweep, Upkeep: demoUpkeep})
+		})
+	}
+	g.Go(func() error { return requests.serve(work) })
+	g.Go(func() error { return c.Wait(work) })
+	return g.Wait()
+}
+
+// devUnits are the stages of `tocsin dev` that show progress, with what they count.
+var devUnits = map[string]string{"create": "tables", "deliver": "tasks"}
+
+// devView shows what `tocsin dev` does: progress stage by stage, and after the
+// samples a line a delivery. Safe for concurrent use.
+type devView struct {
+	*stages
+	following atomic.Bool
+}
+
+// follow shows each delivery from now on.
+func (v *devView) follow() { v.following.Store(!v.app.json) }
+
+// delivery shows one.
+func (v *devView) delivery(d devcluster.Delivery) {
+	if v.following.Load() {
+		fmt.Fprintf(v.app.out, "delivered %s biz_id %d job_id %s by %s, %.1f ms after its time\n",
+			d.Info.BizType, d.Info.BizID, d.Info.JobID, d.Node, float64(d.Late.Microseconds())/1000)
+	}
+}

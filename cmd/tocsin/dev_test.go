@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,53 +22,48 @@ import (
 
 func TestDevDeliversItsSamplesAndExits(t *testing.T) {
 	t.Parallel()
-	s := decodeText[devcluster.Summary](t, call(t, "dev", "--tasks", "200", "--over", "1s", "--exit", "--json").ended(t))
-	if s.Delivered != 200 || s.Seen != 200 || s.Early != 0 || s.Dead != 0 || s.Unsettled != 0 {
-		t.Errorf("%+v", s)
-	}
-	if len(s.Nodes) != 2 || s.Nodes[0].Tables != 64 || s.Nodes[1].Tables != 64 || s.Nodes[0].Delivered+s.Nodes[1].Delivered < 200 {
-		t.Errorf("nodes: %+v", s.Nodes)
+	for name, etcd := range map[string]bool{"with etcd": true, "without etcd": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := decodeText[devcluster.Summary](t, call(t, "dev", fmt.Sprint("--etcd=", etcd), "--tasks", "200", "--over", "1s", "--exit", "--json").ended(t))
+			if s.Delivered != 200 || s.Seen != 200 || !etcd && s.Again != 0 || s.Early != 0 || s.Dead != 0 || s.Unsettled != 0 {
+				t.Errorf("%+v", s)
+			}
+			if len(s.Nodes) != 2 || s.Nodes[0].Tables != 64 || s.Nodes[1].Tables != 64 || s.Nodes[0].Delivered+s.Nodes[1].Delivered < 200 {
+				t.Errorf("nodes: %+v", s.Nodes)
+			}
+		})
 	}
 }
 
-func TestDevStaysUpForASecondTerminal(t *testing.T) {
-	t.Parallel()
-	cmd := command(t.Context(), t.TempDir(), "dev", "--tasks", "10", "--over", "0s", "--layout", "1x1", "--nodes", "1")
-	out := &lines{found: make(chan string, 1), find: "export TOCSIN_CONFIG="}
+// startDev starts tocsin dev in a folder, and waits until its output has a text. stop sends it a Ctrl-C and waits.
+func startDev(t *testing.T, dir, text string, env []string, args ...string) (out *output, stop func()) {
+	t.Helper()
+	cmd, out := command(context.WithoutCancel(t.Context()), dir, append([]string{"dev", "--tasks", "10", "--over", "0s"}, args...)...), &output{}
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout = out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	var path string
-	select {
-	case line := <-out.found:
-		path = line[strings.Index(line, "=")+1:]
-	case <-time.After(upWithin):
-		t.Fatal("no hint for a second terminal")
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	prints(t, out, text)
+	return out, func() {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("exit after Ctrl-C: %v", err)
+		}
 	}
-	out.expect("delivered coupon.remind biz_id 700001")
-	select {
-	case <-out.found:
-	case <-time.After(upWithin):
-		t.Fatal("the schedule does not fire")
-	}
-	out.expect("delivered order.close biz_id 77")
-	call(t, "--config", path, "task", "add", "--type", "order.close", "--biz-id", "77", "--in", "0s", "--payload", `{"order_id":77}`).ok(t)
-	select {
-	case <-out.found:
-	case <-time.After(upWithin):
-		t.Fatal("the task from the second terminal was not delivered")
-	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("exit after Ctrl-C: %v", err)
-	}
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("%s is left behind", path)
-	}
+}
+
+// prints waits until an output has a text, and returns the rest of that line.
+func prints(t *testing.T, out *output, text string) string {
+	t.Helper()
+	(&site{t: t}).waitWithin(upWithin, "it prints "+text, func() bool { return strings.Contains(out.String(), text) })
+	_, rest, _ := strings.Cut(out.String(), text)
+	rest, _, _ = strings.Cut(rest, "\n")
+	return rest
 }
 
 func TestDevWithTheBizTypesOfAProgram(t *testing.T) {
@@ -73,27 +73,12 @@ func TestDevWithTheBizTypesOfAProgram(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "biz.yaml"), []byte("biz_types:\n  - {name: parcel.lost, number: 1, group: parcels}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t.Context(), dir, "dev", "--biz", "biz.yaml", "--config-out", "tocsin.yaml", "--layout", "1x1", "--etcd=false")
-	out := &lines{found: make(chan string, 1), find: "Until your program, or `tocsin serve` for webhooks, runs a node, tasks wait."}
-	cmd.Stdout = out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	select {
-	case <-out.found:
-	case <-time.After(upWithin):
-		t.Fatal("it does not come up")
-	}
+	_, stop := startDev(t, dir, "Until your program, or `tocsin serve` for webhooks, runs a node, tasks wait.", nil,
+		"--biz", "biz.yaml", "--config-out", "tocsin.yaml", "--layout", "1x1", "--etcd=false")
 	call(t, "dev", "--biz", "none.yaml").refused(t, exitFailed, "none.yaml: no such file")
 	call(t, "--config", path, "biz", "list").says(t, "parcel.lost  1       parcels  Go handler")
 	call(t, "--config", path, "task", "add", "--type", "parcel.lost", "--biz-id", "7", "--in", "0s").says(t, "pending")
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("exit after Ctrl-C: %v", err)
-	}
+	stop()
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("%s is left behind", path)
 	}
@@ -151,35 +136,190 @@ func TestDevWithoutEtcdSaysHowToGetIt(t *testing.T) {
 	call(t, "dev", "--exit", "--server", "mariadb").refused(t, exitFailed, devserver.EnvEtcd, "none/etcd is not a program")
 }
 
-// lines watches an output for a line that holds a text.
-type lines struct {
-	mu    sync.Mutex
-	part  string
-	find  string
-	found chan string
+// hinted is a running `tocsin dev` with two nodes, and what it prints for a second terminal.
+type hinted struct {
+	t        *testing.T
+	set      string   // export and alias lines
+	commands []string // "tocsin task add ...", "curl ..."
 }
 
-// expect begins to look for another text.
-func (l *lines) expect(text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.find = text
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.part += string(b)
-	for {
-		line, rest, whole := strings.Cut(l.part, "\n")
-		if !whole {
-			return len(b), nil
-		}
-		if l.part = rest; strings.Contains(line, l.find) {
-			select {
-			case l.found <- line:
-			default:
-			}
+func startHinted(t *testing.T) (*hinted, *output) {
+	t.Helper()
+	out, stop := startDev(t, t.TempDir(), "Ctrl-C stops everything", nil, "--layout", "1x4", "--prometheus=false")
+	h := &hinted{t: t}
+	_, hint, _ := strings.Cut(out.String(), "It is still up.")
+	for line := range strings.Lines(hint) {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "export "), strings.HasPrefix(line, "alias "):
+			h.set += line + "\n"
+		case strings.HasPrefix(line, "tocsin "), strings.HasPrefix(line, "curl "):
+			h.commands = append(h.commands, line)
 		}
 	}
+	config := prints(t, out, "export TOCSIN_CONFIG=")
+	t.Cleanup(func() {
+		stop()
+		if _, err := os.Stat(config); !os.IsNotExist(err) {
+			t.Errorf("%s is left behind", config)
+		}
+	})
+	return h, out
+}
+
+// run runs a line as the shell of a second terminal does.
+func (h *hinted) run(line string) string {
+	h.t.Helper()
+	cmd := exec.CommandContext(h.t.Context(), "sh", "-c", h.set+line)
+	cmd.Dir = h.t.TempDir()
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		h.t.Errorf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// addedID finds the job_id that `task add` prints.
+var addedID = regexp.MustCompile(`job_id (\d+)`)
+
+// All lines that `tocsin dev` prints for a second terminal reach its nodes, and so do those of README.
+func TestDevsCommandsReachItsNodes(t *testing.T) {
+	t.Parallel()
+	h, out := startHinted(t)
+	prints(t, out, "delivered coupon.remind biz_id 700001") // by the schedule
+	said, id := map[string]string{}, ""
+	for _, line := range h.commands {
+		printed := h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s").Replace(line))
+		if m := addedID.FindStringSubmatch(printed); m != nil && strings.HasPrefix(line, "tocsin task add ") {
+			id = m[1]
+		}
+		words := strings.Fields(line)
+		if words[0] == "curl" {
+			said["curl"] = printed
+			continue
+		}
+		said[strings.Join(words[1:min(3, len(words))], " ")] = printed
+	}
+	for command, parts := range map[string][]string{
+		"task add":      {"job_id"},
+		"curl":          {`"status":"pending"`},
+		"schedule show": {"@every 5s", "active"},
+		"task list":     {"order.close", "coupon.remind"},
+		"task why":      {"task " + id, "coupon.remind", "not_due: "},
+		"cluster nodes": {"2 nodes", "127.0.0.1:"},
+		"top":           {"2 of 2 nodes answer"},
+	} {
+		for _, part := range append(parts, "\n") {
+			if !strings.Contains(said[command], part) {
+				t.Errorf("%s does not print %q, but\n%s", command, part, said[command])
+			}
+		}
+		if strings.Contains(said[command], "not asked") {
+			t.Errorf("%s reaches no node:\n%s", command, said[command])
+		}
+	}
+	prints(t, out, "delivered order.close biz_id 700042")
+	for _, line := range readmeCommands(t) {
+		h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s").Replace(line))
+	}
+}
+
+// notForDev are commands of README that a demo has no use for.
+var notForDev = map[string]string{
+	"tocsin biz":    "its policies are stored already",
+	"tocsin doctor": "it fails, since a demo's server does not flush its log at each commit",
+	"tocsin outbox": "there is no business database",
+	"tocsin serve":  "it does not end",
+	"tocsin token":  "it needs a name and a scope",
+}
+
+// readmeCommands returns the commands of README's block for production that a demo can run. To drain a node takes its id.
+func readmeCommands(t *testing.T) (all []string) {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(readme)) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "tocsin" || strings.HasSuffix(line, " ID") || notForDev[words[0]+" "+words[1]] != "" {
+			continue
+		}
+		all = append(all, line)
+	}
+	if len(all) < 8 {
+		t.Fatalf("README has the commands %q, want at least 8", all)
+	}
+	return all
+}
+
+// asked reports whether Prometheus answers a query with a value that is not 0.
+func asked(ctx context.Context, t *testing.T, prometheus, query string) bool {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, prometheus+"/api/v1/query?query="+url.QueryEscape(query), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Data struct{ Result []struct{ Value [2]any } }
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	return len(answer.Data.Result) > 0 && answer.Data.Result[0].Value[1] != "0"
+}
+
+// What make observe runs: Prometheus sees the nodes, types that fail and hang, a sweep, and the rules, until Ctrl-C.
+func TestDevUnderLoadIsWatchedByPrometheus(t *testing.T) {
+	t.Parallel()
+	const says = "Prometheus collects the metrics: "
+	rules, err := filepath.Abs("../../deploy/prometheus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, stop := startDev(t, t.TempDir(), says, nil, "--layout", "2x2", "--load", "50", "--servers", "2", "--nodes", "3", "--rules", rules)
+	prometheus := prints(t, out, says)
+	ctx, cancel := context.WithTimeout(t.Context(), upWithin)
+	defer cancel()
+	for _, query := range []string{
+		`count(tocsin_build_info{job="tocsin", cluster="dev"}) == bool 3`,
+		`min(tocsin_node_server_up)`,
+		`sum(tocsin_dispatcher_failures_total{biz_type="refund.send", cause="error"})`,
+		`sum(tocsin_dispatcher_failures_total{biz_type="stock.sync", cause="timeout"})`,
+		`sum(tocsin_sweeper_sweeps_total{job="node"})`,
+		`sum(tocsin_client_tasks_total{job="services", result="new"})`,
+		`count({__name__=~".+:tocsin_.+"})`, // what rules record
+	} {
+		for !asked(ctx, t, prometheus, query) {
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	stop()
+	if response, err := http.Get(prometheus); err == nil {
+		_ = response.Body.Close()
+		t.Errorf("Prometheus still answers after the end: %s", response.Status)
+	}
+}
+
+func TestDevWithoutPrometheusRunsAndSaysHowToInstallIt(t *testing.T) {
+	t.Parallel()
+	etcd := os.Getenv(devserver.EnvEtcd)
+	if etcd == "" {
+		var err error
+		if etcd, err = exec.LookPath("etcd"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty := []string{"PATH=" + t.TempDir(), devserver.EnvEtcd + "=" + etcd}
+	out, stop := startDev(t, t.TempDir(), "The metrics are", empty, "--layout", "2x2", "--nodes", "1")
+	if said := prints(t, out, "The metrics are"); !strings.Contains(said, "not collected") || !strings.Contains(said, "apt-get install prometheus") {
+		t.Errorf("it says %q", said)
+	}
+	stop()
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pingcap/tidb/pkg/parser"
-	_ "github.com/pingcap/tidb/pkg/parser/test_driver" // the values of the parser
+	_ "github.com/pingcap/tidb/pkg/parser/test_driver"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"
@@ -95,10 +95,9 @@ func useAll(s *site, dsn string) {
 	s.run("outbox", "apply").ok(s.t)
 	c := newCallbacks(s.t)
 	s.applyCallbacks(c)
-	s.write("biz.yaml", s.text("biz.yaml")+"    history: true\n    attempts: 2\n    alarm: {to: alarm}\n"+
-		"  - {name: alarm, number: 3, webhook: {url: \""+c.URL+"\", allow: [127.0.0.0/8]}}\n"+
-		"  - {name: sure, number: 4, strict: true, webhook: {url: \""+c.URL+"\", allow: [127.0.0.0/8]}}\n")
-	s.run("biz", "apply", "biz.yaml").ok(s.t)
+	s.applyBiz(s.text("biz.yaml") + "    history: true\n    attempts: 2\n    alarm: {to: alarm}\n" +
+		"  - {name: alarm, number: 3, webhook: {url: \"" + c.URL + "\", allow: [127.0.0.0/8]}}\n" +
+		"  - {name: sure, number: 4, strict: true, webhook: {url: \"" + c.URL + "\", allow: [127.0.0.0/8]}}\n")
 	client, err := tocsin.Open(s.t.Context(), tocsin.Config{Layout: s.layout, Servers: []tocsin.Server{{Name: "db1", DSN: dsn}}})
 	if err != nil {
 		s.t.Fatal(err)

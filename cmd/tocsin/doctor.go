@@ -30,14 +30,9 @@ type diagnosis struct {
 	Checks []doctor.Check `json:"checks"`
 }
 
-// doctorFlags are those of `tocsin doctor`.
-type doctorFlags struct {
-	nodes int
-	roles []string
-}
-
 func newDoctor(a *app) *cobra.Command {
-	var f doctorFlags
+	var nodes int
+	var roles []string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
 		Long: "Check the config, every server (layout, tables, rights, commits, durability, replicas, caches,\n" +
@@ -50,13 +45,13 @@ func newDoctor(a *app) *cobra.Command {
 			"does not test commits.",
 		Example: "  tocsin doctor\n  tocsin doctor --role node --config node.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.nodes < 0 {
-				return usage("--nodes %d: give how many nodes there will be", f.nodes)
+			if nodes < 0 {
+				return usage("--nodes %d: give how many nodes there will be", nodes)
 			}
-			if err := knownRoles(f.roles, "doctor"); err != nil {
+			if err := knownRoles(roles, "doctor"); err != nil {
 				return err
 			}
-			d := diagnosis{Checks: a.examine(cmd.Context(), f)}
+			d := diagnosis{Checks: a.examine(cmd.Context(), nodes, roles)}
 			d.OK = doctor.Worst(d.Checks) < doctor.Fail
 			if err := a.print(d, d.write); err != nil || d.OK {
 				return err
@@ -64,33 +59,33 @@ func newDoctor(a *app) *cobra.Command {
 			return errSilent
 		},
 	}
-	cmd.Flags().IntVar(&f.nodes, "nodes", 0, "judge the servers' max_connections for this number of nodes (default: the live nodes)")
-	roleFlag(cmd, &f.roles, "judge the user's rights for a role, or several (default: all that nodes, clients and purges do)")
+	cmd.Flags().IntVar(&nodes, "nodes", 0, "judge the servers' max_connections for this number of nodes (default: the live nodes)")
+	roleFlag(cmd, &roles, "judge the user's rights for a role, or several (default: all that nodes, clients and purges do)")
 	return cmd
 }
 
 // examine makes all checks. If the config can't be read, that is the only check.
-func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
+func (a *app) examine(ctx context.Context, nodes int, roles []string) []doctor.Check {
 	file, err := a.load()
 	config := doctor.Check{Subject: "config", Name: "valid"}
 	if err != nil {
-		config.Level, config.Is, config.Fix = doctor.Fail, oneLine(err), "correct the config file, see configs/production.yaml for every key"
+		config.Level, config.Is, config.Fix = doctor.Fail, cluster.OneLine(err), "correct the config file, see configs/production.yaml for every key"
 		return []doctor.Check{config}
 	}
 	cfg := file.Tocsin()
 	p, closeAll, err := patient(file)
 	if err != nil {
-		config.Level, config.Is, config.Fix = doctor.Fail, oneLine(err), "correct the servers of the config file"
+		config.Level, config.Is, config.Fix = doctor.Fail, cluster.OneLine(err), "correct the servers of the config file"
 		return []doctor.Check{config}
 	}
 	defer closeAll()
-	if len(f.roles) > 0 {
-		p.Roles = strings.Join(f.roles, ",")
-		p.Rights, _ = ddl.Rights(f.roles) // their names are known
+	if len(roles) > 0 {
+		p.Roles = strings.Join(roles, ",")
+		p.Rights, _ = ddl.Rights(roles) // their names are known
 	}
 	p.Secrets = secretsHere(file.Node.SecretsDir)
 	p.Paused = a.pausedSchedules
-	if a.byRows() {
+	if file.Layout.Ownership == ddl.ByRows {
 		p.Open, p.Members = true, a.members
 	} else if etcd, err := file.EtcdConfig(); err != nil || len(etcd.Endpoints) > 0 {
 		p.Etcd = func(ctx context.Context) (string, error) {
@@ -102,31 +97,22 @@ func (a *app) examine(ctx context.Context, f doctorFlags) []doctor.Check {
 		p.Identity = a.identityInEtcd
 		p.Members = a.members
 	}
-	nodes := f.nodes
 	if nodes == 0 {
-		nodes = a.liveNodes(ctx)
+		bounded, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
+		defer cancel()
+		nodes = len(a.nodeNames(bounded)) // 0 if etcd can't be asked, which is a check of its own
 	}
+	servers := make([]string, len(p.Uses))
 	for i := range p.Uses {
 		p.Uses[i].Nodes = nodes
+		servers[i] = p.Uses[i].Name
 	}
-	config.Is = fmt.Sprintf("layout %s on %s; grace of sweeps %s", cfg.Layout, serverNames(p.Uses), file.Sweep.Grace.D())
+	config.Is = fmt.Sprintf("layout %s on %s; grace of sweeps %s", cfg.Layout, strings.Join(servers, ", "), file.Sweep.Grace.D())
 	checks := append([]doctor.Check{config}, doctor.Examine(ctx, p)...)
 	for i, c := range checks {
 		checks[i].Is = cluster.Plain(c.Is)
 	}
 	return checks
-}
-
-// liveNodes counts the nodes of all groups; 0 where etcd can't be asked, which is
-// a check of its own.
-func (a *app) liveNodes(ctx context.Context) (n int) {
-	ctx, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
-	defer cancel()
-	groups, _ := a.nodes(ctx, "")
-	for _, g := range groups {
-		n += len(g.Nodes)
-	}
-	return n
 }
 
 // secretsHere looks for a callback's secrets where a node on this host would.
@@ -156,24 +142,14 @@ const pausedMost = 1000
 // pausedSchedules returns the names of the schedules that were paused as their runs failed, at most pausedMost. An error
 // beside names is of servers that could not be asked.
 func (a *app) pausedSchedules(ctx context.Context) (names []string, err error) {
-	s, err := a.schedules(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = s.Close() }()
-	found, err := s.List(ctx, schedule.Query{State: schedule.Paused, Limit: pausedMost})
-	for _, one := range found {
-		names = append(names, one.Name)
-	}
+	err = using(ctx, a, schedule.Open, func(s *schedule.Schedules) error {
+		found, err := s.List(ctx, schedule.Query{State: schedule.Paused, Limit: pausedMost})
+		for _, one := range found {
+			names = append(names, one.Name)
+		}
+		return err
+	})
 	return names, err
-}
-
-func serverNames(uses []doctor.Use) string {
-	names := make([]string, len(uses))
-	for i, u := range uses {
-		names[i] = u.Name
-	}
-	return strings.Join(names, ", ")
 }
 
 func patient(file config.File) (p doctor.Patient, closeAll func(), err error) {

@@ -9,30 +9,36 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"strings"
 	"syscall"
+	"time"
 
+	"github.com/spf13/cobra"
 	"google.golang.org/grpc/grpclog"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // version is set when the program is built.
 var version = "dev"
 
 func main() {
-	quietGRPC()
+	// The etcd client's transport writes to stderr by itself. What it says reaches us as errors too.
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// quietGRPC keeps the etcd client's transport, which writes to stderr by itself,
-// from mixing with our one line an error: what it says reaches us as errors too.
-func quietGRPC() {
-	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 }
 
 // Exit codes.
@@ -50,8 +56,193 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	if err == nil {
 		return exitOK
 	}
-	if text := oneLine(err); text != "" {
+	if text := cluster.OneLine(err); text != "" {
 		fmt.Fprintln(printed{stderr}, "tocsin: "+text)
 	}
 	return codeOf(err)
+}
+
+// app is what every command shares: the global flags and where output goes.
+type app struct {
+	configPath string
+	json       bool
+	out        printed
+	err        printed
+}
+
+func newRoot(out, errOut *os.File) *cobra.Command {
+	a := &app{out: printed{out}, err: printed{errOut}}
+	root := &cobra.Command{
+		Use:           "tocsin",
+		Short:         "Delayed tasks on plain MySQL, delivered on time",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w: see `%s --help`", err, cmd.CommandPath())
+	})
+	root.PersistentFlags().StringVar(&a.configPath, "config", "", "config file (default $TOCSIN_CONFIG, then ./tocsin.yaml)")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.AddCommand(
+		newServe(a), newRelay(a), newDev(a), newSweep(a), newPurge(a), newAudit(a), newDDL(a), newOutbox(a), newTask(a), newBiz(a), newSchedule(a),
+		newCluster(a), newTop(a), newBench(a), newDoctor(a), newToken(a), newVersion(a),
+	)
+	return root
+}
+
+// noArgs refuses arguments, which for a parent command are unknown commands.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usage("unknown command or argument %q: see `%s --help`", args[0], cmd.CommandPath())
+}
+
+// exactArgs wants the named arguments.
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		return usage("want %s, got %d arguments: see `%s --help`", strings.Join(names, " "), len(args), cmd.CommandPath())
+	}
+}
+
+// group makes a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	c.AddCommand(commands...)
+	return c
+}
+
+// load reads the config file.
+func (a *app) load() (config.File, error) { return config.Load(a.configPath) }
+
+// print writes v as JSON, or calls text, which writes it for people.
+func (a *app) print(v any, text func(io.Writer)) error {
+	if !a.json {
+		text(a.out)
+		return nil
+	}
+	enc := json.NewEncoder(a.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// show prints the result of a call, or returns its error.
+func (a *app) show(v any, err error, text func(io.Writer)) error {
+	if err != nil {
+		return err
+	}
+	return a.print(v, text)
+}
+
+// orEmpty has an empty list be [] in JSON, not null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// parseTime reads the time of a flag.
+func parseTime(flag, text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return t, usage("--%s %q: want RFC 3339, as 2030-01-02T15:04:05Z", flag, text)
+	}
+	return t, nil
+}
+
+// usage makes an error of exit code 2.
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// usageError marks what the caller must change in the command line: exit code 2.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// errSilent ends with exit code 1 after the command has said all there is to say.
+var errSilent = errors.New("")
+
+func codeOf(err error) int {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// cluster reads the servers and the layout of the config file.
+func (a *app) cluster() (tocsin.Config, error) {
+	file, err := a.load()
+	if err != nil {
+		return tocsin.Config{}, err
+	}
+	return file.Tocsin(), nil
+}
+
+// using opens something of the config's cluster, has work use it, and closes it.
+func using[T io.Closer](ctx context.Context, a *app, open func(context.Context, tocsin.Config) (T, error), work func(T) error) error {
+	cfg, err := a.cluster()
+	if err != nil {
+		return err
+	}
+	opened, err := open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = opened.Close() }()
+	return work(opened)
+}
+
+func newVersion(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of the program and of the schema it expects", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := struct {
+				Version string `json:"version"`
+				Schema  int    `json:"schema"`
+				Go      string `json:"go"`
+			}{version, layoutrow.SchemaVersion, runtime.Version()}
+			return a.print(v, func(w io.Writer) { fmt.Fprintf(w, "tocsin %s, schema %d, %s\n", v.Version, v.Schema, v.Go) })
+		},
+	}
+}
+
+// completeWithin bounds what a shell waits for.
+const completeWithin = 2 * time.Second
+
+// completing completes an argument, or a flag before it, with what names returns. If that can't be read it completes
+// nothing: a shell is no place for errors.
+func completing(names func(context.Context) []cobra.Completion) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+		defer cancel()
+		return names(ctx), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// checkLimit refuses a --limit that is out of bounds.
+func checkLimit(limit, most int) error {
+	if limit < 1 || limit > most {
+		return usage("--limit %d: use 1 to %d", limit, most)
+	}
+	return nil
+}
+
+// oneNameAtMost takes a NAME or none.
+func oneNameAtMost(cmd *cobra.Command, args []string) error {
+	if len(args) <= 1 {
+		return nil
+	}
+	return usage("want one NAME, got %d arguments: see `%s --help`", len(args), cmd.CommandPath())
 }

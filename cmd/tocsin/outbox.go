@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -156,11 +155,13 @@ func newOutboxApply(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			created, err := applyOutbox(cmd.Context(), target)
-			if err != nil {
-				return err
+			var created bool
+			if target.OnPostgreSQL() {
+				created, err = schema.Apply(cmd.Context(), target)
+			} else {
+				created, err = ddl.ApplyOutbox(cmd.Context(), asDDL(target))
 			}
-			return a.print(appliedOutbox{target.Table, created}, func(w io.Writer) {
+			return a.show(appliedOutbox{target.Table, created}, err, func(w io.Writer) {
 				if created {
 					fmt.Fprintf(w, "outbox %s is made: let a relay move its rows, see `tocsin relay --help`\n", target.Table)
 				} else {
@@ -173,53 +174,43 @@ func newOutboxApply(a *app) *cobra.Command {
 	return cmd
 }
 
-func applyOutbox(ctx context.Context, target outbox.Config) (created bool, err error) {
-	if target.OnPostgreSQL() {
-		return schema.Apply(ctx, target)
-	}
-	return ddl.ApplyOutbox(ctx, asDDL(target))
-}
-
 func newOutboxVerify(a *app) *cobra.Command {
 	var f outboxFlags
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Name what is missing or differs of an outbox and its server", Args: noArgs,
 		Long: "Compare an outbox with what this program expects, and the settings of its server with what\n" +
 			"a relay needs. Exit code 1 if anything is missing or differs.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.verifyOutbox(cmd, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			target, err := f.one(a)
+			if err != nil {
+				return err
+			}
+			var found []ddl.Finding
+			if target.OnPostgreSQL() {
+				found, err = schema.Verify(cmd.Context(), target)
+			} else {
+				found, err = ddl.VerifyOutbox(cmd.Context(), asDDL(target))
+			}
+			if err != nil {
+				return err
+			}
+			return a.printFindings(found, nil, fmt.Sprintf("outbox %s is as it should be", target.Table))
+		},
 	}
 	f.flags(cmd)
 	return cmd
 }
 
-func (a *app) verifyOutbox(cmd *cobra.Command, f outboxFlags) error {
-	target, err := f.one(a)
+// using opens the outbox that is meant, has work use it, and closes it.
+func (f outboxFlags) using(a *app, work func(*outbox.Outbox) error) error {
+	cfg, err := f.one(a)
 	if err != nil {
 		return err
 	}
-	var findings []ddl.Finding
-	if target.OnPostgreSQL() {
-		findings, err = schema.Verify(cmd.Context(), target)
-	} else {
-		findings, err = ddl.VerifyOutbox(cmd.Context(), asDDL(target))
-	}
+	opened, err := outbox.Open(cfg)
 	if err != nil {
 		return err
 	}
-	found := make([]ddlFinding, len(findings))
-	for i, f := range findings {
-		found[i] = ddlFinding(f)
-	}
-	err = a.print(found, func(w io.Writer) {
-		for _, f := range findings {
-			fmt.Fprintln(w, f)
-		}
-		if len(findings) == 0 {
-			fmt.Fprintf(w, "outbox %s is as it should be\n", target.Table)
-		}
-	})
-	if err == nil && len(findings) > 0 {
-		return errSilent
-	}
-	return err
+	defer opened.Close()
+	return work(opened)
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,16 +15,8 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/store"
 )
-
-// open opens the outbox that is meant. The caller closes it.
-func (f outboxFlags) open(a *app) (*outbox.Outbox, error) {
-	cfg, err := f.one(a)
-	if err != nil {
-		return nil, err
-	}
-	return outbox.Open(cfg)
-}
 
 // outboxRow is the JSON of one row.
 type outboxRow struct {
@@ -48,16 +43,13 @@ func newOutboxList(a *app) *cobra.Command {
 		Long: "List the rows of an outbox that wait to be moved. With --stuck, list those that a relay has\n" +
 			"set aside, and why. Later rows of the same biz_id wait until you retry or drop them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := f.open(a)
-			if err != nil {
-				return err
-			}
-			defer from.Close()
-			rows, err := from.List(cmd.Context(), after, limit, stuck)
-			if err != nil {
-				return err
-			}
-			return a.printRows(rows)
+			return f.using(a, func(from *outbox.Outbox) error {
+				rows, err := from.List(cmd.Context(), after, limit, stuck)
+				if err != nil {
+					return err
+				}
+				return a.printRows(rows)
+			})
 		},
 	}
 	f.flags(cmd)
@@ -77,12 +69,9 @@ func (a *app) printRows(rows []outboxrow.Row) error {
 			fmt.Fprintln(w, "no rows")
 			return
 		}
-		table := [][]string{{"ID", "OP", "BIZ TYPE", "BIZ ID", "KEY", "CREATED", "LAST ERROR"}}
-		for _, r := range list {
-			table = append(table, []string{strconv.FormatUint(r.ID, 10), oneCell(r.Op), oneCell(r.BizType), strconv.FormatUint(r.BizID, 10),
-				oneCell(r.BizKey), r.Created.Format(time.RFC3339), oneCell(r.LastError)})
-		}
-		columns(w, table...)
+		table(w, []string{"ID", "OP", "BIZ TYPE", "BIZ ID", "KEY", "CREATED", "LAST ERROR"}, list, func(r outboxRow) []any {
+			return []any{r.ID, oneCell(r.Op), oneCell(r.BizType), r.BizID, oneCell(r.BizKey), r.Created.Format(time.RFC3339), oneCell(r.LastError)}
+		})
 	})
 }
 
@@ -121,22 +110,157 @@ func outboxChange(a *app, use, short, done string, do func(*outbox.Outbox, conte
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := f.open(a)
-			if err != nil {
-				return err
-			}
-			defer from.Close()
-			n, err := do(from, cmd.Context(), ids, all)
-			if err != nil {
-				return err
-			}
-			if n < len(ids) {
-				err = fmt.Errorf("%d of %d rows were set aside: `tocsin outbox list --stuck` lists them", n, len(ids))
-			}
-			return errors.Join(a.print(changedRows{n}, func(w io.Writer) { fmt.Fprintf(w, "%d rows %s\n", n, done) }), err)
+			return f.using(a, func(from *outbox.Outbox) error {
+				n, err := do(from, cmd.Context(), ids, all)
+				if err != nil {
+					return err
+				}
+				if n < len(ids) {
+					err = fmt.Errorf("%d of %d rows were set aside: `tocsin outbox list --stuck` lists them", n, len(ids))
+				}
+				return errors.Join(a.print(changedRows{n}, func(w io.Writer) { fmt.Fprintf(w, "%d rows %s\n", n, done) }), err)
+			})
 		},
 	}
 	f.flags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "all rows that were set aside")
 	return cmd
+}
+
+// forgetAfter is how old all of an outbox's rows in the ledgers must be: a relay at work deletes them within minutes.
+const forgetAfter = time.Hour
+
+// outboxLedger is the JSON of one outbox in the ledgers.
+type outboxLedger struct {
+	store.Ledger
+	Outbox string `json:"outbox,omitempty"` // its name in the config
+}
+
+// forgotten is the JSON of `outbox forget IDENTITY`.
+type forgotten struct {
+	Identity string `json:"identity"`
+	Rows     int    `json:"rows"`
+	DryRun   bool   `json:"dry_run"`
+}
+
+func newOutboxForget(a *app) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "forget [IDENTITY]", Short: "Forget what was moved from an outbox that is no more",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("outbox forget: give one IDENTITY, or none")
+			}
+			return nil
+		},
+		Long: "Delete the rows of an outbox from the ledgers, the tables relayed, for an outbox that was\n" +
+			"dropped or that no relay moves any more. Without IDENTITY, list what stands in the\n" +
+			"ledgers. Refused for an outbox of the config, and for one whose last row is younger than\n" +
+			"an hour, as a relay may be at work. If the outbox still has rows that were moved, a relay\n" +
+			"that comes back moves them again.",
+		Example: "  tocsin outbox forget\n  tocsin outbox forget 5d41402abc4b2a76 --dry-run",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tables, names, err := a.ledgers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer tables.Close()
+			found, err := countLedgers(cmd.Context(), tables)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return a.printLedgers(found, names)
+			}
+			return a.forget(cmd.Context(), tables, found[args[0]], names[args[0]], args[0], dryRun)
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the rows")
+	return cmd
+}
+
+// ledgers connects, and reads the identities of the config's outboxes. All must answer.
+func (a *app) ledgers(ctx context.Context) (tables *store.Store, names map[string]string, err error) {
+	file, err := a.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	boxes, err := openOutboxes(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer closeOutboxes(boxes)
+	names = map[string]string{}
+	for _, box := range boxes {
+		session, err := box.Session(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		names[session.Identity] = box.String()
+		session.Close()
+	}
+	tables, err = store.Connect(ctx, file.Tocsin())
+	return tables, names, err
+}
+
+// countLedgers counts the rows of each outbox in all databases, which must all answer.
+func countLedgers(ctx context.Context, tables *store.Store) (map[string]store.Ledger, error) {
+	sum := map[string]store.Ledger{}
+	for server := range tables.Servers() {
+		all, err := tables.Ledgers(ctx, server)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range all {
+			if before, ok := sum[l.Identity]; ok {
+				l.Rows += before.Rows
+				if before.Last.After(l.Last) {
+					l.Last, l.Age = before.Last, min(l.Age, before.Age)
+				}
+			}
+			sum[l.Identity] = l
+		}
+	}
+	return sum, nil
+}
+
+func (a *app) printLedgers(found map[string]store.Ledger, names map[string]string) error {
+	list := []outboxLedger{}
+	for _, l := range slices.SortedFunc(maps.Values(found), func(l, r store.Ledger) int { return cmp.Compare(l.Identity, r.Identity) }) {
+		list = append(list, outboxLedger{l, names[l.Identity]})
+	}
+	return a.print(list, func(w io.Writer) {
+		table(w, []string{"IDENTITY", "ROWS", "LAST", "OUTBOX OF THE CONFIG"}, list, func(l outboxLedger) []any {
+			return []any{oneCell(l.Identity), l.Rows, l.Last.Format(time.RFC3339), cmp.Or(l.Outbox, "-")}
+		})
+	})
+}
+
+func (a *app) forget(ctx context.Context, tables *store.Store, of store.Ledger, name, identity string, dryRun bool) error {
+	switch {
+	case name != "":
+		return usage("%s of the config has the identity %s: remove it from the config of all relays first", name, identity)
+	case of.Rows == 0:
+		return fmt.Errorf("nothing stands in the ledgers of an outbox %q: `tocsin outbox forget` lists what does", identity)
+	case of.Age < forgetAfter:
+		return fmt.Errorf("a relay moved rows of outbox %s %s ago: it is forgotten an hour after the last one at the earliest", identity, of.Age)
+	}
+	done := forgotten{identity, of.Rows, dryRun}
+	if !dryRun {
+		done.Rows = 0
+		for server := range tables.Servers() {
+			n, err := tables.ForgetOutbox(ctx, server, identity)
+			done.Rows += n
+			if err != nil {
+				return fmt.Errorf("%d of %d rows are forgotten: %w", done.Rows, of.Rows, err)
+			}
+		}
+	}
+	return a.print(done, func(w io.Writer) {
+		if dryRun {
+			fmt.Fprintf(w, "%d rows of outbox %s would be forgotten\n", done.Rows, identity)
+			return
+		}
+		fmt.Fprintf(w, "%d rows of outbox %s are forgotten\n", done.Rows, identity)
+	})
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/purger"
@@ -73,36 +71,14 @@ func TestPurgeWithoutARightToRunsPurgesTheRestAndSaysWhichGrant(t *testing.T) {
 	}
 }
 
-func TestPurgeWithAServerDownPurgesTheOtherAndFails(t *testing.T) {
-	t.Parallel()
-	s := halfDown(t)
-	r := s.run("purge", "--json")
-	r.refused(t, exitFailed, "db2", "refused")
-	if got := decodeText[purger.Result](t, r.stdout); got.Tables != 4 || !reflect.DeepEqual(got.Failed, []string{"db2"}) {
-		t.Errorf("got %+v", got)
-	}
-}
-
 func TestPurgeStaysWithACronExpressionUntilItIsStopped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	id := s.settled(1, tocsin.Done, "31 DAY")
+	s.settled(1, tocsin.Done, "31 DAY")
 	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"purge:\n  cron: \"@every 1s\"\n")
-	p := command(t.Context(), s.dir, "purge")
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(runWithin); s.rows() > 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("task %s stays", id)
-		}
-	}
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Wait(); err != nil {
-		t.Errorf("exit after SIGTERM: %v", err)
-	}
+	stays, log := s.start("purge")
+	s.waitFor("the task is purged", func() bool { return s.rows() == 0 })
+	s.stop(stays, log)
 	s.settled(2, tocsin.Done, "31 DAY")
 	s.run("purge", "--once").says(t, "1 done")
 }

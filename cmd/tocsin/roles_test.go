@@ -1,16 +1,24 @@
 package main
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // played is what a role must be able to do, and what not.
@@ -50,8 +58,7 @@ func emptySite(t *testing.T) *site {
 
 func remindingSite(t *testing.T) *site {
 	s, _ := callbackSite(t)
-	s.write("biz.yaml", s.text("biz.yaml")+"    history: true\n")
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(s.text("biz.yaml") + "    history: true\n")
 	return s
 }
 
@@ -278,9 +285,7 @@ func TestGrantsForAServerThatTakesNamesLiterally(t *testing.T) {
 	old := s.db
 	t.Cleanup(func() { _ = old.Close() })
 	s.db = root // which the site closes
-	s.applyDDL()
-	s.write("biz.yaml", bizYAML)
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyAll()
 	u := newRoleUser(s, "audit", nil, "--partial-revokes")
 	if err := u.actAudit(); err != nil {
 		t.Error(err)
@@ -300,4 +305,295 @@ func TestGrantsAreWrittenIntoFilesAndRefuseWhatThereIsNot(t *testing.T) {
 	s.run("ddl", "grants").refused(t, exitUsage, "--role is needed")
 	s.run("ddl", "grants", "--role", "root").refused(t, exitUsage, `unknown role "root"`)
 	s.run("ddl", "grants", "--help").says(t, "client-cancel")
+}
+
+// left returns an error if a condition still counts tasks.
+func (u *roleUser) left(condition string) error {
+	if n := u.counted(condition); n > 0 {
+		return fmt.Errorf("%d tasks are left where %s", n, condition)
+	}
+	return nil
+}
+
+func (u *roleUser) actDDL() error {
+	if err := u.runAll("ddl apply --json"); err != nil {
+		return err
+	}
+	// Older tables: what an upgrade adds is missing again.
+	for db := range u.layout.Databases {
+		name := u.layout.Database(db)
+		u.exec("ALTER TABLE " + name + ".task_0001 DROP COLUMN headers")
+		u.exec("UPDATE " + name + ".layout SET schema_version = 2, works_with = 2")
+	}
+	return u.runAll("ddl plan --migrate", "ddl apply --json", "ddl finish", "ddl verify", "ddl grace 1m", "ddl ownership rows")
+}
+
+func (u *roleUser) actMove() error {
+	m := newMovingSite(u.site)
+	u.write("new.yaml", u.asUser(u.text("new.yaml")))
+	u.grantNothing(m.dest)
+	step := func(steps ...string) error {
+		for _, step := range steps {
+			if err := u.runAll("ddl move " + step + " --from tocsin.yaml --config new.yaml --wait 1m"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := step("check", "retire"); err != nil {
+		return err
+	}
+	m.copy()
+	u.grant(m.dest, "db2", "new.yaml")
+	return step("compare", "activate", "undo")
+}
+
+// grantNothing makes the user on a further server.
+func (u *roleUser) grantNothing(db *sql.DB) {
+	if _, err := db.Exec("CREATE USER '" + u.name + "'@'%'"); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+func (u *roleUser) actBiz() error {
+	u.write("more.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 4", 1)+"  - {name: order.more, number: 3, group: orders}\n")
+	return u.runAll("biz apply more.yaml", "biz list", "biz show order.more", "biz pause order.close", "biz resume order.close")
+}
+
+func (u *roleUser) actBizDelete() error { return u.runAll("biz delete coupon.remind") }
+
+// actNode serves with etcd until the callbacks are delivered, and then without it.
+func (u *roleUser) actNode() error {
+	if !u.lacks || !u.byRows {
+		if err := u.serveAll(1); err != nil || u.lacks {
+			return err
+		}
+	}
+	for db := range u.layout.Databases {
+		u.exec("UPDATE " + u.layout.Database(db) + ".layout SET ownership = 'rows'")
+	}
+	u.write("tocsin.yaml", strings.Replace(u.text("tocsin.yaml"), "layout:\n", "layout:\n  ownership: rows\n", 1))
+	return u.serveAll(2)
+}
+
+// serveAll runs a node until all tasks of the site are done, or, if a right is missing, until something is refused.
+func (u *roleUser) serveAll(turn int) error {
+	u.age(0, 1)
+	u.fill(8*turn, 0)
+	u.hourly(fmt.Sprintf("hourly%d", turn), time.Second)
+	n := u.serve(fmt.Sprintf("limited%d", turn))
+	u.waitFor("the tasks are done, or something is refused", func() bool {
+		refused := strings.Contains(n.log.String(), "denied")
+		return refused || (!u.lacks || u.atEnd) && u.notDone() == 0
+	})
+	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	ended := n.Wait()
+	if said := n.log.String(); ended != nil || strings.Contains(said, "denied") {
+		return fmt.Errorf("%v: %s", ended, said)
+	}
+	return nil
+}
+
+// actRestore takes a database out of use, settles a task and puts it into use.
+func (u *roleUser) actRestore() error {
+	u.overdue("order.close", 8)
+	only := "--database " + u.layout.Database(0)
+	for range 2 { // the second time, the other database has the mark already
+		if err := u.runAll("ddl restore-check "+only+" --hold", "ddl restore-check "+only+" --dead all --accept"); err != nil {
+			return err
+		}
+	}
+	return u.runAll("ddl restore-check")
+}
+
+func (u *roleUser) actSweep() error {
+	u.age(0, 1)
+	u.overdue("coupon.remind", 8)
+	id := u.addOne("coupon.remind") // one whose claim ran out
+	u.set(id, "status = 1, claimed_by = 'gone', action_time = UTC_TIMESTAMP(3) - INTERVAL 10 MINUTE")
+	u.hourly("hourly", -time.Second)
+	return errors.Join(u.runAll("sweep --once"), u.left("status = 1"), u.left("status <> 2 AND biz_id < 99"), u.recorded())
+}
+
+// recorded returns an error if there are no runs: a sweep that may not write them only logs it.
+func (u *roleUser) recorded() error {
+	u.t.Helper()
+	var n, all int
+	for db := range u.layout.Databases {
+		if err := u.db.QueryRow("SELECT COUNT(*) FROM " + u.layout.Database(db) + ".run").Scan(&n); err != nil {
+			u.t.Fatal(err)
+		}
+		all += n
+	}
+	if all == 0 {
+		return errors.New("no run is recorded: denied")
+	}
+	return nil
+}
+
+// hourly makes a schedule whose next run is due in so long, and is not made yet, as root.
+func (u *roleUser) hourly(name string, in time.Duration) {
+	u.t.Helper()
+	s, err := schedule.Open(u.t.Context(), tocsin.Config{Layout: u.layout, Servers: []tocsin.Server{{Name: "db1", DSN: u.dsn()}}})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if _, err := s.Create(u.t.Context(), schedule.Definition{Name: name, BizType: "coupon.remind", Cron: "@every 1h"}); err != nil {
+		u.t.Fatal(err)
+	}
+	for db := range u.layout.Databases {
+		u.exec(fmt.Sprintf(`UPDATE %s.schedule SET anchor = UTC_TIMESTAMP(3) + INTERVAL %d MICROSECOND, made_until = anchor,
+			next_fire = anchor + INTERVAL 1 HOUR WHERE name = '%s'`, u.layout.Database(db), (in - time.Hour).Microseconds(), name))
+	}
+}
+
+// addOne adds one task of a type, as root.
+func (u *roleUser) addOne(name string) tocsin.JobID {
+	u.t.Helper()
+	added, err := u.client().Add(u.t.Context(), tocsin.Define[string](name).New(99, "{}", tocsin.In(time.Hour)))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return added.JobID
+}
+
+func (u *roleUser) actPurge() error {
+	typ := tocsin.Define[string]("order.close")
+	for n := range 8 {
+		if _, err := u.client().Add(u.t.Context(), typ.New(uint64(n+1), "{}", tocsin.In(time.Hour))); err != nil {
+			u.t.Fatal(err)
+		}
+	}
+	for table := range u.layout.Total() {
+		u.exec("UPDATE " + u.layout.Table(table) + " SET status = 2, action_time = UTC_TIMESTAMP(3) - INTERVAL 31 DAY")
+	}
+	for db := range u.layout.Databases {
+		u.exec("INSERT INTO " + u.layout.Database(db) + ".run (job_id, biz_type, version, attempt, node, started, lateness_ms, duration_ms, outcome) VALUES (1, 1, 0, 1, 'n', UTC_TIMESTAMP(3) - INTERVAL 31 DAY, 0, 0, 'completed')")
+		for range 3 { // the last one always stays
+			u.exec("INSERT INTO " + u.layout.Database(db) + ".doorbell (table_no, job_id, biz_type, action_time) VALUES (0, 1, 1, UTC_TIMESTAMP(3) - INTERVAL 2 HOUR)")
+		}
+	}
+	return errors.Join(u.runAll("purge --once"), u.left("status = 2"))
+}
+
+func (u *roleUser) actAudit() error { return u.runAll("audit", "audit --all", "audit --outbox") }
+
+// actAdd adds in every way, near and far, and meets what it has added before.
+func (u *roleUser) actAdd() error {
+	if err := u.runAll("task add --type order.close --biz-id 1 --in 0s --dedup k", "task add --type order.close --biz-id 1 --in 0s --dedup k"); err != nil {
+		return err
+	}
+	c, err := tocsin.Open(u.t.Context(), tocsin.Config{Layout: u.layout, Servers: []tocsin.Server{{Name: "db1", DSN: u.asUser(u.dsn())}}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	typ := tocsin.Define[string]("order.close")
+	for range 2 {
+		if _, err := c.Add(u.t.Context(), typ.New(2, "{}", tocsin.In(time.Hour)).Dedup("k")); err != nil {
+			return err
+		}
+	}
+	tx, err := u.pool(u.dsn()).Begin()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := c.AddTx(u.t.Context(), tx, typ.New(4, "{}", tocsin.In(0)).Dedup("k")); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// actCancel changes stored tasks in every way.
+func (u *roleUser) actCancel() error {
+	root := u.client()
+	var ids []tocsin.JobID
+	for n := range 5 {
+		added, err := root.Add(u.t.Context(), tocsin.Define[string]("order.close").New(uint64(n+10), "{}", tocsin.In(time.Hour)))
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		ids = append(ids, added.JobID)
+	}
+	u.set(ids[2], "status = 4")
+	err := u.runAll("task cancel "+ids[0].String(), "task reschedule "+ids[1].String()+" --in 1s", "task redrive "+ids[2].String(), "task bury "+ids[3].String()+" --reason test")
+	if err != nil {
+		return err
+	}
+	info, err := root.Get(u.t.Context(), ids[4])
+	if err != nil {
+		return err
+	}
+	tx, err := u.pool(u.dsn()).Begin()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := tocsin.CompleteTx(u.t.Context(), tx, info); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (u *roleUser) actRead() error {
+	id := u.addOne("order.close").String()
+	return u.runAll("task get "+id, "task runs "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "schedule list", "cluster nodes", "cluster tables",
+		"ddl verify", "ddl plan --migrate", "ddl restore-check", "audit", "audit --outbox", "sweep --dry-run", "purge --dry-run")
+}
+
+// actSchedule does all that is done to schedules. The second apply changes one, and so cancels runs.
+func (u *roleUser) actSchedule() error {
+	const beat = "schedules:\n  - {name: beat, biz_type: order.close, cron: '@every 1s', payload: "
+	u.write("beat.yaml", beat+"old}\n")
+	u.write("changed.yaml", beat+"new}\n")
+	return u.runAll("schedule apply beat.yaml", "schedule apply changed.yaml", "schedule run-now beat", "schedule runs beat", "schedule deactivate beat",
+		"schedule backfill beat --from 2026-01-01T00:00:00Z --to 2026-01-01T00:00:03Z", "schedule activate beat", "schedule next beat", "schedule list", "schedule show beat", "schedule delete beat")
+}
+
+// actRelay moves rows of every kind, meets what it has moved before, cleans up the ledger, and forgets another outbox.
+func (u *roleUser) actRelay() error {
+	c, err := tocsin.Open(u.t.Context(), tocsin.Config{Layout: u.layout, Servers: []tocsin.Server{{Name: "db1", DSN: u.asUser(u.dsn())}}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	soon := time.Second
+	var rows []outboxrow.Row
+	for bizID := uint64(1); bizID <= 8; bizID++ {
+		for _, op := range []string{outboxrow.Add, outboxrow.Add, outboxrow.Reschedule, outboxrow.Cancel} {
+			row := outboxrow.Row{
+				Key: outboxrow.Key{ID: uint64(len(rows) + 1), Created: time.Now().UTC().Truncate(time.Microsecond)},
+				Op:  op, BizType: "order.close", BizID: bizID, Delay: &soon, Dedup: "k", Read: time.Now(), Answered: time.Now(),
+			}
+			rows = append(rows, row)
+		}
+	}
+	for range 2 {
+		for _, row := range rows {
+			if got := seam.MoverOf(c).Move(u.t.Context(), "outbox", []outboxrow.Row{row}); got[0].Err != nil {
+				return got[0].Err
+			}
+		}
+	}
+	none := func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error) { return nil, nil }
+	for _, past := range []string{"gmt_create = gmt_create - INTERVAL 1 HOUR", "gone = gone - INTERVAL 1 HOUR"} {
+		for db := range u.layout.Databases {
+			u.exec("UPDATE " + u.layout.Database(db) + ".relayed SET " + past)
+			if err := seam.MoverOf(c).Upkeep(u.t.Context(), "outbox", db, none); err != nil {
+				return err
+			}
+		}
+	}
+	for db := range u.layout.Databases {
+		var n int
+		if err := u.db.QueryRow("SELECT COUNT(*) FROM " + u.layout.Database(db) + ".relayed").Scan(&n); err != nil || n > 0 {
+			u.t.Errorf("%d rows are left in the ledger, %v", n, err)
+		}
+	}
+	u.exec("INSERT INTO " + u.layout.Database(0) + ".relayed VALUES ('left', 1, '2026-01-02', 0, '2026-01-02', NULL)")
+	return u.runAll("outbox forget", "outbox forget left")
 }

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 
+	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -18,27 +23,13 @@ func newSchedule(a *app) *cobra.Command {
 		newScheduleNext(a), newScheduleRuns(a), newScheduleRunNow(a), newScheduleBackfill(a), newScheduleDelete(a))
 }
 
-// schedules connects to the config's cluster.
-func (a *app) schedules(ctx context.Context) (*schedule.Schedules, error) {
-	cfg, err := a.cluster()
-	if err != nil {
-		return nil, err
-	}
-	return schedule.Open(ctx, cfg)
-}
-
 // withSchedules runs one call.
 func (a *app) withSchedules(ctx context.Context, do func(*schedule.Schedules) error) error {
-	s, err := a.schedules(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }()
-	err = do(s)
-	if errors.Is(err, schedule.ErrInvalid) {
+	err := using(ctx, a, schedule.Open, do)
+	switch {
+	case errors.Is(err, schedule.ErrInvalid):
 		return usageError{err}
-	}
-	if errors.Is(err, schedule.ErrNotFound) {
+	case errors.Is(err, schedule.ErrNotFound):
 		return fmt.Errorf("%w: `tocsin schedule list` names those that are applied", err)
 	}
 	return err
@@ -61,7 +52,20 @@ func newScheduleApply(a *app) *cobra.Command {
 differ, which keep their state. Schedules that are not in the file are left unchanged. A change
 cancels the pending runs, and makes new ones for the fire times from now on.`,
 		Example: "  tocsin schedule apply configs/schedules.yaml --dry-run\n  tocsin schedule apply configs/schedules.yaml",
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.applySchedules(cmd.Context(), args[0], dryRun) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			definitions, err := readSchedules(args[0])
+			if err != nil {
+				return err
+			}
+			return using(cmd.Context(), a, schedule.Open, func(s *schedule.Schedules) error {
+				all, failed := s.Apply(cmd.Context(), definitions, dryRun)
+				if all == nil {
+					return failed
+				}
+				done := appliedSchedules{all, dryRun}
+				return errors.Join(a.print(done, done.write), failed)
+			})
+		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and change nothing")
 	return cmd
@@ -71,24 +75,6 @@ cancels the pending runs, and makes new ones for the fire times from now on.`,
 type appliedSchedules struct {
 	Schedules []schedule.Applied `json:"schedules"`
 	DryRun    bool               `json:"dry_run"`
-}
-
-func (a *app) applySchedules(ctx context.Context, path string, dryRun bool) error {
-	definitions, err := readSchedules(path)
-	if err != nil {
-		return err
-	}
-	s, err := a.schedules(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }()
-	all, failed := s.Apply(ctx, definitions, dryRun)
-	if all == nil {
-		return failed
-	}
-	done := appliedSchedules{all, dryRun}
-	return errors.Join(a.print(done, done.write), failed)
 }
 
 func (d appliedSchedules) write(w io.Writer) {
@@ -107,7 +93,7 @@ func (d appliedSchedules) write(w io.Writer) {
 		}
 		rows = append(rows, row)
 		for _, c := range s.Changes {
-			rows = append(rows, []string{"  " + c.Field + ": " + shortened(oneCell(orNothing(c.Old))) + " -> " + shortened(oneCell(orNothing(c.New)))})
+			rows = append(rows, []string{"  " + c.Field + ": " + shortened(oneCell(cmp.Or(c.Old, "(none)"))) + " -> " + shortened(oneCell(cmp.Or(c.New, "(none)")))})
 		}
 	}
 	columns(w, rows...)
@@ -126,33 +112,274 @@ func (d appliedSchedules) verdict(v schedule.Verdict) string {
 	return string(v)
 }
 
-// orNothing shows a value that is not set.
-func orNothing(s string) string {
-	if s == "" {
-		return "(none)"
-	}
-	return s
+// scheduleNames returns the names of the stored schedules that can be read.
+func (a *app) scheduleNames(ctx context.Context) (names []cobra.Completion) {
+	_ = a.withSchedules(ctx, func(s *schedule.Schedules) error {
+		all, err := s.List(ctx, schedule.Query{Limit: 1000}) // more names than a shell can show
+		for _, one := range all {
+			names = append(names, cobra.CompletionWithDesc(one.Name, one.Cron))
+		}
+		return err
+	})
+	return names
 }
 
-// completeSchedules completes the name of a stored schedule as the only argument, or nothing as completeTypes.
-func (a *app) completeSchedules(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func newScheduleList(a *app) *cobra.Command {
+	var q schedule.Query
+	var state string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List schedules by name", Args: noArgs,
+		Long: "Lists the schedules of all databases by name. --after takes the last name of a page to get the next one.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch q.State = schedule.State(state); q.State {
+			case "", schedule.Active, schedule.Inactive, schedule.Paused, schedule.Ended:
+			default:
+				return usage("--state %q: want one of active, inactive, paused, ended", state)
+			}
+			if err := checkLimit(q.Limit, schedule.MaxListed); err != nil {
+				return err
+			}
+			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
+				all, failed := s.List(cmd.Context(), q)
+				if len(all) == 0 && nothingRead(failed) {
+					return failed
+				}
+				return errors.Join(a.print(all, func(w io.Writer) { writeSchedules(w, all, "no schedules"+inWhat(failed)) }), failed)
+			})
+		},
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
-	defer cancel()
-	s, err := a.schedules(ctx)
+	cmd.Flags().StringVar(&q.App, "app", "", "only schedules of this app")
+	a.typeFlag(cmd, &q.BizType, "only schedules with runs of this biz type")
+	cmd.Flags().StringVar(&state, "state", "", "active, inactive, paused or ended")
+	cmd.Flags().StringVar(&q.After, "after", "", "list names after this one")
+	cmd.Flags().IntVar(&q.Limit, "limit", 1000, "list at most this many schedules")
+	return cmd
+}
+
+func writeSchedules(w io.Writer, all []schedule.Schedule, none string) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, none)
+		return
+	}
+	table(w, []string{"NAME", "STATE", "CRON", "ZONE", "BIZ TYPE", "NEXT FIRE TIME", "RUNS MADE"}, all, func(s schedule.Schedule) []any {
+		return []any{s.Name, s.State, oneCell(s.Cron), s.Zone, s.BizType, cmp.Or(fireText(nextFire(s)), "-"), s.Made}
+	})
+}
+
+func newScheduleShow(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show a schedule, with its defaults, as YAML", Args: exactArgs("NAME"),
+		Long:              "Shows a schedule as YAML that can be applied again. Comments above it show its state. All times are UTC.",
+		ValidArgsFunction: completing(a.scheduleNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
+				one, err := s.Get(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.showSchedule(one)
+			})
+		},
+	}
+}
+
+func (a *app) showSchedule(s schedule.Schedule) error {
+	text, err := yaml.MarshalWithOptions(struct {
+		Schedules []schedule.Definition `yaml:"schedules"`
+	}{[]schedule.Definition{s.Definition}}, yaml.CustomMarshaler[string](yamlText))
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return fmt.Errorf("show schedule %s: %w", s.Name, err)
 	}
-	defer func() { _ = s.Close() }()
-	all, _ := s.List(ctx, schedule.Query{Limit: completedAtMost}) // those that can be read
-	var names []cobra.Completion
-	for _, one := range all {
-		names = append(names, cobra.CompletionWithDesc(one.Name, one.Cron))
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return a.print(s, func(w io.Writer) {
+		for _, line := range standing(s) {
+			fmt.Fprintln(w, "# "+line)
+		}
+		_, _ = w.Write(text)
+	})
 }
 
-// completedAtMost is as many names as a shell can show.
-const completedAtMost = 1000
+// yamlText quotes a text that the command would not print as it is, so that the file means the same.
+func yamlText(s string) ([]byte, error) {
+	if strings.ContainsFunc(s, steers) {
+		return []byte(strconv.Quote(s)), nil // with escapes that YAML has too
+	}
+	return yaml.Marshal(s)
+}
+
+// standing says how a schedule stands, a line for each fact.
+func standing(s schedule.Schedule) []string {
+	state := string(s.State)
+	if s.Reason != "" {
+		state += ": " + oneCell(s.Reason)
+	}
+	lines := []string{
+		fmt.Sprintf("schedule_id %s in table %04d, revision %d of %s", s.ID, s.Table, s.Revision, s.Modified.UTC().Format(timeText)),
+		state,
+		fmt.Sprintf("%d runs made for fire times until %s, %d fire times passed over", s.Made, s.MadeUntil.UTC().Format(timeText), s.PassedOver),
+	}
+	if next := nextFire(s); !next.IsZero() {
+		lines = append(lines, "next fire time: "+next.UTC().Format(timeText)+" ("+away(next.Sub(s.ReadAt))+")")
+	}
+	if !s.NextFire.IsZero() {
+		lines = append(lines, "next run to make: "+s.NextFire.UTC().Format(timeText)+" ("+away(s.NextFire.Sub(s.ReadAt))+")")
+	}
+	if s.FarAhead() {
+		lines = append(lines, "no runs are made until then, as the clock of its database was ahead, or is behind: if it is right, a node mends this within an hour, and an edit at once")
+	}
+	if strings.HasPrefix(strings.TrimSpace(s.Cron), "@every") {
+		lines = append(lines, "counts from "+s.Anchor.UTC().Format(timeText))
+	}
+	if s.Failures > 0 {
+		lines = append(lines, fmt.Sprintf("%d runs failed in a row", s.Failures))
+	}
+	return lines
+}
+
+func newScheduleActivate(a *app) *cobra.Command {
+	return a.turning("activate", "Have a schedule make runs again",
+		`Activates a schedule that was deactivated, was paused or has ended, for the fire times from now on. Fire times
+that passed meanwhile are not made up for: see `+"`tocsin schedule backfill`"+`. @every counts from now.`, (*schedule.Schedules).Activate)
+}
+
+func newScheduleDeactivate(a *app) *cobra.Command {
+	return a.turning("deactivate", "Keep a schedule from making runs, and cancel those that are pending",
+		`Deactivates a schedule: it makes no runs, and its pending runs are cancelled. Deliveries in progress go on, and
+so do runs of run-now and backfill.`, (*schedule.Schedules).Deactivate)
+}
+
+// turned is the JSON of `schedule activate` and `deactivate`.
+type turned struct {
+	Changed bool `json:"changed"` // false: it was so before
+	schedule.Schedule
+}
+
+func (a *app) turning(verb, short, long string, turn func(*schedule.Schedules, context.Context, string) (schedule.Schedule, bool, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " NAME", Short: short, Long: long, Args: exactArgs("NAME"), ValidArgsFunction: completing(a.scheduleNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
+				after, changed, err := turn(s, cmd.Context(), args[0])
+				return a.show(turned{changed, after}, err, func(w io.Writer) { writeTurned(w, after, changed) })
+			})
+		},
+	}
+}
+
+func writeTurned(w io.Writer, s schedule.Schedule, changed bool) {
+	state := string(s.State)
+	if !changed {
+		state = "was " + state + " already"
+	}
+	row := []string{s.Name, state, fmt.Sprint("revision ", s.Revision)}
+	if next := nextFire(s); !next.IsZero() {
+		row = append(row, "next fire time: "+next.UTC().Format(timeText))
+	}
+	columns(w, row)
+}
+
+func newScheduleRunNow(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "run-now NAME", Short: "Make a run that is due now", Args: exactArgs("NAME"), ValidArgsFunction: completing(a.scheduleNames),
+		Long: `Makes one run that is due now, whatever the state of the schedule, beside those of its fire times. The
+schedule's overlap policy applies to it.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
+				run, err := s.RunNow(cmd.Context(), args[0])
+				return a.show(run, err, func(w io.Writer) {
+					columns(w, []string{"job_id " + run.JobID.String(), args[0], "due " + run.Due.UTC().Format(timeText)})
+				})
+			})
+		},
+	}
+}
+
+// backfilled is the JSON of `schedule backfill`.
+type backfilled struct {
+	schedule.Backfilled
+	DryRun bool `json:"dry_run"`
+}
+
+func newScheduleBackfill(a *app) *cobra.Command {
+	var from, to string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "backfill NAME --from TIME --to TIME", Short: "Make runs for fire times of the past", Args: exactArgs("NAME"),
+		Long: fmt.Sprintf(`Makes a run, due now, for each fire time t of the past with from <= t < to: at most %d. It does not
+matter whether a fire time had a run; one that was backfilled before gets no other run until that one is
+cancelled or purged.`, schedule.MaxBackfill),
+		Example:           "  tocsin schedule backfill report.daily --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --dry-run",
+		ValidArgsFunction: completing(a.scheduleNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if from == "" || to == "" {
+				return usage("--from and --to are needed: see `tocsin schedule backfill --help`")
+			}
+			first, err := parseTime("from", from)
+			if err != nil {
+				return err
+			}
+			end, err := parseTime("to", to)
+			if err != nil {
+				return err
+			}
+			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
+				done, err := s.Backfill(cmd.Context(), args[0], first, end, dryRun)
+				done.Times = orEmpty(done.Times)
+				return a.show(backfilled{done, dryRun}, err, func(w io.Writer) { writeBackfilled(w, done, dryRun) })
+			})
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "first fire time, RFC 3339")
+	cmd.Flags().StringVar(&to, "to", "", "fire times before this time, RFC 3339; not in the future")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the fire times, and make no runs")
+	return cmd
+}
+
+func writeBackfilled(w io.Writer, done schedule.Backfilled, dryRun bool) {
+	if !dryRun {
+		fmt.Fprintf(w, "%d fire times: %d runs made, %d there already\n", len(done.Times), done.Made, done.There)
+		return
+	}
+	for _, t := range done.Times {
+		fmt.Fprintln(w, t.Time.UTC().Format(timeText))
+	}
+	fmt.Fprintf(w, "%d fire times, nothing was made\n", len(done.Times))
+}
+
+func newScheduleDelete(a *app) *cobra.Command {
+	var id string
+	cmd := &cobra.Command{
+		Use: "delete (NAME | --id SCHEDULE_ID)", Short: "Delete a schedule, and cancel its pending runs", Args: oneNameAtMost,
+		Long: `Deletes a schedule and cancels its pending runs, also those of run-now and backfill. Deliveries in
+progress go on, and the history of its runs stays until it is purged. --id is for one of two schedules with the same name.`,
+		ValidArgsFunction: completing(a.scheduleNames),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.deleteSchedule(cmd.Context(), args, id) },
+	}
+	cmd.Flags().StringVar(&id, "id", "", "`SCHEDULE_ID`, as tocsin schedule show prints it")
+	return cmd
+}
+
+// deletedSchedule is the JSON of `schedule delete`.
+type deletedSchedule struct {
+	Name string       `json:"name,omitempty"`
+	ID   tocsin.JobID `json:"schedule_id,omitempty"`
+}
+
+func (a *app) deleteSchedule(ctx context.Context, names []string, text string) (err error) {
+	if (len(names) == 1) == (text != "") {
+		return usage("name one schedule, or give its --id")
+	}
+	gone := deletedSchedule{}
+	if text == "" {
+		gone.Name = names[0]
+	} else if gone.ID, err = tocsin.ParseJobID(text); err != nil {
+		return usage("--id %q: want a decimal number from 1 to 2^63-1", text)
+	}
+	return a.withSchedules(ctx, func(s *schedule.Schedules) error {
+		if gone.Name != "" {
+			err = s.Delete(ctx, gone.Name)
+		} else {
+			err = s.DeleteID(ctx, gone.ID)
+		}
+		return a.show(gone, err, func(w io.Writer) { fmt.Fprintln(w, "deleted, its pending runs are cancelled") })
+	})
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"os"
 	"regexp"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -73,16 +75,10 @@ func TestScheduleApplyRefusesABadFileWhole(t *testing.T) {
 	s := newSite(t)
 	good := "schedules:\n  - {name: good, biz_type: order.close, cron: \"@daily\"}\n"
 	for text, want := range map[string]string{
-		good + "  - {name: x, biz_type: order.close, corn: \"@daily\"}\n":                      `bad.yaml:3: unknown key "corn"`,
-		good + "  - {name: x, biz_type: order.close, cron: \"0 0 30 2 *\"}\n":                  "has no fire time within five years of",
-		good + "  - {name: x, biz_type: order.close, cron: \"@daily\", zone: Local}\n":         `bad.yaml:3: schedule x: zone "Local" means another time zone on each machine: name an IANA time zone`,
-		good + "  - name: x\n    biz_type: order.close\n    cron: */5 * * * *\n":               `needs quotes, such as cron: "*/5 * * * *"`,
-		good + "  - {name: x, biz_type: order.close, cron: \"@daily\", end: soon}\n":           `bad.yaml:3: "soon" is not a time with a zone, such as 2030-01-02T15:04:05Z`,
-		good + "  - {name: good, biz_type: order.close, cron: \"@daily\"}\n":                   "the name stands twice",
-		good + "  - {name: x, biz_type: order.clsoe, cron: \"@daily\"}\n":                      `unknown biz type "order.clsoe"`,
-		good + "  - {name: x, biz_type: order.close, cron: \"@daily\", overlap: never}\n":      `overlap "never": use allow, skip, queue or replace`,
-		good + "  - {name: x, biz_type: order.close, cron: \"@every 1m\", jitter: 1m}\n":       "jitter 1m0s is not below the shortest interval",
-		good + "  - {name: x, biz_type: order.close, cron: \"@daily\", biz_id: 1, key: one}\n": "give either biz_id or key",
+		good + "  - {name: x, biz_type: order.close, corn: \"@daily\"}\n":            `bad.yaml:3: unknown key "corn"`,
+		good + "  - name: x\n    biz_type: order.close\n    cron: */5 * * * *\n":     `needs quotes, such as cron: "*/5 * * * *"`,
+		good + "  - {name: x, biz_type: order.clsoe, cron: \"@daily\"}\n":            `unknown biz type "order.clsoe"`,
+		good + "  - {name: x, biz_type: order.close, cron: \"@daily\", end: soon}\n": `bad.yaml:3: "soon" is not a time with a zone, such as 2030-01-02T15:04:05Z`,
 		"": "bad.yaml:1: the file is empty",
 	} {
 		s.write("bad.yaml", text)
@@ -215,19 +211,6 @@ func TestScheduleActivateRefusesOneThatIsOver(t *testing.T) {
 	s.run("schedule", "list", "--state", "inactive").says(t, "poll")
 }
 
-// count counts the tasks in a status.
-func (s *site) count(status tocsin.Status) (total int) {
-	s.t.Helper()
-	for table := range s.layout.Total() {
-		var n int
-		if err := s.db.QueryRow("SELECT COUNT(*) FROM "+s.layout.Table(table)+" WHERE status = ?", uint8(status)).Scan(&n); err != nil {
-			s.t.Fatal(err)
-		}
-		total += n
-	}
-	return total
-}
-
 func TestScheduleRunNowAndBackfill(t *testing.T) {
 	t.Parallel()
 	s := scheduleSite(t)
@@ -340,7 +323,6 @@ func TestBadScheduleInputIsOneClearLineAndChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) { s.refuses(t, bad) })
 	}
 	s.run("schedule", "backfill", "poll", "--from", "2020-01-01T00:00:00Z", "--to", "2020-03-01T00:00:00Z").refused(t, exitUsage, "has more than 1000 fire times", "use shorter spans")
-	s.run("schedule", "backfill", "poll", "--from", "2020-01-01T00:00:00Z", "--to", "2090-01-01T00:00:00Z").refused(t, exitUsage, "backfill of schedule poll")
 	if after := s.run("schedule", "list").ok(t); after != before || s.rows() != rows {
 		t.Errorf("%d rows, %d before\n%s\n%s", s.rows(), rows, after, before)
 	}
@@ -405,4 +387,84 @@ func (s *site) answered(question string) (n int) {
 		s.t.Fatal(err)
 	}
 	return n
+}
+
+func TestTheNextFireTimeMayHaveItsRunAlready(t *testing.T) {
+	t.Parallel()
+	anchor := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	s := schedule.Schedule{
+		Definition: schedule.Definition{Name: "tick", BizType: "report.make", Cron: "@every 1m"}.WithDefaults(),
+		State:      schedule.Active, Anchor: anchor, NextFire: anchor.Add(20 * time.Minute),
+	}
+	s.ReadAt = anchor.Add(90 * time.Second)
+	if at := nextFire(s); !at.Equal(anchor.Add(2 * time.Minute)) {
+		t.Errorf("with runs made ahead: %v", at)
+	}
+	if lines := strings.Join(standing(s), "\n"); !strings.Contains(lines, "next fire time: 2026-11-22 12:02:00.000Z (in 30s)") || !strings.Contains(lines, "next run to make: 2026-11-22 12:20:00.000Z") {
+		t.Errorf("show says\n%s", lines)
+	}
+	s.NextFire = anchor.Add(time.Minute)
+	if at := nextFire(s); !at.Equal(s.NextFire) {
+		t.Errorf("if nobody makes runs: %v", at)
+	}
+	s.State, s.NextFire = schedule.Inactive, time.Time{}
+	if at := nextFire(s); !at.IsZero() {
+		t.Errorf("of an inactive one: %v", at)
+	}
+}
+
+// TestSchedulesGoByTheClockOfTheirServer, not by that of the machine where the command runs.
+func TestSchedulesGoByTheClockOfTheirServer(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]time.Duration{"ahead": 2 * time.Minute, "behind": -2 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := bareSite(t)
+			dsn := devtest.WrongClock(t, off).DSN()
+			s.write("tocsin.yaml", s.yaml(s.layout, dsn))
+			s.applyAll()
+			s.write("schedules.yaml", schedulesYAML)
+			s.run("schedule", "apply", "schedules.yaml").ok(t)
+			db, err := sql.Open("mysql", dsn+"?parseTime=true")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = db.Close() })
+			clock := func() (now time.Time) {
+				if err := db.QueryRow("SELECT UTC_TIMESTAMP(3)").Scan(&now); err != nil {
+					t.Fatal(err)
+				}
+				return now
+			}
+			between := func(what string, from, at, to time.Time) {
+				t.Helper()
+				if at.Before(from) || at.After(to) {
+					t.Errorf("%s is %s, want one from %s to %s", what, at, from, to)
+				}
+			}
+			from := clock()
+			next := decode[[]nextTimes](t, s.run("schedule", "next", "poll", "--json", "-n", "1"))[0].Times[0].Time
+			between("the next fire time", from, next, clock().Add(90*time.Second))
+			from = clock()
+			s.run("schedule", "deactivate", "poll").ok(t)
+			active := decode[turned](t, s.run("schedule", "activate", "poll", "--json"))
+			between("the activation", from, active.Anchor, clock())
+			s.run("schedule", "activate", "poll").says(t, "next fire time: "+active.Anchor.Add(90*time.Second).Format(timeText))
+			s.run("schedule", "list").says(t, active.Anchor.Add(90*time.Second).Format(timeText))
+			from, next = clock(), active.Anchor.Add(90*time.Second)
+			shown := s.run("schedule", "show", "poll").ok(t)
+			_, in, _ := strings.Cut(shown, "# next fire time: "+next.Format(timeText)+" (in ")
+			in, _, _ = strings.Cut(in, ")")
+			left, err := time.ParseDuration(in)
+			if err != nil {
+				t.Errorf("%v in\n%s", err, shown)
+			}
+			between("the clock that is read", from.Add(-time.Second), next.Add(-left), clock().Add(time.Second)) // it is shown to the second
+			run := decode[schedule.Run](t, s.run("schedule", "run-now", "poll", "--json"))
+			between("a run by hand", active.Anchor, run.Due, clock())
+			to := run.Due.Add(-time.Hour).Format(time.RFC3339)
+			s.run("schedule", "backfill", "report.daily", "--from", "2026-01-01T00:00:00Z", "--to", to, "--dry-run").says(t, "nothing was made")
+			s.run("schedule", "backfill", "report.daily", "--from", "2026-01-01T00:00:00Z", "--to", clock().Add(90*time.Second).Format(time.RFC3339)).refused(t, exitUsage, "a backfill makes runs for the past only")
+		})
+	}
 }

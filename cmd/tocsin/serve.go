@@ -4,14 +4,30 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/relay"
+	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
 // serveFlags are those of `tocsin serve`; they win over the config file.
@@ -86,4 +102,260 @@ func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
+}
+
+// apiServer is the API of tocsin serve; nil: there is none.
+type apiServer struct {
+	served   *api.API
+	of       config.API
+	listener net.Listener
+}
+
+// listenAPI takes the address of the API at once, as listen does. r may be nil.
+func (a *app) listenAPI(file config.File, address string, log *slog.Logger, r prometheus.Registerer) (*apiServer, error) {
+	of := file.Node.API
+	if address == "" || address == config.Off {
+		return nil, nil
+	}
+	if err := of.LoopbackOnly(address); err != nil {
+		return nil, usageError{err}
+	}
+	tokens, err := of.TokenSource(func(err error) { log.Warn("the API keeps its last tokens", "error", err) })
+	if err != nil {
+		return nil, err
+	}
+	view, err := a.view()
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("API: %w: free the port, or choose another with --api or node.api.listen", err)
+	}
+	log.Info("the API listens", "address", l.Addr().String(), "tokens", of.HasTokens(), "tls", of.TLS.Cert != "")
+	return &apiServer{api.New(api.Config{
+		Tables: file.Tocsin(), Cluster: view, Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
+		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Logger: log, Registerer: r,
+	}), of, l}, nil
+}
+
+// serve answers until ctx ends, and lets requests in hand end.
+func (s *apiServer) serve(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	cfg, err := s.of.ServerTLS()
+	if err != nil {
+		return err
+	}
+	return s.served.Serve(ctx, s.listener, cfg)
+}
+
+// url is where the API is.
+func (s *apiServer) url() string { return "http://" + s.listener.Addr().String() }
+
+func newRelay(a *app) *cobra.Command {
+	var f outboxFlags
+	var listenOn string
+	cmd := &cobra.Command{
+		Use: "relay", Short: "Move the rows of outboxes to the tables of their tasks", Args: noArgs,
+		Long: `Moves the rows of outboxes: those of the config, or one that --dsn and --table name. It needs
+no etcd. For each outbox one process is active; others stand by and take over when it ends or
+hangs. "tocsin serve" relays the outboxes of its config too, so this is for hosts beside a
+business database that nodes do not reach.
+
+--listen serves /metrics for Prometheus and /healthz; node.status of the config sets a token
+and TLS.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.relay(cmd.Context(), f, listenOn) },
+	}
+	f.flags(cmd)
+	cmd.Flags().StringVar(&listenOn, "listen", config.Off, "address of /metrics; off for none")
+	return cmd
+}
+
+func (a *app) relay(ctx context.Context, f outboxFlags, listenOn string) error {
+	file, err := a.load()
+	if err != nil {
+		return err
+	}
+	outboxes := tocsinpg.Drive(file.Relayed())
+	if f != (outboxFlags{}) {
+		one, err := f.one(a)
+		if err != nil {
+			return err
+		}
+		outboxes = []outbox.Config{one}
+	}
+	if len(outboxes) == 0 {
+		return usage("the config has no outboxes: use --dsn and --table")
+	}
+	registry := newRegistry()
+	r, err := relay.New(relay.Config{
+		Tables: file.Tocsin(), Outboxes: outboxes, Logger: a.logger(file.Log.Level, file.Log.Format), Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	guarded, err := newGuard(file.Node.Status)
+	if err != nil {
+		return err
+	}
+	page, err := listen(listenOn, guarded)
+	if err != nil {
+		return err
+	}
+	alive := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	return beside(ctx, r.Run, func(work context.Context) error {
+		return page.serve(work, statusMux(alive, registry, page.token, func() string { return "relay" }))
+	})
+}
+
+// beside runs a page for as long as the work; a page that fails ends the work, so that its error is told at once.
+func beside(ctx context.Context, work, page func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	shown, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var g errgroup.Group
+	g.Go(func() error {
+		err := page(shown)
+		if err != nil {
+			stop()
+		}
+		return err
+	})
+	g.Go(func() error {
+		defer end()
+		return work(ctx)
+	})
+	return g.Wait()
+}
+
+func newToken(a *app) *cobra.Command {
+	return group("token", "Make tokens of the HTTP API", newTokenNew(a))
+}
+
+func newTokenNew(a *app) *cobra.Command {
+	var t apitoken.Token
+	var scope, expires string
+	c := &cobra.Command{
+		Use: "new --name NAME --scope SCOPE --types PATTERN", Short: "Make a token of the HTTP API", Args: noArgs,
+		Long: `Prints a new token once, and the lines that the config keeps of it: its SHA-256, not the token. Put
+the lines into the file of node.api.tokens_file, which tocsin serve reads again when it changes, or
+below node.api.tokens. To take a token back, remove its lines.
+
+  scope    allows
+  read     to look up tasks, schedules, runs, biz types, nodes and counts
+  write    and to add, cancel and reschedule tasks, to create, change, run and delete schedules
+  operate  and to redrive and bury tasks, to backfill schedules, to pause and resume biz types`,
+		Example: "  tocsin token new --name shop --scope write --types 'order.*'\n" +
+			"  tocsin token new --name grafana --scope read --types '*' --expires 2160h",
+		RunE: func(*cobra.Command, []string) error {
+			if err := needed(map[string]bool{"--name": t.Name == "", "--scope": scope == "", "--types": len(t.BizTypes) == 0}); err != nil {
+				return err
+			}
+			t.Scope = apitoken.Scope(scope)
+			var err error
+			if t.Expires, err = expiry(expires, time.Now()); err != nil {
+				return err
+			}
+			return a.newToken(t)
+		},
+	}
+	c.Flags().StringVar(&t.Name, "name", "", "holder of the token, as shown in the log: letters, digits, '.', '_' and '-'")
+	c.Flags().StringVar(&scope, "scope", "", "read, write or operate")
+	c.Flags().StringSliceVar(&t.BizTypes, "types", nil, "names of biz types, where * stands for any text; a single * allows all")
+	c.Flags().StringVar(&expires, "expires", "", "when the token ends: a time (2030-01-02T15:04:05Z), or a duration from now (2160h); default: never")
+	return c
+}
+
+// needed names the flags that are missing.
+func needed(missing map[string]bool) error {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		if missing[name] {
+			names = append(names, name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return usage("%s is missing: see `tocsin token new --help`", names[0])
+	}
+	return usage("%s are missing: see `tocsin token new --help`", strings.Join(names, ", "))
+}
+
+// expiry reads a time, or a duration from now; "" is the zero time.
+func expiry(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if d, wrong := time.ParseDuration(text); wrong == nil {
+		at, err = now.Add(d).UTC().Truncate(time.Second), nil
+	}
+	if err != nil || !at.After(now) {
+		return at, usage("--expires %q: want a time in the future, such as 2030-01-02T15:04:05Z, or a duration, such as 2160h", text)
+	}
+	return at, nil
+}
+
+// madeToken is the JSON of `token new`.
+type madeToken struct {
+	Token string `json:"token"`
+	keptToken
+}
+
+// keptToken is what the config keeps.
+type keptToken struct {
+	ID       string   `json:"id" yaml:"id"`
+	Name     string   `json:"name" yaml:"name"`
+	SHA256   string   `json:"sha256" yaml:"sha256"`
+	Scope    string   `json:"scope" yaml:"scope"`
+	BizTypes []string `json:"biz_types" yaml:"biz_types"`
+	Expires  string   `json:"expires,omitempty" yaml:"expires,omitempty"`
+}
+
+func (a *app) newToken(t apitoken.Token) error {
+	text, made, err := apitoken.New(t)
+	if err != nil {
+		return usageError{err}
+	}
+	kept := keptToken{ID: made.ID, Name: made.Name, SHA256: made.SHA256, Scope: string(made.Scope), BizTypes: made.BizTypes}
+	if !made.Expires.IsZero() {
+		kept.Expires = made.Expires.Format(time.RFC3339)
+	}
+	lines, err := yaml.Marshal(struct {
+		Tokens []keptToken `yaml:"tokens"`
+	}{[]keptToken{kept}})
+	if err != nil {
+		return err
+	}
+	return a.print(madeToken{text, kept}, func(w io.Writer) {
+		fmt.Fprintf(w, "# The token, which is shown only now:\n#   %s\n# For the config, in the file of node.api.tokens_file or below node.api:\n%s", text, lines)
+	})
+}
+
+// serveConfig is that of a node that runs, with the flags over the file, the file, and what guards its status page.
+func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, config.File, guard, error) {
+	file, err := a.load()
+	if err != nil {
+		return node.Config{}, file, guard{}, err
+	}
+	cfg, err := file.NodeConfig()
+	if err != nil {
+		return cfg, file, guard{}, err
+	}
+	cfg.Version, cfg.Logger, cfg.Registerer, cfg.Group = version, a.logger(file.Log.Level, file.Log.Format), r, f.group
+	cfg.Outboxes = tocsinpg.Drive(cfg.Outboxes)
+	if f.name != "" {
+		cfg.Name = f.name
+	}
+	cfg.Listen = cmp.Or(f.listen, file.Node.Listen)
+	if cfg.Ownership != node.ByRows && len(file.Etcd.Endpoints) == 0 {
+		return cfg, file, guard{}, errors.New("no etcd endpoints in the config: a node registers there, unless layout.ownership is rows")
+	}
+	guarded, err := newGuard(file.Node.Status)
+	return cfg, file, guarded, err
 }

@@ -1,235 +1,28 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os/exec"
+	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/devserver/etcdtest"
 )
-
-// callbacks is a receiver that notes which task came how often.
-type callbacks struct {
-	*httptest.Server
-
-	mu       sync.Mutex
-	seen     map[string]int
-	keys     map[string]map[string]bool // webhook-ids, by job_id
-	early    int
-	arrivals []arrival
-}
-
-// arrival is one callback: for when it was due, and when it came.
-type arrival struct{ due, at time.Time }
-
-func newCallbacks(t *testing.T) *callbacks {
-	t.Helper()
-	c := &callbacks{seen: map[string]int{}, keys: map[string]map[string]bool{}}
-	c.Server = httptest.NewServer(c)
-	t.Cleanup(c.Close)
-	return c
-}
-
-func (c *callbacks) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Data struct {
-			JobID   string    `json:"job_id"`
-			DueTime time.Time `json:"due_time"`
-		} `json:"data"`
-	}
-	_ = json.NewDecoder(r.Body).Decode(&body)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen[body.Data.JobID]++
-	if c.keys[body.Data.JobID] == nil {
-		c.keys[body.Data.JobID] = map[string]bool{}
-	}
-	c.keys[body.Data.JobID][r.Header.Get("webhook-id")] = true
-	c.arrivals = append(c.arrivals, arrival{body.Data.DueTime, time.Now()})
-	if time.Now().Before(body.Data.DueTime) {
-		c.early++
-	}
-}
-
-// counts gives tasks seen, of these more than once, and deliveries that were early.
-func (c *callbacks) counts() (seen, again, early int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, n := range c.seen {
-		if n > 1 {
-			again++
-		}
-	}
-	return len(c.seen), again, c.early
-}
-
-// callbackSite has one biz type, whose callbacks go to the receiver.
-func callbackSite(t *testing.T) (*site, *callbacks) {
-	t.Helper()
-	s, c := bareSite(t), newCallbacks(t)
-	s.run("ddl", "apply", "--json").ok(t) // which shows no progress
-	s.applyCallbacks(c)
-	return s, c
-}
-
-// applyCallbacks makes the one biz type.
-func (s *site) applyCallbacks(c *callbacks) {
-	s.t.Helper()
-	s.write("biz.yaml", fmt.Sprintf(`biz_types:
-  - name: coupon.remind
-    number: 2
-    timeout: 30s
-    webhook:
-      url: %s
-      allow: [127.0.0.0/8]
-`, c.URL))
-	s.run("biz", "apply", "biz.yaml").ok(s.t)
-}
-
-// client adds tasks faster than the command can.
-func (s *site) client() *tocsin.Client {
-	s.t.Helper()
-	client, err := tocsin.Open(s.t.Context(), tocsin.Config{Layout: s.layout, Servers: []tocsin.Server{{Name: "db1", DSN: s.dsn()}}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
-// fill adds n callback tasks that are due over the given time.
-func (s *site) fill(n int, over time.Duration) {
-	s.t.Helper()
-	remind := tocsin.Define[string]("coupon.remind")
-	tasks := make([]tocsin.NewTask, n)
-	for i := range tasks {
-		tasks[i] = remind.New(uint64(i+1), "{}", tocsin.In(over*time.Duration(i)/time.Duration(n)))
-	}
-	if _, err := s.client().AddMany(s.t.Context(), tasks); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// serving is a `tocsin serve` in a process of its own.
-type serving struct {
-	*exec.Cmd
-	log *output
-}
-
-// output is what a process has written so far.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
-func (s *site) serve(name string, more ...string) *serving {
-	s.t.Helper()
-	return s.serveBy(command(s.t.Context(), s.dir, serveArgs(name, more...)...), name)
-}
-
-func serveArgs(name string, more ...string) []string {
-	return append([]string{"serve", "--name", name, "--listen", "off"}, more...)
-}
-
-// serveBy starts a call of `tocsin serve`.
-func (s *site) serveBy(cmd *exec.Cmd, name string) *serving {
-	s.t.Helper()
-	n := &serving{cmd, &output{}}
-	cmd.Stderr = n.log
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if s.t.Failed() {
-			s.t.Logf("log of %s:\n%s", name, n.log)
-		}
-	})
-	return n
-}
-
-// ownedBy waits until the nodes, by name, own so many tables each.
-func (s *site) ownedBy(want map[string]int) {
-	s.t.Helper()
-	s.waitFor("tables are owned as wanted", func() bool {
-		got := map[string]int{}
-		for _, n := range s.nodes() {
-			got[n.ID[:strings.LastIndex(n.ID, "-")]] += n.Tables
-		}
-		for name, tables := range want {
-			if got[name] != tables {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// nodes are the live ones of all groups.
-func (s *site) nodes() (all []assign.NodeState) {
-	s.t.Helper()
-	for _, g := range decode[[]groupNodes](s.t, s.run("cluster", "nodes", "--json")) {
-		all = append(all, g.Nodes...)
-	}
-	return all
-}
-
-// waitFor waits until ok. Where ok calls the command, most of the time is left to what it waits for.
-func (s *site) waitFor(what string, ok func() bool) {
-	s.t.Helper()
-	s.waitWithin(3*time.Minute, what, ok)
-}
-
-// waitWithin is waitFor with another bound.
-func (s *site) waitWithin(bound time.Duration, what string, ok func() bool) {
-	s.t.Helper()
-	for end := time.Now().Add(bound); ; {
-		asked := time.Now()
-		if ok() {
-			return
-		}
-		if asked.After(end) {
-			s.t.Fatalf("waited too long until %s", what)
-		}
-		time.Sleep(min(max(20*time.Millisecond, 4*time.Since(asked)), time.Second))
-	}
-}
-
-// notDone counts the tasks that are not done.
-func (s *site) notDone() (n int) {
-	s.t.Helper()
-	for table := range s.layout.Total() {
-		var here int
-		if err := s.db.QueryRow("SELECT COUNT(*) FROM " + s.layout.Table(table) + " WHERE status <> 2").Scan(&here); err != nil {
-			s.t.Fatal(err)
-		}
-		n += here
-	}
-	return n
-}
 
 func TestKilledNodeLosesNoTask(t *testing.T) {
 	t.Parallel()
@@ -259,12 +52,7 @@ func TestNodeLeavesInOrderOnSIGTERM(t *testing.T) {
 	s, _ := callbackSite(t)
 	n := s.serve("leaver")
 	s.ownedBy(map[string]int{"leaver": 8})
-	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Wait(); err != nil {
-		t.Errorf("exit after SIGTERM: %v\n%s", err, n.log)
-	}
+	n.end(t)
 	if nodes := s.nodes(); len(nodes) != 0 {
 		t.Errorf("nodes are left: %+v", nodes)
 	}
@@ -327,4 +115,435 @@ func TestServeAndSweepRefuseWhatCannotWork(t *testing.T) {
 	yaml := s.yaml(s.layout, s.dsn())
 	s.write("tocsin.yaml", yaml[:strings.Index(yaml, "etcd:")])
 	s.run("serve", "--listen", "off").refused(t, exitFailed, "no etcd endpoints", "layout.ownership")
+}
+
+// A node in a service serves no page; only tocsin serve listens where the file says.
+func TestOnlyServeListensWhereTheFileSays(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tocsin.yaml")
+	text := "cluster: shop\nlayout: {databases: 1, tables: 1, ownership: rows}\nservers: [{name: db1, dsn: 'root@tcp(127.0.0.1:1)/'}]\nnode: {listen: '127.0.0.1:1'}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{configPath: path, err: printed{os.Stderr}}
+	for flag, want := range map[string]string{"": "127.0.0.1:1", "127.0.0.1:2": "127.0.0.1:2", "off": "off"} {
+		cfg, _, _, err := a.serveConfig(serveFlags{listen: flag}, prometheus.NewRegistry())
+		if err != nil || cfg.Listen != want {
+			t.Errorf("--listen %q: %q, %v, want %q", flag, cfg.Listen, err, want)
+		}
+	}
+	file, err := a.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg, _, err := a.sweepConfig(file, sweepFlags{}); err != nil || cfg.Listen != "" {
+		t.Errorf("a sweeper: %q, %v", cfg.Listen, err)
+	}
+}
+
+// A relay whose page fails ends with that error; one whose page ends well, as it was not asked for, goes on.
+func TestARelayEndsWithItsPage(t *testing.T) {
+	t.Parallel()
+	wrong := errors.New("the page is gone")
+	err := beside(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return nil }, func(context.Context) error { return wrong })
+	if !errors.Is(err, wrong) {
+		t.Errorf("ended with %v", err)
+	}
+	begun, ended := make(chan struct{}), make(chan struct{})
+	err = beside(t.Context(), func(ctx context.Context) error {
+		close(begun)
+		<-ended
+		return ctx.Err()
+	}, func(ctx context.Context) error {
+		<-begun
+		close(ended)
+		return nil
+	})
+	if err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	shown := errors.New("shown until the work has ended")
+	err = beside(t.Context(), func(context.Context) error { return nil }, func(ctx context.Context) error { <-ctx.Done(); return shown })
+	if !errors.Is(err, shown) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// A server that is there and can't be used is a mistake of the config; one that is not there may come.
+func TestServeWaitsForTheServersAndBeginsWhenOneAnswers(t *testing.T) {
+	t.Parallel()
+	s, cfg := bareSite(t), devserver.MariaDBConfig{Dir: filepath.Join(t.TempDir(), "db1")}
+	start := func() *devserver.MariaDB {
+		server, err := devserver.StartMariaDB(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = server.Stop() })
+		return server
+	}
+	server := start()
+	cfg.Port = server.Port()
+	config := s.yaml(s.layout, server.DSN())
+	s.write("tocsin.yaml", config)
+	s.applyDDL()
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	page, unknown := devtest.FreeAddress(), strings.Replace(config, "127.0.0.1:", "db.invalid:", 1)
+	n, stopped := s.serve("early", "--listen", page), s.serve("stopped", "--config", s.write("unknown.yaml", unknown))
+	for _, waiting := range []*serving{n, stopped} {
+		s.waitFor("it says that it waits", func() bool { return strings.Contains(waiting.log.String(), "no server answers: waiting") })
+	}
+	if err := stopped.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := stopped.Wait(); err != nil || strings.Count(stopped.log.String(), "\n") != 1 {
+		t.Errorf("after SIGTERM: %v, log:\n%s", err, stopped.log)
+	}
+	ask := func(path string) (int, string) { return get(t, http.DefaultClient, "http://"+page+path, "") }
+	s.waitFor("the page names the server that is away", func() bool {
+		code, said := ask("/status")
+		return code == http.StatusServiceUnavailable && strings.Contains(said, `"mode":"waiting"`) && strings.Contains(said, "server db1 can't be used")
+	})
+	alive, _ := ask("/healthz")
+	ready, _ := ask("/readyz")
+	if alive != http.StatusOK || ready != http.StatusServiceUnavailable {
+		t.Errorf("alive %d, ready %d", alive, ready)
+	}
+	if _, said := ask("/metrics"); !strings.Contains(said, `tocsin_node_server_up{server="db1"} 0`) || !strings.Contains(said, `tocsin_node_mode{mode="waiting"} 1`) {
+		t.Errorf("metrics:\n%s", said)
+	}
+
+	start()
+	s.waitFor("the node is ready", func() bool { ready, _ := ask("/readyz"); return ready == http.StatusOK })
+	if log := n.log.String(); strings.Count(log, "no server answers") > 1 || !strings.Contains(log, "a server answers: starting") {
+		t.Errorf("log:\n%s", log)
+	}
+	for mistake, wrong := range map[string]string{
+		"Access denied":            strings.Replace(config, "root@", "nobody:wrong@", 1),
+		"cluster of the config is": strings.Replace(config, "cluster: ", "cluster: other", 1),
+		"layout of the config is":  strings.Replace(config, fmt.Sprintf("tables: %d", s.layout.Tables), "tables: 64", 1),
+	} {
+		s.run("serve", "--listen", "off", "--config", s.write("wrong.yaml", wrong)).refused(t, exitFailed, mistake)
+	}
+}
+
+// slowSite has callbacks that hang.
+func slowSite(t *testing.T) (*site, *hanging) {
+	t.Helper()
+	s, h := bareSite(t), newHanging(t)
+	s.applyDDL()
+	s.applyBiz(fmt.Sprintf(`biz_types:
+  - name: coupon.remind
+    number: 2
+    timeout: 9m
+    webhook:
+      url: %s
+      allow: [127.0.0.0/8]
+`, h.URL))
+	return s, h
+}
+
+// inHand is how many deliveries a node has when it is stopped, over all its tables.
+const inHand = 16
+
+// stopInDelivery stops a node that has deliveries in hand, and says when.
+func stopInDelivery(s *site, begun <-chan struct{}, more ...string) (n *serving, at time.Time) {
+	s.t.Helper()
+	n = s.serve("leaver", more...)
+	s.ownedBy(map[string]int{"leaver": 8})
+	s.fill(inHand, time.Millisecond)
+	s.waitFor("all deliveries have begun", func() bool { return len(begun) == inHand })
+	for range inHand {
+		<-begun
+	}
+	s.serve("heir")
+	s.ownedBy(map[string]int{"leaver": 4, "heir": 4})
+	at = time.Now()
+	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	return n, at
+}
+
+func TestAStopReleasesTheTablesAtOnceAndSettlesALongCallback(t *testing.T) {
+	t.Parallel()
+	s, h := slowSite(t)
+	s.write("patient.yaml", s.yaml(s.layout, s.dsn())+"node:\n  drain_timeout: 5m\n")
+	n, at := stopInDelivery(s, h.begun, "--config", "patient.yaml")
+	s.ownedBy(map[string]int{"heir": 8})
+	released := time.Since(at)
+	h.goOn()
+	if err := n.Wait(); err != nil {
+		t.Errorf("exit after SIGTERM: %v", err)
+	}
+	ended := time.Since(at)
+	t.Logf("all tables had another owner after %.2f s, the process ended after %.1f s", released.Seconds(), ended.Seconds())
+	if released > time.Minute || ended > 4*time.Minute || s.notDone() != 0 || len(h.begun) != 0 {
+		t.Errorf("%d tasks not done, %d second deliveries", s.notDone(), len(h.begun))
+	}
+	for _, part := range []string{`"in_delivery":16`, "all tables are given up", `"left_in_delivery":0`} {
+		if !strings.Contains(n.log.String(), part) {
+			t.Errorf("the log lacks %s", part)
+		}
+	}
+}
+
+func TestAStopCutsOffWhatTakesLongerThanTheDrainTimeout(t *testing.T) {
+	t.Parallel()
+	s, h := slowSite(t)
+	s.write("hasty.yaml", s.yaml(s.layout, s.dsn())+"node:\n  drain_timeout: 2s\n")
+	n, at := stopInDelivery(s, h.begun, "--config", "hasty.yaml")
+	if err := n.Wait(); err != nil {
+		t.Errorf("exit after SIGTERM: %v", err)
+	}
+	if ended := time.Since(at); ended > time.Minute {
+		t.Errorf("it took %s to end", ended)
+	}
+	if line := "the drain time-out is over: deliveries in hand are cut off"; strings.Count(n.log.String(), line) != 1 {
+		t.Errorf("the log lacks %q", line)
+	}
+	select {
+	case <-h.begun:
+	case <-time.After(runWithin):
+		t.Error("what was cut off is not delivered again")
+	}
+}
+
+// What docs/operations.md promises beyond what the tests of single commands show.
+
+func TestASweepForACrontabPrintsItsSummaryOnly(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn()))+"sweep:\n  cron: \"@every 1s\"\n")
+	for _, flag := range []string{"--once", "--dry-run"} {
+		if out := s.run("sweep", flag).ok(t); strings.Count(out, "\n") != 1 {
+			t.Errorf("sweep %s printed\n%s", flag, out)
+		}
+	}
+}
+
+func TestAPausedTypeWaitsUntilItIsResumedOrAppliedAgain(t *testing.T) {
+	t.Parallel()
+	s, c := callbackSite(t)
+	for i, resume := range [][]string{{"biz", "resume", "coupon.remind"}, {"biz", "apply", "biz.yaml"}} {
+		s.run("biz", "pause", "coupon.remind").says(t, "changed")
+		s.fill(1, 0)
+		s.run("sweep", "--grace", "0s").says(t, "1 overdue, 0 delivered", "left coupon.remind (paused): 1")
+		s.run(resume...).says(t, "changed")
+		s.run("sweep", "--grace", "0s").says(t, "1 overdue, 1 delivered")
+		if seen, _, _ := c.counts(); seen != i+1 {
+			t.Errorf("%d tasks seen, want %d", seen, i+1)
+		}
+	}
+}
+
+func TestAPurgeNeedsNoEtcdAndFreesTheDedupKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
+	first := s.add(1, "--dedup", "once")
+	if again := s.add(1, "--dedup", "once"); again != first {
+		t.Fatalf("task %s was added beside %s", again, first)
+	}
+	s.set(first, "status = 2, action_time = UTC_TIMESTAMP(3) - INTERVAL 31 DAY")
+	s.run("purge").says(t, "1 done")
+	second := s.add(1, "--dedup", "once")
+	if second == first {
+		t.Errorf("task %s is still there", first)
+	}
+	if got := decode[taskJSON](t, s.run("task", "get", second.String(), "--json")); got.Status != tocsin.Pending.String() || got.Existing {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestClusterNodesNamesWhatANodeCannotReachAndOthersDeliverIt(t *testing.T) {
+	t.Parallel()
+	const tasks = 40
+	s, c := callbackSite(t)
+	s.write("lame.yaml", s.splitYAML("toc@tcp(127.0.0.1:1)/"))
+	s.serve("lame", "--config", "lame.yaml")
+	s.serve("whole")
+	s.waitFor("the node that reaches one server has its tables only", func() bool {
+		for _, n := range s.nodes() {
+			if strings.HasPrefix(n.ID, "lame-") && len(n.Misses) == 1 && n.Misses[0] == 1 && n.Tables == 4 {
+				return true
+			}
+		}
+		return false
+	})
+	s.ownedBy(map[string]int{"lame": 4, "whole": 4})
+	if out := s.run("cluster", "nodes").ok(t); !strings.Contains(out, "note: lame-") || !strings.Contains(out, " can't use the databases 1: ") {
+		t.Errorf("cluster nodes does not say what a node can't reach:\n%s", out)
+	}
+	s.fill(tasks, 0)
+	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
+	if seen, _, early := c.counts(); seen != tasks || early != 0 {
+		t.Errorf("%d of %d tasks seen, %d early", seen, tasks, early)
+	}
+}
+
+func TestANodeSeesAChangeOfAPolicySoon(t *testing.T) {
+	t.Parallel()
+	const tasks, soon = 20, time.Minute // a second, on a machine that has nothing else to do
+	s, c := callbackSite(t)
+	s.run("biz", "pause", "coupon.remind").says(t, "changed")
+	s.serve("only")
+	s.ownedBy(map[string]int{"only": 8})
+	s.fill(tasks, 0)
+	s.run("cluster", "tables", "--group", "callback").says(t, "8       20       0        0")
+	if seen, _, _ := c.counts(); seen != 0 {
+		t.Errorf("%d tasks of a paused type were delivered", seen)
+	}
+	s.run("biz", "resume", "coupon.remind").says(t, "changed")
+	resumed := time.Now()
+	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
+	if took := time.Since(resumed); took > soon {
+		t.Errorf("delivered %s after the type was resumed, want %s", took, soon)
+	}
+}
+
+// secureEtcd starts one that wants certificates, and gives the config that fits.
+func secureEtcd(t *testing.T, authority *devtest.Authority) string {
+	t.Helper()
+	cert, key := authority.Issue(t, "etcd")
+	etcd, err := devserver.StartEtcd(t.Context(), devserver.EtcdConfig{
+		TLS: devserver.EtcdTLS{Cert: cert, Key: key, ClientCA: authority.File},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = etcd.Stop() })
+	cert, key = authority.Issue(t, "client")
+	return fmt.Sprintf("etcd:\n  endpoints: [%q]\n  tls:\n    ca: %s\n    cert: %s\n    key: %s\n", etcd.Endpoint(), authority.File, cert, key)
+}
+
+// wantPasswords has the etcd of the site's config ask for them.
+func (s *site) wantPasswords() {
+	s.t.Helper()
+	file, err := config.Load(s.dir + "/tocsin.yaml")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cfg, err := file.EtcdConfig()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client, err := assign.Dial(s.t.Context(), assign.EtcdConfig(cfg))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	etcdtest.WantPasswords(s.t, client, s.prefix)
+}
+
+func TestNodesAndCommandsReachAnEtcdThatWantsTLSAndAPassword(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	authority, stranger := devtest.NewAuthority(t), devtest.NewAuthority(t)
+	etcd, rest := secureEtcd(t, authority), s.yaml(s.layout, s.dsn())
+	rest = rest[:strings.Index(rest, "etcd:")]
+	s.write("tocsin.yaml", rest+etcd)
+	s.wantPasswords()
+	user := fmt.Sprintf("  username: %s\n  password: pass-%s\n", s.prefix, s.prefix)
+	s.write("tocsin.yaml", rest+etcd+user)
+	page := s.servePage("safe")
+	s.ownedBy(map[string]int{"safe": 8})
+	s.wantExpiry(page, "etcd")
+	s.run("cluster", "plan", "--add", "1").says(t, "group callback: 4 of 8 tables would move, the least possible is 4")
+	if r := s.run("doctor"); !strings.Contains(r.stdout, "answers; groups with nodes: callback") { // it fails for other reasons
+		t.Errorf("doctor: %s%s", r.stdout, r.stderr)
+	}
+	for yaml, want := range map[string]string{
+		strings.Replace(etcd+user, authority.File, stranger.File, 1): "certificate signed by unknown authority",
+		etcd[:strings.Index(etcd, "  tls:")]:                         "it wants TLS, and the config gives none",
+		etcd + strings.Replace(user, "pass-", "hunter-", 1):          "authentication failed, invalid user ID or password",
+		etcd + strings.ReplaceAll(user, s.prefix, "root"):            "",
+		etcd: "permission denied",
+	} {
+		s.write("tocsin.yaml", rest+yaml)
+		r := s.run("cluster", "nodes")
+		if want == "" {
+			r.ok(t)
+			continue
+		}
+		if r.refused(t, exitFailed, "etcd", want); strings.Contains(r.stderr, "hunter-") {
+			t.Errorf("the password is told: %s", r.stderr)
+		}
+	}
+}
+
+// secureMySQL starts a server whose user safe must show a certificate, and returns
+// the matching lines of the config.
+func secureMySQL(t *testing.T, authority *devtest.Authority) string {
+	t.Helper()
+	cert, key := authority.Issue(t, "mysql")
+	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
+		Args: []string{"--ssl-ca=" + authority.File, "--ssl-cert=" + cert, "--ssl-key=" + key},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	root, err := sql.Open("mysql", server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, statement := range []string{"CREATE USER 'safe'@'%' REQUIRE X509", "GRANT ALL ON *.* TO 'safe'@'%'"} {
+		if _, err := root.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, key = authority.Issue(t, "tocsin")
+	return fmt.Sprintf("    dsn: safe@tcp(127.0.0.1:%d)/\n    tls:\n      ca: %s\n      cert: %s\n      key: %s\n", server.Port(), authority.File, cert, key)
+}
+
+func TestNodesAndCommandsReachAMySQLThatWantsTLSAndACertificate(t *testing.T) {
+	t.Parallel()
+	s, c := bareSite(t), newCallbacks(t)
+	authority, stranger := devtest.NewAuthority(t), devtest.NewAuthority(t)
+	plain, secure := s.yaml(s.layout, s.dsn()), secureMySQL(t, authority)
+	withServer := func(lines string) string { return strings.Replace(plain, "    dsn: "+s.dsn()+"\n", lines, 1) }
+	s.write("tocsin.yaml", withServer(secure))
+	s.write("biz.yaml", fmt.Sprintf("biz_types:\n  - name: coupon.remind\n    number: 2\n    webhook:\n      url: %s\n      allow: [127.0.0.0/8]\n", c.URL))
+	s.applyDDL()
+	for _, command := range [][]string{
+		{"ddl", "verify"}, {"biz", "apply", "biz.yaml"}, {"task", "add", "--type", "coupon.remind", "--biz-id", "1", "--in", "0s"},
+		{"sweep", "--grace", "0s", "--once"}, {"purge", "--once"}, {"audit"},
+	} {
+		s.run(command...).ok(t)
+	}
+	page := s.servePage("safe")
+	s.ownedBy(map[string]int{"safe": 8})
+	s.wantExpiry(page, "db1")
+	s.run("task", "add", "--type", "coupon.remind", "--biz-id", "2", "--in", "0s").ok(t)
+	s.waitFor("both callbacks", func() bool { seen, _, _ := c.counts(); return seen == 2 })
+	for lines, want := range map[string]string{
+		strings.Replace(secure, authority.File, stranger.File, 1): "certificate signed by unknown authority",
+		secure[:strings.Index(secure, "    tls:")]:                "Access denied",
+	} {
+		s.write("tocsin.yaml", withServer(lines))
+		if r := s.run("task", "list", "--biz-id", "1"); r.code != exitFailed || !strings.Contains(r.stderr, want) {
+			t.Errorf("exit code %d, want 1 and %q: %s", r.code, want, r.stderr)
+		}
+	}
+}
+
+// wantExpiry wants the time of a certificate of devtest, which expires within the hour.
+func (s *site) wantExpiry(page, of string) {
+	s.t.Helper()
+	series := fmt.Sprintf("tocsin_node_certificate_expires_timestamp_seconds{of=%q}", of)
+	if left := time.Until(time.Unix(int64(s.metric(page, series)), 0)); left <= 0 || left > time.Hour {
+		s.t.Errorf("%s: %s left", series, left)
+	}
+}
+
+// servePage is serve with a status page, and returns the page's address.
+func (s *site) servePage(name string) string {
+	s.t.Helper()
+	page := devtest.FreeAddress()
+	s.serve(name, "--listen", page)
+	return page
 }

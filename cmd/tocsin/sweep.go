@@ -146,3 +146,25 @@ func engineResult(r node.SweepResult) sweeper.Result {
 		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Upkeep: r.Upkeep, Took: r.Took,
 	}
 }
+
+// sweepConfig is that of a sweeper, with the flags over the file. It needs no etcd and moves no rows of outboxes.
+func (a *app) sweepConfig(file config.File, f sweepFlags) (cfg node.Config, cron string, err error) {
+	file.Etcd, file.Outboxes = config.Etcd{}, nil
+	if cfg, err = file.NodeConfig(); err != nil {
+		return cfg, "", err
+	}
+	cfg.Version, cfg.Logger = version, a.logger(file.Log.Level, file.Log.Format)
+	if cron = file.Sweep.Cron; f.cron != "" {
+		cron = f.cron
+	}
+	if f.graceSet {
+		cfg.SweepGrace = max(f.grace, node.NoGrace)
+	}
+	switch {
+	case f.timeoutSet && f.timeout == 0:
+		cfg.SweepTimeout = node.NoTimeout
+	case f.timeoutSet:
+		cfg.SweepTimeout = f.timeout
+	}
+	return cfg, cron, nil
+}

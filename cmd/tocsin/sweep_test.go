@@ -3,12 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,33 +12,21 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// hangSite makes a site with two biz types: hang.type, whose callbacks hang, and coupon.remind, whose callbacks are
-// quick. It returns the number of hanging callbacks so far, and a function that makes them answer.
-func hangSite(t *testing.T) (s *site, quick *callbacks, hung *atomic.Int32, answer func()) {
+// hangSite makes a site with two biz types: hang.type, whose callbacks hang, and coupon.remind, whose callbacks are quick.
+func hangSite(t *testing.T) (s *site, quick *callbacks, slow *hanging) {
 	t.Helper()
 	s, quick = callbackSite(t)
-	hung = &atomic.Int32{}
-	answers := make(chan struct{})
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		hung.Add(1)
-		select {
-		case <-answers:
-		case <-r.Context().Done():
-		}
-	}))
-	answer = sync.OnceFunc(func() { close(answers) })
-	t.Cleanup(func() { answer(); slow.Close() })
-	s.write("biz.yaml", s.text("biz.yaml")+fmt.Sprintf(`  - name: hang.type
+	slow = newHanging(t)
+	s.applyBiz(s.text("biz.yaml") + fmt.Sprintf(`  - name: hang.type
     number: 1
     timeout: 9m
     webhook:
       url: %s
       allow: [127.0.0.0/8]
 `, slow.URL))
-	s.run("biz", "apply", "biz.yaml").ok(t)
 	s.run("ddl", "grace", "20m").ok(t) // that of both types: twice the longer time-out is shorter
 	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn()))+"sweep: {grace: 20m}\n")
-	return s, quick, hung, answer
+	return s, quick, slow
 }
 
 // slots is the concurrency of a biz type whose policy sets none.
@@ -64,19 +48,6 @@ func (s *site) overdue(name string, n int) {
 	}
 }
 
-// counted returns how many tasks meet the condition, over all tables.
-func (s *site) counted(condition string) (n int) {
-	s.t.Helper()
-	for table := range s.layout.Total() {
-		var here int
-		if err := s.db.QueryRow("SELECT COUNT(*) FROM " + s.layout.Table(table) + " WHERE " + condition).Scan(&here); err != nil {
-			s.t.Fatal(err)
-		}
-		n += here
-	}
-	return n
-}
-
 // sweptJSON is the part of the JSON, in addition to sweepJSON, that scripts may rely on.
 type sweptJSON struct {
 	sweepJSON
@@ -92,7 +63,7 @@ type sweptJSON struct {
 func TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut(t *testing.T) {
 	t.Parallel()
 	const hanging, others = 6000, 40
-	s, quick, hung, answer := hangSite(t)
+	s, quick, slow := hangSite(t)
 	s.overdue("coupon.remind", others)
 	s.overdue("hang.type", hanging)
 	r := s.run("sweep", "--once", "--timeout", "30s", "--json")
@@ -107,10 +78,10 @@ func TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut(t *testing.T) {
 	if seen, again, _ := quick.counts(); seen != others || again != 0 {
 		t.Errorf("%d of %d quick tasks were delivered, %d more than once", seen, others, again)
 	}
-	if begun, untouched := hung.Load(), s.counted("status = 0 AND attempts + crashes = 0 AND biz_type = 1"); begun != slots || untouched != hanging {
+	if begun, untouched := len(slow.begun), s.counted("status = 0 AND attempts + crashes = 0 AND biz_type = 1"); begun != slots || untouched != hanging {
 		t.Errorf("%d deliveries began, %d of %d tasks wait as they were", begun, untouched, hanging)
 	}
-	answer()
+	slow.goOn()
 	// Tasks that were cut off are not yet overdue by the grace time; all others are, claimed before or not.
 	s.run("sweep", "--once", "--timeout", "0s").endedWith(t, fmt.Sprintf("%d overdue, %d delivered", hanging-slots, hanging-slots), "0 left")
 	s.run("sweep", "--once", "--grace", "0s", "--timeout", "0s", "--force").endedWith(t, fmt.Sprintf("%d overdue, %d delivered", slots, slots))
@@ -119,10 +90,10 @@ func TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut(t *testing.T) {
 func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
 	t.Parallel()
 	const hanging, soon = 200, time.Minute // two seconds on an idle machine
-	s, _, hung, answer := hangSite(t)
+	s, _, slow := hangSite(t)
 	s.overdue("hang.type", hanging)
 	n, log := s.start("sweep", "--once", "--timeout", "0s")
-	s.waitFor("all slots are taken", func() bool { return hung.Load() == slots })
+	s.waitFor("all slots are taken", func() bool { return len(slow.begun) == slots })
 	at := time.Now()
 	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -143,14 +114,14 @@ func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
 	if waiting := s.counted("status = 0 AND attempts + crashes = 0"); waiting != hanging {
 		t.Errorf("%d of %d tasks are pending", waiting, hanging)
 	}
-	answer()
+	slow.goOn()
 	s.run("sweep", "--grace", "0s", "--timeout", "0s", "--force").endedWith(t, fmt.Sprintf("%d overdue, %d delivered", hanging, hanging))
 }
 
 func TestAResidentSweeperSweepsOthersWhileATypeHangs(t *testing.T) {
 	t.Parallel()
 	const hanging, others = 300, 20
-	s, quick, hung, _ := hangSite(t)
+	s, quick, slow := hangSite(t)
 	s.overdue("hang.type", hanging)
 	stays, log := s.start("sweep", "--cron", "@every 1s", "--grace", "0s", "--force")
 	found := regexp.MustCompile(`"error":"(overdue tasks are left: [^"]*)".*; its time was over; 64 in delivery; .*"message":"swept; overdue tasks are left"`)
@@ -165,25 +136,20 @@ func TestAResidentSweeperSweepsOthersWhileATypeHangs(t *testing.T) {
 	}
 	s.overdue("coupon.remind", others)
 	s.waitFor("the others are delivered", func() bool { seen, _, _ := quick.counts(); return seen == others })
-	if begun := hung.Load(); begun != slots {
+	if _, again, early := quick.counts(); again+early != 0 {
+		t.Errorf("%d of the others were delivered more than once, %d early", again, early)
+	}
+	if begun := len(slow.begun); begun != slots {
 		t.Errorf("%d deliveries of the type that hangs have begun: those under way were cut off", begun)
 	}
-	if err := stays.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	for log.Scan() {
-	}
-	if err := stays.Wait(); err != nil {
-		t.Errorf("exit after SIGTERM: %v", err)
-	}
+	s.stop(stays, log)
 	s.waitFor("what was cut off is pending", func() bool { return s.counted("status = 0 AND attempts = 0") == hanging })
 }
 
 func TestTheExitCodeOfASweepSaysWhetherAnythingIsLeft(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
-	s.write("biz.yaml", s.text("biz.yaml")+"  - {name: order.close, number: 1, group: orders}\n")
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(s.text("biz.yaml") + "  - {name: order.close, number: 1, group: orders}\n")
 	s.run("biz", "pause", "coupon.remind").ok(t)
 	s.overdue("coupon.remind", 2)
 	s.run("sweep").says(t, "2 overdue", "left coupon.remind (paused): 2") // left on purpose

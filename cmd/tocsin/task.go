@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -63,10 +64,9 @@ type ofBiz struct {
 }
 
 func (o *ofBiz) flags(a *app, cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.name, "type", "", "name of the biz type")
+	a.typeFlag(cmd, &o.name, "name of the biz type")
 	cmd.Flags().Uint64Var(&o.bizID, "biz-id", 0, "your own id of what the task belongs to, for example of the order; the sharding key")
 	cmd.Flags().StringVar(&o.key, "key", "", "instead of --biz-id: a business key that is not a number, at most 64 bytes")
-	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 }
 
 // ref reads either a JOB_ID argument or the flags.
@@ -93,6 +93,17 @@ func parseJobID(text string) (tocsin.JobID, error) {
 		return 0, usageError{err}
 	}
 	return id, nil
+}
+
+// ofJob is what cobra runs of a command whose argument is a JOB_ID.
+func ofJob(do func(*cobra.Command, tocsin.JobID) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		id, err := parseJobID(args[0])
+		if err != nil {
+			return err
+		}
+		return do(cmd, id)
+	}
 }
 
 type taskAdd struct {
@@ -134,24 +145,21 @@ func (t *taskAdd) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	client, err := t.client(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	added, err := client.Add(cmd.Context(), task)
-	if err != nil {
-		return misused(err)
-	}
-	info, err := client.Get(cmd.Context(), added.JobID)
-	if err != nil {
-		return fmt.Errorf("task %s is added, but: %w", added.JobID, err)
-	}
-	return t.print(addedTask{info, added.Existing}, func(w io.Writer) {
-		writeTasks(w, []tocsin.Info{info}, time.Now())
-		if added.Existing {
-			fmt.Fprintln(w, "it was there already: this is the task with that dedup key")
+	return using(cmd.Context(), t.app, tocsin.Open, func(client *tocsin.Client) error {
+		added, err := client.Add(cmd.Context(), task)
+		if err != nil {
+			return misused(err)
 		}
+		info, err := client.Get(cmd.Context(), added.JobID)
+		if err != nil {
+			return fmt.Errorf("task %s is added, but: %w", added.JobID, err)
+		}
+		return t.print(addedTask{info, added.Existing}, func(w io.Writer) {
+			writeTasks(w, []tocsin.Info{info}, time.Now())
+			if added.Existing {
+				fmt.Fprintln(w, "it was there already: this is the task with that dedup key")
+			}
+		})
 	})
 }
 
@@ -185,7 +193,7 @@ func (t *taskAdd) task(cmd *cobra.Command) (tocsin.NewTask, error) {
 // readLimit is the most bytes that a payload can have.
 const readLimit = 4 * tocsin.MaxPayload
 
-// readAttribute gives text as it is, the content of @FILE, or of in for "-".
+// readPayload returns text as it is, the content of @FILE, or of in for "-".
 func readPayload(text string, in io.Reader) (string, error) {
 	path, isFile := strings.CutPrefix(text, "@")
 	switch {
@@ -208,4 +216,81 @@ func readPayload(text string, in io.Reader) (string, error) {
 		return "", usage("payload has over %d bytes: at most %d characters", readLimit, tocsin.MaxPayload)
 	}
 	return string(b), nil
+}
+
+func newTaskCancel(a *app) *cobra.Command {
+	var of ofBiz
+	cmd := &cobra.Command{
+		Use: "cancel (JOB_ID | --type NAME (--biz-id N | --key KEY))", Short: "Cancel tasks",
+		Long: "Cancel one task, or all tasks of a biz type and biz_id or key that have not ended. A delivery that is\n" +
+			"under way settles nothing any more; of a strict biz type nothing is changed then, and the exit code\n" +
+			"is 1. It is 1 too if there were tasks and none was cancelled.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := of.ref(args)
+			if err != nil {
+				return err
+			}
+			return a.change(cmd.Context(), "cancelled", func(c *tocsin.Client) (tocsin.Change, error) { return c.Cancel(cmd.Context(), ref) })
+		},
+	}
+	of.flags(a, cmd)
+	return cmd
+}
+
+func newTaskReschedule(a *app) *cobra.Command {
+	var of ofBiz
+	var w when
+	cmd := &cobra.Command{
+		Use: "reschedule (JOB_ID | --type NAME (--biz-id N | --key KEY)) (--in DURATION | --at TIME)", Short: "Give tasks another action time",
+		Long: "Give one task, or all tasks of a biz type and biz_id or key that have not ended, another action time.\n" +
+			"Their attempts begin anew. A delivery that is under way settles nothing any more; of a strict biz type\n" +
+			"nothing is changed then, and the exit code is 1. It is 1 too if there were tasks and none was rescheduled.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := of.ref(args)
+			if err != nil {
+				return err
+			}
+			at, err := w.read(cmd)
+			if err != nil {
+				return err
+			}
+			return a.change(cmd.Context(), "rescheduled", func(c *tocsin.Client) (tocsin.Change, error) { return c.Reschedule(cmd.Context(), ref, at) })
+		},
+	}
+	of.flags(a, cmd)
+	w.flags(cmd)
+	return cmd
+}
+
+// change runs a cancel or reschedule and says what it did. It fails if there were tasks and none was changed: the caller
+// must not believe that it was.
+func (a *app) change(ctx context.Context, done string, do func(*tocsin.Client) (tocsin.Change, error)) error {
+	return using(ctx, a, tocsin.Open, func(client *tocsin.Client) error {
+		c, err := do(client)
+		if err != nil {
+			return misused(err)
+		}
+		err = a.print(c, func(w io.Writer) {
+			fmt.Fprintf(w, "%d %s, of these %d in delivery, %d finished before\n", c.Changed, done, c.InDelivery, c.Final)
+		})
+		if c.Changed == 0 && c.Final > 0 {
+			return errors.Join(err, fmt.Errorf("nothing was %s: it is done, cancelled or dead already", done))
+		}
+		return err
+	})
+}
+
+// typeNames returns the names of the stored biz types that can be read.
+func (a *app) typeNames(ctx context.Context) (names []cobra.Completion) {
+	policies, _ := a.policies(ctx)
+	for _, p := range policies {
+		names = append(names, cobra.CompletionWithDesc(p.Name, target(p)))
+	}
+	return names
+}
+
+// typeFlag adds a flag that names a biz type.
+func (a *app) typeFlag(cmd *cobra.Command, name *string, usage string) {
+	cmd.Flags().StringVar(name, "type", "", usage)
+	_ = cmd.RegisterFlagCompletionFunc("type", completing(a.typeNames)) // fails for a flag that does not exist only
 }

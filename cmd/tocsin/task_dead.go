@@ -52,7 +52,7 @@ by their JOB_ID, or with --restored, which redrives no others.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.BizType, "type", "", "all dead tasks of a biz type")
+	a.typeFlag(c, &f.BizType, "all dead tasks of a biz type")
 	flags.BoolVar(&f.all, "all", false, "all dead tasks")
 	flags.StringVar(&f.since, "since", "", "only tasks that died then or later: RFC 3339, or how long ago, such as 2h")
 	flags.StringVar(&f.until, "until", "", "only tasks that died then or earlier, as --since (default: now)")
@@ -62,7 +62,6 @@ by their JOB_ID, or with --restored, which redrives no others.`,
 	flags.IntVar(&f.PerSecond, "per-second", 0, "redrive at most this many tasks a second (default: as fast as the servers write)")
 	flags.BoolVar(&f.SameKey, "same-key", false, "keep the idempotency keys")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "only count, up to "+strconv.Itoa(operator.MaxFound))
-	_ = c.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 	return c
 }
 
@@ -119,16 +118,10 @@ func (a *app) redriveOne(cmd *cobra.Command, text string, same bool) error {
 
 // rewrite changes one task and shows it.
 func (a *app) rewrite(ctx context.Context, write func(*operator.Operator) (tocsin.Info, error)) error {
-	o, err := a.operator(ctx)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	now, err := write(o)
-	if err != nil {
-		return err
-	}
-	return a.printTask(now)
+	return using(ctx, a, operator.Open, func(o *operator.Operator) error {
+		now, err := write(o)
+		return a.show(now, err, func(w io.Writer) { writeTask(w, now, time.Now()) })
+	})
 }
 
 // redriven is the JSON of a redrive of many.
@@ -141,20 +134,17 @@ type redriven struct {
 
 // redriveMany redrives the dead tasks of a query.
 func (a *app) redriveMany(ctx context.Context, q operator.DeadQuery) error {
-	o, err := a.operator(ctx)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	seen := a.tableProgress("redrive dead tasks of", o.Layout().Total())
-	q.Progress = seen.more
-	done, failed := o.RedriveDead(ctx, q)
-	seen.end()
-	if errors.Is(failed, tocsin.ErrUnknownBizType) || errors.Is(failed, tocsin.ErrInvalid) {
-		return misused(failed)
-	}
-	shown := redriven{done.Tasks, q.DryRun, done.More, done.Left}
-	return errors.Join(a.print(shown, func(w io.Writer) { writeRedriven(w, shown, q.Limit) }), failed)
+	return using(ctx, a, operator.Open, func(o *operator.Operator) error {
+		seen := a.tableProgress("redrive dead tasks of", o.Layout().Total())
+		q.Progress = seen.more
+		done, failed := o.RedriveDead(ctx, q)
+		seen.end()
+		if errors.Is(failed, tocsin.ErrUnknownBizType) || errors.Is(failed, tocsin.ErrInvalid) {
+			return misused(failed)
+		}
+		shown := redriven{done.Tasks, q.DryRun, done.More, done.Left}
+		return errors.Join(a.print(shown, func(w io.Writer) { writeRedriven(w, shown, q.Limit) }), failed)
+	})
 }
 
 func writeRedriven(w io.Writer, r redriven, limit int) {
@@ -177,13 +167,9 @@ func newTaskBury(a *app) *cobra.Command {
 		Use: "bury JOB_ID", Short: "Make a task dead; it can be redriven", Args: exactArgs("JOB_ID"),
 		Long: `Makes a task dead that has not ended, with the reason as its last error. A delivery that is under way
 goes on, and may still complete it; of a strict biz type nothing is changed then.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseJobID(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: ofJob(func(cmd *cobra.Command, id tocsin.JobID) error {
 			return a.rewrite(cmd.Context(), func(o *operator.Operator) (tocsin.Info, error) { return o.Bury(cmd.Context(), id, reason) })
-		},
+		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "buried by hand", "why, for its last error")
 	return c

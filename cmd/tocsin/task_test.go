@@ -1,11 +1,22 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/purger"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 func TestTaskAddGetList(t *testing.T) {
@@ -34,16 +45,6 @@ func TestTaskAddGetList(t *testing.T) {
 		t.Errorf("no tasks as JSON: %s", out)
 	}
 	s.run("task", "list", "--biz-id", "7").says(t, "no tasks of biz_id 7")
-}
-
-func TestTaskAddInThePastIsDueAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	got := decode[taskJSON](t, s.run("task", "add", "--json", "--type", "order.close", "--biz-id", "1", "--at", "2020-01-02T03:04:05Z"))
-	if got.DueTime.Year() != 2020 || time.Since(got.ActionTime).Abs() > 10*time.Minute {
-		t.Errorf("got %+v", got)
-	}
-	s.run("task", "add", "--type", "order.close", "--biz-id", "1", "--in", "-5m").says(t, "pending", " ago)")
 }
 
 func TestTaskAddWithADedupKeyShowsTheTaskThatIsThere(t *testing.T) {
@@ -133,4 +134,259 @@ func TestTaskRedrive(t *testing.T) {
 	}
 	s.set(id, "status = 4")
 	s.run("task", "redrive", id.String()).says(t, "status       pending", "version      2")
+}
+
+func TestTaskListByStatusGoesThroughAllTables(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var dead []tocsin.JobID // the latest first
+	for n, ago := range []string{"1 MINUTE", "2 MINUTE", "3 MINUTE", "1 HOUR"} {
+		dead = append(dead, s.settled(n+1, tocsin.Dead, ago))
+	}
+	pending := s.add(9)
+	s.set(dead[3], "biz_type = 2, last_error = 'no luck'")
+	list := func(args ...string) (ids []tocsin.JobID) {
+		for _, task := range decode[[]taskJSON](t, s.run(append([]string{"task", "list", "--json"}, args...)...)) {
+			ids = append(ids, task.JobID)
+		}
+		return ids
+	}
+	for args, want := range map[string][]tocsin.JobID{
+		"--status dead":                      dead,
+		"--status dead --limit 2":            dead[:2],
+		"--status dead --type order.close":   dead[:3],
+		"--status dead --type coupon.remind": dead[3:],
+		"--status pending":                   {pending},
+		"--status claimed":                   nil,
+	} {
+		if got := list(strings.Fields(args)...); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", args, got, want)
+		}
+	}
+	s.run("task", "list", "--status", "dead").says(t, dead[3].String()+"  coupon.remind  biz_id 4  dead", "last error: no luck")
+	s.run("task", "list", "--status", "done").says(t, "no done tasks")
+}
+
+func TestTaskRedriveOfMany(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var ids []tocsin.JobID
+	for n := range 12 {
+		ids = append(ids, s.settled(n+1, tocsin.Dead, "1 MINUTE"))
+	}
+	s.set(ids[11], "biz_type = 2")
+	s.run("task", "redrive", "--type", "order.close").says(t, "11 dead tasks redriven")
+	if got := decode[redriven](t, s.run("task", "redrive", "--all", "--json")); got.Redriven != 1 {
+		t.Errorf("got %+v", got)
+	}
+	s.run("task", "redrive", "--all").says(t, "0 dead tasks redriven")
+	for _, id := range ids {
+		if got := decode[taskJSON](t, s.run("task", "get", id.String(), "--json")); got.Status != "pending" || got.Version != 1 {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
+
+func TestTaskRedriveTakesFlagsThatLimitIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var ids []tocsin.JobID
+	for n, ago := range []string{"1 MINUTE", "1 MINUTE", "3 HOUR", "3 HOUR", "1 MINUTE"} {
+		ids = append(ids, s.settled(n+1, tocsin.Dead, ago))
+	}
+	s.set(ids[1], "last_error = 'no route'")
+	s.set(ids[4], "last_error = '"+layoutrow.RestoredError+"yesterday'")
+	left := "1 left, as they may have been delivered before a restore: --restored redrives them"
+	for args, want := range map[string]string{
+		"": "4 dead tasks would be redriven", "--since 1h": "2 dead tasks would be redriven", "--until 1h": "2 dead tasks would be redriven",
+		"--since 4h --until 2h --limit 1": "1 dead tasks would be redriven", "--error route": "1 dead tasks would be redriven",
+		"--since " + time.Now().Add(-2*time.Hour).Format(time.RFC3339): "2 dead tasks would be redriven", "--restored": "1 dead tasks would be redriven",
+	} {
+		s.run(append(strings.Fields("task redrive --all --dry-run"), strings.Fields(args)...)...).says(t, want)
+	}
+	s.run("task", "redrive", "--all", "--error", "route", "--same-key").says(t, "1 dead tasks redriven")
+	s.run("task", "redrive", "--type", "order.close", "--per-second", "100").says(t, "3 dead tasks redriven", left)
+	if got := decode[redriven](t, s.run("task", "redrive", "--all", "--restored", "--same-key", "--limit", "5", "--json")); got != (redriven{Redriven: 1}) {
+		t.Errorf("%+v", got)
+	}
+	for i, version := range []int{1, 0, 1, 1, 0} {
+		if got := decode[taskJSON](t, s.run("task", "get", ids[i].String(), "--json")); got.Status != "pending" || got.Version != version {
+			t.Errorf("%+v, want version %d", got, version)
+		}
+	}
+	s.run("task", "bury", ids[0].String()).ok(t)
+	s.run("task", "redrive", ids[0].String(), "--same-key").says(t, "status       pending", "version      1")
+}
+
+func TestTaskBury(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.add(1)
+	s.run("task", "bury", id.String(), "--reason", "the order is void").says(t, "status       dead", "last error   the order is void", "attempts     0")
+	s.run("task", "bury", id.String()).refused(t, exitFailed, "task "+id.String()+" is dead: only a task that is not final can be buried")
+	s.run("task", "redrive", id.String()).says(t, "status       pending")
+	if got := decode[tocsin.Info](t, s.run("task", "bury", id.String(), "--json")); got.LastError != "buried by hand" || got.Status != tocsin.Dead {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTasksOfAKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	number := strconv.FormatUint(tocsin.KeyID("ord_1"), 10)
+	ofKey := decode[tocsin.Info](t, s.run("task", "add", "--json", "--type", "order.close", "--key", "ord_1", "--in", "1h", "--header", "tenant=shop=7", "--header", "b="))
+	if ofKey.BizKey != "ord_1" || ofKey.Header("tenant") != "shop=7" || ofKey.Headers != `{"b":"","tenant":"shop=7"}` {
+		t.Errorf("added %+v", ofKey)
+	}
+	ofNumber := decode[tocsin.Info](t, s.run("task", "add", "--json", "--type", "order.close", "--biz-id", number, "--in", "1h"))
+	if ofNumber.BizKey != "" || ofNumber.Headers != "" || ofNumber.BizID != ofKey.BizID {
+		t.Errorf("added %+v", ofNumber)
+	}
+	s.run("task", "get", ofKey.JobID.String()).says(t, "biz_id       "+number, "key          ord_1", `headers      {"b":"","tenant":"shop=7"}`)
+	s.run("task", "list", "--key", "ord_1").says(t, "job_id "+ofKey.JobID.String()+"  order.close  key ord_1  pending")
+	for flag, want := range map[string]tocsin.JobID{"--key=ord_1": ofKey.JobID, "--biz-id=" + number: ofNumber.JobID} {
+		if got := decode[[]tocsin.Info](t, s.run("task", "list", flag, "--json")); len(got) != 1 || got[0].JobID != want {
+			t.Errorf("%s: %+v", flag, got)
+		}
+	}
+	s.run("task", "list", "--key", "ord_2").says(t, `no tasks of key "ord_2"`)
+	s.run("task", "reschedule", "--type", "order.close", "--key", "ord_1", "--in", "2h").says(t, "1 rescheduled, of these 0 in delivery, 0 finished before")
+	s.run("task", "cancel", "--type", "order.close", "--key", "ord_1").says(t, "1 cancelled, of these 0 in delivery, 0 finished before")
+	if got := decode[tocsin.Info](t, s.run("task", "get", ofNumber.JobID.String(), "--json")); got.Status != tocsin.Pending || got.Version != 0 {
+		t.Errorf("the task of the number is %+v", got)
+	}
+	for want, args := range map[string][]string{
+		"one of --biz-id and --key are needed": {"add", "--biz-id", "1", "--key", "k", "--type", "order.close", "--in", "1h"},
+		`header "a b"`:                         {"add", "--biz-id", "1", "--type", "order.close", "--in", "1h", "--header", "a b=1"},
+		"want NAME=TEXT":                       {"add", "--biz-id", "1", "--type", "order.close", "--in", "1h", "--header", "a"},
+		"biz_key is empty":                     {"add", "--key", "", "--type", "order.close", "--in", "1h"},
+		"one of --biz-id and --key":            {"cancel", "--biz-id", "1", "--key", "k", "--type", "order.close"},
+		"or --key, not both":                   {"cancel", ofKey.JobID.String(), "--key", "k"},
+		"name the tasks":                       {"list", "--biz-id", "1", "--key", "k"},
+	} {
+		s.run(append([]string{"task"}, args...)...).refused(t, exitUsage, want)
+	}
+	if n := s.rows(); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+}
+
+// A task that plain SQL wants, by key and with headers, goes through the outbox, a relay, a node and a callback.
+func TestHeadersAndKeysFromAnOutboxToACallback(t *testing.T) {
+	t.Parallel()
+	s, table := shopSite(t)
+	got := make(chan webhook.Task, 10)
+	receiver, err := webhook.New(webhook.Config{Unsigned: true}, func(_ context.Context, task webhook.Task) error { got <- task; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(receiver)
+	defer server.Close()
+	s.applyBiz(fmt.Sprintf("biz_types:\n  - {name: coupon.remind, number: 2, webhook: {url: %s, allow: [127.0.0.0/8]}}\n", server.URL))
+	s.run("outbox", "apply").ok(t)
+	s.serve("node")
+	s.exec("INSERT INTO " + table + ` (biz_type, biz_key, delay_ms, headers, attribute) VALUES ('coupon.remind', 'cus_9fQ2', 0, '{"from":"outbox"}', 'x')`)
+	s.run("task", "add", "--type", "coupon.remind", "--key", "cus_9fQ2", "--in", "0s", "--header", "from=command", "--payload", "x").ok(t)
+	seen := map[string]bool{}
+	s.waitFor("both callbacks have come", func() bool {
+		select {
+		case task := <-got:
+			if task.BizKey != "cus_9fQ2" || task.BizID != tocsin.KeyID("cus_9fQ2") || task.Payload != "x" {
+				t.Errorf("%+v", task)
+			}
+			seen[task.Headers.Get("from")] = true
+		default:
+		}
+		return seen["outbox"] && seen["command"]
+	})
+	rows := s.run("outbox", "list", "--json").ok(t)
+	if !json.Valid([]byte(rows)) {
+		t.Errorf("%s", rows)
+	}
+}
+
+// historySite has a biz type with a history, whose callbacks are answered with a long text: 200 to those of biz_id 1, 500 to
+// others.
+func historySite(t *testing.T) *site {
+	s := bareSite(t)
+	s.applyDDL()
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Tocsin-Node") == "" {
+			t.Error("no node")
+		}
+		text := new(strings.Builder)
+		_, _ = fmt.Fprint(text, "accepted ", strings.Repeat("é", 2000))
+		if r.URL.Path == "/bad" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_, _ = w.Write([]byte(text.String()))
+	}))
+	t.Cleanup(receiver.Close)
+	biz := func(name string, number int, path string) string {
+		return fmt.Sprintf("  - name: %s\n    number: %d\n    history: true\n    attempts: 1\n    webhook: {url: %s%s, allow: [127.0.0.0/8]}\n", name, number, receiver.URL, path)
+	}
+	s.applyBiz("biz_types:\n" + biz("coupon.remind", 2, "/good") + biz("order.close", 1, "/bad"))
+	return s
+}
+
+// only returns the one task of a type.
+func (s *site) only(name string) tocsin.JobID {
+	s.t.Helper()
+	for _, status := range []string{"done", "dead"} {
+		for _, task := range decode[[]taskJSON](s.t, s.run("task", "list", "--status", status, "--type", name, "--json")) {
+			return task.JobID
+		}
+	}
+	s.t.Fatalf("no finished task of %s", name)
+	return 0
+}
+
+func TestTaskRunsShowsWhatBecameOfEachAttempt(t *testing.T) {
+	t.Parallel()
+	s := historySite(t)
+	s.run("biz", "show", "order.close").says(t, "history: true")
+	s.overdue("coupon.remind", 1)
+	s.overdue("order.close", 1)
+	s.run("sweep", "--once")
+	good, bad := s.only("coupon.remind"), s.only("order.close")
+
+	runs := decode[[]operator.Run](t, s.run("task", "runs", good.String(), "--json"))
+	if len(runs) != 1 || runs[0].JobID != good || runs[0].BizType != "coupon.remind" || runs[0].Outcome != "completed" || runs[0].Attempt != 1 ||
+		runs[0].LatenessMS < 600_000 || runs[0].Started.IsZero() || runs[0].Node == "" || runs[0].Output != "accepted "+strings.Repeat("é", tocsin.MaxOutput-9) {
+		t.Errorf("%+v", runs)
+	}
+	s.run("task", "runs", good.String()).says(t, "OUTCOME", "completed", "accepted ééé", "é...\n")
+	s.run("task", "runs", bad.String()).says(t, "buried", "callback answered 500 Internal Server Error: accepted ")
+
+	s.run("task", "runs", "1536").says(t, `no runs of task 1536: its biz type has no "history: true"`)
+	if got := s.run("task", "runs", "1536", "--json"); got.stdout != "[]\n" {
+		t.Errorf("JSON of none: %q", got.stdout)
+	}
+	s.run("task", "runs", good.String(), "--limit", "0").refused(t, exitUsage, "limit 0: use 1 to 1000")
+	s.run("task", "runs", "x").refused(t, exitUsage, "x")
+	s.run("task", "runs", "9223372036854775807").refused(t, exitFailed, "names table")
+
+	s.exec("DELETE FROM "+s.layout.Table(good.Table())+" WHERE job_id = ?", uint64(good))
+	s.run("task", "get", good.String()).refused(t, exitFailed, "no task")
+	s.run("task", "runs", good.String()).says(t, "completed")
+}
+
+func TestPurgeRemovesRunsPastTheirRetention(t *testing.T) {
+	t.Parallel()
+	s := historySite(t)
+	s.overdue("coupon.remind", 8)
+	s.run("sweep", "--once").ok(t)
+	id := s.only("coupon.remind")
+	for db := range s.layout.Databases {
+		s.exec("UPDATE "+s.layout.Database(db)+".run SET started = started - INTERVAL 31 DAY WHERE job_id <> ?", uint64(id))
+	}
+	s.run("purge", "--dry-run").says(t, "; 7 runs")
+	got := decode[purger.Result](t, s.run("purge", "--json"))
+	if got.Runs != 7 || got.Batches == 0 || len(got.Failed) != 0 {
+		t.Errorf("%+v", got)
+	}
+	s.run("task", "runs", id.String()).says(t, "completed")
+	if r := s.run("purge"); strings.Contains(r.stdout, "runs") {
+		t.Errorf("again: %s", r.stdout)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
@@ -44,8 +43,7 @@ func successOf(text string) string {
 func TestSweepWritesATextfile(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
-	s.write("biz.yaml", s.text("biz.yaml")+"  - {name: order.close, number: 1, group: orders}\n")
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(s.text("biz.yaml") + "  - {name: order.close, number: 1, group: orders}\n")
 	dir := t.TempDir()
 	s.overdue("coupon.remind", 2)
 	s.run("sweep", "--once", "--textfile", dir).ok(t)
@@ -129,12 +127,5 @@ func TestAResidentSweepWritesItsTextfileAgainAndAgain(t *testing.T) {
 	first := ""
 	s.waitFor("the file is there", func() bool { first = sweeps(); return first != "" })
 	s.waitFor("it is written again", func() bool { return sweeps() != first })
-	if err := stays.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	for log.Scan() {
-	}
-	if err := stays.Wait(); err != nil {
-		t.Errorf("exit after SIGTERM: %v", err)
-	}
+	s.stop(stays, log)
 }

@@ -42,7 +42,7 @@ func (w *watch) sample(ctx context.Context, p pageOfNode) top.Sample {
 	case err != nil:
 		s.Err = err
 	case p.node != "" && id != "" && id != p.node:
-		s.Err = fmt.Errorf("%w (%s)", errAnother, id)
+		s.Err = fmt.Errorf("another node answers there: correct node.listen in its config, or use --status (%s)", id)
 	case p.node == "" && id != "":
 		s.Node = id
 	}
@@ -57,7 +57,7 @@ type families map[string]*dto.MetricFamily
 
 // into reads what is shown.
 func (f families) into(s *top.Sample) {
-	s.At, s.Types = time.Now(), map[string]top.TypeSample{}
+	s.At, s.Types, s.Servers = time.Now(), map[string]top.TypeSample{}, map[string]top.ServerSample{}
 	f.each("tocsin_node_mode", func(m *dto.Metric) {
 		if valueOf(m) == 1 {
 			s.Mode = labelOf(m, "mode")
@@ -82,31 +82,9 @@ func (f families) into(s *top.Sample) {
 	})
 }
 
-// servers reads the metrics of MySQL servers.
-func (f families) servers(s *top.Sample) {
-	s.Servers = map[string]top.ServerSample{}
-	set := func(name string, change func(t *top.ServerSample, value float64)) {
-		f.each(name, func(m *dto.Metric) {
-			t := s.Servers[labelOf(m, "server")]
-			change(&t, valueOf(m))
-			s.Servers[labelOf(m, "server")] = t
-		})
-	}
-	set("tocsin_node_server_up", func(t *top.ServerSample, up float64) { t.Away = up == 0 })
-	set("tocsin_node_server_waiting_seconds", func(t *top.ServerSample, v float64) { t.Waiting = secondsOf(v) })
-	set("tocsin_backlog_overdue_age_seconds", func(t *top.ServerSample, v float64) { t.Figures = secondsOf(v) })
-}
-
 // types reads the metrics of biz types.
 func (f families) types(s *top.Sample) {
-	set := func(name string, change func(t *top.TypeSample, m *dto.Metric)) {
-		f.each(name, func(m *dto.Metric) {
-			bizType := labelOf(m, "biz_type")
-			t := s.Types[bizType]
-			change(&t, m)
-			s.Types[bizType] = t
-		})
-	}
+	set := seriesOf(f, "biz_type", s.Types)
 	set("tocsin_dispatcher_attempts_total", func(t *top.TypeSample, m *dto.Metric) {
 		switch labelOf(m, "verb") {
 		case "complete":
@@ -127,6 +105,25 @@ func (f families) types(s *top.Sample) {
 	set("tocsin_backlog_overdue", func(t *top.TypeSample, m *dto.Metric) { t.Measured, t.Overdue = true, valueOf(m) })
 	set("tocsin_backlog_oldest_overdue_seconds", func(t *top.TypeSample, m *dto.Metric) { t.Age = max(t.Age, secondsOf(valueOf(m))) })
 	set("tocsin_backlog_drain_seconds", func(t *top.TypeSample, m *dto.Metric) { t.Drain = valueOf(m) })
+}
+
+// servers reads the metrics of MySQL servers.
+func (f families) servers(s *top.Sample) {
+	set := seriesOf(f, "server", s.Servers)
+	set("tocsin_node_server_up", func(t *top.ServerSample, m *dto.Metric) { t.Away = valueOf(m) == 0 })
+	set("tocsin_node_server_waiting_seconds", func(t *top.ServerSample, m *dto.Metric) { t.Waiting = secondsOf(valueOf(m)) })
+	set("tocsin_backlog_overdue_age_seconds", func(t *top.ServerSample, m *dto.Metric) { t.Figures = secondsOf(valueOf(m)) })
+}
+
+// seriesOf returns what changes, for each series of a metric, the sample that a label of it names.
+func seriesOf[T any](f families, label string, samples map[string]T) func(name string, change func(*T, *dto.Metric)) {
+	return func(name string, change func(*T, *dto.Metric)) {
+		f.each(name, func(m *dto.Metric) {
+			sample := samples[labelOf(m, label)]
+			change(&sample, m)
+			samples[labelOf(m, label)] = sample
+		})
+	}
 }
 
 // each calls read for each series of a metric.

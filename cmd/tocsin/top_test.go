@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/top"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // busy adds callback tasks that are due, one after another, until the test calls what it returns.
@@ -122,7 +123,7 @@ func TestTopAsksEachNodeOnceInAnInterval(t *testing.T) {
 	if n := asked.Load(); n != 2 {
 		t.Errorf("%d requests for two looks", n)
 	}
-	w := &watch{asker: asker{Client: http.DefaultClient, Scheme: "http"}, flags: topFlags{interval: 10 * time.Second}}
+	w := &watch{asker: cluster.Asker{Client: http.DefaultClient, Scheme: "http"}, flags: topFlags{interval: 10 * time.Second}}
 	if got := w.sample(t.Context(), pageOfNode{"host-a", "orders", address}); got.Err == nil || !strings.Contains(got.Err.Error(), "another node answers there") {
 		t.Errorf("got %+v", got)
 	}

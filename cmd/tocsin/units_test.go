@@ -113,8 +113,7 @@ func (s *signers) by(secret string) int {
 func unitsSite(t *testing.T, url string) (s *site, config, env string) {
 	s = bareSite(t)
 	s.applyDDL()
-	s.write("biz.yaml", fmt.Sprintf("biz_types:\n  - {name: coupon.remind, number: 2, timeout: 5s, webhook: {url: %q, secrets: [coupon], allow: [127.0.0.0/8]}}\n", url))
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(fmt.Sprintf("biz_types:\n  - {name: coupon.remind, number: 2, timeout: 5s, webhook: {url: %q, secrets: [coupon], allow: [127.0.0.0/8]}}\n", url))
 	s.exec("CREATE USER '" + s.prefix + "'@'%' IDENTIFIED BY 'of-units'")
 	t.Cleanup(func() { _, _ = s.db.Exec("DROP USER '" + s.prefix + "'@'%'") })
 	s.exec("GRANT ALL ON `" + s.prefix + "\\_%`.* TO '" + s.prefix + "'@'%'")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -96,7 +97,7 @@ func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
 
 	s.add2(t, tasks, c)
 	s.run("ddl", "finish").says(t, "schema version 3: 2 databases refuse programs for older ones from now on; until now those for version 2 worked")
-	if got := decode[finishedDDL](t, s.run("ddl", "finish", "--json")); got != (finishedDDL{3, 3, 0}) {
+	if got := decode[ddl.Finished](t, s.run("ddl", "finish", "--json")); got != (ddl.Finished{Version: 3, WorkedFor: 3}) {
 		t.Errorf("finish again: %+v", got)
 	}
 	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be: schema version 3")
@@ -147,19 +148,13 @@ func TestEveryCommandWorksBesideColumnsThatItDoesNotKnow(t *testing.T) {
 	if r := s.run("ddl", "verify"); r.code != exitFailed || strings.Count(r.stdout, "\n") != 2 || strings.Count(r.stdout, "has schema version 4, this program is for 3") != 2 {
 		t.Errorf("verify: exit code %d\n%s", r.code, r.stdout)
 	}
-	s.write("biz.yaml", strings.Replace(s.text("biz.yaml"), "timeout: 30s", "timeout: 31s", 1))
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyBiz(strings.Replace(s.text("biz.yaml"), "timeout: 30s", "timeout: 31s", 1))
 	s.run("biz", "show", "coupon.remind").says(t, "timeout: 31s")
 	node := s.serve("older")
 	s.ownedBy(map[string]int{"older": 8})
 	s.fill(100, time.Second)
 	s.waitFor("tasks are delivered", func() bool { seen, _, _ := c.counts(); return seen == 100 && s.notDone() == 0 })
-	if err := node.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := node.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, node.log)
-	}
+	node.end(t)
 	s.operate(t)
 }
 

@@ -1,12 +1,24 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 func TestEveryCommandHasHelpAndTheGlobalFlags(t *testing.T) {
@@ -50,6 +62,7 @@ func TestHelpGoesToStandardOutput(t *testing.T) {
 	call(t).says(t, "Usage:", "cluster", "doctor")
 	call(t, "task").says(t, "Usage:", "reschedule")
 	call(t, "task", "add", "--help").says(t, "--biz-id", "Examples:")
+	call(t, "schedule", "delete", "--help").says(t, "--id SCHEDULE_ID ")
 }
 
 func TestVersion(t *testing.T) {
@@ -76,5 +89,392 @@ func TestShellCompletion(t *testing.T) {
 	r := call(t, "__complete", "biz", "show", "") // no config, no error on the shell's line
 	if r.code != exitOK || !strings.HasPrefix(r.stdout, ":") {
 		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
+	}
+}
+
+// documented finds the uses of this program in a text: in code spans, and on
+// lines of their own in blocks.
+var documented = regexp.MustCompile("(?m)(?:`|^)tocsin ([a-z][^`#\n]*)")
+
+func TestTheDocsNameCommandsAndFlagsThatThereAre(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"README.md", "docs/architecture.md", "docs/operations.md", "docs/performance.md", "docs/faults.md", "docs/sql.md", "docs/api.md", "docs/security.md", "docs/deployment.md", "docs/runbook.md", "docs/sizing.md", "docs/schedules.md",
+		"configs/biz.yaml", "configs/schedules.yaml", "configs/dev.yaml", "configs/production.yaml"} {
+		text, err := os.ReadFile("../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, use := range documented.FindAllStringSubmatch(string(text), -1) {
+			if why := unknownIn(strings.Fields(use[1])); why != "" {
+				t.Errorf("%s: `tocsin %s`: %s", page, strings.TrimSpace(use[1]), why)
+			}
+		}
+	}
+}
+
+// unknownIn says which word of a use is neither a command nor a flag of it.
+func unknownIn(words []string) string {
+	c, rest, err := newRoot(nil, nil).Find(words)
+	if err != nil || !c.HasParent() {
+		return "no such command"
+	}
+	if c.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return "no command " + rest[0] + " of it"
+	}
+	for _, word := range rest {
+		if name, is := strings.CutPrefix(word, "--"); is && !hasFlag(c, strings.SplitN(name, "=", 2)[0]) {
+			return "no flag --" + name
+		}
+	}
+	return ""
+}
+
+func hasFlag(c *cobra.Command, name string) bool {
+	return c.Flags().Lookup(name) != nil || c.InheritedFlags().Lookup(name) != nil
+}
+
+func TestAnUnknownCommandOrFlagInTheDocsIsFound(t *testing.T) {
+	t.Parallel()
+	for use, known := range map[string]bool{
+		"sweep --grace 0s": true, "task list --biz-id N --json": true, "dev": true,
+		"sweeep": false, "sweep --race 0s": false, "task lists": false,
+	} {
+		if got := unknownIn(strings.Fields(use)); (got == "") != known {
+			t.Errorf("%s: %q", use, got)
+		}
+	}
+}
+
+// refusal is a call and all that it says. {prefix} stands for that of the site's databases, {unknown} for the server's
+// error for a database that is not there.
+type refusal struct {
+	args string // separated by blanks
+	code int
+	says string // the whole line, without "tocsin: " before it
+}
+
+const addFor = "task add --type order.close --biz-id 42 "
+
+// badTasks are refused on a whole site.
+var badTasks = map[string]refusal{
+	"no action time":              {addFor, exitUsage, "no action time: use --in 30m or --at 2030-01-02T15:04:05Z"},
+	"a time no one can read":      {addFor + "--at tomorrow", exitUsage, `--at "tomorrow": want RFC 3339, as 2030-01-02T15:04:05Z`},
+	"more than 10 years at":       {addFor + "--at 2137-01-01T00:00:00Z", exitUsage, "action time 2137-01-01T00:00:00Z: more than 10 years away"},
+	"both times":                  {addFor + "--in 1h --at 2030-01-02T15:04:05Z", exitUsage, "use --in or --at, not both"},
+	"no duration":                 {addFor + "--in soon", exitUsage, "invalid argument \"soon\" for \"--in\" flag: time: invalid duration \"soon\": see `tocsin task add --help`"},
+	"biz_id 0":                    {"task add --type order.close --biz-id 0 --in 1h", exitUsage, `biz type "order.close": biz_id is 0`},
+	"no biz_id":                   {"task add --type order.close --in 1h", exitUsage, "--type and one of --biz-id and --key are needed: see `tocsin task add --help`"},
+	"no biz type":                 {"task add --biz-id 1 --in 1h", exitUsage, "--type and one of --biz-id and --key are needed: see `tocsin task add --help`"},
+	"a negative biz_id":           {"task add --type order.close --biz-id -1 --in 1h", exitUsage, "invalid argument \"-1\" for \"--biz-id\" flag: strconv.ParseUint: parsing \"-1\": invalid syntax: see `tocsin task add --help`"},
+	"an unknown biz type":         {"task add --type order.clsoe --biz-id 1 --in 1h", exitFailed, "unknown biz type \"order.clsoe\": apply it with 'tocsin biz apply'"},
+	"8193 characters":             {addFor + "--in 1h --payload @8193", exitUsage, "payload has 8193 characters: at most 8192"},
+	"far more characters":         {addFor + "--in 1h --payload @megabyte", exitUsage, "payload has over 32768 bytes: at most 8192 characters"},
+	"a payload file missing":      {addFor + "--in 1h --payload @none", exitUsage, "--payload: open none: no such file or directory"},
+	"a webhook-id":                {"task get 513.1", exitUsage, `job_id "513.1": want a decimal number from 1 to 2^63-1; if it is a webhook-id, its job_id is "513"`},
+	"a job_id that is none":       {"task get abc", exitUsage, `job_id "abc": want a decimal number from 1 to 2^63-1`},
+	"a job_id of no table":        {"task get 4194303", exitFailed, "no task 4194303"},
+	"a job_id of no task":         {"task get 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},
+	"redrive of no task":          {"task redrive 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},
+	"cancel of no task":           {"task cancel 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},
+	"cancel of nothing":           {"task cancel", exitUsage, "name a JOB_ID, or --type and one of --biz-id and --key"},
+	"cancel of both":              {"task cancel 513 --type order.close", exitUsage, "name a JOB_ID, or --type and --biz-id or --key, not both"},
+	"cancel of two":               {"task cancel 513 514", exitUsage, "one JOB_ID at a time, got 2"},
+	"cancel of an unknown type":   {"task cancel --type x --biz-id 1", exitFailed, "unknown biz type \"x\": apply it with 'tocsin biz apply'"},
+	"reschedule without time":     {"task reschedule 513", exitUsage, "no action time: use --in 30m or --at 2030-01-02T15:04:05Z"},
+	"reschedule beyond 10 years":  {"task reschedule 513 --at 2137-01-01T00:00:00Z", exitUsage, "action time 2137-01-01T00:00:00Z: more than 10 years away"},
+	"a list of biz_id 0":          {"task list", exitUsage, "name the tasks: --biz-id N, not 0, --key KEY, or --status dead, with --type NAME or without"},
+	"a status that is none":       {"task list --status died", exitUsage, "--status \"died\": want one of pending, claimed, done, cancelled, dead"},
+	"a list without limit":        {"task list --status dead --limit 0", exitUsage, "--limit 0: use 1 to 10000"},
+	"a list of an unknown type":   {"task list --status dead --type x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
+	"redrive of nothing":          {"task redrive", exitUsage, "name one JOB_ID, --type or --all"},
+	"redrive of one and all":      {"task redrive 513 --all", exitUsage, "name one JOB_ID, --type or --all"},
+	"redrive of a type and all":   {"task redrive --type order.close --all", exitUsage, "name one JOB_ID, --type or --all"},
+	"redrive of two":              {"task redrive 513 514", exitUsage, "name one JOB_ID, --type or --all"},
+	"redrive with a limit alone":  {"task redrive --limit 5", exitUsage, "name one JOB_ID, --type or --all"},
+	"redrive of one, limited":     {"task redrive 513 --limit 5", exitUsage, "--limit is for --type and --all: leave it out for one JOB_ID"},
+	"redrive of one, restored":    {"task redrive 513 --restored", exitUsage, "--restored is for --type and --all: leave it out for one JOB_ID"},
+	"redrive of one, dry":         {"task redrive 513 --dry-run", exitUsage, "--dry-run is for --type and --all: leave it out for one JOB_ID"},
+	"redrive of at most none":     {"task redrive --all --limit 0", exitUsage, "--limit 0: use 1 or more"},
+	"redrive of fewer than none":  {"task redrive --all --limit -3", exitUsage, "--limit -3: use 1 or more"},
+	"redrive of no rate":          {"task redrive --all --per-second 0", exitUsage, "--per-second 0: use 1 or more"},
+	"redrive of a fast rate":      {"task redrive --all --per-second fast", exitUsage, "invalid argument \"fast\" for \"--per-second\" flag: strconv.ParseInt: parsing \"fast\": invalid syntax: see `tocsin task redrive --help`"},
+	"redrive of no error":         {"task redrive --all --error=", exitUsage, "--error is empty: name a part of the last error"},
+	"redrive of a long error":     {"task redrive --all --error " + strings.Repeat("e", 256), exitUsage, "error: use a part of the last error, at most 255 characters of UTF-8"},
+	"redrive since a while":       {"task redrive --all --since yesterday", exitUsage, "--since \"yesterday\": want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h"},
+	"redrive since a minus":       {"task redrive --all --since -2h", exitUsage, "--since \"-2h\": want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h"},
+	"redrive until nothing":       {"task redrive --all --until=", exitUsage, "--until \"\": want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h"},
+	"redrive of an unknown type":  {"task redrive --type x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
+	"burial of no task":           {"task bury 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},
+	"pause of an unknown type":    {"biz pause x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
+	"a purge with a bad cron":     {"purge --cron daily", exitUsage, "cron expression \"daily\": expected exactly 5 fields, found 1: [daily]: want five fields such as \"*/5 * * * *\", or \"@every 1m\""},
+	"a purge once and for ever":   {"purge --once --cron @daily", exitUsage, "--once and --cron exclude each other"},
+	"an audit against nothing":    {"audit --type order.close", exitUsage, "--type and --against need each other: see `tocsin audit --help`"},
+	"an audit with a stray word":  {"audit now", exitUsage, "unknown command or argument \"now\": see `tocsin audit --help`"},
+	"an audit of no time":         {"audit --settled 0s", exitUsage, "--grace and --settled: want a time above 0"},
+	"an audit against no file":    {"audit --type order.close --against none", exitUsage, "--against: open none: no such file or directory"},
+	"an audit against no numbers": {"audit --type order.close --against latin1", exitUsage, "latin1:1: \"caf\\xe9\" is no biz_id: want a decimal number in each line"},
+	"an unknown command":          {"tsak", exitUsage, "unknown command or argument \"tsak\": see `tocsin --help`"},
+	"an unknown command in group": {"task ad", exitUsage, "unknown command or argument \"ad\": see `tocsin task --help`"},
+	"an unknown flag":             {"task list --bizid 1", exitUsage, "unknown flag: --bizid: see `tocsin task list --help`"},
+	"a missing argument":          {"task get", exitUsage, "want JOB_ID, got 0 arguments: see `tocsin task get --help`"},
+	"a bad cluster id":            {"ddl apply --cluster a/b", exitFailed, "cluster id \"a/b\": use letters, digits, '.', '_' and '-', a letter or digit first, at most 64"},
+}
+
+func TestBadInputIsOneClearLineAndNothingIsStored(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("8193", strings.Repeat("ü", 8193))
+	s.write("megabyte", strings.Repeat("x", 1<<20))
+	s.write("latin1", "caf\xe9")
+	for name, bad := range badTasks {
+		t.Run(name, func(t *testing.T) {
+			s.refuses(t, bad)
+			if n := s.rows(); n != 0 {
+				t.Errorf("%d tasks are stored", n)
+			}
+		})
+	}
+}
+
+// refuses wants exactly the line.
+func (s *site) refuses(t *testing.T, bad refusal) {
+	t.Helper()
+	unknown := "Error 1146 (42S02): Table 'x{prefix}_0.layout' doesn't exist"
+	if devtest.IsMySQL(t) {
+		unknown = "Error 1049 (42000): Unknown database 'x{prefix}_0'"
+	}
+	r := callIn(t, s.dir, "", strings.Fields(bad.args)...)
+	says := strings.ReplaceAll(bad.says, "{unknown}", unknown)
+	want := "tocsin: " + strings.ReplaceAll(says, "{prefix}", s.prefix) + "\n"
+	if r.code != bad.code || r.stderr != want || r.stdout != "" {
+		t.Errorf("tocsin %s: exit code %d, want %d\ngot  %swant %s%s", bad.args, r.code, bad.code, r.stderr, want, r.stdout)
+	}
+}
+
+var dsnLine = regexp.MustCompile(`dsn: .*`)
+
+// badConfigs are refused by whatever reads the config.
+var badConfigs = map[string]struct {
+	spoil func(yaml string) string
+	refusal
+}{
+	"an unknown key": {
+		func(y string) string { return strings.Replace(y, "  tables:", "  tabels:", 1) },
+		refusal{"task list --biz-id 1", exitFailed, `tocsin.yaml:4: unknown key "tabels": use databases, tables, prefix, ownership`},
+	},
+	"another layout": {
+		func(y string) string { return strings.Replace(y, "tables: 4", "tables: 8", 1) },
+		refusal{addFor + "--in 1h", exitFailed, "layout of the config is 2x8, that of {prefix}_0 on db1 is 2x4"},
+	},
+	"biz types for another cluster": {
+		func(y string) string { return strings.Replace(y, "cluster: ", "cluster: x", 1) },
+		refusal{"biz apply biz.yaml", exitFailed, `cluster of the config is "x{prefix}", that of {prefix}_0 on db1 is "{prefix}"`},
+	},
+	"another layout when applied": {
+		func(y string) string { return strings.Replace(y, "databases: 2", "databases: 1", 1) },
+		refusal{"ddl apply", exitFailed, "layout of the config is 1x4, that of {prefix}_0 on server db1 is 2x4: the layout is fixed for the life of a cluster"},
+	},
+	"another cluster": {
+		func(y string) string { return strings.Replace(y, "cluster: ", "cluster: x", 1) },
+		refusal{addFor + "--in 1h", exitFailed, `cluster of the config is "x{prefix}", that of {prefix}_0 on db1 is "{prefix}"`},
+	},
+	"no tables yet": {
+		func(y string) string { return strings.Replace(y, "prefix: ", "prefix: x", 1) },
+		refusal{addFor + "--in 1h", exitFailed, "server db1 has no Tocsin tables ({unknown}): run `tocsin ddl apply`"},
+	},
+	"a DSN that is none": {
+		func(y string) string { return dsnLine.ReplaceAllString(y, "dsn: hunter2") },
+		refusal{"task list --biz-id 1", exitFailed, "tocsin.yaml:8: server db1: the dsn is not of the form user:password@tcp(host:port)/"},
+	},
+	"no etcd for the nodes": {
+		func(y string) string { return y[:strings.Index(y, "etcd:")] },
+		refusal{"cluster nodes", exitFailed, "the config names no etcd.endpoints, where the nodes are registered"},
+	},
+	"no cluster for the nodes": {
+		func(y string) string { return y[strings.Index(y, "layout:"):] },
+		refusal{"cluster tables", exitFailed, "the config names no cluster, under which the nodes are registered in etcd"},
+	},
+}
+
+func TestABadConfigIsOneClearLineAndNothingIsStored(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	good := s.yaml(s.layout, s.dsn())
+	for name, bad := range badConfigs {
+		t.Run(name, func(t *testing.T) {
+			s.write("tocsin.yaml", bad.spoil(good))
+			s.refuses(t, bad.refusal)
+			if n := s.rows(); n != 0 {
+				t.Errorf("%d tasks are stored", n)
+			}
+		})
+	}
+}
+
+func TestWithoutAConfigTheMessageSaysWhereItIsLookedFor(t *testing.T) {
+	t.Parallel()
+	call(t, "task", "list", "--biz-id", "1").refused(t, exitFailed, "no config: give --config, set $TOCSIN_CONFIG or write ./tocsin.yaml")
+	call(t, "ddl", "verify", "--config", "none.yaml").refused(t, exitFailed, "none.yaml: no such file")
+}
+
+func TestAnUnreachableServerIsNamedWithoutItsPassword(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	s.write("tocsin.yaml", s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/"))
+	s.write("biz.yaml", bizYAML)
+	for _, args := range []string{
+		addFor + "--in 1h", "task get 513", "task list --biz-id 1", "task cancel 513", "task redrive 513",
+		"ddl apply", "ddl verify", "biz apply biz.yaml", "biz list", "biz show order.close", "doctor", "cluster tables",
+		"purge", "purge --dry-run", "audit", "task list --status dead", "task redrive --all", "task bury 513", "biz pause order.close",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			r := s.run(strings.Fields(args)...)
+			said := r.stdout + r.stderr
+			if r.code != exitFailed || !strings.Contains(said, "db1") || !strings.Contains(said, "refused") {
+				t.Errorf("exit code %d: %s", r.code, said)
+			}
+			if strings.Contains(said, "hunter2") || strings.Count(r.stderr, "\n") > 1 {
+				t.Errorf("says too much: %s", said)
+			}
+		})
+	}
+}
+
+func TestAwayIsAsPreciseAsPeopleWant(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]time.Duration{
+		"in 0s":        0,
+		"in 12ms":      12345 * time.Microsecond,
+		"in 5.1s":      5123 * time.Millisecond,
+		"in 30m0s":     30*time.Minute + 4*time.Millisecond,
+		"in 47h59m0s":  47*time.Hour + 59*time.Minute,
+		"in 3 days":    73 * time.Hour,
+		"7ms ago":      -7 * time.Millisecond,
+		"1h0m1s ago":   -time.Hour - time.Second,
+		"400 days ago": -400 * 24 * time.Hour,
+	} {
+		if got := away(d); got != want {
+			t.Errorf("away(%s): %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestATaskIsOneLineInItsOwnWords(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	task := tocsin.Info{JobID: 123, BizType: "order.close", BizID: 42, ActionTime: now.Add(5 * time.Second)}
+	for want, change := range map[string]func(*tocsin.Info){
+		"pending  due 2026-05-04 03:02:06.000Z (in 5s)  attempts 0": func(*tocsin.Info) {},
+		"claimed  claimed until 2026-05-04 03:02:06.000Z  attempts 0": func(i *tocsin.Info) {
+			i.Status = tocsin.Claimed
+		},
+		"dead  dead 2026-05-04 03:02:06.000Z  attempts 3  crashes 1  last error: a b [2Jc": func(i *tocsin.Info) {
+			i.Status, i.Attempts, i.Crashes, i.LastError = tocsin.Dead, 3, 1, "a\nb\x1b[2Jc"
+		},
+	} {
+		info := task
+		change(&info)
+		var out bytes.Buffer
+		writeTasks(&out, []tocsin.Info{info}, now)
+		if got := strings.TrimSuffix(out.String(), "\n"); got != "job_id 123  order.close  biz_id 42  "+want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+}
+
+func TestManyRangesAreCutForPeople(t *testing.T) {
+	t.Parallel()
+	if got := ranges([]string{"0-3", "5"}); got != "0-3 5" {
+		t.Errorf("got %q", got)
+	}
+	if got := ranges(strings.Fields("0 2 4 6 8 10 12 14")); got != "0 2 4 6 8 10 and 2 ranges more" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestManyErrorsAreOneLineThatEnds(t *testing.T) {
+	t.Parallel()
+	var errs []error
+	for i := range 1000 {
+		errs = append(errs, fmt.Errorf("table %d", i))
+	}
+	for n, want := range map[int]string{
+		1:    "table 0",
+		5:    "table 0; table 1; table 2; table 3; table 4",
+		1000: "table 0; table 1; table 2; table 3; and 996 more",
+	} {
+		if got := cluster.OneLine(errors.Join(errs[:n]...)); got != want {
+			t.Errorf("%d errors: %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestProgressWithoutATerminalIsALineNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		p := &progress{to: &out, verb: "create", unit: "tables", line: time.Now()}
+		for i := range 10 {
+			p.report(i, 10)
+			time.Sleep(time.Second)
+		}
+		p.end()
+		if want := "create tables: 3 of 10\ncreate tables: 6 of 10\ncreate tables: 9 of 10\n"; out.String() != want {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
+		out.Reset()
+		silent := &progress{to: &out}
+		silent.report(5, 10)
+		if silent.end(); out.Len() > 0 {
+			t.Errorf("with --json: %q", out.String())
+		}
+	})
+}
+
+// TestForeignTextCantSteerTheTerminal, and JSON has the same meaning.
+func TestForeignTextCantSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "out")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	print := func(text string) string {
+		t.Helper()
+		if err := file.Truncate(0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.Seek(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := (printed{file}).Write([]byte(text)); err != nil || n != len(text) {
+			t.Fatalf("%d, %v", n, err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	for text, want := range map[string]string{
+		"a line\n\tand\tcells é 漢字 👍\n":              "a line\n\tand\tcells é 漢字 👍\n",
+		"\x1b]0;title\x07\x1b[2Jgone\r":              `\u001b]0;title\u0007\u001b[2Jgone\u000d`,
+		"user\u202e\u2066gpj.exe\u2069 \u200f\u061c": `user\u202e\u2066gpj.exe\u2069 \u200f\u061c`,
+		"\u009b2J \x9b \x7f \xff":                    `\u009b2J \x9b \u007f \xff`,
+	} {
+		if got := print(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	const payload = "\x1b[2J\u202e\u009b\x7f é"
+	text, err := json.Marshal(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	if err := json.Unmarshal([]byte(print(string(text))), &got); err != nil || got != payload {
+		t.Errorf("%q, %v", got, err)
 	}
 }

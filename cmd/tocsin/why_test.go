@@ -1,14 +1,22 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/why"
 )
 
@@ -141,10 +149,289 @@ func TestWhySaysThatTheServerTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
 	s.write("tocsin.yaml", s.yaml(s.layout, ownServer(t, devserver.MariaDBConfig{Args: []string{"--read-only"}})))
-	s.applyDDL() // root may
-	s.write("biz.yaml", bizYAML)
-	s.run("biz", "apply", "biz.yaml").ok(t)
+	s.applyAll() // root may
 	s.run("task", "add", "--type", "order.close", "--biz-id", "1", "--in", "0s").ok(t)
 	id := decode[[]taskJSON](t, s.run("task", "list", "--biz-id", "1", "--json"))[0].JobID
 	says(t, s.why(id), why.ReadOnly, "server db1 is read-only", "group orders has no node")
+}
+
+// hanging is a receiver whose callbacks wait until it is told to go on.
+type hanging struct {
+	*httptest.Server
+	begun chan struct{} // has one for each callback, at most 100
+	goOn  func()        // lets all callbacks end, now and later
+}
+
+func newHanging(t *testing.T) *hanging {
+	t.Helper()
+	release := make(chan struct{})
+	h := &hanging{begun: make(chan struct{}, 100), goOn: sync.OnceFunc(func() { close(release) })}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case h.begun <- struct{}{}:
+		default:
+		}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(h.Close)
+	t.Cleanup(h.goOn)
+	return h
+}
+
+// waitingTypes are callbacks that wait for a slot, for their rate, for a secret, for a claim.
+const waitingTypes = `biz_types:
+  - {name: slow.hook, number: 1, timeout: 9m, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+  - {name: rated.hook, number: 2, timeout: 9m, rate: 0.001, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+  - {name: signed.hook, number: 3, timeout: 9m, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8], secrets: [TOCSIN_TEST_WHY]}}
+  - {name: strict.hook, number: 4, timeout: 9m, strict: true, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+`
+
+// waitingSite has these types, and tables that are scanned each minute.
+func waitingSite(t *testing.T, s *site) *hanging {
+	t.Helper()
+	h := newHanging(t)
+	s.applyDDL()
+	s.applyBiz(fmt.Sprintf(waitingTypes, h.URL))
+	return h
+}
+
+// adding adds a callback task that is due in some time, and returns its job_id.
+func (s *site) adding(bizType string, bizID int, in string) tocsin.JobID {
+	s.t.Helper()
+	return decode[taskJSON](s.t, s.run("task", "add", "--json", "--type", bizType, "--biz-id", fmt.Sprint(bizID), "--in", in)).JobID
+}
+
+// until asks again until a task is in a state, with each part among the sentences. A task that waits for a slot, and was claimed, may
+// have been given back by then: why.Claimed stands for why.LaneFull too if the sentences are about slots. A node that could not prove
+// its lease for a while has claimed what it delivers, so what is said of a delivery, or of its outcome, may be said of a claim.
+func (s *site) until(id tocsin.JobID, state why.State, more []string, parts ...string) (a why.Answer) {
+	s.t.Helper()
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("the last answer, where %s was wanted: %+v", state, a)
+		}
+	}()
+	s.waitFor("task "+id.String()+" is "+string(state), func() bool {
+		a = s.why(id, more...)
+		all := sentences(a)
+		slots := state == why.Claimed && a.State == why.LaneFull && strings.HasPrefix(parts[0], "all 1 slots")
+		claimed := a.State == why.Claimed && (state == why.InDelivery || state == why.Unsettled)
+		return (slots || claimed || a.State == state) && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(all, part) })
+	})
+	return a
+}
+
+// locked holds the row of a task until the test calls what it returns.
+func (s *site) locked(id tocsin.JobID) (unlock func()) {
+	s.t.Helper()
+	tx, err := s.db.BeginTx(context.Background(), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.Exec("SELECT job_id FROM "+s.layout.Table(id.Table())+" WHERE job_id = ? FOR UPDATE", uint64(id)); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() { _ = tx.Rollback() }
+}
+
+// unseen has tasks become due without a word to their owner until one is not found yet: a scan may find one before the answer.
+func (s *site) unseen(owner string) {
+	s.t.Helper()
+	s.waitFor("the node has not found a task yet", func() bool {
+		id := s.adding("rated.hook", 5, "1h")
+		s.due(id, "0 SECOND", ", biz_type = 4")
+		a := s.why(id)
+		return a.State == why.Unseen && strings.Contains(a.Says, "node "+owner+", which owns its table, has not found it yet")
+	})
+}
+
+// The owner's status page, which wants a token here, tells of deliveries, outcomes, lanes and rates.
+func TestWhySaysWhatTheOwnerSays(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	h := waitingSite(t, s)
+	open := s.yaml(s.layout, s.dsn())
+	s.write("tokenless.yaml", open+"sweep: {grace: 20m}\n")
+	s.write("tocsin.yaml", open+"node:\n  status: {token: token-0123456789abcdef}\nscan: {interval: 1m, look_ahead: 2m}\nsweep: {grace: 20m}\n")
+	s.run("ddl", "grace", "20m").ok(t)
+	page := devtest.FreeAddress()
+	s.serve("owner", "--listen", page)
+	s.ownedBy(map[string]int{"owner": 8})
+	id := s.nodes()[0].ID
+
+	first := s.adding("slow.hook", 1, "0s")
+	<-h.begun
+	a := s.until(first, why.InDelivery, nil, "node "+id+" delivers it since 20", "its time-out is 9m0s")
+	if a.Owner != id || a.Group != "callback" || a.State == why.InDelivery && time.Since(a.Since) > 10*time.Minute {
+		t.Errorf("got %+v", a)
+	}
+	for range 4 { // a lane that was quick loads the next few rows ahead, and claims those that are overdue
+		s.adding("slow.hook", 7, "0s")
+	}
+	second := s.adding("slow.hook", 2, "0s")
+	s.until(second, why.LaneFull, nil, "all 1 slots of slow.hook in node "+id+" are in use since 20", "`tocsin sweep`, on any host, takes it from 20")
+	s.due(second, "21 MINUTE", "")
+	s.until(second, why.LaneFull, nil, "the next run of `tocsin sweep`, on any host takes it")
+	s.waitFor("the text says the same", func() bool { // unless it is claimed just then
+		out := s.run("task", "why", second.String()).ok(t)
+		return strings.HasPrefix(out, "task "+second.String()+"  slow.hook  biz_id 2  ") && strings.Contains(out, "\nlane_full: all 1 slots") && strings.Contains(out, "\nalso: it is overdue")
+	})
+	wants := "the status page of " + id + " at " + page + ": the status page wants another token"
+	s.until(second, why.Overdue, []string{"--config", "tokenless.yaml"}, "past the grace time of 20m0s since 20", wants)
+
+	s.adding("rated.hook", 3, "0s")
+	<-h.begun
+	limited := s.adding("rated.hook", 4, "0s")
+	s.until(limited, why.RateLimited, nil, "its part of the rate of rated.hook, 0.001 a second over the group", "1 task waits there")
+	if a = s.why(limited, "--config", "tokenless.yaml"); a.State == why.Claimed { // until it is given back
+		says(t, a, why.Claimed, "claimed by "+id+" until 20", wants)
+	} else {
+		says(t, a, why.Due, "nothing is known to be in its way", wants)
+	}
+
+	claiming := s.adding("strict.hook", 6, "20s") // the lock comes first
+	unlock := s.locked(claiming)
+	s.until(claiming, why.Queued, nil, "node "+id+" has it in its queue", "0 of 64 slots of strict.hook are in use")
+	unlock()
+	<-h.begun
+	s.until(claiming, why.Claimed, nil, "claimed by "+id+" until 20", "node "+id+" delivers it since 20")
+
+	s.unseen(id)
+
+	unlock = s.locked(first)
+	h.goOn()
+	s.until(first, why.Unsettled, nil, "node "+id+" has delivered it, and its outcome waits since 20")
+	unlock()
+	s.until(first, why.Done, nil)
+	s.until(second, why.Done, nil)
+}
+
+// A secret that the owner lacks, and then a node that has it.
+func TestWhySaysWhoStandsIn(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	h := waitingSite(t, s)
+	s.serve("owner", "--listen", devtest.FreeAddress())
+	s.ownedBy(map[string]int{"owner": 8})
+	id := s.nodes()[0].ID
+	task := s.adding("signed.hook", 1, "0s")
+	s.until(task, why.NoSecret, nil, "node "+id+", which owns its table, can't deliver it", "TOCSIN_TEST_WHY", "no other node of group callback can")
+	handled := s.adding("signed.hook", 2, "1h")
+	s.exec("UPDATE {prefix}_0.biz_type SET policy = '{}', revision = 9 WHERE number = 3") // a Go handler's by now
+	s.exec("UPDATE {prefix}_1.biz_type SET policy = '{}', revision = 9 WHERE number = 3")
+	s.due(handled, "1 SECOND", "")
+	s.until(handled, why.NoHandler, nil, "has no handler in this program")
+	s.run("biz", "apply", "biz.yaml").ok(t)
+
+	able := command(t.Context(), s.dir, serveArgs("able", "--listen", devtest.FreeAddress())...)
+	able.Env = append(able.Env, "TOCSIN_TEST_WHY=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	s.serveBy(able, "able")
+	s.ownedBy(map[string]int{"owner": 4, "able": 4})
+	<-h.begun
+	var all []tocsin.JobID
+	for bizID := range 8 {
+		all = append(all, s.adding("signed.hook", bizID+10, "0s"))
+	}
+	s.waitFor("a task of the owner's tables waits for the other node", func() bool {
+		for _, task := range all {
+			if a := s.why(task); a.State == why.StandIn {
+				says(t, a, why.StandIn, "node "+id+", which owns its table, can't deliver it", "one of able-", "stands in for it")
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Without etcd the node tables tell which nodes there are; a node that has lost etcd is known by its owner row.
+func TestWhyWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	s.write("tocsin.yaml", byRows(s.text("tocsin.yaml")))
+	h := waitingSite(t, s)
+	far := s.adding("slow.hook", 9, "1h")
+	says(t, s.why(far), why.NotDue, "group callback has no node: start one")
+	s.serve("one", "--listen", devtest.FreeAddress())
+	s.ownedBy(map[string]int{"one": 8})
+	if a := s.why(far); a.State != why.NotDue || !strings.HasPrefix(a.Owner, "one-") || len(a.Also)+len(a.Unasked) != 0 {
+		t.Errorf("got %+v", a)
+	}
+	first := s.adding("slow.hook", 1, "0s")
+	<-h.begun
+	s.until(first, why.Claimed, nil, "claimed by one-", "delivers it since 20")
+	s.until(s.adding("slow.hook", 2, "0s"), why.Claimed, nil, "all 1 slots of slow.hook in node one-") // claimed, or given back after a while
+}
+
+func TestWhyOfANodeThatLostEtcd(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	h := waitingSite(t, s)
+	way, page := cutOff(s, "lonely")
+	s.ownedBy(map[string]int{"lonely": 8})
+	id := s.nodes()[0].ID
+	way.Cut()
+	s.waitFor("it is in claim mode", func() bool { return s.mode(page) == "claim" })
+	first := s.adding("slow.hook", 1, "0s")
+	<-h.begun
+	second := s.adding("slow.hook", 2, "0s")
+	s.waitFor("it is not listed any more", func() bool { return len(s.nodes()) == 0 })
+	far := s.adding("slow.hook", 3, "1h")
+	says(t, s.why(far), why.NotDue, "group callback has no node; "+id+" took the table last, and has ended, or goes on in claim mode")
+	s.waitFor("a task that is due has no owner, and the node has not found it yet", func() bool {
+		s.due(far, "0 SECOND", ", biz_type = 2, status = 0")
+		a := s.why(far)
+		far = s.adding("slow.hook", 3, "1h")
+		return a.State == why.NoOwner && strings.Contains(a.Says, "group callback has no node; "+id+" took the table last")
+	})
+	ask := []string{"--ask", page}
+	s.until(first, why.Claimed, ask, "claimed by "+id, "node "+id+" delivers it since 20")
+	s.until(second, why.Claimed, ask, "all 1 slots of slow.hook in node "+id, "node "+id+" can't prove its lease")
+	s.write("noetcd.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
+	s.until(second, why.Claimed, append(ask, "--config", "noetcd.yaml"), "all 1 slots of slow.hook in node "+id, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
+}
+
+// While etcd is frozen, a node that was restarted has no table and only sweeps. The address in the config leads to its page.
+func TestWhyOfANodeThatWasRestartedWhileEtcdIsFrozen(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	waitingSite(t, s)
+	etcd, page := s.ownEtcd(), devtest.FreeAddress()
+	s.write("tocsin.yaml", s.text("tocsin.yaml")+"node:\n  listen: "+page+"\nsweep: {grace: 20m}\n")
+	s.run("ddl", "grace", "20m").ok(t)
+	first := s.serve("again", "--listen", page)
+	s.ownedBy(map[string]int{"again": 8})
+	id := s.nodes()[0].ID
+	if err := syscall.Kill(etcd.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(etcd.Pid(), syscall.SIGCONT) })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait() // it was killed
+	task := s.adding("slow.hook", 1, "0s")
+	says(t, s.why(task), why.NoEtcd, "node "+id+" took it last", "it has ended or was restarted, the task waits for etcd or a sweep", "`tocsin sweep`, on any host, takes it from 20")
+	s.serve("again", "--listen", page)
+	s.until(task, why.NoEtcd, nil, "the node at "+page+" started while etcd was away", "works as a sweeper, which takes the task from 20")
+	s.due(task, "21 MINUTE", "")
+	s.until(task, why.Claimed, nil, "a sweeper")
+}
+
+// The server answers the command, and not the owner of the table.
+func TestWhySaysThatTheOwnerCanNotReachTheServer(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	waitingSite(t, s)
+	at := mysql.Address(s.dsn())
+	way := devtest.NewRelay(t, at)
+	s.write("far.yaml", s.yaml(s.layout, strings.Replace(s.dsn(), at, way.Addr, 1)))
+	s.serve("far", "--config", "far.yaml", "--listen", devtest.FreeAddress())
+	s.ownedBy(map[string]int{"far": 8})
+	id := s.nodes()[0].ID
+	way.Cut()
+	s.until(s.adding("slow.hook", 1, "0s"), why.Away, nil, "for node "+id+" server db1 is away: ", "takes it from 20")
 }

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
@@ -36,7 +40,7 @@ that is inactive or paused they are those that it would have.`,
 		Example: `  tocsin schedule next report.daily
   tocsin schedule next --cron '30 2 * * *' --zone Europe/Berlin -n 5
   tocsin schedule next --file configs/schedules.yaml --after 2027-03-27T00:00:00Z`,
-		Args: oneNameAtMost, ValidArgsFunction: a.completeSchedules,
+		Args: oneNameAtMost, ValidArgsFunction: completing(a.scheduleNames),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args) },
 	}
 	cmd.Flags().StringVar(&f.spec.Cron, "cron", "", `five fields, @daily and the like, or "@every 90s"`)
@@ -47,14 +51,6 @@ that is inactive or paused they are those that it would have.`,
 	cmd.Flags().StringVar(&f.after, "after", "", "fire times after this time, RFC 3339 (default now)")
 	cmd.Flags().IntVarP(&f.n, "count", "n", 5, "show at most this many fire times")
 	return cmd
-}
-
-// oneNameAtMost takes a NAME or none.
-func oneNameAtMost(cmd *cobra.Command, args []string) error {
-	if len(args) <= 1 {
-		return nil
-	}
-	return usageError{fmt.Errorf("want one NAME, got %d arguments: see `%s --help`", len(args), cmd.CommandPath())}
 }
 
 func (f *scheduleNext) run(ctx context.Context, args []string) error {
@@ -202,9 +198,7 @@ func (n *nextTimes) add(t time.Time, due *time.Time, loc *time.Location) {
 
 func (f *scheduleNext) printNext(all []nextTimes) error {
 	for i := range all {
-		if all[i].Times == nil {
-			all[i].Times = []nextTime{}
-		}
+		all[i].Times = orEmpty(all[i].Times)
 	}
 	return f.print(all, func(w io.Writer) {
 		for _, one := range all {
@@ -235,4 +229,146 @@ func (n nextTimes) write(w io.Writer, named bool) {
 	if n.jitter > 0 {
 		fmt.Fprintf(w, "runs are due later by a constant below %s (jitter)\n", n.jitter)
 	}
+}
+
+// scheduleRuns is the JSON of `schedule runs`.
+type scheduleRuns struct {
+	Open []schedule.OpenRun `json:"open"` // the first to be delivered first
+	Runs []operator.Run     `json:"runs"` // the latest first
+}
+
+func newScheduleRuns(a *app) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "runs NAME", Short: "Show the pending runs of a schedule, and the history of the others", Args: exactArgs("NAME"),
+		Long: `Shows the runs of a schedule that are pending or being delivered, the first to be delivered first, and then the
+history: a line for each attempt, the latest first, as ` + "`tocsin task runs`" + ` shows it for one task.
+Runs are made up to 20 minutes ahead.`,
+		ValidArgsFunction: completing(a.scheduleNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkLimit(limit, min(schedule.MaxOpen, operator.MaxRuns)); err != nil {
+				return err
+			}
+			all, err := a.runsOf(cmd.Context(), args[0], limit)
+			return a.show(all, err, func(w io.Writer) { all.write(w, time.Now()) })
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 20, "show at most this many open runs, and this many attempts of the history")
+	return cmd
+}
+
+func (a *app) runsOf(ctx context.Context, name string, limit int) (all scheduleRuns, err error) {
+	var one schedule.Schedule
+	err = a.withSchedules(ctx, func(s *schedule.Schedules) error {
+		if one, err = s.Get(ctx, name); err == nil {
+			all.Open, err = s.OpenRuns(ctx, name, limit)
+		}
+		return err
+	})
+	if err != nil {
+		return all, err
+	}
+	err = using(ctx, a, operator.Open, func(o *operator.Operator) error {
+		all.Runs, err = o.Runs(ctx, operator.RunsQuery{Schedule: uint64(one.ID), Limit: limit})
+		return err
+	})
+	return all, err
+}
+
+func (r scheduleRuns) write(w io.Writer, now time.Time) {
+	if len(r.Open) == 0 {
+		fmt.Fprintln(w, "no open runs")
+	}
+	rows := make([][]string, len(r.Open))
+	for i, o := range r.Open {
+		rows[i] = openRow(o, now)
+	}
+	columns(w, rows...)
+	if len(r.Runs) == 0 {
+		fmt.Fprintln(w, "no history: none of its runs was delivered yet, or they were purged")
+		return
+	}
+	table(w, append([]string{"JOB_ID", "FIRE TIME"}, runHead...), r.Runs, func(run operator.Run) []any {
+		return append([]any{run.JobID, cmp.Or(fireText(run.FireTime), "-")}, runRow(run)...)
+	})
+}
+
+// madeFor are words for people.
+var madeFor = map[schedule.Why]string{schedule.ForBackfill: "backfill of", schedule.ForFireTime: "fire time", schedule.ForRunNow: "run-now"}
+
+func openRow(o schedule.OpenRun, now time.Time) []string {
+	what := madeFor[o.For]
+	if !o.Time.IsZero() {
+		what += " " + o.Time.UTC().Format(timeText)
+	}
+	return []string{
+		"job_id " + o.JobID.String(), what, o.Status.String(),
+		whenText(tocsin.Info{Status: o.Status, ActionTime: o.Action}, now), "attempts " + strconv.Itoa(o.Attempts),
+	}
+}
+
+func newTaskRuns(a *app) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "runs JOB_ID", Short: "Show what became of each attempt of a task", Args: exactArgs("JOB_ID"),
+		Long: `Shows what became of each attempt of a task, the latest first: when it started, how late and for how
+long, its outcome and output, and for a failure its error. The biz type must have "history: true",
+or the task be a run of a schedule. Runs outlive the row of their task, if that is purged first.
+
+Outcomes: completed, retried, snoozed, buried; cancelled and rescheduled (in flight), lost (another
+attempt settled the task first), cut_off (by the end of the node), missed and skipped (by the
+policies of a schedule).`,
+		Example: "  tocsin task runs 1523399873241099",
+		RunE: ofJob(func(cmd *cobra.Command, id tocsin.JobID) error {
+			return using(cmd.Context(), a, operator.Open, func(o *operator.Operator) error {
+				runs, err := o.Runs(cmd.Context(), operator.RunsQuery{JobID: id, Limit: limit})
+				return a.show(runs, misused(err), func(w io.Writer) { writeRuns(w, "task "+id.String(), runs) })
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "show at most this many runs, "+strconv.Itoa(operator.MaxRuns)+" at most")
+	return cmd
+}
+
+// shortOutput is how many characters of an output stand in a line. --json has all.
+const shortOutput = 120
+
+// writeRuns writes a line for each run of something.
+func writeRuns(w io.Writer, of string, runs []operator.Run) {
+	if len(runs) == 0 {
+		fmt.Fprintf(w, "no runs of %s: its biz type has no \"history: true\", it was not delivered since, or they were purged\n", of)
+		return
+	}
+	table(w, runHead, runs, runRow)
+}
+
+var runHead = []string{"STARTED", "VERSION", "ATTEMPT", "OUTCOME", "LATE", "TOOK", "NODE", "OUTPUT"}
+
+func runRow(r operator.Run) []any {
+	millis := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+	return []any{
+		r.Started.Format(timeText), r.Version, r.Attempt, r.Outcome,
+		millis(r.LatenessMS), millis(r.DurationMS), oneCell(r.Node), shortened(oneCell(r.Output)),
+	}
+}
+
+// shortened cuts a text for a line.
+func shortened(s string) string {
+	if all := []rune(s); len(all) > shortOutput {
+		return string(all[:shortOutput]) + "..."
+	}
+	return s
+}
+
+// nextFire returns when an active schedule fires next, or fired if nothing made that run: s.NextFire is that of the next
+// run to make, up to 20 minutes after those that are pending. Zero: the schedule is not active.
+func nextFire(s schedule.Schedule) time.Time {
+	if s.State != schedule.Active || s.NextFire.Before(s.ReadAt) {
+		return s.NextFire
+	}
+	fires, err := s.Following(s.ReadAt, 1)
+	if err != nil || len(fires) == 0 {
+		return s.NextFire
+	}
+	return fires[0].Time
 }
