@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/health"
@@ -26,6 +25,7 @@ import (
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/sweeper"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // Sweeper delivers overdue tasks of any table. It needs only MySQL: no etcd, and no node
@@ -163,7 +163,7 @@ type sweepParts struct {
 	counts     counts
 	writes     *writes
 	upkept     upkept
-	alarms     *alarms.Alarms
+	alarms     *upkeep.Alarms
 	seen       int // changes of targets up to the last sweep
 	limit      loglimit.Limit
 }
@@ -172,9 +172,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	var err error
 	targets := newTargets(w.cfg, w.handlers, w.mine)
 	defer targets.close()
-	if err := w.newAlarms(); err != nil {
-		return err
-	}
+	w.alarms = w.newAlarms()
 	recorder, err := history.New(history.Config{Runs: w.store, Servers: w.store.Servers(), Logger: w.cfg.Logger, Registerer: w.upkept})
 	if err != nil {
 		return err
@@ -183,7 +181,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
 		QueueCap: w.cfg.QueueCap, PayloadBytes: w.cfg.PayloadBytes, SweepGrace: w.cfg.SweepGrace, DrainTimeout: cutOffAfter,
 		Runs: schedule.NewRuns(w.store, schedule.RunsConfig{ // its metrics would be those of Run; the sweeper counts what it skips
-			Missed: func(m schedule.MissedRun) { missed(w.alarms, m) }, Logger: w.cfg.Logger,
+			Missed: w.alarms.Missed, Logger: w.cfg.Logger,
 		}),
 		Target: targets.of, ClaimAll: true, MayClaim: w.writes.mayClaim, Settled: w.settled, Record: recorder.Record, Observe: w.cfg.observer(ctx),
 		Logger: w.cfg.Logger, // its metrics would be those of Run's dispatcher

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // run is one sweep in progress. The walks of all servers count in it.
@@ -69,7 +69,7 @@ func (r *run) walk(ctx context.Context) {
 	telling.Go(func() { r.examine(told) })
 	var making sync.WaitGroup
 	making.Go(func() { r.make(ctx) })
-	tablewalk.Servers(len(r.walks), func(server int) { r.walks[server].through(ctx) })
+	store.EachServer(len(r.walks), func(server int) { r.walks[server].through(ctx) })
 	making.Wait()
 	stop()
 	telling.Wait()
@@ -179,7 +179,7 @@ func (r *run) windDown(ctx context.Context) {
 	defer stop()
 	late, cancel := context.WithTimeout(ctx, windDown)
 	defer cancel()
-	tablewalk.Servers(len(r.walks), func(server int) {
+	store.EachServer(len(r.walks), func(server int) {
 		r.walks[server].count(counting)
 		_ = r.walks[server].settled(late) // deliveries that take longer stay in hand
 	})
@@ -277,5 +277,5 @@ func (r *run) failure() error {
 	if r.total.Stopped {
 		r.errs = append(r.errs, fmt.Errorf("sweep stopped before its end: %w", r.cause))
 	}
-	return tablewalk.Join(r.errs...)
+	return store.Join(r.errs...)
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // maxFindings is how many findings stand in the text for people.
@@ -71,7 +72,7 @@ removed, or if a row waits; 0 if the config has no outboxes and no task is gone.
 		},
 	}
 	c.Flags().DurationVar(&f.grace, "grace", 0, "how late a task may be (default: sweep.grace of the config, then 60s)")
-	c.Flags().DurationVar(&f.settled, "settled", auditor.DefaultSettled, "read finished tasks that were settled at most this long ago")
+	c.Flags().DurationVar(&f.settled, "settled", upkeep.DefaultSettled, "read finished tasks that were settled at most this long ago")
 	c.Flags().BoolVar(&f.all, "all", false, "read every row, however long ago it was settled")
 	outletFlags(c, &f.out)
 	c.Flags().StringVar(&f.name, "type", "", "biz type of --against")
@@ -80,37 +81,6 @@ removed, or if a row waits; 0 if the config has no outboxes and no task is gone.
 	c.Flags().DurationVar(&f.older, "older", 0, "how long a row may wait in an outbox (default: 5m, or twice the longest delivery time-out and a minute)")
 	_ = c.RegisterFlagCompletionFunc("type", a.completeTypes) // fails for a flag that does not exist only
 	return c
-}
-
-// auditor opens what an audit needs. The caller closes the store.
-func (a *app) auditor(ctx context.Context, f auditFlags, seen func(int, int)) (*auditor.Auditor, *store.Store, error) {
-	file, err := a.load()
-	if err != nil {
-		return nil, nil, err
-	}
-	policies, err := biztype.Load(ctx, file.Tocsin())
-	if err != nil {
-		return nil, nil, err
-	}
-	tables, err := store.Connect(ctx, file.Tocsin())
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg := auditor.Config{
-		Tables: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf, ServerOf: tables.ServerOf,
-		Layout: tables.Layout(), Policies: policies, Grace: f.grace, Settled: f.settled, Progress: seen,
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = file.Sweep.Grace.D()
-	}
-	if f.all {
-		cfg.Settled = auditor.All
-	}
-	audit, err := auditor.New(cfg)
-	if err != nil {
-		return nil, nil, errors.Join(err, tables.Close())
-	}
-	return audit, tables, nil
 }
 
 func (a *app) audit(ctx context.Context, f auditFlags) error {
@@ -124,22 +94,22 @@ func (a *app) audit(ctx context.Context, f auditFlags) error {
 	if err != nil {
 		return err
 	}
-	seen := a.tableProgress("audit", 0)
-	audit, tables, err := a.auditor(ctx, f, seen.add)
+	policies, tables, err := openAudit(ctx, file)
 	if err != nil {
 		return err
 	}
 	defer tables.Close()
-	seen.total = tables.Layout().Total()
-	report, failed := audit.Audit(ctx)
+	seen := a.tableProgress("audit", tables.Layout().Total())
+	cfg := upkeep.AuditConfig{Store: tables, Policies: policies, Grace: f.grace, Settled: f.settled, Progress: seen.add}
+	if cfg.Grace == 0 {
+		cfg.Grace = file.Sweep.Grace.D()
+	}
+	if f.all {
+		cfg.Settled = upkeep.All
+	}
+	report, failed := upkeep.Audit(ctx, cfg)
 	seen.end()
-	name, labels := outletOf("audit", file), ofCluster(file)
-	left := f.out.once(
-		func(dir string) error { return auditor.WriteTextfile(dir, name, labels, report, failed) },
-		func(url string) error {
-			return auditor.Push(context.WithoutCancel(ctx), url, name, labels, report, failed)
-		})
-	if left != nil {
+	if left := f.out.once(ctx, "audit", file, report.Ended(failed == nil)); left != nil {
 		failed = errors.Join(failed, left)
 	}
 	if err := a.print(report, func(w io.Writer) { writeReport(w, report) }); err != nil {
@@ -151,7 +121,17 @@ func (a *app) audit(ctx context.Context, f auditFlags) error {
 	return failed
 }
 
-func writeReport(w io.Writer, r auditor.Report) {
+// openAudit opens what an audit of tasks reads. The caller closes the store.
+func openAudit(ctx context.Context, file config.File) ([]biztype.Policy, *store.Store, error) {
+	policies, err := biztype.Load(ctx, file.Tocsin())
+	if err != nil {
+		return nil, nil, err
+	}
+	tables, err := store.Connect(ctx, file.Tocsin())
+	return policies, tables, err
+}
+
+func writeReport(w io.Writer, r upkeep.AuditReport) {
 	fmt.Fprintf(w, "audit: %s; %d tables, %d rows read by %d statements that took %s, %s in all\n", said(r.Faults, r.Failed),
 		r.Tables, r.Cost.Rows, r.Cost.Statements, r.Cost.Busy.Round(time.Millisecond), r.Cost.Took.Round(time.Millisecond))
 	if len(r.Findings) == 0 {
@@ -168,7 +148,7 @@ func writeReport(w io.Writer, r auditor.Report) {
 }
 
 // examples lists some rows of a finding.
-func examples(f auditor.Finding) string {
+func examples(f upkeep.Finding) string {
 	if len(f.Names) == 0 {
 		return someIDs(f.Examples, f.Rows)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // missingTasks is the JSON of `audit --against`.
@@ -38,12 +38,16 @@ func (a *app) auditAgainst(cmd *cobra.Command, f auditFlags) error {
 		defer file.Close()
 		in = file
 	}
-	audit, tables, err := a.auditor(cmd.Context(), f, nil)
+	file, err := a.load()
+	if err != nil {
+		return err
+	}
+	policies, tables, err := openAudit(cmd.Context(), file)
 	if err != nil {
 		return err
 	}
 	defer tables.Close()
-	missing, failed := audit.Against(cmd.Context(), f.name, readBizIDs(in, f.against))
+	missing, failed := upkeep.Against(cmd.Context(), tables, policies, f.name, readBizIDs(in, f.against))
 	if failed != nil && missing.Asked == 0 {
 		return failed
 	}
@@ -56,7 +60,7 @@ func (a *app) auditAgainst(cmd *cobra.Command, f auditFlags) error {
 	return nil
 }
 
-func (a *app) printMissing(m auditor.Missing) error {
+func (a *app) printMissing(m upkeep.Missing) error {
 	text := missingTasks{Type: m.Type, Asked: m.Asked, BizIDs: make([]string, len(m.BizIDs)), Unread: m.Unread, Took: m.Took}
 	for i, bizID := range m.BizIDs {
 		text.BizIDs[i] = strconv.FormatUint(bizID, 10)

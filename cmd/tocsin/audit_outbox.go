@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/tocsinpg"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
@@ -47,17 +47,8 @@ func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
 		return err
 	}
 	defer closeOutboxes(boxes)
-	report, failed := auditor.AuditOutboxes(ctx, auditor.OutboxConfig{
-		Ledgers: tables, Outboxes: boxes, Servers: tables.Servers(), TablesOf: tables.TablesOf, ServerOf: tables.ServerOf,
-		Layout: tables.Layout(), Policies: policies, Older: f.older,
-	})
-	name, labels := outletOf("audit_outbox", file), ofCluster(file)
-	left := f.out.once(
-		func(dir string) error { return auditor.WriteOutboxTextfile(dir, name, labels, report, failed) },
-		func(url string) error {
-			return auditor.PushOutbox(context.WithoutCancel(ctx), url, name, labels, report, failed)
-		})
-	if left != nil {
+	report, failed := upkeep.AuditOutboxes(ctx, upkeep.OutboxConfig{Store: tables, Outboxes: boxes, Policies: policies, Older: f.older})
+	if left := f.out.once(ctx, "audit_outbox", file, report.Ended(failed == nil)); left != nil {
 		failed = errors.Join(failed, left)
 	}
 	if err := a.print(report, func(w io.Writer) { writeOutboxReport(w, report) }); err != nil {
@@ -88,7 +79,7 @@ func closeOutboxes(boxes []*outbox.Outbox) {
 	}
 }
 
-func writeOutboxReport(w io.Writer, r auditor.OutboxReport) {
+func writeOutboxReport(w io.Writer, r upkeep.OutboxReport) {
 	waiting := fmt.Sprintf("%d rows wait in %d outboxes", r.Waiting, r.Outboxes)
 	if r.Outboxes == 0 && len(r.Failed) == 0 {
 		waiting = "the config has no outboxes"

@@ -69,7 +69,7 @@ func (a *app) tasksOf(ctx context.Context, name string) (string, error) {
 	}
 	defer o.Close()
 	seen := a.tableProgress("count tasks of", o.Layout().Total())
-	all, err := o.Stats(ctx, seen.more)
+	all, err := o.Stats(ctx, seen.add)
 	seen.end()
 	i := slices.IndexFunc(all, func(s operator.Stats) bool { return s.BizType == name })
 	if err != nil || i < 0 {

@@ -24,7 +24,7 @@ seconds for millions of tasks: for watching, use the metrics or ` + "`tocsin top
 			}
 			defer o.Close()
 			seen := a.tableProgress("count tasks of", o.Layout().Total())
-			all, failed := o.Stats(cmd.Context(), seen.more)
+			all, failed := o.Stats(cmd.Context(), seen.add)
 			seen.end()
 			if len(all) == 0 && failed != nil {
 				return failed

@@ -74,14 +74,12 @@ func (a *app) tableProgress(verb string, total int) *tableProgress {
 	return &tableProgress{total: total, show: a.progress(verb, "tables")}
 }
 
-func (t *tableProgress) add(_, tables int) {
+// add counts tables. It may be called concurrently.
+func (t *tableProgress) add(tables int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.done += tables
 	t.show.report(t.done, t.total)
 }
-
-// more is add without the server.
-func (t *tableProgress) more(tables int) { t.add(0, tables) }
 
 func (t *tableProgress) end() { t.show.end() }

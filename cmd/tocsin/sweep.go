@@ -118,12 +118,7 @@ func (a *app) sweepOnce(ctx context.Context, s *node.Sweeper, file config.File, 
 		once, label = s.DryRun, "sweep (dry run): "
 	}
 	result, err := once(ctx)
-	name, labels, swept := outletOf("sweep", file), ofCluster(file), err
-	left := f.out.once(
-		func(dir string) error { return sweeper.WriteTextfile(dir, name, labels, engineResult(result), swept) },
-		func(url string) error {
-			return sweeper.Push(context.WithoutCancel(ctx), url, name, labels, engineResult(result), swept)
-		})
+	left := f.out.once(ctx, "sweep", file, engineResult(result).Ended(err == nil))
 	defer func() {
 		if left != nil {
 			err = errors.Join(err, left)

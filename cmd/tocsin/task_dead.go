@@ -147,7 +147,7 @@ func (a *app) redriveMany(ctx context.Context, q operator.DeadQuery) error {
 	}
 	defer o.Close()
 	seen := a.tableProgress("redrive dead tasks of", o.Layout().Total())
-	q.Progress = seen.more
+	q.Progress = seen.add
 	done, failed := o.RedriveDead(ctx, q)
 	seen.end()
 	if errors.Is(failed, tocsin.ErrUnknownBizType) || errors.Is(failed, tocsin.ErrInvalid) {

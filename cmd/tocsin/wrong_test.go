@@ -6,9 +6,8 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/purger"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // Every command does its work on the correct database, names the wrong one once, and
@@ -46,10 +45,10 @@ func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
 			if got := decodeText[node.SweepResult](t, fails("sweep", "--json").stdout); got.Tables != 4 || got.Overdue != 1 {
 				t.Errorf("sweep: %+v, want 4 tables, 1 overdue", got)
 			}
-			if got := decodeText[auditor.Report](t, fails("audit", "--json").stdout); got.Tables != 4 || got.Faults["overdue"] != 1 {
+			if got := decodeText[upkeep.AuditReport](t, fails("audit", "--json").stdout); got.Tables != 4 || got.Faults["overdue"] != 1 {
 				t.Errorf("audit: %+v, want 4 tables, 1 overdue", got)
 			}
-			if got := decodeText[purger.Result](t, fails("purge", "--json").stdout); got.Tables != 4 || got.Types["order.close"].Done != 1 {
+			if got := decodeText[upkeep.PurgeResult](t, fails("purge", "--json").stdout); got.Tables != 4 || got.Types["order.close"].Done != 1 {
 				t.Errorf("purge: %+v, want 4 tables, 1 done", got)
 			}
 			s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 5", 1))
