@@ -62,24 +62,24 @@ func (n *Node) sweeper() *Sweeper { return &Sweeper{cfg: n.cfg, handlers: n.hand
 // The error joins those of servers that could not be swept; the result is valid for
 // the others. SweepResult.Err says whether anything was left that should not be.
 func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
-	var result sweeper.Result
+	var result SweepResult
 	done, err := s.alone(ctx, sweepMode{}, func(ctx context.Context, e *sweeper.Sweeper) (err error) {
 		result, err = e.Sweep(ctx)
 		return err
 	})
 	result = result.Settled(done.outcomes)
 	result.Upkeep = done.upkeep
-	return resultOf(result), err
+	return result, err
 }
 
 // DryRun reports what Sweep would find and changes nothing.
 func (s *Sweeper) DryRun(ctx context.Context) (SweepResult, error) {
-	var result sweeper.Result
+	var result SweepResult
 	_, err := s.alone(ctx, sweepMode{dry: true}, func(ctx context.Context, e *sweeper.Sweeper) (err error) {
 		result, err = e.Sweep(ctx)
 		return err
 	})
-	return resultOf(result), err
+	return result, err
 }
 
 // Run sweeps at the times of a cron expression ("*/5 * * * *", "@every 1m") until
@@ -87,12 +87,12 @@ func (s *Sweeper) DryRun(ctx context.Context) (SweepResult, error) {
 // what it left. Without a Config.SweepTimeout a sweep gets 5/6 of the time to the
 // next one; deliveries in progress at its end go on.
 func (s *Sweeper) Run(ctx context.Context, expression string) error {
-	schedule, err := sweeper.ParseSchedule(expression)
+	times, err := upkeep.ParseTimes(expression)
 	if err != nil {
 		return err
 	}
 	_, err = s.alone(ctx, sweepMode{stays: true}, func(ctx context.Context, e *sweeper.Sweeper) error {
-		return e.Run(ctx, schedule)
+		return e.Run(ctx, times)
 	})
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // bare makes a sweeper without servers.
@@ -77,7 +78,7 @@ func TestAResidentSweepHasLessThanTheTimeToItsNext(t *testing.T) {
 	for expression, want := range map[string]time.Duration{
 		"* * * * *": 50 * time.Second, "*/5 * * * *": 250 * time.Second, "@every 6s": 5 * time.Second, "@every 12h": 10 * time.Hour,
 	} {
-		at, err := ParseSchedule(expression)
+		at, err := upkeep.ParseTimes(expression)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 func TestMain(m *testing.M) { devtest.Main(m) }
@@ -311,7 +312,7 @@ func TestDryRunOfAnUnreachableServerNamesIt(t *testing.T) {
 func TestResidentSweeperEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	schedule, err := ParseSchedule("@every 1s")
+	schedule, err := upkeep.ParseTimes("@every 1s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/internal/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -78,11 +77,11 @@ func NewPurger(cfg PurgeConfig) (*Purger, error) {
 	}, nil
 }
 
-// Run purges at each time of the schedule until ctx ends, and returns nil then.
+// Run purges at each of the times until ctx ends, and returns nil then.
 // A purge that outlasts the next time delays it; none run side by side.
-func (p *Purger) Run(ctx context.Context, at schedule.Schedule) error {
+func (p *Purger) Run(ctx context.Context, at Times) error {
 	var limit loglimit.Limit // a schedule may fire every second
-	schedule.Each(ctx, at, func(ctx context.Context) {
+	Each(ctx, at, func(ctx context.Context) {
 		result, err := p.Purge(ctx)
 		switch {
 		case ctx.Err() != nil:

@@ -17,7 +17,6 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/schedule"
 )
 
 // purgePolicies keep type 1 for an hour and type 2 for 30 days.
@@ -249,7 +248,7 @@ func TestRunPurgesAtItsTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := schedule.Parse("@every 1s")
+	at, err := ParseTimes("@every 1s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +295,7 @@ func TestAPurgeThatFailsEachSecondIsLoggedOnceAMinute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, err := schedule.Parse("@every 1s")
+		at, err := ParseTimes("@every 1s")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/schedule"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
@@ -55,7 +54,7 @@ func (a *app) purge(ctx context.Context, f purgeFlags) error {
 	if f.once && f.cron != "" {
 		return usage("--once and --cron exclude each other")
 	}
-	if _, err := schedule.Parse(f.cron); f.cron != "" && err != nil {
+	if _, err := upkeep.ParseTimes(f.cron); f.cron != "" && err != nil {
 		return usageError{err}
 	}
 	file, err := a.load()
@@ -82,7 +81,7 @@ func (a *app) purge(ctx context.Context, f purgeFlags) error {
 
 // purgeOn stays until ctx ends.
 func (a *app) purgeOn(ctx context.Context, f purgeFlags, file config.File, tables *store.Store) error {
-	at, err := schedule.Parse(f.cron)
+	at, err := upkeep.ParseTimes(f.cron)
 	if err != nil {
 		return err
 	}

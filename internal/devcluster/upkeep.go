@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/schedule"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/upkeep"
@@ -49,17 +48,17 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 	var group sync.WaitGroup
 	var swept error
 	group.Go(func() { swept = sweeper.Run(ctx, "@every "+opts.Sweep.String()) })
-	group.Go(func() { schedule.Each(ctx, every(opts.Upkeep), purgeAndAudit) })
+	group.Go(func() { upkeep.Each(ctx, every(opts.Upkeep), purgeAndAudit) })
 	return func() error {
 		group.Wait()
 		return errors.Join(swept, tables.Close())
 	}, nil
 }
 
-// every is a schedule.
+// every is the times that are so far apart.
 type every time.Duration
 
-// Next implements schedule.Schedule.
+// Next implements upkeep.Times.
 func (e every) Next(after time.Time) time.Time { return after.Add(time.Duration(e)) }
 
 // audit writes what an audit finds, as tocsin audit --textfile does.

@@ -1,4 +1,4 @@
-package schedule
+package upkeep
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 func TestEachWorksAtItsTimesAndNeverSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := Parse("@every 1m")
+		s, err := ParseTimes("@every 1m")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,12 +35,12 @@ func TestEachWorksAtItsTimesAndNeverSideBySide(t *testing.T) {
 func TestParseSaysWhatARightExpressionLooksLike(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"*/5 * * * *", "@hourly", "@every 90s", "CRON_TZ=Asia/Shanghai 0 4 * * *"} {
-		if _, err := Parse(good); err != nil {
+		if _, err := ParseTimes(good); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, bad := range []string{"", "* * * *", "61 * * * *", "@sometimes"} {
-		if _, err := Parse(bad); err == nil || !strings.Contains(err.Error(), `want five fields such as "*/5 * * * *"`) {
+	for _, bad := range []string{"", "* * * *", "61 * * * *", "@sometimes", "@every soon", "every day"} {
+		if _, err := ParseTimes(bad); err == nil || !strings.Contains(err.Error(), `want five fields such as "*/5 * * * *"`) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -50,7 +50,7 @@ func TestEachEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	often, err := Parse("* * * * *")
+	often, err := ParseTimes("* * * * *")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,12 +60,12 @@ func TestEachEndsWithItsContext(t *testing.T) {
 func TestParseRefusesWhatNeverFires(t *testing.T) {
 	t.Parallel()
 	for _, never := range []string{"0 0 30 2 *", "0 0 31 4,6,9,11 *", "CRON_TZ=Europe/Berlin 0 0 30 2 *"} {
-		if _, err := Parse(never); err == nil || err.Error() != fmt.Sprintf("cron expression %q never fires within five years", never) {
+		if _, err := ParseTimes(never); err == nil || err.Error() != fmt.Sprintf("cron expression %q never fires within five years", never) {
 			t.Errorf("%q: %v", never, err)
 		}
 	}
 	for _, rare := range []string{"0 0 29 2 *", "0 0 30 2 1"} { // of a day and a weekday, cron accepts either
-		if _, err := Parse(rare); err != nil {
+		if _, err := ParseTimes(rare); err != nil {
 			t.Error(err)
 		}
 	}
