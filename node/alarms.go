@@ -2,13 +2,10 @@ package node
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/generator"
-	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
@@ -30,11 +27,6 @@ func died(a *upkeep.Alarms, s dispatcher.Settlement) {
 
 // settled has people told of a dead task.
 func (p *parts) settled(s dispatcher.Settlement) { died(p.alarms, s) }
-
-// passedOver tells alarms of fire times that no run was made for.
-func passedOver(a *upkeep.Alarms, m generator.Missed) {
-	a.Missed(schedule.MissedRun{BizType: m.BizType, Schedule: m.Schedule, Time: m.Time, Why: fmt.Sprintf("missed, with all that the schedule's policy passes over from then on: %d fire times", m.Times)})
-}
 
 // newAlarms makes the alarms of a sweep, which is about all tasks.
 func (w *sweepParts) newAlarms() *upkeep.Alarms {

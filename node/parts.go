@@ -10,7 +10,6 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/generator"
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/expiry"
@@ -44,7 +43,7 @@ type parts struct {
 	roster       *roster
 	backlog      *upkeep.Backlog
 	alarms       *upkeep.Alarms
-	generator    *generator.Generator
+	generator    *schedule.Generator
 	marks        *marks
 	relay        *relay.Relay // nil: there are no outboxes
 	metrics      *scope
@@ -135,9 +134,7 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 	p.backlog = upkeep.NewBacklog(upkeep.BacklogConfig{
 		Store: p.store, Policies: p.ofGroup, Leads: p.leads, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
-	if p.generator, err = p.newGenerator(); err != nil {
-		return err
-	}
+	p.generator = p.newGenerator()
 	if len(p.cfg.Outboxes) > 0 {
 		if p.relay, err = relay.New(p.cfg.relay()); err != nil {
 			return err

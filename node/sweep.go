@@ -193,9 +193,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	metrics := newScope(w.cfg.Registerer)
 	defer metrics.end()
 	swept := w.config(targets, metrics.registerer())
-	if swept.Make, err = w.overdueRuns(); err != nil {
-		return err
-	}
+	swept.Make = w.overdueRuns()
 	s, err := sweeper.New(swept)
 	if err = cmp.Or(err, metrics.check()); err != nil {
 		return err

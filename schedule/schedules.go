@@ -18,7 +18,7 @@ import (
 // use. They need MySQL alone, and the rights of the role schedule (see ddl.Grants).
 type Schedules struct {
 	tables  *store.Store
-	maker   *Maker
+	maker   *maker
 	changes func(context.Context, tocsin.Changing, func(context.Context) error) error // Config.UseChanges
 }
 
@@ -28,7 +28,7 @@ func Open(ctx context.Context, cfg tocsin.Config) (*Schedules, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schedules{tables, NewMaker(tables), cfg.Changes()}, nil
+	return &Schedules{tables, newMaker(tables), cfg.Changes()}, nil
 }
 
 // through makes a change through the functions of Config.UseChanges.

@@ -22,7 +22,6 @@ var mayImport = map[string][]string{
 	"assign":                 {".", "internal/loglimit", "internal/name", "internal/seam"},
 	"scanner":                {".", "duequeue", "store", "internal/loglimit"},
 	"dispatcher":             {".", "biztype", "duequeue", "schedule", "store", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
-	"generator":              {".", "schedule", "internal/loglimit", "internal/wait"},
 	"sink":                   {"."},
 	"sink/...":               {".", "biztype", "sink", "internal/whsec"},
 	"webhook":                {".", "internal/whsec"},
@@ -34,7 +33,7 @@ var mayImport = map[string][]string{
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"history":                {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
-	"node":                   {".", "assign", "health", "history", "outbox", "presence", "relay", "scanner", "dispatcher", "generator", "schedule", "sweeper", "upkeep", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node":                   {".", "assign", "health", "history", "outbox", "presence", "relay", "scanner", "dispatcher", "schedule", "sweeper", "upkeep", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
 	"node/nodetest":          {".", "biztype", "ddl", "node", "outbox", "relay", "tocsintest", "webhook", "internal/runkey", "internal/seam"},
 	"schedule/firetimes":     {},
 	"tocsintest":             {".", "ddl", "biztype", "outbox", "internal/devserver", "internal/outboxrow", "internal/payloadmark", "internal/seam"},
@@ -80,7 +79,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "generator", "sweeper", "health", "history", "presence", "relay"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "health", "history", "presence", "relay"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

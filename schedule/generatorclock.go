@@ -1,4 +1,4 @@
-package generator
+package schedule
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func (g *Generator) takeBack(ctx context.Context, server int) bool {
 	for after := tocsin.JobID(0); ; {
 		found, err := g.ahead(ctx, server, after)
 		if err != nil {
-			g.limit.Of(g.cfg.Logger, "ahead "+g.cfg.Servers[server]).Warn("it can't be known whether schedules are made too far ahead", "error", err, "server", g.cfg.Servers[server])
+			g.limit.Of(g.cfg.Logger, "ahead "+g.servers[server]).Warn("it can't be known whether schedules are made too far ahead", "error", err, "server", g.servers[server])
 			return false
 		}
 		if len(found) == 0 {
@@ -62,7 +62,7 @@ func (g *Generator) takeBack(ctx context.Context, server int) bool {
 func (g *Generator) ahead(ctx context.Context, server int, after tocsin.JobID) (ids []tocsin.JobID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dueWithin)
 	defer cancel()
-	found, err := g.cfg.Maker.Ahead(ctx, server, after)
+	found, err := g.maker.Ahead(ctx, server, after)
 	for _, d := range found {
 		ids = append(ids, d.ID)
 	}
@@ -73,13 +73,13 @@ func (g *Generator) ahead(ctx context.Context, server int, after tocsin.JobID) (
 func (g *Generator) takeBackOne(ctx context.Context, id tocsin.JobID) {
 	ctx, cancel := context.WithTimeout(ctx, makeWithin)
 	defer cancel()
-	made, err := g.cfg.Maker.Make(ctx, id)
+	made, err := g.makeOne(ctx, id)
 	switch {
 	case err != nil:
-		g.metrics.failures.Inc()
+		g.failures.Inc()
 		g.limit.Of(g.cfg.Logger, "make").Error("runs of a schedule can't be made", "error", err, "schedule_id", id.String())
 	case !made.Back.IsZero():
-		g.metrics.runs.Add(float64(made.Runs))
+		g.runs.Add(float64(made.Runs))
 		g.limit.Of(g.cfg.Logger, "back").Warn("the server's clock was ahead: the runs of a schedule are made from now on again", "schedule", made.Name, "made_until", made.Back)
 	}
 }

@@ -1,4 +1,4 @@
-package generator
+package schedule
 
 import (
 	"cmp"
@@ -21,26 +21,23 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/runkey"
-	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
 
-func TestMain(m *testing.M) { devtest.Main(m) }
-
-// site is a cluster of two databases of its own.
-type site struct {
+// generated is a cluster of two databases, whose generators have pools of their own.
+type generated struct {
 	*testing.T
-	*schedule.Schedules
+	*Schedules
 	cfg tocsin.Config
 	db  *sql.DB
 }
 
-func newSite(t *testing.T) *site {
+func newGenerated(t *testing.T) *generated {
 	t.Helper()
-	return newSiteOn(t, devtest.DSN(t), devtest.Prefix(t))
+	return newGeneratedOn(t, devtest.DSN(t), devtest.Prefix(t))
 }
 
-func newSiteOn(t *testing.T, dsn, prefix string) *site {
+func newGeneratedOn(t *testing.T, dsn, prefix string) *generated {
 	t.Helper()
 	cfg := tocsin.Config{
 		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: prefix},
@@ -52,7 +49,7 @@ func newSiteOn(t *testing.T, dsn, prefix string) *site {
 	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "report", Number: 1, Group: "reports"}}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := schedule.Open(t.Context(), cfg)
+	s, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,16 +58,16 @@ func newSiteOn(t *testing.T, dsn, prefix string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = s.Close(), db.Close() })
-	return &site{T: t, Schedules: s, cfg: cfg, db: db}
+	return &generated{T: t, Schedules: s, cfg: cfg, db: db}
 }
 
 // generator makes one with pools of its own.
-func (s *site) generator(change func(*Config)) *Generator {
+func (s *generated) generator(change func(*GeneratorConfig)) *Generator {
 	s.Helper()
 	return s.generatorOn(s.cfg, change)
 }
 
-func (s *site) generatorOn(cfg tocsin.Config, change func(*Config)) *Generator {
+func (s *generated) generatorOn(cfg tocsin.Config, change func(*GeneratorConfig)) *Generator {
 	s.Helper()
 	tables, err := store.Connect(s.Context(), cfg)
 	if err != nil {
@@ -80,29 +77,25 @@ func (s *site) generatorOn(cfg tocsin.Config, change func(*Config)) *Generator {
 	for server := range tables.Servers() {
 		_, _ = tables.Measure(s.Context(), server) // one may be away
 	}
-	c := Config{Maker: schedule.NewMaker(tables), Servers: tables.Servers(), Now: tables.Now}
+	c := GeneratorConfig{Store: tables}
 	if change != nil {
 		change(&c)
 	}
-	g, err := New(c)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return g
+	return NewGenerator(c)
 }
 
-func (s *site) create(n int, cron string) {
+func (s *generated) create(n int, cron string) {
 	s.Helper()
 	for i := range n {
-		if _, err := s.Create(s.Context(), schedule.Definition{Name: fmt.Sprintf("s%d-%d", len(s.all()), i), BizType: "report", Cron: cron}); err != nil {
+		if _, err := s.Create(s.Context(), Definition{Name: fmt.Sprintf("s%d-%d", len(s.all()), i), BizType: "report", Cron: cron}); err != nil {
 			s.Fatal(err)
 		}
 	}
 }
 
-func (s *site) all() []schedule.Schedule {
+func (s *generated) all() []Schedule {
 	s.Helper()
-	all, err := s.List(s.Context(), schedule.Query{Limit: schedule.MaxListed})
+	all, err := s.List(s.Context(), Query{Limit: MaxListed})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -110,7 +103,7 @@ func (s *site) all() []schedule.Schedule {
 }
 
 // age moves all cursors back, as if nothing had been made since. Runs for later fire times go.
-func (s *site) age(by time.Duration) {
+func (s *generated) age(by time.Duration) {
 	s.Helper()
 	for _, one := range s.all() {
 		database := s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))
@@ -122,7 +115,7 @@ func (s *site) age(by time.Duration) {
 	}
 }
 
-func (s *site) exec(query string, args ...any) {
+func (s *generated) exec(query string, args ...any) {
 	s.Helper()
 	if _, err := s.db.ExecContext(s.Context(), query, args...); err != nil {
 		s.Fatalf("%s: %v", query, err)
@@ -130,7 +123,7 @@ func (s *site) exec(query string, args ...any) {
 }
 
 // made returns the nominal times of a schedule's runs, ascending.
-func (s *site) made(one schedule.Schedule) (times []time.Time) {
+func (s *generated) made(one Schedule) (times []time.Time) {
 	s.Helper()
 	rows, err := s.db.QueryContext(s.Context(), "SELECT dedup_key FROM "+s.cfg.Layout.Table(one.Table)+" ORDER BY dedup_key")
 	if err != nil {
@@ -152,7 +145,7 @@ func (s *site) made(one schedule.Schedule) (times []time.Time) {
 // TestTwoGeneratorsAtOnceMakeEachFireTimeOnce over three windows of schedules that fire each second, and others.
 func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newGenerated(t)
 	s.create(12, "@every 1s")
 	s.create(12, "* * * * *")
 	s.age(5 * time.Second)
@@ -161,7 +154,7 @@ func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 		first[one.ID] = one.MadeUntil
 	}
 	registry := prometheus.NewRegistry()
-	a, b := s.generator(func(c *Config) { c.Registerer = registry }), s.generator(nil)
+	a, b := s.generator(func(c *GeneratorConfig) { c.Registerer = registry }), s.generator(nil)
 	ctx, stop := context.WithCancel(t.Context())
 	var both sync.WaitGroup
 	for _, g := range []*Generator{a, b} {
@@ -172,7 +165,7 @@ func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 		})
 	}
 	s.await("all windows", func() bool {
-		return !slices.ContainsFunc(s.all(), func(one schedule.Schedule) bool { return time.Until(one.NextFire) < schedule.Step+time.Minute })
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return time.Until(one.NextFire) < Step+time.Minute })
 	})
 	stop()
 	both.Wait()
@@ -195,7 +188,7 @@ func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 }
 
 // await polls until a condition holds.
-func (s *site) await(what string, holds func() bool) {
+func (s *generated) await(what string, holds func() bool) {
 	s.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -206,12 +199,12 @@ func (s *site) await(what string, holds func() bool) {
 
 func TestAGeneratorMakesTheRunsOfItsTablesAlone(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newGenerated(t)
 	s.create(40, "@every 1m")
 	s.age(0)
-	g := s.generator(func(c *Config) { c.Mine = func(table int) bool { return table == 1 } })
+	g := s.generator(func(c *GeneratorConfig) { c.Mine = func(table int) bool { return table == 1 } })
 	for server := range 2 {
-		if _, err := g.pass(t.Context(), server, schedule.Step); err != nil {
+		if _, err := g.pass(t.Context(), server, Step); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,13 +224,13 @@ func TestAGeneratorMakesTheRunsOfItsTablesAlone(t *testing.T) {
 // TestMoreTablesBeginAPass: a generator that has just taken tables does not wait for its next pass.
 func TestMoreTablesBeginAPass(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newGenerated(t)
 	s.create(10, "@every 1m")
 	s.age(time.Minute)
 	var mu sync.Mutex
 	tables := 0
 	asked := make(chan struct{}, 100)
-	g := s.generator(func(c *Config) {
+	g := s.generator(func(c *GeneratorConfig) {
 		c.Tables = func() int { mu.Lock(); defer mu.Unlock(); return tables }
 		c.Mine = func(int) bool {
 			asked <- struct{}{}
@@ -258,7 +251,7 @@ func TestMoreTablesBeginAPass(t *testing.T) {
 		for len(asked) > 0 {
 			<-asked
 		}
-		return !slices.ContainsFunc(s.all(), func(one schedule.Schedule) bool { return len(s.made(one)) == 0 })
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return len(s.made(one)) == 0 })
 	})
 	stop()
 	go func() {
@@ -274,7 +267,7 @@ func TestMoreTablesBeginAPass(t *testing.T) {
 // TestAServerThatIsAwayHidesNoOther, and its schedules are behind.
 func TestAServerThatIsAwayHidesNoOther(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newGenerated(t)
 	s.create(30, "@every 1m")
 	s.age(10 * time.Minute)
 	away := s.cfg
@@ -299,27 +292,14 @@ func TestAServerThatIsAwayHidesNoOther(t *testing.T) {
 	}
 }
 
-// faulty is a maker that can't make the runs of some schedules.
-type faulty struct {
-	Maker
-	fails func(tocsin.JobID) bool
-}
-
-func (f faulty) Make(ctx context.Context, id tocsin.JobID) (schedule.Made, error) {
-	if f.fails(id) {
-		return schedule.Made{}, errors.New("refused")
-	}
-	return f.Maker.Make(ctx, id)
-}
-
 // TestSchedulesThatFailHoldUpNoOthers, though they are the earliest, and tell that they are behind.
 func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newGenerated(t)
 	s.create(20, "@every 1m")
 	s.age(10 * time.Minute)
 	all := s.all()
-	slices.SortFunc(all, func(a, b schedule.Schedule) int {
+	slices.SortFunc(all, func(a, b Schedule) int {
 		return cmp.Or(a.NextFire.Compare(b.NextFire), cmp.Compare(a.Table, b.Table), cmp.Compare(a.ID, b.ID))
 	})
 	bad := map[tocsin.JobID]bool{}
@@ -327,7 +307,13 @@ func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
 		bad[one.ID] = true
 	}
 	fails := true
-	g := s.generator(func(c *Config) { c.Maker = faulty{c.Maker, func(id tocsin.JobID) bool { return fails && bad[id] }} })
+	g := s.generator(nil)
+	g.makeOne = func(ctx context.Context, id tocsin.JobID) (Made, error) {
+		if fails && bad[id] {
+			return Made{}, errors.New("refused")
+		}
+		return g.maker.Make(ctx, id)
+	}
 	result, err := g.Overdue(t.Context())
 	if err != nil || result.Failed != 10 || result.Schedules != 10 {
 		t.Errorf("%+v, %v", result, err)
@@ -346,24 +332,10 @@ func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
 	}
 }
 
-// counting counts the Makes of some schedules.
-type counting struct {
-	Maker
-	which func(tocsin.JobID) bool
-	n     atomic.Int32
-}
-
-func (c *counting) Make(ctx context.Context, id tocsin.JobID) (schedule.Made, error) {
-	if c.which(id) {
-		c.n.Add(1)
-	}
-	return c.Maker.Make(ctx, id)
-}
-
 // TestLockedRowsHoldUpNoOtherDatabase of their server: a few wait, and the others come up again when the rows are free.
 func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newGenerated(t)
 	s.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}
 	s.create(60, "@every 1m")
 	s.age(10 * time.Minute)
@@ -377,18 +349,24 @@ func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
 	}
 	_ = locked.Close()
 	in := func(database int, id tocsin.JobID) bool { return s.cfg.Layout.DatabaseOf(id.Table()) == database }
-	count := &counting{which: func(id tocsin.JobID) bool { return in(0, id) }}
-	g := s.generator(func(c *Config) { count.Maker, c.Maker = c.Maker, count })
+	var met atomic.Int32 // Makes of the database whose rows are locked
+	g := s.generator(nil)
+	g.makeOne = func(ctx context.Context, id tocsin.JobID) (Made, error) {
+		if in(0, id) {
+			met.Add(1)
+		}
+		return g.maker.Make(ctx, id)
+	}
 	ended := make(chan error)
 	go func() {
-		_, err := g.pass(t.Context(), 0, schedule.Step)
+		_, err := g.pass(t.Context(), 0, Step)
 		ended <- err
 	}()
 	made := func(database int) bool {
-		return !slices.ContainsFunc(s.all(), func(one schedule.Schedule) bool { return in(database, one.ID) && len(s.made(one)) == 0 })
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return in(database, one.ID) && len(s.made(one)) == 0 })
 	}
 	s.await("the runs of the other database", func() bool { return made(1) })
-	if n := count.n.Load(); n >= 2*width {
+	if n := met.Load(); n >= 2*passWidth {
 		t.Errorf("%d Makes met the lock before all of the other database were made", n)
 	}
 	if err := tx.Rollback(); err != nil {
@@ -397,7 +375,7 @@ func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if _, err := g.pass(t.Context(), 0, schedule.Step); err != nil || !made(0) {
+	if _, err := g.pass(t.Context(), 0, Step); err != nil || !made(0) {
 		t.Errorf("the runs of the database that was locked: %v", err)
 	}
 }
@@ -405,12 +383,12 @@ func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
 // TestARowThatMakesNothingEndsThePass: somebody has changed it by hand.
 func TestARowThatMakesNothingEndsThePass(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newGenerated(t)
 	s.create(1, "@every 1m")
 	s.age(time.Minute)
 	one := s.all()[0]
 	s.exec("UPDATE "+s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))+".schedule SET state = 'inactive' WHERE schedule_id = ?", uint64(one.ID))
-	if result, err := s.generator(nil).Overdue(t.Context()); err != nil || result != (Result{Lost: 1}) {
+	if result, err := s.generator(nil).Overdue(t.Context()); err != nil || result != (PassResult{Lost: 1}) {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
@@ -419,13 +397,12 @@ func TestARowThatMakesNothingEndsThePass(t *testing.T) {
 func TestDistantRunsAreSpread(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	p := &pass{Generator: &Generator{cfg: Config{Now: func(int) int64 { return now.UnixMilli() }}}}
-	for ahead, want := range map[time.Duration]time.Duration{-time.Hour: 0, 4 * time.Minute: 0, 6 * time.Minute: spread / 1000} {
-		if got := p.pause(schedule.Due{Next: now.Add(ahead)}, 1000); got != want {
+	for ahead, want := range map[time.Duration]time.Duration{-time.Hour: 0, 4 * time.Minute: 0, 6 * time.Minute: passSpread / 1000} {
+		if got := pauseBefore(Due{Next: now.Add(ahead)}, 1000, now.UnixMilli()); got != want {
 			t.Errorf("%s ahead: %s, want %s", ahead, got, want)
 		}
 	}
-	if got := p.pause(schedule.Due{Next: now.Add(9 * time.Minute)}, 2); got != longest {
+	if got := pauseBefore(Due{Next: now.Add(9 * time.Minute)}, 2, now.UnixMilli()); got != passPause {
 		t.Errorf("one of two: %s", got)
 	}
 }
@@ -433,17 +410,18 @@ func TestDistantRunsAreSpread(t *testing.T) {
 // TestFireTimesThatArePassedOverAreTold: once, with the first of them and their number.
 func TestFireTimesThatArePassedOverAreTold(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newGenerated(t)
 	s.create(1, "@every 1m")
 	s.age(time.Hour)
 	one := s.all()[0]
-	var told []Missed
-	g := s.generator(func(c *Config) { c.Missed = func(m Missed) { told = append(told, m) } })
+	var told []MissedRun
+	g := s.generator(func(c *GeneratorConfig) { c.Missed = func(m MissedRun) { told = append(told, m) } })
 	result, err := g.Overdue(t.Context())
 	if err != nil || result.PassedOver == 0 {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	if want := (Missed{BizType: 1, Schedule: one.Name, Time: one.NextFire, Times: result.PassedOver}); len(told) != 1 || told[0] != want {
+	if want := (MissedRun{BizType: 1, Schedule: one.Name, Time: one.NextFire,
+		Why: fmt.Sprintf("missed, with all that the schedule's policy passes over from then on: %d fire times", result.PassedOver)}); len(told) != 1 || told[0] != want {
 		t.Errorf("told %+v, want %+v", told, want)
 	}
 	if result, err := g.Overdue(t.Context()); err != nil || result.PassedOver != 0 || len(told) != 1 {
@@ -459,12 +437,12 @@ func TestAGeneratorThatCantReadRests(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	s := newSiteOn(t, server.DSN(), "t")
+	s := newGeneratedOn(t, server.DSN(), "t")
 	s.create(8, "@every 1m")
 	s.age(time.Minute)
 	s.exec("RENAME TABLE t_0.schedule TO t_0.gone")
 	var log devtest.Log
-	g := s.generator(func(c *Config) { c.Logger = log.Logger() })
+	g := s.generator(func(c *GeneratorConfig) { c.Logger = log.Logger() })
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- g.Run(ctx) }()
@@ -477,7 +455,7 @@ func TestAGeneratorThatCantReadRests(t *testing.T) {
 	}
 	s.exec("RENAME TABLE t_0.gone TO t_0.schedule")
 	s.await("the runs", func() bool {
-		return !slices.ContainsFunc(s.all(), func(one schedule.Schedule) bool { return len(s.made(one)) == 0 })
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return len(s.made(one)) == 0 })
 	})
 	stop()
 	if err := <-ended; err != nil {
@@ -486,7 +464,7 @@ func TestAGeneratorThatCantReadRests(t *testing.T) {
 }
 
 // questions returns how many statements the server was sent.
-func (s *site) questions() (n int) {
+func (s *generated) questions() (n int) {
 	s.Helper()
 	var name string
 	if err := s.db.QueryRowContext(s.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {

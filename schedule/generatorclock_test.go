@@ -1,11 +1,9 @@
-package generator
+package schedule
 
 import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // TestAClockIsSuspect at first, when it was set back by more than a minute, and each hour.
@@ -77,21 +75,21 @@ func TestAFailedLookIsNoNews(t *testing.T) {
 // TestSchedulesThatAreMadeTooFarAheadAreTakenBack by any generator.
 func TestSchedulesThatAreMadeTooFarAheadAreTakenBack(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newGenerated(t)
 	s.create(12, "@every 1m")
 	all := s.all()
 	wrong := all[:5]
 	for _, one := range wrong {
 		s.exec("UPDATE "+s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))+".schedule SET made_until = made_until + INTERVAL 3 DAY, next_fire = next_fire + INTERVAL 3 DAY WHERE schedule_id = ?", uint64(one.ID))
 	}
-	g := s.generator(func(c *Config) { c.Mine = func(int) bool { return false } })
+	g := s.generator(func(c *GeneratorConfig) { c.Mine = func(int) bool { return false } })
 	for server := range 2 {
 		if !g.takeBack(t.Context(), server) {
 			t.Error("it could not look")
 		}
 	}
 	for _, one := range s.all() {
-		if one.FarAhead() || time.Until(one.NextFire) > 2*schedule.Step+2*time.Minute || one.Revision != 1 {
+		if one.FarAhead() || time.Until(one.NextFire) > 2*Step+2*time.Minute || one.Revision != 1 {
 			t.Errorf("%+v", one)
 		}
 		times := s.made(one)
