@@ -220,7 +220,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 
 func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config {
 	cfg := sweeper.Config{
-		Tables: w.store, Now: w.store.Now, Servers: w.store.Servers(), TablesOf: w.store.TablesOf, Intake: w.dispatcher,
+		Tables: w.store, Intake: w.dispatcher,
 		Policies: func() []biztype.Policy { w.refresh(t); return *w.policies.Load() },
 		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
 		Grace:    w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.outcomes, Claimed: w.dispatcher.Claimed, Upkeep: w.upkept.read,

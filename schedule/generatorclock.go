@@ -44,7 +44,9 @@ func (c *clock) suspect(server int64, now time.Time) bool {
 // takeBack looks for schedules that are made too far ahead, and makes their next runs. False: it could not.
 func (g *Generator) takeBack(ctx context.Context, server int) bool {
 	for after := tocsin.JobID(0); ; {
-		found, err := g.ahead(ctx, server, after)
+		bounded, cancel := context.WithTimeout(ctx, dueWithin)
+		found, err := g.maker.Ahead(bounded, server, after)
+		cancel()
 		if err != nil {
 			g.limit.Of(g.cfg.Logger, "ahead "+g.servers[server]).Warn("it can't be known whether schedules are made too far ahead", "error", err, "server", g.servers[server])
 			return false
@@ -52,21 +54,11 @@ func (g *Generator) takeBack(ctx context.Context, server int) bool {
 		if len(found) == 0 {
 			return true
 		}
-		for _, id := range found {
-			g.takeBackOne(ctx, id)
-			after = id
+		for _, d := range found {
+			g.takeBackOne(ctx, d.ID)
+			after = d.ID
 		}
 	}
-}
-
-func (g *Generator) ahead(ctx context.Context, server int, after tocsin.JobID) (ids []tocsin.JobID, err error) {
-	ctx, cancel := context.WithTimeout(ctx, dueWithin)
-	defer cancel()
-	found, err := g.maker.Ahead(ctx, server, after)
-	for _, d := range found {
-		ids = append(ids, d.ID)
-	}
-	return ids, err
 }
 
 // takeBackOne makes the next runs of one schedule. If it fails, the next look finds it again.

@@ -41,8 +41,8 @@ func newRun(s *Sweeper) *run {
 			r.accounts[t] = &account{name: round.names[t], left: round.left, reported: round.left != ""}
 		}
 	}
-	for server := range s.cfg.Servers {
-		tables := s.cfg.TablesOf(server)
+	for server := range s.cfg.Tables.Servers() {
+		tables := s.cfg.Tables.TablesOf(server)
 		if len(tables) > 0 { // so that sweeps that never come to their end don't always miss the same tables
 			from := rand.IntN(len(tables))
 			tables = slices.Concat(tables[from:], tables[:from])
@@ -266,10 +266,10 @@ func (r *run) add(count func(*Result)) {
 func (r *run) fail(server int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if name := r.cfg.Servers[server]; !slices.Contains(r.total.Failed, name) {
+	if name := r.cfg.Tables.Servers()[server]; !slices.Contains(r.total.Failed, name) {
 		r.total.Failed = append(r.total.Failed, name)
 	}
-	r.errs = append(r.errs, fmt.Errorf("sweep server %s: %w", r.cfg.Servers[server], err))
+	r.errs = append(r.errs, fmt.Errorf("sweep server %s: %w", r.cfg.Tables.Servers()[server], err))
 }
 
 // failure returns the error of the sweep.

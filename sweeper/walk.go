@@ -165,7 +165,7 @@ func (w *walk) page(ctx context.Context, l *line, together, alone int) (page sto
 	}
 	q := store.PeekQuery{
 		Server: w.server, Tables: step.Tables, After: step.After, Types: l.types, Limit: together,
-		Until: w.cfg.Now(w.server) - l.grace.Milliseconds(),
+		Until: w.cfg.Tables.Now(w.server) - l.grace.Milliseconds(),
 	}
 	if step.Alone() {
 		q.Limit = alone
@@ -193,7 +193,7 @@ func (w *walk) page(ctx context.Context, l *line, together, alone int) (page sto
 
 // clock has the server's clock read if it is not known: the server has moved to another address, and nothing is due until then.
 func (w *walk) clock(ctx context.Context) error {
-	if w.cfg.Now(w.server) > 0 {
+	if w.cfg.Tables.Now(w.server) > 0 {
 		return nil
 	}
 	_, err := w.cfg.Tables.Measure(ctx, w.server)

@@ -96,7 +96,11 @@ func TestAPurgeAfterAPauseReadsAllRuns(t *testing.T) {
 	cfg := s.purging()
 	cfg.Batch, cfg.DryRun = 10, true
 	s.addRuns(3, 1, 1)
-	if r := s.purge(cfg); r.Runs != 2 || s.runsLeft(1) != 3 {
-		t.Errorf("a dry purge counts %d, and leaves %d", r.Runs, s.runsLeft(1))
+	if r := s.purge(cfg); r.Runs != 2 || s.runsLeft(1) != 3 || !strings.HasSuffix(r.String(), "; 2 runs") {
+		t.Errorf("a dry purge counts %d, and leaves %d: %s", r.Runs, s.runsLeft(1), r)
+	}
+	cfg.DryRun = false
+	if r := s.purge(cfg); r.Runs != 2 || r.Batches == 0 || s.runsLeft(1) != 1 {
+		t.Errorf("then %d are removed in %d batches: %s", r.Runs, r.Batches, r)
 	}
 }

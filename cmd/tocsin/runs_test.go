@@ -9,7 +9,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/operator"
-	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // historySite has a biz type with a history, whose callbacks are answered with a long text: 200 to those of biz_id 1, 500 to
@@ -77,24 +76,4 @@ func TestTaskRunsShowsWhatBecameOfEachAttempt(t *testing.T) {
 	s.exec("DELETE FROM "+s.layout.Table(good.Table())+" WHERE job_id = ?", uint64(good))
 	s.run("task", "get", good.String()).refused(t, exitFailed, "no task")
 	s.run("task", "runs", good.String()).says(t, "completed")
-}
-
-func TestPurgeRemovesRunsPastTheirRetention(t *testing.T) {
-	t.Parallel()
-	s := historySite(t)
-	s.overdue("coupon.remind", 8)
-	s.run("sweep", "--once").ok(t)
-	id := s.only("coupon.remind")
-	for db := range s.layout.Databases {
-		s.exec("UPDATE "+s.layout.Database(db)+".run SET started = started - INTERVAL 31 DAY WHERE job_id <> ?", uint64(id))
-	}
-	s.run("purge", "--dry-run").says(t, "; 7 runs")
-	got := decode[upkeep.PurgeResult](t, s.run("purge", "--json"))
-	if got.Runs != 7 || got.Batches == 0 || len(got.Failed) != 0 {
-		t.Errorf("%+v", got)
-	}
-	s.run("task", "runs", id.String()).says(t, "completed")
-	if r := s.run("purge"); strings.Contains(r.stdout, "runs") {
-		t.Errorf("again: %s", r.stdout)
-	}
 }
