@@ -15,8 +15,8 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/name"
-	"github.com/tocsinhq/tocsin/internal/schedule"
 	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // Off as node.listen means no status page.
@@ -212,7 +212,7 @@ func (c *check) cron(path, expression string) {
 	if expression == "" {
 		return
 	}
-	_, err := schedule.Parse(expression)
+	_, err := upkeep.ParseTimes(expression)
 	c.refuse(err != nil, path, "%w", err)
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -159,7 +158,7 @@ type Config struct {
 	LeaseOK      func(owner string) bool             // false: rows of the tables admitted under that owner are claimed first; nil: always true
 	Peers        func() int                          // nodes that share a biz type's rate; nil: one
 	Woken        func(server int)                    // a lane that had no room for entries, or no demand for whole rows, has; nil: nobody asks
-	Alarm        func() *alarm.Alarm                 // wakes the goroutine that starts held rows; nil: Go's timers
+	Exact        bool                                // held rows start within a fraction of a millisecond, which synctest can't play; false: by Go's timers
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
 	MayClaim     func(server int) error              // why nothing may be claimed on a server just now; nil: it always may
 	ClaimEach    bool                                // the same for a node of a group in which nobody owns tables: see Guest
@@ -209,9 +208,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Peers == nil {
 		c.Peers = func() int { return 1 }
-	}
-	if c.Alarm == nil {
-		c.Alarm = alarm.Coarse
 	}
 	if c.Settled == nil {
 		c.Settled = func(Settlement) {}

@@ -38,11 +38,11 @@ func (s *server) keep(t *task) {
 
 // runStarter starts each held row at its time, until ctx ends.
 func (s *server) runStarter(ctx context.Context) {
-	alarm := s.d.cfg.Alarm()
-	defer alarm.Close()
+	alarm := newAlarm(s.d.cfg.Exact)
+	defer alarm.close()
 	for {
 		if wait, some := s.startEarly(); some {
-			alarm.Set(wait)
+			alarm.set(wait)
 		}
 		select {
 		case <-ctx.Done():

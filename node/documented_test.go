@@ -19,14 +19,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/purger"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/tocsinprom"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // metric is what the page says of a metric.
@@ -142,8 +141,8 @@ func everyMetric(t *testing.T) map[string]metric {
 		t.Fatal(err)
 	}
 	defer tables.Close()
-	if _, err := purger.New(purger.Config{
-		Tables: tables, Now: tables.Now, TablesOf: tables.TablesOf, Registerer: ofUpkeep,
+	if _, err := upkeep.NewPurger(upkeep.PurgeConfig{
+		Store: tables, Registerer: ofUpkeep,
 		Policies: func(context.Context) ([]biztype.Policy, error) { return nil, nil },
 	}); err != nil {
 		t.Fatal(err)
@@ -174,10 +173,10 @@ func has(t *testing.T, book *metricBook, name string) bool {
 func ofAudit(t *testing.T) map[string]metric {
 	t.Helper()
 	dir := t.TempDir()
-	if err := auditor.WriteTextfile(dir, "audit", nil, auditor.Report{Faults: map[string]int{"overdue": 1}}, nil); err != nil {
+	if err := (upkeep.AuditReport{Faults: map[string]int{"overdue": 1}}).Ended(true).WriteTextfile(dir, "audit", nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := auditor.WriteOutboxTextfile(dir, "outbox", nil, auditor.OutboxReport{Faults: map[string]int{"not_moved": 1}}, nil); err != nil {
+	if err := (upkeep.OutboxReport{Faults: map[string]int{"not_moved": 1}}).Ended(true).WriteTextfile(dir, "outbox", nil); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "audit.prom"))

@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/sweeper"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 const (
@@ -152,12 +153,12 @@ func (n *Node) etcdAnswers(ctx context.Context) error {
 
 // sweepMeanwhile sweeps again and again, until ctx ends.
 func (n *Node) sweepMeanwhile(ctx context.Context) error {
-	schedule, err := sweeper.ParseSchedule(meanwhileSweeps)
+	times, err := upkeep.ParseTimes(meanwhileSweeps)
 	if err != nil {
 		return err
 	}
 	_, err = n.sweeper().sweep(ctx, sweepMode{stays: true, ownership: n.cfg.Ownership}, func(ctx context.Context, s *sweeper.Sweeper) error {
-		return s.Run(ctx, schedule)
+		return s.Run(ctx, times)
 	})
 	return err
 }

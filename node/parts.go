@@ -7,20 +7,17 @@ import (
 	"io"
 	"time"
 
-	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/backlog"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/generator"
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/history"
-	"github.com/tocsinhq/tocsin/internal/alarm"
 	"github.com/tocsinhq/tocsin/internal/expiry"
 	"github.com/tocsinhq/tocsin/relay"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // parts are the engines of one Run, wired to one another.
@@ -44,9 +41,9 @@ type parts struct {
 	group        membership
 	assign       *assign.Assign // nil: nobody owns tables
 	roster       *roster
-	backlog      *backlog.Backlog
-	alarms       *alarms.Alarms
-	generator    *generator.Generator
+	backlog      *upkeep.Backlog
+	alarms       *upkeep.Alarms
+	generator    *schedule.Generator
 	marks        *marks
 	relay        *relay.Relay // nil: there are no outboxes
 	metrics      *scope
@@ -101,11 +98,11 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.group.ID(),
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
 		Runs: schedule.NewRuns(p.store, schedule.RunsConfig{
-			Missed: func(m schedule.MissedRun) { missed(p.alarms, m) }, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+			Missed: p.alarms.Missed, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 		}),
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
 		Woken: func(server int) { p.scanner.Wake(server) },
-		Alarm: alarm.New, Settled: p.settled, Record: p.history.Record, Observe: p.cfg.observer(ctx),
+		Exact: true, Settled: p.settled, Record: p.history.Record, Observe: p.cfg.observer(ctx),
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	return err
@@ -113,9 +110,7 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 
 // openEngines makes what stands between the assignment and the database.
 func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err error) {
-	if err := p.newAlarms(); err != nil {
-		return err
-	}
+	p.alarms = p.newAlarms()
 	if err := p.openDispatcher(ctx); err != nil {
 		return err
 	}
@@ -136,13 +131,10 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 		p.holder.standIns = newStandIns(p.roster.number, p.assign.LeaseOK, p.cfg.Registerer)
 	}
 	p.roster.lanes = p.dispatcher
-	p.backlog = backlog.New(backlog.Config{
-		Tables: p.store, Now: p.store.Now, Servers: p.store.Servers(), TablesOf: p.store.TablesOf, Layout: p.cfg.Tables.Layout,
-		Policies: p.ofGroup, Leads: p.leads, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+	p.backlog = upkeep.NewBacklog(upkeep.BacklogConfig{
+		Store: p.store, Policies: p.ofGroup, Leads: p.leads, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
-	if p.generator, err = p.newGenerator(); err != nil {
-		return err
-	}
+	p.generator = p.newGenerator()
 	if len(p.cfg.Outboxes) > 0 {
 		if p.relay, err = relay.New(p.cfg.relay()); err != nil {
 			return err

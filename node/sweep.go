@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/alarms"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/health"
@@ -26,6 +25,7 @@ import (
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/sweeper"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // Sweeper delivers overdue tasks of any table. It needs only MySQL: no etcd, and no node
@@ -62,24 +62,24 @@ func (n *Node) sweeper() *Sweeper { return &Sweeper{cfg: n.cfg, handlers: n.hand
 // The error joins those of servers that could not be swept; the result is valid for
 // the others. SweepResult.Err says whether anything was left that should not be.
 func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
-	var result sweeper.Result
+	var result SweepResult
 	done, err := s.alone(ctx, sweepMode{}, func(ctx context.Context, e *sweeper.Sweeper) (err error) {
 		result, err = e.Sweep(ctx)
 		return err
 	})
 	result = result.Settled(done.outcomes)
 	result.Upkeep = done.upkeep
-	return resultOf(result), err
+	return result, err
 }
 
 // DryRun reports what Sweep would find and changes nothing.
 func (s *Sweeper) DryRun(ctx context.Context) (SweepResult, error) {
-	var result sweeper.Result
+	var result SweepResult
 	_, err := s.alone(ctx, sweepMode{dry: true}, func(ctx context.Context, e *sweeper.Sweeper) (err error) {
 		result, err = e.Sweep(ctx)
 		return err
 	})
-	return resultOf(result), err
+	return result, err
 }
 
 // Run sweeps at the times of a cron expression ("*/5 * * * *", "@every 1m") until
@@ -87,12 +87,12 @@ func (s *Sweeper) DryRun(ctx context.Context) (SweepResult, error) {
 // what it left. Without a Config.SweepTimeout a sweep gets 5/6 of the time to the
 // next one; deliveries in progress at its end go on.
 func (s *Sweeper) Run(ctx context.Context, expression string) error {
-	schedule, err := sweeper.ParseSchedule(expression)
+	times, err := upkeep.ParseTimes(expression)
 	if err != nil {
 		return err
 	}
 	_, err = s.alone(ctx, sweepMode{stays: true}, func(ctx context.Context, e *sweeper.Sweeper) error {
-		return e.Run(ctx, schedule)
+		return e.Run(ctx, times)
 	})
 	return err
 }
@@ -163,7 +163,7 @@ type sweepParts struct {
 	counts     counts
 	writes     *writes
 	upkept     upkept
-	alarms     *alarms.Alarms
+	alarms     *upkeep.Alarms
 	seen       int // changes of targets up to the last sweep
 	limit      loglimit.Limit
 }
@@ -172,9 +172,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	var err error
 	targets := newTargets(w.cfg, w.handlers, w.mine)
 	defer targets.close()
-	if err := w.newAlarms(); err != nil {
-		return err
-	}
+	w.alarms = w.newAlarms()
 	recorder, err := history.New(history.Config{Runs: w.store, Servers: w.store.Servers(), Logger: w.cfg.Logger, Registerer: w.upkept})
 	if err != nil {
 		return err
@@ -183,7 +181,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
 		QueueCap: w.cfg.QueueCap, PayloadBytes: w.cfg.PayloadBytes, SweepGrace: w.cfg.SweepGrace, DrainTimeout: cutOffAfter,
 		Runs: schedule.NewRuns(w.store, schedule.RunsConfig{ // its metrics would be those of Run; the sweeper counts what it skips
-			Missed: func(m schedule.MissedRun) { missed(w.alarms, m) }, Logger: w.cfg.Logger,
+			Missed: w.alarms.Missed, Logger: w.cfg.Logger,
 		}),
 		Target: targets.of, ClaimAll: true, MayClaim: w.writes.mayClaim, Settled: w.settled, Record: recorder.Record, Observe: w.cfg.observer(ctx),
 		Logger: w.cfg.Logger, // its metrics would be those of Run's dispatcher
@@ -195,9 +193,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 	metrics := newScope(w.cfg.Registerer)
 	defer metrics.end()
 	swept := w.config(targets, metrics.registerer())
-	if swept.Make, err = w.overdueRuns(); err != nil {
-		return err
-	}
+	swept.Make = w.overdueRuns()
 	s, err := sweeper.New(swept)
 	if err = cmp.Or(err, metrics.check()); err != nil {
 		return err
@@ -224,7 +220,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *sweeper
 
 func (w *sweepParts) config(t *targets, r prometheus.Registerer) sweeper.Config {
 	cfg := sweeper.Config{
-		Tables: w.store, Now: w.store.Now, Servers: w.store.Servers(), TablesOf: w.store.TablesOf, Intake: w.dispatcher,
+		Tables: w.store, Intake: w.dispatcher,
 		Policies: func() []biztype.Policy { w.refresh(t); return *w.policies.Load() },
 		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
 		Grace:    w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.outcomes, Claimed: w.dispatcher.Claimed, Upkeep: w.upkept.read,

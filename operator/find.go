@@ -9,7 +9,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -91,7 +90,7 @@ func entryOf(row store.Row) duequeue.Entry {
 func (o *Operator) entries(ctx context.Context, q store.FindQuery) ([]duequeue.Entry, []error) {
 	found := make([][]duequeue.Entry, len(o.tables.Servers()))
 	errs := make([]error, len(found))
-	tablewalk.Servers(len(found), func(server int) {
+	store.EachServer(len(found), func(server int) {
 		if _, errs[server] = o.tables.MeasureSoon(ctx, server); errs[server] != nil {
 			return
 		}
@@ -116,7 +115,7 @@ func (o *Operator) rows(ctx context.Context, status tocsin.Status, entries []due
 		}
 	}
 	found := make([][]store.Row, len(errs))
-	tablewalk.Servers(len(errs), func(server int) {
+	store.EachServer(len(errs), func(server int) {
 		for chunk := range slices.Chunk(ids[server], lookAtOnce) {
 			rows, err := o.tables.Look(ctx, server, chunk)
 			if err != nil {

@@ -12,8 +12,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -84,7 +82,7 @@ func (o *Operator) RedriveDead(ctx context.Context, q DeadQuery) (Redriven, erro
 		r.left, r.bounded = MaxFound, true
 	}
 	errs := make([]error, len(o.tables.Servers()))
-	tablewalk.Servers(len(errs), func(server int) { errs[server] = r.server(ctx, server) })
+	store.EachServer(len(errs), func(server int) { errs[server] = r.server(ctx, server) })
 	return r.done, store.Lacking(o.tables.Servers(), errs)
 }
 
@@ -123,21 +121,23 @@ type redrive struct {
 
 // server redrives tasks of one server.
 func (r *redrive) server(ctx context.Context, server int) error {
-	way := tablewalk.Walk{Server: server, Tables: r.tables.TablesOf(server), Measure: r.tables.MeasureSoon}
-	if r.Progress != nil {
-		way.Progress = func(_, tables int) { r.Progress(tables) }
+	if _, err := r.tables.MeasureSoon(ctx, server); err != nil {
+		return err
 	}
-	began := sync.OnceValue(func() int64 { return r.tables.Now(server) })
+	q := r.on(server, r.tables.Now(server))
 	var errs []error
-	err := way.Run(ctx, func(tables []int) error {
-		failed, err := r.walk(ctx, r.on(server, began()), tables)
+	err := store.Walk(ctx, r.tables.TablesOf(server), func(tables []int) error {
+		failed, err := r.walk(ctx, q, tables)
 		errs = append(errs, failed...)
+		if err == nil && r.Progress != nil {
+			r.Progress(len(tables))
+		}
 		return err
 	})
 	if !errors.Is(err, errEnd) {
 		errs = append(errs, err)
 	}
-	return tablewalk.Join(errs...)
+	return store.Join(errs...)
 }
 
 // on is the query of one server, whose tasks died until began at the latest.
@@ -154,7 +154,7 @@ func (r *redrive) on(server int, began int64) store.DeadQuery {
 
 // walk redrives tasks of some tables, page by page. failed is what went wrong in some of them; err ends the walk of the server.
 func (r *redrive) walk(ctx context.Context, q store.DeadQuery, tables []int) (failed []error, err error) {
-	pages := tablewalk.Over(tables)
+	pages := store.Over(tables)
 	for step := range pages.Steps() {
 		page, err := r.tables.Peek(ctx, store.PeekQuery{
 			Server: q.Server, Status: tocsin.Dead, Tables: step.Tables, Types: r.types, Any: r.types == nil,
@@ -171,7 +171,7 @@ func (r *redrive) walk(ctx context.Context, q store.DeadQuery, tables []int) (fa
 		for chunk := range slices.Chunk(page.Entries, redriveAtOnce) {
 			err := r.chunk(ctx, q, chunk)
 			failed = append(failed, err)
-			if ofServer(err) || r.batch(1) == 0 {
+			if store.OfServer(err) || r.batch(1) == 0 {
 				return failed, errEnd
 			}
 		}
@@ -180,12 +180,6 @@ func (r *redrive) walk(ctx context.Context, q store.DeadQuery, tables []int) (fa
 		}
 	}
 	return failed, nil
-}
-
-// ofServer reports whether an error ends the work on the server, not only on a table.
-func ofServer(err error) bool {
-	class := mysql.ClassOf(err)
-	return class == mysql.Canceled || class.OfServer()
 }
 
 // chunk redrives those of some dead tasks that are asked for.
@@ -202,12 +196,12 @@ func (r *redrive) chunk(ctx context.Context, q store.DeadQuery, entries []dueque
 		r.turn.Lock()
 		defer r.turn.Unlock()
 	}
-	for len(found) > 0 && !ofServer(failed) {
+	for len(found) > 0 && !store.OfServer(failed) {
 		n := r.batch(len(found))
 		if n == 0 {
 			break
 		}
-		failed = tablewalk.Join(failed, r.write(ctx, q, found[:n]))
+		failed = store.Join(failed, r.write(ctx, q, found[:n]))
 		found = found[n:]
 	}
 	return failed

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -66,7 +65,7 @@ func (o *Operator) stats(ctx context.Context, progress func(tables int), count c
 	}
 	parts := make([]map[uint64]*Stats, len(o.tables.Servers()))
 	errs := make([]error, len(parts))
-	tablewalk.Servers(len(parts), func(server int) {
+	store.EachServer(len(parts), func(server int) {
 		parts[server], errs[server] = o.statsOf(ctx, server, progress, count)
 	})
 	failed := store.Lacking(o.tables.Servers(), errs)
@@ -95,20 +94,22 @@ func (o *Operator) stats(ctx context.Context, progress func(tables int), count c
 // statsOf counts the tasks of one server, by the number of their biz type.
 func (o *Operator) statsOf(ctx context.Context, server int, progress func(int), count counter) (map[uint64]*Stats, error) {
 	sums := map[uint64]*Stats{}
-	way := tablewalk.Walk{Server: server, Tables: o.tables.TablesOf(server), Measure: o.tables.MeasureSoon}
-	if progress != nil {
-		way.Progress = func(_, tables int) { progress(tables) }
+	if _, err := o.tables.MeasureSoon(ctx, server); err != nil {
+		return sums, err
 	}
 	var errs []error
-	err := way.Run(ctx, func(tables []int) error {
+	err := store.Walk(ctx, o.tables.TablesOf(server), func(tables []int) error {
 		counts, failed := count(ctx, server, tables)
 		errs = append(errs, failed)
 		for _, c := range counts {
 			into(sums, c.Type).add(o.statsIn(server, c))
 		}
+		if progress != nil {
+			progress(len(tables))
+		}
 		return nil
 	})
-	return sums, tablewalk.Join(append(errs, err)...)
+	return sums, store.Join(append(errs, err)...)
 }
 
 // statsIn is what one table holds.

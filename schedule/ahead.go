@@ -16,7 +16,7 @@ import (
 const mostAhead = 2*Step + Step/2
 
 // FarAhead reports whether the schedule's runs count as made until a time that is too far ahead: its database's clock was
-// ahead for a while. Until somebody takes that back, it makes no runs: see Maker.Make.
+// ahead for a while. Until somebody takes that back, it makes no runs: see maker.Make.
 func (s Schedule) FarAhead() bool {
 	return (s.State == Active || s.State == Ended) && s.MadeUntil.After(s.ReadAt.Add(mostAhead))
 }
@@ -29,7 +29,7 @@ func (r *row) wrongly(now time.Time) bool {
 
 // Ahead returns schedules of one server for which Make takes made_until back, in the order of their ids, from behind one
 // on, with made_until as Next. It reads the whole table, so it is for the rare moments after a server's clock was set back. Zero: there are none left.
-func (m *Maker) Ahead(ctx context.Context, server int, after tocsin.JobID) ([]Due, error) {
+func (m *maker) Ahead(ctx context.Context, server int, after tocsin.JobID) ([]Due, error) {
 	page, err := store.Gather(ctx, m.tables, server, m.tables.Databases(server, schema), "schedules ahead", peekAhead, func(rows *sql.Rows) (d Due, err error) {
 		var id uint64
 		err = rows.Scan(&d.Next, &d.Table, &id)

@@ -9,7 +9,7 @@
 // fire times up to made_until are made or passed over, whatever became of the runs. The dedup_keys of runs are no
 // authority, since a cancel frees the key and a purge deletes the row.
 //
-// Whoever owns the schedule's table makes its runs, up to 20 minutes ahead (see Maker). It locks the row, inserts the runs
+// Whoever owns the schedule's table makes its runs, up to 20 minutes ahead (see maker). It locks the row, inserts the runs
 // and moves made_until in one transaction, so of two makers one finds nothing to do. A change of a schedule raises its
 // revision, cancels the pending runs of earlier ones, and makes the first runs of the new one.
 //

@@ -30,7 +30,7 @@ type here struct {
 }
 
 // at runs fn in a transaction with the row of a schedule locked.
-func (m *Maker) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) error {
+func (m *maker) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) error {
 	table := id.Table()
 	if m.tables.ServerOf(table) < 0 {
 		return refuse(ErrNotFound, "layout %s has no table %d, which schedule_id %s names", m.tables.Layout(), table, id)
@@ -41,7 +41,7 @@ func (m *Maker) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) e
 }
 
 // here makes a here; conn is nil in a caller's transaction.
-func (m *Maker) here(in tocsin.Tx, conn *sql.Conn, table int) *here {
+func (m *maker) here(in tocsin.Tx, conn *sql.Conn, table int) *here {
 	return &here{ids: &m.ids, observe: m.tables.Observe, layout: m.tables.Layout(), in: in, conn: conn, table: table}
 }
 

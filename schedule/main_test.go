@@ -123,14 +123,14 @@ func (s *site) make(id tocsin.JobID) Made {
 }
 
 // another is a maker with pools of its own, as another node has it.
-func (s *site) another() *Maker {
+func (s *site) another() *maker {
 	s.t.Helper()
 	tables, err := store.Connect(s.t.Context(), s.cfg)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = tables.Close() })
-	return NewMaker(tables)
+	return newMaker(tables)
 }
 
 // stored is a run as it stands in its table.

@@ -91,7 +91,7 @@ func TestMakersAtOnceMakeEachRunOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	made := s.create(every("each.second", "1s"))
-	makers := []*Maker{s.maker, s.another(), s.another()}
+	makers := []*maker{s.maker, s.another(), s.another()}
 	var total sync.Map
 	var all sync.WaitGroup
 	for i := range 12 {
@@ -137,7 +137,7 @@ func TestChangesAgainstMakers(t *testing.T) {
 	made := s.create(d)
 	ctx, end := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for _, m := range []*Maker{s.maker, s.another()} {
+	for _, m := range []*maker{s.maker, s.another()} {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				_, err := m.Make(ctx, made.ID)

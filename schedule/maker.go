@@ -12,15 +12,15 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// Maker makes the runs of schedules when their time has come near, for nodes and sweepers. Safe for concurrent use; any
+// maker makes the runs of schedules when their time has come near, for nodes and sweepers. Safe for concurrent use; any
 // number of makers may work on the same schedules.
-type Maker struct {
+type maker struct {
 	tables *store.Store
 	ids    jobid.Maker
 }
 
-// NewMaker makes a Maker that sends its statements through the pools of a store.
-func NewMaker(tables *store.Store) *Maker { return &Maker{tables: tables} }
+// newMaker makes a maker that sends its statements through the pools of a store.
+func newMaker(tables *store.Store) *maker { return &maker{tables: tables} }
 
 // Due is a schedule whose next fire time is near.
 type Due struct {
@@ -47,7 +47,7 @@ const pageOfDue = 1000
 // whose Make has failed. Usually ahead is Step, or less than 0 for those that are overdue. It reads the index alone, and
 // schedules that are left out hold up no other: it reads on, a thousand entries in a statement. Databases that are older than schedules are left out too. What was found stands
 // beside an error.
-func (m *Maker) Due(ctx context.Context, server int, ahead time.Duration, limit int, which func(Due) bool) (due []Due, err error) {
+func (m *maker) Due(ctx context.Context, server int, ahead time.Duration, limit int, which func(Due) bool) (due []Due, err error) {
 	databases := m.tables.Databases(server, schema)
 	after := firstDue
 	for len(databases) > 0 && len(due) < limit {
@@ -66,7 +66,7 @@ func (m *Maker) Due(ctx context.Context, server int, ahead time.Duration, limit 
 }
 
 // page reads the next entries of a server.
-func (m *Maker) page(ctx context.Context, server int, databases []int, ahead time.Duration, after Due) ([]Due, error) {
+func (m *maker) page(ctx context.Context, server int, databases []int, ahead time.Duration, after Due) ([]Due, error) {
 	next := at(after.Next)
 	page, err := store.Gather(ctx, m.tables, server, databases, "schedules due", peekDue, func(rows *sql.Rows) (d Due, err error) {
 		var id uint64
@@ -94,7 +94,7 @@ type Made struct {
 //
 // A schedule whose runs count as made until more than 25 minutes ahead, by the database's clock and by this machine's, is taken
 // back to now: the database's clock was ahead when they were made. See Ahead.
-func (m *Maker) Make(ctx context.Context, id tocsin.JobID) (made Made, err error) {
+func (m *maker) Make(ctx context.Context, id tocsin.JobID) (made Made, err error) {
 	err = m.at(ctx, id, func(h *here) error {
 		made = Made{}
 		if h.row != nil && h.row.wrongly(h.now) {

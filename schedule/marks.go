@@ -11,7 +11,7 @@ import (
 
 // marks are the keys from which on runs of a schedule may be open, in the column open_from: first that of runs for fire times, then
 // that of runs by hand. A schedule that fires each second has millions of settled runs that are not purged. Keys for fire
-// times only grow, but for Maker.takeBack; whoever makes runs by hand forgets the second mark. A run that is redriven may have a
+// times only grow, but for maker.takeBack; whoever makes runs by hand forgets the second mark. A run that is redriven may have a
 // lower key.
 type marks struct{ fire, hand string }
 
@@ -142,7 +142,7 @@ func (s *pageRange) take(page []sibling, next *string, limit int) (more bool) {
 // millions of settled runs with the row locked would take seconds. After an error, it returns what it knows.
 //
 // It notes the key for the next change, unless the caller's own transaction may hold the row.
-func (m *Maker) openFrom(ctx context.Context, id tocsin.JobID, note bool) string {
+func (m *maker) openFrom(ctx context.Context, id tocsin.JobID, note bool) string {
 	first, _ := runkey.Range(uint64(id))
 	layout := m.tables.Layout()
 	server, databases := m.tables.ServerOf(id.Table()), []int{layout.DatabaseOf(id.Table())}

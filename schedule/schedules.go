@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -19,7 +18,7 @@ import (
 // use. They need MySQL alone, and the rights of the role schedule (see ddl.Grants).
 type Schedules struct {
 	tables  *store.Store
-	maker   *Maker
+	maker   *maker
 	changes func(context.Context, tocsin.Changing, func(context.Context) error) error // Config.UseChanges
 }
 
@@ -29,7 +28,7 @@ func Open(ctx context.Context, cfg tocsin.Config) (*Schedules, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schedules{tables, NewMaker(tables), cfg.Changes()}, nil
+	return &Schedules{tables, newMaker(tables), cfg.Changes()}, nil
 }
 
 // through makes a change through the functions of Config.UseChanges.
@@ -155,7 +154,7 @@ func (s *Schedules) ambiguous(a, b *row) error {
 func (s *Schedules) everywhere(ctx context.Context, types bizTypes, name, question string, args ...any) ([]*row, error) {
 	found := make([][]*row, len(s.tables.Servers()))
 	errs := make([]error, len(found))
-	tablewalk.Servers(len(found), func(server int) {
+	store.EachServer(len(found), func(server int) {
 		if _, errs[server] = s.tables.MeasureSoon(ctx, server); errs[server] != nil {
 			return
 		}
@@ -179,7 +178,7 @@ func (s *Schedules) types(ctx context.Context) (bizTypes, error) {
 	all := bizTypes{}
 	var mu sync.Mutex // guards all
 	errs := make([]error, len(s.tables.Servers()))
-	tablewalk.Servers(len(errs), func(server int) {
+	store.EachServer(len(errs), func(server int) {
 		if _, errs[server] = s.tables.MeasureSoon(ctx, server); errs[server] != nil {
 			return
 		}

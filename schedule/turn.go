@@ -36,7 +36,7 @@ type MissedRun struct {
 
 // Runs decides which runs of schedules are delivered, for nodes and sweepers. See Look, Begin and Settle. Safe for concurrent use.
 type Runs struct {
-	maker   *Maker
+	maker   *maker
 	cfg     RunsConfig
 	metrics *metrics
 	limit   loglimit.Limit
@@ -58,7 +58,7 @@ func NewRuns(tables *store.Store, cfg RunsConfig) *Runs {
 	if cfg.Missed == nil {
 		cfg.Missed = func(MissedRun) {}
 	}
-	return &Runs{maker: NewMaker(tables), cfg: cfg, metrics: newMetrics(cfg.Registerer), young: map[tocsin.JobID]*known{}}
+	return &Runs{maker: newMaker(tables), cfg: cfg, metrics: newMetrics(cfg.Registerer), young: map[tocsin.JobID]*known{}}
 }
 
 // known is a schedule as it was read.

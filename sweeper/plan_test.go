@@ -33,16 +33,3 @@ func TestRoundsPutTypesTogetherThatShareGraceAndFate(t *testing.T) {
 		}
 	}
 }
-
-func TestScheduleRefusesWhatIsNoCronExpression(t *testing.T) {
-	for _, good := range []string{"*/5 * * * *", "@every 1m", "@hourly"} {
-		if _, err := ParseSchedule(good); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
-	}
-	for _, bad := range []string{"", "every day", "* * * *", "61 * * * *", "@every soon"} {
-		if _, err := ParseSchedule(bad); err == nil {
-			t.Errorf("%q was accepted", bad)
-		}
-	}
-}

@@ -4,19 +4,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
-
-// ParseSchedule reads a cron expression of five fields, or @every 1m and the
-// like. Its error says what a right one looks like.
-func ParseSchedule(expression string) (schedule.Schedule, error) { return schedule.Parse(expression) }
 
 // Run sweeps at each time of the schedule until ctx ends, and then returns nil.
 // Sweeps never overlap. Without a Config.Timeout each sweep has 5/6 of the time to
 // the next. Deliveries still in progress then go on, and the next sweep counts their
 // outcomes.
-func (s *Sweeper) Run(ctx context.Context, at schedule.Schedule) error {
-	schedule.Each(ctx, at, func(ctx context.Context) {
+func (s *Sweeper) Run(ctx context.Context, at upkeep.Times) error {
+	upkeep.Each(ctx, at, func(ctx context.Context) {
 		timeout := s.cfg.Timeout
 		if timeout == 0 {
 			timeout = untilNext(at, time.Now())
@@ -28,7 +24,7 @@ func (s *Sweeper) Run(ctx context.Context, at schedule.Schedule) error {
 }
 
 // untilNext returns 5/6 of the time to the next sweep; negative if there is none.
-func untilNext(at schedule.Schedule, now time.Time) time.Duration {
+func untilNext(at upkeep.Times, now time.Time) time.Duration {
 	next := at.Next(now)
 	if next.IsZero() {
 		return -1

@@ -12,13 +12,27 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
+
+// bareServers are the names of servers without tables.
+type bareServers struct {
+	Tables
+	names []string
+}
+
+func (b bareServers) Servers() []string { return b.names }
+
+func (b bareServers) TablesOf(int) []int { return nil }
+
+func (b bareServers) Measure(context.Context, int) (store.Offset, error) { return store.Offset{}, nil }
 
 // bare makes a sweeper without servers.
 func bare(t *testing.T, log *bytes.Buffer) *Sweeper {
 	t.Helper()
 	s, err := New(Config{
-		Tables: &failing{}, Now: func(int) int64 { return 0 }, TablesOf: func(int) []int { return nil },
+		Tables:   bareServers{},
 		Policies: func() []biztype.Policy { return types }, Can: func(biztype.Policy) bool { return true },
 		Logger: devtest.NewLogger(log),
 	})
@@ -54,7 +68,7 @@ func TestAServerThatWasSickShortlyBeforeTheEndIsBlamed(t *testing.T) {
 		hangs := map[int]time.Duration{0: 30 * time.Second, 1: 45 * time.Second} // until then
 		begin := time.Now()
 		s := bare(t, &bytes.Buffer{})
-		s.cfg.Servers = []string{"db0", "db1", "db2"}
+		s.cfg.Tables = bareServers{names: []string{"db0", "db1", "db2"}}
 		s.cfg.Sick = func(server int) error {
 			if time.Since(begin) > hangs[server] {
 				return nil
@@ -77,7 +91,7 @@ func TestAResidentSweepHasLessThanTheTimeToItsNext(t *testing.T) {
 	for expression, want := range map[string]time.Duration{
 		"* * * * *": 50 * time.Second, "*/5 * * * *": 250 * time.Second, "@every 6s": 5 * time.Second, "@every 12h": 10 * time.Hour,
 	} {
-		at, err := ParseSchedule(expression)
+		at, err := upkeep.ParseTimes(expression)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // run is one sweep in progress. The walks of all servers count in it.
@@ -41,8 +41,8 @@ func newRun(s *Sweeper) *run {
 			r.accounts[t] = &account{name: round.names[t], left: round.left, reported: round.left != ""}
 		}
 	}
-	for server := range s.cfg.Servers {
-		tables := s.cfg.TablesOf(server)
+	for server := range s.cfg.Tables.Servers() {
+		tables := s.cfg.Tables.TablesOf(server)
 		if len(tables) > 0 { // so that sweeps that never come to their end don't always miss the same tables
 			from := rand.IntN(len(tables))
 			tables = slices.Concat(tables[from:], tables[:from])
@@ -69,7 +69,7 @@ func (r *run) walk(ctx context.Context) {
 	telling.Go(func() { r.examine(told) })
 	var making sync.WaitGroup
 	making.Go(func() { r.make(ctx) })
-	tablewalk.Servers(len(r.walks), func(server int) { r.walks[server].through(ctx) })
+	store.EachServer(len(r.walks), func(server int) { r.walks[server].through(ctx) })
 	making.Wait()
 	stop()
 	telling.Wait()
@@ -179,7 +179,7 @@ func (r *run) windDown(ctx context.Context) {
 	defer stop()
 	late, cancel := context.WithTimeout(ctx, windDown)
 	defer cancel()
-	tablewalk.Servers(len(r.walks), func(server int) {
+	store.EachServer(len(r.walks), func(server int) {
 		r.walks[server].count(counting)
 		_ = r.walks[server].settled(late) // deliveries that take longer stay in hand
 	})
@@ -266,10 +266,10 @@ func (r *run) add(count func(*Result)) {
 func (r *run) fail(server int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if name := r.cfg.Servers[server]; !slices.Contains(r.total.Failed, name) {
+	if name := r.cfg.Tables.Servers()[server]; !slices.Contains(r.total.Failed, name) {
 		r.total.Failed = append(r.total.Failed, name)
 	}
-	r.errs = append(r.errs, fmt.Errorf("sweep server %s: %w", r.cfg.Servers[server], err))
+	r.errs = append(r.errs, fmt.Errorf("sweep server %s: %w", r.cfg.Tables.Servers()[server], err))
 }
 
 // failure returns the error of the sweep.
@@ -277,5 +277,5 @@ func (r *run) failure() error {
 	if r.total.Stopped {
 		r.errs = append(r.errs, fmt.Errorf("sweep stopped before its end: %w", r.cause))
 	}
-	return tablewalk.Join(r.errs...)
+	return store.Join(r.errs...)
 }

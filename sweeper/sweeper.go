@@ -33,8 +33,11 @@ const (
 	sickFor      = time.Minute           // a server that was sick so shortly before is to blame for a sweep that is cut off
 )
 
-// Tables is what a sweep reads and gives back, by server.
+// Tables is what a sweep reads and gives back, as *store.Store does.
 type Tables interface {
+	Servers() []string         // names, by index
+	TablesOf(server int) []int // table numbers
+	Now(server int) int64      // that server's clock, Unix ms; valid after Measure
 	Measure(ctx context.Context, server int) (store.Offset, error)
 	Peek(ctx context.Context, q store.PeekQuery) (store.Page, error)
 	Recover(ctx context.Context, server int, tables []int, limit int) (store.Recovered, error)
@@ -54,9 +57,6 @@ type Intake interface {
 // Config of a Sweeper.
 type Config struct {
 	Tables   Tables
-	Now      func(server int) int64      // that server's clock, Unix ms; valid after Measure
-	Servers  []string                    // names, by index
-	TablesOf func(server int) []int      // table numbers on a server
 	Intake   Intake                      // nil: a dry run, which reports only and changes nothing
 	Policies func() []biztype.Policy     // asked at the start of each sweep
 	Can      func(p biztype.Policy) bool // whether Intake can deliver the type
@@ -84,8 +84,8 @@ type Sweeper struct {
 
 // New checks the config and makes a Sweeper.
 func New(cfg Config) (*Sweeper, error) {
-	if cfg.Tables == nil || cfg.Now == nil || cfg.TablesOf == nil || cfg.Policies == nil || cfg.Can == nil {
-		return nil, errors.New("sweeper: Tables, Now, TablesOf, Policies and Can are needed")
+	if cfg.Tables == nil || cfg.Policies == nil || cfg.Can == nil {
+		return nil, errors.New("sweeper: Tables, Policies and Can are needed")
 	}
 	cfg.Logger = loglimit.Or(cfg.Logger)
 	if cfg.Grace == 0 {

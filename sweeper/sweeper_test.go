@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 func TestMain(m *testing.M) { devtest.Main(m) }
@@ -78,7 +79,7 @@ func (f fixture) addOf(t *testing.T, name string, n int) map[tocsin.JobID]bool {
 func (f fixture) sweeper(t *testing.T, in *intake) *Sweeper {
 	t.Helper()
 	cfg := Config{
-		Tables: f.store, Now: f.store.Now, Servers: f.store.Servers(), TablesOf: f.store.TablesOf,
+		Tables:   f.store,
 		Policies: func() []biztype.Policy { return types },
 		Can:      func(p biztype.Policy) bool { return p.Name != "foreign" }, Grace: -1, Page: 2,
 	}
@@ -301,7 +302,7 @@ func TestDryRunOfAnUnreachableServerNamesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	s.cfg.Tables, s.cfg.Servers = db, db.Servers()
+	s.cfg.Tables = db
 	result, err := s.Sweep(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "gone") || strings.Contains(err.Error(), "secret") || result.Tables != 0 {
 		t.Errorf("%s, %v", result, err)
@@ -311,7 +312,7 @@ func TestDryRunOfAnUnreachableServerNamesIt(t *testing.T) {
 func TestResidentSweeperEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	schedule, err := ParseSchedule("@every 1s")
+	schedule, err := upkeep.ParseTimes("@every 1s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,18 +342,20 @@ func (m *moving) Peek(ctx context.Context, q store.PeekQuery) (store.Page, error
 	return page, err
 }
 
+func (m *moving) Now(server int) int64 {
+	if !m.known {
+		return 0
+	}
+	return m.Tables.Now(server)
+}
+
 func TestASweepGoesOnAfterAFailOver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.add(t, 400)
 	s := f.sweeper(t, newIntake(3))
 	m := &moving{Tables: f.store}
-	s.cfg.Tables, s.cfg.Now = m, func(server int) int64 {
-		if !m.known {
-			return 0
-		}
-		return f.store.Now(server)
-	}
+	s.cfg.Tables = m
 	result, err := s.Sweep(t.Context())
 	if err != nil || result.Tables != 80 || result.Overdue != 400 || result.Delivered != 400 || m.measured < 4 {
 		t.Errorf("%s, %v; the clock was read %d times", result, err, m.measured)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/tablewalk"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -27,7 +26,7 @@ type walk struct {
 // own pace.
 type line struct {
 	round
-	pages *tablewalk.Cursor
+	pages *store.Cursor
 	hand  []duequeue.Entry // found, and waiting for room; all of the only type
 	begun map[int]bool     // tables whose first page was read; nil: another line counts them
 	given bool             // given up: its only type is no longer started, and is only counted
@@ -37,7 +36,7 @@ type line struct {
 func newWalk(r *run, server int, tables []int) *walk {
 	w := &walk{run: r, server: server, tables: tables, failed: map[int]error{}}
 	for _, round := range r.rounds {
-		w.lines = append(w.lines, &line{round: round, pages: tablewalk.Over(tables), begun: map[int]bool{}})
+		w.lines = append(w.lines, &line{round: round, pages: store.Over(tables), begun: map[int]bool{}})
 	}
 	return w
 }
@@ -52,7 +51,7 @@ func (w *walk) through(ctx context.Context) {
 	for _, table := range slices.Sorted(maps.Keys(w.failed)) {
 		errs = append(errs, w.failed[table])
 	}
-	if err := tablewalk.Join(errs...); err != nil && ctx.Err() == nil {
+	if err := store.Join(errs...); err != nil && ctx.Err() == nil {
 		w.fail(w.server, err)
 	}
 	w.add(func(r *Result) { r.Tables += w.read() })
@@ -63,8 +62,10 @@ func (w *walk) through(ctx context.Context) {
 // none is left or none could be recovered. Tables that fail are named; the others are
 // done.
 func (w *walk) recover(ctx context.Context) error {
-	way := tablewalk.Walk{Server: w.server, Tables: w.tables, Measure: w.cfg.Tables.Measure}
-	return way.Run(ctx, func(tables []int) error {
+	if _, err := w.cfg.Tables.Measure(ctx, w.server); err != nil {
+		return err
+	}
+	return store.Walk(ctx, w.tables, func(tables []int) error {
 		w.reached = true
 		for w.cfg.Intake != nil {
 			got, err := w.cfg.Tables.Recover(ctx, w.server, tables, w.cfg.Page)
@@ -164,7 +165,7 @@ func (w *walk) page(ctx context.Context, l *line, together, alone int) (page sto
 	}
 	q := store.PeekQuery{
 		Server: w.server, Tables: step.Tables, After: step.After, Types: l.types, Limit: together,
-		Until: w.cfg.Now(w.server) - l.grace.Milliseconds(),
+		Until: w.cfg.Tables.Now(w.server) - l.grace.Milliseconds(),
 	}
 	if step.Alone() {
 		q.Limit = alone
@@ -192,7 +193,7 @@ func (w *walk) page(ctx context.Context, l *line, together, alone int) (page sto
 
 // clock has the server's clock read if it is not known: the server has moved to another address, and nothing is due until then.
 func (w *walk) clock(ctx context.Context) error {
-	if w.cfg.Now(w.server) > 0 {
+	if w.cfg.Tables.Now(w.server) > 0 {
 		return nil
 	}
 	_, err := w.cfg.Tables.Measure(ctx, w.server)

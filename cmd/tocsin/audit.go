@@ -16,12 +16,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/tocsinpg"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // maxFindings is how many findings stand in the text for people.
@@ -77,7 +77,7 @@ removed, or if a row waits; 0 if the config has no outboxes and no task is gone.
 		},
 	}
 	c.Flags().DurationVar(&f.grace, "grace", 0, "how late a task may be (default: sweep.grace of the config, then 60s)")
-	c.Flags().DurationVar(&f.settled, "settled", auditor.DefaultSettled, "read finished tasks that were settled at most this long ago")
+	c.Flags().DurationVar(&f.settled, "settled", upkeep.DefaultSettled, "read finished tasks that were settled at most this long ago")
 	c.Flags().BoolVar(&f.all, "all", false, "read every row, however long ago it was settled")
 	outletFlags(c, &f.out)
 	a.typeFlag(c, &f.name, "biz type of --against")
@@ -85,37 +85,6 @@ removed, or if a row waits; 0 if the config has no outboxes and no task is gone.
 	c.Flags().BoolVar(&f.outbox, "outbox", false, "check what was moved from outboxes, and what waits in them")
 	c.Flags().DurationVar(&f.older, "older", 0, "how long a row may wait in an outbox (default: 5m, or twice the longest delivery time-out and a minute)")
 	return c
-}
-
-// auditor opens what an audit needs. The caller closes the store.
-func (a *app) auditor(ctx context.Context, f auditFlags, seen func(int, int)) (*auditor.Auditor, *store.Store, error) {
-	file, err := a.load()
-	if err != nil {
-		return nil, nil, err
-	}
-	policies, err := biztype.Load(ctx, file.Tocsin())
-	if err != nil {
-		return nil, nil, err
-	}
-	tables, err := store.Connect(ctx, file.Tocsin())
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg := auditor.Config{
-		Tables: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf, ServerOf: tables.ServerOf,
-		Layout: tables.Layout(), Policies: policies, Grace: f.grace, Settled: f.settled, Progress: seen,
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = file.Sweep.Grace.D()
-	}
-	if f.all {
-		cfg.Settled = auditor.All
-	}
-	audit, err := auditor.New(cfg)
-	if err != nil {
-		return nil, nil, errors.Join(err, tables.Close())
-	}
-	return audit, tables, nil
 }
 
 func (a *app) audit(ctx context.Context, f auditFlags) error {
@@ -129,22 +98,22 @@ func (a *app) audit(ctx context.Context, f auditFlags) error {
 	if err != nil {
 		return err
 	}
-	seen := a.tableProgress("audit", 0)
-	audit, tables, err := a.auditor(ctx, f, seen.add)
+	policies, tables, err := openAudit(ctx, file)
 	if err != nil {
 		return err
 	}
 	defer tables.Close()
-	seen.total = tables.Layout().Total()
-	report, failed := audit.Audit(ctx)
+	seen := a.tableProgress("audit", tables.Layout().Total())
+	cfg := upkeep.AuditConfig{Store: tables, Policies: policies, Grace: f.grace, Settled: f.settled, Progress: seen.add}
+	if cfg.Grace == 0 {
+		cfg.Grace = file.Sweep.Grace.D()
+	}
+	if f.all {
+		cfg.Settled = upkeep.All
+	}
+	report, failed := upkeep.Audit(ctx, cfg)
 	seen.end()
-	name, labels := outletOf("audit", file), ofCluster(file)
-	left := f.out.once(
-		func(dir string) error { return auditor.WriteTextfile(dir, name, labels, report, failed) },
-		func(url string) error {
-			return auditor.Push(context.WithoutCancel(ctx), url, name, labels, report, failed)
-		})
-	if left != nil {
+	if left := f.out.once(ctx, "audit", file, report.Ended(failed == nil)); left != nil {
 		failed = errors.Join(failed, left)
 	}
 	if err := a.print(report, func(w io.Writer) { writeReport(w, report) }); err != nil {
@@ -156,14 +125,24 @@ func (a *app) audit(ctx context.Context, f auditFlags) error {
 	return failed
 }
 
-func writeReport(w io.Writer, r auditor.Report) {
+// openAudit opens what an audit of tasks reads. The caller closes the store.
+func openAudit(ctx context.Context, file config.File) ([]biztype.Policy, *store.Store, error) {
+	policies, err := biztype.Load(ctx, file.Tocsin())
+	if err != nil {
+		return nil, nil, err
+	}
+	tables, err := store.Connect(ctx, file.Tocsin())
+	return policies, tables, err
+}
+
+func writeReport(w io.Writer, r upkeep.AuditReport) {
 	fmt.Fprintf(w, "audit: %s; %d tables, %d rows read by %d statements that took %s, %s in all\n", said(r.Faults, r.Failed),
 		r.Tables, r.Cost.Rows, r.Cost.Statements, r.Cost.Busy.Round(time.Millisecond), r.Cost.Took.Round(time.Millisecond))
 	if len(r.Findings) == 0 {
 		return
 	}
 	shown := r.Findings[:min(len(r.Findings), maxFindings)]
-	table(w, []string{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS OR NAMES"}, shown, func(f auditor.Finding) []any {
+	table(w, []string{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS OR NAMES"}, shown, func(f upkeep.Finding) []any {
 		return []any{f.Table, f.Type, f.Fault, f.Rows, examples(f)}
 	})
 	if more := len(r.Findings) - maxFindings; more > 0 {
@@ -172,7 +151,7 @@ func writeReport(w io.Writer, r auditor.Report) {
 }
 
 // examples lists some rows of a finding.
-func examples(f auditor.Finding) string {
+func examples(f upkeep.Finding) string {
 	words := f.Names
 	if len(words) == 0 {
 		for _, id := range f.Examples {
@@ -212,12 +191,16 @@ func (a *app) auditAgainst(cmd *cobra.Command, f auditFlags) error {
 		defer file.Close()
 		in = file
 	}
-	audit, tables, err := a.auditor(cmd.Context(), f, nil)
+	file, err := a.load()
+	if err != nil {
+		return err
+	}
+	policies, tables, err := openAudit(cmd.Context(), file)
 	if err != nil {
 		return err
 	}
 	defer tables.Close()
-	missing, failed := audit.Against(cmd.Context(), f.name, readBizIDs(in, f.against))
+	missing, failed := upkeep.Against(cmd.Context(), tables, policies, f.name, readBizIDs(in, f.against))
 	if failed != nil && missing.Asked == 0 {
 		return failed
 	}
@@ -230,7 +213,7 @@ func (a *app) auditAgainst(cmd *cobra.Command, f auditFlags) error {
 	return nil
 }
 
-func (a *app) printMissing(m auditor.Missing) error {
+func (a *app) printMissing(m upkeep.Missing) error {
 	text := missingTasks{Type: m.Type, Asked: m.Asked, BizIDs: make([]string, len(m.BizIDs)), Unread: m.Unread, Took: m.Took}
 	for i, bizID := range m.BizIDs {
 		text.BizIDs[i] = strconv.FormatUint(bizID, 10)
@@ -296,17 +279,8 @@ func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
 		return err
 	}
 	defer closeOutboxes(boxes)
-	report, failed := auditor.AuditOutboxes(ctx, auditor.OutboxConfig{
-		Ledgers: tables, Outboxes: boxes, Servers: tables.Servers(), TablesOf: tables.TablesOf, ServerOf: tables.ServerOf,
-		Layout: tables.Layout(), Policies: policies, Older: f.older,
-	})
-	name, labels := outletOf("audit_outbox", file), ofCluster(file)
-	left := f.out.once(
-		func(dir string) error { return auditor.WriteOutboxTextfile(dir, name, labels, report, failed) },
-		func(url string) error {
-			return auditor.PushOutbox(context.WithoutCancel(ctx), url, name, labels, report, failed)
-		})
-	if left != nil {
+	report, failed := upkeep.AuditOutboxes(ctx, upkeep.OutboxConfig{Store: tables, Outboxes: boxes, Policies: policies, Older: f.older})
+	if left := f.out.once(ctx, "audit_outbox", file, report.Ended(failed == nil)); left != nil {
 		failed = errors.Join(failed, left)
 	}
 	if err := a.print(report, func(w io.Writer) { writeOutboxReport(w, report) }); err != nil {
@@ -337,7 +311,7 @@ func closeOutboxes(boxes []*outbox.Outbox) {
 	}
 }
 
-func writeOutboxReport(w io.Writer, r auditor.OutboxReport) {
+func writeOutboxReport(w io.Writer, r upkeep.OutboxReport) {
 	waiting := fmt.Sprintf("%d rows wait in %d outboxes", r.Waiting, r.Outboxes)
 	if r.Outboxes == 0 && len(r.Failed) == 0 {
 		waiting = "the config has no outboxes"
@@ -348,7 +322,7 @@ func writeOutboxReport(w io.Writer, r auditor.OutboxReport) {
 	if len(r.Findings) == 0 {
 		return
 	}
-	table(w, []string{"WHERE", "FAULT", "ROWS", "JOB_IDS OR IDS"}, r.Findings, func(f auditor.OutboxFinding) []any {
+	table(w, []string{"WHERE", "FAULT", "ROWS", "JOB_IDS OR IDS"}, r.Findings, func(f upkeep.OutboxFinding) []any {
 		return []any{f.Where, f.Fault, f.Rows, someOf(f.Examples, f.Rows)}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // relayedSite has an outbox whose rows a relay has moved: adds of the biz_ids 1 to 4, another of 4 with the same
@@ -54,8 +54,8 @@ func TestAnAuditOfOutboxesFindsAMovedTaskThatIsGone(t *testing.T) {
 	if !strings.Contains(g.page(), "tocsin_auditor_outbox_last_moved{") {
 		t.Errorf("pushed: %s", g.page())
 	}
-	got := decodeText[auditor.OutboxReport](t, s.run("audit", "--outbox", "--json").stdout)
-	want := []auditor.OutboxFinding{{Where: s.layout.Database(s.layout.DatabaseOf(id.Table())), Fault: "moved_without_task", Rows: 1, Examples: []string{id.String()}}}
+	got := decodeText[upkeep.OutboxReport](t, s.run("audit", "--outbox", "--json").stdout)
+	want := []upkeep.OutboxFinding{{Where: s.layout.Database(s.layout.DatabaseOf(id.Table())), Fault: "moved_without_task", Rows: 1, Examples: []string{id.String()}}}
 	if !reflect.DeepEqual(got.Findings, want) || got.Outboxes != 1 || got.Moved != 4 || len(got.Failed) != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/auditor"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 func TestAuditExitsWith1WhereSomethingDoesNotFit(t *testing.T) {
@@ -22,7 +22,7 @@ func TestAuditExitsWith1WhereSomethingDoesNotFit(t *testing.T) {
 		!strings.Contains(r.stdout, bad.String()) || strings.Contains(r.stdout, good.String()) {
 		t.Errorf("exit code %d, stderr %q:\n%s", r.code, r.stderr, r.stdout)
 	}
-	got := decodeText[auditor.Report](t, s.run("audit", "--json").stdout)
+	got := decodeText[upkeep.AuditReport](t, s.run("audit", "--json").stdout)
 	if len(got.Findings) != 2 || got.Findings[0].Type != "order.close" || got.Findings[0].Table != s.layout.Table(bad.Table()) || got.Cost.Rows != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -42,7 +42,7 @@ func TestAuditWithAServerDownReadsTheOtherAndFails(t *testing.T) {
 	s := halfDown(t)
 	r := s.run("audit", "--json")
 	r.refused(t, exitFailed, "db2", "refused")
-	if got := decodeText[auditor.Report](t, r.stdout); got.Tables != 4 || !reflect.DeepEqual(got.Failed, []string{"db2"}) {
+	if got := decodeText[upkeep.AuditReport](t, r.stdout); got.Tables != 4 || !reflect.DeepEqual(got.Failed, []string{"db2"}) {
 		t.Errorf("got %+v", got)
 	}
 	r = s.run("audit")

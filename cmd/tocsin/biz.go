@@ -225,7 +225,7 @@ func (a *app) stats(ctx context.Context) (all []operator.Stats, err error) {
 	err = using(ctx, a, operator.Open, func(o *operator.Operator) error {
 		seen := a.tableProgress("count tasks of", o.Layout().Total())
 		defer seen.end()
-		all, err = o.Stats(ctx, seen.more)
+		all, err = o.Stats(ctx, seen.add)
 		return err
 	})
 	return all, err

@@ -16,7 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/tocsinhq/tocsin/config"
-	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 const chart = "../../deploy/helm/tocsin"
@@ -93,7 +93,7 @@ func TestTheChartRunsCommandsWithAConfigThatLoads(t *testing.T) {
 					checkChartConfig(t, fmt.Sprint(at(o, "data", "tocsin.yaml")), all)
 				case "CronJob":
 					pod = at(o, "spec", "jobTemplate", "spec", "template", "spec")
-					if _, err := schedule.Parse(fmt.Sprint(at(o, "spec", "schedule"))); err != nil {
+					if _, err := upkeep.ParseTimes(fmt.Sprint(at(o, "spec", "schedule"))); err != nil {
 						t.Error(err)
 					}
 					if args := words(at(pod, "containers", 0, "args")); slices.Contains(args, "http://push:9091") != all {

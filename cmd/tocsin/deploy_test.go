@@ -18,7 +18,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
-	"github.com/tocsinhq/tocsin/internal/schedule"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // deployed reads a file of deploy/.
@@ -141,7 +141,7 @@ func TestTheCrontabRunsCommandsThatThereAre(t *testing.T) {
 		}
 		found++
 		wantArgs(t, "crontab", strings.Fields(m[3]))
-		if _, err := schedule.Parse(m[1]); err != nil {
+		if _, err := upkeep.ParseTimes(m[1]); err != nil {
 			t.Error(err)
 		}
 	}

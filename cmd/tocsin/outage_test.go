@@ -14,14 +14,13 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/why"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator/cluster"
-	"github.com/tocsinhq/tocsin/purger"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // halfDown gives a site whose database 1 is on a server that is down.
@@ -64,7 +63,7 @@ func TestWithOneServerDownTheOtherStillServes(t *testing.T) {
 	if said := fails("task redrive --all"); said != "0 dead tasks redriven\n" {
 		t.Errorf("redrive says %q", said)
 	}
-	if got := decodeText[purger.Result](t, fails("purge --json")); got.Tables != 4 || !slices.Equal(got.Failed, []string{"db2"}) {
+	if got := decodeText[upkeep.PurgeResult](t, fails("purge --json")); got.Tables != 4 || !slices.Equal(got.Failed, []string{"db2"}) {
 		t.Errorf("purge: %+v", got)
 	}
 	s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 5", 1))
@@ -173,10 +172,10 @@ func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
 			if got := decodeText[node.SweepResult](t, fails("sweep", "--json").stdout); got.Tables != 4 || got.Overdue != 1 {
 				t.Errorf("sweep: %+v, want 4 tables, 1 overdue", got)
 			}
-			if got := decodeText[auditor.Report](t, fails("audit", "--json").stdout); got.Tables != 4 || got.Faults["overdue"] != 1 {
+			if got := decodeText[upkeep.AuditReport](t, fails("audit", "--json").stdout); got.Tables != 4 || got.Faults["overdue"] != 1 {
 				t.Errorf("audit: %+v, want 4 tables, 1 overdue", got)
 			}
-			if got := decodeText[purger.Result](t, fails("purge", "--json").stdout); got.Tables != 4 || got.Types["order.close"].Done != 1 {
+			if got := decodeText[upkeep.PurgeResult](t, fails("purge", "--json").stdout); got.Tables != 4 || got.Types["order.close"].Done != 1 {
 				t.Errorf("purge: %+v, want 4 tables, 1 done", got)
 			}
 			s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 5", 1))

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/config"
-	"github.com/tocsinhq/tocsin/internal/lastrun"
 	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // outlet is where commands that cron starts leave their metrics.
@@ -43,14 +43,15 @@ func (o outlet) check(never bool) error {
 	return nil
 }
 
-// once leaves the metrics of a single run: file writes them into a directory, push sends them to a URL.
-func (o outlet) once(file, push func(to string) error) error {
+// once leaves the metrics of a single run of the work. The work is done, so they are pushed even if ctx has ended.
+func (o outlet) once(ctx context.Context, work string, file config.File, run upkeep.Ended) error {
+	name, labels := outletOf(work, file), ofCluster(file)
 	var errs []error
 	if o.dir != "" {
-		errs = append(errs, file(o.dir))
+		errs = append(errs, run.WriteTextfile(o.dir, name, labels))
 	}
 	if o.url != "" {
-		errs = append(errs, push(o.url))
+		errs = append(errs, run.Push(context.WithoutCancel(ctx), o.url, name, labels))
 	}
 	return errors.Join(errs...)
 }
@@ -82,9 +83,14 @@ func (o outlet) whileResident(ctx context.Context, name string, registry *promet
 
 // leave leaves what a registry holds.
 func (o outlet) leave(ctx context.Context, name string, registry *prometheus.Registry) error {
-	return o.once(
-		func(dir string) error { return prometheus.WriteToTextfile(filepath.Join(dir, name+".prom"), registry) },
-		func(url string) error { return lastrun.PushAll(context.WithoutCancel(ctx), url, name, registry) })
+	var errs []error
+	if o.dir != "" {
+		errs = append(errs, prometheus.WriteToTextfile(filepath.Join(o.dir, name+".prom"), registry))
+	}
+	if o.url != "" {
+		errs = append(errs, upkeep.Push(context.WithoutCancel(ctx), o.url, name, registry))
+	}
+	return errors.Join(errs...)
 }
 
 // hasRun reports whether the registry knows of a run that has ended.

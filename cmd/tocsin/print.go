@@ -147,16 +147,13 @@ func (p *progress) draw(done, total int) {
 	}
 }
 
-// add says that so many tables of a server are done.
-func (p *progress) add(_, tables int) {
+// add says that so many tables are done. It may be called concurrently.
+func (p *progress) add(tables int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += tables
 	p.draw(p.done, p.total)
 }
-
-// more is add without the server.
-func (p *progress) more(tables int) { p.add(0, tables) }
 
 // end clears the bar, so that what follows begins a line.
 func (p *progress) end() {

@@ -15,9 +15,8 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/schedule"
-	"github.com/tocsinhq/tocsin/purger"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // purgeFlags are those of `tocsin purge`; they win over the config file.
@@ -55,7 +54,7 @@ func (a *app) purge(ctx context.Context, f purgeFlags) error {
 	if f.once && f.cron != "" {
 		return usage("--once and --cron exclude each other")
 	}
-	if _, err := schedule.Parse(f.cron); f.cron != "" && err != nil {
+	if _, err := upkeep.ParseTimes(f.cron); f.cron != "" && err != nil {
 		return usageError{err}
 	}
 	file, err := a.load()
@@ -82,15 +81,15 @@ func (a *app) purge(ctx context.Context, f purgeFlags) error {
 
 // purgeOn stays until ctx ends.
 func (a *app) purgeOn(ctx context.Context, f purgeFlags, file config.File, tables *store.Store) error {
-	at, err := schedule.Parse(f.cron)
+	at, err := upkeep.ParseTimes(f.cron)
 	if err != nil {
 		return err
 	}
-	cfg := purgerConfig(f, file, tables)
+	cfg := purgeConfig(f, file, tables)
 	cfg.Logger = a.logger(file.Log.Level, file.Log.Format)
 	registry := prometheus.NewRegistry()
 	cfg.Registerer = prometheus.WrapRegistererWith(ofCluster(file), registry)
-	p, err := purger.New(cfg)
+	p, err := upkeep.NewPurger(cfg)
 	if err != nil {
 		return err
 	}
@@ -98,22 +97,16 @@ func (a *app) purgeOn(ctx context.Context, f purgeFlags, file config.File, table
 }
 
 func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tables *store.Store) error {
-	cfg := purgerConfig(f, file, tables)
+	cfg := purgeConfig(f, file, tables)
 	seen := a.tableProgress("purge", tables.Layout().Total())
 	cfg.Progress = seen.add
-	p, err := purger.New(cfg)
+	p, err := upkeep.NewPurger(cfg)
 	if err != nil {
 		return err
 	}
 	result, failed := p.Purge(ctx)
 	seen.end()
-	name, labels := outletOf("purge", file), ofCluster(file)
-	left := f.out.once(
-		func(dir string) error { return purger.WriteTextfile(dir, name, labels, result, failed) },
-		func(url string) error {
-			return purger.Push(context.WithoutCancel(ctx), url, name, labels, result, failed)
-		})
-	if left != nil {
+	if left := f.out.once(ctx, "purge", file, result.Ended(failed == nil)); left != nil {
 		failed = errors.Join(failed, left)
 	}
 	label := "purge: "
@@ -156,9 +149,9 @@ func runGrants(ctx context.Context, file config.File, tables *store.Store, lacki
 	return all
 }
 
-func purgerConfig(f purgeFlags, file config.File, tables *store.Store) purger.Config {
-	return purger.Config{
-		Tables: tables, Bells: tables, Runs: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
+func purgeConfig(f purgeFlags, file config.File, tables *store.Store) upkeep.PurgeConfig {
+	return upkeep.PurgeConfig{
+		Store:    tables,
 		Policies: func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, file.Tocsin()) },
 		Dead:     f.dead, DryRun: f.dryRun, Logger: slog.New(slog.DiscardHandler),
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/purger"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // settled adds a task and makes it final so long ago.
@@ -32,9 +32,9 @@ func TestPurgeRemovesWhatIsPastItsRetention(t *testing.T) {
 	if n := s.rows(); n != 7 {
 		t.Errorf("the dry run left %d tasks", n)
 	}
-	got := decode[purger.Result](t, s.run("purge", "--json"))
+	got := decode[upkeep.PurgeResult](t, s.run("purge", "--json"))
 	got.Took = 0
-	want := purger.Result{Tables: 8, Types: map[string]purger.Removed{"order.close": {Done: 3, Cancelled: 1}}, Batches: got.Batches, Lacking: []int{}, Failed: []string{}}
+	want := upkeep.PurgeResult{Tables: 8, Types: map[string]upkeep.Removed{"order.close": {Done: 3, Cancelled: 1}}, Batches: got.Batches, Lacking: []int{}, Failed: []string{}}
 	if !reflect.DeepEqual(got, want) || got.Batches == 0 {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -52,7 +52,7 @@ func TestPurgeWithoutARightToRunsPurgesTheRestAndSaysWhichGrant(t *testing.T) {
 	s.settled(1, tocsin.Done, "31 DAY")
 	u := newRoleUser(s, "purge", func(_, on string) bool { return kind(on) != "run" }, "--per-table")
 	r := s.run("purge", "--json")
-	got := decodeText[purger.Result](t, r.stdout)
+	got := decodeText[upkeep.PurgeResult](t, r.stdout)
 	if r.code != exitOK || got.Total().Done != 1 || len(got.Lacking) != s.layout.Databases || len(got.Failed) != 0 {
 		t.Errorf("exit code %d, %+v", r.code, got)
 	}
@@ -63,7 +63,7 @@ func TestPurgeWithoutARightToRunsPurgesTheRestAndSaysWhichGrant(t *testing.T) {
 	for grant := range strings.SplitSeq(strings.TrimSpace(grants), "; ") {
 		s.exec(strings.TrimSuffix(grant, ";"))
 	}
-	if r := s.run("purge", "--json"); r.stderr != "" || len(decodeText[purger.Result](t, r.ok(t)).Lacking) != 0 {
+	if r := s.run("purge", "--json"); r.stderr != "" || len(decodeText[upkeep.PurgeResult](t, r.ok(t)).Lacking) != 0 {
 		t.Errorf("after %s: %s %s", grants, r.stdout, r.stderr)
 	}
 	if err := u.runAll("purge --dry-run"); err != nil {

@@ -17,10 +17,10 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 const day = int64(24 * time.Hour / time.Millisecond)
@@ -377,7 +377,7 @@ func (s *site) refusesTheCopy(page string, n *serving) {
 			s.t.Errorf("%s: exit code %d:\n%s%s", args[0], r.code, r.stdout, r.stderr)
 		}
 	}
-	if got := decodeText[auditor.Report](s.t, s.run("audit", "--json").stdout); got.Tables != 4 || len(got.Findings) != 0 {
+	if got := decodeText[upkeep.AuditReport](s.t, s.run("audit", "--json").stdout); got.Tables != 4 || len(got.Findings) != 0 {
 		s.t.Errorf("audit: %+v, want 4 tables without a fault", got)
 	}
 	for _, args := range [][]string{{"doctor"}, {"ddl", "verify"}} {

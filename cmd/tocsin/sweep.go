@@ -12,7 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/sweeper"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // sweepFlags are those of `tocsin sweep`; they win over the config file.
@@ -66,7 +66,7 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	case f.timeout < 0:
 		return usage("--timeout %s: want 0s or more", f.timeout)
 	}
-	if _, err := sweeper.ParseSchedule(f.cron); f.cron != "" && err != nil {
+	if _, err := upkeep.ParseTimes(f.cron); f.cron != "" && err != nil {
 		return usageError{err}
 	}
 	file, err := a.load()
@@ -118,12 +118,7 @@ func (a *app) sweepOnce(ctx context.Context, s *node.Sweeper, file config.File, 
 		once, label = s.DryRun, "sweep (dry run): "
 	}
 	result, err := once(ctx)
-	name, labels, swept := outletOf("sweep", file), ofCluster(file), err
-	left := f.out.once(
-		func(dir string) error { return sweeper.WriteTextfile(dir, name, labels, engineResult(result), swept) },
-		func(url string) error {
-			return sweeper.Push(context.WithoutCancel(ctx), url, name, labels, engineResult(result), swept)
-		})
+	left := f.out.once(ctx, "sweep", file, result.Ended(err == nil))
 	defer func() {
 		if left != nil {
 			err = errors.Join(err, left)
@@ -136,15 +131,6 @@ func (a *app) sweepOnce(ctx context.Context, s *node.Sweeper, file config.File, 
 		return printed
 	}
 	return errors.Join(err, result.Err())
-}
-
-// engineResult is a result for the metrics of a single sweep.
-func engineResult(r node.SweepResult) sweeper.Result {
-	return sweeper.Result{
-		Tables: r.Tables, Overdue: r.Overdue, Claimed: r.Claimed, Counts: sweeper.Counts{Delivered: r.Delivered, Retried: r.Retried, Dead: r.Dead, Skipped: r.Skipped},
-		Elsewhere: r.Elsewhere, CutOff: r.CutOff, InDelivery: r.InDelivery, Left: r.Left, Unread: r.Unread, Made: r.Made,
-		Recovered: r.Recovered, Buried: r.Buried, Failed: r.Failed, TimedOut: r.TimedOut, Stopped: r.Stopped, Upkeep: r.Upkeep, Took: r.Took,
-	}
 }
 
 // sweepConfig is that of a sweeper, with the flags over the file. It needs no etcd and moves no rows of outboxes.

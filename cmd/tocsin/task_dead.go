@@ -136,7 +136,7 @@ type redriven struct {
 func (a *app) redriveMany(ctx context.Context, q operator.DeadQuery) error {
 	return using(ctx, a, operator.Open, func(o *operator.Operator) error {
 		seen := a.tableProgress("redrive dead tasks of", o.Layout().Total())
-		q.Progress = seen.more
+		q.Progress = seen.add
 		done, failed := o.RedriveDead(ctx, q)
 		seen.end()
 		if errors.Is(failed, tocsin.ErrUnknownBizType) || errors.Is(failed, tocsin.ErrInvalid) {

@@ -15,7 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/operator"
-	"github.com/tocsinhq/tocsin/purger"
+	"github.com/tocsinhq/tocsin/upkeep"
 	"github.com/tocsinhq/tocsin/webhook"
 )
 
@@ -381,7 +381,7 @@ func TestPurgeRemovesRunsPastTheirRetention(t *testing.T) {
 		s.exec("UPDATE "+s.layout.Database(db)+".run SET started = started - INTERVAL 31 DAY WHERE job_id <> ?", uint64(id))
 	}
 	s.run("purge", "--dry-run").says(t, "; 7 runs")
-	got := decode[purger.Result](t, s.run("purge", "--json"))
+	got := decode[upkeep.PurgeResult](t, s.run("purge", "--json"))
 	if got.Runs != 7 || got.Batches == 0 || len(got.Failed) != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // version2Site has tables that a program for schema version 2 made, and one biz type whose callbacks go to the receiver.
@@ -176,7 +176,7 @@ func (s *site) operate(t *testing.T) {
 	s.run("task", "list", "--biz-id", "1001").says(t, "cancelled")
 	s.set(add(1002), "action_time = UTC_TIMESTAMP(3) - INTERVAL 1 HOUR, due_time = action_time")
 	s.run("sweep", "--grace", "0s").says(t, "1 delivered")
-	if got := decode[auditor.Report](t, s.run("audit", "--json")); len(got.Faults) != 0 {
+	if got := decode[upkeep.AuditReport](t, s.run("audit", "--json")); len(got.Faults) != 0 {
 		t.Errorf("audit: %+v", got.Faults)
 	}
 	s.run("purge").ok(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/wait"
-	"github.com/tocsinhq/tocsin/purger"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // kept is how long finished rows stay in TestEverythingAtOnceOnOneTable: longer than
@@ -71,9 +71,7 @@ func (s *scenario) purge(ctx context.Context, removed *int) error {
 		return err
 	}
 	defer func() { _ = tables.Close() }()
-	p, err := purger.New(purger.Config{
-		Tables: tables, Bells: tables, Runs: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf, Policies: shortlyKept, Dead: true,
-	})
+	p, err := upkeep.NewPurger(upkeep.PurgeConfig{Store: tables, Policies: shortlyKept, Dead: true})
 	if err != nil {
 		return err
 	}

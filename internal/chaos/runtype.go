@@ -9,8 +9,8 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/wait"
-	"github.com/tocsinhq/tocsin/purger"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // briefly is how long finished rows of some runs are kept.
@@ -42,8 +42,8 @@ func (r role) purge(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, tables.Close()) }()
-	p, err := purger.New(purger.Config{
-		Tables: tables, Bells: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
+	p, err := upkeep.NewPurger(upkeep.PurgeConfig{
+		Store:    tables,
 		Policies: func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, r.Tables) },
 	})
 	if err != nil {

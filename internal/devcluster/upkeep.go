@@ -8,12 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tocsinhq/tocsin/auditor"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/schedule"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/purger"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // startUpkeep sweeps, purges and audits until ctx ends; ended waits for that and returns what ended before.
@@ -33,8 +31,8 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 	if err != nil {
 		return nil, errors.Join(err, tables.Close())
 	}
-	purge, err := purger.New(purger.Config{
-		Tables: tables, Bells: tables, Runs: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf,
+	purge, err := upkeep.NewPurger(upkeep.PurgeConfig{
+		Store:      tables,
 		Policies:   func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, c.config) },
 		Logger:     c.opts.Logger,
 		Registerer: registry,
@@ -50,17 +48,17 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 	var group sync.WaitGroup
 	var swept error
 	group.Go(func() { swept = sweeper.Run(ctx, "@every "+opts.Sweep.String()) })
-	group.Go(func() { schedule.Each(ctx, every(opts.Upkeep), purgeAndAudit) })
+	group.Go(func() { upkeep.Each(ctx, every(opts.Upkeep), purgeAndAudit) })
 	return func() error {
 		group.Wait()
 		return errors.Join(swept, tables.Close())
 	}, nil
 }
 
-// every is a schedule.
+// every is the times that are so far apart.
 type every time.Duration
 
-// Next implements schedule.Schedule.
+// Next implements upkeep.Times.
 func (e every) Next(after time.Time) time.Time { return after.Add(time.Duration(e)) }
 
 // audit writes what an audit finds, as tocsin audit --textfile does.
@@ -69,13 +67,6 @@ func (c *Cluster) audit(ctx context.Context, tables *store.Store, files string) 
 	if err != nil {
 		return
 	}
-	audit, err := auditor.New(auditor.Config{
-		Tables: tables, Now: tables.Now, Servers: tables.Servers(), TablesOf: tables.TablesOf, ServerOf: tables.ServerOf,
-		Layout: tables.Layout(), Policies: policies, Grace: demoGrace,
-	})
-	if err != nil {
-		return
-	}
-	report, err := audit.Audit(ctx)
-	_ = auditor.WriteTextfile(files, "tocsin_audit", prometheus.Labels{"cluster": ClusterID}, report, err) // shown as an old time
+	report, err := upkeep.Audit(ctx, upkeep.AuditConfig{Store: tables, Policies: policies, Grace: demoGrace})
+	_ = report.Ended(err == nil).WriteTextfile(files, "tocsin_audit", prometheus.Labels{"cluster": ClusterID}) // shown as an old time
 }

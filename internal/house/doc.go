@@ -11,7 +11,7 @@
 //	sleep      time.Sleep outside tests
 //	skips      tests that do not run everywhere: the list, with reasons
 //	servers    tests that open a database: make test-sql runs them on further servers, or the list says why not
-//	once       a walk over all tables outside internal/tablewalk, an errgroup as a sync.WaitGroup
+//	once       a walk over all tables beside store.Walk, an errgroup as a sync.WaitGroup
 //	paths      paths of somebody's machine, in any text file
 //	targets    `make x` in README, docs and scripts: x is a target of the Makefile
 //	needs      what a program that imports Tocsin gets into its go.sum and go.mod

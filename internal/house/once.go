@@ -5,17 +5,14 @@ import (
 	"strings"
 )
 
-// Walks checks that only internal/tablewalk walks the tables of a server chunk by chunk.
+// Walks checks that only store.Walk walks the tables of a server chunk by chunk.
 func Walks(m Module) []string {
 	var bad []string
 	for _, f := range m.shipped() {
-		if f.Dir() == "internal/tablewalk" {
-			continue
-		}
 		ast.Inspect(f.AST, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if ok && calls(call, "slices", "Chunk") && len(call.Args) > 0 && isTablesOf(call.Args[0]) {
-				bad = append(bad, f.at(call.Pos(), "a walk over all tables of its own: use internal/tablewalk"))
+				bad = append(bad, f.at(call.Pos(), "a walk over all tables of its own: use store.Walk"))
 			}
 			return true
 		})

@@ -124,9 +124,8 @@ func TestNamesComplain(t *testing.T) {
 func TestWalksComplains(t *testing.T) {
 	const walk = "func f() { for range slices.Chunk(s.TablesOf(0), 64) {} }"
 	each(t, Walks, map[string]source{
-		"a walk":          {"purger/x.go", "package purger\n" + walk, "use internal/tablewalk"},
-		"the walk":        {"internal/tablewalk/x.go", "package tablewalk\n" + walk, ""},
-		"a walk in tests": {"purger/x_test.go", "package purger\n" + walk, ""},
+		"a walk":          {"upkeep/x.go", "package upkeep\n" + walk, "use store.Walk"},
+		"a walk in tests": {"upkeep/x_test.go", "package upkeep\n" + walk, ""},
 		"other chunks":    {"store/x.go", "package store\nfunc f() { for range slices.Chunk(tables, 64) {} }", ""},
 	})
 }

@@ -29,7 +29,6 @@ var onOneServer = []skip{
 	{path: "assign", reason: "its tests are of etcd, which is the same beside every database server"},
 	{path: "internal/dashboards/live", reason: "its demo takes most of a minute, and its queries are of Prometheus"},
 	{path: "api", reason: noStatement},
-	{path: "alarms", reason: noStatement},
 	{path: "config", reason: noStatement},
 	{path: "tocsinotel", reason: noStatement},
 	{path: "tocsinprom", reason: noStatement},

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package alarm
-
-// precise returns nil: this platform has no better timer than Go's.
-func precise(func()) timer { return nil }

@@ -1,0 +1,474 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// generated is a cluster of two databases, whose generators have pools of their own.
+type generated struct {
+	*testing.T
+	*Schedules
+	cfg tocsin.Config
+	db  *sql.DB
+}
+
+func newGenerated(t *testing.T) *generated {
+	t.Helper()
+	return newGeneratedOn(t, devtest.DSN(t), devtest.Prefix(t))
+}
+
+func newGeneratedOn(t *testing.T, dsn, prefix string) *generated {
+	t.Helper()
+	cfg := tocsin.Config{
+		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: prefix},
+		Servers: []tocsin.Server{{Name: "db1", DSN: dsn, Databases: []int{0}}, {Name: "db2", DSN: dsn, Databases: []int{1}}},
+	}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "report", Number: 1, Group: "reports"}}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", dsn+"?parseTime=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = s.Close(), db.Close() })
+	return &generated{T: t, Schedules: s, cfg: cfg, db: db}
+}
+
+// generator makes one with pools of its own.
+func (s *generated) generator(change func(*GeneratorConfig)) *Generator {
+	s.Helper()
+	return s.generatorOn(s.cfg, change)
+}
+
+func (s *generated) generatorOn(cfg tocsin.Config, change func(*GeneratorConfig)) *Generator {
+	s.Helper()
+	tables, err := store.Connect(s.Context(), cfg)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = tables.Close() })
+	for server := range tables.Servers() {
+		_, _ = tables.Measure(s.Context(), server) // one may be away
+	}
+	c := GeneratorConfig{Store: tables}
+	if change != nil {
+		change(&c)
+	}
+	return NewGenerator(c)
+}
+
+func (s *generated) create(n int, cron string) {
+	s.Helper()
+	for i := range n {
+		if _, err := s.Create(s.Context(), Definition{Name: fmt.Sprintf("s%d-%d", len(s.all()), i), BizType: "report", Cron: cron}); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func (s *generated) all() []Schedule {
+	s.Helper()
+	all, err := s.List(s.Context(), Query{Limit: MaxListed})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return all
+}
+
+// age moves all cursors back, as if nothing had been made since. Runs for later fire times go.
+func (s *generated) age(by time.Duration) {
+	s.Helper()
+	for _, one := range s.all() {
+		database := s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))
+		s.exec("UPDATE "+database+".schedule SET anchor = anchor - INTERVAL ? SECOND, made_until = UTC_TIMESTAMP(3) - INTERVAL ? SECOND, "+
+			"next_fire = UTC_TIMESTAMP(3) - INTERVAL ? SECOND WHERE schedule_id = ?", by.Seconds(), by.Seconds(), by.Seconds(), uint64(one.ID))
+	}
+	for table := range s.cfg.Layout.Total() {
+		s.exec("DELETE FROM " + s.cfg.Layout.Table(table))
+	}
+}
+
+func (s *generated) exec(query string, args ...any) {
+	s.Helper()
+	if _, err := s.db.ExecContext(s.Context(), query, args...); err != nil {
+		s.Fatalf("%s: %v", query, err)
+	}
+}
+
+// made returns the nominal times of a schedule's runs, ascending.
+func (s *generated) made(one Schedule) (times []time.Time) {
+	s.Helper()
+	rows, err := s.db.QueryContext(s.Context(), "SELECT dedup_key FROM "+s.cfg.Layout.Table(one.Table)+" ORDER BY dedup_key")
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var key []byte
+		if err := rows.Scan(&key); err != nil {
+			s.Fatal(err)
+		}
+		if k, _ := runkey.Parse(string(key)); k.Schedule == uint64(one.ID) {
+			times = append(times, k.Nominal())
+		}
+	}
+	return times
+}
+
+// TestTwoGeneratorsAtOnceMakeEachFireTimeOnce over three windows of schedules that fire each second, and others.
+func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
+	t.Parallel()
+	s := newGenerated(t)
+	s.create(12, "@every 1s")
+	s.create(12, "* * * * *")
+	s.age(5 * time.Second)
+	first := make(map[tocsin.JobID]time.Time)
+	for _, one := range s.all() {
+		first[one.ID] = one.MadeUntil
+	}
+	registry := prometheus.NewRegistry()
+	a, b := s.generator(func(c *GeneratorConfig) { c.Registerer = registry }), s.generator(nil)
+	ctx, stop := context.WithCancel(t.Context())
+	var both sync.WaitGroup
+	for _, g := range []*Generator{a, b} {
+		both.Go(func() {
+			if err := g.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	s.await("all windows", func() bool {
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return time.Until(one.NextFire) < Step+time.Minute })
+	})
+	stop()
+	both.Wait()
+	for _, one := range s.all() {
+		times, err := one.Times()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []time.Time
+		for f := times.Next(first[one.ID]); !f.After(one.MadeUntil); f = times.Next(f) {
+			want = append(want, f)
+		}
+		if got := s.made(one); !slices.EqualFunc(got, want, time.Time.Equal) || uint64(len(got)) < 10 {
+			t.Errorf("%s: %d runs, want %d", one.Name, len(got), len(want))
+		}
+	}
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 6 {
+		t.Errorf("%d series, %v", n, err)
+	}
+}
+
+// await polls until a condition holds.
+func (s *generated) await(what string, holds func() bool) {
+	s.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+func TestAGeneratorMakesTheRunsOfItsTablesAlone(t *testing.T) {
+	t.Parallel()
+	s := newGenerated(t)
+	s.create(40, "@every 1m")
+	s.age(0)
+	g := s.generator(func(c *GeneratorConfig) { c.Mine = func(table int) bool { return table == 1 } })
+	for server := range 2 {
+		if _, err := g.pass(t.Context(), server, Step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[bool]int{}
+	for _, one := range s.all() {
+		mine := one.Table == 1
+		seen[mine]++
+		if got := len(s.made(one)) > 0; got != mine {
+			t.Errorf("%s of table %d: made %v", one.Name, one.Table, got)
+		}
+	}
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("schedules of this generator and others: %v", seen)
+	}
+}
+
+// TestMoreTablesBeginAPass: a generator that has just taken tables does not wait for its next pass.
+func TestMoreTablesBeginAPass(t *testing.T) {
+	t.Parallel()
+	s := newGenerated(t)
+	s.create(10, "@every 1m")
+	s.age(time.Minute)
+	var mu sync.Mutex
+	tables := 0
+	asked := make(chan struct{}, 100)
+	g := s.generator(func(c *GeneratorConfig) {
+		c.Tables = func() int { mu.Lock(); defer mu.Unlock(); return tables }
+		c.Mine = func(int) bool {
+			asked <- struct{}{}
+			return c.Tables() > 0
+		}
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- g.Run(ctx) }()
+	<-asked // the first passes find nothing that is theirs
+	if n := len(s.made(s.all()[0])); n != 0 {
+		t.Errorf("%d runs are made", n)
+	}
+	mu.Lock()
+	tables = 4
+	mu.Unlock()
+	s.await("the runs", func() bool {
+		for len(asked) > 0 {
+			<-asked
+		}
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return len(s.made(one)) == 0 })
+	})
+	stop()
+	go func() {
+		for range asked { // whatever a pass still asks
+		}
+	}()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	close(asked)
+}
+
+// TestAServerThatIsAwayHidesNoOther, and its schedules are behind.
+func TestAServerThatIsAwayHidesNoOther(t *testing.T) {
+	t.Parallel()
+	s := newGenerated(t)
+	s.create(30, "@every 1m")
+	s.age(10 * time.Minute)
+	away := s.cfg
+	away.Servers = slices.Clone(away.Servers)
+	away.Servers[0].DSN = "root@tcp(" + devtest.FreeAddress() + ")/"
+	result, err := s.generatorOn(away, nil).Overdue(t.Context())
+	if err != nil { // who sweeps says so itself
+		t.Error(err)
+	}
+	there := 0
+	for _, one := range s.all() {
+		on2 := s.cfg.Layout.DatabaseOf(one.Table) == 1
+		if got := len(s.made(one)) > 0; got != on2 {
+			t.Errorf("%s of table %d: made %v", one.Name, one.Table, got)
+		}
+		if on2 {
+			there++
+		}
+	}
+	if result.Schedules != there || there == 0 || there == 30 {
+		t.Errorf("%+v, %d schedules are on the server that answers", result, there)
+	}
+}
+
+// TestSchedulesThatFailHoldUpNoOthers, though they are the earliest, and tell that they are behind.
+func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	s := newGenerated(t)
+	s.create(20, "@every 1m")
+	s.age(10 * time.Minute)
+	all := s.all()
+	slices.SortFunc(all, func(a, b Schedule) int {
+		return cmp.Or(a.NextFire.Compare(b.NextFire), cmp.Compare(a.Table, b.Table), cmp.Compare(a.ID, b.ID))
+	})
+	bad := map[tocsin.JobID]bool{}
+	for _, one := range all[:10] {
+		bad[one.ID] = true
+	}
+	fails := true
+	g := s.generator(nil)
+	g.makeOne = func(ctx context.Context, id tocsin.JobID) (Made, error) {
+		if fails && bad[id] {
+			return Made{}, errors.New("refused")
+		}
+		return g.maker.Make(ctx, id)
+	}
+	result, err := g.Overdue(t.Context())
+	if err != nil || result.Failed != 10 || result.Schedules != 10 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	for _, one := range s.all() {
+		if got := len(s.made(one)) > 0; got == bad[one.ID] {
+			t.Errorf("%s: made %v", one.Name, got)
+		}
+	}
+	if late := g.Behind(); late < 9*time.Minute || late > 15*time.Minute {
+		t.Errorf("behind by %s", late)
+	}
+	fails = false
+	if result, err := g.Overdue(t.Context()); err != nil || result.Failed != 0 || result.Schedules != 10 || g.Behind() != 0 {
+		t.Errorf("then %+v, %v, behind by %s", result, err, g.Behind())
+	}
+}
+
+// TestLockedRowsHoldUpNoOtherDatabase of their server: a few wait, and the others come up again when the rows are free.
+func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
+	t.Parallel()
+	s := newGenerated(t)
+	s.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}
+	s.create(60, "@every 1m")
+	s.age(10 * time.Minute)
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked, err := tx.QueryContext(t.Context(), "SELECT schedule_id FROM "+s.cfg.Layout.Database(0)+".schedule FOR UPDATE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = locked.Close()
+	in := func(database int, id tocsin.JobID) bool { return s.cfg.Layout.DatabaseOf(id.Table()) == database }
+	var met atomic.Int32 // Makes of the database whose rows are locked
+	g := s.generator(nil)
+	g.makeOne = func(ctx context.Context, id tocsin.JobID) (Made, error) {
+		if in(0, id) {
+			met.Add(1)
+		}
+		return g.maker.Make(ctx, id)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := g.pass(t.Context(), 0, Step)
+		ended <- err
+	}()
+	made := func(database int) bool {
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return in(database, one.ID) && len(s.made(one)) == 0 })
+	}
+	s.await("the runs of the other database", func() bool { return made(1) })
+	if n := met.Load(); n >= 2*passWidth {
+		t.Errorf("%d Makes met the lock before all of the other database were made", n)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := g.pass(t.Context(), 0, Step); err != nil || !made(0) {
+		t.Errorf("the runs of the database that was locked: %v", err)
+	}
+}
+
+// TestARowThatMakesNothingEndsThePass: somebody has changed it by hand.
+func TestARowThatMakesNothingEndsThePass(t *testing.T) {
+	t.Parallel()
+	s := newGenerated(t)
+	s.create(1, "@every 1m")
+	s.age(time.Minute)
+	one := s.all()[0]
+	s.exec("UPDATE "+s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))+".schedule SET state = 'inactive' WHERE schedule_id = ?", uint64(one.ID))
+	if result, err := s.generator(nil).Overdue(t.Context()); err != nil || result != (PassResult{Lost: 1}) {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// TestDistantRunsAreSpread: of many schedules, only those whose runs are near are made at once.
+func TestDistantRunsAreSpread(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for ahead, want := range map[time.Duration]time.Duration{-time.Hour: 0, 4 * time.Minute: 0, 6 * time.Minute: passSpread / 1000} {
+		if got := pauseBefore(Due{Next: now.Add(ahead)}, 1000, now.UnixMilli()); got != want {
+			t.Errorf("%s ahead: %s, want %s", ahead, got, want)
+		}
+	}
+	if got := pauseBefore(Due{Next: now.Add(9 * time.Minute)}, 2, now.UnixMilli()); got != passPause {
+		t.Errorf("one of two: %s", got)
+	}
+}
+
+// TestFireTimesThatArePassedOverAreTold: once, with the first of them and their number.
+func TestFireTimesThatArePassedOverAreTold(t *testing.T) {
+	t.Parallel()
+	s := newGenerated(t)
+	s.create(1, "@every 1m")
+	s.age(time.Hour)
+	one := s.all()[0]
+	var told []MissedRun
+	g := s.generator(func(c *GeneratorConfig) { c.Missed = func(m MissedRun) { told = append(told, m) } })
+	result, err := g.Overdue(t.Context())
+	if err != nil || result.PassedOver == 0 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if want := (MissedRun{BizType: 1, Schedule: one.Name, Time: one.NextFire,
+		Why: fmt.Sprintf("missed, with all that the schedule's policy passes over from then on: %d fire times", result.PassedOver)}); len(told) != 1 || told[0] != want {
+		t.Errorf("told %+v, want %+v", told, want)
+	}
+	if result, err := g.Overdue(t.Context()); err != nil || result.PassedOver != 0 || len(told) != 1 {
+		t.Errorf("then %+v, %v, told %+v", result, err, told)
+	}
+}
+
+// TestAGeneratorThatCantReadRests: a look that failed counts as made until the next pass. The server counts what it is asked.
+func TestAGeneratorThatCantReadRests(t *testing.T) {
+	t.Parallel()
+	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	s := newGeneratedOn(t, server.DSN(), "t")
+	s.create(8, "@every 1m")
+	s.age(time.Minute)
+	s.exec("RENAME TABLE t_0.schedule TO t_0.gone")
+	var log devtest.Log
+	g := s.generator(func(c *GeneratorConfig) { c.Logger = log.Logger() })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- g.Run(ctx) }()
+	log.Await(t, "it can't be known whether schedules are made too far ahead")
+	log.Await(t, "schedules can't be read: their next runs are made later")
+	before := s.questions()
+	time.Sleep(3 * time.Second)
+	if n := s.questions() - before; n > 300 {
+		t.Errorf("%d statements in 3 s, though schedules can't be read", n)
+	}
+	s.exec("RENAME TABLE t_0.gone TO t_0.schedule")
+	s.await("the runs", func() bool {
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return len(s.made(one)) == 0 })
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// questions returns how many statements the server was sent.
+func (s *generated) questions() (n int) {
+	s.Helper()
+	var name string
+	if err := s.db.QueryRowContext(s.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
+		s.Fatal(err)
+	}
+	return n
+}

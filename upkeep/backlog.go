@@ -1,0 +1,192 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// The backlog is measured for metrics, and slowly on purpose. Two walks go over the tables of each server, one statement at a
+// time for 64 tables together:
+//
+//	overdue   once a minute: the oldest overdue task of each biz type and database, and how many there are. Tables are
+//	          first asked by a prepared probe whether they have any. Of those that have, at most 10,000 index entries each
+//	          are read, so the number is a lower bound where there are more: overdue_capped_tables says in how many tables.
+//	count     every ten minutes: pending, claimed and dead tasks, counted exactly, from one index.
+//
+// After each statement comes a pause of 19 times what it took, so a server spends at most a twentieth of one connection on
+// it; large backlogs make the walks slower, not heavier. The figures are those of the last whole walk, and their age is a
+// metric too. Tables that can't be read are left out and counted.
+//
+// One node of a group measures the group's biz types: the one that has table 0, or looks at it first where nobody owns
+// tables. While etcd is away the tables stay where they are, and so does this. When the table moves, the new owner begins
+// at once.
+const (
+	overdueEvery = time.Minute
+	countEvery   = 10 * time.Minute
+	overdueAfter = time.Second      // a pending task is overdue this long after its time
+	overdueMost  = 10_000           // overdue rows that are counted in one table
+	backlogRests = 19               // times what a statement took comes before the next
+	leadsEvery   = 5 * time.Second  // between two looks whether this node is to measure
+	backlogLimit = 30 * time.Second // of a statement
+)
+
+// BacklogConfig is the config of a Backlog.
+type BacklogConfig struct {
+	Store    *store.Store
+	Policies func() []biztype.Policy // of the biz types to be measured
+	Leads    func() bool             // whether this node is to measure just now; asked often
+
+	OverdueEvery time.Duration // between the beginnings of two walks for overdue tasks; 0: 1m
+	CountEvery   time.Duration // between those of two walks that count; 0: 10m
+
+	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
+	Registerer prometheus.Registerer // nil: metrics are not exported, and Run measures nothing
+}
+
+// Backlog measures what waits in all tables. Make one with NewBacklog.
+type Backlog struct {
+	cfg   BacklogConfig
+	limit loglimit.Limit
+
+	mu      sync.Mutex
+	overdue []overdue // by server
+	counts  []counts  // by server
+}
+
+// NewBacklog makes a Backlog that knows nothing before Run.
+func NewBacklog(cfg BacklogConfig) *Backlog {
+	cfg.Logger = loglimit.Or(cfg.Logger)
+	if cfg.OverdueEvery <= 0 {
+		cfg.OverdueEvery = overdueEvery
+	}
+	if cfg.CountEvery <= 0 {
+		cfg.CountEvery = countEvery
+	}
+	servers := len(cfg.Store.Servers())
+	b := &Backlog{cfg: cfg, overdue: make([]overdue, servers), counts: make([]counts, servers)}
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(newBacklogMetrics(b))
+	}
+	return b
+}
+
+// Run measures until ctx ends, while Leads.
+func (b *Backlog) Run(ctx context.Context) {
+	if b.cfg.Registerer == nil {
+		return
+	}
+	var all sync.WaitGroup
+	for server := range b.overdue {
+		all.Go(func() { b.repeat(ctx, server, b.cfg.OverdueEvery, b.lookOverdue) })
+		all.Go(func() { b.repeat(ctx, server, b.cfg.CountEvery, b.count) })
+	}
+	all.Wait()
+}
+
+// repeat walks again and again while this node leads. The first walk is not spread over the time to the next, so that
+// figures are soon there. over is the time of a whole walk; 0: as fast as the rests between statements allow.
+func (b *Backlog) repeat(ctx context.Context, server int, every time.Duration, walk func(ctx context.Context, server int, over time.Duration) error) {
+	var over time.Duration
+	for ctx.Err() == nil {
+		if !b.cfg.Leads() {
+			over = 0
+			b.forget(server)
+			_ = wait.For(ctx, leadsEvery) // the loop ends with ctx
+			continue
+		}
+		began := time.Now()
+		if err := walk(ctx, server, over); err != nil && ctx.Err() == nil && !errors.Is(err, errNotLeading) {
+			name := b.cfg.Store.Servers()[server]
+			b.limit.Of(b.cfg.Logger, name).Warn("backlog can't be measured: its metrics keep their last values", "error", err, "server", name)
+		}
+		over = every / 2 // the rest is for walks that take longer
+		for ctx.Err() == nil && b.cfg.Leads() && time.Since(began) < every {
+			_ = wait.For(ctx, min(leadsEvery, time.Until(began.Add(every))))
+		}
+	}
+}
+
+// errNotLeading ends a walk.
+var errNotLeading = errors.New("another node measures now")
+
+// spread calls look for all tables of a server, with pauses.
+func (b *Backlog) spread(ctx context.Context, server int, over time.Duration, look func(ctx context.Context, tables []int) error) error {
+	w := newWalk(b.cfg.Store, server, nil)
+	share := over * store.Together / time.Duration(max(len(b.cfg.Store.TablesOf(server)), store.Together))
+	return w.overTables(ctx, func(tables []int) error {
+		if !b.cfg.Leads() {
+			return errNotLeading
+		}
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(ctx, backlogLimit)
+		defer cancel()
+		if err := look(bounded, tables); err != nil {
+			return err
+		}
+		return wait.For(ctx, max(share, backlogRests*time.Since(began)))
+	})
+}
+
+// errNoClock ends a walk of a server that has just moved to another address: nothing would look overdue.
+var errNoClock = errors.New("the server's clock is not known yet")
+
+// lookOverdue is one walk for overdue tasks.
+func (b *Backlog) lookOverdue(ctx context.Context, server int, over time.Duration) error {
+	found := newOverdue(b.cfg.Store.Layout())
+	err := b.spread(ctx, server, over, func(ctx context.Context, tables []int) error {
+		now := b.cfg.Store.Now(server)
+		if now == 0 {
+			return errNoClock
+		}
+		rows, failed, err := b.cfg.Store.Overdue(ctx, server, tables, now-overdueAfter.Milliseconds(), overdueMost)
+		found.add(rows, failed, now)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found.at = time.Now()
+	found.compare(b.overdue[server])
+	b.overdue[server] = found
+	return nil
+}
+
+// count is one walk that counts.
+func (b *Backlog) count(ctx context.Context, server int, over time.Duration) error {
+	found := newCounts(b.cfg.Store.Layout())
+	err := b.spread(ctx, server, over, func(ctx context.Context, tables []int) error {
+		all, err := b.cfg.Store.LiveCounts(ctx, server, tables)
+		found.add(all)
+		if len(all) > 0 {
+			return nil // a table that can't be read hides no other; the walk for overdue tasks counts such tables
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found.at = time.Now()
+	b.counts[server] = found
+	return nil
+}
+
+// forget drops the figures of a server, which another node measures.
+func (b *Backlog) forget(server int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.overdue[server], b.counts[server] = overdue{}, counts{}
+}

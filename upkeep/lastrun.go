@@ -1,0 +1,239 @@
+package upkeep
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/push"
+)
+
+const (
+	pushWithin = 10 * time.Second
+	maxPage    = 64 << 20 // bytes of a Pushgateway's page that are read
+)
+
+// Figure is a number in the result of a run, and how metrics show it.
+type Figure struct {
+	Name   string
+	Last   string // help of the gauge last_NAME, of the last run; "": there is none
+	Total  string // help of the counter NAME_total, over all runs of a process; "": there is none
+	Value  int
+	Labels []string                                // of a figure with several values
+	Values func(set func(n int, labels ...string)) // instead of Value, with Labels
+}
+
+// each calls set for each value of the figure.
+func (f Figure) each(set func(n int, labels ...string)) {
+	if f.Values == nil {
+		set(f.Value)
+		return
+	}
+	f.Values(set)
+}
+
+// Ended is a run of one kind of work that has ended. That of a zero result has all figures.
+type Ended struct {
+	Subsystem string // of the metrics' names, such as "purger"
+	Took      time.Duration
+	OK        bool // it did all its work
+	Figures   []Figure
+}
+
+// WriteTextfile writes the metrics of a single run, which are those of the last run of a resident process, into a directory of
+// node_exporter's textfile collector.
+func (e Ended) WriteTextfile(dir, name string, labels prometheus.Labels) error {
+	last, registry := e.metrics(labels)
+	return last.write(dir, name, registry)
+}
+
+// Push sends the metrics of WriteTextfile to the Pushgateway at url, as the job name. It takes at most 20 s, and ends early
+// with ctx.
+func (e Ended) Push(ctx context.Context, url, name string, labels prometheus.Labels) error {
+	last, registry := e.metrics(labels)
+	return last.push(ctx, url, name, registry)
+}
+
+func (e Ended) metrics(labels prometheus.Labels) (*LastRun, *prometheus.Registry) {
+	registry := prometheus.NewRegistry()
+	last := NewLastRun(prometheus.WrapRegistererWith(labels, registry), e)
+	last.End(time.Now(), e)
+	return last, registry
+}
+
+// LastRun exports when a recurring work, such as a sweep, last ran and how it ended. It is for one goroutine.
+type LastRun struct {
+	success                 string // name of the metric succeeded
+	failed                  bool
+	at, succeeded, took, ok prometheus.Gauge
+
+	figures map[string]*prometheus.GaugeVec
+}
+
+// NewLastRun registers the metrics tocsin_SUBSYSTEM_last_... of runs such as one with r, which may be nil.
+func NewLastRun(r prometheus.Registerer, one Ended) *LastRun {
+	f := promauto.With(r)
+	opts := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: one.Subsystem, Name: "last_" + name, Help: help}
+	}
+	l := &LastRun{
+		success:   "tocsin_" + one.Subsystem + "_last_success_timestamp_seconds",
+		at:        f.NewGauge(opts("run_timestamp_seconds", "When the last run ended, in Unix time; 0: none has.")),
+		succeeded: f.NewGauge(opts("success_timestamp_seconds", "When the last run ended that did all its work; 0: none has.")),
+		took:      f.NewGauge(opts("duration_seconds", "How long the last run took.")),
+		ok:        f.NewGauge(opts("ok", "1 if the last run did all its work: its exit code was 0.")),
+		figures:   map[string]*prometheus.GaugeVec{},
+	}
+	for _, figure := range one.Figures {
+		if figure.Last == "" {
+			continue
+		}
+		gauge := f.NewGaugeVec(opts(figure.Name, figure.Last), figure.Labels)
+		if l.figures[figure.Name] = gauge; figure.Labels == nil {
+			gauge.WithLabelValues() // 0 before the first run
+		}
+	}
+	return l
+}
+
+// End notes the end of a run.
+func (l *LastRun) End(at time.Time, e Ended) {
+	seconds := float64(at.UnixMilli()) / 1000
+	l.at.Set(seconds)
+	l.took.Set(e.Took.Seconds())
+	l.ok.Set(0)
+	if l.failed = !e.OK; e.OK {
+		l.ok.Set(1)
+		l.succeeded.Set(seconds)
+	}
+	for _, figure := range e.Figures {
+		if gauge := l.figures[figure.Name]; gauge != nil && figure.Last != "" {
+			if figure.Labels != nil {
+				gauge.Reset()
+			}
+			figure.each(func(n int, labels ...string) { gauge.WithLabelValues(labels...).Set(float64(n)) })
+		}
+	}
+}
+
+// Totals are counters over all runs of a resident process.
+type Totals map[string]*prometheus.CounterVec
+
+// NewTotals registers the metrics tocsin_SUBSYSTEM_..._total of runs such as one with r, which may be nil.
+func NewTotals(r prometheus.Registerer, one Ended) Totals {
+	f, totals := promauto.With(r), Totals{}
+	for _, figure := range one.Figures {
+		if figure.Total == "" {
+			continue
+		}
+		opts := prometheus.CounterOpts{Namespace: "tocsin", Subsystem: one.Subsystem, Name: figure.Name + "_total", Help: figure.Total}
+		counter := f.NewCounterVec(opts, figure.Labels)
+		if totals[figure.Name] = counter; figure.Labels == nil {
+			counter.WithLabelValues()
+		}
+	}
+	return totals
+}
+
+// Add adds the figures of a run.
+func (t Totals) Add(e Ended) {
+	for _, figure := range e.Figures {
+		if counter := t[figure.Name]; counter != nil && figure.Total != "" {
+			figure.each(func(n int, labels ...string) { counter.WithLabelValues(labels...).Add(float64(n)) })
+		}
+	}
+}
+
+// write writes what from gathers, the run's own metrics among it, into DIR/NAME.prom, whole or not at all. If the last run failed, the time of the
+// last success is taken from the file that it replaces.
+func (l *LastRun) write(dir, name string, from prometheus.Gatherer) error {
+	path := filepath.Join(dir, name+".prom")
+	if l.failed {
+		before, err := lastValue(path, l.success)
+		if err != nil {
+			return err
+		}
+		l.succeeded.Set(before)
+	}
+	return prometheus.WriteToTextfile(path, from)
+}
+
+// lastValue returns the value of a metric in a file, 0 if there is none.
+func lastValue(path, name string) (value float64, err error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return valueIn(file, name, "")
+}
+
+// valueIn returns the value of the metric's last series that has a label, such as `job="sweep"`; 0 if there is none.
+func valueIn(text io.Reader, name, label string) (value float64, err error) {
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		line := lines.Text()
+		rest, ok := strings.CutPrefix(line, name)
+		if ok && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, "{")) && strings.Contains(rest, label) {
+			value, _ = strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64) // a text that is not ours has none
+		}
+	}
+	return value, lines.Err()
+}
+
+// push sends what from gathers, the run's own metrics among it, to the Pushgateway at url, in place of what was pushed there
+// before as job name. If the last run failed, the time of the last success is taken from what it replaces.
+func (l *LastRun) push(ctx context.Context, url, name string, from prometheus.Gatherer) error {
+	if l.failed {
+		before, err := pushed(ctx, url, l.success, name)
+		if err != nil {
+			return err
+		}
+		l.succeeded.Set(before)
+	}
+	return Push(ctx, url, name, from)
+}
+
+// Push sends what from gathers to the Pushgateway at url, in place of what was pushed there before as job name. It takes at
+// most 10 s, and ends early with ctx.
+func Push(ctx context.Context, url, name string, from prometheus.Gatherer) error {
+	ctx, cancel := context.WithTimeout(ctx, pushWithin)
+	defer cancel()
+	if err := push.New(url, name).Gatherer(from).PushContext(ctx); err != nil {
+		return fmt.Errorf("push metrics: %w", err)
+	}
+	return nil
+}
+
+// pushed returns the value of a metric that was pushed before as a job; 0 if there is none.
+func pushed(ctx context.Context, url, metric, job string) (value float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pushWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("read pushed metrics: %w", err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if resp.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("read pushed metrics: %s answers %s", url, resp.Status)
+	}
+	return valueIn(io.LimitReader(resp.Body, maxPage), metric, fmt.Sprintf("job=%q", job))
+}
