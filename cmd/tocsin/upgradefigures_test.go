@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // slowLog is the server's log of slow statements, a file beside its data: a log in a table would be slow itself.
@@ -168,8 +170,6 @@ func (u *upgradeRun) lateness(from, to time.Time) string {
 		return "of none"
 	}
 	slices.Sort(late)
-	at := func(share float64) time.Duration {
-		return late[int(share*float64(len(late)-1))].Round(100 * time.Microsecond)
-	}
+	at := func(q float64) time.Duration { return quantile.Of(late, q).Round(100 * time.Microsecond) }
 	return fmt.Sprintf("of %d: p50 %s, p99 %s, max %s", len(late), at(0.5), at(0.99), at(1))
 }

@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"internal/devserver":     {},
 	"internal/devserver/...": {"internal/devserver"},
 	"internal/devcluster":    {".", "assign", "auditor", "biztype", "ddl", "dispatcher", "node", "purger", "schedule", "store", "tocsinprom", "webhook", "internal/..."},
-	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "outbox", "purger", "relay", "schedule", "store", "tocsinpg", "tocsinpg/...", "internal/devserver", "internal/seam", "internal/wait"},
+	"internal/chaos":         {".", "assign", "biztype", "ddl", "node", "outbox", "purger", "relay", "schedule", "store", "tocsinpg", "tocsinpg/...", "internal/devserver", "internal/quantile", "internal/seam", "internal/wait"},
 	"internal/chaos/...":     {"internal/chaos"},
 	"internal/dashboards":    {},
 	"internal/yamlfile":      {},
@@ -77,12 +77,13 @@ var mayImport = map[string][]string{
 	"internal/name":          {},
 	"internal/output":        {},
 	"internal/wait":          {},
+	"internal/quantile":      {},
 	"internal/apitoken":      {"internal/name"},
 	"internal/why":           {".", "assign", "biztype", "dispatcher", "health", "node"},
 	"internal/tablewalk":     {"duequeue", "store"},
 	"internal/...":           {".", "biztype", "ddl", "store", "internal/..."},
 	"bench":                  {"..."},
-	"bench/targets":          {},
+	"bench/targets":          {"internal/quantile"},
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
