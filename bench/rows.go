@@ -83,8 +83,8 @@ type part struct {
 	rows  []row
 }
 
-// packets cuts rows into packets of at most most rows. The rows of a table follow one another.
-func (s *site) packets(tables [][]row, most int) []packet {
+// packets cuts the rows of each table into packets of at most limit rows.
+func (s *site) packets(tables [][]row, limit int) []packet {
 	open := make([]packet, len(s.pools))
 	var full []packet
 	for _, all := range tables {
@@ -92,9 +92,9 @@ func (s *site) packets(tables [][]row, most int) []packet {
 			table := all[0].id.Table()
 			server := s.store.ServerOf(table)
 			p := &open[server]
-			n := min(len(all), most-p.rows)
+			n := min(len(all), limit-p.rows)
 			p.server, p.rows, p.parts = server, p.rows+n, append(p.parts, part{table, all[:n]})
-			if all = all[n:]; p.rows == most {
+			if all = all[n:]; p.rows == limit {
 				full, open[server] = append(full, *p), packet{}
 			}
 		}
