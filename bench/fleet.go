@@ -31,8 +31,8 @@ type fleet struct {
 	failed  chan error
 }
 
-// handlers has tasks of the biz type that is measured delivered. Those of the
-// other one have a handler too, as the nodes would log that they lack it.
+// handlers returns deliver for the biz type that is measured, and for the other
+// one a handler that does nothing: nodes log a biz type that they have none for.
 func handlers(deliver func(context.Context, *tocsin.Task[string]) error) *node.Handlers {
 	var h node.Handlers
 	node.Handle(&h, plain, deliver)

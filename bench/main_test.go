@@ -56,8 +56,8 @@ func report(b *testing.B, figures map[string]float64) {
 	}
 }
 
-// The benchmarks, each with little to do. What is settled and can't be purged an unbounded peek has to walk over; a regular one has not.
-// They run one after the other: while one keeps the server from purging, the others would wait for it.
+// Each benchmark runs with little work. An unbounded peek walks over settled rows that can't be purged, a regular peek does not. The
+// benchmarks run one after another: while one keeps the server from purging, the others would wait for the purge.
 func TestTheGoBenchmarksMeasure(t *testing.T) {
 	for name, measure := range map[string]func(*testing.T) map[string]float64{
 		"peek": func(t *testing.T) map[string]float64 {

@@ -71,7 +71,8 @@ func (u Usage) plus(v Usage, times float64) Usage {
 	}
 }
 
-// measured returns what work takes. One of its statements reads the counters.
+// measured returns what work takes. One of the statements counted is the second
+// read of the counters.
 func (s *site) measured(ctx context.Context, work func() error) (Usage, error) {
 	before, err := s.counters(ctx)
 	if err != nil {

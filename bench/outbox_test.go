@@ -24,9 +24,9 @@ import (
 // outboxRounds is how often the sides of the ratios take turns.
 const outboxRounds = 3
 
-// BenchmarkOutbox measures a relay from an outbox on a second private server: beside AddMany of as many rows, and beside a relay
-// that notes nothing in a ledger; how late tasks begin that are added in transactions and due at once, from the answer of the
-// commit on; and what a relay with nothing to do costs.
+// BenchmarkOutbox measures a relay that moves rows of an outbox on a second private server. It compares the relay with AddMany of as
+// many rows, and with a relay that notes nothing in a ledger. Then it measures how late tasks begin that are added in transactions and
+// due at once, from the answer of the commit on, and what a relay with nothing to do costs.
 func BenchmarkOutbox(b *testing.B) {
 	const n = 80_000 // of each side in each round
 	s := open(b, Options{Layout: tocsin.Layout{Databases: 8, Tables: 16}, Tasks: n * outboxRounds}, false)

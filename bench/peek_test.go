@@ -29,10 +29,11 @@ const (
 	glanceSQL = `SELECT /* tocsin bench_hold */ job_id FROM {table} LIMIT 1`
 )
 
-// BenchmarkPeek measures what a node's regular peek takes beside rows that were settled so long after they fell due, and can't be
-// purged, as an older write transaction and a read snapshot are open; and the same peek of a clean table, before and after.
+// BenchmarkPeek measures what a node's regular peek takes beside settled rows that can't be purged, because an older write transaction
+// and a read snapshot are open. The rows were settled some time, overdue, after they fell due. The same peek of a clean table is
+// measured before and after.
 func BenchmarkPeek(b *testing.B) {
-	for _, overdue := range []time.Duration{30 * time.Second, time.Second} { // the second is within the bounds of a peek
+	for _, overdue := range []time.Duration{30 * time.Second, time.Second} { // rows of the last 10 s are within the bounds of a peek
 		b.Run(fmt.Sprintf("overdue=%s", overdue), func(b *testing.B) {
 			const entries = 300_000
 			s := open(b, Options{Layout: tocsin.Layout{Databases: 1, Tables: 1}, Tasks: entries}, true)
