@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // inBatch is the number of tasks of a batch.
@@ -100,8 +101,8 @@ func BenchmarkAddPaced(b *testing.B) {
 		s.addMany(n, bizID+uint64(n))
 		row := (cpuTime(b) - began) / time.Duration(n)
 		bizID += 2 * uint64(n)
-		b.ReportMetric(took[n/2].Seconds()*1000, "p50-ms")
-		b.ReportMetric(took[n*99/100].Seconds()*1000, "p99-ms")
+		b.ReportMetric(quantile.Of(took, 0.5).Seconds()*1000, "p50-ms")
+		b.ReportMetric(quantile.Of(took, 0.99).Seconds()*1000, "p99-ms")
 		b.ReportMetric(float64(request.Microseconds()), "cpu-µs/request")
 		b.ReportMetric(float64(row.Microseconds()), "cpu-µs/AddMany-row")
 		b.ReportMetric(float64(request)/float64(row), "cpu-ratio")

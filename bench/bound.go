@@ -27,17 +27,14 @@ type rawDrain struct {
 // drainRaw settles the n due rows that the tables hold and says what it cost.
 func (s *site) drainRaw(ctx context.Context, n int) (Usage, error) {
 	d := &rawDrain{site: s, claim: s.claims(), want: n}
-	begin, err := s.look(ctx)
+	used, err := s.measured(ctx, func() error { return each(ctx, s.unions(n), d.drain) })
 	if err != nil {
-		return Usage{}, err
-	}
-	if err := each(ctx, s.unions(n), d.drain); err != nil {
 		return Usage{}, fmt.Errorf("raw drain: %w", err)
 	}
 	if got := int(d.done.Load()); got != n {
 		return Usage{}, fmt.Errorf("raw drain: settled %d of %d rows", got, n)
 	}
-	return s.since(ctx, begin)
+	return used, nil
 }
 
 // claims reports whether the nodes claim the rows before they deliver them.

@@ -26,7 +26,7 @@ func TestTheRawDrainSettlesWhatIsDueAndNothingElse(t *testing.T) {
 			t.Parallel()
 			o := given(t, c.layout)
 			o.Overdue = c.overdue
-			s := open(t, o)
+			s := open(t, o, true)
 			fill(t, s, 50, time.Hour)
 			fill(t, s, c.rows, -c.overdue)
 			used, err := s.drainRaw(t.Context(), c.rows)
@@ -45,7 +45,7 @@ func TestTheRawDrainSettlesWhatIsDueAndNothingElse(t *testing.T) {
 
 func TestARawDrainThatMissesRowsIsAnError(t *testing.T) {
 	t.Parallel()
-	s := open(t, given(t, tocsin.Layout{Databases: 1, Tables: 2}))
+	s := open(t, given(t, tocsin.Layout{Databases: 1, Tables: 2}), true)
 	fill(t, s, 10, 0)
 	if _, err := s.drainRaw(t.Context(), 11); err == nil {
 		t.Error("no error")
@@ -55,7 +55,7 @@ func TestARawDrainThatMissesRowsIsAnError(t *testing.T) {
 func TestUnionsHoldEveryTableOnceAndAboutAPageOfRows(t *testing.T) {
 	t.Parallel()
 	o := given(t, tocsin.Layout{Databases: 2, Tables: 50})
-	s := open(t, o)
+	s := open(t, o, true)
 	for rows, most := range map[int]int{0: 64, 100: 64, 1000: 50, 5000: 10, 50_000: 1, 10_000_000: 1} {
 		var all []int
 		for _, tables := range s.unions(rows) {
@@ -76,7 +76,7 @@ func TestDatabasesOfARunGoWithIt(t *testing.T) {
 	must(t, err)
 	name := s.config.Layout.Database(1)
 	must(t, s.close())
-	other := open(t, given(t, tocsin.Layout{Databases: 1, Tables: 1}))
+	other := open(t, given(t, tocsin.Layout{Databases: 1, Tables: 1}), true)
 	var left int
 	must(t, other.pools[0].DB.Get(&left, "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = ?", name))
 	if left != 0 {

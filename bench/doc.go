@@ -1,7 +1,8 @@
 // Package bench measures Tocsin on this machine beside the least that the same
-// work costs in plain SQL: draining a backlog, lateness, inserting, peeking, and
-// doing nothing. It is the authority for what `tocsin bench` says and for nothing in
-// production.
+// work costs in plain SQL: draining a backlog, lateness, inserting, and doing
+// nothing. It is the authority for what `tocsin bench` says and for nothing in
+// production. Its Go benchmarks measure what has another bound on the same
+// servers: peeks beside rows that can't be purged, relays, and histories.
 //
 //	own MariaDB (durable) and etcd, or given servers and databases of its own
 //	     |

@@ -9,24 +9,16 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/wait"
-	"github.com/tocsinhq/tocsin/node"
 )
 
 // DrainResult says how fast a backlog went.
 type DrainResult struct {
-	Tasks          int     `json:"tasks"`
+	Figures
 	Delivered      int     `json:"delivered"` // done, by the tables
 	OverdueSeconds float64 `json:"overdue_seconds"`
-	TasksPerSecond float64 `json:"tasks_per_second"` // from the first delivery to the last outcome stored
-	BoundPerSecond float64 `json:"bound_per_second"` // the mean of before and after
-	Ratio          float64 `json:"ratio"`
-	BoundBefore    float64 `json:"bound_before_per_second"`
-	BoundAfter     float64 `json:"bound_after_per_second"`
-	Seconds        float64 `json:"seconds"`
+	Seconds        float64 `json:"seconds"`          // from the first delivery to the last outcome stored
 	UntilFirst     float64 `json:"seconds_to_first"` // from the resumption of the biz type to the first delivery: the nodes poll for it once a second
 	Claimed        int     `json:"claimed"`          // rows that were claimed before their delivery; 0 with NoMetrics: not counted
-	PerTask        PerTask `json:"per_task"`
-	BoundPerTask   PerTask `json:"bound_per_task"`
 	Run
 }
 
@@ -81,7 +73,7 @@ type drain struct {
 	site                *site
 	n                   int
 	before, ours, after Usage
-	untilFirst          time.Duration
+	untilFirst, took    time.Duration // of the nodes: to the first delivery, and from it to the last outcome stored
 	filling             time.Duration // how long the last fill took
 	delivered, claimed  int
 }
@@ -139,18 +131,15 @@ func (d *drain) byNodes(ctx context.Context) (err error) {
 		return err
 	}
 	var seen first
-	var handlers node.Handlers
-	node.Handle(&handlers, other, func(context.Context, *tocsin.Task[string]) error { return nil }) // otherwise the nodes would log that they lack it
-	node.Handle(&handlers, plain, func(context.Context, *tocsin.Task[string]) error {
+	nodes, err := d.site.startNodes(ctx, handlers(func(context.Context, *tocsin.Task[string]) error {
 		seen.add()
 		return nil
-	})
-	nodes, err := d.site.startNodes(ctx, &handlers)
+	}))
 	if err != nil {
 		return err
 	}
 	err = d.deliver(ctx, nodes, &seen)
-	d.claimed = int(nodes.counted("tocsin_dispatcher_claimed_total"))
+	d.claimed = nodes.counted("tocsin_dispatcher_claimed_total")
 	if err = errors.Join(err, nodes.stop()); err != nil {
 		return err
 	}
@@ -164,29 +153,20 @@ func (d *drain) deliver(ctx context.Context, nodes *fleet, seen *first) error {
 	if err := d.fill(ctx, d.warm()); err != nil {
 		return err
 	}
-	begin, err := d.site.look(ctx)
-	if err != nil {
+	var err error
+	d.ours, err = d.site.measured(ctx, func() error {
+		begin := time.Now()
+		if err := d.site.pause(ctx, false); err != nil {
+			return err
+		}
+		err := profiled(d.site.opts.Profile, func() error { return nodes.awaitAll(ctx, "drain", d.n, seen.count) })
+		d.untilFirst, d.took = seen.began().Sub(begin), time.Since(seen.began())
 		return err
-	}
-	if err := d.site.pause(ctx, false); err != nil {
-		return err
-	}
-	err = profiled(d.site.opts.Profile, func() error {
-		return nodes.awaitAll(ctx, d.n, func() int {
-			n := seen.count()
-			d.site.opts.Progress("drain", n, d.n)
-			return n
-		})
 	})
 	if err != nil {
 		return err
 	}
-	end := time.Now()
-	if d.ours, err = d.site.until(ctx, begin, end); err != nil {
-		return err
-	}
-	d.untilFirst = seen.began().Sub(begin.at)
-	d.ours.Seconds = end.Sub(seen.began()).Seconds()
+	d.ours.Seconds = d.took.Seconds()
 	return d.site.pause(ctx, true)
 }
 
@@ -215,15 +195,10 @@ func (f *first) count() int       { return int(f.n.Load()) }
 func (f *first) began() time.Time { return time.Unix(0, f.at.Load()) }
 
 func (d *drain) result(settings map[string]string) DrainResult {
-	raw := mean(d.before, d.after)
-	before, after := d.before.rate(d.n), d.after.rate(d.n)
-	bound, ours := (before+after)/2, d.ours.rate(d.n)
 	return DrainResult{
-		Tasks: d.n, Delivered: d.delivered, OverdueSeconds: d.site.opts.Overdue.Seconds(),
-		TasksPerSecond: round(ours, 0), BoundPerSecond: round(bound, 0), Ratio: ratio(ours, bound),
-		BoundBefore: round(before, 0), BoundAfter: round(after, 0),
-		Seconds: round(d.ours.Seconds, 3), UntilFirst: round(d.untilFirst.Seconds(), 3), Claimed: d.claimed,
-		PerTask: d.ours.perTask(d.n), BoundPerTask: raw.perTask(d.n),
+		Figures:   compare(d.n, d.before, d.ours, d.after),
+		Delivered: d.delivered, OverdueSeconds: d.site.opts.Overdue.Seconds(),
+		Seconds: round(d.took.Seconds(), 3), UntilFirst: round(d.untilFirst.Seconds(), 3), Claimed: d.claimed,
 		Run: d.site.run(settings),
 	}
 }
@@ -236,9 +211,8 @@ func (r DrainResult) String() string {
 		claimed = "an unknown number"
 	}
 	l.line("drained", "%d of %d tasks in %.3f s, %s of them claimed first", r.Delivered, r.Tasks, r.Seconds, claimed)
-	l.line("speed", "%.0f tasks/s, %.2f of the raw %.0f rows/s (%.0f before, %.0f after)",
-		r.TasksPerSecond, r.Ratio, r.BoundPerSecond, r.BoundBefore, r.BoundAfter)
-	l.sides(r.PerTask, r.BoundPerTask)
+	l.line("speed", "%s", r.speed())
+	l.sides(r.Figures)
 	l.line("metrics", "%s", r.Metrics)
 	l.run(r.Run)
 	return l.String()

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // Run is what every result says of the run it is from.
@@ -29,6 +31,34 @@ func (s *site) run(settings map[string]string) Run {
 		Layout: s.opts.Layout.String(), Nodes: s.opts.Nodes, Pending: s.opts.Pending,
 		CPUs: runtime.GOMAXPROCS(0), Settings: settings, Metrics: s.scraped,
 	}
+}
+
+// Figures compare Tocsin with the raw bound of the same work, measured before
+// and after it.
+type Figures struct {
+	Tasks          int     `json:"tasks"`
+	TasksPerSecond float64 `json:"tasks_per_second"`
+	BoundPerSecond float64 `json:"bound_per_second"` // the mean of before and after
+	Ratio          float64 `json:"ratio"`
+	BoundBefore    float64 `json:"bound_before_per_second"`
+	BoundAfter     float64 `json:"bound_after_per_second"`
+	PerTask        PerTask `json:"per_task"`
+	BoundPerTask   PerTask `json:"bound_per_task"`
+}
+
+// compare makes the figures of n tasks.
+func compare(n int, before, ours, after Usage) Figures {
+	bound := (before.rate(n) + after.rate(n)) / 2
+	return Figures{
+		Tasks: n, TasksPerSecond: round(ours.rate(n), 0), BoundPerSecond: round(bound, 0), Ratio: ratio(ours.rate(n), bound),
+		BoundBefore: round(before.rate(n), 0), BoundAfter: round(after.rate(n), 0),
+		PerTask: ours.perTask(n), BoundPerTask: before.plus(after, 1).perTask(2 * n),
+	}
+}
+
+func (f Figures) speed() string {
+	return fmt.Sprintf("%.0f tasks/s, %.2f of the raw %.0f rows/s (%.0f before, %.0f after)",
+		f.TasksPerSecond, f.Ratio, f.BoundPerSecond, f.BoundBefore, f.BoundAfter)
 }
 
 // profiled runs do while the CPU profile that Options ask for is taken.
@@ -57,46 +87,13 @@ func ratio(a, b float64) float64 {
 	return round(a/b, 3)
 }
 
-// quantile gives the smallest value that at least the share q of sorted lies at
-// or below, in milliseconds; 0 of nothing.
-func quantile(sorted []time.Duration, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	rank := int(math.Ceil(q*float64(len(sorted)))) - 1
-	return millis(sorted[min(max(rank, 0), len(sorted)-1)])
-}
-
-// Quartiles are three figures that part sorted ones into quarters.
-type Quartiles struct {
-	Lower  float64 `json:"lower"`
-	Median float64 `json:"median"`
-	Upper  float64 `json:"upper"`
-}
-
-// quartiles are 0 of nothing. Between two figures a quartile is interpolated.
-func quartiles(figures []float64) Quartiles {
-	if len(figures) == 0 {
-		return Quartiles{}
-	}
-	sorted := slices.Sorted(slices.Values(figures))
-	at := func(share float64) float64 {
-		below, part := math.Modf(share * float64(len(sorted)-1))
-		above := min(int(below)+1, len(sorted)-1)
-		return round(sorted[int(below)]*(1-part)+sorted[above]*part, 3)
-	}
-	return Quartiles{at(0.25), at(0.5), at(0.75)}
-}
-
-// text writes them for people: "0.91 (0.85 to 0.97)".
-func (q Quartiles) text(format string) string {
-	return fmt.Sprintf(format+" ("+format+" to "+format+")", q.Median, q.Lower, q.Upper)
+// millis returns a quantile of sorted times in milliseconds.
+func millis(sorted []time.Duration, q float64) float64 {
+	return round(float64(quantile.Of(sorted, q).Microseconds())/1000, 3)
 }
 
 // between draws a duration.
 func between(from, to time.Duration) time.Duration { return from + rand.N(to-from+time.Millisecond) }
-
-func millis(d time.Duration) float64 { return round(float64(d.Microseconds())/1000, 3) }
 
 // lines writes "name  text" for people.
 type lines struct{ strings.Builder }
@@ -122,9 +119,9 @@ func (l *lines) run(r Run) {
 }
 
 // sides prints what a task costs on both sides.
-func (l *lines) sides(ours, raw PerTask) {
-	l.cost("a task", ours)
-	l.cost("raw", raw)
+func (l *lines) sides(f Figures) {
+	l.cost("a task", f.PerTask)
+	l.cost("raw", f.BoundPerTask)
 }
 
 func (l *lines) cost(name string, p PerTask) {

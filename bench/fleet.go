@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +31,15 @@ type fleet struct {
 	failed  chan error
 }
 
+// handlers returns deliver for the biz type that is measured, and for the other
+// one a handler that does nothing: nodes log a biz type that they have none for.
+func handlers(deliver func(context.Context, *tocsin.Task[string]) error) *node.Handlers {
+	var h node.Handlers
+	node.Handle(&h, plain, deliver)
+	node.Handle(&h, other, func(context.Context, *tocsin.Task[string]) error { return nil })
+	return &h
+}
+
 // startNodes returns when every table has its owner.
 func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet, error) {
 	run, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -40,7 +48,7 @@ func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet,
 		f.scraper = startScraper(run)
 	}
 	for i := range s.opts.Nodes {
-		if err := f.start(run, s, s.apart(i+2), fmt.Sprintf("bench-%d", i+1), handlers); err != nil {
+		if err := f.start(run, s.apart(i+2), fmt.Sprintf("bench-%d", i+1), handlers); err != nil {
 			return nil, errors.Join(err, f.stop())
 		}
 	}
@@ -52,8 +60,9 @@ func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet,
 	return f, nil
 }
 
-func (f *fleet) start(ctx context.Context, s *site, cfg tocsin.Config, name string, handlers *node.Handlers) error {
-	own := node.Config{Tables: cfg, Ownership: s.opts.Ownership, Etcd: s.etcd, Group: group, Name: name, ScanInterval: s.opts.scan, Logger: s.opts.Logger}
+func (f *fleet) start(ctx context.Context, tables tocsin.Config, name string, handlers *node.Handlers) error {
+	o := f.site.opts
+	own := node.Config{Tables: tables, Ownership: o.Ownership, Etcd: f.site.etcd, Group: group, Name: name, ScanInterval: o.scan, Logger: o.Logger}
 	if f.scraper != nil {
 		metrics := prometheus.NewRegistry()
 		f.metrics, own.Registerer = append(f.metrics, metrics), metrics
@@ -112,13 +121,14 @@ func (f *fleet) await(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// awaitAll waits until seen has reached n and every outcome is stored. It gives
-// up when nothing comes for stallWithin.
-func (f *fleet) awaitAll(ctx context.Context, n int, seen func() int) error {
+// awaitAll waits until seen has reached n and every outcome is stored, and shows
+// the progress of the stage. It gives up when nothing comes for stallWithin.
+func (f *fleet) awaitAll(ctx context.Context, stage string, n int, seen func() int) error {
 	last, moved := 0, time.Now()
 	stalled := false
 	err := f.await(ctx, func() bool {
 		now := seen()
+		f.site.opts.Progress(stage, now, n)
 		if now != last {
 			last, moved = now, time.Now()
 		}
@@ -126,30 +136,25 @@ func (f *fleet) awaitAll(ctx context.Context, n int, seen func() int) error {
 		return stalled || now >= n && f.settled()
 	})
 	if err == nil && stalled {
-		return fmt.Errorf("the nodes stalled: %d of %d tasks were delivered, and none for %s", last, n, stallWithin)
+		return fmt.Errorf("%s: stalled at %d of %d tasks: none more for %s", stage, last, n, stallWithin)
 	}
 	return err
 }
 
 // counted adds up a counter over all nodes and labels.
-func (f *fleet) counted(name string) float64 { return f.counters(name)[0] }
-
-// counters is counted for several: reading a node's metrics costs about a millisecond.
-func (f *fleet) counters(names ...string) []float64 {
-	totals := make([]float64, len(names))
+func (f *fleet) counted(name string) (total int) {
 	for _, r := range f.metrics {
 		families, _ := r.Gather() // what can be gathered
 		for _, family := range families {
-			i := slices.Index(names, family.GetName())
-			if i < 0 {
+			if family.GetName() != name {
 				continue
 			}
 			for _, m := range family.GetMetric() {
-				totals[i] += m.GetCounter().GetValue()
+				total += int(m.GetCounter().GetValue())
 			}
 		}
 	}
-	return totals
+	return total
 }
 
 // stop ends the nodes and waits for them.

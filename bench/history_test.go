@@ -2,128 +2,203 @@ package bench
 
 import (
 	"context"
-	"math"
-	"slices"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-func TestEveryDrainHasOneWithoutAHistoryOnBothSides(t *testing.T) {
-	t.Parallel()
-	first := 0
-	for range 100 {
-		order := turns(3, 4)
-		if len(order) != 2+4*4 || order[0] != without || order[len(order)-1] != without {
-			t.Fatalf("%v", order)
+// A node that resumes a biz type pulls the backlog of the tables that it peeked meanwhile without the type, and finds that of the
+// others when it peeks them next. So a drain would take as long as the peeks are apart. The nodes peek every scanEvery, half as
+// long again if they find nothing, and the biz types stay paused for longer than that.
+const (
+	scanEvery     = time.Second
+	pausedFor     = 3 * scanEvery
+	recordedEvery = 100 * time.Millisecond // between two reads of the nodes' metrics, which cost a millisecond
+	drainWithin   = 5 * time.Minute
+)
+
+// without is the output of a drain without a history.
+const without = -1
+
+// BenchmarkHistory measures what a drain costs if each delivery leaves a run: in each round one drain without a history and one for
+// each length of output, in a random order, by the same nodes. The figures are those of all rounds: the speed up to the last
+// outcome, and the CPU time of this process and the server up to the last run recorded, which is the whole cost, and steady on a
+// busy machine. Runs that are dropped cost nothing.
+func BenchmarkHistory(b *testing.B) {
+	const n, rounds = 40_000, 8
+	outputs := []int{0, 200, 1000}
+	s := open(b, Options{Layout: tocsin.Layout{Databases: 8, Tables: 16}, Tasks: n * rounds * (len(outputs) + 1) / 3, Warm: 61 * time.Second}, true)
+	for _, k := range measureHistory(b, s, n, rounds, outputs) {
+		b.Run(k.name(), func(b *testing.B) { report(b, k.figures()) })
+	}
+}
+
+// kind is what all drains with the same output took.
+type kind struct {
+	output  int     // characters
+	tasks   int     //
+	seconds float64 // from the first delivery to the last outcome
+	used    Usage   // to the last run recorded, less what nodes with nothing to do take
+	runs    int     // recorded
+	dropped int
+	bytes   float64 // of the table run, with its indexes
+}
+
+func (k *kind) name() string {
+	if k.output == without {
+		return "without"
+	}
+	return fmt.Sprintf("output=%d", k.output)
+}
+
+func (k *kind) figures() map[string]float64 {
+	figures := map[string]float64{
+		"tasks/s":     round(float64(k.tasks)/k.seconds, 0),
+		"cpu-µs/task": round((k.used.ProcessCPU+k.used.ServerCPU)/float64(k.tasks)*1e6, 2),
+	}
+	if k.output != without {
+		figures["dropped"], figures["bytes/run"] = float64(k.dropped), round(k.bytes/float64(max(k.runs, 1)), 0)
+	}
+	return figures
+}
+
+// histories is a measure under way.
+type histories struct {
+	drain
+	tb    testing.TB
+	text  atomic.Pointer[string] // the output of each delivery
+	seen  first
+	nodes *fleet
+}
+
+// measureHistory returns what the drains without a history took, and those with each of the outputs.
+func measureHistory(tb testing.TB, s *site, n, rounds int, outputs []int) []*kind {
+	tb.Helper()
+	s.opts.scan = scanEvery
+	h := &histories{tb: tb, drain: drain{site: s, n: n}}
+	h.text.Store(new(string))
+	var err error
+	h.nodes, err = s.startNodes(tb.Context(), handlers(func(ctx context.Context, _ *tocsin.Task[string]) error {
+		if text := h.text.Load(); *text != "" {
+			tocsin.Output(ctx, *text)
 		}
-		for round := range slices.Chunk(order[1:len(order)-1], 4) {
-			if got := slices.Sorted(slices.Values(round)); !slices.Equal(got, []int{without, 0, 1, 2}) {
-				t.Fatalf("%v in %v", got, order)
+		h.seen.add()
+		return nil
+	}))
+	must(tb, err)
+	tb.Cleanup(func() { must(tb, h.nodes.stop()) })
+	h.once(&kind{output: without}, h.warm())
+	kinds := []*kind{{output: without}}
+	for _, output := range outputs {
+		kinds = append(kinds, &kind{output: output})
+	}
+	for range rounds {
+		for _, i := range rand.Perm(len(kinds)) {
+			h.once(kinds[i], time.Time{})
+		}
+	}
+	return kinds
+}
+
+// once drains one backlog, and adds to the kind what it took.
+func (h *histories) once(k *kind, earliest time.Time) {
+	h.tb.Helper()
+	ctx, cancel := context.WithTimeout(h.tb.Context(), drainWithin)
+	defer cancel()
+	text := strings.Repeat("o", max(k.output, 0))
+	h.text.Store(&text)
+	h.seen.n.Store(0)
+	must(h.tb, h.site.applyTypes(ctx, biztype.Policy{Paused: true, History: k.output != without}))
+	must(h.tb, h.nodes.await(ctx, h.paused)) // otherwise they would deliver a part of the backlog before the drain begins
+	resume := time.Now().Add(pausedFor)
+	must(h.tb, h.fill(ctx, earliest))
+	must(h.tb, wait.Until(ctx, resume))
+	recorded, dropped := h.runs()
+	used, err := h.site.measured(ctx, func() error {
+		err := errors.Join(h.site.pause(ctx, false), h.nodes.awaitAll(ctx, "drain", h.n, h.seen.count))
+		k.seconds += time.Since(h.seen.began()).Seconds()
+		if k.output == without || err != nil {
+			return err
+		}
+		return h.awaitRuns(ctx, recorded+dropped+h.n)
+	})
+	must(h.tb, err)
+	must(h.tb, h.site.pause(ctx, true))
+	idle, err := h.site.watch(ctx, "settle", time.Second) // the nodes wait longer for runs than for outcomes
+	must(h.tb, err)
+	k.tasks += h.n
+	k.used = k.used.plus(used, 1).plus(idle, -used.Seconds/idle.Seconds)
+	now, gone := h.runs()
+	k.runs, k.dropped = k.runs+now-recorded, k.dropped+gone-dropped
+	k.bytes += h.emptyRuns(now - recorded)
+}
+
+// paused reports whether no node begins a delivery.
+func (h *histories) paused() bool {
+	for _, n := range h.nodes.nodes {
+		report, _ := n.Report()
+		for _, lane := range report.Lanes {
+			if lane.State != dispatcher.Paused {
+				return false
 			}
 		}
-		if order[1] == without {
-			first++
-		}
 	}
-	if first == 0 || first == 100 {
-		t.Errorf("%d of 100 orders begin with two drains without a history: want a random order", first)
-	}
+	return true
 }
 
-func TestARatioComparesWithTheNearestDrainsOfBothSides(t *testing.T) {
-	t.Parallel()
-	cost := func(kind int, seconds float64) sample { return sample{kind: kind, usage: Usage{Seconds: seconds}} }
-	for name, c := range map[string]struct {
-		all  []sample
-		want []float64
-	}{
-		"beside both":             {[]sample{cost(without, 2), cost(0, 8), cost(without, 4)}, []float64{0.375}},
-		"others between":          {[]sample{cost(without, 9), cost(without, 1), cost(1, 50), cost(0, 4), cost(1, 60), cost(without, 3), cost(without, 9)}, []float64{0.5}},
-		"two, in order":           {[]sample{cost(without, 1), cost(0, 1), cost(0, 2), cost(without, 1)}, []float64{1, 0.5}},
-		"an unknown cost":         {[]sample{cost(without, 1), cost(0, math.NaN()), cost(without, 1)}, nil},
-		"an unknown cost without": {[]sample{cost(without, 1), cost(0, 1), cost(without, math.NaN())}, nil},
-		"no drain of the kind":    {[]sample{cost(without, 1), cost(1, 1), cost(without, 1)}, nil},
-	} {
-		if got := compare(c.all, 0, sample.seconds); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+// runs returns how many runs the nodes have recorded, and how many they have dropped.
+func (h *histories) runs() (recorded, dropped int) {
+	h.tb.Helper()
+	if failed := h.nodes.counted("tocsin_history_failed_total"); failed > 0 {
+		h.tb.Fatalf("%d runs could not be recorded", failed)
+	}
+	return h.nodes.counted("tocsin_history_recorded_total"), h.nodes.counted("tocsin_history_dropped_total")
+}
+
+// awaitRuns returns when as many runs are recorded or dropped.
+func (h *histories) awaitRuns(ctx context.Context, all int) error {
+	for {
+		recorded, dropped := h.runs()
+		if recorded+dropped == all {
+			return nil
+		}
+		if err := wait.For(ctx, recordedEvery); err != nil {
+			return fmt.Errorf("wait for %d runs: %d recorded, %d dropped: %w", all, recorded, dropped, err)
 		}
 	}
 }
 
-func TestADrainIsNotChargedForNodesThatWait(t *testing.T) {
-	t.Parallel()
-	all := []sample{
-		{recorded: Usage{ProcessCPU: 5, ServerCPU: 7}, span: 2, idle: Usage{Seconds: 1, ProcessCPU: 0.5, ServerCPU: 1}},
-		{recorded: Usage{ProcessCPU: 9, ServerCPU: 9}, span: 4, idle: Usage{Seconds: 1, ProcessCPU: 1.5, ServerCPU: 1}},
+// emptyRuns removes all runs and returns how many bytes they took. If there are not n, the figures are those of other work.
+func (h *histories) emptyRuns(n int) (bytes float64) {
+	h.tb.Helper()
+	ctx, s, stored := h.tb.Context(), h.site, 0
+	for database := range s.config.Layout.Databases {
+		db := s.pools[s.store.ServerOf(database*s.config.Layout.Tables)].DB
+		name := s.config.Layout.Database(database)
+		var size float64
+		var runs int
+		_, err := db.ExecContext(ctx, "ANALYZE TABLE "+name+".run")
+		must(h.tb, err)
+		must(h.tb, db.GetContext(ctx, &size, `SELECT /* tocsin bench_size */ data_length + index_length
+FROM information_schema.tables
+WHERE table_schema = ?
+  AND table_name = 'run'`, name))
+		must(h.tb, db.GetContext(ctx, &runs, "SELECT /* tocsin bench_runs */ COUNT(*) FROM "+name+".run"))
+		_, err = db.ExecContext(ctx, "TRUNCATE TABLE "+name+".run")
+		must(h.tb, err)
+		bytes, stored = bytes+size, stored+runs
 	}
-	lessIdle(all)
-	if all[0].cpu() != 5-2+7-2 || all[1].cpu() != 9-4+9-4 {
-		t.Errorf("%g and %g seconds", all[0].cpu(), all[1].cpu())
+	if stored != n {
+		h.tb.Fatalf("%d runs are stored, and the nodes say that they recorded %d", stored, n)
 	}
-}
-
-func TestQuartilesLieBetweenFigures(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		of   []float64
-		want Quartiles
-	}{
-		"nothing": {nil, Quartiles{}},
-		"one":     {[]float64{7}, Quartiles{7, 7, 7}},
-		"two":     {[]float64{3, 1}, Quartiles{1.5, 2, 2.5}},
-		"five":    {[]float64{5, 1, 4, 2, 3}, Quartiles{2, 3, 4}},
-	} {
-		if got := quartiles(c.of); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
-	}
-	if got := (Quartiles{0.5, 0.75, 1}).text("%.2f"); got != "0.75 (0.50 to 1.00)" {
-		t.Error(got)
-	}
-}
-
-func TestFiguresOfRunsThatAreNotAllAccountedForAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		kind   int
-		runs   runCount
-		stored storedRuns
-		says   string // "": accepted
-	}{
-		"all recorded":               {0, runCount{recorded: 10}, storedRuns{n: 10}, ""},
-		"a part dropped, and told":   {0, runCount{recorded: 8, dropped: 2}, storedRuns{n: 8}, ""},
-		"none without a history":     {without, runCount{}, storedRuns{}, ""},
-		"runs without a history":     {without, runCount{recorded: 3}, storedRuns{n: 3}, "want 0 together"},
-		"left-overs without history": {without, runCount{}, storedRuns{n: 3}, "3 runs are stored"},
-		"none at all":                {0, runCount{}, storedRuns{}, "0 runs recorded and 0 dropped, want 10"},
-		"drops that are not told":    {0, runCount{recorded: 8}, storedRuns{n: 8}, "8 runs recorded and 0 dropped, want 10"},
-		"more than there are tasks":  {0, runCount{recorded: 11}, storedRuns{n: 11}, "want 10"},
-		"said, but not stored":       {0, runCount{recorded: 10}, storedRuns{n: 9}, "9 runs are stored"},
-		"all dropped":                {0, runCount{dropped: 10}, storedRuns{}, "all of 10 runs were dropped"},
-		"a refusal":                  {0, runCount{recorded: 9, failed: 1}, storedRuns{n: 9}, "1 of 10 runs could not be recorded"},
-		"another output":             {0, runCount{recorded: 10}, storedRuns{n: 10, other: 1}, "another length"},
-	} {
-		err := sample{kind: c.kind, tasks: 10, runs: c.runs}.check(c.stored)
-		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%s: %v, want %q", name, err, c.says)
-		}
-	}
-}
-
-func TestAHistoryThatIsNotRecordedFailsTheMeasure(t *testing.T) {
-	t.Parallel()
-	o := given(t, tocsin.Layout{Databases: 1, Tables: 2})
-	o.Tasks, o.Rounds, o.Outputs = 50, 1, []int{0}
-	s := open(t, o)
-	for _, pool := range s.pools {
-		if _, err := pool.DB.ExecContext(context.Background(), "ALTER TABLE "+s.config.Layout.Database(0)+".run MODIFY node CHAR(1) NOT NULL"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err := newHistories(s).measure(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "50 of 50 runs could not be recorded") {
-		t.Errorf("%v", err)
-	}
+	return bytes
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/wait"
-	"github.com/tocsinhq/tocsin/node"
 )
 
 // settleIn is how long idle nodes are left alone before they are watched: until
@@ -61,10 +60,7 @@ func Idle(ctx context.Context, opts Options) (r IdleResult, err error) {
 
 // watchNodes starts the nodes and watches them when they have settled in.
 func (s *site) watchNodes(ctx context.Context) (u Usage, err error) {
-	var handlers node.Handlers
-	node.Handle(&handlers, plain, func(context.Context, *tocsin.Task[string]) error { return nil })
-	node.Handle(&handlers, other, func(context.Context, *tocsin.Task[string]) error { return nil })
-	nodes, err := s.startNodes(ctx, &handlers)
+	nodes, err := s.startNodes(ctx, handlers(func(context.Context, *tocsin.Task[string]) error { return nil }))
 	if err != nil {
 		return u, err
 	}
@@ -81,17 +77,16 @@ func (s *site) watchNodes(ctx context.Context) (u Usage, err error) {
 
 // watch says what was used in a while.
 func (s *site) watch(ctx context.Context, stage string, while time.Duration) (Usage, error) {
-	begin, err := s.look(ctx)
-	if err != nil {
-		return Usage{}, err
-	}
-	for passed := time.Duration(0); passed < while; passed = time.Since(begin.at) {
-		s.opts.Progress(stage, int(passed.Seconds()), int(while.Seconds()))
-		if err := wait.Until(ctx, begin.at.Add(min(passed+time.Second, while))); err != nil {
-			return Usage{}, err
+	return s.measured(ctx, func() error {
+		begin := time.Now()
+		for passed := time.Duration(0); passed < while; passed = time.Since(begin) {
+			s.opts.Progress(stage, int(passed.Seconds()), int(while.Seconds()))
+			if err := wait.Until(ctx, begin.Add(min(passed+time.Second, while))); err != nil {
+				return err
+			}
 		}
-	}
-	return s.since(ctx, begin)
+		return nil
+	})
 }
 
 func (s *site) idleResult(alone, with Usage, settings map[string]string) IdleResult {

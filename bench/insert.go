@@ -18,22 +18,10 @@ const (
 // InsertResult says how fast tasks are stored. The figures of its own are those
 // of AddMany.
 type InsertResult struct {
-	InsertFigures
-	Single InsertFigures `json:"single"`      // Add of a task far ahead, beside a raw insert
-	Bell   InsertFigures `json:"single_bell"` // Add of a task that rings the doorbell, beside two raw inserts in a transaction
+	Figures
+	Single Figures `json:"single"`      // Add of a task far ahead, beside a raw insert
+	Bell   Figures `json:"single_bell"` // Add of a task that rings the doorbell, beside two raw inserts in a transaction
 	Run
-}
-
-// InsertFigures are those of one way to insert.
-type InsertFigures struct {
-	Tasks          int     `json:"tasks"`
-	TasksPerSecond float64 `json:"tasks_per_second"`
-	BoundPerSecond float64 `json:"bound_per_second"`
-	Ratio          float64 `json:"ratio"`
-	BoundBefore    float64 `json:"bound_before_per_second"`
-	BoundAfter     float64 `json:"bound_after_per_second"`
-	PerTask        PerTask `json:"per_task"`
-	BoundPerTask   PerTask `json:"bound_per_task"`
 }
 
 // Insert measures AddMany of 1,000 tasks, and Add, beside plain inserts of the
@@ -53,9 +41,9 @@ func Insert(ctx context.Context, opts Options) (r InsertResult, err error) {
 	single := max(opts.Tasks/singlePart, workers)
 	err = profiled(opts.Profile, func() error {
 		return errors.Join(
-			s.compare(ctx, &r.InsertFigures, opts.Tasks, manyRows, s.addMany, s.insertMany),
-			s.compare(ctx, &r.Single, single, 1, s.addFar, s.insertOne),
-			s.compare(ctx, &r.Bell, single, 1, s.addNear, s.insertRinging),
+			s.insertBoth(ctx, &r.Figures, opts.Tasks, manyRows, s.addMany, s.insertMany),
+			s.insertBoth(ctx, &r.Single, single, 1, s.addFar, s.insertOne),
+			s.insertBoth(ctx, &r.Bell, single, 1, s.addNear, s.insertRinging),
 		)
 	})
 	if err != nil {
@@ -79,28 +67,22 @@ func (s *site) openTables(ctx context.Context) error {
 // far is when tasks are due that ring no bell.
 const far = 48 * time.Hour
 
-// compare stores n tasks by plain SQL, by the client, and by plain SQL again, so
-// many at once.
-func (s *site) compare(ctx context.Context, f *InsertFigures, n, atOnce int, ours, raw func(context.Context, []row) error) error {
+// insertBoth stores n tasks by plain SQL, by the client, and by plain SQL again,
+// so many at once.
+func (s *site) insertBoth(ctx context.Context, f *Figures, n, atOnce int, ours, raw func(context.Context, []row) error) error {
 	var used [3]Usage
 	for i, store := range []func(context.Context, []row) error{raw, ours, raw} {
 		batches := s.batches(n, atOnce)
 		if err := s.calm(ctx); err != nil {
 			return err
 		}
-		begin, err := s.look(ctx)
-		if err != nil {
-			return err
-		}
-		if err := each(ctx, batches, store); err != nil {
-			return err
-		}
-		if used[i], err = s.since(ctx, begin); err != nil {
+		var err error
+		if used[i], err = s.measured(ctx, func() error { return each(ctx, batches, store) }); err != nil {
 			return err
 		}
 		s.opts.Progress("insert", (i+1)*n, len(used)*n)
 	}
-	*f = insertFigures(n, used[0], used[1], used[2])
+	*f = compare(n, used[0], used[1], used[2])
 	return nil
 }
 
@@ -135,20 +117,15 @@ func (s *site) addNear(ctx context.Context, batch []row) error {
 // one transaction a server.
 func (s *site) insertMany(ctx context.Context, batch []row) error {
 	slices.SortFunc(batch, func(a, b row) int { return a.id.Table() - b.id.Table() })
-	packets := make([]packet, len(s.pools))
-	for from := 0; from < len(batch); {
-		table, to := batch[from].id.Table(), from+1
-		for to < len(batch) && batch[to].id.Table() == table {
-			to++
+	var tables [][]row
+	for len(batch) > 0 {
+		n := 1
+		for n < len(batch) && batch[n].id.Table() == batch[0].id.Table() {
+			n++
 		}
-		p := &packets[s.store.ServerOf(table)]
-		p.server, p.rows, p.parts = s.store.ServerOf(table), p.rows+to-from, append(p.parts, part{table, batch[from:to]})
-		from = to
+		tables, batch = append(tables, batch[:n]), batch[n:]
 	}
-	for _, p := range packets {
-		if p.rows == 0 {
-			continue
-		}
+	for _, p := range s.packets(tables, manyRows) {
 		if err := s.insert(ctx, p, at(far)); err != nil {
 			return err
 		}
@@ -170,25 +147,15 @@ func (s *site) insertRinging(ctx context.Context, batch []row) error {
 	return s.exec(ctx, s.store.ServerOf(table), transaction(b, 2))
 }
 
-func insertFigures(n int, before, ours, after Usage) InsertFigures {
-	bound := (before.rate(n) + after.rate(n)) / 2
-	return InsertFigures{
-		Tasks: n, TasksPerSecond: round(ours.rate(n), 0), BoundPerSecond: round(bound, 0), Ratio: ratio(ours.rate(n), bound),
-		BoundBefore: round(before.rate(n), 0), BoundAfter: round(after.rate(n), 0),
-		PerTask: ours.perTask(n), BoundPerTask: mean(before, after).perTask(n),
-	}
-}
-
 // String is the result for people.
 func (r InsertResult) String() string {
 	var l lines
 	for _, way := range []struct {
 		name string
-		InsertFigures
-	}{{"AddMany", r.InsertFigures}, {"Add", r.Single}, {"Add, near", r.Bell}} {
-		l.line(way.name, "%d tasks, %.0f tasks/s, %.2f of the raw %.0f rows/s (%.0f before, %.0f after)",
-			way.Tasks, way.TasksPerSecond, way.Ratio, way.BoundPerSecond, way.BoundBefore, way.BoundAfter)
-		l.sides(way.PerTask, way.BoundPerTask)
+		Figures
+	}{{"AddMany", r.Figures}, {"Add", r.Single}, {"Add, near", r.Bell}} {
+		l.line(way.name, "%d tasks, %s", way.Tasks, way.speed())
+		l.sides(way.Figures)
 	}
 	l.run(r.Run)
 	return l.String()

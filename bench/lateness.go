@@ -160,26 +160,16 @@ func (l *lateness) count() int {
 
 // deliver adds tasks for the duration and waits until all are delivered.
 func (l *lateness) deliver(ctx context.Context, nodes *fleet) error {
-	begin, err := l.site.look(ctx)
-	if err != nil {
-		return err
-	}
-	if err := l.addBurst(ctx); err != nil {
-		return err
-	}
-	if err := l.addAll(ctx); err != nil {
-		return err
-	}
-	all := l.added + l.site.opts.Burst
-	err = nodes.awaitAll(ctx, all, func() int {
-		n := l.count()
-		l.site.opts.Progress("deliver", n, all)
-		return n
+	var err error
+	l.usage, err = l.site.measured(ctx, func() error {
+		if err := l.addBurst(ctx); err != nil {
+			return err
+		}
+		if err := l.addAll(ctx); err != nil {
+			return err
+		}
+		return nodes.awaitAll(ctx, "deliver", l.added+l.site.opts.Burst, l.count)
 	})
-	if err != nil {
-		return err
-	}
-	l.usage, err = l.site.since(ctx, begin)
 	return err
 }
 
@@ -264,13 +254,14 @@ func (l *lateness) result(settings map[string]string) LatenessResult {
 		}
 	}
 	slices.Sort(late)
-	bound := func(q float64) float64 { return round((quantile(l.before, q)+quantile(l.after, q))/2, 3) }
+	_, resident := processUsed()
+	bound := func(q float64) float64 { return round((millis(l.before, q)+millis(l.after, q))/2, 3) }
 	return LatenessResult{
 		Rate: o.Rate, Added: l.added, AddedRate: round(float64(l.added)/l.adding.Seconds(), 1), Seconds: round(l.adding.Seconds(), 3),
 		Delay: o.Delay.Seconds(), Spread: o.Spread.Seconds(), Delivered: l.delivered, Early: early,
-		P50: quantile(late, 0.5), P99: quantile(late, 0.99), P999: quantile(late, 0.999), Max: quantile(late, 1),
-		BoundP50: bound(0.5), BoundP99: bound(0.99), Ratio: ratio(quantile(late, 0.99), bound(0.99)),
-		PerTask: l.usage.perTask(l.added + o.Burst), Resident: round(largestResident(), 1),
+		P50: millis(late, 0.5), P99: millis(late, 0.99), P999: millis(late, 0.999), Max: millis(late, 1),
+		BoundP50: bound(0.5), BoundP99: bound(0.99), Ratio: ratio(millis(late, 0.99), bound(0.99)),
+		PerTask: l.usage.perTask(l.added + o.Burst), Resident: round(resident, 1),
 		Burst: l.burstResult(), Run: l.site.run(settings),
 	}
 }
@@ -291,7 +282,7 @@ func (l *lateness) burstResult() *Burst {
 	slices.Sort(late)
 	return &Burst{
 		Tasks: len(l.burst), TasksPerSecond: round(float64(len(l.burst))/end.Sub(l.instant).Seconds(), 0),
-		P99: quantile(late, 0.99), Max: quantile(late, 1),
+		P99: millis(late, 0.99), Max: millis(late, 1),
 	}
 }
 

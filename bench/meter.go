@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/procfs"
 )
 
 // Usage is what a piece of work took.
@@ -61,94 +60,63 @@ func known(x float64, decimals int) *float64 {
 	return &x
 }
 
-// mean is the average of two of the same work.
-func mean(a, b Usage) Usage {
-	half := func(x, y float64) float64 { return (x + y) / 2 }
+// plus returns u and v, v multiplied by times.
+func (u Usage) plus(v Usage, times float64) Usage {
 	return Usage{
-		Seconds: half(a.Seconds, b.Seconds), Statements: half(a.Statements, b.Statements),
-		BytesSent: half(a.BytesSent, b.BytesSent), BytesReceived: half(a.BytesReceived, b.BytesReceived),
-		Selects: half(a.Selects, b.Selects), Inserts: half(a.Inserts, b.Inserts),
-		Updates: half(a.Updates, b.Updates), Commits: half(a.Commits, b.Commits),
-		ProcessCPU: half(a.ProcessCPU, b.ProcessCPU), ServerCPU: half(a.ServerCPU, b.ServerCPU),
+		Seconds: u.Seconds + times*v.Seconds, Statements: u.Statements + times*v.Statements,
+		BytesSent: u.BytesSent + times*v.BytesSent, BytesReceived: u.BytesReceived + times*v.BytesReceived,
+		Selects: u.Selects + times*v.Selects, Inserts: u.Inserts + times*v.Inserts,
+		Updates: u.Updates + times*v.Updates, Commits: u.Commits + times*v.Commits,
+		ProcessCPU: u.ProcessCPU + times*v.ProcessCPU, ServerCPU: u.ServerCPU + times*v.ServerCPU,
 	}
 }
 
-// plus is what two pieces of work took, one after the other.
-func (u Usage) plus(v Usage) Usage {
-	return Usage{
-		Seconds: u.Seconds + v.Seconds, Statements: u.Statements + v.Statements,
-		BytesSent: u.BytesSent + v.BytesSent, BytesReceived: u.BytesReceived + v.BytesReceived,
-		Selects: u.Selects + v.Selects, Inserts: u.Inserts + v.Inserts, Updates: u.Updates + v.Updates, Commits: u.Commits + v.Commits,
-		ProcessCPU: u.ProcessCPU + v.ProcessCPU, ServerCPU: u.ServerCPU + v.ServerCPU,
-	}
-}
-
-// glance is what clocks and counters stood at.
-type glance struct {
-	at      time.Time
-	counted map[string]float64
-	process time.Duration
-	server  float64 // seconds; NaN: unknown
-}
-
-// look reads clocks and counters. What it sends itself is one statement.
-func (s *site) look(ctx context.Context) (glance, error) {
-	counted, err := s.named(ctx, statusSQL)
-	if err != nil {
-		return glance{}, fmt.Errorf("read the servers' counters: %w", err)
-	}
-	g := glance{at: time.Now(), counted: make(map[string]float64), process: processCPU(), server: math.NaN()}
-	for _, values := range counted {
-		for name, text := range values {
-			g.counted[name] += number(text)
-		}
-	}
-	if s.own != nil {
-		g.server = cpuOf(s.own.Pid())
-	}
-	return g, nil
-}
-
-// number reads a counter; 0: it is none.
-func number(text string) float64 {
-	value, _ := strconv.ParseFloat(text, 64)
-	return value
-}
-
-// since is what has been used since begin.
-func (s *site) since(ctx context.Context, begin glance) (Usage, error) {
-	return s.until(ctx, begin, time.Now())
-}
-
-// until is since, for work that ended at a moment just past: its seconds end
-// there, its counters now.
-func (s *site) until(ctx context.Context, begin glance, end time.Time) (Usage, error) {
-	now, err := s.look(ctx)
+// measured returns what work takes. One of the statements counted is the second
+// read of the counters.
+func (s *site) measured(ctx context.Context, work func() error) (Usage, error) {
+	before, err := s.counters(ctx)
 	if err != nil {
 		return Usage{}, err
 	}
-	counted := func(name string) float64 { return now.counted[name] - begin.counted[name] }
-	return Usage{
-		Seconds:    end.Sub(begin.at).Seconds(),
-		Statements: counted("Questions"), BytesSent: counted("Bytes_sent"), BytesReceived: counted("Bytes_received"),
-		Selects: counted("Com_select"), Inserts: counted("Com_insert") + counted("Com_insert_select"), Updates: counted("Com_update"), Commits: counted("Com_commit"),
-		ProcessCPU: (now.process - begin.process).Seconds(), ServerCPU: now.server - begin.server,
-	}, nil
+	begin := time.Now()
+	if err := work(); err != nil {
+		return Usage{}, err
+	}
+	seconds := time.Since(begin).Seconds()
+	after, err := s.counters(ctx)
+	used := after.plus(before, -1)
+	used.Seconds = seconds
+	return used, err
 }
 
-// named reads names and values from every server.
-func (s *site) named(ctx context.Context, query string) ([]map[string]string, error) {
-	all := make([]map[string]string, len(s.pools))
-	for i, pool := range s.pools {
-		var err error
-		if all[i], err = namedOf(ctx, pool.DB, query); err != nil {
-			return nil, fmt.Errorf("server %s: %w", pool.Name, err)
+// counters reads what servers and processes have used since they started.
+func (s *site) counters(ctx context.Context) (Usage, error) {
+	counted := make(map[string]float64)
+	for _, pool := range s.pools {
+		values, err := named(ctx, pool.DB, statusSQL)
+		if err != nil {
+			return Usage{}, fmt.Errorf("server %s: read its counters: %w", pool.Name, err)
+		}
+		for name, text := range values {
+			value, _ := strconv.ParseFloat(text, 64) // 0: it is no number
+			counted[name] += value
 		}
 	}
-	return all, nil
+	cpu, _ := processUsed()
+	u := Usage{
+		Statements: counted["Questions"], BytesSent: counted["Bytes_sent"], BytesReceived: counted["Bytes_received"],
+		Selects: counted["Com_select"], Inserts: counted["Com_insert"] + counted["Com_insert_select"],
+		Updates: counted["Com_update"], Commits: counted["Com_commit"],
+		ProcessCPU: cpu.Seconds(), ServerCPU: math.NaN(),
+	}
+	if s.own != nil {
+		u.ServerCPU = cpuOf(s.own.Pid())
+	}
+	return u, nil
 }
 
-func namedOf(ctx context.Context, db *sqlx.DB, query string) (map[string]string, error) {
+// named reads names and values.
+func named(ctx context.Context, db *sqlx.DB, query string) (map[string]string, error) {
 	var found []struct {
 		Name  string `db:"Variable_name"`
 		Value string `db:"Value"`
@@ -165,7 +133,7 @@ func namedOf(ctx context.Context, db *sqlx.DB, query string) (map[string]string,
 
 // settings are those of the first server: figures mean little without.
 func (s *site) settings(ctx context.Context) (map[string]string, error) {
-	return namedOf(ctx, s.pools[0].DB, settingsSQL)
+	return named(ctx, s.pools[0].DB, settingsSQL)
 }
 
 // Bounds of calm.
@@ -183,7 +151,7 @@ func (s *site) calm(ctx context.Context) error {
 	tick := time.NewTicker(calmEvery)
 	defer tick.Stop()
 	for {
-		waiting, err := s.history(ctx)
+		waiting, err := s.unpurged(ctx)
 		if err != nil || waiting <= calmHistory {
 			return ctx.Err()
 		}
@@ -197,28 +165,28 @@ func (s *site) calm(ctx context.Context) error {
 	}
 }
 
+// unpurged counts the servers' transactions that wait to be purged.
+func (s *site) unpurged(ctx context.Context) (sum float64, err error) {
+	for _, pool := range s.pools {
+		var n float64
+		if err := pool.DB.GetContext(ctx, &n, historySQL); err != nil {
+			return 0, fmt.Errorf("server %s: read its history list length: %w", pool.Name, err)
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // cpuOf is the seconds of processor time of a process, NaN where /proc does not
 // tell.
 func cpuOf(pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return math.NaN()
 	}
-	return parseStat(string(text))
-}
-
-// parseStat reads user and system time, in hundredths of a second as Linux gives
-// them to every program, from behind the name in parentheses.
-func parseStat(stat string) float64 {
-	const user, system, hz = 11, 12, 100
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
-	if len(fields) <= system {
+	stat, err := process.Stat()
+	if err != nil {
 		return math.NaN()
 	}
-	u, err := strconv.ParseInt(fields[user], 10, 64)
-	k, err2 := strconv.ParseInt(fields[system], 10, 64)
-	if err != nil || err2 != nil {
-		return math.NaN()
-	}
-	return float64(u+k) / hz
+	return stat.CPUTime()
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -20,29 +19,26 @@ type Options struct {
 	Etcd    node.EtcdConfig
 	Server  string // what the private one is, "mariadb" or "mysql"; "": MariaDB, or MySQL if it alone is in PATH
 
-	Tasks       int           // Drain, Insert: at least 1
-	Rate        float64       // Lateness: tasks added a second, more than 0
-	Duration    time.Duration // Lateness: of adding; Idle: of watching
-	Delay       time.Duration // Lateness: least time between a task's insert and its action time
-	Spread      time.Duration // Lateness: up to so much later; 0: 1s
-	Overdue     time.Duration // Drain: how long ago the tasks fell due; 0: while they were inserted
-	Ownership   string        // node.ByEtcd or node.ByRows; "": node.ByEtcd
-	Warm        time.Duration // Drain: how long the nodes own their tables before the tasks fall due: for a minute they claim what is overdue
-	Nodes       int           // 0: 1; at most 64
-	Concurrency int           // of the biz types, as in their policy; 0: its default
-	Pending     int           // rows that wait in the tables for a day far ahead
-	NoMetrics   bool          // Drain, Lateness, Idle: the nodes export no metrics; else these are read every 5 s, as Prometheus would
-	Outputs     []int         // History: characters of a run's output, one drain for each; nil: 0, 200 and 1,000
-	Rounds      int           // History: of a drain without a history and one for each output; 0: 8
-	Burst       int           // Lateness: tasks of another biz type, all due at one instant half-way
+	Tasks     int           // Drain, Insert: at least 1
+	Rate      float64       // Lateness: tasks added a second, more than 0
+	Duration  time.Duration // Lateness: of adding; Idle: of watching
+	Delay     time.Duration // Lateness: least time between a task's insert and its action time
+	Spread    time.Duration // Lateness: up to so much later; 0: 1s
+	Overdue   time.Duration // Drain: how long ago the tasks fell due; 0: while they were inserted
+	Ownership string        // node.ByEtcd or node.ByRows; "": node.ByEtcd
+	Warm      time.Duration // Drain: how long the nodes own their tables before the tasks fall due: for a minute they claim what is overdue
+	Nodes     int           // 0: 1; at most 64
+	Pending   int           // rows that wait in the tables for a day far ahead
+	NoMetrics bool          // Drain, Lateness, Idle: the nodes export no metrics; else these are read every 5 s, as Prometheus would
+	Burst     int           // Lateness: tasks of another biz type, all due at one instant half-way
 
 	BurstPriority tocsin.Priority // of the burst's biz type
 
 	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks
 	Profile  io.Writer                           // takes a CPU profile of this process while Tocsin is measured; nil: none
-	drains   int                                 // History: how many drains fill the tables; 0: of another command
-	scan     time.Duration                       // History: between two peeks of a table by the nodes; 0: their default
 	Logger   *slog.Logger                        // of the nodes; nil: warnings and errors go to slog.Default()
+
+	scan time.Duration // between two peeks of a table by the nodes; 0: their default
 }
 
 // withDefaults fills in what is zero.
@@ -52,12 +48,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Spread == 0 {
 		o.Spread = time.Second
-	}
-	if o.Outputs == nil {
-		o.Outputs = []int{0, 200, 1000}
-	}
-	if o.Rounds == 0 {
-		o.Rounds = 8
 	}
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
@@ -88,10 +78,6 @@ func (o Options) Validate() error {
 		return wrong("%d nodes: want 1 to 64", o.Nodes)
 	case o.Pending < 0 || o.Pending > maxRows || o.Burst < 0 || o.Burst > maxRows:
 		return wrong("%d pending and %d in a burst: want 0 to %d", o.Pending, o.Burst, maxRows)
-	case slices.ContainsFunc(o.Outputs, func(n int) bool { return n < 0 || n > tocsin.MaxOutput }) || len(o.Outputs) > 10 || o.Rounds < 0 || o.Rounds > 100:
-		return wrong("outputs %v and %d rounds: want at most 10 of 0 to %d characters, and 1 to 100 rounds", o.Outputs, o.Rounds, tocsin.MaxOutput)
-	case o.Concurrency < 0:
-		return wrong("concurrency %d: want at least 1", o.Concurrency)
 	case o.Servers != nil && o.Server != "":
 		return wrong("server %q: the servers are given, none is started", o.Server)
 	case o.Ownership != "" && o.Ownership != node.ByEtcd && o.Ownership != node.ByRows:
@@ -112,11 +98,8 @@ func wrong(format string, args ...any) error { return OptionsError{fmt.Sprintf(f
 // maxRows bounds what a run puts into its tables.
 const maxRows = 20_000_000
 
-// rows is how many a command puts into its tables, for the server's memory.
+// rows is how many a command puts into its tables, for the server's memory: the
+// tasks come before, by Tocsin, and after.
 func (o Options) rows() int {
-	sides := 3        // before, Tocsin, after
-	if o.drains > 0 { // and the runs of one
-		sides = o.drains + 3
-	}
-	return o.Pending + o.Burst + sides*o.Tasks + int(o.Rate*o.Duration.Seconds())
+	return o.Pending + o.Burst + 3*o.Tasks + int(o.Rate*o.Duration.Seconds())
 }

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 const (
@@ -81,17 +83,18 @@ type part struct {
 	rows  []row
 }
 
-// packets cuts rows into packets of at most packetRows.
-func (s *site) packets(tables [][]row) []packet {
+// packets cuts the rows of each table into packets of at most limit rows.
+func (s *site) packets(tables [][]row, limit int) []packet {
 	open := make([]packet, len(s.pools))
 	var full []packet
-	for table, all := range tables {
-		server := s.store.ServerOf(table)
+	for _, all := range tables {
 		for len(all) > 0 {
+			table := all[0].id.Table()
+			server := s.store.ServerOf(table)
 			p := &open[server]
-			n := min(len(all), packetRows-p.rows)
+			n := min(len(all), limit-p.rows)
 			p.server, p.rows, p.parts = server, p.rows+n, append(p.parts, part{table, all[:n]})
-			if all = all[n:]; p.rows == packetRows {
+			if all = all[n:]; p.rows == limit {
 				full, open[server] = append(full, *p), packet{}
 			}
 		}
@@ -104,9 +107,10 @@ func (s *site) packets(tables [][]row) []packet {
 // must not depend on the table: in the order of their action times the rows of
 // all tables are mixed, as those of many users are.
 func (s *site) fill(ctx context.Context, n int, due func() time.Duration) (all time.Time, err error) {
-	var done, latest atomic.Int64
+	var mu sync.Mutex
+	done := 0
 	for from := 0; from < n; from += sliceRows {
-		packets := s.packets(s.rows.next(min(sliceRows, n-from)))
+		packets := s.packets(s.rows.next(min(sliceRows, n-from)), packetRows)
 		err := each(ctx, packets, func(ctx context.Context, p packet) error {
 			var furthest time.Duration
 			err := s.insert(ctx, p, func() time.Duration {
@@ -117,25 +121,20 @@ func (s *site) fill(ctx context.Context, n int, due func() time.Duration) (all t
 			if err != nil {
 				return err
 			}
-			raise(&latest, time.Now().Add(furthest).UnixNano())
-			s.opts.Progress("fill", int(done.Add(int64(p.rows))), n)
+			mu.Lock()
+			defer mu.Unlock()
+			if latest := time.Now().Add(furthest); latest.After(all) {
+				all = latest
+			}
+			done += p.rows
+			s.opts.Progress("fill", done, n)
 			return nil
 		})
 		if err != nil {
 			return all, fmt.Errorf("fill the tables: %w", err)
 		}
 	}
-	return time.Unix(0, latest.Load()).Add(time.Millisecond), nil
-}
-
-// raise keeps the largest.
-func raise(largest *atomic.Int64, x int64) {
-	for {
-		seen := largest.Load()
-		if x <= seen || largest.CompareAndSwap(seen, x) {
-			return
-		}
-	}
+	return all.Add(time.Millisecond), nil
 }
 
 // insert stores one packet.
@@ -207,6 +206,21 @@ func each[T any](ctx context.Context, work []T, do func(context.Context, T) erro
 		})
 	}
 	return g.Wait()
+}
+
+// paced calls do for 0 to n-1, rate times a second, on the workers of each.
+func paced(ctx context.Context, n int, rate float64, do func(context.Context, int) error) error {
+	begin := time.Now()
+	calls := make([]int, n)
+	for i := range calls {
+		calls[i] = i
+	}
+	return each(ctx, calls, func(ctx context.Context, i int) error {
+		if err := wait.Until(ctx, begin.Add(time.Duration(float64(i)/rate*float64(time.Second)))); err != nil {
+			return err
+		}
+		return do(ctx, i)
+	})
 }
 
 // appendIDs appends a list of ids and the closing parenthesis.

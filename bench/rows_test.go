@@ -49,7 +49,7 @@ func TestPacketsHoldEveryRowOnceAndNotTooMany(t *testing.T) {
 		s.pools = append(s.pools, nil, nil)
 		n := rapid.IntRange(0, 20_000).Draw(t, "rows")
 		got := map[tocsin.JobID]bool{}
-		for _, p := range s.packets(newRows(l).next(n)) {
+		for _, p := range s.packets(newRows(l).next(n), packetRows) {
 			rows := 0
 			for _, part := range p.parts {
 				rows += len(part.rows)

@@ -81,7 +81,7 @@ func (s *scraper) stop() Scraped {
 		s.scrape()
 	}
 	slices.Sort(s.took)
-	s.most.Times, s.most.Median, s.most.Max = len(s.took), quantile(s.took, 0.5), quantile(s.took, 1)
+	s.most.Times, s.most.Median, s.most.Max = len(s.took), millis(s.took, 0.5), millis(s.took, 1)
 	return s.most
 }
 

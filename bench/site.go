@@ -63,7 +63,7 @@ func openSite(ctx context.Context, opts Options, paused bool) (*site, error) {
 	for _, step := range []func(context.Context) error{
 		s.findServers,
 		s.makeTables,
-		func(ctx context.Context) error { return s.applyTypes(ctx, paused) },
+		func(ctx context.Context) error { return s.applyTypes(ctx, biztype.Policy{Paused: paused}) },
 		s.connect,
 	} {
 		if err := step(ctx); err != nil {
@@ -84,7 +84,7 @@ func (s *site) findServers(ctx context.Context) (err error) {
 	}
 	s.config.Layout.Prefix = ""
 	own := devserver.MariaDBConfig{Product: devserver.Product(s.opts.Server), Durable: true}
-	own.Memory, own.RedoLog = memory(s.opts)
+	own.Memory, own.RedoLog = Memory(s.opts.Layout, s.opts.rows())
 	if s.own, err = devserver.StartMariaDB(ctx, own); err != nil {
 		return err
 	}
@@ -115,10 +115,10 @@ func spread(servers []tocsin.Server, databases int) []tocsin.Server {
 	return dealt
 }
 
-// memory sizes the private server's buffer pool so that all rows of the run
+// Memory sizes a private server's buffer pool, in bytes, so that all rows of a run
 // stay in memory, and its log so that no checkpoint stops the writes: both sides
 // of a ratio have the same, and neither measures the disk's reading.
-func memory(o Options) (pool, log int) {
+func Memory(l tocsin.Layout, rows int) (pool, log int) {
 	const (
 		perTable   = 192 << 10 // bytes: the pages that even an empty table has
 		perRow     = 700       // bytes, with its indexes
@@ -126,9 +126,9 @@ func memory(o Options) (pool, log int) {
 		largestLog = 4 << 30
 		unit       = 128 << 20 // MySQL rounds up to it, and would have more memory than MariaDB
 	)
-	pool = 128<<20 + o.Layout.Total()*perTable + o.rows()*perRow
+	pool = 128<<20 + l.Total()*perTable + rows*perRow
 	pool = (pool + unit - 1) / unit * unit
-	log = 64<<20 + o.Layout.Total()*perTable/2 + o.rows()*perRowLog
+	log = 64<<20 + l.Total()*perTable/2 + rows*perRowLog
 	return pool, min(log, largestLog)
 }
 
@@ -140,22 +140,12 @@ func (s *site) makeTables(ctx context.Context) error {
 	return err
 }
 
-// applyTypes writes the policies of the two biz types.
-func (s *site) applyTypes(ctx context.Context, paused bool) error {
-	return s.applyHistory(ctx, paused, false)
-}
-
-// applyHistory is applyTypes with a history of both types, or none.
-func (s *site) applyHistory(ctx context.Context, paused, history bool) error {
-	policy := func(name string, number uint64) biztype.Policy {
-		return biztype.Policy{
-			Name: name, Number: number, Group: group, Paused: paused,
-			Timeout: biztype.Duration(deliverLimit), Concurrency: s.opts.Concurrency, History: history,
-		}
-	}
-	both := []biztype.Policy{policy(plain.Name(), plainNumber), policy(other.Name(), otherNumber)}
-	both[1].Priority = s.opts.BurstPriority
-	_, err := biztype.Apply(ctx, s.config, both)
+// applyTypes writes the policy for both biz types.
+func (s *site) applyTypes(ctx context.Context, p biztype.Policy) error {
+	p.Name, p.Number, p.Group, p.Timeout = plain.Name(), plainNumber, group, biztype.Duration(deliverLimit)
+	burst := p
+	burst.Name, burst.Number, burst.Priority = other.Name(), otherNumber, s.opts.BurstPriority
+	_, err := biztype.Apply(ctx, s.config, []biztype.Policy{p, burst})
 	return err
 }
 

@@ -54,43 +54,5 @@ const historySQL = `SELECT /* tocsin bench_history */
 FROM information_schema.innodb_metrics
 WHERE name = 'trx_rseg_history_len'`
 
-// createSQL makes a database of the run; its name follows.
-const createSQL = `CREATE DATABASE IF NOT EXISTS `
-
-// outboxFillSQL writes rows into an outbox: the name of the table stands between its parts, the values follow.
-var outboxFillSQL = [2]string{`INSERT /* tocsin bench_outbox */ INTO `, ` (op, biz_type, biz_id, delay_ms, attribute) VALUES `}
-
-// outboxLeftSQL says whether an outbox, the parameter, holds a row.
-const outboxLeftSQL = `SELECT /* tocsin bench_left */ EXISTS(SELECT 1 FROM %s)`
-
 // dropSQL removes a database of the run; its name follows.
 const dropSQL = `DROP DATABASE IF EXISTS `
-
-// These keep a server from purging: a transaction that has written and one that
-// has read, both open until they are rolled back.
-const (
-	levelSQL    = `SET /* tocsin bench_hold */ TRANSACTION ISOLATION LEVEL REPEATABLE READ` // of the next one: below it a snapshot is none
-	beginSQL    = `START TRANSACTION /* tocsin bench_hold */`
-	snapshotSQL = `START TRANSACTION /* tocsin bench_hold */ WITH CONSISTENT SNAPSHOT`
-	touchSQL    = `INSERT /* tocsin bench_hold */ INTO {table} (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute) ` +
-		`VALUES (1, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 0, 1, 0, UTC_TIMESTAMP(3) + INTERVAL 1 DAY, UTC_TIMESTAMP(3) + INTERVAL 1 DAY, '')`
-	glanceSQL   = `SELECT /* tocsin bench_hold */ job_id FROM {table} LIMIT 1`
-	rollbackSQL = `ROLLBACK /* tocsin bench_hold */`
-)
-
-// runsSizeSQL reads what the table run of one database takes, by the statistics that analyzeSQL has counted.
-const (
-	analyzeSQL  = `ANALYZE /* tocsin bench_size */ TABLE {database}.run`
-	runsSizeSQL = `SELECT /* tocsin bench_size */
-    data_length + index_length
-FROM information_schema.tables
-WHERE table_schema = ?
-  AND table_name = 'run'`
-	// runsSQL counts runs, and those whose output does not have as many characters as the parameter.
-	runsSQL = `SELECT /* tocsin bench_runs */
-    COUNT(*),
-    IFNULL(SUM(CHAR_LENGTH(output) <> ?), 0)
-FROM {database}.run`
-	// emptyRunsSQL makes room for the next drain.
-	emptyRunsSQL = `TRUNCATE TABLE {database}.run`
-)

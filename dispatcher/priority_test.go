@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -96,7 +97,7 @@ func TestALowBacklogGivesWay(t *testing.T) {
 			r.finish()
 		})
 		slices.Sort(lates)
-		return lates[len(lates)*99/100], backlog
+		return quantile.Of(lates, 0.99), backlog
 	}
 	late, n := worst(t, tocsin.High, tocsin.Low)
 	_, alike := worst(t, "", "")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -244,5 +245,5 @@ func (s *stepPlay) p99() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	slices.Sort(s.late)
-	return s.late[len(s.late)*99/100]
+	return quantile.Of(s.late, 0.99)
 }

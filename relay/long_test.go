@@ -16,6 +16,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // These tests have a long form, with TOCSIN_FAULTS=1, whose figures are in docs/faults.md:
@@ -160,14 +161,14 @@ func TestPollsDoNotReadWhatCantBePurged(t *testing.T) {
 	turn.session = fresh.session // its own may have ended in the middle of a statement
 	going, anew := pollTimes(s, turn), pollTimes(s, fresh)
 	t.Logf("%d deleted rows are not purged: a poll takes p50 %s, max %s; of a turn that begins p50 %s, max %s", rows,
-		going[len(going)/2], going[len(going)-1], anew[len(anew)/2], anew[len(anew)-1])
+		quantile.Of(going, 0.5), going[len(going)-1], quantile.Of(anew, 0.5), anew[len(anew)-1])
 	behind := turn.known.gaps()[len(turn.known.gaps())-1].First
 	s.settle(behind)
 	begin := time.Now()
 	begun, first := s.begins()
 	took := time.Since(begin)
 	noted := pollTimes(s, begun)
-	t.Logf("of a turn that begins at row %d p50 %s, max %s, after %s", first, noted[len(noted)/2], noted[len(noted)-1], took)
+	t.Logf("of a turn that begins at row %d p50 %s, max %s, after %s", first, quantile.Of(noted, 0.5), noted[len(noted)-1], took)
 	if first != behind {
 		t.Errorf("a turn begins at row %d", first)
 	}

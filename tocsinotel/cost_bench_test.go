@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +20,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/tocsinotel"
 	"github.com/tocsinhq/tocsin/tocsinotel/nodeotel"
@@ -224,7 +224,7 @@ func report(b *testing.B, variants []*variant) {
 	for _, v := range variants {
 		insert, inserts := ratio(v.inserts, off.inserts)
 		drain, drains := ratio(v.drains, off.drains)
-		b.Logf("%-17s insert %6.0f/s, %.2f of off (%s)  drain %6.0f/s, %.2f of off (%s)", v.name, median(v.inserts), insert, inserts, median(v.drains), drain, drains)
+		b.Logf("%-17s insert %6.0f/s, %.2f of off (%s)  drain %6.0f/s, %.2f of off (%s)", v.name, quantile.Median(v.inserts), insert, inserts, quantile.Median(v.drains), drain, drains)
 	}
 }
 
@@ -235,10 +235,5 @@ func ratio(of, to []float64) (float64, string) {
 		all[i] = of[i] / to[i]
 		texts[i] = fmt.Sprintf("%.2f", all[i])
 	}
-	return median(all), strings.Join(texts, " ")
-}
-
-func median(all []float64) float64 {
-	sorted := slices.Sorted(slices.Values(all))
-	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+	return quantile.Median(all), strings.Join(texts, " ")
 }

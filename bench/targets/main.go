@@ -1,7 +1,8 @@
 // Command targets measures every row of the table of targets in
-// docs/performance.md with `tocsin bench`, one run after another, and prints one
-// table: figure, target, median over the rounds, met or missed. It is the
-// authority for what is measured for which target, and measures nothing itself.
+// docs/performance.md with `tocsin bench` or a Go benchmark, one run after
+// another, and prints one table: figure, target, median over the rounds, met or
+// missed. It is the authority for what is measured for which target, and measures
+// nothing itself.
 //
 // Rounds are interleaved - each row once, then each row again - so that what a
 // machine does for some minutes falls on all rows alike. A run that fails is named
@@ -18,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 )
 
@@ -30,7 +32,6 @@ const (
 // options are the flags.
 type options struct {
 	program string
-	server  string // of `tocsin bench --server`; "": its default
 	rounds  int
 	only    []string // names of rows; empty: all
 }
@@ -57,7 +58,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 			failed++
 			said = err.Error()
 		}
-		fmt.Fprintf(progress, "round %d: tocsin bench %s: %s\n", round, strings.Join(r.args, " "), said)
+		fmt.Fprintf(progress, "round %d: %s: %s\n", round, r.command, said)
 	}, call)
 	fmt.Fprint(out, table(results))
 	if failed > 0 || ctx.Err() != nil {
@@ -73,7 +74,6 @@ func parse(args []string, usage io.Writer) (options, error) {
 	flags := flag.NewFlagSet("targets", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.program, "tocsin", "bin/tocsin", "the program to run")
-	flags.StringVar(&o.server, "server", "", "the private server of `tocsin bench --server` (default mariadb)")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds of the rows that take a ratio; the others have one")
 	flags.StringVar(&only, "only", "", "rows to measure, by name and separated by commas: "+names())
 	err := flags.Parse(args)
@@ -100,16 +100,24 @@ func parse(args []string, usage io.Writer) (options, error) {
 	return o, nil
 }
 
-// call runs one command and gives what it prints.
-func call(ctx context.Context, program string, args []string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, program, append(append([]string{"bench"}, args...), "--json")...)
+// call runs the command of a row and returns what it prints.
+func call(ctx context.Context, program, command string) ([]byte, error) {
+	words := strings.Fields(command)
+	if words[0] == "tocsin" {
+		words = append(words, "--json")
+		words[0] = program
+	}
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-		return nil, fmt.Errorf("%w: %s", err, lines[len(lines)-1])
+		said.Write(out) // there go test tells what failed, and ends with lines that say no more
+		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(said.String()), "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "FAIL") || strings.HasPrefix(line, "exit status")
+		})
+		return nil, fmt.Errorf("%w: %s", err, strings.Join(lines[max(len(lines)-1, 0):], ""))
 	}
 	return out, nil
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -14,8 +16,8 @@ type result struct {
 	figures map[string][]float64 // by the key of a check, in the order of the rounds
 }
 
-// caller runs one command and gives the JSON that it prints.
-type caller func(ctx context.Context, program string, args []string) ([]byte, error)
+// caller runs one command and returns what it prints.
+type caller func(ctx context.Context, program, command string) ([]byte, error)
 
 // measure runs the rows, round after round, and tells after each.
 func measure(ctx context.Context, o options, rows []row, tell func(row, int, error), call caller) []result {
@@ -30,11 +32,7 @@ func measure(ctx context.Context, o options, rows []row, tell func(row, int, err
 			if ctx.Err() != nil || r.once && round > 1 {
 				continue
 			}
-			args := r.args
-			if o.server != "" {
-				args = append(slices.Clone(args), "--server", o.server)
-			}
-			out, err := call(ctx, o.program, args)
+			out, err := call(ctx, o.program, r.command)
 			if err == nil {
 				err = r.take(out)
 			}
@@ -46,9 +44,9 @@ func measure(ctx context.Context, o options, rows []row, tell func(row, int, err
 
 // take notes the figures of one run.
 func (r result) take(out []byte) error {
-	var said map[string]any
-	if err := json.Unmarshal(out, &said); err != nil {
-		return fmt.Errorf("what it printed is no JSON: %w", err)
+	said, err := figuresOf(out)
+	if err != nil {
+		return err
 	}
 	for _, c := range r.checks {
 		x, ok := find(said, c.key)
@@ -60,6 +58,29 @@ func (r result) take(out []byte) error {
 	return nil
 }
 
+// figuresOf reads the JSON of `tocsin bench`, or the figures of a Go benchmark by their units.
+func figuresOf(out []byte) (map[string]any, error) {
+	said := make(map[string]any)
+	if bytes.HasPrefix(out, []byte("{")) {
+		err := json.Unmarshal(out, &said)
+		return said, err
+	}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line) // BenchmarkPeek-2 1 0.22 p99-ms 1.01 p99-of-clean
+		if len(words) < 4 || !strings.HasPrefix(words[0], "Benchmark") {
+			continue
+		}
+		for pair := range slices.Chunk(words[2:], 2) {
+			x, err := strconv.ParseFloat(pair[0], 64)
+			if err != nil || len(pair) < 2 {
+				return nil, fmt.Errorf("not a line of a benchmark: %q", line)
+			}
+			said[pair[1]] = x
+		}
+	}
+	return said, nil
+}
+
 // find looks a number up by its key, with dots into objects.
 func find(in map[string]any, key string) (float64, bool) {
 	first, rest, deeper := strings.Cut(key, ".")
@@ -67,16 +88,6 @@ func find(in map[string]any, key string) (float64, bool) {
 		x, ok := in[key].(float64)
 		return x, ok
 	}
-	inner, ok := in[first].(map[string]any)
-	if !ok {
-		return 0, false
-	}
+	inner, _ := in[first].(map[string]any)
 	return find(inner, rest)
-}
-
-// median is the middle one, or the mean of the two in the middle.
-func median(all []float64) float64 {
-	sorted := slices.Sorted(slices.Values(all))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // table is the results for people: a line for each figure.
@@ -32,14 +34,14 @@ func (c check) line(r result, all []result) string {
 	switch {
 	case !ok:
 		verdict = "nothing to compare with"
-	case c.least && median(got) < limit, !c.least && median(got) > limit:
+	case c.least && quantile.Median(got) < limit, !c.least && quantile.Median(got) > limit:
 		verdict = "missed"
 	}
 	texts := make([]string, len(got))
 	for i, x := range got {
 		texts[i] = text(x)
 	}
-	return c.target() + "\t" + text(median(got)) + "\t" + strings.Join(texts, " ") + "\t" + verdict
+	return c.target() + "\t" + text(quantile.Median(got)) + "\t" + strings.Join(texts, " ") + "\t" + verdict
 }
 
 // against is the limit in numbers, which another row may decide.
@@ -52,7 +54,7 @@ func (c check) against(all []result) (limit float64, ok bool) {
 			continue
 		}
 		if got := r.figures[c.key]; len(got) > 0 {
-			return c.limit * median(got), true
+			return c.limit * quantile.Median(got), true
 		}
 	}
 	return 0, false

@@ -14,10 +14,10 @@ type script struct {
 	asked []string
 }
 
-func (s *script) call(_ context.Context, _ string, args []string) ([]byte, error) {
-	s.asked = append(s.asked, args[0])
-	all := s.says[args[0]]
-	s.says[args[0]] = all[1:]
+func (s *script) call(_ context.Context, _, command string) ([]byte, error) {
+	s.asked = append(s.asked, command)
+	all := s.says[command]
+	s.says[command] = all[1:]
 	if all[0] == "" {
 		return nil, errors.New("exit status 1: no server")
 	}
@@ -28,9 +28,9 @@ func played(t *testing.T, says map[string][]string) (*script, []result) {
 	t.Helper()
 	s := &script{says: says}
 	rows := []row{
-		{name: "a", args: []string{"a"}, checks: []check{atLeast("ratio", 0.7)}},
-		{name: "b", args: []string{"b"}, once: true, checks: []check{atMost("burst.p99_ms", 100)}},
-		{name: "c", args: []string{"c"}, checks: []check{atLeast("ratio", 0.9).times("a")}},
+		{name: "a", command: "a", checks: []check{atLeast("ratio", 0.7)}},
+		{name: "b", command: "b", once: true, checks: []check{atMost("burst.p99_ms", 100)}},
+		{name: "c", command: "c", checks: []check{atLeast("ratio", 0.9).times("a")}},
 	}
 	return s, measure(t.Context(), options{rounds: 3}, rows, func(row, int, error) {}, s.call)
 }
@@ -39,7 +39,7 @@ func TestRoundsAreInterleavedAndTheirMedianJudged(t *testing.T) {
 	s, results := played(t, map[string][]string{
 		"a": {`{"ratio": 0.9}`, `{"ratio": 0.1}`, `{"ratio": 0.8}`},
 		"b": {`{"burst": {"p99_ms": 120}}`},
-		"c": {`{"ratio": 0.71}`, "", `{"ratio": 0.71}`},
+		"c": {`{"ratio": 0.71}`, "", "goos: linux\nBenchmarkC-2  1  5.0 p99-ms  0.71 ratio\nPASS"},
 	})
 	if got := strings.Join(s.asked, ""); got != "abcacac" {
 		t.Errorf("asked %s", got)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ type benchFlags struct {
 
 func newBench(a *app) *cobra.Command {
 	c := group("bench", "Measure this machine, beside the least that the same work costs in plain SQL",
-		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a), newBenchPeek(a), newBenchOutbox(a), newBenchHistory(a))
+		newBenchDrain(a), newBenchLateness(a), newBenchInsert(a), newBenchIdle(a))
 	c.Long = `Each starts a private MariaDB or MySQL, which flushes its log at every commit, and a private
 etcd, and removes them in the end. With --config it takes the file's servers and etcd instead, in
 databases of its own, "bench_...", which it drops in the end. It measures the raw SQL of the
@@ -40,7 +39,7 @@ func benchCommand[R fmt.Stringer](a *app, use, short, long string, f *benchFlags
 			return runBench(cmd.Context(), a, f, measure)
 		},
 	}
-	c.Flags().StringVar(&f.layout, "layout", cmp.Or(f.layout, "8x16"), "databases x tables")
+	c.Flags().StringVar(&f.layout, "layout", "8x16", "databases x tables")
 	c.Flags().StringVar(&f.Server, "server", "", serverUsage)
 	c.Flags().StringVar(&f.Ownership, "ownership", node.ByEtcd, "who may start a task: etcd, the node that owns its table; rows, whoever claims it, and no etcd is used")
 	c.Flags().IntVar(&f.Pending, "pending", 0, "rows that wait in the tables for a day far ahead")
@@ -64,7 +63,6 @@ taken their tables claim first what is overdue, for a minute: --warm waits until
 	c.Flags().DurationVar(&f.Overdue, "overdue", 0, "how long ago they fell due; 0s: while they were inserted. From 45s on they are claimed first")
 	c.Flags().DurationVar(&f.Warm, "warm", time.Minute+time.Second, "how long the nodes own their tables before the tasks fall due")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
-	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")
 	return c
 }
 
@@ -81,7 +79,6 @@ The raw bound is a read of one row by its key at the same rate.`, &f, bench.Late
 	c.Flags().IntVar(&f.Burst, "burst", 0, "tasks of another biz type, all due at one instant half-way")
 	c.Flags().StringVar((*string)(&f.BurstPriority), "burst-priority", "", "priority of the burst's biz type: high, normal or low")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
-	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")
 	return c
 }
 
@@ -105,52 +102,10 @@ without nodes.`, &f, bench.Idle)
 	return c
 }
 
-func newBenchPeek(a *app) *cobra.Command {
-	f := benchFlags{layout: "1x1"}
-	c := benchCommand(a, "peek", "What a peek takes while the server can't purge what was settled",
-		`Rows are stored and set to done in batches while an older write transaction and a read snapshot
-stay open, and the tables are peeked as nodes do; beside that, the same peeks before and after.`, &f, bench.Peek)
-	c.Flags().IntVar(&f.Tasks, "tasks", 300_000, "rows that are settled, over all tables")
-	c.Flags().DurationVar(&f.Overdue, "overdue", 30*time.Second, "how long ago they fell due; those of the last 10s are within the bounds of a peek")
-	c.Flags().DurationVar(&f.Duration, "duration", 5*time.Second, "how long to peek, each time")
-	return c
-}
-
-func newBenchOutbox(a *app) *cobra.Command {
-	var f benchFlags
-	c := benchCommand(a, "outbox", "How fast and how late tasks come through an outbox",
-		`An outbox on a second private server is filled, and a relay moves its rows; beside that, AddMany
-stores as many, and a relay without its ledger, all in turn. The clock runs from the relay's start
-until the outbox is empty. Then tasks that are due at once are added in transactions, from whose
-commits on their lateness counts, and in the end a relay with nothing to do is watched.`, &f, bench.Outbox)
-	c.Flags().IntVar(&f.Tasks, "tasks", 240_000, "rows of each side, over three rounds")
-	c.Flags().Float64Var(&f.Rate, "rate", 300, "tasks added a second, due at once")
-	c.Flags().DurationVar(&f.Duration, "duration", 10*time.Second, "how long they are added, and how long to watch a relay with nothing to do")
-	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
-	return c
-}
-
-func newBenchHistory(a *app) *cobra.Command {
-	var f benchFlags
-	c := benchCommand(a, "history", "How much slower nodes deliver if a history is kept",
-		`Drains without a history and with outputs of several lengths, in a random order in each round, by the
-same nodes. A ratio compares a drain with the mean of the nearest drains without a history before and
-after it: by speed, up to the last outcome, and by the CPU time of this process and the server, up to
-the last run recorded, less what they take with nothing to do. CPU time is far steadier on a busy
-machine. It fails if a run is neither stored nor counted as dropped.`, &f, bench.History)
-	c.Flags().IntVar(&f.Tasks, "tasks", 40_000, "tasks of each drain")
-	c.Flags().IntSliceVar(&f.Outputs, "outputs", []int{0, 200, 1000}, "characters of the outputs, a drain each")
-	c.Flags().IntVar(&f.Rounds, "rounds", 8, "rounds, each of a drain without a history and one for each output")
-	c.Flags().DurationVar(&f.Warm, "warm", time.Minute+time.Second, "how long the nodes own their tables before the first tasks fall due")
-	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
-	c.Flags().IntVar(&f.Concurrency, "concurrency", 0, "deliveries at once in each node; 0: the default of a policy")
-	return c
-}
-
 // benchUnits are the stages that show progress, with what they count.
 var benchUnits = map[string]string{
 	"create": "tables", "fill": "rows", "raw": "rows", "drain": "tasks", "insert": "tasks",
-	"add": "tasks", "deliver": "tasks", "alone": "seconds", "settle": "seconds", "watch": "seconds", "peek": "peeks",
+	"add": "tasks", "deliver": "tasks", "alone": "seconds", "settle": "seconds", "watch": "seconds",
 }
 
 func runBench[R fmt.Stringer](ctx context.Context, a *app, f *benchFlags, measure func(context.Context, bench.Options) (R, error)) (err error) {
@@ -175,8 +130,8 @@ func runBench[R fmt.Stringer](ctx context.Context, a *app, f *benchFlags, measur
 	return a.print(result, func(w io.Writer) { fmt.Fprint(w, result) })
 }
 
-// completeBench reads the layout and, where --config names a file, its servers.
-// A file that lies about is not asked: a benchmark is no guest to be surprised by.
+// completeBench reads the layout and, if --config names a file, its servers. Only an explicit --config is used, so that a stray
+// tocsin.yaml never receives benchmark load.
 func (a *app) completeBench(f *benchFlags) (err error) {
 	if f.Layout, err = parseLayout(f.layout); err != nil {
 		return err

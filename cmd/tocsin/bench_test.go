@@ -16,7 +16,6 @@ var (
 	boundKeys    = []string{"tasks_per_second", "bound_per_second", "ratio", "per_task", "bound_per_task"}
 	latenessKeys = []string{"p50_ms", "p99_ms", "p999_ms", "max_ms", "early"}
 	idleKeys     = []string{"statements_per_second", "node_cpu_percent", "server_cpu_percent"}
-	peekKeys     = []string{"p50_ms", "p99_ms", "clean_p99_ms", "unbounded_p50_ms", "ratio"}
 )
 
 // benchmark runs one on private servers and decodes what it prints, which has
@@ -38,10 +37,11 @@ func benchmark[T any](t *testing.T, keys []string, args ...string) T {
 }
 
 // plausible wants a rate on both sides and what both sent.
-func plausible(t *testing.T, name string, ours, bound, ratio float64, sent, raw bench.PerTask) {
+func plausible(t *testing.T, name string, f bench.Figures) {
 	t.Helper()
-	if ours <= 0 || bound <= 0 || ratio <= 0 {
-		t.Errorf("%s: %g tasks/s, bound %g, ratio %g", name, ours, bound, ratio)
+	sent, raw := f.PerTask, f.BoundPerTask
+	if f.TasksPerSecond <= 0 || f.BoundPerSecond <= 0 || f.Ratio <= 0 {
+		t.Errorf("%s: %+v", name, f)
 	}
 	if sent.Statements <= 0 || sent.BytesReceived <= 0 || raw.Statements <= 0 || raw.BytesReceived <= 0 || raw.ServerMicros == nil {
 		t.Errorf("%s: a task cost %+v, raw %+v", name, sent, raw)
@@ -66,26 +66,9 @@ func TestBenchDrain(t *testing.T) {
 			if without := slices.Contains(c.args, "--no-metrics"); without != (r.Metrics == nil) || !without && (r.Metrics.Series < 100 || r.Metrics.Times == 0) {
 				t.Errorf("metrics %+v", r.Metrics)
 			}
-			plausible(t, name, r.TasksPerSecond, r.BoundPerSecond, r.Ratio, r.PerTask, r.BoundPerTask)
+			plausible(t, name, r.Figures)
 		})
 	}
-}
-
-func TestBenchHistory(t *testing.T) {
-	t.Parallel()
-	r := benchmark[bench.HistoryResult](t, []string{"tasks_per_second", "histories"}, "history", "--tasks", "400", "--layout", "2x4", "--warm", "0s", "--rounds", "1", "--outputs", "0,300")
-	if len(r.Rate) != 3 || len(r.Histories) != 2 || r.Rates.Median <= 0 {
-		t.Fatalf("%+v", r)
-	}
-	for i, f := range r.Histories {
-		if f.Output != 300*i || f.Recorded != 400 || f.Dropped != 0 || len(f.ToRecord) != 1 || f.ToRecord[0] < 0 || f.BytesPerRun < float64(100+f.Output) {
-			t.Errorf("%+v", f)
-		}
-		if len(f.Ratio) != 1 || f.Ratios.Median <= 0 || len(f.CPURatio) != 1 || f.CPURatios == nil { // of so few tasks it may be anything
-			t.Errorf("ratios %+v", f)
-		}
-	}
-	call(t, "bench", "history", "--outputs", "2000").refused(t, exitUsage, "0 to 1024 characters")
 }
 
 func TestBenchLateness(t *testing.T) {
@@ -118,9 +101,8 @@ func TestBenchLateness(t *testing.T) {
 func TestBenchInsert(t *testing.T) {
 	t.Parallel()
 	r := benchmark[bench.InsertResult](t, append(boundKeys, "single", "single_bell"), "insert", "--tasks", "2500", "--layout", "2x4")
-	plausible(t, "AddMany", r.TasksPerSecond, r.BoundPerSecond, r.Ratio, r.PerTask, r.BoundPerTask)
-	for name, f := range map[string]bench.InsertFigures{"Add": r.Single, "Add with the bell": r.Bell} {
-		plausible(t, name, f.TasksPerSecond, f.BoundPerSecond, f.Ratio, f.PerTask, f.BoundPerTask)
+	for name, f := range map[string]bench.Figures{"AddMany": r.Figures, "Add": r.Single, "Add with the bell": r.Bell} {
+		plausible(t, name, f)
 	}
 	if far, near := r.Single.BoundPerTask.Inserts, r.Bell.BoundPerTask.Inserts; far != 1 || near != 2 {
 		t.Errorf("raw: %g inserts without the bell, %g with it", far, near)
@@ -132,34 +114,6 @@ func TestBenchIdle(t *testing.T) {
 	r := benchmark[bench.IdleResult](t, idleKeys, "idle", "--duration", "1s", "--layout", "2x4", "--nodes", "2")
 	if r.Seconds < 1 || r.Statements <= 0 || r.ServerCPU == nil || r.NodeCPU < 0 || r.Nodes != 2 {
 		t.Errorf("%+v", r)
-	}
-}
-
-func TestBenchOutbox(t *testing.T) {
-	t.Parallel()
-	r := benchmark[bench.OutboxResult](t, []string{"ratio", "ledger_ratio", "relay_per_second", "add_many_per_second", "late", "idle"},
-		"outbox", "--tasks", "3000", "--rate", "100", "--duration", "1s", "--layout", "2x4")
-	if r.Tasks != 3000 || r.RelayRate <= 0 || r.AddManyRate <= 0 || r.Ratio <= 0 || r.PlainRate <= 0 || r.LedgerRatio <= 0 {
-		t.Errorf("rates %+v", r)
-	}
-	if r.Late.Tasks == 0 || r.Late.P50 <= 0 || r.Late.P50 > r.Late.P99 || r.Late.P99 > r.Late.Max {
-		t.Errorf("lateness %+v", r.Late)
-	}
-	if r.Idle.Seconds < 1 || r.Idle.Statements <= 0 {
-		t.Errorf("idle %+v", r.Idle)
-	}
-}
-
-// What was settled can't be purged: an unbounded peek has to walk over it, a
-// regular one has not.
-func TestBenchPeek(t *testing.T) {
-	t.Parallel()
-	r := benchmark[bench.PeekResult](t, peekKeys, "peek", "--tasks", "60000", "--duration", "200ms")
-	if r.Entries != 60_000 || r.Layout != "1x1" || r.HistoryLength < 40 || r.CleanP99 <= 0 || r.P50 <= 0 {
-		t.Errorf("%+v", r)
-	}
-	if r.UnboundedP50 < 5*r.P50 {
-		t.Errorf("unbounded p50 %g ms beside %g ms: the entries were purged", r.UnboundedP50, r.P50)
 	}
 }
 
@@ -191,15 +145,11 @@ func TestBenchRefusesWhatCannotBeMeasured(t *testing.T) {
 		"tasks below zero":            {[]string{"insert", "--tasks=-1"}, exitUsage, []string{"-1 tasks"}},
 		"no rate":                     {[]string{"lateness", "--rate", "0"}, exitUsage, []string{"a rate"}},
 		"no duration":                 {[]string{"idle", "--duration", "0s"}, exitUsage, []string{"a duration"}},
-		"too few rows for the rounds": {[]string{"outbox", "--tasks", "2"}, exitUsage, []string{"at least 3 tasks"}},
-		"nothing to peek beside":      {[]string{"peek", "--tasks", "0"}, exitUsage, []string{"at least 1 task"}},
-		"a peek of no duration":       {[]string{"peek", "--duration", "0s"}, exitUsage, []string{"a duration"}},
 		"too many nodes":              {[]string{"idle", "--nodes", "65"}, exitUsage, []string{"65 nodes", "1 to 64"}},
 		"fewer rows than none":        {[]string{"drain", "--pending=-1"}, exitUsage, []string{"-1 pending"}},
 		"a burst beyond all bounds":   {[]string{"lateness", "--burst", "20000001"}, exitUsage, []string{"20000001 in a burst"}},
 		"a delay of hours":            {[]string{"lateness", "--delay", "2h"}, exitUsage, []string{"delay 2h0m0s"}},
 		"overdue for days":            {[]string{"drain", "--overdue", "25h"}, exitUsage, []string{"overdue 25h0m0s"}},
-		"concurrency below zero":      {[]string{"drain", "--concurrency=-1"}, exitUsage, []string{"concurrency -1"}},
 		"a server that is none":       {[]string{"idle", "--server", "oracle"}, exitUsage, []string{`unknown server "oracle"`}},
 		"an argument":                 {[]string{"insert", "much"}, exitUsage, []string{"much"}},
 		"a benchmark that is none":    {[]string{"everything"}, exitUsage, []string{"everything"}},

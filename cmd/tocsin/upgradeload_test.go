@@ -18,6 +18,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // oldModule names the folder of a checkout of the commit to upgrade from. Without it, this program plays the old one, on tables
@@ -450,8 +451,6 @@ func (u *upgradeRun) lateness(from, to time.Time) string {
 		return "of none"
 	}
 	slices.Sort(late)
-	at := func(share float64) time.Duration {
-		return late[int(share*float64(len(late)-1))].Round(100 * time.Microsecond)
-	}
+	at := func(q float64) time.Duration { return quantile.Of(late, q).Round(100 * time.Microsecond) }
 	return fmt.Sprintf("of %d: p50 %s, p99 %s, max %s", len(late), at(0.5), at(0.99), at(1))
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // Report is what a run showed. Broken promises are in Breaches.
@@ -35,11 +37,7 @@ type Lateness []time.Duration
 // Quantile gives the smallest value that at least the share q lies at or below; 0
 // of nothing.
 func (l Lateness) Quantile(q float64) time.Duration {
-	if len(l) == 0 {
-		return 0
-	}
-	rank := int(q*float64(len(l))+0.999999) - 1
-	return l[min(max(rank, 0), len(l)-1)]
+	return quantile.Of(l, q)
 }
 
 // Lost counts the tasks that were acknowledged and are not as they should be.

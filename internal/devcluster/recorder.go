@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // Delivery is one that a handler or the receiver saw.
@@ -87,16 +88,6 @@ func (r *Recorder) Observed() Observed {
 		}
 	}
 	late := slices.Sorted(slices.Values(r.late))
-	o.P50, o.P99, o.Max = quantile(late, 0.50), quantile(late, 0.99), quantile(late, 1)
+	o.P50, o.P99, o.Max = quantile.Of(late, 0.5), quantile.Of(late, 0.99), quantile.Of(late, 1)
 	return o
-}
-
-// quantile gives the smallest value that at least the share q of sorted lies at
-// or below; 0 of nothing.
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	rank := int(q*float64(len(sorted))+0.999999) - 1
-	return sorted[min(max(rank, 0), len(sorted)-1)]
 }

@@ -10,6 +10,7 @@ func TestACrewWorksUntilItsEndAndBeginsAnew(t *testing.T) {
 	t.Parallel()
 	var c Crew
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	for range 2 {
 		run, begun := c.Begin(ctx)
 		if _, twice := c.Begin(ctx); !begun || twice {

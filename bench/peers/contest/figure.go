@@ -2,8 +2,9 @@ package contest
 
 import (
 	"math"
-	"slices"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // perSecond is n over the time.
@@ -20,28 +21,9 @@ func round(x float64, decimals int) float64 {
 	return math.Round(x*by) / by
 }
 
-// quantile is the smallest value that at least the share q of sorted lies at or
-// below, in milliseconds; 0 of nothing.
-func quantile(sorted []time.Duration, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	rank := int(math.Ceil(q*float64(len(sorted)))) - 1
-	d := sorted[min(max(rank, 0), len(sorted)-1)]
-	return round(float64(d.Microseconds())/1000, 2)
-}
-
-// median of an even number of values is the mean of the middle two; 0 of none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	half := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[half]
-	}
-	return (sorted[half-1] + sorted[half]) / 2
+// millis returns a quantile of sorted times in milliseconds.
+func millis(sorted []time.Duration, q float64) float64 {
+	return round(float64(quantile.Of(sorted, q).Microseconds())/1000, 2)
 }
 
 // ratio is a over b, 0 where there is none.

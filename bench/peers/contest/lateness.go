@@ -101,6 +101,6 @@ func (a *adding) result(rate float64, took time.Duration) Lateness {
 		}
 	}
 	slices.Sort(late)
-	l.P50, l.P99, l.Max = quantile(late, 0.5), quantile(late, 0.99), quantile(late, 1)
+	l.P50, l.P99, l.Max = millis(late, 0.5), millis(late, 0.99), millis(late, 1)
 	return l
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // Result is what a run came to. A JSON encoding holds all of it: Merge puts
@@ -100,7 +102,7 @@ func medians(rounds []Turn) (m Turn) {
 		for i, t := range rounds {
 			values[i] = figure(t)
 		}
-		return round(median(values), 2)
+		return round(quantile.Median(values), 2)
 	}
 	m.Drain = of(func(t Turn) float64 { return t.Drain })
 	m.Insert = of(func(t Turn) float64 { return t.Insert })

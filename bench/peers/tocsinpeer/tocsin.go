@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/bench"
 	"github.com/tocsinhq/tocsin/bench/peers/contest"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
@@ -62,17 +63,10 @@ func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
 	return p, nil
 }
 
-// startServers sizes the buffer pool and the log for the rows of the run, as
-// `tocsin bench` does.
 func (p *peer) startServers(ctx context.Context) (err error) {
-	const perTable, perRow, perRowLog, largestLog = 192 << 10, 700, 1000, 4 << 30 // bytes
-	total := p.setup.Layout.Total()
-	p.server, err = devserver.StartMariaDB(ctx, devserver.MariaDBConfig{
-		Durable: true,
-		Memory:  128<<20 + total*perTable + p.setup.Tasks*perRow,
-		RedoLog: min(64<<20+total*perTable/2+p.setup.Tasks*perRowLog, largestLog),
-	})
-	if err != nil {
+	own := devserver.MariaDBConfig{Durable: true}
+	own.Memory, own.RedoLog = bench.Memory(p.setup.Layout, p.setup.Tasks)
+	if p.server, err = devserver.StartMariaDB(ctx, own); err != nil {
 		return err
 	}
 	if p.keeper, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
