@@ -79,18 +79,6 @@ func (r refusals) whole(sv *server) error {
 	return &Unusable{Problem: first}
 }
 
-// errors returns the refusals by database; nil if there are none.
-func (r refusals) errors() map[int]error {
-	var all map[int]error
-	for database, u := range r {
-		if all == nil {
-			all = make(map[int]error, len(r))
-		}
-		all[database] = u
-	}
-	return all
-}
-
 // refused returns the refusals of the last Survey or Measure of the server.
 func (sv *server) refused() refusals {
 	if r := sv.refusals.Load(); r != nil {

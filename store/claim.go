@@ -203,7 +203,8 @@ func (c *claiming) lock(ctx context.Context, conn *sql.Conn, groups [][]duequeue
 			locked.rows = append(locked.rows, Row{})
 			return c.store.scan(&locked.rows[len(locked.rows)-1], rows)
 		}
-		locked.now, err = scanClock(rows)
+		micro, err := scanMicro(rows)
+		locked.now = micro / 1000
 		return err
 	}, args...)
 	return locked, err

@@ -213,12 +213,6 @@ func scanMicro(rows *sql.Rows) (int64, error) {
 	return t.UnixMicro(), err
 }
 
-// scanClock scans a row of now, cut to Unix ms.
-func scanClock(rows *sql.Rows) (int64, error) {
-	micro, err := scanMicro(rows)
-	return micro / 1000, err
-}
-
 // Now estimates a server's clock from below, in Unix ms, so that nothing starts
 // early. It counts on this process's monotonic clock from the last Measure or
 // Load; before the first, and before the first after a move to another address, it is 0, and

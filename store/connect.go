@@ -2,11 +2,14 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // stragglers is how long Connect waits for the other servers once a database can be
@@ -76,4 +79,81 @@ func (s *Store) meet(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// errNoHorizon ends Horizon where no database answered.
+var errNoHorizon = errors.New("no reachable database has a layout row: run `tocsin ddl apply`")
+
+func scanLayout(rows *sql.Rows) (r layoutrow.Row, err error) {
+	err = rows.Scan(append(r.Fields(), &r.Ownership, &r.Mark, &r.GraceMS)...)
+	return r, err
+}
+
+// Check compares the layout rows of a server's databases with the config. It refuses
+// the first difference, naming both sides and the number of further differences. It
+// remembers nothing.
+func (s *Store) Check(ctx context.Context, server int) error {
+	sv := s.servers[server]
+	refused, err := s.refusalsOver(ctx, sv, sv.DB)
+	if err != nil {
+		return err
+	}
+	err = refused.whole(sv)
+	if more := len(refused) - 1; more > 0 && len(refused) < len(sv.Databases) {
+		err = fmt.Errorf("%w (and %d more of the %d databases on %s can't be used)", err, more, len(sv.Databases), sv.Name)
+	}
+	return err
+}
+
+// want returns what every layout row must say according to the config.
+func (s *Store) want() layoutrow.Want {
+	return layoutrow.Want{Databases: s.layout.Databases, Tables: s.layout.Tables, Cluster: s.cluster, Ownership: s.ownership, GraceMS: s.grace.Milliseconds()}
+}
+
+// Identity returns the identity on which the databases read so far agree; "" if none
+// has one.
+func (s *Store) Identity() string { return s.identities.Agreed() }
+
+// layouts reads the layout rows of a server's databases, by number. failed has the
+// reasons why others could not be read. The error concerns the whole server.
+func (s *Store) layouts(ctx context.Context, sv *server, q querier) (rows map[int]layoutrow.Row, failed map[int]error, err error) {
+	all, failed, err := eachDatabase(ctx, s, s.over(q), sv.Databases, question[layoutrow.Row]{statement: layoutOf, scan: scanLayout})
+	if err != nil {
+		return nil, nil, s.wrap(err, "read the layout", sv)
+	}
+	rows = make(map[int]layoutrow.Row, len(all))
+	for _, row := range all {
+		rows[row.Asked] = row
+	}
+	return rows, failed, nil
+}
+
+// Horizon reads how near a task must be to ring the doorbell, from whichever
+// server answers first.
+func (s *Store) Horizon(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found := make([]time.Duration, len(s.servers))
+	errs := make([]error, len(s.servers))
+	var readers sync.WaitGroup
+	for i, sv := range s.servers {
+		readers.Go(func() {
+			rows, _, err := s.layouts(ctx, sv, sv.DB)
+			errs[i] = err
+			for _, database := range sv.refused().without(sv.Databases) {
+				if row, ok := rows[database]; ok {
+					found[i] = row.Horizon()
+					cancel() // no further answer is needed
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
+	for _, horizon := range found {
+		if horizon > 0 {
+			return horizon, nil
+		}
+	}
+	return 0, errors.Join(append(errs, errNoHorizon)...)
 }

@@ -39,8 +39,10 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []
 	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.read(term, bounds.now)/1000 - seizable}
 	hits, err := z.sendIn(ctx, term, entries)
 	switch {
+	case err == nil && z.Shared:
+		z.take(hits.ids)
 	case err == nil:
-		left, err = z.book(ctx, hits)
+		left, err = z.count(ctx, hits.counts[1:]) // after that of BEGIN
 	case errors.Is(err, errTerm):
 		return entries, nil
 	case mysql.ClassOf(err) == mysql.Other && !local(err): // in doubt
@@ -135,15 +137,6 @@ func (z *seizure) send(ctx context.Context, conn *sql.Conn, entries []duequeue.E
 	return got, nil
 }
 
-// book books what the packet claimed, and returns the other entries that have to be looked at.
-func (z *seizure) book(ctx context.Context, got hits) (left []duequeue.Entry, err error) {
-	if z.Shared {
-		z.take(got.ids)
-		return nil, nil
-	}
-	return z.count(ctx, got.counts[1:]) // after that of BEGIN
-}
-
 // failed gives the error of a packet. Only one that a statement in it has, and no commit, shows that nothing is claimed.
 func (z *seizure) failed(ctx context.Context, conn *sql.Conn, entries []duequeue.Entry, err error) error {
 	class := mysql.ClassOf(err)
@@ -231,7 +224,11 @@ func (z *seizure) text() (b []byte, args []any) {
 	for _, group := range z.groups {
 		b, args = z.one(b, seize, group), append(args, z.By)
 	}
-	for groups := range slices.Chunk(z.shared(), maxTables) {
+	var shared [][]duequeue.Entry
+	if z.Shared {
+		shared = z.groups
+	}
+	for groups := range slices.Chunk(shared, maxTables) {
 		for i, group := range groups {
 			if i > 0 {
 				b = append(b, unionAll...)
@@ -241,14 +238,6 @@ func (z *seizure) text() (b []byte, args []any) {
 		b = append(b, ';')
 	}
 	return append(b, "COMMIT"...), args
-}
-
-// shared returns the groups for which the packet reads the claimed rows.
-func (z *seizure) shared() [][]duequeue.Entry {
-	if !z.Shared {
-		return nil
-	}
-	return z.groups
 }
 
 func (z *seizure) one(b []byte, st statement, group []duequeue.Entry) []byte {

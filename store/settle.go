@@ -112,7 +112,7 @@ func (s *Store) Settle(ctx context.Context, server int, outcomes []Outcome) ([]F
 	groups := groupOutcomes(outcomes)
 	fates, err := s.settle(ctx, sv, outcomes, groups)
 	if errors.Is(err, errUneven) { // rolled back: once more, with a statement a row
-		fates, err = s.settle(ctx, sv, outcomes, singly(groups))
+		fates, err = s.settle(ctx, sv, outcomes, slices.Collect(slices.Chunk(slices.Concat(groups...), 1)))
 	}
 	if err != nil {
 		return nil, s.wrap(err, fmt.Sprintf("settle %d outcomes in", len(outcomes)), sv, tablesOfOutcomes(outcomes, groups)...)
@@ -206,8 +206,11 @@ func compareOutcomes(a, b *Outcome) int {
 	if a.Verb == tocsin.Completed && a.Version != b.Version {
 		return cmp.Compare(a.Version, b.Version)
 	}
-	if a.InTx != b.InTx {
-		return cmp.Compare(rank(a.InTx), rank(b.InTx))
+	switch {
+	case a.InTx && !b.InTx:
+		return 1
+	case b.InTx && !a.InTx:
+		return -1
 	}
 	return cmp.Compare(a.JobID, b.JobID)
 }
@@ -215,18 +218,6 @@ func compareOutcomes(a, b *Outcome) int {
 func together(a, b *Outcome) bool {
 	return a.Verb == tocsin.Completed && b.Verb == tocsin.Completed &&
 		a.Version == b.Version && a.InTx == b.InTx && a.JobID.Table() == b.JobID.Table()
-}
-
-func rank(inTx bool) int {
-	if inTx {
-		return 1
-	}
-	return 0
-}
-
-// singly puts each outcome into a group of its own, in the same order.
-func singly(groups [][]int) [][]int {
-	return slices.Collect(slices.Chunk(slices.Concat(groups...), 1))
 }
 
 // settleText is a statement for each group.

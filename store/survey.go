@@ -53,9 +53,16 @@ func (s *Store) Survey(ctx context.Context, server int) (Survey, error) {
 		}
 		sv.beside.Store(beside)
 	}
+	var unusable map[int]error
+	for database, refusal := range sv.refused() {
+		if unusable == nil {
+			unusable = make(map[int]error)
+		}
+		unusable[database] = refusal
+	}
 	return Survey{
 		Term: sv.Term(), Addresses: sv.Sightings(ctx),
-		Offset: taken.offset(), Unusable: sv.refused().errors(), Flawed: beside.flawed, ReadOnly: beside.readOnly, Full: sv.full.now(),
+		Offset: taken.offset(), Unusable: unusable, Flawed: beside.flawed, ReadOnly: beside.readOnly, Full: sv.full.now(),
 	}, nil
 }
 
