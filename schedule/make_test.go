@@ -148,20 +148,9 @@ func TestChangesAgainstMakers(t *testing.T) {
 			}
 		})
 	}
-	// Nor need a change get the row in the time that it waits for it: its caller repeats it.
-	repeated := func(change func() (bool, error)) {
-		t.Helper()
-		changed, err := change()
-		for mysql.ClassOf(err) == mysql.Contended && t.Context().Err() == nil {
-			changed, err = change()
-		}
-		if err != nil || !changed {
-			t.Error(changed, err)
-		}
-	}
 	for i := range 20 {
 		d.Payload = fmt.Sprint(i)
-		repeated(func() (bool, error) {
+		repeated(t, func() (bool, error) {
 			applied, err := s.Apply(t.Context(), []Definition{d}, false)
 			if err != nil {
 				return false, err
@@ -169,8 +158,8 @@ func TestChangesAgainstMakers(t *testing.T) {
 			return applied[0].Verdict == Changed, applied[0].Err
 		})
 		if i%5 == 0 {
-			repeated(func() (bool, error) { _, changed, err := s.Deactivate(t.Context(), d.Name); return changed, err })
-			repeated(func() (bool, error) { _, changed, err := s.Activate(t.Context(), d.Name); return changed, err })
+			repeated(t, func() (bool, error) { _, changed, err := s.Deactivate(t.Context(), d.Name); return changed, err })
+			repeated(t, func() (bool, error) { _, changed, err := s.Activate(t.Context(), d.Name); return changed, err })
 		}
 	}
 	end()
@@ -198,6 +187,18 @@ func TestChangesAgainstMakers(t *testing.T) {
 	}
 	if n := len(last); n != 2*MaxRuns || last[n-1] != now.MadeUntil && times.Next(last[n-1]).Before(now.MadeUntil) {
 		t.Errorf("%d runs of the last revision, made until %s", n, now.MadeUntil)
+	}
+}
+
+// repeated makes a change until it gets the row within the time that it waits for it, as its caller would.
+func repeated(t *testing.T, change func() (bool, error)) {
+	t.Helper()
+	changed, err := change()
+	for mysql.ClassOf(err) == mysql.Contended && t.Context().Err() == nil {
+		changed, err = change()
+	}
+	if err != nil || !changed {
+		t.Error(changed, err)
 	}
 }
 
