@@ -61,7 +61,7 @@ func (b BizType[T]) Name() string { return b.name }
 // of T. The version is stored with each task, from 2 on: a program whose handler has a
 // lower version, or none, never delivers the task. It stays as it is until a node that
 // knows the version comes. While such a node takes on work, older ones leave all tasks
-// of the type to it. Until `tocsin ddl finish` of schema version 2 no version is stored.
+// of the type to it.
 func (b BizType[T]) Version(n int) BizType[T] {
 	b.version = n
 	return b

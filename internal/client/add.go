@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -221,9 +220,7 @@ func (c *Client) standingTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 // is wrong where the config has it.
 func (c *Client) inTx(ctx context.Context, tried string, table int, err error) error {
 	switch class := mysql.ClassOf(err); {
-	case mysql.ColumnMissing(err):
-		return cmp.Or(c.wrong(ctx, table), err)
-	case class == mysql.Missing, class == mysql.Denied:
+	case class == mysql.Missing, class == mysql.Denied, mysql.ColumnMissing(err): // a table of that name there may be older
 		if wrong := c.wrong(ctx, table); wrong != nil {
 			return wrong
 		}

@@ -231,6 +231,11 @@ func sqlState(err error) string {
 // RelayChange is Change through the outbox of a transaction. An outbox knows a task by its biz type and biz_id: it has no
 // job_id before it is stored.
 func (c *Client) RelayChange(ctx context.Context, exec Exec, op string, ref Ref, when When) (Change, error) {
+	if op == outboxrow.Reschedule {
+		if err := when.valid(time.Now()); err != nil {
+			return Change{}, err
+		}
+	}
 	switch {
 	case ref.Err != nil:
 		return Change{}, ref.Err
@@ -239,11 +244,6 @@ func (c *Client) RelayChange(ctx context.Context, exec Exec, op string, ref Ref,
 			op, ref.ID, c.outbox.Table)
 	case ref.BizID == 0:
 		return Change{}, Refuse(ErrInvalid, "%s: no job_id and no biz_id", op)
-	}
-	if op == outboxrow.Reschedule {
-		if err := when.valid(time.Now()); err != nil {
-			return Change{}, err
-		}
 	}
 	if _, err := c.Types.number(ctx, ref.BizType); err != nil {
 		return Change{}, err

@@ -35,7 +35,6 @@ type facts struct {
 	asked   time.Time     // this machine's, before the question
 	term    int64         // then: after a move to another address the clock is another
 	refused map[int]error // database number -> why it must not be used
-	rows    map[int]layoutrow.Row
 
 	problems map[int]layoutrow.Problem // the problems behind refused
 }
@@ -153,7 +152,7 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 	}
 	want.Identity = s.agreed.Agreed()
 	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
-	f := &facts{read: time.Now(), asked: asked, term: term, refused: map[int]error{}, rows: rows}
+	f := &facts{read: time.Now(), asked: asked, term: term, refused: map[int]error{}}
 	f.problems = want.Judge(s.Databases, rows, failed, where)
 	s.marks.Compare(known, rows, f.problems, where)
 	for db, problem := range f.problems {
