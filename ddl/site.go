@@ -179,7 +179,11 @@ func (s *site) readLayout(ctx context.Context, db int) (layoutRow, error) {
 	err := s.DB.GetContext(ctx, &row, in(s.layout.Database(db), selectLayout))
 	switch {
 	case mysql.ColumnMissing(err):
-		return row, fmt.Errorf("read layout of %s: %w; if the database %s", s.place(db), err, layoutrow.TooOld(layoutrow.OldestSchema-1))
+		oldest := fill(selectOldest, slots{"database": s.layout.Database(db), "oldest": layoutrow.OldestSchema})
+		if s.DB.GetContext(ctx, &row, oldest) == nil {
+			return row, nil // whoever uses it sees the version
+		}
+		return row, fmt.Errorf("read layout of %s: %w", s.place(db), err)
 	case err != nil:
 		return row, fmt.Errorf("read layout of %s: %w", s.place(db), err)
 	}

@@ -59,6 +59,14 @@ const selectLayout = `SELECT /* tocsin ddl layout */
 FROM ` + "`{database}`" + `.layout
 WHERE id = 1`
 
+// selectOldest is selectLayout of tables that are older than layoutrow.OldestSchema: what says that they are, and whose.
+const selectOldest = `SELECT /* tocsin ddl layout */
+    cluster_id, database_no, databases_total, tables_per_database, hash,
+    doorbell_horizon_ms, schema_version, works_with, state
+FROM ` + "`{database}`" + `.layout
+WHERE id = 1
+    AND schema_version < {oldest}`
+
 // alterTable brings a table to the newest schema version. raiseLayout says so in the layout row: {what} are the columns,
 // and first columns of the tables, that came since version 1, {count} is their number. Primary key. Zero rows: it is so
 // already, or something is missing.

@@ -116,7 +116,7 @@ func (v *verification) database(ctx context.Context, s *site, db int, r *report)
 	if err != nil {
 		return err
 	}
-	if stored := found[layoutTable]; stored != nil && !stored.has("mark") {
+	if stored := found[layoutTable]; stored != nil && !stored.has("mark") && !stored.has("ownership") {
 		r.add(s.layout.Database(db), layoutrow.TooOld(layoutrow.OldestSchema-1))
 		return nil
 	}

@@ -164,7 +164,7 @@ func (r *redrive) walk(ctx context.Context, q store.DeadQuery, tables []int) (fa
 			return failed, err
 		}
 		for _, table := range slices.Sorted(maps.Keys(page.Failed)) {
-			if err := page.Failed[table]; !errors.Is(err, store.ErrMisplaced) { // the auditor's to report
+			if err := page.Failed[table]; !errors.Is(err, store.ErrMisplaced) { // an audit reports it
 				failed = append(failed, err)
 			}
 		}

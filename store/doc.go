@@ -7,8 +7,8 @@
 //	               Settle                    outcomes
 //	               Recheck                   what was cancelled or rescheduled during its delivery
 //	assign ------> Own, Owners               who took a table last
-//	purger ------> Peek, Purge, PurgeBells   rows that finished long ago
-//	auditor -----> Audit, Lacking            rows and tables with faults
+//	upkeep ------> Peek, Purge, PurgeBells   rows that finished long ago
+//	               Audit, Lacking            rows and tables with faults
 //	health ------> Survey                    clocks, and which databases may be used
 //	operator ----> Check, Counts, Facts, Find, Look, Redrive, Dead, RedriveDead, Bury
 //

@@ -43,7 +43,7 @@ WHERE job_id IN ({ids})
 // newKey and sameKey are the parts of redrive that differ. A row with the same
 // version is fenced by its action_time: it is later than the death, and so later
 // than that of any attempt that was loaded before. Its due_time is not later than
-// now, as the auditor takes a row of version 0 for one that nobody brought forward.
+// now, as an audit takes a row of version 0 for one that nobody brought forward.
 const (
 	newKey  = `action_time = UTC_TIMESTAMP(3), version = version + 1`
 	sameKey = `action_time = GREATEST(UTC_TIMESTAMP(3), action_time + INTERVAL 1000 MICROSECOND), due_time = LEAST(due_time, UTC_TIMESTAMP(3))`

@@ -35,8 +35,8 @@ const (
 
 // PurgeConfig is the config of a Purger.
 type PurgeConfig struct {
-	Store      *store.Store
-	Policies   func(context.Context) ([]biztype.Policy, error) // asked at the start of each purge; what comes beside an error is used
+	Store      *store.Store                                    // required
+	Policies   func(context.Context) ([]biztype.Policy, error) // required; asked at the start of each purge; what comes beside an error is used
 	Dead       bool                                            // remove dead tasks too
 	DryRun     bool                                            // count only, and change nothing
 	BellAge    time.Duration                                   // of a bell that is removed; 0: 1h; at least 10m, well past the horizon

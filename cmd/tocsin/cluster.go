@@ -371,24 +371,23 @@ func (a *app) identityInEtcd(ctx context.Context) (own string, err error) {
 
 // withIdentity runs one call with the identity of the databases that answer, if they have one, and the cluster's keys.
 func (a *app) withIdentity(ctx context.Context, work func(own string, keys *assign.Registry) error) error {
-	return a.withRegistry(ctx, func(keys *assign.Registry) error {
-		cfg, err := a.cluster()
-		if err != nil {
-			return err
-		}
-		db, err := store.Open(cfg)
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		var readers sync.WaitGroup
-		for server := range db.Servers() {
-			readers.Go(func() { _, _ = db.MeasureSoon(ctx, server) }) // reads the layout rows too; the caller asks for other errors itself
-		}
-		readers.Wait()
-		if own := db.Identity(); own != "" {
-			return work(own, keys)
-		}
+	cfg, err := a.cluster()
+	if err != nil {
+		return err
+	}
+	db, err := store.Open(cfg)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var readers sync.WaitGroup
+	for server := range db.Servers() {
+		readers.Go(func() { _, _ = db.MeasureSoon(ctx, server) }) // reads the layout rows too; the caller asks for other errors itself
+	}
+	readers.Wait()
+	own := db.Identity()
+	if own == "" {
 		return nil
-	})
+	}
+	return a.withRegistry(ctx, func(keys *assign.Registry) error { return work(own, keys) })
 }

@@ -104,10 +104,6 @@ func (w Want) Refuse(r Row, where string) string {
 		return fmt.Sprintf("database %d of the config, %s, says that it is database %d", r.Asked, where, r.Number)
 	case r.Hash != Hash:
 		return fmt.Sprintf("this program places tasks by %q, %s by %q", Hash, where, r.Hash)
-	case r.Version < OldestSchema:
-		return where + " " + TooOld(r.Version)
-	case r.WorksWith < OldestSchema:
-		return where + " " + Unfinished(r.WorksWith)
 	case r.WorksWith > SchemaVersion:
 		return fmt.Sprintf("this program is for schema version %d, %s has %d and works with programs for %d or newer: upgrade the program",
 			SchemaVersion, where, r.Version, r.WorksWith)
@@ -115,6 +111,10 @@ func (w Want) Refuse(r Row, where string) string {
 		return fmt.Sprintf("%s is held, as it is an older copy or is being restored: run `tocsin ddl restore-check`", where)
 	case r.State != Active:
 		return fmt.Sprintf("%s is %s: its tables have moved, correct the servers of the config", where, r.State)
+	case r.Version < OldestSchema:
+		return where + " " + TooOld(r.Version)
+	case r.WorksWith < OldestSchema:
+		return where + " " + Unfinished(r.WorksWith)
 	case w.Ownership != "" && r.Ownership != "" && r.Ownership != w.Ownership:
 		return fmt.Sprintf("ownership of this node is %q, that of %s is %q: set layout.ownership of the config (in Go, node.Config.Ownership), or stop all nodes and run `tocsin ddl ownership %s`",
 			w.Ownership, where, r.Ownership, w.Ownership)
@@ -170,10 +170,10 @@ func (w Want) Judge(databases []int, rows map[int]Row, failed map[int]error, whe
 
 // problem is that of a row that is refused for a reason.
 func (w Want) problem(row Row, why string) Problem {
-	held := row.State == Held
-	row.State = Active
-	other := w.Refuse(row, "") != ""
-	return Problem{Why: why, Differs: true, Moved: !held && !other, Older: held && !other}
+	state := row.State
+	row.State, row.Version, row.WorksWith = Active, max(row.Version, OldestSchema), max(row.WorksWith, OldestSchema)
+	same := w.Refuse(row, "") == ""
+	return Problem{Why: why, Differs: true, Moved: same && state != Active && state != Held, Older: same && state == Held}
 }
 
 // First returns the problem of the first of a server's databases that has one. If all
