@@ -184,7 +184,7 @@ func fates(rows []client.Row) []Added {
 	return added
 }
 
-// failAll is what a call returns of tasks none of which is stored.
+// failAll returns the results of a call that stored none of its tasks.
 func failAll(n int, err error) []Added { return slices.Repeat([]Added{{Err: err}}, n) }
 
 // AddFunc stores the tasks of a call, as AddMany or AddManyTx does: it returns what became of each, in their order, and

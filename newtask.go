@@ -105,7 +105,7 @@ func (t NewTask) Unique(key string, while Span) NewTask {
 	return t
 }
 
-// errTwoKeys refuses a task of which nobody can say when it counts as there.
+// errTwoKeys refuses a task with both keys: it would be unclear which of them decides whether it exists already.
 var errTwoKeys = client.Refuse(ErrInvalid, "Dedup and Unique on one task: use one of both")
 
 // OnConflict says what the add does if the unique key is taken. With Reschedule, one call is a debounce: it adds the task, or

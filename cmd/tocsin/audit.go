@@ -161,7 +161,7 @@ func examples(f upkeep.Finding) string {
 	return someOf(words, f.Rows)
 }
 
-// someOf lists examples of so many rows.
+// someOf lists the words, and dots if there are more rows than words.
 func someOf(words []string, rows int) string {
 	if rows > len(words) {
 		words = append(slices.Clone(words), "...")

@@ -232,7 +232,7 @@ func newClusterTables(a *app) *cobra.Command {
 	return cmd
 }
 
-// writeTables draws the grid in so many columns; 0: none.
+// writeTables draws the grid with this number of columns; 0: no grid.
 func writeTables(w io.Writer, groups []cluster.Tables, count bool, width int) {
 	if len(groups) == 0 {
 		fmt.Fprintln(w, "no groups: start a node with `tocsin serve`")

@@ -122,7 +122,7 @@ func (a *app) progress(verb, unit string) *progress {
 	return p
 }
 
-// tableProgress begins the progress of work on so many tables, which add counts.
+// tableProgress starts the progress of work on total tables. Call add for those that are done.
 func (a *app) tableProgress(verb string, total int) *progress {
 	p := a.progress(verb, "tables")
 	p.total = total
@@ -147,7 +147,7 @@ func (p *progress) draw(done, total int) {
 	}
 }
 
-// add says that so many tables are done. It may be called concurrently.
+// add counts tables that are done. It may be called concurrently.
 func (p *progress) add(tables int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

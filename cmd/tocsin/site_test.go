@@ -536,7 +536,7 @@ func (s *site) serveBy(cmd *exec.Cmd, name string) *serving {
 	return n
 }
 
-// ownedBy waits until the nodes, by name, own so many tables each.
+// ownedBy waits until each node, by its name, owns this number of tables.
 func (s *site) ownedBy(want map[string]int) {
 	s.t.Helper()
 	s.waitFor("tables are owned as wanted", func() bool {

@@ -30,7 +30,7 @@ type Task struct {
 	Err     error   // why the payload has no text, or the key no biz_id
 }
 
-// valid says what is wrong with the task, but for its biz type's name.
+// valid returns what is wrong with the task. The name of its biz type is checked elsewhere.
 func (t Task) valid(now time.Time) error {
 	if err := t.When.valid(now); err != nil {
 		return err
