@@ -3,7 +3,6 @@ package schedule
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"slices"
 	"time"
 
@@ -30,12 +29,8 @@ func (r *row) wrongly(now time.Time) bool {
 // Ahead returns schedules of one server for which Make takes made_until back, in the order of their ids, from behind one
 // on, with made_until as Next. It reads the whole table, so it is for the rare moments after a server's clock was set back. Zero: there are none left.
 func (m *maker) Ahead(ctx context.Context, server int, after tocsin.JobID) ([]Due, error) {
-	page, err := store.Gather(ctx, m.tables, server, m.tables.Databases(server, schema), "schedules ahead", peekAhead, func(rows *sql.Rows) (d Due, err error) {
-		var id uint64
-		err = rows.Scan(&d.Next, &d.Table, &id)
-		d.ID, d.Database = tocsin.JobID(id), m.tables.Layout().DatabaseOf(d.Table)
-		return d, err
-	}, uint64(after), mostAhead.Microseconds(), at(time.Now().Add(mostAhead)), pageOfDue)
+	page, err := store.Gather(ctx, m.tables, server, m.tables.Databases(server, schema), "schedules ahead", peekAhead, m.scanDue,
+		uint64(after), mostAhead.Microseconds(), at(time.Now().Add(mostAhead)), pageOfDue)
 	slices.SortFunc(page, func(a, b Due) int { return cmp.Compare(a.ID, b.ID) })
 	return page[:min(len(page), pageOfDue)], err
 }

@@ -188,18 +188,11 @@ func (s *Schedules) update(ctx context.Context, d Definition, revision uint32) (
 	if err := d.Validate(); err != nil {
 		return Applied{}, err
 	}
-	types, err := s.types(ctx)
+	found, types, err := s.find(ctx, d.Name)
 	if err != nil {
 		return Applied{}, err
 	}
-	found, err := s.named(ctx, types, d.Name)
-	if err != nil {
-		return Applied{}, err
-	}
-	if found[d.Name] == nil {
-		return Applied{}, refuse(ErrNotFound, "no schedule %q", d.Name)
-	}
-	a := s.applyOne(ctx, place{types: types}, d, found[d.Name], false, revision)
+	a := s.applyOne(ctx, place{types: types}, d, found, false, revision)
 	return a, a.Err
 }
 
@@ -238,42 +231,29 @@ func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRu
 func exists(name string) error { return refuse(ErrExists, "there is a schedule %q", name) }
 
 // applyOne creates or changes one schedule, at a place whose id is that of found. revision is the one that it must have, 0 for any.
-func (s *Schedules) applyOne(ctx context.Context, p place, d Definition, found *row, dryRun bool, revision uint32) (a Applied) {
-	a.Name = d.Name
-	if found == nil {
-		if dryRun {
-			if err := (&row{Schedule: Schedule{Definition: d}}).goesOn(time.Now()); err != nil {
-				return Applied{Name: d.Name, Err: fmt.Errorf("create schedule %s: %w", d.Name, err)}
-			}
-			a.Verdict = Created
-			return a
+func (s *Schedules) applyOne(ctx context.Context, p place, d Definition, found *row, dryRun bool, revision uint32) Applied {
+	a, r := Applied{Name: d.Name, Verdict: Created}, found
+	switch {
+	case found == nil && dryRun:
+		if err := (&row{Schedule: Schedule{Definition: d}}).goesOn(time.Now()); err != nil {
+			a.Err = fmt.Errorf("create schedule %s: %w", d.Name, err)
 		}
-		a.Verdict = Created
-		r, err := s.create(ctx, p, d)
-		if err != nil {
-			return Applied{Name: d.Name, Err: err}
+	case found == nil:
+		r, a.Err = s.create(ctx, p, d)
+	default:
+		a.ID, a.Verdict, p.id = found.ID, Unchanged, found.ID
+		if a.Changes, a.Err = edits(found, d); a.Err == nil && !dryRun && (len(a.Changes) > 0 || revision != 0) {
+			r, a.Changes, a.Err = s.edit(ctx, p, d, revision)
 		}
+		if len(a.Changes) > 0 {
+			a.Verdict = Changed
+		}
+	}
+	if a.Err != nil {
+		return Applied{Name: a.Name, ID: a.ID, Err: a.Err}
+	}
+	if r != nil { // nil: it would be created
 		a.ID, a.State, a.Revision = r.ID, r.State, r.Revision
-		return a
-	}
-	a.ID, a.State, a.Revision, a.Verdict = found.ID, found.State, found.Revision, Unchanged
-	if a.Changes, a.Err = edits(found, d); a.Err != nil {
-		return Applied{Name: d.Name, ID: found.ID, Err: a.Err}
-	}
-	if len(a.Changes) > 0 {
-		a.Verdict = Changed
-	}
-	if dryRun || len(a.Changes) == 0 && revision == 0 {
-		return a
-	}
-	p.id = found.ID
-	r, changes, err := s.edit(ctx, p, d, revision)
-	if err != nil {
-		return Applied{Name: d.Name, ID: found.ID, Err: err}
-	}
-	a = Applied{Name: d.Name, Verdict: Unchanged, ID: r.ID, State: r.State, Revision: r.Revision, Changes: changes}
-	if len(changes) > 0 {
-		a.Verdict = Changed
 	}
 	return a
 }

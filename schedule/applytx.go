@@ -37,7 +37,7 @@ func (s *Schedules) applyTx(ctx context.Context, tx tocsin.Tx, d Definition) (Ap
 	if _, err := types.number(d.BizType); err != nil {
 		return Applied{}, err
 	}
-	h := s.maker.here(tx, nil, table)
+	h := &here{maker: s.maker, in: tx, table: table}
 	found, err := h.named(ctx, d.Name)
 	if err != nil {
 		return Applied{}, err

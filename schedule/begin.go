@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -171,33 +170,19 @@ func (b *beginning) read(ctx context.Context) error {
 		until = runkey.OfTime(uint64(b.row.ID), b.row.Revision, b.asked.Created.Add(time.Millisecond)).String()
 	}
 	first, end := runkey.Range(uint64(b.row.ID))
-	text := strings.Join([]string{readMe, readClaimed}, ";\n")
 	args := []any{uint64(b.asked.JobID), b.row.subject(), []byte(first), []byte(end)}
-	spans := b.spans(until, b.row.Overlap == OverlapReplace && key.Kind == runkey.FireTime)
-	for i := range spans {
-		text += ";\n" + readSiblings
-		args = append(args, spans[i].args(b.row, spans[i].page())...)
-	}
-	pages := make([][]sibling, len(spans))
 	seen := map[tocsin.JobID]bool{b.asked.JobID: true}
-	err := b.sets(ctx, text, args, func(set int, rows *sql.Rows) error {
+	spans := b.spans(until, b.row.Overlap == OverlapReplace && key.Kind == runkey.FireTime)
+	open, err := b.open(ctx, spans, []string{readMe, readClaimed}, args, func(set int, rows *sql.Rows) error {
 		if set == 0 {
 			return b.scanMe(set, rows)
 		}
 		one, err := scanSibling(rows)
-		if set == 1 {
-			if !seen[one.id] {
-				b.others, seen[one.id] = append(b.others, one), true
-			}
-			return err
+		if !seen[one.id] {
+			b.others, seen[one.id] = append(b.others, one), true
 		}
-		pages[set-2] = append(pages[set-2], one)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	open, err := b.rest(ctx, spans, pages)
 	for _, one := range open {
 		if !seen[one.id] {
 			b.others = append(b.others, one)
@@ -207,16 +192,10 @@ func (b *beginning) read(ctx context.Context) error {
 }
 
 func (b *beginning) scanMe(_ int, rows *sql.Rows) error {
-	var action, due, created time.Time
-	var key []byte
-	var id uint64
-	r := &b.me
-	if err := rows.Scan(&id, &r.status, &action, &due, &created, &r.attempts, &r.crashes, &key, &b.version, &b.holder, &b.touched); err != nil {
-		return err
-	}
-	r.id, r.action, r.due, r.created = tocsin.JobID(id), action.UnixMilli(), due.UnixMilli(), created.UnixMilli()
-	r.key, r.of = b.asked.DedupKey, b.turn.key
-	return nil
+	me, err := scanSibling(rows, &b.version, &b.holder, &b.touched)
+	me.key, me.of = b.asked.DedupKey, b.turn.key // the row of a run that has ended has no key
+	b.me = me
+	return err
 }
 
 // enoughByHand is how many open runs by hand are looked at, of each kind, by their keys: a retry of one backfill may so wait for a later one.
@@ -237,8 +216,24 @@ func (h *here) spans(until string, all bool) []pageRange {
 	}
 }
 
-// rest takes the first pages, reads further ones, and notes how far the runs are settled.
-func (h *here) rest(ctx context.Context, spans []pageRange, pages [][]sibling) (open []sibling, err error) {
+// open reads the open runs of spans, the first page of each in one round trip with other statements, whose rows first takes. It notes how
+// far the runs are settled.
+func (h *here) open(ctx context.Context, spans []pageRange, text []string, args []any, first func(set int, rows *sql.Rows) error) (open []sibling, err error) {
+	pages, others := make([][]sibling, len(spans)), len(text)
+	for i := range spans {
+		text, args = append(text, readSiblings), append(args, spans[i].args(h.row, spans[i].page())...)
+	}
+	err = h.sets(ctx, strings.Join(text, ";\n"), args, func(set int, rows *sql.Rows) error {
+		if set < others {
+			return first(set, rows)
+		}
+		one, err := scanSibling(rows)
+		pages[set-others] = append(pages[set-others], one)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	for i := range spans {
 		s := &spans[i]
 		next := s.from
@@ -269,23 +264,8 @@ func (h *here) rest(ctx context.Context, spans []pageRange, pages [][]sibling) (
 }
 
 // sets sends statements in one round trip, and hands over the rows of each.
-func (h *here) sets(ctx context.Context, query string, args []any, scan func(set int, rows *sql.Rows) error) (err error) {
-	defer func(start time.Time) { h.observe(query, start, err) }(time.Now())
-	rows, err := h.in.QueryContext(ctx, h.sql(query), args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for set := 0; ; set++ {
-		for rows.Next() {
-			if err := scan(set, rows); err != nil {
-				return err
-			}
-		}
-		if !rows.NextResultSet() {
-			return rows.Err()
-		}
-	}
+func (h *here) sets(ctx context.Context, query string, args []any, scan func(set int, rows *sql.Rows) error) error {
+	return h.maker.tables.ReadIn(ctx, h.in, h.sql(query), args, scan)
 }
 
 // forward has the first run that waits look at once: one that it waited for has ended. It tells which.
@@ -295,19 +275,7 @@ func (h *here) forward(ctx context.Context, ended tocsin.JobID, told *tocsin.Job
 	}
 	now := h.now.UnixMilli()
 	spans := h.spans(runkey.OfTime(uint64(h.row.ID), h.row.Revision, h.now).String(), false)
-	text, args := make([]string, len(spans)), []any(nil)
-	for i := range spans {
-		text[i], args = readSiblings, append(args, spans[i].args(h.row, spans[i].page())...)
-	}
-	pages := make([][]sibling, len(spans))
-	if err := h.sets(ctx, strings.Join(text, ";\n"), args, func(set int, rows *sql.Rows) error {
-		one, err := scanSibling(rows)
-		pages[set] = append(pages[set], one)
-		return err
-	}); err != nil {
-		return err
-	}
-	open, err := h.rest(ctx, spans, pages)
+	open, err := h.open(ctx, spans, nil, nil, nil)
 	if err != nil {
 		return err
 	}

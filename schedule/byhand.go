@@ -92,7 +92,7 @@ func (s *Schedules) Backfill(ctx context.Context, name string, from, to time.Tim
 }
 
 func (s *Schedules) backfill(ctx context.Context, name string, from, to time.Time, dryRun bool) (b Backfilled, err error) {
-	r, err := s.find(ctx, name)
+	r, _, err := s.find(ctx, name)
 	if err != nil {
 		return b, err
 	}

@@ -9,16 +9,13 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/jobid"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
 // here is a transaction in the database of one schedule, whose row it has locked.
 type here struct {
-	ids     *jobid.Maker
-	observe func(query string, start time.Time, err error)
-	layout  tocsin.Layout
+	maker   *maker
 	in      tocsin.Tx
 	conn    *sql.Conn // the same; nil: in is a caller's transaction, whose session takes one statement at a time
 	table   int
@@ -36,13 +33,9 @@ func (m *maker) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) e
 		return refuse(ErrNotFound, "layout %s has no table %d, which schedule_id %s names", m.tables.Layout(), table, id)
 	}
 	return explain(m.tables.Transact(ctx, m.tables.Layout().DatabaseOf(table), func(conn *sql.Conn) error {
-		return m.here(conn, conn, table).do(ctx, id, fn)
+		h := &here{maker: m, in: conn, conn: conn, table: table}
+		return h.do(ctx, id, fn)
 	}))
-}
-
-// here makes a here; conn is nil in a caller's transaction.
-func (m *maker) here(in tocsin.Tx, conn *sql.Conn, table int) *here {
-	return &here{ids: &m.ids, observe: m.tables.Observe, layout: m.tables.Layout(), in: in, conn: conn, table: table}
 }
 
 // do runs fn with the row of a schedule locked.
@@ -55,10 +48,15 @@ func (h *here) do(ctx context.Context, id tocsin.JobID, fn func(*here) error) er
 
 // sql fills in the names of database and task table.
 func (h *here) sql(statement string) string {
-	return strings.NewReplacer("{database}", h.database(), "{task}", h.layout.Table(h.table)).Replace(statement)
+	return strings.NewReplacer("{database}", h.database(), "{task}", h.task()).Replace(statement)
 }
 
-func (h *here) database() string { return h.layout.Database(h.layout.DatabaseOf(h.table)) }
+func (h *here) database() string {
+	layout := h.maker.tables.Layout()
+	return layout.Database(layout.DatabaseOf(h.table))
+}
+
+func (h *here) task() string { return h.maker.tables.Layout().Table(h.table) }
 
 // lock locks the row, and then reads the clock: waiting for the lock may take long.
 func (h *here) lock(ctx context.Context, id tocsin.JobID) error {
@@ -104,7 +102,7 @@ func (h *here) tick(_ int, rows *sql.Rows) error {
 
 // exec runs a statement and returns how many rows it changed.
 func (h *here) exec(ctx context.Context, statement string, args ...any) (n int64, err error) {
-	defer func(start time.Time) { h.observe(statement, start, err) }(time.Now())
+	defer func(start time.Time) { h.maker.tables.Observe(statement, start, err) }(time.Now())
 	res, err := h.in.ExecContext(ctx, h.sql(statement), args...)
 	if err != nil {
 		return 0, err
@@ -154,7 +152,7 @@ func (h *here) insert(ctx context.Context, r *row, runs []run) (made []run, err 
 		n := min(size, atOnce, len(runs))
 		stored, err := h.insertSome(ctx, r, runs[:n])
 		if err != nil {
-			return nil, fmt.Errorf("make runs in %s: %w", h.layout.Table(h.table), err)
+			return nil, fmt.Errorf("make runs in %s: %w", h.task(), err)
 		}
 		made, runs = append(made, stored...), runs[n:]
 	}
@@ -168,7 +166,7 @@ func (h *here) insertSome(ctx context.Context, r *row, runs []run) ([]run, error
 	for range insertTries {
 		for i := range runs {
 			if runs[i].id == 0 {
-				runs[i].id = tocsin.JobID(h.ids.Next(time.Now(), h.table))
+				runs[i].id = tocsin.JobID(h.maker.ids.Next(time.Now(), h.table))
 			}
 		}
 		args := make([]any, 0, 10*len(runs))
@@ -235,21 +233,15 @@ func (h *here) there(ctx context.Context, r *row, keys ...string) (map[string]to
 	for _, key := range keys {
 		args = append(args, []byte(key))
 	}
-	found, err := h.in.QueryContext(ctx, strings.Replace(h.sql(readKeys), "{keys}", list("?", len(keys)), 1), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = found.Close() }()
 	there := map[string]tocsin.JobID{}
-	for found.Next() {
+	err := h.sets(ctx, strings.Replace(readKeys, "{keys}", list("?", len(keys)), 1), args, func(_ int, rows *sql.Rows) error {
 		var key []byte
-		var id uint64
-		if err := found.Scan(&key, &id); err != nil {
-			return nil, err
-		}
-		there[string(key)] = tocsin.JobID(id)
-	}
-	return there, found.Err()
+		var id tocsin.JobID
+		err := rows.Scan(&key, &id)
+		there[string(key)] = id
+		return err
+	})
+	return there, err
 }
 
 // ring rings the doorbell for the runs that are near.
@@ -287,7 +279,7 @@ func list(text string, n int) string { return strings.TrimSuffix(strings.Repeat(
 func (h *here) cancel(ctx context.Context, from, until, reason string, after, before time.Time) error {
 	_, err := h.exec(ctx, cancelRuns, reason, h.row.subject(), h.row.number, []byte(from), []byte(until), at(after), at(before))
 	if err != nil {
-		return fmt.Errorf("cancel runs in %s: %w", h.layout.Table(h.table), err)
+		return fmt.Errorf("cancel runs in %s: %w", h.task(), err)
 	}
 	return nil
 }

@@ -49,9 +49,12 @@ const pageOfDue = 1000
 // beside an error.
 func (m *maker) Due(ctx context.Context, server int, ahead time.Duration, limit int, which func(Due) bool) (due []Due, err error) {
 	databases := m.tables.Databases(server, schema)
-	after := firstDue
-	for len(databases) > 0 && len(due) < limit {
-		page, err := m.page(ctx, server, databases, ahead, after)
+	for after := firstDue; len(databases) > 0 && len(due) < limit; {
+		next := at(after.Next)
+		page, err := store.Gather(ctx, m.tables, server, databases, "schedules due", peekDue, m.scanDue,
+			ahead.Microseconds(), next, next, after.Table, after.Table, uint64(after.ID), pageOfDue)
+		slices.SortFunc(page, Due.compare)
+		page = page[:min(len(page), pageOfDue)]
 		for _, d := range page {
 			if len(due) < limit && (which == nil || which(d)) {
 				due = append(due, d)
@@ -65,17 +68,11 @@ func (m *maker) Due(ctx context.Context, server int, ahead time.Duration, limit 
 	return due, nil
 }
 
-// page reads the next entries of a server.
-func (m *maker) page(ctx context.Context, server int, databases []int, ahead time.Duration, after Due) ([]Due, error) {
-	next := at(after.Next)
-	page, err := store.Gather(ctx, m.tables, server, databases, "schedules due", peekDue, func(rows *sql.Rows) (d Due, err error) {
-		var id uint64
-		err = rows.Scan(&d.Next, &d.Table, &id)
-		d.ID, d.Database = tocsin.JobID(id), m.tables.Layout().DatabaseOf(d.Table)
-		return d, err
-	}, ahead.Microseconds(), next, next, after.Table, after.Table, uint64(after.ID), pageOfDue)
-	slices.SortFunc(page, Due.compare)
-	return page[:min(len(page), pageOfDue)], err
+// scanDue reads a row of peekDue, or of peekAhead.
+func (m *maker) scanDue(rows *sql.Rows) (d Due, err error) {
+	err = rows.Scan(&d.Next, &d.Table, &d.ID)
+	d.Database = m.tables.Layout().DatabaseOf(d.Table)
+	return d, err
 }
 
 // Made is what a Make has done.

@@ -60,12 +60,12 @@ LIMIT ?`
 const siblingColumns = `
     job_id, status, action_time, due_time, gmt_create, attempts, crashes, dedup_key`
 
-func scanSibling(rows *sql.Rows) (r sibling, err error) {
+// scanSibling reads siblingColumns, and what follows them into more.
+func scanSibling(rows *sql.Rows, more ...any) (r sibling, err error) {
 	var action, due, created sql.NullTime
-	var id uint64
 	var key []byte
-	err = rows.Scan(&id, &r.status, &action, &due, &created, &r.attempts, &r.crashes, &key)
-	r.id, r.key = tocsin.JobID(id), string(key)
+	err = rows.Scan(append([]any{&r.id, &r.status, &action, &due, &created, &r.attempts, &r.crashes, &key}, more...)...)
+	r.key = string(key)
 	r.action, r.due, r.created = action.Time.UnixMilli(), due.Time.UnixMilli(), created.Time.UnixMilli()
 	r.of, _ = runkey.Parse(r.key)
 	return r, err
@@ -159,7 +159,8 @@ func (m *maker) openFrom(ctx context.Context, id tocsin.JobID, note bool) string
 	for next, far := s.from, false; ; far = true {
 		at := s
 		at.from = next
-		page, err := store.Gather(ctx, m.tables, server, databases, "schedule siblings", question, scanSibling, at.args(r, pageSettled)...)
+		page, err := store.Gather(ctx, m.tables, server, databases, "schedule siblings", question,
+			func(rows *sql.Rows) (sibling, error) { return scanSibling(rows) }, at.args(r, pageSettled)...)
 		if err != nil {
 			return s.from
 		}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -66,13 +65,13 @@ func (s *Schedules) OpenRuns(ctx context.Context, name string, limit int) ([]Ope
 	if limit < 1 || limit > MaxOpen {
 		return nil, refuse(ErrInvalid, "limit %d: use 1 to %d", limit, MaxOpen)
 	}
-	r, err := s.find(ctx, name)
+	r, _, err := s.find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	from, until := runkey.Range(uint64(r.ID))
-	byHand := runkey.First(uint64(r.ID), runkey.MaxRevision+1)
-	for _, keys := range [][2]string{{from, byHand}, {byHand, until}} {
+	hand := byHand(uint64(r.ID))
+	for _, keys := range [][2]string{{from, hand}, {hand, until}} {
 		some, err := s.openOf(ctx, r, keys[0], keys[1], limit)
 		if err != nil {
 			return nil, fmt.Errorf("open runs of schedule %s: %w", name, err)
@@ -85,18 +84,15 @@ func (s *Schedules) OpenRuns(ctx context.Context, name string, limit int) ([]Ope
 
 func (s *Schedules) openOf(ctx context.Context, r *row, from, until string, limit int) ([]OpenRun, error) {
 	layout := s.tables.Layout()
-	question := strings.Replace(readOpen, "{task}", layout.Table(r.Table), 1)
-	return store.Gather(ctx, s.tables, s.tables.ServerOf(r.Table), []int{layout.DatabaseOf(r.Table)}, "schedule open", question, scanOpen,
+	return store.Gather(ctx, s.tables, s.tables.ServerOf(r.Table), []int{layout.DatabaseOf(r.Table)}, "schedule open", taskIn(layout, r.Table, readOpen), scanOpen,
 		r.subject(), r.number, []byte(from), []byte(until), lookedAt, limit)
 }
 
 func scanOpen(rows *sql.Rows) (o OpenRun, err error) {
-	var id uint64
 	var key []byte
-	if err = rows.Scan(&id, &o.Status, &key, &o.Due, &o.Action, &o.Attempts); err != nil {
+	if err = rows.Scan(&o.JobID, &o.Status, &key, &o.Due, &o.Action, &o.Attempts); err != nil {
 		return o, err
 	}
-	o.JobID = tocsin.JobID(id)
 	k, _ := runkey.Parse(string(key)) // it is in the range of such keys
 	o.Time = k.Nominal()
 	o.For = map[runkey.Kind]Why{runkey.FireTime: ForFireTime, runkey.Backfill: ForBackfill, runkey.Manual: ForRunNow}[k.Kind]

@@ -82,7 +82,7 @@ func (s *Schedules) List(ctx context.Context, q Query) ([]Schedule, error) {
 // Get returns the schedule of a name. It asks all servers at once: ErrNotFound is certain. One that is found is returned
 // even if other servers don't answer.
 func (s *Schedules) Get(ctx context.Context, name string) (Schedule, error) {
-	r, err := s.find(ctx, name)
+	r, _, err := s.find(ctx, name)
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -98,20 +98,17 @@ func (s *Schedules) Next(ctx context.Context, name string, n int) ([]Fire, error
 	return found.Following(found.ReadAt, n)
 }
 
-// find is Get of the whole row.
-func (s *Schedules) find(ctx context.Context, name string) (*row, error) {
+// find is Get of the whole row, with all biz types.
+func (s *Schedules) find(ctx context.Context, name string) (*row, bizTypes, error) {
 	types, err := s.types(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	found, err := s.named(ctx, types, name)
-	if err != nil {
-		return nil, err
+	if err == nil && found[name] == nil {
+		err = refuse(ErrNotFound, "no schedule %q", name)
 	}
-	if found[name] == nil {
-		return nil, refuse(ErrNotFound, "no schedule %q", name)
-	}
-	return found[name], nil
+	return found[name], types, err
 }
 
 // namesAtOnce bounds the names of one question.
@@ -251,7 +248,8 @@ func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) e
 		return fn(h)
 	}
 	if p.tx != nil {
-		return explain(s.maker.here(p.tx, nil, p.id.Table()).do(ctx, p.id, named))
+		h := &here{maker: s.maker, in: p.tx, table: p.id.Table()}
+		return explain(h.do(ctx, p.id, named))
 	}
 	t := tries{}
 	for {

@@ -65,18 +65,11 @@ func (s *Schedules) turn(ctx context.Context, op, name, reason string, decide de
 
 // place finds a schedule that is to be changed.
 func (s *Schedules) place(ctx context.Context, name string) (place, error) {
-	types, err := s.types(ctx)
+	r, types, err := s.find(ctx, name)
 	if err != nil {
 		return place{}, err
 	}
-	found, err := s.named(ctx, types, name)
-	if err != nil {
-		return place{}, err
-	}
-	if found[name] == nil {
-		return place{}, refuse(ErrNotFound, "no schedule %q", name)
-	}
-	return place{id: found[name].ID, types: types}, nil
+	return place{id: r.ID, types: types}, nil
 }
 
 // Delete forgets a schedule and cancels its pending runs, also those by hand and backfills. Runs that are claimed go on. The

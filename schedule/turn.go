@@ -290,14 +290,11 @@ func (k *known) missed(run *sibling, now int64) string {
 
 // later counts the fire times after one that are due for at least overdue at now, up to most. It depends on no row: a
 // run may be settled and purged by now.
-func (k *known) later(nominal time.Time, now int64, overdue time.Duration, most int) (n int) {
+func (k *known) later(nominal time.Time, now int64, overdue time.Duration, most int) int {
 	times, err := k.times()
 	if err != nil {
 		return 0
 	}
 	until := time.UnixMilli(now).Add(-overdue - times.Offset())
-	for t := times.Next(nominal); n < most && !t.IsZero() && !t.After(until); t = times.Next(t) {
-		n++
-	}
-	return n
+	return len(between(times, nominal, until.Add(time.Nanosecond), most))
 }

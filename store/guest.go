@@ -53,6 +53,12 @@ func (s *Store) HeldIn(ctx context.Context, tx tocsin.Tx, database int) error {
 	return nil
 }
 
+// ReadIn sends statements, one or several in one round trip, and hands over each row with the number of its result set. It is for
+// packages that have statements of their own, inside Transact or a caller's transaction.
+func (s *Store) ReadIn(ctx context.Context, in tocsin.Tx, query string, args []any, scan func(set int, rows *sql.Rows) error) error {
+	return s.read(ctx, in, senderIn(query), []byte(query), scan, args...)
+}
+
 // Observe counts a round trip in the metrics by statement, under the word in its comment. It is for packages that have
 // statements of their own, inside Transact.
 func (s *Store) Observe(query string, start time.Time, err error) {
