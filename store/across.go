@@ -126,19 +126,7 @@ func joined(failed map[int]error, err error) error {
 	for _, table := range slices.Sorted(maps.Keys(failed)) {
 		errs = append(errs, failed[table])
 	}
-	return joinOnce(append(errs, err))
-}
-
-// joinOnce joins errors. The same *Unusable for many tables of a database is joined
-// once.
-func joinOnce(errs []error) error {
-	var some []error
-	for _, err := range errs {
-		if _, refused := err.(*Unusable); !refused || !slices.Contains(some, err) {
-			some = append(some, err)
-		}
-	}
-	return errors.Join(some...)
+	return Join(append(errs, err)...)
 }
 
 // apart runs do on the whole group. Where that fails for a fault that may be
@@ -182,9 +170,12 @@ func local(err error) bool {
 	return class != mysql.OK && class != mysql.Canceled && !class.OfServer()
 }
 
-// wrap adds the statement, the server and the tables to an error. An *Unusable needs no
-// such addition.
+// wrap adds the statement, the server and the tables to an error; nil stays nil. An
+// *Unusable needs no such addition.
 func (s *Store) wrap(err error, verb string, sv *server, tables ...int) error {
+	if err == nil {
+		return nil
+	}
 	if refused := (*Unusable)(nil); errors.As(err, &refused) {
 		return refused
 	}

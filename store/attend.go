@@ -75,9 +75,6 @@ func (s *Store) inEach(ctx context.Context, server int, st statement, args ...an
 			break
 		}
 	}
-	if len(errs) == 0 {
-		return nil
-	}
 	return s.wrap(errors.Join(errs...), "write the node", sv)
 }
 

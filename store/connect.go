@@ -38,13 +38,11 @@ func (s *Store) judgeAgain(ctx context.Context) {
 	if s.Identity() == "" {
 		return
 	}
-	var looks sync.WaitGroup
-	for i, sv := range s.servers {
-		if sv.refusals.Load() != nil {
-			looks.Go(func() { _, _ = s.Measure(ctx, i) }) // a failure will show in its statements
+	EachServer(len(s.servers), func(server int) {
+		if s.servers[server].refusals.Load() != nil {
+			_, _ = s.Measure(ctx, server) // a failure will show in its statements
 		}
-	}
-	looks.Wait()
+	})
 }
 
 // meet looks at all servers. It returns nil if a database can be used.
@@ -54,21 +52,18 @@ func (s *Store) meet(ctx context.Context) error {
 	errs := make([]error, len(s.servers))
 	var usable sync.Once
 	var found bool
-	var looks sync.WaitGroup
-	for i, sv := range s.servers {
-		looks.Go(func() {
-			if _, errs[i] = s.Measure(ctx, i); errs[i] == nil {
-				s.recall(ctx, sv)
-			}
-			if errs[i] == nil && len(sv.refused().without(sv.Databases)) > 0 {
-				usable.Do(func() {
-					found = true
-					time.AfterFunc(stragglers, cancel)
-				})
-			}
-		})
-	}
-	looks.Wait()
+	EachServer(len(s.servers), func(server int) {
+		sv := s.servers[server]
+		if _, errs[server] = s.Measure(ctx, server); errs[server] != nil {
+			return
+		}
+		if s.recall(ctx, sv); len(sv.refused().without(sv.Databases)) > 0 {
+			usable.Do(func() {
+				found = true
+				time.AfterFunc(stragglers, cancel)
+			})
+		}
+	})
 	s.judgeAgain(ctx)
 	if found {
 		return nil
@@ -135,21 +130,18 @@ func (s *Store) Horizon(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 	found := make([]time.Duration, len(s.servers))
 	errs := make([]error, len(s.servers))
-	var readers sync.WaitGroup
-	for i, sv := range s.servers {
-		readers.Go(func() {
-			rows, _, err := s.layouts(ctx, sv, sv.DB)
-			errs[i] = err
-			for _, database := range sv.refused().without(sv.Databases) {
-				if row, ok := rows[database]; ok {
-					found[i] = row.Horizon()
-					cancel() // no further answer is needed
-					return
-				}
+	EachServer(len(s.servers), func(server int) {
+		sv := s.servers[server]
+		rows, _, err := s.layouts(ctx, sv, sv.DB)
+		errs[server] = err
+		for _, database := range sv.refused().without(sv.Databases) {
+			if row, ok := rows[database]; ok {
+				found[server] = row.Horizon()
+				cancel() // no further answer is needed
+				return
 			}
-		})
-	}
-	readers.Wait()
+		}
+	})
 	for _, horizon := range found {
 		if horizon > 0 {
 			return horizon, nil

@@ -35,7 +35,7 @@ func (s *Store) CountsUpTo(ctx context.Context, server int, tables []int, most i
 			}
 		}
 	}
-	return all, more, joinOnce(errs)
+	return all, more, Join(errs...)
 }
 
 // count runs a statement that counts rows by biz type and status.
@@ -135,16 +135,17 @@ type Deaths struct {
 	Last  int64        // when the latest became dead
 }
 
-// Deaths counts rows that became dead, by table and biz type. A table that can't be read is in failed and hides no other;
-// the error is that of the server as a whole.
-func (s *Store) Deaths(ctx context.Context, q DeathsQuery) (all []Deaths, failed map[int]error, err error) {
-	return across(ctx, s, s.servers[q.Server], q.Tables, question[Deaths]{
+// Deaths counts rows that became dead, by table and biz type. A table that can't be read is named in the error and hides no
+// other.
+func (s *Store) Deaths(ctx context.Context, q DeathsQuery) ([]Deaths, error) {
+	all, failed, err := across(ctx, s, s.servers[q.Server], q.Tables, question[Deaths]{
 		verb: "count dead rows of", statement: deaths,
 		in: slots{"from": instant(q.From), "until": instant(q.Until), "types": q.Types, "limit": q.Limit},
 		scan: into(func(d *Deaths) []any {
 			return []any{&d.Table, &d.Type, &d.Rows, &d.Job, (*instant)(&d.Last)}
 		}),
 	})
+	return all, joined(failed, err)
 }
 
 // LatestKey returns the task of a biz_id and biz type whose dedup_key begins with the prefix and is the highest of those;
@@ -157,11 +158,8 @@ func (s *Store) LatestKey(ctx context.Context, bizID, typeCode uint64, prefix st
 		args: []any{[]byte(prefix), append([]byte(prefix), 0xff)},
 	}
 	found, err := latest.ask(ctx, s.gated(sv), s.databasesIn(tables), tables, s.ofTable)
-	if err != nil {
-		return nil, s.wrap(err, "look for tasks in", sv, tables[0])
-	}
 	if len(found) == 0 {
-		return nil, nil
+		return nil, s.wrap(err, "look for tasks in", sv, tables[0])
 	}
 	return &found[0], nil
 }

@@ -213,8 +213,5 @@ func (s *Store) schemas(ctx context.Context, sv *server) (all []Schema, err erro
 		}
 		return err
 	})
-	if err != nil {
-		return nil, s.wrap(err, "look for the newest tables", sv)
-	}
-	return all, nil
+	return all, s.wrap(err, "look for the newest tables", sv)
 }

@@ -87,7 +87,7 @@ func (s *Store) Recheck(ctx context.Context, server int, seen map[tocsin.JobID]S
 			fates[id] = fate
 		}
 	}
-	return fates, joinOnce(errs)
+	return fates, Join(errs...)
 }
 
 // findRows reads rows of tables in one round trip.

@@ -201,8 +201,5 @@ func (s *Store) hold(ctx context.Context, sv *server, row layoutrow.Row) error {
 	start := time.Now()
 	_, err := sv.DB.ExecContext(ctx, string(hold.render(nil, s.ofDatabase(row.Asked, slots{"mark": row.Mark}))), row.Cluster, row.Identity)
 	s.metrics.observe(hold.name, start, 0, err)
-	if err != nil {
-		return s.wrap(err, "hold "+s.layout.Database(row.Asked), sv)
-	}
-	return nil
+	return s.wrap(err, "hold "+s.layout.Database(row.Asked), sv)
 }

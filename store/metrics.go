@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql"
 	"errors"
 	"strings"
 	"time"
@@ -101,9 +102,11 @@ func senderIn(query string) string {
 // registered or not.
 func (s *Store) RegisterMetrics(reg prometheus.Registerer) error {
 	var errs []error
-	for _, c := range []prometheus.Collector{
-		s.metrics.seconds, s.metrics.rows, s.metrics.errors, s.metrics.server, s.metrics.failed, s.metrics.slow, s.metrics.slowFor, newPoolMetrics(s.servers),
-	} {
+	all := []prometheus.Collector{s.metrics.seconds, s.metrics.rows, s.metrics.errors, s.metrics.server, s.metrics.failed, s.metrics.slow, s.metrics.slowFor}
+	for _, sv := range s.servers {
+		all = append(all, poolMetrics(sv)...)
+	}
+	for _, c := range all {
 		errs = append(errs, reg.Register(c))
 	}
 	return errors.Join(errs...)
@@ -119,44 +122,25 @@ func (m *metrics) observe(statement string, start time.Time, rows int, err error
 	}
 }
 
-// poolMetrics exports the pools of connections, which are read when they are scraped.
-type poolMetrics struct {
-	servers []*server
-
-	connections, most, waits, waited *prometheus.Desc
-}
-
-func newPoolMetrics(servers []*server) *poolMetrics {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("tocsin_store_"+name, help, append([]string{"server"}, labels...), nil)
+// poolMetrics are of a server's pool of connections, which is read when they are scraped.
+func poolMetrics(sv *server) []prometheus.Collector {
+	connections := func(state string, number func(sql.DBStats) int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tocsin_store_connections", Help: "Open connections of the pool, by state: in_use, idle.",
+			ConstLabels: prometheus.Labels{"server": sv.Name, "state": state},
+		}, func() float64 { return float64(number(sv.DB.Stats())) })
 	}
-	return &poolMetrics{
-		servers:     servers,
-		connections: desc("connections", "Open connections of the pool, by state: in_use, idle.", "state"),
-		most:        desc("connections_limit", "Connections that the pool may open: its part of max_conns."),
-		waits:       desc("connection_waits_total", "Statements that waited for a connection, as all were in use."),
-		waited:      desc("connection_wait_seconds_total", "Time that statements waited for a connection."),
+	of := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Name: "tocsin_store_" + name, Help: help, ConstLabels: prometheus.Labels{"server": sv.Name}}
 	}
-}
-
-// Describe sends what Collect will send.
-func (p *poolMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{p.connections, p.most, p.waits, p.waited} {
-		to <- desc
-	}
-}
-
-// Collect reads the pools.
-func (p *poolMetrics) Collect(to chan<- prometheus.Metric) {
-	for _, sv := range p.servers {
-		stats := sv.DB.Stats()
-		send := func(desc *prometheus.Desc, of prometheus.ValueType, value float64, labels ...string) {
-			to <- prometheus.MustNewConstMetric(desc, of, value, append([]string{sv.Name}, labels...)...)
-		}
-		send(p.connections, prometheus.GaugeValue, float64(stats.InUse), "in_use")
-		send(p.connections, prometheus.GaugeValue, float64(stats.Idle), "idle")
-		send(p.most, prometheus.GaugeValue, float64(stats.MaxOpenConnections))
-		send(p.waits, prometheus.CounterValue, float64(stats.WaitCount))
-		send(p.waited, prometheus.CounterValue, stats.WaitDuration.Seconds())
+	return []prometheus.Collector{
+		connections("in_use", func(s sql.DBStats) int { return s.InUse }),
+		connections("idle", func(s sql.DBStats) int { return s.Idle }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts(of("connections_limit", "Connections that the pool may open: its part of max_conns.")),
+			func() float64 { return float64(sv.DB.Stats().MaxOpenConnections) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts(of("connection_waits_total", "Statements that waited for a connection, as all were in use.")),
+			func() float64 { return float64(sv.DB.Stats().WaitCount) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts(of("connection_wait_seconds_total", "Time that statements waited for a connection.")),
+			func() float64 { return sv.DB.Stats().WaitDuration.Seconds() }),
 	}
 }

@@ -177,11 +177,7 @@ func (s *Store) OwnerRevisions(ctx context.Context, group string) (all OwnerRevi
 		scan: into(func(r *OwnerRevisions) []any { return []any{&r.Taken, &r.Reserved} }),
 	}
 	found, errs := make([][]OwnerRevisions, len(s.servers)), make([]error, len(s.servers))
-	var readers sync.WaitGroup
-	for i, sv := range s.servers {
-		readers.Go(func() { found[i], errs[i] = everyDatabase(ctx, s, sv, ask) })
-	}
-	readers.Wait()
+	EachServer(len(s.servers), func(server int) { found[server], errs[server] = everyDatabase(ctx, s, s.servers[server], ask) })
 	for _, r := range slices.Concat(found...) {
 		all.Taken, all.Reserved = max(all.Taken, r.Taken), max(all.Reserved, r.Reserved)
 		all.Databases++
@@ -209,11 +205,7 @@ func (s *Store) Reserve(ctx context.Context, group, node string, revision int64)
 	}
 	if !all.lost {
 		found := make([]reserved, len(rest))
-		var writers sync.WaitGroup
-		for i, sv := range rest {
-			writers.Go(func() { found[i] = row(ctx, sv) })
-		}
-		writers.Wait()
+		EachServer(len(rest), func(i int) { found[i] = row(ctx, rest[i]) })
 		for _, r := range found {
 			all.add(r)
 		}

@@ -33,7 +33,7 @@ func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int
 			return total, errors.Join(append(errs, s.wrap(err, "recover", sv, group...))...)
 		}
 	}
-	return total, joinOnce(errs)
+	return total, Join(errs...)
 }
 
 // NextRunOut returns in how long the first claim of the tables can be recovered, 0 if it can be now; some is false if there is no
@@ -138,8 +138,5 @@ func (s *Store) Prolong(ctx context.Context, server int, claims []Prolonged) err
 		_, err := s.write(ctx, conn, prolong.name, text, args...)
 		return err
 	})
-	if err != nil {
-		return s.wrap(err, "prolong claims in", sv, tables...)
-	}
-	return nil
+	return s.wrap(err, "prolong claims in", sv, tables...)
 }

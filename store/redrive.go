@@ -109,10 +109,7 @@ func (s *Store) Bury(ctx context.Context, id tocsin.JobID, reason string) (bool,
 	}
 	fill := s.ofTable(id.Table(), slots{"ids": []tocsin.JobID{id}})
 	hit, err := s.change(ctx, s.layout.DatabaseOf(id.Table()), buryByHand, fill, cut(reason))
-	if err != nil {
-		return false, s.wrap(err, "bury job_id "+id.String()+" in", s.servers[home], id.Table())
-	}
-	return hit > 0, nil
+	return err == nil && hit > 0, s.wrap(err, "bury job_id "+id.String()+" in", s.servers[home], id.Table())
 }
 
 // Redrive makes a dead task pending again, due at once, and rings the bell. It gets
@@ -125,10 +122,7 @@ func (s *Store) Redrive(ctx context.Context, id tocsin.JobID, same bool) (bool, 
 	}
 	sv := s.servers[home]
 	n, err := s.redrive(ctx, sv, []idsOf{{id.Table(), []tocsin.JobID{id}}}, same, nil, nil)
-	if err != nil {
-		return false, s.wrap(err, "redrive job_id "+id.String()+" in", sv, id.Table())
-	}
-	return n > 0, nil
+	return n > 0, s.wrap(err, "redrive job_id "+id.String()+" in", sv, id.Table())
 }
 
 // Dead gives those of the ids, at most 500, whose tasks are dead as asked for, and

@@ -19,12 +19,12 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// scanRow takes one row of the set-th result set.
-type scanRow func(set int, rows *sql.Rows) error
+// takeRow takes one row of the set-th result set.
+type takeRow func(set int, rows *sql.Rows) error
 
 // read sends text, one statement or several, in one round trip and hands every
 // row of every result set to scan.
-func (s *Store) read(ctx context.Context, q querier, name string, text []byte, scan scanRow, args ...any) error {
+func (s *Store) read(ctx context.Context, q querier, name string, text []byte, scan takeRow, args ...any) error {
 	start := time.Now()
 	n, err := readSets(ctx, q, string(text), args, scan)
 	s.metrics.observe(name, start, n, err)
@@ -32,12 +32,12 @@ func (s *Store) read(ctx context.Context, q querier, name string, text []byte, s
 }
 
 // reader sends text about the given databases in one round trip, like read.
-type reader func(ctx context.Context, databases []int, name string, text []byte, scan scanRow, args ...any) error
+type reader func(ctx context.Context, databases []int, name string, text []byte, scan takeRow, args ...any) error
 
 // gated returns a reader of a server's databases that refuses if one must not be
 // used.
 func (s *Store) gated(sv *server) reader {
-	return func(ctx context.Context, databases []int, name string, text []byte, scan scanRow, args ...any) error {
+	return func(ctx context.Context, databases []int, name string, text []byte, scan takeRow, args ...any) error {
 		start := time.Now()
 		conn, err := s.conn(ctx, sv, databases)
 		if err != nil {
@@ -51,17 +51,17 @@ func (s *Store) gated(sv *server) reader {
 
 // over returns a reader over one connection that refuses no database.
 func (s *Store) over(q querier) reader {
-	return func(ctx context.Context, _ []int, name string, text []byte, scan scanRow, args ...any) error {
+	return func(ctx context.Context, _ []int, name string, text []byte, scan takeRow, args ...any) error {
 		return s.read(ctx, q, name, text, scan, args...)
 	}
 }
 
 // readTables is gated for tables, which are in order.
-func (s *Store) readTables(ctx context.Context, sv *server, tables []int, name string, text []byte, scan scanRow, args ...any) error {
+func (s *Store) readTables(ctx context.Context, sv *server, tables []int, name string, text []byte, scan takeRow, args ...any) error {
 	return s.gated(sv)(ctx, s.databasesIn(tables), name, text, scan, args...)
 }
 
-func readSets(ctx context.Context, q querier, text string, args []any, scan scanRow) (n int, err error) {
+func readSets(ctx context.Context, q querier, text string, args []any, scan takeRow) (n int, err error) {
 	rows, err := q.QueryContext(ctx, text, args...)
 	if err != nil {
 		return 0, err
@@ -104,7 +104,7 @@ func (s *Store) change(ctx context.Context, database int, st statement, fill fil
 }
 
 // scanOne returns what reads a single row into dest.
-func scanOne(dest ...any) scanRow {
+func scanOne(dest ...any) takeRow {
 	return func(_ int, rows *sql.Rows) error { return rows.Scan(dest...) }
 }
 

@@ -87,10 +87,7 @@ func (s *Store) RecordRuns(ctx context.Context, server int, runs []*Run) (sent b
 		return false, nil
 	}
 	slices.SortStableFunc(runs, func(a, b *Run) int {
-		if c := cmp.Compare(s.RunsIn(a.JobID), s.RunsIn(b.JobID)); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.JobID, b.JobID)
+		return cmp.Or(cmp.Compare(s.RunsIn(a.JobID), s.RunsIn(b.JobID)), cmp.Compare(a.JobID, b.JobID))
 	})
 	text, args, databases := s.recordText(runs)
 	err = s.transactIn(ctx, sv, databases, func(conn *sql.Conn) error {
@@ -222,10 +219,7 @@ func (s *Store) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 			return []any{&r.ID, &r.JobID, &r.Schedule, &r.Type, &r.Version, &r.Attempt, &r.Node, (*instant)(&r.Started), &r.Lateness, &r.Took, &r.Outcome, &r.Output}
 		}),
 	})
-	if err != nil {
-		return nil, s.wrap(err, "read runs of "+s.layout.Database(database), s.homeOf(database))
-	}
-	return runs, nil
+	return runs, s.wrap(err, "read runs of "+s.layout.Database(database), s.homeOf(database))
 }
 
 // scheduleName reads the name of a schedule, by primary key. Zero rows: it was deleted.
@@ -243,8 +237,6 @@ func (s *Store) ScheduleName(ctx context.Context, schedule tocsin.JobID) (name s
 	}
 	database := s.layout.DatabaseOf(table)
 	sv, text := s.homeOf(database), scheduleName.render(nil, s.ofDatabase(database, slots{"schedule_id": schedule}))
-	if err := s.gated(sv)(ctx, []int{database}, scheduleName.name, text, scanOne(&name)); err != nil {
-		return "", s.wrap(err, "read schedule "+schedule.String()+" of", sv, table)
-	}
-	return name, nil
+	err = s.gated(sv)(ctx, []int{database}, scheduleName.name, text, scanOne(&name))
+	return name, s.wrap(err, "read schedule "+schedule.String()+" of", sv, table)
 }

@@ -52,10 +52,8 @@ func (s *Store) TrialOf(ctx context.Context, server int, rights Rights) (flaws [
 // User returns the account that the server takes this process for: toc@%.
 func (s *Store) User(ctx context.Context, server int) (user string, err error) {
 	sv := s.servers[server]
-	if err := sv.DB.QueryRowContext(ctx, currentUser).Scan(&user); err != nil {
-		return "", s.wrap(err, "ask who the user is", sv)
-	}
-	return user, nil
+	err = sv.DB.QueryRowContext(ctx, currentUser).Scan(&user)
+	return user, s.wrap(err, "ask who the user is", sv)
 }
 
 // usable returns the server's databases that are the config's.
@@ -147,10 +145,7 @@ func (s *Store) Commit(ctx context.Context, server int) (tried bool, err error) 
 		return false, err
 	}
 	_, err = s.change(ctx, usable[0], touch, s.ofDatabase(usable[0], nil))
-	if err != nil {
-		return true, s.wrap(err, "commit a write", sv)
-	}
-	return true, nil
+	return true, s.wrap(err, "commit a write", sv)
 }
 
 // Absent reports whether the table does not exist.

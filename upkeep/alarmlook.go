@@ -74,7 +74,7 @@ func (a *Alarms) tally(ctx context.Context, c toCount, from func(server, databas
 			var found []store.Deaths
 			err := away
 			if err == nil {
-				found, err = a.deathsIn(ctx, q)
+				found, err = a.cfg.Store.Deaths(ctx, q)
 			}
 			mu.Lock()
 			all.take(database, q, found, err)
@@ -100,17 +100,6 @@ func (a *Alarms) measure(ctx context.Context, server int) error {
 		return fmt.Errorf("server %s: its clock is not known just now", name)
 	}
 	return nil
-}
-
-// deathsIn is Deaths with one error.
-func (a *Alarms) deathsIn(ctx context.Context, q store.DeathsQuery) ([]store.Deaths, error) {
-	found, failed, err := a.cfg.Store.Deaths(ctx, q)
-	for _, one := range failed {
-		if err == nil {
-			err = one
-		}
-	}
-	return found, err
 }
 
 // databases returns the tables of each database of a server.

@@ -49,22 +49,17 @@ func (p *outboxPart) kept() func(store.Relayed) bool {
 
 // ledger looks for the tasks of one ledger, page by page.
 func (p *outboxPart) ledger(ctx context.Context, server, database int, kept func(store.Relayed) bool) error {
-	for after, more := (store.RelayedKey{}), true; more; {
+	after := store.RelayedKey{}
+	return paged(ctx, func() (bool, error) {
 		began := time.Now()
 		rows, err := p.Store.Relayed(ctx, server, database, after, ledgerPage)
 		p.cost.spent(1, len(rows), began)
 		if err != nil || len(rows) == 0 {
-			return err
+			return false, err
 		}
-		after, more = rows[len(rows)-1].RelayedKey, len(rows) == ledgerPage
-		if err := p.lookFor(ctx, server, database, rows, kept); err != nil {
-			return err
-		}
-		if err := pauseAfter(ctx, began); err != nil {
-			return err
-		}
-	}
-	return nil
+		after = rows[len(rows)-1].RelayedKey
+		return len(rows) == ledgerPage, p.lookFor(ctx, server, database, rows, kept)
+	})
 }
 
 // lookFor looks for the tasks of rows of the ledger.
@@ -110,26 +105,25 @@ func (p *outboxPart) outbox(ctx context.Context, box *outbox.Outbox) error {
 
 // oldRows returns the rows that have waited for longer than the bound, without their payload.
 func (p *outboxPart) oldRows(ctx context.Context, box *outbox.Outbox) (old []outboxrow.Row, err error) {
-	for after, more := uint64(0), true; more && p.waiting < mostWaiting; {
+	after := uint64(0)
+	err = paged(ctx, func() (bool, error) {
 		began := time.Now()
 		rows, err := box.List(ctx, after, outboxPage, false)
 		p.cost.spent(1, len(rows), began)
 		if err != nil || len(rows) == 0 {
-			return old, err
+			return false, err
 		}
 		p.waiting += len(rows)
-		after, more = rows[len(rows)-1].ID, len(rows) == outboxPage
+		after = rows[len(rows)-1].ID
 		for _, row := range rows {
 			if row.Age > p.Older || row.Created.IsZero() && row.LastError != "" { // whose age is unknown
 				row.Payload = ""
 				old = append(old, row)
 			}
 		}
-		if err := pauseAfter(ctx, began); err != nil {
-			return nil, err
-		}
-	}
-	return old, nil
+		return len(rows) == outboxPage && p.waiting < mostWaiting, nil
+	})
+	return old, err
 }
 
 // still counts old rows that are in the outbox still, unless the ledger knows them: these are moved, and only have to be

@@ -61,7 +61,11 @@ func (w *auditWalk) rows(ctx context.Context, tables []int, status tocsin.Status
 		q.From = w.since()
 	}
 	pages := store.Over(w.well(tables))
-	for step := range pages.Steps() {
+	return paged(ctx, func() (bool, error) {
+		step, more := pages.Next()
+		if !more {
+			return false, nil
+		}
 		q.Tables, q.After, q.Limit = step.Tables, step.After, rowsAtOnce/store.Together
 		if step.Alone() {
 			q.Limit = rowsOfTable
@@ -75,17 +79,11 @@ func (w *auditWalk) rows(ctx context.Context, tables []int, status tocsin.Status
 		for _, table := range slices.Sorted(maps.Keys(page.Failed)) {
 			w.failTable(table, page.Failed[table])
 		}
-		if err != nil {
-			return err
-		}
-		if err := pauseAfter(ctx, began); err != nil {
-			return err
-		}
 		for _, full := range page.Full {
 			pages.More(full.Table, full.Last)
 		}
-	}
-	return nil
+		return true, err
+	})
 }
 
 // count counts a group of rows under each of its faults.
@@ -129,14 +127,11 @@ func (w *auditWalk) rest(ctx context.Context, table string, read readRest, from 
 // whole checks a table of one database page by page, and reports whether it is there.
 func (w *auditWalk) whole(ctx context.Context, table string, read readRest, q store.AuditRest) (there bool, err error) {
 	name := w.store.Layout().Database(q.Database) + "." + table
-	for more := true; more; {
+	err = paged(ctx, func() (bool, error) {
 		began := time.Now()
-		var page store.AuditRestPage
-		page, there, err = read(ctx, q)
+		page, exists, err := read(ctx, q)
+		there, q.Place = exists, page.Next
 		w.cost.spent(1, page.Rows, began)
-		if err != nil {
-			return there, err
-		}
 		for _, g := range page.Groups {
 			for _, fault := range g.Faults {
 				f := w.found.at(place{number: w.store.Layout().Total(), table: name, bizType: w.name(g.Type), word: fault})
@@ -144,10 +139,7 @@ func (w *auditWalk) whole(ctx context.Context, table string, read readRest, q st
 				f.Names = append(f.Names, g.Examples[:min(len(g.Examples), maxExamples-len(f.Names))]...)
 			}
 		}
-		if err := pauseAfter(ctx, began); err != nil {
-			return there, err
-		}
-		more, q.Place = page.Next != 0, page.Next
-	}
-	return there, nil
+		return page.Next != 0, err
+	})
+	return there, err
 }

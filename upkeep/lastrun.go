@@ -53,29 +53,45 @@ type Ended struct {
 
 // WriteTextfile writes the metrics of a single run, which are those of the last run of a resident process, into a directory of
 // node_exporter's textfile collector.
+//
+// The file DIR/NAME.prom is replaced whole or not at all.
 func (e Ended) WriteTextfile(dir, name string, labels prometheus.Labels) error {
-	last, registry := e.metrics(labels)
-	return last.write(dir, name, registry)
+	path := filepath.Join(dir, name+".prom")
+	registry, err := e.metrics(labels, func(metric string) (float64, error) { return lastValue(path, metric) })
+	if err != nil {
+		return err
+	}
+	return prometheus.WriteToTextfile(path, registry)
 }
 
 // Push sends the metrics of WriteTextfile to the Pushgateway at url, as the job name. It takes at most 20 s, and ends early
 // with ctx.
 func (e Ended) Push(ctx context.Context, url, name string, labels prometheus.Labels) error {
-	last, registry := e.metrics(labels)
-	return last.push(ctx, url, name, registry)
+	registry, err := e.metrics(labels, func(metric string) (float64, error) { return pushed(ctx, url, metric, name) })
+	if err != nil {
+		return err
+	}
+	return Push(ctx, url, name, registry)
 }
 
-func (e Ended) metrics(labels prometheus.Labels) (*LastRun, *prometheus.Registry) {
+// metrics returns the metrics of a single run. If it failed, the time of the last success is what before returns: that of
+// the metrics which these replace.
+func (e Ended) metrics(labels prometheus.Labels, before func(metric string) (float64, error)) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
 	last := NewLastRun(prometheus.WrapRegistererWith(labels, registry), e)
 	last.End(time.Now(), e)
-	return last, registry
+	if !e.OK {
+		success, err := before("tocsin_" + e.Subsystem + "_last_success_timestamp_seconds")
+		if err != nil {
+			return nil, err
+		}
+		last.succeeded.Set(success)
+	}
+	return registry, nil
 }
 
 // LastRun exports when a recurring work, such as a sweep, last ran and how it ended. It is for one goroutine.
 type LastRun struct {
-	success                 string // name of the metric succeeded
-	failed                  bool
 	at, succeeded, took, ok prometheus.Gauge
 
 	figures map[string]*prometheus.GaugeVec
@@ -88,7 +104,6 @@ func NewLastRun(r prometheus.Registerer, one Ended) *LastRun {
 		return prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: one.Subsystem, Name: "last_" + name, Help: help}
 	}
 	l := &LastRun{
-		success:   "tocsin_" + one.Subsystem + "_last_success_timestamp_seconds",
 		at:        f.NewGauge(opts("run_timestamp_seconds", "When the last run ended, in Unix time; 0: none has.")),
 		succeeded: f.NewGauge(opts("success_timestamp_seconds", "When the last run ended that did all its work; 0: none has.")),
 		took:      f.NewGauge(opts("duration_seconds", "How long the last run took.")),
@@ -113,7 +128,7 @@ func (l *LastRun) End(at time.Time, e Ended) {
 	l.at.Set(seconds)
 	l.took.Set(e.Took.Seconds())
 	l.ok.Set(0)
-	if l.failed = !e.OK; e.OK {
+	if e.OK {
 		l.ok.Set(1)
 		l.succeeded.Set(seconds)
 	}
@@ -155,20 +170,6 @@ func (t Totals) Add(e Ended) {
 	}
 }
 
-// write writes what from gathers, the run's own metrics among it, into DIR/NAME.prom, whole or not at all. If the last run failed, the time of the
-// last success is taken from the file that it replaces.
-func (l *LastRun) write(dir, name string, from prometheus.Gatherer) error {
-	path := filepath.Join(dir, name+".prom")
-	if l.failed {
-		before, err := lastValue(path, l.success)
-		if err != nil {
-			return err
-		}
-		l.succeeded.Set(before)
-	}
-	return prometheus.WriteToTextfile(path, from)
-}
-
 // lastValue returns the value of a metric in a file, 0 if there is none.
 func lastValue(path, name string) (value float64, err error) {
 	file, err := os.Open(path)
@@ -193,19 +194,6 @@ func valueIn(text io.Reader, name, label string) (value float64, err error) {
 		}
 	}
 	return value, lines.Err()
-}
-
-// push sends what from gathers, the run's own metrics among it, to the Pushgateway at url, in place of what was pushed there
-// before as job name. If the last run failed, the time of the last success is taken from what it replaces.
-func (l *LastRun) push(ctx context.Context, url, name string, from prometheus.Gatherer) error {
-	if l.failed {
-		before, err := pushed(ctx, url, l.success, name)
-		if err != nil {
-			return err
-		}
-		l.succeeded.Set(before)
-	}
-	return Push(ctx, url, name, from)
 }
 
 // Push sends what from gathers to the Pushgateway at url, in place of what was pushed there before as job name. It takes at

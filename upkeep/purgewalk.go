@@ -235,21 +235,14 @@ func (w *purgeWalk) someRuns(ctx context.Context, database int, kept []store.Kep
 // pages removes rows behind an id, page by page, and pauses after each as batch does. page returns how many, and where to go on; 0:
 // nowhere.
 func (w *purgeWalk) pages(ctx context.Context, after uint64, page func(after uint64) (removed int, next uint64, err error)) error {
-	for more := true; more; {
-		start := time.Now()
+	return paged(ctx, func() (bool, error) {
 		removed, next, err := page(after)
-		if err != nil {
-			return err
-		}
-		if removed > 0 && !w.cfg.DryRun {
+		if err == nil && removed > 0 && !w.cfg.DryRun {
 			w.result.Batches++
 		}
-		if err := pauseAfter(ctx, start); err != nil {
-			return err
-		}
-		after, more = next, next > 0
-	}
-	return nil
+		after = next
+		return next > 0, err
+	})
 }
 
 // round is one look through every table: types that are kept for as long.

@@ -77,5 +77,19 @@ func (w *walk) failure(verb string) error {
 	return nil
 }
 
+// paged calls page until it reports that there is no more, and pauses after each as long as the page took.
+func paged(ctx context.Context, page func() (more bool, err error)) error {
+	for {
+		began := time.Now()
+		more, err := page()
+		if err != nil {
+			return err
+		}
+		if err := pauseAfter(ctx, began); err != nil || !more {
+			return err
+		}
+	}
+}
+
 // pauseAfter pauses for as long as a statement took that began at a time: a walk takes half of a server's time at most.
 func pauseAfter(ctx context.Context, began time.Time) error { return wait.For(ctx, time.Since(began)) }
